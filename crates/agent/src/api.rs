@@ -1,0 +1,255 @@
+//! What travels over the owner's socket, as JSON over HTTP/1.1.
+//!
+//! | call | body | answer |
+//! |---|---|---|
+//! | `POST /v1/run` | [`RunRequest`] | [`RunReply`] |
+//! | `POST /v1/set` | [`SetRequest`] | [`GateView`] |
+//! | `POST /v1/unset` | [`UnsetRequest`] | [`Done`] |
+//! | `GET /v1/status` | | [`StatusView`] |
+//! | `GET /v1/gates` | | `[`[`GateView`]`]` |
+//! | `GET /v1/explain?target=T` | | [`ExplainView`] |
+//! | `POST /v1/stop` | | [`Done`] |
+//!
+//! A refusal has a 4xx or 5xx status and an [`ErrorView`] body. CPU amounts are in CPUs (1.0 is one CPU),
+//! shares in percent of the domain, times in the unit that the name ends in.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Asks for a new gate with the process `pid` in it; the caller then becomes the command by exec.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RunRequest {
+    /// The process to place: the caller itself or a child of it.
+    pub pid: i32,
+    /// The gate's name; the owner makes one from the command when absent.
+    pub name: Option<String>,
+    /// The command line, for display.
+    pub command: Vec<String>,
+    /// Raw terms, by name (`class`, `headroom`, `tolerance`, ...).
+    pub terms: BTreeMap<String, String>,
+}
+
+/// The gate that `run` was given.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RunReply {
+    /// The gate's name, as `show` and `explain` take it.
+    pub gate: String,
+    /// Its cgroup, below the mount of the cpu controller.
+    pub cgroup: String,
+    /// What the caller should know and did not ask (a term that cannot be enforced here).
+    pub notes: Vec<String>,
+}
+
+/// Gives terms to a running process or an existing group.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SetRequest {
+    /// `pid:N`, `cgroup:/path` or `gate:NAME`.
+    pub target: String,
+    /// Raw terms, by name.
+    pub terms: BTreeMap<String, String>,
+}
+
+/// Takes terms back; without names, all of them, and the gate ends.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct UnsetRequest {
+    /// As in [`SetRequest`].
+    pub target: String,
+    /// Names of the terms to take back.
+    pub terms: Vec<String>,
+}
+
+/// A call that has no other answer.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Done {
+    /// One sentence on what was done.
+    pub message: String,
+}
+
+/// A refusal.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ErrorView {
+    /// `usage`, `denied`, `not_found`, `busy`, `unsupported` or `internal`.
+    pub kind: String,
+    /// What, where, why; and the mend.
+    pub message: String,
+}
+
+/// One term of a gate, with where it came from.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TermView {
+    /// The term's name.
+    pub name: String,
+    /// Its value as a user would write it.
+    pub value: String,
+    /// Where it came from: `default`, a file, `run flag`, `set`.
+    pub source: String,
+    /// Weaker values that it overrode, weakest first, as `value (source)`.
+    pub overrode: Vec<String>,
+}
+
+/// One gate.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct GateView {
+    /// The gate's name.
+    pub name: String,
+    /// `run`, `pid:N` or `cgroup:/path`.
+    pub target: String,
+    /// `main`, `side` or `neutral`.
+    pub class: String,
+    /// The command line of a `run` gate.
+    pub command: Option<String>,
+    /// The gate's group, below the mount of the cpu controller.
+    pub cgroup: String,
+    /// The user who made it.
+    pub uid: u32,
+    /// The gate inside which it was started, if any.
+    pub parent: Option<String>,
+    /// Processes in it now.
+    pub processes: u64,
+    /// What it used over the last second.
+    pub usage_cpus: f64,
+    /// What the law gives it now, for side gates.
+    pub allowance_cpus: Option<f64>,
+    /// Periods in which its quota (or the side root's) throttled it, as the kernel counts.
+    pub nr_throttled: u64,
+    /// Time throttled, as the kernel counts.
+    pub throttled_seconds: f64,
+    /// Every term with its source.
+    pub terms: Vec<TermView>,
+    /// Seconds since the gate was made.
+    pub age_seconds: f64,
+    /// What cannot be enforced for it here, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// One value that was written to a kernel file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct WriteView {
+    /// Seconds ago.
+    pub ago_seconds: f64,
+    /// The file.
+    pub path: String,
+    /// What was written.
+    pub value: String,
+    /// What stood there before, where known.
+    pub was: Option<String>,
+    /// Why: `cut`, `raise`, `floor`, `new gate`, `restore`, ...
+    pub reason: String,
+}
+
+/// The control loop's own health.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct LoopView {
+    /// The intended period.
+    pub period_ms: f64,
+    /// Steps made so far.
+    pub steps: u64,
+    /// Samples that were refused as stale or impossible (each led to a cut).
+    pub stale: u64,
+    /// How late a step began, median over the last minute.
+    pub late_p50_us: f64,
+    /// ... 99th percentile.
+    pub late_p99_us: f64,
+    /// ... worst since start.
+    pub late_max_us: f64,
+    /// CPU time of one step, mean over the last minute.
+    pub step_cost_us: f64,
+    /// The owner's own CPU over the last minute, in percent of one CPU.
+    pub owner_cpu_pct: f64,
+}
+
+/// The whole machine at a glance.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StatusView {
+    /// Tidegate's version.
+    pub version: String,
+    /// The owner's process.
+    pub pid: i32,
+    /// `on-demand` or `service`.
+    pub mode: String,
+    /// `knobs`.
+    pub engine: String,
+    /// `bpf` or `usage`.
+    pub sensing: String,
+    /// Why not `bpf`, when it is not.
+    pub sensing_note: Option<String>,
+    /// Seconds since the owner started.
+    pub uptime_seconds: f64,
+    /// CPUs online.
+    pub cpus: u32,
+    /// CPUs less what the hypervisor took over the last second.
+    pub capacity_cpus: f64,
+    /// ... that, in percent.
+    pub steal_pct: f64,
+    /// Headroom in force, percent of the machine.
+    pub headroom_pct: f64,
+    /// Tolerance in force.
+    pub tolerance_pct: f64,
+    /// Which gate (or default) asked for the headroom.
+    pub headroom_from: String,
+    /// Everything but side and idle, over the last second.
+    pub main_cpus: f64,
+    /// Side work, over the last second.
+    pub side_cpus: f64,
+    /// Idle, over the last second.
+    pub idle_cpus: f64,
+    /// What the law gives side work now.
+    pub allowance_cpus: f64,
+    /// The standing quota of the side root.
+    pub side_quota_us: Option<u64>,
+    /// Its period.
+    pub side_period_us: Option<u64>,
+    /// Idle kept, percent of the machine, over the last second.
+    pub idle_kept_pct: f64,
+    /// Side's CPU over what main left (`(1 - headroom) C - mean main`), over the last minute.
+    pub reclaim_pct: Option<f64>,
+    /// Seconds that side work has been at the tolerance since start.
+    pub at_tolerance_seconds: f64,
+    /// The last decision, in words.
+    pub decision: String,
+    /// The loop.
+    pub control: LoopView,
+    /// Writes to kernel files since start.
+    pub writes_total: u64,
+    /// ... of the moving quota, a second, over the last 10 s.
+    pub quota_writes_per_second: f64,
+    /// The guardian's process, if alive.
+    pub guardian_pid: Option<i32>,
+    /// The lease.
+    pub lease_seconds: f64,
+    /// Every gate.
+    pub gates: Vec<GateView>,
+    /// What needs a person, one sentence each.
+    pub alerts: Vec<String>,
+}
+
+/// Who uses how much CPU.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct UserView {
+    /// A gate's name, or `everything else`.
+    pub who: String,
+    /// Its class.
+    pub class: String,
+    /// CPUs over the last second.
+    pub usage_cpus: f64,
+}
+
+/// Why a gate runs at its present rate, on one screen.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ExplainView {
+    /// The gate.
+    pub gate: GateView,
+    /// One sentence: at what rate it runs, and what binds it.
+    pub summary: String,
+    /// Which limit binds: `demand`, `headroom`, `tolerance`, `share`, `none`.
+    pub binding: String,
+    /// The arithmetic of the allowance, line by line.
+    pub arithmetic: Vec<String>,
+    /// Who uses the machine.
+    pub users: Vec<UserView>,
+    /// What was written for this gate, newest first.
+    pub writes: Vec<WriteView>,
+    /// The machine.
+    pub status: StatusView,
+}

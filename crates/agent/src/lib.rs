@@ -1,0 +1,3 @@
+//! The owner process, its guardian and the socket between them and everyone else.
+
+pub mod api;

@@ -1,0 +1,1 @@
+//! The engine on kernel files: cgroup v1 and v2, quotas, idle and weights.
