@@ -1,1 +1,28 @@
-//! To be written.
+//! Terms of a gate: from what a user wrote to one resolved type, at one place.
+//!
+//! ```text
+//! files, flags, socket ──> RawTerms (text and where it came from) ──> Terms (typed, with sources)
+//! ```
+//!
+//! * [`units`]: shares of the machine, times, CPU amounts. Exact: decimal text to integers and back, no floats.
+//! * [`Term`], [`Terms`]: the table of terms. One row gives a term its name, type, default, range, help line and the
+//!   classes that take it; parsing, messages, help and docs are all made from the row.
+//! * [`Setting`], [`Settings`]: the machine's settings, by the same table.
+//! * [`RawTerms`], [`Source`]: what was typed, where.
+//! * [`Config`]: the files, weakest to strongest, and [`Config::resolve`], after which nothing is parsed again.
+//!
+//! Every refusal is a [`TermError`] that names the input, the place and the mend.
+
+mod config;
+mod error;
+mod raw;
+mod table;
+pub mod units;
+mod values;
+
+pub use config::{Config, Roots};
+pub use error::{ConfigErrors, Refusal, TermError};
+pub use raw::{Overridden, RawTerm, RawTerms, Resolved, Source, View};
+pub use table::{Setting, Settings, Term, Terms};
+pub use units::{CpuAmount, Share, TimeSpan};
+pub use values::{Class, Fallback, LoopPeriod, Sense, Tolerance, Weight};

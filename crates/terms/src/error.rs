@@ -1,0 +1,208 @@
+//! Refusals: what, where, why; and the mend.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::raw::Source;
+use crate::values::Class;
+
+/// Why a piece of text is not a value of its type, as the end of a sentence that begins with the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+impl Refusal {
+    pub(crate) fn new(why: impl Into<String>) -> Refusal {
+        Refusal(why.into())
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A term or setting that was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TermError {
+    /// The text is not a value of the term.
+    #[error("{name}: {source_place}: \"{}\" {why}; write {range}", quoted(input))]
+    Value {
+        /// The term.
+        name: &'static str,
+        /// Where the text stands.
+        source_place: Source,
+        /// The text.
+        input: String,
+        /// Why it is refused.
+        why: Refusal,
+        /// What is accepted.
+        range: &'static str,
+    },
+    /// No term or setting has this name.
+    #[error("{}: {source_place}: no such {kind}; {mend}", quoted(name))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Where it stands.
+        source_place: Source,
+        /// `term` or `setting`.
+        kind: &'static str,
+        /// The nearest known name, or all of them.
+        mend: String,
+    },
+    /// The term means nothing for gates of this class.
+    #[error("{name}: {source_place}: a {class} gate does not take it; {mend}")]
+    WrongClass {
+        /// The term.
+        name: &'static str,
+        /// Where it stands.
+        source_place: Source,
+        /// The gate's class.
+        class: Class,
+        /// Which classes do.
+        mend: String,
+    },
+    /// A file holds something that is neither text nor a number.
+    #[error(
+        "{}: {source_place}: {found} is not a value; write text in quotes, as in {example}",
+        quoted(name)
+    )]
+    NotText {
+        /// The key.
+        name: String,
+        /// Where it stands.
+        source_place: Source,
+        /// What stands there.
+        found: String,
+        /// How it should look.
+        example: String,
+    },
+    /// A file is not TOML.
+    #[error("{source_place}: not valid TOML: {why}; mend the line or move the file away")]
+    Toml {
+        /// Where.
+        source_place: Source,
+        /// What the parser says.
+        why: String,
+    },
+    /// A file or folder cannot be read.
+    #[error("{}: cannot be read: {why}; make it readable or move it away", path.display())]
+    Read {
+        /// The path.
+        path: PathBuf,
+        /// The system's reason.
+        why: String,
+    },
+    /// An assignment without `=`.
+    #[error(
+        "\"{}\": {source_place}: not of the form term=value; write it as in headroom=30%",
+        quoted(input)
+    )]
+    NotAssignment {
+        /// The text.
+        input: String,
+        /// Where it stands.
+        source_place: Source,
+    },
+}
+
+/// All that is wrong with the configuration files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors(pub Vec<TermError>);
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// The longest piece of a user's text that a message repeats.
+const QUOTED_CHARS_MAX: usize = 80;
+
+/// The text as a message may show it: without control characters, which could drive the reader's terminal, and short.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::new();
+    for (index, c) in text.chars().enumerate() {
+        if index == QUOTED_CHARS_MAX {
+            out.push('…');
+            break;
+        }
+        if c.is_control() {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// `did you mean X?`, or the list of what is known.
+pub(crate) fn mend_for_unknown(name: &str, known: &[&'static str]) -> String {
+    match nearest(name, known) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("known are {}", known.join(", ")),
+    }
+}
+
+fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
+    // Longer names are far from all of ours, and the distance below is quadratic in the length.
+    if name.chars().count() > 40 {
+        return None;
+    }
+    let plain = name.to_lowercase().replace('-', "_");
+    known
+        .iter()
+        .map(|candidate| (distance(&plain, candidate), *candidate))
+        .filter(|(d, candidate)| *d <= 2 && *d * 2 < candidate.len())
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// Edits (insert, delete, replace) between two words, by the usual table, one row at a time.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_found_or_none() {
+        let known = ["class", "headroom", "tolerance"];
+        assert_eq!(nearest("hedroom", &known), Some("headroom"));
+        assert_eq!(nearest("Tolerence", &known), Some("tolerance"));
+        assert_eq!(nearest("quota", &known), None);
+        assert_eq!(nearest("", &known), None);
+        assert_eq!(distance("kitten", "sitting"), 3);
+    }
+
+    #[test]
+    fn quoting_disarms_control_characters_and_shortens() {
+        assert_eq!(quoted("a\u{1b}[31m"), "a\\u{1b}[31m");
+        assert_eq!(
+            quoted(&"x".repeat(200)).chars().count(),
+            QUOTED_CHARS_MAX + 1
+        );
+    }
+}

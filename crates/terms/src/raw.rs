@@ -1,0 +1,190 @@
+//! What was typed and where, and what came of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{TermError, mend_for_unknown};
+use crate::table::Term;
+
+/// Where a piece of text came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// Nobody said anything; the table's default.
+    #[default]
+    Default,
+    /// A configuration file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: u32,
+        /// From 1, in characters.
+        column: u32,
+    },
+    /// A flag of `tidegate run`.
+    RunFlag,
+    /// `tidegate set`.
+    Set,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Default => f.write_str("default"),
+            Source::File { path, line, column } => {
+                write!(f, "{}:{line}:{column}", path.display())
+            }
+            Source::RunFlag => f.write_str("run flag"),
+            Source::Set => f.write_str("set"),
+        }
+    }
+}
+
+/// One value as it was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RawTerm {
+    /// The text.
+    pub text: String,
+    /// Where it stands.
+    pub source: Source,
+}
+
+/// Terms as they were written, by name: one layer. Nothing about them has been checked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RawTerms(pub BTreeMap<String, RawTerm>);
+
+impl RawTerms {
+    /// Names and texts that all come from one place.
+    pub fn from_map(map: &BTreeMap<String, String>, source: &Source) -> RawTerms {
+        let mut terms = RawTerms::default();
+        for (name, text) in map {
+            terms.insert(name, text, source.clone());
+        }
+        terms
+    }
+
+    /// `term=value` words, as `tidegate set` takes them. Dashes in names count as underscores.
+    ///
+    /// # Errors
+    /// A word without `=`, or with a name that no term has.
+    pub fn from_assignments<S: AsRef<str>>(
+        words: &[S],
+        source: &Source,
+    ) -> Result<RawTerms, TermError> {
+        let mut terms = RawTerms::default();
+        for word in words {
+            let word = word.as_ref();
+            let Some((name, text)) = word.split_once('=') else {
+                return Err(TermError::NotAssignment {
+                    input: word.to_owned(),
+                    source_place: source.clone(),
+                });
+            };
+            let term = Term::named(name.trim(), source)?;
+            terms.insert(term.name(), text.trim(), source.clone());
+        }
+        Ok(terms)
+    }
+
+    /// Sets one term, over what stood there.
+    pub fn insert(&mut self, name: &str, text: &str, source: Source) {
+        self.0.insert(
+            name.to_owned(),
+            RawTerm {
+                text: text.to_owned(),
+                source,
+            },
+        );
+    }
+
+    /// Lays `stronger` over this layer.
+    pub fn merge(&mut self, stronger: &RawTerms) {
+        for (name, raw) in &stronger.0 {
+            self.0.insert(name.clone(), raw.clone());
+        }
+    }
+
+    /// The texts alone, as they travel over the socket.
+    pub fn to_map(&self) -> BTreeMap<String, String> {
+        self.0
+            .iter()
+            .map(|(name, raw)| (name.clone(), raw.text.clone()))
+            .collect()
+    }
+
+    /// Refuses unknown names and texts that are no values, without looking at classes or other layers.
+    ///
+    /// # Errors
+    /// The first that is refused.
+    pub fn check(&self) -> Result<(), TermError> {
+        for (name, raw) in &self.0 {
+            Term::named(name, &raw.source)?.check(raw)?;
+        }
+        Ok(())
+    }
+}
+
+impl Term {
+    /// The term of this name.
+    ///
+    /// # Errors
+    /// There is none; the error has the nearest name.
+    pub fn named(name: &str, source: &Source) -> Result<Term, TermError> {
+        Term::from_name(name).ok_or_else(|| TermError::Unknown {
+            name: name.to_owned(),
+            source_place: source.clone(),
+            kind: "term",
+            mend: mend_for_unknown(name, &Term::names()),
+        })
+    }
+}
+
+/// A weaker value that lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overridden {
+    /// The value, as a user would write it.
+    pub value: String,
+    /// Where it came from.
+    pub source: Source,
+}
+
+impl fmt::Display for Overridden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.value, self.source)
+    }
+}
+
+/// A value that was decided on, where it came from, and what it overrode (weakest first).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved<T> {
+    /// The value.
+    pub value: T,
+    /// Where it came from.
+    pub source: Source,
+    /// What it overrode.
+    pub overrode: Vec<Overridden>,
+}
+
+impl<T> Resolved<T> {
+    /// True when nobody said anything.
+    pub fn is_default(&self) -> bool {
+        self.source == Source::Default
+    }
+}
+
+/// A resolved term or setting without its type, for display.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The name.
+    pub name: &'static str,
+    /// The value, as a user would write it.
+    pub value: String,
+    /// Where it came from.
+    pub source: Source,
+    /// What it overrode, weakest first.
+    pub overrode: Vec<Overridden>,
+}

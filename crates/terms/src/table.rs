@@ -1,0 +1,280 @@
+//! The tables of terms and of machine settings: one row is the one definition of a term.
+
+use crate::error::{Refusal, TermError, mend_for_unknown};
+use crate::raw::{Overridden, RawTerm, Resolved, Source, View};
+use crate::units::{Share, TimeSpan};
+use crate::values::{Class, Fallback, LoopPeriod, Sense, Tolerance, Value, Weight};
+
+const ALL_CLASSES: &[Class] = &[Class::Main, Class::Side, Class::Neutral];
+const MAIN_AND_SIDE: &[Class] = &[Class::Main, Class::Side];
+
+/// Makes the enum of names and the struct of resolved values from rows, so that neither can miss one.
+macro_rules! table {
+    (
+        $(#[$enum_meta:meta])* enum $Enum:ident;
+        $(#[$struct_meta:meta])* struct $Struct:ident;
+        $($Variant:ident $field:ident: $Type:ty {
+            default: $default:expr, range: $range:literal, example: $example:literal,
+            classes: $classes:expr, doc: $doc:literal $(, within: $within:expr)? $(,)?
+        })+
+    ) => {
+        $(#[$enum_meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $Enum {
+            $(#[doc = $doc] $Variant,)+
+        }
+
+        impl $Enum {
+            /// Every one, in the order that they are shown.
+            pub const ALL: &'static [$Enum] = &[$($Enum::$Variant),+];
+
+            /// The name, as files and flags write it.
+            pub fn name(self) -> &'static str {
+                match self { $($Enum::$Variant => stringify!($field)),+ }
+            }
+
+            /// What is accepted, in words.
+            pub fn range(self) -> &'static str {
+                match self { $($Enum::$Variant => $range),+ }
+            }
+
+            /// One line of help.
+            pub fn doc(self) -> &'static str {
+                match self { $($Enum::$Variant => $doc),+ }
+            }
+
+            /// A value that could be written.
+            pub fn example(self) -> &'static str {
+                match self { $($Enum::$Variant => $example),+ }
+            }
+
+            /// The classes of gates that take it; empty for settings of the machine.
+            pub fn classes(self) -> &'static [Class] {
+                match self { $($Enum::$Variant => $classes),+ }
+            }
+
+            /// The default, as a user would write it.
+            pub fn default_text(self) -> String {
+                match self { $($Enum::$Variant => { let v: $Type = $default; v.to_string() }),+ }
+            }
+
+            /// The one of this name; dashes count as underscores.
+            pub fn from_name(name: &str) -> Option<$Enum> {
+                let name = name.replace('-', "_");
+                $Enum::ALL.iter().copied().find(|one| one.name() == name)
+            }
+
+            /// All names.
+            pub fn names() -> Vec<&'static str> {
+                $Enum::ALL.iter().map(|one| one.name()).collect()
+            }
+
+            /// Refuses text that is no value.
+            ///
+            /// # Errors
+            /// [`TermError::Value`].
+            pub fn check(self, raw: &RawTerm) -> Result<(), TermError> {
+                match self { $($Enum::$Variant => self.read(raw, $Struct::$field).map(drop)),+ }
+            }
+
+            fn read<T>(
+                self,
+                raw: &RawTerm,
+                parse: impl Fn(&str) -> Result<T, Refusal>,
+            ) -> Result<T, TermError> {
+                parse(raw.text.trim()).map_err(|why| TermError::Value {
+                    name: self.name(),
+                    source_place: raw.source.clone(),
+                    input: raw.text.clone(),
+                    why,
+                    range: self.range(),
+                })
+            }
+        }
+
+        $(#[$struct_meta])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $Struct {
+            $(#[doc = $doc] pub $field: Resolved<$Type>,)+
+        }
+
+        impl $Struct {
+            $(fn $field(text: &str) -> Result<$Type, Refusal> {
+                let value = <$Type as Value>::parse(text)?;
+                $(let check: fn(&$Type) -> Result<(), Refusal> = $within; check(&value)?;)?
+                Ok(value)
+            })+
+
+            /// From candidates for each row, weakest first; every candidate is checked, also those that lose.
+            pub(crate) fn from_candidates<'r>(
+                candidates: impl Fn($Enum) -> Vec<&'r RawTerm>,
+            ) -> Result<$Struct, TermError> {
+                Ok($Struct {
+                    $($field: {
+                        let one = $Enum::$Variant;
+                        let mut resolved: Resolved<$Type> =
+                            Resolved { value: $default, source: Source::Default, overrode: Vec::new() };
+                        for raw in candidates(one) {
+                            let value = one.read(raw, $Struct::$field)?;
+                            resolved.replace(value, raw.source.clone());
+                        }
+                        resolved
+                    },)+
+                })
+            }
+
+            /// Every row's value for display, in the table's order.
+            pub fn views(&self) -> Vec<View> {
+                vec![$(View {
+                    name: $Enum::$Variant.name(),
+                    value: self.$field.value.to_string(),
+                    source: self.$field.source.clone(),
+                    overrode: self.$field.overrode.clone(),
+                }),+]
+            }
+        }
+    };
+}
+
+impl<T: std::fmt::Display> Resolved<T> {
+    fn replace(&mut self, value: T, source: Source) {
+        let weaker = std::mem::replace(&mut self.value, value);
+        let weaker_source = std::mem::replace(&mut self.source, source);
+        self.overrode.push(Overridden {
+            value: weaker.to_string(),
+            source: weaker_source,
+        });
+    }
+}
+
+table! {
+    /// A term's name.
+    enum Term;
+    /// The terms of one gate, resolved: the only form that anything past this crate sees.
+    struct Terms;
+
+    Class class: Class {
+        default: Class::Neutral, range: "main, side or neutral", example: "side", classes: ALL_CLASSES,
+        doc: "Who yields to whom: side work uses what main leaves",
+    }
+    Headroom headroom: Share {
+        default: Share::ZERO, range: "0% to 100% of the machine, as in 30%, 0.3 or 300‰",
+        example: "30%", classes: MAIN_AND_SIDE,
+        doc: "Idle to keep for main's bursts while side work runs (the largest of all gates counts)",
+    }
+    Tolerance tolerance: Tolerance {
+        default: Tolerance::ONE_PERCENT,
+        range: "more than 0% and up to 100% of the machine, as in 1% or 0.01, or none to let side work starve",
+        example: "1%", classes: MAIN_AND_SIDE,
+        doc: "What side work gets even when main takes all",
+    }
+    Weight weight: Weight {
+        default: Weight::Of(100), range: "a whole number from 1 to 10000, or idle", example: "200",
+        classes: ALL_CLASSES,
+        doc: "Share among gates of the same class",
+    }
+    Fallback fallback: Fallback {
+        default: Fallback::Floor,
+        range: "floor, restore, or hold:TIME with a time from 1s to 1h, as in hold:10s",
+        example: "restore", classes: ALL_CLASSES,
+        doc: "What a limited process or group that was not started by run goes to when Tidegate dies",
+    }
+}
+
+table! {
+    /// A machine setting's name.
+    enum Setting;
+    /// The machine's settings, resolved.
+    struct Settings;
+
+    DefaultHeadroom default_headroom: Share {
+        default: Share::TWENTY_PERCENT, range: "0% to 100% of the machine, as in 20%, 0.2 or 200‰",
+        example: "20%", classes: &[],
+        doc: "Headroom to keep when side work runs and no gate names one",
+    }
+    Lease lease: TimeSpan {
+        default: TimeSpan::from_secs(2), range: "a time from 200ms to 1min, as in 2s", example: "2s",
+        classes: &[],
+        doc: "How long the owner may be silent before its guardian writes the fallback",
+        within: |span| span.within(TimeSpan::from_millis(200), TimeSpan::from_secs(60)),
+    }
+    Sense sense: Sense {
+        default: Sense::Auto, range: "auto, bpf or usage", example: "auto", classes: &[],
+        doc: "How use is measured: BPF where it works, else group usage",
+    }
+    LoopPeriod loop_period: LoopPeriod {
+        default: LoopPeriod::Auto, range: "auto or a time from 1ms to 1s, as in 10ms", example: "auto",
+        classes: &[],
+        doc: "Time between steps of the control loop; auto is 5ms with BPF sensing and 50ms without",
+        within: |period| match period {
+            LoopPeriod::Auto => Ok(()),
+            LoopPeriod::Every(span) => span.within(TimeSpan::from_millis(1), TimeSpan::from_secs(1)),
+        },
+    }
+}
+
+impl Setting {
+    pub(crate) fn unknown(name: &str, source: Source) -> TermError {
+        let mut known = Setting::names();
+        known.extend(ALL_CLASSES.iter().map(|class| class.name()));
+        let mend = match Term::from_name(name) {
+            Some(term) => format!(
+                "{} is a term of gates: put it under [main], [side] or [neutral]",
+                term.name()
+            ),
+            None => mend_for_unknown(name, &known),
+        };
+        TermError::Unknown {
+            name: name.to_owned(),
+            source_place: source,
+            kind: "setting",
+            mend,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_row_accepts_its_default_and_its_example() {
+        for term in Term::ALL {
+            for text in [term.default_text(), term.example().to_owned()] {
+                let raw = RawTerm {
+                    text,
+                    source: Source::Default,
+                };
+                // Only a headroom of 0 has the same text as a refused tolerance; nothing is exempt here.
+                term.check(&raw).unwrap();
+            }
+            assert!(!term.doc().is_empty() && !term.classes().is_empty());
+            assert_eq!(Term::from_name(term.name()), Some(*term));
+        }
+        for setting in Setting::ALL {
+            for text in [setting.default_text(), setting.example().to_owned()] {
+                setting
+                    .check(&RawTerm {
+                        text,
+                        source: Source::Default,
+                    })
+                    .unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_of_settings_hold() {
+        let check = |setting: Setting, text: &str| {
+            setting.check(&RawTerm {
+                text: text.to_owned(),
+                source: Source::Set,
+            })
+        };
+        assert!(check(Setting::Lease, "200ms").is_ok());
+        assert!(check(Setting::Lease, "199ms").is_err());
+        assert!(check(Setting::Lease, "61s").is_err());
+        assert!(check(Setting::LoopPeriod, "999us").is_err());
+        assert!(check(Setting::LoopPeriod, "10ms").is_ok());
+    }
+}

@@ -1,0 +1,249 @@
+//! The types of terms that are not plain amounts.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Refusal;
+use crate::units::{Share, TimeSpan};
+
+/// A type that a term can have. `parse` of what `Display` writes gives the same value back.
+pub(crate) trait Value: Sized + fmt::Display {
+    /// Reads text without spaces around it.
+    fn parse(text: &str) -> Result<Self, Refusal>;
+}
+
+impl Value for Share {
+    fn parse(text: &str) -> Result<Share, Refusal> {
+        Share::parse(text)
+    }
+}
+
+impl Value for TimeSpan {
+    fn parse(text: &str) -> Result<TimeSpan, Refusal> {
+        TimeSpan::parse(text)
+    }
+}
+
+/// Who yields to whom.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Class {
+    /// Latency-sensitive work to protect.
+    Main,
+    /// Best-effort work that may use what is left.
+    Side,
+    /// The rest; counts as main's demand when headroom is computed.
+    #[default]
+    Neutral,
+}
+
+impl Class {
+    /// As a user writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Main => "main",
+            Class::Side => "side",
+            Class::Neutral => "neutral",
+        }
+    }
+
+    /// The class of this name.
+    pub fn from_name(name: &str) -> Option<Class> {
+        [Class::Main, Class::Side, Class::Neutral]
+            .into_iter()
+            .find(|class| class.name() == name)
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Value for Class {
+    fn parse(text: &str) -> Result<Class, Refusal> {
+        Class::from_name(text).ok_or_else(|| Refusal::new("is not a class"))
+    }
+}
+
+/// A floor for side work. Zero means starvation whenever main takes all, so it has a word of its own, `none`, that
+/// nobody writes by accident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tolerance(Share);
+
+impl Tolerance {
+    /// The default: 1 ms in each 100 ms of every CPU (seed 000).
+    pub const ONE_PERCENT: Tolerance = Tolerance(Share::ONE_PERCENT);
+    /// Explicitly no floor.
+    pub const NONE: Tolerance = Tolerance(Share::ZERO);
+
+    /// As a share of the machine.
+    pub const fn share(self) -> Share {
+        self.0
+    }
+
+    /// In millionths of the machine.
+    pub const fn ppm(self) -> u32 {
+        self.0.ppm()
+    }
+}
+
+impl fmt::Display for Tolerance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == Share::ZERO {
+            f.write_str("none")
+        } else {
+            self.0.fmt(f)
+        }
+    }
+}
+
+impl Value for Tolerance {
+    fn parse(text: &str) -> Result<Tolerance, Refusal> {
+        if text == "none" {
+            return Ok(Tolerance::NONE);
+        }
+        let share = Share::parse(text)?;
+        if share == Share::ZERO {
+            return Err(Refusal::new("would let side work starve"));
+        }
+        Ok(Tolerance(share))
+    }
+}
+
+/// Share among gates of the same class, as cgroup v2 has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Weight {
+    /// 1 to 10000.
+    Of(u32),
+    /// Runs only when nothing else in its class wants the CPU.
+    Idle,
+}
+
+impl fmt::Display for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Weight::Of(weight) => weight.fmt(f),
+            Weight::Idle => f.write_str("idle"),
+        }
+    }
+}
+
+impl Value for Weight {
+    fn parse(text: &str) -> Result<Weight, Refusal> {
+        if text == "idle" {
+            return Ok(Weight::Idle);
+        }
+        if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(Refusal::new("is not a whole number"));
+        }
+        match text.parse::<u32>() {
+            Ok(0) => Err(Refusal::new("is below 1")),
+            Ok(weight @ 1..=10_000) => Ok(Weight::Of(weight)),
+            // All digits: the only error left is overflow.
+            Ok(_) | Err(_) => Err(Refusal::new("is above 10000")),
+        }
+    }
+}
+
+/// What a limited target goes to when the owner is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fallback {
+    /// A static quota at the tolerance.
+    Floor,
+    /// The values that stood before Tidegate.
+    Restore,
+    /// The last limit stays for this long, then the values that stood before.
+    Hold(TimeSpan),
+}
+
+impl fmt::Display for Fallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fallback::Floor => f.write_str("floor"),
+            Fallback::Restore => f.write_str("restore"),
+            Fallback::Hold(span) => write!(f, "hold:{span}"),
+        }
+    }
+}
+
+impl Value for Fallback {
+    fn parse(text: &str) -> Result<Fallback, Refusal> {
+        match text.split_once(':') {
+            None if text == "floor" => Ok(Fallback::Floor),
+            None if text == "restore" => Ok(Fallback::Restore),
+            None if text == "hold" => Err(Refusal::new("lacks a time")),
+            Some(("hold", time)) => {
+                let span = TimeSpan::parse(time)?;
+                span.within(TimeSpan::from_secs(1), TimeSpan::from_secs(3600))?;
+                Ok(Fallback::Hold(span))
+            }
+            _ => Err(Refusal::new("is not a fallback")),
+        }
+    }
+}
+
+/// How use is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sense {
+    /// BPF where it works, else usage.
+    #[default]
+    Auto,
+    /// BPF or fail.
+    Bpf,
+    /// Group usage only.
+    Usage,
+}
+
+impl fmt::Display for Sense {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Sense::Auto => "auto",
+            Sense::Bpf => "bpf",
+            Sense::Usage => "usage",
+        })
+    }
+}
+
+impl Value for Sense {
+    fn parse(text: &str) -> Result<Sense, Refusal> {
+        match text {
+            "auto" => Ok(Sense::Auto),
+            "bpf" => Ok(Sense::Bpf),
+            "usage" => Ok(Sense::Usage),
+            _ => Err(Refusal::new("is not a way of sensing")),
+        }
+    }
+}
+
+/// Time between steps of the loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LoopPeriod {
+    /// By the sensor.
+    #[default]
+    Auto,
+    /// This.
+    Every(TimeSpan),
+}
+
+impl fmt::Display for LoopPeriod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoopPeriod::Auto => f.write_str("auto"),
+            LoopPeriod::Every(span) => span.fmt(f),
+        }
+    }
+}
+
+impl Value for LoopPeriod {
+    fn parse(text: &str) -> Result<LoopPeriod, Refusal> {
+        if text == "auto" {
+            return Ok(LoopPeriod::Auto);
+        }
+        TimeSpan::parse(text).map(LoopPeriod::Every)
+    }
+}
