@@ -1,1 +1,5 @@
 //! The engine on kernel files: cgroup v1 and v2, quotas, idle and weights.
+
+pub mod bandwidth;
+pub mod cpus;
+pub mod kfs;
