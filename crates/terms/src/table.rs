@@ -14,7 +14,7 @@ macro_rules! table {
         $(#[$enum_meta:meta])* enum $Enum:ident;
         $(#[$struct_meta:meta])* struct $Struct:ident;
         $($Variant:ident $field:ident: $Type:ty {
-            default: $default:expr, range: $range:literal, example: $example:literal,
+            default: $default:expr, range: $range:literal, example: $example:literal, value: $value:literal,
             classes: $classes:expr, doc: $doc:literal $(, within: $within:expr)? $(,)?
         })+
     ) => {
@@ -46,6 +46,11 @@ macro_rules! table {
             /// A value that could be written.
             pub fn example(self) -> &'static str {
                 match self { $($Enum::$Variant => $example),+ }
+            }
+
+            /// What stands for the value in help, as in `--headroom PERCENT`.
+            pub fn value_name(self) -> &'static str {
+                match self { $($Enum::$Variant => $value),+ }
             }
 
             /// The classes of gates that take it; empty for settings of the machine.
@@ -154,29 +159,29 @@ table! {
     struct Terms;
 
     Class class: Class {
-        default: Class::Neutral, range: "main, side or neutral", example: "side", classes: ALL_CLASSES,
+        default: Class::Neutral, range: "main, side or neutral", example: "side", value: "CLASS", classes: ALL_CLASSES,
         doc: "Who yields to whom: side work uses what main leaves",
     }
     Headroom headroom: Share {
         default: Share::ZERO, range: "0% to 100% of the machine, as in 30%, 0.3 or 300‰",
-        example: "30%", classes: MAIN_AND_SIDE,
+        example: "30%", value: "PERCENT", classes: MAIN_AND_SIDE,
         doc: "Idle to keep for main's bursts while side work runs (the largest of all gates counts)",
     }
     Tolerance tolerance: Tolerance {
         default: Tolerance::ONE_PERCENT,
         range: "more than 0% and up to 100% of the machine, as in 1% or 0.01, or none to let side work starve",
-        example: "1%", classes: MAIN_AND_SIDE,
+        example: "1%", value: "PERCENT", classes: MAIN_AND_SIDE,
         doc: "What side work gets even when main takes all",
     }
     Weight weight: Weight {
-        default: Weight::Of(100), range: "a whole number from 1 to 10000, or idle", example: "200",
+        default: Weight::Of(100), range: "a whole number from 1 to 10000, or idle", example: "200", value: "WEIGHT",
         classes: ALL_CLASSES,
         doc: "Share among gates of the same class",
     }
     Fallback fallback: Fallback {
         default: Fallback::Floor,
         range: "floor, restore, or hold:TIME with a time from 1s to 1h, as in hold:10s",
-        example: "restore", classes: ALL_CLASSES,
+        example: "restore", value: "FALLBACK", classes: ALL_CLASSES,
         doc: "What a limited process or group that was not started by run goes to when Tidegate dies",
     }
 }
@@ -189,21 +194,21 @@ table! {
 
     DefaultHeadroom default_headroom: Share {
         default: Share::TWENTY_PERCENT, range: "0% to 100% of the machine, as in 20%, 0.2 or 200‰",
-        example: "20%", classes: &[],
+        example: "20%", value: "PERCENT", classes: &[],
         doc: "Headroom to keep when side work runs and no gate names one",
     }
     Lease lease: TimeSpan {
-        default: TimeSpan::from_secs(2), range: "a time from 200ms to 1min, as in 2s", example: "2s",
+        default: TimeSpan::from_secs(2), range: "a time from 200ms to 1min, as in 2s", example: "2s", value: "TIME",
         classes: &[],
         doc: "How long the owner may be silent before its guardian writes the fallback",
         within: |span| span.within(TimeSpan::from_millis(200), TimeSpan::from_secs(60)),
     }
     Sense sense: Sense {
-        default: Sense::Auto, range: "auto, bpf or usage", example: "auto", classes: &[],
+        default: Sense::Auto, range: "auto, bpf or usage", example: "auto", value: "HOW", classes: &[],
         doc: "How use is measured: BPF where it works, else group usage",
     }
     LoopPeriod loop_period: LoopPeriod {
-        default: LoopPeriod::Auto, range: "auto or a time from 1ms to 1s, as in 10ms", example: "auto",
+        default: LoopPeriod::Auto, range: "auto or a time from 1ms to 1s, as in 10ms", example: "auto", value: "TIME",
         classes: &[],
         doc: "Time between steps of the control loop; auto is 5ms with BPF sensing and 50ms without",
         within: |period| match period {
