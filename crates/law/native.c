@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Non-inline doors to the law for Rust; crates/law/src/ffi.rs mirrors the types. */
+#include "headroom.h"
+#include "share.h"
+
+void tg_native_headroom_init(struct tg_headroom *h, const struct tg_headroom_config *cfg,
+			     tg_u32 headroom_ppm, tg_u32 tolerance_ppm)
+{
+	tg_headroom_init(h, cfg, headroom_ppm, tolerance_ppm);
+}
+
+void tg_native_headroom_terms(struct tg_headroom *h, tg_u32 headroom_ppm, tg_u32 tolerance_ppm)
+{
+	tg_headroom_terms(h, headroom_ppm, tolerance_ppm);
+}
+
+void tg_native_headroom_step(struct tg_headroom *h, const struct tg_headroom_sample *s,
+			     struct tg_headroom_decision *d)
+{
+	tg_headroom_step(h, s, d);
+}
+
+void tg_native_share(tg_u64 allowance_ucpu, const struct tg_demand *d, tg_u32 n, tg_u64 *out)
+{
+	tg_share(allowance_ucpu, d, n, out);
+}
+
+/* Sizes as the C compiler sees them, so that a drifted mirror fails a test. */
+tg_u64 tg_native_size(tg_u32 which)
+{
+	switch (which) {
+	case 0:
+		return sizeof(struct tg_headroom_config);
+	case 1:
+		return sizeof(struct tg_headroom_sample);
+	case 2:
+		return sizeof(struct tg_headroom_decision);
+	case 3:
+		return sizeof(struct tg_headroom);
+	case 4:
+		return sizeof(struct tg_demand);
+	default:
+		return 0;
+	}
+}

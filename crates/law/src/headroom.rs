@@ -1,0 +1,219 @@
+//! How much CPU side work may use so that the asked idle stays.
+
+use crate::ffi::{self, RawDecision, RawHeadroom, RawSample};
+
+/// What is asked of one domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadroomTerms {
+    /// Idle to keep, of the domain.
+    pub headroom_ppm: u32,
+    /// What side work gets even when main takes all, of the domain.
+    pub tolerance_ppm: u32,
+}
+
+/// Tuning of the law; `law/README.md` gives the reason for each value.
+#[repr(C)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeadroomConfig {
+    /// Span of the mean of a quiet main.
+    pub mean_min_us: u32,
+    /// Span of the mean of a noisy main.
+    pub mean_max_us: u32,
+    /// Error of the mean to aim at, of the domain; decides between the two spans.
+    pub mean_error_ppm: u32,
+    /// History wanted before anything above the tolerance is given.
+    pub warm_us: u32,
+    /// Integration time of the trim.
+    pub trim_us: u32,
+    /// Bound of the trim, of the domain.
+    pub trim_max_ppm: u32,
+    /// Slope of rises of the allowance, of the domain per second.
+    pub raise_ppm_per_s: u32,
+    /// Margin of the fine step detector, least.
+    pub fine_min_ppm: u32,
+    /// Margin of the fine step detector, most.
+    pub fine_max_ppm: u32,
+    /// Margin of the coarse step detector.
+    pub coarse_ppm: u32,
+    /// Exponent of the interval between false alarms, at most 64.
+    pub alarm: u32,
+    /// Least threshold of a detector, CPU time per CPU.
+    pub threshold_min_us: u32,
+    /// Most threshold of the coarse detector, CPU time per CPU.
+    pub coarse_max_us: u32,
+    /// A longer window is stale.
+    pub dt_max_us: u32,
+}
+
+impl HeadroomConfig {
+    /// For exact sensing in windows of about 5 ms.
+    pub const FAST: Self = Self {
+        mean_min_us: 200_000,
+        mean_max_us: 1_000_000,
+        mean_error_ppm: 10_000,
+        warm_us: 100_000,
+        trim_us: 2_000_000,
+        trim_max_ppm: 50_000,
+        raise_ppm_per_s: 2_000_000,
+        fine_min_ppm: 30_000,
+        fine_max_ppm: 150_000,
+        coarse_ppm: 350_000,
+        alarm: 9,
+        threshold_min_us: 1_500,
+        coarse_max_us: 4_500,
+        dt_max_us: 250_000,
+    };
+    /// For tick-granular usage in windows of about 50 ms.
+    pub const SLOW: Self = Self {
+        warm_us: 200_000,
+        dt_max_us: 1_000_000,
+        ..Self::FAST
+    };
+}
+
+impl Default for HeadroomConfig {
+    fn default() -> Self {
+        Self::FAST
+    }
+}
+
+/// What a sensor saw over one window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeadroomSample {
+    /// Wall time of the window.
+    pub dt_ns: u64,
+    /// CPU time there was: online CPUs times the window, less steal.
+    pub capacity_ns: u64,
+    /// CPU time used by anybody.
+    pub busy_ns: u64,
+    /// CPU time used by side work.
+    pub side_ns: u64,
+    /// How far off `busy_ns` or `side_ns` may be per CPU (0 when exact, a tick for group usage).
+    pub granularity_ns: u64,
+    /// Whether the sensor vouches for it (no reset, no hotplug, no clock jump inside).
+    pub valid: bool,
+}
+
+/// Why the allowance is what it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reason {
+    /// No history yet: the tolerance.
+    #[default]
+    Warmup,
+    /// Rising, held by the slope.
+    Ramp,
+    /// The formula.
+    Track,
+    /// A step of main was seen in this window.
+    Cut,
+    /// Main leaves less than the tolerance.
+    Floor,
+    /// The sample cannot be true: the tolerance.
+    Stale,
+}
+
+impl Reason {
+    /// One lower-case word, for status and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Warmup => "warmup",
+            Self::Ramp => "ramp",
+            Self::Track => "track",
+            Self::Cut => "cut",
+            Self::Floor => "floor",
+            Self::Stale => "stale",
+        }
+    }
+}
+
+/// One step's outcome.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeadroomDecision {
+    /// What side work may use from here on.
+    pub allowance_ucpu: u64,
+    /// The tolerance: the least the allowance can be.
+    pub floor_ucpu: u64,
+    /// The domain, a mean (steal moves it).
+    pub capacity_ucpu: u64,
+    /// Idle asked for.
+    pub asked_ucpu: u64,
+    /// The estimate of main.
+    pub main_est_ucpu: u64,
+    /// Main in this window.
+    pub main_now_ucpu: u64,
+    /// Side work's use, mean of about a second.
+    pub side_ucpu: u64,
+    /// Idle kept, mean of about a second.
+    pub idle_ucpu: u64,
+    /// Expected error of `main_est_ucpu`.
+    pub noise_ucpu: u64,
+    /// The integral correction in the allowance.
+    pub trim_ucpu: i64,
+    /// Why.
+    pub reason: Reason,
+    /// Steps of main detected since the start; wraps.
+    pub alarms: u32,
+}
+
+/// The headroom law over one domain. Step it once per window.
+#[derive(Clone)]
+pub struct Headroom {
+    raw: RawHeadroom,
+}
+
+impl Headroom {
+    /// A law without history: its first decisions are the tolerance.
+    pub fn new(cfg: HeadroomConfig, terms: HeadroomTerms) -> Self {
+        let mut raw = RawHeadroom::default();
+        // SAFETY: both pointers are valid for the call, the types mirror the C structs.
+        unsafe {
+            ffi::tg_native_headroom_init(&mut raw, &cfg, terms.headroom_ppm, terms.tolerance_ppm);
+        }
+        Self { raw }
+    }
+
+    /// Changes what is asked; what was learnt about main stays.
+    pub fn set_terms(&mut self, terms: HeadroomTerms) {
+        // SAFETY: as in `new`.
+        unsafe {
+            ffi::tg_native_headroom_terms(&mut self.raw, terms.headroom_ppm, terms.tolerance_ppm);
+        }
+    }
+
+    /// One window in, one decision out. Never panics, whatever the sample holds.
+    pub fn step(&mut self, sample: &HeadroomSample) -> HeadroomDecision {
+        let raw_sample = RawSample {
+            dt_ns: sample.dt_ns,
+            capacity_ns: sample.capacity_ns,
+            busy_ns: sample.busy_ns,
+            side_ns: sample.side_ns,
+            granularity_ns: sample.granularity_ns,
+            valid: u32::from(sample.valid),
+            pad: 0,
+        };
+        let mut out = RawDecision::default();
+        // SAFETY: as in `new`.
+        unsafe { ffi::tg_native_headroom_step(&mut self.raw, &raw_sample, &mut out) };
+        HeadroomDecision {
+            allowance_ucpu: out.allowance_ucpu,
+            floor_ucpu: out.floor_ucpu,
+            capacity_ucpu: out.capacity_ucpu,
+            asked_ucpu: out.asked_ucpu,
+            main_est_ucpu: out.main_est_ucpu,
+            main_now_ucpu: out.main_now_ucpu,
+            side_ucpu: out.side_ucpu,
+            idle_ucpu: out.idle_ucpu,
+            noise_ucpu: out.noise_ucpu,
+            trim_ucpu: out.trim_ucpu,
+            reason: match out.reason {
+                0 => Reason::Warmup,
+                1 => Reason::Ramp,
+                2 => Reason::Track,
+                3 => Reason::Cut,
+                4 => Reason::Floor,
+                _ => Reason::Stale,
+            },
+            alarms: out.alarms,
+        }
+    }
+}
