@@ -3,3 +3,5 @@
 pub mod bandwidth;
 pub mod cpus;
 pub mod kfs;
+pub mod sense;
+pub mod plan;

@@ -1,0 +1,265 @@
+//! The pure planner between a decision of the law and a write of a quota.
+//!
+//! The law says every few milliseconds what side work may use; the kernel takes a quota. A write
+//! is not free: it refills the group's pool, forgives every CPU's debt and unthrottles, and
+//! enforcement then waits for a tick, so each write gives side work about half a tick on each CPU
+//! on top of the quota. Rewriting a small quota in every step would lift it entirely. Hence:
+//!
+//! - one quota stands; the same value is never written twice in a row, least of all the floor;
+//! - when main steps, it is cut at once (at most one rewrite every [`PlanConfig::rewrite_min_ns`]);
+//! - raises, and lowerings too small to matter within a second, wait for [`PlanConfig::raise_gap_ns`]
+//!   and for the write budget, and want the change to be worth a write (the deadband);
+//! - what recent writes gave away is taken off the next quota, so the trim need not discover it;
+//! - the least quota is 1 ms, so near the floor the period stretches instead (1 ms in 50 ms for
+//!   1 % of two CPUs).
+//!
+//! Nothing here reads a clock or a file. The caller writes the returned [`Plan`] and calls
+//! [`Planner::invalidate`] when the write failed or somebody else wrote the group's quota.
+
+mod budget;
+mod rate;
+
+pub use crate::bandwidth::Bandwidth;
+pub use budget::WriteBudget;
+pub use rate::bandwidth_for;
+
+use tidegate_law::{HeadroomDecision, Reason};
+
+/// Tuning of a planner; `law/README.md` gives the reason for each default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanConfig {
+    /// The kernel's tick (1/HZ): how late enforcement is after a write.
+    pub tick_ns: u64,
+    /// Period of quotas large enough for it.
+    pub period_us: u64,
+    /// Longest period near the floor.
+    pub period_max_us: u64,
+    /// Least time between two writes, cuts included.
+    pub rewrite_min_ns: u64,
+    /// Least time from any write to a raise.
+    pub raise_gap_ns: u64,
+    /// A drop of this size is a cut, written at once; smaller ones wait; of the domain.
+    pub cut_ppm: u32,
+    /// A change smaller than this is not worth a write, least and most (noise decides); of the
+    /// domain.
+    pub deadband_min_ppm: u32,
+    /// See [`PlanConfig::deadband_min_ppm`].
+    pub deadband_max_ppm: u32,
+    /// Writes in any second, above which only cuts pass.
+    pub writes_per_s_max: u32,
+}
+
+impl Default for PlanConfig {
+    fn default() -> Self {
+        Self {
+            tick_ns: 4_000_000,
+            period_us: 10_000,
+            period_max_us: 100_000,
+            rewrite_min_ns: 10_000_000,
+            raise_gap_ns: 250_000_000,
+            cut_ppm: 30_000,
+            deadband_min_ppm: 4_000,
+            deadband_max_ppm: 15_000,
+            writes_per_s_max: 5,
+        }
+    }
+}
+
+/// Why a quota is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanReason {
+    /// Nothing of ours stands: first write, adoption, an outside write.
+    Initial,
+    /// Main stepped up.
+    Cut,
+    /// A smaller correction downwards.
+    Lower,
+    /// Main left more.
+    Raise,
+}
+
+impl PlanReason {
+    /// One lower-case word, for status and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Initial => "initial",
+            Self::Cut => "cut",
+            Self::Lower => "lower",
+            Self::Raise => "raise",
+        }
+    }
+}
+
+/// One quota to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What to write.
+    pub bandwidth: Bandwidth,
+    /// Why.
+    pub reason: PlanReason,
+}
+
+/// Decides when the standing quota of one group is rewritten, and to what.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    cfg: PlanConfig,
+    standing: Option<Bandwidth>,
+    last_write_ns: Option<u64>,
+    last_step_ns: Option<u64>,
+    last_reason: Option<PlanReason>,
+    /// CPU time per second that recent writes gave away, a mean over a second.
+    charge_ucpu: u64,
+    budget: WriteBudget,
+}
+
+impl Planner {
+    /// A planner under which nothing stands yet: its first step writes.
+    pub fn new(cfg: PlanConfig) -> Self {
+        let budget = WriteBudget::new(cfg.writes_per_s_max);
+        Self {
+            cfg,
+            standing: None,
+            last_write_ns: None,
+            last_step_ns: None,
+            last_reason: None,
+            charge_ucpu: 0,
+            budget,
+        }
+    }
+
+    /// What this planner last asked to be written, unless it was invalidated since.
+    pub fn standing(&self) -> Option<Bandwidth> {
+        self.standing
+    }
+
+    /// Writes again in the next step: after adoption, a failed write, the guardian's fallback, or
+    /// an outside write.
+    pub fn invalidate(&mut self) {
+        self.standing = None;
+    }
+
+    /// Takes `found` for what stands (adoption of a quota that is known to be ours).
+    pub fn adopt(&mut self, found: Bandwidth) {
+        self.standing = Some(found);
+    }
+
+    /// Writes asked for in the second before `now_ns`.
+    pub fn writes_last_second(&self, now_ns: u64) -> u32 {
+        self.budget.used(now_ns)
+    }
+
+    /// Why the last write was asked for.
+    pub fn last_reason(&self) -> Option<PlanReason> {
+        self.last_reason
+    }
+
+    /// What recent writes give side work on top of the quota, on average over about a second.
+    pub fn charge_ucpu(&self) -> u64 {
+        self.charge_ucpu
+    }
+
+    /// One step with a budget of its own. `now_ns` is monotonic; `cpus` is the number of CPUs on
+    /// which the group may run.
+    pub fn step(&mut self, now_ns: u64, decision: &HeadroomDecision, cpus: u32) -> Option<Plan> {
+        let mut budget = std::mem::replace(&mut self.budget, WriteBudget::new(0));
+        let plan = self.step_shared(now_ns, decision, cpus, &mut budget);
+        self.budget = budget;
+        plan
+    }
+
+    /// One step with a budget shared by several groups.
+    pub fn step_shared(
+        &mut self,
+        now_ns: u64,
+        decision: &HeadroomDecision,
+        cpus: u32,
+        budget: &mut WriteBudget,
+    ) -> Option<Plan> {
+        self.forget_charge(now_ns);
+        let want_ucpu = decision
+            .allowance_ucpu
+            .saturating_sub(self.charge_ucpu)
+            .max(decision.floor_ucpu);
+        let bandwidth = bandwidth_for(want_ucpu, self.cfg.period_us, self.cfg.period_max_us);
+        let reason = self.worth_writing(now_ns, want_ucpu, bandwidth, decision, budget)?;
+        self.charge(decision, cpus, bandwidth);
+        budget.spend(now_ns);
+        self.standing = Some(bandwidth);
+        self.last_write_ns = Some(now_ns);
+        self.last_reason = Some(reason);
+        Some(Plan { bandwidth, reason })
+    }
+
+    /// Whether `bandwidth` is to be written now, and as what.
+    fn worth_writing(
+        &self,
+        now_ns: u64,
+        want_ucpu: u64,
+        bandwidth: Bandwidth,
+        decision: &HeadroomDecision,
+        budget: &WriteBudget,
+    ) -> Option<PlanReason> {
+        let since_ns = self
+            .last_write_ns
+            .map_or(u64::MAX, |last| now_ns.saturating_sub(last));
+        if since_ns < self.cfg.rewrite_min_ns {
+            return None;
+        }
+        let Some(standing) = self.standing else {
+            return Some(PlanReason::Initial);
+        };
+        let Some(standing_ucpu) = standing.rate_ucpu() else {
+            return Some(PlanReason::Initial);
+        };
+        if standing == bandwidth {
+            return None;
+        }
+        let part = |ppm: u32| decision.capacity_ucpu.saturating_mul(u64::from(ppm)) / 1_000_000;
+        let deadband_ucpu = decision.noise_ucpu.clamp(
+            part(self.cfg.deadband_min_ppm),
+            part(self.cfg.deadband_max_ppm).max(1),
+        );
+        if want_ucpu < standing_ucpu {
+            let drop_ucpu = standing_ucpu - want_ucpu;
+            let urgent = matches!(
+                decision.reason,
+                Reason::Cut | Reason::Stale | Reason::Warmup
+            );
+            if drop_ucpu > part(self.cfg.cut_ppm) || (urgent && drop_ucpu > deadband_ucpu) {
+                return Some(PlanReason::Cut);
+            }
+            let may = drop_ucpu > deadband_ucpu || want_ucpu == decision.floor_ucpu;
+            return (may && since_ns >= self.cfg.raise_gap_ns && budget.may_raise(now_ns))
+                .then_some(PlanReason::Lower);
+        }
+        (want_ucpu - standing_ucpu > deadband_ucpu
+            && since_ns >= self.cfg.raise_gap_ns
+            && budget.may_raise(now_ns))
+        .then_some(PlanReason::Raise)
+    }
+
+    /// Half a tick on every CPU that main leaves, and the part of the pool that was used up.
+    fn charge(&mut self, decision: &HeadroomDecision, cpus: u32, bandwidth: Bandwidth) {
+        let quota_ns = bandwidth.quota_us.unwrap_or(0).saturating_mul(1_000);
+        let tick_ns = (self.cfg.tick_ns / 2).saturating_mul(u64::from(cpus));
+        let free_ucpu = decision
+            .capacity_ucpu
+            .saturating_sub(decision.main_est_ucpu);
+        let reach_ns =
+            tick_ns.saturating_mul(free_ucpu / 1_000) / (decision.capacity_ucpu / 1_000).max(1);
+        // CPU time given once, as a rate over the second in which it is worked off.
+        self.charge_ucpu = self
+            .charge_ucpu
+            .saturating_add((reach_ns + quota_ns / 2) / 1_000);
+    }
+
+    /// The charge fades over a second.
+    fn forget_charge(&mut self, now_ns: u64) {
+        let dt_ns = self
+            .last_step_ns
+            .map_or(0, |last| now_ns.saturating_sub(last));
+        self.last_step_ns = Some(now_ns);
+        let fade_ns = dt_ns.min(1_000_000_000);
+        self.charge_ucpu -= self.charge_ucpu.saturating_mul(fade_ns) / 1_000_000_000;
+    }
+}
