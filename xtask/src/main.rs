@@ -1,2 +1,33 @@
-//! To be written.
-fn main() {}
+//! `cargo xtask TASK`: the developer's entry point, behind `make`. Each task is a module; this file only
+//! finds it. Exit codes: 0 done, 1 failed, 2 usage, 77 skipped for a stated reason.
+
+mod vm;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask TASK
+
+  vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
+  vm fetch                 fetch that kernel (or look for a newer one) and stop
+
+`cargo xtask vm --help` lists its options.";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((task, rest)) = arguments.split_first() else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match task.as_str() {
+        "vm" => vm::main(rest),
+        "help" | "--help" | "-h" => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        other => {
+            eprintln!("tidegate: xtask: {other}: no such task; see `cargo xtask help`");
+            ExitCode::from(2)
+        }
+    }
+}

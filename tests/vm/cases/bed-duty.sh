@@ -1,0 +1,12 @@
+# what: the bed's own load and reader: a duty cycle of 40 % is read as 40 % and leaves 60 % idle
+# modes: precise
+# seconds: 20
+group main
+inside main vmtool duty 40 10000 &
+sleep 1
+SEEN=$(vmtool watch 5 main)
+echo "$SEEN"
+measure duty_40 "$(of main)" %
+measure idle "$(of idle)" %
+within "a duty cycle of 40 %" "$(of main)" 39.8 40.5
+within "what it leaves idle" "$(of idle)" 59.3 60.2

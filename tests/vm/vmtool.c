@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The guest's load and its reader, in one static program that shares no code with Tidegate.
+// clang-format off
+//   vmtool burn [SECONDS]                    takes all the CPU it gets (for ever without SECONDS)
+//   vmtool threads N                         N threads that burn
+//   vmtool duty PERCENT PERIOD_US [SECONDS]  takes PERCENT of one CPU in each period of a schedule
+//   vmtool step P1 P2 PERIOD_US AFTER_S SECONDS FILE
+//                                            duty at P1, then P2; FILE gets the moment (monotonic, ns)
+//   vmtool watch SECONDS GROUP...            prints "idle=I stat_idle=J GROUP=G ...", percent of all CPUs
+//   vmtool series SECONDS INTERVAL_US GROUP  prints "monotonic_ns usage_us" at each interval
+// clang-format on
+//
+// Burning is done in long runs of no-operations: under -icount each counts as one instruction of
+// virtual time and costs the emulator next to nothing, so busy seconds pass quickly for the person
+// who waits.
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CGROUPS "/sys/fs/cgroup"
+#define GROUPS_MAX 16
+#define SAMPLES_MAX 200000
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void sleep_until_ns(uint64_t when_ns)
+{
+	struct timespec t = {
+	    .tv_sec = (time_t)(when_ns / 1000000000u),
+	    .tv_nsec = (long)(when_ns % 1000000000u),
+	};
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+		;
+}
+
+static _Noreturn void die(const char *what)
+{
+	fprintf(stderr, "vmtool: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+// About 10 µs at the guest's one instruction a nanosecond.
+static void burn_a_little(void)
+{
+	for (int i = 0; i < 10; i++)
+		__asm__ volatile(".rept 1000\n\tnop\n\t.endr");
+}
+
+static void burn_cpu_ns(uint64_t cpu_ns)
+{
+	uint64_t end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + cpu_ns;
+
+	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end)
+		burn_a_little();
+}
+
+static void *burn_for_ever(void *unused)
+{
+	for (;;)
+		burn_a_little();
+	return unused;
+}
+
+// Takes its share of each period of a schedule fixed in advance; a period in which it was held up
+// is made up for as soon as it can, as a server's queue would be. Returns the schedule's end.
+static uint64_t duty(double percent, uint64_t period_ns, uint64_t start_ns, uint64_t span_ns)
+{
+	uint64_t busy_ns = (uint64_t)((double)period_ns * percent / 100);
+	uint64_t at_ns = start_ns;
+
+	for (; at_ns - start_ns < span_ns; at_ns += period_ns) {
+		sleep_until_ns(at_ns);
+		burn_cpu_ns(busy_ns);
+	}
+	return at_ns;
+}
+
+static uint64_t usage_us(const char *group)
+{
+	char path[512], line[128];
+	unsigned long long value = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), CGROUPS "/%s/cpu.stat", group);
+	file = fopen(path, "r");
+	if (!file)
+		die(path);
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "usage_usec %llu", &value) == 1)
+			break;
+	fclose(file);
+	return value;
+}
+
+// The CPU time of all groups just below the root; what runs in the root itself (kernel threads) is
+// not in it.
+static uint64_t all_usage_us(void)
+{
+	uint64_t sum = 0;
+	struct dirent *entry;
+	DIR *root = opendir(CGROUPS);
+
+	if (!root)
+		die(CGROUPS);
+	while ((entry = readdir(root)))
+		if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
+			sum += usage_us(entry->d_name);
+	closedir(root);
+	return sum;
+}
+
+// The kernel's own idle time, in ticks' units but counted exactly while a CPU sleeps.
+static double stat_idle_s(void)
+{
+	unsigned long long idle = 0;
+	FILE *file = fopen("/proc/stat", "r");
+
+	if (!file || fscanf(file, "cpu %*u %*u %*u %llu", &idle) != 1)
+		die("/proc/stat");
+	fclose(file);
+	return (double)idle / (double)sysconf(_SC_CLK_TCK);
+}
+
+static void watch(double seconds, int count, char **groups)
+{
+	uint64_t before[GROUPS_MAX], all, start_ns;
+	double idle_s, whole_us;
+
+	if (count > GROUPS_MAX)
+		count = GROUPS_MAX;
+	for (int i = 0; i < count; i++)
+		before[i] = usage_us(groups[i]);
+	idle_s = stat_idle_s();
+	all = all_usage_us();
+	start_ns = clock_ns(CLOCK_MONOTONIC);
+	sleep_until_ns(start_ns + (uint64_t)(seconds * 1e9));
+	all = all_usage_us() - all;
+	whole_us = (double)(clock_ns(CLOCK_MONOTONIC) - start_ns) / 1e3 *
+		   (double)sysconf(_SC_NPROCESSORS_ONLN);
+	printf("idle=%.2f stat_idle=%.2f", 100 - 100 * (double)all / whole_us,
+	       1e8 * (stat_idle_s() - idle_s) / whole_us);
+	for (int i = 0; i < count; i++)
+		printf(" %s=%.2f", groups[i],
+		       100 * (double)(usage_us(groups[i]) - before[i]) / whole_us);
+	printf("\n");
+}
+
+static void series(double seconds, uint64_t interval_ns, const char *group)
+{
+	static uint64_t when_ns[SAMPLES_MAX], used_us[SAMPLES_MAX];
+	uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+	size_t count = (size_t)(seconds * 1e9 / (double)interval_ns);
+
+	if (count > SAMPLES_MAX)
+		count = SAMPLES_MAX;
+	for (size_t i = 0; i < count; i++) {
+		sleep_until_ns(start_ns + i * interval_ns);
+		used_us[i] = usage_us(group);
+		when_ns[i] = clock_ns(CLOCK_MONOTONIC);
+	}
+	for (size_t i = 0; i < count; i++)
+		printf("%llu %llu\n", (unsigned long long)when_ns[i],
+		       (unsigned long long)used_us[i]);
+}
+
+static void step(char **words)
+{
+	uint64_t period_ns = (uint64_t)(atof(words[2]) * 1e3);
+	uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+	uint64_t after_ns = (uint64_t)(atof(words[3]) * 1e9);
+	uint64_t span_ns = (uint64_t)(atof(words[4]) * 1e9);
+	uint64_t at_ns = duty(atof(words[0]), period_ns, start_ns, after_ns);
+	FILE *file = fopen(words[5], "w");
+
+	if (!file)
+		die(words[5]);
+	fprintf(file, "%llu\n", (unsigned long long)at_ns);
+	fclose(file);
+	duty(atof(words[1]), period_ns, at_ns, span_ns - after_ns);
+}
+
+static void threads(int count)
+{
+	pthread_t thread;
+
+	for (int i = 1; i < count; i++)
+		if ((errno = pthread_create(&thread, NULL, burn_for_ever, NULL)))
+			die("pthread_create");
+	burn_for_ever(NULL);
+}
+
+int main(int count, char **words)
+{
+	const char *verb = count > 1 ? words[1] : "";
+
+	if (!strcmp(verb, "burn") && count == 2)
+		burn_for_ever(NULL);
+	else if (!strcmp(verb, "burn") && count == 3)
+		burn_cpu_ns((uint64_t)(atof(words[2]) * 1e9));
+	else if (!strcmp(verb, "threads") && count == 3)
+		threads(atoi(words[2]));
+	else if (!strcmp(verb, "duty") && (count == 4 || count == 5))
+		duty(atof(words[2]), (uint64_t)(atof(words[3]) * 1e3), clock_ns(CLOCK_MONOTONIC),
+		     count == 5 ? (uint64_t)(atof(words[4]) * 1e9) : UINT64_MAX);
+	else if (!strcmp(verb, "step") && count == 8)
+		step(words + 2);
+	else if (!strcmp(verb, "watch") && count >= 3)
+		watch(atof(words[2]), count - 3, words + 3);
+	else if (!strcmp(verb, "series") && count == 5)
+		series(atof(words[2]), (uint64_t)(atof(words[3]) * 1e3), words[4]);
+	else {
+		fprintf(stderr, "vmtool: its comment tells how it is used\n");
+		return 2;
+	}
+	return 0;
+}

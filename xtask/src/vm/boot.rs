@@ -1,0 +1,410 @@
+//! One boot: starts the emulator, follows what the guest says and what its kernel says, and ends it in every
+//! case. A panic, a hang or a silent guest fails the running test with the tail of the log; tests that had not
+//! begun are handed back for another boot.
+
+use super::Trouble;
+use super::catalog::{Case, Mode};
+use super::fetch::Kernel;
+use super::frames::{Frame, Health, Outcome, health, parse};
+use super::progress::Progress;
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// From power-on to the guest's `ready`, in wall time; a boot takes 6–10 s on an idle host.
+const BOOT_LIMIT: Duration = Duration::from_secs(120);
+/// How long the kernel's last words are waited for after the first sign of trouble.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+const TAIL_LINES: usize = 25;
+
+/// A test that ran.
+pub struct Finished {
+    pub test: String,
+    pub outcome: Outcome,
+    pub guest_s: f64,
+    pub wall: Duration,
+    /// Name, value, unit.
+    pub measures: Vec<(String, String, String)>,
+    /// What to show beside a failure.
+    pub tail: Vec<String>,
+}
+
+/// What one boot came to.
+pub struct Report {
+    pub finished: Vec<Finished>,
+    /// Why the guest ended early, if it did.
+    pub broken: Option<String>,
+    pub notes: Vec<String>,
+}
+
+/// Everything a boot needs.
+pub struct Boot<'a> {
+    pub mode: Mode,
+    pub kernel: &'a Kernel,
+    pub image: &'a Path,
+    pub logs: &'a Path,
+    pub cases: &'a [&'a Case],
+    pub deadline: Instant,
+}
+
+impl Boot<'_> {
+    pub fn run(&self, progress: &mut Progress) -> Result<Report, Trouble> {
+        let console = self.logs.join("console.log");
+        let _ = fs::remove_file(&console);
+        let mut emulator =
+            Emulator::start(self.command(&console), &self.logs.join("emulator.log"))?;
+        let lines = emulator.lines();
+        let log = File::create(self.logs.join("guest.log"))
+            .map_err(|e| Trouble::io("keep the guest's log", self.logs, &e))?;
+        let mut watch = Watch::new(self, log, Console::new(console));
+        while let Step::Going = watch.step(&lines, progress) {}
+        drop(emulator);
+        Ok(watch.report())
+    }
+
+    fn command(&self, console: &Path) -> Command {
+        let mut command = Command::new("qemu-system-x86_64");
+        let arguments: &[&str] = match self.mode {
+            Mode::Precise => &[
+                "-accel",
+                "tcg,thread=single",
+                "-icount",
+                "shift=0,sleep=off",
+                "-smp",
+                "1",
+                "-rtc",
+                "base=2026-01-01,clock=vm",
+            ],
+            Mode::Smp => &["-accel", "tcg,thread=multi", "-smp", "2"],
+        };
+        command.args(arguments);
+        command.args([
+            "-cpu",
+            "max",
+            "-m",
+            "768",
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-no-reboot",
+        ]);
+        command
+            .arg("-serial")
+            .arg(format!("file:{}", console.display()))
+            .args(["-serial", "stdio"]);
+        command
+            .arg("-kernel")
+            .arg(&self.kernel.vmlinuz)
+            .arg("-initrd")
+            .arg(self.image);
+        // panic=-1 with -no-reboot ends the emulator at once; a fixed layout and no mitigations keep runs alike.
+        command.args([
+            "-append",
+            "console=ttyS0 loglevel=5 panic=-1 nokaslr mitigations=off tsc=reliable edd=off",
+        ]);
+        command
+    }
+}
+
+enum Step {
+    Going,
+    Over,
+}
+
+/// Follows one guest.
+struct Watch<'a> {
+    boot: &'a Boot<'a>,
+    log: File,
+    console: Console,
+    started: Instant,
+    /// The running test, when it began (guest seconds, wall) and what it has measured.
+    current: Option<Finished>,
+    began: (f64, Instant),
+    tail: VecDeque<String>,
+    ready: bool,
+    report: Report,
+    dead_since: Option<Instant>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(boot: &'a Boot<'a>, log: File, console: Console) -> Watch<'a> {
+        let report = Report {
+            finished: Vec::new(),
+            broken: None,
+            notes: Vec::new(),
+        };
+        let now = Instant::now();
+        Watch {
+            boot,
+            log,
+            console,
+            started: now,
+            current: None,
+            began: (0.0, now),
+            tail: VecDeque::new(),
+            ready: false,
+            report,
+            dead_since: None,
+        }
+    }
+
+    fn step(&mut self, lines: &Receiver<String>, progress: &mut Progress) -> Step {
+        match lines.recv_timeout(Duration::from_millis(200)) {
+            Ok(line) => {
+                // The log is a convenience: a full disk must not change what the tests say.
+                let _ = writeln!(
+                    self.log,
+                    "{:8.2} {}",
+                    self.started.elapsed().as_secs_f64(),
+                    line.trim_end()
+                );
+                if let Step::Over = self.line(&line, progress) {
+                    return Step::Over;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => progress.tick(),
+            Err(RecvTimeoutError::Disconnected) => {
+                self.read_console();
+                return self.broken("the emulator ended before the tests did");
+            }
+        }
+        self.read_console();
+        if self
+            .dead_since
+            .is_some_and(|since| since.elapsed() > LAST_WORDS)
+        {
+            return self.broken("the guest's kernel is in trouble");
+        }
+        match self.late() {
+            Some(why) => self.broken(&why),
+            None => Step::Going,
+        }
+    }
+
+    fn line(&mut self, line: &str, progress: &mut Progress) -> Step {
+        let (uptime_s, frame) = parse(line);
+        let uptime_s = uptime_s.unwrap_or(self.began.0);
+        match frame {
+            Frame::Ready => self.ready = true,
+            Frame::Begin { test } => {
+                progress.begin(&test);
+                self.tail.clear();
+                self.began = (uptime_s, Instant::now());
+                let outcome = Outcome::Failed(String::new());
+                self.current = Some(Finished {
+                    test,
+                    outcome,
+                    guest_s: 0.0,
+                    wall: Duration::ZERO,
+                    measures: Vec::new(),
+                    tail: Vec::new(),
+                });
+            }
+            Frame::Measure {
+                name, value, unit, ..
+            } => {
+                if let Some(current) = &mut self.current {
+                    current.measures.push((name, value, unit));
+                }
+            }
+            Frame::End { outcome, .. } => self.close(outcome, uptime_s, progress),
+            Frame::Done => return Step::Over,
+            Frame::Output(text) => {
+                self.tail.push_back(text);
+                if self.tail.len() > TAIL_LINES {
+                    self.tail.pop_front();
+                }
+            }
+        }
+        Step::Going
+    }
+
+    fn close(&mut self, outcome: Outcome, uptime_s: f64, progress: &mut Progress) {
+        let Some(mut finished) = self.current.take() else {
+            return;
+        };
+        finished.guest_s = uptime_s - self.began.0;
+        finished.wall = self.began.1.elapsed();
+        if matches!(outcome, Outcome::Failed(_)) {
+            finished.tail = self.tail.drain(..).collect();
+        }
+        finished.outcome = outcome;
+        progress.end(&finished);
+        self.report.finished.push(finished);
+    }
+
+    fn read_console(&mut self) {
+        for line in self.console.new_lines() {
+            match health(&line, self.boot.mode == Mode::Precise) {
+                Health::Fine => {}
+                Health::Suspect => self.report.notes.push(line),
+                Health::Dead => {
+                    self.dead_since.get_or_insert_with(Instant::now);
+                    self.report.notes.push(line);
+                }
+            }
+        }
+    }
+
+    /// Why the guest has taken too long, if it has.
+    fn late(&self) -> Option<String> {
+        let now = Instant::now();
+        if now > self.boot.deadline {
+            return Some("the whole run is over its time".into());
+        }
+        if !self.ready && now > self.started + BOOT_LIMIT {
+            return Some(format!(
+                "no `ready` within {} s of power-on",
+                BOOT_LIMIT.as_secs()
+            ));
+        }
+        let current = self.current.as_ref()?;
+        let case = self
+            .boot
+            .cases
+            .iter()
+            .find(|case| case.name == current.test)?;
+        // The guest ends a test itself after limit_s of its own time, which may run slower than the wall's.
+        let limit = Duration::from_secs(30 + 4 * u64::from(case.limit_s));
+        (now > self.began.1 + limit)
+            .then(|| format!("hung: no end within {} s of wall time", limit.as_secs()))
+    }
+
+    fn broken(&mut self, why: &str) -> Step {
+        let why = match self
+            .report
+            .notes
+            .iter()
+            .rfind(|_| self.dead_since.is_some())
+        {
+            Some(line) => format!("{why}: {}", line.trim()),
+            None => why.to_string(),
+        };
+        if let Some(mut finished) = self.current.take() {
+            finished.wall = self.began.1.elapsed();
+            finished.outcome = Outcome::Failed(why.clone());
+            finished.tail = self.tail.drain(..).chain(self.console.tail()).collect();
+            self.report.finished.push(finished);
+        }
+        self.report.broken = Some(why);
+        Step::Over
+    }
+
+    fn report(self) -> Report {
+        self.report
+    }
+}
+
+/// The kernel's console, which the emulator writes to a file.
+struct Console {
+    file: PathBuf,
+    read: u64,
+    partial: String,
+    last: VecDeque<String>,
+}
+
+impl Console {
+    fn new(file: PathBuf) -> Console {
+        Console {
+            file,
+            read: 0,
+            partial: String::new(),
+            last: VecDeque::new(),
+        }
+    }
+
+    fn new_lines(&mut self) -> Vec<String> {
+        let mut bytes = Vec::new();
+        // Not there before the emulator has opened it: no lines yet.
+        let Ok(mut file) = File::open(&self.file) else {
+            return Vec::new();
+        };
+        if file
+            .seek(SeekFrom::Start(self.read))
+            .and_then(|_| file.read_to_end(&mut bytes))
+            .is_err()
+        {
+            return Vec::new();
+        }
+        self.read += bytes.len() as u64;
+        self.partial.push_str(&String::from_utf8_lossy(&bytes));
+        let mut lines = Vec::new();
+        while let Some(end) = self.partial.find('\n') {
+            let line: String = self.partial.drain(..=end).collect();
+            lines.push(line.trim_end().to_string());
+        }
+        self.last.extend(lines.iter().cloned());
+        while self.last.len() > TAIL_LINES {
+            self.last.pop_front();
+        }
+        lines
+    }
+
+    fn tail(&self) -> impl Iterator<Item = String> + '_ {
+        self.last.iter().map(|line| format!("console: {line}"))
+    }
+}
+
+/// The emulator's process; dropping it kills it.
+struct Emulator {
+    child: Child,
+}
+
+impl Emulator {
+    fn start(mut command: Command, errors: &Path) -> Result<Emulator, Trouble> {
+        let log =
+            File::create(errors).map_err(|e| Trouble::io("keep the emulator's log", errors, &e))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log);
+        // SAFETY: the closure runs between fork and exec and makes one system call, which is async-signal-safe;
+        // it touches no memory of the parent. The emulator must not outlive this process, however it ends.
+        unsafe {
+            command.pre_exec(|| {
+                Ok(rustix::process::set_parent_process_death_signal(Some(
+                    rustix::process::Signal::KILL,
+                ))?)
+            });
+        }
+        let child = command
+            .spawn()
+            .map_err(|e| Trouble::io("start the emulator", Path::new("qemu-system-x86_64"), &e))?;
+        Ok(Emulator { child })
+    }
+
+    /// The guest's second serial port, by line; disconnects when the emulator ends.
+    fn lines(&mut self) -> Receiver<String> {
+        let (send, receive) = channel();
+        if let Some(stdout) = self.child.stdout.take() {
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(stdout);
+                let mut line = Vec::new();
+                while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+                    if send
+                        .send(String::from_utf8_lossy(&line).into_owned())
+                        .is_err()
+                    {
+                        return;
+                    }
+                    line.clear();
+                }
+            });
+        }
+        receive
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        // It may have ended by itself, which is the usual case after the guest's power-off.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,155 @@
+//! The tests that a guest can run: `tests/vm/cases/NAME.sh`, each with a head that says where it belongs.
+//!
+//! ```text
+//! # what: a side command gets its group (one line, shown in listings)
+//! # modes: precise smp
+//! # needs: tidegate          (optional; the test is skipped where it is absent)
+//! # seconds: 40              (the guest's own time; beyond it the test has hung)
+//! ```
+
+use super::Trouble;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// How the machine is emulated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// One CPU, one nanosecond of virtual time an instruction: times and shares repeat exactly.
+    Precise,
+    /// Two CPUs in real time: functional checks only.
+    Smp,
+}
+
+impl Mode {
+    pub const ALL: [Mode; 2] = [Mode::Precise, Mode::Smp];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Precise => "precise",
+            Mode::Smp => "smp",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Mode> {
+        Mode::ALL.into_iter().find(|mode| mode.name() == word)
+    }
+}
+
+/// One test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    pub name: String,
+    pub file: PathBuf,
+    pub what: String,
+    pub modes: Vec<Mode>,
+    pub needs_tidegate: bool,
+    pub limit_s: u32,
+}
+
+/// All tests under `cases`, by name.
+pub fn read(cases: &Path) -> Result<Vec<Case>, Trouble> {
+    let entries =
+        fs::read_dir(cases).map_err(|e| Trouble::io("list the guest's tests", cases, &e))?;
+    let mut found = Vec::new();
+    for file in entries
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|x| x == "sh"))
+    {
+        let text =
+            fs::read_to_string(&file).map_err(|e| Trouble::io("read a guest test", &file, &e))?;
+        let name = file
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let case = parse(name, file.clone(), &text).map_err(|why| {
+            Trouble::new(
+                "read a guest test's head",
+                &file.display().to_string(),
+                &why,
+                "see xtask/src/vm/catalog.rs",
+            )
+        })?;
+        found.push(case);
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+fn parse(name: String, file: PathBuf, text: &str) -> Result<Case, String> {
+    let field = |key: &str| {
+        text.lines()
+            .take_while(|l| l.starts_with('#'))
+            .find_map(|l| l.strip_prefix("# ")?.strip_prefix(key)?.strip_prefix(": "))
+    };
+    let what = field("what").ok_or("no `# what:` line")?.to_string();
+    let modes = field("modes")
+        .ok_or("no `# modes:` line")?
+        .split_whitespace()
+        .map(|word| Mode::parse(word).ok_or(format!("`{word}` is no mode")))
+        .collect::<Result<Vec<_>, _>>()?;
+    let needs_tidegate = match field("needs") {
+        None => false,
+        Some("tidegate") => true,
+        Some(other) => return Err(format!("needs `{other}`, which nothing provides")),
+    };
+    let limit_s = match field("seconds") {
+        None => 30,
+        Some(text) => text
+            .trim()
+            .parse()
+            .map_err(|_| format!("`{text}` is no number of seconds"))?,
+    };
+    Ok(Case {
+        name,
+        file,
+        what,
+        modes,
+        needs_tidegate,
+        limit_s,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(text: &str) -> Result<Case, String> {
+        parse("x".into(), PathBuf::from("x.sh"), text)
+    }
+
+    #[test]
+    fn heads_are_read() {
+        let read = case("#!/bin/sh\n# what: a thing\n# modes: precise smp\n# needs: tidegate\n# seconds: 45\necho\n").unwrap();
+        assert_eq!(
+            (
+                read.what.as_str(),
+                read.modes.len(),
+                read.needs_tidegate,
+                read.limit_s
+            ),
+            ("a thing", 2, true, 45)
+        );
+        assert_eq!(case("# what: w\n# modes: smp\n").unwrap().limit_s, 30);
+    }
+
+    #[test]
+    fn a_head_with_a_mistake_is_refused() {
+        for text in [
+            "# modes: smp\n",
+            "# what: w\n",
+            "# what: w\n# modes: fast\n",
+            "# what: w\n# modes: smp\n# needs: luck\n",
+            "# what: w\n# modes: smp\n# seconds: ten\n",
+        ] {
+            assert!(case(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_repositorys_own_tests_are_well_formed() {
+        let cases = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vm/cases")).unwrap();
+        assert!(!cases.is_empty());
+    }
+}

@@ -1,0 +1,460 @@
+//! Where the guest's kernel comes from: Debian's newest cloud kernel of the asked series in the backports
+//! suite's package list, fetched through apt with a private root.
+//!
+//! apt does the transport and checks the list's signature against Debian's keyring; the package's SHA256 is
+//! checked here once more against that list. The mirror is whichever one this machine's own apt sources name
+//! for Debian. The kernel lies under `.cache/vm/kernels/PACKAGE_VERSION/` and needs no network afterwards.
+
+use super::{Trouble, tool};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+const SUITE: &str = "trixie-backports";
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// Names the mirror where the machine's own apt sources name none (Ubuntu, for one).
+const MIRROR_VARIABLE: &str = "TIDEGATE_DEBIAN_MIRROR";
+/// A list older than this is refreshed before use; failing that, the cached kernel serves.
+const LIST_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// A kernel ready to boot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    pub vmlinuz: PathBuf,
+    pub package: String,
+    pub version: String,
+    /// Why it may not be the newest, if so.
+    pub note: Option<String>,
+}
+
+/// One stanza of the package list, as far as it matters here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Candidate {
+    package: String,
+    version: String,
+    sha256: String,
+}
+
+/// The kernel of `series` ("6.18"): from the cache, or fetched; `refresh` looks for a newer one first.
+pub fn kernel(cache: &Path, series: &str, refresh: bool) -> Result<Kernel, Trouble> {
+    let cached = newest_cached(cache, series)?;
+    let stale = refresh || list_age(cache).is_none_or(|age| age > LIST_AGE_MAX);
+    match (cached, stale) {
+        (Some(kernel), false) => Ok(kernel),
+        (cached, _) => match fetch_newest(cache, series) {
+            Ok(kernel) => Ok(kernel),
+            Err(trouble) => match cached {
+                Some(kernel) => Ok(Kernel {
+                    note: Some(format!("kept the cached kernel: {trouble}")),
+                    ..kernel
+                }),
+                None => Err(trouble),
+            },
+        },
+    }
+}
+
+fn fetch_newest(cache: &Path, series: &str) -> Result<Kernel, Trouble> {
+    if std::env::consts::ARCH != "x86_64" {
+        return Err(Trouble::new(
+            "guest kernel",
+            std::env::consts::ARCH,
+            "only amd64 kernels are known",
+            "use an amd64 machine",
+        ));
+    }
+    for program in ["apt-get", "apt-cache", "dpkg", "dpkg-deb", "sha256sum"] {
+        tool(program)?;
+    }
+    let apt = PrivateApt::set_up(cache)?;
+    apt.run("apt-get", &["update", "-q"], cache, "read the package list")?;
+    let list = apt.run("apt-cache", &["dumpavail"], cache, "read the package list")?;
+    fs::write(list_stamp(cache), SUITE)
+        .map_err(|e| Trouble::io("note the list's age", &list_stamp(cache), &e))?;
+    let candidates = candidates(&list, series);
+    let Some(newest) = newest(&candidates) else {
+        return Err(Trouble::new(
+            "guest kernel",
+            &format!("{SUITE}, series {series}"),
+            "the list has no linux-image or linux-binary cloud package of it",
+            "name another series with --kernel",
+        ));
+    };
+    let directory = kernels(cache).join(directory_name(newest));
+    if let Some(kernel) = read_cached(&directory)? {
+        return Ok(kernel);
+    }
+    download(&apt, newest, &directory)
+}
+
+/// Downloads beside the final place and renames, so that an interrupted fetch never looks complete.
+fn download(apt: &PrivateApt, candidate: &Candidate, directory: &Path) -> Result<Kernel, Trouble> {
+    let partial = directory.with_extension("partial");
+    let _ = fs::remove_dir_all(&partial);
+    fs::create_dir_all(&partial).map_err(|e| Trouble::io("make the cache", &partial, &e))?;
+    eprintln!("vm: fetching {} {}", candidate.package, candidate.version);
+    let wanted = format!("{}={}", candidate.package, candidate.version);
+    apt.run(
+        "apt-get",
+        &["download", "-q", &wanted],
+        &partial,
+        "download the kernel",
+    )?;
+    let package = only_file(&partial, ".deb")?;
+    let sum = sha256(&package)?;
+    if sum != candidate.sha256 {
+        return Err(Trouble::new(
+            "check the kernel's SHA256",
+            &package.display().to_string(),
+            &format!("it is {sum}, the list says {}", candidate.sha256),
+            "run `cargo xtask vm fetch` again; if it stays, the mirror is broken",
+        ));
+    }
+    let tree = partial.join("tree");
+    run(
+        Command::new("dpkg-deb").arg("-x").arg(&package).arg(&tree),
+        "unpack the kernel",
+    )?;
+    let image = only_file(&tree.join("boot"), "vmlinuz-")?;
+    let io = |e| Trouble::io("keep the kernel", &partial, &e);
+    fs::rename(&image, partial.join("vmlinuz")).map_err(io)?;
+    fs::remove_dir_all(&tree).map_err(io)?;
+    fs::remove_file(&package).map_err(io)?;
+    let vmlinuz_sum = sha256(&partial.join("vmlinuz"))?;
+    fs::write(
+        partial.join("origin"),
+        format!(
+            "{}\n{}\n{vmlinuz_sum}\n",
+            candidate.package, candidate.version
+        ),
+    )
+    .map_err(io)?;
+    let _ = fs::remove_dir_all(directory);
+    fs::rename(&partial, directory).map_err(io)?;
+    read_cached(directory)?.ok_or_else(|| {
+        Trouble::new(
+            "keep the kernel",
+            &directory.display().to_string(),
+            "it changed while being read",
+            "run it again",
+        )
+    })
+}
+
+/// The cached kernel in `directory`, if it is whole: its image is what was unpacked.
+fn read_cached(directory: &Path) -> Result<Option<Kernel>, Trouble> {
+    let (vmlinuz, origin) = (directory.join("vmlinuz"), directory.join("origin"));
+    let Ok(text) = fs::read_to_string(&origin) else {
+        return Ok(None);
+    };
+    let [package, version, sum] = text.lines().collect::<Vec<_>>()[..] else {
+        return Ok(None);
+    };
+    if !vmlinuz.is_file() || sha256(&vmlinuz)? != sum {
+        return Ok(None);
+    }
+    Ok(Some(Kernel {
+        vmlinuz,
+        package: package.into(),
+        version: version.into(),
+        note: None,
+    }))
+}
+
+fn newest_cached(cache: &Path, series: &str) -> Result<Option<Kernel>, Trouble> {
+    let mut best: Option<Kernel> = None;
+    let Ok(entries) = fs::read_dir(kernels(cache)) else {
+        return Ok(None);
+    };
+    for entry in entries.flatten() {
+        let Some(kernel) = read_cached(&entry.path())? else {
+            continue;
+        };
+        if of_series(&kernel.package, series)
+            && best
+                .as_ref()
+                .is_none_or(|b| newer(&kernel.version, &b.version))
+        {
+            best = Some(kernel);
+        }
+    }
+    Ok(best)
+}
+
+fn kernels(cache: &Path) -> PathBuf {
+    cache.join("kernels")
+}
+
+fn list_stamp(cache: &Path) -> PathBuf {
+    cache.join("list-read")
+}
+
+fn list_age(cache: &Path) -> Option<Duration> {
+    let read = fs::metadata(list_stamp(cache))
+        .and_then(|m| m.modified())
+        .ok()?;
+    SystemTime::now().duration_since(read).ok()
+}
+
+fn directory_name(candidate: &Candidate) -> String {
+    // Debian versions may hold ':' and '~'; both are legal in file names but awkward in QEMU's option syntax.
+    let version = candidate.version.replace([':', '~', ','], "_");
+    format!("{}_{version}", candidate.package)
+}
+
+/// `linux-image-6.18.15+deb13-cloud-amd64` is of series 6.18; `-unsigned` and `-dbg` variants are not.
+fn of_series(package: &str, series: &str) -> bool {
+    ["linux-image-", "linux-binary-"]
+        .iter()
+        .filter_map(|prefix| package.strip_prefix(prefix)?.strip_prefix(series))
+        .any(|rest| rest.starts_with(['.', '+', '-']) && rest.ends_with("-cloud-amd64"))
+}
+
+fn candidates(list: &str, series: &str) -> Vec<Candidate> {
+    list.split("\n\n")
+        .filter_map(|stanza| {
+            let field = |name: &str| {
+                stanza
+                    .lines()
+                    .find_map(|l| l.strip_prefix(name)?.strip_prefix(": "))
+            };
+            let package = field("Package")?;
+            of_series(package, series).then_some(())?;
+            Some(Candidate {
+                package: package.into(),
+                version: field("Version")?.into(),
+                sha256: field("SHA256")?.to_ascii_lowercase(),
+            })
+        })
+        .collect()
+}
+
+fn newest(candidates: &[Candidate]) -> Option<&Candidate> {
+    candidates.iter().reduce(|best, next| {
+        if newer(&next.version, &best.version) {
+            next
+        } else {
+            best
+        }
+    })
+}
+
+/// Debian's own order of versions.
+fn newer(left: &str, right: &str) -> bool {
+    Command::new("dpkg")
+        .args(["--compare-versions", left, "gt", right])
+        .status()
+        .is_ok_and(|s| s.success())
+}
+
+fn only_file(directory: &Path, part: &str) -> Result<PathBuf, Trouble> {
+    let entries =
+        fs::read_dir(directory).map_err(|e| Trouble::io("look into the package", directory, &e))?;
+    let mut found = entries
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.to_string_lossy().contains(part));
+    found.next().ok_or_else(|| {
+        let place = directory.display().to_string();
+        Trouble::new(
+            "look into the package",
+            &place,
+            &format!("no file named *{part}*"),
+            "report it: the package's layout has changed",
+        )
+    })
+}
+
+fn sha256(file: &Path) -> Result<String, Trouble> {
+    let text = run(Command::new("sha256sum").arg(file), "compute a SHA256")?;
+    Ok(text
+        .split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .trim_start_matches('\\')
+        .to_string())
+}
+
+fn run(command: &mut Command, what: &str) -> Result<String, Trouble> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .map_err(|e| Trouble::io(what, Path::new(&program), &e))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let why = errors
+        .lines()
+        .find(|l| l.starts_with("E:"))
+        .or(errors.lines().last())
+        .unwrap_or("it failed without a word");
+    Err(Trouble::new(
+        what,
+        &program,
+        why.trim(),
+        "check the network and the machine's apt sources, then run it again",
+    ))
+}
+
+/// apt with its own sources, lists and cache under `.cache/vm/apt`; the machine's own state is only read.
+struct PrivateApt {
+    configuration: PathBuf,
+}
+
+impl PrivateApt {
+    fn set_up(cache: &Path) -> Result<PrivateApt, Trouble> {
+        if !Path::new(KEYRING).is_file() {
+            return Err(Trouble::new(
+                "check the list's signature",
+                KEYRING,
+                "no such file",
+                "apt-get install debian-archive-keyring",
+            ));
+        }
+        let root = cache.join("apt");
+        let io = |e| Trouble::io("set up a private apt", &root, &e);
+        for directory in ["lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(root.join(directory)).map_err(io)?;
+        }
+        let mirror = mirror()?;
+        let place = root.display();
+        let sources = format!(
+            "Types: deb\nURIs: {mirror}\nSuites: {SUITE}\nComponents: main\nArchitectures: amd64\nSigned-By: {KEYRING}\n"
+        );
+        // Read last (apt -c), so that the machine's proxies hold and its hooks after an update do not.
+        let configuration = format!(
+            "#clear APT::Update;\n\
+             Dir::Etc::SourceList \"{place}/debian.sources\";\nDir::Etc::SourceParts \"/dev/null\";\n\
+             Dir::State::Lists \"{place}/lists\";\nDir::State::status \"{place}/status\";\nDir::Cache \"{place}/cache\";\n\
+             APT::Architecture \"amd64\";\nAPT::Sandbox::User \"root\";\nAPT::Update::Error-Mode \"any\";\n\
+             Acquire::Languages \"none\";\nAcquire::Retries \"2\";\nAcquire::http::Timeout \"20\";\nAcquire::https::Timeout \"20\";\n"
+        );
+        fs::write(root.join("status"), "").map_err(io)?;
+        fs::write(root.join("debian.sources"), sources).map_err(io)?;
+        fs::write(root.join("apt.conf"), configuration).map_err(io)?;
+        Ok(PrivateApt {
+            configuration: root.join("apt.conf"),
+        })
+    }
+
+    fn run(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        directory: &Path,
+        what: &str,
+    ) -> Result<String, Trouble> {
+        run(
+            Command::new(program)
+                .arg("-c")
+                .arg(&self.configuration)
+                .args(arguments)
+                .current_dir(directory),
+            what,
+        )
+    }
+}
+
+/// The Debian mirror that this machine's apt sources name.
+fn mirror() -> Result<String, Trouble> {
+    if let Ok(named) = std::env::var(MIRROR_VARIABLE) {
+        return Ok(named);
+    }
+    let format = "$(CREATED_BY) $(RELEASE) $(COMPONENT) $(REPO_URI)";
+    let targets = run(
+        Command::new("apt-get").args(["indextargets", "--format", format]),
+        "read the machine's apt sources",
+    )?;
+    debian_mirror(&targets).ok_or_else(|| {
+        Trouble::new(
+            "find a Debian mirror",
+            "the machine's apt sources",
+            "none of them is a Debian archive",
+            &format!("set {MIRROR_VARIABLE} to one, and install debian-archive-keyring"),
+        )
+    })
+}
+
+fn debian_mirror(targets: &str) -> Option<String> {
+    const RELEASES: [&str; 11] = [
+        "bullseye",
+        "bookworm",
+        "trixie",
+        "forky",
+        "sid",
+        "oldstable",
+        "stable",
+        "testing",
+        "unstable",
+        "duke",
+        "rc-buggy",
+    ];
+    targets.lines().find_map(|line| {
+        let [created_by, release, component, uri] = line.split_whitespace().collect::<Vec<_>>()[..]
+        else {
+            return None;
+        };
+        let base = release
+            .strip_suffix("-updates")
+            .or(release.strip_suffix("-backports"))
+            .unwrap_or(release);
+        (created_by == "Packages" && component == "main" && RELEASES.contains(&base))
+            .then(|| uri.trim_end_matches('/').to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = "Package: linux-image-6.18.9+deb13-cloud-amd64\nVersion: 6.18.9-1~bpo13+1\nSHA256: AA\n\n\
+        Package: linux-image-6.18.15+deb13-cloud-amd64\nVersion: 6.18.15-1~bpo13+1\nSHA256: bb\n\n\
+        Package: linux-image-6.18.15+deb13-cloud-amd64-unsigned\nVersion: 6.18.15-1~bpo13+1\nSHA256: cc\n\n\
+        Package: linux-image-6.19.6+deb13-cloud-amd64\nVersion: 6.19.6-1~bpo13+1\nSHA256: dd\n\n\
+        Package: linux-binary-7.3.4+deb13-cloud-amd64\nVersion: 7.3.4-1~bpo13+1\nSHA256: ee\n";
+
+    #[test]
+    fn the_newest_of_the_series_is_chosen_by_debians_order() {
+        let found = candidates(LIST, "6.18");
+        assert_eq!(found.len(), 2);
+        assert_eq!(newest(&found).map(|c| c.sha256.as_str()), Some("bb"));
+        assert_eq!(candidates(LIST, "7.3").len(), 1);
+        assert!(
+            candidates(LIST, "6.1").is_empty(),
+            "6.1 must not match 6.18"
+        );
+    }
+
+    #[test]
+    fn the_mirror_is_debians_and_not_the_security_archive() {
+        let targets = "Packages nodistro main https://vendor.example/\n\
+            Packages bookworm-security main http://mirror.example/debian-security/\n\
+            DEP-11 bookworm main http://other.example/debian/\n\
+            Packages bookworm main http://mirror.example/debian/\n";
+        assert_eq!(
+            debian_mirror(targets).as_deref(),
+            Some("http://mirror.example/debian")
+        );
+        assert_eq!(
+            debian_mirror("Packages noble main http://mirror.example/ubuntu/\n"),
+            None
+        );
+    }
+
+    #[test]
+    fn a_cached_kernel_whose_image_changed_is_not_used() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("vmlinuz"), "kernel").unwrap();
+        let sum = sha256(&place.path().join("vmlinuz")).unwrap();
+        fs::write(
+            place.path().join("origin"),
+            format!("linux-image-6.18.1-cloud-amd64\n6.18.1-1\n{sum}\n"),
+        )
+        .unwrap();
+        assert!(read_cached(place.path()).unwrap().is_some());
+        fs::write(place.path().join("vmlinuz"), "kernel, cut").unwrap();
+        assert_eq!(read_cached(place.path()).unwrap(), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! The guest's file system: busybox, the bed's own scripts and helper, the asked tests, and `tidegate` with the
+//! libraries it needs, in one uncompressed archive that the kernel unpacks into memory.
+
+use super::catalog::Case;
+use super::cpio::Archive;
+use super::{Trouble, tool};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What goes into an image besides the tests.
+pub struct Parts {
+    busybox: PathBuf,
+    applets: Vec<String>,
+    helper: PathBuf,
+    /// Stripped; `None` where there is none to test.
+    pub tidegate: Option<PathBuf>,
+    scripts: PathBuf,
+}
+
+impl Parts {
+    /// Finds or builds every part; `work` takes what is built.
+    pub fn gather(
+        repository: &Path,
+        work: &Path,
+        tidegate: Option<&Path>,
+    ) -> Result<Parts, Trouble> {
+        let scripts = repository.join("tests/vm");
+        let busybox = tool("busybox")?;
+        if !libraries(&busybox)?.is_empty() {
+            let place = busybox.display().to_string();
+            return Err(Trouble::new(
+                "make the guest",
+                &place,
+                "it is not linked statically",
+                "apt-get install busybox-static",
+            ));
+        }
+        let listed = output(
+            Command::new(&busybox).arg("--list"),
+            "list busybox's applets",
+        )?;
+        let helper = work.join("vmtool");
+        let mut compile = Command::new(tool("cc")?);
+        compile
+            .args(["-O2", "-static", "-Wall", "-Wextra", "-Werror", "-o"])
+            .arg(&helper)
+            .arg(scripts.join("vmtool.c"));
+        output(&mut compile, "compile the guest's helper")?;
+        let tidegate = tidegate.map(|binary| stripped(binary, work)).transpose()?;
+        Ok(Parts {
+            busybox,
+            applets: listed.lines().map(str::to_string).collect(),
+            helper,
+            tidegate,
+            scripts,
+        })
+    }
+
+    /// Writes the archive that runs `cases`, in their order.
+    pub fn write(&self, cases: &[&Case], mode: &str, to: &Path) -> Result<(), Trouble> {
+        let mut tree = Tree::default();
+        for directory in ["proc", "sys", "dev", "run", "tmp", "etc", "cases"] {
+            tree.directory(directory);
+        }
+        tree.archive.character_device("dev/console", 5, 1);
+        tree.copy("bin/busybox", &self.busybox)?;
+        for applet in self.applets.iter().filter(|name| *name != "busybox") {
+            tree.archive.symlink(&format!("bin/{applet}"), "busybox");
+        }
+        tree.copy("bin/vmtool", &self.helper)?;
+        if let Some(tidegate) = &self.tidegate {
+            tree.copy("bin/tidegate", tidegate)?;
+            for library in libraries(tidegate)? {
+                tree.copy(&library.to_string_lossy(), &library)?;
+            }
+        }
+        tree.text("init", &self.read("init")?);
+        tree.text("lib/vm.sh", &self.read("lib.sh")?);
+        let mut list = String::new();
+        for case in cases {
+            let text = fs::read_to_string(&case.file)
+                .map_err(|e| Trouble::io("read a guest test", &case.file, &e))?;
+            tree.text(&format!("cases/{}.sh", case.name), &text);
+            list.push_str(&format!("{} {}\n", case.name, case.limit_s));
+        }
+        tree.text("cases/list", &list);
+        tree.text("cases/mode", &format!("{mode}\n"));
+        tree.text(
+            "etc/passwd",
+            "root:x:0:0:root:/:/bin/sh\nguest:x:1000:1000:guest:/tmp:/bin/sh\n",
+        );
+        tree.text("etc/group", "root:x:0:\nguest:x:1000:\n");
+        fs::write(to, tree.archive.finish())
+            .map_err(|e| Trouble::io("write the guest's image", to, &e))
+    }
+
+    fn read(&self, script: &str) -> Result<String, Trouble> {
+        let file = self.scripts.join(script);
+        fs::read_to_string(&file).map_err(|e| Trouble::io("read the guest's scripts", &file, &e))
+    }
+}
+
+/// The archive, with each parent directory made once before what lies in it.
+#[derive(Default)]
+struct Tree {
+    archive: Archive,
+    made: BTreeSet<String>,
+}
+
+impl Tree {
+    fn directory(&mut self, path: &str) {
+        let path = path.trim_matches('/');
+        if !path.is_empty() && self.made.insert(path.to_string()) {
+            self.parents(path);
+            self.archive.directory(path);
+        }
+    }
+
+    fn parents(&mut self, path: &str) {
+        if let Some((parent, _)) = path.trim_start_matches('/').rsplit_once('/') {
+            self.directory(parent);
+        }
+    }
+
+    fn text(&mut self, path: &str, content: &str) {
+        self.parents(path);
+        self.archive.file(path, 0o755, content.as_bytes());
+    }
+
+    fn copy(&mut self, path: &str, from: &Path) -> Result<(), Trouble> {
+        self.parents(path);
+        let io = |e| Trouble::io("copy into the guest", from, &e);
+        let mode = fs::metadata(from).map_err(io)?.permissions().mode() & 0o777;
+        self.archive.file(path, mode, &fs::read(from).map_err(io)?);
+        Ok(())
+    }
+}
+
+/// Debug information is most of a development build and of no use in the guest.
+fn stripped(binary: &Path, work: &Path) -> Result<PathBuf, Trouble> {
+    let to = work.join("tidegate");
+    output(
+        Command::new(tool("strip")?).arg("-o").arg(&to).arg(binary),
+        "strip tidegate for the guest",
+    )?;
+    Ok(to)
+}
+
+/// The shared libraries of `binary` with its loader, where they lie here; none for a static one.
+fn libraries(binary: &Path) -> Result<Vec<PathBuf>, Trouble> {
+    let listing = Command::new("ldd")
+        .arg(binary)
+        .output()
+        .map_err(|e| Trouble::io("find its libraries", binary, &e))?;
+    Ok(paths_listed(&String::from_utf8_lossy(&listing.stdout)))
+}
+
+fn paths_listed(listing: &str) -> Vec<PathBuf> {
+    listing
+        .lines()
+        .filter_map(|line| {
+            let place = line
+                .split_once("=> ")
+                .map_or(line, |(_, place)| place)
+                .trim();
+            place
+                .starts_with('/')
+                .then(|| PathBuf::from(place.split(" (").next().unwrap_or(place)))
+        })
+        .collect()
+}
+
+fn output(command: &mut Command, what: &str) -> Result<String, Trouble> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .map_err(|e| Trouble::io(what, Path::new(&program), &e))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let why = errors
+        .lines()
+        .find(|l| l.contains("error"))
+        .or(errors.lines().last())
+        .unwrap_or("it failed without a word");
+    Err(Trouble::new(
+        what,
+        &program,
+        why.trim(),
+        "run that command by hand to see all of it",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_taken_from_ldds_listing() {
+        let listing = "\tlinux-vdso.so.1 (0x00007ffc)\n\
+            \tlibelf.so.1 => /lib/x86_64-linux-gnu/libelf.so.1 (0x00007f)\n\
+            \tlibgone.so => not found\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        let expected: Vec<PathBuf> = [
+            "/lib/x86_64-linux-gnu/libelf.so.1",
+            "/lib64/ld-linux-x86-64.so.2",
+        ]
+        .map(PathBuf::from)
+        .into();
+        assert_eq!(paths_listed(listing), expected);
+        assert!(paths_listed("\tnot a dynamic executable\n").is_empty());
+    }
+
+    #[test]
+    fn parents_come_before_what_lies_in_them_and_only_once() {
+        let mut tree = Tree::default();
+        tree.text("lib/x/a", "a");
+        tree.text("lib/x/b", "b");
+        let bytes = tree.archive.finish();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let at = |name: &str| text.find(name).unwrap();
+        assert!(at("lib\0") < at("lib/x\0") && at("lib/x\0") < at("lib/x/a\0"));
+        assert_eq!(text.matches("lib/x\0").count(), 1);
+    }
+}

@@ -1,0 +1,427 @@
+//! The VM bed: boots a stock Debian kernel under software emulation and runs the tests of `tests/vm` in it on
+//! cgroup v2. docs/vm.md tells how to use it and how far its figures can be trusted.
+
+mod boot;
+mod catalog;
+mod cpio;
+mod fetch;
+mod frames;
+mod image;
+mod options;
+mod progress;
+
+use boot::{Boot, Finished};
+use catalog::{Case, Mode};
+use fetch::Kernel;
+use frames::Outcome;
+use image::Parts;
+use options::{Action, Options};
+use progress::Progress;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+/// A failure on one line: what, where, why, and the mend.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    what: String,
+    place: String,
+    why: String,
+    mend: String,
+}
+
+impl Trouble {
+    fn new(what: &str, place: &str, why: &str, mend: &str) -> Trouble {
+        Trouble {
+            what: what.into(),
+            place: place.into(),
+            why: why.into(),
+            mend: mend.into(),
+        }
+    }
+
+    fn io(what: &str, path: &Path, error: &std::io::Error) -> Trouble {
+        let mend = match error.kind() {
+            std::io::ErrorKind::NotFound => "check that it is installed and spelt so",
+            std::io::ErrorKind::PermissionDenied => "run it as a user who may",
+            std::io::ErrorKind::StorageFull => "make room on that file system",
+            _ => "see the error",
+        };
+        Trouble::new(what, &path.display().to_string(), &error.to_string(), mend)
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {}: {}; {}",
+            self.what, self.place, self.why, self.mend
+        )
+    }
+}
+
+/// Where `program` is, or what to install.
+fn tool(program: &str) -> Result<PathBuf, Trouble> {
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&search)
+        .map(|p| p.join(program))
+        .find(|p| p.is_file());
+    found.ok_or_else(|| {
+        let package = match program {
+            "qemu-system-x86_64" => "qemu-system-x86",
+            "busybox" => "busybox-static",
+            "strip" => "binutils",
+            "cc" => "gcc libc6-dev",
+            "dpkg" | "dpkg-deb" | "apt-get" | "apt-cache" => "apt (a Debian or Ubuntu machine)",
+            other => other,
+        };
+        Trouble::new(
+            "find a program",
+            program,
+            "it is not on the PATH",
+            &format!("apt-get install {package}"),
+        )
+    })
+}
+
+/// How a whole run came out.
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+impl Tally {
+    fn count(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Passed => self.passed += 1,
+            Outcome::Failed(_) => self.failed += 1,
+            Outcome::Skipped(_) => self.skipped += 1,
+        }
+    }
+
+    /// 0: all that ran passed; 1: one failed; 77: nothing ran.
+    fn exit(&self) -> u8 {
+        match (self.failed, self.passed) {
+            (0, 0) => 77,
+            (0, _) => 0,
+            _ => 1,
+        }
+    }
+}
+
+/// `cargo xtask vm ARGUMENTS`.
+pub fn main(arguments: &[String]) -> ExitCode {
+    let options = match options::parse(arguments) {
+        Ok(options) => options,
+        Err(why) => {
+            eprintln!("tidegate: xtask vm: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    // Canonical, so that logs and messages show plain paths; it exists, as this was built in it.
+    let repository = repository.canonicalize().unwrap_or(repository);
+    let done = match options.action {
+        Action::Help => {
+            println!("{}", options::HELP);
+            Ok(0)
+        }
+        Action::List => list(&repository),
+        Action::Fetch => fetch_only(&repository, &options),
+        Action::Run => run(&repository, &options),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(trouble) => {
+            eprintln!("tidegate: {trouble}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn cache(repository: &Path) -> PathBuf {
+    repository.join(".cache/vm")
+}
+
+fn list(repository: &Path) -> Result<u8, Trouble> {
+    for case in catalog::read(&repository.join("tests/vm/cases"))? {
+        let modes: Vec<&str> = case.modes.iter().map(|m| m.name()).collect();
+        println!("{:26}{:14}{}", case.name, modes.join(" "), case.what);
+    }
+    Ok(0)
+}
+
+fn fetch_only(repository: &Path, options: &Options) -> Result<u8, Trouble> {
+    match fetch::kernel(&cache(repository), &options.series, true) {
+        Ok(kernel) => {
+            println!(
+                "{} {} {}",
+                kernel.package,
+                kernel.version,
+                kernel.vmlinuz.display()
+            );
+            if let Some(note) = kernel.note {
+                println!("note: {note}");
+            }
+            Ok(0)
+        }
+        Err(trouble) => {
+            println!("skipped: {trouble}");
+            Ok(77)
+        }
+    }
+}
+
+/// The tests asked for, by exact name or part of it; none named means all.
+fn chosen(all: Vec<Case>, names: &[String]) -> Result<Vec<Case>, Trouble> {
+    let matches = |case: &Case, name: &String| case.name.contains(name.as_str());
+    if let Some(name) = names
+        .iter()
+        .find(|name| !all.iter().any(|case| matches(case, name)))
+    {
+        return Err(Trouble::new(
+            "choose tests",
+            name,
+            "no test has that in its name",
+            "see `cargo xtask vm --list`",
+        ));
+    }
+    Ok(all
+        .into_iter()
+        .filter(|case| names.is_empty() || names.iter().any(|name| matches(case, name)))
+        .collect())
+}
+
+fn run(repository: &Path, options: &Options) -> Result<u8, Trouble> {
+    let cases = chosen(
+        catalog::read(&repository.join("tests/vm/cases"))?,
+        &options.tests,
+    )?;
+    let runs: Vec<(Mode, &Case)> = options
+        .modes
+        .iter()
+        .flat_map(|&mode| cases.iter().map(move |case| (mode, case)))
+        .filter(|(m, c)| c.modes.contains(m))
+        .collect();
+    let mut tally = Tally::default();
+    // What cannot be had here skips the suite, and is counted; what is wrong in the repository fails it.
+    let kernel = match tool("qemu-system-x86_64")
+        .and_then(|_| fetch::kernel(&cache(repository), &options.series, false))
+    {
+        Ok(kernel) => kernel,
+        Err(trouble) => {
+            println!("skipped: {trouble}");
+            tally.skipped = runs.len();
+            return Ok(close(&tally));
+        }
+    };
+    println!("vm: {} {}", kernel.package, kernel.version);
+    if let Some(note) = &kernel.note {
+        println!("vm: {note}");
+    }
+    let work = repository.join("target/vm");
+    fs::create_dir_all(&work).map_err(|e| Trouble::io("make the work folder", &work, &e))?;
+    let wanted = runs.iter().any(|(_, case)| case.needs_tidegate);
+    let tidegate = if wanted {
+        tidegate_binary(repository, options)?
+    } else {
+        Err("not asked for".into())
+    };
+    let parts = Parts::gather(repository, &work, tidegate.as_deref().ok())?;
+    let deadline = Instant::now() + Duration::from_secs(options.limit_s);
+    for &mode in &options.modes {
+        let mut todo = Vec::new();
+        for (_, case) in runs.iter().filter(|(m, _)| *m == mode) {
+            match &tidegate {
+                Err(why) if case.needs_tidegate => {
+                    println!("  skip {:8}{}: {why}", mode.name(), case.name);
+                    tally.skipped += 1;
+                }
+                _ => todo.push(*case),
+            }
+        }
+        let suite = Suite {
+            mode,
+            kernel: &kernel,
+            parts: &parts,
+            work: &work,
+            deadline,
+            keep: options.keep,
+        };
+        suite.run(todo, &mut tally)?;
+    }
+    println!("vm: logs in {}", work.display());
+    Ok(close(&tally))
+}
+
+fn close(tally: &Tally) -> u8 {
+    println!(
+        "{} passed, {} failed, {} skipped",
+        tally.passed, tally.failed, tally.skipped
+    );
+    tally.exit()
+}
+
+/// The binary under test, or why there is none.
+fn tidegate_binary(
+    repository: &Path,
+    options: &Options,
+) -> Result<Result<PathBuf, String>, Trouble> {
+    let binary = match &options.binary {
+        Some(path) => path.clone(),
+        None => {
+            let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+            let built = Command::new(cargo)
+                .args([
+                    "build",
+                    "--quiet",
+                    "--package",
+                    "tidegate",
+                    "--profile",
+                    &options.profile,
+                ])
+                .current_dir(repository)
+                .status()
+                .map_err(|e| Trouble::io("build tidegate", repository, &e))?;
+            if !built.success() {
+                return Err(Trouble::new(
+                    "build tidegate",
+                    &repository.display().to_string(),
+                    "cargo failed",
+                    "see its message above",
+                ));
+            }
+            let folder = if options.profile == "dev" {
+                "debug"
+            } else {
+                options.profile.as_str()
+            };
+            repository.join("target").join(folder).join("tidegate")
+        }
+    };
+    let answered = Command::new(&binary)
+        .arg("--version")
+        .output()
+        .map_err(|e| Trouble::io("ask tidegate for its version", &binary, &e))?;
+    Ok(
+        if answered.status.success() && answered.stdout.starts_with(b"tidegate") {
+            Ok(binary)
+        } else {
+            Err(format!("{} does not answer --version", binary.display()))
+        },
+    )
+}
+
+/// All tests of one mode, in as many boots as it takes.
+struct Suite<'a> {
+    mode: Mode,
+    kernel: &'a Kernel,
+    parts: &'a Parts,
+    work: &'a Path,
+    deadline: Instant,
+    keep: bool,
+}
+
+impl Suite<'_> {
+    fn run(&self, mut todo: Vec<&Case>, tally: &mut Tally) -> Result<(), Trouble> {
+        let mut progress = Progress::new(self.mode.name(), todo.len());
+        let mut boots = 0;
+        while !todo.is_empty() {
+            boots += 1;
+            let logs = self.work.join(format!("{}-{boots}", self.mode.name()));
+            fs::create_dir_all(&logs).map_err(|e| Trouble::io("make the log folder", &logs, &e))?;
+            let image = logs.join("image.cpio");
+            self.parts.write(&todo, self.mode.name(), &image)?;
+            let boot = Boot {
+                mode: self.mode,
+                kernel: self.kernel,
+                image: &image,
+                logs: &logs,
+                cases: &todo,
+                deadline: self.deadline,
+            };
+            let report = boot.run(&mut progress)?;
+            progress.clear();
+            if !self.keep {
+                fs::remove_file(&image)
+                    .map_err(|e| Trouble::io("remove the guest's image", &image, &e))?;
+            }
+            for note in &report.notes {
+                println!("       kernel: {note}");
+            }
+            let mut finished = report.finished;
+            let before = todo.len();
+            todo.retain(|case| !finished.iter().any(|f| f.test == case.name));
+            if let Some(why) = &report.broken {
+                // The test that broke the guest was not shown yet; if none had begun, the boot itself failed.
+                match finished
+                    .last()
+                    .filter(|f| f.outcome == Outcome::Failed(why.clone()))
+                {
+                    Some(last) => println!("{}", progress::line(self.mode.name(), last)),
+                    None => finished.extend(self.lost(&mut todo, why)),
+                }
+            } else if todo.len() == before {
+                finished.extend(self.lost(&mut todo, "the guest ended without running it"));
+            }
+            finished.iter().for_each(|f| tally.count(&f.outcome));
+        }
+        Ok(())
+    }
+
+    /// A boot that got nowhere fails the test it should have begun with, so that a broken bed comes to an end.
+    fn lost(&self, todo: &mut Vec<&Case>, why: &str) -> Option<Finished> {
+        let case = (!todo.is_empty()).then(|| todo.remove(0))?;
+        let outcome = Outcome::Failed(why.into());
+        let finished = Finished {
+            test: case.name.clone(),
+            outcome,
+            guest_s: 0.0,
+            wall: Duration::ZERO,
+            measures: Vec::new(),
+            tail: Vec::new(),
+        };
+        println!("{}", progress::line(self.mode.name(), &finished));
+        Some(finished)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_tell_nothing_ran_from_all_passed() {
+        let tally = |passed, failed, skipped| {
+            Tally {
+                passed,
+                failed,
+                skipped,
+            }
+            .exit()
+        };
+        assert_eq!(
+            (
+                tally(3, 0, 1),
+                tally(3, 1, 0),
+                tally(0, 0, 4),
+                tally(0, 2, 0)
+            ),
+            (0, 1, 77, 1)
+        );
+    }
+
+    #[test]
+    fn a_trouble_is_one_line_with_its_mend() {
+        let trouble = tool("no-such-program-here").unwrap_err().to_string();
+        assert_eq!(
+            trouble,
+            "find a program: no-such-program-here: it is not on the PATH; apt-get install no-such-program-here"
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! The words after `cargo xtask vm`.
+
+use super::catalog::Mode;
+use std::path::PathBuf;
+
+pub const HELP: &str = "\
+usage: cargo xtask vm [OPTIONS] [TEST...]
+       cargo xtask vm fetch [--kernel SERIES]
+
+Boots a stock Debian kernel under software emulation and runs the tests of tests/vm/cases in it. A TEST is a
+name or a part of one; without any, all run.
+
+  --mode precise|smp   only this one (both by default): precise has one CPU under virtual time, smp has two
+  --kernel SERIES      6.18 by default
+  --profile PROFILE    the cargo profile of the tidegate binary (dev by default)
+  --binary PATH        test this tidegate instead of building one
+  --limit SECONDS      wall time for the whole run (600 by default)
+  --keep               keep the guest's images beside the logs in target/vm
+  --list               the tests, their modes, and what each shows
+
+Ends with `N passed, N failed, N skipped`; exit code 0 passed, 1 failed, 2 usage, 77 all skipped.";
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    Run,
+    Fetch,
+    List,
+    Help,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    pub action: Action,
+    pub modes: Vec<Mode>,
+    pub series: String,
+    pub profile: String,
+    pub binary: Option<PathBuf>,
+    pub limit_s: u64,
+    pub keep: bool,
+    pub tests: Vec<String>,
+}
+
+/// Reads the arguments; the error is the rest of a one-line message.
+pub fn parse(arguments: &[String]) -> Result<Options, String> {
+    let mut options = Options {
+        action: Action::Run,
+        modes: Mode::ALL.to_vec(),
+        series: "6.18".into(),
+        profile: "dev".into(),
+        binary: None,
+        limit_s: 600,
+        keep: false,
+        tests: Vec::new(),
+    };
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        let mut value = || {
+            words.next().cloned().ok_or(format!(
+                "{word}: it needs a value; see `cargo xtask vm --help`"
+            ))
+        };
+        match word.as_str() {
+            "--help" | "-h" => options.action = Action::Help,
+            "--list" => options.action = Action::List,
+            "--keep" => options.keep = true,
+            "--mode" => {
+                let name = value()?;
+                let mode =
+                    Mode::parse(&name).ok_or(format!("--mode {name}: it is precise or smp"))?;
+                options.modes = vec![mode];
+            }
+            "--kernel" => options.series = series(value()?)?,
+            "--profile" => options.profile = value()?,
+            "--binary" => options.binary = Some(value()?.into()),
+            "--limit" => {
+                let text = value()?;
+                options.limit_s = text
+                    .parse()
+                    .map_err(|_| format!("--limit {text}: it is a number of seconds"))?;
+            }
+            "fetch" if options.tests.is_empty() => options.action = Action::Fetch,
+            other if other.starts_with('-') => {
+                return Err(format!(
+                    "{other}: no such option; see `cargo xtask vm --help`"
+                ));
+            }
+            test => options.tests.push(test.into()),
+        }
+    }
+    Ok(options)
+}
+
+fn series(text: String) -> Result<String, String> {
+    let numbers = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let parts: Vec<&str> = text.split('.').collect();
+    if (2..=3).contains(&parts.len()) && parts.into_iter().all(numbers) {
+        Ok(text)
+    } else {
+        Err(format!("--kernel {text}: it is a series such as 6.18"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &str) -> Result<Options, String> {
+        parse(
+            &words
+                .split_whitespace()
+                .map(str::to_string)
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    #[test]
+    fn words_become_options() {
+        let options = of("--mode smp --kernel 7.3 --keep shares quota").unwrap();
+        assert_eq!(
+            (options.modes, options.series.as_str(), options.keep),
+            (vec![Mode::Smp], "7.3", true)
+        );
+        assert_eq!(options.tests, ["shares", "quota"]);
+        assert_eq!(of("fetch").unwrap().action, Action::Fetch);
+        assert_eq!(of("").unwrap().modes.len(), 2);
+    }
+
+    #[test]
+    fn mistakes_name_the_word() {
+        for (words, named) in [
+            ("--mode fast", "fast"),
+            ("--kernel six", "six"),
+            ("--kernel", "--kernel"),
+            ("--fast", "--fast"),
+            ("--limit x", "x"),
+        ] {
+            assert!(of(words).unwrap_err().contains(named), "{words}");
+        }
+    }
+}
