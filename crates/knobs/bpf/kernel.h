@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The little of the kernel that the sensor needs to know, declared by hand.
+ *
+ * Each structure lists only the members that are read; `preserve_access_index` makes libbpf look
+ * up their real offsets in the running kernel's BTF when the object is loaded. So one object
+ * serves every kernel that has these members (5.11 and later), and building it needs nothing but
+ * clang: no vmlinux.h, no kernel headers, no libbpf headers.
+ */
+#ifndef TIDEGATE_KERNEL_H
+#define TIDEGATE_KERNEL_H
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef _Bool bool;
+
+#define SEC(name) __attribute__((section(name), used))
+#define INLINE static inline __attribute__((always_inline))
+#define NULL ((void *)0)
+
+/* Members of a map definition: libbpf reads the values out of these declarations' types. */
+#define MAP_UINT(name, value) int(*name)[value]
+#define MAP_TYPE(name, value) typeof(value) *name
+
+enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_FLAG_MMAPABLE = 1024 };
+
+#define KERNEL_TYPE __attribute__((preserve_access_index))
+
+/* include/linux/kernfs.h; the id is what userspace sees as the directory's inode (64 bit). */
+struct kernfs_node {
+	u64 id;
+} KERNEL_TYPE;
+
+struct cgroup {
+	struct kernfs_node *kn;
+} KERNEL_TYPE;
+
+/* include/linux/cgroup-defs.h; the serial number is given once and never reused. */
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	u64 serial_nr;
+	struct cgroup_subsys_state *parent;
+} KERNEL_TYPE;
+
+/* kernel/sched/sched.h; the group of the cpu controller, on v1 and on v2 alike. */
+struct task_group {
+	struct cgroup_subsys_state css;
+} KERNEL_TYPE;
+
+struct task_struct {
+	int pid;
+	struct task_group *sched_task_group;
+} KERNEL_TYPE;
+
+/* Helpers by their numbers in include/uapi/linux/bpf.h, which are ABI. */
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
+
+#endif

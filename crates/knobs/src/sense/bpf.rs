@@ -1,0 +1,379 @@
+//! Sensing by a BPF program at every context switch (`bpf/sense.bpf.c`).
+//!
+//! Needs root (CAP_BPF and CAP_PERFMON), a kernel from 5.11 with BTF, and nothing mounted: typed
+//! tracepoints are attached by a system call. The programs live as long as the sensor; when the
+//! process dies the kernel detaches them.
+//!
+//! # Exactness, and what it does not see
+//!
+//! - A CPU's four times add up to its online time exactly: one clock reading closes one stretch
+//!   and begins the next.
+//! - A task that changes its group while it runs counts for the old group until its CPU switches
+//!   or is *looked at*: the sensor sends a short interrupt to busy CPUs at the first sample after
+//!   a move (10 ms apart at least), after a change of the roots, and to a CPU that has run the
+//!   same task for 100 ms (moves that no tracepoint tells: `cgroup.subtree_control`). So one
+//!   moved task is off by at most a sample period, or 100 ms for the last kind.
+//! - Interrupt and softirq time counts for whatever it interrupted, idle included. Where that is
+//!   much of the load (a busy network card without threaded NAPI) idle reads high by it.
+//! - On v2 a group counts by its nearest ancestor with the cpu controller enabled.
+//! - A task of the root group under `autogroup` has no cgroup to speak of and is neutral.
+
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{Ordering, fence};
+
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, libbpf_sys,
+};
+
+use super::online::Online;
+use super::slots::{CLASSES, Control, IDLE, MAIN, Mapped, Reading, SIDE, Slot};
+use super::steal::StealMeter;
+use super::{Counters, Group, SenseConfig, SenseError, Sensor, now_ns};
+
+/// The compiled program; libelf reads its headers in place, so it must be aligned.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/sense.bpf.o")));
+
+/// `max_entries` of the map `roots`.
+const ROOTS_MAX: usize = 8192;
+
+/// The law needs a few samples in the time of main's step: half of the 10 ms that are aimed at.
+const MIN_WINDOW_NS: u64 = 5_000_000;
+
+/// What a CPU's clock, a switch being written and the reading of it add up to.
+const GRANULARITY_NS: u64 = 1_000;
+
+/// Moves are answered this often at most, so that a storm of them is no storm of interrupts.
+const MOVE_INTERVAL_NS: u64 = 10_000_000;
+
+/// A CPU that runs the same task for so long is looked at again.
+const LOOK_AFTER_NS: u64 = 100_000_000;
+
+/// The last warning that libbpf printed: its return values are bare errno.
+static LAST_WARNING: Mutex<String> = Mutex::new(String::new());
+
+/// The sensor; see the module's page.
+pub struct BpfSensor {
+    slots: Mapped<Slot>,
+    control: Mapped<Control>,
+    roots: MapHandle,
+    roots_now: Vec<(u64, u32)>,
+    look: RawFd,
+    online: Online,
+    steal: StealMeter,
+    /// By CPU; None: offline at the last sample.
+    last: Vec<Option<Reading>>,
+    moves_seen: u64,
+    moves_ns: u64,
+    total: Counters,
+    // The order matters on drop: programs are detached before the object that owns them goes.
+    _links: Vec<Link>,
+    _object: Object,
+}
+
+impl BpfSensor {
+    /// Loads and attaches the programs, and begins every online CPU's slot.
+    pub fn open(config: &SenseConfig, side: &[Group], main: &[Group]) -> Result<Self, SenseError> {
+        if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+            let why = "/sys/kernel/btf/vmlinux does not exist".to_owned();
+            let mend = "use a kernel built with CONFIG_DEBUG_INFO_BTF";
+            return Err(SenseError::Bpf {
+                step: "look for BTF",
+                why,
+                mend,
+            });
+        }
+        let (object, cpus) = load().map_err(|why| failed("load", &why))?;
+        let mut sensor = Self::around(object, cpus, config)?;
+        sensor.set_groups(side, main)?;
+        for name in ["on_switch", "on_move"] {
+            let program = object_program(&sensor._object, name)?;
+            let link = program
+                .attach_trace()
+                .map_err(|why| failed("attach", &why))?;
+            sensor._links.push(link);
+        }
+        let now_ns = now_ns();
+        sensor.total.now_ns = now_ns;
+        sensor.total.online_cpus = sensor.online.count();
+        for index in 0..sensor.online.cpus().len() {
+            let cpu = sensor.online.cpus()[index];
+            sensor.look_at(cpu)?;
+            sensor.last[cpu] = sensor.slots.all()[cpu].read(now_ns);
+        }
+        Ok(sensor)
+    }
+
+    fn around(object: Object, cpus: usize, config: &SenseConfig) -> Result<Self, SenseError> {
+        let errno = |why: rustix::io::Errno| SenseError::Bpf {
+            step: "map the slots",
+            why: why.to_string(),
+            mend: "see `tidegate doctor`",
+        };
+        let find = |name: &'static str| {
+            object
+                .maps()
+                .find(|map| map.name() == name)
+                .ok_or_else(|| missing(name))
+        };
+        let slots = Mapped::new(find("slots")?.as_fd(), cpus).map_err(errno)?;
+        let control = Mapped::new(find("control")?.as_fd(), 1).map_err(errno)?;
+        let roots =
+            MapHandle::try_from(&find("roots")?).map_err(|why| failed("open maps", &why))?;
+        let look = object_program(&object, "look")?.as_fd().as_raw_fd();
+        let online = Online::open(&config.cpu_dir)?;
+        let steal = StealMeter::open(&config.proc_dir, now_ns())?;
+        Ok(Self {
+            slots,
+            control,
+            roots,
+            roots_now: Vec::new(),
+            look,
+            online,
+            steal,
+            last: vec![None; cpus],
+            moves_seen: 0,
+            moves_ns: 0,
+            total: Counters::default(),
+            _links: Vec::new(),
+            _object: object,
+        })
+    }
+
+    /// Context switches counted so far, and how many of them had to look their group up.
+    pub fn switches(&self) -> (u64, u64) {
+        self.slots
+            .all()
+            .iter()
+            .map(Slot::switches)
+            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// Has `cpu` look at what it runs, by an interrupt. A CPU that just went offline is no error:
+    /// the next reading of the online set tells.
+    fn look_at(&self, cpu: usize) -> Result<(), SenseError> {
+        /// include/uapi/linux/bpf.h
+        const BPF_F_TEST_RUN_ON_CPU: u32 = 1;
+        let mut opts = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
+            cpu: cpu as u32,
+            flags: BPF_F_TEST_RUN_ON_CPU,
+            ..Default::default()
+        };
+        // SAFETY: the descriptor belongs to a program of `_object`, which lives as long as self;
+        // `opts` has its own size in it and no pointers.
+        let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.look, &mut opts) };
+        if result == 0 || result == -libc::ENXIO {
+            return Ok(());
+        }
+        Err(SenseError::Bpf {
+            step: "run a program on a CPU",
+            why: std::io::Error::from_raw_os_error(-result).to_string(),
+            mend: "use a kernel from 5.11, or usage sensing",
+        })
+    }
+
+    fn look_at_busy(&self, now_ns: u64) -> Result<(), SenseError> {
+        for cpu in self.online.cpus() {
+            let reading = self
+                .slots
+                .all()
+                .get(*cpu)
+                .and_then(|slot| slot.read(now_ns));
+            if reading.is_none_or(|reading| reading.class != IDLE) {
+                self.look_at(*cpu)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The CPU's times now, after a look if what runs there may have changed unseen.
+    fn read_cpu(&self, cpu: usize, now_ns: u64) -> Result<Option<Reading>, SenseError> {
+        let Some(slot) = self.slots.all().get(cpu) else {
+            return Ok(None);
+        };
+        match slot.read(now_ns) {
+            Some(reading)
+                if reading.class == IDLE
+                    || now_ns.saturating_sub(reading.since_ns) < LOOK_AFTER_NS =>
+            {
+                Ok(Some(reading))
+            }
+            _ => {
+                self.look_at(cpu)?;
+                Ok(slot.read(now_ns))
+            }
+        }
+    }
+
+    fn answer_moves(&mut self, now_ns: u64) -> Result<(), SenseError> {
+        let moves = self.control.all()[0].moves.load(Ordering::Acquire);
+        if moves == self.moves_seen || now_ns.saturating_sub(self.moves_ns) < MOVE_INTERVAL_NS {
+            return Ok(());
+        }
+        (self.moves_seen, self.moves_ns) = (moves, now_ns);
+        self.look_at_busy(now_ns)
+    }
+}
+
+impl Sensor for BpfSensor {
+    fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError> {
+        let mut valid = !self.online.refresh()?;
+        let now_ns = now_ns();
+        self.answer_moves(now_ns)?;
+        self.steal.update(now_ns)?;
+        let mut wall_ns = [0_u64; CLASSES];
+        let mut online = self.online.cpus().iter().copied().peekable();
+        for cpu in 0..self.last.len() {
+            if online.next_if_eq(&cpu).is_none() {
+                self.last[cpu] = None;
+                continue;
+            }
+            let reading = self.read_cpu(cpu, now_ns)?;
+            // A CPU that is new has no difference yet, one that cannot be read has none either.
+            if let (Some(now), Some(before)) = (&reading, &self.last[cpu]) {
+                for (class, sum_ns) in wall_ns.iter_mut().enumerate() {
+                    *sum_ns += now.ran_ns[class].saturating_sub(before.ran_ns[class]);
+                }
+            }
+            valid &= reading.is_some() && self.last[cpu].is_some();
+            self.last[cpu] = reading;
+        }
+        self.total.now_ns = now_ns;
+        self.total.online_cpus = self.online.count();
+        self.total.valid = valid;
+        self.add(wall_ns);
+        *out = self.total;
+        Ok(())
+    }
+
+    fn set_groups(&mut self, side: &[Group], main: &[Group]) -> Result<(), SenseError> {
+        let tagged = |groups: &[Group], class: usize| -> Vec<(u64, u32)> {
+            groups
+                .iter()
+                .map(|group| (group.id, class as u32))
+                .collect()
+        };
+        // A group named as both is main: to protect too much is the smaller mistake.
+        let mut wanted = [tagged(main, MAIN), tagged(side, SIDE)].concat();
+        wanted.sort_by_key(|(id, class)| (*id, std::cmp::Reverse(*class)));
+        wanted.dedup_by_key(|(id, _)| *id);
+        if wanted.len() > ROOTS_MAX {
+            return Err(SenseError::TooManyGroups {
+                count: wanted.len(),
+                max: ROOTS_MAX,
+            });
+        }
+        let update = |why: libbpf_rs::Error| failed("write the roots", &why);
+        // Removals first, so that a full map has room.
+        for (id, _) in self.roots_now.iter().filter(|root| !wanted.contains(root)) {
+            self.roots.delete(&id.to_ne_bytes()).map_err(update)?;
+        }
+        for (id, class) in &wanted {
+            let (key, value) = (id.to_ne_bytes(), class.to_ne_bytes());
+            self.roots
+                .update(&key, &value, MapFlags::ANY)
+                .map_err(update)?;
+        }
+        self.roots_now = wanted;
+        // Whoever sees the new generation must see the new roots.
+        fence(Ordering::SeqCst);
+        self.control.all()[0]
+            .generation
+            .fetch_add(1, Ordering::SeqCst);
+        self.look_at_busy(now_ns())
+    }
+
+    fn kind(&self) -> &'static str {
+        "bpf"
+    }
+
+    fn min_window_ns(&self) -> u64 {
+        MIN_WINDOW_NS
+    }
+
+    fn granularity_ns(&self) -> u64 {
+        GRANULARITY_NS
+    }
+
+    fn online_cpus(&self) -> u32 {
+        self.total.online_cpus
+    }
+}
+
+impl BpfSensor {
+    /// Adds wall time by class to the totals, less steal.
+    fn add(&mut self, wall_ns: [u64; CLASSES]) {
+        let mut own_ns = wall_ns;
+        for class in (0..CLASSES).filter(|class| *class != IDLE) {
+            let stolen_ns = self.steal.spread.charge(wall_ns[class]);
+            own_ns[class] -= stolen_ns;
+            self.total.steal_ns += stolen_ns;
+        }
+        let all_ns: u64 = own_ns.iter().sum();
+        self.total.capacity_ns += all_ns;
+        self.total.busy_ns += all_ns - own_ns[IDLE];
+        self.total.side_ns += own_ns[SIDE];
+        self.total.main_ns += own_ns[MAIN];
+    }
+}
+
+/// Loads the object with one slot per possible CPU.
+fn load() -> libbpf_rs::Result<(Object, usize)> {
+    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
+        let text = text.trim_end();
+        tracing::debug!(target: "tidegate::bpf", "{text}");
+        if let Ok(mut last) = LAST_WARNING.lock() {
+            last.clear();
+            last.push_str(text);
+        }
+    })));
+    let cpus = libbpf_rs::num_possible_cpus()?;
+    let mut open = ObjectBuilder::default()
+        .name("tidegate_sense")?
+        .open_memory(&OBJECT.0)?;
+    for mut map in open.maps_mut().filter(|map| map.name() == "slots") {
+        // The kernel numbers CPUs below 8192.
+        map.set_max_entries(cpus as u32)?;
+    }
+    Ok((open.load()?, cpus))
+}
+
+fn object_program<'o>(
+    object: &'o Object,
+    name: &'static str,
+) -> Result<libbpf_rs::ProgramMut<'o>, SenseError> {
+    object
+        .progs_mut()
+        .find(|program| program.name() == name)
+        .ok_or_else(|| missing(name))
+}
+
+fn missing(name: &'static str) -> SenseError {
+    let why = format!("the object has no {name}");
+    SenseError::Bpf {
+        step: "load",
+        why,
+        mend: "build Tidegate anew",
+    }
+}
+
+/// libbpf's error with its last warning, and what is likely to mend it.
+fn failed(step: &'static str, why: &libbpf_rs::Error) -> SenseError {
+    let mend = match why.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => "run as root, or with CAP_BPF and CAP_PERFMON",
+        _ => "use a kernel from 5.11 with BTF and the cpu controller, or usage sensing",
+    };
+    let warning = LAST_WARNING
+        .lock()
+        .map(|last| last.clone())
+        .unwrap_or_default();
+    SenseError::Bpf {
+        step,
+        why: format!("{why:#} ({warning})"),
+        mend,
+    }
+}

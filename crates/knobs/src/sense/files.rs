@@ -1,0 +1,130 @@
+//! Kernel files that stay open and are read again from the start, without allocating.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::SenseError;
+
+/// A file of the kernel's, kept open; the kernel makes its text anew at each read from offset 0.
+pub struct KeptFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl KeptFile {
+    /// Opens `path` for reading.
+    pub fn open(path: &Path) -> Result<Self, SenseError> {
+        let file = File::open(path).map_err(|why| SenseError::read(path, why))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The beginning of the file, as much as `buffer` holds.
+    pub fn head<'b>(&self, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
+        let len = self.file.read_at(buffer, 0)?;
+        Ok(&buffer[..len])
+    }
+}
+
+/// The number at the beginning of `text`, after blanks. None if there is none or it overflows.
+pub fn number(text: &[u8]) -> Option<u64> {
+    let text = text.trim_ascii_start();
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 {
+        return None;
+    }
+    text[..digits].iter().try_fold(0_u64, |sum, digit| {
+        sum.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+    })
+}
+
+/// The number behind `key` in a file of `key number` lines (`cpu.stat`).
+pub fn keyed(text: &[u8], key: &[u8]) -> Option<u64> {
+    text.split(|byte| *byte == b'\n').find_map(|line| {
+        let rest = line.strip_prefix(key)?;
+        rest.first().filter(|byte| **byte == b' ')?;
+        number(rest)
+    })
+}
+
+/// Calls `each` with every CPU of a list such as `0-3,8,10-11`; None if it is no such list.
+pub fn each_cpu(list: &[u8], mut each: impl FnMut(usize)) -> Option<()> {
+    for part in list.trim_ascii().split(|byte| *byte == b',') {
+        let (first, last) = match part.iter().position(|byte| *byte == b'-') {
+            Some(dash) => (number(&part[..dash])?, number(&part[dash + 1..])?),
+            None => (number(part)?, number(part)?),
+        };
+        // No kernel has more than 8192 CPUs (NR_CPUS_RANGE_END); more is garbage.
+        if last < first || last >= 8192 {
+            return None;
+        }
+        (first..=last).for_each(|cpu| each(cpu as usize));
+    }
+    Some(())
+}
+
+/// Where the v1 cpuacct hierarchy is mounted, from the text of `/proc/mounts`.
+pub fn cpuacct_root(mounts: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ');
+        let (at, kind, options) = (fields.nth(1)?, fields.next()?, fields.next()?);
+        let found = kind == "cgroup" && options.split(',').any(|option| option == "cpuacct");
+        found.then(|| PathBuf::from(at))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_or_refused() {
+        assert_eq!(number(b"  42 rest"), Some(42));
+        assert_eq!(number(b"18446744073709551615\n"), Some(u64::MAX));
+        for garbage in ["", " ", "-1", "x1", "18446744073709551616"] {
+            assert_eq!(number(garbage.as_bytes()), None, "{garbage:?}");
+        }
+    }
+
+    #[test]
+    fn keys_match_whole_words() {
+        let text = b"usage_usec_x 1\nusage_usec 77\nuser_usec 5\n";
+        assert_eq!(keyed(text, b"usage_usec"), Some(77));
+        assert_eq!(keyed(text, b"user"), None);
+        assert_eq!(keyed(b"usage_usec", b"usage_usec"), None);
+    }
+
+    #[test]
+    fn cpu_lists() {
+        let list = |text: &str| {
+            let mut cpus = vec![];
+            each_cpu(text.as_bytes(), |cpu| cpus.push(cpu)).map(|()| cpus)
+        };
+        assert_eq!(list("0-1\n"), Some(vec![0, 1]));
+        assert_eq!(list("0,2-3,7"), Some(vec![0, 2, 3, 7]));
+        for garbage in ["", "a", "3-1", "0-99999", "0,,1", "-"] {
+            assert_eq!(list(garbage), None, "{garbage:?}");
+        }
+    }
+
+    #[test]
+    fn cpuacct_is_found_among_the_mounts() {
+        let mounts = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
+                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n\
+                      cgroup /sys/fs/cgroup/cpu,cpuacct cgroup rw,cpu,cpuacct 0 0\n";
+        assert_eq!(
+            cpuacct_root(mounts),
+            Some(PathBuf::from("/sys/fs/cgroup/cpu,cpuacct"))
+        );
+        assert_eq!(cpuacct_root("garbage\n"), None);
+    }
+}

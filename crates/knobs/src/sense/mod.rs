@@ -1,0 +1,258 @@
+//! Sensing: how much CPU side work, main work and the rest used, and how much there was.
+//!
+//! A [`Sensor`] fills [`Counters`]: cumulative nanoseconds since it was opened, from which the
+//! control loop takes differences. There are two:
+//!
+//! - **bpf** ([`bpf`]): a program at every context switch, exact to the nanosecond, good for
+//!   windows of 5 ms and less. Reading it takes no system call per CPU.
+//! - **usage** ([`usage`]): cgroup usage and `/proc/stat`, good for windows of 50 ms and more,
+//!   on every kernel. The kernel accounts a running task at ticks, so a reading is off by up to
+//!   [`Sensor::granularity_ns`] per CPU; the error does not add up over readings.
+//!
+//! # What the numbers mean
+//!
+//! All counters stand still or grow. `valid` is false where the difference to the reading before
+//! must not be used: the set of CPUs changed, a counter went back, the clock jumped. The law
+//! answers an invalid sample with a cut, never with a hold.
+//!
+//! - `capacity_ns`: time of the online CPUs, less steal;
+//! - `busy_ns`: time not idle, less steal; so `capacity_ns - busy_ns` is idle time as the guest
+//!   saw it, which is never negative;
+//! - `side_ns`, `main_ns`: the part of it that tasks in those groups took; the nearest root
+//!   decides where roots are nested.
+//!
+//! # Steal
+//!
+//! Time that the hypervisor gave to others is nobody's work, and it is not capacity either. It
+//! must be taken off exactly once: off the capacity alone would charge main for it twice (it is
+//! inside the time of whoever ran), off neither would promise CPU that does not exist. So it
+//! leaves both sides: capacity shrinks by it, and so does the time of the classes that ran, in
+//! proportion to how long each ran ([`steal`]). Idle time is untouched by construction. The
+//! figure in `/proc/stat` has 10 ms steps and is read every 250 ms, so the rate of the last
+//! interval is applied to the next, and what is left over is carried: until a change of steal is
+//! read (250 ms) it looks like main's demand, which errs on main's side.
+
+pub mod bpf;
+mod files;
+mod online;
+mod slots;
+pub mod steal;
+pub mod usage;
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+pub use bpf::BpfSensor;
+pub use usage::UsageSensor;
+
+/// What a sensor read: cumulative since it was opened, `_ns` of CPU time unless said otherwise.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// CLOCK_MONOTONIC at the reading.
+    pub now_ns: u64,
+    /// CPUs online at the reading.
+    pub online_cpus: u32,
+    /// Time of the online CPUs, less steal.
+    pub capacity_ns: u64,
+    /// Time not idle, less steal; never above the capacity.
+    pub busy_ns: u64,
+    /// Time of tasks in side groups.
+    pub side_ns: u64,
+    /// Time of tasks in main groups (for display: the law takes all that is not side for main).
+    pub main_ns: u64,
+    /// Steal that was taken off capacity and busy time.
+    pub steal_ns: u64,
+    /// Whether the difference to the reading before may be used.
+    pub valid: bool,
+}
+
+/// Reads [`Counters`]; never blocks for longer than a few file reads.
+pub trait Sensor: Send {
+    /// Reads the counters. An error means that nothing was learnt: cut, and try again.
+    fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError>;
+    /// Replaces the roots of side and main work; groups that do not exist are left out.
+    fn set_groups(&mut self, side: &[Group], main: &[Group]) -> Result<(), SenseError>;
+    /// `bpf` or `usage`.
+    fn kind(&self) -> &'static str;
+    /// The shortest window over which a difference means something.
+    fn min_window_ns(&self) -> u64;
+    /// How far one reading may be off, per online CPU.
+    fn granularity_ns(&self) -> u64;
+    /// CPUs online at the last reading.
+    fn online_cpus(&self) -> u32;
+}
+
+/// A cgroup whose tasks belong to one class, with everything below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// Its id in the cpu controller's hierarchy ([`cgroup_id`]).
+    pub id: u64,
+    /// The file that holds its usage: v1 `cpuacct.usage`, v2 `cpu.stat`.
+    pub usage: PathBuf,
+}
+
+impl Group {
+    /// The group at `cpu_dir` (in the cpu controller's hierarchy), whose usage is told in
+    /// `usage_dir`: the same directory, or on v1 with cpuacct mounted apart its twin there.
+    pub fn new(cpu_dir: &Path, usage_dir: &Path) -> Result<Self, SenseError> {
+        let v1 = usage_dir.join("cpuacct.usage");
+        let usage = if v1.exists() {
+            v1
+        } else {
+            usage_dir.join("cpu.stat")
+        };
+        Ok(Self {
+            id: cgroup_id(cpu_dir)?,
+            usage,
+        })
+    }
+}
+
+/// The kernel's id of the cgroup at `path`: its inode number on 64-bit kernels since 5.5.
+pub fn cgroup_id(path: &Path) -> Result<u64, SenseError> {
+    let meta = std::fs::metadata(path).map_err(|why| SenseError::read(path, why))?;
+    Ok(meta.ino())
+}
+
+/// Which sensor is wanted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Prefer {
+    /// BPF where it works, else usage with a note that says why.
+    #[default]
+    Auto,
+    /// BPF or an error.
+    Bpf,
+    /// Usage, without trying BPF.
+    Usage,
+}
+
+/// Where the kernel's files are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SenseConfig {
+    /// Normally `/proc`.
+    pub proc_dir: PathBuf,
+    /// Normally `/sys/devices/system/cpu`.
+    pub cpu_dir: PathBuf,
+    /// The root of the v1 cpuacct hierarchy, if there is one: the usage sensor then reads the
+    /// machine's busy time from its `cpuacct.usage`, else from `/proc/stat`.
+    pub cpuacct_root: Option<PathBuf>,
+}
+
+impl Default for SenseConfig {
+    fn default() -> Self {
+        Self {
+            proc_dir: PathBuf::from("/proc"),
+            cpu_dir: PathBuf::from("/sys/devices/system/cpu"),
+            cpuacct_root: None,
+        }
+    }
+}
+
+impl SenseConfig {
+    /// The usual places, with cpuacct's root found in `/proc/mounts`.
+    pub fn detect() -> Self {
+        let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+        Self {
+            cpuacct_root: files::cpuacct_root(&mounts),
+            ..Self::default()
+        }
+    }
+}
+
+/// Why sensing failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SenseError {
+    /// A kernel file could not be read.
+    #[error("sensing: {path}: {why}; {mend}", path = .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        why: io::Error,
+        /// What to do about it.
+        mend: &'static str,
+    },
+    /// A kernel file did not hold what it should.
+    #[error("sensing: {path}: expected {expected}, found {found:?}; report the kernel version", path = .path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// What should have been there.
+        expected: &'static str,
+        /// The first bytes of what was there.
+        found: String,
+    },
+    /// The BPF sensor could not be set up or read.
+    #[error("sensing: bpf: {step}: {why}; {mend}")]
+    Bpf {
+        /// What was being done.
+        step: &'static str,
+        /// What the kernel or libbpf said.
+        why: String,
+        /// What to do about it.
+        mend: &'static str,
+    },
+    /// More roots than the sensor holds.
+    #[error("sensing: {count} root groups: the sensor holds {max}; put gates under common parents")]
+    TooManyGroups {
+        /// How many were asked for.
+        count: usize,
+        /// How many fit.
+        max: usize,
+    },
+}
+
+impl SenseError {
+    fn read(path: &Path, why: io::Error) -> Self {
+        let mend = match why.kind() {
+            io::ErrorKind::NotFound => "check that the file system is mounted and the group exists",
+            io::ErrorKind::PermissionDenied => "run as root",
+            _ => "see `tidegate doctor`",
+        };
+        Self::Read {
+            path: path.to_owned(),
+            why,
+            mend,
+        }
+    }
+
+    fn parse(path: &Path, expected: &'static str, found: &[u8]) -> Self {
+        let head = &found[..found.len().min(60)];
+        Self::Parse {
+            path: path.to_owned(),
+            expected,
+            found: String::from_utf8_lossy(head).into_owned(),
+        }
+    }
+}
+
+/// Opens the preferred sensor and says in a note what it is, or why it is not the better one.
+pub fn open(
+    config: &SenseConfig,
+    side: &[Group],
+    main: &[Group],
+    prefer: Prefer,
+) -> Result<(Box<dyn Sensor>, String), SenseError> {
+    let why_not = match prefer {
+        Prefer::Usage => "asked for".to_owned(),
+        Prefer::Auto | Prefer::Bpf => match BpfSensor::open(config, side, main) {
+            Ok(sensor) => {
+                let note = "sensing by BPF at every context switch".to_owned();
+                return Ok((Box::new(sensor), note));
+            }
+            Err(why) if prefer == Prefer::Bpf => return Err(why),
+            Err(why) => why.to_string(),
+        },
+    };
+    let sensor = UsageSensor::open(config, side, main)?;
+    let note = format!("sensing by cgroup usage, {}: {why_not}", sensor.exactness());
+    Ok((Box::new(sensor), note))
+}
+
+/// CLOCK_MONOTONIC, which is also BPF's `bpf_ktime_get_ns`.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    // Seconds since boot and nanoseconds below 10^9: neither is negative, the sum fits 64 bits.
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

@@ -1,0 +1,62 @@
+//! Which CPUs are online, read at every sample: the kernel makes the list from one mask, so this
+//! costs less than asking less often would cost in wrong idle time after a hotplug.
+
+use std::path::Path;
+
+use super::SenseError;
+use super::files::{KeptFile, each_cpu};
+
+/// sysfs never shows more than a page.
+const LIST_BYTES_MAX: usize = 4096;
+
+/// The set of online CPUs as of the last [`Online::refresh`].
+pub struct Online {
+    file: KeptFile,
+    text: Vec<u8>,
+    buffer: Box<[u8; LIST_BYTES_MAX]>,
+    cpus: Vec<usize>,
+}
+
+impl Online {
+    /// Opens `cpu_dir/online` and reads it.
+    pub fn open(cpu_dir: &Path) -> Result<Self, SenseError> {
+        let mut online = Self {
+            file: KeptFile::open(&cpu_dir.join("online"))?,
+            text: Vec::with_capacity(LIST_BYTES_MAX),
+            buffer: Box::new([0; LIST_BYTES_MAX]),
+            cpus: Vec::new(),
+        };
+        online.refresh()?;
+        Ok(online)
+    }
+
+    /// Reads the set again; true if it changed.
+    pub fn refresh(&mut self) -> Result<bool, SenseError> {
+        let path = self.file.path();
+        let text = self
+            .file
+            .head(&mut self.buffer[..])
+            .map_err(|why| SenseError::read(path, why))?;
+        if text == self.text {
+            return Ok(false);
+        }
+        let mut cpus = Vec::new();
+        each_cpu(text, |cpu| cpus.push(cpu))
+            .ok_or_else(|| SenseError::parse(path, "a list of CPUs", text))?;
+        self.cpus = cpus;
+        self.text.clear();
+        self.text.extend_from_slice(text);
+        Ok(true)
+    }
+
+    /// The online CPUs' numbers, ascending.
+    pub fn cpus(&self) -> &[usize] {
+        &self.cpus
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        // The parser refuses CPU numbers above 8191.
+        self.cpus.len() as u32
+    }
+}

@@ -1,0 +1,222 @@
+//! The memory that the BPF sensor and userspace share, and how to read it without a lock.
+//!
+//! The layout is `struct slot` and `struct control` in `bpf/sense.bpf.c`. A CPU's slot is written
+//! by that CPU only. In every complete state the four times add up to the time since `base_ns`,
+//! and the last switch's time shares a word with the class that runs since; so a reader that
+//! catches half a switch sees a sum that is off and reads again. Two stores seen in the wrong
+//! order could cancel each other only if two runs of different classes had the same length to the
+//! nanosecond, and then the reading is off by that one run, once.
+
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// What a CPU may be doing; the numbers are those of `enum class` in the BPF program.
+pub const SIDE: usize = 1;
+/// Tasks in main groups.
+pub const MAIN: usize = 2;
+/// The idle task.
+pub const IDLE: usize = 3;
+/// How many classes there are; 0 is neutral.
+pub const CLASSES: usize = 4;
+
+/// A switch takes a CPU about a microsecond at the very least, a reading 20 ns; meeting a half
+/// written slot this many times in a row means that it is broken, not busy.
+const TRIES: usize = 64;
+
+/// `struct slot` of the BPF program.
+#[repr(C)]
+pub struct Slot {
+    word: AtomicU64,
+    base_ns: AtomicU64,
+    ran_ns: [AtomicU64; CLASSES],
+    switches: AtomicU64,
+    misses: AtomicU64,
+    seen: [AtomicU64; 128],
+}
+
+const _: () = assert!(size_of::<Slot>() == 64 + 128 * 8);
+
+/// `struct control` of the BPF program.
+#[repr(C)]
+pub struct Control {
+    /// Raised after each change of the roots, so that remembered classes no longer count.
+    pub generation: AtomicU64,
+    /// Raised by the kernel side whenever a task changes its cgroup.
+    pub moves: AtomicU64,
+}
+
+/// One CPU's times since its slot began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Time by class.
+    pub ran_ns: [u64; CLASSES],
+    /// What runs now.
+    pub class: usize,
+    /// Since when.
+    pub since_ns: u64,
+}
+
+impl Slot {
+    /// The CPU's times up to `now_ns`, or up to its last switch if that was later. None if the
+    /// slot was never begun (the CPU was not online yet) or stays inconsistent.
+    pub fn read(&self, now_ns: u64) -> Option<Reading> {
+        for _ in 0..TRIES {
+            let word = self.word.load(Ordering::Acquire);
+            if word == 0 {
+                return None;
+            }
+            let base_ns = self.base_ns.load(Ordering::Relaxed);
+            let mut ran_ns = [0; CLASSES];
+            for (to, from) in ran_ns.iter_mut().zip(&self.ran_ns) {
+                *to = from.load(Ordering::Relaxed);
+            }
+            fence(Ordering::Acquire);
+            let (class, since_ns) = ((word & 3) as usize, word >> 2);
+            let total = ran_ns
+                .iter()
+                .fold(0, |sum: u64, ran| sum.wrapping_add(*ran));
+            let whole = total == since_ns.wrapping_sub(base_ns);
+            if whole && self.word.load(Ordering::Relaxed) == word {
+                // The class that ran at the last switch still ran when the word was read again,
+                // which was after now_ns was taken: so it ran all of the time up to now_ns.
+                ran_ns[class] += now_ns.saturating_sub(since_ns);
+                return Some(Reading {
+                    ran_ns,
+                    class,
+                    since_ns,
+                });
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    /// Context switches that this CPU counted, and how many had to look the group up.
+    pub fn switches(&self) -> (u64, u64) {
+        (
+            self.switches.load(Ordering::Relaxed),
+            self.misses.load(Ordering::Relaxed),
+        )
+    }
+}
+
+/// A BPF array map in our address space. `T` is made of atomics only, as the kernel writes too.
+pub struct Mapped<T> {
+    at: NonNull<T>,
+    count: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, and `T` (only `Slot` and `Control` are ever
+// mapped) holds nothing but atomics, which may be used from any thread.
+unsafe impl<T> Send for Mapped<T> {}
+
+impl<T> Mapped<T> {
+    /// Maps the `count` elements of the map `fd`.
+    pub fn new(fd: BorrowedFd<'_>, count: usize) -> Result<Self, rustix::io::Errno> {
+        let len = count * size_of::<T>();
+        // SAFETY: a fresh mapping at an address of the kernel's choice; the kernel refuses lengths
+        // above the map's own, so every element lies inside, and it fills new maps with zeros,
+        // which is a valid value of every atomic.
+        let at = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                fd,
+                0,
+            )?
+        };
+        let at = NonNull::new(at.cast()).ok_or(rustix::io::Errno::NOMEM)?;
+        Ok(Self { at, count })
+    }
+
+    /// The elements.
+    pub fn all(&self) -> &[T] {
+        // SAFETY: `new` mapped `count` elements, page-aligned, and they stay until drop; others
+        // write them (the kernel) only as atomics, which is what `T` is made of.
+        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.count) }
+    }
+}
+
+impl<T> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what `new` mapped; no reference outlives `self`.
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.count * size_of::<T>()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(word: u64, base: u64, ran: [u64; CLASSES]) -> Slot {
+        Slot {
+            word: word.into(),
+            base_ns: base.into(),
+            ran_ns: ran.map(AtomicU64::new),
+            switches: 0.into(),
+            misses: 0.into(),
+            seen: [const { AtomicU64::new(0) }; 128],
+        }
+    }
+
+    #[test]
+    fn adds_the_running_class_up_to_now() {
+        let slot = slot(1000 << 2 | SIDE as u64, 900, [10, 20, 30, 40]);
+        let reading = slot.read(1500).unwrap();
+        assert_eq!(reading.ran_ns, [10, 520, 30, 40]);
+        assert_eq!((reading.class, reading.since_ns), (SIDE, 1000));
+    }
+
+    #[test]
+    fn a_switch_after_now_takes_nothing_away() {
+        let slot = slot(1000 << 2 | SIDE as u64, 900, [10, 20, 30, 40]);
+        assert_eq!(slot.read(990).unwrap().ran_ns, [10, 20, 30, 40]);
+    }
+
+    #[test]
+    fn half_written_and_unbegun_slots_are_not_read() {
+        assert_eq!(slot(1000 << 2, 900, [10, 20, 30, 41]).read(1500), None);
+        assert_eq!(slot(0, 0, [0; 4]).read(1500), None);
+    }
+
+    /// A writer at full speed, readers that must see times that add up and never go back.
+    #[test]
+    fn torn_reads_are_noticed() {
+        let slot = slot(1 << 2, 1, [0; 4]);
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut now, mut class) = (1_u64, 0_usize);
+                while !stop.load(Ordering::Relaxed) {
+                    let ran = 1 + now % 97;
+                    now += ran;
+                    slot.ran_ns[class].fetch_add(ran, Ordering::Relaxed);
+                    class = (class + now as usize) % CLASSES;
+                    slot.word.store(now << 2 | class as u64, Ordering::Relaxed);
+                    std::thread::yield_now();
+                }
+            });
+            let mut last = [0; CLASSES];
+            for _ in 0..20_000 {
+                let Some(reading) = slot.read(0) else {
+                    continue;
+                };
+                assert_eq!(reading.ran_ns.iter().sum::<u64>(), reading.since_ns - 1);
+                assert!(
+                    reading
+                        .ran_ns
+                        .iter()
+                        .zip(&last)
+                        .all(|(now, before)| now >= before)
+                );
+                last = reading.ran_ns;
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+}

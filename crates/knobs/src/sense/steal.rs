@@ -1,0 +1,206 @@
+//! Steal: what the hypervisor took, and how it is taken off what was measured.
+//!
+//! `/proc/stat` tells steal in steps of 10 ms (USER_HZ) summed over all CPUs, too coarse for a
+//! window of 5 ms. [`Spread`] applies it evenly instead: at each reading (every 250 ms) what is
+//! new becomes pending, and its ratio to the busy time of that interval is the rate at which the
+//! busy time of the next interval pays it off. So every nanosecond of steal is taken off once,
+//! late by at most two intervals; what exceeds the busy time fell into idle time (a CPU that was
+//! slow to wake) and is dropped, since idle time is what the guest saw and stays as it is.
+
+use std::path::Path;
+
+use super::SenseError;
+use super::files::{KeptFile, number};
+
+/// How often steal is read.
+pub const STEAL_INTERVAL_NS: u64 = 250_000_000;
+
+/// Never more than this part of busy time is taken for steal, so that a broken steal clock
+/// (they have jumped after migrations) cannot make a busy machine look idle.
+const RATE_PPM_MAX: u64 = 900_000;
+
+/// The machine's line of `/proc/stat`, in ns since boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatLine {
+    /// Idle, with or without outstanding I/O. May step back a little (iowait does).
+    pub idle_ns: u64,
+    /// Stolen by the hypervisor.
+    pub steal_ns: u64,
+}
+
+/// `/proc/stat`, kept open.
+pub struct StatFile {
+    file: KeptFile,
+    unit_ns: u64,
+}
+
+impl StatFile {
+    /// Opens `proc_dir/stat`.
+    pub fn open(proc_dir: &Path) -> Result<Self, SenseError> {
+        let unit_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        Ok(Self {
+            file: KeptFile::open(&proc_dir.join("stat"))?,
+            unit_ns,
+        })
+    }
+
+    /// The step of its figures.
+    pub fn unit_ns(&self) -> u64 {
+        self.unit_ns
+    }
+
+    /// Reads the first line.
+    pub fn read(&self) -> Result<StatLine, SenseError> {
+        let mut buffer = [0; 256];
+        let path = self.file.path();
+        let text = self
+            .file
+            .head(&mut buffer)
+            .map_err(|why| SenseError::read(path, why))?;
+        parse_stat(text, self.unit_ns)
+            .ok_or_else(|| SenseError::parse(path, "a line `cpu` of 8 numbers", text))
+    }
+}
+
+/// The fields are user nice system idle iowait irq softirq steal; guest time is within user.
+fn parse_stat(text: &[u8], unit_ns: u64) -> Option<StatLine> {
+    let line = text.strip_prefix(b"cpu ")?;
+    // The line must be whole: a number cut off at the buffer's end would be a wrong number.
+    let end = line.iter().position(|byte| *byte == b'\n')?;
+    let mut fields = [0; 8];
+    let mut words = line[..end]
+        .split(|byte| *byte == b' ')
+        .filter(|word| !word.is_empty());
+    for field in &mut fields {
+        *field = number(words.next()?)?;
+    }
+    let [.., idle, iowait, _irq, _softirq, steal] = fields;
+    Some(StatLine {
+        idle_ns: idle.checked_add(iowait)?.checked_mul(unit_ns)?,
+        steal_ns: steal.checked_mul(unit_ns)?,
+    })
+}
+
+/// Takes coarse steal off fine busy time.
+#[derive(Debug, Default)]
+pub struct Spread {
+    pending_ns: u64,
+    busy_ns: u64,
+    rate_ppm: u64,
+}
+
+impl Spread {
+    /// `stolen_ns` were stolen since the last call.
+    pub fn observe(&mut self, stolen_ns: u64) {
+        self.pending_ns = self.pending_ns.saturating_add(stolen_ns).min(self.busy_ns);
+        // busy_ns is a fraction of a second times at most 8192 CPUs: no overflow before 2^64
+        // would need 1.8e13 ns pending, which is 30 minutes of 10 CPUs in one interval.
+        self.rate_ppm = match self.busy_ns {
+            0 => 0,
+            busy_ns => (u128::from(self.pending_ns) * 1_000_000 / u128::from(busy_ns)) as u64,
+        }
+        .min(RATE_PPM_MAX);
+        self.busy_ns = 0;
+    }
+
+    /// How much of `busy_ns` was steal.
+    pub fn charge(&mut self, busy_ns: u64) -> u64 {
+        self.busy_ns += busy_ns;
+        let stolen = (u128::from(busy_ns) * u128::from(self.rate_ppm) / 1_000_000) as u64;
+        let stolen = stolen.min(self.pending_ns);
+        self.pending_ns -= stolen;
+        stolen
+    }
+}
+
+/// Reads steal when it is due and spreads it.
+pub struct StealMeter {
+    stat: StatFile,
+    read_ns: u64,
+    steal_ns: u64,
+    /// Takes what was read off the busy time.
+    pub spread: Spread,
+}
+
+impl StealMeter {
+    /// Starts at the steal of now.
+    pub fn open(proc_dir: &Path, now_ns: u64) -> Result<Self, SenseError> {
+        let stat = StatFile::open(proc_dir)?;
+        let steal_ns = stat.read()?.steal_ns;
+        Ok(Self {
+            stat,
+            read_ns: now_ns,
+            steal_ns,
+            spread: Spread::default(),
+        })
+    }
+
+    /// Reads steal if the last reading is old enough. A figure that went back counts as zero.
+    pub fn update(&mut self, now_ns: u64) -> Result<(), SenseError> {
+        if now_ns.saturating_sub(self.read_ns) < STEAL_INTERVAL_NS {
+            return Ok(());
+        }
+        let steal_ns = self.stat.read()?.steal_ns;
+        self.spread.observe(steal_ns.saturating_sub(self.steal_ns));
+        self.steal_ns = steal_ns;
+        self.read_ns = now_ns;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn the_line_is_parsed_or_refused() {
+        let line = b"cpu  100 2 30 400 5 6 7 8 9 10\ncpu0 1 1\n";
+        let parsed = parse_stat(line, 10 * MS);
+        assert_eq!(
+            parsed,
+            Some(StatLine {
+                idle_ns: 4050 * MS,
+                steal_ns: 80 * MS
+            })
+        );
+        let garbage: [&[u8]; 6] = [
+            b"",
+            b"cpu",
+            b"cpu  1 2 3\n",
+            b"cpu  1 2 3 4 5 6 7 8 9",
+            b"cpu  1 2 3 x 5 6 7 8\n",
+            b"intr 1 2 3 4 5 6 7 8\n",
+        ];
+        for text in garbage {
+            assert_eq!(
+                parse_stat(text, 10 * MS),
+                None,
+                "{}",
+                String::from_utf8_lossy(text)
+            );
+        }
+    }
+
+    #[test]
+    fn all_steal_is_taken_off_once() {
+        let mut spread = Spread::default();
+        let mut taken = 0;
+        for interval in 0..100_u64 {
+            taken += (0..50).map(|_| spread.charge(8 * MS)).sum::<u64>();
+            spread.observe(if interval < 90 { 20 * MS } else { 0 });
+        }
+        let all = 90 * 20 * MS;
+        assert!(taken <= all && taken >= all - MS, "{taken}");
+    }
+
+    #[test]
+    fn steal_of_an_idle_machine_is_dropped_and_a_jump_is_bounded() {
+        let mut spread = Spread::default();
+        spread.observe(500 * MS);
+        assert_eq!(spread.charge(100 * MS), 0);
+        spread.observe(u64::MAX);
+        assert_eq!(spread.charge(10 * MS), 9 * MS);
+    }
+}
