@@ -4,23 +4,23 @@
 
 use super::Trouble;
 use super::catalog::{Case, Mode};
+use super::emulator::{Console, Emulator, TAIL_LINES};
 use super::fetch::Kernel;
 use super::frames::{Frame, Health, Outcome, health, parse};
 use super::progress::Progress;
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// From power-on to the guest's `ready`, in wall time; a boot takes 6–10 s on an idle host.
 const BOOT_LIMIT: Duration = Duration::from_secs(120);
 /// How long the kernel's last words are waited for after the first sign of trouble.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-const TAIL_LINES: usize = 25;
+const TROUBLE: &str = "the guest's kernel is in trouble";
 
 /// A test that ran.
 pub struct Finished {
@@ -64,7 +64,8 @@ impl Boot<'_> {
         let mut watch = Watch::new(self, log, Console::new(console));
         while let Step::Going = watch.step(&lines, progress) {}
         drop(emulator);
-        Ok(watch.report())
+        watch.last_look(progress);
+        Ok(watch.report)
     }
 
     fn command(&self, console: &Path) -> Command {
@@ -129,7 +130,8 @@ struct Watch<'a> {
     tail: VecDeque<String>,
     ready: bool,
     report: Report,
-    dead_since: Option<Instant>,
+    /// When the kernel was first seen in trouble, and its words.
+    dead: Option<(Instant, String)>,
 }
 
 impl<'a> Watch<'a> {
@@ -150,7 +152,7 @@ impl<'a> Watch<'a> {
             tail: VecDeque::new(),
             ready: false,
             report,
-            dead_since: None,
+            dead: None,
         }
     }
 
@@ -171,18 +173,19 @@ impl<'a> Watch<'a> {
             Err(RecvTimeoutError::Timeout) => progress.tick(),
             Err(RecvTimeoutError::Disconnected) => {
                 self.read_console();
-                return self.broken("the emulator ended before the tests did");
+                return self.broken("the emulator ended before the tests did", progress);
             }
         }
         self.read_console();
         if self
-            .dead_since
-            .is_some_and(|since| since.elapsed() > LAST_WORDS)
+            .dead
+            .as_ref()
+            .is_some_and(|(since, _)| since.elapsed() > LAST_WORDS)
         {
-            return self.broken("the guest's kernel is in trouble");
+            return self.broken(TROUBLE, progress);
         }
         match self.late() {
-            Some(why) => self.broken(&why),
+            Some(why) => self.broken(&why, progress),
             None => Step::Going,
         }
     }
@@ -229,6 +232,12 @@ impl<'a> Watch<'a> {
         let Some(mut finished) = self.current.take() else {
             return;
         };
+        let case = self
+            .boot
+            .cases
+            .iter()
+            .find(|case| case.name == finished.test);
+        let outcome = case.map_or(outcome.clone(), |case| case.judge(outcome));
         finished.guest_s = uptime_s - self.began.0;
         finished.wall = self.began.1.elapsed();
         if matches!(outcome, Outcome::Failed(_)) {
@@ -245,8 +254,7 @@ impl<'a> Watch<'a> {
                 Health::Fine => {}
                 Health::Suspect => self.report.notes.push(line),
                 Health::Dead => {
-                    self.dead_since.get_or_insert_with(Instant::now);
-                    self.report.notes.push(line);
+                    self.dead.get_or_insert_with(|| (Instant::now(), line));
                 }
             }
         }
@@ -276,135 +284,26 @@ impl<'a> Watch<'a> {
             .then(|| format!("hung: no end within {} s of wall time", limit.as_secs()))
     }
 
-    fn broken(&mut self, why: &str) -> Step {
-        let why = match self
-            .report
-            .notes
-            .iter()
-            .rfind(|_| self.dead_since.is_some())
-        {
-            Some(line) => format!("{why}: {}", line.trim()),
+    fn broken(&mut self, why: &str, progress: &mut Progress) -> Step {
+        let why = match &self.dead {
+            Some((_, line)) => format!("{why}: {}", line.trim()),
             None => why.to_string(),
         };
-        if let Some(mut finished) = self.current.take() {
-            finished.wall = self.began.1.elapsed();
-            finished.outcome = Outcome::Failed(why.clone());
-            finished.tail = self.tail.drain(..).chain(self.console.tail()).collect();
-            self.report.finished.push(finished);
+        if self.current.is_some() {
+            self.tail.extend(self.console.tail());
+            self.close(Outcome::Failed(why.clone()), self.began.0, progress);
         }
         self.report.broken = Some(why);
         Step::Over
     }
 
-    fn report(self) -> Report {
-        self.report
-    }
-}
-
-/// The kernel's console, which the emulator writes to a file.
-struct Console {
-    file: PathBuf,
-    read: u64,
-    partial: String,
-    last: VecDeque<String>,
-}
-
-impl Console {
-    fn new(file: PathBuf) -> Console {
-        Console {
-            file,
-            read: 0,
-            partial: String::new(),
-            last: VecDeque::new(),
+    /// A kernel that broke as a test ended, or after it, breaks that test.
+    fn last_look(&mut self, progress: &mut Progress) {
+        self.read_console();
+        if self.dead.is_none() || self.report.broken.is_some() {
+            return;
         }
-    }
-
-    fn new_lines(&mut self) -> Vec<String> {
-        let mut bytes = Vec::new();
-        // Not there before the emulator has opened it: no lines yet.
-        let Ok(mut file) = File::open(&self.file) else {
-            return Vec::new();
-        };
-        if file
-            .seek(SeekFrom::Start(self.read))
-            .and_then(|_| file.read_to_end(&mut bytes))
-            .is_err()
-        {
-            return Vec::new();
-        }
-        self.read += bytes.len() as u64;
-        self.partial.push_str(&String::from_utf8_lossy(&bytes));
-        let mut lines = Vec::new();
-        while let Some(end) = self.partial.find('\n') {
-            let line: String = self.partial.drain(..=end).collect();
-            lines.push(line.trim_end().to_string());
-        }
-        self.last.extend(lines.iter().cloned());
-        while self.last.len() > TAIL_LINES {
-            self.last.pop_front();
-        }
-        lines
-    }
-
-    fn tail(&self) -> impl Iterator<Item = String> + '_ {
-        self.last.iter().map(|line| format!("console: {line}"))
-    }
-}
-
-/// The emulator's process; dropping it kills it.
-struct Emulator {
-    child: Child,
-}
-
-impl Emulator {
-    fn start(mut command: Command, errors: &Path) -> Result<Emulator, Trouble> {
-        let log =
-            File::create(errors).map_err(|e| Trouble::io("keep the emulator's log", errors, &e))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log);
-        // SAFETY: the closure runs between fork and exec and makes one system call, which is async-signal-safe;
-        // it touches no memory of the parent. The emulator must not outlive this process, however it ends.
-        unsafe {
-            command.pre_exec(|| {
-                Ok(rustix::process::set_parent_process_death_signal(Some(
-                    rustix::process::Signal::KILL,
-                ))?)
-            });
-        }
-        let child = command
-            .spawn()
-            .map_err(|e| Trouble::io("start the emulator", Path::new("qemu-system-x86_64"), &e))?;
-        Ok(Emulator { child })
-    }
-
-    /// The guest's second serial port, by line; disconnects when the emulator ends.
-    fn lines(&mut self) -> Receiver<String> {
-        let (send, receive) = channel();
-        if let Some(stdout) = self.child.stdout.take() {
-            std::thread::spawn(move || {
-                let mut reader = BufReader::new(stdout);
-                let mut line = Vec::new();
-                while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-                    if send
-                        .send(String::from_utf8_lossy(&line).into_owned())
-                        .is_err()
-                    {
-                        return;
-                    }
-                    line.clear();
-                }
-            });
-        }
-        receive
-    }
-}
-
-impl Drop for Emulator {
-    fn drop(&mut self) {
-        // It may have ended by itself, which is the usual case after the guest's power-off.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.current = self.report.finished.pop();
+        self.broken(TROUBLE, progress);
     }
 }

@@ -5,9 +5,11 @@
 //! # modes: precise smp
 //! # needs: tidegate          (optional; the test is skipped where it is absent)
 //! # seconds: 40              (the guest's own time; beyond it the test has hung)
+//! # expect: Kernel panic     (optional: passes only by failing with this in its reason; it tests the bed)
 //! ```
 
 use super::Trouble;
+use super::frames::Outcome;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +46,20 @@ pub struct Case {
     pub modes: Vec<Mode>,
     pub needs_tidegate: bool,
     pub limit_s: u32,
+    pub expect: Option<String>,
+}
+
+impl Case {
+    /// What the outcome means for this test: the bed's own tests are there to fail in one known way.
+    pub fn judge(&self, outcome: Outcome) -> Outcome {
+        match (&self.expect, outcome) {
+            (None, outcome) => outcome,
+            (Some(expected), Outcome::Failed(why)) if why.contains(expected) => Outcome::Passed,
+            (Some(expected), other) => Outcome::Failed(format!(
+                "it had to fail with `{expected}`, and came out as {other:?}"
+            )),
+        }
+    }
 }
 
 /// All tests under `cases`, by name.
@@ -73,7 +89,8 @@ pub fn read(cases: &Path) -> Result<Vec<Case>, Trouble> {
         })?;
         found.push(case);
     }
-    found.sort_by(|a, b| a.name.cmp(&b.name));
+    // Those that end the guest come last, so that they cost one more boot at most.
+    found.sort_by(|a, b| (a.expect.is_some(), &a.name).cmp(&(b.expect.is_some(), &b.name)));
     Ok(found)
 }
 
@@ -101,6 +118,7 @@ fn parse(name: String, file: PathBuf, text: &str) -> Result<Case, String> {
             .parse()
             .map_err(|_| format!("`{text}` is no number of seconds"))?,
     };
+    let expect = field("expect").map(str::to_string);
     Ok(Case {
         name,
         file,
@@ -108,6 +126,7 @@ fn parse(name: String, file: PathBuf, text: &str) -> Result<Case, String> {
         modes,
         needs_tidegate,
         limit_s,
+        expect,
     })
 }
 
@@ -145,6 +164,22 @@ mod tests {
         ] {
             assert!(case(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_test_of_the_bed_passes_only_by_its_own_failure() {
+        let panics = case("# what: w\n# modes: smp\n# expect: Kernel panic\n").unwrap();
+        assert_eq!(
+            panics.judge(Outcome::Failed("x: Kernel panic - y".into())),
+            Outcome::Passed
+        );
+        assert!(matches!(
+            panics.judge(Outcome::Failed("hung".into())),
+            Outcome::Failed(_)
+        ));
+        assert!(matches!(panics.judge(Outcome::Passed), Outcome::Failed(_)));
+        let plain = case("# what: w\n# modes: smp\n").unwrap();
+        assert_eq!(plain.judge(Outcome::Passed), Outcome::Passed);
     }
 
     #[test]

@@ -1,27 +1,27 @@
 //! The VM bed: boots a stock Debian kernel under software emulation and runs the tests of `tests/vm` in it on
 //! cgroup v2. docs/vm.md tells how to use it and how far its figures can be trusted.
 
+mod apt;
 mod boot;
 mod catalog;
 mod cpio;
+mod emulator;
 mod fetch;
 mod frames;
 mod image;
 mod options;
 mod progress;
+mod suite;
 
-use boot::{Boot, Finished};
 use catalog::{Case, Mode};
-use fetch::Kernel;
-use frames::Outcome;
 use image::Parts;
 use options::{Action, Options};
-use progress::Progress;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
+use suite::{Suite, Tally};
 
 /// A failure on one line: what, where, why, and the mend.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,33 +85,6 @@ fn tool(program: &str) -> Result<PathBuf, Trouble> {
             &format!("apt-get install {package}"),
         )
     })
-}
-
-/// How a whole run came out.
-#[derive(Default)]
-struct Tally {
-    passed: usize,
-    failed: usize,
-    skipped: usize,
-}
-
-impl Tally {
-    fn count(&mut self, outcome: &Outcome) {
-        match outcome {
-            Outcome::Passed => self.passed += 1,
-            Outcome::Failed(_) => self.failed += 1,
-            Outcome::Skipped(_) => self.skipped += 1,
-        }
-    }
-
-    /// 0: all that ran passed; 1: one failed; 77: nothing ran.
-    fn exit(&self) -> u8 {
-        match (self.failed, self.passed) {
-            (0, 0) => 77,
-            (0, _) => 0,
-            _ => 1,
-        }
-    }
 }
 
 /// `cargo xtask vm ARGUMENTS`.
@@ -317,104 +290,9 @@ fn tidegate_binary(
     )
 }
 
-/// All tests of one mode, in as many boots as it takes.
-struct Suite<'a> {
-    mode: Mode,
-    kernel: &'a Kernel,
-    parts: &'a Parts,
-    work: &'a Path,
-    deadline: Instant,
-    keep: bool,
-}
-
-impl Suite<'_> {
-    fn run(&self, mut todo: Vec<&Case>, tally: &mut Tally) -> Result<(), Trouble> {
-        let mut progress = Progress::new(self.mode.name(), todo.len());
-        let mut boots = 0;
-        while !todo.is_empty() {
-            boots += 1;
-            let logs = self.work.join(format!("{}-{boots}", self.mode.name()));
-            fs::create_dir_all(&logs).map_err(|e| Trouble::io("make the log folder", &logs, &e))?;
-            let image = logs.join("image.cpio");
-            self.parts.write(&todo, self.mode.name(), &image)?;
-            let boot = Boot {
-                mode: self.mode,
-                kernel: self.kernel,
-                image: &image,
-                logs: &logs,
-                cases: &todo,
-                deadline: self.deadline,
-            };
-            let report = boot.run(&mut progress)?;
-            progress.clear();
-            if !self.keep {
-                fs::remove_file(&image)
-                    .map_err(|e| Trouble::io("remove the guest's image", &image, &e))?;
-            }
-            for note in &report.notes {
-                println!("       kernel: {note}");
-            }
-            let mut finished = report.finished;
-            let before = todo.len();
-            todo.retain(|case| !finished.iter().any(|f| f.test == case.name));
-            if let Some(why) = &report.broken {
-                // The test that broke the guest was not shown yet; if none had begun, the boot itself failed.
-                match finished
-                    .last()
-                    .filter(|f| f.outcome == Outcome::Failed(why.clone()))
-                {
-                    Some(last) => println!("{}", progress::line(self.mode.name(), last)),
-                    None => finished.extend(self.lost(&mut todo, why)),
-                }
-            } else if todo.len() == before {
-                finished.extend(self.lost(&mut todo, "the guest ended without running it"));
-            }
-            finished.iter().for_each(|f| tally.count(&f.outcome));
-        }
-        Ok(())
-    }
-
-    /// A boot that got nowhere fails the test it should have begun with, so that a broken bed comes to an end.
-    fn lost(&self, todo: &mut Vec<&Case>, why: &str) -> Option<Finished> {
-        let case = (!todo.is_empty()).then(|| todo.remove(0))?;
-        let outcome = Outcome::Failed(why.into());
-        let finished = Finished {
-            test: case.name.clone(),
-            outcome,
-            guest_s: 0.0,
-            wall: Duration::ZERO,
-            measures: Vec::new(),
-            tail: Vec::new(),
-        };
-        println!("{}", progress::line(self.mode.name(), &finished));
-        Some(finished)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn exit_codes_tell_nothing_ran_from_all_passed() {
-        let tally = |passed, failed, skipped| {
-            Tally {
-                passed,
-                failed,
-                skipped,
-            }
-            .exit()
-        };
-        assert_eq!(
-            (
-                tally(3, 0, 1),
-                tally(3, 1, 0),
-                tally(0, 0, 4),
-                tally(0, 2, 0)
-            ),
-            (0, 1, 77, 1)
-        );
-    }
 
     #[test]
     fn a_trouble_is_one_line_with_its_mend() {

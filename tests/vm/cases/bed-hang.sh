@@ -1,0 +1,5 @@
+# what: a test that does not end is ended
+# modes: precise
+# seconds: 3
+# expect: hung: killed after 3 s
+sleep 1000

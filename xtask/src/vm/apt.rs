@@ -1,0 +1,162 @@
+//! apt with a private root: this machine's transport, mirror and proxies; our own suite, lists and cache.
+
+use super::Trouble;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The suite that carries new kernels.
+pub const SUITE: &str = "trixie-backports";
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// Names the mirror where the machine's own apt sources name none (Ubuntu, for one).
+const MIRROR_VARIABLE: &str = "TIDEGATE_DEBIAN_MIRROR";
+
+pub fn run(command: &mut Command, what: &str) -> Result<String, Trouble> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .map_err(|e| Trouble::io(what, Path::new(&program), &e))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let why = errors
+        .lines()
+        .find(|l| l.starts_with("E:"))
+        .or(errors.lines().last())
+        .unwrap_or("it failed without a word");
+    Err(Trouble::new(
+        what,
+        &program,
+        why.trim(),
+        "check the network and the machine's apt sources, then run it again",
+    ))
+}
+
+/// apt with its own sources, lists and cache under `.cache/vm/apt`; the machine's own state is only read.
+pub struct PrivateApt {
+    configuration: PathBuf,
+}
+
+impl PrivateApt {
+    pub fn set_up(cache: &Path) -> Result<PrivateApt, Trouble> {
+        if !Path::new(KEYRING).is_file() {
+            return Err(Trouble::new(
+                "check the list's signature",
+                KEYRING,
+                "no such file",
+                "apt-get install debian-archive-keyring",
+            ));
+        }
+        let root = cache.join("apt");
+        let io = |e| Trouble::io("set up a private apt", &root, &e);
+        for directory in ["lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(root.join(directory)).map_err(io)?;
+        }
+        let mirror = mirror()?;
+        let place = root.display();
+        let sources = format!(
+            "Types: deb\nURIs: {mirror}\nSuites: {SUITE}\nComponents: main\nArchitectures: amd64\nSigned-By: {KEYRING}\n"
+        );
+        // Read last (apt -c), so that the machine's proxies hold and its hooks after an update do not.
+        let configuration = format!(
+            "#clear APT::Update;\n\
+             Dir::Etc::SourceList \"{place}/debian.sources\";\nDir::Etc::SourceParts \"/dev/null\";\n\
+             Dir::State::Lists \"{place}/lists\";\nDir::State::status \"{place}/status\";\nDir::Cache \"{place}/cache\";\n\
+             APT::Architecture \"amd64\";\nAPT::Sandbox::User \"root\";\nAPT::Update::Error-Mode \"any\";\n\
+             Acquire::Languages \"none\";\nAcquire::Retries \"2\";\nAcquire::http::Timeout \"20\";\nAcquire::https::Timeout \"20\";\n"
+        );
+        fs::write(root.join("status"), "").map_err(io)?;
+        fs::write(root.join("debian.sources"), sources).map_err(io)?;
+        fs::write(root.join("apt.conf"), configuration).map_err(io)?;
+        Ok(PrivateApt {
+            configuration: root.join("apt.conf"),
+        })
+    }
+
+    pub fn run(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        directory: &Path,
+        what: &str,
+    ) -> Result<String, Trouble> {
+        run(
+            Command::new(program)
+                .arg("-c")
+                .arg(&self.configuration)
+                .args(arguments)
+                .current_dir(directory),
+            what,
+        )
+    }
+}
+
+/// The Debian mirror that this machine's apt sources name.
+fn mirror() -> Result<String, Trouble> {
+    if let Ok(named) = std::env::var(MIRROR_VARIABLE) {
+        return Ok(named);
+    }
+    let format = "$(CREATED_BY) $(RELEASE) $(COMPONENT) $(REPO_URI)";
+    let targets = run(
+        Command::new("apt-get").args(["indextargets", "--format", format]),
+        "read the machine's apt sources",
+    )?;
+    debian_mirror(&targets).ok_or_else(|| {
+        Trouble::new(
+            "find a Debian mirror",
+            "the machine's apt sources",
+            "none of them is a Debian archive",
+            &format!("set {MIRROR_VARIABLE} to one, and install debian-archive-keyring"),
+        )
+    })
+}
+
+fn debian_mirror(targets: &str) -> Option<String> {
+    const RELEASES: [&str; 11] = [
+        "bullseye",
+        "bookworm",
+        "trixie",
+        "forky",
+        "sid",
+        "oldstable",
+        "stable",
+        "testing",
+        "unstable",
+        "duke",
+        "rc-buggy",
+    ];
+    targets.lines().find_map(|line| {
+        let [created_by, release, component, uri] = line.split_whitespace().collect::<Vec<_>>()[..]
+        else {
+            return None;
+        };
+        let base = release
+            .strip_suffix("-updates")
+            .or(release.strip_suffix("-backports"))
+            .unwrap_or(release);
+        (created_by == "Packages" && component == "main" && RELEASES.contains(&base))
+            .then(|| uri.trim_end_matches('/').to_string())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mirror_is_debians_and_not_the_security_archive() {
+        let targets = "Packages nodistro main https://vendor.example/\n\
+            Packages bookworm-security main http://mirror.example/debian-security/\n\
+            DEP-11 bookworm main http://other.example/debian/\n\
+            Packages bookworm main http://mirror.example/debian/\n";
+        assert_eq!(
+            debian_mirror(targets).as_deref(),
+            Some("http://mirror.example/debian")
+        );
+        assert_eq!(
+            debian_mirror("Packages noble main http://mirror.example/ubuntu/\n"),
+            None
+        );
+    }
+}
