@@ -35,12 +35,13 @@
 #include "base.h"
 
 enum tg_reason {
-	TG_REASON_WARMUP = 0, /* no history yet: the tolerance */
-	TG_REASON_RAMP = 1,   /* rising, held by the slope */
-	TG_REASON_TRACK = 2,  /* the formula */
-	TG_REASON_CUT = 3,    /* a detector fired in this window */
-	TG_REASON_FLOOR = 4,  /* main leaves less than the tolerance */
-	TG_REASON_STALE = 5,  /* this sample cannot be true: the tolerance */
+	TG_REASON_WARMUP = 0,  /* no history yet: the tolerance */
+	TG_REASON_RAMP = 1,    /* rising, held by the slope */
+	TG_REASON_TRACK = 2,   /* the formula */
+	TG_REASON_CUT = 3,     /* a detector fired in this window */
+	TG_REASON_FLOOR = 4,   /* main leaves less than the tolerance */
+	TG_REASON_STALE = 5,   /* this sample cannot be true: the tolerance */
+	TG_REASON_RESTORE = 6, /* the last cut was a false alarm: back at once */
 };
 
 /* Tuning; law/README.md gives the reason for each default. */
@@ -58,6 +59,8 @@ struct tg_headroom_config {
 	tg_u32 alarm;		 /* exponent of the false alarm interval, <= 64 */
 	tg_u32 threshold_min_us; /* least threshold, CPU time per CPU */
 	tg_u32 coarse_max_us;	 /* most threshold of the coarse one, per CPU */
+	tg_u32 proof_us;	 /* main back at its old level for this long: false alarm */
+	tg_u32 doubt_us;	 /* after this long an alarm counts as true */
 	tg_u32 dt_max_us;	 /* a longer window is stale, <= 10 s */
 };
 
@@ -91,6 +94,19 @@ struct tg_detector {
 	tg_u64 age_us; /* time since the sum was zero */
 };
 
+/*
+ * What an alarm put aside, until it is proved or refuted. Legal transitions:
+ * open_us 0 (none) -> alarm -> counting up -> refuted or doubt_us passed -> 0.
+ * An alarm while one is open keeps what the first put aside.
+ */
+struct tg_probation {
+	tg_u64 open_us;	    /* time since the alarm + 1; 0: none open */
+	tg_u64 used_ns;	    /* main since the alarm, <= doubt_us + dt of the domain */
+	tg_u64 main_ncpu;   /* the estimate before it */
+	tg_u64 out_ucpu;    /* the allowance before it */
+	tg_u64 margin_ucpu; /* of the detector that fired */
+};
+
 struct tg_headroom {
 	struct tg_headroom_config cfg;
 	tg_u32 headroom_ppm, tolerance_ppm;
@@ -101,6 +117,7 @@ struct tg_headroom {
 	tg_s64 trim_ncpu;
 	tg_u64 out_ucpu; /* the last allowance */
 	struct tg_detector fine, coarse;
+	struct tg_probation probation;
 	tg_u32 alarms, pad;
 };
 
@@ -118,6 +135,7 @@ TG_FN void tg_headroom_forget(struct tg_headroom *h)
 	h->fine.age_us = 0;
 	h->coarse.sum_ns = 0;
 	h->coarse.age_us = 0;
+	h->probation.open_us = 0;
 }
 
 /* headroom and tolerance above 100 % count as 100 %. */
@@ -254,6 +272,13 @@ TG_FN int tg_headroom_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 
 	if (!fine_fired && !coarse_fired)
 		return 0;
+	if (h->probation.open_us == 0) {
+		h->probation.main_ncpu = h->main_ncpu;
+		h->probation.out_ucpu = h->out_ucpu;
+		h->probation.margin_ucpu = margin;
+	}
+	h->probation.open_us = 1;
+	h->probation.used_ns = 0;
 	/* sum <= 8.192e12 ns over age >= 1 us: in ucpu sum * 1000 / age. */
 	now = est + margin + d->sum_ns * 1000 / tg_max(d->age_us, 1);
 	h->main_ncpu = tg_min(now, cap_ucpu) * TG_NCPU_PER_UCPU;
@@ -289,6 +314,38 @@ TG_FN tg_u64 tg_sqrt(tg_u64 x)
 			root = next;
 	}
 	return root;
+}
+
+/*
+ * After an alarm: if main, over proof_us or more since, is back within half
+ * the margin of where it was, the alarm was chance (a burst that is over), and
+ * both the estimate and the allowance return to what they were. used_ns is at
+ * most (doubt_us + dt_max_us) * 8192 CPUs <= 20 s * 8192 = 1.7e14.
+ */
+TG_FN int tg_headroom_refuted(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns)
+{
+	struct tg_probation *p = &h->probation;
+	tg_u64 most_ucpu, mean_ucpu;
+
+	if (p->open_us == 0)
+		return 0;
+	p->open_us += dt_ns / 1000;
+	p->used_ns += main_ns;
+	if (p->open_us > tg_min(h->cfg.doubt_us, 10000000)) {
+		p->open_us = 0;
+		return 0;
+	}
+	if (p->open_us <= h->cfg.proof_us)
+		return 0;
+	most_ucpu = p->main_ncpu / TG_NCPU_PER_UCPU + p->margin_ucpu / 2;
+	mean_ucpu = p->used_ns * 1000 / p->open_us;
+	if (mean_ucpu > most_ucpu)
+		return 0;
+	h->main_ncpu = p->main_ncpu;
+	h->mean_age_us = h->history_us;
+	h->out_ucpu = p->out_ucpu;
+	p->open_us = 0;
+	return 1;
 }
 
 /* Take one sane window into the means. */
@@ -402,7 +459,7 @@ TG_FN void tg_headroom_step(struct tg_headroom *h, const struct tg_headroom_samp
 {
 	tg_u64 cap_now_ncpu, cap_ucpu, asked_ucpu, floor_ucpu, main_ns, blur_ns;
 	tg_u32 reason;
-	int fired = 0;
+	int fired = 0, refuted = 0;
 
 	if (!tg_headroom_sane(&h->cfg, s)) {
 		cap_ucpu = h->capacity_ncpu / TG_NCPU_PER_UCPU;
@@ -422,6 +479,8 @@ TG_FN void tg_headroom_step(struct tg_headroom *h, const struct tg_headroom_samp
 	if (h->history_us > 0) {
 		tg_headroom_noise(h, main_ns, s->dt_ns, blur_ns);
 		fired = tg_headroom_alarm(h, s, main_ns, cap_ucpu, blur_ns);
+		if (!fired)
+			refuted = tg_headroom_refuted(h, main_ns, s->dt_ns);
 	}
 	if (!fired)
 		tg_headroom_learn(h, s, main_ns, cap_now_ncpu);
@@ -432,6 +491,8 @@ TG_FN void tg_headroom_step(struct tg_headroom *h, const struct tg_headroom_samp
 	reason = tg_headroom_decide(h, s->dt_ns, cap_ucpu, asked_ucpu, floor_ucpu);
 	if (fired && reason != TG_REASON_FLOOR)
 		reason = TG_REASON_CUT;
+	if (refuted && reason == TG_REASON_TRACK)
+		reason = TG_REASON_RESTORE;
 	tg_headroom_report(h, d, cap_ucpu, asked_ucpu, floor_ucpu, tg_rate_ucpu(main_ns, s->dt_ns),
 			   reason);
 }

@@ -232,8 +232,10 @@ impl Planner {
             return (may && since_ns >= self.cfg.raise_gap_ns && budget.may_raise(now_ns))
                 .then_some(PlanReason::Lower);
         }
+        // A refuted cut is taken back at once; it is in the budget like any other raise.
+        let rested = since_ns >= self.cfg.raise_gap_ns || decision.reason == Reason::Restore;
         (want_ucpu - standing_ucpu > deadband_ucpu
-            && since_ns >= self.cfg.raise_gap_ns
+            && rested
             && budget.may_raise(now_ns))
         .then_some(PlanReason::Raise)
     }

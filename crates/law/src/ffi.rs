@@ -40,6 +40,16 @@ pub(crate) struct RawDetector {
 
 #[repr(C)]
 #[derive(Clone, Default)]
+pub(crate) struct RawProbation {
+    pub open_us: u64,
+    pub used_ns: u64,
+    pub main_ncpu: u64,
+    pub out_ucpu: u64,
+    pub margin_ucpu: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Default)]
 pub(crate) struct RawHeadroom {
     pub cfg: HeadroomConfig,
     pub headroom_ppm: u32,
@@ -55,6 +65,7 @@ pub(crate) struct RawHeadroom {
     pub out_ucpu: u64,
     pub fine: RawDetector,
     pub coarse: RawDetector,
+    pub probation: RawProbation,
     pub alarms: u32,
     pub pad: u32,
 }

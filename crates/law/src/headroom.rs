@@ -41,6 +41,10 @@ pub struct HeadroomConfig {
     pub threshold_min_us: u32,
     /// Most threshold of the coarse detector, CPU time per CPU.
     pub coarse_max_us: u32,
+    /// Main back at its old level for this long after a cut: it was a false alarm.
+    pub proof_us: u32,
+    /// After this long an alarm counts as true.
+    pub doubt_us: u32,
     /// A longer window is stale.
     pub dt_max_us: u32,
 }
@@ -58,14 +62,18 @@ impl HeadroomConfig {
         fine_min_ppm: 30_000,
         fine_max_ppm: 150_000,
         coarse_ppm: 350_000,
-        alarm: 9,
-        threshold_min_us: 1_500,
+        alarm: 10,
+        threshold_min_us: 2_000,
         coarse_max_us: 4_500,
+        proof_us: 25_000,
+        doubt_us: 150_000,
         dt_max_us: 250_000,
     };
     /// For tick-granular usage in windows of about 50 ms.
     pub const SLOW: Self = Self {
         warm_us: 200_000,
+        proof_us: 90_000,
+        doubt_us: 300_000,
         dt_max_us: 1_000_000,
         ..Self::FAST
     };
@@ -110,6 +118,8 @@ pub enum Reason {
     Floor,
     /// The sample cannot be true: the tolerance.
     Stale,
+    /// The last cut was a false alarm: back to what was given before it.
+    Restore,
 }
 
 impl Reason {
@@ -122,6 +132,7 @@ impl Reason {
             Self::Cut => "cut",
             Self::Floor => "floor",
             Self::Stale => "stale",
+            Self::Restore => "restore",
         }
     }
 }
@@ -211,6 +222,7 @@ impl Headroom {
                 2 => Reason::Track,
                 3 => Reason::Cut,
                 4 => Reason::Floor,
+                6 => Reason::Restore,
                 _ => Reason::Stale,
             },
             alarms: out.alarms,
