@@ -15,7 +15,8 @@ macro_rules! table {
         $(#[$struct_meta:meta])* struct $Struct:ident;
         $($Variant:ident $field:ident: $Type:ty {
             default: $default:expr, range: $range:literal, example: $example:literal, value: $value:literal,
-            classes: $classes:expr, doc: $doc:literal $(, within: $within:expr)? $(,)?
+            classes: $classes:expr, doc: $doc:literal
+            $(, unsaid: $unsaid:literal)? $(, within: $within:expr)? $(,)?
         })+
     ) => {
         $(#[$enum_meta])*
@@ -61,6 +62,16 @@ macro_rules! table {
             /// The default, as a user would write it.
             pub fn default_text(self) -> String {
                 match self { $($Enum::$Variant => { let v: $Type = $default; v.to_string() }),+ }
+            }
+
+            /// What holds when nobody says anything, in words.
+            pub fn unsaid(self) -> String {
+                match self {
+                    $($Enum::$Variant => {
+                        let words: &[&str] = &[$($unsaid)?];
+                        words.first().map_or_else(|| self.default_text(), |words| (*words).to_owned())
+                    })+
+                }
             }
 
             /// The one of this name; dashes count as underscores.
@@ -165,7 +176,8 @@ table! {
     Headroom headroom: Share {
         default: Share::ZERO, range: "0% to 100% of the machine, as in 30%, 0.3 or 300‰",
         example: "30%", value: "PERCENT", classes: MAIN_AND_SIDE,
-        doc: "Idle to keep for main's bursts while side work runs (the largest of all gates counts)",
+        doc: "Idle to keep for main's bursts while side work runs; the largest of all gates counts",
+        unsaid: "none of its own; if no gate has one, the machine's default_headroom, 20%",
     }
     Tolerance tolerance: Tolerance {
         default: Tolerance::ONE_PERCENT,

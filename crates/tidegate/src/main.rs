@@ -1,2 +1,29 @@
-//! To be written.
-fn main() {}
+//! The `tidegate` command. Each subcommand is a file in `cmd/`; what they share stands beside this one.
+//!
+//! Exit codes are those of [`exit::Exit`]. `run` becomes its command, so there the command's own status is the answer,
+//! and 125, 126 and 127 mean that there is no command to answer (as with `env` and `timeout`).
+
+mod cli;
+mod cmd;
+mod connect;
+mod doctor;
+mod exec;
+mod exit;
+mod identity;
+mod inherited;
+mod render;
+mod terms_flags;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let done = cli::parse(&words).and_then(cmd::dispatch);
+    match done {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            failure.report();
+            failure.exit.into()
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `tidegate agent`: the owner process.
+
+use tidegate_agent::owner::{self, Mode, Options};
+use tidegate_agent::paths::RunDir;
+use tidegate_knobs::sense::Prefer;
+
+use crate::exit::{Exit, Failure};
+
+const NOTES: &str = "\
+The first run or set starts one by itself (--on-demand), which leaves with the
+last gate. A service manager starts one that stays: systemctl start tidegate.
+TIDEGATE_RUN_DIR and TIDEGATE_PREFIX move an instance aside, for trials.";
+
+/// Run the owner: the one process that measures, decides and writes
+#[derive(clap::Args)]
+#[command(after_help = NOTES)]
+pub struct Args {
+    /// Go to the background and leave with the last gate
+    #[arg(long, conflicts_with = "service")]
+    on_demand: bool,
+    /// Stay in the foreground until told to stop [default]
+    #[arg(long)]
+    service: bool,
+    /// How use is measured, over the configuration: BPF, group usage, or BPF where it works
+    #[arg(long, value_enum, value_name = "HOW")]
+    sense: Option<Sense>,
+}
+
+/// As the `sense` setting has it.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum Sense {
+    /// BPF where it works, else usage
+    Auto,
+    /// BPF or fail
+    Bpf,
+    /// Group usage only
+    Usage,
+}
+
+pub fn main(args: &Args) -> Result<Exit, Failure> {
+    let sense = args.sense.map(|sense| match sense {
+        Sense::Auto => Prefer::Auto,
+        Sense::Bpf => Prefer::Bpf,
+        Sense::Usage => Prefer::Usage,
+    });
+    let mode = if args.on_demand {
+        Mode::OnDemand
+    } else {
+        Mode::Service
+    };
+    owner::main(&RunDir::from_env(), &Options { mode, sense })
+        .map(|()| Exit::Ok)
+        .map_err(|error| Failure::new(Exit::Failure, format!("agent: {error}")))
+}

@@ -1,0 +1,24 @@
+//! `tidegate explain`: why a gate runs at its present rate, on one screen.
+
+use crate::connect;
+use crate::exit::{Exit, Failure};
+use crate::render::{self, explain};
+
+/// Say why a gate runs at its present rate
+#[derive(clap::Args)]
+pub struct Args {
+    /// pid:N, cgroup:/PATH, or a gate's name
+    target: String,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn main(args: &Args) -> Result<Exit, Failure> {
+    let view = connect::to_owner()?.explain(&connect::target(&args.target)?)?;
+    if args.json {
+        render::json(&view)
+    } else {
+        render::print(&explain::page(&view))
+    }
+}

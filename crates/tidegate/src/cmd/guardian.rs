@@ -1,0 +1,23 @@
+//! `tidegate guardian`: started by the owner alone, to act when the owner cannot.
+
+use tidegate_agent::guardian;
+use tidegate_agent::paths::RunDir;
+
+use crate::exit::{Exit, Failure};
+
+/// Watch an owner and write the fallback when it dies (the owner starts this)
+#[derive(clap::Args)]
+pub struct Args {
+    /// The owner's process
+    #[arg(long)]
+    owner: i32,
+    /// The owner was started on demand: bring it back
+    #[arg(long)]
+    on_demand: bool,
+}
+
+pub fn main(args: &Args) -> Result<Exit, Failure> {
+    guardian::main(&RunDir::from_env(), args.owner, args.on_demand)
+        .map(|()| Exit::Ok)
+        .map_err(|error| Failure::new(Exit::Failure, format!("guardian: {error}")))
+}

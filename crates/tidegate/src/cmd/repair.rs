@@ -1,0 +1,30 @@
+//! `tidegate repair`: puts back what a dead owner left.
+
+use tidegate_agent::paths::RunDir;
+
+use crate::exit::{Exit, Failure};
+use crate::render;
+
+const NOTES: &str = "\
+Reads the ledger of what was written. A value is put back only where it is
+still ours; running commands keep a static limit (side work never becomes
+main's equal). Does nothing while an owner runs. The service's ExecStopPost.";
+
+/// Put back what a dead owner left in kernel files
+#[derive(clap::Args)]
+#[command(after_help = NOTES)]
+pub struct Args {
+    /// Print what was done as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn main(args: &Args) -> Result<Exit, Failure> {
+    let lines = tidegate_agent::repair(&RunDir::from_env())
+        .map_err(|error| Failure::new(Exit::Failure, format!("repair: {error}")))?;
+    if args.json {
+        return render::json(&lines);
+    }
+    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    render::print(&text)
+}

@@ -1,0 +1,118 @@
+//! `tidegate run`: a command in a gate of its own.
+//!
+//! The owner puts *this* process into the gate's group, and this process becomes the command. Nothing stands between the
+//! command and whoever started it: exit code, signals, terminal, job control and descriptors need no forwarding.
+
+use std::ffi::OsString;
+
+use tidegate_agent::api::RunRequest;
+use tidegate_terms::{Config, Roots};
+
+use crate::connect;
+use crate::exec;
+use crate::exit::{Exit, Failure, report};
+use crate::identity;
+use crate::terms_flags::TermFlags;
+
+const SAMPLE: &str = "\
+Examples:
+  sudo tidegate run --side -- ffmpeg -i in.mkv out.mp4
+      encode on what the rest of the machine leaves; ffmpeg runs as you
+  sudo tidegate run --side --headroom 30% --tolerance 2% -- make -j8
+      keep 30 % of the machine idle meanwhile, but give make 2 % at the least
+  sudo tidegate run --main --headroom 40% -- ./server
+      side work keeps 40 % of the machine idle while the server runs
+
+One of --side, --main and --class must be given: Tidegate does not guess who
+yields. --headroom goes with either: the largest of all gates counts.
+Fails with 125 before CMD starts, 126 if CMD cannot be executed, 127 if it is
+not found; else ends as CMD does.";
+
+/// Run a command in a gate of its own
+#[derive(clap::Args)]
+#[command(after_help = SAMPLE)]
+pub struct Args {
+    #[command(flatten)]
+    terms: TermFlags,
+    /// The gate's name [default: made from CMD]
+    #[arg(long)]
+    name: Option<String>,
+    /// No notes on standard error
+    #[arg(short, long)]
+    quiet: bool,
+    /// Under sudo, run CMD as root, not as the user who called sudo
+    #[arg(long)]
+    as_root: bool,
+    /// If no gate can be had, say so and run CMD without one
+    #[arg(long)]
+    or_bare: bool,
+    /// The command and its arguments
+    #[arg(
+        value_name = "CMD",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    command: Vec<OsString>,
+}
+
+/// Comes back only if there is no command to become.
+pub fn main(args: Args) -> Result<Exit, Failure> {
+    check_terms(&args.terms)?;
+    let caller = if args.as_root {
+        None
+    } else {
+        identity::behind_sudo()
+    };
+    // `required` above: there is at least one word.
+    let word = args.command.first().cloned().unwrap_or_default();
+    let file = exec::find(&word)?;
+    match place(&args) {
+        Ok(notes) if args.quiet => drop(notes),
+        Ok(notes) => notes
+            .iter()
+            .for_each(|note| report(&format!("run: {note}"))),
+        Err(failure) if args.or_bare => {
+            failure.before_run().report();
+            report(&format!(
+                "run: {}: runs without a gate (--or-bare)",
+                word.to_string_lossy()
+            ));
+        }
+        Err(failure) => return Err(failure.before_run()),
+    }
+    Err(exec::become_command(&file, &args.command, caller.as_ref()))
+}
+
+/// Refuses wrong terms here, before an owner is started for them. The owner checks again, with its own files.
+fn check_terms(flags: &TermFlags) -> Result<(), Failure> {
+    if !flags.0.0.contains_key("class") {
+        let why = "neither --side nor --main is given; say --side for work that should yield, --main for work to protect";
+        return Err(Failure::new(Exit::RunFailed, format!("run: class: {why}")));
+    }
+    // Only the terms' own form and the class that they go with: no files, so that this says nothing about them.
+    Config::default()
+        .resolve(&[&flags.0])
+        .map(drop)
+        .map_err(|e| Failure::from(e).before_run())
+}
+
+fn place(args: &Args) -> Result<Vec<String>, Failure> {
+    let request = RunRequest {
+        pid: rustix::process::getpid().as_raw_nonzero().get(),
+        name: args.name.clone(),
+        command: args
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
+        terms: args.terms.0.to_map(),
+    };
+    let client = connect::starting_owner()?;
+    Ok(client.run(&request)?.notes)
+}
+
+/// The folders that hold the machine's configuration, for the commands that read it themselves.
+pub fn roots() -> Roots {
+    Roots::system(tidegate_agent::paths::RunDir::from_env().dir())
+}

@@ -1,0 +1,58 @@
+//! `tidegate set`: terms for something that runs already.
+
+use tidegate_agent::api::SetRequest;
+use tidegate_terms::{RawTerms, Source, Term};
+
+use crate::connect;
+use crate::exit::{Exit, Failure};
+use crate::render::{self, gates};
+
+const SAMPLE: &str = "\
+Examples:
+  sudo tidegate set pid:4711 class=side
+  sudo tidegate set cgroup:/batch class=side tolerance=2% fallback=restore
+  sudo tidegate set ffmpeg headroom=40%      (a gate's name, as show lists it)";
+
+/// Give terms to a process, a group or a gate
+#[derive(clap::Args)]
+#[command(after_help = format!("{}\n\n{SAMPLE}", terms_table()))]
+pub struct Args {
+    /// pid:N, cgroup:/PATH, or a gate's name
+    target: String,
+    /// One or more terms
+    #[arg(value_name = "TERM=VALUE", required = true)]
+    terms: Vec<String>,
+    /// Print the gate as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The terms as help shows them: one line each, from their table.
+pub fn terms_table() -> String {
+    let mut text = String::from("Terms:\n");
+    for term in Term::ALL {
+        text.push_str(&render::wrapped(
+            &format!("  {:<10} ", term.name()),
+            term.doc(),
+        ));
+        let range = format!("{} [default: {}]", term.range(), term.unsaid());
+        text.push_str(&render::wrapped(&" ".repeat(15), &range));
+    }
+    text.trim_end().to_owned()
+}
+
+pub fn main(args: &Args) -> Result<Exit, Failure> {
+    let terms = RawTerms::from_assignments(&args.terms, &Source::Set)?;
+    // Form only: the class may have been given before, and only the owner knows.
+    terms.check()?;
+    let request = SetRequest {
+        target: connect::target(&args.target)?,
+        terms: terms.to_map(),
+    };
+    let gate = connect::starting_owner()?.set(&request)?;
+    if args.json {
+        render::json(&gate)
+    } else {
+        render::print(&gates::one(&gate))
+    }
+}

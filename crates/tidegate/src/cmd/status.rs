@@ -1,0 +1,23 @@
+//! `tidegate status`: the machine, the owner and the gates at a glance.
+
+use crate::connect;
+use crate::exit::{Exit, Failure};
+use crate::render::{self, status};
+
+/// Show the machine, the owner and the gates at a glance
+#[derive(clap::Args)]
+#[command(after_help = "Ends with 3 when no owner runs; then nothing is limited by Tidegate.")]
+pub struct Args {
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn main(args: &Args) -> Result<Exit, Failure> {
+    let view = connect::to_owner()?.status()?;
+    if args.json {
+        render::json(&view)
+    } else {
+        render::print(&status::page(&view))
+    }
+}

@@ -1,0 +1,45 @@
+//! `tidegate unset`: takes terms back.
+
+use tidegate_agent::api::UnsetRequest;
+use tidegate_terms::{Source, Term};
+
+use crate::connect;
+use crate::exit::{Exit, Failure};
+use crate::render;
+
+const SAMPLE: &str = "\
+Examples:
+  sudo tidegate unset pid:4711               all terms: what was changed for it is
+                                             put back, where it is still ours
+  sudo tidegate unset ffmpeg headroom        this one: the next weaker value counts";
+
+/// Take terms back; without names, all of them, and the gate ends
+#[derive(clap::Args)]
+#[command(after_help = SAMPLE)]
+pub struct Args {
+    /// pid:N, cgroup:/PATH, or a gate's name
+    target: String,
+    /// Names of terms
+    #[arg(value_name = "TERM")]
+    terms: Vec<String>,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn main(args: &Args) -> Result<Exit, Failure> {
+    let mut terms = Vec::new();
+    for name in &args.terms {
+        terms.push(Term::named(name, &Source::Set)?.name().to_owned());
+    }
+    let request = UnsetRequest {
+        target: connect::target(&args.target)?,
+        terms,
+    };
+    let done = connect::to_owner()?.unset(&request)?;
+    if args.json {
+        render::json(&done)
+    } else {
+        render::print(&format!("{}\n", done.message))
+    }
+}

@@ -1,0 +1,73 @@
+//! Reaching the owner.
+
+use tidegate_agent::client::{Client, ClientError, ErrorKind};
+use tidegate_agent::paths::RunDir;
+
+use crate::exit::{Exit, Failure};
+
+/// The owner that runs now.
+pub fn to_owner() -> Result<Client, Failure> {
+    Client::connect(&RunDir::from_env()).map_err(Failure::from)
+}
+
+/// The owner that runs now, or a new one.
+pub fn starting_owner() -> Result<Client, Failure> {
+    Client::connect_or_start(&RunDir::from_env()).map_err(with_mend_for_users)
+}
+
+/// Someone who is not root learns the shortest way first.
+fn with_mend_for_users(error: ClientError) -> Failure {
+    let root = rustix::process::geteuid().is_root();
+    let failure = Failure::from(error.clone());
+    match error.kind {
+        ErrorKind::Unreachable | ErrorKind::Denied if !root => Failure::new(
+            failure.exit,
+            format!(
+                "{}\nonly root can start the owner; put sudo before tidegate (CMD still runs as you), or have an \
+                 administrator start the service",
+                failure.message
+            ),
+        ),
+        _ => failure,
+    }
+}
+
+/// `gate:` before a bare name, so that `tidegate explain ffmpeg` means the gate of that name.
+pub fn target(text: &str) -> Result<String, Failure> {
+    if text.is_empty() {
+        return Err(Failure::new(
+            Exit::Usage,
+            "target: \"\" is empty; write a gate's name, pid:N or cgroup:/PATH",
+        ));
+    }
+    if text.contains(':') {
+        return Ok(text.to_owned());
+    }
+    if text.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("target: \"{text}\" is a bare number; write pid:{text} or gate:{text}"),
+        ));
+    }
+    if text.starts_with('/') {
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("target: \"{text}\" is a bare path; write cgroup:{text}"),
+        ));
+    }
+    Ok(format!("gate:{text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bare_names_are_gates_and_ambiguous_words_are_refused() {
+        assert_eq!(target("ffmpeg").unwrap(), "gate:ffmpeg");
+        assert_eq!(target("pid:1").unwrap(), "pid:1");
+        assert!(target("123").unwrap_err().message.contains("pid:123"));
+        assert!(target("/a/b").unwrap_err().message.contains("cgroup:/a/b"));
+        assert!(target("").is_err());
+    }
+}

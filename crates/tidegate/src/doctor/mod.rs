@@ -1,0 +1,264 @@
+//! What this machine can enforce: facts are gathered here by looking and trying; [`report`] is a pure function of them.
+
+mod mechanisms;
+
+use std::path::Path;
+
+use serde::Serialize;
+use tidegate_agent::client::{Client, ErrorKind};
+use tidegate_agent::paths::RunDir;
+use tidegate_knobs::discover::{Machine, discover, probe_features};
+use tidegate_knobs::kfs::RealFs;
+use tidegate_knobs::sense::{self, Prefer, SenseConfig};
+use tidegate_terms::Config;
+
+/// What was found.
+pub struct Facts {
+    /// The effective user is root.
+    pub root: bool,
+    /// The cgroup tree and the kernel's mechanisms, or why they could not be understood.
+    pub machine: Result<Machine, String>,
+    /// The BPF sensor was loaded and unloaded, or why not.
+    pub bpf: Result<(), String>,
+    /// The usage sensor was opened, or why not.
+    pub usage: Result<(), String>,
+    /// The owner that runs, as a phrase; none; or why it cannot be asked.
+    pub owner: Result<Option<String>, String>,
+    /// Mistakes in the configuration files.
+    pub config: Result<(), String>,
+    /// The slice of quotas, a sysctl, in microseconds.
+    pub bandwidth_slice_us: Option<u64>,
+    /// Where the owner keeps its files.
+    pub run_dir: String,
+    /// Whether that place can be written.
+    pub run_dir_writable: bool,
+}
+
+impl Facts {
+    /// Looks at this machine.
+    pub fn gather() -> Facts {
+        let run_dir = RunDir::from_env();
+        let sense = |prefer| {
+            sense::open(&SenseConfig::detect(), &[], &[], prefer)
+                .map(drop)
+                .map_err(|e| e.to_string())
+        };
+        Facts {
+            root: rustix::process::geteuid().is_root(),
+            machine: machine(&run_dir),
+            bpf: sense(Prefer::Bpf),
+            usage: sense(Prefer::Usage),
+            owner: owner(&run_dir),
+            config: Config::load(&crate::cmd::run::roots())
+                .map(drop)
+                .map_err(|e| e.to_string()),
+            bandwidth_slice_us: std::fs::read_to_string(
+                "/proc/sys/kernel/sched_cfs_bandwidth_slice_us",
+            )
+            .ok()
+            .and_then(|text| text.trim().parse().ok()),
+            run_dir: run_dir.dir().display().to_string(),
+            run_dir_writable: writable(run_dir.dir()),
+        }
+    }
+}
+
+fn machine(run_dir: &RunDir) -> Result<Machine, String> {
+    let fs = RealFs::new();
+    let mut machine = discover(&fs, None).map_err(|error| error.to_string())?;
+    let known = [
+        &machine.features.quota,
+        &machine.features.burst,
+        &machine.features.idle,
+    ];
+    let unsure = known.iter().any(|feature| feature.present.is_none());
+    if unsure && machine.refusal().is_none() {
+        let name = format!("{}-doctor", run_dir.prefix());
+        let probed = probe_features(
+            &fs,
+            machine.version,
+            &machine.cpu,
+            &name,
+            &mut machine.features,
+        );
+        if let Err(error) = probed {
+            machine.notes.push(format!(
+                "a group for a closer look could not be made: {error}"
+            ));
+        }
+    }
+    Ok(machine)
+}
+
+fn owner(run_dir: &RunDir) -> Result<Option<String>, String> {
+    let client = match Client::connect(run_dir) {
+        Ok(client) => client,
+        Err(error) if error.kind == ErrorKind::Unreachable => return Ok(None),
+        Err(error) => return Err(error.message),
+    };
+    let status = client.status().map_err(|error| error.message)?;
+    Ok(Some(format!(
+        "runs: process {} ({}), sensing by {}, {}",
+        status.pid,
+        status.mode,
+        status.sensing,
+        crate::render::count(status.gates.len() as u64, "gate", "gates")
+    )))
+}
+
+/// The directory, or the nearest parent that exists, can be written.
+fn writable(dir: &Path) -> bool {
+    let existing = dir
+        .ancestors()
+        .find(|dir| dir.exists())
+        .unwrap_or(Path::new("/"));
+    rustix::fs::accessat(
+        rustix::fs::CWD,
+        existing,
+        rustix::fs::Access::WRITE_OK,
+        rustix::fs::AtFlags::EACCESS,
+    )
+    .is_ok()
+}
+
+/// How far a mechanism can be enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Now {
+    /// Yes.
+    Yes,
+    /// With a loss that is said.
+    Partly,
+    /// The machine could, this version of Tidegate does not.
+    NotYet,
+    /// The machine, or the caller, cannot.
+    No,
+}
+
+/// One mechanism against this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mechanism {
+    /// The term or mechanism.
+    pub name: &'static str,
+    /// Enforceable now?
+    pub now: Now,
+    /// By which engine; empty when by none.
+    pub engine: &'static str,
+    /// How, and how exactly; or why not.
+    pub how: String,
+    /// What to change to get it, or more of it.
+    pub change: Option<String>,
+}
+
+/// The whole answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Tidegate's version.
+    pub version: &'static str,
+    /// Headroom can be enforced here by whoever asked.
+    pub enforceable: bool,
+    /// One sentence.
+    pub verdict: String,
+    /// Facts as label and text, in the order they are shown.
+    pub facts: Vec<(&'static str, String)>,
+    /// Each mechanism.
+    pub mechanisms: Vec<Mechanism>,
+    /// What a person should know or mend, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Facts to answer.
+pub fn report(facts: &Facts) -> Report {
+    let obstacle = mechanisms::obstacle(facts);
+    let enforceable = obstacle.is_none();
+    let verdict = match &obstacle {
+        None => "headroom can be enforced here: tidegate run --side -- CMD".to_owned(),
+        Some(obstacle) => format!(
+            "headroom cannot be enforced now: {}; {}",
+            obstacle.why, obstacle.mend
+        ),
+    };
+    let mut notes = Vec::new();
+    if let Err(why) = &facts.config {
+        notes.extend(why.lines().map(|line| format!("configuration: {line}")));
+    }
+    if let Err(why) = &facts.owner {
+        notes.push(why.clone());
+    }
+    if let Ok(machine) = &facts.machine {
+        notes.extend(machine.notes.iter().cloned());
+        if machine.features.rt_group_sched.is_present() {
+            notes.push(
+                "real-time threads cannot enter our groups (CONFIG_RT_GROUP_SCHED on cgroup v1): a process that has \
+                 one is refused by name, and is never half-moved"
+                    .to_owned(),
+            );
+        }
+    }
+    Report {
+        version: env!("CARGO_PKG_VERSION"),
+        enforceable,
+        verdict,
+        facts: lines(facts),
+        mechanisms: mechanisms::all(facts, obstacle.as_ref()),
+        notes,
+    }
+}
+
+fn lines(facts: &Facts) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    match &facts.machine {
+        Ok(machine) => {
+            let hz = machine
+                .features
+                .hz
+                .map_or_else(|| "tick unknown".to_owned(), |hz| format!("HZ={hz}"));
+            let cpus = crate::render::count(machine.online_cpus.len() as u64, "CPU", "CPUs");
+            lines.push((
+                "Machine",
+                format!("kernel {}, {cpus}, {hz}", machine.kernel),
+            ));
+            let version = format!("{:?}", machine.version).to_lowercase();
+            let place = machine.cpu.dir(&machine.cpu.base);
+            let may = match machine.refusal() {
+                None => "writable".to_owned(),
+                Some(why) => format!("not writable: {why}"),
+            };
+            lines.push((
+                "Cgroups",
+                format!(
+                    "cpu controller on {version}, groups go to {} ({may})",
+                    place.display()
+                ),
+            ));
+        }
+        Err(why) => lines.push(("Cgroups", why.clone())),
+    }
+    lines.push((
+        "Sensing",
+        match (&facts.bpf, &facts.usage) {
+            (Ok(()), _) => "BPF, at every context switch".to_owned(),
+            (Err(why), Ok(())) => {
+                format!("group usage, in windows of 50 ms and more; no BPF: {why}")
+            }
+            (Err(bpf), Err(usage)) => format!("none; no BPF: {bpf}; no usage: {usage}"),
+        },
+    ));
+    lines.push((
+        "Caller",
+        if facts.root {
+            "root".to_owned()
+        } else {
+            "not root".to_owned()
+        },
+    ));
+    lines.push((
+        "Owner",
+        match &facts.owner {
+            Ok(Some(text)) => text.clone(),
+            Ok(None) => "none runs; the first run or set starts one".to_owned(),
+            Err(_) => "runs, and cannot be asked".to_owned(),
+        },
+    ));
+    lines
+}

@@ -1,0 +1,64 @@
+//! `tidegate doctor` for people.
+
+use anstyle::{AnsiColor, Style};
+
+use super::{BAD, BOLD, GOOD, styled, wrapped};
+use crate::doctor::{Mechanism, Now, Report};
+
+const MIDDLING: Style = AnsiColor::Yellow.on_default();
+
+/// The whole page.
+pub fn page(report: &Report) -> String {
+    let mut text = String::new();
+    for (label, line) in &report.facts {
+        text.push_str(&wrapped(&format!("{label:>10}: "), line));
+    }
+    text.push('\n');
+    text.push_str(&styled(
+        BOLD,
+        &format!(
+            "{:<14} {:<7} {:<6} {}",
+            "MECHANISM", "NOW", "ENGINE", "HOW EXACTLY"
+        ),
+    ));
+    text.push('\n');
+    for row in &report.mechanisms {
+        text.push_str(&mechanism(row));
+    }
+    text.push('\n');
+    for note in &report.notes {
+        text.push_str(&wrapped("Note: ", note));
+    }
+    let (word, style) = if report.enforceable {
+        ("Yes: ", GOOD)
+    } else {
+        ("No: ", BAD)
+    };
+    text.push_str(&painted(&wrapped(word, &report.verdict), word, style));
+    text
+}
+
+fn mechanism(row: &Mechanism) -> String {
+    let (now, style) = match row.now {
+        Now::Yes => ("yes", GOOD),
+        Now::Partly => ("partly", MIDDLING),
+        Now::NotYet => ("not yet", MIDDLING),
+        Now::No => ("no", BAD),
+    };
+    let engine = if row.engine.is_empty() {
+        "-"
+    } else {
+        row.engine
+    };
+    let label = format!("{:<14} {now:<7} {engine:<6} ", row.name);
+    let mut text = painted(&wrapped(&label, &row.how), now, style);
+    if let Some(change) = &row.change {
+        text.push_str(&wrapped(&format!("{:<30}Change: ", ""), change));
+    }
+    text
+}
+
+/// Colours the first occurrence of a word. Widths are counted before, on plain text.
+fn painted(text: &str, word: &str, style: Style) -> String {
+    text.replacen(word, &styled(style, word), 1)
+}

@@ -1,0 +1,109 @@
+//! `tidegate explain`: one screen.
+
+use tidegate_agent::api::{ExplainView, WriteView};
+
+use super::{BOLD, cpus, fit, gates, span, styled, wrapped};
+
+/// Lists longer than this are cut, so that the page stays on one screen; `--json` has all.
+const USERS_MAX: usize = 6;
+const WRITES_MAX: usize = 6;
+
+/// The whole page.
+pub fn page(view: &ExplainView) -> String {
+    let mut text = format!("{}\n", styled(BOLD, &gates::heading(&view.gate)));
+    text.push_str(&wrapped("            ", &view.summary));
+    text.push_str(&wrapped("     Binds: ", &binding(&view.binding)));
+    for (index, line) in view.arithmetic.iter().enumerate() {
+        let label = if index == 0 {
+            "Arithmetic: "
+        } else {
+            "            "
+        };
+        // Kept as written: the owner aligns its columns.
+        text.push_str(&format!(
+            "{label}{}\n",
+            fit(line, super::WIDTH - label.len())
+        ));
+    }
+    text.push_str(&users(view));
+    text.push_str(&gates::terms(&view.gate.terms));
+    text.push_str(&writes(&view.writes));
+    let notes = view.gate.notes.iter().chain(&view.status.alerts);
+    for note in notes {
+        text.push_str(&wrapped("      Note: ", note));
+    }
+    text
+}
+
+fn binding(name: &str) -> String {
+    let meaning = match name {
+        "demand" => "it has nothing more to run",
+        "headroom" => "the idle to keep for main",
+        "tolerance" => "main takes all; this is the floor",
+        "share" => "other side gates take their part",
+        "none" => "nothing limits it",
+        _ => return name.to_owned(),
+    };
+    format!("{name}: {meaning}")
+}
+
+fn users(view: &ExplainView) -> String {
+    let mut sorted: Vec<_> = view.users.iter().collect();
+    sorted.sort_by(|a, b| b.usage_cpus.total_cmp(&a.usage_cpus));
+    let mut text = String::new();
+    for (index, user) in sorted.iter().take(USERS_MAX).enumerate() {
+        let label = if index == 0 {
+            "  CPU users: "
+        } else {
+            "            "
+        };
+        let label = &label[label.len() - 12..];
+        let class = if user.class.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", user.class)
+        };
+        text.push_str(&format!(
+            "{label}{:>6} {}\n",
+            cpus(user.usage_cpus),
+            fit(&format!("{}{class}", user.who), 60)
+        ));
+    }
+    let rest = sorted
+        .iter()
+        .skip(USERS_MAX)
+        .map(|user| user.usage_cpus)
+        .sum::<f64>();
+    if sorted.len() > USERS_MAX {
+        text.push_str(&format!(
+            "            {:>6} {} more\n",
+            cpus(rest),
+            sorted.len() - USERS_MAX
+        ));
+    }
+    text
+}
+
+fn writes(writes: &[WriteView]) -> String {
+    let mut text = String::new();
+    for (index, write) in writes.iter().take(WRITES_MAX).enumerate() {
+        let label = if index == 0 {
+            "    Writes: "
+        } else {
+            "            "
+        };
+        let was = write
+            .was
+            .as_ref()
+            .map_or_else(String::new, |was| format!(" (was {was})"));
+        let line = format!(
+            "{} ago: {} = {}{was}: {}",
+            span(write.ago_seconds),
+            write.path,
+            write.value,
+            write.reason
+        );
+        text.push_str(&wrapped(label, &line));
+    }
+    text
+}

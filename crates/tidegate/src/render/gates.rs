@@ -1,0 +1,99 @@
+//! Gates as a list and one by one.
+
+use tidegate_agent::api::{GateView, TermView};
+
+use super::{BOLD, count, cpus, fit, span, styled, wrapped};
+
+/// Every gate on a line.
+pub fn list(gates: &[GateView]) -> String {
+    if gates.is_empty() {
+        return "no gates\n".to_owned();
+    }
+    let header = format!(
+        "{:<20} {:<7} {:>6} {:>7} {:>5}  {}",
+        "GATE", "CLASS", "CPUS", "ALLOWED", "PROCS", "WHAT"
+    );
+    let mut text = format!("{}\n", styled(BOLD, &header));
+    for gate in gates {
+        let allowed = gate.allowance_cpus.map_or_else(|| "-".to_owned(), cpus);
+        let line = format!(
+            "{:<20} {:<7} {:>6} {:>7} {:>5}  {}",
+            fit(&gate.name, 20),
+            fit(&gate.class, 7),
+            cpus(gate.usage_cpus),
+            allowed,
+            gate.processes,
+            fit(gate.command.as_deref().unwrap_or(&gate.target), 29),
+        );
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// One gate with its terms.
+pub fn one(gate: &GateView) -> String {
+    let mut text = format!("{}\n", styled(BOLD, &heading(gate)));
+    if let Some(command) = &gate.command {
+        text.push_str(&wrapped("   Command: ", &fit(command, 3 * 68)));
+    }
+    text.push_str(&wrapped("     Group: ", &gate.cgroup));
+    let parent = gate
+        .parent
+        .as_ref()
+        .map_or_else(String::new, |parent| format!(", inside {parent}"));
+    let life = format!(
+        "{}{parent}, made {} ago by user {}",
+        count(gate.processes, "process", "processes"),
+        span(gate.age_seconds),
+        gate.uid
+    );
+    text.push_str(&wrapped("      Life: ", &life));
+    text.push_str(&wrapped("       CPU: ", &cpu_line(gate)));
+    text.push_str(&terms(&gate.terms));
+    for note in &gate.notes {
+        text.push_str(&wrapped("      Note: ", note));
+    }
+    text
+}
+
+/// What the gate is, in a line.
+pub fn heading(gate: &GateView) -> String {
+    fit(
+        &format!("{} ({}, {})", gate.name, gate.class, gate.target),
+        super::WIDTH,
+    )
+}
+
+fn cpu_line(gate: &GateView) -> String {
+    let allowed = gate
+        .allowance_cpus
+        .map_or_else(String::new, |cpus| format!(" of {cpus:.2} allowed"));
+    let throttled = match gate.nr_throttled {
+        0 => String::new(),
+        times => format!(
+            "; throttled {}, {:.1} s in all",
+            count(times, "time", "times"),
+            gate.throttled_seconds
+        ),
+    };
+    format!("{} CPUs{allowed}{throttled}", cpus(gate.usage_cpus))
+}
+
+/// Each term with its source and what it overrode.
+pub fn terms(terms: &[TermView]) -> String {
+    let mut text = String::new();
+    for (index, term) in terms.iter().enumerate() {
+        let label = if index == 0 {
+            "     Terms: "
+        } else {
+            "            "
+        };
+        let mut line = format!("{} = {} ({})", term.name, term.value, term.source);
+        if !term.overrode.is_empty() {
+            line.push_str(&format!(", over {}", term.overrode.join(", ")));
+        }
+        text.push_str(&wrapped(label, &line));
+    }
+    text
+}

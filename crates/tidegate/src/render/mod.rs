@@ -1,0 +1,157 @@
+//! Answers for people: plain text under 80 columns, with colour only where it goes to a terminal.
+
+pub mod doctor;
+pub mod explain;
+pub mod gates;
+pub mod status;
+
+use std::io::{ErrorKind, Write};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::exit::{Exit, Failure};
+
+/// The widest line that is written.
+pub const WIDTH: usize = 80;
+
+const BOLD: Style = Style::new().bold();
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+
+/// Prints to standard output; colours are taken out unless it is a terminal (and by `NO_COLOR`).
+pub fn print(text: &str) -> Result<Exit, Failure> {
+    let mut stdout = anstream::stdout().lock();
+    finish(
+        stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| stdout.flush()),
+    )
+}
+
+/// Prints JSON, indented, with a line end.
+pub fn json<T: serde::Serialize>(value: &T) -> Result<Exit, Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| {
+        Failure::new(
+            Exit::Failure,
+            format!("json: {error}; report this as a bug"),
+        )
+    })?;
+    let mut stdout = std::io::stdout().lock();
+    finish(writeln!(stdout, "{text}").and_then(|()| stdout.flush()))
+}
+
+fn finish(written: std::io::Result<()>) -> Result<Exit, Failure> {
+    match written {
+        Ok(()) => Ok(Exit::Ok),
+        // The reader has seen enough (`tidegate status | head -3`).
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Ok),
+        Err(error) => Err(Failure::new(
+            Exit::Failure,
+            format!("standard output: cannot be written: {error}; check where it goes"),
+        )),
+    }
+}
+
+/// The text in a style.
+pub fn styled(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// CPUs with two decimals.
+pub fn cpus(amount: f64) -> String {
+    format!("{amount:.2}")
+}
+
+/// A length of time as people say it.
+pub fn span(seconds: f64) -> String {
+    // Views carry times since a start: never negative, and far below 2^63 seconds; `as` saturates anyway.
+    let whole = seconds.max(0.0) as u64;
+    match whole {
+        0..10 => format!("{seconds:.1} s"),
+        10..120 => format!("{whole} s"),
+        120..7200 => format!("{} min {} s", whole / 60, whole % 60),
+        7200..172_800 => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+        _ => format!("{} days", whole / 86_400),
+    }
+}
+
+/// At most `width` characters, control characters (a command line may hold any) shown as `?`.
+pub fn fit(text: &str, width: usize) -> String {
+    let clean: String = text
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect();
+    if clean.chars().count() <= width {
+        return clean;
+    }
+    clean
+        .chars()
+        .take(width.saturating_sub(1))
+        .chain(['…'])
+        .collect()
+}
+
+/// Words in lines of at most [`WIDTH`], the first after `label`, the rest below it.
+pub fn wrapped(label: &str, text: &str) -> String {
+    let indent = label.chars().count();
+    let mut out = String::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > WIDTH {
+            push_line(&mut out, label, indent, &line);
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    push_line(&mut out, label, indent, &line);
+    out
+}
+
+fn push_line(out: &mut String, label: &str, indent: usize, line: &str) {
+    let start = if out.is_empty() {
+        label.to_owned()
+    } else {
+        " ".repeat(indent)
+    };
+    out.push_str(format!("{start}{}", fit(line, WIDTH - indent)).trim_end());
+    out.push('\n');
+}
+
+/// `1 process`, `2 processes`.
+pub fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_read_well() {
+        for (seconds, text) in [
+            (0.25, "0.2 s"),
+            (12.7, "12 s"),
+            (200.0, "3 min 20 s"),
+            (7_300.0, "2 h 1 min"),
+            (400_000.0, "4 days"),
+            (-1.0, "-1.0 s"),
+        ] {
+            assert_eq!(span(seconds), text);
+        }
+    }
+
+    #[test]
+    fn lines_fit() {
+        let text = wrapped("  Note: ", &"word ".repeat(60));
+        assert!(
+            text.lines()
+                .all(|line| line.chars().count() <= WIDTH && !line.ends_with(' '))
+        );
+        assert!(text.lines().nth(1).unwrap().starts_with("        word"));
+        assert_eq!(fit("a\x1b[0mb", 20), "a?[0mb");
+        assert_eq!(fit("abcdef", 4), "abc…");
+    }
+}

@@ -1,0 +1,131 @@
+//! `tidegate status`, in the manner of `systemctl status`.
+
+use tidegate_agent::api::StatusView;
+
+use super::{BAD, BOLD, GOOD, cpus, gates, span, styled, wrapped};
+
+/// The whole page.
+pub fn page(view: &StatusView) -> String {
+    let (dot, style) = if view.alerts.is_empty() {
+        ("●", GOOD)
+    } else {
+        ("▲", BAD)
+    };
+    let mut text = format!(
+        "{} {}, owner {} ({}), up {}\n",
+        styled(style, dot),
+        styled(BOLD, &format!("tidegate {}", view.version)),
+        view.pid,
+        view.mode,
+        span(view.uptime_seconds)
+    );
+    for (label, line) in lines(view) {
+        text.push_str(&wrapped(&format!("{label:>10}: "), &line));
+    }
+    for alert in &view.alerts {
+        text.push_str(&wrapped("     Alert: ", alert));
+    }
+    text.push('\n');
+    text.push_str(&gates::list(&view.gates));
+    text
+}
+
+fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
+    vec![
+        ("Machine", machine(view)),
+        ("Headroom", headroom(view)),
+        ("CPUs", use_line(view)),
+        ("Limit", limit(view)),
+        ("Decision", view.decision.clone()),
+        ("Reclaim", reclaim(view)),
+        ("Sensing", sensing(view)),
+        ("Loop", control(view)),
+        ("Guardian", guardian(view)),
+    ]
+}
+
+fn machine(view: &StatusView) -> String {
+    let cpus = super::count(u64::from(view.cpus), "CPU", "CPUs");
+    format!(
+        "{cpus}, {:.2} of it to be had (steal {:.1} %), engine {}",
+        view.capacity_cpus, view.steal_pct, view.engine
+    )
+}
+
+fn headroom(view: &StatusView) -> String {
+    format!(
+        "{:.1} % asked ({}), {:.1} % idle kept over the last second",
+        view.headroom_pct, view.headroom_from, view.idle_kept_pct
+    )
+}
+
+fn use_line(view: &StatusView) -> String {
+    format!(
+        "main and the rest {}, side {} of {} allowed, idle {}",
+        cpus(view.main_cpus),
+        cpus(view.side_cpus),
+        cpus(view.allowance_cpus),
+        cpus(view.idle_cpus)
+    )
+}
+
+fn limit(view: &StatusView) -> String {
+    let standing = match (view.side_quota_us, view.side_period_us) {
+        (Some(quota), Some(period)) => {
+            format!(
+                "{:.1} ms in each {:.1} ms for all side work",
+                quota as f64 / 1e3,
+                period as f64 / 1e3
+            )
+        }
+        _ => "no quota on side work".to_owned(),
+    };
+    format!(
+        "{standing}; {:.1} quota writes a second, {} writes in all",
+        view.quota_writes_per_second, view.writes_total
+    )
+}
+
+fn reclaim(view: &StatusView) -> String {
+    let share = match view.reclaim_pct {
+        Some(pct) => format!("{pct:.1} % of what main left (last minute)"),
+        None => "no side work in the last minute".to_owned(),
+    };
+    format!(
+        "{share}; {} at the tolerance ({:.1} %)",
+        span(view.at_tolerance_seconds),
+        view.tolerance_pct
+    )
+}
+
+fn sensing(view: &StatusView) -> String {
+    match &view.sensing_note {
+        Some(note) => format!("{} ({note})", view.sensing),
+        None => view.sensing.clone(),
+    }
+}
+
+fn control(view: &StatusView) -> String {
+    let health = &view.control;
+    format!(
+        "every {:.0} ms, {} steps ({} stale); late {:.0} us (p99 {:.0}, max {:.0}); {:.0} us a step, {:.2} % of one CPU",
+        health.period_ms,
+        health.steps,
+        health.stale,
+        health.late_p50_us,
+        health.late_p99_us,
+        health.late_max_us,
+        health.step_cost_us,
+        health.owner_cpu_pct
+    )
+}
+
+fn guardian(view: &StatusView) -> String {
+    match view.guardian_pid {
+        Some(pid) => format!(
+            "{pid}, acts after {:.1} s without a sign of the owner",
+            view.lease_seconds
+        ),
+        None => "not running: nobody would act if the owner died".to_owned(),
+    }
+}
