@@ -113,7 +113,8 @@ struct tg_headroom {
 	tg_u64 history_us;  /* since the start or the last bad sample */
 	tg_u64 mean_age_us; /* since the mean was restarted */
 	tg_u64 capacity_ncpu, main_ncpu, side_ncpu, idle_ncpu;
-	tg_u64 noise_us; /* variance rate of main: us^2 per us */
+	tg_u64 given_ncpu; /* the allowance, mean of about one second */
+	tg_u64 noise_us;   /* variance rate of main: us^2 per us */
 	tg_s64 trim_ncpu;
 	tg_u64 out_ucpu; /* the last allowance */
 	struct tg_detector fine, coarse;
@@ -153,6 +154,7 @@ TG_FN void tg_headroom_init(struct tg_headroom *h, const struct tg_headroom_conf
 	h->main_ncpu = 0;
 	h->side_ncpu = 0;
 	h->idle_ncpu = 0;
+	h->given_ncpu = 0;
 	h->alarms = 0;
 	h->pad = 0;
 	tg_headroom_forget(h);
@@ -368,16 +370,18 @@ TG_FN void tg_headroom_learn(struct tg_headroom *h, const struct tg_headroom_sam
 	    tg_mean(h->side_ncpu, side_now * TG_NCPU_PER_UCPU, tg_weight_16(dt_us, second_us));
 	h->idle_ncpu =
 	    tg_mean(h->idle_ncpu, idle_now * TG_NCPU_PER_UCPU, tg_weight_16(dt_us, second_us));
+	h->given_ncpu =
+	    tg_mean(h->given_ncpu, h->out_ucpu * TG_NCPU_PER_UCPU, tg_weight_16(dt_us, second_us));
 	h->history_us = tg_min(h->history_us + dt_us, 1ULL << 40);
 	h->mean_age_us = tg_min(h->mean_age_us + dt_us, 1ULL << 40);
 }
 
 /*
  * The trim: integral of (idle kept - idle asked) over trim_us, bounded. It
- * grows only while side work is hungry (uses at least 7/8 of what it may) and
- * nothing else holds the allowance down, and falls only while the allowance is
- * above the floor: an integral that cannot act must not wind up. Where it may
- * not move it decays.
+ * grows only while side work is hungry (over the last second it used 7/8 of what
+ * it might, less 1 % of the domain) and nothing else holds the allowance down, and falls only while
+ * the allowance is above the floor: an integral that cannot act must not wind up. Where it may not
+ * move it decays.
  */
 TG_FN void tg_headroom_trim(struct tg_headroom *h, const struct tg_headroom_sample *s,
 			    tg_u64 asked_ucpu, tg_u64 cap_ucpu, tg_u64 floor_ucpu)
@@ -388,8 +392,8 @@ TG_FN void tg_headroom_trim(struct tg_headroom *h, const struct tg_headroom_samp
 	tg_s64 most =
 	    (tg_s64)(tg_ppm_of(cap_ucpu, tg_min(h->cfg.trim_max_ppm, TG_PPM)) * TG_NCPU_PER_UCPU);
 	tg_u64 weight = tg_weight_16(s->dt_ns / 1000, tg_max(h->cfg.trim_us, 1000));
-	tg_u64 out_ncpu = h->out_ucpu * TG_NCPU_PER_UCPU;
-	int hungry = h->side_ncpu >= out_ncpu - out_ncpu / 8;
+	tg_u64 slack = h->given_ncpu / 8 + h->capacity_ncpu / 100;
+	int hungry = h->side_ncpu + slack >= h->given_ncpu;
 	int open = h->out_ucpu > floor_ucpu;
 	tg_s64 next = tg_mean_s(h->trim_ncpu, h->trim_ncpu + error, weight);
 

@@ -60,6 +60,7 @@ pub(crate) struct RawHeadroom {
     pub main_ncpu: u64,
     pub side_ncpu: u64,
     pub idle_ncpu: u64,
+    pub given_ncpu: u64,
     pub noise_us: u64,
     pub trim_ncpu: i64,
     pub out_ucpu: u64,
