@@ -53,5 +53,48 @@ inside() {
 # usage GROUP: its CPU time so far, in µs.
 usage() { awk '/^usage_usec/ { print $2 }' "$ROOT/$1/cpu.stat"; }
 
-# of KEY: that key of the last `vmtool watch` line in $SEEN ("idle=30.00 a=1.00 ...", percent of the machine).
+# of KEY: that key of the last `vmtool watch` or `floor` line in $SEEN ("idle=30.00 a=1.00 ...", percent of the machine).
 of() { echo "$SEEN" | tr ' ' '\n' | sed -n "s|^$1=||p"; }
+
+# What follows is for tests of the engine.
+SIDE=tidegate-side
+MAIN=tidegate-main
+
+# cgroup_of PID
+cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }
+
+# json KEY: the first scalar value of that key in the JSON on standard input.
+json() { tr -d '\n' | tr ',{}' '\n\n\n' | sed -n "s/^ *\"$1\": *//p" | head -n 1 | tr -d '" '; }
+
+owner() { tidegate status --json | json pid; }
+guardian() { tidegate status --json | json guardian_pid; }
+alive() { [ -n "$1" ] && [ -d "/proc/$1" ] && ! grep -q "^State:.*Z" "/proc/$1/status"; }
+
+# Every process of ours, by name: the owner and its guardian.
+ours() { pidof tidegate || true; }
+
+# Side work is held: its root is idle class and has a quota.
+held() {
+	[ "$(cat $ROOT/$SIDE/cpu.idle)" = 1 ] && [ "$(cut -d' ' -f1 $ROOT/$SIDE/cpu.max)" != max ]
+}
+
+gone() { [ -z "$(ls -d $ROOT/tidegate-* 2>/dev/null)" ] && [ -z "$(ours)" ]; }
+
+# gone_soon: after the last gate, the owner leaves and takes everything with it.
+gone_soon() {
+	until_true 10 gone || fail "left behind: groups '$(ls -d $ROOT/tidegate-* 2>/dev/null | tr '\n' ' ')', processes '$(ours)'"
+}
+
+# gate PID CLASS_GROUP: that process is in a gate below CLASS_GROUP within 5 s.
+in_gate() {
+	cgroup_of "$1" | grep -q "^/$2/."
+}
+gate_soon() {
+	until_true 5 in_gate "$1" "$2" || fail "process $1 is in '$(cgroup_of "$1")', not below /$2"
+}
+
+# finish PID...: ends our own children and waits for them.
+finish() {
+	kill "$@" 2>/dev/null || true
+	for _pid in "$@"; do wait "$_pid" || true; done
+}

@@ -7,6 +7,9 @@
 //   vmtool step P1 P2 PERIOD_US AFTER_S SECONDS FILE
 //                                            duty at P1, then P2; FILE gets the moment (monotonic, ns)
 //   vmtool watch SECONDS GROUP...            prints "idle=I stat_idle=J GROUP=G ...", percent of all CPUs
+//   vmtool wave P1 P2 PERIOD_US HALF_S SECONDS
+//                                            duty at P1 and P2 in turn, HALF_S seconds each
+//   vmtool floor SECONDS                     prints "idle=I idle_least=L": L over the worst whole second
 //   vmtool series SECONDS INTERVAL_US GROUP  prints "monotonic_ns usage_us" at each interval
 // clang-format on
 //
@@ -176,6 +179,46 @@ static void series(double seconds, uint64_t interval_ns, const char *group)
 		       (unsigned long long)used_us[i]);
 }
 
+// Samples every 10 ms, so that "any second" means any of them and not only those that start on the
+// clock's.
+static void lowest(double seconds)
+{
+	static uint64_t when_ns[SAMPLES_MAX], used_us[SAMPLES_MAX];
+	uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+	double cpus = (double)sysconf(_SC_NPROCESSORS_ONLN), least = 100;
+	size_t count = (size_t)(seconds * 100) + 1;
+
+	if (count > SAMPLES_MAX)
+		count = SAMPLES_MAX;
+	for (size_t i = 0; i < count; i++) {
+		sleep_until_ns(start_ns + i * 10000000u);
+		used_us[i] = all_usage_us();
+		when_ns[i] = clock_ns(CLOCK_MONOTONIC);
+	}
+	for (size_t i = 100; i < count; i++) {
+		double span_us = (double)(when_ns[i] - when_ns[i - 100]) / 1e3 * cpus;
+		double idle = 100 - 100 * (double)(used_us[i] - used_us[i - 100]) / span_us;
+
+		if (idle < least)
+			least = idle;
+	}
+	printf("idle=%.2f idle_least=%.2f\n",
+	       100 - 1e5 * (double)(used_us[count - 1] - used_us[0]) /
+			 ((double)(when_ns[count - 1] - when_ns[0]) * cpus),
+	       least);
+}
+
+static void wave(char **words)
+{
+	uint64_t period_ns = (uint64_t)(atof(words[2]) * 1e3);
+	uint64_t half_ns = (uint64_t)(atof(words[3]) * 1e9);
+	uint64_t start_ns = clock_ns(CLOCK_MONOTONIC), at_ns = start_ns;
+	uint64_t span_ns = (uint64_t)(atof(words[4]) * 1e9);
+
+	for (int turn = 0; at_ns - start_ns < span_ns; turn++)
+		at_ns = duty(atof(words[turn % 2]), period_ns, at_ns, half_ns);
+}
+
 static void step(char **words)
 {
 	uint64_t period_ns = (uint64_t)(atof(words[2]) * 1e3);
@@ -217,6 +260,10 @@ int main(int count, char **words)
 		     count == 5 ? (uint64_t)(atof(words[4]) * 1e9) : UINT64_MAX);
 	else if (!strcmp(verb, "step") && count == 8)
 		step(words + 2);
+	else if (!strcmp(verb, "wave") && count == 7)
+		wave(words + 2);
+	else if (!strcmp(verb, "floor") && count == 3)
+		lowest(atof(words[2]));
 	else if (!strcmp(verb, "watch") && count >= 3)
 		watch(atof(words[2]), count - 3, words + 3);
 	else if (!strcmp(verb, "series") && count == 5)

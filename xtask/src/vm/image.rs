@@ -15,7 +15,7 @@ pub struct Parts {
     busybox: PathBuf,
     applets: Vec<String>,
     helper: PathBuf,
-    /// Stripped; `None` where there is none to test.
+    /// Stripped; `None` where no test needs it.
     pub tidegate: Option<PathBuf>,
     scripts: PathBuf,
 }
@@ -36,7 +36,8 @@ impl Parts {
                 &place,
                 "it is not linked statically",
                 "apt-get install busybox-static",
-            ));
+            )
+            .lacking());
         }
         let listed = output(
             Command::new(&busybox).arg("--list"),

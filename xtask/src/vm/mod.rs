@@ -14,10 +14,11 @@ mod progress;
 mod suite;
 
 use catalog::{Case, Mode};
+use fetch::Kernel;
 use image::Parts;
 use options::{Action, Options};
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -30,6 +31,8 @@ pub struct Trouble {
     place: String,
     why: String,
     mend: String,
+    /// The machine lacks something, as opposed to the repository being wrong: the suite is skipped, not failed.
+    lacking: bool,
 }
 
 impl Trouble {
@@ -39,6 +42,15 @@ impl Trouble {
             place: place.into(),
             why: why.into(),
             mend: mend.into(),
+            lacking: false,
+        }
+    }
+
+    /// The same, as something that this machine lacks.
+    fn lacking(self) -> Trouble {
+        Trouble {
+            lacking: true,
+            ..self
         }
     }
 
@@ -84,6 +96,7 @@ fn tool(program: &str) -> Result<PathBuf, Trouble> {
             "it is not on the PATH",
             &format!("apt-get install {package}"),
         )
+        .lacking()
     })
 }
 
@@ -182,54 +195,79 @@ fn run(repository: &Path, options: &Options) -> Result<u8, Trouble> {
         .filter(|(m, c)| c.modes.contains(m))
         .collect();
     let mut tally = Tally::default();
-    // What cannot be had here skips the suite, and is counted; what is wrong in the repository fails it.
-    let kernel = match tool("qemu-system-x86_64")
-        .and_then(|_| fetch::kernel(&cache(repository), &options.series, false))
-    {
-        Ok(kernel) => kernel,
-        Err(trouble) => {
+    let bed = match Bed::prepare(repository, options, &cases) {
+        Ok(bed) => bed,
+        Err(trouble) if trouble.lacking => {
             println!("skipped: {trouble}");
             tally.skipped = runs.len();
             return Ok(close(&tally));
         }
+        Err(trouble) => return Err(trouble),
     };
-    println!("vm: {} {}", kernel.package, kernel.version);
-    if let Some(note) = &kernel.note {
-        println!("vm: {note}");
-    }
-    let work = repository.join("target/vm");
-    fs::create_dir_all(&work).map_err(|e| Trouble::io("make the work folder", &work, &e))?;
-    let wanted = runs.iter().any(|(_, case)| case.needs_tidegate);
-    let tidegate = if wanted {
-        tidegate_binary(repository, options)?
-    } else {
-        Err("not asked for".into())
-    };
-    let parts = Parts::gather(repository, &work, tidegate.as_deref().ok())?;
     let deadline = Instant::now() + Duration::from_secs(options.limit_s);
     for &mode in &options.modes {
-        let mut todo = Vec::new();
-        for (_, case) in runs.iter().filter(|(m, _)| *m == mode) {
-            match &tidegate {
-                Err(why) if case.needs_tidegate => {
-                    println!("  skip {:8}{}: {why}", mode.name(), case.name);
-                    tally.skipped += 1;
-                }
-                _ => todo.push(*case),
-            }
-        }
+        let cases = runs
+            .iter()
+            .filter(|(m, _)| *m == mode)
+            .map(|(_, case)| *case);
         let suite = Suite {
             mode,
-            kernel: &kernel,
-            parts: &parts,
-            work: &work,
+            kernel: &bed.kernel,
+            parts: &bed.parts,
+            work: &bed.work,
             deadline,
             keep: options.keep,
         };
-        suite.run(todo, &mut tally)?;
+        suite.run(cases.collect(), &mut tally)?;
     }
-    println!("vm: logs in {}", work.display());
+    println!("vm: logs in {}", bed.work.display());
     Ok(close(&tally))
+}
+
+/// What every boot of a run has in common.
+struct Bed {
+    kernel: Kernel,
+    parts: Parts,
+    work: PathBuf,
+    /// Held while the work folder is in use.
+    _lock: File,
+}
+
+impl Bed {
+    fn prepare(repository: &Path, options: &Options, cases: &[Case]) -> Result<Bed, Trouble> {
+        tool("qemu-system-x86_64")?;
+        let kernel =
+            fetch::kernel(&cache(repository), &options.series, false).map_err(Trouble::lacking)?;
+        println!("vm: {} {}", kernel.package, kernel.version);
+        if let Some(note) = &kernel.note {
+            println!("vm: {note}");
+        }
+        let work = repository.join("target/vm");
+        fs::create_dir_all(&work).map_err(|e| Trouble::io("make the work folder", &work, &e))?;
+        let lock = locked(&work.join("lock"))?;
+        let wanted = cases.iter().any(|case| case.needs_tidegate);
+        let tidegate = wanted
+            .then(|| tidegate_binary(repository, options))
+            .transpose()?;
+        let parts = Parts::gather(repository, &work, tidegate.as_deref())?;
+        Ok(Bed {
+            kernel,
+            parts,
+            work,
+            _lock: lock,
+        })
+    }
+}
+
+/// Waits until no other run uses the work folder.
+fn locked(path: &Path) -> Result<File, Trouble> {
+    let io = |e| Trouble::io("lock the work folder", path, &e);
+    let file = File::create(path).map_err(io)?;
+    if file.try_lock().is_err() {
+        eprintln!("vm: waiting for another run to end");
+        file.lock().map_err(io)?;
+    }
+    Ok(file)
 }
 
 fn close(tally: &Tally) -> u8 {
@@ -240,54 +278,39 @@ fn close(tally: &Tally) -> u8 {
     tally.exit()
 }
 
-/// The binary under test, or why there is none.
-fn tidegate_binary(
-    repository: &Path,
-    options: &Options,
-) -> Result<Result<PathBuf, String>, Trouble> {
-    let binary = match &options.binary {
-        Some(path) => path.clone(),
-        None => {
-            let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-            let built = Command::new(cargo)
-                .args([
-                    "build",
-                    "--quiet",
-                    "--package",
-                    "tidegate",
-                    "--profile",
-                    &options.profile,
-                ])
-                .current_dir(repository)
-                .status()
-                .map_err(|e| Trouble::io("build tidegate", repository, &e))?;
-            if !built.success() {
-                return Err(Trouble::new(
-                    "build tidegate",
-                    &repository.display().to_string(),
-                    "cargo failed",
-                    "see its message above",
-                ));
-            }
-            let folder = if options.profile == "dev" {
-                "debug"
-            } else {
-                options.profile.as_str()
-            };
-            repository.join("target").join(folder).join("tidegate")
-        }
+/// The binary under test, built now unless one was named.
+fn tidegate_binary(repository: &Path, options: &Options) -> Result<PathBuf, Trouble> {
+    if let Some(path) = &options.binary {
+        return Ok(path.clone());
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    let built = Command::new(cargo)
+        .args([
+            "build",
+            "--quiet",
+            "--package",
+            "tidegate",
+            "--profile",
+            &options.profile,
+        ])
+        .current_dir(repository)
+        .status()
+        .map_err(|e| Trouble::io("build tidegate", repository, &e))?;
+    if !built.success() {
+        let place = repository.display().to_string();
+        return Err(Trouble::new(
+            "build tidegate",
+            &place,
+            "cargo failed",
+            "see its message above",
+        ));
+    }
+    let folder = if options.profile == "dev" {
+        "debug"
+    } else {
+        options.profile.as_str()
     };
-    let answered = Command::new(&binary)
-        .arg("--version")
-        .output()
-        .map_err(|e| Trouble::io("ask tidegate for its version", &binary, &e))?;
-    Ok(
-        if answered.status.success() && answered.stdout.starts_with(b"tidegate") {
-            Ok(binary)
-        } else {
-            Err(format!("{} does not answer --version", binary.display()))
-        },
-    )
+    Ok(repository.join("target").join(folder).join("tidegate"))
 }
 
 #[cfg(test)]

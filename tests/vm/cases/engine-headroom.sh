@@ -1,0 +1,26 @@
+# what: constant main, headroom 30 %: idle is 30 % within 1 point over 10 s; side gets the rest, at least 1 %
+# modes: precise
+# needs: tidegate
+# seconds: 120
+tidegate run --side --headroom 30% -- vmtool burn &
+side=$!
+gate_soon $side $SIDE
+for load in 0 20 40 60 80; do
+	tidegate run --main -- vmtool duty $load 10000 &
+	main=$!
+	sleep 3
+	SEEN=$(vmtool watch 10 $MAIN $SIDE test)
+	echo "main $load: $SEEN"
+	measure "idle_main_$load" "$(of idle)" %
+	measure "side_main_$load" "$(of $SIDE)" %
+	if [ $load -le 60 ]; then
+		within "idle with main at $load %" "$(of idle)" 29 31
+	else
+		# Main takes more than it left: side has its tolerance, and idle is what remains.
+		within "side with main at $load %" "$(of $SIDE)" 0.5 2
+	fi
+	finish $main
+done
+tidegate status
+measure writes_a_second "$(tidegate status --json | json quota_writes_per_second)" /s
+measure owner "$(tidegate status --json | json owner_cpu_pct)" %

@@ -1,0 +1,20 @@
+# what: a CPU goes and comes back while side runs: side stays held, the owner goes on
+# modes: smp
+# needs: tidegate
+# seconds: 40
+tidegate run --side --headroom 30% -- vmtool threads 2 &
+side=$!
+gate_soon $side $SIDE
+sleep 2
+first=$(owner)
+echo 0 >/sys/devices/system/cpu/cpu1/online
+sleep 3
+held || fail "side is not held on one CPU"
+same "CPUs that the owner sees" "$(tidegate status --json | json cpus)" 1
+echo 1 >/sys/devices/system/cpu/cpu1/online
+sleep 3
+held || fail "side is not held on two CPUs"
+same "CPUs that the owner sees" "$(tidegate status --json | json cpus)" 2
+same "the owner" "$(owner)" "$first"
+finish $side
+gone_soon

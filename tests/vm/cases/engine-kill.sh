@@ -1,0 +1,50 @@
+# what: kill -9 of the owner, the guardian, both: side stays held, both come back, the end leaves nothing
+# modes: precise smp
+# needs: tidegate
+# seconds: 120
+
+# held_for SECONDS WHEN: side is held at each of many looks.
+held_for() {
+	_end=$(awk -v s="$1" '{ print int($1 * 100 + s * 100) }' /proc/uptime)
+	while [ "$(awk '{ print int($1 * 100) }' /proc/uptime)" -lt "$_end" ]; do
+		held || fail "$2: idle '$(cat $ROOT/$SIDE/cpu.idle)', max '$(cat $ROOT/$SIDE/cpu.max)'"
+		sleep 0.05
+	done
+}
+both_back() {
+	alive "$(owner)" && alive "$(guardian)"
+}
+
+tidegate run --side --headroom 30% -- vmtool burn &
+side=$!
+gate_soon $side $SIDE
+until_true 5 both_back || fail "owner '$(owner)', guardian '$(guardian)'"
+
+first=$(owner)
+kill -9 "$first"
+held_for 3 "after the owner's death"
+alive $side || fail "side died with the owner"
+until_true 10 both_back || fail "the owner did not come back"
+[ "$(owner)" != "$first" ] || fail "the owner is the one that was killed"
+in_gate $side $SIDE || fail "side left its gate: $(cgroup_of $side)"
+
+first=$(guardian)
+kill -9 "$first"
+held_for 3 "after the guardian's death"
+until_true 10 both_back || fail "the guardian did not come back"
+
+kill -9 "$(owner)" "$(guardian)"
+held_for 3 "after both deaths"
+alive $side || fail "side died with them"
+# The next use starts a new owner, which takes up the gate that it finds.
+tidegate run --main -- sleep 2
+until_true 10 both_back || fail "no owner after the next start"
+held_for 1 "after the next start"
+in_gate $side $SIDE || fail "side left its gate: $(cgroup_of $side)"
+
+kill -STOP "$(owner)"
+held_for 4 "while the owner is frozen"
+kill -CONT $(ours)
+held_for 1 "after it thawed"
+finish $side
+gone_soon

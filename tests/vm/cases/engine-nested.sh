@@ -1,0 +1,21 @@
+# what: run inside run, and beside it; children stay in the gate
+# modes: precise smp
+# needs: tidegate
+# seconds: 40
+tidegate run --side -- sh -c 'tidegate run --side -- vmtool burn & echo $! >/tmp/inner; vmtool burn & echo $! >/tmp/child; wait' &
+outer=$!
+gate_soon $outer $SIDE
+until_true 5 [ -s /tmp/child ] || fail "the outer command did not start"
+gate_soon "$(cat /tmp/inner)" $SIDE
+gate_soon "$(cat /tmp/child)" $SIDE
+same "the child's gate" "$(cgroup_of "$(cat /tmp/child)")" "$(cgroup_of $outer)"
+# Side work cannot lift itself: what it starts as main is still below the side root.
+tidegate run --main -- sleep 100 &
+sibling=$!
+gate_soon $sibling $MAIN
+held || fail "the side root is not held"
+SEEN=$(vmtool watch 3 $SIDE)
+echo "$SEEN"
+[ "$MODE" = smp ] || within "idle at the default headroom of 20 %" "$(of idle)" 18 23
+finish "$(cat /tmp/inner)" "$(cat /tmp/child)" $outer $sibling
+gone_soon

@@ -1,0 +1,19 @@
+# what: a side command runs in its gate: below the side root, idle class, with a quota; nothing stays afterwards
+# modes: precise smp
+# needs: tidegate
+before=$(cat $ROOT/cgroup.subtree_control)
+tidegate run --side --headroom 30% -- vmtool burn &
+side=$!
+gate_soon $side $SIDE
+same "name of the process" "$(cat /proc/$side/comm)" vmtool
+until_true 5 held || fail "idle '$(cat $ROOT/$SIDE/cpu.idle)', max '$(cat $ROOT/$SIDE/cpu.max)'"
+tidegate run --main -- sleep 1000 &
+main=$!
+gate_soon $main $MAIN
+sleep 2
+same "sensing" "$(tidegate status --json | json sensing)" bpf
+tidegate status
+tidegate explain "pid:$side"
+finish $side $main
+gone_soon
+same "controllers of the root" "$(cat $ROOT/cgroup.subtree_control)" "$before"

@@ -1,0 +1,32 @@
+# what: set cgroup: holds a group that cannot move by its own quota; unset restores what stood there
+# modes: precise smp
+# needs: tidegate
+# seconds: 40
+group service
+echo 200 >$ROOT/service/cpu.weight
+echo "max 50000" >$ROOT/service/cpu.max
+inside service vmtool burn &
+process=$!
+tidegate set cgroup:/service class=side headroom=30%
+sleep 3
+[ "$(cut -d' ' -f1 $ROOT/service/cpu.max)" != max ] || fail "the group has no quota"
+SEEN=$(vmtool watch 4 service)
+echo "$SEEN"
+measure side "$(of service)" %
+[ "$MODE" = smp ] || within "idle" "$(of idle)" 28.5 31.5
+# Side work elsewhere shares the one allowance with it.
+tidegate run --side -- vmtool burn &
+other=$!
+gate_soon $other $SIDE
+sleep 3
+SEEN=$(vmtool watch 4 service $SIDE)
+echo "$SEEN"
+measure idle_with_both "$(of idle)" %
+[ "$MODE" = smp ] || within "idle with both" "$(of idle)" 28.5 31.5
+[ "$MODE" = smp ] || within "the other's part" "$(of $SIDE)" 5 65
+tidegate unset cgroup:/service
+same "cpu.max" "$(cat $ROOT/service/cpu.max)" "max 50000"
+same "cpu.idle" "$(cat $ROOT/service/cpu.idle)" 0
+same "cpu.weight" "$(cat $ROOT/service/cpu.weight)" 200
+finish $process $other
+gone_soon

@@ -1,0 +1,28 @@
+# what: set pid: confines a running process in place, in a threaded child; unset puts everything back
+# modes: precise smp
+# needs: tidegate
+# seconds: 40
+group service
+inside service vmtool threads 3 &
+process=$!
+until_true 5 grep -q . $ROOT/service/cgroup.procs || fail "the process did not start"
+pid=$(cat $ROOT/service/cgroup.procs)
+sleep 1
+tidegate set "pid:$pid" class=side headroom=30%
+sleep 3
+same "home of the process" "$(cat $ROOT/service/cgroup.procs)" "$pid"
+child=$(dirname $ROOT/service/*/cgroup.threads)
+same "type of the child" "$(cat "$child/cgroup.type")" threaded
+same "threads in the child" "$(wc -l <"$child/cgroup.threads")" 3
+SEEN=$(vmtool watch 4 service)
+echo "$SEEN"
+measure side "$(of service)" %
+[ "$MODE" = smp ] || within "idle" "$(of idle)" 28.5 31.5
+tidegate show "pid:$pid"
+tidegate unset "pid:$pid"
+until_true 5 sh -c "[ -z \"\$(ls -d $ROOT/service/*/ 2>/dev/null)\" ]" || fail "left in the group: $(ls -d $ROOT/service/*/)"
+same "type of the group" "$(cat $ROOT/service/cgroup.type)" domain
+same "threads at home" "$(wc -l <$ROOT/service/cgroup.threads)" 3
+same "controllers handed down" "$(cat $ROOT/service/cgroup.subtree_control)" ""
+finish $process
+gone_soon

@@ -1,0 +1,20 @@
+# what: two side gates share one allowance by their weights
+# modes: precise
+# needs: tidegate
+tidegate run --side --headroom 30% --weight 100 -- vmtool burn &
+light=$!
+tidegate run --side --weight 300 -- vmtool burn &
+heavy=$!
+gate_soon $light $SIDE
+gate_soon $heavy $SIDE
+sleep 3
+light_group=$(cgroup_of $light | cut -c 2-)
+heavy_group=$(cgroup_of $heavy | cut -c 2-)
+SEEN=$(vmtool watch 5 "$light_group" "$heavy_group")
+echo "$SEEN"
+measure weight_100 "$(of "$light_group")" %
+measure weight_300 "$(of "$heavy_group")" %
+within "idle" "$(of idle)" 29 31
+within "weight 100 beside 300, of 70 %" "$(of "$light_group")" 15.5 19.5
+finish $light $heavy
+gone_soon
