@@ -5,3 +5,7 @@ pub mod cpus;
 pub mod kfs;
 pub mod sense;
 pub mod plan;
+pub mod discover;
+pub mod group;
+pub mod ledger;
+pub mod target;

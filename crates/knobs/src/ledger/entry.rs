@@ -1,0 +1,109 @@
+//! One line of the ledger: which knob of which group was written, over what, and what becomes of it when nobody is left.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bandwidth::Bandwidth;
+use crate::group::{CpuClass, GroupPath, Placement};
+
+/// What was changed, with what stood before and what we wrote last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "knob", rename_all = "snake_case")]
+pub enum Change {
+    /// The group itself was made by us: removed when it is empty.
+    Group,
+    /// `cpu.idle`. The weight is kept as well, because the kernel resets it when idle ends.
+    Idle {
+        /// Idle and weight before.
+        was: CpuClass,
+        /// What we wrote.
+        ours: bool,
+    },
+    /// `cpu.shares` or `cpu.weight`, as the file's own number.
+    Weight {
+        /// Before.
+        was: u64,
+        /// What we wrote.
+        ours: u64,
+    },
+    /// The limit. One that moves has its newest values in a slot of the moving file.
+    Bandwidth {
+        /// Before.
+        was: Bandwidth,
+        /// What we wrote, as of the last record.
+        ours: Bandwidth,
+    },
+    /// A process was moved in.
+    Membership {
+        /// Its start time, so that a later process with its number is left alone.
+        start_ticks: u64,
+        /// From where to where.
+        placement: Placement,
+    },
+}
+
+impl Change {
+    /// The knob's name, for messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Group => "group",
+            Self::Idle { .. } => "idle",
+            Self::Weight { .. } => "weight",
+            Self::Bandwidth { .. } => "bandwidth",
+            Self::Membership { .. } => "membership",
+        }
+    }
+}
+
+/// What the guardian does with a knob when the owner is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fallback {
+    /// Leave everything and set this static limit.
+    Floor {
+        /// The limit, at the tolerance.
+        bandwidth: Bandwidth,
+    },
+    /// Put back what stood before us.
+    Restore,
+    /// Leave what stands for so long, then put back what stood before us.
+    Hold {
+        /// How long.
+        seconds: u32,
+    },
+    /// Leave it as it is (cpu.idle of a command's group: an orphan never becomes main's equal).
+    Stay,
+}
+
+/// What is known when an entry is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEntry {
+    /// The gate it belongs to.
+    pub gate: String,
+    /// The group, below the cpu mount.
+    pub group: GroupPath,
+    /// Its inode, so that a later group of the same name is left alone.
+    pub group_id: u64,
+    /// What is changed.
+    pub change: Change,
+    /// What becomes of it without an owner.
+    pub fallback: Fallback,
+}
+
+/// One entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Unique within the ledger's life, from 1.
+    pub id: u64,
+    /// The gate it belongs to.
+    pub gate: String,
+    /// The group, below the cpu mount.
+    pub group: GroupPath,
+    /// Its inode.
+    pub group_id: u64,
+    /// What was changed.
+    pub change: Change,
+    /// What becomes of it without an owner.
+    pub fallback: Fallback,
+    /// When, on the clock that counts from boot.
+    pub at_boot_ns: u64,
+}

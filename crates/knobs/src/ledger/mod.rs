@@ -1,0 +1,345 @@
+//! What was written, over what, until when: written before the knob, so that whoever comes after a crash can tell our
+//! values from others' and put back what stood.
+//!
+//! `ledger.json` in the run directory is small and replaced whole (new file, rename; the directory is on tmpfs, which
+//! needs no fsync). A limit that moves several times a second has its newest two values in `ledger.moving` ([`Moving`]).
+//! Entries of another boot mean nothing: cgroups do not survive a boot.
+
+mod entry;
+mod moving;
+mod restore;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use entry::{Change, Entry, Fallback, NewEntry};
+pub use moving::{Moved, Moving, MovingError, SLOTS};
+pub use restore::{Outcome, fall_back, own_groups, restore, standing_differs};
+
+use crate::bandwidth::Bandwidth;
+use crate::group::{GroupError, GroupPath, Groups};
+use crate::kfs::{KernelFs, KfsError};
+
+/// The ledger's file in the run directory.
+pub const FILE: &str = "ledger.json";
+/// The moving limits' file in the run directory.
+pub const MOVING_FILE: &str = "ledger.moving";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const FORMAT: u32 = 1;
+/// Damaged ledgers that are kept for a person to look at.
+const BAD_KEPT_MAX: u32 = 20;
+
+/// The ledger cannot do its work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LedgerError {
+    /// There is no room: nothing may be loosened and no gate made until there is.
+    #[error("ledger: {}: no space left; make room in /run (until then nothing is loosened and no gate is made)", .path.display())]
+    NoSpace {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be read or written.
+    #[error("ledger: {0}")]
+    Kfs(#[from] KfsError),
+    /// The moving limits' file cannot be used.
+    #[error(transparent)]
+    Moving(#[from] MovingError),
+    /// No such entry.
+    #[error("ledger: entry {id} is not there; this is a fault in tidegate, please report it")]
+    NoEntry {
+        /// The id asked for.
+        id: u64,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Stored {
+    format: u32,
+    boot_id: String,
+    next_id: u64,
+    entries: Vec<Entry>,
+}
+
+/// What opening found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// Entries taken over from an earlier owner.
+    pub adopted: usize,
+    /// Entries of an earlier boot, dropped.
+    pub other_boot: usize,
+    /// Entries whose group is gone, dropped.
+    pub gone: Vec<Entry>,
+    /// Entries whose group is another by now (same path, another inode), dropped.
+    pub replaced: Vec<Entry>,
+    /// A ledger that could not be read was set aside under this name.
+    pub set_aside: Option<PathBuf>,
+    /// What needs a person, one sentence each.
+    pub alerts: Vec<String>,
+}
+
+/// The ledger.
+pub struct Ledger {
+    fs: Arc<dyn KernelFs>,
+    path: PathBuf,
+    boot_id: String,
+    next_id: u64,
+    entries: Vec<Entry>,
+    moving: Moving,
+}
+
+/// Nanoseconds since boot, suspend included.
+pub fn boot_time_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    // Neither is negative on this clock; 584 years fit.
+    (now.tv_sec as u64)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(now.tv_nsec as u64)
+}
+
+impl Ledger {
+    /// Opens the ledger of the run directory, or starts one. Never fails over what it finds: a damaged file is set aside,
+    /// entries of another boot or of groups that are no more are dropped, and all that is reported.
+    pub fn open(
+        fs: Arc<dyn KernelFs>,
+        dir: &Path,
+        moving: Moving,
+        groups: &Groups,
+    ) -> Result<(Self, OpenReport), LedgerError> {
+        let boot_id = fs.read(Path::new(BOOT_ID))?.trim().to_owned();
+        let path = dir.join(FILE);
+        let mut ledger = Self {
+            fs,
+            path,
+            boot_id,
+            next_id: 1,
+            entries: Vec::new(),
+            moving,
+        };
+        let mut report = OpenReport::default();
+        match ledger.load(&mut report)? {
+            Some(stored) if stored.boot_id == ledger.boot_id => {
+                ledger.next_id = stored.next_id.max(1);
+                ledger.adopt(stored.entries, groups, &mut report);
+            }
+            Some(stored) => report.other_boot = stored.entries.len(),
+            None => {}
+        }
+        report.adopted = ledger.entries.len();
+        ledger
+            .moving
+            .retain(|id| ledger.entries.iter().any(|entry| entry.id == id));
+        Ok((ledger, report))
+    }
+
+    fn load(&self, report: &mut OpenReport) -> Result<Option<Stored>, LedgerError> {
+        let text = match self.fs.read(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.errno == libc::ENOENT => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let why = match serde_json::from_str::<Stored>(&text) {
+            Ok(stored) if stored.format == FORMAT => return Ok(Some(stored)),
+            Ok(stored) => format!("format {} is not {FORMAT}", stored.format),
+            Err(error) => error.to_string(),
+        };
+        let aside = self.set_aside(report);
+        report.alerts.push(format!(
+            "ledger: {}: {why}; set aside as {aside}, our groups are found by their names instead",
+            self.path.display()
+        ));
+        Ok(None)
+    }
+
+    fn set_aside(&self, report: &mut OpenReport) -> String {
+        let name = |nth: u32| self.path.with_file_name(format!("ledger.bad-{nth}"));
+        let free = (1..BAD_KEPT_MAX)
+            .find(|nth| !self.fs.exists(&name(*nth)))
+            .unwrap_or(BAD_KEPT_MAX);
+        let aside = name(free);
+        match self.fs.rename(&self.path, &aside) {
+            Ok(()) => {
+                report.set_aside = Some(aside.clone());
+                aside.display().to_string()
+            }
+            // It will be replaced by the next record.
+            Err(error) => format!("nothing ({error})"),
+        }
+    }
+
+    fn adopt(&mut self, entries: Vec<Entry>, groups: &Groups, report: &mut OpenReport) {
+        for entry in entries {
+            // Ids stay unique even if the file was edited.
+            self.next_id = self.next_id.max(entry.id.saturating_add(1));
+            match groups.id(&entry.group) {
+                Ok(id) if id == entry.group_id => self.entries.push(entry),
+                Ok(_) => report.replaced.push(entry),
+                Err(error) if error.is_gone() => report.gone.push(entry),
+                Err(error) => {
+                    // It may be ours: kept, and tried again when it is restored.
+                    report
+                        .alerts
+                        .push(format!("ledger: entry {}: {error}", entry.id));
+                    self.entries.push(entry);
+                }
+            }
+        }
+    }
+
+    /// Every entry, oldest first.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// One entry.
+    pub fn get(&self, id: u64) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.id == id)
+    }
+
+    /// The newest two values of limits that move.
+    pub fn moving(&self) -> &Moving {
+        &self.moving
+    }
+
+    /// Records a change. **Before the knob is written**; when this fails, the knob must not be written, unless the write
+    /// tightens what stands and can be told by its group's name.
+    pub fn record(&mut self, new: NewEntry) -> Result<u64, LedgerError> {
+        let id = self.next_id;
+        let entry = Entry {
+            id,
+            gate: new.gate,
+            group: new.group,
+            group_id: new.group_id,
+            change: new.change,
+            fallback: new.fallback,
+            at_boot_ns: boot_time_ns(),
+        };
+        self.next_id += 1;
+        self.entries.push(entry);
+        match self.store() {
+            Ok(()) => Ok(id),
+            Err(error) => {
+                self.entries.pop();
+                Err(error)
+            }
+        }
+    }
+
+    /// Records a limit that will move: as [`Ledger::record`], and takes a slot for it.
+    pub fn record_moving(
+        &mut self,
+        new: NewEntry,
+        standing: &Bandwidth,
+    ) -> Result<u64, LedgerError> {
+        // The slot first: an entry without one could not be followed.
+        self.moving.take(self.next_id, standing)?;
+        let id = self.next_id;
+        self.record(new).inspect_err(|_| self.moving.give_back(id))
+    }
+
+    /// Notes, before a write, what a moving limit is at and what it will be. Costs a few stores; false when the entry is
+    /// not a moving one: then do not write.
+    #[must_use]
+    pub fn note_moving(&self, id: u64, standing: &Bandwidth, intended: &Bandwidth) -> bool {
+        self.moving.note(id, standing, intended)
+    }
+
+    /// Changes an entry before its knob is written again. The old form comes back when the file cannot be written.
+    pub fn update(&mut self, id: u64, change: impl FnOnce(&mut Entry)) -> Result<(), LedgerError> {
+        let at = self
+            .entries
+            .iter()
+            .position(|entry| entry.id == id)
+            .ok_or(LedgerError::NoEntry { id })?;
+        let old = self.entries[at].clone();
+        change(&mut self.entries[at]);
+        self.entries[at].id = id;
+        self.store().inspect_err(|_| self.entries[at] = old)
+    }
+
+    /// Forgets entries after their knobs were put back. On a full disk they stay in the file, which is harmless: their
+    /// knobs will be found to be at their old values, or gone.
+    pub fn forget(&mut self, forgotten: impl Fn(&Entry) -> bool) -> Result<usize, LedgerError> {
+        let before = self.entries.len();
+        for entry in self.entries.iter().filter(|entry| forgotten(entry)) {
+            self.moving.give_back(entry.id);
+        }
+        self.entries.retain(|entry| !forgotten(entry));
+        let count = before - self.entries.len();
+        if count > 0 {
+            self.store()?;
+        }
+        Ok(count)
+    }
+
+    /// Puts back everything, newest first (so that a group is emptied before it is removed, and parents come after their
+    /// children), and forgets what is settled.
+    pub fn restore_all(&mut self, groups: &Groups) -> Vec<(Entry, Outcome)> {
+        self.restore_where(groups, |_| true)
+    }
+
+    /// Puts back the entries that are asked for, newest first, and forgets those that are settled.
+    pub fn restore_where(
+        &mut self,
+        groups: &Groups,
+        wanted: impl Fn(&Entry) -> bool,
+    ) -> Vec<(Entry, Outcome)> {
+        let mut outcomes = Vec::new();
+        for entry in self.entries.iter().rev().filter(|entry| wanted(entry)) {
+            outcomes.push((entry.clone(), restore(groups, &self.moving, entry)));
+        }
+        let settled: Vec<u64> = outcomes
+            .iter()
+            .filter(|(_, outcome)| outcome.is_settled())
+            .map(|(entry, _)| entry.id)
+            .collect();
+        if let Err(error) = self.forget(|entry| settled.contains(&entry.id)) {
+            tracing::warn!(%error, "the ledger keeps entries that were put back");
+        }
+        outcomes
+    }
+
+    /// Removes the ledger's file when nothing is in it.
+    pub fn close(&self) -> Result<(), LedgerError> {
+        if !self.entries.is_empty() {
+            return Ok(());
+        }
+        match self.fs.unlink(&self.path) {
+            Err(error) if error.errno != libc::ENOENT => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn store(&self) -> Result<(), LedgerError> {
+        let stored = Stored {
+            format: FORMAT,
+            boot_id: self.boot_id.clone(),
+            next_id: self.next_id,
+            entries: self.entries.clone(),
+        };
+        // Plain structs with string keys: serialising them cannot fail.
+        let text = serde_json::to_vec_pretty(&stored).expect("entries are plain data");
+        self.fs
+            .replace(&self.path, &text)
+            .map_err(|error| match error.errno {
+                libc::ENOSPC | libc::EDQUOT => LedgerError::NoSpace {
+                    path: self.path.clone(),
+                },
+                _ => LedgerError::Kfs(error),
+            })
+    }
+}
+
+/// A group's identity is not the entry's: nothing of it is ours.
+pub(crate) fn same_group(
+    groups: &Groups,
+    group: &GroupPath,
+    group_id: u64,
+) -> Result<bool, GroupError> {
+    match groups.id(group) {
+        Ok(id) => Ok(id == group_id),
+        Err(error) if error.is_gone() => Ok(false),
+        Err(error) => Err(error),
+    }
+}

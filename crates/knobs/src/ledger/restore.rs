@@ -1,0 +1,239 @@
+//! Putting knobs back: only where the value found is ours; everything else is reported and left alone.
+
+use super::{Change, Entry, Fallback, Moving, same_group};
+use crate::bandwidth::Bandwidth;
+use crate::group::{GroupError, GroupPath, GroupResult, Groups, Placement, WEIGHT_DEFAULT};
+use crate::target::ProcessRef;
+
+/// How a restore ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The old value stands again (or stood already).
+    Restored,
+    /// Somebody else wrote it since: left alone.
+    NotOurs {
+        /// What was found.
+        found: String,
+    },
+    /// The group or the process is gone: nothing is left to do.
+    Gone,
+    /// Left on purpose.
+    Kept,
+    /// It could not be done; it stays in the ledger.
+    Failed {
+        /// What, where, why.
+        why: String,
+    },
+}
+
+impl Outcome {
+    /// Nothing is left to do.
+    pub fn is_settled(&self) -> bool {
+        !matches!(self, Self::Failed { .. } | Self::Kept)
+    }
+
+    fn of(result: GroupResult<Outcome>) -> Self {
+        match result {
+            Ok(outcome) => outcome,
+            Err(error) if error.is_gone() => Self::Gone,
+            Err(error) => Self::Failed {
+                why: error.to_string(),
+            },
+        }
+    }
+}
+
+/// Puts one knob back to what stood before us.
+pub fn restore(groups: &Groups, moving: &Moving, entry: &Entry) -> Outcome {
+    Outcome::of(try_restore(groups, moving, entry))
+}
+
+fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<Outcome> {
+    if !same_group(groups, &entry.group, entry.group_id)? {
+        return Ok(Outcome::Gone);
+    }
+    match &entry.change {
+        Change::Group => {
+            groups.remove(&entry.group)?;
+            Ok(Outcome::Restored)
+        }
+        Change::Idle { was, ours } => {
+            let found = groups.class(&entry.group)?;
+            if found == *was {
+                return Ok(Outcome::Restored);
+            }
+            // Whoever ends idle leaves the default weight: the saved one is put back also after a restore that died between
+            // the two writes.
+            let half_restored =
+                found.idle == was.idle && found.weight_raw == groups.weight_raw(WEIGHT_DEFAULT);
+            if found.idle != Some(*ours) && !half_restored {
+                return Ok(Outcome::NotOurs {
+                    found: format!("idle {:?}", found.idle),
+                });
+            }
+            groups.restore_class(&entry.group, was)?;
+            Ok(Outcome::Restored)
+        }
+        Change::Weight { was, ours } => {
+            let found = groups.class(&entry.group)?;
+            if found.weight_raw == *was {
+                return Ok(Outcome::Restored);
+            }
+            if found.weight_raw != *ours || found.idle == Some(true) {
+                return Ok(Outcome::NotOurs {
+                    found: format!("weight {}", found.weight_raw),
+                });
+            }
+            groups.set_weight_raw(&entry.group, *was)?;
+            Ok(Outcome::Restored)
+        }
+        Change::Bandwidth { was, .. } => set_if_ours(groups, moving, entry, *was),
+        Change::Membership {
+            start_ticks,
+            placement,
+        } => restore_membership(groups, *start_ticks, placement),
+    }
+}
+
+/// A bandwidth is ours when it is what was last recorded, or what the moving slot allows.
+fn is_ours(moving: &Moving, entry: &Entry, ours: &Bandwidth, found: &Bandwidth) -> bool {
+    found == ours
+        || moving
+            .get(entry.id)
+            .is_some_and(|moved| moved.may_be(found))
+}
+
+fn set_if_ours(
+    groups: &Groups,
+    moving: &Moving,
+    entry: &Entry,
+    to: Bandwidth,
+) -> GroupResult<Outcome> {
+    let Change::Bandwidth { ours, .. } = &entry.change else {
+        return Ok(Outcome::Kept);
+    };
+    let found = groups.bandwidth(&entry.group)?;
+    if found == to {
+        // Not written again: a write is a refill.
+        return Ok(Outcome::Restored);
+    }
+    if !is_ours(moving, entry, ours, &found) {
+        return Ok(Outcome::NotOurs {
+            found: found.to_string(),
+        });
+    }
+    if moving.get(entry.id).is_some() {
+        let noted = moving.note(entry.id, &found, &to);
+        debug_assert!(noted, "the slot was just read");
+    }
+    groups.set_bandwidth(&entry.group, Some(found), to)?;
+    Ok(Outcome::Restored)
+}
+
+fn restore_membership(
+    groups: &Groups,
+    start_ticks: u64,
+    placement: &Placement,
+) -> GroupResult<Outcome> {
+    let alive = match ProcessRef::look_up(&**groups.fs(), placement.pid) {
+        Ok(now) => now.start_ticks == start_ticks,
+        Err(_) => false,
+    };
+    if alive {
+        let moved = groups.place_back(placement)?;
+        return Ok(if moved {
+            Outcome::Restored
+        } else {
+            Outcome::NotOurs {
+                found: format!("process {} was moved elsewhere", placement.pid),
+            }
+        });
+    }
+    // Its children may still be in the group that was made for it: then that is busy, and stays.
+    if placement.made_group {
+        match groups.remove(&placement.group) {
+            Err(GroupError::Busy { .. }) => return Ok(Outcome::Kept),
+            result => result?,
+        };
+    }
+    Ok(Outcome::Gone)
+}
+
+/// What the guardian does with one knob, `dead_seconds` after the owner was last alive. Idempotent.
+pub fn fall_back(groups: &Groups, moving: &Moving, entry: &Entry, dead_seconds: u64) -> Outcome {
+    let due = match entry.fallback {
+        Fallback::Stay => return Outcome::Kept,
+        Fallback::Hold { seconds } if dead_seconds < u64::from(seconds) => return Outcome::Kept,
+        Fallback::Hold { .. } | Fallback::Restore => return restore(groups, moving, entry),
+        Fallback::Floor { bandwidth } => bandwidth,
+    };
+    Outcome::of(match same_group(groups, &entry.group, entry.group_id) {
+        Ok(true) => set_if_ours(groups, moving, entry, due),
+        Ok(false) => Ok(Outcome::Gone),
+        Err(error) => Err(error),
+    })
+}
+
+/// Looks for an outside write: what stands, when it is not what we wrote. `None` when all is ours.
+pub fn standing_differs(
+    groups: &Groups,
+    moving: &Moving,
+    entry: &Entry,
+) -> GroupResult<Option<String>> {
+    let group = &entry.group;
+    Ok(match &entry.change {
+        Change::Group => {
+            (!same_group(groups, group, entry.group_id)?).then(|| "another group".to_owned())
+        }
+        Change::Idle { ours, .. } => {
+            let found = groups.idle(group)?;
+            (found != Some(*ours)).then(|| format!("idle {found:?}"))
+        }
+        Change::Weight { ours, .. } => {
+            let found = groups.class(group)?.weight_raw;
+            (found != *ours).then(|| format!("weight {found}"))
+        }
+        Change::Bandwidth { ours, .. } => {
+            let found = groups.bandwidth(group)?;
+            (!is_ours(moving, entry, ours, &found)).then(|| found.to_string())
+        }
+        Change::Membership { placement, .. } => {
+            let found = groups.group_of(placement.pid)?;
+            (found.as_ref() != Some(&placement.group)).then(|| match found {
+                Some(found) => format!("process {} is in {found}", placement.pid),
+                None => format!("process {} is in another cgroup namespace", placement.pid),
+            })
+        }
+    })
+}
+
+/// Our groups by their names, for when the ledger is lost: `PREFIX-side` and `PREFIX-main` at the base with all below
+/// them, and on v2 `PREFIX-*` children in other groups. Parents come before their children.
+pub fn own_groups(groups: &Groups, prefix: &str) -> GroupResult<Vec<GroupPath>> {
+    const DEPTH_MAX: u32 = 8;
+    let mut found = Vec::new();
+    let mut open = vec![(groups.base().clone(), false, DEPTH_MAX)];
+    while let Some((group, ours, depth)) = open.pop() {
+        let children = match groups.children(&group) {
+            Err(error) if error.is_gone() => continue,
+            children => children?,
+        };
+        for child in children {
+            let named = child
+                .name()
+                .strip_prefix(prefix)
+                .is_some_and(|rest| rest.starts_with('-'));
+            let child_ours = ours || named;
+            if child_ours {
+                found.push(child.clone());
+            }
+            // v1's foreign groups never hold ours.
+            let below = child_ours || groups.version() == crate::discover::CgroupVersion::V2;
+            if below && depth > 0 {
+                open.push((child, child_ours, depth - 1));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
