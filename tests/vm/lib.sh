@@ -56,6 +56,35 @@ usage() { awk '/^usage_usec/ { print $2 }' "$ROOT/$1/cpu.stat"; }
 # of KEY: that key of the last `vmtool watch` or `floor` line in $SEEN ("idle=30.00 a=1.00 ...", percent of the machine).
 of() { echo "$SEEN" | tr ' ' '\n' | sed -n "s|^$1=||p"; }
 
+# reaction FILE STEP_NS LIMIT_PERCENT WAY: ms from the step to the first moment after which the next 100 ms of side
+# stay below the limit (or above it, for a step down).
+reaction() {
+	awk -v t0="$2" -v limit="$3" -v way="$4" '
+		{ t[NR] = $1 / 1e6; u[NR] = $2 / 1e3 }
+		END {
+			for (i = 1; i < NR; i++) {
+				if (t[i] < t0 / 1e6) continue
+				for (j = i; j < NR && t[j] - t[i] < 100;) j++
+				if (j >= NR) exit
+				rate = 100 * (u[j] - u[i]) / (t[j] - t[i])
+				if (way == "down" ? rate <= limit : rate >= limit) { printf "%.1f", t[i] - t0 / 1e6; exit }
+			}
+		}' "$1"
+}
+
+# excess FILE STEP_NS NEW_PERCENT FREE_PERCENT: the same as a length of time without a window's blur: the most that side
+# had beyond its new allowance at any time in the next half second, in ms of taking all that main left free.
+excess() {
+	awk -v t0="$2" -v new="$3" -v free="$4" '
+		$1 < t0 { t = $1; u = $2; next }
+		$1 > t0 + 5e8 { next }
+		{
+			beyond = ($2 - u) / 1e3 - new / 100 * ($1 - t) / 1e6
+			if (beyond > most) most = beyond
+		}
+		END { printf "%.1f", most / ((free - new) / 100) }' "$1"
+}
+
 # What follows is for tests of the engine.
 SIDE=tidegate-side
 MAIN=tidegate-main

@@ -1,0 +1,12 @@
+# what: the bed reads the least idle over any second: 40 % where a load of 20 and 60 % alternates each second
+# modes: precise
+# seconds: 20
+group main
+inside main vmtool wave 20 60 5000 1 16 &
+sleep 1
+SEEN=$(vmtool floor 8)
+echo "$SEEN"
+measure idle "$(of idle)" %
+measure idle_least "$(of idle_least)" %
+within "mean idle" "$(of idle)" 58 60.5
+within "least idle over a second" "$(of idle_least)" 37.5 40.5
