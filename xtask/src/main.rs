@@ -1,6 +1,9 @@
 //! `cargo xtask TASK`: the developer's entry point, behind `make`. Each task is a module; this file only
 //! finds it. Exit codes: 0 done, 1 failed, 2 usage, 77 skipped for a stated reason.
 
+mod checks;
+mod licences;
+mod tidy;
 mod vm;
 
 use std::process::ExitCode;
@@ -8,6 +11,10 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask TASK
 
+  test                     every check and test; ends with `N passed, N failed, N skipped`
+  lint                     format, lints, house rules, licences
+  tidy                     the house rules alone
+  licences                 the licences of dependencies alone
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
   vm fetch                 fetch that kernel (or look for a newer one) and stop
 
@@ -20,6 +27,10 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     match task.as_str() {
+        "test" => checks::test(),
+        "lint" => checks::lint(),
+        "tidy" => tidy::main(),
+        "licences" => licences::main(),
         "vm" => vm::main(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

@@ -1,0 +1,56 @@
+# The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test lint format vm soak docs install uninstall clean
+
+PREFIX ?= /usr/local
+SYSTEMD_UNIT_DIR ?= /etc/systemd/system
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: ## Install what is missing (as root), or name it
+	@scripts/setup.sh
+
+build: setup ## Build the tidegate command (target/release/tidegate)
+	cargo build --release --package tidegate
+
+demo: build ## Show on this machine what Tidegate does (about three minutes; root shows most)
+	-target/release/tidegate doctor
+	target/release/tidegate lab demo --out target/demo
+
+test: setup ## Run every check and test; ends with "N passed, N failed, N skipped"
+	@cargo xtask test
+
+lint: setup ## Check format, lints, house rules and licences
+	@cargo xtask lint
+
+format: ## Format all sources
+	cargo fmt --all
+	git ls-files -z '*.c' '*.h' | xargs -0 -r clang-format-19 -i
+
+vm: setup ## Run the tests in a virtual machine (options: cargo xtask vm --help)
+	@cargo xtask vm
+
+soak: build ## Hours of faults and stress, by hand (HOURS=2)
+	scripts/soak.sh
+
+docs: ## Write docs/man from the command line's definitions
+	cargo run --quiet --package tidegate -- man --out docs/man
+
+install: build ## Install the command, man pages, completions and the service (PREFIX=/usr/local)
+	install -D -m 755 target/release/tidegate $(DESTDIR)$(PREFIX)/bin/tidegate
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	target/release/tidegate completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tidegate
+	install -d $(DESTDIR)$(SYSTEMD_UNIT_DIR)
+	sed 's|@PREFIX@|$(PREFIX)|g' packaging/tidegate.service > $(DESTDIR)$(SYSTEMD_UNIT_DIR)/tidegate.service
+
+uninstall: ## Remove what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/tidegate $(DESTDIR)$(PREFIX)/share/man/man1/tidegate*.1
+	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tidegate
+	rm -f $(DESTDIR)$(SYSTEMD_UNIT_DIR)/tidegate.service
+
+clean: ## Remove build output
+	cargo clean

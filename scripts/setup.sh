@@ -1,0 +1,72 @@
+#!/bin/sh
+# Sees to it that what the build and the tests need is installed. Debian and Ubuntu names; missing packages are installed
+# when we are root, else named exactly. Fast when nothing is missing.
+set -eu
+
+# Without these nothing can be built or checked.
+NEEDED="clang-19 clang-format-19 libelf-dev zlib1g-dev pkg-config make gcc libc6-dev autoconf automake libtool flex bison
+gawk autopoint"
+# Without these the tests in a virtual machine are skipped, with their reason.
+FOR_VM="qemu-system-x86 busybox-static binutils cpio debian-archive-keyring"
+
+say() {
+	echo "tidegate: setup: $*" >&2
+}
+
+# The packages of a list that are not installed.
+missing() {
+	for package in "$@"; do
+		status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+		[ "$status" = installed ] || printf '%s ' "$package"
+	done
+}
+
+# The same where there is no dpkg: by the commands that matter.
+missing_commands() {
+	for command in "$@"; do
+		command -v "$command" >/dev/null 2>&1 || printf '%s ' "$command"
+	done
+}
+
+if ! command -v cargo >/dev/null 2>&1; then
+	say "cargo: not found in PATH; install a Rust toolchain (https://rustup.rs), then run this again"
+	exit 1
+fi
+
+if ! command -v dpkg-query >/dev/null 2>&1; then
+	lacking=$(missing_commands clang-19 clang-format-19 pkg-config make gcc autoconf automake libtool flex bison gawk autopoint)
+	if [ -n "$lacking" ]; then
+		say "not a Debian or Ubuntu system, and these commands are missing: $lacking; install what has them, libelf and zlib"
+		exit 1
+	fi
+	exit 0
+fi
+
+# shellcheck disable=SC2086 # lists of words
+lacking=$(missing $NEEDED)
+# shellcheck disable=SC2086
+lacking_vm=$(missing $FOR_VM)
+[ -n "$lacking$lacking_vm" ] || exit 0
+
+if [ "$(id -u)" -ne 0 ]; then
+	[ -z "$lacking_vm" ] || say "the VM tests will be skipped; for them: sudo apt-get install -y $lacking_vm"
+	[ -n "$lacking" ] || exit 0
+	say "packages are missing, and only root can install them; run: sudo apt-get install -y $lacking"
+	exit 1
+fi
+
+say "installing $lacking$lacking_vm"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq || say "apt-get update failed; trying with the package lists that are there"
+if [ -n "$lacking" ]; then
+	# shellcheck disable=SC2086
+	if ! apt-get install -y -qq --no-install-recommends $lacking >/dev/null; then
+		say "apt-get could not install: $lacking; see its messages above"
+		exit 1
+	fi
+fi
+if [ -n "$lacking_vm" ]; then
+	# shellcheck disable=SC2086
+	apt-get install -y -qq --no-install-recommends $lacking_vm >/dev/null ||
+		say "apt-get could not install: $lacking_vm; the VM tests will be skipped"
+fi
