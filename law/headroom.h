@@ -55,13 +55,14 @@ struct tg_headroom_config {
 	tg_u32 raise_ppm_per_s; /* slope of rises, of the domain */
 	tg_u32 fine_min_ppm;	/* margin of the fine detector, least and most */
 	tg_u32 fine_max_ppm;
-	tg_u32 coarse_ppm;	 /* margin of the coarse detector */
-	tg_u32 alarm;		 /* exponent of the false alarm interval, <= 64 */
-	tg_u32 threshold_min_us; /* least threshold, CPU time per CPU */
-	tg_u32 coarse_max_us;	 /* most threshold of the coarse one, per CPU */
-	tg_u32 proof_us;	 /* main back at its old level for this long: false alarm */
-	tg_u32 doubt_us;	 /* after this long an alarm counts as true */
-	tg_u32 dt_max_us;	 /* a longer window is stale, <= 10 s */
+	tg_u32 coarse_ppm;	  /* margin of the coarse detector */
+	tg_u32 alarm;		  /* exponent of the false alarm interval, <= 64 */
+	tg_u32 fine_threshold_us; /* least threshold of the fine one, CPU time per CPU */
+	tg_u32 coarse_min_us;	  /* least and most threshold of the coarse one, per CPU */
+	tg_u32 coarse_max_us;
+	tg_u32 proof_us;  /* main back at its old level for this long: false alarm */
+	tg_u32 doubt_us;  /* after this long an alarm counts as true */
+	tg_u32 dt_max_us; /* a longer window is stale, <= 10 s */
 };
 
 struct tg_headroom_sample {
@@ -117,7 +118,7 @@ struct tg_headroom {
 	tg_u64 noise_us;   /* variance rate of main: us^2 per us */
 	tg_s64 trim_ncpu;
 	tg_u64 out_ucpu; /* the last allowance */
-	struct tg_detector fine, coarse;
+	struct tg_detector fine, coarse, fall;
 	struct tg_probation probation;
 	tg_u32 alarms, pad;
 };
@@ -136,6 +137,8 @@ TG_FN void tg_headroom_forget(struct tg_headroom *h)
 	h->fine.age_us = 0;
 	h->coarse.sum_ns = 0;
 	h->coarse.age_us = 0;
+	h->fall.sum_ns = 0;
+	h->fall.age_us = 0;
 	h->probation.open_us = 0;
 }
 
@@ -184,19 +187,19 @@ TG_FN int tg_headroom_sane(const struct tg_headroom_config *cfg, const struct tg
 }
 
 /*
- * Variance rate of main: the mean over a second of deviation^2 / dt. The
- * sensor's own granularity is taken off the deviation first, and a single
+ * Variance rate of main: the mean over a second of deviation^2 / dt. A single
  * window counts for at most nine times the present variance, so that steps do
- * not pass for noise. Deviation capped at 4e9 us (4000 CPUs for a second):
- * 1.6e19 < 2^64. The rate is capped at 2^40, so that alarm * rate * 10^6
- * in tg_threshold_ns stays below 64 * 1.1e12 * 10^3.
+ * not pass for noise. A coarse sensor's own noise is in it: at most
+ * (granularity * CPUs)^2 / 6 a window, which at 50 ms is little beside a real
+ * main. Deviation capped at 4e9 us (4000 CPUs for a second): 1.6e19 < 2^64.
+ * The rate is capped at 2^40, which tg_threshold_ns relies on.
  */
-TG_FN void tg_headroom_noise(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns, tg_u64 blur_ns)
+TG_FN void tg_headroom_noise(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns)
 {
 	tg_u64 expected_ns = tg_time_ns(h->main_ncpu / TG_NCPU_PER_UCPU, dt_ns);
 	tg_u64 off_ns = main_ns > expected_ns ? main_ns - expected_ns : expected_ns - main_ns;
 	tg_u64 dt_us = dt_ns / 1000;
-	tg_u64 off_us = tg_min(tg_sub0(off_ns, blur_ns) / 1000, 4000000000ULL);
+	tg_u64 off_us = tg_min(off_ns / 1000, 4000000000ULL);
 	tg_u64 rate = off_us * off_us / dt_us;
 	tg_u64 cpus = h->capacity_ncpu / 1000000000ULL + 1;
 
@@ -219,19 +222,34 @@ TG_FN tg_u64 tg_threshold_ns(const struct tg_headroom *h, tg_u64 margin_ucpu)
 	return tg_min(num / margin_mcpu, 8192000000ULL) * 1000;
 }
 
-/* One detector over one window; returns 1 when it fires. */
-TG_FN int tg_detect(struct tg_detector *d, tg_u64 est_ucpu, tg_u64 margin_ucpu, tg_u64 main_ns,
-		    const struct tg_headroom_sample *s, tg_u64 threshold_ns, tg_u64 second_ns)
+/*
+ * One detector over one window; returns 1 when it fires. `more_ns` counts for
+ * a step and `less_ns` against it.
+ */
+TG_FN int tg_detect(struct tg_detector *d, tg_u64 more_ns, tg_u64 less_ns, tg_u64 dt_ns,
+		    tg_u64 threshold_ns, tg_u64 second_ns)
 {
-	tg_u64 free_ns = tg_time_ns(tg_min(est_ucpu + margin_ucpu, TG_UCPU_MAX), s->dt_ns);
-
-	d->sum_ns = tg_min(tg_sub0(d->sum_ns + main_ns, free_ns), second_ns);
+	d->sum_ns = tg_min(tg_sub0(d->sum_ns + more_ns, less_ns), second_ns);
 	if (d->sum_ns == 0) {
 		d->age_us = 0;
 		return 0;
 	}
-	d->age_us += s->dt_ns / 1000;
+	d->age_us += dt_ns / 1000;
 	return d->sum_ns > threshold_ns;
+}
+
+/* CPU time of a window at `rate_ucpu`, bounded by the largest domain. */
+TG_FN tg_u64 tg_window_ns(tg_u64 rate_ucpu, const struct tg_headroom_sample *s)
+{
+	return tg_time_ns(tg_min(rate_ucpu, TG_UCPU_MAX), s->dt_ns);
+}
+
+/* All detectors start anew: their sums were against the old estimate. */
+TG_FN void tg_detectors_reset(struct tg_headroom *h)
+{
+	h->fine.sum_ns = h->fine.age_us = 0;
+	h->coarse.sum_ns = h->coarse.age_us = 0;
+	h->fall.sum_ns = h->fall.age_us = 0;
 }
 
 /*
@@ -251,26 +269,28 @@ TG_FN tg_u64 tg_fine_margin_ucpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
 }
 
 /*
- * Watch for a step. On an alarm the estimate becomes what main used since the
- * detector's sum left zero, and the mean restarts from there.
+ * Watch for a step upwards. On an alarm the estimate becomes what main used
+ * since the detector's sum left zero, and the mean restarts from there.
  */
 TG_FN int tg_headroom_alarm(struct tg_headroom *h, const struct tg_headroom_sample *s,
 			    tg_u64 main_ns, tg_u64 cap_ucpu, tg_u64 blur_ns)
 {
 	tg_u64 est = h->main_ncpu / TG_NCPU_PER_UCPU;
 	tg_u64 second_ns = cap_ucpu * 1000;
-	tg_u64 cpus_e6 = cap_ucpu;
-	tg_u64 least_ns = (tg_u64)h->cfg.threshold_min_us * cpus_e6 / 1000;
-	tg_u64 most_ns = (tg_u64)h->cfg.coarse_max_us * cpus_e6 / 1000;
+	tg_u64 fine_least_ns = (tg_u64)h->cfg.fine_threshold_us * cap_ucpu / 1000;
+	tg_u64 coarse_least_ns = (tg_u64)h->cfg.coarse_min_us * cap_ucpu / 1000;
+	tg_u64 coarse_most_ns = (tg_u64)h->cfg.coarse_max_us * cap_ucpu / 1000;
 	tg_u64 fine = tg_fine_margin_ucpu(h, cap_ucpu);
 	tg_u64 coarse = tg_max(fine, tg_ppm_of(cap_ucpu, h->cfg.coarse_ppm));
-	tg_u64 fine_ns = tg_max(tg_threshold_ns(h, fine), least_ns) + blur_ns;
-	tg_u64 coarse_ns = tg_clamp(tg_threshold_ns(h, coarse), least_ns, most_ns) + blur_ns;
-	int fine_fired = tg_detect(&h->fine, est, fine, main_ns, s, fine_ns, second_ns);
-	int coarse_fired = tg_detect(&h->coarse, est, coarse, main_ns, s, coarse_ns, second_ns);
+	tg_u64 fine_ns = tg_max(tg_threshold_ns(h, fine), fine_least_ns) + blur_ns;
+	tg_u64 coarse_ns =
+	    tg_clamp(tg_threshold_ns(h, coarse), coarse_least_ns, coarse_most_ns) + blur_ns;
+	int fine_fired =
+	    tg_detect(&h->fine, main_ns, tg_window_ns(est + fine, s), s->dt_ns, fine_ns, second_ns);
+	int coarse_fired = tg_detect(&h->coarse, main_ns, tg_window_ns(est + coarse, s), s->dt_ns,
+				     coarse_ns, second_ns);
 	const struct tg_detector *d = coarse_fired ? &h->coarse : &h->fine;
-	tg_u64 margin = coarse_fired ? coarse : fine;
-	tg_u64 now;
+	tg_u64 margin = coarse_fired ? coarse : fine, rise;
 
 	if (!fine_fired && !coarse_fired)
 		return 0;
@@ -281,13 +301,47 @@ TG_FN int tg_headroom_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 	}
 	h->probation.open_us = 1;
 	h->probation.used_ns = 0;
-	/* sum <= 8.192e12 ns over age >= 1 us: in ucpu sum * 1000 / age. */
-	now = est + margin + d->sum_ns * 1000 / tg_max(d->age_us, 1);
-	h->main_ncpu = tg_min(now, cap_ucpu) * TG_NCPU_PER_UCPU;
+	/*
+	 * sum <= 8.192e12 ns over age >= 1 us: in ucpu sum * 1000 / age. A sum of
+	 * one window cannot tell a small step at its start from a large one at its
+	 * end: take the middle, i.e. twice the rise, and trust the next window.
+	 */
+	rise = margin + d->sum_ns * 1000 / tg_max(d->age_us, 1);
 	h->mean_age_us = d->age_us;
-	h->fine.sum_ns = h->fine.age_us = 0;
-	h->coarse.sum_ns = h->coarse.age_us = 0;
+	if (d->age_us <= s->dt_ns / 1000) {
+		rise *= 2;
+		h->mean_age_us /= 2;
+	}
+	h->main_ncpu = tg_min(est + rise, cap_ucpu) * TG_NCPU_PER_UCPU;
+	tg_detectors_reset(h);
 	h->alarms++;
+	return 1;
+}
+
+/*
+ * Watch for a step downwards: giving back is in no hurry, but a mean that
+ * drags the past along would count it as noise. Only the estimate restarts;
+ * the slope still limits what is given. The noise shrinks with main, as that
+ * of a server does; otherwise a loud past would make the next step look small.
+ */
+TG_FN int tg_headroom_fall(struct tg_headroom *h, const struct tg_headroom_sample *s,
+			   tg_u64 main_ns, tg_u64 cap_ucpu, tg_u64 blur_ns)
+{
+	tg_u64 est = h->main_ncpu / TG_NCPU_PER_UCPU;
+	tg_u64 margin = tg_fine_margin_ucpu(h, cap_ucpu);
+	tg_u64 least_ns = (tg_u64)h->cfg.fine_threshold_us * cap_ucpu / 1000;
+	tg_u64 threshold_ns = tg_max(tg_threshold_ns(h, margin), 2 * least_ns) + blur_ns, now;
+	struct tg_detector *d = &h->fall;
+
+	if (!tg_detect(d, tg_window_ns(tg_sub0(est, margin), s), main_ns, s->dt_ns, threshold_ns,
+		       cap_ucpu * 1000))
+		return 0;
+	now = tg_sub0(est, margin + d->sum_ns * 1000 / tg_max(d->age_us, 1));
+	/* noise <= 2^40, in sixteenths of what is left of main: < 2^44. */
+	h->noise_us = h->noise_us * (now * 16 / tg_max(est, 1)) / 16;
+	h->main_ncpu = now * TG_NCPU_PER_UCPU;
+	h->mean_age_us = d->age_us;
+	tg_detectors_reset(h);
 	return 1;
 }
 
@@ -463,7 +517,7 @@ TG_FN void tg_headroom_step(struct tg_headroom *h, const struct tg_headroom_samp
 {
 	tg_u64 cap_now_ncpu, cap_ucpu, asked_ucpu, floor_ucpu, main_ns, blur_ns;
 	tg_u32 reason;
-	int fired = 0, refuted = 0;
+	int fired = 0, refuted = 0, fell = 0;
 
 	if (!tg_headroom_sane(&h->cfg, s)) {
 		cap_ucpu = h->capacity_ncpu / TG_NCPU_PER_UCPU;
@@ -476,18 +530,24 @@ TG_FN void tg_headroom_step(struct tg_headroom *h, const struct tg_headroom_samp
 	}
 	cap_now_ncpu = tg_rate_ucpu(s->capacity_ns, s->dt_ns) * TG_NCPU_PER_UCPU;
 	main_ns = tg_min(tg_sub0(s->busy_ns, s->side_ns), s->capacity_ns);
-	blur_ns = tg_min(s->granularity_ns, 1000000000ULL) * (cap_now_ncpu / 1000000000ULL + 1);
+	blur_ns = tg_min(s->granularity_ns, 1000000000ULL) *
+		  ((cap_now_ncpu + 999999999ULL) / 1000000000ULL);
 	if (h->history_us == 0)
 		h->capacity_ncpu = cap_now_ncpu;
 	cap_ucpu = h->capacity_ncpu / TG_NCPU_PER_UCPU;
 	if (h->history_us > 0) {
-		tg_headroom_noise(h, main_ns, s->dt_ns, blur_ns);
 		fired = tg_headroom_alarm(h, s, main_ns, cap_ucpu, blur_ns);
 		if (!fired)
 			refuted = tg_headroom_refuted(h, main_ns, s->dt_ns);
+		if (!fired && !refuted)
+			fell = tg_headroom_fall(h, s, main_ns, cap_ucpu, blur_ns);
 	}
-	if (!fired)
+	/* A window in which main stepped says nothing about its noise. */
+	if (!fired && !fell) {
+		if (h->history_us > 0)
+			tg_headroom_noise(h, main_ns, s->dt_ns);
 		tg_headroom_learn(h, s, main_ns, cap_now_ncpu);
+	}
 	cap_ucpu = (h->capacity_ncpu + TG_NCPU_PER_UCPU / 2) / TG_NCPU_PER_UCPU;
 	asked_ucpu = tg_ppm_of(cap_ucpu, h->headroom_ppm);
 	floor_ucpu = tg_ppm_of(cap_ucpu, h->tolerance_ppm);

@@ -45,6 +45,8 @@ pub struct PlanConfig {
     pub deadband_min_ppm: u32,
     /// See [`PlanConfig::deadband_min_ppm`].
     pub deadband_max_ppm: u32,
+    /// A raise of this size may use all but one of a second's writes; of the domain.
+    pub large_ppm: u32,
     /// Writes in any second, above which only cuts pass.
     pub writes_per_s_max: u32,
 }
@@ -60,10 +62,16 @@ impl Default for PlanConfig {
             cut_ppm: 30_000,
             deadband_min_ppm: 4_000,
             deadband_max_ppm: 15_000,
+            large_ppm: 100_000,
             writes_per_s_max: 5,
         }
     }
 }
+
+/// Writes of a second that small corrections leave for a cut and its taking back.
+const SMALL_KEEP: u32 = 2;
+/// Writes of a second that large raises leave for a cut.
+const LARGE_KEEP: u32 = 1;
 
 /// Why a quota is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,15 +237,21 @@ impl Planner {
                 return Some(PlanReason::Cut);
             }
             let may = drop_ucpu > deadband_ucpu || want_ucpu == decision.floor_ucpu;
-            return (may && since_ns >= self.cfg.raise_gap_ns && budget.may_raise(now_ns))
-                .then_some(PlanReason::Lower);
+            let rested = since_ns >= self.cfg.raise_gap_ns && budget.may_spend(now_ns, SMALL_KEEP);
+            return (may && rested).then_some(PlanReason::Lower);
         }
-        // A refuted cut is taken back at once; it is in the budget like any other raise.
-        let rested = since_ns >= self.cfg.raise_gap_ns || decision.reason == Reason::Restore;
-        (want_ucpu - standing_ucpu > deadband_ucpu
-            && rested
-            && budget.may_raise(now_ns))
-        .then_some(PlanReason::Raise)
+        let rise_ucpu = want_ucpu - standing_ucpu;
+        let large = rise_ucpu > part(self.cfg.large_ppm);
+        // A refuted cut is taken back at once, with the last write of the budget if need be.
+        let refuted = decision.reason == Reason::Restore;
+        let keep = match (refuted, large) {
+            (true, _) => 0,
+            (false, true) => LARGE_KEEP,
+            (false, false) => SMALL_KEEP,
+        };
+        let rested = refuted || since_ns >= self.cfg.raise_gap_ns;
+        (rise_ucpu > deadband_ucpu && rested && budget.may_spend(now_ns, keep))
+            .then_some(PlanReason::Raise)
     }
 
     /// Half a tick on every CPU that main leaves, and the part of the pool that was used up.

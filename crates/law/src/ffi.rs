@@ -66,6 +66,7 @@ pub(crate) struct RawHeadroom {
     pub out_ucpu: u64,
     pub fine: RawDetector,
     pub coarse: RawDetector,
+    pub fall: RawDetector,
     pub probation: RawProbation,
     pub alarms: u32,
     pub pad: u32,

@@ -37,8 +37,10 @@ pub struct HeadroomConfig {
     pub coarse_ppm: u32,
     /// Exponent of the interval between false alarms, at most 64.
     pub alarm: u32,
-    /// Least threshold of a detector, CPU time per CPU.
-    pub threshold_min_us: u32,
+    /// Least threshold of the fine detector, CPU time per CPU.
+    pub fine_threshold_us: u32,
+    /// Least threshold of the coarse detector, CPU time per CPU.
+    pub coarse_min_us: u32,
     /// Most threshold of the coarse detector, CPU time per CPU.
     pub coarse_max_us: u32,
     /// Main back at its old level for this long after a cut: it was a false alarm.
@@ -63,7 +65,8 @@ impl HeadroomConfig {
         fine_max_ppm: 150_000,
         coarse_ppm: 350_000,
         alarm: 10,
-        threshold_min_us: 2_000,
+        fine_threshold_us: 2_000,
+        coarse_min_us: 2_900,
         coarse_max_us: 4_500,
         proof_us: 25_000,
         doubt_us: 150_000,
@@ -72,6 +75,7 @@ impl HeadroomConfig {
     /// For tick-granular usage in windows of about 50 ms.
     pub const SLOW: Self = Self {
         warm_us: 200_000,
+        coarse_max_us: 8_000,
         proof_us: 90_000,
         doubt_us: 300_000,
         dt_max_us: 1_000_000,

@@ -34,9 +34,9 @@ impl WriteBudget {
         u32::try_from(recent).unwrap_or(u32::MAX)
     }
 
-    /// Whether a write that is not a cut may pass: one write is always left for a cut.
-    pub fn may_raise(&self, now_ns: u64) -> bool {
-        self.used(now_ns) + 1 < self.per_s_max.max(2)
+    /// Whether a write that is not a cut may pass and still leave `kept` writes of this second.
+    pub fn may_spend(&self, now_ns: u64, kept: u32) -> bool {
+        self.used(now_ns).saturating_add(kept) < self.per_s_max
     }
 
     /// Counts one write. Cuts are counted too, but never refused.
