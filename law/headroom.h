@@ -60,9 +60,11 @@ struct tg_headroom_config {
 	tg_u32 fine_threshold_us; /* least threshold of the fine one, CPU time per CPU */
 	tg_u32 coarse_min_us;	  /* least and most threshold of the coarse one, per CPU */
 	tg_u32 coarse_max_us;
-	tg_u32 proof_us;  /* main back at its old level for this long: false alarm */
-	tg_u32 doubt_us;  /* after this long an alarm counts as true */
-	tg_u32 dt_max_us; /* a longer window is stale, <= 10 s */
+	tg_u32 proof_us;       /* main back at its old level for this long: false alarm */
+	tg_u32 doubt_us;       /* after this long an alarm counts as true */
+	tg_u32 noise_block_us; /* time over which main's noise is judged */
+	tg_u32 fall_us;	       /* main low for this long before the mean restarts lower */
+	tg_u32 dt_max_us;      /* a longer window is stale, <= 10 s */
 };
 
 struct tg_headroom_sample {
@@ -95,6 +97,11 @@ struct tg_detector {
 	tg_u64 age_us; /* time since the sum was zero */
 };
 
+/* Windows of main that are judged together, for its noise. */
+struct tg_block {
+	tg_u64 used_ns, expected_ns, age_us;
+};
+
 /*
  * What an alarm put aside, until it is proved or refuted. Legal transitions:
  * open_us 0 (none) -> alarm -> counting up -> refuted or doubt_us passed -> 0.
@@ -120,11 +127,19 @@ struct tg_headroom {
 	tg_u64 out_ucpu; /* the last allowance */
 	struct tg_detector fine, coarse, fall;
 	struct tg_probation probation;
+	struct tg_block block;
 	tg_u32 alarms, pad;
 };
 
 #define TG_NCPU_PER_UCPU 1000ULL
 #define TG_SECOND_US 1000000ULL
+
+TG_FN void tg_block_reset(struct tg_block *b)
+{
+	b->used_ns = 0;
+	b->expected_ns = 0;
+	b->age_us = 0;
+}
 
 TG_FN void tg_headroom_forget(struct tg_headroom *h)
 {
@@ -140,6 +155,7 @@ TG_FN void tg_headroom_forget(struct tg_headroom *h)
 	h->fall.sum_ns = 0;
 	h->fall.age_us = 0;
 	h->probation.open_us = 0;
+	tg_block_reset(&h->block);
 }
 
 /* headroom and tolerance above 100 % count as 100 %. */
@@ -187,25 +203,34 @@ TG_FN int tg_headroom_sane(const struct tg_headroom_config *cfg, const struct tg
 }
 
 /*
- * Variance rate of main: the mean over a second of deviation^2 / dt. A single
- * window counts for at most nine times the present variance, so that steps do
- * not pass for noise. A coarse sensor's own noise is in it: at most
+ * Variance rate of main: the mean over a second of deviation^2 / time, over
+ * blocks of noise_block_us (a server's queue carries load from one window into
+ * the next, so that short windows alone would look calmer than they add up
+ * to). A block counts for at most nine times the present variance, so that
+ * steps do not pass for noise. A coarse sensor's own noise is in it: at most
  * (granularity * CPUs)^2 / 6 a window, which at 50 ms is little beside a real
- * main. Deviation capped at 4e9 us (4000 CPUs for a second): 1.6e19 < 2^64.
+ * main. Sums of used and expected are each below 20 s * 8192 CPUs = 1.7e14;
+ * the deviation is capped at 4e9 us (4000 CPUs for a second): 1.6e19 < 2^64.
  * The rate is capped at 2^40, which tg_threshold_ns relies on.
  */
 TG_FN void tg_headroom_noise(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns)
 {
-	tg_u64 expected_ns = tg_time_ns(h->main_ncpu / TG_NCPU_PER_UCPU, dt_ns);
-	tg_u64 off_ns = main_ns > expected_ns ? main_ns - expected_ns : expected_ns - main_ns;
-	tg_u64 dt_us = dt_ns / 1000;
-	tg_u64 off_us = tg_min(off_ns / 1000, 4000000000ULL);
-	tg_u64 rate = off_us * off_us / dt_us;
+	struct tg_block *b = &h->block;
 	tg_u64 cpus = h->capacity_ncpu / 1000000000ULL + 1;
+	tg_u64 off_us, rate;
 
+	b->used_ns += main_ns;
+	b->expected_ns += tg_time_ns(h->main_ncpu / TG_NCPU_PER_UCPU, dt_ns);
+	b->age_us += dt_ns / 1000;
+	if (b->age_us < tg_min(h->cfg.noise_block_us, 10000000))
+		return;
+	off_us = tg_max(b->used_ns, b->expected_ns) - tg_min(b->used_ns, b->expected_ns);
+	off_us = tg_min(off_us / 1000, 4000000000ULL);
+	rate = off_us * off_us / b->age_us;
 	rate = tg_min(rate, 9 * h->noise_us + 500 * cpus);
 	rate = tg_min(rate, 1ULL << 40);
-	h->noise_us = tg_mean(h->noise_us, rate, tg_weight_16(dt_us, TG_SECOND_US));
+	h->noise_us = tg_mean(h->noise_us, rate, tg_weight_16(b->age_us, TG_SECOND_US));
+	tg_block_reset(b);
 }
 
 /*
@@ -250,6 +275,7 @@ TG_FN void tg_detectors_reset(struct tg_headroom *h)
 	h->fine.sum_ns = h->fine.age_us = 0;
 	h->coarse.sum_ns = h->coarse.age_us = 0;
 	h->fall.sum_ns = h->fall.age_us = 0;
+	tg_block_reset(&h->block);
 }
 
 /*
@@ -334,7 +360,8 @@ TG_FN int tg_headroom_fall(struct tg_headroom *h, const struct tg_headroom_sampl
 	struct tg_detector *d = &h->fall;
 
 	if (!tg_detect(d, tg_window_ns(tg_sub0(est, margin), s), main_ns, s->dt_ns, threshold_ns,
-		       cap_ucpu * 1000))
+		       cap_ucpu * 1000) ||
+	    d->age_us < h->cfg.fall_us)
 		return 0;
 	now = tg_sub0(est, margin + d->sum_ns * 1000 / tg_max(d->age_us, 1));
 	/* noise <= 2^40, in sixteenths of what is left of main: < 2^44. */

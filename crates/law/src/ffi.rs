@@ -50,6 +50,14 @@ pub(crate) struct RawProbation {
 
 #[repr(C)]
 #[derive(Clone, Default)]
+pub(crate) struct RawBlock {
+    pub used_ns: u64,
+    pub expected_ns: u64,
+    pub age_us: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Default)]
 pub(crate) struct RawHeadroom {
     pub cfg: HeadroomConfig,
     pub headroom_ppm: u32,
@@ -68,6 +76,7 @@ pub(crate) struct RawHeadroom {
     pub coarse: RawDetector,
     pub fall: RawDetector,
     pub probation: RawProbation,
+    pub block: RawBlock,
     pub alarms: u32,
     pub pad: u32,
 }

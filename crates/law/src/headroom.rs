@@ -47,6 +47,10 @@ pub struct HeadroomConfig {
     pub proof_us: u32,
     /// After this long an alarm counts as true.
     pub doubt_us: u32,
+    /// Time over which main's noise is judged.
+    pub noise_block_us: u32,
+    /// Main low for this long before the mean restarts lower.
+    pub fall_us: u32,
     /// A longer window is stale.
     pub dt_max_us: u32,
 }
@@ -70,6 +74,8 @@ impl HeadroomConfig {
         coarse_max_us: 4_500,
         proof_us: 25_000,
         doubt_us: 150_000,
+        noise_block_us: 20_000,
+        fall_us: 50_000,
         dt_max_us: 250_000,
     };
     /// For tick-granular usage in windows of about 50 ms.
