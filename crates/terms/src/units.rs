@@ -102,6 +102,9 @@ const TIME_UNITS: &[(&str, u64, u32)] = &[
     ("h", 3600, 9),
 ];
 
+const MINUTE_NS: u64 = 60_000_000_000;
+const HOUR_NS: u64 = 60 * MINUTE_NS;
+
 impl TimeSpan {
     /// From nanoseconds.
     pub const fn from_nanos(ns: u64) -> TimeSpan {
@@ -178,7 +181,9 @@ impl fmt::Display for TimeSpan {
             1..1_000 => write!(f, "{}ns", self.ns),
             1_000..1_000_000 => write!(f, "{}us", decimal(self.ns, 3)),
             1_000_000..1_000_000_000 => write!(f, "{}ms", decimal(self.ns, 6)),
-            _ => write!(f, "{}s", decimal(self.ns, 9)),
+            ns if ns % HOUR_NS == 0 => write!(f, "{}h", ns / HOUR_NS),
+            ns if ns % MINUTE_NS == 0 => write!(f, "{}min", ns / MINUTE_NS),
+            ns => write!(f, "{}s", decimal(ns, 9)),
         }
     }
 }

@@ -129,7 +129,7 @@ fn every_mistake_of_every_file_is_told_with_its_place() {
         .replace(&format!("{}", root.display()), "");
     for expected in [
         "default_hedroom: /etc/tidegate/tidegate.toml:1:1: no such setting; did you mean default_headroom?",
-        "lease: /etc/tidegate/tidegate.toml:2:9: \"1h\" is above 60s; write a time from 200ms to 1min, as in 2s",
+        "lease: /etc/tidegate/tidegate.toml:2:9: \"1h\" is above 1min; write a time from 200ms to 1min, as in 2s",
         "headroom: /etc/tidegate/tidegate.toml:3:1: no such setting; headroom is a term of gates: put it under",
         "sense: /etc/tidegate/tidegate.toml:4:9: true (boolean) is not a value; write text in quotes, as in sense = \"auto\"",
         "main: /etc/tidegate/tidegate.toml:5:8: 3 (integer) is not a value; write text in quotes, as in [main]",
@@ -180,7 +180,7 @@ fn refusals_name_input_place_and_mend() {
     );
     assert!(refuse(&["headroom=30%"]).contains("a neutral gate does not take it"));
     assert!(refuse(&["class=side", "weight=0"]).contains("is below 1"));
-    assert!(refuse(&["class=side", "fallback=hold:2h"]).contains("is above 3600s"));
+    assert!(refuse(&["class=side", "fallback=hold:2h"]).contains("is above 1h"));
     let no_sign = RawTerms::from_assignments(&["headroom"], &Source::Set).unwrap_err();
     assert!(
         no_sign

@@ -15,7 +15,8 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
-    let view = connect::to_owner()?.explain(&connect::target(&args.target)?)?;
+    let target = connect::target(&args.target)?;
+    let view = connect::to_owner()?.explain(&target)?;
     if args.json {
         render::json(&view)
     } else {

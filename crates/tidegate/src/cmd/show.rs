@@ -15,10 +15,9 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
-    let client = connect::to_owner()?;
     match &args.target {
         None => {
-            let all = client.gates()?;
+            let all = connect::to_owner()?.gates()?;
             if args.json {
                 render::json(&all)
             } else {
@@ -26,7 +25,8 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
             }
         }
         Some(text) => {
-            let gate = client.explain(&connect::target(text)?)?.gate;
+            let target = connect::target(text)?;
+            let gate = connect::to_owner()?.explain(&target)?.gate;
             if args.json {
                 render::json(&gate)
             } else {

@@ -53,11 +53,10 @@ fn users(view: &ExplainView) -> String {
     let mut text = String::new();
     for (index, user) in sorted.iter().take(USERS_MAX).enumerate() {
         let label = if index == 0 {
-            "  CPU users: "
+            " CPU users: "
         } else {
             "            "
         };
-        let label = &label[label.len() - 12..];
         let class = if user.class.is_empty() {
             String::new()
         } else {

@@ -4,6 +4,8 @@ pub mod doctor;
 pub mod explain;
 pub mod gates;
 pub mod status;
+#[cfg(test)]
+mod tests;
 
 use std::io::{ErrorKind, Write};
 
@@ -96,7 +98,9 @@ pub fn wrapped(label: &str, text: &str) -> String {
     let indent = label.chars().count();
     let mut out = String::new();
     let mut line = String::new();
-    for word in text.split_whitespace() {
+    // A number and its % stay together.
+    let text = text.replace(" %", "\u{a0}%");
+    for word in text.split_ascii_whitespace() {
         if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > WIDTH {
             push_line(&mut out, label, indent, &line);
             line.clear();
@@ -107,7 +111,7 @@ pub fn wrapped(label: &str, text: &str) -> String {
         line.push_str(word);
     }
     push_line(&mut out, label, indent, &line);
-    out
+    out.replace('\u{a0}', " ")
 }
 
 fn push_line(out: &mut String, label: &str, indent: usize, line: &str) {
@@ -123,35 +127,4 @@ fn push_line(out: &mut String, label: &str, indent: usize, line: &str) {
 /// `1 process`, `2 processes`.
 pub fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_read_well() {
-        for (seconds, text) in [
-            (0.25, "0.2 s"),
-            (12.7, "12 s"),
-            (200.0, "3 min 20 s"),
-            (7_300.0, "2 h 1 min"),
-            (400_000.0, "4 days"),
-            (-1.0, "-1.0 s"),
-        ] {
-            assert_eq!(span(seconds), text);
-        }
-    }
-
-    #[test]
-    fn lines_fit() {
-        let text = wrapped("  Note: ", &"word ".repeat(60));
-        assert!(
-            text.lines()
-                .all(|line| line.chars().count() <= WIDTH && !line.ends_with(' '))
-        );
-        assert!(text.lines().nth(1).unwrap().starts_with("        word"));
-        assert_eq!(fit("a\x1b[0mb", 20), "a?[0mb");
-        assert_eq!(fit("abcdef", 4), "abc…");
-    }
 }

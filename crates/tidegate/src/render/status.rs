@@ -47,7 +47,7 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
 fn machine(view: &StatusView) -> String {
     let cpus = super::count(u64::from(view.cpus), "CPU", "CPUs");
     format!(
-        "{cpus}, {:.2} of it to be had (steal {:.1} %), engine {}",
+        "{cpus}, {:.2} to be had (steal {:.1} %), engine {}",
         view.capacity_cpus, view.steal_pct, view.engine
     )
 }

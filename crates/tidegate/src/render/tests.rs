@@ -1,0 +1,223 @@
+//! The pages over made-up views, word for word.
+
+use tidegate_agent::api::{
+    ExplainView, GateView, LoopView, StatusView, TermView, UserView, WriteView,
+};
+
+use super::{WIDTH, explain, fit, gates, span, status, wrapped};
+
+fn plain(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
+}
+
+fn gate() -> GateView {
+    let term = |name: &str, value: &str, source: &str, overrode: &[&str]| TermView {
+        name: name.into(),
+        value: value.into(),
+        source: source.into(),
+        overrode: overrode.iter().map(|text| (*text).to_owned()).collect(),
+    };
+    GateView {
+        name: "ffmpeg".into(),
+        target: "run".into(),
+        class: "side".into(),
+        command: Some("ffmpeg -i holiday.mkv -c:v libx265 \u{1b}[31mred.mp4".into()),
+        cgroup: "/tidegate-side/ffmpeg".into(),
+        uid: 1000,
+        processes: 1,
+        usage_cpus: 0.782,
+        allowance_cpus: Some(0.79),
+        nr_throttled: 12,
+        throttled_seconds: 1.25,
+        terms: vec![
+            term("class", "side", "run flag", &["neutral (default)"]),
+            term(
+                "tolerance",
+                "2%",
+                "run flag",
+                &["1% (default)", "3% (/etc/tidegate/tidegate.toml:4:13)"],
+            ),
+        ],
+        age_seconds: 75.0,
+        notes: vec!["weight acts among side gates only".into()],
+        ..GateView::default()
+    }
+}
+
+fn machine() -> StatusView {
+    StatusView {
+        version: "0.1.0".into(),
+        pid: 4711,
+        mode: "on-demand".into(),
+        engine: "knobs".into(),
+        sensing: "bpf".into(),
+        uptime_seconds: 192.0,
+        cpus: 2,
+        capacity_cpus: 1.99,
+        steal_pct: 0.5,
+        headroom_pct: 20.0,
+        tolerance_pct: 2.0,
+        headroom_from: "default_headroom (default)".into(),
+        main_cpus: 0.81,
+        side_cpus: 0.78,
+        idle_cpus: 0.4,
+        allowance_cpus: 0.79,
+        side_quota_us: Some(39_500),
+        side_period_us: Some(50_000),
+        idle_kept_pct: 20.1,
+        reclaim_pct: Some(97.4),
+        decision: "track: main 0.81 of 2.00 CPUs".into(),
+        writes_total: 42,
+        quota_writes_per_second: 1.2,
+        control: LoopView {
+            period_ms: 5.0,
+            steps: 38_400,
+            late_p50_us: 12.0,
+            late_p99_us: 80.0,
+            late_max_us: 400.0,
+            step_cost_us: 9.0,
+            owner_cpu_pct: 0.3,
+            ..LoopView::default()
+        },
+        guardian_pid: Some(4712),
+        lease_seconds: 2.0,
+        gates: vec![gate()],
+        alerts: vec![
+            "cpu.max of /tidegate-side was written by somebody else; reasserted once".into(),
+        ],
+        ..StatusView::default()
+    }
+}
+
+#[test]
+fn a_list_of_gates() {
+    assert_eq!(gates::list(&[]), "no gates\n");
+    assert_eq!(
+        plain(&gates::list(&[gate()])),
+        "\
+GATE                 CLASS     CPUS ALLOWED PROCS  WHAT
+ffmpeg               side      0.78    0.79     1  ffmpeg -i holiday.mkv -c:v l…
+"
+    );
+}
+
+#[test]
+fn one_gate() {
+    assert_eq!(
+        plain(&gates::one(&gate())),
+        "\
+ffmpeg (side, run)
+   Command: ffmpeg -i holiday.mkv -c:v libx265 ?[31mred.mp4
+     Group: /tidegate-side/ffmpeg
+      Life: 1 process, made 75 s ago by user 1000
+       CPU: 0.78 CPUs of 0.79 allowed; throttled 12 times, 1.2 s in all
+     Terms: class = side (run flag), over neutral (default)
+            tolerance = 2% (run flag), over 1% (default), 3%
+            (/etc/tidegate/tidegate.toml:4:13)
+      Note: weight acts among side gates only
+"
+    );
+}
+
+#[test]
+fn the_status_page() {
+    assert_eq!(
+        plain(&status::page(&machine())),
+        "\
+▲ tidegate 0.1.0, owner 4711 (on-demand), up 3 min 12 s
+   Machine: 2 CPUs, 1.99 to be had (steal 0.5 %), engine knobs
+  Headroom: 20.0 % asked (default_headroom (default)), 20.1 % idle kept over the
+            last second
+      CPUs: main and the rest 0.81, side 0.78 of 0.79 allowed, idle 0.40
+     Limit: 39.5 ms in each 50.0 ms for all side work; 1.2 quota writes a
+            second, 42 writes in all
+  Decision: track: main 0.81 of 2.00 CPUs
+   Reclaim: 97.4 % of what main left (last minute); 0.0 s at the tolerance
+            (2.0 %)
+   Sensing: bpf
+      Loop: every 5 ms, 38400 steps (0 stale); late 12 us (p99 80, max 400); 9
+            us a step, 0.30 % of one CPU
+  Guardian: 4712, acts after 2.0 s without a sign of the owner
+     Alert: cpu.max of /tidegate-side was written by somebody else; reasserted
+            once
+
+GATE                 CLASS     CPUS ALLOWED PROCS  WHAT
+ffmpeg               side      0.78    0.79     1  ffmpeg -i holiday.mkv -c:v l…
+"
+    );
+}
+
+#[test]
+fn the_explain_page_fits_a_screen() {
+    let view = ExplainView {
+        gate: gate(),
+        summary: "ffmpeg runs at 0.78 CPUs; the idle to keep for main (20 %) binds.".into(),
+        binding: "headroom".into(),
+        arithmetic: vec![
+            "  2.00 CPUs".into(),
+            "- 0.40 headroom 20 %".into(),
+            "- 0.81 main, estimated".into(),
+            "= 0.79 for side work".into(),
+        ],
+        users: (0..9)
+            .map(|n| UserView {
+                who: format!("gate{n}"),
+                class: "side".into(),
+                usage_cpus: f64::from(n) / 10.0,
+            })
+            .collect(),
+        writes: (0..9)
+            .map(|n| WriteView {
+                ago_seconds: f64::from(n),
+                path: "/sys/fs/cgroup/cpu/tidegate-side/cpu.cfs_quota_us".into(),
+                value: "39500".into(),
+                was: Some("41000".into()),
+                reason: "cut".into(),
+            })
+            .collect(),
+        status: machine(),
+    };
+    let page = plain(&explain::page(&view));
+    assert!(
+        page.lines().all(|line| line.chars().count() <= WIDTH),
+        "{page}"
+    );
+    assert!(page.lines().count() <= 40, "{page}");
+    for expected in [
+        "            ffmpeg runs at 0.78 CPUs; the idle to keep for main (20 %) binds.\n",
+        "     Binds: headroom: the idle to keep for main\n",
+        "Arithmetic:   2.00 CPUs\n            - 0.40 headroom 20 %\n",
+        " CPU users:   0.80 gate8 (side)\n              0.70 gate7 (side)\n",
+        "              0.30 3 more\n",
+        "    Writes: 0.0 s ago: /sys/fs/cgroup/cpu/tidegate-side/cpu.cfs_quota_us = 39500\n            (was 41000): cut\n",
+        "      Note: cpu.max of /tidegate-side was written by somebody else; reasserted\n",
+    ] {
+        assert!(page.contains(expected), "{expected}\nnot in\n{page}");
+    }
+}
+
+#[test]
+fn times_read_well() {
+    for (seconds, text) in [
+        (0.25, "0.2 s"),
+        (12.7, "12 s"),
+        (200.0, "3 min 20 s"),
+        (7_300.0, "2 h 1 min"),
+        (400_000.0, "4 days"),
+        (-1.0, "-1.0 s"),
+    ] {
+        assert_eq!(span(seconds), text);
+    }
+}
+
+#[test]
+fn lines_fit() {
+    let text = wrapped("  Note: ", &"word ".repeat(60));
+    assert!(
+        text.lines()
+            .all(|line| line.chars().count() <= WIDTH && !line.ends_with(' '))
+    );
+    assert!(text.lines().nth(1).unwrap().starts_with("        word"));
+    assert_eq!(fit("a\x1b[0mb", 20), "a?[0mb");
+    assert_eq!(fit("abcdef", 4), "abc…");
+}
