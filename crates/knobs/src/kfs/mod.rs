@@ -1,15 +1,17 @@
 //! The one place where kernel files are read and written.
 //!
-//! Everything above speaks to [`KernelFs`]: [`RealFs`] is the machine, `FakeFs` a cgroup v1 or v2 tree in memory with
+//! Everything above speaks to [`KernelFs`]: [`RealFs`] is the machine, [`FakeFs`] a cgroup v1 or v2 tree in memory with
 //! the kernel's own refusals, and [`FaultFs`] wraps either and makes chosen operations fail. So the code that runs in
 //! production is the code that the fault tests drive.
 
+mod fake;
 mod fault;
 mod real;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+pub use fake::{FakeFs, FakeProcess, SELF_PID};
 pub use fault::{Fault, FaultFs, Rule};
 pub use real::RealFs;
 

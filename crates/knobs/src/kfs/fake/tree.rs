@@ -1,0 +1,302 @@
+//! The fake's directories and what is common to v1 and v2: making, removing, listing, membership.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::super::{DirEntry, FileStat};
+use super::FakeProcess;
+
+#[derive(Debug)]
+pub(super) struct Mount {
+    pub path: PathBuf,
+    pub version: u8,
+    pub controllers: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Group {
+    pub ino: u64,
+    pub quota_us: Option<u64>,
+    pub period_us: u64,
+    pub burst_us: u64,
+    pub idle: bool,
+    /// v1's shares; v2's weight is kept apart, in its own unit.
+    pub shares: u64,
+    pub weight: u64,
+    pub usage_ns: u64,
+    pub nr_periods: u64,
+    pub nr_throttled: u64,
+    pub throttled_ns: u64,
+    pub threaded: bool,
+    pub subtree: BTreeSet<String>,
+}
+
+impl Group {
+    fn new(ino: u64) -> Self {
+        let mut group = Self {
+            ino,
+            quota_us: None,
+            period_us: 0,
+            burst_us: 0,
+            idle: false,
+            shares: 0,
+            weight: 0,
+            usage_ns: 0,
+            nr_periods: 0,
+            nr_throttled: 0,
+            throttled_ns: 0,
+            threaded: false,
+            subtree: BTreeSet::new(),
+        };
+        group.reset_cpu();
+        group
+    }
+
+    /// What a group has when the cpu controller comes to it.
+    pub fn reset_cpu(&mut self) {
+        self.quota_us = None;
+        self.period_us = 100_000;
+        self.burst_us = 0;
+        self.idle = false;
+        self.shares = 1_024;
+        self.weight = 100;
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Process {
+    pub facts: FakeProcess,
+    /// Its group's directory in each mount, by the mount's number.
+    pub at: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub mounts: Vec<Mount>,
+    pub groups: BTreeMap<PathBuf, Group>,
+    pub files: BTreeMap<PathBuf, Vec<u8>>,
+    pub procs: BTreeMap<i32, Process>,
+    pub next_ino: u64,
+    pub read_only: bool,
+    pub hidden: BTreeSet<String>,
+    pub rt_group_sched: bool,
+}
+
+impl State {
+    pub fn add_mount(&mut self, mount: Mount) {
+        let ino = self.take_ino();
+        self.groups.insert(mount.path.clone(), Group::new(ino));
+        self.mounts.push(mount);
+    }
+
+    pub fn add_process(&mut self, facts: FakeProcess) {
+        let at = self.mounts.iter().map(|mount| mount.path.clone()).collect();
+        self.procs.insert(facts.pid, Process { facts, at });
+    }
+
+    fn take_ino(&mut self) -> u64 {
+        self.next_ino += 1;
+        self.next_ino
+    }
+
+    /// The mount that a path is on: the longest that it begins with.
+    pub fn mount_of(&self, path: &Path) -> Option<usize> {
+        let fits = |at: &usize| path.starts_with(&self.mounts[*at].path);
+        (0..self.mounts.len())
+            .filter(fits)
+            .max_by_key(|at| self.mounts[*at].path.as_os_str().len())
+    }
+
+    pub fn is_root(&self, dir: &Path) -> bool {
+        self.mounts.iter().any(|mount| mount.path == dir)
+    }
+
+    /// Directories of the groups directly in this one.
+    pub fn children<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = &'a PathBuf> + 'a {
+        self.groups
+            .keys()
+            .filter(move |path| path.parent() == Some(dir) && !self.is_root(path))
+    }
+
+    pub fn pids_in(&self, mount: usize, dir: &Path) -> Vec<i32> {
+        let here = |(pid, process): (&i32, &Process)| (process.at[mount] == dir).then_some(*pid);
+        self.procs.iter().filter_map(here).collect()
+    }
+
+    pub fn populated(&self, mount: usize, dir: &Path) -> bool {
+        self.procs
+            .values()
+            .any(|process| process.at[mount].starts_with(dir))
+    }
+
+    /// The names of a group's files.
+    pub fn file_names(&self, mount: usize, dir: &Path) -> Vec<&'static str> {
+        let names = match self.mounts[mount].version {
+            1 => self.v1_files(mount),
+            _ => self.v2_files(mount, dir),
+        };
+        names
+            .into_iter()
+            .filter(|name| !self.hidden.contains(*name))
+            .collect()
+    }
+
+    /// The group and the file's name that a path means, if the group has such a file.
+    fn split(&self, path: &Path) -> Option<(usize, PathBuf, &'static str)> {
+        let mount = self.mount_of(path)?;
+        let dir = path.parent()?;
+        let name = path.file_name()?.to_str()?;
+        self.groups.get(dir)?;
+        let known = self
+            .file_names(mount, dir)
+            .into_iter()
+            .find(|one| *one == name)?;
+        Some((mount, dir.to_path_buf(), known))
+    }
+
+    pub fn read(&mut self, path: &Path) -> Result<Vec<u8>, i32> {
+        if self.groups.contains_key(path) {
+            return Err(libc::EISDIR);
+        }
+        if let Some((mount, dir, name)) = self.split(path) {
+            let text = match self.mounts[mount].version {
+                1 => self.v1_read(mount, &dir, name)?,
+                _ => self.v2_read(mount, &dir, name)?,
+            };
+            return Ok(text.into_bytes());
+        }
+        if let Some(contents) = self.files.get(path) {
+            return Ok(contents.clone());
+        }
+        self.proc_read(path)
+            .map(String::into_bytes)
+            .ok_or(libc::ENOENT)
+    }
+
+    pub fn write(&mut self, path: &Path, value: &str) -> Result<(), i32> {
+        let Some((mount, dir, name)) = self.split(path) else {
+            let file = self.files.get_mut(path).ok_or(libc::ENOENT)?;
+            *file = value.as_bytes().to_vec();
+            return Ok(());
+        };
+        if self.read_only {
+            return Err(libc::EROFS);
+        }
+        match self.mounts[mount].version {
+            1 => self.v1_write(mount, &dir, name, value.trim()),
+            _ => self.v2_write(mount, &dir, name, value.trim()),
+        }
+    }
+
+    pub fn mkdir(&mut self, path: &Path) -> Result<(), i32> {
+        self.mount_of(path).ok_or(libc::EPERM)?;
+        let parent = path.parent().ok_or(libc::EINVAL)?;
+        if !self.groups.contains_key(parent) {
+            return Err(libc::ENOENT);
+        }
+        if self.groups.contains_key(path) || self.split(path).is_some() {
+            return Err(libc::EEXIST);
+        }
+        if self.read_only {
+            return Err(libc::EROFS);
+        }
+        let ino = self.take_ino();
+        self.groups.insert(path.to_path_buf(), Group::new(ino));
+        Ok(())
+    }
+
+    pub fn rmdir(&mut self, path: &Path) -> Result<(), i32> {
+        if !self.groups.contains_key(path) {
+            return Err(libc::ENOENT);
+        }
+        let mount = self.mount_of(path).ok_or(libc::ENOENT)?;
+        if self.read_only {
+            return Err(libc::EROFS);
+        }
+        if self.is_root(path) || self.children(path).next().is_some() || self.populated(mount, path)
+        {
+            return Err(libc::EBUSY);
+        }
+        self.groups.remove(path);
+        Ok(())
+    }
+
+    pub fn list(&self, path: &Path) -> Result<Vec<DirEntry>, i32> {
+        let mut entries: Vec<DirEntry> = Vec::new();
+        if self.groups.contains_key(path) {
+            let mount = self.mount_of(path).ok_or(libc::ENOENT)?;
+            let files = self.file_names(mount, path);
+            entries.extend(files.into_iter().map(|name| DirEntry {
+                name: name.to_owned(),
+                is_dir: false,
+            }));
+            let names = self
+                .children(path)
+                .filter_map(|child| child.file_name()?.to_str());
+            entries.extend(names.map(|name| DirEntry {
+                name: name.to_owned(),
+                is_dir: true,
+            }));
+        } else if let Some(names) = self.proc_list(path) {
+            entries.extend(
+                names
+                    .into_iter()
+                    .map(|name| DirEntry { name, is_dir: true }),
+            );
+        } else {
+            let plain = self.files.keys().filter(|file| file.parent() == Some(path));
+            let names = plain.filter_map(|file| file.file_name()?.to_str());
+            entries.extend(names.map(|name| DirEntry {
+                name: name.to_owned(),
+                is_dir: false,
+            }));
+            if entries.is_empty() {
+                return Err(libc::ENOENT);
+            }
+        }
+        entries.sort();
+        Ok(entries)
+    }
+
+    pub fn stat(&self, path: &Path) -> Result<FileStat, i32> {
+        // Devices are told apart by mount; files' inodes are of no interest to anybody.
+        let dev = self.mount_of(path).map_or(1, |mount| 2 + mount as u64);
+        let (ino, is_dir) = if let Some(group) = self.groups.get(path) {
+            (group.ino, true)
+        } else if self.split(path).is_some()
+            || self.files.contains_key(path)
+            || self.proc_read(path).is_some()
+        {
+            (0, false)
+        } else if self.proc_list(path).is_some()
+            || self.files.keys().any(|file| file.starts_with(path))
+        {
+            (0, true)
+        } else {
+            return Err(libc::ENOENT);
+        };
+        Ok(FileStat {
+            dev,
+            ino,
+            uid: 0,
+            is_dir,
+        })
+    }
+
+    /// Moves a process; the version's own checks come before.
+    pub fn enter(&mut self, mount: usize, dir: &Path, value: &str) -> Result<(), i32> {
+        let pid: i32 = value.parse().map_err(|_| libc::EINVAL)?;
+        let pid = if pid == 0 { super::SELF_PID } else { pid };
+        let process = self.procs.get_mut(&pid).ok_or(libc::ESRCH)?;
+        process.at[mount] = dir.to_path_buf();
+        Ok(())
+    }
+
+    /// "1\n2\n" as `cgroup.procs` shows it.
+    pub fn lines<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+        items
+            .into_iter()
+            .map(|item| item.to_string() + "\n")
+            .collect()
+    }
+}

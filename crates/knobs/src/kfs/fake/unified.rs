@@ -1,0 +1,322 @@
+//! v2's files and rules: controllers handed down, no processes inside, threaded groups. The names of the questions are
+//! the kernel's (`kernel/cgroup/cgroup.c`).
+
+use std::path::{Path, PathBuf};
+
+use super::cpu::number;
+use super::tree::State;
+
+const THREADED_CONTROLLERS: [&str; 4] = ["cpu", "cpuset", "pids", "perf_event"];
+
+impl State {
+    /// What a group may hand down: what its parent hands to it; the root has all.
+    fn controllers_of(&self, mount: usize, dir: &Path) -> Vec<String> {
+        if self.is_root(dir) {
+            return self.mounts[mount].controllers.clone();
+        }
+        let parent = dir.parent().and_then(|parent| self.groups.get(parent));
+        parent
+            .map(|parent| parent.subtree.iter().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn v2_files(&self, mount: usize, dir: &Path) -> Vec<&'static str> {
+        let mut names = vec![
+            "cgroup.controllers",
+            "cgroup.subtree_control",
+            "cgroup.procs",
+            "cgroup.threads",
+            "cpu.stat",
+        ];
+        if !self.is_root(dir) {
+            names.extend(["cgroup.type", "cgroup.events"]);
+            if self
+                .controllers_of(mount, dir)
+                .iter()
+                .any(|one| one == "cpu")
+            {
+                names.extend(["cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle"]);
+            }
+        }
+        names
+    }
+
+    pub(super) fn v2_read(&self, mount: usize, dir: &Path, name: &str) -> Result<String, i32> {
+        let group = self.groups.get(dir).ok_or(libc::ENOENT)?;
+        Ok(match name {
+            "cgroup.controllers" => self.controllers_of(mount, dir).join(" ") + "\n",
+            "cgroup.subtree_control" => {
+                group.subtree.iter().cloned().collect::<Vec<_>>().join(" ") + "\n"
+            }
+            "cgroup.type" => format!("{}\n", self.type_of(mount, dir)),
+            "cgroup.events" => format!(
+                "populated {}\nfrozen 0\n",
+                u8::from(self.populated(mount, dir))
+            ),
+            "cgroup.procs" => self.v2_procs(mount, dir)?,
+            "cgroup.threads" => Self::lines(self.tids_in(mount, dir)),
+            "cpu.max" => match group.quota_us {
+                Some(quota_us) => format!("{quota_us} {}\n", group.period_us),
+                None => format!("max {}\n", group.period_us),
+            },
+            "cpu.max.burst" => format!("{}\n", group.burst_us),
+            "cpu.weight" => format!("{}\n", group.weight),
+            "cpu.idle" => format!("{}\n", u8::from(group.idle)),
+            "cpu.stat" => {
+                let mut text = format!(
+                    "usage_usec {}\nuser_usec 0\nsystem_usec 0\n",
+                    group.usage_ns / 1_000
+                );
+                if self.file_names(mount, dir).contains(&"cpu.max") {
+                    text += &format!(
+                        "nr_periods {}\nnr_throttled {}\nthrottled_usec {}\nnr_bursts 0\nburst_usec 0\n",
+                        group.nr_periods,
+                        group.nr_throttled,
+                        group.throttled_ns / 1_000
+                    );
+                }
+                text
+            }
+            _ => return Err(libc::ENOENT),
+        })
+    }
+
+    /// A threaded group's processes are shown at the root of its thread domain, and nowhere else.
+    fn v2_procs(&self, mount: usize, dir: &Path) -> Result<String, i32> {
+        if self.is_threaded(dir) {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let here = |at: &Path| self.domain_of(at) == dir;
+        let shown = self
+            .procs
+            .iter()
+            .filter(|(_, process)| here(&process.at[mount]));
+        Ok(Self::lines(shown.map(|(pid, _)| *pid)))
+    }
+
+    fn tids_in(&self, mount: usize, dir: &Path) -> Vec<i32> {
+        let inside = self
+            .procs
+            .values()
+            .filter(|process| process.at[mount] == dir);
+        inside
+            .flat_map(|process| {
+                std::iter::once(process.facts.pid)
+                    .chain(process.facts.threads.iter().map(|(tid, _)| *tid))
+            })
+            .collect()
+    }
+
+    pub(super) fn v2_write(
+        &mut self,
+        mount: usize,
+        dir: &Path,
+        name: &str,
+        value: &str,
+    ) -> Result<(), i32> {
+        let group = self.groups.get(dir).ok_or(libc::ENOENT)?;
+        let (quota, period, burst) = (group.quota_us, group.period_us, group.burst_us);
+        match name {
+            "cgroup.procs" => {
+                self.vet_destination(mount, dir)?;
+                self.enter(mount, dir, value)
+            }
+            "cgroup.subtree_control" => value
+                .split_whitespace()
+                .try_for_each(|one| self.control(mount, dir, one)),
+            "cgroup.type" => match value {
+                "threaded" => self.enable_threaded(mount, dir),
+                _ => Err(libc::EINVAL),
+            },
+            "cpu.max" => {
+                let mut words = value.split_whitespace();
+                let quota = match words.next().ok_or(libc::EINVAL)? {
+                    "max" => None,
+                    word => Some(number(word)?),
+                };
+                let period = words.next().map_or(Ok(period), number)?;
+                self.set_limit(mount, dir, (quota, period, burst))
+            }
+            "cpu.max.burst" => self.set_limit(mount, dir, (quota, period, number(value)?)),
+            "cpu.weight" => {
+                let weight = number(value)?;
+                let group = self.groups.get_mut(dir).ok_or(libc::ENOENT)?;
+                match weight {
+                    1..=10_000 if group.idle => Err(libc::EINVAL),
+                    1..=10_000 => {
+                        group.weight = weight;
+                        Ok(())
+                    }
+                    _ => Err(libc::ERANGE),
+                }
+            }
+            "cpu.idle" => self.set_idle(dir, value),
+            _ => Err(libc::EINVAL),
+        }
+    }
+
+    fn is_threaded(&self, dir: &Path) -> bool {
+        self.groups.get(dir).is_some_and(|group| group.threaded)
+    }
+
+    fn has_tasks(&self, mount: usize, dir: &Path) -> bool {
+        self.procs.values().any(|process| process.at[mount] == dir)
+    }
+
+    fn domain_of(&self, dir: &Path) -> PathBuf {
+        let domain = dir.ancestors().find(|up| !self.is_threaded(up));
+        domain.unwrap_or(dir).to_path_buf()
+    }
+
+    fn hands_down(&self, dir: &Path, threaded: bool) -> bool {
+        let wanted = |one: &String| THREADED_CONTROLLERS.contains(&one.as_str()) == threaded;
+        self.groups
+            .get(dir)
+            .is_some_and(|group| group.subtree.iter().any(wanted))
+    }
+
+    fn is_thread_root(&self, mount: usize, dir: &Path) -> bool {
+        let any_threaded_child = self.children(dir).any(|child| self.is_threaded(child));
+        !self.is_threaded(dir)
+            && (any_threaded_child || (self.has_tasks(mount, dir) && self.hands_down(dir, true)))
+    }
+
+    fn can_be_thread_root(&self, mount: usize, dir: &Path) -> bool {
+        let populated_domain =
+            |child: &PathBuf| !self.is_threaded(child) && self.populated(mount, child);
+        self.is_root(dir)
+            || (!self.is_threaded(dir)
+                && !self.children(dir).any(populated_domain)
+                && !self.hands_down(dir, false))
+    }
+
+    fn is_valid_domain(&self, mount: usize, dir: &Path) -> bool {
+        let root = &self.mounts[mount].path;
+        let ups = dir
+            .ancestors()
+            .skip(1)
+            .take_while(|up| up.starts_with(root));
+        let mut spoiled = ups.filter(|up| {
+            self.is_threaded(up) || (!self.is_root(up) && self.is_thread_root(mount, up))
+        });
+        !self.is_threaded(dir) && spoiled.next().is_none()
+    }
+
+    fn type_of(&self, mount: usize, dir: &Path) -> &'static str {
+        if self.is_threaded(dir) {
+            "threaded"
+        } else if !self.is_valid_domain(mount, dir) {
+            "domain invalid"
+        } else if self.is_thread_root(mount, dir) {
+            "domain threaded"
+        } else {
+            "domain"
+        }
+    }
+
+    fn enable_threaded(&mut self, mount: usize, dir: &Path) -> Result<(), i32> {
+        if self.is_threaded(dir) {
+            return Ok(());
+        }
+        let parent = dir.parent().ok_or(libc::EINVAL)?;
+        let domain = self.domain_of(parent);
+        let busy = self.populated(mount, dir) || self.hands_down(dir, false);
+        if busy || !self.is_valid_domain(mount, &domain) || !self.can_be_thread_root(mount, &domain)
+        {
+            return Err(libc::EOPNOTSUPP);
+        }
+        self.groups.get_mut(dir).ok_or(libc::ENOENT)?.threaded = true;
+        Ok(())
+    }
+
+    fn vet_destination(&self, mount: usize, dir: &Path) -> Result<(), i32> {
+        if !self.is_valid_domain(mount, &self.domain_of(dir)) {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if self.is_threaded(dir) || self.can_be_thread_root(mount, dir) {
+            return Ok(());
+        }
+        let empty = self
+            .groups
+            .get(dir)
+            .is_some_and(|group| group.subtree.is_empty());
+        if empty { Ok(()) } else { Err(libc::EBUSY) }
+    }
+
+    fn control(&mut self, mount: usize, dir: &Path, word: &str) -> Result<(), i32> {
+        let name = word.get(1..).ok_or(libc::EINVAL)?.to_owned();
+        if word.starts_with('+') {
+            self.enable(mount, dir, &name)?;
+            self.reset_children(dir, &name);
+        } else if word.starts_with('-') {
+            let used = |child: &PathBuf| {
+                self.groups
+                    .get(child)
+                    .is_some_and(|group| group.subtree.contains(&name))
+            };
+            if self.children(dir).any(used) {
+                return Err(libc::EBUSY);
+            }
+            self.groups
+                .get_mut(dir)
+                .ok_or(libc::ENOENT)?
+                .subtree
+                .remove(&name);
+            self.reset_children(dir, &name);
+        } else {
+            return Err(libc::EINVAL);
+        }
+        Ok(())
+    }
+
+    fn enable(&mut self, mount: usize, dir: &Path, name: &str) -> Result<(), i32> {
+        if !self
+            .controllers_of(mount, dir)
+            .iter()
+            .any(|own| own == name)
+        {
+            return Err(libc::ENOENT);
+        }
+        if self
+            .groups
+            .get(dir)
+            .is_some_and(|group| group.subtree.contains(name))
+        {
+            return Ok(());
+        }
+        if !self.is_valid_domain(mount, &self.domain_of(dir)) {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let threaded = THREADED_CONTROLLERS.contains(&name);
+        let in_threads = self.is_threaded(dir) || self.is_thread_root(mount, dir);
+        if !self.is_root(dir) {
+            if !threaded && in_threads {
+                return Err(libc::EOPNOTSUPP);
+            }
+            let mixable =
+                threaded && (self.is_threaded(dir) || self.can_be_thread_root(mount, dir));
+            if !mixable && self.has_tasks(mount, dir) {
+                return Err(libc::EBUSY);
+            }
+        }
+        self.groups
+            .get_mut(dir)
+            .ok_or(libc::ENOENT)?
+            .subtree
+            .insert(name.to_owned());
+        Ok(())
+    }
+
+    /// A controller that comes or goes starts anew in the children.
+    fn reset_children(&mut self, dir: &Path, name: &str) {
+        if name != "cpu" {
+            return;
+        }
+        let children: Vec<PathBuf> = self.children(dir).cloned().collect();
+        for child in children {
+            if let Some(group) = self.groups.get_mut(&child) {
+                group.reset_cpu();
+            }
+        }
+    }
+}
