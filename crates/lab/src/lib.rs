@@ -1,1 +1,66 @@
-//! To be written.
+//! Experiments on this machine: what side work does to main work, with and without Tidegate.
+//!
+//! The lab drives the *installed behaviour*: it starts main and side work through the `tidegate`
+//! command, as a user would, and never calls the engine's code. What it reports it reads itself,
+//! with readers that share no code with the control loop ([`board`], [`readers`]): the load
+//! generators publish their own CPU clocks in a shared page, so a running thread is known to a few
+//! microseconds where the kernel's group usage moves by ticks.
+//!
+//! ```text
+//! tidegate lab EXPERIMENT ──> run(&LabOptions) ──> arms (how main and side are placed)
+//!                                                  ├─ worker processes: `tidegate lab-worker ...`
+//!                                                  ├─ readers: board, process clocks, cgroup, /proc
+//!                                                  └─ Report: terminal table, HTML, CSV, JSON
+//! ```
+//!
+//! The command line needs three things from here:
+//! - `tidegate lab EXPERIMENT ...` fills [`LabOptions`] and calls [`run`], prints
+//!   [`Report::to_text`] (or [`Report::to_json`] with `--json`), and exits 0; targets that are not
+//!   met are shown, and are no error.
+//! - the hidden subcommand `tidegate lab-worker ARGS...` calls [`worker_main`] with what follows
+//!   the word `lab-worker`, and exits with what it returns. It must not start an async runtime or
+//!   touch signals first.
+//! - `make demo` ends with [`demo_sentence`].
+
+pub mod arms;
+pub mod board;
+pub mod cgroup;
+pub mod clock;
+pub mod dist;
+pub mod error;
+pub mod experiments;
+pub mod foreign;
+pub mod machine;
+pub mod options;
+pub mod policies;
+pub mod proc;
+pub mod progress;
+pub mod readers;
+pub mod report;
+pub mod rng;
+pub mod settle;
+pub mod stats;
+pub mod stop;
+pub mod tidegate;
+pub mod worker;
+
+pub use error::LabError;
+pub use options::{Experiment, LabOptions, Sense};
+pub use report::{Headline, Report, demo_sentence};
+pub use worker::worker_main;
+
+/// Runs one experiment, writes its files under [`LabOptions::out`] and returns what was found.
+///
+/// Ctrl-C, SIGTERM and SIGHUP end it early with [`LabError::Interrupted`]; every process and
+/// cgroup it made is gone when it returns.
+pub fn run(options: &LabOptions) -> Result<Report, LabError> {
+    let _signals = stop::catch_signals();
+    cgroup::sweep_stale();
+    let mut report = match options.experiment {
+        Experiment::Law => experiments::law::run(options)?,
+        Experiment::Headroom => experiments::headroom::run(options)?,
+        Experiment::Step => experiments::step::run(options)?,
+    };
+    report.write_files(&options.out_dir())?;
+    Ok(report)
+}

@@ -1,0 +1,305 @@
+//! One shared page per worker process: what it should do, and what each of its threads has done.
+//!
+//! Each thread writes its own CPU clock here every few microseconds while it runs, so a reader in
+//! another process knows its CPU time to that few microseconds, also in the middle of a tick and
+//! also when the thread has been throttled (its last value then stands). The kernel offers nothing
+//! as exact to a foreign process: see [`crate::clock`].
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::LabError;
+
+/// Threads that one board can hold.
+pub const SLOTS_MAX: usize = 255;
+const MAGIC: u64 = 0x7469_6465_6c61_6201;
+const LEVEL_BITS: u32 = 14;
+/// Levels are stored in steps of 0.01 % of a CPU.
+const LEVEL_UNIT_PPM: u32 = 100;
+
+#[repr(C, align(64))]
+struct Head {
+    magic: AtomicU64,
+    ready: AtomicU64,
+    stop: AtomicU64,
+    level_now: AtomicU64,
+    level_next: AtomicU64,
+}
+
+/// What one thread publishes.
+#[repr(C, align(64))]
+pub struct Slot {
+    tid: AtomicU64,
+    cpu_ns: AtomicU64,
+    count: AtomicU64,
+}
+
+impl Slot {
+    /// Publishes the calling thread's CPU clock and how many units of work it has done.
+    pub fn publish(&self, cpu_ns: u64, count: u64) {
+        self.cpu_ns.store(cpu_ns, Ordering::Relaxed);
+        self.count.store(count, Ordering::Relaxed);
+    }
+}
+
+const BOARD_BYTES: usize = size_of::<Head>() + SLOTS_MAX * size_of::<Slot>();
+
+/// The page, mapped. The side that made it removes its file when dropped.
+pub struct Board {
+    map: *mut u8,
+    path: PathBuf,
+    owner: bool,
+}
+
+// SAFETY: everything behind `map` is atomics, and the mapping lives as long as the board.
+unsafe impl Send for Board {}
+// SAFETY: as above; all shared access is through atomics.
+unsafe impl Sync for Board {}
+
+impl Board {
+    /// A new board in a file of its own, in memory where the machine has a tmpfs.
+    pub fn create() -> Result<Self, LabError> {
+        static SERIAL: AtomicU64 = AtomicU64::new(0);
+        let shm = Path::new("/dev/shm");
+        let dir = if shm.is_dir() {
+            shm.to_path_buf()
+        } else {
+            std::env::temp_dir()
+        };
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let path = dir.join(format!("tidegate-lab-{}-{serial}", std::process::id()));
+        // create_new refuses an existing file and so a link that someone put there.
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(|e| LabError::file("make a shared page", &path, e))?;
+        let made = file
+            .set_len(BOARD_BYTES as u64)
+            .and_then(|()| Board::map(&file))
+            .map_err(|e| LabError::file("map a shared page", &path, e));
+        match made {
+            Ok(map) => {
+                let board = Board {
+                    map,
+                    path,
+                    owner: true,
+                };
+                board.head().magic.store(MAGIC, Ordering::Release);
+                Ok(board)
+            }
+            Err(e) => {
+                let _ = std::fs::remove_file(&path);
+                Err(e)
+            }
+        }
+    }
+
+    /// The worker's view of the board at `path`.
+    pub fn open(path: &Path) -> Result<Self, LabError> {
+        let fail = |e| LabError::file("open the shared page", path, e);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(fail)?;
+        if file.metadata().map_err(fail)?.len() != BOARD_BYTES as u64 {
+            return Err(LabError::process(
+                "shared page",
+                "has another version's size",
+            ));
+        }
+        let map = Board::map(&file).map_err(fail)?;
+        let board = Board {
+            map,
+            path: path.to_path_buf(),
+            owner: false,
+        };
+        if board.head().magic.load(Ordering::Acquire) != MAGIC {
+            return Err(LabError::process("shared page", "is not one of ours"));
+        }
+        Ok(board)
+    }
+
+    fn map(file: &File) -> std::io::Result<*mut u8> {
+        // SAFETY: a fresh shared mapping of a file that is at least this long; no address is asked.
+        let map = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                BOARD_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            Err(std::io::Error::last_os_error())
+        } else {
+            Ok(map.cast())
+        }
+    }
+
+    /// The file that a worker opens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: the mapping is page-aligned and at least a Head long, and Head is atomics only.
+        unsafe { &*self.map.cast::<Head>() }
+    }
+
+    /// Slot `index`; an index past the end gets the last one.
+    pub fn slot(&self, index: usize) -> &Slot {
+        let index = index.min(SLOTS_MAX - 1);
+        // SAFETY: the mapping holds SLOTS_MAX slots after the head, and both sizes are multiples
+        // of the slots' alignment.
+        unsafe { &*self.map.add(size_of::<Head>()).cast::<Slot>().add(index) }
+    }
+
+    /// Called by each worker thread before its first work.
+    pub fn check_in(&self, index: usize) {
+        // SAFETY: gettid has no arguments and cannot fail.
+        let tid = unsafe { libc::gettid() };
+        self.slot(index).tid.store(tid as u64, Ordering::Release);
+        self.head().ready.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Threads that have checked in.
+    pub fn ready(&self) -> usize {
+        self.head().ready.load(Ordering::Acquire) as usize
+    }
+
+    /// Thread ids that have checked in.
+    pub fn tids(&self) -> Vec<i32> {
+        (0..SLOTS_MAX)
+            .map(|i| self.slot(i).tid.load(Ordering::Acquire) as i32)
+            .take_while(|&tid| tid != 0)
+            .collect()
+    }
+
+    /// CPU time of all threads together.
+    pub fn cpu_ns(&self) -> u64 {
+        self.sum(|slot| &slot.cpu_ns)
+    }
+
+    /// Work done by all threads together.
+    pub fn count(&self) -> u64 {
+        self.sum(|slot| &slot.count)
+    }
+
+    fn sum(&self, field: impl Fn(&Slot) -> &AtomicU64) -> u64 {
+        (0..self.ready().min(SLOTS_MAX))
+            .map(|i| field(self.slot(i)).load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// Tells the threads to end.
+    pub fn stop(&self) {
+        self.head().stop.store(1, Ordering::Release);
+    }
+
+    /// Whether they should.
+    pub fn stopped(&self) -> bool {
+        self.head().stop.load(Ordering::Acquire) != 0
+    }
+
+    /// Orders `level_ppm` of each CPU from `at_ns` on (rounded up to a microsecond). The level that
+    /// is in force until then stays in force; there is one pending change at a time.
+    pub fn order_level(&self, level_ppm: u32, at_ns: u64, now_ns: u64) {
+        let head = self.head();
+        // First make what is in force now stand on its own, so that a reader between the two
+        // stores sees no third level.
+        let current = self.level_ppm(now_ns);
+        head.level_now.store(pack(current, 0), Ordering::Release);
+        head.level_next
+            .store(pack(level_ppm, at_ns), Ordering::Release);
+    }
+
+    /// The level in force at `now_ns`.
+    pub fn level_ppm(&self, now_ns: u64) -> u32 {
+        let next = self.head().level_next.load(Ordering::Acquire);
+        let (level, at_us) = unpack(next);
+        if next != 0 && now_ns >= at_us * 1000 {
+            return level;
+        }
+        unpack(self.head().level_now.load(Ordering::Acquire)).0
+    }
+
+    /// When the pending change comes; `None` when there is none after `now_ns`.
+    pub fn next_change_ns(&self, now_ns: u64) -> Option<u64> {
+        let at_ns = unpack(self.head().level_next.load(Ordering::Acquire)).1 * 1000;
+        (at_ns > now_ns).then_some(at_ns)
+    }
+}
+
+/// Time in microseconds (50 bits: 35 years of uptime) over a level in units of 100 ppm (14 bits).
+fn pack(level_ppm: u32, at_ns: u64) -> u64 {
+    let level = level_ppm.min(1_000_000) / LEVEL_UNIT_PPM;
+    (at_ns.div_ceil(1000) << LEVEL_BITS) | u64::from(level)
+}
+
+fn unpack(word: u64) -> (u32, u64) {
+    let level = (word & ((1 << LEVEL_BITS) - 1)) as u32;
+    (level * LEVEL_UNIT_PPM, word >> LEVEL_BITS)
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        // SAFETY: `map` came from mmap with this length, and no reference into it outlives self.
+        unsafe {
+            libc::munmap(self.map.cast(), BOARD_BYTES);
+        }
+        if self.owner {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_see_the_same_page() {
+        let board = Board::create().expect("a board");
+        let view = Board::open(board.path()).expect("the worker's view");
+        view.check_in(0);
+        view.check_in(1);
+        view.slot(0).publish(1000, 1);
+        view.slot(1).publish(234, 2);
+        assert_eq!((board.ready(), board.cpu_ns(), board.count()), (2, 1234, 3));
+        assert_eq!(board.tids().len(), 2);
+        board.stop();
+        assert!(view.stopped());
+        let path = board.path().to_path_buf();
+        drop(board);
+        assert!(!path.exists(), "the file went with its maker");
+    }
+
+    #[test]
+    fn a_level_holds_until_the_next_one_is_due() {
+        let board = Board::create().expect("a board");
+        assert_eq!(board.level_ppm(5), 0);
+        board.order_level(100_000, 1_000_000, 500_000);
+        assert_eq!(board.level_ppm(999_999), 0);
+        assert_eq!(board.next_change_ns(999_999), Some(1_000_000));
+        assert_eq!(board.level_ppm(1_000_000), 100_000);
+        board.order_level(800_000, 9_000_000, 2_000_000);
+        assert_eq!(board.level_ppm(8_999_999), 100_000);
+        assert_eq!(board.level_ppm(9_000_000), 800_000);
+        assert_eq!(board.next_change_ns(9_000_000), None);
+    }
+
+    #[test]
+    fn a_foreign_file_is_refused() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        assert!(Board::open(file.path()).is_err());
+        file.as_file().set_len(BOARD_BYTES as u64).expect("length");
+        assert!(Board::open(file.path()).is_err());
+    }
+}

@@ -1,0 +1,65 @@
+//! What can stop an experiment. Each message says what, where, why, and the mend.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why an experiment ended without a report.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// Ctrl-C or SIGTERM; everything was cleaned up.
+    #[error("lab: interrupted by a signal; processes and cgroups of the experiment are gone")]
+    Interrupted,
+    /// The experiment cannot run here.
+    #[error("lab: {what}: {why}; {mend}")]
+    Needs {
+        /// What was to be done.
+        what: String,
+        /// Why it cannot be.
+        why: String,
+        /// What to change.
+        mend: String,
+    },
+    /// A file of the kernel or of the report.
+    #[error("lab: {what}: {path}: {source}")]
+    File {
+        /// What was to be done.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A process of the experiment did not do its part.
+    #[error("lab: {what}: {why}")]
+    Process {
+        /// Which process.
+        what: String,
+        /// What it did instead.
+        why: String,
+    },
+    /// A plot could not be drawn.
+    #[error("lab: drawing '{title}': {why}")]
+    Plot {
+        /// Which plot.
+        title: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+impl LabError {
+    pub(crate) fn file(what: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        LabError::File {
+            what,
+            path: path.into(),
+            source,
+        }
+    }
+
+    pub(crate) fn process(what: impl Into<String>, why: impl Into<String>) -> Self {
+        LabError::Process {
+            what: what.into(),
+            why: why.into(),
+        }
+    }
+}

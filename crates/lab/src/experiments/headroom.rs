@@ -1,0 +1,422 @@
+//! `tidegate lab headroom`: main's latency at several loads, with side work placed in seven ways.
+//!
+//! Load 1.0 is 25 % of the machine, so the seed's 1.0…1.6 is 25…40 %. In each round every level is
+//! visited, and at each level every arm, both in random order: an arm is compared with *no side
+//! work* at the same level of the same round, minutes apart at most, because a shared machine
+//! changes by the hour.
+
+use std::process::Stdio;
+
+use crate::arms::{Arm, Placement, Stage};
+use crate::dist::Latency;
+use crate::foreign::{Frames, SideWork, fill, parse_latency, shell};
+use crate::options::LabOptions;
+use crate::proc::{Guarded, Worker, WorkerPlan};
+use crate::progress::Progress;
+use crate::readers::{Shares, Source, shares, snapshot};
+use crate::report::Report;
+use crate::rng::Rng;
+use crate::tidegate::Tidegate;
+use crate::worker::work::Work;
+use crate::{LabError, clock, stop};
+
+use super::{Setup, headroom_report, start_burner};
+
+/// Load level 1.0 in percent of the machine.
+pub const LEVEL_ONE_PCT: f64 = 25.0;
+const SERVICE_US: f64 = 1000.0;
+/// What starting and ending one cell takes, for the estimate of the whole.
+const OVERHEAD: f64 = 0.35;
+
+/// One arm at one level in one round.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Round, from 0.
+    pub round: u32,
+    /// Load level.
+    pub load: f64,
+    /// The arm.
+    pub arm: Arm,
+    /// Main's latency.
+    pub latency: Latency,
+    /// Who had the machine.
+    pub shares: Shares,
+    /// Frames, loops or CPU seconds of side work, a second.
+    pub side_rate: f64,
+}
+
+/// What was run, for the report.
+pub struct Bench<'a> {
+    /// Where it ran.
+    pub setup: Setup,
+    /// Main.
+    pub main: String,
+    /// Side.
+    pub side: SideWork,
+    /// What side's rate counts.
+    pub side_unit: &'static str,
+    /// The arms that could be run.
+    pub arms: Vec<Arm>,
+    /// The levels.
+    pub loads: Vec<f64>,
+    /// Steps of work a millisecond, as calibrated.
+    pub steps_per_ms: u64,
+    /// What is missing, one sentence each.
+    pub missing: Vec<String>,
+    options: &'a LabOptions,
+    warm: f64,
+    window: f64,
+}
+
+/// Runs the experiment.
+pub fn run(options: &LabOptions) -> Result<Report, LabError> {
+    let mut bench = Bench::new(options)?;
+    let rounds = options
+        .rounds
+        .unwrap_or(if options.quick { 2 } else { 5 })
+        .max(1);
+    let tidegate = bench.start_tidegate()?;
+    if options.quick {
+        // A minute in all, whatever the number of cells.
+        let cells = (rounds as usize * bench.loads.len() * bench.arms.len()) as f64;
+        let each = 52.0 / cells - OVERHEAD;
+        bench.warm = (each * 0.35).clamp(0.2, 1.0);
+        bench.window = (each - bench.warm).clamp(0.3, 5.0);
+    }
+    let each = bench.warm + bench.window + OVERHEAD;
+    let total = f64::from(rounds) * (bench.loads.len() * bench.arms.len()) as f64 * each;
+    let progress = Progress::new("headroom", total, options.quiet);
+    let mut rng = Rng::new(options.seed);
+    let mut cells = Vec::new();
+    for round in 0..rounds {
+        let mut loads = bench.loads.clone();
+        rng.shuffle(&mut loads);
+        for load in loads {
+            let mut arms = bench.arms.clone();
+            rng.shuffle(&mut arms);
+            // The same arrivals for every arm of a comparison.
+            let seed = rng.next_u64() >> 1;
+            for arm in arms {
+                progress.stage(&format!(
+                    "round {}, load {load:.1}, {}",
+                    round + 1,
+                    arm.label()
+                ));
+                cells.push(bench.cell(tidegate.as_ref(), round, load, arm, seed)?);
+                progress.done(each);
+            }
+        }
+    }
+    drop(progress);
+    drop(tidegate);
+    bench.setup.machine.finish();
+    headroom_report::report(bench, &cells)
+}
+
+impl<'a> Bench<'a> {
+    fn new(options: &'a LabOptions) -> Result<Self, LabError> {
+        let setup = Setup::new(options)?;
+        let loads = match &options.loads {
+            Some(loads) => loads.clone(),
+            None if options.quick => vec![1.0, 1.4],
+            None => super::seeds::LATENCY.iter().map(|r| r.load).collect(),
+        };
+        if let Some(bad) = loads.iter().find(|l| !(0.04..=4.0).contains(*l)) {
+            return Err(LabError::Needs {
+                what: format!("load level {bad}"),
+                why: "1.0 is 25 % of the machine".into(),
+                mend: "give levels from 0.04 to 4".into(),
+            });
+        }
+        let side = SideWork::choose(options.side_cmd.as_deref());
+        let side_unit = match &side {
+            SideWork::Burner => "loops",
+            SideWork::Command(words) if words[0] == "ffmpeg" => "frames",
+            SideWork::Command(_) => "CPU s",
+        };
+        let main = options.main_cmd.clone().unwrap_or_else(|| {
+            format!("the built-in server: Poisson arrivals, {SERVICE_US:.0} us requests")
+        });
+        Ok(Bench {
+            main,
+            side,
+            side_unit,
+            arms: Arm::HEADROOM.to_vec(),
+            loads,
+            steps_per_ms: Work::new(1).calibrate(30),
+            missing: Vec::new(),
+            options,
+            warm: 1.0,
+            window: 4.0,
+            setup,
+        })
+    }
+
+    /// Leaves out the arms that cannot be had here, and says so.
+    fn start_tidegate(&mut self) -> Result<Option<Tidegate>, LabError> {
+        if let Err(e) = &self.setup.hierarchy {
+            self.missing
+                .push(format!("Only the arms that need no groups were run. {e}"));
+            self.arms.retain(|a| !a.needs_groups());
+            return Ok(None);
+        }
+        match Tidegate::start(&self.setup.exe, self.options.sense) {
+            Ok(tidegate) => Ok(Some(tidegate)),
+            Err(LabError::Interrupted) => Err(LabError::Interrupted),
+            Err(e) => {
+                self.missing
+                    .push(format!("Tidegate's arms were left out. {e}"));
+                self.arms.retain(|a| !matches!(a, Arm::Tidegate { .. }));
+                Ok(None)
+            }
+        }
+    }
+
+    fn cell(
+        &self,
+        tidegate: Option<&Tidegate>,
+        round: u32,
+        load: f64,
+        arm: Arm,
+        seed: u64,
+    ) -> Result<Cell, LabError> {
+        let hierarchy = self.setup.hierarchy.as_ref().ok();
+        let stage = Stage {
+            exe: &self.setup.exe,
+            hierarchy,
+            tidegate,
+        };
+        // Declared first, so that the groups go after what lives in them.
+        let placement = Placement::new(&stage, arm)?;
+        let main = self.start_main(&placement, load, seed)?;
+        let side = self.start_side(&placement, arm)?;
+        stop::sleep_ns((self.warm * 1e9) as u64)?;
+        let owner = tidegate
+            .filter(|_| matches!(arm, Arm::Tidegate { .. }))
+            .map(|t| t.owner_pid());
+        self.measure(
+            Cell {
+                round,
+                load,
+                arm,
+                latency: Latency::default(),
+                shares: Shares::default(),
+                side_rate: 0.0,
+            },
+            main,
+            &side,
+            &placement,
+            owner,
+        )
+    }
+
+    fn measure(
+        &self,
+        mut cell: Cell,
+        mut main: Main,
+        side: &Side,
+        placement: &Placement<'_>,
+        owner: Option<i32>,
+    ) -> Result<Cell, LabError> {
+        let h = self.setup.hierarchy.as_ref().ok();
+        let look = |main: &Main| snapshot(h, &main.source(), &side.source(), owner);
+        main.begin(placement)?;
+        let from = look(&main);
+        let work_from = side.work();
+        let work_at = |s: &Side, at| s.frames.as_ref().and_then(|f| f.at(at));
+        let to = match &main {
+            Main::Server(_) => {
+                stop::sleep_ns((self.window * 1e9) as u64)?;
+                look(&main)
+            }
+            Main::Command { .. } => {
+                // Its CPU is gone with it, so it is looked at until just before it ends.
+                let mut last = from;
+                while !main.ended() {
+                    last = look(&main);
+                    stop::sleep_ns(20_000_000)?;
+                }
+                last
+            }
+        };
+        cell.latency = main.finish(clock::monotonic_ns() - from.wall_ns)?;
+        let work_to = side.work();
+        // ffmpeg reports ten times a second: a little later, what it had done by now is known.
+        let done = if side.frames.is_some() {
+            stop::sleep_ns(120_000_000)?;
+            let (a, b) = (work_at(side, from.wall_ns), work_at(side, to.wall_ns));
+            b.unwrap_or(0.0) - a.unwrap_or(0.0)
+        } else {
+            work_to - work_from
+        };
+        cell.shares = shares(&from, &to, self.setup.machine.cpus);
+        cell.side_rate = done / cell.shares.seconds.max(1e-3);
+        Ok(cell)
+    }
+
+    fn start_main(
+        &self,
+        placement: &Placement<'_>,
+        load: f64,
+        seed: u64,
+    ) -> Result<Main, LabError> {
+        let cpus = self.setup.machine.cpus;
+        if let Some(text) = &self.options.main_cmd {
+            let words = shell(&fill(text, self.window, load, load * LEVEL_ONE_PCT));
+            return Ok(Main::Command {
+                words,
+                running: None,
+            });
+        }
+        let share = load * LEVEL_ONE_PCT / 100.0;
+        let per_second = share * cpus as f64 * 1e6 / SERVICE_US;
+        let plan = WorkerPlan {
+            exe: &self.setup.exe,
+            kind: "server",
+            args: [
+                ("--per-second", per_second.to_string()),
+                ("--service-us", SERVICE_US.to_string()),
+                ("--steps-per-ms", self.steps_per_ms.to_string()),
+                ("--seed", seed.to_string()),
+            ]
+            .into_iter()
+            .flat_map(|(name, value)| [name.to_string(), value])
+            .collect(),
+            threads: 2 * cpus,
+        };
+        let join = placement.main_join();
+        Ok(Main::Server(Worker::start(&plan, &join, &|words| {
+            placement.main_command(words)
+        })?))
+    }
+
+    fn start_side(&self, placement: &Placement<'_>, arm: Arm) -> Result<Side, LabError> {
+        let mut side = Side {
+            worker: None,
+            command: None,
+            frames: None,
+        };
+        if arm == Arm::NoSide {
+            return Ok(side);
+        }
+        match &self.side {
+            SideWork::Burner => side.worker = Some(start_burner(&self.setup, placement)?),
+            SideWork::Command(words) => {
+                let mut command = placement.side_command(words);
+                command.stdin(Stdio::null()).stdout(Stdio::piped());
+                let mut guard = Guarded::start("side command", command, &placement.side_join())?;
+                let frames = Frames::watch(&mut guard);
+                side.frames = (self.side_unit == "frames").then_some(frames);
+                side.command = Some(guard);
+            }
+        }
+        Ok(side)
+    }
+}
+
+/// Main in one cell.
+enum Main {
+    Server(Worker),
+    Command {
+        words: Vec<String>,
+        running: Option<Guarded>,
+    },
+}
+
+impl Main {
+    fn source(&self) -> Source<'_> {
+        match self {
+            Main::Server(worker) => Source::Board(&worker.board),
+            Main::Command {
+                running: Some(guard),
+                ..
+            } => Source::Processes(guard.pid()),
+            Main::Command { .. } => Source::None,
+        }
+    }
+
+    fn begin(&mut self, placement: &Placement<'_>) -> Result<(), LabError> {
+        match self {
+            Main::Server(worker) => worker.ask("measure").map(|_| ()),
+            Main::Command { words, running } => {
+                let mut command = placement.main_command(words);
+                command.stdin(Stdio::null()).stdout(Stdio::piped());
+                *running = Some(Guarded::start(
+                    "main command",
+                    command,
+                    &placement.main_join(),
+                )?);
+                Ok(())
+            }
+        }
+    }
+
+    fn ended(&mut self) -> bool {
+        match self {
+            Main::Server(_) => false,
+            Main::Command { running, .. } => running.as_mut().is_none_or(|g| g.ended().is_some()),
+        }
+    }
+
+    /// The window's latency; a command that prints none is measured by its wall time.
+    fn finish(&mut self, wall_ns: u64) -> Result<Latency, LabError> {
+        match self {
+            Main::Server(worker) => serde_json::from_value(worker.ask("report")?)
+                .map_err(|e| LabError::process("server", format!("its report: {e}"))),
+            Main::Command { running, .. } => {
+                let mut text = String::new();
+                if let Some(mut out) = running.as_mut().and_then(Guarded::take_stdout) {
+                    use std::io::Read;
+                    out.read_to_string(&mut text)
+                        .map_err(|e| LabError::process("main command", e.to_string()))?;
+                }
+                let failed = running
+                    .as_mut()
+                    .and_then(Guarded::ended)
+                    .filter(|s| !s.success());
+                if let Some(status) = failed {
+                    return Err(LabError::process(
+                        "main command",
+                        format!("ended ({status})"),
+                    ));
+                }
+                let us = wall_ns as f64 / 1000.0;
+                let wall = Latency {
+                    avg_us: us,
+                    p99_us: us,
+                    completed: 1,
+                    ..Latency::default()
+                };
+                Ok(Latency {
+                    window_ns: wall_ns,
+                    ..parse_latency(&text).unwrap_or(wall)
+                })
+            }
+        }
+    }
+}
+
+/// Side work in one cell.
+struct Side {
+    worker: Option<Worker>,
+    command: Option<Guarded>,
+    frames: Option<Frames>,
+}
+
+impl Side {
+    fn source(&self) -> Source<'_> {
+        match (&self.worker, &self.command) {
+            (Some(worker), _) => Source::Board(&worker.board),
+            (None, Some(guard)) => Source::Processes(guard.pid()),
+            (None, None) => Source::None,
+        }
+    }
+
+    /// Loops, or CPU seconds.
+    fn work(&self) -> f64 {
+        match &self.worker {
+            Some(worker) => worker.board.count() as f64,
+            None => self.source().cpu_ns() as f64 / 1e9,
+        }
+    }
+}

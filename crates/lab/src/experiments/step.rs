@@ -1,0 +1,383 @@
+//! `tidegate lab step`: main steps from 10 to 80 % of the machine and back; how soon side's CPU
+//! follows, read from outside each millisecond. Beside Tidegate with each of its sensors run the
+//! published laws of sideloader and koordlet, in the same run and in turns.
+//!
+//! Each step comes at a random moment, so no controller's period is favoured. The published laws
+//! take many seconds to come back up, so before a step they are put into the state that they would
+//! be in after a long time at 10 % (`Policy::prime`), except in the steps that measure giving back.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use crate::arms::{Arm, Placement, Stage};
+use crate::board::Board;
+use crate::cgroup::Group;
+use crate::options::{LabOptions, Sense};
+use crate::policies::koordlet::Koordlet;
+use crate::policies::sideloader::Sideloader;
+use crate::policies::{Counters, Policy};
+use crate::progress::Progress;
+use crate::readers::{Sample, proc_stat_idle_total, sample_during};
+use crate::report::Report;
+use crate::rng::Rng;
+use crate::settle::{Point, StepDown, Trace};
+use crate::tidegate::Tidegate;
+use crate::{LabError, clock, stop};
+
+use super::law::{HEADROOM_PCT, TOLERANCE_PCT};
+use super::{Setup, start_burner, start_constant, step_report};
+
+/// Main before and after.
+pub const LOW_PCT: f64 = 10.0;
+/// Main at its height.
+pub const HIGH_PCT: f64 = 80.0;
+const NS: f64 = 1e9;
+
+/// A controller of side work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controller {
+    /// Tidegate, with one of its sensors.
+    Tidegate(Sense),
+    /// A published law.
+    Sideloader,
+    /// Another.
+    Koordlet,
+}
+
+impl Controller {
+    /// In tables.
+    pub fn label(self) -> &'static str {
+        match self {
+            Controller::Tidegate(Sense::Bpf) => "Tidegate, BPF sensing",
+            Controller::Tidegate(Sense::Usage) => "Tidegate, usage files",
+            Controller::Sideloader => "sideloader's law (1 s)",
+            Controller::Koordlet => "koordlet's law (1 s)",
+        }
+    }
+
+    /// In JSON and CSV.
+    pub fn key(self) -> &'static str {
+        match self {
+            Controller::Tidegate(Sense::Bpf) => "tidegate_bpf",
+            Controller::Tidegate(Sense::Usage) => "tidegate_usage",
+            Controller::Sideloader => "sideloader",
+            Controller::Koordlet => "koordlet",
+        }
+    }
+
+    /// What side should get by this controller's own law.
+    pub fn allowance_pct(self, cpus: usize, busy_pct: f64) -> f64 {
+        match self {
+            Controller::Tidegate(_) => (100.0 - HEADROOM_PCT - busy_pct).max(TOLERANCE_PCT),
+            Controller::Sideloader => Sideloader::new(cpus, HEADROOM_PCT).allowance_pct(busy_pct),
+            Controller::Koordlet => Koordlet::new(cpus).allowance_pct(busy_pct),
+        }
+    }
+
+    fn policy(self, cpus: usize) -> Option<Box<dyn Policy>> {
+        match self {
+            Controller::Tidegate(_) => None,
+            Controller::Sideloader => Some(Box::new(Sideloader::new(cpus, HEADROOM_PCT))),
+            Controller::Koordlet => Some(Box::new(Koordlet::new(cpus))),
+        }
+    }
+}
+
+/// One step up of main and one back down.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Whose.
+    pub controller: Controller,
+    /// What side did at the step up.
+    pub down: StepDown,
+    /// How long until it had its allowance again; `None` where that was not measured.
+    pub give_back_ms: Option<f64>,
+    /// Side's rate around the step up, in bins of 10 ms: (ms after the step, percent).
+    pub trace: Vec<(f64, f64)>,
+}
+
+/// Seconds of one step: quiet before, high, and quiet after it when giving back is measured.
+#[derive(Clone, Copy)]
+struct Timing {
+    low: f64,
+    high: f64,
+    back: f64,
+}
+
+/// Runs the experiment.
+pub fn run(options: &LabOptions) -> Result<Report, LabError> {
+    let mut setup = Setup::new(options)?;
+    setup.need_hierarchy()?;
+    let mut controllers = vec![
+        Controller::Tidegate(Sense::Bpf),
+        Controller::Tidegate(Sense::Usage),
+        Controller::Sideloader,
+        Controller::Koordlet,
+    ];
+    if let Some(only) = options.sense {
+        controllers.retain(|c| !matches!(c, Controller::Tidegate(s) if *s != only));
+    }
+    let (rounds, each) = match (options.quick, options.rounds) {
+        (true, n) => (1, n.unwrap_or(5)),
+        (false, n) => (n.unwrap_or(4), 5),
+    };
+    let length = |c: Controller| {
+        let t = timing(c, options.quick);
+        f64::from(each) * (t.low + t.high) + t.back + 1.2
+    };
+    let total: f64 = f64::from(rounds) * controllers.iter().map(|&c| length(c)).sum::<f64>();
+    let progress = Progress::new("step", total, options.quiet);
+    let mut rng = Rng::new(options.seed);
+    let mut steps: Vec<Step> = Vec::new();
+    let mut missing: Vec<String> = Vec::new();
+    for round in 0..rounds {
+        rng.shuffle(&mut controllers);
+        for &controller in &controllers {
+            progress.stage(&format!(
+                "round {} of {rounds}, {}",
+                round + 1,
+                controller.label()
+            ));
+            match visit(&setup, controller, each, options.quick, &mut rng) {
+                Ok(mut found) => steps.append(&mut found),
+                Err(e @ (LabError::Interrupted | LabError::Needs { .. })) => return Err(e),
+                Err(e) => {
+                    let line = format!(
+                        "{} was left out in round {}: {e}",
+                        controller.label(),
+                        round + 1
+                    );
+                    missing.push(line);
+                }
+            }
+            progress.done(length(controller));
+        }
+    }
+    drop(progress);
+    setup.machine.finish();
+    step_report::report(setup, &steps, missing)
+}
+
+fn timing(controller: Controller, quick: bool) -> Timing {
+    match (controller, quick) {
+        (Controller::Tidegate(_), true) => Timing {
+            low: 1.2,
+            high: 1.05,
+            back: 0.0,
+        },
+        (Controller::Tidegate(_), false) => Timing {
+            low: 2.5,
+            high: 1.5,
+            back: 0.0,
+        },
+        (_, true) => Timing {
+            low: 0.6,
+            high: 2.2,
+            back: 0.0,
+        },
+        // Sideloader looks back 5 s, and koordlet raises by 10 % of the machine a second.
+        (_, false) => Timing {
+            low: 1.0,
+            high: 3.0,
+            back: 12.0,
+        },
+    }
+}
+
+/// Several steps of one controller, main and side kept throughout.
+fn visit(
+    setup: &Setup,
+    controller: Controller,
+    each: u32,
+    quick: bool,
+    rng: &mut Rng,
+) -> Result<Vec<Step>, LabError> {
+    let hierarchy = setup.need_hierarchy()?;
+    let tidegate = match controller {
+        Controller::Tidegate(sense) => Some(Tidegate::start(&setup.exe, Some(sense))?),
+        _ => None,
+    };
+    if let (Controller::Tidegate(sense), Some(t)) = (controller, &tidegate)
+        && t.sensing() != sense.name()
+    {
+        let why = format!("the owner senses by {} here", t.sensing());
+        return Err(LabError::process(controller.label(), why));
+    }
+    let arm = match controller {
+        Controller::Tidegate(_) => Arm::Tidegate {
+            headroom_pct: HEADROOM_PCT as u32,
+        },
+        _ => Arm::CpuIdle,
+    };
+    let stage = Stage {
+        exe: &setup.exe,
+        hierarchy: Some(hierarchy),
+        tidegate: tidegate.as_ref(),
+    };
+    let placement = Placement::new(&stage, arm)?;
+    let main = start_constant(setup, &placement, (LOW_PCT * 1e4) as u32)?;
+    let side = start_burner(setup, &placement)?;
+    let visit = Visit {
+        setup,
+        controller,
+        timing: timing(controller, quick),
+        main: &main.board,
+        side: &side.board,
+    };
+    match (
+        controller.policy(setup.machine.cpus),
+        placement.side_group(),
+    ) {
+        (Some(policy), Some(group)) => {
+            // Settled before the first step like everyone else.
+            let driver = Driver {
+                policy: Mutex::new(policy),
+                group,
+                done: AtomicBool::new(false),
+            };
+            driver.prime()?;
+            thread::scope(|scope| {
+                let ticking = scope.spawn(|| driver.tick_until_done());
+                let steps = visit.steps(each, Some(&driver), rng);
+                driver.done.store(true, Ordering::Release);
+                let ticked = ticking.join();
+                let steps = steps?;
+                ticked.unwrap_or(Err(LabError::process("policy", "panicked")))?;
+                Ok(steps)
+            })
+        }
+        _ => {
+            // A fresh owner starts at the tolerance and ramps up.
+            stop::sleep_ns(NS as u64)?;
+            visit.steps(each, None, rng)
+        }
+    }
+}
+
+/// A published law at work on a group.
+struct Driver<'a> {
+    policy: Mutex<Box<dyn Policy>>,
+    group: &'a Group,
+    done: AtomicBool,
+}
+
+impl Driver<'_> {
+    fn counters(&self) -> Counters {
+        let (idle_ticks, total_ticks) = proc_stat_idle_total();
+        Counters {
+            idle_ticks,
+            total_ticks,
+            side_ns: self.group.usage_ns(),
+        }
+    }
+
+    fn prime(&self) -> Result<(), LabError> {
+        let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
+        let quota = policy.prime(LOW_PCT, self.counters());
+        self.group.set_quota(Some(quota), policy.period_us())
+    }
+
+    fn tick_until_done(&self) -> Result<(), LabError> {
+        let interval = self
+            .policy
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .interval_ns();
+        let mut at = clock::monotonic_ns();
+        while !self.done.load(Ordering::Acquire) {
+            at += interval;
+            while clock::monotonic_ns() < at && !self.done.load(Ordering::Acquire) {
+                clock::sleep_until(at.min(clock::monotonic_ns() + 50_000_000));
+            }
+            let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(quota) = policy.tick(self.counters()) {
+                self.group.set_quota(Some(quota), policy.period_us())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Visit<'a> {
+    setup: &'a Setup,
+    controller: Controller,
+    timing: Timing,
+    main: &'a Board,
+    side: &'a Board,
+}
+
+impl Visit<'_> {
+    fn steps(
+        &self,
+        each: u32,
+        driver: Option<&Driver<'_>>,
+        rng: &mut Rng,
+    ) -> Result<Vec<Step>, LabError> {
+        let mut steps = Vec::new();
+        for index in 0..each {
+            let last = index + 1 == each;
+            if let Some(driver) = driver.filter(|_| index > 0) {
+                driver.prime()?;
+            }
+            // Tidegate gives back before each next step anyway; a law only in its last one.
+            let back = if driver.is_none() {
+                self.timing.low
+            } else {
+                self.timing.back
+            };
+            let measured = driver.is_none() || (last && back > 0.0);
+            let jitter = rng.unit();
+            steps.extend(self.step(jitter, if measured { back } else { 0.0 })?);
+        }
+        Ok(steps)
+    }
+
+    /// One step up, and back down; the trace runs from before the one to well after the other.
+    fn step(&self, jitter: f64, back: f64) -> Result<Option<Step>, LabError> {
+        let t = self.timing;
+        let (done, samples) = sample_during(self.main, self.side, || {
+            let now = clock::monotonic_ns();
+            let up = now + ((t.low * 0.85 + t.low * 0.3 * jitter) * NS) as u64;
+            let down = up + (t.high * NS) as u64;
+            self.main.order_level((HIGH_PCT * 1e4) as u32, up, now);
+            stop::sleep_until(up + 10_000_000)?;
+            self.main
+                .order_level((LOW_PCT * 1e4) as u32, down, clock::monotonic_ns());
+            stop::sleep_until(down + (back * NS) as u64)?;
+            Ok::<_, LabError>((up, down))
+        });
+        let (up, down) = done?;
+        Ok(self.judge(&samples, up, down, back))
+    }
+
+    fn judge(&self, samples: &[Sample], up: u64, down: u64, back: f64) -> Option<Step> {
+        let points: Vec<Point> = samples
+            .iter()
+            .map(|s| Point {
+                at_ns: s.at_ns,
+                cpu_ns: s.side_ns,
+            })
+            .collect();
+        let cpus = self.setup.machine.cpus;
+        let trace = Trace {
+            points: &points,
+            cpus: cpus as f64,
+        };
+        let allowance = |busy| self.controller.allowance_pct(cpus, busy);
+        let step = trace.step_down(up, allowance(HIGH_PCT), down)?;
+        let give_back_ms = (back > 0.25).then(|| trace.give_back_ms(down, allowance(LOW_PCT)));
+        let bin = 10_000_000u64;
+        let bins = (0..((down - up) / bin + 20)).filter_map(|i| {
+            let from = (up - 20 * bin) + i * bin;
+            let ms = (from + bin / 2) as f64 / 1e6 - up as f64 / 1e6;
+            Some((ms, trace.rate_pct(from, from + bin)?))
+        });
+        Some(Step {
+            controller: self.controller,
+            down: step,
+            give_back_ms,
+            trace: bins.collect(),
+        })
+    }
+}

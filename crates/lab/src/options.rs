@@ -1,0 +1,123 @@
+//! What the command line asks of the lab.
+
+use std::path::PathBuf;
+
+/// The experiments of this crate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Experiment {
+    /// Main constant at 30…80 % of the machine: what side gets and what stays idle.
+    Law,
+    /// Main's latency at several loads, with side work placed in several ways.
+    Headroom,
+    /// Main steps from 10 to 80 % of the machine: how soon side work gives way.
+    Step,
+}
+
+impl Experiment {
+    /// Every experiment, in the order in which `make demo` runs them.
+    pub const ALL: [Experiment; 3] = [Experiment::Law, Experiment::Step, Experiment::Headroom];
+
+    /// The name on the command line and of the report's files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Experiment::Law => "law",
+            Experiment::Headroom => "headroom",
+            Experiment::Step => "step",
+        }
+    }
+}
+
+impl std::str::FromStr for Experiment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Experiment::ALL
+            .into_iter()
+            .find(|e| e.name() == text)
+            .ok_or_else(|| format!("unknown experiment '{text}': law, headroom or step"))
+    }
+}
+
+/// Which sensor Tidegate's owner is told to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sense {
+    /// BPF run-time accounting, windows of 5 ms.
+    Bpf,
+    /// Group usage files, windows of 50 ms.
+    Usage,
+}
+
+impl Sense {
+    /// As `tidegate agent --sense` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sense::Bpf => "bpf",
+            Sense::Usage => "usage",
+        }
+    }
+}
+
+impl std::str::FromStr for Sense {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "bpf" => Ok(Sense::Bpf),
+            "usage" => Ok(Sense::Usage),
+            other => Err(format!("unknown sensor '{other}': bpf or usage")),
+        }
+    }
+}
+
+/// One run of one experiment. `LabOptions::new(Experiment::Law)` has every default.
+#[derive(Clone, Debug)]
+pub struct LabOptions {
+    /// Which experiment.
+    pub experiment: Experiment,
+    /// Under a minute in all: shorter windows, fewer rounds.
+    pub quick: bool,
+    /// How often each arm is repeated; the experiment's default when absent.
+    pub rounds: Option<u32>,
+    /// Where the page, the CSV and the JSON go; `./tidegate-lab` when absent.
+    pub out: Option<PathBuf>,
+    /// A command as main instead of the built-in server (`headroom`); see [`crate::foreign`].
+    pub main_cmd: Option<String>,
+    /// A command as side instead of ffmpeg or the burner (`headroom`).
+    pub side_cmd: Option<String>,
+    /// Load levels instead of the seed's 1.0…1.6 (`headroom`); level 1.0 is 25 % of the machine.
+    pub loads: Option<Vec<f64>>,
+    /// The sensor of Tidegate's arms; `step` runs both when absent, the others the best there is.
+    pub sense: Option<Sense>,
+    /// Seed of every random choice (arrivals, order of arms).
+    pub seed: u64,
+    /// The `tidegate` command to drive; this very executable when absent.
+    pub tidegate: Option<PathBuf>,
+    /// No progress shown.
+    pub quiet: bool,
+}
+
+impl LabOptions {
+    /// Every default.
+    pub fn new(experiment: Experiment) -> Self {
+        LabOptions {
+            experiment,
+            quick: false,
+            rounds: None,
+            out: None,
+            main_cmd: None,
+            side_cmd: None,
+            loads: None,
+            sense: None,
+            seed: 1,
+            tidegate: None,
+            quiet: false,
+        }
+    }
+
+    /// Where the files go.
+    pub fn out_dir(&self) -> PathBuf {
+        self.out
+            .clone()
+            .unwrap_or_else(|| PathBuf::from("tidegate-lab"))
+    }
+}

@@ -1,0 +1,255 @@
+//! What an experiment found, and its four forms: a table on the terminal, one self-contained HTML
+//! page, CSV and JSON.
+
+mod html;
+pub mod plots;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::LabError;
+use crate::machine::Machine;
+
+/// Whether a target was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Met {
+    /// It was.
+    Yes,
+    /// It was not.
+    No,
+    /// There is no target, or it cannot be judged here.
+    Unknown,
+}
+
+impl Met {
+    /// From a comparison.
+    pub fn of(met: bool) -> Met {
+        if met { Met::Yes } else { Met::No }
+    }
+
+    /// `met`, `not met` or nothing.
+    pub fn word(self) -> &'static str {
+        match self {
+            Met::Yes => "met",
+            Met::No => "NOT met",
+            Met::Unknown => "",
+        }
+    }
+}
+
+impl Serialize for Met {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Met::Yes => s.serialize_some(&true),
+            Met::No => s.serialize_some(&false),
+            Met::Unknown => s.serialize_none(),
+        }
+    }
+}
+
+/// One measured figure beside the seed's and its target.
+#[derive(Clone, Debug, Serialize)]
+pub struct Headline {
+    /// What was measured.
+    pub name: String,
+    /// How much.
+    #[serde(serialize_with = "rounded")]
+    pub value: f64,
+    /// Of what.
+    pub unit: String,
+    /// The seed's figure for the same thing.
+    #[serde(serialize_with = "rounded_option")]
+    pub seed: Option<f64>,
+    /// The target, with its direction.
+    pub target: Option<String>,
+    /// Whether it was met.
+    pub met: Met,
+    /// 95 % interval of the value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval95: Option<(f64, f64)>,
+}
+
+/// JSON has no infinity: an event that was not seen to happen is `null`.
+fn rounded<S: serde::Serializer>(value: &f64, s: S) -> Result<S::Ok, S::Error> {
+    crate::experiments::num(*value).serialize(s)
+}
+
+fn rounded_option<S: serde::Serializer>(value: &Option<f64>, s: S) -> Result<S::Ok, S::Error> {
+    value.map(crate::experiments::num).serialize(s)
+}
+
+impl Headline {
+    /// A figure without target.
+    pub fn new(name: &str, value: f64, unit: &str) -> Self {
+        Headline {
+            name: name.into(),
+            value,
+            unit: unit.into(),
+            seed: None,
+            target: None,
+            met: Met::Unknown,
+            interval95: None,
+        }
+    }
+
+    /// Adds the seed's figure.
+    pub fn seed(mut self, seed: Option<f64>) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Adds the target.
+    pub fn target(mut self, target: &str, met: Met) -> Self {
+        self.target = Some(target.into());
+        self.met = met;
+        self
+    }
+
+    /// Adds the interval.
+    pub fn interval(mut self, interval: Option<(f64, f64)>) -> Self {
+        self.interval95 = interval;
+        self
+    }
+}
+
+/// A table of text.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Above it.
+    pub title: String,
+    /// Column heads.
+    pub columns: Vec<String>,
+    /// Cells.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(title: &str, columns: &[&str]) -> Self {
+        Table {
+            title: title.into(),
+            columns: columns.iter().map(|c| (*c).to_string()).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+}
+
+/// What an experiment found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// `law`, `headroom` or `step`.
+    pub experiment: &'static str,
+    /// Where: `host`.
+    pub on: &'static str,
+    /// The machine.
+    pub machine: Machine,
+    /// Every measurement.
+    pub rows: Vec<Map<String, Value>>,
+    /// The figures that matter.
+    pub headline: Vec<Headline>,
+    /// How to read them.
+    pub notes: Vec<String>,
+    /// For people.
+    #[serde(skip)]
+    pub tables: Vec<Table>,
+    /// For people.
+    #[serde(skip)]
+    pub plots: Vec<plots::Plot>,
+    /// A clause for [`demo_sentence`].
+    #[serde(skip)]
+    pub sentence: String,
+    #[serde(skip)]
+    files: Vec<PathBuf>,
+}
+
+impl Report {
+    /// An empty report.
+    pub fn new(experiment: &'static str, machine: Machine) -> Self {
+        Report {
+            experiment,
+            on: "host",
+            machine,
+            rows: Vec::new(),
+            headline: Vec::new(),
+            notes: Vec::new(),
+            tables: Vec::new(),
+            plots: Vec::new(),
+            sentence: String::new(),
+            files: Vec::new(),
+        }
+    }
+
+    /// The whole report for a terminal.
+    pub fn to_text(&self) -> String {
+        text::render(self)
+    }
+
+    /// The whole report for programs; plots are left out.
+    pub fn to_json(&self) -> String {
+        // A report holds maps with text keys, numbers and text: nothing that JSON refuses.
+        serde_json::to_string_pretty(self).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
+    }
+
+    /// The rows, one column for each name that any row has, in order of appearance.
+    pub fn to_csv(&self) -> String {
+        text::csv(&self.rows)
+    }
+
+    /// One page with everything, that loads nothing from elsewhere.
+    pub fn to_html(&self) -> String {
+        html::render(self)
+    }
+
+    /// The page, the CSV and the JSON that were written.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// Writes the three files into `dir`, which is made.
+    pub fn write_files(&mut self, dir: &Path) -> Result<(), LabError> {
+        std::fs::create_dir_all(dir).map_err(|e| LabError::file("make a folder", dir, e))?;
+        let json = self.to_json() + "\n";
+        for (kind, text) in [
+            ("html", self.to_html()),
+            ("csv", self.to_csv()),
+            ("json", json),
+        ] {
+            let path = dir.join(format!("{}.{kind}", self.experiment));
+            std::fs::write(&path, text)
+                .map_err(|e| LabError::file("write the report", &path, e))?;
+            self.files.push(path);
+        }
+        Ok(())
+    }
+}
+
+/// One plain sentence on what these reports saw; it claims nothing that they do not hold.
+pub fn demo_sentence(reports: &[Report]) -> String {
+    let clauses: Vec<&str> = reports
+        .iter()
+        .map(|r| r.sentence.as_str())
+        .filter(|s| !s.is_empty())
+        .collect();
+    let Some(first) = reports.first().filter(|_| !clauses.is_empty()) else {
+        return "Nothing was measured.".into();
+    };
+    let machine = &first.machine;
+    let steal = reports
+        .iter()
+        .map(|r| r.machine.steal_pct)
+        .fold(0.0, f64::max);
+    let (cpus, kernel) = (machine.cpus, &machine.kernel);
+    let plural = if cpus == 1 { "" } else { "s" };
+    format!(
+        "On this machine ({cpus} CPU{plural}, Linux {kernel}, steal {steal:.1} %), {}.",
+        clauses.join("; ")
+    )
+}

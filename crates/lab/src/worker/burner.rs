@@ -1,0 +1,41 @@
+//! Side work that always wants more: threads that never sleep, and count what they did.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{Args, serve_commands};
+use crate::LabError;
+use crate::board::Board;
+use crate::clock::thread_cpu_ns;
+
+/// Turns of the inner loop between two looks at the clock: 10–20 µs of work.
+const TURNS: u32 = 8_000;
+
+/// `burner --board F --threads N`.
+pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
+    let threads: usize = args.number("threads", 1)?;
+    for index in 0..threads {
+        let board = Arc::clone(&board);
+        std::thread::spawn(move || burn(&board, index));
+    }
+    serve_commands(
+        &board,
+        |_| json!({"cpu_ns": board.cpu_ns(), "loops": board.count()}),
+    )
+}
+
+/// Burns until the board says stop.
+pub fn burn(board: &Board, index: usize) {
+    board.check_in(index);
+    let slot = board.slot(index);
+    let (mut x, mut loops) = (index as u64 | 1, 0u64);
+    while !board.stopped() {
+        for _ in 0..TURNS {
+            x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (x >> 31);
+        }
+        x = std::hint::black_box(x);
+        loops += 1;
+        slot.publish(thread_cpu_ns(), loops);
+    }
+}
