@@ -1,3 +1,35 @@
 //! The owner process, its guardian and the socket between them and everyone else.
+//!
+//! One process per machine, the *owner*, runs the control loop and holds the gates. It is started by a service manager or by
+//! the first `run` or `set`, and then leaves with the last gate. Beside it stands a *guardian*, a second process that
+//! writes the fallback when the owner dies or falls silent. Everyone else speaks to the owner over a socket.
+//!
+//! ```text
+//! server (socket) ─┐
+//! house (1 s)     ─┼─▶ owner: gates ─▶ limits: groups, books ─▶ kernel files
+//! looper (5 ms)   ─┴─▶ control: sample → law → plan ─▶ quota
+//!                        └─ lease ─▶ guardian ─▶ fallback
+//! ```
 
+mod adopt;
 pub mod api;
+mod books;
+pub mod client;
+mod control;
+mod fallback;
+mod gate;
+pub mod guardian;
+mod house;
+mod lease;
+mod limits;
+mod looper;
+mod meter;
+pub mod owner;
+pub mod paths;
+mod peer;
+mod rate;
+mod server;
+pub mod startup;
+mod views;
+
+pub use fallback::repair;

@@ -1,0 +1,112 @@
+//! Taking up what an earlier owner left: gates that still have work in them, values that nobody needs any more.
+
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::ledger::own_groups;
+use tidegate_terms::{RawTerms, Source};
+use tracing::{info, warn};
+
+use crate::gate::{Gate, Place, Record};
+use crate::lease::monotonic_ns;
+use crate::looper::lock;
+use crate::owner::Owner;
+
+impl Owner {
+    /// Adopts gates, restores the rest, and tells the loop. Safe to do again at any time.
+    pub(crate) fn take_up(&self) {
+        let mut gates = lock(&self.gates);
+        for record in self.stored_gates() {
+            let name = record.name.clone();
+            match Gate::new(record, &self.config) {
+                Ok(gate) if self.is_still_there(&gate) => gates.push(gate),
+                Ok(_) => info!(gate = name, "ended while no owner was there"),
+                Err(error) => {
+                    lock(&self.alerts).insert(format!("gate {name}: {error}; its terms were left out"));
+                }
+            }
+        }
+        self.take_up_nameless(&mut gates);
+        let root = self.side_root();
+        let main_root = self.main_root();
+        let needed: Vec<String> = gates.iter().map(|gate| gate.record.name.clone()).collect();
+        let report = lock(&self.books).restore_where(|entry| {
+            let shared = entry.group == root || entry.group == main_root;
+            !shared && !needed.contains(&entry.gate)
+        });
+        for line in report {
+            info!("left by an earlier owner: {line}");
+        }
+        self.remove_unused_roots(&gates);
+        let has_side = gates.iter().any(|gate| gate.record.place.group().is_within(&root));
+        let result = if has_side { self.ensure_side_root() } else { Ok(()) };
+        if let Err(error) = result.and_then(|()| self.publish(&gates)) {
+            warn!("{error}");
+            lock(&self.alerts).insert(error.to_string());
+        }
+        if !gates.is_empty() {
+            info!("took up {} gates", gates.len());
+        }
+    }
+
+    fn stored_gates(&self) -> Vec<Record> {
+        let path = self.run_dir.gates();
+        let text = match self.fs.read(&path) {
+            Ok(text) => text,
+            Err(error) if error.is_gone() => return Vec::new(),
+            Err(error) => {
+                lock(&self.alerts).insert(error.to_string());
+                return Vec::new();
+            }
+        };
+        serde_json::from_str(&text).unwrap_or_else(|error| {
+            let message = format!("{}: {error}; gates are found by their groups' names instead", path.display());
+            warn!("{message}");
+            lock(&self.alerts).insert(message);
+            Vec::new()
+        })
+    }
+
+    fn is_still_there(&self, gate: &Gate) -> bool {
+        match &gate.record.place {
+            Place::Own { group } => self.groups.populated(group).unwrap_or(false),
+            _ => !self.has_ended(gate),
+        }
+    }
+
+    /// Groups of ours with work in them that no record tells of: their gates' terms are lost, their class is not.
+    fn take_up_nameless(&self, gates: &mut Vec<Gate>) {
+        let own = own_groups(&self.groups, self.run_dir.prefix()).unwrap_or_default();
+        let roots = [(self.side_root(), "side"), (self.main_root(), "main")];
+        for group in own {
+            let Some((_, class)) = roots.iter().find(|(root, _)| group.parent().as_ref() == Some(root)) else {
+                continue;
+            };
+            if gates.iter().any(|gate| gate.record.place.group() == &group) {
+                continue;
+            }
+            if !self.groups.populated(&group).unwrap_or(false) {
+                self.remove_group(&group);
+                continue;
+            }
+            match Gate::new(nameless(&group, class), &self.config) {
+                Ok(gate) => gates.push(gate),
+                Err(error) => warn!("{error}"),
+            }
+        }
+    }
+}
+
+fn nameless(group: &GroupPath, class: &str) -> Record {
+    let mut raw = RawTerms::default();
+    raw.insert("class", class, Source::Default);
+    Record {
+        name: group.name().to_owned(),
+        target: "run".to_owned(),
+        raw,
+        uid: 0,
+        command: Vec::new(),
+        parent: None,
+        made_ns: monotonic_ns(),
+        place: Place::Own { group: group.clone() },
+        notes: vec!["found by its group's name: the record of its terms was lost".to_owned()],
+    }
+}

@@ -1,0 +1,229 @@
+//! The ledger as the owner uses it: by gate and group, and always before the kernel file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::group::{CpuClass, GroupError, GroupPath, Groups, Placement};
+use tidegate_knobs::ledger::{
+    self, Change, Entry, Fallback, Ledger, LedgerError, Moving, NewEntry, OpenReport, Outcome,
+};
+use tidegate_terms as terms;
+
+/// Why the books could not be kept; the knob is then not written.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum BooksError {
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The group whose identity is to be written down.
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    /// A moving quota's group that is not in the books.
+    #[error("ledger: group {0}: its quota is not in the books; this is a fault in tidegate, please report it")]
+    NotMoving(GroupPath),
+}
+
+/// The ledger and the groups that it is about.
+pub struct Books {
+    ledger: Ledger,
+    groups: Arc<Groups>,
+}
+
+/// A gate's fallback as the ledger keeps it. `floor` is what the tolerance comes to on this machine.
+pub fn fallback_of(wanted: terms::Fallback, floor: Bandwidth) -> Fallback {
+    match wanted {
+        terms::Fallback::Floor => Fallback::Floor { bandwidth: floor },
+        terms::Fallback::Restore => Fallback::Restore,
+        terms::Fallback::Hold(span) => {
+            Fallback::Hold { seconds: u32::try_from(span.ns() / 1_000_000_000).unwrap_or(u32::MAX) }
+        }
+    }
+}
+
+/// One line on how putting a knob back ended.
+pub fn tell(entry: &Entry, outcome: &Outcome) -> String {
+    let what = format!("{} of {}", entry.change.name(), entry.group);
+    match outcome {
+        Outcome::Restored => format!("{what}: restored"),
+        Outcome::NotOurs { found } => format!("{what}: left alone, somebody else wrote {found}"),
+        Outcome::Gone => format!("{what}: gone"),
+        Outcome::Kept => format!("{what}: kept"),
+        Outcome::Failed { why } => format!("{what}: not restored: {why}"),
+    }
+}
+
+impl Books {
+    /// Opens the ledger in `dir`.
+    pub fn open(dir: &Path, groups: Arc<Groups>) -> Result<(Self, OpenReport), LedgerError> {
+        let moving = Moving::open(&dir.join(ledger::MOVING_FILE))?;
+        let (ledger, report) = Ledger::open(Arc::clone(groups.fs()), dir, moving, &groups)?;
+        Ok((Self { ledger, groups }, report))
+    }
+
+    fn entry(&self, group: &GroupPath, is: impl Fn(&Change) -> bool) -> Option<&Entry> {
+        self.ledger.entries().iter().find(|entry| entry.group == *group && is(&entry.change))
+    }
+
+    fn new_entry(
+        &self,
+        group: &GroupPath,
+        gate: &str,
+        change: Change,
+        fallback: Fallback,
+    ) -> Result<NewEntry, BooksError> {
+        let group_id = self.groups.id(group)?;
+        Ok(NewEntry { gate: gate.to_owned(), group: group.clone(), group_id, change, fallback })
+    }
+
+    /// `group` was made by us. Its identity is only known afterwards; a crash in between leaves an empty group with our
+    /// name, which the next start finds by that.
+    pub fn made(&mut self, group: &GroupPath, gate: &str) -> Result<(), BooksError> {
+        if self.entry(group, |change| matches!(change, Change::Group)).is_some() {
+            return Ok(());
+        }
+        let entry = self.new_entry(group, gate, Change::Group, Fallback::Stay)?;
+        self.ledger.record(entry)?;
+        Ok(())
+    }
+
+    /// `group` is about to become idle (or of the least weight) and was `was`.
+    pub fn will_yield(
+        &mut self,
+        group: &GroupPath,
+        gate: &str,
+        was: CpuClass,
+        fallback: Fallback,
+    ) -> Result<(), BooksError> {
+        let is_class = |change: &Change| matches!(change, Change::Idle { .. } | Change::Weight { .. });
+        if self.entry(group, is_class).is_some() {
+            return Ok(());
+        }
+        let change = match was.idle {
+            Some(_) => Change::Idle { was, ours: true },
+            None => Change::Weight { was: was.weight_raw, ours: self.groups.weight_raw(1) },
+        };
+        let entry = self.new_entry(group, gate, change, fallback)?;
+        self.ledger.record(entry)?;
+        Ok(())
+    }
+
+    /// `group` is about to carry a moving quota; `was` stands.
+    pub fn will_limit(
+        &mut self,
+        group: &GroupPath,
+        gate: &str,
+        was: Bandwidth,
+        fallback: Fallback,
+    ) -> Result<(), BooksError> {
+        if self.entry(group, is_bandwidth).is_some() {
+            return Ok(());
+        }
+        let entry = self.new_entry(group, gate, Change::Bandwidth { was, ours: was }, fallback)?;
+        self.ledger.record_moving(entry, &was)?;
+        Ok(())
+    }
+
+    /// The quota of `group` is about to go from `standing` to `intended`.
+    pub fn will_write(
+        &mut self,
+        group: &GroupPath,
+        standing: &Bandwidth,
+        intended: &Bandwidth,
+    ) -> Result<(), BooksError> {
+        let id = self.entry(group, is_bandwidth).map(|entry| entry.id);
+        match id {
+            Some(id) if self.ledger.note_moving(id, standing, intended) => Ok(()),
+            _ => Err(BooksError::NotMoving(group.clone())),
+        }
+    }
+
+    /// A process is about to be moved as `placement` says.
+    pub fn will_move(&mut self, gate: &str, placement: Placement, start_ticks: u64) -> Result<(), BooksError> {
+        let group = placement.group.clone();
+        let change = Change::Membership { start_ticks, placement };
+        let entry = self.new_entry(&group, gate, change, Fallback::Stay)?;
+        self.ledger.record(entry)?;
+        Ok(())
+    }
+
+    /// It was; this is how.
+    pub fn moved(&mut self, gate: &str, done: &Placement) -> Result<(), BooksError> {
+        let is_it = |entry: &&Entry| entry.gate == gate && matches!(entry.change, Change::Membership { .. });
+        let Some(id) = self.ledger.entries().iter().find(is_it).map(|entry| entry.id) else {
+            return Ok(());
+        };
+        self.ledger.update(id, |entry| {
+            if let Change::Membership { placement, .. } = &mut entry.change {
+                *placement = done.clone();
+            }
+        })?;
+        Ok(())
+    }
+
+    /// The tolerance comes to `floor` now.
+    pub fn set_floor(&mut self, floor: Bandwidth) {
+        let stale = |entry: &&Entry| {
+            matches!(entry.fallback, Fallback::Floor { bandwidth } if bandwidth != floor)
+        };
+        let ids: Vec<u64> = self.ledger.entries().iter().filter(stale).map(|entry| entry.id).collect();
+        for id in ids {
+            let updated = self.ledger.update(id, |entry| entry.fallback = Fallback::Floor { bandwidth: floor });
+            if let Err(error) = updated {
+                tracing::warn!("{error}");
+            }
+        }
+    }
+
+    /// Whether a value found on `group`'s quota may be one that we wrote; `None` when it is not in the books.
+    pub fn outside_writes(&self) -> Vec<(Entry, String)> {
+        let differs = |entry: &Entry| {
+            let found = ledger::standing_differs(&self.groups, self.ledger.moving(), entry).ok()??;
+            Some((entry.clone(), found))
+        };
+        self.ledger.entries().iter().filter_map(differs).collect()
+    }
+
+    /// Puts back all that is in the books for `gate`, newest first.
+    pub fn restore_gate(&mut self, gate: &str) -> Vec<String> {
+        self.restore_where(|entry| entry.gate == gate)
+    }
+
+    /// Puts back what is asked for, newest first.
+    pub fn restore_where(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<String> {
+        let outcomes = self.ledger.restore_where(&self.groups, wanted);
+        outcomes.iter().map(|(entry, outcome)| tell(entry, outcome)).collect()
+    }
+
+    /// What happens without an owner, `dead_seconds` after its death.
+    pub fn fall_back(&self, dead_seconds: u64) -> Vec<String> {
+        let one = |entry: &Entry| {
+            let outcome = ledger::fall_back(&self.groups, self.ledger.moving(), entry, dead_seconds);
+            (outcome != Outcome::Kept).then(|| tell(entry, &outcome))
+        };
+        self.ledger.entries().iter().rev().filter_map(one).collect()
+    }
+
+    /// Forgets all about a group.
+    pub fn forget(&mut self, group: &GroupPath) {
+        if let Err(error) = self.ledger.forget(|entry| entry.group == *group) {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// Every entry.
+    pub fn entries(&self) -> &[Entry] {
+        self.ledger.entries()
+    }
+
+    /// Removes the file when nothing is in it.
+    pub fn close(&self) {
+        if let Err(error) = self.ledger.close() {
+            tracing::warn!("{error}");
+        }
+    }
+}
+
+fn is_bandwidth(change: &Change) -> bool {
+    matches!(change, Change::Bandwidth { .. })
+}

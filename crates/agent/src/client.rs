@@ -1,0 +1,274 @@
+//! The blocking client of the owner's socket, and starting an owner when none runs.
+
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+
+use crate::api::{
+    Done, ErrorView, ExplainView, GateView, RunReply, RunRequest, SetRequest, StatusView, UnsetRequest,
+};
+use crate::paths::RunDir;
+
+/// Why a call failed; the exit code follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// No owner runs, or it does not answer.
+    Unreachable,
+    /// The input is wrong.
+    Usage,
+    /// The caller may not.
+    Denied,
+    /// There is no such target.
+    NotFound,
+    /// The machine cannot.
+    Unsupported,
+    /// Anything else.
+    Internal,
+}
+
+/// A call that failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct ClientError {
+    /// What sort of failure.
+    pub kind: ErrorKind,
+    /// What, where, why; and the mend.
+    pub message: String,
+}
+
+impl ClientError {
+    fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+}
+
+/// A client of one instance's owner. Each call is a connection of its own.
+pub struct Client {
+    run_dir: RunDir,
+    runtime: tokio::runtime::Runtime,
+}
+
+/// How long one call may take. The owner's slowest call makes a few directories.
+const CALL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+
+impl Client {
+    /// A client of the owner that runs now.
+    pub fn connect(run_dir: &RunDir) -> Result<Self, ClientError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| ClientError::new(ErrorKind::Internal, format!("tokio: {error}")))?;
+        let client = Self { run_dir: run_dir.clone(), runtime };
+        client.probe()?;
+        Ok(client)
+    }
+
+    /// A client of the owner, which is started first when none runs.
+    pub fn connect_or_start(run_dir: &RunDir) -> Result<Self, ClientError> {
+        match Self::connect(run_dir) {
+            Err(error) if error.kind == ErrorKind::Unreachable => {
+                start_owner(run_dir)?;
+                Self::connect(run_dir)
+            }
+            other => other,
+        }
+    }
+
+    /// A new gate.
+    pub fn run(&self, request: &RunRequest) -> Result<RunReply, ClientError> {
+        self.call(Method::POST, "/v1/run", Some(request))
+    }
+
+    /// Terms for something that runs already.
+    pub fn set(&self, request: &SetRequest) -> Result<GateView, ClientError> {
+        self.call(Method::POST, "/v1/set", Some(request))
+    }
+
+    /// Takes terms back.
+    pub fn unset(&self, request: &UnsetRequest) -> Result<Done, ClientError> {
+        self.call(Method::POST, "/v1/unset", Some(request))
+    }
+
+    /// The machine at a glance.
+    pub fn status(&self) -> Result<StatusView, ClientError> {
+        self.call(Method::GET, "/v1/status", None::<&()>)
+    }
+
+    /// Every gate.
+    pub fn gates(&self) -> Result<Vec<GateView>, ClientError> {
+        self.call(Method::GET, "/v1/gates", None::<&()>)
+    }
+
+    /// Why a gate runs as it does.
+    pub fn explain(&self, target: &str) -> Result<ExplainView, ClientError> {
+        let path = format!("/v1/explain?target={}", percent_encode(target));
+        self.call(Method::GET, &path, None::<&()>)
+    }
+
+    /// Ends the owner: everything that is still its own is restored.
+    pub fn stop(&self) -> Result<Done, ClientError> {
+        self.call(Method::POST, "/v1/stop", None::<&()>)
+    }
+
+    fn probe(&self) -> Result<(), ClientError> {
+        let path = self.run_dir.socket();
+        std::os::unix::net::UnixStream::connect(&path).map(drop).map_err(|error| {
+            let mend = "start it with `tidegate agent` (or `systemctl start tidegate`)";
+            let message = format!("owner: {}: {error}; {mend}", path.display());
+            let kind = match error.kind() {
+                std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,
+                _ => ErrorKind::Unreachable,
+            };
+            ClientError::new(kind, message)
+        })
+    }
+
+    fn call<B: Serialize, R: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&B>,
+    ) -> Result<R, ClientError> {
+        let internal = |what: &str| ClientError::new(ErrorKind::Internal, format!("owner: {path}: {what}"));
+        let payload = match body {
+            Some(body) => serde_json::to_vec(body).map_err(|error| internal(&error.to_string()))?,
+            None => Vec::new(),
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "tidegate")
+            .header("content-type", "application/json")
+            .body(Full::new(Bytes::from(payload)))
+            .map_err(|error| internal(&error.to_string()))?;
+        let exchange = async {
+            tokio::time::timeout(CALL_TIMEOUT, exchange(&self.run_dir, request)).await.unwrap_or_else(|_| {
+                Err(format!("no answer within {} s; see {}", CALL_TIMEOUT.as_secs(), self.run_dir.log().display()))
+            })
+        };
+        let (status, bytes) = self
+            .runtime
+            .block_on(exchange)
+            .map_err(|error| ClientError::new(ErrorKind::Unreachable, format!("owner: {path}: {error}")))?;
+        if status.is_success() {
+            return serde_json::from_slice(&bytes).map_err(|error| internal(&error.to_string()));
+        }
+        let view: ErrorView = serde_json::from_slice(&bytes).unwrap_or_else(|_| ErrorView {
+            kind: "internal".into(),
+            message: format!("owner: {path}: HTTP {status}: {}", String::from_utf8_lossy(&bytes)),
+        });
+        Err(ClientError::new(kind_of(&view.kind), view.message))
+    }
+}
+
+fn kind_of(name: &str) -> ErrorKind {
+    match name {
+        "usage" => ErrorKind::Usage,
+        "denied" => ErrorKind::Denied,
+        "not_found" => ErrorKind::NotFound,
+        "unsupported" => ErrorKind::Unsupported,
+        _ => ErrorKind::Internal,
+    }
+}
+
+async fn exchange(
+    run_dir: &RunDir,
+    request: Request<Full<Bytes>>,
+) -> Result<(hyper::StatusCode, Bytes), String> {
+    let stream = UnixStream::connect(run_dir.socket()).await.map_err(|error| error.to_string())?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| error.to_string())?;
+    let driver = tokio::spawn(connection);
+    let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    let status = response.status();
+    let bytes = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+    driver.abort();
+    Ok((status, bytes))
+}
+
+fn percent_encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// Starts an owner in the background and waits until it serves or says why it can't.
+///
+/// Whoever calls this may exec another program next, so the owner must not stay a child of it: `agent --on-demand` forks and
+/// its first process, which is waited for here, leaves at once. The owner reports over its standard output,
+/// which it then turns into its log.
+pub(crate) fn start_owner(run_dir: &RunDir) -> Result<(), ClientError> {
+    let failed = |why: String| {
+        let mend = "run as root, or have the service started (`systemctl start tidegate`)";
+        ClientError::new(ErrorKind::Unreachable, format!("owner: cannot be started: {why}; {mend}"))
+    };
+    let dir = run_dir.dir();
+    std::fs::create_dir_all(dir).map_err(|error| failed(format!("{}: {error}", dir.display())))?;
+    // Two `run`s at once: the second waits here and then finds the first one's owner.
+    let lock_path = run_dir.start_lock();
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&lock_path)
+        .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
+    lock.lock().map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
+    if std::os::unix::net::UnixStream::connect(run_dir.socket()).is_ok() {
+        return Ok(());
+    }
+    let log_path = run_dir.log();
+    let log = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&log_path)
+        .map_err(|error| failed(format!("{}: {error}", log_path.display())))?;
+    let exe = std::env::current_exe().map_err(|error| failed(format!("/proc/self/exe: {error}")))?;
+    let mut command = Command::new(exe);
+    command.args(["agent", "--on-demand"]).envs(run_dir.env()).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0);
+    let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+    let mut report = String::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        let _ = stdout.read_to_string(&mut report);
+    }
+    let _ = child.wait();
+    match report.trim() {
+        "ready" => Ok(()),
+        "" => Err(failed(format!("it ended without a word; see {}", log_path.display()))),
+        why => Err(failed(why.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encodes_what_a_query_cannot_carry() {
+        assert_eq!(percent_encode("cgroup:/a b&c"), "cgroup%3A/a%20b%26c");
+    }
+
+    #[test]
+    fn says_that_no_owner_runs_and_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Client::connect(&RunDir::new(dir.path(), "x")).err().unwrap();
+        assert_eq!(error.kind, ErrorKind::Unreachable);
+        assert!(error.message.contains("tidegate.sock") && error.message.contains("tidegate agent"));
+    }
+}

@@ -1,0 +1,90 @@
+//! What the guardian and `tidegate repair` do without an owner.
+
+use std::fs::OpenOptions;
+use std::sync::Arc;
+
+use tidegate_knobs::discover::discover;
+use tidegate_knobs::group::{GroupPath, Groups};
+use tidegate_knobs::kfs::{KernelFs, RealFs};
+use tidegate_knobs::ledger::own_groups;
+
+use crate::books::Books;
+use crate::paths::RunDir;
+
+/// The machine as found, the groups on it and the books.
+fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Books), String> {
+    let plain = RealFs::new();
+    let machine = discover(&plain, None).map_err(|error| error.to_string())?;
+    let confined = RealFs::with_roots(machine.roots()).map_err(|error| error.to_string())?;
+    let fs: Arc<dyn KernelFs> = Arc::new(confined);
+    let groups = Arc::new(Groups::new(fs, &machine));
+    let (books, _) = Books::open(run_dir.dir(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
+    Ok((groups, books))
+}
+
+/// Writes the fallback of everything in the ledger; says what was done, a line each.
+pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
+    match open(run_dir) {
+        Ok((_, books)) => books.fall_back(dead_seconds),
+        // What stands keeps standing: the last quota and cpu.idle.
+        Err(why) => vec![format!("fallback: {why}; the standing quota and cpu.idle remain")],
+    }
+}
+
+/// Whether no process is left in a group of ours and nothing foreign is in the books; then everything is removed.
+pub fn clean_if_empty(run_dir: &RunDir) -> bool {
+    let Ok((groups, mut books)) = open(run_dir) else { return false };
+    let own = own_groups(&groups, run_dir.prefix()).unwrap_or_default();
+    let foreign = books.entries().iter().any(|entry| !is_ours(&own, &entry.group));
+    let busy = |group: &GroupPath| groups.procs(group).map_or(false, |pids| !pids.is_empty());
+    if foreign || own.iter().any(busy) {
+        return false;
+    }
+    sweep(&groups, &mut books, &own, run_dir);
+    true
+}
+
+fn is_ours(own: &[GroupPath], group: &GroupPath) -> bool {
+    own.contains(group)
+}
+
+fn sweep(groups: &Groups, books: &mut Books, own: &[GroupPath], run_dir: &RunDir) {
+    for group in own.iter().rev() {
+        match groups.remove(group) {
+            Ok(_) => books.forget(group),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+    if books.entries().is_empty() {
+        books.close();
+        let _ = std::fs::remove_file(run_dir.gates());
+    }
+}
+
+/// Repairs what a dead owner left (a service's ExecStopPost, or by hand): foreign targets are restored, empty groups
+/// removed; side commands that still run keep `cpu.idle` and the floor.
+///
+/// # Errors
+/// An owner lives, or the machine cannot be looked at.
+pub fn repair(run_dir: &RunDir) -> Result<Vec<String>, String> {
+    if !run_dir.dir().exists() {
+        return Ok(vec!["nothing to repair: no owner ever ran here".to_owned()]);
+    }
+    let path = run_dir.owner_lock();
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let lock = lock.map_err(|error| format!("repair: {}: {error}; run as root", path.display()))?;
+    if lock.try_lock().is_err() {
+        return Err("repair: an owner is running; end it first with `tidegate stop`".to_owned());
+    }
+    let (groups, mut books) = open(run_dir)?;
+    let own = own_groups(&groups, run_dir.prefix()).map_err(|error| error.to_string())?;
+    let mut report = books.restore_where(|entry| !is_ours(&own, &entry.group));
+    report.extend(books.fall_back(u64::MAX));
+    let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) =
+        own.into_iter().partition(|group| groups.populated(group).unwrap_or(true));
+    sweep(&groups, &mut books, &empty, run_dir);
+    for group in busy {
+        report.push(format!("group {group}: its processes still run and keep their limit until they end"));
+    }
+    Ok(report)
+}

@@ -1,0 +1,197 @@
+//! One gate as the owner keeps it, what all gates together ask for, and the file that the next owner reads.
+
+use serde::{Deserialize, Serialize};
+use tidegate_knobs::group::{GroupPath, Placement};
+use tidegate_terms::{Class, Config, RawTerms, Settings, TermError, Terms, Weight};
+
+/// Where a gate's work sits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// A group of ours that the command was started in.
+    Own {
+        /// Below the mount of the cpu controller.
+        group: GroupPath,
+    },
+    /// A process that ran already, moved within the cpu hierarchy into a group of ours.
+    Lent {
+        /// Where it is, and where it was.
+        placement: Placement,
+        /// When it started, so that a reused number is not taken for it.
+        start_ticks: u64,
+    },
+    /// Somebody's group, limited where it stands.
+    Foreign {
+        /// Below the mount of the cpu controller.
+        group: GroupPath,
+    },
+    /// A process that is not touched: its class is known, that is all.
+    Known {
+        /// The process.
+        pid: i32,
+        /// When it started.
+        start_ticks: u64,
+        /// The group it is in.
+        group: GroupPath,
+    },
+}
+
+impl Place {
+    /// The group, below the mount of the cpu controller.
+    pub fn group(&self) -> &GroupPath {
+        match self {
+            Place::Own { group } | Place::Foreign { group } | Place::Known { group, .. } => group,
+            Place::Lent { placement, .. } => &placement.group,
+        }
+    }
+}
+
+/// What is written down of a gate: all that the next owner needs to take it up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its name.
+    pub name: String,
+    /// `run`, `pid:N` or `cgroup:/path`.
+    pub target: String,
+    /// What was asked for, as it was written.
+    pub raw: RawTerms,
+    /// Who asked.
+    pub uid: u32,
+    /// The command line, for gates of `run`.
+    pub command: Vec<String>,
+    /// The gate in which it was started.
+    pub parent: Option<String>,
+    /// When it was made, `CLOCK_MONOTONIC`.
+    pub made_ns: u64,
+    /// Where its work sits.
+    pub place: Place,
+    /// What cannot be enforced for it here.
+    pub notes: Vec<String>,
+}
+
+/// A gate.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// What is written down of it.
+    pub record: Record,
+    /// Its terms, resolved.
+    pub terms: Terms,
+    /// CPU it had used at the last look, and when that was.
+    pub usage: Option<(u64, u64)>,
+    /// CPUs it used between the last two looks.
+    pub usage_cpus: f64,
+    /// Looks in a row that found nobody in it.
+    pub empty_looks: u32,
+}
+
+impl Gate {
+    /// Resolves the record's terms.
+    pub fn new(record: Record, config: &Config) -> Result<Self, TermError> {
+        let terms = config.resolve(&[&record.raw])?;
+        Ok(Self { record, terms, usage: None, usage_cpus: 0.0, empty_looks: 0 })
+    }
+
+    /// Its class.
+    pub fn class(&self) -> Class {
+        self.terms.class.value
+    }
+
+    /// Whether a quota of ours acts on it.
+    pub fn is_limited(&self) -> bool {
+        self.class() == Class::Side
+    }
+
+    /// Its weight among its siblings; `idle` has the least.
+    pub fn weight(&self) -> u32 {
+        match self.terms.weight.value {
+            Weight::Idle => 1,
+            Weight::Of(weight) => u32::from(weight),
+        }
+    }
+}
+
+/// What all gates together ask of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// Idle to keep.
+    pub headroom_ppm: u32,
+    /// Who asked for it.
+    pub headroom_from: String,
+    /// What side work gets at least.
+    pub tolerance_ppm: u32,
+}
+
+/// The largest headroom counts, since the idle that one gate's headroom keeps serves every main; of tolerances the
+/// smallest that anybody stated, since it is a promise to main. Where no gate names a headroom and side work is there,
+/// the machine's default holds.
+pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate>, settings: &Settings) -> Demand {
+    let mut headroom: Option<(u32, String)> = None;
+    let mut tolerance_ppm: Option<u32> = None;
+    for gate in gates {
+        if !gate.terms.headroom.is_default() {
+            let ppm = gate.terms.headroom.value.ppm();
+            if headroom.as_ref().is_none_or(|(largest, _)| ppm > *largest) {
+                headroom = Some((ppm, format!("gate {}", gate.record.name)));
+            }
+        }
+        if !gate.terms.tolerance.is_default() {
+            let ppm = gate.terms.tolerance.value.ppm();
+            tolerance_ppm = Some(tolerance_ppm.map_or(ppm, |least| least.min(ppm)));
+        }
+    }
+    let (headroom_ppm, headroom_from) = headroom.unwrap_or_else(|| {
+        let default = &settings.default_headroom;
+        (default.value.ppm(), format!("default_headroom ({})", default.source))
+    });
+    let tolerance_ppm =
+        tolerance_ppm.unwrap_or(tidegate_terms::Tolerance::ONE_PERCENT.ppm());
+    Demand { headroom_ppm, headroom_from, tolerance_ppm }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_terms::Source;
+
+    fn gate(name: &str, pairs: &[(&str, &str)]) -> Gate {
+        let mut raw = RawTerms::default();
+        for (term, text) in pairs {
+            raw.insert(term, text, Source::RunFlag);
+        }
+        let record = Record {
+            name: name.into(),
+            target: "run".into(),
+            raw,
+            uid: 0,
+            command: vec![],
+            parent: None,
+            made_ns: 0,
+            place: Place::Own { group: GroupPath::parse(name).unwrap() },
+            notes: vec![],
+        };
+        Gate::new(record, &Config::default()).unwrap()
+    }
+
+    #[test]
+    fn the_largest_headroom_and_the_smallest_tolerance_count() {
+        let settings = Config::default().settings();
+        let gates = [
+            gate("web", &[("class", "main"), ("headroom", "30%"), ("tolerance", "2%")]),
+            gate("db", &[("class", "main"), ("headroom", "40%"), ("tolerance", "5%")]),
+            gate("encode", &[("class", "side")]),
+        ];
+        let demand = demand(gates.iter(), &settings);
+        assert_eq!((demand.headroom_ppm, demand.tolerance_ppm), (400_000, 20_000));
+        assert_eq!(demand.headroom_from, "gate db");
+    }
+
+    #[test]
+    fn nobody_naming_a_headroom_means_the_default_and_naming_none_means_none() {
+        let settings = Config::default().settings();
+        let side = gate("encode", &[("class", "side")]);
+        let by_default = demand([&side].into_iter(), &settings);
+        assert_eq!((by_default.headroom_ppm, by_default.tolerance_ppm), (200_000, 10_000));
+        let bare = gate("encode", &[("class", "side"), ("headroom", "0%")]);
+        assert_eq!(demand([&bare].into_iter(), &settings).headroom_ppm, 0);
+    }
+}

@@ -1,0 +1,151 @@
+//! The guardian: a small process beside the owner that acts when the owner cannot.
+//!
+//! | it sees | it does |
+//! |---|---|
+//! | the owner left on purpose | leaves too |
+//! | the owner is dead | writes the fallback; starts another owner if the dead one was started on demand |
+//! | no beat for a lease (a frozen owner) | writes the fallback once, and waits for a beat or a death |
+//! | another owner holds the lease | leaves: that owner has a guardian of its own |
+//!
+//! The fallback is [`crate::fallback`]'s. The guardian polls a few times a second and holds nothing that an owner
+//! needs, so it may be killed at any moment; the owner then starts another.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tracing::{error, info, warn};
+
+use crate::client;
+use crate::fallback;
+use crate::lease::{Lease, monotonic_ns};
+use crate::paths::RunDir;
+
+/// How often the lease is looked at. A death is seen at once.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Another owner is tried again after this long, as long as gates are left.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// What one look at the owner says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sight {
+    Well,
+    Left,
+    Replaced,
+    Dead,
+    Expired,
+}
+
+/// The owner as seen from the lease and its pidfd.
+fn look(lease: &Lease, owner_pid: i32, dead: bool, now_ns: u64) -> Sight {
+    if lease.owner_pid() != owner_pid {
+        return Sight::Replaced;
+    }
+    if lease.left() {
+        return Sight::Left;
+    }
+    if dead {
+        return Sight::Dead;
+    }
+    let (age_ns, lease_ns) = lease.age_and_lease_ns(now_ns);
+    if age_ns > lease_ns { Sight::Expired } else { Sight::Well }
+}
+
+/// Waits up to `for_how_long` and says whether the process has ended.
+fn ended(pidfd: Option<&OwnedFd>, for_how_long: Duration) -> bool {
+    let Some(pidfd) = pidfd else { return true };
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(for_how_long.subsec_nanos()) };
+    matches!(poll(&mut fds, Some(&timeout)), Ok(ready) if ready > 0)
+}
+
+/// Watches the owner `owner_pid` until one of them is no longer needed.
+pub fn main(run_dir: &RunDir, owner_pid: i32, on_demand: bool) -> std::io::Result<()> {
+    let lease = Lease::open(&run_dir.lease())?;
+    let Some(pid) = Pid::from_raw(owner_pid) else {
+        return Err(std::io::Error::other(format!("guardian: {owner_pid} is not a process")));
+    };
+    // An owner that is gone already is a dead one, and is acted on.
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
+    lease.set_guardian(std::process::id() as i32);
+    let mut fallen_back = false;
+    loop {
+        let dead = ended(pidfd.as_ref(), LOOK);
+        match look(&lease, owner_pid, dead, monotonic_ns()) {
+            Sight::Left | Sight::Replaced => return Ok(()),
+            Sight::Well => fallen_back = false,
+            Sight::Expired if fallen_back => {}
+            Sight::Expired => {
+                warn!(owner_pid, "the owner's lease has expired; writing the fallback");
+                fall_back(run_dir, &lease);
+                fallen_back = true;
+            }
+            Sight::Dead => {
+                warn!(owner_pid, "the owner is dead; writing the fallback");
+                fall_back(run_dir, &lease);
+                return after_death(run_dir, &lease, owner_pid, on_demand);
+            }
+        }
+    }
+}
+
+fn fall_back(run_dir: &RunDir, lease: &Lease) {
+    let dead_seconds = lease.age_and_lease_ns(monotonic_ns()).0 / 1_000_000_000;
+    let report = fallback::fall_back(run_dir, dead_seconds);
+    lease.mark_fallback(monotonic_ns());
+    for line in report {
+        info!("{line}");
+    }
+}
+
+/// The owner is dead and the fallback stands: brings back an owner that was started on demand, or else stays until the
+/// gates have ended or somebody starts one, so that nothing is left behind.
+fn after_death(run_dir: &RunDir, lease: &Lease, owner_pid: i32, on_demand: bool) -> std::io::Result<()> {
+    loop {
+        if on_demand && lease.may_restart(monotonic_ns()) {
+            match client::start_owner(run_dir) {
+                Ok(()) => return Ok(()),
+                Err(error) => error!("{error}"),
+            }
+        }
+        if lease.owner_pid() != owner_pid {
+            return Ok(());
+        }
+        if fallback::clean_if_empty(run_dir) {
+            info!("every gate has ended; nothing is left to guard");
+            return Ok(());
+        }
+        std::thread::sleep(if on_demand { RETRY } else { LOOK });
+        // `hold` falls due while we wait.
+        fall_back(run_dir, lease);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sees_what_the_lease_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let lease = Lease::open(&dir.path().join("lease")).unwrap();
+        lease.take(7, 1_000);
+        lease.beat(5_000);
+        assert_eq!(look(&lease, 7, false, 5_500), Sight::Well);
+        assert_eq!(look(&lease, 7, false, 6_001), Sight::Expired);
+        assert_eq!(look(&lease, 7, true, 5_500), Sight::Dead);
+        assert_eq!(look(&lease, 8, true, 5_500), Sight::Replaced);
+        lease.leave();
+        assert_eq!(look(&lease, 7, true, 9_000), Sight::Left);
+    }
+
+    #[test]
+    fn a_process_that_ended_before_it_was_looked_at_counts_as_ended() {
+        assert!(ended(None, LOOK));
+        let me = Pid::from_raw(std::process::id() as i32).unwrap();
+        let pidfd = pidfd_open(me, PidfdFlags::empty()).unwrap();
+        assert!(!ended(Some(&pidfd), Duration::from_millis(1)));
+    }
+}

@@ -1,0 +1,233 @@
+//! Housekeeping, once a second: gates that have ended, what each uses, outside writes, the guardian, leaving.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::process::{Pid, test_kill_process};
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::ledger::Change;
+use tidegate_knobs::target::ProcessRef;
+use tracing::{info, warn};
+
+use crate::gate::{Gate, Place};
+use crate::lease::monotonic_ns;
+use crate::looper::lock;
+use crate::owner::{Mode, Owner};
+use crate::startup;
+
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A new gate is empty until its process is in; an ended one stays empty.
+const EMPTY_LOOKS_MAX: u32 = 2;
+
+/// An owner that was started on demand leaves when it has had no gate for this many looks.
+const IDLE_LOOKS_MAX: u32 = 3;
+
+/// An outside write is answered once; a second one means that somebody wants it so.
+const REASSERT_MAX: u32 = 1;
+
+/// A group that uses this much of what it is given wants all it gets.
+const HUNGRY_PER_CENT: u64 = 85;
+
+/// Whether the process is there (a zombie is not).
+pub fn is_alive(pid: i32) -> bool {
+    Pid::from_raw(pid).filter(|_| pid > 0).is_some_and(|pid| test_kill_process(pid).is_ok())
+}
+
+/// What housekeeping remembers between looks.
+#[derive(Default)]
+pub struct House {
+    idle_looks: u32,
+    reasserted: BTreeMap<u64, u32>,
+    guardian: Option<std::process::Child>,
+    own_cpu: Option<(u64, u64)>,
+}
+
+impl House {
+    /// With the guardian that was started already.
+    pub fn new(guardian: Option<std::process::Child>) -> Self {
+        Self { guardian, ..Self::default() }
+    }
+
+    /// Looks until the owner leaves.
+    pub fn run(mut self, owner: &Arc<Owner>) {
+        while !owner.leaving.load(Ordering::Acquire) {
+            std::thread::sleep(LOOK);
+            self.look(owner);
+        }
+        if let Some(mut guardian) = self.guardian {
+            // It sees that the owner left; a zombie of ours would be its only trace.
+            let _ = guardian.wait();
+        }
+    }
+
+    /// One look.
+    pub fn look(&mut self, owner: &Owner) {
+        self.look_at_gates(owner);
+        self.look_for_outside_writes(owner);
+        self.look_after_guardian(owner);
+        self.look_at_self(owner);
+        if self.idle_looks >= IDLE_LOOKS_MAX && owner.mode == Mode::OnDemand {
+            info!("the last gate has ended; leaving");
+            owner.leave();
+        }
+    }
+
+    fn look_at_gates(&mut self, owner: &Owner) {
+        let now_ns = monotonic_ns();
+        let mut gates = lock(&owner.gates);
+        for gate in gates.iter_mut() {
+            gate.empty_looks = if owner.has_ended(gate) { gate.empty_looks + 1 } else { 0 };
+            owner.measure(gate, now_ns);
+        }
+        let ended: Vec<usize> = (0..gates.len())
+            .rev()
+            .filter(|index| gates[*index].empty_looks >= EMPTY_LOOKS_MAX)
+            .collect();
+        for index in &ended {
+            let gate = gates.remove(*index);
+            info!(gate = gate.record.name, "the gate has ended");
+            if let Err(error) = owner.release(&gate) {
+                warn!("{error}");
+                lock(&owner.alerts).insert(error.to_string());
+            }
+        }
+        if !ended.is_empty() {
+            owner.remove_unused_roots(&gates);
+            if let Err(error) = owner.publish(&gates) {
+                lock(&owner.alerts).insert(error.to_string());
+            }
+        }
+        self.idle_looks = if gates.is_empty() { self.idle_looks + 1 } else { 0 };
+        owner.judge_demands(&gates);
+    }
+
+    fn look_for_outside_writes(&mut self, owner: &Owner) {
+        // The loop writes quotas under the books' lock, so what is read here is not half of one.
+        let differing = lock(&owner.books).outside_writes();
+        for (entry, found) in differing {
+            let is_quota = matches!(entry.change, Change::Bandwidth { .. });
+            let times = self.reasserted.entry(entry.id).or_insert(0);
+            let what = format!("{} of group {}", entry.change.name(), entry.group);
+            if *times < REASSERT_MAX {
+                *times += 1;
+                warn!("{what}: somebody else wrote {found}; written again once");
+                match (&entry.change, is_quota) {
+                    (_, true) => lock(&owner.control).invalidate(),
+                    (Change::Idle { ours, .. }, _) => {
+                        if let Err(error) = owner.groups.set_idle(&entry.group, *ours) {
+                            warn!("{error}");
+                        }
+                    }
+                    _ => {}
+                }
+            } else {
+                if is_quota {
+                    lock(&owner.control).drop_target(&entry.group);
+                }
+                lock(&owner.alerts).insert(format!(
+                    "{what}: somebody else keeps writing it (now {found}); left alone until the gate is set again"
+                ));
+            }
+        }
+    }
+
+    fn look_after_guardian(&mut self, owner: &Owner) {
+        let ended = match &mut self.guardian {
+            Some(guardian) => !matches!(guardian.try_wait(), Ok(None)),
+            None => true,
+        };
+        if ended && !owner.leaving.load(Ordering::Acquire) {
+            warn!("the guardian has ended; starting another");
+            self.guardian = startup::start_guardian(&owner.run_dir, owner.mode)
+                .inspect_err(|error| warn!("guardian: {error}"))
+                .ok();
+        }
+    }
+
+    /// The owner's own CPU between two looks.
+    fn look_at_self(&mut self, owner: &Owner) {
+        let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let now = (monotonic_ns(), spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64);
+        if let Some(last) = self.own_cpu.replace(now) {
+            let wall_ns = (now.0 - last.0).max(1);
+            let latest = 100.0 * (now.1 - last.1) as f64 / wall_ns as f64;
+            let mut mean = lock(&owner.own_cpu_pct);
+            // A mean over about a minute.
+            *mean = if *mean == 0.0 { latest } else { *mean + (latest - *mean) / 60.0 };
+        }
+    }
+}
+
+impl Owner {
+    /// Whether nobody is left in the gate.
+    pub(crate) fn has_ended(&self, gate: &Gate) -> bool {
+        let process_gone = |pid: i32, start_ticks: u64| {
+            ProcessRef::look_up(&*self.fs, pid).map_or(true, |now| now.start_ticks != start_ticks)
+        };
+        match &gate.record.place {
+            Place::Known { pid, start_ticks, .. } => process_gone(*pid, *start_ticks),
+            Place::Own { group } => !self.groups.populated(group).unwrap_or(false),
+            Place::Lent { placement, start_ticks } => {
+                process_gone(placement.pid, *start_ticks)
+                    && !self.groups.populated(&placement.group).unwrap_or(false)
+            }
+            Place::Foreign { group } => !self.groups.exists(group),
+        }
+    }
+
+    /// What the gate used since the last look.
+    fn measure(&self, gate: &mut Gate, now_ns: u64) {
+        let usage_ns = match &gate.record.place {
+            Place::Known { pid, .. } => process_cpu_ns(*pid),
+            place => self.groups.usage_ns(place.group()).ok().flatten(),
+        };
+        let Some(usage_ns) = usage_ns else { return };
+        if let Some((last_ns, last_usage_ns)) = gate.usage.replace((now_ns, usage_ns)) {
+            let wall_ns = now_ns.saturating_sub(last_ns).max(1);
+            gate.usage_cpus = usage_ns.saturating_sub(last_usage_ns) as f64 / wall_ns as f64;
+        }
+    }
+
+    /// With several limited groups, what each would use: all it gets if it uses most of what it is given, else a
+    /// quarter more than it uses.
+    fn judge_demands(&self, gates: &[Gate]) {
+        let given = lock(&self.control).given();
+        if given.len() < 2 {
+            return;
+        }
+        let mut used: BTreeMap<GroupPath, u64> = BTreeMap::new();
+        for gate in gates {
+            if let Some(group) = self.limited_group(gate) {
+                *used.entry(group).or_default() += (gate.usage_cpus * 1e6) as u64;
+            }
+        }
+        let mut control = lock(&self.control);
+        for target in control.targets() {
+            let Some(given) = given.iter().find(|one| one.group == target.group) else { continue };
+            let used_ucpu = used.get(&target.group).copied().unwrap_or(0);
+            let hungry = used_ucpu >= given.ucpu / 100 * HUNGRY_PER_CENT;
+            target.demand_ucpu = if hungry { u64::MAX } else { used_ucpu + used_ucpu / 4 };
+        }
+    }
+
+    /// Removes our roots when no gate is in them.
+    pub(crate) fn remove_unused_roots(&self, gates: &[Gate]) {
+        for root in [self.side_root(), self.main_root()] {
+            let used = gates.iter().any(|gate| gate.record.place.group().is_within(&root));
+            if !used && self.groups.exists(&root) {
+                lock(&self.control).drop_target(&root);
+                self.remove_group(&root);
+            }
+        }
+    }
+}
+
+/// CPU time of a process with its threads, at clock ticks.
+fn process_cpu_ns(pid: i32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let ticks = tidegate_knobs::target::stat_field(&stat, 14)? + tidegate_knobs::target::stat_field(&stat, 15)?;
+    Some(ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
+}

@@ -1,0 +1,164 @@
+//! The control loop's thread: a timer, a clock for its own lateness, and as much priority as it is allowed.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use tracing::{info, warn};
+
+use crate::control::{Apply, Control};
+use crate::lease::{Lease, monotonic_ns};
+
+/// While nothing is limited the loop only keeps its history warm.
+const IDLE_PERIOD_NS: u64 = 50_000_000;
+
+/// Everything that the loop's thread is handed.
+pub struct Loop {
+    /// The step's state, shared with the calls of the socket, which hold it for microseconds.
+    pub control: Arc<Mutex<Control>>,
+    /// The heartbeat.
+    pub lease: Arc<Lease>,
+    /// The period while something is limited.
+    pub period_ns: u64,
+    /// Becomes true when the owner leaves.
+    pub leaving: Arc<std::sync::atomic::AtomicBool>,
+}
+
+/// A mutex whose holder panicked still holds good numbers: the step leaves nothing half done that matters.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Timer {
+    fd: OwnedFd,
+    period_ns: u64,
+    next_ns: u64,
+}
+
+impl Timer {
+    fn new(period_ns: u64) -> io::Result<Self> {
+        let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+        let mut timer = Self { fd, period_ns: 0, next_ns: 0 };
+        timer.set_period(period_ns)?;
+        Ok(timer)
+    }
+
+    fn set_period(&mut self, period_ns: u64) -> io::Result<()> {
+        if period_ns == self.period_ns {
+            return Ok(());
+        }
+        self.period_ns = period_ns;
+        self.next_ns = monotonic_ns() + period_ns;
+        let spec = |ns: u64| Timespec {
+            tv_sec: (ns / 1_000_000_000) as i64,
+            tv_nsec: (ns % 1_000_000_000) as i64,
+        };
+        let timing = Itimerspec { it_interval: spec(period_ns), it_value: spec(self.next_ns) };
+        timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &timing)?;
+        Ok(())
+    }
+
+    /// Waits for the next tick and says how late this thread was for it.
+    fn wait(&mut self) -> io::Result<u64> {
+        let mut ticks = [0_u8; 8];
+        loop {
+            match rustix::io::read(&self.fd, &mut ticks) {
+                Ok(_) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // The oldest tick that was missed tells the lateness: a loop that skipped three was late for the first.
+        let due_ns = self.next_ns;
+        self.next_ns += u64::from_ne_bytes(ticks) * self.period_ns;
+        Ok(monotonic_ns().saturating_sub(due_ns))
+    }
+}
+
+/// Runs until the owner leaves. Ends the process if the timer fails: the guardian then acts.
+pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
+    raise_priority();
+    let mut timer = match Timer::new(this.period_ns) {
+        Ok(timer) => timer,
+        Err(error) => {
+            tracing::error!("control loop: timerfd: {error}; see the limits of open files (ulimit -n)");
+            std::process::exit(1);
+        }
+    };
+    while !this.leaving.load(std::sync::atomic::Ordering::Acquire) {
+        let late_ns = timer.wait().unwrap_or_else(|error| {
+            tracing::error!("control loop: timerfd: {error}");
+            std::process::exit(1);
+        });
+        let began_ns = monotonic_ns();
+        let limited = {
+            let mut control = lock(&this.control);
+            if this.lease.take_fallback() {
+                warn!("the guardian wrote the fallback meanwhile; writing everything again");
+                control.invalidate();
+            }
+            control.step(late_ns, &mut *apply);
+            let ended_ns = monotonic_ns();
+            control.cost.add(ended_ns, ended_ns - began_ns);
+            !control.targets().is_empty()
+        };
+        this.lease.beat(monotonic_ns());
+        let period_ns = if limited { this.period_ns } else { this.period_ns.max(IDLE_PERIOD_NS) };
+        if let Err(error) = timer.set_period(period_ns) {
+            warn!("control loop: timerfd: {error}; the period stays");
+        }
+    }
+}
+
+/// The loop must run when the machine is full, which is when it matters: low FIFO, else the best nice value.
+fn raise_priority() {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameters outlive the call; 0 is the calling thread.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters) } == 0 {
+        info!("control loop: SCHED_FIFO 1");
+        return;
+    }
+    let why = io::Error::last_os_error();
+    // SAFETY: no pointers; 0 is the calling thread (on Linux, for PRIO_PROCESS).
+    let niced = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) } == 0;
+    info!("control loop: no SCHED_FIFO ({why}); nice -20: {}", if niced { "yes" } else { "no" });
+}
+
+/// Keeps the owner's pages in memory: a loop that waits for a page from disk is late when it matters.
+pub fn pin_memory() {
+    // ONFAULT (linux/mman.h) locks what is touched instead of every byte of every stack.
+    const MCL_ONFAULT: libc::c_int = 4;
+    // SAFETY: no pointers.
+    if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | MCL_ONFAULT) } != 0 {
+        info!("memory is not pinned: {}", io::Error::last_os_error());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_ticks_at_its_period_and_knows_when_it_was_late() {
+        let mut timer = Timer::new(2_000_000).unwrap();
+        let began_ns = monotonic_ns();
+        for _ in 0..10 {
+            timer.wait().unwrap();
+        }
+        let took_ns = monotonic_ns() - began_ns;
+        assert!(took_ns >= 17_000_000, "ten ticks of 2 ms took {took_ns} ns");
+
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(timer.wait().unwrap() >= 15_000_000);
+    }
+
+    #[test]
+    fn a_period_changes_in_place() {
+        let mut timer = Timer::new(3_600_000_000_000).unwrap();
+        timer.set_period(1_000_000).unwrap();
+        timer.wait().unwrap();
+    }
+}

@@ -1,0 +1,256 @@
+//! What the loop tells of itself and of the machine: last second, last minute, since start.
+//!
+//! Everything is of fixed size and nothing is allocated after construction, since the loop feeds it at each step.
+
+use std::collections::VecDeque;
+
+/// Seconds that the minute's figures look back over.
+const MINUTE_S: usize = 60;
+
+/// Durations by size: eight buckets to each doubling, so a percentile read from it is at most 9 % off.
+#[derive(Clone)]
+pub struct Durations {
+    counts: [u64; Self::BUCKETS],
+    total: u64,
+    sum_ns: u64,
+}
+
+impl Durations {
+    const SUB_BITS: u32 = 3;
+    const BUCKETS: usize = 64 << Self::SUB_BITS;
+
+    /// No durations yet.
+    pub fn new() -> Self {
+        Self { counts: [0; Self::BUCKETS], total: 0, sum_ns: 0 }
+    }
+
+    fn bucket(ns: u64) -> usize {
+        let sub = Self::SUB_BITS;
+        if ns < 1 << sub {
+            return ns as usize;
+        }
+        let log = 63 - ns.leading_zeros();
+        let fraction = (ns >> (log - sub)) & ((1 << sub) - 1);
+        (((log - sub + 1) << sub) as usize) + fraction as usize
+    }
+
+    /// The least duration that falls into `bucket`.
+    fn lower_ns(bucket: usize) -> u64 {
+        let sub = Self::SUB_BITS;
+        if bucket < 1 << sub {
+            return bucket as u64;
+        }
+        let log = (bucket >> sub) as u32 + sub - 1;
+        let fraction = bucket as u64 & ((1 << sub) - 1);
+        ((1 << sub) + fraction) << (log - sub)
+    }
+
+    /// Adds one.
+    pub fn add(&mut self, ns: u64) {
+        self.counts[Self::bucket(ns)] += 1;
+        self.total += 1;
+        self.sum_ns += ns;
+    }
+
+    /// The duration that `per_mille` of all are at or below; 0 when there are none.
+    pub fn percentile_ns(&self, per_mille: u64) -> u64 {
+        let rank = (self.total * per_mille).div_ceil(1000).max(1);
+        let mut seen = 0;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return Self::lower_ns(bucket);
+            }
+        }
+        0
+    }
+
+    /// Their mean; 0 when there are none.
+    pub fn mean_ns(&self) -> u64 {
+        self.sum_ns.checked_div(self.total).unwrap_or(0)
+    }
+
+    fn merged(&self, other: &Self) -> Self {
+        let mut sum = self.clone();
+        for (into, from) in sum.counts.iter_mut().zip(&other.counts) {
+            *into += from;
+        }
+        sum.total += other.total;
+        sum.sum_ns += other.sum_ns;
+        sum
+    }
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Durations of the last one to two minutes: two halves that take turns.
+#[derive(Default)]
+pub struct Recent {
+    halves: [Durations; 2],
+    current: usize,
+    turn_ns: u64,
+}
+
+impl Recent {
+    /// Adds one at `now_ns`.
+    pub fn add(&mut self, now_ns: u64, ns: u64) {
+        if now_ns.saturating_sub(self.turn_ns) > MINUTE_S as u64 * 1_000_000_000 {
+            self.turn_ns = now_ns;
+            self.current ^= 1;
+            self.halves[self.current] = Durations::new();
+        }
+        self.halves[self.current].add(ns);
+    }
+
+    /// Both halves.
+    pub fn all(&self) -> Durations {
+        self.halves[0].merged(&self.halves[1])
+    }
+}
+
+/// What was used in some stretch of time, in ns of CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// The stretch.
+    pub wall_ns: u64,
+    /// CPU there was.
+    pub capacity_ns: u64,
+    /// Everything but idle.
+    pub busy_ns: u64,
+    /// Side work.
+    pub side_ns: u64,
+    /// Main gates, for display: neutral is busy less this and side.
+    pub main_ns: u64,
+    /// What the hypervisor took.
+    pub steal_ns: u64,
+    /// What side work could have had: `(1 − headroom)·C − main`, floored at the tolerance.
+    pub offered_ns: u64,
+}
+
+impl Use {
+    /// Adds another stretch.
+    pub fn add(&mut self, other: &Self) {
+        self.wall_ns += other.wall_ns;
+        self.capacity_ns += other.capacity_ns;
+        self.busy_ns += other.busy_ns;
+        self.side_ns += other.side_ns;
+        self.main_ns += other.main_ns;
+        self.steal_ns += other.steal_ns;
+        self.offered_ns += other.offered_ns;
+    }
+
+    /// `part` as CPUs.
+    pub fn cpus(&self, part_ns: u64) -> f64 {
+        if self.wall_ns == 0 { 0.0 } else { part_ns as f64 / self.wall_ns as f64 }
+    }
+
+    /// Idle CPU.
+    pub fn idle_ns(&self) -> u64 {
+        self.capacity_ns.saturating_sub(self.busy_ns)
+    }
+}
+
+/// Seconds of [`Use`], the last minute of them.
+pub struct Meter {
+    open: Use,
+    seconds: VecDeque<Use>,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        Self { open: Use::default(), seconds: VecDeque::with_capacity(MINUTE_S + 1) }
+    }
+}
+
+impl Meter {
+    /// Adds one step's use; `headroom_ppm` and `tolerance_ppm` were in force during it.
+    pub fn add(&mut self, mut step: Use, headroom_ppm: u32, tolerance_ppm: u32) {
+        let part = |ppm: u32| (u128::from(step.capacity_ns) * u128::from(ppm) / 1_000_000) as u64;
+        let main_ns = step.busy_ns.saturating_sub(step.side_ns);
+        let left_ns = step.capacity_ns.saturating_sub(part(headroom_ppm)).saturating_sub(main_ns);
+        step.offered_ns = left_ns.max(part(tolerance_ppm));
+        self.open.add(&step);
+        if self.open.wall_ns >= 1_000_000_000 {
+            if self.seconds.len() == MINUTE_S {
+                self.seconds.pop_front();
+            }
+            self.seconds.push_back(self.open);
+            self.open = Use::default();
+        }
+    }
+
+    /// The last whole second, or what there is of the first.
+    pub fn second(&self) -> Use {
+        self.seconds.back().copied().unwrap_or(self.open)
+    }
+
+    /// The last minute.
+    pub fn minute(&self) -> Use {
+        let mut sum = Use::default();
+        for second in &self.seconds {
+            sum.add(second);
+        }
+        sum
+    }
+
+    /// Forgets the minute: side work has just begun or ended, and reclaim counts only while it is there.
+    pub fn restart(&mut self) {
+        self.seconds.clear();
+        self.open = Use::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_within_a_bucket() {
+        let mut durations = Durations::new();
+        for ns in 1..=10_000 {
+            durations.add(ns);
+        }
+        for (per_mille, want) in [(500, 5_000.0), (990, 9_900.0), (1000, 10_000.0)] {
+            let got = durations.percentile_ns(per_mille) as f64;
+            assert!(got <= want && got >= want * 0.88, "{per_mille}: {got} for {want}");
+        }
+        assert_eq!(Durations::new().percentile_ns(500), 0);
+        assert_eq!(durations.mean_ns(), 5_000);
+    }
+
+    #[test]
+    fn every_size_has_a_bucket_whose_bound_is_below_it() {
+        for shift in 0..64 {
+            for ns in [1_u64 << shift, (1_u64 << shift).wrapping_sub(1), u64::MAX >> shift] {
+                let bucket = Durations::bucket(ns);
+                assert!(bucket < Durations::BUCKETS);
+                assert!(Durations::lower_ns(bucket) <= ns);
+                assert_eq!(Durations::bucket(Durations::lower_ns(bucket)), bucket);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_offered_is_what_main_leaves_and_never_less_than_the_tolerance() {
+        let mut meter = Meter::default();
+        let ms = 1_000_000;
+        // Main 50 % of two CPUs, then 80 %; headroom 30 %, tolerance 1 %.
+        let step = |main_ms: u64, side_ms: u64| Use {
+            wall_ns: 500 * ms,
+            capacity_ns: 1000 * ms,
+            busy_ns: (main_ms + side_ms) * ms,
+            side_ns: side_ms * ms,
+            ..Use::default()
+        };
+        meter.add(step(500, 200), 300_000, 10_000);
+        meter.add(step(800, 10), 300_000, 10_000);
+        let second = meter.second();
+        assert_eq!(second.offered_ns, 210 * ms);
+        assert_eq!(second.idle_ns(), 490 * ms);
+        assert_eq!(second.cpus(second.side_ns), 0.21);
+    }
+}

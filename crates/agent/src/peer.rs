@@ -1,0 +1,177 @@
+//! Who is at the other end of the socket, and what they may ask.
+//!
+//! A user may only tighten, and only what is theirs: put work of their own into the side class, at no more than the
+//! default weight. What takes CPU from others (a main gate, headroom, a tolerance) is for root and the group
+//! `tidegate`.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// The group whose members may do what root may.
+pub const ADMIN_GROUP: &str = "tidegate";
+
+/// The process at the other end, as the kernel vouches for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process, 0 where the kernel does not say.
+    pub pid: i32,
+    /// Its user.
+    pub uid: u32,
+    /// Its groups, supplementary ones too.
+    pub groups: Vec<u32>,
+}
+
+/// A call that its caller may not make.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Denied(pub String);
+
+impl Peer {
+    /// Asks the kernel who connected.
+    pub fn of(socket: BorrowedFd<'_>) -> std::io::Result<Self> {
+        let credentials = rustix::net::sockopt::socket_peercred(socket)?;
+        let mut groups = supplementary_groups(socket)?;
+        groups.push(credentials.gid.as_raw());
+        Ok(Self {
+            pid: credentials.pid.as_raw_nonzero().get(),
+            uid: credentials.uid.as_raw(),
+            groups,
+        })
+    }
+
+    /// Whether the caller is root or in the group `tidegate`, whose number is `admin_gid`.
+    pub fn is_admin(&self, admin_gid: Option<u32>) -> bool {
+        self.uid == 0 || admin_gid.is_some_and(|gid| self.groups.contains(&gid))
+    }
+}
+
+/// Supplementary groups of the process that connected, as they were when it did.
+fn supplementary_groups(socket: BorrowedFd<'_>) -> std::io::Result<Vec<u32>> {
+    // From the kernel's uapi (asm-generic/socket.h); the libc crate has it too, but not for every target.
+    const SO_PEERGROUPS: libc::c_int = 59;
+    const GROUPS_MAX: usize = 65_536;
+    let mut groups: Vec<libc::gid_t> = vec![0; 64];
+    loop {
+        let mut bytes = (groups.len() * size_of::<libc::gid_t>()) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `bytes` bytes to the buffer, which is that long, and the length to `bytes`.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &mut bytes,
+            )
+        };
+        if result == 0 {
+            groups.truncate(bytes as usize / size_of::<libc::gid_t>());
+            return Ok(groups);
+        }
+        let error = std::io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::ERANGE) || groups.len() >= GROUPS_MAX {
+            return Err(error);
+        }
+        groups.resize(groups.len() * 4, 0);
+    }
+}
+
+/// The number of the group `name` in the text of /etc/group.
+pub fn gid_of(group_file: &str, name: &str) -> Option<u32> {
+    group_file.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
+    })
+}
+
+/// Whether `peer` may give `terms` to something that belongs to `owner_uid`.
+pub fn may_give(
+    peer: &Peer,
+    admin: bool,
+    owner_uid: u32,
+    terms: &BTreeMap<String, String>,
+) -> Result<(), Denied> {
+    if admin {
+        return Ok(());
+    }
+    let mend = format!("ask root or a member of the group `{ADMIN_GROUP}`");
+    if owner_uid != peer.uid {
+        let uid = peer.uid;
+        return Err(Denied(format!(
+            "terms: it belongs to uid {owner_uid}, and you are uid {uid}; {mend}"
+        )));
+    }
+    for (name, value) in terms {
+        let allowed = match name.as_str() {
+            "class" => value == "side",
+            "weight" => value == "idle" || value.parse::<u32>().is_ok_and(|weight| weight <= 100),
+            "name" => true,
+            _ => false,
+        };
+        if !allowed {
+            return Err(Denied(format!(
+                "{name} = {value}: this takes CPU from others, and without privilege you can only tighten \
+                 (class = side, weight up to 100); {mend}"
+            )));
+        }
+    }
+    if terms.get("class").map(String::as_str) != Some("side") {
+        return Err(Denied(format!("class: without privilege it can only be side; {mend}")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    fn terms(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    }
+
+    #[test]
+    fn knows_itself_over_a_socket() {
+        let (a, _b) = std::os::unix::net::UnixStream::pair().unwrap();
+        let peer = Peer::of(a.as_fd()).unwrap();
+        assert_eq!(peer.pid, std::process::id() as i32);
+        assert_eq!(peer.uid, rustix::process::geteuid().as_raw());
+        assert!(peer.groups.contains(&rustix::process::getegid().as_raw()));
+    }
+
+    #[test]
+    fn finds_a_group() {
+        let file = "root:x:0:\ntidegate:x:998:ann,bob\ngarbage\nshort:x\n";
+        assert_eq!(gid_of(file, "tidegate"), Some(998));
+        assert_eq!(gid_of(file, "short"), None);
+        assert_eq!(gid_of(file, "none"), None);
+    }
+
+    #[test]
+    fn a_user_may_only_tighten_and_only_what_is_theirs() {
+        let user = Peer { pid: 1, uid: 1000, groups: vec![1000] };
+        let side = terms(&[("class", "side"), ("weight", "50")]);
+        assert_eq!(may_give(&user, false, 1000, &side), Ok(()));
+        assert!(may_give(&user, false, 0, &side).is_err(), "somebody else's");
+        for pairs in [
+            &[("class", "main")][..],
+            &[("class", "neutral")],
+            &[],
+            &[("class", "side"), ("headroom", "90%")],
+            &[("class", "side"), ("weight", "101")],
+            &[("class", "side"), ("tolerance", "5%")],
+        ] {
+            let refused = may_give(&user, false, 1000, &terms(pairs));
+            assert!(refused.is_err(), "{pairs:?}");
+        }
+        assert_eq!(may_give(&user, true, 0, &terms(&[("class", "main")])), Ok(()));
+    }
+
+    #[test]
+    fn membership_counts_supplementary_groups() {
+        let user = Peer { pid: 1, uid: 1000, groups: vec![7, 998] };
+        assert!(user.is_admin(Some(998)));
+        assert!(!user.is_admin(Some(999)));
+        assert!(!user.is_admin(None));
+        assert!(Peer { uid: 0, ..Peer::default() }.is_admin(None));
+    }
+}

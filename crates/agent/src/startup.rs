@@ -1,0 +1,351 @@
+//! Becoming the owner: one at a time, away from any gate, with what an earlier owner left taken up.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::discover::{CgroupVersion, discover, tick_hz};
+use tidegate_knobs::group::{GroupPath, Groups};
+use tidegate_knobs::kfs::{KernelFs, RealFs};
+use tidegate_knobs::sense::{self, Prefer, SenseConfig};
+use tidegate_knobs::target::GateName;
+use tidegate_terms::{Config, LoopPeriod, Roots, Sense, Settings};
+use tokio::sync::Notify;
+use tracing::{info, warn};
+
+use crate::books::Books;
+use crate::control::{Apply, Control};
+use crate::gate::demand;
+use crate::house::House;
+use crate::lease::{Lease, monotonic_ns};
+use crate::looper::{self, Loop, lock};
+use crate::owner::{Mode, Owner};
+use crate::paths::RunDir;
+use crate::rate::RateLimit;
+use crate::server;
+
+/// How an owner is asked to start.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// By whom it is started.
+    pub mode: Mode,
+    /// Which sensing; the settings' when absent.
+    pub sense: Option<Prefer>,
+}
+
+/// Period of the loop with exact sensing.
+const PERIOD_EXACT_NS: u64 = 5_000_000;
+
+/// Runs an owner to its end.
+///
+/// # Errors
+/// One sentence: what, where, why; and the mend. In on-demand mode it has also gone to standard output, where whoever
+/// started this waits for it.
+pub fn main(run_dir: &RunDir, options: &Options) -> Result<(), String> {
+    if options.mode == Mode::OnDemand {
+        detach()?;
+    }
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| "info".into()),
+        )
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    let result = start(run_dir, options).and_then(serve);
+    if let Err(why) = &result
+        && options.mode == Mode::OnDemand
+    {
+        println!("{why}");
+    }
+    result
+}
+
+/// Leaves the caller's session and parentage: whoever started this may exec another program, whose child we must not be.
+fn detach() -> Result<(), String> {
+    // SAFETY: this process has one thread so far (main calls this first), so the child is a whole copy.
+    match unsafe { libc::fork() } {
+        -1 => Err(format!("owner: fork: {}", std::io::Error::last_os_error())),
+        0 => {
+            rustix::process::setsid().map_err(|error| format!("owner: setsid: {error}"))?;
+            Ok(())
+        }
+        _ => std::process::exit(0),
+    }
+}
+
+struct Started {
+    owner: Arc<Owner>,
+    listener: std::os::unix::net::UnixListener,
+    house: House,
+    /// Held for as long as this owner lives.
+    _lock: std::fs::File,
+}
+
+fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
+    GateName::parse(run_dir.prefix()).map_err(|error| format!("TIDEGATE_PREFIX: {error}"))?;
+    let lock_file = take_lock(run_dir)?;
+    let config = Config::load(&Roots::system(run_dir.dir())).map_err(|error| error.to_string())?;
+    let settings = config.settings();
+    let machine = discover(&RealFs::new(), None).map_err(|error| error.to_string())?;
+    if let Some(why) = machine.refusal() {
+        return Err(format!("owner: no gates can be made here: {why}"));
+    }
+    let confined = RealFs::with_roots(machine.roots()).map_err(|error| error.to_string())?;
+    let fs: Arc<dyn KernelFs> = Arc::new(confined);
+    let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
+    leave_gates(&groups, run_dir);
+    let (books, report) = Books::open(run_dir.dir(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
+    for alert in &report.alerts {
+        warn!("{alert}");
+    }
+    let prefer = options.sense.unwrap_or_else(|| prefer(settings.sense.value));
+    let (sensor, sensing_note) =
+        sense::open(&SenseConfig::detect(), &[], &[], prefer).map_err(|error| error.to_string())?;
+    info!("{sensing_note}");
+    let period_ns = period(&settings, sensor.min_window_ns());
+    let lease = Arc::new(Lease::open(&run_dir.lease()).map_err(|error| {
+        format!("owner: {}: {error}; check the run directory", run_dir.lease().display())
+    })?);
+    lease.take(std::process::id() as i32, settings.lease.value.ns());
+    let control = Control::new(sensor, demand([].into_iter(), &settings));
+    let owner = Arc::new(Owner {
+        run_dir: run_dir.clone(),
+        mode: options.mode,
+        tick_ns: 1_000_000_000 / u64::from(tick_hz().unwrap_or(250).max(1)),
+        machine,
+        fs,
+        groups,
+        config,
+        settings,
+        books: Arc::new(Mutex::new(books)),
+        gates: Mutex::new(Vec::new()),
+        control: Arc::new(Mutex::new(control)),
+        lease,
+        period_ns,
+        sensing_note,
+        started_ns: monotonic_ns(),
+        own_cpu_pct: Mutex::new(0.0),
+        alerts: Mutex::new(report.alerts.into_iter().collect()),
+        rate: Mutex::new(RateLimit::default()),
+        leaving: Arc::new(AtomicBool::new(false)),
+        left: Notify::new(),
+    });
+    owner.take_up();
+    let guardian = start_guardian(run_dir, options.mode)
+        .inspect_err(|error| warn!("guardian: {error}; tried again every second"))
+        .ok();
+    let listener = listen(run_dir)?;
+    Ok(Started { owner, listener, house: House::new(guardian), _lock: lock_file })
+}
+
+fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, String> {
+    let dir = run_dir.dir();
+    let wrong = |path: &std::path::Path, error: std::io::Error| {
+        format!("owner: {}: {error}; run as root, or set TIDEGATE_RUN_DIR", path.display())
+    };
+    std::fs::create_dir_all(dir).map_err(|error| wrong(dir, error))?;
+    // The socket's own check decides who may do what; the directory only has to let them reach it.
+    let open_to_all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(dir, open_to_all).map_err(|error| wrong(dir, error))?;
+    let path = run_dir.owner_lock();
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|error| wrong(&path, error))?;
+    file.try_lock().map_err(|_| format!("owner: {}: another owner runs; see `tidegate status`", path.display()))?;
+    Ok(file)
+}
+
+fn prefer(sense: Sense) -> Prefer {
+    match sense {
+        Sense::Auto => Prefer::Auto,
+        Sense::Bpf => Prefer::Bpf,
+        Sense::Usage => Prefer::Usage,
+    }
+}
+
+/// The shortest period that sensing bears, or what was asked for, if longer.
+fn period(settings: &Settings, min_window_ns: u64) -> u64 {
+    match settings.loop_period.value {
+        LoopPeriod::Auto => PERIOD_EXACT_NS.max(min_window_ns),
+        LoopPeriod::Every(span) => span.ns().max(min_window_ns),
+    }
+}
+
+/// An owner that a command inside a gate started must not be limited by that gate.
+fn leave_gates(groups: &Groups, run_dir: &RunDir) {
+    let pid = std::process::id() as i32;
+    let inside = |at: &GroupPath| {
+        at.as_str().split('/').any(|name| name.starts_with(&format!("{}-", run_dir.prefix())))
+    };
+    let Ok(Some(at)) = groups.group_of(pid) else { return };
+    if !inside(&at) && groups.version() == CgroupVersion::V1 {
+        return;
+    }
+    // v1: the base has room for processes beside groups. v2: only the real root has; else a group of our own.
+    let home = match groups.version() {
+        CgroupVersion::V1 => Ok(groups.base().clone()),
+        CgroupVersion::V2 if !inside(&at) => return,
+        CgroupVersion::V2 => groups.base().join(&format!("{}-agent", run_dir.prefix())),
+    };
+    let moved = home.map_err(|error| error.to_string()).and_then(|home| {
+        if !home.is_root() {
+            groups.create(&home).map_err(|error| error.to_string())?;
+        }
+        groups.place(&home, pid).map_err(|error| error.to_string())
+    });
+    if let Err(why) = moved {
+        warn!("owner: stays in {at}: {why}; it may be slow there");
+    }
+}
+
+/// Starts a guardian in a session of its own.
+pub fn start_guardian(run_dir: &RunDir, mode: Mode) -> std::io::Result<std::process::Child> {
+    let exe = std::env::current_exe()?;
+    let mut command = Command::new(exe);
+    command.args(["guardian", "--owner", &std::process::id().to_string()]);
+    if mode == Mode::OnDemand {
+        command.arg("--on-demand");
+    }
+    command.envs(run_dir.env()).current_dir("/").stdin(Stdio::null());
+    // Standard output may still be the pipe on which somebody waits for us: the guardian must not hold it open.
+    command.stdout(std::io::stderr().as_fd().try_clone_to_owned()?);
+    // SAFETY: setsid is async-signal-safe and touches no memory.
+    unsafe {
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
+            Ok(())
+        });
+    }
+    command.spawn()
+}
+
+fn listen(run_dir: &RunDir) -> Result<std::os::unix::net::UnixListener, String> {
+    let path = run_dir.socket();
+    let wrong = |error: std::io::Error| format!("owner: {}: {error}; check the run directory", path.display());
+    // We hold the owner's lock, so a socket that is there is a dead owner's.
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(wrong(error)),
+        _ => {}
+    }
+    let listener = std::os::unix::net::UnixListener::bind(&path).map_err(wrong)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).map_err(wrong)?;
+    listener.set_nonblocking(true).map_err(wrong)?;
+    Ok(listener)
+}
+
+/// Quotas go to the books, then to the group.
+struct QuotaWriter {
+    groups: Arc<Groups>,
+    books: Arc<Mutex<Books>>,
+}
+
+impl Apply for QuotaWriter {
+    fn set_quota(&mut self, group: &GroupPath, from: Option<Bandwidth>, to: Bandwidth) -> Result<(), String> {
+        let from = match from {
+            Some(from) => from,
+            None => self.groups.bandwidth(group).map_err(|error| error.to_string())?,
+        };
+        let mut books = lock(&self.books);
+        books.will_write(group, &from, &to).map_err(|error| error.to_string())?;
+        self.groups.set_bandwidth(group, Some(from), to).map(drop).map_err(|error| error.to_string())
+    }
+}
+
+fn serve(started: Started) -> Result<(), String> {
+    let Started { owner, listener, house, _lock } = started;
+    let writer = QuotaWriter { groups: Arc::clone(&owner.groups), books: Arc::clone(&owner.books) };
+    let control_loop = Loop {
+        control: Arc::clone(&owner.control),
+        lease: Arc::clone(&owner.lease),
+        period_ns: owner.period_ns,
+        leaving: Arc::clone(&owner.leaving),
+    };
+    let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .stack_size(512 * 1024)
+            .spawn(work)
+            .map_err(|error| format!("owner: thread {name}: {error}"))
+    };
+    let looping = spawn("control", Box::new(move || looper::run(control_loop, Box::new(writer))))?;
+    let housed = Arc::clone(&owner);
+    let keeping = spawn("house", Box::new(move || house.run(&housed)))?;
+    looper::pin_memory();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("owner: tokio: {error}"))?;
+    let socket = owner.run_dir.socket();
+    let served = runtime.block_on(async {
+        let listener = tokio::net::UnixListener::from_std(listener).map_err(|error| error.to_string())?;
+        leave_on_signals(Arc::clone(&owner))?;
+        say_ready(owner.mode)?;
+        server::serve(listener, Arc::clone(&owner)).await.map_err(|error| error.to_string())
+    });
+    if served.is_err() {
+        owner.leave();
+    }
+    let _ = std::fs::remove_file(&socket);
+    let _ = looping.join();
+    let _ = keeping.join();
+    served.map_err(|why| format!("owner: {}: {why}", socket.display()))
+}
+
+/// A service manager ends us with SIGTERM, a person with Ctrl-C.
+fn leave_on_signals(owner: Arc<Owner>) -> Result<(), String> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut term = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
+    let mut int = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+        info!("asked to leave");
+        owner.leave();
+    });
+    Ok(())
+}
+
+/// Tells whoever waits on our standard output, and lets go of it.
+fn say_ready(mode: Mode) -> Result<(), String> {
+    if mode == Mode::Service {
+        notify_service_manager();
+        return Ok(());
+    }
+    let mut out = std::io::stdout();
+    let said = writeln!(out, "ready").and_then(|()| out.flush());
+    if let Err(error) = said {
+        warn!("nobody waits for us any more: {error}");
+    }
+    rustix::stdio::dup2_stdout(std::io::stderr()).map_err(|error| format!("owner: standard output: {error}"))
+}
+
+/// systemd's readiness protocol: one datagram to the socket that it names (sd_notify(3)).
+fn notify_service_manager() {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let told = std::os::unix::net::UnixDatagram::unbound().and_then(|socket| {
+        use std::os::linux::net::SocketAddrExt;
+        use std::os::unix::ffi::OsStrExt;
+        match path.as_bytes().strip_prefix(b"@") {
+            Some(name) => {
+                let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+                socket.send_to_addr(b"READY=1", &address)
+            }
+            None => socket.send_to(b"READY=1", &path),
+        }
+    });
+    if let Err(error) = told {
+        warn!("NOTIFY_SOCKET: {error}");
+    }
+}
