@@ -64,6 +64,7 @@ struct tg_headroom_config {
 	tg_u32 doubt_us;       /* after this long an alarm counts as true */
 	tg_u32 noise_block_us; /* time over which main's noise is judged */
 	tg_u32 fall_us;	       /* main low for this long before the mean restarts lower */
+	tg_u32 calm_us;	       /* this long after a step or ramp the trim stands still */
 	tg_u32 dt_max_us;      /* a longer window is stale, <= 10 s */
 };
 
@@ -108,11 +109,11 @@ struct tg_block {
  * An alarm while one is open keeps what the first put aside.
  */
 struct tg_probation {
-	tg_u64 open_us;	    /* time since the alarm + 1; 0: none open */
-	tg_u64 used_ns;	    /* main since the alarm, <= doubt_us + dt of the domain */
-	tg_u64 main_ncpu;   /* the estimate before it */
-	tg_u64 out_ucpu;    /* the allowance before it */
-	tg_u64 margin_ucpu; /* of the detector that fired */
+	tg_u64 open_us;		  /* time since the alarm + 1; 0: none open */
+	tg_u64 block_us, used_ns; /* time and main since the last judgement */
+	tg_u64 main_ncpu;	  /* the estimate before it */
+	tg_u64 out_ucpu;	  /* the allowance before it */
+	tg_u64 margin_ucpu;	  /* of the detector that fired */
 };
 
 struct tg_headroom {
@@ -128,6 +129,8 @@ struct tg_headroom {
 	struct tg_detector fine, coarse, fall;
 	struct tg_probation probation;
 	struct tg_block block;
+	tg_u64 calm_us;	   /* since a step, a ramp or the start */
+	tg_u64 trail_ncpu; /* mean of the mean: how main moves */
 	tg_u32 alarms, pad;
 };
 
@@ -148,6 +151,8 @@ TG_FN void tg_headroom_forget(struct tg_headroom *h)
 	h->noise_us = 0;
 	h->trim_ncpu = 0;
 	h->out_ucpu = 0;
+	h->calm_us = 0;
+	h->trail_ncpu = 0;
 	h->fine.sum_ns = 0;
 	h->fine.age_us = 0;
 	h->coarse.sum_ns = 0;
@@ -326,6 +331,7 @@ TG_FN int tg_headroom_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 		h->probation.margin_ucpu = margin;
 	}
 	h->probation.open_us = 1;
+	h->probation.block_us = 0;
 	h->probation.used_ns = 0;
 	/*
 	 * sum <= 8.192e12 ns over age >= 1 us: in ucpu sum * 1000 / age. A sum of
@@ -339,6 +345,7 @@ TG_FN int tg_headroom_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 		h->mean_age_us /= 2;
 	}
 	h->main_ncpu = tg_min(est + rise, cap_ucpu) * TG_NCPU_PER_UCPU;
+	h->trail_ncpu = h->main_ncpu;
 	tg_detectors_reset(h);
 	h->alarms++;
 	return 1;
@@ -367,6 +374,7 @@ TG_FN int tg_headroom_fall(struct tg_headroom *h, const struct tg_headroom_sampl
 	/* noise <= 2^40, in sixteenths of what is left of main: < 2^44. */
 	h->noise_us = h->noise_us * (now * 16 / tg_max(est, 1)) / 16;
 	h->main_ncpu = now * TG_NCPU_PER_UCPU;
+	h->trail_ncpu = h->main_ncpu;
 	h->mean_age_us = d->age_us;
 	tg_detectors_reset(h);
 	return 1;
@@ -400,10 +408,22 @@ TG_FN tg_u64 tg_sqrt(tg_u64 x)
 }
 
 /*
- * After an alarm: if main, over proof_us or more since, is back within half
- * the margin of where it was, the alarm was chance (a burst that is over), and
- * both the estimate and the allowance return to what they were. used_ns is at
- * most (doubt_us + dt_max_us) * 8192 CPUs <= 20 s * 8192 = 1.7e14.
+ * How long main must be watched before half a margin stands out of its noise:
+ * v / (margin / 2)^2. margin in mcpu < 2^23, squared < 2^46; v * 10^6 < 2^60.
+ */
+TG_FN tg_u64 tg_proof_us(const struct tg_headroom *h, tg_u64 margin_ucpu)
+{
+	tg_u64 half_mcpu = tg_max(margin_ucpu / 2000, 1);
+	tg_u64 proof_us = h->noise_us * 1000000 / (half_mcpu * half_mcpu);
+
+	return tg_clamp(proof_us, h->cfg.proof_us, tg_max(h->cfg.proof_us, h->cfg.doubt_us / 3));
+}
+
+/*
+ * After an alarm: blocks of proof_us are judged one by one, up to doubt_us. If
+ * in one of them main was back within half the margin of where it had been,
+ * the step was a burst, and both the estimate and the allowance return to what
+ * they were. used_ns is at most 20 s * 8192 CPUs = 1.7e14.
  */
 TG_FN int tg_headroom_refuted(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns)
 {
@@ -413,19 +433,25 @@ TG_FN int tg_headroom_refuted(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_n
 	if (p->open_us == 0)
 		return 0;
 	p->open_us += dt_ns / 1000;
+	p->block_us += dt_ns / 1000;
 	p->used_ns += main_ns;
 	if (p->open_us > tg_min(h->cfg.doubt_us, 10000000)) {
 		p->open_us = 0;
 		return 0;
 	}
-	if (p->open_us <= h->cfg.proof_us)
+	if (p->block_us < tg_proof_us(h, p->margin_ucpu))
 		return 0;
 	most_ucpu = p->main_ncpu / TG_NCPU_PER_UCPU + p->margin_ucpu / 2;
-	mean_ucpu = p->used_ns * 1000 / p->open_us;
+	mean_ucpu = p->used_ns * 1000 / tg_max(p->block_us, 1);
+	p->block_us = 0;
+	p->used_ns = 0;
 	if (mean_ucpu > most_ucpu)
 		return 0;
 	h->main_ncpu = p->main_ncpu;
+	h->trail_ncpu = p->main_ncpu;
 	h->mean_age_us = h->history_us;
+	/* Noise that looked like a step: the noise was underrated. */
+	h->noise_us += h->noise_us / 4;
 	h->out_ucpu = p->out_ucpu;
 	p->open_us = 0;
 	return 1;
@@ -447,6 +473,7 @@ TG_FN void tg_headroom_learn(struct tg_headroom *h, const struct tg_headroom_sam
 
 	h->capacity_ncpu = tg_mean(h->capacity_ncpu, cap_now_ncpu, tg_weight_16(dt_us, min_us));
 	h->main_ncpu = tg_mean(h->main_ncpu, main_now, tg_weight_16(dt_us, mean_us));
+	h->trail_ncpu = tg_mean(h->trail_ncpu, h->main_ncpu, tg_weight_16(dt_us, mean_us));
 	h->side_ncpu =
 	    tg_mean(h->side_ncpu, side_now * TG_NCPU_PER_UCPU, tg_weight_16(dt_us, second_us));
 	h->idle_ncpu =
@@ -478,17 +505,43 @@ TG_FN void tg_headroom_trim(struct tg_headroom *h, const struct tg_headroom_samp
 	int open = h->out_ucpu > floor_ucpu;
 	tg_s64 next = tg_mean_s(h->trim_ncpu, h->trim_ncpu + error, weight);
 
+	if (h->calm_us < h->cfg.calm_us)
+		return;
 	/* |trim| + |error| < 2^44: the weighted difference stays below 2^60. */
 	if (!open || (!hungry && next > h->trim_ncpu && next > 0))
 		next = tg_mean_s(h->trim_ncpu, 0, weight);
 	h->trim_ncpu = tg_clamp_s(next, -most, most);
 }
 
+/* The expected error of the mean, sqrt(v / span): v * 10^6 / span is in mcpu^2. */
+TG_FN tg_u64 tg_headroom_error_ucpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
+{
+	tg_u64 span_us = tg_max(tg_min(h->mean_age_us, tg_headroom_span_us(h, cap_ucpu)), 1000);
+
+	return tg_sqrt(h->noise_us * 1000000 / span_us) * 1000;
+}
+
+/*
+ * Main as it will be while the next quota stands. A mean over a span lags a
+ * steady climb by climb * span, and the mean of that mean by as much again;
+ * their difference, as far as it stands out of the noise, is the lag. A climb
+ * is led by half as much again (a write waits for its turn), a decline is not.
+ */
+TG_FN tg_u64 tg_headroom_lead(const struct tg_headroom *h, tg_u64 cap_ucpu, tg_u64 noise_ucpu)
+{
+	tg_u64 main_ncpu = h->main_ncpu, noise_ncpu = noise_ucpu * TG_NCPU_PER_UCPU;
+	tg_u64 climb = tg_sub0(tg_sub0(main_ncpu, h->trail_ncpu), noise_ncpu);
+	tg_u64 decline = tg_sub0(tg_sub0(h->trail_ncpu, main_ncpu), noise_ncpu);
+	tg_u64 led_ncpu = tg_sub0(main_ncpu + climb * 3 / 2, decline);
+
+	return tg_min((led_ncpu + TG_NCPU_PER_UCPU / 2) / TG_NCPU_PER_UCPU, cap_ucpu);
+}
+
 /* The formula, the slope and the floor; sets out_ucpu and the reason. */
 TG_FN tg_u32 tg_headroom_decide(struct tg_headroom *h, tg_u64 dt_ns, tg_u64 cap_ucpu,
 				tg_u64 asked_ucpu, tg_u64 floor_ucpu)
 {
-	tg_u64 main_ucpu = (h->main_ncpu + TG_NCPU_PER_UCPU / 2) / TG_NCPU_PER_UCPU;
+	tg_u64 main_ucpu = tg_headroom_lead(h, cap_ucpu, tg_headroom_error_ucpu(h, cap_ucpu));
 	tg_u64 trim = (tg_abs(h->trim_ncpu) + TG_NCPU_PER_UCPU / 2) / TG_NCPU_PER_UCPU;
 	tg_u64 have = cap_ucpu + (h->trim_ncpu > 0 ? trim : 0);
 	tg_u64 used = asked_ucpu + main_ucpu + (h->trim_ncpu < 0 ? trim : 0);
@@ -507,6 +560,9 @@ TG_FN tg_u32 tg_headroom_decide(struct tg_headroom *h, tg_u64 dt_ns, tg_u64 cap_
 	}
 	if (want > tg_max(h->out_ucpu, floor_ucpu) + rise) {
 		h->out_ucpu = tg_max(h->out_ucpu, floor_ucpu) + rise;
+		/* A long way to go: the idle meanwhile is not the actuator's doing. */
+		if (want - h->out_ucpu > cap_ucpu / 50)
+			h->calm_us = 0;
 		return TG_REASON_RAMP;
 	}
 	h->out_ucpu = want;
@@ -517,8 +573,6 @@ TG_FN void tg_headroom_report(const struct tg_headroom *h, struct tg_headroom_de
 			      tg_u64 cap_ucpu, tg_u64 asked_ucpu, tg_u64 floor_ucpu,
 			      tg_u64 main_now_ucpu, tg_u32 reason)
 {
-	tg_u64 span_us = tg_max(tg_min(h->mean_age_us, tg_headroom_span_us(h, cap_ucpu)), 1000);
-
 	d->allowance_ucpu = h->out_ucpu;
 	d->floor_ucpu = floor_ucpu;
 	d->capacity_ucpu = cap_ucpu;
@@ -527,8 +581,7 @@ TG_FN void tg_headroom_report(const struct tg_headroom *h, struct tg_headroom_de
 	d->main_now_ucpu = main_now_ucpu;
 	d->side_ucpu = h->side_ncpu / TG_NCPU_PER_UCPU;
 	d->idle_ucpu = h->idle_ncpu / TG_NCPU_PER_UCPU;
-	/* sqrt(v / span) CPUs: v * 10^6 / span is in mcpu^2. */
-	d->noise_ucpu = tg_sqrt(h->noise_us * 1000000 / span_us) * 1000;
+	d->noise_ucpu = tg_headroom_error_ucpu(h, cap_ucpu);
 	d->trim_ucpu = h->trim_ncpu < 0 ? -(tg_s64)(tg_abs(h->trim_ncpu) / TG_NCPU_PER_UCPU)
 					: (tg_s64)(tg_abs(h->trim_ncpu) / TG_NCPU_PER_UCPU);
 	d->reason = reason;
@@ -584,6 +637,10 @@ TG_FN void tg_headroom_step(struct tg_headroom *h, const struct tg_headroom_samp
 		reason = TG_REASON_CUT;
 	if (refuted && reason == TG_REASON_TRACK)
 		reason = TG_REASON_RESTORE;
+	if (fired || fell || refuted || reason == TG_REASON_WARMUP)
+		h->calm_us = 0;
+	else
+		h->calm_us = tg_min(h->calm_us + s->dt_ns / 1000, 1ULL << 40);
 	tg_headroom_report(h, d, cap_ucpu, asked_ucpu, floor_ucpu, tg_rate_ucpu(main_ns, s->dt_ns),
 			   reason);
 }

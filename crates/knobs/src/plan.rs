@@ -36,6 +36,8 @@ pub struct PlanConfig {
     pub period_max_us: u64,
     /// Least time between two writes, cuts included.
     pub rewrite_min_ns: u64,
+    /// Least time from any write to a lowering that is not a cut.
+    pub lower_gap_ns: u64,
     /// Least time from any write to a raise.
     pub raise_gap_ns: u64,
     /// A drop of this size is a cut, written at once; smaller ones wait; of the domain.
@@ -58,6 +60,7 @@ impl Default for PlanConfig {
             period_us: 10_000,
             period_max_us: 100_000,
             rewrite_min_ns: 10_000_000,
+            lower_gap_ns: 100_000_000,
             raise_gap_ns: 250_000_000,
             cut_ppm: 30_000,
             deadband_min_ppm: 4_000,
@@ -237,7 +240,7 @@ impl Planner {
                 return Some(PlanReason::Cut);
             }
             let may = drop_ucpu > deadband_ucpu || want_ucpu == decision.floor_ucpu;
-            let rested = since_ns >= self.cfg.raise_gap_ns && budget.may_spend(now_ns, SMALL_KEEP);
+            let rested = since_ns >= self.cfg.lower_gap_ns && budget.may_spend(now_ns, SMALL_KEEP);
             return (may && rested).then_some(PlanReason::Lower);
         }
         let rise_ucpu = want_ucpu - standing_ucpu;

@@ -42,6 +42,7 @@ pub(crate) struct RawDetector {
 #[derive(Clone, Default)]
 pub(crate) struct RawProbation {
     pub open_us: u64,
+    pub block_us: u64,
     pub used_ns: u64,
     pub main_ncpu: u64,
     pub out_ucpu: u64,
@@ -77,6 +78,8 @@ pub(crate) struct RawHeadroom {
     pub fall: RawDetector,
     pub probation: RawProbation,
     pub block: RawBlock,
+    pub calm_us: u64,
+    pub trail_ncpu: u64,
     pub alarms: u32,
     pub pad: u32,
 }

@@ -51,6 +51,8 @@ pub struct HeadroomConfig {
     pub noise_block_us: u32,
     /// Main low for this long before the mean restarts lower.
     pub fall_us: u32,
+    /// This long after a step or a ramp the trim stands still.
+    pub calm_us: u32,
     /// A longer window is stale.
     pub dt_max_us: u32,
 }
@@ -73,9 +75,10 @@ impl HeadroomConfig {
         coarse_min_us: 2_900,
         coarse_max_us: 4_500,
         proof_us: 25_000,
-        doubt_us: 150_000,
+        doubt_us: 500_000,
         noise_block_us: 20_000,
         fall_us: 50_000,
+        calm_us: 500_000,
         dt_max_us: 250_000,
     };
     /// For tick-granular usage in windows of about 50 ms.
@@ -83,7 +86,7 @@ impl HeadroomConfig {
         warm_us: 200_000,
         coarse_max_us: 8_000,
         proof_us: 90_000,
-        doubt_us: 300_000,
+        doubt_us: 600_000,
         dt_max_us: 1_000_000,
         ..Self::FAST
     };
