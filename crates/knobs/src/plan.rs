@@ -252,6 +252,10 @@ impl Planner {
             (false, true) => LARGE_KEEP,
             (false, false) => SMALL_KEEP,
         };
+        // The law's slope ends within a third of a second: one write at its end, not several on it.
+        if decision.reason == Reason::Ramp {
+            return None;
+        }
         let rested = refuted || since_ns >= self.cfg.raise_gap_ns;
         (rise_ucpu > deadband_ucpu && rested && budget.may_spend(now_ns, keep))
             .then_some(PlanReason::Raise)

@@ -66,7 +66,7 @@ impl HeadroomConfig {
         warm_us: 100_000,
         trim_us: 2_000_000,
         trim_max_ppm: 50_000,
-        raise_ppm_per_s: 2_000_000,
+        raise_ppm_per_s: 3_000_000,
         fine_min_ppm: 30_000,
         fine_max_ppm: 150_000,
         coarse_ppm: 350_000,
