@@ -50,5 +50,5 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     };
     owner::main(&RunDir::from_env(), &Options { mode, sense })
         .map(|()| Exit::Ok)
-        .map_err(|error| Failure::new(Exit::Failure, format!("agent: {error}")))
+        .map_err(|error| Failure::new(Exit::Failure, error))
 }

@@ -21,7 +21,7 @@ pub struct Args {
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let lines = tidegate_agent::repair(&RunDir::from_env())
-        .map_err(|error| Failure::new(Exit::Failure, format!("repair: {error}")))?;
+        .map_err(|error| Failure::new(Exit::Failure, error))?;
     if args.json {
         return render::json(&lines);
     }
