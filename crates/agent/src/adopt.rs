@@ -20,7 +20,8 @@ impl Owner {
                 Ok(gate) if self.is_still_there(&gate) => gates.push(gate),
                 Ok(_) => info!(gate = name, "ended while no owner was there"),
                 Err(error) => {
-                    lock(&self.alerts).insert(format!("gate {name}: {error}; its terms were left out"));
+                    lock(&self.alerts)
+                        .insert(format!("gate {name}: {error}; its terms were left out"));
                 }
             }
         }
@@ -35,9 +36,18 @@ impl Owner {
         for line in report {
             info!("left by an earlier owner: {line}");
         }
+        for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.books)) {
+            info!("left by an earlier owner: {line}");
+        }
         self.remove_unused_roots(&gates);
-        let has_side = gates.iter().any(|gate| gate.record.place.group().is_within(&root));
-        let result = if has_side { self.ensure_side_root() } else { Ok(()) };
+        let has_side = gates
+            .iter()
+            .any(|gate| gate.record.place.group().is_within(&root));
+        let result = if has_side {
+            self.ensure_side_root()
+        } else {
+            Ok(())
+        };
         if let Err(error) = result.and_then(|()| self.publish(&gates)) {
             warn!("{error}");
             lock(&self.alerts).insert(error.to_string());
@@ -58,7 +68,10 @@ impl Owner {
             }
         };
         serde_json::from_str(&text).unwrap_or_else(|error| {
-            let message = format!("{}: {error}; gates are found by their groups' names instead", path.display());
+            let message = format!(
+                "{}: {error}; gates are found by their groups' names instead",
+                path.display()
+            );
             warn!("{message}");
             lock(&self.alerts).insert(message);
             Vec::new()
@@ -77,7 +90,10 @@ impl Owner {
         let own = own_groups(&self.groups, self.run_dir.prefix()).unwrap_or_default();
         let roots = [(self.side_root(), "side"), (self.main_root(), "main")];
         for group in own {
-            let Some((_, class)) = roots.iter().find(|(root, _)| group.parent().as_ref() == Some(root)) else {
+            let Some((_, class)) = roots
+                .iter()
+                .find(|(root, _)| group.parent().as_ref() == Some(root))
+            else {
                 continue;
             };
             if gates.iter().any(|gate| gate.record.place.group() == &group) {
@@ -106,7 +122,9 @@ fn nameless(group: &GroupPath, class: &str) -> Record {
         command: Vec::new(),
         parent: None,
         made_ns: monotonic_ns(),
-        place: Place::Own { group: group.clone() },
+        place: Place::Own {
+            group: group.clone(),
+        },
         notes: vec!["found by its group's name: the record of its terms was lost".to_owned()],
     }
 }

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::group::{CpuClass, GroupError, GroupPath, Groups, Placement};
+use tidegate_knobs::group::{
+    CpuClass, GroupError, GroupPath, Groups, Placement, WEIGHT_DEFAULT, WEIGHT_MIN,
+};
 use tidegate_knobs::ledger::{
     self, Change, Entry, Fallback, Ledger, LedgerError, Moving, NewEntry, OpenReport, Outcome,
 };
@@ -20,7 +22,9 @@ pub enum BooksError {
     #[error(transparent)]
     Group(#[from] GroupError),
     /// A moving quota's group that is not in the books.
-    #[error("ledger: group {0}: its quota is not in the books; this is a fault in tidegate, please report it")]
+    #[error(
+        "ledger: group {0}: its quota is not in the books; this is a fault in tidegate, please report it"
+    )]
     NotMoving(GroupPath),
 }
 
@@ -35,9 +39,9 @@ pub fn fallback_of(wanted: terms::Fallback, floor: Bandwidth) -> Fallback {
     match wanted {
         terms::Fallback::Floor => Fallback::Floor { bandwidth: floor },
         terms::Fallback::Restore => Fallback::Restore,
-        terms::Fallback::Hold(span) => {
-            Fallback::Hold { seconds: u32::try_from(span.ns() / 1_000_000_000).unwrap_or(u32::MAX) }
-        }
+        terms::Fallback::Hold(span) => Fallback::Hold {
+            seconds: u32::try_from(span.ns() / 1_000_000_000).unwrap_or(u32::MAX),
+        },
     }
 }
 
@@ -62,7 +66,10 @@ impl Books {
     }
 
     fn entry(&self, group: &GroupPath, is: impl Fn(&Change) -> bool) -> Option<&Entry> {
-        self.ledger.entries().iter().find(|entry| entry.group == *group && is(&entry.change))
+        self.ledger
+            .entries()
+            .iter()
+            .find(|entry| entry.group == *group && is(&entry.change))
     }
 
     fn new_entry(
@@ -73,13 +80,22 @@ impl Books {
         fallback: Fallback,
     ) -> Result<NewEntry, BooksError> {
         let group_id = self.groups.id(group)?;
-        Ok(NewEntry { gate: gate.to_owned(), group: group.clone(), group_id, change, fallback })
+        Ok(NewEntry {
+            gate: gate.to_owned(),
+            group: group.clone(),
+            group_id,
+            change,
+            fallback,
+        })
     }
 
     /// `group` was made by us. Its identity is only known afterwards; a crash in between leaves an empty group with our
     /// name, which the next start finds by that.
     pub fn made(&mut self, group: &GroupPath, gate: &str) -> Result<(), BooksError> {
-        if self.entry(group, |change| matches!(change, Change::Group)).is_some() {
+        if self
+            .entry(group, |change| matches!(change, Change::Group))
+            .is_some()
+        {
             return Ok(());
         }
         let entry = self.new_entry(group, gate, Change::Group, Fallback::Stay)?;
@@ -95,17 +111,59 @@ impl Books {
         was: CpuClass,
         fallback: Fallback,
     ) -> Result<(), BooksError> {
-        let is_class = |change: &Change| matches!(change, Change::Idle { .. } | Change::Weight { .. });
+        let is_class =
+            |change: &Change| matches!(change, Change::Idle { .. } | Change::Weight { .. });
         if self.entry(group, is_class).is_some() {
             return Ok(());
         }
         let change = match was.idle {
             Some(_) => Change::Idle { was, ours: true },
-            None => Change::Weight { was: was.weight_raw, ours: self.groups.weight_raw(1) },
+            None => Change::Weight {
+                was: was.weight_raw,
+                ours: self.groups.weight_raw(WEIGHT_MIN),
+            },
         };
         let entry = self.new_entry(group, gate, change, fallback)?;
         self.ledger.record(entry)?;
         Ok(())
+    }
+
+    /// `group`, which yields by us, is about to stop doing so for a while, or to begin again.
+    pub fn will_change_yield(
+        &mut self,
+        group: &GroupPath,
+        yielding: bool,
+    ) -> Result<(), BooksError> {
+        let raw = self
+            .groups
+            .weight_raw(if yielding { WEIGHT_MIN } else { WEIGHT_DEFAULT });
+        let is_class =
+            |change: &Change| matches!(change, Change::Idle { .. } | Change::Weight { .. });
+        let Some(id) = self.entry(group, is_class).map(|entry| entry.id) else {
+            return Ok(());
+        };
+        self.ledger.update(id, |entry| match &mut entry.change {
+            Change::Idle { ours, .. } => *ours = yielding,
+            Change::Weight { ours, .. } => *ours = raw,
+            _ => {}
+        })?;
+        Ok(())
+    }
+
+    /// Groups that [`Books::will_change_yield`] took out of the idle class.
+    pub fn relieved(&self) -> Vec<GroupPath> {
+        let default = self.groups.weight_raw(WEIGHT_DEFAULT);
+        let is_relieved = |entry: &&Entry| match entry.change {
+            Change::Idle { ours, .. } => !ours,
+            Change::Weight { ours, .. } => ours == default,
+            _ => false,
+        };
+        self.ledger
+            .entries()
+            .iter()
+            .filter(is_relieved)
+            .map(|entry| entry.group.clone())
+            .collect()
     }
 
     /// `group` is about to carry a moving quota; `was` stands.
@@ -139,9 +197,17 @@ impl Books {
     }
 
     /// A process is about to be moved as `placement` says.
-    pub fn will_move(&mut self, gate: &str, placement: Placement, start_ticks: u64) -> Result<(), BooksError> {
+    pub fn will_move(
+        &mut self,
+        gate: &str,
+        placement: Placement,
+        start_ticks: u64,
+    ) -> Result<(), BooksError> {
         let group = placement.group.clone();
-        let change = Change::Membership { start_ticks, placement };
+        let change = Change::Membership {
+            start_ticks,
+            placement,
+        };
         let entry = self.new_entry(&group, gate, change, Fallback::Stay)?;
         self.ledger.record(entry)?;
         Ok(())
@@ -149,8 +215,16 @@ impl Books {
 
     /// It was; this is how.
     pub fn moved(&mut self, gate: &str, done: &Placement) -> Result<(), BooksError> {
-        let is_it = |entry: &&Entry| entry.gate == gate && matches!(entry.change, Change::Membership { .. });
-        let Some(id) = self.ledger.entries().iter().find(is_it).map(|entry| entry.id) else {
+        let is_it = |entry: &&Entry| {
+            entry.gate == gate && matches!(entry.change, Change::Membership { .. })
+        };
+        let Some(id) = self
+            .ledger
+            .entries()
+            .iter()
+            .find(is_it)
+            .map(|entry| entry.id)
+        else {
             return Ok(());
         };
         self.ledger.update(id, |entry| {
@@ -163,12 +237,18 @@ impl Books {
 
     /// The tolerance comes to `floor` now.
     pub fn set_floor(&mut self, floor: Bandwidth) {
-        let stale = |entry: &&Entry| {
-            matches!(entry.fallback, Fallback::Floor { bandwidth } if bandwidth != floor)
-        };
-        let ids: Vec<u64> = self.ledger.entries().iter().filter(stale).map(|entry| entry.id).collect();
+        let stale = |entry: &&Entry| matches!(entry.fallback, Fallback::Floor { bandwidth } if bandwidth != floor);
+        let ids: Vec<u64> = self
+            .ledger
+            .entries()
+            .iter()
+            .filter(stale)
+            .map(|entry| entry.id)
+            .collect();
         for id in ids {
-            let updated = self.ledger.update(id, |entry| entry.fallback = Fallback::Floor { bandwidth: floor });
+            let updated = self.ledger.update(id, |entry| {
+                entry.fallback = Fallback::Floor { bandwidth: floor }
+            });
             if let Err(error) = updated {
                 tracing::warn!("{error}");
             }
@@ -178,7 +258,8 @@ impl Books {
     /// Whether a value found on `group`'s quota may be one that we wrote; `None` when it is not in the books.
     pub fn outside_writes(&self) -> Vec<(Entry, String)> {
         let differs = |entry: &Entry| {
-            let found = ledger::standing_differs(&self.groups, self.ledger.moving(), entry).ok()??;
+            let found =
+                ledger::standing_differs(&self.groups, self.ledger.moving(), entry).ok()??;
             Some((entry.clone(), found))
         };
         self.ledger.entries().iter().filter_map(differs).collect()
@@ -192,13 +273,17 @@ impl Books {
     /// Puts back what is asked for, newest first.
     pub fn restore_where(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<String> {
         let outcomes = self.ledger.restore_where(&self.groups, wanted);
-        outcomes.iter().map(|(entry, outcome)| tell(entry, outcome)).collect()
+        outcomes
+            .iter()
+            .map(|(entry, outcome)| tell(entry, outcome))
+            .collect()
     }
 
     /// What happens without an owner, `dead_seconds` after its death.
     pub fn fall_back(&self, dead_seconds: u64) -> Vec<String> {
         let one = |entry: &Entry| {
-            let outcome = ledger::fall_back(&self.groups, self.ledger.moving(), entry, dead_seconds);
+            let outcome =
+                ledger::fall_back(&self.groups, self.ledger.moving(), entry, dead_seconds);
             (outcome != Outcome::Kept).then(|| tell(entry, &outcome))
         };
         self.ledger.entries().iter().rev().filter_map(one).collect()

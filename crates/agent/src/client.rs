@@ -14,7 +14,8 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use crate::api::{
-    Done, ErrorView, ExplainView, GateView, RunReply, RunRequest, SetRequest, StatusView, UnsetRequest,
+    Done, ErrorView, ExplainView, GateView, RunReply, RunRequest, SetRequest, StatusView,
+    UnsetRequest,
 };
 use crate::paths::RunDir;
 
@@ -47,7 +48,10 @@ pub struct ClientError {
 
 impl ClientError {
     fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self {
+            kind,
+            message: message.into(),
+        }
     }
 }
 
@@ -67,7 +71,10 @@ impl Client {
             .enable_all()
             .build()
             .map_err(|error| ClientError::new(ErrorKind::Internal, format!("tokio: {error}")))?;
-        let client = Self { run_dir: run_dir.clone(), runtime };
+        let client = Self {
+            run_dir: run_dir.clone(),
+            runtime,
+        };
         client.probe()?;
         Ok(client)
     }
@@ -121,15 +128,17 @@ impl Client {
 
     fn probe(&self) -> Result<(), ClientError> {
         let path = self.run_dir.socket();
-        std::os::unix::net::UnixStream::connect(&path).map(drop).map_err(|error| {
-            let mend = "start it with `tidegate agent` (or `systemctl start tidegate`)";
-            let message = format!("owner: {}: {error}; {mend}", path.display());
-            let kind = match error.kind() {
-                std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,
-                _ => ErrorKind::Unreachable,
-            };
-            ClientError::new(kind, message)
-        })
+        std::os::unix::net::UnixStream::connect(&path)
+            .map(drop)
+            .map_err(|error| {
+                let mend = "start it with `tidegate agent` (or `systemctl start tidegate`)";
+                let message = format!("owner: {}: {error}; {mend}", path.display());
+                let kind = match error.kind() {
+                    std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,
+                    _ => ErrorKind::Unreachable,
+                };
+                ClientError::new(kind, message)
+            })
     }
 
     fn call<B: Serialize, R: DeserializeOwned>(
@@ -138,7 +147,8 @@ impl Client {
         path: &str,
         body: Option<&B>,
     ) -> Result<R, ClientError> {
-        let internal = |what: &str| ClientError::new(ErrorKind::Internal, format!("owner: {path}: {what}"));
+        let internal =
+            |what: &str| ClientError::new(ErrorKind::Internal, format!("owner: {path}: {what}"));
         let payload = match body {
             Some(body) => serde_json::to_vec(body).map_err(|error| internal(&error.to_string()))?,
             None => Vec::new(),
@@ -151,20 +161,28 @@ impl Client {
             .body(Full::new(Bytes::from(payload)))
             .map_err(|error| internal(&error.to_string()))?;
         let exchange = async {
-            tokio::time::timeout(CALL_TIMEOUT, exchange(&self.run_dir, request)).await.unwrap_or_else(|_| {
-                Err(format!("no answer within {} s; see {}", CALL_TIMEOUT.as_secs(), self.run_dir.log().display()))
-            })
+            tokio::time::timeout(CALL_TIMEOUT, exchange(&self.run_dir, request))
+                .await
+                .unwrap_or_else(|_| {
+                    Err(format!(
+                        "no answer within {} s; see {}",
+                        CALL_TIMEOUT.as_secs(),
+                        self.run_dir.log().display()
+                    ))
+                })
         };
-        let (status, bytes) = self
-            .runtime
-            .block_on(exchange)
-            .map_err(|error| ClientError::new(ErrorKind::Unreachable, format!("owner: {path}: {error}")))?;
+        let (status, bytes) = self.runtime.block_on(exchange).map_err(|error| {
+            ClientError::new(ErrorKind::Unreachable, format!("owner: {path}: {error}"))
+        })?;
         if status.is_success() {
             return serde_json::from_slice(&bytes).map_err(|error| internal(&error.to_string()));
         }
         let view: ErrorView = serde_json::from_slice(&bytes).unwrap_or_else(|_| ErrorView {
             kind: "internal".into(),
-            message: format!("owner: {path}: HTTP {status}: {}", String::from_utf8_lossy(&bytes)),
+            message: format!(
+                "owner: {path}: HTTP {status}: {}",
+                String::from_utf8_lossy(&bytes)
+            ),
         });
         Err(ClientError::new(kind_of(&view.kind), view.message))
     }
@@ -184,14 +202,24 @@ async fn exchange(
     run_dir: &RunDir,
     request: Request<Full<Bytes>>,
 ) -> Result<(hyper::StatusCode, Bytes), String> {
-    let stream = UnixStream::connect(run_dir.socket()).await.map_err(|error| error.to_string())?;
+    let stream = UnixStream::connect(run_dir.socket())
+        .await
+        .map_err(|error| error.to_string())?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| error.to_string())?;
     let driver = tokio::spawn(connection);
-    let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|error| error.to_string())?;
     let status = response.status();
-    let bytes = response.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+    let bytes = response
+        .into_body()
+        .collect()
+        .await
+        .map_err(|error| error.to_string())?
+        .to_bytes();
     driver.abort();
     Ok((status, bytes))
 }
@@ -216,7 +244,10 @@ fn percent_encode(text: &str) -> String {
 pub(crate) fn start_owner(run_dir: &RunDir) -> Result<(), ClientError> {
     let failed = |why: String| {
         let mend = "run as root, or have the service started (`systemctl start tidegate`)";
-        ClientError::new(ErrorKind::Unreachable, format!("owner: cannot be started: {why}; {mend}"))
+        ClientError::new(
+            ErrorKind::Unreachable,
+            format!("owner: cannot be started: {why}; {mend}"),
+        )
     };
     let dir = run_dir.dir();
     std::fs::create_dir_all(dir).map_err(|error| failed(format!("{}: {error}", dir.display())))?;
@@ -228,7 +259,8 @@ pub(crate) fn start_owner(run_dir: &RunDir) -> Result<(), ClientError> {
         .write(true)
         .open(&lock_path)
         .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
-    lock.lock().map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
+    lock.lock()
+        .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
     if std::os::unix::net::UnixStream::connect(run_dir.socket()).is_ok() {
         return Ok(());
     }
@@ -238,10 +270,18 @@ pub(crate) fn start_owner(run_dir: &RunDir) -> Result<(), ClientError> {
         .append(true)
         .open(&log_path)
         .map_err(|error| failed(format!("{}: {error}", log_path.display())))?;
-    let exe = std::env::current_exe().map_err(|error| failed(format!("/proc/self/exe: {error}")))?;
+    let exe =
+        std::env::current_exe().map_err(|error| failed(format!("/proc/self/exe: {error}")))?;
     let mut command = Command::new(exe);
-    command.args(["agent", "--on-demand"]).envs(run_dir.env()).current_dir("/");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0);
+    command
+        .args(["agent", "--on-demand"])
+        .envs(run_dir.env())
+        .current_dir("/");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .process_group(0);
     let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
     let mut report = String::new();
     if let Some(mut stdout) = child.stdout.take() {
@@ -250,7 +290,10 @@ pub(crate) fn start_owner(run_dir: &RunDir) -> Result<(), ClientError> {
     let _ = child.wait();
     match report.trim() {
         "ready" => Ok(()),
-        "" => Err(failed(format!("it ended without a word; see {}", log_path.display()))),
+        "" => Err(failed(format!(
+            "it ended without a word; see {}",
+            log_path.display()
+        ))),
         why => Err(failed(why.to_owned())),
     }
 }
@@ -267,8 +310,12 @@ mod tests {
     #[test]
     fn says_that_no_owner_runs_and_what_to_do() {
         let dir = tempfile::tempdir().unwrap();
-        let error = Client::connect(&RunDir::new(dir.path(), "x")).err().unwrap();
+        let error = Client::connect(&RunDir::new(dir.path(), "x"))
+            .err()
+            .unwrap();
         assert_eq!(error.kind, ErrorKind::Unreachable);
-        assert!(error.message.contains("tidegate.sock") && error.message.contains("tidegate agent"));
+        assert!(
+            error.message.contains("tidegate.sock") && error.message.contains("tidegate agent")
+        );
     }
 }

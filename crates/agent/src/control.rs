@@ -11,7 +11,8 @@ use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::plan::{PlanConfig, Planner, WriteBudget};
 use tidegate_knobs::sense::{Counters, Group as SensedGroup, Sensor};
 use tidegate_law::{
-    Demand as Wanted, Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms, Reason, share,
+    Demand as Wanted, Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms,
+    Reason, share,
 };
 
 use crate::gate::Demand;
@@ -23,6 +24,9 @@ const WRITES_KEPT: usize = 64;
 /// Windows longer than this hold a pause of the machine or of the owner, not a measurement.
 const WINDOW_MAX_NS: u64 = 1_000_000_000;
 
+/// Side work that starves below its tolerance for this long is helped.
+const RELIEF_AFTER_NS: u64 = 1_000_000_000;
+
 /// A group that carries a moving quota.
 pub struct Target {
     /// Below the mount of the cpu controller.
@@ -32,13 +36,24 @@ pub struct Target {
     /// What it would use; `u64::MAX` for all that it gets.
     pub demand_ucpu: u64,
     planner: Planner,
+    /// Out of the idle class for now, so that it gets its tolerance (see [`Control::relieve`]).
+    relieved: bool,
 }
 
 impl Target {
     /// A target about which nothing is known yet: it wants all it gets.
     pub fn new(group: GroupPath, weight: u32, tick_ns: u64) -> Self {
-        let config = PlanConfig { tick_ns, ..PlanConfig::default() };
-        Self { group, weight, demand_ucpu: u64::MAX, planner: Planner::new(config) }
+        let config = PlanConfig {
+            tick_ns,
+            ..PlanConfig::default()
+        };
+        Self {
+            group,
+            weight,
+            demand_ucpu: u64::MAX,
+            planner: Planner::new(config),
+            relieved: false,
+        }
     }
 
     /// What stands, as far as the planner knows.
@@ -81,7 +96,14 @@ pub struct Write {
 /// Puts a quota on a group: ledger first, then the kernel file.
 pub trait Apply {
     /// `from` is what stands, if known. `Err` is a message for people; the planner writes again in a later step.
-    fn set_quota(&mut self, group: &GroupPath, from: Option<Bandwidth>, to: Bandwidth) -> Result<(), String>;
+    fn set_quota(
+        &mut self,
+        group: &GroupPath,
+        from: Option<Bandwidth>,
+        to: Bandwidth,
+    ) -> Result<(), String>;
+    /// Puts the group into the idle class (where side work belongs) or takes it out.
+    fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), String>;
 }
 
 /// The loop's state.
@@ -110,6 +132,8 @@ pub struct Control {
     pub stale: u64,
     /// Time at the tolerance while side work was there.
     pub at_tolerance_ns: u64,
+    /// Use since the allowance came down to the tolerance.
+    floor_span: Use,
     /// Writes, newest last.
     pub writes: VecDeque<Write>,
     /// How many there were.
@@ -124,7 +148,11 @@ impl Control {
     /// A loop over `sensor`; nothing is limited yet.
     pub fn new(sensor: Box<dyn Sensor>, demand: Demand) -> Self {
         let exact = sensor.granularity_ns() == 0;
-        let config = if exact { HeadroomConfig::FAST } else { HeadroomConfig::SLOW };
+        let config = if exact {
+            HeadroomConfig::FAST
+        } else {
+            HeadroomConfig::SLOW
+        };
         let law = Headroom::new(config, terms(&demand));
         Self {
             sensor,
@@ -144,6 +172,7 @@ impl Control {
             steps: 0,
             stale: 0,
             at_tolerance_ns: 0,
+            floor_span: Use::default(),
             writes: VecDeque::with_capacity(WRITES_KEPT),
             writes_total: 0,
             quota_writes_ns: VecDeque::new(),
@@ -209,7 +238,11 @@ impl Control {
             ucpu: *ucpu,
             standing: target.standing(),
         };
-        self.targets.iter().zip(&self.given_ucpu).map(given).collect()
+        self.targets
+            .iter()
+            .zip(&self.given_ucpu)
+            .map(given)
+            .collect()
     }
 
     /// Somebody else wrote, or may have: everything is written again.
@@ -242,7 +275,11 @@ impl Control {
     /// Quota writes a second over the last ten.
     pub fn quota_writes_per_second(&self, now_ns: u64) -> f64 {
         let since_ns = now_ns.saturating_sub(10_000_000_000);
-        self.quota_writes_ns.iter().filter(|at_ns| **at_ns >= since_ns).count() as f64 / 10.0
+        self.quota_writes_ns
+            .iter()
+            .filter(|at_ns| **at_ns >= since_ns)
+            .count() as f64
+            / 10.0
     }
 
     /// Remembers a write.
@@ -265,12 +302,20 @@ impl Control {
                 HeadroomSample::default()
             }
         };
-        let now_ns = if now.now_ns == 0 { crate::lease::monotonic_ns() } else { now.now_ns };
+        let now_ns = if now.now_ns == 0 {
+            crate::lease::monotonic_ns()
+        } else {
+            now.now_ns
+        };
         self.steps += 1;
         self.late.add(now_ns, late_ns);
         self.late_max_ns = self.late_max_ns.max(late_ns);
         if self.window.wall_ns > 0 {
-            self.meter.add(self.window, self.demand.headroom_ppm, self.demand.tolerance_ppm);
+            self.meter.add(
+                self.window,
+                self.demand.headroom_ppm,
+                self.demand.tolerance_ppm,
+            );
         }
         self.decision = self.law.step(&sample);
         if self.decision.reason == Reason::Stale {
@@ -281,7 +326,11 @@ impl Control {
         }
         if self.decision.allowance_ucpu <= self.decision.floor_ucpu {
             self.at_tolerance_ns += sample.dt_ns.min(WINDOW_MAX_NS);
+            self.floor_span.add(&self.window);
+        } else {
+            self.floor_span = Use::default();
         }
+        self.relieve(now_ns, apply);
         self.divide();
         self.write(now_ns, apply);
     }
@@ -315,14 +364,70 @@ impl Control {
         }
     }
 
+    /// The tolerance is a promise to side work too, and the idle class breaks it: when main takes every CPU, an idle group gets
+    /// three thousandths of one. So side work that has been at the tolerance for [`RELIEF_AFTER_NS`] and got less than half of it
+    /// leaves the idle class. Its quota, which is the tolerance, bounds what that costs main; before the quota rises
+    /// again, it goes back.
+    fn relieve(&mut self, now_ns: u64, apply: &mut dyn Apply) {
+        let span = &self.floor_span;
+        let promised_ns =
+            u128::from(self.decision.floor_ucpu) * u128::from(span.wall_ns) / 1_000_000;
+        let starved = span.wall_ns >= RELIEF_AFTER_NS && u128::from(span.side_ns) < promised_ns / 2;
+        let at_floor = span.wall_ns > 0;
+        for index in 0..self.targets.len() {
+            let target = &mut self.targets[index];
+            let relief = if target.relieved { at_floor } else { starved };
+            if relief == target.relieved {
+                continue;
+            }
+            if let Err(why) = apply.set_yielding(&target.group, !relief) {
+                self.trouble = Some(why);
+                continue;
+            }
+            target.relieved = relief;
+            let write = Write {
+                at_ns: now_ns,
+                path: target.group.to_string(),
+                value: (if relief {
+                    "not idle class"
+                } else {
+                    "idle class"
+                })
+                .to_owned(),
+                was: None,
+                reason: (if relief {
+                    "starved below the tolerance"
+                } else {
+                    "tolerance is over"
+                })
+                .to_owned(),
+            };
+            self.remember(write);
+        }
+        if starved {
+            self.floor_span = Use {
+                wall_ns: 1,
+                ..Use::default()
+            };
+        }
+    }
+
     /// Shares the allowance over the targets.
     fn divide(&mut self) {
         let floor_each_ucpu = self.decision.floor_ucpu / self.targets.len() as u64;
         self.wanted.clear();
         for target in &self.targets {
-            self.wanted.push(Wanted::new(target.weight, target.demand_ucpu, floor_each_ucpu));
+            self.wanted.push(Wanted::new(
+                target.weight,
+                target.demand_ucpu,
+                floor_each_ucpu,
+            ));
         }
-        share(self.decision.allowance_ucpu, &self.wanted, &mut self.given_ucpu);
+        share(
+            self.decision.allowance_ucpu,
+            &self.wanted,
+            &mut self.given_ucpu,
+        );
     }
 
     fn write(&mut self, now_ns: u64, apply: &mut dyn Apply) {
@@ -336,7 +441,10 @@ impl Control {
             };
             let target = &mut self.targets[index];
             let was = target.standing();
-            let Some(plan) = target.planner.step_shared(now_ns, &decision, cpus, &mut self.budget) else {
+            let Some(plan) = target
+                .planner
+                .step_shared(now_ns, &decision, cpus, &mut self.budget)
+            else {
                 continue;
             };
             if let Err(why) = apply.set_quota(&target.group, was, plan.bandwidth) {
@@ -355,7 +463,11 @@ impl Control {
             self.remember(write);
             self.quota_writes_ns.push_back(now_ns);
             let since_ns = now_ns.saturating_sub(10_000_000_000);
-            while self.quota_writes_ns.front().is_some_and(|at_ns| *at_ns < since_ns) {
+            while self
+                .quota_writes_ns
+                .front()
+                .is_some_and(|at_ns| *at_ns < since_ns)
+            {
                 self.quota_writes_ns.pop_front();
             }
         }
@@ -363,7 +475,10 @@ impl Control {
 }
 
 fn terms(demand: &Demand) -> HeadroomTerms {
-    HeadroomTerms { headroom_ppm: demand.headroom_ppm, tolerance_ppm: demand.tolerance_ppm }
+    HeadroomTerms {
+        headroom_ppm: demand.headroom_ppm,
+        tolerance_ppm: demand.tolerance_ppm,
+    }
 }
 
 /// A quota as people read it.
@@ -371,7 +486,10 @@ pub fn describe(bandwidth: &Bandwidth) -> String {
     match bandwidth.quota_us {
         Some(quota_us) => {
             let cpus = quota_us as f64 / bandwidth.period_us as f64;
-            format!("{quota_us} us per {} us ({cpus:.2} CPUs)", bandwidth.period_us)
+            format!(
+                "{quota_us} us per {} us ({cpus:.2} CPUs)",
+                bandwidth.period_us
+            )
         }
         None => "no quota".to_owned(),
     }

@@ -9,6 +9,7 @@ use tidegate_knobs::kfs::{KernelFs, RealFs};
 use tidegate_knobs::ledger::own_groups;
 
 use crate::books::Books;
+use crate::limits::set_yielding;
 use crate::paths::RunDir;
 
 /// The machine as found, the groups on it and the books.
@@ -18,24 +19,52 @@ fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Books), String> {
     let confined = RealFs::with_roots(machine.roots()).map_err(|error| error.to_string())?;
     let fs: Arc<dyn KernelFs> = Arc::new(confined);
     let groups = Arc::new(Groups::new(fs, &machine));
-    let (books, _) = Books::open(run_dir.dir(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
+    let (books, _) =
+        Books::open(run_dir.dir(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
     Ok((groups, books))
 }
 
 /// Writes the fallback of everything in the ledger; says what was done, a line each.
 pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
     match open(run_dir) {
-        Ok((_, books)) => books.fall_back(dead_seconds),
+        Ok((groups, mut books)) => {
+            let mut report = books.fall_back(dead_seconds);
+            report.extend(yield_again(&groups, &mut books));
+            report
+        }
         // What stands keeps standing: the last quota and cpu.idle.
-        Err(why) => vec![format!("fallback: {why}; the standing quota and cpu.idle remain")],
+        Err(why) => vec![format!(
+            "fallback: {why}; the standing quota and cpu.idle remain"
+        )],
     }
+}
+
+/// Groups that an owner had taken out of the idle class for a while go back: nobody is there to do it when main needs it.
+pub(crate) fn yield_again(groups: &Groups, books: &mut Books) -> Vec<String> {
+    let mut report = Vec::new();
+    for group in books.relieved() {
+        let done = books
+            .will_change_yield(&group, true)
+            .map_err(|error| error.to_string())
+            .and_then(|()| set_yielding(groups, &group, true).map_err(|error| error.to_string()));
+        report.push(match done {
+            Ok(()) => format!("idle of {group}: set again"),
+            Err(why) => format!("idle of {group}: not set again: {why}"),
+        });
+    }
+    report
 }
 
 /// Whether no process is left in a group of ours and nothing foreign is in the books; then everything is removed.
 pub fn clean_if_empty(run_dir: &RunDir) -> bool {
-    let Ok((groups, mut books)) = open(run_dir) else { return false };
+    let Ok((groups, mut books)) = open(run_dir) else {
+        return false;
+    };
     let own = own_groups(&groups, run_dir.prefix()).unwrap_or_default();
-    let foreign = books.entries().iter().any(|entry| !is_ours(&own, &entry.group));
+    let foreign = books
+        .entries()
+        .iter()
+        .any(|entry| !is_ours(&own, &entry.group));
     let busy = |group: &GroupPath| groups.procs(group).map_or(false, |pids| !pids.is_empty());
     if foreign || own.iter().any(busy) {
         return false;
@@ -71,7 +100,11 @@ pub fn repair(run_dir: &RunDir) -> Result<Vec<String>, String> {
         return Ok(vec!["nothing to repair: no owner ever ran here".to_owned()]);
     }
     let path = run_dir.owner_lock();
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path);
     let lock = lock.map_err(|error| format!("repair: {}: {error}; run as root", path.display()))?;
     if lock.try_lock().is_err() {
         return Err("repair: an owner is running; end it first with `tidegate stop`".to_owned());
@@ -80,11 +113,15 @@ pub fn repair(run_dir: &RunDir) -> Result<Vec<String>, String> {
     let own = own_groups(&groups, run_dir.prefix()).map_err(|error| error.to_string())?;
     let mut report = books.restore_where(|entry| !is_ours(&own, &entry.group));
     report.extend(books.fall_back(u64::MAX));
-    let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) =
-        own.into_iter().partition(|group| groups.populated(group).unwrap_or(true));
+    report.extend(yield_again(&groups, &mut books));
+    let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) = own
+        .into_iter()
+        .partition(|group| groups.populated(group).unwrap_or(true));
     sweep(&groups, &mut books, &empty, run_dir);
     for group in busy {
-        report.push(format!("group {group}: its processes still run and keep their limit until they end"));
+        report.push(format!(
+            "group {group}: its processes still run and keep their limit until they end"
+        ));
     }
     Ok(report)
 }

@@ -88,7 +88,13 @@ impl Gate {
     /// Resolves the record's terms.
     pub fn new(record: Record, config: &Config) -> Result<Self, TermError> {
         let terms = config.resolve(&[&record.raw])?;
-        Ok(Self { record, terms, usage: None, usage_cpus: 0.0, empty_looks: 0 })
+        Ok(Self {
+            record,
+            terms,
+            usage: None,
+            usage_cpus: 0.0,
+            empty_looks: 0,
+        })
     }
 
     /// Its class.
@@ -141,11 +147,17 @@ pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate>, settings: &Settings) ->
     }
     let (headroom_ppm, headroom_from) = headroom.unwrap_or_else(|| {
         let default = &settings.default_headroom;
-        (default.value.ppm(), format!("default_headroom ({})", default.source))
+        (
+            default.value.ppm(),
+            format!("default_headroom ({})", default.source),
+        )
     });
-    let tolerance_ppm =
-        tolerance_ppm.unwrap_or(tidegate_terms::Tolerance::ONE_PERCENT.ppm());
-    Demand { headroom_ppm, headroom_from, tolerance_ppm }
+    let tolerance_ppm = tolerance_ppm.unwrap_or(tidegate_terms::Tolerance::ONE_PERCENT.ppm());
+    Demand {
+        headroom_ppm,
+        headroom_from,
+        tolerance_ppm,
+    }
 }
 
 #[cfg(test)]
@@ -166,7 +178,9 @@ mod tests {
             command: vec![],
             parent: None,
             made_ns: 0,
-            place: Place::Own { group: GroupPath::parse(name).unwrap() },
+            place: Place::Own {
+                group: GroupPath::parse(&format!("/{name}")).unwrap(),
+            },
             notes: vec![],
         };
         Gate::new(record, &Config::default()).unwrap()
@@ -176,12 +190,21 @@ mod tests {
     fn the_largest_headroom_and_the_smallest_tolerance_count() {
         let settings = Config::default().settings();
         let gates = [
-            gate("web", &[("class", "main"), ("headroom", "30%"), ("tolerance", "2%")]),
-            gate("db", &[("class", "main"), ("headroom", "40%"), ("tolerance", "5%")]),
+            gate(
+                "web",
+                &[("class", "main"), ("headroom", "30%"), ("tolerance", "2%")],
+            ),
+            gate(
+                "db",
+                &[("class", "main"), ("headroom", "40%"), ("tolerance", "5%")],
+            ),
             gate("encode", &[("class", "side")]),
         ];
         let demand = demand(gates.iter(), &settings);
-        assert_eq!((demand.headroom_ppm, demand.tolerance_ppm), (400_000, 20_000));
+        assert_eq!(
+            (demand.headroom_ppm, demand.tolerance_ppm),
+            (400_000, 20_000)
+        );
         assert_eq!(demand.headroom_from, "gate db");
     }
 
@@ -190,7 +213,10 @@ mod tests {
         let settings = Config::default().settings();
         let side = gate("encode", &[("class", "side")]);
         let by_default = demand([&side].into_iter(), &settings);
-        assert_eq!((by_default.headroom_ppm, by_default.tolerance_ppm), (200_000, 10_000));
+        assert_eq!(
+            (by_default.headroom_ppm, by_default.tolerance_ppm),
+            (200_000, 10_000)
+        );
         let bare = gate("encode", &[("class", "side"), ("headroom", "0%")]);
         assert_eq!(demand([&bare].into_iter(), &settings).headroom_ppm, 0);
     }

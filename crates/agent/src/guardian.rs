@@ -50,14 +50,21 @@ fn look(lease: &Lease, owner_pid: i32, dead: bool, now_ns: u64) -> Sight {
         return Sight::Dead;
     }
     let (age_ns, lease_ns) = lease.age_and_lease_ns(now_ns);
-    if age_ns > lease_ns { Sight::Expired } else { Sight::Well }
+    if age_ns > lease_ns {
+        Sight::Expired
+    } else {
+        Sight::Well
+    }
 }
 
 /// Waits up to `for_how_long` and says whether the process has ended.
 fn ended(pidfd: Option<&OwnedFd>, for_how_long: Duration) -> bool {
     let Some(pidfd) = pidfd else { return true };
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
-    let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(for_how_long.subsec_nanos()) };
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: i64::from(for_how_long.subsec_nanos()),
+    };
     matches!(poll(&mut fds, Some(&timeout)), Ok(ready) if ready > 0)
 }
 
@@ -65,7 +72,9 @@ fn ended(pidfd: Option<&OwnedFd>, for_how_long: Duration) -> bool {
 pub fn main(run_dir: &RunDir, owner_pid: i32, on_demand: bool) -> std::io::Result<()> {
     let lease = Lease::open(&run_dir.lease())?;
     let Some(pid) = Pid::from_raw(owner_pid) else {
-        return Err(std::io::Error::other(format!("guardian: {owner_pid} is not a process")));
+        return Err(std::io::Error::other(format!(
+            "guardian: {owner_pid} is not a process"
+        )));
     };
     // An owner that is gone already is a dead one, and is acted on.
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
@@ -78,7 +87,10 @@ pub fn main(run_dir: &RunDir, owner_pid: i32, on_demand: bool) -> std::io::Resul
             Sight::Well => fallen_back = false,
             Sight::Expired if fallen_back => {}
             Sight::Expired => {
-                warn!(owner_pid, "the owner's lease has expired; writing the fallback");
+                warn!(
+                    owner_pid,
+                    "the owner's lease has expired; writing the fallback"
+                );
                 fall_back(run_dir, &lease);
                 fallen_back = true;
             }
@@ -102,7 +114,12 @@ fn fall_back(run_dir: &RunDir, lease: &Lease) {
 
 /// The owner is dead and the fallback stands: brings back an owner that was started on demand, or else stays until the
 /// gates have ended or somebody starts one, so that nothing is left behind.
-fn after_death(run_dir: &RunDir, lease: &Lease, owner_pid: i32, on_demand: bool) -> std::io::Result<()> {
+fn after_death(
+    run_dir: &RunDir,
+    lease: &Lease,
+    owner_pid: i32,
+    on_demand: bool,
+) -> std::io::Result<()> {
     loop {
         if on_demand && lease.may_restart(monotonic_ns()) {
             match client::start_owner(run_dir) {

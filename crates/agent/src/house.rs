@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use crate::gate::{Gate, Place};
 use crate::lease::monotonic_ns;
+use crate::limits::set_yielding;
 use crate::looper::lock;
 use crate::owner::{Mode, Owner};
 use crate::startup;
@@ -33,7 +34,9 @@ const HUNGRY_PER_CENT: u64 = 85;
 
 /// Whether the process is there (a zombie is not).
 pub fn is_alive(pid: i32) -> bool {
-    Pid::from_raw(pid).filter(|_| pid > 0).is_some_and(|pid| test_kill_process(pid).is_ok())
+    Pid::from_raw(pid)
+        .filter(|_| pid > 0)
+        .is_some_and(|pid| test_kill_process(pid).is_ok())
 }
 
 /// What housekeeping remembers between looks.
@@ -48,7 +51,10 @@ pub struct House {
 impl House {
     /// With the guardian that was started already.
     pub fn new(guardian: Option<std::process::Child>) -> Self {
-        Self { guardian, ..Self::default() }
+        Self {
+            guardian,
+            ..Self::default()
+        }
     }
 
     /// Looks until the owner leaves.
@@ -79,7 +85,11 @@ impl House {
         let now_ns = monotonic_ns();
         let mut gates = lock(&owner.gates);
         for gate in gates.iter_mut() {
-            gate.empty_looks = if owner.has_ended(gate) { gate.empty_looks + 1 } else { 0 };
+            gate.empty_looks = if owner.has_ended(gate) {
+                gate.empty_looks + 1
+            } else {
+                0
+            };
             owner.measure(gate, now_ns);
         }
         let ended: Vec<usize> = (0..gates.len())
@@ -100,7 +110,11 @@ impl House {
                 lock(&owner.alerts).insert(error.to_string());
             }
         }
-        self.idle_looks = if gates.is_empty() { self.idle_looks + 1 } else { 0 };
+        self.idle_looks = if gates.is_empty() {
+            self.idle_looks + 1
+        } else {
+            0
+        };
         owner.judge_demands(&gates);
     }
 
@@ -117,7 +131,7 @@ impl House {
                 match (&entry.change, is_quota) {
                     (_, true) => lock(&owner.control).invalidate(),
                     (Change::Idle { ours, .. }, _) => {
-                        if let Err(error) = owner.groups.set_idle(&entry.group, *ours) {
+                        if let Err(error) = set_yielding(&owner.groups, &entry.group, *ours) {
                             warn!("{error}");
                         }
                     }
@@ -150,13 +164,20 @@ impl House {
     /// The owner's own CPU between two looks.
     fn look_at_self(&mut self, owner: &Owner) {
         let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        let now = (monotonic_ns(), spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64);
+        let now = (
+            monotonic_ns(),
+            spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64,
+        );
         if let Some(last) = self.own_cpu.replace(now) {
             let wall_ns = (now.0 - last.0).max(1);
             let latest = 100.0 * (now.1 - last.1) as f64 / wall_ns as f64;
             let mut mean = lock(&owner.own_cpu_pct);
             // A mean over about a minute.
-            *mean = if *mean == 0.0 { latest } else { *mean + (latest - *mean) / 60.0 };
+            *mean = if *mean == 0.0 {
+                latest
+            } else {
+                *mean + (latest - *mean) / 60.0
+            };
         }
     }
 }
@@ -168,9 +189,14 @@ impl Owner {
             ProcessRef::look_up(&*self.fs, pid).map_or(true, |now| now.start_ticks != start_ticks)
         };
         match &gate.record.place {
-            Place::Known { pid, start_ticks, .. } => process_gone(*pid, *start_ticks),
+            Place::Known {
+                pid, start_ticks, ..
+            } => process_gone(*pid, *start_ticks),
             Place::Own { group } => !self.groups.populated(group).unwrap_or(false),
-            Place::Lent { placement, start_ticks } => {
+            Place::Lent {
+                placement,
+                start_ticks,
+            } => {
                 process_gone(placement.pid, *start_ticks)
                     && !self.groups.populated(&placement.group).unwrap_or(false)
             }
@@ -206,17 +232,25 @@ impl Owner {
         }
         let mut control = lock(&self.control);
         for target in control.targets() {
-            let Some(given) = given.iter().find(|one| one.group == target.group) else { continue };
+            let Some(given) = given.iter().find(|one| one.group == target.group) else {
+                continue;
+            };
             let used_ucpu = used.get(&target.group).copied().unwrap_or(0);
             let hungry = used_ucpu >= given.ucpu / 100 * HUNGRY_PER_CENT;
-            target.demand_ucpu = if hungry { u64::MAX } else { used_ucpu + used_ucpu / 4 };
+            target.demand_ucpu = if hungry {
+                u64::MAX
+            } else {
+                used_ucpu + used_ucpu / 4
+            };
         }
     }
 
     /// Removes our roots when no gate is in them.
     pub(crate) fn remove_unused_roots(&self, gates: &[Gate]) {
         for root in [self.side_root(), self.main_root()] {
-            let used = gates.iter().any(|gate| gate.record.place.group().is_within(&root));
+            let used = gates
+                .iter()
+                .any(|gate| gate.record.place.group().is_within(&root));
             if !used && self.groups.exists(&root) {
                 lock(&self.control).drop_target(&root);
                 self.remove_group(&root);
@@ -228,6 +262,7 @@ impl Owner {
 /// CPU time of a process with its threads, at clock ticks.
 fn process_cpu_ns(pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let ticks = tidegate_knobs::target::stat_field(&stat, 14)? + tidegate_knobs::target::stat_field(&stat, 15)?;
+    let ticks = tidegate_knobs::target::stat_field(&stat, 14)?
+        + tidegate_knobs::target::stat_field(&stat, 15)?;
     Some(ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
 }

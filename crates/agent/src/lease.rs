@@ -54,7 +54,12 @@ pub fn monotonic_ns() -> u64 {
 impl Lease {
     /// Maps the page at `path`, made on first use.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
         if file.metadata()?.len() < PAGE_BYTES as u64 {
             file.set_len(PAGE_BYTES as u64)?;
         }
@@ -116,7 +121,10 @@ impl Lease {
     pub fn age_and_lease_ns(&self, now_ns: u64) -> (u64, u64) {
         let page = self.page();
         let beat_ns = page.beat_ns.load(Ordering::Acquire);
-        (now_ns.saturating_sub(beat_ns), page.lease_ns.load(Ordering::Acquire))
+        (
+            now_ns.saturating_sub(beat_ns),
+            page.lease_ns.load(Ordering::Acquire),
+        )
     }
 
     /// The guardian wrote the fallback at `now_ns`: whatever the owner believes to stand no longer does.
@@ -131,7 +139,9 @@ impl Lease {
 
     /// The guardian says who it is.
     pub fn set_guardian(&self, pid: i32) {
-        self.page().guardian_pid.store(pid as u64, Ordering::Release);
+        self.page()
+            .guardian_pid
+            .store(pid as u64, Ordering::Release);
     }
 
     /// Whether a guardian may start another owner at `now_ns`: at most `RESTARTS_MAX` a minute, counted over

@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::discover::{CgroupVersion, group_in};
-use tidegate_knobs::group::{GroupError, GroupPath, Origin, Placement};
+use tidegate_knobs::group::{
+    GroupError, GroupPath, Groups, Origin, Placement, WEIGHT_DEFAULT, WEIGHT_MIN,
+};
 use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::plan::bandwidth_for;
 use tidegate_knobs::sense::Group as SensedGroup;
@@ -37,19 +39,36 @@ impl Owner {
         bandwidth_for(floor_ucpu, FLOOR_PERIOD_US, FLOOR_PERIOD_MAX_US)
     }
 
+    /// The floor by what the gates ask for now.
+    fn floor_now(&self) -> Bandwidth {
+        let demand = lock(&self.control).demand().clone();
+        self.floor(&demand)
+    }
+
     /// Makes a `run` gate's group and puts the process into it.
     pub(crate) fn enter(&self, gate: &mut Gate, pid: i32) -> Result<(), Refusal> {
-        let root = if gate.class() == Class::Side { self.side_root() } else { self.main_root() };
-        let group = root.join(&gate.record.name).map_err(|error| refuse("usage")(&error))?;
+        let root = if gate.class() == Class::Side {
+            self.side_root()
+        } else {
+            self.main_root()
+        };
+        let group = root
+            .join(&gate.record.name)
+            .map_err(|error| refuse("usage")(&error))?;
         if gate.class() == Class::Side {
             self.ensure_side_root()?;
         } else {
             self.ensure_made(&root, "")?;
         }
         self.ensure_made(&group, &gate.record.name)?;
-        gate.record.place = Place::Own { group: group.clone() };
+        gate.record.place = Place::Own {
+            group: group.clone(),
+        };
         let placed = self.write_weight(gate).and_then(|()| {
-            self.groups.place(&group, pid).map(drop).map_err(|error| refuse(kind_of(&error))(&error))
+            self.groups
+                .place(&group, pid)
+                .map(drop)
+                .map_err(|error| refuse(kind_of(&error))(&error))
         });
         if placed.is_err() {
             self.remove_group(&group);
@@ -62,7 +81,9 @@ impl Owner {
         if self.groups.exists(group) {
             return Ok(());
         }
-        self.groups.create(group).map_err(|error| refuse(kind_of(&error))(&error))?;
+        self.groups
+            .create(group)
+            .map_err(|error| refuse(kind_of(&error))(&error))?;
         lock(&self.books).made(group, gate).map_err(|error| {
             // What is not in the books must not be there.
             let _ = self.groups.remove(group);
@@ -75,7 +96,7 @@ impl Owner {
         let root = self.side_root();
         self.ensure_made(&root, "")?;
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
-        let floor = self.floor(lock(&self.control).demand());
+        let floor = self.floor_now();
         let unlimited = self.groups.bandwidth(&root).map_err(wrong)?;
         self.make_yield(&root, "", Fallback::Stay)?;
         let fallback = Fallback::Floor { bandwidth: floor };
@@ -95,16 +116,22 @@ impl Owner {
         if was.idle == Some(true) {
             return Ok(());
         }
-        lock(&self.books).will_yield(group, gate, was, fallback).map_err(|error| refuse("internal")(&error))?;
-        match was.idle {
-            Some(_) => self.groups.set_idle(group, true).map_err(wrong),
-            None => self.groups.set_weight(group, 1).map_err(wrong),
-        }
+        lock(&self.books)
+            .will_yield(group, gate, was, fallback)
+            .map_err(|error| refuse("internal")(&error))?;
+        set_yielding(&self.groups, group, true).map_err(wrong)
     }
 
-    fn write_floor(&self, group: &GroupPath, from: Bandwidth, floor: Bandwidth) -> Result<(), Refusal> {
+    fn write_floor(
+        &self,
+        group: &GroupPath,
+        from: Bandwidth,
+        floor: Bandwidth,
+    ) -> Result<(), Refusal> {
         let mut books = lock(&self.books);
-        books.will_write(group, &from, &floor).map_err(|error| refuse("internal")(&error))?;
+        books
+            .will_write(group, &from, &floor)
+            .map_err(|error| refuse("internal")(&error))?;
         self.groups
             .set_bandwidth(group, Some(from), floor)
             .map(drop)
@@ -113,11 +140,17 @@ impl Owner {
 
     /// A gate's weight among its siblings. Groups that are not ours keep theirs.
     pub(crate) fn write_weight(&self, gate: &Gate) -> Result<(), Refusal> {
-        let Place::Own { group } = &gate.record.place else { return Ok(()) };
-        if gate.terms.weight.is_default() && self.groups.weight(group).is_ok_and(|weight| weight == 100) {
+        let Place::Own { group } = &gate.record.place else {
+            return Ok(());
+        };
+        if gate.terms.weight.is_default()
+            && self.groups.weight(group).is_ok_and(|weight| weight == 100)
+        {
             return Ok(());
         }
-        self.groups.set_weight(group, gate.weight()).map_err(|error| refuse(kind_of(&error))(&error))
+        self.groups
+            .set_weight(group, gate.weight())
+            .map_err(|error| refuse(kind_of(&error))(&error))
     }
 
     /// Limits a process or group that was there before, as its class asks.
@@ -130,7 +163,9 @@ impl Owner {
         let name = gate.record.name.clone();
         let fallback = gate.terms.fallback.value;
         match gate.record.place.clone() {
-            Place::Known { pid, start_ticks, .. } => self.lend(gate, pid, start_ticks, fallback),
+            Place::Known {
+                pid, start_ticks, ..
+            } => self.lend(gate, pid, start_ticks, fallback),
             Place::Foreign { group } => {
                 self.limit_foreign(&group, &name, fallback)?;
                 gate.record.notes.push(
@@ -162,15 +197,23 @@ impl Owner {
             .map_err(|error| refuse("internal")(&error))?;
         let placed = self.groups.place_in_place(pid, &child, &intent.group);
         let placement = match placed {
-            Ok(placed) => Placement { made_group: true, ..placed },
+            Ok(placed) => Placement {
+                made_group: true,
+                ..placed
+            },
             Err(error) => {
                 self.remove_group(&intent.group);
                 return Err(wrong(error));
             }
         };
-        lock(&self.books).moved(&name, &placement).map_err(|error| refuse("internal")(&error))?;
+        lock(&self.books)
+            .moved(&name, &placement)
+            .map_err(|error| refuse("internal")(&error))?;
         let at = placement.group.clone();
-        gate.record.place = Place::Lent { placement, start_ticks };
+        gate.record.place = Place::Lent {
+            placement,
+            start_ticks,
+        };
         if !at.is_within(&self.side_root()) {
             self.limit_foreign(&at, &name, fallback)?;
             gate.record.notes.push(
@@ -187,11 +230,17 @@ impl Owner {
         for hierarchy in self.machine.used() {
             let group = group_in(&*self.fs, hierarchy, self.machine.version, pid)
                 .map_err(|error| refuse("not_found")(&error))?;
-            from.push(Origin { mount: hierarchy.mount.clone(), group });
+            from.push(Origin {
+                mount: hierarchy.mount.clone(),
+                group,
+            });
         }
         let group = match self.machine.version {
             CgroupVersion::V1 => {
-                let group = self.side_root().join(name).map_err(|error| refuse("usage")(&error))?;
+                let group = self
+                    .side_root()
+                    .join(name)
+                    .map_err(|error| refuse("usage")(&error))?;
                 self.ensure_made(&group, name)?;
                 group
             }
@@ -204,19 +253,32 @@ impl Owner {
                 })?;
                 let group = own.join(child).map_err(|error| refuse("usage")(&error))?;
                 match self.fs.mkdir(&self.groups.dir(&group)) {
-                    Err(error) if error.errno != libc::EEXIST => return Err(refuse("internal")(&error)),
+                    Err(error) if error.errno != libc::EEXIST => {
+                        return Err(refuse("internal")(&error));
+                    }
                     _ => group,
                 }
             }
         };
-        Ok(Placement { pid, group, from, made_group: true, enabled_cpu_in: None })
+        Ok(Placement {
+            pid,
+            group,
+            from,
+            made_group: true,
+            enabled_cpu_in: None,
+        })
     }
 
     /// Saves what stands on somebody's group, then makes it yield and gives it the floor.
-    fn limit_foreign(&self, group: &GroupPath, gate: &str, fallback: terms::Fallback) -> Result<(), Refusal> {
+    fn limit_foreign(
+        &self,
+        group: &GroupPath,
+        gate: &str,
+        fallback: terms::Fallback,
+    ) -> Result<(), Refusal> {
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         let bandwidth = self.groups.bandwidth(group).map_err(wrong)?;
-        let floor = self.floor(lock(&self.control).demand());
+        let floor = self.floor_now();
         let fallback = fallback_of(fallback, floor);
         // Idle is no danger to main: with the floor it stays, else it goes the way of the quota.
         let idle_fallback = match fallback {
@@ -292,15 +354,24 @@ impl Owner {
 
     fn sensed(&self, group: &GroupPath) -> Option<SensedGroup> {
         let cpu = self.groups.dir(group);
-        let usage = self.machine.cpuacct.as_ref().map_or_else(|| cpu.clone(), |other| other.dir(group));
-        SensedGroup::new(&cpu, &usage).map_err(|error| warn!("{error}")).ok()
+        let usage = self
+            .machine
+            .cpuacct
+            .as_ref()
+            .map_or_else(|| cpu.clone(), |other| other.dir(group));
+        SensedGroup::new(&cpu, &usage)
+            .map_err(|error| warn!("{error}"))
+            .ok()
     }
 
     /// Writes down which gates there are.
     pub(crate) fn save(&self, gates: &[Gate]) -> Result<(), Refusal> {
         let records: Vec<_> = gates.iter().map(|gate| &gate.record).collect();
-        let text = serde_json::to_vec_pretty(&records).map_err(|error| refuse("internal")(&error))?;
-        self.fs.replace(&self.run_dir.gates(), &text).map_err(|error| refuse("internal")(&error))
+        let text =
+            serde_json::to_vec_pretty(&records).map_err(|error| refuse("internal")(&error))?;
+        self.fs
+            .replace(&self.run_dir.gates(), &text)
+            .map_err(|error| refuse("internal")(&error))
     }
 
     /// Leaves: foreign targets are restored, empty groups of ours removed; side commands that still run keep `cpu.idle` and
@@ -326,7 +397,7 @@ impl Owner {
             matches!(gate.record.place, Place::Own { .. })
                 && self.processes_below(gate.record.place.group(), 4) > 0
         });
-        let floor = self.floor(lock(&self.control).demand());
+        let floor = self.floor_now();
         if orphans > 0 {
             if let Err(error) = self.groups.set_bandwidth(&root, None, floor) {
                 warn!("{error}");
@@ -350,6 +421,16 @@ impl Owner {
         self.left.notify_waiters();
         self.left.notify_one();
         orphans
+    }
+}
+
+/// Puts a group into the idle class (or, on kernels without one, to the least weight) or takes it out.
+pub fn set_yielding(groups: &Groups, group: &GroupPath, yielding: bool) -> Result<(), GroupError> {
+    match groups.idle(group)? {
+        Some(idle) if idle == yielding => Ok(()),
+        // Out of the idle class, the kernel gives the default weight.
+        Some(_) => groups.set_idle(group, yielding),
+        None => groups.set_weight(group, if yielding { WEIGHT_MIN } else { WEIGHT_DEFAULT }),
     }
 }
 

@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
 };
 use tracing::{info, warn};
 
@@ -41,7 +42,11 @@ struct Timer {
 impl Timer {
     fn new(period_ns: u64) -> io::Result<Self> {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
-        let mut timer = Self { fd, period_ns: 0, next_ns: 0 };
+        let mut timer = Self {
+            fd,
+            period_ns: 0,
+            next_ns: 0,
+        };
         timer.set_period(period_ns)?;
         Ok(timer)
     }
@@ -56,7 +61,10 @@ impl Timer {
             tv_sec: (ns / 1_000_000_000) as i64,
             tv_nsec: (ns % 1_000_000_000) as i64,
         };
-        let timing = Itimerspec { it_interval: spec(period_ns), it_value: spec(self.next_ns) };
+        let timing = Itimerspec {
+            it_interval: spec(period_ns),
+            it_value: spec(self.next_ns),
+        };
         timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &timing)?;
         Ok(())
     }
@@ -84,7 +92,9 @@ pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
     let mut timer = match Timer::new(this.period_ns) {
         Ok(timer) => timer,
         Err(error) => {
-            tracing::error!("control loop: timerfd: {error}; see the limits of open files (ulimit -n)");
+            tracing::error!(
+                "control loop: timerfd: {error}; see the limits of open files (ulimit -n)"
+            );
             std::process::exit(1);
         }
     };
@@ -106,7 +116,11 @@ pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
             !control.targets().is_empty()
         };
         this.lease.beat(monotonic_ns());
-        let period_ns = if limited { this.period_ns } else { this.period_ns.max(IDLE_PERIOD_NS) };
+        let period_ns = if limited {
+            this.period_ns
+        } else {
+            this.period_ns.max(IDLE_PERIOD_NS)
+        };
         if let Err(error) = timer.set_period(period_ns) {
             warn!("control loop: timerfd: {error}; the period stays");
         }
@@ -117,14 +131,20 @@ pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
 fn raise_priority() {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: the parameters outlive the call; 0 is the calling thread.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters) } == 0 {
+    if unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters)
+    } == 0
+    {
         info!("control loop: SCHED_FIFO 1");
         return;
     }
     let why = io::Error::last_os_error();
     // SAFETY: no pointers; 0 is the calling thread (on Linux, for PRIO_PROCESS).
     let niced = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) } == 0;
-    info!("control loop: no SCHED_FIFO ({why}); nice -20: {}", if niced { "yes" } else { "no" });
+    info!(
+        "control loop: no SCHED_FIFO ({why}); nice -20: {}",
+        if niced { "yes" } else { "no" }
+    );
 }
 
 /// Keeps the owner's pages in memory: a loop that waits for a page from disk is late when it matters.

@@ -21,7 +21,11 @@ impl Durations {
 
     /// No durations yet.
     pub fn new() -> Self {
-        Self { counts: [0; Self::BUCKETS], total: 0, sum_ns: 0 }
+        Self {
+            counts: [0; Self::BUCKETS],
+            total: 0,
+            sum_ns: 0,
+        }
     }
 
     fn bucket(ns: u64) -> usize {
@@ -145,7 +149,11 @@ impl Use {
 
     /// `part` as CPUs.
     pub fn cpus(&self, part_ns: u64) -> f64 {
-        if self.wall_ns == 0 { 0.0 } else { part_ns as f64 / self.wall_ns as f64 }
+        if self.wall_ns == 0 {
+            0.0
+        } else {
+            part_ns as f64 / self.wall_ns as f64
+        }
     }
 
     /// Idle CPU.
@@ -162,7 +170,10 @@ pub struct Meter {
 
 impl Default for Meter {
     fn default() -> Self {
-        Self { open: Use::default(), seconds: VecDeque::with_capacity(MINUTE_S + 1) }
+        Self {
+            open: Use::default(),
+            seconds: VecDeque::with_capacity(MINUTE_S + 1),
+        }
     }
 }
 
@@ -171,7 +182,10 @@ impl Meter {
     pub fn add(&mut self, mut step: Use, headroom_ppm: u32, tolerance_ppm: u32) {
         let part = |ppm: u32| (u128::from(step.capacity_ns) * u128::from(ppm) / 1_000_000) as u64;
         let main_ns = step.busy_ns.saturating_sub(step.side_ns);
-        let left_ns = step.capacity_ns.saturating_sub(part(headroom_ppm)).saturating_sub(main_ns);
+        let left_ns = step
+            .capacity_ns
+            .saturating_sub(part(headroom_ppm))
+            .saturating_sub(main_ns);
         step.offered_ns = left_ns.max(part(tolerance_ppm));
         self.open.add(&step);
         if self.open.wall_ns >= 1_000_000_000 {
@@ -216,7 +230,10 @@ mod tests {
         }
         for (per_mille, want) in [(500, 5_000.0), (990, 9_900.0), (1000, 10_000.0)] {
             let got = durations.percentile_ns(per_mille) as f64;
-            assert!(got <= want && got >= want * 0.88, "{per_mille}: {got} for {want}");
+            assert!(
+                got <= want && got >= want * 0.88,
+                "{per_mille}: {got} for {want}"
+            );
         }
         assert_eq!(Durations::new().percentile_ns(500), 0);
         assert_eq!(durations.mean_ns(), 5_000);
@@ -225,7 +242,11 @@ mod tests {
     #[test]
     fn every_size_has_a_bucket_whose_bound_is_below_it() {
         for shift in 0..64 {
-            for ns in [1_u64 << shift, (1_u64 << shift).wrapping_sub(1), u64::MAX >> shift] {
+            for ns in [
+                1_u64 << shift,
+                (1_u64 << shift).wrapping_sub(1),
+                u64::MAX >> shift,
+            ] {
                 let bucket = Durations::bucket(ns);
                 assert!(bucket < Durations::BUCKETS);
                 assert!(Durations::lower_ns(bucket) <= ns);

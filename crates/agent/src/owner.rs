@@ -108,7 +108,10 @@ impl Owner {
     fn root_named(&self, what: &str) -> GroupPath {
         let name = format!("{}-{what}", self.run_dir.prefix());
         // The prefix was checked when the owner started.
-        self.groups.base().join(&name).unwrap_or_else(|_| GroupPath::root())
+        self.groups
+            .base()
+            .join(&name)
+            .unwrap_or_else(|_| GroupPath::root())
     }
 
     /// The one group that all side work of `run` is in.
@@ -128,7 +131,11 @@ impl Owner {
         }
         let group = gate.record.place.group();
         let root = self.side_root();
-        Some(if group.is_within(&root) { root } else { group.clone() })
+        Some(if group.is_within(&root) {
+            root
+        } else {
+            group.clone()
+        })
     }
 
     /// Processes in `group` and the groups in it.
@@ -138,7 +145,10 @@ impl Owner {
             return here;
         }
         let children = self.groups.children(group).unwrap_or_default();
-        here + children.iter().map(|child| self.processes_below(child, depth - 1)).sum::<usize>()
+        here + children
+            .iter()
+            .map(|child| self.processes_below(child, depth - 1))
+            .sum::<usize>()
     }
 
     fn is_admin(&self, peer: &Peer) -> bool {
@@ -168,10 +178,17 @@ impl Owner {
 
     /// A new gate around the calling process, which then becomes the command.
     pub fn run(&self, peer: &Peer, request: &RunRequest) -> Result<RunReply, Refusal> {
-        let pid = if request.pid == 0 { peer.pid } else { request.pid };
-        let process = ProcessRef::look_up(&*self.fs, pid).map_err(|error| refuse("not_found")(&error))?;
+        let pid = if request.pid == 0 {
+            peer.pid
+        } else {
+            request.pid
+        };
+        let process =
+            ProcessRef::look_up(&*self.fs, pid).map_err(|error| refuse("not_found")(&error))?;
         if pid != peer.pid && parent_of(&*self.fs, pid) != Some(peer.pid) {
-            let message = format!("run: process {pid} is not yours to start: ask for yourself or a child of yours");
+            let message = format!(
+                "process {pid} is not yours to start: ask for yourself or a child of yours"
+            );
             return Err(Refusal::new("denied", message));
         }
         may_give(peer, self.is_admin(peer), process.uid, &request.terms)
@@ -190,7 +207,9 @@ impl Owner {
             command: request.command.clone(),
             parent: parent.map(|gate| gate.record.name.clone()),
             made_ns: monotonic_ns(),
-            place: Place::Own { group: GroupPath::root() },
+            place: Place::Own {
+                group: GroupPath::root(),
+            },
             notes: Vec::new(),
         };
         let mut gate = Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
@@ -198,7 +217,7 @@ impl Owner {
             && let Some(outer) = parent.filter(|outer| outer.class() == Class::Side)
         {
             let message = format!(
-                "run: this shell is inside the side gate {}: {} work in it would let side work escape; start it \
+                "this shell is inside the side gate {}: {} work in it would let side work escape; start it \
                  from outside",
                 outer.record.name,
                 gate.class()
@@ -222,7 +241,8 @@ impl Owner {
         if let Some(asked) = &request.name {
             let name = GateName::parse(asked).map_err(|error| refuse("usage")(&error))?;
             if taken(&name) {
-                let message = format!("gate name: {asked:?}: there is a gate of that name; choose another");
+                let message =
+                    format!("gate name: {asked:?}: there is a gate of that name; choose another");
                 return Err(Refusal::new("usage", message));
             }
             return Ok(name);
@@ -256,10 +276,15 @@ impl Owner {
         let owner_uid = match (known, &target) {
             (Some(index), _) => gates[index].record.uid,
             (None, Target::Pid(pid)) => {
-                ProcessRef::look_up(&*self.fs, *pid).map_err(|error| refuse("not_found")(&error))?.uid
+                ProcessRef::look_up(&*self.fs, *pid)
+                    .map_err(|error| refuse("not_found")(&error))?
+                    .uid
             }
             (None, Target::Cgroup(group)) => {
-                self.groups.stat(group).map_err(|error| refuse("not_found")(&error))?.uid
+                self.groups
+                    .stat(group)
+                    .map_err(|error| refuse("not_found")(&error))?
+                    .uid
             }
             (None, Target::Gate(_)) => return Err(no_gate(&request.target)),
         };
@@ -267,7 +292,8 @@ impl Owner {
             Some(index) => with_class_of(&gates[index], &request.terms),
             None => request.terms.clone(),
         };
-        may_give(peer, self.is_admin(peer), owner_uid, &effective).map_err(|error| refuse("denied")(&error))?;
+        may_give(peer, self.is_admin(peer), owner_uid, &effective)
+            .map_err(|error| refuse("denied")(&error))?;
         self.admit(peer)?;
         let name = match known {
             Some(index) => self.change(&mut gates[index], &asked)?,
@@ -280,8 +306,17 @@ impl Owner {
         };
         self.publish(&gates)?;
         drop(gates);
-        let found = self.status().gates.into_iter().find(|gate| gate.name == name);
-        found.ok_or_else(|| Refusal::new("not_found", format!("{}: it has just ended", request.target)))
+        let found = self
+            .status()
+            .gates
+            .into_iter()
+            .find(|gate| gate.name == name);
+        found.ok_or_else(|| {
+            Refusal::new(
+                "not_found",
+                format!("{}: it has just ended", request.target),
+            )
+        })
     }
 
     /// New terms for a gate that is there.
@@ -324,9 +359,12 @@ impl Owner {
         let taken = |name: &str| gates.iter().any(|gate| gate.record.name == name);
         let (wanted, place) = match target {
             Target::Pid(pid) => {
-                let process =
-                    ProcessRef::look_up(&*self.fs, *pid).map_err(|error| refuse("not_found")(&error))?;
-                let group = self.groups.group_of(*pid).map_err(|error| refuse("not_found")(&error))?;
+                let process = ProcessRef::look_up(&*self.fs, *pid)
+                    .map_err(|error| refuse("not_found")(&error))?;
+                let group = self
+                    .groups
+                    .group_of(*pid)
+                    .map_err(|error| refuse("not_found")(&error))?;
                 let place = Place::Known {
                     pid: *pid,
                     start_ticks: process.start_ticks,
@@ -334,7 +372,12 @@ impl Owner {
                 };
                 (process.comm, place)
             }
-            Target::Cgroup(group) => (group.name().to_owned(), Place::Foreign { group: group.clone() }),
+            Target::Cgroup(group) => (
+                group.name().to_owned(),
+                Place::Foreign {
+                    group: group.clone(),
+                },
+            ),
             Target::Gate(name) => return Err(no_gate(name.as_str())),
         };
         let name = (0..=u32::MAX)
@@ -389,13 +432,19 @@ impl Owner {
             let mut record = gate.record.clone();
             for term in &request.terms {
                 if record.raw.0.remove(term).is_none() {
-                    let message = format!("unset: {term}: gate {name} was not given it; see `tidegate show gate:{name}`");
+                    let message = format!(
+                        "unset: {term}: gate {name} was not given it; see `tidegate show gate:{name}`"
+                    );
                     return Err(Refusal::new("usage", message));
                 }
             }
-            let changed = Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
+            let changed =
+                Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
             if changed.class() != gate.class() {
-                return Err(Refusal::new("usage", "unset: class: a gate has one; use set to change it"));
+                return Err(Refusal::new(
+                    "usage",
+                    "unset: class: a gate has one; use set to change it",
+                ));
             }
             self.write_weight(&changed)?;
             *gate = changed;
@@ -424,12 +473,16 @@ impl Owner {
 
 fn with_class_of(gate: &Gate, terms: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut all = terms.clone();
-    all.entry("class".to_owned()).or_insert_with(|| gate.class().to_string());
+    all.entry("class".to_owned())
+        .or_insert_with(|| gate.class().to_string());
     all
 }
 
 fn no_gate(target: &str) -> Refusal {
-    Refusal::new("not_found", format!("{target}: there is no such gate; see `tidegate show`"))
+    Refusal::new(
+        "not_found",
+        format!("{target}: there is no such gate; see `tidegate show`"),
+    )
 }
 
 /// A gate by its target, by `gate:NAME`, or by its bare name.
@@ -437,11 +490,15 @@ pub fn find_in(gates: &[Gate], target: &str) -> Result<usize, Refusal> {
     let name = target.strip_prefix("gate:").unwrap_or(target);
     gates
         .iter()
-        .position(|gate| gate.record.name == name || gate.record.target == target && target != "run")
+        .position(|gate| {
+            gate.record.name == name || gate.record.target == target && target != "run"
+        })
         .ok_or_else(|| no_gate(target))
 }
 
 fn parent_of(fs: &dyn KernelFs, pid: i32) -> Option<i32> {
-    let stat = fs.read(std::path::Path::new(&format!("/proc/{pid}/stat"))).ok()?;
+    let stat = fs
+        .read(std::path::Path::new(&format!("/proc/{pid}/stat")))
+        .ok()?;
     tidegate_knobs::target::stat_field(&stat, 4).map(|parent| parent as i32)
 }

@@ -20,7 +20,10 @@ pub const DEFAULT_PREFIX: &str = "tidegate";
 impl RunDir {
     /// An instance in `dir`, with groups called `<prefix>-side` and so on.
     pub fn new(dir: impl Into<PathBuf>, prefix: impl Into<String>) -> Self {
-        Self { dir: dir.into(), prefix: prefix.into() }
+        Self {
+            dir: dir.into(),
+            prefix: prefix.into(),
+        }
     }
 
     /// The instance that the environment names; the machine's own by default.
@@ -72,6 +75,9 @@ impl RunDir {
 
     /// The environment that makes a child use this instance.
     pub fn env(&self) -> [(&'static str, &std::ffi::OsStr); 2] {
-        [("TIDEGATE_RUN_DIR", self.dir.as_os_str()), ("TIDEGATE_PREFIX", self.prefix.as_ref())]
+        [
+            ("TIDEGATE_RUN_DIR", self.dir.as_os_str()),
+            ("TIDEGATE_PREFIX", self.prefix.as_ref()),
+        ]
     }
 }

@@ -79,7 +79,9 @@ fn supplementary_groups(socket: BorrowedFd<'_>) -> std::io::Result<Vec<u32>> {
 pub fn gid_of(group_file: &str, name: &str) -> Option<u32> {
     group_file.lines().find_map(|line| {
         let mut fields = line.split(':');
-        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
+        (fields.next() == Some(name))
+            .then(|| fields.nth(1)?.parse().ok())
+            .flatten()
     })
 }
 
@@ -115,7 +117,9 @@ pub fn may_give(
         }
     }
     if terms.get("class").map(String::as_str) != Some("side") {
-        return Err(Denied(format!("class: without privilege it can only be side; {mend}")));
+        return Err(Denied(format!(
+            "class: without privilege it can only be side; {mend}"
+        )));
     }
     Ok(())
 }
@@ -126,7 +130,10 @@ mod tests {
     use std::os::fd::AsFd;
 
     fn terms(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+            .collect()
     }
 
     #[test]
@@ -148,7 +155,11 @@ mod tests {
 
     #[test]
     fn a_user_may_only_tighten_and_only_what_is_theirs() {
-        let user = Peer { pid: 1, uid: 1000, groups: vec![1000] };
+        let user = Peer {
+            pid: 1,
+            uid: 1000,
+            groups: vec![1000],
+        };
         let side = terms(&[("class", "side"), ("weight", "50")]);
         assert_eq!(may_give(&user, false, 1000, &side), Ok(()));
         assert!(may_give(&user, false, 0, &side).is_err(), "somebody else's");
@@ -163,15 +174,28 @@ mod tests {
             let refused = may_give(&user, false, 1000, &terms(pairs));
             assert!(refused.is_err(), "{pairs:?}");
         }
-        assert_eq!(may_give(&user, true, 0, &terms(&[("class", "main")])), Ok(()));
+        assert_eq!(
+            may_give(&user, true, 0, &terms(&[("class", "main")])),
+            Ok(())
+        );
     }
 
     #[test]
     fn membership_counts_supplementary_groups() {
-        let user = Peer { pid: 1, uid: 1000, groups: vec![7, 998] };
+        let user = Peer {
+            pid: 1,
+            uid: 1000,
+            groups: vec![7, 998],
+        };
         assert!(user.is_admin(Some(998)));
         assert!(!user.is_admin(Some(999)));
         assert!(!user.is_admin(None));
-        assert!(Peer { uid: 0, ..Peer::default() }.is_admin(None));
+        assert!(
+            Peer {
+                uid: 0,
+                ..Peer::default()
+            }
+            .is_admin(None)
+        );
     }
 }

@@ -45,7 +45,10 @@ mod tests {
         let mut rate = RateLimit::default();
         let passed = (0..1000).filter(|_| rate.admit(1000, 5)).count() as u64;
         assert_eq!(passed, BURST);
-        assert!(rate.admit(1001, 5), "another user has a bucket of their own");
+        assert!(
+            rate.admit(1001, 5),
+            "another user has a bucket of their own"
+        );
         let mut later = 0;
         for ms in 0..1000 {
             later += u64::from(rate.admit(1000, 5 + ms * 1_000_000));

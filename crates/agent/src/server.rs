@@ -14,7 +14,8 @@ use serde::Deserialize;
 use tokio::net::UnixListener;
 
 use crate::api::{
-    Done, ErrorView, ExplainView, GateView, RunReply, RunRequest, SetRequest, StatusView, UnsetRequest,
+    Done, ErrorView, ExplainView, GateView, RunReply, RunRequest, SetRequest, StatusView,
+    UnsetRequest,
 };
 use crate::owner::Owner;
 use crate::peer::Peer;
@@ -35,7 +36,10 @@ pub struct Refusal {
 impl Refusal {
     /// A refusal of this kind.
     pub fn new(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self {
+            kind,
+            message: message.into(),
+        }
     }
 }
 
@@ -49,7 +53,10 @@ impl IntoResponse for Refusal {
             "unsupported" => StatusCode::NOT_IMPLEMENTED,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let view = ErrorView { kind: self.kind.to_owned(), message: self.message };
+        let view = ErrorView {
+            kind: self.kind.to_owned(),
+            message: self.message,
+        };
         (status, Json(view)).into_response()
     }
 }
@@ -68,7 +75,10 @@ impl Connected<IncomingStream<'_, UnixListener>> for Caller {
 impl Caller {
     fn peer(&self) -> Result<&Peer, Refusal> {
         self.0.as_ref().ok_or_else(|| {
-            Refusal::new("denied", "socket: the kernel does not say who you are; connect again")
+            Refusal::new(
+                "denied",
+                "socket: the kernel does not say who you are; connect again",
+            )
         })
     }
 }
@@ -76,15 +86,27 @@ impl Caller {
 type Answer<T> = Result<Json<T>, Refusal>;
 type App = State<Arc<Owner>>;
 
-async fn run(State(owner): App, ConnectInfo(caller): ConnectInfo<Caller>, body: JsonBody<RunRequest>) -> Answer<RunReply> {
+async fn run(
+    State(owner): App,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    body: JsonBody<RunRequest>,
+) -> Answer<RunReply> {
     owner.run(caller.peer()?, &body.take()?).map(Json)
 }
 
-async fn set(State(owner): App, ConnectInfo(caller): ConnectInfo<Caller>, body: JsonBody<SetRequest>) -> Answer<GateView> {
+async fn set(
+    State(owner): App,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    body: JsonBody<SetRequest>,
+) -> Answer<GateView> {
     owner.set(caller.peer()?, &body.take()?).map(Json)
 }
 
-async fn unset(State(owner): App, ConnectInfo(caller): ConnectInfo<Caller>, body: JsonBody<UnsetRequest>) -> Answer<Done> {
+async fn unset(
+    State(owner): App,
+    ConnectInfo(caller): ConnectInfo<Caller>,
+    body: JsonBody<UnsetRequest>,
+) -> Answer<Done> {
     owner.unset(caller.peer()?, &body.take()?).map(Json)
 }
 
@@ -110,7 +132,10 @@ async fn explain(State(owner): App, Query(query): Query<ExplainQuery>) -> Answer
 }
 
 async fn no_route() -> Refusal {
-    Refusal::new("not_found", "socket: there is no such call; see `tidegate --help`")
+    Refusal::new(
+        "not_found",
+        "socket: there is no such call; see `tidegate --help`",
+    )
 }
 
 /// A JSON body whose refusal speaks our dialect.
@@ -129,10 +154,16 @@ where
 {
     type Rejection = std::convert::Infallible;
 
-    async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, Self::Rejection> {
+    async fn from_request(
+        request: axum::extract::Request,
+        state: &S,
+    ) -> Result<Self, Self::Rejection> {
         let parsed = Json::<T>::from_request(request, state).await;
         Ok(Self(parsed.map(|Json(value)| value).map_err(|rejection| {
-            Refusal::new("usage", format!("socket: request body: {}", rejection.body_text()))
+            Refusal::new(
+                "usage",
+                format!("socket: request body: {}", rejection.body_text()),
+            )
         })))
     }
 }
@@ -156,5 +187,7 @@ pub fn router(owner: Arc<Owner>) -> Router {
 pub async fn serve(listener: UnixListener, owner: Arc<Owner>) -> std::io::Result<()> {
     let left = Arc::clone(&owner);
     let service = router(owner).into_make_service_with_connect_info::<Caller>();
-    axum::serve(listener, service).with_graceful_shutdown(async move { left.left().await }).await
+    axum::serve(listener, service)
+        .with_graceful_shutdown(async move { left.left().await })
+        .await
 }

@@ -24,6 +24,7 @@ use crate::control::{Apply, Control};
 use crate::gate::demand;
 use crate::house::House;
 use crate::lease::{Lease, monotonic_ns};
+use crate::limits::set_yielding;
 use crate::looper::{self, Loop, lock};
 use crate::owner::{Mode, Owner};
 use crate::paths::RunDir;
@@ -53,7 +54,8 @@ pub fn main(run_dir: &RunDir, options: &Options) -> Result<(), String> {
     }
     tracing_subscriber::fmt()
         .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("TIDEGATE_LOG").unwrap_or_else(|_| "info".into()),
+            tracing_subscriber::EnvFilter::try_from_env("TIDEGATE_LOG")
+                .unwrap_or_else(|_| "info".into()),
         )
         .with_writer(std::io::stderr)
         .with_ansi(false)
@@ -101,17 +103,23 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
     let fs: Arc<dyn KernelFs> = Arc::new(confined);
     let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
     leave_gates(&groups, run_dir);
-    let (books, report) = Books::open(run_dir.dir(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
+    let (books, report) =
+        Books::open(run_dir.dir(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
     for alert in &report.alerts {
         warn!("{alert}");
     }
-    let prefer = options.sense.unwrap_or_else(|| prefer(settings.sense.value));
+    let prefer = options
+        .sense
+        .unwrap_or_else(|| prefer(settings.sense.value));
     let (sensor, sensing_note) =
         sense::open(&SenseConfig::detect(), &[], &[], prefer).map_err(|error| error.to_string())?;
     info!("{sensing_note}");
     let period_ns = period(&settings, sensor.min_window_ns());
     let lease = Arc::new(Lease::open(&run_dir.lease()).map_err(|error| {
-        format!("owner: {}: {error}; check the run directory", run_dir.lease().display())
+        format!(
+            "owner: {}: {error}; check the run directory",
+            run_dir.lease().display()
+        )
     })?);
     lease.take(std::process::id() as i32, settings.lease.value.ns());
     let control = Control::new(sensor, demand([].into_iter(), &settings));
@@ -142,13 +150,21 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
         .inspect_err(|error| warn!("guardian: {error}; tried again every second"))
         .ok();
     let listener = listen(run_dir)?;
-    Ok(Started { owner, listener, house: House::new(guardian), _lock: lock_file })
+    Ok(Started {
+        owner,
+        listener,
+        house: House::new(guardian),
+        _lock: lock_file,
+    })
 }
 
 fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, String> {
     let dir = run_dir.dir();
     let wrong = |path: &std::path::Path, error: std::io::Error| {
-        format!("owner: {}: {error}; run as root, or set TIDEGATE_RUN_DIR", path.display())
+        format!(
+            "owner: {}: {error}; run as root, or set TIDEGATE_RUN_DIR",
+            path.display()
+        )
     };
     std::fs::create_dir_all(dir).map_err(|error| wrong(dir, error))?;
     // The socket's own check decides who may do what; the directory only has to let them reach it.
@@ -161,7 +177,12 @@ fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, String> {
         .write(true)
         .open(&path)
         .map_err(|error| wrong(&path, error))?;
-    file.try_lock().map_err(|_| format!("owner: {}: another owner runs; see `tidegate status`", path.display()))?;
+    file.try_lock().map_err(|_| {
+        format!(
+            "owner: {}: another owner runs; see `tidegate status`",
+            path.display()
+        )
+    })?;
     Ok(file)
 }
 
@@ -185,9 +206,13 @@ fn period(settings: &Settings, min_window_ns: u64) -> u64 {
 fn leave_gates(groups: &Groups, run_dir: &RunDir) {
     let pid = std::process::id() as i32;
     let inside = |at: &GroupPath| {
-        at.as_str().split('/').any(|name| name.starts_with(&format!("{}-", run_dir.prefix())))
+        at.as_str()
+            .split('/')
+            .any(|name| name.starts_with(&format!("{}-", run_dir.prefix())))
     };
-    let Ok(Some(at)) = groups.group_of(pid) else { return };
+    let Ok(Some(at)) = groups.group_of(pid) else {
+        return;
+    };
     if !inside(&at) && groups.version() == CgroupVersion::V1 {
         return;
     }
@@ -216,7 +241,10 @@ pub fn start_guardian(run_dir: &RunDir, mode: Mode) -> std::io::Result<std::proc
     if mode == Mode::OnDemand {
         command.arg("--on-demand");
     }
-    command.envs(run_dir.env()).current_dir("/").stdin(Stdio::null());
+    command
+        .envs(run_dir.env())
+        .current_dir("/")
+        .stdin(Stdio::null());
     // Standard output may still be the pipe on which somebody waits for us: the guardian must not hold it open.
     command.stdout(std::io::stderr().as_fd().try_clone_to_owned()?);
     // SAFETY: setsid is async-signal-safe and touches no memory.
@@ -231,7 +259,12 @@ pub fn start_guardian(run_dir: &RunDir, mode: Mode) -> std::io::Result<std::proc
 
 fn listen(run_dir: &RunDir) -> Result<std::os::unix::net::UnixListener, String> {
     let path = run_dir.socket();
-    let wrong = |error: std::io::Error| format!("owner: {}: {error}; check the run directory", path.display());
+    let wrong = |error: std::io::Error| {
+        format!(
+            "owner: {}: {error}; check the run directory",
+            path.display()
+        )
+    };
     // We hold the owner's lock, so a socket that is there is a dead owner's.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(wrong(error)),
@@ -250,20 +283,49 @@ struct QuotaWriter {
 }
 
 impl Apply for QuotaWriter {
-    fn set_quota(&mut self, group: &GroupPath, from: Option<Bandwidth>, to: Bandwidth) -> Result<(), String> {
+    fn set_quota(
+        &mut self,
+        group: &GroupPath,
+        from: Option<Bandwidth>,
+        to: Bandwidth,
+    ) -> Result<(), String> {
         let from = match from {
             Some(from) => from,
-            None => self.groups.bandwidth(group).map_err(|error| error.to_string())?,
+            None => self
+                .groups
+                .bandwidth(group)
+                .map_err(|error| error.to_string())?,
         };
         let mut books = lock(&self.books);
-        books.will_write(group, &from, &to).map_err(|error| error.to_string())?;
-        self.groups.set_bandwidth(group, Some(from), to).map(drop).map_err(|error| error.to_string())
+        books
+            .will_write(group, &from, &to)
+            .map_err(|error| error.to_string())?;
+        self.groups
+            .set_bandwidth(group, Some(from), to)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    }
+
+    fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), String> {
+        let mut books = lock(&self.books);
+        books
+            .will_change_yield(group, yielding)
+            .map_err(|error| error.to_string())?;
+        set_yielding(&self.groups, group, yielding).map_err(|error| error.to_string())
     }
 }
 
 fn serve(started: Started) -> Result<(), String> {
-    let Started { owner, listener, house, _lock } = started;
-    let writer = QuotaWriter { groups: Arc::clone(&owner.groups), books: Arc::clone(&owner.books) };
+    let Started {
+        owner,
+        listener,
+        house,
+        _lock,
+    } = started;
+    let writer = QuotaWriter {
+        groups: Arc::clone(&owner.groups),
+        books: Arc::clone(&owner.books),
+    };
     let control_loop = Loop {
         control: Arc::clone(&owner.control),
         lease: Arc::clone(&owner.lease),
@@ -277,7 +339,10 @@ fn serve(started: Started) -> Result<(), String> {
             .spawn(work)
             .map_err(|error| format!("owner: thread {name}: {error}"))
     };
-    let looping = spawn("control", Box::new(move || looper::run(control_loop, Box::new(writer))))?;
+    let looping = spawn(
+        "control",
+        Box::new(move || looper::run(control_loop, Box::new(writer))),
+    )?;
     let housed = Arc::clone(&owner);
     let keeping = spawn("house", Box::new(move || house.run(&housed)))?;
     looper::pin_memory();
@@ -287,10 +352,13 @@ fn serve(started: Started) -> Result<(), String> {
         .map_err(|error| format!("owner: tokio: {error}"))?;
     let socket = owner.run_dir.socket();
     let served = runtime.block_on(async {
-        let listener = tokio::net::UnixListener::from_std(listener).map_err(|error| error.to_string())?;
+        let listener =
+            tokio::net::UnixListener::from_std(listener).map_err(|error| error.to_string())?;
         leave_on_signals(Arc::clone(&owner))?;
         say_ready(owner.mode)?;
-        server::serve(listener, Arc::clone(&owner)).await.map_err(|error| error.to_string())
+        server::serve(listener, Arc::clone(&owner))
+            .await
+            .map_err(|error| error.to_string())
     });
     if served.is_err() {
         owner.leave();
@@ -328,12 +396,15 @@ fn say_ready(mode: Mode) -> Result<(), String> {
     if let Err(error) = said {
         warn!("nobody waits for us any more: {error}");
     }
-    rustix::stdio::dup2_stdout(std::io::stderr()).map_err(|error| format!("owner: standard output: {error}"))
+    rustix::stdio::dup2_stdout(std::io::stderr())
+        .map_err(|error| format!("owner: standard output: {error}"))
 }
 
 /// systemd's readiness protocol: one datagram to the socket that it names (sd_notify(3)).
 fn notify_service_manager() {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
     let told = std::os::unix::net::UnixDatagram::unbound().and_then(|socket| {
         use std::os::linux::net::SocketAddrExt;
         use std::os::unix::ffi::OsStrExt;

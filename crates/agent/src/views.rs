@@ -20,7 +20,11 @@ fn cpus(ucpu: u64) -> f64 {
 }
 
 fn percent(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
+    if whole > 0.0 {
+        100.0 * part / whole
+    } else {
+        0.0
+    }
 }
 
 fn us(ns: u64) -> f64 {
@@ -35,10 +39,18 @@ pub fn sentence(decision: &HeadroomDecision) -> String {
         Reason::Warmup => "no history yet: side work has the tolerance, then ramps up".into(),
         Reason::Ramp => format!("main left more; giving back slowly, {allowance:.2} CPUs so far"),
         Reason::Track => format!("main uses {main:.2} CPUs; side work may use {allowance:.2}"),
-        Reason::Cut => format!("main stepped up to {main:.2} CPUs; side work cut to {allowance:.2}"),
-        Reason::Floor => format!("main uses {main:.2} CPUs and leaves nothing above the headroom: the tolerance"),
-        Reason::Restore => format!("a burst of main is over; side work may use {allowance:.2} CPUs again"),
-        Reason::Stale => "the last sample was stale or impossible: the tolerance until there is history".into(),
+        Reason::Cut => {
+            format!("main stepped up to {main:.2} CPUs; side work cut to {allowance:.2}")
+        }
+        Reason::Floor => {
+            format!("main uses {main:.2} CPUs and leaves nothing above the headroom: the tolerance")
+        }
+        Reason::Restore => {
+            format!("a burst of main is over; side work may use {allowance:.2} CPUs again")
+        }
+        Reason::Stale => {
+            "the last sample was stale or impossible: the tolerance until there is history".into()
+        }
     }
 }
 
@@ -70,10 +82,16 @@ impl Owner {
             view.reclaim_pct = None;
         }
         let side_root = self.side_root();
-        let standing = given.iter().find(|one| one.group == side_root).and_then(|one| one.standing);
+        let standing = given
+            .iter()
+            .find(|one| one.group == side_root)
+            .and_then(|one| one.standing);
         view.side_quota_us = standing.and_then(|bandwidth| bandwidth.quota_us);
         view.side_period_us = standing.map(|bandwidth| bandwidth.period_us);
-        view.gates = gates.iter().map(|gate| self.gate_view(gate, &given, now_ns)).collect();
+        view.gates = gates
+            .iter()
+            .map(|gate| self.gate_view(gate, &given, now_ns))
+            .collect();
         drop(gates);
         view.version = env!("CARGO_PKG_VERSION").to_owned();
         view.pid = std::process::id() as i32;
@@ -83,7 +101,8 @@ impl Owner {
         view.uptime_seconds = now_ns.saturating_sub(self.started_ns) as f64 / 1e9;
         view.control.period_ms = self.period_ns as f64 / 1e6;
         view.control.owner_cpu_pct = *lock(&self.own_cpu_pct);
-        view.guardian_pid = Some(self.lease.guardian_pid()).filter(|pid| crate::house::is_alive(*pid));
+        view.guardian_pid =
+            Some(self.lease.guardian_pid()).filter(|pid| crate::house::is_alive(*pid));
         view.lease_seconds = self.lease.age_and_lease_ns(now_ns).1 as f64 / 1e9;
         view.alerts.extend(lock(&self.alerts).iter().cloned());
         view
@@ -99,7 +118,10 @@ impl Owner {
         view.sensing = control.sensing().to_owned();
         view.cpus = control.online_cpus();
         view.capacity_cpus = capacity;
-        view.steal_pct = percent(second.cpus(second.steal_ns), f64::from(control.online_cpus()));
+        view.steal_pct = percent(
+            second.cpus(second.steal_ns),
+            f64::from(control.online_cpus()),
+        );
         view.headroom_pct = f64::from(demand.headroom_ppm) / 1e4;
         view.tolerance_pct = f64::from(demand.tolerance_ppm) / 1e4;
         view.headroom_from = demand.headroom_from.clone();
@@ -108,8 +130,8 @@ impl Owner {
         view.idle_cpus = second.cpus(second.idle_ns());
         view.allowance_cpus = cpus(control.decision().allowance_ucpu);
         view.idle_kept_pct = percent(second.cpus(second.idle_ns()), capacity);
-        view.reclaim_pct =
-            (minute.offered_ns > 0).then(|| percent(minute.side_ns as f64, minute.offered_ns as f64));
+        view.reclaim_pct = (minute.offered_ns > 0)
+            .then(|| percent(minute.side_ns as f64, minute.offered_ns as f64));
         view.at_tolerance_seconds = control.at_tolerance_ns as f64 / 1e9;
         view.decision = sentence(control.decision());
         view.control = LoopView {
@@ -130,14 +152,17 @@ impl Owner {
         let record = &gate.record;
         let group = record.place.group();
         let limited = self.limited_group(gate);
-        let stat: CpuStat =
-            limited.as_ref().and_then(|group| self.groups.cpu_stat(group).ok()).unwrap_or_default();
+        let stat: CpuStat = limited
+            .as_ref()
+            .and_then(|group| self.groups.cpu_stat(group).ok())
+            .unwrap_or_default();
         let processes = match &record.place {
             Place::Known { .. } => 1,
             _ => self.processes_below(group, 4) as u64,
         };
-        let allowance =
-            limited.and_then(|group| given.iter().find(|one| one.group == group)).map(|one| cpus(one.ucpu));
+        let allowance = limited
+            .and_then(|group| given.iter().find(|one| one.group == group))
+            .map(|one| cpus(one.ucpu));
         GateView {
             name: record.name.clone(),
             target: record.target.clone(),
@@ -162,7 +187,10 @@ impl Owner {
         let index = self.find(target)?;
         let status = self.status();
         let gate = status.gates.get(index).cloned().ok_or_else(|| {
-            Refusal::new("not_found", format!("{target}: the gate has just ended; see `tidegate status`"))
+            Refusal::new(
+                "not_found",
+                format!("{target}: the gate has just ended; see `tidegate status`"),
+            )
         })?;
         let control = lock(&self.control);
         let decision = *control.decision();
@@ -172,7 +200,9 @@ impl Owner {
             .writes
             .iter()
             .rev()
-            .filter(|write| write.path == gate.cgroup || write.path == side_root || gate.class != "side")
+            .filter(|write| {
+                write.path == gate.cgroup || write.path == side_root || gate.class != "side"
+            })
             .take(8)
             .map(|write| write_view(write, now_ns))
             .collect();
@@ -195,29 +225,44 @@ fn term_view(view: &View) -> TermView {
         name: view.name.to_owned(),
         value: view.value.clone(),
         source: view.source.to_string(),
-        overrode: view.overrode.iter().map(|weaker| format!("{} ({})", weaker.value, weaker.source)).collect(),
+        overrode: view
+            .overrode
+            .iter()
+            .map(|weaker| format!("{} ({})", weaker.value, weaker.source))
+            .collect(),
     }
 }
 
 /// Which limit binds, and the sentence that says so.
-fn binding(gate: &GateView, status: &StatusView, decision: &HeadroomDecision) -> (&'static str, String) {
+fn binding(
+    gate: &GateView,
+    status: &StatusView,
+    decision: &HeadroomDecision,
+) -> (&'static str, String) {
     let used = gate.usage_cpus;
     let name = &gate.name;
     if gate.class != Class::Side.to_string() {
-        return ("none", format!("{name} uses {used:.2} CPUs; nothing limits it: it is {} work", gate.class));
+        return (
+            "none",
+            format!(
+                "{name} uses {used:.2} CPUs; nothing limits it: it is {} work",
+                gate.class
+            ),
+        );
     }
     let allowance = gate.allowance_cpus.unwrap_or(status.allowance_cpus);
     let others = status.side_cpus - used;
-    if status.side_cpus < WANTS_MORE * allowance {
+    let at_floor = decision.allowance_ucpu <= decision.floor_ucpu;
+    if status.side_cpus < WANTS_MORE * allowance && !at_floor {
         let why = format!(
             "{name} uses {used:.2} CPUs and wants no more: side work may use {allowance:.2} and uses {:.2}",
             status.side_cpus
         );
         return ("demand", why);
     }
-    if decision.allowance_ucpu <= decision.floor_ucpu {
+    if at_floor {
         let why = format!(
-            "{name} uses {used:.2} CPUs, the tolerance: main uses {:.2} of {:.2} CPUs and {:.0} % are kept idle",
+            "{name} uses {used:.2} CPUs; the tolerance binds: main uses {:.2} of {:.2} CPUs and {:.0} % are kept idle",
             status.main_cpus, status.capacity_cpus, status.headroom_pct
         );
         return ("tolerance", why);
@@ -241,17 +286,37 @@ fn binding(gate: &GateView, status: &StatusView, decision: &HeadroomDecision) ->
 fn arithmetic(decision: &HeadroomDecision, status: &StatusView) -> Vec<String> {
     let line = |what: &str, ucpu: f64, why: String| format!("{what:<26}{ucpu:>8.2} CPUs  {why}");
     let mut lines = vec![
-        line("capacity", cpus(decision.capacity_ucpu), format!("{} online, less steal", status.cpus)),
-        line("- headroom", -cpus(decision.asked_ucpu), format!("{} % by {}", status.headroom_pct, status.headroom_from)),
-        line("- main and everything else", -cpus(decision.main_est_ucpu), "estimated".to_owned()),
-        line("+ trim", decision.trim_ucpu as f64 / 1e6, "learnt from the idle really kept".to_owned()),
+        line(
+            "capacity",
+            cpus(decision.capacity_ucpu),
+            format!("{} online, less steal", status.cpus),
+        ),
+        line(
+            "- headroom",
+            -cpus(decision.asked_ucpu),
+            format!("{} % by {}", status.headroom_pct, status.headroom_from),
+        ),
+        line(
+            "- main and everything else",
+            -cpus(decision.main_est_ucpu),
+            "estimated".to_owned(),
+        ),
+        line(
+            "+ trim",
+            decision.trim_ucpu as f64 / 1e6,
+            "learnt from the idle really kept".to_owned(),
+        ),
     ];
     let why = match decision.reason {
         Reason::Floor => format!("the tolerance ({} %) is the larger", status.tolerance_pct),
         Reason::Ramp => "still rising".to_owned(),
         reason => reason.as_str().to_owned(),
     };
-    lines.push(line("= side work may use", cpus(decision.allowance_ucpu), why));
+    lines.push(line(
+        "= side work may use",
+        cpus(decision.allowance_ucpu),
+        why,
+    ));
     lines
 }
 
@@ -259,9 +324,18 @@ fn users(status: &StatusView) -> Vec<UserView> {
     let mut users: Vec<UserView> = status
         .gates
         .iter()
-        .map(|gate| UserView { who: gate.name.clone(), class: gate.class.clone(), usage_cpus: gate.usage_cpus })
+        .map(|gate| UserView {
+            who: gate.name.clone(),
+            class: gate.class.clone(),
+            usage_cpus: gate.usage_cpus,
+        })
         .collect();
-    let known: f64 = status.gates.iter().filter(|gate| gate.class != "side").map(|gate| gate.usage_cpus).sum();
+    let known: f64 = status
+        .gates
+        .iter()
+        .filter(|gate| gate.class != "side")
+        .map(|gate| gate.usage_cpus)
+        .sum();
     users.push(UserView {
         who: "everything else".to_owned(),
         class: "neutral".to_owned(),
@@ -286,8 +360,16 @@ mod tests {
     }
 
     fn of(gate: &GateView, side_cpus: f64, allowance_ucpu: u64, floor_ucpu: u64) -> &'static str {
-        let status = StatusView { side_cpus, allowance_cpus: cpus(allowance_ucpu), ..StatusView::default() };
-        let decision = HeadroomDecision { allowance_ucpu, floor_ucpu, ..HeadroomDecision::default() };
+        let status = StatusView {
+            side_cpus,
+            allowance_cpus: cpus(allowance_ucpu),
+            ..StatusView::default()
+        };
+        let decision = HeadroomDecision {
+            allowance_ucpu,
+            floor_ucpu,
+            ..HeadroomDecision::default()
+        };
         binding(gate, &status, &decision).0
     }
 
@@ -296,8 +378,16 @@ mod tests {
         assert_eq!(of(&side(0.2, 1.0), 0.2, 1_000_000, 20_000), "demand");
         assert_eq!(of(&side(1.0, 1.0), 1.0, 1_000_000, 20_000), "headroom");
         assert_eq!(of(&side(0.02, 0.02), 0.02, 20_000, 20_000), "tolerance");
+        assert_eq!(
+            of(&side(0.001, 0.02), 0.001, 20_000, 20_000),
+            "tolerance",
+            "also when main leaves it less"
+        );
         assert_eq!(of(&side(0.5, 1.0), 1.0, 1_000_000, 20_000), "share");
-        let main = GateView { class: "main".into(), ..side(1.0, 1.0) };
+        let main = GateView {
+            class: "main".into(),
+            ..side(1.0, 1.0)
+        };
         assert_eq!(of(&main, 0.0, 0, 0), "none");
     }
 
@@ -312,8 +402,16 @@ mod tests {
             reason: Reason::Track,
             ..HeadroomDecision::default()
         };
-        let lines = arithmetic(&decision, &StatusView { cpus: 2, ..StatusView::default() });
+        let lines = arithmetic(
+            &decision,
+            &StatusView {
+                cpus: 2,
+                ..StatusView::default()
+            },
+        );
         assert_eq!(lines.len(), 5);
-        assert!(lines[0].contains("2.00") && lines[1].contains("-0.60") && lines[4].contains("0.39"));
+        assert!(
+            lines[0].contains("2.00") && lines[1].contains("-0.60") && lines[4].contains("0.39")
+        );
     }
 }
