@@ -83,7 +83,7 @@ TG_FN tg_u64 tg_rate_ucpu(tg_u64 time_ns, tg_u64 dt_ns)
 {
 	tg_u64 tens = dt_ns / 10;
 
-	return (time_ns * 100000 + tens / 2) / tens;
+	return tg_min((time_ns * 100000 + tens / 2) / tens, TG_UCPU_MAX);
 }
 
 /*

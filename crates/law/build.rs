@@ -2,7 +2,13 @@
 
 fn main() {
     let law = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../law");
-    for header in ["base.h", "headroom.h", "share.h"] {
+    for header in [
+        "base.h",
+        "headroom_types.h",
+        "estimate.h",
+        "headroom.h",
+        "share.h",
+    ] {
         println!("cargo::rerun-if-changed={}", law.join(header).display());
     }
     println!("cargo::rerun-if-changed=native.c");

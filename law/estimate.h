@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * estimate.h - how much CPU main uses, and when it has stepped.
+ *
+ * Slow: a mean whose span follows the noise (mean_min_us to mean_max_us), and
+ *   the mean of that mean, whose distance tells a climb from a level.
+ * Fast: two detectors (CUSUM; Page, 1954) watch for main rising above the
+ *   estimate, a fine one for small steps and a coarse one for large steps.
+ *   Each sums what main used beyond estimate + margin and fires above a
+ *   threshold that follows the noise: for independent windows with variance
+ *   rate v and margin d, a level h is reached by chance about once in
+ *   (v / 2 d^2) * exp(2 d h / v), so h = alarm * v / (2 d) makes chance alarms
+ *   as rare as exp(alarm) says, at any load. A fired detector restarts the mean
+ *   at what main used since its sum was last zero. If main turns out to be back
+ *   soon, the alarm is refuted and the old mean returns.
+ *
+ * Internal rates are in ncpu (1e-9 CPU, <= 8.192e12 < 2^43), so that slow means
+ * converge to within one ucpu.
+ */
+#ifndef TG_LAW_ESTIMATE_H
+#define TG_LAW_ESTIMATE_H
+
+#include "headroom_types.h"
+
+#define TG_NCPU_PER_UCPU 1000ULL
+#define TG_SECOND_US 1000000ULL
+/* Ages stop counting there (12 days); sums with a window stay far below 2^64. */
+#define TG_AGE_MAX_US (1ULL << 40)
+/* us^2 of CPU time per us: a main of 1000 CPUs that is on or off for a second. */
+#define TG_NOISE_MAX (1ULL << 40)
+
+/* What one window said about main. */
+enum tg_step {
+	TG_STEP_NONE,
+	TG_STEP_UP,
+	TG_STEP_DOWN,
+	TG_STEP_REFUTED,
+};
+
+TG_FN void tg_block_reset(struct tg_block *b)
+{
+	b->used_ns = 0;
+	b->expected_ns = 0;
+	b->age_us = 0;
+}
+
+/* All detectors start anew: their sums were against the old estimate. */
+TG_FN void tg_detectors_reset(struct tg_headroom *h)
+{
+	h->fine.sum_ns = h->fine.age_us = 0;
+	h->coarse.sum_ns = h->coarse.age_us = 0;
+	h->fall.sum_ns = h->fall.age_us = 0;
+	tg_block_reset(&h->block);
+}
+
+/* Integer square root, 32 bounded steps; next < 2^32, so its square fits. */
+TG_FN tg_u64 tg_sqrt(tg_u64 x)
+{
+	tg_u64 root = 0;
+
+	for (int bit = 31; bit >= 0; bit--) {
+		tg_u64 next = root | (1ULL << bit);
+
+		if (next * next <= x)
+			root = next;
+	}
+	return root;
+}
+
+/*
+ * Variance rate of main: the mean over a second of deviation^2 / time, over
+ * blocks of noise_block_us (a server's queue carries load from one window into
+ * the next, so that short windows alone would look calmer than they add up
+ * to). A block counts for at most nine times the present variance, so that
+ * steps do not pass for noise. A coarse sensor's own noise is in it: at most
+ * (granularity * CPUs)^2 / 6 a window, which at 50 ms is little beside a real
+ * main. Sums of used and expected are each below 20 s * 8192 CPUs = 1.7e14;
+ * the deviation is capped at 4e9 us (4000 CPUs for a second): 1.6e19 < 2^64.
+ * The rate is capped at TG_NOISE_MAX, which the products below rely on.
+ */
+TG_FN void tg_estimate_noise(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns)
+{
+	struct tg_block *b = &h->block;
+	tg_u64 cpus = h->capacity_ncpu / 1000000000ULL + 1;
+	tg_u64 off_us, rate;
+
+	b->used_ns += main_ns;
+	b->expected_ns += tg_time_ns(h->main_ncpu / TG_NCPU_PER_UCPU, dt_ns);
+	b->age_us += dt_ns / 1000;
+	if (b->age_us < h->cfg.noise_block_us)
+		return;
+	off_us = tg_max(b->used_ns, b->expected_ns) - tg_min(b->used_ns, b->expected_ns);
+	off_us = tg_min(off_us / 1000, 4000000000ULL);
+	rate = off_us * off_us / b->age_us;
+	rate = tg_min(rate, 9 * h->noise_us + 500 * cpus);
+	rate = tg_min(rate, TG_NOISE_MAX);
+	h->noise_us = tg_mean(h->noise_us, rate, tg_weight_16(b->age_us, TG_SECOND_US));
+	tg_block_reset(b);
+}
+
+/*
+ * alarm * v / (2 d) in ns. v is in us and d a rate, taken in mcpu, so the
+ * quotient alarm * v * 500 / d is in us: 64 * 2^40 * 500 = 3.6e16 at most. It
+ * is bounded by a second of the largest domain before it becomes ns.
+ */
+TG_FN tg_u64 tg_threshold_ns(const struct tg_headroom *h, tg_u64 margin_ucpu)
+{
+	tg_u64 num = (tg_u64)h->cfg.alarm * h->noise_us * 500;
+	tg_u64 margin_mcpu = tg_max(margin_ucpu / 1000, 1);
+
+	return tg_min(num / margin_mcpu, TG_CPUS_MAX * TG_SECOND_US) * 1000;
+}
+
+/*
+ * One detector over one window; returns 1 when it fires. `more_ns` counts for
+ * a step and `less_ns` against it.
+ */
+TG_FN int tg_detect(struct tg_detector *d, tg_u64 more_ns, tg_u64 less_ns, tg_u64 dt_ns,
+		    tg_u64 threshold_ns, tg_u64 second_ns)
+{
+	d->sum_ns = tg_min(tg_sub0(d->sum_ns + more_ns, less_ns), second_ns);
+	if (d->sum_ns == 0) {
+		d->age_us = 0;
+		return 0;
+	}
+	d->age_us += dt_ns / 1000;
+	return d->sum_ns > threshold_ns;
+}
+
+/* CPU time of a window at `rate_ucpu`, bounded by the largest domain. */
+TG_FN tg_u64 tg_window_ns(tg_u64 rate_ucpu, const struct tg_headroom_sample *s)
+{
+	return tg_time_ns(tg_min(rate_ucpu, TG_UCPU_MAX), s->dt_ns);
+}
+
+/*
+ * The margin of the fine detector: so large that at its threshold no more than
+ * half a percent of a second of the domain has been overdrawn,
+ *     alarm * v / (2 d) = 0.005 * C * 1 s,
+ * within [fine_min_ppm, fine_max_ppm]. 64 * 2^40 / 2 * 1000 = 3.5e16; the
+ * quotient (in mcpu) is bounded by the largest domain before it becomes ucpu.
+ */
+TG_FN tg_u64 tg_fine_margin_ucpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
+{
+	tg_u64 half_percent_us = tg_max(cap_ucpu / 200, 1);
+	tg_u64 margin_mcpu = (tg_u64)h->cfg.alarm * h->noise_us / 2 * 1000 / half_percent_us;
+
+	return tg_clamp(tg_min(margin_mcpu, TG_UCPU_MAX) * 1000,
+			tg_ppm_of(cap_ucpu, h->cfg.fine_min_ppm),
+			tg_ppm_of(cap_ucpu, h->cfg.fine_max_ppm));
+}
+
+/*
+ * Watch for a step upwards. On an alarm the estimate becomes what main used
+ * since the detector's sum left zero, and the mean restarts from there.
+ */
+TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_sample *s,
+			    tg_u64 main_ns, tg_u64 cap_ucpu, tg_u64 blur_ns)
+{
+	tg_u64 est = h->main_ncpu / TG_NCPU_PER_UCPU;
+	tg_u64 second_ns = cap_ucpu * 1000;
+	tg_u64 fine_least_ns = (tg_u64)h->cfg.fine_threshold_us * cap_ucpu / 1000;
+	tg_u64 coarse_least_ns = (tg_u64)h->cfg.coarse_min_us * cap_ucpu / 1000;
+	tg_u64 coarse_most_ns = (tg_u64)h->cfg.coarse_max_us * cap_ucpu / 1000;
+	tg_u64 fine = tg_fine_margin_ucpu(h, cap_ucpu);
+	tg_u64 coarse = tg_max(fine, tg_ppm_of(cap_ucpu, h->cfg.coarse_ppm));
+	tg_u64 fine_ns = tg_max(tg_threshold_ns(h, fine), fine_least_ns) + blur_ns;
+	tg_u64 coarse_ns =
+	    tg_clamp(tg_threshold_ns(h, coarse), coarse_least_ns, coarse_most_ns) + blur_ns;
+	int fine_fired =
+	    tg_detect(&h->fine, main_ns, tg_window_ns(est + fine, s), s->dt_ns, fine_ns, second_ns);
+	int coarse_fired = tg_detect(&h->coarse, main_ns, tg_window_ns(est + coarse, s), s->dt_ns,
+				     coarse_ns, second_ns);
+	const struct tg_detector *d = coarse_fired ? &h->coarse : &h->fine;
+	tg_u64 margin = coarse_fired ? coarse : fine, rise;
+
+	if (!fine_fired && !coarse_fired)
+		return 0;
+	if (h->probation.open_us == 0) {
+		h->probation.main_ncpu = h->main_ncpu;
+		h->probation.out_ucpu = h->out_ucpu;
+		h->probation.margin_ucpu = margin;
+	}
+	h->probation.open_us = 1;
+	h->probation.block_us = 0;
+	h->probation.used_ns = 0;
+	/*
+	 * sum <= 8.192e12 ns over age >= 1 us: in ucpu sum * 1000 / age. A sum of
+	 * one window cannot tell a small step at its start from a large one at its
+	 * end: take the middle, i.e. twice the rise, and trust the next window.
+	 */
+	rise = margin + d->sum_ns * 1000 / tg_max(d->age_us, 1);
+	h->mean_age_us = d->age_us;
+	if (d->age_us <= s->dt_ns / 1000) {
+		rise *= 2;
+		h->mean_age_us /= 2;
+	}
+	h->main_ncpu = tg_min(est + rise, cap_ucpu) * TG_NCPU_PER_UCPU;
+	h->trail_ncpu = h->main_ncpu;
+	tg_detectors_reset(h);
+	h->alarms++;
+	return 1;
+}
+
+/*
+ * Watch for a step downwards: giving back is in no hurry, but a mean that
+ * drags the past along would count it as noise. Only the estimate restarts;
+ * the slope still limits what is given. The noise shrinks with main, as that
+ * of a server does; otherwise a loud past would make the next step look small.
+ */
+TG_FN int tg_estimate_fall(struct tg_headroom *h, const struct tg_headroom_sample *s,
+			   tg_u64 main_ns, tg_u64 cap_ucpu, tg_u64 blur_ns)
+{
+	tg_u64 est = h->main_ncpu / TG_NCPU_PER_UCPU;
+	tg_u64 margin = tg_fine_margin_ucpu(h, cap_ucpu);
+	tg_u64 least_ns = (tg_u64)h->cfg.fine_threshold_us * cap_ucpu / 1000;
+	tg_u64 threshold_ns = tg_max(tg_threshold_ns(h, margin), 2 * least_ns) + blur_ns, now;
+	struct tg_detector *d = &h->fall;
+
+	if (!tg_detect(d, tg_window_ns(tg_sub0(est, margin), s), main_ns, s->dt_ns, threshold_ns,
+		       cap_ucpu * 1000) ||
+	    d->age_us < h->cfg.fall_us)
+		return 0;
+	now = tg_sub0(est, margin + d->sum_ns * 1000 / tg_max(d->age_us, 1));
+	/* noise <= 2^40, in sixteenths of what is left of main: < 2^44. */
+	h->noise_us = h->noise_us * (now * 15 / tg_max(est, 1) + 1) / 16;
+	h->main_ncpu = now * TG_NCPU_PER_UCPU;
+	h->trail_ncpu = h->main_ncpu;
+	h->mean_age_us = d->age_us;
+	tg_detectors_reset(h);
+	return 1;
+}
+
+/*
+ * The span of the mean: as long as the noise demands for the wanted error,
+ * v / (error * C)^2, within [mean_min_us, mean_max_us].
+ * (error * C) in mcpu: squared <= (8.192e6)^2 = 6.7e13; v * 10^6 < 2^60.
+ */
+TG_FN tg_u64 tg_estimate_span_us(const struct tg_headroom *h, tg_u64 cap_ucpu)
+{
+	tg_u64 error_mcpu = tg_max(tg_ppm_of(cap_ucpu, h->cfg.mean_error_ppm) / 1000, 1);
+	tg_u64 span = h->noise_us * 1000000 / (error_mcpu * error_mcpu);
+
+	return tg_clamp(span, h->cfg.mean_min_us, h->cfg.mean_max_us);
+}
+
+/*
+ * How long main must be watched before half a margin stands out of its noise:
+ * v / (margin / 2)^2. margin in mcpu < 2^23, squared < 2^46; v * 10^6 < 2^60.
+ */
+TG_FN tg_u64 tg_proof_us(const struct tg_headroom *h, tg_u64 margin_ucpu)
+{
+	tg_u64 half_mcpu = tg_max(margin_ucpu / 2000, 1);
+	tg_u64 proof_us = h->noise_us * 1000000 / (half_mcpu * half_mcpu);
+
+	return tg_clamp(proof_us, h->cfg.proof_us, tg_max(h->cfg.proof_us, h->cfg.doubt_us / 3));
+}
+
+/*
+ * After an alarm: blocks of proof_us are judged one by one, up to doubt_us. If
+ * in one of them main was back within half the margin of where it had been,
+ * the step was a burst, and both the estimate and the allowance return to what
+ * they were. used_ns is at most 20 s * 8192 CPUs = 1.7e14.
+ */
+TG_FN int tg_estimate_refuted(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns)
+{
+	struct tg_probation *p = &h->probation;
+	tg_u64 most_ucpu, mean_ucpu;
+
+	if (p->open_us == 0)
+		return 0;
+	p->open_us += dt_ns / 1000;
+	p->block_us += dt_ns / 1000;
+	p->used_ns += main_ns;
+	if (p->open_us > h->cfg.doubt_us) {
+		p->open_us = 0;
+		return 0;
+	}
+	if (p->block_us < tg_proof_us(h, p->margin_ucpu))
+		return 0;
+	most_ucpu = p->main_ncpu / TG_NCPU_PER_UCPU + p->margin_ucpu / 2;
+	mean_ucpu = p->used_ns * 1000 / tg_max(p->block_us, 1);
+	p->block_us = 0;
+	p->used_ns = 0;
+	if (mean_ucpu > most_ucpu)
+		return 0;
+	h->main_ncpu = p->main_ncpu;
+	h->trail_ncpu = p->main_ncpu;
+	h->mean_age_us = h->history_us;
+	/* Noise that looked like a step: the noise was underrated. */
+	h->noise_us = tg_min(h->noise_us + h->noise_us / 4, TG_NOISE_MAX);
+	p->open_us = 0;
+	return 1;
+}
+
+/* Take one window without a step into the mean of main, and the mean of that. */
+TG_FN void tg_estimate_mean(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns, tg_u64 cap_ucpu)
+{
+	tg_u64 dt_us = dt_ns / 1000;
+	tg_u64 age_us = h->mean_age_us + dt_us;
+	tg_u64 weight_16 = tg_weight_16(dt_us, tg_min(age_us, tg_estimate_span_us(h, cap_ucpu)));
+	tg_u64 main_now = tg_rate_ucpu(main_ns, dt_ns) * TG_NCPU_PER_UCPU;
+
+	h->main_ncpu = tg_mean(h->main_ncpu, main_now, weight_16);
+	h->trail_ncpu = tg_mean(h->trail_ncpu, h->main_ncpu, weight_16);
+	h->mean_age_us = tg_min(age_us, TG_AGE_MAX_US);
+}
+
+/* The expected error of the mean, sqrt(v / span): v * 10^6 / span is in mcpu^2. */
+TG_FN tg_u64 tg_estimate_error_ucpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
+{
+	tg_u64 span_us = tg_max(tg_min(h->mean_age_us, tg_estimate_span_us(h, cap_ucpu)), 1000);
+
+	return tg_sqrt(h->noise_us * 1000000 / span_us) * 1000;
+}
+
+/*
+ * Main as it will be while the next quota stands. A mean over a span lags a
+ * steady climb by climb * span, and the mean of that mean by as much again;
+ * their difference, as far as it stands out of the noise, is the lag. A climb
+ * is led by half as much again (a write waits for its turn), a decline is not.
+ */
+TG_FN tg_u64 tg_estimate_lead(const struct tg_headroom *h, tg_u64 cap_ucpu, tg_u64 noise_ucpu)
+{
+	tg_u64 main_ncpu = h->main_ncpu, noise_ncpu = noise_ucpu * TG_NCPU_PER_UCPU;
+	tg_u64 climb = tg_sub0(tg_sub0(main_ncpu, h->trail_ncpu), noise_ncpu);
+	tg_u64 decline = tg_sub0(tg_sub0(h->trail_ncpu, main_ncpu), noise_ncpu);
+	tg_u64 led_ncpu = tg_sub0(main_ncpu + climb * 3 / 2, decline);
+
+	return tg_min((led_ncpu + TG_NCPU_PER_UCPU / 2) / TG_NCPU_PER_UCPU, cap_ucpu);
+}
+
+/*
+ * One sane window: look for a step, else learn. Nothing is judged against a
+ * mean without history. A window in which main stepped says nothing about its
+ * noise.
+ */
+TG_FN enum tg_step tg_estimate_update(struct tg_headroom *h, const struct tg_headroom_sample *s,
+				      tg_u64 main_ns, tg_u64 cap_ucpu, tg_u64 blur_ns)
+{
+	if (h->history_us > 0) {
+		if (tg_estimate_alarm(h, s, main_ns, cap_ucpu, blur_ns))
+			return TG_STEP_UP;
+		if (tg_estimate_refuted(h, main_ns, s->dt_ns)) {
+			tg_estimate_mean(h, main_ns, s->dt_ns, cap_ucpu);
+			return TG_STEP_REFUTED;
+		}
+		if (tg_estimate_fall(h, s, main_ns, cap_ucpu, blur_ns))
+			return TG_STEP_DOWN;
+		tg_estimate_noise(h, main_ns, s->dt_ns);
+	}
+	tg_estimate_mean(h, main_ns, s->dt_ns, cap_ucpu);
+	return TG_STEP_NONE;
+}
+
+#endif /* TG_LAW_ESTIMATE_H */
