@@ -3,16 +3,19 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{Background, Instance, cgroups_of, wait_for};
 
-fn burner() -> Background {
+fn sleeper() -> Background {
+    let mut sleep = Command::new("sleep");
     Background(
-        Command::new("sleep")
+        sleep
             .arg("60")
             .stdin(Stdio::null())
+            .process_group(0)
             .spawn()
             .unwrap(),
     )
@@ -68,7 +71,7 @@ fn a_process_comes_back_to_where_it_was() {
     let Some(instance) = Instance::new("pid") else {
         return;
     };
-    let process = burner();
+    let process = sleeper();
     let before = cgroups_of(process.pid());
     let target = format!("pid:{}", process.pid());
     let gate = instance.json(&["set", &target, "class=side", "weight=50"]);
@@ -120,7 +123,7 @@ fn a_group_gets_its_values_back() {
     };
     std::fs::write(group.0.join(file), value).unwrap();
     let before = group.values();
-    let process = burner();
+    let process = sleeper();
     std::fs::write(group.0.join("cgroup.procs"), process.pid().to_string()).unwrap();
     let target = format!("cgroup:/{}", group.0.file_name().unwrap().to_str().unwrap());
     instance.ok(&["set", &target, "class=side", "headroom=40%"]);

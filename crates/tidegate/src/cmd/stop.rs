@@ -1,5 +1,8 @@
 //! `tidegate stop`: ends the owner.
 
+use std::fs::OpenOptions;
+use std::time::{Duration, Instant};
+
 use tidegate_agent::api::Done;
 use tidegate_agent::client::{Client, ErrorKind};
 use tidegate_agent::paths::RunDir;
@@ -7,8 +10,14 @@ use tidegate_agent::paths::RunDir;
 use crate::exit::{Exit, Failure};
 use crate::render;
 
-/// End the owner: what it changed is put back, commands go on without limits
+const NOTES: &str = "\
+What was changed for processes and groups by set is put back. Side commands that
+still run keep cpu.idle and a small static quota until they end, so that they
+never become main's equal. Waits until the owner has left.";
+
+/// End the owner: put back what it changed
 #[derive(clap::Args)]
+#[command(after_help = NOTES)]
 pub struct Args {
     /// Print the answer as JSON
     #[arg(long)]
@@ -16,8 +25,13 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
-    let done = match Client::connect(&RunDir::from_env()) {
-        Ok(client) => client.stop()?,
+    let run_dir = RunDir::from_env();
+    let done = match Client::connect(&run_dir) {
+        Ok(client) => {
+            let done = client.stop()?;
+            wait_until_left(&run_dir)?;
+            done
+        }
         // What was asked for is so already.
         Err(error) if error.kind == ErrorKind::Unreachable => Done {
             message: "no owner runs; nothing to stop".to_owned(),
@@ -29,4 +43,31 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     } else {
         render::print(&format!("{}\n", done.message))
     }
+}
+
+/// How long an owner may take to put everything back.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The owner answers before it leaves; whoever calls `repair` or starts another next needs it gone.
+fn wait_until_left(run_dir: &RunDir) -> Result<(), Failure> {
+    let path = run_dir.owner_lock();
+    let started = Instant::now();
+    while started.elapsed() < PATIENCE {
+        // Who may not open the lock cannot tell, and need not wait.
+        let Ok(lock) = OpenOptions::new().write(true).open(&path) else {
+            return Ok(());
+        };
+        if lock.try_lock().is_ok() {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let log = run_dir.log();
+    Err(Failure::new(
+        Exit::Failure,
+        format!(
+            "stop: the owner is still there after {PATIENCE:?}; see {}",
+            log.display()
+        ),
+    ))
 }

@@ -116,14 +116,14 @@ fn headroom(facts: &Facts, machine: Option<&Machine>) -> Mechanism {
 
 fn tolerance(machine: Option<&Machine>) -> Mechanism {
     let cpus = machine.map_or(1, |machine| machine.online_cpus.len().max(1));
-    // 1 ms is the least quota and 1 s the longest period: 0.1 % of one CPU, spread over the machine's CPUs.
-    let least_ppm = 1000 / cpus;
+    // 1 ms is the least quota and 1 s the longest period: 0.1 % of one CPU.
+    let least_pct = 0.1 / cpus as f64;
     Mechanism {
         name: "tolerance",
         now: Now::Yes,
         engine: "knobs",
         how: format!(
-            "a quota never below it; the kernel's least quota is {least_ppm} millionths of this machine"
+            "the quota is never below it; the least that the kernel's quotas can say is {least_pct:.3} % of this machine"
         ),
         change: None,
     }

@@ -19,11 +19,7 @@ pub fn page(view: &ExplainView) -> String {
         } else {
             "            "
         };
-        // Kept as written: the owner aligns its columns.
-        text.push_str(&format!(
-            "{label}{}\n",
-            fit(line, super::WIDTH - label.len())
-        ));
+        text.push_str(&aligned(label, line));
     }
     text.push_str(&users(view));
     text.push_str(&gates::terms(&view.gate.terms));
@@ -33,6 +29,14 @@ pub fn page(view: &ExplainView) -> String {
         text.push_str(&wrapped("      Note: ", note));
     }
     text
+}
+
+/// A line of columns, which the owner has aligned: only what does not fit of the last column goes below it.
+fn aligned(label: &str, line: &str) -> String {
+    match line.rfind("  ").map(|gap| line.split_at(gap + 2)) {
+        Some((columns, last)) if !last.is_empty() => wrapped(&format!("{label}{columns}"), last),
+        _ => wrapped(label, line),
+    }
 }
 
 fn binding(name: &str) -> String {

@@ -44,8 +44,16 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// The loop rests while nothing is limited, and nothing is measured then.
+fn rests(view: &StatusView) -> bool {
+    view.capacity_cpus <= 0.0
+}
+
 fn machine(view: &StatusView) -> String {
     let cpus = super::count(u64::from(view.cpus), "CPU", "CPUs");
+    if rests(view) {
+        return format!("{cpus}, engine {}", view.engine);
+    }
     format!(
         "{cpus}, {:.2} to be had (steal {:.1} %), engine {}",
         view.capacity_cpus, view.steal_pct, view.engine
@@ -53,6 +61,9 @@ fn machine(view: &StatusView) -> String {
 }
 
 fn headroom(view: &StatusView) -> String {
+    if rests(view) {
+        return format!("{:.1} % asked ({})", view.headroom_pct, view.headroom_from);
+    }
     format!(
         "{:.1} % asked ({}), {:.1} % idle kept over the last second",
         view.headroom_pct, view.headroom_from, view.idle_kept_pct
@@ -60,6 +71,9 @@ fn headroom(view: &StatusView) -> String {
 }
 
 fn use_line(view: &StatusView) -> String {
+    if rests(view) {
+        return "not measured while there is no side work".to_owned();
+    }
     format!(
         "main and the rest {}, side {} of {} allowed, idle {}",
         cpus(view.main_cpus),

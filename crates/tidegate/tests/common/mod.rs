@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -106,7 +107,10 @@ impl Instance {
         words.push("--");
         words.extend(command);
         let mut running = self.tidegate(&words);
-        running.stdin(Stdio::null()).stdout(Stdio::null());
+        running
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .process_group(0);
         Background(running.spawn().unwrap())
     }
 
@@ -167,9 +171,12 @@ impl Drop for Instance {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
+        let left = self.groups_left();
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.run_dir().join("agent.log")).unwrap_or_default();
             eprintln!("--- the owner's log ---\n{log}---");
+        } else {
+            assert!(left.is_empty(), "groups left behind: {left:?}");
         }
     }
 }
@@ -185,7 +192,10 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        let _ = self.0.kill();
+        // The whole process group: a shell's child would go on without it.
+        let _ = Command::new("kill")
+            .args(["-KILL", "--", &format!("-{}", self.0.id())])
+            .status();
         let _ = self.0.wait();
     }
 }

@@ -1,0 +1,120 @@
+//! A watcher that reads a side root's `cpu.idle` and quota as fast as it can and keeps every moment at which side work
+//! was unlimited or main's equal.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Where the cpu controller's groups are, and whether it is v1's.
+pub fn cpu_mount() -> (PathBuf, bool) {
+    let v1 = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
+    match v1.iter().map(Path::new).find(|path| path.join("cpu.shares").exists()) {
+        Some(path) => (path.to_owned(), true),
+        None => (PathBuf::from("/sys/fs/cgroup"), false),
+    }
+}
+
+/// The two files that keep a group of side work in its place.
+pub struct Limit {
+    quota: File,
+    idle: File,
+}
+
+impl Limit {
+    pub fn open(group: &Path) -> Limit {
+        let (_, v1) = cpu_mount();
+        let quota = if v1 { "cpu.cfs_quota_us" } else { "cpu.max" };
+        let open = |name: &str| File::open(group.join(name)).unwrap();
+        Limit { quota: open(quota), idle: open("cpu.idle") }
+    }
+
+    fn text(file: &File) -> String {
+        let mut buffer = [0_u8; 64];
+        match file.read_at(&mut buffer, 0) {
+            Ok(length) => String::from_utf8_lossy(&buffer[..length]).trim().to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// The quota of a period, in microseconds; `None` when there is none (or no such group any more).
+    pub fn quota_us(&self) -> Option<u64> {
+        Limit::text(&self.quota).split(' ').next()?.parse().ok()
+    }
+
+    pub fn is_idle(&self) -> bool {
+        Limit::text(&self.idle) == "1"
+    }
+
+    /// What is wrong just now.
+    fn wrong(&self) -> Option<String> {
+        let (quota, idle) = (Limit::text(&self.quota), Limit::text(&self.idle));
+        let limited = quota.split(' ').next().is_some_and(|word| word.parse::<u64>().is_ok());
+        (!limited || idle != "1").then(|| format!("quota {quota:?}, cpu.idle {idle:?}"))
+    }
+}
+
+/// Watches until it is asked what it saw.
+pub struct Watch {
+    stop: Arc<AtomicBool>,
+    looks: Arc<AtomicU64>,
+    seen: Arc<Mutex<Vec<String>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// `group` has side work in it from now until [`Watch::end`].
+    pub fn begin(group: &Path) -> Watch {
+        let limit = Limit::open(group);
+        let stop = Arc::new(AtomicBool::new(false));
+        let looks = Arc::new(AtomicU64::new(0));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (stopped, looked, found) = (Arc::clone(&stop), Arc::clone(&looks), Arc::clone(&seen));
+        let began = Instant::now();
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                if let Some(what) = limit.wrong() {
+                    let mut found = found.lock().unwrap();
+                    if found.len() < 20 {
+                        found.push(format!("after {:?}: {what}", began.elapsed()));
+                    }
+                }
+                looked.fetch_add(1, Ordering::Relaxed);
+                // Room for the others on two CPUs; a write to the files in between would still be seen as what it left.
+                std::thread::sleep(Duration::from_micros(40));
+            }
+        });
+        Watch { stop, looks, seen, thread: Some(thread) }
+    }
+
+    /// Nothing wrong was seen so far.
+    pub fn check(&self) {
+        let seen = self.seen.lock().unwrap();
+        assert!(seen.is_empty(), "side work was let loose: {seen:#?}");
+    }
+
+    /// Ends the watch; says how often it looked.
+    pub fn end(mut self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+        self.check();
+        let looks = self.looks.load(Ordering::Relaxed);
+        assert!(looks > 100, "the watcher looked only {looks} times");
+        looks
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
