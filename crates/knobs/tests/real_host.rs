@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::discover::{CgroupVersion, Machine, discover};
-use tidegate_knobs::group::{CpuClass, GroupError, GroupPath, Groups};
+use tidegate_knobs::group::{CpuClass, GroupError, GroupPath, Groups, Returned};
 use tidegate_knobs::kfs::{FakeFs, FakeProcess, KernelFs, RealFs};
 
 /// A top group that goes when the test ends, passed or not.
@@ -100,9 +100,13 @@ fn a_group_lives_its_life() {
         GroupError::Busy { pids, .. } => assert_eq!(pids, [pid]),
         error => panic!("{error}"),
     }
-    assert!(bed.groups.place_back(&placed).unwrap());
+    assert_eq!(bed.groups.place_back(&placed).unwrap(), Returned::Moved);
     assert_eq!(bed.groups.group_of(pid).unwrap(), Some(home));
-    assert!(!bed.groups.place_back(&placed).unwrap(), "idempotent");
+    assert_eq!(
+        bed.groups.place_back(&placed).unwrap(),
+        Returned::AtHome,
+        "idempotent"
+    );
     bed.end_all();
     let gone = bed.groups.place(&leaf, pid).unwrap_err();
     assert!(gone.is_gone(), "{gone}");

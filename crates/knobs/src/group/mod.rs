@@ -11,12 +11,12 @@ mod v1;
 mod v2;
 mod weight;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use error::GroupError;
 pub use path::{GroupPath, GroupPathError};
-pub use placing::{Origin, Placement};
+pub use placing::{Origin, Placement, Returned};
 pub use weight::{
     IDLE_SHARES, SHARES_DEFAULT, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN, shares_from_weight,
     weight_from_shares,
@@ -82,6 +82,10 @@ struct Tree {
     version: CgroupVersion,
     cpu: Hierarchy,
     cpuacct: Option<Hierarchy>,
+    /// Whether the kernel has `cpu.idle`, as far as discovery could tell.
+    has_idle: Option<bool>,
+    /// ... and burst.
+    has_burst: Option<bool>,
 }
 
 impl Tree {
@@ -116,9 +120,21 @@ impl Tree {
     }
 
     fn read(&self, group: &GroupPath, name: &str) -> GroupResult<String> {
-        self.fs
-            .read(&self.cpu_file(group, name))
-            .map_err(GroupError::kfs(group))
+        self.read_whole(group, &self.cpu_file(group, name))
+    }
+
+    /// Half a number is a number, too: what does not end as the kernel ends it was cut short.
+    fn read_whole(&self, group: &GroupPath, path: &Path) -> GroupResult<String> {
+        let text = self.fs.read(path).map_err(GroupError::kfs(group))?;
+        if text.is_empty() || text.ends_with('\n') {
+            return Ok(text);
+        }
+        Err(GroupError::Garbage {
+            group: group.clone(),
+            path: path.to_path_buf(),
+            text: crate::bandwidth::clip(&text),
+            why: "cut short, its last line does not end",
+        })
     }
 
     fn write(&self, group: &GroupPath, name: &str, value: &str) -> GroupResult<()> {
@@ -128,8 +144,30 @@ impl Tree {
     }
 
     fn read_number(&self, group: &GroupPath, path: PathBuf) -> GroupResult<u64> {
-        let text = self.fs.read(&path).map_err(GroupError::kfs(group))?;
+        let text = self.read_whole(group, &path)?;
         Bandwidth::parse_us(&text).map_err(GroupError::bandwidth(group, path))
+    }
+
+    /// A file that some kernels lack. Where this one has it, its absence means that the group is gone.
+    fn read_optional(
+        &self,
+        group: &GroupPath,
+        name: &str,
+        has: Option<bool>,
+    ) -> GroupResult<Option<u64>> {
+        if has == Some(false) {
+            return Ok(None);
+        }
+        match self.read_number(group, self.cpu_file(group, name)) {
+            Err(error)
+                if has.is_none()
+                    && error.errno() == Some(libc::ENOENT)
+                    && self.fs.exists(&self.cpu.dir(group)) =>
+            {
+                Ok(None)
+            }
+            value => value.map(Some),
+        }
     }
 
     fn pids(&self, group: &GroupPath) -> GroupResult<Vec<i32>> {
@@ -174,6 +212,8 @@ impl Groups {
             version: machine.version,
             cpu: machine.cpu.clone(),
             cpuacct: machine.cpuacct.clone(),
+            has_idle: machine.features.idle.present,
+            has_burst: machine.features.burst.present,
         };
         let files: Box<dyn Files> = match machine.version {
             CgroupVersion::V1 => Box::new(v1::V1),
@@ -386,14 +426,10 @@ impl Groups {
 
     /// `cpu.idle`; `None` where the kernel has no such file.
     pub fn idle(&self, group: &GroupPath) -> GroupResult<Option<bool>> {
-        match self
+        let value = self
             .tree
-            .read_number(group, self.tree.cpu_file(group, "cpu.idle"))
-        {
-            Ok(value) => Ok(Some(value != 0)),
-            Err(error) if error.errno() == Some(libc::ENOENT) && self.exists(group) => Ok(None),
-            Err(error) => Err(error),
-        }
+            .read_optional(group, "cpu.idle", self.tree.has_idle)?;
+        Ok(value.map(|value| value != 0))
     }
 
     /// Puts the group into the idle class or takes it out. Taking it out leaves the default weight (the kernel's doing).
@@ -427,12 +463,12 @@ impl Groups {
     /// Brings back what [`Groups::class`] saw: idle first, then weight (which the kernel refuses while idle is set, and
     /// resets when idle ends).
     pub fn restore_class(&self, group: &GroupPath, saved: &CpuClass) -> GroupResult<()> {
-        if let Some(idle) = saved.idle
-            && self.idle(group)? != Some(idle)
-        {
+        // Where nobody could say, it was not idle: that is how groups are made.
+        let idle = saved.idle.unwrap_or(false);
+        if self.idle(group)?.is_some_and(|now| now != idle) {
             self.set_idle(group, idle)?;
         }
-        if saved.idle == Some(true) {
+        if idle {
             return Ok(());
         }
         if self.class(group)?.weight_raw == saved.weight_raw {

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{Files, GroupError, GroupPath, GroupResult, Groups, Tree, v2};
-use crate::discover::{CgroupVersion, Hierarchy, group_in};
+use crate::discover::{CgroupVersion, DiscoverError, Hierarchy, group_in};
 use crate::kfs::KfsError;
 
 /// Where a process was in one hierarchy.
@@ -30,6 +30,19 @@ pub struct Placement {
     pub made_group: bool,
     /// v2: cpu was enabled in this group's cgroup.subtree_control for it.
     pub enabled_cpu_in: Option<GroupPath>,
+}
+
+/// What undoing a placement found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Returned {
+    /// The process was where it had been before: nothing to do.
+    AtHome,
+    /// It went back.
+    Moved,
+    /// Somebody else has moved it since: left there.
+    Elsewhere,
+    /// It has exited.
+    Exited,
 }
 
 impl Groups {
@@ -60,56 +73,85 @@ impl Groups {
         })
     }
 
+    /// What [`Groups::place_in_place`] is going to do, for the ledger; nothing is touched. Undoing the plan
+    /// ([`Groups::place_back`]) is right after any part of it was done.
+    pub fn plan_in_place(
+        &self,
+        pid: i32,
+        name: &str,
+        v1_group: &GroupPath,
+    ) -> GroupResult<Placement> {
+        let (group, parent) = match self.tree.version {
+            CgroupVersion::V1 => (v1_group.clone(), None),
+            CgroupVersion::V2 => {
+                let own = self.group_of(pid)?.ok_or_else(|| GroupError::NotPossible {
+                    group: GroupPath::root(),
+                    why: format!("process {pid} is in a group that cannot be named here (another cgroup namespace)"),
+                    mend: "run tidegate on the host".to_owned(),
+                })?;
+                (own.join(name)?, Some(own))
+            }
+        };
+        let mut from = Vec::new();
+        for (hierarchy, _) in self.tree.places(&group) {
+            let origin = group_in(&*self.tree.fs, hierarchy, self.tree.version, pid)?;
+            from.push(Origin {
+                mount: hierarchy.mount.clone(),
+                group: origin,
+            });
+        }
+        let enabled_cpu_in = match parent {
+            Some(parent) if !v2::hands_down_cpu(&self.tree, &parent)? => Some(parent),
+            _ => None,
+        };
+        Ok(Placement {
+            pid,
+            made_group: !self.exists(&group),
+            group,
+            from,
+            enabled_cpu_in,
+        })
+    }
+
     /// Puts a process that must stay below its own group (v2: memory accounting, KillMode) into a child group named `name`
     /// in place: threaded, or plain where the process is in the root group. On v1 the cpu hierarchies carry nothing else,
-    /// so the process simply goes to `v1_group`, which is made when missing.
+    /// so the process simply goes to `v1_group`, which is made when missing. What was made for it is taken back when it
+    /// is refused.
     pub fn place_in_place(
         &self,
         pid: i32,
         name: &str,
         v1_group: &GroupPath,
     ) -> GroupResult<Placement> {
+        let plan = self.plan_in_place(pid, name, v1_group)?;
+        match self.carry_out(&plan) {
+            Ok(()) => Ok(plan),
+            Err(error) => Err(self.unmake(&plan, error)),
+        }
+    }
+
+    fn carry_out(&self, plan: &Placement) -> GroupResult<()> {
         if self.tree.version == CgroupVersion::V1 {
-            let made_group = self.create(v1_group)?;
-            return match self.place(v1_group, pid) {
-                Ok(placed) => Ok(Placement {
-                    made_group,
-                    ..placed
-                }),
-                Err(error) => Err(self.unmake(v1_group, made_group, None, error)),
-            };
-        }
-        let own = self.group_of(pid)?.ok_or_else(|| GroupError::NotPossible {
-            group: GroupPath::root(),
-            why: format!(
-                "process {pid} is in a group that cannot be named here (another cgroup namespace)"
-            ),
-            mend: "run tidegate on the host".to_owned(),
-        })?;
-        let group = own.join(name)?;
-        let made_group = match self.tree.fs.mkdir(&self.tree.cpu.dir(&group)) {
-            Ok(()) => true,
-            Err(error) if error.errno == libc::EEXIST => false,
-            Err(source) => return Err(GroupError::Kfs { group, source }),
-        };
-        let threaded = if own.is_root() {
-            Ok(())
+            self.create(&plan.group)?;
         } else {
-            self.make_threaded(&own, &group)
-        };
-        let enabled = threaded.and_then(|()| v2::V2.enable_cpu_below(&self.tree, &own));
-        let enabled = match enabled {
-            Ok(enabled) => enabled.then(|| own.clone()),
-            Err(error) => return Err(self.unmake(&group, made_group, None, error)),
-        };
-        match self.place(&group, pid) {
-            Ok(placed) => Ok(Placement {
-                made_group,
-                enabled_cpu_in: enabled,
-                ..placed
-            }),
-            Err(error) => Err(self.unmake(&group, made_group, enabled.as_ref(), error)),
+            match self.tree.fs.mkdir(&self.tree.cpu.dir(&plan.group)) {
+                Err(error) if error.errno != libc::EEXIST => {
+                    return Err(GroupError::kfs(&plan.group)(error));
+                }
+                _ => {}
+            }
+            let own = plan.group.parent().unwrap_or_else(GroupPath::root);
+            // Only the real root has no type, and takes any child beside its processes; a namespace's root does not.
+            if self
+                .tree
+                .fs
+                .exists(&self.tree.cpu_file(&own, "cgroup.type"))
+            {
+                self.make_threaded(&own, &plan.group)?;
+            }
+            v2::V2.enable_cpu_below(&self.tree, &own)?;
         }
+        self.place(&plan.group, plan.pid).map(|_| ())
     }
 
     /// Where a process is, below the mount of the cpu controller.
@@ -122,19 +164,33 @@ impl Groups {
         )?)
     }
 
-    /// Undoes a placement: the process goes back where it was, unless it has been moved since by somebody else (false).
-    /// A group that is gone by now leaves it in the nearest ancestor that is not.
-    pub fn place_back(&self, placement: &Placement) -> GroupResult<bool> {
-        let mut moved = false;
-        let now = match self.group_of(placement.pid) {
-            Err(error) if error.is_gone() => None,
-            now => now?,
-        };
-        if now.as_ref() == Some(&placement.group) {
-            for origin in &placement.from {
+    /// Undoes a placement, or as much of a planned one as was done: in each hierarchy where the process is in our group
+    /// it goes back to where it was, or to the nearest ancestor that is still there. Where somebody else has moved it
+    /// since, it is left. What was made for it is removed. Idempotent.
+    pub fn place_back(&self, placement: &Placement) -> GroupResult<Returned> {
+        let mut returned = Returned::AtHome;
+        for (hierarchy, ours) in self.tree.places(&placement.group) {
+            let Some(origin) = placement
+                .from
+                .iter()
+                .find(|one| one.mount == hierarchy.mount)
+            else {
+                continue;
+            };
+            let now = match group_in(&*self.tree.fs, hierarchy, self.tree.version, placement.pid) {
+                Ok(now) => now,
+                Err(DiscoverError::Kfs(error)) if error.is_gone() => {
+                    returned = Returned::Exited;
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if now.as_ref() == Some(&ours) {
                 self.back_to(placement.pid, origin)?;
+                returned = returned.max(Returned::Moved);
+            } else if now != origin.group {
+                returned = Returned::Elsewhere;
             }
-            moved = true;
         }
         if placement.made_group {
             self.remove(&placement.group)?;
@@ -142,7 +198,7 @@ impl Groups {
         if let Some(parent) = &placement.enabled_cpu_in {
             self.disable_cpu_below(parent)?;
         }
-        Ok(moved)
+        Ok(returned)
     }
 
     fn back_to(&self, pid: i32, origin: &Origin) -> GroupResult<()> {
@@ -158,9 +214,10 @@ impl Groups {
         while let Some(group) = at {
             match self.enter(hierarchy, &group, pid) {
                 Ok(()) => return Ok(()),
-                // Whether the group or the process is gone, its file tells.
                 Err(error) if error.errno == libc::ESRCH => return Ok(()),
-                Err(error) if error.is_gone() => at = group.parent(),
+                Err(error) if error.is_gone() && !self.tree.fs.exists(&hierarchy.dir(&group)) => {
+                    at = group.parent();
+                }
                 Err(source) => return Err(GroupError::Kfs { group, source }),
             }
         }
@@ -260,22 +317,19 @@ impl Groups {
         }
     }
 
-    fn unmake(
-        &self,
-        group: &GroupPath,
-        made: bool,
-        enabled: Option<&GroupPath>,
-        error: GroupError,
-    ) -> GroupError {
-        let removed = if made {
-            self.remove(group).map(|_| ())
+    fn unmake(&self, plan: &Placement, error: GroupError) -> GroupError {
+        let removed = if plan.made_group {
+            self.remove(&plan.group).map(|_| ())
         } else {
             Ok(())
         };
-        let disabled =
-            removed.and_then(|()| enabled.map_or(Ok(()), |parent| self.disable_cpu_below(parent)));
+        let disabled = removed.and_then(|()| {
+            plan.enabled_cpu_in
+                .as_ref()
+                .map_or(Ok(()), |own| self.disable_cpu_below(own))
+        });
         if let Err(second) = disabled {
-            tracing::warn!(%group, error = %second, "a group that was made in vain stays");
+            tracing::warn!(group = %plan.group, error = %second, "a group that was made in vain stays");
         }
         error
     }

@@ -103,14 +103,9 @@ impl Files for V1 {
 
 /// Burst where the kernel has it; 0 where it has not.
 pub(super) fn read_burst(tree: &Tree, group: &GroupPath, file: &str) -> GroupResult<u64> {
-    match tree.read_number(group, tree.cpu_file(group, file)) {
-        Err(error)
-            if error.errno() == Some(libc::ENOENT) && tree.fs.exists(&tree.cpu.dir(group)) =>
-        {
-            Ok(0)
-        }
-        burst => burst,
-    }
+    Ok(tree
+        .read_optional(group, file, tree.has_burst)?
+        .unwrap_or(0))
 }
 
 /// One field of a file such as `cpu.stat`.

@@ -109,8 +109,7 @@ impl Files for V2 {
     }
 
     fn enable_cpu_below(&self, tree: &Tree, parent: &GroupPath) -> GroupResult<bool> {
-        let standing = tree.read(parent, "cgroup.subtree_control")?;
-        if standing.split_ascii_whitespace().any(|one| one == "cpu") {
+        if hands_down_cpu(tree, parent)? {
             return Ok(false);
         }
         let refused = |errno: i32| match errno {
@@ -138,4 +137,10 @@ impl Files for V2 {
             },
         }
     }
+}
+
+/// Whether children of a group have cpu files.
+pub(super) fn hands_down_cpu(tree: &Tree, group: &GroupPath) -> GroupResult<bool> {
+    let standing = tree.read(group, "cgroup.subtree_control")?;
+    Ok(standing.split_ascii_whitespace().any(|one| one == "cpu"))
 }

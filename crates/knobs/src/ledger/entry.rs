@@ -81,7 +81,7 @@ pub struct NewEntry {
     pub gate: String,
     /// The group, below the cpu mount.
     pub group: GroupPath,
-    /// Its inode, so that a later group of the same name is left alone.
+    /// Its inode, so that a later group of the same name is left alone. Of no account for a membership.
     pub group_id: u64,
     /// What is changed.
     pub change: Change,

@@ -122,14 +122,19 @@ impl Ledger {
             Some(stored) if stored.boot_id == ledger.boot_id => {
                 ledger.next_id = stored.next_id.max(1);
                 ledger.adopt(stored.entries, groups, &mut report);
+                // Slots of ids still to come belong to an owner that records just now (the guardian reads beside it).
+                let next_id = ledger.next_id;
+                let known = |id: u64| ledger.entries.iter().any(|entry| entry.id == id);
+                ledger.moving.retain(|id| id >= next_id || known(id));
             }
-            Some(stored) => report.other_boot = stored.entries.len(),
+            Some(stored) => {
+                report.other_boot = stored.entries.len();
+                ledger.moving.retain(|_| false);
+            }
+            None if report.set_aside.is_some() => ledger.moving.retain(|_| false),
             None => {}
         }
         report.adopted = ledger.entries.len();
-        ledger
-            .moving
-            .retain(|id| ledger.entries.iter().any(|entry| entry.id == id));
         Ok((ledger, report))
     }
 
@@ -172,6 +177,11 @@ impl Ledger {
         for entry in entries {
             // Ids stay unique even if the file was edited.
             self.next_id = self.next_id.max(entry.id.saturating_add(1));
+            // A process is told by its start time; its group may be made only after the entry.
+            if matches!(entry.change, Change::Membership { .. }) {
+                self.entries.push(entry);
+                continue;
+            }
             match groups.id(&entry.group) {
                 Ok(id) if id == entry.group_id => self.entries.push(entry),
                 Ok(_) => report.replaced.push(entry),
@@ -258,7 +268,7 @@ impl Ledger {
         self.store().inspect_err(|_| self.entries[at] = old)
     }
 
-    /// Forgets entries after their knobs were put back. On a full disk they stay in the file, which is harmless: their
+    /// Forgets entries after their knobs were put back. When /run is full they stay in the file, which is harmless: their
     /// knobs will be found to be at their old values, or gone.
     pub fn forget(&mut self, forgotten: impl Fn(&Entry) -> bool) -> Result<usize, LedgerError> {
         let before = self.entries.len();

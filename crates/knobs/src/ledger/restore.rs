@@ -2,7 +2,9 @@
 
 use super::{Change, Entry, Fallback, Moving, same_group};
 use crate::bandwidth::Bandwidth;
-use crate::group::{GroupError, GroupPath, GroupResult, Groups, Placement, WEIGHT_DEFAULT};
+use crate::group::{
+    GroupError, GroupPath, GroupResult, Groups, Placement, Returned, WEIGHT_DEFAULT,
+};
 use crate::target::ProcessRef;
 
 /// How a restore ended.
@@ -32,10 +34,11 @@ impl Outcome {
         !matches!(self, Self::Failed { .. } | Self::Kept)
     }
 
-    fn of(result: GroupResult<Outcome>) -> Self {
+    /// Only what is really gone is settled by being gone: a file that is missing from a group that stands is a failure.
+    fn of(groups: &Groups, group: &GroupPath, result: GroupResult<Outcome>) -> Self {
         match result {
             Ok(outcome) => outcome,
-            Err(error) if error.is_gone() => Self::Gone,
+            Err(error) if error.is_gone() && !groups.exists(group) => Self::Gone,
             Err(error) => Self::Failed {
                 why: error.to_string(),
             },
@@ -45,10 +48,17 @@ impl Outcome {
 
 /// Puts one knob back to what stood before us.
 pub fn restore(groups: &Groups, moving: &Moving, entry: &Entry) -> Outcome {
-    Outcome::of(try_restore(groups, moving, entry))
+    Outcome::of(groups, &entry.group, try_restore(groups, moving, entry))
 }
 
 fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<Outcome> {
+    if let Change::Membership {
+        start_ticks,
+        placement,
+    } = &entry.change
+    {
+        return restore_membership(groups, *start_ticks, placement);
+    }
     if !same_group(groups, &entry.group, entry.group_id)? {
         return Ok(Outcome::Gone);
     }
@@ -140,13 +150,12 @@ fn restore_membership(
         Err(_) => false,
     };
     if alive {
-        let moved = groups.place_back(placement)?;
-        return Ok(if moved {
-            Outcome::Restored
-        } else {
-            Outcome::NotOurs {
+        return Ok(match groups.place_back(placement)? {
+            Returned::AtHome | Returned::Moved => Outcome::Restored,
+            Returned::Exited => Outcome::Gone,
+            Returned::Elsewhere => Outcome::NotOurs {
                 found: format!("process {} was moved elsewhere", placement.pid),
-            }
+            },
         });
     }
     // Its children may still be in the group that was made for it: then that is busy, and stays.
@@ -167,11 +176,12 @@ pub fn fall_back(groups: &Groups, moving: &Moving, entry: &Entry, dead_seconds: 
         Fallback::Hold { .. } | Fallback::Restore => return restore(groups, moving, entry),
         Fallback::Floor { bandwidth } => bandwidth,
     };
-    Outcome::of(match same_group(groups, &entry.group, entry.group_id) {
+    let result = match same_group(groups, &entry.group, entry.group_id) {
         Ok(true) => set_if_ours(groups, moving, entry, due),
         Ok(false) => Ok(Outcome::Gone),
         Err(error) => Err(error),
-    })
+    };
+    Outcome::of(groups, &entry.group, result)
 }
 
 /// Looks for an outside write: what stands, when it is not what we wrote. `None` when all is ours.
