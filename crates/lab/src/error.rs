@@ -7,10 +7,10 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// Ctrl-C or SIGTERM; everything was cleaned up.
-    #[error("lab: interrupted by a signal; processes and cgroups of the experiment are gone")]
+    #[error("interrupted by a signal; processes and cgroups of the experiment are gone")]
     Interrupted,
     /// The experiment cannot run here.
-    #[error("lab: {what}: {why}; {mend}")]
+    #[error("{what}: {why}; {mend}")]
     Needs {
         /// What was to be done.
         what: String,
@@ -20,7 +20,7 @@ pub enum LabError {
         mend: String,
     },
     /// A file of the kernel or of the report.
-    #[error("lab: {what}: {path}: {source}")]
+    #[error("{what}: {path}: {source}")]
     File {
         /// What was to be done.
         what: &'static str,
@@ -30,7 +30,7 @@ pub enum LabError {
         source: io::Error,
     },
     /// A process of the experiment did not do its part.
-    #[error("lab: {what}: {why}")]
+    #[error("{what}: {why}")]
     Process {
         /// Which process.
         what: String,
@@ -38,7 +38,7 @@ pub enum LabError {
         why: String,
     },
     /// A plot could not be drawn.
-    #[error("lab: drawing '{title}': {why}")]
+    #[error("drawing '{title}': {why}")]
     Plot {
         /// Which plot.
         title: String,

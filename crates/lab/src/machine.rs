@@ -69,9 +69,11 @@ impl Machine {
             hz: clock::hz(),
             preemption: in_sched("preempt")
                 .and_then(|text| chosen(&text))
+                .or_else(logged_preemption)
                 .unwrap_or_else(|| "unknown".into()),
             base_slice_ms: in_sched("base_slice_ns")
                 .and_then(|ns| ns.trim().parse::<f64>().ok())
+                .or_else(own_slice_ns)
                 .map(|ns| ns / 1e6),
             smt: first_line("/sys/devices/system/cpu/smt/active").map(|a| a == "1"),
             governor: first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
@@ -124,6 +126,36 @@ pub fn online_cpus() -> usize {
 /// The word in parentheses: `none (voluntary) full` is `voluntary`.
 fn chosen(text: &str) -> Option<String> {
     Some(text.split_once('(')?.1.split_once(')')?.0.to_string())
+}
+
+/// A locked-down kernel keeps debugfs to itself, but tells a thread its own slice (from 6.12 on), and
+/// ours has the default one.
+fn own_slice_ns() -> Option<f64> {
+    const ATTR_BYTES: usize = 48;
+    let mut attr = [0u8; ATTR_BYTES];
+    // SAFETY: the kernel fills at most the size that it is told: struct sched_attr, version 0.
+    let rc = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, attr.as_mut_ptr(), ATTR_BYTES, 0) };
+    // include/uapi/linux/sched/types.h: sched_runtime is at 24.
+    let bytes = attr[24..32].try_into().ok()?;
+    let slice_ns = u64::from_ne_bytes(bytes);
+    (rc == 0 && slice_ns > 0).then_some(slice_ns as f64)
+}
+
+/// The line that a kernel with switchable preemption logs at boot.
+fn logged_preemption() -> Option<String> {
+    const SYSLOG_ACTION_READ_ALL: libc::c_int = 3;
+    let mut log = vec![0u8; 1 << 20];
+    // SAFETY: the kernel writes at most the length that it is told.
+    let n = unsafe {
+        libc::klogctl(
+            SYSLOG_ACTION_READ_ALL,
+            log.as_mut_ptr().cast(),
+            log.len() as libc::c_int,
+        )
+    };
+    let log = String::from_utf8_lossy(log.get(..usize::try_from(n).ok()?)?);
+    let (_, mode) = log.rsplit_once("Dynamic Preempt: ")?;
+    mode.split_whitespace().next().map(str::to_string)
 }
 
 /// debugfs, through a mount of our own that nobody else sees and that goes with its descriptor, so

@@ -16,6 +16,8 @@ use crate::{clock, proc};
 pub enum Source<'a> {
     /// A worker of ours: exact to microseconds.
     Board(&'a Board),
+    /// Two of them in one role.
+    Two(&'a Board, &'a Board),
     /// A command and what it forked: exact to a tick for each thread that runs at the moment.
     Processes(i32),
     /// Nobody plays this role.
@@ -27,6 +29,7 @@ impl Source<'_> {
     pub fn cpu_ns(&self) -> u64 {
         match self {
             Source::Board(board) => board.cpu_ns(),
+            Source::Two(a, b) => a.cpu_ns() + b.cpu_ns(),
             Source::Processes(pgid) => proc::group_cpu_ns(*pgid),
             Source::None => 0,
         }
@@ -42,34 +45,85 @@ pub struct Snapshot {
     pub main_ns: u64,
     /// Side's CPU time.
     pub side_ns: u64,
-    /// Everything's CPU time, or what stands for it.
-    pub busy_ns: u64,
+    /// Everything else's CPU time, or what stands for it.
+    pub other_ns: u64,
     /// Taken by the hypervisor.
     pub steal_ns: u64,
     /// The owner's CPU time.
     pub owner_ns: u64,
 }
 
-/// Reads all counters. `owner` is the process of Tidegate's owner, if there is one.
-pub fn snapshot(
-    h: Option<&Hierarchy>,
-    main: &Source,
-    side: &Source,
+/// Reads all counters of one arm.
+pub struct Reader {
+    /// The process of Tidegate's owner, if there is one.
     owner: Option<i32>,
-) -> Snapshot {
-    let (main_ns, side_ns) = (main.cpu_ns(), side.cpu_ns());
-    let owner_ns = owner.and_then(clock::process_cpu_ns).unwrap_or(0);
-    let busy_ns = h
-        .and_then(Hierarchy::root_usage_ns)
-        .unwrap_or_else(|| main_ns + side_ns + owner_ns + clock::own_process_cpu_ns());
-    Snapshot {
-        wall_ns: clock::monotonic_ns(),
-        main_ns,
-        side_ns,
-        busy_ns,
-        steal_ns: steal_ns(),
-        owner_ns,
+    /// The root group's usage and those of main's and side's groups. All three are charged by the
+    /// same ticks, so their difference does not have the ticks' error.
+    root: Option<Hierarchy>,
+    groups: Vec<String>,
+}
+
+impl Reader {
+    /// For main and side with these process ids.
+    pub fn new(h: Option<&Hierarchy>, pids: &[i32], owner: Option<i32>) -> Self {
+        let root = h.filter(|h| h.root_usage_ns().is_some()).cloned();
+        let mut groups: Vec<String> = pids.iter().filter_map(|&p| accounting_group(p)).collect();
+        groups.sort();
+        groups.dedup();
+        if groups.iter().any(|g| g == "/") {
+            // Main or side is in the root itself: what is theirs is known from their clocks only.
+            groups.clear();
+        }
+        Reader {
+            owner,
+            root,
+            groups,
+        }
     }
+
+    /// Reads.
+    pub fn snapshot(&self, main: &Source, side: &Source) -> Snapshot {
+        let (main_ns, side_ns) = (main.cpu_ns(), side.cpu_ns());
+        let owner_ns = self.owner.and_then(clock::process_cpu_ns).unwrap_or(0);
+        let other_ns = match &self.root {
+            Some(h) => {
+                let root = h.root_usage_ns().unwrap_or(0);
+                let known = if self.groups.is_empty() {
+                    main_ns + side_ns
+                } else {
+                    self.groups.iter().filter_map(|g| h.usage_ns(g)).sum()
+                };
+                root.saturating_sub(known)
+            }
+            None => owner_ns + clock::own_process_cpu_ns(),
+        };
+        Snapshot {
+            wall_ns: clock::monotonic_ns(),
+            main_ns,
+            side_ns,
+            other_ns,
+            steal_ns: steal_ns(),
+            owner_ns,
+        }
+    }
+}
+
+/// The group of the v1 controller that accounts CPU time.
+fn accounting_group(pid: i32) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    parse_accounting_group(&text)
+}
+
+fn parse_accounting_group(text: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let controllers = parts.next()?;
+        let path = parts.next()?;
+        controllers
+            .split(',')
+            .any(|c| c == "cpuacct")
+            .then(|| path.to_string())
+    })
 }
 
 /// Shares of the machine in one window, in percent of it (of one CPU where the name says so).
@@ -102,8 +156,7 @@ pub fn shares(from: &Snapshot, to: &Snapshot, cpus: usize) -> Shares {
         span(from.main_ns, to.main_ns),
         span(from.side_ns, to.side_ns),
     );
-    // The root's account lags by up to a tick a CPU, so the rest may come out below zero.
-    let other = (span(from.busy_ns, to.busy_ns) - main - side).max(0.0);
+    let other = span(from.other_ns, to.other_ns);
     let pct = |ns: f64| 100.0 * ns / capacity;
     Shares {
         main_pct: pct(main),
@@ -214,7 +267,7 @@ mod tests {
             wall_ns: 10_000_000_000,
             main_ns: 5_700_000_000,
             side_ns: 7_600_000_000,
-            busy_ns: 13_490_000_000,
+            other_ns: 190_000_000,
             steal_ns: 1_000_000_000,
             owner_ns: 50_000_000,
         };
@@ -228,15 +281,14 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_lags_does_not_make_negative_work() {
-        let to = Snapshot {
-            wall_ns: 1_000,
-            main_ns: 500,
-            busy_ns: 400,
-            ..Snapshot::default()
-        };
-        let s = shares(&Snapshot::default(), &to, 1);
-        assert_eq!((s.other_pct, s.idle_pct), (0.0, 50.0));
+    fn the_group_that_accounts_is_found() {
+        let text = "2:cpuacct:/a/b\n1:cpu:/c\n0::/\n";
+        assert_eq!(parse_accounting_group(text).as_deref(), Some("/a/b"));
+        assert_eq!(
+            parse_accounting_group("4:cpu,cpuacct:/x\n").as_deref(),
+            Some("/x")
+        );
+        assert_eq!(parse_accounting_group("0::/y\n"), None);
     }
 
     #[test]

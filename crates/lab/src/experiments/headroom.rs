@@ -9,22 +9,22 @@ use std::process::Stdio;
 
 use crate::arms::{Arm, Placement, Stage};
 use crate::dist::Latency;
-use crate::foreign::{Frames, SideWork, fill, parse_latency, shell};
+use crate::foreign::{Frames, SideWork, fill, shell};
 use crate::options::LabOptions;
-use crate::proc::{Guarded, Worker, WorkerPlan};
+use crate::proc::Guarded;
 use crate::progress::Progress;
-use crate::readers::{Shares, Source, shares, snapshot};
+use crate::readers::{Reader, Shares, shares};
 use crate::report::Report;
 use crate::rng::Rng;
 use crate::tidegate::Tidegate;
 use crate::worker::work::Work;
 use crate::{LabError, clock, stop};
 
-use super::{Setup, headroom_report, start_burner};
+use super::headroom_players::{Main, Side};
+use super::{SERVICE_US, Setup, headroom_report, start_burner, start_server};
 
 /// Load level 1.0 in percent of the machine.
 pub const LEVEL_ONE_PCT: f64 = 25.0;
-const SERVICE_US: f64 = 1000.0;
 /// What starting and ending one cell takes, for the estimate of the whole.
 const OVERHEAD: f64 = 0.35;
 
@@ -219,8 +219,10 @@ impl<'a> Bench<'a> {
         owner: Option<i32>,
     ) -> Result<Cell, LabError> {
         let h = self.setup.hierarchy.as_ref().ok();
-        let look = |main: &Main| snapshot(h, &main.source(), &side.source(), owner);
         main.begin(placement)?;
+        let pids: Vec<i32> = [main.pid(), side.pid()].into_iter().flatten().collect();
+        let reader = Reader::new(h, &pids, owner);
+        let look = |main: &Main| reader.snapshot(&main.source(), &side.source());
         let from = look(&main);
         let work_from = side.work();
         let work_at = |s: &Side, at| s.frames.as_ref().and_then(|f| f.at(at));
@@ -260,7 +262,6 @@ impl<'a> Bench<'a> {
         load: f64,
         seed: u64,
     ) -> Result<Main, LabError> {
-        let cpus = self.setup.machine.cpus;
         if let Some(text) = &self.options.main_cmd {
             let words = shell(&fill(text, self.window, load, load * LEVEL_ONE_PCT));
             return Ok(Main::Command {
@@ -269,25 +270,7 @@ impl<'a> Bench<'a> {
             });
         }
         let share = load * LEVEL_ONE_PCT / 100.0;
-        let per_second = share * cpus as f64 * 1e6 / SERVICE_US;
-        let plan = WorkerPlan {
-            exe: &self.setup.exe,
-            kind: "server",
-            args: [
-                ("--per-second", per_second.to_string()),
-                ("--service-us", SERVICE_US.to_string()),
-                ("--steps-per-ms", self.steps_per_ms.to_string()),
-                ("--seed", seed.to_string()),
-            ]
-            .into_iter()
-            .flat_map(|(name, value)| [name.to_string(), value])
-            .collect(),
-            threads: 2 * cpus,
-        };
-        let join = placement.main_join();
-        Ok(Main::Server(Worker::start(&plan, &join, &|words| {
-            placement.main_command(words)
-        })?))
+        start_server(&self.setup, placement, share, self.steps_per_ms, seed).map(Main::Server)
     }
 
     fn start_side(&self, placement: &Placement<'_>, arm: Arm) -> Result<Side, LabError> {
@@ -311,112 +294,5 @@ impl<'a> Bench<'a> {
             }
         }
         Ok(side)
-    }
-}
-
-/// Main in one cell.
-enum Main {
-    Server(Worker),
-    Command {
-        words: Vec<String>,
-        running: Option<Guarded>,
-    },
-}
-
-impl Main {
-    fn source(&self) -> Source<'_> {
-        match self {
-            Main::Server(worker) => Source::Board(&worker.board),
-            Main::Command {
-                running: Some(guard),
-                ..
-            } => Source::Processes(guard.pid()),
-            Main::Command { .. } => Source::None,
-        }
-    }
-
-    fn begin(&mut self, placement: &Placement<'_>) -> Result<(), LabError> {
-        match self {
-            Main::Server(worker) => worker.ask("measure").map(|_| ()),
-            Main::Command { words, running } => {
-                let mut command = placement.main_command(words);
-                command.stdin(Stdio::null()).stdout(Stdio::piped());
-                *running = Some(Guarded::start(
-                    "main command",
-                    command,
-                    &placement.main_join(),
-                )?);
-                Ok(())
-            }
-        }
-    }
-
-    fn ended(&mut self) -> bool {
-        match self {
-            Main::Server(_) => false,
-            Main::Command { running, .. } => running.as_mut().is_none_or(|g| g.ended().is_some()),
-        }
-    }
-
-    /// The window's latency; a command that prints none is measured by its wall time.
-    fn finish(&mut self, wall_ns: u64) -> Result<Latency, LabError> {
-        match self {
-            Main::Server(worker) => serde_json::from_value(worker.ask("report")?)
-                .map_err(|e| LabError::process("server", format!("its report: {e}"))),
-            Main::Command { running, .. } => {
-                let mut text = String::new();
-                if let Some(mut out) = running.as_mut().and_then(Guarded::take_stdout) {
-                    use std::io::Read;
-                    out.read_to_string(&mut text)
-                        .map_err(|e| LabError::process("main command", e.to_string()))?;
-                }
-                let failed = running
-                    .as_mut()
-                    .and_then(Guarded::ended)
-                    .filter(|s| !s.success());
-                if let Some(status) = failed {
-                    return Err(LabError::process(
-                        "main command",
-                        format!("ended ({status})"),
-                    ));
-                }
-                let us = wall_ns as f64 / 1000.0;
-                let wall = Latency {
-                    avg_us: us,
-                    p99_us: us,
-                    completed: 1,
-                    ..Latency::default()
-                };
-                Ok(Latency {
-                    window_ns: wall_ns,
-                    ..parse_latency(&text).unwrap_or(wall)
-                })
-            }
-        }
-    }
-}
-
-/// Side work in one cell.
-struct Side {
-    worker: Option<Worker>,
-    command: Option<Guarded>,
-    frames: Option<Frames>,
-}
-
-impl Side {
-    fn source(&self) -> Source<'_> {
-        match (&self.worker, &self.command) {
-            (Some(worker), _) => Source::Board(&worker.board),
-            (None, Some(guard)) => Source::Processes(guard.pid()),
-            (None, None) => Source::None,
-        }
-    }
-
-    /// Loops, or CPU seconds.
-    fn work(&self) -> f64 {
-        match &self.worker {
-            Some(worker) => worker.board.count() as f64,
-            None => self.source().cpu_ns() as f64 / 1e9,
-        }
     }
 }

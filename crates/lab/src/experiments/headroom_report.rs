@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::headroom::{Bench, Cell, LEVEL_ONE_PCT};
 use super::law::TOLERANCE_PCT;
-use super::{num, row, seeds};
+use super::{LOUD_PCT, num, row, seeds};
 use crate::LabError;
 use crate::arms::Arm;
 use crate::report::{Headline, Met, Report, Table, plots};
@@ -134,6 +134,11 @@ fn level_table(bench: &Bench<'_>, cells: &[Cell], load: f64) -> Table {
     t
 }
 
+fn of_round(cells: &[Cell], round: u32, of: impl Fn(&Cell) -> f64) -> f64 {
+    let chosen = cells.iter().filter(|c| c.round == round);
+    mean(&chosen.map(of).collect::<Vec<_>>()).unwrap_or(0.0)
+}
+
 fn rounds_table(cells: &[Cell]) -> Table {
     let mut t = Table::new(
         "Steal by round",
@@ -148,15 +153,17 @@ fn rounds_table(cells: &[Cell]) -> Table {
             .collect();
         let worst = steal.iter().copied().fold(0.0, f64::max);
         let m = mean(&steal).unwrap_or(0.0);
-        let mark = if m > STEAL_LOUD_PCT {
-            "loud: above 5 %"
-        } else {
-            ""
+        let others = of_round(cells, round, |c| c.shares.other_pct);
+        let mark = match (m > STEAL_LOUD_PCT, others > LOUD_PCT) {
+            (true, _) => "loud: steal above 5 %",
+            (_, true) => "loud: other programs",
+            _ => "",
         };
         t.push([
             (round + 1).to_string(),
             format!("{m:.1} %"),
             format!("{worst:.1} %"),
+            format!("{others:.1} %"),
             mark.into(),
         ]);
     }
@@ -220,7 +227,7 @@ pub fn report(bench: Bench<'_>, cells: &[Cell]) -> Result<Report, LabError> {
             "max_us": num(l.max_us), "offered": l.offered, "completed": l.completed,
             "main_pct": num(s.main_pct), "side_pct": num(s.side_pct), "other_pct": num(s.other_pct),
             "idle_pct": num(s.idle_pct), "steal_pct": num(s.steal_pct),
-            "loud": s.steal_pct > STEAL_LOUD_PCT, "side_rate": num(c.side_rate),
+            "loud": s.steal_pct > STEAL_LOUD_PCT || s.other_pct > LOUD_PCT, "side_rate": num(c.side_rate),
             "side_unit": bench.side_unit, "reclaim_pct": reclaim_pct(c).map(num),
             "owner_cpu_pct": num(s.owner_cpu_pct), "seconds": num(s.seconds),
         })));

@@ -7,19 +7,18 @@
 
 use std::thread;
 
-use serde_json::json;
-
 use super::seeds::{LAW, LawRow};
-use super::{Setup, num, row, start_burner, start_constant};
+use super::{Setup, law_report, start_burner, start_constant, start_server};
 use crate::arms::{Arm, Placement, Stage, number};
 use crate::options::LabOptions;
 use crate::proc::Worker;
 use crate::progress::Progress;
-use crate::readers::{Shares, Snapshot, Source, shares, snapshot};
-use crate::report::{Headline, Met, Report, Table, plots};
+use crate::readers::{Reader, Shares, Snapshot, Source, shares};
+use crate::report::Report;
 use crate::rng::Rng;
 use crate::tidegate::Tidegate;
-use crate::{LabError, clock, stats, stop};
+use crate::worker::work::Work;
+use crate::{LabError, clock, stop};
 
 pub(crate) const HEADROOM_PCT: f64 = 30.0;
 pub(crate) const TOLERANCE_PCT: f64 = 1.0;
@@ -33,22 +32,31 @@ struct Plan {
 }
 
 /// What one constant level gave.
-struct Constant {
-    seed: &'static LawRow,
-    shares: Shares,
-    expected_idle: f64,
-    reclaim_pct: f64,
-    quota_writes: f64,
+pub struct Constant {
+    /// The seed's row.
+    pub seed: &'static LawRow,
+    /// Who had the machine.
+    pub shares: Shares,
+    /// Idle that was due.
+    pub expected_idle: f64,
+    /// Side's CPU over what main left.
+    pub reclaim_pct: f64,
+    /// Writes of the moving quota a second.
+    pub quota_writes: f64,
 }
 
 /// What one pattern of main gave.
-struct Varying {
-    name: &'static str,
-    worst_points: f64,
-    worst_idle: f64,
-    mean: Shares,
+pub struct Varying {
+    /// How main moved.
+    pub name: &'static str,
+    /// Idle less what was due, in the worst second.
+    pub worst_points: f64,
+    /// Idle in that second.
+    pub worst_idle: f64,
+    /// Over the whole.
+    pub mean: Shares,
     /// (seconds, main, side, idle) of each second, every 100 ms.
-    trace: Vec<[f64; 4]>,
+    pub trace: Vec<[f64; 4]>,
 }
 
 /// Runs the experiment.
@@ -83,7 +91,13 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let main = start_constant(&setup, &placement, 300_000)?;
     let side = start_burner(&setup, &placement)?;
     let bench = Bench {
+        reader: Reader::new(
+            Some(&hierarchy),
+            &[main.pid(), side.pid()],
+            Some(tidegate.owner_pid()),
+        ),
         setup: &setup,
+        placement: &placement,
         tidegate: &tidegate,
         main: &main,
         side: &side,
@@ -98,21 +112,26 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         progress.done(plan.settle + plan.window);
     }
     let mut varying = Vec::new();
-    for pattern in [SQUARE, RAMP, RANDOM] {
+    for pattern in [SQUARE, RAMP] {
         progress.stage(&format!("main as a {}", pattern.name));
         varying.push(bench.varying(&pattern, plan.varying, options.seed)?);
         progress.done(1.0 + plan.varying);
     }
+    progress.stage("main as an open-loop server");
+    varying.push(bench.poisson(plan.varying, options.seed)?);
+    progress.done(1.0 + plan.varying);
     let sensing = tidegate.sensing().to_string();
     drop(progress);
     drop((side, main));
     drop(tidegate);
     setup.machine.finish();
-    report(setup, &constant, &varying, &sensing)
+    law_report::report(setup, &constant, &varying, &sensing)
 }
 
 struct Bench<'a> {
     setup: &'a Setup,
+    placement: &'a Placement<'a>,
+    reader: Reader,
     tidegate: &'a Tidegate,
     main: &'a Worker,
     side: &'a Worker,
@@ -146,12 +165,6 @@ const RAMP: Pattern = Pattern {
     },
     hold: 0.02,
 };
-const RANDOM: Pattern = Pattern {
-    name: "random level, 10 to 70 %, each 100 ms",
-    level_ppm: |_, rng| 100_000 + rng.below(600_001) as u32,
-    hold: 0.1,
-};
-
 /// Idle that the terms ask for while `main` (and the rest) use this much.
 fn expected_idle(busy_pct: f64) -> f64 {
     let allowance = (100.0 - HEADROOM_PCT - busy_pct).max(TOLERANCE_PCT);
@@ -160,12 +173,9 @@ fn expected_idle(busy_pct: f64) -> f64 {
 
 impl Bench<'_> {
     fn snapshot(&self) -> Snapshot {
-        snapshot(
-            self.setup.hierarchy.as_ref().ok(),
-            &Source::Board(&self.main.board),
-            &Source::Board(&self.side.board),
-            Some(self.tidegate.owner_pid()),
-        )
+        let main = Source::Board(&self.main.board);
+        self.reader
+            .snapshot(&main, &Source::Board(&self.side.board))
     }
 
     fn order(&self, level_ppm: u32) {
@@ -203,8 +213,7 @@ impl Bench<'_> {
     fn varying(&self, pattern: &Pattern, seconds: f64, seed: u64) -> Result<Varying, LabError> {
         let start = clock::monotonic_ns();
         let end = start + ((1.0 + seconds) * NS) as u64;
-        let mut looks: Vec<Snapshot> = Vec::new();
-        thread::scope(|scope| -> Result<(), LabError> {
+        let looks = thread::scope(|scope| {
             let driver = scope.spawn(move || -> Result<(), LabError> {
                 let mut rng = Rng::new(seed);
                 let mut step = 0u32;
@@ -219,21 +228,55 @@ impl Bench<'_> {
                     step += 1;
                 }
             });
-            let mut at = start + 1_000_000_000;
-            while at <= end {
-                stop::sleep_until(at)?;
-                looks.push(self.snapshot());
-                at += 100_000_000;
-            }
+            let looks = look_until(start, end, || self.snapshot());
             driver
                 .join()
-                .unwrap_or(Err(LabError::process("main's driver", "panicked")))
+                .unwrap_or(Err(LabError::process("main's driver", "panicked")))?;
+            looks
         })?;
         Ok(judge(pattern.name, &looks, self.setup.machine.cpus))
     }
+
+    /// Main is a server at 40 % of the machine with Poisson arrivals: bursts of milliseconds.
+    fn poisson(&self, seconds: f64, seed: u64) -> Result<Varying, LabError> {
+        self.order(0);
+        let steps_per_ms = Work::new(1).calibrate(10);
+        let server = start_server(self.setup, self.placement, 0.4, steps_per_ms, seed)?;
+        let pids = [self.main.pid(), self.side.pid(), server.pid()];
+        let h = self.setup.hierarchy.as_ref().ok();
+        let reader = Reader::new(h, &pids, Some(self.tidegate.owner_pid()));
+        let start = clock::monotonic_ns();
+        let end = start + ((1.0 + seconds) * NS) as u64;
+        let looks = look_until(start, end, || {
+            let main = Source::Two(&self.main.board, &server.board);
+            reader.snapshot(&main, &Source::Board(&self.side.board))
+        })?;
+        Ok(judge(
+            "server, Poisson arrivals, 40 %",
+            &looks,
+            self.setup.machine.cpus,
+        ))
+    }
 }
 
-/// Every second of a varying run, each 100 ms.
+/// A look every 100 ms, after a second in which the controller finds the new pattern.
+fn look_until(
+    start: u64,
+    end: u64,
+    look: impl Fn() -> Snapshot,
+) -> Result<Vec<Snapshot>, LabError> {
+    let mut looks = Vec::new();
+    let mut at = start + 1_000_000_000;
+    while at <= end {
+        stop::sleep_until(at)?;
+        looks.push(look());
+        at += 100_000_000;
+    }
+    Ok(looks)
+}
+
+/// Every second of a varying run, each 100 ms. What is due in a second is the mean of what is due in
+/// its tenths: while main alone takes more than the headroom leaves, idle cannot be kept.
 fn judge(name: &'static str, looks: &[Snapshot], cpus: usize) -> Varying {
     let mut varying = Varying {
         name,
@@ -247,7 +290,11 @@ fn judge(name: &'static str, looks: &[Snapshot], cpus: usize) -> Varying {
     }
     for pair in looks.windows(11) {
         let s = shares(&pair[0], &pair[10], cpus);
-        let points = s.idle_pct - expected_idle(s.main_pct + s.other_pct);
+        let tenths = pair
+            .windows(2)
+            .map(|p| shares(&p[0], &p[1], cpus).main_pct + s.other_pct);
+        let due = tenths.map(expected_idle).sum::<f64>() / 10.0;
+        let points = s.idle_pct - due;
         if points < varying.worst_points {
             varying.worst_points = points;
             varying.worst_idle = s.idle_pct;
@@ -256,203 +303,6 @@ fn judge(name: &'static str, looks: &[Snapshot], cpus: usize) -> Varying {
         varying.trace.push([t, s.main_pct, s.side_pct, s.idle_pct]);
     }
     varying
-}
-
-fn constant_table(constant: &[Constant]) -> Table {
-    let mut table = Table::new(
-        "Constant main, headroom 30 % (percent of the machine)",
-        &[
-            "main asked",
-            "main",
-            "other",
-            "side",
-            "seed: side",
-            "idle",
-            "seed: idle",
-            "due",
-            "off by",
-            "reclaim",
-            "writes/s",
-            "owner, % of a CPU",
-            "steal",
-        ],
-    );
-    for c in constant {
-        let s = &c.shares;
-        table.push([
-            format!("{}", c.seed.main_pct),
-            format!("{:.1}", s.main_pct),
-            format!("{:.1}", s.other_pct),
-            format!("{:.1}", s.side_pct),
-            c.seed.side_pct.map_or("minimal".into(), |p| p.to_string()),
-            format!("{:.1}", s.idle_pct),
-            c.seed.idle_pct.to_string(),
-            format!("{:.1}", c.expected_idle),
-            format!("{:+.2}", s.idle_pct - c.expected_idle),
-            format!("{:.1} %", c.reclaim_pct),
-            format!("{:.1}", c.quota_writes),
-            format!("{:.2}", s.owner_cpu_pct),
-            format!("{:.1} %", s.steal_pct),
-        ]);
-    }
-    table
-}
-
-fn varying_table(varying: &[Varying]) -> Table {
-    let mut table = Table::new(
-        "Varying main, headroom 30 %: every second, looked at each 100 ms",
-        &[
-            "main",
-            "mean main",
-            "mean side",
-            "mean idle",
-            "idle in the worst second",
-            "against due",
-        ],
-    );
-    for v in varying {
-        table.push([
-            v.name.to_string(),
-            format!("{:.1}", v.mean.main_pct),
-            format!("{:.1}", v.mean.side_pct),
-            format!("{:.1}", v.mean.idle_pct),
-            format!("{:.1}", v.worst_idle),
-            format!("{:+.2}", v.worst_points),
-        ]);
-    }
-    table
-}
-
-fn headline(constant: &[Constant], varying: &[Varying]) -> Vec<Headline> {
-    let off = |c: &Constant| (c.shares.idle_pct - c.expected_idle).abs();
-    let worst = constant.iter().map(off).fold(0.0, f64::max);
-    let reclaim: Vec<f64> = constant
-        .iter()
-        .filter(|c| c.seed.main_pct <= 60)
-        .map(|c| c.reclaim_pct)
-        .collect();
-    let least = reclaim.iter().copied().fold(f64::INFINITY, f64::min);
-    let side_at_floor = constant
-        .iter()
-        .filter(|c| c.seed.side_pct.is_none())
-        .map(|c| c.shares.side_pct)
-        .fold(f64::INFINITY, f64::min);
-    let writes: Vec<f64> = constant.iter().map(|c| c.quota_writes).collect();
-    let writes = writes.iter().copied().fold(0.0, f64::max);
-    let owner: Vec<f64> = constant.iter().map(|c| c.shares.owner_cpu_pct).collect();
-    let owner = stats::mean(&owner).unwrap_or(f64::NAN);
-    let second = varying
-        .iter()
-        .map(|v| v.worst_points)
-        .fold(f64::INFINITY, f64::min);
-    vec![
-        Headline::new(
-            "idle against due, constant main, worst row",
-            worst,
-            "points",
-        )
-        .target("≤ 1", Met::of(worst <= 1.0)),
-        Headline::new(
-            "idle against due, varying main, worst second",
-            second,
-            "points",
-        )
-        .target("≥ −1", Met::of(second >= -1.0)),
-        Headline::new("reclaim at 30–60 % main, worst row", least, "%")
-            .target("≥ 95", Met::of(least >= 95.0)),
-        Headline::new(
-            "side at 70 and 80 % main (tolerance 1 %)",
-            side_at_floor,
-            "%",
-        )
-        .target("≥ 1", Met::of(side_at_floor >= 0.95 * TOLERANCE_PCT)),
-        Headline::new(
-            "quota writes in steady state, worst row",
-            writes,
-            "per second",
-        )
-        .target("≤ 5", Met::of(writes <= 5.0)),
-        Headline::new("owner's cost", owner, "% of one CPU").target("≤ 0.5", Met::of(owner <= 0.5)),
-    ]
-}
-
-fn report(
-    setup: Setup,
-    constant: &[Constant],
-    varying: &[Varying],
-    sensing: &str,
-) -> Result<Report, LabError> {
-    let mut report = Report::new("law", setup.machine);
-    report.notes.push(format!(
-        "Sensing: {sensing}. Due is what the terms ask: the headroom, or what main, the rest and the \
-         tolerance (1 %) leave. Other programs count as main, as in the law. Side is a burner of one \
-         thread a CPU. Read from the threads' own clocks and the root group, not from the owner."
-    ));
-    for c in constant {
-        let s = &c.shares;
-        report.rows.push(row(json!({
-            "kind": "constant", "main_asked_pct": c.seed.main_pct, "main_pct": num(s.main_pct),
-            "side_pct": num(s.side_pct), "seed_side_pct": c.seed.side_pct, "idle_pct": num(s.idle_pct),
-            "seed_idle_pct": c.seed.idle_pct, "other_pct": num(s.other_pct),
-            "due_idle_pct": num(c.expected_idle), "reclaim_pct": num(c.reclaim_pct),
-            "quota_writes_per_second": num(c.quota_writes), "owner_cpu_pct": num(s.owner_cpu_pct),
-            "steal_pct": num(s.steal_pct), "seconds": num(s.seconds), "sensing": sensing,
-        })));
-    }
-    for v in varying {
-        report.rows.push(row(json!({
-            "kind": "varying", "pattern": v.name, "main_pct": num(v.mean.main_pct),
-            "side_pct": num(v.mean.side_pct), "idle_pct": num(v.mean.idle_pct),
-            "worst_second_idle_pct": num(v.worst_idle), "worst_second_points": num(v.worst_points),
-            "steal_pct": num(v.mean.steal_pct), "seconds": num(v.mean.seconds), "sensing": sensing,
-        })));
-    }
-    report.headline = headline(constant, varying);
-    report.tables = vec![constant_table(constant), varying_table(varying)];
-    report.plots.push(plots::shares(
-        "Who has the machine, main at 30…80 %",
-        "Idle (the top of each bar) stays at 30 % of the machine until main alone leaves less.",
-        &constant
-            .iter()
-            .map(|c| {
-                let s = &c.shares;
-                (
-                    format!("{}", c.seed.main_pct),
-                    [s.main_pct, s.side_pct, s.other_pct, s.idle_pct],
-                )
-            })
-            .collect::<Vec<_>>(),
-        100.0 - HEADROOM_PCT,
-    )?);
-    for v in varying {
-        report.plots.push(varying_plot(v)?);
-    }
-    let reclaimed = constant.iter().filter(|c| c.seed.main_pct <= 60);
-    let reclaimed = stats::mean(&reclaimed.map(|c| c.reclaim_pct).collect::<Vec<_>>());
-    let worst = report.headline[0].value;
-    report.sentence = format!(
-        "side work that always wants more got {:.0} % of the CPU that main left above 30 % idle, and \
-         idle was within {worst:.1} points of what was due at every level of main",
-        reclaimed.unwrap_or(0.0)
-    );
-    Ok(report)
-}
-
-fn varying_plot(v: &Varying) -> Result<plots::Plot, LabError> {
-    let line = |i: usize| v.trace.iter().map(|r| (r[0], r[i])).collect::<Vec<_>>();
-    let end = v.trace.last().map_or(1.0, |r| r[0]);
-    plots::Lines::new(
-        &format!("Main as a {}", v.name),
-        "time, s",
-        "percent of the machine, over 1 s",
-    )
-    .see("Side mirrors main; idle does not fall below 30 % while main leaves that much.")
-    .range(0.0..end, 0.0..100.0)
-    .series("main", 0, line(1))
-    .series("side", 1, line(2))
-    .series("idle", 2, line(3))
-    .level("asked", HEADROOM_PCT)
-    .draw()
 }
 
 #[cfg(test)]
@@ -481,7 +331,6 @@ mod tests {
                 wall_ns: i * 100_000_000,
                 main_ns: i * 80_000_000,
                 side_ns: i * 60_000_000 + 20_000_000 * i.saturating_sub(20).min(10),
-                busy_ns: i * 140_000_000 + 20_000_000 * i.saturating_sub(20).min(10),
                 ..Snapshot::default()
             })
             .collect();

@@ -1,8 +1,10 @@
 //! The three experiments, and what they share.
 
 pub mod headroom;
+pub mod headroom_players;
 pub mod headroom_report;
 pub mod law;
+pub mod law_report;
 pub mod seeds;
 pub mod step;
 pub mod step_report;
@@ -77,6 +79,42 @@ pub fn start_constant(
         kind: "constant",
         args: vec!["--level".into(), level_ppm.to_string()],
         threads: setup.machine.cpus,
+    };
+    Worker::start(&plan, &placement.main_join(), &|words| {
+        placement.main_command(words)
+    })
+}
+
+/// Above this much for other programs, percent of the machine, a measurement is theirs as much as ours.
+pub const LOUD_PCT: f64 = 10.0;
+
+/// Mean work of a request of the built-in server.
+pub const SERVICE_US: f64 = 1000.0;
+
+/// Starts the open-loop server as main, offered `share` of the machine.
+pub fn start_server(
+    setup: &Setup,
+    placement: &Placement<'_>,
+    share: f64,
+    steps_per_ms: u64,
+    seed: u64,
+) -> Result<Worker, LabError> {
+    let cpus = setup.machine.cpus;
+    let per_second = share * cpus as f64 * 1e6 / SERVICE_US;
+    let args = [
+        ("--per-second", per_second.to_string()),
+        ("--service-us", SERVICE_US.to_string()),
+        ("--steps-per-ms", steps_per_ms.to_string()),
+        ("--seed", seed.to_string()),
+    ];
+    let plan = WorkerPlan {
+        exe: &setup.exe,
+        kind: "server",
+        args: args
+            .into_iter()
+            .flat_map(|(name, value)| [name.to_string(), value])
+            .collect(),
+        threads: 2 * cpus,
     };
     Worker::start(&plan, &placement.main_join(), &|words| {
         placement.main_command(words)

@@ -91,6 +91,9 @@ pub struct Step {
     pub controller: Controller,
     /// What side did at the step up.
     pub down: StepDown,
+    /// Whether side had its allowance (to 10 points) before the step: a step that finds side low
+    /// already, because other programs have the machine, shows nothing of the controller.
+    pub valid: bool,
     /// How long until it had its allowance again; `None` where that was not measured.
     pub give_back_ms: Option<f64>,
     /// Side's rate around the step up, in bins of 10 ms: (ms after the step, percent).
@@ -375,6 +378,7 @@ impl Visit<'_> {
         });
         Some(Step {
             controller: self.controller,
+            valid: (step.old_pct - allowance(LOW_PCT)).abs() <= 10.0,
             down: step,
             give_back_ms,
             trace: bins.collect(),

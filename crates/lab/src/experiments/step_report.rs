@@ -6,7 +6,7 @@ use super::step::{Controller, HIGH_PCT, LOW_PCT, Step};
 use super::{Setup, num, row};
 use crate::LabError;
 use crate::options::Sense;
-use crate::report::{Headline, Met, Report, Table, plots};
+use crate::report::{Headline, Met, Report, Table, bars, plots};
 use crate::stats::{bootstrap95, median, quantile, with_interval};
 
 const CONTROLLERS: [Controller; 4] = [
@@ -19,7 +19,7 @@ const CONTROLLERS: [Controller; 4] = [
 fn of(steps: &[Step], controller: Controller, f: impl Fn(&Step) -> f64) -> Vec<f64> {
     steps
         .iter()
-        .filter(|s| s.controller == controller)
+        .filter(|s| s.controller == controller && s.valid)
         .map(f)
         .collect()
 }
@@ -27,7 +27,7 @@ fn of(steps: &[Step], controller: Controller, f: impl Fn(&Step) -> f64) -> Vec<f
 fn given_back(steps: &[Step], controller: Controller) -> Vec<f64> {
     steps
         .iter()
-        .filter(|s| s.controller == controller)
+        .filter(|s| s.controller == controller && s.valid)
         .filter_map(|s| s.give_back_ms)
         .collect()
 }
@@ -132,7 +132,7 @@ pub fn report(setup: Setup, steps: &[Step], missing: Vec<String>) -> Result<Repo
             "controller": s.controller.key(), "settle_ms": num(s.down.settle_ms),
             "reaction_ms": num(s.down.reaction_ms), "above_points": num(s.down.over_points),
             "below_points": num(s.down.under_points), "side_before_pct": num(s.down.old_pct),
-            "give_back_ms": s.give_back_ms.map(num),
+            "give_back_ms": s.give_back_ms.map(num), "valid": s.valid,
         })));
     }
     report.headline = headline(steps);
@@ -143,7 +143,7 @@ pub fn report(setup: Setup, steps: &[Step], missing: Vec<String>) -> Result<Repo
         .map(|&c| (c.label().to_string(), of(steps, c, |s| s.down.settle_ms)))
         .filter(|(_, v)| !v.is_empty())
         .collect();
-    report.plots.push(plots::strips(
+    report.plots.push(bars::strips(
         "Time until side has settled",
         "Each dot is one step, the bar is the median; the dashed lines are the targets of 20 and 60 ms.",
         "ms after the step (logarithmic)",
@@ -151,6 +151,14 @@ pub fn report(setup: Setup, steps: &[Step], missing: Vec<String>) -> Result<Repo
         &[20.0, 60.0],
     )?);
     report.notes = missing;
+    let invalid = steps.iter().filter(|s| !s.valid).count();
+    if invalid > 0 {
+        report.notes.push(format!(
+            "{invalid} of {} steps do not count: side was more than 10 points off its allowance before \
+             the step, because other programs had the machine or the controller had not given back yet.",
+            steps.len()
+        ));
+    }
     report.notes.push(
         "Settled: the least t for which side's mean rate over [t, t + 20 ms] and over [t, t + 200 ms] \
          is within 5 points of its new allowance by that controller's own law. Reaction: side's CPU \
@@ -207,7 +215,7 @@ fn trace_plot(steps: &[Step]) -> Result<plots::Plot, LabError> {
     for (i, c) in CONTROLLERS.into_iter().enumerate() {
         let traces: Vec<&[(f64, f64)]> = steps
             .iter()
-            .filter(|s| s.controller == c)
+            .filter(|s| s.controller == c && s.valid)
             .map(|s| s.trace.as_slice())
             .collect();
         let length = traces.iter().map(|t| t.len()).min().unwrap_or(0);

@@ -1,6 +1,7 @@
 //! What an experiment found, and its four forms: a table on the terminal, one self-contained HTML
 //! page, CSV and JSON.
 
+pub mod bars;
 mod html;
 pub mod plots;
 mod text;
