@@ -7,11 +7,12 @@
 mod error;
 mod path;
 mod placing;
+mod tree;
 mod v1;
 mod v2;
 mod weight;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use error::GroupError;
@@ -21,6 +22,8 @@ pub use weight::{
     IDLE_SHARES, SHARES_DEFAULT, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN, shares_from_weight,
     weight_from_shares,
 };
+
+use tree::Tree;
 
 use crate::bandwidth::Bandwidth;
 use crate::discover::{CgroupVersion, Hierarchy, Machine};
@@ -74,128 +77,6 @@ trait Files: Send + Sync {
     fn populated(&self, tree: &Tree, group: &GroupPath) -> GroupResult<bool>;
     /// Lets children of `parent` have cpu files. True when that had to be enabled.
     fn enable_cpu_below(&self, tree: &Tree, parent: &GroupPath) -> GroupResult<bool>;
-}
-
-/// The hierarchies and the way to their files.
-struct Tree {
-    fs: Arc<dyn KernelFs>,
-    version: CgroupVersion,
-    cpu: Hierarchy,
-    cpuacct: Option<Hierarchy>,
-    /// Whether the kernel has `cpu.idle`, as far as discovery could tell.
-    has_idle: Option<bool>,
-    /// ... and burst.
-    has_burst: Option<bool>,
-}
-
-impl Tree {
-    /// Every hierarchy with what `group` (a path below the cpu mount) is called there.
-    fn places<'a>(
-        &'a self,
-        group: &GroupPath,
-    ) -> impl Iterator<Item = (&'a Hierarchy, GroupPath)> + 'a {
-        let in_cpu = group.clone();
-        let elsewhere = self
-            .cpuacct
-            .as_ref()
-            .map(|other| (other, self.translate(group, other)));
-        std::iter::once((&self.cpu, in_cpu)).chain(elsewhere)
-    }
-
-    /// Where the bases differ (containers without a cgroup namespace), what lies below one lies below the other.
-    fn translate(&self, group: &GroupPath, other: &Hierarchy) -> GroupPath {
-        if other.base == self.cpu.base || !group.is_within(&self.cpu.base) {
-            return group.clone();
-        }
-        let below = if self.cpu.base.is_root() {
-            group.as_str()
-        } else {
-            &group.as_str()[self.cpu.base.as_str().len()..]
-        };
-        GroupPath::parse(&format!("{}{below}", other.base)).unwrap_or_else(|_| group.clone())
-    }
-
-    fn cpu_file(&self, group: &GroupPath, name: &str) -> PathBuf {
-        self.cpu.file(group, name)
-    }
-
-    fn read(&self, group: &GroupPath, name: &str) -> GroupResult<String> {
-        self.read_whole(group, &self.cpu_file(group, name))
-    }
-
-    /// Half a number is a number, too: what does not end as the kernel ends it was cut short.
-    fn read_whole(&self, group: &GroupPath, path: &Path) -> GroupResult<String> {
-        let text = self.fs.read(path).map_err(GroupError::kfs(group))?;
-        if text.is_empty() || text.ends_with('\n') {
-            return Ok(text);
-        }
-        Err(GroupError::Garbage {
-            group: group.clone(),
-            path: path.to_path_buf(),
-            text: crate::bandwidth::clip(&text),
-            why: "cut short, its last line does not end",
-        })
-    }
-
-    fn write(&self, group: &GroupPath, name: &str, value: &str) -> GroupResult<()> {
-        self.fs
-            .write(&self.cpu_file(group, name), value)
-            .map_err(GroupError::kfs(group))
-    }
-
-    fn read_number(&self, group: &GroupPath, path: PathBuf) -> GroupResult<u64> {
-        let text = self.read_whole(group, &path)?;
-        Bandwidth::parse_us(&text).map_err(GroupError::bandwidth(group, path))
-    }
-
-    /// A file that some kernels lack. Where this one has it, its absence means that the group is gone.
-    fn read_optional(
-        &self,
-        group: &GroupPath,
-        name: &str,
-        has: Option<bool>,
-    ) -> GroupResult<Option<u64>> {
-        if has == Some(false) {
-            return Ok(None);
-        }
-        match self.read_number(group, self.cpu_file(group, name)) {
-            Err(error)
-                if has.is_none()
-                    && error.errno() == Some(libc::ENOENT)
-                    && self.fs.exists(&self.cpu.dir(group)) =>
-            {
-                Ok(None)
-            }
-            value => value.map(Some),
-        }
-    }
-
-    fn pids(&self, group: &GroupPath) -> GroupResult<Vec<i32>> {
-        let text = self.read(group, "cgroup.procs")?;
-        text.split_ascii_whitespace()
-            .map(|word| {
-                word.parse().map_err(|_| GroupError::Garbage {
-                    group: group.clone(),
-                    path: self.cpu_file(group, "cgroup.procs"),
-                    text: crate::bandwidth::clip(word),
-                    why: "not a process id",
-                })
-            })
-            .collect()
-    }
-
-    fn children_in(&self, hierarchy: &Hierarchy, group: &GroupPath) -> GroupResult<Vec<GroupPath>> {
-        let entries = self
-            .fs
-            .list(&hierarchy.dir(group))
-            .map_err(GroupError::kfs(group))?;
-        // A name with control characters cannot be ours and is not touched.
-        Ok(entries
-            .iter()
-            .filter(|one| one.is_dir)
-            .filter_map(|one| group.join(&one.name).ok())
-            .collect())
-    }
 }
 
 /// The gate groups of one machine.

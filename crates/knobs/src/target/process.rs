@@ -1,0 +1,161 @@
+//! Processes, told from later ones with the same number by their start time.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::TargetError;
+use crate::kfs::KernelFs;
+
+/// PF_KTHREAD of field 9 of /proc/PID/stat (`include/linux/sched.h`).
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// One process, told from a later one with the same number.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessRef {
+    /// Its number.
+    pub pid: i32,
+    /// When it started, in clock ticks since boot (field 22 of /proc/PID/stat).
+    pub start_ticks: u64,
+    /// Its effective user.
+    pub uid: u32,
+    /// Its short name.
+    pub comm: String,
+}
+
+impl ProcessRef {
+    /// Looks a process up. Exited ones and kernel threads are refused.
+    pub fn look_up(fs: &dyn KernelFs, pid: i32) -> Result<Self, TargetError> {
+        let gone = |why: &str| TargetError::NoProcess {
+            pid,
+            why: why.to_owned(),
+        };
+        if pid <= 0 {
+            return Err(gone("process numbers are positive"));
+        }
+        let file = |name: &str| {
+            fs.read(Path::new(&format!("/proc/{pid}/{name}")))
+                .map_err(|source| match source.is_gone() {
+                    true => gone("no such process"),
+                    false => TargetError::Kfs { pid, source },
+                })
+        };
+        let stat = file("stat")?;
+        let comm = comm_of(&stat).ok_or_else(|| gone("its stat file has no name in it"))?;
+        let start_ticks =
+            stat_field(&stat, 22).ok_or_else(|| gone("its stat file has no start time"))?;
+        if matches!(state_of(&stat), Some('Z' | 'X')) {
+            return Err(gone("it has exited"));
+        }
+        if stat_field(&stat, 9).is_some_and(|flags| flags & PF_KTHREAD != 0) {
+            return Err(TargetError::KernelThread { pid, comm });
+        }
+        let status = file("status")?;
+        let uid = effective_uid(&status).ok_or_else(|| gone("its status file has no Uid line"))?;
+        Ok(Self {
+            pid,
+            start_ticks,
+            uid,
+            comm,
+        })
+    }
+
+    /// Whether the number still means this process, alive. An exec does not change it, a reuse of the number does.
+    pub fn is_same(&self, fs: &dyn KernelFs) -> Result<bool, TargetError> {
+        match Self::look_up(fs, self.pid) {
+            Ok(now) => Ok(now.start_ticks == self.start_ticks),
+            Err(TargetError::NoProcess { .. } | TargetError::KernelThread { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A descriptor that becomes readable when the process exits and never means another one. Opened first and checked
+    /// after, so that what was checked is what is held. `None` where the kernel has no pidfds (before 5.3).
+    pub fn pidfd(&self, fs: &dyn KernelFs) -> Result<Option<OwnedFd>, TargetError> {
+        let gone = |why: &str| TargetError::NoProcess {
+            pid: self.pid,
+            why: why.to_owned(),
+        };
+        let pid = rustix::process::Pid::from_raw(self.pid).ok_or_else(|| gone("not positive"))?;
+        let fd = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+            Ok(fd) => fd,
+            Err(rustix::io::Errno::SRCH) => return Err(gone("it has exited")),
+            Err(_) => return Ok(None),
+        };
+        if self.is_same(fs)? {
+            Ok(Some(fd))
+        } else {
+            Err(gone("its number is another process's by now"))
+        }
+    }
+}
+
+/// The text after the name. A name may hold spaces and parentheses: the last `)` ends it.
+fn after_comm(stat: &str) -> Option<&str> {
+    Some(stat[stat.rfind(')')? + 1..].trim_start())
+}
+
+fn comm_of(stat: &str) -> Option<String> {
+    let comm = stat.get(stat.find('(')? + 1..stat.rfind(')')?)?;
+    Some(comm.chars().filter(|one| !one.is_control()).collect())
+}
+
+fn state_of(stat: &str) -> Option<char> {
+    after_comm(stat)?.chars().next()
+}
+
+/// A numeric field of /proc/PID/stat, counted from 1 as proc_pid_stat(5) does; from field 4 on.
+pub fn stat_field(stat: &str, number: usize) -> Option<u64> {
+    let word = after_comm(stat)?
+        .split_ascii_whitespace()
+        .nth(number.checked_sub(3)?)?;
+    word.parse().ok()
+}
+
+/// `Uid:` real, effective, saved, file system.
+fn effective_uid(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn stat_with_a_hostile_name() {
+        let stat = "77 (a) R 1 (b)) S 1 77 77 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 0";
+        assert_eq!(comm_of(stat).unwrap(), "a) R 1 (b)");
+        assert_eq!(state_of(stat), Some('S'));
+        assert_eq!(stat_field(stat, 4), Some(1));
+        assert_eq!(stat_field(stat, 22), Some(4242));
+        assert_eq!(stat_field("no parenthesis", 22), None);
+        assert_eq!(stat_field(")(", 22), None);
+        assert_eq!(comm_of(")("), None);
+    }
+
+    #[test]
+    fn this_process_is_itself() {
+        let fs = crate::kfs::RealFs::new();
+        let own = ProcessRef::look_up(&fs, std::process::id() as i32).unwrap();
+        assert!(own.is_same(&fs).unwrap());
+        assert!(own.pidfd(&fs).unwrap().is_some());
+        let other = ProcessRef {
+            start_ticks: own.start_ticks + 1,
+            ..own
+        };
+        assert!(!other.is_same(&fs).unwrap());
+        assert!(other.pidfd(&fs).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_stat_is_read_or_refused(stat in "[0-9() a-z]*", number in 0usize..60) {
+            let _ = stat_field(&stat, number);
+            let _ = comm_of(&stat);
+            let _ = state_of(&stat);
+        }
+    }
+}
