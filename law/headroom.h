@@ -66,11 +66,15 @@ TG_FN void tg_headroom_forget(struct tg_headroom *h)
 	tg_detectors_reset(h);
 }
 
-/* headroom and tolerance above 100 % count as 100 %. */
+/*
+ * headroom and tolerance above 100 % count as 100 %. The idle kept under the
+ * old terms says nothing about the actuator under the new ones: calm starts anew.
+ */
 TG_FN void tg_headroom_terms(struct tg_headroom *h, tg_u32 headroom_ppm, tg_u32 tolerance_ppm)
 {
 	h->headroom_ppm = (tg_u32)tg_min(headroom_ppm, TG_PPM);
 	h->tolerance_ppm = (tg_u32)tg_min(tolerance_ppm, TG_PPM);
+	h->calm_us = 0;
 }
 
 TG_FN void tg_headroom_init(struct tg_headroom *h, const struct tg_headroom_config *cfg,

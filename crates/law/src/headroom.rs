@@ -196,7 +196,8 @@ impl Headroom {
         Self { raw }
     }
 
-    /// Changes what is asked; what was learnt about main stays.
+    /// Changes what is asked; what was learnt about main stays. Call it on changes only: the trim
+    /// stands still for a while after each call.
     pub fn set_terms(&mut self, terms: HeadroomTerms) {
         // SAFETY: as in `new`.
         unsafe {

@@ -1,0 +1,68 @@
+//! Every header of the law compiles for BPF, alone and warning-free.
+
+#![allow(missing_docs)]
+
+use std::path::Path;
+use std::process::Command;
+
+const CLANG: &str = "clang-19";
+
+#[test]
+fn each_header_compiles_for_bpf() {
+    if Command::new(CLANG).arg("--version").output().is_err() {
+        println!("skipped: {CLANG} is not installed (apt-get install {CLANG})");
+        return;
+    }
+    let law = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../law");
+    let callers = [
+        ("base.h", "tg_u64 f(tg_u64 a, tg_u64 b) { return tg_rate_ucpu(a, b); }"),
+        (
+            "headroom_types.h",
+            "tg_u64 f(const struct tg_headroom_decision *d) { return d->allowance_ucpu; }",
+        ),
+        (
+            "estimate.h",
+            "int f(struct tg_headroom *h, const struct tg_headroom_sample *s) \
+             { return tg_estimate_update(h, s, s->busy_ns, 2000000, 0); }",
+        ),
+        (
+            "headroom.h",
+            "void f(struct tg_headroom *h, const struct tg_headroom_sample *s, \
+             struct tg_headroom_decision *d) { tg_headroom_step(h, s, d); } \
+             void g(struct tg_headroom *h, const struct tg_headroom_config *c) \
+             { tg_headroom_init(h, c, 300000, 10000); }",
+        ),
+        (
+            "share.h",
+            "void f(const struct tg_demand *d, tg_u64 *out) { tg_share(1000000, d, 16, out); }",
+        ),
+    ];
+    let mut headers: Vec<String> = std::fs::read_dir(&law)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".h"))
+        .collect();
+    headers.sort();
+    let mut listed: Vec<&str> = callers.iter().map(|(header, _)| *header).collect();
+    listed.sort_unstable();
+    assert_eq!(headers, listed, "a header without a BPF caller here is not checked");
+
+    let dir = std::env::temp_dir().join(format!("tidegate-law-bpf-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    for (header, caller) in callers {
+        let source = dir.join(format!("{header}.c"));
+        std::fs::write(&source, format!("#include \"{header}\"\n{caller}\n")).unwrap();
+        let out = Command::new(CLANG)
+            .args(["-target", "bpf", "-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-g"])
+            .arg("-I")
+            .arg(&law)
+            .arg("-c")
+            .arg(&source)
+            .arg("-o")
+            .arg(dir.join("out.o"))
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{header}:\n{}", String::from_utf8_lossy(&out.stderr));
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}

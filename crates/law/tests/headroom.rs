@@ -1,0 +1,203 @@
+//! The headroom law: the published table, starts, bad samples, and whatever input there is.
+
+#![allow(missing_docs)]
+
+use proptest::prelude::*;
+use tidegate_law::{
+    Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms, Reason,
+};
+
+const TERMS: HeadroomTerms = HeadroomTerms { headroom_ppm: 300_000, tolerance_ppm: 10_000 };
+
+/// One window in which main uses `main_ppm` of `cpus` and side work what it was given.
+fn window(cpus: u64, dt_ms: u64, main_ppm: u64, side_ucpu: u64) -> HeadroomSample {
+    let dt_ns = dt_ms * 1_000_000;
+    let side_ns = side_ucpu * dt_ms;
+    HeadroomSample {
+        dt_ns,
+        capacity_ns: cpus * dt_ns,
+        busy_ns: cpus * dt_ns / 1_000_000 * main_ppm + side_ns,
+        side_ns,
+        granularity_ns: 0,
+        valid: true,
+    }
+}
+
+/// Runs a constant main for `seconds`, side work obeying exactly.
+fn settle(law: &mut Headroom, cpus: u64, dt_ms: u64, main_ppm: u64, seconds: u64) -> HeadroomDecision {
+    let mut decision = HeadroomDecision::default();
+    for _ in 0..seconds * 1_000 / dt_ms {
+        decision = law.step(&window(cpus, dt_ms, main_ppm, decision.allowance_ucpu));
+    }
+    decision
+}
+
+#[test]
+fn the_published_table_comes_out_exactly() {
+    let table = include_str!("data/headroom_law.csv");
+    let mut rows = 0;
+    for line in table.lines().filter(|line| !line.starts_with('#')).skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let main_ppm = cells[0].parse::<u64>().unwrap() * 10_000;
+        for cpus in [1u64, 2, 16, 256, 8_192] {
+            for (cfg, dt_ms) in [(HeadroomConfig::FAST, 5), (HeadroomConfig::SLOW, 50)] {
+                let mut law = Headroom::new(cfg, TERMS);
+                let got = settle(&mut law, cpus, dt_ms, main_ppm, 8);
+                let machine_ucpu = cpus * 1_000_000;
+                let side_ucpu = match cells[1] {
+                    "minimal" => machine_ucpu / 100,
+                    percent => percent.parse::<u64>().unwrap() * machine_ucpu / 100,
+                };
+                assert_eq!(got.allowance_ucpu, side_ucpu, "{line} on {cpus} CPUs");
+                assert_eq!(got.main_est_ucpu, main_ppm * cpus, "{line}");
+            }
+        }
+        rows += 1;
+    }
+    assert_eq!(rows, 6);
+}
+
+#[test]
+fn a_fresh_start_gives_the_tolerance_and_then_ramps() {
+    for (cfg, dt_ms) in [(HeadroomConfig::FAST, 5u64), (HeadroomConfig::SLOW, 50)] {
+        let (warm_ms, slope) = (u64::from(cfg.warm_us) / 1_000, u64::from(cfg.raise_ppm_per_s));
+        let mut law = Headroom::new(cfg, TERMS);
+        let mut last = HeadroomDecision::default();
+        for step in 1..=1_000 / dt_ms {
+            let got = law.step(&window(2, dt_ms, 100_000, last.allowance_ucpu));
+            if step * dt_ms < warm_ms {
+                assert_eq!((got.reason, got.allowance_ucpu), (Reason::Warmup, 20_000));
+            }
+            let rise = got.allowance_ucpu.saturating_sub(last.allowance_ucpu.max(20_000));
+            assert!(rise <= 2 * slope * dt_ms / 1_000, "{rise} in {dt_ms} ms");
+            last = got;
+        }
+        assert_eq!((last.reason, last.allowance_ucpu), (Reason::Track, 1_200_000));
+    }
+}
+
+/// Each kind of sample that cannot be true, made from a good one.
+fn bad_samples() -> Vec<(&'static str, HeadroomSample)> {
+    let good = window(2, 5, 300_000, 800_000);
+    let with = |change: fn(&mut HeadroomSample)| {
+        let mut sample = good;
+        change(&mut sample);
+        sample
+    };
+    vec![
+        ("not vouched for", with(|s| s.valid = false)),
+        ("no time", with(|s| s.dt_ns = 0)),
+        ("half a microsecond", with(|s| s.dt_ns = 500)),
+        ("asleep for a minute", with(|s| {
+            s.dt_ns = 60_000_000_000;
+            s.capacity_ns = 2 * s.dt_ns;
+        })),
+        ("no capacity", with(|s| s.capacity_ns = 0)),
+        ("more CPUs than there are", with(|s| s.capacity_ns = s.dt_ns * 8_193)),
+        ("busier than it can be", with(|s| s.busy_ns = s.capacity_ns * 2)),
+        ("side above all", with(|s| s.side_ns = s.busy_ns + 1_000_000)),
+        ("counter reset", with(|s| s.busy_ns = u64::MAX - 5)),
+        ("all ones", HeadroomSample {
+            dt_ns: u64::MAX,
+            capacity_ns: u64::MAX,
+            busy_ns: u64::MAX,
+            side_ns: u64::MAX,
+            granularity_ns: u64::MAX,
+            valid: true,
+        }),
+    ]
+}
+
+#[test]
+fn a_sample_that_cannot_be_true_is_a_cut_never_a_hold() {
+    for (name, bad) in bad_samples() {
+        let mut law = Headroom::new(HeadroomConfig::FAST, TERMS);
+        assert_eq!(settle(&mut law, 2, 5, 300_000, 4).allowance_ucpu, 800_000);
+        let got = law.step(&bad);
+        assert_eq!((got.reason, got.allowance_ucpu), (Reason::Stale, 20_000), "{name}");
+        // What was learnt is gone: warm-up again, then the same level.
+        let next = law.step(&window(2, 5, 300_000, 20_000));
+        assert_eq!((next.reason, next.allowance_ucpu), (Reason::Warmup, 20_000), "{name}");
+        assert_eq!(settle(&mut law, 2, 5, 300_000, 4).allowance_ucpu, 800_000, "{name}");
+    }
+}
+
+#[test]
+fn slightly_torn_readings_are_believed() {
+    let mut law = Headroom::new(HeadroomConfig::FAST, TERMS);
+    settle(&mut law, 2, 5, 300_000, 4);
+    let mut torn = window(2, 5, 300_000, 800_000);
+    torn.busy_ns = torn.capacity_ns + 50_000;
+    assert_ne!(law.step(&torn).reason, Reason::Stale);
+}
+
+#[test]
+fn new_terms_act_in_the_next_window() {
+    let mut law = Headroom::new(HeadroomConfig::FAST, TERMS);
+    settle(&mut law, 2, 5, 300_000, 4);
+    law.set_terms(HeadroomTerms { headroom_ppm: 500_000, tolerance_ppm: 10_000 });
+    assert_eq!(law.step(&window(2, 5, 300_000, 800_000)).allowance_ucpu, 400_000);
+}
+
+#[test]
+fn the_trim_learns_a_lying_actuator_and_forgets_an_idle_one() {
+    // Side work gets 2 % of the machine more than it was given.
+    let mut law = Headroom::new(HeadroomConfig::FAST, TERMS);
+    let mut given = 0;
+    for _ in 0..4_000 {
+        given = law.step(&window(2, 5, 300_000, given + 40_000)).allowance_ucpu;
+    }
+    assert!(given.abs_diff(760_000) <= 2_000, "{given}");
+    // Side work that wants nothing winds nothing up.
+    let mut last = HeadroomDecision::default();
+    for _ in 0..4_000 {
+        last = law.step(&window(2, 5, 300_000, 0));
+    }
+    assert!(last.trim_ucpu <= 10 && last.allowance_ucpu <= 800_010, "{last:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// Whatever comes in, in whatever state: floor <= allowance <= capacity.
+    #[test]
+    fn any_input_is_survived(
+        tuning in prop::collection::vec(any::<u32>(), 20),
+        terms in any::<(u32, u32)>(),
+        samples in prop::collection::vec(
+            (prop_oneof![0..20_000_000_000u64, any::<u64>()], any::<u64>(), any::<u64>(),
+             any::<u64>(), any::<u64>(), 0..10u8), 1..60),
+        sane in any::<bool>(),
+    ) {
+        let mut cfg = HeadroomConfig::FAST;
+        if !sane {
+            cfg = HeadroomConfig {
+                mean_min_us: tuning[0], mean_max_us: tuning[1], mean_error_ppm: tuning[2],
+                warm_us: tuning[3], trim_us: tuning[4], trim_max_ppm: tuning[5],
+                raise_ppm_per_s: tuning[6], fine_min_ppm: tuning[7], fine_max_ppm: tuning[8],
+                coarse_ppm: tuning[9], alarm: tuning[10], fine_threshold_us: tuning[11],
+                coarse_min_us: tuning[12], coarse_max_us: tuning[13], proof_us: tuning[14],
+                doubt_us: tuning[15], noise_block_us: tuning[16], fall_us: tuning[17],
+                calm_us: tuning[18], dt_max_us: tuning[19],
+            };
+        }
+        let terms = HeadroomTerms { headroom_ppm: terms.0, tolerance_ppm: terms.1 };
+        let mut law = Headroom::new(cfg, terms);
+        for (dt_ns, capacity, busy, side, granularity_ns, kind) in samples {
+            // Mostly windows that could be true, so that the deep paths are reached.
+            let believable = kind < 8;
+            let dt_ns = if believable { 1_000 + dt_ns % 250_000_000 } else { dt_ns };
+            let capacity_ns =
+                if believable { dt_ns * (1 + capacity % 8_192) - capacity % dt_ns } else { capacity };
+            let busy_ns = if believable { busy % (capacity_ns + 1) } else { busy };
+            let side_ns = if believable { side % (busy_ns + 1) } else { side };
+            let got = law.step(&HeadroomSample {
+                dt_ns, capacity_ns, busy_ns, side_ns, granularity_ns, valid: kind != 9,
+            });
+            prop_assert!(got.floor_ucpu <= got.allowance_ucpu, "{got:?}");
+            prop_assert!(got.allowance_ucpu <= got.capacity_ucpu.max(got.floor_ucpu), "{got:?}");
+            prop_assert!(got.capacity_ucpu <= 8_192_000_000, "{got:?}");
+            prop_assert!(got.main_est_ucpu <= 8_192_000_000, "{got:?}");
+        }
+    }
+}
