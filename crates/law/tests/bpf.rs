@@ -15,7 +15,10 @@ fn each_header_compiles_for_bpf() {
     }
     let law = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../law");
     let callers = [
-        ("base.h", "tg_u64 f(tg_u64 a, tg_u64 b) { return tg_rate_ucpu(a, b); }"),
+        (
+            "base.h",
+            "tg_u64 f(tg_u64 a, tg_u64 b) { return tg_rate_ucpu(a, b); }",
+        ),
         (
             "headroom_types.h",
             "tg_u64 f(const struct tg_headroom_decision *d) { return d->allowance_ucpu; }",
@@ -45,7 +48,10 @@ fn each_header_compiles_for_bpf() {
     headers.sort();
     let mut listed: Vec<&str> = callers.iter().map(|(header, _)| *header).collect();
     listed.sort_unstable();
-    assert_eq!(headers, listed, "a header without a BPF caller here is not checked");
+    assert_eq!(
+        headers, listed,
+        "a header without a BPF caller here is not checked"
+    );
 
     let dir = std::env::temp_dir().join(format!("tidegate-law-bpf-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
@@ -53,7 +59,9 @@ fn each_header_compiles_for_bpf() {
         let source = dir.join(format!("{header}.c"));
         std::fs::write(&source, format!("#include \"{header}\"\n{caller}\n")).unwrap();
         let out = Command::new(CLANG)
-            .args(["-target", "bpf", "-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-g"])
+            .args([
+                "-target", "bpf", "-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-g",
+            ])
             .arg("-I")
             .arg(&law)
             .arg("-c")
@@ -62,7 +70,11 @@ fn each_header_compiles_for_bpf() {
             .arg(dir.join("out.o"))
             .output()
             .unwrap();
-        assert!(out.status.success(), "{header}:\n{}", String::from_utf8_lossy(&out.stderr));
+        assert!(
+            out.status.success(),
+            "{header}:\n{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
     }
     std::fs::remove_dir_all(&dir).unwrap();
 }

@@ -7,7 +7,10 @@ use tidegate_law::{
     Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms, Reason,
 };
 
-const TERMS: HeadroomTerms = HeadroomTerms { headroom_ppm: 300_000, tolerance_ppm: 10_000 };
+const TERMS: HeadroomTerms = HeadroomTerms {
+    headroom_ppm: 300_000,
+    tolerance_ppm: 10_000,
+};
 
 /// One window in which main uses `main_ppm` of `cpus` and side work what it was given.
 fn window(cpus: u64, dt_ms: u64, main_ppm: u64, side_ucpu: u64) -> HeadroomSample {
@@ -24,7 +27,13 @@ fn window(cpus: u64, dt_ms: u64, main_ppm: u64, side_ucpu: u64) -> HeadroomSampl
 }
 
 /// Runs a constant main for `seconds`, side work obeying exactly.
-fn settle(law: &mut Headroom, cpus: u64, dt_ms: u64, main_ppm: u64, seconds: u64) -> HeadroomDecision {
+fn settle(
+    law: &mut Headroom,
+    cpus: u64,
+    dt_ms: u64,
+    main_ppm: u64,
+    seconds: u64,
+) -> HeadroomDecision {
     let mut decision = HeadroomDecision::default();
     for _ in 0..seconds * 1_000 / dt_ms {
         decision = law.step(&window(cpus, dt_ms, main_ppm, decision.allowance_ucpu));
@@ -60,7 +69,10 @@ fn the_published_table_comes_out_exactly() {
 #[test]
 fn a_fresh_start_gives_the_tolerance_and_then_ramps() {
     for (cfg, dt_ms) in [(HeadroomConfig::FAST, 5u64), (HeadroomConfig::SLOW, 50)] {
-        let (warm_ms, slope) = (u64::from(cfg.warm_us) / 1_000, u64::from(cfg.raise_ppm_per_s));
+        let (warm_ms, slope) = (
+            u64::from(cfg.warm_us) / 1_000,
+            u64::from(cfg.raise_ppm_per_s),
+        );
         let mut law = Headroom::new(cfg, TERMS);
         let mut last = HeadroomDecision::default();
         for step in 1..=1_000 / dt_ms {
@@ -68,11 +80,16 @@ fn a_fresh_start_gives_the_tolerance_and_then_ramps() {
             if step * dt_ms < warm_ms {
                 assert_eq!((got.reason, got.allowance_ucpu), (Reason::Warmup, 20_000));
             }
-            let rise = got.allowance_ucpu.saturating_sub(last.allowance_ucpu.max(20_000));
+            let rise = got
+                .allowance_ucpu
+                .saturating_sub(last.allowance_ucpu.max(20_000));
             assert!(rise <= 2 * slope * dt_ms / 1_000, "{rise} in {dt_ms} ms");
             last = got;
         }
-        assert_eq!((last.reason, last.allowance_ucpu), (Reason::Track, 1_200_000));
+        assert_eq!(
+            (last.reason, last.allowance_ucpu),
+            (Reason::Track, 1_200_000)
+        );
     }
 }
 
@@ -88,23 +105,38 @@ fn bad_samples() -> Vec<(&'static str, HeadroomSample)> {
         ("not vouched for", with(|s| s.valid = false)),
         ("no time", with(|s| s.dt_ns = 0)),
         ("half a microsecond", with(|s| s.dt_ns = 500)),
-        ("asleep for a minute", with(|s| {
-            s.dt_ns = 60_000_000_000;
-            s.capacity_ns = 2 * s.dt_ns;
-        })),
+        (
+            "asleep for a minute",
+            with(|s| {
+                s.dt_ns = 60_000_000_000;
+                s.capacity_ns = 2 * s.dt_ns;
+            }),
+        ),
         ("no capacity", with(|s| s.capacity_ns = 0)),
-        ("more CPUs than there are", with(|s| s.capacity_ns = s.dt_ns * 8_193)),
-        ("busier than it can be", with(|s| s.busy_ns = s.capacity_ns * 2)),
-        ("side above all", with(|s| s.side_ns = s.busy_ns + 1_000_000)),
+        (
+            "more CPUs than there are",
+            with(|s| s.capacity_ns = s.dt_ns * 8_193),
+        ),
+        (
+            "busier than it can be",
+            with(|s| s.busy_ns = s.capacity_ns * 2),
+        ),
+        (
+            "side above all",
+            with(|s| s.side_ns = s.busy_ns + 1_000_000),
+        ),
         ("counter reset", with(|s| s.busy_ns = u64::MAX - 5)),
-        ("all ones", HeadroomSample {
-            dt_ns: u64::MAX,
-            capacity_ns: u64::MAX,
-            busy_ns: u64::MAX,
-            side_ns: u64::MAX,
-            granularity_ns: u64::MAX,
-            valid: true,
-        }),
+        (
+            "all ones",
+            HeadroomSample {
+                dt_ns: u64::MAX,
+                capacity_ns: u64::MAX,
+                busy_ns: u64::MAX,
+                side_ns: u64::MAX,
+                granularity_ns: u64::MAX,
+                valid: true,
+            },
+        ),
     ]
 }
 
@@ -114,11 +146,23 @@ fn a_sample_that_cannot_be_true_is_a_cut_never_a_hold() {
         let mut law = Headroom::new(HeadroomConfig::FAST, TERMS);
         assert_eq!(settle(&mut law, 2, 5, 300_000, 4).allowance_ucpu, 800_000);
         let got = law.step(&bad);
-        assert_eq!((got.reason, got.allowance_ucpu), (Reason::Stale, 20_000), "{name}");
+        assert_eq!(
+            (got.reason, got.allowance_ucpu),
+            (Reason::Stale, 20_000),
+            "{name}"
+        );
         // What was learnt is gone: warm-up again, then the same level.
         let next = law.step(&window(2, 5, 300_000, 20_000));
-        assert_eq!((next.reason, next.allowance_ucpu), (Reason::Warmup, 20_000), "{name}");
-        assert_eq!(settle(&mut law, 2, 5, 300_000, 4).allowance_ucpu, 800_000, "{name}");
+        assert_eq!(
+            (next.reason, next.allowance_ucpu),
+            (Reason::Warmup, 20_000),
+            "{name}"
+        );
+        assert_eq!(
+            settle(&mut law, 2, 5, 300_000, 4).allowance_ucpu,
+            800_000,
+            "{name}"
+        );
     }
 }
 
@@ -135,8 +179,14 @@ fn slightly_torn_readings_are_believed() {
 fn new_terms_act_in_the_next_window() {
     let mut law = Headroom::new(HeadroomConfig::FAST, TERMS);
     settle(&mut law, 2, 5, 300_000, 4);
-    law.set_terms(HeadroomTerms { headroom_ppm: 500_000, tolerance_ppm: 10_000 });
-    assert_eq!(law.step(&window(2, 5, 300_000, 800_000)).allowance_ucpu, 400_000);
+    law.set_terms(HeadroomTerms {
+        headroom_ppm: 500_000,
+        tolerance_ppm: 10_000,
+    });
+    assert_eq!(
+        law.step(&window(2, 5, 300_000, 800_000)).allowance_ucpu,
+        400_000
+    );
 }
 
 #[test]
@@ -145,7 +195,9 @@ fn the_trim_learns_a_lying_actuator_and_forgets_an_idle_one() {
     let mut law = Headroom::new(HeadroomConfig::FAST, TERMS);
     let mut given = 0;
     for _ in 0..4_000 {
-        given = law.step(&window(2, 5, 300_000, given + 40_000)).allowance_ucpu;
+        given = law
+            .step(&window(2, 5, 300_000, given + 40_000))
+            .allowance_ucpu;
     }
     assert!(given.abs_diff(760_000) <= 2_000, "{given}");
     // Side work that wants nothing winds nothing up.
@@ -153,7 +205,10 @@ fn the_trim_learns_a_lying_actuator_and_forgets_an_idle_one() {
     for _ in 0..4_000 {
         last = law.step(&window(2, 5, 300_000, 0));
     }
-    assert!(last.trim_ucpu <= 10 && last.allowance_ucpu <= 800_010, "{last:?}");
+    assert!(
+        last.trim_ucpu <= 10 && last.allowance_ucpu <= 800_010,
+        "{last:?}"
+    );
 }
 
 proptest! {

@@ -26,7 +26,11 @@ struct Model {
 
 /// a + (b - a) * dt / span, the weight cut to 16 bits as the law does.
 fn toward(a: i128, b: i128, dt_us: i128, span_us: i128) -> i128 {
-    let weight = if dt_us >= span_us { 65_536 } else { (dt_us * 65_536 / span_us).max(1) };
+    let weight = if dt_us >= span_us {
+        65_536
+    } else {
+        (dt_us * 65_536 / span_us).max(1)
+    };
     a + (b - a) * weight / 65_536
 }
 
@@ -49,8 +53,12 @@ impl Model {
             let hungry = self.side + self.given / 8 + cap / 100 >= self.given;
             let barred = self.out <= floor || (!hungry && next > self.trim && next > 0);
             let most = cap * i128::from(cfg.trim_max_ppm) / 1_000_000;
-            self.trim =
-                if barred { toward(self.trim, 0, dt_us, trim_us) } else { next }.clamp(-most, most);
+            self.trim = if barred {
+                toward(self.trim, 0, dt_us, trim_us)
+            } else {
+                next
+            }
+            .clamp(-most, most);
         }
         self.calm_us += dt_us;
         let climb = self.main - self.trail;
@@ -123,18 +131,36 @@ proptest! {
 }
 
 /// Windows of a quiet main at `from`, then at `to`; the number of windows until the law cuts.
-fn windows_to_cut(cfg: &HeadroomConfig, dt_ms: u64, cpus: u64, from_ppm: u64, to_ppm: u64) -> Option<u64> {
-    let terms = HeadroomTerms { headroom_ppm: 300_000, tolerance_ppm: 10_000 };
+fn windows_to_cut(
+    cfg: &HeadroomConfig,
+    dt_ms: u64,
+    cpus: u64,
+    from_ppm: u64,
+    to_ppm: u64,
+) -> Option<u64> {
+    let terms = HeadroomTerms {
+        headroom_ppm: 300_000,
+        tolerance_ppm: 10_000,
+    };
     let mut law = Headroom::new(cfg.clone(), terms);
     let dt_ns = dt_ms * 1_000_000;
     let mut step = |main_ppm: u64| {
         let main_ns = cpus * dt_ns / 1_000_000 * main_ppm;
         law.step(&HeadroomSample {
-            dt_ns, capacity_ns: cpus * dt_ns, busy_ns: main_ns, side_ns: 0, granularity_ns: 0, valid: true,
+            dt_ns,
+            capacity_ns: cpus * dt_ns,
+            busy_ns: main_ns,
+            side_ns: 0,
+            granularity_ns: 0,
+            valid: true,
         })
     };
     for _ in 0..3_000 / dt_ms {
-        assert_ne!(step(from_ppm).reason, Reason::Cut, "a constant main is no step");
+        assert_ne!(
+            step(from_ppm).reason,
+            Reason::Cut,
+            "a constant main is no step"
+        );
     }
     let before = step(from_ppm).alarms;
     (1..=200).find(|_| step(to_ppm).alarms != before)
@@ -161,7 +187,13 @@ proptest! {
 #[test]
 fn ten_to_eighty_is_seen_in_the_first_full_window() {
     for cpus in [1, 2, 4, 16, 64, 256] {
-        assert_eq!(windows_to_cut(&HeadroomConfig::FAST, 5, cpus, 100_000, 800_000), Some(1));
-        assert_eq!(windows_to_cut(&HeadroomConfig::SLOW, 50, cpus, 100_000, 800_000), Some(1));
+        assert_eq!(
+            windows_to_cut(&HeadroomConfig::FAST, 5, cpus, 100_000, 800_000),
+            Some(1)
+        );
+        assert_eq!(
+            windows_to_cut(&HeadroomConfig::SLOW, 50, cpus, 100_000, 800_000),
+            Some(1)
+        );
     }
 }

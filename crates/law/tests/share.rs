@@ -35,11 +35,17 @@ fn reference(allowance: u64, demands: &[Demand]) -> Vec<f64> {
         part.min(want(d) as f64).max(d.floor_ucpu as f64)
     };
     let sum = |level| demands.iter().map(|d| at(level, d)).sum::<f64>();
-    let above = knots.iter().position(|&knot| sum(knot) > allowance as f64).unwrap();
+    let above = knots
+        .iter()
+        .position(|&knot| sum(knot) > allowance as f64)
+        .unwrap();
     let (low, high) = (knots[above - 1], knots[above]);
     // Linear between two knots.
     let part = (allowance as f64 - sum(low)) / (sum(high) - sum(low));
-    demands.iter().map(|d| at(low, d) + part * (at(high, d) - at(low, d))).collect()
+    demands
+        .iter()
+        .map(|d| at(low, d) + part * (at(high, d) - at(low, d)))
+        .collect()
 }
 
 fn demand() -> impl Strategy<Value = Demand> {
@@ -122,7 +128,11 @@ proptest! {
 fn the_textbook_case() {
     // 1 CPU over weights 1:1:2, the first wanting little: 0.1, then 0.3 and 0.6.
     let all = u64::MAX;
-    let demands = [Demand::new(1, 100_000, 0), Demand::new(1, all, 0), Demand::new(2, all, 0)];
+    let demands = [
+        Demand::new(1, 100_000, 0),
+        Demand::new(1, all, 0),
+        Demand::new(2, all, 0),
+    ];
     assert_eq!(run(1_000_000, &demands), [100_000, 300_000, 600_000]);
 }
 
