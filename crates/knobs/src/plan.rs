@@ -226,10 +226,10 @@ impl Planner {
             return None;
         }
         let part = |ppm: u32| decision.capacity_ucpu.saturating_mul(u64::from(ppm)) / 1_000_000;
-        let deadband_ucpu = decision.noise_ucpu.clamp(
-            part(self.cfg.deadband_min_ppm),
-            part(self.cfg.deadband_max_ppm).max(1),
-        );
+        let deadband_ucpu = decision
+            .noise_ucpu
+            .min(part(self.cfg.deadband_max_ppm))
+            .max(part(self.cfg.deadband_min_ppm));
         if want_ucpu < standing_ucpu {
             let drop_ucpu = standing_ucpu - want_ucpu;
             let urgent = matches!(
