@@ -32,7 +32,8 @@ pub struct Machine {
     /// Version of cgroups that the cpu controller is on; absent when none is writable.
     pub cgroup: Option<u8>,
     #[serde(skip)]
-    start: (u64, u64),
+    /// Monotonic time and steal at the first look, ns.
+    pub start: (u64, u64),
 }
 
 fn first_line(path: &str) -> Option<String> {
