@@ -5,7 +5,7 @@
 //! Constant main: idle within 1 % of the machine of what was asked, over any 10 s. A window's
 //! reading off by a tick on every CPU changes none of that. Printed with `-- --nocapture`.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomSample, HeadroomTerms};
 
@@ -26,10 +26,13 @@ impl Random {
     }
 }
 
+/// Main's load, as a share of the machine, at a time in seconds.
+type Load = fn(f64) -> f64;
+
 #[derive(Clone, Copy)]
 struct Scene {
     cpus: u64,
-    load: fn(f64) -> f64,
+    load: Load,
     poisson: bool,
     exact: bool,
     seconds: u64,
@@ -140,11 +143,7 @@ fn constant_main_keeps_the_asked_idle() {
     for cpus in [2, 4, 16, 64, 256] {
         for exact in [true, false] {
             for poisson in [false, true] {
-                for (main, load) in [
-                    (30, (|_| 0.3) as fn(f64) -> f64),
-                    (45, |_| 0.45),
-                    (60, |_| 0.6),
-                ] {
+                for (main, load) in [(30, (|_| 0.3) as Load), (45, |_| 0.45), (60, |_| 0.6)] {
                     let seconds = if cpus > 16 { 16 } else { 34 };
                     let got = run(Scene {
                         cpus,
@@ -180,7 +179,7 @@ fn constant_main_keeps_the_asked_idle() {
 
 #[test]
 fn varying_main_never_takes_the_asked_idle() {
-    let shapes: [(&str, fn(f64) -> f64); 4] = [
+    let shapes: [(&str, Load); 4] = [
         (
             "10/60 every 2.5 s",
             |s| if s % 5.0 < 2.5 { 0.1 } else { 0.6 },

@@ -1,6 +1,6 @@
 //! The headroom law: the published table, starts, bad samples, and whatever input there is.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use tidegate_law::{

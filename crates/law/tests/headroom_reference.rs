@@ -4,7 +4,7 @@
 //! formulas, not from the header. Detectors are put to sleep by margins of the whole machine, and
 //! have tests of their own below.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomSample, HeadroomTerms, Reason};

@@ -1,6 +1,6 @@
 //! Water-filling against an exact reference, and its promises one by one.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
 use tidegate_law::{Demand, SHARE_MAX, WEIGHT_MAX, share};

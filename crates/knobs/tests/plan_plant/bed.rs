@@ -1,6 +1,6 @@
 //! The closed loop: main, side, kernel model, sensor, law, planner; and what came of it.
 
-use super::kernel::{Kernel, Reading, STEP_NS};
+use super::kernel::{Appetite, Kernel, Reading, STEP_NS};
 use super::server::{Arrivals, Load, Random, Server};
 use tidegate_knobs::plan::{PlanConfig, PlanReason, Planner};
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomSample, HeadroomTerms};
@@ -20,7 +20,7 @@ pub struct Scene {
     pub load: Load,
     pub arrivals: Arrivals,
     pub sensing: Sensing,
-    pub side_wants: fn(i64, usize) -> bool,
+    pub side_wants: Appetite,
     pub seconds: i64,
     pub seed: u64,
 }

@@ -1,6 +1,7 @@
 //! Idle kept, reclaim, writes and reaction, in closed loop.
 
 use super::bed::{Run, Scene, Sensing, run};
+use super::kernel::Appetite;
 use super::server::{Arrivals, Load};
 
 const SENSINGS: [(Sensing, &str); 2] = [(Sensing::Bpf, "bpf"), (Sensing::Usage, "usage")];
@@ -165,7 +166,7 @@ fn varying_main() {
 /// Side work that wants less for a while winds nothing up: when it wants all again, idle stays.
 #[test]
 fn side_work_with_little_appetite() {
-    let shapes: [(&str, fn(i64, usize) -> bool); 3] = [
+    let shapes: [(&str, Appetite); 3] = [
         ("on 1 s, off 1 s", |ns, _| ns / 1_000_000_000 % 2 == 0),
         ("a tenth, all from 8 s", |ns, _| {
             ns > 8_000_000_000 || ns / 1_000_000 % 10 == 0

@@ -19,6 +19,9 @@ struct Cpu {
     main_had_it: bool,
 }
 
+/// Whether side work wants a CPU at a time in ns.
+pub type Appetite = fn(now_ns: i64, cpu: usize) -> bool;
+
 /// The side group's bandwidth state and everybody's CPU time.
 pub struct Kernel {
     cpus: Vec<Cpu>,
@@ -29,7 +32,7 @@ pub struct Kernel {
     tick_ns: i64,
     next_in_line: usize,
     /// What side work as a whole still wants; hogs have no end of it.
-    pub side_wants: fn(now_ns: i64, cpu: usize) -> bool,
+    pub side_wants: Appetite,
     pub now_ns: i64,
     pub side_ns: i64,
     pub main_ns: i64,
@@ -100,16 +103,16 @@ impl Kernel {
             self.refill();
         }
         let tick = self.now_ns % self.tick_ns == 0;
-        for index in 0..self.cpus.len() {
-            let takes_over = main_on[index] && !self.cpus[index].main_had_it;
+        for (index, &main_runs) in main_on.iter().enumerate() {
+            let takes_over = main_runs && !self.cpus[index].main_had_it;
             if tick || takes_over {
                 self.account(index);
             }
-            if tick || !main_on[index] {
+            if tick || !main_runs {
                 self.cpus[index].main_unseen_ns = 0;
             }
-            self.cpus[index].main_had_it = main_on[index];
-            if main_on[index] {
+            self.cpus[index].main_had_it = main_runs;
+            if main_runs {
                 self.main_ns += STEP_NS;
                 self.cpus[index].main_unseen_ns += STEP_NS;
             } else if !self.cpus[index].throttled && (self.side_wants)(self.now_ns, index) {
