@@ -5,113 +5,158 @@
 mod support;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tidegate_knobs::discover::CgroupVersion;
+use tidegate_knobs::discover::{CgroupVersion, discover};
+use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::kfs::{FakeFs, FakeProcess, KernelFs, RealFs};
 
-use support::host::bed;
+use support::host::{HostBed, bed};
 
 /// One step of the comparison.
 #[derive(Clone, Debug)]
 enum Step {
     Write {
         child: bool,
-        file: usize,
-        value: i64,
+        file: &'static str,
+        value: String,
     },
     Read {
         child: bool,
-        file: usize,
+        file: &'static str,
     },
 }
 
-const V1_FILES: [&str; 5] = [
-    "cpu.cfs_quota_us",
-    "cpu.cfs_period_us",
-    "cpu.cfs_burst_us",
-    "cpu.shares",
-    "cpu.idle",
-];
+/// How many cases; more by hand when the fake or the kernel is in doubt.
+fn cases(usual: u32) -> u32 {
+    let asked = std::env::var("TIDEGATE_CASES")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    asked.unwrap_or(usual)
+}
 
-fn any_step() -> impl Strategy<Value = Step> {
-    let value = prop_oneof![
-        Just(-1i64),
-        Just(0),
-        Just(1),
-        Just(2),
-        Just(999),
-        Just(1_000),
-        Just(5_000),
-        Just(10_000),
-        Just(50_000),
-        Just(100_000),
-        Just(1_000_000),
-        Just(1_000_001),
-        1_000i64..200_000
-    ];
+fn runner(usual: u32) -> TestRunner {
+    let config = Config {
+        cases: cases(usual),
+        failure_persistence: None,
+        ..Config::default()
+    };
+    TestRunner::new(config)
+}
+
+/// Numbers at and around the kernel's bounds.
+fn any_number() -> impl Strategy<Value = i64> {
     prop_oneof![
-        3 => (any::<bool>(), 0usize..5, value).prop_map(|(child, file, value)| Step::Write { child, file, value }),
-        1 => (any::<bool>(), 0usize..5).prop_map(|(child, file)| Step::Read { child, file }),
+        prop::sample::select(vec![
+            -1i64, 0, 1, 2, 3, 100, 999, 1_000, 5_000, 10_000, 10_001, 50_000, 100_000, 262_145,
+            1_000_000, 1_000_001
+        ]),
+        1_000i64..200_000
     ]
 }
 
+fn any_v1_step() -> impl Strategy<Value = Step> {
+    let files = [
+        "cpu.cfs_quota_us",
+        "cpu.cfs_period_us",
+        "cpu.cfs_burst_us",
+        "cpu.shares",
+        "cpu.idle",
+    ];
+    let write = (
+        any::<bool>(),
+        prop::sample::select(files.to_vec()),
+        any_number(),
+    )
+        .prop_map(|(child, file, value)| Step::Write {
+            child,
+            file,
+            value: value.to_string(),
+        });
+    let read = (any::<bool>(), prop::sample::select(files.to_vec()))
+        .prop_map(|(child, file)| Step::Read { child, file });
+    prop_oneof![3 => write, 1 => read].prop_map(|step| step)
+}
+
+fn any_v2_step() -> impl Strategy<Value = Step> {
+    let max = prop_oneof![
+        (any_number(), any_number()).prop_map(|(quota, period)| format!("{quota} {period}")),
+        any_number().prop_map(|period| format!("max {period}")),
+        any_number().prop_map(|quota| quota.to_string()),
+        Just("max".to_owned()),
+    ];
+    let max = (any::<bool>(), max).prop_map(|(child, value)| Step::Write {
+        child,
+        file: "cpu.max",
+        value,
+    });
+    let others = prop::sample::select(&["cpu.max.burst", "cpu.weight", "cpu.idle"][..]);
+    let other =
+        (any::<bool>(), others, any_number()).prop_map(|(child, file, value)| Step::Write {
+            child,
+            file,
+            value: value.to_string(),
+        });
+    let files = [
+        "cpu.max",
+        "cpu.max.burst",
+        "cpu.weight",
+        "cpu.idle",
+        "cgroup.controllers",
+        "cgroup.subtree_control",
+    ];
+    let read = (any::<bool>(), prop::sample::select(files.to_vec()))
+        .prop_map(|(child, file)| Step::Read { child, file });
+    prop_oneof![2 => max, 3 => other, 2 => read].prop_map(|step| step)
+}
+
 fn run_step(fs: &dyn KernelFs, top: &Path, step: &Step) -> Result<String, i32> {
-    let file = |child: bool, file: usize| {
-        let dir = if child {
+    let dir = |child: bool| {
+        if child {
             top.join("child")
         } else {
             top.to_path_buf()
-        };
-        dir.join(V1_FILES[file])
-    };
-    match step {
-        Step::Write {
-            child,
-            file: nth,
-            value,
-        } => fs
-            .write(&file(*child, *nth), &value.to_string())
-            .map(|()| String::new())
-            .map_err(|error| error.errno),
-        Step::Read { child, file: nth } => {
-            fs.read(&file(*child, *nth)).map_err(|error| error.errno)
         }
-    }
+    };
+    let done = match step {
+        Step::Write { child, file, value } => fs
+            .write(&dir(*child).join(file), value)
+            .map(|()| String::new()),
+        Step::Read { child, file } => fs.read(&dir(*child).join(file)),
+    };
+    done.map(|text| text.trim().to_owned())
+        .map_err(|error| error.errno)
 }
 
-#[test]
-fn the_fake_refuses_what_the_kernel_refuses_v1() {
-    let Some(bed) = bed() else { return };
-    if bed.machine.version != CgroupVersion::V1 {
-        eprintln!("skipped: the cpu controller is on v2 here");
-        return;
-    }
+/// Runs random steps on a fresh group with a child, on the fake and on the kernel.
+fn compare(
+    bed: &HostBed,
+    steps: impl Strategy<Value = Step>,
+    make_fake: fn() -> FakeFs,
+    fake_mount: &str,
+) {
     let real = bed.groups.fs().clone();
-    let mut runner = TestRunner::new(Config {
-        cases: 60,
-        failure_persistence: None,
-        ..Config::default()
-    });
     let counter = AtomicU32::new(0);
-    let strategy = prop::collection::vec(any_step(), 1..40);
-    let outcome = runner.run(&strategy, |steps| {
+    let outcome = runner(60).run(&prop::collection::vec(steps, 1..40), |steps| {
         let nth = counter.fetch_add(1, Ordering::Relaxed);
         let top = bed.top.join(&format!("run-{nth}")).unwrap();
-        let child = top.join("child").unwrap();
-        bed.groups.create(&child).unwrap();
-        let fake = FakeFs::mixed();
-        let fake_top = PathBuf::from("/sys/fs/cgroup/cpu/top");
-        fake.mkdir(&fake_top).unwrap();
-        fake.mkdir(&fake_top.join("child")).unwrap();
+        bed.groups.create(&top.join("child").unwrap()).unwrap();
+        let fake = make_fake();
+        let machine = discover(&fake, None).unwrap();
+        let fake = Arc::new(fake);
+        // The same depth as in the bed, and by the same means.
+        let fake_top = GroupPath::parse("/bed/top").unwrap();
+        Groups::new(fake.clone(), &machine)
+            .create(&fake_top.join("child").unwrap())
+            .unwrap();
+        let fake_dir = PathBuf::from(format!("{fake_mount}{fake_top}"));
         let mut verdict = Ok(());
         for step in &steps {
-            let (own, its) = (
-                run_step(&fake, &fake_top, step),
-                run_step(&*real, &bed.groups.dir(&top), step),
-            );
+            let own = run_step(&*fake, &fake_dir, step);
+            let its = run_step(&*real, &bed.groups.dir(&top), step);
             if own != its {
                 verdict = Err(TestCaseError::fail(format!(
                     "{step:?}: fake {own:?}, kernel {its:?}"
@@ -123,6 +168,24 @@ fn the_fake_refuses_what_the_kernel_refuses_v1() {
         verdict
     });
     outcome.unwrap();
+}
+
+#[test]
+fn the_fake_refuses_what_the_kernel_refuses_in_v1s_cpu_files() {
+    let Some(bed) = bed() else { return };
+    match bed.machine.version {
+        CgroupVersion::V1 => compare(&bed, any_v1_step(), FakeFs::mixed, "/sys/fs/cgroup/cpu"),
+        CgroupVersion::V2 => eprintln!("skipped: the cpu controller is on v2 here"),
+    }
+}
+
+#[test]
+fn the_fake_refuses_what_the_kernel_refuses_in_v2s_cpu_files() {
+    let Some(bed) = bed() else { return };
+    match bed.machine.version {
+        CgroupVersion::V2 => compare(&bed, any_v2_step(), FakeFs::v2, "/sys/fs/cgroup"),
+        CgroupVersion::V1 => eprintln!("skipped: the cpu controller is on v1 here"),
+    }
 }
 
 /// Steps of the comparison on v2, whose rules on processes and types need no controller.
@@ -194,7 +257,7 @@ fn clean(fs: &dyn KernelFs, mount: &Path, top: &Path, pids: &[i32; 2]) {
 }
 
 #[test]
-fn the_fake_refuses_what_the_kernel_refuses_v2() {
+fn the_fake_refuses_what_the_kernel_refuses_of_v2s_types() {
     let (Some(mut bed), Some(mount)) = (bed(), v2_mount()) else {
         return;
     };
@@ -205,12 +268,7 @@ fn the_fake_refuses_what_the_kernel_refuses_v2() {
         return;
     }
     let pids = [bed.sleeper(), bed.sleeper()];
-    let mut runner = TestRunner::new(Config {
-        cases: 150,
-        failure_persistence: None,
-        ..Config::default()
-    });
-    let outcome = runner.run(&prop::collection::vec(any_type_step(), 1..40), |steps| {
+    let outcome = runner(150).run(&prop::collection::vec(any_type_step(), 1..40), |steps| {
         let fake = FakeFs::with_mounts(&[(2, "/v2", &[])]);
         let fake_top = PathBuf::from("/v2/top");
         fake.mkdir(&fake_top).unwrap();

@@ -148,6 +148,49 @@ fn a_real_time_process_is_named_and_stays_whole() {
 }
 
 #[test]
+fn a_process_is_limited_where_it_is_and_comes_back() {
+    let Some(mut bed) = bed() else { return };
+    let (service, side) = (
+        bed.top.join("service").unwrap(),
+        bed.top.join("side").unwrap(),
+    );
+    bed.groups.create(&service).unwrap();
+    let (pid, other) = (bed.sleeper(), bed.sleeper());
+    bed.groups.place(&service, pid).unwrap();
+    bed.groups.place(&service, other).unwrap();
+    let plan = bed
+        .groups
+        .plan_in_place(pid, "tgtest-job", &side.join("job").unwrap())
+        .unwrap();
+    let placed = bed
+        .groups
+        .place_in_place(pid, "tgtest-job", &side.join("job").unwrap())
+        .unwrap();
+    assert_eq!(plan, placed);
+    assert_eq!(
+        bed.groups.group_of(pid).unwrap(),
+        Some(placed.group.clone())
+    );
+    assert_eq!(bed.groups.procs(&placed.group).unwrap(), [pid]);
+    bed.groups
+        .set_bandwidth(&placed.group, None, Bandwidth::limit(5_000, 100_000))
+        .unwrap();
+    bed.groups.set_idle(&placed.group, true).unwrap();
+    if bed.machine.version == CgroupVersion::V2 {
+        assert!(placed.group.is_within(&service));
+        let mut pids = bed.groups.procs(&service).unwrap();
+        pids.sort_unstable();
+        let mut both = [pid, other];
+        both.sort_unstable();
+        assert_eq!(pids, both, "its memory is still the service's");
+    }
+    assert_eq!(bed.groups.place_back(&placed).unwrap(), Returned::Moved);
+    assert_eq!(bed.groups.group_of(pid).unwrap(), Some(service.clone()));
+    assert!(!bed.groups.exists(&placed.group));
+    assert_eq!(bed.groups.place_back(&placed).unwrap(), Returned::AtHome);
+}
+
+#[test]
 fn names_from_users_do_not_leave_the_tree() {
     let Some(bed) = bed() else { return };
     let fs = bed.groups.fs();

@@ -188,7 +188,8 @@ impl State {
         if idle != group.idle {
             group.idle = idle;
             group.shares = if idle { IDLE_SHARES } else { 1_024 };
-            group.weight = if idle { 0 } else { 100 };
+            // 3 shares on v2's scale, rounded to 0; since 6.12 clamped to the least weight.
+            group.weight = if idle { 1 } else { 100 };
         }
         Ok(())
     }

@@ -134,7 +134,8 @@ impl State {
                     "max" => None,
                     word => Some(number(word)?),
                 };
-                let period = words.next().map_or(Ok(period), number)?;
+                // The kernel scans "%s %llu" and is content with the first.
+                let period = words.next().and_then(|word| word.parse().ok()).unwrap_or(period);
                 self.set_limit(mount, dir, (quota, period, burst))
             }
             "cpu.max.burst" => self.set_limit(mount, dir, (quota, period, number(value)?)),
