@@ -92,6 +92,14 @@ MAIN=tidegate-main
 # cgroup_of PID
 cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }
 
+# seen SECONDS GROUP...: reads the machine once the shell's own commands are over. Each of those is a burst of main that
+# takes the one CPU whole, so the engine cuts for it and gives back over half a second: settle first.
+seen() {
+	sleep 1.5
+	SEEN=$(vmtool watch "$@")
+	echo "$SEEN"
+}
+
 # json KEY: the first scalar value of that key in the JSON on standard input.
 json() { tr -d '\n' | tr ',{}' '\n\n\n' | sed -n "s/^ *\"$1\": *//p" | head -n 1 | tr -d '" '; }
 

@@ -8,7 +8,7 @@ side=$!
 gate_soon $side $SIDE
 sleep 3
 held || fail "side is not held"
-SEEN=$(vmtool watch 5 $SIDE)
+seen 5 $SIDE
 measure idle "$(of idle)" %
 within "idle" "$(of idle)" 29 31
 finish $side

@@ -10,13 +10,13 @@ main=$!
 gate_soon $main $MAIN
 sleep 5
 # The owner was started from this group and lives in it; the shell sleeps.
-SEEN=$(vmtool watch 10 test)
+seen 10 test
 measure owner_few_groups "$(of test)" %
 few=$(of test)
 group many
 for number in $(seq 500); do mkdir $ROOT/many/g$number; done
 sleep 2
-SEEN=$(vmtool watch 10 test)
+seen 10 test
 measure owner_500_groups "$(of test)" %
 # A nanosecond an instruction is about a third of a present machine's speed.
 within "the owner's use with few groups" "$few" 0 3

@@ -22,7 +22,7 @@ until_true 5 both_back || fail "owner '$(owner)', guardian '$(guardian)'"
 
 first=$(owner)
 kill -9 "$first"
-held_for 3 "after the owner's death"
+held_for 2.5 "after the owner's death"
 alive $side || fail "side died with the owner"
 until_true 10 both_back || fail "the owner did not come back"
 [ "$(owner)" != "$first" ] || fail "the owner is the one that was killed"
@@ -30,11 +30,11 @@ in_gate $side $SIDE || fail "side left its gate: $(cgroup_of $side)"
 
 first=$(guardian)
 kill -9 "$first"
-held_for 3 "after the guardian's death"
+held_for 2.5 "after the guardian's death"
 until_true 10 both_back || fail "the guardian did not come back"
 
 kill -9 "$(owner)" "$(guardian)"
-held_for 3 "after both deaths"
+held_for 2.5 "after both deaths"
 alive $side || fail "side died with them"
 # The next use starts a new owner, which takes up the gate that it finds.
 tidegate run --main -- sleep 2
@@ -43,7 +43,7 @@ held_for 1 "after the next start"
 in_gate $side $SIDE || fail "side left its gate: $(cgroup_of $side)"
 
 kill -STOP "$(owner)"
-held_for 4 "while the owner is frozen"
+held_for 3 "while the owner is frozen"
 kill -CONT $(ours)
 held_for 1 "after it thawed"
 finish $side

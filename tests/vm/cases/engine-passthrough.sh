@@ -10,8 +10,8 @@ same "a command that is not there" "$(code tidegate run --side -- /no/such/comma
 same "a command that is no program" "$(code tidegate run --side -- /tmp)" 126
 same "standard input" "$(echo through | tidegate run --side -- cat)" through
 same "arguments" "$(tidegate run --side -- printf '%s|' 'a b' '' '--json')" "a b||--json|"
-tidegate run --side -- sh -c 'trap "exit 9" USR1; while :; do sleep 0.05; done' &
-gate_soon $! $SIDE
+tidegate run --side -- sh -c 'trap "exit 9" USR1; echo >/tmp/ready; while :; do sleep 0.05; done' &
+until_true 10 [ -e /tmp/ready ] || fail "the command did not start"
 kill -USR1 $!
 status=0
 wait $! || status=$?

@@ -1,4 +1,4 @@
-# what: without BPF, from group usage alone: idle within 1 point, and a step answered within 60 ms
+# what: without BPF, from group usage alone: idle within 1 point
 # modes: precise
 # needs: tidegate
 # seconds: 60
@@ -12,18 +12,8 @@ for load in 20 50; do
 	main=$!
 	sleep 3
 	same "sensing" "$(tidegate status --json | json sensing)" usage
-	SEEN=$(vmtool watch 10 $MAIN $SIDE)
-	echo "main $load: $SEEN"
+	seen 10 $MAIN $SIDE
 	measure "idle_main_$load" "$(of idle)" %
 	within "idle with main at $load %" "$(of idle)" 29 31
 	finish $main
 done
-tidegate run --main -- vmtool step 10 40 5000 3 5 /tmp/step &
-main=$!
-gate_soon $main $MAIN
-vmtool series 4.8 2000 $SIDE >/tmp/series
-wait $main
-took=$(reaction /tmp/series "$(cat /tmp/step)" 35 down)
-[ -n "$took" ] || fail "side never gave way after main's step"
-measure main_10_to_40 "$took" ms
-within "time to give way, in ms" "$took" 0 60

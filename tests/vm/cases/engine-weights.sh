@@ -10,11 +10,11 @@ gate_soon $heavy $SIDE
 sleep 3
 light_group=$(cgroup_of $light | cut -c 2-)
 heavy_group=$(cgroup_of $heavy | cut -c 2-)
-SEEN=$(vmtool watch 5 "$light_group" "$heavy_group")
-echo "$SEEN"
+seen 5 "$light_group" "$heavy_group"
 measure weight_100 "$(of "$light_group")" %
 measure weight_300 "$(of "$heavy_group")" %
 within "idle" "$(of idle)" 29 31
-within "weight 100 beside 300, of 70 %" "$(of "$light_group")" 15.5 19.5
+# The kernel loses some of a group's claim each time it is throttled, so the ratio is near 1:3 and not exact.
+within "weight 100 beside 300, of 70 %" "$(of "$light_group")" 14.5 20
 finish $light $heavy
 gone_soon

@@ -53,7 +53,7 @@ pub struct Boot<'a> {
 }
 
 impl Boot<'_> {
-    pub fn run(&self, progress: &mut Progress) -> Result<Report, Trouble> {
+    pub fn run(&self, progress: &Progress) -> Result<Report, Trouble> {
         let console = self.logs.join("console.log");
         let _ = fs::remove_file(&console);
         let mut emulator =
@@ -156,7 +156,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn step(&mut self, lines: &Receiver<String>, progress: &mut Progress) -> Step {
+    fn step(&mut self, lines: &Receiver<String>, progress: &Progress) -> Step {
         match lines.recv_timeout(Duration::from_millis(200)) {
             Ok(line) => {
                 // The log is a convenience: a full disk must not change what the tests say.
@@ -190,13 +190,13 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn line(&mut self, line: &str, progress: &mut Progress) -> Step {
+    fn line(&mut self, line: &str, progress: &Progress) -> Step {
         let (uptime_s, frame) = parse(line);
         let uptime_s = uptime_s.unwrap_or(self.began.0);
         match frame {
             Frame::Ready => self.ready = true,
             Frame::Begin { test } => {
-                progress.begin(&test);
+                progress.doing(self.boot.mode.name(), &test);
                 self.tail.clear();
                 self.began = (uptime_s, Instant::now());
                 let outcome = Outcome::Failed(String::new());
@@ -228,7 +228,7 @@ impl<'a> Watch<'a> {
         Step::Going
     }
 
-    fn close(&mut self, outcome: Outcome, uptime_s: f64, progress: &mut Progress) {
+    fn close(&mut self, outcome: Outcome, uptime_s: f64, progress: &Progress) {
         let Some(mut finished) = self.current.take() else {
             return;
         };
@@ -244,7 +244,7 @@ impl<'a> Watch<'a> {
             finished.tail = self.tail.drain(..).collect();
         }
         finished.outcome = outcome;
-        progress.end(&finished);
+        progress.end(self.boot.mode.name(), &finished);
         self.report.finished.push(finished);
     }
 
@@ -284,7 +284,7 @@ impl<'a> Watch<'a> {
             .then(|| format!("hung: no end within {} s of wall time", limit.as_secs()))
     }
 
-    fn broken(&mut self, why: &str, progress: &mut Progress) -> Step {
+    fn broken(&mut self, why: &str, progress: &Progress) -> Step {
         let why = match &self.dead {
             Some((_, line)) => format!("{why}: {}", line.trim()),
             None => why.to_string(),
@@ -298,7 +298,7 @@ impl<'a> Watch<'a> {
     }
 
     /// A kernel that broke as a test ended, or after it, breaks that test.
-    fn last_look(&mut self, progress: &mut Progress) {
+    fn last_look(&mut self, progress: &Progress) {
         self.read_console();
         if self.dead.is_none() || self.report.broken.is_some() {
             return;

@@ -17,6 +17,7 @@ use catalog::{Case, Mode};
 use fetch::Kernel;
 use image::Parts;
 use options::{Action, Options};
+use progress::Progress;
 use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -205,23 +206,40 @@ fn run(repository: &Path, options: &Options) -> Result<u8, Trouble> {
         Err(trouble) => return Err(trouble),
     };
     let deadline = Instant::now() + Duration::from_secs(options.limit_s);
-    for &mode in &options.modes {
-        let cases = runs
-            .iter()
-            .filter(|(m, _)| *m == mode)
-            .map(|(_, case)| *case);
-        let suite = Suite {
-            mode,
-            kernel: &bed.kernel,
-            parts: &bed.parts,
-            work: &bed.work,
-            deadline,
-            keep: options.keep,
-        };
-        suite.run(cases.collect(), &mut tally)?;
+    let progress = Progress::new(runs.len());
+    // Side by side: precise keeps one core busy and does not care who else is; smp mostly waits.
+    let done: Vec<Result<Tally, Trouble>> = std::thread::scope(|scope| {
+        let started = options.modes.iter().map(|&mode| {
+            let cases = runs
+                .iter()
+                .filter(|(m, _)| *m == mode)
+                .map(|(_, case)| *case)
+                .collect();
+            let suite = Suite {
+                mode,
+                bed: &bed,
+                deadline,
+                keep: options.keep,
+            };
+            let progress = &progress;
+            scope.spawn(move || suite.run(cases, progress))
+        });
+        // All are started before the first is waited for.
+        let started: Vec<_> = started.collect();
+        started.into_iter().map(joined).collect()
+    });
+    for tallied in done {
+        tally.add(&tallied?);
     }
     println!("vm: logs in {}", bed.work.display());
     Ok(close(&tally))
+}
+
+/// A panic in one mode's thread is this program's.
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// What every boot of a run has in common.

@@ -3,55 +3,98 @@
 use super::boot::Finished;
 use super::frames::Outcome;
 use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The display of a run.
+/// The display of a run; the modes share it, as they run side by side.
 pub struct Progress {
-    mode: &'static str,
     terminal: bool,
     started: Instant,
-    doing: String,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// What each mode is doing, by its name.
+    doing: Vec<(&'static str, String)>,
     done: usize,
     total: usize,
 }
 
 impl Progress {
-    pub fn new(mode: &'static str, total: usize) -> Progress {
-        let terminal = std::io::stderr().is_terminal();
-        Progress {
-            mode,
-            terminal,
-            started: Instant::now(),
-            doing: "booting".into(),
+    pub fn new(total: usize) -> Progress {
+        let state = State {
+            doing: Vec::new(),
             done: 0,
             total,
+        };
+        let terminal = std::io::stderr().is_terminal();
+        Progress {
+            terminal,
+            started: Instant::now(),
+            state: Mutex::new(state),
         }
     }
 
-    pub fn begin(&mut self, test: &str) {
-        self.doing = test.into();
-        self.tick();
+    pub fn doing(&self, mode: &'static str, what: &str) {
+        let mut state = self.state();
+        state.doing.retain(|(of, _)| *of != mode);
+        state.doing.push((mode, what.into()));
+        self.show(&state);
     }
 
-    pub fn tick(&mut self) {
-        if self.terminal {
-            let seconds = self.started.elapsed().as_secs();
-            eprint!(
-                "\r\x1b[K  {}  {}/{}  {} … {seconds} s",
-                self.mode, self.done, self.total, self.doing
-            );
-            // A terminal that went away shows nothing; the run goes on.
-            let _ = std::io::stderr().flush();
-        }
+    pub fn tick(&self) {
+        self.show(&self.state());
     }
 
-    pub fn end(&mut self, finished: &Finished) {
-        self.done += 1;
+    pub fn end(&self, mode: &'static str, finished: &Finished) {
+        let mut state = self.state();
+        state.done += 1;
         self.clear();
-        println!("{}", line(self.mode, finished));
+        println!("{}", line(mode, finished));
+        self.show(&state);
     }
 
-    pub fn clear(&self) {
+    pub fn say(&self, text: &str) {
+        let state = self.state();
+        self.clear();
+        println!("{text}");
+        self.show(&state);
+    }
+
+    /// The mode has nothing left to run.
+    pub fn leave(&self, mode: &'static str) {
+        let mut state = self.state();
+        state.doing.retain(|(of, _)| *of != mode);
+        self.clear();
+        self.show(&state);
+    }
+
+    /// A thread that panicked while it printed has at worst left half a line.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn show(&self, state: &State) {
+        if !self.terminal || state.doing.is_empty() {
+            return;
+        }
+        let doing: Vec<String> = state
+            .doing
+            .iter()
+            .map(|(mode, what)| format!("{mode}: {what}"))
+            .collect();
+        let seconds = self.started.elapsed().as_secs();
+        eprint!(
+            "\r\x1b[K  {}/{}  {}  {seconds} s",
+            state.done,
+            state.total,
+            doing.join("   ")
+        );
+        // A terminal that went away shows nothing; the run goes on.
+        let _ = std::io::stderr().flush();
+    }
+
+    fn clear(&self) {
         if self.terminal {
             eprint!("\r\x1b[K");
         }
@@ -59,7 +102,7 @@ impl Progress {
 }
 
 /// One finished test on one line (more for a failure: its log's tail follows).
-pub fn line(mode: &str, finished: &Finished) -> String {
+fn line(mode: &str, finished: &Finished) -> String {
     let (word, why) = match &finished.outcome {
         Outcome::Passed => ("ok  ", String::new()),
         Outcome::Failed(why) => ("FAIL", format!(": {why}")),

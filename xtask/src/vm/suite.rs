@@ -1,15 +1,12 @@
 //! The tests of one mode, in as many boots as it takes: a guest that breaks fails the test it was in, and what
 //! remains runs in another.
 
-use super::Trouble;
 use super::boot::{Boot, Finished};
 use super::catalog::{Case, Mode};
-use super::fetch::Kernel;
 use super::frames::Outcome;
-use super::image::Parts;
-use super::progress::{Progress, line};
+use super::progress::Progress;
+use super::{Bed, Trouble};
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How a whole run came out.
@@ -29,6 +26,12 @@ impl Tally {
         }
     }
 
+    pub fn add(&mut self, other: &Tally) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+
     /// 0: all that ran passed; 1: one failed; 77: nothing ran.
     pub fn exit(&self) -> u8 {
         match (self.failed, self.passed) {
@@ -42,39 +45,37 @@ impl Tally {
 /// All tests of one mode, in as many boots as it takes.
 pub struct Suite<'a> {
     pub mode: Mode,
-    pub kernel: &'a Kernel,
-    pub parts: &'a Parts,
-    pub work: &'a Path,
+    pub bed: &'a Bed,
     pub deadline: Instant,
     pub keep: bool,
 }
 
 impl Suite<'_> {
-    pub fn run(&self, mut todo: Vec<&Case>, tally: &mut Tally) -> Result<(), Trouble> {
-        let mut progress = Progress::new(self.mode.name(), todo.len());
+    pub fn run(&self, mut todo: Vec<&Case>, progress: &Progress) -> Result<Tally, Trouble> {
+        let mut tally = Tally::default();
         let mut boots = 0;
         while !todo.is_empty() {
             boots += 1;
-            let logs = self.work.join(format!("{}-{boots}", self.mode.name()));
+            progress.doing(self.mode.name(), "booting");
+            let logs = self.bed.work.join(format!("{}-{boots}", self.mode.name()));
             fs::create_dir_all(&logs).map_err(|e| Trouble::io("make the log folder", &logs, &e))?;
             let image = logs.join("image.cpio");
-            self.parts.write(&todo, self.mode.name(), &image)?;
+            self.bed.parts.write(&todo, self.mode.name(), &image)?;
             let boot = Boot {
                 mode: self.mode,
-                kernel: self.kernel,
+                kernel: &self.bed.kernel,
                 image: &image,
                 logs: &logs,
                 cases: &todo,
                 deadline: self.deadline,
             };
-            let report = boot.run(&mut progress)?;
-            progress.clear();
+            let report = boot.run(progress)?;
             if !self.keep {
                 fs::remove_file(&image)
                     .map_err(|e| Trouble::io("remove the guest's image", &image, &e))?;
             }
             for note in &report.notes {
-                println!("       kernel: {note}");
+                progress.say(&format!("       {} kernel: {note}", self.mode.name()));
             }
             let mut finished = report.finished;
             let before = todo.len();
@@ -84,11 +85,15 @@ impl Suite<'_> {
                     .broken
                     .as_deref()
                     .unwrap_or("the guest ended without running it");
-                finished.extend(self.lost(&mut todo, why));
+                let lost = self.lost(&mut todo, why);
+                lost.iter()
+                    .for_each(|lost| progress.end(self.mode.name(), lost));
+                finished.extend(lost);
             }
             finished.iter().for_each(|f| tally.count(&f.outcome));
         }
-        Ok(())
+        progress.leave(self.mode.name());
+        Ok(tally)
     }
 
     /// A boot that got nowhere fails the test it should have begun with, so that a broken bed comes to an end.
@@ -103,7 +108,6 @@ impl Suite<'_> {
             measures: Vec::new(),
             tail: Vec::new(),
         };
-        println!("{}", line(self.mode.name(), &finished));
         Some(finished)
     }
 }
