@@ -18,6 +18,7 @@ use crate::api::{
     UnsetRequest,
 };
 use crate::paths::RunDir;
+use crate::server::LEAVING;
 
 /// Why a call failed; the exit code follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub enum ErrorKind {
     NotFound,
     /// The machine cannot.
     Unsupported,
+    /// Not now: it is leaving, or was asked too often.
+    Busy,
     /// Anything else.
     Internal,
 }
@@ -44,6 +47,8 @@ pub struct ClientError {
     pub kind: ErrorKind,
     /// What, where, why; and the mend.
     pub message: String,
+    /// The owner died or left meanwhile: the next one may do it.
+    owner_lost: bool,
 }
 
 impl ClientError {
@@ -51,6 +56,14 @@ impl ClientError {
         Self {
             kind,
             message: message.into(),
+            owner_lost: false,
+        }
+    }
+
+    fn lost(self) -> Self {
+        Self {
+            owner_lost: true,
+            ..self
         }
     }
 }
@@ -58,8 +71,13 @@ impl ClientError {
 /// A client of one instance's owner. Each call is a connection of its own.
 pub struct Client {
     run_dir: RunDir,
+    may_start: bool,
     runtime: tokio::runtime::Runtime,
 }
+
+/// How often an owner that dies or leaves under a call is followed by the next, and the pause between.
+const OWNERS_MAX: u32 = 20;
+const NEXT_OWNER: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// How long one call may take. The owner's slowest call makes a few directories.
 const CALL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
@@ -73,6 +91,7 @@ impl Client {
             .map_err(|error| ClientError::new(ErrorKind::Internal, format!("tokio: {error}")))?;
         let client = Self {
             run_dir: run_dir.clone(),
+            may_start: false,
             runtime,
         };
         client.probe()?;
@@ -81,23 +100,47 @@ impl Client {
 
     /// A client of the owner, which is started first when none runs.
     pub fn connect_or_start(run_dir: &RunDir) -> Result<Self, ClientError> {
-        match Self::connect(run_dir) {
+        let connected = match Self::connect(run_dir) {
             Err(error) if error.kind == ErrorKind::Unreachable => {
                 start_owner(run_dir)?;
                 Self::connect(run_dir)
             }
             other => other,
+        };
+        connected.map(|client| Self {
+            may_start: true,
+            ..client
+        })
+    }
+
+    /// A call that the next owner may be asked again when this one dies or leaves under it: doing it twice must come to the
+    /// same as doing it once.
+    fn call_any_owner<B: Serialize, R: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+    ) -> Result<R, ClientError> {
+        let mut answer = self.call(Method::POST, path, Some(body));
+        for _ in 0..OWNERS_MAX {
+            match &answer {
+                Err(error) if error.owner_lost && self.may_start => {}
+                _ => break,
+            }
+            std::thread::sleep(NEXT_OWNER);
+            start_owner(&self.run_dir)?;
+            answer = self.call(Method::POST, path, Some(body));
         }
+        answer
     }
 
     /// A new gate.
     pub fn run(&self, request: &RunRequest) -> Result<RunReply, ClientError> {
-        self.call(Method::POST, "/v1/run", Some(request))
+        self.call_any_owner("/v1/run", request)
     }
 
     /// Terms for something that runs already.
     pub fn set(&self, request: &SetRequest) -> Result<GateView, ClientError> {
-        self.call(Method::POST, "/v1/set", Some(request))
+        self.call_any_owner("/v1/set", request)
     }
 
     /// Takes terms back.
@@ -149,6 +192,8 @@ impl Client {
     ) -> Result<R, ClientError> {
         let internal =
             |what: &str| ClientError::new(ErrorKind::Internal, format!("owner: {path}: {what}"));
+        let unreachable =
+            |what: &str| ClientError::new(ErrorKind::Unreachable, format!("owner: {path}: {what}"));
         let payload = match body {
             Some(body) => serde_json::to_vec(body).map_err(|error| internal(&error.to_string()))?,
             None => Vec::new(),
@@ -163,17 +208,18 @@ impl Client {
         let exchange = async {
             tokio::time::timeout(CALL_TIMEOUT, exchange(&self.run_dir, request))
                 .await
-                .unwrap_or_else(|_| {
-                    Err(format!(
-                        "no answer within {} s; see {}",
-                        CALL_TIMEOUT.as_secs(),
-                        self.run_dir.log().display()
-                    ))
+                .map_err(|_| {
+                    let waited_s = CALL_TIMEOUT.as_secs();
+                    let log = self.run_dir.log();
+                    let why = format!("no answer within {waited_s} s; see {}", log.display());
+                    unreachable(&why)
                 })
         };
-        let (status, bytes) = self.runtime.block_on(exchange).map_err(|error| {
-            ClientError::new(ErrorKind::Unreachable, format!("owner: {path}: {error}"))
-        })?;
+        // A silent owner is there, a broken connection tells of one that is not.
+        let (status, bytes) = self
+            .runtime
+            .block_on(exchange)?
+            .map_err(|error| unreachable(&error).lost())?;
         if status.is_success() {
             return serde_json::from_slice(&bytes).map_err(|error| internal(&error.to_string()));
         }
@@ -184,7 +230,12 @@ impl Client {
                 String::from_utf8_lossy(&bytes)
             ),
         });
-        Err(ClientError::new(kind_of(&view.kind), view.message))
+        let error = ClientError::new(kind_of(&view.kind), view.message);
+        Err(if view.kind == LEAVING {
+            error.lost()
+        } else {
+            error
+        })
     }
 }
 
@@ -194,6 +245,7 @@ fn kind_of(name: &str) -> ErrorKind {
         "denied" => ErrorKind::Denied,
         "not_found" => ErrorKind::NotFound,
         "unsupported" => ErrorKind::Unsupported,
+        "busy" => ErrorKind::Busy,
         _ => ErrorKind::Internal,
     }
 }
@@ -261,7 +313,8 @@ pub(crate) fn start_owner(run_dir: &RunDir) -> Result<(), ClientError> {
         .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
     lock.lock()
         .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
-    if std::os::unix::net::UnixStream::connect(run_dir.socket()).is_ok() {
+    let answers = || std::os::unix::net::UnixStream::connect(run_dir.socket()).is_ok();
+    if answers() {
         return Ok(());
     }
     let log_path = run_dir.log();
@@ -290,6 +343,8 @@ pub(crate) fn start_owner(run_dir: &RunDir) -> Result<(), ClientError> {
     let _ = child.wait();
     match report.trim() {
         "ready" => Ok(()),
+        // Someone who was killed while starting one has left it behind, and it was faster.
+        _ if answers() => Ok(()),
         "" => Err(failed(format!(
             "it ended without a word; see {}",
             log_path.display()

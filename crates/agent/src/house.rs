@@ -76,8 +76,7 @@ impl House {
         self.look_after_guardian(owner);
         self.look_at_self(owner);
         if self.idle_looks >= IDLE_LOOKS_MAX && owner.mode == Mode::OnDemand {
-            info!("the last gate has ended; leaving");
-            owner.leave();
+            owner.leave_if_unused();
         }
     }
 

@@ -3,6 +3,7 @@
 //! Every change is in the books before it is in a kernel file. Moving quotas are the loop's; here a group only gets the
 //! floor, so that nothing runs unlimited until the loop's next step.
 
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use tidegate_knobs::bandwidth::Bandwidth;
@@ -377,7 +378,19 @@ impl Owner {
     /// Leaves: foreign targets are restored, empty groups of ours removed; side commands that still run keep `cpu.idle` and
     /// the floor. Says how many.
     pub fn leave(&self) -> usize {
-        let mut gates = lock(&self.gates);
+        self.leave_with(lock(&self.gates))
+    }
+
+    /// Leaves, unless a gate has come up since it was last looked.
+    pub(crate) fn leave_if_unused(&self) {
+        let gates = lock(&self.gates);
+        if gates.is_empty() {
+            info!("the last gate has ended; leaving");
+            self.leave_with(gates);
+        }
+    }
+
+    fn leave_with(&self, mut gates: MutexGuard<'_, Vec<Gate>>) -> usize {
         self.leaving.store(true, Ordering::Release);
         let root = self.side_root();
         lock(&self.control).set_targets(Vec::new(), self.tick_ns);
@@ -399,7 +412,12 @@ impl Owner {
         });
         let floor = self.floor_now();
         if orphans > 0 {
-            if let Err(error) = self.groups.set_bandwidth(&root, None, floor) {
+            let written = self
+                .groups
+                .bandwidth(&root)
+                .map_err(|error| refuse(kind_of(&error))(&error))
+                .and_then(|standing| self.write_floor(&root, standing, floor));
+            if let Err(error) = written {
                 warn!("{error}");
             }
         } else if self.groups.exists(&root) {

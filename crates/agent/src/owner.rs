@@ -24,7 +24,7 @@ use crate::looper::lock;
 use crate::paths::RunDir;
 use crate::peer::{ADMIN_GROUP, Peer, gid_of, may_give};
 use crate::rate::RateLimit;
-use crate::server::Refusal;
+use crate::server::{LEAVING, Refusal};
 
 pub use crate::startup::{Options, main};
 
@@ -156,9 +156,10 @@ impl Owner {
         peer.is_admin(gid_of(&group_file, ADMIN_GROUP))
     }
 
+    /// Called with the gates locked: leaving begins under that lock, so whoever is admitted is still within an owner's life.
     fn admit(&self, peer: &Peer) -> Result<(), Refusal> {
         if self.leaving.load(Ordering::Acquire) {
-            return Err(Refusal::new("busy", "owner: it is leaving; try again"));
+            return Err(Refusal::new(LEAVING, "owner: it is leaving; try again"));
         }
         if lock(&self.rate).admit(peer.uid, monotonic_ns()) {
             return Ok(());
@@ -193,11 +194,14 @@ impl Owner {
         }
         may_give(peer, self.is_admin(peer), process.uid, &request.terms)
             .map_err(|error| refuse("denied")(&error))?;
-        self.admit(peer)?;
-
         let mut gates = lock(&self.gates);
+        self.admit(peer)?;
         let raw = RawTerms::from_map(&request.terms, &Source::RunFlag);
-        let name = self.name_for(&gates, request)?;
+        let name = match self.asked_before(&gates, pid, request) {
+            Some(index) => GateName::parse(&gates.remove(index).record.name)
+                .map_err(|error| refuse("internal")(&error))?,
+            None => self.name_for(&gates, request)?,
+        };
         let parent = self.gate_of(&gates, pid);
         let record = Record {
             name: name.to_string(),
@@ -234,6 +238,25 @@ impl Owner {
         gates.push(gate);
         self.publish(&gates)?;
         Ok(reply)
+    }
+
+    /// The gate that an earlier owner had made for this very request when it died: the process is alone in it, and asks
+    /// again because it had no answer.
+    fn asked_before(&self, gates: &[Gate], pid: i32, request: &RunRequest) -> Option<usize> {
+        let at = self.groups.group_of(pid).ok()??;
+        let index = gates.iter().position(|gate| {
+            let record = &gate.record;
+            // The record of a gate that was not yet written down is lost, and its command with it.
+            let same_command = record.command.is_empty() || record.command == request.command;
+            let same_name = request
+                .name
+                .as_ref()
+                .is_none_or(|asked| *asked == record.name);
+            let own = matches!(&record.place, Place::Own { group } if *group == at);
+            own && same_command && same_name
+        })?;
+        let alone = self.groups.procs(&at).is_ok_and(|pids| pids == [pid]);
+        alone.then_some(index)
     }
 
     fn name_for(&self, gates: &[Gate], request: &RunRequest) -> Result<GateName, Refusal> {

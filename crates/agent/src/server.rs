@@ -23,6 +23,9 @@ use crate::peer::Peer;
 /// A command line is at most 2 MiB on Linux, but no sensible request comes near this.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
+/// The kind of refusal of an owner that leaves: the next one may be asked.
+pub const LEAVING: &str = "leaving";
+
 /// A call that the owner refuses.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
@@ -50,6 +53,7 @@ impl IntoResponse for Refusal {
             "denied" => StatusCode::FORBIDDEN,
             "not_found" => StatusCode::NOT_FOUND,
             "busy" => StatusCode::TOO_MANY_REQUESTS,
+            LEAVING => StatusCode::SERVICE_UNAVAILABLE,
             "unsupported" => StatusCode::NOT_IMPLEMENTED,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };

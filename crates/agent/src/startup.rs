@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::discover::{CgroupVersion, discover, tick_hz};
@@ -42,6 +43,10 @@ pub struct Options {
 
 /// Period of the loop with exact sensing.
 const PERIOD_EXACT_NS: u64 = 5_000_000;
+
+/// An owner that does not answer is waited for this long: housekeeping sees within a second that it is to leave.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_LOOK: Duration = Duration::from_millis(10);
 
 /// Runs an owner to its end.
 ///
@@ -177,12 +182,19 @@ fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, String> {
         .write(true)
         .open(&path)
         .map_err(|error| wrong(&path, error))?;
-    file.try_lock().map_err(|_| {
-        format!(
-            "owner: {}: another owner runs; see `tidegate status`",
-            path.display()
-        )
-    })?;
+    let began = Instant::now();
+    while file.try_lock().is_err() {
+        // An owner that leaves no longer answers but is still tidying up; one that starts does not answer yet. Repair and a
+        // guardian that writes the fallback hold the lock for moments, too.
+        let answers = std::os::unix::net::UnixStream::connect(run_dir.socket()).is_ok();
+        if answers || began.elapsed() >= LOCK_PATIENCE {
+            return Err(format!(
+                "owner: {}: another owner runs; see `tidegate status`",
+                path.display()
+            ));
+        }
+        std::thread::sleep(LOCK_LOOK);
+    }
     Ok(file)
 }
 
