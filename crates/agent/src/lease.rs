@@ -18,8 +18,10 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 const PAGE_BYTES: usize = 4096;
 const MAGIC: u64 = 0x7469_6465_6761_7401; // "tidegat", version 1
 
-/// Owners that guardians may start within [`RESTART_WINDOW_NS`].
+/// Owners that guardians may start within [`RESTART_WINDOW_NS`] if each dies young.
 const RESTARTS_MAX: u64 = 5;
+/// An owner that was in control for this long did not die of its start: such deaths are not counted, whatever their cause.
+const YOUNG_NS: u64 = 2_000_000_000;
 const RESTART_WINDOW_NS: u64 = 60_000_000_000;
 
 #[repr(C)]
@@ -33,6 +35,7 @@ struct Page {
     guardian_pid: AtomicU64,
     restarts: AtomicU64,
     restart_ns: AtomicU64,
+    taken_ns: AtomicU64,
 }
 
 /// The mapped page.
@@ -94,7 +97,9 @@ impl Lease {
         page.fallback_ns.store(0, Ordering::Relaxed);
         page.lease_ns.store(lease_ns, Ordering::Relaxed);
         page.owner_pid.store(pid as u64, Ordering::Relaxed);
-        self.beat(monotonic_ns());
+        let now_ns = monotonic_ns();
+        page.taken_ns.store(now_ns, Ordering::Relaxed);
+        self.beat(now_ns);
     }
 
     /// The owner is alive and in control at `now_ns`.
@@ -144,13 +149,19 @@ impl Lease {
             .store(pid as u64, Ordering::Release);
     }
 
-    /// Whether a guardian may start another owner at `now_ns`: at most `RESTARTS_MAX` a minute, counted over
-    /// all guardians, so that an owner that dies at once is not started for ever.
+    /// Whether a guardian may start another owner at `now_ns`: at most `RESTARTS_MAX` a minute after deaths at a young age,
+    /// counted over all guardians, so that an owner that dies of its start is not started for ever.
     pub fn may_restart(&self, now_ns: u64) -> bool {
         let page = self.page();
-        if now_ns.saturating_sub(page.restart_ns.load(Ordering::Acquire)) > RESTART_WINDOW_NS {
+        let beat_ns = page.beat_ns.load(Ordering::Acquire);
+        let lived_ns = beat_ns.saturating_sub(page.taken_ns.load(Ordering::Acquire));
+        if lived_ns >= YOUNG_NS
+            || now_ns.saturating_sub(page.restart_ns.load(Ordering::Acquire)) > RESTART_WINDOW_NS
+        {
             page.restart_ns.store(now_ns, Ordering::Release);
             page.restarts.store(0, Ordering::Release);
+            // One long life forgives once, however often its end is asked about.
+            page.taken_ns.store(beat_ns, Ordering::Release);
         }
         page.restarts.fetch_add(1, Ordering::AcqRel) < RESTARTS_MAX
     }
@@ -199,10 +210,27 @@ mod tests {
     fn restarts_are_bounded_and_forgiven_after_a_while() {
         let dir = tempfile::tempdir().unwrap();
         let lease = Lease::open(&dir.path().join("lease")).unwrap();
-        let start_ns = 10 * RESTART_WINDOW_NS;
+        let start_ns = monotonic_ns() + 10 * RESTART_WINDOW_NS;
+        lease.take(1, 2_000_000_000);
         let granted = (0..20).filter(|_| lease.may_restart(start_ns)).count();
         assert_eq!(granted as u64, RESTARTS_MAX);
         assert!(lease.may_restart(start_ns + RESTART_WINDOW_NS + 1));
+    }
+
+    #[test]
+    fn an_owner_that_was_in_control_for_a_while_did_not_die_of_its_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let lease = Lease::open(&dir.path().join("lease")).unwrap();
+        for nth in 0..20 * RESTARTS_MAX {
+            lease.take(1, 2_000_000_000);
+            lease.beat(monotonic_ns() + YOUNG_NS);
+            assert!(lease.may_restart(monotonic_ns()), "restart {nth}");
+        }
+        // And then one that does.
+        lease.take(1, 2_000_000_000);
+        lease.beat(monotonic_ns() + YOUNG_NS);
+        let asked = (0..20).filter(|_| lease.may_restart(monotonic_ns()));
+        assert_eq!(asked.count() as u64, RESTARTS_MAX);
     }
 
     #[test]
