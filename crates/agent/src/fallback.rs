@@ -7,8 +7,10 @@ use tidegate_knobs::discover::discover;
 use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::kfs::{KernelFs, RealFs};
 use tidegate_knobs::ledger::own_groups;
+use tidegate_knobs::target::ProcessRef;
 
 use crate::books::Books;
+use crate::gate::{Place, Record};
 use crate::limits::set_yielding;
 use crate::paths::RunDir;
 
@@ -22,6 +24,37 @@ fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Books), String> {
     let (books, _) =
         Books::open(run_dir.dir(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
     Ok((groups, books))
+}
+
+/// The owner's lock, as somebody who stands in for a dead owner finds it.
+pub enum OwnerLock {
+    /// Ours, until it is dropped: no owner can start meanwhile.
+    Held(#[expect(dead_code, reason = "held, not used")] std::fs::File),
+    /// An owner lives.
+    Taken,
+    /// The file cannot be used, so no owner can start either.
+    Unusable(std::io::Error),
+}
+
+impl OwnerLock {
+    /// Whether an owner lives.
+    pub fn is_taken(&self) -> bool {
+        matches!(self, Self::Taken)
+    }
+}
+
+/// Takes the lock that every owner holds for its life.
+pub fn lock_owner(run_dir: &RunDir) -> OwnerLock {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(run_dir.owner_lock());
+    match file {
+        Err(error) => OwnerLock::Unusable(error),
+        Ok(file) if file.try_lock().is_err() => OwnerLock::Taken,
+        Ok(file) => OwnerLock::Held(file),
+    }
 }
 
 /// Writes the fallback of everything in the ledger; says what was done, a line each.
@@ -66,11 +99,24 @@ pub fn clean_if_empty(run_dir: &RunDir) -> bool {
         .iter()
         .any(|entry| !is_ours(&own, &entry.group));
     let busy = |group: &GroupPath| groups.procs(group).map_or(false, |pids| !pids.is_empty());
-    if foreign || own.iter().any(busy) {
+    if foreign || own.iter().any(busy) || knows_living(&groups, run_dir) {
         return false;
     }
     sweep(&groups, &mut books, &own, run_dir);
     true
+}
+
+/// Whether a process that is only known, not limited (`set pid:N class=main`), still runs: the next owner is to know it too.
+fn knows_living(groups: &Groups, run_dir: &RunDir) -> bool {
+    let text = std::fs::read(run_dir.gates()).unwrap_or_default();
+    let records: Vec<Record> = serde_json::from_slice(&text).unwrap_or_default();
+    records.iter().any(|record| match &record.place {
+        Place::Known {
+            pid, start_ticks, ..
+        } => ProcessRef::look_up(&**groups.fs(), *pid)
+            .is_ok_and(|now| now.start_ticks == *start_ticks),
+        _ => false,
+    })
 }
 
 fn is_ours(own: &[GroupPath], group: &GroupPath) -> bool {
@@ -99,16 +145,17 @@ pub fn repair(run_dir: &RunDir) -> Result<Vec<String>, String> {
     if !run_dir.dir().exists() {
         return Ok(vec!["nothing to repair: no owner ever ran here".to_owned()]);
     }
-    let path = run_dir.owner_lock();
-    let lock = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path);
-    let lock = lock.map_err(|error| format!("repair: {}: {error}; run as root", path.display()))?;
-    if lock.try_lock().is_err() {
-        return Err("repair: an owner is running; end it first with `tidegate stop`".to_owned());
-    }
+    let _held = match lock_owner(run_dir) {
+        OwnerLock::Taken => {
+            let why = "repair: an owner is running; end it first with `tidegate stop`";
+            return Err(why.to_owned());
+        }
+        OwnerLock::Unusable(error) => {
+            let path = run_dir.owner_lock();
+            return Err(format!("repair: {}: {error}; run as root", path.display()));
+        }
+        held => held,
+    };
     let (groups, mut books) = open(run_dir)?;
     let own = own_groups(&groups, run_dir.prefix()).map_err(|error| error.to_string())?;
     let mut report = books.restore_where(|entry| !is_ours(&own, &entry.group));

@@ -11,7 +11,7 @@
 //! needs, so it may be killed at any moment; the owner then starts another.
 
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -24,6 +24,12 @@ use crate::paths::RunDir;
 
 /// How often the lease is looked at. A death is seen at once.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// While nobody is in control, what falls due (`hold`) is looked for this often.
+const DUE: Duration = Duration::from_secs(1);
+
+/// When the owner's lock is taken by somebody else.
+const TAKEN: Duration = Duration::from_millis(20);
 
 /// Another owner is tried again after this long, as long as gates are left.
 const RETRY: Duration = Duration::from_secs(10);
@@ -79,64 +85,116 @@ pub fn main(run_dir: &RunDir, owner_pid: i32, on_demand: bool) -> std::io::Resul
     // An owner that is gone already is a dead one, and is acted on.
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
     lease.set_guardian(std::process::id() as i32);
-    let mut fallen_back = false;
+    let mut fallback = Fallback::new(run_dir, &lease);
     loop {
         let dead = ended(pidfd.as_ref(), LOOK);
         match look(&lease, owner_pid, dead, monotonic_ns()) {
             Sight::Left | Sight::Replaced => return Ok(()),
-            Sight::Well => fallen_back = false,
-            Sight::Expired if fallen_back => {}
+            Sight::Well => fallback.forget(),
             Sight::Expired => {
-                warn!(
-                    owner_pid,
-                    "the owner's lease has expired; writing the fallback"
-                );
-                fall_back(run_dir, &lease);
-                fallen_back = true;
+                if fallback.is_first() {
+                    warn!(
+                        owner_pid,
+                        "the owner's lease has expired; writing the fallback"
+                    );
+                }
+                // The frozen owner holds the lock, so nobody else is in control.
+                fallback.write_when_due();
             }
             Sight::Dead => {
                 warn!(owner_pid, "the owner is dead; writing the fallback");
-                fall_back(run_dir, &lease);
-                return after_death(run_dir, &lease, owner_pid, on_demand);
+                return after_death(&mut fallback, owner_pid, on_demand);
             }
         }
     }
 }
 
-fn fall_back(run_dir: &RunDir, lease: &Lease) {
-    let dead_seconds = lease.age_and_lease_ns(monotonic_ns()).0 / 1_000_000_000;
-    let report = fallback::fall_back(run_dir, dead_seconds);
-    lease.mark_fallback(monotonic_ns());
-    for line in report {
-        info!("{line}");
+/// The fallback as one guardian writes it: at once, and again as more of it falls due.
+struct Fallback<'a> {
+    run_dir: &'a RunDir,
+    lease: &'a Lease,
+    written_ns: Option<u64>,
+    told: Vec<String>,
+}
+
+impl<'a> Fallback<'a> {
+    fn new(run_dir: &'a RunDir, lease: &'a Lease) -> Self {
+        Self {
+            run_dir,
+            lease,
+            written_ns: None,
+            told: Vec::new(),
+        }
+    }
+
+    fn is_first(&self) -> bool {
+        self.written_ns.is_none()
+    }
+
+    /// The owner is in control again.
+    fn forget(&mut self) {
+        self.written_ns = None;
+        self.told.clear();
+    }
+
+    fn write_when_due(&mut self) {
+        let now_ns = monotonic_ns();
+        let due_ns = DUE.as_nanos() as u64;
+        if self
+            .written_ns
+            .is_some_and(|at_ns| now_ns.saturating_sub(at_ns) < due_ns)
+        {
+            return;
+        }
+        self.written_ns = Some(now_ns);
+        let dead_seconds = self.lease.age_and_lease_ns(now_ns).0 / 1_000_000_000;
+        let report = fallback::fall_back(self.run_dir, dead_seconds);
+        self.lease.mark_fallback(monotonic_ns());
+        for line in report.iter().filter(|line| !self.told.contains(line)) {
+            info!("{line}");
+        }
+        self.told = report;
     }
 }
 
-/// The owner is dead and the fallback stands: brings back an owner that was started on demand, or else stays until the
+/// The owner is dead: writes the fallback, brings back an owner that was started on demand, or else stays until the
 /// gates have ended or somebody starts one, so that nothing is left behind.
+///
+/// Whatever is written is written under the owner's lock: an owner that somebody else starts meanwhile waits for it, and
+/// once one is in control, this guardian's time is over.
 fn after_death(
-    run_dir: &RunDir,
-    lease: &Lease,
+    fallback: &mut Fallback<'_>,
     owner_pid: i32,
     on_demand: bool,
 ) -> std::io::Result<()> {
+    let mut tried: Option<Instant> = None;
     loop {
-        if on_demand && lease.may_restart(monotonic_ns()) {
-            match client::start_owner(run_dir) {
+        let lock = fallback::lock_owner(fallback.run_dir);
+        if fallback.lease.owner_pid() != owner_pid {
+            return Ok(());
+        }
+        if lock.is_taken() {
+            // Somebody starts, or repairs: it takes moments, and may fail.
+            std::thread::sleep(TAKEN);
+            continue;
+        }
+        fallback.write_when_due();
+        let again = tried.is_none_or(|at| at.elapsed() >= RETRY);
+        if on_demand && again && fallback.lease.may_restart(monotonic_ns()) {
+            drop(lock);
+            tried = Some(Instant::now());
+            match client::start_owner(fallback.run_dir) {
                 Ok(()) => return Ok(()),
                 Err(error) => error!("{error}"),
             }
+            continue;
         }
-        if lease.owner_pid() != owner_pid {
-            return Ok(());
-        }
-        if fallback::clean_if_empty(run_dir) {
+        if fallback::clean_if_empty(fallback.run_dir) {
             info!("every gate has ended; nothing is left to guard");
             return Ok(());
         }
-        std::thread::sleep(if on_demand { RETRY } else { LOOK });
-        // `hold` falls due while we wait.
-        fall_back(run_dir, lease);
+        drop(lock);
+        std::thread::sleep(LOOK);
     }
 }
 
