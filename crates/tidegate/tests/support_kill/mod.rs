@@ -72,7 +72,10 @@ impl Coin {
 pub fn wait(what: &str, patience: Duration, mut done: impl FnMut() -> bool) -> Duration {
     let started = Instant::now();
     while !done() {
-        assert!(started.elapsed() < patience, "waited {patience:?} for {what}");
+        assert!(
+            started.elapsed() < patience,
+            "waited {patience:?} for {what}"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
     started.elapsed()

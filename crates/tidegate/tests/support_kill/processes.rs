@@ -25,12 +25,17 @@ impl Known {
     /// The process of this number, unless it has ended (a zombie has).
     pub fn new(pid: i32) -> Option<Known> {
         let stat = read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_ascii_whitespace().collect();
+        let fields: Vec<&str> = stat[stat.rfind(')')? + 1..]
+            .split_ascii_whitespace()
+            .collect();
         if matches!(fields[0], "Z" | "X") {
             return None;
         }
         // Field 22 of proc_pid_stat(5); the first here is field 3.
-        Some(Known { pid, start: fields[19].parse().ok()? })
+        Some(Known {
+            pid,
+            start: fields[19].parse().ok()?,
+        })
     }
 
     pub fn is_alive(&self) -> bool {
@@ -40,7 +45,10 @@ impl Known {
 
 fn pids() -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").unwrap();
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 /// Processes of the instance with this prefix that run `tidegate WORD …`.
@@ -50,7 +58,9 @@ pub fn of_instance(prefix: &str, word: &str) -> Vec<i32> {
         let words = read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         words.split('\0').nth(1) == Some(word)
-            && environment.split(|byte| *byte == 0).any(|entry| entry == mine.as_bytes())
+            && environment
+                .split(|byte| *byte == 0)
+                .any(|entry| entry == mine.as_bytes())
     };
     pids().into_iter().filter(runs_word).collect()
 }

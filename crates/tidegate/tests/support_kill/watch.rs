@@ -13,16 +13,22 @@ use std::time::{Duration, Instant};
 /// Where the cpu controller's groups are, and whether it is v1's.
 pub fn cpu_mount() -> (PathBuf, bool) {
     let v1 = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
-    match v1.iter().map(Path::new).find(|path| path.join("cpu.shares").exists()) {
+    match v1
+        .iter()
+        .map(Path::new)
+        .find(|path| path.join("cpu.shares").exists())
+    {
         Some(path) => (path.to_owned(), true),
         None => (PathBuf::from("/sys/fs/cgroup"), false),
     }
 }
 
-/// The two files that keep a group of side work in its place.
+/// The files that keep a group of side work in its place.
 pub struct Limit {
     quota: File,
+    period: Option<File>,
     idle: File,
+    floor_ucpu: u64,
 }
 
 impl Limit {
@@ -30,7 +36,14 @@ impl Limit {
         let (_, v1) = cpu_mount();
         let quota = if v1 { "cpu.cfs_quota_us" } else { "cpu.max" };
         let open = |name: &str| File::open(group.join(name)).unwrap();
-        Limit { quota: open(quota), idle: open("cpu.idle") }
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+        Limit {
+            quota: open(quota),
+            period: v1.then(|| open("cpu.cfs_period_us")),
+            idle: open("cpu.idle"),
+            // The default tolerance, 1 % of the machine.
+            floor_ucpu: 10_000 * cpus,
+        }
     }
 
     fn text(file: &File) -> String {
@@ -41,20 +54,47 @@ impl Limit {
         }
     }
 
-    /// The quota of a period, in microseconds; `None` when there is none (or no such group any more).
-    pub fn quota_us(&self) -> Option<u64> {
-        Limit::text(&self.quota).split(' ').next()?.parse().ok()
+    /// The rate, in millionths of a CPU; `None` when there is no quota (or no such group any more).
+    pub fn rate_ucpu(&self) -> Option<u64> {
+        let text = Limit::text(&self.quota);
+        let mut words = text.split(' ');
+        let quota_us: u64 = words.next()?.parse().ok()?;
+        let period_us: u64 = match &self.period {
+            Some(period) => Limit::text(period).parse().ok()?,
+            None => words.next()?.parse().ok()?,
+        };
+        Some(quota_us * 1_000_000 / period_us)
     }
 
     pub fn is_idle(&self) -> bool {
         Limit::text(&self.idle) == "1"
     }
 
-    /// What is wrong just now.
+    /// At the tolerance, as the fallback leaves it.
+    pub fn is_at_floor(&self) -> bool {
+        self.rate_ucpu() == Some(self.floor_ucpu)
+    }
+
+    /// What is wrong just now. Out of the idle class is right only at the tolerance (where the owner helps side work
+    /// that starves); since the files cannot be read at one instant, idle is read before and after.
     fn wrong(&self) -> Option<String> {
-        let (quota, idle) = (Limit::text(&self.quota), Limit::text(&self.idle));
-        let limited = quota.split(' ').next().is_some_and(|word| word.parse::<u64>().is_ok());
-        (!limited || idle != "1").then(|| format!("quota {quota:?}, cpu.idle {idle:?}"))
+        let idle_before = Limit::text(&self.idle);
+        let quota = Limit::text(&self.quota);
+        let limited = quota
+            .split(' ')
+            .next()
+            .is_some_and(|word| word.parse::<u64>().is_ok());
+        if limited && idle_before == "1" {
+            return None;
+        }
+        let rate_ucpu = self.rate_ucpu();
+        let idle_after = Limit::text(&self.idle);
+        let may_be_out = rate_ucpu.is_some_and(|rate| rate <= self.floor_ucpu);
+        let out = idle_before == "0" && idle_after == "0" && !may_be_out;
+        let unread = !matches!(idle_before.as_str(), "0" | "1");
+        (!limited || out || unread).then(|| {
+            format!("quota {quota:?} ({rate_ucpu:?}), cpu.idle {idle_before:?} then {idle_after:?}")
+        })
     }
 }
 
@@ -88,7 +128,12 @@ impl Watch {
                 std::thread::sleep(Duration::from_micros(40));
             }
         });
-        Watch { stop, looks, seen, thread: Some(thread) }
+        Watch {
+            stop,
+            looks,
+            seen,
+            thread: Some(thread),
+        }
     }
 
     /// Nothing wrong was seen so far.
