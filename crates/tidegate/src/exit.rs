@@ -121,7 +121,7 @@ impl From<ClientError> for Failure {
         let exit = match error.kind {
             ErrorKind::Unreachable => Exit::Unreachable,
             ErrorKind::Usage => Exit::Usage,
-            ErrorKind::Denied | ErrorKind::Unsupported => Exit::Refused,
+            ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Busy => Exit::Refused,
             ErrorKind::NotFound => Exit::NoTarget,
             ErrorKind::Internal => Exit::Failure,
         };

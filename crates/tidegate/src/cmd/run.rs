@@ -108,8 +108,7 @@ fn place(args: &Args) -> Result<Vec<String>, Failure> {
             .collect(),
         terms: args.terms.0.to_map(),
     };
-    let client = connect::starting_owner()?;
-    Ok(client.run(&request)?.notes)
+    Ok(connect::call_starting(|client| client.run(&request))?.notes)
 }
 
 /// The folders that hold the machine's configuration, for the commands that read it themselves.

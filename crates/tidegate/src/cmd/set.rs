@@ -49,7 +49,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         target: connect::target(&args.target)?,
         terms: terms.to_map(),
     };
-    let gate = connect::starting_owner()?.set(&request)?;
+    let gate = connect::call_starting(|client| client.set(&request))?;
     if args.json {
         render::json(&gate)
     } else {
