@@ -188,26 +188,36 @@ fn the_fake_refuses_what_the_kernel_refuses_in_v2s_cpu_files() {
     }
 }
 
-/// Steps of the comparison on v2, whose rules on processes and types need no controller.
+/// Steps of the comparison on v2: types, processes, and the controllers that are there (none on a mixed machine).
 #[derive(Clone, Debug)]
 enum TypeStep {
     Mkdir(usize),
     Rmdir(usize),
     Threaded(usize),
     Enter(usize, usize),
+    Control(usize, usize),
     Show(usize, usize),
 }
 
-const V2_DIRS: [&str; 5] = ["a", "a/b", "a/c", "a/b/d", "e"];
-const V2_SHOWN: [&str; 3] = ["cgroup.type", "cgroup.events", "cgroup.procs"];
+/// The empty name is the group that the others are in.
+const V2_DIRS: [&str; 6] = ["a", "a/b", "a/c", "a/b/d", "e", ""];
+const V2_SHOWN: [&str; 5] = [
+    "cgroup.type",
+    "cgroup.events",
+    "cgroup.procs",
+    "cgroup.subtree_control",
+    "cgroup.controllers",
+];
+const V2_CONTROL: [&str; 5] = ["+cpu", "-cpu", "+memory", "-memory", "+cpu +memory"];
 
 fn any_type_step() -> impl Strategy<Value = TypeStep> {
     prop_oneof![
         3 => (0usize..5).prop_map(TypeStep::Mkdir),
         1 => (0usize..5).prop_map(TypeStep::Rmdir),
         2 => (0usize..5).prop_map(TypeStep::Threaded),
-        4 => (0usize..5, 0usize..2).prop_map(|(dir, nth)| TypeStep::Enter(dir, nth)),
-        3 => (0usize..5, 0usize..3).prop_map(|(dir, nth)| TypeStep::Show(dir, nth)),
+        4 => (0usize..6, 0usize..2).prop_map(|(dir, nth)| TypeStep::Enter(dir, nth)),
+        3 => (0usize..6, 0usize..5).prop_map(|(dir, nth)| TypeStep::Control(dir, nth)),
+        3 => (0usize..6, 0usize..5).prop_map(|(dir, nth)| TypeStep::Show(dir, nth)),
     ]
 }
 
@@ -227,13 +237,17 @@ fn run_type_step(
         TypeStep::Enter(nth, which) => fs
             .write(&dir(*nth).join("cgroup.procs"), &pids[*which].to_string())
             .map(|()| String::new()),
+        TypeStep::Control(nth, which) => {
+            let file = dir(*nth).join("cgroup.subtree_control");
+            fs.write(&file, V2_CONTROL[*which]).map(|()| String::new())
+        }
         TypeStep::Show(nth, which) => fs.read(&dir(*nth).join(V2_SHOWN[*which])),
     };
-    // The order of pids in a file is nobody's promise.
+    // The order of pids and of controllers in a file is nobody's promise.
     let sorted = |text: String| {
-        let mut lines: Vec<&str> = text.lines().collect();
-        lines.sort_unstable();
-        lines.join("\n")
+        let mut words: Vec<&str> = text.split_ascii_whitespace().collect();
+        words.sort_unstable();
+        words.join(" ")
     };
     done.map(sorted).map_err(|error| error.errno)
 }
@@ -254,6 +268,9 @@ fn clean(fs: &dyn KernelFs, mount: &Path, top: &Path, pids: &[i32; 2]) {
     for nth in [3, 1, 2, 0, 4] {
         let _ = fs.rmdir(&top.join(V2_DIRS[nth]));
     }
+    for controller in ["-cpu", "-memory"] {
+        let _ = fs.write(&top.join("cgroup.subtree_control"), controller);
+    }
 }
 
 #[test]
@@ -267,11 +284,21 @@ fn the_fake_refuses_what_the_kernel_refuses_of_v2s_types() {
         eprintln!("skipped: {error}");
         return;
     }
+    // What the root hands down here.
+    let text = real.read(&top.join("cgroup.controllers")).unwrap();
+    let controllers: Vec<&str> = text.split_ascii_whitespace().collect();
     let pids = [bed.sleeper(), bed.sleeper()];
     let outcome = runner(150).run(&prop::collection::vec(any_type_step(), 1..40), |steps| {
-        let fake = FakeFs::with_mounts(&[(2, "/v2", &[])]);
+        let fake = FakeFs::with_mounts(&[(2, "/v2", &controllers)]);
         let fake_top = PathBuf::from("/v2/top");
         fake.mkdir(&fake_top).unwrap();
+        for controller in &controllers {
+            fake.write(
+                Path::new("/v2/cgroup.subtree_control"),
+                &format!("+{controller}"),
+            )
+            .unwrap();
+        }
         for pid in pids {
             fake.add_process(FakeProcess::new(pid));
         }

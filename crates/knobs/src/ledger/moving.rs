@@ -25,6 +25,9 @@ const BYTES: usize = WORDS * 8;
 /// "tidemov" and the layout's version.
 const MAGIC: u64 = u64::from_le_bytes(*b"tidemov1");
 const NO_LIMIT: u64 = u64::MAX;
+/// Words of a slot: the entry's id, then three words each for the two limits.
+const PREVIOUS: usize = 1;
+const INTENDED: usize = 4;
 
 /// The side file cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -198,8 +201,9 @@ impl Moving {
             .find(entry)
             .or_else(|| self.find(0))
             .ok_or(MovingError::Full)?;
-        self.store(slot, 1, standing);
-        self.store(slot, 4, standing);
+        for (offset, word) in stores(standing, standing) {
+            self.slot_word(slot, offset).store(word, Ordering::SeqCst);
+        }
         // Last: a slot is named only when it is filled.
         self.slot_word(slot, 0).store(entry, Ordering::Release);
         Ok(())
@@ -218,8 +222,9 @@ impl Moving {
         let Some(slot) = self.find(entry).filter(|_| entry != 0) else {
             return false;
         };
-        self.store(slot, 1, standing);
-        self.store(slot, 4, intended);
+        for (offset, word) in stores(standing, intended) {
+            self.slot_word(slot, offset).store(word, Ordering::SeqCst);
+        }
         true
     }
 
@@ -242,18 +247,6 @@ impl Moving {
         }
     }
 
-    fn store(&self, slot: usize, at: usize, value: &Bandwidth) {
-        let words = [
-            value.quota_us.unwrap_or(NO_LIMIT),
-            value.period_us,
-            value.burst_us,
-        ];
-        for (offset, word) in words.into_iter().enumerate() {
-            self.slot_word(slot, at + offset)
-                .store(word, Ordering::SeqCst);
-        }
-    }
-
     fn load(&self, slot: usize, at: usize) -> Bandwidth {
         let word = |offset: usize| self.slot_word(slot, at + offset).load(Ordering::SeqCst);
         let quota = word(0);
@@ -263,6 +256,20 @@ impl Moving {
             burst_us: word(2),
         }
     }
+}
+
+fn words(value: &Bandwidth) -> [u64; 3] {
+    [
+        value.quota_us.unwrap_or(NO_LIMIT),
+        value.period_us,
+        value.burst_us,
+    ]
+}
+
+/// The stores of a note, in the order that the module's page argues for.
+fn stores(standing: &Bandwidth, intended: &Bandwidth) -> impl Iterator<Item = (usize, u64)> {
+    let at = |first: usize, value: &Bandwidth| (first..).zip(words(value));
+    at(PREVIOUS, standing).chain(at(INTENDED, intended))
 }
 
 impl Drop for Moving {
@@ -348,6 +355,34 @@ mod tests {
         moving.give_back(5);
         moving.take(1_000, &Bandwidth::unlimited()).unwrap();
         assert!(moving.get(5).is_none());
+    }
+
+    #[test]
+    fn a_writer_that_dies_between_two_stores_loses_nothing() {
+        let at = |quota_us| Bandwidth {
+            quota_us: Some(quota_us),
+            period_us: quota_us * 3,
+            burst_us: quota_us / 2,
+        };
+        let moving = Moving::in_memory();
+        moving.take(1, &at(1_000)).unwrap();
+        let slot = moving.find(1).unwrap();
+        for standing in [1_000, 5_000, 2_000, 9_000] {
+            let intended = at(standing + 700);
+            // What stood was intended by the note before, or by the taking.
+            assert!(moving.note(1, &at(standing - 1), &at(standing)));
+            for (offset, word) in stores(&at(standing), &intended) {
+                moving.slot_word(slot, offset).store(word, Ordering::SeqCst);
+                assert!(
+                    moving.get(1).unwrap().may_be(&at(standing)),
+                    "died after word {offset}"
+                );
+            }
+            assert!(
+                moving.get(1).unwrap().may_be(&intended),
+                "and the knob may be written now"
+            );
+        }
     }
 
     #[test]

@@ -150,6 +150,37 @@ mod tests {
         assert!(other.pidfd(&fs).is_err());
     }
 
+    #[test]
+    fn whatever_fails_is_named_by_its_number() {
+        use crate::kfs::{FakeFs, FakeProcess, FaultFs, Rule};
+        let fs = FaultFs::new(FakeFs::mixed());
+        fs.inner().add_process(FakeProcess {
+            uid: 33,
+            ..FakeProcess::new(7)
+        });
+        let own = ProcessRef::look_up(&fs, 7).unwrap();
+        assert_eq!((own.uid, own.comm.as_str()), (33, "work"));
+        let operations = fs.count();
+        for nth in 1..=operations {
+            for errno in [libc::ENOENT, libc::ESRCH, libc::EACCES, libc::EIO] {
+                fs.add(Rule::nth(fs.count() + nth, errno));
+                let message = ProcessRef::look_up(&fs, 7).unwrap_err().to_string();
+                assert!(message.starts_with("process 7: "), "{message}");
+                fs.clear();
+            }
+        }
+        fs.inner().add_process(FakeProcess {
+            kernel_thread: true,
+            ..FakeProcess::new(2)
+        });
+        assert!(matches!(
+            ProcessRef::look_up(&fs, 2),
+            Err(TargetError::KernelThread { pid: 2, .. })
+        ));
+        fs.inner().end_process(7);
+        assert!(!own.is_same(&fs).unwrap());
+    }
+
     proptest! {
         #[test]
         fn any_stat_is_read_or_refused(stat in "[0-9() a-z]*", number in 0usize..60) {

@@ -121,9 +121,7 @@ impl State {
                 self.vet_destination(mount, dir)?;
                 self.enter(mount, dir, value)
             }
-            "cgroup.subtree_control" => value
-                .split_whitespace()
-                .try_for_each(|one| self.control(mount, dir, one)),
+            "cgroup.subtree_control" => self.control(mount, dir, value),
             "cgroup.type" => match value {
                 "threaded" => self.enable_threaded(mount, dir),
                 _ => Err(libc::EINVAL),
@@ -135,7 +133,10 @@ impl State {
                     word => Some(number(word)?),
                 };
                 // The kernel scans "%s %llu" and is content with the first.
-                let period = words.next().and_then(|word| word.parse().ok()).unwrap_or(period);
+                let period = words
+                    .next()
+                    .and_then(|word| word.parse().ok())
+                    .unwrap_or(period);
                 self.set_limit(mount, dir, (quota, period, burst))
             }
             "cpu.max.burst" => self.set_limit(mount, dir, (quota, period, number(value)?)),
@@ -244,75 +245,73 @@ impl State {
         if empty { Ok(()) } else { Err(libc::EBUSY) }
     }
 
-    fn control(&mut self, mount: usize, dir: &Path, word: &str) -> Result<(), i32> {
-        let name = word.get(1..).ok_or(libc::EINVAL)?.to_owned();
-        if word.starts_with('+') {
-            self.enable(mount, dir, &name)?;
-            self.reset_children(dir, &name);
-        } else if word.starts_with('-') {
-            let used = |child: &PathBuf| {
-                self.groups
-                    .get(child)
-                    .is_some_and(|group| group.subtree.contains(&name))
-            };
-            if self.children(dir).any(used) {
-                return Err(libc::EBUSY);
+    /// `cgroup_subtree_control_write`: all words together, or none.
+    fn control(&mut self, mount: usize, dir: &Path, value: &str) -> Result<(), i32> {
+        let mut enable: Vec<String> = Vec::new();
+        let mut disable: Vec<String> = Vec::new();
+        let group = self.groups.get(dir).ok_or(libc::ENOENT)?;
+        for word in value.split_whitespace() {
+            let name = word.get(1..).ok_or(libc::EINVAL)?.to_owned();
+            match (&word[..1], group.subtree.contains(&name)) {
+                ("+", true) | ("-", false) => {}
+                ("+", false) if !self.controllers_of(mount, dir).contains(&name) => {
+                    return Err(libc::ENOENT);
+                }
+                ("+", false) => enable.push(name),
+                ("-", true) => disable.push(name),
+                _ => return Err(libc::EINVAL),
             }
+        }
+        let uses = |child: &PathBuf, name: &String| {
             self.groups
-                .get_mut(dir)
-                .ok_or(libc::ENOENT)?
-                .subtree
-                .remove(&name);
-            self.reset_children(dir, &name);
-        } else {
-            return Err(libc::EINVAL);
+                .get(child)
+                .is_some_and(|group| group.subtree.contains(name))
+        };
+        if disable
+            .iter()
+            .any(|name| self.children(dir).any(|child| uses(child, name)))
+        {
+            return Err(libc::EBUSY);
+        }
+        self.vet_enable(mount, dir, &enable)?;
+        let group = self.groups.get_mut(dir).ok_or(libc::ENOENT)?;
+        group.subtree.extend(enable.iter().cloned());
+        group.subtree.retain(|own| !disable.contains(own));
+        if enable.iter().chain(&disable).any(|name| name == "cpu") {
+            self.reset_children(dir);
         }
         Ok(())
     }
 
-    fn enable(&mut self, mount: usize, dir: &Path, name: &str) -> Result<(), i32> {
-        if !self
-            .controllers_of(mount, dir)
-            .iter()
-            .any(|own| own == name)
-        {
-            return Err(libc::ENOENT);
-        }
-        if self
-            .groups
-            .get(dir)
-            .is_some_and(|group| group.subtree.contains(name))
-        {
+    /// `cgroup_vet_subtree_control_enable`.
+    fn vet_enable(&self, mount: usize, dir: &Path, enable: &[String]) -> Result<(), i32> {
+        if enable.is_empty() {
             return Ok(());
         }
         if !self.is_valid_domain(mount, &self.domain_of(dir)) {
             return Err(libc::EOPNOTSUPP);
         }
-        let threaded = THREADED_CONTROLLERS.contains(&name);
-        let in_threads = self.is_threaded(dir) || self.is_thread_root(mount, dir);
-        if !self.is_root(dir) {
-            if !threaded && in_threads {
-                return Err(libc::EOPNOTSUPP);
-            }
-            let mixable =
-                threaded && (self.is_threaded(dir) || self.can_be_thread_root(mount, dir));
-            if !mixable && self.has_tasks(mount, dir) {
-                return Err(libc::EBUSY);
-            }
+        if self.is_root(dir) {
+            return Ok(());
         }
-        self.groups
-            .get_mut(dir)
-            .ok_or(libc::ENOENT)?
-            .subtree
-            .insert(name.to_owned());
-        Ok(())
+        let threaded_only = enable
+            .iter()
+            .all(|name| THREADED_CONTROLLERS.contains(&name.as_str()));
+        if threaded_only && (self.is_threaded(dir) || self.can_be_thread_root(mount, dir)) {
+            return Ok(());
+        }
+        if !threaded_only && (self.is_threaded(dir) || self.is_thread_root(mount, dir)) {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if self.has_tasks(mount, dir) {
+            Err(libc::EBUSY)
+        } else {
+            Ok(())
+        }
     }
 
     /// A controller that comes or goes starts anew in the children.
-    fn reset_children(&mut self, dir: &Path, name: &str) {
-        if name != "cpu" {
-            return;
-        }
+    fn reset_children(&mut self, dir: &Path) {
         let children: Vec<PathBuf> = self.children(dir).cloned().collect();
         for child in children {
             if let Some(group) = self.groups.get_mut(&child) {
