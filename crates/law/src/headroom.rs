@@ -92,6 +92,17 @@ impl HeadroomConfig {
     };
 }
 
+impl HeadroomConfig {
+    /// The tuning for a sensor's window: [`Self::FAST`] below 20 ms, [`Self::SLOW`] from there.
+    pub fn for_window_ns(window_ns: u64) -> Self {
+        if window_ns < 20_000_000 {
+            Self::FAST
+        } else {
+            Self::SLOW
+        }
+    }
+}
+
 impl Default for HeadroomConfig {
     fn default() -> Self {
         Self::FAST
