@@ -190,6 +190,18 @@ pub struct HeadroomDecision {
     pub alarms: u32,
 }
 
+impl HeadroomDecision {
+    /// The decision as one of several groups sees it: its share of the allowance, its own floor.
+    /// Take the share from [`crate::share`].
+    pub fn for_group(&self, allowance_ucpu: u64, floor_ucpu: u64) -> Self {
+        Self {
+            allowance_ucpu,
+            floor_ucpu,
+            ..*self
+        }
+    }
+}
+
 /// The headroom law over one domain. Step it once per window.
 #[derive(Clone)]
 pub struct Headroom {

@@ -22,6 +22,7 @@ pub struct Scene {
     pub sensing: Sensing,
     pub side_wants: Appetite,
     pub seconds: i64,
+    pub tick_ns: u64,
     pub seed: u64,
 }
 
@@ -35,6 +36,7 @@ impl Scene {
             sensing,
             side_wants: |_, _| true,
             seconds: 14,
+            tick_ns: 4_000_000,
             seed: 1,
         }
     }
@@ -53,13 +55,13 @@ pub struct Run {
 }
 
 pub fn run(scene: &Scene) -> Run {
-    let mut kernel = Kernel::new(scene.cpus, 4_000_000);
+    let mut kernel = Kernel::new(scene.cpus, scene.tick_ns as i64);
     kernel.side_wants = scene.side_wants;
     let mut server = Server::new(scene.cpus, scene.load, scene.arrivals, scene.seed);
     let mut random = Random::new(scene.seed + 77);
     let (cfg, window_ns, granularity_ns) = match scene.sensing {
         Sensing::Bpf => (HeadroomConfig::FAST, 5_000_000, 0),
-        Sensing::Usage => (HeadroomConfig::SLOW, 50_000_000, 4_000_000),
+        Sensing::Usage => (HeadroomConfig::SLOW, 50_000_000, scene.tick_ns),
     };
     let headroom_ppm = (scene.headroom * 1e6) as u32;
     let mut law = Headroom::new(
@@ -69,7 +71,10 @@ pub fn run(scene: &Scene) -> Run {
             tolerance_ppm: 10_000,
         },
     );
-    let mut planner = Planner::new(PlanConfig::default());
+    let mut planner = Planner::new(PlanConfig {
+        tick_ns: scene.tick_ns,
+        ..PlanConfig::default()
+    });
     let mut out = Run {
         cpus: scene.cpus,
         headroom: scene.headroom,

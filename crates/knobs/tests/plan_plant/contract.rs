@@ -187,3 +187,23 @@ fn side_work_with_little_appetite() {
         }
     }
 }
+
+/// Kernels with other ticks (HZ 1000, 300, 100): the same idle, with the same constants.
+#[test]
+fn other_ticks() {
+    for tick_ns in [1_000_000, 3_350_000, 10_000_000] {
+        for (sensing, name) in SENSINGS {
+            for arrivals in [Arrivals::Even, Arrivals::Poisson] {
+                let mut scene = Scene::new(2, |_| 0.45, arrivals, sensing);
+                scene.seconds = 16;
+                scene.tick_ns = tick_ns;
+                let got = run(&scene);
+                print(2, name, &format!("45 %, tick {} us", tick_ns / 1_000), &got);
+                let ten = ends(&got.idle_windows(10_000));
+                assert!(ten.0 >= 29.0 && ten.1 <= 31.0, "idle over 10 s {ten:?}");
+                assert!(got.reclaim() >= 0.95, "reclaim {}", got.reclaim());
+                assert!(got.writes_per_s() <= 5.0);
+            }
+        }
+    }
+}
