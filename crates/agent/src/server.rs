@@ -1,22 +1,22 @@
 //! The socket: routes, credentials, errors. What the calls do is [`crate::owner::Owner`]'s.
 
+use std::convert::Infallible;
+use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
-use axum::Json;
-use axum::Router;
-use axum::extract::connect_info::{ConnectInfo, Connected};
-use axum::extract::{DefaultBodyLimit, Query, State};
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::serve::IncomingStream;
-use serde::Deserialize;
-use tokio::net::UnixListener;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
 
-use crate::api::{
-    Done, ErrorView, ExplainView, GateView, RunReply, RunRequest, SetRequest, StatusView,
-    UnsetRequest,
-};
+use crate::api::ErrorView;
 use crate::owner::Owner;
 use crate::peer::Peer;
 
@@ -46,8 +46,8 @@ impl Refusal {
     }
 }
 
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
+impl Refusal {
+    fn response(self) -> Response<Full<Bytes>> {
         let status = match self.kind {
             "usage" => StatusCode::BAD_REQUEST,
             "denied" => StatusCode::FORBIDDEN,
@@ -61,20 +61,28 @@ impl IntoResponse for Refusal {
             kind: self.kind.to_owned(),
             message: self.message,
         };
-        (status, Json(view)).into_response()
+        // Two strings: serialising them cannot fail.
+        let body = serde_json::to_vec(&view).unwrap_or_default();
+        response(status, body)
     }
+}
+
+/// How long one connection may take in all; a slow caller must not hold an owner that leaves.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+fn response(status: StatusCode, body: Vec<u8>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let json = hyper::header::HeaderValue::from_static("application/json");
+    response
+        .headers_mut()
+        .insert(hyper::header::CONTENT_TYPE, json);
+    response
 }
 
 /// The peer of one connection; `None` when the kernel would not say, which is then nobody.
 #[derive(Clone, Debug)]
 struct Caller(Option<Peer>);
-
-impl Connected<IncomingStream<'_, UnixListener>> for Caller {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        use std::os::fd::AsFd;
-        Self(Peer::of(stream.io().as_fd()).ok())
-    }
-}
 
 impl Caller {
     fn peer(&self) -> Result<&Peer, Refusal> {
@@ -87,111 +95,137 @@ impl Caller {
     }
 }
 
-type Answer<T> = Result<Json<T>, Refusal>;
-type App = State<Arc<Owner>>;
-
-async fn run(
-    State(owner): App,
-    ConnectInfo(caller): ConnectInfo<Caller>,
-    body: JsonBody<RunRequest>,
-) -> Answer<RunReply> {
-    owner.run(caller.peer()?, &body.take()?).map(Json)
-}
-
-async fn set(
-    State(owner): App,
-    ConnectInfo(caller): ConnectInfo<Caller>,
-    body: JsonBody<SetRequest>,
-) -> Answer<GateView> {
-    owner.set(caller.peer()?, &body.take()?).map(Json)
-}
-
-async fn unset(
-    State(owner): App,
-    ConnectInfo(caller): ConnectInfo<Caller>,
-    body: JsonBody<UnsetRequest>,
-) -> Answer<Done> {
-    owner.unset(caller.peer()?, &body.take()?).map(Json)
-}
-
-async fn stop(State(owner): App, ConnectInfo(caller): ConnectInfo<Caller>) -> Answer<Done> {
-    owner.stop(caller.peer()?).map(Json)
-}
-
-async fn status(State(owner): App) -> Json<StatusView> {
-    Json(owner.status())
-}
-
-async fn gates(State(owner): App) -> Json<Vec<GateView>> {
-    Json(owner.status().gates)
-}
-
-#[derive(Deserialize)]
-struct ExplainQuery {
-    target: String,
-}
-
-async fn explain(State(owner): App, Query(query): Query<ExplainQuery>) -> Answer<ExplainView> {
-    owner.explain(&query.target).map(Json)
-}
-
-async fn no_route() -> Refusal {
-    Refusal::new(
-        "not_found",
-        "socket: there is no such call; see `tidegate --help`",
-    )
-}
-
-/// A JSON body whose refusal speaks our dialect.
-struct JsonBody<T>(Result<T, Refusal>);
-
-impl<T> JsonBody<T> {
-    fn take(self) -> Result<T, Refusal> {
-        self.0
+/// The calls.
+async fn answer(
+    owner: &Owner,
+    caller: &Caller,
+    request: Request<Incoming>,
+) -> Result<Vec<u8>, Refusal> {
+    let (head, body) = request.into_parts();
+    match (&head.method, head.uri.path()) {
+        (&Method::POST, "/v1/run") => json(&owner.run(caller.peer()?, &read(body).await?)?),
+        (&Method::POST, "/v1/set") => json(&owner.set(caller.peer()?, &read(body).await?)?),
+        (&Method::POST, "/v1/unset") => json(&owner.unset(caller.peer()?, &read(body).await?)?),
+        (&Method::POST, "/v1/stop") => json(&owner.stop(caller.peer()?)?),
+        (&Method::GET, "/v1/status") => json(&owner.status()),
+        (&Method::GET, "/v1/gates") => json(&owner.status().gates),
+        (&Method::GET, "/v1/explain") => {
+            json(&owner.explain(&target(head.uri.query().unwrap_or_default())?)?)
+        }
+        _ => Err(Refusal::new(
+            "not_found",
+            "socket: there is no such call; see `tidegate --help`",
+        )),
     }
 }
 
-impl<T, S> axum::extract::FromRequest<S> for JsonBody<T>
-where
-    T: serde::de::DeserializeOwned,
-    S: Send + Sync,
-{
-    type Rejection = std::convert::Infallible;
+fn json<T: Serialize>(value: &T) -> Result<Vec<u8>, Refusal> {
+    serde_json::to_vec(value).map_err(|error| {
+        Refusal::new(
+            "internal",
+            format!("socket: answer: {error}; please report it"),
+        )
+    })
+}
 
-    async fn from_request(
-        request: axum::extract::Request,
-        state: &S,
-    ) -> Result<Self, Self::Rejection> {
-        let parsed = Json::<T>::from_request(request, state).await;
-        Ok(Self(parsed.map(|Json(value)| value).map_err(|rejection| {
-            Refusal::new(
-                "usage",
-                format!("socket: request body: {}", rejection.body_text()),
-            )
-        })))
+async fn read<T: DeserializeOwned>(body: Incoming) -> Result<T, Refusal> {
+    let refuse = |why: String| Refusal::new("usage", format!("socket: request body: {why}"));
+    let whole = Limited::new(body, BODY_BYTES_MAX).collect().await;
+    let bytes = whole.map_err(|error| refuse(error.to_string()))?.to_bytes();
+    serde_json::from_slice(&bytes).map_err(|error| refuse(error.to_string()))
+}
+
+/// The `target` of a query, percent-decoded. A plus is itself: it may stand in a group's name.
+fn target(query: &str) -> Result<String, Refusal> {
+    let wrong = |why: &str| {
+        Refusal::new(
+            "usage",
+            format!("socket: query: {why}; write ?target=TARGET"),
+        )
+    };
+    let encoded = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("target="))
+        .ok_or_else(|| wrong("no target"))?;
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        match (digit(rest.next()), digit(rest.next())) {
+            // Two hexadecimal digits: at most 255.
+            (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
+            _ => return Err(wrong("a percent sign without two hexadecimal digits")),
+        }
     }
+    String::from_utf8(bytes).map_err(|_| wrong("the target is not UTF-8"))
 }
 
-/// The routes.
-pub fn router(owner: Arc<Owner>) -> Router {
-    Router::new()
-        .route("/v1/run", post(run))
-        .route("/v1/set", post(set))
-        .route("/v1/unset", post(unset))
-        .route("/v1/stop", post(stop))
-        .route("/v1/status", get(status))
-        .route("/v1/gates", get(gates))
-        .route("/v1/explain", get(explain))
-        .fallback(no_route)
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .with_state(owner)
+/// One connection, which is one call: whoever calls again connects again, and no open connection holds back an owner that
+/// leaves.
+async fn converse(stream: UnixStream, owner: Arc<Owner>) {
+    let caller = Caller(Peer::of(stream.as_fd()).ok());
+    let service = service_fn(|request| {
+        let (owner, caller) = (Arc::clone(&owner), caller.clone());
+        async move {
+            let answered = answer(&owner, &caller, request).await;
+            let response = match answered {
+                Ok(body) => response(StatusCode::OK, body),
+                Err(refusal) => refusal.response(),
+            };
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let connection = http1::Builder::new()
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    // A caller that goes away or is too slow has no answer to get; there is nobody to tell.
+    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
 }
 
-/// Serves until the owner leaves.
+/// Serves until the owner leaves; calls under way then are answered first.
 pub async fn serve(listener: UnixListener, owner: Arc<Owner>) -> std::io::Result<()> {
-    let left = Arc::clone(&owner);
-    let service = router(owner).into_make_service_with_connect_info::<Caller>();
-    axum::serve(listener, service)
-        .with_graceful_shutdown(async move { left.left().await })
-        .await
+    let mut calls = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = owner.left() => break,
+            Some(_) = calls.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    calls.spawn(converse(stream, Arc::clone(&owner)));
+                }
+                // Out of descriptors, or a caller that left at once: neither ends the owner.
+                Err(error) => {
+                    tracing::warn!("socket: {error}");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            },
+        }
+    }
+    while calls.join_next().await.is_some() {}
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_decoded_or_refused() {
+        assert_eq!(target("target=cgroup%3A/a%20b").unwrap(), "cgroup:/a b");
+        assert_eq!(target("x=1&target=a+b").unwrap(), "a+b");
+        for wrong in [
+            "",
+            "target",
+            "target=%",
+            "target=%4",
+            "target=%zz",
+            "target=%ff",
+        ] {
+            assert_eq!(target(wrong).unwrap_err().kind, "usage", "{wrong}");
+        }
+    }
 }
