@@ -52,6 +52,26 @@ fn a_limit_is_put_back_only_while_it_is_ours() {
 }
 
 #[test]
+fn a_service_manager_that_resets_the_limit_is_noticed() {
+    let bed = Bed::new(FakeFs::v2());
+    let group = bed.foreign();
+    let (mut ledger, _) = bed.open();
+    let id = bed.limit(&mut ledger, &group, Fallback::Floor { bandwidth: OURS });
+    // `systemctl daemon-reload` writes the unit's own value, which is the one that stood before us.
+    bed.groups.set_bandwidth(&group, None, THEIRS).unwrap();
+    let entry = ledger.get(id).unwrap().clone();
+    let found = standing_differs(&bed.groups, ledger.moving(), &entry).unwrap();
+    assert_eq!(found, Some(THEIRS.to_string()));
+
+    // A write of ours that fails is told from that by noting what stands.
+    assert!(ledger.note_moving(id, &THEIRS, &THEIRS));
+    assert_eq!(
+        standing_differs(&bed.groups, ledger.moving(), &entry).unwrap(),
+        None
+    );
+}
+
+#[test]
 fn putting_back_what_stands_writes_nothing() {
     let bed = Bed::new(FakeFs::mixed());
     let group = bed.foreign();

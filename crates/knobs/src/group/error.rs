@@ -80,16 +80,12 @@ pub enum GroupError {
         mend: String,
     },
     /// Some of several writes were made. What stands is no looser than both what was and what was asked.
-    #[error(
-        "group {group}: bandwidth half changed from {from} to {to}: {source}; what stands is no looser than either"
-    )]
+    #[error("group {group}: bandwidth half changed from {} to {}: {source}; what stands is no looser than either", .ends.0, .ends.1)]
     HalfBandwidth {
         /// Which group.
         group: GroupPath,
-        /// What stood.
-        from: Bandwidth,
-        /// What was to stand.
-        to: Bandwidth,
+        /// What stood, and what was to stand.
+        ends: Box<(Bandwidth, Bandwidth)>,
         /// The refusal.
         source: KfsError,
         /// Writes that were made, each a refill.

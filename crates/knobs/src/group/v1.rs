@@ -180,8 +180,7 @@ fn undo(
             let writes = (2 * done.len() - nth - 1) as u32;
             return GroupError::HalfBandwidth {
                 group: group.clone(),
-                from,
-                to,
+                ends: Box::new((from, to)),
                 source,
                 writes,
             };

@@ -79,8 +79,7 @@ impl Files for V2 {
             let writes = done as u32;
             return Err(GroupError::HalfBandwidth {
                 group: group.clone(),
-                from,
-                to,
+                ends: Box::new((from, to)),
                 source,
                 writes,
             });

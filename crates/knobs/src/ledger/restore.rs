@@ -105,12 +105,12 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
     }
 }
 
-/// A bandwidth is ours when it is what was last recorded, or what the moving slot allows.
+/// A limit is ours when it is what was recorded; one that moves, when its slot allows it: a writer may have died between
+/// the note and the write, or between v1's two writes.
 fn is_ours(moving: &Moving, entry: &Entry, ours: &Bandwidth, found: &Bandwidth) -> bool {
-    found == ours
-        || moving
-            .get(entry.id)
-            .is_some_and(|moved| moved.may_be(found))
+    moving
+        .get(entry.id)
+        .map_or(found == ours, |moved| moved.may_be(found))
 }
 
 fn set_if_ours(
@@ -184,7 +184,9 @@ pub fn fall_back(groups: &Groups, moving: &Moving, entry: &Entry, dead_seconds: 
     Outcome::of(groups, &entry.group, result)
 }
 
-/// Looks for an outside write: what stands, when it is not what we wrote. `None` when all is ours.
+/// Looks for an outside write: what stands, when it is not what we wrote last. `None` when all is ours. For the owner,
+/// while it is not writing itself; after a write that failed it notes what stands first ([`super::Ledger::note_moving`]
+/// with that value twice), so that its own failure is not taken for somebody else's write.
 pub fn standing_differs(
     groups: &Groups,
     moving: &Moving,
@@ -205,7 +207,8 @@ pub fn standing_differs(
         }
         Change::Bandwidth { ours, .. } => {
             let found = groups.bandwidth(group)?;
-            (!is_ours(moving, entry, ours, &found)).then(|| found.to_string())
+            let written = moving.get(entry.id).map_or(*ours, |moved| moved.intended);
+            (found != written).then(|| found.to_string())
         }
         Change::Membership { placement, .. } => {
             let found = groups.group_of(placement.pid)?;
