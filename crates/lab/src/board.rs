@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::LabError;
 
+/// Names of the pages begin so, followed by the lab's process id.
+pub(crate) const FILE_PREFIX: &str = "tidegate-lab-";
+
 /// Threads that one board can hold.
 pub const SLOTS_MAX: usize = 255;
 const MAGIC: u64 = 0x7469_6465_6c61_6201;
@@ -69,7 +72,7 @@ impl Board {
             std::env::temp_dir()
         };
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-        let path = dir.join(format!("tidegate-lab-{}-{serial}", std::process::id()));
+        let path = dir.join(format!("{FILE_PREFIX}{}-{serial}", std::process::id()));
         // create_new refuses an existing file and so a link that someone put there.
         let file = OpenOptions::new()
             .read(true)

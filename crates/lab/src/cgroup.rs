@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::{LabError, clock};
 
 /// Names of the lab's groups begin so, followed by the lab's process id.
-const PREFIX: &str = "tglab-";
+pub(crate) const PREFIX: &str = "tglab-";
 
 /// Where the cpu controller is, and in which version.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Hierarchy {
         Ok(h)
     }
 
-    fn from_mountinfo(mounts: &str, v2_has_cpu: impl Fn(&Path) -> bool) -> Option<Self> {
+    pub(crate) fn from_mountinfo(mounts: &str, v2_has_cpu: impl Fn(&Path) -> bool) -> Option<Self> {
         let (mut cpu, mut cpuacct, mut unified) = (None, None, None);
         for line in mounts.lines() {
             let Some((left, right)) = line.split_once(" - ") else {
@@ -228,33 +228,6 @@ fn remove(dir: &Path) {
         "tidegate: lab: removing a group: {}: still in use; remove it by hand",
         dir.display()
     );
-}
-
-/// Removes groups that a lab left when it was killed by a signal that cannot be caught. Their
-/// processes died with it; a group whose maker lives is left alone.
-pub fn sweep_stale() {
-    let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else {
-        return;
-    };
-    let Some(h) = Hierarchy::from_mountinfo(&mounts, |at| at.join("cgroup.controllers").exists())
-    else {
-        return;
-    };
-    for root in [&h.cpu, &h.cpuacct] {
-        for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let maker = name.to_str().and_then(|n| {
-                n.strip_prefix(PREFIX)?
-                    .split('-')
-                    .next()?
-                    .parse::<i32>()
-                    .ok()
-            });
-            if maker.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-                let _ = fs::remove_dir(entry.path());
-            }
-        }
-    }
 }
 
 #[cfg(test)]

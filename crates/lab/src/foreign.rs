@@ -9,8 +9,8 @@
 //! length of the window, `{load}` the level (1.0), `{percent}` the share of the machine (25), as in
 //!
 //! ```text
-//! tidegate lab headroom --loads 1 --main-cmd 'sh -c "nginx -c $PWD/n.conf & sleep 0.2;
-//!     wrk -t1 -c8 -d{seconds} --latency http://127.0.0.1:8080/; kill %1"'
+//! tidegate lab headroom --loads 1 --main-cmd 'nginx -c $PWD/n.conf & sleep 0.2;
+//!     wrk -t1 -c8 -d{seconds} --latency http://127.0.0.1:8080/; kill %1'
 //! ```
 //!
 //! Its latencies are read from what it prints ([`parse_latency`]): `wrk --latency`, or lines like
@@ -63,13 +63,9 @@ impl SideWork {
     }
 }
 
-/// A command line of a user, through the shell. `exec` spares a process where it is one command.
+/// A command line of a user, through the shell, so that it may be a loop or a pipeline.
 pub fn shell(text: &str) -> Vec<String> {
-    ["sh", "-c"]
-        .into_iter()
-        .map(String::from)
-        .chain([format!("exec {text}")])
-        .collect()
+    ["sh", "-c", text].into_iter().map(String::from).collect()
 }
 
 /// Fills `{seconds}`, `{load}` and `{percent}`.

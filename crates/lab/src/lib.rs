@@ -30,6 +30,7 @@ pub mod dist;
 pub mod error;
 pub mod experiments;
 pub mod foreign;
+pub mod leftovers;
 pub mod machine;
 pub mod options;
 pub mod policies;
@@ -55,7 +56,7 @@ pub use worker::worker_main;
 /// cgroup it made is gone when it returns.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let _signals = stop::catch_signals();
-    cgroup::sweep_stale();
+    leftovers::sweep();
     let mut report = match options.experiment {
         Experiment::Law => experiments::law::run(options)?,
         Experiment::Headroom => experiments::headroom::run(options)?,

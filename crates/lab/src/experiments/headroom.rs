@@ -146,7 +146,7 @@ impl<'a> Bench<'a> {
             steps_per_ms: Work::new(1).calibrate(30),
             missing: Vec::new(),
             options,
-            warm: 1.0,
+            warm: 1.5,
             window: 4.0,
             setup,
         })
@@ -189,8 +189,9 @@ impl<'a> Bench<'a> {
         // Declared first, so that the groups go after what lives in them.
         let placement = Placement::new(&stage, arm)?;
         let main = self.start_main(&placement, load, seed)?;
-        let side = self.start_side(&placement, arm)?;
+        let mut side = self.start_side(&placement, arm)?;
         stop::sleep_ns((self.warm * 1e9) as u64)?;
+        side.still_runs()?;
         let owner = tidegate
             .filter(|_| matches!(arm, Arm::Tidegate { .. }))
             .map(|t| t.owner_pid());
@@ -236,7 +237,7 @@ impl<'a> Bench<'a> {
                 let mut last = from;
                 while !main.ended() {
                     last = look(&main);
-                    stop::sleep_ns(20_000_000)?;
+                    stop::sleep_ns(50_000_000)?;
                 }
                 last
             }

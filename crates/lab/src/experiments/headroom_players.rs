@@ -133,6 +133,16 @@ impl Side {
     }
 
     /// Loops, or CPU seconds.
+    /// An error where a command has ended: there would be nothing to give way.
+    pub fn still_runs(&mut self) -> Result<(), LabError> {
+        let Some(status) = self.command.as_mut().and_then(Guarded::ended) else {
+            return Ok(());
+        };
+        let why =
+            format!("ended ({status}) before the window; give one that runs until it is killed");
+        Err(LabError::process("side command", why))
+    }
+
     /// Loops done, or CPU seconds where nothing better is known.
     pub fn work(&self) -> f64 {
         match &self.worker {

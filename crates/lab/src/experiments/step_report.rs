@@ -132,7 +132,7 @@ pub fn report(setup: Setup, steps: &[Step], missing: Vec<String>) -> Result<Repo
             "controller": s.controller.key(), "settle_ms": num(s.down.settle_ms),
             "reaction_ms": num(s.down.reaction_ms), "above_points": num(s.down.over_points),
             "below_points": num(s.down.under_points), "side_before_pct": num(s.down.old_pct),
-            "give_back_ms": s.give_back_ms.map(num), "valid": s.valid,
+            "give_back_ms": s.give_back_ms.map(num), "valid": s.valid, "other_pct": num(s.other_pct),
         })));
     }
     report.headline = headline(steps);
@@ -154,8 +154,8 @@ pub fn report(setup: Setup, steps: &[Step], missing: Vec<String>) -> Result<Repo
     let invalid = steps.iter().filter(|s| !s.valid).count();
     if invalid > 0 {
         report.notes.push(format!(
-            "{invalid} of {} steps do not count: side was more than 10 points off its allowance before \
-             the step, because other programs had the machine or the controller had not given back yet.",
+            "{invalid} of {} steps do not count: other programs took more than 10 % of the machine, or \
+             side was more than 10 points off its allowance before the step.",
             steps.len()
         ));
     }
