@@ -97,12 +97,12 @@ fn mirror() -> Result<String, Trouble> {
     if let Ok(named) = std::env::var(MIRROR_VARIABLE) {
         return Ok(named);
     }
-    let format = "$(CREATED_BY) $(RELEASE) $(COMPONENT) $(REPO_URI)";
-    let targets = run(
-        Command::new("apt-get").args(["indextargets", "--format", format]),
+    // What it would fetch; unlike its other listings, this needs no lists to be there yet.
+    let listing = run(
+        Command::new("apt-get").args(["--print-uris", "update"]),
         "read the machine's apt sources",
     )?;
-    debian_mirror(&targets).ok_or_else(|| {
+    debian_mirror(&listing).ok_or_else(|| {
         Trouble::new(
             "find a Debian mirror",
             "the machine's apt sources",
@@ -112,7 +112,7 @@ fn mirror() -> Result<String, Trouble> {
     })
 }
 
-fn debian_mirror(targets: &str) -> Option<String> {
+fn debian_mirror(listing: &str) -> Option<String> {
     const RELEASES: [&str; 11] = [
         "bullseye",
         "bookworm",
@@ -126,17 +126,15 @@ fn debian_mirror(targets: &str) -> Option<String> {
         "duke",
         "rc-buggy",
     ];
-    targets.lines().find_map(|line| {
-        let [created_by, release, component, uri] = line.split_whitespace().collect::<Vec<_>>()[..]
-        else {
-            return None;
-        };
+    listing.lines().find_map(|line| {
+        let uri = line.strip_prefix('\'')?.split('\'').next()?;
+        let (mirror, rest) = uri.split_once("/dists/")?;
+        let release = rest.strip_suffix("/InRelease")?;
         let base = release
             .strip_suffix("-updates")
             .or(release.strip_suffix("-backports"))
             .unwrap_or(release);
-        (created_by == "Packages" && component == "main" && RELEASES.contains(&base))
-            .then(|| uri.trim_end_matches('/').to_string())
+        RELEASES.contains(&base).then(|| mirror.to_string())
     })
 }
 
@@ -146,17 +144,15 @@ mod tests {
 
     #[test]
     fn the_mirror_is_debians_and_not_the_security_archive() {
-        let targets = "Packages nodistro main https://vendor.example/\n\
-            Packages bookworm-security main http://mirror.example/debian-security/\n\
-            DEP-11 bookworm main http://other.example/debian/\n\
-            Packages bookworm main http://mirror.example/debian/\n";
+        let listing = "'https://vendor.example/dists/nodistro/InRelease' a_InRelease 0 \n\
+            'http://mirror.example/debian-security/dists/bookworm-security/InRelease' b 0 \n\
+            'http://other.example/debian/dists/bookworm/main/dep11/icons-64x64.tar.xz' c 0 \n\
+            'http://mirror.example/debian/dists/bookworm/InRelease' d 0 \n";
         assert_eq!(
-            debian_mirror(targets).as_deref(),
+            debian_mirror(listing).as_deref(),
             Some("http://mirror.example/debian")
         );
-        assert_eq!(
-            debian_mirror("Packages noble main http://mirror.example/ubuntu/\n"),
-            None
-        );
+        let ubuntu = "'http://mirror.example/ubuntu/dists/noble/InRelease' e 0 \n";
+        assert_eq!(debian_mirror(ubuntu), None);
     }
 }
