@@ -182,17 +182,17 @@ fn benchmark(rounds: usize) -> Result<(), Any> {
     println!("difference: {:.0} ns a switch", (with - without) / 2.0);
 
     let mut sensor = sense::BpfSensor::open(&config, &[], &[])?;
-    let before = sensor.switches();
+    let before = sensor.tally();
     stats(true)?;
     pair.round()?;
     let (run_ns, runs) = program_stats()?;
     stats(false)?;
-    let after = sensor.switches();
+    let after = sensor.tally();
     println!(
         "the kernel's statistics: {:.0} ns a run over {runs} runs, {} group look-ups in {} switches",
         run_ns as f64 / runs.max(1) as f64,
-        after.1 - before.1,
-        after.0 - before.0
+        after.lookups - before.lookups,
+        after.switches - before.switches
     );
     reading("bpf", &mut sensor)?;
     reading("usage", &mut sense::UsageSensor::open(&config, &[], &[])?)

@@ -2,7 +2,8 @@
 //!
 //! Needs root (CAP_BPF and CAP_PERFMON), a kernel from 5.11 with BTF, and nothing mounted: typed
 //! tracepoints are attached by a system call. The programs live as long as the sensor; when the
-//! process dies the kernel detaches them.
+//! process dies the kernel detaches them. (A child forked while the sensor is open holds it too:
+//! fork the guardian first, or exec in it, which closes the descriptors.)
 //!
 //! # Exactness, and what it does not see
 //!
@@ -13,6 +14,10 @@
 //!   a move (10 ms apart at least), after a change of the roots, and to a CPU that has run the
 //!   same task for 100 ms (moves that no tracepoint tells: `cgroup.subtree_control`). So one
 //!   moved task is off by at most a sample period, or 100 ms for the last kind.
+//! - A kernel may not tell all switches (see `ran_class` in the program). It is noticed by the
+//!   next one that is told, and the time goes to the task that was really there. While that
+//!   happens, CPUs are looked at every 4 ms instead of 100, so that a sample is wrong by no more
+//!   than this, and the wrong is taken back: totals are the highest that the true sums reached.
 //! - Interrupt and softirq time counts for whatever it interrupted, idle included. Where that is
 //!   much of the load (a busy network card without threaded NAPI) idle reads high by it.
 //! - On v2 a group counts by its nearest ancestor with the cpu controller enabled.
@@ -28,7 +33,7 @@ use libbpf_rs::{
 };
 
 use super::online::Online;
-use super::slots::{CLASSES, Control, IDLE, MAIN, Mapped, Reading, SIDE, Slot};
+use super::slots::{CLASSES, Control, IDLE, MAIN, Mapped, Reading, SIDE, Slot, Tally};
 use super::steal::StealMeter;
 use super::{Counters, Group, SenseConfig, SenseError, Sensor, now_ns};
 
@@ -52,6 +57,13 @@ const MOVE_INTERVAL_NS: u64 = 10_000_000;
 /// A CPU that runs the same task for so long is looked at again.
 const LOOK_AFTER_NS: u64 = 100_000_000;
 
+/// The same where the kernel was caught hiding a switch in the last [`HIDDEN_MEMORY_NS`].
+const LOOK_AFTER_HIDDEN_NS: u64 = 4_000_000;
+
+/// For so long a hidden switch makes us look more often. (A thread that is not its process's
+/// first and calls exec changes its id, which looks like one: then this costs a little for 10 s.)
+const HIDDEN_MEMORY_NS: u64 = 10_000_000_000;
+
 /// The last warning that libbpf printed: its return values are bare errno.
 static LAST_WARNING: Mutex<String> = Mutex::new(String::new());
 
@@ -68,6 +80,13 @@ pub struct BpfSensor {
     last: Vec<Option<Reading>>,
     moves_seen: u64,
     moves_ns: u64,
+    /// The last sample failed half way: the next one's difference is not to be used.
+    broken: bool,
+    tally: Tally,
+    /// Since when a CPU that is busy, and one that is idle, is looked at again.
+    look_after_ns: [u64; 2],
+    hidden_ns: [u64; 2],
+    sums: Sums,
     total: Counters,
     // The order matters on drop: programs are detached before the object that owns them goes.
     _links: Vec<Link>,
@@ -137,19 +156,21 @@ impl BpfSensor {
             last: vec![None; cpus],
             moves_seen: 0,
             moves_ns: 0,
+            broken: false,
+            tally: Tally::default(),
+            look_after_ns: [LOOK_AFTER_NS, u64::MAX],
+            hidden_ns: [0; 2],
+            sums: Sums::default(),
             total: Counters::default(),
             _links: Vec::new(),
             _object: object,
         })
     }
 
-    /// Context switches counted so far, and how many of them had to look their group up.
-    pub fn switches(&self) -> (u64, u64) {
-        self.slots
-            .all()
-            .iter()
-            .map(Slot::switches)
-            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    /// What the program counted so far.
+    pub fn tally(&self) -> Tally {
+        let all = self.slots.all().iter().map(Slot::tally);
+        all.fold(Tally::default(), std::ops::Add::add)
     }
 
     /// Has `cpu` look at what it runs, by an interrupt. A CPU that just went offline is no error:
@@ -195,16 +216,30 @@ impl BpfSensor {
         let Some(slot) = self.slots.all().get(cpu) else {
             return Ok(None);
         };
-        match slot.read(now_ns) {
-            Some(reading)
-                if reading.class == IDLE
-                    || now_ns.saturating_sub(reading.since_ns) < LOOK_AFTER_NS =>
-            {
-                Ok(Some(reading))
+        if let Some(reading) = slot.read(now_ns) {
+            let after_ns = self.look_after_ns[usize::from(reading.class == IDLE)];
+            if now_ns.saturating_sub(reading.since_ns) < after_ns {
+                return Ok(Some(reading));
             }
-            _ => {
-                self.look_at(cpu)?;
-                Ok(slot.read(now_ns))
+        }
+        self.look_at(cpu)?;
+        Ok(slot.read(now_ns))
+    }
+
+    /// Adapts how soon CPUs are looked at again to whether the kernel hides switches.
+    fn watch_hidden(&mut self, now_ns: u64) {
+        let tally = self.tally();
+        let grew = [
+            tally.hidden > self.tally.hidden,
+            tally.hidden_idle > self.tally.hidden_idle,
+        ];
+        self.tally = tally;
+        for (kind, usual_ns) in [LOOK_AFTER_NS, u64::MAX].into_iter().enumerate() {
+            if grew[kind] {
+                self.hidden_ns[kind] = now_ns;
+                self.look_after_ns[kind] = LOOK_AFTER_HIDDEN_NS;
+            } else if now_ns.saturating_sub(self.hidden_ns[kind]) > HIDDEN_MEMORY_NS {
+                self.look_after_ns[kind] = usual_ns;
             }
         }
     }
@@ -221,11 +256,13 @@ impl BpfSensor {
 
 impl Sensor for BpfSensor {
     fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError> {
-        let mut valid = !self.online.refresh()?;
+        let broken = std::mem::replace(&mut self.broken, true);
         let now_ns = now_ns();
+        let mut valid = !broken && !self.online.refresh()? && now_ns >= self.total.now_ns;
         self.answer_moves(now_ns)?;
         self.steal.update(now_ns)?;
-        let mut wall_ns = [0_u64; CLASSES];
+        self.watch_hidden(now_ns);
+        let mut ran_ns = [0_i64; CLASSES];
         let mut online = self.online.cpus().iter().copied().peekable();
         for cpu in 0..self.last.len() {
             if online.next_if_eq(&cpu).is_none() {
@@ -235,8 +272,9 @@ impl Sensor for BpfSensor {
             let reading = self.read_cpu(cpu, now_ns)?;
             // A CPU that is new has no difference yet, one that cannot be read has none either.
             if let (Some(now), Some(before)) = (&reading, &self.last[cpu]) {
-                for (class, sum_ns) in wall_ns.iter_mut().enumerate() {
-                    *sum_ns += now.ran_ns[class].saturating_sub(before.ran_ns[class]);
+                for (class, sum_ns) in ran_ns.iter_mut().enumerate() {
+                    // Less than before where a hidden switch came to light. 2^63 ns: 292 years.
+                    *sum_ns += now.ran_ns[class].wrapping_sub(before.ran_ns[class]) as i64;
                 }
             }
             valid &= reading.is_some() && self.last[cpu].is_some();
@@ -245,7 +283,8 @@ impl Sensor for BpfSensor {
         self.total.now_ns = now_ns;
         self.total.online_cpus = self.online.count();
         self.total.valid = valid;
-        self.add(wall_ns);
+        self.add(ran_ns);
+        self.broken = false;
         *out = self.total;
         Ok(())
     }
@@ -267,10 +306,19 @@ impl Sensor for BpfSensor {
                 max: ROOTS_MAX,
             });
         }
+        if wanted == self.roots_now {
+            return Ok(());
+        }
         let update = |why: libbpf_rs::Error| failed("write the roots", &why);
+        let stays = |id: &u64| wanted.binary_search_by_key(id, |root| root.0).is_ok();
         // Removals first, so that a full map has room.
-        for (id, _) in self.roots_now.iter().filter(|root| !wanted.contains(root)) {
-            self.roots.delete(&id.to_ne_bytes()).map_err(update)?;
+        for (id, _) in self.roots_now.iter().filter(|root| !stays(&root.0)) {
+            match self.roots.delete(&id.to_ne_bytes()) {
+                Err(why) if why.kind() != libbpf_rs::ErrorKind::NotFound => {
+                    return Err(update(why));
+                }
+                _ => {}
+            }
         }
         for (id, class) in &wanted {
             let (key, value) = (id.to_ne_bytes(), class.to_ne_bytes());
@@ -305,19 +353,51 @@ impl Sensor for BpfSensor {
 }
 
 impl BpfSensor {
-    /// Adds wall time by class to the totals, less steal.
-    fn add(&mut self, wall_ns: [u64; CLASSES]) {
-        let mut own_ns = wall_ns;
-        for class in (0..CLASSES).filter(|class| *class != IDLE) {
-            let stolen_ns = self.steal.spread.charge(wall_ns[class]);
-            own_ns[class] -= stolen_ns;
-            self.total.steal_ns += stolen_ns;
+    /// Adds the classes' times to the totals, less steal.
+    fn add(&mut self, ran_ns: [i64; CLASSES]) {
+        let [all_ns, busy_ns, side_ns, main_ns] = self.sums.add(ran_ns);
+        let stolen_ns = self.steal.spread.charge(busy_ns);
+        // Each class bears the steal in proportion; none of it where nothing was busy.
+        let own_ns = |part_ns: u64| {
+            let share = u128::from(part_ns) * u128::from(stolen_ns) / u128::from(busy_ns.max(1));
+            part_ns.saturating_sub(share as u64)
+        };
+        self.total.steal_ns += stolen_ns;
+        self.total.capacity_ns += all_ns - stolen_ns;
+        self.total.busy_ns += busy_ns - stolen_ns;
+        self.total.side_ns += own_ns(side_ns);
+        self.total.main_ns += own_ns(main_ns);
+    }
+}
+
+/// Sums of times that may be corrected downwards, made to stand still until they are made up for.
+#[derive(Debug, Default)]
+struct Sums {
+    true_ns: [i64; CLASSES],
+    shown_ns: [i64; 4],
+}
+
+impl Sums {
+    /// Adds to the classes; returns what all, all but idle, side and main grew by.
+    fn add(&mut self, ran_ns: [i64; CLASSES]) -> [u64; 4] {
+        for (sum_ns, ran_ns) in self.true_ns.iter_mut().zip(ran_ns) {
+            *sum_ns += ran_ns;
         }
-        let all_ns: u64 = own_ns.iter().sum();
-        self.total.capacity_ns += all_ns;
-        self.total.busy_ns += all_ns - own_ns[IDLE];
-        self.total.side_ns += own_ns[SIDE];
-        self.total.main_ns += own_ns[MAIN];
+        let all_ns: i64 = self.true_ns.iter().sum();
+        let true_ns = [
+            all_ns,
+            all_ns - self.true_ns[IDLE],
+            self.true_ns[SIDE],
+            self.true_ns[MAIN],
+        ];
+        let mut grew_ns = [0; 4];
+        for (at, shown_ns) in self.shown_ns.iter_mut().enumerate() {
+            let higher_ns = true_ns[at].max(*shown_ns);
+            // Not negative: the higher of the two less one of them.
+            grew_ns[at] = (higher_ns - *shown_ns) as u64;
+            *shown_ns = higher_ns;
+        }
+        grew_ns
     }
 }
 
@@ -375,5 +455,24 @@ fn failed(step: &'static str, why: &libbpf_rs::Error) -> SenseError {
         step,
         why: format!("{why:#} ({warning})"),
         mend,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn corrections_are_made_up_for_and_never_shown_as_steps_back() {
+        let mut sums = Sums::default();
+        // Neutral, side, main, idle.
+        assert_eq!(sums.add([5, 5, 0, 10]), [20, 10, 5, 0]);
+        // Three of side's were neutral's in truth, and ten passed.
+        assert_eq!(sums.add([3, -3, 0, 10]), [10, 0, 0, 0]);
+        assert_eq!(sums.add([0, 2, 0, 8]), [10, 2, 0, 0]);
+        assert_eq!(sums.add([0, 2, 4, 4]), [10, 6, 1, 4]);
+        // Idle was hidden for a while: busy stands still until it catches up.
+        assert_eq!(sums.add([-5, 0, 0, 15]), [10, 0, 0, 0]);
+        assert_eq!(sums.add([6, 0, 0, 4]), [10, 1, 0, 0]);
     }
 }

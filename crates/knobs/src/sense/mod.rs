@@ -44,6 +44,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub use bpf::BpfSensor;
+pub use slots::Tally;
 pub use usage::UsageSensor;
 
 /// What a sensor read: cumulative since it was opened, `_ns` of CPU time unless said otherwise.

@@ -32,12 +32,15 @@ pub struct Slot {
     word: AtomicU64,
     base_ns: AtomicU64,
     ran_ns: [AtomicU64; CLASSES],
+    _pid: AtomicU64,
     switches: AtomicU64,
-    misses: AtomicU64,
-    seen: [AtomicU64; 128],
+    lookups: AtomicU64,
+    hidden: AtomicU64,
+    hidden_idle: AtomicU64,
+    _unused: [AtomicU64; 5],
 }
 
-const _: () = assert!(size_of::<Slot>() == 64 + 128 * 8);
+const _: () = assert!(size_of::<Slot>() == 128);
 
 /// `struct control` of the BPF program.
 #[repr(C)]
@@ -94,12 +97,40 @@ impl Slot {
         None
     }
 
-    /// Context switches that this CPU counted, and how many had to look the group up.
-    pub fn switches(&self) -> (u64, u64) {
-        (
-            self.switches.load(Ordering::Relaxed),
-            self.misses.load(Ordering::Relaxed),
-        )
+    /// What this CPU counted.
+    pub fn tally(&self) -> Tally {
+        Tally {
+            switches: self.switches.load(Ordering::Relaxed),
+            lookups: self.lookups.load(Ordering::Relaxed),
+            hidden: self.hidden.load(Ordering::Relaxed),
+            hidden_idle: self.hidden_idle.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Counts of the BPF program, of one CPU or of all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Context switches.
+    pub switches: u64,
+    /// Of those, how many had to look the task's group up.
+    pub lookups: u64,
+    /// Switches that the kernel did not tell, as far as noticed.
+    pub hidden: u64,
+    /// Of those, switches away from the idle task.
+    pub hidden_idle: u64,
+}
+
+impl std::ops::Add for Tally {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            switches: self.switches + other.switches,
+            lookups: self.lookups + other.lookups,
+            hidden: self.hidden + other.hidden,
+            hidden_idle: self.hidden_idle + other.hidden_idle,
+        }
     }
 }
 
@@ -158,9 +189,12 @@ mod tests {
             word: word.into(),
             base_ns: base.into(),
             ran_ns: ran.map(AtomicU64::new),
+            _pid: 0.into(),
             switches: 0.into(),
-            misses: 0.into(),
-            seen: [const { AtomicU64::new(0) }; 128],
+            lookups: 0.into(),
+            hidden: 0.into(),
+            hidden_idle: 0.into(),
+            _unused: [const { AtomicU64::new(0) }; 5],
         }
     }
 

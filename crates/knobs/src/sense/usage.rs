@@ -150,6 +150,8 @@ pub struct UsageSensor {
     owed_ns: u64,
     busy_sum_ns: u64,
     tick_ns: u64,
+    /// The last sample failed half way: the next one's difference is not to be used.
+    broken: bool,
     total: Counters,
 }
 
@@ -182,6 +184,7 @@ impl UsageSensor {
             owed_ns: 0,
             busy_sum_ns: 0,
             tick_ns: tick_ns(),
+            broken: false,
             total,
         };
         sensor.set_groups(side, main)?;
@@ -239,14 +242,16 @@ impl UsageSensor {
 impl Sensor for UsageSensor {
     fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError> {
         let before_ns = self.total.now_ns;
-        let mut reset = self.online.refresh()?;
+        let mut reset = std::mem::replace(&mut self.broken, true);
+        reset |= self.online.refresh()?;
         self.total.now_ns = now_ns();
+        reset |= self.total.now_ns < before_ns;
         self.total.online_cpus = self.online.count();
         let wall_ns =
             self.total.now_ns.saturating_sub(before_ns) * u64::from(self.total.online_cpus);
         let (capacity_ns, busy_ns, steal_ns) = self.machine(wall_ns, &mut reset)?;
         let side_ns = advance_all(&mut self.side, &mut reset)?;
-        if self.total.now_ns - self.main_read_ns >= STEAL_INTERVAL_NS {
+        if self.total.now_ns.saturating_sub(self.main_read_ns) >= STEAL_INTERVAL_NS {
             self.main_read_ns = self.total.now_ns;
             self.total.main_ns += advance_all(&mut self.main, &mut false)?;
         }
@@ -258,6 +263,7 @@ impl Sensor for UsageSensor {
         self.total.side_ns += side_ns;
         self.total.steal_ns += steal_ns;
         self.total.valid = !reset;
+        self.broken = false;
         *out = self.total;
         Ok(())
     }

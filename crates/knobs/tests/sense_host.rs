@@ -1,0 +1,402 @@
+//! The BPF sensor on the machine at hand, against the kernel's own account of a pinned hog.
+//!
+//! Needs root, BTF and a cpu controller that may be written; each test says in one line why it
+//! was skipped where that is missing. Groups and hogs go away with their guards, panic or not.
+
+#![allow(clippy::unwrap_used)] // The guards here are test code too.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tidegate_knobs::sense::{
+    self, BpfSensor, Counters, Group, Prefer, SenseConfig, Sensor, UsageSensor,
+};
+
+const MS: u64 = 1_000_000;
+
+/// A cgroup of this test's own, removed with whatever is left in it moved to the root.
+struct TestGroup {
+    cpu: PathBuf,
+    usage: PathBuf,
+}
+
+impl TestGroup {
+    fn top(name: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let unique = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tgsense-{}-{unique}-{name}", std::process::id());
+        let (cpu, usage) = roots().unwrap();
+        Self::make(cpu.join(&name), usage.join(&name))
+    }
+
+    fn below(&self, name: &str) -> Self {
+        let v2 = self.cpu.join("cgroup.subtree_control");
+        if v2.exists() {
+            fs::write(v2, "+cpu").unwrap();
+        }
+        Self::make(self.cpu.join(name), self.usage.join(name))
+    }
+
+    fn make(cpu: PathBuf, usage: PathBuf) -> Self {
+        fs::create_dir(&cpu).unwrap();
+        if usage != cpu {
+            fs::create_dir(&usage).unwrap();
+        }
+        Self { cpu, usage }
+    }
+
+    fn take(&self, pid: u32) {
+        for dir in [&self.cpu, &self.usage] {
+            fs::write(dir.join("cgroup.procs"), pid.to_string()).unwrap();
+        }
+    }
+
+    fn group(&self) -> Group {
+        Group::new(&self.cpu, &self.usage).unwrap()
+    }
+}
+
+impl Drop for TestGroup {
+    fn drop(&mut self) {
+        for dir in [&self.cpu, &self.usage] {
+            let top = roots().map_or(PathBuf::new(), |roots| {
+                if dir.starts_with(&roots.0) {
+                    roots.0
+                } else {
+                    roots.1
+                }
+            });
+            for pid in fs::read_to_string(dir.join("cgroup.procs"))
+                .unwrap_or_default()
+                .lines()
+            {
+                let _ = fs::write(top.join("cgroup.procs"), pid);
+            }
+            // A killed task leaves its group a moment after it was reaped.
+            for _ in 0..100 {
+                if fs::remove_dir(dir).is_ok() || !dir.exists() {
+                    break;
+                }
+                sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// Where the cpu controller and the usage figures are: v1 (possibly two mounts) or v2.
+fn roots() -> Option<(PathBuf, PathBuf)> {
+    let mounts = fs::read_to_string("/proc/mounts").ok()?;
+    let v1 = |controller: &str| {
+        mounts.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let found = fields[2] == "cgroup" && fields[3].split(',').any(|one| one == controller);
+            found.then(|| PathBuf::from(fields[1]))
+        })
+    };
+    if let (Some(cpu), Some(usage)) = (v1("cpu"), v1("cpuacct")) {
+        return Some((cpu, usage));
+    }
+    let v2 = PathBuf::from("/sys/fs/cgroup");
+    fs::write(v2.join("cgroup.subtree_control"), "+cpu").ok()?;
+    Some((v2.clone(), v2))
+}
+
+/// Held by each test: hogs of two tests on one CPU would make a noise of switches that hides what
+/// the sensor must notice by itself.
+static QUIET: Mutex<()> = Mutex::new(());
+
+/// None, with a line that says why, where these tests cannot run.
+fn able() -> Option<MutexGuard<'static, ()>> {
+    let why = if !rustix::process::geteuid().is_root() {
+        "not root"
+    } else if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        "no BTF in this kernel"
+    } else if roots().is_none() {
+        "no cpu controller that may be written"
+    } else {
+        return Some(QUIET.lock().unwrap_or_else(PoisonError::into_inner));
+    };
+    eprintln!("skipped: {why}");
+    None
+}
+
+/// A shell in an endless loop on one CPU.
+struct Hog(Child);
+
+impl Hog {
+    fn on(cpu: usize) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", "while :; do :; done"]);
+        // SAFETY: between fork and exec; one system call on a local value of plain bits.
+        unsafe {
+            command.pre_exec(move || {
+                let mut set: libc::cpu_set_t = std::mem::zeroed();
+                libc::CPU_SET(cpu, &mut set);
+                libc::sched_setaffinity(0, size_of_val(&set), &set);
+                Ok(())
+            });
+        }
+        Self(command.spawn().unwrap())
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Its CPU time by the kernel's own account, up to this moment.
+    fn cpu_ns(&self) -> u64 {
+        // SAFETY: both calls write only the locals passed.
+        unsafe {
+            let (mut clock, mut time) = (0, std::mem::zeroed::<libc::timespec>());
+            assert_eq!(libc::clock_getcpuclockid(self.pid() as i32, &mut clock), 0);
+            assert_eq!(libc::clock_gettime(clock, &mut time), 0);
+            time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+        }
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn sample(sensor: &mut dyn Sensor) -> Counters {
+    let mut out = Counters::default();
+    sensor.sample(&mut out).unwrap();
+    out
+}
+
+/// The sensor's and the kernel's account of hogs on one CPU at the same moment. The kernel brings
+/// another process's clock up to date at its ticks only, so a change of it is waited for; taken
+/// again when the test was put off its own CPU in between, with patience that grows to 5 ms.
+fn both(sensor: &mut dyn Sensor, hogs: &[&Hog]) -> (Counters, Vec<u64>) {
+    let clocks = || hogs.iter().map(|hog| hog.cpu_ns()).collect::<Vec<_>>();
+    for attempt in 0..100 {
+        let (start, before) = (Instant::now(), clocks());
+        // The update came after `unchanged_at`, when a reading began that did not see it.
+        let (mut unchanged_at, mut at) = (start, Instant::now());
+        while clocks() == before && start.elapsed() < Duration::from_millis(500) {
+            (unchanged_at, at) = (at, Instant::now());
+        }
+        let (out, ran) = (sample(sensor), clocks());
+        if unchanged_at.elapsed() < Duration::from_micros(200 + 50 * attempt) {
+            return (out, ran);
+        }
+        sleep(Duration::from_millis(1));
+    }
+    panic!("100 readings were disturbed: the machine is too loud to measure on");
+}
+
+/// A sensor with these roots.
+fn bpf(side: &[&TestGroup], main: &[&TestGroup]) -> BpfSensor {
+    let groups = |of: &[&TestGroup]| of.iter().map(|one| one.group()).collect::<Vec<_>>();
+    BpfSensor::open(&SenseConfig::detect(), &groups(side), &groups(main)).unwrap()
+}
+
+/// Samples every 5 ms as the control loop does, and checks that nothing goes back.
+fn watch(sensor: &mut dyn Sensor, time: Duration) -> Counters {
+    let (end, mut last) = (Instant::now() + time, sample(sensor));
+    while Instant::now() < end {
+        sleep(Duration::from_millis(5));
+        let now = sample(sensor);
+        assert!(now.now_ns >= last.now_ns && now.capacity_ns >= last.capacity_ns);
+        assert!(now.side_ns >= last.side_ns && now.main_ns >= last.main_ns);
+        assert!(now.busy_ns >= last.busy_ns && now.busy_ns <= now.capacity_ns);
+        assert!(now.busy_ns - last.busy_ns <= now.capacity_ns - last.capacity_ns);
+        last = now;
+    }
+    last
+}
+
+fn close(what: &str, seen: u64, asked: u64, off_max: u64) -> Result<(), String> {
+    if seen.abs_diff(asked) <= off_max {
+        return Ok(());
+    }
+    Err(format!("{what}: {seen} ns, not {asked} ± {off_max}"))
+}
+
+/// Measures up to three times: on a shared machine a virtual CPU that stands still between two
+/// readings spoils a measurement, but what is wrong in the sensor is wrong every time.
+fn measured(mut measure: impl FnMut() -> Result<(), String>) {
+    let mut why = String::new();
+    for _ in 0..3 {
+        match measure() {
+            Ok(()) => return,
+            Err(off) => why = format!("{why}\n{off}"),
+        }
+    }
+    panic!("three times:{why}");
+}
+
+#[test]
+fn a_hog_is_seen_as_side_within_one_percent() {
+    let Some(_quiet) = able() else { return };
+    let group = TestGroup::top("side");
+    let hog = Hog::on(0);
+    group.take(hog.pid());
+    let mut sensor = bpf(&[&group], &[]);
+    sleep(Duration::from_millis(20));
+    measured(|| {
+        let (first, before) = both(&mut sensor, &[&hog]);
+        watch(&mut sensor, Duration::from_secs(1));
+        let (last, after) = both(&mut sensor, &[&hog]);
+        let hog_ns = after[0] - before[0];
+        let side_ns = last.side_ns - first.side_ns;
+        // The kernel's account leaves steal out of the hog's time or not, by its config.
+        let steal_ns = last.steal_ns - first.steal_ns;
+        // Idle, side, main and neutral are all the time there was.
+        let wall_ns = (last.now_ns - first.now_ns) * u64::from(last.online_cpus);
+        let all_ns = last.capacity_ns - first.capacity_ns + steal_ns;
+        assert!(last.valid);
+        close("all classes", all_ns, wall_ns, wall_ns / 200)?;
+        close("side", side_ns, hog_ns, hog_ns / 100 + steal_ns + MS)
+    });
+}
+
+#[test]
+fn nested_groups_belong_to_the_nearest_root() {
+    let Some(_quiet) = able() else { return };
+    let side = TestGroup::top("side");
+    let slice = side.below("slice");
+    let deep = slice.below("deep");
+    let main = side.below("main");
+    let hogs = [Hog::on(0), Hog::on(0)];
+    deep.take(hogs[0].pid());
+    main.take(hogs[1].pid());
+    let mut sensor = bpf(&[&side], &[&main]);
+    let hogs = hogs.each_ref();
+    measured(|| {
+        let (first, before) = both(&mut sensor, &hogs);
+        watch(&mut sensor, Duration::from_millis(500));
+        let (last, after) = both(&mut sensor, &hogs);
+        let ran = [0, 1].map(|at| after[at] - before[at]);
+        let off_max = 10 * MS + last.steal_ns - first.steal_ns;
+        close("side", last.side_ns - first.side_ns, ran[0], off_max)?;
+        close("main", last.main_ns - first.main_ns, ran[1], off_max)
+    });
+}
+
+/// How long the sensor takes to notice that `hog`, which runs on without a switch, joined side.
+fn noticed_after(sensor: &mut dyn Sensor, side: &TestGroup, hog: &Hog) -> Duration {
+    let before_ns = sample(sensor).side_ns;
+    side.take(hog.pid());
+    let start = Instant::now();
+    // The kernel may take a while over the move itself, but not half a second.
+    while sample(sensor).side_ns < before_ns + MS && start.elapsed() < Duration::from_millis(500) {
+        sleep(Duration::from_micros(500));
+    }
+    start.elapsed()
+}
+
+#[test]
+fn a_move_counts_from_the_next_sample() {
+    let Some(_quiet) = able() else { return };
+    let (side, other) = (TestGroup::top("side"), TestGroup::top("other"));
+    let hog = Hog::on(std::thread::available_parallelism().map_or(0, |count| count.get() - 1));
+    let mut sensor = bpf(&[&side], &[]);
+    // Alone on its CPU the hog is looked at every 100 ms in any case: so many at once are no luck.
+    let mut times: Vec<Duration> = (0..7)
+        .map(|_| {
+            other.take(hog.pid());
+            sleep(Duration::from_millis(15));
+            noticed_after(&mut sensor, &side, &hog)
+        })
+        .collect();
+    times.sort();
+    assert!(
+        times[3] < Duration::from_millis(20),
+        "noticed after {times:?}"
+    );
+}
+
+#[test]
+fn gates_that_come_later_count_from_then() {
+    let Some(_quiet) = able() else { return };
+    let (side, late) = (TestGroup::top("side"), TestGroup::top("late"));
+    let hog = Hog::on(0);
+    late.take(hog.pid());
+    let mut sensor = bpf(&[&side], &[]);
+    let pause = Duration::from_millis(200);
+    let none = watch(&mut sensor, pause);
+    assert_eq!(none.side_ns, 0, "nobody is in side yet");
+    measured(|| {
+        let (first, before) = both(&mut sensor, &[&hog]);
+        sensor
+            .set_groups(&[side.group(), late.group()], &[])
+            .unwrap();
+        watch(&mut sensor, pause);
+        let (gated, after) = both(&mut sensor, &[&hog]);
+        let off_max = 10 * MS + gated.steal_ns - first.steal_ns;
+        let (side_ns, ran_ns) = (gated.side_ns - first.side_ns, after[0] - before[0]);
+        close("side", side_ns, ran_ns, off_max)?;
+
+        sensor.set_groups(&[side.group()], &[late.group()]).unwrap();
+        watch(&mut sensor, pause);
+        let (main, last) = both(&mut sensor, &[&hog]);
+        let off_max = 10 * MS + main.steal_ns - gated.steal_ns;
+        let (main_ns, ran_ns) = (main.main_ns - gated.main_ns, last[0] - after[0]);
+        close("side, no longer", main.side_ns, gated.side_ns, off_max)?;
+        close("main", main_ns, ran_ns, off_max)
+    });
+}
+
+#[test]
+fn usage_sensing_agrees_to_a_few_ticks() {
+    let Some(_quiet) = able() else { return };
+    let group = TestGroup::top("usage");
+    let hog = Hog::on(0);
+    group.take(hog.pid());
+    let config = SenseConfig::detect();
+    let mut sensor = UsageSensor::open(&config, &[group.group()], &[]).unwrap();
+    measured(|| {
+        let (first, before) = both(&mut sensor, &[&hog]);
+        sleep(Duration::from_millis(1000));
+        let (last, after) = both(&mut sensor, &[&hog]);
+        let ran_ns = after[0] - before[0];
+        let off_max = ran_ns / 100 + 2 * sensor.granularity_ns();
+        let busy_ns = last.busy_ns - first.busy_ns;
+        close("busy", busy_ns.min(ran_ns), ran_ns, 2 * off_max)?;
+        close("side", last.side_ns - first.side_ns, ran_ns, off_max)
+    });
+    let last = sample(&mut sensor);
+
+    // Its group vanishes: no error, and what it used stays.
+    drop((hog, group));
+    let gone = sample(&mut sensor);
+    assert!(gone.valid && gone.side_ns >= last.side_ns);
+    assert_eq!(sample(&mut sensor).side_ns, gone.side_ns);
+}
+
+/// Without rights BPF is refused; Auto goes on with usage and says why and what would mend it.
+#[test]
+fn without_rights_sensing_falls_back_with_a_note() {
+    let Some(_quiet) = able() else { return };
+    let child = std::thread::spawn(|| {
+        let nobody = 65534;
+        // SAFETY: the raw system call changes the ids of this thread alone, which then ends.
+        let dropped = unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) };
+        assert_eq!(dropped, 0);
+        let config = SenseConfig::detect();
+        let refused = sense::open(&config, &[], &[], Prefer::Bpf)
+            .err()
+            .unwrap()
+            .to_string();
+        let (sensor, note) = sense::open(&config, &[], &[], Prefer::Auto).unwrap();
+        (sensor.kind(), note, refused)
+    });
+    let (kind, note, refused) = child.join().unwrap();
+    assert_eq!(kind, "usage");
+    assert!(
+        note.contains("run as root") && note.contains("bpf"),
+        "{note}"
+    );
+    assert!(refused.contains("run as root"), "{refused}");
+}
