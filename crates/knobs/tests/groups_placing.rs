@@ -262,6 +262,28 @@ fn in_place_with_one_refusal_anywhere_leaves_the_process_at_home() {
 }
 
 #[test]
+fn a_process_whose_home_has_no_name_here_is_not_borrowed() {
+    for fake in [FakeFs::mixed(), FakeFs::v2()] {
+        let bed = Bed::new(fake);
+        bed.fs.inner().add_process(FakeProcess::new(7));
+        // Another cgroup namespace than the mount's.
+        bed.fs
+            .inner()
+            .set_file("/proc/7/cgroup", "2:cpuacct:/../x\n1:cpu:/../x\n0::/../x\n");
+        let error = bed
+            .groups
+            .place_in_place(7, "job", &path("/tidegate-side/job"))
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("run tidegate on the host"),
+            "{error}"
+        );
+        assert!(!bed.is_there("/sys/fs/cgroup/cpu/tidegate-side"));
+        assert!(bed.groups.children(&GroupPath::root()).unwrap().is_empty());
+    }
+}
+
+#[test]
 fn a_v1_process_goes_to_the_side_root_and_back() {
     let bed = Bed::new(FakeFs::mixed());
     bed.fs.inner().add_process(FakeProcess::new(7));

@@ -81,16 +81,17 @@ impl Groups {
         name: &str,
         v1_group: &GroupPath,
     ) -> GroupResult<Placement> {
+        // Without a name for where it is, there would be no way back.
+        let own = self.group_of(pid)?.ok_or_else(|| GroupError::NotPossible {
+            group: GroupPath::root(),
+            why: format!(
+                "process {pid} is in a group that cannot be named here (another cgroup namespace)"
+            ),
+            mend: "run tidegate on the host".to_owned(),
+        })?;
         let (group, parent) = match self.tree.version {
             CgroupVersion::V1 => (v1_group.clone(), None),
-            CgroupVersion::V2 => {
-                let own = self.group_of(pid)?.ok_or_else(|| GroupError::NotPossible {
-                    group: GroupPath::root(),
-                    why: format!("process {pid} is in a group that cannot be named here (another cgroup namespace)"),
-                    mend: "run tidegate on the host".to_owned(),
-                })?;
-                (own.join(name)?, Some(own))
-            }
+            CgroupVersion::V2 => (own.join(name)?, Some(own)),
         };
         let mut from = Vec::new();
         for (hierarchy, _) in self.tree.places(&group) {
