@@ -141,6 +141,17 @@ fn a_read_only_tree_is_named() {
     );
 }
 
+#[test]
+fn a_kernel_without_limits_is_refused_with_its_option() {
+    let fs = FakeFs::mixed();
+    fs.hide_file("cpu.cfs_quota_us");
+    let why = discover(&fs, None).unwrap().refusal().unwrap();
+    assert!(
+        why.contains("cpu.cfs_quota_us is not there") && why.contains("CONFIG_CFS_BANDWIDTH"),
+        "{why}"
+    );
+}
+
 /// Access is refused everywhere but in and below one directory: what a user has whom systemd delegated a subtree to.
 fn delegated(dirs: &[&str], own: &str) -> FaultFs<FakeFs> {
     let fake = FakeFs::v2();

@@ -167,10 +167,18 @@ impl Machine {
             Writable::Yes => None,
             Writable::No(why) => Some(why.clone()),
         });
-        not_writable.or_else(|| match self.cpu_enabled.present {
-            Some(false) => Some(self.cpu_enabled.how.clone()),
+        let lacking = |feature: &Feature, mend: &str| match feature.present {
+            Some(false) => Some(format!("{}{mend}", feature.how)),
             _ => None,
-        })
+        };
+        not_writable
+            .or_else(|| lacking(&self.cpu_enabled, ""))
+            .or_else(|| {
+                lacking(
+                    &self.features.quota,
+                    "; tidegate needs a kernel with CONFIG_CFS_BANDWIDTH",
+                )
+            })
     }
 
     /// Where a process is, below the mount of the cpu controller.
