@@ -22,20 +22,23 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Looks in the mount table, and asks for a group to be made there and removed.
-    pub fn find() -> Result<Self, LabError> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo")
-            .map_err(|e| LabError::file("read the mounts", "/proc/self/mountinfo", e))?;
-        let found = Hierarchy::from_mountinfo(&mounts, |path| {
+    /// Looks in the mount table; whether groups can be made there is not asked.
+    pub fn locate() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        Hierarchy::from_mountinfo(&mounts, |path| {
             fs::read_to_string(path.join("cgroup.controllers"))
                 .is_ok_and(|c| c.split_whitespace().any(|c| c == "cpu"))
-        });
+        })
+    }
+
+    /// ... and makes a group there, to see whether we may.
+    pub fn find() -> Result<Self, LabError> {
         let needs = |why: String| LabError::Needs {
             what: "making groups for main and side".into(),
             why,
             mend: "run as root on a machine (or in a container) with a writable cgroup tree".into(),
         };
-        let h = found.ok_or_else(|| needs("no cpu controller is mounted".into()))?;
+        let h = Hierarchy::locate().ok_or_else(|| needs("no cpu controller is mounted".into()))?;
         if h.v2 {
             // Refused where the controller is on already or not ours to turn on; the probe tells.
             let _ = fs::write(h.cpu.join("cgroup.subtree_control"), "+cpu");

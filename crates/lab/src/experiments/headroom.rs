@@ -219,7 +219,7 @@ impl<'a> Bench<'a> {
         placement: &Placement<'_>,
         owner: Option<i32>,
     ) -> Result<Cell, LabError> {
-        let h = self.setup.hierarchy.as_ref().ok();
+        let h = self.setup.readable.as_ref();
         main.begin(placement)?;
         let pids: Vec<i32> = [main.pid(), side.pid()].into_iter().flatten().collect();
         let reader = Reader::new(h, &pids, owner);

@@ -140,10 +140,14 @@ fn of_round(cells: &[Cell], round: u32, of: impl Fn(&Cell) -> f64) -> f64 {
 }
 
 fn rounds_table(cells: &[Cell]) -> Table {
-    let mut t = Table::new(
-        "Steal by round",
-        &["round", "mean steal", "worst cell", "mark"],
-    );
+    let columns = [
+        "round",
+        "mean steal",
+        "worst cell",
+        "other programs",
+        "mark",
+    ];
+    let mut t = Table::new("Disturbance by round", &columns);
     let last = cells.iter().map(|c| c.round).max().unwrap_or(0);
     for round in 0..=last {
         let steal: Vec<f64> = cells

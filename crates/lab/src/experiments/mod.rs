@@ -26,6 +26,8 @@ pub struct Setup {
     pub exe: PathBuf,
     /// The cgroup tree, or why there is none to write.
     pub hierarchy: Result<Hierarchy, LabError>,
+    /// ... to read from, which takes no rights.
+    pub readable: Option<Hierarchy>,
     /// Recorded in the report.
     pub machine: Machine,
 }
@@ -39,6 +41,7 @@ impl Setup {
         Ok(Setup {
             exe: tidegate::executable(options)?,
             hierarchy,
+            readable: Hierarchy::locate(),
             machine,
         })
     }

@@ -9,6 +9,9 @@ use plotters::prelude::*;
 use super::plots::{GRID, INK, LEVEL, Plot, SIZE, failed, marker, text_style, tick};
 use crate::LabError;
 
+/// Colour and name of each part of a bar.
+const SHARES: [(usize, &str); 4] = [(0, "main"), (1, "side"), (3, "other"), (7, "idle")];
+
 /// Bars of main, side, other and idle that add up to the machine, with a level at `level`.
 pub fn shares(
     title: &str,
@@ -33,7 +36,7 @@ pub fn shares(
         for (i, (_, parts)) in bars.iter().enumerate() {
             let (left, right) = (i as f64 + 0.2, i as f64 + 0.8);
             let mut low = 0.0;
-            for (series, part) in parts.iter().enumerate() {
+            for (series, part) in SHARES.iter().map(|(s, _)| *s).zip(parts) {
                 let high = (low + part).min(100.0);
                 let corners = [(left, low), (right, high)];
                 chart
@@ -47,11 +50,9 @@ pub fn shares(
         chart.draw_series(line).map_err(fail())?;
         root.present().map_err(fail())?;
     }
-    let legend = ["main", "side", "other", "idle"];
-    let legend = legend
+    let legend = SHARES
         .iter()
-        .enumerate()
-        .map(|(i, s)| (i, (*s).to_string()))
+        .map(|(series, name)| (*series, (*name).to_string()))
         .collect();
     Ok(Plot {
         title: title.into(),

@@ -7,11 +7,11 @@ use super::{Report, Table};
 /// The series are Okabe and Ito's palette, which tells apart for most colour-blind readers.
 const STYLE: &str = r#"
 :root { color-scheme: light dark; --page: #fdfdfc; --ink: #1d2327; --soft: #66707a; --rule: #dfe3e6;
-  --s0: #0072b2; --s1: #d55e00; --s2: #009e73; --s3: #cc79a7; --s4: #b8860b; --s5: #4f9fd0; --s6: #7a4fa3;
+  --s0: #0072b2; --s1: #d55e00; --s2: #009e73; --s3: #cc79a7; --s4: #b8860b; --s5: #4f9fd0; --s6: #7a4fa3; --s7: #c5ccd2;
   --good: #117a3d; --bad: #b3261e; }
 @media (prefers-color-scheme: dark) { :root { --page: #16191c; --ink: #e4e7ea; --soft: #98a2ab;
   --rule: #32383e; --s0: #56b4e9; --s1: #ff8a3d; --s2: #2fcf9f; --s3: #e59bc4; --s4: #e6c84a;
-  --s5: #8fc9ef; --s6: #b79be0; --good: #5fd38a; --bad: #ff8a80; } }
+  --s5: #8fc9ef; --s6: #b79be0; --s7: #414a52; --good: #5fd38a; --bad: #ff8a80; } }
 body { background: var(--page); color: var(--ink); font: 16px/1.5 system-ui, sans-serif;
   max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
@@ -32,7 +32,7 @@ svg [stroke="\#030303"] { stroke: var(--ink); }
 /// The page.
 pub fn render(report: &Report) -> String {
     let mut style = STYLE.replace("\\#", "#");
-    for i in 0..7 {
+    for i in 0..super::plots::SERIES {
         let marker = super::plots::marker_hex(i);
         style += &format!(
             "svg [fill=\"{marker}\"] {{ fill: var(--s{i}); }} \

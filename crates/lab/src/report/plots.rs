@@ -12,6 +12,9 @@ pub(super) const INK: RGBColor = RGBColor(1, 1, 1);
 pub(super) const GRID: RGBColor = RGBColor(2, 2, 2);
 pub(super) const LEVEL: RGBColor = RGBColor(3, 3, 3);
 
+/// Colours that there are for series; the last is a quiet one, for what is left over.
+pub const SERIES: usize = 8;
+
 /// A drawing with its words.
 #[derive(Clone, Debug)]
 pub struct Plot {
@@ -26,7 +29,7 @@ pub struct Plot {
 }
 
 pub(super) fn marker(series: usize) -> RGBColor {
-    RGBColor(10, 0, (series % 7) as u8 + 1)
+    RGBColor(10, 0, (series % SERIES) as u8 + 1)
 }
 
 /// How the drawing writes series `i`'s marker colour.
