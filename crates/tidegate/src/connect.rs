@@ -12,32 +12,21 @@ pub fn to_owner() -> Result<Client, Failure> {
     Client::connect(&RunDir::from_env()).map_err(Failure::from)
 }
 
-/// How long a call is repeated that met an owner on its way out.
+/// How long a call is repeated when the owner is asked too often: a loop of short commands is no misuse.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Calls the owner that runs now, or a new one.
-///
-/// An owner started on demand leaves with the last gate, and may do so just as it is called: then the next one is asked.
-/// A call that was lost with a dying owner may have been carried out; `run` then gets a gate inside the first, which
-/// has the same terms.
 pub fn call_starting<R>(call: impl Fn(&Client) -> Result<R, ClientError>) -> Result<R, Failure> {
-    let run_dir = RunDir::from_env();
+    let client = Client::connect_or_start(&RunDir::from_env()).map_err(with_mend_for_users)?;
     let started = Instant::now();
     loop {
-        let client = Client::connect_or_start(&run_dir).map_err(with_mend_for_users)?;
         match call(&client) {
-            Ok(answer) => return Ok(answer),
-            Err(error) if passes(error.kind) && started.elapsed() < PATIENCE => {
-                std::thread::sleep(Duration::from_millis(50));
+            Err(error) if error.kind == ErrorKind::Busy && started.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(100));
             }
-            Err(error) => return Err(with_mend_for_users(error)),
+            answer => return answer.map_err(with_mend_for_users),
         }
     }
-}
-
-/// What another try may change: once connected, only a dying owner is unreachable.
-fn passes(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Busy | ErrorKind::Unreachable)
 }
 
 /// Someone who is not root learns the shortest way first.
