@@ -82,7 +82,7 @@ TG_FN void tg_estimate_noise(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns
 {
 	struct tg_block *b = &h->block;
 	tg_u64 cpus = h->capacity_ncpu / 1000000000ULL + 1;
-	tg_u64 off_us, rate;
+	tg_u64 off_us, rate, weight_16;
 
 	b->used_ns += main_ns;
 	b->expected_ns += tg_time_ns(h->main_ncpu / TG_NCPU_PER_UCPU, dt_ns);
@@ -94,7 +94,9 @@ TG_FN void tg_estimate_noise(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns
 	rate = off_us * off_us / b->age_us;
 	rate = tg_min(rate, 9 * h->noise_us + 500 * cpus);
 	rate = tg_min(rate, TG_NOISE_MAX);
-	h->noise_us = tg_mean(h->noise_us, rate, tg_weight_16(b->age_us, TG_SECOND_US));
+	weight_16 = tg_weight_16(b->age_us, TG_SECOND_US);
+	h->noise_us = tg_mean(h->noise_us, rate, weight_16);
+	h->noise_main_ncpu = tg_mean(h->noise_main_ncpu, h->main_ncpu, weight_16);
 	tg_block_reset(b);
 }
 
@@ -151,6 +153,22 @@ TG_FN tg_u64 tg_fine_margin_ucpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
 }
 
 /*
+ * The noise of a server shrinks with its load: take it down from the level at
+ * which it was learnt, or a loud past makes the next step look small. (It does
+ * not follow main up: a detector must not go deaf in the middle of a step.)
+ * In sixteenths of the ratio, at least one: 2^40 * 2^4.
+ */
+TG_FN void tg_noise_follow(struct tg_headroom *h, tg_u64 main_ucpu)
+{
+	tg_u64 learnt_ucpu = tg_max(h->noise_main_ncpu / TG_NCPU_PER_UCPU, 1);
+
+	if (main_ucpu >= learnt_ucpu)
+		return;
+	h->noise_us = h->noise_us * tg_max(main_ucpu * 16 / learnt_ucpu, 1) / 16;
+	h->noise_main_ncpu = main_ucpu * TG_NCPU_PER_UCPU;
+}
+
+/*
  * Watch for a step upwards. On an alarm the estimate becomes what main used
  * since the detector's sum left zero, and the mean restarts from there.
  */
@@ -172,7 +190,7 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 	int coarse_fired = tg_detect(&h->coarse, main_ns, tg_window_ns(est + coarse, s), s->dt_ns,
 				     coarse_ns, second_ns);
 	const struct tg_detector *d = coarse_fired ? &h->coarse : &h->fine;
-	tg_u64 margin = coarse_fired ? coarse : fine, rise;
+	tg_u64 margin = coarse_fired ? coarse : fine, rise, now;
 
 	if (!fine_fired && !coarse_fired)
 		return 0;
@@ -180,6 +198,7 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 		h->probation.main_ncpu = h->main_ncpu;
 		h->probation.out_ucpu = h->out_ucpu;
 		h->probation.margin_ucpu = margin;
+		h->probation.noise_us = h->noise_us;
 	}
 	h->probation.open_us = 1;
 	h->probation.block_us = 0;
@@ -195,7 +214,8 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 		rise *= 2;
 		h->mean_age_us /= 2;
 	}
-	h->main_ncpu = tg_min(est + rise, cap_ucpu) * TG_NCPU_PER_UCPU;
+	now = tg_min(est + rise, cap_ucpu);
+	h->main_ncpu = now * TG_NCPU_PER_UCPU;
 	h->trail_ncpu = h->main_ncpu;
 	tg_detectors_reset(h);
 	h->alarms++;
@@ -205,8 +225,7 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 /*
  * Watch for a step downwards: giving back is in no hurry, but a mean that
  * drags the past along would count it as noise. Only the estimate restarts;
- * the slope still limits what is given. The noise shrinks with main, as that
- * of a server does; otherwise a loud past would make the next step look small.
+ * the slope still limits what is given.
  */
 TG_FN int tg_estimate_fall(struct tg_headroom *h, const struct tg_headroom_sample *s,
 			   tg_u64 main_ns, tg_u64 cap_ucpu, tg_u64 blur_ns)
@@ -222,8 +241,7 @@ TG_FN int tg_estimate_fall(struct tg_headroom *h, const struct tg_headroom_sampl
 	    d->age_us < h->cfg.fall_us)
 		return 0;
 	now = tg_sub0(est, margin + d->sum_ns * 1000 / tg_max(d->age_us, 1));
-	/* noise <= 2^40, in sixteenths of what is left of main: < 2^44. */
-	h->noise_us = h->noise_us * (now * 15 / tg_max(est, 1) + 1) / 16;
+	tg_noise_follow(h, now);
 	h->main_ncpu = now * TG_NCPU_PER_UCPU;
 	h->trail_ncpu = h->main_ncpu;
 	h->mean_age_us = d->age_us;
@@ -288,7 +306,7 @@ TG_FN int tg_estimate_refuted(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_n
 	h->trail_ncpu = p->main_ncpu;
 	h->mean_age_us = h->history_us;
 	/* Noise that looked like a step: the noise was underrated. */
-	h->noise_us = tg_min(h->noise_us + h->noise_us / 4, TG_NOISE_MAX);
+	h->noise_us = tg_min(p->noise_us * 2, TG_NOISE_MAX);
 	p->open_us = 0;
 	return 1;
 }

@@ -58,6 +58,7 @@ TG_FN void tg_headroom_forget(struct tg_headroom *h)
 	h->history_us = 0;
 	h->mean_age_us = 0;
 	h->noise_us = 0;
+	h->noise_main_ncpu = 0;
 	h->trim_ncpu = 0;
 	h->out_ucpu = 0;
 	h->calm_us = 0;

@@ -86,6 +86,7 @@ struct tg_probation {
 	tg_u64 open_us;		  /* time since the alarm + 1; 0: none open */
 	tg_u64 block_us, used_ns; /* time and main since the last judgement */
 	tg_u64 main_ncpu;	  /* the estimate before it */
+	tg_u64 noise_us;	  /* the noise before it */
 	tg_u64 out_ucpu;	  /* the allowance before it */
 	tg_u64 margin_ucpu;	  /* of the detector that fired */
 };
@@ -96,8 +97,9 @@ struct tg_headroom {
 	tg_u64 history_us;  /* since the start or the last bad sample */
 	tg_u64 mean_age_us; /* since the mean was restarted */
 	tg_u64 capacity_ncpu, main_ncpu, side_ncpu, idle_ncpu;
-	tg_u64 given_ncpu; /* the allowance, mean of about one second */
-	tg_u64 noise_us;   /* variance rate of main: us^2 per us */
+	tg_u64 given_ncpu;	/* the allowance, mean of about one second */
+	tg_u64 noise_us;	/* variance rate of main: us^2 per us */
+	tg_u64 noise_main_ncpu; /* the level of main at which it was learnt */
 	tg_s64 trim_ncpu;
 	tg_u64 out_ucpu; /* the last allowance */
 	struct tg_detector fine, coarse, fall;

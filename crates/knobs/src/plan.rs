@@ -47,7 +47,7 @@ pub struct PlanConfig {
     pub deadband_min_ppm: u32,
     /// See [`PlanConfig::deadband_min_ppm`].
     pub deadband_max_ppm: u32,
-    /// A raise of this size may use all but one of a second's writes; of the domain.
+    /// A raise of this size may use up a second's writes; of the domain.
     pub large_ppm: u32,
     /// Writes in any second, above which only cuts pass.
     pub writes_per_s_max: u32,
@@ -73,8 +73,6 @@ impl Default for PlanConfig {
 
 /// Writes of a second that small corrections leave for a cut and its taking back.
 const SMALL_KEEP: u32 = 2;
-/// Writes of a second that large raises leave for a cut.
-const LARGE_KEEP: u32 = 1;
 
 /// Why a quota is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,13 +250,9 @@ impl Planner {
         }
         let rise_ucpu = want_ucpu - standing_ucpu;
         let large = rise_ucpu > part(self.cfg.large_ppm);
-        // A refuted cut is taken back at once, with the last write of the budget if need be.
+        // A refuted cut is taken back at once. What is worth much may use the budget up.
         let refuted = decision.reason == Reason::Restore;
-        let keep = match (refuted, large) {
-            (true, _) => 0,
-            (false, true) => LARGE_KEEP,
-            (false, false) => SMALL_KEEP,
-        };
+        let keep = if refuted || large { 0 } else { SMALL_KEEP };
         // The law's slope ends within a third of a second: one write at its end, not several on it.
         if decision.reason == Reason::Ramp {
             return None;

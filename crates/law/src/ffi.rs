@@ -45,6 +45,7 @@ pub(crate) struct RawProbation {
     pub block_us: u64,
     pub used_ns: u64,
     pub main_ncpu: u64,
+    pub noise_us: u64,
     pub out_ucpu: u64,
     pub margin_ucpu: u64,
 }
@@ -71,6 +72,7 @@ pub(crate) struct RawHeadroom {
     pub idle_ncpu: u64,
     pub given_ncpu: u64,
     pub noise_us: u64,
+    pub noise_main_ncpu: u64,
     pub trim_ncpu: i64,
     pub out_ucpu: u64,
     pub fine: RawDetector,

@@ -70,7 +70,7 @@ impl HeadroomConfig {
         fine_min_ppm: 30_000,
         fine_max_ppm: 150_000,
         coarse_ppm: 350_000,
-        alarm: 10,
+        alarm: 12,
         fine_threshold_us: 2_000,
         coarse_min_us: 2_900,
         coarse_max_us: 4_500,
