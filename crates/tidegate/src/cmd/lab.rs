@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use tidegate_lab::{Experiment, LabOptions, Report, Sense};
+use tidegate_lab::{Experiment, LabError, LabOptions, Report, Sense};
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
 use crate::render;
 
 const NOTES: &str = "\
@@ -72,30 +72,56 @@ fn parse_what(text: &str) -> Result<What, String> {
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
-    let experiments = match args.experiment {
-        What::One(experiment) => vec![experiment],
-        What::Demo => Experiment::ALL.to_vec(),
-    };
-    let mut reports: Vec<Report> = Vec::new();
-    for experiment in experiments {
-        let options = options(args, experiment);
-        let report = tidegate_lab::run(&options).map_err(|error| {
-            Failure::new(
-                Exit::Failure,
-                format!("lab: {}: {error}", experiment.name()),
-            )
-        })?;
-        if args.json {
-            render::print(&format!("{}\n", report.to_json()))?;
-        } else {
-            render::print(&report.to_text())?;
+    match args.experiment {
+        What::One(experiment) => {
+            let report = perform(args, experiment)
+                .map_err(|error| Failure::new(Exit::Failure, said(experiment, &error)))?;
+            show(args, &report)
         }
-        reports.push(report);
+        What::Demo => demo(args),
     }
-    if matches!(args.experiment, What::Demo) && !args.json {
-        render::print(&format!("\n{}\n", tidegate_lab::demo_sentence(&reports)))?;
+}
+
+/// Each experiment that this machine and this user allow. One that lacks something is told and left out: a demonstration
+/// shows what there is to show.
+fn demo(args: &Args) -> Result<Exit, Failure> {
+    let mut reports: Vec<Report> = Vec::new();
+    for experiment in Experiment::ALL {
+        match perform(args, experiment) {
+            Ok(report) => {
+                show(args, &report)?;
+                reports.push(report);
+            }
+            Err(error @ LabError::Needs { .. }) => exit::report(&said(experiment, &error)),
+            Err(error) => return Err(Failure::new(Exit::Failure, said(experiment, &error))),
+        }
     }
-    Ok(Exit::Ok)
+    if args.json {
+        return Ok(Exit::Ok);
+    }
+    if reports.is_empty() {
+        return render::print(
+            "\nNothing could be measured here; `tidegate doctor` says what is missing.\n",
+        );
+    }
+    render::print(&format!("\n{}\n", tidegate_lab::demo_sentence(&reports)))
+}
+
+fn perform(args: &Args, experiment: Experiment) -> Result<Report, LabError> {
+    tidegate_lab::run(&options(args, experiment))
+}
+
+fn said(experiment: Experiment, error: &LabError) -> String {
+    format!("lab: {}: {error}", experiment.name())
+}
+
+fn show(args: &Args, report: &Report) -> Result<Exit, Failure> {
+    let text = if args.json {
+        report.to_json()
+    } else {
+        report.to_text()
+    };
+    render::print(&format!("{}\n", text.trim_end()))
 }
 
 fn options(args: &Args, experiment: Experiment) -> LabOptions {

@@ -22,8 +22,16 @@ pub fn page(report: &Report) -> String {
         ),
     ));
     text.push('\n');
+    let mut said = None;
     for row in &report.mechanisms {
         text.push_str(&mechanism(row));
+        // What is in the way of several is said once.
+        if let Some(change) = &row.change
+            && said != Some(change)
+        {
+            text.push_str(&wrapped(&format!("{:<30}Change: ", ""), change));
+            said = Some(change);
+        }
     }
     text.push('\n');
     for note in &report.notes {
@@ -51,11 +59,7 @@ fn mechanism(row: &Mechanism) -> String {
         row.engine
     };
     let label = format!("{:<14} {now:<7} {engine:<6} ", row.name);
-    let mut text = painted(&wrapped(&label, &row.how), now, style);
-    if let Some(change) = &row.change {
-        text.push_str(&wrapped(&format!("{:<30}Change: ", ""), change));
-    }
-    text
+    painted(&wrapped(&label, &row.how), now, style)
 }
 
 /// Colours the first occurrence of a word. Widths are counted before, on plain text.
