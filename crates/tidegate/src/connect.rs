@@ -9,7 +9,18 @@ use crate::exit::{Exit, Failure};
 
 /// The owner that runs now.
 pub fn to_owner() -> Result<Client, Failure> {
-    Client::connect(&RunDir::from_env()).map_err(Failure::from)
+    let run_dir = RunDir::from_env();
+    Client::connect(&run_dir).map_err(|error| {
+        let socket = run_dir.socket();
+        if error.kind == ErrorKind::Unreachable && !socket.exists() {
+            let why = "no owner runs, so nothing is limited; the first `tidegate run` or `set` starts one";
+            return Failure::new(
+                Exit::Unreachable,
+                format!("owner: {}: {why}", socket.display()),
+            );
+        }
+        Failure::from(error)
+    })
 }
 
 /// How long a call is repeated when the owner is asked too often: a loop of short commands is no misuse.
