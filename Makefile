@@ -38,7 +38,8 @@ soak: build ## Hours of faults and stress, by hand (HOURS=2)
 docs: ## Write docs/man from the command line's definitions
 	cargo run --quiet --package tidegate -- man --out docs/man
 
-install: build ## Install the command, man pages, completions and the service (PREFIX=/usr/local)
+install: ## After make build: the command, man pages, completions, service (PREFIX=/usr/local)
+	@test -x target/release/tidegate || { echo "tidegate: install: nothing is built; run make build first" >&2; exit 1; }
 	install -D -m 755 target/release/tidegate $(DESTDIR)$(PREFIX)/bin/tidegate
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/

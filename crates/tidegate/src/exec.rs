@@ -32,9 +32,13 @@ pub fn find(word: &OsStr) -> Result<PathBuf, Failure> {
         }
     }
     Err(denied.unwrap_or_else(|| {
+        let mend = match std::env::var_os("SUDO_UID") {
+            Some(_) => "check the spelling, or give its path (sudo has a PATH of its own)",
+            None => "check the spelling, or give its path",
+        };
         Failure::new(
             Exit::RunNotFound,
-            format!("run: {shown}: command not found; check the spelling, or give its path"),
+            format!("run: {shown}: command not found; {mend}"),
         )
     }))
 }

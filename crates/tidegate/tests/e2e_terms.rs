@@ -203,3 +203,55 @@ fn what_is_not_there_ends_with_5_and_what_cannot_be_with_4() {
         );
     }
 }
+
+#[test]
+fn files_are_read_and_their_mistakes_refused_with_their_place() {
+    let Some(instance) = Instance::new("files") else {
+        return;
+    };
+    std::fs::create_dir_all(instance.run_dir()).unwrap();
+    let file = instance.run_dir().join("tidegate.toml");
+    std::fs::write(
+        &file,
+        "default_headroom = '150%'\n[side]\ntolerence = '3%'\n",
+    )
+    .unwrap();
+    let refused = instance.output(&["run", "--side", "--", "true"]);
+    assert_eq!(
+        refused.status.code(),
+        Some(125),
+        "{}",
+        common::describe(&refused)
+    );
+    let text = common::stderr(&refused);
+    for expected in [
+        "tidegate.toml:1:20: \"150%\" is above 100%",
+        "tidegate.toml:3:1: no such term; did you mean tolerance?",
+    ] {
+        assert!(text.contains(expected), "{text}");
+    }
+    assert!(instance.groups_left().is_empty());
+    std::fs::write(
+        &file,
+        "default_headroom = '45%'\n[side]\ntolerance = '3%'\n",
+    )
+    .unwrap();
+    let _sleeper = instance.background(&["--side", "--name", "sleeper"], &["sleep", "60"]);
+    let gate = instance.gate("sleeper");
+    let tolerance = gate["terms"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|term| term["name"] == "tolerance")
+        .unwrap();
+    assert_eq!(tolerance["value"], "3%");
+    assert_eq!(tolerance["source"], format!("{}:3:13", file.display()));
+    let status = instance.json(&["status"]);
+    assert_eq!(
+        (
+            status["headroom_pct"].as_f64(),
+            status["tolerance_pct"].as_f64()
+        ),
+        (Some(45.0), Some(3.0))
+    );
+}

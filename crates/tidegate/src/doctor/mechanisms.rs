@@ -330,6 +330,22 @@ mod tests {
     }
 
     #[test]
+    fn the_page_fits_a_terminal() {
+        let report = super::super::report(&facts(Err("x".repeat(300))));
+        let page = crate::render::doctor::page(&report);
+        let page = anstream::adapter::strip_str(&page).to_string();
+        assert!(
+            page.lines()
+                .all(|line| line.chars().count() <= crate::render::WIDTH),
+            "{page}"
+        );
+        assert!(
+            page.contains("No: headroom cannot be enforced now"),
+            "{page}"
+        );
+    }
+
+    #[test]
     fn every_mechanism_has_a_row() {
         let report = super::super::report(&facts(Err(String::new())));
         let names: Vec<_> = report.mechanisms.iter().map(|row| row.name).collect();
