@@ -25,22 +25,16 @@
 
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{Ordering, fence};
 
-use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, libbpf_sys,
-};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, libbpf_sys};
 
+use super::object::{failed, load, missing, object_program};
 use super::online::Online;
 use super::slots::{CLASSES, Control, IDLE, MAIN, Mapped, Reading, SIDE, Slot, Tally};
 use super::steal::StealMeter;
+use super::sums::Sums;
 use super::{Counters, Group, SenseConfig, SenseError, Sensor, now_ns};
-
-/// The compiled program; libelf reads its headers in place, so it must be aligned.
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
-static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/sense.bpf.o")));
 
 /// `max_entries` of the map `roots`.
 const ROOTS_MAX: usize = 8192;
@@ -63,9 +57,6 @@ const LOOK_AFTER_HIDDEN_NS: u64 = 4_000_000;
 /// For so long a hidden switch makes us look more often. (A thread that is not its process's
 /// first and calls exec changes its id, which looks like one: then this costs a little for 10 s.)
 const HIDDEN_MEMORY_NS: u64 = 10_000_000_000;
-
-/// The last warning that libbpf printed: its return values are bare errno.
-static LAST_WARNING: Mutex<String> = Mutex::new(String::new());
 
 /// The sensor; see the module's page.
 pub struct BpfSensor {
@@ -367,112 +358,5 @@ impl BpfSensor {
         self.total.busy_ns += busy_ns - stolen_ns;
         self.total.side_ns += own_ns(side_ns);
         self.total.main_ns += own_ns(main_ns);
-    }
-}
-
-/// Sums of times that may be corrected downwards, made to stand still until they are made up for.
-#[derive(Debug, Default)]
-struct Sums {
-    true_ns: [i64; CLASSES],
-    shown_ns: [i64; 4],
-}
-
-impl Sums {
-    /// Adds to the classes; returns what all, all but idle, side and main grew by.
-    fn add(&mut self, ran_ns: [i64; CLASSES]) -> [u64; 4] {
-        for (sum_ns, ran_ns) in self.true_ns.iter_mut().zip(ran_ns) {
-            *sum_ns += ran_ns;
-        }
-        let all_ns: i64 = self.true_ns.iter().sum();
-        let true_ns = [
-            all_ns,
-            all_ns - self.true_ns[IDLE],
-            self.true_ns[SIDE],
-            self.true_ns[MAIN],
-        ];
-        let mut grew_ns = [0; 4];
-        for (at, shown_ns) in self.shown_ns.iter_mut().enumerate() {
-            let higher_ns = true_ns[at].max(*shown_ns);
-            // Not negative: the higher of the two less one of them.
-            grew_ns[at] = (higher_ns - *shown_ns) as u64;
-            *shown_ns = higher_ns;
-        }
-        grew_ns
-    }
-}
-
-/// Loads the object with one slot per possible CPU.
-fn load() -> libbpf_rs::Result<(Object, usize)> {
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
-        let text = text.trim_end();
-        tracing::debug!(target: "tidegate::bpf", "{text}");
-        if let Ok(mut last) = LAST_WARNING.lock() {
-            last.clear();
-            last.push_str(text);
-        }
-    })));
-    let cpus = libbpf_rs::num_possible_cpus()?;
-    let mut open = ObjectBuilder::default()
-        .name("tidegate_sense")?
-        .open_memory(&OBJECT.0)?;
-    for mut map in open.maps_mut().filter(|map| map.name() == "slots") {
-        // The kernel numbers CPUs below 8192.
-        map.set_max_entries(cpus as u32)?;
-    }
-    Ok((open.load()?, cpus))
-}
-
-fn object_program<'o>(
-    object: &'o Object,
-    name: &'static str,
-) -> Result<libbpf_rs::ProgramMut<'o>, SenseError> {
-    object
-        .progs_mut()
-        .find(|program| program.name() == name)
-        .ok_or_else(|| missing(name))
-}
-
-fn missing(name: &'static str) -> SenseError {
-    let why = format!("the object has no {name}");
-    SenseError::Bpf {
-        step: "load",
-        why,
-        mend: "build Tidegate anew",
-    }
-}
-
-/// libbpf's error with its last warning, and what is likely to mend it.
-fn failed(step: &'static str, why: &libbpf_rs::Error) -> SenseError {
-    let mend = match why.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => "run as root, or with CAP_BPF and CAP_PERFMON",
-        _ => "use a kernel from 5.11 with BTF and the cpu controller, or usage sensing",
-    };
-    let warning = LAST_WARNING
-        .lock()
-        .map(|last| last.clone())
-        .unwrap_or_default();
-    SenseError::Bpf {
-        step,
-        why: format!("{why:#} ({warning})"),
-        mend,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn corrections_are_made_up_for_and_never_shown_as_steps_back() {
-        let mut sums = Sums::default();
-        // Neutral, side, main, idle.
-        assert_eq!(sums.add([5, 5, 0, 10]), [20, 10, 5, 0]);
-        // Three of side's were neutral's in truth, and ten passed.
-        assert_eq!(sums.add([3, -3, 0, 10]), [10, 0, 0, 0]);
-        assert_eq!(sums.add([0, 2, 0, 8]), [10, 2, 0, 0]);
-        assert_eq!(sums.add([0, 2, 4, 4]), [10, 6, 1, 4]);
-        // Idle was hidden for a while: busy stands still until it catches up.
-        assert_eq!(sums.add([-5, 0, 0, 15]), [10, 0, 0, 0]);
-        assert_eq!(sums.add([6, 0, 0, 4]), [10, 1, 0, 0]);
     }
 }

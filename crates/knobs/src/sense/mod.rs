@@ -34,9 +34,11 @@
 
 pub mod bpf;
 mod files;
+mod object;
 mod online;
 mod slots;
 pub mod steal;
+mod sums;
 pub mod usage;
 
 use std::io;
