@@ -93,35 +93,37 @@ pub fn fit(text: &str, width: usize) -> String {
         .collect()
 }
 
-/// Words in lines of at most [`WIDTH`], the first after `label`, the rest below it.
+/// Words in lines of at most [`WIDTH`], the first after `label`, the rest below it. A word that is longer than a line (a
+/// path) goes on in the next.
 pub fn wrapped(label: &str, text: &str) -> String {
     let indent = label.chars().count();
-    let mut out = String::new();
-    let mut line = String::new();
+    // A label that leaves no room would leave no progress either.
+    let room = WIDTH.saturating_sub(indent).max(20);
     // A number and its % stay together.
-    let text = text.replace(" %", "\u{a0}%");
+    let text = fit(text, usize::MAX).replace(" %", "\u{a0}%");
+    let mut lines: Vec<String> = Vec::new();
+    let mut line: Vec<char> = Vec::new();
     for word in text.split_ascii_whitespace() {
-        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > WIDTH {
-            push_line(&mut out, label, indent, &line);
-            line.clear();
+        let word: Vec<char> = word.chars().collect();
+        if !line.is_empty() && line.len() + 1 + word.len() > room {
+            lines.push(line.drain(..).collect());
         }
         if !line.is_empty() {
             line.push(' ');
         }
-        line.push_str(word);
+        line.extend(word);
+        while line.len() > room {
+            lines.push(line.drain(..room).collect());
+        }
     }
-    push_line(&mut out, label, indent, &line);
-    out.replace('\u{a0}', " ")
-}
-
-fn push_line(out: &mut String, label: &str, indent: usize, line: &str) {
-    let start = if out.is_empty() {
-        label.to_owned()
-    } else {
-        " ".repeat(indent)
-    };
-    out.push_str(format!("{start}{}", fit(line, WIDTH - indent)).trim_end());
-    out.push('\n');
+    lines.push(line.into_iter().collect());
+    let below = " ".repeat(indent);
+    let starts = std::iter::once(label).chain(std::iter::repeat(below.as_str()));
+    let whole: String = starts
+        .zip(&lines)
+        .map(|(start, line)| format!("{}\n", format!("{start}{line}").trim_end()))
+        .collect();
+    whole.replace('\u{a0}', " ")
 }
 
 /// `1 process`, `2 processes`.

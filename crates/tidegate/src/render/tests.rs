@@ -218,6 +218,13 @@ fn lines_fit() {
             .all(|line| line.chars().count() <= WIDTH && !line.ends_with(' '))
     );
     assert!(text.lines().nth(1).unwrap().starts_with("        word"));
+    let path = format!("/{}", "long/".repeat(40));
+    let text = wrapped("Note: ", &format!("see {path} there"));
+    assert!(
+        text.lines().all(|line| line.chars().count() <= WIDTH),
+        "{text}"
+    );
+    assert!(text.replace("\n      ", "").contains(&path), "{text}");
     assert_eq!(fit("a\x1b[0mb", 20), "a?[0mb");
     assert_eq!(fit("abcdef", 4), "abc…");
 }
