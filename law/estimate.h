@@ -53,18 +53,20 @@ TG_FN void tg_detectors_reset(struct tg_headroom *h)
 	tg_block_reset(&h->block);
 }
 
-/* Integer square root, 32 bounded steps; next < 2^32, so its square fits. */
+/*
+ * Integer square root, rounded down, for x < 2^50: Newton's iteration from
+ * above, without a branch (a verifier walks every path of a bit by bit search).
+ * It halves its distance until it is near, so 30 rounds from 2^25 do for any x.
+ * It ends at sqrt(x + 1) rounded down or, where x + 2 is a square, one above,
+ * and so never divides by zero; the last line mends both.
+ */
 TG_FN tg_u64 tg_sqrt(tg_u64 x)
 {
-	tg_u64 root = 0;
+	tg_u64 root = 1ULL << 25;
 
-	for (int bit = 31; bit >= 0; bit--) {
-		tg_u64 next = root | (1ULL << bit);
-
-		if (next * next <= x)
-			root = next;
-	}
-	return root;
+	for (int round = 0; round < 30; round++)
+		root = (root + (x + 1) / root) / 2;
+	return root * root > x ? root - 1 : root;
 }
 
 /*

@@ -18,7 +18,8 @@
  *   monotone  a larger allowance lowers nobody's share (by more than 1 ucpu,
  *             where all demands are met and roundings go out in order)
  *
- * Cost: (TG_SHARE_STEPS + 3) passes over n <= TG_SHARE_MAX targets.
+ * Cost: (TG_SHARE_STEPS + 3) passes over n <= TG_SHARE_MAX targets. It compiles
+ * for BPF, but 6.18's verifier gives up on its paths; share in user space.
  */
 #ifndef TG_LAW_SHARE_H
 #define TG_LAW_SHARE_H
@@ -74,6 +75,8 @@ TG_FN void tg_share_rest(tg_u64 rest, const struct tg_demand *d, tg_u32 n, tg_u6
 
 	for (tg_u32 i = 0; i < n && i < TG_SHARE_MAX; i++)
 		weights += tg_share_weight(&d[i]);
+	if (weights == 0)
+		return;
 	for (tg_u32 i = 0; i < n && i < TG_SHARE_MAX; i++) {
 		tg_u64 part = rest * tg_share_weight(&d[i]) / weights;
 
@@ -87,41 +90,53 @@ TG_FN void tg_share_rest(tg_u64 rest, const struct tg_demand *d, tg_u32 n, tg_u6
 	}
 }
 
+/*
+ * The highest level at which the sum fits, 0 if not even the floors do. At
+ * (allowance + 1) per unit of weight either somebody alone exceeds the
+ * allowance or all demands are met, and the caller knows that those do not
+ * fit; so the sum at `high` never does. A fixed number of rounds, and bounds
+ * that come from data, so that nothing here depends on a lucky first guess.
+ */
+TG_FN tg_u64 tg_share_level(tg_u64 allowance, const struct tg_demand *d, tg_u32 n)
+{
+	tg_u64 low = 0, high = (allowance + 1) << TG_SHARE_BITS;
+
+	for (int step = 0; step < TG_SHARE_STEPS; step++) {
+		tg_u64 mid = low + (high - low) / 2;
+		int fits = tg_share_sum(d, n, mid) <= allowance;
+
+		low = fits ? mid : low;
+		high = fits ? high : mid;
+	}
+	return low;
+}
+
 /* n above TG_SHARE_MAX: the first TG_SHARE_MAX are served, the rest untouched. */
 TG_FN void tg_share(tg_u64 allowance_ucpu, const struct tg_demand *d, tg_u32 n, tg_u64 *out)
 {
-	tg_u64 low = 0, high = TG_UCPU_MAX << TG_SHARE_BITS, sum;
-	tg_u64 allowance = tg_min(allowance_ucpu, TG_UCPU_MAX);
+	tg_u64 allowance = tg_min(allowance_ucpu, TG_UCPU_MAX), level, sum = 0;
 
-	if (n == 0)
-		return;
-	sum = tg_share_sum(d, n, high);
+	/* At the largest level everybody has all it demands. */
+	for (tg_u32 i = 0; i < n && i < TG_SHARE_MAX; i++) {
+		out[i] = tg_share_at(&d[i], TG_UCPU_MAX << TG_SHARE_BITS);
+		sum += out[i];
+	}
 	if (sum <= allowance) {
-		for (tg_u32 i = 0; i < n && i < TG_SHARE_MAX; i++)
-			out[i] = tg_share_at(&d[i], high);
 		tg_share_rest(allowance - sum, d, n, out);
 		return;
 	}
-	/* Invariant: sum(high) > allowance; sum(low) fits, or low is 0. */
-	for (int step = 0; step < TG_SHARE_STEPS && high - low > 1; step++) {
-		tg_u64 mid = low + (high - low) / 2;
-
-		if (tg_share_sum(d, n, mid) <= allowance)
-			low = mid;
-		else
-			high = mid;
-	}
+	level = tg_share_level(allowance, d, n);
 	sum = 0;
 	for (tg_u32 i = 0; i < n && i < TG_SHARE_MAX; i++) {
-		out[i] = tg_share_at(&d[i], low);
+		out[i] = tg_share_at(&d[i], level);
 		sum += out[i];
 	}
 	/*
-	 * From low to low + 1 a target grows by at most one ucpu (its weight is
-	 * below 2^16), so handing ones to those that grow there ends within n.
+	 * From level to level + 1 a target grows by at most one ucpu (its weight
+	 * is below 2^16), so handing ones to those that grow there ends within n.
 	 */
 	for (tg_u32 i = 0; i < n && i < TG_SHARE_MAX && sum < allowance; i++) {
-		if (tg_share_at(&d[i], low + 1) > out[i]) {
+		if (tg_share_at(&d[i], level + 1) > out[i]) {
 			out[i]++;
 			sum++;
 		}
