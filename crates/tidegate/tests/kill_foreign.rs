@@ -23,6 +23,8 @@ fn hog() -> Background {
     shell
         .args(["-c", "while :; do :; done"])
         .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .process_group(0);
     Background(shell.spawn().unwrap())
 }

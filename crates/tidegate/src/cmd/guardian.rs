@@ -17,6 +17,13 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
+    // Standard error is the owner's log; what the guardian did is read there afterwards.
+    let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEGATE_LOG");
+    tracing_subscriber::fmt()
+        .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
     guardian::main(&RunDir::from_env(), args.owner, args.on_demand)
         .map(|()| Exit::Ok)
         .map_err(|error| Failure::new(Exit::Failure, format!("guardian: {error}")))
