@@ -5,7 +5,7 @@ set -eu
 
 # Without these nothing can be built or checked.
 NEEDED="clang-19 clang-format-19 libelf-dev zlib1g-dev pkg-config make gcc libc6-dev autoconf automake libtool flex bison
-gawk autopoint"
+gawk autopoint procps"
 # Without these the tests in a virtual machine are skipped, with their reason.
 FOR_VM="qemu-system-x86 busybox-static binutils cpio debian-archive-keyring"
 
