@@ -129,7 +129,13 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     };
     let length = |c: Controller| {
         let t = timing(c, options.quick);
-        f64::from(each) * (t.low + t.high) + t.back + 1.2
+        // Tidegate gives back after each step, a law after its last one.
+        let backs = if matches!(c, Controller::Tidegate(_)) {
+            f64::from(each)
+        } else {
+            1.0
+        };
+        f64::from(each) * (t.low + t.high) + backs * t.back + 1.2
     };
     let total: f64 = f64::from(rounds) * controllers.iter().map(|&c| length(c)).sum::<f64>();
     let progress = Progress::new("step", total, options.quiet);
@@ -165,29 +171,14 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
 }
 
 fn timing(controller: Controller, quick: bool) -> Timing {
-    match (controller, quick) {
-        (Controller::Tidegate(_), true) => Timing {
-            low: 1.2,
-            high: 1.05,
-            back: 0.0,
-        },
-        (Controller::Tidegate(_), false) => Timing {
-            low: 2.5,
-            high: 1.5,
-            back: 0.0,
-        },
-        (_, true) => Timing {
-            low: 0.6,
-            high: 2.2,
-            back: 0.0,
-        },
+    let (low, high, back) = match (controller, quick) {
+        (Controller::Tidegate(_), true) => (0.7, 1.05, 0.8),
+        (Controller::Tidegate(_), false) => (1.0, 1.5, 2.0),
+        (_, true) => (0.6, 2.1, 0.0),
         // Sideloader looks back 5 s, and koordlet raises by 10 % of the machine a second.
-        (_, false) => Timing {
-            low: 1.0,
-            high: 3.0,
-            back: 12.0,
-        },
-    }
+        (_, false) => (1.0, 3.0, 12.0),
+    };
+    Timing { low, high, back }
 }
 
 /// Several steps of one controller, main and side kept throughout.
@@ -227,6 +218,7 @@ fn visit(
         setup,
         controller,
         timing: timing(controller, quick),
+        quick,
         main: &main.board,
         side: &side.board,
         reader: Reader::new(
@@ -313,6 +305,7 @@ struct Visit<'a> {
     setup: &'a Setup,
     controller: Controller,
     timing: Timing,
+    quick: bool,
     main: &'a Board,
     side: &'a Board,
     reader: Reader,
@@ -326,8 +319,9 @@ impl Visit<'_> {
         rng: &mut Rng,
     ) -> Result<Vec<Step>, LabError> {
         let mut steps: Vec<Step> = Vec::new();
-        // What others spoilt is tried again, within reason.
-        for attempt in 0..each + each.div_ceil(2) {
+        // What others spoilt is tried again, where there is time for it.
+        let spare = if self.quick { 0 } else { each };
+        for attempt in 0..each + spare {
             let good = steps.iter().filter(|s| s.valid).count() as u32;
             if good == each {
                 break;
@@ -337,14 +331,13 @@ impl Visit<'_> {
                 driver.prime()?;
             }
             // Tidegate gives back before each next step anyway; a law only in its last one.
-            let back = if driver.is_none() {
-                self.timing.low
-            } else {
+            let back = if driver.is_none() || last {
                 self.timing.back
+            } else {
+                0.0
             };
-            let measured = driver.is_none() || (last && back > 0.0);
             let jitter = rng.unit();
-            steps.extend(self.step(jitter, if measured { back } else { 0.0 })?);
+            steps.extend(self.step(jitter, back)?);
         }
         Ok(steps)
     }

@@ -98,13 +98,23 @@ fn headline(steps: &[Step]) -> Vec<Headline> {
     let mut lines = Vec::new();
     for c in CONTROLLERS {
         let settle = of(steps, c, |s| s.down.settle_ms);
-        let Some(m) = median(&settle) else { continue };
+        if !steps.iter().any(|s| s.controller == c) {
+            continue;
+        }
+        let m = median(&settle).unwrap_or(f64::NAN);
         let name = format!("main's step to side settled: {}", c.label());
         let interval = bootstrap95(&settle, 1, median).filter(|(_, b)| b.is_finite());
         let h = Headline::new(&name, m, "ms").interval(interval);
+        let met = |limit: f64| {
+            if m.is_nan() {
+                Met::Unknown
+            } else {
+                Met::of(m <= limit)
+            }
+        };
         lines.push(match c {
-            Controller::Tidegate(Sense::Bpf) => h.target("≤ 20", Met::of(m <= 20.0)),
-            Controller::Tidegate(Sense::Usage) => h.target("≤ 60", Met::of(m <= 60.0)),
+            Controller::Tidegate(Sense::Bpf) => h.target("≤ 20", met(20.0)),
+            Controller::Tidegate(Sense::Usage) => h.target("≤ 60", met(60.0)),
             _ => h,
         });
     }

@@ -50,6 +50,9 @@ pub fn headline_table(headline: &[Headline]) -> Table {
 }
 
 fn short(value: f64, interval: Option<(f64, f64)>) -> String {
+    if value.is_nan() {
+        return "not measured".into();
+    }
     if !value.is_finite() {
         return "not seen".into();
     }
