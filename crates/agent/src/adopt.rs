@@ -39,6 +39,12 @@ impl Owner {
         for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.books)) {
             info!("left by an earlier owner: {line}");
         }
+        for gate in gates.iter_mut() {
+            if let Err(error) = self.renew(gate) {
+                warn!("gate {}: {error}", gate.record.name);
+                lock(&self.alerts).insert(error.to_string());
+            }
+        }
         self.remove_unused_roots(&gates);
         let has_side = gates
             .iter()
@@ -97,6 +103,10 @@ impl Owner {
                 continue;
             };
             if gates.iter().any(|gate| gate.record.place.group() == &group) {
+                continue;
+            }
+            if lock(&self.books).is_lent(&group) {
+                // Its `set` was never answered: the process goes back to where it was.
                 continue;
             }
             if !self.groups.populated(&group).unwrap_or(false) {

@@ -196,43 +196,33 @@ impl Books {
         }
     }
 
-    /// A process is about to be moved as `placement` says.
+    /// A process is about to be moved as `plan` says.
     pub fn will_move(
         &mut self,
         gate: &str,
-        placement: Placement,
+        plan: Placement,
         start_ticks: u64,
+        fallback: Fallback,
     ) -> Result<(), BooksError> {
-        let group = placement.group.clone();
-        let change = Change::Membership {
-            start_ticks,
-            placement,
+        let new = NewEntry {
+            gate: gate.to_owned(),
+            group: plan.group.clone(),
+            // It may not be there yet; the process's start time tells it.
+            group_id: 0,
+            change: Change::Membership {
+                start_ticks,
+                placement: plan,
+            },
+            fallback,
         };
-        let entry = self.new_entry(&group, gate, change, Fallback::Stay)?;
-        self.ledger.record(entry)?;
+        self.ledger.record(new)?;
         Ok(())
     }
 
-    /// It was; this is how.
-    pub fn moved(&mut self, gate: &str, done: &Placement) -> Result<(), BooksError> {
-        let is_it = |entry: &&Entry| {
-            entry.gate == gate && matches!(entry.change, Change::Membership { .. })
-        };
-        let Some(id) = self
-            .ledger
-            .entries()
-            .iter()
-            .find(is_it)
-            .map(|entry| entry.id)
-        else {
-            return Ok(());
-        };
-        self.ledger.update(id, |entry| {
-            if let Change::Membership { placement, .. } = &mut entry.change {
-                *placement = done.clone();
-            }
-        })?;
-        Ok(())
+    /// Whether a process that ran before was moved into `group`.
+    pub fn is_lent(&self, group: &GroupPath) -> bool {
+        self.entry(group, |change| matches!(change, Change::Membership { .. }))
+            .is_some()
     }
 
     /// The tolerance comes to `floor` now.

@@ -128,6 +128,8 @@ pub struct Control {
     pub late_max_ns: u64,
     /// Steps made.
     pub steps: u64,
+    /// How often the guardian wrote the fallback.
+    pub fallbacks: u64,
     /// Samples that were refused.
     pub stale: u64,
     /// Time at the tolerance while side work was there.
@@ -170,6 +172,7 @@ impl Control {
             cost: Recent::default(),
             late_max_ns: 0,
             steps: 0,
+            fallbacks: 0,
             stale: 0,
             at_tolerance_ns: 0,
             floor_span: Use::default(),
@@ -250,6 +253,16 @@ impl Control {
         for target in &mut self.targets {
             target.invalidate();
         }
+    }
+
+    /// The guardian wrote the fallback: every quota is unknown, and everybody is back in the idle class.
+    pub fn fell_back(&mut self) {
+        self.fallbacks += 1;
+        self.floor_span = Use::default();
+        for target in &mut self.targets {
+            target.relieved = false;
+        }
+        self.invalidate();
     }
 
     /// `bpf` or `usage`.

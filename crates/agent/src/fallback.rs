@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_knobs::discover::discover;
 use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::kfs::{KernelFs, RealFs};
-use tidegate_knobs::ledger::own_groups;
+use tidegate_knobs::ledger::{Change, Entry, own_groups};
 use tidegate_knobs::target::ProcessRef;
 
 use crate::books::Books;
@@ -158,7 +158,9 @@ pub fn repair(run_dir: &RunDir) -> Result<Vec<String>, String> {
     };
     let (groups, mut books) = open(run_dir)?;
     let own = own_groups(&groups, run_dir.prefix()).map_err(|error| error.to_string())?;
-    let mut report = books.restore_where(|entry| !is_ours(&own, &entry.group));
+    // A process that was moved into a group of ours is foreign, too.
+    let is_lent = |entry: &Entry| matches!(entry.change, Change::Membership { .. });
+    let mut report = books.restore_where(|entry| is_lent(entry) || !is_ours(&own, &entry.group));
     report.extend(books.fall_back(u64::MAX));
     report.extend(yield_again(&groups, &mut books));
     let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) = own

@@ -44,6 +44,7 @@ pub fn is_alive(pid: i32) -> bool {
 pub struct House {
     idle_looks: u32,
     reasserted: BTreeMap<u64, u32>,
+    fallbacks: u64,
     guardian: Option<std::process::Child>,
     own_cpu: Option<(u64, u64)>,
 }
@@ -72,6 +73,7 @@ impl House {
     /// One look.
     pub fn look(&mut self, owner: &Owner) {
         self.look_at_gates(owner);
+        self.look_for_fallback(owner);
         self.look_for_outside_writes(owner);
         self.look_after_guardian(owner);
         self.look_at_self(owner);
@@ -115,6 +117,15 @@ impl House {
             0
         };
         owner.judge_demands(&gates);
+    }
+
+    /// What the guardian wrote was no outside write, and what it put back is wanted again.
+    fn look_for_fallback(&mut self, owner: &Owner) {
+        let fallbacks = lock(&owner.control).fallbacks;
+        if std::mem::replace(&mut self.fallbacks, fallbacks) != fallbacks {
+            self.reasserted.clear();
+            owner.renew_all();
+        }
     }
 
     fn look_for_outside_writes(&mut self, owner: &Owner) {

@@ -7,13 +7,11 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::discover::{CgroupVersion, group_in};
-use tidegate_knobs::group::{
-    GroupError, GroupPath, Groups, Origin, Placement, WEIGHT_DEFAULT, WEIGHT_MIN,
-};
+use tidegate_knobs::group::{GroupError, GroupPath, Groups, WEIGHT_DEFAULT, WEIGHT_MIN};
 use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::plan::bandwidth_for;
 use tidegate_knobs::sense::Group as SensedGroup;
+use tidegate_knobs::target::ProcessRef;
 use tidegate_terms::{self as terms, Class};
 use tracing::{info, warn};
 
@@ -162,13 +160,26 @@ impl Owner {
             return Ok(());
         }
         let name = gate.record.name.clone();
+        let before = gate.record.place.clone();
+        let limited = self.limit(gate, &name);
+        if limited.is_err() {
+            // Nothing half done: what is in the books for it is put back, in the opposite order.
+            for line in lock(&self.books).restore_gate(&name) {
+                info!(gate = name, "not limited: {line}");
+            }
+            gate.record.place = before;
+        }
+        limited
+    }
+
+    fn limit(&self, gate: &mut Gate, name: &str) -> Result<(), Refusal> {
         let fallback = gate.terms.fallback.value;
         match gate.record.place.clone() {
             Place::Known {
                 pid, start_ticks, ..
             } => self.lend(gate, pid, start_ticks, fallback),
             Place::Foreign { group } => {
-                self.limit_foreign(&group, &name, fallback)?;
+                self.limit_foreign(&group, name, fallback)?;
                 gate.record.notes.push(
                     "it has a quota of its own beside the side root's, because it stays where it is; the allowance is \
                      shared out between them"
@@ -191,25 +202,27 @@ impl Owner {
         let name = gate.record.name.clone();
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         self.ensure_side_root()?;
-        let child = format!("{}-{name}", self.run_dir.prefix());
-        let intent = self.intend_move(pid, &name, &child)?;
-        lock(&self.books)
-            .will_move(&name, intent.clone(), start_ticks)
-            .map_err(|error| refuse("internal")(&error))?;
-        let placed = self.groups.place_in_place(pid, &child, &intent.group);
-        let placement = match placed {
-            Ok(placed) => Placement {
-                made_group: true,
-                ..placed
-            },
-            Err(error) => {
-                self.remove_group(&intent.group);
-                return Err(wrong(error));
-            }
+        let in_place = format!("{}-{name}", self.run_dir.prefix());
+        let in_root = self
+            .side_root()
+            .join(&name)
+            .map_err(|error| refuse("usage")(&error))?;
+        let plan = self
+            .groups
+            .plan_in_place(pid, &in_place, &in_root)
+            .map_err(wrong)?;
+        // What is in the side root stays there with the floor; only who is to be restored is moved back without an owner.
+        let moved_back = match fallback_of(fallback, self.floor_now()) {
+            Fallback::Floor { .. } => Fallback::Stay,
+            other => other,
         };
         lock(&self.books)
-            .moved(&name, &placement)
+            .will_move(&name, plan, start_ticks, moved_back)
             .map_err(|error| refuse("internal")(&error))?;
+        let placement = self
+            .groups
+            .place_in_place(pid, &in_place, &in_root)
+            .map_err(wrong)?;
         let at = placement.group.clone();
         gate.record.place = Place::Lent {
             placement,
@@ -225,49 +238,62 @@ impl Owner {
         Ok(())
     }
 
-    /// Where the process is going to be and where it is; its group is made, so that it has an identity.
-    fn intend_move(&self, pid: i32, name: &str, child: &str) -> Result<Placement, Refusal> {
-        let mut from = Vec::new();
-        for hierarchy in self.machine.used() {
-            let group = group_in(&*self.fs, hierarchy, self.machine.version, pid)
-                .map_err(|error| refuse("not_found")(&error))?;
-            from.push(Origin {
-                mount: hierarchy.mount.clone(),
-                group,
-            });
-        }
-        let group = match self.machine.version {
-            CgroupVersion::V1 => {
-                let group = self
-                    .side_root()
-                    .join(name)
-                    .map_err(|error| refuse("usage")(&error))?;
-                self.ensure_made(&group, name)?;
-                group
-            }
-            CgroupVersion::V2 => {
-                let own = from.first().and_then(|origin| origin.group.clone()).ok_or_else(|| {
-                    let message = format!(
-                        "process {pid}: its group cannot be named here (another cgroup namespace); run tidegate on the host"
-                    );
-                    Refusal::new("unsupported", message)
-                })?;
-                let group = own.join(child).map_err(|error| refuse("usage")(&error))?;
-                match self.fs.mkdir(&self.groups.dir(&group)) {
-                    Err(error) if error.errno != libc::EEXIST => {
-                        return Err(refuse("internal")(&error));
-                    }
-                    _ => group,
+    /// Puts on again what a fallback took off: an owner that is in control again goes on with a gate's terms.
+    pub(crate) fn renew(&self, gate: &mut Gate) -> Result<(), Refusal> {
+        let name = gate.record.name.clone();
+        match gate.record.place.clone() {
+            Place::Foreign { group } if gate.is_limited() => {
+                let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
+                let unlimited = self
+                    .groups
+                    .bandwidth(&group)
+                    .map_err(wrong)?
+                    .quota_us
+                    .is_none();
+                let idle = self.groups.idle(&group).map_err(wrong)? != Some(false);
+                if unlimited || !idle {
+                    return self.limit_foreign(&group, &name, gate.terms.fallback.value);
                 }
             }
-        };
-        Ok(Placement {
-            pid,
-            group,
-            from,
-            made_group: true,
-            enabled_cpu_in: None,
-        })
+            Place::Lent {
+                placement,
+                start_ticks,
+            } => {
+                // Gone, or where it was put: nothing to do.
+                let now = ProcessRef::look_up(&*self.fs, placement.pid);
+                let is_same = now.is_ok_and(|now| now.start_ticks == start_ticks);
+                let at = self.groups.group_of(placement.pid).ok().flatten();
+                if let Some(group) = at.filter(|at| is_same && *at != placement.group) {
+                    // What is left of the old placement is settled first.
+                    lock(&self.books).restore_gate(&name);
+                    let place = Place::Known {
+                        pid: placement.pid,
+                        start_ticks,
+                        group,
+                    };
+                    return self.limit_place(gate, place);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// All gates, after the guardian wrote the fallback.
+    pub(crate) fn renew_all(&self) {
+        let mut gates = lock(&self.gates);
+        for gate in gates.iter_mut() {
+            if let Err(error) = self.renew(gate) {
+                warn!("gate {}: {error}", gate.record.name);
+                lock(&self.alerts).insert(error.to_string());
+            }
+        }
+        for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.books)) {
+            info!("{line}");
+        }
+        if let Err(error) = self.publish(&gates) {
+            lock(&self.alerts).insert(error.to_string());
+        }
     }
 
     /// Saves what stands on somebody's group, then makes it yield and gives it the floor.

@@ -108,7 +108,7 @@ pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
             let mut control = lock(&this.control);
             if this.lease.take_fallback() {
                 warn!("the guardian wrote the fallback meanwhile; writing everything again");
-                control.invalidate();
+                control.fell_back();
             }
             control.step(late_ns, &mut *apply);
             let ended_ns = monotonic_ns();

@@ -13,7 +13,7 @@ use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::target::{GateName, ProcessRef, Target};
 use tidegate_terms::{Class, Config, RawTerms, Settings, Source};
 use tokio::sync::Notify;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::api::{Done, GateView, RunReply, RunRequest, SetRequest, UnsetRequest};
 use crate::books::Books;
@@ -357,9 +357,15 @@ impl Owner {
                 return Err(Refusal::new("usage", message));
             }
             self.release(gate)?;
-            let process = gate.record.place.clone();
+            let place = self.place_after_release(gate);
             let mut again = changed;
-            self.limit_place(&mut again, process)?;
+            if let Err(refusal) = self.limit_place(&mut again, place.clone()) {
+                // As it was, as far as that can be had.
+                if let Err(error) = self.limit_place(gate, place) {
+                    warn!("gate {}: {error}", gate.record.name);
+                }
+                return Err(refusal);
+            }
             *gate = again;
             return Ok(gate.record.name.clone());
         }
@@ -369,6 +375,26 @@ impl Owner {
         gate.record = changed.record;
         gate.terms = changed.terms;
         Ok(gate.record.name.clone())
+    }
+
+    /// Where a gate's work sits once nothing of ours acts on it: a process that was moved is back where it was.
+    fn place_after_release(&self, gate: &Gate) -> Place {
+        match &gate.record.place {
+            Place::Lent {
+                placement,
+                start_ticks,
+            } => Place::Known {
+                pid: placement.pid,
+                start_ticks: *start_ticks,
+                group: self
+                    .groups
+                    .group_of(placement.pid)
+                    .ok()
+                    .flatten()
+                    .unwrap_or_else(GroupPath::root),
+            },
+            place => place.clone(),
+        }
     }
 
     /// A gate around a process or group that was there before.
