@@ -169,6 +169,10 @@ fn after_death(
 ) -> std::io::Result<()> {
     let mut tried: Option<Instant> = None;
     loop {
+        if !fallback.run_dir.dir().exists() {
+            // The ledger went with it: there is nothing to go by any more, and no owner can start there.
+            return Ok(());
+        }
         let lock = fallback::lock_owner(fallback.run_dir);
         if fallback.lease.owner_pid() != owner_pid {
             return Ok(());
