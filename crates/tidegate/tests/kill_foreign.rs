@@ -132,7 +132,9 @@ impl Process {
 
 /// An owner that no guardian brings back, as a service manager has it.
 fn service(instance: &Instance) -> Background {
+    use std::os::unix::process::CommandExt;
     let mut agent = instance.tidegate(&["agent"]);
+    agent.process_group(0);
     agent
         .stdin(Stdio::null())
         .stdout(Stdio::null())
