@@ -30,6 +30,8 @@ mod peer;
 mod rate;
 mod server;
 pub mod startup;
+#[cfg(test)]
+mod tests;
 mod views;
 
 pub use fallback::repair;

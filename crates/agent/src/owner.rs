@@ -327,7 +327,17 @@ impl Owner {
                 name
             }
         };
-        self.publish(&gates)?;
+        let published = self.publish(&gates);
+        if published.is_err()
+            && known.is_none()
+            && let Some(gate) = gates.pop()
+        {
+            // The next owner would not know of it: rather not at all.
+            if let Err(error) = self.release(&gate).and_then(|()| self.publish(&gates)) {
+                warn!("gate {name}: {error}");
+            }
+        }
+        published?;
         drop(gates);
         let found = self
             .status()

@@ -1,0 +1,126 @@
+//! Each operation on a kernel file fails once, with each errno that matters, in each call that makes or ends a gate:
+//! whatever is refused leaves nothing half done, and the next call works.
+
+use tidegate_knobs::kfs::Rule;
+
+use super::{Bed, KINDS, PIDS, gate_names, in_books, run_side, set_side, unset};
+use crate::owner::Owner;
+use crate::server::Refusal;
+
+const ERRNOS: [i32; 5] = [
+    libc::EIO,
+    libc::EPERM,
+    libc::ENOENT,
+    libc::EBUSY,
+    libc::ENOSPC,
+];
+
+/// Operations that a call takes when nothing fails.
+fn operations(kind: super::Kind, call: impl Fn(&Owner) -> Result<(), Refusal>) -> u64 {
+    let bed = Bed::new(kind);
+    let owner = bed.owner().unwrap();
+    let before = bed.fs.count();
+    call(&owner).unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+    bed.fs.count() - before
+}
+
+/// Fails the call at each operation with each errno and hands what is left to `check`, with the call's answer.
+fn at_each_fault(
+    call: impl Fn(&Owner) -> Result<(), Refusal> + Copy,
+    check: impl Fn(&Bed, &Owner, Result<(), Refusal>, &str),
+) {
+    for kind in KINDS {
+        let count = operations(kind, call);
+        assert!(count > 5, "{kind:?}: the call does {count} operations");
+        for errno in ERRNOS {
+            for nth in 1..=count {
+                let bed = Bed::new(kind);
+                let owner = bed.owner().unwrap();
+                bed.fs.add(Rule::nth(bed.fs.count() + nth, errno));
+                let answer = call(&owner);
+                let (op, path) = bed.fs.log().pop().unwrap();
+                bed.fs.clear();
+                let what = format!(
+                    "{kind:?}, operation {nth} of {count}, errno {errno}, last {op} {}: {answer:?}",
+                    path.display()
+                );
+                check(&bed, &owner, answer, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_refused_leaves_nothing() {
+    let call = |owner: &Owner| run_side(owner, PIDS[0]).map(drop);
+    at_each_fault(call, |bed, owner, answer, what| {
+        if answer.is_err() && !gate_names(owner).is_empty() {
+            // Placed, listed and limited, but not written down: the command is told, and ends or runs in its gate.
+            assert!(
+                bed.is_limited("/tg-side") && bed.place(PIDS[0]).contains("/tg-side/job"),
+                "{what}"
+            );
+            return;
+        }
+        if answer.is_err() {
+            assert!(bed.is_home(0), "{what}: {}", bed.place(PIDS[0]));
+            assert!(
+                !in_books(owner).iter().any(|group| group.name() == "job"),
+                "{what}"
+            );
+        } else {
+            assert!(bed.place(PIDS[0]).contains("/tg-side/job"), "{what}");
+            assert!(bed.is_limited("/tg-side"), "{what}");
+        }
+        // The next one works, and is limited.
+        run_side(owner, PIDS[1]).unwrap_or_else(|error| panic!("{what}: then {error}"));
+        assert!(bed.is_limited("/tg-side"), "{what}");
+        assert!(bed.place(PIDS[1]).contains("/tg-side/job"), "{what}");
+    });
+}
+
+#[test]
+fn a_process_that_cannot_be_limited_stays_where_it_is() {
+    let target = format!("pid:{}", PIDS[0]);
+    let call = |owner: &Owner| set_side(owner, &format!("pid:{}", PIDS[0]));
+    at_each_fault(call, |bed, owner, answer, what| {
+        if answer.is_err() {
+            assert!(bed.is_home(0), "{what}: {}", bed.place(PIDS[0]));
+            assert_eq!(gate_names(owner), Vec::<String>::new(), "{what}");
+            assert!(
+                !in_books(owner)
+                    .iter()
+                    .any(|group| group.as_str().contains("work")),
+                "{what}"
+            );
+            set_side(owner, &target).unwrap_or_else(|error| panic!("{what}: then {error}"));
+        }
+        assert!(
+            bed.place(PIDS[0]).contains("tg-"),
+            "{what}: {}",
+            bed.place(PIDS[0])
+        );
+        unset(owner, &target).unwrap_or_else(|error| panic!("{what}: unset: {error}"));
+        assert!(bed.is_home(0), "{what}: {}", bed.place(PIDS[0]));
+        owner.leave();
+        assert!(!bed.exists("/tg-side"), "{what}");
+    });
+}
+
+#[test]
+fn a_group_that_cannot_be_limited_keeps_its_values() {
+    let call = |owner: &Owner| set_side(owner, "cgroup:/other");
+    at_each_fault(call, |bed, owner, answer, what| {
+        let fresh = Bed::new(bed.kind).values("/other");
+        if answer.is_err() {
+            assert_eq!(bed.values("/other"), fresh, "{what}");
+            assert_eq!(gate_names(owner), Vec::<String>::new(), "{what}");
+            assert!(in_books(owner).is_empty(), "{what}: {:?}", in_books(owner));
+            set_side(owner, "cgroup:/other").unwrap_or_else(|error| panic!("{what}: then {error}"));
+        }
+        assert!(bed.is_limited("/other"), "{what}");
+        unset(owner, "cgroup:/other").unwrap_or_else(|error| panic!("{what}: unset: {error}"));
+        assert_eq!(bed.values("/other"), fresh, "{what}");
+        assert!(in_books(owner).is_empty(), "{what}");
+    });
+}

@@ -1,0 +1,295 @@
+//! An owner on kernel files in memory, for tests: the production code with another file system and another sensor.
+
+mod deaths;
+mod faults;
+mod steps;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tidegate_knobs::discover::discover;
+use tidegate_knobs::group::{GroupPath, Groups};
+use tidegate_knobs::kfs::{FakeFs, FakeProcess, FaultFs, KernelFs};
+use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
+use tidegate_terms::Config;
+use tokio::sync::Notify;
+
+use crate::api::{RunReply, RunRequest, SetRequest, UnsetRequest};
+use crate::books::Books;
+use crate::control::Control;
+use crate::gate::demand;
+use crate::lease::Lease;
+use crate::looper::lock;
+use crate::owner::{Mode, Owner};
+use crate::paths::RunDir;
+use crate::peer::Peer;
+use crate::rate::RateLimit;
+use crate::server::Refusal;
+
+/// The processes that tests place.
+pub const PIDS: [i32; 3] = [501, 502, 503];
+
+/// Two CPUs whose use a test sets; time passes 5 ms a reading.
+#[derive(Clone, Default)]
+pub struct FakeSensor {
+    pub main_ppm: Arc<AtomicU64>,
+    pub side_ppm: Arc<AtomicU64>,
+    pub fails: Arc<AtomicBool>,
+    counters: Counters,
+}
+
+/// One reading's stretch of time.
+pub const STEP_NS: u64 = 5_000_000;
+/// CPUs of the fake machine.
+pub const CPUS: u64 = 2;
+
+impl Sensor for FakeSensor {
+    fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError> {
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(SenseError::TooManyGroups { count: 9, max: 8 });
+        }
+        let capacity_ns = CPUS * STEP_NS;
+        let part = |ppm: &AtomicU64| capacity_ns * ppm.load(Ordering::Relaxed) / 1_000_000;
+        let (main_ns, side_ns) = (part(&self.main_ppm), part(&self.side_ppm));
+        let counters = &mut self.counters;
+        counters.now_ns = counters.now_ns.max(1_000_000_000) + STEP_NS;
+        counters.online_cpus = CPUS as u32;
+        counters.capacity_ns += capacity_ns;
+        counters.busy_ns += (main_ns + side_ns).min(capacity_ns);
+        counters.side_ns += side_ns;
+        counters.valid = true;
+        *out = *counters;
+        Ok(())
+    }
+    fn set_groups(&mut self, _: &[SensedGroup], _: &[SensedGroup]) -> Result<(), SenseError> {
+        Ok(())
+    }
+    fn kind(&self) -> &'static str {
+        "bpf"
+    }
+    fn min_window_ns(&self) -> u64 {
+        STEP_NS
+    }
+    fn granularity_ns(&self) -> u64 {
+        0
+    }
+    fn online_cpus(&self) -> u32 {
+        CPUS as u32
+    }
+}
+
+/// The machines that everything is tried on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Mixed,
+    V1,
+    V2,
+}
+
+pub const KINDS: [Kind; 3] = [Kind::Mixed, Kind::V1, Kind::V2];
+
+/// A machine in memory, on which owners come and go.
+pub struct Bed {
+    pub kind: Kind,
+    pub fs: Arc<FaultFs<FakeFs>>,
+    pub sensor: FakeSensor,
+    dir: tempfile::TempDir,
+    homes: Vec<String>,
+}
+
+impl Bed {
+    pub fn new(kind: Kind) -> Bed {
+        let fake = match kind {
+            Kind::Mixed => FakeFs::mixed(),
+            Kind::V1 => FakeFs::v1(),
+            Kind::V2 => FakeFs::v2(),
+        };
+        for pid in PIDS {
+            fake.add_process(FakeProcess::new(pid));
+        }
+        let other = format!("{}/other", cpu_mount(kind));
+        if kind == Kind::V2 {
+            fake.write(Path::new("/sys/fs/cgroup/cgroup.subtree_control"), "+cpu")
+                .unwrap();
+        }
+        fake.mkdir(Path::new(&other)).unwrap();
+        let homes = PIDS
+            .map(|pid| fake.text(&format!("/proc/{pid}/cgroup")))
+            .to_vec();
+        Bed {
+            kind,
+            fs: Arc::new(FaultFs::new(fake)),
+            sensor: FakeSensor::default(),
+            dir: tempfile::tempdir().unwrap(),
+            homes,
+        }
+    }
+
+    pub fn run_dir(&self) -> RunDir {
+        RunDir::new(self.dir.path(), "tg")
+    }
+
+    /// An owner, which has taken up what it found; an error when it cannot start.
+    pub fn owner(&self) -> Result<Owner, String> {
+        let fs: Arc<dyn KernelFs> = Arc::clone(&self.fs) as Arc<dyn KernelFs>;
+        let machine = discover(&*fs, None).map_err(|error| error.to_string())?;
+        let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
+        let (books, report) =
+            Books::open(self.dir.path(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
+        let config = Config::default();
+        let settings = config.settings();
+        let lease = Arc::new(Lease::open(&self.run_dir().lease()).unwrap());
+        lease.take(1, 2_000_000_000);
+        let control = Control::new(
+            Box::new(self.sensor.clone()),
+            demand([].into_iter(), &settings),
+        );
+        let owner = Owner {
+            run_dir: self.run_dir(),
+            mode: Mode::OnDemand,
+            tick_ns: 4_000_000,
+            machine,
+            fs,
+            groups,
+            config,
+            settings,
+            books: Arc::new(Mutex::new(books)),
+            gates: Mutex::new(Vec::new()),
+            control: Arc::new(Mutex::new(control)),
+            lease,
+            period_ns: STEP_NS,
+            sensing_note: String::new(),
+            started_ns: 0,
+            own_cpu_pct: Mutex::new(0.0),
+            alerts: Mutex::new(report.alerts.into_iter().collect()),
+            rate: Mutex::new(RateLimit::default()),
+            leaving: Arc::new(AtomicBool::new(false)),
+            left: Notify::new(),
+        };
+        owner.take_up();
+        Ok(owner)
+    }
+
+    /// A file of a group, by its path below the cpu controller's mount.
+    pub fn file(&self, group: &str, name: &str) -> String {
+        self.fs
+            .inner()
+            .text(&format!("{}{group}/{name}", cpu_mount(self.kind)))
+    }
+
+    pub fn exists(&self, group: &str) -> bool {
+        self.fs
+            .inner()
+            .exists(Path::new(&format!("{}{group}", cpu_mount(self.kind))))
+    }
+
+    /// Everything that the engine may change about a group.
+    pub fn values(&self, group: &str) -> Vec<String> {
+        let names: &[&str] = match self.kind {
+            Kind::V2 => &["cpu.max", "cpu.weight", "cpu.idle"],
+            _ => &[
+                "cpu.cfs_quota_us",
+                "cpu.cfs_period_us",
+                "cpu.shares",
+                "cpu.idle",
+            ],
+        };
+        names.iter().map(|name| self.file(group, name)).collect()
+    }
+
+    pub fn is_limited(&self, group: &str) -> bool {
+        let quota = if self.kind == Kind::V2 {
+            "cpu.max"
+        } else {
+            "cpu.cfs_quota_us"
+        };
+        let text = self.file(group, quota);
+        !text.starts_with("max") && text != "-1" && self.file(group, "cpu.idle") == "1"
+    }
+
+    /// Where a process is, in every hierarchy.
+    pub fn place(&self, pid: i32) -> String {
+        self.fs.inner().text(&format!("/proc/{pid}/cgroup"))
+    }
+
+    pub fn is_home(&self, nth: usize) -> bool {
+        self.place(PIDS[nth]) == self.homes[nth]
+    }
+
+    /// In no group of ours, or in a side group that is limited.
+    pub fn is_home_or_limited(&self, nth: usize) -> bool {
+        self.is_home(nth)
+            || (self.place(PIDS[nth]).contains("tg-")
+                && self.exists("/tg-side")
+                && self.is_limited("/tg-side"))
+            || (self.kind == Kind::V2 && self.place(PIDS[nth]).contains("tg-"))
+    }
+}
+
+fn cpu_mount(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Mixed => "/sys/fs/cgroup/cpu",
+        Kind::V1 => "/sys/fs/cgroup/cpu,cpuacct",
+        Kind::V2 => "/sys/fs/cgroup",
+    }
+}
+
+fn terms(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+/// Root, at the process that asks.
+pub fn root(pid: i32) -> Peer {
+    Peer {
+        pid,
+        ..Peer::default()
+    }
+}
+
+pub fn run_side(owner: &Owner, pid: i32) -> Result<RunReply, Refusal> {
+    let request = RunRequest {
+        pid,
+        name: None,
+        command: vec!["job".to_owned()],
+        terms: terms(&[("class", "side")]),
+    };
+    owner.run(&root(pid), &request)
+}
+
+pub fn set_side(owner: &Owner, target: &str) -> Result<(), Refusal> {
+    let request = SetRequest {
+        target: target.to_owned(),
+        terms: terms(&[("class", "side")]),
+    };
+    owner.set(&root(1), &request).map(drop)
+}
+
+pub fn unset(owner: &Owner, target: &str) -> Result<(), Refusal> {
+    let request = UnsetRequest {
+        target: target.to_owned(),
+        terms: Vec::new(),
+    };
+    owner.unset(&root(1), &request).map(drop)
+}
+
+/// Names of the gates that the owner lists.
+pub fn gate_names(owner: &Owner) -> Vec<String> {
+    lock(&owner.gates)
+        .iter()
+        .map(|gate| gate.record.name.clone())
+        .collect()
+}
+
+/// Groups that the books tell of.
+pub fn in_books(owner: &Owner) -> Vec<GroupPath> {
+    lock(&owner.books)
+        .entries()
+        .iter()
+        .map(|entry| entry.group.clone())
+        .collect()
+}

@@ -1,0 +1,156 @@
+//! The control step with a sensor and kernel files of the test's own.
+
+use std::sync::atomic::Ordering;
+
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::group::GroupPath;
+
+use super::{Bed, Kind, PIDS, run_side};
+use crate::control::Apply;
+use crate::looper::lock;
+use crate::owner::Owner;
+
+/// Keeps what stands; refuses when told.
+#[derive(Default)]
+struct Knob {
+    stands: Option<Bandwidth>,
+    writes: u32,
+    refuses: bool,
+}
+
+impl Apply for Knob {
+    fn set_quota(
+        &mut self,
+        _: &GroupPath,
+        from: Option<Bandwidth>,
+        to: Bandwidth,
+    ) -> Result<(), String> {
+        if self.refuses {
+            return Err("refused".to_owned());
+        }
+        assert!(
+            from.is_none() || from == self.stands,
+            "the planner knows what stands"
+        );
+        self.stands = Some(to);
+        self.writes += 1;
+        Ok(())
+    }
+
+    fn set_yielding(&mut self, _: &GroupPath, _: bool) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl Knob {
+    fn ucpu(&self) -> u64 {
+        self.stands
+            .and_then(|stands| stands.rate_ucpu())
+            .unwrap_or(u64::MAX)
+    }
+}
+
+/// Side work uses all that it is given.
+fn steps(bed: &Bed, owner: &Owner, knob: &mut Knob, count: u32) {
+    for _ in 0..count {
+        lock(&owner.control).step(0, knob);
+        let side_ppm = knob.ucpu().min(2_000_000) / super::CPUS;
+        let main_ppm = bed.sensor.main_ppm.load(Ordering::Relaxed);
+        bed.sensor
+            .side_ppm
+            .store(side_ppm.min(1_000_000 - main_ppm), Ordering::Relaxed);
+    }
+}
+
+fn bed_with_side_work() -> (Bed, Owner, Knob) {
+    let bed = Bed::new(Kind::Mixed);
+    bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
+    let owner = bed.owner().unwrap();
+    run_side(&owner, PIDS[0]).unwrap();
+    (bed, owner, Knob::default())
+}
+
+/// Of two CPUs main has 0.6 and 20 % (the default) are kept idle: 1.0 is left.
+const LEFT_UCPU: std::ops::Range<u64> = 900_000..1_010_000;
+
+#[test]
+fn starts_at_the_tolerance_and_rises_to_what_main_leaves() {
+    let (bed, owner, mut knob) = bed_with_side_work();
+    steps(&bed, &owner, &mut knob, 3);
+    assert!(knob.ucpu() <= 100_000, "{}", knob.ucpu());
+    steps(&bed, &owner, &mut knob, 1_000);
+    assert!(LEFT_UCPU.contains(&knob.ucpu()), "{}", knob.ucpu());
+    let settled = knob.writes;
+    steps(&bed, &owner, &mut knob, 1_000);
+    assert!(
+        knob.writes - settled <= 25,
+        "{} writes in 5 s of steady state",
+        knob.writes - settled
+    );
+}
+
+#[test]
+fn a_sensor_that_fails_leads_to_the_tolerance_and_is_told() {
+    let (bed, owner, mut knob) = bed_with_side_work();
+    steps(&bed, &owner, &mut knob, 1_000);
+    bed.sensor.fails.store(true, Ordering::Relaxed);
+    steps(&bed, &owner, &mut knob, 400);
+    assert!(
+        knob.ucpu() <= 20_000,
+        "stale means cut, not hold: {}",
+        knob.ucpu()
+    );
+    assert!(
+        lock(&owner.control)
+            .trouble
+            .as_ref()
+            .is_some_and(|why| why.contains("9 root groups"))
+    );
+    assert!(lock(&owner.control).stale > 0);
+}
+
+#[test]
+fn a_refused_write_is_told_and_tried_again() {
+    let (bed, owner, mut knob) = bed_with_side_work();
+    steps(&bed, &owner, &mut knob, 1_000);
+    let before = knob.ucpu();
+    knob.refuses = true;
+    bed.sensor.main_ppm.store(700_000, Ordering::Relaxed);
+    steps(&bed, &owner, &mut knob, 20);
+    assert_eq!(knob.ucpu(), before);
+    assert_eq!(lock(&owner.control).trouble.as_deref(), Some("refused"));
+    knob.refuses = false;
+    steps(&bed, &owner, &mut knob, 400);
+    assert!(
+        knob.ucpu() < 250_000,
+        "cut to what main leaves: {}",
+        knob.ucpu()
+    );
+    assert_eq!(lock(&owner.control).trouble, None);
+}
+
+#[test]
+fn after_a_fallback_everything_is_written_again() {
+    let (bed, owner, mut knob) = bed_with_side_work();
+    steps(&bed, &owner, &mut knob, 1_000);
+    // As the guardian does it, behind the owner's back.
+    knob.stands = Some(Bandwidth::limit(2_000, 100_000));
+    lock(&owner.control).fell_back();
+    steps(&bed, &owner, &mut knob, 400);
+    assert!(LEFT_UCPU.contains(&knob.ucpu()), "{}", knob.ucpu());
+}
+
+#[test]
+fn the_last_gate_takes_the_limit_with_it() {
+    let (bed, owner, mut knob) = bed_with_side_work();
+    steps(&bed, &owner, &mut knob, 100);
+    bed.fs.inner().end_process(PIDS[0]);
+    owner.leave();
+    let writes = knob.writes;
+    steps(&bed, &owner, &mut knob, 100);
+    assert_eq!(
+        knob.writes, writes,
+        "the loop does not write behind a restore"
+    );
+    assert!(!bed.exists("/tg-side"));
+}
