@@ -30,6 +30,7 @@ mod peer;
 mod rate;
 mod server;
 pub mod startup;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod views;

@@ -1,0 +1,249 @@
+//! The calls that give terms to processes, groups and gates that are there already, and take them back.
+
+use std::collections::BTreeMap;
+
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::target::{GateName, ProcessRef, Target};
+use tidegate_terms::{RawTerms, Source};
+use tracing::{info, warn};
+
+use crate::api::{Done, GateView, SetRequest, UnsetRequest};
+use crate::gate::{Gate, Place, Record};
+use crate::lease::monotonic_ns;
+use crate::looper::lock;
+use crate::owner::{Owner, find_in, no_gate, refuse};
+use crate::peer::{ADMIN_GROUP, Peer, may_give};
+use crate::server::Refusal;
+
+impl Owner {
+    /// Terms for something that runs already.
+    pub fn set(&self, peer: &Peer, request: &SetRequest) -> Result<GateView, Refusal> {
+        let target = Target::parse(&request.target).map_err(|error| refuse("usage")(&error))?;
+        let asked = RawTerms::from_map(&request.terms, &Source::Set);
+        asked.check().map_err(|error| refuse("usage")(&error))?;
+        let mut gates = lock(&self.gates);
+        let known = find_in(&gates, &request.target).ok();
+        let owner_uid = match (known, &target) {
+            (Some(index), _) => gates[index].record.uid,
+            (None, Target::Pid(pid)) => {
+                ProcessRef::look_up(&*self.fs, *pid)
+                    .map_err(|error| refuse("not_found")(&error))?
+                    .uid
+            }
+            (None, Target::Cgroup(group)) => {
+                self.groups
+                    .stat(group)
+                    .map_err(|error| refuse("not_found")(&error))?
+                    .uid
+            }
+            (None, Target::Gate(_)) => return Err(no_gate(&request.target)),
+        };
+        let effective = match known {
+            Some(index) => with_class_of(&gates[index], &request.terms),
+            None => request.terms.clone(),
+        };
+        may_give(peer, self.is_admin(peer), owner_uid, &effective)
+            .map_err(|error| refuse("denied")(&error))?;
+        self.admit(peer)?;
+        let name = match known {
+            Some(index) => self.change(&mut gates[index], &asked)?,
+            None => {
+                let gate = self.adopt_target(&gates, &target, asked, owner_uid)?;
+                let name = gate.record.name.clone();
+                gates.push(gate);
+                name
+            }
+        };
+        let published = self.publish(&gates);
+        if published.is_err()
+            && known.is_none()
+            && let Some(gate) = gates.pop()
+        {
+            // The next owner would not know of it: rather not at all.
+            if let Err(error) = self.release(&gate).and_then(|()| self.publish(&gates)) {
+                warn!("gate {name}: {error}");
+            }
+        }
+        published?;
+        drop(gates);
+        let found = self
+            .status()
+            .gates
+            .into_iter()
+            .find(|gate| gate.name == name);
+        found.ok_or_else(|| {
+            Refusal::new(
+                "not_found",
+                format!("{}: it has just ended", request.target),
+            )
+        })
+    }
+
+    /// New terms for a gate that is there.
+    fn change(&self, gate: &mut Gate, asked: &RawTerms) -> Result<String, Refusal> {
+        let mut record = gate.record.clone();
+        record.raw.merge(asked);
+        let changed = Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
+        if changed.class() != gate.class() {
+            if matches!(gate.record.place, Place::Own { .. }) {
+                let message = format!(
+                    "class: gate {}: the class of a running command cannot change; start it again with --{}",
+                    gate.record.name,
+                    changed.class()
+                );
+                return Err(Refusal::new("usage", message));
+            }
+            self.release(gate)?;
+            let place = self.place_after_release(gate);
+            let mut again = changed;
+            if let Err(refusal) = self.limit_place(&mut again, place.clone()) {
+                // As it was, as far as that can be had.
+                if let Err(error) = self.limit_place(gate, place) {
+                    warn!("gate {}: {error}", gate.record.name);
+                }
+                return Err(refusal);
+            }
+            *gate = again;
+            return Ok(gate.record.name.clone());
+        }
+        if changed.weight() != gate.weight() && gate.is_limited() {
+            self.write_weight(&changed)?;
+        }
+        gate.record = changed.record;
+        gate.terms = changed.terms;
+        Ok(gate.record.name.clone())
+    }
+
+    /// Where a gate's work sits once nothing of ours acts on it: a process that was moved is back where it was.
+    fn place_after_release(&self, gate: &Gate) -> Place {
+        match &gate.record.place {
+            Place::Lent {
+                placement,
+                start_ticks,
+            } => Place::Known {
+                pid: placement.pid,
+                start_ticks: *start_ticks,
+                group: self
+                    .groups
+                    .group_of(placement.pid)
+                    .ok()
+                    .flatten()
+                    .unwrap_or_else(GroupPath::root),
+            },
+            place => place.clone(),
+        }
+    }
+
+    /// A gate around a process or group that was there before.
+    fn adopt_target(
+        &self,
+        gates: &[Gate],
+        target: &Target,
+        raw: RawTerms,
+        uid: u32,
+    ) -> Result<Gate, Refusal> {
+        let taken = |name: &str| gates.iter().any(|gate| gate.record.name == name);
+        let (wanted, place) = match target {
+            Target::Pid(pid) => {
+                let process = ProcessRef::look_up(&*self.fs, *pid)
+                    .map_err(|error| refuse("not_found")(&error))?;
+                let group = self
+                    .groups
+                    .group_of(*pid)
+                    .map_err(|error| refuse("not_found")(&error))?;
+                let place = Place::Known {
+                    pid: *pid,
+                    start_ticks: process.start_ticks,
+                    group: group.unwrap_or_else(GroupPath::root),
+                };
+                (process.comm, place)
+            }
+            Target::Cgroup(group) => (
+                group.name().to_owned(),
+                Place::Foreign {
+                    group: group.clone(),
+                },
+            ),
+            Target::Gate(name) => return Err(no_gate(name.as_str())),
+        };
+        let name = (0..=u32::MAX)
+            .filter(|number| *number != 1)
+            .map(|number| GateName::from_command(&wanted, number))
+            .find(|name| !taken(name.as_str()))
+            .ok_or_else(|| Refusal::new("busy", "gate name: all are taken"))?;
+        let record = Record {
+            name: name.to_string(),
+            target: target.to_string(),
+            raw,
+            uid,
+            command: Vec::new(),
+            parent: None,
+            made_ns: monotonic_ns(),
+            place: place.clone(),
+            notes: Vec::new(),
+        };
+        let mut gate = Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
+        self.limit_place(&mut gate, place)?;
+        info!(gate = gate.record.name, class = %gate.class(), target = gate.record.target, "new gate");
+        Ok(gate)
+    }
+
+    /// Takes terms back; all of them ends the gate.
+    pub fn unset(&self, peer: &Peer, request: &UnsetRequest) -> Result<Done, Refusal> {
+        let mut gates = lock(&self.gates);
+        let index = find_in(&gates, &request.target)?;
+        let uid = gates[index].record.uid;
+        if !self.is_admin(peer) {
+            let message = format!(
+                "unset: gate {}: taking limits back gives its work more (uid {uid} made it), and without privilege you \
+                 can only tighten; ask root or a member of the group `{ADMIN_GROUP}`",
+                gates[index].record.name
+            );
+            return Err(Refusal::new("denied", message));
+        }
+        self.admit(peer)?;
+        let name = gates[index].record.name.clone();
+        let message = if request.terms.is_empty() {
+            if matches!(gates[index].record.place, Place::Own { .. }) {
+                let message = format!(
+                    "unset: gate {name}: it was made by `run` and ends with its command; name the terms to take back"
+                );
+                return Err(Refusal::new("usage", message));
+            }
+            self.release(&gates[index])?;
+            gates.remove(index);
+            format!("gate {name} has ended; what it had written was restored")
+        } else {
+            let gate = &mut gates[index];
+            let mut record = gate.record.clone();
+            for term in &request.terms {
+                if record.raw.0.remove(term).is_none() {
+                    let message = format!(
+                        "unset: {term}: gate {name} was not given it; see `tidegate show gate:{name}`"
+                    );
+                    return Err(Refusal::new("usage", message));
+                }
+            }
+            let changed =
+                Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
+            if changed.class() != gate.class() {
+                return Err(Refusal::new(
+                    "usage",
+                    "unset: class: a gate has one; use set to change it",
+                ));
+            }
+            self.write_weight(&changed)?;
+            *gate = changed;
+            format!("gate {name}: {} taken back", request.terms.join(", "))
+        };
+        self.publish(&gates)?;
+        Ok(Done { message })
+    }
+}
+
+fn with_class_of(gate: &Gate, terms: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut all = terms.clone();
+    all.entry("class".to_owned())
+        .or_insert_with(|| gate.class().to_string());
+    all
+}
