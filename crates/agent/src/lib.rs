@@ -17,6 +17,7 @@ mod books;
 pub mod client;
 mod control;
 mod fallback;
+mod foreign;
 mod gate;
 pub mod guardian;
 mod house;

@@ -1,0 +1,183 @@
+//! Limiting processes and groups that were there before us, and that get back what they had.
+
+use tidegate_knobs::group::{GroupError, GroupPath};
+use tidegate_knobs::ledger::Fallback;
+use tidegate_knobs::target::ProcessRef;
+use tidegate_terms as terms;
+use tracing::{info, warn};
+
+use crate::books::fallback_of;
+use crate::gate::{Gate, Place};
+use crate::limits::kind_of;
+use crate::looper::lock;
+use crate::owner::{Owner, refuse};
+use crate::server::Refusal;
+
+impl Owner {
+    /// Limits a process or group that was there before, as its class asks.
+    pub(crate) fn limit_place(&self, gate: &mut Gate, place: Place) -> Result<(), Refusal> {
+        gate.record.notes.clear();
+        gate.record.place = place;
+        if !gate.is_limited() {
+            return Ok(());
+        }
+        let name = gate.record.name.clone();
+        let before = gate.record.place.clone();
+        let limited = self.limit(gate, &name);
+        if limited.is_err() {
+            // Nothing half done: what is in the books for it is put back, in the opposite order.
+            for line in lock(&self.books).restore_gate(&name) {
+                info!(gate = name, "not limited: {line}");
+            }
+            gate.record.place = before;
+        }
+        limited
+    }
+
+    fn limit(&self, gate: &mut Gate, name: &str) -> Result<(), Refusal> {
+        let fallback = gate.terms.fallback.value;
+        match gate.record.place.clone() {
+            Place::Known {
+                pid, start_ticks, ..
+            } => self.lend(gate, pid, start_ticks, fallback),
+            Place::Foreign { group } => {
+                self.limit_foreign(&group, name, fallback)?;
+                gate.record.notes.push(
+                    "it has a quota of its own beside the side root's, because it stays where it is; the allowance is \
+                     shared out between them"
+                        .to_owned(),
+                );
+                Ok(())
+            }
+            Place::Own { .. } | Place::Lent { .. } => Ok(()),
+        }
+    }
+
+    /// Moves a process that ran already: within the cpu hierarchy on v1, into a child group in place on v2.
+    fn lend(
+        &self,
+        gate: &mut Gate,
+        pid: i32,
+        start_ticks: u64,
+        fallback: terms::Fallback,
+    ) -> Result<(), Refusal> {
+        let name = gate.record.name.clone();
+        let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
+        self.ensure_side_root()?;
+        let in_place = format!("{}-{name}", self.run_dir.prefix());
+        let in_root = self
+            .side_root()
+            .join(&name)
+            .map_err(|error| refuse("usage")(&error))?;
+        let plan = self
+            .groups
+            .plan_in_place(pid, &in_place, &in_root)
+            .map_err(wrong)?;
+        // What is in the side root stays there with the floor; only who is to be restored is moved back without an owner.
+        let moved_back = match fallback_of(fallback, self.floor_now()) {
+            Fallback::Floor { .. } => Fallback::Stay,
+            other => other,
+        };
+        lock(&self.books)
+            .will_move(&name, plan, start_ticks, moved_back)
+            .map_err(|error| refuse("internal")(&error))?;
+        let placement = self
+            .groups
+            .place_in_place(pid, &in_place, &in_root)
+            .map_err(wrong)?;
+        let at = placement.group.clone();
+        gate.record.place = Place::Lent {
+            placement,
+            start_ticks,
+        };
+        if !at.is_within(&self.side_root()) {
+            self.limit_foreign(&at, &name, fallback)?;
+            gate.record.notes.push(
+                "it stays in its unit (memory accounting, KillMode): it has a quota of its own in a child group there"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Puts on again what a fallback took off: an owner that is in control again goes on with a gate's terms.
+    pub(crate) fn renew(&self, gate: &mut Gate) -> Result<(), Refusal> {
+        let name = gate.record.name.clone();
+        match gate.record.place.clone() {
+            Place::Foreign { group } if gate.is_limited() => {
+                let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
+                let unlimited = self
+                    .groups
+                    .bandwidth(&group)
+                    .map_err(wrong)?
+                    .quota_us
+                    .is_none();
+                let idle = self.groups.idle(&group).map_err(wrong)? != Some(false);
+                if unlimited || !idle {
+                    return self.limit_foreign(&group, &name, gate.terms.fallback.value);
+                }
+            }
+            Place::Lent {
+                placement,
+                start_ticks,
+            } => {
+                // Gone, or where it was put: nothing to do.
+                let now = ProcessRef::look_up(&*self.fs, placement.pid);
+                let is_same = now.is_ok_and(|now| now.start_ticks == start_ticks);
+                let at = self.groups.group_of(placement.pid).ok().flatten();
+                if let Some(group) = at.filter(|at| is_same && *at != placement.group) {
+                    // What is left of the old placement is settled first.
+                    lock(&self.books).restore_gate(&name);
+                    let place = Place::Known {
+                        pid: placement.pid,
+                        start_ticks,
+                        group,
+                    };
+                    return self.limit_place(gate, place);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// All gates, after the guardian wrote the fallback.
+    pub(crate) fn renew_all(&self) {
+        let mut gates = lock(&self.gates);
+        for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.books)) {
+            info!("{line}");
+        }
+        for gate in gates.iter_mut() {
+            if let Err(error) = self.renew(gate) {
+                warn!("gate {}: {error}", gate.record.name);
+                lock(&self.alerts).insert(error.to_string());
+            }
+        }
+        if let Err(error) = self.publish(&gates) {
+            lock(&self.alerts).insert(error.to_string());
+        }
+    }
+
+    /// Saves what stands on somebody's group, then makes it yield and gives it the floor.
+    fn limit_foreign(
+        &self,
+        group: &GroupPath,
+        gate: &str,
+        fallback: terms::Fallback,
+    ) -> Result<(), Refusal> {
+        let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
+        let bandwidth = self.groups.bandwidth(group).map_err(wrong)?;
+        let floor = self.floor_now();
+        let fallback = fallback_of(fallback, floor);
+        // Idle is no danger to main: with the floor it stays, else it goes the way of the quota.
+        let idle_fallback = match fallback {
+            Fallback::Floor { .. } => Fallback::Stay,
+            other => other,
+        };
+        self.make_yield(group, gate, idle_fallback)?;
+        lock(&self.books)
+            .will_limit(group, gate, bandwidth, fallback)
+            .map_err(|error| refuse("internal")(&error))?;
+        self.write_floor(group, bandwidth, floor)
+    }
+}
