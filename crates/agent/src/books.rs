@@ -196,6 +196,17 @@ impl Books {
         }
     }
 
+    /// That write failed: what stands is noted, so that it is not taken for somebody else's write.
+    pub fn write_failed(&mut self, group: &GroupPath) {
+        let Some(id) = self.entry(group, is_bandwidth).map(|entry| entry.id) else {
+            return;
+        };
+        if let Ok(stands) = self.groups.bandwidth(group) {
+            // The entry is in the books, so it has its slot.
+            let _ = self.ledger.note_moving(id, &stands, &stands);
+        }
+    }
+
     /// A process is about to be moved as `plan` says.
     pub fn will_move(
         &mut self,

@@ -14,6 +14,7 @@ use tidegate_knobs::sense::Group as SensedGroup;
 use tidegate_terms::Class;
 use tracing::{info, warn};
 
+use crate::control::Limited;
 use crate::gate::{Demand, Gate, Place, demand};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
@@ -107,7 +108,12 @@ impl Owner {
     }
 
     /// `cpu.idle` where the kernel has it, else the least weight.
-    pub(crate) fn make_yield(&self, group: &GroupPath, gate: &str, fallback: Fallback) -> Result<(), Refusal> {
+    pub(crate) fn make_yield(
+        &self,
+        group: &GroupPath,
+        gate: &str,
+        fallback: Fallback,
+    ) -> Result<(), Refusal> {
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         let was = self.groups.class(group).map_err(wrong)?;
         if was.idle == Some(true) {
@@ -132,7 +138,10 @@ impl Owner {
         self.groups
             .set_bandwidth(group, Some(from), floor)
             .map(drop)
-            .map_err(|error| refuse(kind_of(&error))(&error))
+            .map_err(|error| {
+                books.write_failed(group);
+                refuse(kind_of(&error))(&error)
+            })
     }
 
     /// A gate's weight among its siblings. Groups that are not ours keep theirs.
@@ -185,27 +194,39 @@ impl Owner {
         let root = self.side_root();
         let mut side = Vec::new();
         let mut main = Vec::new();
-        let mut targets: Vec<(GroupPath, u32)> = Vec::new();
+        let mut targets: Vec<Limited> = Vec::new();
         for gate in gates {
             let group = gate.record.place.group();
             match (gate.class(), &gate.record.place) {
                 (_, Place::Known { .. }) => {}
                 (Class::Side, _) => {
                     let limited = if group.is_within(&root) { &root } else { group };
-                    match targets.iter_mut().find(|(known, _)| known == limited) {
-                        Some((_, weight)) => *weight += gate.weight(),
-                        None => targets.push((limited.clone(), gate.weight())),
+                    match targets.iter_mut().find(|known| known.group == *limited) {
+                        Some(known) => {
+                            known.unequal |= gate.weight() != known.first_weight;
+                            known.weight += gate.weight();
+                        }
+                        None => targets.push(Limited {
+                            group: limited.clone(),
+                            weight: gate.weight(),
+                            first_weight: gate.weight(),
+                            unequal: false,
+                        }),
                     }
                 }
                 (Class::Main, _) => main.extend(self.sensed(group)),
                 (Class::Neutral, _) => {}
             }
         }
-        side.extend(targets.iter().filter_map(|(group, _)| self.sensed(group)));
+        side.extend(
+            targets
+                .iter()
+                .filter_map(|limited| self.sensed(&limited.group)),
+        );
         let mut control = lock(&self.control);
         control.set_demand(demand);
         control.set_targets(targets, self.tick_ns);
-        control.set_groups(&side, &main);
+        control.set_groups(side, main);
         drop(control);
         self.save(gates)
     }

@@ -315,7 +315,10 @@ impl Apply for QuotaWriter {
         self.groups
             .set_bandwidth(group, Some(from), to)
             .map(drop)
-            .map_err(|error| error.to_string())
+            .map_err(|error| {
+                books.write_failed(group);
+                error.to_string()
+            })
     }
 
     fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), String> {

@@ -2,10 +2,10 @@
 
 pub mod bandwidth;
 pub mod cpus;
-pub mod kfs;
-pub mod sense;
-pub mod plan;
 pub mod discover;
 pub mod group;
+pub mod kfs;
 pub mod ledger;
+pub mod plan;
+pub mod sense;
 pub mod target;

@@ -151,6 +151,11 @@ impl Planner {
         self.standing = None;
     }
 
+    /// The period of quotas large enough for it, from the next write on.
+    pub fn set_period_us(&mut self, period_us: u64) {
+        self.cfg.period_us = period_us.min(self.cfg.period_max_us);
+    }
+
     /// Takes `found` for what stands (adoption of a quota that is known to be ours).
     pub fn adopt(&mut self, found: Bandwidth) {
         self.standing = Some(found);
