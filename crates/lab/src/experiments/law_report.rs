@@ -54,6 +54,7 @@ fn varying_table(varying: &[Varying]) -> Table {
             "main",
             "mean main",
             "mean side",
+            "mean other",
             "mean idle",
             "idle in the worst second",
             "against due",
@@ -64,6 +65,7 @@ fn varying_table(varying: &[Varying]) -> Table {
             v.name.to_string(),
             format!("{:.1}", v.mean.main_pct),
             format!("{:.1}", v.mean.side_pct),
+            format!("{:.1}", v.mean.other_pct),
             format!("{:.1}", v.mean.idle_pct),
             format!("{:.1}", v.worst_idle),
             format!("{:+.2}", v.worst_points),
@@ -179,7 +181,7 @@ pub fn report(
     for v in varying {
         report.rows.push(row(json!({
             "kind": "varying", "pattern": v.name, "main_pct": num(v.mean.main_pct),
-            "side_pct": num(v.mean.side_pct), "idle_pct": num(v.mean.idle_pct),
+            "side_pct": num(v.mean.side_pct), "idle_pct": num(v.mean.idle_pct), "other_pct": num(v.mean.other_pct),
             "worst_second_idle_pct": num(v.worst_idle), "worst_second_points": num(v.worst_points),
             "steal_pct": num(v.mean.steal_pct), "seconds": num(v.mean.seconds), "sensing": sensing,
         })));

@@ -251,7 +251,7 @@ fn visit(
         }
         _ => {
             // A fresh owner starts at the tolerance and ramps up.
-            stop::sleep_ns(NS as u64)?;
+            stop::sleep_ns((0.8 * NS) as u64)?;
             visit.steps(each, None, rng)
         }
     }
