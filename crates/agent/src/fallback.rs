@@ -98,7 +98,7 @@ pub fn clean_if_empty(run_dir: &RunDir) -> bool {
         .entries()
         .iter()
         .any(|entry| !is_ours(&own, &entry.group));
-    let busy = |group: &GroupPath| groups.procs(group).map_or(false, |pids| !pids.is_empty());
+    let busy = |group: &GroupPath| groups.procs(group).is_ok_and(|pids| !pids.is_empty());
     if foreign || own.iter().any(busy) || knows_living(&groups, run_dir) {
         return false;
     }

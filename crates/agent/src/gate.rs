@@ -111,7 +111,7 @@ impl Gate {
     pub fn weight(&self) -> u32 {
         match self.terms.weight.value {
             Weight::Idle => 1,
-            Weight::Of(weight) => u32::from(weight),
+            Weight::Of(weight) => weight,
         }
     }
 }

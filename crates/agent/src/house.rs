@@ -139,7 +139,7 @@ impl House {
                 *times += 1;
                 warn!("{what}: somebody else wrote {found}; written again once");
                 match (&entry.change, is_quota) {
-                    (_, true) => lock(&owner.control).invalidate(),
+                    (_, true) => lock(&owner.control).quotas.invalidate(),
                     (Change::Idle { ours, .. }, _) => {
                         if let Err(error) = set_yielding(&owner.groups, &entry.group, *ours) {
                             warn!("{error}");
@@ -149,7 +149,7 @@ impl House {
                 }
             } else {
                 if is_quota {
-                    lock(&owner.control).drop_target(&entry.group);
+                    lock(&owner.control).quotas.drop(&entry.group);
                 }
                 lock(&owner.alerts).insert(format!(
                     "{what}: somebody else keeps writing it (now {found}); left alone until the gate is set again"
@@ -230,7 +230,7 @@ impl Owner {
     /// With several limited groups, what each would use: all it gets if it uses most of what it is given, else a
     /// quarter more than it uses.
     fn judge_demands(&self, gates: &[Gate]) {
-        let given = lock(&self.control).given();
+        let given = lock(&self.control).quotas.given();
         if given.len() < 2 {
             return;
         }
@@ -241,7 +241,7 @@ impl Owner {
             }
         }
         let mut control = lock(&self.control);
-        for target in control.targets() {
+        for target in control.quotas.targets() {
             let Some(given) = given.iter().find(|one| one.group == target.group) else {
                 continue;
             };
@@ -262,7 +262,7 @@ impl Owner {
                 .iter()
                 .any(|gate| gate.record.place.group().is_within(&root));
             if !used && self.groups.exists(&root) {
-                lock(&self.control).drop_target(&root);
+                lock(&self.control).quotas.drop(&root);
                 self.remove_group(&root);
             }
         }

@@ -28,6 +28,7 @@ mod meter;
 pub mod owner;
 pub mod paths;
 mod peer;
+mod quotas;
 mod rate;
 mod server;
 pub mod startup;
@@ -35,5 +36,6 @@ mod targets;
 #[cfg(test)]
 mod tests;
 mod views;
+mod write_log;
 
 pub use fallback::repair;

@@ -14,11 +14,11 @@ use tidegate_knobs::sense::Group as SensedGroup;
 use tidegate_terms::Class;
 use tracing::{info, warn};
 
-use crate::control::Limited;
 use crate::gate::{Demand, Gate, Place, demand};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
 use crate::owner::{Owner, refuse};
+use crate::quotas::Limited;
 use crate::server::Refusal;
 
 /// Period of the floor: the longest, so that the least quota is small.
@@ -165,7 +165,7 @@ impl Owner {
             return Ok(());
         }
         // The loop must not write behind the restore.
-        lock(&self.control).drop_target(gate.record.place.group());
+        lock(&self.control).quotas.drop(gate.record.place.group());
         match &gate.record.place {
             Place::Own { group } => self.remove_group(group),
             Place::Known { .. } => {}
@@ -225,7 +225,7 @@ impl Owner {
         );
         let mut control = lock(&self.control);
         control.set_demand(demand);
-        control.set_targets(targets, self.tick_ns);
+        control.quotas.set(targets, self.tick_ns);
         control.set_groups(side, main);
         drop(control);
         self.save(gates)
@@ -271,7 +271,7 @@ impl Owner {
     fn leave_with(&self, mut gates: MutexGuard<'_, Vec<Gate>>) -> usize {
         self.leaving.store(true, Ordering::Release);
         let root = self.side_root();
-        lock(&self.control).set_targets(Vec::new(), self.tick_ns);
+        lock(&self.control).quotas.set(Vec::new(), self.tick_ns);
         let mut orphans = 0;
         for gate in gates.iter() {
             let alive = self.processes_below(gate.record.place.group(), 4);

@@ -10,8 +10,9 @@ use rustix::time::{
 };
 use tracing::{info, warn};
 
-use crate::control::{Apply, Control};
+use crate::control::Control;
 use crate::lease::{Lease, monotonic_ns};
+use crate::quotas::Apply;
 
 /// While nothing is limited the loop only keeps its history warm.
 const IDLE_PERIOD_NS: u64 = 50_000_000;
@@ -113,7 +114,7 @@ pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
             control.step(late_ns, &mut *apply);
             let ended_ns = monotonic_ns();
             control.cost.add(ended_ns, ended_ns - began_ns);
-            !control.targets().is_empty()
+            !control.quotas.is_empty()
         };
         this.lease.beat(monotonic_ns());
         let period_ns = if limited {

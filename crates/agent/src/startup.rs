@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use crate::books::Books;
-use crate::control::{Apply, Control};
+use crate::control::Control;
 use crate::gate::demand;
 use crate::house::House;
 use crate::lease::{Lease, monotonic_ns};
@@ -29,6 +29,7 @@ use crate::limits::set_yielding;
 use crate::looper::{self, Loop, lock};
 use crate::owner::{Mode, Owner};
 use crate::paths::RunDir;
+use crate::quotas::Apply;
 use crate::rate::RateLimit;
 use crate::server;
 

@@ -5,12 +5,14 @@ use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::{Class, View};
 
 use crate::api::{ExplainView, GateView, LoopView, StatusView, TermView, UserView, WriteView};
-use crate::control::{Control, Given, Write};
+use crate::control::Control;
 use crate::gate::{Gate, Place};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
 use crate::owner::Owner;
+use crate::quotas::Given;
 use crate::server::Refusal;
+use crate::write_log::Write;
 
 /// A gate that uses this much of what it is given wants more, as far as anybody can tell.
 const WANTS_MORE: f64 = 0.9;
@@ -73,7 +75,7 @@ impl Owner {
         let given = {
             let control = lock(&self.control);
             self.show_control(&mut view, &control, now_ns);
-            control.given()
+            control.quotas.given()
         };
         let gates = lock(&self.gates);
         let limited = gates.iter().any(Gate::is_limited);
@@ -143,9 +145,10 @@ impl Owner {
             step_cost_us: us(control.cost.all().mean_ns()),
             ..LoopView::default()
         };
-        view.writes_total = control.writes_total;
-        view.quota_writes_per_second = control.quota_writes_per_second(now_ns);
+        view.writes_total = control.quotas.log.total();
+        view.quota_writes_per_second = control.quotas.log.quotas_per_second(now_ns);
         view.alerts.extend(control.trouble.clone());
+        view.alerts.extend(control.quotas.trouble.clone());
     }
 
     fn gate_view(&self, gate: &Gate, given: &[Given], now_ns: u64) -> GateView {
@@ -197,9 +200,9 @@ impl Owner {
         let now_ns = monotonic_ns();
         let side_root = self.side_root().to_string();
         let writes = control
-            .writes
-            .iter()
-            .rev()
+            .quotas
+            .log
+            .newest()
             .filter(|write| {
                 write.path == gate.cgroup || write.path == side_root || gate.class != "side"
             })

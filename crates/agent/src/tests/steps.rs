@@ -6,9 +6,9 @@ use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 
 use super::{Bed, Kind, PIDS, run_side};
-use crate::control::Apply;
 use crate::looper::lock;
 use crate::owner::Owner;
+use crate::quotas::Apply;
 
 /// Keeps what stands; refuses when told.
 #[derive(Default)]
@@ -118,7 +118,10 @@ fn a_refused_write_is_told_and_tried_again() {
     bed.sensor.main_ppm.store(700_000, Ordering::Relaxed);
     steps(&bed, &owner, &mut knob, 20);
     assert_eq!(knob.ucpu(), before);
-    assert_eq!(lock(&owner.control).trouble.as_deref(), Some("refused"));
+    assert_eq!(
+        lock(&owner.control).quotas.trouble.as_deref(),
+        Some("refused")
+    );
     knob.refuses = false;
     steps(&bed, &owner, &mut knob, 400);
     assert!(
@@ -126,7 +129,7 @@ fn a_refused_write_is_told_and_tried_again() {
         "cut to what main leaves: {}",
         knob.ucpu()
     );
-    assert_eq!(lock(&owner.control).trouble, None);
+    assert_eq!(lock(&owner.control).quotas.trouble, None);
 }
 
 #[test]

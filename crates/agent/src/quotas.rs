@@ -1,0 +1,304 @@
+//! The groups that carry a moving quota: whose part of the allowance is what, when it is written, and what happens to side
+//! work that starves at the tolerance.
+
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::plan::{PlanConfig, Planner, WriteBudget};
+use tidegate_law::{Demand as Wanted, HeadroomDecision, share};
+
+use crate::meter::Use;
+use crate::write_log::{Write, WriteLog, describe};
+
+/// Side work that starves below its tolerance for this long is helped.
+const RELIEF_AFTER_NS: u64 = 1_000_000_000;
+
+/// A group that carries a moving quota.
+pub struct Target {
+    /// Below the mount of the cpu controller.
+    pub group: GroupPath,
+    /// Its part of the allowance when demands compete.
+    pub weight: u32,
+    /// What it would use; `u64::MAX` for all that it gets.
+    pub demand_ucpu: u64,
+    planner: Planner,
+    /// Out of the idle class for now, so that it gets its tolerance (see [`Control::relieve`]).
+    relieved: bool,
+}
+
+impl Target {
+    /// A target about which nothing is known yet: it wants all it gets.
+    pub fn new(group: GroupPath, weight: u32, tick_ns: u64) -> Self {
+        let config = PlanConfig {
+            tick_ns,
+            ..PlanConfig::default()
+        };
+        Self {
+            group,
+            weight,
+            demand_ucpu: u64::MAX,
+            planner: Planner::new(config),
+            relieved: false,
+        }
+    }
+
+    /// What stands, as far as the planner knows.
+    pub fn standing(&self) -> Option<Bandwidth> {
+        self.planner.standing()
+    }
+}
+
+/// A group that is to carry a moving quota.
+#[derive(Clone, Debug)]
+pub struct Limited {
+    /// The group.
+    pub group: GroupPath,
+    /// The weights of its gates, added up.
+    pub weight: u32,
+    /// The first of them.
+    pub first_weight: u32,
+    /// Its gates are of unequal weight.
+    pub unequal: bool,
+}
+
+impl Limited {
+    /// The kernel keeps weights below a quota only while the group runs for long enough at a time: with a period of 10 ms, gates
+    /// of 100 and 300 got nearly equal parts; with 50 ms, theirs (`cargo xtask vm kernel-weights-under-quota`).
+    fn period_us(&self) -> u64 {
+        if self.unequal {
+            50_000
+        } else {
+            PlanConfig::default().period_us
+        }
+    }
+}
+
+/// What one limited group has.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// The group.
+    pub group: GroupPath,
+    /// Its part of the allowance.
+    pub ucpu: u64,
+    /// The quota that stands, if known.
+    pub standing: Option<Bandwidth>,
+}
+
+/// Puts a quota on a group: ledger first, then the kernel file.
+pub trait Apply {
+    /// `from` is what stands, if known. `Err` is a message for people; the planner writes again in a later step.
+    fn set_quota(
+        &mut self,
+        group: &GroupPath,
+        from: Option<Bandwidth>,
+        to: Bandwidth,
+    ) -> Result<(), String>;
+    /// Puts the group into the idle class (where side work belongs) or takes it out.
+    fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), String>;
+}
+
+/// All of them (normally one, the side root).
+pub struct Quotas {
+    targets: Vec<Target>,
+    wanted: Vec<Wanted>,
+    given_ucpu: Vec<u64>,
+    budget: WriteBudget,
+    /// Use since the allowance came down to the tolerance.
+    floor_span: Use,
+    /// What was written.
+    pub log: WriteLog,
+    /// The last failure of a write, until one succeeds.
+    pub trouble: Option<String>,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self {
+            targets: Vec::new(),
+            wanted: Vec::new(),
+            given_ucpu: Vec::new(),
+            budget: WriteBudget::new(PlanConfig::default().writes_per_s_max),
+            floor_span: Use::default(),
+            log: WriteLog::default(),
+            trouble: None,
+        }
+    }
+}
+
+impl Quotas {
+    /// Groups that carry a moving quota. Known ones keep their planner.
+    pub fn set(&mut self, wanted: Vec<Limited>, tick_ns: u64) {
+        let mut old = std::mem::take(&mut self.targets);
+        for one in wanted {
+            let mut target = match old.iter().position(|target| target.group == one.group) {
+                Some(index) => old.swap_remove(index),
+                None => Target::new(one.group.clone(), one.weight, tick_ns),
+            };
+            target.weight = one.weight;
+            target.planner.set_period_us(one.period_us());
+            self.targets.push(target);
+        }
+        self.wanted.reserve(self.targets.len());
+        self.given_ucpu.resize(self.targets.len(), 0);
+    }
+
+    /// `group` no longer carries one: the loop must not write behind a restore.
+    pub fn drop(&mut self, group: &GroupPath) {
+        self.targets.retain(|target| target.group != *group);
+        self.given_ucpu.truncate(self.targets.len());
+    }
+
+    /// Whether nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    /// The groups that carry a moving quota.
+    pub fn targets(&mut self) -> &mut [Target] {
+        &mut self.targets
+    }
+
+    /// Every limited group with what it was given in the last step and what stands.
+    pub fn given(&self) -> Vec<Given> {
+        let given = |(target, ucpu): (&Target, &u64)| Given {
+            group: target.group.clone(),
+            ucpu: *ucpu,
+            standing: target.standing(),
+        };
+        self.targets
+            .iter()
+            .zip(&self.given_ucpu)
+            .map(given)
+            .collect()
+    }
+
+    /// Somebody else wrote, or may have: everything is written again.
+    pub fn invalidate(&mut self) {
+        for target in &mut self.targets {
+            target.planner.invalidate();
+        }
+    }
+
+    /// The guardian wrote the fallback: every quota is unknown, and everybody is back in the idle class.
+    pub fn fell_back(&mut self) {
+        self.floor_span = Use::default();
+        for target in &mut self.targets {
+            target.relieved = false;
+        }
+        self.invalidate();
+    }
+
+    /// One step: what `decision` gives, shared out and written where that is worth a write. `window` is the use since the step
+    /// before.
+    pub fn step(
+        &mut self,
+        now_ns: u64,
+        decision: &HeadroomDecision,
+        window: &Use,
+        cpus: u32,
+        apply: &mut dyn Apply,
+    ) {
+        if self.targets.is_empty() {
+            return;
+        }
+        if decision.allowance_ucpu <= decision.floor_ucpu {
+            self.floor_span.add(window);
+        } else {
+            self.floor_span = Use::default();
+        }
+        self.relieve(now_ns, decision.floor_ucpu, apply);
+        let floor_each_ucpu = decision.floor_ucpu / self.targets.len() as u64;
+        self.divide(decision.allowance_ucpu, floor_each_ucpu);
+        self.write(now_ns, decision, cpus, apply);
+    }
+
+    /// The tolerance is a promise to side work too, and the idle class breaks it: when main takes every CPU, an idle group gets
+    /// three thousandths of one. So side work that has been at the tolerance for [`RELIEF_AFTER_NS`] and got less than half of it
+    /// leaves the idle class. Its quota, which is the tolerance, bounds what that costs main; before the quota rises
+    /// again, it goes back.
+    fn relieve(&mut self, now_ns: u64, floor_ucpu: u64, apply: &mut dyn Apply) {
+        let span = &self.floor_span;
+        let promised_ns = u128::from(floor_ucpu) * u128::from(span.wall_ns) / 1_000_000;
+        let starved = span.wall_ns >= RELIEF_AFTER_NS && u128::from(span.side_ns) < promised_ns / 2;
+        let at_floor = span.wall_ns > 0;
+        for index in 0..self.targets.len() {
+            let target = &mut self.targets[index];
+            let relief = if target.relieved { at_floor } else { starved };
+            if relief == target.relieved {
+                continue;
+            }
+            if let Err(why) = apply.set_yielding(&target.group, !relief) {
+                self.trouble = Some(why);
+                continue;
+            }
+            target.relieved = relief;
+            let write = Write {
+                at_ns: now_ns,
+                path: target.group.to_string(),
+                value: (if relief {
+                    "not idle class"
+                } else {
+                    "idle class"
+                })
+                .to_owned(),
+                was: None,
+                reason: (if relief {
+                    "starved below the tolerance"
+                } else {
+                    "tolerance is over"
+                })
+                .to_owned(),
+            };
+            self.log.add(write);
+        }
+        if starved {
+            self.floor_span = Use {
+                wall_ns: 1,
+                ..Use::default()
+            };
+        }
+    }
+
+    /// Shares the allowance over the targets.
+    fn divide(&mut self, allowance_ucpu: u64, floor_each_ucpu: u64) {
+        self.wanted.clear();
+        for target in &self.targets {
+            self.wanted.push(Wanted::new(
+                target.weight,
+                target.demand_ucpu,
+                floor_each_ucpu,
+            ));
+        }
+        share(allowance_ucpu, &self.wanted, &mut self.given_ucpu);
+    }
+
+    fn write(
+        &mut self,
+        now_ns: u64,
+        decision: &HeadroomDecision,
+        cpus: u32,
+        apply: &mut dyn Apply,
+    ) {
+        for (target, given_ucpu) in self.targets.iter_mut().zip(&self.given_ucpu) {
+            let floor_each_ucpu = decision.floor_ucpu / self.wanted.len().max(1) as u64;
+            let decision = decision.for_group(*given_ucpu, floor_each_ucpu);
+            let was = target.standing();
+            let plan = target
+                .planner
+                .step_shared(now_ns, &decision, cpus, &mut self.budget);
+            let Some(plan) = plan else { continue };
+            if let Err(why) = apply.set_quota(&target.group, was, plan.bandwidth) {
+                target.planner.invalidate();
+                self.trouble = Some(why);
+                continue;
+            }
+            self.trouble = None;
+            self.log.add_quota(Write {
+                at_ns: now_ns,
+                path: target.group.to_string(),
+                value: describe(&plan.bandwidth),
+                was: was.as_ref().map(describe),
+                reason: plan.reason.as_str().to_owned(),
+            });
+        }
+    }
+}
