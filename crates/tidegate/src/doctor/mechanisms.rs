@@ -134,7 +134,9 @@ fn weight() -> Mechanism {
         name: "weight",
         now: Now::Yes,
         engine: "knobs",
-        how: "cpu.weight (v1: cpu.shares) of each gate's group, exact in the long run".to_owned(),
+        how: "cpu.weight (v1: cpu.shares) of each gate's group; the quota's period is 50 ms while weights are unequal, \
+              since the kernel loses them below shorter ones"
+            .to_owned(),
         change: None,
     }
 }
@@ -243,17 +245,14 @@ fn slice(facts: &Facts) -> Mechanism {
 
 fn caps(machine: Option<&Machine>) -> Mechanism {
     let ext = machine.is_some_and(|machine| machine.features.sched_ext.is_present());
-    let kernel = if ext {
-        "the kernel can (sched_ext)"
-    } else {
-        "per task they need sched_ext, which this kernel lacks"
-    };
     Mechanism {
         name: "caps",
-        now: if ext { Now::NotYet } else { Now::No },
+        now: Now::NotYet,
         engine: "",
-        how: format!("{kernel}; {NOT_YET}"),
-        change: (!ext).then(|| "a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT".to_owned()),
+        how: format!("the kernel can cap a group (cpu.max; hard caps, 1 ms at least); {NOT_YET}"),
+        change: (!ext).then(|| {
+            "for many single tasks: a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT".to_owned()
+        }),
     }
 }
 

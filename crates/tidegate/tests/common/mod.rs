@@ -23,7 +23,12 @@ pub struct Instance {
 impl Instance {
     /// A new instance, or `None` with the reason printed where headroom cannot be enforced.
     pub fn new(name: &str) -> Option<Instance> {
-        let dir = tempfile::tempdir().unwrap();
+        // In memory, as /run is: the owner's shared pages must not wait for a disk's journal.
+        let memory = Path::new("/dev/shm");
+        let dir = match memory.is_dir() {
+            true => tempfile::tempdir_in(memory).unwrap(),
+            false => tempfile::tempdir().unwrap(),
+        };
         // Other users' commands must get at the socket and the copy of the command.
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let binary = dir.path().join("tidegate");
