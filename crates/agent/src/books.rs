@@ -280,14 +280,21 @@ impl Books {
             .collect()
     }
 
-    /// What happens without an owner, `dead_seconds` after its death.
+    /// What happens without an owner, `dead_seconds` after its death. Limits come before processes: moving one waits for
+    /// every fork on the machine, and seconds of that were seen where side work forks on a full one.
     pub fn fall_back(&self, dead_seconds: u64) -> Vec<String> {
         let one = |entry: &Entry| {
             let outcome =
                 ledger::fall_back(&self.groups, self.ledger.moving(), entry, dead_seconds);
             (outcome != Outcome::Kept).then(|| tell(entry, &outcome))
         };
-        self.ledger.entries().iter().rev().filter_map(one).collect()
+        let newest_first = || self.ledger.entries().iter().rev();
+        let moves = |entry: &&Entry| matches!(entry.change, Change::Membership { .. });
+        newest_first()
+            .filter(|entry| !moves(entry))
+            .chain(newest_first().filter(moves))
+            .filter_map(one)
+            .collect()
     }
 
     /// Forgets all about a group.

@@ -116,7 +116,8 @@ impl Owner {
     ) -> Result<(), Refusal> {
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         let was = self.groups.class(group).map_err(wrong)?;
-        if was.idle == Some(true) {
+        // Yielding already; or out of the idle class by the loop's own doing, which ends it, too.
+        if was.idle == Some(true) || lock(&self.books).relieved().contains(group) {
             return Ok(());
         }
         lock(&self.books)
