@@ -3,6 +3,8 @@
 //!
 //! `TIDEGATE_KILLS=200 cargo test -p tidegate --test kill -- --nocapture` is the long form; `TIDEGATE_SEED` repeats one.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 mod support_kill;
 

@@ -1,6 +1,8 @@
 //! Processes and groups that are not ours, when the owner dies or freezes: each goes to its declared fallback, comes under
 //! its terms again with the next owner, and gets back what it had from `unset` or `repair`.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 mod support_kill;
 
@@ -313,6 +315,22 @@ fn repair_restores_what_nobody_is_left_to_restore() {
     }
 }
 
+/// A process that stands still until this is dropped, also by a test that fails.
+struct Frozen(i32);
+
+impl Frozen {
+    fn new(pid: i32) -> Frozen {
+        signal(pid, libc::SIGSTOP);
+        Frozen(pid)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        signal(self.0, libc::SIGCONT);
+    }
+}
+
 /// What is above, for an owner that does not die but freezes, and while work of our own runs, too.
 #[test]
 fn a_frozen_owner_is_stood_in_for_and_resumes() {
@@ -331,7 +349,7 @@ fn a_frozen_owner_is_stood_in_for_and_resumes() {
     // Twice: what the guardian wrote the first time must not count as somebody else's writing the second time.
     for _ in 0..kills().div_ceil(3).clamp(2, 20) {
         wait("limits", SOON, || group.is_limited() && process.is_lent());
-        signal(owner, libc::SIGSTOP);
+        let frozen = Frozen::new(owner);
         let patience = LEASE + Duration::from_secs(1);
         wait("the fallback", patience, || {
             stage.limit().is_at_floor() && group.is_restored()
@@ -339,7 +357,7 @@ fn a_frozen_owner_is_stood_in_for_and_resumes() {
         stage.check_work();
         assert!(stage.limit().is_idle());
         wait("the process to be back", SOON, || !process.is_lent());
-        signal(owner, libc::SIGCONT);
+        drop(frozen);
         wait("the owner's own limits", SOON, || {
             group.is_limited() && group.limit().is_idle() && process.is_lent()
         });
