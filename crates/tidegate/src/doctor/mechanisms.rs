@@ -251,7 +251,8 @@ fn caps(machine: Option<&Machine>) -> Mechanism {
         engine: "",
         how: format!("the kernel can cap a group (cpu.max; hard caps, 1 ms at least); {NOT_YET}"),
         change: (!ext).then(|| {
-            "for many single tasks: a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT".to_owned()
+            "for many single tasks: a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT"
+                .to_owned()
         }),
     }
 }
