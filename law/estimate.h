@@ -42,6 +42,8 @@ TG_FN void tg_block_reset(struct tg_block *b)
 	b->used_ns = 0;
 	b->expected_ns = 0;
 	b->age_us = 0;
+	b->last_ucpu = 0;
+	b->filled = 0;
 }
 
 /* All detectors start anew: their sums were against the old estimate. */
@@ -70,15 +72,17 @@ TG_FN tg_u64 tg_sqrt(tg_u64 x)
 }
 
 /*
- * Variance rate of main: the mean over a second of deviation^2 / time, over
- * blocks of noise_block_us (a server's queue carries load from one window into
- * the next, so that short windows alone would look calmer than they add up
- * to). A block counts for at most nine times the present variance, so that
- * steps do not pass for noise. A coarse sensor's own noise is in it: at most
- * (granularity * CPUs)^2 / 6 a window, which at 50 ms is little beside a real
- * main. Sums of used and expected are each below 20 s * 8192 CPUs = 1.7e14;
- * the deviation is capped at 4e9 us (4000 CPUs for a second): 1.6e19 < 2^64.
- * The rate is capped at TG_NOISE_MAX, which the products below rely on.
+ * Variance rate of main: the mean over a second of half the squared difference
+ * of successive blocks / time (von Neumann, 1941: a drift, and a mean that lags
+ * behind it, are no noise). Blocks of noise_block_us: a server's queue carries
+ * load from one window into the next, so that short windows alone would look
+ * calmer than they add up to. A block counts for at most nine times the present
+ * variance, so that steps do not pass for noise. A coarse sensor's own noise is
+ * in it: at most (granularity * CPUs)^2 / 6 a window, which at 50 ms is little
+ * beside a real main. used_ns is below 20 s * 8192 CPUs = 1.7e14, the same at
+ * the last block's rate (in ncpu <= 8.192e12) likewise; the difference is capped
+ * at 4e9 us (4000 CPUs for a second): 1.6e19 < 2^64. The rate is capped at
+ * TG_NOISE_MAX, which the products below rely on.
  */
 TG_FN void tg_estimate_noise(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns)
 {
@@ -87,19 +91,22 @@ TG_FN void tg_estimate_noise(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns
 	tg_u64 off_us, rate, weight_16;
 
 	b->used_ns += main_ns;
-	b->expected_ns += tg_time_ns(h->main_ncpu / TG_NCPU_PER_UCPU, dt_ns);
+	b->expected_ns += tg_time_ns(b->last_ucpu, dt_ns);
 	b->age_us += dt_ns / 1000;
 	if (b->age_us < h->cfg.noise_block_us)
 		return;
 	off_us = tg_max(b->used_ns, b->expected_ns) - tg_min(b->used_ns, b->expected_ns);
 	off_us = tg_min(off_us / 1000, 4000000000ULL);
-	rate = off_us * off_us / b->age_us;
+	rate = off_us * off_us / b->age_us / 2;
 	rate = tg_min(rate, 9 * h->noise_us + 500 * cpus);
 	rate = tg_min(rate, TG_NOISE_MAX);
 	weight_16 = tg_weight_16(b->age_us, TG_SECOND_US);
-	h->noise_us = tg_mean(h->noise_us, rate, weight_16);
+	if (b->filled)
+		h->noise_us = tg_mean(h->noise_us, rate, weight_16);
 	h->noise_main_ncpu = tg_mean(h->noise_main_ncpu, h->main_ncpu, weight_16);
-	tg_block_reset(b);
+	b->last_ucpu = tg_min(b->used_ns * 1000 / b->age_us, TG_UCPU_MAX);
+	b->filled = 1;
+	b->used_ns = b->expected_ns = b->age_us = 0;
 }
 
 /*

@@ -75,6 +75,8 @@ struct tg_detector {
 /* Windows of main that are judged together, for its noise. */
 struct tg_block {
 	tg_u64 used_ns, expected_ns, age_us;
+	tg_u64 last_ucpu; /* the block before, and whether there was one */
+	tg_u64 filled;
 };
 
 /*

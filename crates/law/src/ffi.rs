@@ -56,6 +56,8 @@ pub(crate) struct RawBlock {
     pub used_ns: u64,
     pub expected_ns: u64,
     pub age_us: u64,
+    pub last_ucpu: u64,
+    pub filled: u64,
 }
 
 #[repr(C)]

@@ -119,6 +119,21 @@ pub fn run(scene: &Scene) -> Run {
             valid: true,
         });
         (last, last_ns) = (now, kernel.now_ns);
+        if std::env::var_os("TRACE").is_some() {
+            let p = |x: u64| 100.0 * x as f64 / scene.cpus as f64 / 1e6;
+            println!(
+                "T {:.3} now {:.1} est {:.1} allow {:.2} trim {:.2} noise {:.2} {:?} al {} side {:.1}",
+                kernel.now_ns as f64 / 1e9,
+                p(decision.main_now_ucpu),
+                p(decision.main_est_ucpu),
+                p(decision.allowance_ucpu),
+                100.0 * decision.trim_ucpu as f64 / scene.cpus as f64 / 1e6,
+                p(decision.noise_ucpu),
+                decision.reason,
+                decision.alarms,
+                100.0 * side_ns as f64 / dt_ns as f64 / scene.cpus as f64
+            );
+        }
         if let Some(plan) = planner.step(kernel.now_ns as u64, &decision, scene.cpus as u32) {
             let quota_us = plan.bandwidth.quota_us.unwrap();
             // Between the read and the write.
@@ -132,6 +147,14 @@ pub fn run(scene: &Scene) -> Run {
                 }
             }
             kernel.write(quota_us, plan.bandwidth.period_us);
+            if std::env::var_os("TRACE").is_some() {
+                println!(
+                    "    W {:?} {:.2} charge {:.2}",
+                    plan.reason,
+                    plan.bandwidth.rate_ucpu().unwrap() as f64 / scene.cpus as f64 / 1e4,
+                    planner.charge_ucpu() as f64 / scene.cpus as f64 / 1e4
+                );
+            }
             out.writes.push((
                 kernel.now_ns,
                 plan.reason,
@@ -178,6 +201,24 @@ impl Run {
             .collect();
         idle.sort_by(f64::total_cmp);
         idle
+    }
+
+    /// Least of (idle less what is due) over a second, as `lab law` judges it: what is due is the
+    /// mean over the tenths, for main alone may take more than the headroom leaves.
+    pub fn worst_second(&self) -> f64 {
+        (SETTLE_MS..=self.main_ms.len() - 1_000)
+            .step_by(10)
+            .map(|at| {
+                let due = (0..10).map(|tenth| {
+                    let from = at + tenth * 100;
+                    let main = self.mean(&self.main_ms[from..from + 100]);
+                    1.0 - main - (1.0 - self.headroom - main).max(0.01)
+                });
+                let second = at..at + 1_000;
+                let main = self.mean(&self.main_ms[second.clone()]);
+                1.0 - main - self.mean(&self.side_ms[second]) - due.sum::<f64>() / 10.0
+            })
+            .fold(f64::INFINITY, f64::min)
     }
 
     /// Side's share of the machine over `ms` from a millisecond on.

@@ -35,10 +35,15 @@ pub enum Arrivals {
     Even,
     /// Poisson, exponential of mean 1 ms.
     Poisson,
+    /// As `lab law` drives main: on each CPU its share of every 2 ms, phases spread, what a period
+    /// lacked or overran carried into the next.
+    Duty,
 }
 
 /// Load in parts of the machine at a time in seconds.
 pub type Load = fn(second: f64) -> f64;
+
+const DUTY_PERIOD_NS: i64 = 2_000_000;
 
 pub struct Server {
     load: Load,
@@ -68,14 +73,18 @@ impl Server {
 
     /// One step from `now_ns`; sets `on`.
     pub fn step(&mut self, now_ns: i64) {
+        if self.arrivals == Arrivals::Duty {
+            return self.step_duty(now_ns);
+        }
         let cpus = self.running_ns.len();
         let load = (self.load)(now_ns as f64 / 1e9);
         // Requests of 1 ms on average: load * cpus of them are due each millisecond.
         self.due += load * cpus as f64 * STEP_NS as f64 / 1e6;
         while self.due >= self.next_at {
-            let (gap, length) = match self.arrivals {
-                Arrivals::Even => (1.0, 1e6),
-                Arrivals::Poisson => (self.random.exponential(1.0), self.random.exponential(1e6)),
+            let (gap, length) = if self.arrivals == Arrivals::Poisson {
+                (self.random.exponential(1.0), self.random.exponential(1e6))
+            } else {
+                (1.0, 1e6)
             };
             self.next_at += gap;
             self.queue_ns.push_back(length as i64);
@@ -97,6 +106,21 @@ impl Server {
             self.on[index] = self.running_ns[index] > 0;
             if self.on[index] {
                 self.running_ns[index] -= STEP_NS;
+            }
+        }
+    }
+
+    /// A period's work is owed at its start; the load of that moment decides it.
+    fn step_duty(&mut self, now_ns: i64) {
+        let cpus = self.running_ns.len();
+        for (index, owed_ns) in self.running_ns.iter_mut().enumerate() {
+            let phase_ns = DUTY_PERIOD_NS * index as i64 / cpus as i64 / STEP_NS * STEP_NS;
+            if (now_ns + DUTY_PERIOD_NS - phase_ns) % DUTY_PERIOD_NS == 0 {
+                *owed_ns += ((self.load)(now_ns as f64 / 1e9) * DUTY_PERIOD_NS as f64) as i64;
+            }
+            self.on[index] = *owed_ns >= STEP_NS;
+            if self.on[index] {
+                *owed_ns -= STEP_NS;
             }
         }
     }

@@ -32,7 +32,14 @@ impl Instance {
         // Other users' commands must get at the socket and the copy of the command.
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         let binary = dir.path().join("tidegate");
-        std::fs::copy(env!("CARGO_BIN_EXE_tidegate"), &binary).unwrap();
+        // By another process: a test beside this one may fork while we hold the copy open for writing, and then it could not
+        // be executed (ETXTBSY) until that child has its own program.
+        let copied = Command::new("cp")
+            .arg(env!("CARGO_BIN_EXE_tidegate"))
+            .arg(&binary)
+            .status()
+            .unwrap();
+        assert!(copied.success(), "cp to {}", binary.display());
         let prefix = format!("tgtest-{name}-{}", std::process::id());
         let instance = Instance {
             dir,
