@@ -2,8 +2,9 @@
 
 use std::fs::OpenOptions;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -17,7 +18,8 @@ use crate::api::{
     Done, ErrorView, ExplainView, GateView, RunReply, RunRequest, SetRequest, StatusView,
     UnsetRequest,
 };
-use crate::paths::RunDir;
+use crate::paths::{RunDir, open_lock};
+use crate::program::own_program;
 use crate::server::LEAVING;
 
 /// Why a call failed; the exit code follows from it.
@@ -301,15 +303,13 @@ pub(crate) fn start_owner(run_dir: &RunDir) -> Result<(), ClientError> {
             format!("owner: cannot be started: {why}; {mend}"),
         )
     };
-    let dir = run_dir.dir();
-    std::fs::create_dir_all(dir).map_err(|error| failed(format!("{}: {error}", dir.display())))?;
+    run_dir.make().map_err(|why| {
+        let message = format!("owner: cannot be started: {why}");
+        ClientError::new(ErrorKind::Unreachable, message)
+    })?;
     // Two `run`s at once: the second waits here and then finds the first one's owner.
     let lock_path = run_dir.start_lock();
-    let lock = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&lock_path)
+    let lock = open_lock(&lock_path)
         .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
     lock.lock()
         .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
@@ -321,11 +321,10 @@ pub(crate) fn start_owner(run_dir: &RunDir) -> Result<(), ClientError> {
     let log = OpenOptions::new()
         .create(true)
         .append(true)
+        .custom_flags(libc::O_NOFOLLOW)
         .open(&log_path)
         .map_err(|error| failed(format!("{}: {error}", log_path.display())))?;
-    let exe =
-        std::env::current_exe().map_err(|error| failed(format!("/proc/self/exe: {error}")))?;
-    let mut command = Command::new(exe);
+    let mut command = own_program().map_err(|error| failed(format!("/proc/self/exe: {error}")))?;
     command
         .args(["agent", "--on-demand"])
         .envs(run_dir.env())

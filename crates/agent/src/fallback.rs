@@ -1,6 +1,5 @@
 //! What the guardian and `tidegate repair` do without an owner.
 
-use std::fs::OpenOptions;
 use std::sync::Arc;
 
 use tidegate_knobs::discover::discover;
@@ -12,7 +11,7 @@ use tidegate_knobs::target::ProcessRef;
 use crate::books::Books;
 use crate::gate::{Place, Record};
 use crate::limits::set_yielding;
-use crate::paths::RunDir;
+use crate::paths::{RunDir, open_lock};
 
 /// The machine as found, the groups on it and the books.
 fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Books), String> {
@@ -45,12 +44,7 @@ impl OwnerLock {
 
 /// Takes the lock that every owner holds for its life.
 pub fn lock_owner(run_dir: &RunDir) -> OwnerLock {
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(run_dir.owner_lock());
-    match file {
+    match open_lock(&run_dir.owner_lock()) {
         Err(error) => OwnerLock::Unusable(error),
         Ok(file) if file.try_lock().is_err() => OwnerLock::Taken,
         Ok(file) => OwnerLock::Held(file),
@@ -145,6 +139,7 @@ pub fn repair(run_dir: &RunDir) -> Result<Vec<String>, String> {
     if !run_dir.dir().exists() {
         return Ok(vec!["nothing to repair: no owner ever ran here".to_owned()]);
     }
+    run_dir.check().map_err(|why| format!("repair: {why}"))?;
     let _held = match lock_owner(run_dir) {
         OwnerLock::Taken => {
             let why = "repair: an owner is running; end it first with `tidegate stop`";

@@ -9,6 +9,7 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,6 +63,8 @@ impl Lease {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
             .open(path)?;
         if file.metadata()?.len() < PAGE_BYTES as u64 {
             file.set_len(PAGE_BYTES as u64)?;

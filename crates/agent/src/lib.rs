@@ -28,6 +28,7 @@ mod meter;
 pub mod owner;
 pub mod paths;
 mod peer;
+mod program;
 mod quotas;
 mod rate;
 mod server;

@@ -2,7 +2,13 @@
 //!
 //! Two environment variables move an instance aside, so that tests (and a second machine-wide policy under
 //! trial) never meet the real one: `TIDEGATE_RUN_DIR` and `TIDEGATE_PREFIX`.
+//!
+//! What stands in the directory is trusted by the next owner, so nobody else may write there; and whoever may open a
+//! lock's file, even to read, may hold the lock, so those are for their owner alone.
 
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The run directory of one instance, and the prefix of its cgroups.
@@ -16,6 +22,22 @@ pub struct RunDir {
 pub const DEFAULT_RUN_DIR: &str = "/run/tidegate";
 /// The prefix of its cgroups.
 pub const DEFAULT_PREFIX: &str = "tidegate";
+
+/// What a user namespace shows for a user that it does not map (/proc/sys/kernel/overflowuid).
+const UNMAPPED_UID: u32 = 65_534;
+
+/// Opens the file of a lock, or makes it, for its owner alone.
+pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
+}
 
 impl RunDir {
     /// An instance in `dir`, with groups called `<prefix>-side` and so on.
@@ -36,6 +58,49 @@ impl RunDir {
     /// The directory itself.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Makes the directory where it is missing, and refuses one that somebody else could tamper with.
+    ///
+    /// # Errors
+    /// One sentence: where, why; and the mend.
+    pub fn make(&self) -> Result<(), String> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(&self.dir)
+            .map_err(|error| format!("{}: {error}; run as root", self.dir.display()))?;
+        self.check()
+    }
+
+    /// Refuses a directory that somebody else could tamper with: theirs, or writable for them, or in a directory that is.
+    ///
+    /// # Errors
+    /// One sentence: where, why; and the mend.
+    pub fn check(&self) -> Result<(), String> {
+        let own = rustix::process::geteuid().as_raw();
+        let wrong = |path: &Path, why: String| {
+            format!(
+                "{}: {why}; use a directory that only you (or root) can write, such as {DEFAULT_RUN_DIR}",
+                path.display()
+            )
+        };
+        let real = std::fs::canonicalize(&self.dir)
+            .map_err(|error| wrong(&self.dir, error.to_string()))?;
+        for at in real.ancestors() {
+            let meta = std::fs::metadata(at).map_err(|error| wrong(at, error.to_string()))?;
+            let uid = meta.uid();
+            // In a user namespace, the host's root is shown as nobody; it owns what is above us.
+            if uid != own && uid != 0 && (at == real || uid != UNMAPPED_UID) {
+                return Err(wrong(at, format!("it belongs to uid {uid}")));
+            }
+            // In a sticky directory (/tmp) nobody can take another's directory away.
+            let is_sticky = meta.mode() & 0o1000 != 0 && at != real;
+            if meta.mode() & 0o022 != 0 && !is_sticky {
+                return Err(wrong(at, "others can write to it".to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// The prefix of this instance's cgroups.
@@ -79,5 +144,45 @@ impl RunDir {
             ("TIDEGATE_RUN_DIR", self.dir.as_os_str()),
             ("TIDEGATE_PREFIX", self.prefix.as_ref()),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_is_refused() {
+        let outer = tempfile::tempdir().unwrap();
+        let run_dir = RunDir::new(outer.path().join("run"), "x");
+        run_dir.make().unwrap();
+        mode(run_dir.dir(), 0o777);
+        assert!(run_dir.check().unwrap_err().contains("others can write"));
+        mode(run_dir.dir(), 0o755);
+        mode(outer.path(), 0o777);
+        assert!(run_dir.make().is_err(), "it could be replaced");
+        mode(outer.path(), 0o1777);
+        run_dir.make().unwrap();
+        let theirs = Some(12_345);
+        if std::os::unix::fs::chown(run_dir.dir(), theirs, None).is_ok() {
+            assert!(run_dir.check().unwrap_err().contains("uid 12345"));
+        }
+    }
+
+    #[test]
+    fn a_lock_is_nobody_elses_to_hold() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("owner.lock");
+        std::fs::write(&path, "").unwrap();
+        mode(&path, 0o666);
+        open_lock(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(open_lock(&link).is_err(), "a link may lead anywhere");
     }
 }

@@ -1,11 +1,10 @@
 //! Becoming the owner: one at a time, away from any gate, with what an earlier owner left taken up.
 
-use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -28,7 +27,8 @@ use crate::lease::{Lease, monotonic_ns};
 use crate::limits::set_yielding;
 use crate::looper::{self, Loop, lock};
 use crate::owner::{Mode, Owner};
-use crate::paths::RunDir;
+use crate::paths::{RunDir, open_lock};
+use crate::program::own_program;
 use crate::quotas::Apply;
 use crate::rate::RateLimit;
 use crate::server;
@@ -172,17 +172,12 @@ fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, String> {
             path.display()
         )
     };
-    std::fs::create_dir_all(dir).map_err(|error| wrong(dir, error))?;
+    run_dir.make().map_err(|why| format!("owner: {why}"))?;
     // The socket's own check decides who may do what; the directory only has to let them reach it.
     let open_to_all = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(dir, open_to_all).map_err(|error| wrong(dir, error))?;
     let path = run_dir.owner_lock();
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(|error| wrong(&path, error))?;
+    let file = open_lock(&path).map_err(|error| wrong(&path, error))?;
     let began = Instant::now();
     while file.try_lock().is_err() {
         // An owner that leaves no longer answers but is still tidying up; one that starts does not answer yet. Repair and a
@@ -248,8 +243,7 @@ fn leave_gates(groups: &Groups, run_dir: &RunDir) {
 
 /// Starts a guardian in a session of its own.
 pub fn start_guardian(run_dir: &RunDir, mode: Mode) -> std::io::Result<std::process::Child> {
-    let exe = std::env::current_exe()?;
-    let mut command = Command::new(exe);
+    let mut command = own_program()?;
     command.args(["guardian", "--owner", &std::process::id().to_string()]);
     if mode == Mode::OnDemand {
         command.arg("--on-demand");
