@@ -17,7 +17,7 @@ impl Owner {
         for record in self.stored_gates() {
             let name = record.name.clone();
             match Gate::new(record, &self.config) {
-                Ok(gate) if self.is_still_there(&gate) => gates.push(gate),
+                Ok(gate) if !self.has_ended(&gate) => gates.push(gate),
                 Ok(_) => info!(gate = name, "ended while no owner was there"),
                 Err(error) => {
                     lock(&self.alerts)
@@ -84,13 +84,6 @@ impl Owner {
         })
     }
 
-    fn is_still_there(&self, gate: &Gate) -> bool {
-        match &gate.record.place {
-            Place::Own { group } => self.groups.populated(group).unwrap_or(false),
-            _ => !self.has_ended(gate),
-        }
-    }
-
     /// Groups of ours with work in them that no record tells of: their gates' terms are lost, their class is not.
     fn take_up_nameless(&self, gates: &mut Vec<Gate>) {
         let own = own_groups(&self.groups, self.run_dir.prefix()).unwrap_or_default();
@@ -109,7 +102,8 @@ impl Owner {
                 // Its `set` was never answered: the process goes back to where it was.
                 continue;
             }
-            if !self.groups.populated(&group).unwrap_or(false) {
+            let populated = self.groups.populated(&group);
+            if !populated.unwrap_or_else(|error| !error.is_gone()) {
                 self.remove_group(&group);
                 continue;
             }

@@ -1,14 +1,16 @@
 //! Housekeeping, once a second: gates that have ended, what each uses, outside writes, the guardian, leaving.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::process::{Pid, test_kill_process};
 use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::ledger::Change;
-use tidegate_knobs::target::ProcessRef;
+use tidegate_knobs::target::{ProcessRef, TargetError};
 use tracing::{info, warn};
 
 use crate::gate::{Gate, Place};
@@ -32,7 +34,7 @@ const REASSERT_MAX: u32 = 1;
 /// A group that uses this much of what it is given wants all it gets.
 const HUNGRY_PER_CENT: u64 = 85;
 
-/// Whether the process is there (a zombie is not).
+/// Whether the process is there (a zombie is, until it is waited for).
 pub fn is_alive(pid: i32) -> bool {
     Pid::from_raw(pid)
         .filter(|_| pid > 0)
@@ -195,21 +197,24 @@ impl House {
 impl Owner {
     /// Whether nobody is left in the gate.
     pub(crate) fn has_ended(&self, gate: &Gate) -> bool {
-        let process_gone = |pid: i32, start_ticks: u64| {
-            ProcessRef::look_up(&*self.fs, pid).map_or(true, |now| now.start_ticks != start_ticks)
+        // What cannot be looked at (no descriptor left) has not ended: its limits stay.
+        let process_gone = |pid: i32, start_ticks: u64| match ProcessRef::look_up(&*self.fs, pid) {
+            Ok(now) => now.start_ticks != start_ticks,
+            Err(error) => !matches!(error, TargetError::Kfs { .. }),
+        };
+        let empty = |group: &GroupPath| match self.groups.populated(group) {
+            Ok(populated) => !populated,
+            Err(error) => error.is_gone(),
         };
         match &gate.record.place {
             Place::Known {
                 pid, start_ticks, ..
             } => process_gone(*pid, *start_ticks),
-            Place::Own { group } => !self.groups.populated(group).unwrap_or(false),
+            Place::Own { group } => empty(group),
             Place::Lent {
                 placement,
                 start_ticks,
-            } => {
-                process_gone(placement.pid, *start_ticks)
-                    && !self.groups.populated(&placement.group).unwrap_or(false)
-            }
+            } => process_gone(placement.pid, *start_ticks) && empty(&placement.group),
             Place::Foreign { group } => !self.groups.exists(group),
         }
     }
@@ -217,7 +222,7 @@ impl Owner {
     /// What the gate used since the last look.
     fn measure(&self, gate: &mut Gate, now_ns: u64) {
         let usage_ns = match &gate.record.place {
-            Place::Known { pid, .. } => process_cpu_ns(*pid),
+            Place::Known { pid, .. } => process_cpu_ns(&*self.fs, *pid),
             place => self.groups.usage_ns(place.group()).ok().flatten(),
         };
         let Some(usage_ns) = usage_ns else { return };
@@ -270,8 +275,8 @@ impl Owner {
 }
 
 /// CPU time of a process with its threads, at clock ticks.
-fn process_cpu_ns(pid: i32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+fn process_cpu_ns(fs: &dyn KernelFs, pid: i32) -> Option<u64> {
+    let stat = fs.read(Path::new(&format!("/proc/{pid}/stat"))).ok()?;
     let ticks = tidegate_knobs::target::stat_field(&stat, 14)?
         + tidegate_knobs::target::stat_field(&stat, 15)?;
     Some(ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))

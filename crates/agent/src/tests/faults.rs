@@ -4,6 +4,7 @@
 use tidegate_knobs::kfs::Rule;
 
 use super::{Bed, KINDS, PIDS, gate_names, in_books, run_side, set_side, unset};
+use crate::looper::lock;
 use crate::owner::Owner;
 use crate::server::Refusal;
 
@@ -123,4 +124,29 @@ fn a_group_that_cannot_be_limited_keeps_its_values() {
         assert_eq!(bed.values("/other"), fresh, "{what}");
         assert!(in_books(owner).is_empty(), "{what}");
     });
+}
+
+#[test]
+fn what_cannot_be_looked_at_has_not_ended() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        run_side(&owner, PIDS[0]).unwrap();
+        set_side(&owner, &format!("pid:{}", PIDS[1])).unwrap();
+        let gates = lock(&owner.gates).clone();
+        for gate in &gates {
+            let before = bed.fs.count();
+            assert!(!owner.has_ended(gate), "{kind:?}");
+            for nth in 1..=bed.fs.count() - before {
+                for errno in [libc::EMFILE, libc::EIO, libc::EACCES] {
+                    bed.fs.add(Rule::nth(bed.fs.count() + nth, errno));
+                    assert!(!owner.has_ended(gate), "{kind:?}: {nth}, errno {errno}");
+                    bed.fs.clear();
+                }
+            }
+        }
+        bed.fs.inner().end_process(PIDS[0]);
+        bed.fs.inner().end_process(PIDS[1]);
+        assert!(gates.iter().all(|gate| owner.has_ended(gate)), "{kind:?}");
+    }
 }
