@@ -1,5 +1,6 @@
 //! The socket: routes, credentials, errors. What the calls do is [`crate::owner::Owner`]'s.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -166,8 +167,7 @@ fn target(query: &str) -> Result<String, Refusal> {
 
 /// One connection, which is one call: whoever calls again connects again, and no open connection holds back an owner that
 /// leaves.
-async fn converse(stream: UnixStream, owner: Arc<Owner>) {
-    let caller = Caller(Peer::of(stream.as_fd()).ok());
+async fn converse(stream: UnixStream, caller: Caller, owner: Arc<Owner>, _token: Arc<()>) {
     let service = service_fn(|request| {
         let (owner, caller) = (Arc::clone(&owner), caller.clone());
         async move {
@@ -186,16 +186,43 @@ async fn converse(stream: UnixStream, owner: Arc<Owner>) {
     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
 }
 
+/// Connections at once, in all and of one user who is not root. Each holds a descriptor, and an owner that has none left
+/// cannot write a quota; the rest wait in the socket's queue, or are closed unanswered.
+const CONNECTIONS_MAX: usize = 128;
+const CONNECTIONS_OF_USER_MAX: usize = 16;
+
+/// How many connections each user has: a token is held by each of them.
+#[derive(Default)]
+struct Connections {
+    users: BTreeMap<u32, Arc<()>>,
+}
+
+impl Connections {
+    /// A token for one more of `peer`'s; `None` when they have enough.
+    fn admit(&mut self, peer: Option<&Peer>) -> Option<Arc<()>> {
+        let uid = peer.map_or(u32::MAX, |peer| peer.uid);
+        self.users.retain(|_, token| Arc::strong_count(token) > 1);
+        let token = self.users.entry(uid).or_default();
+        // One of the tokens is the table's own.
+        let room = uid == 0 || Arc::strong_count(token) <= CONNECTIONS_OF_USER_MAX;
+        room.then(|| Arc::clone(token))
+    }
+}
+
 /// Serves until the owner leaves; calls under way then are answered first.
 pub async fn serve(listener: UnixListener, owner: Arc<Owner>) -> std::io::Result<()> {
     let mut calls = JoinSet::new();
+    let mut connections = Connections::default();
     loop {
         tokio::select! {
             () = owner.left() => break,
             Some(_) = calls.join_next() => {}
-            accepted = listener.accept() => match accepted {
+            accepted = listener.accept(), if calls.len() < CONNECTIONS_MAX => match accepted {
                 Ok((stream, _)) => {
-                    calls.spawn(converse(stream, Arc::clone(&owner)));
+                    let caller = Caller(Peer::of(stream.as_fd()).ok());
+                    if let Some(token) = connections.admit(caller.0.as_ref()) {
+                        calls.spawn(converse(stream, caller, Arc::clone(&owner), token));
+                    }
                 }
                 // Out of descriptors, or a caller that left at once: neither ends the owner.
                 Err(error) => {
@@ -212,6 +239,23 @@ pub async fn serve(listener: UnixListener, owner: Arc<Owner>) -> std::io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_user_cannot_take_every_connection() {
+        let mut connections = Connections::default();
+        let user = |uid| Peer {
+            uid,
+            ..Peer::default()
+        };
+        let held: Vec<_> = (0..100)
+            .filter_map(|_| connections.admit(Some(&user(1000))))
+            .collect();
+        assert_eq!(held.len(), CONNECTIONS_OF_USER_MAX);
+        assert!(connections.admit(Some(&user(1001))).is_some());
+        assert!((0..100).all(|_| connections.admit(Some(&user(0))).is_some()));
+        drop(held);
+        assert!(connections.admit(Some(&user(1000))).is_some());
+    }
 
     #[test]
     fn targets_are_decoded_or_refused() {
