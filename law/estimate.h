@@ -178,13 +178,73 @@ TG_FN void tg_noise_follow(struct tg_headroom *h, tg_u64 main_ucpu)
 }
 
 /*
+ * The span of the mean: as long as the noise demands for the wanted error,
+ * v / (error * C)^2, within [mean_min_us, mean_max_us].
+ * (error * C) in mcpu: squared <= (8.192e6)^2 = 6.7e13; v * 10^6 < 2^60.
+ */
+TG_FN tg_u64 tg_estimate_span_us(const struct tg_headroom *h, tg_u64 cap_ucpu)
+{
+	tg_u64 error_mcpu = tg_max(tg_ppm_of(cap_ucpu, h->cfg.mean_error_ppm) / 1000, 1);
+	tg_u64 span = h->noise_us * 1000000 / (error_mcpu * error_mcpu);
+
+	return tg_clamp(span, h->cfg.mean_min_us, h->cfg.mean_max_us);
+}
+
+/* The expected error of the mean, sqrt(v / span): v * 10^6 / span is in mcpu^2. */
+TG_FN tg_u64 tg_estimate_error_ucpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
+{
+	tg_u64 span_us = tg_max(tg_min(h->mean_age_us, tg_estimate_span_us(h, cap_ucpu)), 1000);
+
+	return tg_sqrt(h->noise_us * 1000000 / span_us) * 1000;
+}
+
+/*
+ * How fast main moves. A mean over a span lags a steady climb by climb * span,
+ * and the mean of that mean by as much again: their difference is the lag, where
+ * it stands out of the noise (nothing of it below, all of it from twice the
+ * noise). Positive: main climbs.
+ */
+TG_FN tg_s64 tg_estimate_lag_ncpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
+{
+	tg_u64 noise_ncpu = tg_estimate_error_ucpu(h, cap_ucpu) * TG_NCPU_PER_UCPU;
+	tg_u64 lag = tg_max(h->main_ncpu, h->trail_ncpu) - tg_min(h->main_ncpu, h->trail_ncpu);
+
+	lag = tg_min(lag, 2 * tg_sub0(lag, noise_ncpu));
+	return h->main_ncpu >= h->trail_ncpu ? (tg_s64)lag : -(tg_s64)lag;
+}
+
+/* Main as it is now: the mean and its lag. */
+TG_FN tg_u64 tg_estimate_now_ucpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
+{
+	tg_s64 now = (tg_s64)h->main_ncpu + tg_estimate_lag_ncpu(h, cap_ucpu);
+
+	return tg_min((tg_u64)(now > 0 ? now : 0) / TG_NCPU_PER_UCPU, cap_ucpu);
+}
+
+/*
+ * Main as it will be while the next quota stands. A climb is led by lead_us (a
+ * write waits for its turn), a decline is not. The lag is < 2^43, taken in ucpu
+ * (< 2^34) times lead_us <= 10^7: < 2^58.
+ */
+TG_FN tg_u64 tg_estimate_lead_ucpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
+{
+	tg_s64 lag = tg_estimate_lag_ncpu(h, cap_ucpu);
+	tg_u64 now = tg_estimate_now_ucpu(h, cap_ucpu), lead;
+
+	if (lag <= 0)
+		return now;
+	lead = (tg_u64)lag / TG_NCPU_PER_UCPU * h->cfg.lead_us / tg_estimate_span_us(h, cap_ucpu);
+	return tg_min(now + lead, cap_ucpu);
+}
+
+/*
  * Watch for a step upwards. On an alarm the estimate becomes what main used
  * since the detector's sum left zero, and the mean restarts from there.
  */
 TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_sample *s,
 			    tg_u64 main_ns, tg_u64 cap_ucpu, tg_u64 blur_ns)
 {
-	tg_u64 est = h->main_ncpu / TG_NCPU_PER_UCPU;
+	tg_u64 est = tg_estimate_now_ucpu(h, cap_ucpu);
 	tg_u64 second_ns = cap_ucpu * 1000;
 	tg_u64 fine_least_ns = (tg_u64)h->cfg.fine_threshold_us * cap_ucpu / 1000;
 	tg_u64 coarse_least_ns = (tg_u64)h->cfg.coarse_min_us * cap_ucpu / 1000;
@@ -215,13 +275,18 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 	/*
 	 * sum <= 8.192e12 ns over age >= 1 us: in ucpu sum * 1000 / age. A sum of
 	 * one window cannot tell a small step at its start from a large one at its
-	 * end: take the middle, i.e. twice the rise, and trust the next window.
+	 * end: take the middle, i.e. twice the rise, and let the next window, the
+	 * first that is all at the new level, replace it. The second of two windows
+	 * is all at the new level itself.
 	 */
 	rise = margin + d->sum_ns * 1000 / tg_max(d->age_us, 1);
 	h->mean_age_us = d->age_us;
 	if (d->age_us <= s->dt_ns / 1000) {
 		rise *= 2;
-		h->mean_age_us /= 2;
+		h->mean_age_us = 0;
+	} else if (d->age_us <= s->dt_ns / 400) {
+		rise = tg_max(rise, tg_sub0(tg_rate_ucpu(main_ns, s->dt_ns), est));
+		h->mean_age_us = s->dt_ns / 1000;
 	}
 	now = tg_min(est + rise, cap_ucpu);
 	h->main_ncpu = now * TG_NCPU_PER_UCPU;
@@ -239,7 +304,7 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 TG_FN int tg_estimate_fall(struct tg_headroom *h, const struct tg_headroom_sample *s,
 			   tg_u64 main_ns, tg_u64 cap_ucpu, tg_u64 blur_ns)
 {
-	tg_u64 est = h->main_ncpu / TG_NCPU_PER_UCPU;
+	tg_u64 est = tg_estimate_now_ucpu(h, cap_ucpu);
 	tg_u64 margin = tg_fine_margin_ucpu(h, cap_ucpu);
 	tg_u64 least_ns = (tg_u64)h->cfg.fine_threshold_us * cap_ucpu / 1000;
 	tg_u64 threshold_ns = tg_max(tg_threshold_ns(h, margin), 2 * least_ns) + blur_ns, now;
@@ -256,19 +321,6 @@ TG_FN int tg_estimate_fall(struct tg_headroom *h, const struct tg_headroom_sampl
 	h->mean_age_us = d->age_us;
 	tg_detectors_reset(h);
 	return 1;
-}
-
-/*
- * The span of the mean: as long as the noise demands for the wanted error,
- * v / (error * C)^2, within [mean_min_us, mean_max_us].
- * (error * C) in mcpu: squared <= (8.192e6)^2 = 6.7e13; v * 10^6 < 2^60.
- */
-TG_FN tg_u64 tg_estimate_span_us(const struct tg_headroom *h, tg_u64 cap_ucpu)
-{
-	tg_u64 error_mcpu = tg_max(tg_ppm_of(cap_ucpu, h->cfg.mean_error_ppm) / 1000, 1);
-	tg_u64 span = h->noise_us * 1000000 / (error_mcpu * error_mcpu);
-
-	return tg_clamp(span, h->cfg.mean_min_us, h->cfg.mean_max_us);
 }
 
 /*
@@ -331,30 +383,6 @@ TG_FN void tg_estimate_mean(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns,
 	h->main_ncpu = tg_mean(h->main_ncpu, main_now, weight_16);
 	h->trail_ncpu = tg_mean(h->trail_ncpu, h->main_ncpu, weight_16);
 	h->mean_age_us = tg_min(age_us, TG_AGE_MAX_US);
-}
-
-/* The expected error of the mean, sqrt(v / span): v * 10^6 / span is in mcpu^2. */
-TG_FN tg_u64 tg_estimate_error_ucpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
-{
-	tg_u64 span_us = tg_max(tg_min(h->mean_age_us, tg_estimate_span_us(h, cap_ucpu)), 1000);
-
-	return tg_sqrt(h->noise_us * 1000000 / span_us) * 1000;
-}
-
-/*
- * Main as it will be while the next quota stands. A mean over a span lags a
- * steady climb by climb * span, and the mean of that mean by as much again;
- * their difference, as far as it stands out of the noise, is the lag. A climb
- * is led by half as much again (a write waits for its turn), a decline is not.
- */
-TG_FN tg_u64 tg_estimate_lead(const struct tg_headroom *h, tg_u64 cap_ucpu, tg_u64 noise_ucpu)
-{
-	tg_u64 main_ncpu = h->main_ncpu, noise_ncpu = noise_ucpu * TG_NCPU_PER_UCPU;
-	tg_u64 climb = tg_sub0(tg_sub0(main_ncpu, h->trail_ncpu), noise_ncpu);
-	tg_u64 decline = tg_sub0(tg_sub0(h->trail_ncpu, main_ncpu), noise_ncpu);
-	tg_u64 led_ncpu = tg_sub0(main_ncpu + climb * 3 / 2, decline);
-
-	return tg_min((led_ncpu + TG_NCPU_PER_UCPU / 2) / TG_NCPU_PER_UCPU, cap_ucpu);
 }
 
 /*

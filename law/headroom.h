@@ -28,6 +28,9 @@
 
 #include "estimate.h"
 
+/* A main that has not drifted for this long is steady. */
+#define TG_STEADY_US 250000ULL
+
 /* Bounds of the tuning, on which the products in both headers rely. */
 TG_FN void tg_headroom_bound(struct tg_headroom_config *c)
 {
@@ -49,6 +52,7 @@ TG_FN void tg_headroom_bound(struct tg_headroom_config *c)
 	c->proof_us = (tg_u32)tg_min(c->proof_us, most_us);
 	c->doubt_us = (tg_u32)tg_min(c->doubt_us, most_us);
 	c->noise_block_us = (tg_u32)tg_min(c->noise_block_us, most_us);
+	c->lead_us = (tg_u32)tg_min(c->lead_us, most_us);
 	c->dt_max_us = (tg_u32)tg_min(c->dt_max_us, most_us);
 }
 
@@ -62,6 +66,7 @@ TG_FN void tg_headroom_forget(struct tg_headroom *h)
 	h->trim_ncpu = 0;
 	h->out_ucpu = 0;
 	h->calm_us = 0;
+	h->steady_us = 0;
 	h->trail_ncpu = 0;
 	h->probation.open_us = 0;
 	tg_detectors_reset(h);
@@ -136,30 +141,41 @@ TG_FN void tg_headroom_learn(struct tg_headroom *h, const struct tg_headroom_sam
 }
 
 /*
- * The trim: integral of (idle kept - idle asked) over trim_us, bounded. It
- * grows only while side work is hungry (over the last second it used 7/8 of
- * what it might, less 1 % of the domain), and moves only while the allowance is
- * above the floor: an integral that cannot act must not wind up. Where it may
- * not move it decays. For calm_us after a step it stands still: what was kept
- * then says when the step was noticed, not what the actuator gives.
+ * The trim: integral of (the formula without trim - what side work used) over
+ * trim_us, bounded. Were main just as estimated this is idle kept - idle asked;
+ * but main's own ups and downs, which the mean evens out, are not the actuator's
+ * doing and must not be carried to main's next level. It grows only while side
+ * work is hungry (over the last second it used 7/8 of what it might, less 1 % of
+ * the domain), and moves only while the allowance is above the floor: an
+ * integral that cannot act must not wind up. Nor may it learn from a main that
+ * drifts, whom the quota follows in stairs (for TG_STEADY_US: a test of each window
+ * would sort side work's windows by main's). Where it may not move it decays. For
+ * calm_us after a step it stands still: what was used then says when the step
+ * was noticed, not what the actuator gives. |error| < 3 * 2^43.
  */
 TG_FN void tg_headroom_trim(struct tg_headroom *h, const struct tg_headroom_sample *s,
-			    tg_u64 asked_ucpu, tg_u64 cap_ucpu, tg_u64 floor_ucpu)
+			    tg_u64 cap_ucpu, tg_u64 floor_ucpu)
 {
-	tg_u64 idle_now = tg_rate_ucpu(tg_sub0(s->capacity_ns, s->busy_ns), s->dt_ns);
-	tg_s64 error =
-	    (tg_s64)(idle_now * TG_NCPU_PER_UCPU) - (tg_s64)(asked_ucpu * TG_NCPU_PER_UCPU);
+	tg_u64 side_now = tg_rate_ucpu(tg_min(s->side_ns, s->capacity_ns), s->dt_ns);
+	tg_s64 error = (tg_s64)(h->out_ucpu * TG_NCPU_PER_UCPU) - h->trim_ncpu -
+		       (tg_s64)(side_now * TG_NCPU_PER_UCPU);
 	tg_s64 most = (tg_s64)(tg_ppm_of(cap_ucpu, h->cfg.trim_max_ppm) * TG_NCPU_PER_UCPU);
 	tg_u64 weight = tg_weight_16(s->dt_ns / 1000, h->cfg.trim_us);
 	tg_u64 slack = h->given_ncpu / 8 + h->capacity_ncpu / 100;
 	int hungry = h->side_ncpu + slack >= h->given_ncpu;
 	int open = h->out_ucpu > floor_ucpu;
 	tg_s64 next = tg_mean_s(h->trim_ncpu, h->trim_ncpu + error, weight);
+	tg_u64 lag_ncpu = tg_abs(tg_estimate_lag_ncpu(h, cap_ucpu));
+	int drifts;
 
+	h->steady_us = tg_min(h->steady_us + s->dt_ns / 1000, TG_AGE_MAX_US);
+	if (lag_ncpu > h->capacity_ncpu / 200)
+		h->steady_us = 0;
+	drifts = h->steady_us < TG_STEADY_US;
 	if (h->calm_us < h->cfg.calm_us)
 		return;
-	/* |trim| + |error| < 2^44: the weighted difference stays below 2^60. */
-	if (!open || (!hungry && next > h->trim_ncpu && next > 0))
+	/* |trim| + |error| < 2^45: the weighted difference stays below 2^61. */
+	if (drifts || !open || (!hungry && next > h->trim_ncpu && next > 0))
 		next = tg_mean_s(h->trim_ncpu, 0, weight);
 	h->trim_ncpu = tg_clamp_s(next, -most, most);
 }
@@ -168,7 +184,7 @@ TG_FN void tg_headroom_trim(struct tg_headroom *h, const struct tg_headroom_samp
 TG_FN tg_u32 tg_headroom_decide(struct tg_headroom *h, tg_u64 dt_ns, tg_u64 cap_ucpu,
 				tg_u64 asked_ucpu, tg_u64 floor_ucpu)
 {
-	tg_u64 main_ucpu = tg_estimate_lead(h, cap_ucpu, tg_estimate_error_ucpu(h, cap_ucpu));
+	tg_u64 main_ucpu = tg_estimate_lead_ucpu(h, cap_ucpu);
 	tg_u64 trim = (tg_abs(h->trim_ncpu) + TG_NCPU_PER_UCPU / 2) / TG_NCPU_PER_UCPU;
 	tg_u64 have = cap_ucpu + (h->trim_ncpu > 0 ? trim : 0);
 	tg_u64 used = asked_ucpu + main_ucpu + (h->trim_ncpu < 0 ? trim : 0);
@@ -247,7 +263,11 @@ TG_FN void tg_headroom_step(struct tg_headroom *h, const struct tg_headroom_samp
 	cap_ucpu = (h->capacity_ncpu + TG_NCPU_PER_UCPU / 2) / TG_NCPU_PER_UCPU;
 	asked_ucpu = tg_ppm_of(cap_ucpu, h->headroom_ppm);
 	floor_ucpu = tg_ppm_of(cap_ucpu, h->tolerance_ppm);
-	tg_headroom_trim(h, s, asked_ucpu, cap_ucpu, floor_ucpu);
+	tg_headroom_trim(h, s, cap_ucpu, floor_ucpu);
+	/* What was learnt at main's old level is half as true at the new one. */
+	if (step == TG_STEP_UP || step == TG_STEP_DOWN)
+		h->trim_ncpu = h->trim_ncpu < 0 ? -(tg_s64)(tg_abs(h->trim_ncpu) / 2)
+						: (tg_s64)(tg_abs(h->trim_ncpu) / 2);
 	if (step == TG_STEP_REFUTED)
 		h->out_ucpu = tg_max(h->out_ucpu, h->probation.out_ucpu);
 	reason = tg_headroom_decide(h, s->dt_ns, cap_ucpu, asked_ucpu, floor_ucpu);

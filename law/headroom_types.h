@@ -23,6 +23,7 @@ struct tg_headroom_config {
 	tg_u32 mean_min_us;	/* span of the mean of a quiet main, >= 1000 */
 	tg_u32 mean_max_us;	/* span of the mean of a noisy main */
 	tg_u32 mean_error_ppm;	/* error of the mean to aim at, of the domain */
+	tg_u32 lead_us;		/* a climb of main is led by this long */
 	tg_u32 warm_us;		/* history wanted before anything is given */
 	tg_u32 trim_us;		/* integration time of the trim */
 	tg_u32 trim_max_ppm;	/* bound of the trim, of the domain */
@@ -108,6 +109,7 @@ struct tg_headroom {
 	struct tg_probation probation;
 	struct tg_block block;
 	tg_u64 calm_us;	   /* since a step, a ramp or the start */
+	tg_u64 steady_us;  /* since main was seen to drift */
 	tg_u64 trail_ncpu; /* mean of the mean: how main moves */
 	tg_u32 alarms, pad;
 };

@@ -119,6 +119,8 @@ pub struct Planner {
     last_write_ns: Option<u64>,
     last_step_ns: Option<u64>,
     last_reason: Option<PlanReason>,
+    /// Since when a small lowering has been due.
+    low_since_ns: Option<u64>,
     /// CPU time per second that recent writes gave away, a mean over a second.
     charge_ucpu: u64,
     budget: WriteBudget,
@@ -135,6 +137,7 @@ impl Planner {
             last_write_ns: None,
             last_step_ns: None,
             last_reason: None,
+            low_since_ns: None,
             charge_ucpu: 0,
             budget,
         }
@@ -212,7 +215,7 @@ impl Planner {
 
     /// Whether `bandwidth` is to be written now, and as what.
     fn worth_writing(
-        &self,
+        &mut self,
         now_ns: u64,
         want_ucpu: u64,
         bandwidth: Bandwidth,
@@ -250,9 +253,13 @@ impl Planner {
                 return Some(PlanReason::Cut);
             }
             let may = drop_ucpu > deadband_ucpu || want_ucpu == decision.floor_ucpu;
+            // A window that main's step begins in looks like a small lowering: the next one tells.
+            let lasts = self.low_since_ns.is_some_and(|since| since < now_ns);
+            self.low_since_ns = may.then(|| self.low_since_ns.unwrap_or(now_ns));
             let rested = since_ns >= self.cfg.lower_gap_ns && budget.may_spend(now_ns, SMALL_KEEP);
-            return (may && rested).then_some(PlanReason::Lower);
+            return (may && lasts && rested).then_some(PlanReason::Lower);
         }
+        self.low_since_ns = None;
         let rise_ucpu = want_ucpu - standing_ucpu;
         let large = rise_ucpu > part(self.cfg.large_ppm);
         // A refuted cut is taken back at once. What is worth much may use the budget up.

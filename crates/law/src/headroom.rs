@@ -21,6 +21,8 @@ pub struct HeadroomConfig {
     pub mean_max_us: u32,
     /// Error of the mean to aim at, of the domain; decides between the two spans.
     pub mean_error_ppm: u32,
+    /// A climb of main is led by this long.
+    pub lead_us: u32,
     /// History wanted before anything above the tolerance is given.
     pub warm_us: u32,
     /// Integration time of the trim.
@@ -60,9 +62,10 @@ pub struct HeadroomConfig {
 impl HeadroomConfig {
     /// For exact sensing in windows of about 5 ms.
     pub const FAST: Self = Self {
-        mean_min_us: 200_000,
+        mean_min_us: 100_000,
         mean_max_us: 1_000_000,
         mean_error_ppm: 10_000,
+        lead_us: 150_000,
         warm_us: 100_000,
         trim_us: 2_000_000,
         trim_max_ppm: 50_000,
