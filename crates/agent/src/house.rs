@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, test_kill_process};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::KernelFs;
-use tidegate_knobs::ledger::Change;
+use tidegate_knobs::ledger::{Change, Entry};
 use tidegate_knobs::target::{ProcessRef, TargetError};
 use tracing::{info, warn};
 
@@ -28,9 +28,6 @@ const EMPTY_LOOKS_MAX: u32 = 2;
 /// An owner that was started on demand leaves when it has had no gate for this many looks.
 const IDLE_LOOKS_MAX: u32 = 3;
 
-/// An outside write is answered once; a second one means that somebody wants it so.
-const REASSERT_MAX: u32 = 1;
-
 /// A group that uses this much of what it is given wants all it gets.
 const HUNGRY_PER_CENT: u64 = 85;
 
@@ -45,7 +42,8 @@ pub fn is_alive(pid: i32) -> bool {
 #[derive(Default)]
 pub struct House {
     idle_looks: u32,
-    reasserted: BTreeMap<u64, u32>,
+    /// How often an outside write was answered, by entry of the books.
+    answered: BTreeMap<u64, u32>,
     fallbacks: u64,
     guardian: Option<std::process::Child>,
     own_cpu: Option<(u64, u64)>,
@@ -125,38 +123,46 @@ impl House {
     fn look_for_fallback(&mut self, owner: &Owner) {
         let fallbacks = lock(&owner.control).fallbacks;
         if std::mem::replace(&mut self.fallbacks, fallbacks) != fallbacks {
-            self.reasserted.clear();
+            self.answered.clear();
             owner.renew_all();
         }
     }
 
+    /// What somebody else wrote over what is ours: written again once, then left alone. What cannot be written again (a
+    /// process that was moved away) is left at once.
     fn look_for_outside_writes(&mut self, owner: &Owner) {
+        // A call that is under way has in the books what it is about to write: it is waited for.
+        let _gates = lock(&owner.gates);
         // The loop writes quotas under the books' lock, so what is read here is not half of one.
         let differing = lock(&owner.books).outside_writes();
         for (entry, found) in differing {
+            let mut times = self.answered.get(&entry.id).copied().unwrap_or(0);
             let is_quota = matches!(entry.change, Change::Bandwidth { .. });
-            let times = self.reasserted.entry(entry.id).or_insert(0);
-            let what = format!("{} of group {}", entry.change.name(), entry.group);
-            if *times < REASSERT_MAX {
-                *times += 1;
-                warn!("{what}: somebody else wrote {found}; written again once");
-                match (&entry.change, is_quota) {
-                    (_, true) => lock(&owner.control).quotas.invalidate(),
-                    (Change::Idle { ours, .. }, _) => {
-                        if let Err(error) = set_yielding(&owner.groups, &entry.group, *ours) {
-                            warn!("{error}");
-                        }
-                    }
-                    _ => {}
-                }
-            } else {
-                if is_quota {
-                    lock(&owner.control).quotas.drop(&entry.group);
-                }
-                lock(&owner.alerts).insert(format!(
-                    "{what}: somebody else keeps writing it (now {found}); left alone until the gate is set again"
-                ));
+            if is_quota && times > 1 && !lock(&owner.control).quotas.is_left_alone(&entry.group) {
+                // The gate was set again.
+                times = 0;
             }
+            times = times.saturating_add(1);
+            let what = format!("{} of group {}", entry.change.name(), entry.group);
+            match times {
+                1 if reassert(owner, &entry) => {
+                    warn!("{what}: somebody else wrote {found}; written again once");
+                }
+                1 | 2 => {
+                    // Once: what is found may change every second.
+                    times = 2;
+                    if is_quota {
+                        lock(&owner.control).quotas.leave_alone(&entry.group);
+                    }
+                    let alert = format!(
+                        "{what}: somebody else changed it ({found}); left alone until the gate is set again"
+                    );
+                    warn!("{alert}");
+                    lock(&owner.alerts).insert(alert);
+                }
+                _ => {}
+            }
+            self.answered.insert(entry.id, times);
         }
     }
 
@@ -192,6 +198,20 @@ impl House {
             };
         }
     }
+}
+
+/// Writes again what somebody else wrote over; false where that is not done.
+fn reassert(owner: &Owner, entry: &Entry) -> bool {
+    let written = match &entry.change {
+        Change::Bandwidth { .. } => {
+            lock(&owner.control).quotas.invalidate(&entry.group);
+            return true;
+        }
+        Change::Idle { ours, .. } => set_yielding(&owner.groups, &entry.group, *ours),
+        Change::Weight { ours, .. } => owner.groups.set_weight_raw(&entry.group, *ours),
+        Change::Group | Change::Membership { .. } => return false,
+    };
+    written.inspect_err(|error| warn!("{error}")).is_ok()
 }
 
 impl Owner {

@@ -1,6 +1,8 @@
 //! The groups that carry a moving quota: whose part of the allowance is what, when it is written, and what happens to side
 //! work that starves at the tolerance.
 
+use std::collections::BTreeSet;
+
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::plan::{PlanConfig, Planner, WriteBudget};
@@ -104,6 +106,8 @@ pub struct Quotas {
     budget: WriteBudget,
     /// Use since the allowance came down to the tolerance.
     floor_span: Use,
+    /// Groups whose quota somebody else insists on, until their gate is set again or ends.
+    left_alone: BTreeSet<GroupPath>,
     /// What was written.
     pub log: WriteLog,
     /// The last failure of a write, until one succeeds.
@@ -118,6 +122,7 @@ impl Default for Quotas {
             given_ucpu: Vec::new(),
             budget: WriteBudget::new(PlanConfig::default().writes_per_s_max),
             floor_span: Use::default(),
+            left_alone: BTreeSet::new(),
             log: WriteLog::default(),
             trouble: None,
         }
@@ -129,6 +134,9 @@ impl Quotas {
     pub fn set(&mut self, wanted: Vec<Limited>, tick_ns: u64) {
         let mut old = std::mem::take(&mut self.targets);
         for one in wanted {
+            if self.left_alone.contains(&one.group) {
+                continue;
+            }
             let mut target = match old.iter().position(|target| target.group == one.group) {
                 Some(index) => old.swap_remove(index),
                 None => Target::new(one.group.clone(), one.weight, tick_ns),
@@ -145,6 +153,23 @@ impl Quotas {
     pub fn drop(&mut self, group: &GroupPath) {
         self.targets.retain(|target| target.group != *group);
         self.given_ucpu.truncate(self.targets.len());
+        self.left_alone.remove(group);
+    }
+
+    /// Somebody else insists on their own quota for `group`: it is not written again, whatever gates come and go.
+    pub fn leave_alone(&mut self, group: &GroupPath) {
+        self.drop(group);
+        self.left_alone.insert(group.clone());
+    }
+
+    /// The gate of `group` was set again: from the next [`Quotas::set`] on, its quota is ours again.
+    pub fn take_again(&mut self, group: &GroupPath) {
+        self.left_alone.remove(group);
+    }
+
+    /// Whether somebody else's quota of `group` is left as it is.
+    pub fn is_left_alone(&self, group: &GroupPath) -> bool {
+        self.left_alone.contains(group)
     }
 
     /// Whether nothing is limited.
@@ -171,10 +196,12 @@ impl Quotas {
             .collect()
     }
 
-    /// Somebody else wrote, or may have: everything is written again.
-    pub fn invalidate(&mut self) {
+    /// Somebody else wrote the quota of `group`: it is written again. The others' stand, since each write is a refill.
+    pub fn invalidate(&mut self, group: &GroupPath) {
         for target in &mut self.targets {
-            target.planner.invalidate();
+            if target.group == *group {
+                target.planner.invalidate();
+            }
         }
     }
 
@@ -183,8 +210,8 @@ impl Quotas {
         self.floor_span = Use::default();
         for target in &mut self.targets {
             target.relieved = false;
+            target.planner.invalidate();
         }
-        self.invalidate();
     }
 
     /// One step: what `decision` gives, shared out and written where that is worth a write. `window` is the use since the step

@@ -46,7 +46,13 @@ impl Owner {
             .map_err(|error| refuse("denied")(&error))?;
         self.admit(peer)?;
         let name = match known {
-            Some(index) => self.change(&mut gates[index], &asked)?,
+            Some(index) => {
+                let name = self.change(&mut gates[index], &asked)?;
+                if let Some(group) = self.limited_group(&gates[index]) {
+                    lock(&self.control).quotas.take_again(&group);
+                }
+                name
+            }
             None => {
                 let gate = self.adopt_target(&gates, &target, asked, owner_uid)?;
                 let name = gate.record.name.clone();

@@ -157,3 +157,20 @@ fn the_last_gate_takes_the_limit_with_it() {
     );
     assert!(!bed.exists("/tg-side"));
 }
+
+#[test]
+fn a_quota_that_is_left_alone_stays_so_until_its_gate_is_set_again() {
+    let (bed, owner, mut knob) = bed_with_side_work();
+    steps(&bed, &owner, &mut knob, 1_000);
+    let root = owner.side_root();
+    lock(&owner.control).quotas.leave_alone(&root);
+    // Another gate comes: the same groups are told to the loop again.
+    run_side(&owner, PIDS[1]).unwrap();
+    let writes = knob.writes;
+    steps(&bed, &owner, &mut knob, 400);
+    assert_eq!(knob.writes, writes, "somebody else insists on theirs");
+    lock(&owner.control).quotas.take_again(&root);
+    run_side(&owner, PIDS[2]).unwrap();
+    steps(&bed, &owner, &mut knob, 400);
+    assert!(knob.writes > writes);
+}

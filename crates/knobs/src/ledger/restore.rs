@@ -140,16 +140,18 @@ fn set_if_ours(
     Ok(Outcome::Restored)
 }
 
+/// Whether the process that was moved is still there.
+fn lives(groups: &Groups, start_ticks: u64, placement: &Placement) -> bool {
+    ProcessRef::look_up(&**groups.fs(), placement.pid)
+        .is_ok_and(|now| now.start_ticks == start_ticks)
+}
+
 fn restore_membership(
     groups: &Groups,
     start_ticks: u64,
     placement: &Placement,
 ) -> GroupResult<Outcome> {
-    let alive = match ProcessRef::look_up(&**groups.fs(), placement.pid) {
-        Ok(now) => now.start_ticks == start_ticks,
-        Err(_) => false,
-    };
-    if alive {
+    if lives(groups, start_ticks, placement) {
         return Ok(match groups.place_back(placement)? {
             Returned::AtHome | Returned::Moved => Outcome::Restored,
             Returned::Exited => Outcome::Gone,
@@ -210,6 +212,11 @@ pub fn standing_differs(
             let written = moving.get(entry.id).map_or(*ours, |moved| moved.intended);
             (found != written).then(|| found.to_string())
         }
+        // A later process with its number is nobody's business here.
+        Change::Membership {
+            start_ticks,
+            placement,
+        } if !lives(groups, *start_ticks, placement) => None,
         Change::Membership { placement, .. } => {
             let found = groups.group_of(placement.pid)?;
             (found.as_ref() != Some(&placement.group)).then(|| match found {
