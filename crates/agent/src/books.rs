@@ -266,9 +266,28 @@ impl Books {
         self.ledger.entries().iter().filter_map(differs).collect()
     }
 
-    /// Puts back all that is in the books for `gate`, newest first.
-    pub fn restore_gate(&mut self, gate: &str) -> Vec<String> {
-        self.restore_where(|entry| entry.gate == gate)
+    /// Puts back all that is in the books for `gate`, newest first. Says of each what became of it, and whether it is back.
+    pub fn restore_gate(&mut self, gate: &str) -> Vec<(String, bool)> {
+        let outcomes = self
+            .ledger
+            .restore_where(&self.groups, |entry| entry.gate == gate);
+        let is_back = |outcome: &Outcome| matches!(outcome, Outcome::Restored | Outcome::Gone);
+        outcomes
+            .iter()
+            .map(|(entry, outcome)| (tell(entry, outcome), is_back(outcome)))
+            .collect()
+    }
+
+    /// The processes that were moved for `gate`, with their start times.
+    pub fn moves_of(&self, gate: &str) -> Vec<(Placement, u64)> {
+        let moved = |entry: &Entry| match &entry.change {
+            Change::Membership {
+                start_ticks,
+                placement,
+            } if entry.gate == gate => Some((placement.clone(), *start_ticks)),
+            _ => None,
+        };
+        self.ledger.entries().iter().filter_map(moved).collect()
     }
 
     /// Puts back what is asked for, newest first.

@@ -26,9 +26,7 @@ impl Owner {
         let limited = self.limit(gate, &name);
         if limited.is_err() {
             // Nothing half done: what is in the books for it is put back, in the opposite order.
-            for line in lock(&self.books).restore_gate(&name) {
-                info!(gate = name, "not limited: {line}");
-            }
+            self.restore(&name);
             gate.record.place = before;
         }
         limited
@@ -100,6 +98,30 @@ impl Owner {
         Ok(())
     }
 
+    /// Puts back all that was written for a gate, and says what could not be: somebody else's value, or a refusal.
+    ///
+    /// Moving a process can take seconds on a full machine, and the loop waits for the books: so processes go back first,
+    /// without them.
+    pub(crate) fn restore(&self, gate: &str) -> Vec<String> {
+        let moves = lock(&self.books).moves_of(gate);
+        for (placement, start_ticks) in moves {
+            let is_same = ProcessRef::look_up(&*self.fs, placement.pid)
+                .is_ok_and(|now| now.start_ticks == start_ticks);
+            if is_same && let Err(error) = self.groups.place_back(&placement) {
+                warn!("gate {gate}: {error}");
+            }
+        }
+        let mut left = Vec::new();
+        for (line, is_back) in lock(&self.books).restore_gate(gate) {
+            info!(gate, "{line}");
+            if !is_back {
+                lock(&self.alerts).insert(format!("gate {gate}: {line}"));
+                left.push(line);
+            }
+        }
+        left
+    }
+
     /// Puts on again what a fallback took off: an owner that is in control again goes on with a gate's terms.
     pub(crate) fn renew(&self, gate: &mut Gate) -> Result<(), Refusal> {
         let name = gate.record.name.clone();
@@ -127,7 +149,7 @@ impl Owner {
                 let at = self.groups.group_of(placement.pid).ok().flatten();
                 if let Some(group) = at.filter(|at| is_same && *at != placement.group) {
                     // What is left of the old placement is settled first.
-                    lock(&self.books).restore_gate(&name);
+                    self.restore(&name);
                     let place = Place::Known {
                         pid: placement.pid,
                         start_ticks,

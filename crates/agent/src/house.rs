@@ -100,10 +100,7 @@ impl House {
         for index in &ended {
             let gate = gates.remove(*index);
             info!(gate = gate.record.name, "the gate has ended");
-            if let Err(error) = owner.release(&gate) {
-                warn!("{error}");
-                lock(&owner.alerts).insert(error.to_string());
-            }
+            owner.release(&gate);
         }
         if !ended.is_empty() {
             owner.remove_unused_roots(&gates);

@@ -160,23 +160,21 @@ impl Owner {
             .map_err(|error| refuse(kind_of(&error))(&error))
     }
 
-    /// Takes off all that a gate put on, as far as it is still ours.
-    pub(crate) fn release(&self, gate: &Gate) -> Result<(), Refusal> {
+    /// Takes off all that a gate put on, as far as it is still ours; says what was not put back.
+    pub(crate) fn release(&self, gate: &Gate) -> Vec<String> {
         if !gate.is_limited() && !matches!(gate.record.place, Place::Own { .. }) {
-            return Ok(());
+            return Vec::new();
         }
         // The loop must not write behind the restore.
         lock(&self.control).quotas.drop(gate.record.place.group());
         match &gate.record.place {
-            Place::Own { group } => self.remove_group(group),
-            Place::Known { .. } => {}
-            Place::Foreign { .. } | Place::Lent { .. } => {
-                for line in lock(&self.books).restore_gate(&gate.record.name) {
-                    info!(gate = gate.record.name, "{line}");
-                }
+            Place::Own { group } => {
+                self.remove_group(group);
+                Vec::new()
             }
+            Place::Known { .. } => Vec::new(),
+            Place::Foreign { .. } | Place::Lent { .. } => self.restore(&gate.record.name),
         }
-        Ok(())
     }
 
     /// Removes a group of ours; one that is still in use stays in the books for the next try.
@@ -280,10 +278,9 @@ impl Owner {
                 orphans += usize::from(gate.is_limited());
                 continue;
             }
-            if let Err(error) = self.release(gate) {
-                lock(&self.alerts).insert(error.to_string());
-                warn!("{error}");
-            }
+            // Each may take a while; the guardian is not to think that we hang.
+            self.lease.beat(monotonic_ns());
+            self.release(gate);
         }
         gates.retain(|gate| {
             matches!(gate.record.place, Place::Own { .. })

@@ -66,7 +66,8 @@ impl Owner {
             && let Some(gate) = gates.pop()
         {
             // The next owner would not know of it: rather not at all.
-            if let Err(error) = self.release(&gate).and_then(|()| self.publish(&gates)) {
+            self.release(&gate);
+            if let Err(error) = self.publish(&gates) {
                 warn!("gate {name}: {error}");
             }
         }
@@ -99,7 +100,7 @@ impl Owner {
                 );
                 return Err(Refusal::new("usage", message));
             }
-            self.release(gate)?;
+            self.release(gate);
             let place = self.place_after_release(gate);
             let mut again = changed;
             if let Err(refusal) = self.limit_place(&mut again, place.clone()) {
@@ -216,9 +217,12 @@ impl Owner {
                 );
                 return Err(Refusal::new("usage", message));
             }
-            self.release(&gates[index])?;
+            let left = self.release(&gates[index]);
             gates.remove(index);
-            format!("gate {name} has ended; what it had written was restored")
+            match left.is_empty() {
+                true => format!("gate {name} has ended; what it had written was restored"),
+                false => format!("gate {name} has ended; {}", left.join("; ")),
+            }
         } else {
             let gate = &mut gates[index];
             let mut record = gate.record.clone();

@@ -1,9 +1,12 @@
 //! Each operation on a kernel file fails once, with each errno that matters, in each call that makes or ends a gate:
 //! whatever is refused leaves nothing half done, and the next call works.
 
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::Rule;
 
-use super::{Bed, KINDS, PIDS, gate_names, in_books, run_side, set_side, unset};
+use super::{Bed, KINDS, PIDS, gate_names, in_books, root, run_side, set_side, unset};
+use crate::api::UnsetRequest;
 use crate::looper::lock;
 use crate::owner::Owner;
 use crate::server::Refusal;
@@ -148,5 +151,29 @@ fn what_cannot_be_looked_at_has_not_ended() {
         bed.fs.inner().end_process(PIDS[0]);
         bed.fs.inner().end_process(PIDS[1]);
         assert!(gates.iter().all(|gate| owner.has_ended(gate)), "{kind:?}");
+    }
+}
+
+#[test]
+fn what_is_not_put_back_is_said() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        set_side(&owner, "cgroup:/other").unwrap();
+        let theirs = Bandwidth::limit(7_000, 20_000);
+        let other = GroupPath::parse("/other").unwrap();
+        owner.groups.set_bandwidth(&other, None, theirs).unwrap();
+        let request = UnsetRequest {
+            target: "cgroup:/other".to_owned(),
+            terms: Vec::new(),
+        };
+        let done = owner.unset(&root(1), &request).unwrap();
+        assert!(
+            done.message.contains("somebody else wrote 7000 us"),
+            "{}",
+            done.message
+        );
+        assert_eq!(owner.groups.bandwidth(&other).unwrap(), theirs, "{kind:?}");
+        assert_eq!(lock(&owner.alerts).len(), 1, "{kind:?}");
     }
 }
