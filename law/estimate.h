@@ -29,6 +29,9 @@
 /* us^2 of CPU time per us: a main of 1000 CPUs that is on or off for a second. */
 #define TG_NOISE_MAX (1ULL << 40)
 
+/* A refuted alarm that was open for longer was a short step, not noise. */
+#define TG_BURST_US 150000ULL
+
 /* What one window said about main. */
 enum tg_step {
 	TG_STEP_NONE,
@@ -98,7 +101,7 @@ TG_FN void tg_estimate_noise(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns
 	off_us = tg_max(b->used_ns, b->expected_ns) - tg_min(b->used_ns, b->expected_ns);
 	off_us = tg_min(off_us / 1000, 4000000000ULL);
 	rate = off_us * off_us / b->age_us / 2;
-	rate = tg_min(rate, 9 * h->noise_us + 500 * cpus);
+	rate = tg_min(rate, 4 * h->noise_us + 500 * cpus);
 	rate = tg_min(rate, TG_NOISE_MAX);
 	weight_16 = tg_weight_16(b->age_us, TG_SECOND_US);
 	if (b->filled)
@@ -366,8 +369,9 @@ TG_FN int tg_estimate_refuted(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_n
 	h->main_ncpu = p->main_ncpu;
 	h->trail_ncpu = p->main_ncpu;
 	h->mean_age_us = h->history_us;
-	/* Noise that looked like a step: the noise was underrated. */
-	h->noise_us = tg_min(p->noise_us * 2, TG_NOISE_MAX);
+	/* Noise that looked like a step: it was underrated. What lasts longer is none. */
+	if (p->open_us <= TG_BURST_US)
+		h->noise_us = tg_min(p->noise_us * 2, TG_NOISE_MAX);
 	p->open_us = 0;
 	return 1;
 }

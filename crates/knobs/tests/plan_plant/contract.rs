@@ -167,7 +167,19 @@ fn varying_main() {
 /// What `lab law` does on a host: main by duty cycle.
 #[test]
 fn main_as_the_lab_drives_it() {
-    let shapes: [(&str, Load, f64, f64); 4] = [
+    let shapes: [(&str, Load, f64, f64); 6] = [
+        (
+            "20/60 every 0.1 s",
+            |s| if s % 0.2 < 0.1 { 0.2 } else { 0.6 },
+            0.5,
+            0.5,
+        ),
+        (
+            "20/60 every 0.307 s",
+            |s| if s % 0.614 < 0.307 { 0.2 } else { 0.6 },
+            0.5,
+            0.5,
+        ),
         (
             "ramp 10..80 in 3 s",
             |s| 0.1 + 0.7 * (1.0 - ((s % 6.0) / 3.0 - 1.0).abs()),
