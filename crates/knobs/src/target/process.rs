@@ -18,7 +18,8 @@ pub struct ProcessRef {
     pub pid: i32,
     /// When it started, in clock ticks since boot (field 22 of /proc/PID/stat).
     pub start_ticks: u64,
-    /// Its effective user.
+    /// Whose it is: its user; root's where real, effective and saved user differ (a server that acts for a user for a
+    /// moment, a program that became root).
     pub uid: u32,
     /// Its short name.
     pub comm: String,
@@ -52,7 +53,7 @@ impl ProcessRef {
             return Err(TargetError::KernelThread { pid, comm });
         }
         let status = file("status")?;
-        let uid = effective_uid(&status).ok_or_else(|| gone("its status file has no Uid line"))?;
+        let uid = whose(&status).ok_or_else(|| gone("its status file has no Uid line"))?;
         Ok(Self {
             pid,
             start_ticks,
@@ -114,9 +115,15 @@ pub fn stat_field(stat: &str, number: usize) -> Option<u64> {
 }
 
 /// `Uid:` real, effective, saved, file system.
-fn effective_uid(status: &str) -> Option<u32> {
+fn whose(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    line.split_ascii_whitespace().nth(1)?.parse().ok()
+    let mut uids = line.split_ascii_whitespace().map(|word| word.parse().ok());
+    let (real, effective, saved): (u32, u32, u32) = (uids.next()??, uids.next()??, uids.next()??);
+    Some(if real == effective && effective == saved {
+        real
+    } else {
+        0
+    })
 }
 
 #[cfg(test)]
@@ -134,6 +141,21 @@ mod tests {
         assert_eq!(stat_field("no parenthesis", 22), None);
         assert_eq!(stat_field(")(", 22), None);
         assert_eq!(comm_of(")("), None);
+    }
+
+    #[test]
+    fn a_server_that_acts_for_a_user_is_not_the_users() {
+        assert_eq!(whose("Name:\tx\nUid:\t7\t7\t7\t7\n"), Some(7));
+        for text in [
+            "Uid:\t0\t7\t0\t7\n",
+            "Uid:\t7\t0\t0\t0\n",
+            "Uid:\t7\t7\t0\t7\n",
+        ] {
+            assert_eq!(whose(text), Some(0), "{text}");
+        }
+        for garbage in ["", "Uid:", "Uid:\t7\t7\n", "Uid:\tx\t7\t7\t7\n"] {
+            assert_eq!(whose(garbage), None, "{garbage:?}");
+        }
     }
 
     #[test]
