@@ -22,7 +22,8 @@ pub fn behind_sudo() -> Option<Caller> {
         return None;
     }
     let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
-    let uid = number("SUDO_UID").filter(|uid| *uid != 0)?;
+    // The largest number means "as it is" to setresuid, which would be root.
+    let uid = number("SUDO_UID").filter(|uid| *uid != 0 && *uid != u32::MAX)?;
     Some(lookup(uid).unwrap_or(Caller {
         uid,
         // An unknown user without a known group gets the group of the same number, never root's.
