@@ -83,6 +83,7 @@ impl Owner {
             .groups
             .place_in_place(pid, &in_place, &in_root)
             .map_err(wrong)?;
+        self.check_moved(&placement, start_ticks)?;
         let at = placement.group.clone();
         gate.record.place = Place::Lent {
             placement,

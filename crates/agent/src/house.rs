@@ -212,13 +212,17 @@ fn reassert(owner: &Owner, entry: &Entry) -> bool {
 }
 
 impl Owner {
-    /// Whether nobody is left in the gate.
-    pub(crate) fn has_ended(&self, gate: &Gate) -> bool {
-        // What cannot be looked at (no descriptor left) has not ended: its limits stay.
-        let process_gone = |pid: i32, start_ticks: u64| match ProcessRef::look_up(&*self.fs, pid) {
+    /// Whether the process has exited, also if its number is another's by now. What cannot be looked at (no descriptor
+    /// left) has not ended: its limits stay.
+    pub(crate) fn process_gone(&self, pid: i32, start_ticks: u64) -> bool {
+        match ProcessRef::look_up(&*self.fs, pid) {
             Ok(now) => now.start_ticks != start_ticks,
             Err(error) => !matches!(error, TargetError::Kfs { .. }),
-        };
+        }
+    }
+
+    /// Whether nobody is left in the gate.
+    pub(crate) fn has_ended(&self, gate: &Gate) -> bool {
         let empty = |group: &GroupPath| match self.groups.populated(group) {
             Ok(populated) => !populated,
             Err(error) => error.is_gone(),
@@ -226,12 +230,12 @@ impl Owner {
         match &gate.record.place {
             Place::Known {
                 pid, start_ticks, ..
-            } => process_gone(*pid, *start_ticks),
+            } => self.process_gone(*pid, *start_ticks),
             Place::Own { group } => empty(group),
             Place::Lent {
                 placement,
                 start_ticks,
-            } => process_gone(placement.pid, *start_ticks) && empty(&placement.group),
+            } => self.process_gone(placement.pid, *start_ticks) && empty(&placement.group),
             Place::Foreign { group } => !self.groups.exists(group),
         }
     }

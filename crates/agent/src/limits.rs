@@ -7,10 +7,11 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::group::{GroupError, GroupPath, Groups, WEIGHT_DEFAULT, WEIGHT_MIN};
+use tidegate_knobs::group::{GroupError, GroupPath, Groups, Placement, WEIGHT_DEFAULT, WEIGHT_MIN};
 use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::plan::bandwidth_for;
 use tidegate_knobs::sense::Group as SensedGroup;
+use tidegate_knobs::target::ProcessRef;
 use tidegate_terms::Class;
 use tracing::{info, warn};
 
@@ -44,7 +45,7 @@ impl Owner {
     }
 
     /// Makes a `run` gate's group and puts the process into it.
-    pub(crate) fn enter(&self, gate: &mut Gate, pid: i32) -> Result<(), Refusal> {
+    pub(crate) fn enter(&self, gate: &mut Gate, process: &ProcessRef) -> Result<(), Refusal> {
         let root = if gate.class() == Class::Side {
             self.side_root()
         } else {
@@ -63,15 +64,31 @@ impl Owner {
             group: group.clone(),
         };
         let placed = self.write_weight(gate).and_then(|()| {
-            self.groups
-                .place(&group, pid)
-                .map(drop)
-                .map_err(|error| refuse(kind_of(&error))(&error))
+            let placed = self.groups.place(&group, process.pid);
+            let placement = placed.map_err(|error| refuse(kind_of(&error))(&error))?;
+            self.check_moved(&placement, process.start_ticks)
         });
         if placed.is_err() {
             self.remove_group(&group);
         }
         placed
+    }
+
+    /// Whoever may move a process may not move the one that has its number since it exited: that one goes back.
+    pub(crate) fn check_moved(
+        &self,
+        placement: &Placement,
+        start_ticks: u64,
+    ) -> Result<(), Refusal> {
+        let pid = placement.pid;
+        if !self.process_gone(pid, start_ticks) {
+            return Ok(());
+        }
+        if let Err(error) = self.groups.place_back(placement) {
+            warn!("process {pid}: {error}");
+        }
+        let message = format!("process {pid}: it exited meanwhile; look with: ps -p {pid}");
+        Err(Refusal::new("not_found", message))
     }
 
     /// A group of ours, in the books as soon as it has an identity.

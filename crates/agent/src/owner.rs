@@ -1,8 +1,8 @@
 //! The owner: what it holds, and the calls that make gates of new commands; those that give terms to what runs already are in
 //! `targets`.
 //!
-//! Two locks, always taken in this order: `gates`, then `control`. The loop takes only `control`, so no call holds that while
-//! it touches a file.
+//! Locks, always taken in this order: `gates`, `control`, `books`; the others are held for a moment each. The loop takes
+//! `control`, and `books` for a write, so no call holds `control` while it reads files, nor `books` while it moves a process.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -172,10 +172,10 @@ impl Owner {
         Err(Refusal::new("busy", message))
     }
 
-    /// The gate that `target` names.
-    pub fn find(&self, target: &str) -> Result<usize, Refusal> {
+    /// The name of the gate that `target` means.
+    pub fn name_of(&self, target: &str) -> Result<String, Refusal> {
         let gates = lock(&self.gates);
-        find_in(&gates, target)
+        find_in(&gates, target).map(|index| gates[index].record.name.clone())
     }
 
     /// A new gate around the calling process, which then becomes the command.
@@ -229,7 +229,7 @@ impl Owner {
             );
             return Err(Refusal::new("denied", message));
         }
-        self.enter(&mut gate, pid)?;
+        self.enter(&mut gate, &process)?;
         let reply = RunReply {
             gate: gate.record.name.clone(),
             cgroup: gate.record.place.group().to_string(),
@@ -254,7 +254,10 @@ impl Owner {
                 .as_ref()
                 .is_none_or(|asked| *asked == record.name);
             let own = matches!(&record.place, Place::Own { group } if *group == at);
-            own && same_command && same_name
+            // Another class is another request: work in a side gate that asks to be main is to be refused.
+            let same_class = request.terms.get("class").map(String::as_str)
+                == Some(gate.class().to_string().as_str());
+            own && same_command && same_name && same_class
         })?;
         let alone = self.groups.procs(&at).is_ok_and(|pids| pids == [pid]);
         alone.then_some(index)

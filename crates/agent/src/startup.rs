@@ -325,6 +325,18 @@ impl Apply for QuotaWriter {
     }
 }
 
+/// An owner without its loop would answer and hold the lock, and nobody would be in control: it dies with any thread, and
+/// the guardian acts.
+struct EndWithThread;
+
+impl Drop for EndWithThread {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
 fn serve(started: Started) -> Result<(), String> {
     let Started {
         owner,
@@ -346,7 +358,10 @@ fn serve(started: Started) -> Result<(), String> {
         std::thread::Builder::new()
             .name(name.to_owned())
             .stack_size(512 * 1024)
-            .spawn(work)
+            .spawn(move || {
+                let _end = EndWithThread;
+                work();
+            })
             .map_err(|error| format!("owner: thread {name}: {error}"))
     };
     let looping = spawn(

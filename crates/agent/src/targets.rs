@@ -47,6 +47,11 @@ impl Owner {
         self.admit(peer)?;
         let name = match known {
             Some(index) => {
+                let gate = &gates[index];
+                if !gate.is_limited() && effective.get("class").is_some_and(|class| class == "side")
+                {
+                    self.check_limitable(&gates, &request.target, &gate.record.place)?;
+                }
                 let name = self.change(&mut gates[index], &asked)?;
                 if let Some(group) = self.limited_group(&gates[index]) {
                     lock(&self.control).quotas.take_again(&group);
@@ -190,9 +195,49 @@ impl Owner {
             notes: Vec::new(),
         };
         let mut gate = Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
+        if gate.is_limited() {
+            self.check_limitable(gates, &target.to_string(), &place)?;
+        }
         self.limit_place(&mut gate, place)?;
         info!(gate = gate.record.name, class = %gate.class(), target = gate.record.target, "new gate");
         Ok(gate)
+    }
+
+    /// Refuses to limit the owner itself, and groups of which one lies in the other: their use would count twice, and v1
+    /// has no quota above the parent's.
+    fn check_limitable(&self, gates: &[Gate], target: &str, place: &Place) -> Result<(), Refusal> {
+        let own = [std::process::id() as i32, self.lease.guardian_pid()];
+        let holds_own = match place {
+            Place::Known { pid, .. } => own.contains(pid),
+            place => own.iter().any(|pid| {
+                let at = self.groups.group_of(*pid).ok().flatten();
+                at.is_some_and(|at| at.is_within(place.group()))
+            }),
+        };
+        if holds_own {
+            let message = format!(
+                "{target}: Tidegate itself is in it, and would be slowed with it; name what is to be side work more closely"
+            );
+            return Err(Refusal::new("usage", message));
+        }
+        let Place::Foreign { group } = place else {
+            return Ok(());
+        };
+        let overlaps = |gate: &&Gate| {
+            let other = gate.record.place.group();
+            gate.is_limited() && (group.is_within(other) || other.is_within(group))
+        };
+        match gates.iter().find(overlaps) {
+            None => Ok(()),
+            Some(gate) => Err(Refusal::new(
+                "usage",
+                format!(
+                    "{target}: it overlaps with gate {} ({}), which is side work already; unset that first",
+                    gate.record.name,
+                    gate.record.place.group()
+                ),
+            )),
+        }
     }
 
     /// Takes terms back; all of them ends the gate.

@@ -187,9 +187,10 @@ impl Owner {
 
     /// Why the gate that `target` names runs at its present rate.
     pub fn explain(&self, target: &str) -> Result<ExplainView, Refusal> {
-        let index = self.find(target)?;
+        let name = self.name_of(target)?;
         let status = self.status();
-        let gate = status.gates.get(index).cloned().ok_or_else(|| {
+        let found = status.gates.iter().find(|gate| gate.name == name);
+        let gate = found.cloned().ok_or_else(|| {
             Refusal::new(
                 "not_found",
                 format!("{target}: the gate has just ended; see `tidegate status`"),

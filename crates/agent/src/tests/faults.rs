@@ -1,12 +1,14 @@
 //! Each operation on a kernel file fails once, with each errno that matters, in each call that makes or ends a gate:
 //! whatever is refused leaves nothing half done, and the next call works.
 
+use std::collections::BTreeMap;
+
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::Rule;
 
-use super::{Bed, KINDS, PIDS, gate_names, in_books, root, run_side, set_side, unset};
-use crate::api::UnsetRequest;
+use super::{Bed, KINDS, Kind, PIDS, gate_names, in_books, root, run_side, set_side, unset};
+use crate::api::{RunRequest, UnsetRequest};
 use crate::looper::lock;
 use crate::owner::Owner;
 use crate::server::Refusal;
@@ -20,7 +22,7 @@ const ERRNOS: [i32; 5] = [
 ];
 
 /// Operations that a call takes when nothing fails.
-fn operations(kind: super::Kind, call: impl Fn(&Owner) -> Result<(), Refusal>) -> u64 {
+fn operations(kind: Kind, call: impl Fn(&Owner) -> Result<(), Refusal>) -> u64 {
     let bed = Bed::new(kind);
     let owner = bed.owner().unwrap();
     let before = bed.fs.count();
@@ -176,4 +178,39 @@ fn what_is_not_put_back_is_said() {
         assert_eq!(owner.groups.bandwidth(&other).unwrap(), theirs, "{kind:?}");
         assert_eq!(lock(&owner.alerts).len(), 1, "{kind:?}");
     }
+}
+
+#[test]
+fn side_targets_do_not_overlap() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let other = GroupPath::parse("/other").unwrap();
+        owner.groups.create(&other.join("inner").unwrap()).unwrap();
+        set_side(&owner, "cgroup:/other").unwrap();
+        let refused = set_side(&owner, "cgroup:/other/inner").unwrap_err();
+        assert!(
+            refused.message.contains("overlaps with gate other"),
+            "{refused}"
+        );
+        unset(&owner, "cgroup:/other").unwrap();
+        set_side(&owner, "cgroup:/other/inner").unwrap();
+        assert_eq!(set_side(&owner, "cgroup:/other").unwrap_err().kind, "usage");
+    }
+}
+
+#[test]
+fn work_in_a_side_gate_does_not_become_main_by_asking_again() {
+    let bed = Bed::new(Kind::Mixed);
+    let owner = bed.owner().unwrap();
+    run_side(&owner, PIDS[0]).unwrap();
+    let request = RunRequest {
+        pid: PIDS[0],
+        name: None,
+        command: vec!["job".to_owned()],
+        terms: BTreeMap::from([("class".to_owned(), "main".to_owned())]),
+    };
+    let refused = owner.run(&root(PIDS[0]), &request).unwrap_err();
+    assert!(refused.message.contains("escape"), "{refused}");
+    assert_eq!(gate_names(&owner), ["job"]);
 }
