@@ -207,6 +207,15 @@ impl Books {
         }
     }
 
+    /// The rate that `group` was limited to before us; `u64::MAX` for not at all.
+    pub fn limit_before(&self, group: &GroupPath) -> u64 {
+        let was = self.entry(group, is_bandwidth).map(|entry| &entry.change);
+        match was {
+            Some(Change::Bandwidth { was, .. }) => was.rate_ucpu().unwrap_or(u64::MAX),
+            _ => u64::MAX,
+        }
+    }
+
     /// A process is about to be moved as `plan` says.
     pub fn will_move(
         &mut self,

@@ -227,6 +227,7 @@ impl Owner {
                             weight: gate.weight(),
                             first_weight: gate.weight(),
                             unequal: false,
+                            cap_ucpu: lock(&self.books).limit_before(limited),
                         }),
                     }
                 }

@@ -22,6 +22,7 @@ pub struct Target {
     pub weight: u32,
     /// What it would use; `u64::MAX` for all that it gets.
     pub demand_ucpu: u64,
+    cap_ucpu: u64,
     planner: Planner,
     /// Out of the idle class for now, so that it gets its tolerance (see [`Control::relieve`]).
     relieved: bool,
@@ -38,6 +39,7 @@ impl Target {
             group,
             weight,
             demand_ucpu: u64::MAX,
+            cap_ucpu: u64::MAX,
             planner: Planner::new(config),
             relieved: false,
         }
@@ -60,6 +62,8 @@ pub struct Limited {
     pub first_weight: u32,
     /// Its gates are of unequal weight.
     pub unequal: bool,
+    /// What it was limited to before us, `u64::MAX` for not: its administrator's word, which we never loosen.
+    pub cap_ucpu: u64,
 }
 
 impl Limited {
@@ -142,6 +146,7 @@ impl Quotas {
                 None => Target::new(one.group.clone(), one.weight, tick_ns),
             };
             target.weight = one.weight;
+            target.cap_ucpu = one.cap_ucpu;
             target.planner.set_period_us(one.period_us());
             self.targets.push(target);
         }
@@ -291,11 +296,15 @@ impl Quotas {
         for target in &self.targets {
             self.wanted.push(Wanted::new(
                 target.weight,
-                target.demand_ucpu,
-                floor_each_ucpu,
+                target.demand_ucpu.min(target.cap_ucpu),
+                floor_each_ucpu.min(target.cap_ucpu),
             ));
         }
         share(allowance_ucpu, &self.wanted, &mut self.given_ucpu);
+        // Where all demands are met, the rest is shared out on top of them.
+        for (given_ucpu, target) in self.given_ucpu.iter_mut().zip(&self.targets) {
+            *given_ucpu = (*given_ucpu).min(target.cap_ucpu);
+        }
     }
 
     fn write(
@@ -307,7 +316,7 @@ impl Quotas {
     ) {
         for (target, given_ucpu) in self.targets.iter_mut().zip(&self.given_ucpu) {
             let floor_each_ucpu = decision.floor_ucpu / self.wanted.len().max(1) as u64;
-            let decision = decision.for_group(*given_ucpu, floor_each_ucpu);
+            let decision = decision.for_group(*given_ucpu, floor_each_ucpu.min(target.cap_ucpu));
             let was = target.standing();
             let plan = target
                 .planner

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 
-use super::{Bed, Kind, PIDS, run_side};
+use super::{Bed, Kind, PIDS, run_side, set_side};
 use crate::looper::lock;
 use crate::owner::Owner;
 use crate::quotas::Apply;
@@ -173,4 +173,22 @@ fn a_quota_that_is_left_alone_stays_so_until_its_gate_is_set_again() {
     run_side(&owner, PIDS[2]).unwrap();
     steps(&bed, &owner, &mut knob, 400);
     assert!(knob.writes > writes);
+}
+
+#[test]
+fn a_group_never_gets_more_than_its_administrator_gave_it() {
+    let bed = Bed::new(Kind::Mixed);
+    bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
+    let owner = bed.owner().unwrap();
+    let other = GroupPath::parse("/other").unwrap();
+    let theirs = Bandwidth::limit(20_000, 100_000);
+    owner.groups.set_bandwidth(&other, None, theirs).unwrap();
+    set_side(&owner, "cgroup:/other").unwrap();
+    let mut knob = Knob::default();
+    steps(&bed, &owner, &mut knob, 1_000);
+    assert!(
+        (150_000..=200_000).contains(&knob.ucpu()),
+        "{}",
+        knob.ucpu()
+    );
 }
