@@ -195,6 +195,7 @@ impl Owner {
         }
         may_give(peer, self.is_admin(peer), process.uid, &request.terms)
             .map_err(|error| refuse("denied")(&error))?;
+        self.check_escape(peer, pid)?;
         let mut gates = lock(&self.gates);
         self.admit(peer)?;
         let raw = RawTerms::from_map(&request.terms, &Source::RunFlag);

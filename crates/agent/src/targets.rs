@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::target::{GateName, ProcessRef, Target};
 use tidegate_terms::{RawTerms, Source};
@@ -26,6 +27,10 @@ impl Owner {
         let owner_uid = match (known, &target) {
             (Some(index), _) => gates[index].record.uid,
             (None, Target::Pid(pid)) => {
+                if self.groups.version() == CgroupVersion::V1 {
+                    // On v2 it stays below its group.
+                    self.check_escape(peer, *pid)?;
+                }
                 ProcessRef::look_up(&*self.fs, *pid)
                     .map_err(|error| refuse("not_found")(&error))?
                     .uid
@@ -201,6 +206,44 @@ impl Owner {
         self.limit_place(&mut gate, place)?;
         info!(gate = gate.record.name, class = %gate.class(), target = gate.record.target, "new gate");
         Ok(gate)
+    }
+
+    /// Without privilege nobody gets out of what an administrator limited by having a process moved to side work's group.
+    pub(crate) fn check_escape(&self, peer: &Peer, pid: i32) -> Result<(), Refusal> {
+        if self.is_admin(peer) {
+            return Ok(());
+        }
+        let mut at = self.groups.group_of(pid).ok().flatten();
+        while let Some(group) = at.filter(|at| !at.is_root()) {
+            let is_ours = group.is_within(&self.side_root()) || group.is_within(&self.main_root());
+            if let Some(what) = self.limit_on(&group).filter(|_| !is_ours) {
+                let message = format!(
+                    "process {pid}: it is in {group}, which has {what}, and would leave that; ask root or a member of \
+                     the group `{ADMIN_GROUP}`"
+                );
+                return Err(Refusal::new("denied", message));
+            }
+            at = group.parent();
+        }
+        Ok(())
+    }
+
+    /// A limit on the group that its processes lose by leaving it. What cannot be read, for another reason than that it is
+    /// not there, counts as one.
+    fn limit_on(&self, group: &GroupPath) -> Option<&'static str> {
+        match self.groups.bandwidth(group) {
+            Ok(bandwidth) if bandwidth.quota_us.is_some() => return Some("a CPU quota"),
+            Err(error) if !error.is_gone() => return Some("a CPU quota that cannot be read"),
+            _ => {}
+        }
+        // v1's memory hierarchy is not touched; v2 has but one.
+        let is_limited = |name: &str| {
+            let text = self.fs.read(&self.groups.dir(group).join(name));
+            text.is_ok_and(|text| text.trim() != "max")
+        };
+        let v2 = self.groups.version() == CgroupVersion::V2;
+        (v2 && ["memory.max", "memory.high"].into_iter().any(is_limited))
+            .then_some("a memory limit")
     }
 
     /// Refuses to limit the owner itself, and groups of which one lies in the other: their use would count twice, and v1

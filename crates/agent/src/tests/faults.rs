@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::Rule;
+use tidegate_knobs::kfs::{FakeProcess, Rule};
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, in_books, root, run_side, set_side, unset};
 use crate::api::{RunRequest, UnsetRequest};
 use crate::looper::lock;
 use crate::owner::Owner;
+use crate::peer::Peer;
 use crate::server::Refusal;
 
 const ERRNOS: [i32; 5] = [
@@ -213,4 +214,38 @@ fn work_in_a_side_gate_does_not_become_main_by_asking_again() {
     let refused = owner.run(&root(PIDS[0]), &request).unwrap_err();
     assert!(refused.message.contains("escape"), "{refused}");
     assert_eq!(gate_names(&owner), ["job"]);
+}
+
+#[test]
+fn a_user_does_not_leave_an_administrators_limit_by_becoming_side_work() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let pid = 777;
+        bed.fs.inner().add_process(FakeProcess {
+            uid: 1000,
+            ..FakeProcess::new(pid)
+        });
+        let owner = bed.owner().unwrap();
+        let other = GroupPath::parse("/other").unwrap();
+        owner.groups.create(&other).unwrap();
+        owner.groups.place(&other, pid).unwrap();
+        let user = Peer {
+            pid,
+            uid: 1000,
+            groups: vec![1000],
+        };
+        let request = RunRequest {
+            pid,
+            name: None,
+            command: vec!["job".to_owned()],
+            terms: BTreeMap::from([("class".to_owned(), "side".to_owned())]),
+        };
+        let set_quota = |to| owner.groups.set_bandwidth(&other, None, to).unwrap();
+        set_quota(Bandwidth::limit(20_000, 100_000));
+        let refused = owner.run(&user, &request).unwrap_err();
+        assert_eq!(refused.kind, "denied", "{kind:?}: {refused}");
+        assert!(bed.place(pid).contains("/other"), "{kind:?}");
+        set_quota(Bandwidth::unlimited());
+        owner.run(&user, &request).unwrap();
+    }
 }
