@@ -65,7 +65,7 @@ impl HeadroomConfig {
         mean_min_us: 100_000,
         mean_max_us: 1_000_000,
         mean_error_ppm: 10_000,
-        lead_us: 150_000,
+        lead_us: 250_000,
         warm_us: 100_000,
         trim_us: 2_000_000,
         trim_max_ppm: 50_000,
