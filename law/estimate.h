@@ -101,7 +101,7 @@ TG_FN void tg_estimate_noise(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns
 	off_us = tg_max(b->used_ns, b->expected_ns) - tg_min(b->used_ns, b->expected_ns);
 	off_us = tg_min(off_us / 1000, 4000000000ULL);
 	rate = off_us * off_us / b->age_us / 2;
-	rate = tg_min(rate, 4 * h->noise_us + 500 * cpus);
+	rate = tg_min(rate, 9 * h->noise_us + 500 * cpus);
 	rate = tg_min(rate, TG_NOISE_MAX);
 	weight_16 = tg_weight_16(b->age_us, TG_SECOND_US);
 	if (b->filled)
