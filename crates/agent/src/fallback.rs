@@ -130,12 +130,21 @@ fn sweep(groups: &Groups, books: &mut Books, own: &[GroupPath], run_dir: &RunDir
     }
 }
 
-/// Repairs what a dead owner left (a service's ExecStopPost, or by hand): foreign targets are restored, empty groups
-/// removed; side commands that still run keep `cpu.idle` and the floor.
+/// How the owner ended that is repaired after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// On purpose, or nobody knows: nobody is going to come back.
+    End,
+    /// By a crash, and a service manager starts the next one: gates live on, and have the fallback that they declared until then.
+    Crash,
+}
+
+/// Repairs what a dead owner left (a service's ExecStopPost, or by hand). After an end, foreign targets are restored and empty
+/// groups removed; side commands that still run keep `cpu.idle` and the floor. After a crash, the fallback is written.
 ///
 /// # Errors
 /// An owner lives, or the machine cannot be looked at.
-pub fn repair(run_dir: &RunDir) -> Result<Vec<String>, String> {
+pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, String> {
     if !run_dir.dir().exists() {
         return Ok(vec!["nothing to repair: no owner ever ran here".to_owned()]);
     }
@@ -152,6 +161,11 @@ pub fn repair(run_dir: &RunDir) -> Result<Vec<String>, String> {
         held => held,
     };
     let (groups, mut books) = open(run_dir)?;
+    if after == After::Crash {
+        let mut report = books.fall_back(0);
+        report.extend(yield_again(&groups, &mut books));
+        return Ok(report);
+    }
     let own = own_groups(&groups, run_dir.prefix()).map_err(|error| error.to_string())?;
     // A process that was moved into a group of ours is foreign, too.
     let is_lent = |entry: &Entry| matches!(entry.change, Change::Membership { .. });

@@ -39,4 +39,4 @@ mod tests;
 mod views;
 mod write_log;
 
-pub use fallback::repair;
+pub use fallback::{After, repair};

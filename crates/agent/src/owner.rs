@@ -199,12 +199,17 @@ impl Owner {
         let mut gates = lock(&self.gates);
         self.admit(peer)?;
         let raw = RawTerms::from_map(&request.terms, &Source::RunFlag);
-        let name = match self.asked_before(&gates, pid, request) {
-            Some(index) => GateName::parse(&gates.remove(index).record.name)
+        let asked_before = self.asked_before(&gates, pid, request);
+        let name = match asked_before {
+            Some(index) => GateName::parse(&gates[index].record.name)
                 .map_err(|error| refuse("internal")(&error))?,
             None => self.name_for(&gates, request)?,
         };
-        let parent = self.gate_of(&gates, pid);
+        // Asked again, the process is in its own gate, which is no gate around it.
+        let parent = match asked_before {
+            Some(_) => None,
+            None => self.gate_of(&gates, pid),
+        };
         let record = Record {
             name: name.to_string(),
             target: "run".to_owned(),
@@ -237,7 +242,10 @@ impl Owner {
             notes: gate.record.notes.clone(),
         };
         info!(gate = reply.gate, class = %gate.class(), pid, "new gate");
-        gates.push(gate);
+        match asked_before {
+            Some(index) => gates[index] = gate,
+            None => gates.push(gate),
+        }
         self.publish(&gates)?;
         Ok(reply)
     }

@@ -26,6 +26,10 @@ pub struct Target {
     planner: Planner,
     /// Out of the idle class for now, so that it gets its tolerance (see [`Control::relieve`]).
     relieved: bool,
+    /// After a failure to change that: not before.
+    relief_again_ns: u64,
+    /// Unequal weights were seen. A period that came and went with gates would be a write, and so a refill, each time.
+    unequal: bool,
 }
 
 impl Target {
@@ -42,6 +46,8 @@ impl Target {
             cap_ucpu: u64::MAX,
             planner: Planner::new(config),
             relieved: false,
+            relief_again_ns: 0,
+            unequal: false,
         }
     }
 
@@ -66,15 +72,13 @@ pub struct Limited {
     pub cap_ucpu: u64,
 }
 
-impl Limited {
-    /// The kernel keeps weights below a quota only while the group runs for long enough at a time: with a period of 10 ms, gates
-    /// of 100 and 300 got nearly equal parts; with 50 ms, theirs (`cargo xtask vm kernel-weights-under-quota`).
-    fn period_us(&self) -> u64 {
-        if self.unequal {
-            50_000
-        } else {
-            PlanConfig::default().period_us
-        }
+/// The kernel keeps weights below a quota only while the group runs for long enough at a time: with a period of 10 ms, gates
+/// of 100 and 300 got nearly equal parts; with 50 ms, theirs (`cargo xtask vm kernel-weights-under-quota`).
+fn period_us(unequal: bool) -> u64 {
+    if unequal {
+        50_000
+    } else {
+        PlanConfig::default().period_us
     }
 }
 
@@ -147,7 +151,8 @@ impl Quotas {
             };
             target.weight = one.weight;
             target.cap_ucpu = one.cap_ucpu;
-            target.planner.set_period_us(one.period_us());
+            target.unequal |= one.unequal;
+            target.planner.set_period_us(period_us(target.unequal));
             self.targets.push(target);
         }
         self.wanted.reserve(self.targets.len());
@@ -255,10 +260,12 @@ impl Quotas {
         for index in 0..self.targets.len() {
             let target = &mut self.targets[index];
             let relief = if target.relieved { at_floor } else { starved };
-            if relief == target.relieved {
+            if relief == target.relieved || now_ns < target.relief_again_ns {
                 continue;
             }
             if let Err(why) = apply.set_yielding(&target.group, !relief) {
+                // Each try rewrites the ledger: not at every step.
+                target.relief_again_ns = now_ns.saturating_add(RELIEF_AFTER_NS);
                 self.trouble = Some(why);
                 continue;
             }

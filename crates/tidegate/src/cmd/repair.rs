@@ -1,5 +1,6 @@
 //! `tidegate repair`: puts back what a dead owner left.
 
+use tidegate_agent::After;
 use tidegate_agent::paths::RunDir;
 
 use crate::exit::{Exit, Failure};
@@ -8,7 +9,8 @@ use crate::render;
 const NOTES: &str = "\
 Reads the ledger of what was written. A value is put back only where it is
 still ours; running commands keep a static limit (side work never becomes
-main's equal). Does nothing while an owner runs. The service's ExecStopPost.";
+main's equal). Does nothing while an owner runs. The service's ExecStopPost:
+after a crash ($SERVICE_RESULT) it only writes the fallback that gates declared.";
 
 /// Put back what a dead owner left in kernel files
 #[derive(clap::Args)]
@@ -20,11 +22,19 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
-    let lines = tidegate_agent::repair(&RunDir::from_env())
+    let lines = tidegate_agent::repair(&RunDir::from_env(), after())
         .map_err(|error| Failure::new(Exit::Failure, error))?;
     if args.json {
         return render::json(&lines);
     }
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     render::print(&text)
+}
+
+/// systemd tells its ExecStopPost how the service ended (systemd.exec(5), `$SERVICE_RESULT`); a person tells nothing.
+fn after() -> After {
+    match std::env::var("SERVICE_RESULT") {
+        Ok(result) if result != "success" => After::Crash,
+        _ => After::End,
+    }
 }
