@@ -5,6 +5,7 @@ fn main() {
     for header in [
         "base.h",
         "headroom_types.h",
+        "noise.h",
         "estimate.h",
         "headroom.h",
         "share.h",

@@ -24,6 +24,10 @@ fn each_header_compiles_for_bpf() {
             "tg_u64 f(const struct tg_headroom_decision *d) { return d->allowance_ucpu; }",
         ),
         (
+            "noise.h",
+            "void f(struct tg_headroom *h) { tg_estimate_noise(h, 1, 5000000); }",
+        ),
+        (
             "estimate.h",
             "int f(struct tg_headroom *h, const struct tg_headroom_sample *s) \
              { return tg_estimate_update(h, s, s->busy_ns, 2000000, 0); }",

@@ -119,21 +119,6 @@ pub fn run(scene: &Scene) -> Run {
             valid: true,
         });
         (last, last_ns) = (now, kernel.now_ns);
-        if std::env::var_os("TRACE").is_some() {
-            let p = |x: u64| 100.0 * x as f64 / scene.cpus as f64 / 1e6;
-            println!(
-                "T {:.3} now {:.1} est {:.1} allow {:.2} trim {:.2} noise {:.2} {:?} al {} side {:.1}",
-                kernel.now_ns as f64 / 1e9,
-                p(decision.main_now_ucpu),
-                p(decision.main_est_ucpu),
-                p(decision.allowance_ucpu),
-                100.0 * decision.trim_ucpu as f64 / scene.cpus as f64 / 1e6,
-                p(decision.noise_ucpu),
-                decision.reason,
-                decision.alarms,
-                100.0 * side_ns as f64 / dt_ns as f64 / scene.cpus as f64
-            );
-        }
         if let Some(plan) = planner.step(kernel.now_ns as u64, &decision, scene.cpus as u32) {
             let quota_us = plan.bandwidth.quota_us.unwrap();
             // Between the read and the write.
@@ -147,14 +132,6 @@ pub fn run(scene: &Scene) -> Run {
                 }
             }
             kernel.write(quota_us, plan.bandwidth.period_us);
-            if std::env::var_os("TRACE").is_some() {
-                println!(
-                    "    W {:?} {:.2} charge {:.2}",
-                    plan.reason,
-                    plan.bandwidth.rate_ucpu().unwrap() as f64 / scene.cpus as f64 / 1e4,
-                    planner.charge_ucpu() as f64 / scene.cpus as f64 / 1e4
-                );
-            }
             out.writes.push((
                 kernel.now_ns,
                 plan.reason,
