@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use tidegate_knobs::discover::Machine;
 use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::kfs::KernelFs;
-use tidegate_knobs::target::{GateName, ProcessRef};
+use tidegate_knobs::target::{GateName, ProcessRef, Target};
 use tidegate_terms::{Class, Config, RawTerms, Settings, Source};
 use tokio::sync::Notify;
 use tracing::info;
@@ -175,7 +175,16 @@ impl Owner {
     /// The name of the gate that `target` means.
     pub fn name_of(&self, target: &str) -> Result<String, Refusal> {
         let gates = lock(&self.gates);
-        find_in(&gates, target).map(|index| gates[index].record.name.clone())
+        let not_found = match find_in(&gates, target) {
+            Ok(index) => return Ok(gates[index].record.name.clone()),
+            Err(not_found) => not_found,
+        };
+        // A process inside a gate: its gate is what limits it.
+        let around = match Target::parse(target) {
+            Ok(Target::Pid(pid)) => self.gate_of(&gates, pid),
+            _ => None,
+        };
+        around.map(|gate| gate.record.name.clone()).ok_or(not_found)
     }
 
     /// A new gate around the calling process, which then becomes the command.

@@ -165,6 +165,17 @@ fn stop_restores_and_lets_commands_go_on() {
 }
 
 #[test]
+fn a_process_in_a_gate_is_explained_by_its_gate() {
+    let Some(instance) = Instance::new("inside") else {
+        return;
+    };
+    let sleeper = instance.background(&["--side", "--name", "sleeper"], &["sleep", "60"]);
+    instance.gate("sleeper");
+    let view = instance.json(&["explain", &format!("pid:{}", sleeper.0.id())]);
+    assert_eq!(view["gate"]["name"], "sleeper");
+}
+
+#[test]
 fn what_is_not_there_ends_with_5_and_what_cannot_be_with_4() {
     let Some(instance) = Instance::new("codes") else {
         return;
