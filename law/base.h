@@ -68,6 +68,11 @@ TG_FN tg_u64 tg_abs(tg_s64 x)
 	return x < 0 ? (tg_u64)-x : (tg_u64)x;
 }
 
+TG_FN tg_s64 tg_min_s(tg_s64 a, tg_s64 b)
+{
+	return a < b ? a : b;
+}
+
 TG_FN tg_s64 tg_clamp_s(tg_s64 x, tg_s64 low, tg_s64 high)
 {
 	return x < low ? low : x > high ? high : x;

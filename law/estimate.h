@@ -119,12 +119,15 @@ TG_FN tg_u64 tg_estimate_now_ucpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
 
 /*
  * Main as it will be while the next quota stands. A climb is led by lead_us (a
- * write waits for its turn), a decline is not. The lag is < 2^43, taken in ucpu
+ * write waits for its turn), a decline is not. A hiccup, one window in which main
+ * makes up for something, raises the lag for a span: only what the mean's mean
+ * has followed by half is a climb. The lag is < 2^43, taken in ucpu
  * (< 2^34) times lead_us <= 10^7: < 2^58.
  */
 TG_FN tg_u64 tg_estimate_lead_ucpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
 {
-	tg_s64 lag = tg_estimate_lag_ncpu(h, cap_ucpu);
+	tg_s64 lag = tg_min_s(tg_estimate_lag_ncpu(h, cap_ucpu),
+			      2 * ((tg_s64)h->trail_ncpu - (tg_s64)h->tail_ncpu));
 	tg_u64 now = tg_estimate_now_ucpu(h, cap_ucpu), lead;
 
 	if (lag <= 0)
@@ -186,7 +189,7 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 	}
 	now = tg_min(est + rise, cap_ucpu);
 	h->main_ncpu = now * TG_NCPU_PER_UCPU;
-	h->trail_ncpu = h->main_ncpu;
+	h->trail_ncpu = h->tail_ncpu = h->main_ncpu;
 	tg_detectors_reset(h);
 	h->alarms++;
 	return 1;
@@ -213,7 +216,7 @@ TG_FN int tg_estimate_fall(struct tg_headroom *h, const struct tg_headroom_sampl
 	now = tg_sub0(est, margin + d->sum_ns * 1000 / tg_max(d->age_us, 1));
 	tg_noise_follow(h, now);
 	h->main_ncpu = now * TG_NCPU_PER_UCPU;
-	h->trail_ncpu = h->main_ncpu;
+	h->trail_ncpu = h->tail_ncpu = h->main_ncpu;
 	h->mean_age_us = d->age_us;
 	tg_detectors_reset(h);
 	return 1;
@@ -260,7 +263,7 @@ TG_FN int tg_estimate_refuted(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_n
 	if (mean_ucpu > most_ucpu)
 		return 0;
 	h->main_ncpu = p->main_ncpu;
-	h->trail_ncpu = p->main_ncpu;
+	h->trail_ncpu = h->tail_ncpu = p->main_ncpu;
 	h->mean_age_us = h->history_us;
 	/* Noise that looked like a step: it was underrated. What lasts longer is none. */
 	if (p->open_us <= TG_BURST_US)
@@ -279,6 +282,7 @@ TG_FN void tg_estimate_mean(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns,
 
 	h->main_ncpu = tg_mean(h->main_ncpu, main_now, weight_16);
 	h->trail_ncpu = tg_mean(h->trail_ncpu, h->main_ncpu, weight_16);
+	h->tail_ncpu = tg_mean(h->tail_ncpu, h->trail_ncpu, weight_16);
 	h->mean_age_us = tg_min(age_us, TG_AGE_MAX_US);
 }
 

@@ -68,6 +68,7 @@ TG_FN void tg_headroom_forget(struct tg_headroom *h)
 	h->calm_us = 0;
 	h->steady_us = 0;
 	h->trail_ncpu = 0;
+	h->tail_ncpu = 0;
 	h->probation.open_us = 0;
 	tg_detectors_reset(h);
 }
@@ -165,7 +166,7 @@ TG_FN void tg_headroom_trim(struct tg_headroom *h, const struct tg_headroom_samp
 	int hungry = h->side_ncpu + slack >= h->given_ncpu;
 	int open = h->out_ucpu > floor_ucpu;
 	tg_s64 next = tg_mean_s(h->trim_ncpu, h->trim_ncpu + error, weight);
-	tg_u64 lag_ncpu = tg_abs(tg_estimate_lag_ncpu(h, cap_ucpu));
+	tg_u64 lag_ncpu = tg_max(h->trail_ncpu, h->tail_ncpu) - tg_min(h->trail_ncpu, h->tail_ncpu);
 	int drifts;
 
 	h->steady_us = tg_min(h->steady_us + s->dt_ns / 1000, TG_AGE_MAX_US);

@@ -111,6 +111,7 @@ struct tg_headroom {
 	tg_u64 calm_us;	   /* since a step, a ramp or the start */
 	tg_u64 steady_us;  /* since main was seen to drift */
 	tg_u64 trail_ncpu; /* mean of the mean: how main moves */
+	tg_u64 tail_ncpu;  /* mean of that: how it moves, without hiccups */
 	tg_u32 alarms, pad;
 };
 

@@ -85,6 +85,7 @@ pub(crate) struct RawHeadroom {
     pub calm_us: u64,
     pub steady_us: u64,
     pub trail_ncpu: u64,
+    pub tail_ncpu: u64,
     pub alarms: u32,
     pub pad: u32,
 }

@@ -17,6 +17,7 @@ struct Model {
     history_us: i128,
     main: i128,
     trail: i128,
+    tail: i128,
     side: i128,
     given: i128,
     trim: i128,
@@ -44,11 +45,13 @@ impl Model {
         let span = age.min(i128::from(cfg.mean_min_us));
         self.main = toward(self.main, rate(s.busy_ns - s.side_ns), dt_us, span);
         self.trail = toward(self.trail, self.main, dt_us, span);
+        self.tail = toward(self.tail, self.trail, dt_us, span);
         self.side = toward(self.side, rate(s.side_ns), dt_us, age.min(1_000_000));
         self.given = toward(self.given, self.out, dt_us, age.min(1_000_000));
         self.history_us = age;
         let lag = self.main - self.trail;
-        self.steady_us = if lag.abs() > cap / 200 {
+        let climb = self.trail - self.tail;
+        self.steady_us = if climb.abs() > cap / 200 {
             0
         } else {
             self.steady_us + dt_us
@@ -72,7 +75,7 @@ impl Model {
         }
         self.calm_us += dt_us;
         // Without noise the mean's span is the least one.
-        let lead = lag.max(0) * i128::from(cfg.lead_us) / i128::from(cfg.mean_min_us);
+        let lead = lag.min(2 * climb).max(0) * i128::from(cfg.lead_us) / i128::from(cfg.mean_min_us);
         let led = ((self.main + lag).clamp(0, cap) + lead).min(cap);
         let want = (cap - asked - led + self.trim).clamp(floor, cap);
         let slope = cap * i128::from(cfg.raise_ppm_per_s) / 1_000_000 * dt_us / 1_000_000;
