@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint format vm soak docs install uninstall clean
+.PHONY: help setup build demo test lint format vm soak cost docs install uninstall clean
 
 PREFIX ?= /usr/local
 SYSTEMD_UNIT_DIR ?= /etc/systemd/system
@@ -34,6 +34,9 @@ vm: setup ## Run the tests in a virtual machine (options: cargo xtask vm --help)
 
 soak: build ## Hours of faults and stress, by hand (HOURS=2)
 	scripts/soak.sh
+
+cost: build ## Say what the owner costs on this machine, with 1 and with 500 groups (as root)
+	scripts/owner-cost.sh
 
 docs: ## Write docs/man from the command line's definitions
 	cargo run --quiet --package tidegate -- man --out docs/man
