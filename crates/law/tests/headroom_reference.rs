@@ -75,7 +75,8 @@ impl Model {
         }
         self.calm_us += dt_us;
         // Without noise the mean's span is the least one.
-        let lead = lag.min(2 * climb).max(0) * i128::from(cfg.lead_us) / i128::from(cfg.mean_min_us);
+        let lead =
+            lag.min(2 * climb).max(0) * i128::from(cfg.lead_us) / i128::from(cfg.mean_min_us);
         let led = ((self.main + lag).clamp(0, cap) + lead).min(cap);
         let want = (cap - asked - led + self.trim).clamp(floor, cap);
         let slope = cap * i128::from(cfg.raise_ppm_per_s) / 1_000_000 * dt_us / 1_000_000;
