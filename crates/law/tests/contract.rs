@@ -46,6 +46,97 @@ struct Outcome {
     alarms_per_s: f64,
 }
 
+/// Main, and side work that obeys: what each used, by the millisecond, as parts of the machine.
+struct Plant {
+    machine_ms: f64,
+    random: Random,
+    backlog: f64,
+    pool_ms: f64,
+    main_ns: f64,
+    side_ns: f64,
+    idle: Vec<f64>,
+    main: Vec<f64>,
+    side: Vec<f64>,
+}
+
+impl Plant {
+    fn new(scene: &Scene) -> Self {
+        Self {
+            machine_ms: scene.cpus as f64,
+            random: Random(0x5eed ^ scene.cpus),
+            backlog: 0.0,
+            pool_ms: 0.0,
+            main_ns: 0.0,
+            side_ns: 0.0,
+            idle: Vec::new(),
+            main: Vec::new(),
+            side: Vec::new(),
+        }
+    }
+
+    fn arrivals(&mut self, due: f64, poisson: bool) -> f64 {
+        if !poisson {
+            return due;
+        }
+        let mut arrived = 0.0;
+        let mut at = self.random.exponential(1.0);
+        while at < due {
+            arrived += self.random.exponential(1.0);
+            at += self.random.exponential(1.0);
+        }
+        arrived
+    }
+
+    fn step(&mut self, scene: &Scene, ms: u64, given_ucpu: u64) {
+        let due = (scene.load)(ms as f64 / 1e3) * self.machine_ms;
+        self.backlog += self.arrivals(due, scene.poisson);
+        let main = self.backlog.min(self.machine_ms);
+        self.backlog -= main;
+        // What main took from side work in a millisecond it may catch up on for ten.
+        let rate = given_ucpu as f64 / 1e6;
+        self.pool_ms = (self.pool_ms + rate).min(rate * 10.0);
+        let side = self.pool_ms.min(self.machine_ms - main);
+        self.pool_ms -= side;
+        self.main_ns += main * 1e6;
+        self.side_ns += side * 1e6;
+        self.idle
+            .push((self.machine_ms - main - side) / self.machine_ms);
+        self.main.push(main / self.machine_ms);
+        self.side.push(side / self.machine_ms);
+    }
+
+    /// What the sensor shows lags the truth by up to a tick a CPU.
+    fn shown(&mut self, used_ns: f64, exact: bool) -> u64 {
+        let most = if exact {
+            0.0
+        } else {
+            TICK_NS as f64 * self.machine_ms
+        };
+        (used_ns - self.random.unit() * most).max(0.0) as u64
+    }
+
+    fn outcome(&self, alarms_per_s: f64) -> Outcome {
+        let windows = |length: usize| {
+            let mut means: Vec<f64> = (SETTLED_MS..=self.idle.len() - length)
+                .step_by(100)
+                .map(|at| self.idle[at..at + length].iter().sum::<f64>() / length as f64)
+                .collect();
+            means.sort_by(f64::total_cmp);
+            means
+        };
+        let mean =
+            |of: &[f64]| of[SETTLED_MS..].iter().sum::<f64>() / (of.len() - SETTLED_MS) as f64;
+        Outcome {
+            second: windows(1_000),
+            ten: windows(10_000),
+            reclaim: mean(&self.side) / (0.7 - mean(&self.main)).max(0.01),
+            alarms_per_s,
+        }
+    }
+}
+
+const SETTLED_MS: usize = 4_000;
+
 fn run(scene: Scene) -> Outcome {
     let (cfg, window_ms, granularity_ns) = if scene.exact {
         (HeadroomConfig::FAST, 5u64, 0)
@@ -57,82 +148,36 @@ fn run(scene: Scene) -> Outcome {
         tolerance_ppm: 10_000,
     };
     let mut law = Headroom::new(cfg, terms);
-    let mut random = Random(0x5eed ^ scene.cpus);
-    let machine_ms = scene.cpus as f64;
-    let (mut backlog, mut pool_ms, mut given_ucpu) = (0.0f64, 0.0f64, 0u64);
-    let (mut main_ns, mut side_ns) = (0.0f64, 0.0f64);
-    // What the sensor shows lags the truth by up to a tick a CPU.
+    let mut plant = Plant::new(&scene);
+    let mut given_ucpu = 0;
     let (mut shown_main, mut shown_side) = (0u64, 0u64);
-    let (mut idle_ms, mut main_ms, mut side_ms) = (Vec::new(), Vec::new(), Vec::new());
     let (mut alarms, mut alarms_at_start) = (0, 0);
     for ms in 0..scene.seconds * 1_000 {
-        let due = (scene.load)(ms as f64 / 1e3) * machine_ms;
-        let mut arrived = due;
-        if scene.poisson {
-            arrived = 0.0;
-            let mut at = random.exponential(1.0);
-            while at < due {
-                arrived += random.exponential(1.0);
-                at += random.exponential(1.0);
-            }
+        plant.step(&scene, ms, given_ucpu);
+        if (ms + 1) % window_ms != 0 {
+            continue;
         }
-        backlog += arrived;
-        let main = backlog.min(machine_ms);
-        backlog -= main;
-        // What main took from side work in a millisecond it may catch up on for ten.
-        let rate = given_ucpu as f64 / 1e6;
-        pool_ms = (pool_ms + rate).min(rate * 10.0);
-        let side = pool_ms.min(machine_ms - main);
-        pool_ms -= side;
-        main_ns += main * 1e6;
-        side_ns += side * 1e6;
-        idle_ms.push((machine_ms - main - side) / machine_ms);
-        main_ms.push(main / machine_ms);
-        side_ms.push(side / machine_ms);
-        if (ms + 1) % window_ms == 0 {
-            let mut lag = |used: f64| {
-                let most = if scene.exact {
-                    0.0
-                } else {
-                    TICK_NS as f64 * machine_ms
-                };
-                (used - random.unit() * most).max(0.0) as u64
-            };
-            // Accounting never goes backwards.
-            let (main_now, side_now) = (lag(main_ns).max(shown_main), lag(side_ns).max(shown_side));
-            let dt_ns = window_ms * 1_000_000;
-            let decision = law.step(&HeadroomSample {
-                dt_ns,
-                capacity_ns: dt_ns * scene.cpus,
-                busy_ns: main_now - shown_main + side_now - shown_side,
-                side_ns: side_now - shown_side,
-                granularity_ns,
-                valid: true,
-            });
-            (shown_main, shown_side) = (main_now, side_now);
-            given_ucpu = decision.allowance_ucpu;
-            alarms = decision.alarms;
-            if ms < 4_000 {
-                alarms_at_start = alarms;
-            }
+        // Accounting never goes backwards.
+        let main_now = plant.shown(plant.main_ns, scene.exact).max(shown_main);
+        let side_now = plant.shown(plant.side_ns, scene.exact).max(shown_side);
+        let dt_ns = window_ms * 1_000_000;
+        let decision = law.step(&HeadroomSample {
+            dt_ns,
+            capacity_ns: dt_ns * scene.cpus,
+            busy_ns: main_now - shown_main + side_now - shown_side,
+            side_ns: side_now - shown_side,
+            granularity_ns,
+            valid: true,
+        });
+        (shown_main, shown_side) = (main_now, side_now);
+        given_ucpu = decision.allowance_ucpu;
+        alarms = decision.alarms;
+        if ms < SETTLED_MS as u64 {
+            alarms_at_start = alarms;
         }
     }
-    let settled = 4_000;
-    let windows = |length: usize| {
-        let mut means: Vec<f64> = (settled..=idle_ms.len() - length)
-            .step_by(100)
-            .map(|at| idle_ms[at..at + length].iter().sum::<f64>() / length as f64)
-            .collect();
-        means.sort_by(f64::total_cmp);
-        means
-    };
-    let mean = |of: &[f64]| of[settled..].iter().sum::<f64>() / (of.len() - settled) as f64;
-    Outcome {
-        second: windows(1_000),
-        ten: windows(10_000),
-        reclaim: mean(&side_ms) / (0.7 - mean(&main_ms)).max(0.01),
-        alarms_per_s: f64::from(alarms - alarms_at_start) / (scene.seconds - 4) as f64,
-    }
+    let counted_s = (scene.seconds - SETTLED_MS as u64 / 1_000) as f64;
+    plant.outcome(f64::from(alarms - alarms_at_start) / counted_s)
 }
 
 #[test]

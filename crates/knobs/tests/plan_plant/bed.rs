@@ -2,7 +2,7 @@
 
 use super::kernel::{Appetite, Kernel, Reading, STEP_NS};
 use super::server::{Arrivals, Load, Random, Server};
-use tidegate_knobs::plan::{PlanConfig, PlanReason, Planner};
+use tidegate_knobs::plan::{Plan, PlanConfig, PlanReason, Planner};
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomSample, HeadroomTerms};
 
 #[derive(Clone, Copy, PartialEq)]
@@ -54,61 +54,89 @@ pub struct Run {
     pub writes: Vec<(i64, PlanReason, u64)>,
 }
 
+/// The machine at work, seen by the millisecond.
+struct Bed {
+    kernel: Kernel,
+    server: Server,
+    bin: Reading,
+    out: Run,
+}
+
+impl Bed {
+    fn new(scene: &Scene) -> Self {
+        let mut kernel = Kernel::new(scene.cpus, scene.tick_ns as i64);
+        kernel.side_wants = scene.side_wants;
+        Self {
+            kernel,
+            server: Server::new(scene.cpus, scene.load, scene.arrivals, scene.seed),
+            bin: Reading::default(),
+            out: Run {
+                cpus: scene.cpus,
+                headroom: scene.headroom,
+                main_ms: Vec::new(),
+                side_ms: Vec::new(),
+                writes: Vec::new(),
+            },
+        }
+    }
+
+    fn step(&mut self) {
+        self.server.step(self.kernel.now_ns);
+        self.kernel.step(&self.server.on);
+        if self.kernel.now_ns % 1_000_000 == 0 {
+            self.out
+                .main_ms
+                .push(self.kernel.main_ns - self.bin.main_ns);
+            self.out
+                .side_ms
+                .push(self.kernel.side_ns - self.bin.side_ns);
+            self.bin = self.kernel.exact();
+        }
+    }
+
+    fn write(&mut self, plan: &Plan) {
+        let quota_us = plan.bandwidth.quota_us.unwrap();
+        self.kernel.write(quota_us, plan.bandwidth.period_us);
+        let rate_ucpu = plan.bandwidth.rate_ucpu().unwrap();
+        self.out
+            .writes
+            .push((self.kernel.now_ns, plan.reason, rate_ucpu));
+    }
+}
+
 pub fn run(scene: &Scene) -> Run {
-    let mut kernel = Kernel::new(scene.cpus, scene.tick_ns as i64);
-    kernel.side_wants = scene.side_wants;
-    let mut server = Server::new(scene.cpus, scene.load, scene.arrivals, scene.seed);
+    let mut bed = Bed::new(scene);
     let mut random = Random::new(scene.seed + 77);
     let (cfg, window_ns, granularity_ns) = match scene.sensing {
         Sensing::Bpf => (HeadroomConfig::FAST, 5_000_000, 0),
         Sensing::Usage => (HeadroomConfig::SLOW, 50_000_000, scene.tick_ns),
     };
-    let headroom_ppm = (scene.headroom * 1e6) as u32;
-    let mut law = Headroom::new(
-        cfg,
-        HeadroomTerms {
-            headroom_ppm,
-            tolerance_ppm: 10_000,
-        },
-    );
+    let terms = HeadroomTerms {
+        headroom_ppm: (scene.headroom * 1e6) as u32,
+        tolerance_ppm: 10_000,
+    };
+    let mut law = Headroom::new(cfg, terms);
     let mut planner = Planner::new(PlanConfig {
         tick_ns: scene.tick_ns,
         ..PlanConfig::default()
     });
-    let mut out = Run {
-        cpus: scene.cpus,
-        headroom: scene.headroom,
-        main_ms: Vec::new(),
-        side_ms: Vec::new(),
-        writes: Vec::new(),
-    };
     let (mut last, mut last_ns) = (Reading::default(), 0);
-    let mut bin = Reading::default();
     let mut next_ns = window_ns + 1_350_000;
-    while kernel.now_ns < scene.seconds * 1_000_000_000 {
-        server.step(kernel.now_ns);
-        kernel.step(&server.on);
-        if kernel.now_ns % 1_000_000 == 0 {
-            out.main_ms.push(kernel.main_ns - bin.main_ns);
-            out.side_ms.push(kernel.side_ns - bin.side_ns);
-            bin = kernel.exact();
-        }
-        if kernel.now_ns < next_ns {
+    while bed.kernel.now_ns < scene.seconds * 1_000_000_000 {
+        bed.step();
+        let now_ns = bed.kernel.now_ns;
+        if now_ns < next_ns {
             continue;
         }
         // The timer is punctual to a few hundred microseconds and drifts against the tick.
-        next_ns += window_ns;
-        let late_ns = (random.next() % 6) as i64 * STEP_NS;
-        next_ns += if kernel.now_ns % 100_000_000 < window_ns {
-            STEP_NS
-        } else {
-            0
-        };
+        let drifts = now_ns % 100_000_000 < window_ns;
+        next_ns += window_ns + if drifts { STEP_NS } else { 0 };
+        let late_steps = random.next() % 6;
         let now = match scene.sensing {
-            Sensing::Bpf => kernel.exact(),
-            Sensing::Usage => kernel.accounted(),
+            Sensing::Bpf => bed.kernel.exact(),
+            Sensing::Usage => bed.kernel.accounted(),
         };
-        let dt_ns = (kernel.now_ns - last_ns) as u64;
+        let dt_ns = (now_ns - last_ns) as u64;
         let side_ns = (now.side_ns - last.side_ns) as u64;
         let decision = law.step(&HeadroomSample {
             dt_ns,
@@ -118,28 +146,16 @@ pub fn run(scene: &Scene) -> Run {
             granularity_ns,
             valid: true,
         });
-        (last, last_ns) = (now, kernel.now_ns);
-        if let Some(plan) = planner.step(kernel.now_ns as u64, &decision, scene.cpus as u32) {
-            let quota_us = plan.bandwidth.quota_us.unwrap();
+        (last, last_ns) = (now, now_ns);
+        if let Some(plan) = planner.step(now_ns as u64, &decision, scene.cpus as u32) {
             // Between the read and the write.
-            for _ in 0..late_ns / STEP_NS {
-                server.step(kernel.now_ns);
-                kernel.step(&server.on);
-                if kernel.now_ns % 1_000_000 == 0 {
-                    out.main_ms.push(kernel.main_ns - bin.main_ns);
-                    out.side_ms.push(kernel.side_ns - bin.side_ns);
-                    bin = kernel.exact();
-                }
+            for _ in 0..late_steps {
+                bed.step();
             }
-            kernel.write(quota_us, plan.bandwidth.period_us);
-            out.writes.push((
-                kernel.now_ns,
-                plan.reason,
-                plan.bandwidth.rate_ucpu().unwrap(),
-            ));
+            bed.write(&plan);
         }
     }
-    out
+    bed.out
 }
 
 impl Run {
