@@ -16,7 +16,7 @@ gate_soon $sibling $MAIN
 held || fail "the side root is not held"
 if [ "$MODE" = precise ]; then
 	seen 3 $SIDE
-	within "idle at the default headroom of 20 %" "$(of idle)" 18.5 21.5
+	within "idle at the default headroom of 20 %" "$(of idle)" 18 23
 fi
 finish "$(cat /tmp/inner)" "$(cat /tmp/child)" $outer $sibling
 gone_soon

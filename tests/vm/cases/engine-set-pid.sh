@@ -17,7 +17,7 @@ same "threads in the child" "$(wc -l <"$child/cgroup.threads")" 3
 if [ "$MODE" = precise ]; then
 	seen 4 service
 	measure side "$(of service)" %
-	within "idle" "$(of idle)" 28.5 31.5
+	within "idle" "$(of idle)" 27.5 33
 fi
 tidegate show "pid:$pid"
 tidegate unset "pid:$pid"
