@@ -126,11 +126,6 @@ impl Control {
         self.sensor.online_cpus()
     }
 
-    /// The shortest useful period of the loop.
-    pub fn period_min_ns(&self) -> u64 {
-        self.sensor.min_window_ns()
-    }
-
     /// The last decision.
     pub fn decision(&self) -> &HeadroomDecision {
         &self.decision

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::{GroupError, GroupPath, Groups, Placement, WEIGHT_DEFAULT, WEIGHT_MIN};
 use tidegate_knobs::ledger::Fallback;
-use tidegate_knobs::plan::bandwidth_for;
+use tidegate_knobs::plan::{PlanConfig, bandwidth_for};
 use tidegate_knobs::sense::Group as SensedGroup;
 use tidegate_knobs::target::ProcessRef;
 use tidegate_terms::Class;
@@ -22,10 +22,6 @@ use crate::owner::{Owner, refuse};
 use crate::quotas::Limited;
 use crate::server::Refusal;
 
-/// Period of the floor: the longest, so that the least quota is small.
-const FLOOR_PERIOD_MAX_US: u64 = 100_000;
-/// Period of quotas that are large enough for it.
-const FLOOR_PERIOD_US: u64 = 10_000;
 /// The kernel's least quota over the longest period we use: side work is never slower than this (1 % of one CPU).
 const FLOOR_MIN_UCPU: u64 = 10_000;
 
@@ -35,7 +31,8 @@ impl Owner {
         let cpus = u64::from(lock(&self.control).online_cpus().max(1));
         // 8192 CPUs · 10^6 ppm fits easily: a CPU is 10^6 ucpu, so ppm · CPUs is the rate in ucpu.
         let floor_ucpu = (cpus * u64::from(demand.tolerance_ppm)).max(FLOOR_MIN_UCPU);
-        bandwidth_for(floor_ucpu, FLOOR_PERIOD_US, FLOOR_PERIOD_MAX_US)
+        let periods = PlanConfig::default();
+        bandwidth_for(floor_ucpu, periods.period_us, periods.period_max_us)
     }
 
     /// The floor by what the gates ask for now.
@@ -207,7 +204,6 @@ impl Owner {
         let demand = demand(gates.iter(), &self.settings);
         let floor = self.floor(&demand);
         lock(&self.books).set_floor(floor);
-        let root = self.side_root();
         let mut side = Vec::new();
         let mut main = Vec::new();
         let mut targets: Vec<Limited> = Vec::new();
@@ -216,18 +212,20 @@ impl Owner {
             match (gate.class(), &gate.record.place) {
                 (_, Place::Known { .. }) => {}
                 (Class::Side, _) => {
-                    let limited = if group.is_within(&root) { &root } else { group };
-                    match targets.iter_mut().find(|known| known.group == *limited) {
+                    let Some(limited) = self.limited_group(gate) else {
+                        continue;
+                    };
+                    match targets.iter_mut().find(|known| known.group == limited) {
                         Some(known) => {
                             known.unequal |= gate.weight() != known.first_weight;
                             known.weight += gate.weight();
                         }
                         None => targets.push(Limited {
-                            group: limited.clone(),
                             weight: gate.weight(),
                             first_weight: gate.weight(),
                             unequal: false,
-                            cap_ucpu: lock(&self.books).limit_before(limited),
+                            cap_ucpu: lock(&self.books).limit_before(&limited),
+                            group: limited,
                         }),
                     }
                 }

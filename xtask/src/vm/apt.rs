@@ -1,6 +1,7 @@
 //! apt with a private root: this machine's transport, mirror and proxies; our own suite, lists and cache.
 
 use super::Trouble;
+use super::command::output;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,25 +13,8 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const MIRROR_VARIABLE: &str = "TIDEGATE_DEBIAN_MIRROR";
 
 pub fn run(command: &mut Command, what: &str) -> Result<String, Trouble> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|e| Trouble::io(what, Path::new(&program), &e))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    let why = errors
-        .lines()
-        .find(|l| l.starts_with("E:"))
-        .or(errors.lines().last())
-        .unwrap_or("it failed without a word");
-    Err(Trouble::new(
-        what,
-        &program,
-        why.trim(),
-        "check the network and the machine's apt sources, then run it again",
-    ))
+    let mend = "check the network and the machine's apt sources, then run it again";
+    output(command, what, |line| line.starts_with("E:"), mend)
 }
 
 /// apt with its own sources, lists and cache under `.cache/vm/apt`; the machine's own state is only read.

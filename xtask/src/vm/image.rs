@@ -3,7 +3,7 @@
 
 use super::catalog::Case;
 use super::cpio::Archive;
-use super::{Trouble, tool};
+use super::{Trouble, command, tool};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -175,25 +175,8 @@ fn paths_listed(listing: &str) -> Vec<PathBuf> {
 }
 
 fn output(command: &mut Command, what: &str) -> Result<String, Trouble> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|e| Trouble::io(what, Path::new(&program), &e))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    let why = errors
-        .lines()
-        .find(|l| l.contains("error"))
-        .or(errors.lines().last())
-        .unwrap_or("it failed without a word");
-    Err(Trouble::new(
-        what,
-        &program,
-        why.trim(),
-        "run that command by hand to see all of it",
-    ))
+    let mend = "run that command by hand to see all of it";
+    command::output(command, what, |line| line.contains("error"), mend)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 mod apt;
 mod boot;
 mod catalog;
+mod command;
 mod cpio;
 mod emulator;
 mod fetch;

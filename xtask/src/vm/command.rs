@@ -1,0 +1,28 @@
+//! Running another program to its end: its standard output, or the line of its errors that tells most.
+
+use super::Trouble;
+use std::path::Path;
+use std::process::Command;
+
+/// Runs `command`; when it fails, the first line that `tells` accepts (else the last) is the reason given.
+pub fn output(
+    command: &mut Command,
+    what: &str,
+    tells: impl Fn(&str) -> bool,
+    mend: &str,
+) -> Result<String, Trouble> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .map_err(|e| Trouble::io(what, Path::new(&program), &e))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let why = errors
+        .lines()
+        .find(|line| tells(line))
+        .or(errors.lines().last())
+        .unwrap_or("it failed without a word");
+    Err(Trouble::new(what, &program, why.trim(), mend))
+}
