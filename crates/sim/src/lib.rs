@@ -1,0 +1,4 @@
+//! A deterministic machine: same scenario and seed, same bytes out.
+
+pub mod hist;
+pub mod prng;
