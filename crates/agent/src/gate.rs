@@ -1,6 +1,7 @@
 //! One gate as the owner keeps it, what all gates together ask for, and the file that the next owner reads.
 
 use serde::{Deserialize, Serialize};
+use tidegate_knobs::control::Demand;
 use tidegate_knobs::group::{GroupPath, Placement};
 use tidegate_terms::{Class, Config, RawTerms, Settings, TermError, Terms, Weight};
 
@@ -114,17 +115,6 @@ impl Gate {
             Weight::Of(weight) => weight,
         }
     }
-}
-
-/// What all gates together ask of the machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Demand {
-    /// Idle to keep.
-    pub headroom_ppm: u32,
-    /// Who asked for it.
-    pub headroom_from: String,
-    /// What side work gets at least.
-    pub tolerance_ppm: u32,
 }
 
 /// The largest headroom counts, since the idle that one gate's headroom keeps serves every main; of tolerances the

@@ -7,7 +7,7 @@
 //! ```text
 //! server (socket) ─┐
 //! house (1 s)     ─┼─▶ owner: gates ─▶ limits: groups, books ─▶ kernel files
-//! looper (5 ms)   ─┴─▶ control: sample → law → plan ─▶ quota
+//! looper (5 ms)   ─┴─▶ control (knobs): sample → law → plan ─▶ quota
 //!                        └─ lease ─▶ guardian ─▶ fallback
 //! ```
 
@@ -15,7 +15,6 @@ mod adopt;
 pub mod api;
 mod books;
 pub mod client;
-mod control;
 mod fallback;
 mod foreign;
 mod gate;
@@ -24,12 +23,10 @@ mod house;
 mod lease;
 mod limits;
 mod looper;
-mod meter;
 pub mod owner;
 pub mod paths;
 mod peer;
 mod program;
-mod quotas;
 mod rate;
 mod server;
 pub mod startup;
@@ -37,6 +34,5 @@ mod targets;
 #[cfg(test)]
 mod tests;
 mod views;
-mod write_log;
 
 pub use fallback::{After, repair};

@@ -7,6 +7,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::control::{Demand, Limited};
 use tidegate_knobs::group::{GroupError, GroupPath, Groups, Placement, WEIGHT_DEFAULT, WEIGHT_MIN};
 use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::plan::{PlanConfig, bandwidth_for};
@@ -15,11 +16,10 @@ use tidegate_knobs::target::ProcessRef;
 use tidegate_terms::Class;
 use tracing::{info, warn};
 
-use crate::gate::{Demand, Gate, Place, demand};
+use crate::gate::{Gate, Place, demand};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
 use crate::owner::{Owner, refuse};
-use crate::quotas::Limited;
 use crate::server::Refusal;
 
 /// The kernel's least quota over the longest period we use: side work is never slower than this (1 % of one CPU).

@@ -8,11 +8,10 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
+use tidegate_knobs::control::{Apply, Control};
 use tracing::{info, warn};
 
-use crate::control::Control;
 use crate::lease::{Lease, monotonic_ns};
-use crate::quotas::Apply;
 
 /// While nothing is limited the loop only keeps its history warm.
 const IDLE_PERIOD_NS: u64 = 50_000_000;
@@ -111,7 +110,7 @@ pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
                 warn!("the guardian wrote the fallback meanwhile; writing everything again");
                 control.fell_back();
             }
-            control.step(late_ns, &mut *apply);
+            control.step(began_ns, late_ns, &mut *apply);
             let ended_ns = monotonic_ns();
             control.cost.add(ended_ns, ended_ns - began_ns);
             !control.quotas.is_empty()

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tidegate_knobs::control::Control;
 use tidegate_knobs::discover::Machine;
 use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::kfs::KernelFs;
@@ -18,7 +19,6 @@ use tracing::info;
 
 use crate::api::{Done, RunReply, RunRequest};
 use crate::books::Books;
-use crate::control::Control;
 use crate::gate::{Gate, Place, Record};
 use crate::lease::{Lease, monotonic_ns};
 use crate::looper::lock;

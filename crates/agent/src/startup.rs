@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::control::{Apply, Control};
 use tidegate_knobs::discover::{CgroupVersion, discover, tick_hz};
 use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::kfs::{KernelFs, RealFs};
@@ -20,7 +21,6 @@ use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use crate::books::Books;
-use crate::control::Control;
 use crate::gate::demand;
 use crate::house::House;
 use crate::lease::{Lease, monotonic_ns};
@@ -29,7 +29,6 @@ use crate::looper::{self, Loop, lock};
 use crate::owner::{Mode, Owner};
 use crate::paths::{RunDir, open_lock};
 use crate::program::own_program;
-use crate::quotas::Apply;
 use crate::rate::RateLimit;
 use crate::server;
 

@@ -1,18 +1,16 @@
 //! What the owner shows: status, gates, and why a gate runs at its present rate.
 
+use tidegate_knobs::control::{Control, Given, Write};
 use tidegate_knobs::group::CpuStat;
 use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::{Class, View};
 
 use crate::api::{ExplainView, GateView, LoopView, StatusView, TermView, UserView, WriteView};
-use crate::control::Control;
 use crate::gate::{Gate, Place};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
 use crate::owner::Owner;
-use crate::quotas::Given;
 use crate::server::Refusal;
-use crate::write_log::Write;
 
 /// A gate that uses this much of what it is given wants more, as far as anybody can tell.
 const WANTS_MORE: f64 = 0.9;

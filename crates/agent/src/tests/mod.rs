@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tidegate_knobs::control::Control;
 use tidegate_knobs::discover::discover;
 use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::kfs::{FakeFs, FakeProcess, FaultFs, KernelFs};
@@ -18,7 +19,6 @@ use tokio::sync::Notify;
 
 use crate::api::{RunReply, RunRequest, SetRequest, UnsetRequest};
 use crate::books::Books;
-use crate::control::Control;
 use crate::gate::demand;
 use crate::lease::Lease;
 use crate::looper::lock;

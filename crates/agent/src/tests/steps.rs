@@ -3,12 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::control::Apply;
 use tidegate_knobs::group::GroupPath;
 
 use super::{Bed, Kind, PIDS, run_side, set_side};
+use crate::lease::monotonic_ns;
 use crate::looper::lock;
 use crate::owner::Owner;
-use crate::quotas::Apply;
 
 /// Keeps what stands; refuses when told.
 #[derive(Default)]
@@ -53,7 +54,7 @@ impl Knob {
 /// Side work uses all that it is given.
 fn steps(bed: &Bed, owner: &Owner, knob: &mut Knob, count: u32) {
     for _ in 0..count {
-        lock(&owner.control).step(0, knob);
+        lock(&owner.control).step(monotonic_ns(), 0, knob);
         let side_ppm = knob.ucpu().min(2_000_000) / super::CPUS;
         let main_ppm = bed.sensor.main_ppm.load(Ordering::Relaxed);
         bed.sensor

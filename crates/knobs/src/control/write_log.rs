@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tidegate_knobs::bandwidth::Bandwidth;
+use crate::bandwidth::Bandwidth;
 
 /// Writes that are remembered for `explain`.
 const WRITES_KEPT: usize = 64;

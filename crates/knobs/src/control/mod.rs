@@ -1,20 +1,39 @@
 //! One control step: sample, estimate, plan, apply; and what it tells of itself.
 //!
+//! The owner process runs it against the kernel's files, the simulator against a simulated machine: the same code.
+//! Nothing here reads a clock or a file; time comes in with the call and with the sample.
+//!
 //! The step is short: it reads the sensor's counters, runs the law and a planner for each group that carries a moving
 //! quota (normally one, the side root), and writes a quota a few times a second. It allocates only when it writes.
 //! What the step needs of the outside comes in through [`Sensor`] and [`Apply`], so that tests drive this very code.
 
-use tidegate_knobs::sense::{Counters, Group as SensedGroup, Sensor};
+mod meter;
+mod quotas;
+mod write_log;
+
 use tidegate_law::{
     Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms, Reason,
 };
 
-use crate::gate::Demand;
-use crate::meter::{Meter, Recent, Use};
-use crate::quotas::{Apply, Quotas};
+pub use meter::{Durations, Meter, Recent, Use};
+pub use quotas::{Apply, Given, Limited, Quotas, Target};
+pub use write_log::{Write, WriteLog, describe};
+
+use crate::sense::{Counters, Group as SensedGroup, Sensor};
 
 /// Windows longer than this hold a pause of the machine or of the owner, not a measurement.
 const WINDOW_MAX_NS: u64 = 1_000_000_000;
+
+/// What all gates together ask of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// Idle to keep.
+    pub headroom_ppm: u32,
+    /// Who asked for it.
+    pub headroom_from: String,
+    /// What side work gets at least.
+    pub tolerance_ppm: u32,
+}
 
 /// The loop's state.
 pub struct Control {
@@ -131,12 +150,12 @@ impl Control {
         &self.decision
     }
 
-    /// One step. `late_ns` is how long after its time it began.
-    pub fn step(&mut self, late_ns: u64, apply: &mut dyn Apply) {
+    /// One step that began at `began_ns`, `late_ns` after its time. The sample's own time counts where there is one.
+    pub fn step(&mut self, began_ns: u64, late_ns: u64, apply: &mut dyn Apply) {
         let mut now = Counters::default();
         let sampled = self.sensor.sample(&mut now);
         let now_ns = if now.now_ns == 0 {
-            crate::lease::monotonic_ns()
+            began_ns
         } else {
             now.now_ns
         };

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::plan::{PlanConfig, Planner, WriteBudget};
 use tidegate_law::{Demand as Wanted, HeadroomDecision, share};
 
-use crate::meter::Use;
-use crate::write_log::{Write, WriteLog, describe};
+use super::meter::Use;
+use super::write_log::{Write, WriteLog, describe};
+use crate::bandwidth::Bandwidth;
+use crate::group::GroupPath;
+use crate::plan::{PlanConfig, Planner, WriteBudget};
 
 /// Side work that starves below its tolerance for this long is helped.
 const RELIEF_AFTER_NS: u64 = 1_000_000_000;
@@ -24,7 +24,7 @@ pub struct Target {
     pub demand_ucpu: u64,
     cap_ucpu: u64,
     planner: Planner,
-    /// Out of the idle class for now, so that it gets its tolerance (see [`Control::relieve`]).
+    /// Out of the idle class for now, so that it gets its tolerance (see [`Quotas::relieve`]).
     relieved: bool,
     /// After a failure to change that: not before.
     relief_again_ns: u64,
