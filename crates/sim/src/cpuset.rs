@@ -1,0 +1,292 @@
+//! A plain bit set of up to [`CPUS_MAX`] CPUs: affinities, cpusets, and the sets of idle CPUs that wake
+//! placement scans a word at a time.
+
+use std::fmt;
+
+use crate::ids::CpuId;
+use crate::topology::CPUS_MAX;
+
+const WORD_BITS: u32 = 64;
+const WORDS: usize = (CPUS_MAX / WORD_BITS) as usize;
+
+/// A set of CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct CpuSet {
+    words: [u64; WORDS],
+}
+
+/// Why a list of CPUs is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cpus: {list:?}: {part:?} is no CPU below {CPUS_MAX} and no range of them; write it as 0-3,8"
+)]
+pub struct CpuListError {
+    list: String,
+    part: String,
+}
+
+impl CpuSet {
+    /// No CPU.
+    pub const EMPTY: CpuSet = CpuSet { words: [0; WORDS] };
+
+    /// CPUs 0 to `cpus - 1`.
+    pub fn first_n(cpus: u32) -> Self {
+        CpuSet::range(0..cpus)
+    }
+
+    /// One CPU.
+    pub fn single(cpu: CpuId) -> Self {
+        CpuSet::range(cpu.0..cpu.0 + 1)
+    }
+
+    /// The CPUs of a range; those from [`CPUS_MAX`] on are left out.
+    pub fn range(range: std::ops::Range<u32>) -> Self {
+        let mut set = CpuSet::EMPTY;
+        for cpu in range.start..range.end.min(CPUS_MAX) {
+            set.insert(CpuId(cpu));
+        }
+        set
+    }
+
+    /// Reads the kernel's list format, such as `0-3,8`.
+    pub fn parse(list: &str) -> Result<Self, CpuListError> {
+        let mut set = CpuSet::EMPTY;
+        for part in list.split(',').map(str::trim) {
+            let refused = || CpuListError {
+                list: list.to_owned(),
+                part: part.to_owned(),
+            };
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let first: u32 = first.trim().parse().map_err(|_| refused())?;
+            let last: u32 = last.trim().parse().map_err(|_| refused())?;
+            if first > last || last >= CPUS_MAX {
+                return Err(refused());
+            }
+            for cpu in first..=last {
+                set.insert(CpuId(cpu));
+            }
+        }
+        Ok(set)
+    }
+
+    /// Adds a CPU (one from [`CPUS_MAX`] on is not there to add).
+    #[inline]
+    pub fn insert(&mut self, cpu: CpuId) {
+        if let Some(word) = self.words.get_mut((cpu.0 / WORD_BITS) as usize) {
+            *word |= 1 << (cpu.0 % WORD_BITS);
+        }
+    }
+
+    /// Takes a CPU out.
+    #[inline]
+    pub fn remove(&mut self, cpu: CpuId) {
+        if let Some(word) = self.words.get_mut((cpu.0 / WORD_BITS) as usize) {
+            *word &= !(1 << (cpu.0 % WORD_BITS));
+        }
+    }
+
+    /// Adds or takes out.
+    #[inline]
+    pub fn set(&mut self, cpu: CpuId, member: bool) {
+        if member {
+            self.insert(cpu)
+        } else {
+            self.remove(cpu)
+        }
+    }
+
+    /// Whether a CPU is in the set.
+    #[inline]
+    pub fn contains(&self, cpu: CpuId) -> bool {
+        self.words
+            .get((cpu.0 / WORD_BITS) as usize)
+            .is_some_and(|word| word >> (cpu.0 % WORD_BITS) & 1 == 1)
+    }
+
+    /// Whether the set is empty.
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+
+    /// How many CPUs the set has.
+    pub fn count(&self) -> u32 {
+        self.words.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// The lowest CPU.
+    pub fn first(&self) -> Option<CpuId> {
+        self.next_from(CpuId(0))
+    }
+
+    /// The lowest CPU at or above `cpu`.
+    pub fn next_from(&self, cpu: CpuId) -> Option<CpuId> {
+        next_member(cpu.0, CPUS_MAX, |index| self.words[index])
+    }
+
+    /// The first CPU at or after `start` that is in both sets and in `range`, going round to the range's
+    /// start at its end: how the kernel scans a cache's CPUs from the target on, a word at a time.
+    pub fn first_common_wrapped(
+        &self,
+        other: &CpuSet,
+        range: std::ops::Range<u32>,
+        start: u32,
+    ) -> Option<CpuId> {
+        let both = |index: usize| self.words[index] & other.words[index];
+        let start = if range.contains(&start) {
+            start
+        } else {
+            range.start
+        };
+        next_member(start, range.end, both).or_else(|| next_member(range.start, start, both))
+    }
+
+    /// The CPUs that are in both sets.
+    pub fn and(&self, other: &CpuSet) -> CpuSet {
+        self.zip(other, |a, b| a & b)
+    }
+
+    /// The CPUs that are in either set.
+    pub fn or(&self, other: &CpuSet) -> CpuSet {
+        self.zip(other, |a, b| a | b)
+    }
+
+    /// The CPUs of this set that are not in the other.
+    pub fn and_not(&self, other: &CpuSet) -> CpuSet {
+        self.zip(other, |a, b| a & !b)
+    }
+
+    /// Whether the sets share a CPU.
+    pub fn intersects(&self, other: &CpuSet) -> bool {
+        self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
+    }
+
+    /// Whether all CPUs of this set are in the other.
+    pub fn is_subset(&self, other: &CpuSet) -> bool {
+        self.words
+            .iter()
+            .zip(&other.words)
+            .all(|(a, b)| a & !b == 0)
+    }
+
+    /// The CPUs, lowest first.
+    pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
+        let mut next = self.first();
+        std::iter::from_fn(move || {
+            let cpu = next?;
+            next = self.next_from(CpuId(cpu.0 + 1));
+            Some(cpu)
+        })
+    }
+
+    fn zip(&self, other: &CpuSet, join: impl Fn(u64, u64) -> u64) -> CpuSet {
+        let mut words = [0; WORDS];
+        for (word, (&a, &b)) in words.iter_mut().zip(self.words.iter().zip(&other.words)) {
+            *word = join(a, b);
+        }
+        CpuSet { words }
+    }
+}
+
+/// The lowest set bit in `start..end` of the words that `word_at` gives.
+#[inline]
+fn next_member(start: u32, end: u32, word_at: impl Fn(usize) -> u64) -> Option<CpuId> {
+    let end = end.min(CPUS_MAX);
+    if start >= end {
+        return None;
+    }
+    let mut index = (start / WORD_BITS) as usize;
+    let mut word = word_at(index) & (u64::MAX << (start % WORD_BITS));
+    loop {
+        if word != 0 {
+            let cpu = index as u32 * WORD_BITS + word.trailing_zeros();
+            return (cpu < end).then_some(CpuId(cpu));
+        }
+        index += 1;
+        if index as u32 * WORD_BITS >= end {
+            return None;
+        }
+        word = word_at(index);
+    }
+}
+
+impl FromIterator<CpuId> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = CpuId>>(cpus: I) -> Self {
+        let mut set = CpuSet::EMPTY;
+        for cpu in cpus {
+            set.insert(cpu);
+        }
+        set
+    }
+}
+
+impl fmt::Display for CpuSet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut from = self.first();
+        let mut comma = "";
+        while let Some(first) = from {
+            let mut last = first;
+            while self.contains(CpuId(last.0 + 1)) {
+                last.0 += 1;
+            }
+            if first == last {
+                write!(formatter, "{comma}{}", first.0)?;
+            } else {
+                write!(formatter, "{comma}{}-{}", first.0, last.0)?;
+            }
+            comma = ",";
+            from = self.next_from(CpuId(last.0 + 1));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for CpuSet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "CpuSet({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_reads_and_writes_as_the_kernels() {
+        for list in ["0", "0-3,8", "63-65,1023", ""] {
+            if !list.is_empty() {
+                assert_eq!(CpuSet::parse(list).expect("a list").to_string(), list);
+            }
+        }
+        assert_eq!(CpuSet::EMPTY.to_string(), "");
+        for wrong in ["", "a", "3-1", "1024", "1,,2"] {
+            assert!(CpuSet::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_scan_starts_at_the_target_and_goes_round() {
+        let set = CpuSet::parse("1,70,130").expect("a list");
+        let all = CpuSet::first_n(192);
+        let scan = |range: std::ops::Range<u32>, start| {
+            set.first_common_wrapped(&all, range, start)
+                .map(|cpu| cpu.0)
+        };
+        assert_eq!(scan(0..192, 71), Some(130));
+        assert_eq!(scan(0..192, 131), Some(1));
+        assert_eq!(scan(64..128, 71), Some(70));
+        assert_eq!(scan(128..130, 128), None);
+        assert_eq!(
+            set.iter().map(|cpu| cpu.0).collect::<Vec<_>>(),
+            [1, 70, 130]
+        );
+    }
+
+    #[test]
+    fn set_algebra() {
+        let (a, b) = (CpuSet::first_n(4), CpuSet::range(2..1024));
+        assert_eq!(a.and(&b).to_string(), "2-3");
+        assert_eq!(a.or(&b).count(), 1024);
+        assert_eq!(a.and_not(&b).to_string(), "0-1");
+        assert!(a.and(&b).is_subset(&a) && a.intersects(&b) && !a.is_subset(&b));
+    }
+}

@@ -1,0 +1,74 @@
+//! What can be wrong with a machine's description, and what a broken
+//! invariant looks like.
+
+use crate::Ns;
+use crate::ids::{CpuId, GroupId, TaskId};
+use crate::topology::TopologyError;
+use thiserror::Error;
+
+/// A machine, group or task that cannot be built, or a change that is refused.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum SimError {
+    /// A number outside its range.
+    #[error("{what}: {got}: out of range {low}..={high}; give a value within it")]
+    Range {
+        /// Which number.
+        what: &'static str,
+        /// What was given.
+        got: u64,
+        /// The least that is allowed.
+        low: u64,
+        /// The most that is allowed.
+        high: u64,
+    },
+    /// A machine that cannot be.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// A group that was never added.
+    #[error("group {0}: no such group; add it with add_group first")]
+    NoGroup(GroupId),
+    /// A task that was never spawned.
+    #[error("task {0}: no such task; spawn it first")]
+    NoTask(TaskId),
+    /// A set of CPUs that leaves a task nowhere to run.
+    #[error("{what}: the CPU set is empty on this machine; name at least one CPU below {cpus}")]
+    NoCpu {
+        /// Whose set.
+        what: String,
+        /// CPUs of the machine.
+        cpus: u32,
+    },
+    /// A change that this kernel refuses.
+    #[error("{what}: {why}; {mend}")]
+    Refused {
+        /// What was to change.
+        what: &'static str,
+        /// Why it is refused.
+        why: &'static str,
+        /// What to do instead.
+        mend: &'static str,
+    },
+}
+
+/// An invariant of the machine that does not hold: a bug of the simulator, of
+/// a law or of a program. It names what reproduces it.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[error(
+    "invariant {rule}: at {at_ns} ns{}{}: {detail}; reproduce with seed {seed}",
+    cpu.map(|c| format!(", CPU {c}")).unwrap_or_default(),
+    task.map(|t| format!(", task {t}")).unwrap_or_default()
+)]
+pub struct Violation {
+    /// Which invariant.
+    pub rule: &'static str,
+    /// When it was seen.
+    pub at_ns: Ns,
+    /// On which CPU, where that is known.
+    pub cpu: Option<CpuId>,
+    /// Which task, where that is known.
+    pub task: Option<TaskId>,
+    /// The machine's seed.
+    pub seed: u64,
+    /// What was found.
+    pub detail: String,
+}

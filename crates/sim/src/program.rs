@@ -1,0 +1,140 @@
+//! What a task does: a [`Program`] gives one [`Op`] after another.
+//!
+//! The machine asks for the next op when the last one is complete and the
+//! task is on a CPU, so `Ctx::now_ns` less [`Ctx::woken_ns`] in the first call
+//! after a wait is the wakeup latency as the program itself would measure it.
+
+use crate::Ns;
+use crate::hist::Histogram;
+use crate::ids::{CpuId, LockId, PipeId, QueueId, SeriesId, TaskId};
+use crate::prng::Prng;
+use crate::spec::TaskSpec;
+use std::collections::VecDeque;
+
+/// One step of a program.
+#[derive(Debug)]
+pub enum Op {
+    /// Computes: this much CPU time at full speed (longer beside busy neighbours).
+    Run {
+        /// CPU time at full speed.
+        work_ns: u64,
+    },
+    /// Sleeps until a time; one in the past is no sleep.
+    SleepUntil {
+        /// The absolute time.
+        at_ns: Ns,
+    },
+    /// Sleeps for a while.
+    Sleep {
+        /// For how long.
+        for_ns: u64,
+    },
+    /// Lets others run (sched_yield).
+    Yield,
+    /// Puts one message into a pipe; waits while it is full.
+    Send {
+        /// The pipe.
+        pipe: PipeId,
+    },
+    /// Takes one message from a pipe; waits while it is empty.
+    Recv {
+        /// The pipe.
+        pipe: PipeId,
+    },
+    /// Takes a lock; waits while another task holds it.
+    Lock {
+        /// The lock.
+        lock: LockId,
+    },
+    /// Releases a lock and wakes its first waiter.
+    Unlock {
+        /// The lock.
+        lock: LockId,
+    },
+    /// Creates a task. What the kernel hands on at fork is handed on here too:
+    /// group, policy, nice, slice, latency hint (unless `latency_inherit` is
+    /// off) and cap of the parent replace what the child's spec leaves at its
+    /// default. The id is then [`Ctx::last_forked`].
+    Fork {
+        /// The child.
+        child: Box<TaskSpec>,
+    },
+    /// Wakes a parked task; one that is not parked yet will not park.
+    Wake {
+        /// Whom.
+        task: TaskId,
+    },
+    /// Waits for a [`Op::Wake`].
+    Park,
+    /// Ends the task.
+    Exit,
+}
+
+/// What a task does, op by op.
+pub trait Program: Send {
+    /// The next op. Called at the start and whenever the last op is complete.
+    fn next(&mut self, ctx: &mut Ctx<'_>) -> Op;
+}
+
+impl std::fmt::Debug for dyn Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Program")
+    }
+}
+
+impl<F: FnMut(&mut Ctx<'_>) -> Op + Send> Program for F {
+    fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
+        self(ctx)
+    }
+}
+
+/// What programs share: recorded series and queues of numbers.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    pub(crate) series: Vec<(String, Histogram)>,
+    pub(crate) queues: Vec<VecDeque<u64>>,
+    /// Values recorded during the op in progress, for the tracer.
+    pub(crate) recorded: Vec<(SeriesId, u64)>,
+    pub(crate) traced: bool,
+}
+
+/// What a program sees of the machine.
+pub struct Ctx<'a> {
+    /// Now.
+    pub now_ns: Ns,
+    /// The task that runs the program.
+    pub task: TaskId,
+    /// The CPU it runs on.
+    pub cpu: CpuId,
+    /// The task's own stream of random numbers: what it draws does not depend
+    /// on what other tasks do.
+    pub rng: &'a mut Prng,
+    pub(crate) woken_ns: Ns,
+    pub(crate) last_forked: Option<TaskId>,
+    pub(crate) world: &'a mut World,
+}
+
+impl Ctx<'_> {
+    /// Adds a value to a series.
+    pub fn record(&mut self, series: SeriesId, value_ns: u64) {
+        self.world.series[series.index()].1.record(value_ns);
+        if self.world.traced {
+            self.world.recorded.push((series, value_ns));
+        }
+    }
+
+    /// When the task's last wait ended (it became runnable), or its start.
+    pub fn woken_ns(&self) -> Ns {
+        self.woken_ns
+    }
+
+    /// The task that the last [`Op::Fork`] created.
+    pub fn last_forked(&self) -> Option<TaskId> {
+        self.last_forked
+    }
+
+    /// A queue that tasks share (made by `Machine::add_queue`).
+    pub fn queue(&mut self, queue: QueueId) -> &mut VecDeque<u64> {
+        &mut self.world.queues[queue.index()]
+    }
+}

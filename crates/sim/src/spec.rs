@@ -1,0 +1,167 @@
+//! What the user describes: tasks, groups, limits. What runs is elsewhere.
+
+use crate::Ns;
+use crate::cpuset::CpuSet;
+use crate::ids::GroupId;
+use crate::program::Program;
+
+/// A task's scheduling policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// SCHED_OTHER.
+    Normal,
+    /// SCHED_BATCH: its wakeups do not preempt.
+    Batch,
+    /// SCHED_IDLE: weight 3, preempted by everyone else.
+    Idle,
+    /// SCHED_FIFO, above all fair tasks.
+    Fifo {
+        /// 1..=99, the highest runs first.
+        prio: u8,
+    },
+}
+
+/// Whom one cap counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapScope {
+    /// Each task has its own bucket; a forked one gets a new bucket.
+    Task,
+    /// The tasks that share a process share a bucket.
+    Process,
+    /// The whole group shares one bucket.
+    Group,
+}
+
+/// A cap (seed 004), in thousandths of one CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapTerms {
+    /// Never more than this, over any time but for the bucket's depth.
+    pub hard_ppt: u32,
+    /// Above this only with CPU that nobody else wants; 0 is background.
+    pub soft_ppt: u32,
+    /// Whom it counts for.
+    pub scope: CapScope,
+}
+
+/// A task to spawn.
+#[derive(Debug)]
+pub struct TaskSpec {
+    /// For traces and messages.
+    pub name: String,
+    /// The group it starts in.
+    pub group: GroupId,
+    /// Its policy.
+    pub policy: Policy,
+    /// −20..=19.
+    pub nice: i8,
+    /// A slice of its own (`sched_runtime`), clamped to 0.1–100 ms.
+    pub slice_ns: Option<u64>,
+    /// Latency hint, −20..=19 (seed 001).
+    pub latency: i8,
+    /// Whether a fork hands the hint on.
+    pub latency_inherit: bool,
+    /// CPUs it may use; all of the group's when absent.
+    pub cpus: Option<CpuSet>,
+    /// Its cap.
+    pub cap: Option<CapTerms>,
+    /// When it starts; the past means now.
+    pub start_ns: Ns,
+    /// What it does.
+    pub program: Box<dyn Program>,
+}
+
+impl TaskSpec {
+    /// A task with the kernel's defaults.
+    pub fn new(name: &str, group: GroupId, program: Box<dyn Program>) -> TaskSpec {
+        TaskSpec {
+            name: name.to_owned(),
+            group,
+            policy: Policy::Normal,
+            nice: 0,
+            slice_ns: None,
+            latency: 0,
+            latency_inherit: true,
+            cpus: None,
+            cap: None,
+            start_ns: 0,
+            program,
+        }
+    }
+}
+
+/// A group's CPU bandwidth limit (cpu.max and cpu.max.burst).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bandwidth {
+    /// CPU time a period; no limit when absent.
+    pub quota_us: Option<u64>,
+    /// 1 ms to 1 s.
+    pub period_us: u64,
+    /// Unused quota that may be carried over, at most the quota.
+    pub burst_us: u64,
+}
+
+impl Bandwidth {
+    /// No limit.
+    pub const UNLIMITED: Bandwidth = Bandwidth {
+        quota_us: None,
+        period_us: 100_000,
+        burst_us: 0,
+    };
+}
+
+/// Who yields to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Work to protect.
+    Main,
+    /// Work that uses what is left.
+    Side,
+    /// The rest.
+    Neutral,
+}
+
+/// A group to add.
+#[derive(Clone, Debug)]
+pub struct GroupSpec {
+    /// For traces and messages.
+    pub name: String,
+    /// The group above; [`GroupId::ROOT`] at the top.
+    pub parent: GroupId,
+    /// cpu.weight, 1..=10000; 100 is the default.
+    pub weight: u32,
+    /// cpu.idle.
+    pub idle: bool,
+    /// cpu.max.
+    pub bandwidth: Option<Bandwidth>,
+    /// cpuset.cpus.
+    pub cpus: Option<CpuSet>,
+    /// Its class, for the engines.
+    pub class: Class,
+    /// Latency hint of its tasks, for the engines that take it from a group.
+    pub latency: i8,
+    /// Its cap.
+    pub cap: Option<CapTerms>,
+    /// Idle to keep for this main group.
+    pub headroom_ppm: u32,
+    /// What side work gets even when main takes all.
+    pub tolerance_ppm: u32,
+}
+
+impl GroupSpec {
+    /// A group with cgroup v2's defaults and no terms.
+    pub fn new(name: &str, parent: GroupId) -> GroupSpec {
+        GroupSpec {
+            name: name.to_owned(),
+            parent,
+            weight: 100,
+            idle: false,
+            bandwidth: None,
+            cpus: None,
+            class: Class::Neutral,
+            latency: 0,
+            cap: None,
+            headroom_ppm: 0,
+            tolerance_ppm: 10_000,
+        }
+    }
+}
