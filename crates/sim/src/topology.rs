@@ -64,13 +64,13 @@ impl Topology {
             return Err(TopologyError::Cpus(self.cpus));
         }
         let (threads_per_core, cpus_per_llc) = (self.threads_per_core, self.cpus_per_llc);
-        if cpus_per_llc == 0 || self.cpus % cpus_per_llc != 0 {
+        if cpus_per_llc == 0 || !self.cpus.is_multiple_of(cpus_per_llc) {
             return Err(TopologyError::Llc {
                 cpus_per_llc,
                 cpus: self.cpus,
             });
         }
-        if threads_per_core == 0 || cpus_per_llc % threads_per_core != 0 {
+        if threads_per_core == 0 || !cpus_per_llc.is_multiple_of(threads_per_core) {
             return Err(TopologyError::Threads {
                 threads_per_core,
                 cpus_per_llc,
