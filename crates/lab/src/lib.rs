@@ -33,7 +33,6 @@ pub mod foreign;
 pub mod leftovers;
 pub mod machine;
 pub mod options;
-pub mod policies;
 pub mod proc;
 pub mod progress;
 pub mod readers;

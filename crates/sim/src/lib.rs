@@ -6,6 +6,7 @@ pub mod cpuset;
 pub mod error;
 pub mod hist;
 pub mod ids;
+pub mod policies;
 pub mod prng;
 pub mod program;
 pub mod spec;

@@ -10,13 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use tidegate_sim::policies::{Counters, Koordlet, Order, Policy, Sideloader};
+
 use crate::arms::{Arm, Placement, Stage};
 use crate::board::Board;
 use crate::cgroup::Group;
 use crate::options::{LabOptions, Sense};
-use crate::policies::koordlet::Koordlet;
-use crate::policies::sideloader::Sideloader;
-use crate::policies::{Counters, Policy};
 use crate::progress::Progress;
 use crate::readers::{Reader, Sample, Source, proc_stat_idle_total, sample_during, shares};
 use crate::report::Report;
@@ -33,6 +32,8 @@ pub const LOW_PCT: f64 = 10.0;
 /// Main at its height.
 pub const HIGH_PCT: f64 = 80.0;
 const NS: f64 = 1e9;
+/// The unit of /proc/stat.
+const TICK_NS: u64 = 10_000_000;
 
 /// A controller of side work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,18 +71,26 @@ impl Controller {
     pub fn allowance_pct(self, cpus: usize, busy_pct: f64) -> f64 {
         match self {
             Controller::Tidegate(_) => (100.0 - HEADROOM_PCT - busy_pct).max(TOLERANCE_PCT),
-            Controller::Sideloader => Sideloader::new(cpus, HEADROOM_PCT).allowance_pct(busy_pct),
-            Controller::Koordlet => Koordlet::new(cpus).allowance_pct(busy_pct),
+            Controller::Sideloader | Controller::Koordlet => self
+                .policy(cpus)
+                .map_or(0.0, |law| law.allowance_ppm(ppm(busy_pct)) as f64 / 1e4),
         }
     }
 
     fn policy(self, cpus: usize) -> Option<Box<dyn Policy>> {
         match self {
             Controller::Tidegate(_) => None,
-            Controller::Sideloader => Some(Box::new(Sideloader::new(cpus, HEADROOM_PCT))),
-            Controller::Koordlet => Some(Box::new(Koordlet::new(cpus))),
+            Controller::Sideloader => {
+                Some(Box::new(Sideloader::new(cpus as u32, ppm(HEADROOM_PCT))))
+            }
+            Controller::Koordlet => Some(Box::new(Koordlet::new(cpus as u32))),
         }
     }
+}
+
+/// Percent as the laws take it.
+fn ppm(pct: f64) -> u64 {
+    (pct * 1e4).round() as u64
 }
 
 /// One step up of main and one back down.
@@ -268,16 +277,24 @@ impl Driver<'_> {
     fn counters(&self) -> Counters {
         let (idle_ticks, total_ticks) = proc_stat_idle_total();
         Counters {
-            idle_ticks,
-            total_ticks,
+            idle_ns: idle_ticks * TICK_NS,
+            total_ns: total_ticks * TICK_NS,
             side_ns: self.group.usage_ns(),
+            main_wait_ns: 0,
         }
     }
 
     fn prime(&self) -> Result<(), LabError> {
         let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
-        let quota = policy.prime(LOW_PCT, self.counters());
-        self.group.set_quota(Some(quota), policy.period_us())
+        let order = policy.prime(ppm(LOW_PCT), self.counters());
+        self.obey(order, policy.period_us())
+    }
+
+    fn obey(&self, order: Order, period_us: u64) -> Result<(), LabError> {
+        match order {
+            Order::Quota(quota_us) => self.group.set_quota(Some(quota_us), period_us),
+            Order::Pool { .. } => Err(LabError::process("policy", "the lab's group has no cpuset")),
+        }
     }
 
     fn tick_until_done(&self) -> Result<(), LabError> {
@@ -293,8 +310,8 @@ impl Driver<'_> {
                 clock::sleep_until(at.min(clock::monotonic_ns() + 50_000_000));
             }
             let mut policy = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(quota) = policy.tick(self.counters()) {
-                self.group.set_quota(Some(quota), policy.period_us())?;
+            if let Some(order) = policy.tick(self.counters()) {
+                self.obey(order, policy.period_us())?;
             }
         }
         Ok(())
