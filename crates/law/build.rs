@@ -1,20 +1,22 @@
-//! Compiles law/*.h natively, through native.c, into a static library.
+//! Compiles law/*.h natively, through the doors in native.c and native/, into a static library.
+
+use std::path::{Path, PathBuf};
 
 fn main() {
-    let law = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../law");
-    for header in [
-        "base.h",
-        "headroom_types.h",
-        "noise.h",
-        "estimate.h",
-        "headroom.h",
-        "share.h",
-    ] {
-        println!("cargo::rerun-if-changed={}", law.join(header).display());
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let law = here.join("../../law");
+    for header in with_extension(&law, "h") {
+        println!("cargo::rerun-if-changed={}", header.display());
     }
+    let doors = with_extension(&here.join("native"), "c");
     println!("cargo::rerun-if-changed=native.c");
+    println!("cargo::rerun-if-changed=native");
+    for door in &doors {
+        println!("cargo::rerun-if-changed={}", door.display());
+    }
     cc::Build::new()
         .file("native.c")
+        .files(doors)
         .include(&law)
         .std("gnu11")
         .opt_level(2)
@@ -22,4 +24,21 @@ fn main() {
         .flag("-Wextra")
         .flag("-Werror")
         .compile("tidegate_law_native");
+}
+
+/// The files of a folder with this extension, in an order that does not change.
+fn with_extension(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|why| {
+        eprintln!(
+            "tidegate: build: {}: {why}; build in a whole checkout",
+            folder.display()
+        );
+        std::process::exit(1)
+    });
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .collect();
+    files.sort();
+    files
 }

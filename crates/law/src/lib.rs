@@ -3,12 +3,16 @@
 //! The law itself is C (one header an idea, integers only), because the same
 //! text is compiled into BPF programs. This crate compiles it natively and
 //! gives it Rust types: [`Headroom`] decides how much CPU side work may use,
-//! [`share`] splits an allowance over several targets. Both are pure: time
-//! comes in with the sample, nothing is read or written elsewhere.
+//! [`share`] splits an allowance over several targets, [`cap`] bounds what a task or
+//! group uses, [`latency`] orders deadlines, [`burst`] says how much unused quota
+//! may be carried over. All are pure: time comes in, nothing is read or written elsewhere.
 //! `law/README.md` states the formulas, their bounds and the tuning.
 
+pub mod burst;
+pub mod cap;
 mod ffi;
 mod headroom;
+pub mod latency;
 mod share;
 
 pub use headroom::{

@@ -40,6 +40,27 @@ fn each_header_compiles_for_bpf() {
              { tg_headroom_init(h, c, 300000, 10000); }",
         ),
         (
+            "cap.h",
+            "tg_u32 f(struct tg_cap *c, struct tg_cap_family *o, tg_u64 t) \
+             { tg_cap_charge(c, 1, t, 0, 0); return tg_cap_state(c, o, t, 0); } \
+             void g(struct tg_cap *c, const struct tg_cap_terms *t) { tg_cap_set(c, t, 1); } \
+             int h(struct tg_cap *p, struct tg_cap *c, struct tg_cap_family *f) \
+             { tg_cap_leave(p, f, 2); return tg_cap_fork(p, c, 1, 0); }",
+        ),
+        (
+            "latency.h",
+            "tg_u64 f(int hint) { return tg_latency_slice_ns(hint, 3000000); } \
+             tg_u64 g(tg_u64 v, int hint) { return tg_latency_deadline(v, 1, hint, 6000000); } \
+             int h(const struct tg_latency_rank *a, const struct tg_latency_rank *b) \
+             { return tg_latency_first(a, b) + tg_latency_preempts(a, b); }",
+        ),
+        (
+            "burst.h",
+            "tg_u64 f(struct tg_burst *b, const struct tg_burst_evidence *e) \
+             { return tg_burst_auto_step(b, e); } \
+             tg_u64 g(tg_u64 q) { return tg_burst_room_ns(q, q, q, q, q); }",
+        ),
+        (
             "share.h",
             "void f(const struct tg_demand *d, tg_u64 *out) { tg_share(1000000, d, 16, out); }",
         ),

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * latency.h - a hint that moves a task's deadline, never its share.
+ *
+ * Source: latency hints for the fair class (Vincent Guittot, 2022): a signed
+ * value, -20 (first) to 19 (last), becomes an offset in the range of +- one
+ * latency period, used where the fair class decides who is first. Here that is
+ * the virtual deadline of EEVDF (Stoica and Abdel-Wahab, 1995):
+ *
+ *     deadline = vruntime + slice / weight + hint / 20 * period
+ *
+ * and eligibility comes before it: nobody runs who is ahead of its share, so a
+ * hint decides when CPU time comes and not how much. law/latency.md proves, with
+ * s_i the slice, w_i the weight, W their sum, o_i the offset, q the longest time
+ * for which the running task cannot be displaced:
+ *   ahead   lag_i >= -s_i                       whatever the hints are
+ *   behind  lag_i <= s_i + q * w_i / W + w_i * (o_i + sum_j(w_j * max(0, -o_j)) / W)
+ * which without hints is EEVDF's own bound; for a task of hint -20 it is that bound
+ * or less, for one without hint at most a period of its share more, ever at most two.
+ *
+ * On a stock kernel the same hint becomes a slice for sched_setattr (6.12 and
+ * later): 1.25 to the hint, as a nice level is to a weight, in the kernel's range.
+ *
+ * Virtual time wraps, as in the kernel: two times compare by their difference,
+ * right while they are less than 2^63 ns apart. Periods up to TG_LATENCY_PERIOD_MAX_NS
+ * = 2^40 ns: hint * period < 2^45.
+ */
+#ifndef TG_LAW_LATENCY_H
+#define TG_LAW_LATENCY_H
+
+#include "base.h"
+
+#define TG_LATENCY_FIRST (-20)
+#define TG_LATENCY_LAST 19
+#define TG_LATENCY_STEPS 20 /* the hint of a whole period */
+#define TG_LATENCY_PERIOD_MAX_NS (1ULL << 40)
+
+/* The kernel clamps a task's own slice to this (kernel/sched/syscalls.c, 6.12). */
+#define TG_LATENCY_SLICE_MIN_NS 100000ULL
+#define TG_LATENCY_SLICE_MAX_NS 100000000ULL
+
+/* What orders two tasks of one queue. */
+struct tg_latency_rank {
+	tg_u64 deadline; /* virtual, from tg_latency_deadline */
+	int hint;
+	tg_u32 eligible; /* its lag is not negative */
+};
+
+TG_FN int tg_latency_clamp(int hint)
+{
+	if (hint < TG_LATENCY_FIRST)
+		return TG_LATENCY_FIRST;
+	return hint > TG_LATENCY_LAST ? TG_LATENCY_LAST : hint;
+}
+
+/* hint / 20 of a period, towards zero. */
+TG_FN tg_s64 tg_latency_offset_ns(int hint, tg_u64 period_ns)
+{
+	int h = tg_latency_clamp(hint);
+	tg_u64 size = (tg_u64)(h < 0 ? -h : h);
+	tg_u64 offset = tg_min(period_ns, TG_LATENCY_PERIOD_MAX_NS) * size / TG_LATENCY_STEPS;
+
+	return h < 0 ? -(tg_s64)offset : (tg_s64)offset;
+}
+
+/* slice_v: the slice in virtual time, i.e. divided by the weight. */
+TG_FN tg_u64 tg_latency_deadline(tg_u64 vruntime, tg_u64 slice_v, int hint, tg_u64 period_ns)
+{
+	return vruntime + slice_v + (tg_u64)tg_latency_offset_ns(hint, period_ns);
+}
+
+/* Is virtual time a before b? */
+TG_FN int tg_latency_before(tg_u64 a, tg_u64 b)
+{
+	return (tg_s64)(a - b) < 0;
+}
+
+/*
+ * The pick rule: is a to run rather than b? Eligible first; then the earlier
+ * deadline; then the more urgent hint. Equal: neither (the caller has an order).
+ */
+TG_FN int tg_latency_first(const struct tg_latency_rank *a, const struct tg_latency_rank *b)
+{
+	if (!a->eligible != !b->eligible)
+		return a->eligible != 0;
+	if (a->deadline != b->deadline)
+		return tg_latency_before(a->deadline, b->deadline);
+	return a->hint < b->hint;
+}
+
+/*
+ * Does a task that wakes displace the one that runs? Only if it is eligible, its
+ * deadline is earlier, and it is no less urgent by its hint: a task that asked to
+ * be last interrupts nobody who did not. One that runs on though it is no longer
+ * eligible (its slice is not over) yields to any that may displace it.
+ */
+TG_FN int tg_latency_preempts(const struct tg_latency_rank *running,
+			      const struct tg_latency_rank *woken)
+{
+	if (!woken->eligible || woken->hint > running->hint)
+		return 0;
+	return tg_latency_before(woken->deadline, running->deadline);
+}
+
+/*
+ * The slice that stands for a hint on a stock kernel: base * 1.25^hint. Each step
+ * rounds down, so at most 20 ns are lost; base <= 100 ms, times 5 before each
+ * clamp < 2^29.
+ */
+TG_FN tg_u64 tg_latency_slice_ns(int hint, tg_u64 base_ns)
+{
+	int h = tg_latency_clamp(hint);
+	tg_u64 slice = tg_clamp(base_ns, TG_LATENCY_SLICE_MIN_NS, TG_LATENCY_SLICE_MAX_NS);
+
+	for (int step = 0; step < TG_LATENCY_STEPS; step++) {
+		if (step < h)
+			slice = slice * 5 / 4;
+		else if (step < -h)
+			slice = slice * 4 / 5;
+		slice = tg_clamp(slice, TG_LATENCY_SLICE_MIN_NS, TG_LATENCY_SLICE_MAX_NS);
+	}
+	return slice;
+}
+
+/* The hint of a forked task. */
+TG_FN int tg_latency_fork(int parent_hint, int inherit)
+{
+	return inherit ? tg_latency_clamp(parent_hint) : 0;
+}
+
+#endif /* TG_LAW_LATENCY_H */
