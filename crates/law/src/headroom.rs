@@ -84,6 +84,20 @@ impl HeadroomConfig {
         calm_us: 500_000,
         dt_max_us: 250_000,
     };
+    /// For a scheduler that looks for itself, each millisecond, and acts at no cost: a false alarm is cheap there, and what
+    /// is given needs no lead but the mean's own.
+    pub const KERNEL: Self = Self {
+        lead_us: 20_000,
+        raise_ppm_per_s: 5_000_000,
+        fine_threshold_us: 1_000,
+        coarse_min_us: 300,
+        coarse_max_us: 4_500,
+        proof_us: 10_000,
+        doubt_us: 300_000,
+        fall_us: 20_000,
+        noise_block_us: 10_000,
+        ..Self::FAST
+    };
     /// For tick-granular usage in windows of about 50 ms.
     pub const SLOW: Self = Self {
         warm_us: 200_000,
@@ -96,9 +110,11 @@ impl HeadroomConfig {
 }
 
 impl HeadroomConfig {
-    /// The tuning for a sensor's window: [`Self::FAST`] below 20 ms, [`Self::SLOW`] from there.
+    /// The tuning for a sensor's window: [`Self::KERNEL`] below 2.5 ms, [`Self::FAST`] below 20 ms, [`Self::SLOW`] from there.
     pub fn for_window_ns(window_ns: u64) -> Self {
-        if window_ns < 20_000_000 {
+        if window_ns < 2_500_000 {
+            Self::KERNEL
+        } else if window_ns < 20_000_000 {
             Self::FAST
         } else {
             Self::SLOW
