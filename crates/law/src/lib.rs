@@ -3,11 +3,12 @@
 //! The law itself is C (one header an idea, integers only), because the same
 //! text is compiled into BPF programs. This crate compiles it natively and
 //! gives it Rust types: [`Headroom`] decides how much CPU side work may use,
-//! [`share`] splits an allowance over several targets, [`cap`] bounds what a task or
+//! [`share`] splits an allowance over several targets, [`bandwidth`] meters a group by quota and period, [`cap`] bounds what a task or
 //! group uses, [`latency`] orders deadlines, [`burst`] says how much unused quota
 //! may be carried over. All are pure: time comes in, nothing is read or written elsewhere.
 //! `law/README.md` states the formulas, their bounds and the tuning.
 
+pub mod bandwidth;
 pub mod burst;
 pub mod cap;
 mod ffi;

@@ -16,6 +16,27 @@ fn each_header_compiles_for_bpf() {
     let law = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../law");
     let callers = [
         (
+            "bandwidth_types.h",
+            "tg_u64 f(const struct tg_bw_pool *p) { return p->runtime_ns; }",
+        ),
+        (
+            "bandwidth.h",
+            "int f(struct tg_bw_pool *p, struct tg_bw_silo *s, tg_u64 d, tg_u64 now) \
+             { return tg_bw_run(p, s, d, now) || !tg_bw_throttle(p, s, now) || tg_bw_distribute(p, s, now); } \
+             void g(struct tg_bw_pool *p, struct tg_bw_silo *s, const struct tg_bw_terms *t, tg_u64 now) \
+             { tg_bw_init(p, 0, now); tg_bw_set(p, t, now); tg_bw_return(p, s); }",
+        ),
+        (
+            "bandwidth_kernel.h",
+            "int f(struct tg_bw_pool *p, struct tg_bw_silo *s, const struct tg_bw_terms *t, tg_u64 now) \
+             { tg_bw_set_kernel(p, t, now); tg_bw_forgive(p, s, now); return tg_bw_slack_wanted(p, now); }",
+        ),
+        (
+            "bandwidth_tree.h",
+            "tg_u32 f(struct tg_bw_pool *p, struct tg_bw_silo *s, const tg_u32 *up, tg_u64 now) \
+             { return tg_bw_run_up(p, s, up, 64, 3, 1000, now) + tg_bw_may_run(s, up, 64, 3); }",
+        ),
+        (
             "base.h",
             "tg_u64 f(tg_u64 a, tg_u64 b) { return tg_rate_ucpu(a, b); }",
         ),

@@ -1,0 +1,430 @@
+//! Bandwidth: a group's CPU time in each period, handed to CPUs in slices (`law/bandwidth.h`, `law/bandwidth.md`).
+//!
+//! A [`Pool`] per limited group, a [`Silo`] per group and CPU. On a CPU: [`Pool::run`] for what ran; on [`Verdict::Out`] stop
+//! the group there with [`Pool::throttle`]; when nothing is left to run, [`Pool::give_back`]. At [`Pool::turnover_ns`], while
+//! anything is throttled, [`Pool::turnover`], then [`Pool::distribute`] over the throttled silos, oldest first, until
+//! [`Pool::runtime_ns`] is 0. A pool of [`Pool::kernel`] does as the stock kernel: its timer is the caller's
+//! ([`Pool::active`]), each turnover handled adds one quota, and a change is [`Pool::set_kernel`].
+//!
+//! ```
+//! use tidegate_law::bandwidth::{Pool, Silo, Terms, Verdict};
+//! let mut pool = Pool::new();
+//! let mut silo = Silo::default();
+//! pool.set(&Terms::new(20_000_000, 100_000_000), 0); // 20 ms of every 100 ms
+//! assert_eq!(pool.run(&mut silo, 0, 0), Verdict::Run); // takes a slice of 5 ms
+//! assert_eq!(pool.run(&mut silo, 24_000_000, 24_000_000), Verdict::Out); // 4 ms in debt
+//! assert!(pool.throttle(&mut silo, 24_000_000));
+//! assert_eq!(pool.turnover(100_000_000), 1);
+//! assert!(pool.distribute(&mut silo, 100_000_000));
+//! assert_eq!(pool.stat().throttled_ns, 76_000_000);
+//! assert_eq!(pool.runtime_ns(), 16_000_000 - 1); // the debt was paid first
+//! ```
+
+/// A quota that is no limit.
+pub const NONE: u64 = u64::MAX;
+/// The least quota and period that users may ask for.
+pub const LEAST_NS: u64 = 1_000_000;
+/// The longest period.
+pub const PERIOD_MAX_NS: u64 = 1_000_000_000;
+/// What a silo keeps when its CPU has nothing left to run.
+pub const KEEP_NS: i64 = 1_000_000;
+/// How long the kernel gathers returned CPU time before it hands it to throttled CPUs.
+pub const SLACK_WAIT_NS: u64 = 5_000_000;
+/// How much a silo takes at once, unless told otherwise.
+pub const SLICE_NS: u64 = 5_000_000;
+/// The deepest tree; levels below are refused where the tree is built.
+pub const DEPTH_MAX: usize = 32;
+
+const KERNEL: u32 = 1;
+const EXPIRE: u32 = 2;
+
+/// What a group is limited to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Terms {
+    /// CPU time a period; [`NONE`]: no limit.
+    pub quota_ns: u64,
+    /// Length of a period, at most [`PERIOD_MAX_NS`].
+    pub period_ns: u64,
+    /// Unused quota that may be carried over, at most the quota.
+    pub burst_ns: u64,
+    /// How much a silo takes at once, at most [`PERIOD_MAX_NS`].
+    pub slice_ns: u64,
+}
+
+impl Terms {
+    /// A quota a period, with the default slice and no burst.
+    pub const fn new(quota_ns: u64, period_ns: u64) -> Self {
+        Self {
+            quota_ns,
+            period_ns,
+            burst_ns: 0,
+            slice_ns: SLICE_NS,
+        }
+    }
+
+    /// The same with this burst.
+    pub const fn burst(self, burst_ns: u64) -> Self {
+        Self { burst_ns, ..self }
+    }
+
+    /// The same with this slice.
+    pub const fn slice(self, slice_ns: u64) -> Self {
+        Self { slice_ns, ..self }
+    }
+
+    /// Would the kernel take it? (The law clamps what it is given to its own, wider ranges.)
+    pub fn is_valid(&self) -> bool {
+        // SAFETY: the pointer is valid for the call, the type mirrors the C struct.
+        unsafe { tg_native_bw_valid(self) != 0 }
+    }
+
+    /// Quota over period with 20 fractional bits, as the kernel compares them; [`NONE`] without limit.
+    pub fn ratio(&self) -> u64 {
+        // SAFETY: as in `is_valid`.
+        unsafe { tg_native_bw_ratio(self) }
+    }
+}
+
+/// The ratio that counts for a child below a parent of this effective ratio: the smaller one. `None` where cgroup v1 refuses it.
+pub fn effective_ratio(own: u64, parent: u64, v1: bool) -> Option<u64> {
+    // SAFETY: takes and returns integers only.
+    match unsafe { tg_native_bw_effective(own, parent, u32::from(v1)) } {
+        0 => None,
+        ratio => Some(ratio),
+    }
+}
+
+/// May the group go on on this CPU?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing left: stop it, within the granularity that the bound counts.
+    Out,
+    /// Yes.
+    Run,
+}
+
+/// What `cpu.stat` tells of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// Periods that ended while the group was active.
+    pub nr_periods: u64,
+    /// Those of them at whose end some CPU was throttled.
+    pub nr_throttled: u64,
+    /// Time throttled, summed over CPUs.
+    pub throttled_ns: u64,
+    /// Periods in which more than the quota was taken.
+    pub nr_bursts: u64,
+    /// How much more.
+    pub burst_ns: u64,
+    /// Lost in silos whose slices expired (never by the law).
+    pub expired_ns: u64,
+}
+
+/// One CPU's part of a group's runtime.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Silo {
+    remaining_ns: i64,
+    throttled_at_ns: u64,
+    epoch: u64,
+    throttled: u32,
+    pad: u32,
+}
+
+impl Silo {
+    /// What is left to run; below 0 a debt.
+    pub fn remaining_ns(&self) -> i64 {
+        self.remaining_ns
+    }
+
+    /// Is the group stopped on this CPU, at this level?
+    pub fn is_throttled(&self) -> bool {
+        self.throttled != 0
+    }
+}
+
+/// A group's runtime that no CPU has taken yet.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pool {
+    terms: Terms,
+    runtime_ns: u64,
+    turnover_ns: u64,
+    granted_ns: u64,
+    snap_ns: u64,
+    epoch: u64,
+    nr_periods: u64,
+    nr_throttled: u64,
+    throttled_ns: u64,
+    nr_bursts: u64,
+    burst_ns: u64,
+    expired_ns: u64,
+    flags: u32,
+    throttled: u32,
+    idle: u32,
+    pad: u32,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Pool {
+    /// A pool without limit, that keeps the law.
+    pub fn new() -> Self {
+        Self::with_flags(0, 0)
+    }
+
+    /// A pool without limit, that does as the stock kernel does. Its timer's grid goes through `phase_ns`; `expire`: as in
+    /// kernels before de53fd7aed, what a silo holds is void after the turnover.
+    pub fn kernel(phase_ns: u64, expire: bool) -> Self {
+        Self::with_flags(KERNEL | if expire { EXPIRE } else { 0 }, phase_ns)
+    }
+
+    /// A pool that keeps the law but for slices, which expire: the comparison.
+    pub fn expiring() -> Self {
+        Self::with_flags(EXPIRE, 0)
+    }
+
+    fn with_flags(flags: u32, phase_ns: u64) -> Self {
+        let mut pool = Self {
+            terms: Terms::new(NONE, 0),
+            runtime_ns: 0,
+            turnover_ns: 0,
+            granted_ns: 0,
+            snap_ns: 0,
+            epoch: 0,
+            nr_periods: 0,
+            nr_throttled: 0,
+            throttled_ns: 0,
+            nr_bursts: 0,
+            burst_ns: 0,
+            expired_ns: 0,
+            flags,
+            throttled: 0,
+            idle: 0,
+            pad: 0,
+        };
+        // SAFETY: here and in all methods below: the pointers come from references and are valid for the call, which keeps
+        // none of them; the types mirror the C structs (their sizes are tested); every function is total.
+        unsafe { tg_native_bw_init(&mut pool, flags, phase_ns) };
+        pool
+    }
+
+    /// What the group is limited to, as the law clamped it.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Is there a limit?
+    pub fn is_limited(&self) -> bool {
+        self.terms.quota_ns != NONE
+    }
+
+    /// What silos may take.
+    pub fn runtime_ns(&self) -> u64 {
+        self.runtime_ns
+    }
+
+    /// When the current period ends.
+    pub fn turnover_ns(&self) -> u64 {
+        self.turnover_ns
+    }
+
+    /// On how many CPUs the group is throttled now.
+    pub fn throttled(&self) -> u32 {
+        self.throttled
+    }
+
+    /// Of a [`Self::kernel`] pool: does the period timer run? It fires at [`Self::turnover_ns`]; a take or a write starts it.
+    pub fn active(&self) -> bool {
+        // SAFETY: see `with_flags`.
+        unsafe { tg_native_bw_active(self) != 0 }
+    }
+
+    /// Statistics so far.
+    pub fn stat(&self) -> Stat {
+        Stat {
+            nr_periods: self.nr_periods,
+            nr_throttled: self.nr_throttled,
+            throttled_ns: self.throttled_ns,
+            nr_bursts: self.nr_bursts,
+            burst_ns: self.burst_ns,
+            expired_ns: self.expired_ns,
+        }
+    }
+
+    /// Catches up with the periods that ended by now, and says how many. Distribute afterwards.
+    pub fn turnover(&mut self, now_ns: u64) -> u64 {
+        // SAFETY: see `with_flags`.
+        unsafe { tg_native_bw_turnover(self, now_ns) }
+    }
+
+    /// Charges the silo alone; true: it has something left.
+    pub fn charge(&self, silo: &mut Silo, delta_ns: u64) -> bool {
+        // SAFETY: see `with_flags`.
+        unsafe { tg_native_bw_charge(self, silo, delta_ns) != 0 }
+    }
+
+    /// Fills a silo that is used up to `want_ns`, as far as the pool has it.
+    pub fn take(&mut self, silo: &mut Silo, want_ns: u64, now_ns: u64) -> Verdict {
+        // SAFETY: see `with_flags`.
+        verdict(unsafe { tg_native_bw_take(self, silo, want_ns, now_ns) })
+    }
+
+    /// Charges what ran, and takes a slice when the silo is used up. A throttled silo takes nothing.
+    pub fn run(&mut self, silo: &mut Silo, delta_ns: u64, now_ns: u64) -> Verdict {
+        // SAFETY: see `with_flags`.
+        verdict(unsafe { tg_native_bw_run(self, silo, delta_ns, now_ns) })
+    }
+
+    /// Stops the group on this CPU unless the pool has something after all; true: it is throttled.
+    pub fn throttle(&mut self, silo: &mut Silo, now_ns: u64) -> bool {
+        // SAFETY: see `with_flags`.
+        unsafe { tg_native_bw_throttle(self, silo, now_ns) != 0 }
+    }
+
+    /// Pays a throttled silo's debt and one ns, as far as the pool has it; true: it may run.
+    pub fn distribute(&mut self, silo: &mut Silo, now_ns: u64) -> bool {
+        // SAFETY: see `with_flags`.
+        unsafe { tg_native_bw_distribute(self, silo, now_ns) != 0 }
+    }
+
+    /// The group has nothing runnable on this CPU: all but [`KEEP_NS`] goes back. Says how much.
+    pub fn give_back(&mut self, silo: &mut Silo) -> u64 {
+        // SAFETY: see `with_flags`.
+        unsafe { tg_native_bw_return(self, silo) }
+    }
+
+    /// Changes the terms: debts stay, and a change back and forth gains nothing. Distribute afterwards.
+    pub fn set(&mut self, terms: &Terms, now_ns: u64) {
+        // SAFETY: see `with_flags`.
+        unsafe { tg_native_bw_set(self, terms, now_ns) }
+    }
+
+    /// Changes the terms as a write of the kernel's file does: a refill. Pass every silo through [`Self::forgive`] afterwards.
+    pub fn set_kernel(&mut self, terms: &Terms, now_ns: u64) {
+        // SAFETY: see `with_flags`.
+        unsafe { tg_native_bw_set_kernel(self, terms, now_ns) }
+    }
+
+    /// What such a write does to each silo: what it held or owed is forgotten, and it may run.
+    pub fn forgive(&mut self, silo: &mut Silo, now_ns: u64) {
+        // SAFETY: see `with_flags`.
+        unsafe { tg_native_bw_forgive(self, silo, now_ns) }
+    }
+
+    /// After [`Self::give_back`] gave something: is the kernel's slack timer, if it does not run, to fire in [`SLACK_WAIT_NS`]?
+    pub fn slack_wanted(&self, now_ns: u64) -> bool {
+        // SAFETY: see `with_flags`.
+        unsafe { tg_native_bw_slack_wanted(self, now_ns) != 0 }
+    }
+
+    /// The slack timer has fired: distribute now?
+    pub fn slack_due(&self, now_ns: u64) -> bool {
+        // SAFETY: see `with_flags`.
+        unsafe { tg_native_bw_slack_due(self, now_ns) != 0 }
+    }
+}
+
+fn verdict(raw: u32) -> Verdict {
+    if raw == 0 { Verdict::Out } else { Verdict::Run }
+}
+
+/// Charges what a task of `group` ran on one CPU to every level, and takes slices where needed. `None`: all may go on; else
+/// the level nearest to the root that is out. Group 0 is the root, without limit; a group whose number is out of range is too.
+///
+/// # Panics
+/// If the three slices differ in length.
+pub fn run_up(
+    pools: &mut [Pool],
+    silos: &mut [Silo],
+    parents: &[u32],
+    group: u32,
+    delta_ns: u64,
+    now_ns: u64,
+) -> Option<u32> {
+    assert!(
+        pools.len() == silos.len() && silos.len() == parents.len(),
+        "one silo and one parent for each pool"
+    );
+    let groups = u32::try_from(parents.len()).unwrap_or(0);
+    // SAFETY: all three hold `groups` elements; the callee checks each index against that and keeps no pointer.
+    let out = unsafe {
+        tg_native_bw_run_up(
+            pools.as_mut_ptr(),
+            silos.as_mut_ptr(),
+            parents.as_ptr(),
+            groups,
+            group,
+            delta_ns,
+            now_ns,
+        )
+    };
+    (out != u32::MAX).then_some(out)
+}
+
+/// May a task of `group` run on this CPU: is no level on its way up throttled?
+///
+/// # Panics
+/// If the slices differ in length.
+pub fn may_run(silos: &[Silo], parents: &[u32], group: u32) -> bool {
+    assert_eq!(silos.len(), parents.len(), "one parent for each silo");
+    let groups = u32::try_from(parents.len()).unwrap_or(0);
+    // SAFETY: as in `run_up`.
+    unsafe { tg_native_bw_may_run(silos.as_ptr(), parents.as_ptr(), groups, group) != 0 }
+}
+
+unsafe extern "C" {
+    fn tg_native_bw_init(pool: *mut Pool, flags: u32, phase_ns: u64);
+    fn tg_native_bw_valid(terms: *const Terms) -> u32;
+    fn tg_native_bw_turnover(pool: *mut Pool, now_ns: u64) -> u64;
+    fn tg_native_bw_active(pool: *const Pool) -> u32;
+    fn tg_native_bw_charge(pool: *const Pool, silo: *mut Silo, delta_ns: u64) -> u32;
+    fn tg_native_bw_take(pool: *mut Pool, silo: *mut Silo, want_ns: u64, now_ns: u64) -> u32;
+    fn tg_native_bw_run(pool: *mut Pool, silo: *mut Silo, delta_ns: u64, now_ns: u64) -> u32;
+    fn tg_native_bw_throttle(pool: *mut Pool, silo: *mut Silo, now_ns: u64) -> u32;
+    fn tg_native_bw_distribute(pool: *mut Pool, silo: *mut Silo, now_ns: u64) -> u32;
+    fn tg_native_bw_return(pool: *mut Pool, silo: *mut Silo) -> u64;
+    fn tg_native_bw_set(pool: *mut Pool, terms: *const Terms, now_ns: u64);
+    fn tg_native_bw_set_kernel(pool: *mut Pool, terms: *const Terms, now_ns: u64);
+    fn tg_native_bw_forgive(pool: *mut Pool, silo: *mut Silo, now_ns: u64);
+    fn tg_native_bw_slack_wanted(pool: *const Pool, now_ns: u64) -> u32;
+    fn tg_native_bw_slack_due(pool: *const Pool, now_ns: u64) -> u32;
+    fn tg_native_bw_ratio(terms: *const Terms) -> u64;
+    fn tg_native_bw_effective(own: u64, parent: u64, v1: u32) -> u64;
+    fn tg_native_bw_run_up(
+        pools: *mut Pool,
+        silos: *mut Silo,
+        parents: *const u32,
+        groups: u32,
+        group: u32,
+        delta_ns: u64,
+        now_ns: u64,
+    ) -> u32;
+    fn tg_native_bw_may_run(
+        silos: *const Silo,
+        parents: *const u32,
+        groups: u32,
+        group: u32,
+    ) -> u32;
+    #[cfg(test)]
+    fn tg_native_bw_size(which: u32) -> u64;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mirrors_have_the_sizes_of_the_originals() {
+        let ours = [size_of::<Terms>(), size_of::<Pool>(), size_of::<Silo>()];
+        for (which, size) in (0u32..).zip(ours) {
+            // SAFETY: takes and returns integers only.
+            assert_eq!(unsafe { tg_native_bw_size(which) }, size as u64, "{which}");
+        }
+    }
+}
