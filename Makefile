@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint format vm soak cost docs install uninstall clean
+.PHONY: help setup build demo test lint format vm soak cost contention docs install uninstall clean
 
 PREFIX ?= /usr/local
 SYSTEMD_UNIT_DIR ?= /etc/systemd/system
@@ -37,6 +37,9 @@ soak: build ## Hours of faults and stress, by hand (HOURS=2)
 
 cost: build ## Say what the owner costs on this machine, with 1 and with 500 groups (as root)
 	scripts/owner-cost.sh
+
+contention: setup ## Measure how busy neighbours slow a CPU; rewrite the simulator's coefficients (a quiet machine)
+	cargo run --release --quiet --package tidegate-sim --example contention-measure -- --write crates/sim/data/contention.toml
 
 docs: ## Write docs/man from the command line's definitions
 	cargo run --quiet --package tidegate -- man --out docs/man
