@@ -56,7 +56,7 @@ struct tg_burst_evidence {
 struct tg_burst {
 	struct tg_burst_config cfg;
 	tg_u64 burst_ns;
-	tg_u64 age_us;	/* since the start or the last bad evidence */
+	tg_u64 age_us;	/* since the start or the last bad evidence, <= mean_us */
 	tg_u64 use_ppb; /* mean of use over quota, 10^9 is all of it */
 };
 
@@ -66,7 +66,7 @@ TG_FN void tg_burst_init(struct tg_burst *b, const struct tg_burst_config *cfg)
 	b->cfg.grow_ppm_per_s = (tg_u32)tg_min(cfg->grow_ppm_per_s, 100 * TG_PPM);
 	b->cfg.shrink_ppm_per_s = (tg_u32)tg_min(cfg->shrink_ppm_per_s, 100 * TG_PPM);
 	b->cfg.short_ppm = (tg_u32)tg_min(cfg->short_ppm, TG_PPM);
-	b->cfg.mean_us = (tg_u32)tg_clamp(cfg->mean_us, 1000, TG_DT_MAX_NS);
+	b->cfg.mean_us = (tg_u32)tg_max(cfg->mean_us, 1000);
 	b->burst_ns = 0;
 	b->age_us = 0;
 	b->use_ppb = 0;
@@ -147,8 +147,8 @@ TG_FN tg_u64 tg_burst_auto_step(struct tg_burst *b, const struct tg_burst_eviden
 		return 0;
 	}
 	now_ppb = tg_burst_use_ppb(e);
-	b->age_us = tg_min(b->age_us + e->dt_ns / 1000, TG_DT_MAX_NS);
-	weight_16 = tg_weight_16(e->dt_ns / 1000, tg_min(b->age_us, b->cfg.mean_us));
+	b->age_us = tg_min(b->age_us + e->dt_ns / 1000, b->cfg.mean_us);
+	weight_16 = tg_weight_16(e->dt_ns / 1000, b->age_us);
 	b->use_ppb = tg_mean(b->use_ppb, now_ppb, weight_16);
 	/* capacity < 2^47, in us < 2^37, times 10^6 < 2^57. */
 	short_of_cpu = tg_min(e->idle_ns, e->capacity_ns) / 1000 * TG_PPM <

@@ -5,7 +5,7 @@ pub const NO_PARENT: u64 = u64::MAX;
 
 /// Tuning; `law/burst.md` gives the reasons.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     /// Growth while throttled below quota, of the quota.
     pub grow_ppm_per_s: u32,
@@ -48,12 +48,13 @@ pub struct Evidence {
     pub idle_ns: u64,
     /// Periods of the window in which the group was throttled.
     pub throttled: u32,
-    valid: u32,
+    /// 0: the sensor does not vouch for it. Set by [`Self::vouched`].
+    pub valid: u32,
 }
 
 impl Evidence {
     /// The same evidence, vouched for or not. [`Default`] is not: fill the fields, then call this.
-    pub fn valid(self, valid: bool) -> Self {
+    pub fn vouched(self, valid: bool) -> Self {
         Self {
             valid: u32::from(valid),
             ..self
@@ -63,7 +64,7 @@ impl Evidence {
 
 /// The adaptive burst of one group. Step it once a window.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AutoBurst {
     cfg: Config,
     burst_ns: u64,

@@ -192,7 +192,9 @@ impl SharedBed {
             Ok(())
         });
         let worst = worst.get();
-        println!("{name}: worst windows {worst:?} of {bounds:?} thousandths of a ns over the rate");
+        println!(
+            "{name}: {count} states, all of them; worst windows {worst:?} of {bounds:?} thousandths of a ns over the rate"
+        );
         // A bound that the adversary comes nowhere near to was not tested.
         for (which, ppt) in [self.hard_ppt, self.soft_ppt].into_iter().enumerate() {
             let near = worst[which] + 1000 * (cpus + 1) > bounds[which];

@@ -182,7 +182,7 @@ impl Bed {
             Ok(())
         });
         println!(
-            "{name}: worst window {} of {bound} thousandths of a ns",
+            "{name}: {count} states, all of them; worst window {} of {bound} thousandths of a ns",
             worst.get()
         );
         assert!(worst.get() > 0, "{name}: nothing came near the bound");

@@ -44,6 +44,5 @@ where
         );
         at += 1;
     }
-    println!("{name}: {} states, all of them", states.len());
     states.len()
 }
