@@ -27,7 +27,7 @@
  * by tg_bw_throttle. Nothing left to run: tg_bw_return. At pool->turnover_ns,
  * while anything is throttled: tg_bw_turnover, then tg_bw_distribute over the
  * throttled silos, oldest first, until the pool is empty. Without TG_BW_KERNEL
- * turnovers are lazy: whatever touches the pool first catches up.
+ * turnovers are lazy: whatever takes from the pool first catches up.
  * Locks: tg_bw_charge needs only the silo's; all else the pool's and the silo's.
  */
 #ifndef TG_LAW_BANDWIDTH_H
@@ -86,23 +86,25 @@ TG_FN void tg_bw_init(struct tg_bw_pool *p, tg_u32 flags, tg_u64 phase_ns)
 	p->terms.slice_ns = 5000000;
 	p->turnover_ns = phase_ns;
 	p->flags = flags;
+	p->keep_ns = TG_BW_KEEP_NS;
 	p->idle = 2;
 }
 
 /*
  * Put n >= 1 quotas in. Two fill the pool, for burst <= quota: the product is
  * < 2^44, the sum < 2^46, and min(n, 2) gives what n would. The kernel's
- * burst statistics: taken since the last refill beyond the quotas since.
+ * burst statistics: what the period took beyond one quota. All of it was taken in the
+ * first of the n, for a take catches up before it takes.
  */
 TG_FN void tg_bw_refill(struct tg_bw_pool *p, tg_u64 n)
 {
-	tg_u64 have = p->runtime_ns + tg_min(n, 2) * p->terms.quota_ns;
+	tg_u64 taken = tg_sub0(p->snap_ns, p->runtime_ns);
 
-	if (p->snap_ns > have) {
-		p->burst_ns += p->snap_ns - have;
+	if (taken > p->terms.quota_ns) {
+		p->burst_ns += taken - p->terms.quota_ns;
 		p->nr_bursts++;
 	}
-	p->runtime_ns = tg_min(have, tg_bw_most(p));
+	p->runtime_ns = tg_min(p->runtime_ns + tg_min(n, 2) * p->terms.quota_ns, tg_bw_most(p));
 	p->snap_ns = p->runtime_ns;
 	p->granted_ns = p->terms.quota_ns;
 	p->epoch++;
@@ -263,6 +265,8 @@ TG_FN void tg_bw_unthrottle(struct tg_bw_pool *p, struct tg_bw_silo *s, tg_u64 n
  */
 TG_FN int tg_bw_distribute(struct tg_bw_pool *p, struct tg_bw_silo *s, tg_u64 now_ns)
 {
+	if (!(p->flags & TG_BW_KERNEL))
+		tg_bw_turnover(p, now_ns);
 	if (tg_bw_limited(p) && s->throttled) {
 		if (s->remaining_ns <= 0)
 			tg_bw_move(p, s, 1 - (tg_u64)s->remaining_ns);
@@ -281,10 +285,10 @@ TG_FN tg_u64 tg_bw_return(struct tg_bw_pool *p, struct tg_bw_silo *s)
 {
 	tg_u64 slack;
 
-	if (!tg_bw_limited(p) || s->remaining_ns <= TG_BW_KEEP_NS)
+	if (!tg_bw_limited(p) || s->remaining_ns <= (tg_s64)p->keep_ns)
 		return 0;
-	slack = (tg_u64)(s->remaining_ns - TG_BW_KEEP_NS);
-	s->remaining_ns = TG_BW_KEEP_NS;
+	slack = (tg_u64)s->remaining_ns - p->keep_ns;
+	s->remaining_ns = p->keep_ns;
 	if (p->flags & TG_BW_EXPIRE && s->epoch != p->epoch) {
 		p->expired_ns += slack;
 		return 0;
@@ -306,9 +310,10 @@ TG_FN void tg_bw_set(struct tg_bw_pool *p, const struct tg_bw_terms *terms, tg_u
 {
 	struct tg_bw_terms t = tg_bw_bound(terms);
 	int was_limited = tg_bw_limited(p);
-	tg_u64 granted;
+	tg_u64 granted, taken;
 
 	tg_bw_turnover(p, now_ns);
+	taken = was_limited ? tg_sub0(p->snap_ns, p->runtime_ns) : 0;
 	granted = t.period_ns == p->terms.period_ns ? p->granted_ns : TG_BW_NONE;
 	p->terms = t;
 	if (!tg_bw_limited(p))
@@ -320,7 +325,7 @@ TG_FN void tg_bw_set(struct tg_bw_pool *p, const struct tg_bw_terms *terms, tg_u
 		granted = 0;
 	}
 	p->runtime_ns = tg_min(p->runtime_ns + tg_sub0(t.quota_ns, granted), tg_bw_most(p));
-	p->snap_ns = p->runtime_ns;
+	p->snap_ns = p->runtime_ns + taken;
 	p->granted_ns = tg_max(granted, t.quota_ns);
 }
 

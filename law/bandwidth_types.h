@@ -22,7 +22,7 @@
 #define TG_BW_LEAST_NS 1000000ULL
 
 /* What a silo keeps when its CPU has nothing left to run (the kernel's min_cfs_rq_runtime). */
-#define TG_BW_KEEP_NS 1000000LL
+#define TG_BW_KEEP_NS 1000000U
 
 /* Debts stop here, 146 years of CPU time: nothing overflows whatever is charged. */
 #define TG_BW_DEBT_MAX_NS (1LL << 62)
@@ -66,7 +66,7 @@ struct tg_bw_pool {
 	 * and counts no periods from there; a take starts it again.
 	 */
 	tg_u32 idle;
-	tg_u32 pad;
+	tg_u32 keep_ns; /* TG_BW_KEEP_NS; less where every state of a small machine is walked */
 };
 
 /* One for each group and CPU. */

@@ -20,6 +20,10 @@
 //! assert_eq!(pool.runtime_ns(), 16_000_000 - 1); // the debt was paid first
 //! ```
 
+mod tree;
+
+pub use tree::{DEPTH_MAX, effective_ratio, may_run, run_up};
+
 /// A quota that is no limit.
 pub const NONE: u64 = u64::MAX;
 /// The least quota and period that users may ask for.
@@ -32,8 +36,6 @@ pub const KEEP_NS: i64 = 1_000_000;
 pub const SLACK_WAIT_NS: u64 = 5_000_000;
 /// How much a silo takes at once, unless told otherwise.
 pub const SLICE_NS: u64 = 5_000_000;
-/// The deepest tree; levels below are refused where the tree is built.
-pub const DEPTH_MAX: usize = 32;
 
 const KERNEL: u32 = 1;
 const EXPIRE: u32 = 2;
@@ -83,15 +85,6 @@ impl Terms {
     pub fn ratio(&self) -> u64 {
         // SAFETY: as in `is_valid`.
         unsafe { tg_native_bw_ratio(self) }
-    }
-}
-
-/// The ratio that counts for a child below a parent of this effective ratio: the smaller one. `None` where cgroup v1 refuses it.
-pub fn effective_ratio(own: u64, parent: u64, v1: bool) -> Option<u64> {
-    // SAFETY: takes and returns integers only.
-    match unsafe { tg_native_bw_effective(own, parent, u32::from(v1)) } {
-        0 => None,
-        ratio => Some(ratio),
     }
 }
 
@@ -163,7 +156,7 @@ pub struct Pool {
     flags: u32,
     throttled: u32,
     idle: u32,
-    pad: u32,
+    keep_ns: u32,
 }
 
 impl Default for Pool {
@@ -189,6 +182,12 @@ impl Pool {
         Self::with_flags(EXPIRE, 0)
     }
 
+    /// A pool of which a silo keeps only this much when it goes idle: tests walk every state of machines that count in single ns.
+    #[doc(hidden)]
+    pub fn keeping(self, keep_ns: u32) -> Self {
+        Self { keep_ns, ..self }
+    }
+
     fn with_flags(flags: u32, phase_ns: u64) -> Self {
         let mut pool = Self {
             terms: Terms::new(NONE, 0),
@@ -206,7 +205,7 @@ impl Pool {
             flags,
             throttled: 0,
             idle: 0,
-            pad: 0,
+            keep_ns: 0,
         };
         // SAFETY: here and in all methods below: the pointers come from references and are valid for the call, which keeps
         // none of them; the types mirror the C structs (their sizes are tested); every function is total.
@@ -232,6 +231,11 @@ impl Pool {
     /// When the current period ends.
     pub fn turnover_ns(&self) -> u64 {
         self.turnover_ns
+    }
+
+    /// Quota put in in this period; [`NONE`]: the period's length was changed, and no raise counts before the next turnover.
+    pub fn granted_ns(&self) -> u64 {
+        self.granted_ns
     }
 
     /// On how many CPUs the group is throttled now.
@@ -334,50 +338,6 @@ fn verdict(raw: u32) -> Verdict {
     if raw == 0 { Verdict::Out } else { Verdict::Run }
 }
 
-/// Charges what a task of `group` ran on one CPU to every level, and takes slices where needed. `None`: all may go on; else
-/// the level nearest to the root that is out. Group 0 is the root, without limit; a group whose number is out of range is too.
-///
-/// # Panics
-/// If the three slices differ in length.
-pub fn run_up(
-    pools: &mut [Pool],
-    silos: &mut [Silo],
-    parents: &[u32],
-    group: u32,
-    delta_ns: u64,
-    now_ns: u64,
-) -> Option<u32> {
-    assert!(
-        pools.len() == silos.len() && silos.len() == parents.len(),
-        "one silo and one parent for each pool"
-    );
-    let groups = u32::try_from(parents.len()).unwrap_or(0);
-    // SAFETY: all three hold `groups` elements; the callee checks each index against that and keeps no pointer.
-    let out = unsafe {
-        tg_native_bw_run_up(
-            pools.as_mut_ptr(),
-            silos.as_mut_ptr(),
-            parents.as_ptr(),
-            groups,
-            group,
-            delta_ns,
-            now_ns,
-        )
-    };
-    (out != u32::MAX).then_some(out)
-}
-
-/// May a task of `group` run on this CPU: is no level on its way up throttled?
-///
-/// # Panics
-/// If the slices differ in length.
-pub fn may_run(silos: &[Silo], parents: &[u32], group: u32) -> bool {
-    assert_eq!(silos.len(), parents.len(), "one parent for each silo");
-    let groups = u32::try_from(parents.len()).unwrap_or(0);
-    // SAFETY: as in `run_up`.
-    unsafe { tg_native_bw_may_run(silos.as_ptr(), parents.as_ptr(), groups, group) != 0 }
-}
-
 unsafe extern "C" {
     fn tg_native_bw_init(pool: *mut Pool, flags: u32, phase_ns: u64);
     fn tg_native_bw_valid(terms: *const Terms) -> u32;
@@ -395,22 +355,6 @@ unsafe extern "C" {
     fn tg_native_bw_slack_wanted(pool: *const Pool, now_ns: u64) -> u32;
     fn tg_native_bw_slack_due(pool: *const Pool, now_ns: u64) -> u32;
     fn tg_native_bw_ratio(terms: *const Terms) -> u64;
-    fn tg_native_bw_effective(own: u64, parent: u64, v1: u32) -> u64;
-    fn tg_native_bw_run_up(
-        pools: *mut Pool,
-        silos: *mut Silo,
-        parents: *const u32,
-        groups: u32,
-        group: u32,
-        delta_ns: u64,
-        now_ns: u64,
-    ) -> u32;
-    fn tg_native_bw_may_run(
-        silos: *const Silo,
-        parents: *const u32,
-        groups: u32,
-        group: u32,
-    ) -> u32;
     #[cfg(test)]
     fn tg_native_bw_size(which: u32) -> u64;
 }

@@ -1,0 +1,10 @@
+//! The bandwidth law against a slow model, against its bounds, and over every state of small machines.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod bounds;
+mod examples;
+mod machine;
+mod model;
+mod walk;
+mod walk_changes;
