@@ -2,25 +2,33 @@
 
 pub mod config;
 pub mod contention;
+pub mod controller;
 pub mod cpuset;
 pub mod error;
+mod event;
 pub mod hist;
 pub mod ids;
+mod kernel;
+pub mod machine;
 pub mod policies;
 pub mod prng;
 pub mod program;
+mod sched;
 pub mod spec;
 pub mod topology;
 pub mod trace;
 
 pub use config::{CfsConfig, Costs, EevdfConfig, ExtConfig, MachineConfig, Scheduler};
 pub use contention::Contention;
+pub use controller::{Controller, Simulation};
 pub use cpuset::CpuSet;
 pub use error::{SimError, Violation};
 pub use hist::Histogram;
 pub use ids::{CpuId, GroupId, LockId, PipeId, QueueId, SeriesId, TaskId};
+pub use machine::Machine;
 pub use prng::Prng;
 pub use program::{Ctx, Op, Program};
+pub use sched::BandwidthStat;
 pub use spec::{Bandwidth, CapScope, CapTerms, Class, GroupSpec, Policy, TaskSpec};
 pub use topology::Topology;
 pub use trace::{Event, Knob, Tracer};

@@ -1,0 +1,58 @@
+//! Engines: what looks at the machine from outside now and then and changes
+//! its knobs, as a process on a real machine would.
+
+use crate::Ns;
+use crate::error::Violation;
+use crate::machine::Machine;
+
+/// An engine.
+pub trait Controller: Send {
+    /// When it steps first.
+    fn first_ns(&self) -> Ns;
+    /// One step; returns the absolute time of the next (later than now).
+    fn step(&mut self, machine: &mut Machine) -> Ns;
+    /// For messages.
+    fn name(&self) -> &str;
+}
+
+/// A machine and the engines that act on it. At one instant the machine's own
+/// events come first, then the engines in their order.
+pub struct Simulation {
+    /// The machine.
+    pub machine: Machine,
+    /// The engines.
+    pub controllers: Vec<Box<dyn Controller>>,
+    next_ns: Vec<Ns>,
+}
+
+impl Simulation {
+    /// Puts engines beside a machine.
+    pub fn new(machine: Machine, controllers: Vec<Box<dyn Controller>>) -> Simulation {
+        Simulation {
+            machine,
+            controllers,
+            next_ns: Vec::new(),
+        }
+    }
+
+    /// Runs to a time, that instant included.
+    pub fn run_until(&mut self, t_ns: Ns) -> Result<(), Violation> {
+        // Controllers may be added between two calls.
+        for i in self.next_ns.len()..self.controllers.len() {
+            self.next_ns.push(self.controllers[i].first_ns());
+        }
+        while let Some((i, &at)) = self
+            .next_ns
+            .iter()
+            .enumerate()
+            .min_by_key(|&(i, &at)| (at, i))
+            && at <= t_ns
+        {
+            self.machine.run_until(at)?;
+            let next = self.controllers[i].step(&mut self.machine);
+            // A step in the past would never end: the least step is 1 ns.
+            self.next_ns[i] = next.max(at + 1);
+        }
+        self.machine.run_until(t_ns)
+    }
+}

@@ -1,0 +1,442 @@
+//! The machine's state outside the scheduling class: CPUs, tasks, groups, what
+//! runs where, and what has been accounted to whom.
+//!
+//! Three clocks run for a task on a CPU. *Work* is what its program wanted
+//! done, and advances at the CPU's speed ([`Kernel::advance_work`]). *Charged*
+//! CPU time is what the kernel has accounted: it is brought up to date at
+//! switches, ticks and wakeups on that CPU ([`Kernel::charge`]), as on a real
+//! kernel, so files read between two such moments are behind. *Exact* CPU time
+//! is the charged time and what has run since.
+
+use crate::Ns;
+use crate::config::MachineConfig;
+use crate::contention::{Neighbours, SPEED_PPM_FULL, speed_ppm};
+use crate::cpuset::CpuSet;
+use crate::error::Violation;
+use crate::event::{EventQueue, NEVER};
+use crate::ids::{CpuId, GroupId, LockId, PipeId, TaskId};
+use crate::prng::Prng;
+use crate::program::{Program, World};
+use crate::spec::{Bandwidth, CapTerms, GroupSpec, Policy};
+use crate::trace::{Event, Tracer};
+use std::collections::VecDeque;
+
+/// No entity, no run queue: the end of a chain.
+pub(crate) const NONE: u32 = u32::MAX;
+
+const PPM: u64 = SPEED_PPM_FULL as u64;
+
+/// Where a task is in its life. New → Runnable ↔ Waiting → Exited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskState {
+    /// Spawned; its start is ahead.
+    New,
+    /// On a run queue, or running.
+    Runnable,
+    /// Asleep, parked, or blocked on a pipe or lock.
+    Waiting,
+    /// Gone.
+    Exited,
+}
+
+/// What a task does once its run and overhead are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pending {
+    /// Ask the program for its next op.
+    Next,
+    Send(PipeId),
+    Recv(PipeId),
+    Lock(LockId),
+    Unlock(LockId),
+    Wake(TaskId),
+    SleepUntil(Ns),
+    Sleep(u64),
+    Park,
+    /// Parked: asleep until somebody wakes it.
+    Parked,
+    Yield,
+    Fork,
+    Exit,
+}
+
+pub(crate) struct Task {
+    pub(crate) state: TaskState,
+    pub(crate) policy: Policy,
+    pub(crate) nice: i8,
+    pub(crate) latency: i8,
+    pub(crate) latency_inherit: bool,
+    /// Somebody woke it before it parked.
+    pub(crate) wake_token: bool,
+    /// May use every CPU of the machine.
+    pub(crate) anywhere: bool,
+    /// Where it runs, waits, or ran last.
+    pub(crate) cpu: CpuId,
+    pub(crate) group: GroupId,
+    /// Its place in [`Cpu::queued`], or [`NONE`].
+    pub(crate) queued_at: u32,
+    /// The fair class's entity.
+    pub(crate) ent: u32,
+    pub(crate) pending: Pending,
+    /// CPU time the kernel takes before the program's own work goes on.
+    pub(crate) overhead_ns: u64,
+    /// Work still to do at full speed.
+    pub(crate) work_ns: u64,
+    /// A slice of its own, or 0.
+    pub(crate) slice_ns: u64,
+    pub(crate) woken_ns: Ns,
+    /// Since when it waits for a CPU, while it does.
+    pub(crate) queued_ns: Ns,
+    /// When it last left a CPU.
+    pub(crate) last_ran_ns: Ns,
+    pub(crate) usage_ns: u64,
+    pub(crate) work_done_ns: u64,
+    pub(crate) run_delay_ns: u64,
+}
+
+/// What is seldom touched of a task.
+pub(crate) struct TaskCold {
+    pub(crate) name: String,
+    pub(crate) program: Option<Box<dyn Program>>,
+    pub(crate) fork: Option<Box<crate::spec::TaskSpec>>,
+    pub(crate) rng: Prng,
+    pub(crate) last_forked: Option<TaskId>,
+    /// What it asked for.
+    pub(crate) asked: Option<CpuSet>,
+    /// What it asked for, within its group's set.
+    pub(crate) allowed: CpuSet,
+    pub(crate) cap: Option<CapTerms>,
+    pub(crate) parent: Option<TaskId>,
+}
+
+#[derive(Default)]
+pub(crate) struct Cpu {
+    pub(crate) curr: Option<TaskId>,
+    /// Charged up to here.
+    pub(crate) charged_to: Ns,
+    /// Work advanced up to here.
+    pub(crate) worked_to: Ns,
+    pub(crate) speed_ppm: u32,
+    /// Of a ns of work, in millionths: what integer division left over.
+    pub(crate) carry_ppm: u64,
+    pub(crate) busy_ns: u64,
+    /// Real-time tasks that wait here, highest priority first.
+    pub(crate) fifo: VecDeque<TaskId>,
+    /// Fair or ext tasks queued or running here, also those whose group is
+    /// throttled.
+    pub(crate) queued: Vec<TaskId>,
+    /// Tasks of the class on the queue, throttled ones left out.
+    pub(crate) nr_queued: u32,
+    /// Of those, the ones that want to run (EEVDF keeps some sleepers queued).
+    pub(crate) nr_runnable: u32,
+    /// Of the queued, tasks that yield to everybody (SCHED_IDLE or below cpu.idle).
+    pub(crate) nr_idle: u32,
+    pub(crate) switches: u64,
+    /// When it last became idle.
+    pub(crate) idle_since: Ns,
+    /// When it balances next (periodic balance).
+    pub(crate) balance_at: Ns,
+}
+
+pub(crate) struct Group {
+    pub(crate) name: String,
+    pub(crate) parent: GroupId,
+    pub(crate) depth: u32,
+    pub(crate) spec: GroupSpec,
+    pub(crate) bandwidth: Bandwidth,
+    /// CPUs of the group: its own within its parent's.
+    pub(crate) cpus: CpuSet,
+    pub(crate) usage_ns: u64,
+    pub(crate) work_done_ns: u64,
+    pub(crate) run_delay_ns: u64,
+    pub(crate) tasks: u32,
+}
+
+#[derive(Default)]
+pub(crate) struct Pipe {
+    pub(crate) capacity: u32,
+    pub(crate) held: u32,
+    pub(crate) readers: VecDeque<TaskId>,
+    pub(crate) writers: VecDeque<TaskId>,
+}
+
+#[derive(Default)]
+pub(crate) struct LockState {
+    pub(crate) holder: Option<TaskId>,
+    pub(crate) waiters: VecDeque<TaskId>,
+}
+
+pub(crate) struct Kernel {
+    pub(crate) cfg: MachineConfig,
+    pub(crate) now: Ns,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) cold: Vec<TaskCold>,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) events: EventQueue,
+    /// CPUs that must choose again at this instant.
+    pub(crate) resched: CpuSet,
+    pub(crate) any_resched: bool,
+    /// CPUs that run nothing.
+    pub(crate) idle: CpuSet,
+    pub(crate) busy_llc: Vec<u32>,
+    pub(crate) busy: u32,
+    pub(crate) world: World,
+    pub(crate) pipes: Vec<Pipe>,
+    pub(crate) locks: Vec<LockState>,
+    pub(crate) tracer: Option<Box<dyn Tracer>>,
+    pub(crate) violation: Option<Violation>,
+    pub(crate) handled: u64,
+}
+
+impl Kernel {
+    pub(crate) fn trace(&mut self, event: Event) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.event(self.now, &event);
+        }
+    }
+
+    pub(crate) fn violate(
+        &mut self,
+        rule: &'static str,
+        cpu: Option<CpuId>,
+        task: Option<TaskId>,
+        detail: String,
+    ) {
+        // The first is the cause; what follows from it would hide it.
+        if self.violation.is_none() {
+            let (at_ns, seed) = (self.now, self.cfg.seed);
+            self.violation = Some(Violation {
+                rule,
+                at_ns,
+                cpu,
+                task,
+                seed,
+                detail,
+            });
+        }
+    }
+
+    #[inline]
+    pub(crate) fn resched(&mut self, cpu: CpuId) {
+        self.resched.insert(cpu);
+        self.any_resched = true;
+    }
+
+    #[inline]
+    pub(crate) fn needs_resched(&self, cpu: CpuId) -> bool {
+        self.any_resched && self.resched.contains(cpu)
+    }
+
+    #[inline]
+    pub(crate) fn task(&self, task: TaskId) -> &Task {
+        &self.tasks[task.index()]
+    }
+
+    #[inline]
+    pub(crate) fn task_mut(&mut self, task: TaskId) -> &mut Task {
+        &mut self.tasks[task.index()]
+    }
+
+    pub(crate) fn is_fifo(&self, task: TaskId) -> bool {
+        matches!(self.task(task).policy, Policy::Fifo { .. })
+    }
+
+    /// Whether a task may run on a CPU.
+    #[inline]
+    pub(crate) fn allowed(&self, task: TaskId, cpu: CpuId) -> bool {
+        self.task(task).anywhere || self.cold[task.index()].allowed.contains(cpu)
+    }
+
+    /// Accounts what the CPU's task ran since the last time: the task, its
+    /// groups up to the root, the CPU. Returns the task and how long, for the
+    /// class to charge.
+    #[inline]
+    pub(crate) fn charge(&mut self, cpu: CpuId) -> Option<(TaskId, u64)> {
+        let c = &mut self.cpus[cpu.index()];
+        let task = c.curr?;
+        let delta = self.now - c.charged_to;
+        if delta == 0 {
+            return None;
+        }
+        c.charged_to = self.now;
+        c.busy_ns += delta;
+        let t = &mut self.tasks[task.index()];
+        t.usage_ns += delta;
+        let mut group = t.group;
+        loop {
+            let g = &mut self.groups[group.index()];
+            g.usage_ns += delta;
+            if group == GroupId::ROOT {
+                return Some((task, delta));
+            }
+            group = g.parent;
+        }
+    }
+
+    /// Brings the work of the CPU's task up to now, at the speed it had.
+    pub(crate) fn advance_work(&mut self, cpu: CpuId) {
+        let c = &mut self.cpus[cpu.index()];
+        let delta = self.now - c.worked_to;
+        c.worked_to = self.now;
+        let Some(task) = c.curr else { return };
+        if delta == 0 {
+            return;
+        }
+        let t = &mut self.tasks[task.index()];
+        let overhead = t.overhead_ns.min(delta);
+        t.overhead_ns -= overhead;
+        let ran = delta - overhead;
+        if ran == 0 {
+            return;
+        }
+        // ran < 2^43 (two hours) and the speed below 2^20: below 2^63.
+        let done = if c.speed_ppm == SPEED_PPM_FULL {
+            ran
+        } else {
+            let exact = ran * u64::from(c.speed_ppm) + c.carry_ppm;
+            c.carry_ppm = exact % PPM;
+            exact / PPM
+        };
+        let done = done.min(t.work_ns);
+        t.work_ns -= done;
+        t.work_done_ns += done;
+        let mut group = t.group;
+        loop {
+            let g = &mut self.groups[group.index()];
+            g.work_done_ns += done;
+            if group == GroupId::ROOT {
+                return;
+            }
+            group = g.parent;
+        }
+    }
+
+    /// Sets when the CPU's task is done with its overhead and work.
+    pub(crate) fn arm_end(&mut self, cpu: CpuId) {
+        let c = &self.cpus[cpu.index()];
+        let at = match c.curr {
+            None => NEVER,
+            Some(task) => {
+                let t = &self.tasks[task.index()];
+                let run = if c.speed_ppm == SPEED_PPM_FULL {
+                    t.work_ns
+                } else {
+                    // work < 2^43 as above; rounded up, so that at the end the work is done.
+                    (t.work_ns * PPM)
+                        .saturating_sub(c.carry_ppm)
+                        .div_ceil(u64::from(c.speed_ppm))
+                };
+                c.worked_to + t.overhead_ns + run
+            }
+        };
+        self.events.set_end(cpu, at);
+    }
+
+    /// Adds kernel time to the CPU's task.
+    pub(crate) fn add_overhead(&mut self, cpu: CpuId, ns: u64) {
+        if ns > 0
+            && let Some(task) = self.cpus[cpu.index()].curr
+        {
+            self.task_mut(task).overhead_ns += ns;
+        }
+    }
+
+    /// Looks up the CPU's speed again and moves the end of its run.
+    pub(crate) fn refresh_speed(&mut self, cpu: CpuId) {
+        let speed = self.speed(cpu);
+        if speed != self.cpus[cpu.index()].speed_ppm {
+            self.advance_work(cpu);
+            self.cpus[cpu.index()].speed_ppm = speed;
+            self.arm_end(cpu);
+        }
+    }
+
+    fn speed(&self, cpu: CpuId) -> u32 {
+        let contention = &self.cfg.contention;
+        if contention.is_none() {
+            return SPEED_PPM_FULL;
+        }
+        let topology = &self.cfg.topology;
+        let own = u32::from(self.cpus[cpu.index()].curr.is_some());
+        let threads = topology.threads_per_core();
+        let mut siblings = 0;
+        for sibling in topology.siblings(cpu) {
+            siblings += u32::from(self.cpus[sibling as usize].curr.is_some());
+        }
+        let llc = self.busy_llc[topology.llc_of(cpu) as usize];
+        let neighbours = Neighbours {
+            siblings: (siblings - own, threads - 1),
+            llc: (llc - own, topology.cpus_per_llc() - 1),
+            machine: (self.busy - own, topology.cpus() - 1),
+        };
+        speed_ppm(contention, &neighbours)
+    }
+
+    /// Counts a CPU as busy or idle, and lets its siblings feel it.
+    pub(crate) fn set_busy(&mut self, cpu: CpuId, busy: bool) {
+        self.idle.set(cpu, !busy);
+        let llc = self.cfg.topology.llc_of(cpu) as usize;
+        if busy {
+            self.busy += 1;
+            self.busy_llc[llc] += 1;
+        } else {
+            self.busy -= 1;
+            self.busy_llc[llc] -= 1;
+            self.cpus[cpu.index()].idle_since = self.now;
+        }
+        if self.cfg.contention.sibling_ppm > 0 {
+            for sibling in self.cfg.topology.siblings(cpu) {
+                if sibling != cpu.0 && self.cpus[sibling as usize].curr.is_some() {
+                    self.refresh_speed(CpuId(sibling));
+                }
+            }
+        }
+    }
+
+    /// Puts a task on its CPU's list of queued tasks.
+    pub(crate) fn list_add(&mut self, cpu: CpuId, task: TaskId) {
+        let list = &mut self.cpus[cpu.index()].queued;
+        self.tasks[task.index()].queued_at = list.len() as u32;
+        list.push(task);
+    }
+
+    /// Takes it off again.
+    pub(crate) fn list_del(&mut self, cpu: CpuId, task: TaskId) {
+        let list = &mut self.cpus[cpu.index()].queued;
+        let at = std::mem::replace(&mut self.tasks[task.index()].queued_at, NONE) as usize;
+        list.swap_remove(at);
+        if let Some(moved) = list.get(at) {
+            self.tasks[moved.index()].queued_at = at as u32;
+        }
+    }
+
+    /// Whether `group` is `above` or below it.
+    pub(crate) fn is_within(&self, mut group: GroupId, above: GroupId) -> bool {
+        while group != above {
+            if group == GroupId::ROOT {
+                return false;
+            }
+            group = self.groups[group.index()].parent;
+        }
+        true
+    }
+
+    /// Ends a task's wait for a CPU in the books.
+    pub(crate) fn end_delay(&mut self, task: TaskId) {
+        let t = &mut self.tasks[task.index()];
+        let waited = self.now - t.queued_ns;
+        if waited == 0 {
+            return;
+        }
+        t.run_delay_ns += waited;
+        let mut group = t.group;
+        loop {
+            let g = &mut self.groups[group.index()];
+            g.run_delay_ns += waited;
+            if group == GroupId::ROOT {
+                return;
+            }
+            group = g.parent;
+        }
+    }
+}

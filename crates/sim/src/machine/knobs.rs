@@ -1,0 +1,193 @@
+//! What an engine may write, with the effects that the kernel's files have.
+
+use super::{Machine, SLICE_LEAST_NS, SLICE_MOST_NS, check_bandwidth, range};
+use crate::cpuset::CpuSet;
+use crate::error::SimError;
+use crate::ids::{CpuId, GroupId, TaskId};
+use crate::kernel::TaskState;
+use crate::sched::{Dequeue, Enqueue, fifo, migrate, preempt};
+use crate::spec::Bandwidth;
+use crate::trace::{Event, Knob};
+
+impl Machine {
+    /// cpu.max and cpu.max.burst. A write is a refill: the pool gets a quota,
+    /// every CPU's debt is forgiven, what was throttled runs, and the first
+    /// charge after it (a tick, a switch) is the first that counts.
+    pub fn set_bandwidth(&mut self, group: GroupId, bandwidth: Bandwidth) -> Result<(), SimError> {
+        self.changeable(group, "cpu.max")?;
+        check_bandwidth(&bandwidth)?;
+        self.k.groups[group.index()].bandwidth = bandwidth;
+        self.sched.set_bandwidth(&mut self.k, group);
+        let Bandwidth {
+            quota_us,
+            period_us,
+            ..
+        } = bandwidth;
+        self.k.trace(Event::Write {
+            group,
+            what: Knob::Max {
+                quota_us,
+                period_us,
+            },
+        });
+        Ok(())
+    }
+
+    /// cpu.weight; refused while cpu.idle is 1, as the kernel does.
+    pub fn set_weight(&mut self, group: GroupId, weight: u32) -> Result<(), SimError> {
+        self.changeable(group, "cpu.weight")?;
+        range("weight", u64::from(weight), 1, 10_000)?;
+        let spec = &mut self.k.groups[group.index()].spec;
+        if spec.idle {
+            return Err(SimError::Refused {
+                what: "cpu.weight",
+                why: "the group is idle (cpu.idle = 1)",
+                mend: "write cpu.idle = 0 first",
+            });
+        }
+        spec.weight = weight;
+        self.sched.set_shares(&mut self.k, group);
+        self.k.trace(Event::Write {
+            group,
+            what: Knob::Weight(weight),
+        });
+        Ok(())
+    }
+
+    /// cpu.idle; back to 0 leaves the default weight, as the kernel does.
+    pub fn set_idle(&mut self, group: GroupId, idle: bool) -> Result<(), SimError> {
+        self.changeable(group, "cpu.idle")?;
+        let spec = &mut self.k.groups[group.index()].spec;
+        if spec.idle && !idle {
+            spec.weight = 100;
+        }
+        spec.idle = idle;
+        self.sched.set_shares(&mut self.k, group);
+        self.k.trace(Event::Write {
+            group,
+            what: Knob::Idle(idle),
+        });
+        Ok(())
+    }
+
+    /// cpuset.cpus, of the group and within it of all below; tasks that run
+    /// outside move at once.
+    pub fn set_cpuset(&mut self, group: GroupId, cpus: CpuSet) -> Result<(), SimError> {
+        self.changeable(group, "cpuset.cpus")?;
+        let above = self.k.groups[group.index()].parent;
+        if cpus.and(&self.k.groups[above.index()].cpus).is_empty() {
+            return Err(self.no_cpu(&self.k.groups[group.index()].name));
+        }
+        self.k.groups[group.index()].spec.cpus = Some(cpus);
+        // Parents come before their children in the table.
+        for id in group.0..self.k.groups.len() as u32 {
+            if self.k.is_within(GroupId(id), group) {
+                let g = &self.k.groups[id as usize];
+                let above = self.k.groups[g.parent.index()].cpus;
+                let own = g.spec.cpus.map_or(above, |own| own.and(&above));
+                // As cpuset v2: an empty intersection means the parent's CPUs.
+                self.k.groups[id as usize].cpus = if own.is_empty() { above } else { own };
+            }
+        }
+        for id in 0..self.k.tasks.len() as u32 {
+            if self.k.is_within(self.k.task(TaskId(id)).group, group) {
+                self.reallow(TaskId(id));
+            }
+        }
+        self.k.trace(Event::Write {
+            group,
+            what: Knob::Cpus(cpus.count()),
+        });
+        Ok(())
+    }
+
+    /// sched_setattr's runtime for a fair task; none is the default slice.
+    pub fn set_task_slice(&mut self, task: TaskId, slice_ns: Option<u64>) -> Result<(), SimError> {
+        self.known_task(task)?;
+        let slice = slice_ns.map_or(0, |ns| ns.clamp(SLICE_LEAST_NS, SLICE_MOST_NS));
+        self.k.task_mut(task).slice_ns = slice;
+        self.sched.set_task(&mut self.k, task);
+        Ok(())
+    }
+
+    /// Moves a task to another group.
+    pub fn move_task(&mut self, task: TaskId, group: GroupId) -> Result<(), SimError> {
+        self.group(group)?;
+        let state = self.known_task(task)?.state;
+        if state == TaskState::Exited || self.k.task(task).group == group {
+            return Ok(());
+        }
+        let cpu = self.k.task(task).cpu;
+        if self.k.cpus[cpu.index()].curr == Some(task) {
+            self.vacate(cpu);
+        }
+        let queued = state == TaskState::Runnable && !self.k.is_fifo(task);
+        if queued {
+            self.sched.dequeue(&mut self.k, cpu, task, Dequeue::Move);
+        } else if state == TaskState::Waiting {
+            self.sched.forget_sleeper(&mut self.k, task);
+        }
+        let old = std::mem::replace(&mut self.k.task_mut(task).group, group);
+        self.k.groups[old.index()].tasks -= 1;
+        self.k.groups[group.index()].tasks += 1;
+        if queued {
+            self.sched.enqueue(&mut self.k, cpu, task, Enqueue::Move);
+            preempt(&mut self.k, &mut self.sched, cpu, task);
+        }
+        self.reallow(task);
+        Ok(())
+    }
+
+    /// Works out anew where a task may run, and moves it if it is elsewhere.
+    fn reallow(&mut self, task: TaskId) {
+        let group = self.k.groups[self.k.task(task).group.index()].cpus;
+        let asked = self.k.cold[task.index()].asked;
+        let own = asked.map_or(group, |own| own.and(&group));
+        let allowed = if own.is_empty() { group } else { own };
+        self.k.cold[task.index()].allowed = allowed;
+        let anywhere = allowed == self.k.cfg.topology.all();
+        let t = self.k.task_mut(task);
+        t.anywhere = anywhere;
+        let (cpu, state) = (t.cpu, t.state);
+        if anywhere || allowed.contains(cpu) || state == TaskState::Exited {
+            return;
+        }
+        let first = allowed.first().unwrap_or(cpu);
+        if state != TaskState::Runnable {
+            if state == TaskState::Waiting {
+                self.sched.forget_sleeper(&mut self.k, task);
+            }
+            self.k.task_mut(task).cpu = first;
+            return;
+        }
+        if self.k.cpus[cpu.index()].curr == Some(task) {
+            self.vacate(cpu);
+        }
+        if self.k.is_fifo(task) {
+            self.move_fifo(task, cpu);
+            return;
+        }
+        let to = self.sched.select_new(&self.k, task, first);
+        migrate(&mut self.k, &mut self.sched, task, to);
+    }
+
+    fn move_fifo(&mut self, task: TaskId, from: CpuId) {
+        fifo::dequeue(&mut self.k, from, task);
+        let to = fifo::select_cpu(&self.k, task);
+        self.k.task_mut(task).cpu = to;
+        fifo::enqueue(&mut self.k, to, task, false);
+        preempt(&mut self.k, &mut self.sched, to, task);
+    }
+
+    fn changeable(&self, group: GroupId, what: &'static str) -> Result<(), SimError> {
+        self.group(group)?;
+        if group == GroupId::ROOT {
+            return Err(SimError::Refused {
+                what,
+                why: "the root group has no such file",
+                mend: "name a group below it",
+            });
+        }
+        Ok(())
+    }
+}

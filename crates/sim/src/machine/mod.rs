@@ -1,0 +1,264 @@
+//! The machine: what is built, and what anybody outside may ask or change.
+//!
+//! - here: building it;
+//! - `run`: the loop over events, and the switch from task to task;
+//! - `ops`: what programs do;
+//! - `wake`: tasks that start, wake, sleep, end;
+//! - `knobs`: what an engine may write;
+//! - `read`: what it may read.
+
+mod knobs;
+mod ops;
+mod read;
+mod run;
+mod wake;
+
+use crate::config::MachineConfig;
+use crate::cpuset::CpuSet;
+use crate::error::SimError;
+use crate::event::{EventQueue, Timer};
+use crate::hist::Histogram;
+use crate::ids::{CpuId, GroupId, LockId, PipeId, QueueId, SeriesId, TaskId};
+use crate::kernel::{
+    Cpu, Group, Kernel, LockState, NONE, Pending, Pipe, Task, TaskCold, TaskState,
+};
+use crate::prng::Prng;
+use crate::program::World;
+use crate::sched::Sched;
+use crate::spec::{Bandwidth, GroupSpec, Policy, TaskSpec};
+use crate::trace::{Event, Tracer};
+use std::collections::VecDeque;
+
+/// EEVDF's bounds for a slice of one's own.
+const SLICE_LEAST_NS: u64 = 100_000;
+const SLICE_MOST_NS: u64 = 100_000_000;
+
+/// A simulated machine.
+pub struct Machine {
+    pub(crate) k: Kernel,
+    pub(crate) sched: Sched,
+}
+
+impl Machine {
+    /// A machine without groups (but the root) and tasks.
+    pub fn new(cfg: MachineConfig) -> Result<Machine, SimError> {
+        cfg.topology.validate()?;
+        range("tick_ns", cfg.tick_ns, 100_000, 100_000_000)?;
+        range("bandwidth_slice_us", cfg.bandwidth_slice_us, 1, 1_000_000)?;
+        let cpus = cfg.topology.cpus();
+        let all = cfg.topology.all();
+        let llcs = cfg.topology.llcs() as usize;
+        let mut k = Kernel {
+            now: 0,
+            cpus: (0..cpus).map(|_| Cpu::default()).collect(),
+            tasks: Vec::new(),
+            cold: Vec::new(),
+            groups: Vec::new(),
+            events: EventQueue::new(cpus as usize),
+            resched: CpuSet::EMPTY,
+            any_resched: false,
+            idle: all,
+            busy_llc: vec![0; llcs],
+            busy: 0,
+            world: World::default(),
+            pipes: Vec::new(),
+            locks: Vec::new(),
+            tracer: None,
+            violation: None,
+            handled: 0,
+            cfg,
+        };
+        let mut sched = Sched::new(&k)?;
+        k.groups
+            .push(Group::new(GroupSpec::new("", GroupId::ROOT), 0, all));
+        sched.add_group(&mut k, GroupId::ROOT);
+        Ok(Machine { k, sched })
+    }
+
+    /// Adds a group below another.
+    pub fn add_group(&mut self, spec: GroupSpec) -> Result<GroupId, SimError> {
+        let above = self.group(spec.parent)?;
+        range("weight", u64::from(spec.weight), 1, 10_000)?;
+        if let Some(bandwidth) = &spec.bandwidth {
+            check_bandwidth(bandwidth)?;
+        }
+        let cpus = spec.cpus.map_or(above.cpus, |own| own.and(&above.cpus));
+        if cpus.is_empty() {
+            return Err(self.no_cpu(&spec.name));
+        }
+        let depth = above.depth + 1;
+        let id = GroupId(self.k.groups.len() as u32);
+        self.k.groups.push(Group::new(spec, depth, cpus));
+        self.sched.add_group(&mut self.k, id);
+        Ok(id)
+    }
+
+    /// Adds a pipe that holds `capacity` messages.
+    pub fn add_pipe(&mut self, capacity: u32) -> PipeId {
+        let capacity = capacity.max(1);
+        self.k.pipes.push(Pipe {
+            capacity,
+            ..Pipe::default()
+        });
+        PipeId(self.k.pipes.len() as u32 - 1)
+    }
+
+    /// Adds a lock.
+    pub fn add_lock(&mut self) -> LockId {
+        self.k.locks.push(LockState::default());
+        LockId(self.k.locks.len() as u32 - 1)
+    }
+
+    /// Adds a series for programs to record into.
+    pub fn add_series(&mut self, name: &str) -> SeriesId {
+        self.k
+            .world
+            .series
+            .push((name.to_owned(), Histogram::new()));
+        SeriesId(self.k.world.series.len() as u32 - 1)
+    }
+
+    /// Adds a queue of numbers for programs to share.
+    pub fn add_queue(&mut self) -> QueueId {
+        self.k.world.queues.push(VecDeque::new());
+        QueueId(self.k.world.queues.len() as u32 - 1)
+    }
+
+    /// Creates a task; it starts at `start_ns`, or now.
+    pub fn spawn(&mut self, spec: TaskSpec) -> Result<TaskId, SimError> {
+        let start = spec.start_ns.max(self.k.now);
+        let task = self.create(spec, None)?;
+        self.k.trace(Event::Fork {
+            parent: None,
+            child: task,
+        });
+        self.k.events.set_timer(start, Timer::Wake(task));
+        Ok(task)
+    }
+
+    /// Puts a task into the tables; it does not run yet.
+    fn create(&mut self, spec: TaskSpec, parent: Option<TaskId>) -> Result<TaskId, SimError> {
+        let group = self.group(spec.group)?;
+        range("nice + 20", (i64::from(spec.nice) + 20) as u64, 0, 39)?;
+        range("latency + 20", (i64::from(spec.latency) + 20) as u64, 0, 39)?;
+        if let Policy::Fifo { prio } = spec.policy {
+            range("FIFO priority", u64::from(prio), 1, 99)?;
+        }
+        let allowed = spec.cpus.map_or(group.cpus, |own| own.and(&group.cpus));
+        let Some(first) = allowed.first() else {
+            return Err(self.no_cpu(&spec.name));
+        };
+        let id = TaskId(self.k.tasks.len() as u32);
+        // Tasks start spread out; where one really goes is chosen when it starts.
+        let spread = CpuId(id.0 % self.k.cpus.len() as u32);
+        let cpu = allowed.next_from(spread).unwrap_or(first);
+        self.k.groups[spec.group.index()].tasks += 1;
+        self.k.tasks.push(Task {
+            state: TaskState::New,
+            policy: spec.policy,
+            nice: spec.nice,
+            latency: spec.latency,
+            latency_inherit: spec.latency_inherit,
+            wake_token: false,
+            anywhere: allowed == self.k.cfg.topology.all(),
+            cpu,
+            group: spec.group,
+            queued_at: NONE,
+            ent: NONE,
+            pending: Pending::Next,
+            overhead_ns: 0,
+            work_ns: 0,
+            slice_ns: spec
+                .slice_ns
+                .map_or(0, |ns| ns.clamp(SLICE_LEAST_NS, SLICE_MOST_NS)),
+            woken_ns: 0,
+            queued_ns: 0,
+            last_ran_ns: 0,
+            usage_ns: 0,
+            work_done_ns: 0,
+            run_delay_ns: 0,
+        });
+        self.k.cold.push(TaskCold {
+            name: spec.name,
+            program: Some(spec.program),
+            fork: None,
+            rng: Prng::stream(self.k.cfg.seed, u64::from(id.0)),
+            last_forked: None,
+            asked: spec.cpus,
+            allowed,
+            cap: spec.cap,
+            parent,
+        });
+        self.sched.add_task(&mut self.k, id);
+        Ok(id)
+    }
+
+    /// Has everything that happens written down.
+    pub fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
+        self.k.world.traced = true;
+        self.k.tracer = Some(tracer);
+    }
+
+    /// Takes the tracer back.
+    pub fn take_tracer(&mut self) -> Option<Box<dyn Tracer>> {
+        self.k.world.traced = false;
+        self.k.tracer.take()
+    }
+
+    fn group(&self, group: GroupId) -> Result<&Group, SimError> {
+        self.k
+            .groups
+            .get(group.index())
+            .ok_or(SimError::NoGroup(group))
+    }
+
+    fn known_task(&self, task: TaskId) -> Result<&Task, SimError> {
+        self.k.tasks.get(task.index()).ok_or(SimError::NoTask(task))
+    }
+
+    fn no_cpu(&self, what: &str) -> SimError {
+        SimError::NoCpu {
+            what: what.to_owned(),
+            cpus: self.k.cpus.len() as u32,
+        }
+    }
+}
+
+impl Group {
+    fn new(spec: GroupSpec, depth: u32, cpus: CpuSet) -> Group {
+        Group {
+            name: spec.name.clone(),
+            parent: spec.parent,
+            depth,
+            bandwidth: spec.bandwidth.unwrap_or(Bandwidth::UNLIMITED),
+            spec,
+            cpus,
+            usage_ns: 0,
+            work_done_ns: 0,
+            run_delay_ns: 0,
+            tasks: 0,
+        }
+    }
+}
+
+fn range(what: &'static str, got: u64, low: u64, high: u64) -> Result<(), SimError> {
+    if (low..=high).contains(&got) {
+        return Ok(());
+    }
+    Err(SimError::Range {
+        what,
+        got,
+        low,
+        high,
+    })
+}
+
+/// What the kernel takes for cpu.max and cpu.max.burst.
+fn check_bandwidth(bandwidth: &Bandwidth) -> Result<(), SimError> {
+    range("period_us", bandwidth.period_us, 1_000, 1_000_000)?;
+    if let Some(quota_us) = bandwidth.quota_us {
+        range("quota_us", quota_us, 1_000, 1 << 40)?;
+        range("burst_us", bandwidth.burst_us, 0, quota_us)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! What may be read. Exact values are what BPF sees; accounted ones what files
+//! show: a running task counts as of its CPU's last tick, switch or wakeup.
+
+use super::Machine;
+use crate::Ns;
+use crate::config::MachineConfig;
+use crate::hist::Histogram;
+use crate::ids::{CpuId, GroupId, SeriesId, TaskId};
+use crate::kernel::TaskState;
+use crate::sched::BandwidthStat;
+use crate::spec::{Bandwidth, GroupSpec};
+
+impl Machine {
+    /// Now.
+    pub fn now_ns(&self) -> Ns {
+        self.k.now
+    }
+
+    /// Events handled so far.
+    pub fn events(&self) -> u64 {
+        self.k.handled
+    }
+
+    /// Switches from task to task (or idle) so far.
+    pub fn switches(&self) -> u64 {
+        self.k.cpus.iter().map(|c| c.switches).sum()
+    }
+
+    /// What the machine was made of.
+    pub fn config(&self) -> &MachineConfig {
+        &self.k.cfg
+    }
+
+    /// CPUs of the machine.
+    pub fn cpus(&self) -> u32 {
+        self.k.cpus.len() as u32
+    }
+
+    /// Groups, the root among them.
+    pub fn groups(&self) -> u32 {
+        self.k.groups.len() as u32
+    }
+
+    /// Tasks ever spawned or forked.
+    pub fn tasks(&self) -> u32 {
+        self.k.tasks.len() as u32
+    }
+
+    /// What a CPU's task has run since it was last charged.
+    fn uncharged_ns(&self, cpu: usize) -> u64 {
+        let c = &self.k.cpus[cpu];
+        if c.curr.is_some() {
+            self.k.now - c.charged_to
+        } else {
+            0
+        }
+    }
+
+    /// CPU time of a group and all below it, exact.
+    pub fn usage_ns(&self, group: GroupId) -> u64 {
+        let mut usage = self.usage_accounted_ns(group);
+        for cpu in 0..self.k.cpus.len() {
+            if let Some(task) = self.k.cpus[cpu].curr
+                && self.k.is_within(self.k.task(task).group, group)
+            {
+                usage += self.uncharged_ns(cpu);
+            }
+        }
+        usage
+    }
+
+    /// CPU time of a group and all below it, as its files show it.
+    pub fn usage_accounted_ns(&self, group: GroupId) -> u64 {
+        self.k.groups[group.index()].usage_ns
+    }
+
+    /// How long a CPU has run anything, exact.
+    pub fn cpu_busy_ns(&self, cpu: CpuId) -> u64 {
+        self.k.cpus[cpu.index()].busy_ns + self.uncharged_ns(cpu.index())
+    }
+
+    /// How long all CPUs together have run anything, exact.
+    pub fn busy_ns(&self) -> u64 {
+        (0..self.cpus())
+            .map(|cpu| self.cpu_busy_ns(CpuId(cpu)))
+            .sum()
+    }
+
+    /// How long all CPUs together have been idle, exact.
+    pub fn idle_ns(&self) -> u64 {
+        self.k.now * u64::from(self.cpus()) - self.busy_ns()
+    }
+
+    /// Work done for a group and all below it: CPU time at full speed, without
+    /// the kernel's own. As of each CPU's last event.
+    pub fn work_done_ns(&self, group: GroupId) -> u64 {
+        self.k.groups[group.index()].work_done_ns
+    }
+
+    /// How long tasks of a group and below have waited for a CPU while they could
+    /// run (throttled or not), waits that are over.
+    pub fn run_delay_ns(&self, group: GroupId) -> u64 {
+        self.k.groups[group.index()].run_delay_ns
+    }
+
+    /// A group's cpu.stat.
+    pub fn bandwidth_stat(&self, group: GroupId) -> BandwidthStat {
+        self.sched.bandwidth_stat(group)
+    }
+
+    /// A group's cpu.max now.
+    pub fn bandwidth(&self, group: GroupId) -> Bandwidth {
+        self.k.groups[group.index()].bandwidth
+    }
+
+    /// A group as it was added, with weight and idle as they are now.
+    pub fn group_spec(&self, group: GroupId) -> &GroupSpec {
+        &self.k.groups[group.index()].spec
+    }
+
+    /// The group above; the root is its own.
+    pub fn parent(&self, group: GroupId) -> GroupId {
+        self.k.groups[group.index()].parent
+    }
+
+    /// Tasks in a group itself that have not ended.
+    pub fn group_tasks(&self, group: GroupId) -> u32 {
+        self.k.groups[group.index()].tasks
+    }
+
+    /// A task's CPU time, exact.
+    pub fn task_usage_ns(&self, task: TaskId) -> u64 {
+        let t = self.k.task(task);
+        let running = self.k.cpus[t.cpu.index()].curr == Some(task);
+        t.usage_ns
+            + if running {
+                self.uncharged_ns(t.cpu.index())
+            } else {
+                0
+            }
+    }
+
+    /// A task's work done, as of its CPU's last event.
+    pub fn task_work_done_ns(&self, task: TaskId) -> u64 {
+        self.k.task(task).work_done_ns
+    }
+
+    /// How long a task has waited for a CPU, waits that are over.
+    pub fn task_run_delay_ns(&self, task: TaskId) -> u64 {
+        self.k.task(task).run_delay_ns
+    }
+
+    /// A task's name.
+    pub fn task_name(&self, task: TaskId) -> &str {
+        &self.k.cold[task.index()].name
+    }
+
+    /// The group a task is in.
+    pub fn task_group(&self, task: TaskId) -> GroupId {
+        self.k.task(task).group
+    }
+
+    /// Who forked a task; none if it was spawned from outside.
+    pub fn task_parent(&self, task: TaskId) -> Option<TaskId> {
+        self.k.cold[task.index()].parent
+    }
+
+    /// Whether a task has ended.
+    pub fn task_ended(&self, task: TaskId) -> bool {
+        self.k.task(task).state == TaskState::Exited
+    }
+
+    /// The task that runs on a CPU.
+    pub fn running(&self, cpu: CpuId) -> Option<TaskId> {
+        self.k.cpus[cpu.index()].curr
+    }
+
+    /// What programs recorded into a series.
+    pub fn series(&self, series: SeriesId) -> &Histogram {
+        &self.k.world.series[series.index()].1
+    }
+
+    /// A series' name.
+    pub fn series_name(&self, series: SeriesId) -> &str {
+        &self.k.world.series[series.index()].0
+    }
+
+    /// How many series there are.
+    pub fn series_count(&self) -> u32 {
+        self.k.world.series.len() as u32
+    }
+}

@@ -1,0 +1,181 @@
+//! The loop over events, and the one place where a CPU turns to another task.
+
+use super::Machine;
+use crate::Ns;
+use crate::error::Violation;
+use crate::event::{NEVER, Next, Timer};
+use crate::ids::{CpuId, TaskId};
+use crate::kernel::TaskState;
+use crate::sched::{balance, fifo, place::Waker};
+use crate::trace::Event;
+
+impl Machine {
+    /// Runs to a time, that instant included.
+    pub fn run_until(&mut self, t_ns: Ns) -> Result<(), Violation> {
+        loop {
+            // What changed since (here or from outside) takes effect first.
+            self.settle();
+            if let Some(violation) = &self.k.violation {
+                return Err(violation.clone());
+            }
+            let Some((at, next)) = self.k.events.pop(t_ns) else {
+                break;
+            };
+            debug_assert!(at >= self.k.now, "time goes forward");
+            self.k.now = at;
+            self.k.handled += 1;
+            match next {
+                Next::End(cpu) => {
+                    self.k.advance_work(cpu);
+                    self.go_on(cpu);
+                }
+                Next::Tick(cpu) => self.tick(cpu),
+                Next::Timer(Timer::Wake(task)) => self.timer_wake(task),
+                Next::Timer(Timer::Period(group)) => self.sched.period(&mut self.k, group),
+                Next::Timer(Timer::Slack(group)) => self.sched.slack(&mut self.k, group),
+                Next::Timer(Timer::Class(number)) => self.sched.timer(&mut self.k, number),
+            }
+        }
+        self.k.now = self.k.now.max(t_ns);
+        Ok(())
+    }
+
+    /// Lets every CPU that must do so choose again.
+    pub(super) fn settle(&mut self) {
+        while self.k.any_resched {
+            let Some(cpu) = self.k.resched.first() else {
+                self.k.any_resched = false;
+                return;
+            };
+            self.schedule(cpu);
+            self.go_on(cpu);
+        }
+    }
+
+    fn timer_wake(&mut self, task: TaskId) {
+        if self.k.task(task).state == TaskState::New {
+            self.start(task, None);
+            return;
+        }
+        // The interrupt is taken by whoever runs where the timer was set.
+        let cpu = self.k.task(task).cpu;
+        self.interrupt(cpu, self.k.cfg.costs.wakeup_ns);
+        self.wake(task, Waker::Timer);
+    }
+
+    /// Kernel time that the CPU's task loses.
+    fn interrupt(&mut self, cpu: CpuId, ns: u64) {
+        if ns > 0 && self.k.cpus[cpu.index()].curr.is_some() {
+            self.k.advance_work(cpu);
+            self.k.add_overhead(cpu, ns);
+            self.k.arm_end(cpu);
+        }
+    }
+
+    fn tick(&mut self, cpu: CpuId) {
+        let tick_ns = self.k.cfg.tick_ns;
+        self.k.events.set_tick(cpu, self.k.now + tick_ns);
+        self.interrupt(cpu, self.k.cfg.costs.tick_ns);
+        self.k.refresh_speed(cpu);
+        match self.k.cpus[cpu.index()].curr {
+            Some(task) if self.k.is_fifo(task) => self.sched.update_curr(&mut self.k, cpu),
+            Some(task) => self.sched.tick(&mut self.k, cpu, task),
+            None => {}
+        }
+        balance::periodic(&mut self.k, &mut self.sched, cpu);
+    }
+
+    /// Chooses again on a CPU, and turns to the choice.
+    pub(super) fn schedule(&mut self, cpu: CpuId) {
+        self.k.resched.remove(cpu);
+        self.k.advance_work(cpu);
+        self.sched.update_curr(&mut self.k, cpu);
+        let prev = self.k.cpus[cpu.index()].curr;
+        let next = self.choose(cpu, prev);
+        // The class may have asked again while it chose; that choice is this one.
+        self.k.resched.remove(cpu);
+        if next != prev {
+            self.turn(cpu, prev, next);
+        }
+    }
+
+    fn choose(&mut self, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
+        let running = prev
+            .filter(|&task| self.k.is_fifo(task) && self.k.task(task).state == TaskState::Runnable);
+        if let Some(task) = fifo::pick(&self.k, cpu, running) {
+            return Some(task);
+        }
+        if let Some(task) = self.sched.pick(&mut self.k, cpu) {
+            return Some(task);
+        }
+        if balance::newidle(&mut self.k, &mut self.sched, cpu) {
+            return self.sched.pick(&mut self.k, cpu);
+        }
+        None
+    }
+
+    /// The switch itself.
+    fn turn(&mut self, cpu: CpuId, prev: Option<TaskId>, next: Option<TaskId>) {
+        let k = &mut self.k;
+        let class = |task: &TaskId| !k.is_fifo(*task);
+        let (class_prev, class_next) = (prev.filter(class), next.filter(class));
+        let prev_runs_on = prev.is_some_and(|task| k.task(task).state == TaskState::Runnable);
+        self.sched.switch(k, cpu, class_prev, class_next);
+        if let Some(task) = prev {
+            let now = k.now;
+            let t = k.task_mut(task);
+            t.last_ran_ns = now;
+            t.queued_ns = now;
+            if prev_runs_on && k.is_fifo(task) {
+                fifo::enqueue(k, cpu, task, true);
+            }
+        }
+        let costs = k.cfg.costs;
+        let c = &mut k.cpus[cpu.index()];
+        c.curr = next;
+        c.charged_to = k.now;
+        c.worked_to = k.now;
+        c.carry_ppm = 0;
+        c.switches += 1;
+        if let Some(task) = next {
+            k.end_delay(task);
+            if k.is_fifo(task) {
+                fifo::dequeue(k, cpu, task);
+            }
+            let exit = if prev.is_none() {
+                costs.idle_exit_ns
+            } else {
+                0
+            };
+            k.task_mut(task).overhead_ns += costs.switch_ns + exit;
+        }
+        if prev.is_some() != next.is_some() {
+            k.set_busy(cpu, next.is_some());
+            let tick_ns = k.cfg.tick_ns;
+            let at = if next.is_some() {
+                (k.now / tick_ns + 1) * tick_ns
+            } else {
+                NEVER
+            };
+            k.events.set_tick(cpu, at);
+        }
+        k.refresh_speed(cpu);
+        k.trace(Event::Switch {
+            cpu,
+            prev,
+            next,
+            prev_runs_on,
+        });
+    }
+
+    /// Takes whoever runs off a CPU, without choosing another.
+    pub(super) fn vacate(&mut self, cpu: CpuId) {
+        self.k.advance_work(cpu);
+        self.sched.update_curr(&mut self.k, cpu);
+        if let Some(prev) = self.k.cpus[cpu.index()].curr {
+            self.turn(cpu, Some(prev), None);
+            self.k.arm_end(cpu);
+            self.k.resched(cpu);
+        }
+    }
+}

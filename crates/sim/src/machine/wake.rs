@@ -1,0 +1,181 @@
+//! Tasks that start, wake, sleep and end.
+
+use super::Machine;
+use crate::event::Timer;
+use crate::ids::{CpuId, GroupId, TaskId};
+use crate::kernel::{Pending, TaskState};
+use crate::sched::{Dequeue, Enqueue, fifo, place::Waker, preempt};
+use crate::spec::{Policy, TaskSpec};
+use crate::trace::Event;
+
+impl Machine {
+    /// A new task enters its first queue.
+    pub(super) fn start(&mut self, task: TaskId, parent: Option<CpuId>) {
+        let k = &mut self.k;
+        let from = parent.unwrap_or(k.task(task).cpu);
+        let now = k.now;
+        let t = k.task_mut(task);
+        t.state = TaskState::Runnable;
+        t.woken_ns = now;
+        t.queued_ns = now;
+        if k.is_fifo(task) {
+            self.place_fifo(task);
+            return;
+        }
+        let cpu = self.sched.select_new(k, task, from);
+        k.task_mut(task).cpu = cpu;
+        self.sched.enqueue(k, cpu, task, Enqueue::New);
+        k.trace(Event::Wake { task, cpu });
+        preempt(k, &mut self.sched, cpu, task);
+    }
+
+    fn place_fifo(&mut self, task: TaskId) {
+        let k = &mut self.k;
+        let cpu = fifo::select_cpu(k, task);
+        k.task_mut(task).cpu = cpu;
+        fifo::enqueue(k, cpu, task, false);
+        k.trace(Event::Wake { task, cpu });
+        preempt(k, &mut self.sched, cpu, task);
+    }
+
+    /// A waiting task becomes runnable.
+    pub(super) fn wake(&mut self, task: TaskId, waker: Waker) {
+        let k = &mut self.k;
+        let now = k.now;
+        let t = k.task_mut(task);
+        debug_assert_eq!(t.state, TaskState::Waiting, "only who waits is woken");
+        t.state = TaskState::Runnable;
+        t.woken_ns = now;
+        t.queued_ns = now;
+        if k.is_fifo(task) {
+            self.place_fifo(task);
+            return;
+        }
+        let cpu = if self.sched.wake_in_place(k, task) {
+            k.task(task).cpu
+        } else {
+            let cpu = self.sched.select_wake(k, task, waker);
+            let cost = k.cfg.costs.migrate_ns;
+            let t = k.task_mut(task);
+            if t.cpu != cpu {
+                t.cpu = cpu;
+                t.overhead_ns += cost;
+            }
+            self.sched.enqueue(k, cpu, task, Enqueue::Wakeup);
+            cpu
+        };
+        k.trace(Event::Wake { task, cpu });
+        preempt(k, &mut self.sched, cpu, task);
+    }
+
+    /// A task on a CPU wakes another, and pays for it.
+    pub(super) fn wake_from(&mut self, cpu: CpuId, waker: TaskId, task: TaskId, sync: bool) {
+        self.k.add_overhead(cpu, self.k.cfg.costs.wakeup_ns);
+        self.wake(
+            task,
+            Waker::Task {
+                task: waker,
+                cpu,
+                sync,
+            },
+        );
+    }
+
+    /// The CPU's task begins to wait; the CPU turns to another at once.
+    pub(super) fn block(&mut self, cpu: CpuId, task: TaskId) {
+        self.k.task_mut(task).state = TaskState::Waiting;
+        self.leave(cpu, task, Dequeue::Sleep);
+        self.k.trace(Event::Sleep { task, cpu });
+        self.schedule(cpu);
+    }
+
+    /// The CPU's task ends.
+    pub(super) fn exit(&mut self, cpu: CpuId, task: TaskId) {
+        let t = self.k.task_mut(task);
+        t.state = TaskState::Exited;
+        let group = t.group;
+        self.leave(cpu, task, Dequeue::Exit);
+        self.k.groups[group.index()].tasks -= 1;
+        self.k.cold[task.index()].program = None;
+        self.k.trace(Event::Exit { task });
+        self.schedule(cpu);
+    }
+
+    fn leave(&mut self, cpu: CpuId, task: TaskId, why: Dequeue) {
+        if self.k.is_fifo(task) {
+            self.sched.update_curr(&mut self.k, cpu);
+        } else {
+            self.sched.dequeue(&mut self.k, cpu, task, why);
+        }
+    }
+
+    /// The CPU's task sleeps until a time.
+    pub(super) fn sleep_until(&mut self, cpu: CpuId, task: TaskId, at_ns: u64) {
+        if at_ns > self.k.now {
+            self.k.events.set_timer(at_ns, Timer::Wake(task));
+            self.block(cpu, task);
+        }
+    }
+
+    /// The CPU's task creates another.
+    pub(super) fn fork(&mut self, cpu: CpuId, parent: TaskId) {
+        let Some(child) = self.k.cold[parent.index()].fork.take() else {
+            return;
+        };
+        let start_ns = child.start_ns;
+        let child = self.inherit(*child, parent);
+        match self.create(child, Some(parent)) {
+            Err(why) => self
+                .k
+                .violate("fork", Some(cpu), Some(parent), why.to_string()),
+            Ok(task) => {
+                self.k.cold[parent.index()].last_forked = Some(task);
+                self.k.trace(Event::Fork {
+                    parent: Some(parent),
+                    child: task,
+                });
+                self.k.add_overhead(cpu, self.k.cfg.costs.wakeup_ns);
+                if start_ns > self.k.now {
+                    self.k.events.set_timer(start_ns, Timer::Wake(task));
+                } else {
+                    self.start(task, Some(cpu));
+                }
+            }
+        }
+    }
+
+    /// What fork hands on, where the child's spec leaves the default.
+    fn inherit(&self, mut child: TaskSpec, parent: TaskId) -> TaskSpec {
+        let (t, cold) = (self.k.task(parent), &self.k.cold[parent.index()]);
+        if child.group == GroupId::ROOT {
+            child.group = t.group;
+        }
+        if child.policy == Policy::Normal {
+            child.policy = t.policy;
+        }
+        if child.nice == 0 {
+            child.nice = t.nice;
+        }
+        if child.latency == 0 && t.latency_inherit {
+            child.latency = t.latency;
+        }
+        child.slice_ns = child.slice_ns.or((t.slice_ns > 0).then_some(t.slice_ns));
+        child.cpus = child.cpus.or(cold.asked);
+        child.cap = child.cap.or(cold.cap);
+        child
+    }
+
+    /// Wakes a parked task, or lets its next park pass.
+    pub(super) fn unpark(&mut self, cpu: CpuId, waker: TaskId, task: TaskId) {
+        let Some(t) = self.k.tasks.get_mut(task.index()) else {
+            let detail = format!("wakes task {task}, which does not exist");
+            return self.k.violate("wake", Some(cpu), Some(waker), detail);
+        };
+        if t.state == TaskState::Waiting && t.pending == Pending::Parked {
+            t.pending = Pending::Next;
+            self.wake_from(cpu, waker, task, false);
+        } else {
+            t.wake_token = true;
+        }
+    }
+}

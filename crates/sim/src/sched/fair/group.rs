@@ -1,0 +1,209 @@
+//! A group's weight on each CPU, and changes of weight.
+//!
+//! A group of `shares` that is busy on several CPUs has on each the part of
+//! them that its load there is of its load everywhere (calc_group_shares in
+//! kernel/sched/fair.c). The load elsewhere is a mean over the last while, what is here is
+//! exact, so the parts add to a little more than the whole while a group moves.
+
+use super::{Fair, SHARES_MIN, group_shares, task_weight};
+use crate::Ns;
+use crate::ids::{CpuId, GroupId, TaskId};
+use crate::kernel::{Kernel, NONE};
+
+/// How often what a group left behind on CPUs is looked at again.
+const SWEEP_NS: Ns = 32_000_000;
+/// At most once in this long a queue tells its group of its load.
+const CONTRIBUTE_NS: Ns = 1_000_000;
+
+impl Fair {
+    /// Brings a queue's load mean up to now and its group's sum with it.
+    #[inline]
+    pub(super) fn update_load(&mut self, now: Ns, rq: u32) {
+        let q = &mut self.rqs[rq as usize];
+        let load = q.load_down();
+        q.avg.update(now, load);
+        if q.ent != NONE && now - q.contributed_at >= CONTRIBUTE_NS {
+            self.contribute(now, rq);
+        }
+    }
+
+    fn contribute(&mut self, now: Ns, rq: u32) {
+        let q = &mut self.rqs[rq as usize];
+        let (old, new) = (q.contributed, q.avg.load());
+        if old.abs_diff(new) > old / 64 {
+            let tg = &mut self.tgs[q.group as usize];
+            tg.load_avg = tg.load_avg + new - old;
+            q.contributed = new;
+            q.contributed_at = now;
+        }
+    }
+
+    /// Where a group no longer runs its load fades; nobody there updates it, so
+    /// this does (the kernel: update_blocked_averages).
+    pub(super) fn sweep(&mut self, now: Ns, group: u32) {
+        let tg = &mut self.tgs[group as usize];
+        if now - tg.swept_at < SWEEP_NS {
+            return;
+        }
+        tg.swept_at = now;
+        for cpu in 0..self.ncpu {
+            let rq = self.rq_of(GroupId(group), CpuId(cpu));
+            if self.rq(rq).contributed > 0 && self.rq(rq).load == 0 {
+                self.update_load(now, rq);
+            }
+        }
+    }
+
+    /// Counts a task's load where it is now.
+    pub(super) fn attach_load(&mut self, now: Ns, rq: u32, ent: u32) {
+        let e = &mut self.ents[ent as usize];
+        if e.task == NONE {
+            return;
+        }
+        e.avg.update(now, 0);
+        if e.avg_rq == rq {
+            return;
+        }
+        let (load, old) = (e.avg.load(), std::mem::replace(&mut e.avg_rq, rq));
+        if old != NONE {
+            self.rq_mut(old).avg.detach(load);
+        }
+        self.rq_mut(rq).avg.attach(load);
+    }
+
+    /// The task's own mean, up to the moment that it leaves.
+    pub(super) fn sleep_load(&mut self, now: Ns, ent: u32) {
+        let e = &mut self.ents[ent as usize];
+        if e.task != NONE {
+            let load = e.load() as u64;
+            e.avg.update(now, load);
+        }
+    }
+
+    /// Gives a group's entity the weight that its queue's load calls for.
+    #[inline]
+    pub(super) fn update_group_weight(&mut self, now: Ns, ent: u32) {
+        let my_rq = self.ent(ent).my_rq;
+        // An empty group keeps its weight: it may still owe.
+        if my_rq == NONE || self.rq(my_rq).load == 0 || self.throttled_above(my_rq) {
+            return;
+        }
+        self.update_load(now, my_rq);
+        let weight = self.calc_shares(my_rq);
+        if weight != self.ent(ent).weight {
+            self.reweight(ent, weight);
+        }
+    }
+
+    /// shares · load here / load everywhere. Shares < 2^27, load < 2^27.
+    fn calc_shares(&self, rq: u32) -> u64 {
+        let q = self.rq(rq);
+        let tg = &self.tgs[q.group as usize];
+        let load = q.load_down().max(q.avg.load());
+        let all = (tg.load_avg + load).saturating_sub(q.contributed).max(1);
+        (tg.shares * load / all).clamp(SHARES_MIN, tg.shares)
+    }
+
+    /// Changes an entity's weight; its lag in CPU time stays. The CPU's running
+    /// task has been charged.
+    pub(super) fn reweight(&mut self, ent: u32, weight: u64) {
+        let (rq, old) = (self.ent(ent).rq, self.ent(ent).weight);
+        let scale = |virtual_ns: i64| scale(virtual_ns, old, weight);
+        if !self.ent(ent).on_rq {
+            let e = self.ent_mut(ent);
+            e.vlag = scale(e.vlag);
+            e.weight = weight;
+            return;
+        }
+        let now_v = self.avg_vruntime(rq);
+        let is_curr = self.rq(rq).curr == ent;
+        if !is_curr {
+            self.tree_del(rq, ent);
+        }
+        let limit = self.lag(ent, now_v);
+        let e = self.ent_mut(ent);
+        let was_protected = e.protected == e.deadline;
+        if now_v != e.vruntime {
+            e.vruntime = now_v - scale(limit);
+        }
+        e.deadline = now_v + scale(e.deadline - now_v);
+        if was_protected {
+            e.protected = e.deadline;
+        }
+        let before = std::mem::replace(&mut e.weight, weight);
+        let q = self.rq_mut(rq);
+        q.load = q.load - before + weight;
+        if !is_curr {
+            self.tree_add(rq, ent);
+        }
+    }
+
+    /// cpu.weight or cpu.idle was written.
+    pub(crate) fn set_shares(&mut self, k: &mut Kernel, group: GroupId) {
+        let spec = &k.groups[group.index()].spec;
+        let (shares, idle) = (group_shares(spec.weight, spec.idle), spec.idle);
+        self.tgs[group.index()].shares = shares;
+        for cpu in 0..self.ncpu {
+            let cpu = CpuId(cpu);
+            self.update_curr(k, cpu);
+            let rq = self.rq_of(group, cpu);
+            let ent = self.rq(rq).ent;
+            if self.rq(rq).idle != idle {
+                self.set_idle(rq, idle);
+            }
+            if self.ent(ent).on_rq {
+                self.update_group_weight(k.now, ent);
+                let (above, slice) = (self.parent(ent), self.min_slice(self.ent(ent).rq));
+                self.refresh_up(k, above, slice);
+            } else if self.rq(rq).load == 0 {
+                self.reweight(ent, shares);
+            }
+            self.publish(k, cpu);
+        }
+    }
+
+    /// The tasks below count as idle-class for everything above, or no longer.
+    fn set_idle(&mut self, rq: u32, idle: bool) {
+        let counted = !self.rq(rq).throttled;
+        if counted {
+            self.count_above(rq, -1);
+        }
+        self.rq_mut(rq).idle = idle;
+        if counted {
+            self.count_above(rq, 1);
+        }
+        let ent = self.rq(rq).ent;
+        self.ent_mut(ent).idle = idle;
+    }
+
+    /// A task's nice level, policy or slice was changed, or given at its start.
+    pub(crate) fn set_task(&mut self, k: &mut Kernel, task: TaskId) {
+        let t = k.task(task);
+        let (ent, cpu, slice) = (t.ent, t.cpu, t.slice_ns);
+        let weight = task_weight(t.policy, t.nice);
+        self.update_curr(k, cpu);
+        if self.ent(ent).weight != weight {
+            self.reweight(ent, weight);
+        }
+        let rq = self.ent(ent).rq;
+        let in_tree = self.ent(ent).on_rq && self.rq(rq).curr != ent;
+        if in_tree {
+            self.tree_del(rq, ent);
+        }
+        let base = self.eevdf().base_slice_ns;
+        let e = self.ent_mut(ent);
+        e.custom_slice = slice > 0;
+        e.slice_ns = if slice > 0 { slice } else { base };
+        if in_tree {
+            self.tree_add(rq, ent);
+        }
+    }
+}
+
+/// virtual time · old / new. The product seldom needs more than 64 bits.
+fn scale(virtual_ns: i64, old: u64, new: u64) -> i64 {
+    match virtual_ns.checked_mul(old as i64) {
+        Some(product) => product / new as i64,
+        None => (i128::from(virtual_ns) * i128::from(old) / i128::from(new)) as i64,
+    }
+}

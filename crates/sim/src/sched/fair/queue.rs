@@ -1,0 +1,413 @@
+//! Entering and leaving run queues, from the task up to the root.
+//!
+//! A task that enters takes its group's entity with it where that was not
+//! queued yet, and so on upwards; one that leaves takes it out again where it
+//! was the last. A sleeper that has had more than its share stays queued until the
+//! others have caught up (delayed dequeue): so nobody can shed what it owes by a
+//! short sleep, and what is left of its lag is forgotten only once it is paid.
+
+use super::{Dequeue, Enqueue, Entity, Fair, tree};
+use crate::ids::{CpuId, TaskId};
+use crate::kernel::{Kernel, NONE};
+
+/// How an entity leaves.
+#[derive(Clone, Copy)]
+pub(super) struct Leave {
+    /// It sleeps (a group: its last task left).
+    pub(super) sleep: bool,
+    /// It must go at once, whatever it owes.
+    pub(super) special: bool,
+    /// It slept before, and now its time on the queue is over.
+    pub(super) delayed: bool,
+}
+
+impl Fair {
+    /// Charges what the CPU's task ran: vruntime at every level, quotas, and
+    /// whether its turn is over.
+    #[inline]
+    pub(crate) fn update_curr(&mut self, k: &mut Kernel, cpu: CpuId) {
+        if let Some((task, delta)) = k.charge(cpu)
+            && !k.is_fifo(task)
+        {
+            self.charge_chain(k, cpu, k.task(task).ent, delta);
+        }
+    }
+
+    fn charge_chain(&mut self, k: &mut Kernel, cpu: CpuId, mut ent: u32, delta: u64) {
+        while ent != NONE {
+            let rq = self.ent(ent).rq;
+            let e = self.ent_mut(ent);
+            e.vruntime += e.virtual_ns(delta);
+            let over = self.update_deadline(rq, ent);
+            if self.rq(rq).limited {
+                self.account_runtime(k, rq, delta);
+            }
+            if self.rq(rq).nr > 1 && (over || self.did_preempt_short(rq, ent)) {
+                k.resched(cpu);
+                self.clear_buddy(rq, ent);
+            }
+            ent = self.rq(rq).ent;
+        }
+    }
+
+    /// Puts an entity among those who wait.
+    pub(super) fn tree_add(&mut self, rq: u32, ent: u32) {
+        let q = &mut self.rqs[rq as usize];
+        let e = &mut self.ents[ent as usize];
+        q.seq += 1;
+        e.links.key = e.deadline;
+        e.links.seq = q.seq;
+        q.sum_key += (e.vruntime - q.zero) * e.load();
+        q.sum_load += e.load();
+        q.root = tree::insert(&mut self.ents, q.root, ent);
+    }
+
+    /// Takes it out.
+    pub(super) fn tree_del(&mut self, rq: u32, ent: u32) {
+        let q = &mut self.rqs[rq as usize];
+        let e = &self.ents[ent as usize];
+        q.sum_key -= (e.vruntime - q.zero) * e.load();
+        q.sum_load -= e.load();
+        q.root = tree::remove(&mut self.ents, q.root, ent);
+    }
+
+    /// The shortest slice on a queue: what its group's entity asks for.
+    pub(super) fn min_slice(&self, rq: u32) -> u64 {
+        let q = self.rq(rq);
+        let mut least = u64::MAX;
+        if q.curr != NONE && self.ent(q.curr).on_rq {
+            least = self.ent(q.curr).slice_ns;
+        }
+        if q.root != NONE {
+            least = least.min(self.ent(q.root).links.min_slice);
+        }
+        least
+    }
+
+    /// Gives a queued group entity the slice that its queue asks for.
+    fn set_slice(&mut self, ent: u32, slice_ns: u64) {
+        if self.ent(ent).slice_ns == slice_ns {
+            return;
+        }
+        let rq = self.ent(ent).rq;
+        // The sums in the tree follow; its order does not change.
+        let in_tree = self.ent(ent).on_rq && self.rq(rq).curr != ent;
+        if in_tree {
+            self.tree_del(rq, ent);
+        }
+        self.ent_mut(ent).slice_ns = slice_ns;
+        if in_tree {
+            self.tree_add(rq, ent);
+        }
+    }
+
+    fn enqueue_entity(&mut self, k: &mut Kernel, rq: u32, ent: u32, why: Enqueue) {
+        self.update_load(k.now, rq);
+        self.attach_load(k.now, rq, ent);
+        self.update_group_weight(k.now, ent);
+        self.place(rq, ent, why == Enqueue::New);
+        let is_curr = self.rq(rq).curr == ent;
+        let e = self.ent_mut(ent);
+        e.on_rq = true;
+        let weight = e.weight;
+        let q = self.rq_mut(rq);
+        q.load += weight;
+        q.nr += 1;
+        if !is_curr {
+            self.tree_add(rq, ent);
+        }
+        if self.rq(rq).nr == 1 && self.rq(rq).limited {
+            self.check_enqueue_throttle(k, rq);
+        }
+    }
+
+    /// Returns false if the entity stays to pay what it owes.
+    pub(super) fn dequeue_entity(&mut self, k: &mut Kernel, rq: u32, ent: u32, how: Leave) -> bool {
+        self.clear_buddy(rq, ent);
+        if how.sleep && !how.special && !how.delayed && self.eevdf().delay_dequeue {
+            if !self.eligible(rq, ent) {
+                self.ent_mut(ent).delayed = true;
+                return false;
+            }
+        }
+        self.update_load(k.now, rq);
+        self.sleep_load(k.now, ent);
+        self.update_lag(rq, ent);
+        if self.rq(rq).curr != ent {
+            self.tree_del(rq, ent);
+        }
+        let e = self.ent_mut(ent);
+        if !how.sleep {
+            e.deadline -= e.vruntime;
+            e.rel_deadline = true;
+        }
+        e.on_rq = false;
+        if how.delayed {
+            // It has paid; what it earned by waiting while asleep does not count.
+            e.delayed = false;
+            e.vlag = e.vlag.min(0);
+        }
+        let weight = e.weight;
+        let q = self.rq_mut(rq);
+        q.load -= weight;
+        q.nr -= 1;
+        if q.nr == 0 && q.limited {
+            self.return_runtime(k, rq);
+        }
+        self.update_group_weight(k.now, ent);
+        true
+    }
+
+    /// Adds to the counts of tasks from a queue upwards, to the first queue
+    /// whose group is throttled.
+    fn count(&mut self, mut rq: u32, queued: i32, runnable: i32, mut idle: i32) {
+        loop {
+            let q = self.rq_mut(rq);
+            q.h_queued = q.h_queued.wrapping_add_signed(queued);
+            q.h_runnable = q.h_runnable.wrapping_add_signed(runnable);
+            q.h_idle = q.h_idle.wrapping_add_signed(idle);
+            if q.idle {
+                idle = queued;
+            }
+            let above = q.ent;
+            if q.throttled || above == NONE {
+                return;
+            }
+            rq = self.ent(above).rq;
+        }
+    }
+
+    /// Adds a throttled or unthrottled queue's counts to those above it.
+    pub(super) fn count_above(&mut self, rq: u32, sign: i32) {
+        let q = self.rq(rq);
+        let (queued, runnable) = (q.h_queued as i32 * sign, q.h_runnable as i32 * sign);
+        let idle = if q.idle {
+            queued
+        } else {
+            q.h_idle as i32 * sign
+        };
+        let above = self.ent(q.ent).rq;
+        self.count(above, queued, runnable, idle);
+    }
+
+    pub(crate) fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, why: Enqueue) {
+        self.update_curr(k, cpu);
+        let t = k.task(task);
+        let (first, group) = (t.ent, t.group);
+        let rq = self.rq_of(group, cpu);
+        self.ent_mut(first).rq = rq;
+        k.list_add(cpu, task);
+        self.enqueue_up(k, first, why);
+        let idle = i32::from(self.ent(first).idle);
+        self.count(rq, 1, 1, idle);
+        self.publish(k, cpu);
+    }
+
+    /// Enqueues an entity and those above it that are not queued.
+    pub(super) fn enqueue_up(&mut self, k: &mut Kernel, mut ent: u32, mut why: Enqueue) {
+        let mut slice = 0;
+        while ent != NONE {
+            let rq = self.ent(ent).rq;
+            if self.ent(ent).on_rq {
+                if self.ent(ent).delayed {
+                    self.requeue_delayed(ent);
+                }
+                break;
+            }
+            if slice > 0 {
+                let e = self.ent_mut(ent);
+                e.slice_ns = slice;
+                e.custom_slice = true;
+            }
+            self.enqueue_entity(k, rq, ent, why);
+            slice = self.min_slice(rq);
+            if self.rq(rq).throttled {
+                return;
+            }
+            why = Enqueue::Wakeup;
+            ent = self.rq(rq).ent;
+        }
+        self.refresh_up(k, ent, slice);
+    }
+
+    /// Brings weights and slices of the queued entities from `ent` upwards up
+    /// to date with what changed below them.
+    pub(super) fn refresh_up(&mut self, k: &mut Kernel, mut ent: u32, mut slice: u64) {
+        while ent != NONE {
+            let rq = self.ent(ent).rq;
+            self.update_load(k.now, rq);
+            self.update_group_weight(k.now, ent);
+            if slice != u64::MAX && slice > 0 {
+                self.set_slice(ent, slice);
+            }
+            slice = self.min_slice(rq);
+            if self.rq(rq).throttled {
+                return;
+            }
+            ent = self.rq(rq).ent;
+        }
+    }
+
+    /// Takes a task off its queue. Returns false if EEVDF keeps it there for a while:
+    /// it is asleep all the same.
+    pub(crate) fn dequeue(
+        &mut self,
+        k: &mut Kernel,
+        cpu: CpuId,
+        task: TaskId,
+        why: Dequeue,
+    ) -> bool {
+        self.update_curr(k, cpu);
+        let ent = k.task(task).ent;
+        let rq = self.ent(ent).rq;
+        let idle = i32::from(self.ent(ent).idle);
+        if self.ent(ent).delayed {
+            // It sleeps already, and is moved: its stay is over.
+            self.finish_delayed(k, ent);
+            self.publish(k, cpu);
+            return true;
+        }
+        let how = Leave {
+            sleep: why != Dequeue::Move,
+            special: why == Dequeue::Exit,
+            delayed: false,
+        };
+        k.list_del(cpu, task);
+        let left = self.dequeue_up(k, ent, how);
+        self.count(
+            rq,
+            if left { -1 } else { 0 },
+            -1,
+            if left { -idle } else { 0 },
+        );
+        self.publish(k, cpu);
+        left
+    }
+
+    /// Ends a sleeping task's or empty group's stay on its queue.
+    pub(super) fn finish_delayed(&mut self, k: &mut Kernel, ent: u32) {
+        let rq = self.ent(ent).rq;
+        self.dequeue_up(
+            k,
+            ent,
+            Leave {
+                sleep: true,
+                special: false,
+                delayed: true,
+            },
+        );
+        if self.ent(ent).task != NONE {
+            let idle = i32::from(self.ent(ent).idle);
+            self.count(rq, -1, 0, -idle);
+        }
+    }
+
+    fn dequeue_up(&mut self, k: &mut Kernel, first: u32, mut how: Leave) -> bool {
+        let task_sleeps = how.sleep;
+        let mut ent = first;
+        let mut slice = 0;
+        while ent != NONE {
+            let rq = self.ent(ent).rq;
+            if !self.dequeue_entity(k, rq, ent, how) {
+                if ent == first {
+                    return false;
+                }
+                slice = self.min_slice(rq);
+                break;
+            }
+            if self.rq(rq).throttled {
+                return true;
+            }
+            ent = self.rq(rq).ent;
+            if self.rq(rq).nr > 0 {
+                slice = self.min_slice(rq);
+                if task_sleeps && ent != NONE && !self.throttled_above(rq) {
+                    self.set_buddy(ent);
+                }
+                break;
+            }
+            how = Leave {
+                sleep: true,
+                special: false,
+                delayed: false,
+            };
+        }
+        self.refresh_up(k, ent, slice);
+        true
+    }
+
+    /// Whether a task sleeps but is still on its queue.
+    pub(crate) fn is_delayed(&self, k: &Kernel, task: TaskId) -> bool {
+        self.ent(k.task(task).ent).delayed
+    }
+
+    /// Wakes a task that had not left its queue yet.
+    pub(crate) fn wake_delayed(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
+        self.update_curr(k, cpu);
+        let ent = k.task(task).ent;
+        let rq = self.ent(ent).rq;
+        self.requeue_delayed(ent);
+        k.list_add(cpu, task);
+        self.count(rq, 0, 1, 0);
+        self.publish(k, cpu);
+    }
+
+    /// A delayed entity wants to run again: what it gained while asleep is cut off.
+    fn requeue_delayed(&mut self, ent: u32) {
+        let rq = self.ent(ent).rq;
+        self.update_lag(rq, ent);
+        if self.ent(ent).vlag > 0 {
+            let is_curr = self.rq(rq).curr == ent;
+            self.rq_mut(rq).nr -= 1;
+            if !is_curr {
+                self.tree_del(rq, ent);
+            }
+            self.ent_mut(ent).vlag = 0;
+            self.place(rq, ent, false);
+            if !is_curr {
+                self.tree_add(rq, ent);
+            }
+            self.rq_mut(rq).nr += 1;
+        }
+        self.ent_mut(ent).delayed = false;
+    }
+
+    fn set_buddy(&mut self, mut ent: u32) {
+        while ent != NONE && self.ent(ent).on_rq && !self.ent(ent).idle {
+            let rq = self.ent(ent).rq;
+            self.rq_mut(rq).buddy = ent;
+            ent = self.rq(rq).ent;
+        }
+    }
+
+    pub(super) fn clear_buddy(&mut self, mut rq: u32, mut ent: u32) {
+        while self.rq(rq).buddy == ent {
+            self.rq_mut(rq).buddy = NONE;
+            ent = self.rq(rq).ent;
+            if ent == NONE {
+                return;
+            }
+            rq = self.ent(ent).rq;
+        }
+    }
+
+    /// Whether a queue or one above it is throttled.
+    pub(crate) fn throttled_above(&self, mut rq: u32) -> bool {
+        loop {
+            let q = self.rq(rq);
+            if q.throttled {
+                return true;
+            }
+            if q.ent == NONE {
+                return false;
+            }
+            rq = self.ent(q.ent).rq;
+        }
+    }
+
+    /// Whether a queued task may be moved: it wants to run and is not throttled.
+    pub(crate) fn movable(&self, k: &Kernel, task: TaskId) -> bool {
+        let e: &Entity = self.ent(k.task(task).ent);
+        e.on_rq && !e.delayed && !self.throttled_above(e.rq)
+    }
+}
