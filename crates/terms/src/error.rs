@@ -11,7 +11,8 @@ use crate::values::Class;
 pub struct Refusal(pub String);
 
 impl Refusal {
-    pub(crate) fn new(why: impl Into<String>) -> Refusal {
+    /// From a clause.
+    pub fn new(why: impl Into<String>) -> Refusal {
         Refusal(why.into())
     }
 }
@@ -129,7 +130,7 @@ impl std::error::Error for ConfigErrors {}
 const QUOTED_CHARS_MAX: usize = 80;
 
 /// The text as a message may show it: without control characters, which could drive the reader's terminal, and short.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     let mut out = String::new();
     for (index, c) in text.chars().enumerate() {
         if index == QUOTED_CHARS_MAX {
@@ -146,14 +147,14 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// `did you mean X?`, or the list of what is known.
-pub(crate) fn mend_for_unknown(name: &str, known: &[&'static str]) -> String {
+pub fn mend_for_unknown(name: &str, known: &[&str]) -> String {
     match nearest(name, known) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("known are {}", known.join(", ")),
     }
 }
 
-fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
+fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     // Longer names are far from all of ours, and the distance below is quadratic in the length.
     if name.chars().count() > 40 {
         return None;

@@ -21,7 +21,7 @@ pub mod units;
 mod values;
 
 pub use config::{Config, Roots};
-pub use error::{ConfigErrors, Refusal, TermError};
+pub use error::{ConfigErrors, Refusal, TermError, mend_for_unknown, quoted};
 pub use raw::{Overridden, RawTerm, RawTerms, Resolved, Source, View};
 pub use table::{Setting, Settings, Term, Terms};
 pub use units::{CpuAmount, Share, TimeSpan};

@@ -1,0 +1,103 @@
+//! What came of a run: integers only, the same bytes from the same scenario.
+
+use crate::Ns;
+use crate::hist::Histogram;
+use crate::scenario::Override;
+use crate::spec::Class;
+
+/// One run's result.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The scenario's name.
+    pub scenario: String,
+    /// What was laid over the file for this run alone (a sweep's values).
+    pub point: Vec<Override>,
+    /// The seed.
+    pub seed: u64,
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// Engine and policy, in words.
+    pub engine: String,
+    /// What was measured: the run without its warm-up.
+    pub measured_ns: u64,
+    /// Scheduling events of the whole run.
+    pub events: u64,
+    /// CPU time that nobody used, of all CPUs together.
+    pub idle_ns: u64,
+    /// The groups, the root first (it holds everything).
+    pub groups: Vec<GroupOutcome>,
+    /// What the workloads recorded.
+    pub series: Vec<SeriesOutcome>,
+    /// Use over time, a sample a window.
+    pub samples: Vec<Sample>,
+    /// Length of a window.
+    pub window_ns: u64,
+}
+
+/// A group's part.
+#[derive(Clone, Debug)]
+pub struct GroupOutcome {
+    /// Its name.
+    pub name: String,
+    /// Its class, its own or that of the nearest group above which has one.
+    pub class: Class,
+    /// CPU time of its tasks and of all groups below.
+    pub usage_ns: u64,
+    /// What that was worth at full speed.
+    pub work_ns: u64,
+    /// How long its tasks were ready without a CPU.
+    pub run_delay_ns: u64,
+    /// From waking to running, of its own tasks.
+    pub wakeup: Histogram,
+    /// Its use in each window, in millionths of one CPU.
+    pub usage_ucpu: Histogram,
+    /// Periods of its quota, of the whole run.
+    pub periods: u64,
+    /// Those in which it was throttled.
+    pub throttled_periods: u64,
+    /// How long it was throttled, summed over CPUs.
+    pub throttled_ns: u64,
+    /// Periods in which it used more than its quota, from burst.
+    pub bursts: u64,
+    /// How much more.
+    pub burst_ns: u64,
+}
+
+/// One recorded series.
+#[derive(Clone, Debug)]
+pub struct SeriesOutcome {
+    /// The workload.
+    pub workload: String,
+    /// The workload's group, by its name.
+    pub group: String,
+    /// What was recorded, such as `latency`.
+    pub what: &'static str,
+    /// The values.
+    pub values: Histogram,
+}
+
+/// Use in one window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// The window's end.
+    pub at_ns: Ns,
+    /// CPU time in it, by group, the root first.
+    pub usage_ns: Vec<u64>,
+}
+
+impl Outcome {
+    /// The point of the sweep in words; empty without one.
+    pub fn label(&self) -> String {
+        let each = self
+            .point
+            .iter()
+            .map(|one| format!("{}={}", one.key, one.value));
+        each.collect::<Vec<_>>().join(" ")
+    }
+
+    /// CPU time there was in what was measured.
+    pub fn capacity_ns(&self) -> u64 {
+        // At most 1024 CPUs for a day: below 2^57.
+        self.measured_ns * u64::from(self.cpus)
+    }
+}

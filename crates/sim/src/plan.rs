@@ -1,0 +1,154 @@
+//! How a scenario's groups are laid out on the machine: as they are written, or as Tidegate would lay them out.
+//!
+//! With an engine on kernel files, all side work is limited at one place. When the scenario has several side groups with no
+//! side group above them, they are put below one of ours ([`SIDE_ROOT`]), as `tidegate run --side` does.
+
+use crate::config::Scheduler;
+use crate::ids::GroupId;
+use crate::registry::{self, SideRoot};
+use crate::scenario::{EngineKind, GroupRef, Scenario};
+use crate::spec::{Class, GroupSpec};
+
+/// The name of the group that side groups are put below when there are several.
+pub const SIDE_ROOT: &str = "tidegate-side";
+
+/// The layout.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Groups in the order in which they are added: their numbers count from 1, as the root is 0.
+    pub specs: Vec<GroupSpec>,
+    /// The slice of each workload's tasks.
+    pub slices: Vec<Option<u64>>,
+    /// The group that a policy limits, when there is side work.
+    pub side_root: Option<GroupId>,
+    /// Main's groups.
+    pub main: Vec<GroupId>,
+    /// Idle to keep: the largest of the groups'.
+    pub headroom_ppm: u32,
+    /// What side work gets at least: the smallest of the groups'.
+    pub tolerance_ppm: u32,
+    /// How many groups of ours stand before the scenario's.
+    offset: usize,
+}
+
+impl Plan {
+    /// For a scenario.
+    pub fn new(scenario: &Scenario) -> Plan {
+        let tops: Vec<usize> = (0..scenario.groups.len())
+            .filter(|&at| class_of(scenario, Some(at)) == Class::Side)
+            .filter(|&at| class_of(scenario, scenario.groups[at].parent) != Class::Side)
+            .collect();
+        let limits = scenario.engine.kind == EngineKind::Knobs;
+        let ours = limits && tops.len() > 1;
+        let mut plan = Plan {
+            specs: Vec::new(),
+            slices: Vec::new(),
+            side_root: None,
+            main: Vec::new(),
+            headroom_ppm: 0,
+            tolerance_ppm: u32::MAX,
+            offset: usize::from(ours),
+        };
+        if ours {
+            plan.specs.push(GroupSpec {
+                class: Class::Side,
+                ..GroupSpec::new(SIDE_ROOT, GroupId::ROOT)
+            });
+        }
+        for (at, group) in scenario.groups.iter().enumerate() {
+            let mut spec = group.spec.clone();
+            spec.parent = if ours && tops.contains(&at) {
+                GroupId(1)
+            } else {
+                plan.id(group.parent)
+            };
+            if spec.class == Class::Main {
+                plan.main.push(plan.id(Some(at)));
+                plan.headroom_ppm = plan.headroom_ppm.max(spec.headroom_ppm);
+                plan.tolerance_ppm = plan.tolerance_ppm.min(spec.tolerance_ppm);
+            }
+            plan.specs.push(spec);
+        }
+        if plan.tolerance_ppm == u32::MAX {
+            plan.tolerance_ppm = GroupSpec::new("", GroupId::ROOT).tolerance_ppm;
+        }
+        plan.side_root = match tops.first() {
+            Some(_) if ours => Some(GroupId(1)),
+            Some(&at) => Some(plan.id(Some(at))),
+            None => None,
+        };
+        if limits {
+            plan.lay_side_root(scenario);
+        }
+        plan.slices = scenario
+            .workloads
+            .iter()
+            .map(|workload| workload.common.slice_ns)
+            .collect();
+        plan
+    }
+
+    /// The side root competes as the policy says.
+    fn lay_side_root(&mut self, scenario: &Scenario) {
+        let row = registry::policy(&scenario.engine.policy);
+        let root = self
+            .side_root
+            .and_then(|id| self.specs.get_mut(id.index() - 1));
+        let (Some(row), Some(root)) = (row, root) else {
+            return;
+        };
+        match row.side_root {
+            SideRoot::Idle => root.idle = true,
+            SideRoot::Weight(weight) => {
+                root.idle = false;
+                root.weight = weight;
+            }
+        }
+    }
+
+    /// A scenario's group on the machine.
+    pub fn id(&self, group: GroupRef) -> GroupId {
+        // At most as many groups as lines in a file.
+        group.map_or(GroupId::ROOT, |at| GroupId((at + self.offset + 1) as u32))
+    }
+
+    /// Names by number, the root's first.
+    pub fn names(&self) -> Vec<String> {
+        let mut names = vec!["root".to_owned()];
+        names.extend(self.specs.iter().map(|spec| spec.name.clone()));
+        names
+    }
+
+    /// Classes by number, each group's own or that of the nearest group above which has one.
+    pub fn classes(&self) -> Vec<Class> {
+        let mut classes = vec![Class::Neutral];
+        for spec in &self.specs {
+            classes.push(match spec.class {
+                // Parents come first, so theirs is known.
+                Class::Neutral => classes[spec.parent.index()],
+                own => own,
+            });
+        }
+        classes
+    }
+
+    /// The base slice of the scenario's scheduler, where it has one.
+    pub fn base_slice_ns(scenario: &Scenario) -> Option<u64> {
+        match &scenario.machine.scheduler {
+            Scheduler::Eevdf(config) => Some(config.base_slice_ns),
+            Scheduler::Cfs(_) | Scheduler::Ext(_) => None,
+        }
+    }
+}
+
+/// The class of a group: its own, or that of the nearest group above which has one.
+fn class_of(scenario: &Scenario, group: GroupRef) -> Class {
+    let mut at = group;
+    while let Some(group) = at.and_then(|at| scenario.groups.get(at)) {
+        if group.spec.class != Class::Neutral {
+            return group.spec.class;
+        }
+        at = group.parent;
+    }
+    Class::Neutral
+}

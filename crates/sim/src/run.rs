@@ -1,0 +1,279 @@
+//! From a scenario to a machine with everything on it, and to what came of it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::Ns;
+use crate::controller::{Controller, Simulation};
+use crate::error::{SimError, Violation};
+use crate::hist::Histogram;
+use crate::ids::GroupId;
+use crate::machine::Machine;
+use crate::names::Names;
+use crate::outcome::{GroupOutcome, Outcome, Sample, SeriesOutcome};
+use crate::plan::Plan;
+use crate::registry;
+use crate::scenario::Scenario;
+use crate::spec::Class;
+use crate::trace::Tracer;
+use crate::tracers::{Fan, Wakeups};
+use crate::workloads::{Kind, Made};
+
+/// Why a run has no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The machine refuses the scenario.
+    #[error("{what}: {source}")]
+    Build {
+        /// Which part.
+        what: String,
+        /// Why.
+        source: SimError,
+    },
+    /// An invariant does not hold: a bug.
+    #[error(transparent)]
+    Violation(#[from] Violation),
+    /// Somebody asked for an end.
+    #[error("stopped before its end")]
+    Stopped,
+}
+
+/// A scenario on its machine, before its first event.
+pub struct Stage {
+    /// Machine and controllers.
+    pub simulation: Simulation,
+    /// The scenario's groups, in its order.
+    pub groups: Vec<GroupId>,
+    /// What each workload made, in the scenario's order.
+    pub made: Vec<Made>,
+    /// Names for tracers.
+    pub names: Names,
+    classes: Vec<Class>,
+    engine: String,
+    samples: Arc<Mutex<Vec<Sample>>>,
+}
+
+impl Stage {
+    /// Builds everything.
+    ///
+    /// # Errors
+    /// What the machine refuses.
+    pub fn new(scenario: &Scenario) -> Result<Stage, RunError> {
+        let refused = |what: String| move |source| RunError::Build { what, source };
+        let plan = Plan::new(scenario);
+        let mut machine =
+            Machine::new(scenario.machine.clone()).map_err(refused("machine".into()))?;
+        for spec in &plan.specs {
+            let what = format!("group.{}", spec.name);
+            machine.add_group(spec.clone()).map_err(refused(what))?;
+        }
+        let mut names = Names::default();
+        names.set_groups(plan.names());
+        let mut made = Vec::new();
+        for (workload, slice_ns) in scenario.workloads.iter().zip(&plan.slices) {
+            let mut common = workload.common.clone();
+            common.group = plan.id(workload.group);
+            common.record_from_ns = scenario.warmup_ns;
+            common.seed = scenario.machine.seed;
+            common.slice_ns = *slice_ns;
+            let mut kind = workload.kind.clone();
+            if let Kind::LockHolder(holder) = &mut kind {
+                holder.side_group = plan.id(workload.side_group);
+            }
+            let what = format!("workload.{}", common.name);
+            let one = kind.build(&common, &mut machine).map_err(refused(what))?;
+            for (task, player) in one.tasks.iter().zip(&one.players) {
+                names.task(*task, &player.name, player.group);
+            }
+            for (what, series) in &one.series {
+                names.series(*series, &format!("{}.{what}", common.name));
+            }
+            made.push(one);
+        }
+        let samples = Arc::default();
+        let mut controllers = registry::controllers(&plan, scenario);
+        controllers.push(Box::new(Sampler {
+            window_ns: scenario.window_ns,
+            first_ns: scenario.warmup_ns,
+            last_ns: Vec::new(),
+            samples: Arc::clone(&samples),
+        }));
+        Ok(Stage {
+            simulation: Simulation::new(machine, controllers),
+            groups: (0..scenario.groups.len())
+                .map(|at| plan.id(Some(at)))
+                .collect(),
+            made,
+            names,
+            classes: plan.classes(),
+            engine: registry::label(&scenario.engine),
+            samples,
+        })
+    }
+
+    /// Runs to the scenario's end.
+    ///
+    /// `tracers` are told every event; `progress` hears the simulated time a hundred times, and ends the run by `false`.
+    ///
+    /// # Errors
+    /// A broken invariant, or an end that was asked for.
+    pub fn run(
+        mut self,
+        scenario: &Scenario,
+        mut tracers: Vec<Box<dyn Tracer>>,
+        progress: &mut dyn FnMut(Ns) -> bool,
+    ) -> Result<Outcome, RunError> {
+        let (wakeups, waits) = Wakeups::new(&self.names, scenario.warmup_ns);
+        tracers.push(Box::new(wakeups));
+        self.simulation.machine.set_tracer(Box::new(Fan(tracers)));
+        let mut before = None;
+        let steps = PROGRESS_STEPS;
+        for step in 0..=steps {
+            // A day · 100 < 2^54.
+            let at_ns = scenario.duration_ns * step / steps;
+            if before.is_none() && at_ns >= scenario.warmup_ns {
+                self.simulation.run_until(scenario.warmup_ns)?;
+                before = Some(self.usage());
+            }
+            self.simulation.run_until(at_ns)?;
+            if !progress(at_ns) {
+                return Err(RunError::Stopped);
+            }
+        }
+        let waits = std::mem::take(&mut *waits.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(self.outcome(scenario, &before.unwrap_or_default(), waits))
+    }
+
+    /// Usage, work and run delay of each group, and the machine's busy time.
+    fn usage(&self) -> Usage {
+        let machine = &self.simulation.machine;
+        let each = (0..self.names.groups().len()).map(|at| {
+            let group = GroupId(at as u32);
+            (
+                machine.usage_ns(group),
+                machine.work_done_ns(group),
+                machine.run_delay_ns(group),
+            )
+        });
+        Usage {
+            groups: each.collect(),
+            busy_ns: machine.busy_ns(),
+        }
+    }
+
+    fn outcome(&self, scenario: &Scenario, before: &Usage, waits: Vec<Histogram>) -> Outcome {
+        let machine = &self.simulation.machine;
+        let after = self.usage();
+        let samples =
+            std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut groups = Vec::new();
+        for (at, wakeup) in waits.into_iter().enumerate() {
+            let (usage, work, delay) = after.groups[at];
+            let (usage0, work0, delay0) = before.groups.get(at).copied().unwrap_or_default();
+            let mut usage_ucpu = Histogram::new();
+            for sample in &samples {
+                // Use of at most 1024 CPUs for a minute: below 2^47 · 10^6 < 2^67; the quotient fits.
+                let used = u128::from(sample.usage_ns.get(at).copied().unwrap_or(0));
+                usage_ucpu.record((used * 1_000_000 / u128::from(scenario.window_ns)) as u64);
+            }
+            let stat = machine.bandwidth_stat(GroupId(at as u32));
+            groups.push(GroupOutcome {
+                name: self.names.group_name(GroupId(at as u32)),
+                class: self.classes.get(at).copied().unwrap_or(Class::Neutral),
+                usage_ns: usage.saturating_sub(usage0),
+                work_ns: work.saturating_sub(work0),
+                run_delay_ns: delay.saturating_sub(delay0),
+                wakeup,
+                usage_ucpu,
+                periods: stat.nr_periods,
+                throttled_periods: stat.nr_throttled,
+                throttled_ns: stat.throttled_ns,
+                bursts: stat.nr_bursts,
+                burst_ns: stat.burst_ns,
+            });
+        }
+        let mut outcome = Outcome {
+            scenario: scenario.name.clone(),
+            point: Vec::new(),
+            seed: scenario.machine.seed,
+            cpus: scenario.machine.topology.cpus(),
+            engine: self.engine.clone(),
+            measured_ns: scenario.duration_ns - scenario.warmup_ns,
+            events: machine.events(),
+            idle_ns: 0,
+            groups,
+            series: self.series(scenario),
+            samples,
+            window_ns: scenario.window_ns,
+        };
+        let busy_ns = after.busy_ns.saturating_sub(before.busy_ns);
+        outcome.idle_ns = outcome.capacity_ns().saturating_sub(busy_ns);
+        outcome
+    }
+
+    fn series(&self, scenario: &Scenario) -> Vec<SeriesOutcome> {
+        let mut all = Vec::new();
+        for (workload, made) in scenario.workloads.iter().zip(&self.made) {
+            let group = workload
+                .group
+                .and_then(|at| scenario.groups.get(at))
+                .map_or("root", |group| group.spec.name.as_str());
+            for (what, series) in &made.series {
+                all.push(SeriesOutcome {
+                    workload: workload.common.name.clone(),
+                    group: group.to_owned(),
+                    what,
+                    values: self.simulation.machine.series(*series).clone(),
+                });
+            }
+        }
+        all
+    }
+}
+
+/// How often a run reports how far it is.
+const PROGRESS_STEPS: u64 = 100;
+
+#[derive(Default)]
+struct Usage {
+    groups: Vec<(u64, u64, u64)>,
+    busy_ns: u64,
+}
+
+/// Looks at the groups' usage once a window; it changes nothing.
+struct Sampler {
+    window_ns: u64,
+    first_ns: Ns,
+    last_ns: Vec<u64>,
+    samples: Arc<Mutex<Vec<Sample>>>,
+}
+
+impl Controller for Sampler {
+    fn first_ns(&self) -> Ns {
+        self.first_ns
+    }
+
+    fn step(&mut self, machine: &mut Machine) -> Ns {
+        let groups = machine.groups() as u32;
+        let now: Vec<u64> = (0..groups)
+            .map(|at| machine.usage_ns(GroupId(at)))
+            .collect();
+        // The first look is the beginning of the first window.
+        if !self.last_ns.is_empty() {
+            let usage_ns = now.iter().zip(&self.last_ns);
+            let sample = Sample {
+                at_ns: machine.now_ns(),
+                usage_ns: usage_ns
+                    .map(|(now, last)| now.saturating_sub(*last))
+                    .collect(),
+            };
+            let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+            samples.push(sample);
+        }
+        self.last_ns = now;
+        machine.now_ns() + self.window_ns
+    }
+
+    fn name(&self) -> &str {
+        "sampler"
+    }
+}

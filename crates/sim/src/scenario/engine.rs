@@ -1,0 +1,155 @@
+//! `[engine]`: who limits side work, and by which policy.
+
+use tidegate_terms::TimeSpan;
+
+use super::groups::Group;
+use super::read::{Findings, Section};
+use super::tree::Table;
+use crate::config::{ExtConfig, MachineConfig, Scheduler};
+use crate::spec::Class;
+
+pub(super) const KEYS: &[&str] = &[
+    "name",
+    "policy",
+    "headroom",
+    "tolerance",
+    "sense",
+    "step",
+    "ext_slice",
+    "ext_timer",
+];
+
+/// What enforces the terms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineKind {
+    /// Nothing: the kernel alone, with the groups as they are written.
+    #[default]
+    None,
+    /// A policy that writes kernel files.
+    Knobs,
+    /// Tidegate's scheduler on sched_ext.
+    Ext,
+}
+
+impl EngineKind {
+    /// As a user writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineKind::None => "none",
+            EngineKind::Knobs => "knobs",
+            EngineKind::Ext => "ext",
+        }
+    }
+}
+
+/// How the knobs engine learns what is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sense {
+    /// Exact run time at each switch.
+    #[default]
+    Bpf,
+    /// Group usage as the kernel accounts it, at ticks.
+    Usage,
+}
+
+/// Who limits side work.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    /// What enforces.
+    pub kind: EngineKind,
+    /// Which policy decides, by its name in the table of policies.
+    pub policy: String,
+    /// Idle to keep; the largest of the groups' when absent.
+    pub headroom_ppm: Option<u32>,
+    /// What side work gets at least; the smallest of the groups' when absent.
+    pub tolerance_ppm: Option<u32>,
+    /// How use is sensed.
+    pub sense: Sense,
+    /// Time between two steps; the policy's own when absent.
+    pub step_ns: Option<u64>,
+    /// The scheduler of the ext engine.
+    pub ext: ExtConfig,
+}
+
+impl Default for Engine {
+    fn default() -> Engine {
+        Engine {
+            kind: EngineKind::None,
+            policy: DEFAULT_POLICY.into(),
+            headroom_ppm: None,
+            tolerance_ppm: None,
+            sense: Sense::Bpf,
+            step_ns: None,
+            ext: ExtConfig::default(),
+        }
+    }
+}
+
+/// Tidegate's own.
+const DEFAULT_POLICY: &str = "tidegate";
+
+/// The owner's `default_headroom`.
+const DEFAULT_HEADROOM_PPM: u32 = 200_000;
+
+impl Engine {
+    /// Headroom and tolerance belong to main's groups. What the engine's table says counts for all of them; when nobody says
+    /// a headroom, an engine keeps what the owner keeps by default.
+    fn lay_terms(&self, groups: &mut [Group], section: &Section<'_>) {
+        let said = groups.iter().any(|group| group.headroom_said);
+        let default = (self.kind != EngineKind::None && !said).then_some(DEFAULT_HEADROOM_PPM);
+        let mut none = true;
+        for group in groups
+            .iter_mut()
+            .filter(|group| group.spec.class == Class::Main)
+        {
+            none = false;
+            if let Some(ppm) = self.headroom_ppm.or(default) {
+                group.spec.headroom_ppm = ppm;
+            }
+            if let Some(ppm) = self.tolerance_ppm {
+                group.spec.tolerance_ppm = ppm;
+            }
+        }
+        for key in ["headroom", "tolerance"] {
+            if none && section.has(key) {
+                let why = "there is no group of class main to keep it for".to_owned();
+                section.refuse_key(key, why, "add class = \"main\" to main's group");
+            }
+        }
+    }
+
+    /// The ext engine is a scheduler: it takes the fair class's place.
+    pub(super) fn fit(&self, machine: &mut MachineConfig) {
+        if self.kind == EngineKind::Ext {
+            machine.scheduler = Scheduler::Ext(self.ext.clone());
+        }
+    }
+}
+
+pub(super) fn read(table: &Table, findings: &Findings, cpus: u32, groups: &mut [Group]) -> Engine {
+    let section = Section::new(table, "engine", &[KEYS], findings, cpus);
+    let mut engine = Engine::default();
+    let kinds =
+        [EngineKind::None, EngineKind::Knobs, EngineKind::Ext].map(|kind| (kind.name(), kind));
+    engine.kind = section.choice("name", &kinds).unwrap_or_default();
+    let names: Vec<(&str, &str)> = crate::registry::policies()
+        .map(|policy| (policy.name, policy.name))
+        .collect();
+    if let Some(policy) = section.choice("policy", &names) {
+        engine.policy = policy.to_owned();
+    }
+    engine.headroom_ppm = section.share("headroom");
+    engine.tolerance_ppm = section.share("tolerance");
+    let senses = [("bpf", Sense::Bpf), ("usage", Sense::Usage)];
+    engine.sense = section.choice("sense", &senses).unwrap_or_default();
+    let ms = TimeSpan::from_millis;
+    engine.step_ns = section.time("step", ms(1), ms(60_000));
+    if let Some(slice_ns) = section.time("ext_slice", TimeSpan::from_nanos(100_000), ms(100)) {
+        engine.ext.slice_ns = slice_ns;
+    }
+    if let Some(timer_ns) = section.time("ext_timer", TimeSpan::from_nanos(100_000), ms(100)) {
+        engine.ext.timer_ns = timer_ns;
+    }
+    engine.lay_terms(groups, &section);
+    engine
+}

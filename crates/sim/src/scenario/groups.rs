@@ -1,0 +1,251 @@
+//! `[group.NAME]`: the tree of groups with their terms.
+
+use std::collections::BTreeMap;
+
+use tidegate_terms::{TimeSpan, mend_for_unknown};
+
+use super::read::{Findings, Section};
+use super::tree::{Node, Table};
+use crate::ids::GroupId;
+use crate::spec::{Bandwidth, CapScope, CapTerms, Class, GroupSpec};
+
+pub(super) const KEYS: &[&str] = &[
+    "parent",
+    "class",
+    "weight",
+    "quota",
+    "period",
+    "burst",
+    "cpus",
+    "latency",
+    "headroom",
+    "tolerance",
+];
+pub(super) const CAP: &[&str] = &["cap_hard", "cap_soft", "cap_scope"];
+
+/// A group of the scenario, by its index; none is the root.
+pub type GroupRef = Option<usize>;
+
+/// A group.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Its terms. `parent` is filled in when the machine is built.
+    pub spec: GroupSpec,
+    /// The group above.
+    pub parent: GroupRef,
+    /// Whether a controller sets the burst (`burst = "auto"`).
+    pub burst_auto: bool,
+    /// Whether its headroom was said.
+    pub headroom_said: bool,
+}
+
+/// Groups below groups: as deep as anyone nests them, and little enough for the machine's walks.
+const DEPTH_MAX: usize = 16;
+
+pub(super) fn read(table: &Table, findings: &Findings, cpus: u32) -> Vec<Group> {
+    let mut read: Vec<(String, String, Group)> = Vec::new();
+    for (name, section) in sections(table, "group", &[KEYS, CAP], findings, cpus) {
+        let parent = section.text("parent").unwrap_or_default();
+        let group = group(&name, &section);
+        read.push((name, parent, group));
+    }
+    let mut order: BTreeMap<String, usize> = BTreeMap::new();
+    let mut groups: Vec<Group> = Vec::new();
+    // Each round takes the groups whose parent is there; what is left when a round takes none has no way to the root.
+    for _ in 0..DEPTH_MAX {
+        let mut left = Vec::new();
+        let ready = order.clone();
+        for (name, parent, mut group) in std::mem::take(&mut read) {
+            if parent.is_empty() || ready.contains_key(&parent) {
+                group.parent = ready.get(&parent).copied();
+                order.insert(name, groups.len());
+                groups.push(group);
+            } else {
+                left.push((name, parent, group));
+            }
+        }
+        read = left;
+    }
+    let all: Vec<&str> = table
+        .entries
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    for (name, parent, _) in &read {
+        let Some(Node::Table(one)) = table.get(name) else {
+            continue;
+        };
+        let section = Section::again(one, &format!("group.{name}"), findings, cpus);
+        let (why, mend) = if all.contains(&parent.as_str()) {
+            let why = format!(
+                "\"{parent}\" has no way to the root, or one of more than {DEPTH_MAX} groups"
+            );
+            (why, "let no group be above itself".to_owned())
+        } else {
+            let shown = tidegate_terms::quoted(parent);
+            (
+                format!("there is no group \"{shown}\""),
+                mend_for_unknown(parent, &all),
+            )
+        };
+        section.refuse_key("parent", why, &mend);
+    }
+    groups
+}
+
+/// The tables below `[KIND]`, each as a section; values there are refused.
+pub(super) fn sections<'t>(
+    table: &'t Table,
+    kind: &str,
+    keys: &[&[&str]],
+    findings: &'t Findings,
+    cpus: u32,
+) -> Vec<(String, Section<'t>)> {
+    let mut sections = Vec::new();
+    for (name, node) in &table.entries {
+        let path = format!("{kind}.{name}");
+        match node {
+            Node::Table(below) => {
+                let section = Section::new(below, &path, keys, findings, cpus);
+                sections.push((name.clone(), section));
+            }
+            Node::Leaf(leaf) => findings.add(super::ScenarioError {
+                key: path,
+                place: leaf.place.clone(),
+                why: format!("a value, where a {kind} is expected"),
+                mend: format!("write [{kind}.NAME] and its keys below"),
+            }),
+        }
+    }
+    sections
+}
+
+fn group(name: &str, section: &Section<'_>) -> Group {
+    let mut spec = GroupSpec::new(name, GroupId::ROOT);
+    if name.is_empty()
+        || name.chars().any(|c| c.is_control() || c.is_whitespace())
+        || name.len() > 40
+    {
+        let why = "is no name for a group".to_owned();
+        section.refuse(
+            "",
+            section.place(),
+            why,
+            "use 1 to 40 letters, digits, - and _".into(),
+        );
+    }
+    let classes = [
+        ("main", Class::Main),
+        ("side", Class::Side),
+        ("neutral", Class::Neutral),
+    ];
+    if let Some(class) = section.choice("class", &classes) {
+        spec.class = class;
+    }
+    let weight = section.one(
+        "weight",
+        "a whole number from 1 to 10000, or idle",
+        |text| match text.parse::<u32>() {
+            _ if text == "idle" => Ok(None),
+            Ok(weight @ 1..=10_000) => Ok(Some(weight)),
+            _ => Err("is no weight".into()),
+        },
+    );
+    match weight {
+        Some(Some(weight)) => spec.weight = weight,
+        Some(None) => spec.idle = true,
+        None => {}
+    }
+    let (bandwidth, burst_auto) = bandwidth(section);
+    spec.bandwidth = bandwidth;
+    spec.cpus = section.cpu_list("cpus");
+    // From −20 to 19 by the reader.
+    spec.latency = section.number("latency", -20, 19).unwrap_or(0) as i8;
+    spec.cap = cap(section);
+    spec.headroom_ppm = section.share("headroom").unwrap_or(spec.headroom_ppm);
+    spec.tolerance_ppm = section.share("tolerance").unwrap_or(spec.tolerance_ppm);
+    Group {
+        spec,
+        parent: None,
+        burst_auto,
+        headroom_said: section.has("headroom"),
+    }
+}
+
+fn bandwidth(section: &Section<'_>) -> (Option<Bandwidth>, bool) {
+    let ms = TimeSpan::from_millis;
+    let period_us = section
+        .time("period", ms(1), ms(1_000))
+        .map_or(Bandwidth::UNLIMITED.period_us, |ns| ns / 1_000);
+    // The kernel's own bound on quota is far above any machine of the simulator: 1024 CPUs for a second.
+    let quota_us = section
+        .time("quota", ms(1), ms(1_024_000))
+        .map(|ns| ns / 1_000);
+    let auto = "a time from 0s to the quota, or auto";
+    let burst = section.one("burst", auto, |text| match text {
+        "auto" => Ok(None),
+        _ => TimeSpan::parse(text)
+            .map(|span| Some(span.us()))
+            .map_err(|refusal| refusal.0),
+    });
+    let Some(quota) = quota_us else {
+        for key in ["period", "burst"]
+            .into_iter()
+            .filter(|key| section.has(key))
+        {
+            section.refuse_key(
+                key,
+                "means nothing without a quota".into(),
+                "add quota = \"50ms\"",
+            );
+        }
+        return (None, false);
+    };
+    let burst_us = burst.flatten().unwrap_or(0);
+    if burst_us > quota {
+        section.refuse_key(
+            "burst",
+            "is above the quota".into(),
+            "make it at most the quota",
+        );
+    }
+    let bandwidth = Bandwidth {
+        quota_us: Some(quota),
+        period_us,
+        burst_us: burst_us.min(quota),
+    };
+    (Some(bandwidth), burst == Some(None))
+}
+
+/// The three keys of a cap.
+pub(super) fn cap(section: &Section<'_>) -> Option<CapTerms> {
+    let scopes = [
+        ("task", CapScope::Task),
+        ("process", CapScope::Process),
+        ("group", CapScope::Group),
+    ];
+    let scope = section.choice("cap_scope", &scopes);
+    // Thousandths of one CPU; a group's may be above one CPU.
+    let hard = section.number("cap_hard", 1, 1_024_000);
+    let soft = section.number("cap_soft", 0, 1_024_000);
+    if hard.is_none() && soft.is_none() {
+        if scope.is_some() {
+            section.refuse_key(
+                "cap_scope",
+                "means nothing without a cap".into(),
+                "add cap_hard = 300",
+            );
+        }
+        return None;
+    }
+    let none = i64::from(CAP_NONE_PPT);
+    // At most 1 024 000 by the reader.
+    Some(CapTerms {
+        hard_ppt: hard.unwrap_or(none) as u32,
+        soft_ppt: soft.unwrap_or(none) as u32,
+        scope: scope.unwrap_or(CapScope::Group),
+    })
+}
+
+/// A cap that is not there: all CPUs of the largest machine.
+const CAP_NONE_PPT: u32 = 1_024_000;

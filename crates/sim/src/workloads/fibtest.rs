@@ -1,0 +1,99 @@
+//! Busy threads beside threads that run for a moment and sleep, each on a CPU of its own (after seed 003's fibtest).
+//!
+//! The sleepers are the point: each wakeup takes a slice of quota to its CPU and leaves most of it there. With slices that
+//! expire, that quota is lost and the busy thread is throttled for want of it.
+
+use super::{Common, Made, Recorder};
+use crate::cpuset::CpuSet;
+use crate::error::SimError;
+use crate::ids::CpuId;
+use crate::machine::Machine;
+use crate::program::{Ctx, Op, Program};
+
+/// Fibtest.
+#[derive(Clone, Debug)]
+pub struct Fibtest {
+    /// Threads in all; thread n runs on CPU n modulo the machine's.
+    pub threads: u32,
+    /// How many of them compute without end (fibtest's default is 1).
+    pub fast: u32,
+    /// CPUs of the machine.
+    pub cpus: u32,
+    /// Work between two looks of a busy thread at the clock (a million additions).
+    pub chunk_ns: u64,
+    /// Work of a sleeper between two sleeps (a hundred additions).
+    pub slow_ns: u64,
+    /// How long it sleeps.
+    pub sleep_ns: u64,
+}
+
+impl Fibtest {
+    pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
+        let mut made = Made::default();
+        let chunk = common.recorder(machine, "chunk", &mut made);
+        for thread in 0..self.threads {
+            let cpu = thread % self.cpus.max(1);
+            let mut spec = if cpu < self.fast {
+                let program = Fast {
+                    chunk_ns: self.chunk_ns,
+                    chunk,
+                    began_ns: None,
+                };
+                common.task(&format!("fast{thread}"), program)
+            } else {
+                let program = Slow {
+                    work_ns: self.slow_ns,
+
+                    sleep_ns: self.sleep_ns,
+                    sleeps: false,
+                };
+                common.task(&format!("slow{thread}"), program)
+            };
+            spec.cpus = Some(CpuSet::single(CpuId(cpu)));
+            made.spawn(machine, spec)?;
+        }
+        Ok(made)
+    }
+}
+
+struct Fast {
+    chunk_ns: u64,
+    chunk: Recorder,
+    began_ns: Option<u64>,
+}
+
+impl Program for Fast {
+    fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
+        if let Some(began_ns) = self.began_ns {
+            self.chunk.since(ctx, began_ns);
+        }
+        self.began_ns = Some(ctx.now_ns);
+        Op::Run {
+            work_ns: self.chunk_ns,
+        }
+    }
+}
+
+/// Default timer slack of an ordinary task: what keeps real sleepers from staying in step.
+const SLACK_NS: u64 = 50_000;
+
+struct Slow {
+    work_ns: u64,
+    sleep_ns: u64,
+    sleeps: bool,
+}
+
+impl Program for Slow {
+    fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
+        self.sleeps = !self.sleeps;
+        if self.sleeps {
+            Op::Run {
+                work_ns: self.work_ns,
+            }
+        } else {
+            Op::Sleep {
+                for_ns: self.sleep_ns + ctx.rng.below(SLACK_NS),
+            }
+        }
+    }
+}

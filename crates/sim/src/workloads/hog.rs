@@ -1,0 +1,76 @@
+//! Computing without end, or for a part of each period.
+
+use super::{Common, Made};
+use crate::Ns;
+use crate::error::SimError;
+use crate::machine::Machine;
+use crate::program::{Ctx, Op, Program};
+
+/// One op of an endless hog: long, so that it costs few events.
+const CHUNK_NS: u64 = 1_000_000_000;
+
+/// CPU-bound tasks.
+#[derive(Clone, Debug)]
+pub struct Hog {
+    /// How many.
+    pub tasks: u32,
+    /// Work in each period, and the period; without end when absent.
+    pub busy: Option<(u64, u64)>,
+}
+
+impl Hog {
+    pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
+        let mut made = Made::default();
+        for task in 0..self.tasks {
+            let spec = match self.busy {
+                None => common.task(&task.to_string(), |_: &mut Ctx<'_>| Op::Run {
+                    work_ns: CHUNK_NS,
+                }),
+                Some((work_ns, period_ns)) => {
+                    let program = Periodic {
+                        work_ns,
+                        period_ns,
+                        next_ns: None,
+                        runs: false,
+                    };
+                    common.task(&task.to_string(), program)
+                }
+            };
+            made.spawn(machine, spec)?;
+        }
+        Ok(made)
+    }
+}
+
+/// Works at the beginning of each period. Periods that pass while it still works are left out, so that its use stays
+/// what was asked for and does not pile up.
+struct Periodic {
+    work_ns: u64,
+    period_ns: u64,
+    next_ns: Option<Ns>,
+    runs: bool,
+}
+
+impl Program for Periodic {
+    fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
+        // Each begins somewhere in its period: tasks that start together should not run in step for ever.
+        let next_ns = self
+            .next_ns
+            .get_or_insert_with(|| ctx.now_ns + ctx.rng.below(self.period_ns.max(1)));
+        if self.runs {
+            self.runs = false;
+            *next_ns += self.period_ns;
+            if *next_ns <= ctx.now_ns {
+                let missed = (ctx.now_ns - *next_ns) / self.period_ns.max(1) + 1;
+                *next_ns += missed * self.period_ns;
+            }
+        }
+        if *next_ns > ctx.now_ns {
+            return Op::SleepUntil { at_ns: *next_ns };
+        }
+        self.runs = true;
+        Op::Run {
+            work_ns: self.work_ns,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! What simulated tasks do: each workload is a small description ([`Kind`]) from which tasks with programs are made.
+//!
+//! | workload | models | records |
+//! |---|---|---|
+//! | [`OpenLoop`] | a server whose requests come when they come | `latency` from the scheduled arrival, `wakeup` |
+//! | [`ClosedLoop`] | clients that wait for an answer, then think | `latency` of a request |
+//! | [`Hog`] | computing without end, or a part of each period | – |
+//! | [`Frames`] | an encoder: frames cut into pieces for worker threads, a barrier after each | `frame` time |
+//! | [`Hackbench`] | groups of senders and receivers over pipes | `finish` of each task |
+//! | [`Cyclictest`] | periodic timers | `wakeup` after the timer |
+//! | [`Schbench`] | message threads that hand requests to workers | `wakeup`, `request` |
+//! | [`Fibtest`] | busy threads beside threads that run a moment and sleep, each on a CPU of its own | `chunk` of a busy thread |
+//! | [`ForkStorm`] | parents that fork short-lived children | `life` of a child |
+//! | [`LockHolder`] | side work that holds a lock which main waits for | `lock_wait` and `latency` of main, `held` by side |
+//!
+//! Values that belong to the warm-up are not recorded ([`Common::record_from_ns`]).
+
+pub mod arrivals;
+mod closed_loop;
+mod cyclictest;
+mod fibtest;
+mod fork_storm;
+mod frames;
+mod hackbench;
+mod hog;
+mod lock_holder;
+mod open_loop;
+mod schbench;
+
+pub use arrivals::{Arrivals, Pattern, Request};
+pub use closed_loop::ClosedLoop;
+pub use cyclictest::Cyclictest;
+pub use fibtest::Fibtest;
+pub use fork_storm::ForkStorm;
+pub use frames::Frames;
+pub use hackbench::Hackbench;
+pub use hog::Hog;
+pub use lock_holder::LockHolder;
+pub use open_loop::OpenLoop;
+pub use schbench::Schbench;
+
+use crate::Ns;
+use crate::cpuset::CpuSet;
+use crate::error::SimError;
+use crate::ids::{GroupId, SeriesId, TaskId};
+use crate::machine::Machine;
+use crate::names::Player;
+use crate::prng::Prng;
+use crate::program::{Ctx, Program};
+use crate::spec::{CapTerms, Policy, TaskSpec};
+
+/// How the amount of work of one request varies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Always the mean.
+    Fixed,
+    /// Anything from half to one and a half of the mean, evenly.
+    Uniform,
+    /// Exponential: most are short, few are long.
+    Exponential,
+}
+
+/// An amount of work, drawn anew each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// Its mean, as CPU time at full speed.
+    pub mean_ns: u64,
+    /// How it varies.
+    pub shape: Shape,
+}
+
+impl Work {
+    /// Always this much.
+    pub const fn fixed(mean_ns: u64) -> Work {
+        Work {
+            mean_ns,
+            shape: Shape::Fixed,
+        }
+    }
+
+    /// One draw, at least a nanosecond.
+    pub fn draw(&self, rng: &mut Prng) -> u64 {
+        let work_ns = match self.shape {
+            Shape::Fixed => self.mean_ns,
+            Shape::Uniform => rng.between(self.mean_ns / 2, self.mean_ns + self.mean_ns / 2),
+            Shape::Exponential => rng.exp_ns(self.mean_ns),
+        };
+        work_ns.max(1)
+    }
+}
+
+/// What every workload has.
+#[derive(Clone, Debug)]
+pub struct Common {
+    /// Its name; tasks and series are named after it.
+    pub name: String,
+    /// The group of its tasks.
+    pub group: GroupId,
+    /// Their policy.
+    pub policy: Policy,
+    /// Their nice value.
+    pub nice: i8,
+    /// Their own slice.
+    pub slice_ns: Option<u64>,
+    /// Their latency hint.
+    pub latency: i8,
+    /// Whether forks inherit it.
+    pub latency_inherit: bool,
+    /// CPUs they may use.
+    pub cpus: Option<CpuSet>,
+    /// Their cap.
+    pub cap: Option<CapTerms>,
+    /// When they start.
+    pub start_ns: Ns,
+    /// From when on values are recorded (the end of the warm-up).
+    pub record_from_ns: Ns,
+    /// Seed of what the workload shares among its tasks, such as its arrivals.
+    pub seed: u64,
+}
+
+impl Common {
+    /// A workload in a group, with the kernel's defaults.
+    pub fn new(name: &str, group: GroupId) -> Common {
+        Common {
+            name: name.to_owned(),
+            group,
+            policy: Policy::Normal,
+            nice: 0,
+            slice_ns: None,
+            latency: 0,
+            latency_inherit: true,
+            cpus: None,
+            cap: None,
+            start_ns: 0,
+            record_from_ns: 0,
+            seed: 1,
+        }
+    }
+
+    /// A task of the workload.
+    pub fn task(&self, role: &str, program: impl Program + 'static) -> TaskSpec {
+        TaskSpec {
+            policy: self.policy,
+            nice: self.nice,
+            slice_ns: self.slice_ns,
+            latency: self.latency,
+            latency_inherit: self.latency_inherit,
+            cpus: self.cpus,
+            cap: self.cap,
+            start_ns: self.start_ns,
+            ..TaskSpec::new(
+                &format!("{}/{role}", self.name),
+                self.group,
+                Box::new(program),
+            )
+        }
+    }
+
+    /// The workload's own random numbers: they depend on the seed and on its name, not on what else is in the scenario.
+    pub fn rng(&self) -> Prng {
+        // FNV-1a of the name.
+        let stream = self.name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        Prng::stream(self.seed, stream)
+    }
+
+    fn recorder(&self, machine: &mut Machine, what: &'static str, made: &mut Made) -> Recorder {
+        let series = machine.add_series(&format!("{}.{what}", self.name));
+        made.series.push((what, series));
+        Recorder {
+            series,
+            from_ns: self.record_from_ns,
+        }
+    }
+}
+
+/// Where a program's values go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recorder {
+    series: SeriesId,
+    from_ns: Ns,
+}
+
+impl Recorder {
+    /// Records how long something took that began at `began_ns` and ends now, unless it began in the warm-up.
+    fn since(&self, ctx: &mut Ctx<'_>, began_ns: Ns) {
+        if began_ns >= self.from_ns {
+            let took_ns = ctx.now_ns.saturating_sub(began_ns);
+            ctx.record(self.series, took_ns);
+        }
+    }
+}
+
+/// What came of a workload.
+#[derive(Clone, Debug, Default)]
+pub struct Made {
+    /// Its tasks that exist from the start.
+    pub tasks: Vec<TaskId>,
+    /// Their names and groups, in the same order.
+    pub players: Vec<Player>,
+    /// What it records: each series' short name and number.
+    pub series: Vec<(&'static str, SeriesId)>,
+}
+
+impl Made {
+    fn spawn(&mut self, machine: &mut Machine, spec: TaskSpec) -> Result<(), SimError> {
+        self.players.push(Player {
+            name: spec.name.clone(),
+            group: spec.group,
+        });
+        self.tasks.push(machine.spawn(spec)?);
+        Ok(())
+    }
+}
+
+/// A workload's kind, with its own parameters.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// See [`OpenLoop`].
+    OpenLoop(OpenLoop),
+    /// See [`ClosedLoop`].
+    ClosedLoop(ClosedLoop),
+    /// See [`Hog`].
+    Hog(Hog),
+    /// See [`Frames`].
+    Frames(Frames),
+    /// See [`Hackbench`].
+    Hackbench(Hackbench),
+    /// See [`Cyclictest`].
+    Cyclictest(Cyclictest),
+    /// See [`Schbench`].
+    Schbench(Schbench),
+    /// See [`Fibtest`].
+    Fibtest(Fibtest),
+    /// See [`ForkStorm`].
+    ForkStorm(ForkStorm),
+    /// See [`LockHolder`].
+    LockHolder(LockHolder),
+}
+
+impl Kind {
+    /// Puts the workload's tasks into the machine.
+    ///
+    /// # Errors
+    /// What the machine refuses, such as CPUs that it does not have.
+    pub fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
+        match self {
+            Kind::OpenLoop(kind) => kind.build(common, machine),
+            Kind::ClosedLoop(kind) => kind.build(common, machine),
+            Kind::Hog(kind) => kind.build(common, machine),
+            Kind::Frames(kind) => kind.build(common, machine),
+            Kind::Hackbench(kind) => kind.build(common, machine),
+            Kind::Cyclictest(kind) => kind.build(common, machine),
+            Kind::Schbench(kind) => kind.build(common, machine),
+            Kind::Fibtest(kind) => kind.build(common, machine),
+            Kind::ForkStorm(kind) => kind.build(common, machine),
+            Kind::LockHolder(kind) => kind.build(common, machine),
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A server whose requests come when they come, whatever it does: latency counts from the scheduled arrival.
+//!
+//! A free worker takes the next request that nobody has taken and sleeps until it is due; when all are busy, requests
+//! wait in the order in which they came. That is one queue before many workers, without a task that hands out.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{Arrivals, Common, Made, Pattern, Recorder, Request, Work};
+use crate::error::SimError;
+use crate::machine::Machine;
+use crate::program::{Ctx, Op, Program};
+
+/// An open-loop server.
+#[derive(Clone, Debug)]
+pub struct OpenLoop {
+    /// Its worker threads.
+    pub workers: u32,
+    /// Work of one request.
+    pub work: Work,
+    /// When requests come.
+    pub pattern: Pattern,
+}
+
+impl OpenLoop {
+    pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
+        let mut made = Made::default();
+        let latency = common.recorder(machine, "latency", &mut made);
+        let wakeup = common.recorder(machine, "wakeup", &mut made);
+        let arrivals = Arrivals::new(
+            self.pattern.clone(),
+            self.work,
+            common.start_ns,
+            common.rng(),
+        );
+        let arrivals = Arc::new(Mutex::new(arrivals));
+        for worker in 0..self.workers {
+            let program = Worker {
+                arrivals: Arc::clone(&arrivals),
+                latency,
+                wakeup,
+                state: State::Free,
+            };
+            made.spawn(machine, common.task(&worker.to_string(), program))?;
+        }
+        Ok(made)
+    }
+}
+
+struct Worker {
+    arrivals: Arc<Mutex<Arrivals>>,
+    latency: Recorder,
+    wakeup: Recorder,
+    state: State,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Free,
+    Waits(Request),
+    Serves(Request),
+}
+
+impl Program for Worker {
+    fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
+        match self.state {
+            State::Free => {}
+            State::Waits(request) => {
+                self.wakeup.since(ctx, request.due_ns);
+                return self.serve(request);
+            }
+            State::Serves(request) => self.latency.since(ctx, request.due_ns),
+        }
+        // One thread runs a machine, so nobody ever holds the lock while it panics.
+        let next = self
+            .arrivals
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .next();
+        match next {
+            None => Op::Exit,
+            Some(request) if request.due_ns > ctx.now_ns => {
+                self.state = State::Waits(request);
+                Op::SleepUntil {
+                    at_ns: request.due_ns,
+                }
+            }
+            Some(request) => self.serve(request),
+        }
+    }
+}
+
+impl Worker {
+    fn serve(&mut self, request: Request) -> Op {
+        self.state = State::Serves(request);
+        Op::Run {
+            work_ns: request.work_ns,
+        }
+    }
+}
