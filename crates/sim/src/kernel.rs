@@ -133,6 +133,8 @@ pub(crate) struct Cpu {
     pub(crate) switches: u64,
     /// When it last became idle.
     pub(crate) idle_since: Ns,
+    /// Balance wants the running task on that CPU instead.
+    pub(crate) push_to: Option<CpuId>,
     /// When it balances next (periodic balance).
     pub(crate) balance_at: Ns,
 }
@@ -178,6 +180,8 @@ pub(crate) struct Kernel {
     pub(crate) any_resched: bool,
     /// CPUs that run nothing.
     pub(crate) idle: CpuSet,
+    /// CPUs with more than one task that could run.
+    pub(crate) crowded: CpuSet,
     pub(crate) busy_llc: Vec<u32>,
     pub(crate) busy: u32,
     pub(crate) world: World,

@@ -1,5 +1,6 @@
 //! A deterministic machine: same scenario and seed, same bytes out.
 
+mod check;
 pub mod config;
 pub mod contention;
 pub mod controller;

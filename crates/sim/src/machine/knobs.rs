@@ -18,6 +18,9 @@ impl Machine {
         check_bandwidth(&bandwidth)?;
         self.k.groups[group.index()].bandwidth = bandwidth;
         self.sched.set_bandwidth(&mut self.k, group);
+        if let Some(checker) = &mut self.checker {
+            checker.limit_changed(&self.k, group);
+        }
         let Bandwidth {
             quota_us,
             period_us,

@@ -13,6 +13,7 @@ mod read;
 mod run;
 mod wake;
 
+use crate::check::Checker;
 use crate::config::MachineConfig;
 use crate::cpuset::CpuSet;
 use crate::error::SimError;
@@ -37,6 +38,7 @@ const SLICE_MOST_NS: u64 = 100_000_000;
 pub struct Machine {
     pub(crate) k: Kernel,
     pub(crate) sched: Sched,
+    checker: Option<Box<Checker>>,
 }
 
 impl Machine {
@@ -58,6 +60,7 @@ impl Machine {
             resched: CpuSet::EMPTY,
             any_resched: false,
             idle: all,
+            crowded: CpuSet::EMPTY,
             busy_llc: vec![0; llcs],
             busy: 0,
             world: World::default(),
@@ -72,7 +75,8 @@ impl Machine {
         k.groups
             .push(Group::new(GroupSpec::new("", GroupId::ROOT), 0, all));
         sched.add_group(&mut k, GroupId::ROOT);
-        Ok(Machine { k, sched })
+        let checker = k.cfg.check.then(|| Box::new(Checker::new(&k)));
+        Ok(Machine { k, sched, checker })
     }
 
     /// Adds a group below another.
@@ -90,6 +94,9 @@ impl Machine {
         let id = GroupId(self.k.groups.len() as u32);
         self.k.groups.push(Group::new(spec, depth, cpus));
         self.sched.add_group(&mut self.k, id);
+        if let Some(checker) = &mut self.checker {
+            checker.limit_changed(&self.k, id);
+        }
         Ok(id)
     }
 

@@ -6,7 +6,7 @@ use crate::error::Violation;
 use crate::event::{NEVER, Next, Timer};
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::TaskState;
-use crate::sched::{balance, fifo, place::Waker};
+use crate::sched::{balance, fifo, migrate, place::Waker};
 use crate::trace::Event;
 
 impl Machine {
@@ -15,6 +15,9 @@ impl Machine {
         loop {
             // What changed since (here or from outside) takes effect first.
             self.settle();
+            if let Some(checker) = &mut self.checker {
+                checker.look(&mut self.k, &self.sched);
+            }
             if let Some(violation) = &self.k.violation {
                 return Err(violation.clone());
             }
@@ -31,13 +34,21 @@ impl Machine {
                 }
                 Next::Tick(cpu) => self.tick(cpu),
                 Next::Timer(Timer::Wake(task)) => self.timer_wake(task),
-                Next::Timer(Timer::Period(group)) => self.sched.period(&mut self.k, group),
+                Next::Timer(Timer::Period(group)) => {
+                    if let Some(checker) = &mut self.checker {
+                        checker.turns_over(&mut self.k, group);
+                    }
+                    self.sched.period(&mut self.k, group);
+                }
                 Next::Timer(Timer::Slack(group)) => self.sched.slack(&mut self.k, group),
                 Next::Timer(Timer::Class(number)) => self.sched.timer(&mut self.k, number),
             }
         }
         self.k.now = self.k.now.max(t_ns);
-        Ok(())
+        if let Some(checker) = &mut self.checker {
+            checker.compare(&mut self.k);
+        }
+        self.k.violation.clone().map_or(Ok(()), Err)
     }
 
     /// Lets every CPU that must do so choose again.
@@ -87,6 +98,9 @@ impl Machine {
 
     /// Chooses again on a CPU, and turns to the choice.
     pub(super) fn schedule(&mut self, cpu: CpuId) {
+        if let Some(to) = self.k.cpus[cpu.index()].push_to.take() {
+            self.push(cpu, to);
+        }
         self.k.resched.remove(cpu);
         self.k.advance_work(cpu);
         self.sched.update_curr(&mut self.k, cpu);
@@ -150,7 +164,13 @@ impl Machine {
             k.task_mut(task).overhead_ns += costs.switch_ns + exit;
         }
         if prev.is_some() != next.is_some() {
+            if next.is_some() {
+                self.sched.idle_changed(k, cpu, false);
+            }
             k.set_busy(cpu, next.is_some());
+            if next.is_none() {
+                self.sched.idle_changed(k, cpu, true);
+            }
             let tick_ns = k.cfg.tick_ns;
             let at = if next.is_some() {
                 (k.now / tick_ns + 1) * tick_ns
@@ -159,13 +179,32 @@ impl Machine {
             };
             k.events.set_tick(cpu, at);
         }
+        balance::note_crowd(k, cpu);
         k.refresh_speed(cpu);
+        if let Some(checker) = &mut self.checker {
+            let throttled = class_next.is_some_and(|task| self.sched.throttled(k, task));
+            checker.switched(k, cpu, prev, next, throttled);
+        }
         k.trace(Event::Switch {
             cpu,
             prev,
             next,
             prev_runs_on,
         });
+    }
+
+    /// Moves whoever runs to another CPU (active balance), if that still can be.
+    fn push(&mut self, cpu: CpuId, to: CpuId) {
+        let Some(task) = self.k.cpus[cpu.index()].curr else {
+            return;
+        };
+        let runs_on = self.k.task(task).state == TaskState::Runnable;
+        if runs_on && !self.k.is_fifo(task) && self.k.allowed(task, to) {
+            self.vacate(cpu);
+            if self.sched.movable(&self.k, task) {
+                migrate(&mut self.k, &mut self.sched, task, to);
+            }
+        }
     }
 
     /// Takes whoever runs off a CPU, without choosing another.

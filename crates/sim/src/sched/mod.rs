@@ -53,11 +53,31 @@ impl Sched {
             Scheduler::Eevdf(config) => {
                 Ok(Sched::Fair(Fair::new(Flavour::Eevdf(config.clone()), k)))
             }
-            Scheduler::Cfs(_) | Scheduler::Ext(_) => Err(SimError::Refused {
+            Scheduler::Cfs(config) => Ok(Sched::Fair(Fair::new(Flavour::Cfs(config.clone()), k))),
+            Scheduler::Ext(_) => Err(SimError::Refused {
                 what: "scheduler",
                 why: "this build has no such class",
                 mend: "use eevdf",
             }),
+        }
+    }
+
+    /// Whether the class may leave CPUs idle on purpose while tasks wait.
+    pub(crate) fn keeps_idle(&self) -> bool {
+        match self {
+            Sched::Fair(_) => false,
+        }
+    }
+
+    fn fair(&self) -> &Fair {
+        match self {
+            Sched::Fair(fair) => fair,
+        }
+    }
+
+    fn fair_mut(&mut self) -> &mut Fair {
+        match self {
+            Sched::Fair(fair) => fair,
         }
     }
 
@@ -83,13 +103,31 @@ impl Sched {
 
     pub(crate) fn select_wake(&mut self, k: &Kernel, task: TaskId, waker: Waker) -> CpuId {
         match self {
-            Sched::Fair(_) => place::select_wake(k, task, waker),
+            Sched::Fair(fair) => place::select_wake(k, fair, task, waker),
         }
     }
 
     pub(crate) fn select_new(&mut self, k: &Kernel, task: TaskId, parent: CpuId) -> CpuId {
         match self {
-            Sched::Fair(_) => place::select_new(k, task, parent),
+            Sched::Fair(fair) => place::select_new(k, fair, task, parent),
+        }
+    }
+
+    /// A CPU has begun to idle, or has stopped.
+    pub(crate) fn idle_changed(&mut self, k: &Kernel, cpu: CpuId, idle: bool) {
+        match self {
+            Sched::Fair(fair) if idle => fair.placement.became_idle(k, cpu),
+            Sched::Fair(fair) => {
+                fair.balance
+                    .left_idle(cpu, k.now - k.cpus[cpu.index()].idle_since);
+            }
+        }
+    }
+
+    /// Whether a group that the task is in is throttled on its CPU.
+    pub(crate) fn throttled(&self, k: &Kernel, task: TaskId) -> bool {
+        match self {
+            Sched::Fair(fair) => fair.throttled_above(fair.ents[k.task(task).ent as usize].rq),
         }
     }
 

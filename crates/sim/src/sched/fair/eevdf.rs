@@ -16,10 +16,20 @@ use super::{Entity, Fair, Flavour};
 use crate::config::EevdfConfig;
 use crate::kernel::NONE;
 
+/// What the older class has of EEVDF: nothing.
+static OFF: EevdfConfig = EevdfConfig {
+    base_slice_ns: 0,
+    run_to_parity: false,
+    preempt_short: false,
+    delay_dequeue: false,
+    wakeup_preemption: true,
+};
+
 impl Fair {
     pub(super) fn eevdf(&self) -> &EevdfConfig {
         match &self.flavour {
             Flavour::Eevdf(config) => config,
+            Flavour::Cfs(_) => &OFF,
         }
     }
 
@@ -87,6 +97,9 @@ impl Fair {
     /// Gives an entity that enters its vruntime, with the lag it left with,
     /// and its deadline.
     pub(super) fn place(&mut self, rq: u32, ent: u32, initial: bool) {
+        if self.cfs().is_some() {
+            return self.cfs_place(rq, ent, initial);
+        }
         let now_v = self.avg_vruntime(rq);
         let base = self.eevdf().base_slice_ns;
         let mut lag = 0;
@@ -118,6 +131,10 @@ impl Fair {
     /// A new deadline once the running entity has used its slice; true if so.
     #[inline]
     pub(super) fn update_deadline(&mut self, rq: u32, ent: u32) -> bool {
+        if self.cfs().is_some() {
+            self.update_min_vruntime(rq);
+            return false;
+        }
         if self.ent(ent).vruntime < self.ent(ent).deadline {
             return false;
         }
@@ -183,6 +200,9 @@ impl Fair {
 
     /// Whether `new`, which has just entered, is to run in place of `curr`.
     pub(super) fn wakeup_preempts(&mut self, rq: u32, new: u32, curr: u32) -> bool {
+        if self.cfs().is_some() {
+            return self.cfs_wakeup_preempts(rq, new, curr);
+        }
         if self.may_preempt_short(rq, new, curr) {
             self.unprotect(curr);
         }

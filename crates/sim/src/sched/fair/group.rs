@@ -107,6 +107,9 @@ impl Fair {
     /// Changes an entity's weight; its lag in CPU time stays. The CPU's running
     /// task has been charged.
     pub(super) fn reweight(&mut self, ent: u32, weight: u64) {
+        if self.cfs().is_some() {
+            return self.cfs_reweight(ent, weight);
+        }
         let (rq, old) = (self.ent(ent).rq, self.ent(ent).weight);
         let scale = |virtual_ns: i64| scale(virtual_ns, old, weight);
         if !self.ent(ent).on_rq {
@@ -191,7 +194,9 @@ impl Fair {
             self.tree_del(rq, ent);
         }
         let base = self.eevdf().base_slice_ns;
+        let latency = k.task(task).latency;
         let e = self.ent_mut(ent);
+        e.latency = latency;
         e.custom_slice = slice > 0;
         e.slice_ns = if slice > 0 { slice } else { base };
         if in_tree {

@@ -7,6 +7,7 @@
 //! task up. Files, by idea:
 //!
 //! - `tree`: the order of those who wait;
+//! - `cfs`: the same in kernels before 6.6, with the latency hints of 2022 as a switch;
 //! - `eevdf`: whose turn it is among equals of one queue (kernel 6.12 to 6.18);
 //! - `queue`: entering and leaving queues, up the hierarchy;
 //! - `pick`: the walk down, and what changes at a switch;
@@ -19,6 +20,7 @@
 //! (a FIFO task that never sleeps starves the others here).
 
 mod bandwidth;
+mod cfs;
 mod eevdf;
 mod group;
 mod pelt;
@@ -27,9 +29,11 @@ mod queue;
 mod tree;
 
 use crate::Ns;
-use crate::config::EevdfConfig;
+use crate::config::{CfsConfig, EevdfConfig};
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};
+use crate::sched::balance::Balance;
+use crate::sched::place::{Loads, Placement};
 use crate::spec::Policy;
 use pelt::LoadAvg;
 use std::collections::VecDeque;
@@ -82,6 +86,12 @@ pub(crate) struct Entity {
     pub(crate) rel_deadline: bool,
     /// SCHED_IDLE, or a cpu.idle group.
     pub(crate) idle: bool,
+    /// CFS: the queue that `vruntime` is relative to while it sleeps.
+    home: u32,
+    /// CFS: CPU time since it was picked.
+    ran_ns: u64,
+    /// CFS with latency hints: the hint, -20 to 19.
+    latency: i8,
 }
 
 impl Entity {
@@ -104,6 +114,9 @@ impl Entity {
             custom_slice: false,
             rel_deadline: false,
             idle: false,
+            home: NONE,
+            ran_ns: 0,
+            latency: 0,
         }
     }
 
@@ -143,6 +156,11 @@ pub(crate) struct Rq {
     sum_key: i64,
     sum_load: i64,
     zero: i64,
+    /// CFS: the least vruntime so far.
+    min_vruntime: i64,
+    /// CFS: who was preempted last, and who yielded.
+    last: u32,
+    skip: u32,
     /// Tasks here and below: queued, of these able to run, of these idle-class.
     pub(crate) h_queued: u32,
     pub(crate) h_runnable: u32,
@@ -176,7 +194,10 @@ pub(crate) struct Tg {
 
 /// Which rule decides whose turn it is.
 pub(crate) enum Flavour {
+    /// Earliest eligible virtual deadline first.
     Eevdf(EevdfConfig),
+    /// Least virtual runtime first.
+    Cfs(CfsConfig),
 }
 
 /// Why a task enters a queue.
@@ -212,6 +233,8 @@ pub(crate) struct Fair {
     tick_ns: u64,
     slice_ns: u64,
     expire: bool,
+    pub(crate) placement: Placement,
+    pub(crate) balance: Balance,
 }
 
 impl Fair {
@@ -225,6 +248,8 @@ impl Fair {
             tick_ns: k.cfg.tick_ns,
             slice_ns: k.cfg.bandwidth_slice_us * 1000,
             expire: k.cfg.slices_expire,
+            placement: Placement::new(k),
+            balance: Balance::new(k),
         }
     }
 
@@ -277,6 +302,7 @@ impl Fair {
                 let mut e = Entity::new(ent, NONE, NICE_0);
                 e.rq = self.rq_of(g.parent, CpuId(cpu));
                 e.my_rq = rq;
+                e.latency = g.spec.latency;
                 self.ents.push(e);
             }
             self.rqs.push(Rq::new(group.0, cpu, ent));
@@ -302,6 +328,7 @@ impl Fair {
         t.ent = ent;
         e.idle = t.policy == Policy::Idle;
         e.weight = task_weight(t.policy, t.nice);
+        e.latency = t.latency;
         if t.slice_ns > 0 {
             e.slice_ns = t.slice_ns;
             e.custom_slice = true;
@@ -318,6 +345,28 @@ impl Fair {
         c.nr_queued = root.h_queued;
         c.nr_runnable = root.h_runnable;
         c.nr_idle = root.h_idle;
+        crate::sched::balance::note_crowd(k, cpu);
+    }
+}
+
+impl Loads for Fair {
+    fn cpu_load(&self, cpu: CpuId) -> u64 {
+        self.root_of(cpu).load_avg()
+    }
+
+    /// Its own mean, times its group's part of the CPU at each level (task_h_load).
+    fn task_load(&self, k: &Kernel, task: TaskId) -> u64 {
+        let mut ent = k.task(task).ent;
+        // A mean is below 2^27: the product is below 2^54.
+        let mut load = self.ent(ent).avg.load();
+        loop {
+            let rq = self.rq(self.ent(ent).rq);
+            ent = rq.ent;
+            if ent == NONE {
+                return load;
+            }
+            load = load * self.ent(ent).load() as u64 / rq.load_avg().max(1);
+        }
     }
 }
 
@@ -333,6 +382,9 @@ impl Rq {
             sum_key: 0,
             sum_load: 0,
             zero: 0,
+            min_vruntime: 0,
+            last: NONE,
+            skip: NONE,
             h_queued: 0,
             h_runnable: 0,
             h_idle: 0,

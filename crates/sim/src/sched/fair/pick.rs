@@ -35,6 +35,9 @@ impl Fair {
     }
 
     fn pick_entity(&self, rq: u32) -> u32 {
+        if let Some(config) = self.cfs() {
+            return self.pick_cfs(config, rq);
+        }
         let buddy = self.rq(rq).buddy;
         if buddy != NONE && self.eligible(rq, buddy) {
             return buddy;
@@ -108,12 +111,16 @@ impl Fair {
             let e = self.ent_mut(ent);
             e.protected = e.deadline;
         }
+        self.ent_mut(ent).ran_ns = 0;
         self.rq_mut(rq).curr = ent;
     }
 
     /// The tick of a CPU that runs a fair task.
     pub(crate) fn tick(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         self.update_curr(k, cpu);
+        if self.cfs().is_some() {
+            self.cfs_tick(k, cpu, task);
+        }
         let mut ent = k.task(task).ent;
         while ent != NONE {
             let rq = self.ent(ent).rq;
@@ -175,6 +182,9 @@ impl Fair {
         let rq = self.ent(ent).rq;
         self.clear_buddy(rq, ent);
         self.update_curr(k, cpu);
+        if self.cfs().is_some() {
+            return self.cfs_yield(ent);
+        }
         if self.eligible(rq, ent) {
             let e = self.ent_mut(ent);
             e.vruntime = e.deadline;

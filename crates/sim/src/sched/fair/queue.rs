@@ -38,6 +38,7 @@ impl Fair {
             let rq = self.ent(ent).rq;
             let e = self.ent_mut(ent);
             e.vruntime += e.virtual_ns(delta);
+            e.ran_ns += delta;
             let over = self.update_deadline(rq, ent);
             if self.rq(rq).limited {
                 self.account_runtime(k, rq, delta);
@@ -52,22 +53,28 @@ impl Fair {
 
     /// Puts an entity among those who wait.
     pub(super) fn tree_add(&mut self, rq: u32, ent: u32) {
+        let cfs = self.cfs().is_some();
         let q = &mut self.rqs[rq as usize];
         let e = &mut self.ents[ent as usize];
         q.seq += 1;
-        e.links.key = e.deadline;
+        e.links.key = if cfs { e.vruntime } else { e.deadline };
         e.links.seq = q.seq;
-        q.sum_key += (e.vruntime - q.zero) * e.load();
-        q.sum_load += e.load();
+        if !cfs {
+            q.sum_key += (e.vruntime - q.zero) * e.load();
+            q.sum_load += e.load();
+        }
         q.root = tree::insert(&mut self.ents, q.root, ent);
     }
 
     /// Takes it out.
     pub(super) fn tree_del(&mut self, rq: u32, ent: u32) {
+        let cfs = self.cfs().is_some();
         let q = &mut self.rqs[rq as usize];
         let e = &self.ents[ent as usize];
-        q.sum_key -= (e.vruntime - q.zero) * e.load();
-        q.sum_load -= e.load();
+        if !cfs {
+            q.sum_key -= (e.vruntime - q.zero) * e.load();
+            q.sum_load -= e.load();
+        }
         q.root = tree::remove(&mut self.ents, q.root, ent);
     }
 
@@ -124,20 +131,25 @@ impl Fair {
     /// Returns false if the entity stays to pay what it owes.
     pub(super) fn dequeue_entity(&mut self, k: &mut Kernel, rq: u32, ent: u32, how: Leave) -> bool {
         self.clear_buddy(rq, ent);
-        if how.sleep && !how.special && !how.delayed && self.eevdf().delay_dequeue {
-            if !self.eligible(rq, ent) {
-                self.ent_mut(ent).delayed = true;
-                return false;
-            }
+        let may_stay = how.sleep && !how.special && !how.delayed && self.eevdf().delay_dequeue;
+        if may_stay && !self.eligible(rq, ent) {
+            self.ent_mut(ent).delayed = true;
+            return false;
         }
         self.update_load(k.now, rq);
         self.sleep_load(k.now, ent);
-        self.update_lag(rq, ent);
+        let cfs = self.cfs().is_some();
+        if !cfs {
+            self.update_lag(rq, ent);
+        }
         if self.rq(rq).curr != ent {
             self.tree_del(rq, ent);
         }
+        if cfs {
+            self.cfs_leave(rq, ent, how.sleep);
+        }
         let e = self.ent_mut(ent);
-        if !how.sleep {
+        if !how.sleep && !cfs {
             e.deadline -= e.vruntime;
             e.rel_deadline = true;
         }
@@ -153,6 +165,9 @@ impl Fair {
         q.nr -= 1;
         if q.nr == 0 && q.limited {
             self.return_runtime(k, rq);
+        }
+        if cfs {
+            self.update_min_vruntime(rq);
         }
         self.update_group_weight(k.now, ent);
         true
@@ -372,7 +387,7 @@ impl Fair {
         self.ent_mut(ent).delayed = false;
     }
 
-    fn set_buddy(&mut self, mut ent: u32) {
+    pub(super) fn set_buddy(&mut self, mut ent: u32) {
         while ent != NONE && self.ent(ent).on_rq && !self.ent(ent).idle {
             let rq = self.ent(ent).rq;
             self.rq_mut(rq).buddy = ent;
@@ -381,6 +396,9 @@ impl Fair {
     }
 
     pub(super) fn clear_buddy(&mut self, mut rq: u32, mut ent: u32) {
+        if self.cfs().is_some() {
+            self.cfs_clear_buddies(rq, ent);
+        }
         while self.rq(rq).buddy == ent {
             self.rq_mut(rq).buddy = NONE;
             ent = self.rq(rq).ent;

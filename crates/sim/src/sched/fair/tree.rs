@@ -165,6 +165,20 @@ pub(super) fn first(ents: &[Entity], root: u32) -> Option<u32> {
     Some(node)
 }
 
+/// The second by key.
+pub(super) fn second(ents: &[Entity], root: u32) -> Option<u32> {
+    let (mut node, mut parent) = (root, NONE);
+    if node == NONE {
+        return None;
+    }
+    while ents[node as usize].links.left != NONE {
+        parent = node;
+        node = ents[node as usize].links.left;
+    }
+    // After the first comes the first of what is right of it, else the node above it.
+    first(ents, ents[node as usize].links.right).or((parent != NONE).then_some(parent))
+}
+
 /// The first by key among those whose vruntime passes `eligible`, which must
 /// hold for every vruntime below one for which it holds.
 #[inline]

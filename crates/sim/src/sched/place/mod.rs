@@ -1,0 +1,330 @@
+//! Where a woken or a new task goes: `select_task_rq_fair` of kernel/sched/fair.c (6.12), rule by rule.
+//!
+//! A wakeup chooses between the CPU where the task ran last and the waker's (wake_affine), then looks for an
+//! idle CPU that shares the choice's cache (select_idle_sibling): the choice itself, the CPU before, the one
+//! used recently, a core with all threads idle, a sibling, any idle CPU of the cache. A CPU that runs only
+//! idle-policy work counts as idle (`sched_idle_cpu`), except when a whole core is looked for.
+//! A new task goes to the idlest cache, core and CPU (the slow path).
+//!
+//! Left out: asymmetric capacities, clusters below the cache, energy-aware placement, NUMA distances,
+//! per-CPU kernel threads: the simulated machine has none of these.
+
+mod fork;
+
+use crate::Ns;
+use crate::ids::{CpuId, TaskId};
+use crate::kernel::Kernel;
+use crate::sched::fair::Fair;
+
+/// imbalance_pct of a domain above the core's.
+const IMBALANCE_PERCENT: u64 = 117;
+/// Flips of wakees are halved once a second.
+const FLIPS_DECAY_NS: Ns = 1_000_000_000;
+
+/// What placement and balance need to know of the fair class.
+pub(crate) trait Loads {
+    /// The CPU's load: the mean of its runnable tasks' weights.
+    fn cpu_load(&self, cpu: CpuId) -> u64;
+    /// A task's share of that, were it to move.
+    fn task_load(&self, k: &Kernel, task: TaskId) -> u64;
+}
+
+/// Who wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waker {
+    /// A task, on this CPU; `sync`: it is about to sleep itself (a pipe's writer).
+    Task {
+        /// The waker.
+        task: TaskId,
+        /// Where it runs.
+        cpu: CpuId,
+        /// Whether it says so.
+        sync: bool,
+    },
+    /// A timer, which fires where the task set it: on the CPU that it ran on.
+    Timer,
+}
+
+/// What is remembered of a task.
+#[derive(Clone, Copy, Default)]
+struct Remembered {
+    /// The CPU before the last.
+    recent: Option<CpuId>,
+    last_wakee: Option<TaskId>,
+    /// How often the wakee changed, halved once a second.
+    flips: u32,
+    flips_since: Ns,
+}
+
+/// The state of wake placement.
+#[derive(Default)]
+pub(crate) struct Placement {
+    tasks: Vec<Remembered>,
+    /// Whether a cache may hold a core with all threads idle: a hint, as in the kernel. Set when a core
+    /// becomes idle, cleared when a search finds none.
+    idle_core: Vec<bool>,
+    /// How many CPUs of a cache a search looks at (SIS_UTIL), by the cache's utilisation.
+    scan: Vec<u32>,
+}
+
+/// The CPU for a task that wakes.
+pub(crate) fn select_wake(k: &Kernel, fair: &mut Fair, task: TaskId, waker: Waker) -> CpuId {
+    // Taken out for the while, so that the class can be asked for loads.
+    let mut placement = std::mem::take(&mut fair.placement);
+    let cpu = placement.select_wake(k, fair, task, waker);
+    fair.placement = placement;
+    cpu
+}
+
+/// The CPU for a new task.
+pub(crate) fn select_new(k: &Kernel, fair: &Fair, task: TaskId, parent: CpuId) -> CpuId {
+    fork::idlest_cpu(k, fair, task, parent)
+}
+
+impl Placement {
+    pub(crate) fn new(k: &Kernel) -> Placement {
+        let topology = &k.cfg.topology;
+        let llcs = topology.llcs() as usize;
+        Placement {
+            tasks: Vec::new(),
+            idle_core: vec![topology.threads_per_core() > 1; llcs],
+            scan: vec![topology.cpus_per_llc(); llcs],
+        }
+    }
+
+    /// To be called when a CPU has become idle.
+    #[inline]
+    pub(crate) fn became_idle(&mut self, k: &Kernel, cpu: CpuId) {
+        let topology = &k.cfg.topology;
+        if topology.threads_per_core() > 1 && core_is_idle(k, cpu) {
+            self.idle_core[topology.llc_of(cpu) as usize] = true;
+        }
+    }
+
+    /// Sets how many CPUs of a cache a search looks at (update_idle_cpu_scan): `(1 - (1.17 u)^2)` of them
+    /// at a utilisation of `u`, none of an overloaded cache. `util_ppt` is the sum over its CPUs.
+    pub(crate) fn note_utilisation(&mut self, k: &Kernel, llc: u32, util_ppt: u64) {
+        let cpus = u64::from(k.cfg.topology.cpus_per_llc());
+        // u <= 1000 ppt, times 117: u · u below 2^34.
+        let share = (util_ppt / cpus).min(1000) * IMBALANCE_PERCENT;
+        let left_ppm = 1_000_000u64.saturating_sub(share * share / 10_000);
+        self.scan[llc as usize] = (cpus * left_ppm / 1_000_000) as u32;
+    }
+
+    fn remembered(&mut self, task: TaskId) -> &mut Remembered {
+        if task.index() >= self.tasks.len() {
+            self.tasks.resize(task.index() + 1, Remembered::default());
+        }
+        &mut self.tasks[task.index()]
+    }
+
+    /// The CPU for a task that wakes.
+    pub(crate) fn select_wake(
+        &mut self,
+        k: &Kernel,
+        loads: &impl Loads,
+        task: TaskId,
+        waker: Waker,
+    ) -> CpuId {
+        let prev = k.task(task).cpu;
+        let mut target = prev;
+        if let Waker::Task {
+            task: waker,
+            cpu,
+            sync,
+        } = waker
+        {
+            self.record_wakee(k.now, waker, task);
+            if cpu != prev && k.allowed(task, cpu) && !self.wake_wide(k, waker, task) {
+                target = wake_affine(k, loads, task, cpu, prev, sync);
+            }
+        }
+        let chosen = self.select_idle_sibling(k, task, prev, target);
+        if k.allowed(task, chosen) {
+            chosen
+        } else {
+            fallback(k, task, prev)
+        }
+    }
+
+    /// Who wakes many in turn is a master: counts how often its wakee changes.
+    fn record_wakee(&mut self, now: Ns, waker: TaskId, wakee: TaskId) {
+        let waker = self.remembered(waker);
+        if now - waker.flips_since > FLIPS_DECAY_NS {
+            waker.flips /= 2;
+            waker.flips_since = now;
+        }
+        if waker.last_wakee != Some(wakee) {
+            waker.last_wakee = Some(wakee);
+            waker.flips += 1;
+        }
+    }
+
+    /// Whether a master's wakees are more than a cache holds: then they do not follow it.
+    fn wake_wide(&mut self, k: &Kernel, waker: TaskId, wakee: TaskId) -> bool {
+        let (a, b) = (self.remembered(waker).flips, self.remembered(wakee).flips);
+        let (master, slave) = (a.max(b), a.min(b));
+        let factor = k.cfg.topology.cpus_per_llc();
+        slave >= factor && master >= slave * factor
+    }
+
+    fn select_idle_sibling(
+        &mut self,
+        k: &Kernel,
+        task: TaskId,
+        prev: CpuId,
+        target: CpuId,
+    ) -> CpuId {
+        let topology = &k.cfg.topology;
+        if takes_now(k, target) && k.allowed(task, target) {
+            return target;
+        }
+        if prev != target
+            && topology.share_cache(prev, target)
+            && takes_now(k, prev)
+            && k.allowed(task, prev)
+        {
+            return prev;
+        }
+        let recent = self.remembered(task).recent.replace(prev);
+        if let Some(recent) = recent
+            && recent != prev
+            && recent != target
+            && topology.share_cache(recent, target)
+            && takes_now(k, recent)
+            && k.allowed(task, recent)
+        {
+            return recent;
+        }
+        let llc = topology.llc_of(target) as usize;
+        if self.idle_core[llc] {
+            let (core, any) = find_idle_core(k, task, target);
+            self.idle_core[llc] = core.is_some();
+            return core.or(any).unwrap_or(target);
+        }
+        if topology.threads_per_core() > 1
+            && topology.share_cache(prev, target)
+            && let Some(cpu) = topology
+                .siblings(prev)
+                .map(CpuId)
+                .find(|&cpu| cpu != prev && takes_now(k, cpu) && k.allowed(task, cpu))
+        {
+            return cpu;
+        }
+        find_idle_cpu(k, task, target, self.scan[llc]).unwrap_or(target)
+    }
+}
+
+/// Nothing runs and nothing waits there.
+#[inline]
+pub(crate) fn is_idle(k: &Kernel, cpu: CpuId) -> bool {
+    let c = &k.cpus[cpu.index()];
+    c.curr.is_none() && c.nr_runnable == 0 && c.fifo.is_empty()
+}
+
+/// Only tasks that yield to everybody run and wait there.
+#[inline]
+pub(crate) fn only_idle_policy(k: &Kernel, cpu: CpuId) -> bool {
+    let c = &k.cpus[cpu.index()];
+    c.nr_runnable > 0
+        && c.nr_runnable == c.nr_idle
+        && c.fifo.is_empty()
+        && c.curr.is_none_or(|task| !k.is_fifo(task))
+}
+
+/// Whether a woken task would run there at once: what the kernel takes for idle.
+#[inline]
+fn takes_now(k: &Kernel, cpu: CpuId) -> bool {
+    is_idle(k, cpu) || only_idle_policy(k, cpu)
+}
+
+fn core_is_idle(k: &Kernel, cpu: CpuId) -> bool {
+    k.cfg
+        .topology
+        .siblings(cpu)
+        .all(|sibling| is_idle(k, CpuId(sibling)))
+}
+
+/// The CPUs of the target's cache, from the one after the target on, round to the target.
+fn from_target(k: &Kernel, target: CpuId) -> impl Iterator<Item = CpuId> + use<> {
+    let range = k.cfg.topology.llc_cpus(k.cfg.topology.llc_of(target));
+    (target.0 + 1..range.end)
+        .chain(range.start..target.0 + 1)
+        .map(CpuId)
+}
+
+/// A CPU of a core with all threads idle, and else the first CPU that would take the task.
+fn find_idle_core(k: &Kernel, task: TaskId, target: CpuId) -> (Option<CpuId>, Option<CpuId>) {
+    let mut any = None;
+    for cpu in from_target(k, target) {
+        if !k.allowed(task, cpu) || !takes_now(k, cpu) {
+            continue;
+        }
+        if is_idle(k, cpu) && core_is_idle(k, cpu) {
+            return (Some(cpu), any);
+        }
+        any = any.or(Some(cpu));
+    }
+    (None, any)
+}
+
+/// The first CPU that would take the task, among as many as the search may look at.
+fn find_idle_cpu(k: &Kernel, task: TaskId, target: CpuId, scan: u32) -> Option<CpuId> {
+    let allowed = from_target(k, target).filter(|&cpu| k.allowed(task, cpu));
+    allowed.take(scan as usize).find(|&cpu| takes_now(k, cpu))
+}
+
+/// Between the waker's CPU and the one before: where the wakee pulls to.
+fn wake_affine(
+    k: &Kernel,
+    loads: &impl Loads,
+    task: TaskId,
+    this: CpuId,
+    prev: CpuId,
+    sync: bool,
+) -> CpuId {
+    let waker_alone = k.cpus[this.index()].nr_runnable == 1;
+    if sync && waker_alone {
+        return this;
+    }
+    if is_idle(k, prev) {
+        return prev;
+    }
+    // Loads are below 2^40, so percents of them fit.
+    let task_load = loads.task_load(k, task);
+    let mut this_load = loads.cpu_load(this);
+    if sync && let Some(current) = k.cpus[this.index()].curr {
+        let current_load = loads.task_load(k, current);
+        if current_load > this_load {
+            return this;
+        }
+        this_load -= current_load;
+    }
+    let this_load = (this_load + task_load) * 100;
+    let prev_load =
+        loads.cpu_load(prev).saturating_sub(task_load) * (100 + (IMBALANCE_PERCENT - 100) / 2);
+    if this_load < prev_load + u64::from(sync) {
+        this
+    } else {
+        prev
+    }
+}
+
+/// A CPU for a task that may not stay on the one it would have: the first that takes it now, else the first
+/// that it may use from there on.
+pub(crate) fn fallback(k: &Kernel, task: TaskId, near: CpuId) -> CpuId {
+    if k.allowed(task, near) {
+        return near;
+    }
+    let allowed = &k.cold[task.index()].allowed;
+    let from_near = || {
+        allowed
+            .iter()
+            .filter(|cpu| cpu.0 > near.0)
+            .chain(allowed.iter().filter(|cpu| cpu.0 < near.0))
+    };
+    from_near()
+        .find(|&cpu| takes_now(k, cpu))
+        .or_else(|| from_near().next())
+        .unwrap_or(near)
+}
