@@ -35,20 +35,49 @@ typedef int64_t tg_s64;
 
 #define TG_FN static inline __attribute__((always_inline, unused))
 
+/*
+ * i = 0, 1, .. below n and max. A BPF program whose loops are too long for the
+ * verifier to unroll defines this before it includes the law, with the kernel's
+ * iterator (6.4 and later), whose body the verifier walks once.
+ */
+#ifndef TG_FOR
+#define TG_FOR(i, n, max) for (tg_u32 i = 0; i < (n) && i < (max); i++)
+#endif
+
 #define TG_CPUS_MAX 8192ULL
 #define TG_DT_MAX_NS 10000000000ULL
 #define TG_UCPU 1000000ULL
 #define TG_PPM 1000000ULL
 #define TG_UCPU_MAX (TG_CPUS_MAX * TG_UCPU)
 
+/*
+ * a < b ? yes : no. In BPF without a branch, by the borrow of a - b (Warren,
+ * Hacker's Delight, 2-13): the verifier walks every path, and two for each
+ * minimum are soon more than it may.
+ */
+TG_FN tg_u64 tg_if_less(tg_u64 a, tg_u64 b, tg_u64 yes, tg_u64 no)
+{
+#ifdef __bpf__
+	tg_u64 borrow;
+
+	/* What clang knows of a, or sees in the borrow, it makes a branch of. */
+	__asm__("" : "+r"(a));
+	borrow = ((~a & b) | (~(a ^ b) & (a - b))) >> 63;
+	__asm__("" : "+r"(borrow));
+	return no ^ ((yes ^ no) & (0 - borrow));
+#else
+	return a < b ? yes : no;
+#endif
+}
+
 TG_FN tg_u64 tg_min(tg_u64 a, tg_u64 b)
 {
-	return a < b ? a : b;
+	return tg_if_less(a, b, a, b);
 }
 
 TG_FN tg_u64 tg_max(tg_u64 a, tg_u64 b)
 {
-	return a > b ? a : b;
+	return tg_if_less(a, b, b, a);
 }
 
 TG_FN tg_u64 tg_clamp(tg_u64 x, tg_u64 low, tg_u64 high)
@@ -59,7 +88,7 @@ TG_FN tg_u64 tg_clamp(tg_u64 x, tg_u64 low, tg_u64 high)
 /* a - b, or 0 where that would be negative. */
 TG_FN tg_u64 tg_sub0(tg_u64 a, tg_u64 b)
 {
-	return a > b ? a - b : 0;
+	return tg_if_less(b, a, a - b, 0);
 }
 
 /* |x|; x is never the most negative value here (|x| < 2^50 wherever used). */

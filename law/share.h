@@ -18,15 +18,17 @@
  *   monotone  a larger allowance lowers nobody's share (by more than 1 ucpu,
  *             where all demands are met and roundings go out in order)
  *
- * Cost: (TG_SHARE_STEPS + 3) passes over n <= TG_SHARE_MAX targets. It compiles
- * for BPF, but 6.18's verifier gives up on its paths; share in user space.
+ * Cost: (TG_SHARE_STEPS + 3) passes over n <= TG_SHARE_MAX targets. In BPF define
+ * TG_FOR (base.h), and TG_SHARE_MAX as small as the arrays are.
  */
 #ifndef TG_LAW_SHARE_H
 #define TG_LAW_SHARE_H
 
 #include "base.h"
 
+#ifndef TG_SHARE_MAX
 #define TG_SHARE_MAX 1024U
+#endif
 #define TG_WEIGHT_MAX 10000U
 
 /*
@@ -38,8 +40,7 @@
 #define TG_SHARE_BITS 16
 
 struct tg_demand {
-	tg_u32 weight; /* 1..10000; clamped to that */
-	tg_u32 pad;
+	tg_u64 weight;	    /* 1..10000; clamped to that */
 	tg_u64 demand_ucpu; /* clamped to TG_UCPU_MAX */
 	tg_u64 floor_ucpu;  /* clamped to TG_UCPU_MAX */
 };
@@ -63,7 +64,7 @@ TG_FN tg_u64 tg_share_sum(const struct tg_demand *d, tg_u32 n, tg_u64 level)
 {
 	tg_u64 sum = 0;
 
-	for (tg_u32 i = 0; i < n && i < TG_SHARE_MAX; i++)
+	TG_FOR (i, n, TG_SHARE_MAX)
 		sum += tg_share_at(&d[i], level);
 	return sum;
 }
@@ -73,20 +74,19 @@ TG_FN void tg_share_rest(tg_u64 rest, const struct tg_demand *d, tg_u32 n, tg_u6
 {
 	tg_u64 weights = 0, given = 0;
 
-	for (tg_u32 i = 0; i < n && i < TG_SHARE_MAX; i++)
+	TG_FOR (i, n, TG_SHARE_MAX)
 		weights += tg_share_weight(&d[i]);
-	if (weights == 0)
-		return;
-	for (tg_u32 i = 0; i < n && i < TG_SHARE_MAX; i++) {
-		tg_u64 part = rest * tg_share_weight(&d[i]) / weights;
+	TG_FOR (i, n, TG_SHARE_MAX) {
+		tg_u64 part = rest * tg_share_weight(&d[i]) / tg_max(weights, 1);
 
 		out[i] += part;
 		given += part;
 	}
-	/* Each division drops less than one: what is left is < n. */
-	for (tg_u32 i = 0; i < n && i < TG_SHARE_MAX && given < rest; i++) {
+	/* Each division drops less than one: what is left is < n, and the first get it. */
+	TG_FOR (i, n, TG_SHARE_MAX) {
+		if (i >= rest - given)
+			break;
 		out[i]++;
-		given++;
 	}
 }
 
@@ -101,7 +101,7 @@ TG_FN tg_u64 tg_share_level(tg_u64 allowance, const struct tg_demand *d, tg_u32 
 {
 	tg_u64 low = 0, high = (allowance + 1) << TG_SHARE_BITS;
 
-	for (int step = 0; step < TG_SHARE_STEPS; step++) {
+	TG_FOR (step, TG_SHARE_STEPS, TG_SHARE_STEPS) {
 		tg_u64 mid = low + (high - low) / 2;
 		int fits = tg_share_sum(d, n, mid) <= allowance;
 
@@ -117,7 +117,7 @@ TG_FN void tg_share(tg_u64 allowance_ucpu, const struct tg_demand *d, tg_u32 n, 
 	tg_u64 allowance = tg_min(allowance_ucpu, TG_UCPU_MAX), level, sum = 0;
 
 	/* At the largest level everybody has all it demands. */
-	for (tg_u32 i = 0; i < n && i < TG_SHARE_MAX; i++) {
+	TG_FOR (i, n, TG_SHARE_MAX) {
 		out[i] = tg_share_at(&d[i], TG_UCPU_MAX << TG_SHARE_BITS);
 		sum += out[i];
 	}
@@ -127,7 +127,7 @@ TG_FN void tg_share(tg_u64 allowance_ucpu, const struct tg_demand *d, tg_u32 n, 
 	}
 	level = tg_share_level(allowance, d, n);
 	sum = 0;
-	for (tg_u32 i = 0; i < n && i < TG_SHARE_MAX; i++) {
+	TG_FOR (i, n, TG_SHARE_MAX) {
 		out[i] = tg_share_at(&d[i], level);
 		sum += out[i];
 	}
@@ -135,7 +135,9 @@ TG_FN void tg_share(tg_u64 allowance_ucpu, const struct tg_demand *d, tg_u32 n, 
 	 * From level to level + 1 a target grows by at most one ucpu (its weight
 	 * is below 2^16), so handing ones to those that grow there ends within n.
 	 */
-	for (tg_u32 i = 0; i < n && i < TG_SHARE_MAX && sum < allowance; i++) {
+	TG_FOR (i, n, TG_SHARE_MAX) {
+		if (sum >= allowance)
+			break;
 		if (tg_share_at(&d[i], level + 1) > out[i]) {
 			out[i]++;
 			sum++;

@@ -11,6 +11,7 @@ fn main() {
     let doors = with_extension(&here.join("native"), "c");
     println!("cargo::rerun-if-changed=native.c");
     println!("cargo::rerun-if-changed=native");
+    println!("cargo::rerun-if-changed=bpf/ops.h");
     for door in &doors {
         println!("cargo::rerun-if-changed={}", door.display());
     }

@@ -12,8 +12,7 @@ pub const WEIGHT_MAX: u32 = 10_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// Relative share while demands compete, 1..=10000.
-    pub weight: u32,
-    pad: u32,
+    pub weight: u64,
     /// What it would use if it could; `u64::MAX` (clamped to the largest domain) for "all it gets".
     pub demand_ucpu: u64,
     /// What it gets in any case.
@@ -24,8 +23,7 @@ impl Demand {
     /// A target's demand.
     pub fn new(weight: u32, demand_ucpu: u64, floor_ucpu: u64) -> Self {
         Self {
-            weight,
-            pad: 0,
+            weight: u64::from(weight),
             demand_ucpu,
             floor_ucpu,
         }

@@ -14,10 +14,10 @@ fn reference(allowance: u64, demands: &[Demand]) -> Vec<f64> {
     let floors: u64 = demands.iter().map(|d| d.floor_ucpu).sum();
     let want = |d: &Demand| d.demand_ucpu.max(d.floor_ucpu);
     let wanted: u64 = demands.iter().map(want).sum();
-    let weights: u64 = demands.iter().map(|d| u64::from(d.weight)).sum();
+    let weights: u64 = demands.iter().map(|d| d.weight).sum();
     if allowance >= wanted {
         let rest = (allowance - wanted) as f64;
-        let extra = |d: &Demand| rest * f64::from(d.weight) / weights as f64;
+        let extra = |d: &Demand| rest * d.weight as f64 / weights as f64;
         return demands.iter().map(|d| want(d) as f64 + extra(d)).collect();
     }
     if allowance <= floors {
@@ -31,7 +31,7 @@ fn reference(allowance: u64, demands: &[Demand]) -> Vec<f64> {
     }
     knots.sort_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1)));
     let at = |level: (u128, u128), d: &Demand| {
-        let part = level.0 as f64 * f64::from(d.weight) / level.1 as f64;
+        let part = level.0 as f64 * d.weight as f64 / level.1 as f64;
         part.min(want(d) as f64).max(d.floor_ucpu as f64)
     };
     let sum = |level| demands.iter().map(|d| at(level, d)).sum::<f64>();
@@ -94,8 +94,8 @@ proptest! {
             .filter(|(d, got)| *got > d.floor_ucpu + 1 && *got + 1 < d.demand_ucpu).collect();
         for (a, got_a) in &held {
             for (b, got_b) in &held {
-                let (left, right) = (got_a * u64::from(b.weight), got_b * u64::from(a.weight));
-                prop_assert!(left.abs_diff(right) <= 2 * u64::from(a.weight.max(b.weight)));
+                let (left, right) = (got_a * b.weight, got_b * a.weight);
+                prop_assert!(left.abs_diff(right) <= 2 * a.weight.max(b.weight));
             }
         }
     }

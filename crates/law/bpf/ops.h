@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * ops.h - the law driven by random words, the same text for both compilers.
+ * crates/law/tests/bpf_run.rs runs it natively and in the kernel and demands the
+ * same bytes.
+ *
+ * For each header one struct: words that come in, results, and the state that the
+ * law keeps from call to call; and one TG_OP for each thing that can be done.
+ * Words become arguments of every magnitude. What the headers demand of a caller
+ * (indexes in range, locks) is kept, nothing else is. All bytes are compared, so
+ * there is no padding in the structs.
+ */
+#ifndef TG_LAW_OPS_H
+#define TG_LAW_OPS_H
+
+#define TG_OPS_TARGETS 16
+#define TG_SHARE_MAX 16U
+
+#include "bandwidth.h"
+#include "bandwidth_kernel.h"
+#include "bandwidth_tree.h"
+#include "burst.h"
+#include "cap.h"
+#include "headroom.h"
+#include "latency.h"
+#include "share.h"
+
+/*
+ * In BPF each is a function that the verifier checks by itself, whatever comes in,
+ * so that their paths do not multiply.
+ */
+#define TG_OP(name)                                                                                \
+	int name(void);                                                                            \
+	__attribute__((noinline)) int name(void)
+
+/* A number of up to `bits` (1..58) bits; each length is about as likely. */
+TG_FN tg_u64 tg_any(tg_u64 word, tg_u32 bits)
+{
+	return (word & ((1ULL << bits) - 1)) >> ((word >> 58) % bits);
+}
+
+/* A step of a clock: mostly forth, at times back, at times far. */
+TG_FN tg_u64 tg_tick(tg_u64 now_ns, tg_u64 word)
+{
+	if ((word & 31) == 0)
+		return now_ns - tg_any(word >> 5, 24);
+	return now_ns + tg_any(word >> 5, (word & 31) == 1 ? 50 : 28);
+}
+
+#define TG_OPS_CAPS 4
+
+struct tg_ops_cap {
+	tg_u64 in[8], out[4];
+	tg_u64 now_ns;
+	struct tg_cap_terms terms;
+	struct tg_cap_family family;
+	struct tg_cap cap[TG_OPS_CAPS];
+};
+
+struct tg_ops_latency {
+	tg_u64 in[8], out[12];
+};
+
+struct tg_ops_burst {
+	tg_u64 in[8], out[4];
+	struct tg_burst_config cfg;
+	struct tg_burst_evidence evidence;
+	struct tg_burst burst;
+};
+
+struct tg_ops_headroom {
+	tg_u64 in[8], out[4];
+	struct tg_headroom_config cfg;
+	tg_u32 pad;
+	struct tg_headroom_sample sample;
+	struct tg_headroom_decision decision;
+	struct tg_headroom law;
+};
+
+struct tg_ops_share {
+	tg_u64 in[8];
+	struct tg_demand demand[TG_OPS_TARGETS];
+	tg_u64 out[TG_OPS_TARGETS];
+};
+
+#define TG_OPS_GROUPS 8
+
+struct tg_ops_bw {
+	tg_u64 in[8], out[4];
+	tg_u64 now_ns;
+	struct tg_bw_terms terms;
+	struct tg_bw_pool pool[TG_OPS_GROUPS];
+	struct tg_bw_silo silo[TG_OPS_GROUPS];
+	tg_u32 parent[TG_OPS_GROUPS];
+};
+
+/* In BPF each is a map of its own, which the test maps into its memory. */
+#ifdef __bpf__
+#define TG_MAP(name) __attribute__((section(".bss." #name)))
+#else
+#define TG_MAP(name)
+#endif
+
+struct tg_ops_cap tg_cap_io TG_MAP(cap);
+struct tg_ops_latency tg_latency_io TG_MAP(latency);
+struct tg_ops_burst tg_burst_io TG_MAP(burst);
+struct tg_ops_headroom tg_headroom_io TG_MAP(headroom);
+struct tg_ops_share tg_share_io TG_MAP(share);
+struct tg_ops_bw tg_bw_io TG_MAP(bw);
+
+/* ---- cap.h ---- */
+
+TG_FN struct tg_cap *tg_ops_this_cap(struct tg_ops_cap *x)
+{
+	return &x->cap[x->in[0] >> 8 & (TG_OPS_CAPS - 1)];
+}
+
+TG_OP(tg_op_cap_set)
+{
+	struct tg_ops_cap *x = &tg_cap_io;
+	tg_u64 w = x->in[2];
+
+	x->terms.hard_ppt = w & 7 ? (tg_u32)tg_any(x->in[3], w & 8 ? 11 : 32) : TG_CAP_NONE;
+	x->terms.soft_ppt = w & 48 ? (tg_u32)tg_any(x->in[4], w & 8 ? 11 : 32) : TG_CAP_NONE;
+	x->terms.scope = (tg_u32)(w >> 6 & 3);
+	x->terms.granularity_ns = tg_any(x->in[5], w & 1024 ? 58 : 24);
+	tg_cap_set(tg_ops_this_cap(x), &x->terms, x->now_ns);
+	return 0;
+}
+
+TG_OP(tg_op_cap_charge)
+{
+	struct tg_ops_cap *x = &tg_cap_io;
+	tg_u64 used_ns = x->in[2] & 1 ? tg_any(x->in[3], 26) : tg_any(x->in[3], 58) << 6;
+
+	tg_cap_charge(tg_ops_this_cap(x), used_ns, x->now_ns, x->in[2] >> 1 & 1,
+		      (tg_u32)(x->in[2] >> 2 & 15 & x->in[2] >> 6));
+	return 0;
+}
+
+TG_OP(tg_op_cap_state)
+{
+	struct tg_ops_cap *x = &tg_cap_io;
+	struct tg_cap *c = tg_ops_this_cap(x);
+
+	x->out[0] = tg_cap_state(c, &x->family, x->now_ns, (tg_u32)(x->in[2] & x->in[2] >> 8));
+	x->out[1] = tg_cap_ready_at_ns(c, &x->family, tg_any(x->in[3], 40));
+	x->out[2] =
+	    tg_cap_slice_ns(c, tg_any(x->in[4], 14), tg_any(x->in[5], 20), tg_any(x->in[6], 40));
+	return 0;
+}
+
+TG_OP(tg_op_cap_fork)
+{
+	struct tg_ops_cap *x = &tg_cap_io;
+	struct tg_cap child = {0};
+
+	x->out[3] = (tg_u64)tg_cap_fork(tg_ops_this_cap(x), &child, x->now_ns, (tg_u32)x->in[2]);
+	if (x->out[3])
+		x->cap[x->in[3] & (TG_OPS_CAPS - 1)] = child;
+	return 0;
+}
+
+TG_OP(tg_op_cap_leave)
+{
+	struct tg_ops_cap *x = &tg_cap_io;
+
+	tg_cap_leave(tg_ops_this_cap(x), &x->family, x->now_ns);
+	return 0;
+}
+
+TG_OP(tg_op_cap)
+{
+	struct tg_ops_cap *x = &tg_cap_io;
+
+	x->now_ns = tg_tick(x->now_ns, x->in[1]);
+	switch (x->in[0] & 15) {
+	case 0:
+		return tg_op_cap_set();
+	case 1:
+		return tg_op_cap_fork();
+	case 2:
+		return tg_op_cap_leave();
+	case 3 ... 8:
+		return tg_op_cap_charge();
+	default:
+		return tg_op_cap_state();
+	}
+}
+
+/* ---- latency.h ---- */
+
+TG_OP(tg_op_latency)
+{
+	struct tg_ops_latency *x = &tg_latency_io;
+	int hint = (int)tg_any(x->in[0], 6) - 30, other = (int)(x->in[1] & 63) - 30;
+	tg_u64 period_ns = x->in[2] & 1 ? tg_any(x->in[3], 30) : x->in[3];
+	struct tg_latency_rank a = {x->in[4], hint, (tg_u32)(x->in[0] >> 40 & 1)};
+	struct tg_latency_rank b = {x->in[4] + tg_any(x->in[5], 58) - tg_any(x->in[6], 58), other,
+				    (tg_u32)(x->in[0] >> 41 & 1)};
+
+	x->out[0] = (tg_u64)tg_latency_offset_ns(hint, period_ns);
+	x->out[1] = tg_latency_deadline(x->in[4], tg_any(x->in[5], 40), hint, period_ns);
+	x->out[2] = (tg_u64)tg_latency_before(a.deadline, b.deadline);
+	x->out[3] = (tg_u64)tg_latency_first(&a, &b);
+	x->out[4] = (tg_u64)tg_latency_first(&b, &a);
+	x->out[5] = (tg_u64)tg_latency_preempts(&a, &b);
+	x->out[6] = (tg_u64)(tg_s64)tg_latency_fork(hint, (int)(x->in[0] >> 42 & 1));
+	x->out[7] = (tg_u64)(tg_s64)tg_latency_clamp((int)x->in[7]);
+	return 0;
+}
+
+TG_OP(tg_op_latency_slice)
+{
+	struct tg_ops_latency *x = &tg_latency_io;
+
+	x->out[8] = tg_latency_slice_ns((int)(x->in[0] & 63) - 30, tg_any(x->in[3], 32));
+	return 0;
+}
+
+/* ---- burst.h ---- */
+
+TG_OP(tg_op_burst_init)
+{
+	struct tg_ops_burst *x = &tg_burst_io;
+	tg_u32 bits = x->in[1] & 1 ? 24 : 32;
+
+	x->cfg.grow_ppm_per_s = (tg_u32)tg_any(x->in[2], bits);
+	x->cfg.shrink_ppm_per_s = (tg_u32)tg_any(x->in[3], bits);
+	x->cfg.short_ppm = (tg_u32)tg_any(x->in[4], bits);
+	x->cfg.mean_us = (tg_u32)tg_any(x->in[5], bits);
+	tg_burst_init(&x->burst, &x->cfg);
+	return 0;
+}
+
+/* Evidence that may be true, more often than not. */
+TG_OP(tg_op_burst_step)
+{
+	struct tg_ops_burst *x = &tg_burst_io;
+	struct tg_burst_evidence *e = &x->evidence;
+
+	e->dt_ns = tg_any(x->in[1], 34);
+	e->period_ns = tg_any(x->in[2], 30);
+	e->quota_ns = x->in[0] & 16 ? tg_any(x->in[3], 44) : tg_any(x->in[3], 32);
+	e->capacity_ns = e->dt_ns * tg_any(x->in[4], 14);
+	e->used_ns = x->in[0] & 32 ? tg_any(x->in[5], 47) : tg_any(x->in[5], 32);
+	e->idle_ns = x->in[0] & 64 ? e->capacity_ns / 2 : tg_any(x->in[6], 48);
+	e->room_ns = x->in[0] & 128 ? TG_BURST_NO_PARENT : tg_any(x->in[7], 44);
+	e->throttled = (tg_u32)(x->in[0] >> 8 & 1);
+	e->valid = (x->in[0] >> 9 & 31) != 0;
+	x->out[0] = tg_burst_auto_step(&x->burst, e);
+	return 0;
+}
+
+TG_OP(tg_op_burst)
+{
+	struct tg_ops_burst *x = &tg_burst_io;
+
+	x->out[1] =
+	    tg_burst_room_ns(tg_any(x->in[3], 44), tg_any(x->in[2], 31), tg_any(x->in[4], 44),
+			     tg_any(x->in[5], 31), tg_any(x->in[6], 44));
+	if (x->in[0] & 15)
+		return tg_op_burst_step();
+	return tg_op_burst_init();
+}
+
+/* ---- headroom.h, estimate.h, noise.h ---- */
+
+/* Tuning of any kind; the defaults come from the test, in cfg. */
+TG_OP(tg_op_headroom_init)
+{
+	struct tg_ops_headroom *x = &tg_headroom_io;
+
+	if (x->in[1] & 1) {
+		x->cfg.mean_min_us = (tg_u32)tg_any(x->in[2], 32);
+		x->cfg.mean_max_us = (tg_u32)tg_any(x->in[3], 32);
+		x->cfg.alarm = (tg_u32)tg_any(x->in[4], 10);
+		x->cfg.fine_threshold_us = (tg_u32)tg_any(x->in[5], 32);
+		x->cfg.proof_us = (tg_u32)tg_any(x->in[6], 32);
+		x->cfg.calm_us = (tg_u32)tg_any(x->in[7], 24);
+	}
+	tg_headroom_init(&x->law, &x->cfg, (tg_u32)tg_any(x->in[2] >> 3, 21),
+			 (tg_u32)tg_any(x->in[3] >> 3, 18));
+	return 0;
+}
+
+TG_OP(tg_op_headroom_terms)
+{
+	struct tg_ops_headroom *x = &tg_headroom_io;
+
+	tg_headroom_terms(&x->law, (tg_u32)tg_any(x->in[2], 21), (tg_u32)tg_any(x->in[3], 18));
+	return 0;
+}
+
+/*
+ * Windows of a machine that keeps its size for a while (in[7] comes seldom anew):
+ * main at a level that steps now and then, with noise; or anything at all.
+ */
+TG_OP(tg_op_headroom_sample)
+{
+	struct tg_ops_headroom *x = &tg_headroom_io;
+	struct tg_headroom_sample *s = &x->sample;
+	tg_u64 cpus = 1 + (x->in[7] & 255), level = x->in[7] >> 8 & 1023;
+	tg_u64 noise = x->in[2] % (1 + (x->in[7] >> 18 & 127)), main_ns;
+
+	s->granularity_ns = x->in[7] >> 30 & 1 ? 4000000 : 0;
+	s->valid = 1;
+	if ((x->in[0] >> 8 & 127) == 0) {
+		s->dt_ns = tg_any(x->in[1], 36);
+		s->capacity_ns = tg_any(x->in[2], 48);
+		s->busy_ns = tg_any(x->in[3], 48);
+		s->side_ns = tg_any(x->in[4], 48);
+		s->granularity_ns = tg_any(x->in[5], 32);
+		s->valid = (tg_u32)(x->in[6] & 1);
+		return 0;
+	}
+	s->dt_ns = (x->in[7] >> 31 & 1 ? 50000000 : 5000000) + (x->in[1] & 0xfffff);
+	s->capacity_ns = s->dt_ns * cpus;
+	main_ns = s->capacity_ns / 1280 * tg_min(level + noise, 1151);
+	s->side_ns = tg_min(s->capacity_ns - main_ns, tg_time_ns(x->law.out_ucpu, s->dt_ns));
+	s->busy_ns = main_ns + s->side_ns;
+	return 0;
+}
+
+TG_OP(tg_op_headroom_step)
+{
+	struct tg_ops_headroom *x = &tg_headroom_io;
+
+	tg_headroom_step(&x->law, &x->sample, &x->decision);
+	return 0;
+}
+
+TG_OP(tg_op_headroom)
+{
+	struct tg_ops_headroom *x = &tg_headroom_io;
+
+	if ((x->in[0] & 255) == 0)
+		tg_op_headroom_init();
+	if ((x->in[0] & 255) == 1)
+		tg_op_headroom_terms();
+	tg_op_headroom_sample();
+	x->out[0] = tg_sqrt(tg_any(x->in[1], 50));
+	x->out[1] = tg_ppm_of(tg_any(x->in[2], 33), tg_any(x->in[3], 20));
+	return tg_op_headroom_step();
+}
+
+/* ---- share.h ---- */
+
+TG_OP(tg_op_share)
+{
+	struct tg_ops_share *x = &tg_share_io;
+	tg_u32 n = (tg_u32)(x->in[0] % (TG_OPS_TARGETS + 1));
+
+	/* A clang that knows n drops the bound that the verifier looks for. */
+	__asm__ volatile("" : "+r"(n));
+
+	tg_share(tg_any(x->in[1], 40), x->demand, n, x->out);
+	return 0;
+}
+
+/* ---- bandwidth.h, bandwidth_kernel.h, bandwidth_tree.h ---- */
+
+TG_FN tg_u32 tg_ops_group(const struct tg_ops_bw *x)
+{
+	return (tg_u32)(x->in[0] >> 8 & (TG_OPS_GROUPS - 1));
+}
+
+/* Pools are made before they are used; some as the kernel's. */
+TG_OP(tg_op_bw_start)
+{
+	struct tg_ops_bw *x = &tg_bw_io;
+
+	for (tg_u32 g = 0; g < TG_OPS_GROUPS; g++)
+		tg_bw_init(&x->pool[g], (tg_u32)(x->in[7] >> 2 * g & 3), x->now_ns);
+	return 0;
+}
+
+TG_OP(tg_op_bw_set)
+{
+	struct tg_ops_bw *x = &tg_bw_io;
+	tg_u32 g = tg_ops_group(x);
+	tg_u64 w = x->in[2];
+
+	x->terms.quota_ns = w & 7 ? tg_any(x->in[3], w & 8 ? 27 : 44) : TG_BW_NONE;
+	x->terms.period_ns = tg_any(x->in[4], w & 16 ? 27 : 32);
+	x->terms.burst_ns = tg_any(x->in[5], w & 32 ? 27 : 44);
+	x->terms.slice_ns = tg_any(x->in[6], w & 64 ? 23 : 32);
+	x->out[0] = (tg_u64)tg_bw_valid(&x->terms);
+	x->out[1] = tg_bw_ratio(&x->terms);
+	if (w & 128) {
+		tg_bw_set(&x->pool[g], &x->terms, x->now_ns);
+	} else if (w & 256) {
+		tg_bw_set_kernel(&x->pool[g], &x->terms, x->now_ns);
+		tg_bw_forgive(&x->pool[g], &x->silo[g], x->now_ns);
+	} else if (w & 512) {
+		tg_bw_init(&x->pool[g], (tg_u32)(w >> 10 & 3), x->now_ns);
+		x->silo[g] = (struct tg_bw_silo){0};
+	}
+	return 0;
+}
+
+TG_OP(tg_op_bw_run)
+{
+	struct tg_ops_bw *x = &tg_bw_io;
+	tg_u32 g = tg_ops_group(x);
+	tg_u64 used_ns = tg_any(x->in[3], x->in[2] & 1 ? 24 : 58);
+
+	x->out[0] = tg_bw_run(&x->pool[g], &x->silo[g], used_ns, x->now_ns);
+	return 0;
+}
+
+TG_OP(tg_op_bw_throttle)
+{
+	struct tg_ops_bw *x = &tg_bw_io;
+	tg_u32 g = tg_ops_group(x);
+
+	x->out[0] = (tg_u64)tg_bw_throttle(&x->pool[g], &x->silo[g], x->now_ns);
+	return 0;
+}
+
+TG_OP(tg_op_bw_turnover)
+{
+	struct tg_ops_bw *x = &tg_bw_io;
+	tg_u32 g = tg_ops_group(x);
+
+	x->out[0] = tg_bw_turnover(&x->pool[g], x->now_ns);
+	x->out[1] = (tg_u64)tg_bw_distribute(&x->pool[g], &x->silo[g], x->now_ns);
+	x->out[2] = (tg_u64)tg_bw_slack_wanted(&x->pool[g], x->now_ns);
+	x->out[3] = (tg_u64)tg_bw_slack_due(&x->pool[g], x->now_ns);
+	return 0;
+}
+
+TG_OP(tg_op_bw_return)
+{
+	struct tg_ops_bw *x = &tg_bw_io;
+	tg_u32 g = tg_ops_group(x);
+
+	x->out[0] = tg_bw_return(&x->pool[g], &x->silo[g]);
+	x->out[1] =
+	    tg_bw_effective(tg_any(x->in[2], 40), tg_any(x->in[3], 40), (int)(x->in[4] & 1));
+	return 0;
+}
+
+TG_OP(tg_op_bw_up)
+{
+	struct tg_ops_bw *x = &tg_bw_io;
+
+	x->out[0] = tg_bw_run_up(x->pool, x->silo, x->parent, TG_OPS_GROUPS, tg_ops_group(x),
+				 tg_any(x->in[3], 24), x->now_ns);
+	x->out[1] = (tg_u64)tg_bw_may_run(x->silo, x->parent, TG_OPS_GROUPS, tg_ops_group(x));
+	return 0;
+}
+
+TG_OP(tg_op_bw)
+{
+	struct tg_ops_bw *x = &tg_bw_io;
+
+	x->now_ns = tg_tick(x->now_ns, x->in[1]) & ~(1ULL << 63);
+	if (x->pool[0].terms.period_ns == 0)
+		tg_op_bw_start();
+	switch (x->in[0] & 15) {
+	case 0:
+		return tg_op_bw_set();
+	case 1 ... 2:
+		return tg_op_bw_throttle();
+	case 3 ... 5:
+		return tg_op_bw_turnover();
+	case 6 ... 7:
+		return tg_op_bw_return();
+	case 8 ... 10:
+		return tg_op_bw_up();
+	default:
+		return tg_op_bw_run();
+	}
+}
+
+#endif /* TG_LAW_OPS_H */

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The native side of tests/bpf_run.rs; nothing else refers to it, so no program carries it. */
+#include "../bpf/ops.h"
+
+/* The globals of one header, and their size. */
+void *tg_native_ops_io(tg_u32 which, tg_u64 *size)
+{
+	switch (which) {
+	case 0:
+		*size = sizeof(tg_cap_io);
+		return &tg_cap_io;
+	case 1:
+		*size = sizeof(tg_latency_io);
+		return &tg_latency_io;
+	case 2:
+		*size = sizeof(tg_burst_io);
+		return &tg_burst_io;
+	case 3:
+		*size = sizeof(tg_headroom_io);
+		return &tg_headroom_io;
+	case 4:
+		*size = sizeof(tg_share_io);
+		return &tg_share_io;
+	case 5:
+		*size = sizeof(tg_bw_io);
+		return &tg_bw_io;
+	default:
+		*size = 0;
+		return 0;
+	}
+}
+
+/* One call of what the BPF program of the same number does. */
+void tg_native_ops_run(tg_u32 which)
+{
+	switch (which) {
+	case 0:
+		tg_op_cap();
+		break;
+	case 1:
+		tg_op_latency_slice();
+		tg_op_latency();
+		break;
+	case 2:
+		tg_op_burst();
+		break;
+	case 3:
+		tg_op_headroom();
+		break;
+	case 4:
+		tg_op_share();
+		break;
+	case 5:
+		tg_op_bw();
+		break;
+	default:
+		break;
+	}
+}
