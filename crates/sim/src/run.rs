@@ -253,7 +253,7 @@ impl Controller for Sampler {
     }
 
     fn step(&mut self, machine: &mut Machine) -> Ns {
-        let groups = machine.groups() as u32;
+        let groups = machine.groups();
         let now: Vec<u64> = (0..groups)
             .map(|at| machine.usage_ns(GroupId(at)))
             .collect();
