@@ -32,6 +32,7 @@ pub mod experiments;
 pub mod foreign;
 pub mod leftovers;
 pub mod machine;
+pub mod on_sim;
 pub mod options;
 pub mod proc;
 pub mod progress;
@@ -45,9 +46,16 @@ pub mod tidegate;
 pub mod worker;
 
 pub use error::LabError;
-pub use options::{Experiment, LabOptions, Sense};
-pub use report::{Headline, Report, demo_sentence};
+pub use options::{Experiment, LabOptions, On, Sense};
+pub use report::{Headline, Report, demo_sentence, headlines};
 pub use worker::worker_main;
+
+/// What a demonstration says between what it measured and what it simulated.
+pub const DEMO_SIMULATED: &str = "
+From here on nothing is measured on this machine: what follows is simulated, because a small or shared machine cannot
+show it (many CPUs, effects of a few percent) or because its kernel does not have it (latency hints of the fair class,
+slices that expire, caps on tasks). The figures are as good as the simulator's model, which each report states.
+";
 
 /// Runs one experiment, writes its files under [`LabOptions::out`] and returns what was found.
 ///
@@ -55,12 +63,26 @@ pub use worker::worker_main;
 /// cgroup it made is gone when it returns.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let _signals = stop::catch_signals();
-    leftovers::sweep();
-    let mut report = match options.experiment {
-        Experiment::Law => experiments::law::run(options)?,
-        Experiment::Headroom => experiments::headroom::run(options)?,
-        Experiment::Step => experiments::step::run(options)?,
+    let mut report = match options.on {
+        On::Host => run_on_host(options)?,
+        On::Sim => on_sim::run(options)?,
     };
     report.write_files(&options.out_dir())?;
     Ok(report)
+}
+
+fn run_on_host(options: &LabOptions) -> Result<Report, LabError> {
+    leftovers::sweep();
+    match options.experiment {
+        Experiment::Law => experiments::law::run(options),
+        Experiment::Headroom => experiments::headroom::run(options),
+        Experiment::Step => experiments::step::run(options),
+        Experiment::Latency | Experiment::Burst | Experiment::Slices | Experiment::Caps => {
+            Err(LabError::Needs {
+                what: "on this machine".into(),
+                why: "this version has this experiment in the simulator only".into(),
+                mend: format!("run tidegate lab {} --on sim", options.experiment.name()),
+            })
+        }
+    }
 }

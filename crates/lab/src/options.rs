@@ -11,11 +11,58 @@ pub enum Experiment {
     Headroom,
     /// Main steps from 10 to 80 % of the machine: how soon side work gives way.
     Step,
+    /// Latency hints: cyclictest beside hackbench.
+    Latency,
+    /// A quota with burst under a load that exceeds it in some periods.
+    Burst,
+    /// Slices of a quota on many CPUs, that expire and that do not.
+    Slices,
+    /// Rate caps on tasks: how exact, and what a fork storm makes of them.
+    Caps,
+}
+
+/// Where an experiment runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// This machine.
+    Host,
+    /// A simulated one.
+    Sim,
+}
+
+impl On {
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            On::Host => "host",
+            On::Sim => "sim",
+        }
+    }
+}
+
+impl std::str::FromStr for On {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "host" => Ok(On::Host),
+            "sim" => Ok(On::Sim),
+            other => Err(format!("unknown place '{other}': host or sim")),
+        }
+    }
 }
 
 impl Experiment {
-    /// Every experiment, in the order in which `make demo` runs them.
-    pub const ALL: [Experiment; 3] = [Experiment::Law, Experiment::Step, Experiment::Headroom];
+    /// Every experiment, in the order in which `tidegate lab all` runs them.
+    pub const ALL: [Experiment; 7] = [
+        Experiment::Law,
+        Experiment::Step,
+        Experiment::Headroom,
+        Experiment::Latency,
+        Experiment::Burst,
+        Experiment::Slices,
+        Experiment::Caps,
+    ];
 
     /// The name on the command line and of the report's files.
     pub fn name(self) -> &'static str {
@@ -23,7 +70,32 @@ impl Experiment {
             Experiment::Law => "law",
             Experiment::Headroom => "headroom",
             Experiment::Step => "step",
+            Experiment::Latency => "latency",
+            Experiment::Burst => "burst",
+            Experiment::Slices => "slices",
+            Experiment::Caps => "caps",
         }
+    }
+
+    /// Whether it can be had there.
+    pub fn runs_on(self, on: On) -> bool {
+        match self {
+            Experiment::Law | Experiment::Headroom | Experiment::Step => true,
+            Experiment::Latency | Experiment::Burst | Experiment::Slices | Experiment::Caps => {
+                on == On::Sim
+            }
+        }
+    }
+
+    /// Those that can be had there.
+    pub fn all_on(on: On) -> impl Iterator<Item = Experiment> {
+        Experiment::ALL.into_iter().filter(move |e| e.runs_on(on))
+    }
+
+    /// Every name, for messages.
+    pub fn names() -> String {
+        let names: Vec<&str> = Experiment::ALL.iter().map(|e| e.name()).collect();
+        names.join(", ")
     }
 }
 
@@ -34,7 +106,7 @@ impl std::str::FromStr for Experiment {
         Experiment::ALL
             .into_iter()
             .find(|e| e.name() == text)
-            .ok_or_else(|| format!("unknown experiment '{text}': law, headroom or step"))
+            .ok_or_else(|| format!("unknown experiment '{text}': {}", Experiment::names()))
     }
 }
 
@@ -74,20 +146,28 @@ impl std::str::FromStr for Sense {
 pub struct LabOptions {
     /// Which experiment.
     pub experiment: Experiment,
+    /// Where.
+    pub on: On,
     /// Under a minute in all: shorter windows, fewer rounds.
     pub quick: bool,
     /// How often each arm is repeated; the experiment's default when absent.
     pub rounds: Option<u32>,
     /// Where the page, the CSV and the JSON go; `./tidegate-lab` when absent.
     pub out: Option<PathBuf>,
-    /// A command as main instead of the built-in server (`headroom`); see [`crate::foreign`].
+    /// A command as main instead of the built-in server (`headroom` on the host); see
+    /// [`crate::foreign`].
     pub main_cmd: Option<String>,
-    /// A command as side instead of ffmpeg or the burner (`headroom`).
+    /// A command as side instead of ffmpeg or the burner (`headroom` on the host).
     pub side_cmd: Option<String>,
     /// Load levels instead of the seed's 1.0…1.6 (`headroom`); level 1.0 is 25 % of the machine.
     pub loads: Option<Vec<f64>>,
     /// The sensor of Tidegate's arms; `step` runs both when absent, the others the best there is.
     pub sense: Option<Sense>,
+    /// Sizes of the simulated machine; the experiment's own when absent.
+    pub cpus: Option<Vec<u32>>,
+    /// Threads that simulate side by side; one a CPU when absent. What is found does not depend on
+    /// it.
+    pub jobs: Option<usize>,
     /// Seed of every random choice (arrivals, order of arms).
     pub seed: u64,
     /// The `tidegate` command to drive; this very executable when absent.
@@ -101,6 +181,7 @@ impl LabOptions {
     pub fn new(experiment: Experiment) -> Self {
         LabOptions {
             experiment,
+            on: On::Host,
             quick: false,
             rounds: None,
             out: None,
@@ -108,6 +189,8 @@ impl LabOptions {
             side_cmd: None,
             loads: None,
             sense: None,
+            cpus: None,
+            jobs: None,
             seed: 1,
             tidegate: None,
             quiet: false,
@@ -119,5 +202,20 @@ impl LabOptions {
         self.out
             .clone()
             .unwrap_or_else(|| PathBuf::from("tidegate-lab"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_is_known_by_its_name() {
+        for e in Experiment::ALL {
+            assert_eq!(e.name().parse(), Ok(e));
+            assert!(e.runs_on(On::Sim), "{}", e.name());
+        }
+        assert_eq!(Experiment::all_on(On::Host).count(), 3);
+        assert!("vm".parse::<On>().is_err());
     }
 }

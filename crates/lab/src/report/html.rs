@@ -42,7 +42,12 @@ pub fn render(report: &Report) -> String {
     let title = match report.experiment {
         "law" => "Headroom against the seed's table",
         "headroom" => "What side work costs main",
-        _ => "How soon side work gives way",
+        "step" => "How soon side work gives way",
+        "latency" => "What a latency hint gives, and what it costs others",
+        "burst" => "What burst gives a load that exceeds its quota now and then",
+        "slices" => "What becomes of a quota that many CPUs share",
+        "caps" => "How exact rate caps are",
+        other => other,
     };
     let mut body = format!(
         "<h1>{title}</h1>\n<p class=machine>{}</p>\n",

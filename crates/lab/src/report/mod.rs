@@ -2,6 +2,7 @@
 //! page, CSV and JSON.
 
 pub mod bars;
+pub mod bed;
 mod html;
 pub mod plots;
 mod text;
@@ -12,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::LabError;
-use crate::machine::Machine;
+pub use bed::{Bed, Simulated};
 
 /// Whether a target was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,12 +147,12 @@ impl Table {
 /// What an experiment found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// `law`, `headroom` or `step`.
+    /// Its name on the command line.
     pub experiment: &'static str,
-    /// Where: `host`.
+    /// Where: `host` or `sim`.
     pub on: &'static str,
-    /// The machine.
-    pub machine: Machine,
+    /// The machine, or the simulated one.
+    pub machine: Bed,
     /// Every measurement.
     pub rows: Vec<Map<String, Value>>,
     /// The figures that matter.
@@ -173,10 +174,11 @@ pub struct Report {
 
 impl Report {
     /// An empty report.
-    pub fn new(experiment: &'static str, machine: Machine) -> Self {
+    pub fn new(experiment: &'static str, machine: impl Into<Bed>) -> Self {
+        let machine = machine.into();
         Report {
             experiment,
-            on: "host",
+            on: machine.on(),
             machine,
             rows: Vec::new(),
             headline: Vec::new(),
@@ -214,6 +216,14 @@ impl Report {
         &self.files
     }
 
+    /// A simulated report may stand beside the host's in one folder.
+    fn file_stem(&self) -> String {
+        match self.machine {
+            Bed::Host(_) => self.experiment.into(),
+            Bed::Sim(_) => format!("{}-sim", self.experiment),
+        }
+    }
+
     /// Writes the three files into `dir`, which is made.
     pub fn write_files(&mut self, dir: &Path) -> Result<(), LabError> {
         std::fs::create_dir_all(dir).map_err(|e| LabError::file("make a folder", dir, e))?;
@@ -223,7 +233,7 @@ impl Report {
             ("csv", self.to_csv()),
             ("json", json),
         ] {
-            let path = dir.join(format!("{}.{kind}", self.experiment));
+            let path = dir.join(format!("{}.{kind}", self.file_stem()));
             std::fs::write(&path, text)
                 .map_err(|e| LabError::file("write the report", &path, e))?;
             self.files.push(path);
@@ -232,25 +242,34 @@ impl Report {
     }
 }
 
-/// One plain sentence on what these reports saw; it claims nothing that they do not hold.
+/// The headlines of several reports as one table for a terminal, and how many targets were met.
+pub fn headlines(reports: &[Report]) -> String {
+    text::headlines(reports)
+}
+
+/// One plain sentence on what these reports saw, one more for what was simulated; it claims nothing
+/// that they do not hold.
 pub fn demo_sentence(reports: &[Report]) -> String {
-    let clauses: Vec<&str> = reports
-        .iter()
-        .map(|r| r.sentence.as_str())
-        .filter(|s| !s.is_empty())
+    let sentences: Vec<String> = ["host", "sim"]
+        .into_iter()
+        .filter_map(|on| sentence_on(reports, on))
         .collect();
-    let Some(first) = reports.first().filter(|_| !clauses.is_empty()) else {
+    if sentences.is_empty() {
         return "Nothing was measured.".into();
+    }
+    sentences.join(" ")
+}
+
+fn sentence_on(reports: &[Report], on: &str) -> Option<String> {
+    let of_place = || {
+        reports
+            .iter()
+            .filter(|r| r.on == on && !r.sentence.is_empty())
     };
-    let machine = &first.machine;
-    let steal = reports
-        .iter()
-        .map(|r| r.machine.steal_pct)
+    let clauses: Vec<&str> = of_place().map(|r| r.sentence.as_str()).collect();
+    let steal = of_place()
+        .map(|r| r.machine.steal_pct())
         .fold(0.0, f64::max);
-    let (cpus, kernel) = (machine.cpus, &machine.kernel);
-    let plural = if cpus == 1 { "" } else { "s" };
-    format!(
-        "On this machine ({cpus} CPU{plural}, Linux {kernel}, steal {steal:.1} %), {}.",
-        clauses.join("; ")
-    )
+    let place = of_place().next()?.machine.place(steal);
+    Some(format!("{place}, {}.", clauses.join("; ")))
 }

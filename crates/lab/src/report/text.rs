@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Headline, Report, Table};
+use super::{Headline, Met, Report, Table};
 use crate::stats;
 
 /// Everything but the plots.
@@ -47,6 +47,27 @@ pub fn headline_table(headline: &[Headline]) -> Table {
         ]);
     }
     t
+}
+
+/// Every headline of every report in one table, and the count of targets.
+pub fn headlines(reports: &[Report]) -> String {
+    let mut all = Table::new("", &["", "figure", "seed", "ours", "unit", "target", ""]);
+    let (mut met, mut targets) = (0, 0);
+    for report in reports {
+        for (h, cells) in report
+            .headline
+            .iter()
+            .zip(headline_table(&report.headline).rows)
+        {
+            targets += u32::from(h.met != Met::Unknown);
+            met += u32::from(h.met == Met::Yes);
+            all.push(std::iter::once(report.experiment.to_string()).chain(cells));
+        }
+    }
+    format!(
+        "All headlines\n{}\n{met} of {targets} targets met.\n",
+        table(&all)
+    )
 }
 
 fn short(value: f64, interval: Option<(f64, f64)>) -> String {

@@ -2,30 +2,42 @@
 
 use std::path::PathBuf;
 
-use tidegate_lab::{Experiment, LabError, LabOptions, Report, Sense};
+use tidegate_lab::{Experiment, LabError, LabOptions, On, Report, Sense};
 
 use crate::exit::{self, Exit, Failure};
 use crate::render;
 
 const NOTES: &str = "\
-Experiments:
+Experiments, on this machine or simulated (--on sim):
   law       main constant at 30 to 80 % of the machine: what side work gets and
             what stays idle, beside the seed's table; and varying main
   headroom  main's latency at several loads, with side work placed as people
             start it, in ways the kernel offers, and by Tidegate
   step      main steps from 10 to 80 % of the machine: how soon side work gives
-            way, beside two published control laws
-  demo      quick versions of all three, and one sentence on what was seen
+            way, beside published control laws
+  all       every one that can be had there
+  demo      quick versions of those that this machine and this user allow, then
+            of the others in the simulator, and what was seen in a few sentences
+Simulated only:
+  latency   latency hints: cyclictest beside hackbench, and hackbench itself
+  burst     a quota with burst under a load that exceeds it now and then
+  slices    a small quota on 80 CPUs: slices that expire and that do not
+  caps      rate caps on tasks: how exact, and what a fork storm makes of them
 
-Each prints a table and writes a page (HTML), CSV and JSON.";
+Each prints a table and writes a page (HTML), CSV and JSON. The simulator needs
+no privilege and touches nothing on this machine; the same seed gives the same
+bytes.";
 
 /// Measure on this machine what Tidegate does
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
-    /// law, headroom, step or demo
+    /// law, headroom, step, latency, burst, slices, caps, all or demo
     #[arg(value_parser = parse_what)]
     experiment: What,
+    /// Where: host or sim
+    #[arg(long, value_name = "WHERE", default_value = "host")]
+    on: On,
     /// Under a minute: shorter windows, fewer rounds
     #[arg(long)]
     quick: bool,
@@ -50,6 +62,12 @@ pub struct Args {
     /// Seed of every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// sim: sizes of the simulated machine [default: the experiment's own]
+    #[arg(long, value_name = "N,N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
+    cpus: Option<Vec<u32>>,
+    /// sim: simulate on this many threads [default: one a CPU]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
     /// No progress on standard error
     #[arg(short, long)]
     quiet: bool,
@@ -61,11 +79,13 @@ pub struct Args {
 #[derive(Clone, Copy, Debug)]
 enum What {
     One(Experiment),
+    All,
     Demo,
 }
 
 fn parse_what(text: &str) -> Result<What, String> {
     match text {
+        "all" => Ok(What::All),
         "demo" => Ok(What::Demo),
         _ => text.parse().map(What::One),
     }
@@ -74,20 +94,50 @@ fn parse_what(text: &str) -> Result<What, String> {
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     match args.experiment {
         What::One(experiment) => {
-            let report = perform(args, experiment)
+            let report = perform(args, experiment, args.on)
                 .map_err(|error| Failure::new(Exit::Failure, said(experiment, &error)))?;
             show(args, &report)
         }
+        What::All => all(args),
         What::Demo => demo(args),
     }
 }
 
-/// Each experiment that this machine and this user allow. One that lacks something is told and left out: a demonstration
-/// shows what there is to show.
+/// Every experiment that can be had there; one that fails is told and the others still run.
+fn all(args: &Args) -> Result<Exit, Failure> {
+    let mut reports: Vec<Report> = Vec::new();
+    let mut failed = Vec::new();
+    for experiment in Experiment::all_on(args.on) {
+        match perform(args, experiment, args.on) {
+            Ok(report) => {
+                show(args, &report)?;
+                reports.push(report);
+            }
+            Err(error @ LabError::Interrupted) => {
+                return Err(Failure::new(Exit::Failure, said(experiment, &error)));
+            }
+            Err(error) => {
+                exit::report(&said(experiment, &error));
+                failed.push(experiment.name());
+            }
+        }
+    }
+    if !args.json {
+        render::print(&format!("\n{}", tidegate_lab::headlines(&reports)))?;
+    }
+    if failed.is_empty() {
+        return Ok(Exit::Ok);
+    }
+    let why = format!("lab: all: {} failed; see above", failed.join(", "));
+    Err(Failure::new(Exit::Failure, why))
+}
+
+/// Each experiment that this machine and this user allow, then the simulator for what the machine cannot show. One that lacks
+/// something is told and left out: a demonstration shows what there is to show.
 fn demo(args: &Args) -> Result<Exit, Failure> {
     let mut reports: Vec<Report> = Vec::new();
-    for experiment in Experiment::ALL {
-        match perform(args, experiment) {
+    for experiment in Experiment::all_on(On::Host) {
+        match perform(args, experiment, On::Host) {
             Ok(report) => {
                 show(args, &report)?;
                 reports.push(report);
@@ -96,19 +146,23 @@ fn demo(args: &Args) -> Result<Exit, Failure> {
             Err(error) => return Err(Failure::new(Exit::Failure, said(experiment, &error))),
         }
     }
+    if !args.json {
+        render::print(tidegate_lab::DEMO_SIMULATED)?;
+    }
+    for experiment in Experiment::all_on(On::Sim) {
+        let report = perform(args, experiment, On::Sim)
+            .map_err(|error| Failure::new(Exit::Failure, said(experiment, &error)))?;
+        show(args, &report)?;
+        reports.push(report);
+    }
     if args.json {
         return Ok(Exit::Ok);
-    }
-    if reports.is_empty() {
-        return render::print(
-            "\nNothing could be measured here; `tidegate doctor` says what is missing.\n",
-        );
     }
     render::print(&format!("\n{}\n", tidegate_lab::demo_sentence(&reports)))
 }
 
-fn perform(args: &Args, experiment: Experiment) -> Result<Report, LabError> {
-    tidegate_lab::run(&options(args, experiment))
+fn perform(args: &Args, experiment: Experiment, on: On) -> Result<Report, LabError> {
+    tidegate_lab::run(&options(args, experiment, on))
 }
 
 fn said(experiment: Experiment, error: &LabError) -> String {
@@ -124,8 +178,11 @@ fn show(args: &Args, report: &Report) -> Result<Exit, Failure> {
     render::print(&format!("{}\n", text.trim_end()))
 }
 
-fn options(args: &Args, experiment: Experiment) -> LabOptions {
+fn options(args: &Args, experiment: Experiment, on: On) -> LabOptions {
     let mut options = LabOptions::new(experiment);
+    options.on = on;
+    options.cpus = args.cpus.clone();
+    options.jobs = args.jobs;
     options.quick = args.quick || matches!(args.experiment, What::Demo);
     options.rounds = args.rounds;
     options.out = args.out.clone();

@@ -1,0 +1,121 @@
+//! What a report was made on: this machine or a simulated one.
+
+use serde::Serialize;
+
+use crate::machine::Machine;
+
+/// Either kind; in JSON each is written as itself.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Bed {
+    /// A real machine.
+    Host(Machine),
+    /// A simulated one.
+    Sim(Simulated),
+}
+
+/// What decides the figures of a simulated run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Simulated {
+    /// Sizes that were run, in CPUs.
+    pub cpus: Vec<u32>,
+    /// Threads of a core.
+    pub threads_per_core: u32,
+    /// CPUs that share a last-level cache.
+    pub cpus_per_llc: u32,
+    /// The fair class.
+    pub scheduler: String,
+    /// Timer interrupts come this often.
+    pub tick_us: u64,
+    /// What neighbours cost: the coefficients in words.
+    pub contention: String,
+    /// Everything random comes from it.
+    pub seed: u64,
+    /// The command that repeats it.
+    pub command: String,
+}
+
+impl From<Machine> for Bed {
+    fn from(machine: Machine) -> Self {
+        Bed::Host(machine)
+    }
+}
+
+impl From<Simulated> for Bed {
+    fn from(simulated: Simulated) -> Self {
+        Bed::Sim(simulated)
+    }
+}
+
+impl Bed {
+    /// As `--on` has it.
+    pub fn on(&self) -> &'static str {
+        match self {
+            Bed::Host(_) => "host",
+            Bed::Sim(_) => "sim",
+        }
+    }
+
+    /// One line for the head of a report.
+    pub fn line(&self) -> String {
+        match self {
+            Bed::Host(machine) => machine.line(),
+            Bed::Sim(s) => format!(
+                "simulated: {} CPUs ({}, {} CPUs a last-level cache), {}, tick {} us, contention {}, \
+                 seed {}; again: {}",
+                sizes(&s.cpus),
+                match s.threads_per_core {
+                    1 => "one thread a core".into(),
+                    n => format!("{n} threads a core"),
+                },
+                s.cpus_per_llc,
+                s.scheduler,
+                s.tick_us,
+                s.contention,
+                s.seed,
+                s.command
+            ),
+        }
+    }
+
+    /// Where, in a sentence.
+    pub fn place(&self, steal_pct: f64) -> String {
+        match self {
+            Bed::Host(m) => {
+                let plural = if m.cpus == 1 { "" } else { "s" };
+                let (cpus, kernel) = (m.cpus, &m.kernel);
+                format!(
+                    "On this machine ({cpus} CPU{plural}, Linux {kernel}, steal {steal_pct:.1} %)"
+                )
+            }
+            Bed::Sim(s) => format!("In the simulator (seed {})", s.seed),
+        }
+    }
+
+    /// Steal, where there is such a thing.
+    pub fn steal_pct(&self) -> f64 {
+        match self {
+            Bed::Host(machine) => machine.steal_pct,
+            Bed::Sim(_) => 0.0,
+        }
+    }
+}
+
+fn sizes(cpus: &[u32]) -> String {
+    let text: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    match text.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => text.concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_as_a_list() {
+        assert_eq!(sizes(&[2]), "2");
+        assert_eq!(sizes(&[16, 64, 256]), "16, 64 and 256");
+    }
+}
