@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use tidegate_lab::machine::Machine;
-use tidegate_lab::report::{Headline, Met, Report, Table, plots};
+use tidegate_lab::report::{Headline, Met, Report, Simulated, Table, plots};
 
 fn sample() -> Report {
     let machine = Machine {
@@ -123,4 +123,36 @@ fn the_sentence_holds_only_what_was_seen() {
         "On this machine (2 CPUs, Linux 6.18.0-test, steal 0.2 %), side work got what main left."
     );
     assert_eq!(tidegate_lab::demo_sentence(&[]), "Nothing was measured.");
+}
+
+#[test]
+fn a_simulated_report_names_its_machine_and_its_command() {
+    let simulated = Simulated {
+        cpus: vec![16, 64],
+        threads_per_core: 2,
+        cpus_per_llc: 16,
+        scheduler: "EEVDF".into(),
+        tick_us: 4000,
+        contention: "sibling 600 ppt".into(),
+        seed: 7,
+        command: "tidegate lab law --on sim --seed 7".into(),
+    };
+    let mut report = Report::new("law", simulated);
+    report.headline = vec![Headline::new("reclaim", 97.25, "%").target("≥ 95", Met::Yes)];
+    report.notes.push("The model's part, and the mechanism's.".into());
+    report.sentence = "side work got what main left".into();
+    golden("simulated.txt", &report.to_text());
+    golden("simulated.json", &(report.to_json() + "\n"));
+    assert_eq!(
+        tidegate_lab::demo_sentence(&[sample(), report]),
+        "On this machine (2 CPUs, Linux 6.18.0-test, steal 0.2 %), side work got what main left. \
+         In the simulator (seed 7), side work got what main left."
+    );
+}
+
+#[test]
+fn all_headlines_stand_in_one_table() {
+    let table = tidegate_lab::headlines(&[sample()]);
+    assert!(table.contains("idle against due"), "{table}");
+    assert!(table.ends_with("1 of 2 targets met.\n"), "{table}");
 }
