@@ -37,6 +37,7 @@ pub mod options;
 pub mod proc;
 pub mod progress;
 pub mod readers;
+pub mod rehearsal;
 pub mod report;
 pub mod rng;
 pub mod settle;

@@ -139,7 +139,9 @@ fn a_simulated_report_names_its_machine_and_its_command() {
     };
     let mut report = Report::new("law", simulated);
     report.headline = vec![Headline::new("reclaim", 97.25, "%").target("≥ 95", Met::Yes)];
-    report.notes.push("The model's part, and the mechanism's.".into());
+    report
+        .notes
+        .push("The model's part, and the mechanism's.".into());
     report.sentence = "side work got what main left".into();
     golden("simulated.txt", &report.to_text());
     golden("simulated.json", &(report.to_json() + "\n"));

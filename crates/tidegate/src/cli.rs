@@ -7,7 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cmd::{
     agent, completions, doctor, explain, guardian, lab, lab_worker, man, repair, run, set, show,
-    status, stop, unset,
+    sim, status, stop, unset,
 };
 use crate::exit::{Exit, Failure};
 
@@ -34,6 +34,7 @@ pub enum Cmd {
     Explain(explain::Args),
     Doctor(doctor::Args),
     Lab(lab::Args),
+    Sim(sim::Args),
     Agent(agent::Args),
     Stop(stop::Args),
     Repair(repair::Args),

@@ -11,6 +11,7 @@ mod exec;
 mod exit;
 mod identity;
 mod inherited;
+mod progress;
 mod render;
 mod terms_flags;
 

@@ -49,14 +49,18 @@ pub fn render(report: &Report) -> String {
         "caps" => "How exact rate caps are",
         other => other,
     };
+    let title = report.scenario.as_ref().map_or(title, |one| &one.about);
     let mut body = format!(
-        "<h1>{title}</h1>\n<p class=machine>{}</p>\n",
+        "<h1>{}</h1>\n<p class=machine>{}</p>\n",
+        escape(title),
         escape(&report.machine.line())
     );
-    body += &format!(
-        "<h2>Headline</h2>\n{}",
-        table(&headline_table(&report.headline))
-    );
+    if !report.headline.is_empty() {
+        body += &format!(
+            "<h2>Headline</h2>\n{}",
+            table(&headline_table(&report.headline))
+        );
+    }
     for plot in &report.plots {
         body += &format!(
             "<h2>{}</h2>\n<p class=see>{}</p>\n",
@@ -84,8 +88,8 @@ pub fn render(report: &Report) -> String {
     format!(
         "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n\
          <meta name=viewport content=\"width=device-width\">\n\
-         <title>tidegate lab {}</title>\n<style>{style}</style>\n{body}</html>\n",
-        report.experiment
+         <title>{}</title>\n<style>{style}</style>\n{body}</html>\n",
+        escape(&report.command())
     )
 }
 

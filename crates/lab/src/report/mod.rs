@@ -144,6 +144,15 @@ impl Table {
     }
 }
 
+/// A scenario that a report is on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Subject {
+    /// Its name.
+    pub name: String,
+    /// What it shows, in one line.
+    pub about: String,
+}
+
 /// What an experiment found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -151,6 +160,9 @@ pub struct Report {
     pub experiment: &'static str,
     /// Where: `host` or `sim`.
     pub on: &'static str,
+    /// What was run, when it was no experiment of the lab.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<Subject>,
     /// The machine, or the simulated one.
     pub machine: Bed,
     /// Every measurement.
@@ -179,6 +191,7 @@ impl Report {
         Report {
             experiment,
             on: machine.on(),
+            scenario: None,
             machine,
             rows: Vec::new(),
             headline: Vec::new(),
@@ -218,9 +231,18 @@ impl Report {
 
     /// A simulated report may stand beside the host's in one folder.
     fn file_stem(&self) -> String {
-        match self.machine {
-            Bed::Host(_) => self.experiment.into(),
-            Bed::Sim(_) => format!("{}-sim", self.experiment),
+        match (&self.scenario, &self.machine) {
+            (Some(scenario), _) => scenario.name.clone(),
+            (None, Bed::Host(_)) => self.experiment.into(),
+            (None, Bed::Sim(_)) => format!("{}-sim", self.experiment),
+        }
+    }
+
+    /// The command that it comes from.
+    fn command(&self) -> String {
+        match &self.scenario {
+            Some(scenario) => format!("tidegate sim {}", scenario.name),
+            None => format!("tidegate lab {}", self.experiment),
         }
     }
 

@@ -7,11 +7,12 @@ use crate::stats;
 
 /// Everything but the plots.
 pub fn render(report: &Report) -> String {
-    let mut out = format!(
-        "tidegate lab {}: {}\n",
-        report.experiment,
-        report.machine.line()
-    );
+    let mut out = format!("{}: {}\n", report.command(), report.machine.line());
+    if let Some(scenario) = &report.scenario
+        && !scenario.about.is_empty()
+    {
+        out += &format!("\n{}\n", wrap(&scenario.about, 100));
+    }
     for t in &report.tables {
         out += &format!("\n{}\n{}", t.title, table(t));
     }

@@ -191,7 +191,7 @@ fn bandwidth(section: &Section<'_>) -> (Option<Bandwidth>, bool) {
     let Some(quota) = quota_us else {
         for key in ["period", "burst"]
             .into_iter()
-            .filter(|key| section.has(key))
+            .filter(|key| section.has(key) && !section.has("quota"))
         {
             section.refuse_key(
                 key,

@@ -70,7 +70,11 @@ impl Program for Timer {
         self.works = false;
         // Timers that expired while the thread was late are told by the next wakeup's latency alone, as cyclictest does
         // it in its default mode: the beat goes on from the old due time, past what was missed.
-        let mut next_ns = self.due_ns.unwrap_or(ctx.now_ns) + self.interval_ns;
+        let mut next_ns = match self.due_ns {
+            Some(due_ns) => due_ns + self.interval_ns,
+            // Nobody starts it in step with the machine's ticks.
+            None => ctx.now_ns + ctx.rng.below(self.interval_ns.max(1)),
+        };
         if next_ns <= ctx.now_ns {
             let missed = (ctx.now_ns - next_ns) / self.interval_ns.max(1) + 1;
             next_ns += missed * self.interval_ns.max(1);

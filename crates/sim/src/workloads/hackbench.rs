@@ -3,7 +3,7 @@
 //! As hackbench does it (`-p`: one pipe a receiver): a sender writes one message to each receiver in turn, `loops` times
 //! over; a receiver reads until all its senders have sent all. Tasks end when they are done, and record when.
 
-use super::{Common, Made, Recorder};
+use super::{Common, Made, Recorder, Shape, Work};
 use crate::error::SimError;
 use crate::ids::PipeId;
 use crate::machine::Machine;
@@ -18,7 +18,8 @@ pub struct Hackbench {
     pub pairs: u32,
     /// Messages from each sender to each receiver.
     pub loops: u32,
-    /// Work of sending, and of receiving, one message, beside what the system call costs.
+    /// Mean work of sending, and of receiving, one message, beside what the system call costs; each takes half to one and a
+    /// half of it (caches are as they are).
     pub message_ns: u64,
     /// Messages that a pipe holds (64 KiB of 100 bytes each: 655).
     pub capacity: u32,
@@ -62,6 +63,13 @@ impl Hackbench {
     }
 }
 
+fn work(mean_ns: u64) -> Work {
+    Work {
+        mean_ns,
+        shape: Shape::Uniform,
+    }
+}
+
 struct Sender {
     pipes: Vec<PipeId>,
     sent: u64,
@@ -81,7 +89,7 @@ impl Program for Sender {
         if !self.prepared && self.message_ns > 0 {
             self.prepared = true;
             return Op::Run {
-                work_ns: self.message_ns,
+                work_ns: work(self.message_ns).draw(ctx.rng),
             };
         }
         self.prepared = false;
@@ -105,7 +113,7 @@ impl Program for Receiver {
         if self.received && self.message_ns > 0 {
             self.received = false;
             return Op::Run {
-                work_ns: self.message_ns,
+                work_ns: work(self.message_ns).draw(ctx.rng),
             };
         }
         if self.left == 0 {

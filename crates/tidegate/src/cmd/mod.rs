@@ -12,6 +12,7 @@ pub mod repair;
 pub mod run;
 pub mod set;
 pub mod show;
+pub mod sim;
 pub mod status;
 pub mod stop;
 pub mod unset;
@@ -31,6 +32,7 @@ pub fn dispatch(command: Option<Cmd>) -> Result<Exit, Failure> {
         Some(Cmd::Explain(args)) => explain::main(&args),
         Some(Cmd::Doctor(args)) => doctor::main(&args),
         Some(Cmd::Lab(args)) => lab::main(&args),
+        Some(Cmd::Sim(args)) => sim::main(&args),
         Some(Cmd::Agent(args)) => agent::main(&args),
         Some(Cmd::Stop(args)) => stop::main(&args),
         Some(Cmd::Repair(args)) => repair::main(&args),
