@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// kernelbed SCENARIOS vm|host [PART_OF_A_NAME...]: runs the scenarios for that bed and prints their
+// figures; `kernelbed costs` prints what the kernel's own paths cost here.
+#include "bed.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SILO_SLICE "/proc/sys/kernel/sched_cfs_bandwidth_slice_us"
+
+static struct bed_scenario scenario;
+static long silo_slice_found_us, span_max_ms;
+static volatile sig_atomic_t stopped;
+
+static void set_silo_slice(long value_us)
+{
+	FILE *file = fopen(SILO_SLICE, "w");
+
+	if (!file || fprintf(file, "%ld\n", value_us) < 0 || fclose(file))
+		fprintf(stderr, "kernelbed: " SILO_SLICE ": %s\n", strerror(errno));
+}
+
+static long silo_slice_us(void)
+{
+	long value_us = 0;
+	FILE *file = fopen(SILO_SLICE, "r");
+
+	if (!file || fscanf(file, "%ld", &value_us) != 1)
+		die(SILO_SLICE, "cannot be read");
+	fclose(file);
+	return value_us;
+}
+
+static void clean(void)
+{
+	tasks_kill();
+	groups_remove(&scenario);
+	if (silo_slice_found_us && silo_slice_us() != silo_slice_found_us)
+		set_silo_slice(silo_slice_found_us);
+}
+
+_Noreturn void die(const char *what, const char *why)
+{
+	static bool dying;
+
+	fprintf(stderr, "kernelbed: %s: %s\n", what, why);
+	if (!dying && scenario.name[0]) {
+		dying = true;
+		clean();
+	}
+	exit(1);
+}
+
+static void on_signal(int signal)
+{
+	stopped = signal;
+}
+
+void measure(const char *name, const char *what, const char *of, double value, const char *unit)
+{
+	printf("@@tg %.2f measure check %s.%s%s%s %.3f %s\n", (double)clock_now_ns() / 1e9, name,
+	       what, of[0] ? "." : "", of, value, unit);
+	fflush(stdout);
+}
+
+static int ascending(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void print_latency(const struct bed_read *read)
+{
+	static const struct {
+		const char *name;
+		double part;
+	} points[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}};
+	int index = bed_task_index(&scenario, read->name);
+	uint32_t count = shared->task[index].samples;
+
+	if (!count)
+		die(read->name, "it was never woken");
+	qsort(shared->task[index].latency_ns, count, sizeof(uint32_t), ascending);
+	for (int i = 0; i < 3; i++) {
+		uint32_t at = (uint32_t)(points[i].part * (double)(count - 1) + 0.5);
+
+		measure(scenario.name, points[i].name, read->name,
+			shared->task[index].latency_ns[at] / 1e3, "us");
+	}
+}
+
+// What a read of usage or of counters says now.
+static struct bed_stat reading(const struct bed_read *read)
+{
+	int task = bed_task_index(&scenario, read->name);
+
+	if (task >= 0)
+		return (struct bed_stat){.usage_ns = tasks_usage_ns(&scenario.tasks[task])};
+	return groups_stat(&scenario, bed_group_index(&scenario, read->name));
+}
+
+static void print_read(const struct bed_read *read, struct bed_stat before, struct bed_stat after,
+		       double span_ns)
+{
+	int task = bed_task_index(&scenario, read->name);
+
+	switch (read->what) {
+	case READ_SHARE:
+		measure(scenario.name, "share", read->name,
+			100 * (double)(after.usage_ns - before.usage_ns) / span_ns, "%");
+		break;
+	case READ_PERIODS:
+		measure(scenario.name, "periods", read->name,
+			(double)(after.periods - before.periods), "count");
+		break;
+	case READ_THROTTLED:
+		measure(scenario.name, "throttled", read->name,
+			(double)(after.throttled - before.throttled), "count");
+		break;
+	case READ_BURSTS:
+		measure(scenario.name, "bursts", read->name, (double)(after.bursts - before.bursts),
+			"count");
+		break;
+	case READ_LATENCY:
+		print_latency(read);
+		break;
+	case READ_DURATION:
+		if (!tasks_over(&scenario.tasks[task]))
+			die(read->name, "it was not over in its time");
+		measure(scenario.name, "duration", read->name,
+			(double)(shared->task[task].finished_ns - shared->start_ns) / 1e6, "ms");
+		break;
+	}
+}
+
+// Waits until `end_ns`, or until every task that has a duration is over.
+static void wait_until(uint64_t end_ns)
+{
+	uint64_t next_ns = shared->start_ns + (uint64_t)scenario.rewrite_us * 1000;
+	bool finite = false;
+
+	for (int i = 0; i < scenario.read_count; i++)
+		finite |= scenario.reads[i].what == READ_DURATION;
+	while (clock_now_ns() < end_ns && !stopped) {
+		if (scenario.rewrite_group >= 0) {
+			if (next_ns > end_ns)
+				next_ns = end_ns;
+			sleep_until_ns(next_ns);
+			groups_write_quota(&scenario, scenario.rewrite_group);
+			next_ns += (uint64_t)scenario.rewrite_us * 1000;
+		} else if (finite) {
+			bool over = true;
+
+			for (int i = 0; i < scenario.read_count; i++)
+				if (scenario.reads[i].what == READ_DURATION)
+					over &= tasks_over(&scenario.tasks[bed_task_index(
+					    &scenario, scenario.reads[i].name)]);
+			if (over)
+				return;
+			sleep_until_ns(clock_now_ns() + 5000000);
+		} else {
+			sleep_until_ns(end_ns);
+		}
+	}
+}
+
+static double stolen_s(void)
+{
+	unsigned long long steal = 0;
+	FILE *file = fopen("/proc/stat", "r");
+
+	if (!file || fscanf(file, "cpu %*u %*u %*u %*u %*u %*u %*u %llu", &steal) != 1)
+		die("/proc/stat", "cannot be read");
+	fclose(file);
+	return (double)steal / (double)sysconf(_SC_CLK_TCK);
+}
+
+static void run(bool on_host)
+{
+	struct bed_stat before[READS_MAX];
+	uint64_t from_ns, to_ns;
+	double steal_s;
+
+	if (scenario.span_ms > span_max_ms)
+		scenario.span_ms = span_max_ms;
+	if (silo_slice_us() != scenario.silo_slice_us)
+		set_silo_slice(scenario.silo_slice_us);
+	groups_make(&scenario);
+	tasks_start(&scenario);
+	wait_until(shared->count_from_ns);
+	steal_s = stolen_s();
+	from_ns = clock_now_ns();
+	for (int i = 0; i < scenario.read_count; i++)
+		before[i] = reading(&scenario.reads[i]);
+	wait_until(from_ns + (uint64_t)scenario.span_ms * 1000000);
+	to_ns = clock_now_ns();
+	if (!stopped)
+		for (int i = 0; i < scenario.read_count; i++)
+			print_read(&scenario.reads[i], before[i], reading(&scenario.reads[i]),
+				   (double)(to_ns - from_ns));
+	if (on_host)
+		measure(scenario.name, "steal", "",
+			1e11 * (stolen_s() - steal_s) / (double)(to_ns - from_ns), "%");
+	clean();
+}
+
+static bool wanted(int count, char **parts)
+{
+	for (int i = 0; i < count; i++)
+		if (strstr(scenario.name, parts[i]))
+			return true;
+	return !count;
+}
+
+static void describe(void)
+{
+	struct timespec tick;
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+	measure("machine", "cpus", "", (double)cpus, "count");
+	measure("machine", "tick", "", (double)tick.tv_nsec, "ns");
+	measure("machine", "base_slice", "", (double)slice_default_ns(), "ns");
+}
+
+int main(int count, char **words)
+{
+	bool on_host;
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (count == 2 && !strcmp(words[1], "costs")) {
+		tasks_map();
+		costs_print();
+		return 0;
+	}
+	if (count < 4 || (strcmp(words[2], "vm") && strcmp(words[2], "host")) ||
+	    atol(words[3]) <= 0) {
+		fprintf(stderr,
+			"usage: kernelbed SCENARIOS vm|host SPAN_MAX_MS [PART...] | costs\n");
+		return 2;
+	}
+	span_max_ms = atol(words[3]);
+	on_host = !strcmp(words[2], "host");
+	signal(SIGINT, on_signal);
+	signal(SIGTERM, on_signal);
+	groups_find();
+	tasks_map();
+	silo_slice_found_us = silo_slice_us();
+	describe();
+	setpriority(PRIO_PROCESS, 0, -20);
+	if (cpus > 1) // away from the CPU that most scenarios use
+		confine_to_cpu_range(1, cpus);
+	while (!stopped && bed_next(&scenario, words[1]))
+		if ((on_host ? scenario.on_host : scenario.on_vm) && scenario.cpus <= cpus &&
+		    wanted(count - 4, words + 4))
+			run(on_host);
+	return stopped ? 1 : 0;
+}

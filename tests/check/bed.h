@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// kernelbed: runs the scenarios of scenarios.txt on the kernel that it finds itself on, the host's
+// or the emulated machine's, and prints what came of them. It shares no code with Tidegate and none
+// with the simulator.
+#ifndef TIDEGATE_CHECK_BED_H
+#define TIDEGATE_CHECK_BED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define GROUPS_MAX 8
+#define TASKS_MAX 8
+#define READS_MAX 8
+#define PROCESSES_MAX 512
+#define SAMPLES_MAX 32768
+#define NAME_MAX_BYTES 32
+
+enum bed_kind { KIND_HOG, KIND_SLEEPER, KIND_MESSAGES };
+enum bed_policy { POLICY_NORMAL, POLICY_BATCH, POLICY_IDLE };
+enum bed_what {
+	READ_SHARE,
+	READ_PERIODS,
+	READ_THROTTLED,
+	READ_BURSTS,
+	READ_LATENCY,
+	READ_DURATION
+};
+
+struct bed_group {
+	char name[NAME_MAX_BYTES];
+	int parent;  // index, or -1 for the bed's own group
+	long weight; // 0: as it is made
+	long idle, quota_us, period_us, burst_us;
+	bool inner; // has children, so holds no task on version 2
+};
+
+struct bed_task {
+	char name[NAME_MAX_BYTES];
+	int group;
+	enum bed_kind kind;
+	enum bed_policy policy;
+	long count, nice, slice_us, cpu; // cpu -1: any
+	long period_us, run_us;
+	long teams, pairs, loops;
+	int first_process, processes; // of the run
+};
+
+struct bed_read {
+	enum bed_what what;
+	char name[NAME_MAX_BYTES];
+};
+
+struct bed_scenario {
+	char name[NAME_MAX_BYTES];
+	bool on_vm, on_host;
+	long cpus, warm_ms, span_ms, silo_slice_us;
+	struct bed_group groups[GROUPS_MAX];
+	struct bed_task tasks[TASKS_MAX];
+	struct bed_read reads[READS_MAX];
+	int group_count, task_count, read_count;
+	int rewrite_group; // -1: none
+	long rewrite_us;
+};
+
+// What the tasks' processes and the controller share; mapped before the first fork.
+struct bed_shared {
+	volatile uint64_t start_ns, count_from_ns;
+	struct {
+		volatile uint64_t finished_ns;
+		volatile uint32_t samples;
+		uint32_t latency_ns[SAMPLES_MAX];
+	} task[TASKS_MAX];
+};
+
+// What a group's files say.
+struct bed_stat {
+	uint64_t usage_ns, periods, throttled, bursts;
+};
+
+// scenario.c: the next scenario of `file`; false at its end. Exits with a message on what it cannot
+// read.
+bool bed_next(struct bed_scenario *scenario, const char *path);
+int bed_task_index(const struct bed_scenario *scenario, const char *name);
+int bed_group_index(const struct bed_scenario *scenario, const char *name);
+
+// groups.c: control groups of either version.
+void groups_find(void);
+void groups_make(const struct bed_scenario *scenario);
+void groups_remove(const struct bed_scenario *scenario);
+void groups_enter(const struct bed_scenario *scenario, int group);
+void groups_write_quota(const struct bed_scenario *scenario, int group);
+struct bed_stat groups_stat(const struct bed_scenario *scenario, int group);
+const char *groups_version(void);
+
+// tasks.c: the processes of a scenario.
+extern struct bed_shared *shared;
+void tasks_map(void);
+void tasks_start(struct bed_scenario *scenario);
+void tasks_kill(void);
+bool tasks_over(const struct bed_task *task);
+uint64_t tasks_usage_ns(const struct bed_task *task);
+
+// costs.c: what the kernel's own paths cost on this machine.
+void costs_print(void);
+
+uint64_t clock_now_ns(void);
+void sleep_until_ns(uint64_t when_ns);
+void burn_for_ns(uint64_t cpu_ns);
+void confine_to_cpu_range(long first, long end);
+uint64_t slice_default_ns(void);
+_Noreturn void die(const char *what, const char *why);
+// One figure, in the form that the bed of virtual machines reads (xtask/src/vm/frames.rs).
+void measure(const char *scenario, const char *what, const char *of, double value,
+	     const char *unit);
+
+#endif

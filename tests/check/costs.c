@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// What the kernel's own paths cost on this machine, as the simulator's constants want them. Meant
+// for the precise machine, where they are counts of instructions and repeat exactly.
+#define _GNU_SOURCE
+#include "bed.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BATCH 100 // less than a pipe holds, so that neither side waits
+#define BATCHES 200
+#define TURNS 5000
+
+static char message[100];
+
+static void pass(int from, int to, bool first)
+{
+	for (int i = 0; i < TURNS; i++) {
+		if (!first && read(from, message, sizeof(message)) != sizeof(message))
+			_exit(1);
+		if (write(to, message, sizeof(message)) != sizeof(message))
+			_exit(1);
+		if (first && read(from, message, sizeof(message)) != sizeof(message))
+			_exit(1);
+	}
+}
+
+static void messages(double *send_ns, double *receive_ns)
+{
+	uint64_t sending_ns = 0, receiving_ns = 0;
+	int ends[2];
+
+	if (pipe(ends))
+		die("pipe", strerror(errno));
+	for (int batch = 0; batch < BATCHES; batch++) {
+		uint64_t at_ns = clock_now_ns();
+
+		for (int i = 0; i < BATCH; i++)
+			if (write(ends[1], message, sizeof(message)) != sizeof(message))
+				die("write", strerror(errno));
+		sending_ns += clock_now_ns() - at_ns;
+		at_ns = clock_now_ns();
+		for (int i = 0; i < BATCH; i++)
+			if (read(ends[0], message, sizeof(message)) != sizeof(message))
+				die("read", strerror(errno));
+		receiving_ns += clock_now_ns() - at_ns;
+	}
+	close(ends[0]);
+	close(ends[1]);
+	*send_ns = (double)sending_ns / (BATCH * BATCHES);
+	*receive_ns = (double)receiving_ns / (BATCH * BATCHES);
+}
+
+static double yield_alone_ns(void)
+{
+	uint64_t at_ns = clock_now_ns();
+
+	for (int i = 0; i < TURNS; i++)
+		sched_yield();
+	return (double)(clock_now_ns() - at_ns) / TURNS;
+}
+
+static uint64_t switches(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return (uint64_t)(usage.ru_nvcsw + usage.ru_nivcsw);
+}
+
+// What a switch costs beyond the yield that led to it: not every yield leads to one, so both are
+// counted.
+static double switch_ns(double yield_ns)
+{
+	volatile uint32_t *others = &shared->task[0].samples;
+	uint64_t at_ns = clock_now_ns(), mine = switches(), theirs = *others;
+
+	for (int i = 0; i < 10 * TURNS; i++)
+		sched_yield();
+	at_ns = clock_now_ns() - at_ns;
+	mine = switches() - mine;
+	theirs = *others - theirs;
+	if (!mine)
+		die("costs", "no yield led to a switch");
+	return ((double)at_ns - (10.0 * TURNS + (double)theirs) * yield_ns) / (2.0 * (double)mine);
+}
+
+static pid_t yielding(void)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		die("fork", strerror(errno));
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;) {
+			shared->task[0].samples++;
+			sched_yield();
+		}
+	}
+	return pid;
+}
+
+// There and back between two processes, half of it: one message sent, one task woken, one switched
+// to, one received.
+static double passes_ns(void)
+{
+	int there[2], back[2];
+	uint64_t at_ns;
+	pid_t pid;
+
+	if (pipe(there) || pipe(back))
+		die("pipe", strerror(errno));
+	pid = fork();
+	if (pid < 0)
+		die("fork", strerror(errno));
+	if (!pid) {
+		pass(there[0], back[1], false);
+		_exit(0);
+	}
+	at_ns = clock_now_ns();
+	pass(back[0], there[1], true);
+	at_ns = clock_now_ns() - at_ns;
+	waitpid(pid, NULL, 0);
+	return (double)at_ns / (2.0 * TURNS);
+}
+
+void costs_print(void)
+{
+	double send_ns, receive_ns, yield_ns, switching_ns, passing_ns;
+	pid_t other;
+
+	confine_to_cpu_range(0, 1);
+	messages(&send_ns, &receive_ns);
+	yield_ns = yield_alone_ns();
+	other = yielding();
+	while (!shared->task[0].samples)
+		sched_yield();
+	switching_ns = switch_ns(yield_ns);
+	kill(other, SIGKILL);
+	waitpid(other, NULL, 0);
+	passing_ns = passes_ns();
+	measure("costs", "send", "", send_ns, "ns");
+	measure("costs", "receive", "", receive_ns, "ns");
+	measure("costs", "yield", "", yield_ns, "ns");
+	measure("costs", "pass", "", passing_ns, "ns");
+	measure("costs", "switch", "", switching_ns, "ns");
+	// What blocks on one side and wakes on the other, beyond the calls and the switch.
+	measure("costs", "wakeup", "", passing_ns - send_ns - receive_ns - switching_ns, "ns");
+}

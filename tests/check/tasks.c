@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The processes of a scenario: hogs, sleepers and message teams.
+//
+// Burning is done in runs of no-operations: in the emulated machine each counts as one nanosecond
+// of virtual time and costs the emulator next to nothing.
+#define _GNU_SOURCE
+#include "bed.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MESSAGE_BYTES 100
+
+// As the kernel has it; C libraries differ in whether they do.
+struct attributes {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime_ns, deadline_ns, period_ns;
+	uint32_t util_min, util_max;
+};
+
+struct bed_shared *shared;
+static pid_t processes[PROCESSES_MAX];
+static int process_count;
+static int ready[2], go[2];
+
+uint64_t clock_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t clock_cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void sleep_until_ns(uint64_t when_ns)
+{
+	struct timespec t = {
+	    .tv_sec = (time_t)(when_ns / 1000000000u),
+	    .tv_nsec = (long)(when_ns % 1000000000u),
+	};
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+		;
+}
+
+// About a microsecond at the emulated machine's one instruction a nanosecond.
+static void burn_a_little(void)
+{
+	__asm__ volatile(".rept 1000\n\tnop\n\t.endr");
+}
+
+void burn_for_ns(uint64_t cpu_ns)
+{
+	uint64_t end_ns = clock_cpu_ns() + cpu_ns, now_ns;
+
+	while ((now_ns = clock_cpu_ns()) < end_ns)
+		for (int i = end_ns - now_ns > 20000 ? 10 : 1; i; i--)
+			burn_a_little();
+}
+
+void confine_to_cpu_range(long first, long end)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	for (long cpu = first; cpu < end; cpu++)
+		CPU_SET((size_t)cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		die("confine a task to CPUs", strerror(errno));
+}
+
+static struct attributes attributes_now(void)
+{
+	struct attributes now = {.size = sizeof(now)};
+
+	if (syscall(SYS_sched_getattr, 0, &now, sizeof(now), 0))
+		die("sched_getattr", strerror(errno));
+	return now;
+}
+
+uint64_t slice_default_ns(void)
+{
+	return attributes_now().runtime_ns;
+}
+
+static void take_attributes(const struct bed_scenario *s, const struct bed_task *task)
+{
+	static const uint32_t policies[] = {SCHED_OTHER, SCHED_BATCH, SCHED_IDLE};
+	struct attributes wanted = {
+	    .size = sizeof(wanted),
+	    .policy = policies[task->policy],
+	    .nice = (int32_t)task->nice,
+	    .runtime_ns = (uint64_t)task->slice_us * 1000,
+	};
+
+	if (task->cpu >= 0)
+		confine_to_cpu_range(task->cpu, task->cpu + 1);
+	else
+		confine_to_cpu_range(0, s->cpus);
+	if (syscall(SYS_sched_setattr, 0, &wanted, 0))
+		die("sched_setattr", strerror(errno));
+	if (task->slice_us && attributes_now().runtime_ns != (uint64_t)task->slice_us * 1000)
+		die("sched_setattr", "this kernel takes no slice (6.12 does)");
+}
+
+static void hog(void)
+{
+	for (;;)
+		burn_a_little();
+}
+
+static void sleeper(const struct bed_task *task, int index)
+{
+	uint64_t at_ns = shared->start_ns;
+	uint32_t count;
+
+	// Without this a timer may be 50 µs late by intent.
+	prctl(PR_SET_TIMERSLACK, 1);
+	for (;;) {
+		uint64_t woken_ns;
+
+		at_ns += (uint64_t)task->period_us * 1000;
+		// One that has fallen behind does not wait, so it has no wakeup to record.
+		if (clock_now_ns() < at_ns) {
+			sleep_until_ns(at_ns);
+			woken_ns = clock_now_ns();
+			count = shared->task[index].samples;
+			if (at_ns >= shared->count_from_ns && count < SAMPLES_MAX) {
+				shared->task[index].latency_ns[count] =
+				    (uint32_t)(woken_ns - at_ns);
+				shared->task[index].samples = count + 1;
+			}
+		}
+		burn_for_ns((uint64_t)task->run_us * 1000);
+	}
+}
+
+static void finish(int index)
+{
+	uint64_t now_ns = clock_now_ns();
+	uint64_t last_ns = __atomic_load_n(&shared->task[index].finished_ns, __ATOMIC_SEQ_CST);
+
+	while (last_ns < now_ns &&
+	       !__atomic_compare_exchange_n(&shared->task[index].finished_ns, &last_ns, now_ns,
+					    false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		;
+	_exit(0);
+}
+
+static void sender(const struct bed_task *task, int index, int (*pipes)[2])
+{
+	char message[MESSAGE_BYTES] = {0};
+
+	for (long loop = 0; !task->loops || loop < task->loops; loop++)
+		for (long to = 0; to < task->pairs; to++)
+			if (write(pipes[to][1], message, sizeof(message)) != MESSAGE_BYTES)
+				die("send a message", strerror(errno));
+	finish(index);
+}
+
+static void receiver(const struct bed_task *task, int index, int from)
+{
+	char message[MESSAGE_BYTES];
+
+	for (long left = task->pairs * task->loops; !task->loops || left; left--)
+		if (read(from, message, sizeof(message)) != MESSAGE_BYTES)
+			die("receive a message", strerror(errno));
+	finish(index);
+}
+
+// One process; in it, waits until all are ready and gives back true.
+static bool forked(const struct bed_scenario *s, const struct bed_task *task)
+{
+	char byte = 0;
+	pid_t pid = fork();
+
+	if (pid < 0)
+		die("fork", strerror(errno));
+	if (pid > 0) {
+		if (process_count == PROCESSES_MAX)
+			die("fork", "too many processes in a scenario");
+		processes[process_count++] = pid;
+		return false;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGTERM, SIG_DFL);
+	signal(SIGINT, SIG_DFL);
+	groups_enter(s, task->group);
+	take_attributes(s, task);
+	close(go[1]);
+	if (write(ready[1], &byte, 1) != 1 || read(go[0], &byte, 1) != 0)
+		_exit(1);
+	return true;
+}
+
+static void start_team(const struct bed_scenario *s, const struct bed_task *task, int index)
+{
+	int pipes[64][2];
+
+	if (task->pairs > 64)
+		die(task->name, "at most 64 pairs");
+	for (long i = 0; i < task->pairs; i++)
+		if (pipe(pipes[i]))
+			die("pipe", strerror(errno));
+	for (long i = 0; i < task->pairs; i++) {
+		if (forked(s, task))
+			receiver(task, index, pipes[i][0]);
+		if (forked(s, task))
+			sender(task, index, pipes);
+	}
+	for (long i = 0; i < task->pairs; i++) {
+		close(pipes[i][0]);
+		close(pipes[i][1]);
+	}
+}
+
+static void start_one(const struct bed_scenario *s, const struct bed_task *task, int index)
+{
+	switch (task->kind) {
+	case KIND_HOG:
+		if (forked(s, task))
+			hog();
+		break;
+	case KIND_SLEEPER:
+		if (forked(s, task))
+			sleeper(task, index);
+		break;
+	case KIND_MESSAGES:
+		for (long team = 0; team < task->teams; team++)
+			start_team(s, task, index);
+		break;
+	}
+}
+
+void tasks_map(void)
+{
+	void *at =
+	    mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED)
+		die("map shared memory", strerror(errno));
+	shared = at;
+}
+
+void tasks_start(struct bed_scenario *s)
+{
+	char byte;
+
+	process_count = 0;
+	if (pipe(ready) || pipe(go))
+		die("pipe", strerror(errno));
+	for (int i = 0; i < s->task_count; i++) {
+		struct bed_task *task = &s->tasks[i];
+
+		shared->task[i].finished_ns = 0;
+		shared->task[i].samples = 0;
+		task->first_process = process_count;
+		for (long copy = 0; copy < task->count; copy++)
+			start_one(s, task, i);
+		task->processes = process_count - task->first_process;
+	}
+	close(ready[1]);
+	for (int i = 0; i < process_count; i++)
+		if (read(ready[0], &byte, 1) != 1)
+			die(s->name, "a task ended before it began");
+	shared->start_ns = clock_now_ns();
+	shared->count_from_ns = shared->start_ns + (uint64_t)s->warm_ms * 1000000;
+	close(go[1]);
+	close(go[0]);
+	close(ready[0]);
+}
+
+void tasks_kill(void)
+{
+	for (int i = 0; i < process_count; i++)
+		if (processes[i] > 0)
+			kill(processes[i], SIGKILL);
+	for (int i = 0; i < process_count; i++)
+		if (processes[i] > 0)
+			waitpid(processes[i], NULL, 0);
+	process_count = 0;
+}
+
+bool tasks_over(const struct bed_task *task)
+{
+	bool over = true;
+
+	for (int i = task->first_process; i < task->first_process + task->processes; i++) {
+		int status;
+
+		if (!processes[i])
+			continue;
+		if (waitpid(processes[i], &status, WNOHANG) != processes[i]) {
+			over = false;
+			continue;
+		}
+		processes[i] = 0;
+		if (status)
+			die(task->name, "a task failed");
+	}
+	return over;
+}
+
+uint64_t tasks_usage_ns(const struct bed_task *task)
+{
+	uint64_t sum_ns = 0;
+
+	for (int i = task->first_process; i < task->first_process + task->processes; i++) {
+		struct timespec t;
+		clockid_t clock;
+
+		if (!processes[i] || clock_getcpuclockid(processes[i], &clock) ||
+		    clock_gettime(clock, &t))
+			continue;
+		sum_ns += (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	}
+	return sum_ns;
+}
