@@ -107,7 +107,7 @@ void costs_print(void);
 
 uint64_t clock_now_ns(void);
 void sleep_until_ns(uint64_t when_ns);
-void burn_for_ns(uint64_t cpu_ns);
+void burn_a_little(void);
 void confine_to_cpu_range(long first, long end);
 uint64_t slice_default_ns(void);
 _Noreturn void die(const char *what, const char *why);

@@ -11,11 +11,14 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define BATCH 100 // less than a pipe holds, so that neither side waits
 #define BATCHES 200
 #define TURNS 5000
+#define SLEEPS 500
+#define LONG 5000
 
 static char message[100];
 
@@ -131,9 +134,54 @@ static double passes_ns(void)
 	return (double)at_ns / (2.0 * TURNS);
 }
 
+// From the moment asked for to the first instruction after the sleep, on a machine that is
+// otherwise idle: the timer's interrupt, the wakeup, the switch and the way back.
+static double timer_ns(void)
+{
+	uint64_t late_ns = 0, at_ns = clock_now_ns();
+
+	prctl(PR_SET_TIMERSLACK, 1);
+	for (int i = 0; i < SLEEPS; i++) {
+		at_ns += 1700000;
+		sleep_until_ns(at_ns);
+		late_ns += clock_now_ns() - at_ns;
+	}
+	return (double)late_ns / SLEEPS;
+}
+
+static uint64_t blocks_ns(int blocks)
+{
+	uint64_t at_ns = clock_now_ns();
+
+	for (int i = 0; i < blocks; i++)
+		burn_a_little();
+	return clock_now_ns() - at_ns;
+}
+
+// What a tick takes from the task it interrupts: a long burn beside the same in pieces that are too
+// short for one.
+static double tick_cost_ns(void)
+{
+	uint64_t best_ns = UINT64_MAX, long_ns, ticks;
+	struct timespec tick;
+
+	for (int i = 0; i < 200; i++) {
+		uint64_t ns = blocks_ns(100);
+
+		if (ns < best_ns)
+			best_ns = ns;
+	}
+	long_ns = blocks_ns(100 * LONG);
+	clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+	ticks = long_ns / (uint64_t)tick.tv_nsec;
+	if (!ticks || long_ns < best_ns * LONG)
+		return 0;
+	return (double)(long_ns - best_ns * LONG) / (double)ticks;
+}
+
 void costs_print(void)
 {
-	double send_ns, receive_ns, yield_ns, switching_ns, passing_ns;
+	double send_ns, receive_ns, yield_ns, switching_ns, passing_ns, waking_ns;
 	pid_t other;
 
 	confine_to_cpu_range(0, 1);
@@ -146,11 +194,14 @@ void costs_print(void)
 	kill(other, SIGKILL);
 	waitpid(other, NULL, 0);
 	passing_ns = passes_ns();
+	waking_ns = timer_ns();
 	measure("costs", "send", "", send_ns, "ns");
 	measure("costs", "receive", "", receive_ns, "ns");
 	measure("costs", "yield", "", yield_ns, "ns");
 	measure("costs", "pass", "", passing_ns, "ns");
 	measure("costs", "switch", "", switching_ns, "ns");
+	measure("costs", "timer", "", waking_ns - switching_ns, "ns");
+	measure("costs", "tick", "", tick_cost_ns(), "ns");
 	// What blocks on one side and wakes on the other, beyond the calls and the switch.
 	measure("costs", "wakeup", "", passing_ns - send_ns - receive_ns - switching_ns, "ns");
 }

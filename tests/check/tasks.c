@@ -64,12 +64,12 @@ void sleep_until_ns(uint64_t when_ns)
 }
 
 // About a microsecond at the emulated machine's one instruction a nanosecond.
-static void burn_a_little(void)
+void burn_a_little(void)
 {
 	__asm__ volatile(".rept 1000\n\tnop\n\t.endr");
 }
 
-void burn_for_ns(uint64_t cpu_ns)
+static void burn_for_ns(uint64_t cpu_ns)
 {
 	uint64_t end_ns = clock_cpu_ns() + cpu_ns, now_ns;
 

@@ -1,6 +1,7 @@
 //! `cargo xtask TASK`: the developer's entry point, behind `make`. Each task is a module; this file only
 //! finds it. Exit codes: 0 done, 1 failed, 2 usage, 77 skipped for a stated reason.
 
+mod check_sim;
 mod checks;
 mod licences;
 mod tidy;
@@ -16,9 +17,10 @@ usage: cargo xtask TASK
   tidy                     the house rules alone
   licences                 the licences of dependencies alone
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
+  check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the table of docs/simulator.md
   vm fetch                 fetch that kernel (or look for a newer one) and stop
 
-`cargo xtask vm --help` lists its options.";
+`cargo xtask vm --help` and `cargo xtask check-sim --help` list their options.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::main(),
         "licences" => licences::main(),
         "vm" => vm::main(rest),
+        "check-sim" => check_sim::main(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             ExitCode::SUCCESS

@@ -18,6 +18,8 @@ pub struct Parts {
     /// Stripped; `None` where no test needs it.
     pub tidegate: Option<PathBuf>,
     scripts: PathBuf,
+    /// Further files: where they go in the guest, and where they lie here.
+    pub extras: Vec<(&'static str, PathBuf)>,
 }
 
 impl Parts {
@@ -57,6 +59,7 @@ impl Parts {
             helper,
             tidegate,
             scripts,
+            extras: Vec::new(),
         })
     }
 
@@ -77,6 +80,9 @@ impl Parts {
             for library in libraries(tidegate)? {
                 tree.copy(&library.to_string_lossy(), &library)?;
             }
+        }
+        for (place, file) in &self.extras {
+            tree.copy(place, file)?;
         }
         tree.text("init", &self.read("init")?);
         tree.text("lib/vm.sh", &self.read("lib.sh")?);

@@ -10,9 +10,12 @@ mod emulator;
 mod fetch;
 mod frames;
 mod image;
+mod measure;
 mod options;
 mod progress;
 mod suite;
+
+pub use measure::measures;
 
 use catalog::{Case, Mode};
 use fetch::Kernel;
@@ -46,6 +49,11 @@ impl Trouble {
             mend: mend.into(),
             lacking: false,
         }
+    }
+
+    /// Whether this machine lacks something, as opposed to the repository being wrong.
+    pub fn is_lacking(&self) -> bool {
+        self.lacking
     }
 
     /// The same, as something that this machine lacks.
@@ -230,7 +238,7 @@ fn run(repository: &Path, options: &Options) -> Result<u8, Trouble> {
         started.into_iter().map(joined).collect()
     });
     for tallied in done {
-        tally.add(&tallied?);
+        tally.add(tallied?);
     }
     println!("vm: logs in {}", bed.work.display());
     Ok(close(&tally))
@@ -261,7 +269,7 @@ impl Bed {
         if let Some(note) = &kernel.note {
             println!("vm: {note}");
         }
-        let work = repository.join("target/vm");
+        let work = repository.join(options.work);
         fs::create_dir_all(&work).map_err(|e| Trouble::io("make the work folder", &work, &e))?;
         let lock = locked(&work.join("lock"))?;
         let wanted = cases.iter().any(|case| case.needs_tidegate);

@@ -40,6 +40,8 @@ pub struct Options {
     pub limit_s: u64,
     pub keep: bool,
     pub tests: Vec<String>,
+    /// Where logs and images go, from the repository's top.
+    pub work: &'static str,
 }
 
 /// Reads the arguments; the error is the rest of a one-line message.
@@ -53,6 +55,7 @@ pub fn parse(arguments: &[String]) -> Result<Options, String> {
         limit_s: 600,
         keep: false,
         tests: Vec::new(),
+        work: "target/vm",
     };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {

@@ -9,6 +9,8 @@ use std::time::Instant;
 /// The display of a run; the modes share it, as they run side by side.
 pub struct Progress {
     terminal: bool,
+    /// Only failures are printed.
+    quiet: bool,
     started: Instant,
     state: Mutex<State>,
 }
@@ -30,8 +32,17 @@ impl Progress {
         let terminal = std::io::stderr().is_terminal();
         Progress {
             terminal,
+            quiet: false,
             started: Instant::now(),
             state: Mutex::new(state),
+        }
+    }
+
+    /// Shows the moving line and failures, not what passed.
+    pub fn quiet(total: usize) -> Progress {
+        Progress {
+            quiet: true,
+            ..Progress::new(total)
         }
     }
 
@@ -50,7 +61,9 @@ impl Progress {
         let mut state = self.state();
         state.done += 1;
         self.clear();
-        println!("{}", line(mode, finished));
+        if !self.quiet || matches!(finished.outcome, Outcome::Failed(_)) {
+            println!("{}", line(mode, finished));
+        }
         self.show(&state);
     }
 

@@ -15,6 +15,8 @@ pub struct Tally {
     pub passed: usize,
     pub failed: usize,
     pub skipped: usize,
+    /// Name, value, unit of all that was measured.
+    pub measures: Vec<(String, String, String)>,
 }
 
 impl Tally {
@@ -26,10 +28,11 @@ impl Tally {
         }
     }
 
-    pub fn add(&mut self, other: &Tally) {
+    pub fn add(&mut self, other: Tally) {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.measures.extend(other.measures);
     }
 
     /// 0: all that ran passed; 1: one failed; 77: nothing ran.
@@ -90,7 +93,10 @@ impl Suite<'_> {
                     .for_each(|lost| progress.end(self.mode.name(), lost));
                 finished.extend(lost);
             }
-            finished.iter().for_each(|f| tally.count(&f.outcome));
+            for one in finished {
+                tally.count(&one.outcome);
+                tally.measures.extend(one.measures);
+            }
         }
         progress.leave(self.mode.name());
         Ok(tally)
@@ -123,6 +129,7 @@ mod tests {
                 passed,
                 failed,
                 skipped,
+                measures: Vec::new(),
             }
             .exit()
         };

@@ -1,0 +1,55 @@
+//! One test of its own in the bed, for the sake of what it measures: the precise machine for tasks outside the suite.
+
+use super::catalog::{self, Mode};
+use super::options;
+use super::progress::Progress;
+use super::suite::Suite;
+use super::{Bed, Trouble};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What a measurement came to.
+pub struct Measured {
+    /// The guest's kernel: package and version.
+    pub kernel: String,
+    /// Name, value, unit, in the order measured.
+    pub measures: Vec<(String, String, String)>,
+}
+
+/// Runs the test that lies in the folder `cases` on the precise machine, with `extras` (place in the guest, file here)
+/// in its image.
+pub fn measures(
+    repository: &Path,
+    cases: &Path,
+    extras: Vec<(&'static str, PathBuf)>,
+    limit: Duration,
+) -> Result<Measured, Trouble> {
+    let mut options = options::parse(&[])
+        .map_err(|why| Trouble::new("prepare the bed", "its own defaults", &why, "mend them"))?;
+    // Its own folder, so that it does not wait for the suite.
+    options.work = "target/check-sim";
+    let cases = catalog::read(cases)?;
+    let mut bed = Bed::prepare(repository, &options, &cases)?;
+    bed.parts.extras = extras;
+    let progress = Progress::quiet(cases.len());
+    let suite = Suite {
+        mode: Mode::Precise,
+        bed: &bed,
+        deadline: Instant::now() + limit,
+        keep: false,
+    };
+    let tally = suite.run(cases.iter().collect(), &progress)?;
+    if tally.passed == 0 || tally.failed > 0 {
+        let log = bed.work.join("precise-1/guest.log").display().to_string();
+        return Err(Trouble::new(
+            "measure in the bed",
+            &log,
+            "the guest's run failed",
+            "its last lines say why",
+        ));
+    }
+    Ok(Measured {
+        kernel: format!("{} {}", bed.kernel.package, bed.kernel.version),
+        measures: tally.measures,
+    })
+}
