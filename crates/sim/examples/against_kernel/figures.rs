@@ -47,6 +47,10 @@ impl Figures {
         self.by_name.get(name)
     }
 
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(String::as_str)
+    }
+
     /// A figure that describes the machine, as a whole number.
     fn whole(&self, name: &str) -> Result<u64, String> {
         let figure = self.get(name).ok_or_else(|| format!("no figure {name}"))?;
