@@ -1,13 +1,13 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint format vm soak cost contention docs install uninstall clean
+.PHONY: help setup build demo test lint format vm check-sim soak cost contention docs install uninstall clean
 
 PREFIX ?= /usr/local
 SYSTEMD_UNIT_DIR ?= /etc/systemd/system
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## Install what is missing (as root), or name it
 	@scripts/setup.sh
@@ -31,6 +31,9 @@ format: ## Format all sources
 
 vm: setup ## Run the tests in a virtual machine (options: cargo xtask vm --help)
 	@cargo xtask vm
+
+check-sim: setup ## Compare the simulator with this kernel and the VM's; keep the table in docs (as root, 6 min)
+	@cargo xtask check-sim --write
 
 soak: build ## Hours of faults and stress, by hand (HOURS=2)
 	scripts/soak.sh

@@ -51,7 +51,7 @@ fn summary(bed: &str, (good, bad): (usize, Vec<&str>)) -> bool {
     for name in &bad {
         println!("outside: {bed}: {name}");
     }
-    println!("{bed}: {good} figures within, {} outside", bad.len());
+    println!("{bed}: {good} passed, {} failed, 0 skipped", bad.len());
     bad.is_empty()
 }
 
