@@ -68,7 +68,9 @@ impl Figures {
             costs: Costs {
                 switch_ns: self.whole("costs.switch")?,
                 wakeup_ns: self.whole("costs.wakeup")?,
-                op_ns: self.whole("costs.send")?.midpoint(self.whole("costs.receive")?),
+                op_ns: self
+                    .whole("costs.send")?
+                    .midpoint(self.whole("costs.receive")?),
                 idle_exit_ns: 0, // in the timer's
                 migrate_ns: 0,
                 tick_ns: self.whole("costs.tick")?,

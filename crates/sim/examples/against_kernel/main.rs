@@ -74,7 +74,9 @@ fn compare(words: &[String]) -> Result<bool, String> {
         .map(|scenario| (scenario, table::rows(scenario, vm.as_ref(), host.as_ref())))
         .filter(|(_, rows)| !rows.is_empty())
         .collect();
+    let constants = table::constants(vm.as_ref(), host.as_ref());
     let text = table::markdown(&with_rows, vm.as_ref(), host.as_ref());
+    let text = format!("{constants}\n{text}");
     println!("{text}");
     if let Some(document) = get("write") {
         let old = read(document)?;

@@ -4,11 +4,11 @@ use crate::figures::{Description, Figures};
 use crate::programs::{Hog, Receiver, Sender, Sleeper, SleeperState};
 use crate::scenario::{Kind, Policy, Scenario, Task, What, Whom};
 use tidegate_sim::{
-    Bandwidth, CpuId, CpuSet, GroupId, GroupSpec, Machine, Program, SeriesId, TaskId, TaskSpec,
+    Bandwidth, CpuSet, GroupId, GroupSpec, Machine, Program, SeriesId, TaskId, TaskSpec,
 };
 
 /// 16 pages of 40 messages of 100 bytes: a message never spans two.
-const PIPE_MESSAGES: usize = 640;
+const PIPE_MESSAGES: u32 = 640;
 /// What a write of a quota takes from the one CPU that writer and written share.
 const WRITER_NS: u64 = 20_000;
 
@@ -153,7 +153,7 @@ impl<'a> Bed<'a> {
         };
         spec.nice = task.nice;
         spec.slice_ns = task.slice_us.map(|us| us * 1_000);
-        spec.cpus = Some(CpuSet::from_iter(cpus.map(CpuId)));
+        spec.cpus = Some(CpuSet::range(cpus));
         Ok(self.machine.spawn(spec)?)
     }
 
@@ -171,7 +171,11 @@ impl<'a> Bed<'a> {
         for ((what, whom, name), before) in reads.into_iter().zip(before) {
             let after = self.reading(whom);
             let put = |into: &mut Figures, word: &str, value: f64, unit: &str| {
-                into.put(&format!("{}.{word}.{name}", self.scenario.name), value, unit);
+                into.put(
+                    &format!("{}.{word}.{name}", self.scenario.name),
+                    value,
+                    unit,
+                );
             };
             let count = |pick: fn(&Reading) -> u64| (pick(&after) - pick(&before)) as f64;
             match what {

@@ -172,8 +172,18 @@ impl Scenario {
         let get = |key: &str| pairs.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
         let wanted = |key: &str| get(key).ok_or_else(|| format!("task {name}: no {key}="));
         const KEYS: [&str; 12] = [
-            "group", "kind", "count", "nice", "policy", "slice_us", "cpu", "period_us", "run_us",
-            "teams", "pairs", "loops",
+            "group",
+            "kind",
+            "count",
+            "nice",
+            "policy",
+            "slice_us",
+            "cpu",
+            "period_us",
+            "run_us",
+            "teams",
+            "pairs",
+            "loops",
         ];
         if let Some((key, _)) = pairs.iter().find(|(key, _)| !KEYS.contains(key)) {
             return Err(format!("a task has no '{key}'"));

@@ -48,7 +48,10 @@ pub fn rows(scenario: &Scenario, vm: Option<&Pair>, host: Option<&Pair>) -> Vec<
 }
 
 /// How many judged figures are within, and the names of those that are not.
-pub fn outside<'a>(rows: &'a [Row], pick: fn(&Row) -> &Option<(Figure, Figure, Verdict)>) -> (usize, Vec<&'a str>) {
+pub fn outside<'a>(
+    rows: &'a [Row],
+    pick: fn(&Row) -> &Option<(Figure, Figure, Verdict)>,
+) -> (usize, Vec<&'a str>) {
     let judged = rows.iter().filter_map(|row| {
         let within = pick(row).as_ref()?.2.within?;
         Some((within, row.name.as_str()))
@@ -82,7 +85,10 @@ fn cells(held: &Option<(Figure, Figure, Verdict)>) -> String {
 
 /// The table: a scenario's own line, then its figures.
 pub fn markdown(all: &[(&Scenario, Vec<Row>)], vm: Option<&Pair>, host: Option<&Pair>) -> String {
-    let title = |pair: Option<&Pair>| pair.map_or("not asked", |p| p.kernel.title.as_str()).to_owned();
+    let title = |pair: Option<&Pair>| {
+        pair.map_or("not asked", |p| p.kernel.title.as_str())
+            .to_owned()
+    };
     let mut text = format!(
         "Virtual machine: {} (1 CPU, virtual time). Host: {}.\n\n\
          | figure | unit | VM | sim | difference | within | host | sim | difference | within |\n\
@@ -91,13 +97,70 @@ pub fn markdown(all: &[(&Scenario, Vec<Row>)], vm: Option<&Pair>, host: Option<&
         title(host)
     );
     for (scenario, rows) in all {
-        text.push_str(&format!("| **{}**: {} | | | | | | | | | |\n", scenario.name, scenario.what));
+        text.push_str(&format!(
+            "| **{}**: {} | | | | | | | | | |\n",
+            scenario.name, scenario.what
+        ));
         for row in rows {
-            let unit = row.vm.as_ref().or(row.host.as_ref()).map_or("", |held| held.0.unit.as_str());
+            let unit = row
+                .vm
+                .as_ref()
+                .or(row.host.as_ref())
+                .map_or("", |held| held.0.unit.as_str());
             let (_, short) = row.name.split_once('.').unwrap_or(("", &row.name));
             let (vm, host) = (cells(&row.vm), cells(&row.host));
-            text.push_str(&format!("| {} | {unit} | {vm} | {host} |\n", short.replace('.', " ")));
+            text.push_str(&format!(
+                "| {} | {unit} | {vm} | {host} |\n",
+                short.replace('.', " ")
+            ));
         }
+    }
+    text
+}
+
+/// What the simulator was configured with, as measured on each machine.
+pub fn constants(vm: Option<&Pair>, host: Option<&Pair>) -> String {
+    const MEANINGS: [(&str, &str); 9] = [
+        ("machine.tick", "the timer tick"),
+        ("machine.base_slice", "EEVDF's base slice"),
+        (
+            "costs.send",
+            "write of 100 bytes to a pipe that nobody waits for (with `receive`, the mean: `op_ns`)",
+        ),
+        ("costs.receive", "read of 100 bytes that are there"),
+        (
+            "costs.switch",
+            "a context switch beyond the call that led to it: `switch_ns`",
+        ),
+        (
+            "costs.wakeup",
+            "half a ping-pong less send, receive and switch: blocking and waking, `wakeup_ns`",
+        ),
+        (
+            "costs.timer",
+            "a lone sleeper's lateness less the switch: the timer's interrupt and the way back",
+        ),
+        (
+            "costs.tick",
+            "what a tick takes from the task it interrupts: `tick_ns`",
+        ),
+        (
+            "costs.yield",
+            "a yield to oneself (not used; the cost of a call)",
+        ),
+    ];
+    let mut text = "| constant | VM, ns | host, ns | what it is |\n|---|--:|--:|---|\n".to_owned();
+    let value = |pair: Option<&Pair>, name: &str| {
+        let figure = pair.and_then(|pair| pair.kernel.get(name));
+        figure.map_or(String::new(), |figure| format!("{:.0}", figure.value))
+    };
+    for (name, meaning) in MEANINGS {
+        let short = name.rsplit('.').next().unwrap_or(name);
+        text.push_str(&format!(
+            "| {short} | {} | {} | {meaning} |\n",
+            value(vm, name),
+            value(host, name)
+        ));
     }
     text
 }
@@ -107,6 +170,8 @@ pub fn spliced(document: &str, table: &str) -> Result<String, String> {
     let (before, rest) = document
         .split_once(BEGIN)
         .ok_or_else(|| format!("no line `{BEGIN}`"))?;
-    let (_, after) = rest.split_once(END).ok_or_else(|| format!("no line `{END}`"))?;
+    let (_, after) = rest
+        .split_once(END)
+        .ok_or_else(|| format!("no line `{END}`"))?;
     Ok(format!("{before}{BEGIN}\n{table}{END}{after}"))
 }

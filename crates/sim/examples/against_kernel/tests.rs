@@ -21,14 +21,20 @@ fn the_simulator_agrees_with_the_kernel_in_virtual_time() {
     let (good, bad) = table::outside(&rows, |row| &row.vm);
     for row in rows.iter().filter(|row| bad.contains(&row.name.as_str())) {
         let (kernel, sim, verdict) = row.vm.as_ref().unwrap();
-        println!("{}: kernel {} sim {}: {}", row.name, kernel.value, sim.value, verdict.difference);
+        println!(
+            "{}: kernel {} sim {}: {}",
+            row.name, kernel.value, sim.value, verdict.difference
+        );
     }
     assert!(bad.is_empty(), "outside the criteria: {bad:?}");
     // Every scenario that the virtual machine runs is in the figures kept.
     let on_vm = all.iter().filter(|scenario| scenario.on.contains("vm"));
     for scenario in on_vm {
         let prefix = format!("{}.", scenario.name);
-        assert!(pair.kernel.names().any(|name| name.starts_with(&prefix)), "{prefix} was never measured");
+        assert!(
+            pair.kernel.names().any(|name| name.starts_with(&prefix)),
+            "{prefix} was never measured"
+        );
     }
     assert!(good > 60, "only {good} figures were judged");
 }
@@ -36,7 +42,10 @@ fn the_simulator_agrees_with_the_kernel_in_virtual_time() {
 #[test]
 fn one_description_gives_the_same_figures_twice() {
     let all = scenario::parse(&read(SCENARIOS).unwrap()).unwrap();
-    let some: Vec<Scenario> = all.into_iter().filter(|s| s.name.starts_with("wake-mess")).collect();
+    let some: Vec<Scenario> = all
+        .into_iter()
+        .filter(|s| s.name.starts_with("wake-mess"))
+        .collect();
     let figures = || Figures::parse(&read(FROZEN).unwrap()).unwrap();
     let once = rehearsed(&some, figures(), u64::MAX).unwrap();
     let twice = rehearsed(&some, figures(), u64::MAX).unwrap();
@@ -47,7 +56,10 @@ fn one_description_gives_the_same_figures_twice() {
 }
 
 fn figure(value: f64, unit: &str) -> Figure {
-    Figure { value, unit: unit.to_owned() }
+    Figure {
+        value,
+        unit: unit.to_owned(),
+    }
 }
 
 #[test]
@@ -58,8 +70,14 @@ fn criteria_are_those_of_the_docs() {
     assert_eq!(within("x.share.a", 50.0, 51.9, "%", 1), Some(true));
     assert_eq!(within("x.share.a", 50.0, 52.1, "%", 1), Some(false));
     assert_eq!(within("x.share.a", 50.0, 53.9, "%", 2), Some(true));
-    assert_eq!(within("x.throttled.a", 100.0, 105.0, "count", 1), Some(true));
-    assert_eq!(within("x.throttled.a", 100.0, 94.0, "count", 1), Some(false));
+    assert_eq!(
+        within("x.throttled.a", 100.0, 105.0, "count", 1),
+        Some(true)
+    );
+    assert_eq!(
+        within("x.throttled.a", 100.0, 94.0, "count", 1),
+        Some(false)
+    );
     assert_eq!(within("x.throttled.a", 0.0, 1.0, "count", 1), Some(true));
     assert_eq!(within("x.p50.a", 1_000.0, 1_499.0, "us", 1), Some(true));
     assert_eq!(within("x.p50.a", 1_000.0, 600.0, "us", 1), Some(false));
