@@ -132,7 +132,7 @@ static void print_read(const struct bed_read *read, struct bed_stat before, stru
 		print_latency(read);
 		break;
 	case READ_DURATION:
-		if (!tasks_over(&scenario.tasks[task]))
+		if (!tasks_over(&scenario.tasks[task], task))
 			die(read->name, "it was not over in its time");
 		measure(scenario.name, "duration", read->name,
 			(double)(shared->task[task].finished_ns - shared->start_ns) / 1e6, "ms");
@@ -158,10 +158,12 @@ static void wait_until(uint64_t end_ns)
 		} else if (finite) {
 			bool over = true;
 
-			for (int i = 0; i < scenario.read_count; i++)
+			for (int i = 0; i < scenario.read_count; i++) {
+				int task = bed_task_index(&scenario, scenario.reads[i].name);
+
 				if (scenario.reads[i].what == READ_DURATION)
-					over &= tasks_over(&scenario.tasks[bed_task_index(
-					    &scenario, scenario.reads[i].name)]);
+					over &= tasks_over(&scenario.tasks[task], task);
+			}
 			if (over)
 				return;
 			sleep_until_ns(clock_now_ns() + 5000000);

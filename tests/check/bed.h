@@ -69,7 +69,7 @@ struct bed_shared {
 	volatile uint64_t start_ns, count_from_ns;
 	struct {
 		volatile uint64_t finished_ns;
-		volatile uint32_t samples;
+		volatile uint32_t finished, samples;
 		uint32_t latency_ns[SAMPLES_MAX];
 	} task[TASKS_MAX];
 };
@@ -99,7 +99,7 @@ extern struct bed_shared *shared;
 void tasks_map(void);
 void tasks_start(struct bed_scenario *scenario);
 void tasks_kill(void);
-bool tasks_over(const struct bed_task *task);
+bool tasks_over(const struct bed_task *task, int index);
 uint64_t tasks_usage_ns(const struct bed_task *task);
 
 // costs.c: what the kernel's own paths cost on this machine.

@@ -29,10 +29,17 @@ pub struct EevdfConfig {
     pub delay_dequeue: bool,
     /// WAKEUP_PREEMPTION.
     pub wakeup_preemption: bool,
+    /// The protection of RUN_TO_PARITY ends with the shortest slice that is
+    /// queued, not with the running task's own (from 6.17 on).
+    pub protect_min_slice: bool,
+    /// cpu.max stops each task by itself when it would run, and a task that is
+    /// let go competes anew; before 6.18 the group left its parent's queue as
+    /// a whole, and all below it stayed as it was.
+    pub throttle_tasks: bool,
 }
 
 impl EevdfConfig {
-    /// The kernel's defaults for a machine of this many CPUs (6.12 to 6.18).
+    /// Kernel 6.18's defaults for a machine of this many CPUs.
     pub fn for_cpus(cpus: u32) -> EevdfConfig {
         EevdfConfig {
             base_slice_ns: 700_000 * u64::from(1 + cpus.clamp(1, 8).ilog2()),
@@ -40,6 +47,8 @@ impl EevdfConfig {
             preempt_short: true,
             delay_dequeue: true,
             wakeup_preemption: true,
+            protect_min_slice: true,
+            throttle_tasks: true,
         }
     }
 }

@@ -148,13 +148,30 @@ impl Fair {
         true
     }
 
+    #[inline]
     pub(super) fn protected(&self, ent: u32) -> bool {
         let e = self.ent(ent);
-        e.protected == e.deadline
+        e.vruntime < e.protected
     }
 
     pub(super) fn unprotect(&mut self, ent: u32) {
         self.ent_mut(ent).protected = i64::MIN;
+    }
+
+    /// Protects an entity that is about to run; it is not in the tree
+    /// (set_protect_slice).
+    #[inline]
+    pub(super) fn protect(&mut self, rq: u32, ent: u32) {
+        let root = self.rq(rq).root;
+        let e = self.ent(ent);
+        let mut until = e.deadline;
+        if self.eevdf().protect_min_slice && root != NONE {
+            let least = self.ent(root).links.min_slice;
+            if least < e.slice_ns {
+                until = until.min(e.vruntime + e.virtual_ns(least));
+            }
+        }
+        self.ent_mut(ent).protected = until;
     }
 
     /// Whose turn it is. The queue has at least one entity.
@@ -182,11 +199,15 @@ impl Fair {
         }
     }
 
-    /// Whether the running entity lost its protection to a shorter slice and
-    /// has had its share: it is to go at once.
+    /// Whether the running entity is no longer protected, so that its CPU is to
+    /// choose again; before 6.17 only if it has had its share.
     #[inline]
-    pub(super) fn did_preempt_short(&self, rq: u32, curr: u32) -> bool {
-        self.eevdf().preempt_short && !self.protected(curr) && !self.eligible(rq, curr)
+    pub(super) fn protection_over(&self, rq: u32, curr: u32) -> bool {
+        if self.protected(curr) {
+            return false;
+        }
+        let config = self.eevdf();
+        config.protect_min_slice || (config.preempt_short && !self.eligible(rq, curr))
     }
 
     /// Whether an entity with a shorter slice may cut the running one's protection.
@@ -203,9 +224,25 @@ impl Fair {
         if self.cfs().is_some() {
             return self.cfs_wakeup_preempts(rq, new, curr);
         }
-        if self.may_preempt_short(rq, new, curr) {
-            self.unprotect(curr);
+        let config = self.eevdf();
+        if !config.protect_min_slice {
+            if self.may_preempt_short(rq, new, curr) {
+                self.unprotect(curr);
+            }
+            return self.pick_eevdf(rq) == new;
         }
-        self.pick_eevdf(rq) == new
+        let least = self.ent(new).slice_ns;
+        if !config.preempt_short || least >= self.ent(curr).slice_ns {
+            return self.pick_eevdf(rq) == new;
+        }
+        // A shorter slice looks past the protection, and at least shortens it.
+        let until = self.ent(curr).protected;
+        self.unprotect(curr);
+        if self.pick_eevdf(rq) == new {
+            return true;
+        }
+        let c = self.ent_mut(curr);
+        c.protected = until.min(c.vruntime + c.virtual_ns(least));
+        false
     }
 }

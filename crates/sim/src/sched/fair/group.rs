@@ -125,13 +125,12 @@ impl Fair {
         }
         let limit = self.lag(ent, now_v);
         let e = self.ent_mut(ent);
-        let was_protected = e.protected == e.deadline;
         if now_v != e.vruntime {
             e.vruntime = now_v - scale(limit);
         }
         e.deadline = now_v + scale(e.deadline - now_v);
-        if was_protected {
-            e.protected = e.deadline;
+        if e.protected != i64::MIN {
+            e.protected = now_v + scale(e.protected - now_v);
         }
         let before = std::mem::replace(&mut e.weight, weight);
         let q = self.rq_mut(rq);

@@ -64,7 +64,7 @@ pub(crate) struct Entity {
     pub(crate) deadline: i64,
     /// What it was owed (> 0) or owed when it left the queue, in virtual time.
     pub(crate) vlag: i64,
-    /// Its deadline when it was picked: while it stands, it runs on (RUN_TO_PARITY).
+    /// Up to this vruntime it runs on once it was picked (RUN_TO_PARITY).
     pub(crate) protected: i64,
     pub(crate) slice_ns: u64,
     /// Times 2^10.

@@ -108,8 +108,7 @@ impl Fair {
         self.clear_buddy(rq, ent);
         if self.ent(ent).on_rq {
             self.tree_del(rq, ent);
-            let e = self.ent_mut(ent);
-            e.protected = e.deadline;
+            self.protect(rq, ent);
         }
         self.ent_mut(ent).ran_ns = 0;
         self.rq_mut(rq).curr = ent;

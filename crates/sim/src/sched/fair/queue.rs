@@ -43,7 +43,7 @@ impl Fair {
             if self.rq(rq).limited {
                 self.account_runtime(k, rq, delta);
             }
-            if self.rq(rq).nr > 1 && (over || self.did_preempt_short(rq, ent)) {
+            if self.rq(rq).nr > 1 && (over || self.protection_over(rq, ent)) {
                 k.resched(cpu);
                 self.clear_buddy(rq, ent);
             }
