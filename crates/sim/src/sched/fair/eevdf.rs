@@ -23,6 +23,8 @@ static OFF: EevdfConfig = EevdfConfig {
     preempt_short: false,
     delay_dequeue: false,
     wakeup_preemption: true,
+    protect_min_slice: false,
+    throttle_tasks: false,
 };
 
 impl Fair {
