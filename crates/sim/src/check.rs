@@ -43,6 +43,8 @@ pub(crate) struct Checker {
     cpu_ran: Vec<u64>,
     task_ran: Vec<u64>,
     group_ran: Vec<u64>,
+    /// Of it, what counts against quotas: real-time tasks are not limited.
+    limited_ran: Vec<u64>,
     limits: Vec<Option<Limit>>,
     looked_ns: Ns,
     /// Since when a task has waited beside others at every look, and the last look at which it did.
@@ -57,6 +59,7 @@ impl Checker {
             cpu_ran: vec![0; cpus],
             task_ran: Vec::new(),
             group_ran: Vec::new(),
+            limited_ran: Vec::new(),
             limits: Vec::new(),
             looked_ns: 0,
             waits: Vec::new(),
@@ -72,6 +75,8 @@ impl Checker {
         let mut group = k.task(task).group;
         loop {
             add(&mut self.group_ran, group.index(), ran);
+            let limited = if k.is_fifo(task) { 0 } else { ran };
+            add(&mut self.limited_ran, group.index(), limited);
             if group == GroupId::ROOT {
                 return;
             }
@@ -130,7 +135,7 @@ impl Checker {
     pub(crate) fn limit_changed(&mut self, k: &Kernel, group: GroupId) {
         self.close_all(k);
         let bandwidth = &k.groups[group.index()].bandwidth;
-        let used = read(&self.group_ran, group.index());
+        let used = read(&self.limited_ran, group.index());
         let limit = bandwidth.quota_us.map(|quota_us| Limit {
             quota_ns: quota_us * 1000,
             period_ns: bandwidth.period_us * 1000,
@@ -148,7 +153,7 @@ impl Checker {
     /// A group's period ends; its quota is about to be refilled once.
     pub(crate) fn turns_over(&mut self, k: &mut Kernel, group: GroupId) {
         self.close_all(k);
-        let used = read(&self.group_ran, group.index());
+        let used = read(&self.limited_ran, group.index());
         let Some(Some(limit)) = self.limits.get_mut(group.index()) else {
             return;
         };
@@ -313,6 +318,10 @@ impl Limit {
 
 fn stays_idle_with_work(k: &mut Kernel, cpu: CpuId) {
     let c = &k.cpus[cpu.index()];
+    if k.needs_resched(cpu) {
+        // It is about to choose: what ran was only taken off, to be moved.
+        return;
+    }
     if c.curr.is_none() && (c.nr_runnable > 0 || !c.fifo.is_empty()) {
         let (fair, real_time) = (c.nr_runnable, c.fifo.len());
         let detail = format!("it idles with {fair} fair and {real_time} real-time tasks queued");

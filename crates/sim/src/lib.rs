@@ -22,6 +22,7 @@ pub mod run;
 pub mod scenario;
 mod sched;
 pub mod spec;
+mod state;
 pub mod sweep;
 pub mod topology;
 pub mod trace;

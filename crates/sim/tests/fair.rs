@@ -246,13 +246,19 @@ fn a_rewritten_quota_leaks_half_a_tick_a_cpu_as_on_the_host() {
         (4_000, 10_000, ms10, 888),
     ] {
         let got = run(quota, period, every);
-        println!("{quota}/{period} every {every:?}: {got} (host {host})");
+        // The host's vCPUs also take a while to leave idle; here they do not. The test is
+        // for the mechanism: most of what runs comes from the writes.
+        assert!(
+            got * 100 >= host * 95 && got * 100 <= host * 125,
+            "{quota}/{period} every {every:?}: {got} (host {host})"
+        );
     }
 }
 
 #[test]
 fn a_nap_does_not_lose_or_win_time() {
-    // A task that wants half and a hog: the napper gets what it asks for.
+    // Its lag comes along: running 4 ms, alone 6 ms between, it gets its half whenever it
+    // is there (4 ms in 8, then 6 ms of sleep: 29 %) and a little more for what it missed.
     let mut m = machine(1);
     let nap = m
         .spawn(TaskSpec::new("nap", GroupId::ROOT, napper(4 * MS, 6 * MS)))
@@ -261,8 +267,10 @@ fn a_nap_does_not_lose_or_win_time() {
     m.run_until(20 * SECOND).unwrap();
     let (nap, hog) = (m.task_usage_ns(nap), m.task_usage_ns(hog));
     assert_eq!(nap + hog, 20 * SECOND);
-    println!("nap {nap} hog {hog}");
-    assert!(nap > 5 * SECOND);
+    assert!(
+        (20 * SECOND * 4 / 14..=20 * SECOND * 4 / 11).contains(&nap),
+        "{nap}"
+    );
 }
 
 #[test]

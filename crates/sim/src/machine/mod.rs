@@ -11,6 +11,8 @@ mod knobs;
 mod ops;
 mod read;
 mod run;
+#[cfg(test)]
+mod tests;
 mod wake;
 
 use crate::check::Checker;

@@ -9,6 +9,9 @@ use crate::kernel::TaskState;
 use crate::sched::{balance, fifo, migrate, place::Waker};
 use crate::trace::Event;
 
+/// The class's books cost O(all) to check: now and then.
+const CHECK_EVERY: u64 = 1024;
+
 impl Machine {
     /// Runs to a time, that instant included.
     pub fn run_until(&mut self, t_ns: Ns) -> Result<(), Violation> {
@@ -17,6 +20,9 @@ impl Machine {
             self.settle();
             if let Some(checker) = &mut self.checker {
                 checker.look(&mut self.k, &self.sched);
+                if self.k.handled.is_multiple_of(CHECK_EVERY) {
+                    self.check_books();
+                }
             }
             if let Some(violation) = &self.k.violation {
                 return Err(violation.clone());
@@ -60,6 +66,12 @@ impl Machine {
             };
             self.schedule(cpu);
             self.go_on(cpu);
+        }
+    }
+
+    fn check_books(&mut self) {
+        if let Err(why) = self.sched.verify(&self.k) {
+            self.k.violate("books", None, None, why);
         }
     }
 
@@ -212,9 +224,9 @@ impl Machine {
         self.k.advance_work(cpu);
         self.sched.update_curr(&mut self.k, cpu);
         if let Some(prev) = self.k.cpus[cpu.index()].curr {
+            self.k.resched(cpu);
             self.turn(cpu, Some(prev), None);
             self.k.arm_end(cpu);
-            self.k.resched(cpu);
         }
     }
 }

@@ -259,6 +259,13 @@ impl Sched {
         }
     }
 
+    /// Whether the class's own books agree; the first disagreement in words.
+    pub(crate) fn verify(&self, k: &Kernel) -> Result<(), String> {
+        match self {
+            Sched::Fair(fair) => fair.verify(k),
+        }
+    }
+
     pub(crate) fn bandwidth_stat(&self, group: GroupId) -> BandwidthStat {
         match self {
             Sched::Fair(fair) => {

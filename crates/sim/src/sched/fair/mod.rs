@@ -27,6 +27,7 @@ mod pelt;
 mod pick;
 mod queue;
 mod tree;
+mod verify;
 
 use crate::Ns;
 use crate::config::{CfsConfig, EevdfConfig};
@@ -359,6 +360,10 @@ impl Loads for Fair {
         let mut ent = k.task(task).ent;
         // A mean is below 2^27: the product is below 2^54.
         let mut load = self.ent(ent).avg.load();
+        // A real-time task was never on a queue of this class.
+        if self.ent(ent).rq == NONE {
+            return 0;
+        }
         loop {
             let rq = self.rq(self.ent(ent).rq);
             ent = rq.ent;

@@ -1,0 +1,150 @@
+//! What the machine keeps of each CPU, task, group, pipe and lock.
+
+use crate::Ns;
+use crate::cpuset::CpuSet;
+use crate::ids::{CpuId, GroupId, LockId, PipeId, TaskId};
+use crate::prng::Prng;
+use crate::program::Program;
+use crate::spec::{Bandwidth, CapTerms, GroupSpec, Policy, TaskSpec};
+use std::collections::VecDeque;
+
+/// Where a task is in its life. New → Runnable ↔ Waiting → Exited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskState {
+    /// Spawned; its start is ahead.
+    New,
+    /// On a run queue, or running.
+    Runnable,
+    /// Asleep, parked, or blocked on a pipe or lock.
+    Waiting,
+    /// Gone.
+    Exited,
+}
+
+/// What a task does once its run and overhead are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pending {
+    /// Ask the program for its next op.
+    Next,
+    Send(PipeId),
+    Recv(PipeId),
+    Lock(LockId),
+    Unlock(LockId),
+    Wake(TaskId),
+    SleepUntil(Ns),
+    Sleep(u64),
+    Park,
+    /// Parked: asleep until somebody wakes it.
+    Parked,
+    Yield,
+    Fork,
+    Exit,
+}
+
+pub(crate) struct Task {
+    pub(crate) state: TaskState,
+    pub(crate) policy: Policy,
+    pub(crate) nice: i8,
+    pub(crate) latency: i8,
+    pub(crate) latency_inherit: bool,
+    /// Somebody woke it before it parked.
+    pub(crate) wake_token: bool,
+    /// May use every CPU of the machine.
+    pub(crate) anywhere: bool,
+    /// Where it runs, waits, or ran last.
+    pub(crate) cpu: CpuId,
+    pub(crate) group: GroupId,
+    /// Its place in [`Cpu::queued`], or [`NONE`].
+    pub(crate) queued_at: u32,
+    /// The fair class's entity.
+    pub(crate) ent: u32,
+    pub(crate) pending: Pending,
+    /// CPU time the kernel takes before the program's own work goes on.
+    pub(crate) overhead_ns: u64,
+    /// Work still to do at full speed.
+    pub(crate) work_ns: u64,
+    /// A slice of its own, or 0.
+    pub(crate) slice_ns: u64,
+    pub(crate) woken_ns: Ns,
+    /// Since when it waits for a CPU, while it does.
+    pub(crate) queued_ns: Ns,
+    /// When it last left a CPU.
+    pub(crate) last_ran_ns: Ns,
+    pub(crate) usage_ns: u64,
+    pub(crate) work_done_ns: u64,
+    pub(crate) run_delay_ns: u64,
+}
+
+/// What is seldom touched of a task.
+pub(crate) struct TaskCold {
+    pub(crate) name: String,
+    pub(crate) program: Option<Box<dyn Program>>,
+    pub(crate) fork: Option<Box<TaskSpec>>,
+    pub(crate) rng: Prng,
+    pub(crate) last_forked: Option<TaskId>,
+    /// What it asked for.
+    pub(crate) asked: Option<CpuSet>,
+    /// What it asked for, within its group's set.
+    pub(crate) allowed: CpuSet,
+    pub(crate) cap: Option<CapTerms>,
+    pub(crate) parent: Option<TaskId>,
+}
+
+#[derive(Default)]
+pub(crate) struct Cpu {
+    pub(crate) curr: Option<TaskId>,
+    /// Charged up to here.
+    pub(crate) charged_to: Ns,
+    /// Work advanced up to here.
+    pub(crate) worked_to: Ns,
+    pub(crate) speed_ppm: u32,
+    /// Of a ns of work, in millionths: what integer division left over.
+    pub(crate) carry_ppm: u64,
+    pub(crate) busy_ns: u64,
+    /// Real-time tasks that wait here, highest priority first.
+    pub(crate) fifo: VecDeque<TaskId>,
+    /// Fair or ext tasks queued or running here, also those whose group is
+    /// throttled.
+    pub(crate) queued: Vec<TaskId>,
+    /// Tasks of the class on the queue, throttled ones left out.
+    pub(crate) nr_queued: u32,
+    /// Of those, the ones that want to run (EEVDF keeps some sleepers queued).
+    pub(crate) nr_runnable: u32,
+    /// Of the queued, tasks that yield to everybody (SCHED_IDLE or below cpu.idle).
+    pub(crate) nr_idle: u32,
+    pub(crate) switches: u64,
+    /// When it last became idle.
+    pub(crate) idle_since: Ns,
+    /// Balance wants the running task on that CPU instead.
+    pub(crate) push_to: Option<CpuId>,
+    /// When it balances next (periodic balance).
+    pub(crate) balance_at: Ns,
+}
+
+pub(crate) struct Group {
+    pub(crate) name: String,
+    pub(crate) parent: GroupId,
+    pub(crate) depth: u32,
+    pub(crate) spec: GroupSpec,
+    pub(crate) bandwidth: Bandwidth,
+    /// CPUs of the group: its own within its parent's.
+    pub(crate) cpus: CpuSet,
+    pub(crate) usage_ns: u64,
+    pub(crate) work_done_ns: u64,
+    pub(crate) run_delay_ns: u64,
+    pub(crate) tasks: u32,
+}
+
+#[derive(Default)]
+pub(crate) struct Pipe {
+    pub(crate) capacity: u32,
+    pub(crate) held: u32,
+    pub(crate) readers: VecDeque<TaskId>,
+    pub(crate) writers: VecDeque<TaskId>,
+}
+
+#[derive(Default)]
+pub(crate) struct LockState {
+    pub(crate) holder: Option<TaskId>,
+    pub(crate) waiters: VecDeque<TaskId>,
+}
