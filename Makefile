@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint format vm check-sim soak cost contention docs install uninstall clean
+.PHONY: help setup build demo test lint format vm fuzz check-sim soak cost contention docs install uninstall clean
 
 PREFIX ?= /usr/local
 SYSTEMD_UNIT_DIR ?= /etc/systemd/system
@@ -34,6 +34,9 @@ vm: setup ## Run the tests in a virtual machine (options: cargo xtask vm --help)
 
 check-sim: setup ## Compare the simulator with this kernel and the VM's; keep the table in docs (as root, 6 min)
 	@cargo xtask check-sim --write
+
+fuzz: setup ## Fuzz the law (RUNS=10000000 a header; HEADERS="cap share": only those)
+	@cargo xtask fuzz --runs $(or $(RUNS),10000000) $(HEADERS)
 
 soak: build ## Hours of faults and stress, by hand (HOURS=2)
 	scripts/soak.sh

@@ -217,7 +217,9 @@ TG_FN enum tg_bw_verdict tg_bw_take(struct tg_bw_pool *p, struct tg_bw_silo *s, 
 	if (s->remaining_ns > 0)
 		return TG_BW_RUN;
 	if (p->runtime_ns > 0) {
-		tg_bw_move(p, s, tg_min(want_ns, TG_BW_PERIOD_MAX_NS) - (tg_u64)s->remaining_ns);
+		tg_s64 want = (tg_s64)tg_min(want_ns, TG_BW_PERIOD_MAX_NS);
+
+		tg_bw_move(p, s, (tg_u64)(want - s->remaining_ns));
 		p->idle = 0;
 	}
 	return s->remaining_ns > 0 ? TG_BW_RUN : TG_BW_OUT;
@@ -269,7 +271,7 @@ TG_FN int tg_bw_distribute(struct tg_bw_pool *p, struct tg_bw_silo *s, tg_u64 no
 		tg_bw_turnover(p, now_ns);
 	if (tg_bw_limited(p) && s->throttled) {
 		if (s->remaining_ns <= 0)
-			tg_bw_move(p, s, 1 - (tg_u64)s->remaining_ns);
+			tg_bw_move(p, s, (tg_u64)(1 - s->remaining_ns));
 		if (s->remaining_ns <= 0)
 			return 0;
 	}

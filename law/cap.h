@@ -252,8 +252,9 @@ TG_FN tg_u32 tg_cap_state(struct tg_cap *c, struct tg_cap_family *f, tg_u64 now_
 
 /*
  * When the bucket will have paid `debt_ns` by itself and stand at want_ns (1 is
- * the earliest; at most its depth). 2^50 + 2^37 missing and as much debt, times
- * 1000, is < 2^62.
+ * the earliest; at most its depth). A debt of more than the depth is paid by
+ * looking in between: a full bucket fills no further, so no later than when it is
+ * full. 2^50 + 2^37 missing, times 1000, is < 2^61.
  */
 TG_FN tg_u64 tg_cap_bucket_ready_ns(const struct tg_cap_bucket *b, tg_u64 debt_ns, tg_u64 want_ns)
 {
@@ -262,7 +263,7 @@ TG_FN tg_u64 tg_cap_bucket_ready_ns(const struct tg_cap_bucket *b, tg_u64 debt_n
 
 	if (b->rate_ppt == 0)
 		return TG_CAP_NEVER;
-	want += tg_min(debt_ns, TG_CAP_DEBT_MAX);
+	want = tg_min(want + tg_min(debt_ns, TG_CAP_DEBT_MAX), tg_max(b->depth_ns, 1));
 	if (b->level_ns >= (tg_s64)want)
 		return b->last_ns;
 	short_ns = (tg_u64)((tg_s64)want - b->level_ns);

@@ -173,6 +173,8 @@ TG_FN void tg_headroom_trim(struct tg_headroom *h, const struct tg_headroom_samp
 	if (lag_ncpu > h->capacity_ncpu / 200)
 		h->steady_us = 0;
 	drifts = h->steady_us < TG_STEADY_US;
+	/* Of a domain that has become smaller, the bound is smaller too, at once. */
+	h->trim_ncpu = tg_clamp_s(h->trim_ncpu, -most, most);
 	if (h->calm_us < h->cfg.calm_us)
 		return;
 	/* |trim| + |error| < 2^45: the weighted difference stays below 2^61. */

@@ -8,6 +8,8 @@ NEEDED="clang-19 clang-format-19 libelf-dev zlib1g-dev pkg-config make gcc libc6
 gawk autopoint procps"
 # Without these the tests in a virtual machine are skipped, with their reason.
 FOR_VM="qemu-system-x86 busybox-static binutils cpio debian-archive-keyring"
+# Without this the law is not fuzzed, with that reason.
+FOR_FUZZ="libclang-rt-19-dev"
 
 say() {
 	echo "tidegate: setup: $*" >&2
@@ -45,17 +47,17 @@ fi
 # shellcheck disable=SC2086 # lists of words
 lacking=$(missing $NEEDED)
 # shellcheck disable=SC2086
-lacking_vm=$(missing $FOR_VM)
-[ -n "$lacking$lacking_vm" ] || exit 0
+lacking_tests=$(missing $FOR_VM $FOR_FUZZ)
+[ -n "$lacking$lacking_tests" ] || exit 0
 
 if [ "$(id -u)" -ne 0 ]; then
-	[ -z "$lacking_vm" ] || say "the VM tests will be skipped; for them: sudo apt-get install -y $lacking_vm"
+	[ -z "$lacking_tests" ] || say "some tests will be skipped; for them: sudo apt-get install -y $lacking_tests"
 	[ -n "$lacking" ] || exit 0
 	say "packages are missing, and only root can install them; run: sudo apt-get install -y $lacking"
 	exit 1
 fi
 
-say "installing $lacking$lacking_vm"
+say "installing $lacking$lacking_tests"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq || say "apt-get update failed; trying with the package lists that are there"
 if [ -n "$lacking" ]; then
@@ -65,8 +67,8 @@ if [ -n "$lacking" ]; then
 		exit 1
 	fi
 fi
-if [ -n "$lacking_vm" ]; then
+if [ -n "$lacking_tests" ]; then
 	# shellcheck disable=SC2086
-	apt-get install -y -qq --no-install-recommends $lacking_vm >/dev/null ||
-		say "apt-get could not install: $lacking_vm; the VM tests will be skipped"
+	apt-get install -y -qq --no-install-recommends $lacking_tests >/dev/null ||
+		say "apt-get could not install: $lacking_tests; some tests will be skipped"
 fi

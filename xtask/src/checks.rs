@@ -98,6 +98,8 @@ fn tests() -> Vec<Step> {
             Counts::CargoTest,
             "cargo test --workspace --locked --no-fail-fast -- --show-output",
         ),
+        // A taste of it; `make fuzz` is the meal.
+        own("fuzz", Counts::Suite, "fuzz --runs 50000"),
         own("virtual machine", Counts::Suite, "vm"),
         // In virtual time, which does not depend on what else this machine does.
         own("simulator check", Counts::Suite, "check-sim --vm"),

@@ -3,6 +3,7 @@
 
 mod check_sim;
 mod checks;
+mod fuzz;
 mod licences;
 mod tidy;
 mod vm;
@@ -16,6 +17,8 @@ usage: cargo xtask TASK
   lint                     format, lints, house rules, licences
   tidy                     the house rules alone
   licences                 the licences of dependencies alone
+  fuzz [--runs N] [HEADER...]
+                           libFuzzer over the law's headers (10,000,000 executions each)
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
   check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the table of docs/simulator.md
   vm fetch                 fetch that kernel (or look for a newer one) and stop
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         "lint" => checks::lint(),
         "tidy" => tidy::main(),
         "licences" => licences::main(),
+        "fuzz" => fuzz::main(rest),
         "vm" => vm::main(rest),
         "check-sim" => check_sim::main(rest),
         "help" | "--help" | "-h" => {

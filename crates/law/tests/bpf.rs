@@ -7,6 +7,80 @@ use std::process::Command;
 
 const CLANG: &str = "clang-19";
 
+/// A caller of what each header offers.
+const CALLERS: &[(&str, &str)] = &[
+    (
+        "bandwidth_types.h",
+        "tg_u64 f(const struct tg_bw_pool *p) { return p->runtime_ns; }",
+    ),
+    (
+        "bandwidth.h",
+        "int f(struct tg_bw_pool *p, struct tg_bw_silo *s, tg_u64 d, tg_u64 now) \
+             { return tg_bw_run(p, s, d, now) || !tg_bw_throttle(p, s, now) || tg_bw_distribute(p, s, now); } \
+             void g(struct tg_bw_pool *p, struct tg_bw_silo *s, const struct tg_bw_terms *t, tg_u64 now) \
+             { tg_bw_init(p, 0, now); tg_bw_set(p, t, now); tg_bw_return(p, s); }",
+    ),
+    (
+        "bandwidth_kernel.h",
+        "int f(struct tg_bw_pool *p, struct tg_bw_silo *s, const struct tg_bw_terms *t, tg_u64 now) \
+             { tg_bw_set_kernel(p, t, now); tg_bw_forgive(p, s, now); return tg_bw_slack_wanted(p, now); }",
+    ),
+    (
+        "bandwidth_tree.h",
+        "tg_u32 f(struct tg_bw_pool *p, struct tg_bw_silo *s, const tg_u32 *up, tg_u64 now) \
+             { return tg_bw_run_up(p, s, up, 64, 3, 1000, now) + tg_bw_may_run(s, up, 64, 3); }",
+    ),
+    (
+        "base.h",
+        "tg_u64 f(tg_u64 a, tg_u64 b) { return tg_rate_ucpu(a, b); }",
+    ),
+    (
+        "headroom_types.h",
+        "tg_u64 f(const struct tg_headroom_decision *d) { return d->allowance_ucpu; }",
+    ),
+    (
+        "noise.h",
+        "void f(struct tg_headroom *h) { tg_estimate_noise(h, 1, 5000000); }",
+    ),
+    (
+        "estimate.h",
+        "int f(struct tg_headroom *h, const struct tg_headroom_sample *s) \
+             { return tg_estimate_update(h, s, s->busy_ns, 2000000, 0); }",
+    ),
+    (
+        "headroom.h",
+        "void f(struct tg_headroom *h, const struct tg_headroom_sample *s, \
+             struct tg_headroom_decision *d) { tg_headroom_step(h, s, d); } \
+             void g(struct tg_headroom *h, const struct tg_headroom_config *c) \
+             { tg_headroom_init(h, c, 300000, 10000); }",
+    ),
+    (
+        "cap.h",
+        "tg_u32 f(struct tg_cap *c, struct tg_cap_family *o, tg_u64 t) \
+             { tg_cap_charge(c, 1, t, 0, 0); return tg_cap_state(c, o, t, 0); } \
+             void g(struct tg_cap *c, const struct tg_cap_terms *t) { tg_cap_set(c, t, 1); } \
+             int h(struct tg_cap *p, struct tg_cap *c, struct tg_cap_family *f) \
+             { tg_cap_leave(p, f, 2); return tg_cap_fork(p, c, 1, 0); }",
+    ),
+    (
+        "latency.h",
+        "tg_u64 f(int hint) { return tg_latency_slice_ns(hint, 3000000); } \
+             tg_u64 g(tg_u64 v, int hint) { return tg_latency_deadline(v, 1, hint, 6000000); } \
+             int h(const struct tg_latency_rank *a, const struct tg_latency_rank *b) \
+             { return tg_latency_first(a, b) + tg_latency_preempts(a, b); }",
+    ),
+    (
+        "burst.h",
+        "tg_u64 f(struct tg_burst *b, const struct tg_burst_evidence *e) \
+             { return tg_burst_auto_step(b, e); } \
+             tg_u64 g(tg_u64 q) { return tg_burst_room_ns(q, q, q, q, q); }",
+    ),
+    (
+        "share.h",
+        "void f(const struct tg_demand *d, tg_u64 *out) { tg_share(1000000, d, 16, out); }",
+    ),
+];
+
 #[test]
 fn each_header_compiles_for_bpf() {
     if Command::new(CLANG).arg("--version").output().is_err() {
@@ -14,85 +88,13 @@ fn each_header_compiles_for_bpf() {
         return;
     }
     let law = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../law");
-    let callers = [
-        (
-            "bandwidth_types.h",
-            "tg_u64 f(const struct tg_bw_pool *p) { return p->runtime_ns; }",
-        ),
-        (
-            "bandwidth.h",
-            "int f(struct tg_bw_pool *p, struct tg_bw_silo *s, tg_u64 d, tg_u64 now) \
-             { return tg_bw_run(p, s, d, now) || !tg_bw_throttle(p, s, now) || tg_bw_distribute(p, s, now); } \
-             void g(struct tg_bw_pool *p, struct tg_bw_silo *s, const struct tg_bw_terms *t, tg_u64 now) \
-             { tg_bw_init(p, 0, now); tg_bw_set(p, t, now); tg_bw_return(p, s); }",
-        ),
-        (
-            "bandwidth_kernel.h",
-            "int f(struct tg_bw_pool *p, struct tg_bw_silo *s, const struct tg_bw_terms *t, tg_u64 now) \
-             { tg_bw_set_kernel(p, t, now); tg_bw_forgive(p, s, now); return tg_bw_slack_wanted(p, now); }",
-        ),
-        (
-            "bandwidth_tree.h",
-            "tg_u32 f(struct tg_bw_pool *p, struct tg_bw_silo *s, const tg_u32 *up, tg_u64 now) \
-             { return tg_bw_run_up(p, s, up, 64, 3, 1000, now) + tg_bw_may_run(s, up, 64, 3); }",
-        ),
-        (
-            "base.h",
-            "tg_u64 f(tg_u64 a, tg_u64 b) { return tg_rate_ucpu(a, b); }",
-        ),
-        (
-            "headroom_types.h",
-            "tg_u64 f(const struct tg_headroom_decision *d) { return d->allowance_ucpu; }",
-        ),
-        (
-            "noise.h",
-            "void f(struct tg_headroom *h) { tg_estimate_noise(h, 1, 5000000); }",
-        ),
-        (
-            "estimate.h",
-            "int f(struct tg_headroom *h, const struct tg_headroom_sample *s) \
-             { return tg_estimate_update(h, s, s->busy_ns, 2000000, 0); }",
-        ),
-        (
-            "headroom.h",
-            "void f(struct tg_headroom *h, const struct tg_headroom_sample *s, \
-             struct tg_headroom_decision *d) { tg_headroom_step(h, s, d); } \
-             void g(struct tg_headroom *h, const struct tg_headroom_config *c) \
-             { tg_headroom_init(h, c, 300000, 10000); }",
-        ),
-        (
-            "cap.h",
-            "tg_u32 f(struct tg_cap *c, struct tg_cap_family *o, tg_u64 t) \
-             { tg_cap_charge(c, 1, t, 0, 0); return tg_cap_state(c, o, t, 0); } \
-             void g(struct tg_cap *c, const struct tg_cap_terms *t) { tg_cap_set(c, t, 1); } \
-             int h(struct tg_cap *p, struct tg_cap *c, struct tg_cap_family *f) \
-             { tg_cap_leave(p, f, 2); return tg_cap_fork(p, c, 1, 0); }",
-        ),
-        (
-            "latency.h",
-            "tg_u64 f(int hint) { return tg_latency_slice_ns(hint, 3000000); } \
-             tg_u64 g(tg_u64 v, int hint) { return tg_latency_deadline(v, 1, hint, 6000000); } \
-             int h(const struct tg_latency_rank *a, const struct tg_latency_rank *b) \
-             { return tg_latency_first(a, b) + tg_latency_preempts(a, b); }",
-        ),
-        (
-            "burst.h",
-            "tg_u64 f(struct tg_burst *b, const struct tg_burst_evidence *e) \
-             { return tg_burst_auto_step(b, e); } \
-             tg_u64 g(tg_u64 q) { return tg_burst_room_ns(q, q, q, q, q); }",
-        ),
-        (
-            "share.h",
-            "void f(const struct tg_demand *d, tg_u64 *out) { tg_share(1000000, d, 16, out); }",
-        ),
-    ];
     let mut headers: Vec<String> = std::fs::read_dir(&law)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name.ends_with(".h"))
         .collect();
     headers.sort();
-    let mut listed: Vec<&str> = callers.iter().map(|(header, _)| *header).collect();
+    let mut listed: Vec<&str> = CALLERS.iter().map(|(header, _)| *header).collect();
     listed.sort_unstable();
     assert_eq!(
         headers, listed,
@@ -101,7 +103,7 @@ fn each_header_compiles_for_bpf() {
 
     let dir = std::env::temp_dir().join(format!("tidegate-law-bpf-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    for (header, caller) in callers {
+    for (header, caller) in CALLERS {
         let source = dir.join(format!("{header}.c"));
         std::fs::write(&source, format!("#include \"{header}\"\n{caller}\n")).unwrap();
         let out = Command::new(CLANG)
