@@ -18,7 +18,7 @@ enum tg_reason {
 	TG_REASON_RESTORE = 6, /* the last cut was a false alarm: back at once */
 };
 
-/* Tuning; law/README.md gives the reason for each default. */
+/* Tuning; law/headroom.md gives the reason for each default. */
 struct tg_headroom_config {
 	tg_u32 mean_min_us;	/* span of the mean of a quiet main, >= 1000 */
 	tg_u32 mean_max_us;	/* span of the mean of a noisy main */

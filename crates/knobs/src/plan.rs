@@ -25,7 +25,7 @@ pub use rate::bandwidth_for;
 
 use tidegate_law::{HeadroomDecision, Reason};
 
-/// Tuning of a planner; `law/README.md` gives the reason for each default.
+/// Tuning of a planner; `law/headroom.md` gives the reason for each default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanConfig {
     /// The kernel's tick (1/HZ): how late enforcement is after a write.

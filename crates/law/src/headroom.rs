@@ -11,7 +11,7 @@ pub struct HeadroomTerms {
     pub tolerance_ppm: u32,
 }
 
-/// Tuning of the law; `law/README.md` gives the reason for each value.
+/// Tuning of the law; `law/headroom.md` gives the reason for each value.
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeadroomConfig {

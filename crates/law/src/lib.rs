@@ -6,7 +6,7 @@
 //! [`share`] splits an allowance over several targets, [`bandwidth`] meters a group by quota and period, [`cap`] bounds what a task or
 //! group uses, [`latency`] orders deadlines, [`burst`] says how much unused quota
 //! may be carried over. All are pure: time comes in, nothing is read or written elsewhere.
-//! `law/README.md` states the formulas, their bounds and the tuning.
+//! `law/README.md` says where each formula, its bounds and its tuning are told.
 
 pub mod bandwidth;
 pub mod burst;
