@@ -88,7 +88,7 @@ TG_FN tg_u64 tg_clamp(tg_u64 x, tg_u64 low, tg_u64 high)
 /* a - b, or 0 where that would be negative. */
 TG_FN tg_u64 tg_sub0(tg_u64 a, tg_u64 b)
 {
-	return tg_if_less(b, a, a - b, 0);
+	return a - tg_min(a, b);
 }
 
 /* |x|; x is never the most negative value here (|x| < 2^50 wherever used). */

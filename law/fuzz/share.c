@@ -63,8 +63,7 @@ int LLVMFuzzerTestOneInput(const tg_u8 *data, size_t size)
 	allowance = fuzz_any(&f);
 	by = fuzz_any(&f);
 	for (tg_u32 i = 0; i < n; i++) {
-		d[i].weight = (tg_u32)fuzz_any(&f);
-		d[i].pad = 0;
+		d[i].weight = fuzz_any(&f);
 		d[i].demand_ucpu = fuzz_any(&f);
 		d[i].floor_ucpu = fuzz_below(&f, 3) ? 0 : fuzz_any(&f);
 	}
