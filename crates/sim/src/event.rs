@@ -58,6 +58,9 @@ pub(crate) struct EventQueue {
     order: u64,
     ends: Tournament,
     ticks: Tournament,
+    /// New ends, and whether the tree is behind.
+    moved: Vec<(Ns, bool)>,
+    dirty: Vec<u32>,
 }
 
 impl EventQueue {
@@ -67,6 +70,8 @@ impl EventQueue {
             order: 0,
             ends: Tournament::new(cpus),
             ticks: Tournament::new(cpus),
+            moved: vec![(NEVER, false); cpus],
+            dirty: Vec::new(),
         }
     }
 
@@ -90,17 +95,34 @@ impl EventQueue {
         self.heap[i] = entry;
     }
 
+    /// The end of a CPU's run moves several times within one event: only the
+    /// last counts, so the tree follows at the next pop.
     pub(crate) fn set_end(&mut self, cpu: CpuId, at: Ns) {
-        self.ends.set(cpu.index(), at);
+        let moved = &mut self.moved[cpu.index()];
+        if moved.1 {
+            moved.0 = at;
+        } else {
+            *moved = (at, true);
+            self.dirty.push(cpu.0);
+        }
+    }
+
+    fn settle_ends(&mut self) {
+        while let Some(cpu) = self.dirty.pop() {
+            let moved = &mut self.moved[cpu as usize];
+            moved.1 = false;
+            self.ends.set(cpu as usize, moved.0);
+        }
     }
 
     pub(crate) fn set_tick(&mut self, cpu: CpuId, at: Ns) {
         self.ticks.set(cpu.index(), at);
     }
 
-    /// Takes what comes next, if it comes by `until`; an end or a tick is
-    /// cleared from its slot.
+    /// Takes what comes next, if it comes by `until`. The slot of an end or a tick
+    /// keeps its time: whoever handles it sets the next before the next pop.
     pub(crate) fn pop(&mut self, until: Ns) -> Option<(Ns, Next)> {
+        self.settle_ends();
         let end = self.ends.first();
         let timer = self.heap.first().map_or(NEVER, |entry| entry.at);
         let tick = self.ticks.first();
@@ -110,14 +132,12 @@ impl EventQueue {
         }
         if end == at {
             let cpu = self.ends.winner();
-            self.ends.set(cpu, NEVER);
             return Some((at, Next::End(CpuId(cpu as u32))));
         }
         if timer == at {
             return Some((at, Next::Timer(self.pop_timer())));
         }
         let cpu = self.ticks.winner();
-        self.ticks.set(cpu, NEVER);
         Some((at, Next::Tick(CpuId(cpu as u32))))
     }
 
@@ -175,6 +195,9 @@ impl Tournament {
 
     fn set(&mut self, slot: usize, at: Ns) {
         let mut i = self.leaves + slot;
+        if self.least[i] == at {
+            return;
+        }
         self.least[i] = at;
         while i > 1 {
             i /= 2;
@@ -214,6 +237,11 @@ mod tests {
         queue.set_timer(10, Timer::Wake(TaskId(0)));
         let mut seen = Vec::new();
         while let Some(next) = queue.pop(100) {
+            match next.1 {
+                Next::End(cpu) => queue.set_end(cpu, NEVER),
+                Next::Tick(cpu) => queue.set_tick(cpu, NEVER),
+                Next::Timer(_) => {}
+            }
             seen.push(next);
         }
         assert_eq!(
@@ -248,6 +276,9 @@ mod tests {
                         assert!(at >= now);
                         now = at;
                         got += u32::from(matches!(next, Next::Timer(_)));
+                        if let Next::End(cpu) = next {
+                            queue.set_end(cpu, NEVER);
+                        }
                     }
                 }
             }
@@ -256,6 +287,9 @@ mod tests {
             assert!(at >= now);
             now = at;
             got += u32::from(matches!(next, Next::Timer(_)));
+            if let Next::End(cpu) = next {
+                queue.set_end(cpu, NEVER);
+            }
         }
         assert_eq!(set, got);
     }
