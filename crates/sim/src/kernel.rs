@@ -135,31 +135,38 @@ impl Kernel {
         }
     }
 
-    /// Brings the work of the CPU's task up to now, at the speed it had.
-    pub(crate) fn advance_work(&mut self, cpu: CpuId) {
-        let c = &mut self.cpus[cpu.index()];
+    /// What the CPU's task has got since its work was last brought up to date: overhead
+    /// that is done, work that is done, and the next carry.
+    #[inline]
+    pub(crate) fn progress(&self, cpu: CpuId) -> (u64, u64, u64) {
+        let c = &self.cpus[cpu.index()];
+        let Some(task) = c.curr else {
+            return (0, 0, c.carry_ppm);
+        };
+        let t = &self.tasks[task.index()];
         let delta = self.now - c.worked_to;
-        c.worked_to = self.now;
-        let Some(task) = c.curr else { return };
-        if delta == 0 {
-            return;
-        }
-        let t = &mut self.tasks[task.index()];
         let overhead = t.overhead_ns.min(delta);
-        t.overhead_ns -= overhead;
         let ran = delta - overhead;
-        if ran == 0 {
-            return;
+        if c.speed_ppm == SPEED_PPM_FULL {
+            return (overhead, ran.min(t.work_ns), c.carry_ppm);
         }
         // ran < 2^43 (two hours) and the speed below 2^20: below 2^63.
-        let done = if c.speed_ppm == SPEED_PPM_FULL {
-            ran
-        } else {
-            let exact = ran * u64::from(c.speed_ppm) + c.carry_ppm;
-            c.carry_ppm = exact % PPM;
-            exact / PPM
-        };
-        let done = done.min(t.work_ns);
+        let exact = ran * u64::from(c.speed_ppm) + c.carry_ppm;
+        (overhead, (exact / PPM).min(t.work_ns), exact % PPM)
+    }
+
+    /// Brings the work of the CPU's task up to now, at the speed it had.
+    pub(crate) fn advance_work(&mut self, cpu: CpuId) {
+        let (overhead, done, carry_ppm) = self.progress(cpu);
+        let c = &mut self.cpus[cpu.index()];
+        c.worked_to = self.now;
+        c.carry_ppm = carry_ppm;
+        let Some(task) = c.curr else { return };
+        let t = &mut self.tasks[task.index()];
+        t.overhead_ns -= overhead;
+        if done == 0 {
+            return;
+        }
         t.work_ns -= done;
         t.work_done_ns += done;
         let mut group = t.group;

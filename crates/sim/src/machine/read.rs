@@ -58,15 +58,19 @@ impl Machine {
 
     /// CPU time of a group and all below it, exact.
     pub fn usage_ns(&self, group: GroupId) -> u64 {
-        let mut usage = self.usage_accounted_ns(group);
-        for cpu in 0..self.k.cpus.len() {
-            if let Some(task) = self.k.cpus[cpu].curr
-                && self.k.is_within(self.k.task(task).group, group)
-            {
-                usage += self.uncharged_ns(cpu);
-            }
-        }
-        usage
+        let uncharged = self
+            .running_in(group)
+            .map(|cpu| self.uncharged_ns(cpu.index()));
+        self.usage_accounted_ns(group) + uncharged.sum::<u64>()
+    }
+
+    /// CPUs that run a task of a group or below.
+    fn running_in(&self, group: GroupId) -> impl Iterator<Item = CpuId> {
+        let runs = move |cpu: &CpuId| {
+            let curr = self.k.cpus[cpu.index()].curr;
+            curr.is_some_and(|task| self.k.is_within(self.k.task(task).group, group))
+        };
+        (0..self.cpus()).map(CpuId).filter(runs)
     }
 
     /// CPU time of a group and all below it, as its files show it.
@@ -91,10 +95,11 @@ impl Machine {
         self.k.now * u64::from(self.cpus()) - self.busy_ns()
     }
 
-    /// Work done for a group and all below it: CPU time at full speed, without
-    /// the kernel's own. As of each CPU's last event.
+    /// Work done for a group and all below it, exact: CPU time at full speed, without the
+    /// kernel's own.
     pub fn work_done_ns(&self, group: GroupId) -> u64 {
-        self.k.groups[group.index()].work_done_ns
+        let running = self.running_in(group).map(|cpu| self.k.progress(cpu).1);
+        self.k.groups[group.index()].work_done_ns + running.sum::<u64>()
     }
 
     /// How long tasks of a group and below have waited for a CPU while they could
@@ -140,9 +145,11 @@ impl Machine {
             }
     }
 
-    /// A task's work done, as of its CPU's last event.
+    /// A task's work done, exact.
     pub fn task_work_done_ns(&self, task: TaskId) -> u64 {
-        self.k.task(task).work_done_ns
+        let t = self.k.task(task);
+        let running = self.k.cpus[t.cpu.index()].curr == Some(task);
+        t.work_done_ns + if running { self.k.progress(t.cpu).1 } else { 0 }
     }
 
     /// How long a task has waited for a CPU, waits that are over.
