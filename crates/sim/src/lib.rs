@@ -5,6 +5,7 @@ pub mod config;
 pub mod contention;
 pub mod controller;
 pub mod cpuset;
+pub mod engines;
 pub mod error;
 mod event;
 pub mod hist;

@@ -237,7 +237,12 @@ impl Quotas {
         if self.targets.is_empty() {
             return;
         }
-        if decision.allowance_ucpu <= decision.floor_ucpu {
+        // With little or no headroom the allowance hovers about the floor on a full machine, for what side work gets main does
+        // not: being at the tolerance is over where the allowance is clear of it, by 2 % of the machine.
+        let clear_ucpu = decision
+            .floor_ucpu
+            .saturating_add(decision.capacity_ucpu / 50);
+        if decision.allowance_ucpu <= clear_ucpu {
             self.floor_span.add(window);
         } else {
             self.floor_span = Use::default();

@@ -133,6 +133,7 @@ impl Machine {
         let old = std::mem::replace(&mut self.k.task_mut(task).group, group);
         self.k.groups[old.index()].tasks -= 1;
         self.k.groups[group.index()].tasks += 1;
+        self.sched.group_changed(&mut self.k, task);
         if queued {
             self.sched.enqueue(&mut self.k, cpu, task, Enqueue::Move);
             preempt(&mut self.k, &mut self.sched, cpu, task);

@@ -182,6 +182,11 @@ impl Machine {
         self.k.cpus[cpu.index()].curr
     }
 
+    /// What the headroom law in the scheduler decided last: of ext, and only where there is side work.
+    pub fn headroom(&self) -> Option<&tidegate_law::HeadroomDecision> {
+        self.sched.headroom()
+    }
+
     /// What programs recorded into a series.
     pub fn series(&self, series: SeriesId) -> &Histogram {
         &self.k.world.series[series.index()].1

@@ -105,7 +105,9 @@ impl Machine {
             Some(task) => self.sched.tick(&mut self.k, cpu, task),
             None => {}
         }
-        balance::periodic(&mut self.k, &mut self.sched, cpu);
+        if self.sched.balances() {
+            balance::periodic(&mut self.k, &mut self.sched, cpu);
+        }
     }
 
     /// Chooses again on a CPU, and turns to the choice.
@@ -134,7 +136,7 @@ impl Machine {
         if let Some(task) = self.sched.pick(&mut self.k, cpu) {
             return Some(task);
         }
-        if balance::newidle(&mut self.k, &mut self.sched, cpu) {
+        if self.sched.balances() && balance::newidle(&mut self.k, &mut self.sched, cpu) {
             return self.sched.pick(&mut self.k, cpu);
         }
         None

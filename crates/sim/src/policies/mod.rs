@@ -4,10 +4,14 @@
 //! Only the law is theirs: side work sits in the same kind of group (cpu.idle) in every arm, and the counters are exact,
 //! which is kinder than the ticks that they read in production.
 
+mod driver;
+mod fixed;
 mod katalyst;
 mod koordlet;
 mod sideloader;
 
+pub use driver::{Published, Sides};
+pub use fixed::{Fixed, Setting};
 pub use katalyst::Katalyst;
 pub use koordlet::Koordlet;
 pub use sideloader::Sideloader;

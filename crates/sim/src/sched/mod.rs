@@ -28,6 +28,7 @@
 //! before time goes on. It never moves the clock and never runs programs.
 
 pub(crate) mod balance;
+pub(crate) mod ext;
 pub(crate) mod fair;
 pub(crate) mod fifo;
 pub(crate) mod place;
@@ -38,13 +39,16 @@ use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::Kernel;
 use crate::spec::Policy;
 use crate::trace::Event;
+use ext::Ext;
 pub(crate) use fair::{Dequeue, Enqueue};
 use fair::{Fair, Flavour};
 use place::Waker;
 
-/// The class that ordinary tasks are in.
+/// The class that ordinary tasks are in. There is one of it, so a box for each would only cost a step at every call.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Sched {
     Fair(Fair),
+    Ext(Ext),
 }
 
 impl Sched {
@@ -54,11 +58,7 @@ impl Sched {
                 Ok(Sched::Fair(Fair::new(Flavour::Eevdf(config.clone()), k)))
             }
             Scheduler::Cfs(config) => Ok(Sched::Fair(Fair::new(Flavour::Cfs(config.clone()), k))),
-            Scheduler::Ext(_) => Err(SimError::Refused {
-                what: "scheduler",
-                why: "this build has no such class",
-                mend: "use eevdf",
-            }),
+            Scheduler::Ext(config) => Ok(Sched::Ext(Ext::new(config.clone(), k))),
         }
     }
 
@@ -66,18 +66,21 @@ impl Sched {
     pub(crate) fn keeps_idle(&self) -> bool {
         match self {
             Sched::Fair(_) => false,
+            Sched::Ext(ext) => ext.keeps_idle(),
         }
     }
 
     fn fair(&self) -> &Fair {
         match self {
             Sched::Fair(fair) => fair,
+            Sched::Ext(_) => unreachable!("only a class that balances is asked for its balance"),
         }
     }
 
     fn fair_mut(&mut self) -> &mut Fair {
         match self {
             Sched::Fair(fair) => fair,
+            Sched::Ext(_) => unreachable!("only a class that balances is asked for its balance"),
         }
     }
 
@@ -92,24 +95,28 @@ impl Sched {
                     }
                 }
             }
+            Sched::Ext(ext) => ext.add_group(k, group),
         }
     }
 
     pub(crate) fn add_task(&mut self, k: &mut Kernel, task: TaskId) {
         match self {
             Sched::Fair(fair) => fair.add_task(k, task),
+            Sched::Ext(ext) => ext.add_task(k, task),
         }
     }
 
     pub(crate) fn select_wake(&mut self, k: &Kernel, task: TaskId, waker: Waker) -> CpuId {
         match self {
             Sched::Fair(fair) => place::select_wake(k, fair, task, waker),
+            Sched::Ext(ext) => ext.select_cpu(k, task, k.task(task).cpu),
         }
     }
 
     pub(crate) fn select_new(&mut self, k: &Kernel, task: TaskId, parent: CpuId) -> CpuId {
         match self {
             Sched::Fair(fair) => place::select_new(k, fair, task, parent),
+            Sched::Ext(ext) => ext.select_cpu(k, task, parent),
         }
     }
 
@@ -121,6 +128,7 @@ impl Sched {
                 fair.balance
                     .left_idle(cpu, k.now - k.cpus[cpu.index()].idle_since);
             }
+            Sched::Ext(_) => {}
         }
     }
 
@@ -128,19 +136,35 @@ impl Sched {
     pub(crate) fn throttled(&self, k: &Kernel, task: TaskId) -> bool {
         match self {
             Sched::Fair(fair) => fair.throttled_above(fair.ents[k.task(task).ent as usize].rq),
+            Sched::Ext(ext) => ext.is_held(task),
         }
+    }
+
+    /// Whether the machine's balancing moves tasks from CPU to CPU; a class with shared queues does without.
+    pub(crate) fn balances(&self) -> bool {
+        matches!(self, Sched::Fair(_))
     }
 
     /// Whether a queued task may be moved: it wants to run and is not throttled.
     pub(crate) fn movable(&self, k: &Kernel, task: TaskId) -> bool {
         match self {
             Sched::Fair(fair) => fair.movable(k, task),
+            Sched::Ext(ext) => ext.waits(task),
+        }
+    }
+
+    /// Whether a group that the task is in is throttled on another CPU: the kernel moves nothing there (throttled_lb_pair).
+    pub(crate) fn throttled_on(&self, k: &Kernel, task: TaskId, cpu: CpuId) -> bool {
+        match self {
+            Sched::Fair(fair) => fair.throttled_above(fair.rq_of(k.task(task).group, cpu)),
+            Sched::Ext(_) => false,
         }
     }
 
     pub(crate) fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, why: Enqueue) {
         match self {
             Sched::Fair(fair) => fair.enqueue(k, cpu, task, why),
+            Sched::Ext(ext) => ext.enqueue(k, cpu, task, why),
         }
     }
 
@@ -149,6 +173,7 @@ impl Sched {
             Sched::Fair(fair) => {
                 fair.dequeue(k, cpu, task, why);
             }
+            Sched::Ext(ext) => ext.dequeue(k, cpu, task, why),
         }
     }
 
@@ -163,6 +188,7 @@ impl Sched {
                 }
                 delayed
             }
+            Sched::Ext(_) => false,
         }
     }
 
@@ -176,18 +202,21 @@ impl Sched {
                     fair.dequeue(k, cpu, task, Dequeue::Move);
                 }
             }
+            Sched::Ext(_) => {}
         }
     }
 
     pub(crate) fn check_preempt(&mut self, k: &mut Kernel, cpu: CpuId, new: TaskId, curr: TaskId) {
         match self {
             Sched::Fair(fair) => fair.check_preempt(k, cpu, new, curr),
+            Sched::Ext(ext) => ext.check_preempt(k, cpu, new),
         }
     }
 
     pub(crate) fn pick(&mut self, k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
         match self {
             Sched::Fair(fair) => fair.pick(k, cpu),
+            Sched::Ext(ext) => ext.pick(k, cpu),
         }
     }
 
@@ -200,48 +229,56 @@ impl Sched {
     ) {
         match self {
             Sched::Fair(fair) => fair.switch(k, cpu, prev, next),
+            Sched::Ext(ext) => ext.switch(k, cpu, next),
         }
     }
 
     pub(crate) fn update_curr(&mut self, k: &mut Kernel, cpu: CpuId) {
         match self {
             Sched::Fair(fair) => fair.update_curr(k, cpu),
+            Sched::Ext(ext) => ext.update_curr(k, cpu),
         }
     }
 
     pub(crate) fn tick(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         match self {
             Sched::Fair(fair) => fair.tick(k, cpu, task),
+            Sched::Ext(ext) => ext.tick(k, cpu),
         }
     }
 
     pub(crate) fn yield_now(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         match self {
             Sched::Fair(fair) => fair.yield_now(k, cpu, task),
+            Sched::Ext(ext) => ext.yield_now(k, cpu, task),
         }
     }
 
     pub(crate) fn period(&mut self, k: &mut Kernel, group: GroupId) {
         match self {
             Sched::Fair(fair) => fair.period(k, group),
+            Sched::Ext(_) => {}
         }
     }
 
     pub(crate) fn slack(&mut self, k: &mut Kernel, group: GroupId) {
         match self {
             Sched::Fair(fair) => fair.slack(k, group),
+            Sched::Ext(_) => {}
         }
     }
 
-    pub(crate) fn timer(&mut self, _k: &mut Kernel, _number: u64) {
+    pub(crate) fn timer(&mut self, k: &mut Kernel, number: u64) {
         match self {
             Sched::Fair(_) => {}
+            Sched::Ext(ext) => ext.timer(k, number),
         }
     }
 
     pub(crate) fn set_bandwidth(&mut self, k: &mut Kernel, group: GroupId) {
         match self {
             Sched::Fair(fair) => fair.set_bandwidth(k, group),
+            Sched::Ext(ext) => ext.set_bandwidth(k, group),
         }
     }
 
@@ -249,6 +286,23 @@ impl Sched {
     pub(crate) fn set_shares(&mut self, k: &mut Kernel, group: GroupId) {
         match self {
             Sched::Fair(fair) => fair.set_shares(k, group),
+            Sched::Ext(ext) => ext.set_shares(k, group),
+        }
+    }
+
+    /// A task that is not queued has another group.
+    pub(crate) fn group_changed(&mut self, k: &mut Kernel, task: TaskId) {
+        match self {
+            Sched::Fair(_) => {}
+            Sched::Ext(ext) => ext.change_group(k, task),
+        }
+    }
+
+    /// What the class's own headroom law decided last.
+    pub(crate) fn headroom(&self) -> Option<&tidegate_law::HeadroomDecision> {
+        match self {
+            Sched::Fair(_) => None,
+            Sched::Ext(ext) => ext.headroom(),
         }
     }
 
@@ -256,6 +310,7 @@ impl Sched {
     pub(crate) fn set_task(&mut self, k: &mut Kernel, task: TaskId) {
         match self {
             Sched::Fair(fair) => fair.set_task(k, task),
+            Sched::Ext(ext) => ext.set_task(k, task),
         }
     }
 
@@ -263,6 +318,7 @@ impl Sched {
     pub(crate) fn verify(&self, k: &Kernel) -> Result<(), String> {
         match self {
             Sched::Fair(fair) => fair.verify(k),
+            Sched::Ext(ext) => ext.verify(k),
         }
     }
 
@@ -278,6 +334,7 @@ impl Sched {
                     burst_ns: stat.burst_ns,
                 }
             }
+            Sched::Ext(ext) => ext.bandwidth_stat(group),
         }
     }
 }

@@ -31,6 +31,7 @@ pub(super) fn pull(
         if k.cpus[src.index()].curr == Some(task)
             || !sched.movable(k, task)
             || !k.allowed(task, dst)
+            || sched.throttled_on(k, task, dst)
         {
             continue;
         }

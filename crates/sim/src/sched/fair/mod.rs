@@ -418,7 +418,7 @@ impl Rq {
 }
 
 /// A task's weight, times 2^10.
-fn task_weight(policy: Policy, nice: i8) -> u64 {
+pub(crate) fn task_weight(policy: Policy, nice: i8) -> u64 {
     if policy == Policy::Idle {
         return WEIGHT_IDLE;
     }

@@ -18,6 +18,7 @@ impl Fair {
             }
             loop {
                 if self.rq(rq).limited && self.check_runtime(k, rq) {
+                    self.publish(k, cpu);
                     continue 'again;
                 }
                 let ent = self.pick_entity(rq);

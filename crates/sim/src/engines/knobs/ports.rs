@@ -1,0 +1,204 @@
+//! The two doors of the control step: what it reads and what it writes.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_knobs::bandwidth::Bandwidth as Written;
+use tidegate_knobs::control::Apply;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
+
+use super::terms::Side;
+use super::{KnobsLog, Sensing, group_of};
+use crate::machine::Machine;
+use crate::prng::Prng;
+use crate::{Bandwidth, GroupId, Ns, SimError};
+
+/// The last reading, between the engine (which has the machine) and the sensor (which the control step owns).
+#[derive(Clone, Default)]
+pub(super) struct Shared(Arc<Mutex<Counters>>);
+
+impl Shared {
+    /// Reads the machine. Each CPU's part of a reading is up to `old_ns` old, so that a busy machine's counters lack up to that
+    /// much a CPU; they never go back.
+    pub(super) fn read(
+        &self,
+        machine: &Machine,
+        sensing: Sensing,
+        side: &[Side],
+        main: &[GroupId],
+        old_ns: u64,
+        prng: &mut Prng,
+    ) {
+        let used = |group: GroupId| match sensing {
+            Sensing::Bpf => machine.usage_ns(group),
+            Sensing::Usage => machine.usage_accounted_ns(group),
+        };
+        let lacks_ns = |prng: &mut Prng, cpus: u64| prng.between(0, old_ns) * cpus / 2;
+        let now_ns = machine.now_ns();
+        let cpus = machine.cpus();
+        let capacity_ns = now_ns * u64::from(cpus);
+        let side_ns: u64 = side.iter().map(|side| used(side.group)).sum();
+        let main_ns: u64 = main.iter().map(|&group| used(group)).sum();
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let busy_ns = used(GroupId::ROOT).min(capacity_ns);
+        let side_ns = side_ns
+            .saturating_sub(lacks_ns(prng, u64::from(cpus)))
+            .max(last.side_ns);
+        let busy_ns = busy_ns
+            .saturating_sub(lacks_ns(prng, u64::from(cpus)))
+            .max(last.busy_ns)
+            .max(side_ns);
+        *last = Counters {
+            now_ns,
+            online_cpus: cpus,
+            capacity_ns,
+            busy_ns,
+            side_ns,
+            main_ns: main_ns.max(last.main_ns),
+            steal_ns: 0,
+            valid: true,
+        };
+    }
+}
+
+/// The sensor that the control step holds.
+pub(super) struct Reader {
+    shared: Shared,
+    sensing: Sensing,
+    tick_ns: u64,
+}
+
+impl Reader {
+    pub(super) fn new(shared: Shared, sensing: Sensing, tick_ns: u64) -> Self {
+        Self {
+            shared,
+            sensing,
+            tick_ns,
+        }
+    }
+}
+
+impl Sensor for Reader {
+    fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError> {
+        *out = *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(())
+    }
+
+    fn set_groups(&mut self, _: &[SensedGroup], _: &[SensedGroup]) -> Result<(), SenseError> {
+        Ok(())
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.sensing {
+            Sensing::Bpf => "bpf",
+            Sensing::Usage => "usage",
+        }
+    }
+
+    fn min_window_ns(&self) -> u64 {
+        self.sensing.period_ns()
+    }
+
+    fn granularity_ns(&self) -> u64 {
+        match self.sensing {
+            Sensing::Bpf => 0,
+            Sensing::Usage => self.tick_ns,
+        }
+    }
+
+    fn online_cpus(&self) -> u32 {
+        let last = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.online_cpus
+    }
+}
+
+/// One write on its way to the kernel.
+pub(super) struct Pending {
+    pub(super) at_ns: Ns,
+    group: GroupId,
+    what: What,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Max(Bandwidth),
+    Yielding(bool),
+}
+
+impl Pending {
+    pub(super) fn perform(&self, machine: &mut Machine) -> Result<(), SimError> {
+        match self.what {
+            What::Max(bandwidth) => machine.set_bandwidth(self.group, bandwidth),
+            What::Yielding(yielding) => machine.set_idle(self.group, yielding),
+        }
+    }
+
+    pub(super) fn note(&self, now_ns: Ns, log: &mut KnobsLog) {
+        match self.what {
+            What::Max(bandwidth) => log.writes.push((now_ns, self.group, bandwidth)),
+            What::Yielding(yielding) => log.yields.push((now_ns, self.group, yielding)),
+        }
+    }
+}
+
+/// Where the control step's writes go.
+pub(super) struct Queue<'a> {
+    pub(super) now_ns: Ns,
+    pub(super) write_ns: (u64, u64),
+    pub(super) prng: &'a mut Prng,
+    pub(super) pending: &'a mut VecDeque<Pending>,
+}
+
+impl Queue<'_> {
+    pub(super) fn set_bandwidth(&mut self, group: GroupId, bandwidth: Bandwidth) {
+        self.push(group, What::Max(bandwidth));
+    }
+
+    pub(super) fn set_idle(&mut self, group: GroupId, idle: bool) {
+        self.push(group, What::Yielding(idle));
+    }
+
+    /// One thread writes: a write waits for the one before it.
+    fn push(&mut self, group: GroupId, what: What) {
+        let (least_ns, most_ns) = self.write_ns;
+        let from_ns = self
+            .pending
+            .back()
+            .map_or(self.now_ns, |last| last.at_ns.max(self.now_ns));
+        let at_ns = from_ns + self.prng.between(least_ns, most_ns.max(least_ns));
+        self.pending.push_back(Pending { at_ns, group, what });
+    }
+}
+
+fn found(path: &GroupPath) -> Result<GroupId, String> {
+    group_of(path).ok_or_else(|| {
+        format!("simulated kernel: {path}: no such group; this is a bug of the engine")
+    })
+}
+
+impl Apply for Queue<'_> {
+    fn set_quota(
+        &mut self,
+        path: &GroupPath,
+        _: Option<Written>,
+        to: Written,
+    ) -> Result<(), String> {
+        self.set_bandwidth(found(path)?, as_machine(&to));
+        Ok(())
+    }
+
+    fn set_yielding(&mut self, path: &GroupPath, yielding: bool) -> Result<(), String> {
+        self.set_idle(found(path)?, yielding);
+        Ok(())
+    }
+}
+
+/// The engine's and the machine's types for one thing.
+pub(super) fn as_machine(written: &Written) -> Bandwidth {
+    Bandwidth {
+        quota_us: written.quota_us,
+        period_us: written.period_us,
+        burst_us: written.burst_us,
+    }
+}

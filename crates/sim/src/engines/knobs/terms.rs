@@ -1,0 +1,295 @@
+//! From a scenario's terms to kernel knobs: what is said once, before anything runs.
+//!
+//! - quota, period, burst, weight: are the kernel's own already;
+//! - a hint: the slice of `sched_setattr` ([`tidegate_law::latency::slice_ns`]);
+//! - a hard cap: the group's quota, over a period so long that the kernel takes it. Of scope `task` too: the kernel has no
+//!   limit for a task, so the group of a gate is what can be held;
+//! - a soft cap: in and out of the idle class ([`super::soft`]); 0 is the idle class for good;
+//! - headroom and tolerance: the largest headroom counts and the smallest tolerance, as in the owner.
+
+use tidegate_law::{cap, latency};
+
+use crate::{Bandwidth, Class, GroupId, GroupSpec, TaskSpec};
+
+/// The periods over which a cap may be held, shortest first.
+const CAP_PERIOD_MIN_US: u64 = 10_000;
+const CAP_PERIOD_MAX_US: u64 = 1_000_000;
+const QUOTA_MIN_US: u64 = 1_000;
+
+/// A group that carries a moving quota: where side's branch and the others' divide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Side {
+    /// Which.
+    pub group: GroupId,
+    /// Its part of the allowance.
+    pub weight: u32,
+    /// The groups below it are of unequal weight.
+    pub unequal: bool,
+    /// Its own limit, never loosened; `u64::MAX` is none.
+    pub cap_ucpu: u64,
+}
+
+/// A group that may leave the idle class only while its bucket holds something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoftCap {
+    /// Which.
+    pub group: GroupId,
+    /// Parts per thousand of one CPU.
+    pub soft_ppt: u32,
+}
+
+/// A group whose burst the engine finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AutoBurstOf {
+    /// Which.
+    pub group: GroupId,
+    /// Its quota and period; burst counts from 0.
+    pub bandwidth: Bandwidth,
+    /// The most burst that its parents leave, or [`tidegate_law::burst::NO_PARENT`].
+    pub room_ns: u64,
+}
+
+/// What the engine is to do.
+#[derive(Clone, Debug, Default)]
+pub struct Compiled {
+    /// Idle to keep.
+    pub headroom_ppm: u32,
+    /// What side work gets at least.
+    pub tolerance_ppm: u32,
+    /// The machine's tick.
+    pub tick_ns: u64,
+    /// Groups that carry a moving quota.
+    pub side: Vec<Side>,
+    /// Groups of class main.
+    pub main: Vec<GroupId>,
+    /// Groups under a soft cap.
+    pub soft: Vec<SoftCap>,
+    /// Groups with `burst = auto`; the caller fills it in.
+    pub auto_burst: Vec<AutoBurstOf>,
+}
+
+impl Compiled {
+    /// Asks for an adaptive burst of a limited group.
+    pub fn with_auto_burst(mut self, group: GroupId, bandwidth: Bandwidth) -> Self {
+        self.auto_burst.push(AutoBurstOf {
+            group,
+            bandwidth,
+            room_ns: tidegate_law::burst::NO_PARENT,
+        });
+        self
+    }
+}
+
+/// Turns the terms of groups and tasks into knobs, in place, and says what is left for the engine to do. `groups` are in the
+/// order in which they are added to the machine, whose ids count from 1 (0 is the root).
+pub fn compile(
+    groups: &mut [GroupSpec],
+    tasks: &mut [TaskSpec],
+    base_slice_ns: u64,
+    tick_ns: u64,
+) -> Compiled {
+    let mut compiled = Compiled {
+        tolerance_ppm: u32::MAX,
+        tick_ns,
+        ..Compiled::default()
+    };
+    for index in 0..groups.len() {
+        let group = GroupId(index as u32 + 1);
+        let class = class_of(groups, group);
+        compile_cap(groups, group, class, &mut compiled);
+        let spec = &groups[index];
+        match class {
+            Class::Main => {
+                compiled.main.push(group);
+                compiled.headroom_ppm = compiled.headroom_ppm.max(spec.headroom_ppm);
+                compiled.tolerance_ppm = compiled.tolerance_ppm.min(spec.tolerance_ppm);
+            }
+            Class::Side if class_of(groups, spec.parent) != Class::Side => {
+                compiled.side.push(side_root(groups, group));
+            }
+            Class::Side | Class::Neutral => {}
+        }
+    }
+    if compiled.tolerance_ppm == u32::MAX {
+        compiled.tolerance_ppm = 10_000;
+    }
+    for task in tasks {
+        let hint = hint_of(groups, task);
+        if hint != 0 && task.slice_ns.is_none() {
+            task.slice_ns = Some(latency::slice_ns(hint, base_slice_ns));
+        }
+    }
+    compiled
+}
+
+/// The class of a group: its own, or that of the nearest group above which has one.
+fn class_of(groups: &[GroupSpec], group: GroupId) -> Class {
+    let mut at = group;
+    while let Some(spec) = at
+        .index()
+        .checked_sub(1)
+        .and_then(|index| groups.get(index))
+    {
+        if spec.class != Class::Neutral {
+            return spec.class;
+        }
+        at = spec.parent;
+    }
+    Class::Neutral
+}
+
+fn side_root(groups: &[GroupSpec], root: GroupId) -> Side {
+    let spec = &groups[root.index() - 1];
+    let mut weights = groups
+        .iter()
+        .filter(|below| below.parent == root)
+        .map(|below| below.weight);
+    let first = weights.next();
+    Side {
+        group: root,
+        weight: spec.weight,
+        unequal: weights.any(|weight| Some(weight) != first),
+        cap_ucpu: spec.bandwidth.map_or(u64::MAX, rate_ucpu),
+    }
+}
+
+fn rate_ucpu(bandwidth: Bandwidth) -> u64 {
+    bandwidth.quota_us.map_or(u64::MAX, |quota_us| {
+        (u128::from(quota_us) * 1_000_000 / u128::from(bandwidth.period_us.max(1))) as u64
+    })
+}
+
+fn compile_cap(groups: &mut [GroupSpec], group: GroupId, class: Class, compiled: &mut Compiled) {
+    let spec = &mut groups[group.index() - 1];
+    let Some(terms) = spec.cap.take() else {
+        return;
+    };
+    if terms.hard_ppt != 0 && terms.hard_ppt != cap::NONE && spec.bandwidth.is_none() {
+        spec.bandwidth = Some(hard_cap(terms.hard_ppt));
+    }
+    // Side work is in the idle class anyway.
+    if class == Class::Side || terms.soft_ppt >= terms.hard_ppt {
+        return;
+    }
+    if terms.soft_ppt == 0 {
+        spec.idle = true;
+    } else {
+        compiled.soft.push(SoftCap {
+            group,
+            soft_ppt: terms.soft_ppt,
+        });
+    }
+}
+
+/// The quota that is `ppt` thousandths of a CPU: 1 ms or more, in as short a period as that allows.
+fn hard_cap(ppt: u32) -> Bandwidth {
+    // 1 ms at ppt thousandths lasts 1000 ms / ppt.
+    let period_us = (QUOTA_MIN_US * 1_000)
+        .div_ceil(u64::from(ppt))
+        .clamp(CAP_PERIOD_MIN_US, CAP_PERIOD_MAX_US);
+    let quota_us = (period_us * u64::from(ppt) / 1_000).max(QUOTA_MIN_US);
+    Bandwidth {
+        quota_us: Some(quota_us),
+        period_us,
+        burst_us: 0,
+    }
+}
+
+/// A task's own hint, or that of the nearest group above which has one.
+fn hint_of(groups: &[GroupSpec], task: &TaskSpec) -> i32 {
+    if task.latency != 0 {
+        return i32::from(task.latency);
+    }
+    let mut at = task.group;
+    while let Some(spec) = at
+        .index()
+        .checked_sub(1)
+        .and_then(|index| groups.get(index))
+    {
+        if spec.latency != 0 {
+            return i32::from(spec.latency);
+        }
+        at = spec.parent;
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CapScope, CapTerms};
+
+    fn group(name: &str, parent: u32, class: Class) -> GroupSpec {
+        GroupSpec {
+            class,
+            ..GroupSpec::new(name, GroupId(parent))
+        }
+    }
+
+    #[test]
+    fn the_topmost_side_groups_carry_the_quota() {
+        let mut groups = [
+            group("main", 0, Class::Main),
+            group("side", 0, Class::Side),
+            group("encode", 2, Class::Neutral),
+            group("make", 2, Class::Side),
+            group("slice", 0, Class::Neutral),
+            group("batch", 5, Class::Side),
+        ];
+        groups[0].headroom_ppm = 300_000;
+        groups[0].tolerance_ppm = 20_000;
+        groups[2].weight = 300;
+        let got = compile(&mut groups, &mut [], 3_000_000, 4_000_000);
+        let roots: Vec<_> = got
+            .side
+            .iter()
+            .map(|side| (side.group.0, side.unequal))
+            .collect();
+        assert_eq!(roots, [(2, true), (6, false)]);
+        assert_eq!(got.main, [GroupId(1)]);
+        assert_eq!((got.headroom_ppm, got.tolerance_ppm), (300_000, 20_000));
+    }
+
+    #[test]
+    fn caps_become_quotas_that_the_kernel_takes() {
+        for (ppt, quota_us, period_us) in [
+            (1, 1_000, 1_000_000),
+            (10, 1_000, 100_000),
+            (250, 2_500, 10_000),
+            (2_500, 25_000, 10_000),
+        ] {
+            let got = hard_cap(ppt);
+            assert_eq!(
+                (got.quota_us, got.period_us),
+                (Some(quota_us), period_us),
+                "{ppt}"
+            );
+        }
+        let mut groups = [group("job", 0, Class::Neutral)];
+        groups[0].cap = Some(CapTerms {
+            hard_ppt: 500,
+            soft_ppt: 0,
+            scope: CapScope::Group,
+        });
+        let got = compile(&mut groups, &mut [], 3_000_000, 4_000_000);
+        assert!(groups[0].idle && groups[0].cap.is_none() && got.soft.is_empty());
+    }
+
+    #[test]
+    fn a_hint_becomes_a_slice_and_the_tasks_own_comes_first() {
+        let mut groups = [group("web", 0, Class::Main)];
+        groups[0].latency = -20;
+        let task = |latency| TaskSpec {
+            latency,
+            ..TaskSpec::new(
+                "t",
+                GroupId(1),
+                Box::new(|_: &mut crate::Ctx<'_>| crate::Op::Exit),
+            )
+        };
+        let mut tasks = [task(0), task(-5)];
+        compile(&mut groups, &mut tasks, 3_000_000, 4_000_000);
+        assert_eq!(tasks[0].slice_ns, Some(latency::slice_ns(-20, 3_000_000)));
+        assert_eq!(tasks[1].slice_ns, Some(latency::slice_ns(-5, 3_000_000)));
+    }
+}

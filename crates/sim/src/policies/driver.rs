@@ -1,0 +1,122 @@
+//! A published law at work on a simulated machine.
+
+use super::{Counters, Order, Policy};
+use crate::controller::Controller;
+use crate::cpuset::CpuSet;
+use crate::machine::Machine;
+use crate::{Bandwidth, CpuId, GroupId, Ns, SimError};
+
+/// Whom a law limits, and whom it protects.
+#[derive(Clone, Debug, Default)]
+pub struct Sides {
+    /// The groups that hold all side work.
+    pub side: Vec<GroupId>,
+    /// The groups of main work.
+    pub main: Vec<GroupId>,
+    /// Side work is put into the idle class, as in Tidegate's own arms.
+    pub idle_class: bool,
+}
+
+/// A law, its groups and its timer.
+pub struct Published {
+    law: Box<dyn Policy>,
+    sides: Sides,
+    start_ns: Ns,
+    started: bool,
+    trouble: Option<SimError>,
+}
+
+impl Published {
+    /// The law from `start_ns` on, as its agent would start: without history.
+    pub fn new(law: Box<dyn Policy>, sides: Sides, start_ns: Ns) -> Self {
+        Self {
+            law,
+            sides,
+            start_ns,
+            started: false,
+            trouble: None,
+        }
+    }
+
+    /// What the machine refused, if anything.
+    pub fn trouble(&self) -> Option<&SimError> {
+        self.trouble.as_ref()
+    }
+
+    fn counters(&self, machine: &Machine) -> Counters {
+        let side = self.sides.side.iter();
+        let main = self.sides.main.iter();
+        Counters {
+            idle_ns: machine.idle_ns(),
+            total_ns: machine.now_ns() * u64::from(machine.cpus()),
+            side_ns: side.map(|group| machine.usage_ns(*group)).sum(),
+            main_wait_ns: main.map(|group| machine.run_delay_ns(*group)).sum(),
+        }
+    }
+
+    fn obey(&self, machine: &mut Machine, order: Order) -> Result<(), SimError> {
+        match order {
+            Order::Quota(quota_us) => {
+                for group in &self.sides.side {
+                    let bandwidth = Bandwidth {
+                        quota_us: Some(quota_us),
+                        period_us: self.law.period_us(),
+                        burst_us: 0,
+                    };
+                    machine.set_bandwidth(*group, bandwidth)?;
+                }
+            }
+            Order::Pool { cpus, exclusive } => {
+                // The last CPUs, so that pools are whole cores and caches.
+                let all = machine.cpus();
+                let pool = CpuSet::range(all.saturating_sub(cpus.max(1))..all);
+                for group in &self.sides.side {
+                    machine.set_cpuset(*group, pool)?;
+                }
+                let rest = if exclusive && cpus < all {
+                    CpuSet::first_n(all - cpus)
+                } else {
+                    CpuSet::first_n(all)
+                };
+                debug_assert!(rest.contains(CpuId(0)), "main has CPU 0 in any pool");
+                for group in &self.sides.main {
+                    machine.set_cpuset(*group, rest)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, machine: &mut Machine) -> Result<(), SimError> {
+        if self.sides.idle_class {
+            for group in &self.sides.side {
+                machine.set_idle(*group, true)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Controller for Published {
+    fn first_ns(&self) -> Ns {
+        self.start_ns
+    }
+
+    fn step(&mut self, machine: &mut Machine) -> Ns {
+        let mut done = Ok(());
+        if !self.started {
+            self.started = true;
+            done = self.start(machine);
+        }
+        let counters = self.counters(machine);
+        if let Some(order) = self.law.tick(counters) {
+            done = done.and(self.obey(machine, order));
+        }
+        self.trouble = done.err().or(self.trouble.take());
+        machine.now_ns() + self.law.interval_ns()
+    }
+
+    fn name(&self) -> &str {
+        self.law.name()
+    }
+}

@@ -1,0 +1,481 @@
+//! What the machine asks of the class (see the contract in `sched`).
+
+use super::line::Standing;
+use super::tide::Tide;
+use super::{Alarm, Ext, ExtGroup, ExtTask, Kind, Origin, Place};
+use crate::kernel::Kernel;
+use crate::sched::BandwidthStat;
+use crate::sched::fair::{Dequeue, Enqueue, task_weight};
+use crate::spec::{CapScope, Class, Policy};
+use crate::trace::Event;
+use crate::{CpuId, GroupId, TaskId};
+
+/// Of all mains the strictest tolerance counts; where no main names one, this.
+const TOLERANCE_PPM: u32 = 10_000;
+
+impl Ext {
+    pub(crate) fn add_group(&mut self, k: &mut Kernel, group: GroupId) {
+        let g = &k.groups[group.index()];
+        let spec = &g.spec;
+        let root = group == GroupId::ROOT;
+        let above = (!root).then(|| &self.groups[spec.parent.index()]);
+        let side = match spec.class {
+            Class::Side => true,
+            Class::Main => false,
+            Class::Neutral => above.is_some_and(|above| above.side),
+        };
+        let yields = spec.idle || above.is_some_and(|above| above.yields);
+        let is_main = spec.class == Class::Main;
+        let slot = spec.cap.as_ref().map(|cap| self.caps.add(cap, None, k.now));
+        self.groups.push(ExtGroup {
+            parent: spec.parent,
+            side,
+            yields,
+            slot,
+            headroom_ppm: if is_main { spec.headroom_ppm } else { 0 },
+            tolerance_ppm: is_main.then_some(spec.tolerance_ppm),
+        });
+        if !root {
+            self.tree.add(spec.parent, spec.weight, spec.idle);
+            self.limits.add_group(spec.parent);
+        }
+        if g.bandwidth.quota_us.is_some() {
+            let bandwidth = g.bandwidth;
+            self.limits.set(group, &bandwidth, k.now);
+        }
+        self.set_tide(k);
+    }
+
+    /// The law over what the groups ask for. There is one only while there may be side work.
+    fn set_tide(&mut self, k: &mut Kernel) {
+        if !self.groups.iter().any(|group| group.side) {
+            return;
+        }
+        let headroom_ppm = self.groups.iter().map(|group| group.headroom_ppm).max();
+        let tolerance_ppm = self
+            .groups
+            .iter()
+            .filter_map(|group| group.tolerance_ppm)
+            .min();
+        let headroom_ppm = headroom_ppm.unwrap_or(0);
+        let tolerance_ppm = tolerance_ppm.unwrap_or(TOLERANCE_PPM);
+        match &mut self.tide {
+            Some(tide) => tide.set_terms(headroom_ppm, tolerance_ppm),
+            None => {
+                self.tide = Some(Tide::new(self.topology.cpus(), headroom_ppm, tolerance_ppm));
+                k.events.set_timer(k.now, Alarm::Tide.pack());
+            }
+        }
+    }
+
+    pub(crate) fn add_task(&mut self, k: &mut Kernel, task: TaskId) {
+        debug_assert_eq!(task.index(), self.tasks.len(), "tasks come in order");
+        let t = k.task(task);
+        let cold = &k.cold[task.index()];
+        self.tasks.push(ExtTask {
+            group: t.group,
+            weight: task_weight(t.policy, t.nice) >> 10,
+            slice_ns: if t.slice_ns > 0 {
+                t.slice_ns
+            } else {
+                self.cfg.slice_ns
+            },
+            hint: 0,
+            narrow: !t.anywhere,
+            yields: false,
+            kind: Kind::Main,
+            place: Place::Away,
+            cache: 0,
+            standing: Standing {
+                vruntime: 0,
+                end: 0,
+                flat: 1,
+                deadline: 0,
+            },
+            lag: 0,
+            left_ns: 0,
+            origins: Vec::new(),
+            slots: Vec::new(),
+            soft_slot: None,
+        });
+        self.set_hint(k, task);
+        let parent = cold
+            .parent
+            .filter(|parent| self.task(*parent).group == t.group);
+        if let Some(terms) = &cold.cap {
+            let forked = parent.and_then(|parent| self.slot_of(parent, Origin::Own));
+            let slot = match forked {
+                Some(slot) => self.caps.fork(slot, k.now),
+                None => self.caps.add(terms, None, k.now),
+            };
+            self.give_slot(task, Origin::Own, slot);
+        }
+        self.group_slots(k, task, parent);
+    }
+
+    fn slot_of(&self, task: TaskId, origin: Origin) -> Option<u32> {
+        let t = self.task(task);
+        let at = t.origins.iter().position(|own| *own == origin)?;
+        Some(t.slots[at])
+    }
+
+    fn give_slot(&mut self, task: TaskId, origin: Origin, slot: u32) {
+        self.caps.enter(&[slot]);
+        let t = self.task_mut(task);
+        t.origins.push(origin);
+        t.slots.push(slot);
+    }
+
+    /// The buckets of the capped groups above a task.
+    fn group_slots(&mut self, k: &Kernel, task: TaskId, parent: Option<TaskId>) {
+        let mut group = self.task(task).group;
+        while group != GroupId::ROOT {
+            let origin = Origin::Group(group);
+            let spec = &k.groups[group.index()].spec;
+            if let (Some(family), Some(terms)) = (self.groups[group.index()].slot, &spec.cap) {
+                let slot = match (terms.scope, parent.and_then(|p| self.slot_of(p, origin))) {
+                    (CapScope::Group, _) => family,
+                    (_, Some(forked)) => self.caps.fork(forked, k.now),
+                    (_, None) => self.caps.add(terms, Some(family), k.now),
+                };
+                self.give_slot(task, origin, slot);
+            }
+            group = self.groups[group.index()].parent;
+        }
+    }
+
+    /// A task's own hint, or that of the nearest group above which has one.
+    fn set_hint(&mut self, k: &Kernel, task: TaskId) {
+        let t = k.task(task);
+        let mut hint = i32::from(t.latency);
+        let mut group = t.group;
+        while hint == 0 && group != GroupId::ROOT {
+            hint = i32::from(k.groups[group.index()].spec.latency);
+            group = self.groups[group.index()].parent;
+        }
+        self.task_mut(task).hint = hint;
+    }
+
+    /// What a task is now, and whether it yields to whatever is not of the idle class.
+    pub(super) fn kind_of(&self, k: &Kernel, task: TaskId) -> (Kind, bool) {
+        let t = k.task(task);
+        let group = &self.groups[t.group.index()];
+        let kind = if group.side { Kind::Side } else { Kind::Main };
+        (kind, group.yields || t.policy == Policy::Idle)
+    }
+
+    pub(crate) fn select_cpu(&self, k: &Kernel, task: TaskId, from: CpuId) -> CpuId {
+        let own = k.task(task).cpu;
+        let prev = if k.allowed(task, own) { own } else { from };
+        if let Some(cpu) = self.find(k, task, prev) {
+            return cpu;
+        }
+        if k.allowed(task, prev) {
+            return prev;
+        }
+        k.cold[task.index()].allowed.first().unwrap_or(prev)
+    }
+
+    pub(crate) fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, why: Enqueue) {
+        k.list_add(cpu, task);
+        k.cpus[cpu.index()].nr_queued += 1;
+        let narrow = !k.task(task).anywhere;
+        let t = self.task_mut(task);
+        t.narrow = narrow;
+        if why != Enqueue::Move {
+            t.left_ns = 0;
+        }
+        self.arrive(k, task, cpu);
+        self.set_timers(k);
+    }
+
+    /// A task comes to `cpu`: it is sent there if it may start at once, else it waits in the line of that CPU's cache.
+    fn arrive(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId) {
+        if !self.enter(k, task, cpu) {
+            return;
+        }
+        let free = self.is_free(k, cpu);
+        let displaces = self.soft.contains(cpu) && !self.task(task).yields;
+        if self.task(task).kind == Kind::Main
+            && (free || (displaces && !self.claimed.contains(cpu)))
+        {
+            self.claimed.insert(cpu);
+            self.cpus[cpu.index()].sent.push(task);
+            self.task_mut(task).place = Place::Sent(cpu);
+            k.resched(cpu);
+            return;
+        }
+        self.wait(task);
+        match self.task(task).kind {
+            Kind::Side => self.level_side(k),
+            Kind::Main | Kind::Background if free => k.resched(cpu),
+            Kind::Main => self.contend(k, task),
+            Kind::Background => {}
+        }
+    }
+
+    pub(crate) fn dequeue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, why: Dequeue) {
+        match self.task(task).place {
+            Place::Away => {}
+            Place::Waiting(key) => {
+                self.unwait(task, key);
+                self.exit(k, task);
+            }
+            Place::Sent(to) => {
+                self.cpus[to.index()].sent.retain(|sent| *sent != task);
+                self.claimed.remove(to);
+                self.exit(k, task);
+            }
+            Place::Running(on) => {
+                self.account(k, on);
+                self.stop(on);
+                self.exit(k, task);
+            }
+            Place::Parked(group) => self.limits.unpark(group, task),
+            Place::Held(slot) => self.caps.unhold(slot, task),
+        }
+        self.task_mut(task).place = Place::Away;
+        k.list_del(cpu, task);
+        k.cpus[cpu.index()].nr_queued -= 1;
+        if why == Dequeue::Exit {
+            let slots = std::mem::take(&mut self.task_mut(task).slots);
+            self.caps.leave(&slots, k.now);
+        }
+    }
+
+    /// A task was put into another group while it was not queued.
+    pub(crate) fn change_group(&mut self, k: &mut Kernel, task: TaskId) {
+        let slots = std::mem::take(&mut self.task_mut(task).slots);
+        let origins = std::mem::take(&mut self.task_mut(task).origins);
+        let mut left = Vec::new();
+        for (origin, slot) in origins.into_iter().zip(slots) {
+            if origin == Origin::Own {
+                self.task_mut(task).origins.push(origin);
+                self.task_mut(task).slots.push(slot);
+            } else {
+                left.push(slot);
+            }
+        }
+        self.caps.leave(&left, k.now);
+        self.task_mut(task).group = k.task(task).group;
+        self.set_hint(k, task);
+        self.group_slots(k, task, None);
+    }
+
+    pub(crate) fn check_preempt(&mut self, k: &mut Kernel, cpu: CpuId, new: TaskId) {
+        match self.task(new).place {
+            Place::Sent(to) => k.resched(to),
+            Place::Waiting(_) if !k.needs_resched(cpu) => self.contend(k, new),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn pick(&mut self, k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
+        self.account(k, cpu);
+        if let Some(task) = self.stop(cpu) {
+            self.put_back(k, task, cpu);
+        }
+        let next = self.choose(k, cpu);
+        match next {
+            Some(task) => self.relocate(k, task, cpu),
+            None => self.leave_idle(k, cpu),
+        }
+        next
+    }
+
+    /// The CPU has nothing to run for this class: what it holds of anybody's quota goes back.
+    fn leave_idle(&mut self, k: &mut Kernel, cpu: CpuId) {
+        if let Some(group) = self.cpus[cpu.index()].last_group.take() {
+            self.limits.leave(group, None, cpu, k.now);
+            self.set_timers(k);
+        }
+    }
+
+    /// A task taken from another CPU's list is this one's from here on.
+    fn relocate(&mut self, k: &mut Kernel, task: TaskId, to: CpuId) {
+        let from = k.task(task).cpu;
+        if from == to {
+            return;
+        }
+        k.list_del(from, task);
+        k.list_add(to, task);
+        k.cpus[from.index()].nr_queued -= 1;
+        k.cpus[to.index()].nr_queued += 1;
+        let competes = matches!(
+            self.task(task).place,
+            Place::Waiting(_) | Place::Sent(_) | Place::Running(_)
+        );
+        if competes {
+            self.count(k, task, -1);
+        }
+        let cost_ns = k.cfg.costs.migrate_ns;
+        let t = k.task_mut(task);
+        t.cpu = to;
+        t.overhead_ns += cost_ns;
+        if competes {
+            self.count(k, task, 1);
+        }
+        k.trace(Event::Migrate { task, from, to });
+    }
+
+    /// A real-time task took the CPU after all.
+    pub(crate) fn switch(&mut self, k: &mut Kernel, cpu: CpuId, next: Option<TaskId>) {
+        if next.is_some() {
+            return;
+        }
+        if let Some(task) = self.stop(cpu) {
+            self.put_back(k, task, cpu);
+        }
+        self.leave_idle(k, cpu);
+        for task in std::mem::take(&mut self.cpus[cpu.index()].sent) {
+            self.claimed.remove(cpu);
+            self.wait(task);
+            if let Some(free) = self
+                .find(k, task, cpu)
+                .filter(|free| self.is_free(k, *free))
+            {
+                k.resched(free);
+            }
+        }
+    }
+
+    pub(crate) fn update_curr(&mut self, k: &mut Kernel, cpu: CpuId) {
+        self.account(k, cpu);
+    }
+
+    pub(crate) fn tick(&mut self, k: &mut Kernel, cpu: CpuId) {
+        self.look(k, cpu);
+    }
+
+    /// sched_yield: the rest of the slice is given up.
+    pub(crate) fn yield_now(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
+        self.account(k, cpu);
+        let t = self.task_mut(task);
+        t.standing.end = t.standing.vruntime;
+        k.resched(cpu);
+    }
+
+    pub(crate) fn timer(&mut self, k: &mut Kernel, number: u64) {
+        match Alarm::unpack(number) {
+            Alarm::Tide => self.tide_timer(k),
+            Alarm::Cpu(cpu) => self.cpu_timer(k, cpu),
+            Alarm::Limit(group) => {
+                for task in self.limits.timer(group, k.now) {
+                    self.again(k, task);
+                }
+            }
+            Alarm::Cap(slot) => {
+                for task in self.caps.timer(slot, k.now) {
+                    self.called_back(k, task, slot);
+                }
+            }
+        }
+        self.set_timers(k);
+    }
+
+    fn cpu_timer(&mut self, k: &mut Kernel, cpu: CpuId) {
+        let own = &mut self.cpus[cpu.index()];
+        if own.armed_ns != Some(k.now) {
+            return;
+        }
+        own.armed_ns = None;
+        let Some(run) = &own.run else {
+            return;
+        };
+        if run.until_ns > k.now && run.kind == Kind::Main {
+            let until_ns = run.until_ns;
+            if self.is_displaced(k, cpu) {
+                k.resched(cpu);
+            } else {
+                self.arm(k, cpu, until_ns);
+            }
+            return;
+        }
+        self.look(k, cpu);
+    }
+
+    /// What a quota or a hard cap held back tries again.
+    fn again(&mut self, k: &mut Kernel, task: TaskId) {
+        self.task_mut(task).place = Place::Away;
+        let own = k.task(task).cpu;
+        let cpu = self.find(k, task, own).unwrap_or(own);
+        self.relocate(k, task, cpu);
+        self.arrive(k, task, cpu);
+    }
+
+    /// A bucket holds something again.
+    fn called_back(&mut self, k: &mut Kernel, task: TaskId, slot: u32) {
+        match self.task(task).place {
+            Place::Held(held) if held == slot => self.again(k, task),
+            Place::Waiting(key) if self.task(task).soft_slot == Some(slot) => {
+                self.task_mut(task).soft_slot = None;
+                self.unwait(task, key);
+                self.exit(k, task);
+                self.again(k, task);
+            }
+            Place::Running(cpu) if self.task(task).soft_slot == Some(slot) => {
+                self.task_mut(task).soft_slot = None;
+                k.resched(cpu);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn set_bandwidth(&mut self, k: &mut Kernel, group: GroupId) {
+        let bandwidth = k.groups[group.index()].bandwidth;
+        for task in self.limits.set(group, &bandwidth, k.now) {
+            self.again(k, task);
+        }
+        self.set_timers(k);
+    }
+
+    /// cpu.weight or cpu.idle.
+    pub(crate) fn set_shares(&mut self, k: &mut Kernel, group: GroupId) {
+        let spec = &k.groups[group.index()].spec;
+        self.tree.set_weight(group, spec.weight, spec.idle);
+        for index in group.index()..self.groups.len() {
+            let above = self.groups[index].parent.index();
+            let idle = k.groups[index].spec.idle;
+            self.groups[index].yields = idle || (index != above && self.groups[above].yields);
+        }
+    }
+
+    pub(crate) fn set_task(&mut self, k: &mut Kernel, task: TaskId) {
+        let slice_ns = match k.task(task).slice_ns {
+            0 => self.cfg.slice_ns,
+            slice_ns => slice_ns,
+        };
+        self.task_mut(task).slice_ns = slice_ns;
+        self.set_hint(k, task);
+    }
+
+    /// Whether CPUs may stay idle on purpose: while side work is kept off them.
+    pub(crate) fn keeps_idle(&self) -> bool {
+        self.tide.is_some()
+    }
+
+    /// Whether a task waits for quota or a cap.
+    pub(crate) fn is_held(&self, task: TaskId) -> bool {
+        matches!(self.task(task).place, Place::Parked(_) | Place::Held(_))
+    }
+
+    /// Whether a task of main's waits for a CPU and nothing else.
+    pub(crate) fn waits(&self, task: TaskId) -> bool {
+        matches!(self.task(task).place, Place::Waiting(_)) && self.task(task).kind == Kind::Main
+    }
+
+    pub(crate) fn bandwidth_stat(&self, group: GroupId) -> BandwidthStat {
+        let stat = self
+            .limits
+            .get(group)
+            .map(|pool| pool.stat())
+            .unwrap_or_default();
+        BandwidthStat {
+            nr_periods: stat.nr_periods,
+            nr_throttled: stat.nr_throttled,
+            throttled_ns: stat.throttled_ns,
+            nr_bursts: stat.nr_bursts,
+            burst_ns: stat.burst_ns,
+        }
+    }
+}
