@@ -6,8 +6,8 @@
 //! - **throttled**: who is switched in is in no throttled group.
 //! - **charged = run**: per task, group and CPU, what was accounted is what ran between switches, to the ns.
 //! - **no task lost**: every runnable task is on exactly one CPU's lists, and on the CPU that it names.
-//! - **work conservation**: no CPU idles while a task waits on it; and no task that may run anywhere waits
-//!   for longer than balance may take ([`Checker::patience_ns`]) while a CPU idles for as long. Classes that
+//! - **work conservation**: no CPU idles while a task waits on it; and where all tasks may run anywhere, none
+//!   waits for longer than balance may take ([`Checker::patience_ns`]) while a CPU idles for as long. Classes that
 //!   keep CPUs idle on purpose (headroom) answer for the second themselves.
 //! - **bandwidth**: between changes of a quota, over any n whole periods, a group uses no more than
 //!   n·quota + (quota + burst) + CPUs·slice + CPUs·tick: the bound of law/bandwidth.h, whose granularity on a
@@ -43,7 +43,7 @@ pub(crate) struct Checker {
     cpu_ran: Vec<u64>,
     task_ran: Vec<u64>,
     group_ran: Vec<u64>,
-    /// Of it, what counts against quotas: real-time tasks are not limited.
+    /// Of that, without real-time tasks: quotas do not count those.
     limited_ran: Vec<u64>,
     limits: Vec<Option<Limit>>,
     looked_ns: Ns,
@@ -72,10 +72,10 @@ impl Checker {
         let Some(task) = task else { return };
         self.cpu_ran[cpu.index()] += ran;
         add(&mut self.task_ran, task.index(), ran);
+        let limited = if k.is_fifo(task) { 0 } else { ran };
         let mut group = k.task(task).group;
         loop {
             add(&mut self.group_ran, group.index(), ran);
-            let limited = if k.is_fifo(task) { 0 } else { ran };
             add(&mut self.limited_ran, group.index(), limited);
             if group == GroupId::ROOT {
                 return;
@@ -94,10 +94,8 @@ impl Checker {
         throttled: bool,
     ) {
         self.close(k, cpu, prev);
-        let Some(task) = next else {
-            stays_idle_with_work(k, cpu);
-            return;
-        };
+        // A CPU that is vacated for a moment is empty with work queued: `look` comes after it has chosen again.
+        let Some(task) = next else { return };
         if !k.allowed(task, cpu) {
             let allowed = k.cold[task.index()].allowed;
             k.violate(
@@ -221,16 +219,21 @@ impl Checker {
         }
     }
 
-    /// A task that may run anywhere has waited long, neither running nor throttled nor asleep, while a CPU
+    /// Where all may run anywhere, a task has waited long, neither running nor throttled nor asleep, while a CPU
     /// has idled as long.
     fn look_for_the_forgotten(&mut self, k: &mut Kernel, sched: &Sched, before_ns: Ns) {
+        // Balance gives up where the busiest CPUs' tasks may not come, here as in the kernel.
+        let confined = |task: &TaskId| !k.task(*task).anywhere;
+        if k.cpus.iter().flat_map(|c| &c.queued).any(confined) {
+            return;
+        }
         let patience_ns = Checker::patience_ns(k);
         self.waits.resize(k.tasks.len(), (0, 0));
         let mut longest: Option<(Ns, TaskId)> = None;
         for cpu in k.crowded.iter() {
             let c = &k.cpus[cpu.index()];
             for &task in c.queued.iter().filter(|&&task| c.curr != Some(task)) {
-                if !k.task(task).anywhere || !sched.movable(k, task) {
+                if !sched.movable(k, task) {
                     continue;
                 }
                 let wait = &mut self.waits[task.index()];

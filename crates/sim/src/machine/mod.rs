@@ -153,7 +153,11 @@ impl Machine {
         if let Policy::Fifo { prio } = spec.policy {
             range("FIFO priority", u64::from(prio), 1, 99)?;
         }
-        let allowed = spec.cpus.map_or(group.cpus, |own| own.and(&group.cpus));
+        let mut allowed = spec.cpus.map_or(group.cpus, |own| own.and(&group.cpus));
+        if allowed.is_empty() && parent.is_some() {
+            // What a parent asked for once, and its cpuset no longer has: the cpuset counts, as in the kernel.
+            allowed = group.cpus;
+        }
         let Some(first) = allowed.first() else {
             return Err(self.no_cpu(&spec.name));
         };

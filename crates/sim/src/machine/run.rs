@@ -98,6 +98,8 @@ impl Machine {
     fn tick(&mut self, cpu: CpuId) {
         let tick_ns = self.k.cfg.tick_ns;
         self.k.events.set_tick(cpu, self.k.now + tick_ns);
+        // So that what readers see of work done is never older than a tick.
+        self.k.advance_work(cpu);
         self.interrupt(cpu, self.k.cfg.costs.tick_ns);
         self.k.refresh_speed(cpu);
         match self.k.cpus[cpu.index()].curr {

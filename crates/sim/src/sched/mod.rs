@@ -121,9 +121,12 @@ impl Sched {
     }
 
     /// A CPU has begun to idle, or has stopped.
-    pub(crate) fn idle_changed(&mut self, k: &Kernel, cpu: CpuId, idle: bool) {
+    pub(crate) fn idle_changed(&mut self, k: &mut Kernel, cpu: CpuId, idle: bool) {
         match self {
-            Sched::Fair(fair) if idle => fair.placement.became_idle(k, cpu),
+            Sched::Fair(fair) if idle => {
+                fair.placement.became_idle(k, cpu);
+                fair.balance.begins_idle(k, cpu);
+            }
             Sched::Fair(fair) => {
                 fair.balance
                     .left_idle(cpu, k.now - k.cpus[cpu.index()].idle_since);

@@ -1,6 +1,6 @@
 //! The CPU to pull from, and how much (sched_balance_find_src_group, calculate_imbalance).
 
-use super::{Idle, Level, group_of, span};
+use super::{Idle, Level, Search, group_of, span};
 use crate::cpuset::CpuSet;
 use crate::ids::CpuId;
 use crate::kernel::Kernel;
@@ -68,14 +68,15 @@ pub(super) fn balances_for_its_group(k: &Kernel, cpu: CpuId, level: Level) -> bo
     idle_thread.map_or(group.start == cpu.0, |idle| idle == cpu)
 }
 
-fn stats(k: &Kernel, sched: &Sched, group: std::ops::Range<u32>) -> Stats {
+fn stats(k: &Kernel, sched: &Sched, group: std::ops::Range<u32>, without: &CpuSet) -> Stats {
     let mut stats = Stats {
-        cpus: group.len() as u32,
+        cpus: 0,
         idle: 0,
         running: 0,
         load: 0,
     };
-    for cpu in group.map(CpuId) {
+    for cpu in group.map(CpuId).filter(|&cpu| !without.contains(cpu)) {
+        stats.cpus += 1;
         stats.running += k.cpus[cpu.index()].nr_runnable;
         if is_idle(k, cpu) {
             stats.idle += 1;
@@ -87,13 +88,10 @@ fn stats(k: &Kernel, sched: &Sched, group: std::ops::Range<u32>) -> Stats {
 }
 
 /// The CPU to pull from and how much.
-pub(super) fn find_busiest(
-    k: &Kernel,
-    sched: &Sched,
-    dst: CpuId,
-    level: Level,
-    idle: Idle,
-) -> Option<(CpuId, Amount)> {
+pub(super) fn find_busiest(k: &Kernel, sched: &Sched, search: &Search) -> Option<(CpuId, Amount)> {
+    let &Search {
+        dst, level, idle, ..
+    } = search;
     let span = span(k, dst, level);
     let local = group_of(k, dst.0, level);
     // A CPU that is about to idle takes what waits; a running task it could not have.
@@ -106,7 +104,12 @@ pub(super) fn find_busiest(
         if group == local || (idle == Idle::New && !any_in(&k.crowded, &group)) {
             continue;
         }
-        let there = stats(k, sched, group.clone());
+        let there = stats(k, sched, group.clone(), &search.without);
+        if there.running == 0 {
+            // It counts for the mean, and has nothing to give.
+            total = (total.0 + there.cpus, total.1 + there.load);
+            continue;
+        }
         total = (total.0 + there.cpus, total.1 + there.load);
         let busier =
             busiest
@@ -122,12 +125,12 @@ pub(super) fn find_busiest(
                     }
                     std::cmp::Ordering::Equal => there.idle < best.idle,
                 });
-        if there.running > 0 && busier {
+        if busier {
             busiest = Some((group, there));
         }
     }
     let (group, there) = busiest?;
-    let here = stats(k, sched, local);
+    let here = stats(k, sched, local, &CpuSet::EMPTY);
     let mean = (total.1 + here.load) / u64::from(total.0 + here.cpus);
     let prefer_sibling = level == Level::Machine || k.cfg.topology.threads_per_core() > 1;
     let amount = amount(&here, &there, mean, level, idle != Idle::No, prefer_sibling)?;
@@ -138,7 +141,10 @@ pub(super) fn find_busiest(
         Amount::Load(_) => 0,
     };
     // Of equals the first.
-    let src = group.map(CpuId).rev().max_by_key(rank)?;
+    let candidates = group
+        .map(CpuId)
+        .filter(|&cpu| !search.without.contains(cpu));
+    let src = candidates.rev().max_by_key(rank)?;
     (rank(&src) > 0).then_some((src, amount))
 }
 

@@ -16,12 +16,13 @@ mod busiest;
 mod pull;
 
 use crate::Ns;
+use crate::cpuset::CpuSet;
 use crate::ids::CpuId;
 use crate::kernel::Kernel;
 use crate::sched::Sched;
 use crate::sched::place::{is_idle, only_idle_policy};
 use busiest::{Amount, balances_for_its_group, find_busiest};
-use pull::pull;
+use pull::{Pulled, pull};
 
 /// sysctl_sched_migration_cost.
 const MIGRATION_COST_NS: Ns = 500_000;
@@ -71,7 +72,7 @@ pub(crate) fn periodic(k: &mut Kernel, sched: &mut Sched, cpu: CpuId) {
 /// One CPU's view of one level.
 #[derive(Clone, Copy, Default)]
 struct Domain {
-    next_ns: Ns,
+    last_ns: Ns,
     /// Balances in a row that found an imbalance and moved nothing.
     failed: u32,
 }
@@ -92,6 +93,18 @@ enum Idle {
     Yes,
     /// It is about to.
     New,
+}
+
+/// One look for work to take.
+struct Search {
+    /// Who would take it.
+    dst: CpuId,
+    level: Level,
+    idle: Idle,
+    /// How often in a row it was in vain.
+    failed: u32,
+    /// CPUs found to have nothing that may go there.
+    without: CpuSet,
 }
 
 /// The state of balance.
@@ -148,13 +161,8 @@ impl Balance {
             levels.push(Level::Machine);
         }
         let mut domains = Vec::new();
-        for cpu in 0..u64::from(cpus) {
-            // CPUs start staggered, as real ones do, so that not all balance at one instant.
-            let first = Domain {
-                next_ns: INTERVAL_CPU_NS * (cpu + 1),
-                failed: 0,
-            };
-            domains.extend(levels.iter().map(|_| first));
+        for _ in 0..cpus {
+            domains.extend(levels.iter().map(|_| Domain::default()));
         }
         Balance {
             levels,
@@ -190,16 +198,37 @@ impl Balance {
     }
 
     fn is_due(&self, k: &Kernel, cpu: CpuId) -> bool {
-        let c = &k.cpus[cpu.index()];
-        k.now >= c.balance_at || (k.now >= self.idle_next_ns && c.nr_runnable > 1)
+        k.now >= k.cpus[cpu.index()].balance_at || self.balances_the_idle(k, cpu)
     }
 
-    /// A CPU's tick: balances the levels whose time has come, and for the idle CPUs if tasks wait here.
+    /// Whether this CPU's tick has the idle CPUs look around: it has more tasks than it can run, or its cache
+    /// has more than one busy CPU and another may be emptier (nohz_balancer_kick).
+    fn balances_the_idle(&self, k: &Kernel, cpu: CpuId) -> bool {
+        if k.now < self.idle_next_ns || k.idle.is_empty() {
+            return false;
+        }
+        let llc = k.cfg.topology.llc_of(cpu) as usize;
+        k.cpus[cpu.index()].nr_runnable > 1 || k.busy_llc[llc] > 1
+    }
+
+    /// A CPU begins to idle: from now on it balances as often as an idle one.
+    pub(crate) fn begins_idle(&mut self, k: &mut Kernel, cpu: CpuId) {
+        let mut next_ns = Ns::MAX;
+        for index in 0..self.levels.len() {
+            let last_ns = self.domains[cpu.index() * self.levels.len() + index].last_ns;
+            next_ns = next_ns.min(last_ns + interval_ns(k, cpu, self.levels[index], false));
+        }
+        let at = &mut k.cpus[cpu.index()].balance_at;
+        *at = (*at).min(next_ns);
+        self.idle_next_ns = self.idle_next_ns.min(*at);
+    }
+
+    /// A CPU's tick: balances the levels whose time has come, and for the idle CPUs.
     pub(crate) fn tick(&mut self, k: &mut Kernel, sched: &mut Sched, cpu: CpuId) {
         if k.now >= k.cpus[cpu.index()].balance_at {
             self.rebalance(k, sched, cpu, Idle::No);
         }
-        if k.now >= self.idle_next_ns && k.cpus[cpu.index()].nr_runnable > 1 && !k.idle.is_empty() {
+        if self.balances_the_idle(k, cpu) {
             let idle = k.idle;
             let mut next_ns = k.now + 60 * k.cfg.tick_ns;
             for cpu in idle.iter() {
@@ -214,22 +243,21 @@ impl Balance {
 
     fn rebalance(&mut self, k: &mut Kernel, sched: &mut Sched, cpu: CpuId, mut idle: Idle) {
         let mut next_ns = Ns::MAX;
-        // From the widest level's number down would be as good: the kernel starts with the nearest.
         for index in 0..self.levels.len() {
-            let at = cpu.index() * self.levels.len() + index;
-            if k.now >= self.domains[at].next_ns {
-                if self.levels[index] == Level::Cache {
+            let (level, at) = (self.levels[index], cpu.index() * self.levels.len() + index);
+            let busy = |k: &Kernel, idle| idle == Idle::No && !only_idle_policy(k, cpu);
+            let mut wait_ns = interval_ns(k, cpu, level, busy(k, idle));
+            if k.now >= self.domains[at].last_ns + wait_ns {
+                if level == Level::Cache {
                     self.note_utilisation(k, sched, cpu);
                 }
                 if self.balance(k, sched, cpu, index, idle) > 0 {
                     idle = Idle::No;
                 }
-                let busy = idle == Idle::No && !only_idle_policy(k, cpu);
-                let cpus = span(k, cpu, self.levels[index]).len() as u64;
-                let interval_ns = INTERVAL_CPU_NS * cpus * if busy { BUSY_FACTOR } else { 1 };
-                self.domains[at].next_ns = k.now + interval_ns;
+                self.domains[at].last_ns = k.now;
+                wait_ns = interval_ns(k, cpu, level, busy(k, idle));
             }
-            next_ns = next_ns.min(self.domains[at].next_ns);
+            next_ns = next_ns.min(self.domains[at].last_ns + wait_ns);
         }
         k.cpus[cpu.index()].balance_at = next_ns;
     }
@@ -260,13 +288,27 @@ impl Balance {
         if idle != Idle::New && !balances_for_its_group(k, dst, level) {
             return 0;
         }
-        let Some((src, amount)) = find_busiest(k, sched, dst, level, idle) else {
-            self.domains[dst.index() * self.levels.len() + index].failed = 0;
-            return 0;
+        let at = dst.index() * self.levels.len() + index;
+        let failed = self.domains[at].failed;
+        let mut search = Search {
+            dst,
+            level,
+            idle,
+            failed,
+            without: CpuSet::EMPTY,
         };
-        let failed = self.domains[dst.index() * self.levels.len() + index].failed;
-        let moved = pull(k, sched, src, dst, amount, level, failed, idle);
-        let domain = &mut self.domains[dst.index() * self.levels.len() + index];
+        let (src, amount, moved) = loop {
+            let Some((src, amount)) = find_busiest(k, sched, &search) else {
+                self.domains[at].failed = 0;
+                return 0;
+            };
+            match pull(k, sched, &search, src, amount) {
+                // Nobody there may come here: look again as if that CPU were not there.
+                Pulled::AllPinned => search.without.insert(src),
+                Pulled::Tasks(moved) => break (src, amount, moved),
+            }
+        };
+        let domain = &mut self.domains[at];
         if moved > 0 {
             domain.failed = 0;
             return moved;
@@ -297,6 +339,12 @@ fn span(k: &Kernel, cpu: CpuId, level: Level) -> std::ops::Range<u32> {
         Level::Cache => topology.llc_cpus(topology.llc_of(cpu)),
         Level::Machine => 0..topology.cpus(),
     }
+}
+
+/// How long a CPU waits between two balances of a level: its CPUs in ms, longer while it is busy.
+fn interval_ns(k: &Kernel, cpu: CpuId, level: Level, busy: bool) -> Ns {
+    let cpus = span(k, cpu, level).len() as u64;
+    INTERVAL_CPU_NS * cpus * if busy { BUSY_FACTOR } else { 1 }
 }
 
 /// CPUs of one group of a level: groups lie side by side.

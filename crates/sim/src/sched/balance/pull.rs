@@ -1,7 +1,7 @@
 //! Moving what waits from one CPU to another (detach_tasks, can_migrate_task).
 
 use super::busiest::Amount;
-use super::{Idle, Level, NICE_TRIES};
+use super::{Idle, Level, NICE_TRIES, Search};
 use crate::Ns;
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
@@ -14,25 +14,33 @@ const HOT_NS: Ns = 500_000;
 /// sched_nr_migrate.
 const CANDIDATES_MAX: usize = 32;
 
-/// Moves waiting tasks, the one that ran longest ago first; the number moved.
-#[allow(clippy::too_many_arguments)]
+/// What came of it.
+pub(super) enum Pulled {
+    /// So many tasks.
+    Tasks(u32),
+    /// No task of that CPU, running or not, may run on the other.
+    AllPinned,
+}
+
+/// Moves waiting tasks, the one that ran longest ago first.
 pub(super) fn pull(
     k: &mut Kernel,
     sched: &mut Sched,
+    search: &Search,
     src: CpuId,
-    dst: CpuId,
     amount: Amount,
-    level: Level,
-    failed: u32,
-    idle: Idle,
-) -> u32 {
+) -> Pulled {
+    let &Search {
+        dst, level, failed, ..
+    } = search;
     let mut candidates: Vec<(Ns, TaskId)> = Vec::new();
+    let mut all_pinned = true;
     for &task in k.cpus[src.index()].queued.iter() {
-        if k.cpus[src.index()].curr == Some(task)
-            || !sched.movable(k, task)
-            || !k.allowed(task, dst)
-            || sched.throttled_on(k, task, dst)
-        {
+        if !sched.movable(k, task) || !k.allowed(task, dst) || sched.throttled_on(k, task, dst) {
+            continue;
+        }
+        all_pinned = false;
+        if k.cpus[src.index()].curr == Some(task) {
             continue;
         }
         let ran_ns = k.task(task).last_ran_ns;
@@ -47,6 +55,9 @@ pub(super) fn pull(
         if candidates.len() == CANDIDATES_MAX {
             break;
         }
+    }
+    if all_pinned {
+        return Pulled::AllPinned;
     }
     candidates.sort_unstable();
     let (mut moved, mut left) = (0, amount);
@@ -66,9 +77,9 @@ pub(super) fn pull(
         moved += 1;
         let enough = matches!(left, Amount::Tasks(0) | Amount::Load(0));
         // One is enough for a CPU that had none: the longer it looks, the later it runs.
-        if enough || idle == Idle::New || k.cpus[src.index()].nr_runnable <= 1 {
+        if enough || search.idle == Idle::New || k.cpus[src.index()].nr_runnable <= 1 {
             break;
         }
     }
-    moved
+    Pulled::Tasks(moved)
 }
