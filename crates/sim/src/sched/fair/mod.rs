@@ -370,7 +370,9 @@ impl Loads for Fair {
             if ent == NONE {
                 return load;
             }
-            load = load * self.ent(ent).load() as u64 / rq.load_avg().max(1);
+            // A task is at most all of its queue; the two means may differ for a while.
+            let all = rq.load_avg().max(1);
+            load = load.min(all) * self.ent(ent).load() as u64 / all;
         }
     }
 }
