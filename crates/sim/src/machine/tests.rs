@@ -183,7 +183,9 @@ fn verify(m: &Machine, seed: u64) {
 #[test]
 fn random_machines_keep_their_books() {
     // TIDEGATE_SEEDS=n looks further.
-    let seeds = std::env::var("TIDEGATE_SEEDS").ok().and_then(|n| n.parse().ok());
+    let seeds = std::env::var("TIDEGATE_SEEDS")
+        .ok()
+        .and_then(|n| n.parse().ok());
     for seed in 0..seeds.unwrap_or(150) {
         let mut rng = Prng::stream(seed, 1 << 50);
         let mut m = build(&mut rng, seed);
