@@ -1,5 +1,7 @@
 //! The fair class: who gets how much, measured in whole machines.
 
+#![allow(clippy::unwrap_used)]
+
 use tidegate_sim::{
     Bandwidth, Costs, CpuId, CpuSet, Ctx, GroupId, GroupSpec, Machine, MachineConfig, Op, Policy,
     TaskId, TaskSpec,

@@ -1,5 +1,7 @@
 //! Quotas with burst, slices that expire, what files show, and slow neighbours.
 
+#![allow(clippy::unwrap_used)]
+
 use tidegate_sim::{
     Bandwidth, Contention, Costs, CpuId, CpuSet, Ctx, GroupId, GroupSpec, Machine, MachineConfig,
     Op, TaskSpec, Topology,
