@@ -10,6 +10,8 @@
 //! per-CPU kernel threads: the simulated machine has none of these.
 
 mod fork;
+#[cfg(test)]
+mod tests;
 
 use crate::Ns;
 use crate::ids::{CpuId, TaskId};
