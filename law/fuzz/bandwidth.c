@@ -145,6 +145,21 @@ static void run(struct machine *m, tg_u32 cpu, tg_u32 group, tg_u64 ran)
 	}
 }
 
+/* A look at a throttled silo takes nothing, whatever the pool holds. */
+static void account(struct machine *m, tg_u32 cpu, tg_u32 group)
+{
+	struct tg_bw_pool *p = &m->pools[group];
+	struct tg_bw_silo *s = &m->silos[cpu][group];
+	tg_s64 had = s->remaining_ns;
+	tg_u64 runtime = p->runtime_ns;
+
+	if (!s->throttled || !tg_bw_limited(p))
+		return;
+	CHECK(tg_bw_run(p, s, 0, m->now) == TG_BW_OUT || had > 0);
+	CHECK(s->remaining_ns == had && p->runtime_ns == runtime);
+	CHECK(tg_bw_throttle(p, s, m->now));
+}
+
 static struct tg_bw_terms terms_of(struct fuzz *f)
 {
 	struct tg_bw_terms t;
@@ -226,6 +241,7 @@ static void step(struct machine *m, struct fuzz *f)
 		run(m, cpu, group, fuzz_between(f, 0, GRANULARITY_NS));
 		break;
 	case 4:
+		account(m, cpu, group);
 		tg_bw_return(p, s);
 		CHECK(!tg_bw_limited(p) || s->remaining_ns <= (tg_s64)TG_BW_KEEP_NS);
 		break;

@@ -133,7 +133,7 @@ int LLVMFuzzerTestOneInput(const tg_u8 *data, size_t size)
 	tg_u64 cpus = fuzz_below(&f, 8) ? 1 + fuzz_below(&f, 16) : 1 + fuzz_take(&f, 2) % 8192;
 	tg_u64 dt_ns = fuzz_below(&f, 2) ? 5000000 : 50000000;
 	tg_u64 main_ppm = fuzz_between(&f, 0, TG_PPM);
-	int settles = fuzz_below(&f, 8) == 0;
+	int settles = fuzz_below(&f, 32) == 0;
 
 	s.tuned = fuzz_below(&f, 4) == 0;
 	if (s.tuned)

@@ -3,7 +3,7 @@
 #include "share.h"
 #include "fuzz.h"
 
-#define TARGETS_MAX 24
+#define TARGETS_MAX 12
 
 static tg_u64 demand_of(const struct tg_demand *d)
 {

@@ -38,6 +38,7 @@ fn op(changes: bool) -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => wait.prop_map(|ns| Op::Wait { ns }),
         20 => (cpu.clone(), group.clone(), ran).prop_map(|(cpu, group, ns)| Op::Run { cpu, group, ns }),
+        3 => (cpu.clone(), group.clone()).prop_map(|(cpu, group)| Op::Account { cpu, group }),
         6 => (cpu.clone(), group.clone()).prop_map(|(cpu, group)| Op::Idle { cpu, group }),
         6 => (group.clone(), cpu.clone()).prop_map(|(group, first)| Op::Timer { group, first }),
         4 => (cpu, group.clone()).prop_map(|(cpu, group)| Op::Slack { cpu, group }),

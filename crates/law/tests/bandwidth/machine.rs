@@ -12,6 +12,8 @@ pub enum Op {
     Wait { ns: u64 },
     /// A task of this group runs on this CPU for up to this long, as it may.
     Run { cpu: usize, group: usize, ns: u64 },
+    /// Its use is looked up, also while it is throttled: nothing may be taken then.
+    Account { cpu: usize, group: usize },
     /// The group has nothing to run on this CPU.
     Idle { cpu: usize, group: usize },
     /// Its timer fires: turnover, then distribution from this CPU on.
@@ -133,6 +135,9 @@ impl Machine {
         match *op {
             Op::Wait { ns } => self.now += ns,
             Op::Run { cpu, group, ns } => self.run(cpu, group, ns)?,
+            Op::Account { cpu, group } => {
+                self.charge(cpu, group, 0)?;
+            }
             Op::Idle { cpu, group } => {
                 self.pools[group].give_back(&mut self.silos[cpu][group]);
                 self.models[group].give_back(cpu);

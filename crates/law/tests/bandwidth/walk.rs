@@ -23,8 +23,8 @@ struct State {
     due: Vec<u64>,
 }
 
-/// What tells states apart: statistics and absolute time do not act on what comes.
-type Key = Vec<i64>;
+/// What tells states apart, a byte each: statistics and absolute time do not act on what comes.
+type Key = u128;
 
 #[derive(Clone, Copy)]
 enum Move {
@@ -45,7 +45,14 @@ struct Walk {
 
 impl State {
     fn key(&self, terms: &[Terms]) -> Key {
-        let mut key = Vec::new();
+        let mut key: Key = 0;
+        let mut add = |value: i64| {
+            let byte = i8::try_from(value).unwrap();
+            assert!(key >> 120 == 0, "too many values for a key");
+            key = key << 8 | Key::from(byte.cast_unsigned());
+        };
+        // A byte that is not zero first, so that no value is lost at the top.
+        add(1);
         for (group, pool) in self.pools.iter().enumerate().skip(1) {
             // Two periods that nobody looked at fill the pool as well as any more do.
             let mut left =
@@ -54,12 +61,12 @@ impl State {
             while left <= -2 * period {
                 left += period;
             }
-            key.extend([i64::try_from(pool.runtime_ns()).unwrap(), left]);
+            add(i64::try_from(pool.runtime_ns()).unwrap());
+            add(left);
             for silos in &self.silos {
-                key.extend([
-                    silos[group].remaining_ns(),
-                    i64::from(silos[group].is_throttled()),
-                ]);
+                // Both in one: what is throttled has nothing.
+                let stopped = if silos[group].is_throttled() { 64 } else { 0 };
+                add(silos[group].remaining_ns() + stopped);
             }
         }
         key
@@ -278,44 +285,65 @@ impl Walk {
     /// The most that any continuation uses in up to `periods` periods of the highest group, from every state, against the
     /// bound: `(most used, its bound)` where they come nearest.
     fn search(&self, periods: u64) -> (u64, u64) {
-        let terms = &self.terms[1];
-        let ticks = periods * terms.period_ns;
+        let period = self.terms[1].period_ns;
         let mut best = vec![0u64; self.states.len()];
-        for tick in 0..=ticks {
-            let later = (tick > 0).then(|| best.clone());
+        let mut nearest = (0, u64::MAX);
+        for tick in 0..=periods * period {
             // First what waiting gives, then moves that take no time, until nothing gains.
-            for (state, edges) in self.edges.iter().enumerate() {
-                best[state] = later.as_ref().map_or(0, |later| later[edges[0].0 as usize]);
-            }
-            let mut gains = true;
-            while gains {
-                gains = false;
-                for (state, edges) in self.edges.iter().enumerate().rev() {
-                    let through = edges.iter().filter(|edge| !edge.2);
-                    let most = through
-                        .map(|edge| edge.1 + best[edge.0 as usize])
-                        .max()
-                        .unwrap_or(0);
-                    if most > best[state] {
-                        best[state] = most;
-                        gains = true;
-                    }
-                }
+            best = match tick {
+                0 => best,
+                _ => self
+                    .edges
+                    .iter()
+                    .map(|edges| best[edges[0].0 as usize])
+                    .collect(),
+            };
+            while self.gain(&mut best) {}
+            if tick % period == 0 {
+                let found = self.nearest(tick / period, &best);
+                nearest = if found.1 - found.0 < nearest.1 - nearest.0 {
+                    found
+                } else {
+                    nearest
+                };
             }
         }
+        nearest
+    }
+
+    /// Better by one move that takes no time, wherever one is.
+    fn gain(&self, best: &mut [u64]) -> bool {
+        let mut gains = false;
+        for (state, edges) in self.edges.iter().enumerate().rev() {
+            let through = edges.iter().filter(|edge| !edge.2);
+            let most = through
+                .map(|edge| edge.1 + best[edge.0 as usize])
+                .max()
+                .unwrap_or(0);
+            if most > best[state] {
+                best[state] = most;
+                gains = true;
+            }
+        }
+        gains
+    }
+
+    /// Where what can be used in this many periods comes nearest to its bound; and that it is nowhere beyond.
+    fn nearest(&self, periods: u64, best: &[u64]) -> (u64, u64) {
         let mut nearest = (0, u64::MAX);
         for (state, used) in self.states.iter().zip(best) {
-            let bound = periods * terms.quota_ns + state.held(1) + CPUS as u64 * GRANULARITY;
+            let bound =
+                periods * self.terms[1].quota_ns + state.held(1) + CPUS as u64 * GRANULARITY;
             assert!(
-                used <= bound,
+                *used <= bound,
                 "{used} used in {periods} periods, bound {bound}"
             );
             assert!(
-                used <= bound - state.debt(1),
+                *used <= bound - state.debt(1),
                 "{used} used, debts not paid: {bound}"
             );
             if bound - used < nearest.1 - nearest.0 {
-                nearest = (used, bound);
+                nearest = (*used, bound);
             }
         }
         nearest
@@ -335,11 +363,9 @@ fn report(what: &str, walks: &[Walk]) {
         .sum();
     let mut nearest = (0, u64::MAX);
     for walk in walks {
-        for periods in 1..=3 {
-            let found = walk.search(periods);
-            if found.1 - found.0 < nearest.1 - nearest.0 {
-                nearest = found;
-            }
+        let found = walk.search(3);
+        if found.1 - found.0 < nearest.1 - nearest.0 {
+            nearest = found;
         }
     }
     let (used, bound) = nearest;
