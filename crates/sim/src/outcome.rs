@@ -49,6 +49,8 @@ pub struct GroupOutcome {
     pub run_delay_ns: u64,
     /// From waking to running, of its own tasks.
     pub wakeup: Histogram,
+    /// Writes of its files by engines.
+    pub writes: u64,
     /// Its use in each window, in millionths of one CPU.
     pub usage_ucpu: Histogram,
     /// Periods of its quota, of the whole run.

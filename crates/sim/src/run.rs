@@ -15,7 +15,7 @@ use crate::registry;
 use crate::scenario::Scenario;
 use crate::spec::Class;
 use crate::trace::Tracer;
-use crate::tracers::{Fan, Wakeups};
+use crate::tracers::{Fan, GroupTally, Tally};
 use crate::workloads::{Kind, Made};
 
 /// Why a run has no outcome.
@@ -122,8 +122,8 @@ impl Stage {
         mut tracers: Vec<Box<dyn Tracer>>,
         progress: &mut dyn FnMut(Ns) -> bool,
     ) -> Result<Outcome, RunError> {
-        let (wakeups, waits) = Wakeups::new(&self.names, scenario.warmup_ns);
-        tracers.push(Box::new(wakeups));
+        let (tally, tallies) = Tally::new(&self.names, scenario.warmup_ns);
+        tracers.push(Box::new(tally));
         self.simulation.machine.set_tracer(Box::new(Fan(tracers)));
         let mut before = None;
         let steps = PROGRESS_STEPS;
@@ -139,8 +139,8 @@ impl Stage {
                 return Err(RunError::Stopped);
             }
         }
-        let waits = std::mem::take(&mut *waits.lock().unwrap_or_else(PoisonError::into_inner));
-        Ok(self.outcome(scenario, &before.unwrap_or_default(), waits))
+        let tallies = std::mem::take(&mut *tallies.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(self.outcome(scenario, &before.unwrap_or_default(), tallies))
     }
 
     /// Usage, work and run delay of each group, and the machine's busy time.
@@ -160,13 +160,13 @@ impl Stage {
         }
     }
 
-    fn outcome(&self, scenario: &Scenario, before: &Usage, waits: Vec<Histogram>) -> Outcome {
+    fn outcome(&self, scenario: &Scenario, before: &Usage, tallies: Vec<GroupTally>) -> Outcome {
         let machine = &self.simulation.machine;
         let after = self.usage();
         let samples =
             std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
         let mut groups = Vec::new();
-        for (at, wakeup) in waits.into_iter().enumerate() {
+        for (at, tally) in tallies.into_iter().enumerate() {
             let (usage, work, delay) = after.groups[at];
             let (usage0, work0, delay0) = before.groups.get(at).copied().unwrap_or_default();
             let mut usage_ucpu = Histogram::new();
@@ -182,7 +182,8 @@ impl Stage {
                 usage_ns: usage.saturating_sub(usage0),
                 work_ns: work.saturating_sub(work0),
                 run_delay_ns: delay.saturating_sub(delay0),
-                wakeup,
+                wakeup: tally.wakeup,
+                writes: tally.writes,
                 usage_ucpu,
                 periods: stat.nr_periods,
                 throttled_periods: stat.nr_throttled,

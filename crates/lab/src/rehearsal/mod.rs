@@ -148,6 +148,7 @@ fn group_table(outcome: &Outcome) -> Table {
         "throttled",
         "throttled, s",
         "bursts",
+        "writes",
     ];
     let mut table = Table::new(&title, &columns);
     for group in &outcome.groups {
@@ -177,6 +178,10 @@ fn group_table(outcome: &Outcome) -> Table {
             match group.periods {
                 0 => none(),
                 _ => group.bursts.to_string(),
+            },
+            match group.writes {
+                0 => none(),
+                writes => writes.to_string(),
             },
         ]);
     }
@@ -277,7 +282,7 @@ fn rows(outcome: &Outcome) -> Vec<Map<String, Value>> {
             "work_cpus": num(group.work_ns as f64 / outcome.measured_ns as f64),
             "run_delay_s": num(group.run_delay_ns as f64 / S), "periods": group.periods,
             "throttled_periods": group.throttled_periods, "throttled_s": num(group.throttled_ns as f64 / S),
-            "bursts": group.bursts, "burst_s": num(group.burst_ns as f64 / S),
+            "bursts": group.bursts, "burst_s": num(group.burst_ns as f64 / S), "writes": group.writes,
         })));
         for (what, histogram, unit) in [
             ("wakeup_us", &group.wakeup, 1e3),

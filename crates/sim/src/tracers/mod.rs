@@ -1,16 +1,16 @@
-//! Who writes a run down: a log of lines ([`Log`]), a trace for Perfetto ([`Perfetto`]), and the groups' wakeup latencies
-//! ([`Wakeups`]).
+//! Who writes a run down: a log of lines ([`Log`]), a trace for Perfetto ([`Perfetto`]), and what each group went through
+//! ([`Tally`]).
 
 mod log;
 mod perfetto;
-mod wakeups;
+mod tally;
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use log::Log;
 pub use perfetto::Perfetto;
-pub use wakeups::Wakeups;
+pub use tally::{GroupTally, Tally};
 
 use crate::Ns;
 use crate::trace::{Event, Tracer};
