@@ -13,6 +13,10 @@ pub trait Controller: Send {
     fn step(&mut self, machine: &mut Machine) -> Ns;
     /// For messages.
     fn name(&self) -> &str;
+    /// What the machine refused it, the last of it.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A machine and the engines that act on it. At one instant the machine's own

@@ -32,6 +32,8 @@ pub struct Outcome {
     pub samples: Vec<Sample>,
     /// Length of a window.
     pub window_ns: u64,
+    /// What the machine refused an engine.
+    pub troubles: Vec<String>,
 }
 
 /// A group's part.

@@ -4,10 +4,12 @@
 //! side group above them, they are put below one of ours ([`SIDE_ROOT`]), as `tidegate run --side` does.
 
 use crate::config::Scheduler;
+use crate::engines::knobs::{Compiled, compile};
 use crate::ids::GroupId;
+use crate::program::{Ctx, Op};
 use crate::registry::{self, SideRoot};
 use crate::scenario::{EngineKind, GroupRef, Scenario};
-use crate::spec::{Class, GroupSpec};
+use crate::spec::{Class, GroupSpec, TaskSpec};
 
 /// The name of the group that side groups are put below when there are several.
 pub const SIDE_ROOT: &str = "tidegate-side";
@@ -27,6 +29,8 @@ pub struct Plan {
     pub headroom_ppm: u32,
     /// What side work gets at least: the smallest of the groups'.
     pub tolerance_ppm: u32,
+    /// What is left for Tidegate's engine on kernel files to do.
+    pub compiled: Compiled,
     /// How many groups of ours stand before the scenario's.
     offset: usize,
 }
@@ -47,6 +51,7 @@ impl Plan {
             main: Vec::new(),
             headroom_ppm: 0,
             tolerance_ppm: u32::MAX,
+            compiled: Compiled::default(),
             offset: usize::from(ours),
         };
         if ours {
@@ -85,7 +90,42 @@ impl Plan {
             .iter()
             .map(|workload| workload.common.slice_ns)
             .collect();
+        if limits && scenario.engine.policy == registry::TIDEGATE {
+            plan.compile(scenario);
+        }
         plan
+    }
+
+    /// Terms to knobs, as the owner does it: what is said once is written into groups and slices here, the rest is left to the
+    /// engine. A hint becomes a slice where the scheduler has slices.
+    fn compile(&mut self, scenario: &Scenario) {
+        let mut tasks: Vec<TaskSpec> = scenario
+            .workloads
+            .iter()
+            .zip(&self.slices)
+            .map(|(workload, slice_ns)| TaskSpec {
+                latency: workload.common.latency,
+                slice_ns: *slice_ns,
+                ..TaskSpec::new(
+                    "",
+                    self.id(workload.group),
+                    Box::new(|_: &mut Ctx<'_>| Op::Exit),
+                )
+            })
+            .collect();
+        let (tick_ns, base_slice_ns) = (scenario.machine.tick_ns, Plan::base_slice_ns(scenario));
+        // Without slices to give, any base will do.
+        let base_ns = base_slice_ns.unwrap_or(3_000_000);
+        self.compiled = compile(&mut self.specs, &mut tasks, base_ns, tick_ns);
+        if base_slice_ns.is_some() {
+            self.slices = tasks.iter().map(|task| task.slice_ns).collect();
+        }
+        for (at, group) in scenario.groups.iter().enumerate() {
+            if let (true, Some(bandwidth)) = (group.burst_auto, group.spec.bandwidth) {
+                let compiled = std::mem::take(&mut self.compiled);
+                self.compiled = compiled.with_auto_burst(self.id(Some(at)), bandwidth);
+            }
+        }
     }
 
     /// The side root competes as the policy says.

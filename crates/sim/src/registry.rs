@@ -1,8 +1,10 @@
 //! Policies: who decides how much side work may use. One row each, by name; `engine.policy` and `--policy` choose.
 
 use crate::controller::Controller;
+use crate::engines::knobs::{Compiled, Knobs, KnobsConfig, Sensing};
 use crate::ids::GroupId;
 use crate::plan::Plan;
+use crate::policies::{self, Fixed, Katalyst, Koordlet, Published, Setting, Sideloader, Sides};
 use crate::scenario::{Engine, EngineKind, Scenario, Sense};
 
 /// What a policy has to work with.
@@ -12,17 +14,19 @@ pub struct Setup {
     pub side_root: GroupId,
     /// Main's groups.
     pub main: Vec<GroupId>,
+    /// What is left for Tidegate's own engine to do.
+    pub compiled: Compiled,
     /// Idle to keep.
     pub headroom_ppm: u32,
-    /// What side work gets at least.
-    pub tolerance_ppm: u32,
+    /// A standing quota, of the machine.
+    pub quota_ppm: u32,
     /// How use is sensed.
     pub sense: Sense,
-    /// Time between two steps, where the policy leaves it open.
-    pub step_ns: Option<u64>,
     /// CPUs of the machine.
     pub cpus: u32,
-    /// Seed of what is random in an engine (delays of its writes).
+    /// Hardware threads of a core.
+    pub threads_per_core: u32,
+    /// Seed of what is random in an engine: its lateness and the delays of its writes.
     pub seed: u64,
 }
 
@@ -47,7 +51,26 @@ pub struct Policy {
     pub make: fn(&Setup) -> Option<Box<dyn Controller>>,
 }
 
+/// The policy that turns every term into knobs: Tidegate's own.
+pub const TIDEGATE: &str = "tidegate";
+
 const POLICIES: &[Policy] = &[
+    Policy {
+        name: TIDEGATE,
+        about: "Tidegate's own control step and law",
+        side_root: SideRoot::Idle,
+        make: |setup| {
+            let sensing = match setup.sense {
+                Sense::Bpf => Sensing::Bpf,
+                Sense::Usage => Sensing::Usage,
+            };
+            let config = KnobsConfig {
+                seed: setup.seed,
+                ..KnobsConfig::new(sensing)
+            };
+            Some(Box::new(Knobs::new(config, &setup.compiled)))
+        },
+    },
     Policy {
         name: "idle",
         about: "the idle class alone (cpu.idle): no limit",
@@ -60,7 +83,57 @@ const POLICIES: &[Policy] = &[
         side_root: SideRoot::Weight(1),
         make: |_| None,
     },
+    Policy {
+        name: "static",
+        about: "the idle class and a quota that stands (engine.quota)",
+        side_root: SideRoot::Idle,
+        make: |setup| {
+            let setting = Setting::Max {
+                ppm: setup.quota_ppm.into(),
+                period_us: 100_000,
+            };
+            Some(Box::new(Fixed::new(setting, setup.sides())))
+        },
+    },
+    Policy {
+        name: "sideloader",
+        about: "the law of resctl-demo's sideloader: once a second, by means of 1 and 5 s",
+        side_root: SideRoot::Idle,
+        make: |setup| {
+            let law = Sideloader::new(setup.cpus, setup.headroom_ppm.into());
+            Some(setup.published(Box::new(law)))
+        },
+    },
+    Policy {
+        name: "koordlet",
+        about: "the law of Koordinator's koordlet: a CPU set, once a second",
+        side_root: SideRoot::Idle,
+        make: |setup| Some(setup.published(Box::new(Koordlet::new(setup.cpus)))),
+    },
+    Policy {
+        name: "katalyst",
+        about: "the law of Katalyst: a pool of CPUs, every 5 s",
+        side_root: SideRoot::Idle,
+        make: |setup| {
+            let law = Katalyst::new(setup.cpus, setup.threads_per_core);
+            Some(setup.published(Box::new(law)))
+        },
+    },
 ];
+
+impl Setup {
+    fn sides(&self) -> Sides {
+        Sides {
+            side: vec![self.side_root],
+            main: self.main.clone(),
+            idle_class: true,
+        }
+    }
+
+    fn published(&self, law: Box<dyn policies::Policy>) -> Box<dyn Controller> {
+        Box::new(Published::new(law, self.sides(), 0))
+    }
+}
 
 /// Every policy, in the order in which messages list them.
 pub fn policies() -> impl Iterator<Item = &'static Policy> {
@@ -74,20 +147,27 @@ pub fn policy(name: &str) -> Option<&'static Policy> {
 
 /// The controllers that a scenario asks for.
 pub fn controllers(plan: &Plan, scenario: &Scenario) -> Vec<Box<dyn Controller>> {
-    let (Some(side_root), EngineKind::Knobs) = (plan.side_root, scenario.engine.kind) else {
+    if scenario.engine.kind != EngineKind::Knobs {
         return Vec::new();
+    }
+    let row = policy(&scenario.engine.policy);
+    // Without side work there is nothing to limit, but Tidegate's engine also holds caps and finds bursts.
+    let side_root = match plan.side_root {
+        Some(root) => root,
+        None if scenario.engine.policy == TIDEGATE => GroupId::ROOT,
+        None => return Vec::new(),
     };
     let setup = Setup {
         side_root,
         main: plan.main.clone(),
+        compiled: plan.compiled.clone(),
         headroom_ppm: plan.headroom_ppm,
-        tolerance_ppm: plan.tolerance_ppm,
+        quota_ppm: scenario.engine.quota_ppm,
         sense: scenario.engine.sense,
-        step_ns: scenario.engine.step_ns,
         cpus: scenario.machine.topology.cpus(),
+        threads_per_core: scenario.machine.topology.threads_per_core(),
         seed: scenario.machine.seed,
     };
-    let row = policy(&scenario.engine.policy);
     row.and_then(|row| (row.make)(&setup)).into_iter().collect()
 }
 

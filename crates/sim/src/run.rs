@@ -205,10 +205,19 @@ impl Stage {
             series: self.series(scenario),
             samples,
             window_ns: scenario.window_ns,
+            troubles: self.troubles(),
         };
         let busy_ns = after.busy_ns.saturating_sub(before.busy_ns);
         outcome.idle_ns = outcome.capacity_ns().saturating_sub(busy_ns);
         outcome
+    }
+
+    /// What the machine refused its engines.
+    fn troubles(&self) -> Vec<String> {
+        let controllers = self.simulation.controllers.iter();
+        let troubles =
+            controllers.filter_map(|one| Some(format!("{}: {}", one.name(), one.trouble()?)));
+        troubles.collect()
     }
 
     fn series(&self, scenario: &Scenario) -> Vec<SeriesOutcome> {

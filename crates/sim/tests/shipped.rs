@@ -89,3 +89,39 @@ fn every_scenario_does_what_it_is_there_for() {
         assert!(!outcome.samples.is_empty());
     }
 }
+
+/// Side work that always wants more beside a main that leaves room, under each engine.
+#[test]
+fn engines_keep_the_headroom_that_a_scenario_asks_for() {
+    let idle_ppm = |sets: &[(&str, &str)]| {
+        let mut all = vec![("duration", "8s"), ("warmup", "3s")];
+        all.extend_from_slice(sets);
+        let (_, outcome) = run(&scenario("web-server-and-encoder", &all));
+        assert!(outcome.troubles.is_empty(), "{:?}", outcome.troubles);
+        // CPU time of at most 16 CPUs for some seconds: below 2^37 · 10^6 < 2^57.
+        outcome.idle_ns * 1_000_000 / outcome.capacity_ns()
+    };
+    let none = idle_ppm(&[]);
+    assert!(none < 150_000, "{none}");
+    for engine in ["knobs", "ext"] {
+        for (headroom, due) in [("30%", 300_000), ("40%", 400_000)] {
+            let kept = idle_ppm(&[("engine.name", engine), ("engine.headroom", headroom)]);
+            assert!(kept.abs_diff(due) < 20_000, "{engine}, {headroom}: {kept}");
+        }
+    }
+}
+
+#[test]
+fn every_scenario_runs_under_every_engine() {
+    for builtin in BUILTIN {
+        for engine in ["none", "knobs", "ext"] {
+            let sets = [
+                ("duration", "400ms"),
+                ("warmup", "50ms"),
+                ("engine.name", engine),
+            ];
+            let (_, outcome) = run(&scenario(builtin.name, &sets));
+            assert!(outcome.events > 100, "{} under {engine}", builtin.name);
+        }
+    }
+}

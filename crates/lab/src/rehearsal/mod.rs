@@ -40,6 +40,15 @@ pub fn report(
     } else {
         report.tables = sweep_tables(outcomes);
     }
+    for outcome in outcomes {
+        for trouble in &outcome.troubles {
+            let note = format!(
+                "The machine refused an engine: {} {trouble}.",
+                outcome.label()
+            );
+            report.notes.push(note);
+        }
+    }
     report.tables.retain(|table| !table.rows.is_empty());
     report.notes.push(
         "CPUs is the time on a CPU, work what it was worth at full speed; throttled counts periods. Latencies of an open loop count from the scheduled arrival. Slowdown by busy neighbours is the model's assumption \

@@ -116,6 +116,10 @@ impl Controller for Published {
         machine.now_ns() + self.law.interval_ns()
     }
 
+    fn trouble(&self) -> Option<String> {
+        self.trouble.as_ref().map(ToString::to_string)
+    }
+
     fn name(&self) -> &str {
         self.law.name()
     }

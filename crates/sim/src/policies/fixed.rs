@@ -78,6 +78,10 @@ impl Controller for Fixed {
         Ns::MAX
     }
 
+    fn trouble(&self) -> Option<String> {
+        self.trouble.as_ref().map(ToString::to_string)
+    }
+
     fn name(&self) -> &str {
         match self.setting {
             Setting::Nothing => "nothing",

@@ -6,6 +6,7 @@ use super::groups::Group;
 use super::read::{Findings, Section};
 use super::tree::Table;
 use crate::config::{ExtConfig, MachineConfig, Scheduler};
+use crate::registry;
 use crate::spec::Class;
 
 pub(super) const KEYS: &[&str] = &[
@@ -14,7 +15,7 @@ pub(super) const KEYS: &[&str] = &[
     "headroom",
     "tolerance",
     "sense",
-    "step",
+    "quota",
     "ext_slice",
     "ext_timer",
 ];
@@ -65,8 +66,8 @@ pub struct Engine {
     pub tolerance_ppm: Option<u32>,
     /// How use is sensed.
     pub sense: Sense,
-    /// Time between two steps; the policy's own when absent.
-    pub step_ns: Option<u64>,
+    /// The quota of the policy `static`, of the machine.
+    pub quota_ppm: u32,
     /// The scheduler of the ext engine.
     pub ext: ExtConfig,
 }
@@ -75,18 +76,15 @@ impl Default for Engine {
     fn default() -> Engine {
         Engine {
             kind: EngineKind::None,
-            policy: DEFAULT_POLICY.into(),
+            policy: registry::TIDEGATE.into(),
             headroom_ppm: None,
             tolerance_ppm: None,
             sense: Sense::Bpf,
-            step_ns: None,
+            quota_ppm: 300_000,
             ext: ExtConfig::default(),
         }
     }
 }
-
-/// Tidegate's own.
-const DEFAULT_POLICY: &str = "tidegate";
 
 /// The owner's `default_headroom`.
 const DEFAULT_HEADROOM_PPM: u32 = 200_000;
@@ -132,7 +130,7 @@ pub(super) fn read(table: &Table, findings: &Findings, cpus: u32, groups: &mut [
     let kinds =
         [EngineKind::None, EngineKind::Knobs, EngineKind::Ext].map(|kind| (kind.name(), kind));
     engine.kind = section.choice("name", &kinds).unwrap_or_default();
-    let names: Vec<(&str, &str)> = crate::registry::policies()
+    let names: Vec<(&str, &str)> = registry::policies()
         .map(|policy| (policy.name, policy.name))
         .collect();
     if let Some(policy) = section.choice("policy", &names) {
@@ -143,7 +141,11 @@ pub(super) fn read(table: &Table, findings: &Findings, cpus: u32, groups: &mut [
     let senses = [("bpf", Sense::Bpf), ("usage", Sense::Usage)];
     engine.sense = section.choice("sense", &senses).unwrap_or_default();
     let ms = TimeSpan::from_millis;
-    engine.step_ns = section.time("step", ms(1), ms(60_000));
+    engine.quota_ppm = section.share("quota").unwrap_or(engine.quota_ppm);
+    if section.has("quota") && engine.policy != "static" {
+        let why = format!("means nothing to the policy {}", engine.policy);
+        section.refuse_key("quota", why, "leave it out, or take policy = \"static\"");
+    }
     if let Some(slice_ns) = section.time("ext_slice", TimeSpan::from_nanos(100_000), ms(100)) {
         engine.ext.slice_ns = slice_ns;
     }

@@ -262,6 +262,11 @@ impl Controller for Knobs {
         self.loop_ns.min(write_ns)
     }
 
+    fn trouble(&self) -> Option<String> {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.trouble.clone()
+    }
+
     fn name(&self) -> &str {
         "knobs"
     }
