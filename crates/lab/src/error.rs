@@ -37,6 +37,16 @@ pub enum LabError {
         /// What it did instead.
         why: String,
     },
+    /// A simulation broke one of its own rules, or was built wrongly.
+    #[error("{what}: {why}; to see it again: {again}")]
+    Simulation {
+        /// Which cell, and which part of it.
+        what: String,
+        /// What was found.
+        why: String,
+        /// The command that repeats it.
+        again: String,
+    },
     /// A plot could not be drawn.
     #[error("drawing '{title}': {why}")]
     Plot {
@@ -60,6 +70,14 @@ impl LabError {
         LabError::Process {
             what: what.into(),
             why: why.into(),
+        }
+    }
+    /// The stage adds the cell and the command.
+    pub(crate) fn simulation(what: impl Into<String>, why: impl Into<String>) -> Self {
+        LabError::Simulation {
+            what: what.into(),
+            why: why.into(),
+            again: String::new(),
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Experiments on this machine: what side work does to main work, with and without Tidegate.
+//! Experiments, on this machine or on simulated ones: what side work does to main work, with and
+//! without Tidegate, and what each of its mechanisms does to latency and throughput.
 //!
-//! The lab drives the *installed behaviour*: it starts main and side work through the `tidegate`
+//! On this machine the lab drives the *installed behaviour*: it starts main and side work through the `tidegate`
 //! command, as a user would, and never calls the engine's code. What it reports it reads itself,
 //! with readers that share no code with the control loop ([`board`], [`readers`]): the load
 //! generators publish their own CPU clocks in a shared page, so a running thread is known to a few
@@ -11,7 +12,11 @@
 //!                                                  ├─ worker processes: `tidegate lab-worker ...`
 //!                                                  ├─ readers: board, process clocks, cgroup, /proc
 //!                                                  └─ Report: terminal table, HTML, CSV, JSON
+//!                   --on sim ─> on_sim: cells, each a simulated machine ─> Report
 //! ```
+//!
+//! Simulated ([`on_sim`]), Tidegate's engines are a part of the model: the owner's own control step and
+//! the law's own headers decide, on a machine that is the same to the byte each time.
 //!
 //! The command line needs three things from here:
 //! - `tidegate lab EXPERIMENT ...` fills [`LabOptions`] and calls [`run`], prints

@@ -138,14 +138,16 @@ struct Bench<'a> {
 }
 
 /// How main moves: a level in ppm for a time in seconds.
-struct Pattern {
-    name: &'static str,
-    level_ppm: fn(f64, &mut Rng) -> u32,
+pub struct Pattern {
+    /// In tables.
+    pub name: &'static str,
+    /// Level at a time in seconds.
+    pub level_ppm: fn(f64, &mut Rng) -> u32,
     /// Seconds between two levels.
-    hold: f64,
+    pub hold: f64,
 }
 
-const SQUARE: Pattern = Pattern {
+pub(crate) const SQUARE: Pattern = Pattern {
     name: "square wave, 20 and 60 % for 1 s each",
     level_ppm: |t, _| {
         if (t as u64).is_multiple_of(2) {
@@ -156,7 +158,7 @@ const SQUARE: Pattern = Pattern {
     },
     hold: 1.0,
 };
-const RAMP: Pattern = Pattern {
+pub(crate) const RAMP: Pattern = Pattern {
     name: "ramp, 10 to 80 % and back in 6 s",
     level_ppm: |t, _| {
         let phase = (t % 6.0) / 3.0;
@@ -166,7 +168,7 @@ const RAMP: Pattern = Pattern {
     hold: 0.02,
 };
 /// Idle that the terms ask for while `main` (and the rest) use this much.
-fn expected_idle(busy_pct: f64) -> f64 {
+pub(crate) fn expected_idle(busy_pct: f64) -> f64 {
     let allowance = (100.0 - HEADROOM_PCT - busy_pct).max(TOLERANCE_PCT);
     (100.0 - busy_pct - allowance).max(0.0)
 }
@@ -277,7 +279,7 @@ fn look_until(
 
 /// Every second of a varying run, each 100 ms. What is due in a second is the mean of what is due in
 /// its tenths: while main alone takes more than the headroom leaves, idle cannot be kept.
-fn judge(name: &'static str, looks: &[Snapshot], cpus: usize) -> Varying {
+pub(crate) fn judge(name: &'static str, looks: &[Snapshot], cpus: usize) -> Varying {
     let mut varying = Varying {
         name,
         worst_points: f64::INFINITY,

@@ -5,8 +5,40 @@
 //! what its report makes of them. A cell's randomness comes from the experiment's seed and from what
 //! is common to all arms of a comparison, never from the arm, so that every arm meets the same
 //! arrivals.
+//!
+//! | experiment | cells | report |
+//! |---|---|---|
+//! | headroom | [`headroom`], [`scene`], [`control`], [`cores`] | [`headroom_report`], [`headroom_tables`] |
+//! | law, step | [`law`], [`step`], [`constant`] | [`law_report`], [`step_report`] |
+//! | latency | [`latency`], [`classes`] | [`latency_report`] |
+//! | burst | [`burst`] | [`burst_report`] |
+//! | slices | [`slices`] | [`slices_report`] |
+//! | caps | [`caps`] | [`caps_report`] |
+//!
+//! The simulator decides in integers; floating point begins here, where figures are made for readers.
 
+pub mod burst;
+pub mod burst_report;
+pub mod caps;
+pub mod caps_report;
+pub mod classes;
+pub mod constant;
+pub mod control;
+pub mod cores;
+pub mod headroom;
+pub mod headroom_report;
+pub mod headroom_tables;
 pub mod jobs;
+pub mod latency;
+pub mod latency_report;
+pub mod law;
+pub mod law_report;
+pub mod scene;
+pub mod slices;
+pub mod slices_report;
+pub mod stage;
+pub mod step;
+pub mod step_report;
 
 use crate::options::LabOptions;
 use crate::report::Report;
@@ -22,12 +54,12 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         });
     }
     match options.experiment {
-        Experiment::Law
-        | Experiment::Headroom
-        | Experiment::Step
-        | Experiment::Latency
-        | Experiment::Burst
-        | Experiment::Slices
-        | Experiment::Caps => Err(LabError::process("sim", "not there")),
+        Experiment::Law => law::run(options),
+        Experiment::Headroom => headroom::run(options),
+        Experiment::Step => step::run(options),
+        Experiment::Latency => latency::run(options),
+        Experiment::Burst => burst::run(options),
+        Experiment::Slices => slices::run(options),
+        Experiment::Caps => caps::run(options),
     }
 }

@@ -23,6 +23,7 @@ pub struct Published {
     sides: Sides,
     start_ns: Ns,
     started: bool,
+    primed_ppm: Option<u64>,
     trouble: Option<SimError>,
 }
 
@@ -34,7 +35,16 @@ impl Published {
             sides,
             start_ns,
             started: false,
+            primed_ppm: None,
             trouble: None,
+        }
+    }
+
+    /// Starts it in the state that it would be in after long enough at this part of the machine for main.
+    pub fn primed(self, busy_ppm: u64) -> Self {
+        Self {
+            primed_ppm: Some(busy_ppm),
+            ..self
         }
     }
 
@@ -109,7 +119,11 @@ impl Controller for Published {
             done = self.start(machine);
         }
         let counters = self.counters(machine);
-        if let Some(order) = self.law.tick(counters) {
+        let order = match self.primed_ppm.take() {
+            Some(busy_ppm) => Some(self.law.prime(busy_ppm, counters)),
+            None => self.law.tick(counters),
+        };
+        if let Some(order) = order {
             done = done.and(self.obey(machine, order));
         }
         self.trouble = done.err().or(self.trouble.take());

@@ -1,0 +1,260 @@
+//! `tidegate lab burst --on sim`: the proportions of the burst patches' schbench run, with arrivals
+//! that really exceed the quota in some periods.
+//!
+//! The seed's run hands out 20 requests of 10 ms each 40 ms: at most 600 ms in any period of 100, below
+//! the quota of 700. What throttled it was quota lying in silos. Here a third of the batches is of 30
+//! requests and the others of 15, with the same mean: about one period in eight asks for 750 or 900 ms.
+//! Every arm meets the same batches.
+
+use std::sync::Arc;
+
+use tidegate_sim::engines::knobs::{Compiled, Knobs, KnobsConfig, Sensing};
+use tidegate_sim::workloads::{Common, Kind, OpenLoop, Pattern, Request, Work};
+use tidegate_sim::{Bandwidth, Controller, GroupId, GroupSpec, Machine, Prng, Simulation};
+
+use super::burst_report;
+use super::stage::{MS, S, Stage, advance, built, derive, latency, plain};
+use crate::LabError;
+use crate::dist::Latency;
+use crate::options::LabOptions;
+use crate::report::Report;
+
+/// The seed's quota.
+pub const QUOTA_US: u64 = 700_000;
+/// Its period.
+pub const PERIOD_US: u64 = 100_000;
+/// Its burst.
+pub const BURST_US: u64 = 400_000;
+/// Its workers.
+pub const WORKERS: u32 = 30;
+/// Work of a request.
+pub const REQUEST_NS: u64 = 10 * MS;
+const BATCH_GAP_NS: u64 = 40 * MS;
+/// A batch is handed out over this long, so that requests are due while the group is throttled too.
+const SPREAD_NS: u64 = 20 * MS;
+/// Requests of most batches.
+pub const SMALL: u64 = 15;
+/// ... and of the others.
+pub const LARGE: u64 = 30;
+const CPUS: u32 = 64;
+/// The machine settles, and `auto` learns (it grows by a quarter of the quota a second in which it
+/// sees throttling).
+const WARM_S: u64 = 20;
+
+/// How much may be carried over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arm {
+    /// There is no limit at all.
+    NoLimit,
+    /// This much.
+    Fixed(u64),
+    /// As the law of adaptive burst says.
+    Auto,
+}
+
+impl Arm {
+    /// In the tables' order.
+    pub const ALL: [Arm; 4] = [Arm::NoLimit, Arm::Fixed(0), Arm::Fixed(BURST_US), Arm::Auto];
+
+    /// In tables.
+    pub fn label(self) -> String {
+        match self {
+            Arm::NoLimit => "no limit".into(),
+            Arm::Fixed(us) => format!("burst {} ms", us / 1000),
+            Arm::Auto => "burst auto".into(),
+        }
+    }
+
+    /// In JSON and CSV.
+    pub fn key(self) -> String {
+        match self {
+            Arm::NoLimit => "no_limit".into(),
+            Arm::Fixed(us) => format!("burst_{}", us / 1000),
+            Arm::Auto => "auto".into(),
+        }
+    }
+
+    fn bandwidth(self) -> Option<Bandwidth> {
+        let burst_us = match self {
+            Arm::NoLimit => return None,
+            Arm::Fixed(us) => us,
+            Arm::Auto => 0,
+        };
+        Some(Bandwidth {
+            quota_us: Some(QUOTA_US),
+            period_us: PERIOD_US,
+            burst_us,
+        })
+    }
+}
+
+/// One arm in one round.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    /// The arm.
+    pub arm: Arm,
+    /// From 0.
+    pub round: u32,
+    /// Size of the machine.
+    pub cpus: u32,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Of what.
+    pub cell: Cell,
+    /// From when a request was due to when a free worker ran.
+    pub wakeup: Latency,
+    /// ... to when it was done.
+    pub request: Latency,
+    /// CPU use over the quota.
+    pub used_pct: f64,
+    /// Periods in which the group was throttled.
+    pub throttled_pct: f64,
+    /// Periods that asked for more than the quota.
+    pub asked_over_pct: f64,
+    /// Periods a second that used carried-over quota.
+    pub bursts_per_s: f64,
+    /// The burst that stood at the end.
+    pub burst_ms_end: f64,
+    /// Length of the window.
+    pub seconds: f64,
+}
+
+/// Runs the experiment.
+pub fn run(options: &LabOptions) -> Result<Report, LabError> {
+    let stage = Stage::new(options);
+    let rounds = options.rounds.unwrap_or(stage.quick_or(1, 3)).max(1);
+    let seconds = stage.quick_or(10, 60);
+    let cpus = stage.sizes(&[CPUS])[0];
+    if cpus < WORKERS {
+        return Err(LabError::Needs {
+            what: format!("--cpus {cpus}"),
+            why: format!("{WORKERS} workers run at once"),
+            mend: format!("give at least {WORKERS}"),
+        });
+    }
+    let mut cells = Vec::new();
+    for round in 0..rounds {
+        cells.extend(Arm::ALL.map(|arm| Cell { arm, round, cpus }));
+    }
+    let outcomes = stage.cells(
+        &cells,
+        |_| 25 * seconds,
+        |c| format!("{}, round {}", c.arm.label(), c.round + 1),
+        |c| simulate(*c, seconds, options.seed),
+    )?;
+    burst_report::report(&stage, &outcomes)
+}
+
+/// Batches of requests for this long, and the share of periods that ask for more than the quota.
+fn batches(seed: u64, length_ns: u64) -> (Vec<Request>, f64) {
+    let mut rng = Prng::new(seed);
+    let period_ns = PERIOD_US * 1000;
+    let mut asked = vec![0u64; (length_ns / period_ns) as usize];
+    let mut requests = Vec::new();
+    let mut due_ns = 0;
+    while due_ns < length_ns {
+        let size = if rng.below(3) == 0 { LARGE } else { SMALL };
+        for _ in 0..size {
+            requests.push(Request {
+                due_ns: due_ns + rng.below(SPREAD_NS),
+                work_ns: REQUEST_NS,
+            });
+        }
+        if let Some(period) = asked.get_mut((due_ns / period_ns) as usize) {
+            *period += size * REQUEST_NS;
+        }
+        due_ns += BATCH_GAP_NS;
+    }
+    requests.sort_by_key(|r| r.due_ns);
+    let over = asked.iter().filter(|ns| **ns > QUOTA_US * 1000).count();
+    (requests, 100.0 * over as f64 / asked.len().max(1) as f64)
+}
+
+/// Tidegate's engine on kernel files, asked for nothing but the burst of this group.
+fn auto(group: GroupId, seed: u64) -> Knobs {
+    let limit = Bandwidth {
+        quota_us: Some(QUOTA_US),
+        period_us: PERIOD_US,
+        burst_us: 0,
+    };
+    let config = KnobsConfig {
+        seed,
+        ..KnobsConfig::new(Sensing::Bpf)
+    };
+    Knobs::new(config, &Compiled::default().with_auto_burst(group, limit))
+}
+
+fn simulate(c: Cell, seconds: u64, seed: u64) -> Result<Outcome, LabError> {
+    let seed = derive(seed, &[u64::from(c.round)]);
+    let mut m = built(Machine::new(plain(c.cpus, seed)))?;
+    let limited = GroupSpec {
+        bandwidth: c.arm.bandwidth(),
+        ..GroupSpec::new("limited", GroupId::ROOT)
+    };
+    let group = built(m.add_group(limited))?;
+    let (from_ns, to_ns) = (WARM_S * S, (WARM_S + seconds) * S);
+    let (requests, asked_over_pct) = batches(seed, to_ns);
+    let common = Common {
+        record_from_ns: from_ns,
+        seed,
+        ..Common::new("bench", group)
+    };
+    let server = OpenLoop {
+        workers: WORKERS,
+        work: Work::fixed(REQUEST_NS),
+        pattern: Pattern::Listed {
+            requests: Arc::from(requests),
+            repeat_ns: None,
+        },
+    };
+    let made = built(Kind::OpenLoop(server).build(&common, &mut m))?;
+    let controllers: Vec<Box<dyn Controller>> = match c.arm {
+        Arm::Auto => vec![Box::new(auto(group, seed))],
+        _ => Vec::new(),
+    };
+    let mut sim = Simulation::new(m, controllers);
+    advance(&mut sim, from_ns)?;
+    let (used, stat) = (
+        sim.machine.usage_ns(group),
+        sim.machine.bandwidth_stat(group),
+    );
+    advance(&mut sim, to_ns)?;
+    let m = &sim.machine;
+    let series = |name: &str| {
+        let id = made.series.iter().find(|s| s.0 == name).map(|s| s.1);
+        id.map_or_else(Latency::default, |id| latency(m.series(id)))
+    };
+    let end = m.bandwidth_stat(group);
+    let periods = (end.nr_periods - stat.nr_periods).max(1) as f64;
+    Ok(Outcome {
+        cell: c,
+        wakeup: series("wakeup"),
+        request: series("latency"),
+        used_pct: 100.0 * (m.usage_ns(group) - used) as f64
+            / (seconds * 10 * QUOTA_US * 1000) as f64,
+        throttled_pct: 100.0 * (end.nr_throttled - stat.nr_throttled) as f64 / periods,
+        asked_over_pct,
+        bursts_per_s: (end.nr_bursts - stat.nr_bursts) as f64 / seconds as f64,
+        burst_ms_end: m.bandwidth(group).burst_us as f64 / 1000.0,
+        seconds: seconds as f64,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_exceed_the_quota_now_and_then_and_not_on_average() {
+        let length_ns = 600 * S;
+        let (requests, over_pct) = batches(1, length_ns);
+        let asked: u64 = requests.iter().map(|r| r.work_ns).sum();
+        let mean_pct = 100.0 * asked as f64 / length_ns as f64;
+        assert!((480.0..520.0).contains(&mean_pct), "{mean_pct} % of a CPU");
+        assert!((10.0..16.0).contains(&over_pct), "{over_pct} % of periods");
+        assert_eq!(batches(1, S).0, batches(1, S).0);
+    }
+}

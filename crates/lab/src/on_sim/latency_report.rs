@@ -1,0 +1,337 @@
+//! What `tidegate lab latency --on sim` makes of its cells.
+
+use serde_json::json;
+
+use super::classes::Class;
+use super::latency::{BESIDE_GROUPS, Cell, Outcome, Part, SENSITIVE, YIELDING, config};
+use super::stage::Stage;
+use crate::LabError;
+use crate::dist::Latency;
+use crate::experiments::seeds::{CYCLICTEST, HACKBENCH};
+use crate::experiments::{num, row};
+use crate::report::{Headline, Met, Report, Table, plots};
+
+/// A statistic of cyclictest as the seed names it, and where ours is.
+type Statistic = (&'static str, fn(&Latency) -> f64);
+
+const STATISTICS: [Statistic; 5] = [
+    ("avg", |l| l.avg_us),
+    ("p50", |l| l.p50_us),
+    ("p90", |l| l.p90_us),
+    ("p99", |l| l.p99_us),
+    ("max", |l| l.max_us),
+];
+
+fn find(outcomes: &[Outcome], class: Class, part: Part) -> Option<&Outcome> {
+    outcomes
+        .iter()
+        .find(|o| o.cell.class == class && o.cell.part == part)
+}
+
+fn wakeup(outcomes: &[Outcome], class: Class, hint: i8, beside: bool) -> Option<&Latency> {
+    find(outcomes, class, Part::Cyclictest { hint, beside }).map(|o| &o.wakeup)
+}
+
+fn groups(outcomes: &[Outcome]) -> Vec<u32> {
+    let mut all: Vec<u32> = outcomes
+        .iter()
+        .filter_map(|o| match o.cell.part {
+            Part::Hackbench { groups, .. } => Some(groups),
+            _ => None,
+        })
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// hackbench's gain from its hint, percent of its time without.
+fn gain_pct(outcomes: &[Outcome], class: Class, groups: u32) -> Option<f64> {
+    let of = |hint| Some(find(outcomes, class, Part::Hackbench { groups, hint })?.seconds);
+    Some(100.0 * (1.0 - of(YIELDING)? / of(0)?))
+}
+
+/// Builds the report.
+pub fn report(
+    stage: &Stage<'_>,
+    cpus: u32,
+    loops: u32,
+    outcomes: &[Outcome],
+) -> Result<Report, LabError> {
+    let example = config(outcomes[0].cell, stage.options.seed);
+    let bed = stage.bed(&[cpus], &example, "CFS, EEVDF and ext in turn");
+    let mut report = Report::new("latency", bed);
+    report.rows = outcomes.iter().map(json_row).collect();
+    report.headline = headline(outcomes);
+    report.tables = vec![
+        cyclictest_table(outcomes),
+        hackbench_table(outcomes),
+        fairness_table(outcomes),
+    ];
+    report.plots.push(plot(outcomes)?);
+    report.notes.push(format!(
+        "cyclictest is one thread with a timer each millisecond; beside it runs hackbench -p -g {BESIDE_GROUPS} \
+         ({} tasks). hackbench alone sends {loops}/group messages from each sender to each receiver; with a hint, \
+         all its tasks have {YIELDING}. Under EEVDF a hint is a slice (sched_setattr), which is what Tidegate can \
+         do on a stock kernel; under CFS it is an offset in the wakeup comparison, as in the seed's patches; \
+         under ext an offset of the deadline. Fairness: three hogs and the hinting task on one CPU, worst share \
+         against its fair one.",
+        BESIDE_GROUPS * 40
+    ));
+    report.notes.push(
+        "Mechanism: who runs next and who preempts whom, by each class's rules, and by Tidegate's law of hints \
+         in ext. The model's: the machine (the seed does not name its own), what a switch, a wakeup and a \
+         message cost, no interrupts and no sections with preemption off (the seed's cyclictest takes 60 us \
+         at the least), so compare ratios and shapes, not microseconds."
+            .into(),
+    );
+    let p99 = |hint, beside| wakeup(outcomes, Class::Ext, hint, beside).map(|l| l.p99_us);
+    if let (Some(without), Some(with)) = (p99(0, true), p99(SENSITIVE, true)) {
+        report.sentence = format!(
+            "a latency hint of {SENSITIVE} brought a timer's 99th percentile beside {} busy tasks from \
+             {without:.0} to {with:.0} us",
+            BESIDE_GROUPS * 40
+        );
+    }
+    Ok(report)
+}
+
+fn json_row(o: &Outcome) -> serde_json::Map<String, serde_json::Value> {
+    let l = &o.wakeup;
+    let Cell { class, part, cpus } = o.cell;
+    row(match part {
+        Part::Cyclictest { hint, beside } => json!({
+            "part": "cyclictest", "class": class.key(), "cpus": cpus, "hint": hint, "beside_hackbench": beside,
+            "avg_us": num(l.avg_us), "p50_us": num(l.p50_us), "p90_us": num(l.p90_us), "p99_us": num(l.p99_us),
+            "p999_us": num(l.p999_us), "max_us": num(l.max_us), "wakeups": l.completed,
+            "others_pct": num(o.beside_pct),
+        }),
+        Part::Hackbench { groups, hint } => json!({
+            "part": "hackbench", "class": class.key(), "cpus": cpus, "hint": hint, "groups": groups,
+            "seconds": num(o.seconds),
+        }),
+        Part::Fairness { hog, hint } => json!({
+            "part": "fairness", "class": class.key(), "cpus": cpus, "hint": hint, "hinting_is_hog": hog,
+            "worst_share_off_pct": num(o.unfair_pct),
+        }),
+    })
+}
+
+fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
+    let mut lines = Vec::new();
+    let p99 =
+        |class, hint, beside| wakeup(outcomes, class, hint, beside).map_or(f64::NAN, |l| l.p99_us);
+    for class in Class::ALL.into_iter().filter(|c| c.takes_hints()) {
+        let over = p99(class, SENSITIVE, true) / p99(class, SENSITIVE, false);
+        let name = format!(
+            "cyclictest p99 beside hackbench over an idle machine, hint −20: {}",
+            class.label()
+        );
+        let h = Headline::new(&name, over, "×");
+        lines.push(match class {
+            // The seed's patches are a comparison.
+            Class::CfsPatched => h,
+            _ => h.target("≤ 2", Met::of(over <= 2.0)),
+        });
+    }
+    let against = p99(Class::Ext, SENSITIVE, true) / p99(Class::Eevdf, SENSITIVE, true);
+    lines.push(
+        Headline::new(
+            "the same p99, ext over EEVDF with the shortest slice",
+            against,
+            "×",
+        )
+        .target("≤ 1", Met::of(against <= 1.0)),
+    );
+    let row = CYCLICTEST.iter().find(|r| r.stat == "p99").map(|r| r.b);
+    let seed = row.map(|(without, with)| f64::from(without) / f64::from(with));
+    for class in Class::ALL.into_iter().filter(|c| c.takes_hints()) {
+        let ratio = p99(class, 0, true) / p99(class, SENSITIVE, true);
+        let name = format!(
+            "cyclictest p99 beside hackbench, hint 0 over −20: {}",
+            class.label()
+        );
+        lines.push(
+            Headline::new(&name, ratio, "×").seed(seed.filter(|_| class == Class::CfsPatched)),
+        );
+    }
+    for class in [Class::Eevdf, Class::Ext] {
+        let off = [false, true]
+            .into_iter()
+            .filter_map(|hog| {
+                find(
+                    outcomes,
+                    class,
+                    Part::Fairness {
+                        hog,
+                        hint: SENSITIVE,
+                    },
+                )
+            })
+            .map(|o| o.unfair_pct)
+            .fold(0.0, f64::max);
+        let name = format!(
+            "worst share against its fair one beside a hint of −20: {}",
+            class.label()
+        );
+        lines.push(Headline::new(&name, off, "%").target("≤ 1", Met::of(off <= 1.0)));
+    }
+    for class in [Class::CfsPatched, Class::Eevdf, Class::Ext] {
+        for groups in groups(outcomes) {
+            let Some(gain) = gain_pct(outcomes, class, groups) else {
+                continue;
+            };
+            let seed = HACKBENCH.iter().find(|r| r.groups == groups);
+            let name = format!(
+                "hackbench, {groups} groups, faster with hints: {}",
+                class.label()
+            );
+            lines.push(Headline::new(&name, gain, "%").seed(seed.map(|r| r.gain_pct)));
+        }
+    }
+    lines
+}
+
+fn cyclictest_table(outcomes: &[Outcome]) -> Table {
+    let mut t = Table::new(
+        "cyclictest, us",
+        &[
+            "scheduler",
+            "hint",
+            "beside",
+            "avg",
+            "p50",
+            "p90",
+            "p99",
+            "max",
+            "others, % of the machine",
+        ],
+    );
+    for class in Class::ALL {
+        for (hint, beside) in [(0, false), (SENSITIVE, false), (0, true), (SENSITIVE, true)] {
+            let Some(o) = find(outcomes, class, Part::Cyclictest { hint, beside }) else {
+                continue;
+            };
+            let mut cells = vec![
+                class.label().to_string(),
+                hint.to_string(),
+                if beside { "hackbench" } else { "nothing" }.into(),
+            ];
+            cells.extend(
+                STATISTICS
+                    .iter()
+                    .map(|(_, f)| format!("{:.1}", f(&o.wakeup))),
+            );
+            cells.push(format!("{:.1}", o.beside_pct));
+            t.push(cells);
+        }
+    }
+    for (hint, first) in [(0, true), (SENSITIVE, false)] {
+        for (run, name) in [(0, "seed, first run"), (1, "seed, second run")] {
+            let mut cells = vec![name.to_string(), hint.to_string(), "hackbench".into()];
+            for (stat, _) in STATISTICS {
+                let of_run = CYCLICTEST
+                    .iter()
+                    .find(|r| r.stat == stat)
+                    .map(|r| if run == 0 { r.a } else { r.b });
+                let us = of_run.map(|(without, with)| if first { without } else { with });
+                cells.push(match us {
+                    Some(20001) => "> 20000".into(),
+                    Some(us) => us.to_string(),
+                    None => "-".into(),
+                });
+            }
+            cells.push("-".into());
+            t.push(cells);
+        }
+    }
+    t
+}
+
+fn hackbench_table(outcomes: &[Outcome]) -> Table {
+    let mut t = Table::new(
+        "hackbench alone, seconds",
+        &[
+            "groups",
+            "scheduler",
+            "without hints",
+            "with hints",
+            "gain",
+            "seed's gain",
+        ],
+    );
+    for groups in groups(outcomes) {
+        let seed = HACKBENCH.iter().find(|r| r.groups == groups);
+        for class in Class::ALL {
+            let of = |hint| find(outcomes, class, Part::Hackbench { groups, hint });
+            let cell = |o: Option<&Outcome>| o.map_or("-".into(), |o| format!("{:.3}", o.seconds));
+            t.push([
+                groups.to_string(),
+                class.label().to_string(),
+                cell(of(0)),
+                cell(of(YIELDING)),
+                gain_pct(outcomes, class, groups).map_or("-".into(), |g| format!("{g:+.1} %")),
+                seed.map_or("-".into(), |r| format!("{:+.0} %", r.gain_pct)),
+            ]);
+        }
+    }
+    t
+}
+
+fn fairness_table(outcomes: &[Outcome]) -> Table {
+    let mut t = Table::new(
+        "Worst share against its fair one, three hogs and a hinting task on one CPU",
+        &[
+            "scheduler",
+            "hint",
+            "a hog hints",
+            "a task of 22 % in 4 ms hints",
+        ],
+    );
+    for class in Class::ALL {
+        for hint in [0, SENSITIVE] {
+            let of = |hog| find(outcomes, class, Part::Fairness { hog, hint });
+            if of(true).is_none() {
+                continue;
+            }
+            let cell =
+                |o: Option<&Outcome>| o.map_or("-".into(), |o| format!("{:.3} %", o.unfair_pct));
+            t.push([
+                class.label().to_string(),
+                hint.to_string(),
+                cell(of(true)),
+                cell(of(false)),
+            ]);
+        }
+    }
+    t
+}
+
+fn plot(outcomes: &[Outcome]) -> Result<plots::Plot, LabError> {
+    let mut plot = plots::Lines::new(
+        "cyclictest beside hackbench",
+        "percentile (50, 90, 99 and the worst, evenly spaced)",
+        "wakeup latency, us",
+    )
+    .see("Solid differences between hint 0 and hint −20 of one scheduler are what the hint gives.")
+    .range(0.0..3.0, 0.0..1.0)
+    .dots()
+    .log_y();
+    let mut colour = 0;
+    for class in Class::ALL {
+        for hint in [0, SENSITIVE] {
+            let Some(l) = wakeup(outcomes, class, hint, true) else {
+                continue;
+            };
+            let points = [l.p50_us, l.p90_us, l.p99_us, l.max_us];
+            let points = points.iter().enumerate().map(|(x, us)| (x as f64, *us));
+            plot = plot.series(
+                &format!("{}, hint {hint}", class.label()),
+                colour,
+                points.collect(),
+            );
+            colour += 1;
+        }
+    }
+    plot.draw()
+}

@@ -1,0 +1,291 @@
+//! What `tidegate lab law --on sim` makes of its cells.
+
+use serde_json::json;
+
+use super::control::Control;
+use super::law::{Cell, Constant, Outcome};
+use super::stage::{Stage, plain};
+use crate::LabError;
+use crate::experiments::law::{HEADROOM_PCT, Varying};
+use crate::experiments::{num, row};
+use crate::report::{Headline, Met, Report, Table, bars, plots};
+
+/// Cells of one kind with what came of them.
+struct Found<'a> {
+    constant: Vec<(Cell, &'a Constant)>,
+    varying: Vec<(Cell, &'a Varying)>,
+}
+
+impl<'a> Found<'a> {
+    fn new(cells: &[Cell], outcomes: &'a [Outcome]) -> Self {
+        let mut found = Found {
+            constant: Vec::new(),
+            varying: Vec::new(),
+        };
+        for (cell, outcome) in cells.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Constant(c) => found.constant.push((*cell, c)),
+                Outcome::Varying(v) => found.varying.push((*cell, v)),
+            }
+        }
+        found
+    }
+
+    fn engines(&self) -> Vec<Control> {
+        let mut engines: Vec<Control> = self.constant.iter().map(|(c, _)| c.control).collect();
+        engines.dedup();
+        engines
+    }
+
+    fn of(&self, control: Control) -> impl Iterator<Item = &(Cell, &'a Constant)> {
+        self.constant
+            .iter()
+            .filter(move |(c, _)| c.control == control)
+    }
+}
+
+/// Builds the report.
+pub fn report(stage: &Stage<'_>, cells: &[Cell], outcomes: &[Outcome]) -> Result<Report, LabError> {
+    let found = Found::new(cells, outcomes);
+    let mut sizes: Vec<u32> = found.constant.iter().map(|(c, _)| c.cpus).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let bed = stage.bed(
+        &sizes,
+        &plain(sizes[0], stage.options.seed),
+        "EEVDF; ext for its own rows",
+    );
+    let mut report = Report::new("law", bed);
+    for (cell, c) in &found.constant {
+        let s = &c.shares;
+        report.rows.push(row(json!({
+            "kind": "constant", "engine": cell.control.key(), "cpus": cell.cpus,
+            "main_asked_pct": c.seed.main_pct, "main_pct": num(s.main_pct), "side_pct": num(s.side_pct),
+            "seed_side_pct": c.seed.side_pct, "idle_pct": num(s.idle_pct), "seed_idle_pct": c.seed.idle_pct,
+            "due_idle_pct": num(c.due_pct), "reclaim_pct": num(c.reclaim_pct),
+            "quota_writes_per_second": num(c.writes_per_s), "seconds": num(s.seconds),
+        })));
+    }
+    for (cell, v) in &found.varying {
+        report.rows.push(row(json!({
+            "kind": "varying", "engine": cell.control.key(), "cpus": cell.cpus, "pattern": v.name,
+            "main_pct": num(v.mean.main_pct), "side_pct": num(v.mean.side_pct), "idle_pct": num(v.mean.idle_pct),
+            "worst_second_idle_pct": num(v.worst_idle), "worst_second_points": num(v.worst_points),
+            "seconds": num(v.mean.seconds),
+        })));
+    }
+    for control in found.engines() {
+        report.headline.extend(headline(&found, control));
+    }
+    for &cpus in &sizes {
+        report.tables.push(constant_table(&found, cpus));
+    }
+    report.tables.push(varying_table(&found));
+    add_plots(&mut report, &found, sizes[sizes.len() / 2])?;
+    report.notes.push(
+        "Headroom 30 %; side has one thread a CPU that always wants more; main has a thread on each CPU that \
+         holds its level over each 2 ms. Due is what the terms ask: the headroom, or what main and the tolerance \
+         (1 %) leave. Mechanism: Tidegate's own control step with its sensing and its writes (knobs) or its \
+         decisions at each switch (ext), against cpu.max as the kernel does it (a write refills, debts are \
+         forgiven, enforcement waits for a tick). The model's: no other programs, no steal, exact clocks, and no \
+         contention, which the host's runs of the same experiment have."
+            .into(),
+    );
+    report.sentence = sentence(&found);
+    Ok(report)
+}
+
+fn off(c: &Constant) -> f64 {
+    (c.shares.idle_pct - c.due_pct).abs()
+}
+
+fn headline(found: &Found<'_>, control: Control) -> Vec<Headline> {
+    let label = control.label();
+    let fold = |f: &dyn Fn(&Constant) -> f64, from: f64, pick: fn(f64, f64) -> f64| {
+        found.of(control).map(|(_, c)| f(c)).fold(from, pick)
+    };
+    let worst = fold(&off, 0.0, f64::max);
+    // The contract is ± 1 point; ext decides at each switch, and is held to half of it.
+    let bound = if control == Control::Ext { 0.5 } else { 1.0 };
+    let mut lines = vec![
+        Headline::new(
+            &format!("idle against due, constant main, worst row: {label}"),
+            worst,
+            "points",
+        )
+        .target(&format!("≤ {bound}"), Met::of(worst <= bound)),
+    ];
+    let second = found.varying.iter().filter(|(c, _)| c.control == control);
+    let second = second
+        .map(|(_, v)| v.worst_points)
+        .fold(f64::INFINITY, f64::min);
+    lines.push(
+        Headline::new(
+            &format!("idle against due, varying main, worst second: {label}"),
+            second,
+            "points",
+        )
+        .target("≥ −1", Met::of(second >= -1.0)),
+    );
+    let least = found.of(control).filter(|(_, c)| c.seed.main_pct <= 60);
+    let least = least
+        .map(|(_, c)| c.reclaim_pct)
+        .fold(f64::INFINITY, f64::min);
+    lines.push(
+        Headline::new(
+            &format!("reclaim at 30–60 % main, worst row: {label}"),
+            least,
+            "%",
+        )
+        .target("≥ 95", Met::of(least >= 95.0)),
+    );
+    let floor = found.of(control).filter(|(_, c)| c.seed.side_pct.is_none());
+    let floor: Vec<f64> = floor.map(|(_, c)| c.shares.side_pct).collect();
+    let (low, high) = floor
+        .iter()
+        .fold((f64::INFINITY, 0.0f64), |(a, b), s| (a.min(*s), b.max(*s)));
+    lines.push(
+        Headline::new(
+            &format!("side at 70 and 80 % main, least: {label}"),
+            low,
+            "%",
+        )
+        .target("≥ 0.95", Met::of(low >= 0.95)),
+    );
+    lines.push(
+        Headline::new(
+            &format!("side at 70 and 80 % main, most: {label}"),
+            high,
+            "%",
+        )
+        .target("≤ 2", Met::of(high <= 2.0)),
+    );
+    if control != Control::Ext {
+        let writes = fold(&|c| c.writes_per_s, 0.0, f64::max);
+        lines.push(
+            Headline::new(
+                &format!("quota writes in steady state, worst row: {label}"),
+                writes,
+                "per second",
+            )
+            .target("≤ 5", Met::of(writes <= 5.0)),
+        );
+    }
+    lines
+}
+
+fn constant_table(found: &Found<'_>, cpus: u32) -> Table {
+    let mut t = Table::new(
+        &format!("Constant main, headroom 30 %, {cpus} CPUs (percent of the machine)"),
+        &[
+            "engine",
+            "main",
+            "side",
+            "seed: side",
+            "idle",
+            "seed: idle",
+            "due",
+            "off by",
+            "reclaim",
+            "writes/s",
+        ],
+    );
+    for (cell, c) in found.constant.iter().filter(|(cell, _)| cell.cpus == cpus) {
+        let s = &c.shares;
+        t.push([
+            cell.control.label().to_string(),
+            format!("{:.2}", s.main_pct),
+            format!("{:.2}", s.side_pct),
+            c.seed.side_pct.map_or("minimal".into(), |p| p.to_string()),
+            format!("{:.2}", s.idle_pct),
+            c.seed.idle_pct.to_string(),
+            format!("{:.2}", c.due_pct),
+            format!("{:+.2}", s.idle_pct - c.due_pct),
+            format!("{:.1} %", c.reclaim_pct),
+            format!("{:.1}", c.writes_per_s),
+        ]);
+    }
+    t
+}
+
+fn varying_table(found: &Found<'_>) -> Table {
+    let mut t = Table::new(
+        "Varying main, headroom 30 %: every second, looked at each 100 ms",
+        &[
+            "engine",
+            "CPUs",
+            "main",
+            "mean main",
+            "mean side",
+            "mean idle",
+            "idle in the worst second",
+            "against due",
+        ],
+    );
+    for (cell, v) in &found.varying {
+        t.push([
+            cell.control.label().to_string(),
+            cell.cpus.to_string(),
+            v.name.to_string(),
+            format!("{:.1}", v.mean.main_pct),
+            format!("{:.1}", v.mean.side_pct),
+            format!("{:.1}", v.mean.idle_pct),
+            format!("{:.1}", v.worst_idle),
+            format!("{:+.2}", v.worst_points),
+        ]);
+    }
+    t
+}
+
+fn add_plots(report: &mut Report, found: &Found<'_>, cpus: u32) -> Result<(), LabError> {
+    for control in found.engines() {
+        let chosen = found.of(control).filter(|(cell, _)| cell.cpus == cpus);
+        let parts: Vec<(String, [f64; 4])> = chosen
+            .map(|(_, c)| {
+                let s = &c.shares;
+                let parts = [s.main_pct, s.side_pct, s.other_pct, s.idle_pct];
+                (c.seed.main_pct.to_string(), parts)
+            })
+            .collect();
+        report.plots.push(bars::shares(
+            &format!("Who has the machine, {cpus} CPUs, {}", control.label()),
+            "Idle (the top of each bar) stays at 30 % of the machine until main alone leaves less.",
+            &parts,
+            100.0 - HEADROOM_PCT,
+        )?);
+    }
+    for (cell, v) in &found.varying {
+        report.plots.push(trace(cell.control, v)?);
+    }
+    Ok(())
+}
+
+fn trace(control: Control, v: &Varying) -> Result<plots::Plot, LabError> {
+    let line = |i: usize| v.trace.iter().map(|r| (r[0], r[i])).collect::<Vec<_>>();
+    let end = v.trace.last().map_or(1.0, |r| r[0]);
+    plots::Lines::new(
+        &format!("Main as a {}: {}", v.name, control.label()),
+        "time, s",
+        "percent of the machine, over 1 s",
+    )
+    .see("Side mirrors main; idle does not fall below 30 % while main leaves that much.")
+    .range(0.0..end, 0.0..100.0)
+    .series("main", 0, line(1))
+    .series("side", 1, line(2))
+    .series("idle", 2, line(3))
+    .level("asked", HEADROOM_PCT)
+    .draw()
+}
+
+fn sentence(found: &Found<'_>) -> String {
+    let worst = |control| found.of(control).map(|(_, c)| off(c)).fold(0.0, f64::max);
+    let parts: Vec<String> = found
+        .engines()
+        .into_iter()
+        .map(|control| format!("{:.2} ({})", worst(control), control.label()))
+        .collect();
+    format!(
+        "idle was within these points of what was due at every level of main: {}",
+        parts.join(", ")
+    )
+}

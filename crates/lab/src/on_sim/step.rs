@@ -1,0 +1,175 @@
+//! `tidegate lab step --on sim`: main steps from 10 to 80 % of the machine and back; how soon side's
+//! CPU follows, judged as on the host (`crate::settle`), under Tidegate's engines and the published laws.
+//!
+//! Each step is a simulation of its own, and comes at a random moment.
+
+use std::sync::Arc;
+
+use tidegate_sim::workloads::Common;
+use tidegate_sim::{MachineConfig, Prng};
+
+use super::constant::{self, Orders};
+use super::control::{Control, allowance_pct};
+use super::scene::Scene;
+use super::stage::{MS, S, Stage, derive, plain};
+use super::step_report;
+use crate::LabError;
+use crate::experiments::law::HEADROOM_PCT;
+use crate::experiments::step::{HIGH_PCT, LOW_PCT};
+use crate::options::{LabOptions, Sense};
+use crate::report::Report;
+use crate::settle::{Point, StepDown, Trace};
+
+/// Sizes of the full run.
+const SIZES: [u32; 2] = [16, 64];
+/// Side is looked at this often.
+const LOOK_NS: u64 = MS;
+/// Before the step, so that who starts at the tolerance has ramped up.
+const SETTLE_NS: u64 = 3 * S;
+
+/// One step.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    /// Size of the machine.
+    pub cpus: u32,
+    /// Who keeps the headroom.
+    pub control: Control,
+    /// From 0.
+    pub number: u32,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Of what.
+    pub cell: Cell,
+    /// At the step up.
+    pub down: StepDown,
+    /// Until side had its allowance again.
+    pub give_back_ms: f64,
+    /// Side's rate in bins of 10 ms: (ms after the step, percent).
+    pub trace: Vec<(f64, f64)>,
+    /// Whether side had its allowance (to 10 points) before the step.
+    pub valid: bool,
+}
+
+/// Runs the experiment.
+pub fn run(options: &LabOptions) -> Result<Report, LabError> {
+    let stage = Stage::new(options);
+    let sizes = stage.sizes(stage.quick_or(&SIZES[..1], &SIZES[..]));
+    let each = options.rounds.unwrap_or(stage.quick_or(4, 20)).max(1);
+    let mut cells = Vec::new();
+    for &cpus in &sizes {
+        for control in controls(options) {
+            cells.extend((0..each).map(|number| Cell {
+                cpus,
+                control,
+                number,
+            }));
+        }
+    }
+    let outcomes = stage.cells(
+        &cells,
+        |c| {
+            let (high_ns, back_ns) = lengths(c.control);
+            (SETTLE_NS + high_ns + back_ns) / MS * u64::from(c.cpus) / 500
+        },
+        label,
+        |c| simulate(*c, options.seed),
+    )?;
+    step_report::report(&stage, &sizes, &outcomes)
+}
+
+fn controls(options: &LabOptions) -> Vec<Control> {
+    let ours = match options.sense {
+        Some(Sense::Bpf) => vec![Control::KnobsBpf],
+        Some(Sense::Usage) => vec![Control::KnobsUsage],
+        None => vec![Control::Ext, Control::KnobsBpf, Control::KnobsUsage],
+    };
+    let theirs = [Control::Sideloader, Control::Koordlet, Control::Katalyst];
+    ours.into_iter().chain(theirs).collect()
+}
+
+/// How long main stays high, and how long it is watched after: long enough for that control.
+fn lengths(control: Control) -> (u64, u64) {
+    match control {
+        Control::Sideloader | Control::Koordlet => (5 * S, 15 * S),
+        Control::Katalyst => (60 * S, S),
+        _ => (2 * S, 3 * S),
+    }
+}
+
+fn label(c: &Cell) -> String {
+    format!(
+        "{} CPUs, {}, step {}",
+        c.cpus,
+        c.control.label(),
+        c.number + 1
+    )
+}
+
+/// The machine of a cell.
+pub fn config(cpus: u32, seed: u64) -> MachineConfig {
+    MachineConfig {
+        check: false,
+        ..plain(cpus, seed)
+    }
+}
+
+fn simulate(c: Cell, seed: u64) -> Result<Outcome, LabError> {
+    // The same moments for every control.
+    let seed = derive(seed, &[u64::from(c.cpus), u64::from(c.number)]);
+    let mut scene = Scene::new(config(c.cpus, seed), c.control, HEADROOM_PCT, LOW_PCT)?;
+    let (high_ns, back_ns) = lengths(c.control);
+    let up_ns = SETTLE_NS + Prng::new(seed).below(S);
+    let down_ns = up_ns + high_ns;
+    let ppm = |pct: f64| (pct * 1e4) as u32;
+    let orders: Orders = Arc::from([
+        (0, ppm(LOW_PCT)),
+        (up_ns, ppm(HIGH_PCT)),
+        (down_ns, ppm(LOW_PCT)),
+    ]);
+    let common = Common {
+        seed,
+        ..Common::new("main", scene.main)
+    };
+    constant::start(&mut scene.sim.machine, &common, &orders)?;
+    scene.start_hogs(seed)?;
+    let mut points = Vec::new();
+    let mut at_ns = up_ns - S;
+    while at_ns <= down_ns + back_ns {
+        scene.advance(at_ns)?;
+        points.push(Point {
+            at_ns,
+            cpu_ns: scene.sim.machine.usage_ns(scene.side),
+        });
+        at_ns += LOOK_NS;
+    }
+    let trace = Trace {
+        points: &points,
+        cpus: f64::from(c.cpus),
+    };
+    let low = allowance_pct(c.control, c.cpus, LOW_PCT);
+    let new = allowance_pct(c.control, c.cpus, HIGH_PCT);
+    let down = trace
+        .step_down(up_ns, new, down_ns)
+        .ok_or_else(|| LabError::simulation("step", "the trace is too short to judge it"))?;
+    Ok(Outcome {
+        cell: c,
+        valid: (down.old_pct - low).abs() <= 10.0,
+        down,
+        give_back_ms: trace.give_back_ms(down_ns, low),
+        trace: bins(&trace, up_ns),
+    })
+}
+
+/// From 200 ms before the step to 1.5 s after it.
+fn bins(trace: &Trace<'_>, up_ns: u64) -> Vec<(f64, f64)> {
+    const BIN_NS: u64 = 10 * MS;
+    let rate = |i: u64| {
+        let from = up_ns - 20 * BIN_NS + i * BIN_NS;
+        let ms = (from + BIN_NS / 2) as f64 / 1e6 - up_ns as f64 / 1e6;
+        Some((ms, trace.rate_pct(from, from + BIN_NS)?))
+    };
+    (0..170).filter_map(rate).collect()
+}
