@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint format vm fuzz check-sim soak cost contention docs install uninstall clean
+.PHONY: help setup build demo test lint format mutants vm fuzz check-sim soak cost contention docs install uninstall clean
 
 PREFIX ?= /usr/local
 SYSTEMD_UNIT_DIR ?= /etc/systemd/system
@@ -28,6 +28,9 @@ lint: setup ## Check format, lints, house rules and licences
 format: ## Format all sources
 	cargo fmt --all
 	git ls-files -z '*.c' '*.h' | xargs -0 -r clang-format-19 -i
+
+mutants: setup ## Break the law line by line: its tests must notice each (about three minutes)
+	@cargo xtask mutants
 
 vm: setup ## Run the tests in a virtual machine (options: cargo xtask vm --help)
 	@cargo xtask vm

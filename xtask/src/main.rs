@@ -5,6 +5,7 @@ mod check_sim;
 mod checks;
 mod fuzz;
 mod licences;
+mod mutants;
 mod tidy;
 mod vm;
 
@@ -19,6 +20,7 @@ usage: cargo xtask TASK
   licences                 the licences of dependencies alone
   fuzz [--runs N] [HEADER...]
                            libFuzzer over the law's headers (10,000,000 executions each)
+  mutants [WORD...]        break the law line by line; its tests must notice each
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
   check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the table of docs/simulator.md
   vm fetch                 fetch that kernel (or look for a newer one) and stop
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         "test" => checks::test(),
         "lint" => checks::lint(),
         "tidy" => tidy::main(),
+        "mutants" => mutants::main(rest),
         "licences" => licences::main(),
         "fuzz" => fuzz::main(rest),
         "vm" => vm::main(rest),

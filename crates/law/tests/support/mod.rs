@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// Some gigabytes; a machine that needs more is not small.
-const STATES_MAX: usize = 8_000_000;
+/// Half a gigabyte; a machine that has more states is not small.
+const STATES_MAX: usize = 2_000_000;
 
 /// Visits every state that can be reached from `start` and gives back how many there are. `next` pushes the successors of a
 /// state, or says what is wrong with it; then the shortest way there is printed and the walk panics.

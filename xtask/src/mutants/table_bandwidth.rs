@@ -1,0 +1,205 @@
+//! Bandwidth, broken: pool and silos, the tree, the kernel's ways.
+
+use super::Mutant;
+
+/// Ordered by header, as they are read.
+pub const TABLE: &[Mutant] = &[
+    Mutant {
+        header: "bandwidth.h",
+        what: "skip the return of a silo",
+        from: "if (!tg_bw_limited(p) || s->remaining_ns <= (tg_s64)p->keep_ns)",
+        to: "if (1)",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "what a silo returns is lost",
+        from: "\tp->runtime_ns += slack;\n",
+        to: "\n",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "what a silo returns it also keeps",
+        from: "\ts->remaining_ns = p->keep_ns;\n",
+        to: "\n",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "slices expire",
+        from: "\tp->flags = flags;",
+        to: "\tp->flags = flags | TG_BW_EXPIRE;",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "slices that are to expire do not",
+        from: "\tp->expired_ns += (tg_u64)s->remaining_ns;\n\ts->remaining_ns = 0;",
+        to: "\treturn;",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "forgive debt when a silo is released",
+        from: "\ts->throttled = 0;\n",
+        to: "\ts->throttled = 0;\n\ts->remaining_ns = 0;\n",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "a charge makes no debt",
+        from: ": s->remaining_ns - delta;",
+        to: ": tg_clamp_s(s->remaining_ns - delta, 0, TG_BW_DEBT_MAX_NS);",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "a turnover of one period gives two quotas",
+        from: "tg_min(n, 2) * p->terms.quota_ns",
+        to: "2 * p->terms.quota_ns",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "unused quota gathers without bound",
+        from: "\tp->runtime_ns = tg_min(p->runtime_ns + tg_min(n, 2) * p->terms.quota_ns, tg_bw_most(p));",
+        to: "\tp->runtime_ns += tg_min(n, 2) * p->terms.quota_ns;",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "burst counts for nothing",
+        from: "\treturn p->terms.quota_ns + p->terms.burst_ns;",
+        to: "\treturn p->terms.quota_ns;",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "burst above quota",
+        from: "\tb.burst_ns = tg_min(t->burst_ns, b.quota_ns);",
+        to: "\tb.burst_ns = tg_min(t->burst_ns, TG_BW_QUOTA_MAX_NS);",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "a change of terms refills",
+        from: "granted = t.period_ns == p->terms.period_ns ? p->granted_ns : TG_BW_NONE;",
+        to: "granted = 0;",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "a new period's length is a refill",
+        from: ": TG_BW_NONE;\n\tp->terms = t;",
+        to: ": 0;\n\tp->terms = t;",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "a change of terms starts a period anew",
+        from: "\tif (!was_limited) {",
+        to: "\tif (1) {",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "a change of terms forgets what was granted",
+        from: "\tp->granted_ns = tg_max(granted, t.quota_ns);",
+        to: "\tp->granted_ns = t.quota_ns;",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "what a silo takes stays in the pool",
+        from: "\tp->runtime_ns -= amount;\n",
+        to: "\n",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "a silo takes what the pool has not",
+        from: "tg_u64 amount = tg_min(amount_ns, p->runtime_ns);",
+        to: "tg_u64 amount = amount_ns;",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "a throttled silo is paid by nobody",
+        from: "\t\t\ttg_bw_move(p, s, 1 - (tg_u64)s->remaining_ns);",
+        to: "\t\t\ts->remaining_ns = 1;",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "turnovers lag behind",
+        from: "\tp->turnover_ns += n * p->terms.period_ns;",
+        to: "\tp->turnover_ns += p->terms.period_ns;",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "a turnover comes early",
+        from: "if (!tg_bw_limited(p) || now_ns < p->turnover_ns)",
+        to: "if (!tg_bw_limited(p) || now_ns + 1 < p->turnover_ns)",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "throttled periods count as one",
+        from: "\t\tp->nr_throttled += n;",
+        to: "\t\tp->nr_throttled += 1;",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "throttled time is not counted",
+        from: "\tp->throttled_ns += tg_sub0(now_ns, s->throttled_at_ns);\n",
+        to: "\n",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "bursts are not counted",
+        from: "\t\tp->nr_bursts++;\n",
+        to: "\n",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "throttling does not look at the pool again",
+        from: "\tif (tg_bw_take(p, s, 1, now_ns) == TG_BW_RUN)\n\t\treturn 0;\n",
+        to: "\n",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "a throttled silo takes a slice",
+        from: "\tif (s->throttled)\n\t\treturn TG_BW_OUT;\n",
+        to: "\n",
+    },
+    Mutant {
+        header: "bandwidth_tree.h",
+        what: "forget a level",
+        from: "\t\t\tout = group;\n\t\tgroup = parents[group];",
+        to: "\t\t\tout = group;\n\t\tgroup = parents[parents[group]];",
+    },
+    Mutant {
+        header: "bandwidth_tree.h",
+        what: "the levels above one that is out are not charged",
+        from: "\t\t\tout = group;\n",
+        to: "\t\t\treturn group;\n",
+    },
+    Mutant {
+        header: "bandwidth_tree.h",
+        what: "the level nearest to the task stops it",
+        from: "\t\t\tout = group;\n",
+        to: "\t\t\tout = out == TG_BW_ALL_RUN ? group : out;\n",
+    },
+    Mutant {
+        header: "bandwidth_tree.h",
+        what: "a throttled parent stops nobody",
+        from: "\t\tif (silos[group].throttled)\n\t\t\treturn 0;\n\t\tgroup = parents[group];",
+        to: "\t\tif (silos[group].throttled)\n\t\t\treturn 0;\n\t\tgroup = 0;",
+    },
+    Mutant {
+        header: "bandwidth_tree.h",
+        what: "v1 takes a child above its parent",
+        from: "\tif (v1 && own != TG_BW_NONE && own > parent)",
+        to: "\tif (0)",
+    },
+    Mutant {
+        header: "bandwidth_kernel.h",
+        what: "the kernel's write keeps debts",
+        from: "\ts->remaining_ns = 0;\n",
+        to: "\n",
+    },
+    Mutant {
+        header: "bandwidth_kernel.h",
+        what: "the kernel's write does not refill",
+        from: "\ttg_bw_refill(p, 1);\n",
+        to: "\n",
+    },
+    Mutant {
+        header: "bandwidth.h",
+        what: "the kernel's timer gives every quota it slept through",
+        from: "p->flags & TG_BW_KERNEL ? 1 : n",
+        to: "n",
+    },
+];
