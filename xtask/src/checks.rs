@@ -100,6 +100,8 @@ fn tests() -> Vec<Step> {
         ),
         // A taste of it; `make fuzz` is the meal.
         own("fuzz", Counts::Suite, "fuzz --runs 50000"),
+        // Every fifth of them; `make mutants` is all.
+        own("mutants", Counts::Suite, "mutants --short"),
         own("virtual machine", Counts::Suite, "vm"),
         // In virtual time, which does not depend on what else this machine does.
         own("simulator check", Counts::Suite, "check-sim --vm"),

@@ -109,7 +109,7 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "bandwidth.h",
         what: "a throttled silo is paid by nobody",
-        from: "\t\t\ttg_bw_move(p, s, 1 - (tg_u64)s->remaining_ns);",
+        from: "\t\t\ttg_bw_move(p, s, (tg_u64)(1 - s->remaining_ns));",
         to: "\t\t\ts->remaining_ns = 1;",
     },
     Mutant {

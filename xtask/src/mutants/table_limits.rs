@@ -181,8 +181,8 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "cap.h",
         what: "ready without the family's debt",
-        from: "\twant += tg_min(debt_ns, TG_CAP_DEBT_MAX);\n",
-        to: "\n",
+        from: "\twant = tg_min(want + tg_min(debt_ns, TG_CAP_DEBT_MAX), tg_max(b->depth_ns, 1));",
+        to: "\twant = tg_min(want, tg_max(b->depth_ns, 1));",
     },
     Mutant {
         header: "cap.h",
