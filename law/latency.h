@@ -14,7 +14,7 @@
  * s_i the slice, w_i the weight, W their sum, o_i the offset, q the longest time
  * for which the running task cannot be displaced:
  *   ahead   lag_i >= -s_i                       whatever the hints are
- *   behind  lag_i <= s_i + q * w_i / W + w_i * (o_i + sum_j(w_j * max(0, -o_j)) / W)
+ *   behind  lag_i <= s_i + q * w_i / W + w_i * (o_i + O)    O = max over j of max(0, -o_j)
  * which without hints is EEVDF's own bound; for a task of hint -20 it is that bound
  * or less, for one without hint at most a period of its share more, ever at most two.
  *

@@ -11,7 +11,7 @@ fn main() {
     let doors = with_extension(&here.join("native"), "c");
     println!("cargo::rerun-if-changed=native.c");
     println!("cargo::rerun-if-changed=native");
-    println!("cargo::rerun-if-changed=bpf/ops.h");
+    println!("cargo::rerun-if-changed=bpf");
     for door in &doors {
         println!("cargo::rerun-if-changed={}", door.display());
     }

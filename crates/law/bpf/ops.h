@@ -16,9 +16,6 @@
 #define TG_OPS_TARGETS 16
 #define TG_SHARE_MAX 16U
 
-#include "bandwidth.h"
-#include "bandwidth_kernel.h"
-#include "bandwidth_tree.h"
 #include "burst.h"
 #include "cap.h"
 #include "headroom.h"
@@ -83,17 +80,6 @@ struct tg_ops_share {
 	tg_u64 out[TG_OPS_TARGETS];
 };
 
-#define TG_OPS_GROUPS 8
-
-struct tg_ops_bw {
-	tg_u64 in[8], out[4];
-	tg_u64 now_ns;
-	struct tg_bw_terms terms;
-	struct tg_bw_pool pool[TG_OPS_GROUPS];
-	struct tg_bw_silo silo[TG_OPS_GROUPS];
-	tg_u32 parent[TG_OPS_GROUPS];
-};
-
 /* In BPF each is a map of its own, which the test maps into its memory. */
 #ifdef __bpf__
 #define TG_MAP(name) __attribute__((section(".bss." #name)))
@@ -106,7 +92,6 @@ struct tg_ops_latency tg_latency_io TG_MAP(latency);
 struct tg_ops_burst tg_burst_io TG_MAP(burst);
 struct tg_ops_headroom tg_headroom_io TG_MAP(headroom);
 struct tg_ops_share tg_share_io TG_MAP(share);
-struct tg_ops_bw tg_bw_io TG_MAP(bw);
 
 /* ---- cap.h ---- */
 
@@ -358,120 +343,6 @@ TG_OP(tg_op_share)
 	return 0;
 }
 
-/* ---- bandwidth.h, bandwidth_kernel.h, bandwidth_tree.h ---- */
-
-TG_FN tg_u32 tg_ops_group(const struct tg_ops_bw *x)
-{
-	return (tg_u32)(x->in[0] >> 8 & (TG_OPS_GROUPS - 1));
-}
-
-/* Pools are made before they are used; some as the kernel's. */
-TG_OP(tg_op_bw_start)
-{
-	struct tg_ops_bw *x = &tg_bw_io;
-
-	for (tg_u32 g = 0; g < TG_OPS_GROUPS; g++)
-		tg_bw_init(&x->pool[g], (tg_u32)(x->in[7] >> 2 * g & 3), x->now_ns);
-	return 0;
-}
-
-TG_OP(tg_op_bw_set)
-{
-	struct tg_ops_bw *x = &tg_bw_io;
-	tg_u32 g = tg_ops_group(x);
-	tg_u64 w = x->in[2];
-
-	x->terms.quota_ns = w & 7 ? tg_any(x->in[3], w & 8 ? 27 : 44) : TG_BW_NONE;
-	x->terms.period_ns = tg_any(x->in[4], w & 16 ? 27 : 32);
-	x->terms.burst_ns = tg_any(x->in[5], w & 32 ? 27 : 44);
-	x->terms.slice_ns = tg_any(x->in[6], w & 64 ? 23 : 32);
-	x->out[0] = (tg_u64)tg_bw_valid(&x->terms);
-	x->out[1] = tg_bw_ratio(&x->terms);
-	if (w & 128) {
-		tg_bw_set(&x->pool[g], &x->terms, x->now_ns);
-	} else if (w & 256) {
-		tg_bw_set_kernel(&x->pool[g], &x->terms, x->now_ns);
-		tg_bw_forgive(&x->pool[g], &x->silo[g], x->now_ns);
-	} else if (w & 512) {
-		tg_bw_init(&x->pool[g], (tg_u32)(w >> 10 & 3), x->now_ns);
-		x->silo[g] = (struct tg_bw_silo){0};
-	}
-	return 0;
-}
-
-TG_OP(tg_op_bw_run)
-{
-	struct tg_ops_bw *x = &tg_bw_io;
-	tg_u32 g = tg_ops_group(x);
-	tg_u64 used_ns = tg_any(x->in[3], x->in[2] & 1 ? 24 : 58);
-
-	x->out[0] = tg_bw_run(&x->pool[g], &x->silo[g], used_ns, x->now_ns);
-	return 0;
-}
-
-TG_OP(tg_op_bw_throttle)
-{
-	struct tg_ops_bw *x = &tg_bw_io;
-	tg_u32 g = tg_ops_group(x);
-
-	x->out[0] = (tg_u64)tg_bw_throttle(&x->pool[g], &x->silo[g], x->now_ns);
-	return 0;
-}
-
-TG_OP(tg_op_bw_turnover)
-{
-	struct tg_ops_bw *x = &tg_bw_io;
-	tg_u32 g = tg_ops_group(x);
-
-	x->out[0] = tg_bw_turnover(&x->pool[g], x->now_ns);
-	x->out[1] = (tg_u64)tg_bw_distribute(&x->pool[g], &x->silo[g], x->now_ns);
-	x->out[2] = (tg_u64)tg_bw_slack_wanted(&x->pool[g], x->now_ns);
-	x->out[3] = (tg_u64)tg_bw_slack_due(&x->pool[g], x->now_ns);
-	return 0;
-}
-
-TG_OP(tg_op_bw_return)
-{
-	struct tg_ops_bw *x = &tg_bw_io;
-	tg_u32 g = tg_ops_group(x);
-
-	x->out[0] = tg_bw_return(&x->pool[g], &x->silo[g]);
-	x->out[1] =
-	    tg_bw_effective(tg_any(x->in[2], 40), tg_any(x->in[3], 40), (int)(x->in[4] & 1));
-	return 0;
-}
-
-TG_OP(tg_op_bw_up)
-{
-	struct tg_ops_bw *x = &tg_bw_io;
-
-	x->out[0] = tg_bw_run_up(x->pool, x->silo, x->parent, TG_OPS_GROUPS, tg_ops_group(x),
-				 tg_any(x->in[3], 24), x->now_ns);
-	x->out[1] = (tg_u64)tg_bw_may_run(x->silo, x->parent, TG_OPS_GROUPS, tg_ops_group(x));
-	return 0;
-}
-
-TG_OP(tg_op_bw)
-{
-	struct tg_ops_bw *x = &tg_bw_io;
-
-	x->now_ns = tg_tick(x->now_ns, x->in[1]) & ~(1ULL << 63);
-	if (x->pool[0].terms.period_ns == 0)
-		tg_op_bw_start();
-	switch (x->in[0] & 15) {
-	case 0:
-		return tg_op_bw_set();
-	case 1 ... 2:
-		return tg_op_bw_throttle();
-	case 3 ... 5:
-		return tg_op_bw_turnover();
-	case 6 ... 7:
-		return tg_op_bw_return();
-	case 8 ... 10:
-		return tg_op_bw_up();
-	default:
-		return tg_op_bw_run();
-	}
-}
+#include "ops_bandwidth.h"
 
 #endif /* TG_LAW_OPS_H */
