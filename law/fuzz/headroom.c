@@ -7,7 +7,7 @@
 #include "headroom.h"
 #include "fuzz.h"
 
-#define STEPS_MAX 32
+#define STEPS_MAX 24
 
 /* HeadroomConfig::FAST of crates/law. */
 static const struct tg_headroom_config fast = {
@@ -109,12 +109,12 @@ static struct tg_headroom_sample sample_of(struct fuzz *f, tg_u64 cpus, tg_u64 d
  */
 static void check_settles(struct session *s, tg_u64 cpus, tg_u64 main_ppm)
 {
-	tg_u64 dt = 50000000, capacity = dt * cpus, most;
+	tg_u64 dt = 200000000, capacity = dt * cpus, most;
 	tg_u64 cap_ucpu = cpus * TG_UCPU, main_ucpu = cap_ucpu * main_ppm / TG_PPM;
 	tg_u64 due = tg_max(ppm_of(cap_ucpu, s->tolerance_ppm),
 			    tg_sub0(cap_ucpu, ppm_of(cap_ucpu, s->headroom_ppm) + main_ucpu));
 
-	for (int i = 0; i < 120; i++) {
+	for (int i = 0; i < 30; i++) {
 		tg_u64 main_ns = capacity / TG_PPM * main_ppm;
 		tg_u64 side = tg_min(tg_time_ns(s->last.allowance_ucpu, dt), capacity - main_ns);
 		struct tg_headroom_sample sample = {dt, capacity, main_ns + side, side, 0, 1, 0};

@@ -16,7 +16,7 @@ const CLANG: &str = "clang-19";
 const RUNS: u64 = 10_000_000;
 const SKIPPED: u8 = 77;
 /// The longest input of each harness: enough for a hundred or so steps where there are steps.
-const LENGTHS: &[(&str, u32)] = &[("bandwidth", 256), ("cap", 200), ("headroom", 160)];
+const LENGTHS: &[(&str, u32)] = &[("bandwidth", 256), ("cap", 200), ("headroom", 96)];
 const LENGTH: u32 = 128;
 /// Harnesses of headers whose arithmetic wraps on purpose: virtual time does.
 const WRAPS: &[&str] = &["latency"];
