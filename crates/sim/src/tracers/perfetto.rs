@@ -10,6 +10,7 @@
 //! Times are in µs with three decimals, written as integers and a fraction: no float is printed.
 
 use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Sink;
 use crate::Ns;
@@ -21,12 +22,17 @@ const CPUS: u32 = 1;
 const GROUPS: u32 = 2;
 const VALUES: u32 = 3;
 
-/// Writes the trace.
-pub struct Perfetto {
+/// Writes the trace. A clone writes the same one: the machine has one, whoever ends the file another.
+#[derive(Clone)]
+pub struct Perfetto(Arc<Mutex<Writer>>);
+
+struct Writer {
     sink: Sink,
     names: Names,
     /// Who has run on each CPU since when.
     running: Vec<Option<(TaskId, Ns)>>,
+    /// The last event's time.
+    seen_ns: Ns,
 }
 
 impl Perfetto {
@@ -46,24 +52,41 @@ impl Perfetto {
                 meta(out, "thread_name", CPUS, cpu, &format!("CPU {cpu}"))?;
                 out.write_all(b",\n")?;
             }
-            // A last event, so that every other one may end in a comma.
+            // finish() writes a last event, so that every other one may end in a comma.
             Ok(())
         });
-        Perfetto {
+        Perfetto(Arc::new(Mutex::new(Writer {
             sink,
             names: names.clone(),
             running: vec![None; cpus as usize],
-        }
+            seen_ns: 0,
+        })))
     }
 
-    /// The end of the file, for whoever closes the sink.
-    pub fn finish(sink: &Sink, end_ns: Ns) {
-        sink.write(|out| {
+    /// Ends the file: who still runs has run until the run's end, or until the last event of one that failed.
+    pub fn finish(&self, end_ns: Option<Ns>) {
+        let mut writer = self.writer();
+        let end_ns = end_ns.unwrap_or(writer.seen_ns);
+        for cpu in 0..writer.running.len() {
+            // At most 1024 CPUs.
+            writer.stretch(end_ns, CpuId(cpu as u32), true);
+        }
+        writer.sink.write(|out| {
             let end = Us(end_ns);
-            writeln!(out, "{{\"ph\":\"i\",\"s\":\"g\",\"pid\":{CPUS},\"tid\":0,\"ts\":{end},\"name\":\"end\"}}]}}")
+            writeln!(
+                out,
+                "{{\"ph\":\"i\",\"s\":\"g\",\"pid\":{CPUS},\"tid\":0,\"ts\":{end},\"name\":\"end\"}}]}}"
+            )
         });
     }
 
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        // What was written before a panic elsewhere is as good as it was.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Writer {
     fn stretch(&mut self, now_ns: Ns, cpu: CpuId, runs_on: bool) {
         let Some((task, since_ns)) = self.running[cpu.index()].take() else {
             return;
@@ -147,6 +170,13 @@ fn meta(out: &mut dyn Write, what: &str, process: u32, thread: u32, name: &str) 
 
 impl Tracer for Perfetto {
     fn event(&mut self, now_ns: Ns, event: &Event) {
+        self.writer().event(now_ns, event);
+    }
+}
+
+impl Writer {
+    fn event(&mut self, now_ns: Ns, event: &Event) {
+        self.seen_ns = now_ns;
         match *event {
             Event::Switch {
                 cpu,

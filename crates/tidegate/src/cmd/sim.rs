@@ -278,14 +278,10 @@ fn run_one(args: &Args, point: &Point, progress: &Progress) -> Result<Outcome, S
     if let Some(file) = &args.trace {
         let (path, sink) = open(file, point.number)?;
         let cpus = scenario.machine.topology.cpus();
-        tracers.push(Box::new(Perfetto::new(
-            sink.clone(),
-            &stage.names,
-            cpus,
-            &point.again,
-        )));
-        files.push((path, sink.clone()));
-        trace = Some(sink);
+        let perfetto = Perfetto::new(sink.clone(), &stage.names, cpus, &point.again);
+        tracers.push(Box::new(perfetto.clone()));
+        files.push((path, sink));
+        trace = Some(perfetto);
     }
     let mut done_ns = 0;
     let mut step = |now_ns: u64| {
@@ -294,8 +290,8 @@ fn run_one(args: &Args, point: &Point, progress: &Progress) -> Result<Outcome, S
         true
     };
     let ran = stage.run(scenario, tracers, &mut step);
-    if let Some(sink) = &trace {
-        Perfetto::finish(sink, scenario.duration_ns);
+    if let Some(perfetto) = &trace {
+        perfetto.finish(ran.is_ok().then_some(scenario.duration_ns));
     }
     // What was written up to a failure is what one wants to look at: closed in either case.
     for (path, sink) in &files {
