@@ -41,16 +41,14 @@ fn around_full_nothing_is_lost_or_made() {
 
 #[test]
 fn the_longest_sleep_fills_and_no_more() {
-    let second = 1_000_000_000u64;
-    for rate in [1, 999, 1_000, 5_000, 1_000_000, RATE_MAX_PPT] {
-        for slept in [
-            3_600 * second,
-            86_400 * second,
-            365 * 86_400 * second,
-            u64::MAX,
-        ] {
+    let hour = 3_600_000_000_000u64;
+    // The last of them, times a rate of 2^10 or 2^20, is 2^64: nothing at all, were it multiplied.
+    let sleeps = [hour, 24 * hour, 365 * 24 * hour, u64::MAX, 1 << 54, 1 << 44];
+    for rate in [1, 999, 1_000, 1 << 10, 5_000, 1 << 20, RATE_MAX_PPT] {
+        for slept in sleeps {
             let mut cap = bucket(rate);
-            assert_eq!(cap.state(&mut Family::default(), slept, 0), State::Run);
+            let awake = cap.state(&mut Family::default(), slept, 0);
+            assert_eq!(awake, State::Run);
             assert_eq!(
                 cap.hard.level_ns, cap.hard.depth_ns as i64,
                 "rate {rate}, {slept} ns"

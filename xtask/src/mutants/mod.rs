@@ -99,7 +99,10 @@ fn run(words: &[&String], short: bool) -> Result<bool, String> {
     }
     let started = Instant::now();
     let bed = Bed::new(&PathBuf::from("."), &PathBuf::from("target/mutants"))?;
-    println!("the law as it is: {} tests pass", bed.sound()?);
+    println!(
+        "the law as it is: {} test binaries pass",
+        bed.sound(&mutants)?
+    );
 
     let next = AtomicUsize::new(0);
     let sums = Mutex::new([0usize; 3]);

@@ -18,7 +18,7 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "cap.h",
-        what: "a sleep is paid in full",
+        what: "a long sleep overflows",
         from: "\tif (dt_ns > missing / b->rate_ppt) {",
         to: "\tif (0) {",
     },
