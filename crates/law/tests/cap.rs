@@ -15,7 +15,9 @@ fn run_alone(cap: &mut Cap, family: &mut Family, from: u64, until: u64, tick: u6
     let (mut now, mut used) = (from, 0);
     while now < until {
         if cap.state(family, now, 0) == State::Parked {
-            now = cap.ready_at_ns(family, 1).min(until);
+            let ready = cap.ready_at_ns(family, 1);
+            assert!(ready > now, "parked, and to look again in the past");
+            now = ready.min(until);
         } else {
             let span = tick.min(until - now);
             now += span;
@@ -57,7 +59,9 @@ fn a_chain_of_forks_leaves_nothing_behind() {
     let end = 20_000 * MS;
     while now < end {
         if task.state(&mut family, now, 0) == State::Parked {
-            now = task.ready_at_ns(&family, 1);
+            let ready = task.ready_at_ns(&family, 1);
+            assert!(ready > now, "parked, and to look again in the past");
+            now = ready;
             continue;
         }
         let next = task.fork(now, 0).unwrap();
