@@ -4,9 +4,8 @@
 //! As in kernel 6.12: a CPU's silo is charged whenever the running task is (at
 //! ticks and switches: that granularity is the law's), a group that is out is
 //! taken off the CPU at the next choice, its entity leaves its parent's queue,
-//! and the period timer or the slack timer brings it back. From 6.18 on the kernel
-//! throttles each task on its way to user space instead; that differs while
-//! a task is inside the kernel, which nothing here is.
+//! and the period timer or the slack timer brings it back. From 6.18 on
+//! each task stops by itself instead: see [`super::stop`].
 
 use super::{Enqueue, Fair, queue::Leave};
 use crate::event::Timer;
@@ -82,9 +81,23 @@ impl Fair {
             return false;
         }
         self.tgs[group as usize].throttled.push_back(cpu.0);
-        self.count_above(rq, -1);
+        if !self.throttle_tasks {
+            self.count_above(rq, -1);
+        }
         self.rq_mut(rq).throttled = true;
-        let mut ent = ent;
+        if !self.throttle_tasks {
+            self.detach(k, ent);
+        }
+        self.publish(k, cpu);
+        k.trace(Event::Throttle {
+            group: GroupId(group),
+            cpu,
+        });
+        true
+    }
+
+    /// Takes a throttled group's entity, and those above that it leaves empty, off their queues.
+    fn detach(&mut self, k: &mut Kernel, mut ent: u32) {
         while ent != NONE && self.ent(ent).on_rq {
             let above = self.ent(ent).rq;
             let delayed = self.ent(ent).delayed;
@@ -94,9 +107,9 @@ impl Fair {
                 above,
                 ent,
                 Leave {
-                    sleep: true,
                     special: true,
                     delayed,
+                    ..Leave::SLEEP
                 },
             );
             ent = self.rq(above).ent;
@@ -105,12 +118,6 @@ impl Fair {
                 break;
             }
         }
-        self.publish(k, cpu);
-        k.trace(Event::Throttle {
-            group: GroupId(group),
-            cpu,
-        });
-        true
     }
 
     /// Brings a queue back whose silo may run again.
@@ -125,8 +132,12 @@ impl Fair {
             cpu,
         });
         self.update_curr(k, cpu);
-        self.count_above(rq, 1);
-        if self.rq(rq).load > 0 {
+        if self.throttle_tasks {
+            self.release(k, rq);
+        } else {
+            self.count_above(rq, 1);
+        }
+        if !self.throttle_tasks && self.rq(rq).load > 0 {
             if self.ent(ent).on_rq && self.ent(ent).delayed {
                 self.finish_delayed(k, ent);
             }

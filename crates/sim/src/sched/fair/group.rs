@@ -85,7 +85,7 @@ impl Fair {
     pub(super) fn update_group_weight(&mut self, now: Ns, ent: u32) {
         let my_rq = self.ent(ent).my_rq;
         // An empty group keeps its weight: it may still owe.
-        if my_rq == NONE || self.rq(my_rq).load == 0 || self.throttled_above(my_rq) {
+        if my_rq == NONE || self.rq(my_rq).load == 0 || self.detached_above(my_rq) {
             return;
         }
         self.update_load(now, my_rq);
@@ -166,7 +166,7 @@ impl Fair {
 
     /// The tasks below count as idle-class for everything above, or no longer.
     fn set_idle(&mut self, rq: u32, idle: bool) {
-        let counted = !self.rq(rq).throttled;
+        let counted = !self.detached(rq);
         if counted {
             self.count_above(rq, -1);
         }

@@ -13,7 +13,8 @@
 //! - `pick`: the walk down, and what changes at a switch;
 //! - `group`: a group's weight on each CPU (`calc_group_shares`), changes of weight;
 //! - `pelt`: the load means that those weights come from;
-//! - `bandwidth`: cpu.max, by `law/bandwidth.h` in the kernel's mode.
+//! - `bandwidth`: cpu.max, by `law/bandwidth.h` in the kernel's mode;
+//! - `stop`: how a group that is out of quota stops, task by task.
 //!
 //! Left out, and where it would matter: autogroup, NUMA, energy-aware
 //! placement, util_est and frequency; real-time throttling and the fair server
@@ -26,6 +27,7 @@ mod group;
 mod pelt;
 mod pick;
 mod queue;
+mod stop;
 mod tree;
 mod verify;
 
@@ -82,6 +84,8 @@ pub(crate) struct Entity {
     pub(crate) on_rq: bool,
     /// It sleeps, but stays in the competition until it has paid its lag.
     pub(crate) delayed: bool,
+    /// Off its queue until its throttled group may run again.
+    pub(crate) stopped: bool,
     pub(crate) custom_slice: bool,
     /// `deadline` is relative to `vruntime` (it was moved while it ran on).
     pub(crate) rel_deadline: bool,
@@ -112,6 +116,7 @@ impl Entity {
             avg_rq: NONE,
             on_rq: false,
             delayed: false,
+            stopped: false,
             custom_slice: false,
             rel_deadline: false,
             idle: false,
@@ -177,6 +182,8 @@ pub(crate) struct Rq {
     idle: bool,
     limited: bool,
     pub(crate) throttled: bool,
+    /// Its tasks that stopped, by entity, in that order.
+    stopped: Vec<u32>,
     pub(crate) silo: Silo,
 }
 
@@ -187,6 +194,8 @@ pub(crate) struct Tg {
     load_avg: u64,
     swept_at: Ns,
     pub(crate) pool: Pool,
+    /// The groups right below.
+    children: Vec<u32>,
     /// CPUs on which it is throttled, longest first.
     throttled: VecDeque<u32>,
     period_armed: bool,
@@ -234,12 +243,15 @@ pub(crate) struct Fair {
     tick_ns: u64,
     slice_ns: u64,
     expire: bool,
+    /// Whether a throttled group stops task by task.
+    throttle_tasks: bool,
     pub(crate) placement: Placement,
     pub(crate) balance: Balance,
 }
 
 impl Fair {
     pub(crate) fn new(flavour: Flavour, k: &Kernel) -> Fair {
+        let throttle_tasks = matches!(&flavour, Flavour::Eevdf(config) if config.throttle_tasks);
         Fair {
             flavour,
             ents: Vec::new(),
@@ -249,6 +261,7 @@ impl Fair {
             tick_ns: k.cfg.tick_ns,
             slice_ns: k.cfg.bandwidth_slice_us * 1000,
             expire: k.cfg.slices_expire,
+            throttle_tasks,
             placement: Placement::new(k),
             balance: Balance::new(k),
         }
@@ -308,6 +321,9 @@ impl Fair {
             }
             self.rqs.push(Rq::new(group.0, cpu, ent));
         }
+        if !root {
+            self.tgs[g.parent.index()].children.push(group.0);
+        }
         // The kernel starts each group's timer at a random point of its period.
         let phase = crate::prng::Prng::stream(k.cfg.seed, (1 << 48) + u64::from(group.0))
             .below(g.bandwidth.period_us * 1000);
@@ -316,6 +332,7 @@ impl Fair {
             load_avg: 0,
             swept_at: 0,
             pool: Pool::kernel(phase, self.expire),
+            children: Vec::new(),
             throttled: VecDeque::new(),
             period_armed: false,
             slack_armed: false,
@@ -404,6 +421,7 @@ impl Rq {
             idle: false,
             limited: false,
             throttled: false,
+            stopped: Vec::new(),
             silo: Silo::default(),
         }
     }

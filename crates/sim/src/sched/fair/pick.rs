@@ -16,10 +16,14 @@ impl Fair {
             if self.rq(rq).nr == 0 {
                 return None;
             }
+            let mut stops = false;
             loop {
-                if self.rq(rq).limited && self.check_runtime(k, rq) {
-                    self.publish(k, cpu);
-                    continue 'again;
+                if self.rq(rq).limited {
+                    if self.check_runtime(k, rq) && !self.throttle_tasks {
+                        self.publish(k, cpu);
+                        continue 'again;
+                    }
+                    stops |= self.rq(rq).throttled;
                 }
                 let ent = self.pick_entity(rq);
                 if self.ent(ent).delayed {
@@ -27,8 +31,13 @@ impl Fair {
                     self.publish(k, cpu);
                     continue 'again;
                 }
+                let task = TaskId(self.ent(ent).task);
                 match self.ent(ent).my_rq {
-                    NONE => return Some(TaskId(self.ent(ent).task)),
+                    NONE if stops => {
+                        self.stop_task(k, cpu, task);
+                        continue 'again;
+                    }
+                    NONE => return Some(task),
                     mine => rq = mine,
                 }
             }
@@ -141,7 +150,7 @@ impl Fair {
         if k.needs_resched(cpu) || !self.eevdf().wakeup_preemption {
             return;
         }
-        if self.throttled_above(self.ent(into).rq) {
+        if self.detached_above(self.ent(into).rq) {
             return;
         }
         // Up to the two that compete with each other.

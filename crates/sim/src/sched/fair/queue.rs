@@ -19,6 +19,21 @@ pub(super) struct Leave {
     pub(super) special: bool,
     /// It slept before, and now its time on the queue is over.
     pub(super) delayed: bool,
+    /// It is throttled: it must go at once, and so must the groups that it leaves empty.
+    pub(super) stopped: bool,
+}
+
+impl Leave {
+    pub(super) const SLEEP: Leave = Leave {
+        sleep: true,
+        special: false,
+        delayed: false,
+        stopped: false,
+    };
+    pub(super) const STOPPED: Leave = Leave {
+        stopped: true,
+        ..Leave::SLEEP
+    };
 }
 
 impl Fair {
@@ -131,7 +146,8 @@ impl Fair {
     /// Returns false if the entity stays to pay what it owes.
     pub(super) fn dequeue_entity(&mut self, k: &mut Kernel, rq: u32, ent: u32, how: Leave) -> bool {
         self.clear_buddy(rq, ent);
-        let may_stay = how.sleep && !how.special && !how.delayed && self.eevdf().delay_dequeue;
+        let at_once = how.special || how.stopped || how.delayed;
+        let may_stay = how.sleep && !at_once && self.eevdf().delay_dequeue;
         if may_stay && !self.eligible(rq, ent) {
             self.ent_mut(ent).delayed = true;
             return false;
@@ -174,8 +190,8 @@ impl Fair {
     }
 
     /// Adds to the counts of tasks from a queue upwards, to the first queue
-    /// whose group is throttled.
-    fn count(&mut self, mut rq: u32, queued: i32, runnable: i32, mut idle: i32) {
+    /// that has left its parent's.
+    pub(super) fn count(&mut self, mut rq: u32, queued: i32, runnable: i32, mut idle: i32) {
         loop {
             let q = self.rq_mut(rq);
             q.h_queued = q.h_queued.wrapping_add_signed(queued);
@@ -185,7 +201,7 @@ impl Fair {
                 idle = queued;
             }
             let above = q.ent;
-            if q.throttled || above == NONE {
+            if above == NONE || self.detached(rq) {
                 return;
             }
             rq = self.ent(above).rq;
@@ -206,12 +222,23 @@ impl Fair {
     }
 
     pub(crate) fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, why: Enqueue) {
+        k.list_add(cpu, task);
+        self.enqueue_listed(k, cpu, task, why);
+    }
+
+    /// The same for one that is on the CPU's list of tasks.
+    pub(super) fn enqueue_listed(
+        &mut self,
+        k: &mut Kernel,
+        cpu: CpuId,
+        task: TaskId,
+        why: Enqueue,
+    ) {
         self.update_curr(k, cpu);
         let t = k.task(task);
         let (first, group) = (t.ent, t.group);
         let rq = self.rq_of(group, cpu);
         self.ent_mut(first).rq = rq;
-        k.list_add(cpu, task);
         self.enqueue_up(k, first, why);
         let idle = i32::from(self.ent(first).idle);
         self.count(rq, 1, 1, idle);
@@ -236,7 +263,7 @@ impl Fair {
             }
             self.enqueue_entity(k, rq, ent, why);
             slice = self.min_slice(rq);
-            if self.rq(rq).throttled {
+            if self.detached(rq) {
                 return;
             }
             why = Enqueue::Wakeup;
@@ -256,7 +283,7 @@ impl Fair {
                 self.set_slice(ent, slice);
             }
             slice = self.min_slice(rq);
-            if self.rq(rq).throttled {
+            if self.detached(rq) {
                 return;
             }
             ent = self.rq(rq).ent;
@@ -276,6 +303,10 @@ impl Fair {
         let ent = k.task(task).ent;
         let rq = self.ent(ent).rq;
         let idle = i32::from(self.ent(ent).idle);
+        if self.forget_stopped(ent) {
+            k.list_del(cpu, task);
+            return true;
+        }
         if self.ent(ent).delayed {
             // It sleeps already, and is moved: its stay is over.
             self.finish_delayed(k, ent);
@@ -285,7 +316,7 @@ impl Fair {
         let how = Leave {
             sleep: why != Dequeue::Move,
             special: why == Dequeue::Exit,
-            delayed: false,
+            ..Leave::SLEEP
         };
         k.list_del(cpu, task);
         let left = self.dequeue_up(k, ent, how);
@@ -302,22 +333,18 @@ impl Fair {
     /// Ends a sleeping task's or empty group's stay on its queue.
     pub(super) fn finish_delayed(&mut self, k: &mut Kernel, ent: u32) {
         let rq = self.ent(ent).rq;
-        self.dequeue_up(
-            k,
-            ent,
-            Leave {
-                sleep: true,
-                special: false,
-                delayed: true,
-            },
-        );
+        let how = Leave {
+            delayed: true,
+            ..Leave::SLEEP
+        };
+        self.dequeue_up(k, ent, how);
         if self.ent(ent).task != NONE {
             let idle = i32::from(self.ent(ent).idle);
             self.count(rq, -1, 0, -idle);
         }
     }
 
-    fn dequeue_up(&mut self, k: &mut Kernel, first: u32, mut how: Leave) -> bool {
+    pub(super) fn dequeue_up(&mut self, k: &mut Kernel, first: u32, mut how: Leave) -> bool {
         let task_sleeps = how.sleep;
         let mut ent = first;
         let mut slice = 0;
@@ -330,7 +357,7 @@ impl Fair {
                 slice = self.min_slice(rq);
                 break;
             }
-            if self.rq(rq).throttled {
+            if self.detached(rq) {
                 return true;
             }
             ent = self.rq(rq).ent;
@@ -342,9 +369,8 @@ impl Fair {
                 break;
             }
             how = Leave {
-                sleep: true,
-                special: false,
-                delayed: false,
+                stopped: how.stopped,
+                ..Leave::SLEEP
             };
         }
         self.refresh_up(k, ent, slice);
