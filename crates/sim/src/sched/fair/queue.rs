@@ -6,7 +6,7 @@
 //! others have caught up (delayed dequeue): so nobody can shed what it owes by a
 //! short sleep, and what is left of its lag is forgotten only once it is paid.
 
-use super::{Dequeue, Enqueue, Entity, Fair, tree};
+use super::{Dequeue, Enqueue, Fair, tree};
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::{Kernel, NONE};
 
@@ -433,25 +433,5 @@ impl Fair {
             }
             rq = self.ent(ent).rq;
         }
-    }
-
-    /// Whether a queue or one above it is throttled.
-    pub(crate) fn throttled_above(&self, mut rq: u32) -> bool {
-        loop {
-            let q = self.rq(rq);
-            if q.throttled {
-                return true;
-            }
-            if q.ent == NONE {
-                return false;
-            }
-            rq = self.ent(q.ent).rq;
-        }
-    }
-
-    /// Whether a queued task may be moved: it wants to run and is not throttled.
-    pub(crate) fn movable(&self, k: &Kernel, task: TaskId) -> bool {
-        let e: &Entity = self.ent(k.task(task).ent);
-        e.on_rq && !e.delayed && !self.throttled_above(e.rq)
     }
 }

@@ -77,4 +77,24 @@ impl Fair {
             self.collect_stopped(child * self.ncpu + cpu, into);
         }
     }
+
+    /// Whether a queue or one above it is throttled.
+    pub(crate) fn throttled_above(&self, mut rq: u32) -> bool {
+        loop {
+            let q = self.rq(rq);
+            if q.throttled {
+                return true;
+            }
+            if q.ent == NONE {
+                return false;
+            }
+            rq = self.ent(q.ent).rq;
+        }
+    }
+
+    /// Whether a queued task may be moved: it wants to run and is not throttled.
+    pub(crate) fn movable(&self, k: &Kernel, task: TaskId) -> bool {
+        let e = self.ent(k.task(task).ent);
+        e.on_rq && !e.delayed && !self.throttled_above(e.rq)
+    }
 }

@@ -14,7 +14,7 @@ impl Fair {
         for (id, t) in k.tasks.iter().enumerate() {
             let e = self.ent(t.ent);
             let wants = t.state == TaskState::Runnable && !k.is_fifo(crate::TaskId(id as u32));
-            if wants != (e.on_rq && !e.delayed) {
+            if wants != (e.on_rq && !e.delayed || e.stopped) {
                 return Err(format!(
                     "task {id}: {:?}, but queued: {}, delayed: {}",
                     t.state, e.on_rq, e.delayed
@@ -24,6 +24,14 @@ impl Fair {
                 return Err(format!(
                     "task {id}: on queue {}, not its group's on its CPU",
                     e.rq
+                ));
+            }
+            let listed = e.stopped && self.rq(e.rq).stopped.contains(&t.ent);
+            if e.stopped && (e.on_rq || !listed || !self.throttled_above(e.rq)) {
+                return Err(format!(
+                    "task {id}: stopped, but queued: {}, listed: {listed}, held by nothing: {}",
+                    e.on_rq,
+                    !self.throttled_above(e.rq)
                 ));
             }
             if wants != (t.queued_at != NONE) {
@@ -101,7 +109,7 @@ impl Fair {
                 continue;
             }
             let mine = self.rq(e.my_rq);
-            if mine.throttled {
+            if self.detached(e.my_rq) {
                 return Err(format!(
                     "{}: group {} is throttled but queued",
                     at(),
@@ -133,7 +141,7 @@ impl Fair {
             return Ok(());
         }
         let e = self.ent(q.ent);
-        let wanted = q.nr > 0 && !q.throttled;
+        let wanted = q.nr > 0 && !self.detached(rq);
         if wanted && !e.on_rq || (e.on_rq && !wanted && !e.delayed) {
             return Err(format!(
                 "group {} on CPU {}: {} entities, throttled {}, but queued {}, delayed {}",
