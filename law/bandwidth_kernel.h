@@ -35,10 +35,13 @@ TG_FN void tg_bw_set_kernel(struct tg_bw_pool *p, const struct tg_bw_terms *term
 	tg_bw_start(p, now_ns);
 }
 
-/* What such a write does to each silo: what it held or owed is forgotten, and it may run. */
+/*
+ * What such a write does to each silo: what it held or owed is forgotten, and it may run. One ns is
+ * left (as from 6.18 on), or the first silo let go would take the pool and stop the others again.
+ */
 TG_FN void tg_bw_forgive(struct tg_bw_pool *p, struct tg_bw_silo *s, tg_u64 now_ns)
 {
-	s->remaining_ns = 0;
+	s->remaining_ns = 1;
 	tg_bw_unthrottle(p, s, now_ns);
 }
 

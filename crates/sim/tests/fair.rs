@@ -4,7 +4,7 @@
 
 use tidegate_sim::{
     Bandwidth, Costs, CpuId, CpuSet, Ctx, GroupId, GroupSpec, Machine, MachineConfig, Op, Policy,
-    TaskId, TaskSpec,
+    Scheduler, TaskId, TaskSpec,
 };
 
 const MS: u64 = 1_000_000;
@@ -336,4 +336,41 @@ fn a_short_slice_shortens_the_wait_as_on_the_host() {
     }
     // The host adds a virtual machine's interrupt to the switch.
     assert!(run(3 * MS, Policy::Idle).1 < 130);
+}
+
+/// Weights 100 and 300 under 7 ms per 10 ms, two hogs: what each gets, in thousandths of the CPU.
+fn weights_under_quota(throttle_tasks: bool) -> (u64, u64) {
+    let mut cfg = MachineConfig::new(1);
+    (cfg.costs, cfg.check) = (Costs::FREE, true);
+    if let Scheduler::Eevdf(eevdf) = &mut cfg.scheduler {
+        eevdf.throttle_tasks = throttle_tasks;
+    }
+    let mut m = Machine::new(cfg).unwrap();
+    let mut spec = GroupSpec::new("limited", GroupId::ROOT);
+    spec.bandwidth = Some(Bandwidth {
+        quota_us: Some(7_000),
+        period_us: 10_000,
+        burst_us: 0,
+    });
+    let above = m.add_group(spec).unwrap();
+    let [light, heavy] = [100, 300].map(|weight| {
+        let mut spec = GroupSpec::new("below", above);
+        spec.weight = weight;
+        let group = m.add_group(spec).unwrap();
+        spawn_hog(&mut m, group);
+        group
+    });
+    m.run_until(20 * SECOND).unwrap();
+    (part_ppt(&m, light), part_ppt(&m, heavy))
+}
+
+#[test]
+fn a_limit_that_strikes_often_forgets_weights_from_6_18_on() {
+    let (light, heavy) = weights_under_quota(false);
+    near(light, 175, 5);
+    near(heavy, 525, 5);
+    // Measured on 6.18 in virtual time: 388 and 312.
+    let (light, heavy) = weights_under_quota(true);
+    near(light, 388, 20);
+    near(heavy, 312, 20);
 }

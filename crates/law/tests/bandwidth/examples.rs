@@ -85,7 +85,7 @@ fn a_write_refills_and_forgives_in_the_kernel_and_not_by_the_law() {
     spend(&mut stock, &mut silo);
     stock.set_kernel(&terms, 10 * MS);
     stock.forgive(&mut silo, 10 * MS);
-    assert_eq!((stock.runtime_ns(), silo.remaining_ns()), (2 * MS, 0));
+    assert_eq!((stock.runtime_ns(), silo.remaining_ns()), (2 * MS, 1));
     assert!(!silo.is_throttled());
     assert_eq!(
         stock.turnover_ns(),

@@ -274,7 +274,7 @@ impl Model {
         self.quota = (terms.quota_ns != NONE).then_some(i128::from(terms.quota_ns));
         if self.kind.is_kernel() {
             for cpu in 0..self.silos.len() {
-                self.silos[cpu].remaining = 0;
+                self.silos[cpu].remaining = 1;
                 self.unthrottle(cpu, now);
             }
         }
