@@ -87,6 +87,7 @@ int bed_group_index(const struct bed_scenario *scenario, const char *name);
 
 // groups.c: control groups of either version.
 void groups_find(void);
+void groups_leave(void);
 void groups_make(const struct bed_scenario *scenario);
 void groups_remove(const struct bed_scenario *scenario);
 void groups_enter(const struct bed_scenario *scenario, int group);

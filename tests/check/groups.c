@@ -190,6 +190,15 @@ void groups_remove(const struct bed_scenario *s)
 		}
 }
 
+// The controller itself runs beside the bed, in the root: below a group of an ordinary weight it
+// would wait for the bed's heavy one.
+void groups_leave(void)
+{
+	put(cpu_mount, "cgroup.procs", "0");
+	if (strcmp(cpu_mount, acct_mount))
+		put(acct_mount, "cgroup.procs", "0");
+}
+
 void groups_enter(const struct bed_scenario *s, int group)
 {
 	char path[PATH_BYTES];

@@ -138,6 +138,8 @@ pub(crate) struct Group {
 #[derive(Default)]
 pub(crate) struct Pipe {
     pub(crate) capacity: u32,
+    /// Messages a page: a writer is let in when one is empty.
+    pub(crate) page: u32,
     pub(crate) held: u32,
     pub(crate) readers: VecDeque<TaskId>,
     pub(crate) writers: VecDeque<TaskId>,

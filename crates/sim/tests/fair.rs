@@ -202,7 +202,9 @@ fn nested_quotas_both_hold() {
     m.run_until(20 * SECOND).unwrap();
     near(part_ppt(&m, outer), 250, 6);
     assert!(part_ppt(&m, inner) <= 102, "{}", part_ppt(&m, inner));
-    assert!(part_ppt(&m, inner) >= 90, "{}", part_ppt(&m, inner));
+    // The outer limit strikes first, and what the inner group was owed is forgotten: on the host,
+    // two CPUs at 50 and 20 ms gave it 16.8 of its 20.
+    assert!(part_ppt(&m, inner) >= 70, "{}", part_ppt(&m, inner));
 }
 
 /// facts.md's host: two hogs on two CPUs, HZ=250; the quota rewritten as it is

@@ -6,8 +6,9 @@ use crate::figures::Figure;
 pub const SHARE_POINTS: f64 = 2.0;
 /// Counts of periods: percent of the kernel's count, and one that falls on the window's edge.
 pub const COUNT_PERCENT: f64 = 5.0;
-/// Medians of wakeup latency, either way.
-pub const LATENCY_FACTOR: f64 = 1.5;
+/// Medians and 99th percentiles of wakeup latency, either way: more than the virtual machine differs from
+/// itself between runs (its median beside messages: 255 to 411 µs).
+pub const LATENCY_FACTOR: f64 = 2.0;
 /// Below this a latency is the length of the kernel's paths, which are constants here.
 pub const LATENCY_FLOOR_US: f64 = 10.0;
 /// Durations: percent of the kernel's.
@@ -49,7 +50,7 @@ pub fn judge(name: &str, kernel: &Figure, sim: &Figure, cpus: u32) -> Verdict {
                 || (1.0 / LATENCY_FACTOR..=LATENCY_FACTOR).contains(&factor);
             Verdict {
                 difference: format!("x {factor:.2}"),
-                within: name.contains(".p50.").then_some(near),
+                within: (!name.contains(".p90.")).then_some(near),
             }
         }
     }

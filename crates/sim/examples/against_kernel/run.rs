@@ -8,7 +8,8 @@ use tidegate_sim::{
 };
 
 /// 16 pages of 40 messages of 100 bytes: a message never spans two.
-const PIPE_MESSAGES: u32 = 640;
+const PIPE_MESSAGES: u32 = 16 * PAGE_MESSAGES;
+const PAGE_MESSAGES: u32 = 40;
 /// What a write of a quota takes from the one CPU that writer and written share.
 const WRITER_NS: u64 = 20_000;
 
@@ -118,7 +119,7 @@ impl<'a> Bed<'a> {
         finished: SeriesId,
     ) -> Result<Vec<TaskId>, Failure> {
         let pipes: Vec<_> = (0..pairs)
-            .map(|_| self.machine.add_pipe(PIPE_MESSAGES))
+            .map(|_| self.machine.add_paged_pipe(PIPE_MESSAGES, PAGE_MESSAGES))
             .collect();
         let left = (loops > 0).then(|| loops * u64::from(pairs));
         let mut ids = Vec::new();

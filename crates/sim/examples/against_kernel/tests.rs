@@ -79,11 +79,11 @@ fn criteria_are_those_of_the_docs() {
         Some(false)
     );
     assert_eq!(within("x.throttled.a", 0.0, 1.0, "count", 1), Some(true));
-    assert_eq!(within("x.p50.a", 1_000.0, 1_499.0, "us", 1), Some(true));
-    assert_eq!(within("x.p50.a", 1_000.0, 600.0, "us", 1), Some(false));
+    assert_eq!(within("x.p50.a", 1_000.0, 1_999.0, "us", 1), Some(true));
+    assert_eq!(within("x.p50.a", 1_000.0, 450.0, "us", 1), Some(false));
     assert_eq!(within("x.p50.a", 9.0, 2.0, "us", 1), Some(true));
     assert_eq!(within("x.p50.a", 9.0, 20.0, "us", 1), Some(false));
-    assert_eq!(within("x.p99.a", 1.0, 900.0, "us", 1), None);
+    assert_eq!(within("x.p90.a", 1.0, 900.0, "us", 1), None);
 }
 
 #[test]

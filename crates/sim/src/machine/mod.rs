@@ -104,9 +104,16 @@ impl Machine {
 
     /// Adds a pipe that holds `capacity` messages.
     pub fn add_pipe(&mut self, capacity: u32) -> PipeId {
+        self.add_paged_pipe(capacity, 1)
+    }
+
+    /// Adds a pipe as the kernel has them: a writer that found it full is
+    /// woken when a page of `page` messages has been read, and fills it.
+    pub fn add_paged_pipe(&mut self, capacity: u32, page: u32) -> PipeId {
         let capacity = capacity.max(1);
         self.k.pipes.push(Pipe {
             capacity,
+            page: page.clamp(1, capacity),
             ..Pipe::default()
         });
         PipeId(self.k.pipes.len() as u32 - 1)

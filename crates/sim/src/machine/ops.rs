@@ -129,8 +129,14 @@ impl Machine {
             return self.block(cpu, task);
         }
         p.held += 1;
+        // A writer that was let in by an empty page lets the next one in while there is room.
+        let room = p.page > 1 && p.held < p.capacity;
+        let next = room.then(|| p.writers.pop_front()).flatten();
         if let Some(reader) = p.readers.pop_front() {
             self.wake_from(cpu, task, reader, true);
+        }
+        if let Some(writer) = next {
+            self.wake_from(cpu, task, writer, true);
         }
     }
 
@@ -142,7 +148,8 @@ impl Machine {
             return self.block(cpu, task);
         }
         p.held -= 1;
-        if let Some(writer) = p.writers.pop_front() {
+        let emptied = p.held.is_multiple_of(p.page);
+        if let Some(writer) = emptied.then(|| p.writers.pop_front()).flatten() {
             self.wake_from(cpu, task, writer, true);
         }
     }
