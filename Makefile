@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint format mutants vm fuzz check-sim soak cost contention docs install uninstall clean
+.PHONY: help setup build demo test lint format mutants vm fuzz check-sim soak cost contention bench-sim docs install uninstall clean
 
 PREFIX ?= /usr/local
 SYSTEMD_UNIT_DIR ?= /etc/systemd/system
@@ -49,6 +49,9 @@ cost: build ## Say what the owner costs on this machine, with 1 and with 500 gro
 
 contention: setup ## Measure how busy neighbours slow a CPU; rewrite the simulator's coefficients (a quiet machine)
 	cargo run --release --quiet --package tidegate-sim --example contention-measure -- --write crates/sim/data/contention.toml
+
+bench-sim: setup ## What an event of the simulator costs, 2 to 1024 CPUs (writes docs/sim-cost.svg and .csv)
+	cargo run --release --quiet --package tidegate-sim --example bench -- --svg docs/sim-cost.svg --csv docs/sim-cost.csv
 
 docs: ## Write docs/man from the command line's definitions
 	cargo run --quiet --package tidegate -- man --out docs/man

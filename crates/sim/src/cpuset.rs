@@ -140,6 +140,12 @@ impl CpuSet {
         next_member(start, range.end, both).or_else(|| next_member(range.start, start, both))
     }
 
+    /// The lowest CPU at or above `from` and below `end` that is in either set.
+    #[inline]
+    pub fn next_in_either(&self, other: &CpuSet, from: CpuId, end: u32) -> Option<CpuId> {
+        next_member(from.0, end, |index| self.words[index] | other.words[index])
+    }
+
     /// The CPUs that are in both sets.
     pub fn and(&self, other: &CpuSet) -> CpuSet {
         self.zip(other, |a, b| a & b)

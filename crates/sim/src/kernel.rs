@@ -40,6 +40,8 @@ pub(crate) struct Kernel {
     pub(crate) idle: CpuSet,
     /// CPUs with more than one task that could run.
     pub(crate) crowded: CpuSet,
+    /// CPUs that run only tasks that yield to everybody.
+    pub(crate) idle_policy: CpuSet,
     pub(crate) busy_llc: Vec<u32>,
     pub(crate) busy: u32,
     pub(crate) world: World,

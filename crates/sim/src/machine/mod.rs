@@ -63,6 +63,7 @@ impl Machine {
             any_resched: false,
             idle: all,
             crowded: CpuSet::EMPTY,
+            idle_policy: CpuSet::EMPTY,
             busy_llc: vec![0; llcs],
             busy: 0,
             world: World::default(),

@@ -195,7 +195,7 @@ impl Machine {
             };
             k.events.set_tick(cpu, at);
         }
-        balance::note_crowd(k, cpu);
+        balance::note_tasks(k, cpu);
         k.refresh_speed(cpu);
         if let Some(checker) = &mut self.checker {
             let throttled = class_next.is_some_and(|task| self.sched.throttled(k, task));

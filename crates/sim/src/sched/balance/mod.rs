@@ -37,13 +37,16 @@ const BUSY_FACTOR: u64 = 16;
 /// cache_nice_tries of a level above the core.
 const NICE_TRIES: u32 = 1;
 
-/// Notes whether more than one task could run on a CPU: only such a CPU has one to give.
+/// Notes what a CPU has: more than one task that could run (only such a CPU has one to give), or none but
+/// those that yield to everybody (wake placement takes it for idle).
 #[inline]
-pub(crate) fn note_crowd(k: &mut Kernel, cpu: CpuId) {
+pub(crate) fn note_tasks(k: &mut Kernel, cpu: CpuId) {
     let c = &k.cpus[cpu.index()];
     let real_time = c.fifo.len() + usize::from(c.curr.is_some_and(|task| k.is_fifo(task)));
     let crowded = c.nr_runnable as usize + real_time > 1;
+    let idle_policy = c.nr_runnable > 0 && c.nr_runnable == c.nr_idle && real_time == 0;
     k.crowded.set(cpu, crowded);
+    k.idle_policy.set(cpu, idle_policy);
 }
 
 /// A CPU is about to idle: pulls a task that waits elsewhere. True if one came.

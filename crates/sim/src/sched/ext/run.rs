@@ -7,7 +7,7 @@ use super::line::Comer;
 use super::weight::{FLAT_BITS, FLAT_ONE};
 use super::{Ext, Kind, Place, Run};
 use crate::kernel::Kernel;
-use crate::sched::balance::note_crowd;
+use crate::sched::balance::note_tasks;
 use crate::{CpuId, Ns, TaskId};
 
 /// A hint of -20 brings a deadline forward by this (seed 001: sched_latency of a machine of 8 CPUs or more).
@@ -83,7 +83,7 @@ impl Ext {
             let cpu = k.task(task).cpu;
             let count = &mut k.cpus[cpu.index()].nr_runnable;
             *count = count.wrapping_add_signed(by);
-            note_crowd(k, cpu);
+            note_tasks(k, cpu);
         }
     }
 

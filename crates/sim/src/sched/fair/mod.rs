@@ -363,7 +363,7 @@ impl Fair {
         c.nr_queued = root.h_queued;
         c.nr_runnable = root.h_runnable;
         c.nr_idle = root.h_idle;
-        crate::sched::balance::note_crowd(k, cpu);
+        crate::sched::balance::note_tasks(k, cpu);
     }
 }
 

@@ -247,22 +247,32 @@ fn core_is_idle(k: &Kernel, cpu: CpuId) -> bool {
         .all(|sibling| is_idle(k, CpuId(sibling)))
 }
 
-/// The CPUs of the target's cache, from the one after the target on, round to the target.
-fn from_target(k: &Kernel, target: CpuId) -> impl Iterator<Item = CpuId> + use<> {
+/// The CPUs of the target's cache that may take a task now, from the one after the target on, round to it.
+fn open_from(k: &Kernel, target: CpuId) -> impl Iterator<Item = CpuId> + '_ {
     let range = k.cfg.topology.llc_cpus(k.cfg.topology.llc_of(target));
-    (target.0 + 1..range.end)
-        .chain(range.start..target.0 + 1)
-        .map(CpuId)
+    let (mut from, mut end, mut round) = (target.0 + 1, range.end, false);
+    std::iter::from_fn(move || {
+        loop {
+            if let Some(cpu) = k.idle.next_in_either(&k.idle_policy, CpuId(from), end) {
+                from = cpu.0 + 1;
+                // A CPU that has been given a task and has not turned to it yet is idle no more.
+                if takes_now(k, cpu) {
+                    return Some(cpu);
+                }
+            } else if round {
+                return None;
+            } else {
+                (from, end, round) = (range.start, target.0 + 1, true);
+            }
+        }
+    })
 }
 
 /// A CPU of a core with all threads idle, and else the first CPU that would take the task.
 fn find_idle_core(k: &Kernel, task: TaskId, target: CpuId) -> (Option<CpuId>, Option<CpuId>) {
     let mut any = None;
-    for cpu in from_target(k, target) {
-        if !k.allowed(task, cpu) || !takes_now(k, cpu) {
-            continue;
-        }
-        if is_idle(k, cpu) && core_is_idle(k, cpu) {
+    for cpu in open_from(k, target).filter(|&cpu| k.allowed(task, cpu)) {
+        if core_is_idle(k, cpu) {
             return (Some(cpu), any);
         }
         any = any.or(Some(cpu));
@@ -272,8 +282,20 @@ fn find_idle_core(k: &Kernel, task: TaskId, target: CpuId) -> (Option<CpuId>, Op
 
 /// The first CPU that would take the task, among as many as the search may look at.
 fn find_idle_cpu(k: &Kernel, task: TaskId, target: CpuId, scan: u32) -> Option<CpuId> {
-    let allowed = from_target(k, target).filter(|&cpu| k.allowed(task, cpu));
-    allowed.take(scan as usize).find(|&cpu| takes_now(k, cpu))
+    let cpu = open_from(k, target).find(|&cpu| k.allowed(task, cpu))?;
+    let range = k.cfg.topology.llc_cpus(k.cfg.topology.llc_of(target));
+    let size = range.len() as u32;
+    // Places after the target, the target itself last.
+    let place = (cpu.0 + size - target.0 - 1) % size;
+    let looked = if k.task(task).anywhere {
+        place
+    } else {
+        let at = |place: u32| CpuId(range.start + (target.0 - range.start + 1 + place) % size);
+        (0..place)
+            .filter(|&place| k.allowed(task, at(place)))
+            .count() as u32
+    };
+    (looked < scan).then_some(cpu)
 }
 
 /// Between the waker's CPU and the one before: where the wakee pulls to.
