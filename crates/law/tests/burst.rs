@@ -238,10 +238,16 @@ fn bounds_hold_at_once_and_bad_evidence_cuts() {
 fn every_state_of_a_small_one_keeps_its_bounds() {
     // Quotas, rooms, idleness, throttling, use: any of these windows may come next.
     let mut windows = Vec::new();
-    for quota_ns in [20_000, 50_000] {
+    for (quota_ns, dt_ns) in [
+        (20_000, SECOND),
+        (50_000, SECOND),
+        (50_000, SECOND / 2),
+        (30_000, SECOND / 2),
+    ] {
         for room_ns in [0, 12_345, NO_PARENT] {
             for (idle, throttled, used) in [(500, 0, 10), (500, 1, 10), (500, 1, 70), (10, 1, 10)] {
                 windows.push(Evidence {
+                    dt_ns,
                     quota_ns,
                     period_ns: 100_000,
                     room_ns,
@@ -250,9 +256,10 @@ fn every_state_of_a_small_one_keeps_its_bounds() {
             }
         }
     }
+    windows.push(windows[0].vouched(false));
     // A mean over one window: a longer one has more states than a machine; the reference has those.
     let cfg = Config {
-        mean_us: 1_000_000,
+        mean_us: 500_000,
         grow_ppm_per_s: 300_000,
         shrink_ppm_per_s: 400_000,
         ..Config::default()
@@ -269,12 +276,20 @@ fn every_state_of_a_small_one_keeps_its_bounds() {
             if burst > before && (short || evidence.throttled == 0 || !below) {
                 return Err(format!("grew to {burst} without evidence: {evidence:?}"));
             }
-            let step = evidence.quota_ns * 3 / 10;
+            if evidence.valid == 0 {
+                if burst > 0 {
+                    return Err(format!("{burst} held on evidence that nobody vouches for"));
+                }
+                found.push(next);
+                continue;
+            }
+            let of_quota = |tenths| evidence.quota_ns * tenths / 10 * (evidence.dt_ns / MS) / 1_000;
+            let step = of_quota(3);
             let least = before.min(evidence.quota_ns).min(evidence.room_ns);
             if burst > before + step || (!short && burst < least) {
                 return Err(format!("{before} to {burst}: {evidence:?}"));
             }
-            if short && burst > before.saturating_sub(evidence.quota_ns * 2 / 5) {
+            if short && burst > before.saturating_sub(of_quota(4)) {
                 return Err(format!("{burst}, and the machine is short: {evidence:?}"));
             }
             found.push(next);
