@@ -1,6 +1,6 @@
 //! The fair class: who gets how much, measured in whole machines.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use tidegate_sim::{
     Bandwidth, Costs, CpuId, CpuSet, Ctx, GroupId, GroupSpec, Machine, MachineConfig, Op, Policy,

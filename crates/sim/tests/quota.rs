@@ -1,6 +1,6 @@
 //! Quotas with burst, slices that expire, what files show, and slow neighbours.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use tidegate_sim::{
     Bandwidth, Contention, Costs, CpuId, CpuSet, Ctx, GroupId, GroupSpec, Machine, MachineConfig,
