@@ -3,8 +3,9 @@
 use super::Machine;
 use crate::prng::Prng;
 use crate::{
-    Bandwidth, Contention, CpuId, CpuSet, Ctx, GroupId, GroupSpec, LockId, MachineConfig, Op,
-    PipeId, Policy, TaskId, TaskSpec, Topology,
+    Bandwidth, CapScope, CapTerms, CfsConfig, Class, Contention, CpuId, CpuSet, Ctx, ExtConfig,
+    GroupId, GroupSpec, LockId, MachineConfig, Op, PipeId, Policy, Scheduler, TaskId, TaskSpec,
+    Topology,
 };
 
 const MS: u64 = 1_000_000;
@@ -86,6 +87,14 @@ fn random_bandwidth(rng: &mut Prng) -> Bandwidth {
     }
 }
 
+fn random_cap(rng: &mut Prng) -> CapTerms {
+    CapTerms {
+        hard_ppt: rng.between(1, 1000) as u32,
+        soft_ppt: rng.between(0, 1000) as u32,
+        scope: [CapScope::Task, CapScope::Process, CapScope::Group][rng.below(3) as usize],
+    }
+}
+
 fn random_set(rng: &mut Prng, cpus: u32) -> CpuSet {
     let mut set = CpuSet::single(CpuId(rng.below(u64::from(cpus)) as u32));
     for cpu in 0..cpus {
@@ -105,6 +114,13 @@ fn build(rng: &mut Prng, seed: u64) -> Machine {
         llc_ppm: 100_000,
         ..Contention::NONE
     };
+    if rng.chance_ppm(300_000) {
+        let mut cfs = CfsConfig::for_cpus(cpus);
+        cfs.latency_nice = rng.chance_ppm(500_000);
+        cfg.scheduler = Scheduler::Cfs(cfs);
+    } else if rng.chance_ppm(300_000) {
+        cfg.scheduler = Scheduler::Ext(ExtConfig::default());
+    }
     cfg.slices_expire = rng.chance_ppm(200_000);
     cfg.seed = seed;
     cfg.check = true;
@@ -116,6 +132,13 @@ fn build(rng: &mut Prng, seed: u64) -> Machine {
         spec.weight = rng.between(1, 10_000) as u32;
         spec.idle = rng.chance_ppm(200_000);
         spec.bandwidth = Some(random_bandwidth(rng));
+        spec.class = [Class::Main, Class::Side, Class::Neutral][rng.below(3) as usize];
+        spec.headroom_ppm = if spec.class == Class::Main {
+            rng.below(800_000) as u32
+        } else {
+            0
+        };
+        spec.cap = rng.chance_ppm(200_000).then(|| random_cap(rng));
         m.add_group(spec).unwrap();
     }
     let tasks = rng.between(1, 30) as u32;
@@ -141,6 +164,8 @@ fn build(rng: &mut Prng, seed: u64) -> Machine {
         spec.slice_ns = rng
             .chance_ppm(300_000)
             .then(|| rng.between(100_000, 20 * MS));
+        spec.cap = rng.chance_ppm(200_000).then(|| random_cap(rng));
+        spec.latency = rng.between(0, 39) as i8 - 20;
         spec.start_ns = rng.below(10 * MS);
         m.spawn(spec).unwrap();
     }
