@@ -48,10 +48,10 @@ pub fn rows(scenario: &Scenario, vm: Option<&Pair>, host: Option<&Pair>) -> Vec<
 }
 
 /// How many judged figures are within, and the names of those that are not.
-pub fn outside<'a>(
-    rows: &'a [Row],
+pub fn outside(
+    rows: &[Row],
     pick: fn(&Row) -> &Option<(Figure, Figure, Verdict)>,
-) -> (usize, Vec<&'a str>) {
+) -> (usize, Vec<&str>) {
     let judged = rows.iter().filter_map(|row| {
         let within = pick(row).as_ref()?.2.within?;
         Some((within, row.name.as_str()))

@@ -5,7 +5,8 @@
 //! kernel/sched/fair.c). The load elsewhere is a mean over the last while, what is here is
 //! exact, so the parts add to a little more than the whole while a group moves.
 
-use super::{Fair, SHARES_MIN, group_shares, task_weight};
+use super::Fair;
+use super::weight::{SHARES_MIN, group_shares, task_weight};
 use crate::Ns;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};

@@ -40,7 +40,7 @@ fn machine(topology: Topology, hogs: &[u32], idle: &[u32]) -> (Machine, TaskId) 
 /// Where the sleeper would wake, had it run on `prev`.
 fn wakes_on(m: &mut Machine, task: TaskId, prev: u32, waker: Waker) -> u32 {
     m.k.task_mut(task).cpu = CpuId(prev);
-    m.sched.select_wake(&mut m.k, task, waker).0
+    m.sched.select_wake(&m.k, task, waker).0
 }
 
 /// Eight CPUs, two threads a core, one cache.
