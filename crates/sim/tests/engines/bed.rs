@@ -87,7 +87,7 @@ pub fn machine(cpus: u32, threads: u32, ext: bool, seed: u64) -> Machine {
         Scheduler::Eevdf(EevdfConfig::for_cpus(cpus))
     };
     config.seed = seed;
-    config.check = ext;
+    config.check = true;
     Machine::new(config).unwrap()
 }
 
