@@ -2,7 +2,9 @@
 //!
 //! Order is the virtual deadline, `vruntime + slice / weight`, moved by the hint (law/latency.h). `V`, the mean of the members'
 //! vruntime by weight, is what a fair scheduler would have given each; lag is how far a task is behind it. A hint that brings
-//! a deadline forward is used only by a task whose lag is not negative: it says when CPU time comes, not how much.
+//! a deadline forward is used only by a task that is not ahead of V by more than a quarter of its slice: it says when CPU
+//! time comes, not how much. (EEVDF asks at each pick whether a task is eligible; a queue of BPF's orders once, when a task is
+//! put in, and a wakeup that found itself ahead by a microsecond would wait a whole round.)
 
 use std::collections::BTreeMap;
 
@@ -134,12 +136,21 @@ impl Line {
 
     /// The place in the order: the end of the slice, moved by the hint.
     fn deadline(&self, standing: &Standing, comer: &Comer, period_ns: u64) -> u64 {
-        let ahead = latency::before(self.v(), standing.vruntime);
-        let hint = if ahead { comer.hint.max(0) } else { comer.hint };
+        let slice_v = virtual_ns(comer.slice_ns, comer.flat);
+        let hint = if self.is_eligible(standing.vruntime, slice_v) {
+            comer.hint
+        } else {
+            comer.hint.max(0)
+        };
         let scaled_ns = virtual_ns(period_ns, comer.flat.max(1)).min(1 << 40);
         let scaled_ns =
             (u128::from(scaled_ns) * u128::from(comer.own) / u128::from(FLAT_ONE)) as u64;
         latency::deadline(standing.end, 0, hint, scaled_ns)
+    }
+
+    /// Not ahead of its share by more than a quarter of its slice.
+    pub(super) fn is_eligible(&self, vruntime: u64, slice_v: u64) -> bool {
+        !latency::before(self.v().wrapping_add(slice_v / 4), vruntime)
     }
 
     /// A member goes; what it is behind by.
@@ -246,7 +257,7 @@ mod tests {
         let plain = line.join(&comer(FLAT_ONE, 0, 0), 24 * MS);
         let urgent = line.join(&comer(FLAT_ONE, -20, 0), 24 * MS);
         assert_eq!(plain.deadline - urgent.deadline, 24 * MS);
-        let paid = line.join(&comer(FLAT_ONE, -20, -(MS as i64)), 24 * MS);
+        let paid = line.join(&comer(FLAT_ONE, -20, -2 * MS as i64), 24 * MS);
         assert_eq!(paid.deadline, paid.end, "ahead of its share: no offset");
         let lax = line.join(&comer(FLAT_ONE, 10, 0), 24 * MS);
         assert_eq!(lax.deadline - lax.end, 12 * MS);

@@ -4,8 +4,8 @@ use tidegate_law::cap::State;
 use tidegate_law::latency::{Rank, before};
 
 use super::line::Comer;
-use super::weight::{FLAT_BITS, FLAT_ONE};
-use super::{Ext, Kind, Place, Run};
+use super::weight::{FLAT_BITS, FLAT_ONE, virtual_ns};
+use super::{Ext, ExtTask, Kind, Place, Run};
 use crate::kernel::Kernel;
 use crate::sched::balance::note_tasks;
 use crate::{CpuId, Ns, TaskId};
@@ -353,14 +353,18 @@ impl Ext {
         if kind != Kind::Main || (runs.yields && !waits.yields) {
             return self.soft.contains(cpu);
         }
-        let v = line.v();
-        let rank = |deadline: u64, hint: i32, vruntime: u64| {
-            Rank::new(deadline, hint, !before(v, vruntime))
+        let rank = |t: &ExtTask, vruntime: u64| {
+            let slice_v = virtual_ns(t.slice_ns, t.standing.flat);
+            Rank::new(
+                t.standing.deadline,
+                t.hint,
+                line.is_eligible(vruntime, slice_v),
+            )
         };
         let ran_ns = k.now - k.cpus[cpu.index()].charged_to;
-        let now_v = runs.standing.vruntime + super::weight::virtual_ns(ran_ns, runs.standing.flat);
-        let running = rank(runs.standing.deadline, runs.hint, now_v);
-        let waiting = rank(waits.standing.deadline, waits.hint, waits.standing.vruntime);
+        let now_v = runs.standing.vruntime + virtual_ns(ran_ns, runs.standing.flat);
+        let running = rank(runs, now_v);
+        let waiting = rank(waits, waits.standing.vruntime);
         if !running.preempted_by(&waiting) {
             return false;
         }
