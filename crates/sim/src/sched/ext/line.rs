@@ -56,6 +56,8 @@ pub(super) struct Line {
     narrow: BTreeMap<Key, TaskId>,
     arrivals: u64,
     base: u64,
+    /// The furthest that virtual time has come.
+    reached: u64,
     flats: u64,
     /// Of (vruntime − base) · flat.
     moment: i128,
@@ -65,8 +67,17 @@ pub(super) struct Line {
 const LOOKS: usize = 64;
 
 impl Line {
-    /// The mean vruntime of the members.
+    /// Virtual time: the mean vruntime of the members, which never goes back. (Those who come back owed something lower the
+    /// mean, and whoever had done nothing would be ahead of it all at once.)
     pub(super) fn v(&self) -> u64 {
+        let mean = self.mean();
+        if latency::before(mean, self.reached) {
+            return self.reached;
+        }
+        mean
+    }
+
+    fn mean(&self) -> u64 {
         if self.flats == 0 {
             return self.base.max(V_START);
         }
@@ -84,6 +95,7 @@ impl Line {
     }
 
     fn weigh_in(&mut self, vruntime: u64, flat: u64) {
+        self.reached = self.v();
         if self.flats == 0 {
             self.base = vruntime;
             self.moment = 0;
@@ -94,6 +106,7 @@ impl Line {
 
     fn weigh_out(&mut self, vruntime: u64, flat: u64) {
         let v = self.v();
+        self.reached = v;
         self.flats -= flat;
         self.moment -= i128::from(vruntime.wrapping_sub(self.base) as i64) * i128::from(flat);
         if self.flats == 0 {
@@ -122,16 +135,10 @@ impl Line {
         standing
     }
 
-    /// Where one that comes back stands. Its coming moves V towards it, so its lag is stretched to be the same afterwards
-    /// (the kernel's place_entity): with V the others' mean and W their weights, v = V − lag · (W + w) / W.
+    /// Where one that comes back stands: behind V by what it was behind by, or ahead, within a slice. (The kernel stretches
+    /// the lag, for there each that comes moves V; here V does not go back.)
     fn place(&self, comer: &Comer, most: i64) -> u64 {
-        let mut lag = i128::from(comer.lag.clamp(-most, most));
-        if self.flats > 0 {
-            lag = lag * i128::from(self.flats + comer.flat) / i128::from(self.flats);
-        }
-        // A heavy one beside a light one would be thrown far: twice a slice is the most that can be owed.
-        let lag = lag.clamp(-2 * i128::from(most), 2 * i128::from(most));
-        self.v().wrapping_sub(lag as i64 as u64)
+        self.v().wrapping_sub(comer.lag.clamp(-most, most) as u64)
     }
 
     /// The place in the order: the end of the slice, moved by the hint.
