@@ -10,6 +10,7 @@ use super::weight::{SHARES_MIN, group_shares, task_weight};
 use crate::Ns;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};
+use crate::sched::place::Loads;
 
 /// How often what a group left behind on CPUs is looked at again.
 const SWEEP_NS: Ns = 32_000_000;
@@ -210,5 +211,32 @@ fn scale(virtual_ns: i64, old: u64, new: u64) -> i64 {
     match virtual_ns.checked_mul(old as i64) {
         Some(product) => product / new as i64,
         None => (i128::from(virtual_ns) * i128::from(old) / i128::from(new)) as i64,
+    }
+}
+
+impl Loads for Fair {
+    fn cpu_load(&self, cpu: CpuId) -> u64 {
+        self.root_of(cpu).load_avg()
+    }
+
+    /// Its own mean, times its group's part of the CPU at each level (task_h_load).
+    fn task_load(&self, k: &Kernel, task: TaskId) -> u64 {
+        let mut ent = k.task(task).ent;
+        // A mean is below 2^27: the product is below 2^54.
+        let mut load = self.ent(ent).avg.load();
+        // A real-time task was never on a queue of this class.
+        if self.ent(ent).rq == NONE {
+            return 0;
+        }
+        loop {
+            let rq = self.rq(self.ent(ent).rq);
+            ent = rq.ent;
+            if ent == NONE {
+                return load;
+            }
+            // A task is at most all of its queue; the two means may differ for a while.
+            let all = rq.load_avg().max(1);
+            load = load.min(all) * self.ent(ent).load() as u64 / all;
+        }
     }
 }

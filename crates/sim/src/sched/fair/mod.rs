@@ -37,7 +37,7 @@ use crate::config::{CfsConfig, EevdfConfig};
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};
 use crate::sched::balance::Balance;
-use crate::sched::place::{Loads, Placement};
+use crate::sched::place::Placement;
 use crate::spec::Policy;
 use pelt::LoadAvg;
 use std::collections::VecDeque;
@@ -350,33 +350,6 @@ impl Fair {
         c.nr_runnable = root.h_runnable;
         c.nr_idle = root.h_idle;
         crate::sched::balance::note_tasks(k, cpu);
-    }
-}
-
-impl Loads for Fair {
-    fn cpu_load(&self, cpu: CpuId) -> u64 {
-        self.root_of(cpu).load_avg()
-    }
-
-    /// Its own mean, times its group's part of the CPU at each level (task_h_load).
-    fn task_load(&self, k: &Kernel, task: TaskId) -> u64 {
-        let mut ent = k.task(task).ent;
-        // A mean is below 2^27: the product is below 2^54.
-        let mut load = self.ent(ent).avg.load();
-        // A real-time task was never on a queue of this class.
-        if self.ent(ent).rq == NONE {
-            return 0;
-        }
-        loop {
-            let rq = self.rq(self.ent(ent).rq);
-            ent = rq.ent;
-            if ent == NONE {
-                return load;
-            }
-            // A task is at most all of its queue; the two means may differ for a while.
-            let all = rq.load_avg().max(1);
-            load = load.min(all) * self.ent(ent).load() as u64 / all;
-        }
     }
 }
 
