@@ -120,4 +120,5 @@ fn a_sweep_is_a_row_a_point() {
     let report = rehearsal::report(&scenario(), &outcomes, "tidegate sim web.toml --sweep x")
         .expect("drawn");
     golden("rehearsal-sweep.txt", &report.to_text());
+    assert_eq!(report.plots.len(), 2);
 }

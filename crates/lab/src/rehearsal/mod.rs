@@ -39,6 +39,7 @@ pub fn report(
         report.plots = plots::all(outcome)?;
     } else {
         report.tables = sweep_tables(outcomes);
+        report.plots = plots::of_sweep(outcomes)?;
     }
     for outcome in outcomes {
         for trouble in &outcome.troubles {

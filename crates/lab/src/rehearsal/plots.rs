@@ -101,3 +101,98 @@ fn use_over_time(outcome: &Outcome) -> Lines {
     }
     lines
 }
+
+/// A sweep of one key over numbers: the 99th percentile of each recorded series, and each group's use, over the key's value.
+/// Other sweeps have no axis to draw them on.
+pub(super) fn of_sweep(outcomes: &[Outcome]) -> Result<Vec<Plot>, LabError> {
+    let values: Option<Vec<(f64, &str)>> = outcomes
+        .iter()
+        .map(|outcome| match outcome.point.as_slice() {
+            [one] => number(&one.value),
+            _ => None,
+        })
+        .collect();
+    let (Some(values), Some(first)) = (values, outcomes.first()) else {
+        return Ok(Vec::new());
+    };
+    // One axis has one unit.
+    if values.iter().any(|value| value.1 != values[0].1) {
+        return Ok(Vec::new());
+    }
+    let values: Vec<f64> = values.iter().map(|value| value.0).collect();
+    let (low, high) = values.iter().fold((f64::MAX, f64::MIN), |(low, high), v| {
+        (low.min(*v), high.max(*v))
+    });
+    if low >= high {
+        return Ok(Vec::new());
+    }
+    let key = first.point.first().map_or("", |one| one.key.as_str());
+    let mut tails = Lines::new("The 99th percentile of what was recorded", key, "ms")
+        .see("Each point is one run.")
+        .range(low..high, 0.0..1.0)
+        .log_y()
+        .dots();
+    let mut any = false;
+    for (index, series) in first.series.iter().enumerate() {
+        let points: Vec<(f64, f64)> = values
+            .iter()
+            .zip(outcomes)
+            .filter_map(|(x, outcome)| {
+                let same = outcome.series.get(index)?;
+                (same.values.count() > 0).then(|| (*x, at(&same.values, 99.0) as f64 / MS))
+            })
+            .collect();
+        if !points.is_empty() {
+            any = true;
+            let name = format!("{}.{}", series.workload, series.what);
+            tails = tails.series(&name, index % SERIES, points);
+        }
+    }
+    let most = outcomes
+        .iter()
+        .map(|outcome| outcome.cpus)
+        .max()
+        .unwrap_or(1);
+    let mut used = Lines::new("CPUs used by each group", key, "CPUs")
+        .see("Each point is one run; the root is the whole machine.")
+        .range(low..high, 0.0..f64::from(most))
+        .dots();
+    for (index, group) in first.groups.iter().enumerate() {
+        let points = values.iter().zip(outcomes).filter_map(|(x, outcome)| {
+            let same = outcome.groups.iter().find(|one| one.name == group.name)?;
+            Some((*x, super::cpus_of(same, outcome)))
+        });
+        used = used.series(&group.name, index % SERIES, points.collect());
+    }
+    let mut plots = vec![used.draw()?];
+    if any {
+        plots.insert(0, tails.draw()?);
+    }
+    Ok(plots)
+}
+
+/// The number that a value begins with, and its unit.
+fn number(value: &str) -> Option<(f64, &str)> {
+    let end = value
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(value.len());
+    let (digits, unit) = value.split_at(end);
+    let plain = unit.chars().all(|c| c.is_alphabetic() || "%‰/".contains(c));
+    digits.parse().ok().filter(|_| plain).map(|n| (n, unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn values_with_units_have_numbers() {
+        assert_eq!(number("30%"), Some((30.0, "%")));
+        assert_eq!(number("2.5ms"), Some((2.5, "ms")));
+        assert_eq!(number("500/s"), Some((500.0, "/s")));
+        assert_eq!(number("16"), Some((16.0, "")));
+        for none in ["auto", "0-3,8", "", "-5", "2*cpus"] {
+            assert_eq!(number(none), None, "{none}");
+        }
+    }
+}
