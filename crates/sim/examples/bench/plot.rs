@@ -57,7 +57,8 @@ fn curve(
     let bound = points
         .iter()
         .map(|point| f64::from(point.size))
-        .map(|size| (size, first * size.log2()));
+        .map(|size| (size, first * size.log2()))
+        .filter(|at| at.1 <= high);
     chart
         .draw_series(LineSeries::new(bound, &BLACK.mix(0.4)))
         .map_err(|why| why.to_string())?;
