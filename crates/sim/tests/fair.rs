@@ -80,6 +80,42 @@ fn nice_levels_share_by_their_weights() {
     }
 }
 
+/// EEVDF's bound: no task that always wants to run is ever further from its share than
+/// the longest request, here a slice and the tick that notices its end.
+#[test]
+fn lag_stays_within_a_slice_and_a_tick() {
+    let weights = [1024, 820, 655, 526, 423, 335, 272, 215, 172, 137];
+    for seed in 0..40 {
+        let mut rng = tidegate_sim::Prng::new(seed);
+        let mut m = machine(1);
+        let tasks: Vec<(TaskId, u64)> = (0..rng.between(2, 12))
+            .map(|_| {
+                let nice = rng.below(weights.len() as u64);
+                let mut spec = TaskSpec::new("hog", GroupId::ROOT, Box::new(hog));
+                spec.nice = nice as i8;
+                spec.slice_ns = rng
+                    .chance_ppm(300_000)
+                    .then(|| rng.between(200_000, 10 * MS));
+                (m.spawn(spec).unwrap(), weights[nice as usize])
+            })
+            .collect();
+        let all: u64 = tasks.iter().map(|&(_, weight)| weight).sum();
+        let bound = 10 * MS + 4 * MS;
+        let mut at = 0;
+        while at < 5 * SECOND {
+            at += rng.between(MS, 50 * MS);
+            m.run_until(at).unwrap();
+            for &(task, weight) in &tasks {
+                let (got, fair) = (m.task_usage_ns(task), at * weight / all);
+                assert!(
+                    got.abs_diff(fair) <= bound,
+                    "seed {seed} at {at}: {got} of {fair}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn nested_weights_multiply() {
     let mut m = machine(1);

@@ -1,5 +1,7 @@
 //! Workloads against what theory says of them, on machines that take no time of their own.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use tidegate_sim::outcome::{Outcome, SeriesOutcome};
 use tidegate_sim::run::Stage;
 use tidegate_sim::scenario::{Scenario, Text};
