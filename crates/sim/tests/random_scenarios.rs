@@ -63,7 +63,7 @@ impl Author {
     fn machine(&mut self) {
         let cpus = self.cpus;
         self.line(&format!("[machine]\ncpus = {cpus}"));
-        if cpus % 2 == 0 {
+        if cpus.is_multiple_of(2) {
             self.maybe("threads_per_core", &["1", "2"]);
             let llc = format!(
                 "cpus_per_llc = {}",
