@@ -1,5 +1,7 @@
 //! docs/scenarios.md mentions every key, workload, policy and letter.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use tidegate_sim::{registry, scenario};
 
 #[test]

@@ -1,6 +1,8 @@
 //! Random scenarios, with the machine's invariants checked: every kind of workload under every scheduler, engine and policy,
 //! in trees of groups with every term. A failure prints the scenario, which is what repeats it.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::fmt::Write;
 
 use tidegate_sim::Prng;

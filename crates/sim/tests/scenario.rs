@@ -1,5 +1,7 @@
 //! Scenario files: those that are shipped are right, mistakes are told with their line and their mend, and no text panics.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::fmt::Write;
 use std::path::Path;
 

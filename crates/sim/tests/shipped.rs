@@ -1,5 +1,7 @@
 //! Every shipped scenario runs with its invariants checked, and its events depend on the seed alone.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use tidegate_sim::outcome::Outcome;
 use tidegate_sim::run::Stage;
 use tidegate_sim::scenario::{BUILTIN, Override, Scenario, Text};
