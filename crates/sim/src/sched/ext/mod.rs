@@ -13,6 +13,7 @@ mod caps;
 mod door;
 mod limit;
 mod line;
+mod members;
 mod place;
 mod run;
 mod side;

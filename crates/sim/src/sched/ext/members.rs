@@ -1,0 +1,194 @@
+//! Groups and tasks as the class knows them: what they are, whose buckets they draw on, what they ask of the headroom law.
+
+use super::line::Standing;
+use super::tide::Tide;
+use super::{Alarm, Ext, ExtGroup, ExtTask, Kind, Origin, Place};
+use crate::kernel::Kernel;
+use crate::sched::fair::task_weight;
+use crate::spec::{CapScope, Class, Policy};
+use crate::{GroupId, TaskId};
+
+/// Of all mains the strictest tolerance counts; where no main names one, this.
+const TOLERANCE_PPM: u32 = 10_000;
+
+impl Ext {
+    pub(crate) fn add_group(&mut self, k: &mut Kernel, group: GroupId) {
+        let g = &k.groups[group.index()];
+        let spec = &g.spec;
+        let root = group == GroupId::ROOT;
+        let above = (!root).then(|| &self.groups[spec.parent.index()]);
+        let side = match spec.class {
+            Class::Side => true,
+            Class::Main => false,
+            Class::Neutral => above.is_some_and(|above| above.side),
+        };
+        let yields = spec.idle || above.is_some_and(|above| above.yields);
+        let is_main = spec.class == Class::Main;
+        let slot = spec.cap.as_ref().map(|cap| self.caps.add(cap, None, k.now));
+        self.groups.push(ExtGroup {
+            parent: spec.parent,
+            side,
+            yields,
+            slot,
+            headroom_ppm: if is_main { spec.headroom_ppm } else { 0 },
+            tolerance_ppm: is_main.then_some(spec.tolerance_ppm),
+        });
+        if !root {
+            self.tree.add(spec.parent, spec.weight, spec.idle);
+            self.limits.add_group(spec.parent);
+        }
+        if g.bandwidth.quota_us.is_some() {
+            let bandwidth = g.bandwidth;
+            self.limits.set(group, &bandwidth, k.now);
+        }
+        self.set_tide(k);
+    }
+
+    /// The law over what the groups ask for. There is one only while there may be side work.
+    fn set_tide(&mut self, k: &mut Kernel) {
+        if !self.groups.iter().any(|group| group.side) {
+            return;
+        }
+        let headroom_ppm = self.groups.iter().map(|group| group.headroom_ppm).max();
+        let tolerance_ppm = self
+            .groups
+            .iter()
+            .filter_map(|group| group.tolerance_ppm)
+            .min();
+        let headroom_ppm = headroom_ppm.unwrap_or(0);
+        let tolerance_ppm = tolerance_ppm.unwrap_or(TOLERANCE_PPM);
+        match &mut self.tide {
+            Some(tide) => tide.set_terms(headroom_ppm, tolerance_ppm),
+            None => {
+                self.tide = Some(Tide::new(self.topology.cpus(), headroom_ppm, tolerance_ppm));
+                k.events.set_timer(k.now, Alarm::Tide.pack());
+            }
+        }
+    }
+
+    pub(crate) fn add_task(&mut self, k: &mut Kernel, task: TaskId) {
+        debug_assert_eq!(task.index(), self.tasks.len(), "tasks come in order");
+        let t = k.task(task);
+        let cold = &k.cold[task.index()];
+        self.tasks.push(ExtTask {
+            group: t.group,
+            weight: task_weight(t.policy, t.nice) >> 10,
+            slice_ns: if t.slice_ns > 0 {
+                t.slice_ns
+            } else {
+                self.cfg.slice_ns
+            },
+            hint: 0,
+            narrow: !t.anywhere,
+            yields: false,
+            kind: Kind::Main,
+            place: Place::Away,
+            cache: 0,
+            standing: Standing {
+                vruntime: 0,
+                end: 0,
+                flat: 1,
+                deadline: 0,
+            },
+            lag: 0,
+            left_ns: 0,
+            origins: Vec::new(),
+            slots: Vec::new(),
+            soft_slot: None,
+        });
+        self.set_hint(k, task);
+        let parent = cold
+            .parent
+            .filter(|parent| self.task(*parent).group == t.group);
+        if let Some(terms) = &cold.cap {
+            let forked = parent.and_then(|parent| self.slot_of(parent, Origin::Own));
+            let slot = match forked {
+                Some(slot) => self.caps.fork(slot, k.now),
+                None => self.caps.add(terms, None, k.now),
+            };
+            self.give_slot(task, Origin::Own, slot);
+        }
+        self.group_slots(k, task, parent);
+    }
+
+    fn slot_of(&self, task: TaskId, origin: Origin) -> Option<u32> {
+        let t = self.task(task);
+        let at = t.origins.iter().position(|own| *own == origin)?;
+        Some(t.slots[at])
+    }
+
+    fn give_slot(&mut self, task: TaskId, origin: Origin, slot: u32) {
+        self.caps.enter(&[slot]);
+        let t = self.task_mut(task);
+        t.origins.push(origin);
+        t.slots.push(slot);
+    }
+
+    /// The buckets of the capped groups above a task.
+    fn group_slots(&mut self, k: &Kernel, task: TaskId, parent: Option<TaskId>) {
+        let mut group = self.task(task).group;
+        while group != GroupId::ROOT {
+            let origin = Origin::Group(group);
+            let spec = &k.groups[group.index()].spec;
+            if let (Some(family), Some(terms)) = (self.groups[group.index()].slot, &spec.cap) {
+                let slot = match (terms.scope, parent.and_then(|p| self.slot_of(p, origin))) {
+                    (CapScope::Group, _) => family,
+                    (_, Some(forked)) => self.caps.fork(forked, k.now),
+                    (_, None) => self.caps.add(terms, Some(family), k.now),
+                };
+                self.give_slot(task, origin, slot);
+            }
+            group = self.groups[group.index()].parent;
+        }
+    }
+
+    /// A task's own hint, or that of the nearest group above which has one.
+    pub(super) fn set_hint(&mut self, k: &Kernel, task: TaskId) {
+        let t = k.task(task);
+        let mut hint = i32::from(t.latency);
+        let mut group = t.group;
+        while hint == 0 && group != GroupId::ROOT {
+            hint = i32::from(k.groups[group.index()].spec.latency);
+            group = self.groups[group.index()].parent;
+        }
+        self.task_mut(task).hint = hint;
+    }
+
+    /// What a task is now, and whether it yields to whatever is not of the idle class.
+    pub(super) fn kind_of(&self, k: &Kernel, task: TaskId) -> (Kind, bool) {
+        let t = k.task(task);
+        let group = &self.groups[t.group.index()];
+        let kind = if group.side { Kind::Side } else { Kind::Main };
+        (kind, group.yields || t.policy == Policy::Idle)
+    }
+
+    /// A task was put into another group while it was not queued.
+    pub(crate) fn change_group(&mut self, k: &mut Kernel, task: TaskId) {
+        let slots = std::mem::take(&mut self.task_mut(task).slots);
+        let origins = std::mem::take(&mut self.task_mut(task).origins);
+        let mut left = Vec::new();
+        for (origin, slot) in origins.into_iter().zip(slots) {
+            if origin == Origin::Own {
+                self.task_mut(task).origins.push(origin);
+                self.task_mut(task).slots.push(slot);
+            } else {
+                left.push(slot);
+            }
+        }
+        self.caps.leave(&left, k.now);
+        self.task_mut(task).group = k.task(task).group;
+        self.set_hint(k, task);
+        self.group_slots(k, task, None);
+    }
+
+    /// cpu.weight or cpu.idle.
+    pub(crate) fn set_shares(&mut self, k: &mut Kernel, group: GroupId) {
+        let spec = &k.groups[group.index()].spec;
+        self.tree.set_weight(group, spec.weight, spec.idle);
+        for index in group.index()..self.groups.len() {
+            let above = self.groups[index].parent.index();
+            let idle = k.groups[index].spec.idle;
+            self.groups[index].yields = idle || (index != above && self.groups[above].yields);
+        }
+    }
+}
