@@ -104,14 +104,23 @@ fn groups(headroom_ppm: u32) -> [GroupSpec; 2] {
 impl Bed {
     /// An engine over main and side, which have no tasks yet.
     pub fn new(cpus: u32, threads: u32, engine: Engine, headroom_ppm: u32) -> Self {
-        let mut machine = machine(cpus, threads, engine == Engine::Ext, 1);
+        Self::seeded(cpus, threads, engine, headroom_ppm, 1)
+    }
+
+    /// The same from another seed.
+    pub fn seeded(cpus: u32, threads: u32, engine: Engine, headroom_ppm: u32, seed: u64) -> Self {
+        let mut machine = machine(cpus, threads, engine == Engine::Ext, seed);
         let mut specs = groups(headroom_ppm);
         let compiled = compile(&mut specs, &mut [], 3 * MS, machine.config().tick_ns);
         let [main, side] = specs.map(|spec| machine.add_group(spec).unwrap());
         let mut controllers: Vec<Box<dyn Controller>> = Vec::new();
         let mut log = None;
         if let Engine::Knobs(sensing) = engine {
-            let knobs = Knobs::new(KnobsConfig::new(sensing), &compiled);
+            let config = KnobsConfig {
+                seed,
+                ..KnobsConfig::new(sensing)
+            };
+            let knobs = Knobs::new(config, &compiled);
             log = Some(knobs.log());
             controllers.push(Box::new(knobs));
         }

@@ -157,3 +157,28 @@ fn a_steady_main_needs_few_writes() {
     assert!(late <= 20, "{late}");
     assert!(log.steps > 2_500);
 }
+
+/// One seed, one run: events, use and writes to the last digit; another seed, another run.
+#[test]
+fn a_run_is_its_seed() {
+    for engine in ENGINES {
+        let run = |seed: u64| {
+            let mut bed = Bed::seeded(8, 2, engine, 300_000, seed);
+            bed.fill_poisson(400_000);
+            bed.run_until(2 * SECOND);
+            let machine = &bed.simulation.machine;
+            let writes = bed
+                .log
+                .as_ref()
+                .map(|log| log.lock().unwrap().writes.clone());
+            (
+                machine.events(),
+                machine.usage_ns(bed.main),
+                machine.usage_ns(bed.side),
+                writes,
+            )
+        };
+        assert_eq!(run(7), run(7), "{engine:?}");
+        assert_ne!(run(7), run(8), "{engine:?}");
+    }
+}
