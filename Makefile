@@ -15,7 +15,7 @@ setup: ## Install what is missing (as root), or name it
 build: setup ## Build the tidegate command (target/release/tidegate)
 	cargo build --release --package tidegate
 
-demo: build ## Show on this machine what Tidegate does (about three minutes; root shows most)
+demo: build ## Show what Tidegate does, measured here and then simulated (about four minutes; root shows most)
 	-target/release/tidegate doctor
 	target/release/tidegate lab demo --out target/demo
 

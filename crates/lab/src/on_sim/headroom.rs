@@ -79,6 +79,11 @@ impl Arm {
         arm(Control::Ext, 30),
     ];
 
+    /// Whether the targets are meant for it: the product's engines at 30 %.
+    pub fn has_target(self) -> bool {
+        self.headroom_pct == 30 && matches!(self.control, Control::KnobsBpf | Control::Ext)
+    }
+
     /// In tables.
     pub fn label(self) -> String {
         match self.control {

@@ -192,16 +192,13 @@ fn headline(outcomes: &[Outcome], cpus: u32, loads: &[f64]) -> Vec<Headline> {
                     .filter_map(|&l| seeds::at_load(l)?.ratio(&arm.seed_key()));
                 h = h.seed(seed.fold(None, |a: Option<f64>, r| Some(r.max(a.unwrap_or(0.0)))));
             }
-            if arm.control.is_tidegate() && arm.headroom_pct == 30 {
+            if arm.has_target() {
                 h = h.target(&format!("≤ {limit}"), Met::of(r <= limit));
             }
             lines.push(h);
         }
     }
-    for arm in Arm::ALL
-        .into_iter()
-        .filter(|a| a.control.is_tidegate() && a.headroom_pct == 30)
-    {
+    for arm in Arm::ALL.into_iter().filter(|a| a.has_target()) {
         for by in [By::Average, By::P99] {
             if let Some(r) = worst(outcomes, Pick::new(cpus, arm), loads, Arm::CPU_IDLE, by) {
                 let what = by.label();

@@ -86,6 +86,7 @@ struct Lengths {
     cyclictest_s: u64,
     loops: u32,
     fairness_s: u64,
+    check: bool,
 }
 
 /// Runs the experiment.
@@ -95,6 +96,8 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         cyclictest_s: stage.quick_or(1, 5),
         loops: SEED_LOOPS / stage.quick_or(16, 4),
         fairness_s: stage.quick_or(5, 20),
+        // Hundreds of millions of events; the quick form, which the tests run, checks.
+        check: options.quick,
     };
     let cpus = stage.sizes(&[CPUS])[0];
     let cells = cells(cpus, stage.quick_or(&[1, 4][..], &[1, 4, 8, 16][..]));
@@ -192,7 +195,10 @@ fn cyclictest(
 ) -> Result<Outcome, LabError> {
     let c = outcome.cell;
     let seed = derive(seed, &[1]);
-    let mut m = built(Machine::new(config(c, seed)))?;
+    let mut m = built(Machine::new(MachineConfig {
+        check: lengths.check,
+        ..config(c, seed)
+    }))?;
     let warm_ns = S / 2;
     if beside {
         // It ends never within the run: a message takes at least a microsecond.
@@ -236,7 +242,10 @@ fn hackbench(
 ) -> Result<Outcome, LabError> {
     let c = outcome.cell;
     let seed = derive(seed, &[2]);
-    let mut m = built(Machine::new(config(c, seed)))?;
+    let mut m = built(Machine::new(MachineConfig {
+        check: lengths.check,
+        ..config(c, seed)
+    }))?;
     let mut common = common("hackbench", seed);
     c.class.hint(&mut common, hint, c.cpus);
     let made = built(groups_of(groups, lengths.loops / groups).build(&common, &mut m))?;
@@ -267,7 +276,10 @@ fn fairness(
 ) -> Result<Outcome, LabError> {
     let c = outcome.cell;
     let seed = derive(seed, &[3]);
-    let mut m = built(Machine::new(config(c, seed)))?;
+    let mut m = built(Machine::new(MachineConfig {
+        check: lengths.check,
+        ..config(c, seed)
+    }))?;
     let others = Kind::Hog(Hog {
         tasks: HOGS,
         busy: None,

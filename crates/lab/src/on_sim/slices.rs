@@ -72,7 +72,7 @@ pub struct Outcome {
 /// Runs the experiment.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let stage = Stage::new(options);
-    let seconds = stage.quick_or(3, 20);
+    let seconds = stage.quick_or(3, 10);
     let cells = cells(&stage);
     let outcomes = stage.cells(
         &cells,
@@ -86,7 +86,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
 fn cells(stage: &Stage<'_>) -> Vec<Cell> {
     let slices = [1_000, 2_500, DEFAULT_SLICE_US, 10_000, 20_000];
     let sizes = stage.sizes(stage.quick_or(&[CPUS][..], &[16, CPUS, 256][..]));
-    let rounds = stage.options.rounds.unwrap_or(stage.quick_or(3, 10)).max(1);
+    let rounds = stage.options.rounds.unwrap_or(stage.quick_or(3, 8)).max(1);
     let mut cells = Vec::new();
     for &cpus in &sizes {
         for (tick_ns, expire) in TICKS_NS.into_iter().flat_map(|t| [(t, true), (t, false)]) {

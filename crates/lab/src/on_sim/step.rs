@@ -57,11 +57,18 @@ pub struct Outcome {
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let stage = Stage::new(options);
     let sizes = stage.sizes(stage.quick_or(&SIZES[..1], &SIZES[..]));
-    let each = options.rounds.unwrap_or(stage.quick_or(4, 20)).max(1);
     let mut cells = Vec::new();
     for &cpus in &sizes {
+        let each = options.rounds;
+        let each = each.unwrap_or(stage.quick_or(4, if cpus <= 16 { 20 } else { 8 }));
         for control in controls(options) {
-            cells.extend((0..each).map(|number| Cell {
+            // A published law's steps are ten times as long, and spread over seconds anyway.
+            let steps = if control.is_tidegate() {
+                each
+            } else {
+                each / 4
+            };
+            cells.extend((0..steps.max(1)).map(|number| Cell {
                 cpus,
                 control,
                 number,
@@ -93,8 +100,8 @@ fn controls(options: &LabOptions) -> Vec<Control> {
 /// How long main stays high, and how long it is watched after: long enough for that control.
 fn lengths(control: Control) -> (u64, u64) {
     match control {
-        Control::Sideloader | Control::Koordlet => (5 * S, 15 * S),
-        Control::Katalyst => (60 * S, S),
+        Control::Sideloader | Control::Koordlet => (5 * S, 12 * S),
+        Control::Katalyst => (30 * S, S),
         _ => (2 * S, 3 * S),
     }
 }
