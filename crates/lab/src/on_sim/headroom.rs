@@ -231,7 +231,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
 /// early.
 fn lengths(stage: &Stage<'_>, c: &Cell) -> Lengths {
     let warm_ms = match c.arm.control {
-        Control::KnobsBpf | Control::KnobsCores => stage.quick_or(3_000, 8_000),
+        Control::KnobsBpf | Control::KnobsCores => stage.quick_or(3_000, 4_000),
         _ => stage.quick_or(1_000, 1_500),
     };
     let window_ms = stage.quick_or(1_000, 2_000 * 64 / u64::from(c.cpus.clamp(16, 128)));
@@ -245,7 +245,7 @@ fn cells(stage: &Stage<'_>, sizes: &[u32], loads: &[f64]) -> Vec<Cell> {
     let mut cells = Vec::new();
     for &cpus in sizes {
         let rounds = stage.options.rounds;
-        let rounds = rounds.unwrap_or(stage.quick_or(1, if cpus <= 64 { 3 } else { 1 }));
+        let rounds = rounds.unwrap_or(stage.quick_or(1, (128 / cpus).clamp(1, 3)));
         for round in 0..rounds.max(1) {
             for &load in loads {
                 cells.extend(Arm::ALL.map(|arm| Cell {
