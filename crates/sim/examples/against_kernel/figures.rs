@@ -71,7 +71,7 @@ impl Figures {
                 op_ns: self
                     .whole("costs.send")?
                     .midpoint(self.whole("costs.receive")?),
-                idle_exit_ns: 0, // in the timer's
+                idle_exit_ns: self.whole("costs.idle_exit")?,
                 migrate_ns: 0,
                 tick_ns: self.whole("costs.tick")?,
             },

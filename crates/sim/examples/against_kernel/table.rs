@@ -120,7 +120,7 @@ pub fn markdown(all: &[(&Scenario, Vec<Row>)], vm: Option<&Pair>, host: Option<&
 
 /// What the simulator was configured with, as measured on each machine.
 pub fn constants(vm: Option<&Pair>, host: Option<&Pair>) -> String {
-    const MEANINGS: [(&str, &str); 9] = [
+    const MEANINGS: [(&str, &str); 10] = [
         ("machine.tick", "the timer tick"),
         ("machine.base_slice", "EEVDF's base slice"),
         (
@@ -138,7 +138,11 @@ pub fn constants(vm: Option<&Pair>, host: Option<&Pair>) -> String {
         ),
         (
             "costs.timer",
-            "a lone sleeper's lateness less the switch: the timer's interrupt and the way back",
+            "how late a sleeper wakes on a busy CPU less the switch: the timer's interrupt and the way back",
+        ),
+        (
+            "costs.idle_exit",
+            "how much later on an idle one: `idle_exit_ns`",
         ),
         (
             "costs.tick",
