@@ -187,7 +187,7 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "bandwidth_kernel.h",
         what: "the kernel's write keeps debts",
-        from: "\ts->remaining_ns = 0;\n",
+        from: "\ts->remaining_ns = 1;\n",
         to: "\n",
     },
     Mutant {
