@@ -232,6 +232,11 @@ impl Checker {
         let mut longest: Option<(Ns, TaskId)> = None;
         for cpu in k.crowded.iter() {
             let c = &k.cpus[cpu.index()];
+            // Balance takes a CPU with one fair task for balanced, here as in the kernel (sum_h_nr_running == 1),
+            // whatever real-time task it waits for.
+            if c.curr.is_some_and(|task| k.is_fifo(task)) {
+                continue;
+            }
             for &task in c.queued.iter().filter(|&&task| c.curr != Some(task)) {
                 if !sched.movable(k, task) {
                     continue;
