@@ -214,7 +214,14 @@ fn ask_host(repository: &Path, bed: &Path, options: &Options) -> Result<String, 
         .arg("host")
         .arg(options.span_ms.to_string())
         .args(&options.parts);
-    let mut text = format!("# {}\n", release.trim());
+    // What else ran shows in the figures, so it is said beside them.
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: Vec<&str> = load.split(' ').take(2).collect();
+    let mut text = format!(
+        "# {}, load average {} as it began\n",
+        release.trim(),
+        load.join(" ")
+    );
     text.push_str(&figures(Command::new(bed).arg("costs"))?);
     text.push_str(&figures(&mut scenarios)?);
     Ok(text)
