@@ -177,3 +177,26 @@ fn a_printed_scenario_is_a_file_that_runs() {
     assert_eq!(report["scenario"]["name"], "web");
     assert!(report["rows"].as_array().unwrap().len() > 5);
 }
+
+#[test]
+fn what_is_no_text_file_is_told_as_what_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(
+        dir.path().join("latin.toml"),
+        b"seed = 1\nabout = \"caf\xe9\"\n",
+    )
+    .unwrap();
+    std::fs::create_dir(dir.path().join("folder")).unwrap();
+    for (asked, expected) in [
+        (
+            "latin.toml",
+            "latin.toml:2: not UTF-8; save the file as UTF-8 text",
+        ),
+        ("folder", "folder: is a folder; name the file in it"),
+    ] {
+        let output = tidegate(dir.path(), &[asked]);
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said, format!("tidegate: sim: {expected}\n"));
+    }
+}

@@ -120,18 +120,18 @@ pub(super) fn sections<'t>(
     sections
 }
 
+/// What stands in a path of a log or of a table without being mistaken for anything else.
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_alphanumeric() || "-_".contains(c);
+    (1..=40).contains(&name.chars().count()) && name.chars().all(plain)
+}
+
 fn group(name: &str, section: &Section<'_>) -> Group {
     let mut spec = GroupSpec::new(name, GroupId::ROOT);
-    if name.is_empty()
-        || name.chars().any(|c| c.is_control() || c.is_whitespace())
-        || name.len() > 40
-    {
-        let why = "is no name for a group".to_owned();
-        section.refuse(
-            "",
-            section.place(),
-            why,
-            "use 1 to 40 letters, digits, - and _".into(),
+    if !is_name(name) {
+        section.refuse_table(
+            "is no name for a group",
+            "use 1 to 40 letters, digits, - and _",
         );
     }
     let classes = [

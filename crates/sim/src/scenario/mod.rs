@@ -127,6 +127,20 @@ pub enum LoadError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A file whose bytes are no text.
+    #[error("{path}:{line}: not UTF-8; save the file as UTF-8 text", path = path.display())]
+    Bytes {
+        /// The file.
+        path: PathBuf,
+        /// Of the first byte that is no text, from 1.
+        line: usize,
+    },
+    /// A folder.
+    #[error("{path}: is a folder; name the file in it", path = path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+    },
 }
 
 impl Text {
@@ -151,10 +165,7 @@ impl Text {
                 mend: tidegate_terms::mend_for_unknown(asked, &names),
             });
         }
-        let text = std::fs::read_to_string(path).map_err(|source| LoadError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = read_text(path)?;
         let stem = path.file_stem().unwrap_or_default();
         Ok(Text {
             shown: asked.to_owned(),
@@ -173,6 +184,25 @@ impl Text {
             None => builtin::file(name).map(str::to_owned),
         }
     }
+}
+
+fn read_text(path: &Path) -> Result<String, LoadError> {
+    let path_owned = || path.to_owned();
+    if path.is_dir() {
+        return Err(LoadError::Folder { path: path_owned() });
+    }
+    let bytes = std::fs::read(path).map_err(|source| LoadError::Read {
+        path: path_owned(),
+        source,
+    })?;
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
+        LoadError::Bytes {
+            path: path_owned(),
+            line,
+        }
+    })
 }
 
 const TOP: &[&str] = &[

@@ -92,6 +92,16 @@ impl<'t> Section<'t> {
         });
     }
 
+    /// Refuses the table itself.
+    pub(super) fn refuse_table(&self, why: &str, mend: &str) {
+        self.findings.add(ScenarioError {
+            key: self.path.clone(),
+            place: self.place().clone(),
+            why: why.to_owned(),
+            mend: mend.to_owned(),
+        });
+    }
+
     /// Refuses a key's value, or its absence.
     pub(super) fn refuse_key(&self, key: &str, why: String, mend: &str) {
         let place = match self.table.get(key) {
@@ -319,6 +329,8 @@ fn gap_of(text: &str) -> Result<u64, String> {
         (number, 1_000_000_000)
     } else if let Some(number) = text.strip_suffix("/ms") {
         (number, 1_000_000)
+    } else if text.contains('/') {
+        return Err("is neither per second nor per millisecond".into());
     } else {
         return Err("has no unit".into());
     };
