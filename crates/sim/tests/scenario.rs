@@ -102,6 +102,33 @@ fn flags_lie_over_the_file() {
     assert_eq!(scenario.groups[0].spec.weight, 300);
 }
 
+/// `tidegate run --side --headroom 30%` asks for the machine's headroom, and so does a side group of a scenario. It once asked for
+/// none, and took away the default besides.
+#[test]
+fn headroom_counts_whichever_group_says_it() {
+    let terms = |web: &str, encode: &str, engine: &str| {
+        let text = text(&format!(
+            "[engine]\nname = \"knobs\"\n{engine}\n[group.web]\nclass = \"main\"\n{web}\n\
+             [group.encode]\nclass = \"side\"\n{encode}\n[workload.a]\nkind = \"hog\"\n"
+        ));
+        let scenario = Scenario::resolve(&text, &[]).unwrap_or_else(|e| panic!("{e}"));
+        let main = &scenario.groups[0].spec;
+        (main.headroom_ppm, main.tolerance_ppm)
+    };
+    assert_eq!(terms("", "", ""), (200_000, 10_000));
+    assert_eq!(terms("", "headroom = \"30%\"", ""), (300_000, 10_000));
+    let (ten, thirty) = ("headroom = \"10%\"", "headroom = \"30%\"");
+    assert_eq!(terms(ten, thirty, ""), (300_000, 10_000));
+    assert_eq!(terms(thirty, ten, ""), (300_000, 10_000));
+    assert_eq!(terms(thirty, thirty, ten), (100_000, 10_000));
+    assert_eq!(terms("headroom = \"0%\"", "", ""), (0, 10_000));
+    assert_eq!(terms("", "tolerance = \"3%\"", ""), (200_000, 30_000));
+    assert_eq!(
+        terms("tolerance = \"2%\"", "tolerance = \"3%\"", ""),
+        (200_000, 20_000)
+    );
+}
+
 /// Pieces of scenarios, so that random texts get past the TOML parser.
 fn piece() -> impl Strategy<Value = String> {
     let names = "machine|scheduler|engine|group|workload|group\\.a|workload\\.w|group\\.b|x";

@@ -2,7 +2,7 @@
 
 use tidegate_terms::TimeSpan;
 
-use super::groups::Group;
+use super::groups::{Group, NO_MAIN};
 use super::read::{Findings, Section};
 use super::tree::Table;
 use crate::config::{ExtConfig, MachineConfig, Scheduler};
@@ -90,28 +90,31 @@ impl Default for Engine {
 const DEFAULT_HEADROOM_PPM: u32 = 200_000;
 
 impl Engine {
-    /// Headroom and tolerance belong to main's groups. What the engine's table says counts for all of them; when nobody says
-    /// a headroom, an engine keeps what the owner keeps by default.
+    /// Headroom and tolerance are the machine's, whichever group says them (`tidegate run --side --headroom 30%`): the engines
+    /// read them from main's groups, so what another group says is laid there. What the engine's table says counts for all;
+    /// when nobody says a headroom, an engine keeps what the owner keeps by default.
     fn lay_terms(&self, groups: &mut [Group], section: &Section<'_>) {
-        let said = groups.iter().any(|group| group.headroom_said);
-        let default = (self.kind != EngineKind::None && !said).then_some(DEFAULT_HEADROOM_PPM);
+        let headrooms = groups.iter().filter(|group| group.headroom_said);
+        let headroom = headrooms.map(|group| group.spec.headroom_ppm).max();
+        let tolerances = groups.iter().filter(|group| group.tolerance_said);
+        let tolerance = tolerances.map(|group| group.spec.tolerance_ppm).min();
+        let default = (self.kind != EngineKind::None).then_some(DEFAULT_HEADROOM_PPM);
         let mut none = true;
         for group in groups
             .iter_mut()
             .filter(|group| group.spec.class == Class::Main)
         {
             none = false;
-            if let Some(ppm) = self.headroom_ppm.or(default) {
+            if let Some(ppm) = self.headroom_ppm.or(headroom).or(default) {
                 group.spec.headroom_ppm = ppm;
             }
-            if let Some(ppm) = self.tolerance_ppm {
+            if let Some(ppm) = self.tolerance_ppm.or(tolerance) {
                 group.spec.tolerance_ppm = ppm;
             }
         }
         for key in ["headroom", "tolerance"] {
             if none && section.has(key) {
-                let why = "there is no group of class main to keep it for".to_owned();
-                section.refuse_key(key, why, "add class = \"main\" to main's group");
+                section.refuse_key(key, NO_MAIN.0.into(), NO_MAIN.1);
             }
         }
     }

@@ -37,6 +37,8 @@ pub struct Group {
     pub burst_auto: bool,
     /// Whether its headroom was said.
     pub headroom_said: bool,
+    /// Whether its tolerance was said.
+    pub tolerance_said: bool,
 }
 
 /// Groups below groups: as deep as anyone nests them, and little enough for the machine's walks.
@@ -90,8 +92,30 @@ pub(super) fn read(table: &Table, findings: &Findings, cpus: u32) -> Vec<Group> 
         };
         section.refuse_key("parent", why, &mend);
     }
+    if !groups.iter().any(|group| group.spec.class == Class::Main) {
+        refuse_terms_for_nobody(table, findings, cpus);
+    }
     groups
 }
+
+/// The engines keep idle for main's groups: without one, a headroom would be read and not kept.
+fn refuse_terms_for_nobody(table: &Table, findings: &Findings, cpus: u32) {
+    for (name, node) in &table.entries {
+        let Node::Table(one) = node else { continue };
+        let section = Section::again(one, &format!("group.{name}"), findings, cpus);
+        for key in ["headroom", "tolerance"] {
+            if section.has(key) {
+                section.refuse_key(key, NO_MAIN.0.into(), NO_MAIN.1);
+            }
+        }
+    }
+}
+
+/// Why, and the mend.
+pub(super) const NO_MAIN: (&str, &str) = (
+    "there is no group of class main to keep it for",
+    "add class = \"main\" to main's group",
+);
 
 /// The tables below `[KIND]`, each as a section; values there are refused.
 pub(super) fn sections<'t>(
@@ -169,6 +193,7 @@ fn group(name: &str, section: &Section<'_>) -> Group {
         parent: None,
         burst_auto,
         headroom_said: section.has("headroom"),
+        tolerance_said: section.has("tolerance"),
     }
 }
 
