@@ -122,28 +122,39 @@ fn latency_table(outcome: &Outcome) -> Table {
         "workload", "what", "group", "count", "mean", "p50", "p90", "p99", "p99.9", "max",
     ];
     let mut table = Table::new(title, &columns);
-    for series in outcome.series.iter().filter(|one| one.values.count() > 0) {
-        let values = &series.values;
-        table.push([
+    for series in &outcome.series {
+        let named = [
             series.workload.clone(),
             series.what.into(),
             series.group.clone(),
-            values.count().to_string(),
-            ms(values.mean_ns()),
-            ms(at(values, 50.0)),
-            ms(at(values, 90.0)),
-            ms(at(values, 99.0)),
-            ms(at(values, 99.9)),
-            ms(values.max_ns()),
-        ]);
+        ];
+        table.push(named.into_iter().chain(statistics(&series.values)));
     }
     table
 }
 
+/// Count, mean, percentiles and maximum. What was never recorded stands there as a count of 0: an encoder that finished no
+/// frame is what one is looking for.
+fn statistics(values: &Histogram) -> [String; 7] {
+    if values.count() == 0 {
+        return ["0", "-", "-", "-", "-", "-", "-"].map(str::to_owned);
+    }
+    [
+        values.count().to_string(),
+        ms(values.mean_ns()),
+        ms(at(values, 50.0)),
+        ms(at(values, 90.0)),
+        ms(at(values, 99.0)),
+        ms(at(values, 99.9)),
+        ms(values.max_ns()),
+    ]
+}
+
 fn group_table(outcome: &Outcome) -> Table {
     let title = format!(
-        "Groups, over {} s (idle: {:.2} % of the machine)",
+        "Groups, over {} s, engine {} (idle: {:.2} % of the machine)",
         outcome.measured_ns as f64 / S,
+        outcome.engine,
         idle_pct(outcome)
     );
     let columns = [
@@ -241,22 +252,11 @@ fn sweep_tables(outcomes: &[Outcome]) -> Vec<Table> {
                 .series
                 .iter()
                 .find(|one| one.workload == series.workload && one.what == series.what);
-            let Some(values) = same
-                .map(|one| &one.values)
-                .filter(|values| values.count() > 0)
-            else {
+            let Some(same) = same else {
                 continue;
             };
-            table.push([
-                outcome.label(),
-                values.count().to_string(),
-                ms(values.mean_ns()),
-                ms(at(values, 50.0)),
-                ms(at(values, 90.0)),
-                ms(at(values, 99.0)),
-                ms(at(values, 99.9)),
-                ms(values.max_ns()),
-            ]);
+            let label = std::iter::once(outcome.label());
+            table.push(label.chain(statistics(&same.values)));
         }
         tables.push(table);
     }
