@@ -29,6 +29,14 @@ pub enum LabError {
         /// Why not.
         source: io::Error,
     },
+    /// The report has no place.
+    #[error("{path}: the report cannot be written: {source}; name another folder with --out", path = path.display())]
+    Report {
+        /// The folder, or the file in it.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
     /// A process of the experiment did not do its part.
     #[error("{what}: {why}")]
     Process {

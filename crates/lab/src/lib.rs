@@ -53,7 +53,7 @@ pub mod worker;
 
 pub use error::LabError;
 pub use options::{Experiment, LabOptions, On, Sense};
-pub use report::{Headline, Report, demo_sentence, headlines};
+pub use report::{Headline, Report, demo_sentence, headlines, make_folder};
 pub use worker::worker_main;
 
 /// What a demonstration says between what it measured and what it simulated.
@@ -68,6 +68,7 @@ slices that expire, caps on tasks). The figures are as good as the simulator's m
 /// Ctrl-C, SIGTERM and SIGHUP end it early with [`LabError::Interrupted`]; every process and
 /// cgroup it made is gone when it returns.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
+    report::make_folder(&options.out_dir())?;
     let _signals = stop::catch_signals();
     let mut report = match options.on {
         On::Host => run_on_host(options)?,

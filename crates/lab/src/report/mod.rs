@@ -248,7 +248,7 @@ impl Report {
 
     /// Writes the three files into `dir`, which is made.
     pub fn write_files(&mut self, dir: &Path) -> Result<(), LabError> {
-        std::fs::create_dir_all(dir).map_err(|e| LabError::file("make a folder", dir, e))?;
+        make_folder(dir)?;
         let json = self.to_json() + "\n";
         for (kind, text) in [
             ("html", self.to_html()),
@@ -256,12 +256,28 @@ impl Report {
             ("json", json),
         ] {
             let path = dir.join(format!("{}.{kind}", self.file_stem()));
-            std::fs::write(&path, text)
-                .map_err(|e| LabError::file("write the report", &path, e))?;
-            self.files.push(path);
+            match std::fs::write(&path, text) {
+                Ok(()) => self.files.push(path),
+                Err(source) => return Err(LabError::Report { path, source }),
+            }
         }
         Ok(())
     }
+}
+
+/// Makes the folder that a report will be written into and tries it: asked before the work, so that minutes of it are not lost.
+///
+/// # Errors
+/// It cannot be made, or nothing can be written there.
+pub fn make_folder(dir: &Path) -> Result<(), LabError> {
+    let probe = dir.join(format!(".tidegate-{}", std::process::id()));
+    std::fs::create_dir_all(dir)
+        .and_then(|()| std::fs::write(&probe, ""))
+        .and_then(|()| std::fs::remove_file(&probe))
+        .map_err(|source| LabError::Report {
+            path: dir.to_owned(),
+            source,
+        })
 }
 
 /// The headlines of several reports as one table for a terminal, and how many targets were met.
