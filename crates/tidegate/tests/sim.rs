@@ -200,3 +200,59 @@ fn what_is_no_text_file_is_told_as_what_it_is() {
         assert_eq!(said, format!("tidegate: sim: {expected}\n"));
     }
 }
+
+#[test]
+fn nothing_overwrites_the_scenario_that_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let printed = tidegate(dir.path(), &["burst", "--print"]).stdout;
+    std::fs::write(dir.path().join("mine.toml"), &printed).unwrap();
+    for (flags, expected) in [
+        (
+            ["--log", "./mine.toml"].as_slice(),
+            "--log ./mine.toml: is the scenario itself",
+        ),
+        (
+            &["--trace", "mine.toml"],
+            "--trace mine.toml: is the scenario itself",
+        ),
+        (
+            &["--log", "new", "--trace", "new"],
+            "--trace new: is the log too",
+        ),
+    ] {
+        let mut args = vec!["mine.toml"];
+        args.extend(SHORT);
+        args.extend(flags);
+        let output = tidegate(dir.path(), &args);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            said,
+            format!("tidegate: sim: {expected}; name another file\n")
+        );
+        assert_eq!(output.status.code(), Some(2));
+    }
+    assert_eq!(
+        std::fs::read(dir.path().join("mine.toml")).unwrap(),
+        printed
+    );
+}
+
+#[test]
+fn a_folder_for_the_report_is_tried_before_the_work() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let mut args = vec!["burst", "--log", "run.log", "--out", "file"];
+    args.extend(SHORT);
+    let output = tidegate(dir.path(), &args);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.starts_with("tidegate: sim: file: the report cannot be written: "),
+        "{said}"
+    );
+    assert!(
+        said.ends_with("; name another folder with --out\n"),
+        "{said}"
+    );
+    assert!(!dir.path().join("run.log").exists());
+}

@@ -13,6 +13,7 @@ pub mod run;
 pub mod set;
 pub mod show;
 pub mod sim;
+mod sim_asked;
 pub mod status;
 pub mod stop;
 pub mod unset;

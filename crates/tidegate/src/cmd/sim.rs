@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use tidegate_lab::rehearsal;
 use tidegate_sim::outcome::Outcome;
 use tidegate_sim::run::Stage;
-use tidegate_sim::scenario::{BUILTIN, Override, Scenario, Text};
+use tidegate_sim::scenario::{BUILTIN, EngineKind, Override, Scenario, Text};
 use tidegate_sim::sweep::{self, Sweep};
 use tidegate_sim::tracers::{Log, Perfetto, Sink};
 use tidegate_sim::{Tracer, registry};
 
+use crate::cmd::sim_asked;
 use crate::exit::{Exit, Failure};
 use crate::progress::Progress;
 use crate::render;
@@ -35,10 +36,10 @@ pub struct Args {
     #[arg(required_unless_present = "list")]
     scenario: Option<String>,
     /// List the scenarios that come with tidegate, and the policies
-    #[arg(long, conflicts_with = "scenario")]
+    #[arg(long, conflicts_with_all = ["scenario", "json"])]
     list: bool,
-    /// Print the scenario's file instead of running it
-    #[arg(long)]
+    /// Print the scenario's file, as it is, instead of running it
+    #[arg(long, conflicts_with_all = ["cpus", "seed", "engine", "policy", "set", "sweep", "log", "trace", "out", "json"])]
     print: bool,
     /// CPUs of the machine
     #[arg(long, value_name = "N")]
@@ -87,7 +88,15 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     if args.print {
         return render::print(&text.text);
     }
+    if let Some(why) = sim_asked::swept_twice(&args.sweep) {
+        return Err(Failure::new(Exit::Usage, why));
+    }
     let points = points(args, &text)?;
+    refuse_what_is_lost(args, &points)?;
+    if let Some(out) = &args.out {
+        tidegate_lab::make_folder(out)
+            .map_err(|error| Failure::new(Exit::Failure, format!("sim: {error}")))?;
+    }
     let outcomes = run_all(args, &points)?;
     let again = again(args, &[]);
     let Some(first) = points.first() else {
@@ -109,6 +118,24 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         report.to_text()
     };
     render::print(&format!("{}\n", shown.trim_end()))
+}
+
+fn refuse_what_is_lost(args: &Args, points: &[Point]) -> Result<(), Failure> {
+    let mut typed = overrides(args);
+    typed.extend(points.iter().flat_map(|point| point.overrides.clone()));
+    let engines: Vec<EngineKind> = points.iter().map(|one| one.scenario.engine.kind).collect();
+    let mut refused = sim_asked::unread(&typed, &engines);
+    // The points of a sweep write files of their own names.
+    if points.len() == 1 {
+        let asked = args.scenario.as_deref().unwrap_or_default();
+        let lost = sim_asked::overwritten(asked, args.log.as_deref(), args.trace.as_deref());
+        refused.extend(lost.map(|why| format!("sim: {why}")));
+    }
+    if refused.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::new(Exit::Usage, refused.join("\n")))
+    }
 }
 
 fn list() -> Result<Exit, Failure> {
