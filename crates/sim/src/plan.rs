@@ -4,7 +4,7 @@
 //! side group above them, they are put below one of ours ([`SIDE_ROOT`]), as `tidegate run --side` does.
 
 use crate::config::Scheduler;
-use crate::engines::knobs::{Compiled, compile};
+use crate::engines::knobs::{Compiled, burst_room_ns, compile};
 use crate::ids::GroupId;
 use crate::program::{Ctx, Op};
 use crate::registry::{self, SideRoot};
@@ -122,8 +122,10 @@ impl Plan {
         }
         for (at, group) in scenario.groups.iter().enumerate() {
             if let (true, Some(bandwidth)) = (group.burst_auto, group.spec.bandwidth) {
+                let id = self.id(Some(at));
+                let room_ns = burst_room_ns(&self.specs, id, bandwidth);
                 let compiled = std::mem::take(&mut self.compiled);
-                self.compiled = compiled.with_auto_burst(self.id(Some(at)), bandwidth);
+                self.compiled = compiled.with_auto_burst(id, bandwidth, room_ns);
             }
         }
     }

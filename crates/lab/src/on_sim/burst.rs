@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use tidegate_law::burst::NO_PARENT;
 use tidegate_sim::engines::knobs::{Compiled, Knobs, KnobsConfig, Sensing};
 use tidegate_sim::workloads::{Common, Kind, OpenLoop, Pattern, Request, Work};
 use tidegate_sim::{Bandwidth, Controller, GroupId, GroupSpec, Machine, Prng, Simulation};
@@ -184,7 +185,8 @@ fn auto(group: GroupId, seed: u64) -> Knobs {
         seed,
         ..KnobsConfig::new(Sensing::Bpf)
     };
-    Knobs::new(config, &Compiled::default().with_auto_burst(group, limit))
+    let compiled = Compiled::default().with_auto_burst(group, limit, NO_PARENT);
+    Knobs::new(config, &compiled)
 }
 
 fn simulate(c: Cell, seconds: u64, seed: u64) -> Result<Outcome, LabError> {

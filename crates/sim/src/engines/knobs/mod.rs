@@ -23,7 +23,7 @@ use crate::prng::Prng;
 use crate::{Bandwidth, GroupId, Ns, SimError};
 
 use ports::{Pending, Queue, Reader, Shared};
-pub use terms::{Compiled, Side, compile};
+pub use terms::{Compiled, Side, burst_room_ns, compile};
 
 /// The least that the kernel can hold: 1 ms in 100 ms.
 const FLOOR_MIN_UCPU: u64 = 10_000;

@@ -7,7 +7,7 @@
 //! - a soft cap: in and out of the idle class ([`super::soft`]); 0 is the idle class for good;
 //! - headroom and tolerance: the largest headroom counts and the smallest tolerance, as in the owner.
 
-use tidegate_law::{cap, latency};
+use tidegate_law::{burst, cap, latency};
 
 use crate::{Bandwidth, Class, GroupId, GroupSpec, TaskSpec};
 
@@ -69,15 +69,40 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// Asks for an adaptive burst of a limited group.
-    pub fn with_auto_burst(mut self, group: GroupId, bandwidth: Bandwidth) -> Self {
+    /// Asks for an adaptive burst of a limited group, of which its limited parents leave at most `room_ns`
+    /// ([`burst_room_ns`]).
+    pub fn with_auto_burst(mut self, group: GroupId, bandwidth: Bandwidth, room_ns: u64) -> Self {
         self.auto_burst.push(AutoBurstOf {
             group,
             bandwidth,
-            room_ns: tidegate_law::burst::NO_PARENT,
+            room_ns,
         });
         self
     }
+}
+
+/// The most burst that the limited groups above `group` leave it: the least of what each does, as its terms stand now.
+pub fn burst_room_ns(groups: &[GroupSpec], group: GroupId, bandwidth: Bandwidth) -> u64 {
+    let spec_of = |group: GroupId| group.index().checked_sub(1).and_then(|at| groups.get(at));
+    let quota_us = bandwidth.quota_us.unwrap_or(0);
+    let mut room_ns = burst::NO_PARENT;
+    let mut at = spec_of(group).map_or(GroupId::ROOT, |spec| spec.parent);
+    while let Some(spec) = spec_of(at) {
+        if let Some(above) = spec.bandwidth
+            && let Some(above_us) = above.quota_us
+        {
+            let left_ns = burst::room_ns(
+                quota_us * 1_000,
+                bandwidth.period_us * 1_000,
+                above_us * 1_000,
+                above.period_us * 1_000,
+                above.burst_us * 1_000,
+            );
+            room_ns = room_ns.min(left_ns);
+        }
+        at = spec.parent;
+    }
+    room_ns
 }
 
 /// Turns the terms of groups and tasks into knobs, in place, and says what is left for the engine to do. `groups` are in the
@@ -248,6 +273,27 @@ mod tests {
         assert_eq!(roots, [(2, true), (6, false)]);
         assert_eq!(got.main, [GroupId(1)]);
         assert_eq!((got.headroom_ppm, got.tolerance_ppm), (300_000, 20_000));
+    }
+
+    #[test]
+    fn burst_has_the_room_that_the_tightest_parent_leaves() {
+        let limit = |quota_us, burst_us| Bandwidth {
+            quota_us: Some(quota_us),
+            period_us: 100_000,
+            burst_us,
+        };
+        let own = limit(40_000, 0);
+        let mut groups = [
+            group("slice", 0, Class::Neutral),
+            group("between", 1, Class::Neutral),
+            group("web", 2, Class::Neutral),
+        ];
+        let room_ns = |groups: &[GroupSpec]| burst_room_ns(groups, GroupId(3), own);
+        assert_eq!(room_ns(&groups), burst::NO_PARENT);
+        groups[0].bandwidth = Some(limit(50_000, 5_000));
+        assert_eq!(room_ns(&groups), 15_000_000);
+        groups[1].bandwidth = Some(limit(30_000, 0));
+        assert_eq!(room_ns(&groups), 0);
     }
 
     #[test]
