@@ -1,7 +1,7 @@
 //! Caps by ext: accuracy, after a sleep, soft, nobody else's CPU, and fork storms.
 
 use tidegate_sim::machine::Machine;
-use tidegate_sim::{CapScope, CapTerms, Ctx, GroupId, GroupSpec, Op, TaskSpec};
+use tidegate_sim::{CapScope, CapTerms, Class, Ctx, GroupId, GroupSpec, Op, TaskSpec};
 
 use super::bed::{MS, SECOND, hog, machine};
 
@@ -149,5 +149,40 @@ fn a_fork_storm_does_not_multiply_a_groups_cap() {
             // Each child has a rate of its own; no child exceeds it.
             assert!((101..=700).contains(&used_ppt), "{used_ppt}");
         }
+    }
+}
+
+/// Background work fills every CPU that nobody wants; side work is not that, also under a soft cap.
+#[test]
+fn side_work_out_of_its_soft_cap_keeps_the_headroom() {
+    for soft_ppt in [0, 500] {
+        let mut machine = machine(8, 1, true, 5);
+        let web = GroupSpec {
+            class: Class::Main,
+            headroom_ppm: 300_000,
+            ..GroupSpec::new("web", GroupId::ROOT)
+        };
+        let web = machine.add_group(web).unwrap();
+        let side = GroupSpec {
+            class: Class::Side,
+            cap: Some(CapTerms {
+                hard_ppt: NONE,
+                soft_ppt,
+                scope: CapScope::Group,
+            }),
+            ..GroupSpec::new("side", GroupId::ROOT)
+        };
+        let side = machine.add_group(side).unwrap();
+        for (group, tasks) in [(web, 2), (side, 8)] {
+            for _ in 0..tasks {
+                machine.spawn(TaskSpec::new("hog", group, hog())).unwrap();
+            }
+        }
+        machine.run_until(SECOND).unwrap();
+        let before = machine.usage_ns(side);
+        machine.run_until(2 * SECOND).unwrap();
+        // Of 8 CPUs main has 2 and 2.4 stay idle.
+        let got = (machine.usage_ns(side) - before) * 1_000 / SECOND;
+        assert!(got.abs_diff(3_600) <= 40, "soft {soft_ppt}: {got} ‰");
     }
 }

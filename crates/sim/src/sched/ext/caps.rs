@@ -1,7 +1,8 @@
 //! Caps: law/cap.h over tasks, processes and groups.
 //!
 //! A task stands under the bucket of its own cap and those of the groups above it; the strictest state counts. Out of a hard
-//! cap it waits in that bucket's own queue, out of a soft one it is background: it runs where nothing else wants the CPU.
+//! cap it waits in that bucket's own queue, out of a soft one it is background: it runs where nothing else wants the CPU. Side work
+//! stays side work: it runs there and only while the tide lets it.
 //! Both are looked at again at the very time at which the bucket will hold something.
 
 use tidegate_law::cap::{Cap, Family, NEVER_NS, NONE, Scope, State, Terms};

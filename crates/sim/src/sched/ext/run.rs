@@ -30,6 +30,8 @@ impl Ext {
             self.tasks[task.index()].slots = slots;
             match state {
                 State::Run => {}
+                // Side work is behind everybody anyway, and as background it would escape the tide.
+                State::Background if kind == Kind::Side => {}
                 State::Background => {
                     self.task_mut(task).kind = Kind::Background;
                     self.task_mut(task).soft_slot = Some(slot);
@@ -187,8 +189,8 @@ impl Ext {
             return true;
         }
         let (state, _) = self.caps.state(&self.tasks[task.index()].slots, k.now);
-        let background = self.task(task).kind == Kind::Background;
-        if state == State::Run || (state == State::Background && background) {
+        let last = self.task(task).kind != Kind::Main;
+        if state == State::Run || (state == State::Background && last) {
             return true;
         }
         self.task_mut(task).left_ns = self.left_ns(task);
@@ -310,7 +312,7 @@ impl Ext {
         let line = &mut self.caches[t.cache as usize].lines[t.kind as usize];
         let over = line.charge(&mut t.standing, ran_ns);
         self.caps
-            .charge(&t.slots, ran_ns, k.now, kind == Kind::Background);
+            .charge(&t.slots, ran_ns, k.now, kind != Kind::Main);
         self.side_ns += if kind == Kind::Side { ran_ns } else { 0 };
         let goes_on = self.limits.charge(t.group, cpu, ran_ns, k.now);
         goes_on && !over
@@ -326,7 +328,8 @@ impl Ext {
         let (state, _) = self.caps.state(&self.tasks[task.index()].slots, k.now);
         let capped = match kind {
             Kind::Background => state != State::Background,
-            Kind::Main | Kind::Side => state != State::Run,
+            Kind::Side => state == State::Parked,
+            Kind::Main => state != State::Run,
         };
         let surplus = kind == Kind::Side && self.side_is_surplus();
         if !goes_on || capped || surplus || self.is_displaced(k, cpu) {
