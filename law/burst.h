@@ -16,7 +16,8 @@
  * drops what was learnt: burst 0.
  *
  * It changes only the ceiling of the pool, never what flows in: the mean use of a
- * group stays at or below its quota, and any t sees at most burst more.
+ * group stays at or below its quota, and any t sees at most burst more. (A stock
+ * kernel refills at a write of the burst too: bandwidth_kernel.h.)
  *
  * What the parents allow is tg_burst_room_ns, the least over all limited
  * ancestors: in one period a child with burst may use quota + burst, and a parent
