@@ -98,6 +98,10 @@ pub fn ratio(outcomes: &[Outcome], pick: Pick, over: Arm, by: By) -> Option<f64>
                 ..o.cell
             };
             let base = outcomes.iter().find(|b| b.cell == base)?;
+            // A main that got nothing done has no latency to show: the worst there is, not a cell to leave out.
+            if o.latency.completed == 0 {
+                return Some(f64::INFINITY);
+            }
             let r = by.of(o) / by.of(base);
             (r.is_finite() && r > 0.0).then_some(r)
         })
@@ -321,7 +325,10 @@ fn plot(outcomes: &[Outcome], cpus: u32, loads: &[f64], by: By) -> Result<plots:
             SHOWN.contains(&a.control) && (!a.control.is_tidegate() || a.headroom_pct == 30)
         })
         .collect();
-    let at = |arm, l| ratio(outcomes, Pick::new(cpus, arm).load(l), Arm::NO_SIDE, by);
+    let at = |arm, l| {
+        let r = ratio(outcomes, Pick::new(cpus, arm).load(l), Arm::NO_SIDE, by);
+        r.filter(|r| r.is_finite())
+    };
     let all = arms
         .iter()
         .flat_map(|&a| loads.iter().filter_map(move |&l| at(a, l)));
@@ -355,6 +362,7 @@ mod tests {
                 round,
             },
             latency: Latency {
+                completed: 1,
                 avg_us,
                 p99_us: 3.0 * avg_us,
                 ..Latency::default()
@@ -389,6 +397,17 @@ mod tests {
         let worst = worst(&all, pick, &[1.0, 1.2, 1.4], Arm::NO_SIDE, By::Average);
         assert!(near(worst, 3.0), "an unpaired cell does not count");
         assert!(ratio(&all, Pick::new(64, side), Arm::NO_SIDE, By::P99).is_none());
+    }
+
+    #[test]
+    fn a_starved_main_is_the_worst_and_not_left_out() {
+        let mut all = [
+            outcome(Arm::NO_SIDE, 1.0, 0, 1.0),
+            outcome(Arm::CPU_IDLE, 1.0, 0, 2.0),
+        ];
+        all[1].latency = Latency::default();
+        let got = ratio(&all, Pick::new(16, Arm::CPU_IDLE), Arm::NO_SIDE, By::P99);
+        assert_eq!(got, Some(f64::INFINITY));
     }
 
     #[test]
