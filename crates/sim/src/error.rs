@@ -31,7 +31,9 @@ pub enum SimError {
     #[error("task {0}: no such task; spawn it first")]
     NoTask(TaskId),
     /// A set of CPUs that leaves a task nowhere to run.
-    #[error("{what}: the CPU set is empty on this machine; name at least one CPU below {cpus}")]
+    #[error(
+        "{what}: the CPUs that it names and those of its group have none in common; name one below {cpus} of its group's"
+    )]
     NoCpu {
         /// Whose set.
         what: String,

@@ -6,6 +6,7 @@ use tidegate_terms::{TimeSpan, mend_for_unknown};
 
 use super::read::{Findings, Section};
 use super::tree::{Node, Table};
+use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
 use crate::spec::{Bandwidth, CapScope, CapTerms, Class, GroupSpec};
 
@@ -95,7 +96,38 @@ pub(super) fn read(table: &Table, findings: &Findings, cpus: u32) -> Vec<Group> 
     if !groups.iter().any(|group| group.spec.class == Class::Main) {
         refuse_terms_for_nobody(table, findings, cpus);
     }
+    refuse_no_cpus(&groups, table, findings, cpus);
     groups
+}
+
+/// The CPUs on which a group may run: those that it and every group above it name.
+pub(super) fn allowed(groups: &[Group], at: GroupRef, cpus: u32) -> CpuSet {
+    let mut allowed = CpuSet::first_n(cpus);
+    let mut next = at;
+    while let Some(group) = next.and_then(|index| groups.get(index)) {
+        if let Some(own) = &group.spec.cpus {
+            allowed = allowed.and(own);
+        }
+        next = group.parent;
+    }
+    allowed
+}
+
+fn refuse_no_cpus(groups: &[Group], table: &Table, findings: &Findings, cpus: u32) {
+    for group in groups {
+        let name = &group.spec.name;
+        let above = allowed(groups, group.parent, cpus);
+        // Without a CPU above, the group above is refused.
+        let nowhere = |own: &CpuSet| !own.intersects(&above) && !above.is_empty();
+        if let (Some(Node::Table(one)), true) = (
+            table.get(name),
+            group.spec.cpus.as_ref().is_some_and(nowhere),
+        ) {
+            let section = Section::again(one, &format!("group.{name}"), findings, cpus);
+            let why = format!("the groups above may only run on {above}");
+            section.refuse_key("cpus", why, "name one of those at least");
+        }
+    }
 }
 
 /// The engines keep idle for main's groups: without one, a headroom would be read and not kept.

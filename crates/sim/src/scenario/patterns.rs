@@ -199,13 +199,17 @@ fn listed(section: &Section<'_>, text: &Text) -> Pattern {
     let Some(name) = section.text("file") else {
         return nothing();
     };
-    let read = text.file(&name).map_err(|why| {
-        format!(
-            "\"{}\" cannot be read: {why}",
-            tidegate_terms::quoted(&name)
-        )
-    });
-    let requests = match read.and_then(|content| listed::parse(&name, &content)) {
+    let content = match text.file(&name) {
+        Ok(content) => content,
+        Err(why) => {
+            let shown = tidegate_terms::quoted(&name);
+            let why = format!("\"{shown}\" cannot be read: {why}");
+            let mend = "put a text file of that name beside the scenario, or give its whole path";
+            section.refuse_key("file", why, mend);
+            return nothing();
+        }
+    };
+    let requests = match listed::parse(&name, &content) {
         Ok(requests) => requests,
         Err(why) => {
             section.refuse_key("file", why, "write one request a line: its time, and its work when it has its own, as in 12.5ms 800us");

@@ -5,6 +5,7 @@ use super::groups::{self, Group, GroupRef};
 use super::kinds;
 use super::read::{Findings, Section};
 use super::tree::Table;
+use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
 use crate::spec::Policy;
 use crate::workloads::{Common, Kind};
@@ -58,8 +59,15 @@ pub(super) fn read(
         };
         let group = group_of(&section, "group", groups);
         let side_group = group_of(&section, "side_group", groups);
+        let common = common(name, &section);
+        let room = groups::allowed(groups, group, cpus);
+        let nowhere = |own: &CpuSet| !own.intersects(&room) && !room.is_empty();
+        if common.cpus.as_ref().is_some_and(nowhere) {
+            let why = format!("its group may only run on {room}");
+            section.refuse_key("cpus", why, "name one of those at least");
+        }
         workloads.push(Workload {
-            common: common(name, &section),
+            common,
             group,
             side_group,
             kind: (row.read)(&section, text),
