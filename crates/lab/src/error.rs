@@ -19,6 +19,16 @@ pub enum LabError {
         /// What to change.
         mend: String,
     },
+    /// An option that this experiment cannot take.
+    #[error("{what}: {why}; {mend}")]
+    Asked {
+        /// The option, as it was given.
+        what: String,
+        /// Why it cannot be.
+        why: String,
+        /// What to give instead.
+        mend: String,
+    },
     /// A file of the kernel or of the report.
     #[error("{what}: {path}: {source}")]
     File {

@@ -122,7 +122,7 @@ impl<'a> Bench<'a> {
             None => super::seeds::LATENCY.iter().map(|r| r.load).collect(),
         };
         if let Some(bad) = loads.iter().find(|l| !(0.04..=4.0).contains(*l)) {
-            return Err(LabError::Needs {
+            return Err(LabError::Asked {
                 what: format!("load level {bad}"),
                 why: "1.0 is 25 % of the machine".into(),
                 mend: "give levels from 0.04 to 4".into(),

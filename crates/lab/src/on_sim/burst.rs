@@ -130,7 +130,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let seconds = stage.quick_or(10, 60);
     let cpus = stage.sizes(&[CPUS])[0];
     if cpus < WORKERS {
-        return Err(LabError::Needs {
+        return Err(LabError::Asked {
             what: format!("--cpus {cpus}"),
             why: format!("{WORKERS} workers run at once"),
             mend: format!("give at least {WORKERS}"),

@@ -206,7 +206,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         None => LATENCY.iter().map(|r| r.load).collect(),
     };
     if let Some(bad) = loads.iter().find(|l| !(0.04..=3.9).contains(*l)) {
-        return Err(LabError::Needs {
+        return Err(LabError::Asked {
             what: format!("load level {bad}"),
             why: "1.0 is 25 % of the machine".into(),
             mend: "give levels from 0.04 to 3.9".into(),

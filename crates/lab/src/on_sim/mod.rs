@@ -47,7 +47,7 @@ use crate::{Experiment, LabError};
 /// Runs one experiment.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     if options.main_cmd.is_some() || options.side_cmd.is_some() {
-        return Err(LabError::Needs {
+        return Err(LabError::Asked {
             what: "--main-cmd and --side-cmd".into(),
             why: "a simulated machine cannot run a command".into(),
             mend: "leave them out, or run it with --on host".into(),

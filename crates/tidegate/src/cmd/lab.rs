@@ -94,8 +94,8 @@ fn parse_what(text: &str) -> Result<What, String> {
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     match args.experiment {
         What::One(experiment) => {
-            let report = perform(args, experiment, args.on)
-                .map_err(|error| Failure::new(Exit::Failure, said(experiment, &error)))?;
+            let report =
+                perform(args, experiment, args.on).map_err(|error| failure(experiment, &error))?;
             show(args, &report)
         }
         What::All => all(args),
@@ -143,15 +143,15 @@ fn demo(args: &Args) -> Result<Exit, Failure> {
                 reports.push(report);
             }
             Err(error @ LabError::Needs { .. }) => exit::report(&said(experiment, &error)),
-            Err(error) => return Err(Failure::new(Exit::Failure, said(experiment, &error))),
+            Err(error) => return Err(failure(experiment, &error)),
         }
     }
     if !args.json {
         render::print(tidegate_lab::DEMO_SIMULATED)?;
     }
     for experiment in Experiment::all_on(On::Sim) {
-        let report = perform(args, experiment, On::Sim)
-            .map_err(|error| Failure::new(Exit::Failure, said(experiment, &error)))?;
+        let report =
+            perform(args, experiment, On::Sim).map_err(|error| failure(experiment, &error))?;
         show(args, &report)?;
         reports.push(report);
     }
@@ -167,6 +167,16 @@ fn perform(args: &Args, experiment: Experiment, on: On) -> Result<Report, LabErr
 
 fn said(experiment: Experiment, error: &LabError) -> String {
     format!("lab: {}: {error}", experiment.name())
+}
+
+/// What this machine or this user lacks, and what was asked wrongly, have exit codes of their own.
+fn failure(experiment: Experiment, error: &LabError) -> Failure {
+    let exit = match error {
+        LabError::Needs { .. } => Exit::Refused,
+        LabError::Asked { .. } => Exit::Usage,
+        _ => Exit::Failure,
+    };
+    Failure::new(exit, said(experiment, error))
 }
 
 fn show(args: &Args, report: &Report) -> Result<Exit, Failure> {
