@@ -29,6 +29,8 @@ const PIPE_MESSAGES: u32 = 655;
 /// Messages of the seed's hackbench from a sender to a receiver, over its groups.
 const SEED_LOOPS: u32 = 2560;
 const HOGS: u32 = 3;
+/// What the hinting task asks for in each 4 ms: 44 %, more than its quarter.
+const ASKED_NS: u64 = 1_760_000;
 
 /// One simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +49,7 @@ pub enum Part {
         /// Its hint.
         hint: i8,
     },
-    /// One CPU, three hogs, and a task that hints: a hog or one that runs 22 % of 4 ms.
+    /// One CPU, three hogs, and a task that hints: a hog or one that asks for 44 % of 4 ms.
     Fairness {
         /// Whether the hinting task is a hog too.
         hog: bool,
@@ -78,7 +80,7 @@ pub struct Outcome {
     pub seconds: f64,
     /// hackbench's CPU use beside cyclictest, percent of the machine.
     pub beside_pct: f64,
-    /// Worst share against its fair one, percent of the fair one.
+    /// Worst share against its fair one ([`fairness`]), percent of the fair one.
     pub unfair_pct: f64,
 }
 
@@ -265,8 +267,9 @@ fn hackbench(
     Ok(outcome)
 }
 
-/// Three hogs and a task that hints share a CPU. The hogs are due equal parts of what it leaves; a
-/// hinting hog is due as much as each of them.
+/// Three hogs and a task that hints share a CPU. A hinting hog is due as much as each of the others. A task
+/// that sleeps in between asks for more than its quarter too, so that a hint could give it more: the hogs are
+/// due equal parts, and no less than a quarter of the CPU each.
 fn fairness(
     mut outcome: Outcome,
     hog: bool,
@@ -274,7 +277,28 @@ fn fairness(
     lengths: &Lengths,
     seed: u64,
 ) -> Result<Outcome, LabError> {
-    let c = outcome.cell;
+    let used = shared(outcome.cell, hog, hint, lengths, seed)?;
+    let sharing = if hog { used.len() } else { HOGS as usize };
+    let quarter = (lengths.fairness_s * S) as f64 / used.len() as f64;
+    outcome.unfair_pct = worst_off_pct(&used[..sharing], quarter);
+    Ok(outcome)
+}
+
+/// How far these are from each other's mean, or below what each is due at least; percent of that.
+fn worst_off_pct(used: &[f64], least: f64) -> f64 {
+    let mean = used.iter().sum::<f64>() / used.len() as f64;
+    let off = |u: &f64| 100.0 * (u / mean - 1.0).abs().max(1.0 - u / least);
+    used.iter().map(off).fold(0.0, f64::max)
+}
+
+/// What each of the hogs and then the hinting task used.
+fn shared(
+    c: Cell,
+    hog: bool,
+    hint: i8,
+    lengths: &Lengths,
+    seed: u64,
+) -> Result<Vec<f64>, LabError> {
     let seed = derive(seed, &[3]);
     let mut m = built(Machine::new(MachineConfig {
         check: lengths.check,
@@ -284,14 +308,13 @@ fn fairness(
         tasks: HOGS,
         busy: None,
     });
-    let hogs = built(others.build(&common("hog", seed), &mut m))?.tasks;
+    let mut all = built(others.build(&common("hog", seed), &mut m))?.tasks;
     let mut hinting = common("hinting", seed);
     c.class.hint(&mut hinting, hint, c.cpus);
     let one = Kind::Hog(Hog {
         tasks: 1,
-        busy: (!hog).then_some((880_000, 4 * MS)),
+        busy: (!hog).then_some((ASKED_NS, 4 * MS)),
     });
-    let mut all = hogs.clone();
     all.extend(built(one.build(&hinting, &mut m))?.tasks);
     let mut sim = Simulation::new(m, Vec::new());
     advance(&mut sim, S)?;
@@ -301,12 +324,20 @@ fn fairness(
     };
     let from = use_of(&sim);
     advance(&mut sim, (1 + lengths.fairness_s) * S)?;
-    let used: Vec<f64> = use_of(&sim).iter().zip(&from).map(|(b, a)| b - a).collect();
-    let sharing = if hog { used.len() } else { hogs.len() };
-    let fair = used[..sharing].iter().sum::<f64>() / sharing as f64;
-    let off = used[..sharing]
-        .iter()
-        .map(|u| 100.0 * (u / fair - 1.0).abs());
-    outcome.unfair_pct = off.fold(0.0, f64::max);
-    Ok(outcome)
+    Ok(use_of(&sim).iter().zip(&from).map(|(b, a)| b - a).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_from_all_alike_is_unfair_too() {
+        let equal = [24.0; 3];
+        assert!(worst_off_pct(&equal, 20.0) < 1e-9);
+        let off = worst_off_pct(&equal, 25.0);
+        assert!((off - 4.0).abs() < 1e-9, "{off}");
+        let off = worst_off_pct(&[27.0, 30.0, 33.0], 25.0);
+        assert!((off - 10.0).abs() < 1e-9, "{off}");
+    }
 }

@@ -75,7 +75,9 @@ pub fn report(
          all its tasks have {YIELDING}. Under EEVDF a hint is a slice (sched_setattr), which is what Tidegate can \
          do on a stock kernel; under CFS it is an offset in the wakeup comparison, as in the seed's patches; \
          under ext an offset of the deadline. Fairness: three hogs and the hinting task on one CPU, worst share \
-         against its fair one.",
+         against its fair one: an equal part of the CPU where a hog hints; where a task hints that sleeps in \
+         between and asks for more than its quarter, each hog's against their mean, and against a quarter \
+         where it has less.",
         BESIDE_GROUPS * 40
     ));
     report.notes.push(
@@ -285,7 +287,7 @@ fn fairness_table(outcomes: &[Outcome]) -> Table {
             "scheduler",
             "hint",
             "a hog hints",
-            "a task of 22 % in 4 ms hints",
+            "a task that asks for 44 % of 4 ms hints",
         ],
     );
     for class in Class::ALL {
