@@ -23,6 +23,8 @@ use crate::report::Report;
 
 /// Sizes of the full run.
 pub const SIZES: [u32; 3] = [16, 64, 256];
+/// From here on the owner's trim takes long to settle.
+const LARGE_CPUS: u32 = 64;
 /// Where the contention is swept.
 const SWEPT_CPUS: u32 = 64;
 const SWEPT_LOAD: f64 = 1.0;
@@ -226,15 +228,18 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     headroom_report::report(&stage, &sizes, &loads, &outcomes)
 }
 
-/// Small machines run longer, so that each has about as many requests. The owner begins at the
-/// tolerance and gives slowly, so its arms take longer to be where they stay; the quick form ends that
-/// early.
+/// Small machines run longer, so that each has about as many requests, but none less than 2 s. The owner
+/// begins at the tolerance and gives slowly, so its arms take longer to be where they stay, on large
+/// machines most of all; the quick form ends that early.
 fn lengths(stage: &Stage<'_>, c: &Cell) -> Lengths {
     let warm_ms = match c.arm.control {
+        Control::KnobsBpf | Control::KnobsCores if c.cpus >= LARGE_CPUS => {
+            stage.quick_or(3_000, 16_000)
+        }
         Control::KnobsBpf | Control::KnobsCores => stage.quick_or(3_000, 4_000),
         _ => stage.quick_or(1_000, 1_500),
     };
-    let window_ms = stage.quick_or(1_000, 2_000 * 64 / u64::from(c.cpus.clamp(16, 128)));
+    let window_ms = stage.quick_or(1_000, 2_000 * 64 / u64::from(c.cpus.clamp(16, 64)));
     Lengths {
         warm_ns: warm_ms * MS,
         window_ns: window_ms * MS,
