@@ -4,7 +4,7 @@
 //! mechanisms' own, not what one run happened to give.
 
 use serde_json::Value;
-use tidegate_lab::{Experiment, LabOptions, On, Report};
+use tidegate_lab::{Experiment, Headline, LabOptions, On, Report};
 
 fn options(experiment: Experiment) -> LabOptions {
     let mut options = LabOptions::new(experiment);
@@ -164,6 +164,10 @@ fn caps_hold_and_a_storm_does_not_multiply_a_groups() {
     };
     assert!(storm("group") <= 105.0, "{}", storm("group"));
     assert!(storm("task") > 2.0 * storm("group"), "{}", storm("task"));
+    let named = |h: &&Headline| h.name.starts_with("a build with caps that never bind");
+    let longer = report.headline.iter().find(named).expect("a build").value;
+    // Their buckets begin at zero, which a cap that is off would not show.
+    assert!(longer > 0.0 && longer < 1.0, "{longer}");
 }
 
 #[test]

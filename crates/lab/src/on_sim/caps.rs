@@ -54,7 +54,8 @@ impl Engine {
 pub enum Build {
     /// No cap anywhere.
     Uncapped,
-    /// Caps of 1000 ‰ on every job: they are there and never bind.
+    /// Caps of as many CPUs as there are on every job: they are charged and do not bind. In scope task one
+    /// of a CPU or more would be off, which is no cap.
     Unused,
     /// Soft caps of 0 on every job.
     SoftZero,
@@ -409,7 +410,7 @@ fn compile(build: Build, children: u32, seed: u64) -> Result<f64, LabError> {
         let mut common = common(&format!("job{job}"), GroupId::ROOT, seed);
         common.cap = match build {
             Build::Uncapped => None,
-            Build::Unused => Some(hard(1000, CapScope::Task)),
+            Build::Unused => Some(hard(1000 * BUILD_CPUS, CapScope::Process)),
             Build::SoftZero => Some(soft(0)),
         };
         let mut left = children;
