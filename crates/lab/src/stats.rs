@@ -7,6 +7,18 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
+/// The largest; NaN (which meets no target) of nothing or where one is NaN. `fold(0.0, f64::max)` would
+/// skip both, and show what was not measured as the best there is.
+pub fn most(values: impl IntoIterator<Item = f64>) -> f64 {
+    let larger = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
+    values.into_iter().reduce(larger).unwrap_or(f64::NAN)
+}
+
+/// The smallest; NaN as with [`most`].
+pub fn least(values: impl IntoIterator<Item = f64>) -> f64 {
+    -most(values.into_iter().map(|v| -v))
+}
+
 /// Quantile `q` in 0…1 with linear interpolation between neighbours; `None` of nothing. Infinite
 /// values (an event that was not seen to happen) sort last, as they should.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
@@ -74,6 +86,15 @@ mod tests {
 
     use super::*;
     use crate::rng::Rng;
+
+    #[test]
+    fn what_was_not_measured_is_neither_most_nor_least() {
+        assert_eq!((most([1.0, 3.0, 2.0]), least([2.0, 1.0, 3.0])), (3.0, 1.0));
+        let nothing: [&[f64]; 4] = [&[], &[f64::NAN, 0.0], &[0.0, f64::NAN], &[f64::NAN]];
+        for values in nothing {
+            assert!(most(values.to_vec()).is_nan() && least(values.to_vec()).is_nan());
+        }
+    }
 
     #[test]
     fn known_quantiles() {

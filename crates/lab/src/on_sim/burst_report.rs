@@ -104,10 +104,8 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
         )
         .seed(seed.map(|r| r.without_us / r.with_us)),
     );
-    let used = [Arm::Fixed(0), Arm::Fixed(BURST_US), Arm::Auto]
-        .map(|arm| of(outcomes, arm, |o| o.used_pct))
-        .into_iter()
-        .fold(0.0, f64::max);
+    let limited = [Arm::Fixed(0), Arm::Fixed(BURST_US), Arm::Auto];
+    let used = stats::most(limited.map(|arm| of(outcomes, arm, |o| o.used_pct)));
     lines.push(
         Headline::new("mean use over the quota, worst arm", used, "%")
             .target("≤ 100", Met::of(used <= 100.0)),

@@ -9,6 +9,7 @@ use crate::LabError;
 use crate::experiments::seeds::KERNBENCH_ELAPSED_S;
 use crate::experiments::{num, row};
 use crate::report::{Headline, Met, Report, Table, plots};
+use crate::stats::most;
 
 /// A tick: what a soft cap may take to yield.
 const TICK_MS: f64 = 4.0;
@@ -64,7 +65,7 @@ pub fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabErro
 
 fn worst(outcomes: &[Outcome], engine: Engine) -> Option<f64> {
     let o = find(outcomes, Cell::Continuous(engine))?;
-    Some(o.rates.iter().map(off).fold(0.0, f64::max))
+    Some(most(o.rates.iter().map(off)))
 }
 
 fn json_rows(o: &Outcome) -> Vec<serde_json::Map<String, serde_json::Value>> {

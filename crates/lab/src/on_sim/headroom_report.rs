@@ -12,7 +12,7 @@ use crate::experiments::headroom::LEVEL_ONE_PCT;
 use crate::experiments::seeds;
 use crate::experiments::{num, row};
 use crate::report::{Headline, Met, Report, plots};
-use crate::stats::{geometric_mean, mean};
+use crate::stats::{geometric_mean, least, mean};
 
 /// What main's latency is judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,15 +213,12 @@ fn headline(outcomes: &[Outcome], cpus: u32, loads: &[f64]) -> Vec<Headline> {
                 lines.push(Headline::new(&name, r, "×").target("< 1", Met::of(r < 1.0)));
             }
         }
-        let least = outcomes
+        let cells = outcomes
             .iter()
-            .filter(|o| Pick::new(cpus, arm).takes(&o.cell))
-            .map(reclaim_pct)
-            .fold(f64::INFINITY, f64::min);
-        if least.is_finite() {
-            let name = format!("reclaim, {cpus} CPUs, worst cell: {}", arm.label());
-            lines.push(Headline::new(&name, least, "%").target("≥ 95", Met::of(least >= 95.0)));
-        }
+            .filter(|o| Pick::new(cpus, arm).takes(&o.cell));
+        let worst = least(cells.map(reclaim_pct));
+        let name = format!("reclaim, {cpus} CPUs, worst cell: {}", arm.label());
+        lines.push(Headline::new(&name, worst, "%").target("≥ 95", Met::of(worst >= 95.0)));
     }
     lines
 }

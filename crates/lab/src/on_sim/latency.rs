@@ -11,6 +11,7 @@ use crate::LabError;
 use crate::dist::Latency;
 use crate::options::LabOptions;
 use crate::report::Report;
+use crate::stats::most;
 
 /// The machine's size; the seed does not name its own.
 pub const CPUS: u32 = 8;
@@ -288,7 +289,7 @@ fn fairness(
 fn worst_off_pct(used: &[f64], least: f64) -> f64 {
     let mean = used.iter().sum::<f64>() / used.len() as f64;
     let off = |u: &f64| 100.0 * (u / mean - 1.0).abs().max(1.0 - u / least);
-    used.iter().map(off).fold(0.0, f64::max)
+    most(used.iter().map(off))
 }
 
 /// What each of the hogs and then the hinting task used.

@@ -10,6 +10,7 @@ use crate::dist::Latency;
 use crate::experiments::seeds::{CYCLICTEST, HACKBENCH};
 use crate::experiments::{num, row};
 use crate::report::{Headline, Met, Report, Table, plots};
+use crate::stats::most;
 
 /// A statistic of cyclictest as the seed names it, and where ours is.
 type Statistic = (&'static str, fn(&Latency) -> f64);
@@ -158,20 +159,13 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
         );
     }
     for class in [Class::Eevdf, Class::Ext] {
-        let off = [false, true]
-            .into_iter()
-            .filter_map(|hog| {
-                find(
-                    outcomes,
-                    class,
-                    Part::Fairness {
-                        hog,
-                        hint: SENSITIVE,
-                    },
-                )
-            })
-            .map(|o| o.unfair_pct)
-            .fold(0.0, f64::max);
+        let off = most([false, true].map(|hog| {
+            let part = Part::Fairness {
+                hog,
+                hint: SENSITIVE,
+            };
+            find(outcomes, class, part).map_or(f64::NAN, |o| o.unfair_pct)
+        }));
         let name = format!(
             "worst share against its fair one beside a hint of −20: {}",
             class.label()

@@ -9,6 +9,7 @@ use crate::LabError;
 use crate::experiments::law::{HEADROOM_PCT, Varying};
 use crate::experiments::{num, row};
 use crate::report::{Headline, Met, Report, Table, bars, plots};
+use crate::stats::{least, most};
 
 /// Cells of one kind with what came of them.
 struct Found<'a> {
@@ -101,10 +102,7 @@ fn off(c: &Constant) -> f64 {
 
 fn headline(found: &Found<'_>, control: Control) -> Vec<Headline> {
     let label = control.label();
-    let fold = |f: &dyn Fn(&Constant) -> f64, from: f64, pick: fn(f64, f64) -> f64| {
-        found.of(control).map(|(_, c)| f(c)).fold(from, pick)
-    };
-    let worst = fold(&off, 0.0, f64::max);
+    let worst = most(found.of(control).map(|(_, c)| off(c)));
     // The contract is ± 1 point; ext decides at each switch, and is held to half of it.
     let bound = if control == Control::Ext { 0.5 } else { 1.0 };
     let mut lines = vec![
@@ -116,9 +114,7 @@ fn headline(found: &Found<'_>, control: Control) -> Vec<Headline> {
         .target(&format!("≤ {bound}"), Met::of(worst <= bound)),
     ];
     let second = found.varying.iter().filter(|(c, _)| c.control == control);
-    let second = second
-        .map(|(_, v)| v.worst_points)
-        .fold(f64::INFINITY, f64::min);
+    let second = least(second.map(|(_, v)| v.worst_points));
     lines.push(
         Headline::new(
             &format!("idle against due, varying main, worst second: {label}"),
@@ -127,23 +123,19 @@ fn headline(found: &Found<'_>, control: Control) -> Vec<Headline> {
         )
         .target("≥ −1", Met::of(second >= -1.0)),
     );
-    let least = found.of(control).filter(|(_, c)| c.seed.main_pct <= 60);
-    let least = least
-        .map(|(_, c)| c.reclaim_pct)
-        .fold(f64::INFINITY, f64::min);
+    let reclaim = found.of(control).filter(|(_, c)| c.seed.main_pct <= 60);
+    let reclaim = least(reclaim.map(|(_, c)| c.reclaim_pct));
     lines.push(
         Headline::new(
             &format!("reclaim at 30–60 % main, worst row: {label}"),
-            least,
+            reclaim,
             "%",
         )
-        .target("≥ 95", Met::of(least >= 95.0)),
+        .target("≥ 95", Met::of(reclaim >= 95.0)),
     );
     let floor = found.of(control).filter(|(_, c)| c.seed.side_pct.is_none());
     let floor: Vec<f64> = floor.map(|(_, c)| c.shares.side_pct).collect();
-    let (low, high) = floor
-        .iter()
-        .fold((f64::INFINITY, 0.0f64), |(a, b), s| (a.min(*s), b.max(*s)));
+    let (low, high) = (least(floor.iter().copied()), most(floor));
     lines.push(
         Headline::new(
             &format!("side at 70 and 80 % main, least: {label}"),
@@ -161,7 +153,7 @@ fn headline(found: &Found<'_>, control: Control) -> Vec<Headline> {
         .target("≤ 2", Met::of(high <= 2.0)),
     );
     if control != Control::Ext {
-        let writes = fold(&|c| c.writes_per_s, 0.0, f64::max);
+        let writes = most(found.of(control).map(|(_, c)| c.writes_per_s));
         lines.push(
             Headline::new(
                 &format!("quota writes in steady state, worst row: {label}"),
@@ -278,7 +270,7 @@ fn trace(control: Control, v: &Varying) -> Result<plots::Plot, LabError> {
 }
 
 fn sentence(found: &Found<'_>) -> String {
-    let worst = |control| found.of(control).map(|(_, c)| off(c)).fold(0.0, f64::max);
+    let worst = |control| most(found.of(control).map(|(_, c)| off(c)));
     let parts: Vec<String> = found
         .engines()
         .into_iter()

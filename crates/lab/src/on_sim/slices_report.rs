@@ -10,7 +10,7 @@ use crate::LabError;
 use crate::experiments::seeds::{SLICES_EXCESS_MS_PER_CPU, SLICES_SPEEDUP};
 use crate::experiments::{num, row};
 use crate::report::{Headline, Met, Report, Table, plots};
-use crate::stats::mean;
+use crate::stats::{least, mean};
 
 /// The mean of a figure over a kernel's rounds.
 fn of(outcomes: &[Outcome], kernel: Kernel, f: impl Fn(&Outcome) -> f64) -> Option<f64> {
@@ -161,7 +161,7 @@ fn headline(outcomes: &[Outcome], kernels: &[Kernel], cpus: u32) -> Vec<Headline
         lines.push(Headline::new(name, most, "ms a CPU"));
     }
     let used = kept().filter_map(|k| of(outcomes, *k, |o| o.used_pct));
-    let used = used.fold(f64::INFINITY, f64::min);
+    let used = least(used);
     lines.push(Headline::new(
         "quota that is used where slices stay, worst kernel",
         used,

@@ -9,7 +9,7 @@ use crate::LabError;
 use crate::experiments::step::{HIGH_PCT, LOW_PCT};
 use crate::experiments::{num, row};
 use crate::report::{Headline, Met, Report, Table, bars, plots};
-use crate::stats::{bootstrap95, median, quantile, with_interval};
+use crate::stats::{bootstrap95, median, most, quantile, with_interval};
 
 fn of(outcomes: &[Outcome], cpus: u32, control: Control, f: impl Fn(&Outcome) -> f64) -> Vec<f64> {
     let chosen = outcomes
@@ -143,7 +143,7 @@ fn table(outcomes: &[Outcome], cpus: u32) -> Table {
             settle.len().to_string(),
             format!("{:.1}", allowance_pct(control, cpus, HIGH_PCT)),
             with_median(&settle),
-            ms(settle.iter().copied().fold(0.0, f64::max)),
+            ms(most(settle.iter().copied())),
             with_median(&all(|o| o.down.reaction_ms)),
             middle(|o| o.down.over_points),
             middle(|o| o.down.under_points),
