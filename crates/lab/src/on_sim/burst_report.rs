@@ -106,10 +106,8 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
     );
     let limited = [Arm::Fixed(0), Arm::Fixed(BURST_US), Arm::Auto];
     let used = stats::most(limited.map(|arm| of(outcomes, arm, |o| o.used_pct)));
-    lines.push(
-        Headline::new("mean use over the quota, worst arm", used, "%")
-            .target("≤ 100", Met::of(used <= 100.0)),
-    );
+    // No target: arrivals ask for 500 ms of 700 on average, so no arm could miss it.
+    lines.push(Headline::new("mean use of the quota, worst arm", used, "%"));
     lines
 }
 
