@@ -254,7 +254,7 @@ fn continuous(engine: Engine, lengths: &Lengths, seed: u64) -> Result<Vec<Rate>,
     let mut sim = Simulation::new(m, Vec::new());
     let mut last: Vec<u64> = Vec::new();
     let mut uses: Vec<Vec<f64>> = vec![Vec::new(); tasks.len()];
-    // The first second is the bucket's and the pool's that begin full.
+    // The first second is left out: a bucket begins at zero, a pool full.
     for window in 0..=lengths.windows {
         advance(&mut sim, (1 + window * window_s) * S)?;
         let now: Vec<u64> = tasks
