@@ -236,9 +236,11 @@ fn notes(outcomes: &[Outcome], sizes: &[u32], loads: &[f64]) -> Vec<String> {
          every pair of programs), what switches and wakeups cost, and the server. With contention at 0 % what \
          is left is scheduling alone; the sweep shows what each part makes of the result."
             .to_string(),
-        "The owner begins at the tolerance and its trim settles slowly on large machines: on 256 CPUs at load 1.1 it \
-         reclaimed 78 % after 4 s, 92 % after 8 s and 99 % after 16 s (at load 1.6, 37 % after 4 s). So the full \
-         form's knobs arms run for 16 s on 64 CPUs and more, and for 4 s on smaller machines, before they are judged."
+        "The owner begins at the tolerance and its trim settles slowly on large machines, the slower the higher the \
+         load: on 256 CPUs at load 1.1 it reclaimed 78 % after 4 s, 92 % after 8 s and 99 % after 16 s; at load 1.6, \
+         37 % after 4 s and 50 % after 16 s, and 71 to 83 % after 16 s from 1.2 to 1.5. The full form's knobs arms \
+         run for 16 s on 64 CPUs and more, and for 4 s on smaller machines, before they are judged: on 256 CPUs \
+         they are not where they stay, and their reclaim there is that of a machine that settles."
             .to_string(),
     ];
     for &cpus in sizes {
