@@ -31,6 +31,8 @@ struct Limit {
     burst_ns: u64,
     /// Whole periods since the last change, by the group's own turnovers.
     periods: u64,
+    /// Where no timer tells of turnovers, for they are lazy (ext): when the first after the change is due.
+    first_ns: Option<Ns>,
     used_at_change_ns: u64,
     /// The least of `used - periods · quota` so far.
     least_ns: i64,
@@ -129,8 +131,8 @@ impl Checker {
         }
     }
 
-    /// A group's quota, period or burst was written.
-    pub(crate) fn limit_changed(&mut self, k: &Kernel, group: GroupId) {
+    /// A group's quota, period or burst was written. `first_ns`: see [`Limit::first_ns`].
+    pub(crate) fn limit_changed(&mut self, k: &Kernel, group: GroupId, first_ns: Option<Ns>) {
         self.close_all(k);
         let bandwidth = &k.groups[group.index()].bandwidth;
         let used = read(&self.limited_ran, group.index());
@@ -139,6 +141,7 @@ impl Checker {
             period_ns: bandwidth.period_us * 1000,
             burst_ns: bandwidth.burst_us * 1000,
             periods: 0,
+            first_ns,
             used_at_change_ns: used,
             least_ns: 0,
         });
@@ -151,6 +154,31 @@ impl Checker {
     /// A group's period ends; its quota is about to be refilled once.
     pub(crate) fn turns_over(&mut self, k: &mut Kernel, group: GroupId) {
         self.close_all(k);
+        self.compare_limit(k, group, 1);
+    }
+
+    /// The same for turnovers that are lazy. A period counts from when it is due: until somebody takes from the pool again,
+    /// a quota that is not yet put in is as good as one that is, so the bound holds at any time.
+    fn look_at_limits(&mut self, k: &mut Kernel) {
+        let lazy = |limit: &Option<Limit>| limit.is_some_and(|limit| limit.first_ns.is_some());
+        if !self.limits.iter().any(lazy) {
+            return;
+        }
+        self.close_all(k);
+        for at in 0..self.limits.len() {
+            let Some(limit) = &mut self.limits[at] else {
+                continue;
+            };
+            if let Some(first_ns) = limit.first_ns {
+                let due = k.now.checked_sub(first_ns);
+                limit.periods = due.map_or(0, |since_ns| since_ns / limit.period_ns + 1);
+                self.compare_limit(k, GroupId(at as u32), 0);
+            }
+        }
+    }
+
+    /// The bound, and then `turnovers` more periods.
+    fn compare_limit(&mut self, k: &mut Kernel, group: GroupId, turnovers: u64) {
         let used = read(&self.limited_ran, group.index());
         let Some(Some(limit)) = self.limits.get_mut(group.index()) else {
             return;
@@ -170,7 +198,7 @@ impl Checker {
             k.violate("bandwidth", None, None, detail);
             return;
         }
-        limit.periods += 1;
+        limit.periods += turnovers;
         limit.least_ns = limit.least_ns.min(limit.beyond_ns(used));
     }
 
@@ -190,6 +218,7 @@ impl Checker {
             stays_idle_with_work(k, CpuId(cpu));
         }
         self.look_for_the_lost(k);
+        self.look_at_limits(k);
         if !sched.keeps_idle() {
             self.look_for_the_forgotten(k, sched, before_ns);
         }

@@ -19,7 +19,7 @@ impl Machine {
         self.k.groups[group.index()].bandwidth = bandwidth;
         self.sched.set_bandwidth(&mut self.k, group);
         if let Some(checker) = &mut self.checker {
-            checker.limit_changed(&self.k, group);
+            checker.limit_changed(&self.k, group, self.sched.lazy_turnover_ns(group));
         }
         let Bandwidth {
             quota_us,

@@ -98,7 +98,7 @@ impl Machine {
         self.k.groups.push(Group::new(spec, depth, cpus));
         self.sched.add_group(&mut self.k, id);
         if let Some(checker) = &mut self.checker {
-            checker.limit_changed(&self.k, id);
+            checker.limit_changed(&self.k, id, self.sched.lazy_turnover_ns(id));
         }
         Ok(id)
     }

@@ -242,3 +242,46 @@ fn one_seed_gives_one_history_and_another_another() {
         assert_ne!(run(seed), run(seed + 1000));
     }
 }
+
+/// The checker is told of less quota than the class was: what the class then gives must be called too much.
+#[test]
+fn too_much_quota_is_seen_with_every_scheduler() {
+    for scheduler in [
+        Scheduler::Eevdf(crate::EevdfConfig::for_cpus(2)),
+        Scheduler::Cfs(CfsConfig::for_cpus(2)),
+        Scheduler::Ext(ExtConfig::default()),
+    ] {
+        for told_us in [50_000, 49_000] {
+            let mut config = MachineConfig::new(2);
+            config.scheduler = scheduler.clone();
+            config.check = true;
+            let mut machine = Machine::new(config).unwrap();
+            let limited = GroupSpec {
+                bandwidth: Some(Bandwidth {
+                    quota_us: Some(50_000),
+                    period_us: 100_000,
+                    burst_us: 0,
+                }),
+                ..GroupSpec::new("limited", GroupId::ROOT)
+            };
+            let group = machine.add_group(limited).unwrap();
+            for _ in 0..2 {
+                let hog = Box::new(|_: &mut Ctx<'_>| Op::Run { work_ns: 10 * MS });
+                machine.spawn(TaskSpec::new("hog", group, hog)).unwrap();
+            }
+            machine.k.groups[group.index()].bandwidth.quota_us = Some(told_us);
+            let first_ns = machine.sched.lazy_turnover_ns(group);
+            let checker = machine.checker.as_mut().unwrap();
+            checker.limit_changed(&machine.k, group, first_ns);
+            // 1 ms a period too much passes 49 ms + 2 · (5 + 4) ms in some 70 periods.
+            let ran = machine.run_until(20_000 * MS);
+            let name = ran.map_err(|violation| violation.rule);
+            let expected = if told_us == 50_000 {
+                Ok(())
+            } else {
+                Err("bandwidth")
+            };
+            assert_eq!(name, expected, "{scheduler:?}");
+        }
+    }
+}

@@ -325,6 +325,14 @@ impl Sched {
         }
     }
 
+    /// When a limited group's period ends, where that is lazy and no timer tells of it ([`crate::event::Timer::Period`]).
+    pub(crate) fn lazy_turnover_ns(&self, group: GroupId) -> Option<crate::Ns> {
+        match self {
+            Sched::Fair(_) => None,
+            Sched::Ext(ext) => ext.turnover_ns(group),
+        }
+    }
+
     pub(crate) fn bandwidth_stat(&self, group: GroupId) -> BandwidthStat {
         match self {
             Sched::Fair(fair) => {

@@ -5,7 +5,7 @@ use crate::kernel::Kernel;
 use crate::sched::BandwidthStat;
 use crate::sched::fair::{Dequeue, Enqueue};
 use crate::trace::Event;
-use crate::{CpuId, GroupId, TaskId};
+use crate::{CpuId, GroupId, Ns, TaskId};
 
 impl Ext {
     pub(crate) fn select_cpu(&self, k: &Kernel, task: TaskId, from: CpuId) -> CpuId {
@@ -276,6 +276,10 @@ impl Ext {
     /// Whether a task of main's waits for a CPU and nothing else.
     pub(crate) fn waits(&self, task: TaskId) -> bool {
         matches!(self.task(task).place, Place::Waiting(_)) && self.task(task).kind == Kind::Main
+    }
+
+    pub(crate) fn turnover_ns(&self, group: GroupId) -> Option<Ns> {
+        self.limits.get(group).map(|pool| pool.turnover_ns())
     }
 
     pub(crate) fn bandwidth_stat(&self, group: GroupId) -> BandwidthStat {
