@@ -38,7 +38,8 @@ fn hard_caps_hold_to_a_thousandth_over_a_second() {
             last = used;
             println!("{ppt} thousandths: {got_ppm} ppm in second {second}");
             assert!(
-                got_ppm.abs_diff(u64::from(ppt) * 1_000) <= 1_000,
+                // And to a hundredth of itself: a bucket that was full lost what came in while its task ran.
+                got_ppm.abs_diff(u64::from(ppt) * 1_000) <= u64::from(ppt * 10).min(1_000),
                 "{ppt}: {got_ppm} ppm"
             );
         }

@@ -5,11 +5,11 @@
 //! stays side work: it runs there and only while the tide lets it.
 //! Both are looked at again at the very time at which the bucket will hold something.
 
-use tidegate_law::cap::{Cap, Family, NEVER_NS, NONE, Scope, State, Terms};
+use tidegate_law::cap::{Bucket, Cap, Family, NEVER_NS, NONE, Scope, State, Terms};
 
 use crate::{CapScope, CapTerms, Ns, TaskId};
 
-/// A capped task that was waited for gets at least so much at once.
+/// A capped task that was waited for gets at least so much at once, if its bucket can hold twice that.
 const WANT_NS: u64 = 250_000;
 /// Enforcement is by a timer at the very moment; this is the least run.
 const LEAST_NS: u64 = 10_000;
@@ -43,6 +43,16 @@ fn law_terms(terms: &CapTerms) -> Terms {
         CapScope::Group => Scope::Group,
     };
     Terms::new(some(terms.hard_ppt), some(terms.soft_ppt), scope, LEAST_NS)
+}
+
+impl Slot {
+    /// Half a bucket at most: a full one would lose what comes in while the task runs.
+    fn want_ns(&self) -> u64 {
+        let on = |bucket: &Bucket| (bucket.depth_ns > 0).then_some(bucket.depth_ns);
+        let depths = [on(&self.cap.hard), on(&self.cap.soft)];
+        let least_ns = depths.into_iter().flatten().min();
+        least_ns.map_or(WANT_NS, |depth_ns| WANT_NS.min(depth_ns / 2))
+    }
 }
 
 impl Caps {
@@ -114,7 +124,9 @@ impl Caps {
     pub(super) fn hold(&mut self, index: u32, task: TaskId) {
         let slot = &mut self.slots[index as usize];
         slot.held.push(task);
-        let at_ns = slot.cap.ready_at_ns(&self.families[slot.family], WANT_NS);
+        let at_ns = slot
+            .cap
+            .ready_at_ns(&self.families[slot.family], slot.want_ns());
         if at_ns != NEVER_NS && at_ns < slot.timer_ns {
             slot.timer_ns = at_ns;
             self.timers.push((at_ns, index));
