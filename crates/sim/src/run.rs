@@ -13,6 +13,7 @@ use crate::outcome::{GroupOutcome, Outcome, Sample, SeriesOutcome};
 use crate::plan::Plan;
 use crate::registry;
 use crate::scenario::Scenario;
+use crate::sched::BandwidthStat;
 use crate::spec::Class;
 use crate::trace::Tracer;
 use crate::tracers::{Fan, GroupTally, Tally};
@@ -143,7 +144,7 @@ impl Stage {
         Ok(self.outcome(scenario, &before.unwrap_or_default(), tallies))
     }
 
-    /// Usage, work and run delay of each group, and the machine's busy time.
+    /// Usage, work, run delay and cpu.stat of each group, and the machine's busy time.
     fn usage(&self) -> Usage {
         let machine = &self.simulation.machine;
         let each = (0..self.names.groups().len()).map(|at| {
@@ -152,6 +153,7 @@ impl Stage {
                 machine.usage_ns(group),
                 machine.work_done_ns(group),
                 machine.run_delay_ns(group),
+                machine.bandwidth_stat(group),
             )
         });
         Usage {
@@ -167,15 +169,14 @@ impl Stage {
             std::mem::take(&mut *self.samples.lock().unwrap_or_else(PoisonError::into_inner));
         let mut groups = Vec::new();
         for (at, tally) in tallies.into_iter().enumerate() {
-            let (usage, work, delay) = after.groups[at];
-            let (usage0, work0, delay0) = before.groups.get(at).copied().unwrap_or_default();
+            let (usage, work, delay, stat) = after.groups[at];
+            let (usage0, work0, delay0, stat0) = before.groups.get(at).copied().unwrap_or_default();
             let mut usage_ucpu = Histogram::new();
             for sample in &samples {
                 // Use of at most 1024 CPUs for a minute: below 2^47 · 10^6 < 2^67; the quotient fits.
                 let used = u128::from(sample.usage_ns.get(at).copied().unwrap_or(0));
                 usage_ucpu.record((used * 1_000_000 / u128::from(scenario.window_ns)) as u64);
             }
-            let stat = machine.bandwidth_stat(GroupId(at as u32));
             groups.push(GroupOutcome {
                 name: self.names.group_name(GroupId(at as u32)),
                 class: self.classes.get(at).copied().unwrap_or(Class::Neutral),
@@ -185,11 +186,11 @@ impl Stage {
                 wakeup: tally.wakeup,
                 writes: tally.writes,
                 usage_ucpu,
-                periods: stat.nr_periods,
-                throttled_periods: stat.nr_throttled,
-                throttled_ns: stat.throttled_ns,
-                bursts: stat.nr_bursts,
-                burst_ns: stat.burst_ns,
+                periods: stat.nr_periods.saturating_sub(stat0.nr_periods),
+                throttled_periods: stat.nr_throttled.saturating_sub(stat0.nr_throttled),
+                throttled_ns: stat.throttled_ns.saturating_sub(stat0.throttled_ns),
+                bursts: stat.nr_bursts.saturating_sub(stat0.nr_bursts),
+                burst_ns: stat.burst_ns.saturating_sub(stat0.burst_ns),
             });
         }
         let mut outcome = Outcome {
@@ -245,7 +246,7 @@ const PROGRESS_STEPS: u64 = 100;
 
 #[derive(Default)]
 struct Usage {
-    groups: Vec<(u64, u64, u64)>,
+    groups: Vec<(u64, u64, u64, BandwidthStat)>,
     busy_ns: u64,
 }
 

@@ -299,3 +299,21 @@ fn lists_end_or_begin_again() {
         ]
     );
 }
+
+/// What the report says of quotas leaves the warm-up out, as all else in it does: one second has ten periods.
+#[test]
+fn quotas_count_without_the_warm_up() {
+    let quota = |duration: &str, warmup: &str| {
+        let out = run(&format!(
+            "duration = \"{duration}\"\nwarmup = \"{warmup}\"\n[machine]\ncpus = 2\n[group.a]\nquota = \"50ms\"\n\
+             [workload.w]\nkind = \"hog\"\ngroup = \"a\"\n"
+        ));
+        let group = out.groups.iter().find(|group| group.name == "a").unwrap();
+        (group.periods, group.throttled_periods, group.throttled_ns)
+    };
+    let (periods, throttled, ns) = quota("3s", "2s");
+    assert!((9..=11).contains(&periods), "{periods}");
+    assert!((9..=11).contains(&throttled), "{throttled}");
+    let (_, _, all_ns) = quota("1s", "0s");
+    near(ns, all_ns as f64, 15.0);
+}
