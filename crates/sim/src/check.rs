@@ -7,8 +7,8 @@
 //! - **charged = run**: per task, group and CPU, what was accounted is what ran between switches, to the ns.
 //! - **no task lost**: every runnable task is on exactly one CPU's lists, and on the CPU that it names.
 //! - **work conservation**: no CPU idles while a task waits on it; and where all tasks may run anywhere, none
-//!   waits for longer than balance may take ([`Checker::patience_ns`]) while a CPU idles for as long. Classes that
-//!   keep CPUs idle on purpose (headroom) answer for the second themselves.
+//!   waits for longer than balance may take ([`Checker::patience_ns`]) while a CPU idles for as long. CPUs that are
+//!   idle on purpose (headroom) are so for side work alone: it is not asked about, nor is background work.
 //! - **bandwidth**: between changes of a quota, over any n whole periods, a group uses no more than
 //!   n·quota + (quota + burst) + CPUs·slice + CPUs·tick: the bound of law/bandwidth.h, whose granularity on a
 //!   stock kernel is the tick.
@@ -219,9 +219,7 @@ impl Checker {
         }
         self.look_for_the_lost(k);
         self.look_at_limits(k);
-        if !sched.keeps_idle() {
-            self.look_for_the_forgotten(k, sched, before_ns);
-        }
+        self.look_for_the_forgotten(k, sched, before_ns);
     }
 
     fn look_for_the_lost(&mut self, k: &mut Kernel) {

@@ -285,3 +285,46 @@ fn too_much_quota_is_seen_with_every_scheduler() {
         }
     }
 }
+
+/// Headroom keeps CPUs idle for main: with side work about, main that waits beside an idle CPU is still forgotten.
+#[test]
+fn main_that_is_forgotten_beside_side_work_is_seen() {
+    for pretend in [false, true] {
+        let mut config = MachineConfig::new(2);
+        config.scheduler = Scheduler::Ext(ExtConfig::default());
+        config.check = true;
+        let mut machine = Machine::new(config).unwrap();
+        let side = GroupSpec {
+            class: Class::Side,
+            ..GroupSpec::new("side", GroupId::ROOT)
+        };
+        let side = machine.add_group(side).unwrap();
+        // The last of main's hogs waits for seconds.
+        for (group, nice) in [
+            (GroupId::ROOT, -20),
+            (GroupId::ROOT, -20),
+            (GroupId::ROOT, 19),
+            (side, 0),
+        ] {
+            let hog = Box::new(|_: &mut Ctx<'_>| Op::Run { work_ns: 10 * MS });
+            let spec = TaskSpec {
+                nice,
+                ..TaskSpec::new("hog", group, hog)
+            };
+            machine.spawn(spec).unwrap();
+        }
+        machine.run_until(50 * MS).unwrap();
+        if pretend {
+            machine.k.idle.insert(CpuId(1));
+            machine.k.cpus[1].idle_since = 0;
+        }
+        let ran = machine.run_until(2_000 * MS);
+        let rule = ran.map_err(|violation| violation.rule);
+        let expected = if pretend {
+            Err("work conservation")
+        } else {
+            Ok(())
+        };
+        assert_eq!(rule, expected);
+    }
+}

@@ -62,14 +62,6 @@ impl Sched {
         }
     }
 
-    /// Whether the class may leave CPUs idle on purpose while tasks wait.
-    pub(crate) fn keeps_idle(&self) -> bool {
-        match self {
-            Sched::Fair(_) => false,
-            Sched::Ext(ext) => ext.keeps_idle(),
-        }
-    }
-
     fn fair(&self) -> &Fair {
         match self {
             Sched::Fair(fair) => fair,
@@ -148,7 +140,7 @@ impl Sched {
         matches!(self, Sched::Fair(_))
     }
 
-    /// Whether a queued task may be moved: it wants to run and is not throttled.
+    /// Whether a queued task may be moved: it wants to run and is not throttled; nor, under ext, is it side or background work.
     pub(crate) fn movable(&self, k: &Kernel, task: TaskId) -> bool {
         match self {
             Sched::Fair(fair) => fair.movable(k, task),

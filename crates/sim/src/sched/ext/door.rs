@@ -263,11 +263,6 @@ impl Ext {
         self.set_hint(k, task);
     }
 
-    /// Whether CPUs may stay idle on purpose: while side work is kept off them.
-    pub(crate) fn keeps_idle(&self) -> bool {
-        self.tide.is_some()
-    }
-
     /// Whether a task waits for quota or a cap.
     pub(crate) fn is_held(&self, task: TaskId) -> bool {
         matches!(self.task(task).place, Place::Parked(_) | Place::Held(_))
