@@ -179,6 +179,13 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
         let name = format!("the same storm with {STORM_PPT} ‰ a task");
         lines.push(Headline::new(&name, o.used_ppt, "‰"));
     }
+    lines.extend(builds(outcomes));
+    lines
+}
+
+/// What caps cost a build, beside what the seed says.
+fn builds(outcomes: &[Outcome]) -> Vec<Headline> {
+    let mut lines = Vec::new();
     let elapsed = |build| find(outcomes, Cell::Build(build)).map(|o| o.elapsed_s);
     if let Some(none) = elapsed(Build::Uncapped) {
         for (build, seed, name) in [

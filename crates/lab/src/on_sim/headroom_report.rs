@@ -236,11 +236,12 @@ fn notes(outcomes: &[Outcome], sizes: &[u32], loads: &[f64]) -> Vec<String> {
          every pair of programs), what switches and wakeups cost, and the server. With contention at 0 % what \
          is left is scheduling alone; the sweep shows what each part makes of the result."
             .to_string(),
-        "The owner begins at the tolerance and its trim settles slowly on large machines, the slower the higher the \
-         load: on 256 CPUs at load 1.1 it reclaimed 78 % after 4 s, 92 % after 8 s and 99 % after 16 s; at load 1.6, \
-         37 % after 4 s and 50 % after 16 s, and 71 to 83 % after 16 s from 1.2 to 1.5. The full form's knobs arms \
-         run for 16 s on 64 CPUs and more, and for 4 s on smaller machines, before they are judged: on 256 CPUs \
-         they are not where they stay, and their reclaim there is that of a machine that settles."
+        "On large machines whose neighbours slow each other, knobs give side work less than they could, the less the \
+         higher the load: a quota that is raised slows main (and each write frees every CPU until its next tick), which \
+         looks like a step of main, and the loop cuts within 35 ms and waits. On 256 CPUs at load 1.6 the quota \
+         went from 27 CPUs to 9 and back each second, and reclaim stood at about 50 % however long it ran; without \
+         contention it is whole. The full form's knobs arms run for 16 s on 64 CPUs and more, and for 4 s on smaller \
+         machines, before they are judged."
             .to_string(),
     ];
     for &cpus in sizes {
