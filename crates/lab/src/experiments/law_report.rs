@@ -204,7 +204,9 @@ pub fn report(
         100.0 - HEADROOM_PCT,
     )?);
     for v in varying {
-        report.plots.push(varying_plot(v)?);
+        report
+            .plots
+            .push(varying_plot(&format!("Main as a {}", v.name), v)?);
     }
     let reclaimed = constant.iter().filter(|c| c.seed.main_pct <= 60);
     let reclaimed = stats::mean(&reclaimed.map(|c| c.reclaim_pct).collect::<Vec<_>>());
@@ -217,19 +219,16 @@ pub fn report(
     Ok(report)
 }
 
-fn varying_plot(v: &Varying) -> Result<plots::Plot, LabError> {
+/// Who had the machine while main varied, second by second.
+pub fn varying_plot(title: &str, v: &Varying) -> Result<plots::Plot, LabError> {
     let line = |i: usize| v.trace.iter().map(|r| (r[0], r[i])).collect::<Vec<_>>();
     let end = v.trace.last().map_or(1.0, |r| r[0]);
-    plots::Lines::new(
-        &format!("Main as a {}", v.name),
-        "time, s",
-        "percent of the machine, over 1 s",
-    )
-    .see("Side mirrors main; idle does not fall below 30 % while main leaves that much.")
-    .range(0.0..end, 0.0..100.0)
-    .series("main", 0, line(1))
-    .series("side", 1, line(2))
-    .series("idle", 2, line(3))
-    .level("asked", HEADROOM_PCT)
-    .draw()
+    plots::Lines::new(title, "time, s", "percent of the machine, over 1 s")
+        .see("Side mirrors main; idle does not fall below 30 % while main leaves that much.")
+        .range(0.0..end, 0.0..100.0)
+        .series("main", 0, line(1))
+        .series("side", 1, line(2))
+        .series("idle", 2, line(3))
+        .level("asked", HEADROOM_PCT)
+        .draw()
 }

@@ -7,8 +7,9 @@ use super::law::{Cell, Constant, Outcome};
 use super::stage::{Stage, plain};
 use crate::LabError;
 use crate::experiments::law::{HEADROOM_PCT, Varying};
+use crate::experiments::law_report::varying_plot;
 use crate::experiments::{num, row};
-use crate::report::{Headline, Met, Report, Table, bars, plots};
+use crate::report::{Headline, Met, Report, Table, bars};
 use crate::stats::{least, most};
 
 /// Cells of one kind with what came of them.
@@ -247,26 +248,10 @@ fn add_plots(report: &mut Report, found: &Found<'_>, cpus: u32) -> Result<(), La
         )?);
     }
     for (cell, v) in &found.varying {
-        report.plots.push(trace(cell.control, v)?);
+        let title = format!("Main as a {}: {}", v.name, cell.control.label());
+        report.plots.push(varying_plot(&title, v)?);
     }
     Ok(())
-}
-
-fn trace(control: Control, v: &Varying) -> Result<plots::Plot, LabError> {
-    let line = |i: usize| v.trace.iter().map(|r| (r[0], r[i])).collect::<Vec<_>>();
-    let end = v.trace.last().map_or(1.0, |r| r[0]);
-    plots::Lines::new(
-        &format!("Main as a {}: {}", v.name, control.label()),
-        "time, s",
-        "percent of the machine, over 1 s",
-    )
-    .see("Side mirrors main; idle does not fall below 30 % while main leaves that much.")
-    .range(0.0..end, 0.0..100.0)
-    .series("main", 0, line(1))
-    .series("side", 1, line(2))
-    .series("idle", 2, line(3))
-    .level("asked", HEADROOM_PCT)
-    .draw()
 }
 
 fn sentence(found: &Found<'_>) -> String {

@@ -118,7 +118,7 @@ impl<'a> Stage<'a> {
 }
 
 /// The coefficients in words.
-fn contention_words(c: &Contention) -> String {
+pub fn contention_words(c: &Contention) -> String {
     if c.is_none() {
         return "none".into();
     }

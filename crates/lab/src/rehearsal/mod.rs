@@ -8,10 +8,11 @@ use serde_json::{Map, Value, json};
 
 use tidegate_sim::outcome::{GroupOutcome, Outcome};
 use tidegate_sim::scenario::Scenario;
-use tidegate_sim::{Class, Contention, Histogram, Scheduler};
+use tidegate_sim::{Class, Histogram, Scheduler};
 
 use crate::LabError;
 use crate::experiments::{num, row};
+use crate::on_sim::stage::contention_words;
 use crate::report::{Report, Simulated, Subject, Table};
 
 const MS: f64 = 1e6;
@@ -75,24 +76,10 @@ fn bed(scenario: &Scenario, outcomes: &[Outcome], command: &str) -> Simulated {
         }
         .into(),
         tick_us: scenario.machine.tick_ns / 1_000,
-        contention: contention(&scenario.machine.contention),
+        contention: contention_words(&scenario.machine.contention),
         seed: scenario.machine.seed,
         command: command.into(),
     }
-}
-
-fn contention(c: &Contention) -> String {
-    if c.is_none() {
-        return "none".into();
-    }
-    let pct = |ppm: u32| f64::from(ppm) / 1e4;
-    format!(
-        "sibling −{:.1} %, cache −{:.1} %, machine −{:.1} % above {:.0} % busy",
-        pct(c.sibling_ppm),
-        pct(c.llc_ppm),
-        pct(c.machine_ppm),
-        pct(c.machine_knee_ppm)
-    )
 }
 
 fn cpus_of(group: &GroupOutcome, outcome: &Outcome) -> f64 {
