@@ -18,13 +18,15 @@ impl Owner {
     pub(crate) fn limit_place(&self, gate: &mut Gate, place: Place) -> Result<(), Refusal> {
         gate.record.notes.clear();
         gate.record.place = place;
-        if !gate.is_limited() {
-            return Ok(());
-        }
         let name = gate.record.name.clone();
         let before = gate.record.place.clone();
-        let limited = self.limit(gate, &name);
+        let limited = match gate.is_limited() {
+            true => self.limit(gate, &name),
+            false => Ok(()),
+        };
+        let limited = limited.and_then(|()| self.put_on(gate));
         if limited.is_err() {
+            self.take_off(gate);
             // Nothing half done: what is in the books for it is put back, in the opposite order.
             self.restore(&name);
             gate.record.place = before;

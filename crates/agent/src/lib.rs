@@ -23,6 +23,7 @@ mod house;
 mod lease;
 mod limits;
 mod looper;
+mod mechanisms;
 pub mod owner;
 pub mod paths;
 mod peer;

@@ -63,7 +63,13 @@ impl Owner {
         let placed = self.write_weight(gate).and_then(|()| {
             let placed = self.groups.place(&group, process.pid);
             let placement = placed.map_err(|error| refuse(kind_of(&error))(&error))?;
-            self.check_moved(&placement, process.start_ticks)
+            self.check_moved(&placement, process.start_ticks)?;
+            self.put_on(gate).inspect_err(|_| {
+                self.take_off(gate);
+                if let Err(error) = self.groups.place_back(&placement) {
+                    warn!("process {}: {error}", process.pid);
+                }
+            })
         });
         if placed.is_err() {
             self.remove_group(&group);
@@ -176,6 +182,12 @@ impl Owner {
 
     /// Takes off all that a gate put on, as far as it is still ours; says what was not put back.
     pub(crate) fn release(&self, gate: &Gate) -> Vec<String> {
+        let mut left = self.take_off(gate);
+        left.extend(self.release_place(gate));
+        left
+    }
+
+    fn release_place(&self, gate: &Gate) -> Vec<String> {
         if !gate.is_limited() && !matches!(gate.record.place, Place::Own { .. }) {
             return Vec::new();
         }

@@ -106,13 +106,17 @@ pub fn may_give(
         let allowed = match name.as_str() {
             "class" => value == "side",
             "weight" => value == "idle" || value.parse::<u32>().is_ok_and(|weight| weight <= 100),
-            "name" => true,
+            "name" | "quota" | "period" | "cap_hard" | "cap" | "cap_soft" | "cap_scope"
+            | "latency_inherit" => true,
+            // A burst lets work run above its own quota for a moment, which the class side bounds anyway.
+            "burst" => true,
+            "latency" => value.parse::<i8>().is_ok_and(|hint| hint >= 0),
             _ => false,
         };
         if !allowed {
             return Err(Denied(format!(
                 "{name} = {value}: this takes CPU from others, and without privilege you can only tighten \
-                 (class = side, weight up to 100); {mend}"
+                 (class = side, weight up to 100, quotas, caps, latency from 0); {mend}"
             )));
         }
     }

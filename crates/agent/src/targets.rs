@@ -123,12 +123,24 @@ impl Owner {
             *gate = again;
             return Ok(gate.record.name.clone());
         }
-        if changed.weight() != gate.weight() && gate.is_limited() {
+        self.agree(gate, changed)?;
+        Ok(gate.record.name.clone())
+    }
+
+    /// Makes the machine agree with a gate's changed terms, or leaves gate and machine as they were.
+    fn agree(&self, gate: &mut Gate, mut changed: Gate) -> Result<(), Refusal> {
+        if changed.weight() != gate.weight() {
             self.write_weight(&changed)?;
+        }
+        if let Err(refusal) = self.put_on(&mut changed) {
+            if let Err(error) = self.write_weight(gate).and_then(|()| self.put_on(gate)) {
+                warn!("gate {}: {error}", gate.record.name);
+            }
+            return Err(refusal);
         }
         gate.record = changed.record;
         gate.terms = changed.terms;
-        Ok(gate.record.name.clone())
+        Ok(())
     }
 
     /// Where a gate's work sits once nothing of ours acts on it: a process that was moved is back where it was.
@@ -330,8 +342,7 @@ impl Owner {
                     "unset: class: a gate has one; use set to change it",
                 ));
             }
-            self.write_weight(&changed)?;
-            *gate = changed;
+            self.agree(gate, changed)?;
             format!("gate {name}: {} taken back", request.terms.join(", "))
         };
         self.publish(&gates)?;

@@ -114,10 +114,27 @@ impl Config {
             }
         }
         if errors.is_empty() {
+            errors.extend(config.contradictions());
+        }
+        if errors.is_empty() {
             Ok(config)
         } else {
             Err(ConfigErrors(errors))
         }
+    }
+
+    /// What the files say of a class that cannot hold together.
+    fn contradictions(&self) -> Vec<TermError> {
+        let of_class = |class: Class| {
+            let mut asked = RawTerms::default();
+            asked.insert(Term::Class.name(), class.name(), Source::Default);
+            self.resolve(&[&asked]).err()
+        };
+        Term::Class
+            .classes()
+            .iter()
+            .filter_map(|class| of_class(*class))
+            .collect()
     }
 
     /// The machine's settings.
@@ -136,7 +153,8 @@ impl Config {
     /// The class comes from what was asked for alone; the files' terms for that class lie below.
     ///
     /// # Errors
-    /// An unknown name, a text that is no value, a term that gates of the class do not take.
+    /// An unknown name, a text that is no value, a term that gates of the class do not take, terms that contradict
+    /// each other.
     pub fn resolve(&self, asked: &[&RawTerms]) -> Result<Terms, TermError> {
         for layer in asked {
             layer.check()?;
@@ -158,13 +176,15 @@ impl Config {
             .iter()
             .filter_map(|layer| layer.classes.get(&class))
             .collect();
-        Terms::from_candidates(|term| {
+        let terms = Terms::from_candidates(|term| {
             from_files
                 .iter()
                 .chain(asked)
                 .filter_map(|layer| candidate(layer, term))
                 .collect()
-        })
+        })?;
+        terms.check_together()?;
+        Ok(terms)
     }
 }
 

@@ -64,6 +64,20 @@ pub enum TermError {
         /// Which classes do.
         mend: String,
     },
+    /// The term contradicts another one, or means nothing without it.
+    #[error("{name}: {source_place}: \"{}\" {why}; {mend}", quoted(input))]
+    Together {
+        /// The term.
+        name: &'static str,
+        /// Where it stands.
+        source_place: Source,
+        /// Its value.
+        input: String,
+        /// What it contradicts.
+        why: String,
+        /// What to do.
+        mend: &'static str,
+    },
     /// A file holds something that is neither text nor a number.
     #[error(
         "{}: {source_place}: {found} is not a value; write text in quotes, as in {example}",

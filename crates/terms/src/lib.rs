@@ -15,13 +15,16 @@
 
 mod config;
 mod error;
+mod limits;
 mod raw;
 mod table;
+mod together;
 pub mod units;
 mod values;
 
 pub use config::{Config, Roots};
 pub use error::{ConfigErrors, Refusal, TermError, mend_for_unknown, quoted};
+pub use limits::{Burst, Cap, CapScope, Latency, Quota, Switch};
 pub use raw::{Overridden, RawTerm, RawTerms, Resolved, Source, View};
 pub use table::{Setting, Settings, Term, Terms};
 pub use units::{CpuAmount, Share, TimeSpan};

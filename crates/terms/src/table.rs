@@ -1,7 +1,9 @@
 //! The tables of terms and of machine settings: one row is the one definition of a term.
 
 use crate::error::{Refusal, TermError, mend_for_unknown};
+use crate::limits::{Burst, Cap, CapScope, Latency, Quota, Switch};
 use crate::raw::{Overridden, RawTerm, Resolved, Source, View};
+use crate::together::PERIOD_DEFAULT;
 use crate::units::{Share, TimeSpan};
 use crate::values::{Class, Fallback, LoopPeriod, Sense, Tolerance, Value, Weight};
 
@@ -16,7 +18,7 @@ macro_rules! table {
         $($Variant:ident $field:ident: $Type:ty {
             default: $default:expr, range: $range:literal, example: $example:literal, value: $value:literal,
             classes: $classes:expr, doc: $doc:literal
-            $(, unsaid: $unsaid:literal)? $(, within: $within:expr)? $(,)?
+            $(, unsaid: $unsaid:literal)? $(, alias: $alias:literal)? $(, within: $within:expr)? $(,)?
         })+
     ) => {
         $(#[$enum_meta])*
@@ -74,10 +76,21 @@ macro_rules! table {
                 }
             }
 
+            /// A shorter name that is accepted as well.
+            pub fn alias(self) -> Option<&'static str> {
+                match self {
+                    $($Enum::$Variant => {
+                        let alias: &[&'static str] = &[$($alias)?];
+                        alias.first().copied()
+                    })+
+                }
+            }
+
             /// The one of this name; dashes count as underscores.
             pub fn from_name(name: &str) -> Option<$Enum> {
                 let name = name.replace('-', "_");
-                $Enum::ALL.iter().copied().find(|one| one.name() == name)
+                let is = |one: &$Enum| one.name() == name || one.alias() == Some(name.as_str());
+                $Enum::ALL.iter().copied().find(is)
             }
 
             /// All names.
@@ -189,6 +202,49 @@ table! {
         default: Weight::Of(100), range: "a whole number from 1 to 10000, or idle", example: "200", value: "WEIGHT",
         classes: ALL_CLASSES,
         doc: "Share among gates of the same class",
+    }
+    Quota quota: Quota {
+        default: Quota::None,
+        range: "a time of at least 1ms in each period, as in 50ms, an amount of CPU, as in 1.5cpu, 150% or 1500m, or none",
+        example: "50ms", value: "TIME|CPUS", classes: ALL_CLASSES,
+        doc: "CPU that the gate may use in each period (cpu.max)",
+    }
+    Period period: TimeSpan {
+        default: PERIOD_DEFAULT, range: "a time from 1ms to 1s, as in 100ms", example: "100ms", value: "TIME",
+        classes: ALL_CLASSES,
+        doc: "How long the quota is for",
+        within: |span| span.within(TimeSpan::from_millis(1), TimeSpan::from_secs(1)),
+    }
+    Burst burst: Burst {
+        default: Burst::NONE, range: "a time up to the quota, as in 20ms, or auto", example: "auto", value: "TIME",
+        classes: ALL_CLASSES,
+        doc: "Unused quota that may be carried over; auto follows the gate's own throttling",
+    }
+    CapHard cap_hard: Cap {
+        default: Cap::None,
+        range: "1‰ of one CPU or more, as in 200‰, 20%, 0.2 or 2500‰ for a gate that may use several, or none",
+        example: "200‰", value: "PERMILLE", classes: ALL_CLASSES,
+        doc: "The most CPU at any time, in parts per thousand of one CPU",
+        alias: "cap",
+        within: Cap::at_least_one,
+    }
+    CapSoft cap_soft: Cap {
+        default: Cap::None, range: "0‰ of one CPU or more, as in 0, 200‰ or 20%, or none", example: "0‰",
+        value: "PERMILLE", classes: ALL_CLASSES,
+        doc: "Above this, only CPU that nobody else wants; 0 is background",
+    }
+    CapScope cap_scope: CapScope {
+        default: CapScope::Group, range: "task, process or group", example: "task", value: "SCOPE", classes: ALL_CLASSES,
+        doc: "Whom one cap counts for: each task alone, each process, or all of the gate together",
+    }
+    Latency latency: Latency {
+        default: Latency::default(), range: "a whole number from -20 (the most urgent) to 19", example: "-10",
+        value: "HINT", classes: ALL_CLASSES,
+        doc: "How soon it runs once it wakes up; its share of the CPU stays",
+    }
+    LatencyInherit latency_inherit: Switch {
+        default: Switch(true), range: "yes or no", example: "no", value: "YES|NO", classes: ALL_CLASSES,
+        doc: "Whether what it forks gets the same latency hint",
     }
     Fallback fallback: Fallback {
         default: Fallback::Floor,

@@ -134,7 +134,7 @@ fn every_mistake_of_every_file_is_told_with_its_place() {
         "sense: /etc/tidegate/tidegate.toml:4:9: true (boolean) is not a value; write text in quotes, as in sense = \"auto\"",
         "main: /etc/tidegate/tidegate.toml:5:8: 3 (integer) is not a value; write text in quotes, as in [main]",
         "tolerence: /etc/tidegate/tidegate.toml:7:1: no such term; did you mean tolerance?",
-        "class: /etc/tidegate/tidegate.toml:8:1: no such term; known are headroom, tolerance, weight, fallback",
+        "class: /etc/tidegate/tidegate.toml:8:1: no such term; known are headroom, tolerance, weight, quota, period",
         "headroom: /etc/tidegate/tidegate.toml:10:1: a neutral gate does not take it; make it main or side",
         "weight: /etc/tidegate/tidegate.toml:11:10: 0x10 (integer) is not a value",
         "/run/tidegate/tidegate.toml:1:9: not valid TOML: ",
@@ -142,6 +142,27 @@ fn every_mistake_of_every_file_is_told_with_its_place() {
         assert!(text.contains(expected), "{expected}\nnot in:\n{text}");
     }
     assert_eq!(errors.0.len(), 10, "{text}");
+}
+
+#[test]
+fn what_contradicts_itself_in_the_files_is_told_when_they_are_loaded() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    write(
+        root,
+        "etc/tidegate/tidegate.toml",
+        "[side]\nquota = '10ms'\n",
+    );
+    write(
+        root,
+        "run/tidegate/tidegate.toml",
+        "[side]\nburst = '20ms'\n",
+    );
+    let text = Config::load(&Roots::under(root)).unwrap_err().to_string();
+    assert!(
+        text.contains("run/tidegate/tidegate.toml:2:9: \"20ms\" is above the quota"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -181,6 +202,38 @@ fn refusals_name_input_place_and_mend() {
     assert!(refuse(&["headroom=30%"]).contains("a neutral gate does not take it"));
     assert!(refuse(&["class=side", "weight=0"]).contains("is below 1"));
     assert!(refuse(&["class=side", "fallback=hold:2h"]).contains("is above 1h"));
+    for (words, message) in [
+        (
+            &["burst=auto"] as &[&str],
+            "burst: run flag: \"auto\" stands without a quota; give a quota with it",
+        ),
+        (
+            &["quota=10ms", "burst=20ms"],
+            "\"20ms\" is above the quota of 10ms a period",
+        ),
+        (
+            &["quota=0.05cpu", "period=10ms"],
+            "\"0.05cpu\" is 500 us in each 10ms; the kernel's least is 1ms",
+        ),
+        (
+            &["period=50ms"],
+            "period: run flag: \"50ms\" stands without a quota",
+        ),
+        (
+            &["cap=100‰", "cap_soft=200‰"],
+            "\"200‰\" is above cap_hard (100‰)",
+        ),
+        (
+            &["cap=2000‰", "cap_scope=task"],
+            "is more than a task can use",
+        ),
+        (&["cap_scope=task"], "stands without a cap"),
+        (&["cap=0‰"], "would stop the work for good"),
+        (&["latency=-21"], "is below -20; write a whole number"),
+    ] {
+        let text = refuse(words);
+        assert!(text.contains(message), "{text}");
+    }
     let no_sign = RawTerms::from_assignments(&["headroom"], &Source::Set).unwrap_err();
     assert!(
         no_sign

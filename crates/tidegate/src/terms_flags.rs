@@ -39,6 +39,7 @@ impl Args for TermFlags {
         let rest = plain().map(|term| {
             Arg::new(term.name())
                 .long(flag(term))
+                .visible_aliases(term.alias())
                 .value_name(term.value_name())
                 .allow_hyphen_values(true)
                 .help(format!(

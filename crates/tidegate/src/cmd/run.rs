@@ -23,7 +23,8 @@ Examples:
   sudo tidegate run --main --headroom 40% -- ./server
       side work keeps 40 % of the machine idle while the server runs
 
-One of --side, --main and --class must be given: Tidegate does not guess who
+One of --side, --main and --class must be given, unless the command is only
+limited (--quota, --cap) or hinted (--latency): Tidegate does not guess who
 yields. --headroom goes with either: the largest of all gates counts.
 Fails with 125 before CMD starts, 126 if CMD cannot be executed, 127 if it is
 not found; else ends as CMD does.";
@@ -86,15 +87,15 @@ pub fn main(args: Args) -> Result<Exit, Failure> {
 
 /// Refuses wrong terms here, before an owner is started for them. The owner checks again, with its own files.
 fn check_terms(flags: &TermFlags) -> Result<(), Failure> {
-    if !flags.0.0.contains_key("class") {
+    // Only the terms' own form and the class that they go with: no files, so that this says nothing about them.
+    let terms = Config::default()
+        .resolve(&[&flags.0])
+        .map_err(|e| Failure::from(e).before_run())?;
+    if terms.class.is_default() && !terms.is_bounded() && terms.latency.is_default() {
         let why = "neither --side nor --main is given; say --side for work that should yield, --main for work to protect";
         return Err(Failure::new(Exit::RunFailed, format!("run: class: {why}")));
     }
-    // Only the terms' own form and the class that they go with: no files, so that this says nothing about them.
-    Config::default()
-        .resolve(&[&flags.0])
-        .map(drop)
-        .map_err(|e| Failure::from(e).before_run())
+    Ok(())
 }
 
 fn place(args: &Args) -> Result<Vec<String>, Failure> {

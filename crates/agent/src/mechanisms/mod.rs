@@ -1,0 +1,35 @@
+//! A gate's own terms on the machine, beside what its class asks: quota and burst, caps, latency hints. One file each.
+//!
+//! [`Owner::put_on`] makes the machine agree with a gate's terms as they are now, and is called again whenever they change
+//! or may have been lost; [`Owner::take_off`] goes back to what stood before. Both are idempotent.
+
+mod bandwidth;
+mod caps;
+mod hints;
+
+use crate::gate::Gate;
+use crate::owner::Owner;
+use crate::server::Refusal;
+
+impl Owner {
+    /// Puts a placed gate's own terms on the machine. After a refusal the caller takes the gate off again.
+    pub(crate) fn put_on(&self, gate: &mut Gate) -> Result<(), Refusal> {
+        self.put_on_bandwidth(gate)?;
+        self.put_on_caps(gate)?;
+        self.put_on_hints(gate)
+    }
+
+    /// Takes a gate's own terms off the machine, as far as they are still ours; says what was not put back.
+    pub(crate) fn take_off(&self, gate: &Gate) -> Vec<String> {
+        let mut left = self.take_off_hints(gate);
+        left.extend(self.take_off_caps(gate));
+        left.extend(self.take_off_bandwidth(gate));
+        left
+    }
+}
+
+/// A term that this version cannot enforce.
+fn not_enforced(term: &'static str) -> Refusal {
+    let message = format!("{term}: this version of Tidegate does not enforce it yet; leave it out");
+    Refusal::new("unsupported", message)
+}

@@ -1,0 +1,138 @@
+//! What terms mean only together: checked once all layers are laid over each other.
+
+use crate::error::TermError;
+use crate::limits::{Burst, CapScope, Quota};
+use crate::raw::Resolved;
+use crate::table::{Term, Terms};
+use crate::units::TimeSpan;
+
+/// The kernel refuses quotas below this.
+const QUOTA_MIN_US: u64 = 1_000;
+/// What holds when nobody says anything, and may be said for nothing.
+pub(crate) const PERIOD_DEFAULT: TimeSpan = TimeSpan::from_millis(100);
+/// One CPU: the most that one task can use.
+const ONE_CPU_PPT: u32 = 1_000;
+
+impl Terms {
+    /// Whether something bounds the gate by its own terms, whatever its class: a quota or a cap.
+    pub fn is_bounded(&self) -> bool {
+        self.quota.value != Quota::None
+            || self.cap_hard.value.ppt().is_some()
+            || self.cap_soft.value.ppt().is_some()
+    }
+
+    /// The quota in each period in microseconds; `None` for no limit.
+    pub fn quota_us(&self) -> Option<u64> {
+        self.quota.value.us(self.period.value)
+    }
+
+    /// Refuses terms that contradict each other.
+    pub(crate) fn check_together(&self) -> Result<(), TermError> {
+        self.check_quota()?;
+        self.check_burst()?;
+        self.check_caps()
+    }
+
+    fn check_quota(&self) -> Result<(), TermError> {
+        match self.quota_us() {
+            Some(us) if us < QUOTA_MIN_US => {
+                let why = format!("is {us} us in each {}", self.period.value);
+                let mend = "the kernel's least is 1ms a period: give more, or a longer period";
+                Err(together(Term::Quota, &self.quota, why, mend))
+            }
+            None if self.period.value != PERIOD_DEFAULT => {
+                let mend = "give a quota with it, as in quota=20ms period=100ms";
+                Err(together(
+                    Term::Period,
+                    &self.period,
+                    "stands without a quota",
+                    mend,
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_burst(&self) -> Result<(), TermError> {
+        let Burst::Of(burst) = self.burst.value else {
+            return match self.quota_us() {
+                Some(_) => Ok(()),
+                None => Err(self.burst_alone()),
+            };
+        };
+        if burst.ns() == 0 {
+            return Ok(());
+        }
+        match self.quota_us() {
+            None => Err(self.burst_alone()),
+            Some(quota_us) if burst.us() > quota_us => {
+                let quota = TimeSpan::from_nanos(quota_us.saturating_mul(1_000));
+                let why = format!("is above the quota of {quota} a period");
+                let mend = "the kernel takes at most the quota: give that, or auto";
+                Err(together(Term::Burst, &self.burst, why, mend))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn burst_alone(&self) -> TermError {
+        let mend = "give a quota with it, as in quota=20ms burst=auto";
+        together(Term::Burst, &self.burst, "stands without a quota", mend)
+    }
+
+    fn check_caps(&self) -> Result<(), TermError> {
+        let (hard, soft) = (self.cap_hard.value.ppt(), self.cap_soft.value.ppt());
+        if let (Some(hard), Some(soft)) = (hard, soft)
+            && soft > hard
+        {
+            let why = format!("is above cap_hard ({hard}‰), which holds at all times");
+            let mend = "give a lower one, or leave it out";
+            return Err(together(Term::CapSoft, &self.cap_soft, why, mend));
+        }
+        if hard.is_none() && soft.is_none() && self.cap_scope.value != CapScope::default() {
+            let mend = "give cap_hard or cap_soft with it";
+            return Err(together(
+                Term::CapScope,
+                &self.cap_scope,
+                "stands without a cap",
+                mend,
+            ));
+        }
+        if self.cap_scope.value == CapScope::Task
+            && let Some(term) = [
+                (Term::CapHard, &self.cap_hard, hard),
+                (Term::CapSoft, &self.cap_soft, soft),
+            ]
+            .into_iter()
+            .find_map(|(term, at, ppt)| {
+                ppt.filter(|ppt| *ppt > ONE_CPU_PPT).map(|_| {
+                    let why = "is more than a task can use, which is one CPU (1000‰)";
+                    together(
+                        term,
+                        at,
+                        why,
+                        "give at most 1000‰, or cap_scope process or group",
+                    )
+                })
+            })
+        {
+            return Err(term);
+        }
+        Ok(())
+    }
+}
+
+fn together<T: std::fmt::Display>(
+    term: Term,
+    at: &Resolved<T>,
+    why: impl Into<String>,
+    mend: &'static str,
+) -> TermError {
+    TermError::Together {
+        name: term.name(),
+        source_place: at.source.clone(),
+        input: at.value.to_string(),
+        why: why.into(),
+        mend,
+    }
+}
