@@ -265,14 +265,17 @@ impl Books {
         }
     }
 
-    /// Whether a value found on `group`'s quota may be one that we wrote; `None` when it is not in the books.
-    pub fn outside_writes(&self) -> Vec<(Entry, String)> {
+    /// Of the entries with these numbers, those whose knob holds what we did not write, with what was found.
+    pub fn outside_writes(&self, which: impl Iterator<Item = usize>) -> Vec<(Entry, String)> {
         let differs = |entry: &Entry| {
             let found =
                 ledger::standing_differs(&self.groups, self.ledger.moving(), entry).ok()??;
             Some((entry.clone(), found))
         };
-        self.ledger.entries().iter().filter_map(differs).collect()
+        which
+            .filter_map(|number| self.ledger.entries().get(number))
+            .filter_map(differs)
+            .collect()
     }
 
     /// Puts back all that is in the books for `gate`, newest first. Says of each what became of it, and whether it is back.

@@ -29,6 +29,7 @@ pub mod paths;
 mod peer;
 mod program;
 mod rate;
+mod rota;
 mod server;
 pub mod startup;
 mod targets;

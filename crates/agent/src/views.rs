@@ -75,7 +75,10 @@ impl Owner {
             self.show_control(&mut view, &control, now_ns);
             control.quotas.given()
         };
-        let gates = lock(&self.gates);
+        let mut gates = lock(&self.gates);
+        for gate in gates.iter_mut() {
+            self.measure_for_show(gate, now_ns);
+        }
         let limited = gates.iter().any(Gate::is_limited);
         if !limited {
             view.decision = "no side work: nothing is limited".into();
