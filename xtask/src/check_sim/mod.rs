@@ -46,8 +46,8 @@ enum Missing {
     Failed(String),
 }
 
-impl From<vm::Trouble> for Missing {
-    fn from(trouble: vm::Trouble) -> Missing {
+impl From<tidegate_vm::Trouble> for Missing {
+    fn from(trouble: tidegate_vm::Trouble) -> Missing {
         if trouble.is_lacking() {
             Missing::Lacking(trouble.to_string())
         } else {
@@ -184,16 +184,14 @@ fn ask_vm(repository: &Path, work: &Path, bed: &Path, parts: &[String]) -> Resul
     fs::write(&list, parts.join(" "))
         .map_err(|e| Missing::Failed(format!("{}: {e}", list.display())))?;
     let extras = vec![
-        ("bin/kernelbed", bed.to_owned()),
-        ("lib/scenarios.txt", repository.join(SCENARIOS)),
-        ("lib/scenarios.parts", list),
+        ("bin/kernelbed".into(), bed.to_owned()),
+        ("lib/scenarios.txt".into(), repository.join(SCENARIOS)),
+        ("lib/scenarios.parts".into(), list),
     ];
-    let measured = vm::measures(
-        repository,
-        &repository.join("tests/check"),
-        extras,
-        VM_LIMIT,
-    )?;
+    // Its own folder, so that it does not wait for the suite.
+    let setup = vm::setup(repository, "check-sim", "6.18");
+    let measured =
+        tidegate_vm::measures(&setup, &repository.join("tests/check"), extras, VM_LIMIT)?;
     let mut text = format!("# {}\n", measured.kernel);
     for (name, value, unit) in measured.measures {
         text.push_str(&format!("{name} {value} {unit}\n"));

@@ -1,113 +1,28 @@
-//! The VM bed: boots a stock Debian kernel under software emulation and runs the tests of `tests/vm` in it on
-//! cgroup v2. docs/vm.md tells how to use it and how far its figures can be trusted.
+//! `cargo xtask vm`: the tests of `tests/vm/cases` in the bed of crates/vm. docs/vm.md tells how to use it.
 
-mod apt;
-mod boot;
-mod catalog;
-mod command;
-mod cpio;
-mod emulator;
-mod fetch;
-mod frames;
-mod image;
-mod measure;
 mod options;
-mod progress;
-mod suite;
 
-pub use measure::measures;
-
-use catalog::{Case, Mode};
-use fetch::Kernel;
-use image::Parts;
 use options::{Action, Options};
-use progress::Progress;
-use std::fmt;
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
-use suite::{Suite, Tally};
+use tidegate_vm::{Bed, Case, Mode, Progress, Setup, Suite, Tally, Trouble, catalog, fetch};
 
-/// A failure on one line: what, where, why, and the mend.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
-    what: String,
-    place: String,
-    why: String,
-    mend: String,
-    /// The machine lacks something, as opposed to the repository being wrong: the suite is skipped, not failed.
-    lacking: bool,
+/// The checkout that this was built in; canonical, so that logs and messages show plain paths.
+fn repository() -> PathBuf {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    repository.canonicalize().unwrap_or(repository)
 }
 
-impl Trouble {
-    fn new(what: &str, place: &str, why: &str, mend: &str) -> Trouble {
-        Trouble {
-            what: what.into(),
-            place: place.into(),
-            why: why.into(),
-            mend: mend.into(),
-            lacking: false,
-        }
+/// The bed of this checkout, with its own work folder below `target`.
+pub fn setup(repository: &Path, work: &str, series: &str) -> Setup {
+    Setup {
+        cache: cache(repository),
+        work: repository.join("target").join(work),
+        series: series.into(),
+        scripts: Some(repository.join("tests/vm")),
+        binaries: Vec::new(),
     }
-
-    /// Whether this machine lacks something, as opposed to the repository being wrong.
-    pub fn is_lacking(&self) -> bool {
-        self.lacking
-    }
-
-    /// The same, as something that this machine lacks.
-    fn lacking(self) -> Trouble {
-        Trouble {
-            lacking: true,
-            ..self
-        }
-    }
-
-    fn io(what: &str, path: &Path, error: &std::io::Error) -> Trouble {
-        let mend = match error.kind() {
-            std::io::ErrorKind::NotFound => "check that it is installed and spelt so",
-            std::io::ErrorKind::PermissionDenied => "run it as a user who may",
-            std::io::ErrorKind::StorageFull => "make room on that file system",
-            _ => "see the error",
-        };
-        Trouble::new(what, &path.display().to_string(), &error.to_string(), mend)
-    }
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {}: {}; {}",
-            self.what, self.place, self.why, self.mend
-        )
-    }
-}
-
-/// Where `program` is, or what to install.
-fn tool(program: &str) -> Result<PathBuf, Trouble> {
-    let search = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&search)
-        .map(|p| p.join(program))
-        .find(|p| p.is_file());
-    found.ok_or_else(|| {
-        let package = match program {
-            "qemu-system-x86_64" => "qemu-system-x86",
-            "busybox" => "busybox-static",
-            "strip" => "binutils",
-            "cc" => "gcc libc6-dev",
-            "dpkg" | "dpkg-deb" | "apt-get" | "apt-cache" => "apt (a Debian or Ubuntu machine)",
-            other => other,
-        };
-        Trouble::new(
-            "find a program",
-            program,
-            "it is not on the PATH",
-            &format!("apt-get install {package}"),
-        )
-        .lacking()
-    })
 }
 
 /// `cargo xtask vm ARGUMENTS`.
@@ -119,9 +34,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // Canonical, so that logs and messages show plain paths; it exists, as this was built in it.
-    let repository = repository.canonicalize().unwrap_or(repository);
+    let repository = repository();
     let done = match options.action {
         Action::Help => {
             println!("{}", options::HELP);
@@ -205,15 +118,24 @@ fn run(repository: &Path, options: &Options) -> Result<u8, Trouble> {
         .filter(|(m, c)| c.modes.contains(m))
         .collect();
     let mut tally = Tally::default();
-    let bed = match Bed::prepare(repository, options, &cases) {
+    let mut setup = setup(repository, "vm", &options.series);
+    if cases.iter().any(|case| case.needs_tidegate) {
+        let tidegate = tidegate_binary(repository, options)?;
+        setup.binaries.push(("bin/tidegate".into(), tidegate));
+    }
+    let bed = match Bed::prepare(&setup) {
         Ok(bed) => bed,
-        Err(trouble) if trouble.lacking => {
+        Err(trouble) if trouble.is_lacking() => {
             println!("skipped: {trouble}");
             tally.skipped = runs.len();
             return Ok(close(&tally));
         }
         Err(trouble) => return Err(trouble),
     };
+    println!("vm: {} {}", bed.kernel.package, bed.kernel.version);
+    if let Some(note) = &bed.kernel.note {
+        println!("vm: {note}");
+    }
     let deadline = Instant::now() + Duration::from_secs(options.limit_s);
     let progress = Progress::new(runs.len());
     // Side by side: precise keeps one core busy and does not care who else is; smp mostly waits.
@@ -249,52 +171,6 @@ fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-/// What every boot of a run has in common.
-struct Bed {
-    kernel: Kernel,
-    parts: Parts,
-    work: PathBuf,
-    /// Held while the work folder is in use.
-    _lock: File,
-}
-
-impl Bed {
-    fn prepare(repository: &Path, options: &Options, cases: &[Case]) -> Result<Bed, Trouble> {
-        tool("qemu-system-x86_64")?;
-        let kernel =
-            fetch::kernel(&cache(repository), &options.series, false).map_err(Trouble::lacking)?;
-        println!("vm: {} {}", kernel.package, kernel.version);
-        if let Some(note) = &kernel.note {
-            println!("vm: {note}");
-        }
-        let work = repository.join(options.work);
-        fs::create_dir_all(&work).map_err(|e| Trouble::io("make the work folder", &work, &e))?;
-        let lock = locked(&work.join("lock"))?;
-        let wanted = cases.iter().any(|case| case.needs_tidegate);
-        let tidegate = wanted
-            .then(|| tidegate_binary(repository, options))
-            .transpose()?;
-        let parts = Parts::gather(repository, &work, tidegate.as_deref())?;
-        Ok(Bed {
-            kernel,
-            parts,
-            work,
-            _lock: lock,
-        })
-    }
-}
-
-/// Waits until no other run uses the work folder.
-fn locked(path: &Path) -> Result<File, Trouble> {
-    let io = |e| Trouble::io("lock the work folder", path, &e);
-    let file = File::create(path).map_err(io)?;
-    if file.try_lock().is_err() {
-        eprintln!("vm: waiting for another run to end");
-        file.lock().map_err(io)?;
-    }
-    Ok(file)
 }
 
 fn close(tally: &Tally) -> u8 {
@@ -338,18 +214,4 @@ fn tidegate_binary(repository: &Path, options: &Options) -> Result<PathBuf, Trou
         options.profile.as_str()
     };
     Ok(repository.join("target").join(folder).join("tidegate"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_trouble_is_one_line_with_its_mend() {
-        let trouble = tool("no-such-program-here").unwrap_err().to_string();
-        assert_eq!(
-            trouble,
-            "find a program: no-such-program-here: it is not on the PATH; apt-get install no-such-program-here"
-        );
-    }
 }

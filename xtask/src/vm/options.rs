@@ -1,7 +1,7 @@
 //! The words after `cargo xtask vm`.
 
-use super::catalog::Mode;
 use std::path::PathBuf;
+use tidegate_vm::Mode;
 
 pub const HELP: &str = "\
 usage: cargo xtask vm [OPTIONS] [TEST...]
@@ -40,8 +40,6 @@ pub struct Options {
     pub limit_s: u64,
     pub keep: bool,
     pub tests: Vec<String>,
-    /// Where logs and images go, from the repository's top.
-    pub work: &'static str,
 }
 
 /// Reads the arguments; the error is the rest of a one-line message.
@@ -55,7 +53,6 @@ pub fn parse(arguments: &[String]) -> Result<Options, String> {
         limit_s: 600,
         keep: false,
         tests: Vec::new(),
-        work: "target/vm",
     };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {

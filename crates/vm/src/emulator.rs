@@ -1,7 +1,7 @@
 //! The emulator's process and its two outputs: the guest's second serial port, which the tests speak on, and the
 //! kernel's console, which goes to a file.
 
-use super::Trouble;
+use crate::Trouble;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};

@@ -28,8 +28,11 @@ pub enum Frame {
 /// How a test came out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
+    /// It did what it shows.
     Passed,
+    /// It did not; why.
     Failed(String),
+    /// This machine cannot show it; why.
     Skipped(String),
 }
 

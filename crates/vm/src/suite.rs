@@ -1,19 +1,22 @@
 //! The tests of one mode, in as many boots as it takes: a guest that breaks fails the test it was in, and what
 //! remains runs in another.
 
-use super::boot::{Boot, Finished};
-use super::catalog::{Case, Mode};
-use super::frames::Outcome;
-use super::progress::Progress;
-use super::{Bed, Trouble};
+use crate::boot::{Boot, Finished};
+use crate::catalog::{Case, Mode};
+use crate::frames::Outcome;
+use crate::progress::Progress;
+use crate::{Bed, Trouble};
 use std::fs;
 use std::time::{Duration, Instant};
 
 /// How a whole run came out.
 #[derive(Default)]
 pub struct Tally {
+    /// Tests that passed.
     pub passed: usize,
+    /// Tests that failed.
     pub failed: usize,
+    /// Tests that this machine cannot run.
     pub skipped: usize,
     /// Name, value, unit of all that was measured.
     pub measures: Vec<(String, String, String)>,
@@ -28,6 +31,7 @@ impl Tally {
         }
     }
 
+    /// Counts another run's tests with these.
     pub fn add(&mut self, other: Tally) {
         self.passed += other.passed;
         self.failed += other.failed;
@@ -47,13 +51,18 @@ impl Tally {
 
 /// All tests of one mode, in as many boots as it takes.
 pub struct Suite<'a> {
+    /// How the machine is emulated.
     pub mode: Mode,
+    /// The bed, which all modes share.
     pub bed: &'a Bed,
+    /// What has not ended by then fails.
     pub deadline: Instant,
+    /// Keep the guest's images beside the logs.
     pub keep: bool,
 }
 
 impl Suite<'_> {
+    /// Runs them all, however many boots that takes.
     pub fn run(&self, mut todo: Vec<&Case>, progress: &Progress) -> Result<Tally, Trouble> {
         let mut tally = Tally::default();
         let mut boots = 0;
@@ -72,7 +81,7 @@ impl Suite<'_> {
                 cases: &todo,
                 deadline: self.deadline,
             };
-            let report = boot.run(progress)?;
+            let report = boot.run(progress, &mut |_| {})?;
             if !self.keep {
                 fs::remove_file(&image)
                     .map_err(|e| Trouble::io("remove the guest's image", &image, &e))?;

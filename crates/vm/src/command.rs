@@ -1,6 +1,6 @@
 //! Running another program to its end: its standard output, or the line of its errors that tells most.
 
-use super::Trouble;
+use crate::Trouble;
 use std::path::Path;
 use std::process::Command;
 

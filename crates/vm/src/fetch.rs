@@ -5,8 +5,8 @@
 //! checked here once more against that list. The mirror is whichever one this machine's own apt sources name
 //! for Debian. The kernel lies under `.cache/vm/kernels/PACKAGE_VERSION/` and needs no network afterwards.
 
-use super::apt::{PrivateApt, SUITE, run};
-use super::{Trouble, tool};
+use crate::apt::{PrivateApt, SUITE, run};
+use crate::{Trouble, tool};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,8 +18,11 @@ const LIST_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// A kernel ready to boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
+    /// The image to boot.
     pub vmlinuz: PathBuf,
+    /// Debian's package that it came in.
     pub package: String,
+    /// That package's version.
     pub version: String,
     /// Why it may not be the newest, if so.
     pub note: Option<String>,

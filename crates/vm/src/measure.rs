@@ -1,10 +1,9 @@
 //! One test of its own in the bed, for the sake of what it measures: the precise machine for tasks outside the suite.
 
-use super::catalog::{self, Mode};
-use super::options;
-use super::progress::Progress;
-use super::suite::Suite;
-use super::{Bed, Trouble};
+use crate::catalog::{self, Mode};
+use crate::progress::Progress;
+use crate::suite::Suite;
+use crate::{Bed, Setup, Trouble};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -16,21 +15,17 @@ pub struct Measured {
     pub measures: Vec<(String, String, String)>,
 }
 
-/// Runs the test that lies in the folder `cases` on the precise machine, with `extras` (place in the guest, file here)
+/// Runs the test that lies in the folder `cases` on the precise machine, with `files` (place in the guest, file here)
 /// in its image.
 pub fn measures(
-    repository: &Path,
+    setup: &Setup,
     cases: &Path,
-    extras: Vec<(&'static str, PathBuf)>,
+    files: Vec<(String, PathBuf)>,
     limit: Duration,
 ) -> Result<Measured, Trouble> {
-    let mut options = options::parse(&[])
-        .map_err(|why| Trouble::new("prepare the bed", "its own defaults", &why, "mend them"))?;
-    // Its own folder, so that it does not wait for the suite.
-    options.work = "target/check-sim";
     let cases = catalog::read(cases)?;
-    let mut bed = Bed::prepare(repository, &options, &cases)?;
-    bed.parts.extras = extras;
+    let mut bed = Bed::prepare(setup)?;
+    bed.add_files(files);
     let progress = Progress::quiet(cases.len());
     let suite = Suite {
         mode: Mode::Precise,

@@ -2,12 +2,12 @@
 //! case. A panic, a hang or a silent guest fails the running test with the tail of the log; tests that had not
 //! begun are handed back for another boot.
 
-use super::Trouble;
-use super::catalog::{Case, Mode};
-use super::emulator::{Console, Emulator, TAIL_LINES};
-use super::fetch::Kernel;
-use super::frames::{Frame, Health, Outcome, health, parse};
-use super::progress::Progress;
+use crate::Trouble;
+use crate::catalog::{Case, Mode};
+use crate::emulator::{Console, Emulator, TAIL_LINES};
+use crate::fetch::Kernel;
+use crate::frames::{Frame, Health, Outcome, health, parse};
+use crate::progress::Progress;
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::Write;
@@ -53,7 +53,8 @@ pub struct Boot<'a> {
 }
 
 impl Boot<'_> {
-    pub fn run(&self, progress: &Progress) -> Result<Report, Trouble> {
+    /// Follows the guest to its end; each line of a test's own output also goes to `heard`.
+    pub fn run(&self, progress: &Progress, heard: &mut dyn FnMut(&str)) -> Result<Report, Trouble> {
         let console = self.logs.join("console.log");
         let _ = fs::remove_file(&console);
         let mut emulator =
@@ -61,7 +62,7 @@ impl Boot<'_> {
         let lines = emulator.lines();
         let log = File::create(self.logs.join("guest.log"))
             .map_err(|e| Trouble::io("keep the guest's log", self.logs, &e))?;
-        let mut watch = Watch::new(self, log, Console::new(console));
+        let mut watch = Watch::new(self, log, Console::new(console), heard);
         while let Step::Going = watch.step(&lines, progress) {}
         drop(emulator);
         watch.last_look(progress);
@@ -100,7 +101,9 @@ impl Boot<'_> {
         command
             .arg("-serial")
             .arg(format!("file:{}", console.display()))
-            .args(["-serial", "stdio"]);
+            .args(["-serial", "stdio"])
+            .arg("-serial")
+            .arg(format!("file:{}", self.logs.join("results.tar").display()));
         command
             .arg("-kernel")
             .arg(&self.kernel.vmlinuz)
@@ -134,10 +137,16 @@ struct Watch<'a> {
     report: Report,
     /// When the kernel was first seen in trouble, and its words.
     dead: Option<(Instant, String)>,
+    heard: &'a mut dyn FnMut(&str),
 }
 
 impl<'a> Watch<'a> {
-    fn new(boot: &'a Boot<'a>, log: File, console: Console) -> Watch<'a> {
+    fn new(
+        boot: &'a Boot<'a>,
+        log: File,
+        console: Console,
+        heard: &'a mut dyn FnMut(&str),
+    ) -> Watch<'a> {
         let report = Report {
             finished: Vec::new(),
             broken: None,
@@ -155,6 +164,7 @@ impl<'a> Watch<'a> {
             ready: false,
             report,
             dead: None,
+            heard,
         }
     }
 
@@ -221,6 +231,7 @@ impl<'a> Watch<'a> {
             Frame::End { outcome, .. } => self.close(outcome, uptime_s, progress),
             Frame::Done => return Step::Over,
             Frame::Output(text) => {
+                (self.heard)(&text);
                 self.tail.push_back(text);
                 if self.tail.len() > TAIL_LINES {
                     self.tail.pop_front();

@@ -1,7 +1,7 @@
 //! What the person watching sees: one line a finished test, and on a terminal a moving line for the running one.
 
-use super::boot::Finished;
-use super::frames::Outcome;
+use crate::boot::Finished;
+use crate::frames::Outcome;
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -9,10 +9,19 @@ use std::time::Instant;
 /// The display of a run; the modes share it, as they run side by side.
 pub struct Progress {
     terminal: bool,
-    /// Only failures are printed.
-    quiet: bool,
+    /// What of the finished tests is printed.
+    prints: Prints,
     started: Instant,
     state: Mutex<State>,
+}
+
+/// What of the finished tests is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Prints {
+    All,
+    Failures,
+    /// Nothing at all, not even the moving line: another program shows what goes on.
+    Nothing,
 }
 
 struct State {
@@ -23,6 +32,7 @@ struct State {
 }
 
 impl Progress {
+    /// Shows everything of a run of that many tests.
     pub fn new(total: usize) -> Progress {
         let state = State {
             doing: Vec::new(),
@@ -32,7 +42,7 @@ impl Progress {
         let terminal = std::io::stderr().is_terminal();
         Progress {
             terminal,
-            quiet: false,
+            prints: Prints::All,
             started: Instant::now(),
             state: Mutex::new(state),
         }
@@ -41,41 +51,57 @@ impl Progress {
     /// Shows the moving line and failures, not what passed.
     pub fn quiet(total: usize) -> Progress {
         Progress {
-            quiet: true,
+            prints: Prints::Failures,
             ..Progress::new(total)
         }
     }
 
-    pub fn doing(&self, mode: &'static str, what: &str) {
+    /// Shows nothing: the caller does.
+    pub fn silent() -> Progress {
+        Progress {
+            prints: Prints::Nothing,
+            terminal: false,
+            ..Progress::new(0)
+        }
+    }
+
+    /// That mode has begun with something.
+    pub(crate) fn doing(&self, mode: &'static str, what: &str) {
         let mut state = self.state();
         state.doing.retain(|(of, _)| *of != mode);
         state.doing.push((mode, what.into()));
         self.show(&state);
     }
 
-    pub fn tick(&self) {
+    /// Time has passed.
+    pub(crate) fn tick(&self) {
         self.show(&self.state());
     }
 
-    pub fn end(&self, mode: &'static str, finished: &Finished) {
+    /// A test has ended.
+    pub(crate) fn end(&self, mode: &'static str, finished: &Finished) {
         let mut state = self.state();
         state.done += 1;
         self.clear();
-        if !self.quiet || matches!(finished.outcome, Outcome::Failed(_)) {
+        let failed = matches!(finished.outcome, Outcome::Failed(_));
+        if self.prints == Prints::All || (self.prints == Prints::Failures && failed) {
             println!("{}", line(mode, finished));
         }
         self.show(&state);
     }
 
-    pub fn say(&self, text: &str) {
+    /// A line between the tests.
+    pub(crate) fn say(&self, text: &str) {
         let state = self.state();
         self.clear();
-        println!("{text}");
+        if self.prints != Prints::Nothing {
+            println!("{text}");
+        }
         self.show(&state);
     }
 
     /// The mode has nothing left to run.
-    pub fn leave(&self, mode: &'static str) {
+    pub(crate) fn leave(&self, mode: &'static str) {
         let mut state = self.state();
         state.doing.retain(|(of, _)| *of != mode);
         self.clear();

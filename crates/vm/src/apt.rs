@@ -1,7 +1,7 @@
 //! apt with a private root: this machine's transport, mirror and proxies; our own suite, lists and cache.
 
-use super::Trouble;
-use super::command::output;
+use crate::Trouble;
+use crate::command::output;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -8,8 +8,8 @@
 //! # expect: Kernel panic     (optional: passes only by failing with this in its reason; it tests the bed)
 //! ```
 
-use super::Trouble;
-use super::frames::Outcome;
+use crate::Trouble;
+use crate::frames::Outcome;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -23,8 +23,10 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// Both.
     pub const ALL: [Mode; 2] = [Mode::Precise, Mode::Smp];
 
+    /// The word for it in options and heads.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Precise => "precise",
@@ -32,6 +34,7 @@ impl Mode {
         }
     }
 
+    /// The mode of that name.
     pub fn parse(word: &str) -> Option<Mode> {
         Mode::ALL.into_iter().find(|mode| mode.name() == word)
     }
@@ -40,12 +43,19 @@ impl Mode {
 /// One test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
+    /// The file's name without its ending.
     pub name: String,
+    /// Where it lies here.
     pub file: PathBuf,
+    /// What it shows.
     pub what: String,
+    /// Where it belongs.
     pub modes: Vec<Mode>,
+    /// It runs `tidegate`.
     pub needs_tidegate: bool,
+    /// The guest's own time; beyond it the test has hung.
     pub limit_s: u32,
+    /// It passes only by failing with this in its reason.
     pub expect: Option<String>,
 }
 
@@ -84,7 +94,7 @@ pub fn read(cases: &Path) -> Result<Vec<Case>, Trouble> {
                 "read a guest test's head",
                 &file.display().to_string(),
                 &why,
-                "see xtask/src/vm/catalog.rs",
+                "see crates/vm/src/catalog.rs",
             )
         })?;
         found.push(case);
@@ -184,7 +194,8 @@ mod tests {
 
     #[test]
     fn the_repositorys_own_tests_are_well_formed() {
-        let cases = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vm/cases")).unwrap();
+        let cases =
+            read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vm/cases")).unwrap();
         assert!(!cases.is_empty());
     }
 }

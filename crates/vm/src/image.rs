@@ -1,35 +1,33 @@
 //! The guest's file system: busybox, the bed's own scripts and helper, the asked tests, and `tidegate` with the
-//! libraries it needs, in one uncompressed archive that the kernel unpacks into memory.
+//! libraries it needs (or whatever programs a job brings), in one uncompressed archive that the kernel unpacks into memory.
 
-use super::catalog::Case;
-use super::cpio::Archive;
-use super::{Trouble, command, tool};
+use crate::catalog::Case;
+use crate::cpio::Archive;
+use crate::{Setup, Trouble, command, tool};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The guest's first process.
+const INIT: &str = include_str!("../guest/init");
+
 /// What goes into an image besides the tests.
 pub struct Parts {
     busybox: PathBuf,
     applets: Vec<String>,
-    helper: PathBuf,
-    /// Stripped; `None` where no test needs it.
-    pub tidegate: Option<PathBuf>,
-    scripts: PathBuf,
+    /// `lib.sh` and the compiled `vmtool`, where the suite's tests run.
+    scripts: Option<(PathBuf, PathBuf)>,
+    /// Programs, stripped: where they go in the guest, and where they lie here.
+    binaries: Vec<(String, PathBuf)>,
     /// Further files: where they go in the guest, and where they lie here.
-    pub extras: Vec<(&'static str, PathBuf)>,
+    pub extras: Vec<(String, PathBuf)>,
 }
 
 impl Parts {
-    /// Finds or builds every part; `work` takes what is built.
-    pub fn gather(
-        repository: &Path,
-        work: &Path,
-        tidegate: Option<&Path>,
-    ) -> Result<Parts, Trouble> {
-        let scripts = repository.join("tests/vm");
+    /// Finds or builds every part; the work folder takes what is built.
+    pub fn gather(setup: &Setup) -> Result<Parts, Trouble> {
         let busybox = tool("busybox")?;
         if !libraries(&busybox)?.is_empty() {
             let place = busybox.display().to_string();
@@ -45,20 +43,19 @@ impl Parts {
             Command::new(&busybox).arg("--list"),
             "list busybox's applets",
         )?;
-        let helper = work.join("vmtool");
-        let mut compile = Command::new(tool("cc")?);
-        compile
-            .args(["-O2", "-static", "-Wall", "-Wextra", "-Werror", "-o"])
-            .arg(&helper)
-            .arg(scripts.join("vmtool.c"));
-        output(&mut compile, "compile the guest's helper")?;
-        let tidegate = tidegate.map(|binary| stripped(binary, work)).transpose()?;
+        let compiled = |folder: &PathBuf| {
+            let helper = compiled(folder, &setup.work)?;
+            Ok((folder.join("lib.sh"), helper))
+        };
+        let binaries = setup
+            .binaries
+            .iter()
+            .map(|(place, binary)| Ok((place.clone(), stripped(binary, place, &setup.work)?)));
         Ok(Parts {
             busybox,
             applets: listed.lines().map(str::to_string).collect(),
-            helper,
-            tidegate,
-            scripts,
+            scripts: setup.scripts.as_ref().map(compiled).transpose()?,
+            binaries: binaries.collect::<Result<_, Trouble>>()?,
             extras: Vec::new(),
         })
     }
@@ -66,7 +63,7 @@ impl Parts {
     /// Writes the archive that runs `cases`, in their order.
     pub fn write(&self, cases: &[&Case], mode: &str, to: &Path) -> Result<(), Trouble> {
         let mut tree = Tree::default();
-        for directory in ["proc", "sys", "dev", "run", "tmp", "etc", "cases"] {
+        for directory in ["proc", "sys", "dev", "run", "tmp", "etc", "cases", "lib"] {
             tree.directory(directory);
         }
         tree.archive.character_device("dev/console", 5, 1);
@@ -74,18 +71,23 @@ impl Parts {
         for applet in self.applets.iter().filter(|name| *name != "busybox") {
             tree.archive.symlink(&format!("bin/{applet}"), "busybox");
         }
-        tree.copy("bin/vmtool", &self.helper)?;
-        if let Some(tidegate) = &self.tidegate {
-            tree.copy("bin/tidegate", tidegate)?;
-            for library in libraries(tidegate)? {
+        match &self.scripts {
+            None => tree.text("lib/vm.sh", "set -eu\n"),
+            Some((library, helper)) => {
+                tree.copy("lib/vm.sh", library)?;
+                tree.copy("bin/vmtool", helper)?;
+            }
+        }
+        for (place, binary) in &self.binaries {
+            tree.copy(place, binary)?;
+            for library in libraries(binary)? {
                 tree.copy(&library.to_string_lossy(), &library)?;
             }
         }
         for (place, file) in &self.extras {
             tree.copy(place, file)?;
         }
-        tree.text("init", &self.read("init")?);
-        tree.text("lib/vm.sh", &self.read("lib.sh")?);
+        tree.text("init", INIT);
         let mut list = String::new();
         for case in cases {
             let text = fs::read_to_string(&case.file)
@@ -102,11 +104,6 @@ impl Parts {
         tree.text("etc/group", "root:x:0:\nguest:x:1000:\n");
         fs::write(to, tree.archive.finish())
             .map_err(|e| Trouble::io("write the guest's image", to, &e))
-    }
-
-    fn read(&self, script: &str) -> Result<String, Trouble> {
-        let file = self.scripts.join(script);
-        fs::read_to_string(&file).map_err(|e| Trouble::io("read the guest's scripts", &file, &e))
     }
 }
 
@@ -137,7 +134,11 @@ impl Tree {
         self.archive.file(path, 0o755, content.as_bytes());
     }
 
+    /// Once: programs share libraries.
     fn copy(&mut self, path: &str, from: &Path) -> Result<(), Trouble> {
+        if !self.made.insert(path.trim_matches('/').to_string()) {
+            return Ok(());
+        }
         self.parents(path);
         let io = |e| Trouble::io("copy into the guest", from, &e);
         let mode = fs::metadata(from).map_err(io)?.permissions().mode() & 0o777;
@@ -146,12 +147,25 @@ impl Tree {
     }
 }
 
+/// The tests' helper, built into `work`.
+fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, Trouble> {
+    let helper = work.join("vmtool");
+    let mut compile = Command::new(tool("cc")?);
+    compile
+        .args(["-O2", "-static", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(&helper)
+        .arg(scripts.join("vmtool.c"));
+    output(&mut compile, "compile the guest's helper")?;
+    Ok(helper)
+}
+
 /// Debug information is most of a development build and of no use in the guest.
-fn stripped(binary: &Path, work: &Path) -> Result<PathBuf, Trouble> {
-    let to = work.join("tidegate");
+fn stripped(binary: &Path, place: &str, work: &Path) -> Result<PathBuf, Trouble> {
+    let name = place.rsplit('/').next().unwrap_or(place);
+    let to = work.join(format!("stripped-{name}"));
     output(
         Command::new(tool("strip")?).arg("-o").arg(&to).arg(binary),
-        "strip tidegate for the guest",
+        "strip a program for the guest",
     )?;
     Ok(to)
 }

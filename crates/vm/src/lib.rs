@@ -1,0 +1,29 @@
+//! The VM bed: boots a stock Debian kernel under software emulation, with cgroup v2 as a distribution leaves it, and runs
+//! there either the repository's tests ([`Suite`] over [`catalog`]) or one command with a folder of results ([`Job`]).
+//! docs/vm.md tells how to use it and how far its figures can be trusted.
+
+mod apt;
+mod bed;
+mod boot;
+pub mod catalog;
+mod command;
+mod cpio;
+mod emulator;
+pub mod fetch;
+mod frames;
+mod image;
+mod job;
+mod measure;
+mod progress;
+mod suite;
+mod trouble;
+
+pub use bed::{Bed, Setup, cache};
+pub use catalog::{Case, Mode};
+pub use fetch::Kernel;
+pub use frames::Outcome;
+pub use job::{Done, Job};
+pub use measure::{Measured, measures};
+pub use progress::Progress;
+pub use suite::{Suite, Tally};
+pub use trouble::{Trouble, tool};
