@@ -28,7 +28,14 @@ impl Owner {
         self.take_up_nameless(&mut gates);
         let root = self.side_root();
         let main_root = self.main_root();
-        let needed: Vec<String> = gates.iter().map(|gate| gate.record.name.clone()).collect();
+        // A gate that nothing limits by its record needs no value of ours: its class was being changed when that owner died.
+        let needs =
+            |gate: &&Gate| gate.is_limited() || matches!(gate.record.place, Place::Own { .. });
+        let needed: Vec<String> = gates
+            .iter()
+            .filter(needs)
+            .map(|gate| gate.record.name.clone())
+            .collect();
         let report = lock(&self.books).restore_where(|entry| {
             let shared = entry.group == root || entry.group == main_root;
             !shared && !needed.contains(&entry.gate)

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tidegate_knobs::discover::discover;
+use tidegate_knobs::discover::{Machine, discover};
 use tidegate_knobs::group::{GroupPath, Groups};
-use tidegate_knobs::kfs::{KernelFs, RealFs};
+use tidegate_knobs::kfs::{self, KernelFs, RealFs};
 use tidegate_knobs::ledger::{Change, Entry, own_groups};
 use tidegate_knobs::target::ProcessRef;
 
@@ -15,11 +15,18 @@ use crate::paths::{RunDir, open_lock};
 
 /// The machine as found, the groups on it and the books.
 fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Books), String> {
-    let plain = RealFs::new();
-    let machine = discover(&plain, None).map_err(|error| error.to_string())?;
-    let confined = RealFs::with_roots(machine.roots()).map_err(|error| error.to_string())?;
-    let fs: Arc<dyn KernelFs> = Arc::new(confined);
-    let groups = Arc::new(Groups::new(fs, &machine));
+    let machine = discover(&RealFs::new(), None).map_err(|error| error.to_string())?;
+    let fs = kfs::machine(machine.roots()).map_err(|error| error.to_string())?;
+    open_on(fs, &machine, run_dir)
+}
+
+/// The groups of a machine that is known, and the books.
+pub(crate) fn open_on(
+    fs: Arc<dyn KernelFs>,
+    machine: &Machine,
+    run_dir: &RunDir,
+) -> Result<(Arc<Groups>, Books), String> {
+    let groups = Arc::new(Groups::new(fs, machine));
     let (books, _) =
         Books::open(run_dir.dir(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
     Ok((groups, books))
@@ -54,16 +61,19 @@ pub fn lock_owner(run_dir: &RunDir) -> OwnerLock {
 /// Writes the fallback of everything in the ledger; says what was done, a line each.
 pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
     match open(run_dir) {
-        Ok((groups, mut books)) => {
-            let mut report = books.fall_back(dead_seconds);
-            report.extend(yield_again(&groups, &mut books));
-            report
-        }
+        Ok((groups, mut books)) => fall_back_with(&groups, &mut books, dead_seconds),
         // What stands keeps standing: the last quota and cpu.idle.
         Err(why) => vec![format!(
             "fallback: {why}; the standing quota and cpu.idle remain"
         )],
     }
+}
+
+/// The fallback of what is in these books.
+pub(crate) fn fall_back_with(groups: &Groups, books: &mut Books, dead_seconds: u64) -> Vec<String> {
+    let mut report = books.fall_back(dead_seconds);
+    report.extend(yield_again(groups, books));
+    report
 }
 
 /// Groups that an owner had taken out of the idle class for a while go back: nobody is there to do it when main needs it.
@@ -87,23 +97,28 @@ pub fn clean_if_empty(run_dir: &RunDir) -> bool {
     let Ok((groups, mut books)) = open(run_dir) else {
         return false;
     };
-    let own = own_groups(&groups, run_dir.prefix()).unwrap_or_default();
+    clean_with(&groups, &mut books, run_dir)
+}
+
+/// The same with these books.
+pub(crate) fn clean_with(groups: &Groups, books: &mut Books, run_dir: &RunDir) -> bool {
+    let own = own_groups(groups, run_dir.prefix()).unwrap_or_default();
     let foreign = books
         .entries()
         .iter()
         .any(|entry| !is_ours(&own, &entry.group));
     let busy = |group: &GroupPath| groups.procs(group).is_ok_and(|pids| !pids.is_empty());
-    if foreign || own.iter().any(busy) || knows_living(&groups, run_dir) {
+    if foreign || own.iter().any(busy) || knows_living(groups, run_dir) {
         return false;
     }
-    sweep(&groups, &mut books, &own, run_dir);
+    sweep(groups, books, &own, run_dir);
     true
 }
 
 /// Whether a process that is only known, not limited (`set pid:N class=main`), still runs: the next owner is to know it too.
 fn knows_living(groups: &Groups, run_dir: &RunDir) -> bool {
-    let text = std::fs::read(run_dir.gates()).unwrap_or_default();
-    let records: Vec<Record> = serde_json::from_slice(&text).unwrap_or_default();
+    let text = groups.fs().read(&run_dir.gates()).unwrap_or_default();
+    let records: Vec<Record> = serde_json::from_str(&text).unwrap_or_default();
     records.iter().any(|record| match &record.place {
         Place::Known {
             pid, start_ticks, ..
@@ -126,7 +141,7 @@ fn sweep(groups: &Groups, books: &mut Books, own: &[GroupPath], run_dir: &RunDir
     }
     if books.entries().is_empty() {
         books.close();
-        let _ = std::fs::remove_file(run_dir.gates());
+        let _ = groups.fs().unlink(&run_dir.gates());
     }
 }
 
@@ -161,21 +176,28 @@ pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, String> {
         held => held,
     };
     let (groups, mut books) = open(run_dir)?;
+    repair_with(&groups, &mut books, run_dir, after)
+}
+
+/// The same with these books, under the owner's lock.
+pub(crate) fn repair_with(
+    groups: &Groups,
+    books: &mut Books,
+    run_dir: &RunDir,
+    after: After,
+) -> Result<Vec<String>, String> {
     if after == After::Crash {
-        let mut report = books.fall_back(0);
-        report.extend(yield_again(&groups, &mut books));
-        return Ok(report);
+        return Ok(fall_back_with(groups, books, 0));
     }
-    let own = own_groups(&groups, run_dir.prefix()).map_err(|error| error.to_string())?;
+    let own = own_groups(groups, run_dir.prefix()).map_err(|error| error.to_string())?;
     // A process that was moved into a group of ours is foreign, too.
     let is_lent = |entry: &Entry| matches!(entry.change, Change::Membership { .. });
     let mut report = books.restore_where(|entry| is_lent(entry) || !is_ours(&own, &entry.group));
-    report.extend(books.fall_back(u64::MAX));
-    report.extend(yield_again(&groups, &mut books));
+    report.extend(fall_back_with(groups, books, u64::MAX));
     let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) = own
         .into_iter()
         .partition(|group| groups.populated(group).unwrap_or(true));
-    sweep(&groups, &mut books, &empty, run_dir);
+    sweep(groups, books, &empty, run_dir);
     for group in busy {
         report.push(format!(
             "group {group}: its processes still run and keep their limit until they end"

@@ -99,7 +99,7 @@ impl House {
         }
     }
 
-    fn look_at_gates(&mut self, owner: &Owner) {
+    pub(crate) fn look_at_gates(&mut self, owner: &Owner) {
         let now_ns = monotonic_ns();
         let mut gates = lock(&owner.gates);
         let count = gates.len();
@@ -150,7 +150,7 @@ impl House {
 
     /// What somebody else wrote over what is ours: written again once, then left alone. What cannot be written again (a
     /// process that was moved away) is left at once.
-    fn look_for_outside_writes(&mut self, owner: &Owner) {
+    pub(crate) fn look_for_outside_writes(&mut self, owner: &Owner) {
         // A call that is under way has in the books what it is about to write: it is waited for.
         let _gates = lock(&owner.gates);
         // The loop writes quotas under the books' lock, so what is read here is not half of one.

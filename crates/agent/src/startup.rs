@@ -13,7 +13,7 @@ use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::{Apply, Control};
 use tidegate_knobs::discover::{CgroupVersion, discover, tick_hz};
 use tidegate_knobs::group::{GroupPath, Groups};
-use tidegate_knobs::kfs::{KernelFs, RealFs};
+use tidegate_knobs::kfs::{self, RealFs};
 use tidegate_knobs::sense::{self, Prefer, SenseConfig};
 use tidegate_knobs::target::GateName;
 use tidegate_terms::{Config, LoopPeriod, Roots, Sense, Settings};
@@ -104,8 +104,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
     if let Some(why) = machine.refusal() {
         return Err(format!("owner: no gates can be made here: {why}"));
     }
-    let confined = RealFs::with_roots(machine.roots()).map_err(|error| error.to_string())?;
-    let fs: Arc<dyn KernelFs> = Arc::new(confined);
+    let fs = kfs::machine(machine.roots()).map_err(|error| error.to_string())?;
     let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
     leave_gates(&groups, run_dir);
     let (books, report) =
@@ -283,9 +282,9 @@ fn listen(run_dir: &RunDir) -> Result<std::os::unix::net::UnixListener, String> 
 }
 
 /// Quotas go to the books, then to the group.
-struct QuotaWriter {
-    groups: Arc<Groups>,
-    books: Arc<Mutex<Books>>,
+pub(crate) struct QuotaWriter {
+    pub groups: Arc<Groups>,
+    pub books: Arc<Mutex<Books>>,
 }
 
 impl Apply for QuotaWriter {

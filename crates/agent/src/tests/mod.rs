@@ -2,6 +2,8 @@
 
 mod deaths;
 mod faults;
+mod life;
+mod matrix;
 mod steps;
 
 use std::collections::BTreeMap;
@@ -122,7 +124,7 @@ impl Bed {
             kind,
             fs: Arc::new(FaultFs::new(fake)),
             sensor: FakeSensor::default(),
-            dir: tempfile::tempdir().unwrap(),
+            dir: directory_in_memory(),
             homes,
         }
     }
@@ -209,9 +211,38 @@ impl Bed {
         !text.starts_with("max") && text != "-1" && self.file(group, "cpu.idle") == "1"
     }
 
-    /// Where a process is, in every hierarchy.
+    /// Where a process is, in every hierarchy; nowhere when it has exited.
     pub fn place(&self, pid: i32) -> String {
-        self.fs.inner().text(&format!("/proc/{pid}/cgroup"))
+        let file = format!("/proc/{pid}/cgroup");
+        let text = self.fs.inner().read(Path::new(&file));
+        text.unwrap_or_default().trim().to_owned()
+    }
+
+    /// What is left of ours on this machine, a line each: groups, values, processes that are not back, files.
+    pub fn left_behind(&self, fresh: &[String]) -> Vec<String> {
+        let mut left = Vec::new();
+        for group in ["/tg-side", "/tg-main", "/tg-work"] {
+            if self.exists(group) {
+                left.push(format!("group {group}"));
+            }
+        }
+        let values = self.values("/other");
+        if values != fresh {
+            left.push(format!("/other: {values:?} instead of {fresh:?}"));
+        }
+        for (nth, pid) in PIDS.iter().enumerate() {
+            let place = self.place(*pid);
+            if !place.is_empty() && place != self.homes[nth] {
+                left.push(format!("process {pid} in {place:?}"));
+            }
+        }
+        for file in [self.run_dir().gates(), self.dir.path().join("ledger.json")] {
+            if self.fs.inner().exists(&file) {
+                let text = self.fs.inner().text(&file.display().to_string());
+                left.push(format!("file {}: {text}", file.display()));
+            }
+        }
+        left
     }
 
     pub fn is_home(&self, nth: usize) -> bool {
@@ -225,6 +256,15 @@ impl Bed {
                 && self.exists("/tg-side")
                 && self.is_limited("/tg-side"))
             || (self.kind == Kind::V2 && self.place(PIDS[nth]).contains("tg-"))
+    }
+}
+
+/// The moving limits are mapped from a real file: on a disk its making would be most of a bed's time.
+fn directory_in_memory() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    match memory.is_dir() {
+        true => tempfile::tempdir_in(memory).unwrap(),
+        false => tempfile::tempdir().unwrap(),
     }
 }
 

@@ -105,9 +105,15 @@ impl Groups {
             Some(parent) if !v2::hands_down_cpu(&self.tree, &parent)? => Some(parent),
             _ => None,
         };
+        // Only what is known to have been there is kept when the process goes back.
+        let made_group = match self.stat(&group) {
+            Ok(_) => false,
+            Err(error) if error.is_gone() => true,
+            Err(error) => return Err(error),
+        };
         Ok(Placement {
             pid,
-            made_group: !self.exists(&group),
+            made_group,
             group,
             from,
             enabled_cpu_in,

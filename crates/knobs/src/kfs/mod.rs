@@ -6,10 +6,13 @@
 
 mod fake;
 mod fault;
+#[cfg(debug_assertions)]
+mod inject;
 mod real;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use fake::{FakeFs, FakeProcess, SELF_PID};
 pub use fault::{Fault, FaultFs, Rule};
@@ -133,6 +136,19 @@ pub struct DirEntry {
     pub is_dir: bool,
 }
 
+/// The machine's files as owner, guardian and repair use them: confined below the cgroup mounts `roots`.
+///
+/// # Errors
+/// A mount cannot be opened.
+pub fn machine<P: AsRef<Path>>(roots: impl IntoIterator<Item = P>) -> KfsResult<Arc<dyn KernelFs>> {
+    let confined = RealFs::with_roots(roots)?;
+    #[cfg(debug_assertions)]
+    if let Some(plan) = inject::Plan::from_env() {
+        return Ok(Arc::new(inject::Injected::new(confined, plan)));
+    }
+    Ok(Arc::new(confined))
+}
+
 /// Result of an operation on kernel files.
 pub type KfsResult<T> = Result<T, KfsError>;
 
@@ -177,7 +193,7 @@ pub trait KernelFs: Send + Sync {
     }
 }
 
-impl<T: KernelFs + ?Sized> KernelFs for std::sync::Arc<T> {
+impl<T: KernelFs + ?Sized> KernelFs for Arc<T> {
     fn read_into(&self, path: &Path, buffer: &mut Vec<u8>) -> KfsResult<()> {
         (**self).read_into(path, buffer)
     }

@@ -272,13 +272,13 @@ impl Ledger {
     /// knobs will be found to be at their old values, or gone.
     pub fn forget(&mut self, forgotten: impl Fn(&Entry) -> bool) -> Result<usize, LedgerError> {
         let before = self.entries.len();
-        for entry in self.entries.iter().filter(|entry| forgotten(entry)) {
-            self.moving.give_back(entry.id);
-        }
         self.entries.retain(|entry| !forgotten(entry));
         let count = before - self.entries.len();
         if count > 0 {
             self.store()?;
+            // Only now: an entry that is still in the file must have its slot, or nobody could tell its limit for ours.
+            let known = |id: u64| self.entries.iter().any(|entry| entry.id == id);
+            self.moving.retain(known);
         }
         Ok(count)
     }

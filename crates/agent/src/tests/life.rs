@@ -1,0 +1,184 @@
+//! A whole life of an owner: everything that it is asked to do, in order, on a machine in memory. `matrix` meets it with one
+//! fault at each of its operations.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidegate_knobs::discover::discover;
+use tidegate_knobs::kfs::KernelFs;
+
+use super::{Bed, PIDS, STEP_NS, root, run_side, set_side, terms, unset};
+use crate::After;
+use crate::api::{RunRequest, SetRequest};
+use crate::fallback;
+use crate::house::House;
+use crate::looper::lock;
+use crate::owner::Owner;
+use crate::startup::QuotaWriter;
+
+/// The process that `run --side` becomes, the one that is lent by `set`, and the one that `run --main` becomes.
+pub const SIDE: usize = 0;
+pub const LENT: usize = 1;
+pub const MAIN: usize = 2;
+
+/// One thing that an owner is asked. What it answers does not matter: the contract holds either way.
+pub type Ask = (&'static str, fn(&Bed, &Owner));
+
+/// Until everything stands.
+pub const RISE: &[Ask] = &[
+    ("run --side", |_, owner| drop(run_side(owner, PIDS[SIDE]))),
+    ("run --main", |_, owner| drop(run_main(owner))),
+    ("set pid", |_, owner| {
+        drop(set(
+            owner,
+            &lent(),
+            &[("class", "side"), ("fallback", "restore")],
+        ));
+    }),
+    ("set cgroup", |_, owner| {
+        drop(set_side(owner, "cgroup:/other"))
+    }),
+    ("the loop", |bed, owner| steps(bed, owner, 40)),
+    ("set again", |_, owner| {
+        drop(set(owner, "gate:job", &[("weight", "300")]))
+    }),
+];
+
+/// And back again.
+pub const FALL: &[Ask] = &[
+    ("a fallback and its end", |bed, owner| {
+        drop(bed.fall_back());
+        lock(&owner.control).fell_back();
+        owner.renew_all();
+    }),
+    ("main rises", |bed, owner| {
+        bed.sensor.main_ppm.store(900_000, Ordering::Relaxed);
+        steps(bed, owner, 40);
+    }),
+    ("class and back", |_, owner| {
+        drop(set(owner, "cgroup:/other", &[("class", "main")]));
+        drop(set_side(owner, "cgroup:/other"));
+    }),
+    ("unset cgroup", |_, owner| {
+        drop(unset(owner, "cgroup:/other"))
+    }),
+    ("unset pid", |_, owner| drop(unset(owner, &lent()))),
+    ("the commands end", |bed, owner| commands_end(bed, owner)),
+    ("stop", |_, owner| {
+        owner.leave();
+    }),
+];
+
+pub fn lent() -> String {
+    format!("pid:{}", PIDS[LENT])
+}
+
+pub fn run_main(owner: &Owner) -> Result<(), String> {
+    let request = RunRequest {
+        pid: PIDS[MAIN],
+        name: None,
+        command: vec!["web".to_owned()],
+        terms: BTreeMap::from([
+            ("class".to_owned(), "main".to_owned()),
+            ("headroom".to_owned(), "30%".to_owned()),
+        ]),
+    };
+    let answer = owner.run(&root(PIDS[MAIN]), &request);
+    answer.map(drop).map_err(|error| error.to_string())
+}
+
+fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) -> Result<(), String> {
+    let request = SetRequest {
+        target: target.to_owned(),
+        terms: terms(pairs),
+    };
+    let answer = owner.set(&root(1), &request);
+    answer.map(drop).map_err(|error| error.to_string())
+}
+
+/// The loop's own steps, which write quotas through the books, at times of their own.
+fn steps(bed: &Bed, owner: &Owner, count: u64) {
+    let mut writer = QuotaWriter {
+        groups: Arc::clone(&owner.groups),
+        books: Arc::clone(&owner.books),
+    };
+    let main_ppm = bed.sensor.main_ppm.load(Ordering::Relaxed).max(100_000);
+    bed.sensor.main_ppm.store(main_ppm, Ordering::Relaxed);
+    for nth in 0..count {
+        lock(&owner.control).step((nth + 1) * STEP_NS, 0, &mut writer);
+    }
+}
+
+fn commands_end(bed: &Bed, owner: &Owner) {
+    bed.fs.inner().end_process(PIDS[SIDE]);
+    bed.fs.inner().end_process(PIDS[MAIN]);
+    let mut house = House::new(None);
+    for _ in 0..3 {
+        house.look_at_gates(owner);
+        house.look_for_outside_writes(owner);
+    }
+}
+
+impl Bed {
+    fn books(&self) -> Result<(Arc<tidegate_knobs::group::Groups>, crate::books::Books), String> {
+        let fs: Arc<dyn KernelFs> = Arc::clone(&self.fs) as Arc<dyn KernelFs>;
+        let machine = discover(&*fs, None).map_err(|error| error.to_string())?;
+        fallback::open_on(fs, &machine, &self.run_dir())
+    }
+
+    /// What the guardian does.
+    pub fn fall_back(&self) -> Result<Vec<String>, String> {
+        let (groups, mut books) = self.books()?;
+        Ok(fallback::fall_back_with(&groups, &mut books, 0))
+    }
+
+    /// What `tidegate repair` does.
+    pub fn repair(&self, after: After) -> Result<Vec<String>, String> {
+        let (groups, mut books) = self.books()?;
+        fallback::repair_with(&groups, &mut books, &self.run_dir(), after)
+    }
+
+    /// What must hold at every moment, whoever is dead: a line for each breach.
+    pub fn breaches(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for nth in [SIDE, LENT] {
+            let place = self.place(PIDS[nth]);
+            if place.contains("tg-side/") && !self.is_bounded("/tg-side") {
+                let values = self.values("/tg-side");
+                found.push(format!("process {} unlimited: {values:?}", PIDS[nth]));
+            }
+        }
+        if self.exists("/tg-main") {
+            let values = self.values("/tg-main");
+            let limited = values[0] != "-1" && !values[0].starts_with("max");
+            if limited || values.last().is_some_and(|idle| idle == "1") {
+                found.push(format!("main is limited: {values:?}"));
+            }
+        }
+        if self.place(PIDS[MAIN]).contains("tg-side") {
+            found.push("main is among side work".to_owned());
+        }
+        found
+    }
+
+    /// Has a quota, and is idle class or at no more than the tolerance.
+    fn is_bounded(&self, group: &str) -> bool {
+        self.exists(group) && self.is_limited(group)
+    }
+
+    /// Ends what an owner has, and insists that it can.
+    pub fn wind_up(&self, owner: &Owner) -> Result<(), String> {
+        for target in [lent(), "cgroup:/other".to_owned()] {
+            let known = lock(&owner.gates)
+                .iter()
+                .any(|gate| gate.record.target == target);
+            if known {
+                unset(owner, &target).map_err(|error| format!("unset {target}: {error}"))?;
+            }
+        }
+        commands_end(self, owner);
+        owner.leave();
+        Ok(())
+    }
+}

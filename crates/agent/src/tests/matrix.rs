@@ -1,0 +1,269 @@
+//! The failure contract over a whole life: a fault at each operation of the owner, of its guardian, of `repair` and of the
+//! next owner's start; after each, what must hold holds, and whoever comes next leaves nothing behind.
+//!
+//! `TIDEGATE_FAULTS=all` strikes at every operation; otherwise a refusal strikes only what changes something, and deaths all.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use tidegate_knobs::kfs::{Fault, Op, Rule};
+
+use super::life::{Ask, FALL, RISE};
+use super::{Bed, KINDS, Kind};
+use crate::After;
+use crate::looper::lock;
+use crate::owner::Owner;
+
+/// What strikes: death, or a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Strike {
+    Death,
+    Errno(i32),
+}
+
+const STRIKES: [Strike; 8] = [
+    Strike::Death,
+    Strike::Errno(libc::ENOSPC),
+    Strike::Errno(libc::EIO),
+    Strike::Errno(libc::EBUSY),
+    Strike::Errno(libc::EPERM),
+    Strike::Errno(libc::ENOENT),
+    Strike::Errno(libc::ENODEV),
+    Strike::Errno(libc::EROFS),
+];
+
+impl Strike {
+    fn name(self) -> String {
+        match self {
+            Strike::Death => "death".to_owned(),
+            Strike::Errno(libc::ENOSPC) => "ENOSPC".to_owned(),
+            Strike::Errno(libc::EIO) => "EIO".to_owned(),
+            Strike::Errno(libc::EBUSY) => "EBUSY".to_owned(),
+            Strike::Errno(libc::EPERM) => "EPERM".to_owned(),
+            Strike::Errno(libc::ENOENT) => "ENOENT".to_owned(),
+            Strike::Errno(libc::ENODEV) => "ENODEV".to_owned(),
+            Strike::Errno(libc::EROFS) => "EROFS".to_owned(),
+            Strike::Errno(other) => format!("errno {other}"),
+        }
+    }
+
+    /// To whoever only looks, some are answers, not faults: this kernel has no such file, there is no ledger, you may not
+    /// write there.
+    fn is_answer(self, op: Op) -> bool {
+        op == Op::Access || matches!(self, Strike::Errno(libc::ENOENT | libc::ENODEV))
+    }
+
+    fn rule(self, nth: u64) -> Rule {
+        let fault = match self {
+            Strike::Death => Fault::Halt,
+            Strike::Errno(errno) => Fault::Errno(errno),
+        };
+        Rule {
+            fault,
+            ..Rule::nth(nth, 0)
+        }
+    }
+}
+
+fn changes(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Write | Op::Mkdir | Op::Rmdir | Op::Replace | Op::Rename | Op::Unlink
+    )
+}
+
+fn everything() -> bool {
+    std::env::var("TIDEGATE_FAULTS").is_ok_and(|text| text == "all")
+}
+
+/// How often what was injected, and what broke.
+#[derive(Default)]
+struct Tally {
+    injected: BTreeMap<String, u64>,
+    broken: Vec<String>,
+}
+
+/// Strikes `act` at each of its operations on every kind of machine; `after` says what is wrong then.
+///
+/// `before` brings the machine to where `act` begins, without a fault.
+fn at_each_operation(
+    who: &str,
+    before: impl Fn(&Bed) + Sync,
+    act: impl Fn(&Bed) -> Vec<String> + Sync,
+    after: impl Fn(&Bed, u64, Strike) -> Vec<String> + Sync,
+) {
+    let tally = Mutex::new(Tally::default());
+    std::thread::scope(|scope| {
+        for kind in KINDS {
+            let (before, act, after, tally) = (&before, &act, &after, &tally);
+            scope.spawn(move || strike_all(who, kind, before, act, after, tally));
+        }
+    });
+    let tally = lock(&tally);
+    for (what, count) in &tally.injected {
+        eprintln!("faults: memory: {who}: {what}: {count}");
+    }
+    let shown: Vec<&String> = tally.broken.iter().take(8).collect();
+    assert!(
+        shown.is_empty(),
+        "{} of {}: {shown:#?}",
+        tally.broken.len(),
+        tally.injected.values().sum::<u64>()
+    );
+}
+
+fn strike_all(
+    who: &str,
+    kind: Kind,
+    before: &impl Fn(&Bed),
+    act: &impl Fn(&Bed) -> Vec<String>,
+    after: &impl Fn(&Bed, u64, Strike) -> Vec<String>,
+    tally: &Mutex<Tally>,
+) {
+    let plain = Bed::new(kind);
+    before(&plain);
+    let first = plain.fs.count();
+    assert_eq!(
+        act(&plain),
+        Vec::<String>::new(),
+        "{kind:?}: without a fault"
+    );
+    let log = plain.fs.log();
+    assert!(log.len() as u64 > first + 5, "{kind:?}: it does something");
+    for (nth, (op, path)) in log.iter().enumerate().skip(first as usize) {
+        for strike in STRIKES {
+            if strike != Strike::Death && !changes(*op) && (!everything() || strike.is_answer(*op))
+            {
+                continue;
+            }
+            let bed = Bed::new(kind);
+            before(&bed);
+            bed.fs.add(strike.rule(nth as u64 + 1));
+            let mut wrong = act(&bed);
+            bed.fs.clear();
+            wrong.extend(bed.breaches());
+            wrong.extend(after(&bed, nth as u64, strike));
+            let mut tally = lock(tally);
+            *tally.injected.entry(strike.name()).or_default() += 1;
+            if !wrong.is_empty() {
+                let at = nth as u64 - first + 1;
+                let what = strike.name();
+                let path = path.display();
+                tally.broken.push(format!(
+                    "{who}, {kind:?}, {what} at operation {at} ({op} {path}): {}",
+                    wrong.join("; ")
+                ));
+            }
+        }
+    }
+}
+
+fn go_through(bed: &Bed, owner: &Owner, asks: &[Ask]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, ask) in asks {
+        ask(bed, owner);
+        wrong.extend(bed.breaches().iter().map(|one| format!("{name}: {one}")));
+    }
+    wrong
+}
+
+fn fresh(kind: Kind) -> Vec<String> {
+    Bed::new(kind).values("/other")
+}
+
+/// A new owner takes up what it finds, ends it, and leaves nothing.
+fn next_owner(bed: &Bed) -> Vec<String> {
+    let owner = match bed.owner() {
+        Ok(owner) => owner,
+        Err(why) => return vec![format!("no next owner: {why}")],
+    };
+    let mut wrong = bed.breaches();
+    if let Err(why) = bed.wind_up(&owner) {
+        wrong.push(why);
+    }
+    wrong.extend(bed.left_behind(&fresh(bed.kind)));
+    wrong
+}
+
+/// Nobody comes but `repair`: once while commands run, once after they have ended.
+fn only_repair(bed: &Bed) -> Vec<String> {
+    let mut wrong = Vec::new();
+    wrong.extend(bed.repair(After::End).err());
+    wrong.extend(bed.breaches());
+    for pid in [
+        super::PIDS[super::life::SIDE],
+        super::PIDS[super::life::MAIN],
+    ] {
+        bed.fs.inner().end_process(pid);
+    }
+    let report = bed.repair(After::End);
+    let left = bed.left_behind(&fresh(bed.kind));
+    if !left.is_empty() {
+        wrong.push(format!("repair said {report:?}"));
+    }
+    wrong.extend(left);
+    wrong
+}
+
+/// Those who may come after a death, in turn.
+fn whoever_comes(bed: &Bed, nth: u64, _: Strike) -> Vec<String> {
+    match nth % 4 {
+        0 => next_owner(bed),
+        1 => {
+            let mut wrong: Vec<String> = bed.fall_back().err().into_iter().collect();
+            wrong.extend(bed.breaches());
+            wrong.extend(next_owner(bed));
+            wrong
+        }
+        2 => only_repair(bed),
+        _ => {
+            let mut wrong: Vec<String> = bed.repair(After::Crash).err().into_iter().collect();
+            wrong.extend(bed.breaches());
+            wrong.extend(next_owner(bed));
+            wrong
+        }
+    }
+}
+
+fn rise(bed: &Bed) {
+    let owner = bed.owner().unwrap();
+    assert_eq!(go_through(bed, &owner, RISE), Vec::<String>::new());
+}
+
+#[test]
+fn the_owner_at_every_operation_of_its_rise() {
+    let life = |bed: &Bed| match bed.owner() {
+        Ok(owner) => go_through(bed, &owner, RISE),
+        Err(_) => Vec::new(),
+    };
+    at_each_operation("owner, rising", |_| {}, life, whoever_comes);
+}
+
+#[test]
+fn the_next_owner_at_every_operation_of_its_start_and_fall() {
+    let life = |bed: &Bed| match bed.owner() {
+        Ok(owner) => go_through(bed, &owner, FALL),
+        Err(_) => Vec::new(),
+    };
+    at_each_operation("next owner, falling", rise, life, whoever_comes);
+}
+
+#[test]
+fn the_guardian_at_every_operation() {
+    let act = |bed: &Bed| {
+        let _ = bed.fall_back();
+        Vec::new()
+    };
+    at_each_operation("guardian", rise, act, whoever_comes);
+}
+
+#[test]
+fn repair_at_every_operation() {
+    for after in [After::End, After::Crash] {
+        let act = |bed: &Bed| {
+            let _ = bed.repair(after);
+            Vec::new()
+        };
+        at_each_operation(&format!("repair, {after:?}"), rise, act, whoever_comes);
+    }
+}
