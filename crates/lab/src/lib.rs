@@ -39,6 +39,7 @@ pub mod leftovers;
 pub mod machine;
 pub mod on_sim;
 pub mod options;
+pub mod policies;
 pub mod proc;
 pub mod progress;
 pub mod readers;
