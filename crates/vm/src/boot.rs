@@ -44,6 +44,8 @@ pub struct Report {
 
 /// Everything a boot needs.
 pub struct Boot<'a> {
+    /// What the display calls it.
+    pub label: &'a str,
     pub mode: Mode,
     pub kernel: &'a Kernel,
     pub image: &'a Path,
@@ -208,7 +210,7 @@ impl<'a> Watch<'a> {
         match frame {
             Frame::Ready => self.ready = true,
             Frame::Begin { test } => {
-                progress.doing(self.boot.mode.name(), &test);
+                progress.doing(self.boot.label, &test);
                 self.tail.clear();
                 self.began = (uptime_s, Instant::now());
                 let outcome = Outcome::Failed(String::new());
@@ -257,7 +259,7 @@ impl<'a> Watch<'a> {
             finished.tail = self.tail.drain(..).collect();
         }
         finished.outcome = outcome;
-        progress.end(self.boot.mode.name(), &finished);
+        progress.end(self.boot.label, &finished);
         self.report.finished.push(finished);
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! # what: a side command gets its group (one line, shown in listings)
 //! # modes: precise smp
+//! # kernels: 6.18 7.3        (optional: the series it runs on under `--kernel all`; 6.18 alone by default)
 //! # needs: tidegate          (optional; the test is skipped where it is absent)
 //! # seconds: 40              (the guest's own time; beyond it the test has hung)
 //! # expect: Kernel panic     (optional: passes only by failing with this in its reason; it tests the bed)
@@ -12,6 +13,11 @@ use crate::Trouble;
 use crate::frames::Outcome;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// The kernels' series that the suite knows, and the one that all tests run on.
+pub const SERIES: [&str; 2] = ["6.18", "7.3"];
+/// The series that tests run on by default.
+pub const DEFAULT_SERIES: &str = SERIES[0];
 
 /// How the machine is emulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +57,8 @@ pub struct Case {
     pub what: String,
     /// Where it belongs.
     pub modes: Vec<Mode>,
+    /// The kernels' series that it is to run on by itself.
+    pub kernels: Vec<String>,
     /// It runs `tidegate`.
     pub needs_tidegate: bool,
     /// The guest's own time; beyond it the test has hung.
@@ -116,6 +124,11 @@ fn parse(name: String, file: PathBuf, text: &str) -> Result<Case, String> {
         .split_whitespace()
         .map(|word| Mode::parse(word).ok_or(format!("`{word}` is no mode")))
         .collect::<Result<Vec<_>, _>>()?;
+    let kernels = field("kernels").unwrap_or(DEFAULT_SERIES);
+    let kernels: Vec<String> = kernels.split_whitespace().map(str::to_owned).collect();
+    if let Some(odd) = kernels.iter().find(|k| !SERIES.contains(&k.as_str())) {
+        return Err(format!("kernel `{odd}` is none of {SERIES:?}"));
+    }
     let needs_tidegate = match field("needs") {
         None => false,
         Some("tidegate") => true,
@@ -134,6 +147,7 @@ fn parse(name: String, file: PathBuf, text: &str) -> Result<Case, String> {
         file,
         what,
         modes,
+        kernels,
         needs_tidegate,
         limit_s,
         expect,
@@ -160,7 +174,10 @@ mod tests {
             ),
             ("a thing", 2, true, 45)
         );
-        assert_eq!(case("# what: w\n# modes: smp\n").unwrap().limit_s, 30);
+        let plain = case("# what: w\n# modes: smp\n").unwrap();
+        assert_eq!((plain.limit_s, plain.kernels), (30, vec!["6.18".into()]));
+        let both = case("# what: w\n# modes: smp\n# kernels: 6.18 7.3\n").unwrap();
+        assert_eq!(both.kernels, SERIES);
     }
 
     #[test]
@@ -171,6 +188,7 @@ mod tests {
             "# what: w\n# modes: fast\n",
             "# what: w\n# modes: smp\n# needs: luck\n",
             "# what: w\n# modes: smp\n# seconds: ten\n",
+            "# what: w\n# modes: smp\n# kernels: 2.6\n",
         ] {
             assert!(case(text).is_err(), "{text}");
         }

@@ -90,7 +90,7 @@ fn fetch_newest(cache: &Path, series: &str) -> Result<Kernel, Trouble> {
 
 /// Downloads beside the final place and renames, so that an interrupted fetch never looks complete.
 fn download(apt: &PrivateApt, candidate: &Candidate, directory: &Path) -> Result<Kernel, Trouble> {
-    let partial = directory.with_extension("partial");
+    let partial = PathBuf::from(format!("{}.partial", directory.display()));
     let _ = fs::remove_dir_all(&partial);
     fs::create_dir_all(&partial).map_err(|e| Trouble::io("make the cache", &partial, &e))?;
     eprintln!("vm: fetching {} {}", candidate.package, candidate.version);
@@ -116,7 +116,7 @@ fn download(apt: &PrivateApt, candidate: &Candidate, directory: &Path) -> Result
         Command::new("dpkg-deb").arg("-x").arg(&package).arg(&tree),
         "unpack the kernel",
     )?;
-    let image = only_file(&tree.join("boot"), "vmlinuz-")?;
+    let image = image_in(&tree)?;
     let io = |e| Trouble::io("keep the kernel", &partial, &e);
     fs::rename(&image, partial.join("vmlinuz")).map_err(io)?;
     fs::remove_dir_all(&tree).map_err(io)?;
@@ -140,6 +140,15 @@ fn download(apt: &PrivateApt, candidate: &Candidate, directory: &Path) -> Result
             "run it again",
         )
     })
+}
+
+/// The image in an unpacked package: `boot/vmlinuz-VERSION` up to 7.0, `usr/lib/modules/VERSION/vmlinuz` after.
+fn image_in(tree: &Path) -> Result<PathBuf, Trouble> {
+    let boot = tree.join("boot");
+    if boot.is_dir() {
+        return only_file(&boot, "vmlinuz-");
+    }
+    only_file(&only_file(&tree.join("usr/lib/modules"), "")?, "vmlinuz")
 }
 
 /// The cached kernel in `directory`, if it is whole: its image is what was unpacked.
@@ -251,10 +260,10 @@ fn newer(left: &str, right: &str) -> bool {
 fn only_file(directory: &Path, part: &str) -> Result<PathBuf, Trouble> {
     let entries =
         fs::read_dir(directory).map_err(|e| Trouble::io("look into the package", directory, &e))?;
-    let mut found = entries
-        .flatten()
-        .map(|e| e.path())
-        .filter(|p| p.to_string_lossy().contains(part));
+    let mut found = entries.flatten().map(|e| e.path()).filter(|p| {
+        p.file_name()
+            .is_some_and(|n| n.to_string_lossy().contains(part))
+    });
     found.next().ok_or_else(|| {
         let place = directory.display().to_string();
         Trouble::new(
@@ -296,6 +305,18 @@ mod tests {
             candidates(LIST, "6.1").is_empty(),
             "6.1 must not match 6.18"
         );
+    }
+
+    #[test]
+    fn both_layouts_of_debians_kernel_packages_are_known() {
+        for place in ["boot/vmlinuz-6.18.1", "usr/lib/modules/7.3.1/vmlinuz"] {
+            let tree = tempfile::tempdir().unwrap();
+            let image = tree.path().join(place);
+            fs::create_dir_all(image.parent().unwrap()).unwrap();
+            fs::write(&image, "kernel").unwrap();
+            assert_eq!(image_in(tree.path()).unwrap(), image);
+        }
+        assert!(image_in(Path::new("/nonexistent")).is_err());
     }
 
     #[test]

@@ -69,6 +69,7 @@ impl Job {
             file: script,
             what: self.command.join(" "),
             modes: vec![self.mode],
+            kernels: vec![self.setup.series.clone()],
             needs_tidegate: false,
             limit_s: self.limit_s,
             expect: None,
@@ -76,6 +77,7 @@ impl Job {
         let image = logs.join("image.cpio");
         bed.parts.write(&[&case], self.mode.name(), &image)?;
         let boot = Boot {
+            label: NAME,
             mode: self.mode,
             kernel: &bed.kernel,
             image: &image,

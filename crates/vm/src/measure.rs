@@ -28,6 +28,7 @@ pub fn measures(
     bed.add_files(files);
     let progress = Progress::quiet(cases.len());
     let suite = Suite {
+        label: Mode::Precise.name().into(),
         mode: Mode::Precise,
         bed: &bed,
         deadline: Instant::now() + limit,

@@ -25,8 +25,8 @@ enum Prints {
 }
 
 struct State {
-    /// What each mode is doing, by its name.
-    doing: Vec<(&'static str, String)>,
+    /// What each suite is doing, by its label.
+    doing: Vec<(String, String)>,
     done: usize,
     total: usize,
 }
@@ -65,11 +65,11 @@ impl Progress {
         }
     }
 
-    /// That mode has begun with something.
-    pub(crate) fn doing(&self, mode: &'static str, what: &str) {
+    /// That suite has begun with something.
+    pub(crate) fn doing(&self, label: &str, what: &str) {
         let mut state = self.state();
-        state.doing.retain(|(of, _)| *of != mode);
-        state.doing.push((mode, what.into()));
+        state.doing.retain(|(of, _)| of != label);
+        state.doing.push((label.into(), what.into()));
         self.show(&state);
     }
 
@@ -79,13 +79,13 @@ impl Progress {
     }
 
     /// A test has ended.
-    pub(crate) fn end(&self, mode: &'static str, finished: &Finished) {
+    pub(crate) fn end(&self, label: &str, finished: &Finished) {
         let mut state = self.state();
         state.done += 1;
         self.clear();
         let failed = matches!(finished.outcome, Outcome::Failed(_));
         if self.prints == Prints::All || (self.prints == Prints::Failures && failed) {
-            println!("{}", line(mode, finished));
+            println!("{}", line(label, finished));
         }
         self.show(&state);
     }
@@ -100,10 +100,10 @@ impl Progress {
         self.show(&state);
     }
 
-    /// The mode has nothing left to run.
-    pub(crate) fn leave(&self, mode: &'static str) {
+    /// The suite has nothing left to run.
+    pub(crate) fn leave(&self, label: &str) {
         let mut state = self.state();
-        state.doing.retain(|(of, _)| *of != mode);
+        state.doing.retain(|(of, _)| of != label);
         self.clear();
         self.show(&state);
     }
@@ -120,7 +120,7 @@ impl Progress {
         let doing: Vec<String> = state
             .doing
             .iter()
-            .map(|(mode, what)| format!("{mode}: {what}"))
+            .map(|(label, what)| format!("{label}: {what}"))
             .collect();
         let seconds = self.started.elapsed().as_secs();
         eprint!(
@@ -141,14 +141,14 @@ impl Progress {
 }
 
 /// One finished test on one line (more for a failure: its log's tail follows).
-fn line(mode: &str, finished: &Finished) -> String {
+fn line(label: &str, finished: &Finished) -> String {
     let (word, why) = match &finished.outcome {
         Outcome::Passed => ("ok  ", String::new()),
         Outcome::Failed(why) => ("FAIL", format!(": {why}")),
         Outcome::Skipped(why) => ("skip", format!(": {why}")),
     };
     let mut text = format!(
-        "  {word} {mode:8}{}{why}  ({:.1} s in the guest, {:.1} s)",
+        "  {word} {label:8} {}{why}  ({:.1} s in the guest, {:.1} s)",
         finished.test,
         finished.guest_s,
         finished.wall.as_secs_f64()

@@ -51,6 +51,8 @@ impl Tally {
 
 /// All tests of one mode, in as many boots as it takes.
 pub struct Suite<'a> {
+    /// What its lines begin with: the mode, and the kernel where there are several.
+    pub label: String,
     /// How the machine is emulated.
     pub mode: Mode,
     /// The bed, which all modes share.
@@ -68,12 +70,13 @@ impl Suite<'_> {
         let mut boots = 0;
         while !todo.is_empty() {
             boots += 1;
-            progress.doing(self.mode.name(), "booting");
+            progress.doing(&self.label, "booting");
             let logs = self.bed.work.join(format!("{}-{boots}", self.mode.name()));
             fs::create_dir_all(&logs).map_err(|e| Trouble::io("make the log folder", &logs, &e))?;
             let image = logs.join("image.cpio");
             self.bed.parts.write(&todo, self.mode.name(), &image)?;
             let boot = Boot {
+                label: &self.label,
                 mode: self.mode,
                 kernel: &self.bed.kernel,
                 image: &image,
@@ -87,7 +90,7 @@ impl Suite<'_> {
                     .map_err(|e| Trouble::io("remove the guest's image", &image, &e))?;
             }
             for note in &report.notes {
-                progress.say(&format!("       {} kernel: {note}", self.mode.name()));
+                progress.say(&format!("       {} kernel: {note}", self.label));
             }
             let mut finished = report.finished;
             let before = todo.len();
@@ -98,8 +101,7 @@ impl Suite<'_> {
                     .as_deref()
                     .unwrap_or("the guest ended without running it");
                 let lost = self.lost(&mut todo, why);
-                lost.iter()
-                    .for_each(|lost| progress.end(self.mode.name(), lost));
+                lost.iter().for_each(|lost| progress.end(&self.label, lost));
                 finished.extend(lost);
             }
             for one in finished {
@@ -107,7 +109,7 @@ impl Suite<'_> {
                 tally.measures.extend(one.measures);
             }
         }
-        progress.leave(self.mode.name());
+        progress.leave(&self.label);
         Ok(tally)
     }
 

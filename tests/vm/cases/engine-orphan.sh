@@ -1,5 +1,6 @@
 # what: side ends while no owner lives: the next start and end leave nothing behind
 # modes: smp
+# kernels: 6.18 7.3
 # needs: tidegate
 # seconds: 60
 tidegate run --side -- vmtool burn &

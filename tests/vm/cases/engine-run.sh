@@ -1,5 +1,6 @@
 # what: a side command runs in its gate: below the side root, idle class, with a quota; nothing stays afterwards
 # modes: precise smp
+# kernels: 6.18 7.3
 # needs: tidegate
 before=$(cat $ROOT/cgroup.subtree_control)
 tidegate run --side --headroom 30% -- vmtool burn &

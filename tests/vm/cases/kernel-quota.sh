@@ -1,5 +1,6 @@
 # what: a write of cpu.max refills the pool; a child's quota above its parent's is taken and the least one holds
 # modes: precise
+# kernels: 6.18 7.3
 # seconds: 40
 group a
 echo "2000 100000" >$ROOT/a/cpu.max

@@ -1,5 +1,6 @@
 # what: weights and cpu.idle divide one CPU as documented, within 0.5 %
 # modes: precise
+# kernels: 6.18 7.3
 # seconds: 30
 group a
 group b

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
+use tidegate_vm::catalog::DEFAULT_SERIES;
 
 const HELP: &str = "\
 usage: cargo xtask check-sim [--vm] [--host] [--write] [--span SECONDS] [PART...]
@@ -189,7 +190,7 @@ fn ask_vm(repository: &Path, work: &Path, bed: &Path, parts: &[String]) -> Resul
         ("lib/scenarios.parts".into(), list),
     ];
     // Its own folder, so that it does not wait for the suite.
-    let setup = vm::setup(repository, "check-sim", "6.18");
+    let setup = vm::setup(repository, "check-sim", DEFAULT_SERIES);
     let measured =
         tidegate_vm::measures(&setup, &repository.join("tests/check"), extras, VM_LIMIT)?;
     let mut text = format!("# {}\n", measured.kernel);

@@ -2,10 +2,11 @@
 
 mod options;
 
-use options::{Action, Options};
+use options::{Action, Kernels, Options};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
+use tidegate_vm::catalog::SERIES;
 use tidegate_vm::{Bed, Case, Mode, Progress, Setup, Suite, Tally, Trouble, catalog, fetch};
 
 /// The checkout that this was built in; canonical, so that logs and messages show plain paths.
@@ -60,30 +61,35 @@ fn cache(repository: &Path) -> PathBuf {
 fn list(repository: &Path) -> Result<u8, Trouble> {
     for case in catalog::read(&repository.join("tests/vm/cases"))? {
         let modes: Vec<&str> = case.modes.iter().map(|m| m.name()).collect();
-        println!("{:26}{:14}{}", case.name, modes.join(" "), case.what);
+        let kernels = case.kernels.join(" ");
+        let modes = modes.join(" ");
+        println!("{:28}{modes:14}{kernels:10}{}", case.name, case.what);
     }
     Ok(0)
 }
 
 fn fetch_only(repository: &Path, options: &Options) -> Result<u8, Trouble> {
-    match fetch::kernel(&cache(repository), &options.series, true) {
-        Ok(kernel) => {
-            println!(
-                "{} {} {}",
-                kernel.package,
-                kernel.version,
-                kernel.vmlinuz.display()
-            );
-            if let Some(note) = kernel.note {
-                println!("note: {note}");
+    let series: Vec<&str> = match &options.kernels {
+        Kernels::One(series) => vec![series],
+        Kernels::AsNamed => SERIES.to_vec(),
+    };
+    let mut code = 0;
+    for series in series {
+        match fetch::kernel(&cache(repository), series, true) {
+            Ok(kernel) => {
+                let place = kernel.vmlinuz.display();
+                println!("{} {} {place}", kernel.package, kernel.version);
+                if let Some(note) = kernel.note {
+                    println!("note: {note}");
+                }
             }
-            Ok(0)
-        }
-        Err(trouble) => {
-            println!("skipped: {trouble}");
-            Ok(77)
+            Err(trouble) => {
+                println!("skipped: {trouble}");
+                code = 77;
+            }
         }
     }
+    Ok(code)
 }
 
 /// The tests asked for, by exact name or part of it; none named means all.
@@ -106,64 +112,120 @@ fn chosen(all: Vec<Case>, names: &[String]) -> Result<Vec<Case>, Trouble> {
         .collect())
 }
 
+/// Tests that share a kernel and a mode.
+struct Lane<'a> {
+    series: String,
+    mode: Mode,
+    cases: Vec<&'a Case>,
+}
+
+fn lanes<'a>(cases: &'a [Case], options: &Options) -> Vec<Lane<'a>> {
+    let series: Vec<&str> = match &options.kernels {
+        Kernels::One(series) => vec![series],
+        Kernels::AsNamed => SERIES.to_vec(),
+    };
+    let mut lanes = Vec::new();
+    for series in series {
+        for &mode in &options.modes {
+            let belongs = |case: &&Case| {
+                let named = case.kernels.iter().any(|kernel| kernel == series);
+                case.modes.contains(&mode) && (named || options.kernels != Kernels::AsNamed)
+            };
+            lanes.push(Lane {
+                series: series.into(),
+                mode,
+                cases: cases.iter().filter(belongs).collect(),
+            });
+        }
+    }
+    lanes.retain(|lane| !lane.cases.is_empty());
+    lanes
+}
+
 fn run(repository: &Path, options: &Options) -> Result<u8, Trouble> {
     let cases = chosen(
         catalog::read(&repository.join("tests/vm/cases"))?,
         &options.tests,
     )?;
-    let runs: Vec<(Mode, &Case)> = options
-        .modes
-        .iter()
-        .flat_map(|&mode| cases.iter().map(move |case| (mode, case)))
-        .filter(|(m, c)| c.modes.contains(m))
-        .collect();
+    let lanes = lanes(&cases, options);
     let mut tally = Tally::default();
-    let mut setup = setup(repository, "vm", &options.series);
+    let mut binaries = Vec::new();
     if cases.iter().any(|case| case.needs_tidegate) {
         let tidegate = tidegate_binary(repository, options)?;
-        setup.binaries.push(("bin/tidegate".into(), tidegate));
+        binaries.push(("bin/tidegate".into(), tidegate));
     }
-    let bed = match Bed::prepare(&setup) {
-        Ok(bed) => bed,
-        Err(trouble) if trouble.is_lacking() => {
-            println!("skipped: {trouble}");
-            tally.skipped = runs.len();
-            return Ok(close(&tally));
+    let mut beds: Vec<(String, Bed)> = Vec::new();
+    let mut absent: Vec<String> = Vec::new();
+    for lane in &lanes {
+        let known = beds.iter().any(|(series, _)| *series == lane.series);
+        if known || absent.contains(&lane.series) {
+            continue;
         }
-        Err(trouble) => return Err(trouble),
-    };
-    println!("vm: {} {}", bed.kernel.package, bed.kernel.version);
-    if let Some(note) = &bed.kernel.note {
-        println!("vm: {note}");
+        let work = format!("vm/{}", lane.series);
+        let mut setup = setup(repository, &work, &lane.series);
+        setup.binaries.clone_from(&binaries);
+        match Bed::prepare(&setup) {
+            Ok(bed) => {
+                println!("vm: {} {}", bed.kernel.package, bed.kernel.version);
+                if let Some(note) = &bed.kernel.note {
+                    println!("vm: {note}");
+                }
+                beds.push((lane.series.clone(), bed));
+            }
+            Err(trouble) if trouble.is_lacking() => {
+                println!("skipped: {trouble}");
+                absent.push(lane.series.clone());
+            }
+            Err(trouble) => return Err(trouble),
+        }
     }
+    let is_absent = |lane: &&Lane| absent.contains(&lane.series);
+    let cases_of = |lane: &Lane| lane.cases.len();
+    tally.skipped = lanes.iter().filter(is_absent).map(cases_of).sum();
+    for tallied in run_lanes(&lanes, &beds, options) {
+        tally.add(tallied?);
+    }
+    println!("vm: logs in {}", repository.join("target/vm").display());
+    Ok(close(&tally))
+}
+
+/// The modes run side by side: precise keeps one core busy and does not care who else is; smp mostly waits.
+fn run_lanes(
+    lanes: &[Lane],
+    beds: &[(String, Bed)],
+    options: &Options,
+) -> Vec<Result<Tally, Trouble>> {
     let deadline = Instant::now() + Duration::from_secs(options.limit_s);
-    let progress = Progress::new(runs.len());
-    // Side by side: precise keeps one core busy and does not care who else is; smp mostly waits.
-    let done: Vec<Result<Tally, Trouble>> = std::thread::scope(|scope| {
-        let started = options.modes.iter().map(|&mode| {
-            let cases = runs
-                .iter()
-                .filter(|(m, _)| *m == mode)
-                .map(|(_, case)| *case)
-                .collect();
+    let progress = Progress::new(lanes.iter().map(|lane| lane.cases.len()).sum());
+    let several = beds.len() > 1;
+    let of_mode = |mode: Mode, progress: &Progress| {
+        let mut tally = Tally::default();
+        for lane in lanes.iter().filter(|lane| lane.mode == mode) {
+            let Some((series, bed)) = beds.iter().find(|(series, _)| *series == lane.series) else {
+                continue;
+            };
+            let label = match several {
+                true => format!("{:8}{series}", mode.name()),
+                false => mode.name().into(),
+            };
             let suite = Suite {
+                label,
                 mode,
-                bed: &bed,
+                bed,
                 deadline,
                 keep: options.keep,
             };
-            let progress = &progress;
-            scope.spawn(move || suite.run(cases, progress))
-        });
+            tally.add(suite.run(lane.cases.clone(), progress)?);
+        }
+        Ok(tally)
+    };
+    std::thread::scope(|scope| {
+        let (of_mode, progress) = (&of_mode, &progress);
+        let start = |mode| scope.spawn(move || of_mode(mode, progress));
         // All are started before the first is waited for.
-        let started: Vec<_> = started.collect();
+        let started: Vec<_> = options.modes.iter().copied().map(start).collect();
         started.into_iter().map(joined).collect()
-    });
-    for tallied in done {
-        tally.add(tallied?);
-    }
-    println!("vm: logs in {}", bed.work.display());
-    Ok(close(&tally))
+    })
 }
 
 /// A panic in one mode's thread is this program's.

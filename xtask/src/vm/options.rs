@@ -11,10 +11,11 @@ Boots a stock Debian kernel under software emulation and runs the tests of tests
 name or a part of one; without any, all run.
 
   --mode precise|smp   only this one (both by default): precise has one CPU under virtual time, smp has two
-  --kernel SERIES      6.18 by default
+  --kernel SERIES      6.18 (the default), 7.3, or another that Debian's backports have; all: each test on the
+                       kernels that its head names
   --profile PROFILE    the cargo profile of the tidegate binary (dev by default)
   --binary PATH        test this tidegate instead of building one
-  --limit SECONDS      wall time for the whole run (600 by default)
+  --limit SECONDS      wall time for the whole run (900 by default)
   --keep               keep the guest's images beside the logs in target/vm
   --list               the tests, their modes, and what each shows
 
@@ -29,12 +30,21 @@ pub enum Action {
     Help,
 }
 
+/// On which kernels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kernels {
+    /// Every chosen test on this series.
+    One(String),
+    /// Each test on those that its head names.
+    AsNamed,
+}
+
 /// What was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     pub action: Action,
     pub modes: Vec<Mode>,
-    pub series: String,
+    pub kernels: Kernels,
     pub profile: String,
     pub binary: Option<PathBuf>,
     pub limit_s: u64,
@@ -47,10 +57,10 @@ pub fn parse(arguments: &[String]) -> Result<Options, String> {
     let mut options = Options {
         action: Action::Run,
         modes: Mode::ALL.to_vec(),
-        series: "6.18".into(),
+        kernels: Kernels::One("6.18".into()),
         profile: "dev".into(),
         binary: None,
-        limit_s: 600,
+        limit_s: 900,
         keep: false,
         tests: Vec::new(),
     };
@@ -71,7 +81,7 @@ pub fn parse(arguments: &[String]) -> Result<Options, String> {
                     Mode::parse(&name).ok_or(format!("--mode {name}: it is precise or smp"))?;
                 options.modes = vec![mode];
             }
-            "--kernel" => options.series = series(value()?)?,
+            "--kernel" => options.kernels = kernels(value()?)?,
             "--profile" => options.profile = value()?,
             "--binary" => options.binary = Some(value()?.into()),
             "--limit" => {
@@ -92,13 +102,18 @@ pub fn parse(arguments: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-fn series(text: String) -> Result<String, String> {
+fn kernels(text: String) -> Result<Kernels, String> {
+    if text == "all" {
+        return Ok(Kernels::AsNamed);
+    }
     let numbers = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     let parts: Vec<&str> = text.split('.').collect();
     if (2..=3).contains(&parts.len()) && parts.into_iter().all(numbers) {
-        Ok(text)
+        Ok(Kernels::One(text))
     } else {
-        Err(format!("--kernel {text}: it is a series such as 6.18"))
+        Err(format!(
+            "--kernel {text}: it is a series such as 6.18, or all"
+        ))
     }
 }
 
@@ -119,10 +134,11 @@ mod tests {
     fn words_become_options() {
         let options = of("--mode smp --kernel 7.3 --keep shares quota").unwrap();
         assert_eq!(
-            (options.modes, options.series.as_str(), options.keep),
-            (vec![Mode::Smp], "7.3", true)
+            (options.modes, options.kernels, options.keep),
+            (vec![Mode::Smp], Kernels::One("7.3".into()), true)
         );
         assert_eq!(options.tests, ["shares", "quota"]);
+        assert_eq!(of("--kernel all").unwrap().kernels, Kernels::AsNamed);
         assert_eq!(of("fetch").unwrap().action, Action::Fetch);
         assert_eq!(of("").unwrap().modes.len(), 2);
     }
