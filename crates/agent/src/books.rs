@@ -12,6 +12,10 @@ use tidegate_knobs::ledger::{
 };
 use tidegate_terms as terms;
 
+use crate::gate::tighter;
+use crate::limits::kind_of;
+use crate::nesting::Nesting;
+
 /// Why the books could not be kept; the knob is then not written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BooksError {
@@ -28,10 +32,22 @@ pub enum BooksError {
     NotMoving(GroupPath),
 }
 
+impl BooksError {
+    /// As the socket names it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Group(error) => kind_of(error),
+            _ => "internal",
+        }
+    }
+}
+
 /// The ledger and the groups that it is about.
 pub struct Books {
-    ledger: Ledger,
-    groups: Arc<Groups>,
+    pub(crate) ledger: Ledger,
+    pub(crate) groups: Arc<Groups>,
+    /// Quotas of their own that groups have.
+    pub(crate) nesting: Nesting,
 }
 
 /// A gate's fallback as the ledger keeps it. `floor` is what the tolerance comes to on this machine.
@@ -62,17 +78,23 @@ impl Books {
     pub fn open(dir: &Path, groups: Arc<Groups>) -> Result<(Self, OpenReport), LedgerError> {
         let moving = Moving::open(&dir.join(ledger::MOVING_FILE))?;
         let (ledger, report) = Ledger::open(Arc::clone(groups.fs()), dir, moving, &groups)?;
-        Ok((Self { ledger, groups }, report))
+        let mut books = Self {
+            ledger,
+            groups,
+            nesting: Nesting::new(),
+        };
+        books.find_lifted();
+        Ok((books, report))
     }
 
-    fn entry(&self, group: &GroupPath, is: impl Fn(&Change) -> bool) -> Option<&Entry> {
+    pub(crate) fn entry(&self, group: &GroupPath, is: impl Fn(&Change) -> bool) -> Option<&Entry> {
         self.ledger
             .entries()
             .iter()
             .find(|entry| entry.group == *group && is(&entry.change))
     }
 
-    fn new_entry(
+    pub(crate) fn new_entry(
         &self,
         group: &GroupPath,
         gate: &str,
@@ -177,7 +199,7 @@ impl Books {
         if self.entry(group, is_bandwidth).is_some() {
             return Ok(());
         }
-        let entry = self.new_entry(group, gate, Change::Bandwidth { was, ours: was }, fallback)?;
+        let entry = self.new_entry(group, gate, limit_change(was), fallback)?;
         self.ledger.record_moving(entry, &was)?;
         Ok(())
     }
@@ -246,19 +268,20 @@ impl Books {
     }
 
     /// The tolerance comes to `floor` now.
-    pub fn set_floor(&mut self, floor: Bandwidth) {
-        let stale = |entry: &&Entry| matches!(entry.fallback, Fallback::Floor { bandwidth } if bandwidth != floor);
-        let ids: Vec<u64> = self
-            .ledger
-            .entries()
-            .iter()
-            .filter(stale)
-            .map(|entry| entry.id)
-            .collect();
-        for id in ids {
-            let updated = self.ledger.update(id, |entry| {
-                entry.fallback = Fallback::Floor { bandwidth: floor }
-            });
+    /// The own limit of a gate (`own_of` its name) holds there, too, where it is the lower one.
+    pub fn set_floor(&mut self, floor: Bandwidth, own_of: impl Fn(&str) -> Option<Bandwidth>) {
+        let due = |entry: &Entry| match entry.fallback {
+            Fallback::Floor { bandwidth } => {
+                let due = tighter(floor, own_of(&entry.gate));
+                (bandwidth != due).then_some((entry.id, due))
+            }
+            _ => None,
+        };
+        let stale: Vec<(u64, Bandwidth)> = self.ledger.entries().iter().filter_map(due).collect();
+        for (id, bandwidth) in stale {
+            let updated = self
+                .ledger
+                .update(id, |entry| entry.fallback = Fallback::Floor { bandwidth });
             if let Err(error) = updated {
                 tracing::warn!("{error}");
             }
@@ -268,6 +291,12 @@ impl Books {
     /// Of the entries with these numbers, those whose knob holds what we did not write, with what was found.
     pub fn outside_writes(&self, which: impl Iterator<Item = usize>) -> Vec<(Entry, String)> {
         let differs = |entry: &Entry| {
+            if is_bandwidth(&entry.change)
+                && let Some(ours) = self.own_standing(&entry.group)
+            {
+                let found = self.groups.bandwidth(&entry.group).ok()?;
+                return (found != ours).then(|| (entry.clone(), found.to_string()));
+            }
             let found =
                 ledger::standing_differs(&self.groups, self.ledger.moving(), entry).ok()??;
             Some((entry.clone(), found))
@@ -280,9 +309,7 @@ impl Books {
 
     /// Puts back all that is in the books for `gate`, newest first. Says of each what became of it, and whether it is back.
     pub fn restore_gate(&mut self, gate: &str) -> Vec<(String, bool)> {
-        let outcomes = self
-            .ledger
-            .restore_where(&self.groups, |entry| entry.gate == gate);
+        let outcomes = self.put_back(|entry| entry.gate == gate);
         let is_back = |outcome: &Outcome| matches!(outcome, Outcome::Restored | Outcome::Gone);
         outcomes
             .iter()
@@ -302,9 +329,39 @@ impl Books {
         self.ledger.entries().iter().filter_map(moved).collect()
     }
 
+    /// Newest first; and again what was refused because a group above it was not yet back (v1: no quota above its parent's).
+    fn put_back(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<(Entry, Outcome)> {
+        let mut outcomes = self.ledger.restore_where(&self.groups, &wanted);
+        let failed = |(entry, outcome): &(Entry, Outcome)| {
+            is_bandwidth(&entry.change) && matches!(outcome, Outcome::Failed { .. })
+        };
+        if outcomes.iter().any(failed) {
+            let again: Vec<u64> = outcomes
+                .iter()
+                .filter(|one| failed(one))
+                .map(|(entry, _)| entry.id)
+                .collect();
+            outcomes.retain(|one| !failed(one));
+            let second = |entry: &Entry| again.contains(&entry.id);
+            outcomes.extend(self.ledger.restore_where(&self.groups, second));
+        }
+        self.forget_own();
+        outcomes
+    }
+
+    /// Puts back what is asked for, newest first; says what could not be.
+    pub fn restore_lines(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<String> {
+        let is_back = |outcome: &Outcome| matches!(outcome, Outcome::Restored | Outcome::Gone);
+        self.put_back(wanted)
+            .iter()
+            .filter(|(_, outcome)| !is_back(outcome))
+            .map(|(entry, outcome)| tell(entry, outcome))
+            .collect()
+    }
+
     /// Puts back what is asked for, newest first.
     pub fn restore_where(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<String> {
-        let outcomes = self.ledger.restore_where(&self.groups, wanted);
+        let outcomes = self.put_back(wanted);
         outcomes
             .iter()
             .map(|(entry, outcome)| tell(entry, outcome))
@@ -313,7 +370,8 @@ impl Books {
 
     /// What happens without an owner, `dead_seconds` after its death. Limits come before processes: moving one waits for
     /// every fork on the machine, and seconds of that were seen where side work forks on a full one.
-    pub fn fall_back(&self, dead_seconds: u64) -> Vec<String> {
+    pub fn fall_back(&mut self, dead_seconds: u64) -> Vec<String> {
+        let mut report = self.make_way();
         let one = |entry: &Entry| {
             let outcome =
                 ledger::fall_back(&self.groups, self.ledger.moving(), entry, dead_seconds);
@@ -321,18 +379,40 @@ impl Books {
         };
         let newest_first = || self.ledger.entries().iter().rev();
         let moves = |entry: &&Entry| matches!(entry.change, Change::Membership { .. });
-        newest_first()
+        let written = newest_first()
             .filter(|entry| !moves(entry))
             .chain(newest_first().filter(moves))
-            .filter_map(one)
-            .collect()
+            .filter_map(one);
+        report.extend(written);
+        report
     }
 
-    /// Forgets all about a group.
+    /// On v1, quotas that stand in the way of a floor above them are lifted; main comes before what is written down of it.
+    fn make_way(&mut self) -> Vec<String> {
+        let floors: Vec<(GroupPath, Bandwidth)> = self
+            .ledger
+            .entries()
+            .iter()
+            .filter_map(|entry| match entry.fallback {
+                Fallback::Floor { bandwidth } => Some((entry.group.clone(), bandwidth)),
+                _ => None,
+            })
+            .collect();
+        let mut report = Vec::new();
+        for (group, floor) in floors {
+            if let Err(error) = self.lift_below(&group, &floor) {
+                report.push(error.to_string());
+            }
+        }
+        report
+    }
+
+    /// Forgets all about a group and the groups in it.
     pub fn forget(&mut self, group: &GroupPath) {
-        if let Err(error) = self.ledger.forget(|entry| entry.group == *group) {
+        if let Err(error) = self.ledger.forget(|entry| entry.group.is_within(group)) {
             tracing::warn!("{error}");
         }
+        self.forget_own();
     }
 
     /// Every entry.
@@ -348,6 +428,14 @@ impl Books {
     }
 }
 
-fn is_bandwidth(change: &Change) -> bool {
+fn limit_change(was: Bandwidth) -> Change {
+    Change::Bandwidth {
+        was,
+        ours: was,
+        previous: None,
+    }
+}
+
+pub(crate) fn is_bandwidth(change: &Change) -> bool {
     matches!(change, Change::Bandwidth { .. })
 }

@@ -7,7 +7,7 @@ use tidegate_terms as terms;
 use tracing::{info, warn};
 
 use crate::books::fallback_of;
-use crate::gate::{Gate, Place};
+use crate::gate::{Gate, Place, tighter};
 use crate::limits::kind_of;
 use crate::looper::lock;
 use crate::owner::{Owner, refuse};
@@ -20,8 +20,8 @@ impl Owner {
         gate.record.place = place;
         let name = gate.record.name.clone();
         let before = gate.record.place.clone();
-        let limited = match gate.is_limited() {
-            true => self.limit(gate, &name),
+        let limited = match gate.needs_group() {
+            true => self.limit(gate),
             false => Ok(()),
         };
         let limited = limited.and_then(|()| self.put_on(gate));
@@ -34,14 +34,16 @@ impl Owner {
         limited
     }
 
-    fn limit(&self, gate: &mut Gate, name: &str) -> Result<(), Refusal> {
+    fn limit(&self, gate: &mut Gate) -> Result<(), Refusal> {
         let fallback = gate.terms.fallback.value;
         match gate.record.place.clone() {
             Place::Known {
                 pid, start_ticks, ..
             } => self.lend(gate, pid, start_ticks, fallback),
+            // What it asks for itself is written by `put_on`.
+            Place::Foreign { .. } if !gate.is_limited() => Ok(()),
             Place::Foreign { group } => {
-                self.limit_foreign(&group, name, fallback)?;
+                self.limit_foreign(&group, gate)?;
                 gate.record.notes.push(
                     "it has a quota of its own beside the side root's, because it stays where it is; the allowance is \
                      shared out between them"
@@ -53,7 +55,7 @@ impl Owner {
         }
     }
 
-    /// Moves a process that ran already: within the cpu hierarchy on v1, into a child group in place on v2.
+    /// Moves a process that ran already: side work into the side root on v1; everything else into a child group in place.
     fn lend(
         &self,
         gate: &mut Gate,
@@ -63,11 +65,18 @@ impl Owner {
     ) -> Result<(), Refusal> {
         let name = gate.record.name.clone();
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
-        self.ensure_side_root()?;
         let in_place = format!("{}-{name}", self.run_dir.prefix());
-        let in_root = self
-            .side_root()
-            .join(&name)
+        let v1_parent = if gate.is_limited() {
+            self.ensure_side_root()?;
+            self.side_root()
+        } else {
+            // Below the group that it is in, whose limits go on to hold.
+            let at = self.groups.group_of(pid).map_err(wrong)?;
+            at.unwrap_or_else(GroupPath::root)
+        };
+        let v1_name = if gate.is_limited() { &name } else { &in_place };
+        let in_root = v1_parent
+            .join(v1_name)
             .map_err(|error| refuse("usage")(&error))?;
         let plan = self
             .groups
@@ -91,8 +100,12 @@ impl Owner {
             placement,
             start_ticks,
         };
-        if !at.is_within(&self.side_root()) {
-            self.limit_foreign(&at, &name, fallback)?;
+        if !gate.is_limited() {
+            gate.record.notes.push(format!(
+                "it was moved into a group of its own within the one it was in: {at}"
+            ));
+        } else if !at.is_within(&self.side_root()) {
+            self.limit_foreign(&at, gate)?;
             gate.record.notes.push(
                 "it stays in its unit (memory accounting, KillMode): it has a quota of its own in a child group there"
                     .to_owned(),
@@ -127,6 +140,11 @@ impl Owner {
 
     /// Puts on again what a fallback took off: an owner that is in control again goes on with a gate's terms.
     pub(crate) fn renew(&self, gate: &mut Gate) -> Result<(), Refusal> {
+        self.renew_place(gate)?;
+        self.put_on(gate)
+    }
+
+    fn renew_place(&self, gate: &mut Gate) -> Result<(), Refusal> {
         let name = gate.record.name.clone();
         match gate.record.place.clone() {
             Place::Foreign { group } if gate.is_limited() => {
@@ -139,7 +157,7 @@ impl Owner {
                     .is_none();
                 let idle = self.groups.idle(&group).map_err(wrong)? != Some(false);
                 if unlimited || !idle {
-                    return self.limit_foreign(&group, &name, gate.terms.fallback.value);
+                    self.limit_foreign(&group, gate)?;
                 }
             }
             Place::Lent {
@@ -184,16 +202,12 @@ impl Owner {
     }
 
     /// Saves what stands on somebody's group, then makes it yield and gives it the floor.
-    fn limit_foreign(
-        &self,
-        group: &GroupPath,
-        gate: &str,
-        fallback: terms::Fallback,
-    ) -> Result<(), Refusal> {
+    fn limit_foreign(&self, group: &GroupPath, gate: &Gate) -> Result<(), Refusal> {
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         let bandwidth = self.groups.bandwidth(group).map_err(wrong)?;
-        let floor = self.floor_now();
-        let fallback = fallback_of(fallback, floor);
+        let floor = tighter(self.floor_now(), gate.own_limit());
+        let fallback = fallback_of(gate.terms.fallback.value, floor);
+        let gate = gate.record.name.as_str();
         // Idle is no danger to main: with the floor it stays, else it goes the way of the quota.
         let idle_fallback = match fallback {
             Fallback::Floor { .. } => Fallback::Stay,

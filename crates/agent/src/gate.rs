@@ -1,9 +1,13 @@
 //! One gate as the owner keeps it, what all gates together ask for, and the file that the next owner reads.
 
 use serde::{Deserialize, Serialize};
+use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::Demand;
 use tidegate_knobs::group::{GroupPath, Placement};
-use tidegate_terms::{Class, Config, RawTerms, Settings, TermError, Terms, Weight};
+use tidegate_knobs::limit::own_limit;
+use tidegate_terms::{
+    Burst, CapScope, Class, Config, RawTerms, Settings, TermError, Terms, Weight,
+};
 
 /// Where a gate's work sits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,9 +107,30 @@ impl Gate {
         self.terms.class.value
     }
 
-    /// Whether a quota of ours acts on it.
+    /// Whether a quota of ours that moves acts on it.
     pub fn is_limited(&self) -> bool {
         self.class() == Class::Side
+    }
+
+    /// Whether its work must be in a group that is not shared with other work: something is written to that.
+    pub fn needs_group(&self) -> bool {
+        self.is_limited() || self.terms.is_bounded()
+    }
+
+    /// The limit that its own terms ask for: its quota with period and burst, and a hard cap that counts for all of it.
+    pub fn own_limit(&self) -> Option<Bandwidth> {
+        let terms = &self.terms;
+        let quota = terms.quota_us().map(|quota_us| Bandwidth {
+            quota_us: Some(quota_us),
+            period_us: terms.period.value.us(),
+            burst_us: match terms.burst.value {
+                Burst::Of(span) => span.us(),
+                Burst::Auto => 0,
+            },
+        });
+        let for_all = terms.cap_scope.value == CapScope::Group;
+        let cap_hard_ppt = terms.cap_hard.value.ppt().filter(|_| for_all);
+        own_limit(quota, cap_hard_ppt)
     }
 
     /// Its weight among its siblings; `idle` has the least.
@@ -115,6 +140,11 @@ impl Gate {
             Weight::Of(weight) => weight,
         }
     }
+}
+
+/// A gate's own limit where that is the lower one.
+pub fn tighter(limit: Bandwidth, own: Option<Bandwidth>) -> Bandwidth {
+    own.filter(|own| own.rate_no_above(&limit)).unwrap_or(limit)
 }
 
 /// The largest headroom counts, since the idle that one gate's headroom keeps serves every main; of tolerances the

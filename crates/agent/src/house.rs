@@ -228,8 +228,15 @@ impl House {
 fn reassert(owner: &Owner, entry: &Entry) -> bool {
     let written = match &entry.change {
         Change::Bandwidth { .. } => {
+            // One of the loop's is written by the loop.
             lock(&owner.control).quotas.invalidate(&entry.group);
-            return true;
+            return match lock(&owner.books).reassert_own(&entry.group) {
+                Ok(_) => true,
+                Err(error) => {
+                    warn!("{error}");
+                    false
+                }
+            };
         }
         Change::Idle { ours, .. } => set_yielding(&owner.groups, &entry.group, *ours),
         Change::Weight { ours, .. } => owner.groups.set_weight_raw(&entry.group, *ours),

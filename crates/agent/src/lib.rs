@@ -24,6 +24,7 @@ mod lease;
 mod limits;
 mod looper;
 mod mechanisms;
+mod nesting;
 pub mod owner;
 pub mod paths;
 mod peer;

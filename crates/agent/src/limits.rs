@@ -152,17 +152,9 @@ impl Owner {
         from: Bandwidth,
         floor: Bandwidth,
     ) -> Result<(), Refusal> {
-        let mut books = lock(&self.books);
-        books
-            .will_write(group, &from, &floor)
-            .map_err(|error| refuse("internal")(&error))?;
-        self.groups
-            .set_bandwidth(group, Some(from), floor)
-            .map(drop)
-            .map_err(|error| {
-                books.write_failed(group);
-                refuse(kind_of(&error))(&error)
-            })
+        lock(&self.books)
+            .write_quota(group, &from, &floor)
+            .map_err(|error| refuse(error.kind())(&error))
     }
 
     /// A gate's weight among its siblings. Groups that are not ours keep theirs.
@@ -188,9 +180,6 @@ impl Owner {
     }
 
     fn release_place(&self, gate: &Gate) -> Vec<String> {
-        if !gate.is_limited() && !matches!(gate.record.place, Place::Own { .. }) {
-            return Vec::new();
-        }
         // The loop must not write behind the restore.
         lock(&self.control).quotas.drop(gate.record.place.group());
         match &gate.record.place {
@@ -215,7 +204,11 @@ impl Owner {
     pub(crate) fn publish(&self, gates: &[Gate]) -> Result<(), Refusal> {
         let demand = demand(gates.iter(), &self.settings);
         let floor = self.floor(&demand);
-        lock(&self.books).set_floor(floor);
+        let own_of = |name: &str| {
+            let gate = gates.iter().find(|gate| gate.record.name == name);
+            gate.and_then(Gate::own_limit)
+        };
+        lock(&self.books).set_floor(floor, own_of);
         let mut side = Vec::new();
         let mut main = Vec::new();
         let mut targets: Vec<Limited> = Vec::new();
@@ -237,6 +230,7 @@ impl Owner {
                             first_weight: gate.weight(),
                             unequal: false,
                             cap_ucpu: lock(&self.books).limit_before(&limited),
+                            own: gate.own_limit().filter(|_| limited == *group),
                             group: limited,
                         }),
                     }

@@ -287,6 +287,15 @@ pub(crate) struct QuotaWriter {
     pub books: Arc<Mutex<Books>>,
 }
 
+impl QuotaWriter {
+    pub(crate) fn new(owner: &Owner) -> Self {
+        Self {
+            groups: Arc::clone(&owner.groups),
+            books: Arc::clone(&owner.books),
+        }
+    }
+}
+
 impl Apply for QuotaWriter {
     fn set_quota(
         &mut self,
@@ -301,17 +310,9 @@ impl Apply for QuotaWriter {
                 .bandwidth(group)
                 .map_err(|error| error.to_string())?,
         };
-        let mut books = lock(&self.books);
-        books
-            .will_write(group, &from, &to)
-            .map_err(|error| error.to_string())?;
-        self.groups
-            .set_bandwidth(group, Some(from), to)
-            .map(drop)
-            .map_err(|error| {
-                books.write_failed(group);
-                error.to_string()
-            })
+        lock(&self.books)
+            .write_quota(group, &from, &to)
+            .map_err(|error| error.to_string())
     }
 
     fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), String> {
@@ -342,10 +343,7 @@ fn serve(started: Started) -> Result<(), String> {
         house,
         _lock,
     } = started;
-    let writer = QuotaWriter {
-        groups: Arc::clone(&owner.groups),
-        books: Arc::clone(&owner.books),
-    };
+    let writer = QuotaWriter::new(&owner);
     let control_loop = Loop {
         control: Arc::clone(&owner.control),
         lease: Arc::clone(&owner.lease),

@@ -57,6 +57,9 @@ impl Owner {
                 {
                     self.check_limitable(&gates, &request.target, &gate.record.place)?;
                 }
+                // What somebody else insisted on is ours again from here on.
+                let own_group = gate.record.place.group().clone();
+                lock(&self.control).quotas.take_again(&own_group);
                 let name = self.change(&mut gates[index], &asked)?;
                 if let Some(group) = self.limited_group(&gates[index]) {
                     lock(&self.control).quotas.take_again(&group);
@@ -110,16 +113,8 @@ impl Owner {
                 );
                 return Err(Refusal::new("usage", message));
             }
-            self.release(gate);
-            let place = self.place_after_release(gate);
             let mut again = changed;
-            if let Err(refusal) = self.limit_place(&mut again, place.clone()) {
-                // As it was, as far as that can be had.
-                if let Err(error) = self.limit_place(gate, place) {
-                    warn!("gate {}: {error}", gate.record.name);
-                }
-                return Err(refusal);
-            }
+            self.move_to(gate, &mut again)?;
             *gate = again;
             return Ok(gate.record.name.clone());
         }
@@ -127,8 +122,30 @@ impl Owner {
         Ok(gate.record.name.clone())
     }
 
+    /// Takes the gate off the machine and puts it on as it is to be, which may be in another place.
+    fn move_to(&self, gate: &mut Gate, changed: &mut Gate) -> Result<(), Refusal> {
+        self.release(gate);
+        let place = self.place_after_release(gate);
+        let refusal = match self.limit_place(changed, place.clone()) {
+            Ok(()) => return Ok(()),
+            Err(refusal) => refusal,
+        };
+        // As it was, as far as that can be had.
+        if let Err(error) = self.limit_place(gate, place) {
+            warn!("gate {}: {error}", gate.record.name);
+        }
+        Err(refusal)
+    }
+
     /// Makes the machine agree with a gate's changed terms, or leaves gate and machine as they were.
     fn agree(&self, gate: &mut Gate, mut changed: Gate) -> Result<(), Refusal> {
+        let in_own = matches!(gate.record.place, Place::Lent { .. });
+        let is_process = in_own || matches!(gate.record.place, Place::Known { .. });
+        if is_process && changed.needs_group() != in_own {
+            self.move_to(gate, &mut changed)?;
+            *gate = changed;
+            return Ok(());
+        }
         if changed.weight() != gate.weight() {
             self.write_weight(&changed)?;
         }

@@ -62,18 +62,31 @@ impl Bandwidth {
         Some(u64::try_from(rate).unwrap_or(u64::MAX))
     }
 
-    /// Whether this limit lets through no more than `other` does, by rate and by burst.
-    pub fn no_looser_than(&self, other: &Self) -> bool {
+    /// Whether the mean rate is at most `other`'s.
+    pub fn rate_no_above(&self, other: &Self) -> bool {
         match (self.quota_us, other.quota_us) {
             (_, None) => true,
             (None, Some(_)) => false,
+            // Cross-multiplied: 64-bit factors cannot overflow 128 bits.
             (Some(own), Some(its)) => {
-                // Cross-multiplied: 64-bit factors cannot overflow 128 bits.
                 u128::from(own) * u128::from(other.period_us)
                     <= u128::from(its) * u128::from(self.period_us)
-                    && self.burst_us <= other.burst_us
             }
         }
+    }
+
+    /// Whether this limit lets through no more than `other` does, by rate and by burst.
+    pub fn no_looser_than(&self, other: &Self) -> bool {
+        let burst_no_above = other.quota_us.is_none() || self.burst_us <= other.burst_us;
+        self.rate_no_above(other) && burst_no_above
+    }
+
+    /// Quota over period as v1 compares a child's with its parent's: 20 bits of fraction (`to_ratio`); no limit is above
+    /// all others.
+    pub fn ratio(&self) -> u128 {
+        self.quota_us.map_or(u128::MAX, |quota_us| {
+            (u128::from(quota_us) << 20) / u128::from(self.period_us.max(1))
+        })
     }
 
     /// Reads v2's `cpu.max`: `max 100000` or `5000 100000`. Burst is 0, it stands in another file.

@@ -7,6 +7,7 @@ pub mod discover;
 pub mod group;
 pub mod kfs;
 pub mod ledger;
+pub mod limit;
 pub mod plan;
 pub mod sense;
 pub mod target;

@@ -124,6 +124,8 @@ pub struct Planner {
     /// CPU time per second that recent writes gave away, a mean over a second.
     charge_ucpu: u64,
     budget: WriteBudget,
+    /// The group's own limit, which is written as it is where the allowance leaves all of it.
+    own: Option<Bandwidth>,
 }
 
 impl Planner {
@@ -140,6 +142,7 @@ impl Planner {
             low_since_ns: None,
             charge_ucpu: 0,
             budget,
+            own: None,
         }
     }
 
@@ -157,6 +160,15 @@ impl Planner {
     /// The period of quotas large enough for it, from the next write on.
     pub fn set_period_us(&mut self, period_us: u64) {
         self.cfg.period_us = period_us.min(self.cfg.period_max_us);
+    }
+
+    /// The limit that the group's own gate asks for (`None` for none), from the next write on; the caller keeps the
+    /// decisions at or below its rate.
+    pub fn set_own(&mut self, own: Option<Bandwidth>) {
+        if own != self.own {
+            self.own = own;
+            self.invalidate();
+        }
     }
 
     /// Takes `found` for what stands (adoption of a quota that is known to be ours).
@@ -202,7 +214,13 @@ impl Planner {
         let quota_ucpu = want_ucpu
             .saturating_sub(self.charge_ucpu)
             .max(decision.floor_ucpu);
-        let bandwidth = bandwidth_for(quota_ucpu, self.cfg.period_us, self.cfg.period_max_us);
+        // Nothing is taken off it for what writes gave away: it is the gate's own word, and written once.
+        let own = self
+            .own
+            .filter(|own| own.rate_ucpu().is_some_and(|rate| want_ucpu >= rate));
+        let bandwidth = own.unwrap_or_else(|| {
+            bandwidth_for(quota_ucpu, self.cfg.period_us, self.cfg.period_max_us)
+        });
         let reason = self.worth_writing(now_ns, want_ucpu, bandwidth, decision, budget)?;
         self.charge(decision, cpus, bandwidth);
         budget.spend(now_ns);

@@ -41,7 +41,17 @@ fn life(bed: &Bed, group: &GroupPath) -> Option<()> {
     bed.groups.set_idle(group, true).ok()?;
     let was = bed.groups.bandwidth(group).ok()?;
     let id = ledger
-        .record_moving(entry(group, Change::Bandwidth { was, ours: was })?, &was)
+        .record_moving(
+            entry(
+                group,
+                Change::Bandwidth {
+                    was,
+                    ours: was,
+                    previous: None,
+                },
+            )?,
+            &was,
+        )
         .ok()?;
     let mut standing = was;
     for quota_us in [3_000, 9_000, 2_000] {

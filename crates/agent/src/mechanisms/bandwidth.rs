@@ -1,20 +1,129 @@
-//! Quota, period and burst of one gate.
+//! A gate's own limit (quota, period and burst, and a hard cap for all of it) as the quota of its group.
+//!
+//! Where the loop moves the quota of that very group (a side gate that stays where it is), the loop holds to the own limit,
+//! too; everywhere else it is written here, once, and stays.
 
-use crate::gate::Gate;
-use crate::owner::Owner;
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::discover::CgroupVersion;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::ledger::{Change, Fallback};
+use tidegate_terms::Burst;
+
+use crate::books::{BooksError, fallback_of};
+use crate::gate::{Gate, Place};
+use crate::limits::kind_of;
+use crate::looper::lock;
+use crate::nesting::limited_above;
+use crate::owner::{Owner, refuse};
 use crate::server::Refusal;
 
 impl Owner {
-    /// Writes the gate's own quota to its group.
+    /// Writes the gate's own limit to its group, or puts back what stood there before when it has none any more.
     pub(super) fn put_on_bandwidth(&self, gate: &mut Gate) -> Result<(), Refusal> {
-        if gate.terms.quota_us().is_some() {
-            return Err(super::not_enforced("quota"));
+        let Some(group) = self.still_group(gate) else {
+            return Ok(());
+        };
+        let Some(own) = gate.own_limit() else {
+            self.take_off_bandwidth(gate);
+            return Ok(());
+        };
+        if lock(&self.control).quotas.is_left_alone(&group) {
+            return Ok(());
         }
-        Ok(())
+        let own = self.without_burst(gate, own);
+        self.note_limits(gate, &group, &own);
+        let fallback = match (&gate.record.place, gate.terms.fallback.value) {
+            (Place::Own { .. }, _) => Fallback::Stay,
+            // A limit of its own is no tighter without an owner: the floor is for what must yield.
+            (_, wanted) => match fallback_of(wanted, own) {
+                Fallback::Floor { .. } => Fallback::Stay,
+                other => other,
+            },
+        };
+        let set = lock(&self.books).set_own(&group, &gate.record.name, own, fallback);
+        set.map_err(|error| self.explain_refused(gate, &group, &own, &error))
     }
 
-    /// Back to what stood before.
-    pub(super) fn take_off_bandwidth(&self, _gate: &Gate) -> Vec<String> {
-        Vec::new()
+    /// Puts back what stood on the gate's group before its own limit, where that is not the loop's.
+    pub(super) fn take_off_bandwidth(&self, gate: &Gate) -> Vec<String> {
+        let Some(group) = self.still_group(gate) else {
+            return Vec::new();
+        };
+        let ours = |entry: &tidegate_knobs::ledger::Entry| {
+            entry.group == group && matches!(entry.change, Change::Bandwidth { .. })
+        };
+        let mut books = lock(&self.books);
+        if !books.entries().iter().any(&ours) {
+            return Vec::new();
+        }
+        books.restore_lines(ours)
+    }
+
+    /// The gate's group, where its quota is not the loop's to move.
+    fn still_group(&self, gate: &Gate) -> Option<GroupPath> {
+        let group = match &gate.record.place {
+            Place::Known { .. } => return None,
+            place => place.group(),
+        };
+        (self.limited_group(gate).as_ref() != Some(group)).then(|| group.clone())
+    }
+
+    fn without_burst(&self, gate: &mut Gate, own: Bandwidth) -> Bandwidth {
+        const NOTE: &str = "burst: this kernel has none (it came with 5.14)";
+        gate.record.notes.retain(|note| note != NOTE);
+        let asked = gate.terms.burst.value != Burst::NONE;
+        if !asked || self.machine.features.burst.present != Some(false) {
+            return own;
+        }
+        gate.record.notes.push(NOTE.to_owned());
+        Bandwidth { burst_us: 0, ..own }
+    }
+
+    /// Says what the limits above make of it.
+    fn note_limits(&self, gate: &mut Gate, group: &GroupPath, own: &Bandwidth) {
+        const START: &str = "binds: ";
+        gate.record.notes.retain(|note| !note.starts_with(START));
+        if let Some((above, limit)) = self.limited_above(group, own) {
+            gate.record.notes.push(format!(
+                "{START}its own limit of {own} is above that of {above} ({limit}), which holds"
+            ));
+        }
+    }
+
+    /// A tighter limit above the gate's, which is not one that we move.
+    pub(crate) fn limited_above(
+        &self,
+        group: &GroupPath,
+        own: &Bandwidth,
+    ) -> Option<(GroupPath, Bandwidth)> {
+        let root = self.side_root();
+        limited_above(&self.groups, group, own).filter(|(above, _)| *above != root)
+    }
+
+    fn explain_refused(
+        &self,
+        gate: &Gate,
+        group: &GroupPath,
+        own: &Bandwidth,
+        error: &BooksError,
+    ) -> Refusal {
+        let refused =
+            matches!(error, BooksError::Group(error) if error.errno() == Some(libc::EINVAL));
+        let v1 = self.groups.version() == CgroupVersion::V1;
+        match self.limited_above(group, own) {
+            Some((above, limit)) if refused && v1 => {
+                let message = format!(
+                    "quota: gate {}: {own} is more than {above} above it has ({limit}), which cgroup v1 refuses; ask for at \
+                     most {}‰ of a CPU, or raise the limit of {above} first",
+                    gate.record.name,
+                    limit.rate_ucpu().unwrap_or(0) / 1_000
+                );
+                Refusal::new("usage", message)
+            }
+            _ => match error {
+                BooksError::Group(error) => refuse(kind_of(error))(error),
+                other => refuse("internal")(other),
+            },
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! An owner on kernel files in memory, for tests: the production code with another file system and another sensor.
 
+mod bandwidth;
 mod deaths;
 mod faults;
 mod life;
@@ -172,6 +173,15 @@ impl Bed {
         };
         owner.take_up();
         Ok(owner)
+    }
+
+    /// What the guardian works with.
+    pub fn without_owner(&self) -> (Arc<Groups>, Books) {
+        let fs: Arc<dyn KernelFs> = Arc::clone(&self.fs) as Arc<dyn KernelFs>;
+        let machine = discover(&*fs, None).unwrap();
+        let groups = Arc::new(Groups::new(fs, &machine));
+        let (books, _) = Books::open(self.dir.path(), Arc::clone(&groups)).unwrap();
+        (groups, books)
     }
 
     /// A file of a group, by its path below the cpu controller's mount.

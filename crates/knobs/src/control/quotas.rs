@@ -70,6 +70,8 @@ pub struct Limited {
     pub unequal: bool,
     /// What it was limited to before us, `u64::MAX` for not: its administrator's word, which we never loosen.
     pub cap_ucpu: u64,
+    /// The limit that its own gate asks for: never exceeded, and written as it is where the allowance leaves all of it.
+    pub own: Option<Bandwidth>,
 }
 
 /// The kernel keeps weights below a quota only while the group runs for long enough at a time: with a period of 10 ms, gates
@@ -150,7 +152,11 @@ impl Quotas {
                 None => Target::new(one.group.clone(), one.weight, tick_ns),
             };
             target.weight = one.weight;
-            target.cap_ucpu = one.cap_ucpu;
+            let own_ucpu = one.own.and_then(|own| own.rate_ucpu());
+            target.cap_ucpu = one.cap_ucpu.min(own_ucpu.unwrap_or(u64::MAX));
+            // A limit from before us that is the lower one stays in the shape that the planner gives it.
+            let own = one.own.filter(|_| own_ucpu == Some(target.cap_ucpu));
+            target.planner.set_own(own);
             target.unequal |= one.unequal;
             target.planner.set_period_us(period_us(target.unequal));
             self.targets.push(target);

@@ -31,6 +31,10 @@ pub enum Change {
         was: Bandwidth,
         /// What we wrote, as of the last record.
         ours: Bandwidth,
+        /// What stood when that was noted, for one without a slot: its writer may have died before the write or between v1's
+        /// three. Also what it may go back to while a parent on v1 is tighter.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        previous: Option<Bandwidth>,
     },
     /// A process was moved in.
     Membership {

@@ -1,6 +1,6 @@
 //! Putting knobs back: only where the value found is ours; everything else is reported and left alone.
 
-use super::{Change, Entry, Fallback, Moving, same_group};
+use super::{Change, Entry, Fallback, Moved, Moving, same_group};
 use crate::bandwidth::Bandwidth;
 use crate::group::{
     GroupError, GroupPath, GroupResult, Groups, Placement, Returned, WEIGHT_DEFAULT,
@@ -105,12 +105,19 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
     }
 }
 
-/// A limit is ours when it is what was recorded; one that moves, when its slot allows it: a writer may have died between
-/// the note and the write, or between v1's two writes.
-fn is_ours(moving: &Moving, entry: &Entry, ours: &Bandwidth, found: &Bandwidth) -> bool {
-    moving
-        .get(entry.id)
-        .map_or(found == ours, |moved| moved.may_be(found))
+/// A limit is ours when it is what was recorded or what stood before that; one that moves, when its slot allows it: a writer
+/// may have died between the note and the write, or between v1's two writes.
+fn is_ours(
+    moving: &Moving,
+    entry: &Entry,
+    (ours, previous): (&Bandwidth, &Option<Bandwidth>),
+    found: &Bandwidth,
+) -> bool {
+    let noted = Moved {
+        previous: previous.unwrap_or(*ours),
+        intended: *ours,
+    };
+    moving.get(entry.id).unwrap_or(noted).may_be(found)
 }
 
 fn set_if_ours(
@@ -119,7 +126,7 @@ fn set_if_ours(
     entry: &Entry,
     to: Bandwidth,
 ) -> GroupResult<Outcome> {
-    let Change::Bandwidth { ours, .. } = &entry.change else {
+    let Change::Bandwidth { ours, previous, .. } = &entry.change else {
         return Ok(Outcome::Kept);
     };
     let found = groups.bandwidth(&entry.group)?;
@@ -127,7 +134,7 @@ fn set_if_ours(
         // Not written again: a write is a refill.
         return Ok(Outcome::Restored);
     }
-    if !is_ours(moving, entry, ours, &found) {
+    if !is_ours(moving, entry, (ours, previous), &found) {
         return Ok(Outcome::NotOurs {
             found: found.to_string(),
         });
@@ -228,7 +235,7 @@ pub fn standing_differs(
 }
 
 /// Our groups by their names, for when the ledger is lost: `PREFIX-side` and `PREFIX-main` at the base with all below
-/// them, and on v2 `PREFIX-*` children in other groups. Parents come before their children.
+/// them, and `PREFIX-*` children in other groups. Parents come before their children.
 pub fn own_groups(groups: &Groups, prefix: &str) -> GroupResult<Vec<GroupPath>> {
     const DEPTH_MAX: u32 = 8;
     let mut found = Vec::new();
@@ -247,9 +254,7 @@ pub fn own_groups(groups: &Groups, prefix: &str) -> GroupResult<Vec<GroupPath>> 
             if child_ours {
                 found.push(child.clone());
             }
-            // v1's foreign groups never hold ours.
-            let below = child_ours || groups.version() == crate::discover::CgroupVersion::V2;
-            if below && depth > 0 {
+            if depth > 0 {
                 open.push((child, child_ours, depth - 1));
             }
         }

@@ -107,7 +107,15 @@ impl Bed {
     /// Records a moving limit and writes [`OURS`].
     pub fn limit(&self, ledger: &mut Ledger, group: &GroupPath, fallback: Fallback) -> u64 {
         let was = self.groups.bandwidth(group).unwrap();
-        let entry = self.entry(group, Change::Bandwidth { was, ours: was }, fallback);
+        let entry = self.entry(
+            group,
+            Change::Bandwidth {
+                was,
+                ours: was,
+                previous: None,
+            },
+            fallback,
+        );
         let id = ledger.record_moving(entry, &was).unwrap();
         assert!(ledger.note_moving(id, &was, &OURS));
         self.groups.set_bandwidth(group, Some(was), OURS).unwrap();

@@ -165,6 +165,7 @@ impl Knobs {
             machine.set_idle(side.group, true)?;
             machine.set_bandwidth(side.group, ports::as_machine(&floor))?;
             limited.push(Limited {
+                own: None,
                 group: path_of(side.group),
                 weight: side.weight,
                 first_weight: side.weight,

@@ -11,11 +11,6 @@ use tidegate_law::{burst, cap, latency};
 
 use crate::{Bandwidth, Class, GroupId, GroupSpec, TaskSpec};
 
-/// The periods over which a cap may be held, shortest first.
-const CAP_PERIOD_MIN_US: u64 = 10_000;
-const CAP_PERIOD_MAX_US: u64 = 1_000_000;
-const QUOTA_MIN_US: u64 = 1_000;
-
 /// A group that carries a moving quota: where side's branch and the others' divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
@@ -206,17 +201,13 @@ fn compile_cap(groups: &mut [GroupSpec], group: GroupId, class: Class, compiled:
     }
 }
 
-/// The quota that is `ppt` thousandths of a CPU: 1 ms or more, in as short a period as that allows.
+/// The owner's own rule for it.
 fn hard_cap(ppt: u32) -> Bandwidth {
-    // 1 ms at ppt thousandths lasts 1000 ms / ppt.
-    let period_us = (QUOTA_MIN_US * 1_000)
-        .div_ceil(u64::from(ppt))
-        .clamp(CAP_PERIOD_MIN_US, CAP_PERIOD_MAX_US);
-    let quota_us = (period_us * u64::from(ppt) / 1_000).max(QUOTA_MIN_US);
+    let cap = tidegate_knobs::limit::hard_cap(ppt);
     Bandwidth {
-        quota_us: Some(quota_us),
-        period_us,
-        burst_us: 0,
+        quota_us: cap.quota_us,
+        period_us: cap.period_us,
+        burst_us: cap.burst_us,
     }
 }
 
@@ -297,20 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn caps_become_quotas_that_the_kernel_takes() {
-        for (ppt, quota_us, period_us) in [
-            (1, 1_000, 1_000_000),
-            (10, 1_000, 100_000),
-            (250, 2_500, 10_000),
-            (2_500, 25_000, 10_000),
-        ] {
-            let got = hard_cap(ppt);
-            assert_eq!(
-                (got.quota_us, got.period_us),
-                (Some(quota_us), period_us),
-                "{ppt}"
-            );
-        }
+    fn caps_become_quotas_and_the_idle_class() {
         let mut groups = [group("job", 0, Class::Neutral)];
         groups[0].cap = Some(CapTerms {
             hard_ppt: 500,
@@ -319,6 +297,7 @@ mod tests {
         });
         let got = compile(&mut groups, &mut [], 3_000_000, 4_000_000);
         assert!(groups[0].idle && groups[0].cap.is_none() && got.soft.is_empty());
+        assert_eq!(groups[0].bandwidth, Some(hard_cap(500)));
     }
 
     #[test]

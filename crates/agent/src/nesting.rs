@@ -1,0 +1,350 @@
+//! Quotas below quotas, which v1 makes an art: a group's quota may not be above its parent's, so while a child stands above
+//! it, also the parent cannot be lowered (v2 takes any, and the least of them holds).
+//!
+//! Main's protection must not wait for that. Whoever lowers a quota here first lifts what stands above it further down (a
+//! gate's own quota, or one that side work gave to a group that it made): a group without a quota has its parent's, which is
+//! the lower one just then. When the parent's rises again, the child gets its own back. So on v1, too, the least holds.
+
+use std::collections::BTreeMap;
+
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::discover::CgroupVersion;
+use tidegate_knobs::group::{GroupError, GroupPath, Groups};
+use tidegate_knobs::ledger::{Change, Fallback};
+use tracing::warn;
+
+use crate::books::{Books, BooksError, is_bandwidth};
+
+/// Groups deeper than this below a limited one are not looked at.
+const DEPTH_MAX: u32 = 8;
+
+/// A quota of its own that a group has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    own: Bandwidth,
+    lifted: bool,
+}
+
+impl Held {
+    fn standing(&self) -> Bandwidth {
+        if self.lifted {
+            lifted(self.own)
+        } else {
+            self.own
+        }
+    }
+}
+
+/// Every one that the owner knows.
+pub(crate) type Nesting = BTreeMap<GroupPath, Held>;
+
+/// The quota taken off, the rest as it is: one write there and one back.
+fn lifted(own: Bandwidth) -> Bandwidth {
+    Bandwidth {
+        quota_us: None,
+        ..own
+    }
+}
+
+/// The lowest ratio on the way: v1 writes quota and period apart, and the tighter order of the two is taken.
+fn lowest(from: &Bandwidth, to: &Bandwidth) -> u128 {
+    let ratio = |quota_us, period_us| {
+        Bandwidth {
+            quota_us,
+            period_us,
+            burst_us: 0,
+        }
+        .ratio()
+    };
+    to.ratio()
+        .min(ratio(to.quota_us, from.period_us))
+        .min(ratio(from.quota_us, to.period_us))
+}
+
+impl Books {
+    /// What was lifted by an earlier owner, as the ledger tells.
+    pub(crate) fn find_lifted(&mut self) {
+        if self.groups.version() != CgroupVersion::V1 {
+            return;
+        }
+        for entry in self.ledger.entries() {
+            let Change::Bandwidth { was, ours, .. } = &entry.change else {
+                continue;
+            };
+            if was.quota_us.is_some() && *ours == lifted(*was) {
+                let lifted = self
+                    .groups
+                    .bandwidth(&entry.group)
+                    .is_ok_and(|now| now != *was);
+                let held = Held { own: *was, lifted };
+                self.nesting.insert(entry.group.clone(), held);
+            }
+        }
+    }
+
+    /// Writes a moving quota: into the books, then to the group, with what stands in its way further down.
+    pub fn write_quota(
+        &mut self,
+        group: &GroupPath,
+        from: &Bandwidth,
+        to: &Bandwidth,
+    ) -> Result<(), BooksError> {
+        self.will_write(group, from, to)?;
+        self.put(group, from, to)
+            .inspect_err(|_| self.write_failed(group))
+    }
+
+    /// Gives `group` a quota of its own, which stays until it is set again or taken back. What stands as it should is not
+    /// written: a write is a refill.
+    pub fn set_own(
+        &mut self,
+        group: &GroupPath,
+        gate: &str,
+        own: Bandwidth,
+        fallback: Fallback,
+    ) -> Result<(), BooksError> {
+        let standing = self.groups.bandwidth(group)?;
+        let held = Held {
+            own,
+            lifted: own.ratio() > self.least_above(group),
+        };
+        let known = self.entry(group, is_bandwidth).map(|entry| entry.id);
+        match known {
+            None => {
+                let change = Change::Bandwidth {
+                    was: standing,
+                    ours: own,
+                    previous: Some(standing),
+                };
+                let entry = self.new_entry(group, gate, change, fallback)?;
+                self.ledger.record(entry)?;
+            }
+            Some(id) => self.note_own(id, &standing, &own)?,
+        }
+        self.nesting.insert(group.clone(), held);
+        if standing == held.standing() {
+            return Ok(());
+        }
+        self.put(group, &standing, &held.standing())
+    }
+
+    /// Before a quota of its own changes from what stands.
+    fn note_own(
+        &mut self,
+        id: u64,
+        standing: &Bandwidth,
+        own: &Bandwidth,
+    ) -> Result<(), BooksError> {
+        if self.ledger.note_moving(id, standing, own) {
+            return Ok(());
+        }
+        let is_noted = self.ledger.get(id).is_some_and(
+            |entry| matches!(&entry.change, Change::Bandwidth { ours, .. } if ours == own),
+        );
+        if !is_noted {
+            self.ledger.update(id, |entry| {
+                if let Change::Bandwidth { ours, previous, .. } = &mut entry.change {
+                    (*ours, *previous) = (*own, Some(*standing));
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes again what somebody else wrote over; false where the group has no quota of its own.
+    pub fn reassert_own(&mut self, group: &GroupPath) -> Result<bool, BooksError> {
+        let Some(held) = self.nesting.get(group).copied() else {
+            return Ok(false);
+        };
+        let found = self.groups.bandwidth(group)?;
+        if found != held.standing() {
+            self.put(group, &found, &held.standing())?;
+        }
+        Ok(true)
+    }
+
+    /// What stands on a group that has a quota of its own, as far as it is ours.
+    pub(crate) fn own_standing(&self, group: &GroupPath) -> Option<Bandwidth> {
+        self.nesting.get(group).map(Held::standing)
+    }
+
+    /// The least ratio of the moving quotas above `group`, where that matters.
+    fn least_above(&self, group: &GroupPath) -> u128 {
+        if self.groups.version() != CgroupVersion::V1 {
+            return u128::MAX;
+        }
+        let above = self.ledger.entries().iter().filter(|entry| {
+            is_bandwidth(&entry.change) && entry.group != *group && group.is_within(&entry.group)
+        });
+        above
+            .filter_map(|entry| self.groups.bandwidth(&entry.group).ok())
+            .map(|bandwidth| bandwidth.ratio())
+            .min()
+            .unwrap_or(u128::MAX)
+    }
+
+    fn put(
+        &mut self,
+        group: &GroupPath,
+        from: &Bandwidth,
+        to: &Bandwidth,
+    ) -> Result<(), BooksError> {
+        if self.groups.version() != CgroupVersion::V1 {
+            self.groups.set_bandwidth(group, Some(*from), *to)?;
+            return Ok(());
+        }
+        let low = lowest(from, to);
+        self.lift_known(group, low)?;
+        match self.groups.set_bandwidth(group, Some(*from), *to) {
+            Err(error) if is_refused(&error) && self.lift_found(group, low, DEPTH_MAX)? > 0 => {
+                self.groups.set_bandwidth(group, None, *to)?;
+            }
+            result => {
+                result?;
+            }
+        }
+        self.lower_again(group, to);
+        Ok(())
+    }
+
+    fn lift_known(&mut self, root: &GroupPath, low: u128) -> Result<(), GroupError> {
+        for (group, held) in &mut self.nesting {
+            if held.lifted || held.own.ratio() <= low || group == root || !group.is_within(root) {
+                continue;
+            }
+            match self
+                .groups
+                .set_bandwidth(group, Some(held.own), lifted(held.own))
+            {
+                Err(error) if !error.is_gone() => return Err(error),
+                _ => held.lifted = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Lifts what stands in the way of `limit` on `group`, by whomever it was written.
+    pub(crate) fn lift_below(
+        &mut self,
+        group: &GroupPath,
+        limit: &Bandwidth,
+    ) -> Result<(), BooksError> {
+        if self.groups.version() != CgroupVersion::V1 || !self.groups.exists(group) {
+            return Ok(());
+        }
+        let standing = self.groups.bandwidth(group)?;
+        self.lift_found(group, lowest(&standing, limit), DEPTH_MAX)
+            .map(drop)
+    }
+
+    /// Quotas above `low` that somebody gave to groups below `root` (side work to groups that it made) are written down and
+    /// lifted; says how many.
+    fn lift_found(&mut self, root: &GroupPath, low: u128, depth: u32) -> Result<u32, BooksError> {
+        let mut count = 0;
+        for child in self.groups.children(root)? {
+            let found = match self.groups.bandwidth(&child) {
+                Err(error) if error.is_gone() => continue,
+                found => found?,
+            };
+            // Leaves first: a parent cannot be narrowed, nor its limit lifted past its own parent's, but no quota is always
+            // allowed.
+            if depth > 0 {
+                count += self.lift_found(&child, low, depth - 1)?;
+            }
+            if found.ratio() <= low || found.quota_us.is_none() {
+                continue;
+            }
+            self.will_lift(&child, found)?;
+            self.groups
+                .set_bandwidth(&child, Some(found), lifted(found))?;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn will_lift(&mut self, group: &GroupPath, found: Bandwidth) -> Result<(), BooksError> {
+        let to = lifted(found);
+        let id = match self.entry(group, is_bandwidth) {
+            Some(entry) => entry.id,
+            None => {
+                let gate = self.gate_around(group);
+                let change = Change::Bandwidth {
+                    was: found,
+                    ours: to,
+                    previous: Some(found),
+                };
+                let entry = self.new_entry(group, &gate, change, Fallback::Stay)?;
+                self.ledger.record(entry)?
+            }
+        };
+        let own = self.nesting.get(group).map_or(found, |held| held.own);
+        let held = Held { own, lifted: true };
+        self.nesting.insert(group.clone(), held);
+        if self.ledger.moving().get(id).is_none() {
+            self.ledger.update(id, |entry| {
+                if let Change::Bandwidth { previous, .. } = &mut entry.change {
+                    *previous = Some(found);
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The gate in whose group `group` is.
+    fn gate_around(&self, group: &GroupPath) -> String {
+        let around = self
+            .ledger
+            .entries()
+            .iter()
+            .filter(|entry| group.is_within(&entry.group) && !entry.gate.is_empty())
+            .max_by_key(|entry| entry.group.as_str().len());
+        around.map_or_else(String::new, |entry| entry.gate.clone())
+    }
+
+    /// Where `root` leaves room again, what was lifted below it gets its own back.
+    fn lower_again(&mut self, root: &GroupPath, standing: &Bandwidth) {
+        let ratio = standing.ratio();
+        for (group, held) in &mut self.nesting {
+            if !held.lifted || held.own.ratio() > ratio || group == root || !group.is_within(root) {
+                continue;
+            }
+            let own = held.own;
+            match self.groups.set_bandwidth(group, Some(lifted(own)), own) {
+                Ok(_) => held.lifted = false,
+                Err(error) if error.is_gone() => {}
+                Err(error) => warn!("{error}; the groups above limit it meanwhile"),
+            }
+        }
+    }
+
+    /// Forgets quotas of their own that are in the ledger no more.
+    pub(crate) fn forget_own(&mut self) {
+        let entries = self.ledger.entries();
+        let limited = |group: &GroupPath| {
+            entries
+                .iter()
+                .any(|entry| entry.group == *group && is_bandwidth(&entry.change))
+        };
+        self.nesting.retain(|group, _| limited(group));
+    }
+}
+
+fn is_refused(error: &GroupError) -> bool {
+    error.errno() == Some(libc::EINVAL)
+}
+
+/// The nearest group above whose quota is below `own`, and that quota: v1 refuses to go above it, v2 holds to it.
+pub(crate) fn limited_above(
+    groups: &Groups,
+    group: &GroupPath,
+    own: &Bandwidth,
+) -> Option<(GroupPath, Bandwidth)> {
+    let mut at = group.parent();
+    while let Some(above) = at.filter(|above| !above.is_root()) {
+        match groups.bandwidth(&above) {
+            Ok(limit) if limit.ratio() < own.ratio() => return Some((above, limit)),
+            _ => at = above.parent(),
+        }
+    }
+    None
+}

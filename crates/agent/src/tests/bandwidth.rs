@@ -1,0 +1,336 @@
+//! Limits of their own: on every kind of target and class, on v1 and v2, beside moving quotas, and put back.
+
+use std::sync::atomic::Ordering;
+
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::group::GroupPath;
+
+use super::{Bed, KINDS, Kind, PIDS, gate_names, in_books, root, terms, unset};
+use crate::api::{RunRequest, SetRequest, UnsetRequest};
+use crate::house::House;
+use crate::lease::monotonic_ns;
+use crate::looper::lock;
+use crate::owner::Owner;
+use crate::server::Refusal;
+use crate::startup::QuotaWriter;
+
+fn run(owner: &Owner, pid: i32, pairs: &[(&str, &str)]) -> Result<String, Refusal> {
+    let request = RunRequest {
+        pid,
+        name: None,
+        command: vec!["job".to_owned()],
+        terms: terms(pairs),
+    };
+    owner.run(&root(pid), &request).map(|reply| reply.cgroup)
+}
+
+fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) -> Result<Vec<String>, Refusal> {
+    let request = SetRequest {
+        target: target.to_owned(),
+        terms: terms(pairs),
+    };
+    owner.set(&root(1), &request).map(|view| view.notes)
+}
+
+fn path(text: &str) -> GroupPath {
+    GroupPath::parse(text).unwrap()
+}
+
+fn stands(owner: &Owner, group: &str) -> Bandwidth {
+    owner.groups.bandwidth(&path(group)).unwrap()
+}
+
+fn group_of(owner: &Owner, pid: i32) -> String {
+    owner.groups.group_of(pid).unwrap().unwrap().to_string()
+}
+
+fn steps(bed: &Bed, owner: &Owner, count: u32) {
+    let mut writer = QuotaWriter::new(owner);
+    let side = path("/tg-side");
+    for _ in 0..count {
+        lock(&owner.control).step(monotonic_ns(), 0, &mut writer);
+        let given = owner.groups.bandwidth(&side).ok();
+        let ucpu = given
+            .and_then(|given| given.rate_ucpu())
+            .unwrap_or(2_000_000);
+        let main_ppm = bed.sensor.main_ppm.load(Ordering::Relaxed);
+        let side_ppm = (ucpu / super::CPUS).min(1_000_000 - main_ppm);
+        bed.sensor.side_ppm.store(side_ppm, Ordering::Relaxed);
+    }
+}
+
+const QUOTA: [(&str, &str); 3] = [("quota", "30ms"), ("period", "100ms"), ("burst", "10ms")];
+const OWN: Bandwidth = Bandwidth {
+    burst_us: 10_000,
+    ..Bandwidth::limit(30_000, 100_000)
+};
+
+fn with_class(class: &'static str) -> Vec<(&'static str, &'static str)> {
+    let mut all = QUOTA.to_vec();
+    all.push(("class", class));
+    all
+}
+
+#[test]
+fn a_command_of_any_class_has_its_quota_and_leaves_nothing() {
+    for kind in KINDS {
+        for class in ["main", "neutral", "side"] {
+            let bed = Bed::new(kind);
+            let owner = bed.owner().unwrap();
+            let group = run(&owner, PIDS[0], &with_class(class)).unwrap();
+            if class == "side" {
+                // The root is at its floor of 2 %: what is below it may not be above that on v1.
+                bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+                steps(&bed, &owner, 400);
+                assert!(bed.is_limited("/tg-side"), "{kind:?}");
+            }
+            assert_eq!(stands(&owner, &group), OWN, "{kind:?} {class}");
+            set(&owner, "gate:job", &[("quota", "60ms")]).unwrap();
+            assert_eq!(
+                stands(&owner, &group).quota_us,
+                Some(60_000),
+                "{kind:?} {class}"
+            );
+            unset_terms(&owner, "gate:job", &["quota", "period", "burst"]);
+            assert_eq!(stands(&owner, &group).quota_us, None, "{kind:?} {class}");
+            bed.fs.inner().end_process(PIDS[0]);
+            owner.leave();
+            assert!(
+                !bed.exists(&group) && in_books(&owner).is_empty(),
+                "{kind:?} {class}"
+            );
+        }
+    }
+}
+
+fn unset_terms(owner: &Owner, target: &str, names: &[&str]) {
+    let request = UnsetRequest {
+        target: target.to_owned(),
+        terms: names.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    owner.unset(&root(1), &request).unwrap();
+}
+
+#[test]
+fn a_running_process_gets_a_group_in_place_and_goes_home() {
+    for kind in KINDS {
+        for class in ["main", "neutral", "side"] {
+            let bed = Bed::new(kind);
+            let owner = bed.owner().unwrap();
+            let home = group_of(&owner, PIDS[0]);
+            let target = format!("pid:{}", PIDS[0]);
+            set(&owner, &target, &with_class(class)).unwrap();
+            let at = group_of(&owner, PIDS[0]);
+            let in_place = at.starts_with(home.trim_end_matches('/')) && at != home;
+            assert!(
+                in_place || class == "side",
+                "{kind:?} {class}: {home} -> {at}"
+            );
+            bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+            steps(&bed, &owner, 400);
+            assert_eq!(stands(&owner, &at), OWN, "{kind:?} {class}");
+            unset_terms(&owner, &target, &["quota", "period", "burst"]);
+            let moved = group_of(&owner, PIDS[0]) != home;
+            assert_eq!(
+                moved,
+                class == "side",
+                "{kind:?} {class}: needs no group of its own"
+            );
+            set(&owner, &target, &QUOTA).unwrap();
+            unset(&owner, &target).unwrap();
+            assert!(bed.is_home(0), "{kind:?} {class}: {}", bed.place(PIDS[0]));
+            owner.leave();
+            assert!(in_books(&owner).is_empty(), "{kind:?} {class}");
+        }
+    }
+}
+
+#[test]
+fn a_group_that_was_there_keeps_its_place_and_gets_its_quota_back() {
+    for kind in KINDS {
+        for class in ["main", "side"] {
+            let bed = Bed::new(kind);
+            let owner = bed.owner().unwrap();
+            let before = Bandwidth::limit(150_000, 100_000);
+            owner
+                .groups
+                .set_bandwidth(&path("/other"), None, before)
+                .unwrap();
+            let values = bed.values("/other");
+            set(&owner, "cgroup:/other", &with_class(class)).unwrap();
+            bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+            steps(&bed, &owner, 400);
+            assert_eq!(stands(&owner, "/other"), OWN, "{kind:?} {class}");
+            unset(&owner, "cgroup:/other").unwrap();
+            assert_eq!(bed.values("/other"), values, "{kind:?} {class}");
+            owner.leave();
+            assert!(in_books(&owner).is_empty(), "{kind:?} {class}");
+        }
+    }
+}
+
+#[test]
+fn a_hard_cap_and_a_quota_both_hold() {
+    let bed = Bed::new(Kind::V2);
+    let owner = bed.owner().unwrap();
+    let capped = run(
+        &owner,
+        PIDS[0],
+        &[("class", "neutral"), ("cap_hard", "200‰")],
+    )
+    .unwrap();
+    assert_eq!(stands(&owner, &capped), Bandwidth::limit(2_000, 10_000));
+    let mut both = with_class("main");
+    both.push(("cap_hard", "500‰"));
+    let group = run(&owner, PIDS[1], &both).unwrap();
+    let expected = Bandwidth {
+        burst_us: 2_000,
+        ..Bandwidth::limit(3_000, 10_000)
+    };
+    assert_eq!(stands(&owner, &group), expected);
+}
+
+#[test]
+fn mains_cut_is_never_refused_because_of_a_quota_below() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+        let group = run(&owner, PIDS[0], &with_class("side")).unwrap();
+        // Side work that limits a group of its own, as a container runtime does.
+        let inner = path(&format!("{group}/inner"));
+        owner.groups.create(&inner).unwrap();
+        steps(&bed, &owner, 400);
+        let limit = Bandwidth::limit(25_000, 100_000);
+        owner.groups.set_bandwidth(&inner, None, limit).unwrap();
+        for _ in 0..2 {
+            bed.sensor.main_ppm.store(900_000, Ordering::Relaxed);
+            steps(&bed, &owner, 400);
+            let root_ucpu = stands(&owner, "/tg-side").rate_ucpu().unwrap();
+            assert!(root_ucpu <= 20_000, "{kind:?}: {root_ucpu}");
+            assert!(lock(&owner.control).quotas.trouble.is_none(), "{kind:?}");
+            assert!(
+                lock(&owner.books).outside_writes(0..100).is_empty(),
+                "{kind:?}"
+            );
+            bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+            steps(&bed, &owner, 600);
+            assert_eq!(stands(&owner, &group), OWN, "{kind:?}");
+            assert_eq!(stands(&owner, &inner.to_string()), limit, "{kind:?}");
+            assert!(
+                lock(&owner.books).outside_writes(0..100).is_empty(),
+                "{kind:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_guardians_floor_is_never_refused_either_and_a_restart_takes_the_gate_up() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+        let group = run(&owner, PIDS[0], &with_class("side")).unwrap();
+        let alone = run(&owner, PIDS[1], &with_class("main")).unwrap();
+        set(
+            &owner,
+            "cgroup:/other",
+            &[("class", "side"), ("cap_hard", "5‰")],
+        )
+        .unwrap();
+        steps(&bed, &owner, 400);
+        assert_eq!(stands(&owner, &group), OWN, "{kind:?}");
+        drop(owner);
+        let mut groups = bed.without_owner();
+        let report = groups.1.fall_back(10);
+        let floor_ucpu = groups.0.bandwidth(&path("/tg-side")).unwrap().rate_ucpu();
+        assert!(
+            floor_ucpu.is_some_and(|floor| floor <= 20_000),
+            "{kind:?}: {report:?}"
+        );
+        assert_eq!(groups.0.bandwidth(&path(&alone)).unwrap(), OWN, "{kind:?}");
+        let other = groups.0.bandwidth(&path("/other")).unwrap();
+        assert!(
+            other.rate_ucpu().unwrap() <= 5_000,
+            "{kind:?}: its own limit is the lower one: {other}"
+        );
+        drop(groups);
+        let owner = bed.owner().unwrap();
+        steps(&bed, &owner, 600);
+        assert_eq!(gate_names(&owner).len(), 3, "{kind:?}");
+        assert_eq!(stands(&owner, &group), OWN, "{kind:?}");
+        assert_eq!(stands(&owner, &alone), OWN, "{kind:?}");
+        unset(&owner, "cgroup:/other").unwrap();
+        assert_eq!(stands(&owner, "/other").quota_us, None, "{kind:?}");
+    }
+}
+
+#[test]
+fn somebody_elses_write_is_answered_once_and_then_left() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let group = run(&owner, PIDS[0], &with_class("main")).unwrap();
+        let theirs = Bandwidth::limit(77_000, 100_000);
+        let mut house = House::new(None);
+        let write = || {
+            owner
+                .groups
+                .set_bandwidth(&path(&group), None, theirs)
+                .unwrap()
+        };
+        write();
+        house.look_for_outside_writes(&owner);
+        assert_eq!(stands(&owner, &group), OWN, "{kind:?}: written again once");
+        write();
+        for _ in 0..3 {
+            house.look_for_outside_writes(&owner);
+            assert_eq!(stands(&owner, &group), theirs, "{kind:?}: left alone");
+        }
+        assert!(!lock(&owner.alerts).is_empty(), "{kind:?}");
+        set(&owner, "gate:job", &[("quota", "40ms")]).unwrap();
+        assert_eq!(
+            stands(&owner, &group).quota_us,
+            Some(40_000),
+            "{kind:?}: set again"
+        );
+    }
+}
+
+#[test]
+fn a_quota_above_a_parents_is_refused_by_name_on_v1_and_noted_on_v2() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let parent = Bandwidth::limit(20_000, 100_000);
+        owner
+            .groups
+            .set_bandwidth(&path("/other"), None, parent)
+            .unwrap();
+        owner.groups.create(&path("/other/web")).unwrap();
+        let answer = set(&owner, "cgroup:/other/web", &with_class("main"));
+        if kind == Kind::V2 {
+            let notes = answer.unwrap().join("; ");
+            assert!(
+                notes.contains("binds: ") && notes.contains("/other"),
+                "{notes}"
+            );
+        } else {
+            let why = answer.unwrap_err().message;
+            assert!(
+                why.contains("/other above it has") && why.contains("at most 200‰"),
+                "{why}"
+            );
+            assert_eq!(
+                stands(&owner, "/other/web"),
+                Bandwidth::unlimited(),
+                "{kind:?}"
+            );
+            assert!(
+                in_books(&owner).is_empty() && gate_names(&owner).is_empty(),
+                "{kind:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A gate's own limit: what its quota and its hard cap come to as the one quota that its group can have.
+//!
+//! A group has one quota. Two nested groups could hold a quota and a cap apart, but a running gate's processes cannot be
+//! moved into a new group without a race against their forks, and v1 has rules about nested quotas of its own. One quota is
+//! enough: the lower of the two rates, over a period so short that the cap's depth holds too, with no more burst than the
+//! cap leaves.
+
+use crate::bandwidth::{Bandwidth, PERIOD_MAX_US, QUOTA_MIN_US};
+
+/// A cap is held over the shortest period from here up in which its quota is one that the kernel takes.
+const CAP_PERIOD_MIN_US: u64 = 10_000;
+
+/// The quota that is `ppt` thousandths of a CPU: 1 ms or more, in as short a period as that allows.
+pub fn hard_cap(ppt: u32) -> Bandwidth {
+    let ppt = u64::from(ppt.max(1));
+    // 1 ms at ppt thousandths lasts 1000 ms / ppt.
+    let period_us = (QUOTA_MIN_US * 1_000)
+        .div_ceil(ppt)
+        .clamp(CAP_PERIOD_MIN_US, PERIOD_MAX_US);
+    Bandwidth::limit((period_us * ppt / 1_000).max(QUOTA_MIN_US), period_us)
+}
+
+/// The one limit that holds a quota (with its burst) and a hard cap, where either is asked for.
+pub fn own_limit(quota: Option<Bandwidth>, cap_hard_ppt: Option<u32>) -> Option<Bandwidth> {
+    let quota = quota.filter(|quota| quota.quota_us.is_some());
+    match (quota, cap_hard_ppt.map(hard_cap)) {
+        (None, cap) => cap,
+        (quota, None) => quota,
+        // A cap at a lower rate than the quota's leaves nothing for the quota to forbid.
+        (Some(quota), Some(cap)) if cap.rate_no_above(&quota) => Some(cap),
+        (Some(quota), Some(cap)) => Some(within_cap(quota, cap)),
+    }
+}
+
+/// The quota's rate in the cap's shape: in any stretch of time it lets through at most what the cap does.
+fn within_cap(quota: Bandwidth, cap: Bandwidth) -> Bandwidth {
+    let quota_us = quota.quota_us.unwrap_or(u64::MAX);
+    let cap_us = cap.quota_us.unwrap_or(u64::MAX);
+    let period_us = quota.period_us.min(cap.period_us);
+    let in_period = |period_us: u64| {
+        let us = u128::from(quota_us) * u128::from(period_us) / u128::from(quota.period_us.max(1));
+        u64::try_from(us).unwrap_or(u64::MAX)
+    };
+    let shaped = match in_period(period_us) {
+        us if us >= QUOTA_MIN_US => Bandwidth::limit(us, period_us),
+        _ => {
+            // 1 ms lasts this long at the quota's rate; rounded up, so that it gives no more.
+            let stretched = (u128::from(QUOTA_MIN_US) * u128::from(quota.period_us))
+                .div_ceil(u128::from(quota_us.max(1)));
+            let stretched_us = u64::try_from(stretched).unwrap_or(u64::MAX);
+            Bandwidth::limit(QUOTA_MIN_US, stretched_us.clamp(period_us, PERIOD_MAX_US))
+        }
+    };
+    let own_us = shaped.quota_us.unwrap_or(0);
+    Bandwidth {
+        burst_us: quota
+            .burst_us
+            .min(cap_us.saturating_sub(own_us))
+            .min(own_us),
+        ..shaped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn caps_become_quotas_that_the_kernel_takes() {
+        for (ppt, quota_us, period_us) in [
+            (1, 1_000, 1_000_000),
+            (10, 1_000, 100_000),
+            (250, 2_500, 10_000),
+            (2_500, 25_000, 10_000),
+        ] {
+            let got = hard_cap(ppt);
+            assert_eq!(got, Bandwidth::limit(quota_us, period_us), "{ppt}");
+        }
+    }
+
+    #[test]
+    fn a_quota_within_a_cap_takes_its_shape_and_no_more_burst_than_it_leaves() {
+        let quota = Bandwidth {
+            burst_us: 40_000,
+            ..Bandwidth::limit(40_000, 100_000)
+        };
+        let both = own_limit(Some(quota), Some(500)).unwrap();
+        let expected = Bandwidth {
+            burst_us: 1_000,
+            ..Bandwidth::limit(4_000, 10_000)
+        };
+        assert_eq!(both, expected);
+        assert_eq!(own_limit(Some(quota), Some(300)), Some(hard_cap(300)));
+        assert_eq!(own_limit(Some(quota), None), Some(quota));
+        assert_eq!(own_limit(None, Some(300)), Some(hard_cap(300)));
+        assert_eq!(own_limit(Some(Bandwidth::unlimited()), None), None);
+    }
+
+    fn any_quota() -> impl Strategy<Value = Bandwidth> {
+        (1_000u64..2_000_000, 1_000u64..=1_000_000, 0u64..=1_000).prop_map(
+            |(quota_us, period_us, burst_pm)| Bandwidth {
+                burst_us: quota_us * burst_pm / 1_000,
+                ..Bandwidth::limit(quota_us, period_us)
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn both_hold_and_the_kernel_takes_it(quota in any_quota(), ppt in 1u32..=8_000) {
+            let cap = hard_cap(ppt);
+            let own = own_limit(Some(quota), Some(ppt)).unwrap();
+            let own_us = own.quota_us.unwrap();
+            prop_assert!(own_us >= QUOTA_MIN_US && own.burst_us <= own_us);
+            prop_assert!((1_000..=PERIOD_MAX_US).contains(&own.period_us), "{own}");
+            prop_assert!(own.rate_no_above(&cap), "{own} above {cap}");
+            // Quotas below the kernel's least rate cannot be had, and are not asked for: 1 ms in 1 s.
+            let least = Bandwidth::limit(QUOTA_MIN_US, PERIOD_MAX_US);
+            prop_assert!(own.rate_no_above(&quota) || own == least, "{own} above {quota}");
+            // At once no more than the cap gives at once.
+            prop_assert!(own_us + own.burst_us <= cap.quota_us.unwrap(), "{own} in {cap}");
+        }
+    }
+}
