@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_knobs::discover::discover;
-use tidegate_knobs::kfs::KernelFs;
+use tidegate_knobs::kfs::{KernelFs, Meanwhile};
 
 use super::{Bed, PIDS, STEP_NS, root, run_side, set_side, terms, unset};
 use crate::After;
@@ -15,6 +15,7 @@ use crate::fallback;
 use crate::house::House;
 use crate::looper::lock;
 use crate::owner::Owner;
+use crate::paths::RunDir;
 use crate::startup::QuotaWriter;
 
 /// The process that `run --side` becomes, the one that is lent by `set`, and the one that `run --main` becomes.
@@ -117,6 +118,32 @@ fn commands_end(bed: &Bed, owner: &Owner) {
     for _ in 0..3 {
         house.look_at_gates(owner);
         house.look_for_outside_writes(owner);
+    }
+}
+
+/// What the guardian of a frozen owner does on this machine; the flag tells the owner when it has thawed.
+pub fn guardian_acts(
+    machine: Arc<dyn KernelFs>,
+    run_dir: &RunDir,
+    acted: &Arc<AtomicBool>,
+) -> Meanwhile {
+    let (run_dir, acted) = (run_dir.clone(), Arc::clone(acted));
+    Meanwhile(Arc::new(move || {
+        let opened = discover(&*machine, None)
+            .map_err(|error| error.to_string())
+            .and_then(|found| fallback::open_on(Arc::clone(&machine), &found, &run_dir));
+        if let Ok((groups, mut books)) = opened {
+            drop(fallback::fall_back_with(&groups, &mut books, 0));
+        }
+        acted.store(true, Ordering::SeqCst);
+    }))
+}
+
+/// The loop's and housekeeping's part once the lease says that a guardian wrote the fallback.
+pub fn thaw(owner: &Owner, acted: &AtomicBool) {
+    if acted.swap(false, Ordering::SeqCst) {
+        lock(&owner.control).fell_back();
+        owner.renew_all();
     }
 }
 

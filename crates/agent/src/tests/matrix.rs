@@ -4,11 +4,11 @@
 //! `TIDEGATE_FAULTS=all` strikes at every operation; otherwise a refusal strikes only what changes something, and deaths all.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use tidegate_knobs::kfs::{Fault, Op, Rule};
+use tidegate_knobs::kfs::{Fault, KernelFs, Op, Rule};
 
-use super::life::{Ask, FALL, RISE};
+use super::life::{Ask, FALL, RISE, guardian_acts, thaw};
 use super::{Bed, KINDS, Kind};
 use crate::After;
 use crate::looper::lock;
@@ -18,11 +18,14 @@ use crate::owner::Owner;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Strike {
     Death,
+    /// Its guardian stands in for it meanwhile.
+    Freeze,
     Errno(i32),
 }
 
-const STRIKES: [Strike; 8] = [
+const STRIKES: [Strike; 9] = [
     Strike::Death,
+    Strike::Freeze,
     Strike::Errno(libc::ENOSPC),
     Strike::Errno(libc::EIO),
     Strike::Errno(libc::EBUSY),
@@ -36,6 +39,7 @@ impl Strike {
     fn name(self) -> String {
         match self {
             Strike::Death => "death".to_owned(),
+            Strike::Freeze => "freeze".to_owned(),
             Strike::Errno(libc::ENOSPC) => "ENOSPC".to_owned(),
             Strike::Errno(libc::EIO) => "EIO".to_owned(),
             Strike::Errno(libc::EBUSY) => "EBUSY".to_owned(),
@@ -47,15 +51,21 @@ impl Strike {
         }
     }
 
-    /// To whoever only looks, some are answers, not faults: this kernel has no such file, there is no ledger, you may not
-    /// write there.
+    /// Some are answers, not faults: to whoever looks, that this kernel has no such file, that there is no ledger, that one
+    /// may not write there; to whoever takes away, that it is gone already.
     fn is_answer(self, op: Op) -> bool {
-        op == Op::Access || matches!(self, Strike::Errno(libc::ENOENT | libc::ENODEV))
+        let says_gone = matches!(self, Strike::Errno(libc::ENOENT | libc::ENODEV));
+        let takes_away = matches!(op, Op::Rmdir | Op::Unlink);
+        op == Op::Access || says_gone && (takes_away || !changes(op))
     }
 
-    fn rule(self, nth: u64) -> Rule {
+    fn rule(self, nth: u64, bed: &Bed) -> Rule {
         let fault = match self {
             Strike::Death => Fault::Halt,
+            Strike::Freeze => {
+                let machine: Arc<dyn KernelFs> = Arc::clone(&bed.fake) as Arc<dyn KernelFs>;
+                Fault::Meanwhile(guardian_acts(machine, &bed.run_dir(), &bed.acted))
+            }
             Strike::Errno(errno) => Fault::Errno(errno),
         };
         Rule {
@@ -132,13 +142,13 @@ fn strike_all(
     assert!(log.len() as u64 > first + 5, "{kind:?}: it does something");
     for (nth, (op, path)) in log.iter().enumerate().skip(first as usize) {
         for strike in STRIKES {
-            if strike != Strike::Death && !changes(*op) && (!everything() || strike.is_answer(*op))
-            {
+            let refusal = matches!(strike, Strike::Errno(_));
+            if refusal && (strike.is_answer(*op) || !changes(*op) && !everything()) {
                 continue;
             }
             let bed = Bed::new(kind);
             before(&bed);
-            bed.fs.add(strike.rule(nth as u64 + 1));
+            bed.fs.add(strike.rule(nth as u64 + 1, &bed));
             let mut wrong = act(&bed);
             bed.fs.clear();
             wrong.extend(bed.breaches());
@@ -162,6 +172,7 @@ fn go_through(bed: &Bed, owner: &Owner, asks: &[Ask]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, ask) in asks {
         ask(bed, owner);
+        thaw(owner, &bed.acted);
         wrong.extend(bed.breaches().iter().map(|one| format!("{name}: {one}")));
     }
     wrong

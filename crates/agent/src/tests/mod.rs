@@ -96,7 +96,10 @@ pub const KINDS: [Kind; 3] = [Kind::Mixed, Kind::V1, Kind::V2];
 /// A machine in memory, on which owners come and go.
 pub struct Bed {
     pub kind: Kind,
-    pub fs: Arc<FaultFs<FakeFs>>,
+    pub fs: Arc<FaultFs<Arc<FakeFs>>>,
+    pub fake: Arc<FakeFs>,
+    /// A guardian wrote the fallback while the owner was frozen.
+    pub acted: Arc<AtomicBool>,
     pub sensor: FakeSensor,
     dir: tempfile::TempDir,
     homes: Vec<String>,
@@ -109,6 +112,7 @@ impl Bed {
             Kind::V1 => FakeFs::v1(),
             Kind::V2 => FakeFs::v2(),
         };
+        let fake = Arc::new(fake);
         for pid in PIDS {
             fake.add_process(FakeProcess::new(pid));
         }
@@ -123,7 +127,9 @@ impl Bed {
             .to_vec();
         Bed {
             kind,
-            fs: Arc::new(FaultFs::new(fake)),
+            fs: Arc::new(FaultFs::new(Arc::clone(&fake))),
+            fake,
+            acted: Arc::default(),
             sensor: FakeSensor::default(),
             dir: directory_in_memory(),
             homes,
@@ -231,9 +237,12 @@ impl Bed {
     /// What is left of ours on this machine, a line each: groups, values, processes that are not back, files.
     pub fn left_behind(&self, fresh: &[String]) -> Vec<String> {
         let mut left = Vec::new();
-        for group in ["/tg-side", "/tg-main", "/tg-work"] {
-            if self.exists(group) {
-                left.push(format!("group {group}"));
+        for mount in [cpu_mount(self.kind), "/sys/fs/cgroup/cpuacct"] {
+            for group in ["tg-side", "tg-main", "tg-work"] {
+                let dir = format!("{mount}/{group}");
+                if self.fs.inner().exists(Path::new(&dir)) {
+                    left.push(format!("group {dir}"));
+                }
             }
         }
         let values = self.values("/other");

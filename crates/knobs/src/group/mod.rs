@@ -202,7 +202,9 @@ impl Groups {
             });
         }
         let mut removed = false;
-        for (nth, (hierarchy, here)) in self.tree.places(group).enumerate() {
+        // The cpu hierarchy last: it is where whoever comes after a death looks for what is left.
+        let places: Vec<_> = self.tree.places(group).enumerate().collect();
+        for (nth, (hierarchy, here)) in places.into_iter().rev() {
             let gone = self.remove_in(hierarchy, &here, DEPTH_MAX)?;
             removed |= gone && nth == 0;
         }

@@ -3,7 +3,9 @@
 //! Each operation has a number, from 1, over the life of the wrapper. A test runs its scenario once to count the
 //! operations and then once for each (operation, errno).
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op};
@@ -21,7 +23,27 @@ pub enum Fault {
     Vanish(i32),
     /// The machine stops here: this and every later operation does nothing and fails with EIO.
     Halt,
+    /// Whoever does this is frozen before it, and goes on when somebody else has done that.
+    Meanwhile(Meanwhile),
 }
+
+/// What somebody else does in the midst of an operation. It must not use the wrapper that it is a fault of.
+#[derive(Clone)]
+pub struct Meanwhile(pub Arc<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Meanwhile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("meanwhile")
+    }
+}
+
+impl PartialEq for Meanwhile {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Meanwhile {}
 
 /// When a fault strikes. All conditions that are set must hold.
 #[derive(Clone, Debug)]
@@ -188,6 +210,11 @@ impl<F: KernelFs> FaultFs<F> {
             Fault::Halt => {
                 state.halted = true;
                 Verdict::Fail(libc::EIO)
+            }
+            Fault::Meanwhile(meanwhile) => {
+                drop(state);
+                (meanwhile.0)();
+                Verdict::Go
             }
         }
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use fake::{FakeFs, FakeProcess, SELF_PID};
-pub use fault::{Fault, FaultFs, Rule};
+pub use fault::{Fault, FaultFs, Meanwhile, Rule};
 pub use real::RealFs;
 
 /// One kind of operation on kernel files.

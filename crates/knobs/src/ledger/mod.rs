@@ -307,6 +307,13 @@ impl Ledger {
         if let Err(error) = self.forget(|entry| settled.contains(&entry.id)) {
             tracing::warn!(%error, "the ledger keeps entries that were put back");
         }
+        for (entry, outcome) in &outcomes {
+            if *outcome == Outcome::Restored
+                && let Err(error) = restore::undo_late_fallback(groups, entry)
+            {
+                tracing::warn!(%error, "a guardian's fallback stays");
+            }
+        }
         outcomes
     }
 

@@ -147,6 +147,29 @@ fn set_if_ours(
     Ok(Outcome::Restored)
 }
 
+/// A guardian that finds its owner frozen in the midst of a restore writes the floor over what was just put back, by an entry
+/// that is still in the file; the owner thaws and forgets the entry. So whoever has restored looks once more afterwards.
+pub(super) fn undo_late_fallback(groups: &Groups, entry: &Entry) -> GroupResult<()> {
+    let (Change::Bandwidth { was, .. }, Fallback::Floor { bandwidth }) =
+        (&entry.change, &entry.fallback)
+    else {
+        return Ok(());
+    };
+    let found = match groups.bandwidth(&entry.group) {
+        Err(error) if error.is_gone() => return Ok(()),
+        found => found?,
+    };
+    // v1 has the limit in files of their own, and either may be the one that was written last.
+    let either = Moved {
+        previous: *was,
+        intended: *bandwidth,
+    };
+    if found != *was && either.may_be(&found) {
+        groups.set_bandwidth(&entry.group, Some(found), *was)?;
+    }
+    Ok(())
+}
+
 /// Whether the process that was moved is still there.
 fn lives(groups: &Groups, start_ticks: u64, placement: &Placement) -> bool {
     ProcessRef::look_up(&**groups.fs(), placement.pid)

@@ -55,6 +55,18 @@ impl Instance {
         }
     }
 
+    /// Another instance with the same copy of the command.
+    pub fn beside(&self, name: &str) -> Instance {
+        let parent = self.dir.path().parent().unwrap_or(Path::new("/tmp"));
+        let dir = tempfile::tempdir_in(parent).unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        Instance {
+            dir,
+            prefix: format!("{}-{name}", self.prefix),
+            binary: self.binary.clone(),
+        }
+    }
+
     pub fn run_dir(&self) -> PathBuf {
         self.dir.path().join("run")
     }
@@ -207,6 +219,7 @@ impl Drop for Background {
         // The whole process group: a shell's child would go on without it.
         let _ = Command::new("kill")
             .args(["-KILL", "--", &format!("-{}", self.0.id())])
+            .stderr(Stdio::null())
             .status();
         let _ = self.0.wait();
     }

@@ -75,6 +75,11 @@ impl Limit {
         self.rate_ucpu() == Some(self.floor_ucpu)
     }
 
+    /// Has a quota, and is in the idle class or at no more than the tolerance.
+    pub fn is_bounded(&self) -> bool {
+        self.wrong().is_none()
+    }
+
     /// What is wrong just now. Out of the idle class is right only at the tolerance (where the owner helps side work
     /// that starves); since the files cannot be read at one instant, idle is read before and after.
     fn wrong(&self) -> Option<String> {
