@@ -20,7 +20,7 @@
 #ifndef TG_LAW_ESTIMATE_H
 #define TG_LAW_ESTIMATE_H
 
-#include "noise.h"
+#include "contend.h"
 
 /* A refuted alarm that was open for longer was a short step, not noise. */
 #define TG_BURST_US 150000ULL
@@ -95,18 +95,19 @@ TG_FN tg_u64 tg_fine_margin_ucpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
 }
 
 /*
- * How fast main moves. A mean over a span lags a steady climb by climb * span,
- * and the mean of that mean by as much again: their difference is the lag, where
- * it stands out of the noise (nothing of it below, all of it from twice the
- * noise). Positive: main climbs.
+ * How fast main moves, by itself and not by what side work does to it. A mean over a span lags a
+ * steady climb by climb * span, and the mean of that mean by as much again: their difference is the
+ * lag, where it stands out of the noise (nothing of it below, all of it from twice the noise).
+ * Positive: main climbs.
  */
 TG_FN tg_s64 tg_estimate_lag_ncpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
 {
 	tg_u64 noise_ncpu = tg_estimate_error_ucpu(h, cap_ucpu) * TG_NCPU_PER_UCPU;
-	tg_u64 lag = tg_max(h->main_ncpu, h->trail_ncpu) - tg_min(h->main_ncpu, h->trail_ncpu);
+	tg_u64 base = tg_base_ncpu(h, cap_ucpu);
+	tg_u64 lag = tg_max(base, h->trail_ncpu) - tg_min(base, h->trail_ncpu);
 
 	lag = tg_min(lag, 2 * tg_sub0(lag, noise_ncpu));
-	return h->main_ncpu >= h->trail_ncpu ? (tg_s64)lag : -(tg_s64)lag;
+	return base >= h->trail_ncpu ? (tg_s64)lag : -(tg_s64)lag;
 }
 
 /* Main as it is now: the mean and its lag. */
@@ -136,6 +137,36 @@ TG_FN tg_u64 tg_estimate_lead_ucpu(const struct tg_headroom *h, tg_u64 cap_ucpu)
 	return tg_min(now + lead, cap_ucpu);
 }
 
+/* Side work in a window. */
+TG_FN tg_u64 tg_side_ncpu(const struct tg_headroom_sample *s)
+{
+	return tg_rate_ucpu(tg_min(s->side_ns, s->capacity_ns), s->dt_ns) * TG_NCPU_PER_UCPU;
+}
+
+/*
+ * What main was to use in this window: more than the estimate where side work used
+ * more than its mean (`up`), less where it used less, never the other way: what
+ * main did not use because of side work is no argument. What side work took in the
+ * window before counts still, for main has to make up for it.
+ */
+TG_FN tg_u64 tg_estimate_due_ucpu(const struct tg_headroom *h, const struct tg_headroom_sample *s,
+				  tg_u64 est_ucpu, int up, tg_u64 cap_ucpu)
+{
+	tg_u64 beside = tg_beside_now_ucpu(h), side = tg_side_ncpu(s) / TG_NCPU_PER_UCPU;
+
+	side = up ? tg_max(tg_max(side, h->side_last_ucpu), beside) : tg_min(side, beside);
+	return tg_min(tg_beside_ucpu(h, est_ucpu, beside, side, cap_ucpu), cap_ucpu);
+}
+
+/* The mean of main begins anew from here, beside this much side work. */
+TG_FN void tg_estimate_restart(struct tg_headroom *h, tg_u64 main_ncpu, tg_u64 beside_ncpu,
+			       tg_u64 cap_ucpu)
+{
+	h->main_ncpu = main_ncpu;
+	h->beside_ncpu = beside_ncpu;
+	h->trail_ncpu = h->tail_ncpu = tg_base_ncpu(h, cap_ucpu);
+}
+
 /*
  * Watch for a step upwards. On an alarm the estimate becomes what main used
  * since the detector's sum left zero, and the mean restarts from there.
@@ -144,6 +175,7 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 			    tg_u64 main_ns, tg_u64 cap_ucpu, tg_u64 blur_ns)
 {
 	tg_u64 est = tg_estimate_now_ucpu(h, cap_ucpu);
+	tg_u64 due = tg_estimate_due_ucpu(h, s, est, 1, cap_ucpu);
 	tg_u64 second_ns = cap_ucpu * 1000;
 	tg_u64 fine_least_ns = (tg_u64)h->cfg.fine_threshold_us * cap_ucpu / 1000;
 	tg_u64 coarse_least_ns = (tg_u64)h->cfg.coarse_min_us * cap_ucpu / 1000;
@@ -154,8 +186,8 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 	tg_u64 coarse_ns =
 	    tg_clamp(tg_threshold_ns(h, coarse), coarse_least_ns, coarse_most_ns) + blur_ns;
 	int fine_fired =
-	    tg_detect(&h->fine, main_ns, tg_window_ns(est + fine, s), s->dt_ns, fine_ns, second_ns);
-	int coarse_fired = tg_detect(&h->coarse, main_ns, tg_window_ns(est + coarse, s), s->dt_ns,
+	    tg_detect(&h->fine, main_ns, tg_window_ns(due + fine, s), s->dt_ns, fine_ns, second_ns);
+	int coarse_fired = tg_detect(&h->coarse, main_ns, tg_window_ns(due + coarse, s), s->dt_ns,
 				     coarse_ns, second_ns);
 	const struct tg_detector *d = coarse_fired ? &h->coarse : &h->fine;
 	tg_u64 margin = coarse_fired ? coarse : fine, rise, now;
@@ -164,6 +196,7 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 		return 0;
 	if (h->probation.open_us == 0) {
 		h->probation.main_ncpu = h->main_ncpu;
+		h->probation.beside_ncpu = h->beside_ncpu;
 		h->probation.out_ucpu = h->out_ucpu;
 		h->probation.margin_ucpu = margin;
 		h->probation.noise_us = h->noise_us;
@@ -188,8 +221,7 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 		h->mean_age_us = s->dt_ns / 1000;
 	}
 	now = tg_min(est + rise, cap_ucpu);
-	h->main_ncpu = now * TG_NCPU_PER_UCPU;
-	h->trail_ncpu = h->tail_ncpu = h->main_ncpu;
+	tg_estimate_restart(h, now * TG_NCPU_PER_UCPU, tg_side_ncpu(s), cap_ucpu);
 	tg_detectors_reset(h);
 	h->alarms++;
 	return 1;
@@ -209,14 +241,15 @@ TG_FN int tg_estimate_fall(struct tg_headroom *h, const struct tg_headroom_sampl
 	tg_u64 threshold_ns = tg_max(tg_threshold_ns(h, margin), 2 * least_ns) + blur_ns, now;
 	struct tg_detector *d = &h->fall;
 
-	if (!tg_detect(d, tg_window_ns(tg_sub0(est, margin), s), main_ns, s->dt_ns, threshold_ns,
+	tg_u64 due = tg_estimate_due_ucpu(h, s, est, 0, cap_ucpu);
+
+	if (!tg_detect(d, tg_window_ns(tg_sub0(due, margin), s), main_ns, s->dt_ns, threshold_ns,
 		       cap_ucpu * 1000) ||
 	    d->age_us < h->cfg.fall_us)
 		return 0;
 	now = tg_sub0(est, margin + d->sum_ns * 1000 / tg_max(d->age_us, 1));
 	tg_noise_follow(h, now);
-	h->main_ncpu = now * TG_NCPU_PER_UCPU;
-	h->trail_ncpu = h->tail_ncpu = h->main_ncpu;
+	tg_estimate_restart(h, now * TG_NCPU_PER_UCPU, tg_side_ncpu(s), cap_ucpu);
 	h->mean_age_us = d->age_us;
 	tg_detectors_reset(h);
 	return 1;
@@ -240,7 +273,7 @@ TG_FN tg_u64 tg_proof_us(const struct tg_headroom *h, tg_u64 margin_ucpu)
  * the step was a burst, and both the estimate and the allowance return to what
  * they were. used_ns is at most 20 s * 8192 CPUs = 1.7e14.
  */
-TG_FN int tg_estimate_refuted(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns)
+TG_FN int tg_estimate_refuted(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns, tg_u64 cap_ucpu)
 {
 	struct tg_probation *p = &h->probation;
 	tg_u64 most_ucpu, mean_ucpu;
@@ -262,8 +295,7 @@ TG_FN int tg_estimate_refuted(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_n
 	p->used_ns = 0;
 	if (mean_ucpu > most_ucpu)
 		return 0;
-	h->main_ncpu = p->main_ncpu;
-	h->trail_ncpu = h->tail_ncpu = p->main_ncpu;
+	tg_estimate_restart(h, p->main_ncpu, p->beside_ncpu, cap_ucpu);
 	h->mean_age_us = h->history_us;
 	/* Noise that looked like a step: it was underrated. What lasts longer is none. */
 	if (p->open_us <= TG_BURST_US)
@@ -273,15 +305,17 @@ TG_FN int tg_estimate_refuted(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_n
 }
 
 /* Take one window without a step into the mean of main, and the mean of that. */
-TG_FN void tg_estimate_mean(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_ns, tg_u64 cap_ucpu)
+TG_FN void tg_estimate_mean(struct tg_headroom *h, const struct tg_headroom_sample *s,
+			    tg_u64 main_ns, tg_u64 cap_ucpu)
 {
-	tg_u64 dt_us = dt_ns / 1000;
+	tg_u64 dt_us = s->dt_ns / 1000;
 	tg_u64 age_us = h->mean_age_us + dt_us;
 	tg_u64 weight_16 = tg_weight_16(dt_us, tg_min(age_us, tg_estimate_span_us(h, cap_ucpu)));
-	tg_u64 main_now = tg_rate_ucpu(main_ns, dt_ns) * TG_NCPU_PER_UCPU;
+	tg_u64 main_now = tg_rate_ucpu(main_ns, s->dt_ns) * TG_NCPU_PER_UCPU;
 
 	h->main_ncpu = tg_mean(h->main_ncpu, main_now, weight_16);
-	h->trail_ncpu = tg_mean(h->trail_ncpu, h->main_ncpu, weight_16);
+	h->beside_ncpu = tg_mean(h->beside_ncpu, tg_side_ncpu(s), weight_16);
+	h->trail_ncpu = tg_mean(h->trail_ncpu, tg_base_ncpu(h, cap_ucpu), weight_16);
 	h->tail_ncpu = tg_mean(h->tail_ncpu, h->trail_ncpu, weight_16);
 	h->mean_age_us = tg_min(age_us, TG_AGE_MAX_US);
 }
@@ -297,15 +331,15 @@ TG_FN enum tg_step tg_estimate_update(struct tg_headroom *h, const struct tg_hea
 	if (h->history_us > 0) {
 		if (tg_estimate_alarm(h, s, main_ns, cap_ucpu, blur_ns))
 			return TG_STEP_UP;
-		if (tg_estimate_refuted(h, main_ns, s->dt_ns)) {
-			tg_estimate_mean(h, main_ns, s->dt_ns, cap_ucpu);
+		if (tg_estimate_refuted(h, main_ns, s->dt_ns, cap_ucpu)) {
+			tg_estimate_mean(h, s, main_ns, cap_ucpu);
 			return TG_STEP_REFUTED;
 		}
 		if (tg_estimate_fall(h, s, main_ns, cap_ucpu, blur_ns))
 			return TG_STEP_DOWN;
 		tg_estimate_noise(h, main_ns, s->dt_ns);
 	}
-	tg_estimate_mean(h, main_ns, s->dt_ns, cap_ucpu);
+	tg_estimate_mean(h, s, main_ns, cap_ucpu);
 	return TG_STEP_NONE;
 }
 

@@ -54,6 +54,7 @@ TG_FN void tg_headroom_bound(struct tg_headroom_config *c)
 	c->noise_block_us = (tg_u32)tg_min(c->noise_block_us, most_us);
 	c->lead_us = (tg_u32)tg_min(c->lead_us, most_us);
 	c->dt_max_us = (tg_u32)tg_min(c->dt_max_us, most_us);
+	c->contend_ppm = (tg_u32)tg_min(c->contend_ppm, TG_CONTEND_MAX_PPM);
 }
 
 /* Without history: the next sane window starts anew. */
@@ -69,6 +70,8 @@ TG_FN void tg_headroom_forget(struct tg_headroom *h)
 	h->steady_us = 0;
 	h->trail_ncpu = 0;
 	h->tail_ncpu = 0;
+	h->beside_ncpu = 0;
+	h->side_last_ucpu = 0;
 	h->probation.open_us = 0;
 	tg_detectors_reset(h);
 }
@@ -82,6 +85,19 @@ TG_FN void tg_headroom_terms(struct tg_headroom *h, tg_u32 headroom_ppm, tg_u32 
 	h->headroom_ppm = (tg_u32)tg_min(headroom_ppm, TG_PPM);
 	h->tolerance_ppm = (tg_u32)tg_min(tolerance_ppm, TG_PPM);
 	h->calm_us = 0;
+}
+
+/*
+ * Side work slows main as much as this from now on. The mean's mean goes on from
+ * where the mean now stands: that it is reckoned otherwise is no drift of main's.
+ */
+TG_FN void tg_headroom_contend(struct tg_headroom *h, tg_u32 contend_ppm)
+{
+	tg_u64 cap_ucpu = h->capacity_ncpu / TG_NCPU_PER_UCPU;
+
+	h->cfg.contend_ppm = (tg_u32)tg_min(contend_ppm, TG_CONTEND_MAX_PPM);
+	tg_estimate_restart(h, h->main_ncpu, h->beside_ncpu, cap_ucpu);
+	tg_detectors_reset(h);
 }
 
 TG_FN void tg_headroom_init(struct tg_headroom *h, const struct tg_headroom_config *cfg,
@@ -187,11 +203,13 @@ TG_FN void tg_headroom_trim(struct tg_headroom *h, const struct tg_headroom_samp
 TG_FN tg_u32 tg_headroom_decide(struct tg_headroom *h, tg_u64 dt_ns, tg_u64 cap_ucpu,
 				tg_u64 asked_ucpu, tg_u64 floor_ucpu)
 {
-	tg_u64 main_ucpu = tg_estimate_lead_ucpu(h, cap_ucpu);
+	tg_u64 lead_ucpu = tg_estimate_lead_ucpu(h, cap_ucpu);
+	tg_u64 base_ucpu = tg_beside_ucpu(h, lead_ucpu, tg_beside_now_ucpu(h), 0, cap_ucpu);
 	tg_u64 trim = (tg_abs(h->trim_ncpu) + TG_NCPU_PER_UCPU / 2) / TG_NCPU_PER_UCPU;
 	tg_u64 have = cap_ucpu + (h->trim_ncpu > 0 ? trim : 0);
-	tg_u64 used = asked_ucpu + main_ucpu + (h->trim_ncpu < 0 ? trim : 0);
-	tg_u64 want = tg_min(tg_sub0(have, used), cap_ucpu);
+	tg_u64 used = asked_ucpu + (h->trim_ncpu < 0 ? trim : 0);
+	tg_u64 room = tg_fill_ucpu(h, tg_sub0(have, used), base_ucpu, cap_ucpu);
+	tg_u64 want = tg_min(room, cap_ucpu);
 	tg_u64 rise =
 	    tg_time_ns(tg_ppm_of(cap_ucpu, h->cfg.raise_ppm_per_s), tg_min(dt_ns, 100000000)) /
 	    1000;
@@ -223,7 +241,10 @@ TG_FN void tg_headroom_report(const struct tg_headroom *h, struct tg_headroom_de
 	d->floor_ucpu = floor_ucpu;
 	d->capacity_ucpu = cap_ucpu;
 	d->asked_ucpu = asked_ucpu;
-	d->main_est_ucpu = (h->main_ncpu + TG_NCPU_PER_UCPU / 2) / TG_NCPU_PER_UCPU;
+	d->main_est_ucpu =
+	    tg_min(tg_beside_ucpu(h, (h->main_ncpu + TG_NCPU_PER_UCPU / 2) / TG_NCPU_PER_UCPU,
+				  tg_beside_now_ucpu(h), h->out_ucpu, cap_ucpu),
+		   cap_ucpu);
 	d->main_now_ucpu = main_now_ucpu;
 	d->side_ucpu = h->side_ncpu / TG_NCPU_PER_UCPU;
 	d->idle_ucpu = h->idle_ncpu / TG_NCPU_PER_UCPU;
@@ -262,6 +283,7 @@ TG_FN void tg_headroom_step(struct tg_headroom *h, const struct tg_headroom_samp
 		h->capacity_ncpu = cap_now_ncpu;
 	cap_ucpu = h->capacity_ncpu / TG_NCPU_PER_UCPU;
 	step = tg_estimate_update(h, s, main_ns, cap_ucpu, blur_ns);
+	h->side_last_ucpu = tg_side_ncpu(s) / TG_NCPU_PER_UCPU;
 	tg_headroom_learn(h, s, cap_now_ncpu);
 	cap_ucpu = (h->capacity_ncpu + TG_NCPU_PER_UCPU / 2) / TG_NCPU_PER_UCPU;
 	asked_ucpu = tg_ppm_of(cap_ucpu, h->headroom_ppm);

@@ -41,6 +41,7 @@ struct tg_headroom_config {
 	tg_u32 fall_us;	       /* main low for this long before the mean restarts lower */
 	tg_u32 calm_us;	       /* this long after a step or ramp the trim stands still */
 	tg_u32 dt_max_us;      /* a longer window is stale, <= 10 s */
+	tg_u32 contend_ppm;    /* main slowed by side work on all CPUs; 0: it is not */
 };
 
 struct tg_headroom_sample {
@@ -89,6 +90,7 @@ struct tg_probation {
 	tg_u64 open_us;		  /* time since the alarm + 1; 0: none open */
 	tg_u64 block_us, used_ns; /* time and main since the last judgement */
 	tg_u64 main_ncpu;	  /* the estimate before it */
+	tg_u64 beside_ncpu;	  /* beside which side work */
 	tg_u64 noise_us;	  /* the noise before it */
 	tg_u64 out_ucpu;	  /* the allowance before it */
 	tg_u64 margin_ucpu;	  /* of the detector that fired */
@@ -108,10 +110,12 @@ struct tg_headroom {
 	struct tg_detector fine, coarse, fall;
 	struct tg_probation probation;
 	struct tg_block block;
-	tg_u64 calm_us;	   /* since a step, a ramp or the start */
-	tg_u64 steady_us;  /* since main was seen to drift */
-	tg_u64 trail_ncpu; /* mean of the mean: how main moves */
-	tg_u64 tail_ncpu;  /* mean of that: how it moves, without hiccups */
+	tg_u64 calm_us;	       /* since a step, a ramp or the start */
+	tg_u64 steady_us;      /* since main was seen to drift */
+	tg_u64 trail_ncpu;     /* mean of the mean: how main moves */
+	tg_u64 tail_ncpu;      /* mean of that: how it moves, without hiccups */
+	tg_u64 beside_ncpu;    /* side work, a mean over the same span as main's */
+	tg_u64 side_last_ucpu; /* side work in the window before */
 	tg_u32 alarms, pad;
 };
 

@@ -14,6 +14,11 @@ void tg_native_headroom_terms(struct tg_headroom *h, tg_u32 headroom_ppm, tg_u32
 	tg_headroom_terms(h, headroom_ppm, tolerance_ppm);
 }
 
+void tg_native_headroom_contend(struct tg_headroom *h, tg_u32 contend_ppm)
+{
+	tg_headroom_contend(h, contend_ppm);
+}
+
 void tg_native_headroom_step(struct tg_headroom *h, const struct tg_headroom_sample *s,
 			     struct tg_headroom_decision *d)
 {

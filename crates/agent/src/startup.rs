@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::{Apply, Control};
+use tidegate_knobs::control::{Apply, Control, SHARED_CORES_PPM};
 use tidegate_knobs::discover::{CgroupVersion, discover, tick_hz};
 use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::kfs::{self, RealFs};
 use tidegate_knobs::sense::{self, Prefer, SenseConfig};
 use tidegate_knobs::target::GateName;
+use tidegate_knobs::topology::Topology;
 use tidegate_terms::{Config, LoopPeriod, Roots, Sense, Settings};
 use tokio::sync::Notify;
 use tracing::{info, warn};
@@ -126,7 +127,10 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
         )
     })?);
     lease.take(std::process::id() as i32, settings.lease.value.ns());
-    let control = Control::new(sensor, demand([].into_iter(), &settings));
+    let mut control = Control::new(sensor, demand([].into_iter(), &settings));
+    if Topology::read(&RealFs::new()).is_ok_and(|topology| topology.shares_cores()) {
+        control.set_contention(SHARED_CORES_PPM);
+    }
     let owner = Arc::new(Owner {
         run_dir: run_dir.clone(),
         mode: options.mode,

@@ -57,6 +57,25 @@ pub fn parse_list(text: &str) -> Result<Vec<u32>, CpusError> {
     Ok(cpus)
 }
 
+/// A list as the kernel takes it; `cpus` is ascending without doubles.
+pub fn format_list(cpus: &[u32]) -> String {
+    let mut text = String::new();
+    let mut at = 0;
+    while at < cpus.len() {
+        let first = at;
+        while at + 1 < cpus.len() && cpus[at + 1] == cpus[at] + 1 {
+            at += 1;
+        }
+        let comma = if text.is_empty() { "" } else { "," };
+        text += &match at - first {
+            0 => format!("{comma}{}", cpus[first]),
+            _ => format!("{comma}{}-{}", cpus[first], cpus[at]),
+        };
+        at += 1;
+    }
+    text
+}
+
 /// The CPUs online now, ascending; never empty.
 pub fn online(fs: &dyn KernelFs) -> Result<Vec<u32>, CpusError> {
     let text = fs.read(Path::new(ONLINE_PATH))?;
@@ -91,7 +110,14 @@ mod tests {
         fn any_text_is_read_or_refused(text in "[0-9,\\- \nx]*") {
             if let Ok(cpus) = parse_list(&text) {
                 prop_assert!(cpus.is_sorted());
+                prop_assert_eq!(parse_list(&format_list(&cpus)).unwrap(), cpus);
             }
+        }
+
+        #[test]
+        fn lists_are_read_as_they_are_written(cpus in prop::collection::btree_set(0..300_u32, 0..60)) {
+            let cpus: Vec<u32> = cpus.into_iter().collect();
+            prop_assert_eq!(parse_list(&format_list(&cpus)).unwrap(), cpus);
         }
     }
 }

@@ -11,3 +11,4 @@ pub mod limit;
 pub mod plan;
 pub mod sense;
 pub mod target;
+pub mod topology;

@@ -68,7 +68,6 @@ struct tg_ops_burst {
 struct tg_ops_headroom {
 	tg_u64 in[8], out[4];
 	struct tg_headroom_config cfg;
-	tg_u32 pad;
 	struct tg_headroom_sample sample;
 	struct tg_headroom_decision decision;
 	struct tg_headroom law;
@@ -263,6 +262,7 @@ TG_OP(tg_op_headroom_init)
 		x->cfg.fine_threshold_us = (tg_u32)tg_any(x->in[5], 32);
 		x->cfg.proof_us = (tg_u32)tg_any(x->in[6], 32);
 		x->cfg.calm_us = (tg_u32)tg_any(x->in[7], 24);
+		x->cfg.contend_ppm = (tg_u32)tg_any(x->in[7] >> 24, 21);
 	}
 	tg_headroom_init(&x->law, &x->cfg, (tg_u32)tg_any(x->in[2] >> 3, 21),
 			 (tg_u32)tg_any(x->in[3] >> 3, 18));

@@ -45,6 +45,7 @@ pub(crate) struct RawProbation {
     pub block_us: u64,
     pub used_ns: u64,
     pub main_ncpu: u64,
+    pub beside_ncpu: u64,
     pub noise_us: u64,
     pub out_ucpu: u64,
     pub margin_ucpu: u64,
@@ -86,6 +87,8 @@ pub(crate) struct RawHeadroom {
     pub steady_us: u64,
     pub trail_ncpu: u64,
     pub tail_ncpu: u64,
+    pub beside_ncpu: u64,
+    pub side_last_ucpu: u64,
     pub alarms: u32,
     pub pad: u32,
 }
@@ -102,6 +105,7 @@ unsafe extern "C" {
         headroom_ppm: u32,
         tolerance_ppm: u32,
     );
+    pub(crate) fn tg_native_headroom_contend(h: *mut RawHeadroom, contend_ppm: u32);
     pub(crate) fn tg_native_headroom_step(
         h: *mut RawHeadroom,
         s: *const RawSample,

@@ -57,6 +57,8 @@ pub struct HeadroomConfig {
     pub calm_us: u32,
     /// A longer window is stale.
     pub dt_max_us: u32,
+    /// How much longer main's work takes with side work on every CPU: nothing unless CPUs share cores.
+    pub contend_ppm: u32,
 }
 
 impl HeadroomConfig {
@@ -83,6 +85,7 @@ impl HeadroomConfig {
         fall_us: 50_000,
         calm_us: 500_000,
         dt_max_us: 250_000,
+        contend_ppm: 0,
     };
     /// For a scheduler that looks for itself, each millisecond, and acts at no cost: a false alarm is cheap there, and what
     /// is given needs no lead but the mean's own.
@@ -245,6 +248,12 @@ impl Headroom {
         unsafe {
             ffi::tg_native_headroom_terms(&mut self.raw, terms.headroom_ppm, terms.tolerance_ppm);
         }
+    }
+
+    /// Changes how much side work is taken to slow main; what was learnt stays.
+    pub fn set_contention(&mut self, contend_ppm: u32) {
+        // SAFETY: as in `new`.
+        unsafe { ffi::tg_native_headroom_contend(&mut self.raw, contend_ppm) };
     }
 
     /// One window in, one decision out. Never panics, whatever the sample holds.

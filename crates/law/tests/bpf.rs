@@ -43,6 +43,11 @@ const CALLERS: &[(&str, &str)] = &[
         "void f(struct tg_headroom *h) { tg_estimate_noise(h, 1, 5000000); }",
     ),
     (
+        "contend.h",
+        "tg_u64 f(const struct tg_headroom *h, tg_u64 a, tg_u64 b) \
+             { return tg_beside_ucpu(h, a, b, a, 2000000) + tg_fill_ucpu(h, a, b, 2000000); }",
+    ),
+    (
         "estimate.h",
         "int f(struct tg_headroom *h, const struct tg_headroom_sample *s) \
              { return tg_estimate_update(h, s, s->busy_ns, 2000000, 0); }",

@@ -59,7 +59,9 @@ fn tests_of(header: &str) -> &'static [&'static str] {
         "cap.h" => &["cap"],
         "latency.h" => &["latency"],
         "share.h" => &["share"],
-        "headroom.h" | "headroom_types.h" | "estimate.h" | "noise.h" => &["headroom", "contract"],
+        "headroom.h" | "headroom_types.h" | "estimate.h" | "noise.h" | "contend.h" => {
+            &["headroom", "contract"]
+        }
         _ => &[""],
     }
 }

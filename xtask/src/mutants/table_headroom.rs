@@ -73,20 +73,44 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "headroom.h",
         what: "headroom counts for nothing",
-        from: "\ttg_u64 used = asked_ucpu + main_ucpu +",
-        to: "\ttg_u64 used = main_ucpu +",
+        from: "\ttg_u64 used = asked_ucpu + (h->trim",
+        to: "\ttg_u64 used = (h->trim",
     },
     Mutant {
         header: "headroom.h",
         what: "wrong clamp: more than there is",
-        from: "\ttg_u64 want = tg_min(tg_sub0(have, used), cap_ucpu);",
-        to: "\ttg_u64 want = tg_sub0(have, used);",
+        from: "\ttg_u64 want = tg_min(room, cap_ucpu);",
+        to: "\ttg_u64 want = room;",
     },
     Mutant {
         header: "headroom.h",
         what: "a refuted cut is not taken back",
         from: "\t\th->out_ucpu = tg_max(h->out_ucpu, h->probation.out_ucpu);",
         to: "\t\t;",
+    },
+    Mutant {
+        header: "contend.h",
+        what: "what side work does to main is main's doing",
+        from: "\ttg_u64 more_ucpu = tg_ppm_of(tg_min(side_ucpu, cap_ucpu), h->cfg.contend_ppm);",
+        to: "\ttg_u64 more_ucpu = 0;",
+    },
+    Mutant {
+        header: "contend.h",
+        what: "a raise does nothing to main",
+        from: "\ttg_u64 more_mcpu = tg_ppm_of(tg_min(base_ucpu, cap_ucpu), h->cfg.contend_ppm) / 1000;",
+        to: "\ttg_u64 more_mcpu = 0;",
+    },
+    Mutant {
+        header: "contend.h",
+        what: "main is carried the wrong way",
+        from: "\treturn tg_min(rate_ucpu, TG_UCPU_MAX) * tg_crowd_mcpu(h, to_ucpu, cap_ucpu) /\n\t       tg_crowd_mcpu(h, from_ucpu, cap_ucpu);",
+        to: "\treturn tg_min(rate_ucpu, TG_UCPU_MAX) * tg_crowd_mcpu(h, from_ucpu, cap_ucpu) /\n\t       tg_crowd_mcpu(h, to_ucpu, cap_ucpu);",
+    },
+    Mutant {
+        header: "estimate.h",
+        what: "any rise of main is side work's doing",
+        from: "\tside = up ? tg_max(tg_max(side, h->side_last_ucpu), beside) : tg_min(side, beside);",
+        to: "\tside = up ? cap_ucpu : tg_min(side, beside);",
     },
     Mutant {
         header: "estimate.h",

@@ -24,6 +24,11 @@ use crate::sense::{Counters, Group as SensedGroup, Sensor};
 /// Windows longer than this hold a pause of the machine or of the owner, not a measurement.
 const WINDOW_MAX_NS: u64 = 1_000_000_000;
 
+/// What side work on every CPU does to main where CPUs share cores, for [`Control::set_contention`]. The kernel used to take two
+/// threads of a core for 1.15 of one, so main beside busy siblings takes up to 1.7 times as long; and a main that takes longer is in
+/// its own way more. In the simulator anything from 0.6 to 1.3 keeps the loop from answering itself (law/headroom.md).
+pub const SHARED_CORES_PPM: u32 = 800_000;
+
 /// What all gates together ask of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
@@ -127,6 +132,11 @@ impl Control {
         // Classes moved under the counters: the window in which they did mixes two meanings.
         self.regrouped = true;
         self.meter.restart();
+    }
+
+    /// How much longer main's work takes beside side work on every CPU: what the law may put down to side work.
+    pub fn set_contention(&mut self, contend_ppm: u32) {
+        self.law.set_contention(contend_ppm);
     }
 
     /// The guardian wrote the fallback.

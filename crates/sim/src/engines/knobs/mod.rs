@@ -12,7 +12,7 @@ mod terms;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_knobs::control::{Control, Demand, Limited};
+use tidegate_knobs::control::{Control, Demand, Limited, SHARED_CORES_PPM};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::plan::{PlanConfig, bandwidth_for};
 use tidegate_law::HeadroomDecision;
@@ -174,6 +174,9 @@ impl Knobs {
             });
         }
         self.control.quotas.set(limited, machine.config().tick_ns);
+        if machine.config().topology.threads_per_core() > 1 {
+            self.control.set_contention(SHARED_CORES_PPM);
+        }
         Ok(())
     }
 
