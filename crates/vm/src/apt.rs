@@ -6,8 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The suite that carries new kernels.
+/// The suite that carries new kernels, and the one that it builds on, for the userland.
 pub const SUITE: &str = "trixie-backports";
+const BASE_SUITE: &str = "trixie";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Names the mirror where the machine's own apt sources name none (Ubuntu, for one).
 const MIRROR_VARIABLE: &str = "TIDEGATE_DEBIAN_MIRROR";
@@ -40,7 +41,7 @@ impl PrivateApt {
         let mirror = mirror()?;
         let place = root.display();
         let sources = format!(
-            "Types: deb\nURIs: {mirror}\nSuites: {SUITE}\nComponents: main\nArchitectures: amd64\nSigned-By: {KEYRING}\n"
+            "Types: deb\nURIs: {mirror}\nSuites: {BASE_SUITE} {SUITE}\nComponents: main\nArchitectures: amd64\nSigned-By: {KEYRING}\n"
         );
         // Read last (apt -c), so that the machine's proxies hold and its hooks after an update do not.
         let configuration = format!(

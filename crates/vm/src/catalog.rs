@@ -4,6 +4,7 @@
 //! # what: a side command gets its group (one line, shown in listings)
 //! # modes: precise smp
 //! # kernels: 6.18 7.3        (optional: the series it runs on under `--kernel all`; 6.18 alone by default)
+//! # userland: systemd        (optional: Debian's systemd is the first process; a shell of busybox by default)
 //! # needs: tidegate          (optional; the test is skipped where it is absent)
 //! # seconds: 40              (the guest's own time; beyond it the test has hung)
 //! # expect: Kernel panic     (optional: passes only by failing with this in its reason; it tests the bed)
@@ -46,6 +47,15 @@ impl Mode {
     }
 }
 
+/// What runs in the guest besides the test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Userland {
+    /// A script that runs the tests, and nothing else.
+    Bare,
+    /// Debian's systemd, with its bus and journal.
+    Systemd,
+}
+
 /// One test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
@@ -59,6 +69,8 @@ pub struct Case {
     pub modes: Vec<Mode>,
     /// The kernels' series that it is to run on by itself.
     pub kernels: Vec<String>,
+    /// What runs besides the test.
+    pub userland: Userland,
     /// It runs `tidegate`.
     pub needs_tidegate: bool,
     /// The guest's own time; beyond it the test has hung.
@@ -129,6 +141,11 @@ fn parse(name: String, file: PathBuf, text: &str) -> Result<Case, String> {
     if let Some(odd) = kernels.iter().find(|k| !SERIES.contains(&k.as_str())) {
         return Err(format!("kernel `{odd}` is none of {SERIES:?}"));
     }
+    let userland = match field("userland") {
+        None => Userland::Bare,
+        Some("systemd") => Userland::Systemd,
+        Some(other) => return Err(format!("userland `{other}`, which nothing provides")),
+    };
     let needs_tidegate = match field("needs") {
         None => false,
         Some("tidegate") => true,
@@ -148,6 +165,7 @@ fn parse(name: String, file: PathBuf, text: &str) -> Result<Case, String> {
         what,
         modes,
         kernels,
+        userland,
         needs_tidegate,
         limit_s,
         expect,
@@ -189,6 +207,7 @@ mod tests {
             "# what: w\n# modes: smp\n# needs: luck\n",
             "# what: w\n# modes: smp\n# seconds: ten\n",
             "# what: w\n# modes: smp\n# kernels: 2.6\n",
+            "# what: w\n# modes: smp\n# userland: sysv\n",
         ] {
             assert!(case(text).is_err(), "{text}");
         }

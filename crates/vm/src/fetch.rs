@@ -39,7 +39,7 @@ struct Candidate {
 /// The kernel of `series` ("6.18"): from the cache, or fetched; `refresh` looks for a newer one first.
 pub fn kernel(cache: &Path, series: &str, refresh: bool) -> Result<Kernel, Trouble> {
     let cached = newest_cached(cache, series)?;
-    let stale = refresh || list_age(cache).is_none_or(|age| age > LIST_AGE_MAX);
+    let stale = refresh || !list_is_fresh(cache);
     match (cached, stale) {
         (Some(kernel), false) => Ok(kernel),
         (cached, _) => match fetch_newest(cache, series) {
@@ -68,10 +68,8 @@ fn fetch_newest(cache: &Path, series: &str) -> Result<Kernel, Trouble> {
         tool(program)?;
     }
     let apt = PrivateApt::set_up(cache)?;
-    apt.run("apt-get", &["update", "-q"], cache, "read the package list")?;
+    refresh_list(cache, &apt)?;
     let list = apt.run("apt-cache", &["dumpavail"], cache, "read the package list")?;
-    fs::write(list_stamp(cache), SUITE)
-        .map_err(|e| Trouble::io("note the list's age", &list_stamp(cache), &e))?;
     let candidates = candidates(&list, series);
     let Some(newest) = newest(&candidates) else {
         return Err(Trouble::new(
@@ -86,6 +84,18 @@ fn fetch_newest(cache: &Path, series: &str) -> Result<Kernel, Trouble> {
         return Ok(kernel);
     }
     download(&apt, newest, &directory)
+}
+
+/// Reads the package lists anew.
+pub(crate) fn refresh_list(cache: &Path, apt: &PrivateApt) -> Result<(), Trouble> {
+    apt.run("apt-get", &["update", "-q"], cache, "read the package list")?;
+    fs::write(list_stamp(cache), SUITE)
+        .map_err(|e| Trouble::io("note the list's age", &list_stamp(cache), &e))
+}
+
+/// Whether the lists need not be read again.
+pub(crate) fn list_is_fresh(cache: &Path) -> bool {
+    list_age(cache).is_some_and(|age| age <= LIST_AGE_MAX)
 }
 
 /// Downloads beside the final place and renames, so that an interrupted fetch never looks complete.
@@ -196,7 +206,8 @@ fn kernels(cache: &Path) -> PathBuf {
 }
 
 fn list_stamp(cache: &Path) -> PathBuf {
-    cache.join("list-read")
+    // Its name changes with the suites, so that an older version's lists are not taken for these.
+    cache.join("lists-read")
 }
 
 fn list_age(cache: &Path) -> Option<Duration> {
@@ -275,7 +286,7 @@ fn only_file(directory: &Path, part: &str) -> Result<PathBuf, Trouble> {
     })
 }
 
-fn sha256(file: &Path) -> Result<String, Trouble> {
+pub(crate) fn sha256(file: &Path) -> Result<String, Trouble> {
     let text = run(Command::new("sha256sum").arg(file), "compute a SHA256")?;
     Ok(text
         .split_whitespace()

@@ -3,6 +3,7 @@
 
 use crate::catalog::Case;
 use crate::cpio::Archive;
+use crate::userland::Userland;
 use crate::{Setup, Trouble, command, tool};
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,8 +11,35 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The guest's first process.
+/// The bare guest's first process, and the loop over the tests.
 const INIT: &str = include_str!("../guest/init");
+const RUNNER: &str = include_str!("../guest/runner.sh");
+/// Under systemd: the service that runs the tests, and what the machine is to come up to.
+const SYSTEMD: [(&str, &str); 3] = [
+    ("vm/systemd.sh", include_str!("../guest/systemd.sh")),
+    (
+        "etc/systemd/system/tests.service",
+        include_str!("../guest/tests.service"),
+    ),
+    (
+        "etc/systemd/system/tests.target",
+        include_str!("../guest/tests.target"),
+    ),
+];
+/// Units that have nothing to do in a guest of a minute's life.
+const MASKED: [&str; 10] = [
+    // They would fail: nothing here is installed by its scripts, and there are no modules.
+    "ldconfig.service",
+    "systemd-modules-load.service",
+    "systemd-hwdb-update.service",
+    "systemd-journal-catalog-update.service",
+    "systemd-journal-flush.service",
+    "systemd-update-done.service",
+    "systemd-update-utmp.service",
+    "systemd-machine-id-commit.service",
+    "systemd-firstboot.service",
+    "systemd-sysusers.service",
+];
 
 /// What goes into an image besides the tests.
 pub struct Parts {
@@ -60,50 +88,75 @@ impl Parts {
         })
     }
 
-    /// Writes the archive that runs `cases`, in their order.
-    pub fn write(&self, cases: &[&Case], mode: &str, to: &Path) -> Result<(), Trouble> {
+    /// Writes the archive that runs `cases`, in their order: by itself, or over a userland's own.
+    pub fn write(
+        &self,
+        cases: &[&Case],
+        mode: &str,
+        userland: Option<&Userland>,
+        to: &Path,
+    ) -> Result<(), Trouble> {
         let mut tree = Tree::default();
-        for directory in ["proc", "sys", "dev", "run", "tmp", "etc", "cases", "lib"] {
+        for directory in ["proc", "sys", "dev", "run", "tmp", "etc", "vm/cases"] {
             tree.directory(directory);
         }
         tree.archive.character_device("dev/console", 5, 1);
-        tree.copy("bin/busybox", &self.busybox)?;
-        for applet in self.applets.iter().filter(|name| *name != "busybox") {
-            tree.archive.symlink(&format!("bin/{applet}"), "busybox");
-        }
-        match &self.scripts {
-            None => tree.text("lib/vm.sh", "set -eu\n"),
-            Some((library, helper)) => {
-                tree.copy("lib/vm.sh", library)?;
-                tree.copy("bin/vmtool", helper)?;
-            }
-        }
-        for (place, binary) in &self.binaries {
-            tree.copy(place, binary)?;
-            for library in libraries(binary)? {
-                tree.copy(&library.to_string_lossy(), &library)?;
-            }
-        }
+        self.programs(&mut tree, userland.is_some())?;
         for (place, file) in &self.extras {
             tree.copy(place, file)?;
         }
-        tree.text("init", INIT);
+        tree.text("vm/runner.sh", RUNNER);
         let mut list = String::new();
         for case in cases {
             let text = fs::read_to_string(&case.file)
                 .map_err(|e| Trouble::io("read a guest test", &case.file, &e))?;
-            tree.text(&format!("cases/{}.sh", case.name), &text);
+            tree.text(&format!("vm/cases/{}.sh", case.name), &text);
             list.push_str(&format!("{} {}\n", case.name, case.limit_s));
         }
-        tree.text("cases/list", &list);
-        tree.text("cases/mode", &format!("{mode}\n"));
-        tree.text(
-            "etc/passwd",
-            "root:x:0:0:root:/:/bin/sh\nguest:x:1000:1000:guest:/tmp:/bin/sh\n",
-        );
-        tree.text("etc/group", "root:x:0:\nguest:x:1000:\n");
-        fs::write(to, tree.archive.finish())
-            .map_err(|e| Trouble::io("write the guest's image", to, &e))
+        tree.text("vm/cases/list", &list);
+        tree.text("vm/cases/mode", &format!("{mode}\n"));
+        let mut bytes = Vec::new();
+        match userland {
+            None => tree.bare(),
+            Some(userland) => {
+                tree.systemd();
+                bytes = fs::read(&userland.archive)
+                    .map_err(|e| Trouble::io("read the userland", &userland.archive, &e))?;
+            }
+        }
+        bytes.extend(tree.archive.finish());
+        fs::write(to, bytes).map_err(|e| Trouble::io("write the guest's image", to, &e))
+    }
+
+    fn programs(&self, tree: &mut Tree, has_userland: bool) -> Result<(), Trouble> {
+        // A userland's `bin` is a link, and its own libraries serve: they are not to be mixed with this machine's.
+        let (tools, bin) = match has_userland {
+            true => ("vm/bin", "usr/bin"),
+            false => ("bin", "bin"),
+        };
+        tree.copy(&format!("{tools}/busybox"), &self.busybox)?;
+        for applet in self.applets.iter().filter(|name| *name != "busybox") {
+            tree.archive
+                .symlink(&format!("{tools}/{applet}"), "busybox");
+        }
+        match &self.scripts {
+            None => tree.text("vm/lib.sh", "set -eu\n"),
+            Some((library, helper)) => {
+                tree.copy("vm/lib.sh", library)?;
+                tree.copy(&format!("{bin}/vmtool"), helper)?;
+            }
+        }
+        for (place, binary) in &self.binaries {
+            let place = place.trim_start_matches('/');
+            match place.strip_prefix("bin/").filter(|_| has_userland) {
+                Some(name) => tree.copy(&format!("{bin}/{name}"), binary)?,
+                None => tree.copy(place, binary)?,
+            }
+            for library in libraries(binary)?.iter().filter(|_| !has_userland) {
+                tree.copy(&library.to_string_lossy(), library)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -121,6 +174,46 @@ impl Tree {
             self.parents(path);
             self.archive.directory(path);
         }
+    }
+
+    /// What a guest without a userland needs.
+    fn bare(&mut self) {
+        self.text("init", INIT);
+        self.text(
+            "etc/passwd",
+            "root:x:0:0:root:/:/bin/sh\nguest:x:1000:1000:guest:/tmp:/bin/sh\n",
+        );
+        self.text("etc/group", "root:x:0:\nguest:x:1000:\n");
+    }
+
+    /// What the packages' own scripts would have left, as far as it matters here, and the bed's units.
+    fn systemd(&mut self) {
+        self.archive.symlink("init", "usr/lib/systemd/systemd");
+        self.archive.symlink("usr/bin/sh", "../../vm/bin/busybox");
+        for (place, text) in SYSTEMD {
+            self.text(place, text);
+        }
+        let units = "etc/systemd/system";
+        self.archive
+            .symlink(&format!("{units}/default.target"), "tests.target");
+        for unit in MASKED {
+            self.archive
+                .symlink(&format!("{units}/{unit}"), "/dev/null");
+        }
+        self.text(
+            "etc/passwd",
+            "root:x:0:0:root:/:/bin/sh\nguest:x:1000:1000:guest:/tmp:/bin/sh\n\
+             messagebus:x:100:101:bus:/nonexistent:/bin/false\n",
+        );
+        let groups = "root:x:0:\nadm:x:4:\ntty:x:5:\ndisk:x:6:\nutmp:x:43:\nguest:x:1000:\nmessagebus:x:101:\n\
+             systemd-journal:x:102:\n";
+        self.text("etc/group", groups);
+        self.text(
+            "etc/nsswitch.conf",
+            "passwd: files\ngroup: files\nhosts: files\n",
+        );
+        self.text("etc/machine-id", "74696465676174652d766d2d62656421\n");
+        self.text("etc/hostname", "tidegate-vm\n");
     }
 
     fn parents(&mut self, path: &str) {

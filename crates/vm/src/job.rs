@@ -4,7 +4,7 @@
 //! The results leave as one tar archive on the guest's third serial port, which the emulator writes to a file.
 
 use crate::boot::Boot;
-use crate::catalog::{Case, Mode};
+use crate::catalog::{Case, Mode, Userland};
 use crate::command;
 use crate::frames::Outcome;
 use crate::progress::Progress;
@@ -70,12 +70,13 @@ impl Job {
             what: self.command.join(" "),
             modes: vec![self.mode],
             kernels: vec![self.setup.series.clone()],
+            userland: Userland::Bare,
             needs_tidegate: false,
             limit_s: self.limit_s,
             expect: None,
         };
         let image = logs.join("image.cpio");
-        bed.parts.write(&[&case], self.mode.name(), &image)?;
+        bed.parts.write(&[&case], self.mode.name(), None, &image)?;
         let boot = Boot {
             label: NAME,
             mode: self.mode,

@@ -17,6 +17,7 @@ mod measure;
 mod progress;
 mod suite;
 mod trouble;
+pub mod userland;
 
 pub use bed::{Bed, Setup, cache};
 pub use catalog::{Case, Mode};

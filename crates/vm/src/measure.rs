@@ -30,6 +30,7 @@ pub fn measures(
     let suite = Suite {
         label: Mode::Precise.name().into(),
         mode: Mode::Precise,
+        userland: None,
         bed: &bed,
         deadline: Instant::now() + limit,
         keep: false,

@@ -5,6 +5,7 @@ use crate::boot::{Boot, Finished};
 use crate::catalog::{Case, Mode};
 use crate::frames::Outcome;
 use crate::progress::Progress;
+use crate::userland::Userland;
 use crate::{Bed, Trouble};
 use std::fs;
 use std::time::{Duration, Instant};
@@ -55,6 +56,8 @@ pub struct Suite<'a> {
     pub label: String,
     /// How the machine is emulated.
     pub mode: Mode,
+    /// What runs besides the tests; the bare guest without.
+    pub userland: Option<&'a Userland>,
     /// The bed, which all modes share.
     pub bed: &'a Bed,
     /// What has not ended by then fails.
@@ -71,10 +74,12 @@ impl Suite<'_> {
         while !todo.is_empty() {
             boots += 1;
             progress.doing(&self.label, "booting");
-            let logs = self.bed.work.join(format!("{}-{boots}", self.mode.name()));
+            let logs = self.bed.work.join(format!("{}-{boots}", self.name()));
             fs::create_dir_all(&logs).map_err(|e| Trouble::io("make the log folder", &logs, &e))?;
             let image = logs.join("image.cpio");
-            self.bed.parts.write(&todo, self.mode.name(), &image)?;
+            self.bed
+                .parts
+                .write(&todo, self.mode.name(), self.userland, &image)?;
             let boot = Boot {
                 label: &self.label,
                 mode: self.mode,
@@ -111,6 +116,12 @@ impl Suite<'_> {
         }
         progress.leave(&self.label);
         Ok(tally)
+    }
+
+    /// What its logs are called.
+    fn name(&self) -> String {
+        let with = self.userland.map_or("", |_| "-systemd");
+        format!("{}{with}", self.mode.name())
     }
 
     /// A boot that got nowhere fails the test it should have begun with, so that a broken bed comes to an end.

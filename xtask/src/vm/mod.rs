@@ -6,8 +6,10 @@ use options::{Action, Kernels, Options};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
-use tidegate_vm::catalog::SERIES;
-use tidegate_vm::{Bed, Case, Mode, Progress, Setup, Suite, Tally, Trouble, catalog, fetch};
+use tidegate_vm::catalog::{SERIES, Userland};
+use tidegate_vm::{
+    Bed, Case, Mode, Progress, Setup, Suite, Tally, Trouble, catalog, fetch, userland,
+};
 
 /// The checkout that this was built in; canonical, so that logs and messages show plain paths.
 fn repository() -> PathBuf {
@@ -112,11 +114,16 @@ fn chosen(all: Vec<Case>, names: &[String]) -> Result<Vec<Case>, Trouble> {
         .collect())
 }
 
-/// Tests that share a kernel and a mode.
+/// Tests that share a kernel, a mode and a userland.
 struct Lane<'a> {
     series: String,
     mode: Mode,
+    userland: Userland,
     cases: Vec<&'a Case>,
+}
+
+fn userlands(mode: &Mode) -> [(&Mode, Userland); 2] {
+    [(mode, Userland::Bare), (mode, Userland::Systemd)]
 }
 
 fn lanes<'a>(cases: &'a [Case], options: &Options) -> Vec<Lane<'a>> {
@@ -126,14 +133,16 @@ fn lanes<'a>(cases: &'a [Case], options: &Options) -> Vec<Lane<'a>> {
     };
     let mut lanes = Vec::new();
     for series in series {
-        for &mode in &options.modes {
+        for (&mode, userland) in options.modes.iter().flat_map(userlands) {
             let belongs = |case: &&Case| {
                 let named = case.kernels.iter().any(|kernel| kernel == series);
-                case.modes.contains(&mode) && (named || options.kernels != Kernels::AsNamed)
+                let here = case.modes.contains(&mode) && case.userland == userland;
+                here && (named || options.kernels != Kernels::AsNamed)
             };
             lanes.push(Lane {
                 series: series.into(),
                 mode,
+                userland,
                 cases: cases.iter().filter(belongs).collect(),
             });
         }
@@ -147,7 +156,7 @@ fn run(repository: &Path, options: &Options) -> Result<u8, Trouble> {
         catalog::read(&repository.join("tests/vm/cases"))?,
         &options.tests,
     )?;
-    let lanes = lanes(&cases, options);
+    let mut lanes = lanes(&cases, options);
     let mut tally = Tally::default();
     let mut binaries = Vec::new();
     if cases.iter().any(|case| case.needs_tidegate) {
@@ -182,17 +191,47 @@ fn run(repository: &Path, options: &Options) -> Result<u8, Trouble> {
     let is_absent = |lane: &&Lane| absent.contains(&lane.series);
     let cases_of = |lane: &Lane| lane.cases.len();
     tally.skipped = lanes.iter().filter(is_absent).map(cases_of).sum();
-    for tallied in run_lanes(&lanes, &beds, options) {
+    let systemd = with_systemd(repository, &mut lanes, &mut tally)?;
+    for tallied in run_lanes(&lanes, &beds, systemd.as_ref(), options) {
         tally.add(tallied?);
     }
     println!("vm: logs in {}", repository.join("target/vm").display());
     Ok(close(&tally))
 }
 
+/// The userland where a test asks for it; where it cannot be had, those tests are skipped with the reason.
+fn with_systemd(
+    repository: &Path,
+    lanes: &mut Vec<Lane>,
+    tally: &mut Tally,
+) -> Result<Option<userland::Userland>, Trouble> {
+    let asks = |lane: &Lane| lane.userland == Userland::Systemd;
+    if !lanes.iter().any(asks) {
+        return Ok(None);
+    }
+    match userland::systemd(&cache(repository)) {
+        Ok(userland) => {
+            println!("vm: systemd {}", userland.systemd);
+            Ok(Some(userland))
+        }
+        Err(trouble) => {
+            println!("skipped: {trouble}");
+            tally.skipped += lanes
+                .iter()
+                .filter(|l| asks(l))
+                .map(|l| l.cases.len())
+                .sum::<usize>();
+            lanes.retain(|lane| !asks(lane));
+            Ok(None)
+        }
+    }
+}
+
 /// The modes run side by side: precise keeps one core busy and does not care who else is; smp mostly waits.
 fn run_lanes(
     lanes: &[Lane],
     beds: &[(String, Bed)],
+    systemd: Option<&userland::Userland>,
     options: &Options,
 ) -> Vec<Result<Tally, Trouble>> {
     let deadline = Instant::now() + Duration::from_secs(options.limit_s);
@@ -204,13 +243,15 @@ fn run_lanes(
             let Some((series, bed)) = beds.iter().find(|(series, _)| *series == lane.series) else {
                 continue;
             };
-            let label = match several {
-                true => format!("{:8}{series}", mode.name()),
-                false => mode.name().into(),
-            };
+            let mut label = format!("{:8}", mode.name());
+            if several {
+                label.push_str(series);
+            }
+            let userland = systemd.filter(|_| lane.userland == Userland::Systemd);
             let suite = Suite {
                 label,
                 mode,
+                userland,
                 bed,
                 deadline,
                 keep: options.keep,
