@@ -14,6 +14,7 @@
 //! shares in percent of the domain, times in the unit that the name ends in.
 
 use std::collections::BTreeMap;
+use tidegate_knobs::control::Protection;
 
 use serde::{Deserialize, Serialize};
 
@@ -188,6 +189,9 @@ pub struct StatusView {
     pub tolerance_pct: f64,
     /// Which gate (or default) asked for the headroom.
     pub headroom_from: String,
+    /// How long main waits to run, where a gate has an objective.
+    #[serde(default)]
+    pub objective: Option<ObjectiveView>,
     /// Everything but side and idle, over the last second.
     pub main_cpus: f64,
     /// Side work, over the last second.
@@ -222,6 +226,51 @@ pub struct StatusView {
     pub gates: Vec<GateView>,
     /// What needs a person, one sentence each.
     pub alerts: Vec<String>,
+}
+
+/// An objective on main's run delay, and what it led to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ObjectiveView {
+    /// The objective and its gate.
+    pub from: String,
+    /// Headroom found on top of what was asked, percent of the machine.
+    pub extra_pct: f64,
+    /// `fine`, `raised`, `release`, `bound` or `rest`.
+    pub state: String,
+    /// Whether run delay is measured at all (BPF sensing).
+    pub measured: bool,
+    /// Times that main began to run in the last minute or two.
+    pub runs: u64,
+    /// Of those, percent that waited for longer than the objective says.
+    pub late_pct: f64,
+    /// Their mean wait.
+    pub mean_wait_us: f64,
+    /// The objective's percentile of the wait since the owner started, to a factor of two.
+    pub percentile_us: f64,
+    /// Raises since the objective was named.
+    pub raises: u32,
+    /// Of those at the bound, how many did not help and were given back.
+    pub vain: u32,
+}
+
+impl From<&Protection> for ObjectiveView {
+    fn from(found: &Protection) -> Self {
+        let waits = &found.recent;
+        let us = |ns: u64| ns as f64 / 1e3;
+        let runs = waits.runs.max(1) as f64;
+        Self {
+            from: found.objective.from.clone(),
+            extra_pct: f64::from(found.extra_ppm) / 1e4,
+            state: found.state.as_str().to_owned(),
+            measured: found.measured,
+            runs: waits.runs,
+            late_pct: 100.0 * waits.late as f64 / runs,
+            mean_wait_us: us(waits.wait_ns) / runs,
+            percentile_us: us(found.percentile_ns),
+            raises: found.raises,
+            vain: found.vain,
+        }
+    }
 }
 
 /// Who uses how much CPU.

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::Demand;
+use tidegate_knobs::control::{Demand, Objective as DelayObjective};
 use tidegate_knobs::group::{GroupPath, Placement};
 use tidegate_knobs::limit::own_limit;
 use tidegate_terms::{
-    Burst, CapScope, Class, Config, RawTerms, Settings, TermError, Terms, Weight,
+    Burst, CapScope, Class, Config, Objective, RawTerms, Settings, TermError, Terms, Weight,
 };
 
 /// Where a gate's work sits.
@@ -149,11 +149,13 @@ pub fn tighter(limit: Bandwidth, own: Option<Bandwidth>) -> Bandwidth {
 
 /// The largest headroom counts, since the idle that one gate's headroom keeps serves every main; of tolerances the
 /// smallest that anybody stated, since it is a promise to main. Where no gate names a headroom and side work is there,
-/// the machine's default holds.
+/// the machine's default holds. With an objective the default is only where the search for headroom begins.
 pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate>, settings: &Settings) -> Demand {
     let mut headroom: Option<(u32, String)> = None;
     let mut tolerance_ppm: Option<u32> = None;
+    let mut objective: Option<DelayObjective> = None;
     for gate in gates {
+        objective = stricter(objective, gate);
         if !gate.terms.headroom.is_default() {
             let ppm = gate.terms.headroom.value.ppm();
             if headroom.as_ref().is_none_or(|(largest, _)| ppm > *largest) {
@@ -165,8 +167,12 @@ pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate>, settings: &Settings) ->
             tolerance_ppm = Some(tolerance_ppm.map_or(ppm, |least| least.min(ppm)));
         }
     }
+    let default = &settings.default_headroom;
+    if let Some(objective) = objective.as_mut().filter(|_| headroom.is_none()) {
+        objective.start_ppm = default.value.ppm();
+        headroom = Some((0, "found for the objective".to_owned()));
+    }
     let (headroom_ppm, headroom_from) = headroom.unwrap_or_else(|| {
-        let default = &settings.default_headroom;
         (
             default.value.ppm(),
             format!("default_headroom ({})", default.source),
@@ -177,7 +183,26 @@ pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate>, settings: &Settings) ->
         headroom_ppm,
         headroom_from,
         tolerance_ppm,
+        objective,
     }
+}
+
+/// The gate's objective, if it is stricter than the one so far: the shorter time, of equal times the higher percentile.
+fn stricter(so_far: Option<DelayObjective>, gate: &Gate) -> Option<DelayObjective> {
+    let Objective::Delay { late_ppm, span } = gate.terms.objective.value else {
+        return so_far;
+    };
+    let own = DelayObjective {
+        late_after_ns: span.ns(),
+        share_ppm: late_ppm,
+        start_ppm: 0,
+        from: format!(
+            "{} of gate {}",
+            gate.terms.objective.value, gate.record.name
+        ),
+    };
+    let key = |one: &DelayObjective| (one.late_after_ns, one.share_ppm);
+    Some(so_far.filter(|old| key(old) <= key(&own)).unwrap_or(own))
 }
 
 #[cfg(test)]
@@ -226,6 +251,26 @@ mod tests {
             (400_000, 20_000)
         );
         assert_eq!(demand.headroom_from, "gate db");
+    }
+
+    #[test]
+    fn the_shortest_objective_counts_and_the_search_begins_at_the_default() {
+        let settings = Config::default().settings();
+        let web = gate("web", &[("class", "main"), ("objective", "p99<5ms")]);
+        let db = gate("db", &[("class", "main"), ("objective", "p99.9<5ms")]);
+        let slow = gate("slow", &[("class", "main"), ("objective", "p99.99<1s")]);
+        let found = demand([&web, &db, &slow].into_iter(), &settings);
+        let objective = found.objective.unwrap();
+        assert_eq!(objective.from, "p99.9<5ms of gate db");
+        assert_eq!(
+            (objective.late_after_ns, objective.share_ppm),
+            (5_000_000, 1_000)
+        );
+        assert_eq!((found.headroom_ppm, objective.start_ppm), (0, 200_000));
+        let side = gate("side", &[("class", "side"), ("headroom", "10%")]);
+        let asked = demand([&web, &side].into_iter(), &settings);
+        assert_eq!(asked.headroom_ppm, 100_000, "never below what was asked");
+        assert_eq!(asked.objective.unwrap().start_ppm, 0);
     }
 
     #[test]

@@ -5,7 +5,9 @@ use tidegate_knobs::group::CpuStat;
 use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::{Class, View};
 
-use crate::api::{ExplainView, GateView, LoopView, StatusView, TermView, UserView, WriteView};
+use crate::api::{
+    ExplainView, GateView, LoopView, ObjectiveView, StatusView, TermView, UserView, WriteView,
+};
 use crate::gate::{Gate, Place};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
@@ -125,7 +127,8 @@ impl Owner {
             second.cpus(second.steal_ns),
             f64::from(control.online_cpus()),
         );
-        view.headroom_pct = f64::from(demand.headroom_ppm) / 1e4;
+        view.headroom_pct = f64::from(control.headroom_ppm()) / 1e4;
+        view.objective = control.protection().as_ref().map(ObjectiveView::from);
         view.tolerance_pct = f64::from(demand.tolerance_ppm) / 1e4;
         view.headroom_from = demand.headroom_from.clone();
         view.main_cpus = second.cpus(second.busy_ns.saturating_sub(second.side_ns));
@@ -317,6 +320,14 @@ fn arithmetic(decision: &HeadroomDecision, status: &StatusView) -> Vec<String> {
         Reason::Ramp => "still rising".to_owned(),
         reason => reason.as_str().to_owned(),
     };
+    if let Some(found) = &status.objective {
+        let why = format!(
+            "of the headroom, found for {} ({})",
+            found.from, found.state
+        );
+        let ucpu = decision.capacity_ucpu as f64 * found.extra_pct / 1e2 / 1e6;
+        lines.insert(2, line("    run delay", ucpu, why));
+    }
     lines.push(line(
         "= side work may use",
         cpus(decision.allowance_ucpu),

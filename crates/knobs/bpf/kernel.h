@@ -47,10 +47,20 @@ struct task_group {
 	struct cgroup_subsys_state css;
 } KERNEL_TYPE;
 
+/* include/linux/sched.h, with CONFIG_SCHED_INFO (that is, SCHEDSTATS or TASK_DELAY_ACCT). */
+struct sched_info {
+	unsigned long pcount; /* times that the task began to run */
+	u64 run_delay;	      /* ns that it was runnable before it ran, all of them */
+} KERNEL_TYPE;
+
 struct task_struct {
 	int pid;
 	struct task_group *sched_task_group;
+	struct sched_info sched_info;
 } KERNEL_TYPE;
+
+/* BPF_FIELD_EXISTS of libbpf's bpf_core_read.h: known when the object is loaded. */
+#define KERNEL_HAS(member) __builtin_preserve_field_info(member, 2)
 
 /* Helpers by their numbers in include/uapi/linux/bpf.h, which are ABI. */
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The sensor: how long each CPU ran idle, side, main and neutral tasks, to the nanosecond.
+ * The sensor: how long each CPU ran idle, side, main and neutral tasks, to the nanosecond, and how
+ * long main and neutral tasks waited before they ran.
  *
  * At every context switch the time since the last one is added to the class that was running.
  * Userspace maps the slots and reads them without a system call (src/sense/slots.rs).
@@ -29,7 +30,23 @@ enum class {
 /* Deeper groups count as neutral. A Kubernetes container is five levels down. */
 #define LEVELS_MAX 16
 
-/* Two cache lines, the first of them hot. */
+/* Waits by length: 0 is below 1 us (1024 ns), n is from 2^(n+9) ns, the last is 8.6 s and more. */
+#define WAIT_BUCKETS 24
+
+/*
+ * How long tasks of one class waited to run, one count for each time that one began to. Every
+ * number only grows, and is of use by itself: a reader that meets one run half counted is off
+ * by that run, once.
+ */
+struct waits {
+	u64 runs;
+	u64 late; /* of those, after more than `control.late_after_ns` */
+	u64 wait_ns;
+	u64 unknown; /* runs of tasks whose wait could not be told */
+	u64 buckets[WAIT_BUCKETS];
+};
+
+/* The first two cache lines are hot, and of the waits one or two. */
 struct slot {
 	u64 word; /* time of the last switch (62 bits), class that runs since (2 bits); 0: unknown
 		   */
@@ -41,6 +58,7 @@ struct slot {
 	u64 hidden;	 /* times that another task than `pid` turned out to run */
 	u64 hidden_idle; /* of those, times that `pid` was the idle task */
 	u64 unused[5];
+	struct waits waits[2]; /* of neutral tasks, of main's */
 };
 
 struct {
@@ -61,8 +79,9 @@ struct {
 
 /* Shared with userspace: one mapped element, see Control in src/sense/slots.rs. */
 struct control {
-	u64 generation; /* raised by userspace after each change of the roots */
-	u64 moves;	/* raised here whenever a task changes its cgroup */
+	u64 generation;	   /* raised by userspace after each change of the roots */
+	u64 moves;	   /* raised here whenever a task changes its cgroup */
+	u64 late_after_ns; /* a longer wait than this is a late one */
 };
 
 struct {
@@ -86,8 +105,22 @@ struct {
  */
 #define SEEN_BITS 13
 
+/*
+ * What each task's run delay was when it last left a CPU: 8192 words,
+ *
+ *	63                 22 21  0
+ *	[ run delay, 73 min | pid ]
+ *
+ * by pid, the highest possible (2^22) in. Two tasks that share a word make each other's waits
+ * unknown at times, never wrong.
+ */
+#define DELAY_BITS 13
+#define PID_BITS 22
+#define PID_MASK ((1ULL << PID_BITS) - 1)
+
 struct seen {
 	u64 words[2 << SEEN_BITS];
+	u64 delays[1 << DELAY_BITS];
 };
 
 struct {
@@ -183,6 +216,72 @@ INLINE u32 ran_class(struct task_struct *task, struct slot *slot, u64 generation
 	return class_of(task, slot, generation);
 }
 
+/* floor(log2(x)) in five comparisons, for x < 2^32. */
+INLINE u32 log2_of(u64 x)
+{
+	u32 log = 0;
+
+	for (u32 half = 16; half; half >>= 1) {
+		if (x >> half) {
+			x >>= half;
+			log += half;
+		}
+	}
+	return log;
+}
+
+/*
+ * How long `task`, which leaves its CPU now, had waited before it began to run; ~0 where that is
+ * not known. The kernel adds each wait to the task's run delay as it ends (sched_info_arrive), and
+ * the part before a migration as well, so the difference since the task last left a CPU is the
+ * wait, wherever it was spent; no wakeup need be seen. A task on its first run began with none.
+ */
+INLINE u64 waited_ns(struct task_struct *task, struct seen *all)
+{
+	u64 total = task->sched_info.run_delay << PID_BITS;
+	u64 pid = (u32)task->pid & PID_MASK;
+	u64 *entry = &all->delays[pid & ((1 << DELAY_BITS) - 1)];
+	u64 word = *(volatile u64 *)entry, gone;
+
+	*(volatile u64 *)entry = total | pid;
+	if (task->sched_info.pcount <= 1)
+		return total >> PID_BITS;
+	gone = (total - (word & ~PID_MASK)) >> PID_BITS;
+	/* More than half of the range is a task of a pid that was given again. */
+	if ((word & PID_MASK) != pid || gone >> (63 - PID_BITS))
+		return ~0ULL;
+	return gone;
+}
+
+/* Count the wait of a task that leaves the CPU and is neither idle nor side work. */
+INLINE void count_wait(struct task_struct *task, struct waits *waits, u64 late_after_ns)
+{
+	struct seen *all;
+	u32 zero = 0, log;
+	u64 wait_ns;
+
+	if (!KERNEL_HAS(task->sched_info.run_delay))
+		return;
+	all = bpf_map_lookup_elem(&seen, &zero);
+	if (!all)
+		return;
+	wait_ns = waited_ns(task, all);
+	if (wait_ns == ~0ULL) {
+		waits->unknown++;
+		return;
+	}
+	waits->runs++;
+	if (wait_ns >> 10) {
+		waits->wait_ns += wait_ns;
+		waits->late += wait_ns > late_after_ns;
+		log = wait_ns >> 32 ? WAIT_BUCKETS - 1 : log2_of(wait_ns) - 9;
+		waits->buckets[log < WAIT_BUCKETS ? log : WAIT_BUCKETS - 1]++;
+		return;
+	}
+	waits->wait_ns += wait_ns;
+	waits->buckets[0]++;
+}
+
 INLINE int change(struct task_struct *from, struct task_struct *to, bool is_switch)
 {
 	u32 cpu = bpf_get_smp_processor_id();
@@ -195,6 +294,9 @@ INLINE int change(struct task_struct *from, struct task_struct *to, bool is_swit
 	ran = ran_class(from, slot, shared->generation);
 	class = class_of(to, slot, shared->generation);
 	turn(slot, ran, class);
+	/* NEUTRAL and MAIN are even. */
+	if (is_switch && !(ran & 1))
+		count_wait(from, &slot->waits[ran >> 1 & 1], shared->late_after_ns);
 	slot->pid = to->pid;
 	slot->switches += is_switch;
 	return 0;

@@ -60,3 +60,9 @@ SEC("syscall") int law_bandwidth(void *ctx)
 	(void)ctx;
 	return tg_op_bw();
 }
+
+SEC("syscall") int law_delay(void *ctx)
+{
+	(void)ctx;
+	return tg_op_delay();
+}

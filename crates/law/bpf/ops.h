@@ -18,6 +18,7 @@
 
 #include "burst.h"
 #include "cap.h"
+#include "delay.h"
 #include "headroom.h"
 #include "latency.h"
 #include "share.h"
@@ -65,6 +66,13 @@ struct tg_ops_burst {
 	struct tg_burst burst;
 };
 
+struct tg_ops_delay {
+	tg_u64 in[8], out[4];
+	struct tg_delay_config cfg;
+	struct tg_delay_evidence evidence;
+	struct tg_delay law;
+};
+
 struct tg_ops_headroom {
 	tg_u64 in[8], out[4];
 	struct tg_headroom_config cfg;
@@ -89,6 +97,7 @@ struct tg_ops_share {
 struct tg_ops_cap tg_cap_io TG_MAP(cap);
 struct tg_ops_latency tg_latency_io TG_MAP(latency);
 struct tg_ops_burst tg_burst_io TG_MAP(burst);
+struct tg_ops_delay tg_delay_io TG_MAP(delay);
 struct tg_ops_headroom tg_headroom_io TG_MAP(headroom);
 struct tg_ops_share tg_share_io TG_MAP(share);
 
@@ -246,6 +255,59 @@ TG_OP(tg_op_burst)
 	if (x->in[0] & 15)
 		return tg_op_burst_step();
 	return tg_op_burst_init();
+}
+
+/* ---- delay.h ---- */
+
+TG_OP(tg_op_delay_init)
+{
+	struct tg_ops_delay *x = &tg_delay_io;
+	tg_u32 bits = x->in[1] & 1 ? 20 : 32;
+
+	x->cfg.alarm = (tg_u32)tg_any(x->in[2], x->in[1] & 2 ? 4 : 32);
+	x->cfg.step_ppm = (tg_u32)tg_any(x->in[3], bits);
+	x->cfg.most_ppm = (tg_u32)tg_any(x->in[4], bits);
+	x->cfg.settle_us = (tg_u32)tg_any(x->in[5], 20);
+	x->cfg.hold_us = (tg_u32)tg_any(x->in[6], 24);
+	x->cfg.release_ppm_per_s = (tg_u32)tg_any(x->in[7], bits);
+	x->cfg.side_ppm = (tg_u32)tg_any(x->in[2] >> 3, 16);
+	x->cfg.vain_us = (tg_u32)tg_any(x->in[3] >> 3, 24);
+	x->cfg.rest_us = (tg_u32)tg_any(x->in[4] >> 3, 24);
+	x->cfg.dt_max_us = x->in[1] & 4 ? 1000000 : (tg_u32)tg_any(x->in[5] >> 3, 32);
+	tg_delay_init(&x->law, &x->cfg, (tg_u32)tg_any(x->in[6] >> 3, 21),
+		      (tg_u32)tg_any(x->in[7] >> 3, 20));
+	return 0;
+}
+
+/* Windows that may be true, more often than not; late runs come in storms. */
+TG_OP(tg_op_delay_step)
+{
+	struct tg_ops_delay *x = &tg_delay_io;
+	struct tg_delay_evidence *e = &x->evidence;
+	int wild = (x->in[0] >> 8 & 63) == 0;
+
+	e->dt_ns = wild ? tg_any(x->in[1], 36) : 5000000 + (x->in[1] & 0xfffff);
+	e->capacity_ns = wild ? tg_any(x->in[2], 48) : e->dt_ns * (1 + (x->in[2] & 255));
+	e->side_ns = x->in[0] >> 14 & 7 ? e->capacity_ns / 2 : tg_any(x->in[3], 47);
+	e->runs = wild ? x->in[4] : tg_any(x->in[4], 12);
+	e->late = x->in[7] >> 40 & 1 ? tg_any(x->in[5], 12) : 0;
+	if (!wild && e->late > e->runs)
+		e->late = e->runs;
+	e->floor_ppm = (tg_u32)tg_any(x->in[6], 18);
+	e->valid = (x->in[0] >> 17 & 31) != 0;
+	x->out[0] = tg_delay_step(&x->law, e);
+	return 0;
+}
+
+TG_OP(tg_op_delay)
+{
+	struct tg_ops_delay *x = &tg_delay_io;
+
+	if ((x->in[0] & 255) == 0)
+		tg_op_delay_init();
+	if ((x->in[0] & 255) == 1)
+		tg_delay_objective(&x->law, (tg_u32)tg_any(x->in[2], 21));
+	return tg_op_delay_step();
 }
 
 /* ---- headroom.h, estimate.h, noise.h ---- */

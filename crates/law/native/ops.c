@@ -24,6 +24,9 @@ void *tg_native_ops_io(tg_u32 which, tg_u64 *size)
 	case 5:
 		*size = sizeof(tg_bw_io);
 		return &tg_bw_io;
+	case 6:
+		*size = sizeof(tg_delay_io);
+		return &tg_delay_io;
 	default:
 		*size = 0;
 		return 0;
@@ -52,6 +55,9 @@ void tg_native_ops_run(tg_u32 which)
 		break;
 	case 5:
 		tg_op_bw();
+		break;
+	case 6:
+		tg_op_delay();
 		break;
 	default:
 		break;

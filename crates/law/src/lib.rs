@@ -11,6 +11,7 @@
 pub mod bandwidth;
 pub mod burst;
 pub mod cap;
+pub mod delay;
 mod ffi;
 mod headroom;
 pub mod latency;

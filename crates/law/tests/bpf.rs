@@ -81,6 +81,11 @@ const CALLERS: &[(&str, &str)] = &[
              tg_u64 g(tg_u64 q) { return tg_burst_room_ns(q, q, q, q, q); }",
     ),
     (
+        "delay.h",
+        "tg_u32 f(struct tg_delay *d, const struct tg_delay_evidence *e) { return tg_delay_step(d, e); } \
+             void g(struct tg_delay *d, const struct tg_delay_config *c) { tg_delay_init(d, c, 10000, 0); }",
+    ),
+    (
         "share.h",
         "void f(const struct tg_demand *d, tg_u64 *out) { tg_share(1000000, d, 16, out); }",
     ),

@@ -17,13 +17,14 @@ use rustix::mm::{MapFlags, ProtFlags};
 const CLANG: &str = "clang-19";
 const INPUTS: u64 = 100_000;
 /// Law, map, program, in the order of native/ops.c.
-const LAWS: [(&str, &str, &str); 6] = [
+const LAWS: [(&str, &str, &str); 7] = [
     ("cap.h", ".bss.cap", "law_cap"),
     ("latency.h", ".bss.latency", "law_latency"),
     ("burst.h", ".bss.burst", "law_burst"),
     ("headroom.h", ".bss.headroom", "law_headroom"),
     ("share.h", ".bss.share", "law_share"),
     ("bandwidth.h", ".bss.bw", "law_bandwidth"),
+    ("delay.h", ".bss.delay", "law_delay"),
 ];
 /// Words that come in at the start of every struct of bpf/ops.h.
 const WORDS: usize = 8;

@@ -50,6 +50,8 @@ pub(crate) struct Kernel {
     pub(crate) tracer: Option<Box<dyn Tracer>>,
     pub(crate) violation: Option<Violation>,
     pub(crate) handled: u64,
+    /// Somebody counts runs, those that did not wait as well.
+    pub(crate) count_runs: bool,
 }
 
 impl Kernel {
@@ -296,7 +298,7 @@ impl Kernel {
     pub(crate) fn end_delay(&mut self, task: TaskId) {
         let t = &mut self.tasks[task.index()];
         let waited = self.now - t.queued_ns;
-        if waited == 0 {
+        if waited == 0 && !self.count_runs {
             return;
         }
         t.run_delay_ns += waited;
@@ -304,6 +306,8 @@ impl Kernel {
         loop {
             let g = &mut self.groups[group.index()];
             g.run_delay_ns += waited;
+            g.runs += 1;
+            g.late_runs += u64::from(waited > g.late_after_ns);
             if group == GroupId::ROOT {
                 return;
             }

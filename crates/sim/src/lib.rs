@@ -41,7 +41,7 @@ pub use machine::Machine;
 pub use prng::Prng;
 pub use program::{Ctx, Op, Program};
 pub use sched::BandwidthStat;
-pub use spec::{Bandwidth, CapScope, CapTerms, Class, GroupSpec, Policy, TaskSpec};
+pub use spec::{Bandwidth, CapScope, CapTerms, Class, DelayObjective, GroupSpec, Policy, TaskSpec};
 pub use topology::Topology;
 pub use trace::{Event, Knob, Tracer};
 

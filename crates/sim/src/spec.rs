@@ -145,6 +145,19 @@ pub struct GroupSpec {
     pub headroom_ppm: u32,
     /// What side work gets even when main takes all.
     pub tolerance_ppm: u32,
+    /// How long this main group may wait to run; then headroom is found on top of what is asked.
+    pub objective: Option<DelayObjective>,
+}
+
+/// How long main may wait to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayObjective {
+    /// A longer wait is a late one.
+    pub late_after_ns: u64,
+    /// The share of runs that may be late: 10,000 for p99.
+    pub share_ppm: u32,
+    /// Extra headroom to begin with.
+    pub start_ppm: u32,
 }
 
 impl GroupSpec {
@@ -162,6 +175,7 @@ impl GroupSpec {
             cap: None,
             headroom_ppm: 0,
             tolerance_ppm: 10_000,
+            objective: None,
         }
     }
 }

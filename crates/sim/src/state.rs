@@ -132,6 +132,11 @@ pub(crate) struct Group {
     pub(crate) usage_ns: u64,
     pub(crate) work_done_ns: u64,
     pub(crate) run_delay_ns: u64,
+    /// Times that a task of the group or below began to run, while anybody counts.
+    pub(crate) runs: u64,
+    /// Of those, after a longer wait than this.
+    pub(crate) late_runs: u64,
+    pub(crate) late_after_ns: Ns,
     pub(crate) tasks: u32,
 }
 

@@ -16,6 +16,7 @@
 mod config;
 mod error;
 mod limits;
+mod objective;
 mod raw;
 mod table;
 mod together;
@@ -25,6 +26,7 @@ mod values;
 pub use config::{Config, Roots};
 pub use error::{ConfigErrors, Refusal, TermError, mend_for_unknown, quoted};
 pub use limits::{Burst, Cap, CapScope, Latency, Quota, Switch};
+pub use objective::Objective;
 pub use raw::{Overridden, RawTerm, RawTerms, Resolved, Source, View};
 pub use table::{Setting, Settings, Term, Terms};
 pub use units::{CpuAmount, Share, TimeSpan};

@@ -2,6 +2,7 @@
 
 use crate::error::{Refusal, TermError, mend_for_unknown};
 use crate::limits::{Burst, Cap, CapScope, Latency, Quota, Switch};
+use crate::objective::Objective;
 use crate::raw::{Overridden, RawTerm, Resolved, Source, View};
 use crate::together::PERIOD_DEFAULT;
 use crate::units::{Share, TimeSpan};
@@ -197,6 +198,12 @@ table! {
         range: "more than 0% and up to 100% of the machine, as in 1% or 0.01, or none to let side work starve",
         example: "1%", value: "PERCENT", classes: MAIN_AND_SIDE,
         doc: "What side work gets even when main takes all",
+    }
+    Objective objective: Objective {
+        default: Objective::None,
+        range: "pNN<TIME from p50 to p99.99 and 50us to 1s, as in p99<5ms, or none",
+        example: "p99<5ms", value: "PNN<TIME", classes: MAIN_AND_SIDE,
+        doc: "How long main may wait to run; headroom is then found on top of what is asked",
     }
     Weight weight: Weight {
         default: Weight::Of(100), range: "a whole number from 1 to 10000, or idle", example: "200", value: "WEIGHT",

@@ -7,6 +7,7 @@
 
 mod bed;
 mod table_bandwidth;
+mod table_delay;
 mod table_headroom;
 mod table_limits;
 
@@ -45,6 +46,7 @@ fn all() -> impl Iterator<Item = &'static Mutant> {
         table_headroom::TABLE,
         table_bandwidth::TABLE,
         table_limits::TABLE,
+        table_delay::TABLE,
     ];
     tables.into_iter().flatten()
 }
@@ -57,6 +59,7 @@ fn tests_of(header: &str) -> &'static [&'static str] {
         }
         "burst.h" => &["burst"],
         "cap.h" => &["cap"],
+        "delay.h" => &["delay"],
         "latency.h" => &["latency"],
         "share.h" => &["share"],
         "headroom.h" | "headroom_types.h" | "estimate.h" | "noise.h" | "contend.h" => {

@@ -8,6 +8,7 @@
 //! What the step needs of the outside comes in through [`Sensor`] and [`Apply`], so that tests drive this very code.
 
 mod meter;
+mod protect;
 mod quotas;
 mod write_log;
 
@@ -16,10 +17,11 @@ use tidegate_law::{
 };
 
 pub use meter::{Durations, Meter, Recent, Use};
+pub use protect::{Objective, Protect, Protection};
 pub use quotas::{Apply, Given, Limited, Quotas, Target};
 pub use write_log::{Write, WriteLog, describe};
 
-use crate::sense::{Counters, Group as SensedGroup, Sensor};
+use crate::sense::{Counters, Group as SensedGroup, Sensor, Waits};
 
 /// Windows longer than this hold a pause of the machine or of the owner, not a measurement.
 const WINDOW_MAX_NS: u64 = 1_000_000_000;
@@ -38,6 +40,8 @@ pub struct Demand {
     pub headroom_from: String,
     /// What side work gets at least.
     pub tolerance_ppm: u32,
+    /// How long main may wait to run, if anybody said: then headroom is found on top of what is asked.
+    pub objective: Option<Objective>,
 }
 
 /// The loop's state.
@@ -45,6 +49,7 @@ pub struct Control {
     sensor: Box<dyn Sensor>,
     law: Headroom,
     demand: Demand,
+    protect: Protect,
     /// The groups that carry a moving quota.
     pub quotas: Quotas,
     groups: (Vec<SensedGroup>, Vec<SensedGroup>),
@@ -52,6 +57,8 @@ pub struct Control {
     regrouped: bool,
     last: Option<Counters>,
     window: Use,
+    /// Main's waits in the window.
+    waits: Waits,
     decision: HeadroomDecision,
     /// Use by seconds.
     pub meter: Meter,
@@ -75,23 +82,27 @@ pub struct Control {
 
 impl Control {
     /// A loop over `sensor`; nothing is limited yet.
-    pub fn new(sensor: Box<dyn Sensor>, demand: Demand) -> Self {
+    pub fn new(mut sensor: Box<dyn Sensor>, demand: Demand) -> Self {
         let exact = sensor.granularity_ns() == 0;
         let config = if exact {
             HeadroomConfig::FAST
         } else {
             HeadroomConfig::SLOW
         };
-        let law = Headroom::new(config, terms(&demand));
+        let mut protect = Protect::default();
+        protect.follow(demand.objective.as_ref(), sensor.as_mut());
+        let law = Headroom::new(config, terms(&demand, protect.extra_ppm()));
         Self {
             sensor,
             law,
             demand,
+            protect,
             quotas: Quotas::default(),
             groups: (Vec::new(), Vec::new()),
             regrouped: false,
             last: None,
             window: Use::default(),
+            waits: Waits::default(),
             decision: HeadroomDecision::default(),
             meter: Meter::default(),
             late: Recent::default(),
@@ -108,9 +119,21 @@ impl Control {
     /// What the gates ask for now.
     pub fn set_demand(&mut self, demand: Demand) {
         if demand != self.demand {
-            self.law.set_terms(terms(&demand));
+            let objective = demand.objective.as_ref();
+            self.protect.follow(objective, self.sensor.as_mut());
+            self.law.set_terms(terms(&demand, self.protect.extra_ppm()));
             self.demand = demand;
         }
+    }
+
+    /// What main's run delay asked for on top of the headroom, if it has an objective.
+    pub fn protection(&self) -> Option<Protection> {
+        self.protect.protection(self.sensor.as_ref())
+    }
+
+    /// The idle that is kept: what was asked for and what was found.
+    pub fn headroom_ppm(&self) -> u32 {
+        terms(&self.demand, self.protect.extra_ppm()).headroom_ppm
     }
 
     /// What is in force.
@@ -190,11 +213,14 @@ impl Control {
             }
         };
         if self.window.wall_ns > 0 {
-            self.meter.add(
-                self.window,
-                self.demand.headroom_ppm,
-                self.demand.tolerance_ppm,
-            );
+            let kept_ppm = self.headroom_ppm();
+            self.meter
+                .add(self.window, kept_ppm, self.demand.tolerance_ppm);
+        }
+        let tolerance_ppm = self.demand.tolerance_ppm;
+        if self.protect.step(&sample, &self.waits, tolerance_ppm) {
+            let terms = terms(&self.demand, self.protect.extra_ppm());
+            self.law.set_terms(terms);
         }
         self.decision = self.law.step(&sample);
         if self.decision.reason == Reason::Stale {
@@ -214,6 +240,7 @@ impl Control {
     /// The stretch since the last reading; an invalid sample when there is none that may be used.
     fn difference(&mut self, now: &Counters) -> HeadroomSample {
         self.window = Use::default();
+        self.waits = Waits::default();
         let Some(last) = self.last.replace(*now) else {
             return HeadroomSample::default();
         };
@@ -229,6 +256,7 @@ impl Control {
         };
         if now.valid && window.wall_ns <= WINDOW_MAX_NS {
             self.window = window;
+            self.waits = now.waits.since(&last.waits);
         }
         HeadroomSample {
             dt_ns: window.wall_ns,
@@ -241,9 +269,9 @@ impl Control {
     }
 }
 
-fn terms(demand: &Demand) -> HeadroomTerms {
+fn terms(demand: &Demand, extra_ppm: u32) -> HeadroomTerms {
     HeadroomTerms {
-        headroom_ppm: demand.headroom_ppm,
+        headroom_ppm: demand.headroom_ppm.saturating_add(extra_ppm).min(1_000_000),
         tolerance_ppm: demand.tolerance_ppm,
     }
 }

@@ -34,6 +34,7 @@ use super::online::Online;
 use super::slots::{CLASSES, Control, IDLE, MAIN, Mapped, Reading, SIDE, Slot, Tally};
 use super::steal::StealMeter;
 use super::sums::Sums;
+use super::waits::{WAIT_BUCKETS, Waits};
 use super::{Counters, Group, SenseConfig, SenseError, Sensor, now_ns};
 
 /// `max_entries` of the map `roots`.
@@ -130,7 +131,11 @@ impl BpfSensor {
                 .ok_or_else(|| missing(name))
         };
         let slots = Mapped::new(find("slots")?.as_fd(), cpus).map_err(errno)?;
-        let control = Mapped::new(find("control")?.as_fd(), 1).map_err(errno)?;
+        let control = Mapped::<Control>::new(find("control")?.as_fd(), 1).map_err(errno)?;
+        // Nobody asked yet: no wait is late.
+        control.all()[0]
+            .late_after_ns
+            .store(u64::MAX, Ordering::Relaxed);
         let roots =
             MapHandle::try_from(&find("roots")?).map_err(|why| failed("open maps", &why))?;
         let look = object_program(&object, "look")?.as_fd().as_raw_fd();
@@ -274,6 +279,7 @@ impl Sensor for BpfSensor {
         self.total.now_ns = now_ns;
         self.total.online_cpus = self.online.count();
         self.total.valid = valid;
+        self.total.waits = self.waits();
         self.add(ran_ns);
         self.broken = false;
         *out = self.total;
@@ -341,9 +347,45 @@ impl Sensor for BpfSensor {
     fn online_cpus(&self) -> u32 {
         self.total.online_cpus
     }
+
+    fn tells_waits(&self) -> bool {
+        true
+    }
+
+    fn set_late_after(&mut self, late_after_ns: u64) {
+        let late_after = &self.control.all()[0].late_after_ns;
+        late_after.store(late_after_ns, Ordering::Relaxed);
+    }
+
+    fn wait_buckets(&self) -> Option<[u64; WAIT_BUCKETS]> {
+        let mut sum = [0; WAIT_BUCKETS];
+        for which in self.waiting() {
+            let slots = self.slots.all().iter();
+            slots.for_each(|slot| slot.add_buckets(which, &mut sum));
+        }
+        Some(sum)
+    }
 }
 
 impl BpfSensor {
+    /// Whose waits are main's: those of main groups, or of all but side work where there are none.
+    fn waiting(&self) -> std::ops::Range<usize> {
+        let main = self
+            .roots_now
+            .iter()
+            .any(|(_, class)| *class as usize == MAIN);
+        usize::from(main)..2
+    }
+
+    fn waits(&self) -> Waits {
+        let mut sum = Waits::default();
+        for which in self.waiting() {
+            let slots = self.slots.all().iter();
+            slots.for_each(|slot| slot.add_waits(which, &mut sum));
+        }
+        sum
+    }
+
     /// Adds the classes' times to the totals, less steal.
     fn add(&mut self, ran_ns: [i64; CLASSES]) {
         let [all_ns, busy_ns, side_ns, main_ns] = self.sums.add(ran_ns);

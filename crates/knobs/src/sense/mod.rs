@@ -21,6 +21,14 @@
 //! - `side_ns`, `main_ns`: the part of it that tasks in those groups took; the nearest root
 //!   decides where roots are nested.
 //!
+//! # Waits
+//!
+//! `waits` counts how long a task of main waited each time before it ran: woken and not yet running, preempted and not yet
+//! back. It is told when the task leaves its CPU again, so that a run of 10 ms tells its wait 10 ms late; a wait that is
+//! still going on is not in it. Waits of main groups only, for an objective is the word of a main gate, and the machine's
+//! own threads (neutral), of which there are many that wait for nothing, would dilute it; where there is no main group
+//! everything but side work is meant, as by headroom.
+//!
 //! # Steal
 //!
 //! Time that the hypervisor gave to others is nobody's work, and it is not capacity either. It
@@ -40,6 +48,7 @@ mod slots;
 pub mod steal;
 mod sums;
 pub mod usage;
+mod waits;
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -48,6 +57,7 @@ use std::path::{Path, PathBuf};
 pub use bpf::BpfSensor;
 pub use slots::Tally;
 pub use usage::UsageSensor;
+pub use waits::{WAIT_BUCKETS, Waits, percentile_ns};
 
 /// What a sensor read: cumulative since it was opened, `_ns` of CPU time unless said otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -66,6 +76,9 @@ pub struct Counters {
     pub main_ns: u64,
     /// Steal that was taken off capacity and busy time.
     pub steal_ns: u64,
+    /// How long main waited to run: tasks in main groups, or where there are none all that is not side work. All zero
+    /// from a sensor that cannot tell ([`Sensor::tells_waits`]).
+    pub waits: Waits,
     /// Whether the difference to the reading before may be used.
     pub valid: bool,
 }
@@ -84,6 +97,16 @@ pub trait Sensor: Send {
     fn granularity_ns(&self) -> u64;
     /// CPUs online at the last reading.
     fn online_cpus(&self) -> u32;
+    /// Whether it knows how long main waits to run.
+    fn tells_waits(&self) -> bool {
+        false
+    }
+    /// From now on a wait of main's that is longer than this is a late one.
+    fn set_late_after(&mut self, _late_after_ns: u64) {}
+    /// Main's waits since it was opened, by length; None where it cannot tell.
+    fn wait_buckets(&self) -> Option<[u64; WAIT_BUCKETS]> {
+        None
+    }
 }
 
 /// A cgroup whose tasks belong to one class, with everything below it.

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use super::waits::{WAIT_BUCKETS, Waits};
+
 /// What a CPU may be doing; the numbers are those of `enum class` in the BPF program.
 pub const SIDE: usize = 1;
 /// Tasks in main groups.
@@ -38,9 +40,22 @@ pub struct Slot {
     hidden: AtomicU64,
     hidden_idle: AtomicU64,
     _unused: [AtomicU64; 5],
+    /// Of neutral tasks, of main's.
+    waits: [WaitSlot; 2],
 }
 
-const _: () = assert!(size_of::<Slot>() == 128);
+const _: () = assert!(size_of::<Slot>() == 128 + 2 * 224);
+
+/// `struct waits` of the BPF program.
+#[repr(C)]
+#[derive(Default)]
+struct WaitSlot {
+    runs: AtomicU64,
+    late: AtomicU64,
+    wait_ns: AtomicU64,
+    unknown: AtomicU64,
+    buckets: [AtomicU64; WAIT_BUCKETS],
+}
 
 /// `struct control` of the BPF program.
 #[repr(C)]
@@ -49,6 +64,8 @@ pub struct Control {
     pub generation: AtomicU64,
     /// Raised by the kernel side whenever a task changes its cgroup.
     pub moves: AtomicU64,
+    /// A longer wait than this is a late one.
+    pub late_after_ns: AtomicU64,
 }
 
 /// One CPU's times since its slot began.
@@ -95,6 +112,23 @@ impl Slot {
             std::hint::spin_loop();
         }
         None
+    }
+
+    /// Adds this CPU's waits of one class to `sum`: 0 for neutral tasks, 1 for main's.
+    pub fn add_waits(&self, which: usize, sum: &mut Waits) {
+        let waits = &self.waits[which];
+        // Late before runs: a run that is counted in between makes runs the larger.
+        sum.late += waits.late.load(Ordering::Acquire);
+        sum.runs += waits.runs.load(Ordering::Relaxed);
+        sum.wait_ns += waits.wait_ns.load(Ordering::Relaxed);
+        sum.unknown += waits.unknown.load(Ordering::Relaxed);
+    }
+
+    /// Adds this CPU's waits of one class by length.
+    pub fn add_buckets(&self, which: usize, sum: &mut [u64; WAIT_BUCKETS]) {
+        for (sum, bucket) in sum.iter_mut().zip(&self.waits[which].buckets) {
+            *sum += bucket.load(Ordering::Relaxed);
+        }
     }
 
     /// What this CPU counted.
@@ -195,7 +229,24 @@ mod tests {
             hidden: 0.into(),
             hidden_idle: 0.into(),
             _unused: [const { AtomicU64::new(0) }; 5],
+            waits: Default::default(),
         }
+    }
+
+    #[test]
+    fn waits_are_added_up_by_class() {
+        let slot = slot(0, 0, [0; CLASSES]);
+        slot.waits[1].runs.store(7, Ordering::Relaxed);
+        slot.waits[1].late.store(2, Ordering::Relaxed);
+        slot.waits[1].buckets[3].store(5, Ordering::Relaxed);
+        let (mut sum, mut buckets) = (Waits::default(), [0; WAIT_BUCKETS]);
+        for _ in 0..2 {
+            slot.add_waits(1, &mut sum);
+            slot.add_buckets(1, &mut buckets);
+        }
+        assert_eq!((sum.runs, sum.late, buckets[3]), (14, 4, 10));
+        slot.add_waits(0, &mut sum);
+        assert_eq!(sum.runs, 14);
     }
 
     #[test]

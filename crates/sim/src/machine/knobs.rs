@@ -36,6 +36,15 @@ impl Machine {
         Ok(())
     }
 
+    /// From now on it is counted how often tasks of a group and below begin to run, and how often after a longer wait than
+    /// this ([`Machine::runs`]). Not a file of the kernel: the sensor's program sees it.
+    pub fn count_runs(&mut self, group: GroupId, late_after_ns: u64) -> Result<(), SimError> {
+        self.group(group)?;
+        self.k.count_runs = true;
+        self.k.groups[group.index()].late_after_ns = late_after_ns;
+        Ok(())
+    }
+
     /// cpu.weight; refused while cpu.idle is 1, as the kernel does.
     pub fn set_weight(&mut self, group: GroupId, weight: u32) -> Result<(), SimError> {
         self.changeable(group, "cpu.weight")?;

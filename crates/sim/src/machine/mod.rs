@@ -72,6 +72,7 @@ impl Machine {
             tracer: None,
             violation: None,
             handled: 0,
+            count_runs: false,
             cfg,
         };
         let mut sched = Sched::new(&k)?;
@@ -257,6 +258,9 @@ impl Group {
             usage_ns: 0,
             work_done_ns: 0,
             run_delay_ns: 0,
+            runs: 0,
+            late_runs: 0,
+            late_after_ns: u64::MAX,
             tasks: 0,
         }
     }

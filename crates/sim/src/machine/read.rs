@@ -108,6 +108,13 @@ impl Machine {
         self.k.groups[group.index()].run_delay_ns
     }
 
+    /// How often a task of a group or below began to run, and how often after a longer wait than
+    /// [`Machine::count_runs`] was told.
+    pub fn runs(&self, group: GroupId) -> (u64, u64) {
+        let g = &self.k.groups[group.index()];
+        (g.runs, g.late_runs)
+    }
+
     /// A group's cpu.stat.
     pub fn bandwidth_stat(&self, group: GroupId) -> BandwidthStat {
         self.sched.bandwidth_stat(group)

@@ -1,6 +1,6 @@
 //! `tidegate status`, in the manner of `systemctl status`.
 
-use tidegate_agent::api::StatusView;
+use tidegate_agent::api::{ObjectiveView, StatusView};
 
 use super::{BAD, BOLD, GOOD, cpus, gates, span, styled, wrapped};
 
@@ -31,7 +31,7 @@ pub fn page(view: &StatusView) -> String {
 }
 
 fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
-    vec![
+    let mut lines = vec![
         ("Machine", machine(view)),
         ("Headroom", headroom(view)),
         ("CPUs", use_line(view)),
@@ -41,7 +41,31 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
         ("Sensing", sensing(view)),
         ("Loop", control(view)),
         ("Guardian", guardian(view)),
-    ]
+    ];
+    if let Some(found) = &view.objective {
+        lines.insert(2, ("Run delay", run_delay(found)));
+    }
+    lines
+}
+
+fn run_delay(found: &ObjectiveView) -> String {
+    if !found.measured {
+        return format!(
+            "{} cannot be followed: run delay needs BPF sensing; {:.0} % are kept on top",
+            found.from, found.extra_pct
+        );
+    }
+    let state = match found.state.as_str() {
+        "raised" => "raised a short while ago",
+        "release" => "giving back slowly",
+        "bound" => "at the bound",
+        "rest" => "given back: it did not help, so side work is not the cause",
+        _ => "nothing to add",
+    };
+    format!(
+        "{}: {:.2} % of {} runs were late (mean wait {:.0} us), {:.0} % of headroom found for it ({state})",
+        found.from, found.late_pct, found.runs, found.mean_wait_us, found.extra_pct
+    )
 }
 
 /// The loop rests while nothing is limited, and nothing is measured then.

@@ -12,7 +12,7 @@ mod terms;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_knobs::control::{Control, Demand, Limited, SHARED_CORES_PPM};
+use tidegate_knobs::control::{Control, Demand, Limited, Objective, SHARED_CORES_PPM};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::plan::{PlanConfig, bandwidth_for};
 use tidegate_law::HeadroomDecision;
@@ -91,6 +91,12 @@ pub struct KnobsLog {
     pub writes: Vec<(Ns, GroupId, Bandwidth)>,
     /// Every entry into the idle class (true) or exit from it.
     pub yields: Vec<(Ns, GroupId, bool)>,
+    /// Headroom that main's run delay added, and the mean of it over all steps.
+    pub extra_ppm: u32,
+    /// The sum of it over all steps, for its mean.
+    pub extra_sum_ppm: u64,
+    /// Raises of it, and those given back since they did not help.
+    pub raises: (u32, u32),
     /// The last decision of the law.
     pub decision: HeadroomDecision,
     /// Steps made.
@@ -129,6 +135,12 @@ impl Knobs {
             headroom_ppm: compiled.headroom_ppm,
             headroom_from: "scenario".to_owned(),
             tolerance_ppm: compiled.tolerance_ppm,
+            objective: compiled.objective.map(|objective| Objective {
+                late_after_ns: objective.late_after_ns,
+                share_ppm: objective.share_ppm,
+                start_ppm: objective.start_ppm,
+                from: "scenario".to_owned(),
+            }),
         };
         let first_ns = config.start_ns;
         Self {
@@ -183,6 +195,11 @@ impl Knobs {
     fn step_loop(&mut self, machine: &mut Machine) {
         let now_ns = machine.now_ns();
         let old = self.config.read_error_ns;
+        let counted = self.shared.count_runs(machine, &self.side, &self.main);
+        if let Err(why) = counted {
+            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.trouble = Some(why.to_string());
+        }
         self.shared.read(
             machine,
             self.config.sensing,
@@ -207,6 +224,11 @@ impl Knobs {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.decision = *self.control.decision();
         log.steps = self.control.steps;
+        if let Some(found) = self.control.protection() {
+            log.extra_ppm = found.extra_ppm;
+            log.extra_sum_ppm += u64::from(found.extra_ppm);
+            log.raises = (found.raises, found.vain);
+        }
         log.stale = self.control.stale;
         log.at_tolerance_ns = self.control.at_tolerance_ns;
     }

@@ -1,12 +1,13 @@
 //! The two doors of the control step: what it reads and what it writes.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_knobs::bandwidth::Bandwidth as Written;
 use tidegate_knobs::control::Apply;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
+use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor, Waits};
 
 use super::terms::Side;
 use super::{KnobsLog, Sensing, group_of};
@@ -16,7 +17,10 @@ use crate::{Bandwidth, GroupId, Ns, SimError};
 
 /// The last reading, between the engine (which has the machine) and the sensor (which the control step owns).
 #[derive(Clone, Default)]
-pub(super) struct Shared(Arc<Mutex<Counters>>);
+pub(super) struct Shared {
+    counters: Arc<Mutex<Counters>>,
+    late_after_ns: Arc<AtomicU64>,
+}
 
 impl Shared {
     /// Reads the machine. Each CPU's part of a reading is up to `old_ns` old, so that a busy machine's counters lack up to that
@@ -40,7 +44,7 @@ impl Shared {
         let capacity_ns = now_ns * u64::from(cpus);
         let side_ns: u64 = side.iter().map(|side| used(side.group)).sum();
         let main_ns: u64 = main.iter().map(|&group| used(group)).sum();
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
         let busy_ns = used(GroupId::ROOT).min(capacity_ns);
         let side_ns = side_ns
             .saturating_sub(lacks_ns(prng, u64::from(cpus)))
@@ -57,8 +61,58 @@ impl Shared {
             side_ns,
             main_ns: main_ns.max(last.main_ns),
             steal_ns: 0,
+            waits: match sensing {
+                Sensing::Bpf => waits(machine, side, main),
+                Sensing::Usage => Waits::default(),
+            },
             valid: true,
         };
+    }
+
+    /// What is to be counted as late, told to the machine.
+    pub(super) fn count_runs(
+        &self,
+        machine: &mut Machine,
+        side: &[Side],
+        main: &[GroupId],
+    ) -> Result<(), SimError> {
+        let late_after_ns = self.late_after_ns.swap(0, Ordering::Relaxed);
+        if late_after_ns == 0 {
+            return Ok(());
+        }
+        let side = side.iter().map(|side| side.group);
+        for group in main.iter().copied().chain(side).chain([GroupId::ROOT]) {
+            machine.count_runs(group, late_after_ns)?;
+        }
+        Ok(())
+    }
+}
+
+/// Main's waits, as the sensor's program tells them: of main groups, or of all that is not side work.
+fn waits(machine: &Machine, side: &[Side], main: &[GroupId]) -> Waits {
+    let of = |group: GroupId| {
+        let (runs, late) = machine.runs(group);
+        (runs, late, machine.run_delay_ns(group))
+    };
+    let sum = |groups: &mut dyn Iterator<Item = GroupId>| {
+        groups.map(of).fold((0, 0, 0), |a: (u64, u64, u64), b| {
+            (a.0 + b.0, a.1 + b.1, a.2 + b.2)
+        })
+    };
+    let (runs, late, wait_ns) = if main.is_empty() {
+        let (all, side) = (
+            of(GroupId::ROOT),
+            sum(&mut side.iter().map(|side| side.group)),
+        );
+        (all.0 - side.0, all.1 - side.1, all.2 - side.2)
+    } else {
+        sum(&mut main.iter().copied())
+    };
+    Waits {
+        runs,
+        late,
+        wait_ns,
+        unknown: 0,
     }
 }
 
@@ -81,7 +135,11 @@ impl Reader {
 
 impl Sensor for Reader {
     fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError> {
-        *out = *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *out = *self
+            .shared
+            .counters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         Ok(())
     }
 
@@ -107,8 +165,22 @@ impl Sensor for Reader {
         }
     }
 
+    fn tells_waits(&self) -> bool {
+        self.sensing == Sensing::Bpf
+    }
+
+    fn set_late_after(&mut self, late_after_ns: u64) {
+        // 0 means that there is nothing new to tell the machine.
+        let late_after = &self.shared.late_after_ns;
+        late_after.store(late_after_ns.max(1), Ordering::Relaxed);
+    }
+
     fn online_cpus(&self) -> u32 {
-        let last = self.shared.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self
+            .shared
+            .counters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         last.online_cpus
     }
 }

@@ -9,7 +9,7 @@
 
 use tidegate_law::{burst, cap, latency};
 
-use crate::{Bandwidth, Class, GroupId, GroupSpec, TaskSpec};
+use crate::{Bandwidth, Class, DelayObjective, GroupId, GroupSpec, TaskSpec};
 
 /// A group that carries a moving quota: where side's branch and the others' divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub struct Compiled {
     pub headroom_ppm: u32,
     /// What side work gets at least.
     pub tolerance_ppm: u32,
+    /// How long main may wait to run: the shortest of all counts.
+    pub objective: Option<DelayObjective>,
     /// The machine's tick.
     pub tick_ns: u64,
     /// Groups that carry a moving quota.
@@ -123,6 +125,12 @@ pub fn compile(
                 compiled.main.push(group);
                 compiled.headroom_ppm = compiled.headroom_ppm.max(spec.headroom_ppm);
                 compiled.tolerance_ppm = compiled.tolerance_ppm.min(spec.tolerance_ppm);
+                let key = |one: &DelayObjective| (one.late_after_ns, one.share_ppm);
+                compiled.objective = compiled
+                    .objective
+                    .into_iter()
+                    .chain(spec.objective)
+                    .min_by_key(key);
             }
             Class::Side if class_of(groups, spec.parent) != Class::Side => {
                 compiled.side.push(side_root(groups, group));
