@@ -89,6 +89,25 @@ pub struct TermView {
     pub overrode: Vec<String>,
 }
 
+/// A gate's latency hint, as its tasks have it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct LatencyView {
+    /// What was asked for.
+    pub hint: i32,
+    /// The slice that it comes to; absent where it is SCHED_BATCH.
+    pub slice_ms: Option<f64>,
+    /// The kernel's default slice.
+    pub default_ms: Option<f64>,
+    /// Tasks that have it.
+    pub tasks: u64,
+    /// Tasks that were left alone, by reason.
+    pub left_alone: Vec<String>,
+    /// What it does, and who gets it, in words.
+    pub how: String,
+    /// The gate's tasks are looked at this often.
+    pub look_seconds: u64,
+}
+
 /// One gate.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GateView {
@@ -116,6 +135,9 @@ pub struct GateView {
     pub nr_throttled: u64,
     /// Time throttled, as the kernel counts.
     pub throttled_seconds: f64,
+    /// Its latency hint, if it has one.
+    #[serde(default)]
+    pub latency: Option<LatencyView>,
     /// Every term with its source.
     pub terms: Vec<TermView>,
     /// Seconds since the gate was made.

@@ -16,6 +16,8 @@ use crate::gate::tighter;
 use crate::limits::kind_of;
 use crate::nesting::Nesting;
 
+mod hints;
+
 /// Why the books could not be kept; the knob is then not written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BooksError {

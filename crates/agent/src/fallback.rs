@@ -191,7 +191,11 @@ pub(crate) fn repair_with(
     }
     let own = own_groups(groups, run_dir.prefix()).map_err(|error| error.to_string())?;
     // A process that was moved into a group of ours is foreign, too.
-    let is_lent = |entry: &Entry| matches!(entry.change, Change::Membership { .. });
+    let is_lent = |entry: &Entry| match &entry.change {
+        Change::Membership { .. } => true,
+        Change::Latency(latency) => !latency.run,
+        _ => false,
+    };
     let mut report = books.restore_where(|entry| is_lent(entry) || !is_ours(&own, &entry.group));
     report.extend(fall_back_with(groups, books, u64::MAX));
     let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) = own

@@ -1,5 +1,6 @@
 //! One gate as the owner keeps it, what all gates together ask for, and the file that the next owner reads.
 
+use crate::mechanisms::HintState;
 use serde::{Deserialize, Serialize};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::{Demand, Objective as DelayObjective};
@@ -87,6 +88,8 @@ pub struct Gate {
     pub usage_cpus: f64,
     /// Looks in a row that found nobody in it.
     pub empty_looks: u32,
+    /// What is known of its latency hint.
+    pub(crate) hint: Option<HintState>,
 }
 
 impl Gate {
@@ -99,6 +102,7 @@ impl Gate {
             usage: None,
             usage_cpus: 0.0,
             empty_looks: 0,
+            hint: None,
         })
     }
 

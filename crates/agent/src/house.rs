@@ -17,6 +17,7 @@ use crate::gate::{Gate, Place};
 use crate::lease::monotonic_ns;
 use crate::limits::set_yielding;
 use crate::looper::lock;
+use crate::mechanisms::HintSweep;
 use crate::owner::{Mode, Owner};
 use crate::rota::Rota;
 use crate::startup;
@@ -54,6 +55,7 @@ pub struct House {
     idle_looks: u32,
     gates_rota: Rota,
     books_rota: Rota,
+    hints: HintSweep,
     /// How often an outside write was answered, by entry of the books.
     answered: BTreeMap<u64, u32>,
     fallbacks: u64,
@@ -68,6 +70,7 @@ impl House {
             idle_looks: 0,
             gates_rota: Rota::new(GATES_A_LOOK),
             books_rota: Rota::new(ENTRIES_A_LOOK),
+            hints: HintSweep::default(),
             answered: BTreeMap::new(),
             fallbacks: 0,
             guardian,
@@ -137,6 +140,7 @@ impl House {
             0
         };
         owner.judge_demands(&gates);
+        self.hints.look(owner, &mut gates);
     }
 
     /// What the guardian wrote was no outside write, and what it put back is wanted again.
@@ -240,7 +244,7 @@ fn reassert(owner: &Owner, entry: &Entry) -> bool {
         }
         Change::Idle { ours, .. } => set_yielding(&owner.groups, &entry.group, *ours),
         Change::Weight { ours, .. } => owner.groups.set_weight_raw(&entry.group, *ours),
-        Change::Group | Change::Membership { .. } => return false,
+        Change::Group | Change::Membership { .. } | Change::Latency(_) => return false,
     };
     written.inspect_err(|error| warn!("{error}")).is_ok()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::target::{GateName, ProcessRef, Target};
-use tidegate_terms::{RawTerms, Source};
+use tidegate_terms::{Class, RawTerms, Source};
 use tracing::{info, warn};
 
 use crate::api::{Done, GateView, SetRequest, UnsetRequest};
@@ -24,30 +24,22 @@ impl Owner {
         asked.check().map_err(|error| refuse("usage")(&error))?;
         let mut gates = lock(&self.gates);
         let known = find_in(&gates, &request.target).ok();
-        let owner_uid = match (known, &target) {
-            (Some(index), _) => gates[index].record.uid,
-            (None, Target::Pid(pid)) => {
-                if self.groups.version() == CgroupVersion::V1 {
-                    // On v2 it stays below its group.
-                    self.check_escape(peer, *pid)?;
-                }
-                ProcessRef::look_up(&*self.fs, *pid)
-                    .map_err(|error| refuse("not_found")(&error))?
-                    .uid
-            }
-            (None, Target::Cgroup(group)) => {
-                self.groups
-                    .stat(group)
-                    .map_err(|error| refuse("not_found")(&error))?
-                    .uid
-            }
-            (None, Target::Gate(_)) => return Err(no_gate(&request.target)),
+        let hint_only = is_hint_only(&request.terms)
+            && known.is_none_or(|index| gates[index].class() == Class::Neutral);
+        let owner_uid = match known {
+            Some(index) => gates[index].record.uid,
+            None => self.uid_of(peer, &target, &request.target, hint_only)?,
         };
         let effective = match known {
             Some(index) => with_class_of(&gates[index], &request.terms),
             None => request.terms.clone(),
         };
-        may_give(peer, self.is_admin(peer), owner_uid, &effective)
+        let mut judged = effective.clone();
+        if hint_only {
+            // Without a class nothing of it can become main's equal.
+            judged.insert("class".to_owned(), "side".to_owned());
+        }
+        may_give(peer, self.is_admin(peer), owner_uid, &judged)
             .map_err(|error| refuse("denied")(&error))?;
         self.admit(peer)?;
         let name = match known {
@@ -97,6 +89,31 @@ impl Owner {
                 format!("{}: it has just ended", request.target),
             )
         })
+    }
+
+    /// Whose a target is that is no gate yet.
+    fn uid_of(
+        &self,
+        peer: &Peer,
+        target: &Target,
+        text: &str,
+        hint_only: bool,
+    ) -> Result<u32, Refusal> {
+        match target {
+            Target::Pid(pid) => {
+                if self.groups.version() == CgroupVersion::V1 && !hint_only {
+                    // On v2 it stays below its group; a hint moves nobody.
+                    self.check_escape(peer, *pid)?;
+                }
+                let process = ProcessRef::look_up(&*self.fs, *pid);
+                Ok(process.map_err(|error| refuse("not_found")(&error))?.uid)
+            }
+            Target::Cgroup(group) => {
+                let stat = self.groups.stat(group);
+                Ok(stat.map_err(|error| refuse("not_found")(&error))?.uid)
+            }
+            Target::Gate(_) => Err(no_gate(text)),
+        }
     }
 
     /// New terms for a gate that is there.
@@ -157,6 +174,7 @@ impl Owner {
         }
         gate.record = changed.record;
         gate.terms = changed.terms;
+        gate.hint = changed.hint;
         Ok(())
     }
 
@@ -365,6 +383,12 @@ impl Owner {
         self.publish(&gates)?;
         Ok(Done { message })
     }
+}
+
+/// Whether nothing but a latency hint is asked for.
+fn is_hint_only(terms: &BTreeMap<String, String>) -> bool {
+    let mut names = terms.keys().map(String::as_str);
+    !terms.is_empty() && names.all(|name| matches!(name, "latency" | "latency_inherit"))
 }
 
 fn with_class_of(gate: &Gate, terms: &BTreeMap<String, String>) -> BTreeMap<String, String> {

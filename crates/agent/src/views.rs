@@ -11,6 +11,7 @@ use crate::api::{
 use crate::gate::{Gate, Place};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
+use crate::mechanisms::latency_view;
 use crate::owner::Owner;
 use crate::server::Refusal;
 
@@ -183,6 +184,7 @@ impl Owner {
             allowance_cpus: allowance,
             nr_throttled: stat.nr_throttled,
             throttled_seconds: stat.throttled_ns as f64 / 1e9,
+            latency: latency_view(gate),
             terms: gate.terms.views().iter().map(term_view).collect(),
             age_seconds: now_ns.saturating_sub(record.made_ns) as f64 / 1e9,
             notes: record.notes.clone(),

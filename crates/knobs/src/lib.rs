@@ -9,6 +9,7 @@ pub mod kfs;
 pub mod ledger;
 pub mod limit;
 pub mod plan;
+pub mod sched;
 pub mod sense;
 pub mod target;
 pub mod topology;

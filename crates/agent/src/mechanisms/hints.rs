@@ -1,20 +1,397 @@
-//! Latency hints of one gate.
+//! Latency hints of one gate: its tasks get a slice of their own (before Linux 6.12: SCHED_BATCH), and give it back.
+//!
+//! Tasks that are forked inherit it from the kernel, also across exec. What enters the gate otherwise, and what is not to
+//! inherit it, is found by the sweep (`hint_sweep`). The kernel's own `SCHED_FLAG_RESET_ON_FORK` is not used for
+//! `latency_inherit = no`: it would also take a negative nice level and utilisation clamps from children, and the hint from
+//! new threads of the process itself.
 
-use crate::gate::Gate;
-use crate::owner::Owner;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::kfs::KfsError;
+use tidegate_knobs::ledger::{Change, Entry, Fallback};
+use tidegate_knobs::sched::hint::{self, Apart, BEFORE_MAX, Before, Latency, Seen};
+use tidegate_knobs::sched::tasks::{self, TaskId, Whose};
+use tidegate_knobs::sched::{Compiled, SLICES_SINCE, Support, compile, probe};
+use tidegate_terms as terms;
+
+use super::hint_places::{apart_from, hints_around};
+use crate::books::fallback_of;
+use crate::gate::{Gate, Place};
+use crate::limits::kind_of;
+use crate::looper::lock;
+use crate::owner::{Owner, refuse};
 use crate::server::Refusal;
 
-impl Owner {
-    /// Gives the gate's tasks their latency hint.
-    pub(super) fn put_on_hints(&self, gate: &mut Gate) -> Result<(), Refusal> {
-        if gate.terms.latency.value.hint() != 0 {
-            return Err(super::not_enforced("latency"));
+/// Processes of one gate whose children are not to inherit the hint: the ledger has each of them.
+const ONLY_MAX: usize = 4_096;
+
+/// What is known of a gate's hint, for the sweep and for who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct HintState {
+    /// As it is in the books.
+    pub latency: Arc<Latency>,
+    /// On what.
+    pub group: GroupPath,
+    /// Since when.
+    pub at_boot_ns: u64,
+    /// The kernel's default slice.
+    pub base_ns: u64,
+    /// When the last whole look ended, and how long the one before it was ago.
+    pub round_ns: Option<u64>,
+    pub every_ns: u64,
+    /// As of the last whole look.
+    pub counts: HintCounts,
+    /// The look that is under way.
+    pub round: HintRound,
+    /// Tasks that the sweep gave it, with how often: somebody may be taking it from them.
+    pub given: BTreeMap<i32, (TaskId, u8)>,
+}
+
+/// How many tasks stand how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HintCounts {
+    pub with: u64,
+    pub others: u64,
+    pub real_time: u64,
+    pub idle: u64,
+    pub refused: u64,
+    pub reset: u64,
+}
+
+impl HintCounts {
+    fn of(seen: &Seen) -> Self {
+        Self {
+            with: seen.ours.len() as u64,
+            others: seen.others.len() as u64,
+            real_time: seen.real_time,
+            idle: seen.idle,
+            ..Self::default()
         }
+    }
+
+    /// Counts of other tasks beside these.
+    pub fn merge(&mut self, other: &Self) {
+        self.with += other.with;
+        self.others += other.others;
+        self.real_time += other.real_time;
+        self.idle += other.idle;
+        self.refused += other.refused;
+        self.reset += other.reset;
+    }
+}
+
+/// Where the sweep is in a gate.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HintRound {
+    pub counts: HintCounts,
+    /// The last task that was looked at.
+    pub at_tid: i32,
+    /// Tasks looked at so far.
+    pub seen: Vec<i32>,
+}
+
+/// What one pass over a gate's tasks did.
+#[derive(Default)]
+pub(crate) struct Passed {
+    pub counts: HintCounts,
+    pub given: usize,
+    pub denied: Option<KfsError>,
+}
+
+impl Owner {
+    /// Gives the gate's tasks their latency hint; takes back one that is not asked for any more.
+    pub(super) fn put_on_hints(&self, gate: &mut Gate) -> Result<(), Refusal> {
+        let hint = gate.terms.latency.value.hint();
+        let standing = lock(&self.books).latency_of(&gate.record.name);
+        if hint == 0 && standing.is_none() {
+            gate.hint = None;
+            return Ok(());
+        }
+        let (group, whose) = whose(gate);
+        let inherit = gate.terms.latency_inherit.value.0;
+        let fits = |entry: &Entry| match &entry.change {
+            Change::Latency(latency) => {
+                let same = latency.hint == hint && latency.only.is_none() == inherit;
+                same && latency.whose == whose && entry.group == group
+            }
+            _ => false,
+        };
+        let known = match standing {
+            Some(entry) if fits(&entry) => Some(entry),
+            Some(entry) => {
+                self.undo_hint(&entry)?;
+                None
+            }
+            None => None,
+        };
+        gate.hint = None;
+        if hint == 0 {
+            return Ok(());
+        }
+        let support = probe(&*self.fs).map_err(|error| refuse("unsupported")(&error))?;
+        let entry = match known {
+            Some(entry) => entry,
+            None => self.begin_hint(gate, hint, (&group, whose), &support)?,
+        };
+        gate.hint = Some(self.give_hint(entry, &support)?);
         Ok(())
     }
 
-    /// Back to what stood before.
-    pub(super) fn take_off_hints(&self, _gate: &Gate) -> Vec<String> {
-        Vec::new()
+    /// A new hint, in the books before any task has it.
+    fn begin_hint(
+        &self,
+        gate: &Gate,
+        hint: i8,
+        (group, whose): (&GroupPath, Whose),
+        support: &Support,
+    ) -> Result<Entry, Refusal> {
+        let Some(ours) = compile(hint, support) else {
+            let message = format!(
+                "latency: {hint}: kernel {} gives tasks no slices of their own, and SCHED_BATCH stands for hints above 0 \
+                 only; boot {SLICES_SINCE} or newer, or leave it out",
+                self.machine.kernel
+            );
+            return Err(Refusal::new("unsupported", message));
+        };
+        let name = &gate.record.name;
+        let places = lock(&self.books).hints();
+        let apart = apart_from(&*self.fs, &places, name, group, whose);
+        let tids = self.hinted_tids(group, whose, &apart)?;
+        let inherited = hints_around(&places, name, group, whose);
+        let before = self.note_before(&tids, ours, support, &inherited)?;
+        let only = match gate.terms.latency_inherit.value.0 {
+            true => None,
+            false => Some(self.only_these(whose, &tids)?),
+        };
+        let run = matches!(gate.record.place, Place::Own { .. });
+        let latency = Latency {
+            hint,
+            ours,
+            whose,
+            run,
+            only,
+            before,
+        };
+        // A hint is no danger to main's headroom: where a limit would stay at the floor, it stays.
+        let fallback = match gate.terms.fallback.value {
+            _ if run => Fallback::Stay,
+            terms::Fallback::Floor => Fallback::Stay,
+            other => fallback_of(other, self.floor_now()),
+        };
+        lock(&self.books)
+            .will_hint(group, name, latency, fallback)
+            .map_err(|error| refuse("internal")(&error))
     }
+
+    /// The processes that are to have the hint, where those that they fork are not.
+    fn only_these(&self, whose: Whose, tids: &[i32]) -> Result<Vec<TaskId>, Refusal> {
+        let only = match whose {
+            Whose::Process(process) => vec![process],
+            Whose::Group => tasks::processes(&*self.fs, tids).into_iter().collect(),
+        };
+        if only.len() > ONLY_MAX {
+            let message = format!(
+                "latency_inherit: {} processes would have to be told from what they fork, and {ONLY_MAX} can; leave it out, \
+                 or name a smaller group",
+                only.len()
+            );
+            return Err(Refusal::new("unsupported", message));
+        }
+        Ok(only)
+    }
+
+    fn hinted_tids(
+        &self,
+        group: &GroupPath,
+        whose: Whose,
+        apart: &Apart,
+    ) -> Result<Vec<i32>, Refusal> {
+        let listed = tasks::list(&self.groups, group, whose, &apart.groups, hint::TASKS_MAX);
+        let mut tids = listed
+            .map_err(|error| refuse(kind_of(&error))(&error))?
+            .tids;
+        tids.retain(|tid| !apart.tids.contains(tid));
+        Ok(tids)
+    }
+
+    /// What tasks have that is not the default. What they have by a hint around this one will come again.
+    fn note_before(
+        &self,
+        tids: &[i32],
+        ours: Compiled,
+        support: &Support,
+        inherited: &[Compiled],
+    ) -> Result<Vec<Before>, Refusal> {
+        let seen = hint::look(&*self.fs, tids, ours, support).map_err(|error| denied(&error))?;
+        let same = seen.ours.iter().map(|tid| (*tid, ours));
+        let before = same
+            .chain(seen.others.iter().copied())
+            .filter(|(_, was)| !inherited.contains(was))
+            .filter_map(|(tid, was)| {
+                let task = TaskId::now(&*self.fs, tid)?;
+                Some(Before { task, was })
+            });
+        Ok(before.take(BEFORE_MAX).collect())
+    }
+
+    /// Passes over the tasks until none is without the hint. A task with another slice that comes meanwhile is left alone.
+    fn give_hint(&self, entry: Entry, support: &Support) -> Result<HintState, Refusal> {
+        let Change::Latency(latency) = entry.change else {
+            return Err(Refusal::new("internal", "latency: it is not in the books"));
+        };
+        let (name, group) = (entry.gate, entry.group);
+        let places = lock(&self.books).hints();
+        let apart = apart_from(&*self.fs, &places, &name, &group, latency.whose);
+        let inherited = hints_around(&places, &name, &group, latency.whose);
+        let mut counts = HintCounts::default();
+        for _ in 0..hint::PASSES_MAX {
+            let tids = match self.hinted_tids(&group, latency.whose, &apart) {
+                Err(error) if error.kind == "not_found" => break,
+                tids => tids?,
+            };
+            let passed = self.pass_hint(&tids, &latency, support, &inherited, None)?;
+            counts = passed.counts;
+            if let Some(error) = passed.denied
+                && counts.with == 0
+            {
+                return Err(denied(&error));
+            }
+            if passed.given == 0 {
+                break;
+            }
+        }
+        Ok(HintState {
+            latency: Arc::new(latency),
+            group,
+            at_boot_ns: entry.at_boot_ns,
+            base_ns: support.base_ns,
+            round_ns: None,
+            every_ns: 0,
+            counts,
+            round: HintRound::default(),
+            given: BTreeMap::new(),
+        })
+    }
+
+    /// One pass over these tasks: gives the hint to those that lack it, and to those whose other slice is written down.
+    /// With `given`, what is written down is of no account: this is the sweep.
+    pub(crate) fn pass_hint(
+        &self,
+        tids: &[i32],
+        latency: &Latency,
+        support: &Support,
+        inherited: &[Compiled],
+        mut given: Option<&mut BTreeMap<i32, (TaskId, u8)>>,
+    ) -> Result<Passed, Refusal> {
+        let fs = &*self.fs;
+        let seen = hint::look(fs, tids, latency.ours, support).map_err(|error| denied(&error))?;
+        let mut passed = Passed {
+            counts: HintCounts::of(&seen),
+            ..Passed::default()
+        };
+        let is_sweep = given.is_some();
+        let lacking = seen.lacking.iter().map(|tid| (*tid, None));
+        let others = seen.others.iter().map(|(tid, was)| (*tid, Some(*was)));
+        for (tid, other) in lacking.chain(others) {
+            let takes = other.is_none_or(|was| !is_sweep || inherited.contains(&was));
+            let Some(task) = TaskId::now(fs, tid).filter(|_| takes) else {
+                continue;
+            };
+            let noted = || latency.before.iter().any(|before| before.task == task);
+            if other.is_some_and(|was| !inherited.contains(&was)) && !noted() {
+                continue;
+            }
+            if let Some(given) = given.as_deref_mut() {
+                let times = given.get(&tid).filter(|(before, _)| *before == task);
+                let times = times.map_or(0, |(_, times)| *times);
+                if times >= 2 {
+                    // Taken from it twice: that is somebody's wish.
+                    passed.counts.others += 1;
+                    continue;
+                }
+                given.insert(tid, (task, times + 1));
+            }
+            match hint::give(fs, tid, latency.ours) {
+                Ok(()) => {
+                    passed.given += 1;
+                    passed.counts.with += 1;
+                    passed.counts.others -= u64::from(other.is_some());
+                }
+                Err(error) if error.is_gone() => {}
+                // It has become real-time since.
+                Err(error) if error.errno == libc::EINVAL => passed.counts.real_time += 1,
+                Err(error) => {
+                    passed.counts.refused += 1;
+                    passed.denied = Some(error);
+                }
+            }
+        }
+        Ok(passed)
+    }
+
+    /// Takes the gate's hint back from its tasks; says what was not put back.
+    pub(super) fn take_off_hints(&self, gate: &Gate) -> Vec<String> {
+        let standing = lock(&self.books).latency_of(&gate.record.name);
+        match standing.map(|entry| self.undo_hint(&entry)) {
+            Some(Ok(left)) => left,
+            Some(Err(refusal)) => vec![refusal.message],
+            None => Vec::new(),
+        }
+    }
+
+    fn undo_hint(&self, entry: &Entry) -> Result<Vec<String>, Refusal> {
+        let Change::Latency(latency) = &entry.change else {
+            return Ok(Vec::new());
+        };
+        let places = lock(&self.books).hints();
+        let (gate, group) = (&entry.gate, &entry.group);
+        let apart = apart_from(&*self.fs, &places, gate, group, latency.whose);
+        let at_ns = entry.at_boot_ns;
+        let mut left = Vec::new();
+        match hint::undo(&self.groups, group, latency, at_ns, &apart) {
+            Ok(undone) => {
+                if let Some(error) = undone.failed {
+                    return Err(refuse("internal")(&error));
+                }
+                if undone.others > 0 {
+                    let text = format!(
+                        "latency: {} tasks have a slice that somebody else gave them; left alone",
+                        undone.others
+                    );
+                    left.push(text);
+                }
+            }
+            Err(error) if error.is_gone() => {}
+            Err(error) => return Err(refuse(kind_of(&error))(&error)),
+        }
+        lock(&self.books).forget_entry(entry.id);
+        Ok(left)
+    }
+}
+
+/// Which tasks a gate's hint is for.
+fn whose(gate: &Gate) -> (GroupPath, Whose) {
+    match &gate.record.place {
+        Place::Known {
+            pid, start_ticks, ..
+        } => {
+            let process = TaskId {
+                tid: *pid,
+                start_ticks: *start_ticks,
+            };
+            (GroupPath::root(), Whose::Process(process))
+        }
+        place => (place.group().clone(), Whose::Group),
+    }
+}
+
+fn denied(error: &KfsError) -> Refusal {
+    let kind = if error.is_denied() {
+        "denied"
+    } else {
+        "internal"
+    };
+    Refusal::new(kind, format!("latency: {error}"))
 }

@@ -5,7 +5,13 @@
 
 mod bandwidth;
 mod caps;
+mod hint_places;
+mod hint_sweep;
 mod hints;
+
+pub(crate) use hint_places::HintPlace;
+pub(crate) use hint_sweep::{HintSweep, latency_view};
+pub(crate) use hints::HintState;
 
 use crate::gate::Gate;
 use crate::owner::Owner;

@@ -3,6 +3,7 @@
 mod bandwidth;
 mod deaths;
 mod faults;
+mod hints;
 mod life;
 mod matrix;
 mod steps;

@@ -260,6 +260,17 @@ impl Groups {
         }
     }
 
+    /// The threads in the group itself (not those in groups in it).
+    pub fn tids(&self, group: &GroupPath) -> GroupResult<Vec<i32>> {
+        let file = match self.version() {
+            CgroupVersion::V1 => "tasks",
+            CgroupVersion::V2 => "cgroup.threads",
+        };
+        let text = self.tree.read(group, file)?;
+        let words = text.split_ascii_whitespace();
+        Ok(words.filter_map(|word| word.parse().ok()).collect())
+    }
+
     /// Whether any process is in the group or in groups in it.
     pub fn populated(&self, group: &GroupPath) -> GroupResult<bool> {
         self.files.populated(&self.tree, group)

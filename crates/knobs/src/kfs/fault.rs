@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op};
+use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
+use crate::sched::{SchedWrite, TaskSched};
 
 /// What goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -278,5 +279,13 @@ impl<F: KernelFs> KernelFs for FaultFs<F> {
     fn unlink(&self, path: &Path) -> KfsResult<()> {
         self.gate(Op::Unlink, path)?;
         self.inner.unlink(path)
+    }
+    fn sched(&self, tid: i32) -> KfsResult<TaskSched> {
+        self.gate(Op::SchedGet, &task_path(tid))?;
+        self.inner.sched(tid)
+    }
+    fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
+        self.gate(Op::SchedSet, &task_path(tid))?;
+        self.inner.set_sched(tid, write)
     }
 }

@@ -17,7 +17,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op};
+use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
+use crate::sched::{SchedWrite, TaskSched};
 
 /// The variable.
 const VARIABLE: &str = "TIDEGATE_FAULT";
@@ -161,6 +162,13 @@ impl<F: KernelFs> KernelFs for Injected<F> {
     }
     fn unlink(&self, path: &Path) -> KfsResult<()> {
         self.change(Op::Unlink, path, |fs| fs.unlink(path))
+    }
+    fn sched(&self, tid: i32) -> KfsResult<TaskSched> {
+        self.inner.sched(tid)
+    }
+    fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
+        let path = task_path(tid);
+        self.change(Op::SchedSet, &path, |fs| fs.set_sched(tid, write))
     }
 }
 

@@ -18,6 +18,8 @@ pub use fake::{FakeFs, FakeProcess, SELF_PID};
 pub use fault::{Fault, FaultFs, Meanwhile, Rule};
 pub use real::RealFs;
 
+use crate::sched::{SchedWrite, TaskSched};
+
 /// One kind of operation on kernel files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
@@ -41,6 +43,10 @@ pub enum Op {
     Rename,
     /// Remove a file.
     Unlink,
+    /// Ask how a task is scheduled.
+    SchedGet,
+    /// Change how a task is scheduled.
+    SchedSet,
 }
 
 impl fmt::Display for Op {
@@ -56,6 +62,8 @@ impl fmt::Display for Op {
             Op::Replace => "replace",
             Op::Rename => "rename",
             Op::Unlink => "unlink",
+            Op::SchedGet => "sched_getattr",
+            Op::SchedSet => "sched_setattr",
         })
     }
 }
@@ -152,6 +160,11 @@ pub fn machine<P: AsRef<Path>>(roots: impl IntoIterator<Item = P>) -> KfsResult<
 /// Result of an operation on kernel files.
 pub type KfsResult<T> = Result<T, KfsError>;
 
+/// How errors of [`KernelFs::sched`] and [`KernelFs::set_sched`] name a task.
+pub fn task_path(tid: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{tid}"))
+}
+
 /// Operations on kernel files. Paths are absolute.
 pub trait KernelFs: Send + Sync {
     /// Reads a whole file into `buffer`, which is cleared first and whose memory is used again: no allocation in the
@@ -176,6 +189,11 @@ pub trait KernelFs: Send + Sync {
     fn rename(&self, from: &Path, to: &Path) -> KfsResult<()>;
     /// Removes an ordinary file.
     fn unlink(&self, path: &Path) -> KfsResult<()>;
+    /// How a task is scheduled; 0 is the calling thread. No file, but a thing of the kernel's all the same: errors name
+    /// [`task_path`].
+    fn sched(&self, tid: i32) -> KfsResult<TaskSched>;
+    /// Changes how a task is scheduled.
+    fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()>;
 
     /// Reads a whole file as text; bytes that are not UTF-8 become U+FFFD (and fail to parse where it matters).
     fn read(&self, path: &Path) -> KfsResult<String> {
@@ -223,5 +241,11 @@ impl<T: KernelFs + ?Sized> KernelFs for Arc<T> {
     }
     fn unlink(&self, path: &Path) -> KfsResult<()> {
         (**self).unlink(path)
+    }
+    fn sched(&self, tid: i32) -> KfsResult<TaskSched> {
+        (**self).sched(tid)
+    }
+    fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
+        (**self).set_sched(tid, write)
     }
 }

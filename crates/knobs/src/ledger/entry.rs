@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bandwidth::Bandwidth;
 use crate::group::{CpuClass, GroupPath, Placement};
+use crate::sched::hint::Latency;
 
 /// What was changed, with what stood before and what we wrote last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +44,8 @@ pub enum Change {
         /// From where to where.
         placement: Placement,
     },
+    /// A latency hint on tasks. Where they are one process's, the group is the root and its identity of no account.
+    Latency(Latency),
 }
 
 impl Change {
@@ -54,6 +57,7 @@ impl Change {
             Self::Weight { .. } => "weight",
             Self::Bandwidth { .. } => "bandwidth",
             Self::Membership { .. } => "membership",
+            Self::Latency(_) => "latency hint",
         }
     }
 }

@@ -21,6 +21,7 @@ pub use restore::{Outcome, fall_back, own_groups, restore, standing_differs};
 use crate::bandwidth::Bandwidth;
 use crate::group::{GroupError, GroupPath, Groups};
 use crate::kfs::{KernelFs, KfsError};
+use crate::sched::tasks::{Whose, process_lives};
 
 /// The ledger's file in the run directory.
 pub const FILE: &str = "ledger.json";
@@ -180,6 +181,15 @@ impl Ledger {
             // A process is told by its start time; its group may be made only after the entry.
             if matches!(entry.change, Change::Membership { .. }) {
                 self.entries.push(entry);
+                continue;
+            }
+            if let Change::Latency(latency) = &entry.change
+                && let Whose::Process(process) = latency.whose
+            {
+                match process_lives(&*self.fs, process) {
+                    true => self.entries.push(entry),
+                    false => report.gone.push(entry),
+                }
                 continue;
             }
             match groups.id(&entry.group) {

@@ -5,6 +5,8 @@ use crate::bandwidth::Bandwidth;
 use crate::group::{
     GroupError, GroupPath, GroupResult, Groups, Placement, Returned, WEIGHT_DEFAULT,
 };
+use crate::sched::hint::{Apart, undo};
+use crate::sched::tasks::Whose;
 use crate::target::ProcessRef;
 
 /// How a restore ended.
@@ -59,7 +61,9 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
     {
         return restore_membership(groups, *start_ticks, placement);
     }
-    if !same_group(groups, &entry.group, entry.group_id)? {
+    let of_process =
+        matches!(&entry.change, Change::Latency(latency) if latency.whose != Whose::Group);
+    if !of_process && !same_group(groups, &entry.group, entry.group_id)? {
         return Ok(Outcome::Gone);
     }
     match &entry.change {
@@ -98,6 +102,24 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             Ok(Outcome::Restored)
         }
         Change::Bandwidth { was, .. } => set_if_ours(groups, moving, entry, *was),
+        Change::Latency(latency) => {
+            let undone = undo(
+                groups,
+                &entry.group,
+                latency,
+                entry.at_boot_ns,
+                &Apart::default(),
+            )?;
+            Ok(match (undone.failed, undone.others) {
+                (Some(error), _) => Outcome::Failed {
+                    why: error.to_string(),
+                },
+                (None, 0) => Outcome::Restored,
+                (None, others) => Outcome::NotOurs {
+                    found: format!("another slice to {others} tasks"),
+                },
+            })
+        }
         Change::Membership {
             start_ticks,
             placement,
@@ -242,6 +264,8 @@ pub fn standing_differs(
             let written = moving.get(entry.id).map_or(*ours, |moved| moved.intended);
             (found != written).then(|| found.to_string())
         }
+        // Task by task, which is the sweep's business.
+        Change::Latency(_) => None,
         // A later process with its number is nobody's business here.
         Change::Membership {
             start_ticks,

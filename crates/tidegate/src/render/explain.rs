@@ -22,6 +22,9 @@ pub fn page(view: &ExplainView) -> String {
         text.push_str(&aligned(label, line));
     }
     text.push_str(&users(view));
+    if let Some(latency) = &view.gate.latency {
+        text.push_str(&wrapped("   Urgency: ", &gates::urgency(latency)));
+    }
     text.push_str(&gates::terms(&view.gate.terms));
     text.push_str(&writes(&view.writes));
     let notes = view.gate.notes.iter().chain(&view.status.alerts);

@@ -1,6 +1,6 @@
 //! Gates as a list and one by one.
 
-use tidegate_agent::api::{GateView, TermView};
+use tidegate_agent::api::{GateView, LatencyView, TermView};
 
 use super::{BOLD, count, cpus, fit, span, styled, wrapped};
 
@@ -50,6 +50,9 @@ pub fn one(gate: &GateView) -> String {
     );
     text.push_str(&wrapped("      Life: ", &life));
     text.push_str(&wrapped("       CPU: ", &cpu_line(gate)));
+    if let Some(latency) = &gate.latency {
+        text.push_str(&wrapped("   Urgency: ", &urgency(latency)));
+    }
     text.push_str(&terms(&gate.terms));
     for note in &gate.notes {
         text.push_str(&wrapped("      Note: ", note));
@@ -78,6 +81,20 @@ fn cpu_line(gate: &GateView) -> String {
         ),
     };
     format!("{} CPUs{allowed}{throttled}", cpus(gate.usage_cpus))
+}
+
+/// A latency hint: what it comes to, who has it, who was left alone.
+pub fn urgency(latency: &LatencyView) -> String {
+    let left = match latency.left_alone.is_empty() {
+        true => String::new(),
+        false => format!("; left alone: {}", latency.left_alone.join(", ")),
+    };
+    format!(
+        "latency {}: {}; on {}{left}",
+        latency.hint,
+        latency.how,
+        count(latency.tasks, "task", "tasks")
+    )
 }
 
 /// Each term with its source and what it overrode.

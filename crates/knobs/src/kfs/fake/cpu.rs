@@ -46,6 +46,7 @@ impl State {
         let group = self.groups.get(dir).ok_or(libc::ENOENT)?;
         Ok(match name {
             "cgroup.procs" => Self::lines(self.pids_in(mount, dir)),
+            "tasks" => Self::lines(self.tids_in(mount, dir)),
             "cpu.cfs_quota_us" => match group.quota_us {
                 Some(quota_us) => format!("{quota_us}\n"),
                 None => "-1\n".to_owned(),

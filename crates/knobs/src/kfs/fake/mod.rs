@@ -6,6 +6,7 @@
 
 mod cpu;
 mod procfs;
+mod sched;
 mod tree;
 mod unified;
 
@@ -13,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op};
+use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
+use crate::sched::{SchedWrite, TaskSched};
 use tree::{Mount, State};
 
 /// A process for the fake.
@@ -97,6 +99,7 @@ impl FakeFs {
             read_only: false,
             hidden: BTreeSet::new(),
             rt_group_sched: true,
+            sched: Default::default(),
         };
         for (version, path, controllers) in mounts {
             let controllers = controllers.iter().map(|one| (*one).to_owned()).collect();
@@ -144,7 +147,7 @@ impl FakeFs {
 
     /// A process exits.
     pub fn end_process(&self, pid: i32) {
-        self.state().procs.remove(&pid);
+        self.state().end_process(pid);
     }
 
     /// Every write to cgroup files fails with EROFS from now on.
@@ -254,5 +257,15 @@ impl KernelFs for FakeFs {
         self.edit(Op::Unlink, path, |state| {
             state.files.remove(path).map(|_| ()).ok_or(libc::ENOENT)
         })
+    }
+
+    fn sched(&self, tid: i32) -> KfsResult<TaskSched> {
+        let asked = self.state().sched(tid);
+        asked.map_err(|errno| KfsError::new(Op::SchedGet, task_path(tid), errno))
+    }
+
+    fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
+        let asked = self.state().set_sched(tid, write);
+        asked.map_err(|errno| KfsError::new(Op::SchedSet, task_path(tid), errno))
     }
 }

@@ -80,6 +80,7 @@ pub(super) struct State {
     pub read_only: bool,
     pub hidden: BTreeSet<String>,
     pub rt_group_sched: bool,
+    pub sched: super::sched::Sched,
 }
 
 impl State {

@@ -94,7 +94,7 @@ impl State {
         Ok(Self::lines(shown.map(|(pid, _)| *pid)))
     }
 
-    fn tids_in(&self, mount: usize, dir: &Path) -> Vec<i32> {
+    pub(super) fn tids_in(&self, mount: usize, dir: &Path) -> Vec<i32> {
         let inside = self
             .procs
             .values()

@@ -1,0 +1,359 @@
+//! Latency hints: on commands, processes and groups, given, kept, changed and taken back, whoever else writes to the tasks.
+
+use tidegate_knobs::kfs::{FakeFs, FakeProcess};
+use tidegate_knobs::sched::{BATCH, IDLE, NORMAL};
+
+use super::{Bed, KINDS, Kind, PIDS, in_books, root, terms, unset};
+use crate::api::{GateView, LatencyView, RunRequest, SetRequest, UnsetRequest};
+use crate::house::House;
+use crate::owner::Owner;
+use crate::server::Refusal;
+
+const FIRST: Option<u64> = Some(100_000);
+/// 1.25^5 times the fake's default slice of 1.4 ms.
+const PLUS_5: Option<u64> = Some(4_272_460);
+
+fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) -> Result<GateView, Refusal> {
+    let request = SetRequest {
+        target: target.to_owned(),
+        terms: terms(pairs),
+    };
+    owner.set(&root(1), &request)
+}
+
+fn run(owner: &Owner, pid: i32, pairs: &[(&str, &str)]) -> Result<String, Refusal> {
+    let request = RunRequest {
+        pid,
+        name: None,
+        command: vec!["job".to_owned()],
+        terms: terms(pairs),
+    };
+    owner.run(&root(pid), &request).map(|reply| reply.cgroup)
+}
+
+fn slice(fake: &FakeFs, tid: i32) -> Option<u64> {
+    fake.task(tid).unwrap().0
+}
+
+fn latency(owner: &Owner) -> LatencyView {
+    let mut gates = owner.status().gates;
+    gates.remove(0).latency.unwrap()
+}
+
+/// The second housekeeping look: what came in between is there.
+fn look(owner: &Owner) {
+    House::new(None).look_at_gates(owner);
+}
+
+fn pid_target() -> String {
+    format!("pid:{}", PIDS[0])
+}
+
+/// Puts a process into the group `/other`.
+fn enter_other(bed: &Bed, pid: i32) {
+    use tidegate_knobs::kfs::KernelFs;
+    let mount = match bed.kind {
+        Kind::Mixed => "/sys/fs/cgroup/cpu",
+        Kind::V1 => "/sys/fs/cgroup/cpu,cpuacct",
+        Kind::V2 => "/sys/fs/cgroup",
+    };
+    let file = format!("{mount}/other/cgroup.procs");
+    let path = std::path::Path::new(&file);
+    bed.fs.write(path, &pid.to_string()).unwrap();
+}
+
+#[test]
+fn a_command_has_it_before_it_starts_and_what_it_forks_as_well() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let fake = bed.fs.inner();
+        run(&owner, PIDS[0], &[("class", "side"), ("latency", "-20")]).unwrap();
+        assert_eq!(slice(fake, PIDS[0]), FIRST);
+        fake.fork(PIDS[0], FakeProcess::new(600));
+        assert_eq!(slice(fake, 600), FIRST);
+        look(&owner);
+        let view = latency(&owner);
+        assert_eq!((view.tasks, view.hint, view.slice_ms), (2, -20, Some(0.1)));
+        assert!(view.how.contains("run quantum"), "{}", view.how);
+        // Taken back, on all of them.
+        let request = UnsetRequest {
+            target: "job".to_owned(),
+            terms: vec!["latency".to_owned()],
+        };
+        owner.unset(&root(1), &request).unwrap();
+        assert_eq!((slice(fake, PIDS[0]), slice(fake, 600)), (None, None));
+    }
+}
+
+#[test]
+fn a_process_has_it_on_all_threads_and_gives_it_back_with_its_children() {
+    let bed = Bed::new(Kind::Mixed);
+    let owner = bed.owner().unwrap();
+    let fake = bed.fs.inner();
+    fake.add_thread(PIDS[0], 610);
+    fake.set_task(610, BATCH, 7, None);
+    set(&owner, &pid_target(), &[("latency", "-20")]).unwrap();
+    assert_eq!(slice(fake, PIDS[0]), FIRST);
+    // Policy and nice level stay.
+    assert_eq!(fake.task(610), Some((FIRST, BATCH, 7)));
+    fake.add_thread(PIDS[0], 611);
+    fake.set_task(611, NORMAL, 0, None);
+    look(&owner);
+    assert_eq!(slice(fake, 611), FIRST, "the sweep");
+    fake.fork(
+        PIDS[0],
+        FakeProcess {
+            start_ticks: u64::MAX,
+            ..FakeProcess::new(612)
+        },
+    );
+    fake.set_file(&format!("/proc/{0}/task/{0}/children", PIDS[0]), "612 ");
+    // Another hint, then none.
+    set(&owner, &pid_target(), &[("latency", "5")]).unwrap();
+    assert_eq!((slice(fake, PIDS[0]), slice(fake, 612)), (PLUS_5, None));
+    unset(&owner, &pid_target()).unwrap();
+    for tid in [PIDS[0], 611, 612] {
+        assert_eq!(slice(fake, tid), None, "{tid}");
+    }
+    assert_eq!(fake.task(610), Some((None, BATCH, 7)));
+    assert!(in_books(&owner).is_empty());
+}
+
+#[test]
+fn a_group_has_it_with_what_enters_later() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let fake = bed.fs.inner();
+        enter_other(&bed, PIDS[0]);
+        set(&owner, "cgroup:/other", &[("latency", "-20")]).unwrap();
+        assert_eq!(slice(fake, PIDS[0]), FIRST);
+        enter_other(&bed, PIDS[1]);
+        look(&owner);
+        assert_eq!(slice(fake, PIDS[1]), FIRST);
+        assert_eq!(slice(fake, PIDS[2]), None, "not in the group");
+        unset(&owner, "cgroup:/other").unwrap();
+        assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (None, None));
+        assert!(in_books(&owner).is_empty());
+    }
+}
+
+#[test]
+fn what_a_task_had_before_is_put_back_and_what_it_got_since_is_left() {
+    let bed = Bed::new(Kind::V2);
+    let owner = bed.owner().unwrap();
+    let fake = bed.fs.inner();
+    for pid in PIDS {
+        enter_other(&bed, pid);
+    }
+    fake.set_task(PIDS[0], NORMAL, 0, Some(9_000_000));
+    // The very slice that the hint will come to.
+    fake.set_task(PIDS[1], NORMAL, 0, FIRST);
+    set(&owner, "cgroup:/other", &[("latency", "-20")]).unwrap();
+    for pid in PIDS {
+        assert_eq!(slice(fake, pid), FIRST);
+    }
+    fake.set_task(PIDS[2], NORMAL, 0, Some(5_000_000));
+    look(&owner);
+    let view = latency(&owner);
+    assert_eq!(view.tasks, 2);
+    assert!(view.left_alone[0].contains("1 with a slice that somebody else"));
+    unset(&owner, "cgroup:/other").unwrap();
+    assert_eq!(slice(fake, PIDS[0]), Some(9_000_000));
+    assert_eq!(slice(fake, PIDS[1]), FIRST);
+    assert_eq!(slice(fake, PIDS[2]), Some(5_000_000));
+}
+
+#[test]
+fn who_takes_it_away_twice_is_let_be() {
+    let bed = Bed::new(Kind::Mixed);
+    let owner = bed.owner().unwrap();
+    let fake = bed.fs.inner();
+    set(&owner, &pid_target(), &[("latency", "-20")]).unwrap();
+    for given in [true, true, false] {
+        fake.set_task(PIDS[0], NORMAL, 0, None);
+        look(&owner);
+        assert_eq!(slice(fake, PIDS[0]).is_some(), given);
+    }
+}
+
+#[test]
+fn real_time_and_idle_tasks_are_left_alone_and_said() {
+    let bed = Bed::new(Kind::V2);
+    let owner = bed.owner().unwrap();
+    let fake = bed.fs.inner();
+    fake.add_process(FakeProcess {
+        threads: vec![(701, true)],
+        ..FakeProcess::new(700)
+    });
+    fake.add_thread(700, 702);
+    fake.set_task(702, IDLE, 0, None);
+    set(&owner, "pid:700", &[("latency", "-20")]).unwrap();
+    assert_eq!((slice(fake, 700), slice(fake, 701)), (FIRST, None));
+    let view = latency(&owner);
+    assert_eq!(view.tasks, 1);
+    assert_eq!(view.left_alone.len(), 2, "{:?}", view.left_alone);
+}
+
+#[test]
+fn children_lose_what_they_were_not_to_inherit() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let fake = bed.fs.inner();
+        let pairs = [
+            ("latency", "-20"),
+            ("latency_inherit", "no"),
+            ("class", "side"),
+        ];
+        run(&owner, PIDS[0], &pairs).unwrap();
+        fake.fork(PIDS[0], FakeProcess::new(620));
+        fake.add_thread(PIDS[0], 621);
+        fake.set_task(621, NORMAL, 0, None);
+        look(&owner);
+        assert_eq!(slice(fake, 620), None, "its child");
+        assert_eq!(slice(fake, 621), FIRST, "its thread");
+        assert_eq!(slice(fake, PIDS[0]), FIRST);
+    }
+}
+
+#[test]
+fn the_next_owner_goes_on_and_what_has_ended_is_undone() {
+    let bed = Bed::new(Kind::Mixed);
+    let first = bed.owner().unwrap();
+    let fake = bed.fs.inner();
+    enter_other(&bed, PIDS[1]);
+    set(&first, &pid_target(), &[("latency", "-20")]).unwrap();
+    set(&first, "cgroup:/other", &[("latency", "5")]).unwrap();
+    drop(first);
+    let second = bed.owner().unwrap();
+    assert_eq!(
+        (slice(fake, PIDS[0]), slice(fake, PIDS[1])),
+        (FIRST, PLUS_5)
+    );
+    assert!(
+        second
+            .status()
+            .gates
+            .iter()
+            .all(|gate| gate.latency.is_some())
+    );
+    // Its record is lost, its entry is not: what nobody asks for any more is put back.
+    drop(second);
+    std::fs::remove_file(bed.run_dir().gates()).ok();
+    use tidegate_knobs::kfs::KernelFs;
+    let _ = bed.fs.unlink(&bed.run_dir().gates());
+    let third = bed.owner().unwrap();
+    assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (None, None));
+    assert!(in_books(&third).is_empty());
+}
+
+#[test]
+fn a_later_process_with_the_number_is_not_touched() {
+    let bed = Bed::new(Kind::Mixed);
+    let first = bed.owner().unwrap();
+    let fake = bed.fs.inner();
+    set(&first, &pid_target(), &[("latency", "-20")]).unwrap();
+    drop(first);
+    fake.end_process(PIDS[0]);
+    fake.add_process(FakeProcess {
+        start_ticks: 999_999,
+        ..FakeProcess::new(PIDS[0])
+    });
+    fake.set_task(PIDS[0], NORMAL, 0, FIRST);
+    let second = bed.owner().unwrap();
+    assert_eq!(slice(fake, PIDS[0]), FIRST, "its own");
+    assert!(in_books(&second).is_empty());
+}
+
+#[test]
+fn the_nearer_of_two_hints_holds() {
+    let bed = Bed::new(Kind::Mixed);
+    let owner = bed.owner().unwrap();
+    let fake = bed.fs.inner();
+    for pid in [PIDS[0], PIDS[1]] {
+        enter_other(&bed, pid);
+    }
+    set(&owner, &pid_target(), &[("latency", "-20")]).unwrap();
+    set(&owner, "cgroup:/other", &[("latency", "5")]).unwrap();
+    look(&owner);
+    assert_eq!(
+        (slice(fake, PIDS[0]), slice(fake, PIDS[1])),
+        (FIRST, PLUS_5)
+    );
+    unset(&owner, &pid_target()).unwrap();
+    look(&owner);
+    assert_eq!(slice(fake, PIDS[0]), PLUS_5, "the group's, by the sweep");
+    unset(&owner, "cgroup:/other").unwrap();
+    assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (None, None));
+}
+
+#[test]
+fn before_6_12_positive_hints_are_batch_and_negative_ones_refused() {
+    let bed = Bed::new(Kind::Mixed);
+    let owner = bed.owner().unwrap();
+    let fake = bed.fs.inner();
+    fake.without_slices();
+    let refused = set(&owner, &pid_target(), &[("latency", "-5")]).unwrap_err();
+    assert_eq!(refused.kind, "unsupported");
+    assert!(refused.message.contains("6.12"), "{}", refused.message);
+    assert!(in_books(&owner).is_empty());
+    fake.set_task(PIDS[0], NORMAL, 3, None);
+    set(&owner, &pid_target(), &[("latency", "5")]).unwrap();
+    assert_eq!(fake.task(PIDS[0]), Some((None, BATCH, 3)));
+    unset(&owner, &pid_target()).unwrap();
+    assert_eq!(fake.task(PIDS[0]), Some((None, NORMAL, 3)));
+}
+
+#[test]
+fn a_refusal_of_the_kernel_leaves_nothing() {
+    use tidegate_knobs::kfs::{Fault, Op, Rule};
+    let bed = Bed::new(Kind::Mixed);
+    let owner = bed.owner().unwrap();
+    let denied = Fault::Errno(libc::EPERM);
+    bed.fs.add(Rule::on(
+        Op::SchedSet,
+        &format!("/proc/{}", PIDS[0]),
+        denied,
+    ));
+    let refused = set(&owner, &pid_target(), &[("latency", "-20")]).unwrap_err();
+    assert_eq!(refused.kind, "denied");
+    assert!(owner.status().gates.is_empty());
+    assert!(in_books(&owner).is_empty());
+}
+
+#[test]
+fn a_user_may_hint_only_downwards_and_only_what_is_theirs() {
+    let bed = Bed::new(Kind::Mixed);
+    let owner = bed.owner().unwrap();
+    let fake = bed.fs.inner();
+    fake.add_process(FakeProcess {
+        uid: 1000,
+        ..FakeProcess::new(640)
+    });
+    let user = crate::peer::Peer {
+        uid: 1000,
+        pid: 640,
+        ..Default::default()
+    };
+    let ask = |target: &str, hint: &str| {
+        let request = SetRequest {
+            target: target.to_owned(),
+            terms: terms(&[("latency", hint)]),
+        };
+        owner.set(&user, &request).map(|gate| gate.class)
+    };
+    assert_eq!(ask("pid:640", "-1").unwrap_err().kind, "denied");
+    assert_eq!(ask(&pid_target(), "5").unwrap_err().kind, "denied");
+    assert_eq!(ask("pid:640", "5").unwrap(), "neutral");
+    assert_eq!(slice(fake, 640), PLUS_5);
+    assert_eq!(ask("pid:640", "0").unwrap(), "neutral");
+    assert_eq!(slice(fake, 640), None);
+    let request = RunRequest {
+        pid: 640,
+        terms: terms(&[("latency", "5")]),
+        ..RunRequest::default()
+    };
+    assert_eq!(owner.run(&user, &request).unwrap_err().kind, "denied");
+}
