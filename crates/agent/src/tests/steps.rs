@@ -41,6 +41,10 @@ impl Apply for Knob {
     fn set_yielding(&mut self, _: &GroupPath, _: bool) -> Result<(), String> {
         Ok(())
     }
+
+    fn set_background(&mut self, _: &GroupPath, _: bool) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 impl Knob {

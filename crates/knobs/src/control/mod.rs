@@ -10,6 +10,7 @@
 mod meter;
 mod protect;
 mod quotas;
+mod soft;
 mod write_log;
 
 use tidegate_law::{
@@ -19,6 +20,7 @@ use tidegate_law::{
 pub use meter::{Durations, Meter, Recent, Use};
 pub use protect::{Objective, Protect, Protection};
 pub use quotas::{Apply, Given, Limited, Quotas, Target};
+pub use soft::{LOOK_NS as SOFT_LOOK_NS, Soft, SoftCapped, Softs, Story as SoftStory, Usage};
 pub use write_log::{Write, WriteLog, describe};
 
 use crate::sense::{Counters, Group as SensedGroup, Sensor, Waits};
@@ -52,6 +54,8 @@ pub struct Control {
     protect: Protect,
     /// The groups that carry a moving quota.
     pub quotas: Quotas,
+    /// The groups with a soft cap.
+    pub softs: Softs,
     groups: (Vec<SensedGroup>, Vec<SensedGroup>),
     /// The classes have changed since the last reading.
     regrouped: bool,
@@ -98,6 +102,7 @@ impl Control {
             demand,
             protect,
             quotas: Quotas::default(),
+            softs: Softs::default(),
             groups: (Vec::new(), Vec::new()),
             regrouped: false,
             last: None,
@@ -166,6 +171,7 @@ impl Control {
     pub fn fell_back(&mut self) {
         self.fallbacks += 1;
         self.quotas.fell_back();
+        self.softs.fell_back();
     }
 
     /// `bpf` or `usage`.

@@ -106,6 +106,8 @@ pub trait Apply {
     ) -> Result<(), String>;
     /// Puts the group into the idle class (where side work belongs) or takes it out.
     fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), String>;
+    /// Puts a group with a soft cap into the background or takes it out.
+    fn set_background(&mut self, group: &GroupPath, background: bool) -> Result<(), String>;
 }
 
 /// All of them (normally one, the side root).

@@ -59,6 +59,15 @@ pub struct CpuClass {
     pub weight_raw: u64,
 }
 
+impl std::fmt::Display for CpuClass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.idle == Some(true) {
+            return f.write_str("idle");
+        }
+        write!(f, "weight {}", self.weight_raw)
+    }
+}
+
 /// What differs between v1 and v2 about the files of one group.
 trait Files: Send + Sync {
     fn usage_ns(&self, tree: &Tree, group: &GroupPath) -> GroupResult<Option<u64>>;
@@ -369,5 +378,39 @@ impl Groups {
             return Ok(());
         }
         self.set_weight_raw(group, saved.weight_raw)
+    }
+
+    /// Puts a group, whose class is `was`, into the background or back: `cpu.idle`, or the least weight where the kernel has
+    /// no such file.
+    pub fn set_background(
+        &self,
+        group: &GroupPath,
+        was: &CpuClass,
+        background: bool,
+    ) -> GroupResult<()> {
+        match (was.idle, background) {
+            (None, true) => self.set_weight(group, WEIGHT_MIN),
+            (None, false) => self.set_weight_raw(group, was.weight_raw),
+            (Some(_), true) => self.set_idle(group, true),
+            (Some(_), false) => {
+                self.set_idle(group, false)?;
+                // The kernel gives the default weight at the end of idle.
+                if was.weight_raw == self.files.weight_raw(WEIGHT_DEFAULT) {
+                    return Ok(());
+                }
+                self.set_weight_raw(group, was.weight_raw)
+            }
+        }
+    }
+
+    /// Whether `found` can stand on a group of class `was` that [`Groups::set_background`] puts in and out, also when its
+    /// writer died between two writes.
+    pub fn may_be_in_or_out(&self, was: &CpuClass, found: &CpuClass) -> bool {
+        let default = self.files.weight_raw(WEIGHT_DEFAULT);
+        match found.idle {
+            Some(true) => true,
+            Some(false) => [was.weight_raw, default].contains(&found.weight_raw),
+            None => [was.weight_raw, self.files.weight_raw(WEIGHT_MIN)].contains(&found.weight_raw),
+        }
     }
 }

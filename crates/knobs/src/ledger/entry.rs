@@ -19,6 +19,12 @@ pub enum Change {
         /// What we wrote.
         ours: bool,
     },
+    /// `cpu.idle` (or the weight, where the kernel has no such file) goes to and fro several times a second, as a soft cap has
+    /// it: what stood before and the background are both ours.
+    Background {
+        /// Idle and weight before, and whenever it is not in the background.
+        was: CpuClass,
+    },
     /// `cpu.shares` or `cpu.weight`, as the file's own number.
     Weight {
         /// Before.
@@ -54,6 +60,7 @@ impl Change {
         match self {
             Self::Group => "group",
             Self::Idle { .. } => "idle",
+            Self::Background { .. } => "background",
             Self::Weight { .. } => "weight",
             Self::Bandwidth { .. } => "bandwidth",
             Self::Membership { .. } => "membership",

@@ -3,7 +3,7 @@
 use super::{Change, Entry, Fallback, Moved, Moving, same_group};
 use crate::bandwidth::Bandwidth;
 use crate::group::{
-    GroupError, GroupPath, GroupResult, Groups, Placement, Returned, WEIGHT_DEFAULT,
+    CpuClass, GroupError, GroupPath, GroupResult, Groups, Placement, Returned, WEIGHT_DEFAULT,
 };
 use crate::sched::hint::{Apart, undo};
 use crate::sched::tasks::Whose;
@@ -88,6 +88,7 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             groups.restore_class(&entry.group, was)?;
             Ok(Outcome::Restored)
         }
+        Change::Background { was } => restore_background(groups, &entry.group, was),
         Change::Weight { was, ours } => {
             let found = groups.class(&entry.group)?;
             if found.weight_raw == *was {
@@ -125,6 +126,38 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             placement,
         } => restore_membership(groups, *start_ticks, placement),
     }
+}
+
+fn restore_background(groups: &Groups, group: &GroupPath, was: &CpuClass) -> GroupResult<Outcome> {
+    let found = groups.class(group)?;
+    if found == *was {
+        return Ok(Outcome::Restored);
+    }
+    if !groups.may_be_in_or_out(was, &found) {
+        return Ok(Outcome::NotOurs {
+            found: found.to_string(),
+        });
+    }
+    groups.restore_class(group, was)?;
+    Ok(Outcome::Restored)
+}
+
+/// Without an owner nobody takes it out again in time, so it stays in: a cap is never exceeded at others' expense.
+fn fall_to_background(groups: &Groups, entry: &Entry, was: &CpuClass) -> Outcome {
+    let done = || -> GroupResult<Outcome> {
+        if !same_group(groups, &entry.group, entry.group_id)? {
+            return Ok(Outcome::Gone);
+        }
+        let found = groups.class(&entry.group)?;
+        if !groups.may_be_in_or_out(was, &found) {
+            return Ok(Outcome::NotOurs {
+                found: found.to_string(),
+            });
+        }
+        groups.set_background(&entry.group, was, true)?;
+        Ok(Outcome::Kept)
+    };
+    Outcome::of(groups, &entry.group, done())
 }
 
 /// A limit is ours when it is what was recorded or what stood before that; one that moves, when its slot allows it: a writer
@@ -224,6 +257,11 @@ fn restore_membership(
 
 /// What the guardian does with one knob, `dead_seconds` after the owner was last alive. Idempotent.
 pub fn fall_back(groups: &Groups, moving: &Moving, entry: &Entry, dead_seconds: u64) -> Outcome {
+    if let (Fallback::Stay | Fallback::Floor { .. }, Change::Background { was }) =
+        (entry.fallback, &entry.change)
+    {
+        return fall_to_background(groups, entry, was);
+    }
     let due = match entry.fallback {
         Fallback::Stay => return Outcome::Kept,
         Fallback::Hold { seconds } if dead_seconds < u64::from(seconds) => return Outcome::Kept,
@@ -254,6 +292,10 @@ pub fn standing_differs(
         Change::Idle { ours, .. } => {
             let found = groups.idle(group)?;
             (found != Some(*ours)).then(|| format!("idle {found:?}"))
+        }
+        Change::Background { was } => {
+            let found = groups.class(group)?;
+            (!groups.may_be_in_or_out(was, &found)).then(|| found.to_string())
         }
         Change::Weight { ours, .. } => {
             let found = groups.class(group)?.weight_raw;

@@ -42,6 +42,7 @@
 
 pub mod bpf;
 mod files;
+mod meters;
 mod object;
 mod online;
 mod slots;
@@ -55,6 +56,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub use bpf::BpfSensor;
+pub use meters::Meters;
 pub use slots::Tally;
 pub use usage::UsageSensor;
 pub use waits::{WAIT_BUCKETS, Waits, percentile_ns};

@@ -34,10 +34,30 @@ struct Source {
     used_ns: u64,
 }
 
-/// What reading a source gave.
-enum Usage {
+/// What reading a group's usage gave.
+pub(super) enum Read {
     Ns(u64),
     Gone,
+}
+
+/// What a group has used, by its `cpuacct.usage` or its `cpu.stat`.
+pub(super) fn read_usage(file: &KeptFile) -> Result<Read, SenseError> {
+    let mut buffer = [0; 256];
+    let path = file.path();
+    let text = match file.head(&mut buffer) {
+        Ok(text) => text,
+        // The cgroup was removed under the open file.
+        Err(why) if why.raw_os_error() == Some(libc::ENODEV) => return Ok(Read::Gone),
+        Err(why) => return Err(SenseError::read(path, why)),
+    };
+    let v2 = path.file_name().is_some_and(|name| name == "cpu.stat");
+    let used_ns = match v2 {
+        true => keyed(text, b"usage_usec").and_then(|usec| usec.checked_mul(1000)),
+        false => number(text),
+    };
+    used_ns
+        .map(Read::Ns)
+        .ok_or_else(|| SenseError::parse(path, "a usage", text))
 }
 
 impl Source {
@@ -49,37 +69,18 @@ impl Source {
             opened => opened?,
         };
         let mut source = Self { file, used_ns: 0 };
-        Ok(match source.read()? {
-            Usage::Gone => None,
-            Usage::Ns(used_ns) => {
+        Ok(match read_usage(&source.file)? {
+            Read::Gone => None,
+            Read::Ns(used_ns) => {
                 source.used_ns = used_ns;
                 Some(source)
             }
         })
     }
 
-    fn read(&self) -> Result<Usage, SenseError> {
-        let mut buffer = [0; 256];
-        let path = self.file.path();
-        let text = match self.file.head(&mut buffer) {
-            Ok(text) => text,
-            // The cgroup was removed under the open file.
-            Err(why) if why.raw_os_error() == Some(libc::ENODEV) => return Ok(Usage::Gone),
-            Err(why) => return Err(SenseError::read(path, why)),
-        };
-        let v2 = path.file_name().is_some_and(|name| name == "cpu.stat");
-        let used_ns = match v2 {
-            true => keyed(text, b"usage_usec").and_then(|usec| usec.checked_mul(1000)),
-            false => number(text),
-        };
-        used_ns
-            .map(Usage::Ns)
-            .ok_or_else(|| SenseError::parse(path, "a usage", text))
-    }
-
     /// Time since the last call. None: gone. `reset` is set if the counter went back.
     fn advance(&mut self, reset: &mut bool) -> Result<Option<u64>, SenseError> {
-        let Usage::Ns(used_ns) = self.read()? else {
+        let Read::Ns(used_ns) = read_usage(&self.file)? else {
             return Ok(None);
         };
         *reset |= used_ns < self.used_ns;

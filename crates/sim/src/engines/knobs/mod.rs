@@ -5,14 +5,14 @@
 //! module's model of it: how late the loop wakes, how stale and inexact a reading is, and how long a write takes
 //! ([`KnobsConfig`] states each). The loop itself takes no CPU time.
 
+mod burst;
 mod ports;
-mod soft;
 mod terms;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_knobs::control::{Control, Demand, Limited, Objective, SHARED_CORES_PPM};
+use tidegate_knobs::control::{Control, Demand, Limited, Objective, SHARED_CORES_PPM, SoftCapped};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::plan::{PlanConfig, bandwidth_for};
 use tidegate_law::HeadroomDecision;
@@ -22,7 +22,7 @@ use crate::machine::Machine;
 use crate::prng::Prng;
 use crate::{Bandwidth, GroupId, Ns, SimError};
 
-use ports::{Pending, Queue, Reader, Shared};
+use ports::{Meters, Pending, Queue, Reader, Shared};
 pub use terms::{Compiled, Side, burst_room_ns, compile};
 
 /// The least that the kernel can hold: 1 ms in 100 ms.
@@ -115,8 +115,7 @@ pub struct Knobs {
     control: Control,
     side: Vec<Side>,
     main: Vec<GroupId>,
-    soft: Vec<soft::Soft>,
-    bursts: Vec<soft::Auto>,
+    bursts: Vec<burst::Auto>,
     shared: Shared,
     pending: VecDeque<Pending>,
     prng: Prng,
@@ -143,12 +142,13 @@ impl Knobs {
             }),
         };
         let first_ns = config.start_ns;
+        let mut control = Control::new(Box::new(reader), demand);
+        control.softs.set(&capped(compiled), 0);
         Self {
-            control: Control::new(Box::new(reader), demand),
+            control,
             side: compiled.side.clone(),
             main: compiled.main.clone(),
-            soft: compiled.soft.iter().map(soft::Soft::new).collect(),
-            bursts: compiled.auto_burst.iter().map(soft::Auto::new).collect(),
+            bursts: compiled.auto_burst.iter().map(burst::Auto::new).collect(),
             shared,
             pending: VecDeque::new(),
             prng: Prng::stream(config.seed, 0x6b6e_6f62),
@@ -215,9 +215,9 @@ impl Knobs {
             pending: &mut self.pending,
         };
         self.control.step(now_ns, now_ns - self.due_ns, &mut queue);
-        for soft in &mut self.soft {
-            soft.step(machine, &mut queue);
-        }
+        self.control
+            .softs
+            .step(now_ns, &mut Meters(machine), &mut queue);
         for auto in &mut self.bursts {
             auto.step(machine, &mut queue);
         }
@@ -296,6 +296,15 @@ impl Controller for Knobs {
     fn name(&self) -> &str {
         "knobs"
     }
+}
+
+/// The groups whose soft cap the loop steers.
+fn capped(compiled: &Compiled) -> Vec<SoftCapped> {
+    let one = |soft: &terms::SoftCap| SoftCapped {
+        group: path_of(soft.group),
+        soft_ppt: soft.soft_ppt,
+    };
+    compiled.soft.iter().map(one).collect()
 }
 
 /// The production code names a group by its path; here the number stands for it.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_knobs::bandwidth::Bandwidth as Written;
-use tidegate_knobs::control::Apply;
+use tidegate_knobs::control::{Apply, Usage};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor, Waits};
 
@@ -243,6 +243,15 @@ impl Queue<'_> {
     }
 }
 
+/// What capped groups have used, read by the loop.
+pub(super) struct Meters<'a>(pub(super) &'a Machine);
+
+impl Usage for Meters<'_> {
+    fn usage_ns(&mut self, path: &GroupPath) -> Option<u64> {
+        group_of(path).map(|group| self.0.usage_ns(group))
+    }
+}
+
 fn found(path: &GroupPath) -> Result<GroupId, String> {
     group_of(path).ok_or_else(|| {
         format!("simulated kernel: {path}: no such group; this is a bug of the engine")
@@ -262,6 +271,11 @@ impl Apply for Queue<'_> {
 
     fn set_yielding(&mut self, path: &GroupPath, yielding: bool) -> Result<(), String> {
         self.set_idle(found(path)?, yielding);
+        Ok(())
+    }
+
+    fn set_background(&mut self, path: &GroupPath, background: bool) -> Result<(), String> {
+        self.set_idle(found(path)?, background);
         Ok(())
     }
 }

@@ -1,61 +1,11 @@
-//! What the engine steers beside the headroom: soft caps by the idle class, and adaptive bursts.
+//! What the engine steers beside headroom and soft caps: adaptive bursts.
 
 use tidegate_law::burst::{self, AutoBurst, Evidence};
-use tidegate_law::cap::{Cap, Family, State, Terms};
 
 use super::ports::Queue;
-use super::terms::{AutoBurstOf, SoftCap};
+use super::terms::AutoBurstOf;
 use crate::machine::Machine;
-use crate::{Bandwidth, GroupId, Ns};
-
-/// A bucket of the law over the group's usage; empty, the group is in the idle class.
-pub(super) struct Soft {
-    group: GroupId,
-    cap: Cap,
-    family: Family,
-    soft_ppt: u32,
-    used_ns: u64,
-    background: bool,
-    started: bool,
-}
-
-/// The loop looks at a capped group this often.
-const GRANULARITY_NS: u64 = 5_000_000;
-
-impl Soft {
-    pub(super) fn new(of: &SoftCap) -> Self {
-        Self {
-            group: of.group,
-            cap: Cap::default(),
-            family: Family::default(),
-            soft_ppt: of.soft_ppt,
-            used_ns: 0,
-            background: false,
-            started: false,
-        }
-    }
-
-    pub(super) fn step(&mut self, machine: &Machine, queue: &mut Queue<'_>) {
-        let now_ns = machine.now_ns();
-        let used_ns = machine.usage_ns(self.group);
-        if !self.started {
-            self.started = true;
-            self.used_ns = used_ns;
-            self.cap.set(
-                &Terms::group(None, Some(self.soft_ppt), GRANULARITY_NS),
-                now_ns,
-            );
-        }
-        self.cap
-            .charge(used_ns - self.used_ns, now_ns, self.background, 0);
-        self.used_ns = used_ns;
-        let background = self.cap.state(&mut self.family, now_ns, 0) == State::Background;
-        if background != self.background {
-            self.background = background;
-            queue.set_idle(self.group, background);
-        }
-    }
-}
+use crate::{Bandwidth, Ns};
 
 /// Evidence is gathered over this long.
 const WINDOW_NS: u64 = 100_000_000;
