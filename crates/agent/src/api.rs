@@ -108,6 +108,25 @@ pub struct LatencyView {
     pub look_seconds: u64,
 }
 
+/// What a gate's soft cap did.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CapView {
+    /// The cap, in parts per thousand of one CPU.
+    pub soft_permille: u32,
+    /// For how long it has been in the background; none while it is not.
+    pub in_background_seconds: Option<f64>,
+    /// Of its time under the cap, the part that it was in the background.
+    pub background_pct: f64,
+    /// How often it went there.
+    pub turns: u64,
+    /// What the bucket holds; debt where negative.
+    pub level_ms: f64,
+    /// CPU that it got in the background, which nobody else wanted.
+    pub used_background_seconds: f64,
+    /// CPU that it got otherwise.
+    pub used_foreground_seconds: f64,
+}
+
 /// One gate.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct GateView {
@@ -138,6 +157,9 @@ pub struct GateView {
     /// Its latency hint, if it has one.
     #[serde(default)]
     pub latency: Option<LatencyView>,
+    /// Its soft cap's bucket, where it has one.
+    #[serde(default)]
+    pub cap: Option<CapView>,
     /// Every term with its source.
     pub terms: Vec<TermView>,
     /// Seconds since the gate was made.

@@ -29,7 +29,7 @@ pub enum BooksError {
     Group(#[from] GroupError),
     /// A moving quota's group that is not in the books.
     #[error(
-        "ledger: group {0}: its quota is not in the books; this is a fault in tidegate, please report it"
+        "ledger: group {0}: its quota or background is not in the books; this is a fault in tidegate, please report it"
     )]
     NotMoving(GroupPath),
 }
@@ -172,6 +172,51 @@ impl Books {
             _ => {}
         })?;
         Ok(())
+    }
+
+    /// `group`, which is of class `was`, is about to go into the background and out of it by its soft cap.
+    pub fn will_background(
+        &mut self,
+        group: &GroupPath,
+        gate: &str,
+        was: CpuClass,
+        fallback: Fallback,
+    ) -> Result<(), BooksError> {
+        if self.entry(group, is_background).is_none() {
+            let entry = self.new_entry(group, gate, Change::Background { was }, fallback)?;
+            self.ledger.record(entry)?;
+        }
+        Ok(())
+    }
+
+    /// What a group with a soft cap is while it is not in the background.
+    pub fn background_of(&self, group: &GroupPath) -> Option<CpuClass> {
+        match self.entry(group, is_background)?.change {
+            Change::Background { was } => Some(was),
+            _ => None,
+        }
+    }
+
+    /// Puts a group with a soft cap into the background or takes it out.
+    pub fn set_background(&self, group: &GroupPath, background: bool) -> Result<(), BooksError> {
+        match self.background_of(group) {
+            Some(was) => Ok(self.groups.set_background(group, &was, background)?),
+            None => Err(BooksError::NotMoving(group.clone())),
+        }
+    }
+
+    /// A group with a soft cap is to have another weight whenever it is not in the background. False where it has no such cap.
+    pub fn will_weigh(&mut self, group: &GroupPath, weight: u32) -> Result<bool, BooksError> {
+        let Some(id) = self.entry(group, is_background).map(|entry| entry.id) else {
+            return Ok(false);
+        };
+        let raw = self.groups.weight_raw(weight);
+        self.ledger.update(id, |entry| {
+            if let Change::Background { was } = &mut entry.change {
+                was.weight_raw = raw;
+            }
+        })?;
+        Ok(true)
     }
 
     /// Groups that [`Books::will_change_yield`] took out of the idle class.
@@ -436,6 +481,10 @@ fn limit_change(was: Bandwidth) -> Change {
         ours: was,
         previous: None,
     }
+}
+
+pub(crate) fn is_background(change: &Change) -> bool {
+    matches!(change, Change::Background { .. })
 }
 
 pub(crate) fn is_bandwidth(change: &Change) -> bool {

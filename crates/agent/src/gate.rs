@@ -137,6 +137,13 @@ impl Gate {
         own_limit(quota, cap_hard_ppt)
     }
 
+    /// The soft cap in parts per thousand of one CPU, where it forbids anything: none from the hard one up, which comes first.
+    pub fn soft_ppt(&self) -> Option<u32> {
+        let soft = self.terms.cap_soft.value.ppt()?;
+        let hard = self.terms.cap_hard.value.ppt().unwrap_or(u32::MAX);
+        (soft < hard).then_some(soft)
+    }
+
     /// Its weight among its siblings; `idle` has the least.
     pub fn weight(&self) -> u32 {
         match self.terms.weight.value {

@@ -242,6 +242,10 @@ fn reassert(owner: &Owner, entry: &Entry) -> bool {
                 }
             };
         }
+        Change::Background { .. } => {
+            lock(&owner.control).softs.invalidate(&entry.group);
+            return true;
+        }
         Change::Idle { ours, .. } => set_yielding(&owner.groups, &entry.group, *ours),
         Change::Weight { ours, .. } => owner.groups.set_weight_raw(&entry.group, *ours),
         Change::Group | Change::Membership { .. } | Change::Latency(_) => return false,

@@ -37,5 +37,6 @@ mod targets;
 #[cfg(test)]
 mod tests;
 mod views;
+mod writer;
 
 pub use fallback::{After, repair};

@@ -43,17 +43,15 @@ impl Owner {
 
     /// Makes a `run` gate's group and puts the process into it.
     pub(crate) fn enter(&self, gate: &mut Gate, process: &ProcessRef) -> Result<(), Refusal> {
-        let root = if gate.class() == Class::Side {
-            self.side_root()
-        } else {
-            self.main_root()
+        let (root, name) = match self.soft_group(gate) {
+            Some(name) => (self.groups.base().clone(), name),
+            None if gate.class() == Class::Side => (self.side_root(), gate.record.name.clone()),
+            None => (self.main_root(), gate.record.name.clone()),
         };
-        let group = root
-            .join(&gate.record.name)
-            .map_err(|error| refuse("usage")(&error))?;
+        let group = root.join(&name).map_err(|error| refuse("usage")(&error))?;
         if gate.class() == Class::Side {
             self.ensure_side_root()?;
-        } else {
+        } else if root == self.main_root() {
             self.ensure_made(&root, "")?;
         }
         self.ensure_made(&group, &gate.record.name)?;
@@ -167,6 +165,14 @@ impl Owner {
         {
             return Ok(());
         }
+        let mut books = lock(&self.books);
+        let capped = books
+            .will_weigh(group, gate.weight())
+            .map_err(|error| refuse(error.kind())(&error))?;
+        // The kernel refuses weights in the background; the loop writes it with the end of that.
+        if capped && self.groups.idle(group).is_ok_and(|idle| idle == Some(true)) {
+            return Ok(());
+        }
         self.groups
             .set_weight(group, gate.weight())
             .map_err(|error| refuse(kind_of(&error))(&error))
@@ -244,15 +250,17 @@ impl Owner {
                 .iter()
                 .filter_map(|limited| self.sensed(&limited.group)),
         );
+        let capped = self.publish_softs(gates);
         let mut control = lock(&self.control);
         control.set_demand(demand);
+        control.softs.set(&capped, monotonic_ns());
         control.quotas.set(targets, self.tick_ns);
         control.set_groups(side, main);
         drop(control);
         self.save(gates)
     }
 
-    fn sensed(&self, group: &GroupPath) -> Option<SensedGroup> {
+    pub(crate) fn sensed(&self, group: &GroupPath) -> Option<SensedGroup> {
         let cpu = self.groups.dir(group);
         let usage = self
             .machine
@@ -298,6 +306,7 @@ impl Owner {
             let alive = self.processes_below(gate.record.place.group(), 4);
             if matches!(gate.record.place, Place::Own { .. }) && alive > 0 {
                 orphans += usize::from(gate.is_limited());
+                self.leave_in_background(gate);
                 continue;
             }
             // Each may take a while; the guardian is not to think that we hang.

@@ -8,7 +8,9 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use tidegate_knobs::control::{Apply, Control};
+use tidegate_knobs::control::{Apply, Control, SOFT_LOOK_NS, Usage};
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::sense::Meters;
 use tracing::{info, warn};
 
 use crate::lease::{Lease, monotonic_ns};
@@ -20,6 +22,8 @@ const IDLE_PERIOD_NS: u64 = 50_000_000;
 pub struct Loop {
     /// The step's state, shared with the calls of the socket, which hold it for microseconds.
     pub control: Arc<Mutex<Control>>,
+    /// What groups with a soft cap have used.
+    pub meters: Arc<Mutex<Meters>>,
     /// The heartbeat.
     pub lease: Arc<Lease>,
     /// The period while something is limited.
@@ -31,6 +35,31 @@ pub struct Loop {
 /// A mutex whose holder panicked still holds good numbers: the step leaves nothing half done that matters.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Shared<'a>(&'a Mutex<Meters>);
+
+impl Usage for Shared<'_> {
+    fn usage_ns(&mut self, group: &GroupPath) -> Option<u64> {
+        lock(self.0).used_ns(group)
+    }
+}
+
+/// Two kinds of step on one timer: each is made at its own period, as nearly as the timer's ticks allow.
+struct Due {
+    period_ns: u64,
+    last_ns: u64,
+}
+
+impl Due {
+    fn is_now(&mut self, now_ns: u64, tick_ns: u64) -> bool {
+        // Half a tick early is nearer than half a tick late.
+        let due = now_ns.saturating_sub(self.last_ns) + tick_ns / 2 >= self.period_ns;
+        if due {
+            self.last_ns = now_ns;
+        }
+        due
+    }
 }
 
 struct Timer {
@@ -98,28 +127,47 @@ pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
             std::process::exit(1);
         }
     };
+    let mut headroom = Due {
+        period_ns: this.period_ns,
+        last_ns: 0,
+    };
+    let mut softs = Due {
+        period_ns: SOFT_LOOK_NS,
+        last_ns: 0,
+    };
     while !this.leaving.load(std::sync::atomic::Ordering::Acquire) {
         let late_ns = timer.wait().unwrap_or_else(|error| {
             tracing::error!("control loop: timerfd: {error}");
             std::process::exit(1);
         });
         let began_ns = monotonic_ns();
-        let limited = {
+        let (limited, capped) = {
             let mut control = lock(&this.control);
             if this.lease.take_fallback() {
                 warn!("the guardian wrote the fallback meanwhile; writing everything again");
                 control.fell_back();
             }
-            control.step(began_ns, late_ns, &mut *apply);
+            if headroom.is_now(began_ns, timer.period_ns) {
+                control.step(began_ns, late_ns, &mut *apply);
+            }
+            if !control.softs.is_idle() && softs.is_now(began_ns, timer.period_ns) {
+                let mut usage = Shared(&this.meters);
+                control.softs.step(began_ns, &mut usage, &mut *apply);
+            }
             let ended_ns = monotonic_ns();
             control.cost.add(ended_ns, ended_ns - began_ns);
-            !control.quotas.is_empty()
+            (!control.quotas.is_empty(), !control.softs.is_idle())
         };
         this.lease.beat(monotonic_ns());
-        let period_ns = if limited {
+        headroom.period_ns = if limited {
             this.period_ns
         } else {
             this.period_ns.max(IDLE_PERIOD_NS)
+        };
+        let period_ns = if capped {
+            headroom.period_ns.min(SOFT_LOOK_NS)
+        } else {
+            headroom.period_ns
         };
         if let Err(error) = timer.set_period(period_ns) {
             warn!("control loop: timerfd: {error}; the period stays");
@@ -173,6 +221,28 @@ mod tests {
 
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(timer.wait().unwrap() >= 15_000_000);
+    }
+
+    #[test]
+    fn each_kind_of_step_keeps_its_period_on_a_common_timer() {
+        let ms = 1_000_000;
+        for (tick_ms, period_ms, want) in [
+            (5, 50, 20),
+            (5, 5, 200),
+            (1, 5, 200),
+            (50, 50, 20),
+            (5, 8, 100),
+        ] {
+            let mut due = Due {
+                period_ns: period_ms * ms,
+                last_ns: 0,
+            };
+            let ticks = (1..=1_000 / tick_ms).map(|tick| tick * tick_ms * ms);
+            let steps = ticks
+                .filter(|now_ns| due.is_now(*now_ns, tick_ms * ms))
+                .count();
+            assert_eq!(steps, want, "{tick_ms} {period_ms}");
+        }
     }
 
     #[test]

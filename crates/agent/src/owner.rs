@@ -12,6 +12,7 @@ use tidegate_knobs::control::Control;
 use tidegate_knobs::discover::Machine;
 use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::kfs::KernelFs;
+use tidegate_knobs::sense::Meters;
 use tidegate_knobs::target::{GateName, ProcessRef, Target};
 use tidegate_terms::{Class, Config, RawTerms, Settings, Source};
 use tokio::sync::Notify;
@@ -70,6 +71,8 @@ pub struct Owner {
     pub gates: Mutex<Vec<Gate>>,
     /// The loop's state.
     pub control: Arc<Mutex<Control>>,
+    /// The usage files of groups with a soft cap.
+    pub meters: Arc<Mutex<Meters>>,
     /// The page shared with the guardian.
     pub lease: Arc<Lease>,
     /// The kernel's tick.

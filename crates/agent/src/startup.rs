@@ -9,8 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::{Apply, Control, SHARED_CORES_PPM};
+use tidegate_knobs::control::{Control, SHARED_CORES_PPM};
 use tidegate_knobs::discover::{CgroupVersion, discover, tick_hz};
 use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::kfs::{self, RealFs};
@@ -25,8 +24,7 @@ use crate::books::Books;
 use crate::gate::demand;
 use crate::house::House;
 use crate::lease::{Lease, monotonic_ns};
-use crate::limits::set_yielding;
-use crate::looper::{self, Loop, lock};
+use crate::looper::{self, Loop};
 use crate::owner::{Mode, Owner};
 use crate::paths::{RunDir, open_lock};
 use crate::program::own_program;
@@ -143,6 +141,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
         books: Arc::new(Mutex::new(books)),
         gates: Mutex::new(Vec::new()),
         control: Arc::new(Mutex::new(control)),
+        meters: Arc::default(),
         lease,
         period_ns,
         sensing_note,
@@ -285,49 +284,6 @@ fn listen(run_dir: &RunDir) -> Result<std::os::unix::net::UnixListener, String> 
     Ok(listener)
 }
 
-/// Quotas go to the books, then to the group.
-pub(crate) struct QuotaWriter {
-    pub groups: Arc<Groups>,
-    pub books: Arc<Mutex<Books>>,
-}
-
-impl QuotaWriter {
-    pub(crate) fn new(owner: &Owner) -> Self {
-        Self {
-            groups: Arc::clone(&owner.groups),
-            books: Arc::clone(&owner.books),
-        }
-    }
-}
-
-impl Apply for QuotaWriter {
-    fn set_quota(
-        &mut self,
-        group: &GroupPath,
-        from: Option<Bandwidth>,
-        to: Bandwidth,
-    ) -> Result<(), String> {
-        let from = match from {
-            Some(from) => from,
-            None => self
-                .groups
-                .bandwidth(group)
-                .map_err(|error| error.to_string())?,
-        };
-        lock(&self.books)
-            .write_quota(group, &from, &to)
-            .map_err(|error| error.to_string())
-    }
-
-    fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), String> {
-        let mut books = lock(&self.books);
-        books
-            .will_change_yield(group, yielding)
-            .map_err(|error| error.to_string())?;
-        set_yielding(&self.groups, group, yielding).map_err(|error| error.to_string())
-    }
-}
-
 /// An owner without its loop would answer and hold the lock, and nobody would be in control: it dies with any thread, and
 /// the guardian acts.
 struct EndWithThread;
@@ -347,9 +303,10 @@ fn serve(started: Started) -> Result<(), String> {
         house,
         _lock,
     } = started;
-    let writer = QuotaWriter::new(&owner);
+    let writer = crate::writer::QuotaWriter::new(&owner);
     let control_loop = Loop {
         control: Arc::clone(&owner.control),
+        meters: Arc::clone(&owner.meters),
         lease: Arc::clone(&owner.lease),
         period_ns: owner.period_ns,
         leaving: Arc::clone(&owner.leaving),

@@ -185,6 +185,7 @@ impl Owner {
             nr_throttled: stat.nr_throttled,
             throttled_seconds: stat.throttled_ns as f64 / 1e9,
             latency: latency_view(gate),
+            cap: self.cap_view(gate, now_ns),
             terms: gate.terms.views().iter().map(term_view).collect(),
             age_seconds: now_ns.saturating_sub(record.made_ns) as f64 / 1e9,
             notes: record.notes.clone(),
@@ -251,6 +252,15 @@ fn binding(
 ) -> (&'static str, String) {
     let used = gate.usage_cpus;
     let name = &gate.name;
+    if let Some(cap) = &gate.cap
+        && cap.in_background_seconds.is_some()
+    {
+        let why = format!(
+            "{name} uses {used:.2} CPUs; it is above its soft cap of {}‰, so it gets only CPU that nobody else wants",
+            cap.soft_permille
+        );
+        return ("cap", why);
+    }
     if gate.class != Class::Side.to_string() {
         return (
             "none",

@@ -1,26 +1,172 @@
-//! Hard and soft rate caps of one gate.
+//! Rate caps of one gate.
+//!
+//! A hard cap for all of a gate is a quota (`bandwidth`). A soft cap is the loop's ([`tidegate_knobs::control::Softs`]): here
+//! its group gets into the books and, until the loop has looked, into the background.
 
-use tidegate_terms::CapScope;
+use tidegate_knobs::control::SoftCapped;
+use tidegate_knobs::group::{GroupError, GroupPath};
+use tidegate_knobs::ledger::{Entry, Fallback};
+use tidegate_terms::{CapScope, Class};
+use tracing::warn;
 
-use crate::gate::Gate;
-use crate::owner::Owner;
+use crate::api::CapView;
+use crate::books::{fallback_of, is_background};
+use crate::gate::{Gate, Place};
+use crate::limits::kind_of;
+use crate::looper::lock;
+use crate::owner::{Owner, refuse};
 use crate::server::Refusal;
 
+/// How notes on the background begin.
+const START: &str = "background: ";
+
 impl Owner {
-    /// Puts the gate's caps on. A hard one for all of the gate is a quota (`bandwidth`).
+    /// Puts the gate's caps on.
     pub(super) fn put_on_caps(&self, gate: &mut Gate) -> Result<(), Refusal> {
-        let (hard, soft) = (gate.terms.cap_hard.value, gate.terms.cap_soft.value);
-        if soft.ppt().is_some() {
-            return Err(super::not_enforced("cap_soft"));
-        }
-        if hard.ppt().is_some() && gate.terms.cap_scope.value != CapScope::Group {
+        let terms = &gate.terms;
+        if terms.is_bounded() && terms.cap_scope.value != CapScope::Group {
             return Err(super::not_enforced("cap_scope = task, process"));
         }
-        Ok(())
+        self.put_on_soft(gate)
     }
 
     /// Back to what stood before.
-    pub(super) fn take_off_caps(&self, _gate: &Gate) -> Vec<String> {
-        Vec::new()
+    pub(super) fn take_off_caps(&self, gate: &Gate) -> Vec<String> {
+        self.take_off_soft(gate.record.place.group())
+    }
+
+    /// Opens the meters of all groups with a soft cap, and says which they are.
+    pub(crate) fn publish_softs(&self, gates: &[Gate]) -> Vec<SoftCapped> {
+        let capped: Vec<SoftCapped> = gates
+            .iter()
+            .filter_map(|gate| self.soft_capped(gate))
+            .collect();
+        // Background for good needs no meter.
+        let metered: Vec<_> = capped
+            .iter()
+            .filter(|one| one.soft_ppt > 0)
+            .filter_map(|one| Some((one.group.clone(), self.sensed(&one.group)?)))
+            .collect();
+        if let Err(error) = lock(&self.meters).set(&metered) {
+            warn!("{error}");
+        }
+        capped
+    }
+
+    /// The group that the loop is to put into the background and out of it.
+    pub(crate) fn soft_capped(&self, gate: &Gate) -> Option<SoftCapped> {
+        let soft_ppt = gate.soft_ppt()?;
+        let group = gate.record.place.group().clone();
+        // What is not in the books is in the background anyway, by its class or by somebody else.
+        lock(&self.books)
+            .background_of(&group)
+            .map(|_| SoftCapped { group, soft_ppt })
+    }
+
+    fn put_on_soft(&self, gate: &mut Gate) -> Result<(), Refusal> {
+        gate.record.notes.retain(|note| !note.starts_with(START));
+        let group = match &gate.record.place {
+            Place::Known { .. } => return Ok(()),
+            place => place.group().clone(),
+        };
+        if gate.soft_ppt().is_none() {
+            self.take_off_soft(&group);
+            return Ok(());
+        }
+        let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
+        let fallback = match (&gate.record.place, gate.terms.fallback.value) {
+            (Place::Own { .. }, _) => Fallback::Stay,
+            (_, wanted) => match fallback_of(wanted, self.floor_now()) {
+                Fallback::Floor { .. } => Fallback::Stay,
+                other => other,
+            },
+        };
+        let mut books = lock(&self.books);
+        if books.background_of(&group).is_none() {
+            let was = self.groups.class(&group).map_err(wrong)?;
+            if was.idle == Some(true) {
+                gate.record
+                    .notes
+                    .push(format!("{START}it is in the idle class whatever it uses"));
+                return Ok(());
+            }
+            books
+                .will_background(&group, &gate.record.name, was, fallback)
+                .map_err(|error| refuse(error.kind())(&error))?;
+        }
+        // A bucket begins empty.
+        books
+            .set_background(&group, true)
+            .map_err(|error| refuse(error.kind())(&error))?;
+        drop(books);
+        lock(&self.control).softs.invalidate(&group);
+        gate.record
+            .notes
+            .extend(self.note_on_background(gate, &group));
+        Ok(())
+    }
+
+    /// Takes a group out of the background for good.
+    fn take_off_soft(&self, group: &GroupPath) -> Vec<String> {
+        let ours = |entry: &Entry| entry.group == *group && is_background(&entry.change);
+        if !lock(&self.books).entries().iter().any(ours) {
+            return Vec::new();
+        }
+        // The loop must not write behind the restore.
+        lock(&self.control).softs.drop(group);
+        lock(&self.books).restore_lines(ours)
+    }
+
+    /// The idle class counts where branches of the tree divide.
+    fn note_on_background(&self, gate: &Gate, group: &GroupPath) -> Option<String> {
+        let parent = group.parent()?;
+        if parent.is_root() || gate.class() == Class::Side && parent == self.side_root() {
+            return None;
+        }
+        let hint = match &gate.record.place {
+            Place::Own { .. } if parent == self.main_root() => {
+                "; started with its soft cap, it would yield to all"
+            }
+            _ => "",
+        };
+        Some(format!(
+            "{START}it yields to what else is in {parent}; to the rest of the machine only as that does{hint}"
+        ))
+    }
+
+    /// The group of a new gate that is to yield to everything: it lies where its branch and all others divide.
+    pub(crate) fn soft_group(&self, gate: &Gate) -> Option<String> {
+        let at_top = gate.soft_ppt().is_some() && gate.class() != Class::Side;
+        // No gate's name has this character, so no other group of ours has this name.
+        at_top.then(|| format!("{}-soft={}", self.run_dir.prefix(), gate.record.name))
+    }
+
+    /// What the gate's soft cap did.
+    pub(crate) fn cap_view(&self, gate: &Gate, now_ns: u64) -> Option<CapView> {
+        let (story, soft_ppt) = lock(&self.control).softs.story(gate.record.place.group())?;
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let since = story.background_since_ns;
+        // Background for good is not looked at, so its story ends where it began.
+        let background_pct = match soft_ppt {
+            0 => 100.0,
+            _ => 100.0 * story.in_background_ns as f64 / story.capped_ns.max(1) as f64,
+        };
+        Some(CapView {
+            soft_permille: soft_ppt,
+            in_background_seconds: since.map(|since_ns| seconds(now_ns.saturating_sub(since_ns))),
+            background_pct,
+            turns: story.turns,
+            level_ms: story.level_ns as f64 / 1e6,
+            used_background_seconds: seconds(story.used_background_ns),
+            used_foreground_seconds: seconds(story.used_foreground_ns),
+        })
+    }
+
+    /// Without an owner nobody would take the gate out of the background in time, so there it stays.
+    pub(crate) fn leave_in_background(&self, gate: &Gate) -> bool {
+        let group = gate.record.place.group();
+        lock(&self.control).softs.drop(group);
+        let books = lock(&self.books);
+        books.background_of(group).is_some() && books.set_background(group, true).is_ok()
     }
 }

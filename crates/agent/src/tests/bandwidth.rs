@@ -12,7 +12,7 @@ use crate::lease::monotonic_ns;
 use crate::looper::lock;
 use crate::owner::Owner;
 use crate::server::Refusal;
-use crate::startup::QuotaWriter;
+use crate::writer::QuotaWriter;
 
 fn run(owner: &Owner, pid: i32, pairs: &[(&str, &str)]) -> Result<String, Refusal> {
     let request = RunRequest {

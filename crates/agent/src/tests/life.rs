@@ -16,7 +16,7 @@ use crate::house::House;
 use crate::looper::lock;
 use crate::owner::Owner;
 use crate::paths::RunDir;
-use crate::startup::QuotaWriter;
+use crate::writer::QuotaWriter;
 
 /// The process that `run --side` becomes, the one that is lent by `set`, and the one that `run --main` becomes.
 pub const SIDE: usize = 0;

@@ -1,6 +1,7 @@
 //! An owner on kernel files in memory, for tests: the production code with another file system and another sensor.
 
 mod bandwidth;
+mod caps;
 mod deaths;
 mod faults;
 mod hints;
@@ -168,6 +169,7 @@ impl Bed {
             books: Arc::new(Mutex::new(books)),
             gates: Mutex::new(Vec::new()),
             control: Arc::new(Mutex::new(control)),
+            meters: Arc::default(),
             lease,
             period_ns: STEP_NS,
             sensing_note: String::new(),

@@ -21,6 +21,9 @@ pub fn page(view: &ExplainView) -> String {
         };
         text.push_str(&aligned(label, line));
     }
+    if let Some(cap) = &view.gate.cap {
+        text.push_str(&wrapped("  Soft cap: ", &gates::cap_line(cap)));
+    }
     text.push_str(&users(view));
     if let Some(latency) = &view.gate.latency {
         text.push_str(&wrapped("   Urgency: ", &gates::urgency(latency)));
@@ -47,6 +50,7 @@ fn binding(name: &str) -> String {
         "demand" => "it has nothing more to run",
         "headroom" => "the idle to keep for main",
         "tolerance" => "main takes all; this is the floor",
+        "cap" => "above its soft cap it gets only CPU that nobody else wants",
         "share" => "other side gates take their part",
         "none" => "nothing limits it",
         _ => return name.to_owned(),

@@ -1,6 +1,6 @@
 //! Gates as a list and one by one.
 
-use tidegate_agent::api::{GateView, LatencyView, TermView};
+use tidegate_agent::api::{CapView, GateView, LatencyView, TermView};
 
 use super::{BOLD, count, cpus, fit, span, styled, wrapped};
 
@@ -53,6 +53,9 @@ pub fn one(gate: &GateView) -> String {
     if let Some(latency) = &gate.latency {
         text.push_str(&wrapped("   Urgency: ", &urgency(latency)));
     }
+    if let Some(cap) = &gate.cap {
+        text.push_str(&wrapped("  Soft cap: ", &cap_line(cap)));
+    }
     text.push_str(&terms(&gate.terms));
     for note in &gate.notes {
         text.push_str(&wrapped("      Note: ", note));
@@ -94,6 +97,25 @@ pub fn urgency(latency: &LatencyView) -> String {
         latency.hint,
         latency.how,
         count(latency.tasks, "task", "tasks")
+    )
+}
+
+/// How a soft cap stands.
+pub fn cap_line(cap: &CapView) -> String {
+    let now = match cap.in_background_seconds {
+        Some(seconds) => format!("in the background for {}", span(seconds)),
+        None => format!("not in the background, {:.1} ms left", cap.level_ms),
+    };
+    if cap.soft_permille == 0 {
+        return format!("{now}, for good");
+    }
+    let times = count(cap.turns, "time", "times");
+    format!(
+        "{now}; {times} so far, {:.0} % of its time; {:.1} s of CPU that nobody else wanted, {:.1} s within {}‰",
+        cap.background_pct,
+        cap.used_background_seconds,
+        cap.used_foreground_seconds,
+        cap.soft_permille
     )
 }
 

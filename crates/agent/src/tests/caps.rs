@@ -1,0 +1,237 @@
+//! Soft caps: where the group lies, what stands on it, and that it goes back, on v1 and v2.
+
+use tidegate_knobs::control::Usage;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::ledger::Change;
+
+use super::{Bed, KINDS, Kind, PIDS, in_books, root, terms, unset};
+use crate::api::{RunRequest, SetRequest, UnsetRequest};
+use crate::house::House;
+use crate::looper::lock;
+use crate::owner::Owner;
+use crate::server::Refusal;
+use crate::writer::QuotaWriter;
+
+fn run(owner: &Owner, pid: i32, pairs: &[(&str, &str)]) -> Result<String, Refusal> {
+    let request = RunRequest {
+        pid,
+        name: None,
+        command: vec!["job".to_owned()],
+        terms: terms(pairs),
+    };
+    owner.run(&root(pid), &request).map(|reply| reply.cgroup)
+}
+
+fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) -> Result<Vec<String>, Refusal> {
+    let request = SetRequest {
+        target: target.to_owned(),
+        terms: terms(pairs),
+    };
+    owner.set(&root(1), &request).map(|view| view.notes)
+}
+
+/// Every group has used this much.
+struct Used(u64);
+
+impl Usage for Used {
+    fn usage_ns(&mut self, _: &GroupPath) -> Option<u64> {
+        Some(self.0)
+    }
+}
+
+const MS: u64 = 1_000_000;
+
+fn look(owner: &Owner, now_ms: u64, used_ms: u64) {
+    let mut writer = QuotaWriter::new(owner);
+    lock(&owner.control)
+        .softs
+        .step(now_ms * MS, &mut Used(used_ms * MS), &mut writer);
+}
+
+fn in_background(bed: &Bed, group: &str) -> bool {
+    bed.file(group, "cpu.idle") == "1"
+}
+
+#[test]
+fn a_command_with_a_soft_cap_lies_where_branches_divide_and_comes_and_goes() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let group = run(&owner, PIDS[0], &[("cap_soft", "200‰"), ("weight", "300")]).unwrap();
+        assert_eq!(group, "/tg-soft=job", "{kind:?}");
+        assert!(
+            in_background(&bed, &group),
+            "{kind:?}: a bucket begins empty"
+        );
+        let weight = match kind {
+            Kind::V2 => ("cpu.weight", "300"),
+            _ => ("cpu.shares", "3072"),
+        };
+        look(&owner, 1_000, 0);
+        look(&owner, 1_005, 0);
+        assert!(!in_background(&bed, &group), "{kind:?}");
+        assert_eq!(
+            bed.file(&group, weight.0),
+            weight.1,
+            "{kind:?}: its own weight"
+        );
+        let ledger = in_books(&owner);
+        look(&owner, 1_010, 5);
+        assert!(
+            in_background(&bed, &group),
+            "{kind:?}: 5 ms in 5 ms is above 20 %"
+        );
+        assert_eq!(
+            in_books(&owner),
+            ledger,
+            "{kind:?}: turns are not written down"
+        );
+        set(&owner, "gate:job", &[("weight", "100")]).unwrap();
+        look(&owner, 1_200, 5);
+        let default = if kind == Kind::V2 { "100" } else { "1024" };
+        assert_eq!(
+            bed.file(&group, weight.0),
+            default,
+            "{kind:?}: a weight given in the background"
+        );
+        bed.fs.inner().end_process(PIDS[0]);
+        owner.leave();
+        assert!(
+            !bed.exists(&group) && in_books(&owner).is_empty(),
+            "{kind:?}"
+        );
+    }
+}
+
+#[test]
+fn a_process_and_a_group_get_back_what_they_had() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let fresh = bed.values("/other");
+        let owner = bed.owner().unwrap();
+        let pid = format!("pid:{}", PIDS[1]);
+        for target in ["cgroup:/other", &pid] {
+            set(&owner, target, &[("cap_soft", "0")]).unwrap();
+            look(&owner, 1_000, 0);
+            assert!(lock(&owner.control).softs.is_idle(), "{kind:?}: for good");
+            let group = owner.name_of(target).unwrap();
+            let at = lock(&owner.gates)
+                .iter()
+                .find(|gate| gate.record.name == group)
+                .map(|gate| gate.record.place.group().to_string())
+                .unwrap();
+            assert!(in_background(&bed, &at), "{kind:?} {target}");
+            unset(&owner, target).unwrap();
+        }
+        assert_eq!(bed.values("/other"), fresh, "{kind:?}");
+        assert!(bed.is_home(1) && in_books(&owner).is_empty(), "{kind:?}");
+    }
+}
+
+#[test]
+fn unsetting_the_cap_takes_it_out_for_good_and_the_gate_lives_on() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let group = run(&owner, PIDS[0], &[("cap_soft", "0"), ("quota", "30ms")]).unwrap();
+        assert!(in_background(&bed, &group));
+        let request = UnsetRequest {
+            target: "gate:job".to_owned(),
+            terms: vec!["cap_soft".to_owned()],
+        };
+        owner.unset(&root(1), &request).unwrap();
+        assert!(!in_background(&bed, &group), "{kind:?}");
+        look(&owner, 1_000, 0);
+        assert!(
+            !in_background(&bed, &group),
+            "{kind:?}: nobody looks any more"
+        );
+    }
+}
+
+#[test]
+fn without_an_owner_it_stays_in_the_background_and_the_next_goes_on() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let group = run(&owner, PIDS[0], &[("cap_soft", "500‰")]).unwrap();
+        set(
+            &owner,
+            "cgroup:/other",
+            &[("cap_soft", "500‰"), ("fallback", "restore")],
+        )
+        .unwrap();
+        look(&owner, 1_000, 0);
+        look(&owner, 1_010, 0);
+        assert!(!in_background(&bed, &group) && !in_background(&bed, "/other"));
+        drop(owner);
+        let (_, mut books) = bed.without_owner();
+        books.fall_back(3);
+        assert!(in_background(&bed, &group), "{kind:?}");
+        assert!(!in_background(&bed, "/other"), "{kind:?}: as it declared");
+        drop(books);
+        let owner = bed.owner().unwrap();
+        look(&owner, 2_000, 0);
+        look(&owner, 2_010, 0);
+        assert!(!in_background(&bed, &group), "{kind:?}: the cap goes on");
+        let capped: Vec<String> = lock(&owner.books)
+            .entries()
+            .iter()
+            .filter(|entry| matches!(entry.change, Change::Background { .. }))
+            .map(|entry| entry.group.to_string())
+            .collect();
+        assert_eq!(capped.len(), 2, "{kind:?} {capped:?}");
+    }
+}
+
+#[test]
+fn an_orderly_end_leaves_running_work_in_the_background() {
+    let bed = Bed::new(Kind::V2);
+    let owner = bed.owner().unwrap();
+    let group = run(&owner, PIDS[0], &[("cap_soft", "500‰")]).unwrap();
+    look(&owner, 1_000, 0);
+    look(&owner, 1_010, 0);
+    assert!(!in_background(&bed, &group));
+    owner.leave();
+    assert!(in_background(&bed, &group));
+}
+
+#[test]
+fn side_work_yields_within_side_work_and_a_soft_cap_above_the_hard_one_is_none() {
+    let bed = Bed::new(Kind::V1);
+    let owner = bed.owner().unwrap();
+    let group = run(&owner, PIDS[0], &[("class", "side"), ("cap_soft", "0")]).unwrap();
+    assert_eq!(group, "/tg-side/job");
+    assert!(in_background(&bed, &group));
+    let equal = [("cap_hard", "200‰"), ("cap_soft", "200‰")];
+    let group = run(&owner, PIDS[1], &equal).unwrap();
+    assert!(group.starts_with("/tg-main/") && !in_background(&bed, &group));
+    // Set later, it counts where the group is; said.
+    let notes = set(&owner, "gate:job-2", &[("cap_soft", "0")]).unwrap();
+    assert!(in_background(&bed, &group));
+    assert!(
+        notes.iter().any(|note| note.contains("/tg-main")),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn somebody_elses_write_is_answered_once() {
+    let bed = Bed::new(Kind::V2);
+    let owner = bed.owner().unwrap();
+    let group = run(&owner, PIDS[0], &[("cap_soft", "0")]).unwrap();
+    look(&owner, 1_000, 0);
+    // In or out is ours to say; a weight is not.
+    owner
+        .groups
+        .set_idle(&GroupPath::parse(&group).unwrap(), false)
+        .unwrap();
+    owner
+        .groups
+        .set_weight(&GroupPath::parse(&group).unwrap(), 77)
+        .unwrap();
+    let mut house = House::new(None);
+    house.look(&owner);
+    look(&owner, 1_005, 0);
+    assert!(in_background(&bed, &group), "written again");
+}

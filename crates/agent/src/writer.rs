@@ -1,0 +1,61 @@
+//! Where the loop's writes go: the books first, then the group.
+
+use std::sync::{Arc, Mutex};
+
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::control::Apply;
+use tidegate_knobs::group::{GroupPath, Groups};
+
+use crate::books::Books;
+use crate::limits::set_yielding;
+use crate::looper::lock;
+use crate::owner::Owner;
+
+/// Quotas go to the books, then to the group.
+pub(crate) struct QuotaWriter {
+    pub groups: Arc<Groups>,
+    pub books: Arc<Mutex<Books>>,
+}
+
+impl QuotaWriter {
+    pub(crate) fn new(owner: &Owner) -> Self {
+        Self {
+            groups: Arc::clone(&owner.groups),
+            books: Arc::clone(&owner.books),
+        }
+    }
+}
+
+impl Apply for QuotaWriter {
+    fn set_quota(
+        &mut self,
+        group: &GroupPath,
+        from: Option<Bandwidth>,
+        to: Bandwidth,
+    ) -> Result<(), String> {
+        let from = match from {
+            Some(from) => from,
+            None => self
+                .groups
+                .bandwidth(group)
+                .map_err(|error| error.to_string())?,
+        };
+        lock(&self.books)
+            .write_quota(group, &from, &to)
+            .map_err(|error| error.to_string())
+    }
+
+    fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), String> {
+        let mut books = lock(&self.books);
+        books
+            .will_change_yield(group, yielding)
+            .map_err(|error| error.to_string())?;
+        set_yielding(&self.groups, group, yielding).map_err(|error| error.to_string())
+    }
+
+    fn set_background(&mut self, group: &GroupPath, background: bool) -> Result<(), String> {
+        lock(&self.books)
+            .set_background(group, background)
+            .map_err(|error| error.to_string())
+    }
+}
