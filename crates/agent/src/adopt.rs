@@ -1,7 +1,9 @@
 //! Taking up what an earlier owner left: gates that still have work in them, values that nobody needs any more.
 
+use std::collections::BTreeSet;
+
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::ledger::own_groups;
+use tidegate_knobs::ledger::{Change, own_groups};
 use tidegate_terms::{RawTerms, Source};
 use tracing::{info, warn};
 
@@ -29,16 +31,15 @@ impl Owner {
         let root = self.side_root();
         let main_root = self.main_root();
         // A gate that nothing limits by its record needs no value of ours: its class was being changed when that owner died.
-        let needs =
-            |gate: &&Gate| gate.is_limited() || matches!(gate.record.place, Place::Own { .. });
-        let needed: Vec<String> = gates
-            .iter()
-            .filter(needs)
-            .map(|gate| gate.record.name.clone())
-            .collect();
+        let needs = |gate: &Gate, change: &Change| {
+            let own = matches!(gate.record.place, Place::Own { .. });
+            let yields = matches!(change, Change::Idle { .. } | Change::Weight { .. });
+            own || gate.is_limited() || (gate.needs_group() && !yields)
+        };
         let report = lock(&self.books).restore_where(|entry| {
             let shared = entry.group == root || entry.group == main_root;
-            !shared && !needed.contains(&entry.gate)
+            let gate = gates.iter().find(|gate| gate.record.name == entry.gate);
+            !shared && !gate.is_some_and(|gate| needs(gate, &entry.change))
         });
         for line in report {
             info!("left by an earlier owner: {line}");
@@ -137,5 +138,6 @@ fn nameless(group: &GroupPath, class: &str) -> Record {
             group: group.clone(),
         },
         notes: vec!["found by its group's name: the record of its terms was lost".to_owned()],
+        by_admin: BTreeSet::new(),
     }
 }

@@ -160,12 +160,45 @@ pub struct GateView {
     /// Its soft cap's bucket, where it has one.
     #[serde(default)]
     pub cap: Option<CapView>,
+    /// Periods in which the same group ran, as the kernel counts.
+    #[serde(default)]
+    pub nr_periods: u64,
+    /// The time throttled in the kernel's unit.
+    #[serde(default)]
+    pub throttled_usec: u64,
+    /// Periods in which it used saved quota.
+    #[serde(default)]
+    pub nr_bursts: u64,
+    /// Saved quota that it used.
+    #[serde(default)]
+    pub burst_usec: u64,
+    /// Periods that ended in throttling between the last two looks, for a gate with a limit of its own.
+    #[serde(default)]
+    pub throttled_lately: u64,
+    /// What its own quota and hard cap come to.
+    #[serde(default)]
+    pub own_limit: Option<LimitView>,
     /// Every term with its source.
     pub terms: Vec<TermView>,
     /// Seconds since the gate was made.
     pub age_seconds: f64,
     /// What cannot be enforced for it here, one sentence each.
     pub notes: Vec<String>,
+}
+
+/// The limit that a gate's own terms ask for, as its group has it (for side work: where the allowance leaves all of it).
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct LimitView {
+    /// `quota` or `cap_hard`: whichever is the tighter.
+    pub by: String,
+    /// The rate.
+    pub cpus: f64,
+    /// CPU time in each period.
+    pub quota_usec: u64,
+    /// The period.
+    pub period_usec: u64,
+    /// Unused quota that may be carried over; what was found, for `burst = auto`.
+    pub burst_usec: u64,
 }
 
 /// One value that was written to a kernel file.

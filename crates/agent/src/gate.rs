@@ -1,9 +1,11 @@
 //! One gate as the owner keeps it, what all gates together ask for, and the file that the next owner reads.
 
+use std::collections::BTreeSet;
+
 use crate::mechanisms::HintState;
 use serde::{Deserialize, Serialize};
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::{Demand, Objective as DelayObjective};
+use tidegate_knobs::control::{BurstLoop, Demand, Objective as DelayObjective};
 use tidegate_knobs::group::{GroupPath, Placement};
 use tidegate_knobs::limit::own_limit;
 use tidegate_terms::{
@@ -73,6 +75,9 @@ pub struct Record {
     pub place: Place,
     /// What cannot be enforced for it here.
     pub notes: Vec<String>,
+    /// Terms that somebody with privilege has set: others may only tighten them.
+    #[serde(default)]
+    pub by_admin: BTreeSet<String>,
 }
 
 /// A gate.
@@ -90,6 +95,12 @@ pub struct Gate {
     pub empty_looks: u32,
     /// What is known of its latency hint.
     pub(crate) hint: Option<HintState>,
+    /// Periods that ended in throttling, at the last look and between the last two, for one with a limit of its own.
+    pub throttled: Option<u64>,
+    /// See [`Gate::throttled`].
+    pub throttled_lately: u64,
+    /// What finds its burst, where that is `auto`.
+    pub auto: Option<BurstLoop>,
 }
 
 impl Gate {
@@ -103,6 +114,9 @@ impl Gate {
             usage_cpus: 0.0,
             empty_looks: 0,
             hint: None,
+            throttled: None,
+            throttled_lately: 0,
+            auto: None,
         })
     }
 
@@ -123,14 +137,19 @@ impl Gate {
 
     /// The limit that its own terms ask for: its quota with period and burst, and a hard cap that counts for all of it.
     pub fn own_limit(&self) -> Option<Bandwidth> {
+        self.limit_with_burst(match self.terms.burst.value {
+            Burst::Of(span) => span.us(),
+            Burst::Auto => self.auto.as_ref().map_or(0, BurstLoop::burst_us),
+        })
+    }
+
+    /// The same with this burst, as far as quota and cap leave it.
+    pub fn limit_with_burst(&self, burst_us: u64) -> Option<Bandwidth> {
         let terms = &self.terms;
         let quota = terms.quota_us().map(|quota_us| Bandwidth {
             quota_us: Some(quota_us),
             period_us: terms.period.value.us(),
-            burst_us: match terms.burst.value {
-                Burst::Of(span) => span.us(),
-                Burst::Auto => 0,
-            },
+            burst_us: burst_us.min(quota_us),
         });
         let for_all = terms.cap_scope.value == CapScope::Group;
         let cap_hard_ppt = terms.cap_hard.value.ppt().filter(|_| for_all);
@@ -238,6 +257,7 @@ mod tests {
                 group: GroupPath::parse(&format!("/{name}")).unwrap(),
             },
             notes: vec![],
+            by_admin: BTreeSet::new(),
         };
         Gate::new(record, &Config::default()).unwrap()
     }

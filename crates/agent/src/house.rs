@@ -296,6 +296,12 @@ impl Owner {
             Place::Known { pid, .. } => process_cpu_ns(&*self.fs, *pid),
             place => self.groups.usage_ns(place.group()).ok().flatten(),
         };
+        if gate.own_limit().is_some()
+            && let Ok(stat) = self.groups.cpu_stat(gate.record.place.group())
+        {
+            let last = gate.throttled.replace(stat.nr_throttled);
+            gate.throttled_lately = last.map_or(0, |last| stat.nr_throttled.saturating_sub(last));
+        }
         let Some(usage_ns) = usage_ns else { return };
         if let Some((last_ns, last_usage_ns)) = gate.usage.replace((now_ns, usage_ns)) {
             let wall_ns = now_ns.saturating_sub(last_ns).max(1);

@@ -7,6 +7,7 @@
 //! ```text
 //! server (socket) ─┐
 //! house (1 s)     ─┼─▶ owner: gates ─▶ limits: groups, books ─▶ kernel files
+//! bursts (0.1 s)  ─┤
 //! looper (5 ms)   ─┴─▶ control (knobs): sample → law → plan ─▶ quota
 //!                        └─ lease ─▶ guardian ─▶ fallback
 //! ```
@@ -14,7 +15,9 @@
 mod adopt;
 pub mod api;
 mod books;
+mod bursts;
 pub mod client;
+mod explain;
 mod fallback;
 mod foreign;
 mod gate;
@@ -36,6 +39,7 @@ pub mod startup;
 mod targets;
 #[cfg(test)]
 mod tests;
+mod tighten;
 mod views;
 mod writer;
 

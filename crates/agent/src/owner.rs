@@ -14,7 +14,7 @@ use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::sense::Meters;
 use tidegate_knobs::target::{GateName, ProcessRef, Target};
-use tidegate_terms::{Class, Config, RawTerms, Settings, Source};
+use tidegate_terms::{Class, Config, RawTerms, Settings, Source, Term};
 use tokio::sync::Notify;
 use tracing::info;
 
@@ -160,6 +160,18 @@ impl Owner {
         peer.is_admin(gid_of(&group_file, ADMIN_GROUP))
     }
 
+    /// The terms that are set with privilege by this call.
+    pub(crate) fn by_admin(&self, peer: &Peer, terms: &RawTerms) -> BTreeSet<String> {
+        match self.is_admin(peer) {
+            true => {
+                let named =
+                    |name: &String| Term::from_name(name).map(|term| term.name().to_owned());
+                terms.0.keys().filter_map(named).collect()
+            }
+            false => BTreeSet::new(),
+        }
+    }
+
     /// Called with the gates locked: leaving begins under that lock, so whoever is admitted is still within an owner's life.
     pub(crate) fn admit(&self, peer: &Peer) -> Result<(), Refusal> {
         if self.leaving.load(Ordering::Acquire) {
@@ -225,6 +237,7 @@ impl Owner {
         let record = Record {
             name: name.to_string(),
             target: "run".to_owned(),
+            by_admin: self.by_admin(peer, &raw),
             raw,
             uid: process.uid,
             command: request.command.clone(),

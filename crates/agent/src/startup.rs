@@ -327,6 +327,8 @@ fn serve(started: Started) -> Result<(), String> {
     )?;
     let housed = Arc::clone(&owner);
     let keeping = spawn("house", Box::new(move || house.run(&housed)))?;
+    let bursty = Arc::clone(&owner);
+    let bursting = spawn("bursts", Box::new(move || crate::bursts::run(&bursty)))?;
     looper::pin_memory();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -348,6 +350,7 @@ fn serve(started: Started) -> Result<(), String> {
     let _ = std::fs::remove_file(&socket);
     let _ = looping.join();
     let _ = keeping.join();
+    let _ = bursting.join();
     served.map_err(|why| format!("owner: {}: {why}", socket.display()))
 }
 

@@ -1,6 +1,6 @@
 //! The calls that give terms to processes, groups and gates that are there already, and take them back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
@@ -15,6 +15,7 @@ use crate::looper::lock;
 use crate::owner::{Owner, find_in, no_gate, refuse};
 use crate::peer::{ADMIN_GROUP, Peer, may_give};
 use crate::server::Refusal;
+use crate::tighten::only_tightens;
 
 impl Owner {
     /// Terms for something that runs already.
@@ -39,8 +40,8 @@ impl Owner {
             // Without a class nothing of it can become main's equal.
             judged.insert("class".to_owned(), "side".to_owned());
         }
-        may_give(peer, self.is_admin(peer), owner_uid, &judged)
-            .map_err(|error| refuse("denied")(&error))?;
+        let is_admin = self.is_admin(peer);
+        may_give(peer, is_admin, owner_uid, &judged).map_err(|error| refuse("denied")(&error))?;
         self.admit(peer)?;
         let name = match known {
             Some(index) => {
@@ -52,14 +53,17 @@ impl Owner {
                 // What somebody else insisted on is ours again from here on.
                 let own_group = gate.record.place.group().clone();
                 lock(&self.control).quotas.take_again(&own_group);
-                let name = self.change(&mut gates[index], &asked)?;
+                let privileged = self.by_admin(peer, &asked);
+                let name =
+                    self.change(&mut gates[index], &asked, is_admin.then_some(privileged))?;
                 if let Some(group) = self.limited_group(&gates[index]) {
                     lock(&self.control).quotas.take_again(&group);
                 }
                 name
             }
             None => {
-                let gate = self.adopt_target(&gates, &target, asked, owner_uid)?;
+                let by_admin = self.by_admin(peer, &asked);
+                let gate = self.adopt_target(&gates, &target, asked, (owner_uid, by_admin))?;
                 let name = gate.record.name.clone();
                 gates.push(gate);
                 name
@@ -116,11 +120,21 @@ impl Owner {
         }
     }
 
-    /// New terms for a gate that is there.
-    fn change(&self, gate: &mut Gate, asked: &RawTerms) -> Result<String, Refusal> {
+    /// New terms for a gate that is there; `by_admin` are those that are set with privilege, `None` without any.
+    fn change(
+        &self,
+        gate: &mut Gate,
+        asked: &RawTerms,
+        by_admin: Option<BTreeSet<String>>,
+    ) -> Result<String, Refusal> {
         let mut record = gate.record.clone();
         record.raw.merge(asked);
+        let privileged = by_admin.is_some();
+        record.by_admin.extend(by_admin.unwrap_or_default());
         let changed = Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
+        if !privileged {
+            only_tightens(gate, &changed).map_err(|error| refuse("denied")(&error))?;
+        }
         if changed.class() != gate.class() {
             if matches!(gate.record.place, Place::Own { .. }) {
                 let message = format!(
@@ -156,6 +170,7 @@ impl Owner {
 
     /// Makes the machine agree with a gate's changed terms, or leaves gate and machine as they were.
     fn agree(&self, gate: &mut Gate, mut changed: Gate) -> Result<(), Refusal> {
+        changed.auto = gate.auto.clone();
         let in_own = matches!(gate.record.place, Place::Lent { .. });
         let is_process = in_own || matches!(gate.record.place, Place::Known { .. });
         if is_process && changed.needs_group() != in_own {
@@ -175,6 +190,7 @@ impl Owner {
         gate.record = changed.record;
         gate.terms = changed.terms;
         gate.hint = changed.hint;
+        gate.auto = changed.auto;
         Ok(())
     }
 
@@ -204,7 +220,7 @@ impl Owner {
         gates: &[Gate],
         target: &Target,
         raw: RawTerms,
-        uid: u32,
+        (uid, by_admin): (u32, BTreeSet<String>),
     ) -> Result<Gate, Refusal> {
         let taken = |name: &str| gates.iter().any(|gate| gate.record.name == name);
         let (wanted, place) = match target {
@@ -245,6 +261,7 @@ impl Owner {
             made_ns: monotonic_ns(),
             place: place.clone(),
             notes: Vec::new(),
+            by_admin,
         };
         let mut gate = Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
         if gate.is_limited() {
@@ -368,6 +385,7 @@ impl Owner {
                     );
                     return Err(Refusal::new("usage", message));
                 }
+                record.by_admin.remove(term);
             }
             let changed =
                 Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;

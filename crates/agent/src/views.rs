@@ -1,24 +1,20 @@
-//! What the owner shows: status, gates, and why a gate runs at its present rate.
+//! What the owner shows: status and gates. Why a gate runs at its present rate is in `explain`.
 
+use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::{Control, Given, Write};
 use tidegate_knobs::group::CpuStat;
+use tidegate_knobs::limit::hard_cap;
 use tidegate_law::{HeadroomDecision, Reason};
-use tidegate_terms::{Class, View};
+use tidegate_terms::View;
 
-use crate::api::{
-    ExplainView, GateView, LoopView, ObjectiveView, StatusView, TermView, UserView, WriteView,
-};
+use crate::api::{GateView, LimitView, LoopView, ObjectiveView, StatusView, TermView, WriteView};
 use crate::gate::{Gate, Place};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
 use crate::mechanisms::latency_view;
 use crate::owner::Owner;
-use crate::server::Refusal;
 
-/// A gate that uses this much of what it is given wants more, as far as anybody can tell.
-const WANTS_MORE: f64 = 0.9;
-
-fn cpus(ucpu: u64) -> f64 {
+pub(crate) fn cpus(ucpu: u64) -> f64 {
     ucpu as f64 / 1e6
 }
 
@@ -57,7 +53,7 @@ pub fn sentence(decision: &HeadroomDecision) -> String {
     }
 }
 
-fn write_view(write: &Write, now_ns: u64) -> WriteView {
+pub(crate) fn write_view(write: &Write, now_ns: u64) -> WriteView {
     WriteView {
         ago_seconds: now_ns.saturating_sub(write.at_ns) as f64 / 1e9,
         path: write.path.clone(),
@@ -160,8 +156,14 @@ impl Owner {
         let record = &gate.record;
         let group = record.place.group();
         let limited = self.limited_group(gate);
-        let stat: CpuStat = limited
-            .as_ref()
+        let own = gate.own_limit();
+        // With a limit of its own, its own group's counts tell of that; else those of the group that is limited with it in it.
+        let counted = match (&own, &record.place) {
+            (_, Place::Known { .. }) => None,
+            (Some(_), _) => Some(group),
+            (None, _) => limited.as_ref(),
+        };
+        let stat: CpuStat = counted
             .and_then(|group| self.groups.cpu_stat(group).ok())
             .unwrap_or_default();
         let processes = match &record.place {
@@ -186,48 +188,27 @@ impl Owner {
             throttled_seconds: stat.throttled_ns as f64 / 1e9,
             latency: latency_view(gate),
             cap: self.cap_view(gate, now_ns),
+            nr_periods: stat.nr_periods,
+            throttled_usec: stat.throttled_ns / 1_000,
+            nr_bursts: stat.nr_bursts,
+            burst_usec: stat.burst_ns / 1_000,
+            throttled_lately: gate.throttled_lately,
+            own_limit: own.map(|own| limit_view(gate, &own)),
             terms: gate.terms.views().iter().map(term_view).collect(),
             age_seconds: now_ns.saturating_sub(record.made_ns) as f64 / 1e9,
             notes: record.notes.clone(),
         }
     }
+}
 
-    /// Why the gate that `target` names runs at its present rate.
-    pub fn explain(&self, target: &str) -> Result<ExplainView, Refusal> {
-        let name = self.name_of(target)?;
-        let status = self.status();
-        let found = status.gates.iter().find(|gate| gate.name == name);
-        let gate = found.cloned().ok_or_else(|| {
-            Refusal::new(
-                "not_found",
-                format!("{target}: the gate has just ended; see `tidegate status`"),
-            )
-        })?;
-        let control = lock(&self.control);
-        let decision = *control.decision();
-        let now_ns = monotonic_ns();
-        let side_root = self.side_root().to_string();
-        let writes = control
-            .quotas
-            .log
-            .newest()
-            .filter(|write| {
-                write.path == gate.cgroup || write.path == side_root || gate.class != "side"
-            })
-            .take(8)
-            .map(|write| write_view(write, now_ns))
-            .collect();
-        drop(control);
-        let (binding, summary) = binding(&gate, &status, &decision);
-        Ok(ExplainView {
-            summary,
-            binding: binding.to_owned(),
-            arithmetic: arithmetic(&decision, &status),
-            users: users(&status),
-            writes,
-            gate,
-            status,
-        })
+fn limit_view(gate: &Gate, own: &Bandwidth) -> LimitView {
+    let by_cap = gate.terms.cap_hard.value.ppt().map(hard_cap) == Some(*own);
+    LimitView {
+        by: (if by_cap { "cap_hard" } else { "quota" }).to_owned(),
+        cpus: cpus(own.rate_ucpu().unwrap_or(u64::MAX)),
+        quota_usec: own.quota_us.unwrap_or(u64::MAX),
+        period_usec: own.period_us,
+        burst_usec: own.burst_us,
     }
 }
 
@@ -241,205 +222,5 @@ fn term_view(view: &View) -> TermView {
             .iter()
             .map(|weaker| format!("{} ({})", weaker.value, weaker.source))
             .collect(),
-    }
-}
-
-/// Which limit binds, and the sentence that says so.
-fn binding(
-    gate: &GateView,
-    status: &StatusView,
-    decision: &HeadroomDecision,
-) -> (&'static str, String) {
-    let used = gate.usage_cpus;
-    let name = &gate.name;
-    if let Some(cap) = &gate.cap
-        && cap.in_background_seconds.is_some()
-    {
-        let why = format!(
-            "{name} uses {used:.2} CPUs; it is above its soft cap of {}‰, so it gets only CPU that nobody else wants",
-            cap.soft_permille
-        );
-        return ("cap", why);
-    }
-    if gate.class != Class::Side.to_string() {
-        return (
-            "none",
-            format!(
-                "{name} uses {used:.2} CPUs; nothing limits it: it is {} work",
-                gate.class
-            ),
-        );
-    }
-    let allowance = gate.allowance_cpus.unwrap_or(status.allowance_cpus);
-    let others = status.side_cpus - used;
-    let at_floor = decision.allowance_ucpu <= decision.floor_ucpu;
-    if status.side_cpus < WANTS_MORE * allowance && !at_floor {
-        let why = format!(
-            "{name} uses {used:.2} CPUs and wants no more: side work may use {allowance:.2} and uses {:.2}",
-            status.side_cpus
-        );
-        return ("demand", why);
-    }
-    if at_floor {
-        let why = format!(
-            "{name} uses {used:.2} CPUs; the tolerance binds: main uses {:.2} of {:.2} CPUs and {:.0} % are kept idle",
-            status.main_cpus, status.capacity_cpus, status.headroom_pct
-        );
-        return ("tolerance", why);
-    }
-    if others > WANTS_MORE * used && others > 0.05 * allowance {
-        let why = format!(
-            "{name} uses {used:.2} CPUs, its part of the {allowance:.2} that all side work may use; \
-             other side work uses {others:.2}"
-        );
-        return ("share", why);
-    }
-    let why = format!(
-        "{name} uses {used:.2} CPUs of the {allowance:.2} that side work may use: main uses {:.2} of {:.2} and {:.0} % \
-         are kept idle",
-        status.main_cpus, status.capacity_cpus, status.headroom_pct
-    );
-    ("headroom", why)
-}
-
-/// The law's sum, line by line.
-fn arithmetic(decision: &HeadroomDecision, status: &StatusView) -> Vec<String> {
-    let line = |what: &str, ucpu: f64, why: String| format!("{what:<26}{ucpu:>8.2} CPUs  {why}");
-    let mut lines = vec![
-        line(
-            "capacity",
-            cpus(decision.capacity_ucpu),
-            format!("{} online, less steal", status.cpus),
-        ),
-        line(
-            "- headroom",
-            -cpus(decision.asked_ucpu),
-            format!("{} % by {}", status.headroom_pct, status.headroom_from),
-        ),
-        line(
-            "- main and everything else",
-            -cpus(decision.main_est_ucpu),
-            "estimated".to_owned(),
-        ),
-        line(
-            "+ trim",
-            decision.trim_ucpu as f64 / 1e6,
-            "learnt from the idle really kept".to_owned(),
-        ),
-    ];
-    let why = match decision.reason {
-        Reason::Floor => format!("the tolerance ({} %) is the larger", status.tolerance_pct),
-        Reason::Ramp => "still rising".to_owned(),
-        reason => reason.as_str().to_owned(),
-    };
-    if let Some(found) = &status.objective {
-        let why = format!(
-            "of the headroom, found for {} ({})",
-            found.from, found.state
-        );
-        let ucpu = decision.capacity_ucpu as f64 * found.extra_pct / 1e2 / 1e6;
-        lines.insert(2, line("    run delay", ucpu, why));
-    }
-    lines.push(line(
-        "= side work may use",
-        cpus(decision.allowance_ucpu),
-        why,
-    ));
-    lines
-}
-
-fn users(status: &StatusView) -> Vec<UserView> {
-    let mut users: Vec<UserView> = status
-        .gates
-        .iter()
-        .map(|gate| UserView {
-            who: gate.name.clone(),
-            class: gate.class.clone(),
-            usage_cpus: gate.usage_cpus,
-        })
-        .collect();
-    let known: f64 = status
-        .gates
-        .iter()
-        .filter(|gate| gate.class != "side")
-        .map(|gate| gate.usage_cpus)
-        .sum();
-    users.push(UserView {
-        who: "everything else".to_owned(),
-        class: "neutral".to_owned(),
-        usage_cpus: (status.main_cpus - known).max(0.0),
-    });
-    users.sort_by(|a, b| b.usage_cpus.total_cmp(&a.usage_cpus));
-    users
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn side(usage_cpus: f64, allowance_cpus: f64) -> GateView {
-        GateView {
-            name: "encode".into(),
-            class: "side".into(),
-            usage_cpus,
-            allowance_cpus: Some(allowance_cpus),
-            ..GateView::default()
-        }
-    }
-
-    fn of(gate: &GateView, side_cpus: f64, allowance_ucpu: u64, floor_ucpu: u64) -> &'static str {
-        let status = StatusView {
-            side_cpus,
-            allowance_cpus: cpus(allowance_ucpu),
-            ..StatusView::default()
-        };
-        let decision = HeadroomDecision {
-            allowance_ucpu,
-            floor_ucpu,
-            ..HeadroomDecision::default()
-        };
-        binding(gate, &status, &decision).0
-    }
-
-    #[test]
-    fn names_the_limit_that_binds() {
-        assert_eq!(of(&side(0.2, 1.0), 0.2, 1_000_000, 20_000), "demand");
-        assert_eq!(of(&side(1.0, 1.0), 1.0, 1_000_000, 20_000), "headroom");
-        assert_eq!(of(&side(0.02, 0.02), 0.02, 20_000, 20_000), "tolerance");
-        assert_eq!(
-            of(&side(0.001, 0.02), 0.001, 20_000, 20_000),
-            "tolerance",
-            "also when main leaves it less"
-        );
-        assert_eq!(of(&side(0.5, 1.0), 1.0, 1_000_000, 20_000), "share");
-        let main = GateView {
-            class: "main".into(),
-            ..side(1.0, 1.0)
-        };
-        assert_eq!(of(&main, 0.0, 0, 0), "none");
-    }
-
-    #[test]
-    fn the_sum_is_shown_in_the_order_of_the_formula() {
-        let decision = HeadroomDecision {
-            capacity_ucpu: 2_000_000,
-            asked_ucpu: 600_000,
-            main_est_ucpu: 1_000_000,
-            trim_ucpu: -10_000,
-            allowance_ucpu: 390_000,
-            reason: Reason::Track,
-            ..HeadroomDecision::default()
-        };
-        let lines = arithmetic(
-            &decision,
-            &StatusView {
-                cpus: 2,
-                ..StatusView::default()
-            },
-        );
-        assert_eq!(lines.len(), 5);
-        assert!(
-            lines[0].contains("2.00") && lines[1].contains("-0.60") && lines[4].contains("0.39")
-        );
     }
 }

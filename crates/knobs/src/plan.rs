@@ -165,10 +165,16 @@ impl Planner {
     /// The limit that the group's own gate asks for (`None` for none), from the next write on; the caller keeps the
     /// decisions at or below its rate.
     pub fn set_own(&mut self, own: Option<Bandwidth>) {
-        if own != self.own {
-            self.own = own;
+        if own == self.own {
+            return;
+        }
+        let rate = |own: Option<Bandwidth>| own.and_then(|own| own.rate_ucpu());
+        let stands = self.own.is_some() && self.standing == self.own;
+        // Another burst of an own limit that does not stand at present is no news.
+        if stands || rate(own) != rate(self.own) {
             self.invalidate();
         }
+        self.own = own;
     }
 
     /// Takes `found` for what stands (adoption of a quota that is known to be ours).

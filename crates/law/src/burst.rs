@@ -100,6 +100,14 @@ impl AutoBurst {
         burst
     }
 
+    /// A burst of `burst_ns` stands (of an owner before this one), without other history.
+    pub fn resumed(cfg: Config, burst_ns: u64) -> Self {
+        Self {
+            burst_ns,
+            ..Self::new(cfg)
+        }
+    }
+
     /// One window of evidence in, the burst for the next out.
     pub fn step(&mut self, evidence: &Evidence) -> u64 {
         // SAFETY: as in `new`.

@@ -19,7 +19,8 @@ use crate::server::Refusal;
 
 impl Owner {
     /// Writes the gate's own limit to its group, or puts back what stood there before when it has none any more.
-    pub(super) fn put_on_bandwidth(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    pub(crate) fn put_on_bandwidth(&self, gate: &mut Gate) -> Result<(), Refusal> {
+        self.take_up_burst(gate);
         let Some(group) = self.still_group(gate) else {
             return Ok(());
         };

@@ -50,9 +50,8 @@ fn steps(bed: &Bed, owner: &Owner, count: u32) {
     for _ in 0..count {
         lock(&owner.control).step(monotonic_ns(), 0, &mut writer);
         let given = owner.groups.bandwidth(&side).ok();
-        let ucpu = given
-            .and_then(|given| given.rate_ucpu())
-            .unwrap_or(2_000_000);
+        let given = given.and_then(|given| given.rate_ucpu());
+        let ucpu = given.unwrap_or(0).min(1_500_000);
         let main_ppm = bed.sensor.main_ppm.load(Ordering::Relaxed);
         let side_ppm = (ucpu / super::CPUS).min(1_000_000 - main_ppm);
         bed.sensor.side_ppm.store(side_ppm, Ordering::Relaxed);
@@ -331,6 +330,58 @@ fn a_quota_above_a_parents_is_refused_by_name_on_v1_and_noted_on_v2() {
                 in_books(&owner).is_empty() && gate_names(&owner).is_empty(),
                 "{kind:?}"
             );
+        }
+    }
+}
+
+#[test]
+fn an_auto_burst_rises_while_it_is_throttled_and_survives_a_restart() {
+    for kind in KINDS {
+        for class in ["main", "side"] {
+            let bed = Bed::new(kind);
+            let owner = bed.owner().unwrap();
+            owner.groups.create(&path("/other")).unwrap();
+            let auto = [("class", class), ("quota", "30ms"), ("burst", "auto")];
+            set(&owner, "cgroup:/other", &auto).unwrap();
+            bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+            steps(&bed, &owner, 400);
+            let mut now_ns = 1_000_000_000;
+            let mut windows = |owner: &Owner, count: u32| {
+                for _ in 0..count {
+                    now_ns += 100_000_000;
+                    let dir = super::cpu_mount(kind).to_owned() + "/other";
+                    bed.fs.inner().add_throttled(&dir, 1, 5_000_000);
+                    steps(&bed, owner, 20);
+                    assert!(owner.look_at_bursts(now_ns));
+                }
+                steps(&bed, owner, 20);
+                stands(owner, "/other")
+            };
+            let after = windows(&owner, 60);
+            assert_eq!(after.quota_us, Some(30_000), "{kind:?} {class}");
+            assert!(after.burst_us > 20_000, "{kind:?} {class}: {after}");
+            set(&owner, "cgroup:/other", &[("weight", "100")]).unwrap();
+            steps(&bed, &owner, 100);
+            assert_eq!(
+                stands(&owner, "/other"),
+                after,
+                "{kind:?} {class}: terms changed, not these"
+            );
+            drop(owner);
+            let owner = bed.owner().unwrap();
+            steps(&bed, &owner, 400);
+            let again = windows(&owner, 5);
+            assert!(
+                again.burst_us >= after.burst_us || class == "side",
+                "{kind:?} {class}: {again}"
+            );
+            unset(&owner, "cgroup:/other").unwrap();
+            assert_eq!(
+                stands(&owner, "/other"),
+                Bandwidth::unlimited(),
+                "{kind:?} {class}"
+            );
+            assert!(!owner.look_at_bursts(now_ns));
         }
     }
 }

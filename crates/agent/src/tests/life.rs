@@ -10,7 +10,7 @@ use tidegate_knobs::kfs::{KernelFs, Meanwhile};
 
 use super::{Bed, PIDS, STEP_NS, root, run_side, set_side, terms, unset};
 use crate::After;
-use crate::api::{RunRequest, SetRequest};
+use crate::api::{RunRequest, SetRequest, UnsetRequest};
 use crate::fallback;
 use crate::house::House;
 use crate::looper::lock;
@@ -41,6 +41,11 @@ pub const RISE: &[Ask] = &[
         drop(set_side(owner, "cgroup:/other"))
     }),
     ("the loop", |bed, owner| steps(bed, owner, 40)),
+    ("limits of their own", |_, owner| {
+        let quota = [("quota", "30ms"), ("burst", "10ms")];
+        drop(set(owner, "gate:job", &quota));
+        drop(set(owner, "gate:web", &[("cap_hard", "500‰")]));
+    }),
     ("set again", |_, owner| {
         drop(set(owner, "gate:job", &[("weight", "300")]))
     }),
@@ -60,6 +65,13 @@ pub const FALL: &[Ask] = &[
     ("class and back", |_, owner| {
         drop(set(owner, "cgroup:/other", &[("class", "main")]));
         drop(set_side(owner, "cgroup:/other"));
+    }),
+    ("a limit is taken back", |_, owner| {
+        let request = UnsetRequest {
+            target: "gate:job".to_owned(),
+            terms: vec!["quota".to_owned(), "burst".to_owned()],
+        };
+        drop(owner.unset(&root(1), &request));
     }),
     ("unset cgroup", |_, owner| {
         drop(unset(owner, "cgroup:/other"))

@@ -7,6 +7,7 @@
 //! quota (normally one, the side root), and writes a quota a few times a second. It allocates only when it writes.
 //! What the step needs of the outside comes in through [`Sensor`] and [`Apply`], so that tests drive this very code.
 
+mod burst;
 mod meter;
 mod protect;
 mod quotas;
@@ -17,6 +18,7 @@ use tidegate_law::{
     Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms, Reason,
 };
 
+pub use burst::{BURST_WINDOW_NS, BurstLoop, BurstSeen};
 pub use meter::{Durations, Meter, Recent, Use};
 pub use protect::{Objective, Protect, Protection};
 pub use quotas::{Apply, Given, Limited, Quotas, Target};
@@ -182,6 +184,11 @@ impl Control {
     /// CPUs online at the last reading.
     pub fn online_cpus(&self) -> u32 {
         self.sensor.online_cpus()
+    }
+
+    /// The last reading that may be used.
+    pub fn counters(&self) -> Option<&Counters> {
+        self.last.as_ref().filter(|last| last.valid)
     }
 
     /// The last decision.

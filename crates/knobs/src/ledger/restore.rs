@@ -160,19 +160,27 @@ fn fall_to_background(groups: &Groups, entry: &Entry, was: &CpuClass) -> Outcome
     Outcome::of(groups, &entry.group, done())
 }
 
-/// A limit is ours when it is what was recorded or what stood before that; one that moves, when its slot allows it: a writer
-/// may have died between the note and the write, or between v1's two writes.
-fn is_ours(
-    moving: &Moving,
-    entry: &Entry,
-    (ours, previous): (&Bandwidth, &Option<Bandwidth>),
-    found: &Bandwidth,
-) -> bool {
-    let noted = Moved {
-        previous: previous.unwrap_or(*ours),
-        intended: *ours,
+/// A limit is ours when each of its parts is what was recorded, or stood before that, or before us; one that moves, when its
+/// slot allows it: a writer may have died between the note and the write, or between v1's three writes.
+fn is_ours(moving: &Moving, entry: &Entry, found: &Bandwidth) -> bool {
+    if let Some(moved) = moving.get(entry.id) {
+        return moved.may_be(found);
+    }
+    let Change::Bandwidth {
+        was,
+        ours,
+        previous,
+    } = &entry.change
+    else {
+        return false;
     };
-    moving.get(entry.id).unwrap_or(noted).may_be(found)
+    let Some(previous) = previous else {
+        return found == ours;
+    };
+    let known = [was, previous, ours];
+    known.iter().any(|one| one.quota_us == found.quota_us)
+        && known.iter().any(|one| one.period_us == found.period_us)
+        && known.iter().any(|one| one.burst_us == found.burst_us)
 }
 
 fn set_if_ours(
@@ -181,15 +189,12 @@ fn set_if_ours(
     entry: &Entry,
     to: Bandwidth,
 ) -> GroupResult<Outcome> {
-    let Change::Bandwidth { ours, previous, .. } = &entry.change else {
-        return Ok(Outcome::Kept);
-    };
     let found = groups.bandwidth(&entry.group)?;
     if found == to {
         // Not written again: a write is a refill.
         return Ok(Outcome::Restored);
     }
-    if !is_ours(moving, entry, (ours, previous), &found) {
+    if !is_ours(moving, entry, &found) {
         return Ok(Outcome::NotOurs {
             found: found.to_string(),
         });

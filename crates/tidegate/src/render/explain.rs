@@ -52,6 +52,9 @@ fn binding(name: &str) -> String {
         "tolerance" => "main takes all; this is the floor",
         "cap" => "above its soft cap it gets only CPU that nobody else wants",
         "share" => "other side gates take their part",
+        "quota" => "its own quota",
+        "cap_hard" => "its own hard cap",
+        "parent" => "a limit on the group around it",
         "none" => "nothing limits it",
         _ => return name.to_owned(),
     };

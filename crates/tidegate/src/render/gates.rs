@@ -75,6 +75,13 @@ fn cpu_line(gate: &GateView) -> String {
     let allowed = gate
         .allowance_cpus
         .map_or_else(String::new, |cpus| format!(" of {cpus:.2} allowed"));
+    let own = gate.own_limit.as_ref().map_or_else(String::new, |own| {
+        format!(" of {:.2} by its {}", own.cpus, own.by)
+    });
+    let bursts = match gate.nr_bursts {
+        0 => String::new(),
+        times => format!("; used saved quota {}", count(times, "time", "times")),
+    };
     let throttled = match gate.nr_throttled {
         0 => String::new(),
         times => format!(
@@ -83,7 +90,10 @@ fn cpu_line(gate: &GateView) -> String {
             gate.throttled_seconds
         ),
     };
-    format!("{} CPUs{allowed}{throttled}", cpus(gate.usage_cpus))
+    format!(
+        "{} CPUs{own}{allowed}{throttled}{bursts}",
+        cpus(gate.usage_cpus)
+    )
 }
 
 /// A latency hint: what it comes to, who has it, who was left alone.

@@ -1,0 +1,150 @@
+//! `burst = auto` on the machine: a thread that looks ten times a second at the gates that ask for it, beside the loop, whose
+//! step it must not make longer.
+//!
+//! The law and what is worth a write are in knobs ([`BurstLoop`]); here counters are read and bursts written, through the
+//! books like every other limit.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::control::{BURST_WINDOW_NS, BurstLoop, BurstSeen};
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::sense::Counters;
+use tidegate_law::burst;
+use tidegate_terms::Burst;
+use tracing::warn;
+
+use crate::gate::{Gate, Place};
+use crate::lease::monotonic_ns;
+use crate::looper::lock;
+use crate::owner::Owner;
+
+/// While no gate asks for it.
+const IDLE_LOOK: Duration = Duration::from_secs(1);
+
+/// Looks until the owner leaves.
+pub fn run(owner: &Arc<Owner>) {
+    while !owner.leaving.load(Ordering::Acquire) {
+        let busy = owner.look_at_bursts(monotonic_ns());
+        std::thread::sleep(match busy {
+            true => Duration::from_nanos(BURST_WINDOW_NS),
+            false => IDLE_LOOK,
+        });
+    }
+}
+
+impl Owner {
+    /// One look; says whether any gate asks for it.
+    pub(crate) fn look_at_bursts(&self, now_ns: u64) -> bool {
+        let mut gates = lock(&self.gates);
+        let mut any = false;
+        for gate in gates.iter_mut().filter(|gate| gate.has_auto_burst()) {
+            any = true;
+            let machine = lock(&self.control).counters().copied();
+            if let Some(machine) = machine
+                && let Err(why) = self.step_burst(gate, now_ns, &machine)
+            {
+                warn!("gate {}: burst: {why}", gate.record.name);
+                // What stands is looked at anew.
+                gate.auto = None;
+            }
+        }
+        any
+    }
+
+    fn step_burst(&self, gate: &mut Gate, now_ns: u64, machine: &Counters) -> Result<(), String> {
+        let group = match &gate.record.place {
+            Place::Known { .. } => return Ok(()),
+            place => place.group().clone(),
+        };
+        self.take_up_burst(gate);
+        let room_ns = self.burst_room_ns(gate, &group);
+        let Some(auto) = gate.auto.as_mut().filter(|auto| auto.is_due(now_ns)) else {
+            return Ok(());
+        };
+        let wrong = |error: &dyn std::fmt::Display| error.to_string();
+        let stat = self
+            .groups
+            .cpu_stat(&group)
+            .map_err(|error| wrong(&error))?;
+        // v1's cpuacct need not have the group that cpu has.
+        let Some(used_ns) = self.groups.usage_ns(&group).ok().flatten() else {
+            const NOTE: &str =
+                "burst: auto: the CPU time of its group is not accounted, so none is given";
+            if !gate.record.notes.iter().any(|note| note == NOTE) {
+                gate.record.notes.push(NOTE.to_owned());
+            }
+            return Ok(());
+        };
+        let now = BurstSeen {
+            at_ns: now_ns,
+            used_ns,
+            nr_throttled: stat.nr_throttled,
+            machine_at_ns: machine.now_ns,
+            capacity_ns: machine.capacity_ns,
+            idle_ns: machine.capacity_ns.saturating_sub(machine.busy_ns),
+        };
+        if auto.step(&now, room_ns).is_none() {
+            return Ok(());
+        }
+        let own = gate.own_limit();
+        if self.limited_group(gate).as_ref() == Some(&group) {
+            lock(&self.control).quotas.set_own(&group, own);
+            return Ok(());
+        }
+        self.put_on_bandwidth(gate)
+            .map_err(|refusal| refusal.message)
+    }
+
+    /// Begins with the burst that stands, where it is one of this quota.
+    pub(crate) fn take_up_burst(&self, gate: &mut Gate) {
+        let Some(limit) = gate.limit_with_burst(0).filter(|_| gate.has_auto_burst()) else {
+            gate.auto = None;
+            return;
+        };
+        if let Some(auto) = &mut gate.auto {
+            auto.set_limit(limit);
+            return;
+        }
+        let standing = self.groups.bandwidth(gate.record.place.group());
+        let same = |standing: &Bandwidth| {
+            (standing.quota_us, standing.period_us) == (limit.quota_us, limit.period_us)
+        };
+        gate.auto = Some(BurstLoop::new(standing.ok().filter(same).unwrap_or(limit)));
+    }
+
+    /// The most burst that the limits above leave, and the gate's own hard cap.
+    fn burst_room_ns(&self, gate: &Gate, group: &GroupPath) -> u64 {
+        let most = gate.limit_with_burst(u64::MAX);
+        let mut room_ns = most.map_or(burst::NO_PARENT, |most| most.burst_us * 1_000);
+        let Some(own) = gate.limit_with_burst(0) else {
+            return 0;
+        };
+        let mut at = group.parent();
+        while let Some(above) = at.filter(|above| !above.is_root()) {
+            if let Ok(limit) = self.groups.bandwidth(&above)
+                && let Some(quota_us) = limit.quota_us
+            {
+                let left_ns = burst::room_ns(
+                    own.quota_us.unwrap_or(0).saturating_mul(1_000),
+                    own.period_us.saturating_mul(1_000),
+                    quota_us.saturating_mul(1_000),
+                    limit.period_us.saturating_mul(1_000),
+                    limit.burst_us.saturating_mul(1_000),
+                );
+                room_ns = room_ns.min(left_ns);
+            }
+            at = above.parent();
+        }
+        room_ns
+    }
+}
+
+impl Gate {
+    /// Whether its burst is found rather than given.
+    pub fn has_auto_burst(&self) -> bool {
+        self.terms.burst.value == Burst::Auto && self.terms.quota_us().is_some()
+    }
+}

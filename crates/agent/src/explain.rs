@@ -1,0 +1,401 @@
+//! Why a gate runs at its present rate: which of the limits on it binds, and the sum behind that.
+
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::group::GroupPath;
+use tidegate_law::{HeadroomDecision, Reason};
+use tidegate_terms::Class;
+
+use crate::api::{ExplainView, GateView, StatusView, UserView};
+use crate::lease::monotonic_ns;
+use crate::looper::lock;
+use crate::owner::Owner;
+use crate::server::Refusal;
+use crate::views::{cpus, write_view};
+
+/// A gate that uses this much of what it is given wants more, as far as anybody can tell.
+const WANTS_MORE: f64 = 0.9;
+
+/// A limit that somebody else keeps on a group around the gate's.
+struct Above {
+    group: String,
+    cpus: f64,
+    limit: String,
+}
+
+impl Owner {
+    /// Why the gate that `target` names runs at its present rate.
+    pub fn explain(&self, target: &str) -> Result<ExplainView, Refusal> {
+        let name = self.name_of(target)?;
+        let status = self.status();
+        let found = status.gates.iter().find(|gate| gate.name == name);
+        let gate = found.cloned().ok_or_else(|| {
+            Refusal::new(
+                "not_found",
+                format!("{target}: the gate has just ended; see `tidegate status`"),
+            )
+        })?;
+        let control = lock(&self.control);
+        let decision = *control.decision();
+        let now_ns = monotonic_ns();
+        let side_root = self.side_root().to_string();
+        let writes = control
+            .quotas
+            .log
+            .newest()
+            .filter(|write| {
+                write.path == gate.cgroup || write.path == side_root || gate.class != "side"
+            })
+            .take(8)
+            .map(|write| write_view(write, now_ns))
+            .collect();
+        drop(control);
+        let above = self.above(&gate);
+        let (binding, summary) = binding(&gate, &status, &decision, above.as_ref());
+        Ok(ExplainView {
+            summary,
+            binding: binding.to_owned(),
+            arithmetic: arithmetic_of(&gate, &decision, &status, above.as_ref()),
+            users: users(&status),
+            writes,
+            gate,
+            status,
+        })
+    }
+
+    /// The tightest limit above the gate that is not the side root's.
+    fn above(&self, gate: &GateView) -> Option<Above> {
+        let group = GroupPath::parse(&gate.cgroup).ok()?;
+        let (group, limit) = self.limited_above(&group, &Bandwidth::unlimited())?;
+        Some(Above {
+            cpus: cpus(limit.rate_ucpu()?),
+            limit: limit.to_string(),
+            group: group.to_string(),
+        })
+    }
+}
+
+/// Which limit binds, and the sentence that says so.
+fn binding(
+    gate: &GateView,
+    status: &StatusView,
+    decision: &HeadroomDecision,
+    above: Option<&Above>,
+) -> (&'static str, String) {
+    let used = gate.usage_cpus;
+    let name = &gate.name;
+    if let Some(cap) = &gate.cap
+        && cap.in_background_seconds.is_some()
+    {
+        let why = format!(
+            "{name} uses {used:.2} CPUs; it is above its soft cap of {}‰, so it gets only CPU that nobody else wants",
+            cap.soft_permille
+        );
+        return ("cap", why);
+    }
+    let is_side = gate.class == Class::Side.to_string();
+    if let Some(answer) = own_binding(gate, is_side.then_some(status.allowance_cpus)) {
+        return answer;
+    }
+    if let Some(above) = above.filter(|above| used > WANTS_MORE * above.cpus) {
+        let why = format!(
+            "{name} uses {used:.2} CPUs of the {:.2} that {} has, in which it is: {}",
+            above.cpus, above.group, above.limit
+        );
+        return ("parent", why);
+    }
+    if !is_side {
+        let why = match &gate.own_limit {
+            Some(own) => format!(
+                "{name} uses {used:.2} CPUs and wants no more: its {} gives {:.2}",
+                own.by, own.cpus
+            ),
+            None => format!(
+                "{name} uses {used:.2} CPUs; nothing limits it: it is {} work",
+                gate.class
+            ),
+        };
+        let binds = if gate.own_limit.is_some() {
+            "demand"
+        } else {
+            "none"
+        };
+        return (binds, why);
+    }
+    let allowance = gate.allowance_cpus.unwrap_or(status.allowance_cpus);
+    let others = status.side_cpus - used;
+    let at_floor = decision.allowance_ucpu <= decision.floor_ucpu;
+    if status.side_cpus < WANTS_MORE * allowance && !at_floor {
+        let why = format!(
+            "{name} uses {used:.2} CPUs and wants no more: side work may use {allowance:.2} and uses {:.2}",
+            status.side_cpus
+        );
+        return ("demand", why);
+    }
+    if at_floor {
+        let why = format!(
+            "{name} uses {used:.2} CPUs; the tolerance binds: main uses {:.2} of {:.2} CPUs and {:.0} % are kept idle",
+            status.main_cpus, status.capacity_cpus, status.headroom_pct
+        );
+        return ("tolerance", why);
+    }
+    if others > WANTS_MORE * used && others > 0.05 * allowance {
+        let why = format!(
+            "{name} uses {used:.2} CPUs, its part of the {allowance:.2} that all side work may use; \
+             other side work uses {others:.2}"
+        );
+        return ("share", why);
+    }
+    let why = format!(
+        "{name} uses {used:.2} CPUs of the {allowance:.2} that side work may use: main uses {:.2} of {:.2} and {:.0} % \
+         are kept idle",
+        status.main_cpus, status.capacity_cpus, status.headroom_pct
+    );
+    ("headroom", why)
+}
+
+/// Its own limit, where that is what it feels. For side work the allowance (`allowance_cpus`) may be the lower one.
+fn own_binding(gate: &GateView, allowance_cpus: Option<f64>) -> Option<(&'static str, String)> {
+    let own = gate.own_limit.as_ref()?;
+    if allowance_cpus.is_some_and(|allowance| allowance < own.cpus) {
+        return None;
+    }
+    let (name, used) = (&gate.name, gate.usage_cpus);
+    let binds = if own.by == "cap_hard" {
+        "cap_hard"
+    } else {
+        "quota"
+    };
+    let burst = match own.burst_usec {
+        0 => String::new(),
+        us => format!(", and up to {} ms saved", us as f64 / 1e3),
+    };
+    let limit = format!(
+        "{:.2} CPUs ({} ms in each {} ms{burst}) by its {}",
+        own.cpus,
+        own.quota_usec as f64 / 1e3,
+        own.period_usec as f64 / 1e3,
+        own.by
+    );
+    if used > WANTS_MORE * own.cpus {
+        return Some((binds, format!("{name} uses {used:.2} of {limit}")));
+    }
+    (gate.throttled_lately > 0).then(|| {
+        let why = format!(
+            "{name} uses {used:.2} CPUs on average, but comes in bursts: it was just throttled, {} times in the last look, at \
+             {limit}; burst = auto lets it save what it does not use",
+            gate.throttled_lately
+        );
+        (binds, why)
+    })
+}
+
+/// The law's sum, line by line.
+fn arithmetic(decision: &HeadroomDecision, status: &StatusView) -> Vec<String> {
+    let line = |what: &str, ucpu: f64, why: String| format!("{what:<26}{ucpu:>8.2} CPUs  {why}");
+    let mut lines = vec![
+        line(
+            "capacity",
+            cpus(decision.capacity_ucpu),
+            format!("{} online, less steal", status.cpus),
+        ),
+        line(
+            "- headroom",
+            -cpus(decision.asked_ucpu),
+            format!("{} % by {}", status.headroom_pct, status.headroom_from),
+        ),
+        line(
+            "- main and everything else",
+            -cpus(decision.main_est_ucpu),
+            "estimated".to_owned(),
+        ),
+        line(
+            "+ trim",
+            decision.trim_ucpu as f64 / 1e6,
+            "learnt from the idle really kept".to_owned(),
+        ),
+    ];
+    let why = match decision.reason {
+        Reason::Floor => format!("the tolerance ({} %) is the larger", status.tolerance_pct),
+        Reason::Ramp => "still rising".to_owned(),
+        reason => reason.as_str().to_owned(),
+    };
+    if let Some(found) = &status.objective {
+        let why = format!(
+            "of the headroom, found for {} ({})",
+            found.from, found.state
+        );
+        let ucpu = decision.capacity_ucpu as f64 * found.extra_pct / 1e2 / 1e6;
+        lines.insert(2, line("    run delay", ucpu, why));
+    }
+    lines.push(line(
+        "= side work may use",
+        cpus(decision.allowance_ucpu),
+        why,
+    ));
+    lines
+}
+
+/// What is summed for this gate: the headroom for side work, its own limit, and what is above it.
+fn arithmetic_of(
+    gate: &GateView,
+    decision: &HeadroomDecision,
+    status: &StatusView,
+    above: Option<&Above>,
+) -> Vec<String> {
+    let line = |what: &str, cpus: f64, why: &str| format!("{what:<26}{cpus:>8.2} CPUs  {why}");
+    let mut lines = arithmetic(decision, status);
+    if let Some(own) = &gate.own_limit {
+        let why = format!(
+            "{} us in each {} us, burst {} us",
+            own.quota_usec, own.period_usec, own.burst_usec
+        );
+        lines.push(line(&format!("  its own {}", own.by), own.cpus, &why));
+    }
+    if let Some(above) = above {
+        let why = format!("{}: {}", above.group, above.limit);
+        lines.push(line("  the group around it", above.cpus, &why));
+    }
+    lines
+}
+
+fn users(status: &StatusView) -> Vec<UserView> {
+    let mut users: Vec<UserView> = status
+        .gates
+        .iter()
+        .map(|gate| UserView {
+            who: gate.name.clone(),
+            class: gate.class.clone(),
+            usage_cpus: gate.usage_cpus,
+        })
+        .collect();
+    let known: f64 = status
+        .gates
+        .iter()
+        .filter(|gate| gate.class != "side")
+        .map(|gate| gate.usage_cpus)
+        .sum();
+    users.push(UserView {
+        who: "everything else".to_owned(),
+        class: "neutral".to_owned(),
+        usage_cpus: (status.main_cpus - known).max(0.0),
+    });
+    users.sort_by(|a, b| b.usage_cpus.total_cmp(&a.usage_cpus));
+    users
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::LimitView;
+
+    fn side(usage_cpus: f64, allowance_cpus: f64) -> GateView {
+        GateView {
+            name: "encode".into(),
+            class: "side".into(),
+            usage_cpus,
+            allowance_cpus: Some(allowance_cpus),
+            ..GateView::default()
+        }
+    }
+
+    fn of(gate: &GateView, side_cpus: f64, allowance_ucpu: u64, floor_ucpu: u64) -> &'static str {
+        let status = StatusView {
+            side_cpus,
+            allowance_cpus: cpus(allowance_ucpu),
+            ..StatusView::default()
+        };
+        let decision = HeadroomDecision {
+            allowance_ucpu,
+            floor_ucpu,
+            ..HeadroomDecision::default()
+        };
+        binding(gate, &status, &decision, None).0
+    }
+
+    #[test]
+    fn names_the_limit_that_binds() {
+        assert_eq!(of(&side(0.2, 1.0), 0.2, 1_000_000, 20_000), "demand");
+        assert_eq!(of(&side(1.0, 1.0), 1.0, 1_000_000, 20_000), "headroom");
+        assert_eq!(of(&side(0.02, 0.02), 0.02, 20_000, 20_000), "tolerance");
+        assert_eq!(
+            of(&side(0.001, 0.02), 0.001, 20_000, 20_000),
+            "tolerance",
+            "also when main leaves it less"
+        );
+        assert_eq!(of(&side(0.5, 1.0), 1.0, 1_000_000, 20_000), "share");
+        let main = GateView {
+            class: "main".into(),
+            ..side(1.0, 1.0)
+        };
+        assert_eq!(of(&main, 0.0, 0, 0), "none");
+    }
+
+    #[test]
+    fn a_limit_of_its_own_binds_in_any_class() {
+        let own = |by: &str, cpus: f64| {
+            Some(LimitView {
+                by: by.into(),
+                cpus,
+                quota_usec: 30_000,
+                period_usec: 100_000,
+                burst_usec: 0,
+            })
+        };
+        let capped = |gate: GateView, by: &str| GateView {
+            own_limit: own(by, 0.3),
+            ..gate
+        };
+        let main = |used: f64| GateView {
+            class: "main".into(),
+            ..side(used, 0.0)
+        };
+        assert_eq!(of(&capped(main(0.3), "quota"), 0.0, 0, 0), "quota");
+        assert_eq!(of(&capped(main(0.3), "cap_hard"), 0.0, 0, 0), "cap_hard");
+        assert_eq!(of(&capped(main(0.1), "quota"), 0.0, 0, 0), "demand");
+        let bursty = GateView {
+            throttled_lately: 3,
+            ..capped(main(0.1), "quota")
+        };
+        assert_eq!(of(&bursty, 0.0, 0, 0), "quota");
+        let encode = capped(side(0.3, 1.0), "quota");
+        assert_eq!(of(&encode, 0.3, 1_000_000, 20_000), "quota");
+        assert_eq!(
+            of(&capped(side(0.2, 0.2), "quota"), 0.2, 200_000, 20_000),
+            "headroom",
+            "the allowance is the lower one"
+        );
+        let above = Above {
+            group: "/x".into(),
+            cpus: 0.2,
+            limit: "20000 us per 100000 us".into(),
+        };
+        let status = StatusView::default();
+        let decision = HeadroomDecision::default();
+        let (binds, why) = binding(&main(0.2), &status, &decision, Some(&above));
+        assert!(binds == "parent" && why.contains("/x"), "{why}");
+    }
+
+    #[test]
+    fn the_sum_is_shown_in_the_order_of_the_formula() {
+        let decision = HeadroomDecision {
+            capacity_ucpu: 2_000_000,
+            asked_ucpu: 600_000,
+            main_est_ucpu: 1_000_000,
+            trim_ucpu: -10_000,
+            allowance_ucpu: 390_000,
+            reason: Reason::Track,
+            ..HeadroomDecision::default()
+        };
+        let lines = arithmetic(
+            &decision,
+            &StatusView {
+                cpus: 2,
+                ..StatusView::default()
+            },
+        );
+        assert_eq!(lines.len(), 5);
+        assert!(
+            lines[0].contains("2.00") && lines[1].contains("-0.60") && lines[4].contains("0.39")
+        );
+    }
+}
