@@ -276,6 +276,11 @@ impl Books {
         }
     }
 
+    /// Whether a limit of ours is on `group`.
+    pub fn limits(&self, group: &GroupPath) -> bool {
+        self.entry(group, is_bandwidth).is_some()
+    }
+
     /// The rate that `group` was limited to before us; `u64::MAX` for not at all.
     pub fn limit_before(&self, group: &GroupPath) -> u64 {
         let was = self.entry(group, is_bandwidth).map(|entry| &entry.change);

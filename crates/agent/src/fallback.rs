@@ -12,6 +12,7 @@ use crate::books::Books;
 use crate::gate::{Place, Record};
 use crate::limits::set_yielding;
 use crate::paths::{RunDir, open_lock};
+use crate::units::take_back_where;
 
 /// The machine as found, the groups on it and the books.
 fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Books), String> {
@@ -61,7 +62,15 @@ pub fn lock_owner(run_dir: &RunDir) -> OwnerLock {
 /// Writes the fallback of everything in the ledger; says what was done, a line each.
 pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
     match open(run_dir) {
-        Ok((groups, mut books)) => fall_back_with(&groups, &mut books, dead_seconds),
+        Ok((groups, mut books)) => {
+            let mut report = fall_back_with(&groups, &mut books, dead_seconds);
+            // After the files: systemd may take its time.
+            report.extend(take_back_where(&**groups.fs(), run_dir, |note| {
+                note.taken_back_after_s
+                    .is_some_and(|after_s| dead_seconds >= after_s)
+            }));
+            report
+        }
         // What stands keeps standing: the last quota and cpu.idle.
         Err(why) => vec![format!(
             "fallback: {why}; the standing quota and cpu.idle remain"
@@ -198,6 +207,7 @@ pub(crate) fn repair_with(
     };
     let mut report = books.restore_where(|entry| is_lent(entry) || !is_ours(&own, &entry.group));
     report.extend(fall_back_with(groups, books, u64::MAX));
+    report.extend(take_back_where(&**groups.fs(), run_dir, |_| true));
     let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) = own
         .into_iter()
         .partition(|group| groups.populated(group).unwrap_or(true));

@@ -1,5 +1,6 @@
 //! Limiting processes and groups that were there before us, and that get back what they had.
 
+use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::{GroupError, GroupPath};
 use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::target::ProcessRef;
@@ -12,6 +13,7 @@ use crate::limits::kind_of;
 use crate::looper::lock;
 use crate::owner::{Owner, refuse};
 use crate::server::Refusal;
+use crate::units::unit_of;
 
 impl Owner {
     /// Limits a process or group that was there before, as its class asks.
@@ -29,6 +31,7 @@ impl Owner {
             self.take_off(gate);
             // Nothing half done: what is in the books for it is put back, in the opposite order.
             self.restore(&name);
+            self.untell_systemd(gate);
             gate.record.place = before;
         }
         limited
@@ -43,7 +46,9 @@ impl Owner {
             // What it asks for itself is written by `put_on`.
             Place::Foreign { .. } if !gate.is_limited() => Ok(()),
             Place::Foreign { group } => {
-                self.limit_foreign(&group, gate)?;
+                let floor = self.floor_of(gate);
+                let was = self.tell_systemd(gate, &group, floor);
+                self.limit_foreign(&group, gate, was)?;
                 gate.record.notes.push(
                     "it has a quota of its own beside the side root's, because it stays where it is; the allowance is \
                      shared out between them"
@@ -105,7 +110,7 @@ impl Owner {
                 "it was moved into a group of its own within the one it was in: {at}"
             ));
         } else if !at.is_within(&self.side_root()) {
-            self.limit_foreign(&at, gate)?;
+            self.limit_foreign(&at, gate, None)?;
             gate.record.notes.push(
                 "it stays in its unit (memory accounting, KillMode): it has a quota of its own in a child group there"
                     .to_owned(),
@@ -147,6 +152,9 @@ impl Owner {
     fn renew_place(&self, gate: &mut Gate) -> Result<(), Refusal> {
         let name = gate.record.name.clone();
         match gate.record.place.clone() {
+            Place::Foreign { group } if unit_of(gate).is_some() && !self.groups.exists(&group) => {
+                gate.away = true;
+            }
             Place::Foreign { group } if gate.is_limited() => {
                 let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
                 let unlimited = self
@@ -156,8 +164,10 @@ impl Owner {
                     .quota_us
                     .is_none();
                 let idle = self.groups.idle(&group).map_err(wrong)? != Some(false);
-                if unlimited || !idle {
-                    self.limit_foreign(&group, gate)?;
+                // A unit that was restarted has what systemd was told, and is in no book yet.
+                if unlimited || !idle || !lock(&self.books).limits(&group) {
+                    let was = self.tell_systemd(gate, &group, self.floor_of(gate));
+                    self.limit_foreign(&group, gate, was)?;
                 }
             }
             Place::Lent {
@@ -201,11 +211,21 @@ impl Owner {
         }
     }
 
-    /// Saves what stands on somebody's group, then makes it yield and gives it the floor.
-    fn limit_foreign(&self, group: &GroupPath, gate: &Gate) -> Result<(), Refusal> {
+    fn floor_of(&self, gate: &Gate) -> Bandwidth {
+        tighter(self.floor_now(), gate.own_limit())
+    }
+
+    /// Saves what stands on somebody's group (or `was`, where systemd was just told something else), then makes it yield and
+    /// gives it the floor.
+    fn limit_foreign(
+        &self,
+        group: &GroupPath,
+        gate: &Gate,
+        was: Option<Bandwidth>,
+    ) -> Result<(), Refusal> {
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         let bandwidth = self.groups.bandwidth(group).map_err(wrong)?;
-        let floor = tighter(self.floor_now(), gate.own_limit());
+        let floor = self.floor_of(gate);
         let fallback = fallback_of(gate.terms.fallback.value, floor);
         let gate = gate.record.name.as_str();
         // Idle is no danger to main: with the floor it stays, else it goes the way of the quota.
@@ -215,7 +235,7 @@ impl Owner {
         };
         self.make_yield(group, gate, idle_fallback)?;
         lock(&self.books)
-            .will_limit(group, gate, bandwidth, fallback)
+            .will_limit(group, gate, was.unwrap_or(bandwidth), fallback)
             .map_err(|error| refuse("internal")(&error))?;
         self.write_floor(group, bandwidth, floor)
     }

@@ -59,7 +59,7 @@ impl Place {
 pub struct Record {
     /// Its name.
     pub name: String,
-    /// `run`, `pid:N` or `cgroup:/path`.
+    /// `run`, `pid:N`, `unit:NAME` or `cgroup:/path`.
     pub target: String,
     /// What was asked for, as it was written.
     pub raw: RawTerms,
@@ -93,6 +93,10 @@ pub struct Gate {
     pub usage_cpus: f64,
     /// Looks in a row that found nobody in it.
     pub empty_looks: u32,
+    /// The group of a unit, told from a later one with its path.
+    pub group_id: Option<u64>,
+    /// Its unit stands still: it has no group, so nothing acts on it until it is back.
+    pub away: bool,
     /// What is known of its latency hint.
     pub(crate) hint: Option<HintState>,
     /// Periods that ended in throttling, at the last look and between the last two, for one with a limit of its own.
@@ -113,6 +117,8 @@ impl Gate {
             usage: None,
             usage_cpus: 0.0,
             empty_looks: 0,
+            group_id: None,
+            away: false,
             hint: None,
             throttled: None,
             throttled_lately: 0,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, test_kill_process};
 use tidegate_knobs::group::GroupPath;
@@ -21,6 +21,7 @@ use crate::mechanisms::HintSweep;
 use crate::owner::{Mode, Owner};
 use crate::rota::Rota;
 use crate::startup;
+use crate::units::unit_of;
 
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -30,6 +31,9 @@ const GATES_A_LOOK: usize = 48;
 
 /// Entries of the books that are compared with what stands, in one look.
 const ENTRIES_A_LOOK: usize = 64;
+
+/// systemd writes over our values when units are changed, restarted or started after a reload: rarely.
+const SYSTEMD_REST: Duration = Duration::from_secs(5);
 
 /// A gate that was measured within this is shown as it was then.
 const FRESH_NS: u64 = 1_500_000_000;
@@ -52,12 +56,15 @@ pub fn is_alive(pid: i32) -> bool {
 
 /// What housekeeping remembers between looks.
 pub struct House {
+    looks: u32,
     idle_looks: u32,
     gates_rota: Rota,
     books_rota: Rota,
     hints: HintSweep,
     /// How often an outside write was answered, by entry of the books.
     answered: BTreeMap<u64, u32>,
+    /// When systemd's own value was last written over, by entry of the books.
+    systemds: BTreeMap<u64, Instant>,
     fallbacks: u64,
     guardian: Option<std::process::Child>,
     own_cpu: Option<(u64, u64)>,
@@ -67,11 +74,13 @@ impl House {
     /// With the guardian that was started already.
     pub fn new(guardian: Option<std::process::Child>) -> Self {
         Self {
+            looks: 0,
             idle_looks: 0,
             gates_rota: Rota::new(GATES_A_LOOK),
             books_rota: Rota::new(ENTRIES_A_LOOK),
             hints: HintSweep::default(),
             answered: BTreeMap::new(),
+            systemds: BTreeMap::new(),
             fallbacks: 0,
             guardian,
             own_cpu: None,
@@ -93,6 +102,8 @@ impl House {
     /// One look.
     pub fn look(&mut self, owner: &Owner) {
         self.look_at_gates(owner);
+        self.looks = self.looks.wrapping_add(1);
+        owner.follow_units(self.looks);
         self.look_for_fallback(owner);
         self.look_for_outside_writes(owner);
         self.look_after_guardian(owner);
@@ -156,7 +167,7 @@ impl House {
     /// process that was moved away) is left at once.
     pub(crate) fn look_for_outside_writes(&mut self, owner: &Owner) {
         // A call that is under way has in the books what it is about to write: it is waited for.
-        let _gates = lock(&owner.gates);
+        let gates = lock(&owner.gates);
         // The loop writes quotas under the books' lock, so what is read here is not half of one.
         let differing = {
             let books = lock(&owner.books);
@@ -164,6 +175,14 @@ impl House {
             books.outside_writes(turn)
         };
         for (entry, found) in differing {
+            if self.is_systemds_turn(owner, &gates, &entry) && reassert(owner, &entry) {
+                info!(
+                    "{} of group {}: systemd wrote its own ({found}); written again",
+                    entry.change.name(),
+                    entry.group
+                );
+                continue;
+            }
             let mut times = self.answered.get(&entry.id).copied().unwrap_or(0);
             let is_quota = matches!(entry.change, Change::Bandwidth { .. });
             if is_quota && times > 1 && !lock(&owner.control).quotas.is_left_alone(&entry.group) {
@@ -192,6 +211,17 @@ impl House {
             }
             self.answered.insert(entry.id, times);
         }
+    }
+
+    /// systemd writes what it was told when it has a reason, which is no fight over the knob; more often than every few seconds
+    /// it has none, and somebody else writes that value.
+    fn is_systemds_turn(&mut self, owner: &Owner, gates: &[Gate], entry: &Entry) -> bool {
+        if !owner.is_systemds(gates, entry) {
+            return false;
+        }
+        let now = Instant::now();
+        let last = self.systemds.insert(entry.id, now);
+        last.is_none_or(|last| now.duration_since(last) >= SYSTEMD_REST)
     }
 
     fn look_after_guardian(&mut self, owner: &Owner) {
@@ -278,7 +308,8 @@ impl Owner {
                 placement,
                 start_ticks,
             } => self.process_gone(placement.pid, *start_ticks) && empty(&placement.group),
-            Place::Foreign { group } => !self.groups.exists(group),
+            // A unit may come back; whether it does is looked at by itself.
+            Place::Foreign { group } => unit_of(gate).is_none() && !self.groups.exists(group),
         }
     }
 

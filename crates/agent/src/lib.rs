@@ -40,6 +40,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 mod tighten;
+pub mod units;
 mod views;
 mod writer;
 

@@ -194,7 +194,12 @@ impl Owner {
                 Vec::new()
             }
             Place::Known { .. } => Vec::new(),
-            Place::Foreign { .. } | Place::Lent { .. } => self.restore(&gate.record.name),
+            Place::Foreign { .. } | Place::Lent { .. } => {
+                let mut left = self.restore(&gate.record.name);
+                // Last: systemd then writes what it would have without us.
+                left.extend(self.untell_systemd(gate));
+                left
+            }
         }
     }
 

@@ -130,7 +130,7 @@ impl Owner {
 
     /// The group whose quota limits `gate`; `None` when nothing does.
     pub fn limited_group(&self, gate: &Gate) -> Option<GroupPath> {
-        if !gate.is_limited() {
+        if !gate.is_limited() || gate.away {
             return None;
         }
         let group = gate.record.place.group();
@@ -354,11 +354,14 @@ pub(crate) fn no_gate(target: &str) -> Refusal {
 /// A gate by its target, by `gate:NAME`, or by its bare name.
 pub fn find_in(gates: &[Gate], target: &str) -> Result<usize, Refusal> {
     let name = target.strip_prefix("gate:").unwrap_or(target);
+    // `unit:nginx` is `unit:nginx.service`.
+    let full = match Target::parse(target) {
+        Ok(Target::Unit(unit)) => format!("unit:{unit}"),
+        _ => target.to_owned(),
+    };
     gates
         .iter()
-        .position(|gate| {
-            gate.record.name == name || gate.record.target == target && target != "run"
-        })
+        .position(|gate| gate.record.name == name || gate.record.target == full && target != "run")
         .ok_or_else(|| no_gate(target))
 }
 

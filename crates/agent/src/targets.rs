@@ -23,13 +23,26 @@ impl Owner {
         let target = Target::parse(&request.target).map_err(|error| refuse("usage")(&error))?;
         let asked = RawTerms::from_map(&request.terms, &Source::Set);
         asked.check().map_err(|error| refuse("usage")(&error))?;
+        // systemd is asked before anybody has to wait for the gates.
+        let of_unit = match &target {
+            Target::Unit(unit) => Some(self.group_of_unit(unit)),
+            _ => None,
+        };
         let mut gates = lock(&self.gates);
         let known = find_in(&gates, &request.target).ok();
+        let of_unit = match known {
+            Some(_) => None,
+            None => of_unit.transpose()?,
+        };
         let hint_only = is_hint_only(&request.terms)
             && known.is_none_or(|index| gates[index].class() == Class::Neutral);
         let owner_uid = match known {
             Some(index) => gates[index].record.uid,
-            None => self.uid_of(peer, &target, &request.target, hint_only)?,
+            None => {
+                let group = of_unit.clone().map(Target::Cgroup);
+                let of = group.as_ref().unwrap_or(&target);
+                self.uid_of(peer, of, &request.target, hint_only)?
+            }
         };
         let effective = match known {
             Some(index) => with_class_of(&gates[index], &request.terms),
@@ -63,7 +76,8 @@ impl Owner {
             }
             None => {
                 let by_admin = self.by_admin(peer, &asked);
-                let gate = self.adopt_target(&gates, &target, asked, (owner_uid, by_admin))?;
+                let whose = (owner_uid, by_admin);
+                let gate = self.adopt_target(&gates, &target, of_unit, asked, whose)?;
                 let name = gate.record.name.clone();
                 gates.push(gate);
                 name
@@ -82,17 +96,14 @@ impl Owner {
         }
         published?;
         drop(gates);
-        let found = self
-            .status()
-            .gates
-            .into_iter()
-            .find(|gate| gate.name == name);
-        found.ok_or_else(|| {
-            Refusal::new(
-                "not_found",
-                format!("{}: it has just ended", request.target),
-            )
-        })
+        self.shown(&name, &request.target)
+    }
+
+    /// The gate `name` for whoever called it `target`.
+    fn shown(&self, name: &str, target: &str) -> Result<GateView, Refusal> {
+        let mut gates = self.status().gates.into_iter();
+        let found = gates.find(|gate| gate.name == name);
+        found.ok_or_else(|| Refusal::new("not_found", format!("{target}: it has just ended")))
     }
 
     /// Whose a target is that is no gate yet.
@@ -116,7 +127,7 @@ impl Owner {
                 let stat = self.groups.stat(group);
                 Ok(stat.map_err(|error| refuse("not_found")(&error))?.uid)
             }
-            Target::Gate(_) => Err(no_gate(text)),
+            Target::Unit(_) | Target::Gate(_) => Err(no_gate(text)),
         }
     }
 
@@ -219,6 +230,7 @@ impl Owner {
         &self,
         gates: &[Gate],
         target: &Target,
+        of_unit: Option<GroupPath>,
         raw: RawTerms,
         (uid, by_admin): (u32, BTreeSet<String>),
     ) -> Result<Gate, Refusal> {
@@ -244,6 +256,10 @@ impl Owner {
                     group: group.clone(),
                 },
             ),
+            Target::Unit(unit) => {
+                let group = of_unit.ok_or_else(|| no_gate(unit.as_str()))?;
+                (unit.stem().to_owned(), Place::Foreign { group })
+            }
             Target::Gate(name) => return Err(no_gate(name.as_str())),
         };
         let name = (0..=u32::MAX)

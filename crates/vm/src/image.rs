@@ -190,6 +190,7 @@ impl Tree {
     fn systemd(&mut self) {
         self.archive.symlink("init", "usr/lib/systemd/systemd");
         self.archive.symlink("usr/bin/sh", "../../vm/bin/busybox");
+        self.archive.symlink("var/run", "/run");
         for (place, text) in SYSTEMD {
             self.text(place, text);
         }

@@ -1,11 +1,13 @@
-//! What a user names: `pid:1234`, `cgroup:/path`, `gate:NAME`; and processes told apart by their start time, because the
+//! What a user names: `pid:1234`, `unit:nginx.service`, `cgroup:/path`, `gate:NAME`; and processes told apart by their start time, because the
 //! kernel uses a number again.
 
 mod name;
 mod process;
+mod unit;
 
 pub use name::{GATE_NAME_MAX_BYTES, GateName};
 pub use process::{ProcessRef, stat_field};
+pub use unit::UnitName;
 
 use crate::group::{GroupPath, GroupPathError};
 use crate::kfs::KfsError;
@@ -14,7 +16,7 @@ use crate::kfs::KfsError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// Not one of the forms.
-    #[error("target: {text:?}: {why}; write pid:NUMBER, cgroup:/PATH or gate:NAME")]
+    #[error("target: {text:?}: {why}; write pid:NUMBER, unit:NAME, cgroup:/PATH or gate:NAME")]
     Form {
         /// What was given, shortened.
         text: String,
@@ -26,7 +28,7 @@ pub enum TargetError {
     Later {
         /// What was given, shortened.
         text: String,
-        /// `unit` or `pod`.
+        /// `pod`.
         kind: &'static str,
         /// What does work.
         instead: String,
@@ -75,6 +77,8 @@ pub enum TargetError {
 pub enum Target {
     /// A running process.
     Pid(i32),
+    /// A systemd unit.
+    Unit(UnitName),
     /// An existing group, below the mount of the cpu controller.
     Cgroup(GroupPath),
     /// A gate that exists.
@@ -106,14 +110,7 @@ impl Target {
                 path => Ok(Self::Cgroup(path)),
             },
             "gate" => Ok(Self::Gate(GateName::parse(rest)?)),
-            "unit" => {
-                let instead = format!("cgroup:/system.slice/{}", plain(rest));
-                Err(TargetError::Later {
-                    text: shown,
-                    kind: "unit",
-                    instead,
-                })
-            }
+            "unit" => Ok(Self::Unit(UnitName::parse(rest)?)),
             "pod" => {
                 let instead = "cgroup: with the pod's own group below /kubepods.slice".to_owned();
                 Err(TargetError::Later {
@@ -130,20 +127,11 @@ impl Target {
     }
 }
 
-/// A name repeated in a message, only as far as it is harmless.
-fn plain(name: &str) -> String {
-    let harmless = |one: char| one.is_ascii_alphanumeric() || "._-@:\\".contains(one);
-    if name.is_empty() || !name.chars().all(harmless) {
-        "NAME".to_owned()
-    } else {
-        crate::bandwidth::clip(name)
-    }
-}
-
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Pid(pid) => write!(f, "pid:{pid}"),
+            Self::Unit(name) => write!(f, "unit:{name}"),
             Self::Cgroup(path) => write!(f, "cgroup:{path}"),
             Self::Gate(name) => write!(f, "gate:{name}"),
         }
@@ -164,11 +152,9 @@ mod tests {
         );
         assert_eq!(Target::parse("gate:x-1").unwrap().to_string(), "gate:x-1");
         assert_eq!(Target::parse("x-1").unwrap().to_string(), "gate:x-1");
-        let later = Target::parse("unit:nginx.service").unwrap_err().to_string();
         assert_eq!(
-            later,
-            "target: \"unit:nginx.service\": unit: targets are not supported by this version; \
-             use cgroup:/system.slice/nginx.service"
+            Target::parse("unit:nginx").unwrap().to_string(),
+            "unit:nginx.service"
         );
         assert!(
             Target::parse("pod:a/b")
@@ -201,6 +187,8 @@ mod tests {
             "gate:cpu.max",
             "gate:cgroup.procs",
             "gate:tasks",
+            "unit:",
+            "unit:a/b",
             "what:x",
             "-h",
         ] {

@@ -299,6 +299,7 @@ mod tests {
             bpf: Err("no".to_owned()),
             usage: Ok(()),
             owner: Ok(None),
+            systemd: Ok("257".to_owned()),
             config: Ok(()),
             bandwidth_slice_us: Some(5000),
             run_dir: "/run/tidegate".to_owned(),

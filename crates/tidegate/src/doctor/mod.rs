@@ -24,6 +24,8 @@ pub struct Facts {
     pub usage: Result<(), String>,
     /// The owner that runs, as a phrase; none; or why it cannot be asked.
     pub owner: Result<Option<String>, String>,
+    /// systemd's version, when it is the first process and its bus answers; or why units cannot be targets.
+    pub systemd: Result<String, String>,
     /// Mistakes in the configuration files.
     pub config: Result<(), String>,
     /// The slice of quotas, a sysctl, in microseconds.
@@ -49,6 +51,7 @@ impl Facts {
             bpf: sense(Prefer::Bpf),
             usage: sense(Prefer::Usage),
             owner: owner(&run_dir),
+            systemd: tidegate_agent::units::bus::version().map_err(|error| error.to_string()),
             config: Config::load(&crate::cmd::run::roots())
                 .map(drop)
                 .map_err(|e| e.to_string()),
@@ -242,6 +245,18 @@ fn lines(facts: &Facts) -> Vec<(&'static str, String)> {
                 format!("group usage, in windows of 50 ms and more; no BPF: {why}")
             }
             (Err(bpf), Err(usage)) => format!("none; no BPF: {bpf}; no usage: {usage}"),
+        },
+    ));
+    lines.push((
+        "systemd",
+        match &facts.systemd {
+            Ok(version) => format!(
+                "{version}; units can be targets (unit:NAME) and keep the floor when it writes"
+            ),
+            Err(why) => format!(
+                "units cannot be targets: {}",
+                why.trim_start_matches("unit: ")
+            ),
         },
     ));
     lines.push((

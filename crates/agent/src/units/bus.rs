@@ -1,0 +1,322 @@
+//! The few calls to systemd that Tidegate makes, over the system bus. Each opens its own connection and ends with it: they are
+//! rare (a target named, a unit restarted, terms taken back), and an owner that holds none has none to lose.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::target::UnitName;
+use zbus::{OwnedObjectPath, OwnedVariant, Variant};
+
+const SYSTEMD: &str = "org.freedesktop.systemd1";
+const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
+const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+const UNIT: &str = "org.freedesktop.systemd1.Unit";
+const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+/// There when, and only when, systemd is the first process (sd_booted(3)).
+pub const BOOTED: &str = "/run/systemd/system";
+/// A busy machine answers within it; a systemd that hangs must not hold up the owner for long.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What systemd says for "no value".
+pub const NONE: u64 = u64::MAX;
+/// `CPUWeight=idle`.
+const WEIGHT_IDLE: u64 = 0;
+const PERIOD_DEFAULT_US: u64 = 100_000;
+
+/// systemd could not be asked, or refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BusError {
+    /// Another first process.
+    #[error(
+        "unit: systemd is not this machine's first process; name the group instead: cgroup:/PATH"
+    )]
+    NoSystemd,
+    /// No bus, or no answer.
+    #[error(
+        "unit: the system bus: {why}; see `systemctl status dbus`, or name the group instead: cgroup:/PATH"
+    )]
+    NoBus {
+        /// What the connection said.
+        why: String,
+    },
+    /// The call was answered with an error.
+    #[error("unit {unit}: systemd: {why}; look with: systemctl status {unit}")]
+    Refused {
+        /// Which unit.
+        unit: String,
+        /// What it said.
+        why: String,
+    },
+    /// No such unit.
+    #[error("unit {unit}: systemd knows no such unit; look with: systemctl list-units")]
+    NoUnit {
+        /// Which.
+        unit: String,
+    },
+    /// A unit without processes now.
+    #[error(
+        "unit {unit}: it is {active}, so it has no group; start it first: systemctl start {unit}"
+    )]
+    NotRunning {
+        /// Which.
+        unit: String,
+        /// `inactive`, `failed`, ...
+        active: String,
+    },
+}
+
+/// A unit as systemd sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitState {
+    /// `loaded`, `not-found`, ...
+    pub load: String,
+    /// `active`, `inactive`, ...
+    pub active: String,
+    /// Its group, from the tree's top; empty when it has none.
+    pub group: String,
+}
+
+impl UnitState {
+    /// Whether systemd knows the unit at all, running or not.
+    pub fn is_known(&self) -> bool {
+        self.load != "not-found"
+    }
+}
+
+/// The values that systemd writes for a unit whenever it writes them. `u64::MAX` is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuValues {
+    /// `CPUQuotaPerSecUSec`.
+    pub quota_us_per_s: u64,
+    /// `CPUQuotaPeriodUSec`.
+    pub period_us: u64,
+    /// `CPUWeight`; 0 is idle.
+    pub weight: u64,
+}
+
+impl CpuValues {
+    /// The idle class, with that limit.
+    pub fn yielding(limit: Bandwidth) -> Self {
+        let quota_us_per_s = limit.quota_us.map_or(NONE, |quota_us| {
+            // Up, so that systemd's own division comes out at the same quota.
+            quota_us
+                .saturating_mul(1_000_000)
+                .div_ceil(limit.period_us.max(1))
+        });
+        Self {
+            quota_us_per_s,
+            period_us: limit.period_us,
+            weight: WEIGHT_IDLE,
+        }
+    }
+
+    /// The limit that systemd writes for these.
+    pub fn bandwidth(&self) -> Bandwidth {
+        let period_us = match self.period_us {
+            NONE => PERIOD_DEFAULT_US,
+            period_us => period_us,
+        };
+        let quota_us = (self.quota_us_per_s != NONE)
+            .then(|| self.quota_us_per_s.saturating_mul(period_us) / 1_000_000);
+        Bandwidth {
+            quota_us,
+            period_us,
+            burst_us: 0,
+        }
+    }
+}
+
+/// Whether systemd is the first process.
+pub fn is_booted() -> bool {
+    Path::new(BOOTED).is_dir()
+}
+
+/// systemd's version, by the bus: that both are there and answer.
+///
+/// # Errors
+/// No systemd, no bus, no answer.
+pub fn version() -> Result<String, BusError> {
+    let manager = zbus::ObjectPath::try_from(MANAGER_PATH).map_err(|error| BusError::NoBus {
+        why: error.to_string(),
+    })?;
+    on_bus(async |bus| get::<String>(&bus, &manager, MANAGER, "Version", "systemd").await)
+}
+
+/// What a unit is and where.
+///
+/// # Errors
+/// No systemd, no bus, no answer.
+pub fn state(unit: &UnitName) -> Result<UnitState, BusError> {
+    on_bus(async |bus| {
+        let path = load(&bus, unit).await?;
+        let group = get(&bus, &path, &interface(unit), "ControlGroup", unit.as_str()).await;
+        Ok(UnitState {
+            load: get(&bus, &path, UNIT, "LoadState", unit.as_str()).await?,
+            active: get(&bus, &path, UNIT, "ActiveState", unit.as_str()).await?,
+            group: group.unwrap_or_default(),
+        })
+    })
+}
+
+/// What systemd would write for a unit.
+///
+/// # Errors
+/// No systemd, no bus, no answer.
+pub fn cpu_values(unit: &UnitName) -> Result<CpuValues, BusError> {
+    on_bus(async |bus| {
+        let path = load(&bus, unit).await?;
+        let of_kind = interface(unit);
+        let value = async |name| get::<u64>(&bus, &path, &of_kind, name, unit.as_str()).await;
+        Ok(CpuValues {
+            quota_us_per_s: value("CPUQuotaPerSecUSec").await?,
+            // Since systemd 242.
+            period_us: value("CPUQuotaPeriodUSec").await.unwrap_or(NONE),
+            weight: value("CPUWeight").await?,
+        })
+    })
+}
+
+/// Has systemd write these from now on, until the next boot.
+///
+/// # Errors
+/// No systemd, no bus, no answer, or it takes no such values.
+pub fn set_cpu_values(unit: &UnitName, values: &CpuValues) -> Result<(), BusError> {
+    let set = |weight: u64| {
+        on_bus(async |bus| {
+            let properties: Vec<(&str, Variant<'_>)> = vec![
+                ("CPUQuotaPerSecUSec", values.quota_us_per_s.into()),
+                ("CPUQuotaPeriodUSec", values.period_us.into()),
+                ("CPUWeight", weight.into()),
+            ];
+            let body = (unit.as_str(), true, properties);
+            let method = "SetUnitProperties";
+            let call = bus.call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, &body);
+            call.await.map(drop).map_err(refused(unit.as_str()))
+        })
+    };
+    match set(values.weight) {
+        // Before systemd 252 there is no idle: the least weight is next to it.
+        Err(BusError::Refused { .. }) if values.weight == WEIGHT_IDLE => set(1),
+        done => done,
+    }
+}
+
+fn refused(unit: &str) -> impl Fn(zbus::Error) -> BusError + use<> {
+    let unit = unit.to_owned();
+    move |error| BusError::Refused {
+        unit: unit.clone(),
+        why: error.to_string(),
+    }
+}
+
+/// `nginx.service` has its group's properties at `org.freedesktop.systemd1.Service`.
+fn interface(unit: &UnitName) -> String {
+    let kind = unit.kind();
+    format!("{SYSTEMD}.{}{}", kind[..1].to_ascii_uppercase(), &kind[1..])
+}
+
+/// The unit's object; systemd reads its file if it has not.
+async fn load(bus: &zbus::Connection, unit: &UnitName) -> Result<OwnedObjectPath, BusError> {
+    let body = (unit.as_str(),);
+    let call = bus.call_method(
+        Some(SYSTEMD),
+        MANAGER_PATH,
+        Some(MANAGER),
+        "LoadUnit",
+        &body,
+    );
+    let reply = call.await.map_err(refused(unit.as_str()))?;
+    reply.body().deserialize().map_err(refused(unit.as_str()))
+}
+
+async fn get<T>(
+    bus: &zbus::Connection,
+    path: &zbus::ObjectPath<'_>,
+    interface: &str,
+    name: &str,
+    unit: &str,
+) -> Result<T, BusError>
+where
+    T: TryFrom<OwnedVariant>,
+    T::Error: Into<zbus::Error>,
+{
+    let body = (interface, name);
+    let call = bus.call_method(Some(SYSTEMD), path, Some(PROPERTIES), "Get", &body);
+    let reply = call.await.map_err(refused(unit))?;
+    let value: OwnedVariant = reply.body().deserialize().map_err(refused(unit))?;
+    T::try_from(value)
+        .map_err(Into::into)
+        .map_err(refused(unit))
+}
+
+/// Runs calls on a connection of their own, in a thread of their own: the caller may be inside another runtime.
+fn on_bus<T: Send>(
+    calls: impl AsyncFnOnce(zbus::Connection) -> Result<T, BusError> + Send,
+) -> Result<T, BusError> {
+    if !is_booted() {
+        return Err(BusError::NoSystemd);
+    }
+    let no_bus = |why: String| BusError::NoBus { why };
+    let run = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| no_bus(error.to_string()))?;
+        runtime.block_on(async {
+            let all = async {
+                let bus = zbus::connection::Builder::system()
+                    .method_timeout(PATIENCE)
+                    .build()
+                    .await
+                    .map_err(|error| no_bus(error.to_string()))?;
+                calls(bus).await
+            };
+            let late = |_| no_bus(format!("no answer within {} s", PATIENCE.as_secs()));
+            tokio::time::timeout(PATIENCE, all).await.map_err(late)?
+        })
+    };
+    let ended = |_| Err(no_bus("the call's thread ended".to_owned()));
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(ended))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_survives_systemds_arithmetic() {
+        for (quota_us, period_us) in [
+            (2_000, 100_000),
+            (1_000, 66_666),
+            (1_500, 10_000),
+            (1_000, 1_000_000),
+        ] {
+            let limit = Bandwidth {
+                quota_us: Some(quota_us),
+                period_us,
+                burst_us: 0,
+            };
+            let values = CpuValues::yielding(limit);
+            assert_eq!(values.bandwidth(), limit);
+            assert_eq!(values.weight, 0);
+        }
+        let none = CpuValues {
+            quota_us_per_s: NONE,
+            period_us: NONE,
+            weight: NONE,
+        };
+        assert_eq!(
+            (none.bandwidth().quota_us, none.bandwidth().period_us),
+            (None, 100_000)
+        );
+    }
+
+    #[test]
+    fn properties_are_looked_for_at_the_units_kind() {
+        let of = |name| interface(&UnitName::parse(name).unwrap());
+        assert_eq!(of("nginx"), "org.freedesktop.systemd1.Service");
+        assert_eq!(of("user.slice"), "org.freedesktop.systemd1.Slice");
+    }
+}
