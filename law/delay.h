@@ -8,21 +8,25 @@
  * late. Evidence is weighed as it comes (a CUSUM, Page 1954):
  *
  *     score = max(0, score + late - runs * share)	late runs beyond the share
- *     raise	score >= alarm:				extra += max(step, extra / 2)
+ *     raise	score >= alarm:				extra += step
+ *		again within 4 settles:			extra += max(step, extra / 2)
  *     release	no alarm for hold:			extra -= release * dt
  *
- * Quick up, slow down; after a raise, settle passes before the next is judged. Late runs
- * count only while side work really uses CPU: what main does to itself no headroom
- * mends. Where side work runs and still is not the cause, the bound does not help either:
- * late runs there no fewer than half of before mean that the raise was in vain. Then all
- * of it is given back, and rest passes before the next try.
+ * Quick up, slow down; after a raise, settle passes before the next is judged.
+ *
+ * Home is the extra that stands while nothing is known: a default where nobody asked for a
+ * headroom, else 0. Above home the law goes only while side work really uses CPU (what
+ * main does to itself no headroom mends), below it only where main was seen to meet its
+ * objective. Where side work runs and still is not the cause, the bound does not help
+ * either: late runs there no fewer than half of before mean that the raise was in vain.
+ * Then it goes home, and rest passes before the next try.
  *
  * Bounds: 0 <= extra <= most for any input, in any state; so headroom is never below what
  * was asked, and side work pays at most `most` for at most
  * (raises * settle + vain) of each (that + rest) where it was in vain.
  *
- * Ranges: runs and late of a window count up to 2^24, times 10^6 < 2^44; the score is
- * kept below 2 * alarm * 10^6 < 2^31.
+ * Ranges: runs and late of a window count up to 2^24, times 10^6 < 2^44; a score that has
+ * reached alarm * 10^6 < 2^30 is wiped in the same step.
  */
 #ifndef TG_LAW_DELAY_H
 #define TG_LAW_DELAY_H
@@ -73,7 +77,7 @@ struct tg_delay_count {
 };
 
 /*
- * quiet_us: since the last alarm. before: at the level before the first raise.
+ * quiet_us, quiet: since the last alarm. before: at the level before the first raise.
  * top, top_us: at the bound. rest_us: > 0 after a raise in vain.
  */
 struct tg_delay {
@@ -81,10 +85,11 @@ struct tg_delay {
 	tg_u32 share_ppm;
 	tg_u32 state;	  /* enum tg_delay_state */
 	tg_u64 extra_ppb; /* 10^9 is all of the domain */
+	tg_u64 home_ppb;  /* the extra while nothing is known */
 	tg_u64 score_ppm;
 	tg_u64 side_ppm; /* mean of side's use */
 	tg_u64 quiet_us, top_us, rest_us;
-	struct tg_delay_count open, before, top;
+	struct tg_delay_count open, before, top, quiet;
 	tg_u32 raises, vain; /* since the start, wrap */
 };
 
@@ -102,11 +107,12 @@ TG_FN void tg_delay_objective(struct tg_delay *d, tg_u32 share_ppm)
 	d->rest_us = 0;
 	d->before = (struct tg_delay_count){0};
 	d->top = (struct tg_delay_count){0};
+	d->quiet = (struct tg_delay_count){0};
 	tg_delay_clear(d);
 }
 
 TG_FN void tg_delay_init(struct tg_delay *d, const struct tg_delay_config *cfg, tg_u32 share_ppm,
-			 tg_u32 start_ppm)
+			 tg_u32 home_ppm)
 {
 	struct tg_delay_config *c = &d->cfg;
 
@@ -118,7 +124,8 @@ TG_FN void tg_delay_init(struct tg_delay *d, const struct tg_delay_config *cfg, 
 	c->side_ppm = (tg_u32)tg_min(c->side_ppm, TG_PPM);
 	c->dt_max_us = (tg_u32)tg_min(c->dt_max_us, TG_DT_MAX_NS / 1000);
 	d->state = TG_DELAY_FINE;
-	d->extra_ppb = tg_min(start_ppm, c->most_ppm) * 1000ULL;
+	d->home_ppb = tg_min(home_ppm, c->most_ppm) * 1000ULL;
+	d->extra_ppb = d->home_ppb;
 	d->side_ppm = 0;
 	d->quiet_us = 0;
 	d->raises = 0;
@@ -161,27 +168,35 @@ TG_FN int tg_delay_in_vain(const struct tg_delay *d)
 	       (late >> down_before) * (top_runs >> down);
 }
 
-TG_FN void tg_delay_raise(struct tg_delay *d)
+TG_FN void tg_delay_raise(struct tg_delay *d, tg_u64 most_ppb, int again)
 {
-	tg_u64 most_ppb = d->cfg.most_ppm * 1000ULL, step_ppb = d->cfg.step_ppm * 1000ULL;
+	tg_u64 step_ppb = d->cfg.step_ppm * 1000ULL;
+
+	/* After a quiet time the right level is near: it was left a moment ago. */
+	if (again)
+		step_ppb = tg_max(step_ppb, d->extra_ppb / 2);
 
 	if (d->before.runs == 0)
 		d->before = d->open;
-	d->extra_ppb = tg_min(d->extra_ppb + tg_max(step_ppb, d->extra_ppb / 2), most_ppb);
+	d->extra_ppb = tg_min(d->extra_ppb + step_ppb, most_ppb);
 	d->raises++;
 	d->top_us = 0;
 	d->top = (struct tg_delay_count){0};
 	d->state = TG_DELAY_RAISED;
 }
 
-/* An alarm: raise, or at the bound ask whether it was any good. */
-TG_FN void tg_delay_alarm(struct tg_delay *d)
+/* An alarm: raise, or at the bound ask whether it was any good. Up to home without a cause. */
+TG_FN void tg_delay_alarm(struct tg_delay *d, int cause)
 {
+	tg_u64 most_ppb = cause ? d->cfg.most_ppm * 1000ULL : d->home_ppb;
+	int again = d->quiet_us < 4ULL * d->cfg.settle_us;
+
 	d->quiet_us = 0;
-	if (d->extra_ppb < d->cfg.most_ppm * 1000ULL) {
-		tg_delay_raise(d);
+	d->quiet = (struct tg_delay_count){0};
+	if (d->extra_ppb < most_ppb) {
+		tg_delay_raise(d, most_ppb, again);
 	} else if (d->top_us >= d->cfg.vain_us && tg_delay_in_vain(d)) {
-		d->extra_ppb = 0;
+		d->extra_ppb = d->home_ppb;
 		d->rest_us = d->cfg.rest_us;
 		d->before = (struct tg_delay_count){0};
 		d->vain++;
@@ -192,24 +207,36 @@ TG_FN void tg_delay_alarm(struct tg_delay *d)
 	tg_delay_clear(d);
 }
 
+/*
+ * Has main met its objective since the last alarm, on runs enough to tell? So many that
+ * twice `alarm` of them might have been late, and no more than half of what might.
+ * Runs < 2^41, times the share <= 10^6 < 2^61.
+ */
+TG_FN int tg_delay_met(const struct tg_delay *d)
+{
+	tg_u64 may_ppm = d->quiet.runs * d->share_ppm;
+
+	return may_ppm >= 2 * d->cfg.alarm * TG_PPM && d->quiet.late <= may_ppm / (2 * TG_PPM);
+}
+
 /* release * dt: 10^8 ppm/s * 10^7 us = 10^15 ppm * 10^-6 s, in ppb. */
 TG_FN void tg_delay_release(struct tg_delay *d, tg_u64 dt_us)
 {
-	tg_u64 by_ppb = d->cfg.release_ppm_per_s * dt_us / 1000;
+	tg_u64 by_ppb = tg_max(d->cfg.release_ppm_per_s * dt_us / 1000, 1);
+	tg_u64 least_ppb = tg_delay_met(d) ? 0 : tg_min(d->home_ppb, d->extra_ppb);
 
-	d->extra_ppb = tg_sub0(d->extra_ppb, tg_max(by_ppb, 1));
-	d->state = d->extra_ppb ? TG_DELAY_RELEASE : TG_DELAY_FINE;
+	d->extra_ppb = tg_max(tg_sub0(d->extra_ppb, by_ppb), least_ppb);
+	d->state = d->extra_ppb > least_ppb ? TG_DELAY_RELEASE : TG_DELAY_FINE;
 	/* All is given back: what comes next is a new story. */
-	if (d->extra_ppb == 0)
+	if (d->extra_ppb <= d->home_ppb)
 		d->before = (struct tg_delay_count){0};
 }
 
 TG_FN void tg_delay_weigh(struct tg_delay *d, const struct tg_delay_evidence *e)
 {
 	tg_u64 runs = tg_min(e->runs, TG_DELAY_RUNS_MAX), late = tg_min(e->late, runs);
-	tg_u64 most = 2ULL * d->cfg.alarm * TG_PPM;
 
-	d->score_ppm = tg_min(tg_sub0(d->score_ppm + late * TG_PPM, runs * d->share_ppm), most);
+	d->score_ppm = tg_sub0(d->score_ppm + late * TG_PPM, runs * d->share_ppm);
 	if (d->score_ppm == 0)
 		d->open = (struct tg_delay_count){0};
 	else
@@ -233,7 +260,8 @@ TG_FN tg_u32 tg_delay_extra_ppm(const struct tg_delay *d)
  */
 TG_FN tg_u32 tg_delay_step(struct tg_delay *d, const struct tg_delay_evidence *e)
 {
-	tg_u64 dt_us = e->dt_ns / 1000, side_ppm;
+	tg_u64 dt_us = e->dt_ns / 1000, side_ppm, runs;
+	int cause;
 
 	if (!tg_delay_sane(&d->cfg, e)) {
 		tg_delay_clear(d);
@@ -250,12 +278,15 @@ TG_FN tg_u32 tg_delay_step(struct tg_delay *d, const struct tg_delay_evidence *e
 	}
 	if (d->extra_ppb == d->cfg.most_ppm * 1000ULL)
 		d->top_us = tg_min(d->top_us + dt_us, TG_DELAY_AGE_MAX_US);
+	cause = d->side_ppm >= tg_min(e->floor_ppm, TG_PPM) + d->cfg.side_ppm;
 	/* What is late just after a raise waited before it. */
 	if (d->quiet_us > d->cfg.settle_us) {
-		if (d->side_ppm >= tg_min(e->floor_ppm, TG_PPM) + d->cfg.side_ppm)
+		runs = tg_min(e->runs, TG_DELAY_RUNS_MAX);
+		tg_delay_count(&d->quiet, runs, tg_min(e->late, runs));
+		if (cause || d->extra_ppb < d->home_ppb)
 			tg_delay_weigh(d, e);
 		if (d->score_ppm >= d->cfg.alarm * TG_PPM)
-			tg_delay_alarm(d);
+			tg_delay_alarm(d, cause);
 	}
 	if (d->extra_ppb && d->quiet_us >= d->cfg.hold_us)
 		tg_delay_release(d, dt_us);

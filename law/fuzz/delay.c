@@ -48,24 +48,30 @@ static void check(const struct tg_delay *old, const struct tg_delay *now,
 
 	CHECK(now->extra_ppb <= most && given_ppm <= c->most_ppm);
 	CHECK((tg_wide)given_ppm * 1000 >= now->extra_ppb || given_ppm == c->most_ppm);
-	CHECK(now->score_ppm <= 2ULL * c->alarm * TG_PPM);
+	CHECK(now->score_ppm < c->alarm * TG_PPM);
 	if (!can_be_true(c, e)) {
 		CHECK(now->extra_ppb == old->extra_ppb && now->score_ppm == 0);
 		return;
 	}
 	if (now->extra_ppb > old->extra_ppb) {
 		/* Raised: on late runs, beside side work, not during a rest, once a settle. */
-		CHECK(e->late > 0 && now->side_ppm >= c->side_ppm && old->rest_us == 0);
+		CHECK(e->late > 0 && old->rest_us == 0);
+		CHECK(now->side_ppm >= c->side_ppm || now->extra_ppb <= now->home_ppb);
 		CHECK(now->raises == old->raises + 1 && now->extra_ppb <= up);
 		CHECK((tg_wide)old->quiet_us + dt_us > c->settle_us);
 	} else if (now->vain != old->vain) {
 		CHECK(old->extra_ppb == most && now->rest_us == c->rest_us);
-		CHECK(now->extra_ppb == 0 && (tg_wide)old->top_us + dt_us >= c->vain_us);
+		CHECK(now->extra_ppb == now->home_ppb &&
+		      (tg_wide)old->top_us + dt_us >= c->vain_us);
 	} else {
 		/* Given back no faster than its slope, and only what has been quiet. */
 		CHECK((tg_wide)old->extra_ppb <= now->extra_ppb + slope);
 		if (now->extra_ppb < old->extra_ppb && now->quiet_us)
 			CHECK(now->quiet_us >= c->hold_us);
+		/* Below home only where main is well. */
+		if (now->extra_ppb < old->extra_ppb && now->extra_ppb < now->home_ppb)
+			CHECK((tg_wide)now->quiet.late * 2 * TG_PPM <=
+			      (tg_wide)now->quiet.runs * now->share_ppm);
 	}
 	CHECK(now->top.late <= now->top.runs && now->before.late <= now->before.runs);
 }

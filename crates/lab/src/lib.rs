@@ -85,12 +85,14 @@ fn run_on_host(options: &LabOptions) -> Result<Report, LabError> {
         Experiment::Law => experiments::law::run(options),
         Experiment::Headroom => experiments::headroom::run(options),
         Experiment::Step => experiments::step::run(options),
-        Experiment::Latency | Experiment::Burst | Experiment::Slices | Experiment::Caps => {
-            Err(LabError::Needs {
-                what: "on this machine".into(),
-                why: "this version has this experiment in the simulator only".into(),
-                mend: format!("run tidegate lab {} --on sim", options.experiment.name()),
-            })
-        }
+        Experiment::Latency
+        | Experiment::Burst
+        | Experiment::Slices
+        | Experiment::Caps
+        | Experiment::Objective => Err(LabError::Needs {
+            what: "on this machine".into(),
+            why: "this version has this experiment in the simulator only".into(),
+            mend: format!("run tidegate lab {} --on sim", options.experiment.name()),
+        }),
     }
 }

@@ -19,6 +19,8 @@ pub enum Experiment {
     Slices,
     /// Rate caps on tasks: how exact, and what a fork storm makes of them.
     Caps,
+    /// Headroom that is asked for, and headroom that is found from main's run delay.
+    Objective,
 }
 
 /// Where an experiment runs.
@@ -54,7 +56,7 @@ impl std::str::FromStr for On {
 
 impl Experiment {
     /// Every experiment, in the order in which `tidegate lab all` runs them.
-    pub const ALL: [Experiment; 7] = [
+    pub const ALL: [Experiment; 8] = [
         Experiment::Law,
         Experiment::Step,
         Experiment::Headroom,
@@ -62,6 +64,7 @@ impl Experiment {
         Experiment::Burst,
         Experiment::Slices,
         Experiment::Caps,
+        Experiment::Objective,
     ];
 
     /// The name on the command line and of the report's files.
@@ -74,6 +77,7 @@ impl Experiment {
             Experiment::Burst => "burst",
             Experiment::Slices => "slices",
             Experiment::Caps => "caps",
+            Experiment::Objective => "objective",
         }
     }
 
@@ -81,9 +85,11 @@ impl Experiment {
     pub fn runs_on(self, on: On) -> bool {
         match self {
             Experiment::Law | Experiment::Headroom | Experiment::Step => true,
-            Experiment::Latency | Experiment::Burst | Experiment::Slices | Experiment::Caps => {
-                on == On::Sim
-            }
+            Experiment::Latency
+            | Experiment::Burst
+            | Experiment::Slices
+            | Experiment::Caps
+            | Experiment::Objective => on == On::Sim,
         }
     }
 

@@ -121,6 +121,31 @@ fn burst_carries_over_and_the_mean_stays_below_the_quota() {
 }
 
 #[test]
+fn an_objective_finds_the_headroom_where_side_work_is_the_cause() {
+    let (report, _dir) = run(&options(Experiment::Objective));
+    complete(&report, Experiment::Objective);
+    let of = |load: &str, arm: &str, what: &str| {
+        let fields = [("load", load.into()), ("arm", arm.into())];
+        number(rows(&report, &fields)[0], what)
+    };
+    for load in ["middle", "stairs"] {
+        assert!(of(load, "headroom_20", "late_pct") > 2.0);
+        assert!(of(load, "objective_0", "late_pct") < 1.0);
+        let (found, asked) = (
+            of(load, "objective_0", "latency_p99_us"),
+            of(load, "headroom_20", "latency_p99_us"),
+        );
+        assert!(found < 0.8 * asked, "{load}: {found} and {asked}");
+    }
+    assert!(of("low", "objective_0", "late_pct") < 1.1);
+    // Main waits for itself: side work keeps what it had.
+    for load in ["high", "bursts"] {
+        let side = |arm| of(load, arm, "side_work_cpus");
+        assert!(side("objective_20") > 0.85 * side("headroom_20"), "{load}");
+    }
+}
+
+#[test]
 fn a_hint_moves_latency_and_not_shares() {
     let (report, _dir) = run(&options(Experiment::Latency));
     complete(&report, Experiment::Latency);

@@ -3,9 +3,9 @@
 #include "delay.h"
 
 void tg_native_delay_init(struct tg_delay *d, const struct tg_delay_config *cfg, tg_u32 share_ppm,
-			  tg_u32 start_ppm)
+			  tg_u32 home_ppm)
 {
-	tg_delay_init(d, cfg, share_ppm, start_ppm);
+	tg_delay_init(d, cfg, share_ppm, home_ppm);
 }
 
 void tg_native_delay_objective(struct tg_delay *d, tg_u32 share_ppm)

@@ -29,7 +29,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            alarm: 4,
+            alarm: 16,
             step_ppm: 50_000,
             most_ppm: 600_000,
             settle_us: 300_000,
@@ -117,6 +117,7 @@ pub struct Delay {
     share_ppm: u32,
     state: u32,
     extra_ppb: u64,
+    home_ppb: u64,
     score_ppm: u64,
     side_ppm: u64,
     quiet_us: u64,
@@ -125,12 +126,13 @@ pub struct Delay {
     open: Count,
     before: Count,
     top: Count,
+    quiet: Count,
     raises: u32,
     vain: u32,
 }
 
 unsafe extern "C" {
-    fn tg_native_delay_init(d: *mut Delay, cfg: *const Config, share_ppm: u32, start_ppm: u32);
+    fn tg_native_delay_init(d: *mut Delay, cfg: *const Config, share_ppm: u32, home_ppm: u32);
     fn tg_native_delay_objective(d: *mut Delay, share_ppm: u32);
     fn tg_native_delay_step(d: *mut Delay, e: *const Evidence) -> u32;
     fn tg_native_delay_extra_ppm(d: *const Delay) -> u32;
@@ -139,13 +141,14 @@ unsafe extern "C" {
 }
 
 impl Delay {
-    /// `share_ppm` of main's runs may be late (p99: 10,000); `start_ppm` of extra headroom to begin with.
-    pub fn new(cfg: Config, share_ppm: u32, start_ppm: u32) -> Self {
+    /// `share_ppm` of main's runs may be late (p99: 10,000); `home_ppm` of extra headroom stands while nothing is known.
+    pub fn new(cfg: Config, share_ppm: u32, home_ppm: u32) -> Self {
         let mut delay = Self {
             cfg,
             share_ppm,
             state: 0,
             extra_ppb: 0,
+            home_ppb: 0,
             score_ppm: 0,
             side_ppm: 0,
             quiet_us: 0,
@@ -154,11 +157,12 @@ impl Delay {
             open: Count::default(),
             before: Count::default(),
             top: Count::default(),
+            quiet: Count::default(),
             raises: 0,
             vain: 0,
         };
         // SAFETY: both pointers are valid for the call, and the types mirror the C structs (sizes are tested).
-        unsafe { tg_native_delay_init(&mut delay, &cfg, share_ppm, start_ppm) };
+        unsafe { tg_native_delay_init(&mut delay, &cfg, share_ppm, home_ppm) };
         delay
     }
 

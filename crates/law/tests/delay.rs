@@ -25,10 +25,12 @@ struct Reference {
     open: (u128, u128),
     before: (u128, u128),
     top: (u128, u128),
+    quiet: (u128, u128),
+    home_ppb: u128,
 }
 
 impl Reference {
-    fn new(cfg: Config, share: u32, start: u32) -> Self {
+    fn new(cfg: Config, share: u32, home: u32) -> Self {
         let cfg = Config {
             alarm: cfg.alarm.clamp(1, 1000),
             most_ppm: cfg.most_ppm.min(1_000_000),
@@ -40,7 +42,9 @@ impl Reference {
         };
         Self {
             share: u128::from(share.clamp(1, 1_000_000)),
-            extra_ppb: u128::from(start.min(cfg.most_ppm)) * 1000,
+            extra_ppb: u128::from(home.min(cfg.most_ppm)) * 1000,
+            home_ppb: u128::from(home.min(cfg.most_ppm)) * 1000,
+            quiet: (0, 0),
             cfg,
             score: 0,
             side_ppm: 0,
@@ -70,8 +74,7 @@ impl Reference {
         let million = 1_000_000;
         let runs = u128::from(e.runs.min(1 << 24));
         let late = u128::from(e.late).min(runs);
-        let score = (self.score + late * million).saturating_sub(runs * self.share);
-        self.score = score.min(2 * u128::from(self.cfg.alarm) * million);
+        self.score = (self.score + late * million).saturating_sub(runs * self.share);
         self.open = match self.score {
             0 => (0, 0),
             _ => (self.open.0 + runs, self.open.1 + late),
@@ -81,21 +84,26 @@ impl Reference {
         }
     }
 
-    fn alarm(&mut self) {
-        self.quiet_us = 0;
+    fn alarm(&mut self, cause: bool) {
+        let again = self.quiet_us < 4 * u128::from(self.cfg.settle_us);
+        let most = match cause {
+            true => u128::from(self.cfg.most_ppm) * 1000,
+            false => self.home_ppb,
+        };
+        (self.quiet_us, self.quiet) = (0, (0, 0));
         let share = |(runs, late): (u128, u128)| (late, runs.max(1));
-        if !self.at_top() {
+        if self.extra_ppb < most {
             if self.before.0 == 0 {
                 self.before = self.open;
             }
-            let by = (u128::from(self.cfg.step_ppm) * 1000).max(self.extra_ppb / 2);
-            let most = u128::from(self.cfg.most_ppm) * 1000;
+            let half = if again { self.extra_ppb / 2 } else { 0 };
+            let by = (u128::from(self.cfg.step_ppm) * 1000).max(half);
             self.extra_ppb = (self.extra_ppb + by).min(most);
             (self.top_us, self.top) = (0, (0, 0));
         } else if self.top_us >= u128::from(self.cfg.vain_us) {
             let ((late, runs), (late_before, runs_before)) = (share(self.top), share(self.before));
             if 2 * late * runs_before >= late_before * runs {
-                self.extra_ppb = 0;
+                self.extra_ppb = self.home_ppb;
                 self.rest_us = u128::from(self.cfg.rest_us);
                 self.before = (0, 0);
             }
@@ -132,19 +140,32 @@ impl Reference {
         if self.at_top() {
             self.top_us = (self.top_us + dt_us).min(1 << 40);
         }
+        let least = u128::from(e.floor_ppm.min(1_000_000)) + u128::from(self.cfg.side_ppm);
+        let cause = self.side_ppm >= least;
+        let share = self.share;
         if self.quiet_us > u128::from(self.cfg.settle_us) {
-            let least = u128::from(e.floor_ppm.min(1_000_000)) + u128::from(self.cfg.side_ppm);
-            if self.side_ppm >= least {
+            let runs = e.runs.min(1 << 24);
+            self.quiet.0 += u128::from(runs);
+            self.quiet.1 += u128::from(e.late.min(runs));
+            if cause || self.extra_ppb < self.home_ppb {
                 self.weigh(e);
             }
             if self.score >= u128::from(self.cfg.alarm) * 1_000_000 {
-                self.alarm();
+                self.alarm(cause);
             }
         }
         if self.extra_ppb > 0 && self.quiet_us >= u128::from(self.cfg.hold_us) {
-            let by = u128::from(self.cfg.release_ppm_per_s) * dt_us / 1000;
-            self.extra_ppb = self.extra_ppb.saturating_sub(by.max(1));
-            if self.extra_ppb == 0 {
+            let by = (u128::from(self.cfg.release_ppm_per_s) * dt_us / 1000).max(1);
+            let may = self.quiet.0 * share;
+            let enough = may >= 2_000_000 * u128::from(self.cfg.alarm);
+            let met = enough && self.quiet.1 <= may / 2_000_000;
+            let least = if met {
+                0
+            } else {
+                self.home_ppb.min(self.extra_ppb)
+            };
+            self.extra_ppb = self.extra_ppb.saturating_sub(by).max(least);
+            if self.extra_ppb <= self.home_ppb {
                 self.before = (0, 0);
             }
         }
@@ -280,6 +301,12 @@ fn through(law: &mut Delay, ms: u64, late: u64, side_pct: u64) -> (u32, u32) {
 fn quick_up_slow_down_and_never_above_the_bound() {
     let mut law = Delay::new(Config::default(), P99, 0);
     assert_eq!(through(&mut law, 10_000, 0, 40), (0, 0));
+    let config = Config {
+        alarm: 4,
+        ..Config::default()
+    };
+    let mut law = Delay::new(config, P99, 0);
+    through(&mut law, 10_000, 0, 40);
     assert_eq!(
         through(&mut law, 1_000, 1, 40).1,
         23,
@@ -294,6 +321,52 @@ fn quick_up_slow_down_and_never_above_the_bound() {
     assert_eq!(law.state(), State::Release);
     assert_eq!(through(&mut law, 60_000, 0, 40).1, 0);
     assert_eq!(law.state(), State::Fine);
+}
+
+#[test]
+fn after_a_quiet_time_it_rises_by_one_step() {
+    let mut law = Delay::new(Config::default(), P99, 400_000);
+    through(&mut law, 6_000, 0, 40);
+    let before = law.extra_ppm();
+    for _ in 0..1_000 {
+        if law.raises() == 0 {
+            law.step(&window(1, 40));
+        }
+    }
+    assert_eq!(law.extra_ppm(), before + 50_000);
+}
+
+#[test]
+fn below_home_it_goes_only_where_main_is_well() {
+    let home = 200_000;
+    // Nobody runs: nothing is known. A few runs: no more. Half of what may be late: still not well.
+    for (runs, late_of) in [(0, 1_000), (1, 1_000_000), (10, 15)] {
+        let mut law = Delay::new(Config::default(), P99, home);
+        for n in 0..2_000 {
+            let late = u64::from(runs > 0 && n % late_of == late_of - 1);
+            law.step(&Evidence {
+                runs,
+                ..window(late, 0)
+            });
+        }
+        assert_eq!(law.extra_ppm(), home, "{runs} runs a window");
+    }
+    let mut law = Delay::new(Config::default(), P99, home);
+    assert_eq!(
+        through(&mut law, 40_000, 0, 40).1,
+        0,
+        "main is well: side work may have it all"
+    );
+    // Main is in trouble of its own making, beside no side work: home, and no further.
+    assert_eq!(through(&mut law, 60_000, 5, 0), (20, 20));
+    // In vain: home as well.
+    let mut law = Delay::new(Config::default(), P99, home);
+    for _ in 0..10_000 {
+        if law.vain() == 0 {
+            law.step(&window(2, 40));
+        }
+    }
+    assert_eq!((law.extra_ppm(), law.state()), (home, State::Rest));
 }
 
 #[test]
@@ -344,7 +417,19 @@ fn a_bad_sample_changes_nothing_and_is_no_evidence() {
         law.step(&window(9, 40).vouched(false));
     }
     assert_eq!((law.extra_ppm(), law.raises()), (200_000, 0));
+    let near = Evidence {
+        runs: 100,
+        ..window(15, 40)
+    };
+    law.step(&near);
     law.set_objective(1);
+    for _ in 0..2 {
+        law.step(&Evidence {
+            runs: 1,
+            ..window(1, 40)
+        });
+    }
+    assert_eq!(law.raises(), 0, "the old score is not held against main");
     assert_eq!(
         law.extra_ppm(),
         200_000,

@@ -7,20 +7,20 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "delay.h",
         what: "above the bound",
-        from: "tg_min(d->extra_ppb + tg_max(step_ppb, d->extra_ppb / 2), most_ppb)",
-        to: "d->extra_ppb + tg_max(step_ppb, d->extra_ppb / 2)",
+        from: "tg_min(d->extra_ppb + step_ppb, most_ppb)",
+        to: "d->extra_ppb + step_ppb",
     },
     Mutant {
         header: "delay.h",
         what: "raises stay small",
-        from: "tg_max(step_ppb, d->extra_ppb / 2)",
-        to: "step_ppb",
+        from: "step_ppb = tg_max(step_ppb, d->extra_ppb / 2)",
+        to: "step_ppb = step_ppb",
     },
     Mutant {
         header: "delay.h",
         what: "what main does to itself counts",
-        from: "\t\tif (d->side_ppm >= tg_min(e->floor_ppm, TG_PPM) + d->cfg.side_ppm)\n",
-        to: "\t\tif (1)\n",
+        from: "cause = d->side_ppm >= tg_min(e->floor_ppm, TG_PPM) + d->cfg.side_ppm;",
+        to: "cause = 1;",
     },
     Mutant {
         header: "delay.h",
@@ -31,14 +31,8 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "delay.h",
         what: "runs that are not late weigh nothing",
-        from: "runs * d->share_ppm), most)",
-        to: "0), most)",
-    },
-    Mutant {
-        header: "delay.h",
-        what: "the score knows no bound",
-        from: "tg_min(tg_sub0(d->score_ppm + late * TG_PPM, runs * d->share_ppm), most)",
-        to: "tg_sub0(d->score_ppm + late * TG_PPM, runs * d->share_ppm)",
+        from: "runs * d->share_ppm)",
+        to: "0)",
     },
     Mutant {
         header: "delay.h",
@@ -79,7 +73,7 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "delay.h",
         what: "nothing is released",
-        from: "tg_sub0(d->extra_ppb, tg_max(by_ppb, 1))",
+        from: "tg_max(tg_sub0(d->extra_ppb, by_ppb), least_ppb)",
         to: "d->extra_ppb",
     },
     Mutant {
@@ -109,13 +103,55 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "delay.h",
         what: "a new objective keeps the old score",
-        from: "\td->top = (struct tg_delay_count){0};\n\ttg_delay_clear(d);\n}\n\nTG_FN void tg_delay_init",
-        to: "\td->top = (struct tg_delay_count){0};\n}\n\nTG_FN void tg_delay_init",
+        from: "\td->quiet = (struct tg_delay_count){0};\n\ttg_delay_clear(d);\n}\n\nTG_FN void tg_delay_init",
+        to: "\td->quiet = (struct tg_delay_count){0};\n}\n\nTG_FN void tg_delay_init",
     },
     Mutant {
         header: "delay.h",
         what: "the level before is forgotten",
         from: "\tif (d->before.runs == 0)\n\t\td->before = d->open;\n",
         to: "\td->before = d->open;\n",
+    },
+    Mutant {
+        header: "delay.h",
+        what: "below home without knowing",
+        from: "tg_delay_met(d) ? 0 : tg_min(d->home_ppb, d->extra_ppb)",
+        to: "0",
+    },
+    Mutant {
+        header: "delay.h",
+        what: "below home is never",
+        from: "tg_delay_met(d) ? 0 : tg_min",
+        to: "0 ? 0 : tg_min",
+    },
+    Mutant {
+        header: "delay.h",
+        what: "a handful of runs is knowledge",
+        from: "may_ppm >= 2 * d->cfg.alarm * TG_PPM && ",
+        to: "",
+    },
+    Mutant {
+        header: "delay.h",
+        what: "in vain goes to nothing",
+        from: "\t\td->extra_ppb = d->home_ppb;\n\t\td->rest_us",
+        to: "\t\td->extra_ppb = 0;\n\t\td->rest_us",
+    },
+    Mutant {
+        header: "delay.h",
+        what: "every raise is a big one",
+        from: "int again = d->quiet_us < 4ULL * d->cfg.settle_us;",
+        to: "int again = 1;",
+    },
+    Mutant {
+        header: "delay.h",
+        what: "without a cause as high as with one",
+        from: "cause ? d->cfg.most_ppm * 1000ULL : d->home_ppb",
+        to: "d->cfg.most_ppm * 1000ULL",
+    },
+    Mutant {
+        header: "delay.h",
+        what: "below home nothing is weighed",
+        from: "if (cause || d->extra_ppb < d->home_ppb)",
+        to: "if (cause)",
     },
 ];

@@ -246,3 +246,48 @@ fn without_rights_sensing_falls_back_with_a_note() {
     );
     assert!(refused.contains("run as root"), "{refused}");
 }
+
+/// What the kernel says of a process: how long it could have run and did not.
+fn run_delay_ns(hog: &Hog) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{}/schedstat", hog.pid())).unwrap();
+    text.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn main_that_waits_for_a_cpu_is_seen_to() {
+    let Some(_quiet) = able() else { return };
+    let main = TestGroup::top("main");
+    // Three that never sleep on one CPU: each waits for two slices, time and again.
+    let hogs = [Hog::on(0), Hog::on(0), Hog::on(0)];
+    hogs.iter().for_each(|hog| main.take(hog.pid()));
+    let mut sensor = bpf(&[], &[&main]);
+    assert!(sensor.tells_waits());
+    sensor.set_late_after(100_000);
+    // Each has left a CPU under our eyes once.
+    sleep(Duration::from_millis(200));
+    measured(|| {
+        let account = || hogs.iter().map(run_delay_ns).sum::<u64>();
+        let (first, before) = (sample(&mut sensor), account());
+        sleep(Duration::from_millis(1_000));
+        let (last, after) = (sample(&mut sensor), account());
+        let waits = last.waits.since(&first.waits);
+        // The kernel books a wait when it ends, we when the run after it ends: up to a round of slices apart.
+        close(
+            "waits",
+            waits.wait_ns,
+            after - before,
+            (after - before) / 20 + 50 * MS,
+        )?;
+        let mean_ns = waits.wait_ns / waits.runs.max(1);
+        if waits.late * 10 < waits.runs * 8 || mean_ns < MS {
+            return Err(format!("hogs in a queue are late nearly always: {waits:?}"));
+        }
+        let counted: u64 = sensor.wait_buckets().unwrap().iter().sum();
+        close(
+            "the histogram",
+            counted,
+            last.waits.runs,
+            last.waits.runs / 10 + 20,
+        )
+    });
+}

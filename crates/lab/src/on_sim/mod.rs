@@ -14,6 +14,7 @@
 //! | burst | [`burst`] | [`burst_report`] |
 //! | slices | [`slices`] | [`slices_report`] |
 //! | caps | [`caps`] | [`caps_report`] |
+//! | objective | [`objective`] | [`objective_report`] |
 //!
 //! The simulator decides in integers; floating point begins here, where figures are made for readers.
 
@@ -33,6 +34,8 @@ pub mod latency;
 pub mod latency_report;
 pub mod law;
 pub mod law_report;
+pub mod objective;
+pub mod objective_report;
 pub mod scene;
 pub mod slices;
 pub mod slices_report;
@@ -61,5 +64,6 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         Experiment::Burst => burst::run(options),
         Experiment::Slices => slices::run(options),
         Experiment::Caps => caps::run(options),
+        Experiment::Objective => objective::run(options),
     }
 }

@@ -27,7 +27,7 @@ mod lock_holder;
 mod open_loop;
 mod schbench;
 
-pub use arrivals::{Arrivals, Pattern, Request};
+pub use arrivals::{Arrivals, Curve, Pattern, Request};
 pub use closed_loop::ClosedLoop;
 pub use cyclictest::Cyclictest;
 pub use fibtest::Fibtest;

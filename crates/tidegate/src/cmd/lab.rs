@@ -23,6 +23,7 @@ Simulated only:
   burst     a quota with burst under a load that exceeds it now and then
   slices    a small quota on 80 CPUs: slices that expire and that do not
   caps      rate caps on tasks: how exact, and what a fork storm makes of them
+  objective headroom that is found from main's run delay, beside asked for
 
 Each prints a table and writes a page (HTML), CSV and JSON. The simulator needs
 no privilege and touches nothing on this machine; the same seed gives the same
@@ -32,7 +33,7 @@ bytes.";
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
-    /// law, headroom, step, latency, burst, slices, caps, all or demo
+    /// law, headroom, step, latency, burst, slices, caps, objective, all or demo
     #[arg(value_parser = parse_what)]
     experiment: What,
     /// Where: host or sim
