@@ -10,6 +10,7 @@ use tidegate_knobs::group::{
 use tidegate_knobs::ledger::{
     self, Change, Entry, Fallback, Ledger, LedgerError, Moving, NewEntry, OpenReport, Outcome,
 };
+use tidegate_knobs::units::Family;
 use tidegate_terms as terms;
 
 use crate::gate::tighter;
@@ -191,10 +192,54 @@ impl Books {
 
     /// What a group with a soft cap is while it is not in the background.
     pub fn background_of(&self, group: &GroupPath) -> Option<CpuClass> {
-        match self.entry(group, is_background)?.change {
-            Change::Background { was } => Some(was),
+        let of = |entry: &Entry| match &entry.change {
+            Change::Background { was } if entry.group == *group => Some(*was),
+            // A group for one each is ours, and was made with these.
+            Change::Units(family) => family.id_of(group).map(|_| CpuClass {
+                idle: self.groups.has_idle().then_some(false),
+                weight_raw: self.groups.weight_raw(WEIGHT_DEFAULT),
+            }),
+            _ => None,
+        };
+        self.ledger.entries().iter().find_map(of)
+    }
+
+    /// Processes or tasks of `family` are about to get groups of their own.
+    pub fn will_divide(
+        &mut self,
+        gate: &str,
+        family: &Family,
+        fallback: Fallback,
+    ) -> Result<(), BooksError> {
+        let known = |change: &Change| matches!(change, Change::Units(_));
+        if self.entry(&family.group, known).is_none() {
+            let change = Change::Units(family.clone());
+            let entry = self.new_entry(&family.group, gate, change, fallback)?;
+            self.ledger.record(entry)?;
+        }
+        Ok(())
+    }
+
+    /// The groups for one each that a group was divided into.
+    pub fn family_of(&self, group: &GroupPath) -> Option<Family> {
+        match &self
+            .entry(group, |change| matches!(change, Change::Units(_)))?
+            .change
+        {
+            Change::Units(family) => Some(family.clone()),
             _ => None,
         }
+    }
+
+    /// Forgets groups of a family that are no more.
+    pub fn forget_gone(&mut self, family: &Family) {
+        let groups = Arc::clone(&self.groups);
+        let gone =
+            |entry: &Entry| family.id_of(&entry.group).is_some() && !groups.exists(&entry.group);
+        if let Err(error) = self.ledger.forget(gone) {
+            tracing::warn!("{error}");
+        }
+        self.forget_own();
     }
 
     /// Puts a group with a soft cap into the background or takes it out.
@@ -353,8 +398,14 @@ impl Books {
                 ledger::standing_differs(&self.groups, self.ledger.moving(), entry).ok()??;
             Some((entry.clone(), found))
         };
+        // Moved on into a group of its own, by us.
+        let divided = |entry: &&Entry| {
+            matches!(entry.change, Change::Membership { .. })
+                && self.family_of(&entry.group).is_some()
+        };
         which
             .filter_map(|number| self.ledger.entries().get(number))
+            .filter(|entry| !divided(entry))
             .filter_map(differs)
             .collect()
     }

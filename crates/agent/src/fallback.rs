@@ -200,8 +200,16 @@ pub(crate) fn repair_with(
     }
     let own = own_groups(groups, run_dir.prefix()).map_err(|error| error.to_string())?;
     // A process that was moved into a group of ours is foreign, too.
+    let lent: Vec<GroupPath> = books
+        .entries()
+        .iter()
+        .filter(|entry| matches!(entry.change, Change::Membership { .. }))
+        .map(|entry| entry.group.clone())
+        .collect();
     let is_lent = |entry: &Entry| match &entry.change {
         Change::Membership { .. } => true,
+        // Out of the groups of their own first, or they are not where they were put.
+        Change::Units(_) => lent.contains(&entry.group),
         Change::Latency(latency) => !latency.run,
         _ => false,
     };

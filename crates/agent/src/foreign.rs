@@ -178,7 +178,7 @@ impl Owner {
                 let now = ProcessRef::look_up(&*self.fs, placement.pid);
                 let is_same = now.is_ok_and(|now| now.start_ticks == start_ticks);
                 let at = self.groups.group_of(placement.pid).ok().flatten();
-                if let Some(group) = at.filter(|at| is_same && *at != placement.group) {
+                if let Some(group) = at.filter(|at| is_same && !self.is_in(at, &placement.group)) {
                     // What is left of the old placement is settled first.
                     self.restore(&name);
                     let place = Place::Known {

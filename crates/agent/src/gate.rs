@@ -8,6 +8,7 @@ use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::{BurstLoop, Demand, Objective as DelayObjective};
 use tidegate_knobs::group::{GroupPath, Placement};
 use tidegate_knobs::limit::own_limit;
+use tidegate_knobs::units::Per;
 use tidegate_terms::{
     Burst, CapScope, Class, Config, Objective, RawTerms, Settings, TermError, Terms, Weight,
 };
@@ -167,6 +168,26 @@ impl Gate {
         let soft = self.terms.cap_soft.value.ppt()?;
         let hard = self.terms.cap_hard.value.ppt().unwrap_or(u32::MAX);
         (soft < hard).then_some(soft)
+    }
+
+    /// The soft cap, where it is one for all of the gate: 0 is the background for each and so for all.
+    pub fn soft_for_all_ppt(&self) -> Option<u32> {
+        let for_all = self.terms.cap_scope.value == CapScope::Group;
+        self.soft_ppt().filter(|ppt| for_all || *ppt == 0)
+    }
+
+    /// The hard and the soft cap that count for each process or task alone, where there is either.
+    pub fn caps_for_each(&self) -> Option<(Per, Option<u32>, Option<u32>)> {
+        let per = match self.terms.cap_scope.value {
+            CapScope::Group => return None,
+            CapScope::Process => Per::Process,
+            CapScope::Task => Per::Task,
+        };
+        // A task can use no more than one CPU.
+        let binds = |ppt: &u32| per == Per::Process || *ppt < 1_000;
+        let hard = self.terms.cap_hard.value.ppt().filter(binds);
+        let soft = self.soft_ppt().filter(|ppt| *ppt > 0 && binds(ppt));
+        (hard.is_some() || soft.is_some()).then_some((per, hard, soft))
     }
 
     /// Its weight among its siblings; `idle` has the least.

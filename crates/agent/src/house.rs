@@ -278,7 +278,9 @@ fn reassert(owner: &Owner, entry: &Entry) -> bool {
         }
         Change::Idle { ours, .. } => set_yielding(&owner.groups, &entry.group, *ours),
         Change::Weight { ours, .. } => owner.groups.set_weight_raw(&entry.group, *ours),
-        Change::Group | Change::Membership { .. } | Change::Latency(_) => return false,
+        Change::Group | Change::Membership { .. } | Change::Latency(_) | Change::Units(_) => {
+            return false;
+        }
     };
     written.inspect_err(|error| warn!("{error}")).is_ok()
 }
@@ -303,11 +305,15 @@ impl Owner {
             Place::Known {
                 pid, start_ticks, ..
             } => self.process_gone(*pid, *start_ticks),
-            Place::Own { group } => empty(group),
+            Place::Own { group } => empty(group) && !self.has_units(&gate.record.name),
             Place::Lent {
                 placement,
                 start_ticks,
-            } => self.process_gone(placement.pid, *start_ticks) && empty(&placement.group),
+            } => {
+                self.process_gone(placement.pid, *start_ticks)
+                    && empty(&placement.group)
+                    && !self.has_units(&gate.record.name)
+            }
             // A unit may come back; whether it does is looked at by itself.
             Place::Foreign { group } => unit_of(gate).is_none() && !self.groups.exists(group),
         }
@@ -325,7 +331,7 @@ impl Owner {
     fn measure(&self, gate: &mut Gate, now_ns: u64) {
         let usage_ns = match &gate.record.place {
             Place::Known { pid, .. } => process_cpu_ns(&*self.fs, *pid),
-            place => self.groups.usage_ns(place.group()).ok().flatten(),
+            place => self.usage_with_units(&gate.record.name, place.group()),
         };
         if gate.own_limit().is_some()
             && let Ok(stat) = self.groups.cpu_stat(gate.record.place.group())

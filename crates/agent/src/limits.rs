@@ -255,10 +255,9 @@ impl Owner {
                 .iter()
                 .filter_map(|limited| self.sensed(&limited.group)),
         );
-        let capped = self.publish_softs(gates);
+        self.publish_softs(gates);
         let mut control = lock(&self.control);
         control.set_demand(demand);
-        control.softs.set(&capped, monotonic_ns());
         control.quotas.set(targets, self.tick_ns);
         control.set_groups(side, main);
         drop(control);

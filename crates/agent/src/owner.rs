@@ -23,6 +23,7 @@ use crate::books::Books;
 use crate::gate::{Gate, Place, Record};
 use crate::lease::{Lease, monotonic_ns};
 use crate::looper::lock;
+use crate::mechanisms::Units;
 use crate::paths::RunDir;
 use crate::peer::{ADMIN_GROUP, Peer, gid_of, may_give};
 use crate::rate::RateLimit;
@@ -73,6 +74,8 @@ pub struct Owner {
     pub control: Arc<Mutex<Control>>,
     /// The usage files of groups with a soft cap.
     pub meters: Arc<Mutex<Meters>>,
+    /// Gates whose caps count for each process or task alone.
+    pub(crate) units: Mutex<Units>,
     /// The page shared with the guardian.
     pub lease: Arc<Lease>,
     /// The kernel's tick.
@@ -287,7 +290,7 @@ impl Owner {
                 .name
                 .as_ref()
                 .is_none_or(|asked| *asked == record.name);
-            let own = matches!(&record.place, Place::Own { group } if *group == at);
+            let own = matches!(&record.place, Place::Own { group } if at.is_within(group));
             // Another class is another request: work in a side gate that asks to be main is to be refused.
             let same_class = request.terms.get("class").map(String::as_str)
                 == Some(gate.class().to_string().as_str());

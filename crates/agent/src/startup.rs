@@ -25,6 +25,7 @@ use crate::gate::demand;
 use crate::house::House;
 use crate::lease::{Lease, monotonic_ns};
 use crate::looper::{self, Loop};
+use crate::mechanisms::units;
 use crate::owner::{Mode, Owner};
 use crate::paths::{RunDir, open_lock};
 use crate::program::own_program;
@@ -142,6 +143,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
         gates: Mutex::new(Vec::new()),
         control: Arc::new(Mutex::new(control)),
         meters: Arc::default(),
+        units: Mutex::default(),
         lease,
         period_ns,
         sensing_note,
@@ -329,6 +331,8 @@ fn serve(started: Started) -> Result<(), String> {
     let keeping = spawn("house", Box::new(move || house.run(&housed)))?;
     let bursty = Arc::clone(&owner);
     let bursting = spawn("bursts", Box::new(move || crate::bursts::run(&bursty)))?;
+    let divided = Arc::clone(&owner);
+    let dividing = spawn("units", Box::new(move || units::run(&divided)))?;
     looper::pin_memory();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -351,6 +355,7 @@ fn serve(started: Started) -> Result<(), String> {
     let _ = looping.join();
     let _ = keeping.join();
     let _ = bursting.join();
+    let _ = dividing.join();
     served.map_err(|why| format!("owner: {}: {why}", socket.display()))
 }
 

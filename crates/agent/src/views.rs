@@ -196,7 +196,12 @@ impl Owner {
             own_limit: own.map(|own| limit_view(gate, &own)),
             terms: gate.terms.views().iter().map(term_view).collect(),
             age_seconds: now_ns.saturating_sub(record.made_ns) as f64 / 1e9,
-            notes: record.notes.clone(),
+            notes: record
+                .notes
+                .iter()
+                .cloned()
+                .chain(self.units_note(&record.name))
+                .collect(),
         }
     }
 }

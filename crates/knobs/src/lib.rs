@@ -13,3 +13,4 @@ pub mod sched;
 pub mod sense;
 pub mod target;
 pub mod topology;
+pub mod units;

@@ -6,8 +6,8 @@
 use tidegate_knobs::control::SoftCapped;
 use tidegate_knobs::group::{GroupError, GroupPath};
 use tidegate_knobs::ledger::{Entry, Fallback};
-use tidegate_terms::{CapScope, Class};
-use tracing::warn;
+use tidegate_knobs::units::exempt;
+use tidegate_terms::Class;
 
 use crate::api::CapView;
 use crate::books::{fallback_of, is_background};
@@ -19,43 +19,61 @@ use crate::server::Refusal;
 
 /// How notes on the background begin.
 const START: &str = "background: ";
+/// How notes on real-time tasks begin.
+const EXEMPT: &str = "real-time: ";
+/// So many of them are named.
+const NAMED_MAX: usize = 8;
 
 impl Owner {
     /// Puts the gate's caps on.
     pub(super) fn put_on_caps(&self, gate: &mut Gate) -> Result<(), Refusal> {
-        let terms = &gate.terms;
-        if terms.is_bounded() && terms.cap_scope.value != CapScope::Group {
-            return Err(super::not_enforced("cap_scope = task, process"));
-        }
-        self.put_on_soft(gate)
+        self.note_exempt(gate);
+        self.put_on_soft(gate)?;
+        self.put_on_units(gate)
     }
 
     /// Back to what stood before.
     pub(super) fn take_off_caps(&self, gate: &Gate) -> Vec<String> {
-        self.take_off_soft(gate.record.place.group())
+        let mut left = self.take_off_units(gate);
+        left.extend(self.take_off_soft(gate.record.place.group()));
+        left
     }
 
-    /// Opens the meters of all groups with a soft cap, and says which they are.
-    pub(crate) fn publish_softs(&self, gates: &[Gate]) -> Vec<SoftCapped> {
-        let capped: Vec<SoftCapped> = gates
-            .iter()
-            .filter_map(|gate| self.soft_capped(gate))
-            .collect();
-        // Background for good needs no meter.
-        let metered: Vec<_> = capped
-            .iter()
-            .filter(|one| one.soft_ppt > 0)
-            .filter_map(|one| Some((one.group.clone(), self.sensed(&one.group)?)))
-            .collect();
-        if let Err(error) = lock(&self.meters).set(&metered) {
-            warn!("{error}");
+    /// Tells the loop of the soft caps of all gates.
+    pub(crate) fn publish_softs(&self, gates: &[Gate]) {
+        self.set_softs(
+            gates
+                .iter()
+                .filter_map(|gate| self.soft_capped(gate))
+                .collect(),
+        );
+    }
+
+    /// Real-time tasks are named: no cap acts on them.
+    fn note_exempt(&self, gate: &mut Gate) {
+        gate.record.notes.retain(|note| !note.starts_with(EXEMPT));
+        if !gate.terms.is_bounded() {
+            return;
         }
-        capped
+        let group = match &gate.record.place {
+            Place::Known { .. } => return,
+            place => place.group(),
+        };
+        let found = exempt(&self.groups, group, NAMED_MAX);
+        if !found.is_empty() {
+            let named: Vec<String> = found
+                .iter()
+                .map(|(tid, comm)| format!("{tid} ({comm})"))
+                .collect();
+            gate.record
+                .notes
+                .push(format!("{EXEMPT}no cap acts on tasks {}", named.join(", ")));
+        }
     }
 
     /// The group that the loop is to put into the background and out of it.
     pub(crate) fn soft_capped(&self, gate: &Gate) -> Option<SoftCapped> {
-        let soft_ppt = gate.soft_ppt()?;
+        let soft_ppt = gate.soft_for_all_ppt()?;
         let group = gate.record.place.group().clone();
         // What is not in the books is in the background anyway, by its class or by somebody else.
         lock(&self.books)
@@ -69,7 +87,7 @@ impl Owner {
             Place::Known { .. } => return Ok(()),
             place => place.group().clone(),
         };
-        if gate.soft_ppt().is_none() {
+        if gate.soft_for_all_ppt().is_none() {
             self.take_off_soft(&group);
             return Ok(());
         }
@@ -165,6 +183,7 @@ impl Owner {
     /// Without an owner nobody would take the gate out of the background in time, so there it stays.
     pub(crate) fn leave_in_background(&self, gate: &Gate) -> bool {
         let group = gate.record.place.group();
+        self.leave_units(&gate.record.name);
         lock(&self.control).softs.drop(group);
         let books = lock(&self.books);
         books.background_of(group).is_some() && books.set_background(group, true).is_ok()

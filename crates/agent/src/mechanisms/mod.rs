@@ -8,10 +8,12 @@ mod caps;
 mod hint_places;
 mod hint_sweep;
 mod hints;
+pub(crate) mod units;
 
 pub(crate) use hint_places::HintPlace;
 pub(crate) use hint_sweep::{HintSweep, latency_view};
 pub(crate) use hints::HintState;
+pub(crate) use units::Units;
 
 use crate::gate::Gate;
 use crate::owner::Owner;
@@ -32,10 +34,4 @@ impl Owner {
         left.extend(self.take_off_bandwidth(gate));
         left
     }
-}
-
-/// A term that this version cannot enforce.
-fn not_enforced(term: &'static str) -> Refusal {
-    let message = format!("{term}: this version of Tidegate does not enforce it yet; leave it out");
-    Refusal::new("unsupported", message)
 }

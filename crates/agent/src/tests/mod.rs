@@ -8,6 +8,7 @@ mod hints;
 mod life;
 mod matrix;
 mod steps;
+mod units;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -170,6 +171,7 @@ impl Bed {
             gates: Mutex::new(Vec::new()),
             control: Arc::new(Mutex::new(control)),
             meters: Arc::default(),
+            units: Mutex::default(),
             lease,
             period_ns: STEP_NS,
             sensing_note: String::new(),

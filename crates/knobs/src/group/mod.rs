@@ -7,6 +7,7 @@
 mod error;
 mod path;
 mod placing;
+mod single;
 mod tree;
 mod v1;
 mod v2;
@@ -333,6 +334,11 @@ impl Groups {
             .tree
             .read_optional(group, "cpu.idle", self.tree.has_idle)?;
         Ok(value.map(|value| value != 0))
+    }
+
+    /// Whether groups have `cpu.idle`, as far as is known.
+    pub fn has_idle(&self) -> bool {
+        self.tree.has_idle != Some(false)
     }
 
     /// Puts the group into the idle class or takes it out. Taking it out leaves the default weight (the kernel's doing).

@@ -243,7 +243,12 @@ impl Groups {
             .write(&hierarchy.file(group, "cgroup.procs"), &pid.to_string())
     }
 
-    fn explain_refusal(&self, group: &GroupPath, pid: i32, source: KfsError) -> GroupError {
+    pub(super) fn explain_refusal(
+        &self,
+        group: &GroupPath,
+        pid: i32,
+        source: KfsError,
+    ) -> GroupError {
         if source.errno == libc::EINVAL && self.tree.version == CgroupVersion::V1 {
             let tids = real_time_threads(&self.tree, pid);
             if !tids.is_empty() {
@@ -295,7 +300,7 @@ impl Groups {
     }
 
     /// A threaded child shares its parent's memory and io accounting and still has a cpu controller of its own.
-    fn make_threaded(&self, own: &GroupPath, group: &GroupPath) -> GroupResult<()> {
+    pub(super) fn make_threaded(&self, own: &GroupPath, group: &GroupPath) -> GroupResult<()> {
         if self.tree.read(group, "cgroup.type")?.trim() == "threaded" {
             return Ok(());
         }
@@ -342,7 +347,7 @@ impl Groups {
     }
 }
 
-fn check_pid(group: &GroupPath, pid: i32) -> GroupResult<()> {
+pub(super) fn check_pid(group: &GroupPath, pid: i32) -> GroupResult<()> {
     // "0" written to cgroup.procs means the writer itself, which would move the owner.
     if pid > 0 {
         return Ok(());
@@ -354,7 +359,7 @@ fn check_pid(group: &GroupPath, pid: i32) -> GroupResult<()> {
     })
 }
 
-/// SCHED_FIFO and SCHED_RR, field 41 of /proc/PID/task/TID/stat (proc_pid_stat(5)).
+/// SCHED_FIFO, SCHED_RR and SCHED_DEADLINE, field 41 of /proc/PID/task/TID/stat (proc_pid_stat(5)).
 fn real_time_threads(tree: &Tree, pid: i32) -> Vec<i32> {
     let tasks = format!("/proc/{pid}/task");
     let Ok(entries) = tree.fs.list(Path::new(&tasks)) else {
@@ -366,7 +371,7 @@ fn real_time_threads(tree: &Tree, pid: i32) -> Vec<i32> {
             .read(Path::new(&format!("{tasks}/{tid}/stat")))
             .unwrap_or_default();
         let policy = crate::target::stat_field(&stat, 41);
-        matches!(policy, Some(1 | 2))
+        matches!(policy, Some(1 | 2 | 6))
     };
     entries
         .iter()

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::bandwidth::Bandwidth;
 use crate::group::{CpuClass, GroupPath, Placement};
 use crate::sched::hint::Latency;
+use crate::units::Family;
 
 /// What was changed, with what stood before and what we wrote last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +51,8 @@ pub enum Change {
         /// From where to where.
         placement: Placement,
     },
+    /// Processes or tasks of the group get groups of their own, as they come: moved back, and the groups removed.
+    Units(Family),
     /// A latency hint on tasks. Where they are one process's, the group is the root and its identity of no account.
     Latency(Latency),
 }
@@ -64,6 +67,7 @@ impl Change {
             Self::Weight { .. } => "weight",
             Self::Bandwidth { .. } => "bandwidth",
             Self::Membership { .. } => "membership",
+            Self::Units(_) => "groups for one each",
             Self::Latency(_) => "latency hint",
         }
     }

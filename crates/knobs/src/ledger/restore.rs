@@ -8,6 +8,7 @@ use crate::group::{
 use crate::sched::hint::{Apart, undo};
 use crate::sched::tasks::Whose;
 use crate::target::ProcessRef;
+use crate::units;
 
 /// How a restore ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,6 +89,12 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             groups.restore_class(&entry.group, was)?;
             Ok(Outcome::Restored)
         }
+        Change::Units(family) => Ok(match units::dissolve(groups, family)? {
+            true => Outcome::Restored,
+            false => Outcome::Failed {
+                why: "its processes fork faster than they can be moved back; try again".to_owned(),
+            },
+        }),
         Change::Background { was } => restore_background(groups, &entry.group, was),
         Change::Weight { was, ours } => {
             let found = groups.class(&entry.group)?;
@@ -155,6 +162,18 @@ fn fall_to_background(groups: &Groups, entry: &Entry, was: &CpuClass) -> Outcome
             });
         }
         groups.set_background(&entry.group, was, true)?;
+        Ok(Outcome::Kept)
+    };
+    Outcome::of(groups, &entry.group, done())
+}
+
+/// Groups for one each, alike: they are ours.
+fn units_to_background(groups: &Groups, entry: &Entry, family: &units::Family) -> Outcome {
+    let done = || -> GroupResult<Outcome> {
+        for (_, unit) in family.list(groups)? {
+            let was = groups.class(&unit)?;
+            groups.set_background(&unit, &was, true)?;
+        }
         Ok(Outcome::Kept)
     };
     Outcome::of(groups, &entry.group, done())
@@ -267,6 +286,14 @@ pub fn fall_back(groups: &Groups, moving: &Moving, entry: &Entry, dead_seconds: 
     {
         return fall_to_background(groups, entry, was);
     }
+    if let (Fallback::Stay | Fallback::Floor { .. }, Change::Units(family)) =
+        (entry.fallback, &entry.change)
+    {
+        return match family.yields {
+            true => units_to_background(groups, entry, family),
+            false => Outcome::Kept,
+        };
+    }
     let due = match entry.fallback {
         Fallback::Stay => return Outcome::Kept,
         Fallback::Hold { seconds } if dead_seconds < u64::from(seconds) => return Outcome::Kept,
@@ -298,6 +325,8 @@ pub fn standing_differs(
             let found = groups.idle(group)?;
             (found != Some(*ours)).then(|| format!("idle {found:?}"))
         }
+        // They come and go with what is forked.
+        Change::Units(_) => None,
         Change::Background { was } => {
             let found = groups.class(group)?;
             (!groups.may_be_in_or_out(was, &found)).then(|| found.to_string())

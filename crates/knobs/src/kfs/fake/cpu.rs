@@ -75,6 +75,7 @@ impl State {
         let (quota, period, burst) = (group.quota_us, group.period_us, group.burst_us);
         match name {
             "cgroup.procs" => self.v1_enter(mount, dir, value),
+            "tasks" => self.v1_enter_alone(mount, dir, value),
             "cpu.cfs_quota_us" => {
                 let quota: i64 = value.parse().map_err(|_| libc::EINVAL)?;
                 self.set_limit(mount, dir, (u64::try_from(quota).ok(), period, burst))
@@ -109,6 +110,22 @@ impl State {
             return Err(libc::EINVAL);
         }
         self.enter(mount, dir, value)
+    }
+
+    fn v1_enter_alone(&mut self, mount: usize, dir: &Path, value: &str) -> Result<(), i32> {
+        let has_cpu = self.mounts[mount]
+            .controllers
+            .iter()
+            .any(|one| one == "cpu");
+        let tid: i32 = value.parse().map_err(|_| libc::EINVAL)?;
+        let real_time = self.procs.values().any(|process| {
+            let first = process.facts.pid == tid && process.facts.real_time;
+            first || process.facts.threads.contains(&(tid, true))
+        });
+        if has_cpu && self.rt_group_sched && real_time && !self.is_root(dir) {
+            return Err(libc::EINVAL);
+        }
+        self.enter_alone(mount, dir, value)
     }
 
     /// `tg_set_cfs_bandwidth`.

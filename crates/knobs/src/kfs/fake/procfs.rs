@@ -15,10 +15,12 @@ impl State {
             return Some(self.mountinfo());
         }
         let process = self.process(parts.first()?)?;
+        let tid = parts.first()?.parse().unwrap_or(process.facts.pid);
         match parts.as_slice() {
-            [_, "cgroup"] => Some(self.proc_cgroup(process)),
+            [_, "cgroup"] => Some(self.proc_cgroup(process, tid)),
+            [_, "comm"] => Some(format!("{}\n", process.facts.comm)),
             [_, "status"] => Some(status(process)),
-            [_, "stat"] => Some(stat(process, process.facts.pid)),
+            [_, "stat"] => Some(stat(process, tid)),
             [_, "task", tid, "stat"] => Some(stat(process, tid.parse().ok()?)),
             _ => None,
         }
@@ -79,9 +81,10 @@ impl State {
             + &self.mounts.iter().enumerate().map(line).collect::<String>()
     }
 
-    fn proc_cgroup(&self, process: &Process) -> String {
+    fn proc_cgroup(&self, process: &Process, tid: i32) -> String {
         let line = |(nth, mount): (usize, &super::tree::Mount)| {
-            let below = process.at[nth]
+            let below = process
+                .place(tid, nth)
                 .strip_prefix(&mount.path)
                 .unwrap_or(Path::new(""))
                 .display()

@@ -139,7 +139,10 @@ impl FakeFs {
         let mut state = self.state();
         let pid = child.pid;
         let (at, task) = (
-            state.procs.get(&parent).map(|process| process.at.clone()),
+            state
+                .procs
+                .get(&parent)
+                .map(|process| process.apart.get(&parent).unwrap_or(&process.at).clone()),
             state.task(parent).ok(),
         );
         state.add_process(child);
@@ -151,12 +154,25 @@ impl FakeFs {
         }
     }
 
+    /// A thread becomes real-time by its own doing.
+    pub fn make_real_time(&self, tid: i32) {
+        for process in self.state().procs.values_mut() {
+            let mut threads = process.facts.threads.iter_mut();
+            if let Some(thread) = threads.find(|thread| thread.0 == tid) {
+                thread.1 = true;
+            }
+        }
+    }
+
     /// `pid` starts a thread, scheduled as it is.
     pub fn add_thread(&self, pid: i32, tid: i32) {
         let mut state = self.state();
         let task = state.task(pid).ok();
         if let Some(process) = state.procs.get_mut(&pid) {
             process.facts.threads.push((tid, false));
+            if let Some(at) = process.apart.get(&pid).cloned() {
+                process.apart.insert(tid, at);
+            }
         }
         if let Some(task) = task {
             state.sched.tasks.insert(tid, task);

@@ -68,6 +68,26 @@ pub(super) struct Process {
     pub facts: FakeProcess,
     /// Its group's directory in each mount, by the mount's number.
     pub at: Vec<PathBuf>,
+    /// Threads that were moved alone, and where they are in each mount.
+    pub apart: BTreeMap<i32, Vec<PathBuf>>,
+}
+
+impl Process {
+    /// Every thread, the first one first.
+    pub fn tids(&self) -> impl Iterator<Item = i32> {
+        let others = self.facts.threads.iter().map(|(tid, _)| *tid);
+        std::iter::once(self.facts.pid).chain(others)
+    }
+
+    /// Where a thread is.
+    pub fn place(&self, tid: i32, mount: usize) -> &Path {
+        &self.apart.get(&tid).unwrap_or(&self.at)[mount]
+    }
+
+    /// Whether any thread is in this very group.
+    pub fn is_in(&self, mount: usize, dir: &Path) -> bool {
+        self.tids().any(|tid| self.place(tid, mount) == dir)
+    }
 }
 
 #[derive(Debug)]
@@ -92,7 +112,14 @@ impl State {
 
     pub fn add_process(&mut self, facts: FakeProcess) {
         let at = self.mounts.iter().map(|mount| mount.path.clone()).collect();
-        self.procs.insert(facts.pid, Process { facts, at });
+        self.procs.insert(
+            facts.pid,
+            Process {
+                facts,
+                at,
+                apart: BTreeMap::new(),
+            },
+        );
     }
 
     fn take_ino(&mut self) -> u64 {
@@ -120,14 +147,16 @@ impl State {
     }
 
     pub fn pids_in(&self, mount: usize, dir: &Path) -> Vec<i32> {
-        let here = |(pid, process): (&i32, &Process)| (process.at[mount] == dir).then_some(*pid);
+        let here = |(pid, process): (&i32, &Process)| process.is_in(mount, dir).then_some(*pid);
         self.procs.iter().filter_map(here).collect()
     }
 
     pub fn populated(&self, mount: usize, dir: &Path) -> bool {
-        self.procs
-            .values()
-            .any(|process| process.at[mount].starts_with(dir))
+        self.procs.values().any(|process| {
+            process
+                .tids()
+                .any(|tid| process.place(tid, mount).starts_with(dir))
+        })
     }
 
     /// The names of a group's files.
@@ -290,6 +319,25 @@ impl State {
         let pid = if pid == 0 { super::SELF_PID } else { pid };
         let process = self.procs.get_mut(&pid).ok_or(libc::ESRCH)?;
         process.at[mount] = dir.to_path_buf();
+        for at in process.apart.values_mut() {
+            at[mount] = dir.to_path_buf();
+        }
+        Ok(())
+    }
+
+    /// Moves one thread.
+    pub fn enter_alone(&mut self, mount: usize, dir: &Path, value: &str) -> Result<(), i32> {
+        let tid: i32 = value.parse().map_err(|_| libc::EINVAL)?;
+        let mut processes = self.procs.values_mut();
+        let process = processes
+            .find(|process| process.tids().any(|one| one == tid))
+            .ok_or(libc::ESRCH)?;
+        if process.facts.threads.is_empty() {
+            process.at[mount] = dir.to_path_buf();
+            return Ok(());
+        }
+        let at = process.at.clone();
+        process.apart.entry(tid).or_insert(at)[mount] = dir.to_path_buf();
         Ok(())
     }
 

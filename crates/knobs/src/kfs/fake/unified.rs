@@ -90,19 +90,17 @@ impl State {
         let shown = self
             .procs
             .iter()
-            .filter(|(_, process)| here(&process.at[mount]));
+            .filter(|(_, process)| process.tids().any(|tid| here(process.place(tid, mount))));
         Ok(Self::lines(shown.map(|(pid, _)| *pid)))
     }
 
     pub(super) fn tids_in(&self, mount: usize, dir: &Path) -> Vec<i32> {
-        let inside = self
-            .procs
+        self.procs
             .values()
-            .filter(|process| process.at[mount] == dir);
-        inside
             .flat_map(|process| {
-                std::iter::once(process.facts.pid)
-                    .chain(process.facts.threads.iter().map(|(tid, _)| *tid))
+                process
+                    .tids()
+                    .filter(|tid| process.place(*tid, mount) == dir)
             })
             .collect()
     }
@@ -120,6 +118,16 @@ impl State {
             "cgroup.procs" => {
                 self.vet_destination(mount, dir)?;
                 self.enter(mount, dir, value)
+            }
+            "cgroup.threads" => {
+                let tid: i32 = value.parse().map_err(|_| libc::EINVAL)?;
+                let from = self.place_of(tid, mount).ok_or(libc::ESRCH)?;
+                // Within one domain only (`cgroup_attach_permissions`).
+                if self.domain_of(&from) != self.domain_of(dir) {
+                    return Err(libc::EOPNOTSUPP);
+                }
+                self.vet_destination(mount, dir)?;
+                self.enter_alone(mount, dir, value)
             }
             "cgroup.subtree_control" => self.control(mount, dir, value),
             "cgroup.type" => match value {
@@ -162,7 +170,15 @@ impl State {
     }
 
     fn has_tasks(&self, mount: usize, dir: &Path) -> bool {
-        self.procs.values().any(|process| process.at[mount] == dir)
+        self.procs.values().any(|process| process.is_in(mount, dir))
+    }
+
+    fn place_of(&self, tid: i32, mount: usize) -> Option<PathBuf> {
+        let process = self
+            .procs
+            .values()
+            .find(|one| one.tids().any(|own| own == tid))?;
+        Some(process.place(tid, mount).to_path_buf())
     }
 
     fn domain_of(&self, dir: &Path) -> PathBuf {

@@ -1,0 +1,361 @@
+//! Caps that count for each process or each task of a gate alone: groups of their own (`tidegate_knobs::units`), kept up by
+//! a thread that looks four times a second, or once where nothing changes.
+//!
+//! With a hard cap the groups lie in the gate's. A soft cap acts where branches divide, so with one they lie beside it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::control::SoftCapped;
+use tidegate_knobs::discover::CgroupVersion;
+use tidegate_knobs::group::{GroupError, GroupPath, GroupResult};
+use tidegate_knobs::ledger::Fallback;
+use tidegate_knobs::limit::hard_cap;
+use tidegate_knobs::units::{Family, Per, Swept, UNITS_MAX, dissolve, sweep};
+use tracing::{debug, warn};
+
+use crate::books::{BooksError, fallback_of};
+use crate::gate::{Gate, Place};
+use crate::limits::kind_of;
+use crate::looper::lock;
+use crate::owner::{Owner, refuse};
+use crate::server::Refusal;
+
+const BUSY: Duration = Duration::from_millis(250);
+const QUIET: Duration = Duration::from_secs(1);
+/// Each move waits for the kernel, some milliseconds: so many a look.
+const MOVES_A_LOOK: usize = 32;
+/// What is there when the cap is set is to be under it when that returns.
+const MOVES_AT_FIRST: usize = 128;
+/// How notes on it begin.
+const START: &str = "each alone: ";
+
+/// One gate.
+struct Divided {
+    gate: String,
+    family: Family,
+    limit: Option<Bandwidth>,
+    soft_ppt: Option<u32>,
+    /// v1: within a quota that moves, so that the units' give way to it.
+    gives_way: bool,
+    last: Swept,
+}
+
+/// Every gate whose caps count for each process or task alone, and every group that the loop puts into the background.
+#[derive(Default)]
+pub struct Units {
+    gates: Vec<Divided>,
+    /// Soft caps for all of a gate.
+    for_all: Vec<SoftCapped>,
+    /// Soft caps of units, as of the last look.
+    for_each: Vec<SoftCapped>,
+}
+
+impl Units {
+    fn find(&mut self, gate: &str) -> Option<&mut Divided> {
+        self.gates.iter_mut().find(|one| one.gate == gate)
+    }
+}
+
+/// Looks until the owner leaves.
+pub fn run(owner: &Arc<Owner>) {
+    let mut pause = QUIET;
+    while !owner.leaving.load(Ordering::Acquire) {
+        std::thread::sleep(pause);
+        pause = if look(owner) { BUSY } else { QUIET };
+    }
+}
+
+/// One look at every gate; whether more is to be done.
+pub(crate) fn look(owner: &Owner) -> bool {
+    let mut units = lock(&owner.units);
+    let mut busy = false;
+    for index in 0..units.gates.len() {
+        let swept = owner.sweep_units(&mut units.gates[index], MOVES_A_LOOK);
+        busy |= swept.moved > 0 || swept.more;
+    }
+    if units.gates.iter().any(|one| one.soft_ppt.is_some()) {
+        owner.renew_softs(&mut units);
+    }
+    busy
+}
+
+impl Owner {
+    /// Gives each process or task of the gate its own cap, where that is asked for.
+    pub(super) fn put_on_units(&self, gate: &mut Gate) -> Result<(), Refusal> {
+        gate.record.notes.retain(|note| !note.starts_with(START));
+        let group = match &gate.record.place {
+            Place::Known { .. } => return Ok(()),
+            place => place.group().clone(),
+        };
+        let Some((asked, hard_ppt, soft_ppt)) = gate.caps_for_each() else {
+            self.take_off_units(gate);
+            return Ok(());
+        };
+        let family = self.family(&group, asked, soft_ppt.is_some())?;
+        if lock(&self.books)
+            .family_of(&group)
+            .is_some_and(|known| known != family)
+        {
+            self.take_off_units(gate);
+        }
+        let fallback = match (&gate.record.place, gate.terms.fallback.value) {
+            (Place::Own { .. }, _) => Fallback::Stay,
+            (_, wanted) => match fallback_of(wanted, self.floor_now()) {
+                Fallback::Floor { .. } => Fallback::Stay,
+                other => other,
+            },
+        };
+        lock(&self.books)
+            .will_divide(&gate.record.name, &family, fallback)
+            .map_err(|error| refuse(error.kind())(&error))?;
+        let mut divided = Divided {
+            gate: gate.record.name.clone(),
+            limit: hard_ppt.map(hard_cap),
+            soft_ppt,
+            gives_way: self.groups.version() == CgroupVersion::V1
+                && group.is_within(&self.side_root()),
+            last: Swept::default(),
+            family,
+        };
+        let mut units = lock(&self.units);
+        units.gates.retain(|one| one.gate != divided.gate);
+        let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
+        for (_, unit) in divided.family.list(&self.groups).map_err(wrong)? {
+            self.furnish(&divided, &unit).map_err(wrong)?;
+        }
+        let swept = self.sweep_units(&mut divided, MOVES_AT_FIRST);
+        if let (Some(why), 0) = (&swept.refused, swept.units) {
+            let message = format!("cap_scope: gate {}: {why}", divided.gate);
+            return Err(Refusal::new("unsupported", message));
+        }
+        if asked == Per::Task && divided.family.per == Per::Process {
+            gate.record.notes.push(format!(
+                "{START}cgroup v2 keeps the threads of a process together, so for its soft cap each process counts, not each task"
+            ));
+        }
+        units.gates.push(divided);
+        self.renew_softs(&mut units);
+        Ok(())
+    }
+
+    /// Everybody back into the gate's group.
+    pub(super) fn take_off_units(&self, gate: &Gate) -> Vec<String> {
+        let group = gate.record.place.group();
+        let mut units = lock(&self.units);
+        units.gates.retain(|one| one.gate != gate.record.name);
+        let Some(family) = lock(&self.books).family_of(group) else {
+            return Vec::new();
+        };
+        self.renew_softs(&mut units);
+        // Without the books, for the loop waits for them: moving takes long on a full machine.
+        if let Err(error) = dissolve(&self.groups, &family) {
+            warn!("gate {}: {error}", gate.record.name);
+        }
+        let mut books = lock(&self.books);
+        books.forget_gone(&family);
+        books.restore_lines(|entry| {
+            entry.group == *group
+                && matches!(entry.change, tidegate_knobs::ledger::Change::Units(_))
+        })
+    }
+
+    fn family(&self, group: &GroupPath, asked: Per, beside: bool) -> Result<Family, Refusal> {
+        let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
+        let v2 = self.groups.version() == CgroupVersion::V2;
+        let parent = group.parent().filter(|_| beside);
+        let is_inside = parent.is_none();
+        let threaded = v2 && (is_inside || self.groups.is_threaded(group));
+        let per = match asked {
+            Per::Task if v2 && !threaded => Per::Process,
+            asked => asked,
+        };
+        let letter = match per {
+            Per::Process => 'p',
+            Per::Task => 't',
+        };
+        let prefix = self.run_dir.prefix();
+        let stem = match is_inside {
+            true => format!("{prefix}-{letter}"),
+            // No gate's name has this character.
+            false if group.name().starts_with(&format!("{prefix}-")) => {
+                format!("{}={letter}", group.name())
+            }
+            false => format!("{prefix}-{}={letter}", group.name()),
+        };
+        let family = Family {
+            group: group.clone(),
+            dir: parent.unwrap_or_else(|| group.clone()),
+            stem,
+            per,
+            threaded,
+            yields: beside,
+        };
+        // Whether the names can be had.
+        family.path_of(i32::MAX).map_err(wrong)?;
+        Ok(family)
+    }
+
+    /// A new unit's cap, before anybody is in it.
+    fn furnish(&self, divided: &Divided, unit: &GroupPath) -> GroupResult<()> {
+        if let Some(limit) = divided.limit {
+            if divided.gives_way {
+                let set = lock(&self.books).set_own(unit, &divided.gate, limit, Fallback::Stay);
+                match set {
+                    Err(BooksError::Group(error)) => return Err(error),
+                    Err(error) => warn!("{error}"),
+                    Ok(()) => {}
+                }
+            } else if self.groups.bandwidth(unit)? != limit {
+                self.groups.set_bandwidth(unit, None, limit)?;
+            }
+        }
+        if divided.soft_ppt.is_some() {
+            // A bucket begins empty. The books know units by their family.
+            match lock(&self.books).set_background(unit, true) {
+                Err(BooksError::Group(error)) => return Err(error),
+                Err(error) => warn!("{error}"),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn sweep_units(&self, divided: &mut Divided, moves_max: usize) -> Swept {
+        let swept = {
+            let known = &*divided;
+            let mut furnish = |unit: &GroupPath| self.furnish(known, unit);
+            sweep(&self.groups, &known.family, moves_max, &mut furnish)
+        };
+        match swept {
+            Ok(swept) => {
+                if swept.removed > 0 && divided.gives_way {
+                    lock(&self.books).forget_gone(&divided.family);
+                }
+                divided.last = swept;
+            }
+            // It is ending, or housekeeping will tell of it.
+            Err(error) => debug!("gate {}: {error}", divided.gate),
+        }
+        divided.last.clone()
+    }
+
+    /// Soft caps for all of a gate have changed.
+    pub(super) fn set_softs(&self, for_all: Vec<SoftCapped>) {
+        let mut units = lock(&self.units);
+        units.for_all = for_all;
+        self.renew_softs(&mut units);
+    }
+
+    /// Tells the loop which groups have a soft cap now, and opens their meters.
+    fn renew_softs(&self, units: &mut Units) {
+        let mut for_each = Vec::new();
+        for one in &units.gates {
+            let Some(soft_ppt) = one.soft_ppt else {
+                continue;
+            };
+            let there = one.family.list(&self.groups).unwrap_or_default();
+            for_each.extend(
+                there
+                    .into_iter()
+                    .map(|(_, group)| SoftCapped { group, soft_ppt }),
+            );
+        }
+        units.for_each = for_each;
+        let capped: Vec<SoftCapped> = units
+            .for_all
+            .iter()
+            .chain(&units.for_each)
+            .cloned()
+            .collect();
+        // Background for good needs no meter.
+        let metered: Vec<_> = capped
+            .iter()
+            .filter(|one| one.soft_ppt > 0)
+            .filter_map(|one| Some((one.group.clone(), self.sensed(&one.group)?)))
+            .collect();
+        if let Err(error) = lock(&self.meters).set(&metered) {
+            debug!("{error}");
+        }
+        lock(&self.control)
+            .softs
+            .set(&capped, crate::lease::monotonic_ns());
+    }
+
+    /// Whether a process in `at` is in `group`, or in a group of its own that it was given there.
+    pub(crate) fn is_in(&self, at: &GroupPath, group: &GroupPath) -> bool {
+        let family = lock(&self.books).family_of(group);
+        at == group || family.is_some_and(|family| family.id_of(at).is_some())
+    }
+
+    /// Whether processes or tasks of the gate are in groups of their own.
+    pub(crate) fn has_units(&self, gate: &str) -> bool {
+        let mut units = lock(&self.units);
+        let Some(divided) = units.find(gate) else {
+            return false;
+        };
+        let there = divided.family.list(&self.groups).unwrap_or_default();
+        there
+            .iter()
+            .any(|(_, unit)| self.groups.populated(unit).is_ok_and(|populated| populated))
+    }
+
+    /// What the gate's group has used, with units that lie beside it.
+    pub(crate) fn usage_with_units(&self, gate: &str, group: &GroupPath) -> Option<u64> {
+        let used = |group: &GroupPath| self.groups.usage_ns(group).ok().flatten();
+        let own_ns = used(group)?;
+        let mut units = lock(&self.units);
+        let beside = units.find(gate).filter(|one| one.family.dir != *group);
+        let there = beside.and_then(|one| one.family.list(&self.groups).ok());
+        let units_ns = there
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|(_, unit)| used(unit))
+            .sum::<u64>();
+        Some(own_ns + units_ns)
+    }
+
+    /// How a gate is divided, in words.
+    pub(crate) fn units_note(&self, gate: &str) -> Option<String> {
+        let mut units = lock(&self.units);
+        let divided = units.find(gate)?;
+        let what = match divided.family.per {
+            Per::Process => "processes",
+            Per::Task => "tasks",
+        };
+        let last = &divided.last;
+        let mut note = format!("{START}{} groups for {what}", last.units);
+        if last.sharing {
+            note.push_str(&format!("; {UNITS_MAX} is the most, so some share one"));
+        }
+        if !last.real_time.is_empty() {
+            let tids: Vec<String> = last
+                .real_time
+                .iter()
+                .take(8)
+                .map(ToString::to_string)
+                .collect();
+            note.push_str(&format!("; real-time, left alone: {}", tids.join(", ")));
+        }
+        if let Some(why) = &last.refused {
+            note.push_str(&format!("; {why}"));
+        }
+        Some(note)
+    }
+
+    /// Without an owner units with a soft cap stay in the background.
+    pub(crate) fn leave_units(&self, gate: &str) {
+        let mut units = lock(&self.units);
+        let Some(divided) = units.find(gate).filter(|one| one.soft_ppt.is_some()) else {
+            return;
+        };
+        for (_, unit) in divided.family.list(&self.groups).unwrap_or_default() {
+            lock(&self.control).softs.drop(&unit);
+            if let Err(error) = lock(&self.books).set_background(&unit, true) {
+                warn!("{error}");
+            }
+        }
+    }
+}

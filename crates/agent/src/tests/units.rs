@@ -1,0 +1,266 @@
+//! Caps that count for each process or task alone, on v1 and v2.
+
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::kfs::FakeProcess;
+
+use super::{Bed, KINDS, Kind, PIDS, in_books, root, terms, unset};
+use crate::api::{RunRequest, SetRequest};
+use crate::house::House;
+use crate::looper::lock;
+use crate::mechanisms::units::look;
+use crate::owner::Owner;
+use crate::server::Refusal;
+
+fn run(owner: &Owner, pid: i32, pairs: &[(&str, &str)]) -> Result<String, Refusal> {
+    let request = RunRequest {
+        pid,
+        name: None,
+        command: vec!["job".to_owned()],
+        terms: terms(pairs),
+    };
+    owner.run(&root(pid), &request).map(|reply| reply.cgroup)
+}
+
+fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) -> Result<Vec<String>, Refusal> {
+    let request = SetRequest {
+        target: target.to_owned(),
+        terms: terms(pairs),
+    };
+    owner.set(&root(1), &request).map(|view| view.notes)
+}
+
+fn at(owner: &Owner, tid: i32) -> String {
+    owner.groups.group_of(tid).unwrap().unwrap().to_string()
+}
+
+fn quota(owner: &Owner, group: &str) -> Option<u64> {
+    let group = GroupPath::parse(group).unwrap();
+    owner.groups.bandwidth(&group).unwrap().rate_ucpu()
+}
+
+fn no_units(bed: &Bed, group: &str) -> bool {
+    [PIDS[0], PIDS[1], 9_001, 9_002].iter().all(|id| {
+        ["p", "t"]
+            .iter()
+            .all(|kind| !bed.exists(&format!("{group}/tg-{kind}{id}")))
+    })
+}
+
+const EACH: [(&str, &str); 2] = [("cap_hard", "200‰"), ("cap_scope", "task")];
+const EACH_PROCESS: [(&str, &str); 2] = [("cap_hard", "200‰"), ("cap_scope", "process")];
+
+#[test]
+fn each_task_has_its_own_quota_and_forks_share_until_they_are_found() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let group = run(&owner, PIDS[0], &EACH).unwrap();
+        let first = at(&owner, PIDS[0]);
+        assert_eq!(first, format!("{group}/tg-t{}", PIDS[0]), "{kind:?}");
+        assert_eq!(quota(&owner, &first), Some(200_000), "{kind:?}");
+        assert_eq!(
+            quota(&owner, &group),
+            None,
+            "{kind:?}: not all of them together"
+        );
+        bed.fs.inner().fork(PIDS[0], FakeProcess::new(9_001));
+        bed.fs.inner().add_thread(PIDS[0], 9_002);
+        assert_eq!(at(&owner, 9_001), first, "{kind:?}: begins in its parent's");
+        look(&owner);
+        for tid in [9_001, 9_002] {
+            let own = at(&owner, tid);
+            assert_eq!(own, format!("{group}/tg-t{tid}"), "{kind:?}");
+            assert_eq!(quota(&owner, &own), Some(200_000), "{kind:?}");
+        }
+        bed.fs.inner().end_process(9_001);
+        look(&owner);
+        assert!(
+            !bed.exists(&format!("{group}/tg-t9001")),
+            "{kind:?}: nobody is in it"
+        );
+        set(&owner, "gate:job", &[("cap_hard", "50‰")]).unwrap();
+        assert_eq!(quota(&owner, &first), Some(50_000), "{kind:?}");
+        set(&owner, "gate:job", &[("cap_scope", "process")]).unwrap();
+        assert_eq!(
+            at(&owner, 9_002),
+            format!("{group}/tg-p{}", PIDS[0]),
+            "{kind:?}"
+        );
+        set(&owner, "gate:job", &[("cap_scope", "group")]).unwrap();
+        assert!(no_units(&bed, &group), "{kind:?}");
+        assert_eq!(
+            (at(&owner, PIDS[0]), quota(&owner, &group)),
+            (group.clone(), Some(50_000))
+        );
+        bed.fs.inner().end_process(PIDS[0]);
+        owner.leave();
+        assert!(
+            !bed.exists(&group) && in_books(&owner).is_empty(),
+            "{kind:?}"
+        );
+    }
+}
+
+#[test]
+fn a_running_process_goes_home_and_nobody_takes_it_for_moved() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let target = format!("pid:{}", PIDS[1]);
+        set(&owner, &target, &EACH_PROCESS).unwrap();
+        let group = at(&owner, PIDS[1]);
+        assert!(
+            group.ends_with(&format!("/tg-p{}", PIDS[1])),
+            "{kind:?} {group}"
+        );
+        let mut house = House::new(None);
+        for _ in 0..3 {
+            house.look(&owner);
+        }
+        assert!(
+            lock(&owner.alerts).is_empty(),
+            "{kind:?} {:?}",
+            lock(&owner.alerts)
+        );
+        unset(&owner, &target).unwrap();
+        assert!(bed.is_home(1) && in_books(&owner).is_empty(), "{kind:?}");
+    }
+}
+
+#[test]
+fn the_next_owner_goes_on_and_a_restore_without_one_brings_all_home() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let group = run(&owner, PIDS[0], &EACH).unwrap();
+        let target = format!("pid:{}", PIDS[1]);
+        let mut restored = EACH.to_vec();
+        restored.push(("fallback", "restore"));
+        set(&owner, &target, &restored).unwrap();
+        drop(owner);
+        let (_, mut books) = bed.without_owner();
+        books.fall_back(3);
+        drop(books);
+        assert!(bed.is_home(1), "{kind:?}: {}", bed.place(PIDS[1]));
+        let owner = bed.owner().unwrap();
+        assert_eq!(
+            at(&owner, PIDS[0]),
+            format!("{group}/tg-t{}", PIDS[0]),
+            "{kind:?}: its cap holds on"
+        );
+        bed.fs.inner().fork(PIDS[0], FakeProcess::new(9_001));
+        look(&owner);
+        assert_eq!(at(&owner, 9_001), format!("{group}/tg-t9001"), "{kind:?}");
+        unset(&owner, &target).unwrap();
+        assert!(bed.is_home(1), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_storm_of_forks_costs_a_bounded_number_of_moves_and_is_never_multiplied() {
+    for kind in [Kind::Mixed, Kind::V2] {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let group = run(&owner, PIDS[0], &EACH_PROCESS).unwrap();
+        for pid in 10_000..10_700 {
+            bed.fs.inner().fork(PIDS[0], FakeProcess::new(pid));
+        }
+        let units = |owner: &Owner| {
+            owner
+                .groups
+                .children(&GroupPath::parse(&group).unwrap())
+                .unwrap()
+                .len()
+        };
+        let before = units(&owner);
+        look(&owner);
+        assert!(units(&owner) - before <= 32, "{kind:?}");
+        for _ in 0..25 {
+            look(&owner);
+        }
+        assert!(
+            units(&owner) <= tidegate_knobs::units::UNITS_MAX,
+            "{kind:?} {}",
+            units(&owner)
+        );
+        let free = (10_000..10_700)
+            .filter(|pid| at(&owner, *pid) == group)
+            .count();
+        assert_eq!(free, 0, "{kind:?}: nobody is without a cap");
+        let shown = owner.status().gates[0].notes.join("\n");
+        assert!(shown.contains("some share one"), "{kind:?} {shown}");
+    }
+}
+
+#[test]
+fn real_time_tasks_are_left_alone_and_said() {
+    for kind in [Kind::Mixed, Kind::V2] {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let group = run(&owner, PIDS[0], &EACH).unwrap();
+        bed.fs.inner().add_thread(PIDS[0], 9_002);
+        bed.fs.inner().make_real_time(9_002);
+        look(&owner);
+        let shown = owner.status().gates[0].notes.join("\n");
+        assert!(
+            shown.contains("real-time, left alone: 9002"),
+            "{kind:?} {shown}"
+        );
+        assert!(!bed.exists(&format!("{group}/tg-t9002")), "{kind:?}");
+    }
+}
+
+#[test]
+fn soft_caps_for_each_lie_beside_the_gate_so_that_they_yield_to_all() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let each = [
+            ("cap_soft", "100‰"),
+            ("cap_hard", "500‰"),
+            ("cap_scope", "task"),
+        ];
+        let group = run(&owner, PIDS[0], &each).unwrap();
+        assert_eq!(group, "/tg-soft=job");
+        // v2 keeps the threads of a process together.
+        let kind_of = if kind == Kind::V2 { 'p' } else { 't' };
+        let unit = format!("/tg-soft=job={kind_of}{}", PIDS[0]);
+        assert_eq!(at(&owner, PIDS[0]), unit, "{kind:?}");
+        assert_eq!(
+            bed.file(&unit, "cpu.idle"),
+            "1",
+            "{kind:?}: a bucket begins empty"
+        );
+        assert_eq!(quota(&owner, &unit), Some(500_000), "{kind:?}");
+        let mut house = House::new(None);
+        for _ in 0..4 {
+            house.look(&owner);
+        }
+        assert_eq!(lock(&owner.gates).len(), 1, "{kind:?}: it has not ended");
+        bed.fs.inner().end_process(PIDS[0]);
+        for _ in 0..4 {
+            house.look(&owner);
+        }
+        assert!(
+            lock(&owner.gates).is_empty() && !bed.exists(&unit) && !bed.exists(&group),
+            "{kind:?}"
+        );
+    }
+}
+
+#[test]
+fn side_work_on_v1_keeps_its_caps_while_its_root_is_cut() {
+    let bed = Bed::new(Kind::Mixed);
+    let owner = bed.owner().unwrap();
+    let mut side = EACH.to_vec();
+    side.push(("class", "side"));
+    let group = run(&owner, PIDS[0], &side).unwrap();
+    assert_eq!(at(&owner, PIDS[0]), format!("{group}/tg-t{}", PIDS[0]));
+    bed.fs.inner().end_process(PIDS[0]);
+    owner.leave();
+    assert!(
+        !bed.exists(&group) && in_books(&owner).is_empty(),
+        "{:?}",
+        in_books(&owner)
+    );
+}
