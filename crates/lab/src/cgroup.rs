@@ -123,6 +123,97 @@ fn usage_of(v2: bool, dir: &Path) -> Option<u64> {
     usec.trim().parse::<u64>().ok().map(|us| us * 1000)
 }
 
+/// The group of the cpu controller that process `pid` is in, as a directory.
+pub fn group_of(h: &Hierarchy, pid: i32) -> Option<PathBuf> {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    Some(h.cpu.join(path_in(&text, h.v2)?.trim_start_matches('/')))
+}
+
+/// The path after the controllers, of the hierarchy that has the cpu controller.
+fn path_in(text: &str, v2: bool) -> Option<&str> {
+    text.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let ours = if v2 {
+            controllers.is_empty()
+        } else {
+            controllers.split(',').any(|c| c == "cpu")
+        };
+        ours.then_some(path)
+    })
+}
+
+/// The bandwidth limit of a group of anyone, and what it has counted: files of the kernel, read from outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Bandwidth {
+    /// Periods in which the group had something to run.
+    pub periods: u64,
+    /// ... and was throttled.
+    pub throttled: u64,
+    /// For how long, over all CPUs.
+    pub throttled_ns: u64,
+    /// Periods that used what was carried over.
+    pub bursts: u64,
+    /// The quota in force; `None`: no limit.
+    pub quota_us: Option<u64>,
+    /// The burst in force.
+    pub burst_us: u64,
+}
+
+impl Bandwidth {
+    /// Of the group `dir`.
+    pub fn read(v2: bool, dir: &Path) -> Self {
+        let text = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
+        let stat = text("cpu.stat");
+        let quota = if v2 {
+            text("cpu.max")
+        } else {
+            text("cpu.cfs_quota_us")
+        };
+        let burst = if v2 {
+            text("cpu.max.burst")
+        } else {
+            text("cpu.cfs_burst_us")
+        };
+        Bandwidth {
+            // "max" and −1 are no limit.
+            quota_us: quota.split_whitespace().next().and_then(|q| q.parse().ok()),
+            burst_us: burst.trim().parse().unwrap_or(0),
+            ..Bandwidth::counted(&stat)
+        }
+    }
+
+    /// The counters of `cpu.stat`, in either version's names and units.
+    fn counted(stat: &str) -> Self {
+        let of = |name: &str| {
+            let line = stat
+                .lines()
+                .find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
+            line.and_then(|n| n.trim().parse::<u64>().ok())
+        };
+        Bandwidth {
+            periods: of("nr_periods").unwrap_or(0),
+            throttled: of("nr_throttled").unwrap_or(0),
+            throttled_ns: of("throttled_usec")
+                .map(|us| us * 1000)
+                .or(of("throttled_time"))
+                .unwrap_or(0),
+            bursts: of("nr_bursts").unwrap_or(0),
+            ..Bandwidth::default()
+        }
+    }
+
+    /// What was counted since `earlier`; the limit as it is now.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Bandwidth {
+            periods: self.periods.saturating_sub(earlier.periods),
+            throttled: self.throttled.saturating_sub(earlier.throttled),
+            throttled_ns: self.throttled_ns.saturating_sub(earlier.throttled_ns),
+            bursts: self.bursts.saturating_sub(earlier.bursts),
+            ..*self
+        }
+    }
+}
+
 /// A group of the lab; what is in it is killed and the group removed when it is dropped.
 pub struct Group {
     v2: bool,
@@ -197,6 +288,16 @@ impl Group {
         let quota = quota_us.map_or("-1".to_string(), |q| q.to_string());
         self.write("cpu.cfs_quota_us", &quota)
     }
+
+    /// What may be carried over, at most the quota.
+    pub fn set_burst(&self, burst_us: u64) -> Result<(), LabError> {
+        let file = if self.v2 {
+            "cpu.max.burst"
+        } else {
+            "cpu.cfs_burst_us"
+        };
+        self.write(file, &burst_us.to_string())
+    }
 }
 
 impl Drop for Group {
@@ -260,6 +361,25 @@ mod tests {
         assert!(h.v2);
         assert_eq!(h.cpu, h.cpuacct);
         assert!(Hierarchy::from_mountinfo(only, |_| false).is_none());
+    }
+
+    #[test]
+    fn both_versions_of_the_counters_are_read() {
+        let v2 = "usage_usec 5\nnr_periods 7\nnr_throttled 3\nthrottled_usec 12\nnr_bursts 1\n";
+        let v1 = "nr_periods 7\nnr_throttled 3\nthrottled_time 12000\nnr_bursts 1\nburst_time 9\n";
+        assert_eq!(Bandwidth::counted(v2), Bandwidth::counted(v1));
+        assert_eq!(Bandwidth::counted(v1).throttled_ns, 12_000);
+        assert_eq!(Bandwidth::counted("").periods, 0);
+    }
+
+    #[test]
+    fn the_group_with_the_cpu_controller_is_found() {
+        let v1 = "3:cpuset:/c\n2:cpuacct:/a\n1:cpu:/b/x\n0::/u\n";
+        assert_eq!(
+            (path_in(v1, false), path_in(v1, true)),
+            (Some("/b/x"), Some("/u"))
+        );
+        assert_eq!(path_in("4:cpu,cpuacct:/y\n", false), Some("/y"));
     }
 
     #[test]

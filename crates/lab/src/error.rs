@@ -47,6 +47,9 @@ pub enum LabError {
         /// Why not.
         source: io::Error,
     },
+    /// The VM bed lacks something, or failed.
+    #[error("{0}")]
+    Bed(#[from] tidegate_vm::Trouble),
     /// A process of the experiment did not do its part.
     #[error("{what}: {why}")]
     Process {

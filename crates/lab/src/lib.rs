@@ -38,6 +38,7 @@ pub mod foreign;
 pub mod leftovers;
 pub mod machine;
 pub mod on_sim;
+pub mod on_vm;
 pub mod options;
 pub mod policies;
 pub mod proc;
@@ -49,6 +50,7 @@ pub mod rng;
 pub mod settle;
 pub mod stats;
 pub mod stop;
+pub mod tables;
 pub mod tidegate;
 pub mod worker;
 
@@ -69,12 +71,33 @@ slices that expire, caps on tasks). The figures are as good as the simulator's m
 /// Ctrl-C, SIGTERM and SIGHUP end it early with [`LabError::Interrupted`]; every process and
 /// cgroup it made is gone when it returns.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
+    let (experiment, on) = (options.experiment, options.on);
+    if !experiment.runs_on(on) {
+        let places = [On::Host, On::Vm, On::Sim]
+            .into_iter()
+            .filter(|p| experiment.runs_on(*p));
+        let places: Vec<&str> = places.map(On::name).collect();
+        return Err(LabError::Asked {
+            what: format!("--on {}", on.name()),
+            why: format!("{} cannot be had there", experiment.name()),
+            mend: format!("give --on {}", places.join(" or --on ")),
+        });
+    }
     report::make_folder(&options.out_dir())?;
-    let _signals = stop::catch_signals();
+    // The bed has nothing to clean up on this machine: its emulator dies with us.
+    let _signals = (options.on != On::Vm).then(stop::catch_signals);
     let mut report = match options.on {
         On::Host => run_on_host(options)?,
         On::Sim => on_sim::run(options)?,
+        On::Vm => on_vm::run(options)?,
     };
+    if let (true, report::Bed::Host(machine)) = (options.whole, &report.machine) {
+        let path = options
+            .out_dir()
+            .join(format!("{}.whole", report.experiment));
+        std::fs::write(&path, report::whole::to_text(&report, machine))
+            .map_err(|source| LabError::Report { path, source })?;
+    }
     report.write_files(&options.out_dir())?;
     Ok(report)
 }
@@ -85,14 +108,13 @@ fn run_on_host(options: &LabOptions) -> Result<Report, LabError> {
         Experiment::Law => experiments::law::run(options),
         Experiment::Headroom => experiments::headroom::run(options),
         Experiment::Step => experiments::step::run(options),
-        Experiment::Latency
-        | Experiment::Burst
-        | Experiment::Slices
-        | Experiment::Caps
-        | Experiment::Objective => Err(LabError::Needs {
-            what: "on this machine".into(),
-            why: "this version has this experiment in the simulator only".into(),
-            mend: format!("run tidegate lab {} --on sim", options.experiment.name()),
-        }),
+        Experiment::Burst => experiments::burst::run(options),
+        Experiment::Caps => experiments::caps::run(options),
+        Experiment::Latency => experiments::latency::run(options),
+        // Refused above: they need larger machines.
+        Experiment::Slices | Experiment::Objective => Err(LabError::process(
+            options.experiment.name(),
+            "is for simulated machines",
+        )),
     }
 }

@@ -28,7 +28,9 @@ pub enum Experiment {
 pub enum On {
     /// This machine.
     Host,
-    /// A simulated one.
+    /// A stock kernel in the VM bed, in virtual time.
+    Vm,
+    /// A simulated machine.
     Sim,
 }
 
@@ -37,6 +39,7 @@ impl On {
     pub fn name(self) -> &'static str {
         match self {
             On::Host => "host",
+            On::Vm => "vm",
             On::Sim => "sim",
         }
     }
@@ -48,8 +51,9 @@ impl std::str::FromStr for On {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "host" => Ok(On::Host),
+            "vm" => Ok(On::Vm),
             "sim" => Ok(On::Sim),
-            other => Err(format!("unknown place '{other}': host or sim")),
+            other => Err(format!("unknown place '{other}': host, vm or sim")),
         }
     }
 }
@@ -66,6 +70,9 @@ impl Experiment {
         Experiment::Caps,
         Experiment::Objective,
     ];
+
+    /// What a demonstration measures on this machine: main beside side work. It simulates all of them.
+    pub const DEMO: [Experiment; 3] = [Experiment::Law, Experiment::Step, Experiment::Headroom];
 
     /// The name on the command line and of the report's files.
     pub fn name(self) -> &'static str {
@@ -84,12 +91,11 @@ impl Experiment {
     /// Whether it can be had there.
     pub fn runs_on(self, on: On) -> bool {
         match self {
-            Experiment::Law | Experiment::Headroom | Experiment::Step => true,
-            Experiment::Latency
-            | Experiment::Burst
-            | Experiment::Slices
-            | Experiment::Caps
-            | Experiment::Objective => on == On::Sim,
+            Experiment::Law | Experiment::Latency | Experiment::Burst | Experiment::Caps => true,
+            // They compare loads and sensors, which one emulated CPU without a cache cannot show.
+            Experiment::Headroom | Experiment::Step => on != On::Vm,
+            // They need larger machines.
+            Experiment::Slices | Experiment::Objective => on == On::Sim,
         }
     }
 
@@ -154,7 +160,7 @@ pub struct LabOptions {
     pub experiment: Experiment,
     /// Where.
     pub on: On,
-    /// Under a minute in all: shorter windows, fewer rounds.
+    /// Under a minute in all (two for those of bounds and hints): shorter windows, fewer rounds.
     pub quick: bool,
     /// How often each arm is repeated; the experiment's default when absent.
     pub rounds: Option<u32>,
@@ -174,6 +180,10 @@ pub struct LabOptions {
     /// Threads that simulate side by side; one a CPU when absent. What is found does not depend on
     /// it.
     pub jobs: Option<usize>,
+    /// The kernel series of the VM bed; [`crate::on_vm::SERIES`] when absent.
+    pub kernel: Option<String>,
+    /// Write the whole report as well, drawings and all, for the host of this guest.
+    pub whole: bool,
     /// Seed of every random choice (arrivals, order of arms).
     pub seed: u64,
     /// The `tidegate` command to drive; this very executable when absent.
@@ -197,6 +207,8 @@ impl LabOptions {
             sense: None,
             cpus: None,
             jobs: None,
+            kernel: None,
+            whole: false,
             seed: 1,
             tidegate: None,
             quiet: false,
@@ -221,7 +233,8 @@ mod tests {
             assert_eq!(e.name().parse(), Ok(e));
             assert!(e.runs_on(On::Sim), "{}", e.name());
         }
-        assert_eq!(Experiment::all_on(On::Host).count(), 3);
-        assert!("vm".parse::<On>().is_err());
+        assert_eq!(Experiment::all_on(On::Host).count(), 6);
+        assert_eq!(Experiment::all_on(On::Vm).count(), 4);
+        assert!("cloud".parse::<On>().is_err());
     }
 }

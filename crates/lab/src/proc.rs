@@ -134,7 +134,7 @@ pub struct Worker {
 pub struct WorkerPlan<'a> {
     /// The executable that has the `lab-worker` subcommand.
     pub exe: &'a Path,
-    /// `server`, `constant` or `burner`.
+    /// `server`, `constant`, ...: see [`crate::worker`].
     pub kind: &'a str,
     /// The arguments after `--board FILE`.
     pub args: Vec<String>,
@@ -193,8 +193,17 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends one command and reads its one line of answer.
+    /// Sends one command and reads its one line of answer, for which there are ten seconds.
     pub fn ask(&mut self, command: &str) -> Result<serde_json::Value, LabError> {
+        self.ask_within(command, 10)
+    }
+
+    /// ... or as many as the work will take.
+    pub fn ask_within(
+        &mut self,
+        command: &str,
+        seconds: u32,
+    ) -> Result<serde_json::Value, LabError> {
         let fail = |why: String| LabError::process(self.guard.name().to_string(), why);
         writeln!(self.input, "{command}").map_err(|e| fail(format!("does not listen: {e}")))?;
         let mut poll = libc::pollfd {
@@ -202,7 +211,7 @@ impl Worker {
             events: libc::POLLIN,
             revents: 0,
         };
-        for _ in 0..200 {
+        for _ in 0..20 * seconds {
             // SAFETY: one valid pollfd, as told.
             if unsafe { libc::poll(&raw mut poll, 1, 50) } > 0 {
                 let mut line = String::new();
@@ -214,7 +223,23 @@ impl Worker {
             }
             stop::check()?;
         }
-        Err(fail("gave no answer within 10 s".to_string()))
+        Err(fail(format!("gave no answer within {seconds} s")))
+    }
+
+    /// The answer of [`Worker::ask`] as a type; `part` names a field of it, or is empty.
+    pub fn report<T: serde::de::DeserializeOwned>(&mut self, part: &str) -> Result<T, LabError> {
+        let answer = self.ask("report")?;
+        let value = if part.is_empty() {
+            answer
+        } else {
+            answer[part].clone()
+        };
+        serde_json::from_value(value).map_err(|e| {
+            LabError::process(
+                self.guard.name().to_string(),
+                format!("reported no {part}: {e}"),
+            )
+        })
     }
 
     /// The process; the same before and after `tidegate run` became the worker.

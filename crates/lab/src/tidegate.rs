@@ -128,6 +128,20 @@ impl Tidegate {
         command
     }
 
+    /// `tidegate set pid:PID TERM` in this instance.
+    pub fn set(&self, pid: i32, term: &str) -> Result<(), LabError> {
+        let output = command_in(&self.exe, &self.run_dir, &self.prefix)
+            .args(["set", &format!("pid:{pid}"), term])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e| LabError::process("tidegate set", e.to_string()))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        Err(LabError::process("tidegate set", said.trim().to_string()))
+    }
+
     /// `tidegate status --json`.
     pub fn status(&self) -> Result<Value, LabError> {
         let output = command_in(&self.exe, &self.run_dir, &self.prefix)
@@ -145,6 +159,25 @@ impl Tidegate {
         serde_json::from_slice(&output.stdout).map_err(|e| {
             LabError::process("tidegate status --json", format!("printed no JSON: {e}"))
         })
+    }
+}
+
+/// An owner for those cells of an experiment that need one, started at the first of them: a start takes seconds (BPF
+/// programs are verified), and while others are measured none should run.
+#[derive(Default)]
+pub struct Lazy {
+    running: Option<Tidegate>,
+}
+
+impl Lazy {
+    /// The owner where `wanted`; else it ends.
+    pub fn get(&mut self, exe: &Path, wanted: bool) -> Result<Option<&Tidegate>, LabError> {
+        match (wanted, &self.running) {
+            (false, _) => self.running = None,
+            (true, None) => self.running = Some(Tidegate::start(exe, None)?),
+            (true, Some(_)) => {}
+        }
+        Ok(self.running.as_ref())
     }
 }
 

@@ -248,13 +248,15 @@ fn headroom_protects_main_better_than_the_lowest_weight() {
 
 #[test]
 fn what_the_host_cannot_do_is_said() {
-    let mut o = options(Experiment::Caps);
-    o.on = On::Host;
-    let message = tidegate_lab::run(&o).expect_err("refused").to_string();
-    assert!(
-        message.ends_with("run tidegate lab caps --on sim"),
-        "{message}"
-    );
+    for (experiment, on, mend) in [
+        (Experiment::Slices, On::Host, "give --on sim"),
+        (Experiment::Step, On::Vm, "give --on host or --on sim"),
+    ] {
+        let mut o = options(experiment);
+        o.on = on;
+        let message = tidegate_lab::run(&o).expect_err("refused").to_string();
+        assert!(message.ends_with(mend), "{message}");
+    }
     let mut o = options(Experiment::Headroom);
     o.main_cmd = Some("true".into());
     assert!(tidegate_lab::run(&o).is_err());

@@ -32,6 +32,12 @@ fn main() {
         ),
         ("a level is ordered ahead and taken at its time", level),
         ("workers live and die in their groups", groups),
+        ("a timer task measures how late it is", timer),
+        ("all messages of hackbench arrive", messages),
+        ("a service is woken and answers", service),
+        ("batches are served as they are due", batches),
+        ("a hog tells its longest stop", stops),
+        ("a group that forks counts what its children used", forks),
         ("a worker that cannot start says so", broken),
     ] {
         test(&exe);
@@ -140,6 +146,122 @@ fn groups(exe: &Path) {
         files.iter().all(|f| !f.exists()),
         "the groups are gone: {files:?}"
     );
+}
+
+fn timer(exe: &Path) {
+    let mut worker = start(exe, "cyclictest", 1, &["--interval-us", "2000"]);
+    worker.ask("measure").expect("an answer");
+    sleep_until(monotonic_ns() + SECOND / 2);
+    let l: Latency = worker.report("").expect("latencies");
+    assert!((5..=260).contains(&l.completed), "{} wakeups", l.completed);
+    assert!(l.p50_us > 0.0 && l.p50_us <= l.p99_us && l.p99_us <= l.max_us * 1.001);
+}
+
+fn messages(exe: &Path) {
+    let mut worker = start(exe, "hackbench", 1, &["--groups", "2", "--loops", "16"]);
+    let answer = worker.ask_within("run", 120).expect("an answer");
+    assert!(
+        answer["seconds"].as_f64().expect("seconds") > 0.0,
+        "{answer}"
+    );
+    // 20 senders, 20 receivers, 16 messages from each to each, in two groups.
+    assert_eq!(answer["messages"], 2 * 20 * 20 * 16);
+    let mut endless = start(
+        exe,
+        "hackbench",
+        1,
+        &["--groups", "1", "--loops", "0", "--pipes", "0"],
+    );
+    endless.ask_within("run", 60).expect("an answer");
+    sleep_until(monotonic_ns() + SECOND / 3);
+    assert!(endless.board.count() > 0, "nothing was sent");
+    let group = endless.pid();
+    drop(endless);
+    let gone = |_: &i32| {
+        tidegate_lab::proc::group_members(group)
+            .iter()
+            .all(|p| ended(*p))
+    };
+    assert!(
+        (0..500).any(|turn| {
+            sleep_until(monotonic_ns() + SECOND / 100);
+            gone(&turn)
+        }),
+        "its processes went with it"
+    );
+}
+
+/// Gone, or waiting for its parent to notice.
+fn ended(pid: i32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |s| s.contains(") Z "))
+}
+
+fn service(exe: &Path) {
+    let args = [
+        "--workers",
+        "2",
+        "--request-us",
+        "50",
+        "--per-second",
+        "200",
+    ];
+    let mut worker = start(exe, "schbench", 3, &args);
+    worker.ask("measure").expect("an answer");
+    sleep_until(monotonic_ns() + SECOND / 2);
+    let wakeup: Latency = worker.report("wakeup").expect("latencies");
+    let request: Latency = worker.report("request").expect("latencies");
+    assert!(
+        wakeup.completed > 0 && wakeup.p50_us <= request.p50_us,
+        "{wakeup:?} {request:?}"
+    );
+}
+
+fn batches(exe: &Path) {
+    let mut worker = start(exe, "bursty", 8, &["--request-us", "50"]);
+    worker.ask("measure").expect("an answer");
+    sleep_until(monotonic_ns() + SECOND);
+    let request: Latency = worker.report("request").expect("latencies");
+    // 25 batches of 15 or 30.
+    assert!(
+        (1..=800).contains(&request.completed),
+        "{} requests",
+        request.completed
+    );
+    assert!(request.p50_us >= 40.0, "{request:?}");
+}
+
+fn stops(exe: &Path) {
+    let mut worker = start(exe, "hog", 1, &["--work-us", "2000", "--sleep-us", "2000"]);
+    worker.ask("measure").expect("an answer");
+    let used = worker.board.cpu_ns();
+    sleep_until(monotonic_ns() + SECOND / 2);
+    let used = worker.board.cpu_ns() - used;
+    assert!(
+        used > 0 && used < SECOND * 3 / 10,
+        "{used} ns of half a second, half of it asleep"
+    );
+    // SAFETY: plain numbers; the worker is our own child.
+    unsafe {
+        libc::kill(worker.pid(), libc::SIGSTOP);
+        sleep_until(monotonic_ns() + SECOND / 5);
+        libc::kill(worker.pid(), libc::SIGCONT);
+    }
+    sleep_until(monotonic_ns() + SECOND / 5);
+    let told = worker.ask("report").expect("an answer");
+    let us = told["longest_stop_us"].as_f64().expect("a number");
+    // It may have been stopped in a sleep of its own: then the stop is no more than what was left after it.
+    assert!(us > 0.0, "{told}");
+}
+
+fn forks(exe: &Path) {
+    let mut worker = start(exe, "forks", 2, &["--work-us", "1000"]);
+    sleep_until(monotonic_ns() + SECOND / 2);
+    let told = worker.ask("report").expect("an answer");
+    let (forked, cpu_ns) = (told["forked"].as_u64(), told["cpu_ns"].as_u64());
+    let (forked, cpu_ns) = (forked.expect("a count"), cpu_ns.expect("a time"));
+    assert!(forked > 0, "{told}");
+    // Each burns a millisecond at least, and the eight that run are counted as well.
+    assert!(cpu_ns >= forked * 1_000_000, "{told}");
 }
 
 fn broken(exe: &Path) {

@@ -1,8 +1,16 @@
-//! The three experiments, and what they share.
+//! The experiments on a real kernel, and what they share.
 
+pub mod burst;
+pub mod burst_report;
+pub mod caps;
+pub mod caps_report;
+pub mod caps_soft;
 pub mod headroom;
 pub mod headroom_players;
 pub mod headroom_report;
+pub mod latency;
+pub mod latency_cells;
+pub mod latency_report;
 pub mod law;
 pub mod law_report;
 pub mod seeds;

@@ -7,10 +7,12 @@ use super::burst::{
 };
 use super::stage::{Stage, plain};
 use crate::LabError;
+use crate::dist::{self, Latency};
 use crate::experiments::seeds::BURST;
 use crate::experiments::{num, row};
-use crate::report::{Headline, Met, Report, Table, plots};
+use crate::report::{Headline, Met, Report};
 use crate::stats;
+use crate::tables::burst;
 
 /// The mean over the rounds of an arm.
 fn of(outcomes: &[Outcome], arm: Arm, f: impl Fn(&Outcome) -> f64) -> f64 {
@@ -42,8 +44,18 @@ pub fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabErro
         })));
     }
     report.headline = headline(outcomes);
-    report.tables = vec![table(outcomes), seed_table(outcomes)];
-    report.plots.push(plot(outcomes)?);
+    let rows = rows(outcomes);
+    // In the seed's order: no limit last.
+    let columns: Vec<&burst::Row> = rows[1..].iter().chain(&rows[..1]).collect();
+    report.tables = vec![
+        burst::table("Quota 700 ms in 100 ms, mean use 500 ms", &rows),
+        burst::seed_table(
+            "What a request waits (its latency less its own 10 ms) beside the seed's wakeup latency, us",
+            REQUEST_NS as f64 / 1000.0,
+            &columns,
+        ),
+    ];
+    report.plots.push(burst::plot(&rows)?);
     let over = of(outcomes, Arm::NoLimit, |o| o.asked_over_pct);
     report.notes.push(format!(
         "{WORKERS} workers, requests of 10 ms, a batch each 40 ms over 20 ms: {SMALL} requests, or {LARGE} with odds of \
@@ -66,9 +78,8 @@ pub fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabErro
     Ok(report)
 }
 
-/// What a request waits for, beside its own work: CPUs and quota.
 fn waiting_us(request_us: f64) -> f64 {
-    (request_us - REQUEST_NS as f64 / 1000.0).max(0.0)
+    burst::waiting_us(request_us, REQUEST_NS as f64 / 1000.0)
 }
 
 fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
@@ -111,101 +122,23 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
     lines
 }
 
-fn table(outcomes: &[Outcome]) -> Table {
-    let mut t = Table::new(
-        "Quota 700 ms in 100 ms, mean use 500 ms",
-        &[
-            "limit",
-            "wakeup p50, us",
-            "p99",
-            "p99.9",
-            "max",
-            "request p50, ms",
-            "p99",
-            "max",
-            "of the quota used",
-            "periods throttled",
-            "burst at the end, ms",
-        ],
-    );
-    for arm in Arm::ALL {
-        let f =
-            |f: fn(&Outcome) -> f64, digits: usize| format!("{:.digits$}", of(outcomes, arm, f));
-        t.push([
-            arm.label(),
-            f(|o| o.wakeup.p50_us, 1),
-            f(|o| o.wakeup.p99_us, 1),
-            f(|o| o.wakeup.p999_us, 1),
-            f(|o| o.wakeup.max_us, 0),
-            f(|o| o.request.p50_us / 1000.0, 2),
-            f(|o| o.request.p99_us / 1000.0, 2),
-            f(|o| o.request.max_us / 1000.0, 1),
-            f(|o| o.used_pct, 1) + " %",
-            f(|o| o.throttled_pct, 1) + " %",
-            f(|o| o.burst_ms_end, 0),
-        ]);
-    }
-    t
-}
-
-fn seed_table(outcomes: &[Outcome]) -> Table {
-    let mut t = Table::new(
-        "What a request waits (its latency less its own 10 ms) beside the seed's wakeup latency, us",
-        &[
-            "statistic",
-            "seed: burst 0",
-            "seed: burst 400 ms",
-            "burst 0",
-            "burst 400 ms",
-            "burst auto",
-            "no limit",
-        ],
-    );
-    for r in &BURST {
-        let ours: Option<fn(&Outcome) -> f64> = match r.stat {
-            "p50" => Some(|o| waiting_us(o.request.p50_us)),
-            "p90" => Some(|o| waiting_us(o.request.p90_us)),
-            "p99" => Some(|o| waiting_us(o.request.p99_us)),
-            "p99.9" => Some(|o| waiting_us(o.request.p999_us)),
-            "max" => Some(|o| waiting_us(o.request.max_us)),
-            _ => None,
-        };
-        let Some(ours) = ours else { continue };
-        let cell = |arm| format!("{:.1}", of(outcomes, arm, ours));
-        t.push([
-            r.stat.to_string(),
-            format!("{:.0}", r.without_us),
-            format!("{:.0}", r.with_us),
-            cell(Arm::Fixed(0)),
-            cell(Arm::Fixed(BURST_US)),
-            cell(Arm::Auto),
-            cell(Arm::NoLimit),
-        ]);
-    }
-    t
-}
-
-fn plot(outcomes: &[Outcome]) -> Result<plots::Plot, LabError> {
-    let mut plot = plots::Lines::new(
-        "A request's latency",
-        "percentile (50, 90, 99, 99.9 and the worst, evenly spaced)",
-        "latency, ms",
-    )
-    .see("Burst brings the tail back to where it is without a limit; the mean use stays below the quota.")
-    .range(0.0..4.0, 0.0..1.0)
-    .dots()
-    .log_y();
-    for (i, arm) in Arm::ALL.into_iter().enumerate() {
-        let points: [fn(&Outcome) -> f64; 5] = [
-            |o| o.request.p50_us,
-            |o| o.request.p90_us,
-            |o| o.request.p99_us,
-            |o| o.request.p999_us,
-            |o| o.request.max_us,
-        ];
-        let line = points.iter().enumerate();
-        let line = line.map(|(x, f)| (x as f64, of(outcomes, arm, f) / 1000.0));
-        plot = plot.series(&arm.label(), i, line.collect());
-    }
-    plot.draw()
+/// The mean over the rounds, for each limit.
+fn rows(outcomes: &[Outcome]) -> Vec<burst::Row> {
+    let latency = |arm, f: fn(&Outcome) -> &Latency| {
+        let windows: Vec<&Latency> = outcomes
+            .iter()
+            .filter(|o| o.cell.arm == arm)
+            .map(f)
+            .collect();
+        dist::mean(&windows)
+    };
+    let row = |arm: Arm| burst::Row {
+        label: arm.label(),
+        wakeup: latency(arm, |o| &o.wakeup),
+        request: latency(arm, |o| &o.request),
+        used_pct: of(outcomes, arm, |o| o.used_pct),
+        throttled_pct: of(outcomes, arm, |o| o.throttled_pct),
+        burst_ms_end: of(outcomes, arm, |o| o.burst_ms_end),
+    };
+    Arm::ALL.map(row).to_vec()
 }

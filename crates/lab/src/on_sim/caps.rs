@@ -17,6 +17,7 @@ use crate::LabError;
 use crate::dist::Latency;
 use crate::options::LabOptions;
 use crate::report::Report;
+use crate::tables::caps::Rate;
 
 /// Caps that are tried, in parts per thousand of one CPU.
 pub const RATES: [u32; 13] = [1, 2, 5, 10, 20, 50, 100, 200, 350, 500, 700, 900, 1000];
@@ -98,17 +99,6 @@ pub struct Outcome {
     pub elapsed_s: f64,
     /// Tasks that were forked.
     pub forked: u64,
-}
-
-/// How one cap was kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Rate {
-    /// The cap.
-    pub cap_ppt: u32,
-    /// Mean use.
-    pub used_ppt: f64,
-    /// The window's use that is farthest from the cap.
-    pub worst_ppt: f64,
 }
 
 struct Lengths {
@@ -266,18 +256,7 @@ fn continuous(engine: Engine, lengths: &Lengths, seed: u64) -> Result<Vec<Rate>,
         }
         last = now;
     }
-    let of = |(cap_ppt, uses): (u32, &Vec<f64>)| {
-        let off = |u: &f64| (u - f64::from(cap_ppt)).abs();
-        let worst = uses
-            .iter()
-            .copied()
-            .max_by(|a, b| off(a).total_cmp(&off(b)));
-        Rate {
-            cap_ppt,
-            used_ppt: crate::stats::mean(uses).unwrap_or(f64::NAN),
-            worst_ppt: worst.unwrap_or(f64::NAN),
-        }
-    };
+    let of = |(cap_ppt, uses): (u32, &Vec<f64>)| Rate::of(cap_ppt, f64::from(cap_ppt), uses);
     Ok(RATES.into_iter().zip(&uses).map(of).collect())
 }
 

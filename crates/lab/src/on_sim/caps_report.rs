@@ -3,13 +3,13 @@
 use serde_json::json;
 use tidegate_sim::CapScope;
 
-use super::caps::{Build, Cell, Engine, Outcome, Rate, SOFT, STORM_PPT, config};
+use super::caps::{Build, Cell, Engine, Outcome, SOFT, STORM_PPT, config};
 use super::stage::Stage;
 use crate::LabError;
 use crate::experiments::seeds::KERNBENCH_ELAPSED_S;
 use crate::experiments::{num, row};
-use crate::report::{Headline, Met, Report, Table, plots};
-use crate::stats::most;
+use crate::report::{Headline, Met, Report, Table};
+use crate::tables::caps::{self, Series};
 
 /// A tick: what a soft cap may take to yield.
 const TICK_MS: f64 = 4.0;
@@ -18,10 +18,6 @@ const EXT_LEAST_MS: f64 = 0.01;
 
 fn find(outcomes: &[Outcome], cell: Cell) -> Option<&Outcome> {
     outcomes.iter().find(|o| o.cell == cell)
-}
-
-fn off(r: &Rate) -> f64 {
-    (r.worst_ppt - f64::from(r.cap_ppt)).abs()
 }
 
 /// Builds the report.
@@ -36,11 +32,14 @@ pub fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabErro
     report.rows = outcomes.iter().flat_map(json_rows).collect();
     report.headline = headline(outcomes);
     report.tables = vec![
-        accuracy_table(outcomes),
+        caps::accuracy("Hard caps, ‰ of one CPU", &series(outcomes)),
         soft_table(outcomes),
         storm_table(outcomes),
     ];
-    report.plots.push(plot(outcomes)?);
+    report.plots.push(caps::plot(
+        "How far use is from the cap in the worst window",
+        &series(outcomes),
+    )?);
     report.notes.push(
         "Caps are in ‰ of one CPU. Accuracy: windows of 1 s (ext) and of 10 s (knobs) of a task that always \
          wants to run, the worst window. After a sleep: the most above the rate over any time since the task began \
@@ -65,7 +64,7 @@ pub fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabErro
 
 fn worst(outcomes: &[Outcome], engine: Engine) -> Option<f64> {
     let o = find(outcomes, Cell::Continuous(engine))?;
-    Some(most(o.rates.iter().map(off)))
+    Some(caps::worst(&o.rates))
 }
 
 fn json_rows(o: &Outcome) -> Vec<serde_json::Map<String, serde_json::Value>> {
@@ -212,28 +211,12 @@ fn builds(outcomes: &[Outcome]) -> Vec<Headline> {
     lines
 }
 
-fn accuracy_table(outcomes: &[Outcome]) -> Table {
-    let mut t = Table::new(
-        "Hard caps, ‰ of one CPU",
-        &[
-            "cap",
-            "ext: mean",
-            "ext: worst 1 s",
-            "knobs: mean",
-            "knobs: worst 10 s",
-        ],
-    );
-    let rates = |engine| find(outcomes, Cell::Continuous(engine)).map_or(&[][..], |o| &o.rates);
-    for (a, b) in rates(Engine::Ext).iter().zip(rates(Engine::Knobs)) {
-        t.push([
-            a.cap_ppt.to_string(),
-            format!("{:.3}", a.used_ppt),
-            format!("{:.3}", a.worst_ppt),
-            format!("{:.3}", b.used_ppt),
-            format!("{:.3}", b.worst_ppt),
-        ]);
-    }
-    t
+fn series(outcomes: &[Outcome]) -> [Series; 2] {
+    [(Engine::Ext, "1 s"), (Engine::Knobs, "10 s")].map(|(engine, window)| Series {
+        label: engine.label(),
+        window: window.into(),
+        rates: find(outcomes, Cell::Continuous(engine)).map_or(Vec::new(), |o| o.rates.clone()),
+    })
 }
 
 fn soft_table(outcomes: &[Outcome]) -> Table {
@@ -307,23 +290,4 @@ fn storm_table(outcomes: &[Outcome]) -> Table {
         t.push([what, engine.into(), cap, figure, unit.into()]);
     }
     t
-}
-
-fn plot(outcomes: &[Outcome]) -> Result<plots::Plot, LabError> {
-    let mut plot = plots::Lines::new(
-        "How far use is from the cap in the worst window",
-        "cap (logarithm of ‰)",
-        "off by, ‰ of a CPU",
-    )
-    .see("Below the line is within one part per thousand of a CPU.")
-    .level("target", 1.0)
-    .dots();
-    let mut most = 1.2f64;
-    for (i, engine) in [Engine::Ext, Engine::Knobs].into_iter().enumerate() {
-        let rates = find(outcomes, Cell::Continuous(engine)).map_or(&[][..], |o| &o.rates);
-        most = rates.iter().map(|r| 1.1 * off(r)).fold(most, f64::max);
-        let line = rates.iter().map(|r| (f64::from(r.cap_ppt).log10(), off(r)));
-        plot = plot.series(engine.label(), i, line.collect());
-    }
-    plot.range(0.0..3.0, 0.0..most).draw()
 }

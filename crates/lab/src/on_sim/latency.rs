@@ -11,7 +11,7 @@ use crate::LabError;
 use crate::dist::Latency;
 use crate::options::LabOptions;
 use crate::report::Report;
-use crate::stats::most;
+use crate::tables::latency::worst_off_pct;
 
 /// The machine's size; the seed does not name its own.
 pub const CPUS: u32 = 8;
@@ -285,13 +285,6 @@ fn fairness(
     Ok(outcome)
 }
 
-/// How far these are from each other's mean, or below what each is due at least; percent of that.
-fn worst_off_pct(used: &[f64], least: f64) -> f64 {
-    let mean = used.iter().sum::<f64>() / used.len() as f64;
-    let off = |u: &f64| 100.0 * (u / mean - 1.0).abs().max(1.0 - u / least);
-    most(used.iter().map(off))
-}
-
 /// What each of the hogs and then the hinting task used.
 fn shared(
     c: Cell,
@@ -326,19 +319,4 @@ fn shared(
     let from = use_of(&sim);
     advance(&mut sim, (1 + lengths.fairness_s) * S)?;
     Ok(use_of(&sim).iter().zip(&from).map(|(b, a)| b - a).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_taken_from_all_alike_is_unfair_too() {
-        let equal = [24.0; 3];
-        assert!(worst_off_pct(&equal, 20.0) < 1e-9);
-        let off = worst_off_pct(&equal, 25.0);
-        assert!((off - 4.0).abs() < 1e-9, "{off}");
-        let off = worst_off_pct(&[27.0, 30.0, 33.0], 25.0);
-        assert!((off - 10.0).abs() < 1e-9, "{off}");
-    }
 }

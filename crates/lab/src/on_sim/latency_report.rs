@@ -9,19 +9,9 @@ use crate::LabError;
 use crate::dist::Latency;
 use crate::experiments::seeds::{CYCLICTEST, HACKBENCH};
 use crate::experiments::{num, row};
-use crate::report::{Headline, Met, Report, Table, plots};
+use crate::report::{Headline, Met, Report};
 use crate::stats::most;
-
-/// A statistic of cyclictest as the seed names it, and where ours is.
-type Statistic = (&'static str, fn(&Latency) -> f64);
-
-const STATISTICS: [Statistic; 5] = [
-    ("avg", |l| l.avg_us),
-    ("p50", |l| l.p50_us),
-    ("p90", |l| l.p90_us),
-    ("p99", |l| l.p99_us),
-    ("max", |l| l.max_us),
-];
+use crate::tables::latency::{self as tables, Messages, Shares, Timer};
 
 fn find(outcomes: &[Outcome], class: Class, part: Part) -> Option<&Outcome> {
     outcomes
@@ -64,12 +54,13 @@ pub fn report(
     let mut report = Report::new("latency", bed);
     report.rows = outcomes.iter().map(json_row).collect();
     report.headline = headline(outcomes);
+    let timers = timers(outcomes);
     report.tables = vec![
-        cyclictest_table(outcomes),
-        hackbench_table(outcomes),
-        fairness_table(outcomes),
+        tables::cyclictest("scheduler", &timers),
+        tables::hackbench("hackbench alone, seconds", "scheduler", &messages(outcomes)),
+        tables::fairness("scheduler", &shares(outcomes)),
     ];
-    report.plots.push(plot(outcomes)?);
+    report.plots.push(tables::plot(&timers)?);
     report.notes.push(format!(
         "cyclictest is one thread with a timer each millisecond; beside it runs hackbench -p -g {BESIDE_GROUPS} \
          ({} tasks). hackbench alone sends {loops}/group messages from each sender to each receiver; with a hint, \
@@ -188,146 +179,52 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
     lines
 }
 
-fn cyclictest_table(outcomes: &[Outcome]) -> Table {
-    let mut t = Table::new(
-        "cyclictest, us",
-        &[
-            "scheduler",
-            "hint",
-            "beside",
-            "avg",
-            "p50",
-            "p90",
-            "p99",
-            "max",
-            "others, % of the machine",
-        ],
-    );
+/// By scheduler, alone first.
+fn timers(outcomes: &[Outcome]) -> Vec<Timer> {
+    let mut all = Vec::new();
     for class in Class::ALL {
         for (hint, beside) in [(0, false), (SENSITIVE, false), (0, true), (SENSITIVE, true)] {
-            let Some(o) = find(outcomes, class, Part::Cyclictest { hint, beside }) else {
-                continue;
-            };
-            let mut cells = vec![
-                class.label().to_string(),
-                hint.to_string(),
-                if beside { "hackbench" } else { "nothing" }.into(),
-            ];
-            cells.extend(
-                STATISTICS
-                    .iter()
-                    .map(|(_, f)| format!("{:.1}", f(&o.wakeup))),
-            );
-            cells.push(format!("{:.1}", o.beside_pct));
-            t.push(cells);
+            let o = find(outcomes, class, Part::Cyclictest { hint, beside });
+            all.extend(o.map(|o| Timer {
+                label: class.label().into(),
+                hint,
+                beside: beside.then_some("hackbench"),
+                wakeup: o.wakeup.clone(),
+                others_pct: o.beside_pct,
+            }));
         }
     }
-    for (hint, first) in [(0, true), (SENSITIVE, false)] {
-        for (run, name) in [(0, "seed, first run"), (1, "seed, second run")] {
-            let mut cells = vec![name.to_string(), hint.to_string(), "hackbench".into()];
-            for (stat, _) in STATISTICS {
-                let of_run = CYCLICTEST
-                    .iter()
-                    .find(|r| r.stat == stat)
-                    .map(|r| if run == 0 { r.a } else { r.b });
-                let us = of_run.map(|(without, with)| if first { without } else { with });
-                cells.push(match us {
-                    Some(20001) => "> 20000".into(),
-                    Some(us) => us.to_string(),
-                    None => "-".into(),
-                });
-            }
-            cells.push("-".into());
-            t.push(cells);
-        }
-    }
-    t
+    all
 }
 
-fn hackbench_table(outcomes: &[Outcome]) -> Table {
-    let mut t = Table::new(
-        "hackbench alone, seconds",
-        &[
-            "groups",
-            "scheduler",
-            "without hints",
-            "with hints",
-            "gain",
-            "seed's gain",
-        ],
-    );
+fn messages(outcomes: &[Outcome]) -> Vec<Messages> {
+    let mut all = Vec::new();
     for groups in groups(outcomes) {
-        let seed = HACKBENCH.iter().find(|r| r.groups == groups);
-        for class in Class::ALL {
-            let of = |hint| find(outcomes, class, Part::Hackbench { groups, hint });
-            let cell = |o: Option<&Outcome>| o.map_or("-".into(), |o| format!("{:.3}", o.seconds));
-            t.push([
-                groups.to_string(),
-                class.label().to_string(),
-                cell(of(0)),
-                cell(of(YIELDING)),
-                gain_pct(outcomes, class, groups).map_or("-".into(), |g| format!("{g:+.1} %")),
-                seed.map_or("-".into(), |r| format!("{:+.0} %", r.gain_pct)),
-            ]);
-        }
-    }
-    t
-}
-
-fn fairness_table(outcomes: &[Outcome]) -> Table {
-    let mut t = Table::new(
-        "Worst share against its fair one, three hogs and a hinting task on one CPU",
-        &[
-            "scheduler",
-            "hint",
-            "a hog hints",
-            "a task that asks for 44 % of 4 ms hints",
-        ],
-    );
-    for class in Class::ALL {
-        for hint in [0, SENSITIVE] {
-            let of = |hog| find(outcomes, class, Part::Fairness { hog, hint });
-            if of(true).is_none() {
-                continue;
+        all.extend(Class::ALL.map(|class| {
+            let of = |hint| Some(find(outcomes, class, Part::Hackbench { groups, hint })?.seconds);
+            Messages {
+                groups,
+                label: class.label().into(),
+                without_s: of(0),
+                with_s: of(YIELDING),
             }
-            let cell =
-                |o: Option<&Outcome>| o.map_or("-".into(), |o| format!("{:.3} %", o.unfair_pct));
-            t.push([
-                class.label().to_string(),
-                hint.to_string(),
-                cell(of(true)),
-                cell(of(false)),
-            ]);
-        }
+        }));
     }
-    t
+    all
 }
 
-fn plot(outcomes: &[Outcome]) -> Result<plots::Plot, LabError> {
-    let mut plot = plots::Lines::new(
-        "cyclictest beside hackbench",
-        "percentile (50, 90, 99 and the worst, evenly spaced)",
-        "wakeup latency, us",
-    )
-    .see("Solid differences between hint 0 and hint −20 of one scheduler are what the hint gives.")
-    .range(0.0..3.0, 0.0..1.0)
-    .dots()
-    .log_y();
-    let mut colour = 0;
+fn shares(outcomes: &[Outcome]) -> Vec<Shares> {
+    let mut all = Vec::new();
     for class in Class::ALL {
         for hint in [0, SENSITIVE] {
-            let Some(l) = wakeup(outcomes, class, hint, true) else {
-                continue;
-            };
-            let points = [l.p50_us, l.p90_us, l.p99_us, l.max_us];
-            let points = points.iter().enumerate().map(|(x, us)| (x as f64, *us));
-            plot = plot.series(
-                &format!("{}, hint {hint}", class.label()),
-                colour,
-                points.collect(),
-            );
-            colour += 1;
+            let of = |hog| Some(find(outcomes, class, Part::Fairness { hog, hint })?.unfair_pct);
+            all.extend(of(true).map(|pct| Shares {
+                label: class.label().into(),
+                hint,
+                hog_pct: Some(pct),
+                asking_pct: of(false),
+            }));
         }
     }
-    plot.draw()
+    all
 }

@@ -1,17 +1,31 @@
-//! What a report was made on: this machine or a simulated one.
+//! What a report was made on: this machine, a stock kernel in virtual time, or a simulated machine.
 
 use serde::Serialize;
 
 use crate::machine::Machine;
 
-/// Either kind; in JSON each is written as itself.
+/// One of them; in JSON each is written as itself.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Bed {
     /// A real machine.
     Host(Machine),
+    /// A stock kernel in the VM bed.
+    Vm(Guest),
     /// A simulated one.
     Sim(Simulated),
+}
+
+/// A guest of the VM bed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Guest {
+    /// What it looks like from inside.
+    #[serde(flatten)]
+    pub machine: Machine,
+    /// Its kernel's package and version.
+    pub package: String,
+    /// The series that was asked for.
+    pub series: String,
 }
 
 /// What decides the figures of a simulated run.
@@ -41,6 +55,12 @@ impl From<Machine> for Bed {
     }
 }
 
+impl From<Guest> for Bed {
+    fn from(guest: Guest) -> Self {
+        Bed::Vm(guest)
+    }
+}
+
 impl From<Simulated> for Bed {
     fn from(simulated: Simulated) -> Self {
         Bed::Sim(simulated)
@@ -52,6 +72,7 @@ impl Bed {
     pub fn on(&self) -> &'static str {
         match self {
             Bed::Host(_) => "host",
+            Bed::Vm(_) => "vm",
             Bed::Sim(_) => "sim",
         }
     }
@@ -60,6 +81,9 @@ impl Bed {
     pub fn line(&self) -> String {
         match self {
             Bed::Host(machine) => machine.line(),
+            Bed::Vm(guest) => {
+                format!("virtual time, {}: {}", guest.package, guest.machine.line())
+            }
             Bed::Sim(s) => format!(
                 "simulated: {} CPUs ({}, {} CPUs a last-level cache), {}, tick {} us, contention {}, \
                  seed {}; again: {}",
@@ -88,6 +112,10 @@ impl Bed {
                     "On this machine ({cpus} CPU{plural}, Linux {kernel}, steal {steal_pct:.1} %)"
                 )
             }
+            Bed::Vm(guest) => {
+                let kernel = &guest.machine.kernel;
+                format!("On a stock kernel in virtual time (one CPU, Linux {kernel})")
+            }
             Bed::Sim(s) => format!("In the simulator (seed {})", s.seed),
         }
     }
@@ -96,7 +124,7 @@ impl Bed {
     pub fn steal_pct(&self) -> f64 {
         match self {
             Bed::Host(machine) => machine.steal_pct,
-            Bed::Sim(_) => 0.0,
+            Bed::Vm(_) | Bed::Sim(_) => 0.0,
         }
     }
 }

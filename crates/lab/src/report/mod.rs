@@ -6,14 +6,15 @@ pub mod bed;
 mod html;
 pub mod plots;
 mod text;
+pub mod whole;
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::LabError;
-pub use bed::{Bed, Simulated};
+pub use bed::{Bed, Guest, Simulated};
 
 /// Whether a target was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,15 @@ impl Met {
     /// From a comparison.
     pub fn of(met: bool) -> Met {
         if met { Met::Yes } else { Met::No }
+    }
+
+    /// ... of a value that may not have been measured: it then meets no target, and misses none.
+    pub fn judged(value: f64, met: bool) -> Met {
+        if value.is_nan() {
+            Met::Unknown
+        } else {
+            Met::of(met)
+        }
     }
 
     /// `met`, `not met` or nothing.
@@ -118,7 +128,7 @@ impl Headline {
 }
 
 /// A table of text.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Table {
     /// Above it.
     pub title: String,
@@ -158,7 +168,7 @@ pub struct Subject {
 pub struct Report {
     /// Its name on the command line.
     pub experiment: &'static str,
-    /// Where: `host` or `sim`.
+    /// Where: `host`, `vm` or `sim`.
     pub on: &'static str,
     /// What was run, when it was no experiment of the lab.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -235,6 +245,7 @@ impl Report {
             (Some(scenario), _) => scenario.name.clone(),
             (None, Bed::Host(_)) => self.experiment.into(),
             (None, Bed::Sim(_)) => format!("{}-sim", self.experiment),
+            (None, Bed::Vm(guest)) => format!("{}-vm-{}", self.experiment, guest.series),
         }
     }
 
@@ -288,7 +299,7 @@ pub fn headlines(reports: &[Report]) -> String {
 /// One plain sentence on what these reports saw, one more for what was simulated; it claims nothing
 /// that they do not hold.
 pub fn demo_sentence(reports: &[Report]) -> String {
-    let sentences: Vec<String> = ["host", "sim"]
+    let sentences: Vec<String> = ["host", "vm", "sim"]
         .into_iter()
         .filter_map(|on| sentence_on(reports, on))
         .collect();

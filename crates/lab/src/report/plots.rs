@@ -16,7 +16,7 @@ pub(super) const LEVEL: RGBColor = RGBColor(3, 3, 3);
 pub const SERIES: usize = 8;
 
 /// A drawing with its words.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Plot {
     /// Above it.
     pub title: String,

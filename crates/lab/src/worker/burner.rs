@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::spin::{self, Spin};
 use super::{Args, serve_commands};
 use crate::LabError;
 use crate::board::Board;
@@ -29,12 +30,18 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
 pub fn burn(board: &Board, index: usize) {
     board.check_in(index);
     let slot = board.slot(index);
+    let nops = spin::by_nops().then(Spin::calibrated);
     let (mut x, mut loops) = (index as u64 | 1, 0u64);
     while !board.stopped() {
-        for _ in 0..TURNS {
-            x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (x >> 31);
+        match nops {
+            Some(spin) => spin.a_little(),
+            None => {
+                for _ in 0..TURNS {
+                    x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (x >> 31);
+                }
+                x = std::hint::black_box(x);
+            }
         }
-        x = std::hint::black_box(x);
         loops += 1;
         slot.publish(thread_cpu_ns(), loops);
     }

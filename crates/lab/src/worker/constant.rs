@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::spin::{self, Spin};
 use super::{Args, allowed_cpus, pin, serve_commands};
 use crate::LabError;
 use crate::board::Board;
@@ -15,6 +16,8 @@ use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 
 const PERIOD_NS: u64 = 2_000_000;
 const DEBT_MAX_NS: u64 = 20_000_000;
+/// ... and by no-operations.
+const LOOK_NS: u64 = 5_000;
 /// Turns between two looks at the clocks: about 5 µs.
 const TURNS: u32 = 2_500;
 
@@ -53,6 +56,7 @@ impl Account {
 pub fn hold_level(board: &Board, index: usize, phase_ns: u64) {
     board.check_in(index);
     let slot = board.slot(index);
+    let nops = spin::by_nops().then(Spin::calibrated);
     let mut x = index as u64 | 1;
     let now = monotonic_ns();
     let mut account = Account {
@@ -80,10 +84,15 @@ pub fn hold_level(board: &Board, index: usize, phase_ns: u64) {
         }
         let goal = account.owed_ns(period_end);
         while cpu < goal {
-            for _ in 0..TURNS {
-                x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (x >> 31);
+            match nops {
+                Some(spin) => spin.work(spin.blocks_for(LOOK_NS)),
+                None => {
+                    for _ in 0..TURNS {
+                        x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (x >> 31);
+                    }
+                    x = std::hint::black_box(x);
+                }
             }
-            x = std::hint::black_box(x);
             cpu = thread_cpu_ns();
             slot.publish(cpu, 0);
             if board.level_ppm(monotonic_ns()) != level_ppm || board.stopped() {

@@ -1,18 +1,26 @@
 //! The load generators, each in a process of its own so that it sits in a cgroup of its own.
 //!
-//! `tidegate lab-worker server|constant|burner|calibrate --board FILE ...`. A worker obeys lines on
+//! `tidegate lab-worker server|constant|burner|cyclictest|hackbench|schbench|bursty|hog|forks --board FILE ...`. A worker obeys lines on
 //! its standard input and answers each with one line of JSON on its standard output; it ends when
 //! its input ends or the process that started it dies, so that nothing outlives the lab.
 
+pub mod attributes;
 pub mod burner;
+pub mod bursty;
 pub mod constant;
+pub mod cyclictest;
+pub mod forks;
+pub mod hackbench;
+pub mod hog;
+pub mod schbench;
 pub mod server;
+pub mod spin;
 pub mod work;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use crate::LabError;
 use crate::board::Board;
@@ -80,6 +88,12 @@ fn run(args: &[String]) -> Result<(), LabError> {
         "server" => server::run(Arc::new(args.board()?), &args),
         "constant" => constant::run(Arc::new(args.board()?), &args),
         "burner" => burner::run(Arc::new(args.board()?), &args),
+        "cyclictest" => cyclictest::run(Arc::new(args.board()?), &args),
+        "hackbench" => hackbench::run(Arc::new(args.board()?), &args),
+        "schbench" => schbench::run(Arc::new(args.board()?), &args),
+        "bursty" => bursty::run(Arc::new(args.board()?), &args),
+        "hog" => hog::run(Arc::new(args.board()?), &args),
+        "forks" => forks::run(Arc::new(args.board()?), &args),
         other => Err(LabError::process(
             "lab-worker",
             format!("unknown kind '{other}'"),
@@ -123,6 +137,13 @@ pub fn serve_commands(
     }
     board.stop();
     Ok(())
+}
+
+/// A thread that panicked while it held a lock left plain numbers behind: they are still good.
+pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Pins the calling thread to the `index`-th CPU that it may use.

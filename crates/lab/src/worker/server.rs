@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use serde_json::json;
 
 use super::work::Work;
-use super::{Args, serve_commands};
+use super::{Args, lock, serve_commands};
 use crate::LabError;
 use crate::board::Board;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
@@ -141,13 +141,6 @@ fn serve(shared: &Shared, index: usize) {
         served += 1;
         slot.publish(thread_cpu_ns(), served);
     }
-}
-
-/// A thread that panicked while it held a lock left plain numbers behind: they are still good.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,0 +1,314 @@
+//! `tidegate lab caps`: rate caps on a hog, on a group that forks and on a task that sleeps in between: how exactly they
+//! are kept, how smoothly the task runs, and what keeping them costs. Beside Tidegate: a quota on the group by hand, and
+//! cpulimit's law. Then soft caps: how soon a capped hog yields to a newcomer ([`super::caps_soft`]).
+//!
+//! Use is read from the loads' own clocks, and the longest stop is what the hog itself saw.
+
+use crate::arms::plain;
+use crate::cgroup::{Group, Hierarchy};
+use crate::options::LabOptions;
+use crate::policies::cpulimit::Cpulimit;
+use crate::proc::{Worker, WorkerPlan};
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::rng::Rng;
+use crate::tidegate::{Lazy, Tidegate};
+use crate::{LabError, clock, stop};
+
+use super::caps_soft::{self, Soft};
+use super::{Setup, caps_report};
+
+/// Hard caps that are tried, ‰ of one CPU.
+const CAPS: [u32; 5] = [10, 50, 200, 500, 900];
+const CAPS_QUICK: [u32; 2] = [50, 500];
+/// The sleeping task works this long and sleeps that long: it wants 800 ‰.
+const SLEEPER_US: (u64, u64) = (4_000, 1_000);
+const PARENTS: usize = 2;
+
+/// Who keeps the cap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// `tidegate run --cap`.
+    Tidegate,
+    /// A quota on a group, written once by hand.
+    Quota,
+    /// cpulimit's law: SIGSTOP and SIGCONT.
+    Cpulimit,
+}
+
+impl Keeper {
+    /// In the tables' order.
+    pub const ALL: [Keeper; 3] = [Keeper::Tidegate, Keeper::Quota, Keeper::Cpulimit];
+
+    /// In tables.
+    pub fn label(self) -> &'static str {
+        match self {
+            Keeper::Tidegate => "Tidegate",
+            Keeper::Quota => "quota by hand",
+            Keeper::Cpulimit => "cpulimit's law",
+        }
+    }
+
+    /// In JSON and CSV.
+    pub fn key(self) -> &'static str {
+        match self {
+            Keeper::Tidegate => "tidegate",
+            Keeper::Quota => "quota",
+            Keeper::Cpulimit => "cpulimit",
+        }
+    }
+}
+
+/// What is capped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// One thread that always wants the CPU.
+    Hog,
+    /// Parents that fork without end.
+    Forks,
+    /// A task that works 4 ms and sleeps 1 ms.
+    Sleeper,
+}
+
+impl Load {
+    /// In the tables' order.
+    pub const ALL: [Load; 3] = [Load::Hog, Load::Forks, Load::Sleeper];
+
+    /// In tables.
+    pub fn label(self) -> &'static str {
+        match self {
+            Load::Hog => "a hog",
+            Load::Forks => "a group that forks",
+            Load::Sleeper => "a task that sleeps",
+        }
+    }
+
+    /// In JSON and CSV.
+    pub fn key(self) -> &'static str {
+        match self {
+            Load::Hog => "hog",
+            Load::Forks => "forks",
+            Load::Sleeper => "sleeper",
+        }
+    }
+
+    /// What it gets under this cap: no more than it wants.
+    pub fn due_ppt(self, cap_ppt: u32) -> f64 {
+        let (work, sleep) = SLEEPER_US;
+        let wants = match self {
+            Load::Sleeper => 1000.0 * work as f64 / (work + sleep) as f64,
+            _ => 1000.0,
+        };
+        f64::from(cap_ppt).min(wants)
+    }
+
+    fn start(
+        self,
+        setup: &Setup,
+        join: &[std::path::PathBuf],
+        wrap: &dyn Fn(&[String]) -> std::process::Command,
+    ) -> Result<Worker, LabError> {
+        let sleeper = [
+            "--work-us".into(),
+            SLEEPER_US.0.to_string(),
+            "--sleep-us".into(),
+            SLEEPER_US.1.to_string(),
+        ];
+        let (kind, args, threads) = match self {
+            Load::Hog => ("hog", Vec::new(), 1),
+            Load::Sleeper => ("hog", sleeper.to_vec(), 1),
+            Load::Forks => ("forks", Vec::new(), PARENTS),
+        };
+        let plan = WorkerPlan {
+            exe: &setup.exe,
+            kind,
+            args,
+            threads,
+        };
+        Worker::start(&plan, join, wrap)
+    }
+}
+
+/// One cap, one load, one keeper.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Who keeps it.
+    pub keeper: Keeper,
+    /// What is capped.
+    pub load: Load,
+    /// The cap.
+    pub cap_ppt: u32,
+    /// Use in each window, ‰ of a CPU.
+    pub windows_ppt: Vec<f64>,
+    /// The longest time for which the task wanted to run and did not; NaN for a group.
+    pub longest_stop_ms: f64,
+    /// CPU that the keeper itself used, ‰ of one CPU.
+    pub cost_ppt: f64,
+}
+
+/// Lengths of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Lengths {
+    /// The keeper settles.
+    pub settle_s: f64,
+    /// A window.
+    pub window_s: f64,
+    /// Windows.
+    pub windows: u32,
+}
+
+/// Runs the experiment.
+pub fn run(options: &LabOptions) -> Result<Report, LabError> {
+    let mut setup = Setup::new(options)?;
+    setup.need_hierarchy()?;
+    let lengths = Lengths {
+        settle_s: if options.quick { 1.0 } else { 3.0 },
+        window_s: if options.quick { 2.0 } else { 10.0 },
+        windows: options.rounds.unwrap_or(1).max(1),
+    };
+    let caps = if options.quick {
+        &CAPS_QUICK[..]
+    } else {
+        &CAPS[..]
+    };
+    let mut cells = cells(caps);
+    Rng::new(options.seed).shuffle(&mut cells);
+    // Tidegate's together, so that one owner does for all of them.
+    cells.sort_by_key(|(keeper, _, _)| *keeper == Keeper::Tidegate);
+    let mut owner = Lazy::default();
+    let each = lengths.settle_s + lengths.window_s * f64::from(lengths.windows) + 0.3;
+    let soft = caps_soft::cells();
+    let soft_s = caps_soft::seconds(options.quick);
+    let total = cells.len() as f64 * each + soft.len() as f64 * soft_s;
+    let progress = Progress::new("caps", total, options.quiet);
+    let (mut outcomes, mut softs, mut missing) = (Vec::new(), Vec::new(), Vec::<String>::new());
+    for (keeper, load, cap_ppt) in cells {
+        let name = format!("{}: {} at {cap_ppt} ‰", keeper.label(), load.label());
+        progress.stage(&name);
+        let cell = (keeper, load, cap_ppt);
+        let made = owner
+            .get(&setup.exe, keeper == Keeper::Tidegate)
+            .and_then(|owner| measure(&setup, cell, owner, &lengths));
+        kept(made, &name, &mut outcomes, &mut missing)?;
+        progress.done(each);
+    }
+    for cell in soft {
+        let name = format!("soft caps: {}", cell.label());
+        progress.stage(&name);
+        let made: Result<Soft, LabError> = owner
+            .get(&setup.exe, matches!(cell, caps_soft::Cell::Tidegate(_)))
+            .and_then(|owner| caps_soft::measure(&setup, cell, owner, options.quick));
+        kept(made, &name, &mut softs, &mut missing)?;
+        progress.done(soft_s);
+    }
+    drop(progress);
+    setup.machine.finish();
+    caps_report::report(setup, &lengths, &outcomes, &softs, missing)
+}
+
+/// Keeps what was measured; what failed is told in the report, what ends the run ends it.
+fn kept<T>(
+    made: Result<T, LabError>,
+    name: &str,
+    all: &mut Vec<T>,
+    missing: &mut Vec<String>,
+) -> Result<(), LabError> {
+    match made {
+        Ok(one) => all.push(one),
+        Err(e @ (LabError::Interrupted | LabError::Needs { .. })) => return Err(e),
+        Err(e) => missing.push(format!("{name} was left out: {e}.")),
+    }
+    Ok(())
+}
+
+fn cells(caps: &[u32]) -> Vec<(Keeper, Load, u32)> {
+    let with_loads = |keeper| Load::ALL.into_iter().map(move |load| (keeper, load));
+    let pairs = Keeper::ALL.into_iter().flat_map(with_loads);
+    pairs
+        .flat_map(|(keeper, load)| caps.iter().map(move |cap| (keeper, load, *cap)))
+        .collect()
+}
+
+/// A cap as a quota: the kernel's least quota is 1 ms.
+fn quota(ppt: u32) -> (u64, u64) {
+    let period_us = (1_000_000 / u64::from(ppt)).clamp(100_000, 1_000_000);
+    (period_us * u64::from(ppt) / 1000, period_us)
+}
+
+fn measure(
+    setup: &Setup,
+    (keeper, load, cap_ppt): (Keeper, Load, u32),
+    owner: Option<&Tidegate>,
+    lengths: &Lengths,
+) -> Result<Outcome, LabError> {
+    let h = setup.need_hierarchy()?;
+    let group = group_for(h, keeper, cap_ppt)?;
+    let join = group.as_ref().map(Group::membership).unwrap_or_default();
+    let (mut worker, limiter) = if let Some(tidegate) = owner {
+        let cap = format!("{cap_ppt}‰");
+        let worker = load.start(setup, &join, &|words| {
+            tidegate.run(&["--cap-hard", &cap], words)
+        })?;
+        (worker, None)
+    } else {
+        let worker = load.start(setup, &join, &plain)?;
+        let limiter = match keeper {
+            Keeper::Cpulimit => Some(Cpulimit::start(worker.pid(), cap_ppt)?),
+            _ => None,
+        };
+        (worker, limiter)
+    };
+    stop::sleep_ns((lengths.settle_s * 1e9) as u64)?;
+    worker.ask("measure")?;
+    let owner_ns = || {
+        owner
+            .and_then(|t| clock::process_cpu_ns(t.owner_pid()))
+            .unwrap_or(0)
+    };
+    let (from_ns, owner_from_ns) = (clock::monotonic_ns(), owner_ns());
+    let windows_ppt = windows(&worker, lengths)?;
+    let length_ns = (clock::monotonic_ns() - from_ns) as f64;
+    let owner_used_ns = owner_ns() - owner_from_ns;
+    let stop_us = worker.ask("report")?["longest_stop_us"].as_f64();
+    let cost_ppt = match limiter {
+        Some(limiter) => {
+            let told = limiter.end();
+            let all_s = lengths.settle_s + length_ns / 1e9;
+            told.own_cpu_ns as f64 / 1e6 / all_s
+        }
+        None => 1000.0 * owner_used_ns as f64 / length_ns,
+    };
+    Ok(Outcome {
+        keeper,
+        load,
+        cap_ppt,
+        windows_ppt,
+        longest_stop_ms: stop_us.map_or(f64::NAN, |us| us / 1000.0),
+        cost_ppt,
+    })
+}
+
+/// The group of the two arms that are not Tidegate's; the quota is written before anything runs in it.
+fn group_for(h: &Hierarchy, keeper: Keeper, cap_ppt: u32) -> Result<Option<Group>, LabError> {
+    if keeper == Keeper::Tidegate {
+        return Ok(None);
+    }
+    let group = Group::create(h, "capped")?;
+    if keeper == Keeper::Quota {
+        let (quota_us, period_us) = quota(cap_ppt);
+        group.set_quota(Some(quota_us), period_us)?;
+    }
+    Ok(Some(group))
+}
+
+fn windows(worker: &Worker, lengths: &Lengths) -> Result<Vec<f64>, LabError> {
+    let mut all = Vec::new();
+    let mut last = (clock::monotonic_ns(), worker.board.cpu_ns());
+    for _ in 0..lengths.windows {
+        stop::sleep_until(last.0 + (lengths.window_s * 1e9) as u64)?;
+        let now = (clock::monotonic_ns(), worker.board.cpu_ns());
+        all.push(1000.0 * (now.1.saturating_sub(last.1)) as f64 / (now.0 - last.0) as f64);
+        last = now;
+    }
+    Ok(all)
+}

@@ -1,0 +1,290 @@
+//! The cells of `tidegate lab latency`: what is started, hinted and read in each.
+
+use std::path::Path;
+
+use crate::arms::plain;
+use crate::cgroup::Group;
+use crate::dist::Latency;
+use crate::proc::{Worker, WorkerPlan};
+use crate::tables::latency::worst_off_pct;
+use crate::tidegate::Tidegate;
+use crate::worker::attributes;
+use crate::{LabError, clock, stop};
+
+use super::Setup;
+use super::latency::{BESIDE_GROUPS, Beside, Cell, How, Lengths, Part, SENSITIVE, YIELDING};
+
+/// The kernel's range of slices.
+const SHORTEST_US: u64 = 100;
+const LONGEST_US: u64 = 100_000;
+const HOGS: usize = 3;
+/// What the hinting task asks for in each 4 ms: 44 %, more than its quarter.
+const ASKED_US: (u64, u64) = (1_760, 4_000);
+/// The service beside hogs: its workers, its requests' work and their rate.
+const SERVICE: (u32, u64, u32) = (4, 1_000, 100);
+
+/// What came of a cell.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Of which.
+    pub cell: Cell,
+    /// From when it was due, or sent, to when it ran.
+    pub wakeup: Latency,
+    /// The service's requests.
+    pub request: Latency,
+    /// hackbench's time.
+    pub seconds: f64,
+    /// What the others used, percent of the machine.
+    pub others_pct: f64,
+    /// Messages that hackbench sent a second beside cyclictest.
+    pub messages_per_s: f64,
+    /// Worst share against its fair one.
+    pub unfair_pct: f64,
+    /// The slice that the hinting thread has, as the kernel tells it from outside.
+    pub slice_us: Option<f64>,
+}
+
+/// Everything of a cell in one group, and Tidegate where it hints.
+struct Scene<'a> {
+    setup: &'a Setup,
+    group: Group,
+    apart: Group,
+    tidegate: Option<&'a Tidegate>,
+    how: How,
+}
+
+impl<'a> Scene<'a> {
+    fn new(setup: &'a Setup, how: How, tidegate: Option<&'a Tidegate>) -> Result<Self, LabError> {
+        Ok(Scene {
+            setup,
+            group: Group::create(setup.need_hierarchy()?, "both")?,
+            apart: Group::create(setup.need_hierarchy()?, "apart")?,
+            tidegate,
+            how,
+        })
+    }
+
+    fn start(&self, kind: &str, threads: usize, args: &[(&str, u64)]) -> Result<Worker, LabError> {
+        self.start_in(&self.group, kind, threads, args)
+    }
+
+    fn start_in(
+        &self,
+        group: &Group,
+        kind: &str,
+        threads: usize,
+        args: &[(&str, u64)],
+    ) -> Result<Worker, LabError> {
+        let words = args
+            .iter()
+            .flat_map(|(name, n)| [format!("--{name}"), n.to_string()]);
+        let plan = WorkerPlan {
+            exe: &self.setup.exe,
+            kind,
+            args: words.collect(),
+            threads,
+        };
+        Worker::start(&plan, &group.membership(), &plain)
+    }
+
+    fn used_ns(&self) -> u64 {
+        self.group.usage_ns() + self.apart.usage_ns()
+    }
+
+    /// Starts what hints. By hand it asks for its slice itself, before it makes any thread.
+    fn start_hinting(
+        &self,
+        kind: &str,
+        threads: usize,
+        hint: i8,
+        args: &[(&str, u64)],
+    ) -> Result<Worker, LabError> {
+        let slice_us = if hint < 0 { SHORTEST_US } else { LONGEST_US };
+        let mut args = args.to_vec();
+        if matches!(self.how, How::Slice | How::SliceFull) {
+            args.push(("slice-us", slice_us));
+        }
+        let worker = self.start(kind, threads, &args)?;
+        if let Some(tidegate) = self.tidegate {
+            tidegate.set(worker.pid(), &format!("latency={hint}"))?;
+        }
+        Ok(worker)
+    }
+}
+
+/// The slice of the newest thread that has checked in.
+fn slice_us(worker: &Worker) -> Option<f64> {
+    let tid = *worker.board.tids().last()?;
+    attributes::slice_ns(tid).map(|ns| ns as f64 / 1000.0)
+}
+
+/// Measures one.
+pub fn measure(
+    setup: &Setup,
+    cell: Cell,
+    tidegate: Option<&Tidegate>,
+    lengths: &Lengths,
+) -> Result<Outcome, LabError> {
+    let scene = Scene::new(setup, cell.how, tidegate)?;
+    let _full = (cell.how == How::SliceFull)
+        .then(Preempt::full)
+        .transpose()?;
+    let mut o = Outcome {
+        cell,
+        wakeup: Latency::default(),
+        request: Latency::default(),
+        seconds: f64::NAN,
+        others_pct: f64::NAN,
+        messages_per_s: f64::NAN,
+        unfair_pct: f64::NAN,
+        slice_us: None,
+    };
+    match cell.part {
+        Part::Cyclictest { beside } => cyclictest(&scene, beside, lengths, &mut o)?,
+        Part::Hackbench { groups } => hackbench(&scene, groups, lengths, &mut o)?,
+        Part::Schbench => schbench(&scene, lengths, &mut o)?,
+        Part::Fairness { hog } => o.unfair_pct = fairness(&scene, hog, lengths, &mut o.slice_us)?,
+    }
+    Ok(o)
+}
+
+fn ns(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
+}
+
+fn cyclictest(
+    scene: &Scene<'_>,
+    beside: Beside,
+    lengths: &Lengths,
+    o: &mut Outcome,
+) -> Result<(), LabError> {
+    let mut hackbench = None;
+    if beside != Beside::Nothing {
+        let args = [("groups", u64::from(BESIDE_GROUPS)), ("loops", 0)];
+        let group = if beside == Beside::Apart {
+            &scene.apart
+        } else {
+            &scene.group
+        };
+        let mut worker = scene.start_in(group, "hackbench", 1, &args)?;
+        run_hackbench(&mut worker, 60)?;
+        hackbench = Some(worker);
+    }
+    let mut timer = scene.start_hinting("cyclictest", 1, SENSITIVE, &[("interval-us", 1000)])?;
+    stop::sleep_ns(ns(lengths.warm_s))?;
+    let messages = || hackbench.as_ref().map_or(0, |w| w.board.count());
+    timer.ask("measure")?;
+    let from = (
+        clock::monotonic_ns(),
+        scene.used_ns(),
+        timer.board.cpu_ns(),
+        messages(),
+    );
+    stop::sleep_ns(ns(lengths.window_s))?;
+    let wall_ns = (clock::monotonic_ns() - from.0) as f64;
+    let others_ns = (scene.used_ns() - from.1).saturating_sub(timer.board.cpu_ns() - from.2);
+    o.messages_per_s = (messages() - from.3) as f64 / wall_ns * 1e9;
+    o.others_pct = 100.0 * others_ns as f64 / wall_ns / scene.setup.machine.cpus as f64;
+    o.wakeup = timer.report("")?;
+    o.slice_us = slice_us(&timer);
+    Ok(())
+}
+
+fn run_hackbench(worker: &mut Worker, patience_s: u32) -> Result<f64, LabError> {
+    let answer = worker.ask_within("run", patience_s)?;
+    if let Some(why) = answer["error"].as_str() {
+        return Err(LabError::process("hackbench", why));
+    }
+    Ok(answer["seconds"].as_f64().unwrap_or(f64::NAN))
+}
+
+fn hackbench(
+    scene: &Scene<'_>,
+    groups: u32,
+    lengths: &Lengths,
+    o: &mut Outcome,
+) -> Result<(), LabError> {
+    let loops = u64::from((lengths.loops / groups).max(1));
+    let args = [("groups", u64::from(groups)), ("loops", loops)];
+    let mut worker = scene.start_hinting("hackbench", 1, YIELDING, &args)?;
+    o.slice_us = slice_us(&worker);
+    o.seconds = run_hackbench(&mut worker, 300)?;
+    Ok(())
+}
+
+fn schbench(scene: &Scene<'_>, lengths: &Lengths, o: &mut Outcome) -> Result<(), LabError> {
+    let cpus = scene.setup.machine.cpus;
+    let (workers, request_us, per_second) = SERVICE;
+    let _hogs = scene.start("hog", 2 * cpus, &[])?;
+    let args = [
+        ("workers", u64::from(workers)),
+        ("request-us", request_us),
+        ("per-second", u64::from(per_second) * cpus as u64),
+    ];
+    let mut service = scene.start_hinting("schbench", workers as usize + 1, SENSITIVE, &args)?;
+    stop::sleep_ns(ns(lengths.warm_s))?;
+    service.ask("measure")?;
+    stop::sleep_ns(ns(lengths.window_s))?;
+    o.wakeup = service.report("wakeup")?;
+    o.request = service.report("request")?;
+    o.slice_us = slice_us(&service);
+    Ok(())
+}
+
+/// Three hogs, each a process of its own, and the hinting task on the first CPU.
+fn fairness(
+    scene: &Scene<'_>,
+    hog: bool,
+    lengths: &Lengths,
+    slice: &mut Option<f64>,
+) -> Result<f64, LabError> {
+    let pinned = ("pin", 1);
+    let mut all = Vec::new();
+    for _ in 0..HOGS {
+        all.push(scene.start("hog", 1, &[pinned])?);
+    }
+    let asked = [pinned, ("work-us", ASKED_US.0), ("period-us", ASKED_US.1)];
+    let args = if hog { &asked[..1] } else { &asked[..] };
+    all.push(scene.start_hinting("hog", 1, SENSITIVE, args)?);
+    stop::sleep_ns(1_000_000_000)?;
+    let used = || {
+        all.iter()
+            .map(|w| w.board.cpu_ns() as f64)
+            .collect::<Vec<f64>>()
+    };
+    let (from_ns, from) = (clock::monotonic_ns(), used());
+    stop::sleep_ns(ns(lengths.shares_s))?;
+    let wall_ns = (clock::monotonic_ns() - from_ns) as f64;
+    let used: Vec<f64> = used().iter().zip(&from).map(|(b, a)| b - a).collect();
+    *slice = all.last().and_then(slice_us);
+    let sharing = if hog { used.len() } else { HOGS };
+    // What nobody could have (interrupts, the lab itself) is no hog's loss: a quarter of what all had.
+    let quarter = used.iter().sum::<f64>().min(wall_ns) / used.len() as f64;
+    Ok(worst_off_pct(&used[..sharing], quarter))
+}
+
+/// The kernel's preemption mode, put back when dropped.
+struct Preempt {
+    before: String,
+}
+
+const PREEMPT: &str = "/sys/kernel/debug/sched/preempt";
+
+impl Preempt {
+    fn full() -> Result<Self, LabError> {
+        let fail = |e| LabError::file("switch the kernel's preemption", PREEMPT, e);
+        let text = std::fs::read_to_string(PREEMPT).map_err(fail)?;
+        let before = text
+            .split_once('(')
+            .and_then(|(_, rest)| rest.split_once(')'));
+        let before = before.map_or("none", |(mode, _)| mode).to_string();
+        std::fs::write(Path::new(PREEMPT), "full").map_err(fail)?;
+        Ok(Preempt { before })
+    }
+}
+
+impl Drop for Preempt {
+    fn drop(&mut self) {
+        let _ = std::fs::write(PREEMPT, &self.before);
+    }
+}

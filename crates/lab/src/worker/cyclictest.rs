@@ -1,0 +1,59 @@
+//! A timer task as cyclictest is one: it sleeps until a moment fixed in advance, and how much later it really runs is
+//! its latency. Moments that it has missed are left out, as there.
+
+use std::sync::{Arc, Mutex};
+
+use hdrhistogram::Histogram;
+use serde_json::json;
+
+use super::{Args, attributes, lock, pin, serve_commands};
+use crate::LabError;
+use crate::board::Board;
+use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
+use crate::dist;
+
+/// `cyclictest --board F [--interval-us 1000] [--pin 1] [--slice-us N]`.
+///
+/// `measure` starts a window, `report` answers with a [`dist::Latency`] of it.
+pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
+    let interval_ns = 1000 * args.number::<u64>("interval-us", 1000)?.max(10);
+    let pinned = args.number("pin", 0)? != 0;
+    attributes::set_slice_us(args.number("slice-us", 0)?)?;
+    let window = Arc::new(Mutex::new(dist::histogram_ns()));
+    let (theirs, shared) = (Arc::clone(&window), Arc::clone(&board));
+    std::thread::spawn(move || {
+        if pinned {
+            pin(0);
+        }
+        tick(&shared, &theirs, interval_ns);
+    });
+    let mut from = (monotonic_ns(), 0);
+    serve_commands(&board, |command| {
+        let mut window = lock(&window);
+        let now = (monotonic_ns(), board.cpu_ns());
+        let mut latency = dist::summarise_ns(&window);
+        (latency.window_ns, latency.cpu_ns) = (now.0 - from.0, now.1 - from.1);
+        latency.offered = latency.window_ns / interval_ns;
+        if command == "measure" {
+            window.reset();
+            from = now;
+        }
+        json!(latency)
+    })
+}
+
+fn tick(board: &Board, window: &Mutex<Histogram<u64>>, interval_ns: u64) {
+    board.check_in(0);
+    let slot = board.slot(0);
+    let mut due_ns = monotonic_ns() + interval_ns;
+    let mut wakeups = 0;
+    while !board.stopped() {
+        sleep_until(due_ns);
+        let now = monotonic_ns();
+        let late_ns = now.saturating_sub(due_ns);
+        lock(window).saturating_record(late_ns.max(1));
+        due_ns += interval_ns * (1 + late_ns / interval_ns);
+        wakeups += 1;
+        slot.publish(thread_cpu_ns(), wakeups);
+    }
+}

@@ -1,0 +1,143 @@
+//! Burning CPU, and nothing else, in runs of no-operations: they touch no cache, and under the VM bed's virtual time
+//! each counts as one instruction, while the emulator passes over them almost for nothing.
+//!
+//! A *block* is 1000 of them. How many blocks make a millisecond of CPU is measured at the start (one instruction a
+//! nanosecond in the bed, four to six on a machine), so that work can be given as an amount: a thread that shares its
+//! core with another takes longer for the same amount, as real work would.
+
+use crate::clock::{monotonic_ns, thread_cpu_ns};
+
+/// Set where time is virtual: side work of the older experiments then burns like this as well, not by arithmetic.
+pub const NOPS_VARIABLE: &str = "TIDEGATE_LAB_NOPS";
+
+/// Whether it is set.
+pub fn by_nops() -> bool {
+    std::env::var_os(NOPS_VARIABLE).is_some()
+}
+
+/// About what a player does between two looks at the clock.
+const LOOK_NS: u64 = 10_000;
+
+/// How fast this CPU burns.
+#[derive(Clone, Copy, Debug)]
+pub struct Spin {
+    blocks_per_ms: u64,
+}
+
+/// One block.
+#[inline(never)]
+fn block() {
+    // SAFETY: no-operations change nothing; every architecture that Linux runs on has one of this name.
+    unsafe {
+        std::arch::asm!(
+            ".rept 1000",
+            "nop",
+            ".endr",
+            options(nomem, nostack, preserves_flags)
+        )
+    }
+}
+
+fn blocks(n: u64) {
+    (0..n).for_each(|_| block());
+}
+
+impl Spin {
+    /// Measures, by the thread's own clock: the fastest of a few stretches of about a millisecond.
+    pub fn calibrated() -> Self {
+        let timed = |n| {
+            let from = thread_cpu_ns();
+            blocks(n);
+            (thread_cpu_ns() - from).max(1)
+        };
+        let mut n = 100;
+        while timed(n) < 1_000_000 {
+            n *= 2;
+        }
+        let best_ns = (0..5).map(|_| timed(n)).min().unwrap_or(1_000_000);
+        Spin {
+            blocks_per_ms: (n * 1_000_000 / best_ns).max(1),
+        }
+    }
+
+    /// Blocks of about this much CPU.
+    pub fn blocks_for(self, ns: u64) -> u64 {
+        // A request is below a second and a block above a nanosecond: the product is below 2^60.
+        (self.blocks_per_ms * ns / 1_000_000).max(1)
+    }
+
+    /// Does an amount of work.
+    pub fn work(self, amount: u64) {
+        blocks(amount);
+    }
+
+    /// About ten microseconds of it: what fits between two looks at a clock.
+    pub fn a_little(self) {
+        blocks(self.blocks_for(LOOK_NS));
+    }
+}
+
+/// The longest time for which a thread that wanted to run did not, seen by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Stops {
+    last_ns: u64,
+    /// The longest yet.
+    pub longest_ns: u64,
+}
+
+impl Stops {
+    /// From now on.
+    pub fn new() -> Self {
+        Stops {
+            last_ns: monotonic_ns(),
+            longest_ns: 0,
+        }
+    }
+
+    /// Called after each little while of work. Returns the time.
+    pub fn look(&mut self) -> u64 {
+        let now = monotonic_ns();
+        self.longest_ns = self.longest_ns.max(now.saturating_sub(self.last_ns));
+        self.last_ns = now;
+        now
+    }
+
+    /// Called after a sleep of its own, which is no stop.
+    pub fn slept(&mut self) {
+        self.last_ns = monotonic_ns();
+    }
+}
+
+impl Default for Stops {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_amount_of_work_is_about_its_time() {
+        let spin = Spin::calibrated();
+        let from = thread_cpu_ns();
+        spin.work(spin.blocks_for(2_000_000));
+        let took_ns = thread_cpu_ns() - from;
+        // The fastest stretch calibrates, and a neighbour on the core halves the speed.
+        assert!((1_200_000..40_000_000).contains(&took_ns), "{took_ns} ns");
+    }
+
+    #[test]
+    fn a_stop_is_seen_and_a_sleep_is_none() {
+        let mut stops = Stops::new();
+        crate::clock::sleep_until(monotonic_ns() + 3_000_000);
+        stops.look();
+        assert!(stops.longest_ns >= 3_000_000);
+        let mut stops = Stops::new();
+        crate::clock::sleep_until(monotonic_ns() + 30_000_000);
+        stops.slept();
+        stops.look();
+        assert!(stops.longest_ns < 30_000_000, "{} ns", stops.longest_ns);
+    }
+}
