@@ -11,6 +11,7 @@ pub mod limit;
 pub mod plan;
 pub mod sched;
 pub mod sense;
+pub mod space;
 pub mod target;
 pub mod topology;
 pub mod units;

@@ -1,10 +1,9 @@
 //! Who keeps the headroom in the simulated experiments.
 
-use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, Sensing, compile};
+use tidegate_sim::engines::knobs::{Cores, Knobs, KnobsConfig, Sensing, Yields, compile};
 use tidegate_sim::policies::{Katalyst, Koordlet, Policy, Published, Sideloader, Sides};
 use tidegate_sim::{Controller, EevdfConfig, GroupId, GroupSpec, MachineConfig};
 
-use super::cores::Cores;
 use super::scene::TOLERANCE_PCT;
 use crate::experiments::law::HEADROOM_PCT;
 
@@ -26,7 +25,11 @@ pub enum Control {
     CpuIdle,
     /// Tidegate's engine on kernel files, BPF sensing.
     KnobsBpf,
-    /// ... with side work confined to whole cores, which is tried here only.
+    /// ... with side work of weight 1 in place of cpu.idle.
+    KnobsWeight,
+    /// ... with cpu.idle, and side work confined to whole cores.
+    KnobsCoresIdle,
+    /// ... with weight 1, and side work confined to whole cores: what the owner does where `space` is on.
     KnobsCores,
     /// ... sensing by usage files.
     KnobsUsage,
@@ -54,7 +57,9 @@ impl Control {
             Control::WeightOne => "weight 1",
             Control::CpuIdle => "cpu.idle",
             Control::KnobsBpf => "Tidegate knobs",
-            Control::KnobsCores => "trial: knobs on whole cores",
+            Control::KnobsWeight => "knobs, weight 1",
+            Control::KnobsCoresIdle => "knobs on whole cores, cpu.idle",
+            Control::KnobsCores => "Tidegate knobs on whole cores",
             Control::KnobsUsage => "Tidegate knobs, usage files",
             Control::Ext => "Tidegate ext",
             Control::StaticMax => "static cpu.max, 30 %",
@@ -71,6 +76,8 @@ impl Control {
             Control::WeightOne => "weight_1",
             Control::CpuIdle => "cpu_idle",
             Control::KnobsBpf => "knobs",
+            Control::KnobsWeight => "knobs_weight",
+            Control::KnobsCoresIdle => "knobs_cores_idle",
             Control::KnobsCores => "knobs_cores",
             Control::KnobsUsage => "knobs_usage",
             Control::Ext => "ext",
@@ -83,9 +90,26 @@ impl Control {
 
     /// Whether it is ours.
     pub fn is_tidegate(self) -> bool {
+        self.is_knobs() || self == Control::Ext
+    }
+
+    /// Whether it is the engine on kernel files.
+    pub fn is_knobs(self) -> bool {
         matches!(
             self,
-            Control::KnobsBpf | Control::KnobsCores | Control::KnobsUsage | Control::Ext
+            Control::KnobsBpf
+                | Control::KnobsWeight
+                | Control::KnobsCoresIdle
+                | Control::KnobsCores
+                | Control::KnobsUsage
+        )
+    }
+
+    /// Whether side work has the least weight, not the idle class.
+    pub fn is_light(self) -> bool {
+        matches!(
+            self,
+            Control::WeightOne | Control::KnobsWeight | Control::KnobsCores
         )
     }
 
@@ -117,8 +141,8 @@ pub fn controllers(
 ) -> Vec<Box<dyn Controller>> {
     let cpus = config.topology.cpus();
     let sensing = match control {
-        Control::KnobsBpf | Control::KnobsCores => Sensing::Bpf,
         Control::KnobsUsage => Sensing::Usage,
+        knobs if knobs.is_knobs() => Sensing::Bpf,
         _ => {
             return published(control, cpus, config, busy_pct)
                 .into_iter()
@@ -129,11 +153,16 @@ pub fn controllers(
     let compiled = compile(specs, &mut [], base_slice_ns, config.tick_ns);
     let knobs = KnobsConfig {
         seed: config.seed,
+        yields: if control.is_light() {
+            Yields::LeastWeight
+        } else {
+            Yields::Idle
+        },
         ..KnobsConfig::new(sensing)
     };
     let knobs = Knobs::new(knobs, &compiled);
-    if control == Control::KnobsCores {
-        let cores = Cores::new(knobs.log(), SIDE);
+    if matches!(control, Control::KnobsCores | Control::KnobsCoresIdle) {
+        let cores = Cores::new(knobs.log(), SIDE, &config.topology);
         return vec![Box::new(knobs), Box::new(cores)];
     }
     vec![Box::new(knobs)]

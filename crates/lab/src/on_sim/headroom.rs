@@ -59,13 +59,15 @@ impl Arm {
     /// What the kernel offers today.
     pub const CPU_IDLE: Arm = arm(Control::CpuIdle, 0);
     /// Every arm, in the tables' order.
-    pub const ALL: [Arm; 12] = [
+    pub const ALL: [Arm; 14] = [
         Arm::NO_SIDE,
         arm(Control::WeightOne, 0),
         Arm::CPU_IDLE,
         arm(Control::KnobsBpf, 30),
         arm(Control::KnobsBpf, 20),
         arm(Control::KnobsCores, 30),
+        arm(Control::KnobsCoresIdle, 30),
+        arm(Control::KnobsWeight, 30),
         arm(Control::Ext, 30),
         arm(Control::Ext, 20),
         arm(Control::StaticMax, 30),
@@ -83,13 +85,17 @@ impl Arm {
 
     /// Whether the targets are meant for it: the product's engines at 30 %.
     pub fn has_target(self) -> bool {
-        self.headroom_pct == 30 && matches!(self.control, Control::KnobsBpf | Control::Ext)
+        self.headroom_pct == 30
+            && matches!(
+                self.control,
+                Control::KnobsBpf | Control::KnobsCores | Control::Ext
+            )
     }
 
     /// In tables.
     pub fn label(self) -> String {
         match self.control {
-            Control::KnobsBpf | Control::KnobsCores | Control::Ext => {
+            ours if ours.is_tidegate() => {
                 format!("{}, {} %", self.control.label(), self.headroom_pct)
             }
             other => other.label().into(),
@@ -99,7 +105,7 @@ impl Arm {
     /// In JSON and CSV.
     pub fn key(self) -> String {
         match self.control {
-            Control::KnobsBpf | Control::KnobsCores | Control::Ext => {
+            ours if ours.is_tidegate() => {
                 format!("{}_{}", self.control.key(), self.headroom_pct)
             }
             other => other.key().into(),
@@ -109,7 +115,7 @@ impl Arm {
     /// The seed's arm that this one stands for.
     pub fn seed_key(self) -> String {
         match self.control {
-            Control::KnobsBpf | Control::KnobsCores | Control::Ext => {
+            ours if ours.is_tidegate() => {
                 format!("tidegate_{}", self.headroom_pct)
             }
             other => other.key().into(),
@@ -233,10 +239,8 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
 /// machines most of all; the quick form ends that early.
 fn lengths(stage: &Stage<'_>, c: &Cell) -> Lengths {
     let warm_ms = match c.arm.control {
-        Control::KnobsBpf | Control::KnobsCores if c.cpus >= LARGE_CPUS => {
-            stage.quick_or(3_000, 16_000)
-        }
-        Control::KnobsBpf | Control::KnobsCores => stage.quick_or(3_000, 4_000),
+        knobs if knobs.is_knobs() && c.cpus >= LARGE_CPUS => stage.quick_or(3_000, 16_000),
+        knobs if knobs.is_knobs() => stage.quick_or(3_000, 4_000),
         _ => stage.quick_or(1_000, 1_500),
     };
     let window_ms = stage.quick_or(1_000, 2_000 * 64 / u64::from(c.cpus.clamp(16, 64)));

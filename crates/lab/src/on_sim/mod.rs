@@ -25,7 +25,6 @@ pub mod caps_report;
 pub mod classes;
 pub mod constant;
 pub mod control;
-pub mod cores;
 pub mod headroom;
 pub mod headroom_report;
 pub mod headroom_tables;

@@ -66,12 +66,8 @@ impl Scene {
             },
             GroupSpec {
                 class: Class::Side,
-                idle: control != Control::WeightOne,
-                weight: if control == Control::WeightOne {
-                    1
-                } else {
-                    100
-                },
+                idle: !control.is_light(),
+                weight: if control.is_light() { 1 } else { 100 },
                 bandwidth: control.standing_quota_us(cpus).map(|quota_us| Bandwidth {
                     quota_us: Some(quota_us),
                     period_us: Control::STANDING_PERIOD_US,

@@ -6,6 +6,7 @@
 //! ([`KnobsConfig`] states each). The loop itself takes no CPU time.
 
 mod burst;
+mod cores;
 mod ports;
 mod terms;
 
@@ -20,8 +21,9 @@ use tidegate_law::HeadroomDecision;
 use crate::controller::Controller;
 use crate::machine::Machine;
 use crate::prng::Prng;
-use crate::{Bandwidth, GroupId, Ns, SimError};
+use crate::{Bandwidth, CpuSet, GroupId, Ns, SimError};
 
+pub use cores::Cores;
 use ports::{Meters, Pending, Queue, Reader, Shared};
 pub use terms::{Compiled, Side, burst_room_ns, compile};
 
@@ -46,6 +48,15 @@ impl Sensing {
     }
 }
 
+/// How side work competes with main.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Yields {
+    /// In the idle class: it never runs while main wants the CPU, and main's wakeups take its CPUs for idle.
+    Idle,
+    /// With the least weight: main's wakeups look for a CPU that is free.
+    LeastWeight,
+}
+
 /// How good the engine is: its sensing and its delays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnobsConfig {
@@ -61,6 +72,8 @@ pub struct KnobsConfig {
     pub rare_late_ns: u64,
     /// From the decision to the kernel's file, least and most.
     pub write_ns: (u64, u64),
+    /// How side work gives way to main.
+    pub yields: Yields,
     /// When the owner starts.
     pub start_ns: Ns,
     /// The seed of lateness and errors.
@@ -78,6 +91,7 @@ impl KnobsConfig {
             rare_ppm: 1_000,
             rare_late_ns: 3_000_000,
             write_ns: (100_000, 300_000),
+            yields: Yields::Idle,
             start_ns: 0,
             seed: 1,
         }
@@ -97,6 +111,8 @@ pub struct KnobsLog {
     pub extra_sum_ppm: u64,
     /// Raises of it, and those given back since they did not help.
     pub raises: (u32, u32),
+    /// Every cpuset written, by whoever keeps idle in space beside the engine.
+    pub cpusets: Vec<(Ns, GroupId, CpuSet)>,
     /// The last decision of the law.
     pub decision: HeadroomDecision,
     /// Steps made.
@@ -107,6 +123,18 @@ pub struct KnobsLog {
     pub at_tolerance_ns: u64,
     /// What the machine refused, the last of it.
     pub trouble: Option<String>,
+}
+
+impl Yields {
+    fn set(self, machine: &mut Machine, group: GroupId, yielding: bool) -> Result<(), SimError> {
+        match self {
+            Self::Idle => machine.set_idle(group, yielding),
+            Self::LeastWeight => {
+                machine.set_idle(group, false)?;
+                machine.set_weight(group, if yielding { 1 } else { 100 })
+            }
+        }
+    }
 }
 
 /// The owner.
@@ -174,7 +202,7 @@ impl Knobs {
         let floor = bandwidth_for(floor_ucpu, periods.period_us, periods.period_max_us);
         let mut limited = Vec::new();
         for side in &self.side {
-            machine.set_idle(side.group, true)?;
+            self.config.yields.set(machine, side.group, true)?;
             machine.set_bandwidth(side.group, ports::as_machine(&floor))?;
             limited.push(Limited {
                 own: None,
@@ -211,6 +239,7 @@ impl Knobs {
         let mut queue = Queue {
             now_ns,
             write_ns: self.config.write_ns,
+            yields: self.config.yields,
             prng: &mut self.prng,
             pending: &mut self.pending,
         };

@@ -10,7 +10,7 @@ use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor, Waits};
 
 use super::terms::Side;
-use super::{KnobsLog, Sensing, group_of};
+use super::{KnobsLog, Sensing, Yields, group_of};
 use crate::machine::Machine;
 use crate::prng::Prng;
 use crate::{Bandwidth, GroupId, Ns, SimError};
@@ -195,21 +195,21 @@ pub(super) struct Pending {
 #[derive(Clone, Copy)]
 enum What {
     Max(Bandwidth),
-    Yielding(bool),
+    Yielding(Yields, bool),
 }
 
 impl Pending {
     pub(super) fn perform(&self, machine: &mut Machine) -> Result<(), SimError> {
         match self.what {
             What::Max(bandwidth) => machine.set_bandwidth(self.group, bandwidth),
-            What::Yielding(yielding) => machine.set_idle(self.group, yielding),
+            What::Yielding(how, yielding) => how.set(machine, self.group, yielding),
         }
     }
 
     pub(super) fn note(&self, now_ns: Ns, log: &mut KnobsLog) {
         match self.what {
             What::Max(bandwidth) => log.writes.push((now_ns, self.group, bandwidth)),
-            What::Yielding(yielding) => log.yields.push((now_ns, self.group, yielding)),
+            What::Yielding(_, yielding) => log.yields.push((now_ns, self.group, yielding)),
         }
     }
 }
@@ -218,6 +218,7 @@ impl Pending {
 pub(super) struct Queue<'a> {
     pub(super) now_ns: Ns,
     pub(super) write_ns: (u64, u64),
+    pub(super) yields: Yields,
     pub(super) prng: &'a mut Prng,
     pub(super) pending: &'a mut VecDeque<Pending>,
 }
@@ -228,7 +229,7 @@ impl Queue<'_> {
     }
 
     pub(super) fn set_idle(&mut self, group: GroupId, idle: bool) {
-        self.push(group, What::Yielding(idle));
+        self.push(group, What::Yielding(Yields::Idle, idle));
     }
 
     /// One thread writes: a write waits for the one before it.
@@ -270,7 +271,7 @@ impl Apply for Queue<'_> {
     }
 
     fn set_yielding(&mut self, path: &GroupPath, yielding: bool) -> Result<(), String> {
-        self.set_idle(found(path)?, yielding);
+        self.push(found(path)?, What::Yielding(self.yields, yielding));
         Ok(())
     }
 
