@@ -275,6 +275,9 @@ pub struct StatusView {
     pub side_cpus: f64,
     /// Idle, over the last second.
     pub idle_cpus: f64,
+    /// Where side work runs, in words.
+    #[serde(default)]
+    pub space: String,
     /// What the law gives side work now.
     pub allowance_cpus: f64,
     /// The standing quota of the side root.

@@ -28,7 +28,7 @@ impl Owner {
         let name = self.name_of(target)?;
         let status = self.status();
         let found = status.gates.iter().find(|gate| gate.name == name);
-        let gate = found.cloned().ok_or_else(|| {
+        let mut gate = found.cloned().ok_or_else(|| {
             Refusal::new(
                 "not_found",
                 format!("{target}: the gate has just ended; see `tidegate status`"),
@@ -51,6 +51,9 @@ impl Owner {
         drop(control);
         let above = self.above(&gate);
         let (binding, summary) = binding(&gate, &status, &decision, above.as_ref());
+        if gate.class == "side" {
+            gate.notes.push(format!("idle is kept {}", status.space));
+        }
         Ok(ExplainView {
             summary,
             binding: binding.to_owned(),

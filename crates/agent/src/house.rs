@@ -201,6 +201,9 @@ impl House {
                     if is_quota {
                         lock(&owner.control).quotas.leave_alone(&entry.group);
                     }
+                    if matches!(entry.change, Change::Cpuset { .. }) {
+                        lock(&owner.space).leave_alone();
+                    }
                     let alert = format!(
                         "{what}: somebody else changed it ({found}); left alone until the gate is set again"
                     );
@@ -278,6 +281,7 @@ fn reassert(owner: &Owner, entry: &Entry) -> bool {
         }
         Change::Idle { ours, .. } => set_yielding(&owner.groups, &entry.group, *ours),
         Change::Weight { ours, .. } => owner.groups.set_weight_raw(&entry.group, *ours),
+        Change::Cpuset { ours, .. } => owner.groups.set_cpuset(&entry.group, ours),
         Change::Group | Change::Membership { .. } | Change::Latency(_) | Change::Units(_) => {
             return false;
         }

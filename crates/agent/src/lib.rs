@@ -35,6 +35,7 @@ mod program;
 mod rate;
 mod rota;
 mod server;
+mod space;
 pub mod startup;
 mod targets;
 #[cfg(test)]

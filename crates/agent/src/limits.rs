@@ -62,6 +62,7 @@ impl Owner {
             let placed = self.groups.place(&group, process.pid);
             let placement = placed.map_err(|error| refuse(kind_of(&error))(&error))?;
             self.check_moved(&placement, process.start_ticks)?;
+            self.gather_space();
             self.put_on(gate).inspect_err(|_| {
                 self.take_off(gate);
                 if let Err(error) = self.groups.place_back(&placement) {
@@ -305,6 +306,7 @@ impl Owner {
         self.leaving.store(true, Ordering::Release);
         let root = self.side_root();
         lock(&self.control).quotas.set(Vec::new(), self.tick_ns);
+        self.end_space();
         let mut orphans = 0;
         for gate in gates.iter() {
             let alive = self.processes_below(gate.record.place.group(), 4);

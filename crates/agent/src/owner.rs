@@ -28,6 +28,7 @@ use crate::paths::RunDir;
 use crate::peer::{ADMIN_GROUP, Peer, gid_of, may_give};
 use crate::rate::RateLimit;
 use crate::server::{LEAVING, Refusal};
+use crate::space::Whole;
 
 pub use crate::startup::{Options, main};
 
@@ -76,6 +77,8 @@ pub struct Owner {
     pub meters: Arc<Mutex<Meters>>,
     /// Gates whose caps count for each process or task alone.
     pub(crate) units: Mutex<Units>,
+    /// Idle kept in space.
+    pub space: Mutex<Whole>,
     /// The page shared with the guardian.
     pub lease: Arc<Lease>,
     /// The kernel's tick.

@@ -31,6 +31,7 @@ use crate::paths::{RunDir, open_lock};
 use crate::program::own_program;
 use crate::rate::RateLimit;
 use crate::server;
+use crate::space::{self, Whole};
 
 /// How an owner is asked to start.
 #[derive(Clone, Copy, Debug)]
@@ -127,9 +128,12 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
     })?);
     lease.take(std::process::id() as i32, settings.lease.value.ns());
     let mut control = Control::new(sensor, demand([].into_iter(), &settings));
-    if Topology::read(&RealFs::new()).is_ok_and(|topology| topology.shares_cores()) {
+    let topology = Topology::read(&RealFs::new()).unwrap_or_default();
+    if topology.shares_cores() {
         control.set_contention(SHARED_CORES_PPM);
     }
+    let space = Whole::new(settings.space.value, topology, &groups);
+    info!("{}", space.sentence());
     let owner = Arc::new(Owner {
         run_dir: run_dir.clone(),
         mode: options.mode,
@@ -144,6 +148,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
         control: Arc::new(Mutex::new(control)),
         meters: Arc::default(),
         units: Mutex::default(),
+        space: Mutex::new(space),
         lease,
         period_ns,
         sensing_note,
@@ -333,6 +338,8 @@ fn serve(started: Started) -> Result<(), String> {
     let bursting = spawn("bursts", Box::new(move || crate::bursts::run(&bursty)))?;
     let divided = Arc::clone(&owner);
     let dividing = spawn("units", Box::new(move || units::run(&divided)))?;
+    let spaced = Arc::clone(&owner);
+    let spacing = spawn("space", Box::new(move || space::run(&spaced)))?;
     looper::pin_memory();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -356,6 +363,7 @@ fn serve(started: Started) -> Result<(), String> {
     let _ = keeping.join();
     let _ = bursting.join();
     let _ = dividing.join();
+    let _ = spacing.join();
     served.map_err(|why| format!("owner: {}: {why}", socket.display()))
 }
 

@@ -95,6 +95,7 @@ impl Owner {
             .map(|gate| self.gate_view(gate, &given, now_ns))
             .collect();
         drop(gates);
+        view.space = lock(&self.space).sentence();
         view.version = env!("CARGO_PKG_VERSION").to_owned();
         view.pid = std::process::id() as i32;
         view.mode = self.mode.as_str().to_owned();

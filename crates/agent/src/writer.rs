@@ -1,5 +1,6 @@
 //! Where the loop's writes go: the books first, then the group.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_knobs::bandwidth::Bandwidth;
@@ -10,11 +11,14 @@ use crate::books::Books;
 use crate::limits::set_yielding;
 use crate::looper::lock;
 use crate::owner::Owner;
+use crate::space::lighten;
 
 /// Quotas go to the books, then to the group.
 pub(crate) struct QuotaWriter {
     pub groups: Arc<Groups>,
     pub books: Arc<Mutex<Books>>,
+    /// The group that yields by the least weight while this is set, and not in the idle class.
+    pub light: (GroupPath, Arc<AtomicBool>),
 }
 
 impl QuotaWriter {
@@ -22,6 +26,7 @@ impl QuotaWriter {
         Self {
             groups: Arc::clone(&owner.groups),
             books: Arc::clone(&owner.books),
+            light: (owner.side_root(), lock(&owner.space).light()),
         }
     }
 }
@@ -47,6 +52,9 @@ impl Apply for QuotaWriter {
 
     fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), String> {
         let mut books = lock(&self.books);
+        if *group == self.light.0 && self.light.1.load(Ordering::Acquire) {
+            return lighten(&self.groups, &mut books, group, yielding);
+        }
         books
             .will_change_yield(group, yielding)
             .map_err(|error| error.to_string())?;

@@ -6,7 +6,7 @@ use crate::objective::Objective;
 use crate::raw::{Overridden, RawTerm, Resolved, Source, View};
 use crate::together::PERIOD_DEFAULT;
 use crate::units::{Share, TimeSpan};
-use crate::values::{Class, Fallback, LoopPeriod, Sense, Tolerance, Value, Weight};
+use crate::values::{Class, Fallback, LoopPeriod, Sense, Space, Tolerance, Value, Weight};
 
 const ALL_CLASSES: &[Class] = &[Class::Main, Class::Side, Class::Neutral];
 const MAIN_AND_SIDE: &[Class] = &[Class::Main, Class::Side];
@@ -281,6 +281,10 @@ table! {
     Sense sense: Sense {
         default: Sense::Auto, range: "auto, bpf or usage", example: "auto", value: "HOW", classes: &[],
         doc: "How use is measured: BPF where it works, else group usage",
+    }
+    Space space: Space {
+        default: Space::Auto, range: "auto, on or off", example: "on", value: "WHEN", classes: &[],
+        doc: "Keep idle in space: side work on whole cores, with a quota for the rest; auto is from 32 CPUs that share cores",
     }
     LoopPeriod loop_period: LoopPeriod {
         default: LoopPeriod::Auto, range: "auto or a time from 1ms to 1s, as in 10ms", example: "auto", value: "TIME",

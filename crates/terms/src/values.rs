@@ -187,6 +187,39 @@ impl Value for Fallback {
     }
 }
 
+/// Whether side work is confined to whole cores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// On machines where it was found to help.
+    #[default]
+    Auto,
+    /// Wherever there are cpusets.
+    On,
+    /// Nowhere.
+    Off,
+}
+
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Space::Auto => "auto",
+            Space::On => "on",
+            Space::Off => "off",
+        })
+    }
+}
+
+impl Value for Space {
+    fn parse(text: &str) -> Result<Space, Refusal> {
+        match text {
+            "auto" => Ok(Space::Auto),
+            "on" => Ok(Space::On),
+            "off" => Ok(Space::Off),
+            _ => Err(Refusal::new("is neither auto nor on nor off")),
+        }
+    }
+}
+
 /// How use is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Sense {

@@ -111,11 +111,8 @@ fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) -> Result<(), String
 }
 
 /// The loop's own steps, which write quotas through the books, at times of their own.
-fn steps(bed: &Bed, owner: &Owner, count: u64) {
-    let mut writer = QuotaWriter {
-        groups: Arc::clone(&owner.groups),
-        books: Arc::clone(&owner.books),
-    };
+pub fn steps(bed: &Bed, owner: &Owner, count: u64) {
+    let mut writer = QuotaWriter::new(owner);
     let main_ppm = bed.sensor.main_ppm.load(Ordering::Relaxed).max(100_000);
     bed.sensor.main_ppm.store(main_ppm, Ordering::Relaxed);
     for nth in 0..count {

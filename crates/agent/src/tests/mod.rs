@@ -6,7 +6,9 @@ mod deaths;
 mod faults;
 mod hints;
 mod life;
+
 mod matrix;
+mod space;
 mod steps;
 mod units;
 
@@ -20,7 +22,8 @@ use tidegate_knobs::discover::discover;
 use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::kfs::{FakeFs, FakeProcess, FaultFs, KernelFs};
 use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
-use tidegate_terms::Config;
+use tidegate_knobs::topology::Topology;
+use tidegate_terms::{Config, Space};
 use tokio::sync::Notify;
 
 use crate::api::{RunReply, RunRequest, SetRequest, UnsetRequest};
@@ -33,6 +36,7 @@ use crate::paths::RunDir;
 use crate::peer::Peer;
 use crate::rate::RateLimit;
 use crate::server::Refusal;
+use crate::space::Whole;
 
 /// The processes that tests place.
 pub const PIDS: [i32; 3] = [501, 502, 503];
@@ -104,17 +108,26 @@ pub struct Bed {
     /// A guardian wrote the fallback while the owner was frozen.
     pub acted: Arc<AtomicBool>,
     pub sensor: FakeSensor,
+    /// Whether idle is kept in space.
+    pub space: Space,
     dir: tempfile::TempDir,
     homes: Vec<String>,
 }
 
 impl Bed {
     pub fn new(kind: Kind) -> Bed {
-        let fake = match kind {
-            Kind::Mixed => FakeFs::mixed(),
-            Kind::V1 => FakeFs::v1(),
-            Kind::V2 => FakeFs::v2(),
-        };
+        Bed::on(
+            kind,
+            match kind {
+                Kind::Mixed => FakeFs::mixed(),
+                Kind::V1 => FakeFs::v1(),
+                Kind::V2 => FakeFs::v2(),
+            },
+        )
+    }
+
+    /// On this machine, which is of this kind.
+    pub fn on(kind: Kind, fake: FakeFs) -> Bed {
         let fake = Arc::new(fake);
         for pid in PIDS {
             fake.add_process(FakeProcess::new(pid));
@@ -134,6 +147,7 @@ impl Bed {
             fake,
             acted: Arc::default(),
             sensor: FakeSensor::default(),
+            space: Space::Off,
             dir: directory_in_memory(),
             homes,
         }
@@ -150,6 +164,8 @@ impl Bed {
         let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
         let (books, report) =
             Books::open(self.dir.path(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
+        let groups_of = Arc::clone(&groups);
+        let topology_fs = Arc::clone(&fs);
         let config = Config::default();
         let settings = config.settings();
         let lease = Arc::new(Lease::open(&self.run_dir().lease()).unwrap());
@@ -172,6 +188,11 @@ impl Bed {
             control: Arc::new(Mutex::new(control)),
             meters: Arc::default(),
             units: Mutex::default(),
+            space: Mutex::new(Whole::new(
+                self.space,
+                Topology::read(&*topology_fs).unwrap_or_default(),
+                &groups_of,
+            )),
             lease,
             period_ns: STEP_NS,
             sensing_note: String::new(),

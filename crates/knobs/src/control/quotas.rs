@@ -224,6 +224,13 @@ impl Quotas {
             .collect()
     }
 
+    /// Whether `group` is out of the idle class for now, since it starved.
+    pub fn is_relieved(&self, group: &GroupPath) -> bool {
+        self.targets
+            .iter()
+            .any(|target| target.group == *group && target.relieved)
+    }
+
     /// Somebody else wrote the quota of `group`: it is written again. The others' stand, since each write is a refill.
     pub fn invalidate(&mut self, group: &GroupPath) {
         for target in &mut self.targets {

@@ -4,6 +4,7 @@
 //! [`Files`] trait. Everything here does what it is told, once; what to write and when is the plan's business, and what
 //! stood before is the ledger's.
 
+mod cpuset;
 mod error;
 mod path;
 mod placing;
@@ -16,6 +17,7 @@ mod weight;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use cpuset::Gathered;
 pub use error::GroupError;
 pub use path::{GroupPath, GroupPathError};
 pub use placing::{Origin, Placement, Returned};
@@ -103,6 +105,7 @@ impl Groups {
             version: machine.version,
             cpu: machine.cpu.clone(),
             cpuacct: machine.cpuacct.clone(),
+            cpuset: machine.cpuset_mount.clone(),
             has_idle: machine.features.idle.present,
             has_burst: machine.features.burst.present,
         };
@@ -210,6 +213,9 @@ impl Groups {
                 why: "it is the tree's own group, not one of ours".to_owned(),
                 mend: "name a gate's group".to_owned(),
             });
+        }
+        if self.version() == CgroupVersion::V1 {
+            self.close_cpuset(group)?;
         }
         let mut removed = false;
         // The cpu hierarchy last: it is where whoever comes after a death looks for what is left.

@@ -44,6 +44,15 @@ pub enum Change {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         previous: Option<Bandwidth>,
     },
+    /// The CPUs of the group (v1: of the group of the same name in the cpuset hierarchy, made for it). An empty list is none of its own.
+    Cpuset {
+        /// Before.
+        was: Vec<u32>,
+        /// What we wrote before the last; its writer may have died before it wrote that.
+        previous: Vec<u32>,
+        /// What we wrote.
+        ours: Vec<u32>,
+    },
     /// A process was moved in.
     Membership {
         /// Its start time, so that a later process with its number is left alone.
@@ -66,6 +75,7 @@ impl Change {
             Self::Background { .. } => "background",
             Self::Weight { .. } => "weight",
             Self::Bandwidth { .. } => "bandwidth",
+            Self::Cpuset { .. } => "cpuset",
             Self::Membership { .. } => "membership",
             Self::Units(_) => "groups for one each",
             Self::Latency(_) => "latency hint",

@@ -2,6 +2,8 @@
 
 use super::{Change, Entry, Fallback, Moved, Moving, same_group};
 use crate::bandwidth::Bandwidth;
+use crate::cpus::format_list;
+use crate::discover::CgroupVersion;
 use crate::group::{
     CpuClass, GroupError, GroupPath, GroupResult, Groups, Placement, Returned, WEIGHT_DEFAULT,
 };
@@ -110,6 +112,11 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             Ok(Outcome::Restored)
         }
         Change::Bandwidth { was, .. } => set_if_ours(groups, moving, entry, *was),
+        Change::Cpuset {
+            was,
+            previous,
+            ours,
+        } => restore_cpuset(groups, &entry.group, was, [previous, ours]),
         Change::Latency(latency) => {
             let undone = undo(
                 groups,
@@ -279,6 +286,32 @@ fn restore_membership(
     Ok(Outcome::Gone)
 }
 
+/// v1's group is ours whatever is in it: it was made for this, and a CPU that went away went from it, too.
+fn restore_cpuset(
+    groups: &Groups,
+    group: &GroupPath,
+    was: &Vec<u32>,
+    ours: [&Vec<u32>; 2],
+) -> GroupResult<Outcome> {
+    if !groups.has_cpuset(group) {
+        return Ok(Outcome::Restored);
+    }
+    if groups.version() == CgroupVersion::V2 {
+        let found = groups.cpuset(group)?;
+        if found != *was && !ours.contains(&&found) {
+            return Ok(Outcome::NotOurs {
+                found: format!("CPUs {}", format_list(&found)),
+            });
+        }
+        if !was.is_empty() {
+            groups.set_cpuset(group, was)?;
+            return Ok(Outcome::Restored);
+        }
+    }
+    groups.close_cpuset(group)?;
+    Ok(Outcome::Restored)
+}
+
 /// What the guardian does with one knob, `dead_seconds` after the owner was last alive. Idempotent.
 pub fn fall_back(groups: &Groups, moving: &Moving, entry: &Entry, dead_seconds: u64) -> Outcome {
     if let (Fallback::Stay | Fallback::Floor { .. }, Change::Background { was }) =
@@ -342,6 +375,14 @@ pub fn standing_differs(
         }
         // Task by task, which is the sweep's business.
         Change::Latency(_) => None,
+        // What a hotplug took from v1's is nobody's write.
+        Change::Cpuset { ours, .. } => {
+            let found = groups.cpuset(group)?;
+            let shrunk = groups.version() == CgroupVersion::V1
+                && !found.is_empty()
+                && found.iter().all(|cpu| ours.contains(cpu));
+            (found != *ours && !shrunk).then(|| format!("CPUs {}", format_list(&found)))
+        }
         // A later process with its number is nobody's business here.
         Change::Membership {
             start_ticks,

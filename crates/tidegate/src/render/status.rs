@@ -42,6 +42,10 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
         ("Loop", control(view)),
         ("Guardian", guardian(view)),
     ];
+    // An owner of an older build does not say.
+    if !view.space.is_empty() {
+        lines.insert(4, ("Space", view.space.clone()));
+    }
     if let Some(found) = &view.objective {
         lines.insert(2, ("Run delay", run_delay(found)));
     }

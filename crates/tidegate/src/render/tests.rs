@@ -58,6 +58,7 @@ fn machine() -> StatusView {
         headroom_pct: 20.0,
         tolerance_pct: 2.0,
         headroom_from: "default_headroom (default)".into(),
+        space: "in time only (2 CPUs; space = auto is from 32)".into(),
         main_cpus: 0.81,
         side_cpus: 0.78,
         idle_cpus: 0.4,
@@ -131,6 +132,7 @@ fn the_status_page() {
       CPUs: main and the rest 0.81, side 0.78 of 0.79 allowed, idle 0.40
      Limit: 39.5 ms in each 50.0 ms for all side work; 1.2 quota writes a
             second, 42 writes in all
+     Space: in time only (2 CPUs; space = auto is from 32)
   Decision: track: main 0.81 of 2.00 CPUs
    Reclaim: 97.4 % of what main left (last minute); 0.0 s at the tolerance
             (2.0 %)

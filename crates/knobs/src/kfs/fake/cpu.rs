@@ -39,6 +39,9 @@ impl State {
         if has("cpuacct") {
             names.push("cpuacct.usage");
         }
+        if has("cpuset") {
+            names.extend(super::cpuset::V1_FILES);
+        }
         names
     }
 
@@ -60,6 +63,7 @@ impl State {
                 "nr_periods {}\nnr_throttled {}\nthrottled_time {}\nnr_bursts 0\nburst_time 0\n",
                 group.nr_periods, group.nr_throttled, group.throttled_ns
             ),
+            name if name.starts_with("cpuset.") => self.cpuset_read(dir, name, 1)?,
             _ => "0\n".to_owned(),
         })
     }
@@ -85,6 +89,7 @@ impl State {
             "cpu.shares" => self.set_shares(dir, number(value)?),
             "cpu.idle" => self.set_idle(dir, value),
             "notify_on_release" | "cgroup.clone_children" => Ok(()),
+            name if name.starts_with("cpuset.") => self.cpuset_write(mount, dir, name, value),
             _ => Err(libc::EINVAL),
         }
     }
@@ -109,6 +114,7 @@ impl State {
         if has_cpu && self.rt_group_sched && real_time && !self.is_root(dir) {
             return Err(libc::EINVAL);
         }
+        self.cpuset_takes(mount, dir)?;
         self.enter(mount, dir, value)
     }
 

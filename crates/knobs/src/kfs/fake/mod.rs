@@ -5,6 +5,7 @@
 //! `tests/fake_is_true.rs` holds the same steps against the running kernel. It knows processes, not single threads' places.
 
 mod cpu;
+mod cpuset;
 mod procfs;
 mod sched;
 mod tree;
@@ -67,6 +68,16 @@ impl FakeFs {
         Self::with_mounts(&[
             (1, "/sys/fs/cgroup/cpu", &["cpu"]),
             (1, "/sys/fs/cgroup/cpuacct", &["cpuacct"]),
+            (2, "/sys/fs/cgroup/unified", &[]),
+        ])
+    }
+
+    /// The same with cpuset.
+    pub fn mixed_with_cpuset() -> Self {
+        Self::with_mounts(&[
+            (1, "/sys/fs/cgroup/cpu", &["cpu"]),
+            (1, "/sys/fs/cgroup/cpuacct", &["cpuacct"]),
+            (1, "/sys/fs/cgroup/cpuset", &["cpuset"]),
             (2, "/sys/fs/cgroup/unified", &[]),
         ])
     }

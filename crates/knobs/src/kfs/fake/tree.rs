@@ -27,6 +27,9 @@ pub(super) struct Group {
     pub nr_periods: u64,
     pub nr_throttled: u64,
     pub throttled_ns: u64,
+    /// As written; empty for none of its own.
+    pub cpus: Vec<u32>,
+    pub mems: String,
     pub threaded: bool,
     pub subtree: BTreeSet<String>,
 }
@@ -45,6 +48,8 @@ impl Group {
             nr_periods: 0,
             nr_throttled: 0,
             throttled_ns: 0,
+            cpus: Vec::new(),
+            mems: String::new(),
             threaded: false,
             subtree: BTreeSet::new(),
         };

@@ -28,8 +28,18 @@ impl State {
             "cgroup.threads",
             "cpu.stat",
         ];
+        let cpuset = self
+            .controllers_of(mount, dir)
+            .iter()
+            .any(|one| one == "cpuset");
+        if cpuset {
+            names.extend(super::cpuset::V2_FILES_ALSO_AT_ROOT);
+        }
         if !self.is_root(dir) {
             names.extend(["cgroup.type", "cgroup.events"]);
+            if cpuset {
+                names.extend(super::cpuset::V2_FILES);
+            }
             if self
                 .controllers_of(mount, dir)
                 .iter()
@@ -77,6 +87,7 @@ impl State {
                 }
                 text
             }
+            name if name.starts_with("cpuset.") => self.cpuset_read(dir, name, 2)?,
             _ => return Err(libc::ENOENT),
         })
     }
@@ -161,6 +172,7 @@ impl State {
                 }
             }
             "cpu.idle" => self.set_idle(dir, value),
+            name if name.starts_with("cpuset.") => self.cpuset_write(mount, dir, name, value),
             _ => Err(libc::EINVAL),
         }
     }
