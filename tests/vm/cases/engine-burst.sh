@@ -1,0 +1,53 @@
+# what: a burst spends what was saved and no more; burst = auto finds one for a service that is throttled below its quota
+# modes: precise
+# kernels: 6.18 7.3
+# needs: tidegate
+# seconds: 120
+throttled() { awk '/^throttled_usec/ { print $2 }' "$ROOT/$1/cpu.stat"; }
+
+# 35 ms of work every 400 ms under a quota of 20 ms in 100 ms: 9 % of a CPU on average, throttled each time.
+group service
+inside service vmtool duty 8.75 400000 &
+service=$!
+tidegate set cgroup:/service quota=20ms
+sleep 2
+before=$(throttled service)
+sleep 10
+without=$(($(throttled service) - before))
+measure throttled_without_burst $without us
+[ $without -gt 500000 ] || fail "the service is not throttled: $without us in 10 s"
+
+# A burst that is given is spent: nothing is throttled that was saved before.
+tidegate set cgroup:/service burst=20ms
+same "the burst" "$(cat $ROOT/service/cpu.max.burst)" 20000
+sleep 1
+before=$(throttled service)
+sleep 6
+given=$(($(throttled service) - before))
+measure throttled_with_burst_20ms $given us
+[ $((given * 10)) -lt $without ] || fail "a burst of all that is saved leaves $given us of throttling"
+
+# One that is found comes to the same.
+tidegate set cgroup:/service burst=0
+tidegate set cgroup:/service burst=auto
+same "an auto burst begins at none" "$(cat $ROOT/service/cpu.max.burst)" 0
+sleep 20
+burst=$(cat $ROOT/service/cpu.max.burst)
+measure burst_found $burst us
+[ "$burst" -gt 10000 ] || fail "auto found a burst of $burst us only"
+before=$(throttled service)
+used=$(usage service)
+sleep 10
+with=$(($(throttled service) - before))
+mean=$((($(usage service) - used) / 100000))
+measure throttled_with_auto $with us
+measure mean_use $mean %
+[ $((with * 10)) -lt $without ] || fail "throttled time fell only from $without to $with us"
+[ $mean -le 20 ] || fail "mean use of $mean % is above the quota"
+tidegate show cgroup:/service
+tidegate unset cgroup:/service
+same "burst afterwards" "$(cat $ROOT/service/cpu.max.burst)" 0
+same "quota afterwards" "$(cat $ROOT/service/cpu.max)" "max 100000"
+kill $(cat $ROOT/service/cgroup.procs)
+finish $service
+gone_soon
