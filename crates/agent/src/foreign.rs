@@ -18,6 +18,9 @@ use crate::units::unit_of;
 impl Owner {
     /// Limits a process or group that was there before, as its class asks.
     pub(crate) fn limit_place(&self, gate: &mut Gate, place: Place) -> Result<(), Refusal> {
+        if gate.needs_group() {
+            self.check_not_own(&gate.record.target, &place)?;
+        }
         gate.record.notes.clear();
         gate.record.place = place;
         let name = gate.record.name.clone();

@@ -326,9 +326,8 @@ impl Owner {
             .then_some("a memory limit")
     }
 
-    /// Refuses to limit the owner itself, and groups of which one lies in the other: their use would count twice, and v1
-    /// has no quota above the parent's.
-    fn check_limitable(&self, gates: &[Gate], target: &str, place: &Place) -> Result<(), Refusal> {
+    /// Refuses to limit the owner itself: by a limit of its own that a gate has, too.
+    pub(crate) fn check_not_own(&self, target: &str, place: &Place) -> Result<(), Refusal> {
         let own = [std::process::id() as i32, self.lease.guardian_pid()];
         let holds_own = match place {
             Place::Known { pid, .. } => own.contains(pid),
@@ -339,10 +338,17 @@ impl Owner {
         };
         if holds_own {
             let message = format!(
-                "{target}: Tidegate itself is in it, and would be slowed with it; name what is to be side work more closely"
+                "{target}: Tidegate itself is in it, and would be slowed with it; name what is to be limited more closely"
             );
             return Err(Refusal::new("usage", message));
         }
+        Ok(())
+    }
+
+    /// Refuses to make side work of the owner itself, and of groups of which one lies in the other: their use would count
+    /// twice.
+    fn check_limitable(&self, gates: &[Gate], target: &str, place: &Place) -> Result<(), Refusal> {
+        self.check_not_own(target, place)?;
         let Place::Foreign { group } = place else {
             return Ok(());
         };

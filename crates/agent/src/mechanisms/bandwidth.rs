@@ -31,6 +31,9 @@ impl Owner {
         if lock(&self.control).quotas.is_left_alone(&group) {
             return Ok(());
         }
+        if let Place::Foreign { .. } = gate.record.place {
+            self.check_not_own(&gate.record.target, &gate.record.place)?;
+        }
         let own = self.without_burst(gate, own);
         self.note_limits(gate, &group, &own);
         let fallback = match (&gate.record.place, gate.terms.fallback.value) {

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::kfs::FakeProcess;
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, in_books, root, terms, unset};
 use crate::api::{RunRequest, SetRequest, UnsetRequest};
@@ -165,6 +166,32 @@ fn a_group_that_was_there_keeps_its_place_and_gets_its_quota_back() {
             owner.leave();
             assert!(in_books(&owner).is_empty(), "{kind:?} {class}");
         }
+    }
+}
+
+#[test]
+fn tidegate_does_not_limit_itself() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let own = std::process::id() as i32;
+        bed.fs.inner().add_process(FakeProcess::new(own));
+        let owner = bed.owner().unwrap();
+        owner.groups.create(&path("/other")).unwrap();
+        owner.groups.place(&path("/other"), own).unwrap();
+        for target in [format!("pid:{own}"), "cgroup:/other".to_owned()] {
+            let refused = set(&owner, &target, &[("quota", "10ms")]).unwrap_err();
+            assert!(
+                refused.message.contains("itself"),
+                "{kind:?}: {}",
+                refused.message
+            );
+        }
+        set(&owner, "cgroup:/other", &[("class", "main")]).unwrap();
+        assert!(
+            set(&owner, "cgroup:/other", &[("quota", "10ms")]).is_err(),
+            "{kind:?}"
+        );
+        assert_eq!(stands(&owner, "/other").quota_us, None, "{kind:?}");
     }
 }
 
