@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn caps_scopes_weights_and_hints_likewise() {
-        let cases: [(&[(&str, &str)], &[(&str, &str)], bool); 6] = [
+        type Pairs = &'static [(&'static str, &'static str)];
+        let cases: [(Pairs, Pairs, bool); 6] = [
             (&[("cap_soft", "100‰")], &[("cap_soft", "50‰")], true),
             (&[("cap_soft", "100‰")], &[], false),
             (
