@@ -12,7 +12,7 @@ use crate::books::Books;
 use crate::gate::{Place, Record};
 use crate::limits::set_yielding;
 use crate::paths::{RunDir, open_lock};
-use crate::units::take_back_where;
+use crate::systemd::take_back_where;
 
 /// The machine as found, the groups on it and the books.
 fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Books), String> {

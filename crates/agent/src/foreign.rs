@@ -13,7 +13,7 @@ use crate::limits::kind_of;
 use crate::looper::lock;
 use crate::owner::{Owner, refuse};
 use crate::server::Refusal;
-use crate::units::unit_of;
+use crate::systemd::unit_of;
 
 impl Owner {
     /// Limits a process or group that was there before, as its class asks.

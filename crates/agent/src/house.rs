@@ -18,10 +18,11 @@ use crate::lease::monotonic_ns;
 use crate::limits::set_yielding;
 use crate::looper::lock;
 use crate::mechanisms::HintSweep;
+use crate::notify;
 use crate::owner::{Mode, Owner};
 use crate::rota::Rota;
 use crate::startup;
-use crate::units::unit_of;
+use crate::systemd::unit_of;
 
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -57,6 +58,8 @@ pub fn is_alive(pid: i32) -> bool {
 /// What housekeeping remembers between looks.
 pub struct House {
     looks: u32,
+    /// A service manager kills an owner that stays silent.
+    is_watched: bool,
     idle_looks: u32,
     gates_rota: Rota,
     books_rota: Rota,
@@ -75,6 +78,7 @@ impl House {
     pub fn new(guardian: Option<std::process::Child>) -> Self {
         Self {
             looks: 0,
+            is_watched: notify::is_watched(),
             idle_looks: 0,
             gates_rota: Rota::new(GATES_A_LOOK),
             books_rota: Rota::new(ENTRIES_A_LOOK),
@@ -108,6 +112,9 @@ impl House {
         self.look_for_outside_writes(owner);
         self.look_after_guardian(owner);
         self.look_at_self(owner);
+        if self.is_watched {
+            notify::tell(notify::ALIVE);
+        }
         if self.idle_looks >= IDLE_LOOKS_MAX && owner.mode == Mode::OnDemand {
             owner.leave_if_unused();
         }

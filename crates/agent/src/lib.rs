@@ -28,6 +28,7 @@ mod limits;
 mod looper;
 mod mechanisms;
 mod nesting;
+mod notify;
 pub mod owner;
 pub mod paths;
 mod peer;
@@ -37,11 +38,11 @@ mod rota;
 mod server;
 mod space;
 pub mod startup;
+pub mod systemd;
 mod targets;
 #[cfg(test)]
 mod tests;
 mod tighten;
-pub mod units;
 mod views;
 mod writer;
 

@@ -26,6 +26,7 @@ use crate::house::House;
 use crate::lease::{Lease, monotonic_ns};
 use crate::looper::{self, Loop};
 use crate::mechanisms::units;
+use crate::notify;
 use crate::owner::{Mode, Owner};
 use crate::paths::{RunDir, open_lock};
 use crate::program::own_program;
@@ -386,7 +387,7 @@ fn leave_on_signals(owner: Arc<Owner>) -> Result<(), String> {
 /// Tells whoever waits on our standard output, and lets go of it.
 fn say_ready(mode: Mode) -> Result<(), String> {
     if mode == Mode::Service {
-        notify_service_manager();
+        notify::tell(notify::READY);
         return Ok(());
     }
     let mut out = std::io::stdout();
@@ -396,25 +397,4 @@ fn say_ready(mode: Mode) -> Result<(), String> {
     }
     rustix::stdio::dup2_stdout(std::io::stderr())
         .map_err(|error| format!("owner: standard output: {error}"))
-}
-
-/// systemd's readiness protocol: one datagram to the socket that it names (sd_notify(3)).
-fn notify_service_manager() {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
-        return;
-    };
-    let told = std::os::unix::net::UnixDatagram::unbound().and_then(|socket| {
-        use std::os::linux::net::SocketAddrExt;
-        use std::os::unix::ffi::OsStrExt;
-        match path.as_bytes().strip_prefix(b"@") {
-            Some(name) => {
-                let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
-                socket.send_to_addr(b"READY=1", &address)
-            }
-            None => socket.send_to(b"READY=1", &path),
-        }
-    });
-    if let Err(error) = told {
-        warn!("NOTIFY_SOCKET: {error}");
-    }
 }

@@ -174,7 +174,10 @@ fn run(repository: &Path, options: &Options) -> Result<u8, Trouble> {
         let mut setup = setup(repository, &work, &lane.series);
         setup.binaries.clone_from(&binaries);
         match Bed::prepare(&setup) {
-            Ok(bed) => {
+            Ok(mut bed) => {
+                // The service as it is packaged is a test's subject.
+                let service = repository.join("packaging/tidegate.service");
+                bed.add_files(vec![("vm/tidegate.service".into(), service)]);
                 println!("vm: {} {}", bed.kernel.package, bed.kernel.version);
                 if let Some(note) = &bed.kernel.note {
                     println!("vm: {note}");

@@ -51,7 +51,7 @@ impl Facts {
             bpf: sense(Prefer::Bpf),
             usage: sense(Prefer::Usage),
             owner: owner(&run_dir),
-            systemd: tidegate_agent::units::bus::version().map_err(|error| error.to_string()),
+            systemd: tidegate_agent::systemd::bus::version().map_err(|error| error.to_string()),
             config: Config::load(&crate::cmd::run::roots())
                 .map(drop)
                 .map_err(|e| e.to_string()),

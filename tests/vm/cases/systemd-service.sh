@@ -1,0 +1,79 @@
+# what: the packaged service under real systemd: it starts, survives kill -9 of both and a freeze, restarts, stops, and is undone
+# modes: precise
+# userland: systemd
+# needs: tidegate
+# seconds: 300
+sed 's|@PREFIX@|/usr|g' /vm/tidegate.service >/run/systemd/system/tidegate.service
+printf '[Service]\nExecStart=/usr/bin/vmtool burn\n' >/run/systemd/system/t-work.service
+systemctl daemon-reload
+same "systemd on the unit's file" "$(systemctl show -P LoadError tidegate)" ""
+systemctl start tidegate.service
+same "the service" "$(systemctl is-active tidegate)" active
+same "its owner" "$(owner)" "$(systemctl show -P MainPID tidegate)"
+same "how it was started" "$(tidegate status --json | json mode)" service
+
+# soon SECONDS COMMAND...: looks every two seconds, since each look costs much of the precise machine's one CPU.
+soon() {
+	_turns=$(($1 / 2))
+	shift
+	while [ $_turns -gt 0 ]; do
+		sleep 2
+		! "$@" || return 0
+		_turns=$((_turns - 1))
+	done
+	return 1
+}
+
+UNIT=$ROOT/system.slice/t-work.service
+systemctl start t-work.service
+tidegate set unit:t-work class=side
+tidegate run --side -- vmtool burn &
+side=$!
+gate_soon $side $SIDE
+safe() { held && [ "$(cat $UNIT/cpu.idle)" = 1 ] && [ "$(cut -d' ' -f1 $UNIT/cpu.max)" != max ]; }
+soon 10 safe || fail "not limited"
+
+none_left() { [ -z "$(ours)" ]; }
+restarts() { systemctl show -P NRestarts tidegate; }
+# Both gates are taken up by the next owner, and at no moment either is main's equal.
+taken_up() {
+	[ "$(restarts)" = "$1" ] || return 1
+	systemctl is-active -q tidegate && tidegate status --json >/tmp/status 2>/dev/null || return 1
+	grep -q t-work /tmp/status && grep -q '"vmtool"' /tmp/status
+}
+systemctl kill -s KILL tidegate.service
+safe || fail "not limited after kill -9 of owner and guardian: $(cat $UNIT/cpu.max) $(cat $ROOT/$SIDE/cpu.max)"
+soon 60 taken_up 1 || fail "not taken up after kill -9 of both: $(restarts) restarts, $(cat /tmp/status)"
+safe || fail "not limited by the next owner"
+
+systemctl kill -s KILL --kill-whom=main tidegate.service
+safe || fail "not limited after kill -9 of the owner"
+soon 60 taken_up 2 || fail "not taken up after kill -9 of the owner: $(restarts) restarts, $(cat /tmp/status)"
+
+kill -STOP "$(systemctl show -P MainPID tidegate)"
+sleep 4
+safe || fail "not limited while the owner is frozen"
+soon 90 taken_up 3 || fail "a frozen owner was not replaced: $(restarts) restarts, $(systemctl show -P Result tidegate)"
+
+# A restart is an end first: what is somebody else's is as it was, a command that still runs stays limited and is taken up.
+restored() { [ "$(cat $UNIT/cpu.max) $(cat $UNIT/cpu.idle)" = "max 100000 0" ]; }
+systemctl daemon-reload
+systemctl restart tidegate.service
+held || fail "the command is not held after a restart"
+restored || fail "the unit was not restored by a restart: $(cat $UNIT/cpu.max) $(cat $UNIT/cpu.idle)"
+soon 30 systemctl is-active -q tidegate || fail "not active after a restart"
+tidegate status --json | grep -q '"vmtool"' || fail "the command was not taken up: $(tidegate status)"
+tidegate set unit:t-work class=side
+soon 10 safe || fail "not limited after a restart"
+
+systemctl stop tidegate.service
+same "the service, stopped" "$(systemctl is-active tidegate || true)" inactive
+same "its result" "$(systemctl show -P Result tidegate)" success
+soon 10 none_left || fail "processes left: $(ours)"
+restored || fail "the unit was not restored: $(cat $UNIT/cpu.max) $(cat $UNIT/cpu.idle)"
+same "systemd's quota" "$(systemctl show -P CPUQuotaPerSecUSec t-work)" infinity
+held || fail "the command that still runs is not held"
+finish $side
+systemctl start tidegate.service
+systemctl stop tidegate.service
+soon 10 gone || fail "left: $(ls -d $ROOT/tidegate-* 2>/dev/null) $(ours)"
