@@ -55,7 +55,8 @@ pub fn report(
     ));
     report.notes.push(
         "Soft caps: one hog and one newcomer on each CPU. The hogs have yielded when they are within 5 points of what they \
-         may have, over the next 20 ms and over the next 200 (the same measure as in `tidegate lab step`)."
+         may have, over the next 20 ms and over the next 200 (the same measure as in `tidegate lab step`). Reading their clocks each \
+         millisecond takes CPU as well: a tenth of the bed's."
             .into(),
     );
     report.notes.extend(missing);
