@@ -10,6 +10,9 @@
 //   vmtool wave P1 P2 PERIOD_US HALF_S SECONDS
 //                                            duty at P1 and P2 in turn, HALF_S seconds each
 //   vmtool floor SECONDS                     prints "idle=I idle_least=L": L over the worst whole second
+//   vmtool wake SECONDS INTERVAL_US WORK_US  as cyclictest: sleeps, measures how late it wakes, works;
+//                                            prints "wakes=N mean_us=V p50_us=W p90_us=X p99_us=Y max_us=Z"
+//   vmtool slice PID...                      each thread's slice as the kernel has it, ns, one a line
 //   vmtool series SECONDS INTERVAL_US GROUP  prints "monotonic_ns usage_us" at each interval
 // clang-format on
 //
@@ -23,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -235,6 +239,67 @@ static void step(char **words)
 	duty(atof(words[1]), period_ns, at_ns, span_ns - after_ns);
 }
 
+static int ascending(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void wake(double seconds, uint64_t interval_ns, uint64_t work_ns)
+{
+	static uint64_t late_ns[SAMPLES_MAX];
+	uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
+	uint64_t sum_ns = 0;
+	size_t count = 0;
+
+	for (;;) {
+		uint64_t due_ns = clock_ns(CLOCK_MONOTONIC) + interval_ns;
+
+		if (due_ns >= end_ns || count == SAMPLES_MAX)
+			break;
+		sleep_until_ns(due_ns);
+		late_ns[count++] = clock_ns(CLOCK_MONOTONIC) - due_ns;
+		burn_cpu_ns(work_ns);
+	}
+	if (!count)
+		die("wake: no time for it");
+	qsort(late_ns, count, sizeof(*late_ns), ascending);
+	for (size_t i = 0; i < count; i++)
+		sum_ns += late_ns[i];
+	printf("wakes=%zu mean_us=%.1f p50_us=%.1f p90_us=%.1f p99_us=%.1f max_us=%.1f\n", count,
+	       (double)sum_ns / (double)count / 1e3, (double)late_ns[count / 2] / 1e3,
+	       (double)late_ns[count * 9 / 10] / 1e3, (double)late_ns[count * 99 / 100] / 1e3,
+	       (double)late_ns[count - 1] / 1e3);
+}
+
+// The first version of struct sched_attr (include/uapi/linux/sched/types.h).
+struct attr {
+	uint32_t size, policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime_ns, deadline_ns, period_ns;
+};
+
+static void slices(const char *pid)
+{
+	struct attr attr;
+	struct dirent *entry;
+	char path[64];
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%.20s/task", pid);
+	tasks = opendir(path);
+	if (!tasks)
+		die(path);
+	while ((entry = readdir(tasks)))
+		if (entry->d_name[0] != '.' &&
+		    !syscall(SYS_sched_getattr, atoi(entry->d_name), &attr, sizeof(attr), 0))
+			printf("%llu\n", (unsigned long long)attr.runtime_ns);
+	closedir(tasks);
+}
+
 static void threads(int count)
 {
 	pthread_t thread;
@@ -266,6 +331,12 @@ int main(int count, char **words)
 		lowest(atof(words[2]));
 	else if (!strcmp(verb, "watch") && count >= 3)
 		watch(atof(words[2]), count - 3, words + 3);
+	else if (!strcmp(verb, "wake") && count == 5)
+		wake(atof(words[2]), (uint64_t)(atof(words[3]) * 1e3),
+		     (uint64_t)(atof(words[4]) * 1e3));
+	else if (!strcmp(verb, "slice") && count >= 3)
+		for (int i = 2; i < count; i++)
+			slices(words[i]);
 	else if (!strcmp(verb, "series") && count == 5)
 		series(atof(words[2]), (uint64_t)(atof(words[3]) * 1e3), words[4]);
 	else {

@@ -1,0 +1,55 @@
+# what: hints of -20 to 19 on a command, a process and a unit's group: inherited, swept, kept over a kill of the owner, undone
+# modes: smp
+# kernels: 6.18 7.3
+# needs: tidegate
+# seconds: 90
+base=$(vmtool slice $$)
+measure default_slice "$base" ns
+
+# A command has it from its first instruction, and so has what it forks.
+tidegate run --side --name hinted --latency -20 -- sh -c 'vmtool burn & wait' &
+shell=$!
+gate_soon $shell $SIDE
+forked() { child=$(cat /proc/$shell/task/$shell/children); [ -n "$child" ]; }
+until_true 20 forked || fail "the command has not forked"
+same "the command's slice" "$(vmtool slice $shell)" 100000
+same "its child's slice" "$(vmtool slice $child)" 100000
+tidegate unset gate:hinted latency
+same "the child's slice after unset" "$(vmtool slice $child)" "$base"
+kill $child
+wait $shell || true
+
+# Every thread of a process.
+vmtool threads 4 &
+threads=$!
+four() { [ "$(vmtool slice $threads | wc -l)" = 4 ]; }
+until_true 20 four || fail "no four threads"
+tidegate set pid:$threads latency=-20
+same "slices of four threads" "$(vmtool slice $threads | sort -u)" 100000
+
+# A group, with what enters it later; the owner dies meanwhile.
+group hinted
+inside hinted vmtool burn &
+early=$!
+vmtool burn &
+late=$!
+inside_yet() { grep -q hinted /proc/$early/cgroup; }
+until_true 20 inside_yet || fail "nobody entered the group"
+tidegate set cgroup:/hinted latency=19
+longest=$(vmtool slice $early)
+[ "$longest" -gt "$base" ] || fail "a hint of 19 is $longest ns, the default $base ns"
+old=$(owner)
+kill -KILL "$old"
+another() { [ "$(owner 2>/dev/null)" != "$old" ] && alive "$(owner 2>/dev/null)"; }
+until_true 30 another || fail "no other owner"
+echo $late >$ROOT/hinted/cgroup.procs
+swept() { [ "$(vmtool slice $late)" = "$longest" ]; }
+until_true 20 swept || fail "the sweep of the new owner did not find what entered: $(vmtool slice $late)"
+same "the threads' slices under the new owner" "$(vmtool slice $threads | sort -u)" 100000
+tidegate unset cgroup:/hinted
+same "what was in the group" "$(vmtool slice $early)" "$base"
+same "what entered it" "$(vmtool slice $late)" "$base"
+tidegate stop
+same "the threads after stop" "$(vmtool slice $threads | sort -u)" "$base"
+finish $early $late $threads
+gone_soon
