@@ -31,7 +31,7 @@ mod nesting;
 mod notify;
 pub mod owner;
 pub mod paths;
-mod peer;
+pub mod peer;
 mod program;
 mod rate;
 mod rota;

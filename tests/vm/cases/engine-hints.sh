@@ -29,7 +29,7 @@ same "slices of four threads" "$(vmtool slice $threads | sort -u)" 100000
 
 # A group, with what enters it later; the owner dies meanwhile.
 group hinted
-inside hinted vmtool burn &
+sh -c 'echo 0 >"$0/cgroup.procs"; exec vmtool burn' $ROOT/hinted &
 early=$!
 vmtool burn &
 late=$!

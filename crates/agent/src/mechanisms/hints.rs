@@ -114,7 +114,10 @@ impl Owner {
         let fits = |entry: &Entry| match &entry.change {
             Change::Latency(latency) => {
                 let same = latency.hint == hint && latency.only.is_none() == inherit;
-                same && latency.whose == whose && entry.group == group
+                // A unit that was started again has another group at the same place.
+                let there = whose != Whose::Group
+                    || self.groups.id(&group).is_ok_and(|id| id == entry.group_id);
+                same && there && latency.whose == whose && entry.group == group
             }
             _ => false,
         };

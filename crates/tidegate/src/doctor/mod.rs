@@ -1,14 +1,17 @@
 //! What this machine can enforce: facts are gathered here by looking and trying; [`report`] is a pure function of them.
 
 mod mechanisms;
+mod obstacle;
 
 use std::path::Path;
 
 use serde::Serialize;
 use tidegate_agent::client::{Client, ErrorKind};
 use tidegate_agent::paths::RunDir;
+use tidegate_agent::peer::{ADMIN_GROUP, Peer, gid_of};
 use tidegate_knobs::discover::{Machine, discover, probe_features};
 use tidegate_knobs::kfs::RealFs;
+use tidegate_knobs::sched::{Support, probe};
 use tidegate_knobs::sense::{self, Prefer, SenseConfig};
 use tidegate_terms::Config;
 
@@ -16,6 +19,10 @@ use tidegate_terms::Config;
 pub struct Facts {
     /// The effective user is root.
     pub root: bool,
+    /// The caller may ask for what takes CPU from others: root, or in the group `tidegate`.
+    pub admin: bool,
+    /// What the kernel makes of latency hints, tried on a thread of our own; or why that could not be tried.
+    pub slices: Result<Support, String>,
     /// The cgroup tree and the kernel's mechanisms, or why they could not be understood.
     pub machine: Result<Machine, String>,
     /// The BPF sensor was loaded and unloaded, or why not.
@@ -47,6 +54,8 @@ impl Facts {
         };
         Facts {
             root: rustix::process::geteuid().is_root(),
+            admin: is_admin(),
+            slices: probe(&RealFs::new()).map_err(|error| error.to_string()),
             machine: machine(&run_dir),
             bpf: sense(Prefer::Bpf),
             usage: sense(Prefer::Usage),
@@ -64,6 +73,21 @@ impl Facts {
             run_dir_writable: writable(run_dir.dir()),
         }
     }
+}
+
+fn is_admin() -> bool {
+    let own = Peer {
+        pid: std::process::id() as i32,
+        uid: rustix::process::geteuid().as_raw(),
+        groups: rustix::process::getgroups()
+            .unwrap_or_default()
+            .iter()
+            .chain([&rustix::process::getegid()])
+            .map(|gid| gid.as_raw())
+            .collect(),
+    };
+    let group_file = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    own.is_admin(gid_of(&group_file, ADMIN_GROUP))
 }
 
 fn machine(run_dir: &RunDir) -> Result<Machine, String> {
@@ -132,8 +156,6 @@ pub enum Now {
     Yes,
     /// With a loss that is said.
     Partly,
-    /// The machine could, this version of Tidegate does not.
-    NotYet,
     /// The machine, or the caller, cannot.
     No,
 }
@@ -172,7 +194,7 @@ pub struct Report {
 
 /// Facts to answer.
 pub fn report(facts: &Facts) -> Report {
-    let obstacle = mechanisms::obstacle(facts);
+    let obstacle = obstacle::obstacle(facts);
     let enforceable = obstacle.is_none();
     let verdict = match &obstacle {
         None => "headroom can be enforced here: tidegate run --side -- CMD".to_owned(),

@@ -50,7 +50,6 @@ fn mechanism(row: &Mechanism) -> String {
     let (now, style) = match row.now {
         Now::Yes => ("yes", GOOD),
         Now::Partly => ("partly", MIDDLING),
-        Now::NotYet => ("not yet", MIDDLING),
         Now::No => ("no", BAD),
     };
     let engine = if row.engine.is_empty() {

@@ -1,0 +1,61 @@
+//! Rate caps, hard and soft.
+
+use tidegate_knobs::discover::Machine;
+
+use super::{Facts, Mechanism, Now};
+
+pub(super) fn hard(machine: Option<&Machine>) -> Mechanism {
+    let quota = machine.map(|machine| &machine.features.quota);
+    match quota.map(|quota| (quota.present, &quota.how)) {
+        Some((Some(false), why)) => Mechanism {
+            name: "hard caps",
+            now: Now::No,
+            engine: "",
+            how: format!("the kernel has no quotas: {why}"),
+            change: Some("a kernel with CONFIG_CFS_BANDWIDTH".to_owned()),
+        },
+        Some(_) => Mechanism {
+            name: "hard caps",
+            now: Now::Yes,
+            engine: "knobs",
+            how: "a quota for all of the gate, its period as long as its least quota of 1 ms needs"
+                .to_owned(),
+            change: None,
+        },
+        None => Mechanism {
+            name: "hard caps",
+            now: Now::No,
+            engine: "",
+            how: "the cgroup tree could not be understood".to_owned(),
+            change: None,
+        },
+    }
+}
+
+pub(super) fn soft(facts: &Facts, machine: Option<&Machine>) -> Mechanism {
+    let idle = machine.is_some_and(|machine| machine.features.idle.is_present());
+    let step = match &facts.bpf {
+        Ok(()) => "every 5 ms",
+        Err(_) => "every 50 ms (no BPF)",
+    };
+    let (now, class) = match (machine, idle) {
+        (None, _) => (
+            Now::No,
+            "the cgroup tree could not be understood".to_owned(),
+        ),
+        (_, true) => (Now::Yes, "cpu.idle".to_owned()),
+        (_, false) => (Now::Partly, "the least weight (no cpu.idle)".to_owned()),
+    };
+    Mechanism {
+        name: "soft caps",
+        now,
+        engine: if now == Now::No { "" } else { "knobs" },
+        how: match now {
+            Now::No => class,
+            _ => format!(
+                "the group's use against a bucket, {step}: an empty one puts it into the background by {class}"
+            ),
+        },
+        change: (now == Now::Partly).then(|| "a kernel of 5.15 or newer".to_owned()),
+    }
+}

@@ -1,0 +1,109 @@
+//! How side work is kept back: headroom, objective, tolerance, weight, the idle class, the lease.
+
+use tidegate_knobs::discover::Machine;
+
+use super::{Facts, Mechanism, Now};
+
+pub(super) fn headroom(facts: &Facts, machine: Option<&Machine>) -> Mechanism {
+    let idle = machine.is_some_and(|machine| machine.features.idle.is_present());
+    let class = if idle { "cpu.idle" } else { "the least weight" };
+    let group = format!("all side work in one group with {class} and one moving quota");
+    let (now, how, change) = match &facts.bpf {
+        Ok(()) => (
+            Now::Yes,
+            format!("{group}; steps of 5 ms by BPF sensing"),
+            None,
+        ),
+        Err(why) => (
+            Now::Partly,
+            format!("{group}; steps of 50 ms by group usage, so bursts of main are seen later"),
+            Some(format!("for BPF sensing: {why}")),
+        ),
+    };
+    Mechanism {
+        name: "headroom",
+        now,
+        engine: "knobs",
+        how,
+        change,
+    }
+}
+
+pub(super) fn tolerance(machine: Option<&Machine>) -> Mechanism {
+    let cpus = machine.map_or(1, |machine| machine.online_cpus.len().max(1));
+    // 1 ms is the least quota and 1 s the longest period: 0.1 % of one CPU.
+    let least_pct = 0.1 / cpus as f64;
+    Mechanism {
+        name: "tolerance",
+        now: Now::Yes,
+        engine: "knobs",
+        how: format!(
+            "the quota is never below it; the least that the kernel's quotas can say is {least_pct:.3} % of this machine"
+        ),
+        change: None,
+    }
+}
+
+pub(super) fn weight() -> Mechanism {
+    Mechanism {
+        name: "weight",
+        now: Now::Yes,
+        engine: "knobs",
+        how: "cpu.weight (v1: cpu.shares) of each gate's group; the quota's period is 50 ms while weights are unequal, \
+              since the kernel loses them below shorter ones"
+            .to_owned(),
+        change: None,
+    }
+}
+
+pub(super) fn idle(machine: Option<&Machine>) -> Mechanism {
+    let present = machine.is_some_and(|machine| machine.features.idle.is_present());
+    Mechanism {
+        name: "idle class",
+        now: if present { Now::Yes } else { Now::Partly },
+        engine: "knobs",
+        how: match present {
+            true => "cpu.idle on all side work: any other task that wakes preempts it at once"
+                .to_owned(),
+            false => {
+                "this kernel has no cpu.idle; side work gets the least weight instead".to_owned()
+            }
+        },
+        change: (!present).then(|| "a kernel of 5.15 or newer".to_owned()),
+    }
+}
+
+pub(super) fn lease(facts: &Facts) -> Mechanism {
+    Mechanism {
+        name: "lease",
+        now: Now::Yes,
+        engine: "knobs",
+        how: format!(
+            "a guardian process writes the fallback when the owner is silent (2 s unless configured); state in {}",
+            facts.run_dir
+        ),
+        change: None,
+    }
+}
+
+pub(super) fn objective(facts: &Facts) -> Mechanism {
+    let (now, how, change) = match &facts.bpf {
+        Ok(()) => (
+            Now::Yes,
+            "headroom is found: run delay of main, measured at each switch, against what was asked (p99<5ms)".to_owned(),
+            None,
+        ),
+        Err(why) => (
+            Now::No,
+            "needs main's run delay, which only BPF sensing knows; the headroom asked for holds".to_owned(),
+            Some(format!("for BPF sensing: {why}")),
+        ),
+    };
+    Mechanism {
+        name: "objective",
+        now,
+        engine: if now == Now::Yes { "knobs" } else { "" },
+        how,
+        change,
+    }
+}

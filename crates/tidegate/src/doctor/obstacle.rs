@@ -1,0 +1,60 @@
+//! What keeps Tidegate from enforcing anything here: the most fundamental obstacle, with its mend.
+
+use super::Facts;
+
+/// The first thing that keeps headroom from being enforced.
+pub struct Obstacle {
+    /// Why.
+    pub why: String,
+    /// What to do.
+    pub mend: String,
+}
+
+fn obstacle_of(why: impl Into<String>, mend: impl Into<String>) -> Option<Obstacle> {
+    Some(Obstacle {
+        why: why.into(),
+        mend: mend.into(),
+    })
+}
+
+/// Looks for what is in the way, the most fundamental first.
+pub fn obstacle(facts: &Facts) -> Option<Obstacle> {
+    // An owner that answers has all that it needs; what the caller lacks does not matter then.
+    if let Ok(Some(_)) = &facts.owner {
+        return None;
+    }
+    let machine = match &facts.machine {
+        Ok(machine) => machine,
+        Err(why) => return obstacle_of("the cgroup tree could not be understood", why.clone()),
+    };
+    if machine.features.quota.present == Some(false) {
+        return obstacle_of(
+            format!(
+                "this kernel has no CPU quotas ({})",
+                machine.features.quota.how
+            ),
+            "boot a kernel with CONFIG_CFS_BANDWIDTH",
+        );
+    }
+    if let Some(why) = machine.refusal() {
+        let mend = match facts.root {
+            false => "put sudo before tidegate, or have the service started",
+            true => {
+                "make the cgroup tree writable (in a container: mount it read-write), or run on the host"
+            }
+        };
+        return obstacle_of(why, mend);
+    }
+    if !facts.run_dir_writable {
+        let mend = if facts.root {
+            "make it writable"
+        } else {
+            "put sudo before tidegate"
+        };
+        return obstacle_of(format!("{} cannot be written", facts.run_dir), mend);
+    }
+    if let (Err(_), Err(why)) = (&facts.bpf, &facts.usage) {
+        return obstacle_of("use cannot be measured", why.clone());
+    }
+    None
+}
