@@ -48,7 +48,7 @@ pub(super) fn burst(machine: Option<&Machine>) -> Mechanism {
     let mut row = by_feature(
         "burst",
         machine.map(|machine| &machine.features.burst),
-        "unused quota is carried over, never more than one quota; cut before the quota is"
+        "unused quota is carried over, never more than one quota; burst = auto finds how much from throttling"
             .to_owned(),
         "a kernel of 5.14 or newer",
     );
