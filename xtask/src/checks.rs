@@ -98,6 +98,7 @@ fn tests() -> Vec<Step> {
             Counts::CargoTest,
             "cargo test --workspace --locked --no-fail-fast -- --show-output",
         ),
+        own("support table", Counts::Suite, "support"),
         // A taste of it; `make fuzz` is the meal.
         own("fuzz", Counts::Suite, "fuzz --runs 50000"),
         // Every fifth of them; `make mutants` is all.

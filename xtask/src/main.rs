@@ -6,6 +6,7 @@ mod checks;
 mod fuzz;
 mod licences;
 mod mutants;
+mod support;
 mod tidy;
 mod vm;
 
@@ -23,6 +24,7 @@ usage: cargo xtask TASK
   mutants [WORD...]        break the law line by line; its tests must notice each
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
   check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the table of docs/simulator.md
+  support [--write]        the README's support table against `doctor`; `--write` makes it anew
   vm fetch                 fetch that kernel (or look for a newer one) and stop
 
 `cargo xtask vm --help` and `cargo xtask check-sim --help` list their options.";
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         "mutants" => mutants::main(rest),
         "licences" => licences::main(),
         "fuzz" => fuzz::main(rest),
+        "support" => support::main(rest),
         "vm" => vm::main(rest),
         "check-sim" => check_sim::main(rest),
         "help" | "--help" | "-h" => {
