@@ -18,7 +18,8 @@ pub(super) fn hard(machine: Option<&Machine>) -> Mechanism {
             name: "hard caps",
             now: Now::Yes,
             engine: "knobs",
-            how: "a quota for all of the gate, its period as long as its least quota of 1 ms needs"
+            how: "a quota, its period as long as its least of 1 ms needs: for all of the gate, or (cap_scope) for each process or \
+                  task, in groups of their own that a look finds for what is forked; real-time tasks are left alone"
                 .to_owned(),
             change: None,
         },
