@@ -109,18 +109,22 @@ impl Whole {
             return format!("in space as soon as side work runs ({})", self.why);
         }
         let cpus = self.planner.standing();
-        let cores = self
+        let count = self
             .topology
             .cores()
             .iter()
             .filter(|core| core.cpus.iter().any(|cpu| cpus.contains(cpu)))
             .count();
+        let cores = match count {
+            1 => "one whole core".to_owned(),
+            count => format!("{count} whole cores"),
+        };
         let others = match self.gathered.others {
             0 => String::new(),
             others => format!("; {others} processes keep a cpuset that somebody gave them"),
         };
         format!(
-            "in space: side work on {cores} whole cores, CPUs {}, weight 1 ({}); {} changes in all{others}",
+            "in space: side work on {cores}, CPUs {}, weight 1 ({}); {} changes in all{others}",
             format_list(&cpus),
             self.why,
             self.changes

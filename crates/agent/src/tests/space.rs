@@ -76,7 +76,7 @@ fn side_work_is_confined_and_let_go() {
         );
         let sentence = lock(&owner.space).sentence();
         assert!(
-            sentence.starts_with("in space: side work on 1 whole cores, CPUs 1, weight 1"),
+            sentence.starts_with("in space: side work on one whole core, CPUs 1, weight 1"),
             "{sentence}"
         );
         if bed.kind == Kind::Mixed {
