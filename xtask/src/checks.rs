@@ -103,7 +103,11 @@ fn tests() -> Vec<Step> {
         own("fuzz", Counts::Suite, "fuzz --runs 50000"),
         // Every fifth of them; `make mutants` is all.
         own("mutants", Counts::Suite, "mutants --short"),
-        own("virtual machine", Counts::Suite, "vm --kernel all"),
+        own(
+            "virtual machine",
+            Counts::Suite,
+            "vm --kernel all --limit 1200",
+        ),
         // In virtual time, which does not depend on what else this machine does.
         own("simulator check", Counts::Suite, "check-sim --vm"),
     ]
