@@ -1,0 +1,38 @@
+# what: a soft cap of 200 permille: alone it takes all, beside others no more than its cap, and it yields within 20 ms; 0 takes nothing
+# modes: precise
+# kernels: 6.18 7.3
+# needs: tidegate
+# seconds: 120
+group main
+soft=tidegate-soft=job
+tidegate run --cap-soft 200‰ --name job -- vmtool burn &
+job=$!
+until_true 20 [ -d $ROOT/$soft ] || fail "no group at the top"
+seen 10 $soft
+measure soft_alone "$(of $soft)" %
+within "alone" "$(of $soft)" 97 100
+inside main vmtool step 0 100 5000 3 4 /tmp/step &
+step=$!
+vmtool series 7 2000 $soft >/tmp/series
+took=$(reaction /tmp/series "$(cat /tmp/step)" 30 down)
+measure soft_yields_after "$took" ms
+within "yielding, in ms" "$took" 0 20
+wait $step || true
+inside main vmtool burn &
+hog=$!
+seen 10 $soft main
+measure soft_beside_a_hog "$(of $soft)" %
+within "beside a hog" "$(of $soft)" 18.5 20.5
+tidegate show gate:job
+tidegate set gate:job cap_soft=0
+seen 10 $soft main
+measure soft_0_beside_a_hog "$(of $soft)" %
+within "in the background for good" "$(of $soft)" 0 1
+same "binding" "$(tidegate explain gate:job --json | json binding)" cap
+echo 1 >$ROOT/main/cgroup.kill
+wait $hog || true
+sleep 1
+seen 4 $soft
+within "and alone again" "$(of $soft)" 95 100
+finish $job
+gone_soon
