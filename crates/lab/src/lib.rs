@@ -112,9 +112,8 @@ fn run_on_host(options: &LabOptions) -> Result<Report, LabError> {
         Experiment::Caps => experiments::caps::run(options),
         Experiment::Latency => experiments::latency::run(options),
         // Refused above: they need larger machines.
-        Experiment::Slices | Experiment::Objective => Err(LabError::process(
-            options.experiment.name(),
-            "is for simulated machines",
-        )),
+        Experiment::Slices | Experiment::Objective | Experiment::Inversion => Err(
+            LabError::process(options.experiment.name(), "is for simulated machines"),
+        ),
     }
 }

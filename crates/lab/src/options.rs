@@ -21,6 +21,8 @@ pub enum Experiment {
     Caps,
     /// Headroom that is asked for, and headroom that is found from main's run delay.
     Objective,
+    /// Main waits for a lock that side work holds.
+    Inversion,
 }
 
 /// Where an experiment runs.
@@ -60,7 +62,7 @@ impl std::str::FromStr for On {
 
 impl Experiment {
     /// Every experiment, in the order in which `tidegate lab all` runs them.
-    pub const ALL: [Experiment; 8] = [
+    pub const ALL: [Experiment; 9] = [
         Experiment::Law,
         Experiment::Step,
         Experiment::Headroom,
@@ -69,6 +71,7 @@ impl Experiment {
         Experiment::Slices,
         Experiment::Caps,
         Experiment::Objective,
+        Experiment::Inversion,
     ];
 
     /// What a demonstration measures on this machine: main beside side work. It simulates all of them.
@@ -85,6 +88,7 @@ impl Experiment {
             Experiment::Slices => "slices",
             Experiment::Caps => "caps",
             Experiment::Objective => "objective",
+            Experiment::Inversion => "inversion",
         }
     }
 
@@ -95,7 +99,7 @@ impl Experiment {
             // They compare loads and sensors, which one emulated CPU without a cache cannot show.
             Experiment::Headroom | Experiment::Step => on != On::Vm,
             // They need larger machines.
-            Experiment::Slices | Experiment::Objective => on == On::Sim,
+            Experiment::Slices | Experiment::Objective | Experiment::Inversion => on == On::Sim,
         }
     }
 

@@ -14,6 +14,7 @@
 //! | burst | [`burst`] | [`burst_report`] |
 //! | slices | [`slices`] | [`slices_report`] |
 //! | caps | [`caps`] | [`caps_report`] |
+//! | inversion | [`inversion`] | there as well |
 //! | objective | [`objective`] | [`objective_report`] |
 //!
 //! The simulator decides in integers; floating point begins here, where figures are made for readers.
@@ -28,6 +29,7 @@ pub mod control;
 pub mod headroom;
 pub mod headroom_report;
 pub mod headroom_tables;
+pub mod inversion;
 pub mod jobs;
 pub mod latency;
 pub mod latency_report;
@@ -64,5 +66,6 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         Experiment::Slices => slices::run(options),
         Experiment::Caps => caps::run(options),
         Experiment::Objective => objective::run(options),
+        Experiment::Inversion => inversion::run(options),
     }
 }

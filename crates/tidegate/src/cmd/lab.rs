@@ -28,6 +28,7 @@ simulated (--on sim):
 Simulated only:
   slices    a small quota on 80 CPUs: slices that expire and that do not
   objective headroom that is found from main's run delay, beside asked for
+  inversion main waits for a lock that throttled side work holds
 Not with --on vm: headroom and step, which one emulated CPU cannot show.
 
 Each prints a table and writes a page (HTML), CSV and JSON. The simulator needs
@@ -40,7 +41,7 @@ instruction is a nanosecond, so that figures are exact whatever else runs here."
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
-    /// law, headroom, step, latency, burst, caps, slices, objective, all or demo
+    /// law, headroom, step, latency, burst, caps, slices, objective, inversion, all or demo
     #[arg(value_parser = parse_what)]
     experiment: What,
     /// Where: host, vm or sim
