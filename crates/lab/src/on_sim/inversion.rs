@@ -192,6 +192,34 @@ fn of(outcomes: &[Outcome], arm: Arm, busy_pct: u32, f: impl Fn(&Outcome) -> f64
     stats::mean(&chosen.map(f).collect::<Vec<_>>()).unwrap_or(f64::NAN)
 }
 
+fn table(outcomes: &[Outcome], busy: u32) -> Table {
+    let title =
+        format!("Main's other work {busy} % of the machine: how long main waits for the lock");
+    let columns = [
+        "side work",
+        "mean, ms",
+        "p99, ms",
+        "worst, ms",
+        "locks taken",
+        "side, CPUs",
+    ];
+    let mut table = Table::new(&title, &columns);
+    for arm in Arm::ALL {
+        let f = |f: fn(&Outcome) -> f64, digits: usize| {
+            format!("{:.digits$}", of(outcomes, arm, busy, f))
+        };
+        table.push([
+            arm.label().to_owned(),
+            f(|o| o.wait.avg_us / 1e3, 2),
+            f(|o| o.wait.p99_us / 1e3, 1),
+            f(|o| o.wait.max_us / 1e3, 1),
+            f(|o| o.wait.completed as f64, 0),
+            f(|o| o.side_cpus, 2),
+        ]);
+    }
+    table
+}
+
 fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabError> {
     let bed = stage.bed(
         &[CPUS],
@@ -208,31 +236,7 @@ fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabError> {
         })));
     }
     for busy in BUSY {
-        let title =
-            format!("Main's other work {busy} % of the machine: how long main waits for the lock");
-        let columns = [
-            "side work",
-            "mean, ms",
-            "p99, ms",
-            "worst, ms",
-            "locks taken",
-            "side, CPUs",
-        ];
-        let mut table = Table::new(&title, &columns);
-        for arm in Arm::ALL {
-            let f = |f: fn(&Outcome) -> f64, digits: usize| {
-                format!("{:.digits$}", of(outcomes, arm, busy, f))
-            };
-            table.push([
-                arm.label().to_owned(),
-                f(|o| o.wait.avg_us / 1e3, 2),
-                f(|o| o.wait.p99_us / 1e3, 1),
-                f(|o| o.wait.max_us / 1e3, 1),
-                f(|o| o.wait.completed as f64, 0),
-                f(|o| o.side_cpus, 2),
-            ]);
-        }
-        report.tables.push(table);
+        report.tables.push(table(outcomes, busy));
         let worst = of(outcomes, Arm::Knobs, busy, |o| o.wait.max_us) / 1e3;
         let standing = of(outcomes, Arm::Standing, busy, |o| o.wait.max_us) / 1e3;
         let name =
