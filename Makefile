@@ -38,10 +38,11 @@ vm: setup ## Run the tests in a virtual machine (options: cargo xtask vm --help)
 check-sim: setup ## Compare the simulator with this kernel and the VM's; keep the table in docs (as root, 6 min)
 	@cargo xtask check-sim --write
 
-fuzz: setup ## Fuzz the law (RUNS=10000000 a header; HEADERS="cap share": only those)
+fuzz: setup ## Fuzz the law and the parsers (RUNS=10000000 each; HEADERS="cap share": only those of the law)
 	@cargo xtask fuzz --runs $(or $(RUNS),10000000) $(HEADERS)
+	@test -n "$(HEADERS)" || cargo xtask fuzz-parsers --runs $(or $(RUNS),10000000)
 
-soak: build ## Hours of faults and stress, by hand (HOURS=2)
+soak: setup ## The failure contract by the hour, as root: over 10,000 faults a round (HOURS=2)
 	scripts/soak.sh
 
 cost: build ## Say what the owner costs on this machine, with 1 and with 500 groups (as root)

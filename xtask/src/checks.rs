@@ -3,6 +3,7 @@
 //! Each step's whole output goes to a file under `target/checks`; the terminal shows a line a step, and all of a step that
 //! failed. A test that finds what it needs missing prints `skipped: why` and is counted as skipped.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,8 @@ struct Tally {
     reasons: Vec<String>,
     /// What failed.
     failures: Vec<String>,
+    /// Faults that tests injected, by where and what: `faults: WHERE: KIND: N`.
+    faults: BTreeMap<String, u64>,
 }
 
 /// How a step's output is counted.
@@ -145,6 +148,9 @@ fn run(steps: &[Step]) -> ExitCode {
     for failure in &tally.failures {
         println!("failed: {failure}");
     }
+    if let Some(line) = faults(&tally.faults) {
+        println!("{line}");
+    }
     println!(
         "{} passed, {} failed, {} skipped",
         tally.passed, tally.failed, tally.skipped
@@ -184,6 +190,19 @@ fn perform(step: &Step, folder: &Path, tally: &mut Tally) {
     tally.skipped += part.skipped;
     tally.reasons.extend(part.reasons);
     tally.failures.extend(part.failures);
+    for (kind, count) in part.faults {
+        *tally.faults.entry(kind).or_default() += count;
+    }
+}
+
+/// What was injected, in one line.
+fn faults(counts: &BTreeMap<String, u64>) -> Option<String> {
+    let total: u64 = counts.values().sum();
+    let kinds: Vec<String> = counts
+        .iter()
+        .map(|(kind, count)| format!("{kind} {count}"))
+        .collect();
+    (total > 0).then(|| format!("faults injected: {total} ({})", kinds.join(", ")))
 }
 
 /// Runs the step with both outputs in one file, and gives back its status (0, or what it failed with) and its lines.
@@ -266,6 +285,11 @@ fn count_cargo(lines: &[String], tally: &mut Tally) {
             tally.failures.push(name.to_owned());
         } else if line.starts_with(SKIPPED) {
             said_skipped += 1;
+        } else if let Some((kind, count)) = line
+            .strip_prefix("faults: ")
+            .and_then(|rest| rest.rsplit_once(": "))
+        {
+            *tally.faults.entry(kind.to_owned()).or_default() += count.parse().unwrap_or(0);
         }
     }
     // Such a test returned early, so libtest counted it as passed.
@@ -334,6 +358,13 @@ mod tests {
         assert_eq!((tally.passed, tally.failed, tally.skipped), (7, 1, 3));
         assert_eq!(tally.reasons[0], "not root");
         assert_eq!(tally.failures, ["b"]);
+        let told = lines("faults: memory: owner: death: 5\nfaults: memory: owner: death: 2\n");
+        let tally = count(&step, Some(0), &told);
+        assert_eq!(
+            faults(&tally.faults).unwrap(),
+            "faults injected: 7 (memory: owner: death 7)"
+        );
+        assert!(faults(&BTreeMap::new()).is_none());
     }
 
     #[test]

@@ -214,7 +214,7 @@ fn fuzz(name: &str, asked: &Asked) -> Result<u64, String> {
 }
 
 /// What libFuzzer counted.
-fn executed(said: &str) -> Option<u64> {
+pub(crate) fn executed(said: &str) -> Option<u64> {
     let count = said
         .lines()
         .find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))?;
@@ -271,7 +271,7 @@ fn build(name: &str) -> Result<PathBuf, String> {
 }
 
 /// One file an input, as libFuzzer wants them; a folder that is there grows.
-fn unpack(seeds: &Path, corpus: &Path) -> Result<(), String> {
+pub(crate) fn unpack(seeds: &Path, corpus: &Path) -> Result<(), String> {
     std::fs::create_dir_all(corpus).map_err(|error| format!("{}: {error}", corpus.display()))?;
     let text = std::fs::read_to_string(seeds)
         .map_err(|error| format!("{}: {error}; every harness has seeds", seeds.display()))?;
@@ -310,7 +310,7 @@ fn to_hex(input: &[u8]) -> String {
 }
 
 /// What failed, how to see it again, and the input as a line for the corpus.
-fn finding(said: &str, binary: &Path, seeds: &Path) -> String {
+pub(crate) fn finding(said: &str, binary: &Path, seeds: &Path) -> String {
     let what = said
         .lines()
         .find(|line| line.starts_with("tidegate: fuzz:") || line.contains("runtime error:"))

@@ -23,6 +23,7 @@ const COMPATIBLE: &[&str] = &[
     "LGPL-2.1-or-later",
     "MIT",
     "MIT-0",
+    "NCSA",
     "Unicode-3.0",
     "Unlicense",
     "Zlib",

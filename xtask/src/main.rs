@@ -4,6 +4,7 @@
 mod check_sim;
 mod checks;
 mod fuzz;
+mod fuzz_parsers;
 mod licences;
 mod mutants;
 mod support;
@@ -21,6 +22,8 @@ usage: cargo xtask TASK
   licences                 the licences of dependencies alone
   fuzz [--runs N] [HEADER...]
                            libFuzzer over the law's headers (10,000,000 executions each)
+  fuzz-parsers [--runs N] [TARGET...]
+                           libFuzzer over the parsers of kernel files, terms, units and targets (2,000,000 executions each)
   mutants [WORD...]        break the law line by line; its tests must notice each
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
   check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the table of docs/simulator.md
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         "licences" => licences::main(),
         "fuzz" => fuzz::main(rest),
         "support" => support::main(rest),
+        "fuzz-parsers" => fuzz_parsers::main(rest),
         "vm" => vm::main(rest),
         "check-sim" => check_sim::main(rest),
         "help" | "--help" | "-h" => {

@@ -7,6 +7,7 @@
 //! | nothing that exists only on one machine | all |
 //! | integers only | law/ |
 //! | no dead file: each module is named by its parent | Rust |
+//! | each test that the failure contract names is there | docs/failure-contract.md |
 //! | no trailing space, a line end at the end | all text |
 //!
 //! The limits stand a little above the style's 400 and 70, so that nobody splits an idea for one line.
@@ -15,6 +16,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+const CONTRACT: &str = "docs/failure-contract.md";
 const FILE_LINES_MAX: usize = 450;
 const FUNCTION_LINES_MAX: usize = 80;
 
@@ -52,6 +54,7 @@ pub fn main() -> ExitCode {
         problems.extend(check(path, text));
     }
     problems.extend(dead_files(&all));
+    problems.extend(missing_proofs(&all));
     for problem in &problems {
         eprintln!("tidegate: tidy: {problem}");
     }
@@ -231,6 +234,36 @@ fn is_rust_function(line: &str) -> bool {
     words.next() == Some("fn") && !line.trim_end().ends_with(';') && !line.trim_end().ends_with('}')
 }
 
+/// `FILE: FUNCTION` and `tests/vm/cases/NAME.sh` in the failure contract that are not there.
+fn missing_proofs(all: &[(PathBuf, String)]) -> Vec<Problem> {
+    let text_of = |name: &str| {
+        let found = all.iter().find(|(path, _)| path == Path::new(name));
+        found.map(|(_, text)| text.as_str())
+    };
+    let Some(contract) = text_of(CONTRACT) else {
+        return vec![format!(
+            "{CONTRACT}: it is not there; the contract is published"
+        )];
+    };
+    let quoted = contract.split('`').skip(1).step_by(2);
+    let named = quoted.filter(|word| {
+        let file = word.split(": ").next().unwrap_or_default();
+        file.contains('/') && (file.ends_with(".rs") || file.ends_with(".sh"))
+    });
+    named
+        .filter(|word| match word.split_once(": ") {
+            Some((file, function)) => {
+                let head = format!("fn {function}(");
+                !text_of(file).is_some_and(|text| text.contains(&head))
+            }
+            None => text_of(word).is_none(),
+        })
+        .map(|word| {
+            format!("{CONTRACT}: {word}: there is no such test; name the one that proves it")
+        })
+        .collect()
+}
+
 /// Rust files in `src` that no other file names as a module.
 fn dead_files(all: &[(PathBuf, String)]) -> Vec<Problem> {
     let rust = || {
@@ -319,6 +352,29 @@ mod tests {
             0
         );
         assert_eq!(problems("a.rs", &"x\n".repeat(FILE_LINES_MAX + 1)), 1);
+    }
+
+    #[test]
+    fn a_proof_that_is_not_there_is_found() {
+        let files = |contract: &str| {
+            let file = |name: &str, text: &str| (PathBuf::from(name), text.to_owned());
+            let test = "#[test]\nfn it_holds() {}\n";
+            [
+                file(CONTRACT, contract),
+                file("a/b.rs", test),
+                file("tests/c.sh", "true\n"),
+            ]
+        };
+        let count = |contract: &str| missing_proofs(&files(contract)).len();
+        assert_eq!(
+            count("`a/b.rs: it_holds` `tests/c.sh` `cpu.idle` `x: y`\n"),
+            0
+        );
+        assert_eq!(
+            count("`a/b.rs: it_hold` `tests/d.sh` `a/c.rs: it_holds`\n"),
+            3
+        );
+        assert_eq!(missing_proofs(&[]).len(), 1);
     }
 
     #[test]

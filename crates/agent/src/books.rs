@@ -201,6 +201,12 @@ impl Books {
         intended: &Bandwidth,
     ) -> Result<(), BooksError> {
         let id = self.entry(group, is_bandwidth).map(|entry| entry.id);
+        // What somebody else wrote over ours does not become ours by being written over: it would be taken for it later.
+        let known = id.and_then(|id| self.ledger.moving().get(id));
+        let standing = match &known {
+            Some(moved) if !moved.may_be(standing) => &moved.intended,
+            _ => standing,
+        };
         match id {
             Some(id) if self.ledger.note_moving(id, standing, intended) => Ok(()),
             _ => Err(BooksError::NotMoving(group.clone())),
@@ -372,9 +378,11 @@ impl Books {
     /// every fork on the machine, and seconds of that were seen where side work forks on a full one.
     pub fn fall_back(&mut self, dead_seconds: u64) -> Vec<String> {
         let mut report = self.make_way();
+        let mut order = ledger::InOrder::default();
         let one = |entry: &Entry| {
-            let outcome =
-                ledger::fall_back(&self.groups, self.ledger.moving(), entry, dead_seconds);
+            let outcome = order.after(entry, || {
+                ledger::fall_back(&self.groups, self.ledger.moving(), entry, dead_seconds)
+            });
             (outcome != Outcome::Kept).then(|| tell(entry, &outcome))
         };
         let newest_first = || self.ledger.entries().iter().rev();

@@ -182,6 +182,26 @@ fn what_is_not_put_back_is_said() {
 }
 
 #[test]
+fn what_was_written_over_once_does_not_become_ours() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        set_side(&owner, "cgroup:/other").unwrap();
+        let theirs = Bandwidth::limit(70_000, 100_000);
+        let ours = Bandwidth::limit(9_000, 50_000);
+        let other = GroupPath::parse("/other").unwrap();
+        owner.groups.set_bandwidth(&other, None, theirs).unwrap();
+        // As the loop answers once: it reads what stands, and writes.
+        let noted = lock(&owner.books).will_write(&other, &theirs, &ours);
+        noted.unwrap();
+        owner.groups.set_bandwidth(&other, None, ours).unwrap();
+        owner.groups.set_bandwidth(&other, None, theirs).unwrap();
+        unset(&owner, "cgroup:/other").unwrap();
+        assert_eq!(owner.groups.bandwidth(&other).unwrap(), theirs, "{kind:?}");
+    }
+}
+
+#[test]
 fn side_targets_do_not_overlap() {
     for kind in KINDS {
         let bed = Bed::new(kind);

@@ -40,6 +40,16 @@ pub const RISE: &[Ask] = &[
     ("set cgroup", |_, owner| {
         drop(set_side(owner, "cgroup:/other"))
     }),
+    ("quota of main", |_, owner| {
+        let quota = [("quota", "50ms"), ("period", "100ms"), ("burst", "10ms")];
+        drop(set(owner, "gate:web", &quota));
+    }),
+    ("soft cap of side", |_, owner| {
+        drop(set(owner, "gate:job", &[("cap_soft", "200‰")]))
+    }),
+    ("hints", |_, owner| {
+        drop(set(owner, "gate:web", &[("latency", "-5")]));
+    }),
     ("the loop", |bed, owner| steps(bed, owner, 40)),
     ("limits of their own", |_, owner| {
         let quota = [("quota", "30ms"), ("burst", "10ms")];
@@ -61,6 +71,13 @@ pub const FALL: &[Ask] = &[
     ("main rises", |bed, owner| {
         bed.sensor.main_ppm.store(900_000, Ordering::Relaxed);
         steps(bed, owner, 40);
+    }),
+    ("terms taken back", |_, owner| {
+        drop(unset_terms(
+            owner,
+            "gate:web",
+            &["latency", "quota", "period", "burst"],
+        ));
     }),
     ("class and back", |_, owner| {
         drop(set(owner, "cgroup:/other", &[("class", "main")]));
@@ -107,6 +124,15 @@ fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) -> Result<(), String
         terms: terms(pairs),
     };
     let answer = owner.set(&root(1), &request);
+    answer.map(drop).map_err(|error| error.to_string())
+}
+
+fn unset_terms(owner: &Owner, target: &str, names: &[&str]) -> Result<(), String> {
+    let request = UnsetRequest {
+        target: target.to_owned(),
+        terms: names.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let answer = owner.unset(&root(1), &request);
     answer.map(drop).map_err(|error| error.to_string())
 }
 

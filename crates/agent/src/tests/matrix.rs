@@ -1,7 +1,8 @@
 //! The failure contract over a whole life: a fault at each operation of the owner, of its guardian, of `repair` and of the
 //! next owner's start; after each, what must hold holds, and whoever comes next leaves nothing behind.
 //!
-//! `TIDEGATE_FAULTS=all` strikes at every operation; otherwise a refusal strikes only what changes something, and deaths all.
+//! `TIDEGATE_FAULTS=all` strikes at every operation; otherwise at every change, with two refusals of
+//! seven, deaths after each and freezes at an eighth of the looks between.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -52,11 +53,23 @@ impl Strike {
     }
 
     /// Some are answers, not faults: to whoever looks, that this kernel has no such file, that there is no ledger, that one
-    /// may not write there; to whoever takes away, that it is gone already.
+    /// may not write there; to whoever takes away, that it is gone already, and so is a task.
     fn is_answer(self, op: Op) -> bool {
         let says_gone = matches!(self, Strike::Errno(libc::ENOENT | libc::ENODEV));
-        let takes_away = matches!(op, Op::Rmdir | Op::Unlink);
-        op == Op::Access || says_gone && (takes_away || !changes(op))
+        let ends = matches!(op, Op::Rmdir | Op::Unlink | Op::SchedSet);
+        let refusal = matches!(self, Strike::Errno(_));
+        refusal && op == Op::Access || says_gone && (ends || !changes(op))
+    }
+
+    /// Between two changes nothing that lasts happens: there, a death at one look is a death at each.
+    fn is_worth(self, op: Op, after_a_change: bool, nth: usize) -> bool {
+        let short = match self {
+            // Each change meets two of the seven.
+            Strike::Errno(errno) => changes(op) && (nth as u64 + errno as u64).is_multiple_of(4),
+            Strike::Death => changes(op) || after_a_change,
+            Strike::Freeze => changes(op) || nth.is_multiple_of(8),
+        };
+        !self.is_answer(op) && (short || everything())
     }
 
     fn rule(self, nth: u64, bed: &Bed) -> Rule {
@@ -78,7 +91,7 @@ impl Strike {
 fn changes(op: Op) -> bool {
     matches!(
         op,
-        Op::Write | Op::Mkdir | Op::Rmdir | Op::Replace | Op::Rename | Op::Unlink
+        Op::Write | Op::Mkdir | Op::Rmdir | Op::Replace | Op::Rename | Op::Unlink | Op::SchedSet
     )
 }
 
@@ -142,8 +155,8 @@ fn strike_all(
     assert!(log.len() as u64 > first + 5, "{kind:?}: it does something");
     for (nth, (op, path)) in log.iter().enumerate().skip(first as usize) {
         for strike in STRIKES {
-            let refusal = matches!(strike, Strike::Errno(_));
-            if refusal && (strike.is_answer(*op) || !changes(*op) && !everything()) {
+            let before_op = log[..nth].last().is_some_and(|(op, _)| changes(*op));
+            if !strike.is_worth(*op, before_op, nth) {
                 continue;
             }
             let bed = Bed::new(kind);

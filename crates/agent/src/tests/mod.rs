@@ -281,6 +281,13 @@ impl Bed {
                 left.push(format!("process {pid} in {place:?}"));
             }
         }
+        let untouched = self.fake.sched(1).ok();
+        for pid in PIDS {
+            let now = self.fake.sched(pid).ok();
+            if now.is_some() && now != untouched {
+                left.push(format!("process {pid} is scheduled as {now:?}"));
+            }
+        }
         for file in [self.run_dir().gates(), self.dir.path().join("ledger.json")] {
             if self.fs.inner().exists(&file) {
                 let text = self.fs.inner().text(&file.display().to_string());

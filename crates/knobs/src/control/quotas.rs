@@ -124,6 +124,8 @@ pub struct Quotas {
     pub log: WriteLog,
     /// The last failure of a write, until one succeeds.
     pub trouble: Option<String>,
+    /// Whose write that was: the trouble ends with its group.
+    trouble_of: Option<GroupPath>,
 }
 
 impl Default for Quotas {
@@ -137,6 +139,7 @@ impl Default for Quotas {
             left_alone: BTreeSet::new(),
             log: WriteLog::default(),
             trouble: None,
+            trouble_of: None,
         }
     }
 }
@@ -182,6 +185,9 @@ impl Quotas {
         self.targets.retain(|target| target.group != *group);
         self.given_ucpu.truncate(self.targets.len());
         self.left_alone.remove(group);
+        if self.trouble_of.as_ref() == Some(group) {
+            self.trouble = None;
+        }
     }
 
     /// Somebody else insists on their own quota for `group`: it is not written again, whatever gates come and go.
@@ -297,6 +303,7 @@ impl Quotas {
                 // Each try rewrites the ledger: not at every step.
                 target.relief_again_ns = now_ns.saturating_add(RELIEF_AFTER_NS);
                 self.trouble = Some(why);
+                self.trouble_of = Some(target.group.clone());
                 continue;
             }
             target.relieved = relief;
@@ -362,6 +369,7 @@ impl Quotas {
             if let Err(why) = apply.set_quota(&target.group, was, plan.bandwidth) {
                 target.planner.invalidate();
                 self.trouble = Some(why);
+                self.trouble_of = Some(target.group.clone());
                 continue;
             }
             self.trouble = None;

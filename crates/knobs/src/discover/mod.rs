@@ -200,12 +200,9 @@ pub fn group_in(
 ) -> Result<Option<GroupPath>, DiscoverError> {
     let file = format!("/proc/{pid}/cgroup");
     let lines = parse_proc_cgroup(&file, &fs.read(Path::new(&file))?)?;
-    Ok(place::group_below(
-        &lines,
-        version,
-        &hierarchy.controllers,
-        &hierarchy.root,
-    ))
+    let group = place::group_below(&lines, version, &hierarchy.controllers, &hierarchy.root);
+    // A name that is not text was read with U+FFFD in it, which is another group's name, or nobody's.
+    Ok(group.filter(|group| !group.as_str().contains(char::REPLACEMENT_CHARACTER)))
 }
 
 /// Looks at the machine. `base` overrides where our groups are made (a path below the cpu mount).

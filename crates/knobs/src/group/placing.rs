@@ -82,13 +82,15 @@ impl Groups {
         v1_group: &GroupPath,
     ) -> GroupResult<Placement> {
         // Without a name for where it is, there would be no way back.
-        let own = self.group_of(pid)?.ok_or_else(|| GroupError::NotPossible {
+        let nameless = || GroupError::NotPossible {
             group: GroupPath::root(),
             why: format!(
-                "process {pid} is in a group that cannot be named here (another cgroup namespace)"
+                "process {pid} is in a group that cannot be named here (another cgroup namespace, or a name that is no \
+                 text)"
             ),
-            mend: "run tidegate on the host".to_owned(),
-        })?;
+            mend: "run tidegate on the host, or rename the group".to_owned(),
+        };
+        let own = self.group_of(pid)?.ok_or_else(nameless)?;
         let (group, parent) = match self.tree.version {
             CgroupVersion::V1 => (v1_group.clone(), None),
             CgroupVersion::V2 => (own.join(name)?, Some(own)),
@@ -98,7 +100,7 @@ impl Groups {
             let origin = group_in(&*self.tree.fs, hierarchy, self.tree.version, pid)?;
             from.push(Origin {
                 mount: hierarchy.mount.clone(),
-                group: origin,
+                group: Some(origin.ok_or_else(nameless)?),
             });
         }
         let enabled_cpu_in = match parent {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use entry::{Change, Entry, Fallback, NewEntry};
 pub use moving::{Moved, Moving, MovingError, SLOTS};
-pub use restore::{Outcome, fall_back, own_groups, restore, standing_differs};
+pub use restore::{InOrder, Outcome, fall_back, own_groups, restore, standing_differs};
 
 use crate::bandwidth::Bandwidth;
 use crate::group::{GroupError, GroupPath, Groups};
@@ -306,8 +306,10 @@ impl Ledger {
         wanted: impl Fn(&Entry) -> bool,
     ) -> Vec<(Entry, Outcome)> {
         let mut outcomes = Vec::new();
+        let mut order = InOrder::default();
         for entry in self.entries.iter().rev().filter(|entry| wanted(entry)) {
-            outcomes.push((entry.clone(), restore(groups, &self.moving, entry)));
+            let outcome = order.after(entry, || restore(groups, &self.moving, entry));
+            outcomes.push((entry.clone(), outcome));
         }
         let settled: Vec<u64> = outcomes
             .iter()

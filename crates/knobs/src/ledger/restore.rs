@@ -1,5 +1,7 @@
 //! Putting knobs back: only where the value found is ours; everything else is reported and left alone.
 
+use std::collections::BTreeSet;
+
 use super::{Change, Entry, Fallback, Moved, Moving, same_group};
 use crate::bandwidth::Bandwidth;
 use crate::cpus::format_list;
@@ -48,6 +50,31 @@ impl Outcome {
                 why: error.to_string(),
             },
         }
+    }
+}
+
+/// A latency hint is found by the group that its tasks are in: a process whose hint could not be taken back stays in its
+/// group for the next try, or nobody would find it again.
+#[derive(Debug, Default)]
+pub struct InOrder {
+    still_hinted: BTreeSet<String>,
+}
+
+impl InOrder {
+    /// What came of `entry`, by `restore` unless it has to wait.
+    pub fn after(&mut self, entry: &Entry, restore: impl FnOnce() -> Outcome) -> Outcome {
+        let moved = matches!(entry.change, Change::Membership { .. });
+        if moved && self.still_hinted.contains(&entry.gate) {
+            return Outcome::Failed {
+                why: "its latency hint is still to be taken back".to_owned(),
+            };
+        }
+        let outcome = restore();
+        let hinted = matches!(entry.change, Change::Latency(_));
+        if hinted && matches!(outcome, Outcome::Failed { .. }) {
+            self.still_hinted.insert(entry.gate.clone());
+        }
+        outcome
     }
 }
 

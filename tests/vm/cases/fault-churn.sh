@@ -1,0 +1,32 @@
+# what: groups come and go by the hundred around and in a target, and the target itself goes: nothing is mistaken or left
+# modes: precise smp
+# needs: tidegate
+# seconds: 90
+tidegate run --side --headroom 30% --name job -- vmtool burn &
+side=$!
+gate_soon $side $SIDE
+first=$(owner)
+mkdir $ROOT/other
+tidegate set cgroup:/other class=side >/dev/null
+made=0
+for dir in $ROOT $ROOT/other $ROOT/$SIDE/job; do
+	for _round in 1 2 3 4 5 6 7 8 9 10; do
+		for name in a b c d e f g h i j; do
+			if mkdir $dir/churn-$name 2>/dev/null; then made=$((made + 1)); fi
+		done
+		rmdir $dir/churn-* 2>/dev/null || true
+		held || fail "side is not held"
+	done
+done
+same "the owner" "$(owner)" "$first"
+for _round in 1 2 3; do
+	rmdir $ROOT/other
+	until_true 10 sh -c '[ "$(tidegate show --json | grep -c "cgroup:/other")" = 0 ]' || fail "the gate outlived its group"
+	mkdir $ROOT/other
+	tidegate set cgroup:/other class=side >/dev/null
+done
+tidegate unset cgroup:/other >/dev/null
+measure groups $made groups
+finish $side
+gone_soon
+rmdir $ROOT/other

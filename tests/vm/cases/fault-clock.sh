@@ -1,0 +1,26 @@
+# what: the wall clock leaps by a day, back and forth: side stays held, the owner stays, no lease expires
+# modes: precise
+# needs: tidegate
+# seconds: 60
+tidegate run --side --headroom 30% -- vmtool burn &
+side=$!
+gate_soon $side $SIDE
+sleep 2
+first=$(owner) second=$(guardian)
+leaps=0
+for days in 1 -1 400 -400 1 -1; do
+	date -s "@$(($(date +%s) + days * 86400))" >/dev/null
+	leaps=$((leaps + 1))
+	for _look in 1 2 3 4 5; do
+		held || fail "after a leap of $days days: side is not held"
+		sleep 0.1
+	done
+done
+seen 4 $SIDE
+within "side beside a leaping clock" "$(of $SIDE)" 60 71
+same "the owner" "$(owner)" "$first"
+same "the guardian" "$(guardian)" "$second"
+same "alerts" "$(tidegate status --json | tr -d ' \n' | grep -c '"alerts":\[\]')" 1
+measure leaps $leaps faults
+finish $side
+gone_soon
