@@ -100,7 +100,7 @@ impl<F: KernelFs> Injected<F> {
         let due = count == self.plan.nth.max(1);
         match self.plan.what {
             What::Errno(errno) if due && self.plan.strike(op, path) => {
-                return Err(KfsError::new(op, path, errno));
+                return Err(KfsError::new(op, path, refusal(op, errno)));
             }
             What::Signal(signal) if due && self.plan.nth == 0 && self.plan.strike(op, path) => {
                 raise(signal);
@@ -116,6 +116,15 @@ impl<F: KernelFs> Injected<F> {
             raise(signal);
         }
         done
+    }
+}
+
+/// To whoever takes away, "gone" is no refusal but an answer, and would be a lie here.
+fn refusal(op: Op, errno: i32) -> i32 {
+    let takes_away = matches!(op, Op::Rmdir | Op::Unlink | Op::SchedSet);
+    match errno {
+        libc::ENOENT | libc::ENODEV if takes_away => libc::EBUSY,
+        errno => errno,
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod entry;
 mod moving;
+mod order;
 mod restore;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ use serde::{Deserialize, Serialize};
 
 pub use entry::{Change, Entry, Fallback, NewEntry};
 pub use moving::{Moved, Moving, MovingError, SLOTS};
-pub use restore::{InOrder, Outcome, fall_back, own_groups, restore, standing_differs};
+pub use order::InOrder;
+pub use restore::{Outcome, fall_back, own_groups, restore, standing_differs};
 
 use crate::bandwidth::Bandwidth;
 use crate::group::{GroupError, GroupPath, Groups};
@@ -321,7 +323,7 @@ impl Ledger {
         }
         for (entry, outcome) in &outcomes {
             if *outcome == Outcome::Restored
-                && let Err(error) = restore::undo_late_fallback(groups, entry)
+                && let Err(error) = order::undo_late_fallback(groups, entry)
             {
                 tracing::warn!(%error, "a guardian's fallback stays");
             }

@@ -1,15 +1,13 @@
 //! Putting knobs back: only where the value found is ours; everything else is reported and left alone.
 
-use std::collections::BTreeSet;
-
-use super::{Change, Entry, Fallback, Moved, Moving, same_group};
+use super::{Change, Entry, Fallback, Moving, same_group};
 use crate::bandwidth::Bandwidth;
 use crate::cpus::format_list;
 use crate::discover::CgroupVersion;
 use crate::group::{
     CpuClass, GroupError, GroupPath, GroupResult, Groups, Placement, Returned, WEIGHT_DEFAULT,
 };
-use crate::sched::hint::{Apart, undo};
+use crate::sched::hint::{Apart, Latency, undo};
 use crate::sched::tasks::Whose;
 use crate::target::ProcessRef;
 use crate::units;
@@ -50,31 +48,6 @@ impl Outcome {
                 why: error.to_string(),
             },
         }
-    }
-}
-
-/// A latency hint is found by the group that its tasks are in: a process whose hint could not be taken back stays in its
-/// group for the next try, or nobody would find it again.
-#[derive(Debug, Default)]
-pub struct InOrder {
-    still_hinted: BTreeSet<String>,
-}
-
-impl InOrder {
-    /// What came of `entry`, by `restore` unless it has to wait.
-    pub fn after(&mut self, entry: &Entry, restore: impl FnOnce() -> Outcome) -> Outcome {
-        let moved = matches!(entry.change, Change::Membership { .. });
-        if moved && self.still_hinted.contains(&entry.gate) {
-            return Outcome::Failed {
-                why: "its latency hint is still to be taken back".to_owned(),
-            };
-        }
-        let outcome = restore();
-        let hinted = matches!(entry.change, Change::Latency(_));
-        if hinted && matches!(outcome, Outcome::Failed { .. }) {
-            self.still_hinted.insert(entry.gate.clone());
-        }
-        outcome
     }
 }
 
@@ -144,29 +117,31 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             previous,
             ours,
         } => restore_cpuset(groups, &entry.group, was, [previous, ours]),
-        Change::Latency(latency) => {
-            let undone = undo(
-                groups,
-                &entry.group,
-                latency,
-                entry.at_boot_ns,
-                &Apart::default(),
-            )?;
-            Ok(match (undone.failed, undone.others) {
-                (Some(error), _) => Outcome::Failed {
-                    why: error.to_string(),
-                },
-                (None, 0) => Outcome::Restored,
-                (None, others) => Outcome::NotOurs {
-                    found: format!("another slice to {others} tasks"),
-                },
-            })
-        }
+        Change::Latency(latency) => restore_hint(groups, entry, latency),
         Change::Membership {
             start_ticks,
             placement,
         } => restore_membership(groups, *start_ticks, placement),
     }
+}
+
+fn restore_hint(groups: &Groups, entry: &Entry, latency: &Latency) -> GroupResult<Outcome> {
+    let undone = undo(
+        groups,
+        &entry.group,
+        latency,
+        entry.at_boot_ns,
+        &Apart::default(),
+    )?;
+    Ok(match (undone.failed, undone.others) {
+        (Some(error), _) => Outcome::Failed {
+            why: error.to_string(),
+        },
+        (None, 0) => Outcome::Restored,
+        (None, others) => Outcome::NotOurs {
+            found: format!("another slice to {others} tasks"),
+        },
+    })
 }
 
 fn restore_background(groups: &Groups, group: &GroupPath, was: &CpuClass) -> GroupResult<Outcome> {
@@ -258,29 +233,6 @@ fn set_if_ours(
     }
     groups.set_bandwidth(&entry.group, Some(found), to)?;
     Ok(Outcome::Restored)
-}
-
-/// A guardian that finds its owner frozen in the midst of a restore writes the floor over what was just put back, by an entry
-/// that is still in the file; the owner thaws and forgets the entry. So whoever has restored looks once more afterwards.
-pub(super) fn undo_late_fallback(groups: &Groups, entry: &Entry) -> GroupResult<()> {
-    let (Change::Bandwidth { was, .. }, Fallback::Floor { bandwidth }) =
-        (&entry.change, &entry.fallback)
-    else {
-        return Ok(());
-    };
-    let found = match groups.bandwidth(&entry.group) {
-        Err(error) if error.is_gone() => return Ok(()),
-        found => found?,
-    };
-    // v1 has the limit in files of their own, and either may be the one that was written last.
-    let either = Moved {
-        previous: *was,
-        intended: *bandwidth,
-    };
-    if found != *was && either.may_be(&found) {
-        groups.set_bandwidth(&entry.group, Some(found), *was)?;
-    }
-    Ok(())
 }
 
 /// Whether the process that was moved is still there.

@@ -1,0 +1,54 @@
+//! What must come before or after a restore, because somebody else may act on the same things meanwhile.
+
+use std::collections::BTreeSet;
+
+use super::{Change, Entry, Fallback, Moved, Outcome};
+use crate::group::{GroupResult, Groups};
+
+/// A latency hint is found by the group that its tasks are in: a process whose hint could not be taken back stays in its
+/// group for the next try, or nobody would find it again.
+#[derive(Debug, Default)]
+pub struct InOrder {
+    still_hinted: BTreeSet<String>,
+}
+
+impl InOrder {
+    /// What came of `entry`, by `restore` unless it has to wait.
+    pub fn after(&mut self, entry: &Entry, restore: impl FnOnce() -> Outcome) -> Outcome {
+        let moved = matches!(entry.change, Change::Membership { .. });
+        if moved && self.still_hinted.contains(&entry.gate) {
+            return Outcome::Failed {
+                why: "its latency hint is still to be taken back".to_owned(),
+            };
+        }
+        let outcome = restore();
+        let hinted = matches!(entry.change, Change::Latency(_));
+        if hinted && matches!(outcome, Outcome::Failed { .. }) {
+            self.still_hinted.insert(entry.gate.clone());
+        }
+        outcome
+    }
+}
+
+/// A guardian that finds its owner frozen in the midst of a restore writes the floor over what was just put back, by an entry
+/// that is still in the file; the owner thaws and forgets the entry. So whoever has restored looks once more afterwards.
+pub(super) fn undo_late_fallback(groups: &Groups, entry: &Entry) -> GroupResult<()> {
+    let (Change::Bandwidth { was, .. }, Fallback::Floor { bandwidth }) =
+        (&entry.change, &entry.fallback)
+    else {
+        return Ok(());
+    };
+    let found = match groups.bandwidth(&entry.group) {
+        Err(error) if error.is_gone() => return Ok(()),
+        found => found?,
+    };
+    // v1 has the limit in files of their own, and either may be the one that was written last.
+    let either = Moved {
+        previous: *was,
+        intended: *bandwidth,
+    };
+    if found != *was && either.may_be(&found) {
+        groups.set_bandwidth(&entry.group, Some(found), *was)?;
+    }
+    Ok(())
+}
