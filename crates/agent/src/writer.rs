@@ -58,7 +58,11 @@ impl Apply for QuotaWriter {
         books
             .will_change_yield(group, yielding)
             .map_err(|error| error.to_string())?;
-        set_yielding(&self.groups, group, yielding).map_err(|error| error.to_string())
+        set_yielding(&self.groups, group, yielding).map_err(|error| {
+            // It stands as before; a ledger that says otherwise would take that for somebody else's.
+            let _ = books.will_change_yield(group, !yielding);
+            error.to_string()
+        })
     }
 
     fn set_background(&mut self, group: &GroupPath, background: bool) -> Result<(), String> {

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::control::Apply;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::{FakeProcess, Rule};
+use tidegate_knobs::kfs::{FakeProcess, Fault, Op, Rule};
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, in_books, root, run_side, set_side, unset};
 use crate::api::{RunRequest, UnsetRequest};
@@ -13,6 +14,7 @@ use crate::looper::lock;
 use crate::owner::Owner;
 use crate::peer::Peer;
 use crate::server::Refusal;
+use crate::writer::QuotaWriter;
 
 const ERRNOS: [i32; 5] = [
     libc::EIO,
@@ -198,6 +200,33 @@ fn what_was_written_over_once_does_not_become_ours() {
         owner.groups.set_bandwidth(&other, None, theirs).unwrap();
         unset(&owner, "cgroup:/other").unwrap();
         assert_eq!(owner.groups.bandwidth(&other).unwrap(), theirs, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_relief_that_was_noted_and_not_written_is_no_outside_write() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let fresh = bed.values("/other");
+        let owner = bed.owner().unwrap();
+        set_side(&owner, "cgroup:/other").unwrap();
+        let other = GroupPath::parse("/other").unwrap();
+        lock(&owner.books).will_change_yield(&other, false).unwrap();
+        unset(&owner, "cgroup:/other").unwrap();
+        assert_eq!(bed.values("/other"), fresh, "{kind:?}");
+        // And one that is refused is noted as what it is.
+        set_side(&owner, "cgroup:/other").unwrap();
+        let mut writer = QuotaWriter::new(&owner);
+        bed.fs.add(Rule::on(
+            Op::Write,
+            "other/cpu.idle",
+            Fault::Errno(libc::EBUSY),
+        ));
+        assert!(writer.set_yielding(&other, false).is_err(), "{kind:?}");
+        bed.fs.clear();
+        assert_eq!(lock(&owner.books).relieved(), [], "{kind:?}");
+        unset(&owner, "cgroup:/other").unwrap();
+        assert_eq!(bed.values("/other"), fresh, "{kind:?}");
     }
 }
 

@@ -83,7 +83,9 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             // the two writes.
             let half_restored =
                 found.idle == was.idle && found.weight_raw == groups.weight_raw(WEIGHT_DEFAULT);
-            if found.idle != Some(*ours) && !half_restored {
+            // Who died between the note that a group is relieved and the write left it as it was before: idle, by us.
+            let not_relieved = !*ours && found.idle == Some(true);
+            if found.idle != Some(*ours) && !half_restored && !not_relieved {
                 return Ok(Outcome::NotOurs {
                     found: format!("idle {:?}", found.idle),
                 });
