@@ -9,7 +9,8 @@ use serde_json::json;
 use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, Sensing, compile};
 use tidegate_sim::workloads::{Common, Hog, Kind, LockHolder, Work};
 use tidegate_sim::{
-    Bandwidth, Class, Controller, EevdfConfig, GroupId, GroupSpec, Machine, Scheduler, Simulation,
+    Bandwidth, Class, Controller, EevdfConfig, GroupId, GroupSpec, Machine, Scheduler, SeriesId,
+    Simulation,
 };
 
 use super::stage::{MS, S, Stage, advance, built, derive, latency, plain};
@@ -112,14 +113,10 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     report(&stage, &outcomes)
 }
 
-fn simulate(c: Cell, seconds: u64, seed: u64) -> Result<Outcome, LabError> {
-    let seed = derive(seed, &[u64::from(c.busy_pct), u64::from(c.round)]);
-    let mut config = plain(CPUS, seed);
-    if c.arm == Arm::Ext {
-        config.scheduler = Scheduler::Ext(tidegate_sim::ExtConfig::default());
-    }
-    let tidegate = matches!(c.arm, Arm::Knobs | Arm::Ext);
-    let mut specs = [
+/// Main and side, as `arm` limits side work.
+fn groups(arm: Arm) -> [GroupSpec; 2] {
+    let tidegate = matches!(arm, Arm::Knobs | Arm::Ext);
+    [
         GroupSpec {
             class: Class::Main,
             headroom_ppm: if tidegate { 200_000 } else { 0 },
@@ -127,29 +124,25 @@ fn simulate(c: Cell, seconds: u64, seed: u64) -> Result<Outcome, LabError> {
         },
         GroupSpec {
             class: Class::Side,
-            idle: c.arm != Arm::NoLimit,
-            bandwidth: (c.arm == Arm::Standing).then_some(Bandwidth {
+            idle: arm != Arm::NoLimit,
+            bandwidth: (arm == Arm::Standing).then_some(Bandwidth {
                 quota_us: Some(u64::from(CPUS) * 1_000),
                 period_us: 100_000,
                 burst_us: 0,
             }),
             ..GroupSpec::new("side", GroupId::ROOT)
         },
-    ];
-    let mut controllers: Vec<Box<dyn Controller>> = Vec::new();
-    if c.arm == Arm::Knobs {
-        let base_slice_ns = EevdfConfig::for_cpus(CPUS).base_slice_ns;
-        let compiled = compile(&mut specs, &mut [], base_slice_ns, config.tick_ns);
-        let knobs = KnobsConfig {
-            seed,
-            ..KnobsConfig::new(Sensing::Bpf)
-        };
-        controllers.push(Box::new(Knobs::new(knobs, &compiled)));
-    }
-    let mut m = built(Machine::new(config))?;
-    let [main, side] = specs.map(|spec| built(m.add_group(spec)));
-    let (main, side) = (main?, side?);
-    let (from_ns, to_ns) = (4 * S, (4 + seconds) * S);
+    ]
+}
+
+/// The lock and those who take it, main's other work, and side's hogs; the series of main's waits.
+fn load(
+    m: &mut Machine,
+    busy_pct: u32,
+    [main, side]: [GroupId; 2],
+    from_ns: u64,
+    seed: u64,
+) -> Result<Option<SeriesId>, LabError> {
     let common = |name: &str, group, seed| Common {
         record_from_ns: from_ns,
         seed,
@@ -164,23 +157,47 @@ fn simulate(c: Cell, seconds: u64, seed: u64) -> Result<Outcome, LabError> {
         hold: Work::fixed(HOLD_NS),
         outside: Work::fixed(2 * MS),
     });
-    let made = built(locks.build(&common("locks", main, seed), &mut m))?;
+    let made = built(locks.build(&common("locks", main, seed), m))?;
     // Main's other work: a hog a CPU that is busy for its part of each 10 ms.
-    let busy = (c.busy_pct < 100).then(|| (10 * MS * u64::from(c.busy_pct) / 100, 10 * MS));
-    built(Kind::Hog(Hog { tasks: CPUS, busy }).build(&common("busy", main, seed + 1), &mut m))?;
+    let busy = (busy_pct < 100).then(|| (10 * MS * u64::from(busy_pct) / 100, 10 * MS));
+    built(Kind::Hog(Hog { tasks: CPUS, busy }).build(&common("busy", main, seed + 1), m))?;
     let hogs = Hog {
         tasks: CPUS,
         busy: None,
     };
-    built(Kind::Hog(hogs).build(&common("side", side, seed + 2), &mut m))?;
+    built(Kind::Hog(hogs).build(&common("side", side, seed + 2), m))?;
+    Ok(made.series.iter().find(|s| s.0 == "lock_wait").map(|s| s.1))
+}
+
+fn simulate(c: Cell, seconds: u64, seed: u64) -> Result<Outcome, LabError> {
+    let seed = derive(seed, &[u64::from(c.busy_pct), u64::from(c.round)]);
+    let mut config = plain(CPUS, seed);
+    if c.arm == Arm::Ext {
+        config.scheduler = Scheduler::Ext(tidegate_sim::ExtConfig::default());
+    }
+    let mut specs = groups(c.arm);
+    let mut controllers: Vec<Box<dyn Controller>> = Vec::new();
+    if c.arm == Arm::Knobs {
+        let base_slice_ns = EevdfConfig::for_cpus(CPUS).base_slice_ns;
+        let compiled = compile(&mut specs, &mut [], base_slice_ns, config.tick_ns);
+        let knobs = KnobsConfig {
+            seed,
+            ..KnobsConfig::new(Sensing::Bpf)
+        };
+        controllers.push(Box::new(Knobs::new(knobs, &compiled)));
+    }
+    let mut m = built(Machine::new(config))?;
+    let [main, side] = specs.map(|spec| built(m.add_group(spec)));
+    let (main, side) = (main?, side?);
+    let (from_ns, to_ns) = (4 * S, (4 + seconds) * S);
+    let wait = load(&mut m, c.busy_pct, [main, side], from_ns, seed)?;
     let mut sim = Simulation::new(m, controllers);
     advance(&mut sim, from_ns)?;
     let used = sim.machine.usage_ns(side);
     advance(&mut sim, to_ns)?;
-    let series = made.series.iter().find(|s| s.0 == "lock_wait").map(|s| s.1);
     Ok(Outcome {
         cell: c,
-        wait: series.map_or_else(Latency::default, |id| latency(sim.machine.series(id))),
+        wait: wait.map_or_else(Latency::default, |id| latency(sim.machine.series(id))),
         side_cpus: (sim.machine.usage_ns(side) - used) as f64 / (seconds * S) as f64,
     })
 }

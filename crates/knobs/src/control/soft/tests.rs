@@ -1,0 +1,199 @@
+//! Soft caps against a machine of one CPU.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::bandwidth::Bandwidth;
+
+const MS: u64 = 1_000_000;
+
+/// A machine of one CPU: the group wants all of it, and so does another or not. In the background it gets what the other
+/// leaves, else half.
+struct Machine {
+    used_ns: BTreeMap<String, u64>,
+    background: BTreeMap<String, bool>,
+    readable: bool,
+    refuses: bool,
+    writes: u32,
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self {
+            used_ns: BTreeMap::new(),
+            background: BTreeMap::new(),
+            readable: true,
+            refuses: false,
+            writes: 0,
+        }
+    }
+
+    fn run(&mut self, group: &str, wall_ns: u64, contended: bool) -> u64 {
+        let background = self.background.get(group).copied().unwrap_or(false);
+        let got_ns = match (contended, background) {
+            (false, _) => wall_ns,
+            (true, true) => 0,
+            (true, false) => wall_ns / 2,
+        };
+        *self.used_ns.entry(group.to_owned()).or_default() += got_ns;
+        got_ns
+    }
+}
+
+struct Doors<'a>(&'a std::cell::RefCell<Machine>);
+
+impl Usage for Doors<'_> {
+    fn usage_ns(&mut self, group: &GroupPath) -> Option<u64> {
+        let machine = self.0.borrow();
+        machine
+            .readable
+            .then(|| machine.used_ns.get(group.as_str()).copied().unwrap_or(0))
+    }
+}
+
+impl Apply for Doors<'_> {
+    fn set_quota(
+        &mut self,
+        _: &GroupPath,
+        _: Option<Bandwidth>,
+        _: Bandwidth,
+    ) -> Result<(), String> {
+        Err("no quotas here".to_owned())
+    }
+
+    fn set_yielding(&mut self, _: &GroupPath, _: bool) -> Result<(), String> {
+        Err("nothing to relieve here".to_owned())
+    }
+
+    fn set_background(&mut self, group: &GroupPath, background: bool) -> Result<(), String> {
+        let mut machine = self.0.borrow_mut();
+        machine.writes += 1;
+        if machine.refuses {
+            return Err("refused".to_owned());
+        }
+        machine.background.insert(group.to_string(), background);
+        Ok(())
+    }
+}
+
+fn path(name: &str) -> GroupPath {
+    GroupPath::parse(name).unwrap()
+}
+
+fn capped(soft_ppt: u32) -> Softs {
+    let mut softs = Softs::default();
+    let one = SoftCapped {
+        group: path("/a"),
+        soft_ppt,
+    };
+    softs.set(&[one], 0);
+    softs
+}
+
+fn go(
+    softs: &mut Softs,
+    machine: &std::cell::RefCell<Machine>,
+    span: (u64, u64),
+    busy: bool,
+) -> u64 {
+    let mut got_ns = 0;
+    for step in span.0 / LOOK_NS..span.1 / LOOK_NS {
+        softs.step(step * LOOK_NS, &mut Doors(machine), &mut Doors(machine));
+        got_ns += machine.borrow_mut().run("/a", LOOK_NS, busy);
+    }
+    got_ns
+}
+
+#[test]
+fn beside_others_it_gets_its_cap_and_alone_all() {
+    for soft_ppt in [10, 200, 400] {
+        let machine = std::cell::RefCell::new(Machine::new());
+        let mut softs = capped(soft_ppt);
+        let alone_ns = go(&mut softs, &machine, (0, 1_000 * MS), false);
+        assert_eq!(alone_ns, 1_000 * MS);
+        let writes = machine.borrow().writes;
+        assert_eq!(
+            writes, 1,
+            "alone it stays in the background: nothing to write"
+        );
+        let beside_ns = go(&mut softs, &machine, (1_000 * MS, 11_000 * MS), true);
+        let want_ns = 10_000 * MS * u64::from(soft_ppt) / 1000;
+        let off_ns = beside_ns.abs_diff(want_ns);
+        assert!(off_ns <= 10 * MS, "{soft_ppt}: {beside_ns} for {want_ns}");
+        let (story, _) = softs.story(&path("/a")).unwrap();
+        assert!(
+            story.turns > 10 && story.in_background_ns > story.capped_ns / 5,
+            "{story:?}"
+        );
+        assert!(story.used_background_ns >= 900 * MS, "{story:?}");
+    }
+}
+
+#[test]
+fn zero_is_the_background_for_good() {
+    let machine = std::cell::RefCell::new(Machine::new());
+    let mut softs = capped(0);
+    assert!(!softs.is_idle());
+    assert_eq!(go(&mut softs, &machine, (0, 1_000 * MS), true), 0);
+    assert!(softs.is_idle());
+    assert_eq!(machine.borrow().writes, 1);
+    softs.invalidate(&path("/a"));
+    assert!(
+        !softs.is_idle(),
+        "somebody else ended it: it is written again"
+    );
+}
+
+#[test]
+fn what_cannot_be_read_takes_nothing_from_others() {
+    let machine = std::cell::RefCell::new(Machine::new());
+    let mut softs = capped(900);
+    go(&mut softs, &machine, (0, 100 * MS), true);
+    assert!(
+        machine
+            .borrow()
+            .background
+            .values()
+            .all(|background| !background)
+    );
+    machine.borrow_mut().readable = false;
+    go(&mut softs, &machine, (100 * MS, 200 * MS), true);
+    assert!(machine.borrow().background["/a"]);
+    machine.borrow_mut().readable = true;
+    go(&mut softs, &machine, (200 * MS, 300 * MS), true);
+    assert!(!machine.borrow().background["/a"], "and it comes back");
+}
+
+#[test]
+fn a_refused_write_is_tried_again_once_a_second() {
+    let machine = std::cell::RefCell::new(Machine::new());
+    machine.borrow_mut().refuses = true;
+    let mut softs = capped(100);
+    go(&mut softs, &machine, (0, 2_500 * MS), true);
+    assert_eq!(machine.borrow().writes, 3);
+    assert_eq!(softs.trouble.as_deref(), Some("refused"));
+    machine.borrow_mut().refuses = false;
+    go(&mut softs, &machine, (2_500 * MS, 3_500 * MS), true);
+    assert_eq!(softs.trouble, None);
+}
+
+#[test]
+fn setting_a_cap_again_pays_nothing_back() {
+    let machine = std::cell::RefCell::new(Machine::new());
+    let mut softs = capped(500);
+    go(&mut softs, &machine, (0, 50 * MS), true);
+    let before = softs.story(&path("/a")).unwrap().0.level_ns;
+    let one = SoftCapped {
+        group: path("/a"),
+        soft_ppt: 100,
+    };
+    softs.set(std::slice::from_ref(&one), 50 * MS);
+    softs.set(&[one], 50 * MS);
+    softs.step(50 * MS, &mut Doors(&machine), &mut Doors(&machine));
+    let (story, soft_ppt) = softs.story(&path("/a")).unwrap();
+    assert_eq!(soft_ppt, 100);
+    assert!(
+        story.level_ns <= before.max(0) + LOOK_NS as i64,
+        "{before} {story:?}"
+    );
+}
