@@ -279,8 +279,9 @@ fn main_that_waits_for_a_cpu_is_seen_to() {
             (after - before) / 20 + 50 * MS,
         )?;
         let mean_ns = waits.wait_ns / waits.runs.max(1);
-        if waits.late * 10 < waits.runs * 8 || mean_ns < MS {
-            return Err(format!("hogs in a queue are late nearly always: {waits:?}"));
+        // Where kernel threads interrupt them for a moment, a third of the runs begin after a wait of less than that.
+        if waits.late * 2 < waits.runs || mean_ns < MS {
+            return Err(format!("hogs in a queue are late mostly: {waits:?}"));
         }
         let counted: u64 = sensor.wait_buckets().unwrap().iter().sum();
         close(
