@@ -172,7 +172,7 @@ pub struct GateView {
     /// Saved quota that it used.
     #[serde(default)]
     pub burst_usec: u64,
-    /// Periods that ended in throttling between the last two looks, for a gate with a limit of its own.
+    /// Periods that ended in throttling between the last two looks, for a gate with a limit of its own or for each in it.
     #[serde(default)]
     pub throttled_lately: u64,
     /// What its own quota and hard cap come to.

@@ -158,7 +158,9 @@ fn binding(
 
 /// Its own limit, where that is what it feels. For side work the allowance (`allowance_cpus`) may be the lower one.
 fn own_binding(gate: &GateView, allowance_cpus: Option<f64>) -> Option<(&'static str, String)> {
-    let own = gate.own_limit.as_ref()?;
+    let Some(own) = &gate.own_limit else {
+        return each_binding(gate);
+    };
     if allowance_cpus.is_some_and(|allowance| allowance < own.cpus) {
         return None;
     }
@@ -189,6 +191,17 @@ fn own_binding(gate: &GateView, allowance_cpus: Option<f64>) -> Option<(&'static
             gate.throttled_lately
         );
         (binds, why)
+    })
+}
+
+/// Without a limit of its own it is only throttled by hard caps that are for each alone.
+fn each_binding(gate: &GateView) -> Option<(&'static str, String)> {
+    (gate.throttled_lately > 0).then(|| {
+        let why = format!(
+            "{} uses {:.2} CPUs: its cap_hard is for each process or task alone, and throttled them {} times in the last look",
+            gate.name, gate.usage_cpus, gate.throttled_lately
+        );
+        ("cap_hard", why)
     })
 }
 
@@ -360,6 +373,11 @@ mod tests {
             ..capped(main(0.1), "quota")
         };
         assert_eq!(of(&bursty, 0.0, 0, 0), "quota");
+        let each = GateView {
+            throttled_lately: 3,
+            ..main(0.4)
+        };
+        assert_eq!(of(&each, 0.0, 0, 0), "cap_hard", "for each alone");
         let encode = capped(side(0.3, 1.0), "quota");
         assert_eq!(of(&encode, 0.3, 1_000_000, 20_000), "quota");
         assert_eq!(

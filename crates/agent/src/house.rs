@@ -344,9 +344,11 @@ impl Owner {
             Place::Known { pid, .. } => process_cpu_ns(&*self.fs, *pid),
             place => self.usage_with_units(&gate.record.name, place.group()),
         };
-        if gate.own_limit().is_some()
-            && let Ok(stat) = self.groups.cpu_stat(gate.record.place.group())
-        {
+        let stat = match gate.own_limit() {
+            Some(_) => self.groups.cpu_stat(gate.record.place.group()).ok(),
+            None => self.units_stat(&gate.record.name),
+        };
+        if let Some(stat) = stat {
             let last = gate.throttled.replace(stat.nr_throttled);
             gate.throttled_lately = last.map_or(0, |last| stat.nr_throttled.saturating_sub(last));
         }

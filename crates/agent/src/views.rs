@@ -2,7 +2,6 @@
 
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::{Control, Given, Write};
-use tidegate_knobs::group::CpuStat;
 use tidegate_knobs::limit::hard_cap;
 use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::View;
@@ -158,14 +157,19 @@ impl Owner {
         let group = record.place.group();
         let limited = self.limited_group(gate);
         let own = gate.own_limit();
-        // With a limit of its own, its own group's counts tell of that; else those of the group that is limited with it in it.
+        // With a limit of its own, its own group's counts tell of that; with one for each task or process, those of their
+        // groups; else those of the group that is limited with it in it.
         let counted = match (&own, &record.place) {
             (_, Place::Known { .. }) => None,
             (Some(_), _) => Some(group),
             (None, _) => limited.as_ref(),
         };
-        let stat: CpuStat = counted
-            .and_then(|group| self.groups.cpu_stat(group).ok())
+        let of_units = match &own {
+            Some(_) => None,
+            None => self.units_stat(&record.name),
+        };
+        let stat = of_units
+            .or_else(|| self.groups.cpu_stat(counted?).ok())
             .unwrap_or_default();
         let processes = match &record.place {
             Place::Known { .. } => 1,

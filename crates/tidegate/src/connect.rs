@@ -62,7 +62,7 @@ pub fn target(text: &str) -> Result<String, Failure> {
     if text.is_empty() {
         return Err(Failure::new(
             Exit::Usage,
-            "target: \"\" is empty; write a gate's name, pid:N or cgroup:/PATH",
+            "target: \"\" is empty; write a gate's name, pid:N, unit:NAME or cgroup:/PATH",
         ));
     }
     if text.contains(':') {

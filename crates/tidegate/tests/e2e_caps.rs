@@ -78,6 +78,13 @@ fn a_process_that_runs_is_capped_and_goes_home() {
         at.contains(&format!("{}-p{}", instance.prefix(), hog.pid())),
         "{at}"
     );
+    wait_for("its cap to throttle it", || {
+        let gate = instance.gate(&target);
+        gate["nr_throttled"].as_u64() > Some(0)
+    });
+    wait_for("the reason", || {
+        instance.json(&["explain", &target])["binding"] == "cap_hard"
+    });
     instance.ok(&["unset", &target]);
     assert_eq!(cgroups_of(hog.pid()), home);
     drop(hog);

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::SoftCapped;
 use tidegate_knobs::discover::CgroupVersion;
-use tidegate_knobs::group::{GroupError, GroupPath, GroupResult};
+use tidegate_knobs::group::{CpuStat, GroupError, GroupPath, GroupResult};
 use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::limit::hard_cap;
 use tidegate_knobs::units::{Family, Per, Swept, UNITS_MAX, dissolve, sweep};
@@ -315,6 +315,17 @@ impl Owner {
             .filter_map(|(_, unit)| used(unit))
             .sum::<u64>();
         Some(own_ns + units_ns)
+    }
+
+    /// What the kernel counts where a hard cap is for each alone, over the groups that are there now.
+    pub(crate) fn units_stat(&self, gate: &str) -> Option<CpuStat> {
+        let mut units = lock(&self.units);
+        let divided = units.find(gate).filter(|one| one.limit.is_some())?;
+        let there = divided.family.list(&self.groups).ok()?;
+        let stats = there
+            .iter()
+            .filter_map(|(_, unit)| self.groups.cpu_stat(unit).ok());
+        Some(stats.fold(CpuStat::default(), CpuStat::plus))
     }
 
     /// How a gate is divided, in words.

@@ -53,6 +53,19 @@ pub struct CpuStat {
     pub burst_ns: u64,
 }
 
+impl CpuStat {
+    /// Both groups' counts together.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            nr_periods: self.nr_periods + other.nr_periods,
+            nr_throttled: self.nr_throttled + other.nr_throttled,
+            throttled_ns: self.throttled_ns + other.throttled_ns,
+            nr_bursts: self.nr_bursts + other.nr_bursts,
+            burst_ns: self.burst_ns + other.burst_ns,
+        }
+    }
+}
+
 /// A group's standing against its siblings, as the kernel's files hold it (so that a restore is exact).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CpuClass {

@@ -7,7 +7,7 @@ use crate::render::{self, explain};
 /// Say why a gate runs at its present rate
 #[derive(clap::Args)]
 pub struct Args {
-    /// pid:N, cgroup:/PATH, or a gate's name
+    /// pid:N, unit:NAME, cgroup:/PATH, or a gate's name
     target: String,
     /// Print as JSON
     #[arg(long)]

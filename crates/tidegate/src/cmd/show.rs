@@ -7,7 +7,7 @@ use crate::render::{self, gates};
 /// List the gates, or show one with its terms
 #[derive(clap::Args)]
 pub struct Args {
-    /// pid:N, cgroup:/PATH, or a gate's name
+    /// pid:N, unit:NAME, cgroup:/PATH, or a gate's name
     target: Option<String>,
     /// Print as JSON
     #[arg(long)]

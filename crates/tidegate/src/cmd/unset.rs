@@ -17,7 +17,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = SAMPLE)]
 pub struct Args {
-    /// pid:N, cgroup:/PATH, or a gate's name
+    /// pid:N, unit:NAME, cgroup:/PATH, or a gate's name
     target: String,
     /// Names of terms
     #[arg(value_name = "TERM")]
