@@ -40,7 +40,9 @@ impl Owner {
     pub(crate) fn look_at_bursts(&self, now_ns: u64) -> bool {
         let mut gates = lock(&self.gates);
         let mut any = false;
-        for gate in gates.iter_mut().filter(|gate| gate.has_auto_burst()) {
+        // The unit of one that is away has no group to look at.
+        let asks = |gate: &&mut Gate| gate.has_auto_burst() && !gate.away;
+        for gate in gates.iter_mut().filter(asks) {
             any = true;
             let machine = lock(&self.control).counters().copied();
             if let Some(machine) = machine

@@ -15,6 +15,13 @@ use crate::owner::{Owner, refuse};
 use crate::server::Refusal;
 use crate::systemd::unit_of;
 
+/// The group in place of the gate `name`. Its end is what no other group of ours has: no gate's name has this character, so it
+/// is neither a root (the gate may be called `main`) nor a soft cap's group, and the group of one process or task ends in a
+/// digit.
+fn in_place_name(prefix: &str, name: &str) -> String {
+    format!("{prefix}-{name}=")
+}
+
 impl Owner {
     /// Limits a process or group that was there before, as its class asks.
     pub(crate) fn limit_place(&self, gate: &mut Gate, place: Place) -> Result<(), Refusal> {
@@ -73,7 +80,7 @@ impl Owner {
     ) -> Result<(), Refusal> {
         let name = gate.record.name.clone();
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
-        let in_place = format!("{}-{name}", self.run_dir.prefix());
+        let in_place = in_place_name(self.run_dir.prefix(), &name);
         let v1_parent = if gate.is_limited() {
             self.ensure_side_root()?;
             self.side_root()
@@ -135,6 +142,8 @@ impl Owner {
                 warn!("gate {gate}: {error}");
             }
         }
+        // v1's cpuset hierarchy knows nothing of that.
+        self.gather_space();
         let mut left = Vec::new();
         for (line, is_back) in lock(&self.books).restore_gate(gate) {
             info!(gate, "{line}");

@@ -13,10 +13,12 @@
 //! ```
 
 mod adopt;
+mod again;
 pub mod api;
 mod books;
 mod bursts;
 pub mod client;
+mod escape;
 mod explain;
 mod fallback;
 mod foreign;

@@ -225,21 +225,17 @@ impl Owner {
         }
         may_give(peer, self.is_admin(peer), process.uid, &request.terms)
             .map_err(|error| refuse("denied")(&error))?;
-        self.check_escape(peer, pid)?;
         let mut gates = lock(&self.gates);
         self.admit(peer)?;
         let raw = RawTerms::from_map(&request.terms, &Source::RunFlag);
-        let asked_before = self.asked_before(&gates, pid, request);
-        let name = match asked_before {
-            Some(index) => GateName::parse(&gates[index].record.name)
-                .map_err(|error| refuse("internal")(&error))?,
-            None => self.name_for(&gates, request)?,
-        };
-        // Asked again, the process is in its own gate, which is no gate around it.
-        let parent = match asked_before {
-            Some(_) => None,
-            None => self.gate_of(&gates, pid),
-        };
+        if let Some(index) = self.asked_before(&gates, pid, request) {
+            let reply = self.run_again(peer, &mut gates[index], &process, request, &raw)?;
+            self.publish(&gates)?;
+            return Ok(reply);
+        }
+        self.check_escape(peer, &gates, pid)?;
+        let name = self.name_for(&gates, request)?;
+        let parent = self.gate_of(&gates, pid);
         let record = Record {
             name: name.to_string(),
             target: "run".to_owned(),
@@ -267,40 +263,11 @@ impl Owner {
             return Err(Refusal::new("denied", message));
         }
         self.enter(&mut gate, &process)?;
-        let reply = RunReply {
-            gate: gate.record.name.clone(),
-            cgroup: gate.record.place.group().to_string(),
-            notes: gate.record.notes.clone(),
-        };
+        let reply = reply_of(&gate);
         info!(gate = reply.gate, class = %gate.class(), pid, "new gate");
-        match asked_before {
-            Some(index) => gates[index] = gate,
-            None => gates.push(gate),
-        }
+        gates.push(gate);
         self.publish(&gates)?;
         Ok(reply)
-    }
-
-    /// The gate that an earlier owner had made for this very request when it died: the process is alone in it, and asks
-    /// again because it had no answer.
-    fn asked_before(&self, gates: &[Gate], pid: i32, request: &RunRequest) -> Option<usize> {
-        let at = self.groups.group_of(pid).ok()??;
-        let index = gates.iter().position(|gate| {
-            let record = &gate.record;
-            // The record of a gate that was not yet written down is lost, and its command with it.
-            let same_command = record.command.is_empty() || record.command == request.command;
-            let same_name = request
-                .name
-                .as_ref()
-                .is_none_or(|asked| *asked == record.name);
-            let own = matches!(&record.place, Place::Own { group } if at.is_within(group));
-            // Another class is another request: work in a side gate that asks to be main is to be refused.
-            let same_class = request.terms.get("class").map(String::as_str)
-                == Some(gate.class().to_string().as_str());
-            own && same_command && same_name && same_class
-        })?;
-        let alone = self.groups.procs(&at).is_ok_and(|pids| pids == [pid]);
-        alone.then_some(index)
     }
 
     fn name_for(&self, gates: &[Gate], request: &RunRequest) -> Result<GateName, Refusal> {
@@ -347,6 +314,15 @@ impl Owner {
             ),
         };
         Ok(Done { message })
+    }
+}
+
+/// What the command is told of its gate.
+pub(crate) fn reply_of(gate: &Gate) -> RunReply {
+    RunReply {
+        gate: gate.record.name.clone(),
+        cgroup: gate.record.place.group().to_string(),
+        notes: gate.record.notes.clone(),
     }
 }
 

@@ -23,17 +23,9 @@ impl Owner {
         let target = Target::parse(&request.target).map_err(|error| refuse("usage")(&error))?;
         let asked = RawTerms::from_map(&request.terms, &Source::Set);
         asked.check().map_err(|error| refuse("usage")(&error))?;
-        // systemd is asked before anybody has to wait for the gates.
-        let of_unit = match &target {
-            Target::Unit(unit) => Some(self.group_of_unit(unit)),
-            _ => None,
-        };
+        let of_unit = self.ask_systemd(peer, &target, request)?;
         let mut gates = lock(&self.gates);
         let known = find_in(&gates, &request.target).ok();
-        let of_unit = match known {
-            Some(_) => None,
-            None => of_unit.transpose()?,
-        };
         let hint_only = is_hint_only(&request.terms)
             && known.is_none_or(|index| gates[index].class() == Class::Neutral);
         let owner_uid = match known {
@@ -41,18 +33,14 @@ impl Owner {
             None => {
                 let group = of_unit.clone().map(Target::Cgroup);
                 let of = group.as_ref().unwrap_or(&target);
-                self.uid_of(peer, of, &request.target, hint_only)?
+                self.uid_of(peer, &gates, (of, &request.target), hint_only)?
             }
         };
         let effective = match known {
             Some(index) => with_class_of(&gates[index], &request.terms),
             None => request.terms.clone(),
         };
-        let mut judged = effective.clone();
-        if hint_only {
-            // Without a class nothing of it can become main's equal.
-            judged.insert("class".to_owned(), "side".to_owned());
-        }
+        let judged = judged(&effective, hint_only);
         let is_admin = self.is_admin(peer);
         may_give(peer, is_admin, owner_uid, &judged).map_err(|error| refuse("denied")(&error))?;
         self.admit(peer)?;
@@ -99,6 +87,29 @@ impl Owner {
         self.shown(&name, &request.target)
     }
 
+    /// Where a unit is that is no gate yet. systemd is asked before anybody has to wait for the gates, and not for those whom
+    /// the terms are refused whatever it answers, nor more often than gates may be changed.
+    fn ask_systemd(
+        &self,
+        peer: &Peer,
+        target: &Target,
+        request: &SetRequest,
+    ) -> Result<Option<GroupPath>, Refusal> {
+        let Target::Unit(unit) = target else {
+            return Ok(None);
+        };
+        let gates = lock(&self.gates);
+        if find_in(&gates, &request.target).is_ok() {
+            return Ok(None);
+        }
+        let judged = judged(&request.terms, is_hint_only(&request.terms));
+        may_give(peer, self.is_admin(peer), peer.uid, &judged)
+            .map_err(|error| refuse("denied")(&error))?;
+        self.admit(peer)?;
+        drop(gates);
+        self.group_of_unit(unit).map(Some)
+    }
+
     /// The gate `name` for whoever called it `target`.
     fn shown(&self, name: &str, target: &str) -> Result<GateView, Refusal> {
         let mut gates = self.status().gates.into_iter();
@@ -110,15 +121,15 @@ impl Owner {
     fn uid_of(
         &self,
         peer: &Peer,
-        target: &Target,
-        text: &str,
+        gates: &[Gate],
+        (target, text): (&Target, &str),
         hint_only: bool,
     ) -> Result<u32, Refusal> {
         match target {
             Target::Pid(pid) => {
                 if self.groups.version() == CgroupVersion::V1 && !hint_only {
                     // On v2 it stays below its group; a hint moves nobody.
-                    self.check_escape(peer, *pid)?;
+                    self.check_escape(peer, gates, *pid)?;
                 }
                 let process = ProcessRef::look_up(&*self.fs, *pid);
                 Ok(process.map_err(|error| refuse("not_found")(&error))?.uid)
@@ -180,7 +191,7 @@ impl Owner {
     }
 
     /// Makes the machine agree with a gate's changed terms, or leaves gate and machine as they were.
-    fn agree(&self, gate: &mut Gate, mut changed: Gate) -> Result<(), Refusal> {
+    pub(crate) fn agree(&self, gate: &mut Gate, mut changed: Gate) -> Result<(), Refusal> {
         changed.auto = gate.auto.clone();
         let in_own = matches!(gate.record.place, Place::Lent { .. });
         let is_process = in_own || matches!(gate.record.place, Place::Known { .. });
@@ -288,44 +299,6 @@ impl Owner {
         Ok(gate)
     }
 
-    /// Without privilege nobody gets out of what an administrator limited by having a process moved to side work's group.
-    pub(crate) fn check_escape(&self, peer: &Peer, pid: i32) -> Result<(), Refusal> {
-        if self.is_admin(peer) {
-            return Ok(());
-        }
-        let mut at = self.groups.group_of(pid).ok().flatten();
-        while let Some(group) = at.filter(|at| !at.is_root()) {
-            let is_ours = group.is_within(&self.side_root()) || group.is_within(&self.main_root());
-            if let Some(what) = self.limit_on(&group).filter(|_| !is_ours) {
-                let message = format!(
-                    "process {pid}: it is in {group}, which has {what}, and would leave that; ask root or a member of \
-                     the group `{ADMIN_GROUP}`"
-                );
-                return Err(Refusal::new("denied", message));
-            }
-            at = group.parent();
-        }
-        Ok(())
-    }
-
-    /// A limit on the group that its processes lose by leaving it. What cannot be read, for another reason than that it is
-    /// not there, counts as one.
-    fn limit_on(&self, group: &GroupPath) -> Option<&'static str> {
-        match self.groups.bandwidth(group) {
-            Ok(bandwidth) if bandwidth.quota_us.is_some() => return Some("a CPU quota"),
-            Err(error) if !error.is_gone() => return Some("a CPU quota that cannot be read"),
-            _ => {}
-        }
-        // v1's memory hierarchy is not touched; v2 has but one.
-        let is_limited = |name: &str| {
-            let text = self.fs.read(&self.groups.dir(group).join(name));
-            text.is_ok_and(|text| text.trim() != "max")
-        };
-        let v2 = self.groups.version() == CgroupVersion::V2;
-        (v2 && ["memory.max", "memory.high"].into_iter().any(is_limited))
-            .then_some("a memory limit")
-    }
-
     /// Refuses to limit the owner itself: by a limit of its own that a gate has, too.
     pub(crate) fn check_not_own(&self, target: &str, place: &Place) -> Result<(), Refusal> {
         let own = [std::process::id() as i32, self.lease.guardian_pid()];
@@ -429,6 +402,15 @@ impl Owner {
 fn is_hint_only(terms: &BTreeMap<String, String>) -> bool {
     let mut names = terms.keys().map(String::as_str);
     !terms.is_empty() && names.all(|name| matches!(name, "latency" | "latency_inherit"))
+}
+
+/// The terms as permission is asked for them: a hint without a class cannot make anything main's equal.
+fn judged(terms: &BTreeMap<String, String>, hint_only: bool) -> BTreeMap<String, String> {
+    let mut judged = terms.clone();
+    if hint_only {
+        judged.insert("class".to_owned(), "side".to_owned());
+    }
+    judged
 }
 
 fn with_class_of(gate: &Gate, terms: &BTreeMap<String, String>) -> BTreeMap<String, String> {

@@ -16,15 +16,22 @@ const BOUNDS: [Term; 6] = [
     Term::CapScope,
 ];
 
+fn is_by_admin(gate: &Gate, terms: &[Term]) -> bool {
+    let set = &gate.record.by_admin;
+    terms.iter().any(|term| set.contains(term.name()))
+}
+
+/// Whether the gate has a limit that somebody with privilege set.
+pub fn is_bounded_by_admin(gate: &Gate) -> bool {
+    gate.terms.is_bounded() && is_by_admin(gate, &BOUNDS)
+}
+
 /// Whether `changed`, asked for without privilege, is nowhere looser than what stands by somebody with privilege.
 ///
 /// # Errors
 /// Names the term and what stands.
 pub fn only_tightens(gate: &Gate, changed: &Gate) -> Result<(), Denied> {
-    let by_admin = |terms: &[Term]| {
-        let set = &gate.record.by_admin;
-        terms.iter().any(|term| set.contains(term.name()))
-    };
+    let by_admin = |terms: &[Term]| is_by_admin(gate, terms);
     let looser = |what: &str, stands: String| {
         Err(Denied(format!(
             "{what}: gate {}: {stands} was set with privilege, and this would loosen it; ask for less, or ask root or a \

@@ -111,6 +111,19 @@ fn v1_leaves_a_process_in_the_cpuset_that_somebody_gave_it() {
 }
 
 #[test]
+fn v1_lets_out_who_has_left_the_group() {
+    let (fake, groups, root) = v1();
+    groups.open_cpuset(&root).unwrap();
+    groups.gather_cpuset(&root).unwrap();
+    let confined = "/sys/fs/cgroup/cpuset/tg-side/cgroup.procs";
+    assert_eq!(fake.text(confined), "201\n202");
+    groups.place(&GroupPath::root(), PIDS[0]).unwrap();
+    assert_eq!(groups.gather_cpuset(&root).unwrap(), Gathered::default());
+    assert_eq!(fake.text(confined), "202");
+    assert!(fake.text("/proc/201/cgroup").contains("cpuset:/\n"));
+}
+
+#[test]
 fn v1_takes_the_cpuset_away_with_the_group() {
     let (fake, groups, root) = v1();
     groups.open_cpuset(&root).unwrap();

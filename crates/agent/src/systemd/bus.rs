@@ -278,7 +278,13 @@ fn on_bus<T: Send>(
         })
     };
     let ended = |_| Err(no_bus("the call's thread ended".to_owned()));
-    std::thread::scope(|scope| scope.spawn(run).join().unwrap_or_else(ended))
+    std::thread::scope(|scope| {
+        // A fork bomb leaves no room for a thread: that is an answer, and no reason to panic.
+        match std::thread::Builder::new().spawn_scoped(scope, run) {
+            Ok(thread) => thread.join().unwrap_or_else(ended),
+            Err(error) => Err(no_bus(format!("no thread for the call: {error}"))),
+        }
+    })
 }
 
 #[cfg(test)]

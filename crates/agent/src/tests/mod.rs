@@ -3,6 +3,7 @@
 mod bandwidth;
 mod caps;
 mod deaths;
+mod escape;
 mod faults;
 mod hints;
 mod life;

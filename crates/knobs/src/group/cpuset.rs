@@ -3,7 +3,7 @@
 //! | | v1 | v2 |
 //! |---|---|---|
 //! | where | a group of the same name in the cpuset hierarchy, made for it | the group's own `cpuset.cpus` |
-//! | who is in it | processes that are moved in; children inherit it | whoever is in the group |
+//! | who is in it | processes that are moved in; children inherit it; who leaves the group is moved out | whoever is in the group |
 //! | others' cpusets | a process that somebody gave a cpuset of its own stays there | the kernel intersects with the parent's |
 //! | what a write costs | rebuilt scheduling domains, unless `cpuset.sched_load_balance` is 0 in the group | no domains |
 //! | taken off | its processes go back to the parent, the group is removed | an empty list: the parent's CPUs |
@@ -108,7 +108,8 @@ impl Groups {
         self.write_cpuset_file(group, CPUS, &format_list(cpus))
     }
 
-    /// v1: brings the processes of the group and the groups below it into its cpuset, but for those that somebody else put into another.
+    /// v1: brings the processes of the group and the groups below it into its cpuset, but for those that somebody else put into
+    /// another, and those that have left the group back to the parent's: nothing else ties the two hierarchies together.
     /// v2: nothing to do.
     pub fn gather_cpuset(&self, group: &GroupPath) -> GroupResult<Gathered> {
         let mut gathered = Gathered::default();
@@ -119,6 +120,10 @@ impl Groups {
         let parent = group.parent().unwrap_or_else(GroupPath::root);
         let mut wanted = Vec::new();
         self.processes_below(group, DEPTH_MAX, &mut wanted)?;
+        let below: BTreeSet<i32> = wanted.iter().copied().collect();
+        for pid in inside.difference(&below) {
+            self.let_out(group, &parent, *pid)?;
+        }
         for pid in wanted.into_iter().filter(|pid| !inside.contains(pid)) {
             if self.cpuset_group_of(pid).as_deref() != Some(parent.as_str()) {
                 gathered.others += 1;
@@ -131,6 +136,22 @@ impl Groups {
             }
         }
         Ok(gathered)
+    }
+
+    /// Who is in the cpuset has left the group, unless it came only just now.
+    fn let_out(&self, group: &GroupPath, parent: &GroupPath, pid: i32) -> GroupResult<()> {
+        let has_left = match self.group_of(pid) {
+            Ok(at) => !at.is_some_and(|at| at.is_within(group)),
+            Err(error) if error.is_gone() => false,
+            Err(error) => return Err(error),
+        };
+        if !has_left {
+            return Ok(());
+        }
+        match self.enter_cpuset(parent, pid) {
+            Err(error) if error.errno != libc::ESRCH => Err(wrong(group, error)),
+            _ => Ok(()),
+        }
     }
 
     /// Takes the cpuset off: everybody has the parent's CPUs again.

@@ -195,6 +195,11 @@ pub trait KernelFs: Send + Sync {
     /// Changes how a task is scheduled.
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()>;
 
+    /// Whether this is the running machine, of which what was found once holds.
+    fn is_machine(&self) -> bool {
+        false
+    }
+
     /// Reads a whole file as text; bytes that are not UTF-8 become U+FFFD (and fail to parse where it matters).
     fn read(&self, path: &Path) -> KfsResult<String> {
         let mut buffer = Vec::new();
@@ -247,5 +252,8 @@ impl<T: KernelFs + ?Sized> KernelFs for Arc<T> {
     }
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
         (**self).set_sched(tid, write)
+    }
+    fn is_machine(&self) -> bool {
+        (**self).is_machine()
     }
 }

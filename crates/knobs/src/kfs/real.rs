@@ -198,6 +198,10 @@ fn write_all(fd: BorrowedFd<'_>, mut contents: &[u8]) -> Result<(), Errno> {
 }
 
 impl KernelFs for RealFs {
+    fn is_machine(&self) -> bool {
+        true
+    }
+
     fn read_into(&self, path: &Path, buffer: &mut Vec<u8>) -> KfsResult<()> {
         self.open(path, OFlags::RDONLY)
             .and_then(|fd| read_all(fd.as_fd(), buffer))

@@ -12,9 +12,11 @@ pub mod tasks;
 
 pub use attr::{BATCH, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};
 
+use std::sync::{Mutex, PoisonError};
+
 use serde::{Deserialize, Serialize};
 
-use crate::kfs::{KernelFs, KfsResult};
+use crate::kfs::{KernelFs, KfsError, KfsResult, Op, task_path};
 
 /// A slice that no default is, for the probe.
 const PROBE_NS: u64 = 7_123_456;
@@ -43,12 +45,29 @@ impl Support {
     }
 }
 
-/// Tries on a thread of our own, which then ends: whether a task can have a slice, and what the default is.
+/// What the running kernel answered, with so many CPUs.
+static KNOWN: Mutex<Option<(usize, Support)>> = Mutex::new(None);
+
+/// Tries on a thread of our own, which then ends: whether a task can have a slice, and what the default is. The running
+/// kernel is asked once for each number of CPUs, which changes the default.
 ///
 /// # Errors
-/// The kernel refuses even that.
+/// The kernel refuses even that, or there is no room for a thread.
 pub fn probe(fs: &dyn KernelFs) -> KfsResult<Support> {
     let cpus = crate::cpus::online(fs).map_or(1, |cpus| cpus.len());
+    if !fs.is_machine() {
+        return ask(fs, cpus);
+    }
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, support)) = known.filter(|(with, _)| *with == cpus) {
+        return Ok(support);
+    }
+    let support = ask(fs, cpus)?;
+    *known = Some((cpus, support));
+    Ok(support)
+}
+
+fn ask(fs: &dyn KernelFs, cpus: usize) -> KfsResult<Support> {
     let try_it = || -> KfsResult<Support> {
         let own = fs.sched(0)?;
         // Inherited from whoever started us; the thread ends with it.
@@ -74,9 +93,16 @@ pub fn probe(fs: &dyn KernelFs) -> KfsResult<Support> {
         })
     };
     std::thread::scope(|scope| {
-        let tried = scope.spawn(try_it).join();
+        // A fork bomb leaves no room for a thread: that is an answer, and no reason to panic.
+        let thread = std::thread::Builder::new().spawn_scoped(scope, try_it);
+        let tried = thread.map_err(no_thread)?.join();
         tried.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+fn no_thread(error: std::io::Error) -> KfsError {
+    let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
+    KfsError::new(Op::SchedGet, task_path(0), errno)
 }
 
 /// What a hint is on this kernel.
@@ -143,6 +169,7 @@ mod tests {
         let before = fs.sched(0).unwrap();
         let support = probe(&fs).unwrap();
         assert_eq!(fs.sched(0).unwrap(), before);
+        assert_eq!(probe(&fs).unwrap(), support, "as it was found");
         assert_eq!(support.slices, support.base_ns > 0);
     }
 }

@@ -1,0 +1,77 @@
+//! A command that asks for its gate again, because the owner that made it died before it answered.
+
+use tidegate_knobs::target::ProcessRef;
+use tidegate_terms::{Class, RawTerms};
+use tracing::info;
+
+use crate::api::{RunReply, RunRequest};
+use crate::gate::{Gate, Place};
+use crate::limits::kind_of;
+use crate::owner::{Owner, refuse, reply_of};
+use crate::peer::Peer;
+use crate::server::Refusal;
+use crate::tighten::only_tightens;
+
+impl Owner {
+    /// The gate that an earlier owner had made for this very request when it died: the process is alone in it, and asks
+    /// again because it had no answer.
+    pub(crate) fn asked_before(
+        &self,
+        gates: &[Gate],
+        pid: i32,
+        request: &RunRequest,
+    ) -> Option<usize> {
+        let at = self.groups.group_of(pid).ok()??;
+        let index = gates.iter().position(|gate| {
+            let record = &gate.record;
+            // The record of a gate that was not yet written down is lost, and its command with it.
+            let same_command = record.command.is_empty() || record.command == request.command;
+            let same_name = request
+                .name
+                .as_ref()
+                .is_none_or(|asked| *asked == record.name);
+            let own = matches!(&record.place, Place::Own { group } if at.is_within(group));
+            // Another class is another request: work in a side gate that asks to be main is to be refused.
+            let same_class = request.terms.get("class").map(String::as_str)
+                == Some(gate.class().to_string().as_str());
+            own && same_command && same_name && same_class
+        })?;
+        let alone = self.groups.procs(&at).is_ok_and(|pids| pids == [pid]);
+        alone.then_some(index)
+    }
+
+    /// The gate's terms stand, but for what is asked for now: anybody in it can ask, so what somebody with privilege has set
+    /// since must neither be wiped nor loosened by it.
+    pub(crate) fn run_again(
+        &self,
+        peer: &Peer,
+        gate: &mut Gate,
+        process: &ProcessRef,
+        request: &RunRequest,
+        asked: &RawTerms,
+    ) -> Result<RunReply, Refusal> {
+        let mut record = gate.record.clone();
+        record.raw.merge(asked);
+        record.by_admin.extend(self.by_admin(peer, asked));
+        record.uid = process.uid;
+        record.command.clone_from(&request.command);
+        record.notes.clear();
+        let changed = Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
+        if !self.is_admin(peer) {
+            only_tightens(gate, &changed).map_err(|error| refuse("denied")(&error))?;
+        }
+        if changed.class() == Class::Side {
+            self.ensure_side_root()?;
+        }
+        // The first owner may have died between two hierarchies.
+        let group = gate.record.place.group().clone();
+        let placement = self.groups.place(&group, process.pid);
+        let placement = placement.map_err(|error| refuse(kind_of(&error))(&error))?;
+        self.check_moved(&placement, process.start_ticks)?;
+        self.gather_space();
+        self.agree(gate, changed)?;
+        let reply = reply_of(gate);
+        info!(gate = reply.gate, pid = process.pid, "asked for again");
+        Ok(reply)
+    }
+}

@@ -1,0 +1,74 @@
+//! Nobody leaves a limit that was set with privilege by becoming side work.
+
+use tidegate_knobs::discover::CgroupVersion;
+use tidegate_knobs::group::GroupPath;
+
+use crate::gate::{Gate, Place};
+use crate::owner::Owner;
+use crate::peer::{ADMIN_GROUP, Peer};
+use crate::server::Refusal;
+use crate::tighten::is_bounded_by_admin;
+
+impl Owner {
+    /// Without privilege nobody gets out of what an administrator limited by having a process moved to side work's group.
+    pub(crate) fn check_escape(
+        &self,
+        peer: &Peer,
+        gates: &[Gate],
+        pid: i32,
+    ) -> Result<(), Refusal> {
+        if self.is_admin(peer) {
+            return Ok(());
+        }
+        let denied = |group: &GroupPath, what: &str| {
+            let message = format!(
+                "process {pid}: it is in {group}, which has {what}, and would leave that; ask root or a member of \
+                 the group `{ADMIN_GROUP}`"
+            );
+            Err(Refusal::new("denied", message))
+        };
+        let Some(at) = self.groups.group_of(pid).ok().flatten() else {
+            return Ok(());
+        };
+        // By the terms, not by what stands: the group's quota may be lifted for a while, or be one of each task.
+        let around = |gate: &&Gate| {
+            let placed = !matches!(gate.record.place, Place::Known { .. });
+            placed && at.is_within(gate.record.place.group())
+        };
+        if let Some(gate) = gates
+            .iter()
+            .filter(around)
+            .find(|gate| is_bounded_by_admin(gate))
+        {
+            let what = format!("the limit of gate {}, set with privilege", gate.record.name);
+            return denied(gate.record.place.group(), &what);
+        }
+        let mut next = Some(at);
+        while let Some(group) = next.filter(|at| !at.is_root()) {
+            let is_ours = group.is_within(&self.side_root()) || group.is_within(&self.main_root());
+            if let Some(what) = self.limit_on(&group).filter(|_| !is_ours) {
+                return denied(&group, what);
+            }
+            next = group.parent();
+        }
+        Ok(())
+    }
+
+    /// A limit on the group that its processes lose by leaving it. What cannot be read, for another reason than that it is
+    /// not there, counts as one.
+    fn limit_on(&self, group: &GroupPath) -> Option<&'static str> {
+        match self.groups.bandwidth(group) {
+            Ok(bandwidth) if bandwidth.quota_us.is_some() => return Some("a CPU quota"),
+            Err(error) if !error.is_gone() => return Some("a CPU quota that cannot be read"),
+            _ => {}
+        }
+        // v1's memory hierarchy is not touched; v2 has but one.
+        let is_limited = |name: &str| {
+            let text = self.fs.read(&self.groups.dir(group).join(name));
+            text.is_ok_and(|text| text.trim() != "max")
+        };
+        let v2 = self.groups.version() == CgroupVersion::V2;
+        (v2 && ["memory.max", "memory.high"].into_iter().any(is_limited))
+            .then_some("a memory limit")
+    }
+}
