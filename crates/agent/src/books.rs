@@ -35,6 +35,11 @@ pub enum BooksError {
         "ledger: group {0}: its quota or background is not in the books; this is a fault in tidegate, please report it"
     )]
     NotMoving(GroupPath),
+    /// Groups for one each that are others than those asked for.
+    #[error(
+        "cap_scope: group {0}: it is still divided otherwise; unset its caps, then set them again"
+    )]
+    Divided(GroupPath),
 }
 
 impl BooksError {

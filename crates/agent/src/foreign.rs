@@ -27,6 +27,7 @@ impl Owner {
     pub(crate) fn limit_place(&self, gate: &mut Gate, place: Place) -> Result<(), Refusal> {
         if gate.needs_group() {
             self.check_not_own(&gate.record.target, &place)?;
+            self.check_beside(gate, &place)?;
         }
         gate.record.notes.clear();
         gate.record.place = place;

@@ -302,6 +302,11 @@ impl Owner {
         }
     }
 
+    /// Whether somebody is in the gate's group or in a group for one each, which may lie beside it.
+    fn is_alive(&self, gate: &Gate) -> bool {
+        self.processes_below(gate.record.place.group(), 4) > 0 || self.has_units(&gate.record.name)
+    }
+
     fn leave_with(&self, mut gates: MutexGuard<'_, Vec<Gate>>) -> usize {
         self.leaving.store(true, Ordering::Release);
         let root = self.side_root();
@@ -309,8 +314,7 @@ impl Owner {
         self.end_space();
         let mut orphans = 0;
         for gate in gates.iter() {
-            let alive = self.processes_below(gate.record.place.group(), 4);
-            if matches!(gate.record.place, Place::Own { .. }) && alive > 0 {
+            if matches!(gate.record.place, Place::Own { .. }) && self.is_alive(gate) {
                 orphans += usize::from(gate.is_limited());
                 self.leave_in_background(gate);
                 continue;
@@ -319,10 +323,7 @@ impl Owner {
             self.lease.beat(monotonic_ns());
             self.release(gate);
         }
-        gates.retain(|gate| {
-            matches!(gate.record.place, Place::Own { .. })
-                && self.processes_below(gate.record.place.group(), 4) > 0
-        });
+        gates.retain(|gate| matches!(gate.record.place, Place::Own { .. }) && self.is_alive(gate));
         let floor = self.floor_now();
         if orphans > 0 {
             let written = self

@@ -13,8 +13,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::group::{GroupError, GroupPath, GroupResult, Groups};
-use crate::kfs::KernelFs;
-use crate::target::stat_field;
+
+mod one;
+
+use one::{One, is_real_time_now, threads_of};
 
 /// Groups of one gate; what is beyond them shares the last.
 pub const UNITS_MAX: usize = 512;
@@ -88,8 +90,10 @@ pub struct Swept {
     pub moved: usize,
     /// Units that were removed.
     pub removed: usize,
-    /// More are to be moved than one sweep does.
+    /// Some were moved, and more may have to be.
     pub more: bool,
+    /// Where it stopped, so that the next one goes on there: the unit (none: the gate's group) and the task.
+    pub stopped_at: Option<(Option<i32>, i32)>,
     /// There is no unit left, so that some share one.
     pub sharing: bool,
     /// Real-time tasks that were left alone.
@@ -102,13 +106,14 @@ struct Sweep<'a> {
     groups: &'a Groups,
     family: &'a Family,
     furnish: &'a mut dyn FnMut(&GroupPath) -> GroupResult<()>,
-    left: usize,
+    moves_left: usize,
+    looks_left: usize,
     done: BTreeSet<i32>,
     swept: Swept,
 }
 
-/// Gives processes or tasks of the gate a group of their own, at most `moves_max`. `furnish` writes a new unit's values,
-/// before anybody is in it.
+/// Gives processes or tasks of the gate a group of their own, at most `moves_max`; goes on `from` where the last sweep stopped.
+/// `furnish` writes a new unit's values, before anybody is in it.
 ///
 /// # Errors
 /// The gate's own group cannot be read.
@@ -116,61 +121,91 @@ pub fn sweep(
     groups: &Groups,
     family: &Family,
     moves_max: usize,
+    from: Option<(Option<i32>, i32)>,
     furnish: &mut dyn FnMut(&GroupPath) -> GroupResult<()>,
 ) -> GroupResult<Swept> {
     let mut sweep = Sweep {
         groups,
         family,
         furnish,
-        left: moves_max,
+        moves_left: moves_max,
+        looks_left: LOOKS_MAX,
         done: BTreeSet::new(),
         swept: Swept::default(),
     };
-    let units = family.list(groups)?;
+    let mut units = family.list(groups)?;
+    units.sort_unstable_by_key(|(id, _)| *id);
     sweep.swept.units = units.len();
-    sweep.place(&groups.tids(&family.group)?, None);
-    for (id, unit) in units {
-        let tids = match groups.tids(&unit) {
-            Err(error) if error.is_gone() => continue,
-            tids => tids?,
-        };
-        if tids.is_empty() {
-            sweep.remove(&unit);
-        } else {
-            sweep.place(&tids, Some(id));
-        }
+    let mut places: Vec<_> = std::iter::once((None, family.group.clone()))
+        .chain(units.into_iter().map(|(id, unit)| (Some(id), unit)))
+        .collect();
+    let (first, mut first_tid) = from.unwrap_or_default();
+    let index = places.iter().position(|(here, _)| *here >= first);
+    places.rotate_left(index.unwrap_or(0));
+    if places[0].0 != first {
+        first_tid = 0;
     }
+    for (here, place) in places {
+        sweep.visit(&place, here, std::mem::take(&mut first_tid))?;
+    }
+    sweep.swept.more &= sweep.swept.moved > 0;
     Ok(sweep.swept)
 }
 
 impl Sweep<'_> {
-    /// Moves those of `tids` that belong elsewhere than in unit `here`.
-    fn place(&mut self, tids: &[i32], here: Option<i32>) {
+    fn visit(&mut self, place: &GroupPath, here: Option<i32>, first: i32) -> GroupResult<()> {
+        let Some(id) = here else {
+            self.place(self.groups.tids(place)?, None, first);
+            return Ok(());
+        };
+        // One file tells of most units that nobody else is in them, however many threads are.
+        let is_whole = self.family.per == Per::Process && !self.family.threaded;
+        if is_whole && self.groups.procs(place).is_ok_and(|pids| pids == [id]) {
+            return Ok(());
+        }
+        match self.groups.tids(place) {
+            Err(error) if error.is_gone() => {}
+            Err(error) => return Err(error),
+            Ok(tids) if tids.is_empty() => self.remove(place),
+            Ok(tids) => self.place(tids, here, first),
+        }
+        Ok(())
+    }
+
+    /// Moves those of `tids`, from `first` on, that belong elsewhere than in unit `here`.
+    fn place(&mut self, mut tids: Vec<i32>, here: Option<i32>, first: i32) {
         // Those that share stay together, or each sweep would look at all of them.
         if here == Some(SHARED) && self.swept.units >= UNITS_MAX {
             self.swept.sharing = true;
             return;
         }
-        let mut looks = LOOKS_MAX;
+        tids.sort_unstable();
+        let mut threads = BTreeSet::new();
         // Tasks of another pid namespace read as 0.
-        for tid in tids.iter().copied().filter(|tid| *tid > 0) {
-            if here == Some(tid) || self.done.contains(&tid) {
+        for tid in tids.into_iter().filter(|tid| *tid > 0 && *tid >= first) {
+            if here == Some(tid) || self.done.contains(&tid) || threads.contains(&tid) {
                 continue;
             }
-            if looks == 0 || self.left == 0 {
+            if self.looks_left == 0 || self.moves_left == 0 {
                 self.swept.more = true;
+                self.swept.stopped_at.get_or_insert((here, tid));
                 return;
             }
-            looks -= 1;
-            let Some(id) = self.id_of(tid) else { continue };
-            if here == Some(id) || !self.done.insert(id) {
+            self.looks_left -= 1;
+            let Some(one) = One::look_up(self.groups, self.family, tid) else {
+                continue;
+            };
+            if self.family.per == Per::Process {
+                threads.extend(threads_of(&**self.groups.fs(), one.id));
+            }
+            if here == Some(one.id) || !self.done.insert(one.id) {
                 continue;
             }
-            if self.family.per == Per::Task && is_real_time(&**self.groups.fs(), tid) {
+            if self.family.per == Per::Task && one.is_real_time {
                 self.swept.real_time.insert(tid);
                 continue;
             }
-            match self.settle(id, here) {
+            match self.settle(&one, here) {
                 Ok(()) => {}
                 Err(error) if error.is_gone() => {}
                 Err(GroupError::RealTime { tids, .. }) => self.swept.real_time.extend(tids),
@@ -179,16 +214,9 @@ impl Sweep<'_> {
         }
     }
 
-    fn id_of(&self, tid: i32) -> Option<i32> {
-        match self.family.per {
-            Per::Task => Some(tid),
-            Per::Process => process_of(&**self.groups.fs(), tid),
-        }
-    }
-
     /// Puts one into its own unit; where there is none left, into the shared one, unless it shares one already.
-    fn settle(&mut self, id: i32, here: Option<i32>) -> GroupResult<()> {
-        let own = self.family.path_of(id)?;
+    fn settle(&mut self, one: &One, here: Option<i32>) -> GroupResult<()> {
+        let own = self.family.path_of(one.id)?;
         let is_there = self.groups.exists(&own);
         let unit = if is_there || self.swept.units < UNITS_MAX - 1 {
             own
@@ -200,16 +228,14 @@ impl Sweep<'_> {
             self.family.path_of(SHARED)?
         };
         let made = self.make(&unit)?;
-        self.left -= 1;
-        let moved = match self.family.per {
-            Per::Process => self.groups.place(&unit, id).map(drop),
-            Per::Task => self.groups.place_task(&unit, id),
-        };
-        if moved.is_err() && made {
+        self.moves_left -= 1;
+        let moved = one.shift(self.groups, self.family, &unit);
+        let is_moved = matches!(moved, Ok(true));
+        if !is_moved && made {
             self.remove(&unit);
         }
-        self.swept.moved += usize::from(moved.is_ok());
-        moved
+        self.swept.moved += usize::from(is_moved);
+        moved.map(drop)
     }
 
     fn make(&mut self, unit: &GroupPath) -> GroupResult<bool> {
@@ -253,15 +279,13 @@ pub fn dissolve(groups: &Groups, family: &Family) -> GroupResult<bool> {
             let tids = groups.tids(&unit).unwrap_or_default();
             let mut moved = BTreeSet::new();
             for tid in tids {
-                let back = match family.per {
-                    Per::Task => groups.place_task(&family.group, tid),
-                    Per::Process => match process_of(&**groups.fs(), tid) {
-                        Some(pid) if moved.insert(pid) => {
-                            groups.place(&family.group, pid).map(drop)
-                        }
-                        _ => Ok(()),
-                    },
+                let Some(one) = One::look_up(groups, family, tid) else {
+                    continue;
                 };
+                if !moved.insert(one.id) {
+                    continue;
+                }
+                let back = one.shift(groups, family, &family.group);
                 match back {
                     Err(error) if !error.is_gone() => {
                         tracing::warn!(%error, "a task stays in the group of its own");
@@ -280,21 +304,6 @@ pub fn dissolve(groups: &Groups, family: &Family) -> GroupResult<bool> {
     Ok(family.list(groups)?.is_empty())
 }
 
-/// The process that a task belongs to; `None` when it has exited.
-fn process_of(fs: &dyn KernelFs, tid: i32) -> Option<i32> {
-    let status = fs.read(Path::new(&format!("/proc/{tid}/status"))).ok()?;
-    let tgid = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    tgid.trim().parse().ok()
-}
-
-/// SCHED_FIFO, SCHED_RR and SCHED_DEADLINE, field 41 of proc_pid_stat(5).
-fn is_real_time(fs: &dyn KernelFs, tid: i32) -> bool {
-    let stat = fs
-        .read(Path::new(&format!("/proc/{tid}/stat")))
-        .unwrap_or_default();
-    matches!(stat_field(&stat, 41), Some(1 | 2 | 6))
-}
-
 /// Threads of `group` and the groups in it that no cap acts on, by number and name: real-time ones. At most `max` are looked
 /// for among the first [`LOOKS_MAX`].
 pub fn exempt(groups: &Groups, group: &GroupPath, max: usize) -> BTreeMap<i32, String> {
@@ -306,7 +315,7 @@ pub fn exempt(groups: &Groups, group: &GroupPath, max: usize) -> BTreeMap<i32, S
         .into_iter()
         .take(LOOKS_MAX)
     {
-        if found.len() < max && tid > 0 && is_real_time(fs, tid) {
+        if found.len() < max && tid > 0 && is_real_time_now(fs, tid) {
             let comm = fs
                 .read(Path::new(&format!("/proc/{tid}/comm")))
                 .unwrap_or_default();

@@ -62,13 +62,24 @@ impl Books {
         family: &Family,
         fallback: Fallback,
     ) -> Result<(), BooksError> {
-        let known = |change: &Change| matches!(change, Change::Units(_));
-        if self.entry(&family.group, known).is_none() {
+        let known = self.family_of(&family.group);
+        if let Some(known) = known.as_ref().filter(|known| *known != family) {
+            return Err(BooksError::Divided(known.group.clone()));
+        }
+        if known.is_none() {
             let change = Change::Units(family.clone());
             let entry = self.new_entry(&family.group, gate, change, fallback)?;
             self.ledger.record(entry)?;
         }
         Ok(())
+    }
+
+    /// No group of `family` is left.
+    pub fn united(&mut self, family: &Family) {
+        let ours = |entry: &Entry| matches!(&entry.change, Change::Units(known) if known == family);
+        if let Err(error) = self.ledger.forget(ours) {
+            tracing::warn!("{error}");
+        }
     }
 
     /// The groups for one each that a group was divided into.

@@ -83,6 +83,30 @@ pub(crate) fn look(owner: &Owner) -> bool {
 }
 
 impl Owner {
+    /// Soft caps for each lie beside the gate's group, so work leaves that and every limit on it: refused where it may have one.
+    pub(crate) fn check_beside(&self, gate: &Gate, place: &Place) -> Result<(), Refusal> {
+        if !matches!(gate.caps_for_each(), Some((_, _, Some(_)))) {
+            return Ok(());
+        }
+        let why = if !matches!(place, Place::Own { .. }) {
+            "it was running before, and would leave the limits on its own group"
+        } else if gate.is_limited() {
+            "side work would leave the idle class and the side root's quota"
+        } else if gate.own_limit().is_some() {
+            "each would leave the gate's own quota"
+        } else {
+            return Ok(());
+        };
+        Err(Refusal::new(
+            "unsupported",
+            format!(
+                "cap_scope: gate {}: a soft cap cannot count for each {} here: {why}; take cap_scope=group or a hard cap, or start it \
+                 with: tidegate run --cap-soft RATE --cap-scope {} (no quota, not side)",
+                gate.record.name, gate.terms.cap_scope.value, gate.terms.cap_scope.value
+            ),
+        ))
+    }
+
     /// Gives each process or task of the gate its own cap, where that is asked for.
     pub(super) fn put_on_units(&self, gate: &mut Gate) -> Result<(), Refusal> {
         gate.record.notes.retain(|note| !note.starts_with(START));
@@ -91,15 +115,14 @@ impl Owner {
             place => place.group().clone(),
         };
         let Some((asked, hard_ppt, soft_ppt)) = gate.caps_for_each() else {
-            self.take_off_units(gate);
-            return Ok(());
+            return self.unite(gate);
         };
         let family = self.family(&group, asked, soft_ppt.is_some())?;
         if lock(&self.books)
             .family_of(&group)
             .is_some_and(|known| known != family)
         {
-            self.take_off_units(gate);
+            self.unite(gate)?;
         }
         let fallback = match (&gate.record.place, gate.terms.fallback.value) {
             (Place::Own { .. }, _) => Fallback::Stay,
@@ -125,6 +148,8 @@ impl Owner {
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         for (_, unit) in divided.family.list(&self.groups).map_err(wrong)? {
             self.furnish(&divided, &unit).map_err(wrong)?;
+            // The loop may have had it out of the background.
+            lock(&self.control).softs.invalidate(&unit);
         }
         let swept = self.sweep_units(&mut divided, MOVES_AT_FIRST);
         if let (Some(why), 0) = (&swept.refused, swept.units) {
@@ -151,15 +176,32 @@ impl Owner {
         };
         self.renew_softs(&mut units);
         // Without the books, for the loop waits for them: moving takes long on a full machine.
-        if let Err(error) = dissolve(&self.groups, &family) {
-            warn!("gate {}: {error}", gate.record.name);
-        }
+        let why = match dissolve(&self.groups, &family) {
+            Ok(true) => None,
+            Ok(false) => Some("its processes fork faster than they can be moved back".to_owned()),
+            Err(error) => Some(error.to_string()),
+        };
         let mut books = lock(&self.books);
         books.forget_gone(&family);
-        books.restore_lines(|entry| {
-            entry.group == *group
-                && matches!(entry.change, tidegate_knobs::ledger::Change::Units(_))
+        if why.is_none() {
+            books.united(&family);
+        }
+        why.map(|why| {
+            let gate = &gate.record.name;
+            format!(
+                "cap_scope: gate {gate}: some are left in groups of their own: {why}; try again"
+            )
         })
+        .into_iter()
+        .collect()
+    }
+
+    /// The same, where what comes next needs everybody in the gate's group.
+    fn unite(&self, gate: &Gate) -> Result<(), Refusal> {
+        match self.take_off_units(gate).pop() {
+            Some(left) => Err(Refusal::new("busy", left)),
+            None => Ok(()),
+        }
     }
 
     fn family(&self, group: &GroupPath, asked: Per, beside: bool) -> Result<Family, Refusal> {
@@ -227,7 +269,8 @@ impl Owner {
         let swept = {
             let known = &*divided;
             let mut furnish = |unit: &GroupPath| self.furnish(known, unit);
-            sweep(&self.groups, &known.family, moves_max, &mut furnish)
+            let from = known.last.stopped_at;
+            sweep(&self.groups, &known.family, moves_max, from, &mut furnish)
         };
         match swept {
             Ok(swept) => {

@@ -1,7 +1,8 @@
 //! Caps that count for each process or task alone, on v1 and v2.
 
+use tidegate_knobs::control::Usage;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::FakeProcess;
+use tidegate_knobs::kfs::{FakeProcess, Fault, Op, Rule};
 
 use super::{Bed, KINDS, Kind, PIDS, in_books, root, terms, unset};
 use crate::api::{RunRequest, SetRequest};
@@ -10,6 +11,16 @@ use crate::looper::lock;
 use crate::mechanisms::units::look;
 use crate::owner::Owner;
 use crate::server::Refusal;
+use crate::writer::QuotaWriter;
+
+/// No group has used anything.
+struct Unused;
+
+impl Usage for Unused {
+    fn usage_ns(&mut self, _: &GroupPath) -> Option<u64> {
+        Some(0)
+    }
+}
 
 fn run(owner: &Owner, pid: i32, pairs: &[(&str, &str)]) -> Result<String, Refusal> {
     let request = RunRequest {
@@ -263,4 +274,107 @@ fn side_work_on_v1_keeps_its_caps_while_its_root_is_cut() {
         "{:?}",
         in_books(&owner)
     );
+}
+
+#[test]
+fn soft_caps_for_each_are_refused_where_work_would_leave_a_limit() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let each = [("cap_soft", "100‰"), ("cap_scope", "process")];
+        let with = |pair| [each.as_slice(), &[pair]].concat();
+        for terms in [with(("class", "side")), with(("quota", "20ms"))] {
+            let refusal = run(&owner, PIDS[0], &terms).unwrap_err();
+            assert!(
+                refusal.to_string().contains("take cap_scope=group"),
+                "{kind:?} {refusal}"
+            );
+            assert!(bed.is_home(0), "{kind:?}");
+        }
+        let target = format!("pid:{}", PIDS[1]);
+        set(&owner, &target, &each).unwrap_err();
+        assert!(bed.is_home(1), "{kind:?}");
+        set(&owner, &target, &EACH_PROCESS).unwrap();
+        let before = at(&owner, PIDS[1]);
+        set(&owner, &target, &[("cap_soft", "100‰")]).unwrap_err();
+        assert_eq!(at(&owner, PIDS[1]), before, "{kind:?}: as it was");
+        let group = run(&owner, PIDS[0], &each).unwrap();
+        let unit = at(&owner, PIDS[0]);
+        assert_eq!(unit, format!("{group}=p{}", PIDS[0]), "{kind:?}");
+        set(&owner, "gate:job", &[("quota", "20ms")]).unwrap_err();
+        assert_eq!(at(&owner, PIDS[0]), unit, "{kind:?}");
+        assert_eq!(quota(&owner, &group), None, "{kind:?}");
+    }
+}
+
+#[test]
+fn units_come_out_of_the_background_again_after_their_terms_are_set_again() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let each = [("cap_soft", "100‰"), ("cap_scope", "process")];
+        run(&owner, PIDS[0], &each).unwrap();
+        let unit = at(&owner, PIDS[0]);
+        let step = |now_ms: u64| {
+            let mut writer = QuotaWriter::new(&owner);
+            let softs = &mut lock(&owner.control).softs;
+            softs.step(now_ms * 1_000_000, &mut Unused, &mut writer);
+        };
+        step(1_000_000);
+        step(1_000_200);
+        assert_eq!(
+            bed.file(&unit, "cpu.idle"),
+            "0",
+            "{kind:?}: its bucket is full"
+        );
+        set(&owner, "gate:job", &[("cap_hard", "500‰")]).unwrap();
+        step(1_000_400);
+        step(1_000_600);
+        assert_eq!(bed.file(&unit, "cpu.idle"), "0", "{kind:?}: and again");
+    }
+}
+
+#[test]
+fn work_in_groups_beside_its_gate_outlives_the_owner_under_its_caps() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let each = [("cap_soft", "100‰"), ("cap_scope", "process")];
+        let group = run(&owner, PIDS[0], &each).unwrap();
+        let unit = at(&owner, PIDS[0]);
+        owner.leave();
+        assert_eq!(at(&owner, PIDS[0]), unit, "{kind:?}");
+        assert!(bed.exists(&group), "{kind:?}");
+        assert_eq!(bed.file(&unit, "cpu.idle"), "1", "{kind:?}");
+        assert_eq!(lock(&owner.gates).len(), 1, "{kind:?}");
+    }
+}
+
+#[test]
+fn groups_that_cannot_be_dissolved_are_said_and_keep_their_caps_and_their_books() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let group = run(&owner, PIDS[0], &EACH_PROCESS).unwrap();
+        let unit = at(&owner, PIDS[0]);
+        let file = format!("{group}/cgroup.procs");
+        let busy = Fault::Errno(libc::EBUSY);
+        bed.fs.add(Rule::on(Op::Write, &file, busy).times(64));
+        let before = in_books(&owner);
+        for pair in [("cap_scope", "group"), ("cap_scope", "task")] {
+            let refusal = set(&owner, "gate:job", &[pair]).unwrap_err().to_string();
+            assert!(refusal.contains("left in groups"), "{kind:?} {refusal}");
+            assert_eq!(at(&owner, PIDS[0]), unit, "{kind:?}");
+            assert_eq!(quota(&owner, &unit), Some(200_000), "{kind:?}");
+            assert_eq!(in_books(&owner), before, "{kind:?}");
+        }
+        look(&owner);
+        for _ in 0..4 {
+            if set(&owner, "gate:job", &[("cap_scope", "group")]).is_ok() {
+                break;
+            }
+        }
+        assert_eq!(at(&owner, PIDS[0]), group, "{kind:?}: and again");
+        assert!(no_units(&bed, &group), "{kind:?}");
+    }
 }
