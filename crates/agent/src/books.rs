@@ -18,6 +18,7 @@ use crate::nesting::Nesting;
 
 mod caps;
 mod hints;
+mod moves;
 
 pub(crate) use caps::is_background;
 
@@ -326,18 +327,6 @@ impl Books {
             .iter()
             .map(|(entry, outcome)| (tell(entry, outcome), is_back(outcome)))
             .collect()
-    }
-
-    /// The processes that were moved for `gate`, with their start times.
-    pub fn moves_of(&self, gate: &str) -> Vec<(Placement, u64)> {
-        let moved = |entry: &Entry| match &entry.change {
-            Change::Membership {
-                start_ticks,
-                placement,
-            } if entry.gate == gate => Some((placement.clone(), *start_ticks)),
-            _ => None,
-        };
-        self.ledger.entries().iter().filter_map(moved).collect()
     }
 
     /// Newest first; and again what was refused because a group above it was not yet back (v1: no quota above its parent's).

@@ -1,0 +1,20 @@
+//! Moved processes in the books.
+
+use tidegate_knobs::group::Placement;
+use tidegate_knobs::ledger::{Change, Entry};
+
+use super::Books;
+
+impl Books {
+    /// The processes that were moved for `gate`, with their start times.
+    pub fn moves_of(&self, gate: &str) -> Vec<(Placement, u64)> {
+        let moved = |entry: &Entry| match &entry.change {
+            Change::Membership {
+                start_ticks,
+                placement,
+            } if entry.gate == gate => Some((placement.clone(), *start_ticks)),
+            _ => None,
+        };
+        self.ledger.entries().iter().filter_map(moved).collect()
+    }
+}
