@@ -208,18 +208,46 @@ impl Books {
     }
 
     fn lift_known(&mut self, root: &GroupPath, low: u128) -> Result<(), GroupError> {
-        for (group, held) in &mut self.nesting {
-            if held.lifted || held.own.ratio() <= low || group == root || !group.is_within(root) {
-                continue;
+        let in_the_way = |(group, held): (&GroupPath, &Held)| {
+            let stands = !held.lifted && held.own.ratio() > low;
+            (stands && group != root && group.is_within(root)).then(|| (group.clone(), held.own))
+        };
+        let due: Vec<_> = self.nesting.iter().filter_map(in_the_way).collect();
+        for (group, own) in due {
+            // Main does not wait for a full /run: then a restore may leave the group without a limit alone.
+            if let Err(error) = self.note_lifted(&group, &own) {
+                warn!("{error}");
             }
-            match self
-                .groups
-                .set_bandwidth(group, Some(held.own), lifted(held.own))
-            {
+            match self.groups.set_bandwidth(&group, Some(own), lifted(own)) {
                 Err(error) if !error.is_gone() => return Err(error),
-                _ => held.lifted = true,
+                _ => {
+                    let held = Held { own, lifted: true };
+                    self.nesting.insert(group, held);
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Before a known quota is lifted: what will stand is ours, too.
+    fn note_lifted(&mut self, group: &GroupPath, own: &Bandwidth) -> Result<(), BooksError> {
+        let to = lifted(*own);
+        let Some(entry) = self.entry(group, is_bandwidth) else {
+            return Ok(());
+        };
+        let id = entry.id;
+        let is_noted = matches!(
+            &entry.change,
+            Change::Bandwidth { ours, previous, .. } if *ours == to || *previous == Some(to)
+        );
+        if self.ledger.note_moving(id, own, &to) || is_noted {
+            return Ok(());
+        }
+        self.ledger.update(id, |entry| {
+            if let Change::Bandwidth { previous, .. } = &mut entry.change {
+                *previous = Some(to);
+            }
+        })?;
         Ok(())
     }
 
@@ -315,6 +343,12 @@ impl Books {
                 Err(error) => warn!("{error}; the groups above limit it meanwhile"),
             }
         }
+    }
+
+    /// The gate of `group` has no quota of its own any more: it must not be given it again, even where what stood before could
+    /// not be put back yet.
+    pub(crate) fn end_own(&mut self, group: &GroupPath) {
+        self.nesting.remove(group);
     }
 
     /// Forgets quotas of their own that are in the ledger no more.

@@ -60,7 +60,9 @@ impl Owner {
         if !books.entries().iter().any(&ours) {
             return Vec::new();
         }
-        books.restore_lines(ours)
+        let left = books.restore_lines(ours);
+        books.end_own(&group);
+        left
     }
 
     /// The gate's group, where its quota is not the loop's to move.

@@ -23,6 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub const NONE: u64 = u64::MAX;
 /// `CPUWeight=idle`.
 const WEIGHT_IDLE: u64 = 0;
+/// What comes next to it, before systemd 252.
+const WEIGHT_LEAST: u64 = 1;
+/// One percent of a CPU.
+const PERCENT_US_PER_S: u64 = 10_000;
 const PERIOD_DEFAULT_US: u64 = 100_000;
 
 /// systemd could not be asked, or refused.
@@ -97,19 +101,32 @@ pub struct CpuValues {
 }
 
 impl CpuValues {
-    /// The idle class, with that limit.
+    /// The idle class, with that limit, in whole percent of a CPU: systemd keeps no more in its files, from which it reads it
+    /// again at a daemon-reload, and less than one percent would be none.
     pub fn yielding(limit: Bandwidth) -> Self {
         let quota_us_per_s = limit.quota_us.map_or(NONE, |quota_us| {
-            // Up, so that systemd's own division comes out at the same quota.
             quota_us
                 .saturating_mul(1_000_000)
                 .div_ceil(limit.period_us.max(1))
+                .div_ceil(PERCENT_US_PER_S)
+                .saturating_mul(PERCENT_US_PER_S)
         });
         Self {
             quota_us_per_s,
             period_us: limit.period_us,
             weight: WEIGHT_IDLE,
         }
+    }
+
+    /// Whether systemd may hold these since it was told `told`: it has no idle before 252, and whole percents in its files.
+    pub fn comes_of(&self, told: &CpuValues) -> bool {
+        let as_weight = self.weight == told.weight
+            || (told.weight == WEIGHT_IDLE && self.weight == WEIGHT_LEAST);
+        let rounded = told.quota_us_per_s != NONE
+            && self.quota_us_per_s.is_multiple_of(PERCENT_US_PER_S)
+            && self.quota_us_per_s.abs_diff(told.quota_us_per_s) < PERCENT_US_PER_S;
+        let as_quota = self.quota_us_per_s == told.quota_us_per_s || rounded;
+        as_weight && as_quota && self.period_us == told.period_us
     }
 
     /// The limit that systemd writes for these.
@@ -198,7 +215,7 @@ pub fn set_cpu_values(unit: &UnitName, values: &CpuValues) -> Result<(), BusErro
     };
     match set(values.weight) {
         // Before systemd 252 there is no idle: the least weight is next to it.
-        Err(BusError::Refused { .. }) if values.weight == WEIGHT_IDLE => set(1),
+        Err(BusError::Refused { .. }) if values.weight == WEIGHT_IDLE => set(WEIGHT_LEAST),
         done => done,
     }
 }
@@ -293,20 +310,17 @@ mod tests {
 
     #[test]
     fn a_limit_survives_systemds_arithmetic() {
-        for (quota_us, period_us) in [
-            (2_000, 100_000),
-            (1_000, 66_666),
-            (1_500, 10_000),
-            (1_000, 1_000_000),
+        for (quota_us, period_us, kept_us) in [
+            (2_000, 100_000, 2_000),
+            (1_000, 66_666, 1_333),
+            (1_500, 10_000, 1_500),
+            (1_000, 1_000_000, 10_000),
         ] {
-            let limit = Bandwidth {
-                quota_us: Some(quota_us),
-                period_us,
-                burst_us: 0,
-            };
-            let values = CpuValues::yielding(limit);
-            assert_eq!(values.bandwidth(), limit);
+            let values = CpuValues::yielding(Bandwidth::limit(quota_us, period_us));
+            assert_eq!(values.bandwidth(), Bandwidth::limit(kept_us, period_us));
             assert_eq!(values.weight, 0);
+            // As it comes back from the file.
+            assert_eq!(values.quota_us_per_s % PERCENT_US_PER_S, 0);
         }
         let none = CpuValues {
             quota_us_per_s: NONE,
@@ -316,6 +330,30 @@ mod tests {
         assert_eq!(
             (none.bandwidth().quota_us, none.bandwidth().period_us),
             (None, 100_000)
+        );
+    }
+
+    #[test]
+    fn what_an_older_systemd_makes_of_ours_is_ours() {
+        let told = CpuValues {
+            quota_us_per_s: 15_500,
+            period_us: 100_000,
+            weight: WEIGHT_IDLE,
+        };
+        let quota = |quota_us_per_s| CpuValues {
+            quota_us_per_s,
+            ..told
+        };
+        let weight = |weight| CpuValues { weight, ..told };
+        for kept in [told, weight(1), quota(20_000), quota(10_000)] {
+            assert!(kept.comes_of(&told), "{kept:?}");
+        }
+        for other in [weight(100), quota(30_000), quota(15_400), quota(NONE)] {
+            assert!(!other.comes_of(&told), "{other:?}");
+        }
+        assert!(
+            !weight(0).comes_of(&weight(1)),
+            "only from idle to the least"
         );
     }
 

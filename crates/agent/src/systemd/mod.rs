@@ -132,7 +132,26 @@ impl Owner {
             .filter(|_| before.is_none());
         notes::store(&*self.fs, &self.run_dir, &all)?;
         bus::set_cpu_values(unit, &ours).map_err(|error| error.to_string())?;
+        self.note_kept(unit, name, all, ours);
         Ok(stands.unwrap_or_else(|| was.bandwidth()))
+    }
+
+    /// What systemd made of what it was told is what is found later. That it cannot be noted is no harm: it is known for ours.
+    fn note_kept(&self, unit: &UnitName, gate: &str, mut all: Vec<Note>, ours: CpuValues) {
+        let Ok(kept) = bus::cpu_values(unit) else {
+            return;
+        };
+        if kept == ours || !kept.comes_of(&ours) {
+            return;
+        }
+        for note in &mut all {
+            if note.gate == gate && note.unit == *unit {
+                note.ours = kept;
+            }
+        }
+        if let Err(why) = notes::store(&*self.fs, &self.run_dir, &all) {
+            warn!("gate {gate}: {why}");
+        }
     }
 
     /// Has systemd forget what it was told for a gate; says what it could not.

@@ -28,7 +28,7 @@ pub struct Note {
     pub unit: UnitName,
     /// What systemd would have written before.
     pub was: CpuValues,
-    /// What it was told.
+    /// What it was told, as it keeps it.
     pub ours: CpuValues,
     /// Drop-ins that were there before.
     pub had: Vec<PathBuf>,
@@ -90,7 +90,7 @@ pub fn take_back(note: &Note) -> Result<(), BusError> {
         return Ok(());
     }
     let found = bus::cpu_values(&note.unit)?;
-    if found != note.ours && found != note.was {
+    if !found.comes_of(&note.ours) && found != note.was {
         return Err(BusError::Refused {
             unit: note.unit.to_string(),
             why: "somebody else changed its CPUQuota or CPUWeight since; left alone".to_owned(),

@@ -9,6 +9,7 @@ mod hints;
 mod life;
 
 mod matrix;
+mod nesting;
 mod space;
 mod steps;
 mod units;
