@@ -236,12 +236,9 @@ fn notes(outcomes: &[Outcome], sizes: &[u32], loads: &[f64]) -> Vec<String> {
          every pair of programs), what switches and wakeups cost, and the server. With contention at 0 % what \
          is left is scheduling alone; the sweep shows what each part makes of the result."
             .to_string(),
-        "On large machines whose neighbours slow each other, knobs give side work less than they could, the less the \
-         higher the load: a quota that is raised slows main (and each write frees every CPU until its next tick), which \
-         looks like a step of main, and the loop cuts within 35 ms and waits. On 256 CPUs at load 1.6 the quota \
-         went from 27 CPUs to 9 and back each second, and reclaim stood at about 50 % however long it ran; without \
-         contention it is whole. The full form's knobs arms run for 16 s on 64 CPUs and more, and for 4 s on smaller \
-         machines, before they are judged."
+        "Where CPUs share cores, a quota that is raised slows main (and each write frees every CPU until its next tick), \
+         which looks like a step of main; the law knows what its own raise does and does not answer it. The full form's \
+         knobs arms run for 16 s on 64 CPUs and more, and for 4 s on smaller machines, before they are judged."
             .to_string(),
     ];
     for &cpus in sizes {
