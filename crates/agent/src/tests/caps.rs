@@ -4,31 +4,12 @@ use tidegate_knobs::control::Usage;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::Change;
 
-use super::{Bed, KINDS, Kind, PIDS, in_books, root, terms, unset};
-use crate::api::{RunRequest, SetRequest, UnsetRequest};
+use super::{Bed, KINDS, Kind, PIDS, in_books, root, run, set, unset};
+use crate::api::UnsetRequest;
 use crate::house::House;
 use crate::looper::lock;
 use crate::owner::Owner;
-use crate::server::Refusal;
 use crate::writer::QuotaWriter;
-
-fn run(owner: &Owner, pid: i32, pairs: &[(&str, &str)]) -> Result<String, Refusal> {
-    let request = RunRequest {
-        pid,
-        name: None,
-        command: vec!["job".to_owned()],
-        terms: terms(pairs),
-    };
-    owner.run(&root(pid), &request).map(|reply| reply.cgroup)
-}
-
-fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) -> Result<Vec<String>, Refusal> {
-    let request = SetRequest {
-        target: target.to_owned(),
-        terms: terms(pairs),
-    };
-    owner.set(&root(1), &request).map(|view| view.notes)
-}
 
 /// Every group has used this much.
 struct Used(u64);

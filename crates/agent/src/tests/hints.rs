@@ -3,7 +3,7 @@
 use tidegate_knobs::kfs::{FakeFs, FakeProcess};
 use tidegate_knobs::sched::{BATCH, IDLE, NORMAL};
 
-use super::{Bed, KINDS, Kind, PIDS, in_books, root, terms, unset};
+use super::{Bed, KINDS, Kind, PIDS, in_books, root, run, terms, unset};
 use crate::api::{GateView, LatencyView, RunRequest, SetRequest, UnsetRequest};
 use crate::house::House;
 use crate::owner::Owner;
@@ -19,16 +19,6 @@ fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) -> Result<GateView, 
         terms: terms(pairs),
     };
     owner.set(&root(1), &request)
-}
-
-fn run(owner: &Owner, pid: i32, pairs: &[(&str, &str)]) -> Result<String, Refusal> {
-    let request = RunRequest {
-        pid,
-        name: None,
-        command: vec!["job".to_owned()],
-        terms: terms(pairs),
-    };
-    owner.run(&root(pid), &request).map(|reply| reply.cgroup)
 }
 
 fn slice(fake: &FakeFs, tid: i32) -> Option<u64> {

@@ -345,6 +345,26 @@ pub fn root(pid: i32) -> Peer {
     }
 }
 
+/// `run` by root with these terms; the group it came to.
+fn run(owner: &Owner, pid: i32, pairs: &[(&str, &str)]) -> Result<String, Refusal> {
+    let request = RunRequest {
+        pid,
+        name: None,
+        command: vec!["job".to_owned()],
+        terms: terms(pairs),
+    };
+    owner.run(&root(pid), &request).map(|reply| reply.cgroup)
+}
+
+/// `set` by root; the gate's notes.
+fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) -> Result<Vec<String>, Refusal> {
+    let request = SetRequest {
+        target: target.to_owned(),
+        terms: terms(pairs),
+    };
+    owner.set(&root(1), &request).map(|view| view.notes)
+}
+
 pub fn run_side(owner: &Owner, pid: i32) -> Result<RunReply, Refusal> {
     let request = RunRequest {
         pid,

@@ -4,13 +4,11 @@ use tidegate_knobs::control::Usage;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::{FakeProcess, Fault, Op, Rule};
 
-use super::{Bed, KINDS, Kind, PIDS, in_books, root, terms, unset};
-use crate::api::{RunRequest, SetRequest};
+use super::{Bed, KINDS, Kind, PIDS, in_books, run, set, unset};
 use crate::house::House;
 use crate::looper::lock;
 use crate::mechanisms::units::look;
 use crate::owner::Owner;
-use crate::server::Refusal;
 use crate::writer::QuotaWriter;
 
 /// No group has used anything.
@@ -20,24 +18,6 @@ impl Usage for Unused {
     fn usage_ns(&mut self, _: &GroupPath) -> Option<u64> {
         Some(0)
     }
-}
-
-fn run(owner: &Owner, pid: i32, pairs: &[(&str, &str)]) -> Result<String, Refusal> {
-    let request = RunRequest {
-        pid,
-        name: None,
-        command: vec!["job".to_owned()],
-        terms: terms(pairs),
-    };
-    owner.run(&root(pid), &request).map(|reply| reply.cgroup)
-}
-
-fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) -> Result<Vec<String>, Refusal> {
-    let request = SetRequest {
-        target: target.to_owned(),
-        terms: terms(pairs),
-    };
-    owner.set(&root(1), &request).map(|view| view.notes)
 }
 
 fn at(owner: &Owner, tid: i32) -> String {
