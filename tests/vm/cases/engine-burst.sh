@@ -2,12 +2,13 @@
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate
-# seconds: 120
+# seconds: 180
 throttled() { awk '/^throttled_usec/ { print $2 }' "$ROOT/$1/cpu.stat"; }
 
-# 35 ms of work every 400 ms under a quota of 20 ms in 100 ms: 9 % of a CPU on average, throttled each time.
+# 35 ms of work every 430 ms under a quota of 20 ms in 100 ms: 8 % of a CPU on average, throttled unless it begins near a
+# period's end. 430 is no multiple of the period, so that it begins everywhere in turn and not where this boot happens to put it.
 group service
-inside service vmtool duty 8.75 400000 &
+inside service vmtool duty 8.14 430000 &
 service=$!
 tidegate set cgroup:/service quota=20ms
 sleep 2
@@ -15,7 +16,7 @@ before=$(throttled service)
 sleep 10
 without=$(($(throttled service) - before))
 measure throttled_without_burst $without us
-[ $without -gt 500000 ] || fail "the service is not throttled: $without us in 10 s"
+[ $without -gt 300000 ] || fail "the service is not throttled: $without us in 10 s"
 
 # A burst that is given is spent: nothing is throttled that was saved before.
 tidegate set cgroup:/service burst=20ms
@@ -31,7 +32,7 @@ measure throttled_with_burst_20ms $given us
 tidegate set cgroup:/service burst=0
 tidegate set cgroup:/service burst=auto
 same "an auto burst begins at none" "$(cat $ROOT/service/cpu.max.burst)" 0
-sleep 20
+sleep 40
 burst=$(cat $ROOT/service/cpu.max.burst)
 measure burst_found $burst us
 [ "$burst" -gt 10000 ] || fail "auto found a burst of $burst us only"
