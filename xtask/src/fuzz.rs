@@ -180,24 +180,14 @@ fn fuzz(name: &str, asked: &Asked) -> Result<u64, String> {
     let length = length.map_or(LENGTH, |(_, length)| *length);
     let findings = format!("target/fuzz/finding-{name}-");
     let log_path = format!("target/fuzz/{name}.log");
-    let log = std::fs::File::create(&log_path).map_err(|error| format!("{log_path}: {error}"))?;
-    let status = Command::new(&binary)
+    let mut fuzzer = Command::new(&binary);
+    fuzzer
         .arg(format!("-runs={}", asked.runs))
         .arg(format!("-seed={}", asked.seed))
         .arg(format!("-max_len={length}"))
         .arg(format!("-artifact_prefix={findings}"))
-        .args(["-timeout=10", "-print_final_stats=1", "-verbosity=1"])
-        .arg(&corpus)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log)
-        .status()
-        .map_err(|error| format!("{}: {error}", binary.display()))?;
-    let said = std::fs::read(&log_path).map_err(|error| format!("{log_path}: {error}"))?;
-    let said = String::from_utf8_lossy(&said);
-    if !status.success() {
-        return Err(finding(&said, &binary, &seeds));
-    }
+        .arg("-verbosity=1");
+    let said = run_fuzzer(&mut fuzzer, &binary, &corpus, &seeds, &log_path)?;
     let runs = executed(&said).ok_or(format!(
         "{log_path}: it does not say how many inputs it ran"
     ))?;
@@ -211,6 +201,31 @@ fn fuzz(name: &str, asked: &Asked) -> Result<u64, String> {
         keep(name, &binary, &corpus, &seeds)?;
     }
     Ok(runs)
+}
+
+/// Runs a fuzzer, with its own options set, over `corpus`: what it said. `again` is what a person runs to see a finding again.
+pub(crate) fn run_fuzzer(
+    fuzzer: &mut Command,
+    again: &Path,
+    corpus: &Path,
+    seeds: &Path,
+    log_path: &str,
+) -> Result<String, String> {
+    let log = std::fs::File::create(log_path).map_err(|error| format!("{log_path}: {error}"))?;
+    let status = fuzzer
+        .args(["-timeout=10", "-print_final_stats=1"])
+        .arg(corpus)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .status()
+        .map_err(|error| format!("{}: {error}", again.display()))?;
+    let said = std::fs::read(log_path).map_err(|error| format!("{log_path}: {error}"))?;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    match status.success() {
+        true => Ok(said),
+        false => Err(finding(&said, again, seeds)),
+    }
 }
 
 /// What libFuzzer counted.
@@ -310,7 +325,7 @@ fn to_hex(input: &[u8]) -> String {
 }
 
 /// What failed, how to see it again, and the input as a line for the corpus.
-pub(crate) fn finding(said: &str, binary: &Path, seeds: &Path) -> String {
+fn finding(said: &str, binary: &Path, seeds: &Path) -> String {
     let what = said
         .lines()
         .find(|line| line.starts_with("tidegate: fuzz:") || line.contains("runtime error:"))

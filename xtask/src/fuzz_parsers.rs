@@ -6,10 +6,10 @@
 //! replays; a finding is shown as a line for that file.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use crate::fuzz::{executed, finding, unpack};
+use crate::fuzz::{executed, run_fuzzer, unpack};
 
 const TARGETS: [&str; 4] = ["kernel_files", "targets", "terms", "units"];
 const RUNS: u64 = 2_000_000;
@@ -104,25 +104,14 @@ fn fuzz(binary: &Path, name: &str, runs: u64) -> Result<u64, String> {
     let seeds = PathBuf::from(format!("crates/fuzz/corpus/{name}.hex"));
     unpack(&seeds, &corpus)?;
     let log_path = format!("target/fuzz/parsers-{name}.log");
-    let log = std::fs::File::create(&log_path).map_err(|error| format!("{log_path}: {error}"))?;
-    let status = Command::new(binary)
+    let mut fuzzer = Command::new(binary);
+    fuzzer
         .env("TIDEGATE_FUZZ", name)
         .arg(format!("-runs={runs}"))
         .arg(format!("-max_len={LENGTH_MAX}"))
-        .arg(format!("-artifact_prefix=target/fuzz/finding-{name}-"))
-        .args(["-timeout=10", "-print_final_stats=1"])
-        .arg(&corpus)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log)
-        .status()
-        .map_err(|error| format!("{}: {error}", binary.display()))?;
-    let said = std::fs::read(&log_path).map_err(|error| format!("{log_path}: {error}"))?;
-    let said = String::from_utf8_lossy(&said);
-    if !status.success() {
-        let again = format!("TIDEGATE_FUZZ={name} {}", binary.display());
-        return Err(finding(&said, Path::new(&again), &seeds));
-    }
+        .arg(format!("-artifact_prefix=target/fuzz/finding-{name}-"));
+    let again = PathBuf::from(format!("TIDEGATE_FUZZ={name} {}", binary.display()));
+    let said = run_fuzzer(&mut fuzzer, &again, &corpus, &seeds, &log_path)?;
     executed(&said).ok_or_else(|| format!("{log_path}: it does not say how many inputs it ran"))
 }
 
