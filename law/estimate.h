@@ -200,10 +200,11 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 		h->probation.out_ucpu = h->out_ucpu;
 		h->probation.margin_ucpu = margin;
 		h->probation.noise_us = h->noise_us;
+		h->probation.block_us = 0;
+		h->probation.used_ns = 0;
 	}
+	/* The proof goes on: pulses of main, alarm by alarm, would never let it end. */
 	h->probation.open_us = 1;
-	h->probation.block_us = 0;
-	h->probation.used_ns = 0;
 	/*
 	 * sum <= 8.192e12 ns over age >= 1 us: in ucpu sum * 1000 / age. A sum of
 	 * one window cannot tell a small step at its start from a large one at its

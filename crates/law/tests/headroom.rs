@@ -257,3 +257,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_main_in_pulses_does_not_keep_side_work_out_for_good() {
+    // 1 ms of each 10 on one CPU: each pulse is an alarm, and the next comes before the last one is judged.
+    let mut law = Headroom::new(HeadroomConfig::KERNEL, TERMS);
+    let (mut last, mut given_ucpu) = (HeadroomDecision::default(), 0);
+    for ms in 0..20_000u64 {
+        let main_ppm = if ms % 10 == 0 { 1_000_000 } else { 0 };
+        let side_ucpu = last.allowance_ucpu.min(1_000_000 - main_ppm);
+        last = law.step(&window(1, 1, main_ppm, side_ucpu));
+        if ms >= 10_000 {
+            given_ucpu += last.allowance_ucpu / 10_000;
+        }
+    }
+    assert!(
+        given_ucpu > 200_000,
+        "{given_ucpu} ucpu on average for 600000"
+    );
+}
