@@ -10,6 +10,7 @@ use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::discover::discover;
 use tidegate_knobs::group::{CpuClass, GroupError, GroupPath, Groups};
 use tidegate_knobs::kfs::{FakeFs, FakeProcess, KernelFs};
+use tidegate_knobs::sched::{FIFO, NORMAL};
 
 use support::{Bed, path};
 
@@ -173,6 +174,43 @@ fn idle_and_weight_come_back_in_order() {
         assert_eq!(bed.groups.weight(&group).unwrap(), 250);
         let nothing = bed.written(|| bed.groups.restore_class(&group, &saved).unwrap());
         assert!(nothing.is_empty(), "{nothing:?}");
+    }
+}
+
+/// From 7.3 on a task that waits keeps the weight that it had, until it is put into the queue anew.
+#[test]
+fn tasks_that_wait_take_up_a_weight_that_changed() {
+    for (release, wanted) in [
+        ("6.18.15-cloud-amd64", vec![]),
+        ("7.2.1-cloud-amd64", vec![]),
+        ("7.3.4-cloud-amd64", vec![7, 8, 8, 9]),
+        ("8.0.0", vec![7, 8, 8, 9]),
+    ] {
+        let bed = Bed::new(FakeFs::v2());
+        let fake = bed.fs.inner();
+        fake.set_file("/proc/sys/kernel/osrelease", release);
+        let (group, inner) = (path("/g"), path("/g/inner"));
+        bed.groups.create(&inner).unwrap();
+        for pid in [7, 8, 9, 10] {
+            fake.add_process(FakeProcess::new(pid));
+            let file = Path::new("/sys/fs/cgroup/g/inner/cgroup.procs");
+            bed.fs.write(file, &pid.to_string()).unwrap();
+        }
+        fake.set_task(8, NORMAL, 5, Some(3_000_000));
+        fake.make_real_time(10);
+        fake.set_task(10, FIFO, 0, None);
+        let was = bed.groups.class(&group).unwrap();
+        for background in [true, false] {
+            fake.take_sched_written();
+            bed.groups.set_background(&group, &was, background).unwrap();
+            let mut written = fake.take_sched_written();
+            // The probe asks on a thread of its own.
+            written.retain(|tid| *tid != 0);
+            assert_eq!(written, wanted, "{release} {background}");
+        }
+        // What they had, they have.
+        assert_eq!(fake.task(8), Some((Some(3_000_000), NORMAL, 5)));
+        assert_eq!(fake.task(9), Some((None, NORMAL, 0)));
     }
 }
 

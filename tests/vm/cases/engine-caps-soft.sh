@@ -1,8 +1,8 @@
 # what: a soft cap of 200 permille: alone it takes all, beside others no more than its cap, and it yields within 20 ms; 0 takes nothing
 # modes: precise
-# kernels: 6.18
+# kernels: 6.18 7.3
 # needs: tidegate
-# seconds: 120
+# seconds: 180
 group main
 soft=tidegate-soft=job
 tidegate run --cap-soft 200‰ --name job -- vmtool burn &
@@ -24,6 +24,18 @@ seen 10 $soft main
 measure soft_beside_a_hog "$(of $soft)" %
 within "beside a hog" "$(of $soft)" 18.5 20.5
 tidegate show gate:job
+
+# As many as wait, and none of them with a weight that it had before (from 7.3 on the kernel leaves a waiting task its own).
+finish $job
+until_true 10 sh -c "! [ -d $ROOT/$soft ]" || fail "the gate's group stays"
+tidegate run --cap-soft 200‰ --name job -- vmtool threads 40 &
+job=$!
+until_true 20 [ -d $ROOT/$soft ] || fail "no group at the top"
+sleep 1
+seen 10 $soft main
+measure soft_of_40_beside_a_hog "$(of $soft)" %
+within "40 tasks beside a hog" "$(of $soft)" 18.5 20.5
+
 tidegate set gate:job cap_soft=0
 seen 10 $soft main
 measure soft_0_beside_a_hog "$(of $soft)" %

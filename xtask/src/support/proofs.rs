@@ -76,7 +76,7 @@ pub const PROOFS: &[Proof] = &[
     proof("quota, period", LIMITS, "engine-terms", USER),
     proof("burst", LIMITS, "engine-terms", USER),
     proof("hard caps", LIMITS, "engine-terms", USER),
-    proof("soft caps", LIMITS, "engine-terms", USER),
+    proof("soft caps", LIMITS, "engine-caps-soft", USER),
     proof(
         "latency hints",
         "e2e_hints::a_group_has_it_with_what_enters_and_what_somebody_else_wrote_stays",

@@ -183,7 +183,7 @@ fn by_version(fs: &dyn KernelFs) -> [Feature; 3] {
     })
 }
 
-pub(super) fn kernel_release(fs: &dyn KernelFs) -> String {
+pub(crate) fn kernel_release(fs: &dyn KernelFs) -> String {
     let text = fs
         .read(Path::new("/proc/sys/kernel/osrelease"))
         .unwrap_or_default();

@@ -14,6 +14,7 @@ use crate::group::GroupPath;
 use crate::kfs::{KernelFs, KfsError};
 
 pub use features::{Feature, Features, probe_features, tick_hz};
+pub(crate) use features::{kernel_release, parse_release};
 pub use mountinfo::{
     CgroupLine, CgroupMount, ParseError, below_mount, parse_mountinfo, parse_proc_cgroup,
 };

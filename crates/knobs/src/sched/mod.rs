@@ -5,9 +5,11 @@
 //! Before 6.12 a hint above 0 becomes SCHED_BATCH, which preempts nobody as it wakes; one below 0 is not to be had.
 //!
 //! [`attr`] is the system call, [`tasks`] finds the tasks that a hint is for, [`hint`] gives them the slice and takes it back.
+//! `requeue` uses the same call for another end: tasks that wait with a weight that their group no longer has.
 
 pub(crate) mod attr;
 pub mod hint;
+pub(crate) mod requeue;
 pub mod tasks;
 
 pub use attr::{BATCH, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};

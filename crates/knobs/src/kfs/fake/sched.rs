@@ -22,6 +22,8 @@ struct Task {
 pub(super) struct Sched {
     tasks: BTreeMap<i32, Task>,
     has_slices: bool,
+    /// Who was written to, in order.
+    written: Vec<i32>,
 }
 
 impl Default for Sched {
@@ -29,6 +31,7 @@ impl Default for Sched {
         Self {
             tasks: BTreeMap::new(),
             has_slices: true,
+            written: Vec::new(),
         }
     }
 }
@@ -107,11 +110,17 @@ impl State {
             }
         }
         self.sched.tasks.insert(tid, task);
+        self.sched.written.push(tid);
         Ok(())
     }
 }
 
 impl FakeFs {
+    /// Tasks that were written to since the last call, in order; 0 is the caller.
+    pub fn take_sched_written(&self) -> Vec<i32> {
+        std::mem::take(&mut self.state().sched.written)
+    }
+
     /// This kernel takes no slices (before 6.12).
     pub fn without_slices(&self) {
         self.state().sched.has_slices = false;
