@@ -17,6 +17,7 @@ use crate::limits::kind_of;
 use crate::nesting::Nesting;
 
 mod caps;
+mod cpusets;
 mod hints;
 mod moves;
 

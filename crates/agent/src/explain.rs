@@ -6,6 +6,7 @@ use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::Class;
 
 use crate::api::{ExplainView, GateView, StatusView, UserView};
+use crate::domains;
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
 use crate::owner::Owner;
@@ -53,6 +54,7 @@ impl Owner {
         let (binding, summary) = binding(&gate, &status, &decision, above.as_ref());
         if gate.class == "side" {
             gate.notes.push(format!("idle is kept {}", status.space));
+            gate.notes.extend(status.domain_notes.iter().cloned());
         }
         Ok(ExplainView {
             summary,
@@ -147,6 +149,13 @@ fn binding(
              other side work uses {others:.2}"
         );
         return ("share", why);
+    }
+    if !status.free_cpus.is_empty() {
+        let why = format!(
+            "{name} uses {used:.2} CPUs: side work has CPUs {}, without a quota; the rest is kept for main on its own CPUs",
+            status.free_cpus
+        );
+        return ("headroom", why);
     }
     let why = format!(
         "{name} uses {used:.2} CPUs of the {allowance:.2} that side work may use: main uses {:.2} of {:.2} and {:.0} % \
@@ -259,7 +268,10 @@ fn arithmetic_of(
     above: Option<&Above>,
 ) -> Vec<String> {
     let line = |what: &str, cpus: f64, why: &str| format!("{what:<26}{cpus:>8.2} CPUs  {why}");
-    let mut lines = arithmetic(decision, status);
+    let mut lines = domains::arithmetic(status);
+    if status.free_cpus.is_empty() {
+        lines.splice(0..0, arithmetic(decision, status));
+    }
     if let Some(own) = &gate.own_limit {
         let why = format!(
             "{} us in each {} us, burst {} us",

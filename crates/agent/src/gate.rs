@@ -241,6 +241,7 @@ pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate>, settings: &Settings) ->
         headroom_from,
         tolerance_ppm,
         objective,
+        ..Demand::default()
     }
 }
 

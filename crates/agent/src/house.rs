@@ -210,6 +210,7 @@ impl House {
                     }
                     if matches!(entry.change, Change::Cpuset { .. }) {
                         lock(&owner.space).leave_alone();
+                        lock(&owner.control).set_confined(false);
                     }
                     let alert = format!(
                         "{what}: somebody else changed it ({found}); left alone until the gate is set again"

@@ -16,7 +16,7 @@ use tidegate_knobs::target::ProcessRef;
 use tidegate_terms::Class;
 use tracing::{info, warn};
 
-use crate::gate::{Gate, Place, demand};
+use crate::gate::{Gate, Place};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
 use crate::owner::{Owner, refuse};
@@ -214,7 +214,7 @@ impl Owner {
 
     /// Tells the loop, the guardian and the next owner what the gates are now.
     pub(crate) fn publish(&self, gates: &[Gate]) -> Result<(), Refusal> {
-        let demand = demand(gates.iter(), &self.settings);
+        let demand = self.demand_of(gates);
         let floor = self.floor(&demand);
         let own_of = |name: &str| {
             let gate = gates.iter().find(|gate| gate.record.name == name);

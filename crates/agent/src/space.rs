@@ -1,4 +1,4 @@
-//! Idle kept in space: side work on whole cores, by the side root's cpuset.
+//! Idle kept in space: side work on whole cores, by the side root's cpuset; and off the CPUs of a main that has a cpuset of its own.
 //!
 //! A thread beside the loop, ten looks a second: what the law allows now goes to the planner ([`tidegate_knobs::space`]), and what that
 //! changes goes to the books and then to the cpuset. The loop has no part in it, for a cpuset takes longer to write than a step lasts; its
@@ -13,15 +13,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tidegate_knobs::cpus::format_list;
-use tidegate_knobs::group::{Gathered, GroupPath, GroupResult, Groups, WEIGHT_DEFAULT, WEIGHT_MIN};
-use tidegate_knobs::ledger::{Change, Entry, Fallback};
-use tidegate_knobs::space::{LOOK_NS, Space, SpaceConfig};
+use tidegate_knobs::domain::Keeps;
+use tidegate_knobs::group::{Gathered, GroupPath, Groups};
+use tidegate_knobs::ledger::Change;
+use tidegate_knobs::space::{DOMAIN_LOOK_NS, LOOK_NS, Room, Space, SpaceConfig};
 use tidegate_knobs::topology::Topology;
 use tidegate_terms as terms;
 use tracing::warn;
 
-use crate::books::{Books, BooksError};
 use crate::lease::monotonic_ns;
+use crate::light::{darken, lighten};
 use crate::looper::lock;
 use crate::owner::Owner;
 
@@ -39,8 +40,18 @@ pub struct Whole {
     /// Wanted on this machine, and why or why not.
     wanted: bool,
     why: String,
+    /// Why side work is not to be confined at all, not even for a domain's sake.
+    refused: Option<String>,
     /// A cpuset of ours stands.
     stands: bool,
+    /// The domains that are kept in space.
+    parts: Vec<Vec<u32>>,
+    /// Side work is there to be confined.
+    used: bool,
+    rooms_ucpu: Vec<u64>,
+    main_ns: Vec<u64>,
+    /// Why headroom is not kept where it was asked for.
+    notes: Vec<String>,
     gathered: Gathered,
     changes: u64,
     looks: u64,
@@ -74,6 +85,15 @@ impl Whole {
             wanted,
             why,
             stands: false,
+            parts: Vec::new(),
+            used: false,
+            rooms_ucpu: Vec::new(),
+            main_ns: Vec::new(),
+            notes: Vec::new(),
+            refused: match setting {
+                terms::Space::Off => Some("space = off".to_owned()),
+                _ => groups.cpuset_refusal(),
+            },
             gathered: Gathered::default(),
             changes: 0,
             looks: 0,
@@ -94,9 +114,49 @@ impl Whole {
         self.left_alone = true;
     }
 
+    /// Why side work cannot be confined; `None` when it can.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let theirs = || "somebody else writes side work's cpuset".to_owned();
+        self.refused
+            .clone()
+            .or_else(|| self.left_alone.then(theirs))
+    }
+
+    pub(crate) fn set_notes(&mut self, notes: Vec<String>) {
+        self.notes = notes;
+    }
+
+    /// Why headroom is not kept where it was asked for.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The CPUs that side work is confined to; none where it is not.
+    pub(crate) fn given(&self) -> Vec<u32> {
+        if self.stands {
+            self.planner.standing()
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        (self.wanted || !self.parts.is_empty()) && !self.left_alone
+    }
+
+    /// The next look is due after this.
+    fn pause_ns(&self) -> u64 {
+        match (self.used && !self.left_alone, self.parts.is_empty()) {
+            (true, false) => DOMAIN_LOOK_NS,
+            (false, false) => LOOK_NS,
+            _ if self.wanted => LOOK_NS,
+            _ => LOOK_NS * LOOKS_A_SECOND,
+        }
+    }
+
     /// For people.
     pub fn sentence(&self) -> String {
-        if !self.wanted {
+        if !self.wanted && self.parts.is_empty() {
             return format!("in time only ({})", self.why);
         }
         if let Some(trouble) = &self.trouble {
@@ -105,10 +165,21 @@ impl Whole {
         if self.left_alone {
             return "in time only: somebody else writes the cpuset".to_owned();
         }
+        let cpus = self.planner.standing();
+        if !self.parts.is_empty() {
+            let list = format_list(&cpus);
+            return match self.stands {
+                true => format!(
+                    "on main's own CPUs in space: side work on CPUs {list}, weight 1; {} changes in all{}",
+                    self.changes,
+                    self.others()
+                ),
+                false => "on main's own CPUs in space as soon as side work runs".to_owned(),
+            };
+        }
         if !self.stands {
             return format!("in space as soon as side work runs ({})", self.why);
         }
-        let cpus = self.planner.standing();
         let count = self
             .topology
             .cores()
@@ -119,28 +190,35 @@ impl Whole {
             1 => "one whole core".to_owned(),
             count => format!("{count} whole cores"),
         };
-        let others = match self.gathered.others {
-            0 => String::new(),
-            others => format!("; {others} processes keep a cpuset that somebody gave them"),
-        };
         format!(
-            "in space: side work on {cores}, CPUs {}, weight 1 ({}); {} changes in all{others}",
+            "in space: side work on {cores}, CPUs {}, weight 1 ({}); {} changes in all{}",
             format_list(&cpus),
             self.why,
-            self.changes
+            self.changes,
+            self.others()
         )
+    }
+
+    fn others(&self) -> String {
+        match self.gathered.others {
+            0 => String::new(),
+            others => format!("; {others} processes keep a cpuset that somebody gave them"),
+        }
     }
 }
 
 /// Looks until the owner leaves.
 pub(crate) fn run(owner: &Owner) {
+    let mut since_ns = 0;
     while !owner.leaving.load(Ordering::Acquire) {
-        let wanted = lock(&owner.space).wanted;
-        std::thread::sleep(Duration::from_nanos(if wanted {
-            LOOK_NS
-        } else {
-            LOOK_NS * LOOKS_A_SECOND
-        }));
+        let pause_ns = lock(&owner.space).pause_ns();
+        std::thread::sleep(Duration::from_nanos(pause_ns));
+        since_ns += pause_ns;
+        if since_ns >= LOOK_NS * LOOKS_A_SECOND {
+            since_ns = 0;
+            owner.look_at_domains();
+            owner.note_main();
+        }
         owner.look_at_space();
     }
 }
@@ -149,16 +227,28 @@ impl Owner {
     /// One look.
     pub(crate) fn look_at_space(&self) {
         let root = self.side_root();
-        let used = lock(&self.gates)
-            .iter()
-            .any(|gate| self.limited_group(gate).as_ref() == Some(&root));
+        let slow = {
+            let mut whole = lock(&self.space);
+            if whole.ended {
+                return;
+            }
+            whole.looks += 1;
+            let each = LOOK_NS * LOOKS_A_SECOND / whole.pause_ns().min(LOOK_NS);
+            (whole.looks - 1).is_multiple_of(each)
+        };
+        if slow || !lock(&self.space).stands {
+            let gates = lock(&self.gates);
+            let in_root = |gate| self.limited_group(gate).as_ref() == Some(&root);
+            let used = gates.iter().any(in_root);
+            drop(gates);
+            lock(&self.space).used = used;
+        }
         let mut whole = lock(&self.space);
         if whole.ended {
             return;
         }
-        whole.looks += 1;
-        let slow = whole.looks % LOOKS_A_SECOND == 1;
-        if !whole.wanted || whole.left_alone || !used {
+        let anew = self.follow_parts(&mut whole);
+        if !whole.is_wanted() || !whole.used {
             // One that an owner before us left, or nobody needs any more.
             let stood = whole.stands || (slow && lock(&self.books).confined(&root).is_some());
             if stood && !whole.left_alone {
@@ -170,10 +260,8 @@ impl Owner {
         if whole.trouble.is_some() && !slow {
             return;
         }
-        let slow = slow || !whole.stands;
-        let done = self
-            .confine(&mut whole, &root, slow)
-            .map_err(|error| error.to_string());
+        let slow = slow || anew || !whole.stands;
+        let done = self.confine(&mut whole, &root, slow);
         if let Err(why) = &done
             && whole.trouble.as_ref() != Some(why)
         {
@@ -181,8 +269,33 @@ impl Owner {
         }
         if done.is_err() {
             whole.planner.forget();
+            lock(&self.control).set_confined(false);
         }
         whole.trouble = done.err();
+    }
+
+    /// Where main runs, once a second.
+    fn note_main(&self) {
+        let mut whole = lock(&self.space);
+        if whole.used && whole.is_wanted() {
+            lock(&self.control).main_by_cpu(&mut whole.main_ns);
+            let Whole {
+                planner, main_ns, ..
+            } = &mut *whole;
+            planner.note_main(main_ns);
+        }
+    }
+
+    /// The domains that the loop has laws for now; whether they are others than before.
+    fn follow_parts(&self, whole: &mut Whole) -> bool {
+        let control = lock(&self.control);
+        let domains = control.demand().domains.iter();
+        let parts = domains.filter(|domain| domain.keeps == Keeps::Space);
+        if parts.clone().map(|domain| &domain.cpus).eq(&whole.parts) {
+            return false;
+        }
+        whole.parts = parts.map(|domain| domain.cpus.clone()).collect();
+        true
     }
 
     fn confine(&self, whole: &mut Whole, root: &GroupPath, slow: bool) -> Result<(), String> {
@@ -195,15 +308,25 @@ impl Owner {
                 .groups
                 .cpuset_allowed(&parent)
                 .map_err(|error| wrong(&error))?;
-            let topology = whole.topology.clone();
-            whole.planner.set_cpus(&topology, &allowed);
+            let Whole {
+                planner,
+                topology,
+                parts,
+                ..
+            } = whole;
+            planner.set_cpus(topology, &allowed, parts);
         }
-        let (allowance_ucpu, relieved) = {
+        let (whole_ucpu, relieved) = {
             let control = lock(&self.control);
+            control.rooms_ucpu(&mut whole.rooms_ucpu);
             let relieved = control.quotas.is_relieved(root);
-            (control.decision().allowance_ucpu, relieved)
+            (control.quota_room_ucpu().filter(|_| whole.wanted), relieved)
         };
-        if let Some(cpus) = whole.planner.step(monotonic_ns(), allowance_ucpu) {
+        let room = Room {
+            whole_ucpu,
+            domains_ucpu: &whole.rooms_ucpu,
+        };
+        if let Some(cpus) = whole.planner.step(monotonic_ns(), room) {
             self.write_cpuset(root, &cpus)
                 .map_err(|error| wrong(&error))?;
             whole.changes += 1;
@@ -224,6 +347,7 @@ impl Owner {
                 .gather_cpuset(root)
                 .map_err(|error| wrong(&error))?;
         }
+        lock(&self.control).set_confined(whole.stands);
         Ok(())
     }
 
@@ -249,6 +373,8 @@ impl Owner {
 
     /// Side work may run everywhere again, in the idle class.
     fn relax(&self, whole: &mut Whole, root: &GroupPath) {
+        // The quota first: it has to hold what the cpuset no longer does.
+        lock(&self.control).set_confined(false);
         whole.light.store(false, Ordering::Release);
         whole.stands = false;
         whole.planner.forget();
@@ -289,79 +415,4 @@ impl Owner {
             Err(error) => warn!("whole cores: {error}"),
         }
     }
-}
-
-impl Books {
-    /// `group` is about to be confined to these CPUs; where it is not in the books yet, it had `was`.
-    pub fn will_confine(
-        &mut self,
-        group: &GroupPath,
-        was: &[u32],
-        to: &[u32],
-    ) -> Result<(), BooksError> {
-        let is_cpuset = |change: &Change| matches!(change, Change::Cpuset { .. });
-        if let Some(id) = self.entry(group, is_cpuset).map(|entry| entry.id) {
-            self.ledger.update(id, |entry| {
-                if let Change::Cpuset { previous, ours, .. } = &mut entry.change {
-                    *previous = std::mem::replace(ours, to.to_vec());
-                }
-            })?;
-            return Ok(());
-        }
-        let change = Change::Cpuset {
-            was: was.to_vec(),
-            previous: was.to_vec(),
-            ours: to.to_vec(),
-        };
-        // Without an owner side work stays where it is: that costs main nothing, and the quota is at the floor.
-        let entry = self.new_entry(group, "", change, Fallback::Stay)?;
-        self.ledger.record(entry)?;
-        Ok(())
-    }
-
-    /// The CPUs that `group` was last confined to, where it is.
-    pub fn confined(&self, group: &GroupPath) -> Option<Vec<u32>> {
-        match self.entry(group, |change| matches!(change, Change::Cpuset { .. })) {
-            Some(Entry {
-                change: Change::Cpuset { ours, .. },
-                ..
-            }) => Some(ours.clone()),
-            _ => None,
-        }
-    }
-}
-
-/// Out of the idle class and of the least weight (or, while side work starves, of the default one).
-pub(crate) fn lighten(
-    groups: &Groups,
-    books: &mut Books,
-    group: &GroupPath,
-    yielding: bool,
-) -> Result<(), String> {
-    let weight = if yielding { WEIGHT_MIN } else { WEIGHT_DEFAULT };
-    let class = groups.class(group).map_err(|error| error.to_string())?;
-    if class.idle != Some(true) && class.weight_raw == groups.weight_raw(weight) {
-        return Ok(());
-    }
-    // Without an owner it goes back into the idle class.
-    let noted = match class.idle {
-        Some(_) => books.will_change_yield(group, false),
-        None => books.will_change_yield(group, yielding),
-    };
-    noted.map_err(|error| error.to_string())?;
-    let out_of_idle = |groups: &Groups| -> GroupResult<()> {
-        if class.idle == Some(true) {
-            groups.set_idle(group, false)?;
-        }
-        groups.set_weight(group, weight)
-    };
-    out_of_idle(groups).map_err(|error| error.to_string())
-}
-
-/// Back into the idle class.
-fn darken(groups: &Groups, books: &mut Books, group: &GroupPath) -> Result<(), String> {
-    books
-        .will_change_yield(group, true)
-        .map_err(|error| error.to_string())?;
-    crate::limits::set_yielding(groups, group, true).map_err(|error| error.to_string())
 }

@@ -1,7 +1,8 @@
 //! What the owner shows: status and gates. Why a gate runs at its present rate is in `explain`.
 
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::{Control, Given, Write};
+use tidegate_knobs::control::{Control, FREE_UCPU, Given, Write};
+use tidegate_knobs::cpus::format_list;
 use tidegate_knobs::limit::hard_cap;
 use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::View;
@@ -17,7 +18,7 @@ pub(crate) fn cpus(ucpu: u64) -> f64 {
     ucpu as f64 / 1e6
 }
 
-fn percent(part: f64, whole: f64) -> f64 {
+pub(crate) fn percent(part: f64, whole: f64) -> f64 {
     if whole > 0.0 {
         100.0 * part / whole
     } else {
@@ -68,10 +69,11 @@ impl Owner {
         let now_ns = monotonic_ns();
         // The loop waits for this lock: what is wanted of its state is copied, files are read afterwards.
         let mut view = StatusView::default();
-        let given = {
+        let (given, is_free) = {
             let control = lock(&self.control);
             self.show_control(&mut view, &control, now_ns);
-            control.quotas.given()
+            let is_free = control.quota_room_ucpu().is_none();
+            (control.quotas.given(), is_free)
         };
         let mut gates = lock(&self.gates);
         for gate in gates.iter_mut() {
@@ -83,9 +85,16 @@ impl Owner {
             view.reclaim_pct = None;
         }
         let side_root = self.side_root();
+        if limited && is_free {
+            let allowance = view.allowance_cpus;
+            view.decision = format!(
+                "no quota: side work has whole CPUs to itself, {allowance:.0} by the laws of main's own"
+            );
+        }
+        // One that is there for form's sake is none.
         let standing = given
             .iter()
-            .find(|one| one.group == side_root)
+            .find(|one| one.group == side_root && one.ucpu != FREE_UCPU)
             .and_then(|one| one.standing);
         view.side_quota_us = standing.and_then(|bandwidth| bandwidth.quota_us);
         view.side_period_us = standing.map(|bandwidth| bandwidth.period_us);
@@ -94,7 +103,15 @@ impl Owner {
             .map(|gate| self.gate_view(gate, &given, now_ns))
             .collect();
         drop(gates);
-        view.space = lock(&self.space).sentence();
+        view.domains = self.domain_views();
+        {
+            let space = lock(&self.space);
+            view.space = space.sentence();
+            view.domain_notes = space.notes().to_vec();
+            if is_free {
+                view.free_cpus = format_list(&space.given());
+            }
+        }
         view.version = env!("CARGO_PKG_VERSION").to_owned();
         view.pid = std::process::id() as i32;
         view.mode = self.mode.as_str().to_owned();
@@ -177,6 +194,7 @@ impl Owner {
         };
         let allowance = limited
             .and_then(|group| given.iter().find(|one| one.group == group))
+            .filter(|one| one.ucpu != FREE_UCPU)
             .map(|one| cpus(one.ucpu));
         GateView {
             name: record.name.clone(),

@@ -8,10 +8,10 @@ use tidegate_knobs::control::Apply;
 use tidegate_knobs::group::{GroupPath, Groups};
 
 use crate::books::Books;
+use crate::light::lighten;
 use crate::limits::set_yielding;
 use crate::looper::lock;
 use crate::owner::Owner;
-use crate::space::lighten;
 
 /// Quotas go to the books, then to the group.
 pub(crate) struct QuotaWriter {

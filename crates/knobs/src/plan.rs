@@ -23,6 +23,7 @@ pub use crate::bandwidth::Bandwidth;
 pub use budget::WriteBudget;
 pub use rate::bandwidth_for;
 
+use crate::control::FREE_UCPU;
 use tidegate_law::{HeadroomDecision, Reason};
 
 /// Tuning of a planner; `law/headroom.md` gives the reason for each default.
@@ -224,8 +225,9 @@ impl Planner {
         let own = self
             .own
             .filter(|own| own.rate_ucpu().is_some_and(|rate| want_ucpu >= rate));
-        let bandwidth = own.unwrap_or_else(|| {
-            bandwidth_for(quota_ucpu, self.cfg.period_us, self.cfg.period_max_us)
+        let bandwidth = own.unwrap_or_else(|| match want_ucpu {
+            FREE_UCPU => self.free(cpus),
+            _ => bandwidth_for(quota_ucpu, self.cfg.period_us, self.cfg.period_max_us),
         });
         let reason = self.worth_writing(now_ns, want_ucpu, bandwidth, decision, budget)?;
         self.charge(decision, cpus, bandwidth);
@@ -235,6 +237,16 @@ impl Planner {
         self.last_write_ns = Some(now_ns);
         self.last_reason = Some(reason);
         Some(Plan { bandwidth, reason })
+    }
+
+    /// No limit, and yet a quota, which stays one of ours for whoever has to cut it: twice what all CPUs can use. With just that much,
+    /// CPUs that take a third slice early in a period leave none for another's second (in the simulator one throttle in two periods).
+    fn free(&self, cpus: u32) -> Bandwidth {
+        Bandwidth {
+            quota_us: Some(2 * u64::from(cpus.max(1)) * self.cfg.period_us),
+            period_us: self.cfg.period_us,
+            burst_us: 0,
+        }
     }
 
     /// Whether `bandwidth` is to be written now, and as what.
@@ -262,6 +274,10 @@ impl Planner {
             return None;
         }
         let standing_ucpu = self.standing_for_ucpu;
+        if want_ucpu == FREE_UCPU && standing_ucpu == FREE_UCPU {
+            // CPUs came or went.
+            return Some(PlanReason::Raise);
+        }
         let part = |ppm: u32| decision.capacity_ucpu.saturating_mul(u64::from(ppm)) / 1_000_000;
         let deadband_ucpu = decision
             .noise_ucpu

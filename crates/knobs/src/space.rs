@@ -5,24 +5,38 @@
 //! idle for main: space goes first, and the quota does what is left of a core.
 //!
 //! - The set is whole cores: as few as hold the allowance. The quota on top is the allowance itself.
-//! - Cores are given one cache after the other, so that as many caches as possible are main's alone, and each set of `n` cores is part of that
-//!   of `n + 1`, so that a change moves as few threads as it can.
+//! - Cores are given one cache after the other, so that as many caches as possible are main's alone (`order.rs`), and each set of
+//!   `n` cores is part of that of `n + 1`, so that a change moves as few threads as it can.
 //! - It grows as soon as the allowance has outgrown it, since side work could not use what it is given, and shrinks when less has been
 //!   enough for [`SpaceConfig::shrink_after_ns`]: a change moves threads and takes locks of the whole machine, and main's step is answered by
 //!   the quota. A growth waits for [`SpaceConfig::grow_gap_ns`] after the last change.
 //! - Only CPUs that are `allowed` (others' cpusets, hotplug) are taken, and never none of them: where nothing is allowed there is no plan.
 //!
+//! # Domains
+//!
+//! Of a domain ([`crate::domain`]) side work gets as many whole CPUs as its law allows and no more, since no quota does the rest: rounded
+//! down, whole cores before single threads, after all the CPUs that are in no domain. Here it shrinks at once, for nothing else answers
+//! main's step, and grows when more has been possible for [`SpaceConfig::shrink_after_ns`]. A CPU of several domains is taken
+//! where each of them has room. Where the domains leave side work no CPU at all it gets one of them, and the quota what it is to use of that.
+//!
 //! Nothing here reads a clock or a file.
 
+use crate::order::Order;
 use crate::topology::{Core, Topology};
 
 /// How often whoever drives the planner looks.
 pub const LOOK_NS: u64 = 100_000_000;
 
+/// The same where a domain is kept in space: main's step there is answered by nothing else.
+pub const DOMAIN_LOOK_NS: u64 = 20_000_000;
+
+/// A CPU of a domain, once given, is taken back when the allowance is short of it by this much of the domain.
+const SHORT_PPM: u64 = 10_000;
+
 /// Tuning of the planner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpaceConfig {
-    /// A smaller set must have been enough for this long.
+    /// A smaller set must have been enough for this long, a larger one of a domain possible.
     pub shrink_after_ns: u64,
     /// Least time from any change to a growth.
     pub grow_gap_ns: u64,
@@ -37,13 +51,37 @@ impl Default for SpaceConfig {
     }
 }
 
+/// How much side work may have.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Room<'a> {
+    /// Of all CPUs, where whole cores are to hold it; else the quota does all that is to be done for the machine.
+    pub whole_ucpu: Option<u64>,
+    /// Of each domain, in the order of [`Space::set_cpus`].
+    pub domains_ucpu: &'a [u64],
+}
+
+/// CPUs of one domain that side work has.
+#[derive(Clone, Debug)]
+struct Part {
+    cpus: Vec<u32>,
+    given: u64,
+    /// Since when more has been possible, and the least of it.
+    rise: Option<(u64, u64)>,
+}
+
 /// Which CPUs side work has.
 #[derive(Clone, Debug)]
 pub struct Space {
     config: SpaceConfig,
-    /// Cores in the order in which side work gets them, allowed CPUs only.
-    order: Vec<Core>,
-    /// Cores of it that stand; 0 before the first plan.
+    /// Cores in the order in which side work gets them.
+    order: Order,
+    /// Allowed CPUs by core, in that order.
+    cores: Vec<Core>,
+    allowed: Vec<u32>,
+    parts: Vec<Part>,
+    /// What there is to give, in order: cores, of the domains no more than their laws allow.
+    chunks: Vec<Vec<u32>>,
+    /// Chunks that stand; 0 before the first plan.
     standing: usize,
     changed_ns: u64,
     /// Since when fewer would have been enough, and the most that was needed since.
@@ -55,19 +93,48 @@ impl Space {
     pub fn new(config: SpaceConfig) -> Self {
         Self {
             config,
-            order: Vec::new(),
+            order: Order::default(),
+            cores: Vec::new(),
+            allowed: Vec::new(),
+            parts: Vec::new(),
+            chunks: Vec::new(),
             standing: 0,
             changed_ns: 0,
             slack: None,
         }
     }
 
-    /// The machine and which of its CPUs side work may have: at the start, after a hotplug, when somebody else's cpuset changed. What
-    /// stands is planned anew where that makes a difference.
-    pub fn set_cpus(&mut self, topology: &Topology, allowed: &[u32]) {
-        let order = order(topology, allowed);
-        if order != self.order {
-            self.order = order;
+    /// The machine, which of its CPUs side work may have, and which of those are in domains kept in space (each ascending): at the start,
+    /// after a hotplug, when somebody else's cpuset changed. What stands is planned anew where that makes a difference.
+    pub fn set_cpus(&mut self, topology: &Topology, allowed: &[u32], domains: &[Vec<u32>]) {
+        self.order.set_topology(topology);
+        self.allowed = allowed.to_vec();
+        let same = self.parts.len() == domains.len()
+            && self.parts.iter().zip(domains).all(|(a, b)| a.cpus == *b);
+        if !same {
+            let part = |cpus: &Vec<u32>| Part {
+                cpus: cpus.clone(),
+                given: 0,
+                rise: None,
+            };
+            self.parts = domains.iter().map(part).collect();
+            self.forget();
+        }
+        self.set_cores();
+    }
+
+    /// Main's time on each CPU since some beginning, by the number of the CPU: once a second. The cores of the caches where main
+    /// runs are given last from then on.
+    pub fn note_main(&mut self, main_ns: &[u64]) {
+        if self.order.note_main(main_ns) {
+            self.set_cores();
+        }
+    }
+
+    fn set_cores(&mut self) {
+        let cores = self.order.cores(&self.allowed);
+        if cores != self.cores {
+            self.cores = cores;
             self.forget();
         }
     }
@@ -84,11 +151,16 @@ impl Space {
     }
 
     /// The CPUs that side work is to be confined to from now on, where that changes.
-    pub fn step(&mut self, now_ns: u64, allowance_ucpu: u64) -> Option<Vec<u32>> {
-        let needed = self.needed(allowance_ucpu)?;
-        if self.standing == 0 {
-            return Some(self.change(now_ns, needed));
+    pub fn step(&mut self, now_ns: u64, room: Room<'_>) -> Option<Vec<u32>> {
+        let before = self.standing();
+        let divided = self.divide(now_ns, room.domains_ucpu);
+        if divided || self.standing == 0 {
+            self.chunks = self.chunks(room.domains_ucpu);
+            let needed = self.needed(room.whole_ucpu)?;
+            let after = self.change(now_ns, needed);
+            return (after != before).then_some(after);
         }
+        let needed = self.needed(room.whole_ucpu)?;
         if needed >= self.standing {
             self.slack = None;
             let rested = now_ns.saturating_sub(self.changed_ns) >= self.config.grow_gap_ns;
@@ -101,43 +173,127 @@ impl Space {
         due.then(|| self.change(now_ns, most))
     }
 
-    fn change(&mut self, now_ns: u64, cores: usize) -> Vec<u32> {
-        self.standing = cores;
+    fn change(&mut self, now_ns: u64, chunks: usize) -> Vec<u32> {
+        self.standing = chunks;
         self.changed_ns = now_ns;
         self.slack = None;
-        self.first(cores)
+        self.first(chunks)
     }
 
-    /// Cores that hold the allowance, at least one; `None` where no CPU is allowed.
-    fn needed(&self, allowance_ucpu: u64) -> Option<usize> {
+    /// How many CPUs of each domain side work gets; whether that changes.
+    fn divide(&mut self, now_ns: u64, rooms_ucpu: &[u64]) -> bool {
+        let first = self.standing == 0;
+        let mut changed = false;
+        for (nth, part) in self.parts.iter_mut().enumerate() {
+            let room_ucpu = rooms_ucpu.get(nth).copied().unwrap_or(0);
+            let short_ucpu = part.cpus.len() as u64 * SHORT_PPM;
+            let now = part.given;
+            let possible = room_ucpu / 1_000_000;
+            let tenable = room_ucpu.saturating_add(short_ucpu) / 1_000_000;
+            if first || tenable < now {
+                (part.given, part.rise) = (possible, None);
+            } else if possible <= now {
+                part.rise = None;
+            } else {
+                let (since_ns, least) = part.rise.unwrap_or((now_ns, possible));
+                let least = least.min(possible);
+                part.rise = Some((since_ns, least));
+                if now_ns.saturating_sub(since_ns) >= self.config.shrink_after_ns {
+                    (part.given, part.rise) = (least, None);
+                }
+            }
+            changed |= part.given != now;
+        }
+        changed
+    }
+
+    /// What is given in which order: cores outside the domains, then of the domains whole cores, then single CPUs, while
+    /// each domain around them has room.
+    fn chunks(&self, rooms_ucpu: &[u64]) -> Vec<Vec<u32>> {
+        let mut left: Vec<u64> = self.parts.iter().map(|part| part.given).collect();
+        let is_inside = |cpu: &u32| self.parts.iter().any(|part| part.has(*cpu));
+        let mut chunks: Vec<Vec<u32>> = Vec::new();
+        let mut cores = Vec::new();
+        for core in &self.cores {
+            let (inside, outside): (Vec<u32>, Vec<u32>) =
+                core.cpus.iter().partition(|cpu| is_inside(cpu));
+            chunks.push(outside);
+            cores.push(inside);
+        }
+        for whole in [true, false] {
+            for core in &mut cores {
+                let tries = if whole {
+                    vec![core.clone()]
+                } else {
+                    core.iter().map(|cpu| vec![*cpu]).collect()
+                };
+                for chunk in tries {
+                    if self.take(&chunk, &mut left) {
+                        core.retain(|cpu| !chunk.contains(cpu));
+                        chunks.push(chunk);
+                    }
+                }
+            }
+        }
+        chunks.retain(|chunk| !chunk.is_empty());
+        if chunks.is_empty() {
+            chunks.extend(self.last_resort(rooms_ucpu));
+        }
+        chunks
+    }
+
+    /// Nothing is outside the domains and none has room for a whole CPU: one of the domain that has most. The quota is the fraction.
+    fn last_resort(&self, rooms_ucpu: &[u64]) -> Option<Vec<u32>> {
+        let room_ucpu = |nth: usize| rooms_ucpu.get(nth).copied().unwrap_or(0);
+        let cpus = || self.cores.iter().flat_map(|core| &core.cpus).copied();
+        let mut parts: Vec<usize> = (0..self.parts.len()).collect();
+        parts.sort_by_key(|nth| std::cmp::Reverse(room_ucpu(*nth)));
+        let of_part = |nth: usize| cpus().find(|cpu| self.parts[nth].has(*cpu));
+        parts.into_iter().find_map(of_part).map(|cpu| vec![cpu])
+    }
+
+    /// Takes the chunk off what is left of the domains it is in; false where one has not that much.
+    fn take(&self, chunk: &[u32], left: &mut [u64]) -> bool {
+        let of = |part: &Part| chunk.iter().filter(|cpu| part.has(**cpu)).count() as u64;
+        let fits = self
+            .parts
+            .iter()
+            .zip(&*left)
+            .all(|(part, left)| of(part) <= *left);
+        if fits {
+            for (part, left) in self.parts.iter().zip(left) {
+                *left -= of(part);
+            }
+        }
+        fits
+    }
+
+    /// Chunks that hold the allowance, at least one, or all; `None` where there is nothing to give.
+    fn needed(&self, allowance_ucpu: Option<u64>) -> Option<usize> {
+        let all = (!self.chunks.is_empty()).then_some(self.chunks.len())?;
+        let Some(allowance_ucpu) = allowance_ucpu else {
+            return Some(all);
+        };
         let mut room_ucpu = 0_u64;
-        for (nth, core) in self.order.iter().enumerate() {
+        for (nth, chunk) in self.chunks.iter().enumerate() {
             // A core has a few threads.
-            room_ucpu += core.cpus.len() as u64 * 1_000_000;
+            room_ucpu += chunk.len() as u64 * 1_000_000;
             if room_ucpu >= allowance_ucpu {
                 return Some(nth + 1);
             }
         }
-        (!self.order.is_empty()).then_some(self.order.len())
+        Some(all)
     }
 
-    fn first(&self, cores: usize) -> Vec<u32> {
-        let mut cpus: Vec<u32> = self.order[..cores]
-            .iter()
-            .flat_map(|core| core.cpus.iter().copied())
-            .collect();
+    fn first(&self, chunks: usize) -> Vec<u32> {
+        let mut cpus: Vec<u32> = self.chunks.iter().take(chunks).flatten().copied().collect();
         cpus.sort_unstable();
         cpus
     }
 }
 
-/// The allowed part of the cores, the last first: CPU 0 and its neighbours, where the kernel's own work and most interrupts are, stay
-/// main's for longest.
-fn order(topology: &Topology, allowed: &[u32]) -> Vec<Core> {
-    let mut order: Vec<Core> = topology.cores().iter().rev().cloned().collect();
-    for core in &mut order {
-        core.cpus.retain(|cpu| allowed.binary_search(cpu).is_ok());
+impl Part {
+    fn has(&self, cpu: u32) -> bool {
+        self.cpus.binary_search(&cpu).is_ok()
     }
-    order.retain(|core| !core.cpus.is_empty());
-    order
 }

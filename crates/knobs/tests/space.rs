@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use tidegate_knobs::space::{Space, SpaceConfig};
+use tidegate_knobs::space::{Room, Space, SpaceConfig};
 use tidegate_knobs::topology::{Core, Topology};
 
 const MS: u64 = 1_000_000;
@@ -21,8 +21,15 @@ fn machine(llcs: u32, cores: u32, threads: u32) -> Topology {
 
 fn space(topology: &Topology, allowed: &[u32]) -> Space {
     let mut space = Space::new(SpaceConfig::default());
-    space.set_cpus(topology, allowed);
+    space.set_cpus(topology, allowed, &[]);
     space
+}
+
+fn whole(allowance_ucpu: u64) -> Room<'static> {
+    Room {
+        whole_ucpu: Some(allowance_ucpu),
+        domains_ucpu: &[],
+    }
 }
 
 #[test]
@@ -30,43 +37,57 @@ fn whole_cores_of_the_last_cache_come_first() {
     let topology = machine(2, 2, 2);
     let mut space = space(&topology, &topology.cpus());
     // CPUs 0, 1 and their siblings 4, 5 share a cache; 2, 3, 6, 7 the other.
-    assert_eq!(space.step(0, CPU / 100).unwrap(), [3, 7]);
-    assert_eq!(space.step(1_000 * MS, 2 * CPU + 1).unwrap(), [2, 3, 6, 7]);
-    assert_eq!(space.step(2_000 * MS, 5 * CPU).unwrap(), [1, 2, 3, 5, 6, 7]);
+    assert_eq!(space.step(0, whole(CPU / 100)).unwrap(), [3, 7]);
+    assert_eq!(
+        space.step(1_000 * MS, whole(2 * CPU + 1)).unwrap(),
+        [2, 3, 6, 7]
+    );
+    assert_eq!(
+        space.step(2_000 * MS, whole(5 * CPU)).unwrap(),
+        [1, 2, 3, 5, 6, 7]
+    );
 }
 
 #[test]
 fn it_grows_soon_and_shrinks_to_what_was_needed_meanwhile() {
     let topology = machine(1, 8, 1);
     let mut space = space(&topology, &topology.cpus());
-    assert_eq!(space.step(0, 4 * CPU).unwrap().len(), 4);
-    assert_eq!(space.step(50 * MS, 6 * CPU), None, "it has just changed");
-    assert_eq!(space.step(100 * MS, 6 * CPU).unwrap().len(), 6);
-    assert_eq!(space.step(200 * MS, 2 * CPU), None);
-    assert_eq!(space.step(700 * MS, 4 * CPU), None);
-    assert_eq!(space.step(1_300 * MS, CPU).unwrap().len(), 4);
-    assert_eq!(space.step(1_400 * MS, 4 * CPU), None);
+    assert_eq!(space.step(0, whole(4 * CPU)).unwrap().len(), 4);
+    assert_eq!(
+        space.step(50 * MS, whole(6 * CPU)),
+        None,
+        "it has just changed"
+    );
+    assert_eq!(space.step(100 * MS, whole(6 * CPU)).unwrap().len(), 6);
+    assert_eq!(space.step(200 * MS, whole(2 * CPU)), None);
+    assert_eq!(space.step(700 * MS, whole(4 * CPU)), None);
+    assert_eq!(space.step(1_300 * MS, whole(CPU)).unwrap().len(), 4);
+    assert_eq!(space.step(1_400 * MS, whole(4 * CPU)), None);
 }
 
 #[test]
 fn what_is_forgotten_is_planned_anew() {
     let topology = machine(1, 4, 1);
     let mut space = space(&topology, &topology.cpus());
-    let first = space.step(0, 2 * CPU);
-    assert_eq!(space.step(MS, 2 * CPU), None);
+    let first = space.step(0, whole(2 * CPU));
+    assert_eq!(space.step(MS, whole(2 * CPU)), None);
     space.forget();
-    assert_eq!(space.step(2 * MS, 2 * CPU), first);
-    space.set_cpus(&topology, &topology.cpus());
-    assert_eq!(space.step(3 * MS, 2 * CPU), None, "nothing has changed");
-    space.set_cpus(&topology, &[0, 1]);
-    assert_eq!(space.step(4 * MS, 2 * CPU).unwrap(), [0, 1]);
+    assert_eq!(space.step(2 * MS, whole(2 * CPU)), first);
+    space.set_cpus(&topology, &topology.cpus(), &[]);
+    assert_eq!(
+        space.step(3 * MS, whole(2 * CPU)),
+        None,
+        "nothing has changed"
+    );
+    space.set_cpus(&topology, &[0, 1], &[]);
+    assert_eq!(space.step(4 * MS, whole(2 * CPU)).unwrap(), [0, 1]);
 }
 
 #[test]
 fn where_no_cpu_is_allowed_there_is_no_plan() {
     let topology = machine(1, 4, 1);
     let mut space = space(&topology, &[]);
-    assert_eq!(space.step(0, CPU), None);
+    assert_eq!(space.step(0, whole(CPU)), None);
     assert!(space.standing().is_empty());
 }
 
@@ -89,7 +110,7 @@ proptest! {
         let mut stands: Vec<u32> = Vec::new();
         for (wait_ns, allowance_ucpu) in steps {
             now_ns += wait_ns;
-            let plan = space.step(now_ns, allowance_ucpu);
+            let plan = space.step(now_ns, whole(allowance_ucpu));
             if allowed.is_empty() {
                 prop_assert!(plan.is_none());
                 continue;
@@ -128,12 +149,12 @@ proptest! {
     ) {
         let topology = machine(1, cores, threads);
         let mut space = space(&topology, &topology.cpus());
-        space.step(0, before);
+        space.step(0, whole(before));
         for look in 1..=25 {
-            space.step(look * 100 * MS, after);
+            space.step(look * 100 * MS, whole(after));
         }
         let needed = after.div_ceil(u64::from(threads) * CPU).clamp(1, u64::from(cores));
         prop_assert_eq!(space.standing().len() as u64, needed * u64::from(threads));
-        prop_assert_eq!(space.step(10_000 * MS, after), None);
+        prop_assert_eq!(space.step(10_000 * MS, whole(after)), None);
     }
 }

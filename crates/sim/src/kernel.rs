@@ -132,6 +132,9 @@ impl Kernel {
         loop {
             let g = &mut self.groups[group.index()];
             g.usage_ns += delta;
+            if let Some(here_ns) = g.usage_by_cpu_ns.get_mut(cpu.index()) {
+                *here_ns += delta;
+            }
             if group == GroupId::ROOT {
                 return Some((task, delta));
             }

@@ -130,6 +130,8 @@ pub(crate) struct Group {
     /// CPUs of the group: its own within its parent's.
     pub(crate) cpus: CpuSet,
     pub(crate) usage_ns: u64,
+    /// The same by CPU, while anybody counts; else empty.
+    pub(crate) usage_by_cpu_ns: Vec<u64>,
     pub(crate) work_done_ns: u64,
     pub(crate) run_delay_ns: u64,
     /// Times that a task of the group or below began to run, while anybody counts.

@@ -8,6 +8,7 @@
 //! What the step needs of the outside comes in through [`Sensor`] and [`Apply`], so that tests drive this very code.
 
 mod burst;
+mod domains;
 mod meter;
 mod protect;
 mod quotas;
@@ -19,13 +20,16 @@ use tidegate_law::{
 };
 
 pub use burst::{BURST_WINDOW_NS, BurstLoop, BurstSeen};
+pub use domains::DomainState;
 pub use meter::{Durations, Meter, Recent, Use};
 pub use protect::{Objective, Protect, Protection};
-pub use quotas::{Apply, Given, Limited, Quotas, Target};
+pub use quotas::{Apply, FREE_UCPU, Given, Limited, Quotas, Target};
 pub use soft::{LOOK_NS as SOFT_LOOK_NS, Soft, SoftCapped, Softs, Story as SoftStory, Usage};
 pub use write_log::{Write, WriteLog, describe};
 
+use crate::domain::Domain;
 use crate::sense::{Counters, Group as SensedGroup, Sensor, Waits};
+use domains::{Binding, Domains};
 
 /// Windows longer than this hold a pause of the machine or of the owner, not a measurement.
 const WINDOW_MAX_NS: u64 = 1_000_000_000;
@@ -36,10 +40,16 @@ const WINDOW_MAX_NS: u64 = 1_000_000_000;
 pub const SHARED_CORES_PPM: u32 = 800_000;
 
 /// What all gates together ask of the machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// Idle to keep.
+    /// Idle to keep, machine-wide.
     pub headroom_ppm: u32,
+    /// Nobody asks for any machine-wide (not even for 0 %): side work is limited by the domains alone.
+    pub domains_only: bool,
+    /// Where idle is kept on a part of the machine.
+    pub domains: Vec<Domain>,
+    /// CPUs of side work that are in no domain kept in space.
+    pub outside_cpus: u32,
     /// Who asked for it.
     pub headroom_from: String,
     /// What side work gets at least.
@@ -54,6 +64,7 @@ pub struct Control {
     law: Headroom,
     demand: Demand,
     protect: Protect,
+    domains: Domains,
     /// The groups that carry a moving quota.
     pub quotas: Quotas,
     /// The groups with a soft cap.
@@ -65,6 +76,9 @@ pub struct Control {
     window: Use,
     /// Main's waits in the window.
     waits: Waits,
+    /// The machine's law's.
+    machine: HeadroomDecision,
+    /// The one that counts for all side work.
     decision: HeadroomDecision,
     /// Use by seconds.
     pub meter: Meter,
@@ -84,6 +98,8 @@ pub struct Control {
     pub at_tolerance_ns: u64,
     /// The last failure of sensing.
     pub trouble: Option<String>,
+    /// No quota limits side work at present.
+    is_free: bool,
 }
 
 impl Control {
@@ -98,11 +114,15 @@ impl Control {
         let mut protect = Protect::default();
         protect.follow(demand.objective.as_ref(), sensor.as_mut());
         let law = Headroom::new(config, terms(&demand, protect.extra_ppm()));
+        let mut domains = Domains::default();
+        let of_part = |asked_ppm| part_terms(&demand, asked_ppm, protect.extra_ppm());
+        domains.follow(&demand.domains, of_part, sensor.as_mut());
         Self {
             sensor,
             law,
             demand,
             protect,
+            domains,
             quotas: Quotas::default(),
             softs: Softs::default(),
             groups: (Vec::new(), Vec::new()),
@@ -110,6 +130,7 @@ impl Control {
             last: None,
             window: Use::default(),
             waits: Waits::default(),
+            machine: HeadroomDecision::default(),
             decision: HeadroomDecision::default(),
             meter: Meter::default(),
             late: Recent::default(),
@@ -120,6 +141,7 @@ impl Control {
             stale: 0,
             at_tolerance_ns: 0,
             trouble: None,
+            is_free: false,
         }
     }
 
@@ -128,7 +150,11 @@ impl Control {
         if demand != self.demand {
             let objective = demand.objective.as_ref();
             self.protect.follow(objective, self.sensor.as_mut());
-            self.law.set_terms(terms(&demand, self.protect.extra_ppm()));
+            let extra_ppm = self.protect.extra_ppm();
+            self.law.set_terms(terms(&demand, extra_ppm));
+            let of_part = |asked_ppm| part_terms(&demand, asked_ppm, extra_ppm);
+            self.domains
+                .follow(&demand.domains, of_part, self.sensor.as_mut());
             self.demand = demand;
         }
     }
@@ -136,6 +162,36 @@ impl Control {
     /// What main's run delay asked for on top of the headroom, if it has an objective.
     pub fn protection(&self) -> Option<Protection> {
         self.protect.protection(self.sensor.as_ref())
+    }
+
+    /// Side work has only those CPUs of the domains in space that their laws allow, or it may have any again.
+    pub fn set_confined(&mut self, confined: bool) {
+        self.domains.confined = confined;
+    }
+
+    /// The domains in the demand's order.
+    pub fn domains(&self) -> Vec<DomainState> {
+        self.domains.states()
+    }
+
+    /// What side work may have of each domain that is kept in space, in the demand's order.
+    pub fn rooms_ucpu(&self, rooms: &mut Vec<u64>) {
+        self.domains.rooms_ucpu(rooms);
+    }
+
+    /// What side work may have of the machine by laws that limit it by quota; `None` where there is none.
+    pub fn quota_room_ucpu(&self) -> Option<u64> {
+        (!self.is_free).then_some(self.decision.allowance_ucpu)
+    }
+
+    /// Whether use by CPU can be told, as domains need it; why not.
+    pub fn tells_by_cpu(&self) -> Result<(), String> {
+        self.sensor.by_cpu()
+    }
+
+    /// Main's time on each CPU; empty where that cannot be told.
+    pub fn main_by_cpu(&self, out: &mut Vec<u64>) {
+        self.sensor.main_by_cpu(out);
     }
 
     /// The idle that is kept: what was asked for and what was found.
@@ -167,6 +223,7 @@ impl Control {
     /// How much longer main's work takes beside side work on every CPU: what the law may put down to side work.
     pub fn set_contention(&mut self, contend_ppm: u32) {
         self.law.set_contention(contend_ppm);
+        self.domains.set_contention(contend_ppm);
     }
 
     /// The guardian wrote the fallback.
@@ -191,7 +248,7 @@ impl Control {
         self.last.as_ref().filter(|last| last.valid)
     }
 
-    /// The last decision.
+    /// The last decision that counts for all side work; where no quota limits it, what its CPUs are good for.
     pub fn decision(&self) -> &HeadroomDecision {
         &self.decision
     }
@@ -211,8 +268,10 @@ impl Control {
         if std::mem::take(&mut self.regrouped) && sampled.is_ok() && self.last.is_some() {
             // One window is left out; what was decided last stands for one more.
             self.last = Some(now);
+            self.domains.skip(self.sensor.as_ref());
             return;
         }
+        let is_sampled = sampled.is_ok();
         let sample = match sampled {
             Ok(()) => {
                 self.trouble = None;
@@ -225,29 +284,65 @@ impl Control {
                 HeadroomSample::default()
             }
         };
+        let cpus = self.sensor.online_cpus();
         if self.window.wall_ns > 0 {
-            let kept_ppm = self.headroom_ppm();
+            let kept_ppm = self.headroom_ppm().max(self.domains.asked_ppm(cpus));
             self.meter
                 .add(self.window, kept_ppm, self.demand.tolerance_ppm);
         }
-        let tolerance_ppm = self.demand.tolerance_ppm;
-        if self.protect.step(&sample, &self.waits, tolerance_ppm) {
-            let terms = terms(&self.demand, self.protect.extra_ppm());
-            self.law.set_terms(terms);
-        }
-        self.decision = self.law.step(&sample);
-        if self.decision.reason == Reason::Stale {
-            self.stale += 1;
+        self.estimate(&sample, is_sampled);
+        let Binding {
+            decision,
+            window,
+            cpus: of_cpus,
+        } = self.binding(cpus);
+        self.is_free = decision.allowance_ucpu == FREE_UCPU;
+        self.decision = decision;
+        if self.is_free {
+            self.decision.allowance_ucpu = self.domains.free_ucpu(self.demand.outside_cpus);
         }
         if self.quotas.is_empty() {
             return;
         }
-        if self.decision.allowance_ucpu <= self.decision.floor_ucpu {
+        if !self.is_free && decision.allowance_ucpu <= decision.floor_ucpu {
             self.at_tolerance_ns += sample.dt_ns.min(WINDOW_MAX_NS);
         }
-        let cpus = self.sensor.online_cpus();
-        self.quotas
-            .step(now_ns, &self.decision, &self.window, cpus, apply);
+        self.quotas.step(now_ns, &decision, &window, of_cpus, apply);
+    }
+
+    /// Every law's step.
+    fn estimate(&mut self, sample: &HeadroomSample, is_sampled: bool) {
+        let tolerance_ppm = self.demand.tolerance_ppm;
+        let changed = self.protect.step(sample, &self.waits, tolerance_ppm);
+        let extra_ppm = self.protect.extra_ppm();
+        let demand = &self.demand;
+        let of_part = |asked_ppm| part_terms(demand, asked_ppm, extra_ppm);
+        if changed {
+            self.law.set_terms(terms(demand, extra_ppm));
+            self.domains.set_terms(of_part);
+        }
+        self.machine = self.law.step(sample);
+        self.domains.step(self.sensor.as_ref(), is_sampled, of_part);
+        if self.machine.reason == Reason::Stale {
+            self.stale += 1;
+        }
+    }
+
+    fn binding(&self, cpus: u32) -> Binding {
+        let machine = Binding {
+            decision: self.machine,
+            window: self.window,
+            cpus,
+        };
+        if self.domains.is_empty() && !self.demand.domains_only {
+            return machine;
+        }
+        let Demand {
+            domains_only,
+            outside_cpus,
+            ..
+        } = self.demand;
+        self.domains.binding(!domains_only, outside_cpus, machine)
     }
 
     /// The stretch since the last reading; an invalid sample when there is none that may be used.
@@ -257,16 +352,7 @@ impl Control {
         let Some(last) = self.last.replace(*now) else {
             return HeadroomSample::default();
         };
-        let since = |now_ns: u64, last_ns: u64| now_ns.saturating_sub(last_ns);
-        let window = Use {
-            wall_ns: since(now.now_ns, last.now_ns),
-            capacity_ns: since(now.capacity_ns, last.capacity_ns),
-            busy_ns: since(now.busy_ns, last.busy_ns),
-            side_ns: since(now.side_ns, last.side_ns),
-            main_ns: since(now.main_ns, last.main_ns),
-            steal_ns: since(now.steal_ns, last.steal_ns),
-            offered_ns: 0,
-        };
+        let window = between(&last, now);
         if now.valid && window.wall_ns <= WINDOW_MAX_NS {
             self.window = window;
             self.waits = now.waits.since(&last.waits);
@@ -279,6 +365,28 @@ impl Control {
             granularity_ns: self.sensor.granularity_ns(),
             valid: now.valid,
         }
+    }
+}
+
+/// What was used between two readings.
+fn between(last: &Counters, now: &Counters) -> Use {
+    let since = |now_ns: u64, last_ns: u64| now_ns.saturating_sub(last_ns);
+    Use {
+        wall_ns: since(now.now_ns, last.now_ns),
+        capacity_ns: since(now.capacity_ns, last.capacity_ns),
+        busy_ns: since(now.busy_ns, last.busy_ns),
+        side_ns: since(now.side_ns, last.side_ns),
+        main_ns: since(now.main_ns, last.main_ns),
+        steal_ns: since(now.steal_ns, last.steal_ns),
+        offered_ns: 0,
+    }
+}
+
+/// The terms of a domain that is asked to keep this much.
+fn part_terms(demand: &Demand, asked_ppm: u32, extra_ppm: u32) -> HeadroomTerms {
+    HeadroomTerms {
+        headroom_ppm: asked_ppm.saturating_add(extra_ppm).min(1_000_000),
+        tolerance_ppm: demand.tolerance_ppm,
     }
 }
 

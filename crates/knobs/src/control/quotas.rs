@@ -14,6 +14,9 @@ use crate::plan::{PlanConfig, Planner, WriteBudget};
 /// Side work that starves below its tolerance for this long is helped.
 const RELIEF_AFTER_NS: u64 = 1_000_000_000;
 
+/// An allowance of this much is no limit: side work is kept back by its CPUs.
+pub const FREE_UCPU: u64 = u64::MAX;
+
 /// A group that carries a moving quota.
 pub struct Target {
     /// Below the mount of the cpu controller.
@@ -344,7 +347,11 @@ impl Quotas {
                 floor_each_ucpu.min(target.cap_ucpu),
             ));
         }
-        share(allowance_ucpu, &self.wanted, &mut self.given_ucpu);
+        if allowance_ucpu == FREE_UCPU {
+            self.given_ucpu.fill(FREE_UCPU);
+        } else {
+            share(allowance_ucpu, &self.wanted, &mut self.given_ucpu);
+        }
         // Where all demands are met, the rest is shared out on top of them.
         for (given_ucpu, target) in self.given_ucpu.iter_mut().zip(&self.targets) {
             *given_ucpu = (*given_ucpu).min(target.cap_ucpu);

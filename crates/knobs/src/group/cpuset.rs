@@ -19,6 +19,8 @@ use crate::kfs::KfsError;
 
 const CPUS: &str = "cpuset.cpus";
 const DEPTH_MAX: u32 = 8;
+/// Each costs a file to read, once a second.
+const PROCESSES_MAX: usize = 256;
 
 /// Who is where, after a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +58,43 @@ impl Groups {
             CgroupVersion::V2 => "cpuset.cpus.effective",
         };
         self.cpu_list(parent, name)
+    }
+
+    /// The CPUs that the processes of the group may use by their cpusets, ascending; `None` where that cannot be told: without the
+    /// controller, without processes (v1), with more of them than are worth a look.
+    pub fn cpus_of_work(&self, group: &GroupPath) -> GroupResult<Option<Vec<u32>>> {
+        if self.tree.cpuset.is_none() {
+            return Ok(None);
+        }
+        if self.tree.version == CgroupVersion::V2 {
+            let mut at = Some(group.clone());
+            while let Some(here) = at {
+                // The file is where the parent has the controller switched on; below that the nearest above counts.
+                let file = self.cpuset_dir(&here).join("cpuset.cpus.effective");
+                if self.tree.fs.exists(&file) {
+                    return self.cpuset_allowed(&here).map(Some);
+                }
+                at = here.parent();
+            }
+            return Ok(None);
+        }
+        let mut pids = Vec::new();
+        self.processes_below(group, DEPTH_MAX, &mut pids)?;
+        if pids.len() > PROCESSES_MAX {
+            return Ok(None);
+        }
+        let places: BTreeSet<String> = pids
+            .iter()
+            .filter_map(|pid| self.cpuset_group_of(*pid))
+            .collect();
+        let mut cpus = BTreeSet::new();
+        for place in places {
+            let Ok(place) = GroupPath::parse(&place) else {
+                return Ok(None);
+            };
+            cpus.extend(self.cpuset_allowed(&place)?);
+        }
+        Ok((!cpus.is_empty()).then(|| cpus.into_iter().collect()))
     }
 
     /// The CPUs that the group has, as they were last written; empty where nothing was.

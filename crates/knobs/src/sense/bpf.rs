@@ -31,7 +31,8 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, libbpf_sys};
 
 use super::object::{failed, load, missing, object_program};
 use super::online::Online;
-use super::slots::{CLASSES, Control, IDLE, MAIN, Mapped, Reading, SIDE, Slot, Tally};
+use super::parts::Parts;
+use super::slots::{CLASSES, Control, IDLE, MAIN, Mapped, NEUTRAL, Reading, SIDE, Slot, Tally};
 use super::steal::StealMeter;
 use super::sums::Sums;
 use super::waits::{WAIT_BUCKETS, Waits};
@@ -79,6 +80,7 @@ pub struct BpfSensor {
     look_after_ns: [u64; 2],
     hidden_ns: [u64; 2],
     sums: Sums,
+    parts: Parts,
     total: Counters,
     // The order matters on drop: programs are detached before the object that owns them goes.
     _links: Vec<Link>,
@@ -157,6 +159,7 @@ impl BpfSensor {
             look_after_ns: [LOOK_AFTER_NS, u64::MAX],
             hidden_ns: [0; 2],
             sums: Sums::default(),
+            parts: Parts::default(),
             total: Counters::default(),
             _links: Vec::new(),
             _object: object,
@@ -272,6 +275,7 @@ impl Sensor for BpfSensor {
                     // Less than before where a hidden switch came to light. 2^63 ns: 292 years.
                     *sum_ns += now.ran_ns[class].wrapping_sub(before.ran_ns[class]) as i64;
                 }
+                self.parts.count(cpu, &now.ran_ns, &before.ran_ns);
             }
             valid &= reading.is_some() && self.last[cpu].is_some();
             self.last[cpu] = reading;
@@ -357,6 +361,28 @@ impl Sensor for BpfSensor {
         late_after.store(late_after_ns, Ordering::Relaxed);
     }
 
+    fn by_cpu(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn set_parts(&mut self, parts: &[Vec<u32>]) {
+        self.parts.set(parts);
+    }
+
+    fn part(&self, nth: usize) -> Option<Counters> {
+        self.parts.counters(nth, &self.total)
+    }
+
+    fn main_by_cpu(&self, out: &mut Vec<u64>) {
+        let neutral_too = self.waiting().start == 0;
+        let main_ns = |reading: &Option<Reading>| {
+            let ran_ns = reading.as_ref().map_or([0; CLASSES], |last| last.ran_ns);
+            ran_ns[MAIN] + if neutral_too { ran_ns[NEUTRAL] } else { 0 }
+        };
+        out.clear();
+        out.extend(self.last.iter().map(main_ns));
+    }
+
     fn wait_buckets(&self) -> Option<[u64; WAIT_BUCKETS]> {
         let mut sum = [0; WAIT_BUCKETS];
         for which in self.waiting() {
@@ -390,6 +416,7 @@ impl BpfSensor {
     fn add(&mut self, ran_ns: [i64; CLASSES]) {
         let [all_ns, busy_ns, side_ns, main_ns] = self.sums.add(ran_ns);
         let stolen_ns = self.steal.spread.charge(busy_ns);
+        self.parts.close(stolen_ns, busy_ns);
         // Each class bears the steal in proportion; none of it where nothing was busy.
         let own_ns = |part_ns: u64| {
             let share = u128::from(part_ns) * u128::from(stolen_ns) / u128::from(busy_ns.max(1));

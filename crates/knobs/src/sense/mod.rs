@@ -29,6 +29,11 @@
 //! own threads (neutral), of which there are many that wait for nothing, would dilute it; where there is no main group
 //! everything but side work is meant, as by headroom.
 //!
+//! # Parts of the machine
+//!
+//! Sets of CPUs can be counted apart ([`Sensor::set_parts`]): the law of a headroom that is kept on main's own cpuset needs that.
+//! BPF counts each CPU anyway; v1's `cpuacct.usage_percpu` does too, a tick late; v2's files tell nothing by CPU.
+//!
 //! # Steal
 //!
 //! Time that the hypervisor gave to others is nobody's work, and it is not capacity either. It
@@ -45,10 +50,12 @@ mod files;
 mod meters;
 mod object;
 mod online;
+mod parts;
 mod slots;
 pub mod steal;
 mod sums;
 pub mod usage;
+mod usage_parts;
 mod waits;
 
 use std::io;
@@ -109,6 +116,19 @@ pub trait Sensor: Send {
     fn wait_buckets(&self) -> Option<[u64; WAIT_BUCKETS]> {
         None
     }
+    /// Whether it can tell use by CPU; why not.
+    fn by_cpu(&self) -> Result<(), String> {
+        Err("this sensor does not tell use by CPU".to_owned())
+    }
+    /// From the next sample on these sets of CPUs are counted apart, each from 0; a sensor that cannot leaves it.
+    fn set_parts(&mut self, _parts: &[Vec<u32>]) {}
+    /// The counters of the `nth` of them at the last sample; waits are not told. `None` where it does not count them.
+    fn part(&self, _nth: usize) -> Option<Counters> {
+        None
+    }
+    /// Main's time on each CPU since the sensor was opened, by the number of the CPU: of main groups, or where there are none of
+    /// all that is not side work. Left empty by a sensor that cannot tell.
+    fn main_by_cpu(&self, _out: &mut Vec<u64>) {}
 }
 
 /// A cgroup whose tasks belong to one class, with everything below it.

@@ -16,6 +16,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use super::waits::{WAIT_BUCKETS, Waits};
 
 /// What a CPU may be doing; the numbers are those of `enum class` in the BPF program.
+pub const NEUTRAL: usize = 0;
+/// Tasks in side groups.
 pub const SIDE: usize = 1;
 /// Tasks in main groups.
 pub const MAIN: usize = 2;

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use super::files::{KeptFile, keyed, number};
 use super::online::Online;
 use super::steal::{STEAL_INTERVAL_NS, Spread, StatFile, StatLine};
+use super::usage_parts::UsageParts;
 use super::{Counters, Group, SenseConfig, SenseError, Sensor, now_ns};
 
 /// Windows under this show little but the granularity.
@@ -143,6 +144,7 @@ pub struct UsageSensor {
     root: Option<Source>,
     side: Vec<Source>,
     main: Vec<Source>,
+    parts: UsageParts,
     main_read_ns: u64,
     stat_read_ns: u64,
     stat_last: StatLine,
@@ -178,6 +180,7 @@ impl UsageSensor {
             root,
             side: Vec::new(),
             main: Vec::new(),
+            parts: UsageParts::default(),
             main_read_ns: now_ns,
             stat_read_ns: now_ns,
             stat_last,
@@ -251,6 +254,10 @@ impl Sensor for UsageSensor {
         let wall_ns =
             self.total.now_ns.saturating_sub(before_ns) * u64::from(self.total.online_cpus);
         let (capacity_ns, busy_ns, steal_ns) = self.machine(wall_ns, &mut reset)?;
+        let each_ns = self.total.now_ns.saturating_sub(before_ns);
+        let online = self.online.cpus();
+        self.parts
+            .sample(each_ns, online, (busy_ns, steal_ns), &mut reset)?;
         let side_ns = advance_all(&mut self.side, &mut reset)?;
         if self.total.now_ns.saturating_sub(self.main_read_ns) >= STEAL_INTERVAL_NS {
             self.main_read_ns = self.total.now_ns;
@@ -272,7 +279,28 @@ impl Sensor for UsageSensor {
     fn set_groups(&mut self, side: &[Group], main: &[Group]) -> Result<(), SenseError> {
         self.side = reopen(std::mem::take(&mut self.side), side)?;
         self.main = reopen(std::mem::take(&mut self.main), main)?;
-        Ok(())
+        let side = self.side.iter().map(|source| source.file.path());
+        self.parts.set_side(side)
+    }
+
+    fn by_cpu(&self) -> Result<(), String> {
+        match self.root {
+            Some(_) => Ok(()),
+            None => Err("use by CPU is told by BPF and by v1's cpuacct only".to_owned()),
+        }
+    }
+
+    fn set_parts(&mut self, parts: &[Vec<u32>]) {
+        let root = self.root.as_ref().map(|root| root.file.path());
+        let side = self.side.iter().map(|source| source.file.path());
+        // Parts that cannot be read are not told; the law of each then has no sample, and stays at the tolerance.
+        if self.parts.set(parts, root, side).is_err() {
+            self.parts = UsageParts::default();
+        }
+    }
+
+    fn part(&self, nth: usize) -> Option<Counters> {
+        self.parts.counters(nth, &self.total)
     }
 
     fn kind(&self) -> &'static str {

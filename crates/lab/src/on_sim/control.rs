@@ -1,6 +1,6 @@
 //! Who keeps the headroom in the simulated experiments.
 
-use tidegate_sim::engines::knobs::{Cores, Knobs, KnobsConfig, Sensing, Yields, compile};
+use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, Sensing, Yields, compile};
 use tidegate_sim::policies::{Katalyst, Koordlet, Policy, Published, Sideloader, Sides};
 use tidegate_sim::{Controller, EevdfConfig, GroupId, GroupSpec, MachineConfig};
 
@@ -158,14 +158,10 @@ pub fn controllers(
         } else {
             Yields::Idle
         },
+        whole_cores: matches!(control, Control::KnobsCores | Control::KnobsCoresIdle),
         ..KnobsConfig::new(sensing)
     };
-    let knobs = Knobs::new(knobs, &compiled);
-    if matches!(control, Control::KnobsCores | Control::KnobsCoresIdle) {
-        let cores = Cores::new(knobs.log(), SIDE, &config.topology);
-        return vec![Box::new(knobs), Box::new(cores)];
-    }
-    vec![Box::new(knobs)]
+    vec![Box::new(Knobs::new(knobs, &compiled))]
 }
 
 fn published(

@@ -45,6 +45,14 @@ impl Machine {
         Ok(())
     }
 
+    /// From now on a group's time is counted by CPU, too ([`Machine::usage_on_ns`]): v1's cpuacct.usage_percpu, or the sensor's program.
+    pub fn count_by_cpu(&mut self, group: GroupId) -> Result<(), SimError> {
+        self.group(group)?;
+        let cpus = self.k.cpus.len();
+        self.k.groups[group.index()].usage_by_cpu_ns.resize(cpus, 0);
+        Ok(())
+    }
+
     /// cpu.weight; refused while cpu.idle is 1, as the kernel does.
     pub fn set_weight(&mut self, group: GroupId, weight: u32) -> Result<(), SimError> {
         self.changeable(group, "cpu.weight")?;

@@ -256,6 +256,7 @@ impl Group {
             spec,
             cpus,
             usage_ns: 0,
+            usage_by_cpu_ns: Vec::new(),
             work_done_ns: 0,
             run_delay_ns: 0,
             runs: 0,

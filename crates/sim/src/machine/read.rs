@@ -78,6 +78,24 @@ impl Machine {
         self.k.groups[group.index()].usage_ns
     }
 
+    /// CPU time of a group and all below it on one CPU, exact, since that has been counted ([`Machine::count_by_cpu`]).
+    pub fn usage_on_ns(&self, group: GroupId, cpu: CpuId) -> u64 {
+        let runs = |task| self.k.is_within(self.k.task(task).group, group);
+        let running = self.k.cpus[cpu.index()].curr.is_some_and(runs);
+        let now_ns = if running {
+            self.uncharged_ns(cpu.index())
+        } else {
+            0
+        };
+        self.usage_on_accounted_ns(group, cpu) + now_ns
+    }
+
+    /// The same as its files show it.
+    pub fn usage_on_accounted_ns(&self, group: GroupId, cpu: CpuId) -> u64 {
+        let by_cpu = &self.k.groups[group.index()].usage_by_cpu_ns;
+        by_cpu.get(cpu.index()).copied().unwrap_or(0)
+    }
+
     /// How long a CPU has run anything, exact.
     pub fn cpu_busy_ns(&self, cpu: CpuId) -> u64 {
         self.k.cpus[cpu.index()].busy_ns + self.uncharged_ns(cpu.index())

@@ -6,6 +6,7 @@
 mod bed;
 mod caps;
 mod contract;
+mod domains;
 mod others;
 mod quotas;
 mod shares;

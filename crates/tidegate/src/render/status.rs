@@ -1,6 +1,6 @@
 //! `tidegate status`, in the manner of `systemctl status`.
 
-use tidegate_agent::api::{ObjectiveView, StatusView};
+use tidegate_agent::api::{DomainView, ObjectiveView, StatusView};
 
 use super::{BAD, BOLD, GOOD, cpus, gates, span, styled, wrapped};
 
@@ -46,10 +46,37 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
     if !view.space.is_empty() {
         lines.insert(4, ("Space", view.space.clone()));
     }
+    let domains = view.domains.iter().map(domain);
+    let notes = view.domain_notes.iter().cloned();
+    for (nth, line) in domains.chain(notes).enumerate() {
+        lines.insert(2 + nth, ("Main's own", line));
+    }
     if let Some(found) = &view.objective {
         lines.insert(2, ("Run delay", run_delay(found)));
     }
     lines
+}
+
+fn domain(view: &DomainView) -> String {
+    let DomainView {
+        cpus,
+        from,
+        headroom_pct,
+        idle_kept_pct,
+        main_cpus,
+        side_cpus,
+        allowance_cpus,
+        ..
+    } = view;
+    let given = match view.given.as_deref() {
+        None => "by the quota".to_owned(),
+        Some("") => "no whole CPU of them".to_owned(),
+        Some(given) => format!("CPUs {given} of them"),
+    };
+    format!(
+        "CPUs {cpus} ({from}): {headroom_pct:.1} % asked, {idle_kept_pct:.1} % idle kept over the last second; main and the rest \
+         {main_cpus:.2} CPUs, side {side_cpus:.2} of {allowance_cpus:.2} allowed: {given}"
+    )
 }
 
 fn run_delay(found: &ObjectiveView) -> String {
@@ -119,6 +146,9 @@ fn limit(view: &StatusView) -> String {
                 quota as f64 / 1e3,
                 period as f64 / 1e3
             )
+        }
+        _ if !view.free_cpus.is_empty() => {
+            format!("CPUs {} for side work, no quota", view.free_cpus)
         }
         _ => "no quota on side work".to_owned(),
     };

@@ -1,27 +1,73 @@
-//! Idle kept in space beside the engine on kernel files: the owner's planner ([`tidegate_knobs::space`]) on a simulated machine. The
-//! quota is the engine's own; side work is confined to whole cores, as many as hold its allowance.
+//! Idle kept in space by the engine on kernel files: the owner's planner ([`tidegate_knobs::space`]) and the owner's choice of what is
+//! kept where ([`tidegate_knobs::domain`]) on a simulated machine.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
-use tidegate_knobs::space::{LOOK_NS, Space, SpaceConfig};
+use tidegate_knobs::control::Control;
+use tidegate_knobs::domain::{Asked, Ground, Keeps, Resolved, resolve};
+use tidegate_knobs::space::{DOMAIN_LOOK_NS, LOOK_NS, Room, Space, SpaceConfig};
 use tidegate_knobs::topology::{Core, Topology};
 
-use super::KnobsLog;
-use crate::controller::Controller;
+use super::terms::{Compiled, Side};
 use crate::machine::Machine;
-use crate::{CpuId, CpuSet, GroupId, Ns};
+use crate::{CpuId, CpuSet, GroupId, Ns, SimError};
 
-/// The controller.
-pub struct Cores {
-    log: Arc<Mutex<KnobsLog>>,
+/// Main's time by CPU is looked at this often.
+const MAIN_LOOK_NS: Ns = 1_000_000_000;
+
+/// Side work's CPUs.
+pub(super) struct Cores {
     side: GroupId,
     space: Space,
-    trouble: Option<String>,
+    /// The machine's allowance is held by whole cores.
+    whole: bool,
+    look_ns: Ns,
+    /// The next look.
+    pub(super) due_ns: Ns,
+    main_due_ns: Ns,
+    rooms_ucpu: Vec<u64>,
+    main_ns: Vec<u64>,
+}
+
+/// What every CPU set of the scenario comes to, as the owner would find it.
+pub(super) fn resolved(compiled: &Compiled, cpus: u32) -> Resolved {
+    let all = || (0..cpus).collect::<Vec<u32>>();
+    let list = |set: &Option<CpuSet>| set.as_ref().map_or_else(all, numbers);
+    let asked: Vec<Asked> = compiled
+        .asked
+        .iter()
+        .map(|(group, set, headroom_ppm)| Asked {
+            cpus: set.as_ref().map(numbers),
+            headroom_ppm: *headroom_ppm,
+            from: format!("group {group}"),
+        })
+        .collect();
+    let mut side = compiled.side.iter();
+    let ground = Ground {
+        online: all(),
+        root: side.next().map(|root| list(&root.cpus)),
+        in_place: side
+            .map(|one| (one.group.to_string(), list(&one.cpus)))
+            .collect(),
+        by_cpu: None,
+        refused: None,
+    };
+    resolve(&asked, &ground)
 }
 
 impl Cores {
-    /// Beside the engine whose log this is.
-    pub fn new(log: Arc<Mutex<KnobsLog>>, side: GroupId, topology: &crate::Topology) -> Self {
+    /// Beside the loop, where anything is kept in space; `whole` is the owner's `space = on`.
+    pub(super) fn new(
+        side: &[Side],
+        resolved: &Resolved,
+        topology: &crate::Topology,
+        whole: bool,
+    ) -> Option<Self> {
+        let parts: Vec<Vec<u32>> = resolved
+            .domains
+            .iter()
+            .filter(|domain| domain.keeps == Keeps::Space)
+            .map(|domain| domain.cpus.clone())
+            .collect();
+        let side = side.first().filter(|_| whole || !parts.is_empty())?;
         let core = |nth| {
             let cpus = topology.core_cpus(nth);
             Core {
@@ -30,52 +76,59 @@ impl Cores {
             }
         };
         let topology = Topology::new((0..topology.cores()).map(core).collect());
+        let allowed = side.cpus.as_ref().map_or_else(|| topology.cpus(), numbers);
         let mut space = Space::new(SpaceConfig::default());
-        space.set_cpus(&topology, &topology.cpus());
-        Cores {
-            log,
-            side,
+        space.set_cpus(&topology, &allowed, &parts);
+        let look_ns = if parts.is_empty() {
+            LOOK_NS
+        } else {
+            DOMAIN_LOOK_NS
+        };
+        Some(Self {
+            side: side.group,
             space,
-            trouble: None,
+            whole,
+            look_ns,
+            due_ns: look_ns,
+            main_due_ns: MAIN_LOOK_NS,
+            rooms_ucpu: Vec::new(),
+            main_ns: Vec::new(),
+        })
+    }
+
+    /// One look; the set that was written, if any.
+    pub(super) fn step(
+        &mut self,
+        machine: &mut Machine,
+        control: &mut Control,
+    ) -> Result<Option<(GroupId, CpuSet)>, SimError> {
+        let now_ns = machine.now_ns();
+        self.due_ns = now_ns + self.look_ns;
+        if now_ns >= self.main_due_ns {
+            self.main_due_ns = now_ns + MAIN_LOOK_NS;
+            control.main_by_cpu(&mut self.main_ns);
+            self.space.note_main(&self.main_ns);
         }
+        control.rooms_ucpu(&mut self.rooms_ucpu);
+        let room = Room {
+            whole_ucpu: control.quota_room_ucpu().filter(|_| self.whole),
+            domains_ucpu: &self.rooms_ucpu,
+        };
+        let Some(cpus) = self.space.step(now_ns, room) else {
+            return Ok(None);
+        };
+        let mut set = CpuSet::EMPTY;
+        for cpu in cpus {
+            set.insert(CpuId(cpu));
+        }
+        machine
+            .set_cpuset(self.side, set)
+            .inspect_err(|_| self.space.forget())?;
+        control.set_confined(true);
+        Ok(Some((self.side, set)))
     }
 }
 
-impl Controller for Cores {
-    fn first_ns(&self) -> Ns {
-        LOOK_NS
-    }
-
-    fn step(&mut self, machine: &mut Machine) -> Ns {
-        let now_ns = machine.now_ns();
-        let allowance_ucpu = {
-            let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-            log.decision.allowance_ucpu
-        };
-        if let Some(cpus) = self.space.step(now_ns, allowance_ucpu) {
-            let mut set = CpuSet::EMPTY;
-            for cpu in cpus {
-                set.insert(CpuId(cpu));
-            }
-            match machine.set_cpuset(self.side, set) {
-                Ok(()) => {
-                    let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-                    log.cpusets.push((now_ns, self.side, set));
-                }
-                Err(why) => {
-                    self.space.forget();
-                    self.trouble = Some(why.to_string());
-                }
-            }
-        }
-        now_ns + LOOK_NS
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.trouble.clone()
-    }
-
-    fn name(&self) -> &str {
-        "whole cores"
-    }
+fn numbers(set: &CpuSet) -> Vec<u32> {
+    set.iter().map(|cpu| cpu.0).collect()
 }

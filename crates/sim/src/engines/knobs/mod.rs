@@ -23,7 +23,7 @@ use crate::machine::Machine;
 use crate::prng::Prng;
 use crate::{Bandwidth, CpuSet, GroupId, Ns, SimError};
 
-pub use cores::Cores;
+use cores::Cores;
 use ports::{Meters, Pending, Queue, Reader, Shared};
 pub use terms::{Compiled, Side, burst_room_ns, compile};
 
@@ -74,6 +74,8 @@ pub struct KnobsConfig {
     pub write_ns: (u64, u64),
     /// How side work gives way to main.
     pub yields: Yields,
+    /// Idle is kept in space, too, machine-wide: the owner's `space = on`. A main group's own CPUs are kept in space regardless.
+    pub whole_cores: bool,
     /// When the owner starts.
     pub start_ns: Ns,
     /// The seed of lateness and errors.
@@ -92,6 +94,7 @@ impl KnobsConfig {
             rare_late_ns: 3_000_000,
             write_ns: (100_000, 300_000),
             yields: Yields::Idle,
+            whole_cores: false,
             start_ns: 0,
             seed: 1,
         }
@@ -143,6 +146,10 @@ pub struct Knobs {
     control: Control,
     side: Vec<Side>,
     main: Vec<GroupId>,
+    compiled: Compiled,
+    cores: Option<Cores>,
+    /// Use is counted by CPU, too.
+    by_cpu: bool,
     bursts: Vec<burst::Auto>,
     shared: Shared,
     pending: VecDeque<Pending>,
@@ -168,6 +175,7 @@ impl Knobs {
                 start_ppm: objective.start_ppm,
                 from: "scenario".to_owned(),
             }),
+            ..Demand::default()
         };
         let first_ns = config.start_ns;
         let mut control = Control::new(Box::new(reader), demand);
@@ -176,6 +184,9 @@ impl Knobs {
             control,
             side: compiled.side.clone(),
             main: compiled.main.clone(),
+            compiled: compiled.clone(),
+            cores: None,
+            by_cpu: false,
             bursts: compiled.auto_burst.iter().map(burst::Auto::new).collect(),
             shared,
             pending: VecDeque::new(),
@@ -214,10 +225,54 @@ impl Knobs {
             });
         }
         self.control.quotas.set(limited, machine.config().tick_ns);
+        self.place(machine)?;
         if machine.config().topology.threads_per_core() > 1 {
             self.control.set_contention(SHARED_CORES_PPM);
         }
         Ok(())
+    }
+
+    /// What is kept on which CPUs, and who keeps it.
+    fn place(&mut self, machine: &mut Machine) -> Result<(), SimError> {
+        let resolved = cores::resolved(&self.compiled, machine.cpus());
+        let topology = &machine.config().topology;
+        self.cores = Cores::new(&self.side, &resolved, topology, self.config.whole_cores);
+        self.by_cpu = self.cores.is_some() || !resolved.domains.is_empty();
+        if self.by_cpu {
+            for group in self
+                .main
+                .iter()
+                .copied()
+                .chain(self.side.iter().map(|side| side.group))
+            {
+                machine.count_by_cpu(group)?;
+            }
+        }
+        let whole = resolved.whole;
+        self.control.set_demand(Demand {
+            headroom_ppm: whole.as_ref().map_or(0, |whole| whole.0),
+            domains_only: whole.is_none() && !self.main.is_empty(),
+            domains: resolved.domains,
+            outside_cpus: resolved.outside,
+            ..self.control.demand().clone()
+        });
+        Ok(())
+    }
+
+    fn step_cores(&mut self, machine: &mut Machine) {
+        let Some(cores) = self
+            .cores
+            .as_mut()
+            .filter(|cores| cores.due_ns <= machine.now_ns())
+        else {
+            return;
+        };
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        match cores.step(machine, &mut self.control) {
+            Ok(Some((group, set))) => log.cpusets.push((machine.now_ns(), group, set)),
+            Ok(None) => {}
+            Err(why) => log.trouble = Some(why.to_string()),
+        }
     }
 
     fn step_loop(&mut self, machine: &mut Machine) {
@@ -236,6 +291,10 @@ impl Knobs {
             old,
             &mut self.prng,
         );
+        if self.by_cpu {
+            self.shared
+                .read_by_cpu(machine, self.config.sensing, &self.side, &self.main);
+        }
         let mut queue = Queue {
             now_ns,
             write_ns: self.config.write_ns,
@@ -313,8 +372,10 @@ impl Controller for Knobs {
             self.step_loop(machine);
             self.schedule(now_ns);
         }
+        self.step_cores(machine);
         let write_ns = self.pending.front().map_or(Ns::MAX, |write| write.at_ns);
-        self.loop_ns.min(write_ns)
+        let look_ns = self.cores.as_ref().map_or(Ns::MAX, |cores| cores.due_ns);
+        self.loop_ns.min(write_ns).min(look_ns)
     }
 
     fn trouble(&self) -> Option<String> {

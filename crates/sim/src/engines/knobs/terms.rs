@@ -9,7 +9,7 @@
 
 use tidegate_law::{burst, cap, latency};
 
-use crate::{Bandwidth, Class, DelayObjective, GroupId, GroupSpec, TaskSpec};
+use crate::{Bandwidth, Class, CpuSet, DelayObjective, GroupId, GroupSpec, TaskSpec};
 
 /// A group that carries a moving quota: where side's branch and the others' divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Side {
     pub unequal: bool,
     /// Its own limit, never loosened; `u64::MAX` is none.
     pub cap_ucpu: u64,
+    /// The CPUs that it may have; none is all.
+    pub cpus: Option<CpuSet>,
 }
 
 /// A group that may leave the idle class only while its bucket holds something.
@@ -47,8 +49,10 @@ pub struct AutoBurstOf {
 /// What the engine is to do.
 #[derive(Clone, Debug, Default)]
 pub struct Compiled {
-    /// Idle to keep.
+    /// The most idle that any main group asks for.
     pub headroom_ppm: u32,
+    /// What each main group asks for, of which CPUs; none is all.
+    pub asked: Vec<(GroupId, Option<CpuSet>, u32)>,
     /// What side work gets at least.
     pub tolerance_ppm: u32,
     /// How long main may wait to run: the shortest of all counts.
@@ -123,6 +127,8 @@ pub fn compile(
         match class {
             Class::Main => {
                 compiled.main.push(group);
+                let cpus = cpus_of(groups, group);
+                compiled.asked.push((group, cpus, spec.headroom_ppm));
                 compiled.headroom_ppm = compiled.headroom_ppm.max(spec.headroom_ppm);
                 compiled.tolerance_ppm = compiled.tolerance_ppm.min(spec.tolerance_ppm);
                 let key = |one: &DelayObjective| (one.late_after_ns, one.share_ppm);
@@ -166,6 +172,23 @@ fn class_of(groups: &[GroupSpec], group: GroupId) -> Class {
     Class::Neutral
 }
 
+/// The CPUs of a group: its own within those of the groups above.
+fn cpus_of(groups: &[GroupSpec], group: GroupId) -> Option<CpuSet> {
+    let mut cpus: Option<CpuSet> = None;
+    let mut at = group;
+    while let Some(spec) = at.index().checked_sub(1).and_then(|nth| groups.get(nth)) {
+        if let Some(above) = spec.cpus {
+            // As cpuset v2: an empty intersection means the parent's CPUs.
+            let within = cpus
+                .map(|own| own.and(&above))
+                .filter(|set| !set.is_empty());
+            cpus = Some(within.unwrap_or(above));
+        }
+        at = spec.parent;
+    }
+    cpus
+}
+
 fn side_root(groups: &[GroupSpec], root: GroupId) -> Side {
     let spec = &groups[root.index() - 1];
     let mut weights = groups
@@ -178,6 +201,7 @@ fn side_root(groups: &[GroupSpec], root: GroupId) -> Side {
         weight: spec.weight,
         unequal: weights.any(|weight| Some(weight) != first),
         cap_ucpu: spec.bandwidth.map_or(u64::MAX, rate_ucpu),
+        cpus: cpus_of(groups, root),
     }
 }
 

@@ -1,0 +1,40 @@
+//! How side work yields while it is confined to some CPUs: by the least weight in place of the idle class, and back.
+
+use tidegate_knobs::group::{GroupPath, GroupResult, Groups, WEIGHT_DEFAULT, WEIGHT_MIN};
+
+use crate::books::Books;
+
+/// Out of the idle class and of the least weight (or, while side work starves, of the default one).
+pub(crate) fn lighten(
+    groups: &Groups,
+    books: &mut Books,
+    group: &GroupPath,
+    yielding: bool,
+) -> Result<(), String> {
+    let weight = if yielding { WEIGHT_MIN } else { WEIGHT_DEFAULT };
+    let class = groups.class(group).map_err(|error| error.to_string())?;
+    if class.idle != Some(true) && class.weight_raw == groups.weight_raw(weight) {
+        return Ok(());
+    }
+    // Without an owner it goes back into the idle class.
+    let noted = match class.idle {
+        Some(_) => books.will_change_yield(group, false),
+        None => books.will_change_yield(group, yielding),
+    };
+    noted.map_err(|error| error.to_string())?;
+    let out_of_idle = |groups: &Groups| -> GroupResult<()> {
+        if class.idle == Some(true) {
+            groups.set_idle(group, false)?;
+        }
+        groups.set_weight(group, weight)
+    };
+    out_of_idle(groups).map_err(|error| error.to_string())
+}
+
+/// Back into the idle class.
+pub(crate) fn darken(groups: &Groups, books: &mut Books, group: &GroupPath) -> Result<(), String> {
+    books
+        .will_change_yield(group, true)
+        .map_err(|error| error.to_string())?;
+    crate::limits::set_yielding(groups, group, true).map_err(|error| error.to_string())
+}

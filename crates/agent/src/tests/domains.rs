@@ -1,0 +1,189 @@
+//! Headroom on main's own CPUs: found by its cpuset, kept by side work's, and machine-wide where that cannot be.
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use tidegate_knobs::domain::Keeps;
+use tidegate_knobs::kfs::{FakeFs, KernelFs};
+use tidegate_terms::Space;
+
+use super::life::steps;
+use super::{Bed, Kind, PIDS, run_side, set};
+use crate::looper::lock;
+use crate::owner::Owner;
+
+const KINDS: [Kind; 2] = [Kind::Mixed, Kind::V2];
+
+/// Two CPUs, and a main group that has the first.
+fn bed(kind: Kind) -> Bed {
+    let fake = match kind {
+        Kind::V2 => FakeFs::v2(),
+        _ => FakeFs::mixed_with_cpuset(),
+    };
+    let bed = Bed {
+        space: Space::Auto,
+        ..Bed::on(kind, fake)
+    };
+    let write = |path: &str, text: &str| bed.fake.write(Path::new(path), text).unwrap();
+    match kind {
+        Kind::V2 => {
+            write("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset");
+            bed.fake.mkdir(Path::new("/sys/fs/cgroup/web")).unwrap();
+            write("/sys/fs/cgroup/web/cpuset.cpus", "0");
+        }
+        _ => {
+            bed.fake.mkdir(Path::new("/sys/fs/cgroup/cpu/web")).unwrap();
+            let own = "/sys/fs/cgroup/cpuset/first";
+            bed.fake.mkdir(Path::new(own)).unwrap();
+            write(&format!("{own}/cpuset.cpus"), "0");
+            write(&format!("{own}/cpuset.mems"), "0");
+            write(&format!("{own}/cgroup.procs"), &PIDS[1].to_string());
+            write("/sys/fs/cgroup/cpu/web/cgroup.procs", &PIDS[1].to_string());
+        }
+    }
+    bed
+}
+
+fn main_gate(owner: &Owner) {
+    let terms = [("class", "main"), ("headroom", "30%")];
+    set(owner, "cgroup:/web", &terms).unwrap();
+}
+
+fn side_cpus(bed: &Bed) -> String {
+    let dir = match bed.kind {
+        Kind::V2 => "/sys/fs/cgroup/tg-side",
+        _ => "/sys/fs/cgroup/cpuset/tg-side",
+    };
+    let file = format!("{dir}/cpuset.cpus");
+    let text = bed.fs.inner().read(Path::new(&file)).unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// Rate of the side root's quota, percent of one CPU.
+fn quota_pct(bed: &Bed) -> u64 {
+    let text = match bed.kind {
+        Kind::V2 => bed.file("/tg-side", "cpu.max"),
+        _ => format!(
+            "{} {}",
+            bed.file("/tg-side", "cpu.cfs_quota_us"),
+            bed.file("/tg-side", "cpu.cfs_period_us")
+        ),
+    };
+    let words: Vec<u64> = text
+        .split_whitespace()
+        .map(|word| word.parse().unwrap())
+        .collect();
+    100 * words[0] / words[1]
+}
+
+#[test]
+fn side_work_leaves_mains_cpus_and_has_the_rest_without_a_quota() {
+    for kind in KINDS {
+        let bed = bed(kind);
+        let owner = bed.owner().unwrap();
+        main_gate(&owner);
+        run_side(&owner, PIDS[0]).unwrap();
+        let domains = lock(&owner.control).demand().domains.clone();
+        assert_eq!(
+            (&*domains[0].cpus, domains[0].keeps),
+            (&[0][..], Keeps::Space)
+        );
+        // Not yet confined: the domain's law limits all side work.
+        bed.sensor.main_ppm.store(500_000, Ordering::Relaxed);
+        steps(&bed, &owner, 100);
+        assert!(quota_pct(&bed) <= 20, "{kind:?}: {}", quota_pct(&bed));
+        owner.look_at_space();
+        assert_eq!(side_cpus(&bed), "1", "{kind:?}");
+        steps(&bed, &owner, 100);
+        assert_eq!(quota_pct(&bed), 400, "{kind:?}");
+        let status = owner.status();
+        assert_eq!((&*status.free_cpus, &*status.domains[0].cpus), ("1", "0"));
+        let explained = owner.explain("gate:job").unwrap();
+        assert_eq!(explained.binding, "demand");
+        assert!(
+            explained.arithmetic[1].contains("30 % by gate"),
+            "{:?}",
+            explained.arithmetic
+        );
+        // Main is let out of its cpuset: its headroom is the machine's again.
+        if kind == Kind::V2 {
+            bed.fake
+                .write(Path::new("/sys/fs/cgroup/web/cpuset.cpus"), "0-1")
+                .unwrap();
+        } else {
+            let all = Path::new("/sys/fs/cgroup/cpuset/cgroup.procs");
+            bed.fake.write(all, &PIDS[1].to_string()).unwrap();
+        }
+        owner.look_at_domains();
+        owner.look_at_space();
+        assert_eq!(side_cpus(&bed), "", "{kind:?}");
+        steps(&bed, &owner, 100);
+        assert!(quota_pct(&bed) < 50, "{kind:?}: {}", quota_pct(&bed));
+        owner.leave();
+    }
+}
+
+#[test]
+fn the_quota_comes_back_before_the_cpuset_goes() {
+    for kind in KINDS {
+        let bed = bed(kind);
+        let owner = bed.owner().unwrap();
+        main_gate(&owner);
+        run_side(&owner, PIDS[0]).unwrap();
+        bed.sensor.main_ppm.store(500_000, Ordering::Relaxed);
+        owner.look_at_space();
+        steps(&bed, &owner, 100);
+        assert_eq!(quota_pct(&bed), 400);
+        // Somebody else insists on side work's cpuset: machine-wide from then on, and said.
+        lock(&owner.space).leave_alone();
+        owner.look_at_domains();
+        steps(&bed, &owner, 100);
+        assert!(quota_pct(&bed) < 50, "{kind:?}: {}", quota_pct(&bed));
+        let notes = owner.status().domain_notes;
+        assert!(notes[0].contains("somebody else"), "{notes:?}");
+        owner.leave();
+    }
+}
+
+#[test]
+fn where_side_work_is_not_to_be_confined_it_is_machine_wide() {
+    for kind in KINDS {
+        let bed = Bed {
+            space: Space::Off,
+            ..bed(kind)
+        };
+        let owner = bed.owner().unwrap();
+        main_gate(&owner);
+        run_side(&owner, PIDS[0]).unwrap();
+        let demand = lock(&owner.control).demand().clone();
+        assert_eq!((demand.headroom_ppm, demand.domains.len()), (300_000, 0));
+        let notes = owner.status().domain_notes;
+        assert!(notes[0].contains("space = off"), "{notes:?}");
+    }
+}
+
+#[test]
+fn a_dead_owners_side_work_is_at_the_floor_and_off_mains_cpus() {
+    for kind in KINDS {
+        let bed = bed(kind);
+        {
+            let owner = bed.owner().unwrap();
+            main_gate(&owner);
+            run_side(&owner, PIDS[0]).unwrap();
+            owner.look_at_space();
+            steps(&bed, &owner, 100);
+        }
+        let (groups, mut books) = bed.without_owner();
+        crate::fallback::fall_back_with(&groups, &mut books, 0);
+        assert!(bed.is_limited("/tg-side"));
+        assert_eq!((quota_pct(&bed) <= 2, &*side_cpus(&bed)), (true, "1"));
+        drop(books);
+        let next = bed.owner().unwrap();
+        next.look_at_space();
+        steps(&bed, &next, 100);
+        assert_eq!((quota_pct(&bed), &*side_cpus(&bed)), (400, "1"));
+        next.leave();
+        assert_eq!(side_cpus(&bed), "");
+        assert!(bed.is_limited("/tg-side"));
+    }
+}
