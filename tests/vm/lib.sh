@@ -135,3 +135,31 @@ finish() {
 	kill "$@" 2>/dev/null || true
 	for _pid in "$@"; do wait "$_pid" || true; done
 }
+
+# What follows is for tests of the ext engine.
+
+ext_state() { cat /sys/kernel/sched_ext/state 2>/dev/null; }
+
+# ext_is_on: our scheduler is in force, now.
+ext_is_on() {
+	same "the state of sched_ext" "$(ext_state)" enabled
+	same "the scheduler" "$(cat /sys/kernel/sched_ext/root/ops)" tidegate
+}
+
+# ext_on ARGUMENTS: loads the scheduler and waits until it is in force; its words go to /tmp/ext.
+ext_on() {
+	tidegate ext "$@" >/tmp/ext 2>&1 &
+	EXT=$!
+	while [ "$(ext_state)" != enabled ]; do
+		alive $EXT || { cat /tmp/ext; fail "the scheduler did not load"; }
+		sleep 0.2
+	done
+	ext_is_on
+}
+
+# ext_off: ends it, and sees that the kernel's own scheduler is back.
+ext_off() {
+	kill -INT $EXT
+	wait $EXT || { cat /tmp/ext; fail "tidegate ext ended with an error"; }
+	same "the state of sched_ext" "$(ext_state)" disabled
+}

@@ -6,8 +6,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cmd::{
-    agent, completions, doctor, explain, guardian, lab, lab_worker, man, repair, run, set, show,
-    sim, status, stop, unset,
+    agent, completions, doctor, explain, ext, guardian, lab, lab_worker, man, repair, run, set,
+    show, sim, status, stop, unset,
 };
 use crate::exit::{Exit, Failure};
 
@@ -35,6 +35,7 @@ pub enum Cmd {
     Doctor(doctor::Args),
     Lab(lab::Args),
     Sim(sim::Args),
+    Ext(ext::Args),
     Agent(agent::Args),
     Stop(stop::Args),
     Repair(repair::Args),

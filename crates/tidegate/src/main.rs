@@ -9,6 +9,7 @@ mod connect;
 mod doctor;
 mod exec;
 mod exit;
+mod ext_options;
 mod identity;
 mod inherited;
 mod progress;

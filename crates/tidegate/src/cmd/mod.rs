@@ -4,6 +4,7 @@ pub mod agent;
 pub mod completions;
 pub mod doctor;
 pub mod explain;
+pub mod ext;
 pub mod guardian;
 pub mod lab;
 pub mod lab_worker;
@@ -34,6 +35,7 @@ pub fn dispatch(command: Option<Cmd>) -> Result<Exit, Failure> {
         Some(Cmd::Doctor(args)) => doctor::main(&args),
         Some(Cmd::Lab(args)) => lab::main(&args),
         Some(Cmd::Sim(args)) => sim::main(&args),
+        Some(Cmd::Ext(args)) => ext::main(&args),
         Some(Cmd::Agent(args)) => agent::main(&args),
         Some(Cmd::Stop(args)) => stop::main(&args),
         Some(Cmd::Repair(args)) => repair::main(&args),

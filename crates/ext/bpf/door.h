@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The door: tasks come to compete, wait, run, stop and go.
+ *
+ *	away --join--> member: waiting <--> running --leave--> away
+ *
+ * Between runnable and quiescent a task is a member of one line, the one of its kind in the cache
+ *where it was last put. Where it waits is the kernel's queue for that line, by deadline: `wide` for
+ *tasks that may run anywhere, `narrow` for those that may not (a CPU may have to pass over some),
+ *`pinned` for those of one CPU.
+ */
+#ifndef TIDEGATE_EXT_DOOR_H
+#define TIDEGATE_EXT_DOOR_H
+
+#include "group.h"
+#include "place.h"
+
+/* How many tasks that may not run there a CPU passes over in one look. */
+#define DOOR_LOOKS 64
+#define DOOR_LLCS_MAX 64
+
+INLINE u32 line_index(u32 llc, u32 kind)
+{
+	return llc * EXT_KINDS + kind;
+}
+
+/* Begins to compete on a CPU's cache. */
+INLINE void door_join(struct task_struct *p, struct task_ctx *t, s32 cpu)
+{
+	struct ext_cpu *c = cpu_at(cpu);
+	struct line *l;
+
+	group_describe(p, t);
+	t->slice_ns = config.slice_ns;
+	t->llc = c ? c->llc : 0;
+	t->line = line_index(t->llc, t->kind);
+	l = line_at(t->line);
+	tree_activate(t);
+	if (l)
+		line_join(l, t, tree_flat(t->group, t->weight));
+}
+
+/* No longer competes. */
+INLINE void door_leave(struct task_ctx *t)
+{
+	struct line *l = line_at(t->line);
+
+	if (l && (t->flags & TASK_MEMBER))
+		line_leave(l, t);
+	if (t->counted) {
+		tree_deactivate(t);
+		group_reap(t->group);
+	}
+}
+
+/* Moves a member to another cache's line; what it is behind by, and the rest of its slice, go
+ * along. */
+static __attribute__((noinline)) int door_bring(struct task_ctx *t, u32 llc)
+{
+	u64 left_ns = line_left_ns(t);
+	struct line *from = line_at(t->line), *to = line_at(line_index(llc, t->kind));
+
+	if (!from || !to || !(t->flags & TASK_MEMBER))
+		return 0;
+	line_leave(from, t);
+	t->llc = llc;
+	t->line = line_index(llc, t->kind);
+	line_join(to, t, t->flat);
+	if (left_ns) {
+		t->end = t->vruntime + virtual_ns(left_ns, t->flat);
+		t->deadline = line_deadline(line_v(to), t, task_slice_v(t));
+	}
+	return 0;
+}
+
+/* What it may run for when it starts. */
+INLINE u64 door_run_ns(struct task_ctx *t)
+{
+	u64 left_ns = line_left_ns(t);
+
+	return left_ns ? left_ns : t->slice_ns;
+}
+
+/* A task ran until now on this CPU. */
+INLINE void door_charge(struct task_ctx *t, struct ext_cpu *c, u64 now)
+{
+	u64 ran_ns = tg_sub0(now, t->since_ns);
+
+	t->since_ns = now;
+	line_charge(t, ran_ns);
+	if (t->kind < EXT_KINDS)
+		c->counts.ran_ns[t->kind] += ran_ns;
+}
+
+/* A member has used its turn, or is put back before its end: where it stands now. */
+INLINE void door_again(struct task_ctx *t)
+{
+	struct line *l = line_at(t->line);
+
+	if (l)
+		line_again(l, t, tree_flat(t->group, t->weight));
+}
+
+/* The CPU tells others what it runs. */
+INLINE void door_show(struct task_ctx *t, struct ext_cpu *c, u64 now)
+{
+	c->kind = t->kind;
+	c->hint = t->hint;
+	c->deadline = t->deadline;
+	c->vruntime = t->vruntime;
+	c->flat = t->flat;
+	c->slice_ns = t->slice_ns;
+	c->since_ns = now;
+	c->called = 0;
+	c->state = EXT_CPU_RUNS | (t->flags & TASK_YIELDS ? EXT_CPU_YIELDS : 0);
+}
+
+/* Puts a member into its queue. */
+INLINE void door_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 flags)
+{
+	u64 dsq = dsq_wide(t->line);
+
+	if (config.cpus > 1 && p->nr_cpus_allowed == 1)
+		dsq = dsq_pinned(cpu);
+	else if ((u32)p->nr_cpus_allowed < config.cpus)
+		dsq = dsq_narrow(t->line);
+	dsq_insert_vtime(p, dsq, door_run_ns(t), t->deadline, flags);
+}
+
+/* The deadline of the first in a queue that may run on a CPU; 0: there is none. */
+static __attribute__((noinline)) u64 door_first(u64 dsq, s32 cpu)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	u64 deadline = 0;
+
+	if (!scx_bpf_dsq_nr_queued(dsq))
+		return 0;
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		for (int look = 0; look < DOOR_LOOKS; look++) {
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
+				deadline = p->scx.dsq_vtime;
+				break;
+			}
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return deadline;
+}
+
+struct first {
+	u64 dsq;
+	u64 deadline; /* 0: nobody waits */
+};
+
+INLINE void door_earlier(struct first *first, u64 dsq, s32 cpu)
+{
+	u64 deadline = door_first(dsq, cpu);
+
+	if (deadline && (!first->deadline || tg_latency_before(deadline, first->deadline))) {
+		first->deadline = deadline;
+		first->dsq = dsq;
+	}
+}
+
+/* Of those that wait for a CPU in its own cache, who is first? */
+INLINE struct first door_head(s32 cpu, struct ext_cpu *c, u32 kind)
+{
+	struct first first = {};
+	u32 line = line_index(c->llc, kind);
+
+	if (config.cpus > 1) {
+		if (kind == EXT_MAIN)
+			door_earlier(&first, dsq_pinned(cpu), cpu);
+		door_earlier(&first, dsq_narrow(line), cpu);
+	}
+	door_earlier(&first, dsq_wide(line), cpu);
+	return first;
+}
+
+/* Takes a task of a kind out of another cache's queues. */
+static __attribute__((noinline)) bool door_steal(u32 home, u32 kind)
+{
+	u32 step;
+
+	EXT_FOR(step, config.llcs - 1)
+	{
+		u32 line = line_index((home + 1 + step) % config.llcs, kind);
+
+		if (scx_bpf_dsq_nr_queued(dsq_wide(line)) && dsq_move_to_local(dsq_wide(line)))
+			return true;
+		if (scx_bpf_dsq_nr_queued(dsq_narrow(line)) && dsq_move_to_local(dsq_narrow(line)))
+			return true;
+	}
+	return false;
+}
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The scheduler's state: tasks, groups, lines (queues in virtual time) and CPUs.
+ *
+ * Who writes what: a task's context is written under its run queue's lock, which the kernel holds
+ * around every callback for it; a CPU's by that CPU; a group and a line under the lock in it. Locks
+ * are never nested.
+ */
+#ifndef TIDEGATE_EXT_EXT_H
+#define TIDEGATE_EXT_EXT_H
+
+#include "base.h"
+#include "intf.h"
+#include "kernel.h"
+#include "kfunc.h"
+#include "latency.h"
+
+const volatile struct ext_config config SEC(".rodata.config");
+
+/* A flat weight (tree.h) has 20 fractional bits; a task of nice 0 in the root is FLAT_ONE. */
+#define FLAT_BITS 20
+#define FLAT_ONE (1024ULL << FLAT_BITS)
+
+/* ---- tasks ---- */
+
+#define TASK_MEMBER 1	 /* competes: between runnable and quiescent */
+#define TASK_YIELDS 2	 /* it or a group above it is of the idle class */
+#define TASK_PREEMPTED 4 /* put back by its CPU, as opposed to woken */
+
+struct task_ctx {
+	/* Where it stands in its line (line.h). */
+	u64 vruntime;
+	u64 end; /* its vruntime at the end of its slice */
+	u64 deadline;
+	u64 flat;
+	s64 lag;       /* what it was behind by when it last left */
+	u64 uncounted; /* virtual time that it ran and the line has not been told */
+	u64 since_ns;  /* charged up to here while it runs */
+	u64 slice_ns;
+	u64 group_id; /* guards against another group under the same index */
+	u32 group;
+	u32 counted; /* weight by which it is active in the tree; 0: it is not */
+	u32 weight;
+	u32 line;
+	u32 llc;
+	u32 kind;
+	s32 hint;
+	u32 flags;
+};
+
+struct {
+	MAP_UINT(type, MAP_TASK_STORAGE);
+	MAP_UINT(map_flags, MAP_FLAG_NO_PREALLOC);
+	MAP_TYPE(key, int);
+	MAP_TYPE(value, struct task_ctx);
+} tasks SEC(".maps");
+
+INLINE struct task_ctx *task_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}
+
+/* ---- groups: an array, so that climbing is look-ups; cgroups find their index in their storage
+ * ---- */
+
+#define GROUP_ROOT 0
+#define GROUP_USED 1
+#define GROUP_IDLE 2 /* cpu.idle */
+#define GROUP_GONE 4 /* its cgroup is removed; its index goes with its last task */
+
+struct group {
+	struct bpf_spin_lock lock;
+	u32 parent;
+	u64 id;
+	u32 flags;
+	u32 depth;
+	u32 weight; /* as an entity of its parent: 1024 for cpu.weight 100 */
+	u32 placed; /* by what it is counted in its parent now */
+	s64 active; /* weights of active tasks and groups in it, added up */
+	s32 entities;
+	/* What it asks for, by itself or the nearest group above that does; as of `generation`. */
+	s32 hint;
+	u32 kind;
+	u32 yields;
+	u64 generation;
+};
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, EXT_GROUPS_MAX);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct group);
+} groups SEC(".maps");
+
+INLINE struct group *group_at(u32 index)
+{
+	return bpf_map_lookup_elem(&groups, &index);
+}
+
+struct {
+	MAP_UINT(type, MAP_HASH);
+	MAP_UINT(max_entries, EXT_GATES_MAX);
+	MAP_TYPE(key, u64);
+	MAP_TYPE(value, struct ext_gate);
+} gates SEC(".maps");
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, 1);
+	MAP_UINT(map_flags, MAP_FLAG_MMAPABLE);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct ext_control);
+} control SEC(".maps");
+
+/* ---- lines: one per cache and kind of work ---- */
+
+struct line {
+	struct bpf_spin_lock lock;
+	u32 unused;
+	u64 base;   /* the members' mean vruntime, in whole ns .. */
+	s64 moment; /* .. and the rest of it: sum of (vruntime - base) * weight, in 0 .. weights - 1
+		     */
+	u64 weights; /* of the members */
+	u64 reached; /* virtual time: the furthest that the mean has come */
+};
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, EXT_KINDS); /* the loader: times the number of caches */
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct line);
+} lines SEC(".maps");
+
+INLINE struct line *line_at(u32 index)
+{
+	return bpf_map_lookup_elem(&lines, &index);
+}
+
+/* ---- CPUs ---- */
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, 1); /* the loader sets the number of possible CPUs */
+	MAP_UINT(map_flags, MAP_FLAG_MMAPABLE);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct ext_cpu);
+} cpus SEC(".maps");
+
+INLINE struct ext_cpu *cpu_at(u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpus, &cpu);
+}
+
+#define COUNT(cpu, what)                                                                           \
+	do {                                                                                       \
+		struct ext_cpu *count_in = (cpu);                                                  \
+		if (count_in)                                                                      \
+			count_in->counts.what++;                                                   \
+	} while (0)
+
+/* ---- queues, as the kernel keeps them ---- */
+
+/* Waiting for any CPU of a cache; for some CPUs of it only; for one CPU. */
+INLINE u64 dsq_wide(u32 line)
+{
+	return 0x10000000ULL | line;
+}
+
+INLINE u64 dsq_narrow(u32 line)
+{
+	return 0x20000000ULL | line;
+}
+
+INLINE u64 dsq_pinned(u32 cpu)
+{
+	return 0x30000000ULL | cpu;
+}
+
+/* CPU time as virtual time at a flat weight, rounded up so that nobody runs for nothing; 2^33 *
+ * 2^30 fits. */
+INLINE u64 virtual_ns(u64 ran_ns, u64 flat)
+{
+	return (tg_min(ran_ns, 1ULL << 33) * FLAT_ONE + flat - 1) / flat;
+}
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Groups come, go, and are asked for: indexes, and what a gate above a group wants of its tasks.
+ */
+#ifndef TIDEGATE_EXT_GROUP_H
+#define TIDEGATE_EXT_GROUP_H
+
+#include "tree.h"
+
+struct {
+	MAP_UINT(type, MAP_CGRP_STORAGE);
+	MAP_UINT(map_flags, MAP_FLAG_NO_PREALLOC);
+	MAP_TYPE(key, int);
+	MAP_TYPE(value, u32);
+} cgroups SEC(".maps");
+
+/* Indexes that were given back. */
+struct {
+	MAP_UINT(type, MAP_QUEUE);
+	MAP_UINT(max_entries, EXT_GROUPS_MAX);
+	MAP_TYPE(value, u32);
+} free_groups SEC(".maps");
+
+/* Groups whose cpu.idle was 1 when the loader looked, by cgroup id: before 6.19 the kernel does not
+ * tell. */
+struct {
+	MAP_UINT(type, MAP_HASH);
+	MAP_UINT(max_entries, EXT_GROUPS_MAX);
+	MAP_TYPE(key, u64);
+	MAP_TYPE(value, u32);
+} idle_groups SEC(".maps");
+
+u32 groups_used; /* the root is index 0 */
+u64 groups_refused;
+
+/* The group of a cgroup: its own or, where it has none, the root. */
+INLINE u32 group_of(struct cgroup *cgroup)
+{
+	u32 *index = cgroup ? bpf_cgrp_storage_get(&cgroups, cgroup, NULL, 0) : NULL;
+
+	return index ? *index : GROUP_ROOT;
+}
+
+INLINE u32 group_parent(struct cgroup *cgroup)
+{
+	struct cgroup *above;
+	u32 parent = GROUP_ROOT;
+
+	if (cgroup->level < 1)
+		return GROUP_ROOT;
+	above = bpf_cgroup_ancestor(cgroup, cgroup->level - 1);
+	if (above) {
+		parent = group_of(above);
+		bpf_cgroup_release(above);
+	}
+	return parent;
+}
+
+/* An index for a new group; 0: there is none left. */
+INLINE u32 group_take(void)
+{
+	u32 index = 0;
+
+	if (!bpf_map_pop_elem(&free_groups, &index) && index)
+		return index;
+	index = __sync_fetch_and_add(&groups_used, 1) + 1;
+	return index < EXT_GROUPS_MAX ? index : 0;
+}
+
+INLINE void group_fill(struct group *g, u64 id, u32 parent, u32 depth, u32 weight, u32 flags)
+{
+	bpf_spin_lock(&g->lock);
+	g->parent = parent;
+	g->id = id;
+	g->flags = GROUP_USED | flags;
+	g->depth = depth;
+	g->weight = weight;
+	g->placed = 0;
+	g->active = 0;
+	g->entities = 0;
+	g->generation = 0;
+	bpf_spin_unlock(&g->lock);
+}
+
+INLINE int group_init(struct cgroup *cgroup, struct scx_cgroup_init_args *args)
+{
+	u32 *slot = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, STORAGE_CREATE);
+	u64 id = cgroup->kn->id;
+	u32 parent, index, flags = 0;
+	struct group *g, *above;
+
+	if (!slot)
+		return -ENOMEM;
+	if (cgroup->level == 0) {
+		*slot = GROUP_ROOT;
+		return 0;
+	}
+	parent = group_parent(cgroup);
+	above = group_at(parent);
+	index = above && above->depth < EXT_LEVELS_MAX - 1 ? group_take() : 0;
+	g = index ? group_at(index) : NULL;
+	if (!g || !above) {
+		__sync_fetch_and_add(&groups_refused, 1);
+		*slot = parent;
+		return 0;
+	}
+	if (__builtin_preserve_field_info(args->sched_idle, 2))
+		flags = args->sched_idle ? GROUP_IDLE : 0;
+	else if (bpf_map_lookup_elem(&idle_groups, &id))
+		flags = GROUP_IDLE;
+	group_fill(g, id, parent, above->depth + 1, group_weight(args->weight), flags);
+	*slot = index;
+	return 0;
+}
+
+/* Whether an index is a group's own, and not its parent's. */
+INLINE struct group *group_own(struct cgroup *cgroup)
+{
+	u32 *index = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, 0);
+	struct group *g = index && *index ? group_at(*index) : NULL;
+
+	return g && g->id == cgroup->kn->id ? g : NULL;
+}
+
+/* Its index is given back once its last task (one that is exiting) is gone. */
+INLINE void group_exit(struct cgroup *cgroup)
+{
+	u32 *index = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, 0);
+	struct group *g = group_own(cgroup);
+	bool unused;
+	u32 at;
+
+	if (!g || !index)
+		return;
+	at = *index;
+	bpf_spin_lock(&g->lock);
+	unused = g->entities <= 0;
+	g->flags |= GROUP_GONE;
+	if (unused) {
+		g->id = 0;
+		g->flags = 0;
+	}
+	bpf_spin_unlock(&g->lock);
+	if (unused)
+		bpf_map_push_elem(&free_groups, &at, 0);
+}
+
+/* After a task has gone from a group: one whose cgroup is gone gives its index back with the last.
+ */
+INLINE void group_reap(u32 at)
+{
+	struct group *g = at == GROUP_ROOT ? NULL : group_at(at);
+	bool last;
+
+	if (!g || !(g->flags & GROUP_GONE))
+		return;
+	bpf_spin_lock(&g->lock);
+	last = (g->flags & GROUP_GONE) && g->entities <= 0;
+	if (last) {
+		g->id = 0;
+		g->flags = 0;
+	}
+	bpf_spin_unlock(&g->lock);
+	if (last)
+		bpf_map_push_elem(&free_groups, &at, 0);
+}
+
+/* Sets cpu.weight (weight > 0) or cpu.idle (idle 0 or 1), and tells the groups above. */
+INLINE void group_reweigh(struct cgroup *cgroup, u32 weight, s32 idle)
+{
+	u32 *index = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, 0);
+	struct group *g = group_own(cgroup);
+	u32 zero = 0;
+	struct ext_control *shared = bpf_map_lookup_elem(&control, &zero);
+
+	if (!g || !index)
+		return;
+	bpf_spin_lock(&g->lock);
+	if (weight)
+		g->weight = weight;
+	if (idle > 0)
+		g->flags |= GROUP_IDLE;
+	else if (idle == 0)
+		g->flags &= ~GROUP_IDLE;
+	bpf_spin_unlock(&g->lock);
+	tree_change(*index, 0, 0);
+	/* What groups below have looked up may be old. */
+	if (idle >= 0 && shared)
+		__sync_fetch_and_add(&shared->gates_generation, 1);
+}
+
+/* What the nearest gates above ask for. Racing CPUs write the same. */
+int group_resolve(u32 index, u64 generation)
+{
+	struct group *own = group_at(index);
+	u32 at = index, has = 0, kind = EXT_MAIN, yields = 0;
+	s32 hint = 0;
+	u32 level;
+
+	EXT_FOR(level, EXT_LEVELS_MAX)
+	{
+		struct group *g = group_at(at);
+		struct ext_gate *gate;
+		u64 id;
+
+		if (!g)
+			break;
+		id = g->id;
+		yields |= g->flags & GROUP_IDLE;
+		gate = bpf_map_lookup_elem(&gates, &id);
+		if (gate && gate->has & ~has & EXT_HAS_HINT)
+			hint = gate->hint;
+		if (gate && gate->has & ~has & EXT_HAS_CLASS)
+			kind = gate->kind;
+		has |= gate ? gate->has : 0;
+		if (at == GROUP_ROOT)
+			break;
+		at = g->parent;
+	}
+	if (!own)
+		return 0;
+	own->hint = hint;
+	own->kind = kind < EXT_KINDS ? kind : EXT_MAIN;
+	own->yields = yields;
+	own->generation = generation;
+	return 0;
+}
+
+/* Whether the task's group is still the one that it was put into; else it counts in the root. */
+INLINE struct group *group_of_task(struct task_ctx *t)
+{
+	struct group *g = group_at(t->group);
+
+	if (g && t->group != GROUP_ROOT && g->id != t->group_id) {
+		t->group = GROUP_ROOT;
+		g = group_at(GROUP_ROOT);
+	}
+	return g;
+}
+
+/* Reads what a task is by itself and by its group; before it begins to compete. */
+INLINE void group_describe(struct task_struct *p, struct task_ctx *t)
+{
+	u32 zero = 0, flags = t->flags & ~TASK_YIELDS;
+	struct ext_control *shared = bpf_map_lookup_elem(&control, &zero);
+	struct group *g = group_of_task(t);
+
+	t->weight = task_weight(p);
+	if (!g || !shared)
+		return;
+	if (g->generation != shared->gates_generation)
+		group_resolve(t->group, shared->gates_generation);
+	t->hint = g->hint;
+	t->kind = p->flags & PF_KTHREAD ? EXT_MAIN : g->kind;
+	if (g->yields || p->policy == SCHED_IDLE)
+		flags |= TASK_YIELDS;
+	t->flags = flags;
+}
+
+INLINE void group_enter(struct task_ctx *t, struct cgroup *cgroup)
+{
+	struct group *g;
+
+	t->group = group_of(cgroup);
+	g = group_at(t->group);
+	t->group_id = g ? g->id : 0;
+}
+
+#endif

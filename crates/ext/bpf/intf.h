@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the scheduler and its loader (src/intf.rs) share. Each size is asserted on both sides.
+ */
+#ifndef TIDEGATE_EXT_INTF_H
+#define TIDEGATE_EXT_INTF_H
+
+#include "kernel.h"
+
+/* Groups with a place of their own in the tree; those beyond share their parent's. */
+#define EXT_GROUPS_MAX 16384
+/* Depth of the tree of groups; deeper ones share their ancestor's place. */
+#define EXT_LEVELS_MAX 32
+#define EXT_GATES_MAX 8192
+
+/* Kinds of work, in the order in which a CPU looks for it. */
+enum ext_kind {
+	EXT_MAIN = 0,	    /* main and neutral work */
+	EXT_SIDE = 1,	    /* below a gate of class side */
+	EXT_BACKGROUND = 2, /* out of its soft cap: where nothing else wants the CPU */
+	EXT_KINDS = 3,
+};
+
+/* Set by the loader before the programs are loaded; the verifier knows the values. */
+struct ext_config {
+	u64 slice_ns;
+	u64 period_ns; /* a hint of -20 brings a deadline forward by this */
+	u32 cpus;      /* possible ones */
+	u32 llcs;
+	u32 smt; /* threads of a core */
+	u32 unused;
+};
+_Static_assert(sizeof(struct ext_config) == 32, "src/intf.rs");
+
+#define EXT_HAS_HINT 1
+#define EXT_HAS_CLASS 2
+
+/* What is asked of a group and all below it, by its cgroup's id. Later terms go at the end. */
+struct ext_gate {
+	u32 has;
+	s32 hint;
+	u32 kind;
+	u32 unused;
+};
+_Static_assert(sizeof(struct ext_gate) == 16, "src/intf.rs");
+
+/* Shared memory, one element: what the loader may change while the scheduler runs. */
+struct ext_control {
+	u64 gates_generation; /* raised after each change of a gate */
+};
+_Static_assert(sizeof(struct ext_control) == 8, "src/intf.rs");
+
+/* Counts of one CPU; each has one writer. */
+struct ext_counts {
+	u64 ran_ns[EXT_KINDS];
+	u64 runs;
+	u64 direct;    /* put on an idle CPU at once */
+	u64 queued;    /* put into a queue */
+	u64 preempted; /* wakeups that displaced whoever ran */
+	u64 kept;      /* slices that were followed by another of the same task */
+	u64 stolen;    /* tasks taken out of another cache's queue */
+	u64 lost;      /* tasks without a context, which are run as they come */
+};
+_Static_assert(sizeof(struct ext_counts) == 80, "src/intf.rs");
+
+/* One CPU: its place in the machine, what it runs, and its counts. Written by itself. */
+struct ext_cpu {
+	u32 llc;
+	u32 next_in_llc; /* CPUs of a cache form a ring */
+	u32 next_in_core;
+	u32 called; /* somebody has displaced the task that runs; written by others */
+	u32 state;  /* EXT_CPU_* */
+	u32 kind;   /* of the task that runs, as are those below */
+	s32 hint;
+	u32 unused;
+	u64 deadline;
+	u64 vruntime;
+	u64 flat;
+	u64 slice_ns;
+	u64 since_ns;
+	struct ext_counts counts;
+};
+_Static_assert(sizeof(struct ext_cpu) == 152, "src/intf.rs");
+
+#define EXT_CPU_RUNS 1	 /* a task of this class */
+#define EXT_CPU_YIELDS 2 /* one of the idle class */
+
+#define EXT_REASON_MAX 128
+#define EXT_MESSAGE_MAX 1024
+#define EXT_DUMP_MAX 32768
+
+/* Why the scheduler ended. */
+struct ext_exit {
+	u32 kind; /* 0: it has not */
+	u32 unused;
+	s64 code;
+	char reason[EXT_REASON_MAX];
+	char message[EXT_MESSAGE_MAX];
+	char dump[EXT_DUMP_MAX];
+};
+_Static_assert(sizeof(struct ext_exit) == 16 + 128 + 1024 + 32768, "src/intf.rs");
+
+#endif

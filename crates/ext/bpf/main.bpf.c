@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The scheduler's callbacks; each is thin. How they hang together: docs/ext.md.
+ *
+ * What later headers add goes into four places: `door_join` (a task's kind: caps, class), `serve`
+ * and `put` (who may start: quota, caps, the tide), `door_charge` (a task ran), and `run_ns` in
+ * door.h (until when it may run).
+ */
+#include "door.h"
+
+#define OPS(name) SEC("struct_ops/" #name)
+#define OPS_SLEEPABLE(name) SEC("struct_ops.s/" #name)
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct ext_exit);
+} ended SEC(".maps");
+
+/* Arguments: struct task_struct *p, s32 prev_cpu, u64 wake_flags */
+OPS(select_cpu)
+s32 select_cpu(u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	s32 prev = (s32)ctx[1];
+	bool idle = false;
+	s32 cpu = scx_bpf_select_cpu_dfl(p, prev, ctx[2], &idle);
+
+	if (idle) {
+		COUNT(cpu_at(bpf_get_smp_processor_id()), direct);
+		dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
+	}
+	return cpu;
+}
+
+/* A woken or new task, when no idle CPU was found for it, or it may run on one only; or one that
+ * was put back. */
+INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_cpu *c, u64 flags)
+{
+	bool again = t->flags & TASK_PREEMPTED;
+	s32 other;
+
+	t->flags &= ~TASK_PREEMPTED;
+	if (flags & CONST(scx_enq_flags, SCX_ENQ_LAST)) {
+		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
+		return;
+	}
+	if (!again && scx_bpf_test_and_clear_cpu_idle(cpu)) {
+		c->counts.direct++;
+		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
+		return;
+	}
+	other = again ? -1 : place_victim(p, t, cpu, now_ns());
+	if (other >= 0) {
+		c->counts.preempted++;
+		dsq_insert(p, SCX_DSQ_LOCAL_ON | other, door_run_ns(t),
+			   CONST(scx_enq_flags, SCX_ENQ_PREEMPT));
+		return;
+	}
+	c->counts.queued++;
+	door_wait(p, t, cpu, flags);
+	if (config.cpus > 1) {
+		other = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+		if (other >= 0)
+			scx_bpf_kick_cpu(other, CONST(scx_kick_flags, SCX_KICK_IDLE));
+	}
+}
+
+/* Arguments: struct task_struct *p, u64 enq_flags */
+OPS(enqueue)
+int enqueue(u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct task_ctx *t = task_of(p);
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct ext_cpu *c = cpu_at(cpu);
+
+	if (!t || !c) {
+		COUNT(c, lost);
+		dsq_insert(p, SCX_DSQ_GLOBAL, config.slice_ns, ctx[1]);
+		return 0;
+	}
+	if (!(t->flags & TASK_MEMBER))
+		door_join(p, t, cpu);
+	if (t->llc != c->llc)
+		door_bring(t, c->llc);
+	put(p, t, cpu, c, ctx[1]);
+	return 0;
+}
+
+/* Keeps whoever ran for another slice, if it comes before `other`, the first of those that wait. */
+INLINE bool keep(struct task_struct *prev, struct task_ctx *t, struct ext_cpu *c, u64 now,
+		 u64 other)
+{
+	if (other && tg_latency_before(other, t->deadline))
+		return false;
+	c->counts.kept++;
+	set_slice(prev, door_run_ns(t));
+	door_show(t, c, now);
+	return true;
+}
+
+/* The first of a kind, of this cache and then of others; true: somebody runs. */
+INLINE bool serve(s32 cpu, struct ext_cpu *c, struct task_struct *prev, struct task_ctx *t,
+		  u32 kind, u64 now)
+{
+	/* Another CPU may take the first away between the look and the hand: then the next is
+	 * looked at. */
+	for (int attempt = 0; attempt < 4; attempt++) {
+		struct first first = door_head(cpu, c, kind);
+
+		if (prev && t && t->kind == kind && keep(prev, t, c, now, first.deadline))
+			return true;
+		if (!first.deadline)
+			break;
+		if (dsq_move_to_local(first.dsq))
+			return true;
+	}
+	if (config.llcs > 1 && door_steal(c->llc, kind)) {
+		c->counts.stolen++;
+		return true;
+	}
+	return false;
+}
+
+/* Arguments: s32 cpu, struct task_struct *prev */
+OPS(dispatch)
+int dispatch(u64 *ctx)
+{
+	s32 cpu = (s32)ctx[0];
+	struct task_struct *prev = (struct task_struct *)ctx[1];
+	struct ext_cpu *c = cpu_at(cpu);
+	struct task_ctx *t = NULL;
+	u64 now = now_ns();
+
+	if (!c)
+		return 0;
+	if (prev && (prev->scx.flags & CONST(scx_ent_flags, SCX_TASK_QUEUED)))
+		t = task_of(prev);
+	if (t && (t->flags & TASK_MEMBER)) {
+		door_charge(t, c, now);
+		door_again(t);
+	} else {
+		t = NULL;
+	}
+	if (!serve(cpu, c, t ? prev : NULL, t, EXT_MAIN, now) &&
+	    !serve(cpu, c, t ? prev : NULL, t, EXT_SIDE, now))
+		serve(cpu, c, t ? prev : NULL, t, EXT_BACKGROUND, now);
+	return 0;
+}
+
+/* Arguments: struct task_struct *p, u64 enq_flags */
+OPS(runnable)
+int runnable(u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct task_ctx *t = task_of(p);
+
+	if (t && !(t->flags & TASK_MEMBER))
+		door_join(p, t, scx_bpf_task_cpu(p));
+	return 0;
+}
+
+/* Arguments: struct task_struct *p */
+OPS(running)
+int running(u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct task_ctx *t = task_of(p);
+	struct ext_cpu *c = cpu_at(scx_bpf_task_cpu(p));
+
+	if (!t || !c)
+		return 0;
+	if (t->llc != c->llc)
+		door_bring(t, c->llc);
+	t->flags &= ~TASK_PREEMPTED;
+	t->since_ns = now_ns();
+	c->counts.runs++;
+	door_show(t, c, t->since_ns);
+	return 0;
+}
+
+/* Arguments: struct task_struct *p, bool runnable */
+OPS(stopping)
+int stopping(u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct task_ctx *t = task_of(p);
+	struct ext_cpu *c = cpu_at(scx_bpf_task_cpu(p));
+
+	if (!t || !c)
+		return 0;
+	c->state = 0;
+	door_charge(t, c, now_ns());
+	if ((bool)ctx[1] && (t->flags & TASK_MEMBER)) {
+		t->flags |= TASK_PREEMPTED;
+		door_again(t);
+	}
+	return 0;
+}
+
+/* Arguments: struct task_struct *p, u64 deq_flags */
+OPS(quiescent)
+int quiescent(u64 *ctx)
+{
+	struct task_ctx *t = task_of((struct task_struct *)ctx[0]);
+
+	if (t)
+		door_leave(t);
+	return 0;
+}
+
+/*
+ * Arguments: struct task_struct *p. A task that was left alone because it had only begun is looked
+ * at again; its slice ends by itself.
+ */
+OPS(tick)
+int tick(u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct ext_cpu *c = cpu_at(cpu);
+	struct first first;
+
+	if (!c || !(c->state & EXT_CPU_RUNS))
+		return 0;
+	first = door_head(cpu, c, EXT_MAIN);
+	if (!first.deadline)
+		return 0;
+	if (c->kind != EXT_MAIN || (tg_latency_before(first.deadline, c->deadline) &&
+				    now_ns() - c->since_ns >= c->slice_ns / 4))
+		set_slice(p, 0);
+	return 0;
+}
+
+/*
+ * Arguments: s32 cpu, bool idle. Whoever queued a task before this CPU was seen to be idle has not
+ * woken it; either he sees the idle CPU, or it sees the task (the kernel marks it idle first,
+ * from 6.14).
+ */
+OPS(update_idle)
+int update_idle(u64 *ctx)
+{
+	s32 cpu = (s32)ctx[0];
+	struct ext_cpu *c = cpu_at(cpu);
+
+	if (!c || !(bool)ctx[1] || config.cpus == 1)
+		return 0;
+	for (u32 kind = 0; kind < EXT_KINDS; kind++) {
+		if (door_head(cpu, c, kind).deadline) {
+			scx_bpf_kick_cpu(cpu, 0);
+			break;
+		}
+	}
+	return 0;
+}
+
+/* Arguments: struct task_struct *p, struct scx_init_task_args *args */
+OPS(init_task)
+s32 init_task(u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct scx_init_task_args *args = (struct scx_init_task_args *)ctx[1];
+	struct task_ctx *t = bpf_task_storage_get(&tasks, p, NULL, STORAGE_CREATE);
+
+	if (!t)
+		return -ENOMEM;
+	t->slice_ns = config.slice_ns;
+	group_enter(t, args->cgroup);
+	return 0;
+}
+
+/* Arguments: struct task_struct *p. It comes to this class, with nothing owed. */
+OPS(enable)
+int enable(u64 *ctx)
+{
+	struct task_ctx *t = task_of((struct task_struct *)ctx[0]);
+
+	if (t)
+		t->lag = 0;
+	return 0;
+}
+
+/* Arguments: struct cgroup *cgroup, struct scx_cgroup_init_args *args */
+OPS_SLEEPABLE(cgroup_init)
+s32 cgroup_init(u64 *ctx)
+{
+	return group_init((struct cgroup *)ctx[0], (struct scx_cgroup_init_args *)ctx[1]);
+}
+
+/* Arguments: struct cgroup *cgroup */
+OPS_SLEEPABLE(cgroup_exit)
+int cgroup_exit(u64 *ctx)
+{
+	group_exit((struct cgroup *)ctx[0]);
+	return 0;
+}
+
+/* Arguments: struct task_struct *p, struct cgroup *from, struct cgroup *to. The task does not
+ * compete meanwhile. */
+OPS(cgroup_move)
+int cgroup_move(u64 *ctx)
+{
+	struct task_ctx *t = task_of((struct task_struct *)ctx[0]);
+
+	if (t)
+		group_enter(t, (struct cgroup *)ctx[2]);
+	return 0;
+}
+
+/* Arguments: struct cgroup *cgroup, u32 weight */
+OPS(cgroup_set_weight)
+int cgroup_set_weight(u64 *ctx)
+{
+	group_reweigh((struct cgroup *)ctx[0], group_weight((u32)ctx[1]), -1);
+	return 0;
+}
+
+/* Arguments: struct cgroup *cgroup, bool idle */
+OPS(cgroup_set_idle)
+int cgroup_set_idle(u64 *ctx)
+{
+	group_reweigh((struct cgroup *)ctx[0], 0, (bool)ctx[1]);
+	return 0;
+}
+
+/* Without these two, a CPU that comes or goes would end the scheduler. */
+OPS(cpu_online)
+int cpu_online(u64 *ctx)
+{
+	struct ext_cpu *c = cpu_at((s32)ctx[0]);
+
+	if (c)
+		c->state = 0;
+	return 0;
+}
+
+OPS(cpu_offline)
+int cpu_offline(u64 *ctx)
+{
+	struct ext_cpu *c = cpu_at((s32)ctx[0]);
+
+	if (c)
+		c->state = 0;
+	return 0;
+}
+
+/* A higher class takes the CPU: who was sent there finds another place. */
+OPS(cpu_release)
+int cpu_release(u64 *ctx)
+{
+	scx_bpf_reenqueue_local();
+	return 0;
+}
+
+OPS_SLEEPABLE(init)
+s32 init(u64 *ctx)
+{
+	s32 failed;
+	u32 line, cpu;
+
+	EXT_FOR(line, config.llcs * EXT_KINDS)
+	{
+		failed = scx_bpf_create_dsq(dsq_wide(line), -1);
+		if (!failed)
+			failed = scx_bpf_create_dsq(dsq_narrow(line), -1);
+		if (failed)
+			return failed;
+	}
+	EXT_FOR(cpu, config.cpus)
+	{
+		failed = scx_bpf_create_dsq(dsq_pinned(cpu), -1);
+		if (failed)
+			return failed;
+	}
+	return 0;
+}
+
+/* Arguments: struct scx_exit_info *info */
+OPS(exit)
+int ops_exit(u64 *ctx)
+{
+	struct scx_exit_info *info = (struct scx_exit_info *)ctx[0];
+	u32 zero = 0;
+	struct ext_exit *to = bpf_map_lookup_elem(&ended, &zero);
+
+	if (!to)
+		return 0;
+	bpf_probe_read_kernel_str(to->reason, sizeof(to->reason), info->reason);
+	bpf_probe_read_kernel_str(to->message, sizeof(to->message), info->msg);
+	bpf_probe_read_kernel_str(to->dump, sizeof(to->dump), info->dump);
+	to->code = info->exit_code;
+	to->kind = info->kind;
+	return 0;
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops tidegate = {
+    .select_cpu = select_cpu,
+    .enqueue = enqueue,
+    .dispatch = dispatch,
+    .tick = tick,
+    .runnable = runnable,
+    .running = running,
+    .stopping = stopping,
+    .quiescent = quiescent,
+    .update_idle = update_idle,
+    .init_task = init_task,
+    .enable = enable,
+    .cgroup_init = cgroup_init,
+    .cgroup_exit = cgroup_exit,
+    .cgroup_move = cgroup_move,
+    .cgroup_set_weight = cgroup_set_weight,
+    .cgroup_set_idle = cgroup_set_idle,
+    .cpu_online = cpu_online,
+    .cpu_offline = cpu_offline,
+    .cpu_release = cpu_release,
+    .init = init,
+    .exit = ops_exit,
+    .flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ENQ_LAST,
+    .timeout_ms = 30000,
+    .exit_dump_len = EXT_DUMP_MAX,
+    .name = "tidegate",
+};
+
+char LICENSE[] SEC("license") = "GPL";

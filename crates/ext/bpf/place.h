@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Where a task goes: an idle CPU, else the CPU whose task it displaces.
+ *
+ * Idle CPUs are found by the kernel's own search, which goes by what we want: the previous CPU if
+ * its whole core is idle, an idle core of its cache, then of its node; then the previous CPU alone,
+ * an idle thread of its cache, and so on; a synchronous wakeup may stay beside its waker.
+ */
+#ifndef TIDEGATE_EXT_PLACE_H
+#define TIDEGATE_EXT_PLACE_H
+
+#include "line.h"
+
+/* Running tasks that a waking one is compared with. */
+#define PLACE_VICTIMS 16
+
+/* Waiting, in the order of a rank (law/latency.h), against what runs on a CPU. */
+INLINE bool place_displaces(struct task_ctx *t, struct ext_cpu *c, u64 v, u64 now)
+{
+	u64 ran_ns = tg_sub0(now, c->since_ns);
+	struct tg_latency_rank runs = {
+	    .deadline = c->deadline,
+	    .hint = c->hint,
+	    .eligible = line_eligible(v, c->vruntime + virtual_ns(ran_ns, tg_max(c->flat, 1)),
+				      virtual_ns(c->slice_ns, tg_max(c->flat, 1))),
+	};
+	struct tg_latency_rank waits = {
+	    .deadline = t->deadline,
+	    .hint = t->hint,
+	    .eligible = line_eligible(v, t->vruntime, task_slice_v(t)),
+	};
+
+	if (!tg_latency_preempts(&runs, &waits))
+		return false;
+	/* Equals leave each other alone for a quarter of a slice. */
+	return t->hint < c->hint || ran_ns >= c->slice_ns / 4;
+}
+
+/* Whoever runs there gives way to any of main's tasks (that is not of the idle class itself). */
+INLINE bool place_soft(struct task_ctx *t, struct ext_cpu *c)
+{
+	return c->kind != EXT_MAIN || ((c->state & EXT_CPU_YIELDS) && !(t->flags & TASK_YIELDS));
+}
+
+/* The CPU whose task has the latest deadline, of those where `p` may run; -1: none is to give way.
+ */
+INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64 now)
+{
+	u64 latest = 0;
+	s32 best = -1;
+	u32 at = from;
+	struct ext_cpu *c;
+	struct line *l = line_at(t->line);
+
+	if (t->kind != EXT_MAIN || !l)
+		return -1;
+	for (int look = 0; look < PLACE_VICTIMS; look++) {
+		c = cpu_at(at);
+		if (!c)
+			break;
+		if ((c->state & EXT_CPU_RUNS) && !c->called &&
+		    bpf_cpumask_test_cpu(at, p->cpus_ptr)) {
+			u64 deadline = place_soft(t, c) ? t->deadline + (1ULL << 62) : c->deadline;
+
+			if (best < 0 || tg_latency_before(latest, deadline)) {
+				latest = deadline;
+				best = at;
+			}
+		}
+		at = c->next_in_llc;
+		if (at == (u32)from)
+			break;
+	}
+	c = best < 0 ? NULL : cpu_at(best);
+	if (!c || !(place_soft(t, c) || place_displaces(t, c, line_v(l), now)))
+		return -1;
+	c->called = 1;
+	return best;
+}
+
+#endif

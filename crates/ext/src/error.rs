@@ -1,0 +1,51 @@
+//! What can go wrong in loading and asking the scheduler.
+
+/// A failure of this engine.
+#[derive(Debug, thiserror::Error)]
+pub enum ExtError {
+    /// The kernel has no sched_ext.
+    #[error(
+        "sched_ext: kernel {release}: {why}; use a kernel from 6.12 with CONFIG_SCHED_CLASS_EXT (Debian: linux-image-cloud-amd64 of trixie-backports)"
+    )]
+    Unsupported {
+        /// `uname -r`.
+        release: String,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// Another scheduler is loaded already.
+    #[error("sched_ext: the scheduler {name} is loaded; stop it first")]
+    Taken {
+        /// Its name, as it calls itself.
+        name: String,
+    },
+    /// The caller may not.
+    #[error(
+        "sched_ext: loading a scheduler needs CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN; run as root"
+    )]
+    NotRoot,
+    /// The kernel or libbpf refused.
+    #[error("sched_ext: {step}: {why}{log}; see docs/ext.md, or try another kernel")]
+    Refused {
+        /// What was tried.
+        step: &'static str,
+        /// The error.
+        why: String,
+        /// The end of libbpf's log, on lines of its own; empty if it said nothing.
+        log: String,
+    },
+    /// The machine is not one that the scheduler can serve.
+    #[error("sched_ext: {0}; nothing was changed")]
+    Machine(String),
+    /// It was taken in and gave up at once.
+    #[error("sched_ext: the scheduler was ejected while it started: {0}; the kernel's own runs")]
+    Ejected(String),
+    /// A file could not be read.
+    #[error("{path}: {why}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why not.
+        why: std::io::Error,
+    },
+}

@@ -1,0 +1,81 @@
+//! Why the scheduler is no more, as the kernel told its last callback.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::intf::Exit;
+
+/// From here on an end is a failure (`SCX_EXIT_ERROR`); below, somebody asked for it.
+const FAILURES_FROM: u32 = 1024;
+
+/// The end of a scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Ended {
+    /// The kernel's number for it (`enum scx_exit_kind`).
+    pub kind: u32,
+    /// What the scheduler itself gave for a reason, if it ended itself.
+    pub code: i64,
+    /// The kernel's words for the kind: "runnable task stall", "disabled by sysrq-S", ...
+    pub reason: String,
+    /// What happened, in particular.
+    pub message: String,
+    /// The state of all CPUs and tasks then; empty for an end that was asked for.
+    pub dump: String,
+}
+
+impl Ended {
+    /// None while it runs.
+    pub(crate) fn from_kernel(exit: &Exit) -> Option<Ended> {
+        (exit.kind != 0).then(|| Ended {
+            kind: exit.kind,
+            code: exit.code,
+            reason: text(&exit.reason),
+            message: text(&exit.message),
+            dump: text(&exit.dump),
+        })
+    }
+
+    /// The kernel threw it out, or a program gave up.
+    pub fn is_failure(&self) -> bool {
+        self.kind >= FAILURES_FROM
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)?;
+        if !self.message.is_empty() {
+            write!(f, " ({})", self.message)?;
+        }
+        Ok(())
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intf::Plain;
+
+    #[test]
+    fn the_kernels_words_are_kept() {
+        let mut exit = Exit::from_bytes(&vec![0; size_of::<Exit>()]).unwrap();
+        assert_eq!(Ended::from_kernel(&exit), None);
+        exit.kind = 1026;
+        exit.reason[..5].copy_from_slice(b"stall");
+        exit.message[..4].copy_from_slice(b"init");
+        let ended = Ended::from_kernel(&exit).unwrap();
+        assert_eq!(ended.to_string(), "stall (init)");
+        assert!(ended.is_failure());
+        exit.kind = 64;
+        assert!(!Ended::from_kernel(&exit).unwrap().is_failure());
+    }
+}

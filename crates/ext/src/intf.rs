@@ -1,0 +1,191 @@
+//! What is shared with the BPF programs: `bpf/intf.h` in Rust. Sizes are asserted on both sides.
+
+use serde::Serialize;
+
+/// `EXT_KINDS`.
+pub const KINDS: usize = 3;
+/// `EXT_GROUPS_MAX`.
+pub const GROUPS_MAX: usize = 16_384;
+/// `DOOR_LLCS_MAX` of `bpf/door.h`.
+pub const LLCS_MAX: u32 = 64;
+/// The kernel numbers CPUs below this.
+pub const CPUS_MAX: u32 = 8_192;
+
+/// Kinds of work, in the order in which a CPU looks for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u32)]
+pub enum Kind {
+    /// Main and neutral work.
+    #[default]
+    Main = 0,
+    /// Below a gate of class side.
+    Side = 1,
+}
+
+/// What is asked of a group and all below it; what is None comes from the next group above that says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GateTerms {
+    /// The latency hint, -20 (first) to 19 (last).
+    pub hint: Option<i32>,
+    /// Its kind of work.
+    pub kind: Option<Kind>,
+}
+
+/// `struct ext_config`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Config {
+    pub slice_ns: u64,
+    pub period_ns: u64,
+    pub cpus: u32,
+    pub llcs: u32,
+    pub smt: u32,
+    pub unused: u32,
+}
+const _: () = assert!(size_of::<Config>() == 32);
+
+/// `struct ext_gate`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Gate {
+    pub has: u32,
+    pub hint: i32,
+    pub kind: u32,
+    pub unused: u32,
+}
+const _: () = assert!(size_of::<Gate>() == 16);
+
+impl From<&GateTerms> for Gate {
+    fn from(terms: &GateTerms) -> Gate {
+        Gate {
+            has: u32::from(terms.hint.is_some()) | u32::from(terms.kind.is_some()) << 1,
+            hint: terms.hint.unwrap_or_default(),
+            kind: terms.kind.unwrap_or_default() as u32,
+            unused: 0,
+        }
+    }
+}
+
+/// `struct ext_control`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Control {
+    pub gates_generation: u64,
+}
+const _: () = assert!(size_of::<Control>() == 8);
+
+/// `struct ext_counts`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Counts {
+    pub ran_ns: [u64; KINDS],
+    pub runs: u64,
+    pub direct: u64,
+    pub queued: u64,
+    pub preempted: u64,
+    pub kept: u64,
+    pub stolen: u64,
+    pub lost: u64,
+}
+const _: () = assert!(size_of::<Counts>() == 80);
+
+/// `struct ext_cpu`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Cpu {
+    pub llc: u32,
+    pub next_in_llc: u32,
+    pub next_in_core: u32,
+    pub called: u32,
+    pub state: u32,
+    pub kind: u32,
+    pub hint: i32,
+    pub unused: u32,
+    pub deadline: u64,
+    pub vruntime: u64,
+    pub flat: u64,
+    pub slice_ns: u64,
+    pub since_ns: u64,
+    pub counts: Counts,
+}
+const _: () = assert!(size_of::<Cpu>() == 152);
+
+const REASON_MAX: usize = 128;
+const MESSAGE_MAX: usize = 1024;
+const DUMP_MAX: usize = 32_768;
+
+/// `struct ext_exit`.
+#[repr(C)]
+pub struct Exit {
+    pub kind: u32,
+    pub unused: u32,
+    pub code: i64,
+    pub reason: [u8; REASON_MAX],
+    pub message: [u8; MESSAGE_MAX],
+    pub dump: [u8; DUMP_MAX],
+}
+const _: () = assert!(size_of::<Exit>() == 16 + REASON_MAX + MESSAGE_MAX + DUMP_MAX);
+
+/// Types that are nothing but numbers, so that any bytes are a value and every byte is one.
+///
+/// # Safety
+/// `repr(C)`, no padding, no pointers, no values that are not allowed.
+pub unsafe trait Plain: Sized {
+    /// The value as the bytes that the kernel keeps.
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: a plain value has no padding, so all of its bytes are initialised.
+        unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
+    }
+
+    /// The value out of the kernel's bytes; None where there are too few.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < size_of::<Self>() {
+            return None;
+        }
+        // SAFETY: there are enough bytes, and any bytes are a value.
+        Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+    }
+}
+
+// SAFETY: numbers and arrays of numbers in C's layout; the sizes asserted above leave no room for padding.
+unsafe impl Plain for Config {}
+// SAFETY: as above.
+unsafe impl Plain for Gate {}
+// SAFETY: as above.
+unsafe impl Plain for Control {}
+// SAFETY: as above.
+unsafe impl Plain for Cpu {}
+// SAFETY: as above.
+unsafe impl Plain for Exit {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_says_what_it_has() {
+        let silent = Gate::from(&GateTerms::default());
+        assert_eq!(silent.has, 0);
+        let both = Gate::from(&GateTerms {
+            hint: Some(-20),
+            kind: Some(Kind::Side),
+        });
+        assert_eq!((both.has, both.hint, both.kind), (3, -20, 1));
+    }
+
+    #[test]
+    fn bytes_and_back() {
+        let gate = Gate {
+            has: 1,
+            hint: -5,
+            kind: 0,
+            unused: 0,
+        };
+        assert_eq!(
+            Gate::from_bytes(gate.bytes()).map(|back| back.hint),
+            Some(-5)
+        );
+        assert!(Gate::from_bytes(&gate.bytes()[1..]).is_none());
+    }
+}

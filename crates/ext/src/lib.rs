@@ -1,0 +1,28 @@
+//! The engine on sched_ext: Tidegate's own scheduler in BPF (`bpf/`), and what loads it.
+//!
+//! [`Ext::load`] puts all ordinary tasks of the machine under it ("full mode"); dropping the value gives them back to the
+//! kernel's own scheduler, and so does the kernel itself when the process dies or the scheduler fails. docs/ext.md tells
+//! how it decides; `crates/sim/src/sched/ext` is the same scheduler in the simulator.
+//!
+//! 1. **The kernel is asked, not guessed at.** [`support`] looks for sched_ext; structures and constants come from the
+//!    running kernel's BTF, so that one object serves every kernel from 6.12.
+//! 2. **Loaded means loaded.** [`Ext::load`] returns once the kernel says `enabled`; [`Ext::ended`] says why it is no more.
+//! 3. **Engines do not know each other.** Topology, gates and idle groups come in from outside.
+
+mod error;
+mod exit;
+mod intf;
+mod load;
+mod log;
+mod machine;
+mod object;
+mod stats;
+mod support;
+
+pub use error::ExtError;
+pub use exit::Ended;
+pub use intf::{GateTerms, Kind};
+pub use load::{Ext, Options};
+pub use machine::{CpuPlace, Machine};
+pub use stats::{CpuStats, ProgramCost, Stats};
+pub use support::{NAME, Support, support};

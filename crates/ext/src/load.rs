@@ -1,0 +1,163 @@
+//! Loading the scheduler, speaking to it, and unloading it.
+
+use libbpf_rs::{Link, MapCore, MapHandle, Object};
+
+use crate::error::ExtError;
+use crate::exit::Ended;
+use crate::intf::{Config, Control, Exit, GROUPS_MAX, Gate, GateTerms, Plain};
+use crate::machine::Machine;
+use crate::object::{self, get, map, put, refused};
+use crate::support::{NAME, support};
+
+/// What the scheduler is told at the start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The CPUs.
+    pub machine: Machine,
+    /// A task's slice, in nanoseconds: 0.1 to 100 ms.
+    pub slice_ns: u64,
+    /// By what a hint of -20 brings a deadline forward.
+    pub period_ns: u64,
+    /// Groups whose cpu.idle is 1 now, by cgroup id: kernels before 6.19 do not tell.
+    pub idle_groups: Vec<u64>,
+}
+
+impl Options {
+    /// The usual ones for a machine; the simulator's defaults are the same.
+    pub fn new(machine: Machine) -> Options {
+        Options {
+            machine,
+            slice_ns: 3_000_000,
+            period_ns: 24_000_000,
+            idle_groups: Vec::new(),
+        }
+    }
+}
+
+/// The scheduler while it is loaded; dropping it gives all tasks back to the kernel's own.
+pub struct Ext {
+    gates: MapHandle,
+    control: MapHandle,
+    ended: MapHandle,
+    pub(crate) cpus: MapHandle,
+    generation: u64,
+    pub(crate) possible_cpus: u32,
+    // The order matters on drop: the scheduler is detached before the object that owns its programs goes.
+    link: Option<Link>,
+    pub(crate) object: Object,
+}
+
+impl Ext {
+    /// Puts all ordinary tasks of the machine under the scheduler.
+    ///
+    /// # Errors
+    /// No sched_ext, another scheduler, no right to it, or the kernel's refusal with the end of its log.
+    pub fn load(options: &Options) -> Result<Ext, ExtError> {
+        if let Some(name) = support()?.loaded {
+            return Err(ExtError::Taken { name });
+        }
+        if !rustix::process::geteuid().is_root() {
+            return Err(ExtError::NotRoot);
+        }
+        let machine = &options.machine;
+        let config = Config {
+            slice_ns: options.slice_ns.clamp(100_000, 100_000_000),
+            period_ns: options.period_ns,
+            cpus: machine.cpus(),
+            llcs: machine.llcs(),
+            smt: machine.smt(),
+            unused: 0,
+        };
+        let object = object::load(&config)?;
+        let mut ext = Ext {
+            gates: map(&object, "gates")?,
+            control: map(&object, "control")?,
+            ended: map(&object, "ended")?,
+            cpus: map(&object, "cpus")?,
+            generation: 0,
+            possible_cpus: config.cpus,
+            link: None,
+            object,
+        };
+        ext.tell(options)?;
+        ext.attach()?;
+        Ok(ext)
+    }
+
+    fn tell(&mut self, options: &Options) -> Result<(), ExtError> {
+        for (cpu, place) in (0_u32..).zip(options.machine.table()) {
+            put(&self.cpus, &cpu.to_ne_bytes(), place.bytes())?;
+        }
+        let idle = map(&self.object, "idle_groups")?;
+        for id in options.idle_groups.iter().take(GROUPS_MAX) {
+            put(&idle, &id.to_ne_bytes(), &1_u32.to_ne_bytes())?;
+        }
+        self.next_generation()
+    }
+
+    fn attach(&mut self) -> Result<(), ExtError> {
+        let mut ops = self
+            .object
+            .maps_mut()
+            .find(|map| map.name() == NAME)
+            .ok_or_else(|| ExtError::Machine("the object has no scheduler".to_owned()))?;
+        let attached = ops.attach_struct_ops();
+        match attached {
+            Ok(link) => self.link = Some(link),
+            Err(why) => {
+                return Err(match self.ended()? {
+                    Some(ended) => ExtError::Ejected(ended.to_string()),
+                    None => refused("hand the scheduler to the kernel", &why),
+                });
+            }
+        }
+        match self.ended()? {
+            Some(ended) => Err(ExtError::Ejected(ended.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks something of a group, by its cgroup's id, and of all below it that have no gate of their own.
+    pub fn set_gate(&mut self, cgroup_id: u64, terms: &GateTerms) -> Result<(), ExtError> {
+        put(
+            &self.gates,
+            &cgroup_id.to_ne_bytes(),
+            Gate::from(terms).bytes(),
+        )?;
+        self.next_generation()
+    }
+
+    /// Takes a gate away; one that was never set is none, too.
+    pub fn unset_gate(&mut self, cgroup_id: u64) -> Result<(), ExtError> {
+        match self.gates.delete(&cgroup_id.to_ne_bytes()) {
+            Err(why) if why.kind() != libbpf_rs::ErrorKind::NotFound => {
+                Err(refused("take a gate away", &why))
+            }
+            _ => self.next_generation(),
+        }
+    }
+
+    /// Every group looks its gates up again. The kernel raises it, too (cpu.idle), so it is read first; if both do at
+    /// once, the next change or the next task of a new group finds them different all the same.
+    fn next_generation(&mut self) -> Result<(), ExtError> {
+        let key = 0_u32.to_ne_bytes();
+        let now = get::<Control>(&self.control, &key)?.unwrap_or_default();
+        self.generation = self.generation.max(now.gates_generation) + 1;
+        let control = Control {
+            gates_generation: self.generation,
+        };
+        put(&self.control, &key, control.bytes())
+    }
+
+    /// Why it is no more; None while it runs.
+    pub fn ended(&self) -> Result<Option<Ended>, ExtError> {
+        let exit = get::<Exit>(&self.ended, &0_u32.to_ne_bytes())?;
+        Ok(exit.as_ref().and_then(Ended::from_kernel))
+    }
+
+    /// Gives all tasks back now, and says what the kernel noted of the end.
+    pub fn unload(mut self) -> Result<Option<Ended>, ExtError> {
+        self.link = None;
+        self.ended()
+    }
+}

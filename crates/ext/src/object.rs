@@ -1,0 +1,110 @@
+//! The compiled BPF object: opening it, fitting it to the machine, loading it.
+
+use std::ffi::OsStr;
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Struct;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject};
+
+use crate::error::ExtError;
+use crate::intf::{Config, KINDS, Plain};
+use crate::log;
+use crate::support::NAME;
+
+/// The compiled programs; libelf reads its headers in place, so they must be aligned.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/main.bpf.o")));
+
+/// Callbacks that a kernel may lack, in the order in which they begin `struct sched_ext_ops` of `bpf/kernel.h`.
+const OPTIONAL: [&str; 1] = ["cgroup_set_idle"];
+
+/// libbpf's error, with what it said.
+pub fn refused(step: &'static str, why: &libbpf_rs::Error) -> ExtError {
+    match why.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
+            ExtError::NotRoot
+        }
+        _ => ExtError::Refused {
+            step,
+            why: format!("{why:#}"),
+            log: log::end(),
+        },
+    }
+}
+
+fn lacking(name: &str) -> ExtError {
+    ExtError::Refused {
+        step: "look into the object",
+        why: format!("it has no {name}"),
+        log: String::new(),
+    }
+}
+
+/// Loads the programs for a machine; nothing runs yet.
+pub fn load(config: &Config) -> Result<Object, ExtError> {
+    log::capture();
+    let mut open = ObjectBuilder::default()
+        .name("tidegate_ext")
+        .and_then(|builder| builder.open_memory(&OBJECT.0))
+        .map_err(|why| refused("open the programs", &why))?;
+    fit(&mut open, config).map_err(|why| refused("fit the programs to the machine", &why))?;
+    open.load()
+        .map_err(|why| refused("load the programs", &why))
+}
+
+fn fit(open: &mut OpenObject, config: &Config) -> libbpf_rs::Result<()> {
+    for mut map in open.maps_mut() {
+        let name = map.name().to_owned();
+        if name == OsStr::new(".rodata.config") {
+            map.set_initial_value(config.bytes())?;
+        } else if name == OsStr::new("cpus") {
+            map.set_max_entries(config.cpus)?;
+        } else if name == OsStr::new("lines") {
+            map.set_max_entries(config.llcs * KINDS as u32)?;
+        } else if name == OsStr::new(NAME) {
+            leave_out(&mut map)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes out the callbacks that this kernel does not know; libbpf would refuse the whole.
+fn leave_out(ops: &mut OpenMapMut<'_>) -> libbpf_rs::Result<()> {
+    let btf = Btf::from_vmlinux()?;
+    let known = btf.type_by_name::<Struct<'_>>("sched_ext_ops");
+    let Some(pointers) = ops.initial_value_mut() else {
+        return Ok(());
+    };
+    for (name, pointer) in OPTIONAL.iter().zip(pointers.chunks_exact_mut(8)) {
+        let has =
+            |member: libbpf_rs::btf::types::StructMember<'_>| member.name == Some(OsStr::new(name));
+        if !known.as_ref().is_some_and(|known| known.iter().any(has)) {
+            pointer.fill(0);
+        }
+    }
+    Ok(())
+}
+
+/// A map of the object, by a handle of its own.
+pub fn map(object: &Object, name: &str) -> Result<MapHandle, ExtError> {
+    let map = object
+        .maps()
+        .find(|map| map.name() == OsStr::new(name))
+        .ok_or_else(|| lacking(name))?;
+    MapHandle::try_from(&map).map_err(|why| refused("open a map", &why))
+}
+
+/// Writes one element.
+pub fn put(map: &MapHandle, key: &[u8], value: &[u8]) -> Result<(), ExtError> {
+    map.update(key, value, MapFlags::ANY)
+        .map_err(|why| refused("write a map", &why))
+}
+
+/// Reads one element.
+pub fn get<T: Plain>(map: &MapHandle, key: &[u8]) -> Result<Option<T>, ExtError> {
+    let found = map
+        .lookup(key, MapFlags::ANY)
+        .map_err(|why| refused("read a map", &why))?;
+    Ok(found.and_then(|bytes| T::from_bytes(&bytes)))
+}

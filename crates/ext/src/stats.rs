@@ -1,0 +1,139 @@
+//! What the scheduler counts, and what its callbacks cost.
+
+use std::ops::AddAssign;
+
+use libbpf_rs::{AsRawLibbpf, libbpf_sys};
+use serde::Serialize;
+
+use crate::error::ExtError;
+use crate::intf::{Cpu, KINDS};
+use crate::load::Ext;
+use crate::object::{get, refused};
+
+/// Counts since the scheduler was loaded, of one CPU or of all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CpuStats {
+    /// CPU time of main and neutral work.
+    pub main_ns: u64,
+    /// CPU time of side work.
+    pub side_ns: u64,
+    /// CPU time of what is out of its soft cap.
+    pub background_ns: u64,
+    /// Times that a task began to run.
+    pub runs: u64,
+    /// Woken tasks that were put on an idle CPU at once.
+    pub direct: u64,
+    /// Tasks put into a queue.
+    pub queued: u64,
+    /// Woken tasks that displaced whoever ran.
+    pub preempted: u64,
+    /// Slices followed by another of the same task.
+    pub kept: u64,
+    /// Tasks taken out of another cache's queue.
+    pub stolen: u64,
+    /// Tasks that had no context and were run as they came.
+    pub lost: u64,
+}
+
+impl From<&Cpu> for CpuStats {
+    fn from(cpu: &Cpu) -> CpuStats {
+        let counts = &cpu.counts;
+        let [main_ns, side_ns, background_ns]: [u64; KINDS] = counts.ran_ns;
+        CpuStats {
+            main_ns,
+            side_ns,
+            background_ns,
+            runs: counts.runs,
+            direct: counts.direct,
+            queued: counts.queued,
+            preempted: counts.preempted,
+            kept: counts.kept,
+            stolen: counts.stolen,
+            lost: counts.lost,
+        }
+    }
+}
+
+impl AddAssign for CpuStats {
+    fn add_assign(&mut self, other: CpuStats) {
+        self.main_ns += other.main_ns;
+        self.side_ns += other.side_ns;
+        self.background_ns += other.background_ns;
+        self.runs += other.runs;
+        self.direct += other.direct;
+        self.queued += other.queued;
+        self.preempted += other.preempted;
+        self.kept += other.kept;
+        self.stolen += other.stolen;
+        self.lost += other.lost;
+    }
+}
+
+/// What the kernel says of one program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ProgramCost {
+    /// Its name, which is the callback's.
+    pub name: String,
+    /// Instructions that the verifier walked.
+    pub verified_insns: u32,
+    /// Calls and their time, where `kernel.bpf_stats_enabled` is 1.
+    pub runs: u64,
+    /// CPU time of all calls.
+    pub run_ns: u64,
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Stats {
+    /// All CPUs together.
+    pub total: CpuStats,
+    /// The programs, by name.
+    pub programs: Vec<ProgramCost>,
+}
+
+impl Ext {
+    /// What was counted so far. A number may be a run old; each only grows.
+    pub fn stats(&self) -> Result<Stats, ExtError> {
+        let mut total = CpuStats::default();
+        for cpu in 0..self.possible_cpus {
+            if let Some(cpu) = get::<Cpu>(&self.cpus, &cpu.to_ne_bytes())? {
+                total += CpuStats::from(&cpu);
+            }
+        }
+        Ok(Stats {
+            total,
+            programs: self.programs()?,
+        })
+    }
+
+    fn programs(&self) -> Result<Vec<ProgramCost>, ExtError> {
+        let mut costs = Vec::new();
+        for program in self.object.progs() {
+            // SAFETY: the program is the object's, which lives as long as self.
+            let descriptor =
+                unsafe { libbpf_sys::bpf_program__fd(program.as_libbpf_object().as_ptr()) };
+            // A callback that this kernel does not know was not loaded.
+            if descriptor < 0 {
+                continue;
+            }
+            let mut info = libbpf_sys::bpf_prog_info::default();
+            let mut size = size_of_val(&info) as u32;
+            // SAFETY: the descriptor belongs to `object`; the structure is as long as `size` says, and zeros ask for no
+            // arrays to be filled.
+            let failed =
+                unsafe { libbpf_sys::bpf_prog_get_info_by_fd(descriptor, &mut info, &mut size) };
+            if failed != 0 {
+                let why = libbpf_rs::Error::from_raw_os_error(-failed);
+                return Err(refused("ask for a program's cost", &why));
+            }
+            costs.push(ProgramCost {
+                name: program.name().to_string_lossy().into_owned(),
+                verified_insns: info.verified_insns,
+                runs: info.run_cnt,
+                run_ns: info.run_time_ns,
+            });
+        }
+        costs.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(costs)
+    }
+}

@@ -1,0 +1,200 @@
+//! What the ext engine is told of this machine: its topology, groups of the idle class, and gates by cgroup id.
+
+use std::path::{Path, PathBuf};
+
+use tidegate_ext::{CpuPlace, GateTerms, Kind, Machine, Options};
+use tidegate_knobs::discover::{self, Hierarchy};
+use tidegate_knobs::kfs::{KernelFs, RealFs};
+use tidegate_knobs::topology::Topology;
+use tidegate_terms::{Class, RawTerms, Source};
+
+use crate::exit::{Exit, Failure};
+
+/// Deeper groups are not looked at for cpu.idle; the scheduler's tree is no deeper.
+const LEVELS_MAX: u32 = 32;
+
+/// The terms that the engine honours so far.
+const HONOURED: [&str; 2] = ["class", "latency"];
+
+/// The engine's options on this machine.
+pub fn options() -> Result<Options, Failure> {
+    let fs = RealFs::new();
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::new(Exit::Failure, format!("ext: {error}"));
+    let topology = Topology::read(&fs).map_err(|error| failed(&error))?;
+    let mut places = Vec::new();
+    for (core, known) in (0_u32..).zip(topology.cores()) {
+        let place = |&cpu: &u32| CpuPlace {
+            cpu,
+            core,
+            llc: known.llc,
+        };
+        places.extend(known.cpus.iter().map(place));
+    }
+    let cpus = possible_cpus(&fs)?;
+    let machine = Machine::new(cpus, &places).map_err(|error| failed(&error))?;
+    let mut options = Options::new(machine);
+    if let Ok(cpu) = cpu_hierarchy(&fs) {
+        idle_below(&fs, &cpu.mount, LEVELS_MAX, &mut options.idle_groups);
+    }
+    Ok(options)
+}
+
+fn possible_cpus(fs: &dyn KernelFs) -> Result<u32, Failure> {
+    let path = Path::new("/sys/devices/system/cpu/possible");
+    let text = fs
+        .read(path)
+        .map_err(|error| Failure::new(Exit::Failure, format!("ext: {error}")))?;
+    // "0-3", or "0": the kernel's numbers have no holes.
+    let last = text
+        .trim()
+        .rsplit(['-', ','])
+        .next()
+        .and_then(|n| n.parse::<u32>().ok());
+    last.map(|last| last + 1).ok_or_else(|| {
+        let path = path.display();
+        Failure::new(
+            Exit::Failure,
+            format!("ext: {path}: \"{text}\" is no list of CPUs"),
+        )
+    })
+}
+
+fn cpu_hierarchy(fs: &dyn KernelFs) -> Result<Hierarchy, Failure> {
+    discover::discover(fs, None)
+        .map(|machine| machine.cpu)
+        .map_err(|error| Failure::new(Exit::Failure, error.to_string()))
+}
+
+/// Adds the ids of groups whose cpu.idle is 1. A group that goes away meanwhile is none.
+fn idle_below(fs: &dyn KernelFs, dir: &Path, levels: u32, found: &mut Vec<u64>) {
+    let Ok(entries) = fs.list(dir) else {
+        return;
+    };
+    for entry in entries.into_iter().filter(|entry| entry.is_dir) {
+        let child = dir.join(&entry.name);
+        let idle = fs.read(&child.join("cpu.idle"));
+        if idle.is_ok_and(|text| text.trim() == "1")
+            && let Ok(stat) = fs.stat(&child)
+        {
+            found.push(stat.ino);
+        }
+        if levels > 1 {
+            idle_below(fs, &child, levels - 1, found);
+        }
+    }
+}
+
+/// A gate as it was typed: `cgroup:/PATH term=value …`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// The group, below the mount of the cpu controller.
+    pub path: PathBuf,
+    /// What is asked of it.
+    pub terms: GateTerms,
+}
+
+impl Gate {
+    /// Reads one; for clap.
+    pub fn parse(text: &str) -> Result<Gate, String> {
+        let mut words = text.split_whitespace();
+        let target = words.next().unwrap_or_default();
+        let path = target.strip_prefix("cgroup:/").filter(|path| !path.is_empty()).ok_or_else(|| {
+            format!("\"{target}\" is no group; write cgroup:/PATH and then terms, as in 'cgroup:/batch class=side'")
+        })?;
+        if Path::new(path)
+            .components()
+            .any(|part| !matches!(part, std::path::Component::Normal(_)))
+        {
+            return Err(format!("\"{target}\" leads out of the tree of groups"));
+        }
+        let words: Vec<&str> = words.collect();
+        let asked = RawTerms::from_assignments(&words, &Source::Set).map_err(|e| e.to_string())?;
+        if let Some(name) = asked
+            .0
+            .keys()
+            .find(|name| !HONOURED.contains(&name.as_str()))
+        {
+            let known = HONOURED.join(" and ");
+            return Err(format!(
+                "{name} is not honoured by this engine; {known} are"
+            ));
+        }
+        let terms = tidegate_terms::Config::default()
+            .resolve(&[&asked])
+            .map_err(|e| e.to_string())?;
+        let class = asked.0.contains_key("class").then_some(terms.class.value);
+        let hint = asked
+            .0
+            .contains_key("latency")
+            .then(|| i32::from(terms.latency.value.hint()));
+        Ok(Gate {
+            path: PathBuf::from(path),
+            terms: GateTerms {
+                hint,
+                kind: class.map(kind),
+            },
+        })
+    }
+
+    /// The group's id, as the kernel gives it to BPF.
+    pub fn cgroup_id(&self) -> Result<u64, Failure> {
+        let fs = RealFs::new();
+        let dir = cpu_hierarchy(&fs)?.mount.join(&self.path);
+        let stat = fs.stat(&dir);
+        stat.map(|stat| stat.ino).map_err(|error| {
+            Failure::new(
+                Exit::NoTarget,
+                format!("ext: cgroup:/{}: {error}", self.path.display()),
+            )
+        })
+    }
+}
+
+fn kind(class: Class) -> Kind {
+    match class {
+        Class::Side => Kind::Side,
+        _ => Kind::Main,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_is_a_group_and_its_terms() {
+        let gate = Gate::parse("cgroup:/batch/a class=side latency=-5").unwrap();
+        assert_eq!(gate.path, Path::new("batch/a"));
+        assert_eq!(
+            gate.terms,
+            GateTerms {
+                hint: Some(-5),
+                kind: Some(Kind::Side)
+            }
+        );
+        let gate = Gate::parse("cgroup:/web latency=-20").unwrap();
+        assert_eq!(
+            gate.terms,
+            GateTerms {
+                hint: Some(-20),
+                kind: None
+            }
+        );
+    }
+
+    #[test]
+    fn what_is_no_gate_is_refused() {
+        for text in [
+            "",
+            "batch class=side",
+            "cgroup:/",
+            "cgroup:/a/../../etc class=side",
+            "cgroup:/a latency=30",
+        ] {
+            assert!(Gate::parse(text).is_err(), "{text}");
+        }
+        let error = Gate::parse("cgroup:/a headroom=30%").unwrap_err();
+        assert!(error.contains("class and latency"), "{error}");
+    }
+}
