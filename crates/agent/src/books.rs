@@ -18,6 +18,7 @@ use crate::nesting::Nesting;
 
 mod caps;
 mod cpusets;
+mod forget;
 mod hints;
 mod moves;
 
@@ -408,14 +409,6 @@ impl Books {
             }
         }
         report
-    }
-
-    /// Forgets all about a group and the groups in it.
-    pub fn forget(&mut self, group: &GroupPath) {
-        if let Err(error) = self.ledger.forget(|entry| entry.group.is_within(group)) {
-            tracing::warn!("{error}");
-        }
-        self.forget_own();
     }
 
     /// Every entry.

@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use http_body_util::{BodyExt, Full};
@@ -81,8 +82,8 @@ pub struct Client {
 const OWNERS_MAX: u32 = 20;
 const NEXT_OWNER: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// How long one call may take. The owner's slowest call makes a few directories.
-const CALL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+/// How long one call may take, in looks. The owner's slowest call makes a few directories.
+const CALL_PATIENCE: (std::time::Duration, u32) = (std::time::Duration::from_secs(1), 10);
 
 impl Client {
     /// A client of the owner that runs now.
@@ -208,14 +209,13 @@ impl Client {
             .body(Full::new(Bytes::from(payload)))
             .map_err(|error| internal(&error.to_string()))?;
         let exchange = async {
-            tokio::time::timeout(CALL_TIMEOUT, exchange(&self.run_dir, request))
-                .await
-                .map_err(|_| {
-                    let waited_s = CALL_TIMEOUT.as_secs();
-                    let log = self.run_dir.log();
-                    let why = format!("no answer within {waited_s} s; see {}", log.display());
-                    unreachable(&why)
-                })
+            let answer = exchange(self.run_dir.socket(), request);
+            patiently(answer, CALL_PATIENCE).await.ok_or_else(|| {
+                let waited_s = (CALL_PATIENCE.0 * CALL_PATIENCE.1).as_secs();
+                let log = self.run_dir.log();
+                let why = format!("no answer within {waited_s} s; see {}", log.display());
+                unreachable(&why)
+            })
         };
         // A silent owner is there, a broken connection tells of one that is not.
         let (status, bytes) = self
@@ -252,11 +252,28 @@ fn kind_of(name: &str) -> ErrorKind {
     }
 }
 
+/// Waits for an answer for this many looks, so long each; `None` when there was none. Looks are counted, not time: `run` waits
+/// in the gate that it was just put into, and its quota may stop it for longer than any patience while the answer is there.
+async fn patiently<T>(
+    answer: impl Future<Output = T>,
+    (look, looks): (std::time::Duration, u32),
+) -> Option<T> {
+    let patience = async {
+        for _ in 0..looks {
+            tokio::time::sleep(look).await;
+        }
+    };
+    tokio::select! {
+        answer = answer => Some(answer),
+        () = patience => None,
+    }
+}
+
 async fn exchange(
-    run_dir: &RunDir,
+    socket: PathBuf,
     request: Request<Full<Bytes>>,
 ) -> Result<(hyper::StatusCode, Bytes), String> {
-    let stream = UnixStream::connect(run_dir.socket())
+    let stream = UnixStream::connect(socket)
         .await
         .map_err(|error| error.to_string())?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -359,6 +376,48 @@ mod tests {
     #[test]
     fn encodes_what_a_query_cannot_carry() {
         assert_eq!(percent_encode("cgroup:/a b&c"), "cgroup%3A/a%20b%26c");
+    }
+
+    #[test]
+    fn who_was_stopped_for_longer_than_its_patience_still_finds_the_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let (told, answered) = std::sync::mpsc::channel();
+        let owner = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut head = [0; 512];
+            assert!(stream.read(&mut head).unwrap() > 0);
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+            std::io::Write::write_all(&mut stream, answer).unwrap();
+            told.send(()).unwrap();
+            // Until the caller is through.
+            let _ = stream.read(&mut head);
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let look = std::time::Duration::from_millis(20);
+        let request = Request::builder()
+            .uri("/v1/status")
+            .header("host", "tidegate")
+            .body(Full::new(Bytes::new()))
+            .unwrap();
+        let answer = runtime.block_on(async {
+            // Nothing of this thread runs from before the answer until long after its patience.
+            tokio::spawn(async move {
+                tokio::time::sleep(look / 2).await;
+                answered.recv().unwrap();
+                std::thread::sleep(look * 20);
+            });
+            patiently(exchange(socket, request), (look, 10)).await
+        });
+        // With it goes the connection.
+        drop(runtime);
+        let (status, body) = answer.expect("the answer was there").unwrap();
+        assert!(status.is_success() && body == "ok");
+        owner.join().unwrap();
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What the guardian and `tidegate repair` do without an owner.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tidegate_knobs::discover::{Machine, discover};
 use tidegate_knobs::group::{GroupPath, Groups};
@@ -12,6 +14,7 @@ use crate::books::Books;
 use crate::gate::{Place, Record};
 use crate::limits::set_yielding;
 use crate::paths::{RunDir, open_lock};
+use crate::startup::{LOCK_LOOK, LOCK_PATIENCE};
 use crate::systemd::take_back_where;
 
 /// The machine as found, the groups on it and the books.
@@ -56,6 +59,19 @@ pub fn lock_owner(run_dir: &RunDir) -> OwnerLock {
         Err(error) => OwnerLock::Unusable(error),
         Ok(file) if file.try_lock().is_err() => OwnerLock::Taken,
         Ok(file) => OwnerLock::Held(file),
+    }
+}
+
+/// The same; an owner that is leaving (it answers no more) and a guardian that tidies up are waited for.
+fn lock_when_free(run_dir: &RunDir) -> OwnerLock {
+    let began = Instant::now();
+    loop {
+        let lock = lock_owner(run_dir);
+        let answers = || std::os::unix::net::UnixStream::connect(run_dir.socket()).is_ok();
+        if !lock.is_taken() || answers() || began.elapsed() >= LOCK_PATIENCE {
+            return lock;
+        }
+        std::thread::sleep(LOCK_LOOK);
     }
 }
 
@@ -124,6 +140,11 @@ pub(crate) fn clean_with(groups: &Groups, books: &mut Books, run_dir: &RunDir) -
     true
 }
 
+/// Whether gates are written down: an owner that leaves writes down those whose commands go on.
+pub fn has_records(run_dir: &RunDir) -> bool {
+    run_dir.gates().exists()
+}
+
 /// Whether a process that is only known, not limited (`set pid:N class=main`), still runs: the next owner is to know it too.
 fn knows_living(groups: &Groups, run_dir: &RunDir) -> bool {
     let text = groups.fs().read(&run_dir.gates()).unwrap_or_default();
@@ -137,17 +158,22 @@ fn knows_living(groups: &Groups, run_dir: &RunDir) -> bool {
     })
 }
 
+/// `own` is sorted, as it is found.
 fn is_ours(own: &[GroupPath], group: &GroupPath) -> bool {
-    own.contains(group)
+    own.binary_search(group).is_ok()
 }
 
 fn sweep(groups: &Groups, books: &mut Books, own: &[GroupPath], run_dir: &RunDir) {
+    let mut removed = BTreeSet::new();
     for group in own.iter().rev() {
         match groups.remove(group) {
-            Ok(_) => books.forget(group),
+            Ok(_) => {
+                removed.insert(group.clone());
+            }
             Err(error) => tracing::warn!("{error}"),
         }
     }
+    books.forget_all(&removed);
     if books.entries().is_empty() {
         books.close();
         let _ = groups.fs().unlink(&run_dir.gates());
@@ -173,7 +199,7 @@ pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, String> {
         return Ok(vec!["nothing to repair: no owner ever ran here".to_owned()]);
     }
     run_dir.check().map_err(|why| format!("repair: {why}"))?;
-    let _held = match lock_owner(run_dir) {
+    let _held = match lock_when_free(run_dir) {
         OwnerLock::Taken => {
             let why = "repair: an owner is running; end it first with `tidegate stop`";
             return Err(why.to_owned());

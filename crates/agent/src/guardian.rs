@@ -2,7 +2,7 @@
 //!
 //! | it sees | it does |
 //! |---|---|
-//! | the owner left on purpose | leaves too |
+//! | the owner left on purpose | leaves too; if commands of an owner on demand still run, once their groups can be removed |
 //! | the owner is dead | writes the fallback; starts another owner if the dead one was started on demand |
 //! | no beat for a lease (a frozen owner) | writes the fallback once, and waits for a beat or a death |
 //! | another owner holds the lease | leaves: that owner has a guardian of its own |
@@ -89,7 +89,13 @@ pub fn main(run_dir: &RunDir, owner_pid: i32, on_demand: bool) -> std::io::Resul
     loop {
         let dead = ended(pidfd.as_ref(), LOOK);
         match look(&lease, owner_pid, dead, monotonic_ns()) {
-            Sight::Left | Sight::Replaced => return Ok(()),
+            Sight::Replaced => return Ok(()),
+            Sight::Left => {
+                if on_demand {
+                    after_leaving(run_dir, &lease, owner_pid);
+                }
+                return Ok(());
+            }
             Sight::Well => fallback.forget(),
             Sight::Expired => {
                 if fallback.is_first() {
@@ -168,6 +174,7 @@ fn after_death(
     on_demand: bool,
 ) -> std::io::Result<()> {
     let mut tried: Option<Instant> = None;
+    let mut tidying = Tidying::new();
     loop {
         if !fallback.run_dir.dir().exists() {
             // The ledger went with it: there is nothing to go by any more, and no owner can start there.
@@ -193,9 +200,51 @@ fn after_death(
             }
             continue;
         }
-        if fallback::clean_if_empty(fallback.run_dir) {
+        if tidying.is_done(fallback.run_dir) {
             info!("every gate has ended; nothing is left to guard");
             return Ok(());
+        }
+        drop(lock);
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Looking for what can be removed reads every group on the machine: that is no more than a twentieth of the time.
+struct Tidying {
+    next: Instant,
+}
+
+impl Tidying {
+    fn new() -> Self {
+        Self {
+            next: Instant::now(),
+        }
+    }
+
+    /// Whether nothing is left to guard.
+    fn is_done(&mut self, run_dir: &RunDir) -> bool {
+        let began = Instant::now();
+        if began < self.next {
+            return false;
+        }
+        let done = fallback::clean_if_empty(run_dir);
+        self.next = Instant::now() + began.elapsed() * 19;
+        done
+    }
+}
+
+/// The owner has left while commands of its gates still run, with their limits: nobody else would remove their groups. An
+/// owner that comes takes them up. (A service's are left to its next start, or to `tidegate repair`.)
+fn after_leaving(run_dir: &RunDir, lease: &Lease, owner_pid: i32) {
+    let mut tidying = Tidying::new();
+    while fallback::has_records(run_dir) {
+        let lock = fallback::lock_owner(run_dir);
+        if lease.owner_pid() != owner_pid {
+            return;
+        }
+        if !lock.is_taken() && tidying.is_done(run_dir) {
+            info!("every command has ended; its groups are removed");
+            return;
         }
         drop(lock);
         std::thread::sleep(LOOK);

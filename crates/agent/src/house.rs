@@ -1,6 +1,6 @@
 //! Housekeeping, once a second: gates that have ended, what each uses, outside writes, the guardian, leaving.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,6 +13,7 @@ use tidegate_knobs::ledger::{Change, Entry};
 use tidegate_knobs::target::{ProcessRef, TargetError};
 use tracing::{info, warn};
 
+use crate::fallback;
 use crate::gate::{Gate, Place};
 use crate::lease::monotonic_ns;
 use crate::limits::set_yielding;
@@ -97,8 +98,10 @@ impl House {
             std::thread::sleep(LOOK);
             self.look(owner);
         }
-        if let Some(mut guardian) = self.guardian {
-            // It sees that the owner left; a zombie of ours would be its only trace.
+        // It sees that the owner left; a zombie of ours would be its only trace. Where commands go on, so does it.
+        if let Some(mut guardian) = self.guardian
+            && !fallback::has_records(&owner.run_dir)
+        {
             let _ = guardian.wait();
         }
     }
@@ -121,32 +124,17 @@ impl House {
     }
 
     pub(crate) fn look_at_gates(&mut self, owner: &Owner) {
-        let now_ns = monotonic_ns();
         let mut gates = lock(&owner.gates);
-        let count = gates.len();
-        let turn: Vec<usize> = self.gates_rota.turn(count).collect();
-        for (index, gate) in gates.iter_mut().enumerate() {
-            // What was found empty is looked at again at once.
-            if gate.empty_looks == 0 && !turn.contains(&index) {
-                continue;
+        self.look_for_ended(owner, &mut gates);
+        let has_been_empty = |gate: &Gate| gate.empty_looks >= EMPTY_LOOKS_MAX;
+        if gates.iter().any(has_been_empty) {
+            let (ended, left): (Vec<Gate>, Vec<Gate>) =
+                std::mem::take(&mut *gates).into_iter().partition(has_been_empty);
+            *gates = left;
+            for gate in &ended {
+                info!(gate = gate.record.name, "the gate has ended");
             }
-            gate.empty_looks = if owner.has_ended(gate) {
-                gate.empty_looks + 1
-            } else {
-                0
-            };
-            owner.measure(gate, now_ns);
-        }
-        let ended: Vec<usize> = (0..gates.len())
-            .rev()
-            .filter(|index| gates[*index].empty_looks >= EMPTY_LOOKS_MAX)
-            .collect();
-        for index in &ended {
-            let gate = gates.remove(*index);
-            info!(gate = gate.record.name, "the gate has ended");
-            owner.release(&gate);
-        }
-        if !ended.is_empty() {
+            owner.release_all(&ended);
             owner.remove_unused_roots(&gates);
             if let Err(error) = owner.publish(&gates) {
                 lock(&owner.alerts).insert(error.to_string());
@@ -159,6 +147,31 @@ impl House {
         };
         owner.judge_demands(&gates);
         self.hints.look(owner, &mut gates);
+    }
+
+    /// Looks at those whose turn it is, at what was found empty before, and on where many have just ended: others have, too.
+    fn look_for_ended(&mut self, owner: &Owner, gates: &mut [Gate]) {
+        let now_ns = monotonic_ns();
+        let again = (0..gates.len()).filter(|index| gates[*index].empty_looks > 0);
+        let mut due: Vec<usize> = again.chain(self.gates_rota.turn(gates.len())).collect();
+        let mut looked = BTreeSet::new();
+        loop {
+            let mut newly_empty = 0;
+            for index in due.into_iter().filter(|index| looked.insert(*index)) {
+                let gate = &mut gates[index];
+                gate.empty_looks = if owner.has_ended(gate) {
+                    newly_empty += usize::from(gate.empty_looks == 0);
+                    gate.empty_looks + 1
+                } else {
+                    0
+                };
+                owner.measure(gate, now_ns);
+            }
+            if newly_empty * 2 < GATES_A_LOOK || looked.len() == gates.len() {
+                return;
+            }
+            due = self.gates_rota.turn(gates.len()).collect();
+        }
     }
 
     /// What the guardian wrote was no outside write, and what it put back is wanted again.

@@ -27,6 +27,7 @@ mod gate;
 pub mod guardian;
 mod house;
 mod lease;
+mod leaving;
 mod light;
 mod limits;
 mod looper;

@@ -3,9 +3,6 @@
 //! Every change is in the books before it is in a kernel file. Moving quotas are the loop's; here a group only gets the
 //! floor, so that nothing runs unlimited until the loop's next step. What is not ours is limited in `foreign`.
 
-use std::sync::MutexGuard;
-use std::sync::atomic::Ordering;
-
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::{Demand, Limited};
 use tidegate_knobs::group::{GroupError, GroupPath, Groups, Placement, WEIGHT_DEFAULT, WEIGHT_MIN};
@@ -14,12 +11,11 @@ use tidegate_knobs::plan::{PlanConfig, bandwidth_for};
 use tidegate_knobs::sense::Group as SensedGroup;
 use tidegate_knobs::target::ProcessRef;
 use tidegate_terms::Class;
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::gate::{Gate, Place};
-use crate::lease::monotonic_ns;
 use crate::looper::lock;
-use crate::owner::{Owner, refuse};
+use crate::owner::{Owner, limited_below, refuse};
 use crate::server::Refusal;
 
 /// The kernel's least quota over the longest period we use: side work is never slower than this (1 % of one CPU).
@@ -221,6 +217,7 @@ impl Owner {
             gate.and_then(Gate::own_limit)
         };
         lock(&self.books).set_floor(floor, own_of);
+        let root = self.side_root();
         let mut side = Vec::new();
         let mut main = Vec::new();
         let mut targets: Vec<Limited> = Vec::new();
@@ -229,10 +226,10 @@ impl Owner {
             match (gate.class(), &gate.record.place) {
                 (_, Place::Known { .. }) => {}
                 (Class::Side, _) => {
-                    let Some(limited) = self.limited_group(gate) else {
+                    let Some(limited) = limited_below(&root, gate) else {
                         continue;
                     };
-                    match targets.iter_mut().find(|known| known.group == limited) {
+                    match targets.iter_mut().find(|known| known.group == *limited) {
                         Some(known) => {
                             known.unequal |= gate.weight() != known.first_weight;
                             known.weight += gate.weight();
@@ -241,9 +238,9 @@ impl Owner {
                             weight: gate.weight(),
                             first_weight: gate.weight(),
                             unequal: false,
-                            cap_ucpu: lock(&self.books).limit_before(&limited),
-                            own: gate.own_limit().filter(|_| limited == *group),
-                            group: limited,
+                            cap_ucpu: lock(&self.books).limit_before(limited),
+                            own: gate.own_limit().filter(|_| limited == group),
+                            group: limited.clone(),
                         }),
                     }
                 }
@@ -281,78 +278,10 @@ impl Owner {
     pub(crate) fn save(&self, gates: &[Gate]) -> Result<(), Refusal> {
         let records: Vec<_> = gates.iter().map(|gate| &gate.record).collect();
         let text =
-            serde_json::to_vec_pretty(&records).map_err(|error| refuse("internal")(&error))?;
+            serde_json::to_vec(&records).map_err(|error| refuse("internal")(&error))?;
         self.fs
             .replace(&self.run_dir.gates(), &text)
             .map_err(|error| refuse("internal")(&error))
-    }
-
-    /// Leaves: foreign targets are restored, empty groups of ours removed; side commands that still run keep `cpu.idle` and
-    /// the floor. Says how many.
-    pub fn leave(&self) -> usize {
-        self.leave_with(lock(&self.gates))
-    }
-
-    /// Leaves, unless a gate has come up since it was last looked.
-    pub(crate) fn leave_if_unused(&self) {
-        let gates = lock(&self.gates);
-        if gates.is_empty() {
-            info!("the last gate has ended; leaving");
-            self.leave_with(gates);
-        }
-    }
-
-    /// Whether somebody is in the gate's group or in a group for one each, which may lie beside it.
-    fn is_alive(&self, gate: &Gate) -> bool {
-        self.processes_below(gate.record.place.group(), 4) > 0 || self.has_units(&gate.record.name)
-    }
-
-    fn leave_with(&self, mut gates: MutexGuard<'_, Vec<Gate>>) -> usize {
-        self.leaving.store(true, Ordering::Release);
-        let root = self.side_root();
-        lock(&self.control).quotas.set(Vec::new(), self.tick_ns);
-        self.end_space();
-        let mut orphans = 0;
-        for gate in gates.iter() {
-            if matches!(gate.record.place, Place::Own { .. }) && self.is_alive(gate) {
-                orphans += usize::from(gate.is_limited());
-                self.leave_in_background(gate);
-                continue;
-            }
-            // Each may take a while; the guardian is not to think that we hang.
-            self.lease.beat(monotonic_ns());
-            self.release(gate);
-        }
-        gates.retain(|gate| matches!(gate.record.place, Place::Own { .. }) && self.is_alive(gate));
-        let floor = self.floor_now();
-        if orphans > 0 {
-            let written = self
-                .groups
-                .bandwidth(&root)
-                .map_err(|error| refuse(kind_of(&error))(&error))
-                .and_then(|standing| self.write_floor(&root, standing, floor));
-            if let Err(error) = written {
-                warn!("{error}");
-            }
-        } else if self.groups.exists(&root) {
-            self.remove_group(&root);
-        }
-        let main = self.main_root();
-        if gates.iter().all(Gate::is_limited) && self.groups.exists(&main) {
-            self.remove_group(&main);
-        }
-        if let Err(error) = self.save(&gates) {
-            warn!("{error}");
-        }
-        if gates.is_empty() {
-            lock(&self.books).close();
-            let _ = self.fs.unlink(&self.run_dir.gates());
-        }
-        self.lease.beat(monotonic_ns());
-        self.lease.leave();
-        self.left.notify_waiters();
-        self.left.notify_one();
-        orphans
     }
 }
 

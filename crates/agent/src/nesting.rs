@@ -350,17 +350,6 @@ impl Books {
     pub(crate) fn end_own(&mut self, group: &GroupPath) {
         self.nesting.remove(group);
     }
-
-    /// Forgets quotas of their own that are in the ledger no more.
-    pub(crate) fn forget_own(&mut self) {
-        let entries = self.ledger.entries();
-        let limited = |group: &GroupPath| {
-            entries
-                .iter()
-                .any(|entry| entry.group == *group && is_bandwidth(&entry.change))
-        };
-        self.nesting.retain(|group, _| limited(group));
-    }
 }
 
 fn is_refused(error: &GroupError) -> bool {

@@ -136,16 +136,7 @@ impl Owner {
 
     /// The group whose quota limits `gate`; `None` when nothing does.
     pub fn limited_group(&self, gate: &Gate) -> Option<GroupPath> {
-        if !gate.is_limited() || gate.away {
-            return None;
-        }
-        let group = gate.record.place.group();
-        let root = self.side_root();
-        Some(if group.is_within(&root) {
-            root
-        } else {
-            group.clone()
-        })
+        limited_below(&self.side_root(), gate).cloned()
     }
 
     /// Processes in `group` and the groups in it.
@@ -271,7 +262,8 @@ impl Owner {
     }
 
     fn name_for(&self, gates: &[Gate], request: &RunRequest) -> Result<GateName, Refusal> {
-        let taken = |name: &GateName| gates.iter().any(|gate| gate.record.name == name.as_str());
+        let names: BTreeSet<&str> = gates.iter().map(|gate| gate.record.name.as_str()).collect();
+        let taken = |name: &GateName| names.contains(name.as_str());
         if let Some(asked) = &request.name {
             let name = GateName::parse(asked).map_err(|error| refuse("usage")(&error))?;
             if taken(&name) {
@@ -324,6 +316,13 @@ pub(crate) fn reply_of(gate: &Gate) -> RunReply {
         cgroup: gate.record.place.group().to_string(),
         notes: gate.record.notes.clone(),
     }
+}
+
+/// The same, for many gates: `root` is the side root.
+pub(crate) fn limited_below<'g>(root: &'g GroupPath, gate: &'g Gate) -> Option<&'g GroupPath> {
+    let group = gate.record.place.group();
+    let limited = gate.is_limited() && !gate.away;
+    limited.then(|| if group.is_within(root) { root } else { group })
 }
 
 pub(crate) fn no_gate(target: &str) -> Refusal {

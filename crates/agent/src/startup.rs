@@ -47,8 +47,9 @@ pub struct Options {
 const PERIOD_EXACT_NS: u64 = 5_000_000;
 
 /// An owner that does not answer is waited for this long: housekeeping sees within a second that it is to leave.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-const LOCK_LOOK: Duration = Duration::from_millis(10);
+pub(crate) const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// So often.
+pub(crate) const LOCK_LOOK: Duration = Duration::from_millis(10);
 
 /// Runs an owner to its end.
 ///

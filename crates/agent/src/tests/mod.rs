@@ -8,6 +8,7 @@ mod escape;
 mod faults;
 mod hints;
 mod life;
+mod many;
 
 mod matrix;
 mod nesting;

@@ -10,6 +10,7 @@ mod moving;
 mod order;
 mod restore;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -57,12 +58,22 @@ pub enum LedgerError {
     },
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Stored {
     format: u32,
     boot_id: String,
     next_id: u64,
     entries: Vec<Entry>,
+}
+
+/// The same on its way to the file, which is written at each record: nothing is copied and no space is wasted, for with
+/// thousands of gates this is most of what a new one costs.
+#[derive(Debug, Serialize)]
+struct Storing<'a> {
+    format: u32,
+    boot_id: &'a str,
+    next_id: u64,
+    entries: &'a [Entry],
 }
 
 /// What opening found.
@@ -289,7 +300,7 @@ impl Ledger {
         if count > 0 {
             self.store()?;
             // Only now: an entry that is still in the file must have its slot, or nobody could tell its limit for ours.
-            let known = |id: u64| self.entries.iter().any(|entry| entry.id == id);
+            let known = |id: u64| self.get(id).is_some();
             self.moving.retain(known);
         }
         Ok(count)
@@ -313,7 +324,7 @@ impl Ledger {
             let outcome = order.after(entry, || restore(groups, &self.moving, entry));
             outcomes.push((entry.clone(), outcome));
         }
-        let settled: Vec<u64> = outcomes
+        let settled: BTreeSet<u64> = outcomes
             .iter()
             .filter(|(_, outcome)| outcome.is_settled())
             .map(|(entry, _)| entry.id)
@@ -343,14 +354,14 @@ impl Ledger {
     }
 
     fn store(&self) -> Result<(), LedgerError> {
-        let stored = Stored {
+        let storing = Storing {
             format: FORMAT,
-            boot_id: self.boot_id.clone(),
+            boot_id: &self.boot_id,
             next_id: self.next_id,
-            entries: self.entries.clone(),
+            entries: &self.entries,
         };
         // Plain structs with string keys: serialising them cannot fail.
-        let text = serde_json::to_vec_pretty(&stored).expect("entries are plain data");
+        let text = serde_json::to_vec(&storing).expect("entries are plain data");
         self.fs
             .replace(&self.path, &text)
             .map_err(|error| match error.errno {

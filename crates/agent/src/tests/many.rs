@@ -1,0 +1,95 @@
+//! What thousands of gates cost: counted in operations, since time is the machine's.
+
+use tidegate_knobs::kfs::{FakeProcess, KernelFs, Op};
+
+use super::{Bed, KINDS, run_side};
+use crate::fallback;
+use crate::house::House;
+use crate::looper::lock;
+
+const FIRST_PID: i32 = 10_000;
+
+/// Side gates, a process in each.
+fn fill(bed: &Bed, owner: &crate::owner::Owner, count: i32) {
+    for pid in FIRST_PID..FIRST_PID + count {
+        bed.fake.add_process(FakeProcess::new(pid));
+        run_side(owner, pid).unwrap();
+    }
+}
+
+fn all_end(bed: &Bed, count: i32) {
+    for pid in FIRST_PID..FIRST_PID + count {
+        bed.fake.end_process(pid);
+    }
+}
+
+/// How often the ledger was written since the log had this many lines.
+fn ledgers_written(bed: &Bed, since: usize) -> usize {
+    let log = bed.fs.log();
+    let of_ledger = log[since..]
+        .iter()
+        .filter(|(op, path)| *op == Op::Replace && path.ends_with("ledger.json"));
+    of_ledger.count()
+}
+
+#[test]
+fn gates_that_end_together_are_found_in_two_looks_and_leave_the_books_at_once() {
+    for kind in KINDS {
+        let written = [20, 200].map(|count| {
+            let bed = Bed::new(kind);
+            let owner = bed.owner().unwrap();
+            fill(&bed, &owner, count);
+            all_end(&bed, count);
+            let since = bed.fs.log().len();
+            let mut house = House::new(None);
+            house.look_at_gates(&owner);
+            house.look_at_gates(&owner);
+            assert!(lock(&owner.gates).is_empty(), "{kind:?}: {count}");
+            assert!(!bed.exists("/tg-side"), "{kind:?}: {count}");
+            assert_eq!(lock(&owner.books).entries(), []);
+            ledgers_written(&bed, since)
+        });
+        assert_eq!(written[0], written[1], "{kind:?}: however many there are");
+        assert!(written[0] <= 4, "{kind:?}: {written:?}");
+    }
+}
+
+#[test]
+fn an_owner_that_leaves_writes_its_books_as_often_for_many_gates_as_for_few() {
+    for kind in KINDS {
+        let written = [20, 200].map(|count| {
+            let bed = Bed::new(kind);
+            let owner = bed.owner().unwrap();
+            fill(&bed, &owner, count);
+            all_end(&bed, count);
+            let since = bed.fs.log().len();
+            assert_eq!(owner.leave(), 0);
+            assert!(!bed.exists("/tg-side"), "{kind:?}: {count}");
+            ledgers_written(&bed, since)
+        });
+        assert_eq!(written[0], written[1], "{kind:?}: however many there are");
+    }
+}
+
+#[test]
+fn what_orphans_leave_is_removed_with_as_many_writes_for_many_as_for_few() {
+    for kind in KINDS {
+        let written = [20, 200].map(|count| {
+            let bed = Bed::new(kind);
+            let owner = bed.owner().unwrap();
+            fill(&bed, &owner, count);
+            assert_eq!(owner.leave(), count as usize, "all go on");
+            assert!(bed.fs.inner().exists(&bed.run_dir().gates()));
+            drop(owner);
+            let since = bed.fs.log().len();
+            let (groups, mut books) = bed.without_owner();
+            let run_dir = bed.run_dir();
+            assert!(!fallback::clean_with(&groups, &mut books, &run_dir));
+            all_end(&bed, count);
+            assert!(fallback::clean_with(&groups, &mut books, &run_dir));
+            assert!(!bed.exists("/tg-side"), "{kind:?}: {count}");
+            ledgers_written(&bed, since)
+        });
+        assert_eq!(written[0], written[1], "{kind:?}: however many there are");
+    }
+}
