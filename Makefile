@@ -45,8 +45,9 @@ fuzz: setup ## Fuzz the law and the parsers (RUNS=10000000 each; HEADERS="cap sh
 soak: setup ## The failure contract by the hour, as root: over 10,000 faults a round (HOURS=2)
 	scripts/soak.sh
 
-cost: build ## Say what the owner costs on this machine, with 1 and with 500 groups (as root)
-	scripts/owner-cost.sh
+cost: build ## Measure what the owner costs beside 1 to 5,000 groups and gates (as root, a quiet machine; 4 minutes)
+	CSV=docs/owner-cost.csv scripts/owner-cost.sh
+	cargo run --release --quiet --package tidegate-lab --example owner-cost-plot -- docs/owner-cost.csv docs/owner-cost.svg
 
 contention: setup ## Measure how busy neighbours slow a CPU; rewrite the simulator's coefficients (a quiet machine)
 	cargo run --release --quiet --package tidegate-sim --example contention-measure -- --write crates/sim/data/contention.toml

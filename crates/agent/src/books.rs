@@ -102,8 +102,7 @@ impl Books {
 
     pub(crate) fn entry(&self, group: &GroupPath, is: impl Fn(&Change) -> bool) -> Option<&Entry> {
         self.ledger
-            .entries()
-            .iter()
+            .of_group(group)
             .find(|entry| entry.group == *group && is(&entry.change))
     }
 

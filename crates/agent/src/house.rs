@@ -128,8 +128,9 @@ impl House {
         self.look_for_ended(owner, &mut gates);
         let has_been_empty = |gate: &Gate| gate.empty_looks >= EMPTY_LOOKS_MAX;
         if gates.iter().any(has_been_empty) {
-            let (ended, left): (Vec<Gate>, Vec<Gate>) =
-                std::mem::take(&mut *gates).into_iter().partition(has_been_empty);
+            let (ended, left): (Vec<Gate>, Vec<Gate>) = std::mem::take(&mut *gates)
+                .into_iter()
+                .partition(has_been_empty);
             *gates = left;
             for gate in &ended {
                 info!(gate = gate.record.name, "the gate has ended");

@@ -277,8 +277,7 @@ impl Owner {
     /// Writes down which gates there are.
     pub(crate) fn save(&self, gates: &[Gate]) -> Result<(), Refusal> {
         let records: Vec<_> = gates.iter().map(|gate| &gate.record).collect();
-        let text =
-            serde_json::to_vec(&records).map_err(|error| refuse("internal")(&error))?;
+        let text = serde_json::to_vec(&records).map_err(|error| refuse("internal")(&error))?;
         self.fs
             .replace(&self.run_dir.gates(), &text)
             .map_err(|error| refuse("internal")(&error))

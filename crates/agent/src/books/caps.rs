@@ -43,16 +43,23 @@ impl Books {
 
     /// What a group with a soft cap is while it is not in the background.
     pub fn background_of(&self, group: &GroupPath) -> Option<CpuClass> {
-        let of = |entry: &Entry| match &entry.change {
+        let own = |entry: &Entry| match &entry.change {
             Change::Background { was } if entry.group == *group => Some(*was),
-            // A group for one each is ours, and was made with these.
+            _ => None,
+        };
+        // A group for one each is ours, and was made with these.
+        let one_of = |entry: &Entry| match &entry.change {
             Change::Units(family) => family.id_of(group).map(|_| CpuClass {
                 idle: self.groups.has_idle().then_some(false),
                 weight_raw: self.groups.weight_raw(WEIGHT_DEFAULT),
             }),
             _ => None,
         };
-        self.ledger.entries().iter().find_map(of)
+        let around = group.parent();
+        self.ledger.of_group(group).find_map(own).or_else(|| {
+            let beside = around.iter().flat_map(|dir| self.ledger.of_group(dir));
+            beside.into_iter().find_map(one_of)
+        })
     }
 
     /// Processes or tasks of `family` are about to get groups of their own.

@@ -3,6 +3,7 @@
 //!
 //! With a hard cap the groups lie in the gate's. A soft cap acts where branches divide, so with one they lie beside it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -51,6 +52,8 @@ pub struct Units {
     for_all: Vec<SoftCapped>,
     /// Soft caps of units, as of the last look.
     for_each: Vec<SoftCapped>,
+    /// What the loop was told last.
+    told: Vec<SoftCapped>,
 }
 
 impl Units {
@@ -313,18 +316,21 @@ impl Owner {
             .chain(&units.for_each)
             .cloned()
             .collect();
+        // The loop waits for either lock, so what it knows already is not told again.
+        if units.told == capped && lock(&self.control).softs.count() == capped.len() {
+            return;
+        }
         // Background for good needs no meter.
-        let metered: Vec<_> = capped
-            .iter()
-            .filter(|one| one.soft_ppt > 0)
-            .filter_map(|one| Some((one.group.clone(), self.sensed(&one.group)?)))
-            .collect();
-        if let Err(error) = lock(&self.meters).set(&metered) {
+        let metered = capped.iter().filter(|one| one.soft_ppt > 0);
+        let metered: BTreeSet<GroupPath> = metered.map(|one| one.group.clone()).collect();
+        let usage_file = |group: &GroupPath| Some(self.sensed(group)?.usage);
+        if let Err(error) = lock(&self.meters).set(&metered, usage_file) {
             debug!("{error}");
         }
         lock(&self.control)
             .softs
             .set(&capped, crate::lease::monotonic_ns());
+        units.told = capped;
     }
 
     /// Whether a process in `at` is in `group`, or in a group of its own that it was given there.

@@ -2,7 +2,7 @@
 
 use tidegate_knobs::kfs::{FakeProcess, KernelFs, Op};
 
-use super::{Bed, KINDS, run_side};
+use super::{Bed, KINDS, run, run_side};
 use crate::fallback;
 use crate::house::House;
 use crate::looper::lock;
@@ -91,5 +91,24 @@ fn what_orphans_leave_is_removed_with_as_many_writes_for_many_as_for_few() {
             ledgers_written(&bed, since)
         });
         assert_eq!(written[0], written[1], "{kind:?}: however many there are");
+    }
+}
+
+#[test]
+fn another_gate_costs_as_much_beside_many_soft_caps_as_beside_few() {
+    for kind in KINDS {
+        let operations = [20, 200].map(|count| {
+            let bed = Bed::new(kind);
+            let owner = bed.owner().unwrap();
+            for pid in FIRST_PID..FIRST_PID + count {
+                bed.fake.add_process(FakeProcess::new(pid));
+                run(&owner, pid, &[("cap_soft", "200‰")]).unwrap();
+            }
+            assert_eq!(lock(&owner.control).softs.count(), count as usize);
+            let since = bed.fs.log().len();
+            run_side(&owner, super::PIDS[0]).unwrap();
+            bed.fs.log().len() - since
+        });
+        assert_eq!(operations[0], operations[1], "{kind:?}");
     }
 }

@@ -7,6 +7,8 @@
 //!
 //! A cap of 0 is the background for good: set once, never looked at again.
 
+use std::collections::BTreeMap;
+
 use tidegate_law::cap::{Cap, Family, State, Terms};
 
 use super::quotas::Apply;
@@ -170,13 +172,21 @@ struct Target {
     group: GroupPath,
     soft: Soft,
     again_ns: u64,
+    /// Asked for by the latest [`Softs::set`].
+    wanted: bool,
 }
 
-/// Every group with a soft cap.
+/// Every group with a soft cap. The loop waits while this is changed, so that costs no more than one walk, however many there are.
 #[derive(Default)]
 pub struct Softs {
     targets: Vec<Target>,
+    /// Where in `targets` a group is.
+    index: BTreeMap<GroupPath, usize>,
+    /// Those that are to be looked at: not what is in the background for good, however much there is of it.
+    turns: Vec<usize>,
     next: usize,
+    /// The turns are to be found anew, at the next step.
+    stale: bool,
     /// Times that a group was put into the background or taken out. They come and go too fast for the log of writes.
     pub writes: u64,
     /// The last failure of a write, until one succeeds.
@@ -187,35 +197,60 @@ impl Softs {
     /// The groups that have one now. Known ones keep their bucket: setting a cap again is no way to get CPU. The background
     /// of groups that are left out is the caller's to end.
     pub fn set(&mut self, wanted: &[SoftCapped], now_ns: u64) {
-        let mut old = std::mem::take(&mut self.targets);
+        for target in &mut self.targets {
+            target.wanted = false;
+        }
         for one in wanted {
-            let known = old.iter().position(|target| target.group == one.group);
-            let mut target = match known {
-                Some(index) => old.swap_remove(index),
-                None => Target {
+            let at = *self.index.entry(one.group.clone()).or_insert_with(|| {
+                self.targets.push(Target {
                     group: one.group.clone(),
                     soft: Soft::new(one.soft_ppt),
                     again_ns: 0,
-                },
-            };
-            target.soft.set_rate(one.soft_ppt, now_ns);
-            self.targets.push(target);
+                    wanted: true,
+                });
+                self.targets.len() - 1
+            });
+            self.targets[at].wanted = true;
+            self.targets[at].soft.set_rate(one.soft_ppt, now_ns);
         }
+        if self.targets.iter().any(|target| !target.wanted) {
+            self.targets.retain(|target| target.wanted);
+            let groups = self.targets.iter().map(|target| target.group.clone());
+            self.index = groups.enumerate().map(|(at, group)| (group, at)).collect();
+        }
+        self.stale = true;
         if self.targets.is_empty() {
             self.trouble = None;
         }
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.targets.len()
+    }
+
     /// `group` is not to be written any more.
     pub fn drop(&mut self, group: &GroupPath) {
-        self.targets.retain(|target| target.group != *group);
+        let Some(at) = self.index.remove(group) else {
+            return;
+        };
+        self.targets.swap_remove(at);
+        if let Some(moved) = self.targets.get(at) {
+            self.index.insert(moved.group.clone(), at);
+        }
+        self.stale = true;
+    }
+
+    fn target(&mut self, group: &GroupPath) -> Option<&mut Target> {
+        self.index.get(group).map(|at| &mut self.targets[*at])
     }
 
     /// Somebody else wrote what stands on `group`: it is written again.
     pub fn invalidate(&mut self, group: &GroupPath) {
-        for target in self.targets.iter_mut().filter(|one| one.group == *group) {
+        if let Some(target) = self.target(group) {
             target.soft.forget_standing();
             target.again_ns = 0;
+            self.stale = true;
         }
     }
 
@@ -224,28 +259,37 @@ impl Softs {
         for target in &mut self.targets {
             target.soft.forget_standing();
         }
+        self.stale = true;
     }
 
     /// Whether there is nothing to look at, step by step.
     pub fn is_idle(&self) -> bool {
-        self.targets.iter().all(|target| target.soft.is_settled())
+        self.turns.is_empty() && (self.targets.is_empty() || !self.stale)
     }
 
     /// What a group did.
     pub fn story(&self, group: &GroupPath) -> Option<(Story, u32)> {
-        let target = self.targets.iter().find(|one| one.group == *group)?;
+        let target = &self.targets[*self.index.get(group)?];
         Some((target.soft.story(), target.soft.soft_ppt))
+    }
+
+    fn find_turns(&mut self) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        self.turns.clear();
+        let due = |at: &usize| !self.targets[*at].soft.is_settled();
+        self.turns.extend((0..self.targets.len()).filter(due));
+        self.next = self.next.checked_rem(self.turns.len()).unwrap_or(0);
     }
 
     /// One look at each that has its turn.
     pub fn step(&mut self, now_ns: u64, usage: &mut dyn Usage, apply: &mut dyn Apply) {
-        let count = self.targets.len();
+        self.find_turns();
+        let count = self.turns.len();
         let looks = count.min(LOOKS_A_STEP);
         for turn in 0..looks {
-            let target = &mut self.targets[(self.next + turn) % count];
-            if target.soft.is_settled() {
-                continue;
-            }
+            let target = &mut self.targets[self.turns[(self.next + turn) % count]];
             let background = target.soft.look(now_ns, usage.usage_ns(&target.group));
             if Some(background) == target.soft.background() || now_ns < target.again_ns {
                 continue;
@@ -257,16 +301,14 @@ impl Softs {
                 }
                 Ok(()) => {
                     target.soft.turned(now_ns, background);
+                    self.stale |= target.soft.is_settled();
                     self.trouble = None;
                     self.writes += 1;
                 }
             }
         }
-        self.next = if count == 0 {
-            0
-        } else {
-            (self.next + looks) % count
-        };
+        self.next = (self.next + looks).checked_rem(count).unwrap_or(0);
+        self.find_turns();
     }
 }
 

@@ -5,6 +5,7 @@
 //! needs no fsync). A limit that moves several times a second has its newest two values in `ledger.moving` ([`Moving`]).
 //! Entries of another boot mean nothing: cgroups do not survive a boot.
 
+mod entries;
 mod entry;
 mod moving;
 mod order;
@@ -15,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+use entries::Entries;
 
 pub use entry::{Change, Entry, Fallback, NewEntry};
 pub use moving::{Moved, Moving, MovingError, SLOTS};
@@ -99,7 +102,7 @@ pub struct Ledger {
     path: PathBuf,
     boot_id: String,
     next_id: u64,
-    entries: Vec<Entry>,
+    entries: Entries,
     moving: Moving,
 }
 
@@ -128,7 +131,7 @@ impl Ledger {
             path,
             boot_id,
             next_id: 1,
-            entries: Vec::new(),
+            entries: Entries::default(),
             moving,
         };
         let mut report = OpenReport::default();
@@ -138,8 +141,9 @@ impl Ledger {
                 ledger.adopt(stored.entries, groups, &mut report);
                 // Slots of ids still to come belong to an owner that records just now (the guardian reads beside it).
                 let next_id = ledger.next_id;
-                let known = |id: u64| ledger.entries.iter().any(|entry| entry.id == id);
-                ledger.moving.retain(|id| id >= next_id || known(id));
+                let entries = &ledger.entries;
+                let keep = |id: u64| id >= next_id || entries.get(id).is_some();
+                ledger.moving.retain(keep);
             }
             Some(stored) => {
                 report.other_boot = stored.entries.len();
@@ -148,7 +152,7 @@ impl Ledger {
             None if report.set_aside.is_some() => ledger.moving.retain(|_| false),
             None => {}
         }
-        report.adopted = ledger.entries.len();
+        report.adopted = ledger.entries.all().len();
         Ok((ledger, report))
     }
 
@@ -193,20 +197,20 @@ impl Ledger {
             self.next_id = self.next_id.max(entry.id.saturating_add(1));
             // A process is told by its start time; its group may be made only after the entry.
             if matches!(entry.change, Change::Membership { .. }) {
-                self.entries.push(entry);
+                self.entries.put(entry);
                 continue;
             }
             if let Change::Latency(latency) = &entry.change
                 && let Whose::Process(process) = latency.whose
             {
                 match process_lives(&*self.fs, process) {
-                    true => self.entries.push(entry),
+                    true => self.entries.put(entry),
                     false => report.gone.push(entry),
                 }
                 continue;
             }
             match groups.id(&entry.group) {
-                Ok(id) if id == entry.group_id => self.entries.push(entry),
+                Ok(id) if id == entry.group_id => self.entries.put(entry),
                 Ok(_) => report.replaced.push(entry),
                 Err(error) if error.is_gone() => report.gone.push(entry),
                 Err(error) => {
@@ -214,7 +218,7 @@ impl Ledger {
                     report
                         .alerts
                         .push(format!("ledger: entry {}: {error}", entry.id));
-                    self.entries.push(entry);
+                    self.entries.put(entry);
                 }
             }
         }
@@ -222,12 +226,17 @@ impl Ledger {
 
     /// Every entry, oldest first.
     pub fn entries(&self) -> &[Entry] {
-        &self.entries
+        self.entries.all()
     }
 
     /// One entry.
     pub fn get(&self, id: u64) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.id == id)
+        self.entries.get(id)
+    }
+
+    /// The entries of this group, oldest first; those of groups for one each also by the group that these are in.
+    pub fn of_group(&self, group: &GroupPath) -> impl Iterator<Item = &Entry> {
+        self.entries.of_group(group)
     }
 
     /// The newest two values of limits that move.
@@ -249,11 +258,11 @@ impl Ledger {
             at_boot_ns: boot_time_ns(),
         };
         self.next_id += 1;
-        self.entries.push(entry);
+        self.entries.put(entry);
         match self.store() {
             Ok(()) => Ok(id),
             Err(error) => {
-                self.entries.pop();
+                self.entries.forget(|entry| entry.id == id);
                 Err(error)
             }
         }
@@ -280,28 +289,22 @@ impl Ledger {
 
     /// Changes an entry before its knob is written again. The old form comes back when the file cannot be written.
     pub fn update(&mut self, id: u64, change: impl FnOnce(&mut Entry)) -> Result<(), LedgerError> {
-        let at = self
-            .entries
-            .iter()
-            .position(|entry| entry.id == id)
-            .ok_or(LedgerError::NoEntry { id })?;
-        let old = self.entries[at].clone();
-        change(&mut self.entries[at]);
-        self.entries[at].id = id;
-        self.store().inspect_err(|_| self.entries[at] = old)
+        let old = self.get(id).cloned().ok_or(LedgerError::NoEntry { id })?;
+        let mut new = old.clone();
+        change(&mut new);
+        new.id = id;
+        self.entries.put(new);
+        self.store().inspect_err(|_| self.entries.put(old))
     }
 
     /// Forgets entries after their knobs were put back. When /run is full they stay in the file, which is harmless: their
     /// knobs will be found to be at their old values, or gone.
     pub fn forget(&mut self, forgotten: impl Fn(&Entry) -> bool) -> Result<usize, LedgerError> {
-        let before = self.entries.len();
-        self.entries.retain(|entry| !forgotten(entry));
-        let count = before - self.entries.len();
+        let count = self.entries.forget(forgotten);
         if count > 0 {
             self.store()?;
             // Only now: an entry that is still in the file must have its slot, or nobody could tell its limit for ours.
-            let known = |id: u64| self.get(id).is_some();
-            self.moving.retain(known);
+            self.moving.retain(|id| self.entries.get(id).is_some());
         }
         Ok(count)
     }
@@ -320,7 +323,7 @@ impl Ledger {
     ) -> Vec<(Entry, Outcome)> {
         let mut outcomes = Vec::new();
         let mut order = InOrder::default();
-        for entry in self.entries.iter().rev().filter(|entry| wanted(entry)) {
+        for entry in self.entries().iter().rev().filter(|entry| wanted(entry)) {
             let outcome = order.after(entry, || restore(groups, &self.moving, entry));
             outcomes.push((entry.clone(), outcome));
         }
@@ -344,7 +347,7 @@ impl Ledger {
 
     /// Removes the ledger's file when nothing is in it.
     pub fn close(&self) -> Result<(), LedgerError> {
-        if !self.entries.is_empty() {
+        if !self.entries().is_empty() {
             return Ok(());
         }
         match self.fs.unlink(&self.path) {
@@ -358,7 +361,7 @@ impl Ledger {
             format: FORMAT,
             boot_id: &self.boot_id,
             next_id: self.next_id,
-            entries: &self.entries,
+            entries: self.entries(),
         };
         // Plain structs with string keys: serialising them cannot fail.
         let text = serde_json::to_vec(&storing).expect("entries are plain data");

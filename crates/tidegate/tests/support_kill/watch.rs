@@ -94,7 +94,9 @@ impl Limit {
         }
         let rate_ucpu = self.rate_ucpu();
         let idle_after = Limit::text(&self.idle);
-        let may_be_out = rate_ucpu.is_some_and(|rate| rate <= self.floor_ucpu);
+        // A thousandth: periods are whole microseconds.
+        let may_be_out =
+            rate_ucpu.is_some_and(|rate| rate <= self.floor_ucpu + self.floor_ucpu / 1_000);
         let out = idle_before == "0" && idle_after == "0" && !may_be_out;
         let unread = !matches!(idle_before.as_str(), "0" | "1");
         (!limited || out || unread).then(|| {

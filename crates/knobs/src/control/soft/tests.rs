@@ -197,3 +197,59 @@ fn setting_a_cap_again_pays_nothing_back() {
         "{before} {story:?}"
     );
 }
+
+/// Looks at groups, counted.
+struct Counted<'a>(Doors<'a>, usize);
+
+impl Usage for Counted<'_> {
+    fn usage_ns(&mut self, group: &GroupPath) -> Option<u64> {
+        self.1 += 1;
+        self.0.usage_ns(group)
+    }
+}
+
+#[test]
+fn thousands_in_the_background_for_good_take_no_turns_from_one_that_comes_and_goes() {
+    let machine = std::cell::RefCell::new(Machine::new());
+    let mut softs = Softs::default();
+    let mut wanted: Vec<SoftCapped> = (0..3_000)
+        .map(|nth| SoftCapped {
+            group: path(&format!("/still{nth}")),
+            soft_ppt: 0,
+        })
+        .collect();
+    wanted.push(SoftCapped {
+        group: path("/lively"),
+        soft_ppt: 100,
+    });
+    softs.set(&wanted, 0);
+    let mut usage = Counted(Doors(&machine), 0);
+    let mut now_ns = 0;
+    let mut step = |softs: &mut Softs, usage: &mut Counted<'_>| {
+        now_ns += LOOK_NS;
+        softs.step(now_ns, usage, &mut Doors(&machine));
+    };
+    // Each has one look until it is there for good.
+    for _ in 0..3_100_usize.div_ceil(LOOKS_A_STEP) + 1 {
+        step(&mut softs, &mut usage);
+    }
+    assert!(machine.borrow().background.len() > 3_000);
+    let looks = usage.1;
+    for _ in 0..100 {
+        step(&mut softs, &mut usage);
+    }
+    assert_eq!(usage.1 - looks, 100, "one look a step: the lively one's");
+    softs.drop(&path("/lively"));
+    assert_eq!(softs.count(), 3_000);
+    step(&mut softs, &mut usage);
+    assert!(softs.is_idle());
+    // Somebody writes one of the others: that is looked at again, and no other.
+    let looks = usage.1;
+    softs.invalidate(&path("/still7"));
+    assert!(!softs.is_idle());
+    step(&mut softs, &mut usage);
+    step(&mut softs, &mut usage);
+    assert_eq!(usage.1 - looks, 1);
+    softs.set(&[], 0);
+    assert!(softs.is_idle() && softs.count() == 0);
+}
