@@ -278,7 +278,7 @@ fn a_damaged_ledger_is_set_aside_and_groups_are_found_by_name() {
         "null".into(),
         "[]".into(),
         "\u{0}".into(),
-        whole.replace("\"format\": 1", "\"format\": 2"),
+        whole.replace("\"format\":1", "\"format\":2"),
     ]);
     texts.push(whole.replace("/app", "/../app"));
     for text in texts {
