@@ -321,8 +321,17 @@ impl Books {
     }
 
     /// Puts back all that is in the books for `gate`, newest first. Says of each what became of it, and whether it is back.
+    ///
+    /// Groups for one each that are still there could not be dissolved just before, without this lock: that is not tried again
+    /// under it, for the loop waits; nor is who is in them moved home. Both stay in the books for the next owner or `repair`.
     pub fn restore_gate(&mut self, gate: &str) -> Vec<(String, bool)> {
-        let outcomes = self.put_back(|entry| entry.gate == gate);
+        let is_units = |entry: &Entry| matches!(entry.change, Change::Units(_));
+        let of_gate = |entry: &&Entry| entry.gate == gate;
+        let divided = self.entries().iter().filter(of_gate).any(is_units);
+        let waits = |entry: &Entry| {
+            divided && (is_units(entry) || matches!(entry.change, Change::Membership { .. }))
+        };
+        let outcomes = self.put_back(|entry| entry.gate == gate && !waits(entry));
         let is_back = |outcome: &Outcome| matches!(outcome, Outcome::Restored | Outcome::Gone);
         outcomes
             .iter()

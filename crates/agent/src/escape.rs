@@ -40,7 +40,10 @@ impl Owner {
             .filter(around)
             .find(|gate| is_bounded_by_admin(gate))
         {
-            let what = format!("the limit of gate {}, set with privilege", gate.record.name);
+            let what = format!(
+                "the limit or weight of gate {}, set with privilege",
+                gate.record.name
+            );
             return denied(gate.record.place.group(), &what);
         }
         let mut next = Some(at);

@@ -1,6 +1,7 @@
 //! What somebody with privilege has set on a gate, its owner without privilege may tighten and never loosen.
 
 use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::group::WEIGHT_DEFAULT;
 use tidegate_terms::{Burst, Term};
 
 use crate::gate::Gate;
@@ -21,9 +22,10 @@ fn is_by_admin(gate: &Gate, terms: &[Term]) -> bool {
     terms.iter().any(|term| set.contains(term.name()))
 }
 
-/// Whether the gate has a limit that somebody with privilege set.
+/// Whether the gate has a limit that somebody with privilege set, or a weight below that which a gate of one's own has.
 pub fn is_bounded_by_admin(gate: &Gate) -> bool {
-    gate.terms.is_bounded() && is_by_admin(gate, &BOUNDS)
+    let is_light = gate.weight() < WEIGHT_DEFAULT && is_by_admin(gate, &[Term::Weight]);
+    is_light || (gate.terms.is_bounded() && is_by_admin(gate, &BOUNDS))
 }
 
 /// Whether `changed`, asked for without privilege, is nowhere looser than what stands by somebody with privilege.

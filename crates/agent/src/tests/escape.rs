@@ -112,6 +112,30 @@ fn a_shell_does_not_leave_its_gates_limit_by_another_gate() {
 }
 
 #[test]
+fn nobody_leaves_a_low_weight_for_a_gate_of_their_own() {
+    for kind in KINDS {
+        let bed = bed(kind);
+        let owner = bed.owner().unwrap();
+        let outer = run(&owner, &user(SHELL), &[("weight", "50")]).unwrap();
+        let group = GroupPath::parse(&outer.cgroup).unwrap();
+        owner.groups.place(&group, HOG).unwrap();
+        // One's own low weight may be left, and so may a high one that was given.
+        run(&owner, &user(HOG), &[]).unwrap();
+        set(&owner, "gate:job", &[("weight", "300")]);
+        owner.groups.place(&group, HOG).unwrap();
+        run(&owner, &user(HOG), &[]).unwrap();
+        set(&owner, "gate:job", &[("weight", "10")]);
+        owner.groups.place(&group, HOG).unwrap();
+        for weight in ["1", "100"] {
+            let refused = run(&owner, &user(HOG), &[("weight", weight)]).unwrap_err();
+            assert_eq!(refused.kind, "denied", "{kind:?}: {refused}");
+            assert!(refused.message.contains("weight of gate job"), "{refused}");
+        }
+        assert!(bed.place(HOG).contains("tg-side/job"), "{kind:?}");
+    }
+}
+
+#[test]
 fn a_process_called_like_a_root_of_ours_is_not_put_there() {
     for kind in KINDS {
         for comm in ["main", "side", "agent"] {

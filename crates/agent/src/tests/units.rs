@@ -119,6 +119,43 @@ fn a_running_process_goes_home_and_nobody_takes_it_for_moved() {
 }
 
 #[test]
+fn what_cannot_be_dissolved_is_tried_once_and_is_brought_home_by_the_next_owner() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        let target = format!("pid:{}", PIDS[1]);
+        set(&owner, &target, &EACH_PROCESS).unwrap();
+        let unit = at(&owner, PIDS[1]);
+        let group = GroupPath::parse(&unit).unwrap().parent().unwrap();
+        let file = format!("{group}/cgroup.procs");
+        let busy = Fault::Errno(libc::EBUSY);
+        bed.fs.add(Rule::on(Op::Write, &file, busy).times(1_000));
+        let since = bed.fs.log().len();
+        drop(unset(&owner, &target));
+        let tried = bed.fs.log()[since..]
+            .iter()
+            .filter(|(op, path)| *op == Op::Write && path.to_string_lossy().ends_with(&file))
+            .count();
+        assert_eq!(tried, 20, "{kind:?}: one round of trying");
+        assert_eq!(at(&owner, PIDS[1]), unit, "{kind:?}");
+        assert_eq!(quota(&owner, &unit), Some(200_000), "{kind:?}: capped");
+        let changes: Vec<&'static str> = lock(&owner.books)
+            .entries()
+            .iter()
+            .map(|entry| entry.change.name())
+            .collect();
+        for waits in ["membership", "groups for one each"] {
+            assert!(changes.contains(&waits), "{kind:?}: {changes:?}");
+        }
+        bed.fs.clear();
+        drop(owner);
+        let owner = bed.owner().unwrap();
+        assert!(bed.is_home(1), "{kind:?}");
+        assert_eq!(in_books(&owner), [], "{kind:?}");
+    }
+}
+
+#[test]
 fn the_next_owner_goes_on_and_a_restore_without_one_brings_all_home() {
     for kind in KINDS {
         let bed = Bed::new(kind);

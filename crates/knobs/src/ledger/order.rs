@@ -1,31 +1,37 @@
 //! What must come before or after a restore, because somebody else may act on the same things meanwhile.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::{Change, Entry, Fallback, Moved, Outcome};
 use crate::group::{GroupResult, Groups};
 
-/// A latency hint is found by the group that its tasks are in: a process whose hint could not be taken back stays in its
-/// group for the next try, or nobody would find it again.
+/// A latency hint is found by the group that its tasks are in, and who is in a group of its own is not where it was put: a
+/// process whose hint could not be taken back, or that could not be moved back out of its own group, stays for the next try,
+/// or nobody would find it again.
 #[derive(Debug, Default)]
 pub struct InOrder {
-    still_hinted: BTreeSet<String>,
+    waits: BTreeMap<String, &'static str>,
 }
 
 impl InOrder {
     /// What came of `entry`, by `restore` unless it has to wait.
     pub fn after(&mut self, entry: &Entry, restore: impl FnOnce() -> Outcome) -> Outcome {
         let moved = matches!(entry.change, Change::Membership { .. });
-        if moved && self.still_hinted.contains(&entry.gate) {
+        if let Some(why) = self.waits.get(&entry.gate).filter(|_| moved) {
             return Outcome::Failed {
-                why: "its latency hint is still to be taken back".to_owned(),
+                why: (*why).to_owned(),
             };
         }
         let outcome = restore();
-        let hinted = matches!(entry.change, Change::Latency(_));
-        if hinted && matches!(outcome, Outcome::Failed { .. }) {
-            self.still_hinted.insert(entry.gate.clone());
+        if !matches!(outcome, Outcome::Failed { .. }) {
+            return outcome;
         }
+        let why = match entry.change {
+            Change::Latency(_) => "its latency hint is still to be taken back",
+            Change::Units(_) => "some are still in groups of their own",
+            _ => return outcome,
+        };
+        self.waits.insert(entry.gate.clone(), why);
         outcome
     }
 }
