@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidegate_knobs::cpus::format_list;
 use tidegate_knobs::domain::Keeps;
 use tidegate_knobs::group::{Gathered, GroupPath, Groups};
-use tidegate_knobs::ledger::Change;
+use tidegate_knobs::ledger::{Change, Entry};
 use tidegate_knobs::space::{DOMAIN_LOOK_NS, LOOK_NS, Room, Space, SpaceConfig};
 use tidegate_knobs::topology::Topology;
 use tidegate_terms as terms;
@@ -250,8 +250,8 @@ impl Owner {
         let anew = self.follow_parts(&mut whole);
         if !whole.is_wanted() || !whole.used {
             // One that an owner before us left, or nobody needs any more.
-            let stood = whole.stands || (slow && lock(&self.books).confined(&root).is_some());
-            if stood && !whole.left_alone {
+            let ours = slow && !whole.left_alone && lock(&self.books).confined(&root).is_some();
+            if whole.stands || ours {
                 self.relax(&mut whole, &root);
             }
             return;
@@ -371,7 +371,7 @@ impl Owner {
         written.map_err(|error| error.to_string())
     }
 
-    /// Side work may run everywhere again, in the idle class.
+    /// Side work is in the idle class again, and may run everywhere, unless somebody else insists on its cpuset.
     fn relax(&self, whole: &mut Whole, root: &GroupPath) {
         // The quota first: it has to hold what the cpuset no longer does.
         lock(&self.control).set_confined(false);
@@ -379,13 +379,18 @@ impl Owner {
         whole.stands = false;
         whole.planner.forget();
         // The processes first, without the books, for which the loop waits.
-        if let Err(error) = self.groups.close_cpuset(root) {
+        if !whole.left_alone
+            && let Err(error) = self.groups.close_cpuset(root)
+        {
             warn!("whole cores: {error}");
         }
         let mut books = lock(&self.books);
         let is_cpuset = |change: &Change| matches!(change, Change::Cpuset { .. });
-        for line in books.restore_lines(|entry| entry.group == *root && is_cpuset(&entry.change)) {
-            warn!("whole cores: {line}");
+        let ours = |entry: &Entry| entry.group == *root && is_cpuset(&entry.change);
+        if !whole.left_alone {
+            for line in books.restore_lines(ours) {
+                warn!("whole cores: {line}");
+            }
         }
         if self.groups.exists(root)
             && let Err(why) = darken(&self.groups, &mut books, root)

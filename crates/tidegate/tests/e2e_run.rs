@@ -266,3 +266,20 @@ fn a_terminal_session_is_the_commands_own() {
     );
     instance.gone();
 }
+
+#[test]
+fn a_command_that_outlives_a_stop_leaves_no_group() {
+    let Some(instance) = Instance::new("outlives") else {
+        return;
+    };
+    let running = instance.background(&["--side", "--name", "last"], &["sleep", "60"]);
+    instance.gate("last");
+    let said = instance.ok(&["stop"]);
+    assert!(said.contains("1 running side command"), "{said}");
+    assert_ne!(instance.groups_left(), Vec::<std::path::PathBuf>::new());
+    drop(running);
+    instance.gone();
+    wait_for("the records to go", || {
+        !instance.run_dir().join("gates.json").exists()
+    });
+}

@@ -129,6 +129,13 @@ fn an_outside_cpuset_is_written_again_once_and_then_left_alone() {
     assert_eq!(confined(&bed).as_deref(), Some("0"));
     let sentence = lock(&owner.space).sentence();
     assert!(sentence.contains("somebody else"), "{sentence}");
+    assert_eq!(
+        bed.file("/tg-side", "cpu.idle"),
+        "1",
+        "it yields as without"
+    );
+    owner.leave();
+    assert_eq!(confined(&bed).as_deref(), Some("0"), "theirs");
 }
 
 #[test]
