@@ -150,19 +150,22 @@ fn binding(
         );
         return ("share", why);
     }
+    ("headroom", by_headroom(name, used, allowance, status))
+}
+
+/// What the headroom leaves.
+fn by_headroom(name: &str, used: f64, allowance: f64, status: &StatusView) -> String {
     if !status.free_cpus.is_empty() {
-        let why = format!(
+        return format!(
             "{name} uses {used:.2} CPUs: side work has CPUs {}, without a quota; the rest is kept for main on its own CPUs",
             status.free_cpus
         );
-        return ("headroom", why);
     }
-    let why = format!(
+    format!(
         "{name} uses {used:.2} CPUs of the {allowance:.2} that side work may use: main uses {:.2} of {:.2} and {:.0} % \
          are kept idle",
         status.main_cpus, status.capacity_cpus, status.headroom_pct
-    );
-    ("headroom", why)
+    )
 }
 
 /// Its own limit, where that is what it feels. For side work the allowance (`allowance_cpus`) may be the lower one.

@@ -8,6 +8,9 @@ use crate::kfs::{KernelFs, KfsError};
 /// The set of CPUs that run tasks now.
 pub const ONLINE_PATH: &str = "/sys/devices/system/cpu/online";
 
+/// Those that may ever.
+pub const POSSIBLE_PATH: &str = "/sys/devices/system/cpu/possible";
+
 /// CPU numbers above this are not the kernel's (`NR_CPUS` is 8192 at most).
 const CPU_MAX: u32 = 8191;
 
@@ -76,14 +79,23 @@ pub fn format_list(cpus: &[u32]) -> String {
     text
 }
 
+/// The CPUs that there can ever be, ascending; never empty.
+pub fn possible(fs: &dyn KernelFs) -> Result<Vec<u32>, CpusError> {
+    some_of(fs, POSSIBLE_PATH)
+}
+
 /// The CPUs online now, ascending; never empty.
 pub fn online(fs: &dyn KernelFs) -> Result<Vec<u32>, CpusError> {
-    let text = fs.read(Path::new(ONLINE_PATH))?;
+    some_of(fs, ONLINE_PATH)
+}
+
+fn some_of(fs: &dyn KernelFs, path: &str) -> Result<Vec<u32>, CpusError> {
+    let text = fs.read(Path::new(path))?;
     let cpus = parse_list(&text)?;
     if cpus.is_empty() {
         return Err(CpusError::Garbage {
             text: clip(&text),
-            why: "no CPU online",
+            why: "no CPU in it",
         });
     }
     Ok(cpus)

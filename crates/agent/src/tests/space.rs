@@ -43,7 +43,8 @@ fn confined(bed: &Bed) -> Option<String> {
         .inner()
         .read(Path::new(&format!("{dir}/cpuset.cpus")))
         .ok()?;
-    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    // With somebody in it, v2 has no group go without.
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty() && text != "0-1")
 }
 
 fn looks(owner: &Owner, count: u32) {

@@ -6,14 +6,14 @@
 //! | who is in it | processes that are moved in; children inherit it; who leaves the group is moved out | whoever is in the group |
 //! | others' cpusets | a process that somebody gave a cpuset of its own stays there | the kernel intersects with the parent's |
 //! | what a write costs | rebuilt scheduling domains, unless `cpuset.sched_load_balance` is 0 in the group | no domains |
-//! | taken off | its processes go back to the parent, the group is removed | an empty list: the parent's CPUs |
+//! | taken off | its processes go back to the parent, the group is removed | an empty list, or while somebody is in it all: the parent's CPUs |
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::{GroupError, GroupPath, GroupResult, Groups};
 use crate::bandwidth::clip;
-use crate::cpus::{format_list, parse_list};
+use crate::cpus::{self, format_list, parse_list};
 use crate::discover::{CgroupVersion, parse_proc_cgroup};
 use crate::kfs::KfsError;
 
@@ -200,7 +200,15 @@ impl Groups {
         }
         if self.tree.version == CgroupVersion::V2 {
             // A write of nothing does not reach the kernel.
-            return self.write_cpuset_file(group, CPUS, "\n");
+            let taken_off = self.write_cpuset_file(group, CPUS, "\n");
+            return match taken_off {
+                // Nor is a group that somebody is in to be without CPUs of its own, on v2 either (validate_change): all that there
+                // can be are the parent's.
+                Err(GroupError::Kfs { source, .. }) if source.errno == libc::ENOSPC => {
+                    self.write_cpuset_file(group, CPUS, &format_list(&self.every_cpu()?))
+                }
+                done => done,
+            };
         }
         let parent = group.parent().unwrap_or_else(GroupPath::root);
         // Who forks meanwhile leaves a child behind: look again.
@@ -224,6 +232,22 @@ impl Groups {
             pids: self.cpuset_members(group).unwrap_or_default(),
             groups: Vec::new(),
         })
+    }
+
+    /// Every CPU that this machine can ever have.
+    fn every_cpu(&self) -> GroupResult<Vec<u32>> {
+        let possible = cpus::possible(&*self.tree.fs);
+        let all = possible.or_else(|_| cpus::online(&*self.tree.fs));
+        all.map_err(|error| GroupError::NotPossible {
+            group: GroupPath::root(),
+            why: error.to_string(),
+            mend: "check that /sys is mounted".to_owned(),
+        })
+    }
+
+    /// Whether these are all that the group could have: what taking its cpuset off leaves where somebody is in it.
+    pub fn is_every_cpu(&self, cpus: &[u32]) -> bool {
+        self.every_cpu().is_ok_and(|all| all == cpus)
     }
 
     fn enter_cpuset(&self, group: &GroupPath, pid: i32) -> Result<(), KfsError> {

@@ -279,6 +279,9 @@ fn restore_cpuset(
     }
     if groups.version() == CgroupVersion::V2 {
         let found = groups.cpuset(group)?;
+        if was.is_empty() && groups.is_every_cpu(&found) {
+            return Ok(Outcome::Restored);
+        }
         if found != *was && !ours.contains(&&found) {
             return Ok(Outcome::NotOurs {
                 found: format!("CPUs {}", format_list(&found)),

@@ -85,6 +85,10 @@ impl State {
                         return Err(libc::ENOSPC);
                     }
                 }
+                let had = !self.groups.get(dir).ok_or(libc::ENOENT)?.cpus.is_empty();
+                if had && cpus.is_empty() && self.populated(mount, dir) {
+                    return Err(libc::ENOSPC);
+                }
                 self.groups.get_mut(dir).ok_or(libc::ENOENT)?.cpus = cpus;
                 Ok(())
             }
