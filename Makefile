@@ -42,7 +42,7 @@ fuzz: setup ## Fuzz the law and the parsers (RUNS=10000000 each; HEADERS="cap sh
 	@cargo xtask fuzz --runs $(or $(RUNS),10000000) $(HEADERS)
 	@test -n "$(HEADERS)" || cargo xtask fuzz-parsers --runs $(or $(RUNS),10000000)
 
-soak: setup ## The failure contract by the hour, as root: over 10,000 faults a round (HOURS=2)
+soak: setup ## The failure contract by the hour, as root: over 20,000 faults a round (HOURS=2; 0: a short one)
 	scripts/soak.sh
 
 cost: build ## Measure what the owner costs beside 1 to 5,000 groups and gates (as root, a quiet machine; 4 minutes)
