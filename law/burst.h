@@ -6,14 +6,18 @@
  * less than its quota (the burst patches, Huaixin Chang, 2021); it costs others
  * when the machine is short of CPU. So, per window of evidence:
  *
- *     grow    throttled, mean use < quota, machine not short:  + quota * grow * dt
+ *     grow    throttled, mean use < quota, machine not short
+ *             for `calm` before and now:                       all of the quota
  *     shrink  machine short of CPU:                            - quota * shrink * dt
  *     bound   burst <= min(quota, what the parents allow)      at once
  *
- * Slow up, quick down: from none to all of the quota takes 1 / grow (4 s of windows
- * with throttling), back 1 / shrink (1 s of shortage). Without evidence it stands:
- * burst that is not used costs nobody anything. Evidence that cannot be true
- * drops what was learnt: burst 0.
+ * At once up, for throttling that comes once in a while leaves little to learn
+ * from, and all that a burst too large can cost others is one quota, once, while a
+ * shortage begins; but only after `calm` (1 s), so that a machine which is short
+ * every now and then takes it back and does not give it again each time. From all of
+ * the quota back to none takes 1 / shrink (1 s of shortage). Without evidence it
+ * stands: burst that is not used costs nobody anything. Evidence that cannot be
+ * true drops what was learnt: burst 0.
  *
  * It changes only the ceiling of the pool, never what flows in: the mean use of a
  * group stays at or below its quota, and any t sees at most burst more. (A stock
@@ -36,7 +40,7 @@
 #define TG_BURST_QUOTA_MAX_NS (TG_CPUS_MAX * TG_BURST_PERIOD_MAX_NS)
 
 struct tg_burst_config {
-	tg_u32 grow_ppm_per_s;	 /* of quota, while throttled below it; <= 10^8 */
+	tg_u32 calm_us;		 /* without shortage for so long before it grows */
 	tg_u32 shrink_ppm_per_s; /* of quota, while the machine is short; <= 10^8 */
 	tg_u32 short_ppm;	 /* less idle than this of the machine is short of CPU */
 	tg_u32 mean_us;		 /* span of the mean of use over quota; >= 1000 */
@@ -59,18 +63,19 @@ struct tg_burst {
 	tg_u64 burst_ns;
 	tg_u64 age_us;	/* since the start or the last bad evidence, <= mean_us */
 	tg_u64 use_ppb; /* mean of use over quota, 10^9 is all of it */
+	tg_u64 calm_us; /* since the start, bad evidence or shortage, <= cfg.calm_us */
 };
 
 TG_FN void tg_burst_init(struct tg_burst *b, const struct tg_burst_config *cfg)
 {
 	b->cfg = *cfg;
-	b->cfg.grow_ppm_per_s = (tg_u32)tg_min(cfg->grow_ppm_per_s, 100 * TG_PPM);
 	b->cfg.shrink_ppm_per_s = (tg_u32)tg_min(cfg->shrink_ppm_per_s, 100 * TG_PPM);
 	b->cfg.short_ppm = (tg_u32)tg_min(cfg->short_ppm, TG_PPM);
 	b->cfg.mean_us = (tg_u32)tg_max(cfg->mean_us, 1000);
 	b->burst_ns = 0;
 	b->age_us = 0;
 	b->use_ppb = 0;
+	b->calm_us = 0;
 }
 
 /*
@@ -139,12 +144,13 @@ TG_FN tg_u64 tg_burst_use_ppb(const struct tg_burst_evidence *e)
 TG_FN tg_u64 tg_burst_auto_step(struct tg_burst *b, const struct tg_burst_evidence *e)
 {
 	tg_u64 now_ppb, weight_16, step_ns;
-	int short_of_cpu;
+	int short_of_cpu, calm;
 
 	if (!tg_burst_sane(e)) {
 		b->burst_ns = 0;
 		b->age_us = 0;
 		b->use_ppb = 0;
+		b->calm_us = 0;
 		return 0;
 	}
 	now_ppb = tg_burst_use_ppb(e);
@@ -154,12 +160,13 @@ TG_FN tg_u64 tg_burst_auto_step(struct tg_burst *b, const struct tg_burst_eviden
 	/* capacity < 2^47, in us < 2^37, times 10^6 < 2^57. */
 	short_of_cpu = tg_min(e->idle_ns, e->capacity_ns) / 1000 * TG_PPM <
 		       e->capacity_ns / 1000 * b->cfg.short_ppm;
+	calm = b->calm_us >= b->cfg.calm_us;
+	b->calm_us = short_of_cpu ? 0 : tg_min(b->calm_us + e->dt_ns / 1000, b->cfg.calm_us);
 	if (short_of_cpu) {
 		step_ns = tg_burst_step_ns(e->quota_ns, b->cfg.shrink_ppm_per_s, e->dt_ns);
 		b->burst_ns = tg_sub0(b->burst_ns, tg_max(step_ns, 1));
-	} else if (e->throttled && b->use_ppb < TG_BURST_ALL_PPB) {
-		step_ns = tg_burst_step_ns(e->quota_ns, b->cfg.grow_ppm_per_s, e->dt_ns);
-		b->burst_ns += step_ns;
+	} else if (calm && e->throttled && b->use_ppb < TG_BURST_ALL_PPB) {
+		b->burst_ns = e->quota_ns;
 	}
 	b->burst_ns = tg_min(b->burst_ns, tg_min(e->quota_ns, e->room_ns));
 	return b->burst_ns;

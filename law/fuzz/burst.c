@@ -50,29 +50,26 @@ static void check(const struct tg_burst *old, const struct tg_burst *now,
 	tg_wide bound = (tg_wide)tg_min(e->quota_ns, e->room_ns);
 	tg_wide idle = (tg_wide)tg_min(e->idle_ns, e->capacity_ns) / 1000 * 1000000;
 	tg_wide least = (tg_wide)e->capacity_ns / 1000 * old->cfg.short_ppm;
-	tg_wide grown;
 	int starved = idle < least;
 
 	if (!can_be_true(e)) {
-		CHECK(now->burst_ns == 0 && now->age_us == 0);
+		CHECK(now->burst_ns == 0 && now->age_us == 0 && now->calm_us == 0);
 		return;
 	}
-	grown = (tg_wide)e->quota_ns * old->cfg.grow_ppm_per_s * (e->dt_ns / 1000) /
-		((tg_wide)1000000 * 1000000);
 	CHECK(now->burst_ns <= bound);
-	/* Shortage shrinks it, and nothing but throttling grows it, at its slope. */
+	/* Shortage shrinks it, and nothing but throttling in calm grows it. */
 	if (starved)
-		CHECK(now->burst_ns < old->burst_ns || now->burst_ns == 0);
-	else if (!e->throttled)
+		CHECK((now->burst_ns < old->burst_ns || now->burst_ns == 0) && now->calm_us == 0);
+	else if (!e->throttled || old->calm_us < old->cfg.calm_us)
 		CHECK(now->burst_ns == (tg_u64)tg_min(old->burst_ns, (tg_u64)bound));
 	else
-		CHECK(now->burst_ns <= (tg_wide)old->burst_ns + grown + 1 &&
-		      now->burst_ns >= tg_min(old->burst_ns, (tg_u64)bound));
+		CHECK(now->burst_ns == (tg_u64)bound ||
+		      now->burst_ns == (tg_u64)tg_min(old->burst_ns, (tg_u64)bound));
 	/* A group that always used more than its quota gets none. */
 	CHECK(now->use_ppb <= 2 * TG_BURST_ALL_PPB);
 	if (now->use_ppb >= TG_BURST_ALL_PPB)
 		CHECK(now->burst_ns <= old->burst_ns);
-	CHECK(now->age_us <= now->cfg.mean_us);
+	CHECK(now->age_us <= now->cfg.mean_us && now->calm_us <= now->cfg.calm_us);
 }
 
 static void check_room(struct fuzz *f)
@@ -96,11 +93,11 @@ int LLVMFuzzerTestOneInput(const tg_u8 *data, size_t size)
 {
 	struct fuzz f = {data, size};
 	int wild = (int)fuzz_below(&f, 2);
-	struct tg_burst_config cfg = {250000, 1000000, 20000, 1000000};
+	struct tg_burst_config cfg = {1000000, 1000000, 20000, 1000000};
 	struct tg_burst b, old;
 
 	if (fuzz_below(&f, 2)) {
-		cfg.grow_ppm_per_s = (tg_u32)fuzz_any(&f);
+		cfg.calm_us = (tg_u32)fuzz_any(&f);
 		cfg.shrink_ppm_per_s = (tg_u32)fuzz_any(&f);
 		cfg.short_ppm = (tg_u32)fuzz_any(&f);
 		cfg.mean_us = (tg_u32)fuzz_any(&f);

@@ -239,7 +239,10 @@ impl Owner {
                             first_weight: gate.weight(),
                             unequal: false,
                             cap_ucpu: lock(&self.books).limit_before(limited),
-                            own: gate.own_limit().filter(|_| limited == group),
+                            own: gate
+                                .own_limit()
+                                .filter(|_| limited == group)
+                                .map(|own| self.as_kernel_has(own)),
                             group: limited.clone(),
                         }),
                     }

@@ -2,6 +2,7 @@
 
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::WEIGHT_DEFAULT;
+use tidegate_knobs::limit::at_once_us;
 use tidegate_terms::{Burst, Term};
 
 use crate::gate::Gate;
@@ -79,15 +80,9 @@ fn most(gate: &Gate) -> Option<Bandwidth> {
     }
 }
 
-/// By rate, by burst, and by what may be used at once.
+/// By rate and by what may be used at once, which bound use over any time; how that divides into quota and burst does not.
 fn is_within(new: &Bandwidth, old: &Bandwidth) -> bool {
-    let at_once = |limit: &Bandwidth| {
-        limit
-            .quota_us
-            .unwrap_or(u64::MAX)
-            .saturating_add(limit.burst_us)
-    };
-    new.no_looser_than(old) && at_once(new) <= at_once(old)
+    new.rate_no_above(old) && at_once_us(new) <= at_once_us(old)
 }
 
 #[cfg(test)]

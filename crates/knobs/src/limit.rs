@@ -10,9 +10,22 @@ use crate::bandwidth::{Bandwidth, PERIOD_MAX_US, QUOTA_MIN_US};
 /// A cap is held over the shortest period from here up in which its quota is one that the kernel takes.
 const CAP_PERIOD_MIN_US: u64 = 10_000;
 
+/// Near a whole CPU a group is seldom throttled at its period's end: its CPU goes on with what it took from the pool before,
+/// and what is then left in the pool is dropped, as more than one quota. From here up a fifth of the cap's depth is burst,
+/// which keeps it, and the period as much shorter. 900 ‰ came to 892 to 894 (900.2 with burst; 850 with the shorter period alone).
+const BURST_FROM_PPT: u64 = 750;
+/// The period there; the rest of [`CAP_PERIOD_MIN_US`] is burst.
+const BURST_PERIOD_US: u64 = 8_000;
+
 /// The quota that is `ppt` thousandths of a CPU: 1 ms or more, in as short a period as that allows.
 pub fn hard_cap(ppt: u32) -> Bandwidth {
     let ppt = u64::from(ppt.max(1));
+    if ppt >= BURST_FROM_PPT {
+        return Bandwidth {
+            burst_us: (CAP_PERIOD_MIN_US - BURST_PERIOD_US) * ppt / 1_000,
+            ..Bandwidth::limit(BURST_PERIOD_US * ppt / 1_000, BURST_PERIOD_US)
+        };
+    }
     // 1 ms at ppt thousandths lasts 1000 ms / ppt.
     let period_us = (QUOTA_MIN_US * 1_000)
         .div_ceil(ppt)
@@ -35,7 +48,7 @@ pub fn own_limit(quota: Option<Bandwidth>, cap_hard_ppt: Option<u32>) -> Option<
 /// The quota's rate in the cap's shape: in any stretch of time it lets through at most what the cap does.
 fn within_cap(quota: Bandwidth, cap: Bandwidth) -> Bandwidth {
     let quota_us = quota.quota_us.unwrap_or(u64::MAX);
-    let cap_us = cap.quota_us.unwrap_or(u64::MAX);
+    let cap_us = at_once_us(&cap);
     let period_us = quota.period_us.min(cap.period_us);
     let in_period = |period_us: u64| {
         let us = u128::from(quota_us) * u128::from(period_us) / u128::from(quota.period_us.max(1));
@@ -52,13 +65,23 @@ fn within_cap(quota: Bandwidth, cap: Bandwidth) -> Bandwidth {
         }
     };
     let own_us = shaped.quota_us.unwrap_or(0);
+    // Where the cap has burst for the reason above, so has this: as much as the quota gives at once anyway.
+    let burst_us = match cap.burst_us {
+        0 => quota.burst_us,
+        _ => at_once_us(&quota).saturating_sub(own_us),
+    };
     Bandwidth {
-        burst_us: quota
-            .burst_us
-            .min(cap_us.saturating_sub(own_us))
-            .min(own_us),
+        burst_us: burst_us.min(cap_us.saturating_sub(own_us)).min(own_us),
         ..shaped
     }
+}
+
+/// The most that a limit lets through in no time.
+pub fn at_once_us(limit: &Bandwidth) -> u64 {
+    limit
+        .quota_us
+        .unwrap_or(u64::MAX)
+        .saturating_add(limit.burst_us)
 }
 
 #[cfg(test)]
@@ -72,10 +95,21 @@ mod tests {
             (1, 1_000, 1_000_000),
             (10, 1_000, 100_000),
             (250, 2_500, 10_000),
-            (2_500, 25_000, 10_000),
+            (749, 7_490, 10_000),
         ] {
             let got = hard_cap(ppt);
             assert_eq!(got, Bandwidth::limit(quota_us, period_us), "{ppt}");
+        }
+        for (ppt, quota_us, burst_us) in [
+            (750, 6_000, 1_500),
+            (900, 7_200, 1_800),
+            (2_500, 20_000, 5_000),
+        ] {
+            let wanted = Bandwidth {
+                burst_us,
+                ..Bandwidth::limit(quota_us, 8_000)
+            };
+            assert_eq!(hard_cap(ppt), wanted, "{ppt}");
         }
     }
 
@@ -93,6 +127,12 @@ mod tests {
         assert_eq!(both, expected);
         assert_eq!(own_limit(Some(quota), Some(300)), Some(hard_cap(300)));
         assert_eq!(own_limit(Some(quota), None), Some(quota));
+        let near = own_limit(Some(Bandwidth::limit(88_000, 100_000)), Some(900)).unwrap();
+        let expected = Bandwidth {
+            burst_us: 1_960,
+            ..Bandwidth::limit(7_040, 8_000)
+        };
+        assert_eq!(near, expected, "what the pool has left is kept there, too");
         assert_eq!(own_limit(None, Some(300)), Some(hard_cap(300)));
         assert_eq!(own_limit(Some(Bandwidth::unlimited()), None), None);
     }
@@ -119,7 +159,9 @@ mod tests {
             let least = Bandwidth::limit(QUOTA_MIN_US, PERIOD_MAX_US);
             prop_assert!(own.rate_no_above(&quota) || own == least, "{own} above {quota}");
             // At once no more than the cap gives at once.
-            prop_assert!(own_us + own.burst_us <= cap.quota_us.unwrap(), "{own} in {cap}");
+            prop_assert!(at_once_us(&own) <= at_once_us(&cap), "{own} in {cap}");
+            prop_assert!(at_once_us(&own) <= at_once_us(&quota).max(QUOTA_MIN_US), "{own} in {quota}");
+            prop_assert!(at_once_us(&cap) <= (10 * u64::from(ppt)).max(QUOTA_MIN_US), "{cap}: depth");
         }
     }
 }

@@ -218,7 +218,7 @@ TG_OP(tg_op_burst_init)
 	struct tg_ops_burst *x = &tg_burst_io;
 	tg_u32 bits = x->in[1] & 1 ? 24 : 32;
 
-	x->cfg.grow_ppm_per_s = (tg_u32)tg_any(x->in[2], bits);
+	x->cfg.calm_us = (tg_u32)tg_any(x->in[2], bits);
 	x->cfg.shrink_ppm_per_s = (tg_u32)tg_any(x->in[3], bits);
 	x->cfg.short_ppm = (tg_u32)tg_any(x->in[4], bits);
 	x->cfg.mean_us = (tg_u32)tg_any(x->in[5], bits);

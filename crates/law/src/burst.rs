@@ -7,8 +7,8 @@ pub const NO_PARENT: u64 = u64::MAX;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
-    /// Growth while throttled below quota, of the quota.
-    pub grow_ppm_per_s: u32,
+    /// Without shortage for so long before it grows.
+    pub calm_us: u32,
     /// Shrinking while the machine is short of CPU, of the quota.
     pub shrink_ppm_per_s: u32,
     /// A machine with less idle than this is short of CPU.
@@ -20,7 +20,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            grow_ppm_per_s: 250_000,
+            calm_us: 1_000_000,
             shrink_ppm_per_s: 1_000_000,
             short_ppm: 50_000,
             mean_us: 10_000_000,
@@ -70,6 +70,7 @@ pub struct AutoBurst {
     burst_ns: u64,
     age_us: u64,
     use_ppb: u64,
+    calm_us: u64,
 }
 
 unsafe extern "C" {
@@ -94,6 +95,7 @@ impl AutoBurst {
             burst_ns: 0,
             age_us: 0,
             use_ppb: 0,
+            calm_us: 0,
         };
         // SAFETY: both pointers are valid for the call, and the types mirror the C structs (sizes are tested).
         unsafe { tg_native_burst_init(&mut burst, &cfg) };

@@ -289,14 +289,26 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "burst.h",
         what: "grow for a group that uses all of its quota",
-        from: "e->throttled && b->use_ppb < TG_BURST_ALL_PPB",
-        to: "e->throttled",
+        from: "calm && e->throttled && b->use_ppb < TG_BURST_ALL_PPB",
+        to: "calm && e->throttled",
     },
     Mutant {
         header: "burst.h",
         what: "grow without throttling",
-        from: "e->throttled && b->use_ppb < TG_BURST_ALL_PPB",
-        to: "b->use_ppb < TG_BURST_ALL_PPB",
+        from: "calm && e->throttled && b->use_ppb < TG_BURST_ALL_PPB",
+        to: "calm && b->use_ppb < TG_BURST_ALL_PPB",
+    },
+    Mutant {
+        header: "burst.h",
+        what: "grow again at once after a shortage",
+        from: "calm && e->throttled && b->use_ppb < TG_BURST_ALL_PPB",
+        to: "e->throttled && b->use_ppb < TG_BURST_ALL_PPB",
+    },
+    Mutant {
+        header: "burst.h",
+        what: "a shortage is forgotten at once",
+        from: "\tb->calm_us = short_of_cpu ? 0 : ",
+        to: "\tb->calm_us = ",
     },
     Mutant {
         header: "burst.h",

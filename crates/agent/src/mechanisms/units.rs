@@ -139,7 +139,7 @@ impl Owner {
             .map_err(|error| refuse(error.kind())(&error))?;
         let mut divided = Divided {
             gate: gate.record.name.clone(),
-            limit: hard_ppt.map(hard_cap),
+            limit: hard_ppt.map(|ppt| self.as_kernel_has(hard_cap(ppt))),
             soft_ppt,
             gives_way: self.groups.version() == CgroupVersion::V1
                 && group.is_within(&self.side_root()),

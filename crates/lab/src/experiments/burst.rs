@@ -115,13 +115,8 @@ pub struct Sizes {
 
 impl Sizes {
     fn of(cpus: usize, quick: bool) -> Self {
-        // Adaptive burst learns from throttling, which comes seldom; in the bed a minute of it costs seconds.
-        let warm_s = if crate::worker::spin::by_nops() {
-            60.0
-        } else {
-            20.0
-        };
-        let (warm_s, seconds) = if quick { (4.0, 4.0) } else { (warm_s, 60.0) };
+        // Adaptive burst learns from throttling, which comes seldom.
+        let (warm_s, seconds) = if quick { (4.0, 4.0) } else { (20.0, 60.0) };
         Sizes {
             quota_us: QUOTA_US_PER_CPU * cpus as u64,
             request_us: REQUEST_US_PER_CPU * cpus as u64,

@@ -38,8 +38,7 @@ pub const SMALL: u64 = 15;
 /// ... and of the others.
 pub const LARGE: u64 = 30;
 const CPUS: u32 = 64;
-/// The machine settles, and `auto` learns (it grows by a quarter of the quota a second in which it
-/// sees throttling).
+/// The machine settles, and `auto` meets the first throttling.
 const WARM_S: u64 = 20;
 
 /// How much may be carried over.
