@@ -1,4 +1,4 @@
-//! Compiles the BPF sensor (`bpf/sense.bpf.c`) with clang; `src/sense/bpf.rs` includes the object.
+//! Compiles the BPF programs (`bpf/*.bpf.c`) with clang; `src/sense/bpf.rs` and `src/locks/watch.rs` include the objects.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,24 @@ use libbpf_cargo::SkeletonBuilder;
 const CANDIDATES: [&str; 4] = ["clang-19", "clang-22", "clang-20", "clang"];
 
 fn main() {
-    let source = Path::new("bpf/sense.bpf.c");
     println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    for name in ["sense", "locks"] {
+        compile(
+            Path::new(&format!("bpf/{name}.bpf.c")),
+            &out.join(format!("{name}.bpf.o")),
+        );
+    }
+}
+
+fn compile(source: &Path, object: &Path) {
     let built = SkeletonBuilder::new()
         .source(source)
         .clang(clang())
         // v3 (kernel 5.1 and later) has 32-bit arithmetic and jumps: fewer instructions a switch.
         .clang_args(["-mcpu=v3", "-Wall", "-Werror"])
-        .obj(out.join("sense.bpf.o"))
+        .obj(object)
         .build();
     if let Err(why) = built {
         fail(&format!(

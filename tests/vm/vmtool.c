@@ -13,12 +13,18 @@
 //   vmtool wake SECONDS INTERVAL_US WORK_US  as cyclictest: sleeps, measures how late it wakes, works;
 //                                            prints "wakes=N mean_us=V p50_us=W p90_us=X p99_us=Y max_us=Z"
 //   vmtool slice PID...                      each thread's slice as the kernel has it, ns, one a line
+//   vmtool lock hold KIND FILE HOLD_US REST_US
+//                                            holds a lock for so much CPU, rests, and again; KIND is flock,
+//                                            fcntl, ofd, futex, pi or pipe
+//   vmtool lock wait KIND FILE SECONDS REST_US
+//                                            waits for it just after it was taken; prints "waits=N mean_ms=..."
 //   vmtool series SECONDS INTERVAL_US GROUP  prints "monotonic_ns usage_us" at each interval
 // clang-format on
 //
 // Burning is done in long runs of no-operations: under -icount each counts as one instruction of
 // virtual time and costs the emulator next to nothing, so busy seconds pass quickly for the person
 // who waits.
+#define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -73,6 +79,8 @@ static void burn_cpu_ns(uint64_t cpu_ns)
 	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) < end)
 		burn_a_little();
 }
+
+#include "locks.h"
 
 static void *burn_for_ever(void *unused)
 {
@@ -337,6 +345,10 @@ int main(int count, char **words)
 	else if (!strcmp(verb, "slice") && count >= 3)
 		for (int i = 2; i < count; i++)
 			slices(words[i]);
+	else if (!strcmp(verb, "lock") && count == 7 && !strcmp(words[2], "hold"))
+		lock_hold(words + 3);
+	else if (!strcmp(verb, "lock") && count == 7 && !strcmp(words[2], "wait"))
+		lock_wait(words + 3);
 	else if (!strcmp(verb, "series") && count == 5)
 		series(atof(words[2]), (uint64_t)(atof(words[3]) * 1e3), words[4]);
 	else {

@@ -7,6 +7,7 @@ use tidegate_knobs::ledger::{Change, own_groups};
 use tidegate_terms::{RawTerms, Source};
 use tracing::{info, warn};
 
+use crate::books::is_first;
 use crate::gate::{Gate, Place, Record};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
@@ -39,7 +40,8 @@ impl Owner {
         let report = lock(&self.books).restore_where(|entry| {
             let shared = entry.group == root || entry.group == main_root;
             let gate = gates.iter().find(|gate| gate.record.name == entry.gate);
-            !shared && !gate.is_some_and(|gate| needs(gate, &entry.change))
+            // Turns ended with the owner that gave them.
+            is_first(entry) || !shared && !gate.is_some_and(|gate| needs(gate, &entry.change))
         });
         for line in report {
             info!("left by an earlier owner: {line}");

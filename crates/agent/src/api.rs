@@ -316,6 +316,9 @@ pub struct StatusView {
     /// Where side work runs, in words.
     #[serde(default)]
     pub space: String,
+    /// Holders of locks that main waited for; none where this is turned off.
+    #[serde(default)]
+    pub holders: Option<HoldersView>,
     /// What the law gives side work now.
     pub allowance_cpus: f64,
     /// The standing quota of the side root.
@@ -344,6 +347,21 @@ pub struct StatusView {
     pub gates: Vec<GateView>,
     /// What needs a person, one sentence each.
     pub alerts: Vec<String>,
+}
+
+/// Holders of locks that main waited for.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct HoldersView {
+    /// How often somebody was seen to wait for a lock that side work holds.
+    pub waits: u64,
+    /// How often a holder went first for that.
+    pub times: u64,
+    /// For how long in all, at most.
+    pub seconds: f64,
+    /// Why one could not, the last time.
+    pub refused: Option<String>,
+    /// CPU time of one look, a mean.
+    pub look_us: f64,
 }
 
 /// An objective on main's run delay, and what it led to.

@@ -18,11 +18,13 @@ use crate::nesting::Nesting;
 
 mod caps;
 mod cpusets;
+mod first;
 mod forget;
 mod hints;
 mod moves;
 
 pub(crate) use caps::is_background;
+pub(crate) use first::is_first;
 
 /// Why the books could not be kept; the knob is then not written.
 #[derive(Clone, Debug, thiserror::Error)]

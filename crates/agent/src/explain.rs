@@ -55,6 +55,7 @@ impl Owner {
         if gate.class == "side" {
             gate.notes.push(format!("idle is kept {}", status.space));
             gate.notes.extend(status.domain_notes.iter().cloned());
+            gate.notes.extend(lock(&self.holders).of_gate(&gate.name));
         }
         Ok(ExplainView {
             summary,

@@ -237,6 +237,7 @@ pub(crate) fn repair_with(
         // Out of the groups of their own first, or they are not where they were put.
         Change::Units(_) => lent.contains(&entry.group),
         Change::Latency(latency) => !latency.run,
+        Change::First(_) => true,
         _ => false,
     };
     let mut report = books.restore_where(|entry| is_lent(entry) || !is_ours(&own, &entry.group));

@@ -304,7 +304,11 @@ fn reassert(owner: &Owner, entry: &Entry) -> bool {
         Change::Idle { ours, .. } => set_yielding(&owner.groups, &entry.group, *ours),
         Change::Weight { ours, .. } => owner.groups.set_weight_raw(&entry.group, *ours),
         Change::Cpuset { ours, .. } => owner.groups.set_cpuset(&entry.group, ours),
-        Change::Group | Change::Membership { .. } | Change::Latency(_) | Change::Units(_) => {
+        Change::Group
+        | Change::Membership { .. }
+        | Change::Latency(_)
+        | Change::Units(_)
+        | Change::First(_) => {
             return false;
         }
     };

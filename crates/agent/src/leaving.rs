@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tracing::{info, warn};
 
+use crate::books::is_first;
 use crate::gate::{Gate, Place};
 use crate::lease::monotonic_ns;
 use crate::limits::kind_of;
@@ -63,6 +64,7 @@ impl Owner {
         let root = self.side_root();
         lock(&self.control).quotas.set(Vec::new(), self.tick_ns);
         self.end_space();
+        lock(&self.books).restore_where(is_first);
         // Looked at once: one that ends meanwhile is an orphan, whose group somebody removes later.
         let (orphaned, ended): (Vec<Gate>, Vec<Gate>) =
             std::mem::take(&mut *gates).into_iter().partition(|gate| {

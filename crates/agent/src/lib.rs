@@ -8,6 +8,7 @@
 //! server (socket) ─┐
 //! house (1 s)     ─┼─▶ owner: gates ─▶ limits: groups, books ─▶ kernel files
 //! bursts (0.1 s)  ─┤
+//! holders (20 ms) ─┤
 //! looper (5 ms)   ─┴─▶ control (knobs): sample → law → plan ─▶ quota
 //!                        └─ lease ─▶ guardian ─▶ fallback
 //! ```
@@ -25,6 +26,7 @@ mod fallback;
 mod foreign;
 mod gate;
 pub mod guardian;
+mod holders;
 mod house;
 mod lease;
 mod leaving;

@@ -21,6 +21,7 @@ use tracing::info;
 use crate::api::{Done, RunReply, RunRequest};
 use crate::books::Books;
 use crate::gate::{Gate, Place, Record};
+use crate::holders::Story;
 use crate::lease::{Lease, monotonic_ns};
 use crate::looper::lock;
 use crate::mechanisms::Units;
@@ -77,6 +78,8 @@ pub struct Owner {
     pub meters: Arc<Mutex<Meters>>,
     /// Gates whose caps count for each process or task alone.
     pub(crate) units: Mutex<Units>,
+    /// Lock holders that went first.
+    pub(crate) holders: Mutex<Story>,
     /// Idle kept in space.
     pub space: Mutex<Whole>,
     /// The page shared with the guardian.

@@ -22,6 +22,7 @@ use tracing::{info, warn};
 
 use crate::books::Books;
 use crate::gate::demand;
+use crate::holders;
 use crate::house::House;
 use crate::lease::{Lease, monotonic_ns};
 use crate::looper::{self, Loop};
@@ -150,6 +151,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
         control: Arc::new(Mutex::new(control)),
         meters: Arc::default(),
         units: Mutex::default(),
+        holders: Mutex::default(),
         space: Mutex::new(space),
         lease,
         period_ns,
@@ -342,6 +344,8 @@ fn serve(started: Started) -> Result<(), String> {
     let dividing = spawn("units", Box::new(move || units::run(&divided)))?;
     let spaced = Arc::clone(&owner);
     let spacing = spawn("space", Box::new(move || space::run(&spaced)))?;
+    let held = Arc::clone(&owner);
+    let holding = spawn("holders", Box::new(move || holders::run(&held)))?;
     looper::pin_memory();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -366,6 +370,7 @@ fn serve(started: Started) -> Result<(), String> {
     let _ = bursting.join();
     let _ = dividing.join();
     let _ = spacing.join();
+    let _ = holding.join();
     served.map_err(|why| format!("owner: {}: {why}", socket.display()))
 }
 

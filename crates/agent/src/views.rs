@@ -104,6 +104,7 @@ impl Owner {
             .collect();
         drop(gates);
         view.domains = self.domain_views();
+        view.holders = lock(&self.holders).view();
         {
             let space = lock(&self.space);
             view.space = space.sentence();

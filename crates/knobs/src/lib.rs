@@ -9,6 +9,7 @@ pub mod group;
 pub mod kfs;
 pub mod ledger;
 pub mod limit;
+pub mod locks;
 mod order;
 pub mod plan;
 pub mod sched;

@@ -286,6 +286,10 @@ table! {
         default: Space::Auto, range: "auto, on or off", example: "on", value: "WHEN", classes: &[],
         doc: "Keep idle in space: side work on whole cores, with a quota for the rest; auto is from 32 CPUs that share cores",
     }
+    HolderFirst holder_first: Switch {
+        default: Switch(true), range: "yes or no", example: "no", value: "YES|NO", classes: &[],
+        doc: "Whether side work that holds a file lock goes first for a few milliseconds while main waits for it",
+    }
     LoopPeriod loop_period: LoopPeriod {
         default: LoopPeriod::Auto, range: "auto or a time from 1ms to 1s, as in 10ms", example: "auto", value: "TIME",
         classes: &[],

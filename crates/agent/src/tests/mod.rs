@@ -7,6 +7,7 @@ mod domains;
 mod escape;
 mod faults;
 mod hints;
+mod holders;
 mod life;
 mod many;
 
@@ -212,6 +213,7 @@ impl Bed {
             control: Arc::new(Mutex::new(control)),
             meters: Arc::default(),
             units: Mutex::default(),
+            holders: Mutex::default(),
             space: Mutex::new(Whole::new(
                 self.space,
                 Topology::read(&*topology_fs).unwrap_or_default(),

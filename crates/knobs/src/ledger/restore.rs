@@ -7,6 +7,7 @@ use crate::discover::CgroupVersion;
 use crate::group::{
     CpuClass, GroupError, GroupPath, GroupResult, Groups, Placement, Returned, WEIGHT_DEFAULT,
 };
+use crate::locks::first::{First, take};
 use crate::sched::hint::{Apart, Latency, undo};
 use crate::sched::tasks::Whose;
 use crate::target::ProcessRef;
@@ -64,6 +65,9 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
     {
         return restore_membership(groups, *start_ticks, placement);
     }
+    if let Change::First(first) = &entry.change {
+        return Ok(restore_first(groups, first));
+    }
     let of_process =
         matches!(&entry.change, Change::Latency(latency) if latency.whose != Whose::Group);
     if !of_process && !same_group(groups, &entry.group, entry.group_id)? {
@@ -120,6 +124,7 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             ours,
         } => restore_cpuset(groups, &entry.group, was, [previous, ours]),
         Change::Latency(latency) => restore_hint(groups, entry, latency),
+        Change::First(first) => Ok(restore_first(groups, first)),
         Change::Membership {
             start_ticks,
             placement,
@@ -144,6 +149,19 @@ fn restore_hint(groups: &Groups, entry: &Entry, latency: &Latency) -> GroupResul
             found: format!("another slice to {others} tasks"),
         },
     })
+}
+
+fn restore_first(groups: &Groups, first: &First) -> Outcome {
+    let undone = take(&**groups.fs(), first);
+    match (undone.failed, undone.others) {
+        (Some(error), _) => Outcome::Failed {
+            why: error.to_string(),
+        },
+        (None, 0) => Outcome::Restored,
+        (None, others) => Outcome::NotOurs {
+            found: format!("another deadline of {others} tasks"),
+        },
+    }
 }
 
 fn restore_background(groups: &Groups, group: &GroupPath, was: &CpuClass) -> GroupResult<Outcome> {
@@ -357,8 +375,8 @@ pub fn standing_differs(
             let written = moving.get(entry.id).map_or(*ours, |moved| moved.intended);
             (found != written).then(|| found.to_string())
         }
-        // Task by task, which is the sweep's business.
-        Change::Latency(_) => None,
+        // Task by task, which is the sweep's business; a turn is over in milliseconds.
+        Change::Latency(_) | Change::First(_) => None,
         // What a hotplug took from v1's is nobody's write.
         Change::Cpuset { ours, .. } => {
             let found = groups.cpuset(group)?;

@@ -5,6 +5,8 @@
 //! reset-on-fork to what was read a moment ago; with it the kernel keeps both, and refuses (EINVAL) a task that has become
 //! real-time meanwhile. The nice level has no such flag: it is written as it was read.
 
+use serde::{Deserialize, Serialize};
+
 /// SCHED_NORMAL.
 pub const NORMAL: u32 = 0;
 /// SCHED_FIFO.
@@ -13,6 +15,8 @@ pub const FIFO: u32 = 1;
 pub const BATCH: u32 = 3;
 /// SCHED_IDLE: the kernel gives such a task no slice of its own, and does not say so.
 pub const IDLE: u32 = 5;
+/// SCHED_DEADLINE.
+pub const DEADLINE: u32 = 6;
 /// SCHED_EXT: in the fair class while no BPF scheduler is loaded.
 pub const EXT: u32 = 7;
 
@@ -20,7 +24,7 @@ const FLAG_RESET_ON_FORK: u64 = 0x01;
 const FLAG_KEEP_POLICY: u64 = 0x08;
 
 /// What the kernel says of a task.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskSched {
     /// Its policy, as in `sched.h`.
     pub policy: u32,
@@ -28,7 +32,7 @@ pub struct TaskSched {
     pub reset_on_fork: bool,
     /// Its nice level.
     pub nice: i32,
-    /// Its slice, its own or the default: the kernel does not tell them apart. 0 before 6.12.
+    /// Its slice, its own or the default: the kernel does not tell them apart. 0 before 6.12. Of a deadline task, its turn.
     pub slice_ns: u64,
 }
 
@@ -44,12 +48,21 @@ pub enum SchedWrite {
     },
     /// Another policy of the fair class.
     Policy {
-        /// NORMAL or BATCH.
+        /// One of the fair class.
         policy: u32,
         /// The nice level it has.
         nice: i32,
         /// As it stands.
         reset_on_fork: bool,
+        /// A slice of its own, or 0.
+        slice_ns: u64,
+    },
+    /// A turn of so much CPU in each period, before all of the fair class; what it forks is ordinary.
+    Deadline {
+        /// The turn.
+        runtime_ns: u64,
+        /// Its period and deadline.
+        period_ns: u64,
     },
 }
 
@@ -107,11 +120,25 @@ pub(crate) fn set(tid: i32, write: &SchedWrite) -> Result<(), i32> {
             policy,
             nice,
             reset_on_fork,
+            slice_ns,
         } => Raw {
             size: SIZE,
             policy,
             flags: if reset_on_fork { FLAG_RESET_ON_FORK } else { 0 },
             nice,
+            runtime_ns: slice_ns,
+            ..Raw::default()
+        },
+        SchedWrite::Deadline {
+            runtime_ns,
+            period_ns,
+        } => Raw {
+            size: SIZE,
+            policy: DEADLINE,
+            flags: FLAG_RESET_ON_FORK,
+            runtime_ns,
+            deadline_ns: period_ns,
+            period_ns,
             ..Raw::default()
         },
     };

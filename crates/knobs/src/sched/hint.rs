@@ -102,6 +102,7 @@ pub fn give(fs: &dyn KernelFs, tid: i32, to: Compiled) -> KfsResult<()> {
             policy: BATCH,
             nice: now.nice,
             reset_on_fork: now.reset_on_fork,
+            slice_ns: 0,
         },
     };
     fs.set_sched(tid, &write)
@@ -117,6 +118,7 @@ pub fn take(fs: &dyn KernelFs, tid: i32, ours: Compiled) -> KfsResult<()> {
                 policy: NORMAL,
                 nice: now.nice,
                 reset_on_fork: now.reset_on_fork,
+                slice_ns: 0,
             };
             fs.set_sched(tid, &policy)
         }

@@ -12,7 +12,7 @@ pub mod hint;
 pub(crate) mod requeue;
 pub mod tasks;
 
-pub use attr::{BATCH, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};
+pub use attr::{BATCH, DEADLINE, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};
 
 use std::sync::{Mutex, PoisonError};
 
@@ -77,6 +77,7 @@ fn ask(fs: &dyn KernelFs, cpus: usize) -> KfsResult<Support> {
             policy: NORMAL,
             nice: own.nice,
             reset_on_fork: own.reset_on_fork,
+            slice_ns: 0,
         };
         if own.policy != NORMAL {
             fs.set_sched(0, &policy)?;

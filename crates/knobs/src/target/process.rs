@@ -102,6 +102,11 @@ fn comm_of(stat: &str) -> Option<String> {
     Some(comm.chars().filter(|one| !one.is_control()).collect())
 }
 
+/// Whether /proc/PID/stat tells of a task that runs or waits for a CPU; a throttled one does.
+pub fn runs(stat: &str) -> bool {
+    state_of(stat) == Some('R')
+}
+
 fn state_of(stat: &str) -> Option<char> {
     after_comm(stat)?.chars().next()
 }

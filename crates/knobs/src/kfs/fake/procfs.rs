@@ -126,7 +126,7 @@ fn stat(process: &Process, tid: i32) -> String {
     let mut fields = vec!["0".to_owned(); 41];
     fields[0] = tid.to_string();
     fields[1] = format!("({})", facts.comm);
-    fields[2] = "S".to_owned();
+    fields[2] = "R".to_owned();
     fields[8] = flags.to_string();
     fields[21] = facts.start_ticks.to_string();
     fields[40] = policy.to_string();

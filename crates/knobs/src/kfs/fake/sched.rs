@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::tree::State;
 use super::{FakeFs, FakeProcess};
-use crate::sched::{BATCH, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};
+use crate::sched::{BATCH, DEADLINE, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};
 
 /// The fake's default slice: that of a machine with two CPUs.
 pub const BASE_SLICE_NS: u64 = 1_400_000;
@@ -72,13 +72,13 @@ impl State {
 
     pub(super) fn sched(&self, tid: i32) -> Result<TaskSched, i32> {
         let task = self.task(tid)?;
-        let fair = matches!(task.policy, NORMAL | BATCH | IDLE | EXT);
+        let told = matches!(task.policy, NORMAL | BATCH | IDLE | EXT | DEADLINE);
         let slice_ns = task.custom_ns.unwrap_or(BASE_SLICE_NS);
         Ok(TaskSched {
             policy: task.policy,
             reset_on_fork: task.reset_on_fork,
             nice: task.nice,
-            slice_ns: if self.sched.has_slices && fair {
+            slice_ns: if self.sched.has_slices && told {
                 slice_ns
             } else {
                 0
@@ -102,11 +102,17 @@ impl State {
                 policy,
                 nice,
                 reset_on_fork,
+                slice_ns,
             } => {
                 task.policy = policy;
                 task.nice = nice;
                 task.reset_on_fork = reset_on_fork;
-                task.custom_ns = None;
+                task.custom_ns = (slice_ns > 0).then_some(slice_ns);
+            }
+            SchedWrite::Deadline { runtime_ns, .. } => {
+                task.policy = DEADLINE;
+                task.reset_on_fork = true;
+                task.custom_ns = Some(runtime_ns);
             }
         }
         self.sched.tasks.insert(tid, task);

@@ -1,0 +1,43 @@
+//! Lock holders that go first, in the books.
+
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::ledger::{Change, Entry, Fallback};
+use tidegate_knobs::locks::first::{First, give};
+
+use super::{Books, BooksError};
+
+impl Books {
+    /// Tasks of `group` are about to go first.
+    pub fn will_go_first(
+        &mut self,
+        group: &GroupPath,
+        gate: &str,
+        first: First,
+    ) -> Result<u64, BooksError> {
+        // Nobody but the owner keeps count of turns: without one they end.
+        let entry = self.new_entry(group, gate, Change::First(first), Fallback::Restore)?;
+        Ok(self.ledger.record(entry)?)
+    }
+
+    /// Gives the tasks of an entry their turn; false where the entry is gone, as when its gate has just ended.
+    pub fn go_first(&self, id: u64) -> Result<bool, BooksError> {
+        let Some(entry) = self.ledger.get(id) else {
+            return Ok(false);
+        };
+        let Change::First(first) = &entry.change else {
+            return Ok(false);
+        };
+        let refused = |error| BooksError::Ledger(tidegate_knobs::ledger::LedgerError::Kfs(error));
+        give(&**self.groups.fs(), first).map_err(refused)?;
+        Ok(true)
+    }
+
+    /// The turns of an entry are over.
+    pub fn went_first(&mut self, id: u64) -> Vec<String> {
+        self.restore_lines(|entry| entry.id == id)
+    }
+}
+
+pub(crate) fn is_first(entry: &Entry) -> bool {
+    matches!(entry.change, Change::First(_))
+}

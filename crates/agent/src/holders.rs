@@ -1,0 +1,401 @@
+//! Main waits for a file lock that side work holds: the holder goes first.
+//!
+//! A thread beside the loop is told by the kernel when a wait begins, or reads `/proc/locks` again and again. Where somebody who is not side work waits for a lock of side work, the holder
+//! gets turns before all of the fair class ([`tidegate_knobs::locks::first`]), one after the other until it lets go, within what its
+//! purse holds ([`tidegate_knobs::locks::purse`]). Quota, idle class and neighbours stay as they are. A gate with a limit of its
+//! own keeps that: its cap is a promise, too.
+
+mod story;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tidegate_knobs::control::Write;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::locks::first::First;
+use tidegate_knobs::locks::purse::Purses;
+use tidegate_knobs::locks::watch::Watch;
+use tidegate_knobs::locks::{self, Kind, Lock, Wait};
+use tidegate_knobs::sched::tasks::TaskId;
+use tidegate_knobs::sched::{NORMAL, SchedWrite};
+use tracing::{debug, info, warn};
+
+use crate::lease::monotonic_ns;
+use crate::looper::lock;
+use crate::owner::Owner;
+
+use story::Side;
+pub(crate) use story::Story;
+
+/// Between two looks while somebody waits, or where waits are not told as they begin.
+const LOOK_NS: u64 = 20_000_000;
+/// Most waits for a lock are over by themselves before this.
+const SETTLE: Duration = Duration::from_millis(1);
+/// A look costs as much of a CPU as the rest that follows it allows: one percent, and five where somebody was told to wait.
+const REST_BY_COST: u64 = 100;
+const REST_BY_COST_TOLD: u64 = 20;
+/// However long a look took, the next one comes.
+const LOOK_MAX_NS: u64 = 1_000_000_000;
+/// While nothing is limited.
+const IDLE_NS: u64 = 500_000_000;
+/// Waits that are followed in one look.
+const WAITS_MAX: usize = 32;
+/// Processes whose open files are looked at in one look.
+const PROCESSES_MAX: usize = 512;
+/// Threads of one holder that go first together.
+const THREADS_MAX: usize = 4;
+/// A turn that is not used up is over so much later.
+const TURN_SLACK_NS: u64 = 2_000_000;
+/// While a holder has its turn, this thread has turns of its own, which are due sooner: it takes the rest back at once, also where
+/// there is one CPU.
+const OWN_TURN: SchedWrite = SchedWrite::Deadline {
+    runtime_ns: 1_000_000,
+    period_ns: 4_000_000,
+};
+const OWN_REST: SchedWrite = SchedWrite::Policy {
+    policy: NORMAL,
+    nice: -20,
+    reset_on_fork: false,
+    slice_ns: 0,
+};
+/// How often it is looked whether the lock was let go.
+const STEP: Duration = Duration::from_micros(500);
+/// Files whose holder is kept.
+const KEPT_MAX: usize = 64;
+
+/// Looks until the owner leaves.
+pub(crate) fn run(owner: &Owner) {
+    if !owner.settings.holder_first.value.0 {
+        lock(&owner.holders).off = true;
+        return;
+    }
+    if let Err(error) = owner.fs.set_sched(0, &OWN_REST) {
+        debug!("locks: {error}");
+    }
+    let watch = Watch::open()
+        .inspect_err(|why| info!("locks: waits are looked for, not told: {why}"))
+        .ok();
+    let mut looks = Holders::new(owner);
+    let mut left = false;
+    let mut stuck: u32 = 0;
+    while !owner.leaving.load(Ordering::Acquire) {
+        let told = match &watch {
+            Some(watch) if !left => {
+                let told = watch.rest(Duration::from_nanos(IDLE_NS));
+                if told.is_empty() {
+                    continue;
+                }
+                std::thread::sleep(SETTLE);
+                Some(told)
+            }
+            _ => None,
+        };
+        let looked = looks.look(owner, told);
+        left = looked.left;
+        // A holder that sleeps may sleep for long.
+        stuck = if left { stuck + 1 } else { 0 };
+        let rest_ns = match watch {
+            _ if looked.idle => IDLE_NS,
+            Some(_) if !left => looked.rest_ns,
+            _ => looked.rest_ns.max(LOOK_NS << (stuck / 16).min(4)),
+        };
+        std::thread::sleep(Duration::from_nanos(rest_ns));
+    }
+}
+
+/// What came of a look.
+pub(crate) struct Looked {
+    /// Nothing is limited.
+    idle: bool,
+    /// Somebody still waits for side work.
+    left: bool,
+    /// What the look's cost asks for.
+    rest_ns: u64,
+}
+
+/// What is remembered between looks.
+pub(crate) struct Holders {
+    purses: Purses,
+    /// Which thread of several is first in its turn.
+    nth: usize,
+    /// Who was found to hold the lock on a file, when the lock's own word did not lead there.
+    known: VecDeque<(String, i32)>,
+    /// This thread's own time during turns, in the present look.
+    turns_ns: u64,
+}
+
+/// A holder that was found.
+struct Found {
+    side: Side,
+    pid: i32,
+}
+
+impl Holders {
+    pub fn new(owner: &Owner) -> Self {
+        let cpus = lock(&owner.control).online_cpus();
+        Self {
+            purses: Purses::new(monotonic_ns(), cpus),
+            nth: 0,
+            known: VecDeque::new(),
+            turns_ns: 0,
+        }
+    }
+
+    /// One look, at waits that were told or at all.
+    pub fn look(&mut self, owner: &Owner, told: Option<Vec<Wait>>) -> Looked {
+        let began_ns = thread_ns();
+        self.turns_ns = 0;
+        let by_cost = match told {
+            Some(_) => REST_BY_COST_TOLD,
+            None => REST_BY_COST,
+        };
+        let waits = told.unwrap_or_else(|| table(owner));
+        let sides = owner.sides();
+        let left = !waits.is_empty() && self.look_at(owner, &sides, waits);
+        // What turns cost, their purses bound.
+        let cost_ns = thread_ns().saturating_sub(began_ns + self.turns_ns);
+        let mut story = lock(&owner.holders);
+        story.look_ns = match story.look_ns {
+            0 => cost_ns,
+            // A mean of about the last fifty.
+            mean_ns => mean_ns - mean_ns / 50 + cost_ns / 50,
+        };
+        Looked {
+            idle: sides.is_empty(),
+            left,
+            rest_ns: (cost_ns * by_cost).min(LOOK_MAX_NS),
+        }
+    }
+
+    /// Says whether somebody still waits for side work.
+    fn look_at(&mut self, owner: &Owner, sides: &[Side], waits: Vec<Wait>) -> bool {
+        let side_of = |pid: i32| {
+            let at = owner.groups.group_of(pid).ok()??;
+            let mut around = sides.iter().filter(|side| at.is_within(&side.group));
+            around.next().cloned()
+        };
+        let mut left = false;
+        for wait in waits.into_iter().take(WAITS_MAX) {
+            // What side work waits for of side work's is its own business.
+            let lives = TaskId::now(&*owner.fs, wait.waiter).is_some();
+            if !lives || side_of(wait.waiter).is_some() {
+                continue;
+            }
+            let Some(found) = self.holder(owner, sides, &wait.held, side_of) else {
+                continue;
+            };
+            lock(&owner.holders).waits += 1;
+            if found.side.bounded {
+                lock(&owner.holders).refused = Some(format!(
+                    "gate {}: it has a limit of its own, which is kept",
+                    found.side.gate
+                ));
+                continue;
+            }
+            left |= !self.go_first(owner, &found, &wait);
+        }
+        left
+    }
+
+    /// The process of side work that holds the lock: one that wants to run, where there is one.
+    fn holder(
+        &mut self,
+        owner: &Owner,
+        sides: &[Side],
+        held: &Lock,
+        side_of: impl Fn(i32) -> Option<Side>,
+    ) -> Option<Found> {
+        let fs = &*owner.fs;
+        let holds = |pid: i32| locks::holds(fs, pid, held).unwrap_or(false);
+        let wants = |pid: i32| !locks::runnable(fs, pid, 0, 1).is_empty();
+        let known = self.known.iter().find(|(file, _)| *file == held.file);
+        let mut asleep = None;
+        for pid in [Some(held.pid), known.map(|(_, pid)| *pid)] {
+            let pid = pid.filter(|pid| *pid > 0 && holds(*pid));
+            if let Some(pid) = pid
+                && let Some(side) = side_of(pid)
+            {
+                let found = Found { side, pid };
+                if wants(pid) {
+                    return Some(found);
+                }
+                asleep = Some(found);
+            }
+        }
+        // The process's own lock is nobody else's. The others go with the open file: whoever took it may have handed it on.
+        if held.kind == Kind::Posix {
+            return asleep;
+        }
+        let named = side_of(held.pid).map(|side| side.group);
+        let mut order: Vec<&Side> = sides.iter().collect();
+        order.sort_by_key(|side| Some(&side.group) != named.as_ref());
+        let mut left = PROCESSES_MAX;
+        for side in order {
+            for pid in processes(owner, &side.group, &mut left) {
+                if wants(pid) && holds(pid) {
+                    self.known.retain(|(file, _)| *file != held.file);
+                    self.known.push_front((held.file.clone(), pid));
+                    self.known.truncate(KEPT_MAX);
+                    let side = side.clone();
+                    return Some(Found { side, pid });
+                }
+            }
+        }
+        asleep
+    }
+
+    /// Says whether there is nothing left to do.
+    fn go_first(&mut self, owner: &Owner, found: &Found, wait: &Wait) -> bool {
+        let fs = &*owner.fs;
+        self.nth = self.nth.wrapping_add(1);
+        let tids = locks::runnable(fs, found.pid, self.nth, THREADS_MAX);
+        let mut first = First::plan(fs, &tids);
+        let threads = first.tasks.len() as u64;
+        let Some(process) = TaskId::now(fs, found.pid) else {
+            return true;
+        };
+        let Some(turn_ns) = self.purses.pay(monotonic_ns(), process, first.tasks.len()) else {
+            return false;
+        };
+        first.turn_ns = turn_ns;
+        let own_ns = thread_ns();
+        // Without it the rest of a turn is taken back a little later.
+        let lifted = fs.set_sched(0, &OWN_TURN).is_ok();
+        let began_ns = monotonic_ns();
+        let given = give(owner, &found.side, first);
+        let released = match &given {
+            Ok(_) => watch(owner, found.pid, &wait.held, turn_ns + TURN_SLACK_NS),
+            Err(_) => false,
+        };
+        let went_ns = monotonic_ns().saturating_sub(began_ns);
+        match given {
+            Ok(id) => {
+                for line in lock(&owner.books).went_first(id) {
+                    warn!("locks: {line}");
+                }
+                // One CPU for each at most, and no more than its turn.
+                let used_ns = went_ns.min(turn_ns) * threads;
+                self.purses.give_back(process, turn_ns * threads - used_ns);
+                if !released {
+                    self.purses.used_up(process, began_ns);
+                }
+                tell(owner, found, wait, used_ns);
+            }
+            Err(why) => {
+                self.purses.give_back(process, turn_ns * threads);
+                // Not again at every look.
+                self.purses.used_up(process, began_ns);
+                lock(&owner.holders).refused = Some(format!("gate {}: {why}", found.side.gate));
+            }
+        }
+        // It runs, so its part goes back (what sleeps is another matter, see `put_back`).
+        if lifted && let Err(error) = fs.set_sched(0, &OWN_REST) {
+            debug!("locks: {error}");
+        }
+        self.turns_ns += thread_ns().saturating_sub(own_ns);
+        released
+    }
+}
+
+/// In the books first; what was given before a refusal is taken back.
+fn give(owner: &Owner, side: &Side, first: First) -> Result<u64, String> {
+    let mut books = lock(&owner.books);
+    let id = books
+        .will_go_first(&side.group, &side.gate, first)
+        .map_err(|error| error.to_string())?;
+    books.go_first(id).map(|_| id).map_err(|error| {
+        let mut why = vec![error.to_string()];
+        why.extend(books.went_first(id));
+        why.join("; ")
+    })
+}
+
+/// Waits for a turn, or until the lock is let go; says whether it was.
+fn watch(owner: &Owner, pid: i32, held: &Lock, most_ns: u64) -> bool {
+    let began_ns = monotonic_ns();
+    while monotonic_ns().saturating_sub(began_ns) < most_ns {
+        std::thread::sleep(STEP);
+        let gone = !locks::holds(&*owner.fs, pid, held).unwrap_or(false);
+        if gone || owner.leaving.load(Ordering::Acquire) {
+            return true;
+        }
+    }
+    false
+}
+
+fn tell(owner: &Owner, found: &Found, wait: &Wait, used_ns: u64) {
+    let ms = used_ns as f64 / 1e6;
+    let kind = wait.held.kind.as_str();
+    let (pid, waiter) = (found.pid, wait.waiter);
+    let gate = &found.side.gate;
+    info!(
+        gate,
+        pid,
+        waiter,
+        file = wait.held.file,
+        "main waits for its {kind}: it went first for {ms:.1} ms"
+    );
+    let last = format!("process {pid} for {ms:.1} ms, process {waiter} waited for its {kind}");
+    lock(&owner.holders).add(gate, used_ns, last);
+    lock(&owner.control).quotas.log.add(Write {
+        at_ns: monotonic_ns(),
+        path: found.side.group.to_string(),
+        value: format!("process {pid} went first for {ms:.1} ms"),
+        was: None,
+        reason: format!("main waits for its {kind}"),
+    });
+}
+
+/// Processes in a group and the groups in it, as far as `left` goes.
+fn processes(owner: &Owner, group: &GroupPath, left: &mut usize) -> Vec<i32> {
+    let mut found = Vec::new();
+    let mut open = vec![(group.clone(), 4_u32)];
+    while let Some((at, depth)) = open.pop() {
+        let pids = owner.groups.procs(&at).unwrap_or_default();
+        let room = (*left).min(pids.len());
+        *left -= room;
+        found.extend(&pids[..room]);
+        if depth > 0 && *left > 0 {
+            let children = owner.groups.children(&at).unwrap_or_default();
+            open.extend(children.into_iter().map(|child| (child, depth - 1)));
+        }
+    }
+    found
+}
+
+/// Who waits now, by the kernel's table.
+fn table(owner: &Owner) -> Vec<Wait> {
+    match owner.fs.read(Path::new(locks::TABLE)) {
+        Ok(table) => locks::waits(&table),
+        Err(error) => {
+            debug!("locks: {error}");
+            Vec::new()
+        }
+    }
+}
+
+fn thread_ns() -> u64 {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    // Neither is negative on this clock.
+    spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
+}
+
+impl Owner {
+    /// Side work that is limited; as it was when the gates could last be looked at, since a call may hold them for long.
+    fn sides(&self) -> Vec<Side> {
+        if let Ok(gates) = self.gates.try_lock() {
+            let limited = gates.iter().filter(|gate| gate.is_limited() && !gate.away);
+            lock(&self.holders).sides = limited
+                .map(|gate| Side {
+                    gate: gate.record.name.clone(),
+                    group: gate.record.place.group().clone(),
+                    bounded: gate.terms.is_bounded(),
+                })
+                .collect();
+        }
+        lock(&self.holders).sides.clone()
+    }
+}

@@ -1,0 +1,69 @@
+# what: main waits for a file lock that side work holds: the holder goes first, 10 times sooner; other locks wait as before
+# modes: precise
+# kernels: 6.18 7.3
+# needs: tidegate
+# seconds: 300
+group main
+group bare
+PATH_OF=/tmp/lock
+
+# waits NAME KIND: main's waits for 10 s, beside main's other work of 75 % of the CPU; in SEEN.
+waits() {
+	inside main vmtool duty 75 10000 14 &
+	duty=$!
+	sleep 3
+	SEEN=$(inside main vmtool lock wait "$2" $PATH_OF 10 50000)
+	wait $duty || true
+	echo "$1 $2: $SEEN"
+	measure "$1_$2_waits" "$(of waits)" ""
+	for part in mean p99 worst; do measure "$1_$2_$part" "$(of ${part}_ms)" ms; done
+}
+
+# bare NAME KIND QUOTA: side work in a group of its own, in the idle class and, but for "max", under a standing quota.
+bare() {
+	echo 1 >$ROOT/bare/cpu.idle
+	echo "$3 100000" >$ROOT/bare/cpu.max
+	inside bare vmtool threads 2 &
+	hogs=$!
+	inside bare vmtool lock hold "$2" $PATH_OF 2000 4000 &
+	holder=$!
+	waits "$1" "$2"
+	finish $holder $hogs
+	rm -f $PATH_OF
+}
+
+# gated NAME KIND
+gated() {
+	tidegate run --side --name job -- sh -c "vmtool threads 2 & exec vmtool lock hold $2 $PATH_OF 2000 4000" &
+	job=$!
+	waits "$1" "$2"
+	tidegate status --json | grep -A 6 '"holders"' | tr -d '\n '
+	echo
+	tidegate explain gate:job | grep -A 1 "locks that main waited" || true
+	echo 1 >$ROOT/$SIDE/cgroup.kill
+	wait $job || true
+	gone_soon
+	rm -f $PATH_OF
+}
+
+# at_most PARTS WHAT FOUND OF: FOUND is at most 1/PARTS of OF.
+at_most() {
+	awk -v n="$1" -v a="$3" -v b="$4" 'BEGIN { exit !(a != "" && a * n <= b) }' || fail "$2 is $3 ms, more than 1/$1 of $4"
+}
+
+bare idle flock max
+bare standing flock 1000
+mkdir -p /run/tidegate
+chmod 755 /run/tidegate
+echo 'holder_first = "no"' >/run/tidegate/tidegate.toml
+gated without flock
+without=$(of mean_ms)
+rm /run/tidegate/tidegate.toml
+gated first flock
+at_most 10 "the mean wait for a flock" "$(of mean_ms)" "$without"
+for kind in fcntl ofd; do
+	gated first $kind
+	at_most 10 "the mean wait for $kind" "$(of mean_ms)" "$without"
+done
+# Nobody but the waiter's program knows who holds these: what bounds the wait is the limit's shape.
+for kind in futex pi pipe; do gated first $kind; done
