@@ -36,8 +36,9 @@ INLINE void door_join(struct task_struct *p, struct task_ctx *t, s32 cpu)
 	t->line = line_index(t->llc, t->kind);
 	l = line_at(t->line);
 	tree_activate(t);
+	t->since_ns = now_ns();
 	if (l)
-		line_join(l, t, tree_flat(t->group, t->weight));
+		line_join(l, t, tree_flat(t->group, t->weight), false);
 }
 
 /* No longer competes. */
@@ -45,12 +46,10 @@ INLINE void door_leave(struct task_ctx *t)
 {
 	struct line *l = line_at(t->line);
 
-	if (l && (t->flags & TASK_MEMBER))
-		line_leave(l, t);
-	if (t->counted) {
-		tree_deactivate(t);
-		group_reap(t->group);
-	}
+	if (l)
+		line_leave(l, t, t->line, PLACE_AWAY);
+	tree_deactivate(t);
+	group_reap(t->group);
 }
 
 /* Moves a member to another cache's line; what it is behind by, and the rest of its slice, go
@@ -60,12 +59,11 @@ static __attribute__((noinline)) int door_bring(struct task_ctx *t, u32 llc)
 	u64 left_ns = line_left_ns(t);
 	struct line *from = line_at(t->line), *to = line_at(line_index(llc, t->kind));
 
-	if (!from || !to || !(t->flags & TASK_MEMBER))
+	if (!from || !to || !line_leave(from, t, t->line, PLACE_AWAY))
 		return 0;
-	line_leave(from, t);
 	t->llc = llc;
 	t->line = line_index(llc, t->kind);
-	line_join(to, t, t->flat);
+	line_join(to, t, t->flat, false);
 	if (left_ns) {
 		t->end = t->vruntime + virtual_ns(left_ns, t->flat);
 		t->deadline = line_deadline(line_v(to), t, task_slice_v(t));
@@ -82,7 +80,7 @@ INLINE u64 door_run_ns(struct task_ctx *t)
 }
 
 /* A task ran until now on this CPU. */
-INLINE void door_charge(struct task_ctx *t, struct ext_cpu *c, u64 now)
+INLINE u64 door_charge(struct task_ctx *t, struct ext_cpu *c, u64 now)
 {
 	u64 ran_ns = tg_sub0(now, t->since_ns);
 
@@ -90,6 +88,7 @@ INLINE void door_charge(struct task_ctx *t, struct ext_cpu *c, u64 now)
 	line_charge(t, ran_ns);
 	if (t->kind < EXT_KINDS)
 		c->counts.ran_ns[t->kind] += ran_ns;
+	return ran_ns;
 }
 
 /* A member has used its turn, or is put back before its end: where it stands now. */
@@ -115,16 +114,18 @@ INLINE void door_show(struct task_ctx *t, struct ext_cpu *c, u64 now)
 	c->state = EXT_CPU_RUNS | (t->flags & TASK_YIELDS ? EXT_CPU_YIELDS : 0);
 }
 
+/* The queue of a member. */
+INLINE u64 door_queue(struct task_struct *p, struct task_ctx *t, s32 cpu)
+{
+	if (config.cpus > 1 && p->nr_cpus_allowed == 1)
+		return dsq_pinned(cpu);
+	return (u32)p->nr_cpus_allowed < config.cpus ? dsq_narrow(t->line) : dsq_wide(t->line);
+}
+
 /* Puts a member into its queue. */
 INLINE void door_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 flags)
 {
-	u64 dsq = dsq_wide(t->line);
-
-	if (config.cpus > 1 && p->nr_cpus_allowed == 1)
-		dsq = dsq_pinned(cpu);
-	else if ((u32)p->nr_cpus_allowed < config.cpus)
-		dsq = dsq_narrow(t->line);
-	dsq_insert_vtime(p, dsq, door_run_ns(t), t->deadline, flags);
+	dsq_insert_vtime(p, door_queue(p, t, cpu), door_run_ns(t), t->deadline, flags);
 }
 
 /* The deadline of the first in a queue that may run on a CPU; 0: there is none. */

@@ -23,9 +23,16 @@ const volatile struct ext_config config SEC(".rodata.config");
 
 /* ---- tasks ---- */
 
-#define TASK_MEMBER 1	 /* competes: between runnable and quiescent */
 #define TASK_YIELDS 2	 /* it or a group above it is of the idle class */
 #define TASK_PREEMPTED 4 /* put back by its CPU, as opposed to woken */
+#define TASK_CHOSEN 8	 /* its CPU was idle, and is kept for it */
+
+/*
+ * Where a task is. Away <-> member of a line <-> parked (park.h): runnable, but kept from
+ * competing. A waiting task may be parked by any CPU and released by a timer, so this changes under
+ * its line's lock only.
+ */
+enum place { PLACE_AWAY = 0, PLACE_MEMBER = 1, PLACE_PARKED = 2 };
 
 struct task_ctx {
 	/* Where it stands in its line (line.h). */
@@ -35,11 +42,14 @@ struct task_ctx {
 	u64 flat;
 	s64 lag;       /* what it was behind by when it last left */
 	u64 uncounted; /* virtual time that it ran and the line has not been told */
-	u64 since_ns;  /* charged up to here while it runs */
+	u64 since_ns;  /* charged up to here while it runs; else, since when it has not run */
 	u64 slice_ns;
 	u64 group_id; /* guards against another group under the same index */
 	u32 group;
-	u32 counted; /* weight by which it is active in the tree; 0: it is not */
+	u32 place;   /* enum place */
+	u64 counted; /* group << 32 | weight by which it is active in the tree; 0: it is not */
+	u32 limit;   /* the nearest limited group (pool.h); as of its last start */
+	u32 floor;   /* its next run is a visit for the watchdog's sake (park.h) */
 	u32 weight;
 	u32 line;
 	u32 llc;
@@ -82,6 +92,8 @@ struct group {
 	s32 hint;
 	u32 kind;
 	u32 yields;
+	u32 limit; /* the nearest limited group at or above it (pool.h); 0: none */
+	u32 pool;  /* its own limit; 0: it never had one */
 	u64 generation;
 };
 

@@ -5,6 +5,7 @@
 #ifndef TIDEGATE_EXT_GROUP_H
 #define TIDEGATE_EXT_GROUP_H
 
+#include "pool.h"
 #include "tree.h"
 
 struct {
@@ -79,6 +80,8 @@ INLINE void group_fill(struct group *g, u64 id, u32 parent, u32 depth, u32 weigh
 	g->active = 0;
 	g->entities = 0;
 	g->generation = 0;
+	g->limit = 0;
+	g->pool = 0;
 	bpf_spin_unlock(&g->lock);
 }
 
@@ -110,6 +113,8 @@ INLINE int group_init(struct cgroup *cgroup, struct scx_cgroup_init_args *args)
 		flags = GROUP_IDLE;
 	group_fill(g, id, parent, above->depth + 1, group_weight(args->weight), flags);
 	*slot = index;
+	if (__builtin_preserve_field_info(args->bw_quota_us, 2))
+		pool_set(g, index, args->bw_period_us, args->bw_quota_us, args->bw_burst_us);
 	return 0;
 }
 
@@ -120,6 +125,12 @@ INLINE struct group *group_own(struct cgroup *cgroup)
 	struct group *g = index && *index ? group_at(*index) : NULL;
 
 	return g && g->id == cgroup->kn->id ? g : NULL;
+}
+
+INLINE void group_free(struct group *g, u32 at)
+{
+	pool_end(g);
+	bpf_map_push_elem(&free_groups, &at, 0);
 }
 
 /* Its index is given back once its last task (one that is exiting) is gone. */
@@ -142,7 +153,7 @@ INLINE void group_exit(struct cgroup *cgroup)
 	}
 	bpf_spin_unlock(&g->lock);
 	if (unused)
-		bpf_map_push_elem(&free_groups, &at, 0);
+		group_free(g, at);
 }
 
 /* After a task has gone from a group: one whose cgroup is gone gives its index back with the last.
@@ -162,7 +173,7 @@ INLINE void group_reap(u32 at)
 	}
 	bpf_spin_unlock(&g->lock);
 	if (last)
-		bpf_map_push_elem(&free_groups, &at, 0);
+		group_free(g, at);
 }
 
 /* Sets cpu.weight (weight > 0) or cpu.idle (idle 0 or 1), and tells the groups above. */
@@ -189,11 +200,12 @@ INLINE void group_reweigh(struct cgroup *cgroup, u32 weight, s32 idle)
 		__sync_fetch_and_add(&shared->gates_generation, 1);
 }
 
-/* What the nearest gates above ask for. Racing CPUs write the same. */
+/* What the nearest gates above ask for, and which quotas hold it. Racing CPUs write the same. */
 int group_resolve(u32 index, u64 generation)
 {
 	struct group *own = group_at(index);
-	u32 at = index, has = 0, kind = EXT_MAIN, yields = 0;
+	struct limit *highest;
+	u32 at = index, has = 0, kind = EXT_MAIN, yields = 0, nearest = 0, below = 0;
 	s32 hint = 0;
 	u32 level;
 
@@ -207,6 +219,14 @@ int group_resolve(u32 index, u64 generation)
 			break;
 		id = g->id;
 		yields |= g->flags & GROUP_IDLE;
+		if (g->pool) {
+			struct limit *limit = limit_at(below);
+
+			if (limit)
+				limit->above = g->pool;
+			below = g->pool;
+			nearest = nearest ? nearest : below;
+		}
 		gate = bpf_map_lookup_elem(&gates, &id);
 		if (gate && gate->has & ~has & EXT_HAS_HINT)
 			hint = gate->hint;
@@ -217,8 +237,12 @@ int group_resolve(u32 index, u64 generation)
 			break;
 		at = g->parent;
 	}
+	highest = limit_at(below);
+	if (highest)
+		highest->above = 0;
 	if (!own)
 		return 0;
+	own->limit = nearest;
 	own->hint = hint;
 	own->kind = kind < EXT_KINDS ? kind : EXT_MAIN;
 	own->yields = yields;
@@ -236,6 +260,28 @@ INLINE struct group *group_of_task(struct task_ctx *t)
 		g = group_at(GROUP_ROOT);
 	}
 	return g;
+}
+
+/* The nearest limited group of a task; 0: none. */
+INLINE u32 group_limit(struct task_ctx *t)
+{
+	struct ext_control *shared = pool_shared();
+	struct group *g = group_of_task(t);
+
+	if (!g || !shared)
+		return 0;
+	if (g->generation != shared->gates_generation)
+		group_resolve(t->group, shared->gates_generation);
+	return g->limit;
+}
+
+/* A group's cpu.max was set; the limit that is to be looked at. */
+INLINE u32 group_bandwidth(struct cgroup *cgroup, u64 period_us, u64 quota_us, u64 burst_us)
+{
+	struct group *g = group_own(cgroup);
+	u32 *index = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, 0);
+
+	return g && index ? pool_set(g, *index, period_us, quota_us, burst_us) : 0;
 }
 
 /* Reads what a task is by itself and by its group; before it begins to compete. */

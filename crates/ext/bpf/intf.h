@@ -12,6 +12,8 @@
 /* Depth of the tree of groups; deeper ones share their ancestor's place. */
 #define EXT_LEVELS_MAX 32
 #define EXT_GATES_MAX 8192
+/* Groups with a quota; the loader makes the table smaller on machines with many CPUs. */
+#define EXT_LIMITS_MAX 4096
 
 /* Kinds of work, in the order in which a CPU looks for it. */
 enum ext_kind {
@@ -27,8 +29,8 @@ struct ext_config {
 	u64 period_ns; /* a hint of -20 brings a deadline forward by this */
 	u32 cpus;      /* possible ones */
 	u32 llcs;
-	u32 smt; /* threads of a core */
-	u32 unused;
+	u32 smt;    /* threads of a core */
+	u32 limits; /* length of the table of limited groups; the first is none */
 };
 _Static_assert(sizeof(struct ext_config) == 32, "src/intf.rs");
 
@@ -47,8 +49,10 @@ _Static_assert(sizeof(struct ext_gate) == 16, "src/intf.rs");
 /* Shared memory, one element: what the loader may change while the scheduler runs. */
 struct ext_control {
 	u64 gates_generation; /* raised after each change of a gate */
+	u32 limits_used;      /* length in use of the table of limited groups */
+	u32 limits_refused;   /* times that it was full: those quotas are not enforced */
 };
-_Static_assert(sizeof(struct ext_control) == 8, "src/intf.rs");
+_Static_assert(sizeof(struct ext_control) == 16, "src/intf.rs");
 
 /* Counts of one CPU; each has one writer. */
 struct ext_counts {
@@ -72,7 +76,8 @@ struct ext_cpu {
 	u32 state;  /* EXT_CPU_* */
 	u32 kind;   /* of the task that runs, as are those below */
 	s32 hint;
-	u32 unused;
+	u32 limit; /* the nearest limited group of whoever ran last: of its silos something may be
+		      left */
 	u64 deadline;
 	u64 vruntime;
 	u64 flat;

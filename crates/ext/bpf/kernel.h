@@ -27,6 +27,7 @@ typedef _Bool bool;
 #define KERNEL_TYPE __attribute__((preserve_access_index))
 
 #define ENOENT 2
+#define EEXIST 17
 #define ENOMEM 12
 
 /* Members of a map definition: libbpf reads the values out of these declarations' types. */
@@ -48,6 +49,7 @@ enum {
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 #define SCHED_IDLE 5
+#define SIGKILL_BIT (1UL << 8)
 
 /* Only passed on; but a function's arguments must be of the kernel's kinds, and a forward
  * declaration is none. */
@@ -72,6 +74,12 @@ struct sched_ext_entity {
 	u64 dsq_vtime;
 } KERNEL_TYPE;
 
+struct sigpending {
+	struct {
+		unsigned long sig[1];
+	} signal;
+} KERNEL_TYPE;
+
 struct task_struct {
 	int pid;
 	unsigned int flags;
@@ -79,6 +87,7 @@ struct task_struct {
 	int static_prio;
 	int nr_cpus_allowed;
 	const struct cpumask *cpus_ptr;
+	struct sigpending pending;
 	struct sched_ext_entity scx;
 } KERNEL_TYPE;
 
@@ -136,7 +145,8 @@ enum scx_ops_flags { SCX_OPS_KEEP_BUILTIN_IDLE = 1, SCX_OPS_ENQ_LAST = 2 };
  * that a kernel may lack, as OPTIONAL in src/object.rs, which leaves them out there.
  */
 struct sched_ext_ops {
-	int (*cgroup_set_idle)(u64 *arguments); /* 6.19 */
+	int (*cgroup_set_idle)(u64 *arguments);	     /* 6.19 */
+	int (*cgroup_set_bandwidth)(u64 *arguments); /* 6.17 */
 	int (*select_cpu)(u64 *arguments);
 	int (*enqueue)(u64 *arguments);
 	int (*dispatch)(u64 *arguments);
@@ -167,6 +177,13 @@ struct bpf_spin_lock {
 	u32 val;
 };
 
+struct bpf_timer {
+	u64 opaque[2];
+} __attribute__((aligned(8)));
+
+#define CLOCK_MONOTONIC 1
+#define TIMER_CPU_PIN 2 /* 6.7 */
+
 struct bpf_iter_num {
 	u64 opaque[1];
 } __attribute__((aligned(8)));
@@ -183,6 +200,10 @@ static long (*const bpf_map_push_elem)(void *map, const void *value, u64 flags) 
 static long (*const bpf_map_pop_elem)(void *map, void *value) = (void *)88;
 static long (*const bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)93;
 static long (*const bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)94;
+static long (*const bpf_timer_init)(struct bpf_timer *timer, void *map, u64 flags) = (void *)169;
+static long (*const bpf_timer_set_callback)(struct bpf_timer *timer, void *callback) = (void *)170;
+static long (*const bpf_timer_start)(struct bpf_timer *timer, u64 after_ns,
+				     u64 flags) = (void *)171;
 static long (*const bpf_probe_read_kernel_str)(void *to, u32 size, const void *from) = (void *)115;
 static void *(*const bpf_task_storage_get)(void *map, struct task_struct *task, void *value,
 					   u64 flags) = (void *)156;

@@ -120,6 +120,29 @@ INLINE bool dsq_move_to_local(u64 dsq)
 	return scx_bpf_consume(dsq);
 }
 
+bool scx_bpf_dispatch_vtime_from_dsq(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq,
+				     u64 flags) WEAK;
+void scx_bpf_dispatch_from_dsq_set_vtime(struct bpf_iter_scx_dsq *it, u64 vtime) WEAK;
+bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq,
+			    u64 flags) WEAK;
+void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it, u64 vtime) WEAK;
+
+/*
+ * Moves a task out of the queue that `it` goes through into another that is in order of `vtime`;
+ * from `dispatch` or a timer. False: it has left that queue meanwhile.
+ */
+INLINE bool dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq, u64 vtime)
+{
+	if (scx_bpf_dsq_move_set_vtime && scx_bpf_dsq_move_vtime) {
+		scx_bpf_dsq_move_set_vtime(it, vtime);
+		return scx_bpf_dsq_move_vtime(it, p, dsq, 0);
+	}
+	if (!scx_bpf_dispatch_from_dsq_set_vtime || !scx_bpf_dispatch_vtime_from_dsq)
+		return false;
+	scx_bpf_dispatch_from_dsq_set_vtime(it, vtime);
+	return scx_bpf_dispatch_vtime_from_dsq(it, p, dsq, 0);
+}
+
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice_ns) WEAK;
 
 /* 6.19 has a function for it. */

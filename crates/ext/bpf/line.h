@@ -113,35 +113,50 @@ INLINE u64 line_deadline(u64 v, struct task_ctx *t, u64 slice_v)
 	return tg_latency_deadline(t->end, 0, hint, scaled_ns * t->weight / 1024);
 }
 
-/* A task comes to compete, with a new slice. Lag beyond a slice either way is forgotten. */
-INLINE void line_join(struct line *l, struct task_ctx *t, u64 flat)
+/*
+ * A task comes to compete, with a new slice. Lag beyond a slice either way is forgotten. False: it
+ * is not (any more) where it was to come from.
+ */
+INLINE bool line_join(struct line *l, struct task_ctx *t, u64 flat, bool from_park)
 {
 	u64 slice_v = virtual_ns(t->slice_ns, flat);
 	s64 most = (s64)tg_min(slice_v, (u64)LINE_FAR);
 
+	bpf_spin_lock(&l->lock);
+	if (from_park ? t->place != PLACE_PARKED : t->place == PLACE_MEMBER) {
+		bpf_spin_unlock(&l->lock);
+		return false;
+	}
+	t->place = PLACE_MEMBER;
 	t->flat = flat;
 	t->uncounted = 0;
-	bpf_spin_lock(&l->lock);
 	t->vruntime = line_v(l) - (u64)tg_clamp_s(t->lag, -most, most);
 	line_weigh_in(l, t->vruntime, flat);
 	line_settle(l);
 	bpf_spin_unlock(&l->lock);
 	t->end = t->vruntime + slice_v;
 	t->deadline = line_deadline(line_v(l), t, slice_v);
-	t->flags |= TASK_MEMBER;
+	return true;
 }
 
-/* A member goes; its lag goes with it. */
-INLINE void line_leave(struct line *l, struct task_ctx *t)
+/* A member goes; its lag goes with it. False: it is none, or of another line by now. */
+INLINE bool line_leave(struct line *l, struct task_ctx *t, u32 line, u32 to)
 {
 	bpf_spin_lock(&l->lock);
+	if (t->place != PLACE_MEMBER || t->line != line) {
+		if (to == PLACE_AWAY)
+			t->place = PLACE_AWAY;
+		bpf_spin_unlock(&l->lock);
+		return false;
+	}
+	t->place = to;
 	line_count(l, t);
 	line_settle(l);
 	t->lag = (s64)(line_v(l) - t->vruntime);
 	line_weigh_out(l, t->vruntime, t->flat);
 	line_settle(l);
 	bpf_spin_unlock(&l->lock);
-	t->flags &= ~TASK_MEMBER;
+	return true;
 }
 
 /* What is left of its slice, in time; the product is the slice times FLAT_ONE at most: 2^57 at 100

@@ -6,10 +6,7 @@
  * and `put` (who may start: quota, caps, the tide), `door_charge` (a task ran), and `run_ns` in
  * door.h (until when it may run).
  */
-#include "door.h"
-
-#define OPS(name) SEC("struct_ops/" #name)
-#define OPS_SLEEPABLE(name) SEC("struct_ops.s/" #name)
+#include "group_ops.h"
 
 struct {
 	MAP_UINT(type, MAP_ARRAY);
@@ -27,6 +24,15 @@ s32 select_cpu(u64 *ctx)
 	bool idle = false;
 	s32 cpu = scx_bpf_select_cpu_dfl(p, prev, ctx[2], &idle);
 
+	if (idle && limits_used) {
+		struct task_ctx *t = task_of(p);
+
+		/* Whether it may start is decided when it is put in. */
+		if (t && t->limit) {
+			t->flags |= TASK_CHOSEN;
+			return cpu;
+		}
+	}
 	if (idle) {
 		COUNT(cpu_at(bpf_get_smp_processor_id()), direct);
 		dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, 0);
@@ -38,15 +44,17 @@ s32 select_cpu(u64 *ctx)
  * was put back. */
 INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_cpu *c, u64 flags)
 {
-	bool again = t->flags & TASK_PREEMPTED;
+	bool again = t->flags & TASK_PREEMPTED, chosen = t->flags & TASK_CHOSEN;
 	s32 other;
 
-	t->flags &= ~TASK_PREEMPTED;
+	t->flags &= ~(TASK_PREEMPTED | TASK_CHOSEN);
+	if (limits_used && limit_parks(p, t, cpu))
+		return;
 	if (flags & CONST(scx_enq_flags, SCX_ENQ_LAST)) {
 		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
 		return;
 	}
-	if (!again && scx_bpf_test_and_clear_cpu_idle(cpu)) {
+	if (!again && (chosen || scx_bpf_test_and_clear_cpu_idle(cpu))) {
 		c->counts.direct++;
 		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
 		return;
@@ -81,7 +89,7 @@ int enqueue(u64 *ctx)
 		dsq_insert(p, SCX_DSQ_GLOBAL, config.slice_ns, ctx[1]);
 		return 0;
 	}
-	if (!(t->flags & TASK_MEMBER))
+	if (t->place != PLACE_MEMBER)
 		door_join(p, t, cpu);
 	if (t->llc != c->llc)
 		door_bring(t, c->llc);
@@ -90,13 +98,19 @@ int enqueue(u64 *ctx)
 }
 
 /* Keeps whoever ran for another slice, if it comes before `other`, the first of those that wait. */
-INLINE bool keep(struct task_struct *prev, struct task_ctx *t, struct ext_cpu *c, u64 now,
+INLINE bool keep(struct task_struct *prev, struct task_ctx *t, s32 cpu, struct ext_cpu *c, u64 now,
 		 u64 other)
 {
+	u64 run_ns = door_run_ns(t);
+
 	if (other && tg_latency_before(other, t->deadline))
 		return false;
+	if (limits_used)
+		run_ns = tg_min(run_ns, limit_bound(prev, t, cpu, c, now));
+	if (!run_ns)
+		return false;
 	c->counts.kept++;
-	set_slice(prev, door_run_ns(t));
+	set_slice(prev, run_ns);
 	door_show(t, c, now);
 	return true;
 }
@@ -110,10 +124,12 @@ INLINE bool serve(s32 cpu, struct ext_cpu *c, struct task_struct *prev, struct t
 	for (int attempt = 0; attempt < 4; attempt++) {
 		struct first first = door_head(cpu, c, kind);
 
-		if (prev && t && t->kind == kind && keep(prev, t, c, now, first.deadline))
+		if (prev && t && t->kind == kind && keep(prev, t, cpu, c, now, first.deadline))
 			return true;
 		if (!first.deadline)
 			break;
+		if (limits_used && limit_sift(first.dsq, cpu, now))
+			continue;
 		if (dsq_move_to_local(first.dsq))
 			return true;
 	}
@@ -138,8 +154,9 @@ int dispatch(u64 *ctx)
 		return 0;
 	if (prev && (prev->scx.flags & CONST(scx_ent_flags, SCX_TASK_QUEUED)))
 		t = task_of(prev);
-	if (t && (t->flags & TASK_MEMBER)) {
-		door_charge(t, c, now);
+	if (t && t->place == PLACE_MEMBER) {
+		limit_charge(t, cpu, door_charge(t, c, now));
+		t->floor = 0;
 		door_again(t);
 	} else {
 		t = NULL;
@@ -157,7 +174,7 @@ int runnable(u64 *ctx)
 	struct task_struct *p = (struct task_struct *)ctx[0];
 	struct task_ctx *t = task_of(p);
 
-	if (t && !(t->flags & TASK_MEMBER))
+	if (t && t->place != PLACE_MEMBER)
 		door_join(p, t, scx_bpf_task_cpu(p));
 	return 0;
 }
@@ -168,16 +185,22 @@ int running(u64 *ctx)
 {
 	struct task_struct *p = (struct task_struct *)ctx[0];
 	struct task_ctx *t = task_of(p);
-	struct ext_cpu *c = cpu_at(scx_bpf_task_cpu(p));
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct ext_cpu *c = cpu_at(cpu);
 
 	if (!t || !c)
 		return 0;
+	/* It was parked in the moment in which another CPU took it. */
+	if (t->place != PLACE_MEMBER)
+		door_join(p, t, cpu);
 	if (t->llc != c->llc)
 		door_bring(t, c->llc);
 	t->flags &= ~TASK_PREEMPTED;
 	t->since_ns = now_ns();
 	c->counts.runs++;
 	door_show(t, c, t->since_ns);
+	if (limits_used)
+		limit_start(p, t, cpu, c);
 	return 0;
 }
 
@@ -187,13 +210,16 @@ int stopping(u64 *ctx)
 {
 	struct task_struct *p = (struct task_struct *)ctx[0];
 	struct task_ctx *t = task_of(p);
-	struct ext_cpu *c = cpu_at(scx_bpf_task_cpu(p));
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct ext_cpu *c = cpu_at(cpu);
 
 	if (!t || !c)
 		return 0;
 	c->state = 0;
-	door_charge(t, c, now_ns());
-	if ((bool)ctx[1] && (t->flags & TASK_MEMBER)) {
+	limit_charge(t, cpu, door_charge(t, c, now_ns()));
+	if (t->limit)
+		limit_stop(t, cpu);
+	if ((bool)ctx[1] && t->place == PLACE_MEMBER) {
 		t->flags |= TASK_PREEMPTED;
 		door_again(t);
 	}
@@ -245,7 +271,11 @@ int update_idle(u64 *ctx)
 	s32 cpu = (s32)ctx[0];
 	struct ext_cpu *c = cpu_at(cpu);
 
-	if (!c || !(bool)ctx[1] || config.cpus == 1)
+	if (!c || !(bool)ctx[1])
+		return 0;
+	if (c->limit)
+		limit_idle(cpu, c);
+	if (config.cpus == 1)
 		return 0;
 	for (u32 kind = 0; kind < EXT_KINDS; kind++) {
 		if (door_head(cpu, c, kind).deadline) {
@@ -282,49 +312,6 @@ int enable(u64 *ctx)
 	return 0;
 }
 
-/* Arguments: struct cgroup *cgroup, struct scx_cgroup_init_args *args */
-OPS_SLEEPABLE(cgroup_init)
-s32 cgroup_init(u64 *ctx)
-{
-	return group_init((struct cgroup *)ctx[0], (struct scx_cgroup_init_args *)ctx[1]);
-}
-
-/* Arguments: struct cgroup *cgroup */
-OPS_SLEEPABLE(cgroup_exit)
-int cgroup_exit(u64 *ctx)
-{
-	group_exit((struct cgroup *)ctx[0]);
-	return 0;
-}
-
-/* Arguments: struct task_struct *p, struct cgroup *from, struct cgroup *to. The task does not
- * compete meanwhile. */
-OPS(cgroup_move)
-int cgroup_move(u64 *ctx)
-{
-	struct task_ctx *t = task_of((struct task_struct *)ctx[0]);
-
-	if (t)
-		group_enter(t, (struct cgroup *)ctx[2]);
-	return 0;
-}
-
-/* Arguments: struct cgroup *cgroup, u32 weight */
-OPS(cgroup_set_weight)
-int cgroup_set_weight(u64 *ctx)
-{
-	group_reweigh((struct cgroup *)ctx[0], group_weight((u32)ctx[1]), -1);
-	return 0;
-}
-
-/* Arguments: struct cgroup *cgroup, bool idle */
-OPS(cgroup_set_idle)
-int cgroup_set_idle(u64 *ctx)
-{
-	group_reweigh((struct cgroup *)ctx[0], 0, (bool)ctx[1]);
-	return 0;
-}
-
 /* Without these two, a CPU that comes or goes would end the scheduler. */
 OPS(cpu_online)
 int cpu_online(u64 *ctx)
@@ -358,7 +345,7 @@ OPS_SLEEPABLE(init)
 s32 init(u64 *ctx)
 {
 	s32 failed;
-	u32 line, cpu;
+	u32 line, cpu, limit;
 
 	EXT_FOR(line, config.llcs * EXT_KINDS)
 	{
@@ -371,6 +358,14 @@ s32 init(u64 *ctx)
 	EXT_FOR(cpu, config.cpus)
 	{
 		failed = scx_bpf_create_dsq(dsq_pinned(cpu), -1);
+		if (!failed)
+			failed = alarm_init(cpu);
+		if (failed)
+			return failed;
+	}
+	EXT_FOR(limit, config.limits)
+	{
+		failed = limit_init(limit);
 		if (failed)
 			return failed;
 	}
@@ -412,6 +407,7 @@ struct sched_ext_ops tidegate = {
     .cgroup_exit = cgroup_exit,
     .cgroup_move = cgroup_move,
     .cgroup_set_weight = cgroup_set_weight,
+    .cgroup_set_bandwidth = cgroup_set_bandwidth,
     .cgroup_set_idle = cgroup_set_idle,
     .cpu_online = cpu_online,
     .cpu_offline = cpu_offline,

@@ -96,18 +96,25 @@ INLINE void tree_change(u32 at, s64 weight, s32 by)
 		tree_climb(g->parent, weight, by);
 }
 
-/* A task begins to compete. */
-INLINE void tree_activate(struct task_ctx *t)
+/* A task begins to compete. Whoever wins the exchange counts it, or takes back what was counted
+ * where. */
+INLINE bool tree_activate(struct task_ctx *t)
 {
-	t->counted = t->weight;
-	tree_change(t->group, t->counted, 1);
+	u32 group = t->group, weight = t->weight;
+
+	if (!__sync_bool_compare_and_swap(&t->counted, 0ULL, (u64)group << 32 | weight))
+		return false;
+	tree_change(group, weight, 1);
+	return true;
 }
 
-/* It sleeps, waits for quota, or is gone. */
+/* It sleeps, is parked, or is gone. */
 INLINE void tree_deactivate(struct task_ctx *t)
 {
-	tree_change(t->group, -(s64)t->counted, -1);
-	t->counted = 0;
+	u64 counted = __sync_lock_test_and_set(&t->counted, 0ULL);
+
+	if (counted)
+		tree_change(counted >> 32, -(s64)(u32)counted, -1);
 }
 
 /* What a flat weight becomes a level up. */

@@ -6,6 +6,8 @@ use serde::Serialize;
 pub const KINDS: usize = 3;
 /// `EXT_GROUPS_MAX`.
 pub const GROUPS_MAX: usize = 16_384;
+/// `EXT_LIMITS_MAX`.
+pub const LIMITS_MAX: u32 = 4_096;
 /// `DOOR_LLCS_MAX` of `bpf/door.h`.
 pub const LLCS_MAX: u32 = 64;
 /// The kernel numbers CPUs below this.
@@ -41,7 +43,7 @@ pub struct Config {
     pub cpus: u32,
     pub llcs: u32,
     pub smt: u32,
-    pub unused: u32,
+    pub limits: u32,
 }
 const _: () = assert!(size_of::<Config>() == 32);
 
@@ -72,8 +74,10 @@ impl From<&GateTerms> for Gate {
 #[repr(C)]
 pub struct Control {
     pub gates_generation: u64,
+    pub limits_used: u32,
+    pub limits_refused: u32,
 }
-const _: () = assert!(size_of::<Control>() == 8);
+const _: () = assert!(size_of::<Control>() == 16);
 
 /// `struct ext_counts`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,7 +105,7 @@ pub struct Cpu {
     pub state: u32,
     pub kind: u32,
     pub hint: i32,
-    pub unused: u32,
+    pub limit: u32,
     pub deadline: u64,
     pub vruntime: u64,
     pub flat: u64,
@@ -110,6 +114,44 @@ pub struct Cpu {
     pub counts: Counts,
 }
 const _: () = assert!(size_of::<Cpu>() == 152);
+
+/// `struct limit` of `bpf/pool.h`, with the pool of `law/bandwidth_types.h` in it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Limit {
+    pub lock: u32,
+    pub above: u32,
+    pub quota_ns: u64,
+    pub period_ns: u64,
+    pub burst_ns: u64,
+    pub slice_ns: u64,
+    pub runtime_ns: u64,
+    pub turnover_ns: u64,
+    pub granted_ns: u64,
+    pub snap_ns: u64,
+    pub epoch: u64,
+    pub nr_periods: u64,
+    pub nr_throttled: u64,
+    pub throttled_ns: u64,
+    pub nr_bursts: u64,
+    pub burst_used_ns: u64,
+    pub expired_ns: u64,
+    pub flags: u32,
+    pub throttled: u32,
+    pub idle: u32,
+    pub keep_ns: u32,
+    pub timer: [u64; 2],
+    pub group_id: u64,
+    pub group: u32,
+    pub depth: u32,
+    pub armed_ns: u64,
+    pub parks: u64,
+    pub visits: u64,
+    pub visit_ns: u64,
+    pub calm: u32,
+    pub used: u32,
+}
+const _: () = assert!(size_of::<Limit>() == 216);
 
 const REASON_MAX: usize = 128;
 const MESSAGE_MAX: usize = 1024;
@@ -156,6 +198,8 @@ unsafe impl Plain for Gate {}
 unsafe impl Plain for Control {}
 // SAFETY: as above.
 unsafe impl Plain for Cpu {}
+// SAFETY: as above.
+unsafe impl Plain for Limit {}
 // SAFETY: as above.
 unsafe impl Plain for Exit {}
 

@@ -12,6 +12,7 @@
 mod error;
 mod exit;
 mod intf;
+mod limits;
 mod load;
 mod log;
 mod machine;
@@ -22,6 +23,7 @@ mod support;
 pub use error::ExtError;
 pub use exit::Ended;
 pub use intf::{GateTerms, Kind};
+pub use limits::LimitStat;
 pub use load::{Ext, Options};
 pub use machine::{CpuPlace, Machine};
 pub use stats::{CpuStats, ProgramCost, Stats};

@@ -4,7 +4,7 @@ use libbpf_rs::{Link, MapCore, MapHandle, Object};
 
 use crate::error::ExtError;
 use crate::exit::Ended;
-use crate::intf::{Config, Control, Exit, GROUPS_MAX, Gate, GateTerms, Plain};
+use crate::intf::{Config, Control, Exit, GROUPS_MAX, Gate, GateTerms, LIMITS_MAX, Plain};
 use crate::machine::Machine;
 use crate::object::{self, get, map, put, refused};
 use crate::support::{NAME, support};
@@ -20,6 +20,8 @@ pub struct Options {
     pub period_ns: u64,
     /// Groups whose cpu.idle is 1 now, by cgroup id: kernels before 6.19 do not tell.
     pub idle_groups: Vec<u64>,
+    /// Groups whose quota is a copy of what is enforced otherwise, by cgroup id.
+    pub mirrors: Vec<u64>,
 }
 
 impl Options {
@@ -30,14 +32,21 @@ impl Options {
             slice_ns: 3_000_000,
             period_ns: 24_000_000,
             idle_groups: Vec::new(),
+            mirrors: Vec::new(),
         }
     }
+}
+
+/// The length of the table of limits: a silo for each limit and CPU, 32 MiB of them at most.
+fn limits_for(cpus: u32) -> u32 {
+    ((32 << 20) / (32 * cpus)).clamp(64, LIMITS_MAX)
 }
 
 /// The scheduler while it is loaded; dropping it gives all tasks back to the kernel's own.
 pub struct Ext {
     gates: MapHandle,
-    control: MapHandle,
+    pub(crate) control: MapHandle,
+    pub(crate) limits: MapHandle,
     ended: MapHandle,
     pub(crate) cpus: MapHandle,
     generation: u64,
@@ -66,12 +75,13 @@ impl Ext {
             cpus: machine.cpus(),
             llcs: machine.llcs(),
             smt: machine.smt(),
-            unused: 0,
+            limits: limits_for(machine.cpus()),
         };
         let object = object::load(&config)?;
         let mut ext = Ext {
             gates: map(&object, "gates")?,
             control: map(&object, "control")?,
+            limits: map(&object, "limits")?,
             ended: map(&object, "ended")?,
             cpus: map(&object, "cpus")?,
             generation: 0,
@@ -91,6 +101,9 @@ impl Ext {
         let idle = map(&self.object, "idle_groups")?;
         for id in options.idle_groups.iter().take(GROUPS_MAX) {
             put(&idle, &id.to_ne_bytes(), &1_u32.to_ne_bytes())?;
+        }
+        for id in &options.mirrors {
+            self.set_mirror(*id, true)?;
         }
         self.next_generation()
     }
@@ -145,6 +158,7 @@ impl Ext {
         self.generation = self.generation.max(now.gates_generation) + 1;
         let control = Control {
             gates_generation: self.generation,
+            ..now
         };
         put(&self.control, &key, control.bytes())
     }

@@ -17,7 +17,7 @@ struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/main.bpf.o")));
 
 /// Callbacks that a kernel may lack, in the order in which they begin `struct sched_ext_ops` of `bpf/kernel.h`.
-const OPTIONAL: [&str; 1] = ["cgroup_set_idle"];
+const OPTIONAL: [&str; 2] = ["cgroup_set_idle", "cgroup_set_bandwidth"];
 
 /// libbpf's error, with what it said.
 pub fn refused(step: &'static str, why: &libbpf_rs::Error) -> ExtError {
@@ -58,10 +58,14 @@ fn fit(open: &mut OpenObject, config: &Config) -> libbpf_rs::Result<()> {
         let name = map.name().to_owned();
         if name == OsStr::new(".rodata.config") {
             map.set_initial_value(config.bytes())?;
-        } else if name == OsStr::new("cpus") {
+        } else if name == OsStr::new("cpus") || name == OsStr::new("alarms") {
             map.set_max_entries(config.cpus)?;
         } else if name == OsStr::new("lines") {
             map.set_max_entries(config.llcs * KINDS as u32)?;
+        } else if name == OsStr::new("limits") {
+            map.set_max_entries(config.limits)?;
+        } else if name == OsStr::new("silos") {
+            map.set_max_entries(config.limits * config.cpus)?;
         } else if name == OsStr::new(NAME) {
             leave_out(&mut map)?;
         }

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Parked: runnable as the kernel sees it, but kept from running, and out of the competition.
+ *
+ * A parked task waits in a queue of the kernel's, not in its line: it is no member, has no weight
+ * in the tree, and its lag is kept. It is parked when it is put in (by its own CPU), or by a CPU
+ * that would take it out of its line's queue; it is released by a timer. The latter two do not hold
+ * its run queue's lock: its place changes under its line's lock, so of two who would take it out or
+ * in one does, and a move between queues that comes too late changes nothing. What may be left
+ * behind then, a member that is in the wrong queue, is found and set right by whoever comes across
+ * it next.
+ *
+ * The watchdog ejects a scheduler that leaves one runnable task alone for 30 s. Queues of parked
+ * tasks are in the order of who has not run for longest; whoever has not for PARK_PATIENCE_NS runs
+ * for PARK_VISIT_NS whatever keeps it (a visit).
+ */
+#ifndef TIDEGATE_EXT_PARK_H
+#define TIDEGATE_EXT_PARK_H
+
+#include "alarm.h"
+#include "door.h"
+
+#define PARK_PATIENCE_NS 10000000000ULL
+#define PARK_VISIT_NS 50000ULL
+
+/* Exiting tasks, those that are being killed, and the kernel's own are not kept from running. */
+INLINE bool park_exempt(struct task_struct *p)
+{
+	return p->flags & (PF_KTHREAD | PF_EXITING) || p->pending.signal.sig[0] & SIGKILL_BIT;
+}
+
+INLINE bool park_leave(struct task_ctx *t)
+{
+	u32 line = t->line;
+	struct line *l = line_at(line);
+
+	if (!l || !line_leave(l, t, line, PLACE_PARKED))
+		return t->place == PLACE_PARKED;
+	tree_deactivate(t);
+	return true;
+}
+
+/* From `enqueue`: parks a task instead of putting it into its line's queue. */
+INLINE void park_put(struct task_struct *p, struct task_ctx *t, u64 dsq)
+{
+	park_leave(t);
+	dsq_insert_vtime(p, dsq, config.slice_ns, t->since_ns, 0);
+}
+
+/* From `dispatch`: parks one that waits in the queue that `it` goes through. */
+INLINE bool park_waiting(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,
+			 u64 dsq)
+{
+	return park_leave(t) && dsq_move_vtime(it, p, dsq, t->since_ns);
+}
+
+/* From a timer: back into its line's queue. False: it is gone. */
+INLINE bool park_release(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,
+			 s32 cpu)
+{
+	bool counted = tree_activate(t);
+	struct line *l = line_at(t->line);
+
+	if (!l ||
+	    (!line_join(l, t, tree_flat(t->group, t->weight), true) && t->place != PLACE_MEMBER)) {
+		if (counted)
+			tree_deactivate(t);
+		return false;
+	}
+	return dsq_move_vtime(it, p, door_queue(p, t, cpu), t->deadline);
+}
+
+/* Whether it has not run for so long that it must be visited. */
+INLINE bool park_due(struct task_ctx *t, u64 now)
+{
+	return tg_sub0(now, t->since_ns) >= PARK_PATIENCE_NS;
+}
+
+/* A CPU for a task that has been released: an idle one, else one whose task it displaces. */
+INLINE void park_call(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
+{
+	s32 to = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+
+	if (to >= 0) {
+		scx_bpf_kick_cpu(to, CONST(scx_kick_flags, SCX_KICK_IDLE));
+		return;
+	}
+	to = place_victim(p, t, cpu, now);
+	if (to >= 0)
+		scx_bpf_kick_cpu(to, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
+}
+
+#endif
