@@ -76,7 +76,11 @@ bare() {
 	mkdir -p "$group" "$acct/tidegate-inversion" || exit 1
 	[ "$3" = 0 ] || echo 1 >"$group/cpu.idle"
 	[ "$4" = 0 ] || limit "$group" "$4"
-	(echo $BASHPID | tee "$acct/tidegate-inversion/cgroup.procs" >"$group/cgroup.procs" && exec bash "$work/side" "$2") &
+	(
+		me=$BASHPID
+		echo "$me" >"$acct/tidegate-inversion/cgroup.procs" && echo "$me" >"$group/cgroup.procs" && exec bash "$work/side" "$2"
+	) &
+	disown
 	sleep 3
 	measure "$1" "$2" "$group"
 	empty "$group"
@@ -88,6 +92,7 @@ bare() {
 gated() {
 	echo "holder_first = \"$3\"" >"$TIDEGATE_RUN_DIR/tidegate.toml"
 	"$tidegate" run --quiet --side --name job -- bash "$work/side" "$2" &
+	disown # Killed below: bash would report it.
 	sleep 3
 	measure "$1" "$2" "$base/tidegate-inversion-side"
 	"$tidegate" status --json | tr -d '\n ' | sed 's/.*\("holders":{[^}]*}\).*"owner_cpu_pct":\([0-9.]*\).*/\1 owner \2 %\n/; t; d'

@@ -111,7 +111,7 @@ pub fn take(fs: &dyn KernelFs, first: &First) -> Undone {
     undone
 }
 
-/// A task that sleeps as it stops being a deadline task keeps its part of what the kernel admits of them (6.12 to 7.3:
+/// A task that sleeps as it stops being a deadline task keeps its part of what the kernel admits of them (seen on 6.18:
 /// `switched_from_dl` leaves it to a timer that need not be armed), and after a hundred such turns nobody gets one. So the turn is
 /// first made so small that it is no part.
 fn put_back(fs: &dyn KernelFs, lifted: &Lifted) -> KfsResult<()> {
