@@ -186,13 +186,17 @@ fn a_hard_cap_and_a_quota_both_hold() {
         &[("class", "neutral"), ("cap_hard", "200‰")],
     )
     .unwrap();
-    assert_eq!(stands(&owner, &capped), Bandwidth::limit(2_000, 10_000));
+    let expected = Bandwidth {
+        burst_us: 400,
+        ..Bandwidth::limit(1_600, 8_000)
+    };
+    assert_eq!(stands(&owner, &capped), expected);
     let mut both = with_class("main");
     both.push(("cap_hard", "500‰"));
     let group = run(&owner, PIDS[1], &both).unwrap();
     let expected = Bandwidth {
-        burst_us: 2_000,
-        ..Bandwidth::limit(3_000, 10_000)
+        burst_us: 2_400,
+        ..Bandwidth::limit(2_400, 8_000)
     };
     assert_eq!(stands(&owner, &group), expected);
 }
