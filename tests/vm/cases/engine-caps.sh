@@ -25,7 +25,7 @@ for ppt in 1 10 200; do
 	capped $ppt hog vmtool burn
 done
 # Near a whole CPU a pool has something left at its period's end, which only burst keeps.
-for ppt in 700 900 990; do
+for ppt in 700 900 950; do
 	low=$((ppt - 1))
 	capped $ppt hog vmtool burn
 done
