@@ -11,7 +11,8 @@
 //                                            duty at P1 and P2 in turn, HALF_S seconds each
 //   vmtool floor SECONDS                     prints "idle=I idle_least=L": L over the worst whole second
 //   vmtool wake SECONDS INTERVAL_US WORK_US  as cyclictest: sleeps, measures how late it wakes, works;
-//                                            prints "wakes=N mean_us=V p50_us=W p90_us=X p99_us=Y max_us=Z"
+//                                            prints "wakes=N mean_us=V p50_us=W p90_us=X p99_us=Y max_us=Z" and,
+//                                            from when it was to wake to its work's end, "done_p50_us= done_p99_us="
 //   vmtool slice PID...                      each thread's slice as the kernel has it, ns, one a line
 //   vmtool lock hold KIND FILE HOLD_US REST_US
 //                                            holds a lock for so much CPU, rests, and again; KIND is flock,
@@ -256,7 +257,7 @@ static int ascending(const void *a, const void *b)
 
 static void wake(double seconds, uint64_t interval_ns, uint64_t work_ns)
 {
-	static uint64_t late_ns[SAMPLES_MAX];
+	static uint64_t late_ns[SAMPLES_MAX], done_ns[SAMPLES_MAX];
 	uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
 	uint64_t sum_ns = 0;
 	size_t count = 0;
@@ -267,18 +268,22 @@ static void wake(double seconds, uint64_t interval_ns, uint64_t work_ns)
 		if (due_ns >= end_ns || count == SAMPLES_MAX)
 			break;
 		sleep_until_ns(due_ns);
-		late_ns[count++] = clock_ns(CLOCK_MONOTONIC) - due_ns;
+		late_ns[count] = clock_ns(CLOCK_MONOTONIC) - due_ns;
 		burn_cpu_ns(work_ns);
+		done_ns[count++] = clock_ns(CLOCK_MONOTONIC) - due_ns;
 	}
 	if (!count)
 		die("wake: no time for it");
 	qsort(late_ns, count, sizeof(*late_ns), ascending);
+	qsort(done_ns, count, sizeof(*done_ns), ascending);
 	for (size_t i = 0; i < count; i++)
 		sum_ns += late_ns[i];
-	printf("wakes=%zu mean_us=%.1f p50_us=%.1f p90_us=%.1f p99_us=%.1f max_us=%.1f\n", count,
-	       (double)sum_ns / (double)count / 1e3, (double)late_ns[count / 2] / 1e3,
+	printf("wakes=%zu mean_us=%.1f p50_us=%.1f p90_us=%.1f p99_us=%.1f max_us=%.1f "
+	       "done_p50_us=%.1f done_p99_us=%.1f\n",
+	       count, (double)sum_ns / (double)count / 1e3, (double)late_ns[count / 2] / 1e3,
 	       (double)late_ns[count * 9 / 10] / 1e3, (double)late_ns[count * 99 / 100] / 1e3,
-	       (double)late_ns[count - 1] / 1e3);
+	       (double)late_ns[count - 1] / 1e3, (double)done_ns[count / 2] / 1e3,
+	       (double)done_ns[count * 99 / 100] / 1e3);
 }
 
 // The first version of struct sched_attr (include/uapi/linux/sched/types.h).

@@ -128,8 +128,9 @@ INLINE void door_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 fl
 	dsq_insert_vtime(p, door_queue(p, t, cpu), door_run_ns(t), t->deadline, flags);
 }
 
-/* The deadline of the first in a queue that may run on a CPU; 0: there is none. */
-static __attribute__((noinline)) u64 door_first(u64 dsq, s32 cpu)
+/* The deadline of the first in a queue that may run on a CPU; 0: there is none. Global, as
+ * door_steal, so that the verifier walks it once and not for every way that leads there. */
+u64 door_first(u64 dsq, s32 cpu)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
@@ -183,7 +184,7 @@ INLINE struct first door_head(s32 cpu, struct ext_cpu *c, u32 kind)
 }
 
 /* Takes a task of a kind out of another cache's queues. */
-static __attribute__((noinline)) bool door_steal(u32 home, u32 kind)
+u32 door_steal(u32 home, u32 kind)
 {
 	u32 step;
 

@@ -262,16 +262,16 @@ INLINE struct group *group_of_task(struct task_ctx *t)
 	return g;
 }
 
-/* The nearest limited group of a task; 0: none. */
-INLINE u32 group_limit(struct task_ctx *t)
+/* The nearest limited group of a task of this group; 0: none. */
+u32 group_limit(u32 at, u64 id)
 {
 	struct ext_control *shared = pool_shared();
-	struct group *g = group_of_task(t);
+	struct group *g = group_at(at);
 
-	if (!g || !shared)
+	if (!g || !shared || g->id != id)
 		return 0;
 	if (g->generation != shared->gates_generation)
-		group_resolve(t->group, shared->gates_generation);
+		group_resolve(at, shared->gates_generation);
 	return g->limit;
 }
 

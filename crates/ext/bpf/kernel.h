@@ -80,6 +80,12 @@ struct sigpending {
 	} signal;
 } KERNEL_TYPE;
 
+union rcu_special {
+	struct {
+		u8 blocked; /* it was preempted inside rcu_read_lock */
+	} b;
+} KERNEL_TYPE;
+
 struct task_struct {
 	int pid;
 	unsigned int flags;
@@ -88,6 +94,7 @@ struct task_struct {
 	int nr_cpus_allowed;
 	const struct cpumask *cpus_ptr;
 	struct sigpending pending;
+	union rcu_special rcu_read_unlock_special; /* CONFIG_PREEMPT_RCU */
 	struct sched_ext_entity scx;
 } KERNEL_TYPE;
 

@@ -180,9 +180,9 @@ int limit_leave(u32 from, u32 to, u32 cpu, u64 now)
  * none. */
 INLINE u32 limit_out(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 now)
 {
-	u32 limit = group_limit(t);
+	u32 limit = group_limit(t->group, t->group_id);
 
-	if (!limit || t->floor || park_exempt(p))
+	if (!limit || t->floor || park_exempt(p) || park_reads(p))
 		return 0;
 	return limit_closed(limit, cpu, now);
 }
@@ -211,14 +211,15 @@ static __attribute__((noinline)) bool limit_parks(struct task_struct *p, struct 
 	return true;
 }
 
-/* `serve`: parks the first of a queue as long as they may not start here; true: there was one. */
-static __attribute__((noinline)) bool limit_sift(u64 dsq, u32 cpu, u64 now)
+/* `serve`: parks the first of a queue as long as they may not start here; nonzero: there was one.
+ * Global, as limit_next, so that the verifier walks it once and not for every way that leads there.
+ */
+u32 limit_sift(u64 dsq, u32 cpu, u64 now)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	struct task_ctx *t;
-	bool parked = false;
-	u32 look, out;
+	u32 look, out, parked = 0;
 
 	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
 		EXT_FOR(look, LIMIT_BATCH)
@@ -234,22 +235,25 @@ static __attribute__((noinline)) bool limit_sift(u64 dsq, u32 cpu, u64 now)
 				break;
 			park_waiting(&it, p, t, dsq_parked(out));
 			limit_parked(out, now);
-			parked = true;
+			parked = 1;
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	return parked;
 }
 
-/* How long a task may run that starts, or goes on, on this CPU; its alarm is set. 0: it may not. */
-INLINE u64 limit_bound(struct task_struct *p, struct task_ctx *t, u32 cpu, struct ext_cpu *c,
-		       u64 now)
+/* How limit_next is to see a task. */
+#define LIMIT_EXEMPT 1
+#define LIMIT_VISIT 2
+
+/* How long a task of a limit may run that starts, or goes on, on this CPU; its alarm is set. 0: it
+ * may not. */
+u64 limit_next(u32 limit, u32 cpu, u64 now, u32 how)
 {
-	u32 limit = group_limit(t);
+	struct ext_cpu *c = cpu_at(cpu);
 	u64 left_ns;
 
-	t->limit = limit;
-	if (c->limit != limit) {
+	if (c && c->limit != limit) {
 		if (c->limit)
 			limit_leave(c->limit, limit, cpu, now);
 		c->limit = limit;
@@ -257,24 +261,31 @@ INLINE u64 limit_bound(struct task_struct *p, struct task_ctx *t, u32 cpu, struc
 	if (!limit)
 		return ~0ULL;
 	left_ns = limit_take(limit, cpu, now);
-	if (t->floor)
-		left_ns = tg_max(left_ns, PARK_VISIT_NS);
-	else if (park_exempt(p))
+	if (how == LIMIT_EXEMPT)
 		return ~0ULL;
+	if (how == LIMIT_VISIT)
+		left_ns = tg_max(left_ns, PARK_VISIT_NS);
 	if (left_ns && left_ns != ~0ULL)
 		alarm_by(cpu, now + left_ns, now);
 	return left_ns;
 }
 
-/* `running`: one that may not after all is stopped at once. */
-static __attribute__((noinline)) int limit_start(struct task_struct *p, struct task_ctx *t, u32 cpu,
-						 struct ext_cpu *c)
+INLINE u64 limit_bound(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 now)
 {
-	u64 left_ns = limit_bound(p, t, cpu, c, t->since_ns);
+	u32 how = park_exempt(p) ? LIMIT_EXEMPT : 0;
 
-	if (!left_ns)
+	if (t->floor || park_reads(p))
+		how = LIMIT_VISIT;
+
+	t->limit = group_limit(t->group, t->group_id);
+	return limit_next(t->limit, cpu, now, how);
+}
+
+/* `running`: one that may not after all is stopped at once. */
+INLINE void limit_start(struct task_struct *p, struct task_ctx *t, u32 cpu)
+{
+	if (!limit_bound(p, t, cpu, t->since_ns))
 		alarm_by(cpu, t->since_ns, t->since_ns);
-	return 0;
 }
 
 /* It ran; a visit is charged as well, and is nothing that the quota allowed. */

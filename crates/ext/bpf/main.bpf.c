@@ -106,7 +106,7 @@ INLINE bool keep(struct task_struct *prev, struct task_ctx *t, s32 cpu, struct e
 	if (other && tg_latency_before(other, t->deadline))
 		return false;
 	if (limits_used)
-		run_ns = tg_min(run_ns, limit_bound(prev, t, cpu, c, now));
+		run_ns = tg_min(run_ns, limit_bound(prev, t, cpu, now));
 	if (!run_ns)
 		return false;
 	c->counts.kept++;
@@ -200,7 +200,7 @@ int running(u64 *ctx)
 	c->counts.runs++;
 	door_show(t, c, t->since_ns);
 	if (limits_used)
-		limit_start(p, t, cpu, c);
+		limit_start(p, t, cpu);
 	return 0;
 }
 

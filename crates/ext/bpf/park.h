@@ -29,6 +29,17 @@ INLINE bool park_exempt(struct task_struct *p)
 	return p->flags & (PF_KTHREAD | PF_EXITING) || p->pending.signal.sig[0] & SIGKILL_BIT;
 }
 
+/*
+ * A task that was preempted while it reads under RCU holds up the whole machine's grace period, and
+ * after 21 s of that the kernel ejects the scheduler ("RCU CPU stall"). It goes on, a visit at a
+ * time, until it is out.
+ */
+INLINE bool park_reads(struct task_struct *p)
+{
+	return __builtin_preserve_field_info(p->rcu_read_unlock_special, 2) &&
+	       p->rcu_read_unlock_special.b.blocked;
+}
+
 INLINE bool park_leave(struct task_ctx *t)
 {
 	u32 line = t->line;

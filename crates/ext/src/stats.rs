@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::error::ExtError;
 use crate::intf::{Cpu, KINDS};
+use crate::limits::LimitStat;
 use crate::load::Ext;
 use crate::object::{get, refused};
 
@@ -87,6 +88,10 @@ pub struct ProgramCost {
 pub struct Stats {
     /// All CPUs together.
     pub total: CpuStats,
+    /// Groups with a quota, and those that had one.
+    pub limits: Vec<LimitStat>,
+    /// Quotas that are not enforced because there was no room for them.
+    pub limits_refused: u32,
     /// The programs, by name.
     pub programs: Vec<ProgramCost>,
 }
@@ -102,6 +107,8 @@ impl Ext {
         }
         Ok(Stats {
             total,
+            limits: self.limits()?,
+            limits_refused: self.limits_refused()?,
             programs: self.programs()?,
         })
     }

@@ -61,4 +61,3 @@ sleep 0.2
 SEEN=$(vmtool watch 1 a)
 within "a group whose quota was lifted" "$(of a)" 40 60
 ext_is_on
-tail -n 1 /tmp/ext

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tidegate_ext::{CpuStats, Ended, Ext, ExtError, Stats};
+use tidegate_ext::{CpuStats, Ended, Ext, ExtError, LimitStat, Stats};
 
 use crate::exit::{Exit, Failure};
 use crate::ext_options::{self, Gate};
@@ -14,8 +14,9 @@ const NOTES: &str = "\
 Puts every ordinary task of this machine under Tidegate's own scheduler, until
 Ctrl-C, SIGTERM or the end of --seconds; then, and also if this process is
 killed or the scheduler fails, the kernel's own scheduler takes them back. It
-honours cpu.weight and cpu.idle of all groups, nice levels, and the gates' terms.
-Needs root and a kernel from 6.12 with sched_ext (tidegate doctor tells).
+honours cpu.weight, cpu.idle and cpu.max of all groups, nice levels, and the
+gates' terms. Needs root and a kernel from 6.12 (for cpu.max 6.17)
+with sched_ext (tidegate doctor tells).
 
   sudo tidegate ext
   sudo tidegate ext --gate 'cgroup:/web latency=-10' --gate 'cgroup:/batch class=side'";
@@ -117,7 +118,29 @@ struct Shown<'a> {
     args: &'a Args,
     live: bool,
     before: CpuStats,
+    quotas: String,
     at: Instant,
+}
+
+/// All limited groups in a few words; nothing where there are none.
+fn quotas(stats: &Stats) -> String {
+    let groups = stats.limits.iter().filter(|limit| limit.quota_us.is_some());
+    let sum = |of: fn(&LimitStat) -> u64| stats.limits.iter().map(of).sum::<u64>();
+    let refused = match stats.limits_refused {
+        0 => String::new(),
+        refused => format!(", {refused} quotas not enforced for want of room"),
+    };
+    if stats.limits.is_empty() && refused.is_empty() {
+        return String::new();
+    }
+    format!(
+        ", {} quotas: {} of {} periods throttled, {} bursts, {} visits{refused}",
+        groups.count(),
+        sum(|limit| limit.nr_throttled),
+        sum(|limit| limit.nr_periods),
+        sum(|limit| limit.nr_bursts),
+        sum(|limit| limit.visits),
+    )
 }
 
 impl<'a> Shown<'a> {
@@ -126,6 +149,7 @@ impl<'a> Shown<'a> {
             args,
             live: std::io::stdout().is_terminal() && !args.json,
             before: CpuStats::default(),
+            quotas: String::new(),
             at: Instant::now(),
         }
     }
@@ -166,12 +190,13 @@ impl<'a> Shown<'a> {
                 stats,
             })?;
         } else if self.live {
-            let text = self.rates(&stats.total);
+            let text = self.rates(&stats.total) + &quotas(stats);
             let mut out = std::io::stdout().lock();
             write!(out, "\r\x1b[K{text}")?;
             out.flush()?;
         }
         self.before = stats.total;
+        self.quotas = quotas(stats);
         self.at = Instant::now();
         Ok(())
     }
@@ -200,13 +225,14 @@ impl<'a> Shown<'a> {
         let total = &self.before;
         let how = ended.map_or_else(String::new, |ended| format!(" ({})", ended.reason));
         render::print(&format!(
-            "{line}sched_ext: disabled after {}{how}: {} runs, {} direct, {} queued, {} preempting, {} kept\n",
+            "{line}sched_ext: disabled after {}{how}: {} runs, {} direct, {} queued, {} preempting, {} kept{}\n",
             render::span(span_s),
             total.runs,
             total.direct,
             total.queued,
             total.preempted,
             total.kept,
+            self.quotas,
         ))
     }
 }
