@@ -50,6 +50,13 @@ inside() {
 	sh -c 'echo 0 >"$0/cgroup.procs"; exec "$@"' "$ROOT/$_group" "$@"
 }
 
+# into GROUP COMMAND...: the same in place of this shell: `into a vmtool burn &` leaves the command's own PID in $!.
+into() {
+	_group=$1
+	shift
+	exec sh -c 'echo 0 >"$0/cgroup.procs"; exec "$@"' "$ROOT/$_group" "$@"
+}
+
 # usage GROUP: its CPU time so far, in µs.
 usage() { awk '/^usage_usec/ { print $2 }' "$ROOT/$1/cpu.stat"; }
 

@@ -52,6 +52,20 @@ INLINE void door_leave(struct task_ctx *t)
 	group_reap(t->group);
 }
 
+/* What is asked of its group may have changed while it competed: then it comes anew. */
+static __attribute__((noinline)) int door_renew(struct task_struct *p, struct task_ctx *t, s32 cpu)
+{
+	if (t->generation == gates_generation())
+		return 0;
+	if (group_kind(p, t) == t->kind) {
+		group_describe(p, t);
+		return 0;
+	}
+	door_leave(t);
+	door_join(p, t, cpu);
+	return 0;
+}
+
 /* Moves a member to another cache's line; what it is behind by, and the rest of its slice, go
  * along. */
 static __attribute__((noinline)) int door_bring(struct task_ctx *t, u32 llc)
@@ -118,7 +132,7 @@ INLINE void door_show(struct task_ctx *t, struct ext_cpu *c, u64 now)
 INLINE u64 door_queue(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	if (config.cpus > 1 && p->nr_cpus_allowed == 1)
-		return dsq_pinned(cpu);
+		return dsq_pinned(cpu, t->kind);
 	return (u32)p->nr_cpus_allowed < config.cpus ? dsq_narrow(t->line) : dsq_wide(t->line);
 }
 
@@ -136,6 +150,7 @@ u64 door_first(u64 dsq, s32 cpu)
 	struct task_struct *p;
 	u64 deadline = 0;
 
+	EXT_RCU;
 	if (!scx_bpf_dsq_nr_queued(dsq))
 		return 0;
 	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
@@ -175,8 +190,7 @@ INLINE struct first door_head(s32 cpu, struct ext_cpu *c, u32 kind)
 	u32 line = line_index(c->llc, kind);
 
 	if (config.cpus > 1) {
-		if (kind == EXT_MAIN)
-			door_earlier(&first, dsq_pinned(cpu), cpu);
+		door_earlier(&first, dsq_pinned(cpu, kind), cpu);
 		door_earlier(&first, dsq_narrow(line), cpu);
 	}
 	door_earlier(&first, dsq_wide(line), cpu);

@@ -44,7 +44,8 @@ struct task_ctx {
 	u64 uncounted; /* virtual time that it ran and the line has not been told */
 	u64 since_ns;  /* charged up to here while it runs; else, since when it has not run */
 	u64 slice_ns;
-	u64 group_id; /* guards against another group under the same index */
+	u64 generation; /* of the gates, when it was last described */
+	u64 group_id;	/* guards against another group under the same index */
 	u32 group;
 	u32 place;   /* enum place */
 	u64 counted; /* group << 32 | weight by which it is active in the tree; 0: it is not */
@@ -183,9 +184,9 @@ INLINE u64 dsq_narrow(u32 line)
 	return 0x20000000ULL | line;
 }
 
-INLINE u64 dsq_pinned(u32 cpu)
+INLINE u64 dsq_pinned(u32 cpu, u32 kind)
 {
-	return 0x30000000ULL | cpu;
+	return 0x30000000ULL | kind << 24 | cpu;
 }
 
 /* CPU time as virtual time at a flat weight, rounded up so that nobody runs for nothing; 2^33 *

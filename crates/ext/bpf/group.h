@@ -284,6 +284,26 @@ INLINE u32 group_bandwidth(struct cgroup *cgroup, u64 period_us, u64 quota_us, u
 	return g && index ? pool_set(g, *index, period_us, quota_us, burst_us) : 0;
 }
 
+INLINE u64 gates_generation(void)
+{
+	struct ext_control *shared = pool_shared();
+
+	return shared ? shared->gates_generation : 0;
+}
+
+/* What kind of work a task is by now; what it competes as may be older. */
+INLINE u32 group_kind(struct task_struct *p, struct task_ctx *t)
+{
+	struct group *g = group_of_task(t);
+	u64 generation = gates_generation();
+
+	if (!g || p->flags & PF_KTHREAD)
+		return EXT_MAIN;
+	if (g->generation != generation)
+		group_resolve(t->group, generation);
+	return g->kind;
+}
+
 /* Reads what a task is by itself and by its group; before it begins to compete. */
 INLINE void group_describe(struct task_struct *p, struct task_ctx *t)
 {
@@ -296,6 +316,7 @@ INLINE void group_describe(struct task_struct *p, struct task_ctx *t)
 		return;
 	if (g->generation != shared->gates_generation)
 		group_resolve(t->group, shared->gates_generation);
+	t->generation = shared->gates_generation;
 	t->hint = g->hint;
 	t->kind = p->flags & PF_KTHREAD ? EXT_MAIN : g->kind;
 	if (g->yields || p->policy == SCHED_IDLE)

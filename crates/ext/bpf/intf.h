@@ -51,8 +51,39 @@ struct ext_control {
 	u64 gates_generation; /* raised after each change of a gate */
 	u32 limits_used;      /* length in use of the table of limited groups */
 	u32 limits_refused;   /* times that it was full: those quotas are not enforced */
+	u32 side_gates;	      /* 0: no gate is of class side */
+	u32 headroom_ppm;     /* idle to keep, of the machine */
+	u32 tolerance_ppm;    /* what side work gets though main takes all */
+	u32 unused;
 };
-_Static_assert(sizeof(struct ext_control) == 16, "src/intf.rs");
+_Static_assert(sizeof(struct ext_control) == 32, "src/intf.rs");
+
+/* Shared memory, one element: the headroom's ledger, written at each step of its timer. */
+struct ext_tide {
+	u64 steps;
+	u64 at_ns; /* of the last, by the scheduler's clock */
+	u64 idle_ns;
+	u64 side_ns;
+	u64 capacity_ns;
+	u64 floor_ns;	/* time in which main left no more than the floor */
+	u64 longest_ns; /* step */
+	u64 forced;	/* stretches that side work had at main's cost */
+	u64 allowance_ucpu;
+	u64 floor_ucpu; /* the tolerance, or what the watchdog makes necessary */
+	u64 capacity_ucpu;
+	u64 asked_ucpu;
+	u64 main_ucpu;
+	u64 side_ucpu;
+	u64 idle_ucpu;
+	s64 trim_ucpu;
+	u32 reason; /* enum tg_reason */
+	u32 alarms;
+	u32 cpus; /* that side work may use now */
+	u32 running;
+	u32 waiting;
+	u32 unused;
+};
+_Static_assert(sizeof(struct ext_tide) == 152, "src/intf.rs");
 
 /* Counts of one CPU; each has one writer. */
 struct ext_counts {

@@ -29,6 +29,7 @@ typedef _Bool bool;
 #define ENOENT 2
 #define EEXIST 17
 #define ENOMEM 12
+#define CLOCK_MONOTONIC 1
 
 /* Members of a map definition: libbpf reads the values out of these declarations' types. */
 #define MAP_UINT(name, value) int(*name)[value]
@@ -46,6 +47,7 @@ enum {
 };
 
 /* include/linux/sched.h */
+#define PF_IDLE 0x00000002
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 #define SCHED_IDLE 5
@@ -98,6 +100,10 @@ struct task_struct {
 	struct sched_ext_entity scx;
 } KERNEL_TYPE;
 
+struct rq {
+	struct task_struct *curr;
+} KERNEL_TYPE;
+
 struct scx_init_task_args {
 	bool fork;
 	struct cgroup *cgroup;
@@ -134,6 +140,8 @@ enum scx_enq_flags {
 };
 
 enum scx_kick_flags { SCX_KICK_IDLE = 1, SCX_KICK_PREEMPT = 2 };
+
+enum scx_pick_idle_cpu_flags { SCX_PICK_IDLE_CORE = 1 };
 
 enum scx_ent_flags { SCX_TASK_QUEUED = 1 };
 
@@ -188,7 +196,6 @@ struct bpf_timer {
 	u64 opaque[2];
 } __attribute__((aligned(8)));
 
-#define CLOCK_MONOTONIC 1
 #define TIMER_CPU_PIN 2 /* 6.7 */
 
 struct bpf_iter_num {

@@ -22,6 +22,25 @@ s32 scx_bpf_task_cpu(const struct task_struct *p) KSYM;
 struct cgroup *scx_bpf_task_cgroup(struct task_struct *p) KSYM;
 u32 scx_bpf_reenqueue_local(void) KSYM;
 
+const struct cpumask *scx_bpf_get_online_cpumask(void) KSYM;
+void scx_bpf_put_cpumask(const struct cpumask *mask) KSYM;
+void bpf_rcu_read_lock(void) KSYM;
+void bpf_rcu_read_unlock(void) KSYM;
+
+/* 6.18; before, the run queue tells. */
+struct task_struct *scx_bpf_cpu_curr(s32 cpu) WEAK;
+struct rq *scx_bpf_cpu_rq(s32 cpu) WEAK;
+
+INLINE void rcu_release(int *unused __attribute__((unused)))
+{
+	bpf_rcu_read_unlock();
+}
+
+/* Until the end of the block. A timer's callback that `init` sets is, to the verifier, a part of a
+ * program that may sleep. */
+#define EXT_RCU                                                                                    \
+	int rcu_held __attribute__((cleanup(rcu_release), unused)) = (bpf_rcu_read_lock(), 0)
+
 struct cgroup *bpf_cgroup_ancestor(struct cgroup *cgroup, int level) KSYM;
 void bpf_cgroup_release(struct cgroup *cgroup) KSYM;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) KSYM;

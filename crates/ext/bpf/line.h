@@ -18,7 +18,7 @@
 #ifndef TIDEGATE_EXT_LINE_H
 #define TIDEGATE_EXT_LINE_H
 
-#include "ext.h"
+#include "tide.h"
 
 #define LINE_BITS 14
 #define LINE_FAR ((s64)1 << 39)
@@ -134,6 +134,7 @@ INLINE bool line_join(struct line *l, struct task_ctx *t, u64 flat, bool from_pa
 	line_weigh_in(l, t->vruntime, flat);
 	line_settle(l);
 	bpf_spin_unlock(&l->lock);
+	tide_joins(t->kind);
 	t->end = t->vruntime + slice_v;
 	t->deadline = line_deadline(line_v(l), t, slice_v);
 	return true;
@@ -156,6 +157,7 @@ INLINE bool line_leave(struct line *l, struct task_ctx *t, u32 line, u32 to)
 	line_weigh_out(l, t->vruntime, t->flat);
 	line_settle(l);
 	bpf_spin_unlock(&l->lock);
+	tide_leaves(t->kind);
 	return true;
 }
 

@@ -7,6 +7,7 @@
  * door.h (until when it may run).
  */
 #include "group_ops.h"
+#include "side.h"
 
 struct {
 	MAP_UINT(type, MAP_ARRAY);
@@ -22,8 +23,11 @@ s32 select_cpu(u64 *ctx)
 	struct task_struct *p = (struct task_struct *)ctx[0];
 	s32 prev = (s32)ctx[1];
 	bool idle = false;
-	s32 cpu = scx_bpf_select_cpu_dfl(p, prev, ctx[2], &idle);
+	s32 cpu;
 
+	if (side_is(p))
+		return prev;
+	cpu = scx_bpf_select_cpu_dfl(p, prev, ctx[2], &idle);
 	if (idle && limits_used) {
 		struct task_ctx *t = task_of(p);
 
@@ -50,6 +54,11 @@ INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_c
 	t->flags &= ~(TASK_PREEMPTED | TASK_CHOSEN);
 	if (limits_used && limit_parks(p, t, cpu))
 		return;
+	if (t->kind == EXT_SIDE) {
+		c->counts.queued++;
+		side_wait(p, t, cpu, flags);
+		return;
+	}
 	if (flags & CONST(scx_enq_flags, SCX_ENQ_LAST)) {
 		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
 		return;
@@ -91,6 +100,8 @@ int enqueue(u64 *ctx)
 	}
 	if (t->place != PLACE_MEMBER)
 		door_join(p, t, cpu);
+	else
+		door_renew(p, t, cpu);
 	if (t->llc != c->llc)
 		door_bring(t, c->llc);
 	put(p, t, cpu, c, ctx[1]);
@@ -121,6 +132,7 @@ INLINE bool serve(s32 cpu, struct ext_cpu *c, struct task_struct *prev, struct t
 {
 	/* Another CPU may take the first away between the look and the hand: then the next is
 	 * looked at. */
+#pragma unroll
 	for (int attempt = 0; attempt < 4; attempt++) {
 		struct first first = door_head(cpu, c, kind);
 
@@ -158,12 +170,17 @@ int dispatch(u64 *ctx)
 		limit_charge(t, cpu, door_charge(t, c, now));
 		t->floor = 0;
 		door_again(t);
+		door_renew(prev, t, cpu);
+		side_runs(cpu, t->kind, now);
 	} else {
 		t = NULL;
 	}
-	if (!serve(cpu, c, t ? prev : NULL, t, EXT_MAIN, now) &&
-	    !serve(cpu, c, t ? prev : NULL, t, EXT_SIDE, now))
-		serve(cpu, c, t ? prev : NULL, t, EXT_BACKGROUND, now);
+	/* A stretch that side work has at main's cost comes before main. */
+	if (!(side_first(cpu) && serve(cpu, c, t ? prev : NULL, t, EXT_SIDE, now)) &&
+	    !serve(cpu, c, t ? prev : NULL, t, EXT_MAIN, now) &&
+	    !(side_may(cpu) && serve(cpu, c, t ? prev : NULL, t, EXT_SIDE, now)) &&
+	    !serve(cpu, c, t ? prev : NULL, t, EXT_BACKGROUND, now))
+		side_rise(cpu);
 	return 0;
 }
 
@@ -199,6 +216,7 @@ int running(u64 *ctx)
 	t->since_ns = now_ns();
 	c->counts.runs++;
 	door_show(t, c, t->since_ns);
+	side_runs(cpu, t->kind, t->since_ns);
 	if (limits_used)
 		limit_start(p, t, cpu);
 	return 0;
@@ -216,6 +234,7 @@ int stopping(u64 *ctx)
 	if (!t || !c)
 		return 0;
 	c->state = 0;
+	ledger_runs(cpu, EXT_MAIN, now_ns());
 	limit_charge(t, cpu, door_charge(t, c, now_ns()));
 	if (t->limit)
 		limit_stop(t, cpu);
@@ -249,7 +268,7 @@ int tick(u64 *ctx)
 	struct ext_cpu *c = cpu_at(cpu);
 	struct first first;
 
-	if (!c || !(c->state & EXT_CPU_RUNS))
+	if (!c || !(c->state & EXT_CPU_RUNS) || ledger_forced(cpu))
 		return 0;
 	first = door_head(cpu, c, EXT_MAIN);
 	if (!first.deadline)
@@ -271,14 +290,16 @@ int update_idle(u64 *ctx)
 	s32 cpu = (s32)ctx[0];
 	struct ext_cpu *c = cpu_at(cpu);
 
+	ledger_idle(cpu, (bool)ctx[1]);
 	if (!c || !(bool)ctx[1])
 		return 0;
+	side_rise(cpu);
 	if (c->limit)
 		limit_idle(cpu, c);
 	if (config.cpus == 1)
 		return 0;
 	for (u32 kind = 0; kind < EXT_KINDS; kind++) {
-		if (door_head(cpu, c, kind).deadline) {
+		if (kind != EXT_SIDE && door_head(cpu, c, kind).deadline) {
 			scx_bpf_kick_cpu(cpu, 0);
 			break;
 		}
@@ -357,9 +378,12 @@ s32 init(u64 *ctx)
 	}
 	EXT_FOR(cpu, config.cpus)
 	{
-		failed = scx_bpf_create_dsq(dsq_pinned(cpu), -1);
-		if (!failed)
-			failed = alarm_init(cpu);
+		for (u32 kind = 0; kind < EXT_KINDS; kind++) {
+			failed = scx_bpf_create_dsq(dsq_pinned(cpu, kind), -1);
+			if (failed)
+				return failed;
+		}
+		failed = alarm_init(cpu);
 		if (failed)
 			return failed;
 	}
@@ -369,7 +393,7 @@ s32 init(u64 *ctx)
 		if (failed)
 			return failed;
 	}
-	return 0;
+	return side_init();
 }
 
 /* Arguments: struct scx_exit_info *info */

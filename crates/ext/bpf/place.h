@@ -58,7 +58,7 @@ INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64
 		c = cpu_at(at);
 		if (!c)
 			break;
-		if ((c->state & EXT_CPU_RUNS) && !c->called &&
+		if ((c->state & EXT_CPU_RUNS) && !c->called && !ledger_forced(at) &&
 		    bpf_cpumask_test_cpu(at, p->cpus_ptr)) {
 			u64 deadline = place_soft(t, c) ? t->deadline + (1ULL << 62) : c->deadline;
 

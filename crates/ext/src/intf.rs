@@ -32,6 +32,10 @@ pub struct GateTerms {
     pub hint: Option<i32>,
     /// Its kind of work.
     pub kind: Option<Kind>,
+    /// Idle to keep for it, of the machine; of all gates' the largest counts.
+    pub headroom_ppm: Option<u32>,
+    /// What side work gets though main takes all; of all gates' the smallest counts.
+    pub tolerance_ppm: Option<u32>,
 }
 
 /// `struct ext_config`.
@@ -76,8 +80,41 @@ pub struct Control {
     pub gates_generation: u64,
     pub limits_used: u32,
     pub limits_refused: u32,
+    pub side_gates: u32,
+    pub headroom_ppm: u32,
+    pub tolerance_ppm: u32,
+    pub unused: u32,
 }
-const _: () = assert!(size_of::<Control>() == 16);
+const _: () = assert!(size_of::<Control>() == 32);
+
+/// `struct ext_tide`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Tide {
+    pub steps: u64,
+    pub at_ns: u64,
+    pub idle_ns: u64,
+    pub side_ns: u64,
+    pub capacity_ns: u64,
+    pub floor_ns: u64,
+    pub longest_ns: u64,
+    pub forced: u64,
+    pub allowance_ucpu: u64,
+    pub floor_ucpu: u64,
+    pub capacity_ucpu: u64,
+    pub asked_ucpu: u64,
+    pub main_ucpu: u64,
+    pub side_ucpu: u64,
+    pub idle_ucpu: u64,
+    pub trim_ucpu: i64,
+    pub reason: u32,
+    pub alarms: u32,
+    pub cpus: u32,
+    pub running: u32,
+    pub waiting: u32,
+    pub unused: u32,
+}
+const _: () = assert!(size_of::<Tide>() == 152);
 
 /// `struct ext_counts`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -197,6 +234,10 @@ unsafe impl Plain for Gate {}
 // SAFETY: as above.
 unsafe impl Plain for Control {}
 // SAFETY: as above.
+unsafe impl Plain for Tide {}
+// SAFETY: as above; the law's native side asserts the layout.
+unsafe impl Plain for tidegate_law::HeadroomConfig {}
+// SAFETY: as above.
 unsafe impl Plain for Cpu {}
 // SAFETY: as above.
 unsafe impl Plain for Limit {}
@@ -214,6 +255,7 @@ mod tests {
         let both = Gate::from(&GateTerms {
             hint: Some(-20),
             kind: Some(Kind::Side),
+            ..GateTerms::default()
         });
         assert_eq!((both.has, both.hint, both.kind), (3, -20, 1));
     }

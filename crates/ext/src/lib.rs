@@ -19,6 +19,7 @@ mod machine;
 mod object;
 mod stats;
 mod support;
+mod tide;
 
 pub use error::ExtError;
 pub use exit::Ended;
@@ -28,3 +29,4 @@ pub use load::{Ext, Options};
 pub use machine::{CpuPlace, Machine};
 pub use stats::{CpuStats, ProgramCost, Stats};
 pub use support::{NAME, Support, support};
+pub use tide::TideStats;

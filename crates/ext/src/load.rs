@@ -1,10 +1,13 @@
 //! Loading the scheduler, speaking to it, and unloading it.
 
+use std::collections::BTreeMap;
+
 use libbpf_rs::{Link, MapCore, MapHandle, Object};
+use tidegate_law::HeadroomConfig;
 
 use crate::error::ExtError;
 use crate::exit::Ended;
-use crate::intf::{Config, Control, Exit, GROUPS_MAX, Gate, GateTerms, LIMITS_MAX, Plain};
+use crate::intf::{Config, Control, Exit, GROUPS_MAX, Gate, GateTerms, Kind, LIMITS_MAX, Plain};
 use crate::machine::Machine;
 use crate::object::{self, get, map, put, refused};
 use crate::support::{NAME, support};
@@ -18,6 +21,10 @@ pub struct Options {
     pub slice_ns: u64,
     /// By what a hint of -20 brings a deadline forward.
     pub period_ns: u64,
+    /// Idle to keep while there is side work, of the machine, where no gate says.
+    pub headroom_ppm: u32,
+    /// Tuning of the headroom law.
+    pub tuning: HeadroomConfig,
     /// Groups whose cpu.idle is 1 now, by cgroup id: kernels before 6.19 do not tell.
     pub idle_groups: Vec<u64>,
     /// Groups whose quota is a copy of what is enforced otherwise, by cgroup id.
@@ -28,9 +35,11 @@ impl Options {
     /// The usual ones for a machine; the simulator's defaults are the same.
     pub fn new(machine: Machine) -> Options {
         Options {
+            tuning: HeadroomConfig::kernel(machine.cpus()),
             machine,
             slice_ns: 3_000_000,
             period_ns: 24_000_000,
+            headroom_ppm: 0,
             idle_groups: Vec::new(),
             mirrors: Vec::new(),
         }
@@ -42,6 +51,9 @@ fn limits_for(cpus: u32) -> u32 {
     ((32 << 20) / (32 * cpus)).clamp(64, LIMITS_MAX)
 }
 
+/// What side work gets where no gate names a tolerance.
+const TOLERANCE_PPM: u32 = 10_000;
+
 /// The scheduler while it is loaded; dropping it gives all tasks back to the kernel's own.
 pub struct Ext {
     gates: MapHandle,
@@ -49,6 +61,9 @@ pub struct Ext {
     pub(crate) limits: MapHandle,
     ended: MapHandle,
     pub(crate) cpus: MapHandle,
+    pub(crate) tides: MapHandle,
+    asked: BTreeMap<u64, GateTerms>,
+    headroom_ppm: u32,
     generation: u64,
     pub(crate) possible_cpus: u32,
     // The order matters on drop: the scheduler is detached before the object that owns its programs goes.
@@ -77,13 +92,16 @@ impl Ext {
             smt: machine.smt(),
             limits: limits_for(machine.cpus()),
         };
-        let object = object::load(&config)?;
+        let object = object::load(&config, &options.tuning)?;
         let mut ext = Ext {
             gates: map(&object, "gates")?,
             control: map(&object, "control")?,
             limits: map(&object, "limits")?,
             ended: map(&object, "ended")?,
             cpus: map(&object, "cpus")?,
+            tides: map(&object, "tides")?,
+            asked: BTreeMap::new(),
+            headroom_ppm: options.headroom_ppm,
             generation: 0,
             possible_cpus: config.cpus,
             link: None,
@@ -137,11 +155,13 @@ impl Ext {
             &cgroup_id.to_ne_bytes(),
             Gate::from(terms).bytes(),
         )?;
+        self.asked.insert(cgroup_id, *terms);
         self.next_generation()
     }
 
     /// Takes a gate away; one that was never set is none, too.
     pub fn unset_gate(&mut self, cgroup_id: u64) -> Result<(), ExtError> {
+        self.asked.remove(&cgroup_id);
         match self.gates.delete(&cgroup_id.to_ne_bytes()) {
             Err(why) if why.kind() != libbpf_rs::ErrorKind::NotFound => {
                 Err(refused("take a gate away", &why))
@@ -156,11 +176,25 @@ impl Ext {
         let key = 0_u32.to_ne_bytes();
         let now = get::<Control>(&self.control, &key)?.unwrap_or_default();
         self.generation = self.generation.max(now.gates_generation) + 1;
-        let control = Control {
-            gates_generation: self.generation,
-            ..now
-        };
+        let control = self.terms(&now);
         put(&self.control, &key, control.bytes())
+    }
+
+    /// The largest headroom counts, since the idle that is kept for one serves all; of tolerances the smallest.
+    fn terms(&self, now: &Control) -> Control {
+        let asked = || self.asked.values();
+        let headroom_ppm = asked().filter_map(|terms| terms.headroom_ppm).max();
+        let tolerance_ppm = asked().filter_map(|terms| terms.tolerance_ppm).min();
+        let side_gates = asked()
+            .filter(|terms| terms.kind == Some(Kind::Side))
+            .count();
+        Control {
+            gates_generation: self.generation,
+            side_gates: side_gates as u32,
+            headroom_ppm: headroom_ppm.unwrap_or(self.headroom_ppm),
+            tolerance_ppm: tolerance_ppm.unwrap_or(TOLERANCE_PPM),
+            ..*now
+        }
     }
 
     /// Why it is no more; None while it runs.

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Struct;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject};
+use tidegate_law::HeadroomConfig;
 
 use crate::error::ExtError;
 use crate::intf::{Config, KINDS, Plain};
@@ -18,6 +19,9 @@ static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR")
 
 /// Callbacks that a kernel may lack, in the order in which they begin `struct sched_ext_ops` of `bpf/kernel.h`.
 const OPTIONAL: [&str; 2] = ["cgroup_set_idle", "cgroup_set_bandwidth"];
+
+/// Maps with an element for each possible CPU.
+const PER_CPU: [&str; 3] = ["cpus", "alarms", "ledger"];
 
 /// libbpf's error, with what it said.
 pub fn refused(step: &'static str, why: &libbpf_rs::Error) -> ExtError {
@@ -42,23 +46,25 @@ fn lacking(name: &str) -> ExtError {
 }
 
 /// Loads the programs for a machine; nothing runs yet.
-pub fn load(config: &Config) -> Result<Object, ExtError> {
+pub fn load(config: &Config, tide: &HeadroomConfig) -> Result<Object, ExtError> {
     log::capture();
     let mut open = ObjectBuilder::default()
         .name("tidegate_ext")
         .and_then(|builder| builder.open_memory(&OBJECT.0))
         .map_err(|why| refused("open the programs", &why))?;
-    fit(&mut open, config).map_err(|why| refused("fit the programs to the machine", &why))?;
+    fit(&mut open, config, tide).map_err(|why| refused("fit the programs to the machine", &why))?;
     open.load()
         .map_err(|why| refused("load the programs", &why))
 }
 
-fn fit(open: &mut OpenObject, config: &Config) -> libbpf_rs::Result<()> {
+fn fit(open: &mut OpenObject, config: &Config, tide: &HeadroomConfig) -> libbpf_rs::Result<()> {
     for mut map in open.maps_mut() {
         let name = map.name().to_owned();
         if name == OsStr::new(".rodata.config") {
             map.set_initial_value(config.bytes())?;
-        } else if name == OsStr::new("cpus") || name == OsStr::new("alarms") {
+        } else if name == OsStr::new(".rodata.tide") {
+            map.set_initial_value(tide.bytes())?;
+        } else if PER_CPU.iter().any(|map| name == OsStr::new(map)) {
             map.set_max_entries(config.cpus)?;
         } else if name == OsStr::new("lines") {
             map.set_max_entries(config.llcs * KINDS as u32)?;

@@ -10,6 +10,7 @@ use crate::intf::{Cpu, KINDS};
 use crate::limits::LimitStat;
 use crate::load::Ext;
 use crate::object::{get, refused};
+use crate::tide::TideStats;
 
 /// Counts since the scheduler was loaded, of one CPU or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -92,6 +93,8 @@ pub struct Stats {
     pub limits: Vec<LimitStat>,
     /// Quotas that are not enforced because there was no room for them.
     pub limits_refused: u32,
+    /// The headroom's ledger, once there was side work.
+    pub tide: Option<TideStats>,
     /// The programs, by name.
     pub programs: Vec<ProgramCost>,
 }
@@ -109,6 +112,7 @@ impl Ext {
             total,
             limits: self.limits()?,
             limits_refused: self.limits_refused()?,
+            tide: self.tide()?,
             programs: self.programs()?,
         })
     }

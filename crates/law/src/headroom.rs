@@ -101,6 +101,17 @@ impl HeadroomConfig {
         noise_block_us: 10_000,
         ..Self::FAST
     };
+    /// [`Self::KERNEL`] for a domain of so many CPUs. Its thresholds are CPU time per CPU; on few CPUs one request of one
+    /// task would be a step of the whole domain (4 ms of each 10 on one CPU: an alarm each 10 ms, and side work had 1 %
+    /// where 30 % were free). So a step is at least 4.5 ms of CPU time, as on 15 CPUs.
+    pub fn kernel(cpus: u32) -> Self {
+        let least_us = 4_500 / cpus.max(1);
+        Self {
+            fine_threshold_us: Self::KERNEL.fine_threshold_us.max(least_us),
+            coarse_min_us: Self::KERNEL.coarse_min_us.max(least_us),
+            ..Self::KERNEL
+        }
+    }
     /// For tick-granular usage in windows of about 50 ms.
     pub const SLOW: Self = Self {
         warm_us: 200_000,
@@ -169,6 +180,19 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// By its number in law/headroom_types.h; the BPF scheduler reports that.
+    pub fn from_number(number: u32) -> Self {
+        match number {
+            0 => Self::Warmup,
+            1 => Self::Ramp,
+            2 => Self::Track,
+            3 => Self::Cut,
+            4 => Self::Floor,
+            6 => Self::Restore,
+            _ => Self::Stale,
+        }
+    }
+
     /// One lower-case word, for status and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -281,15 +305,7 @@ impl Headroom {
             idle_ucpu: out.idle_ucpu,
             noise_ucpu: out.noise_ucpu,
             trim_ucpu: out.trim_ucpu,
-            reason: match out.reason {
-                0 => Reason::Warmup,
-                1 => Reason::Ramp,
-                2 => Reason::Track,
-                3 => Reason::Cut,
-                4 => Reason::Floor,
-                6 => Reason::Restore,
-                _ => Reason::Stale,
-            },
+            reason: Reason::from_number(out.reason),
             alarms: out.alarms,
         }
     }

@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 const LEVELS_MAX: u32 = 32;
 
 /// The terms that the engine honours so far.
-const HONOURED: [&str; 2] = ["class", "latency"];
+const HONOURED: [&str; 4] = ["class", "headroom", "latency", "tolerance"];
 
 /// The engine's options on this machine.
 pub fn options() -> Result<Options, Failure> {
@@ -115,7 +115,7 @@ impl Gate {
             .keys()
             .find(|name| !HONOURED.contains(&name.as_str()))
         {
-            let known = HONOURED.join(" and ");
+            let known = HONOURED.join(", ");
             return Err(format!(
                 "{name} is not honoured by this engine; {known} are"
             ));
@@ -123,16 +123,15 @@ impl Gate {
         let terms = tidegate_terms::Config::default()
             .resolve(&[&asked])
             .map_err(|e| e.to_string())?;
-        let class = asked.0.contains_key("class").then_some(terms.class.value);
-        let hint = asked
-            .0
-            .contains_key("latency")
-            .then(|| i32::from(terms.latency.value.hint()));
+        let says = |name: &str| asked.0.contains_key(name);
+        let hint = i32::from(terms.latency.value.hint());
         Ok(Gate {
             path: PathBuf::from(path),
             terms: GateTerms {
-                hint,
-                kind: class.map(kind),
+                hint: says("latency").then_some(hint),
+                kind: says("class").then(|| kind(terms.class.value)),
+                headroom_ppm: says("headroom").then(|| terms.headroom.value.ppm()),
+                tolerance_ppm: says("tolerance").then(|| terms.tolerance.value.ppm()),
             },
         })
     }
@@ -170,7 +169,18 @@ mod tests {
             gate.terms,
             GateTerms {
                 hint: Some(-5),
-                kind: Some(Kind::Side)
+                kind: Some(Kind::Side),
+                ..GateTerms::default()
+            }
+        );
+        let gate = Gate::parse("cgroup:/web class=main headroom=30% tolerance=0.5%").unwrap();
+        assert_eq!(
+            gate.terms,
+            GateTerms {
+                kind: Some(Kind::Main),
+                headroom_ppm: Some(300_000),
+                tolerance_ppm: Some(5_000),
+                ..GateTerms::default()
             }
         );
         let gate = Gate::parse("cgroup:/web latency=-20").unwrap();
@@ -178,7 +188,7 @@ mod tests {
             gate.terms,
             GateTerms {
                 hint: Some(-20),
-                kind: None
+                ..GateTerms::default()
             }
         );
     }
@@ -194,7 +204,7 @@ mod tests {
         ] {
             assert!(Gate::parse(text).is_err(), "{text}");
         }
-        let error = Gate::parse("cgroup:/a headroom=30%").unwrap_err();
-        assert!(error.contains("class and latency"), "{error}");
+        let error = Gate::parse("cgroup:/a objective=none").unwrap_err();
+        assert!(error.contains("class, headroom"), "{error}");
     }
 }

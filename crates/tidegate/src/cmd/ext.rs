@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tidegate_ext::{CpuStats, Ended, Ext, ExtError, LimitStat, Stats};
+use tidegate_ext::{CpuStats, Ended, Ext, ExtError, LimitStat, Stats, TideStats};
 
 use crate::exit::{Exit, Failure};
 use crate::ext_options::{self, Gate};
@@ -190,7 +190,10 @@ impl<'a> Shown<'a> {
                 stats,
             })?;
         } else if self.live {
-            let text = self.rates(&stats.total) + &quotas(stats);
+            let mut text = self.rates(&stats.total) + &quotas(stats);
+            if let Some(tide) = &stats.tide {
+                text.push_str(&headroom(tide));
+            }
             let mut out = std::io::stdout().lock();
             write!(out, "\r\x1b[K{text}")?;
             out.flush()?;
@@ -235,6 +238,18 @@ impl<'a> Shown<'a> {
             self.quotas,
         ))
     }
+}
+
+/// The headroom's ledger, short.
+fn headroom(tide: &TideStats) -> String {
+    let percent = |ucpu: u64| 100.0 * ucpu as f64 / tide.capacity_ucpu.max(1) as f64;
+    format!(
+        "; idle {:.1} % of {:.1} % asked, allowance {:.1} % ({})",
+        percent(tide.idle_ucpu),
+        percent(tide.asked_ucpu),
+        percent(tide.allowance_ucpu),
+        tide.reason,
+    )
 }
 
 /// Signals that ask for the end, held back so that the scheduler is always taken out in order.

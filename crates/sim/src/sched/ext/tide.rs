@@ -1,6 +1,6 @@
 //! Headroom in the kernel: how many CPUs side work may use at this moment.
 //!
-//! A timer of a millisecond reads the exact ledger and steps the law (law/headroom.h, [`HeadroomConfig::KERNEL`]). Its
+//! A timer of a millisecond reads the exact ledger and steps the law (law/headroom.h, [`HeadroomConfig::kernel`]). Its
 //! allowance is kept in space first: side work may hold as many whole CPUs as fit in it. The fraction is kept in time: what was
 //! allowed and not used gathers as credit, which opens one CPU more until it is spent. A second credit, of the tolerance
 //! alone, tells when side work has to run though main wants every CPU.
@@ -45,7 +45,7 @@ impl Tide {
             tolerance_ppm,
         };
         Self {
-            law: Headroom::new(HeadroomConfig::KERNEL, terms),
+            law: Headroom::new(HeadroomConfig::kernel(cpus), terms),
             cpus: u64::from(cpus),
             last: None,
             decision: HeadroomDecision::default(),
@@ -185,5 +185,33 @@ mod tests {
             }
         }
         assert!(since_ms > 900);
+    }
+
+    /// One CPU whose main takes a part of each period; whether steps of main were seen in the second half.
+    fn alarms(period_ms: u64, main_ppm: u64) -> u32 {
+        let mut tide = Tide::new(1, 300_000, 10_000);
+        let mut now = Ledger::default();
+        let mut before = 0;
+        for ms in 0..4_000 {
+            tide.step(now);
+            let left_us = (main_ppm * period_ms / 1_000).saturating_sub(ms % period_ms * 1_000);
+            let main_us = left_us.min(1_000);
+            let side_us = u64::from(tide.cpus()).min(1) * (1_000 - main_us);
+            now.now_ns += MS;
+            now.busy_ns += (main_us + side_us) * 1_000;
+            now.side_ns += side_us * 1_000;
+            if ms == 2_000 {
+                before = tide.decision().alarms;
+            }
+        }
+        tide.decision().alarms - before
+    }
+
+    #[test]
+    fn on_one_cpu_a_request_is_no_step() {
+        for main_ppm in [100_000, 300_000, 400_000, 500_000, 600_000] {
+            assert_eq!(alarms(5, main_ppm), 0, "{main_ppm} of each 5 ms");
+            assert_eq!(alarms(10, main_ppm), 0, "{main_ppm} of each 10 ms");
+        }
     }
 }
