@@ -57,6 +57,14 @@ into() {
 	exec sh -c 'echo 0 >"$0/cgroup.procs"; exec "$@"' "$ROOT/$_group" "$@"
 }
 
+# start GROUP COMMAND...: runs it in that group, in the background; its process is $STARTED.
+start() {
+	_group=$1
+	shift
+	sh -c 'echo 0 >"$0/cgroup.procs"; exec "$@"' "$ROOT/$_group" "$@" &
+	STARTED=$!
+}
+
 # usage GROUP: its CPU time so far, in µs.
 usage() { awk '/^usage_usec/ { print $2 }' "$ROOT/$1/cpu.stat"; }
 
@@ -149,6 +157,7 @@ ext_state() { cat /sys/kernel/sched_ext/state 2>/dev/null; }
 
 # ext_is_on: our scheduler is in force, now.
 ext_is_on() {
+	[ "$(ext_state)" = enabled ] || { sleep 2; head -c 20000 /tmp/ext; }
 	same "the state of sched_ext" "$(ext_state)" enabled
 	same "the scheduler" "$(cat /sys/kernel/sched_ext/root/ops)" tidegate
 }

@@ -22,6 +22,7 @@
 //   vmtool lock wait KIND FILE SECONDS REST_US
 //                                            waits for it just after it was taken; prints "waits=N mean_ms=..."
 //   vmtool series SECONDS INTERVAL_US GROUP  prints "monotonic_ns usage_us" at each interval
+//   vmtool hackbench, schbench, build        ordinary work: vmwork.c
 // clang-format on
 //
 // Burning is done in long runs of no-operations: under -icount each counts as one instruction of
@@ -40,6 +41,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "vmwork.h"
 
 #define CGROUPS "/sys/fs/cgroup"
 #define GROUPS_MAX 16
@@ -77,7 +80,7 @@ static void burn_a_little(void)
 		__asm__ volatile(".rept 1000\n\tnop\n\t.endr");
 }
 
-static void burn_cpu_ns(uint64_t cpu_ns)
+void burn_cpu_ns(uint64_t cpu_ns)
 {
 	uint64_t end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + cpu_ns;
 
@@ -392,7 +395,7 @@ int main(int count, char **words)
 		lock_wait(words + 3);
 	else if (!strcmp(verb, "series") && count == 5)
 		series(atof(words[2]), (uint64_t)(atof(words[3]) * 1e3), words[4]);
-	else {
+	else if (!ordinary(count, words)) {
 		fprintf(stderr, "vmtool: its comment tells how it is used\n");
 		return 2;
 	}

@@ -18,6 +18,8 @@
 /* How many tasks that may not run there a CPU passes over in one look. */
 #define DOOR_LOOKS 64
 #define DOOR_LLCS_MAX 64
+/* Between two looks at whether another cache has more work waiting. */
+#define DOOR_BALANCE_NS 4000000
 
 INLINE u32 line_index(u32 llc, u32 kind)
 {
@@ -38,7 +40,7 @@ INLINE void door_join(struct task_struct *p, struct task_ctx *t, s32 cpu)
 	tree_activate(t);
 	t->since_ns = now_ns();
 	if (l)
-		line_join(l, t, tree_flat(t->group, t->weight), false);
+		line_join(l, t, tree_flat(t->group, t->weight), false, now_ns());
 }
 
 /* No longer competes. */
@@ -47,7 +49,7 @@ INLINE void door_leave(struct task_ctx *t)
 	struct line *l = line_at(t->line);
 
 	if (l)
-		line_leave(l, t, t->line, PLACE_AWAY);
+		line_leave(l, t, t->line, PLACE_AWAY, now_ns());
 	tree_deactivate(t);
 	group_reap(t->group);
 }
@@ -66,22 +68,25 @@ static __attribute__((noinline)) int door_renew(struct task_struct *p, struct ta
 	return 0;
 }
 
-/* Moves a member to another cache's line; what it is behind by, and the rest of its slice, go
- * along. */
-static __attribute__((noinline)) int door_bring(struct task_ctx *t, u32 llc)
+/* Moves a member to another line; what it is behind by, and the rest of its slice, go along. */
+static __attribute__((noinline)) int door_bring(struct task_ctx *t, u32 llc, u32 kind)
 {
-	u64 left_ns = line_left_ns(t);
-	struct line *from = line_at(t->line), *to = line_at(line_index(llc, t->kind));
+	u64 left_ns = line_left_ns(t), now = now_ns();
+	struct line *from = line_at(t->line), *to = line_at(line_index(llc, kind));
+	bool runs = t->open_ns;
 
-	if (!from || !to || !line_leave(from, t, t->line, PLACE_AWAY))
+	if (!from || !to || !line_leave(from, t, t->line, PLACE_AWAY, now))
 		return 0;
 	t->llc = llc;
-	t->line = line_index(llc, t->kind);
-	line_join(to, t, t->flat, false);
+	t->kind = kind;
+	t->line = line_index(llc, kind);
+	line_join(to, t, t->flat, false, now);
 	if (left_ns) {
 		t->end = t->vruntime + virtual_ns(left_ns, t->flat);
 		t->deadline = line_deadline(line_v(to), t, task_slice_v(t));
 	}
+	if (runs)
+		line_open(to, t, now);
 	return 0;
 }
 
@@ -106,12 +111,12 @@ INLINE u64 door_charge(struct task_ctx *t, struct ext_cpu *c, u64 now)
 }
 
 /* A member has used its turn, or is put back before its end: where it stands now. */
-INLINE void door_again(struct task_ctx *t)
+INLINE void door_again(struct task_ctx *t, u64 now, bool runs_on)
 {
 	struct line *l = line_at(t->line);
 
 	if (l)
-		line_again(l, t, tree_flat(t->group, t->weight));
+		line_again(l, t, tree_flat(t->group, t->weight), now, runs_on);
 }
 
 /* The CPU tells others what it runs. */
@@ -136,10 +141,18 @@ INLINE u64 door_queue(struct task_struct *p, struct task_ctx *t, s32 cpu)
 	return (u32)p->nr_cpus_allowed < config.cpus ? dsq_narrow(t->line) : dsq_wide(t->line);
 }
 
-/* Puts a member into its queue. */
-INLINE void door_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 flags)
+/* Brings a place in the order before all that have not won yet; such places keep their own order.
+ */
+#define DOOR_FRONT (1ULL << 44)
+
+/*
+ * Puts a member into its queue; at the front, if it has won against who runs and only waits for
+ * him to have his quarter.
+ */
+INLINE void door_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 flags, bool front)
 {
-	dsq_insert_vtime(p, door_queue(p, t, cpu), door_run_ns(t), t->deadline, flags);
+	dsq_insert_vtime(p, door_queue(p, t, cpu), door_run_ns(t),
+			 front ? t->deadline - DOOR_FRONT : t->deadline, flags);
 }
 
 /* The deadline of the first in a queue that may run on a CPU; 0: there is none. Global, as
@@ -195,6 +208,34 @@ INLINE struct first door_head(s32 cpu, struct ext_cpu *c, u32 kind)
 	}
 	door_earlier(&first, dsq_wide(line), cpu);
 	return first;
+}
+
+/* Now and then a CPU pulls a waiting task of main's from the cache that has most to do, if that
+ * evens the weights out. */
+int door_balance(u32 home, u64 now)
+{
+	struct line *own = line_at(line_index(home, EXT_MAIN)), *busiest;
+	u64 most = 0;
+	u32 step, from = 0, line;
+
+	if (!own || now < own->balance_ns)
+		return 0;
+	own->balance_ns = now + DOOR_BALANCE_NS;
+	EXT_FOR(step, config.llcs)
+	{
+		struct line *l = line_at(line_index(step, EXT_MAIN));
+		u64 weights = l ? l->weights : 0;
+
+		from = tg_if_less(most, weights, step, from);
+		most = tg_max(most, weights);
+	}
+	line = line_index(from, EXT_MAIN);
+	busiest = line_at(line);
+	if (!busiest || from == home || !busiest->members)
+		return 0;
+	if (own->weights + 2 * (busiest->weights / busiest->members) > busiest->weights)
+		return 0;
+	return dsq_move_to_local(dsq_wide(line));
 }
 
 /* Takes a task of a kind out of another cache's queues. */

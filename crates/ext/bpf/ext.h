@@ -43,6 +43,7 @@ struct task_ctx {
 	s64 lag;       /* what it was behind by when it last left */
 	u64 uncounted; /* virtual time that it ran and the line has not been told */
 	u64 since_ns;  /* charged up to here while it runs; else, since when it has not run */
+	u64 open_ns;   /* its line counts it as running since then; 0: it does not */
 	u64 slice_ns;
 	u64 generation; /* of the gates, when it was last described */
 	u64 group_id;	/* guards against another group under the same index */
@@ -53,10 +54,12 @@ struct task_ctx {
 	u32 floor;   /* its next run is a visit for the watchdog's sake (park.h) */
 	u32 weight;
 	u32 line;
+	u32 left_line; /* which line `vruntime` and `lag` are of while it is no member */
 	u32 llc;
 	u32 kind;
 	s32 hint;
 	u32 flags;
+	u32 unused;
 };
 
 struct {
@@ -129,12 +132,17 @@ struct {
 
 struct line {
 	struct bpf_spin_lock lock;
-	u32 unused;
-	u64 base;   /* the members' mean vruntime, in whole ns .. */
+	u32 members;
+	u64 balance_ns; /* when its CPUs look next whether another cache has more to do */
+	u64 base;	/* the members' mean vruntime, in whole ns .. */
 	s64 moment; /* .. and the rest of it: sum of (vruntime - base) * weight, in 0 .. weights - 1
 		     */
 	u64 weights; /* of the members */
 	u64 reached; /* virtual time: the furthest that the mean has come */
+	/* Members that run: their number, and the sum of the times since when; what they ran since
+	 * is in no vruntime yet. */
+	u64 open;
+	u64 open_since_ns;
 };
 
 struct {

@@ -113,10 +113,11 @@ struct ext_cpu {
 	u64 vruntime;
 	u64 flat;
 	u64 slice_ns;
-	u64 since_ns;
+	u64 since_ns; /* charged up to here */
+	u64 began_ns; /* was switched to */
 	struct ext_counts counts;
 };
-_Static_assert(sizeof(struct ext_cpu) == 152, "src/intf.rs");
+_Static_assert(sizeof(struct ext_cpu) == 160, "src/intf.rs");
 
 #define EXT_CPU_RUNS 1	 /* a task of this class */
 #define EXT_CPU_YIELDS 2 /* one of the idle class */

@@ -9,11 +9,16 @@
  * forward is used only by a task that is not ahead of V by more than a quarter of its slice: it
  * says when CPU time comes, not how much. (EEVDF asks at each pick whether a task is eligible; a
  * queue of the kernel's orders once, when a task is put in, and a wakeup that found itself ahead by
- * a microsecond would wait a whole round.) crates/sim/src/sched/ext/line.rs is the same in Rust.
+ * a microsecond would wait a whole round.) crates/sim/src/sched/ext/line.rs is the same in Rust,
+ * but for two things that a real machine asks for: what members have run since they were last
+ * charged counts in V at once (there a tick is 4 ms, and a wakeup that met an old V would stand
+ * behind whoever runs), and a task that left ahead of its share pays by sleeping until V has come
+ * to it, and no longer (as EEVDF's delayed dequeue).
  *
  * The mean is kept as a whole number and a remainder, settled at each change, so that products stay
  * small: a weight in a line is a flat one without its last 14 bits, below 2^23; a distance is cut
- * to 2^39 (nine minutes at nice 0): 2^62.
+ * to 2^39 (nine minutes at nice 0): 2^62. CPU time moves the moment by ran * FLAT_ONE / flat *
+ * (flat >> 14) = ran << 16, whoever runs: 2^46 << 16 = 2^62.
  */
 #ifndef TIDEGATE_EXT_LINE_H
 #define TIDEGATE_EXT_LINE_H
@@ -41,21 +46,30 @@ INLINE s64 line_distance(struct line *l, u64 vruntime)
 	return tg_clamp_s((s64)(vruntime - l->base), -LINE_FAR, LINE_FAR);
 }
 
-/* Brings the mean up to date; V never goes back: who had done nothing would be ahead of it all at
- * once. */
-INLINE void line_settle(struct line *l)
+/* CPU time that running members have had and were not charged for. CPUs' clocks may differ by a
+ * hair. */
+INLINE u64 line_open_ns(struct line *l, u64 now)
+{
+	s64 open_ns = (s64)(l->open * now - l->open_since_ns);
+
+	return open_ns < 0 ? 0 : tg_min((u64)open_ns, 1ULL << 46);
+}
+
+/*
+ * Brings the mean up to now; V never goes back: who had done nothing would be ahead of it all at
+ * once. The moment keeps what the mean has not: a remainder, less what the open runs will be
+ * charged for.
+ */
+INLINE void line_settle(struct line *l, u64 now)
 {
 	if (l->weights) {
-		u64 size = tg_abs(l->moment), whole = size / l->weights;
+		s64 moment = l->moment + (s64)(line_open_ns(l, now) << 16);
+		u64 whole = tg_abs(moment) / l->weights;
 
-		if (l->moment < 0) {
-			whole += whole * l->weights < size;
-			l->base -= whole;
-			l->moment += (s64)(whole * l->weights);
-		} else {
-			l->base += whole;
-			l->moment -= (s64)(whole * l->weights);
-		}
+		if (moment < 0)
+			whole = -(whole + 1);
+		l->base += whole;
+		l->moment -= (s64)(whole * l->weights);
 	} else {
 		l->moment = 0;
 		l->base = line_v(l);
@@ -68,21 +82,44 @@ INLINE void line_weigh_in(struct line *l, u64 vruntime, u64 flat)
 {
 	if (!l->weights)
 		l->base = vruntime;
+	l->members++;
 	l->weights += line_weight(flat);
 	l->moment += line_distance(l, vruntime) * (s64)line_weight(flat);
 }
 
 INLINE void line_weigh_out(struct line *l, u64 vruntime, u64 flat)
 {
+	l->members--;
 	l->weights -= tg_min(line_weight(flat), l->weights);
 	l->moment -= line_distance(l, vruntime) * (s64)line_weight(flat);
 }
 
-/* A member has run `t->uncounted` since the line was told. */
-INLINE void line_count(struct line *l, struct task_ctx *t)
+/* The line is told what a member has run, and that it runs no longer. */
+INLINE void line_tell(struct line *l, struct task_ctx *t)
 {
 	l->moment += (s64)(t->uncounted * line_weight(t->flat));
 	t->uncounted = 0;
+	if (t->open_ns) {
+		l->open--;
+		l->open_since_ns -= t->open_ns;
+		t->open_ns = 0;
+	}
+}
+
+INLINE void line_reopen(struct line *l, struct task_ctx *t, u64 now)
+{
+	l->open++;
+	l->open_since_ns += now;
+	t->open_ns = now;
+}
+
+/* A member begins to run. */
+INLINE void line_open(struct line *l, struct task_ctx *t, u64 now)
+{
+	bpf_spin_lock(&l->lock);
+	line_tell(l, t);
+	line_reopen(l, t, now);
+	bpf_spin_unlock(&l->lock);
 }
 
 INLINE u64 task_slice_v(struct task_ctx *t)
@@ -114,13 +151,28 @@ INLINE u64 line_deadline(u64 v, struct task_ctx *t, u64 slice_v)
 }
 
 /*
+ * Where one that comes back stands: as far behind V as it was, or ahead, within a slice; but one
+ * that was ahead is so only until V has come to where it left.
+ */
+INLINE u64 line_place(struct line *l, struct task_ctx *t, u64 slice_v)
+{
+	s64 most = (s64)tg_min(slice_v, (u64)LINE_FAR);
+	u64 v = line_v(l);
+
+	if (t->lag < 0 && t->left_line == t->line && tg_latency_before(t->vruntime, v))
+		return v;
+	if (t->lag < 0 && t->left_line == t->line)
+		return v + (u64)tg_min_s((s64)(t->vruntime - v), most);
+	return v - (u64)tg_clamp_s(t->lag, -most, most);
+}
+
+/*
  * A task comes to compete, with a new slice. Lag beyond a slice either way is forgotten. False: it
  * is not (any more) where it was to come from.
  */
-INLINE bool line_join(struct line *l, struct task_ctx *t, u64 flat, bool from_park)
+INLINE bool line_join(struct line *l, struct task_ctx *t, u64 flat, bool from_park, u64 now)
 {
 	u64 slice_v = virtual_ns(t->slice_ns, flat);
-	s64 most = (s64)tg_min(slice_v, (u64)LINE_FAR);
 
 	bpf_spin_lock(&l->lock);
 	if (from_park ? t->place != PLACE_PARKED : t->place == PLACE_MEMBER) {
@@ -130,9 +182,10 @@ INLINE bool line_join(struct line *l, struct task_ctx *t, u64 flat, bool from_pa
 	t->place = PLACE_MEMBER;
 	t->flat = flat;
 	t->uncounted = 0;
-	t->vruntime = line_v(l) - (u64)tg_clamp_s(t->lag, -most, most);
+	line_settle(l, now);
+	t->vruntime = line_place(l, t, slice_v);
 	line_weigh_in(l, t->vruntime, flat);
-	line_settle(l);
+	line_settle(l, now);
 	bpf_spin_unlock(&l->lock);
 	tide_joins(t->kind);
 	t->end = t->vruntime + slice_v;
@@ -141,7 +194,7 @@ INLINE bool line_join(struct line *l, struct task_ctx *t, u64 flat, bool from_pa
 }
 
 /* A member goes; its lag goes with it. False: it is none, or of another line by now. */
-INLINE bool line_leave(struct line *l, struct task_ctx *t, u32 line, u32 to)
+INLINE bool line_leave(struct line *l, struct task_ctx *t, u32 line, u32 to, u64 now)
 {
 	bpf_spin_lock(&l->lock);
 	if (t->place != PLACE_MEMBER || t->line != line) {
@@ -151,11 +204,12 @@ INLINE bool line_leave(struct line *l, struct task_ctx *t, u32 line, u32 to)
 		return false;
 	}
 	t->place = to;
-	line_count(l, t);
-	line_settle(l);
+	t->left_line = line;
+	line_tell(l, t);
+	line_settle(l, now);
 	t->lag = (s64)(line_v(l) - t->vruntime);
 	line_weigh_out(l, t->vruntime, t->flat);
-	line_settle(l);
+	line_settle(l, now);
 	bpf_spin_unlock(&l->lock);
 	tide_leaves(t->kind);
 	return true;
@@ -175,17 +229,19 @@ INLINE u64 line_left_ns(struct task_ctx *t)
  * never left the competition, so its vruntime stands; what it weighs may have changed, and the rest
  * of a slice is as long as before.
  */
-INLINE void line_again(struct line *l, struct task_ctx *t, u64 flat)
+INLINE void line_again(struct line *l, struct task_ctx *t, u64 flat, u64 now, bool runs_on)
 {
 	u64 left_ns = tg_min(line_left_ns(t), t->slice_ns), slice_v;
 
 	bpf_spin_lock(&l->lock);
-	line_count(l, t);
+	line_tell(l, t);
+	if (runs_on)
+		line_reopen(l, t, now);
 	if (flat != t->flat) {
 		line_weigh_out(l, t->vruntime, t->flat);
 		line_weigh_in(l, t->vruntime, flat);
 	}
-	line_settle(l);
+	line_settle(l, now);
 	bpf_spin_unlock(&l->lock);
 	t->flat = flat;
 	slice_v = virtual_ns(t->slice_ns, flat);

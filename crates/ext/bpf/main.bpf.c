@@ -7,14 +7,7 @@
  * door.h (until when it may run).
  */
 #include "group_ops.h"
-#include "side.h"
-
-struct {
-	MAP_UINT(type, MAP_ARRAY);
-	MAP_UINT(max_entries, 1);
-	MAP_TYPE(key, u32);
-	MAP_TYPE(value, struct ext_exit);
-} ended SEC(".maps");
+#include "life_ops.h"
 
 /* Arguments: struct task_struct *p, s32 prev_cpu, u64 wake_flags */
 OPS(select_cpu)
@@ -48,7 +41,7 @@ s32 select_cpu(u64 *ctx)
  * was put back. */
 INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_cpu *c, u64 flags)
 {
-	bool again = t->flags & TASK_PREEMPTED, chosen = t->flags & TASK_CHOSEN;
+	bool again = t->flags & TASK_PREEMPTED, chosen = t->flags & TASK_CHOSEN, soon = false;
 	s32 other;
 
 	t->flags &= ~(TASK_PREEMPTED | TASK_CHOSEN);
@@ -68,7 +61,7 @@ INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_c
 		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
 		return;
 	}
-	other = again ? -1 : place_victim(p, t, cpu, now_ns());
+	other = again ? -1 : place_victim(p, t, cpu, now_ns(), &soon);
 	if (other >= 0) {
 		c->counts.preempted++;
 		dsq_insert(p, SCX_DSQ_LOCAL_ON | other, door_run_ns(t),
@@ -76,7 +69,12 @@ INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_c
 		return;
 	}
 	c->counts.queued++;
-	door_wait(p, t, cpu, flags);
+	/* The kernel's own threads of one CPU are what others wait for: nobody goes between. */
+	if (config.cpus > 1 && p->nr_cpus_allowed == 1 && p->flags & PF_KTHREAD) {
+		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
+		return;
+	}
+	door_wait(p, t, cpu, flags, soon);
 	if (config.cpus > 1) {
 		other = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 		if (other >= 0)
@@ -103,7 +101,7 @@ int enqueue(u64 *ctx)
 	else
 		door_renew(p, t, cpu);
 	if (t->llc != c->llc)
-		door_bring(t, c->llc);
+		door_bring(t, c->llc, t->kind);
 	put(p, t, cpu, c, ctx[1]);
 	return 0;
 }
@@ -113,6 +111,7 @@ INLINE bool keep(struct task_struct *prev, struct task_ctx *t, s32 cpu, struct e
 		 u64 other)
 {
 	u64 run_ns = door_run_ns(t);
+	struct line *l = line_at(t->line);
 
 	if (other && tg_latency_before(other, t->deadline))
 		return false;
@@ -122,18 +121,39 @@ INLINE bool keep(struct task_struct *prev, struct task_ctx *t, s32 cpu, struct e
 		return false;
 	c->counts.kept++;
 	set_slice(prev, run_ns);
+	/* It may have come anew to another line since it began. */
+	if (l && !t->open_ns)
+		line_open(l, t, now);
 	door_show(t, c, now);
 	return true;
+}
+
+/*
+ * The first in line may be out of reach though it is there (a CPU that goes or comes takes nobody
+ * from elsewhere, a task may be unable to migrate): whoever is behind it, in the queues that are
+ * this CPU's own, is not to wait for it.
+ */
+int others(s32 cpu, u32 llc, u32 kind, u64 now)
+{
+	u64 pinned = dsq_pinned(cpu, kind), narrow = dsq_narrow(line_index(llc, kind));
+
+	if (config.cpus == 1)
+		return 0;
+	if (!(limits_used && limit_sift(pinned, cpu, now)) && dsq_move_to_local(pinned))
+		return 1;
+	return !(limits_used && limit_sift(narrow, cpu, now)) && dsq_move_to_local(narrow);
 }
 
 /* The first of a kind, of this cache and then of others; true: somebody runs. */
 INLINE bool serve(s32 cpu, struct ext_cpu *c, struct task_struct *prev, struct task_ctx *t,
 		  u32 kind, u64 now)
 {
+	u32 attempt;
+
 	/* Another CPU may take the first away between the look and the hand: then the next is
 	 * looked at. */
-#pragma unroll
-	for (int attempt = 0; attempt < 4; attempt++) {
+	EXT_FOR(attempt, 4)
+	{
 		struct first first = door_head(cpu, c, kind);
 
 		if (prev && t && t->kind == kind && keep(prev, t, cpu, c, now, first.deadline))
@@ -142,7 +162,7 @@ INLINE bool serve(s32 cpu, struct ext_cpu *c, struct task_struct *prev, struct t
 			break;
 		if (limits_used && limit_sift(first.dsq, cpu, now))
 			continue;
-		if (dsq_move_to_local(first.dsq))
+		if (dsq_move_to_local(first.dsq) || others(cpu, c->llc, kind, now))
 			return true;
 	}
 	if (config.llcs > 1 && door_steal(c->llc, kind)) {
@@ -169,11 +189,15 @@ int dispatch(u64 *ctx)
 	if (t && t->place == PLACE_MEMBER) {
 		limit_charge(t, cpu, door_charge(t, c, now));
 		t->floor = 0;
-		door_again(t);
+		door_again(t, now, true);
 		door_renew(prev, t, cpu);
 		side_runs(cpu, t->kind, now);
 	} else {
 		t = NULL;
+	}
+	if (config.llcs > 1 && !side_first(cpu) && door_balance(c->llc, now)) {
+		c->counts.stolen++;
+		return 0;
 	}
 	/* A stretch that side work has at main's cost comes before main. */
 	if (!(side_first(cpu) && serve(cpu, c, t ? prev : NULL, t, EXT_SIDE, now)) &&
@@ -204,6 +228,8 @@ int running(u64 *ctx)
 	struct task_ctx *t = task_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct ext_cpu *c = cpu_at(cpu);
+	struct line *l;
+	u64 now;
 
 	if (!t || !c)
 		return 0;
@@ -211,12 +237,17 @@ int running(u64 *ctx)
 	if (t->place != PLACE_MEMBER)
 		door_join(p, t, cpu);
 	if (t->llc != c->llc)
-		door_bring(t, c->llc);
+		door_bring(t, c->llc, t->kind);
 	t->flags &= ~TASK_PREEMPTED;
-	t->since_ns = now_ns();
+	now = now_ns();
+	t->since_ns = now;
+	l = line_at(t->line);
+	if (l)
+		line_open(l, t, now);
+	c->began_ns = now;
 	c->counts.runs++;
-	door_show(t, c, t->since_ns);
-	side_runs(cpu, t->kind, t->since_ns);
+	door_show(t, c, now);
+	side_runs(cpu, t->kind, now);
 	if (limits_used)
 		limit_start(p, t, cpu);
 	return 0;
@@ -230,17 +261,18 @@ int stopping(u64 *ctx)
 	struct task_ctx *t = task_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct ext_cpu *c = cpu_at(cpu);
+	u64 now = now_ns();
 
 	if (!t || !c)
 		return 0;
 	c->state = 0;
-	ledger_runs(cpu, EXT_MAIN, now_ns());
-	limit_charge(t, cpu, door_charge(t, c, now_ns()));
+	ledger_runs(cpu, EXT_MAIN, now);
+	limit_charge(t, cpu, door_charge(t, c, now));
 	if (t->limit)
 		limit_stop(t, cpu);
 	if ((bool)ctx[1] && t->place == PLACE_MEMBER) {
 		t->flags |= TASK_PREEMPTED;
-		door_again(t);
+		door_again(t, now, false);
 	}
 	return 0;
 }
@@ -274,7 +306,7 @@ int tick(u64 *ctx)
 	if (!first.deadline)
 		return 0;
 	if (c->kind != EXT_MAIN || (tg_latency_before(first.deadline, c->deadline) &&
-				    now_ns() - c->since_ns >= c->slice_ns / 4))
+				    now_ns() - c->began_ns >= c->slice_ns / 4))
 		set_slice(p, 0);
 	return 0;
 }
@@ -330,87 +362,6 @@ int enable(u64 *ctx)
 
 	if (t)
 		t->lag = 0;
-	return 0;
-}
-
-/* Without these two, a CPU that comes or goes would end the scheduler. */
-OPS(cpu_online)
-int cpu_online(u64 *ctx)
-{
-	struct ext_cpu *c = cpu_at((s32)ctx[0]);
-
-	if (c)
-		c->state = 0;
-	return 0;
-}
-
-OPS(cpu_offline)
-int cpu_offline(u64 *ctx)
-{
-	struct ext_cpu *c = cpu_at((s32)ctx[0]);
-
-	if (c)
-		c->state = 0;
-	return 0;
-}
-
-/* A higher class takes the CPU: who was sent there finds another place. */
-OPS(cpu_release)
-int cpu_release(u64 *ctx)
-{
-	scx_bpf_reenqueue_local();
-	return 0;
-}
-
-OPS_SLEEPABLE(init)
-s32 init(u64 *ctx)
-{
-	s32 failed;
-	u32 line, cpu, limit;
-
-	EXT_FOR(line, config.llcs * EXT_KINDS)
-	{
-		failed = scx_bpf_create_dsq(dsq_wide(line), -1);
-		if (!failed)
-			failed = scx_bpf_create_dsq(dsq_narrow(line), -1);
-		if (failed)
-			return failed;
-	}
-	EXT_FOR(cpu, config.cpus)
-	{
-		for (u32 kind = 0; kind < EXT_KINDS; kind++) {
-			failed = scx_bpf_create_dsq(dsq_pinned(cpu, kind), -1);
-			if (failed)
-				return failed;
-		}
-		failed = alarm_init(cpu);
-		if (failed)
-			return failed;
-	}
-	EXT_FOR(limit, config.limits)
-	{
-		failed = limit_init(limit);
-		if (failed)
-			return failed;
-	}
-	return side_init();
-}
-
-/* Arguments: struct scx_exit_info *info */
-OPS(exit)
-int ops_exit(u64 *ctx)
-{
-	struct scx_exit_info *info = (struct scx_exit_info *)ctx[0];
-	u32 zero = 0;
-	struct ext_exit *to = bpf_map_lookup_elem(&ended, &zero);
-
-	if (!to)
-		return 0;
-	bpf_probe_read_kernel_str(to->reason, sizeof(to->reason), info->reason);
-	bpf_probe_read_kernel_str(to->message, sizeof(to->message), info->msg);
-	bpf_probe_read_kernel_str(to->dump, sizeof(to->dump), info->dump);
-	to->code = info->exit_code;
-	to->kind = info->kind;
 	return 0;
 }
 

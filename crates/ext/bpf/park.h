@@ -45,7 +45,7 @@ INLINE bool park_leave(struct task_ctx *t)
 	u32 line = t->line;
 	struct line *l = line_at(line);
 
-	if (!l || !line_leave(l, t, line, PLACE_PARKED))
+	if (!l || !line_leave(l, t, line, PLACE_PARKED, now_ns()))
 		return t->place == PLACE_PARKED;
 	tree_deactivate(t);
 	return true;
@@ -72,8 +72,8 @@ INLINE bool park_release(struct bpf_iter_scx_dsq *it, struct task_struct *p, str
 	bool counted = tree_activate(t);
 	struct line *l = line_at(t->line);
 
-	if (!l ||
-	    (!line_join(l, t, tree_flat(t->group, t->weight), true) && t->place != PLACE_MEMBER)) {
+	if (!l || (!line_join(l, t, tree_flat(t->group, t->weight), true, now_ns()) &&
+		   t->place != PLACE_MEMBER)) {
 		if (counted)
 			tree_deactivate(t);
 		return false;
@@ -91,12 +91,13 @@ INLINE bool park_due(struct task_ctx *t, u64 now)
 INLINE void park_call(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
 {
 	s32 to = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	bool soon = false;
 
 	if (to >= 0) {
 		scx_bpf_kick_cpu(to, CONST(scx_kick_flags, SCX_KICK_IDLE));
 		return;
 	}
-	to = place_victim(p, t, cpu, now);
+	to = place_victim(p, t, cpu, now, &soon);
 	if (to >= 0)
 		scx_bpf_kick_cpu(to, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
 }

@@ -14,15 +14,21 @@
 /* Running tasks that a waking one is compared with. */
 #define PLACE_VICTIMS 16
 
-/* Waiting, in the order of a rank (law/latency.h), against what runs on a CPU. */
-INLINE bool place_displaces(struct task_ctx *t, struct ext_cpu *c, u64 v, u64 now)
+/*
+ * A task that waits, in the order of a rank (law/latency.h), against what runs on a CPU. A slice
+ * that is over ends at the next tick only; meanwhile whoever has it stands where the next one would
+ * put him.
+ */
+enum yields { YIELDS_NOT, YIELDS_SOON, YIELDS_NOW };
+
+INLINE enum yields place_displaces(struct task_ctx *t, struct ext_cpu *c, u64 v, u64 now)
 {
-	u64 ran_ns = tg_sub0(now, c->since_ns);
+	u64 flat = tg_max(c->flat, 1), ran_ns = tg_sub0(now, c->since_ns);
 	struct tg_latency_rank runs = {
 	    .deadline = c->deadline,
 	    .hint = c->hint,
-	    .eligible = line_eligible(v, c->vruntime + virtual_ns(ran_ns, tg_max(c->flat, 1)),
-				      virtual_ns(c->slice_ns, tg_max(c->flat, 1))),
+	    .eligible = line_eligible(v, c->vruntime + virtual_ns(ran_ns, flat),
+				      virtual_ns(c->slice_ns, flat)),
 	};
 	struct tg_latency_rank waits = {
 	    .deadline = t->deadline,
@@ -30,10 +36,12 @@ INLINE bool place_displaces(struct task_ctx *t, struct ext_cpu *c, u64 v, u64 no
 	    .eligible = line_eligible(v, t->vruntime, task_slice_v(t)),
 	};
 
-	if (!tg_latency_preempts(&runs, &waits))
-		return false;
+	if (!tg_latency_preempts(&runs, &waits) && (!waits.eligible || t->hint > c->hint))
+		return YIELDS_NOT;
 	/* Equals leave each other alone for a quarter of a slice. */
-	return t->hint < c->hint || ran_ns >= c->slice_ns / 4;
+	if (t->hint < c->hint || tg_sub0(now, c->began_ns) >= c->slice_ns / 4)
+		return YIELDS_NOW;
+	return YIELDS_SOON;
 }
 
 /* Whoever runs there gives way to any of main's tasks (that is not of the idle class itself). */
@@ -42,10 +50,13 @@ INLINE bool place_soft(struct task_ctx *t, struct ext_cpu *c)
 	return c->kind != EXT_MAIN || ((c->state & EXT_CPU_YIELDS) && !(t->flags & TASK_YIELDS));
 }
 
-/* The CPU whose task has the latest deadline, of those where `p` may run; -1: none is to give way.
+/*
+ * The CPU whose task has the latest deadline, of those where `p` may run; -1: none is to give way,
+ * or not yet (`soon`).
  */
-INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64 now)
+INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64 now, bool *soon)
 {
+	enum yields yields;
 	u64 latest = 0;
 	s32 best = -1;
 	u32 at = from;
@@ -72,7 +83,11 @@ INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64
 			break;
 	}
 	c = best < 0 ? NULL : cpu_at(best);
-	if (!c || !(place_soft(t, c) || place_displaces(t, c, line_v(l), now)))
+	if (!c)
+		return -1;
+	yields = place_soft(t, c) ? YIELDS_NOW : place_displaces(t, c, line_v(l), now);
+	*soon = yields == YIELDS_SOON;
+	if (yields != YIELDS_NOW)
 		return -1;
 	c->called = 1;
 	return best;

@@ -148,9 +148,10 @@ pub struct Cpu {
     pub flat: u64,
     pub slice_ns: u64,
     pub since_ns: u64,
+    pub began_ns: u64,
     pub counts: Counts,
 }
-const _: () = assert!(size_of::<Cpu>() == 152);
+const _: () = assert!(size_of::<Cpu>() == 160);
 
 /// `struct limit` of `bpf/pool.h`, with the pool of `law/bandwidth_types.h` in it.
 #[derive(Clone, Copy, Debug, Default)]

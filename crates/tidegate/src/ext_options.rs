@@ -16,8 +16,8 @@ const LEVELS_MAX: u32 = 32;
 /// The terms that the engine honours so far.
 const HONOURED: [&str; 4] = ["class", "headroom", "latency", "tolerance"];
 
-/// The engine's options on this machine.
-pub fn options() -> Result<Options, Failure> {
+/// The engine's options on this machine; with `caches`, on one whose CPUs are dealt out to so many last-level caches.
+pub fn options(caches: Option<u32>) -> Result<Options, Failure> {
     let fs = RealFs::new();
     let failed =
         |error: &dyn std::fmt::Display| Failure::new(Exit::Failure, format!("ext: {error}"));
@@ -30,6 +30,9 @@ pub fn options() -> Result<Options, Failure> {
             llc: known.llc,
         };
         places.extend(known.cpus.iter().map(place));
+    }
+    for place in places.iter_mut() {
+        place.llc = caches.map_or(place.llc, |caches| place.cpu % caches.max(1));
     }
     let cpus = possible_cpus(&fs)?;
     let machine = Machine::new(cpus, &places).map_err(|error| failed(&error))?;

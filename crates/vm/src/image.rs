@@ -248,7 +248,7 @@ fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, Trouble> {
     compile
         .args(["-O2", "-static", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&helper)
-        .arg(scripts.join("vmtool.c"));
+        .args(["vmtool.c", "vmwork.c"].map(|source| scripts.join(source)));
     output(&mut compile, "compile the guest's helper")?;
     Ok(helper)
 }

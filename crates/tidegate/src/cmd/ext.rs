@@ -34,6 +34,9 @@ pub struct Args {
     /// End after so many seconds
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
+    /// For tests: deal the CPUs out to so many last-level caches
+    #[arg(long, value_name = "N", hide = true)]
+    caches: Option<u32>,
     /// Print statistics as JSON, one object a second
     #[arg(long)]
     json: bool,
@@ -57,7 +60,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         .iter()
         .map(|gate| Ok((gate.cgroup_id()?, gate.terms)))
         .collect::<Result<Vec<_>, Failure>>()?;
-    let mut ext = Ext::load(&ext_options::options()?)?;
+    let mut ext = Ext::load(&ext_options::options(args.caches)?)?;
     for (id, terms) in &gates {
         ext.set_gate(*id, terms)?;
     }

@@ -1,0 +1,65 @@
+# what: under ext a hint says who runs first and not how much; nice levels and cpu.idle are kept
+# modes: precise
+# kernels: 6.18 7.3
+# needs: tidegate
+# seconds: 120
+group first
+group plain
+group last
+ext_on --gate 'cgroup:/first latency=-20' --gate 'cgroup:/last latency=19'
+
+# How late a task of a group wakes beside three hogs, one in each group.
+for name in first plain last; do
+	start $name vmtool burn
+	eval "$name=$STARTED"
+done
+sleep 1
+for name in first plain last; do
+	SEEN=$(inside $name vmtool wake 4 5000 500)
+	echo "$name: $SEEN"
+	eval "mean_$name=$(of mean_us)"
+	measure "wake_$name" "$(of mean_us)" us
+	measure "wake_p99_$name" "$(of p99_us)" us
+done
+ordered=$(awk -v a="$mean_first" -v b="$mean_plain" -v c="$mean_last" 'BEGIN { print (a <= b && b < c) }')
+same "whether who is to be first wakes sooner than the plain one, and that one sooner than who is to be last" "$ordered" 1
+
+# Shares stay.
+SEEN=$(vmtool watch 6 first plain last)
+echo "$SEEN"
+for name in first plain last; do
+	measure "share_$name" "$(of $name)" %
+	within "a third of the CPU, whatever the hint ($name)" "$(of $name)" 33.0 33.67
+done
+ext_is_on
+finish $first $plain $last
+
+# Nice 5 is 335 of 1024's scale: 335 / 1359.
+start first vmtool burn
+nice=$STARTED
+renice -n 5 -p $nice
+start first vmtool burn
+plain=$STARTED
+sleep 1
+before=$(vmtool cpu $nice $plain)
+sleep 10
+share=$(printf '%s\n%s\n' "$before" "$(vmtool cpu $nice $plain)" |
+	awk '{ ns[NR] = $1 } END { a = ns[3] - ns[1]; b = ns[4] - ns[2]; printf "%.2f", 100 * a / (a + b) }')
+measure share_of_nice_5 "$share" %
+within "the share of nice 5 beside nice 0" "$share" 24.40 24.90
+finish $nice $plain
+
+# The idle class is weight 3 of 1024's scale.
+ext_off
+echo 1 >$ROOT/last/cpu.idle
+ext_on
+start last vmtool burn
+idle=$STARTED
+start plain vmtool burn
+plain=$STARTED
+sleep 1
+SEEN=$(vmtool watch 5 last plain)
+echo "$SEEN"
+measure share_of_idle "$(of last)" %
+within "cpu.idle beside weight 100" "$(of last)" 0.05 0.8
+ext_is_on

@@ -1,0 +1,76 @@
+# what: ext keeps every task through fork storms, moves, affinity changes, stops, cgroups that come and go, and hotplug
+# modes: smp
+# kernels: 6.18 7.3
+# needs: tidegate
+# seconds: 120
+ext_on
+group a
+group b
+
+# Affinity, stops and moves, of two hogs and a sleeper.
+start a vmtool threads 2
+hog=$STARTED
+start b vmtool wake 60 2000 100 >/dev/null
+sleeper=$STARTED
+for round in 1 2 3 4 5 6; do
+	taskset -p 1 $hog >/dev/null
+	echo $hog >$ROOT/b/cgroup.procs
+	kill -STOP $hog
+	taskset -p 2 $sleeper >/dev/null
+	sleep 0.2
+	kill -CONT $hog
+	taskset -p 3 $hog >/dev/null
+	echo $hog >$ROOT/a/cgroup.procs
+	renice -n $round -p $sleeper >/dev/null
+	taskset -p 3 $sleeper >/dev/null
+	echo $((round * 100)) >$ROOT/a/cpu.weight
+	sleep 0.2
+done
+ext_is_on
+alive $hog || fail "the hog is lost"
+alive $sleeper || fail "the sleeper is lost"
+
+# Groups that come and go with tasks in them, and a storm of forks.
+for round in $(seq 20); do
+	mkdir $ROOT/a$round
+	inside a$round vmtool build 4 4 >/dev/null &
+	last=$!
+done
+inside b vmtool hackbench 2 5 >/dev/null
+inside b vmtool build 8 100 >/dev/null
+wait $last
+sleep 1
+for round in $(seq 20); do
+	until_true 20 rmdir $ROOT/a$round 2>/dev/null || fail "group a$round stays: $(cat $ROOT/a$round/cgroup.procs)"
+done
+ext_is_on
+
+# The real-time class takes the CPUs for a while.
+vmtool fifo 2 &
+rt=$!
+sleep 0.5
+kill $rt
+wait $rt || true
+ext_is_on
+
+# A CPU goes and comes back, with a task that was pinned to it.
+taskset -p 2 $hog >/dev/null
+for round in 1 2 3; do
+	echo 0 >/sys/devices/system/cpu/cpu1/online
+	sleep 0.5
+	ext_is_on
+	before=$(usage a)
+	sleep 0.5
+	[ "$(usage a)" -gt "$before" ] || fail "the hog does not run while its CPU is away"
+	echo 1 >/sys/devices/system/cpu/cpu1/online
+	sleep 0.5
+done
+before=$(usage a)
+sleep 1
+[ "$(usage a)" -gt "$before" ] || fail "the hog does not run after its CPU came back"
+vmtool build 4 20
+ext_is_on
+finish $hog $sleeper
+ext_off
+cat /tmp/ext
+vmtool build 4 20
