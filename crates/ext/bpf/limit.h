@@ -31,7 +31,6 @@ INLINE void limit_arm(struct limit *l, u64 at_ns, u64 now)
 {
 	u64 armed_ns = l->armed_ns;
 
-	l->calm = 0;
 	at_ns = tg_max(at_ns, now + LIMIT_SOON_NS);
 	if (armed_ns && armed_ns <= at_ns && armed_ns + LIMIT_LOST_NS > now)
 		return;
@@ -375,15 +374,20 @@ static __attribute__((noinline)) int limit_release(struct limit *l, u32 at, u64 
 	return 0;
 }
 
-/* The timer of a limit. It stops once it has twice in a row found nothing parked and nothing
- * throttled. */
+/* The timer of a limit. It stops when nothing is parked or throttled, and nothing was parked since
+ * it last rang. */
 static int limit_rings(void *map, u32 *index, struct limit *l)
 {
 	u64 now = now_ns(), at_ns;
-	u32 at = *index, calm = l->calm;
-	bool parked;
+	u32 at = *index, parks;
+	bool parked, fresh;
 
-	l->armed_ns = 0;
+	/* Whoever parks counts it first and then sees whether the timer is set: one that finds it
+	 * still set is seen here. */
+	__sync_lock_test_and_set(&l->armed_ns, 0ULL);
+	parks = *(volatile u64 *)&l->parks;
+	fresh = parks != l->seen;
+	l->seen = parks;
 	if (!l->used)
 		return 0;
 	bpf_spin_lock(&l->lock);
@@ -393,13 +397,12 @@ static int limit_rings(void *map, u32 *index, struct limit *l)
 		limit_distribute(at, now);
 	limit_release(l, at, now);
 	parked = scx_bpf_dsq_nr_queued(dsq_parked(at)) > 0;
-	if (!parked && !l->pool.throttled && calm)
+	if (!parked && !l->pool.throttled && !fresh)
 		return 0;
 	at_ns = tg_max(l->pool.turnover_ns, now + LIMIT_AGAIN_NS);
 	if (parked && limit_has(l))
 		at_ns = now + LIMIT_AGAIN_NS;
 	limit_arm(l, at_ns, now);
-	l->calm = !parked && !l->pool.throttled;
 	return 0;
 }
 

@@ -28,7 +28,7 @@ struct limit {
 	u64 parks;    /* times that a task was parked */
 	u64 visits;   /* runs that only the watchdog had .. */
 	u64 visit_ns; /* .. and what they took, out of quota */
-	u32 calm;     /* looks of the timer in a row that found nothing to do */
+	u32 seen;     /* `parks` when the timer last rang */
 	u32 used;
 };
 _Static_assert(sizeof(struct limit) == 216, "src/limits.rs");

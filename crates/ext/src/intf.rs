@@ -186,7 +186,7 @@ pub struct Limit {
     pub parks: u64,
     pub visits: u64,
     pub visit_ns: u64,
-    pub calm: u32,
+    pub seen: u32,
     pub used: u32,
 }
 const _: () = assert!(size_of::<Limit>() == 216);
