@@ -69,7 +69,7 @@ static __attribute__((noinline)) int door_renew(struct task_struct *p, struct ta
 }
 
 /* Moves a member to another line; what it is behind by, and the rest of its slice, go along. */
-static __attribute__((noinline)) int door_bring(struct task_ctx *t, u32 llc, u32 kind)
+int door_bring(struct task_ctx *t NONNULL, u32 llc, u32 kind)
 {
 	u64 left_ns = line_left_ns(t), now = now_ns();
 	struct line *from = line_at(t->line), *to = line_at(line_index(llc, kind));
@@ -136,7 +136,7 @@ INLINE void door_show(struct task_ctx *t, struct ext_cpu *c, u64 now)
 /* The queue of a member. */
 INLINE u64 door_queue(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
-	if (config.cpus > 1 && p->nr_cpus_allowed == 1)
+	if (config.cpus > 1 && p->nr_cpus_allowed == 1 && t->kind != EXT_BACKGROUND)
 		return dsq_pinned(cpu, t->kind);
 	return (u32)p->nr_cpus_allowed < config.cpus ? dsq_narrow(t->line) : dsq_wide(t->line);
 }

@@ -26,6 +26,7 @@ const volatile struct ext_config config SEC(".rodata.config");
 #define TASK_YIELDS 2	 /* it or a group above it is of the idle class */
 #define TASK_PREEMPTED 4 /* put back by its CPU, as opposed to woken */
 #define TASK_CHOSEN 8	 /* its CPU was idle, and is kept for it */
+#define TASK_DENIED 16	 /* its CPU has seen that a cap keeps it from going on */
 
 /*
  * Where a task is. Away <-> member of a line <-> parked (park.h): runnable, but kept from
@@ -52,6 +53,16 @@ struct task_ctx {
 	u64 counted; /* group << 32 | weight by which it is active in the tree; 0: it is not */
 	u32 limit;   /* the nearest limited group (pool.h); as of its last start */
 	u32 floor;   /* its next run is a visit for the watchdog's sake (park.h) */
+	/* Caps (caps.h): the slots that it draws on, its own first. */
+	u32 caps[EXT_CAPS_EACH];
+	u32 caps_own;	  /* family of its own cap, or of that of whom forked it */
+	u32 caps_own_ref; /* it was given the cap itself, and keeps the family */
+	u32 holder;	  /* the slot that parked it, or put it into the background */
+	u32 booked;	  /* the slot where it has booked .. */
+	u64 booked_ns;	  /* .. what it will use */
+	u64 ready_ns;	  /* when the holder may let it go */
+	u64 caps_generation;
+	u32 forked_by; /* until it has inherited */
 	u32 weight;
 	u32 line;
 	u32 left_line; /* which line `vruntime` and `lag` are of while it is no member */
@@ -96,8 +107,9 @@ struct group {
 	s32 hint;
 	u32 kind;
 	u32 yields;
-	u32 limit; /* the nearest limited group at or above it (pool.h); 0: none */
-	u32 pool;  /* its own limit; 0: it never had one */
+	u32 capped; /* the family of the nearest capped group at or above it (slot.h); 0: none */
+	u32 limit;  /* the nearest limited group at or above it (pool.h); 0: none */
+	u32 pool;   /* its own limit; 0: it never had one */
 	u64 generation;
 };
 
@@ -195,6 +207,12 @@ INLINE u64 dsq_narrow(u32 line)
 INLINE u64 dsq_pinned(u32 cpu, u32 kind)
 {
 	return 0x30000000ULL | kind << 24 | cpu;
+}
+
+/* Parked by a cap, in the order in which they may come back. */
+INLINE u64 dsq_held(u32 llc)
+{
+	return 0x50000000ULL | llc;
 }
 
 /* CPU time as virtual time at a flat weight, rounded up so that nobody runs for nothing; 2^33 *

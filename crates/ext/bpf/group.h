@@ -6,6 +6,7 @@
 #define TIDEGATE_EXT_GROUP_H
 
 #include "pool.h"
+#include "slot.h"
 #include "tree.h"
 
 struct {
@@ -81,6 +82,7 @@ INLINE void group_fill(struct group *g, u64 id, u32 parent, u32 depth, u32 weigh
 	g->entities = 0;
 	g->generation = 0;
 	g->limit = 0;
+	g->capped = 0;
 	g->pool = 0;
 	bpf_spin_unlock(&g->lock);
 }
@@ -205,7 +207,9 @@ int group_resolve(u32 index, u64 generation)
 {
 	struct group *own = group_at(index);
 	struct limit *highest;
+	struct slot *top;
 	u32 at = index, has = 0, kind = EXT_MAIN, yields = 0, nearest = 0, below = 0;
+	u32 capped = 0, cap_below = 0;
 	s32 hint = 0;
 	u32 level;
 
@@ -227,6 +231,15 @@ int group_resolve(u32 index, u64 generation)
 			below = g->pool;
 			nearest = nearest ? nearest : below;
 		}
+		if (caps_on) {
+			u32 *cap = bpf_map_lookup_elem(&cap_gates, &id);
+			struct slot *s = cap ? slot_at(cap_below) : NULL;
+
+			if (s)
+				s->above = *cap;
+			cap_below = cap ? *cap : cap_below;
+			capped = capped ? capped : cap_below;
+		}
 		gate = bpf_map_lookup_elem(&gates, &id);
 		if (gate && gate->has & ~has & EXT_HAS_HINT)
 			hint = gate->hint;
@@ -240,8 +253,12 @@ int group_resolve(u32 index, u64 generation)
 	highest = limit_at(below);
 	if (highest)
 		highest->above = 0;
+	top = slot_at(cap_below);
+	if (top)
+		top->above = 0;
 	if (!own)
 		return 0;
+	own->capped = capped;
 	own->limit = nearest;
 	own->hint = hint;
 	own->kind = kind < EXT_KINDS ? kind : EXT_MAIN;

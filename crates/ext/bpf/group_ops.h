@@ -33,8 +33,10 @@ int cgroup_move(u64 *ctx)
 {
 	struct task_ctx *t = task_of((struct task_struct *)ctx[0]);
 
-	if (t)
+	if (t) {
 		group_enter(t, (struct cgroup *)ctx[2]);
+		t->caps_generation = 0;
+	}
 	return 0;
 }
 

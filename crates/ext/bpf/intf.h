@@ -15,6 +15,10 @@
 /* Groups with a quota; the loader makes the table smaller on machines with many CPUs. */
 #define EXT_LIMITS_MAX 4096
 
+/* Buckets of caps, and how many one task may be under: its own and those of the groups above. */
+#define EXT_SLOTS_MAX 16384
+#define EXT_CAPS_EACH 4
+
 /* Kinds of work, in the order in which a CPU looks for it. */
 enum ext_kind {
 	EXT_MAIN = 0,	    /* main and neutral work */
@@ -84,6 +88,18 @@ struct ext_tide {
 	u32 unused;
 };
 _Static_assert(sizeof(struct ext_tide) == 152, "src/intf.rs");
+
+/* What the program set_cap is asked: the cap of a gate, or of a task and what it forks. */
+struct ext_cap_ask {
+	u64 cgroup_id; /* 0: a task */
+	u32 pid;
+	u32 hard_ppt; /* TG_CAP_NONE: none */
+	u32 soft_ppt;
+	u32 scope; /* enum tg_cap_scope */
+	u32 slot;  /* the answer: where its counts are; 0: it has none (any more) */
+	u32 unused;
+};
+_Static_assert(sizeof(struct ext_cap_ask) == 32, "src/intf.rs");
 
 /* Counts of one CPU; each has one writer. */
 struct ext_counts {

@@ -24,6 +24,8 @@ typedef _Bool bool;
 #define INLINE static inline __attribute__((always_inline))
 #define WEAK __attribute__((section(".ksyms"), weak))
 #define KSYM __attribute__((section(".ksyms")))
+/* An argument of a global function, which the verifier walks once and for itself. */
+#define NONNULL __attribute__((btf_decl_tag("arg:nonnull")))
 #define KERNEL_TYPE __attribute__((preserve_access_index))
 
 #define ENOENT 2
@@ -50,6 +52,7 @@ enum {
 #define PF_IDLE 0x00000002
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
+#define TASK_DEAD 0x80
 #define SCHED_IDLE 5
 #define SIGKILL_BIT (1UL << 8)
 
@@ -89,7 +92,9 @@ union rcu_special {
 } KERNEL_TYPE;
 
 struct task_struct {
+	unsigned int __state;
 	int pid;
+	int tgid;
 	unsigned int flags;
 	unsigned int policy;
 	int static_prio;
@@ -172,6 +177,7 @@ struct sched_ext_ops {
 	int (*quiescent)(u64 *arguments);
 	int (*update_idle)(u64 *arguments);
 	int (*init_task)(u64 *arguments);
+	int (*exit_task)(u64 *arguments);
 	int (*enable)(u64 *arguments);
 	int (*cgroup_init)(u64 *arguments);
 	int (*cgroup_exit)(u64 *arguments);
@@ -208,6 +214,9 @@ struct bpf_iter_scx_dsq {
 
 /* Helpers by their numbers in include/uapi/linux/bpf.h, which are ABI. */
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*const bpf_map_update_elem)(void *map, const void *key, const void *value,
+					 u64 flags) = (void *)2;
+static long (*const bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*const bpf_map_push_elem)(void *map, const void *value, u64 flags) = (void *)87;
@@ -221,6 +230,7 @@ static long (*const bpf_timer_start)(struct bpf_timer *timer, u64 after_ns,
 static long (*const bpf_probe_read_kernel_str)(void *to, u32 size, const void *from) = (void *)115;
 static void *(*const bpf_task_storage_get)(void *map, struct task_struct *task, void *value,
 					   u64 flags) = (void *)156;
+static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 static void *(*const bpf_cgrp_storage_get)(void *map, struct cgroup *cgroup, void *value,
 					   u64 flags) = (void *)210;
 

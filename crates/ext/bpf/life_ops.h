@@ -5,6 +5,7 @@
 #ifndef TIDEGATE_EXT_LIFE_OPS_H
 #define TIDEGATE_EXT_LIFE_OPS_H
 
+#include "caps.h"
 #include "group_ops.h"
 #include "side.h"
 
@@ -50,7 +51,7 @@ OPS_SLEEPABLE(init)
 s32 init(u64 *ctx)
 {
 	s32 failed;
-	u32 line, cpu, limit;
+	u32 line, cpu, limit, llc;
 
 	EXT_FOR(line, config.llcs * EXT_KINDS)
 	{
@@ -68,6 +69,12 @@ s32 init(u64 *ctx)
 				return failed;
 		}
 		failed = alarm_init(cpu);
+		if (failed)
+			return failed;
+	}
+	EXT_FOR(llc, config.llcs)
+	{
+		failed = hold_init(llc);
 		if (failed)
 			return failed;
 	}

@@ -6,8 +6,8 @@
  * and `put` (who may start: quota, caps, the tide), `door_charge` (a task ran), and `run_ns` in
  * door.h (until when it may run).
  */
-#include "group_ops.h"
 #include "life_ops.h"
+#include "task_ops.h"
 
 /* Arguments: struct task_struct *p, s32 prev_cpu, u64 wake_flags */
 OPS(select_cpu)
@@ -21,11 +21,11 @@ s32 select_cpu(u64 *ctx)
 	if (side_is(p))
 		return prev;
 	cpu = scx_bpf_select_cpu_dfl(p, prev, ctx[2], &idle);
-	if (idle && limits_used) {
+	if (idle && (limits_used || caps_on)) {
 		struct task_ctx *t = task_of(p);
 
 		/* Whether it may start is decided when it is put in. */
-		if (t && t->limit) {
+		if (t && (t->limit || t->caps[0])) {
 			t->flags |= TASK_CHOSEN;
 			return cpu;
 		}
@@ -47,6 +47,8 @@ INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_c
 	t->flags &= ~(TASK_PREEMPTED | TASK_CHOSEN);
 	if (limits_used && limit_parks(p, t, cpu))
 		return;
+	if (caps_on && t->caps[0] && caps_parks(p, t))
+		return;
 	if (t->kind == EXT_SIDE) {
 		c->counts.queued++;
 		side_wait(p, t, cpu, flags);
@@ -54,6 +56,8 @@ INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_c
 	}
 	if (flags & CONST(scx_enq_flags, SCX_ENQ_LAST)) {
 		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
+		/* The CPU has already decided to idle. */
+		scx_bpf_kick_cpu(cpu, 0);
 		return;
 	}
 	if (!again && (chosen || scx_bpf_test_and_clear_cpu_idle(cpu))) {
@@ -97,7 +101,7 @@ int enqueue(u64 *ctx)
 		return 0;
 	}
 	if (t->place != PLACE_MEMBER)
-		door_join(p, t, cpu);
+		join(p, t, cpu);
 	else
 		door_renew(p, t, cpu);
 	if (t->llc != c->llc)
@@ -117,6 +121,8 @@ INLINE bool keep(struct task_struct *prev, struct task_ctx *t, s32 cpu, struct e
 		return false;
 	if (limits_used)
 		run_ns = tg_min(run_ns, limit_bound(prev, t, cpu, now));
+	if (t->caps[0])
+		run_ns = tg_min(run_ns, caps_bound(t, park_exempt(prev), cpu, now));
 	if (!run_ns)
 		return false;
 	c->counts.kept++;
@@ -162,6 +168,8 @@ INLINE bool serve(s32 cpu, struct ext_cpu *c, struct task_struct *prev, struct t
 			break;
 		if (limits_used && limit_sift(first.dsq, cpu, now))
 			continue;
+		if (caps_on && caps_sift(first.dsq, cpu, kind, now))
+			continue;
 		if (dsq_move_to_local(first.dsq) || others(cpu, c->llc, kind, now))
 			return true;
 	}
@@ -187,10 +195,12 @@ int dispatch(u64 *ctx)
 	if (prev && (prev->scx.flags & CONST(scx_ent_flags, SCX_TASK_QUEUED)))
 		t = task_of(prev);
 	if (t && t->place == PLACE_MEMBER) {
-		limit_charge(t, cpu, door_charge(t, c, now));
+		charge(prev, t, cpu, c, now);
 		t->floor = 0;
 		door_again(t, now, true);
 		door_renew(prev, t, cpu);
+		if (t->caps[0])
+			caps_turn(t, hold_exempt(prev), now);
 		side_runs(cpu, t->kind, now);
 	} else {
 		t = NULL;
@@ -216,7 +226,7 @@ int runnable(u64 *ctx)
 	struct task_ctx *t = task_of(p);
 
 	if (t && t->place != PLACE_MEMBER)
-		door_join(p, t, scx_bpf_task_cpu(p));
+		join(p, t, scx_bpf_task_cpu(p));
 	return 0;
 }
 
@@ -235,7 +245,7 @@ int running(u64 *ctx)
 		return 0;
 	/* It was parked in the moment in which another CPU took it. */
 	if (t->place != PLACE_MEMBER)
-		door_join(p, t, cpu);
+		join(p, t, cpu);
 	if (t->llc != c->llc)
 		door_bring(t, c->llc, t->kind);
 	t->flags &= ~TASK_PREEMPTED;
@@ -250,6 +260,8 @@ int running(u64 *ctx)
 	side_runs(cpu, t->kind, now);
 	if (limits_used)
 		limit_start(p, t, cpu);
+	if (t->caps[0])
+		caps_start(p, t, cpu);
 	return 0;
 }
 
@@ -267,24 +279,15 @@ int stopping(u64 *ctx)
 		return 0;
 	c->state = 0;
 	ledger_runs(cpu, EXT_MAIN, now);
-	limit_charge(t, cpu, door_charge(t, c, now));
+	charge(NULL, t, cpu, c, now);
 	if (t->limit)
 		limit_stop(t, cpu);
+	if (t->caps[0])
+		caps_stop(t, cpu);
 	if ((bool)ctx[1] && t->place == PLACE_MEMBER) {
 		t->flags |= TASK_PREEMPTED;
 		door_again(t, now, false);
 	}
-	return 0;
-}
-
-/* Arguments: struct task_struct *p, u64 deq_flags */
-OPS(quiescent)
-int quiescent(u64 *ctx)
-{
-	struct task_ctx *t = task_of((struct task_struct *)ctx[0]);
-
-	if (t)
-		door_leave(t);
 	return 0;
 }
 
@@ -339,32 +342,6 @@ int update_idle(u64 *ctx)
 	return 0;
 }
 
-/* Arguments: struct task_struct *p, struct scx_init_task_args *args */
-OPS(init_task)
-s32 init_task(u64 *ctx)
-{
-	struct task_struct *p = (struct task_struct *)ctx[0];
-	struct scx_init_task_args *args = (struct scx_init_task_args *)ctx[1];
-	struct task_ctx *t = bpf_task_storage_get(&tasks, p, NULL, STORAGE_CREATE);
-
-	if (!t)
-		return -ENOMEM;
-	t->slice_ns = config.slice_ns;
-	group_enter(t, args->cgroup);
-	return 0;
-}
-
-/* Arguments: struct task_struct *p. It comes to this class, with nothing owed. */
-OPS(enable)
-int enable(u64 *ctx)
-{
-	struct task_ctx *t = task_of((struct task_struct *)ctx[0]);
-
-	if (t)
-		t->lag = 0;
-	return 0;
-}
-
 SEC(".struct_ops.link")
 struct sched_ext_ops tidegate = {
     .select_cpu = select_cpu,
@@ -377,6 +354,7 @@ struct sched_ext_ops tidegate = {
     .quiescent = quiescent,
     .update_idle = update_idle,
     .init_task = init_task,
+    .exit_task = exit_task,
     .enable = enable,
     .cgroup_init = cgroup_init,
     .cgroup_exit = cgroup_exit,

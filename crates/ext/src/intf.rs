@@ -2,10 +2,14 @@
 
 use serde::Serialize;
 
+use crate::caps::CapTerms;
+
 /// `EXT_KINDS`.
 pub const KINDS: usize = 3;
 /// `EXT_GROUPS_MAX`.
 pub const GROUPS_MAX: usize = 16_384;
+/// `EXT_SLOTS_MAX`.
+pub const SLOTS_MAX: u32 = 16_384;
 /// `EXT_LIMITS_MAX`.
 pub const LIMITS_MAX: u32 = 4_096;
 /// `DOOR_LLCS_MAX` of `bpf/door.h`.
@@ -28,6 +32,8 @@ pub enum Kind {
 /// What is asked of a group and all below it; what is None comes from the next group above that says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GateTerms {
+    /// Bounds on CPU use.
+    pub cap: Option<CapTerms>,
     /// The latency hint, -20 (first) to 19 (last).
     pub hint: Option<i32>,
     /// Its kind of work.
@@ -191,6 +197,49 @@ pub struct Limit {
 }
 const _: () = assert!(size_of::<Limit>() == 216);
 
+/// `struct ext_cap_ask`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct CapAsk {
+    pub cgroup_id: u64,
+    pub pid: u32,
+    pub hard_ppt: u32,
+    pub soft_ppt: u32,
+    pub scope: u32,
+    pub slot: u32,
+    pub unused: u32,
+}
+const _: () = assert!(size_of::<CapAsk>() == 32);
+
+/// `struct slot` of `bpf/slot.h`, with the buckets of `law/cap.h` in it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Slot {
+    pub lock: u32,
+    pub family: u32,
+    pub users: u32,
+    pub runners: u32,
+    pub owner: u64,
+    pub above: u32,
+    pub version: u32,
+    pub cap: [u64; 9],
+    pub debts: [u64; 2],
+    pub hard_ppt: u32,
+    pub soft_ppt: u32,
+    pub scope: u32,
+    pub pad: u32,
+    pub granularity_ns: u64,
+    pub booked_ns: u64,
+    pub used_ns: u64,
+    pub background_ns: u64,
+    pub parks: u64,
+    pub parked_ns: u64,
+    pub visits: u64,
+    pub is_gate: u32,
+    pub unused: u32,
+}
+const _: () = assert!(size_of::<Slot>() == 200);
+
 const REASON_MAX: usize = 128;
 const MESSAGE_MAX: usize = 1024;
 const DUMP_MAX: usize = 32_768;
@@ -242,6 +291,10 @@ unsafe impl Plain for tidegate_law::HeadroomConfig {}
 unsafe impl Plain for Cpu {}
 // SAFETY: as above.
 unsafe impl Plain for Limit {}
+// SAFETY: as above.
+unsafe impl Plain for CapAsk {}
+// SAFETY: as above.
+unsafe impl Plain for Slot {}
 // SAFETY: as above.
 unsafe impl Plain for Exit {}
 

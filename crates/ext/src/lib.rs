@@ -9,6 +9,7 @@
 //! 2. **Loaded means loaded.** [`Ext::load`] returns once the kernel says `enabled`; [`Ext::ended`] says why it is no more.
 //! 3. **Engines do not know each other.** Topology, gates and idle groups come in from outside.
 
+mod caps;
 mod error;
 mod exit;
 mod intf;
@@ -21,6 +22,7 @@ mod stats;
 mod support;
 mod tide;
 
+pub use caps::{CapScope, CapStat, CapTerms};
 pub use error::ExtError;
 pub use exit::Ended;
 pub use intf::{GateTerms, Kind};

@@ -1,10 +1,11 @@
 //! Loading the scheduler, speaking to it, and unloading it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use libbpf_rs::{Link, MapCore, MapHandle, Object};
 use tidegate_law::HeadroomConfig;
 
+use crate::caps::CapTerms;
 use crate::error::ExtError;
 use crate::exit::Ended;
 use crate::intf::{Config, Control, Exit, GROUPS_MAX, Gate, GateTerms, Kind, LIMITS_MAX, Plain};
@@ -73,6 +74,8 @@ pub struct Ext {
     asked: BTreeMap<u64, GateTerms>,
     headroom_ppm: u32,
     generation: u64,
+    /// Gates with a cap.
+    capped: BTreeSet<u64>,
     pub(crate) possible_cpus: u32,
     // The order matters on drop: the scheduler is detached before the object that owns its programs goes.
     link: Option<Link>,
@@ -111,6 +114,7 @@ impl Ext {
             asked: BTreeMap::new(),
             headroom_ppm: options.headroom_ppm,
             generation: 0,
+            capped: BTreeSet::new(),
             possible_cpus: config.cpus,
             link: None,
             object,
@@ -164,6 +168,7 @@ impl Ext {
             Gate::from(terms).bytes(),
         )?;
         self.asked.insert(cgroup_id, *terms);
+        self.set_gate_cap(cgroup_id, terms.cap)?;
         self.next_generation()
     }
 
@@ -172,15 +177,31 @@ impl Ext {
         self.asked.remove(&cgroup_id);
         match self.gates.delete(&cgroup_id.to_ne_bytes()) {
             Err(why) if why.kind() != libbpf_rs::ErrorKind::NotFound => {
-                Err(refused("take a gate away", &why))
+                return Err(refused("take a gate away", &why));
             }
-            _ => self.next_generation(),
+            _ => {}
         }
+        self.set_gate_cap(cgroup_id, None)?;
+        self.next_generation()
+    }
+
+    fn set_gate_cap(&mut self, cgroup_id: u64, cap: Option<CapTerms>) -> Result<(), ExtError> {
+        match cap {
+            Some(terms) => {
+                self.ask_cap(cgroup_id, 0, &terms)?;
+                self.capped.insert(cgroup_id);
+            }
+            None if self.capped.remove(&cgroup_id) => {
+                self.ask_cap(cgroup_id, 0, &CapTerms::default())?;
+            }
+            None => {}
+        }
+        Ok(())
     }
 
     /// Every group looks its gates up again. The kernel raises it, too (cpu.idle), so it is read first; if both do at
     /// once, the next change or the next task of a new group finds them different all the same.
-    fn next_generation(&mut self) -> Result<(), ExtError> {
+    pub(crate) fn next_generation(&mut self) -> Result<(), ExtError> {
         let key = 0_u32.to_ne_bytes();
         let now = get::<Control>(&self.control, &key)?.unwrap_or_default();
         self.generation = self.generation.max(now.gates_generation) + 1;

@@ -66,6 +66,8 @@ fn fit(open: &mut OpenObject, config: &Config, tide: &HeadroomConfig) -> libbpf_
             map.set_initial_value(tide.bytes())?;
         } else if PER_CPU.iter().any(|map| name == OsStr::new(map)) {
             map.set_max_entries(config.cpus)?;
+        } else if name == OsStr::new("holds") {
+            map.set_max_entries(config.llcs)?;
         } else if name == OsStr::new("lines") {
             map.set_max_entries(config.llcs * KINDS as u32)?;
         } else if name == OsStr::new("limits") {

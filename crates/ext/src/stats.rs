@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 use libbpf_rs::{AsRawLibbpf, libbpf_sys};
 use serde::Serialize;
 
+use crate::caps::CapStat;
 use crate::error::ExtError;
 use crate::intf::{Cpu, KINDS};
 use crate::limits::LimitStat;
@@ -97,6 +98,8 @@ pub struct Stats {
     pub tide: Option<TideStats>,
     /// The programs, by name.
     pub programs: Vec<ProgramCost>,
+    /// Gates and tasks with caps.
+    pub caps: Vec<CapStat>,
 }
 
 impl Ext {
@@ -114,6 +117,7 @@ impl Ext {
             limits_refused: self.limits_refused()?,
             tide: self.tide()?,
             programs: self.programs()?,
+            caps: self.caps()?,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tidegate_ext::{CpuPlace, GateTerms, Kind, Machine, Options};
+use tidegate_ext::{CapScope, CapTerms, CpuPlace, GateTerms, Kind, Machine, Options};
 use tidegate_knobs::discover::{self, Hierarchy};
 use tidegate_knobs::kfs::{KernelFs, RealFs};
 use tidegate_knobs::topology::Topology;
@@ -14,7 +14,16 @@ use crate::exit::{Exit, Failure};
 const LEVELS_MAX: u32 = 32;
 
 /// The terms that the engine honours so far.
-const HONOURED: [&str; 4] = ["class", "headroom", "latency", "tolerance"];
+const HONOURED: [&str; 8] = [
+    "class",
+    "headroom",
+    "latency",
+    "tolerance",
+    "cap_hard",
+    "cap_soft",
+    "cap",
+    "cap_scope",
+];
 
 /// The engine's options on this machine; with `caches`, on one whose CPUs are dealt out to so many last-level caches.
 pub fn options(caches: Option<u32>) -> Result<Options, Failure> {
@@ -135,6 +144,7 @@ impl Gate {
                 kind: says("class").then(|| kind(terms.class.value)),
                 headroom_ppm: says("headroom").then(|| terms.headroom.value.ppm()),
                 tolerance_ppm: says("tolerance").then(|| terms.tolerance.value.ppm()),
+                cap: cap(&terms),
             },
         })
     }
@@ -151,6 +161,19 @@ impl Gate {
             )
         })
     }
+}
+
+fn cap(terms: &tidegate_terms::Terms) -> Option<CapTerms> {
+    let cap = CapTerms {
+        hard_ppt: terms.cap_hard.value.ppt(),
+        soft_ppt: terms.cap_soft.value.ppt(),
+        scope: match terms.cap_scope.value {
+            tidegate_terms::CapScope::Task => CapScope::Task,
+            tidegate_terms::CapScope::Process => CapScope::Process,
+            tidegate_terms::CapScope::Group => CapScope::Group,
+        },
+    };
+    (cap.hard_ppt.is_some() || cap.soft_ppt.is_some()).then_some(cap)
 }
 
 fn kind(class: Class) -> Kind {
@@ -194,6 +217,20 @@ mod tests {
                 ..GateTerms::default()
             }
         );
+    }
+
+    #[test]
+    fn a_gate_may_have_a_cap() {
+        let gate = Gate::parse("cgroup:/a cap_hard=250‰ cap_soft=0 cap_scope=process").unwrap();
+        assert_eq!(
+            gate.terms.cap,
+            Some(CapTerms {
+                hard_ppt: Some(250),
+                soft_ppt: Some(0),
+                scope: CapScope::Process
+            })
+        );
+        assert!(Gate::parse("cgroup:/a cap_scope=task").is_err(), "of what?");
     }
 
     #[test]

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Tasks come and go. Thin, as all callbacks (main.bpf.c).
+ */
+#ifndef TIDEGATE_EXT_TASK_OPS_H
+#define TIDEGATE_EXT_TASK_OPS_H
+
+#include "caps.h"
+#include "group_ops.h"
+#include "side.h"
+
+INLINE void join(struct task_struct *p, struct task_ctx *t, s32 cpu)
+{
+	t->flags &= ~TASK_DENIED;
+	if (caps_on)
+		caps_look(p, t, false, now_ns());
+	door_join(p, t, cpu);
+}
+
+/* A task ran until now; `p`: it may go on. */
+INLINE void charge(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_cpu *c, u64 now)
+{
+	u64 ran_ns = door_charge(t, c, now);
+
+	limit_charge(t, cpu, ran_ns);
+	if (t->caps[0])
+		caps_charge(t, ran_ns, now, c->kind != EXT_MAIN);
+	if (p && caps_on)
+		caps_look(p, t, true, now);
+}
+
+/* Arguments: struct task_struct *p, struct scx_init_task_args *args */
+OPS(init_task)
+s32 init_task(u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct scx_init_task_args *args = (struct scx_init_task_args *)ctx[1];
+	struct task_ctx *t = bpf_task_storage_get(&tasks, p, NULL, STORAGE_CREATE);
+
+	if (!t)
+		return -ENOMEM;
+	t->slice_ns = config.slice_ns;
+	t->forked_by = args->fork ? bpf_get_current_task_btf()->pid : 0;
+	group_enter(t, args->cgroup);
+	return 0;
+}
+
+/* Arguments: struct task_struct *p, struct scx_exit_task_args *args */
+OPS(exit_task)
+int exit_task(u64 *ctx)
+{
+	struct task_ctx *t = task_of((struct task_struct *)ctx[0]);
+
+	if (t)
+		caps_gone(t);
+	return 0;
+}
+
+/* Arguments: struct task_struct *p. It comes to this class, with nothing owed. */
+OPS(enable)
+int enable(u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct task_ctx *t = task_of(p);
+
+	if (!t)
+		return 0;
+	t->lag = 0;
+	if (caps_on && t->forked_by)
+		caps_inherit(p, t);
+	t->forked_by = 0;
+	return 0;
+}
+
+/* Arguments: struct task_struct *p, u64 deq_flags */
+OPS(quiescent)
+int quiescent(u64 *ctx)
+{
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct task_ctx *t = task_of(p);
+
+	if (t)
+		door_leave(t);
+	if (t && caps_on)
+		caps_away(p, t);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,195 @@
+//! Caps as the scheduler enforces them: asking for one, and what became of it.
+
+use libbpf_rs::{MapHandle, ProgramInput};
+use serde::Serialize;
+
+use crate::error::ExtError;
+use crate::intf::{CapAsk, Plain, SLOTS_MAX, Slot};
+use crate::load::Ext;
+use crate::object::{get, map, refused};
+
+/// `TG_CAP_NONE`.
+const NONE: u32 = u32::MAX;
+/// `ESRCH` of a task that is gone, or has no context.
+const NO_TASK: &str = "no such task, or the table of caps is full";
+
+/// Who shares a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u32)]
+pub enum CapScope {
+    /// All of the group (or all that a task forks).
+    #[default]
+    Group = 0,
+    /// Each process has one.
+    Process = 1,
+    /// Each task has one.
+    Task = 2,
+}
+
+/// Bounds on CPU use, in thousandths of a CPU; none of both is no cap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CapTerms {
+    /// A bound that holds whatever is idle: from 1.
+    pub hard_ppt: Option<u32>,
+    /// A bound on what others are held up for; 0: only where nobody else wants to run.
+    pub soft_ppt: Option<u32>,
+    /// Who shares it.
+    pub scope: CapScope,
+}
+
+/// A gate's cap and its counts, since it was set; those of all its processes or tasks together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CapStat {
+    /// The group's cgroup id, or 0 for a task's own.
+    pub cgroup_id: u64,
+    /// The task that was given it, or 0 for a group's.
+    pub pid: u32,
+    /// What was asked.
+    pub terms: CapTerms,
+    /// Buckets in it.
+    pub buckets: u32,
+    /// What the family's own bucket of the hard cap holds; below zero: owes.
+    pub level_us: i64,
+    /// What those that wait for that bucket will use.
+    pub booked_us: u64,
+    /// CPU time under the cap.
+    pub used_us: u64,
+    /// Of that, beyond the soft cap and on CPUs that nobody else wanted.
+    pub background_us: u64,
+    /// Times that a task was parked.
+    pub parks: u64,
+    /// For how long, added up.
+    pub parked_us: u64,
+    /// Runs that only the kernel's watchdog made necessary.
+    pub visits: u64,
+}
+
+impl CapStat {
+    /// A family's slot; None where it is a member, or free.
+    fn of(index: u32, slot: &Slot, buckets: u32) -> Option<CapStat> {
+        if slot.users == 0 || slot.family != index {
+            return None;
+        }
+        let some = |ppt: u32| (ppt != NONE).then_some(ppt);
+        let is_gate = slot.is_gate != 0;
+        Some(CapStat {
+            cgroup_id: if is_gate { slot.owner } else { 0 },
+            pid: if is_gate { 0 } else { slot.owner as u32 },
+            terms: CapTerms {
+                hard_ppt: some(slot.hard_ppt),
+                soft_ppt: some(slot.soft_ppt),
+                scope: match slot.scope {
+                    1 => CapScope::Process,
+                    2 => CapScope::Task,
+                    _ => CapScope::Group,
+                },
+            },
+            buckets,
+            level_us: slot.cap[1].cast_signed() / 1_000,
+            booked_us: slot.booked_ns / 1_000,
+            used_us: slot.used_ns / 1_000,
+            background_us: slot.background_ns / 1_000,
+            parks: slot.parks,
+            parked_us: slot.parked_ns / 1_000,
+            visits: slot.visits,
+        })
+    }
+}
+
+impl Ext {
+    /// Caps one task and all that it forks from now on (under `CapScope::Group` all of them together); None takes the cap
+    /// away that it was given by this call. Processes are capped by their groups or, with `CapScope::Process`, by their tasks.
+    pub fn set_task_cap(&mut self, pid: u32, terms: Option<&CapTerms>) -> Result<(), ExtError> {
+        let none = CapTerms::default();
+        self.ask_cap(0, pid, terms.unwrap_or(&none))?;
+        self.next_generation()
+    }
+
+    /// A gate's cap; the caller raises the generation.
+    pub(crate) fn ask_cap(
+        &mut self,
+        cgroup_id: u64,
+        pid: u32,
+        terms: &CapTerms,
+    ) -> Result<(), ExtError> {
+        let ask = CapAsk {
+            cgroup_id,
+            pid,
+            hard_ppt: terms.hard_ppt.unwrap_or(NONE),
+            soft_ppt: terms.soft_ppt.unwrap_or(NONE),
+            scope: terms.scope as u32,
+            ..CapAsk::default()
+        };
+        let mut bytes = ask.bytes().to_vec();
+        let program = self
+            .object
+            .progs_mut()
+            .find(|program| program.name() == "set_cap")
+            .ok_or_else(|| ExtError::Machine("the object has no set_cap".to_owned()))?;
+        let input = ProgramInput {
+            context_in: Some(&mut bytes),
+            ..ProgramInput::default()
+        };
+        let output = program
+            .test_run(input)
+            .map_err(|why| refused("set a cap", &why))?;
+        if output.return_value != 0 {
+            return Err(ExtError::Machine(NO_TASK.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// All caps.
+    pub fn caps(&self) -> Result<Vec<CapStat>, ExtError> {
+        let slots: MapHandle = map(&self.object, "slots")?;
+        let mut all = Vec::new();
+        for index in 1..SLOTS_MAX {
+            match get::<Slot>(&slots, &index.to_ne_bytes())? {
+                // Slots are handed out in order, so the first that never had a user is the end.
+                Some(slot) if slot.family != 0 => all.push(slot),
+                _ => break,
+            }
+        }
+        let mut buckets = vec![0_u32; all.len() + 1];
+        for slot in all.iter().filter(|slot| slot.users > 0) {
+            if let Some(count) = buckets.get_mut(slot.family as usize) {
+                *count += 1;
+            }
+        }
+        let found = (1_u32..).zip(&all);
+        Ok(found
+            .filter_map(|(index, slot)| CapStat::of(index, slot, buckets[index as usize]))
+            .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_is_shown_and_its_members_are_not() {
+        let slot = Slot {
+            family: 3,
+            users: 2,
+            owner: 77,
+            hard_ppt: 200,
+            soft_ppt: NONE,
+            scope: 2,
+            used_ns: 5_000_000,
+            is_gate: 1,
+            ..Slot::default()
+        };
+        let stat = CapStat::of(3, &slot, 4).expect("a family's");
+        assert_eq!((stat.cgroup_id, stat.pid, stat.used_us), (77, 0, 5_000));
+        assert_eq!(stat.terms.hard_ppt, Some(200));
+        assert_eq!(stat.terms.soft_ppt, None);
+        assert_eq!(stat.terms.scope, CapScope::Task);
+        assert!(CapStat::of(4, &slot, 1).is_none(), "a member");
+        let own = Slot { is_gate: 0, ..slot };
+        assert_eq!(CapStat::of(3, &own, 1).map(|stat| stat.pid), Some(77));
+        let free = Slot { users: 0, ..slot };
+        assert!(CapStat::of(3, &free, 1).is_none(), "free");
+    }
+}

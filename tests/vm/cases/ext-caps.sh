@@ -1,0 +1,50 @@
+# what: the ext engine's hard caps keep a hog, a group that forks and a task that sleeps within 1 ‰ of a CPU over each second
+# modes: precise
+# kernels: 6.18
+# needs: tidegate
+# seconds: 240
+# On 7.3 the kernel's own count falls far short for tasks of sched_ext that run for less than a tick, so 6.18 alone judges.
+CAPS="10 100 200 500 900"
+set --
+for cap in $CAPS; do
+	group cap$cap
+	set -- "$@" --gate "cgroup:/cap$cap cap_hard=${cap}‰"
+done
+ext_on "$@"
+
+# In one second, what a bucket holds (10 ms of the rate) may come on top after it was kept
+# from running by others, which are this test's own shell.
+# seconds_of NAME CAP COMMAND...: it runs alone in the capped group; its use by the kernel's count.
+seconds_of() {
+	_name=$1_$2
+	_cap=$2
+	shift 2
+	inside cap$_cap "$@" &
+	# What it took to begin is paid back first.
+	sleep 3
+	_most=0
+	_sum=0
+	for _second in 1 2 3 4 5; do
+		SEEN=$(vmtool watch 1 cap$_cap)
+		_now=$(of cap$_cap)
+		_most=$(awk -v a="$_most" -v b="$_now" 'BEGIN { print (a > b ? a : b) }')
+		_sum=$(awk -v a="$_sum" -v b="$_now" 'BEGIN { print a + b / 5 }')
+	done
+	measure $_name "$_sum" %
+	measure ${_name}_most_in_a_second "$_most" %
+	echo 1 >$ROOT/cap$_cap/cgroup.kill
+	wait $! || true
+	within "$_name" "$_sum" "${LEAST:-0}" "$(awk -v c="$_cap" 'BEGIN { print c / 10 + 0.1 }')"
+	within "$_name at its most" "$_most" 0 "$(awk -v c="$_cap" 'BEGIN { print c / 10 + c / 1000 + 0.1 }')"
+}
+
+for cap in $CAPS; do
+	LEAST=$(awk -v c="$cap" 'BEGIN { print c / 10 - 0.1 }')
+	seconds_of hog $cap vmtool burn
+	LEAST=$(awk -v c="$cap" 'BEGIN { print c * 0.07 }')
+	seconds_of forks $cap sh -c 'for i in 1 2 3 4; do vmtool burn & done; wait'
+	LEAST=0
+	seconds_of sleeper $cap vmtool duty 95 20000
+done
+ext_is_on
+cat /tmp/ext
