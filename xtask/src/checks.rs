@@ -109,7 +109,7 @@ fn tests() -> Vec<Step> {
         own(
             "virtual machine",
             Counts::Suite,
-            "vm --kernel all --limit 1200",
+            "vm --kernel all --limit 2700",
         ),
         // In virtual time, which does not depend on what else this machine does.
         own("simulator check", Counts::Suite, "check-sim --vm"),
