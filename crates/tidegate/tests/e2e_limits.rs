@@ -70,7 +70,7 @@ fn commands_of_any_class_have_their_limits() {
         let refused = instance.output(&["set", class, "burst=31ms"]);
         assert!(!refused.status.success() && stderr(&refused).contains("quota"));
         instance.ok(&["set", class, "cap_hard=200‰"]);
-        assert_eq!(limit(&group_of(&gate)), (Some(2_000), 10_000, 0));
+        assert_eq!(limit(&group_of(&gate)), (Some(1_600), 8_000, 400));
         instance.ok(&["unset", class, "cap_hard", "burst"]);
         assert_eq!(limit(&group_of(&gate)), (Some(30_000), 100_000, 0));
         instance.ok(&["unset", class, "quota"]);
