@@ -154,6 +154,9 @@ impl<'a> Fallback<'a> {
         }
         self.written_ns = Some(now_ns);
         let dead_seconds = self.lease.age_and_lease_ns(now_ns).0 / 1_000_000_000;
+        // Before, so that an owner that resumes in the midst of it does not take our writes for somebody else's; after, because
+        // what such an owner then writes may come before ours.
+        self.lease.mark_fallback(monotonic_ns());
         let report = fallback::fall_back(self.run_dir, dead_seconds);
         self.lease.mark_fallback(monotonic_ns());
         for line in report.iter().filter(|line| !self.told.contains(line)) {

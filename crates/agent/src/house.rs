@@ -69,7 +69,8 @@ pub struct House {
     answered: BTreeMap<u64, u32>,
     /// When systemd's own value was last written over, by entry of the books.
     systemds: BTreeMap<u64, Instant>,
-    fallbacks: u64,
+    /// The guardian's fallbacks that were answered; none before the first look.
+    fallbacks: Option<u64>,
     guardian: Option<std::process::Child>,
     own_cpu: Option<(u64, u64)>,
 }
@@ -86,7 +87,7 @@ impl House {
             hints: HintSweep::default(),
             answered: BTreeMap::new(),
             systemds: BTreeMap::new(),
-            fallbacks: 0,
+            fallbacks: None,
             guardian,
             own_cpu: None,
         }
@@ -178,7 +179,7 @@ impl House {
     /// What the guardian wrote was no outside write, and what it put back is wanted again.
     fn look_for_fallback(&mut self, owner: &Owner) {
         let fallbacks = lock(&owner.control).fallbacks;
-        if std::mem::replace(&mut self.fallbacks, fallbacks) != fallbacks {
+        if self.fallbacks.replace(fallbacks).unwrap_or(0) != fallbacks {
             self.answered.clear();
             owner.renew_all();
         }
@@ -195,6 +196,11 @@ impl House {
             let turn = self.books_rota.turn(books.entries().len());
             books.outside_writes(turn)
         };
+        // What the guardian wrote is nobody else's: the next look writes everything again.
+        let fallbacks = lock(&owner.control).fallbacks;
+        if owner.lease.has_fallback() || self.fallbacks.is_some_and(|seen| seen != fallbacks) {
+            return;
+        }
         for (entry, found) in differing {
             if self.is_systemds_turn(owner, &gates, &entry) && reassert(owner, &entry) {
                 info!(

@@ -135,7 +135,7 @@ impl Lease {
         )
     }
 
-    /// The guardian wrote the fallback at `now_ns`: whatever the owner believes to stand no longer does.
+    /// The guardian writes the fallback, or has written it, at `now_ns`: whatever the owner believes to stand no longer does.
     pub fn mark_fallback(&self, now_ns: u64) {
         self.page().fallback_ns.store(now_ns, Ordering::Release);
     }
@@ -143,6 +143,11 @@ impl Lease {
     /// Takes the guardian's mark away, and says whether there was one.
     pub fn take_fallback(&self) -> bool {
         self.page().fallback_ns.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// Whether there is a mark that nobody has taken.
+    pub fn has_fallback(&self) -> bool {
+        self.page().fallback_ns.load(Ordering::Acquire) != 0
     }
 
     /// The guardian says who it is.

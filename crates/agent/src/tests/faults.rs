@@ -10,6 +10,7 @@ use tidegate_knobs::kfs::{FakeProcess, Fault, Op, Rule};
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, in_books, root, run_side, set_side, unset};
 use crate::api::{RunRequest, UnsetRequest};
+use crate::house::House;
 use crate::looper::lock;
 use crate::owner::Owner;
 use crate::peer::Peer;
@@ -180,6 +181,35 @@ fn what_is_not_put_back_is_said() {
         );
         assert_eq!(owner.groups.bandwidth(&other).unwrap(), theirs, "{kind:?}");
         assert_eq!(lock(&owner.alerts).len(), 1, "{kind:?}");
+    }
+}
+
+#[test]
+fn what_the_guardian_wrote_is_not_taken_for_somebody_elses() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let owner = bed.owner().unwrap();
+        set_side(&owner, "cgroup:/other").unwrap();
+        let mut house = House::new(None);
+        // It resumes while the guardian writes: the mark is there, the loop has not seen it.
+        owner.lease.mark_fallback(1);
+        bed.fall_back().unwrap();
+        house.look_for_outside_writes(&owner);
+        assert!(lock(&owner.alerts).is_empty(), "{kind:?}");
+        // The loop has, housekeeping has not.
+        house.look(&owner);
+        assert!(owner.lease.take_fallback());
+        lock(&owner.control).fell_back();
+        bed.fall_back().unwrap();
+        house.look_for_outside_writes(&owner);
+        assert!(lock(&owner.alerts).is_empty(), "{kind:?}");
+        house.look(&owner);
+        assert_eq!(
+            bed.file("/other", "cpu.idle"),
+            "1",
+            "{kind:?}: written again"
+        );
+        assert!(lock(&owner.alerts).is_empty(), "{kind:?}");
     }
 }
 
