@@ -109,7 +109,7 @@ fn tests() -> Vec<Step> {
         own(
             "virtual machine",
             Counts::Suite,
-            "vm --kernel all --limit 2700",
+            "vm --kernel all --tier short --limit 2700",
         ),
         // In virtual time, which does not depend on what else this machine does.
         own("simulator check", Counts::Suite, "check-sim --vm"),
@@ -317,25 +317,40 @@ fn suite_line(line: &str) -> Option<[usize; 3]> {
     parts.next().is_none().then_some(numbers)
 }
 
-/// What to show of a failed step: of cargo test, only the failures' own parts.
+/// What to show of a failed step: of cargo test, only those programs that failed (or did not build), without what passed in them.
 fn interesting(counts: Counts, lines: &[String]) -> Vec<&String> {
     const SHOWN_MAX: usize = 200;
-    let first = match counts {
-        Counts::CargoTest => lines
-            .iter()
-            .position(|line| line.starts_with("failures:") || line.starts_with("error")),
-        _ => None,
-    };
-    match first {
-        Some(at) => lines[at..]
-            .iter()
-            .filter(|line| !line.ends_with("... ok"))
-            .take(SHOWN_MAX)
-            .collect(),
-        None => lines[lines.len().saturating_sub(SHOWN_MAX)..]
-            .iter()
-            .collect(),
+    if counts != Counts::CargoTest {
+        let first = lines.len().saturating_sub(SHOWN_MAX);
+        return lines[first..].iter().collect();
     }
+    let begins = |line: &String| {
+        let line = line.trim_start();
+        line.starts_with("Running ") || line.starts_with("Doc-tests ")
+    };
+    let mut shown = Vec::new();
+    let mut part = Vec::new();
+    let mut is_failed = false;
+    let mut passed = false;
+    for line in lines {
+        if begins(line) {
+            let done = std::mem::take(&mut part);
+            shown.extend(if is_failed { done } else { Vec::new() });
+            (is_failed, passed) = (false, false);
+        }
+        is_failed |= line.starts_with("test result: FAILED") || line.starts_with("error");
+        // `--show-output` tells what passed before it tells what failed.
+        match line.as_str() {
+            "successes:" => passed = true,
+            "failures:" => passed = false,
+            _ => {}
+        }
+        if !passed && !line.ends_with("... ok") {
+            part.push(line);
+        }
+    }
+    shown.extend(if is_failed { part } else { Vec::new() });
+    shown.into_iter().take(SHOWN_MAX).collect()
 }
 
 #[cfg(test)]
@@ -365,6 +380,34 @@ mod tests {
             "faults injected: 7 (memory: owner: death 7)"
         );
         assert!(faults(&BTreeMap::new()).is_none());
+    }
+
+    #[test]
+    fn of_cargo_test_what_failed_is_shown_and_nothing_else() {
+        let output = lines(
+            "   Running a.rs\nsuccesses:\nb\nfailures:\ntest result: FAILED. 1 passed; 1 failed\n\
+             error: test failed, to rerun pass a\n   Running c.rs\ntest d ... ok\nd\ntest result: ok. 1 passed\n\
+             \x20 Running e.rs\ntest f ... FAILED\nsuccesses:\ng\n\nfailures:\n\nwhy\ntest result: FAILED. 0 passed; 1 failed\n",
+        );
+        let shown: Vec<&str> = interesting(Counts::CargoTest, &output)
+            .into_iter()
+            .map(String::as_str)
+            .filter(|line| !line.is_empty())
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "   Running a.rs",
+                "failures:",
+                "test result: FAILED. 1 passed; 1 failed",
+                "error: test failed, to rerun pass a",
+                "  Running e.rs",
+                "test f ... FAILED",
+                "failures:",
+                "why",
+                "test result: FAILED. 0 passed; 1 failed"
+            ]
+        );
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::api::{
     UnsetRequest,
 };
 use crate::paths::{RunDir, open_lock};
+use crate::presence::owner_lives;
 use crate::program::own_program;
 use crate::server::LEAVING;
 
@@ -330,8 +331,7 @@ pub(crate) fn start_owner(run_dir: &RunDir) -> Result<(), ClientError> {
         .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
     lock.lock()
         .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
-    let answers = || std::os::unix::net::UnixStream::connect(run_dir.socket()).is_ok();
-    if answers() {
+    if owner_lives(run_dir) {
         return Ok(());
     }
     let log_path = run_dir.log();
@@ -360,7 +360,7 @@ pub(crate) fn start_owner(run_dir: &RunDir) -> Result<(), ClientError> {
     match report.trim() {
         "ready" => Ok(()),
         // Someone who was killed while starting one has left it behind, and it was faster.
-        _ if answers() => Ok(()),
+        _ if owner_lives(run_dir) => Ok(()),
         "" => Err(failed(format!(
             "it ended without a word; see {}",
             log_path.display()

@@ -14,6 +14,7 @@ use crate::books::Books;
 use crate::gate::{Place, Record};
 use crate::limits::set_yielding;
 use crate::paths::{RunDir, open_lock};
+use crate::presence::owner_lives;
 use crate::startup::{LOCK_LOOK, LOCK_PATIENCE};
 use crate::systemd::take_back_where;
 
@@ -67,8 +68,7 @@ fn lock_when_free(run_dir: &RunDir) -> OwnerLock {
     let began = Instant::now();
     loop {
         let lock = lock_owner(run_dir);
-        let answers = || std::os::unix::net::UnixStream::connect(run_dir.socket()).is_ok();
-        if !lock.is_taken() || answers() || began.elapsed() >= LOCK_PATIENCE {
+        if !lock.is_taken() || owner_lives(run_dir) || began.elapsed() >= LOCK_PATIENCE {
             return lock;
         }
         std::thread::sleep(LOCK_LOOK);

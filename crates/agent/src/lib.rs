@@ -39,6 +39,7 @@ mod notify;
 pub mod owner;
 pub mod paths;
 pub mod peer;
+mod presence;
 mod program;
 mod rate;
 mod rota;

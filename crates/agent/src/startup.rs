@@ -30,6 +30,7 @@ use crate::mechanisms::units;
 use crate::notify;
 use crate::owner::{Mode, Owner};
 use crate::paths::{RunDir, open_lock};
+use crate::presence::owner_lives;
 use crate::program::own_program;
 use crate::rate::RateLimit;
 use crate::server;
@@ -194,8 +195,7 @@ fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, String> {
     while file.try_lock().is_err() {
         // An owner that leaves no longer answers but is still tidying up; one that starts does not answer yet. Repair and a
         // guardian that writes the fallback hold the lock for moments, too.
-        let answers = std::os::unix::net::UnixStream::connect(run_dir.socket()).is_ok();
-        if answers || began.elapsed() >= LOCK_PATIENCE {
+        if owner_lives(run_dir) || began.elapsed() >= LOCK_PATIENCE {
             return Err(format!(
                 "owner: {}: another owner runs; see `tidegate status`",
                 path.display()

@@ -4,6 +4,7 @@
 //! # what: a side command gets its group (one line, shown in listings)
 //! # modes: precise smp
 //! # kernels: 6.18 7.3        (optional: the series it runs on under `--kernel all`; 6.18 alone by default)
+//! # tier: long              (optional: not in the short run that `make test` does; `long 7.3`: not on that series)
 //! # userland: systemd        (optional: Debian's systemd is the first process; a shell of busybox by default)
 //! # needs: tidegate          (optional; the test is skipped where it is absent)
 //! # seconds: 40              (the guest's own time; beyond it the test has hung)
@@ -69,6 +70,8 @@ pub struct Case {
     pub modes: Vec<Mode>,
     /// The kernels' series that it is to run on by itself.
     pub kernels: Vec<String>,
+    /// The series on which a short run leaves it out.
+    pub long_on: Vec<String>,
     /// What runs besides the test.
     pub userland: Userland,
     /// It runs `tidegate`.
@@ -141,6 +144,18 @@ fn parse(name: String, file: PathBuf, text: &str) -> Result<Case, String> {
     if let Some(odd) = kernels.iter().find(|k| !SERIES.contains(&k.as_str())) {
         return Err(format!("kernel `{odd}` is none of {SERIES:?}"));
     }
+    let tier: Vec<&str> = field("tier")
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let long_on: Vec<String> = match tier.split_first() {
+        None => Vec::new(),
+        Some((&"long", [])) => SERIES.map(str::to_owned).to_vec(),
+        Some((&"long", on)) if on.iter().all(|series| SERIES.contains(series)) => {
+            on.iter().map(|&series| series.to_owned()).collect()
+        }
+        Some(_) => return Err(format!("tier `{}`, which is none", tier.join(" "))),
+    };
     let userland = match field("userland") {
         None => Userland::Bare,
         Some("systemd") => Userland::Systemd,
@@ -165,6 +180,7 @@ fn parse(name: String, file: PathBuf, text: &str) -> Result<Case, String> {
         what,
         modes,
         kernels,
+        long_on,
         userland,
         needs_tidegate,
         limit_s,
@@ -195,7 +211,14 @@ mod tests {
         let plain = case("# what: w\n# modes: smp\n").unwrap();
         assert_eq!((plain.limit_s, plain.kernels), (30, vec!["6.18".into()]));
         let both = case("# what: w\n# modes: smp\n# kernels: 6.18 7.3\n").unwrap();
-        assert_eq!(both.kernels, SERIES);
+        assert_eq!(
+            (both.kernels, both.long_on.len()),
+            (SERIES.map(str::to_owned).to_vec(), 0)
+        );
+        let long = case("# what: w\n# modes: smp\n# tier: long\n").unwrap();
+        assert_eq!(long.long_on, SERIES);
+        let partly = case("# what: w\n# modes: smp\n# tier: long 7.3\n").unwrap();
+        assert_eq!(partly.long_on, ["7.3"]);
     }
 
     #[test]
@@ -208,6 +231,8 @@ mod tests {
             "# what: w\n# modes: smp\n# seconds: ten\n",
             "# what: w\n# modes: smp\n# kernels: 2.6\n",
             "# what: w\n# modes: smp\n# userland: sysv\n",
+            "# what: w\n# modes: smp\n# tier: longer\n",
+            "# what: w\n# modes: smp\n# tier: long 2.6\n",
         ] {
             assert!(case(text).is_err(), "{text}");
         }

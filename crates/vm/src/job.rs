@@ -71,6 +71,7 @@ impl Job {
             modes: vec![self.mode],
             kernels: vec![self.setup.series.clone()],
             userland: Userland::Bare,
+            long_on: Vec::new(),
             needs_tidegate: false,
             limit_s: self.limit_s,
             expect: None,

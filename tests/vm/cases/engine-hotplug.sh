@@ -1,6 +1,7 @@
 # what: a CPU goes and comes back while side runs: side stays held, the owner goes on
 # modes: smp
 # kernels: 6.18 7.3
+# tier: long 7.3
 # needs: tidegate
 # seconds: 40
 tidegate run --side --headroom 30% -- vmtool threads 2 &

@@ -1,6 +1,7 @@
 # what: idle in space on v2: the side root's cpuset follows, goes with the last gate, and is taken off by the next owner after a death
 # modes: smp
 # kernels: 6.18 7.3
+# tier: long 7.3
 # needs: tidegate
 # seconds: 40
 mkdir -p /etc/tidegate

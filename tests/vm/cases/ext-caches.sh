@@ -1,6 +1,7 @@
 # what: with a cache for each CPU, hogs are dealt out evenly, and no task is lost between the caches
 # modes: smp
 # kernels: 6.18 7.3
+# tier: long 7.3
 # needs: tidegate
 # seconds: 120
 ext_on --caches 2

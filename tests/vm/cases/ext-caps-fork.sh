@@ -1,6 +1,7 @@
 # what: the ext engine's caps are inherited on fork by their scope: one bucket for each task, each process, or all of the group
 # modes: precise
 # kernels: 6.18
+# tier: long
 # needs: tidegate
 # seconds: 120
 group bytask

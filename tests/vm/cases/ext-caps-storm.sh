@@ -1,6 +1,7 @@
 # what: fork storms under caps of each scope, and caps that change meanwhile, neither eject the ext engine nor lose a task
 # modes: smp
 # kernels: 6.18
+# tier: long
 # needs: tidegate
 # seconds: 120
 group bytask

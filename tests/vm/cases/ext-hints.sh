@@ -1,6 +1,7 @@
 # what: under ext a hint says who runs first and not how much; nice levels and cpu.idle are kept
 # modes: precise
 # kernels: 6.18 7.3
+# tier: long 7.3
 # needs: tidegate
 # seconds: 120
 group first

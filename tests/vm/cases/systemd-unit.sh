@@ -2,6 +2,7 @@
 # modes: precise
 # userland: systemd
 # kernels: 6.18 7.3
+# tier: long 7.3
 # needs: tidegate
 # seconds: 200
 printf '[Service]\nExecStart=/usr/bin/vmtool burn\n' >/run/systemd/system/t-work.service

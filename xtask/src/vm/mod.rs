@@ -65,7 +65,15 @@ fn list(repository: &Path) -> Result<u8, Trouble> {
         let modes: Vec<&str> = case.modes.iter().map(|m| m.name()).collect();
         let kernels = case.kernels.join(" ");
         let modes = modes.join(" ");
-        println!("{:28}{modes:14}{kernels:10}{}", case.name, case.what);
+        let long = match case.long_on.len() {
+            0 => String::new(),
+            some if some == SERIES.len() => "long".into(),
+            _ => format!("long {}", case.long_on.join(" ")),
+        };
+        println!(
+            "{:28}{modes:14}{kernels:10}{long:10}{}",
+            case.name, case.what
+        );
     }
     Ok(0)
 }
@@ -137,7 +145,8 @@ fn lanes<'a>(cases: &'a [Case], options: &Options) -> Vec<Lane<'a>> {
             let belongs = |case: &&Case| {
                 let named = case.kernels.iter().any(|kernel| kernel == series);
                 let here = case.modes.contains(&mode) && case.userland == userland;
-                here && (named || options.kernels != Kernels::AsNamed)
+                let left_out = options.short && case.long_on.iter().any(|kernel| kernel == series);
+                here && !left_out && (named || options.kernels != Kernels::AsNamed)
             };
             lanes.push(Lane {
                 series: series.into(),

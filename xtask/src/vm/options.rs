@@ -13,6 +13,7 @@ name or a part of one; without any, all run.
   --mode precise|smp   only this one (both by default): precise has one CPU under virtual time, smp has two
   --kernel SERIES      6.18 (the default), 7.3, or another that Debian's backports have; all: each test on the
                        kernels that its head names
+  --tier short|all     short leaves out what heads call long, as make test does; all by default
   --profile PROFILE    the cargo profile of the tidegate binary (dev by default)
   --binary PATH        test this tidegate instead of building one
   --limit SECONDS      wall time for the whole run (900 by default)
@@ -45,6 +46,8 @@ pub struct Options {
     pub action: Action,
     pub modes: Vec<Mode>,
     pub kernels: Kernels,
+    /// Those that heads call long are left out.
+    pub short: bool,
     pub profile: String,
     pub binary: Option<PathBuf>,
     pub limit_s: u64,
@@ -58,6 +61,7 @@ pub fn parse(arguments: &[String]) -> Result<Options, String> {
         action: Action::Run,
         modes: Mode::ALL.to_vec(),
         kernels: Kernels::One("6.18".into()),
+        short: false,
         profile: "dev".into(),
         binary: None,
         limit_s: 900,
@@ -80,6 +84,13 @@ pub fn parse(arguments: &[String]) -> Result<Options, String> {
                 let mode =
                     Mode::parse(&name).ok_or(format!("--mode {name}: it is precise or smp"))?;
                 options.modes = vec![mode];
+            }
+            "--tier" => {
+                options.short = match value()?.as_str() {
+                    "short" => true,
+                    "all" => false,
+                    other => return Err(format!("--tier {other}: it is short or all")),
+                };
             }
             "--kernel" => options.kernels = kernels(value()?)?,
             "--profile" => options.profile = value()?,
@@ -139,6 +150,7 @@ mod tests {
         );
         assert_eq!(options.tests, ["shares", "quota"]);
         assert_eq!(of("--kernel all").unwrap().kernels, Kernels::AsNamed);
+        assert!(of("--tier short").unwrap().short && !of("--tier all").unwrap().short);
         assert_eq!(of("fetch").unwrap().action, Action::Fetch);
         assert_eq!(of("").unwrap().modes.len(), 2);
     }
@@ -150,6 +162,7 @@ mod tests {
             ("--kernel six", "six"),
             ("--kernel", "--kernel"),
             ("--fast", "--fast"),
+            ("--tier quick", "quick"),
             ("--limit x", "x"),
         ] {
             assert!(of(words).unwrap_err().contains(named), "{words}");

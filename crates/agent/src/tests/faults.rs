@@ -8,7 +8,7 @@ use tidegate_knobs::control::Apply;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::{FakeProcess, Fault, Op, Rule};
 
-use super::{Bed, KINDS, Kind, PIDS, gate_names, in_books, root, run_side, set_side, unset};
+use super::{Bed, KINDS, Kind, PIDS, gate_names, in_books, root, run_side, set, set_side, unset};
 use crate::api::{RunRequest, UnsetRequest};
 use crate::house::House;
 use crate::looper::lock;
@@ -189,26 +189,28 @@ fn what_the_guardian_wrote_is_not_taken_for_somebody_elses() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let owner = bed.owner().unwrap();
-        set_side(&owner, "cgroup:/other").unwrap();
+        let restored = [("class", "side"), ("fallback", "restore")];
+        set(&owner, "cgroup:/other", &restored).unwrap();
+        set(&owner, &format!("pid:{}", PIDS[0]), &restored).unwrap();
         let mut house = House::new(None);
+        house.look(&owner);
         // It resumes while the guardian writes: the mark is there, the loop has not seen it.
         owner.lease.mark_fallback(1);
         bed.fall_back().unwrap();
+        assert!(bed.is_home(0), "{kind:?}: {}", bed.place(PIDS[0]));
         house.look_for_outside_writes(&owner);
-        assert!(lock(&owner.alerts).is_empty(), "{kind:?}");
         // The loop has, housekeeping has not.
-        house.look(&owner);
         assert!(owner.lease.take_fallback());
         lock(&owner.control).fell_back();
-        bed.fall_back().unwrap();
         house.look_for_outside_writes(&owner);
-        assert!(lock(&owner.alerts).is_empty(), "{kind:?}");
-        house.look(&owner);
-        assert_eq!(
-            bed.file("/other", "cpu.idle"),
-            "1",
-            "{kind:?}: written again"
+        assert!(
+            bed.is_home(0) && lock(&owner.alerts).is_empty(),
+            "{kind:?}: {:?}",
+            lock(&owner.alerts)
         );
+        house.look(&owner);
+        assert!(!bed.is_home(0), "{kind:?}: lent again");
+        assert_eq!(bed.file("/other", "cpu.idle"), "1", "{kind:?}");
         assert!(lock(&owner.alerts).is_empty(), "{kind:?}");
     }
 }
