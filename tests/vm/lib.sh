@@ -179,3 +179,24 @@ ext_off() {
 	wait $EXT || { cat /tmp/ext; fail "tidegate ext ended with an error"; }
 	same "the state of sched_ext" "$(ext_state)" disabled
 }
+
+# disturb HOG SLEEPER: affinity, stops and moves between the groups a and b, nice levels and weights; both must live through it.
+disturb() {
+	for round in 1 2 3 4 5 6; do
+		taskset -p 1 "$1" >/dev/null
+		echo "$1" >$ROOT/b/cgroup.procs
+		kill -STOP "$1"
+		taskset -p 2 "$2" >/dev/null
+		sleep 0.2
+		kill -CONT "$1"
+		taskset -p 3 "$1" >/dev/null
+		echo "$1" >$ROOT/a/cgroup.procs
+		renice -n $round -p "$2" >/dev/null
+		taskset -p 3 "$2" >/dev/null
+		echo $((round * 100)) >$ROOT/a/cpu.weight
+		sleep 0.2
+	done
+	ext_is_on
+	alive "$1" || fail "the hog is lost"
+	alive "$2" || fail "the sleeper is lost"
+}

@@ -3,7 +3,7 @@
 # kernels: 6.18 7.3
 # tier: long 7.3
 # needs: tidegate
-# seconds: 120
+# seconds: 400
 ext_on --caches 2
 group a
 group b
@@ -13,23 +13,7 @@ start a vmtool threads 2
 hog=$STARTED
 start b vmtool wake 60 2000 100 >/dev/null
 sleeper=$STARTED
-for round in 1 2 3 4 5 6; do
-	taskset -p 1 $hog >/dev/null
-	echo $hog >$ROOT/b/cgroup.procs
-	kill -STOP $hog
-	taskset -p 2 $sleeper >/dev/null
-	sleep 0.2
-	kill -CONT $hog
-	taskset -p 3 $hog >/dev/null
-	echo $hog >$ROOT/a/cgroup.procs
-	renice -n $round -p $sleeper >/dev/null
-	taskset -p 3 $sleeper >/dev/null
-	echo $((round * 100)) >$ROOT/a/cpu.weight
-	sleep 0.2
-done
-ext_is_on
-alive $hog || fail "the hog is lost"
-alive $sleeper || fail "the sleeper is lost"
+disturb $hog $sleeper
 
 finish $hog $sleeper
 
