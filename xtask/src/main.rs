@@ -3,6 +3,7 @@
 
 mod check_sim;
 mod checks;
+mod ext_cost;
 mod fuzz;
 mod fuzz_parsers;
 mod licences;
@@ -27,6 +28,7 @@ usage: cargo xtask TASK
   mutants [WORD...]        break the law line by line; its tests must notice each
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
   check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the table of docs/simulator.md
+  ext-cost [--write]       docs/ext.md's table of callbacks against what is recorded; `--write` measures in the VM anew
   support [--write]        the README's support table against `doctor`; `--write` makes it anew
   vm fetch                 fetch that kernel (or look for a newer one) and stop
 
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         "mutants" => mutants::main(rest),
         "licences" => licences::main(),
         "fuzz" => fuzz::main(rest),
+        "ext-cost" => ext_cost::main(rest),
         "support" => support::main(rest),
         "fuzz-parsers" => fuzz_parsers::main(rest),
         "vm" => vm::main(rest),

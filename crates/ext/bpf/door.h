@@ -12,6 +12,7 @@
 #ifndef TIDEGATE_EXT_DOOR_H
 #define TIDEGATE_EXT_DOOR_H
 
+#include "account.h"
 #include "group.h"
 #include "place.h"
 
@@ -107,6 +108,7 @@ INLINE u64 door_charge(struct task_ctx *t, struct ext_cpu *c, u64 now)
 	line_charge(t, ran_ns);
 	if (t->kind < EXT_KINDS)
 		c->counts.ran_ns[t->kind] += ran_ns;
+	account_charge(t, ran_ns);
 	return ran_ns;
 }
 

@@ -26,6 +26,7 @@ const volatile struct ext_config config SEC(".rodata.config");
 #define TASK_YIELDS 2	 /* it or a group above it is of the idle class */
 #define TASK_PREEMPTED 4 /* put back by its CPU, as opposed to woken */
 #define TASK_CHOSEN 8	 /* its CPU was idle, and is kept for it */
+#define TASK_NEW 32	 /* forked, and not yet seen to be runnable */
 #define TASK_DENIED 16	 /* its CPU has seen that a cap keeps it from going on */
 
 /*
@@ -70,7 +71,8 @@ struct task_ctx {
 	u32 kind;
 	s32 hint;
 	u32 flags;
-	u32 unused;
+	u32 account;  /* account.h; 0: that of its kind */
+	u64 woken_ns; /* it waits since then for its first run; 0: it has had it */
 };
 
 struct {
@@ -107,9 +109,10 @@ struct group {
 	s32 hint;
 	u32 kind;
 	u32 yields;
-	u32 capped; /* the family of the nearest capped group at or above it (slot.h); 0: none */
-	u32 limit;  /* the nearest limited group at or above it (pool.h); 0: none */
-	u32 pool;   /* its own limit; 0: it never had one */
+	u32 capped;  /* the family of the nearest capped group at or above it (slot.h); 0: none */
+	u32 limit;   /* the nearest limited group at or above it (pool.h); 0: none */
+	u32 pool;    /* its own limit; 0: it never had one */
+	u32 account; /* of the nearest gate at or above it; 0: there is none */
 	u64 generation;
 };
 

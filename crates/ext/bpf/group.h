@@ -84,6 +84,7 @@ INLINE void group_fill(struct group *g, u64 id, u32 parent, u32 depth, u32 weigh
 	g->limit = 0;
 	g->capped = 0;
 	g->pool = 0;
+	g->account = 0;
 	bpf_spin_unlock(&g->lock);
 }
 
@@ -209,7 +210,7 @@ int group_resolve(u32 index, u64 generation)
 	struct limit *highest;
 	struct slot *top;
 	u32 at = index, has = 0, kind = EXT_MAIN, yields = 0, nearest = 0, below = 0;
-	u32 capped = 0, cap_below = 0;
+	u32 capped = 0, cap_below = 0, account = 0;
 	s32 hint = 0;
 	u32 level;
 
@@ -245,6 +246,8 @@ int group_resolve(u32 index, u64 generation)
 			hint = gate->hint;
 		if (gate && gate->has & ~has & EXT_HAS_CLASS)
 			kind = gate->kind;
+		if (gate && gate->has & ~has & EXT_HAS_ACCOUNT)
+			account = gate->account;
 		has |= gate ? gate->has : 0;
 		if (at == GROUP_ROOT)
 			break;
@@ -263,6 +266,7 @@ int group_resolve(u32 index, u64 generation)
 	own->hint = hint;
 	own->kind = kind < EXT_KINDS ? kind : EXT_MAIN;
 	own->yields = yields;
+	own->account = account;
 	own->generation = generation;
 	return 0;
 }
@@ -336,6 +340,7 @@ INLINE void group_describe(struct task_struct *p, struct task_ctx *t)
 	t->generation = shared->gates_generation;
 	t->hint = g->hint;
 	t->kind = p->flags & PF_KTHREAD ? EXT_MAIN : g->kind;
+	t->account = p->flags & PF_KTHREAD ? EXT_ACCOUNT_KERNEL : g->account;
 	if (g->yields || p->policy == SCHED_IDLE)
 		flags |= TASK_YIELDS;
 	t->flags = flags;

@@ -40,13 +40,14 @@ _Static_assert(sizeof(struct ext_config) == 32, "src/intf.rs");
 
 #define EXT_HAS_HINT 1
 #define EXT_HAS_CLASS 2
+#define EXT_HAS_ACCOUNT 4
 
 /* What is asked of a group and all below it, by its cgroup's id. Later terms go at the end. */
 struct ext_gate {
 	u32 has;
 	s32 hint;
 	u32 kind;
-	u32 unused;
+	u32 account; /* where its tasks count (account.h) */
 };
 _Static_assert(sizeof(struct ext_gate) == 16, "src/intf.rs");
 
@@ -100,6 +101,24 @@ struct ext_cap_ask {
 	u32 unused;
 };
 _Static_assert(sizeof(struct ext_cap_ask) == 32, "src/intf.rs");
+
+/* Accounts below EXT_KINDS are those of tasks without a gate, by kind of work; then the kernel's
+ * threads'; the rest are gates'. */
+#define EXT_ACCOUNT_KERNEL EXT_KINDS
+#define EXT_ACCOUNT_FIRST (EXT_KINDS + 1)
+#define EXT_ACCOUNTS_LEAST 64
+/* The shortest is below 1,024 ns, each of the others below twice the one before, the last for all
+ * from 69 s on. */
+#define EXT_DELAYS 28
+
+/* One CPU's part of an account. */
+struct ext_account {
+	u64 ran_ns[EXT_KINDS];
+	u64 delay_ns;	/* from wakeup to run, added up */
+	u64 longest_ns; /* of those */
+	u64 delays[EXT_DELAYS];
+};
+_Static_assert(sizeof(struct ext_account) == 264, "src/intf.rs");
 
 /* Counts of one CPU; each has one writer. */
 struct ext_counts {

@@ -40,6 +40,7 @@ typedef _Bool bool;
 enum {
 	MAP_HASH = 1,
 	MAP_ARRAY = 2,
+	MAP_PERCPU_ARRAY = 6,
 	MAP_QUEUE = 22,
 	MAP_TASK_STORAGE = 29,
 	MAP_CGRP_STORAGE = 32,

@@ -225,8 +225,11 @@ int runnable(u64 *ctx)
 	struct task_struct *p = (struct task_struct *)ctx[0];
 	struct task_ctx *t = task_of(p);
 
-	if (t && t->place != PLACE_MEMBER)
+	if (!t)
+		return 0;
+	if (t->place != PLACE_MEMBER)
 		join(p, t, scx_bpf_task_cpu(p));
+	account_woken(t, ctx[1]);
 	return 0;
 }
 
@@ -251,6 +254,7 @@ int running(u64 *ctx)
 	t->flags &= ~TASK_PREEMPTED;
 	now = now_ns();
 	t->since_ns = now;
+	account_starts(t, now);
 	l = line_at(t->line);
 	if (l)
 		line_open(l, t, now);

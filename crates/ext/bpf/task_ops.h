@@ -66,6 +66,8 @@ int enable(u64 *ctx)
 	if (!t)
 		return 0;
 	t->lag = 0;
+	t->woken_ns = 0;
+	t->flags = t->forked_by ? t->flags | TASK_NEW : t->flags & ~TASK_NEW;
 	if (caps_on && t->forked_by)
 		caps_inherit(p, t);
 	t->forked_by = 0;

@@ -12,6 +12,10 @@ pub const GROUPS_MAX: usize = 16_384;
 pub const SLOTS_MAX: u32 = 16_384;
 /// `EXT_LIMITS_MAX`.
 pub const LIMITS_MAX: u32 = 4_096;
+/// `EXT_ACCOUNTS_LEAST`.
+pub const ACCOUNTS_LEAST: u32 = 64;
+/// `EXT_DELAYS`.
+pub const DELAYS: usize = 28;
 /// `DOOR_LLCS_MAX` of `bpf/door.h`.
 pub const LLCS_MAX: u32 = 64;
 /// The kernel numbers CPUs below this.
@@ -30,7 +34,7 @@ pub enum Kind {
 }
 
 /// What is asked of a group and all below it; what is None comes from the next group above that says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GateTerms {
     /// Bounds on CPU use.
     pub cap: Option<CapTerms>,
@@ -64,20 +68,40 @@ pub struct Gate {
     pub has: u32,
     pub hint: i32,
     pub kind: u32,
-    pub unused: u32,
+    pub account: u32,
 }
 const _: () = assert!(size_of::<Gate>() == 16);
 
-impl From<&GateTerms> for Gate {
-    fn from(terms: &GateTerms) -> Gate {
+impl Gate {
+    /// The terms as the programs take them; with no account of its own, its tasks count for the next gate above.
+    pub fn new(terms: &GateTerms, account: Option<u32>) -> Gate {
+        let has = [
+            terms.hint.is_some(),
+            terms.kind.is_some(),
+            account.is_some(),
+        ];
         Gate {
-            has: u32::from(terms.hint.is_some()) | u32::from(terms.kind.is_some()) << 1,
+            has: (0_u32..)
+                .zip(has)
+                .map(|(bit, has)| u32::from(has) << bit)
+                .sum(),
             hint: terms.hint.unwrap_or_default(),
             kind: terms.kind.unwrap_or_default() as u32,
-            unused: 0,
+            account: account.unwrap_or_default(),
         }
     }
 }
+
+/// `struct ext_account`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Account {
+    pub ran_ns: [u64; KINDS],
+    pub delay_ns: u64,
+    pub longest_ns: u64,
+    pub delays: [u64; DELAYS],
+}
+const _: () = assert!(size_of::<Account>() == 264);
 
 /// `struct ext_control`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -282,6 +306,8 @@ unsafe impl Plain for Config {}
 // SAFETY: as above.
 unsafe impl Plain for Gate {}
 // SAFETY: as above.
+unsafe impl Plain for Account {}
+// SAFETY: as above.
 unsafe impl Plain for Control {}
 // SAFETY: as above.
 unsafe impl Plain for Tide {}
@@ -304,14 +330,15 @@ mod tests {
 
     #[test]
     fn a_gate_says_what_it_has() {
-        let silent = Gate::from(&GateTerms::default());
-        assert_eq!(silent.has, 0);
-        let both = Gate::from(&GateTerms {
+        let silent = Gate::new(&GateTerms::default(), None);
+        assert_eq!((silent.has, silent.account), (0, 0));
+        let terms = GateTerms {
             hint: Some(-20),
             kind: Some(Kind::Side),
             ..GateTerms::default()
-        });
-        assert_eq!((both.has, both.hint, both.kind), (3, -20, 1));
+        };
+        let all = Gate::new(&terms, Some(9));
+        assert_eq!((all.has, all.hint, all.kind, all.account), (7, -20, 1, 9));
     }
 
     #[test]
@@ -320,7 +347,7 @@ mod tests {
             has: 1,
             hint: -5,
             kind: 0,
-            unused: 0,
+            account: 0,
         };
         assert_eq!(
             Gate::from_bytes(gate.bytes()).map(|back| back.hint),

@@ -9,7 +9,9 @@
 //! 2. **Loaded means loaded.** [`Ext::load`] returns once the kernel says `enabled`; [`Ext::ended`] says why it is no more.
 //! 3. **Engines do not know each other.** Topology, gates and idle groups come in from outside.
 
+mod accounts;
 mod caps;
+mod delays;
 mod error;
 mod exit;
 mod intf;
@@ -22,13 +24,15 @@ mod stats;
 mod support;
 mod tide;
 
+pub use accounts::{GateStat, RestStat, WorkStat};
 pub use caps::{CapScope, CapStat, CapTerms};
+pub use delays::Delays;
 pub use error::ExtError;
 pub use exit::Ended;
 pub use intf::{GateTerms, Kind};
 pub use limits::LimitStat;
 pub use load::{Ext, Options};
 pub use machine::{CpuPlace, Machine};
-pub use stats::{CpuStats, ProgramCost, Stats};
+pub use stats::{CountedCost, CpuStats, ProgramCost, Stats, count_cost};
 pub use support::{NAME, Support, support};
 pub use tide::TideStats;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use libbpf_rs::{Link, MapCore, MapHandle, Object};
 use tidegate_law::HeadroomConfig;
 
+use crate::accounts::Accounts;
 use crate::caps::CapTerms;
 use crate::error::ExtError;
 use crate::exit::Ended;
@@ -71,7 +72,8 @@ pub struct Ext {
     ended: MapHandle,
     pub(crate) cpus: MapHandle,
     pub(crate) tides: MapHandle,
-    asked: BTreeMap<u64, GateTerms>,
+    pub(crate) asked: BTreeMap<u64, GateTerms>,
+    pub(crate) accounts: Accounts,
     headroom_ppm: u32,
     generation: u64,
     /// Gates with a cap.
@@ -112,6 +114,7 @@ impl Ext {
             cpus: map(&object, "cpus")?,
             tides: map(&object, "tides")?,
             asked: BTreeMap::new(),
+            accounts: Accounts::new(map(&object, "accounts")?),
             headroom_ppm: options.headroom_ppm,
             generation: 0,
             capped: BTreeSet::new(),
@@ -162,11 +165,8 @@ impl Ext {
 
     /// Asks something of a group, by its cgroup's id, and of all below it that have no gate of their own.
     pub fn set_gate(&mut self, cgroup_id: u64, terms: &GateTerms) -> Result<(), ExtError> {
-        put(
-            &self.gates,
-            &cgroup_id.to_ne_bytes(),
-            Gate::from(terms).bytes(),
-        )?;
+        let gate = Gate::new(terms, self.accounts.open(cgroup_id)?);
+        put(&self.gates, &cgroup_id.to_ne_bytes(), gate.bytes())?;
         self.asked.insert(cgroup_id, *terms);
         self.set_gate_cap(cgroup_id, terms.cap)?;
         self.next_generation()
@@ -182,6 +182,7 @@ impl Ext {
             _ => {}
         }
         self.set_gate_cap(cgroup_id, None)?;
+        self.accounts.close(cgroup_id);
         self.next_generation()
     }
 

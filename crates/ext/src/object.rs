@@ -7,6 +7,7 @@ use libbpf_rs::btf::types::Struct;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject};
 use tidegate_law::HeadroomConfig;
 
+use crate::accounts::accounts_for;
 use crate::error::ExtError;
 use crate::intf::{Config, KINDS, Plain};
 use crate::log;
@@ -72,6 +73,8 @@ fn fit(open: &mut OpenObject, config: &Config, tide: &HeadroomConfig) -> libbpf_
             map.set_max_entries(config.llcs * KINDS as u32)?;
         } else if name == OsStr::new("limits") {
             map.set_max_entries(config.limits)?;
+        } else if name == OsStr::new("accounts") {
+            map.set_max_entries(accounts_for(config.cpus))?;
         } else if name == OsStr::new("silos") {
             map.set_max_entries(config.limits * config.cpus)?;
         } else if name == OsStr::new(NAME) {

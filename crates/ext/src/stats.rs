@@ -1,10 +1,12 @@
 //! What the scheduler counts, and what its callbacks cost.
 
 use std::ops::AddAssign;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use libbpf_rs::{AsRawLibbpf, libbpf_sys};
 use serde::Serialize;
 
+use crate::accounts::{GateStat, RestStat};
 use crate::caps::CapStat;
 use crate::error::ExtError;
 use crate::intf::{Cpu, KINDS};
@@ -79,7 +81,7 @@ pub struct ProgramCost {
     pub name: String,
     /// Instructions that the verifier walked.
     pub verified_insns: u32,
-    /// Calls and their time, where `kernel.bpf_stats_enabled` is 1.
+    /// Calls and their time while somebody had them counted ([`count_cost`], or `kernel.bpf_stats_enabled`).
     pub runs: u64,
     /// CPU time of all calls.
     pub run_ns: u64,
@@ -96,10 +98,36 @@ pub struct Stats {
     pub limits_refused: u32,
     /// The headroom's ledger, once there was side work.
     pub tide: Option<TideStats>,
-    /// The programs, by name.
-    pub programs: Vec<ProgramCost>,
     /// Gates and tasks with caps.
     pub caps: Vec<CapStat>,
+    /// The gates.
+    pub gates: Vec<GateStat>,
+    /// Tasks without a gate.
+    pub rest: RestStat,
+    /// The programs, by name.
+    pub programs: Vec<ProgramCost>,
+}
+
+/// The kernel counts the times of programs, of all on the machine, as long as this lives; it costs each call two readings of
+/// the clock.
+#[derive(Debug)]
+pub struct CountedCost {
+    _descriptor: OwnedFd,
+}
+
+/// Has the kernel count what programs cost (as `kernel.bpf_stats_enabled` does, but ended with the process at the latest).
+pub fn count_cost() -> Result<CountedCost, ExtError> {
+    // SAFETY: a system call without pointers.
+    let descriptor = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
+    if descriptor < 0 {
+        let why = libbpf_rs::Error::from_raw_os_error(-descriptor);
+        return Err(refused("have the cost of programs counted", &why));
+    }
+    // SAFETY: the descriptor is new, and nobody else's.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    Ok(CountedCost {
+        _descriptor: descriptor,
+    })
 }
 
 impl Ext {
@@ -111,17 +139,21 @@ impl Ext {
                 total += CpuStats::from(&cpu);
             }
         }
+        let (limits, caps) = (self.limits()?, self.caps()?);
         Ok(Stats {
             total,
-            limits: self.limits()?,
+            gates: self.gates_with(&limits, &caps)?,
+            rest: self.rest()?,
+            limits,
             limits_refused: self.limits_refused()?,
             tide: self.tide()?,
-            programs: self.programs()?,
-            caps: self.caps()?,
+            caps,
+            programs: self.cost()?,
         })
     }
 
-    fn programs(&self) -> Result<Vec<ProgramCost>, ExtError> {
+    /// What each program takes; times only while somebody has them counted ([`count_cost`]).
+    pub fn cost(&self) -> Result<Vec<ProgramCost>, ExtError> {
         let mut costs = Vec::new();
         for program in self.object.progs() {
             // SAFETY: the program is the object's, which lives as long as self.

@@ -46,6 +46,9 @@ pub fn options(caches: Option<u32>) -> Result<Options, Failure> {
     let cpus = possible_cpus(&fs)?;
     let machine = Machine::new(cpus, &places).map_err(|error| failed(&error))?;
     let mut options = Options::new(machine);
+    // As the owner does where no gate names one.
+    let settings = tidegate_terms::Config::default().settings();
+    options.headroom_ppm = settings.default_headroom.value.ppm();
     if let Ok(cpu) = cpu_hierarchy(&fs) {
         idle_below(&fs, &cpu.mount, LEVELS_MAX, &mut options.idle_groups);
     }
@@ -163,6 +166,53 @@ impl Gate {
     }
 }
 
+/// A cap on one task, as it was typed: `PID term=value …`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// The task's number.
+    pub pid: u32,
+    /// Its cap.
+    pub cap: CapTerms,
+}
+
+impl Task {
+    /// Reads one; for clap.
+    pub fn parse(text: &str) -> Result<Task, String> {
+        let mut words = text.split_whitespace();
+        let target = words.next().unwrap_or_default();
+        let number = target.strip_prefix("pid:").unwrap_or(target).parse();
+        let pid = number.ok().filter(|pid| *pid > 0).ok_or_else(|| {
+            format!("\"{target}\" is no task; write its number and then a cap, as in '4711 cap_hard=200‰'")
+        })?;
+        let words: Vec<&str> = words.collect();
+        let asked = RawTerms::from_assignments(&words, &Source::Set).map_err(|e| e.to_string())?;
+        if let Some(name) = asked.0.keys().find(|name| !name.starts_with("cap")) {
+            return Err(format!(
+                "{name} is nothing that one task can have; caps are (other terms: --gate)"
+            ));
+        }
+        let terms = tidegate_terms::Config::default()
+            .resolve(&[&asked])
+            .map_err(|e| e.to_string())?;
+        let cap = cap(&terms).ok_or_else(|| {
+            format!("task {pid} is given no cap; write cap_hard=200‰ or cap_soft=0")
+        })?;
+        Ok(Task { pid, cap })
+    }
+
+    /// There is such a task.
+    pub fn exists(&self) -> Result<(), Failure> {
+        // A thread's directory is not listed in /proc, but it is there.
+        let there = Path::new("/proc").join(self.pid.to_string()).exists();
+        there.then_some(()).ok_or_else(|| {
+            Failure::new(
+                Exit::NoTarget,
+                format!("ext: task {}: there is no such task; see ps -eL", self.pid),
+            )
+        })
+    }
+}
+
 fn cap(terms: &tidegate_terms::Terms) -> Option<CapTerms> {
     let cap = CapTerms {
         hard_ppt: terms.cap_hard.value.ppt(),
@@ -231,6 +281,28 @@ mod tests {
             })
         );
         assert!(Gate::parse("cgroup:/a cap_scope=task").is_err(), "of what?");
+    }
+
+    #[test]
+    fn a_task_has_a_cap_and_nothing_else() {
+        let task = Task::parse("4711 cap_hard=200‰").unwrap();
+        assert_eq!((task.pid, task.cap.hard_ppt), (4711, Some(200)));
+        assert_eq!(Task::parse("pid:4711 cap=200‰"), Ok(task));
+        let soft = Task::parse("7 cap_soft=0 cap_scope=task").unwrap();
+        assert_eq!(
+            (soft.cap.soft_ppt, soft.cap.scope),
+            (Some(0), CapScope::Task)
+        );
+        for text in [
+            "",
+            "0 cap=200‰",
+            "web cap=200‰",
+            "7",
+            "7 class=side",
+            "7 cap=none",
+        ] {
+            assert!(Task::parse(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -11,6 +11,9 @@ use tidegate_vm::{
     Bed, Case, Mode, Progress, Setup, Suite, Tally, Trouble, catalog, fetch, userland,
 };
 
+/// What the ext engine's callbacks cost, by kernel: [`crate::ext_cost`] writes it, and a test is held to it.
+pub const EXT_COSTS: &str = "tests/vm/ext-cost.tsv";
+
 /// The checkout that this was built in; canonical, so that logs and messages show plain paths.
 fn repository() -> PathBuf {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -186,7 +189,11 @@ fn run(repository: &Path, options: &Options) -> Result<u8, Trouble> {
             Ok(mut bed) => {
                 // The service as it is packaged is a test's subject.
                 let service = repository.join("packaging/tidegate.service");
-                bed.add_files(vec![("vm/tidegate.service".into(), service)]);
+                let costs = repository.join(EXT_COSTS);
+                bed.add_files(vec![
+                    ("vm/tidegate.service".into(), service),
+                    ("vm/ext-cost.tsv".into(), costs),
+                ]);
                 println!("vm: {} {}", bed.kernel.package, bed.kernel.version);
                 if let Some(note) = &bed.kernel.note {
                     println!("vm: {note}");

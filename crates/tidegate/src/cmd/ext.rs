@@ -4,11 +4,15 @@ use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use tidegate_ext::{CpuStats, Ended, Ext, ExtError, LimitStat, Stats, TideStats};
+use tidegate_ext::{
+    CapStat, CpuStats, Ended, Ext, ExtError, GateStat, LimitStat, ProgramCost, RestStat, Stats,
+    TideStats,
+};
 
 use crate::exit::{Exit, Failure};
-use crate::ext_options::{self, Gate};
+use crate::ext_options::{self, Gate, Task};
 use crate::render;
+use crate::render::ext::{Names, table};
 
 const NOTES: &str = "\
 Puts every ordinary task of this machine under Tidegate's own scheduler, until
@@ -19,7 +23,14 @@ gates' terms. Needs root and a kernel from 6.12 (for cpu.max 6.17)
 with sched_ext (tidegate doctor tells).
 
   sudo tidegate ext
-  sudo tidegate ext --gate 'cgroup:/web latency=-10' --gate 'cgroup:/batch class=side'";
+  sudo tidegate ext --gate 'cgroup:/web latency=-10' --gate 'cgroup:/batch class=side'
+  sudo tidegate ext --task '4711 cap_hard=200‰'
+
+On a terminal it shows each second, for every gate: CPUs used; how often its
+tasks woke, and how long half of them and 99 % of them waited to run at most
+(P50, P99); the periods in which its quota was used up; and how many of its
+tasks a cap held back, on average. A task counts for the nearest gate above it.
+If no gate names a headroom, 20% is kept while there is side work.";
 
 /// Run the machine's tasks under Tidegate's own scheduler, in the foreground
 #[derive(clap::Args)]
@@ -31,12 +42,18 @@ pub struct Args {
     /// Ask something of a group and all below it; repeat for more
     #[arg(long, value_name = "cgroup:/PATH TERMS", value_parser = Gate::parse)]
     gate: Vec<Gate>,
+    /// Cap one task (a thread, by its number) and all that it forks; repeat for more
+    #[arg(long, value_name = "PID TERMS", value_parser = Task::parse)]
+    task: Vec<Task>,
     /// End after so many seconds
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
     /// For tests: deal the CPUs out to so many last-level caches
     #[arg(long, value_name = "N", hide = true)]
     caches: Option<u32>,
+    /// Have the kernel count what the scheduler's callbacks cost
+    #[arg(long)]
+    cost: bool,
     /// Print statistics as JSON, one object a second
     #[arg(long)]
     json: bool,
@@ -49,42 +66,91 @@ struct Line<'a> {
     mode: &'a str,
     state: &'static str,
     ended: Option<&'a Ended>,
+    total: &'a CpuStats,
+    limits: &'a [LimitStat],
+    limits_refused: u32,
+    tide: Option<&'a TideStats>,
+    caps: &'a [CapStat],
+    gates: Vec<GateLine<'a>>,
+    rest: &'a RestStat,
+    programs: &'a [ProgramCost],
+}
+
+/// A gate with its group's name.
+#[derive(Serialize)]
+struct GateLine<'a> {
+    group: &'a str,
     #[serde(flatten)]
-    stats: &'a Stats,
+    stat: &'a GateStat,
+}
+
+impl<'a> Line<'a> {
+    fn of(shown: &'a Shown<'_>, stats: &'a Stats, ended: Option<&'a Ended>) -> Line<'a> {
+        let name = |stat: &GateStat| shown.names.get(&stat.cgroup_id).map_or("", String::as_str);
+        let gates = stats.gates.iter().map(|stat| GateLine {
+            group: name(stat),
+            stat,
+        });
+        Line {
+            uptime_s: shown.began.elapsed().as_secs_f64(),
+            mode: &shown.args.mode,
+            state: if ended.is_some() {
+                "ejected"
+            } else {
+                "enabled"
+            },
+            ended,
+            total: &stats.total,
+            limits: &stats.limits,
+            limits_refused: stats.limits_refused,
+            tide: stats.tide.as_ref(),
+            caps: &stats.caps,
+            gates: gates.collect(),
+            rest: &stats.rest,
+            programs: &stats.programs,
+        }
+    }
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let signals = Signals::block();
-    let gates = args
-        .gate
-        .iter()
-        .map(|gate| Ok((gate.cgroup_id()?, gate.terms)))
-        .collect::<Result<Vec<_>, Failure>>()?;
+    let mut names = Names::new();
+    let mut gates = Vec::new();
+    for gate in &args.gate {
+        let id = gate.cgroup_id()?;
+        names.insert(id, format!("/{}", gate.path.display()));
+        gates.push((id, gate.terms));
+    }
+    for task in &args.task {
+        task.exists()?;
+    }
+    let _counted = args.cost.then(tidegate_ext::count_cost).transpose()?;
     let mut ext = Ext::load(&ext_options::options(args.caches)?)?;
     for (id, terms) in &gates {
         ext.set_gate(*id, terms)?;
     }
-    let started = Instant::now();
-    let mut shown = Shown::new(args);
-    shown.begin(ext.stats()?)?;
+    for task in &args.task {
+        ext.set_task_cap(task.pid, Some(&task.cap))?;
+    }
+    let mut shown = Shown::begin(args, names, ext.stats()?)?;
     let until = args
         .seconds
-        .map(|seconds| started + Duration::from_secs(seconds));
+        .map(|seconds| shown.began + Duration::from_secs(seconds));
     loop {
         let second = Instant::now() + Duration::from_secs(1);
         let next = until.map_or(second, |until| until.min(second));
         let asked = signals.wait_until(next) || until.is_some_and(|until| Instant::now() >= until);
         if let Some(ended) = ext.ended()? {
-            shown.line(started, &ext.stats()?, Some(&ended))?;
+            shown.next(ext.stats()?, Some(&ended))?;
             return Err(ejected(&ended));
         }
-        shown.line(started, &ext.stats()?, None)?;
+        shown.next(ext.stats()?, None)?;
         if asked {
             break;
         }
     }
     let ended = ext.unload()?;
-    shown.end(started, ended.as_ref())
+    shown.end(ended.as_ref())
 }
 
 /// The kernel's report of an ejection goes to standard error, the cause into the message.
@@ -116,50 +182,22 @@ impl From<ExtError> for Failure {
     }
 }
 
-/// Statistics as they are shown: a line that is written over on a terminal, JSON, or the beginning and the end.
+/// Statistics as they are shown: a table that is written over on a terminal, JSON, or the beginning and the end.
 struct Shown<'a> {
     args: &'a Args,
     live: bool,
-    before: CpuStats,
-    quotas: String,
+    names: Names,
+    began: Instant,
+    first: Stats,
+    last: Stats,
     at: Instant,
-}
-
-/// All limited groups in a few words; nothing where there are none.
-fn quotas(stats: &Stats) -> String {
-    let groups = stats.limits.iter().filter(|limit| limit.quota_us.is_some());
-    let sum = |of: fn(&LimitStat) -> u64| stats.limits.iter().map(of).sum::<u64>();
-    let refused = match stats.limits_refused {
-        0 => String::new(),
-        refused => format!(", {refused} quotas not enforced for want of room"),
-    };
-    if stats.limits.is_empty() && refused.is_empty() {
-        return String::new();
-    }
-    format!(
-        ", {} quotas: {} of {} periods throttled, {} bursts, {} visits{refused}",
-        groups.count(),
-        sum(|limit| limit.nr_throttled),
-        sum(|limit| limit.nr_periods),
-        sum(|limit| limit.nr_bursts),
-        sum(|limit| limit.visits),
-    )
+    /// Lines on the terminal that the next table is written over.
+    lines: usize,
 }
 
 impl<'a> Shown<'a> {
-    fn new(args: &'a Args) -> Shown<'a> {
-        Shown {
-            args,
-            live: std::io::stdout().is_terminal() && !args.json,
-            before: CpuStats::default(),
-            quotas: String::new(),
-            at: Instant::now(),
-        }
-    }
-
-    fn begin(&mut self, stats: Stats) -> Result<(), Failure> {
-        self.before = stats.total;
-        if !self.args.json {
+    fn begin(args: &'a Args, names: Names, stats: Stats) -> Result<Shown<'a>, Failure> {
+        if !args.json {
             let programs = stats.programs.len();
             let insns: u64 = stats
                 .programs
@@ -168,91 +206,95 @@ impl<'a> Shown<'a> {
                 .sum();
             render::print(&format!(
                 "sched_ext: enabled, {} mode, {programs} programs, {insns} instructions verified\n",
-                self.args.mode
+                args.mode
             ))?;
         }
+        Ok(Shown {
+            args,
+            live: std::io::stdout().is_terminal() && !args.json,
+            names,
+            began: Instant::now(),
+            first: stats.clone(),
+            last: stats,
+            at: Instant::now(),
+            lines: 0,
+        })
+    }
+
+    fn next(&mut self, stats: Stats, ended: Option<&Ended>) -> Result<(), Failure> {
+        if self.args.json {
+            render::json(&Line::of(self, &stats, ended))?;
+        } else if self.live {
+            let mut text = self.rates(&stats.total);
+            text.push_str(&table(&stats, &self.last, self.at.elapsed(), &self.names));
+            text.push_str(&below(&stats));
+            self.write_over(&text)?;
+        }
+        self.last = stats;
+        self.at = Instant::now();
         Ok(())
     }
 
-    fn line(
-        &mut self,
-        started: Instant,
-        stats: &Stats,
-        ended: Option<&Ended>,
-    ) -> Result<(), Failure> {
-        if self.args.json {
-            render::json(&Line {
-                uptime_s: started.elapsed().as_secs_f64(),
-                mode: &self.args.mode,
-                state: if ended.is_some() {
-                    "ejected"
-                } else {
-                    "enabled"
-                },
-                ended,
-                stats,
-            })?;
-        } else if self.live {
-            let mut text = self.rates(&stats.total) + &quotas(stats);
-            if let Some(tide) = &stats.tide {
-                text.push_str(&headroom(tide));
-            }
-            let mut out = std::io::stdout().lock();
-            write!(out, "\r\x1b[K{text}")?;
-            out.flush()?;
+    fn write_over(&mut self, text: &str) -> Result<(), Failure> {
+        let mut out = std::io::stdout().lock();
+        if self.lines > 0 {
+            write!(out, "\x1b[{}A", self.lines)?;
         }
-        self.before = stats.total;
-        self.quotas = quotas(stats);
-        self.at = Instant::now();
+        // What is left of a longer table goes, too.
+        write!(out, "\r\x1b[J{text}")?;
+        out.flush()?;
+        self.lines = text.lines().count();
         Ok(())
     }
 
     fn rates(&self, now: &CpuStats) -> String {
         let span_s = self.at.elapsed().as_secs_f64().max(1e-3);
+        let before = &self.last.total;
         let rate = |now: u64, before: u64| (now.saturating_sub(before)) as f64 / span_s;
         format!(
-            "main {} side {} CPUs, {:.0} runs/s, {:.0} direct, {:.0} queued, {:.0} preempting, {:.0} kept",
-            render::cpus(rate(now.main_ns, self.before.main_ns) / 1e9),
-            render::cpus(rate(now.side_ns, self.before.side_ns) / 1e9),
-            rate(now.runs, self.before.runs),
-            rate(now.direct, self.before.direct),
-            rate(now.queued, self.before.queued),
-            rate(now.preempted, self.before.preempted),
-            rate(now.kept, self.before.kept),
+            "main {} side {} CPUs, {:.0} runs/s, {:.0} direct, {:.0} queued, {:.0} preempting\n",
+            render::cpus(rate(now.main_ns, before.main_ns) / 1e9),
+            render::cpus(rate(now.side_ns, before.side_ns) / 1e9),
+            rate(now.runs, before.runs),
+            rate(now.direct, before.direct),
+            rate(now.queued, before.queued),
+            rate(now.preempted, before.preempted),
         )
     }
 
-    fn end(&self, started: Instant, ended: Option<&Ended>) -> Result<Exit, Failure> {
+    /// The whole time in short.
+    fn end(&self, ended: Option<&Ended>) -> Result<Exit, Failure> {
         if self.args.json {
             return Ok(Exit::Ok);
         }
-        let line = if self.live { "\n" } else { "" };
-        let span_s = started.elapsed().as_secs_f64();
-        let total = &self.before;
+        let span = self.began.elapsed();
+        let total = &self.last.total;
         let how = ended.map_or_else(String::new, |ended| format!(" ({})", ended.reason));
-        render::print(&format!(
-            "{line}sched_ext: disabled after {}{how}: {} runs, {} direct, {} queued, {} preempting, {} kept{}\n",
-            render::span(span_s),
+        let mut text = format!(
+            "sched_ext: disabled after {}{how}: {} runs, {} direct, {} queued, {} preempting, {} kept\n",
+            render::span(span.as_secs_f64()),
             total.runs,
             total.direct,
             total.queued,
             total.preempted,
             total.kept,
-            self.quotas,
-        ))
+        );
+        text.push_str(&table(&self.last, &self.first, span, &self.names));
+        text.push_str(&below(&self.last));
+        if self.args.cost {
+            text.push_str(&render::ext::cost(&self.last.programs, span));
+        }
+        render::print(&text)
     }
 }
 
-/// The headroom's ledger, short.
-fn headroom(tide: &TideStats) -> String {
-    let percent = |ucpu: u64| 100.0 * ucpu as f64 / tide.capacity_ucpu.max(1) as f64;
-    format!(
-        "; idle {:.1} % of {:.1} % asked, allowance {:.1} % ({})",
-        percent(tide.idle_ucpu),
-        percent(tide.asked_ucpu),
-        percent(tide.allowance_ucpu),
-        tide.reason,
-    )
+/// What stands below the table.
+fn below(stats: &Stats) -> String {
+    let mut text = render::ext::quotas(stats) + &render::ext::caps(stats);
+    if let Some(tide) = &stats.tide {
+        text.push_str(&render::ext::headroom(tide));
+    }
+    text
 }
 
 /// Signals that ask for the end, held back so that the scheduler is always taken out in order.

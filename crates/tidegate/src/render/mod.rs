@@ -2,6 +2,7 @@
 
 pub mod doctor;
 pub mod explain;
+pub mod ext;
 pub mod gates;
 pub mod status;
 #[cfg(test)]

@@ -1,0 +1,260 @@
+//! What gates' tasks have used and how long they waited to run once woken: `bpf/account.h`, its CPUs added up.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use serde::Serialize;
+
+use crate::caps::CapStat;
+use crate::delays::Delays;
+use crate::error::ExtError;
+use crate::intf::{ACCOUNTS_LEAST, Account, GateTerms, KINDS, Plain};
+use crate::limits::LimitStat;
+use crate::load::Ext;
+use crate::object::refused;
+
+/// `EXT_ACCOUNT_KERNEL`; before it one for each kind of work, after it gates'.
+const KERNEL: u32 = KINDS as u32;
+const FIRST: u32 = KERNEL + 1;
+/// An account for each gate that can be (`EXT_GATES_MAX`), if the machine is small enough.
+const MOST: u32 = 8_192 + FIRST;
+/// What all accounts of all CPUs may take.
+const ROOM_BYTES: u32 = 32 << 20;
+
+/// How many accounts there are on a machine of so many CPUs.
+pub fn accounts_for(cpus: u32) -> u32 {
+    (ROOM_BYTES / (size_of::<Account>() as u32 * cpus)).clamp(ACCOUNTS_LEAST, MOST)
+}
+
+/// CPU time used, and delays, since the gate was set (or, of tasks without one, since the scheduler was loaded).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WorkStat {
+    /// CPU time as main or neutral work.
+    pub main_ns: u64,
+    /// CPU time as side work.
+    pub side_ns: u64,
+    /// CPU time out of a soft cap.
+    pub background_ns: u64,
+    /// From wakeup to run.
+    pub run_delay: Delays,
+}
+
+impl WorkStat {
+    /// All CPU time.
+    pub fn used_ns(&self) -> u64 {
+        self.main_ns + self.side_ns + self.background_ns
+    }
+
+    /// Takes in other work.
+    pub fn add(&mut self, other: &WorkStat) {
+        self.main_ns += other.main_ns;
+        self.side_ns += other.side_ns;
+        self.background_ns += other.background_ns;
+        self.run_delay.add(&other.run_delay);
+    }
+
+    /// What was added since `before`, which was read earlier; the longest delay stays that of the whole time.
+    pub fn since(&self, before: &WorkStat) -> WorkStat {
+        WorkStat {
+            main_ns: self.main_ns.saturating_sub(before.main_ns),
+            side_ns: self.side_ns.saturating_sub(before.side_ns),
+            background_ns: self.background_ns.saturating_sub(before.background_ns),
+            run_delay: self.run_delay.since(&before.run_delay),
+        }
+    }
+}
+
+impl From<&Account> for WorkStat {
+    fn from(account: &Account) -> WorkStat {
+        let [main_ns, side_ns, background_ns]: [u64; KINDS] = account.ran_ns;
+        WorkStat {
+            main_ns,
+            side_ns,
+            background_ns,
+            run_delay: Delays {
+                counts: account.delays,
+                sum_ns: account.delay_ns,
+                longest_ns: account.longest_ns,
+            },
+        }
+    }
+}
+
+/// One gate: what its tasks use, wait, and are kept from. A task counts for the nearest gate at or above its group alone, so
+/// that all gates and [`RestStat`] together are the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GateStat {
+    /// The group's cgroup id, which is the inode number of its directory.
+    pub cgroup_id: u64,
+    /// What was asked.
+    pub terms: GateTerms,
+    /// Whether it is counted on its own; false: there were more gates than accounts, and its tasks count for the next gate
+    /// above or in the rest.
+    pub counted: bool,
+    /// What its tasks used and how long they waited.
+    #[serde(flatten)]
+    pub work: WorkStat,
+    /// Its group's own quota, if it has or had one.
+    pub quota: Option<LimitStat>,
+    /// Its cap, if it has one.
+    pub cap: Option<CapStat>,
+    /// Runs of its tasks that only the kernel's watchdog made necessary, by its quota and its cap.
+    pub visits: u64,
+}
+
+/// Tasks without a gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RestStat {
+    /// Main and neutral work.
+    pub main: WorkStat,
+    /// Side work; there is none without a gate, but for what a gate that is gone has left running.
+    pub side: WorkStat,
+    /// What is out of a task's own soft cap.
+    pub background: WorkStat,
+    /// The kernel's threads.
+    pub kernel: WorkStat,
+}
+
+/// Which gate has which account. What is given back is used again last, for a task that runs on may still count there.
+#[derive(Debug)]
+pub struct Accounts {
+    map: MapHandle,
+    by_gate: BTreeMap<u64, u32>,
+    next: u32,
+    end: u32,
+    free: VecDeque<u32>,
+}
+
+impl Accounts {
+    pub fn new(map: MapHandle) -> Accounts {
+        Accounts {
+            by_gate: BTreeMap::new(),
+            next: FIRST,
+            end: map.max_entries(),
+            free: VecDeque::new(),
+            map,
+        }
+    }
+
+    /// The gate's account, a fresh one if it has none; None: all are taken.
+    pub fn open(&mut self, cgroup_id: u64) -> Result<Option<u32>, ExtError> {
+        if let Some(index) = self.by_gate.get(&cgroup_id) {
+            return Ok(Some(*index));
+        }
+        let index = if self.next < self.end {
+            self.next += 1;
+            self.next - 1
+        } else {
+            match self.free.pop_front() {
+                Some(index) => index,
+                None => return Ok(None),
+            }
+        };
+        self.clear(index)?;
+        self.by_gate.insert(cgroup_id, index);
+        Ok(Some(index))
+    }
+
+    /// The gate is no more.
+    pub fn close(&mut self, cgroup_id: u64) {
+        if let Some(index) = self.by_gate.remove(&cgroup_id) {
+            self.free.push_back(index);
+        }
+    }
+
+    fn clear(&self, index: u32) -> Result<(), ExtError> {
+        let cpus = libbpf_rs::num_possible_cpus().map_err(|why| refused("count the CPUs", &why))?;
+        let zeros = vec![vec![0_u8; size_of::<Account>()]; cpus];
+        self.map
+            .update_percpu(&index.to_ne_bytes(), &zeros, MapFlags::ANY)
+            .map_err(|why| refused("clear an account", &why))
+    }
+
+    fn read(&self, index: u32) -> Result<WorkStat, ExtError> {
+        let found = self
+            .map
+            .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|why| refused("read an account", &why))?;
+        let mut sum = WorkStat::default();
+        for bytes in found.unwrap_or_default() {
+            if let Some(account) = Account::from_bytes(&bytes) {
+                sum.add(&WorkStat::from(&account));
+            }
+        }
+        Ok(sum)
+    }
+}
+
+impl Ext {
+    /// All gates, by cgroup id. A number may be a run old; each only grows while its gate stands.
+    pub fn gates(&self) -> Result<Vec<GateStat>, ExtError> {
+        self.gates_with(&self.limits()?, &self.caps()?)
+    }
+
+    pub(crate) fn gates_with(
+        &self,
+        limits: &[LimitStat],
+        caps: &[CapStat],
+    ) -> Result<Vec<GateStat>, ExtError> {
+        let mut all = Vec::new();
+        for (&cgroup_id, &terms) in &self.asked {
+            let index = self.accounts.by_gate.get(&cgroup_id);
+            let work = index.map_or(Ok(WorkStat::default()), |&index| self.accounts.read(index))?;
+            let quota = limits.iter().find(|limit| limit.cgroup_id == cgroup_id);
+            let cap = caps.iter().find(|cap| cap.cgroup_id == cgroup_id);
+            all.push(GateStat {
+                cgroup_id,
+                terms,
+                counted: index.is_some(),
+                work,
+                quota: quota.copied(),
+                cap: cap.copied(),
+                visits: quota.map_or(0, |limit| limit.visits) + cap.map_or(0, |cap| cap.visits),
+            });
+        }
+        Ok(all)
+    }
+
+    /// Tasks without a gate.
+    pub fn rest(&self) -> Result<RestStat, ExtError> {
+        Ok(RestStat {
+            main: self.accounts.read(0)?,
+            side: self.accounts.read(1)?,
+            background: self.accounts.read(2)?,
+            kernel: self.accounts.read(KERNEL)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_accounts_as_there_is_room_for() {
+        assert_eq!(accounts_for(2), MOST);
+        assert_eq!(accounts_for(128), 992);
+        assert_eq!(accounts_for(8_192), ACCOUNTS_LEAST);
+    }
+
+    #[test]
+    fn cpus_are_added_up_and_a_span_is_the_difference() {
+        let mut account = Account {
+            ran_ns: [5, 6, 7],
+            delay_ns: 3_000,
+            longest_ns: 2_000,
+            ..Account::default()
+        };
+        account.delays[1] = 2;
+        let mut one = WorkStat::default();
+        one.add(&WorkStat::from(&account));
+        let mut both = one;
+        account.longest_ns = 9_000;
+        both.add(&WorkStat::from(&account));
+        assert_eq!((both.used_ns(), both.side_ns), (36, 12));
+        assert_eq!(both.run_delay.count(), 4);
+        assert_eq!(both.run_delay.longest_ns, 9_000);
+        let span = both.since(&one);
+        assert_eq!((span.used_ns(), span.run_delay.sum_ns), (18, 3_000));
+    }
+}
