@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::LabError;
 use crate::cgroup::{Group, Hierarchy};
+use crate::scheduler::Scheduler;
 use crate::tidegate::Tidegate;
 
 /// One way of placing main and side.
@@ -27,6 +28,11 @@ pub enum Arm {
         /// Percent of the machine to keep idle.
         headroom_pct: u32,
     },
+    /// `tidegate ext` with a gate for main's group and one for side's.
+    Ext {
+        /// Percent of the machine to keep idle.
+        headroom_pct: u32,
+    },
 }
 
 impl Arm {
@@ -41,6 +47,23 @@ impl Arm {
         Arm::Tidegate { headroom_pct: 20 },
     ];
 
+    /// ... and where the ext engine is under test, beside the kernel's own scheduler and the knobs.
+    pub const HEADROOM_EXT: [Arm; 5] = [
+        Arm::NoSide,
+        Arm::WeightOne,
+        Arm::CpuIdle,
+        Arm::Tidegate { headroom_pct: 30 },
+        Arm::Ext { headroom_pct: 30 },
+    ];
+
+    /// What is to stay idle, percent of the machine.
+    pub fn headroom_pct(self) -> Option<u32> {
+        match self {
+            Arm::Tidegate { headroom_pct } | Arm::Ext { headroom_pct } => Some(headroom_pct),
+            _ => None,
+        }
+    }
+
     /// In tables.
     pub fn label(self) -> String {
         match self {
@@ -50,6 +73,7 @@ impl Arm {
             Arm::WeightOne => "weight 1".into(),
             Arm::CpuIdle => "cpu.idle".into(),
             Arm::Tidegate { headroom_pct } => format!("Tidegate {headroom_pct} %"),
+            Arm::Ext { headroom_pct } => format!("Tidegate ext {headroom_pct} %"),
         }
     }
 
@@ -62,6 +86,7 @@ impl Arm {
             Arm::WeightOne => "weight_1".into(),
             Arm::CpuIdle => "cpu_idle".into(),
             Arm::Tidegate { headroom_pct } => format!("tidegate_{headroom_pct}"),
+            Arm::Ext { headroom_pct } => format!("ext_{headroom_pct}"),
         }
     }
 
@@ -85,6 +110,8 @@ pub struct Stage<'a> {
 pub struct Placement<'a> {
     stage: &'a Stage<'a>,
     arm: Arm,
+    /// Declared first: it lets go of the groups before they go.
+    scheduler: Option<Scheduler>,
     main: Option<Group>,
     side: Option<Group>,
 }
@@ -95,6 +122,7 @@ impl<'a> Placement<'a> {
         let mut placement = Placement {
             stage,
             arm,
+            scheduler: None,
             main: None,
             side: None,
         };
@@ -105,7 +133,10 @@ impl<'a> Placement<'a> {
             return Ok(placement);
         }
         placement.main = Some(Group::create(h, "main")?);
-        if matches!(arm, Arm::OwnGroup | Arm::WeightOne | Arm::CpuIdle) {
+        if matches!(
+            arm,
+            Arm::OwnGroup | Arm::WeightOne | Arm::CpuIdle | Arm::Ext { .. }
+        ) {
             let side = Group::create(h, "side")?;
             match arm {
                 Arm::WeightOne => side.set_weight_one()?,
@@ -114,7 +145,31 @@ impl<'a> Placement<'a> {
             }
             placement.side = Some(side);
         }
+        if let (Arm::Ext { headroom_pct }, Some(main), Some(side)) =
+            (arm, &placement.main, &placement.side)
+        {
+            let main_terms = format!("class=main headroom={headroom_pct}%");
+            let gates = [(main, main_terms.as_str()), (side, "class=side")];
+            placement.scheduler = Some(Scheduler::start(stage.exe, &gates)?);
+        }
         Ok(placement)
+    }
+
+    /// An error where the arm's scheduler was ejected meanwhile.
+    pub fn still_in_force(&self) -> Result<(), LabError> {
+        match &self.scheduler {
+            Some(scheduler) => scheduler.still_in_force(),
+            None => Ok(()),
+        }
+    }
+
+    /// The process that keeps the arm's headroom, if there is one.
+    pub fn keeper_pid(&self) -> Option<i32> {
+        match (&self.scheduler, self.arm, self.stage.tidegate) {
+            (Some(scheduler), _, _) => Some(scheduler.pid()),
+            (None, Arm::Tidegate { .. }, Some(tidegate)) => Some(tidegate.owner_pid()),
+            _ => None,
+        }
     }
 
     /// The lab's own side group, for policies that write its quota.

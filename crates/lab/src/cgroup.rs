@@ -240,6 +240,12 @@ impl Group {
         Ok(group)
     }
 
+    /// Its path below the mount.
+    pub fn name(&self) -> String {
+        let name = self.cpu.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
     /// The files that a process writes itself into.
     pub fn membership(&self) -> Vec<PathBuf> {
         let mut files = vec![self.cpu.join("cgroup.procs")];
@@ -266,6 +272,15 @@ impl Group {
         } else {
             self.write("cpu.shares", "10")
         }
+    }
+
+    /// A weight of v2's scale.
+    pub fn set_weight(&self, weight: u32) -> Result<(), LabError> {
+        if self.v2 {
+            return self.write("cpu.weight", &weight.to_string());
+        }
+        let shares = (u64::from(weight) * 1024 / 100).max(2);
+        self.write("cpu.shares", &shares.to_string())
     }
 
     /// Runs only where nothing else wants the CPU.

@@ -47,6 +47,7 @@ pub mod readers;
 pub mod rehearsal;
 pub mod report;
 pub mod rng;
+pub mod scheduler;
 pub mod settle;
 pub mod stats;
 pub mod stop;
@@ -55,7 +56,7 @@ pub mod tidegate;
 pub mod worker;
 
 pub use error::LabError;
-pub use options::{Experiment, LabOptions, On, Sense};
+pub use options::{Engine, Experiment, LabOptions, On, Sense};
 pub use report::{Headline, Report, demo_sentence, headlines, make_folder};
 pub use worker::worker_main;
 
@@ -71,18 +72,7 @@ slices that expire, caps on tasks). The figures are as good as the simulator's m
 /// Ctrl-C, SIGTERM and SIGHUP end it early with [`LabError::Interrupted`]; every process and
 /// cgroup it made is gone when it returns.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
-    let (experiment, on) = (options.experiment, options.on);
-    if !experiment.runs_on(on) {
-        let places = [On::Host, On::Vm, On::Sim]
-            .into_iter()
-            .filter(|p| experiment.runs_on(*p));
-        let places: Vec<&str> = places.map(On::name).collect();
-        return Err(LabError::Asked {
-            what: format!("--on {}", on.name()),
-            why: format!("{} cannot be had there", experiment.name()),
-            mend: format!("give --on {}", places.join(" or --on ")),
-        });
-    }
+    asked_rightly(options)?;
     report::make_folder(&options.out_dir())?;
     // The bed has nothing to clean up on this machine: its emulator dies with us.
     let _signals = (options.on != On::Vm).then(stop::catch_signals);
@@ -91,6 +81,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         On::Sim => on_sim::run(options)?,
         On::Vm => on_vm::run(options)?,
     };
+    report.engine = options.engine;
     if let (true, report::Bed::Host(machine)) = (options.whole, &report.machine) {
         let path = options
             .out_dir()
@@ -102,8 +93,51 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     Ok(report)
 }
 
+/// Refuses what cannot be had there with that engine.
+fn asked_rightly(options: &LabOptions) -> Result<(), LabError> {
+    let (experiment, on, engine) = (options.experiment, options.on, options.engine);
+    if experiment.runs_on(on, engine) {
+        return Ok(());
+    }
+    let mut places = Vec::new();
+    for engine in [Engine::Knobs, Engine::Ext] {
+        for place in [On::Host, On::Vm, On::Sim] {
+            let known = engine == Engine::Ext && experiment.runs_on(place, Engine::Knobs);
+            if experiment.runs_on(place, engine) && (on == place || !known) {
+                let with = if engine == Engine::Ext {
+                    " --engine ext"
+                } else {
+                    ""
+                };
+                places.push(format!("--on {}{with}", place.name()));
+            }
+        }
+    }
+    let (mut what, mut why) = (
+        format!("--on {}", on.name()),
+        format!("{} cannot be had there", experiment.name()),
+    );
+    if engine == Engine::Ext {
+        what += " --engine ext";
+        if on == On::Sim {
+            why = "simulated reports have both engines in them".into();
+        }
+    }
+    Err(LabError::Asked {
+        what,
+        why,
+        mend: format!("give {}", places.join(" or ")),
+    })
+}
+
 fn run_on_host(options: &LabOptions) -> Result<Report, LabError> {
     leftovers::sweep();
+    if options.engine == Engine::Ext {
+        scheduler::supported()?;
+        if options.experiment == Experiment::Law {
+            return experiments::law_ext::run(options);
+        }
+    }
     match options.experiment {
         Experiment::Law => experiments::law::run(options),
         Experiment::Headroom => experiments::headroom::run(options),

@@ -60,6 +60,39 @@ impl std::str::FromStr for On {
     }
 }
 
+/// Which of Tidegate's engines is under test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// The kernel's own scheduler, moved by its files.
+    #[default]
+    Knobs,
+    /// Tidegate's own scheduler in the kernel, with the kernel's own and the knobs beside it.
+    Ext,
+}
+
+impl Engine {
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Knobs => "knobs",
+            Engine::Ext => "ext",
+        }
+    }
+}
+
+impl std::str::FromStr for Engine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "knobs" => Ok(Engine::Knobs),
+            "ext" => Ok(Engine::Ext),
+            other => Err(format!("unknown engine '{other}': knobs or ext")),
+        }
+    }
+}
+
 impl Experiment {
     /// Every experiment, in the order in which `tidegate lab all` runs them.
     pub const ALL: [Experiment; 9] = [
@@ -92,20 +125,30 @@ impl Experiment {
         }
     }
 
-    /// Whether it can be had there.
-    pub fn runs_on(self, on: On) -> bool {
-        match self {
-            Experiment::Law | Experiment::Latency | Experiment::Burst | Experiment::Caps => true,
-            // They compare loads and sensors, which one emulated CPU without a cache cannot show.
-            Experiment::Headroom | Experiment::Step => on != On::Vm,
+    /// Whether it can be had there with this engine.
+    pub fn runs_on(self, on: On, engine: Engine) -> bool {
+        match (self, engine) {
+            // Simulated reports have both engines in them.
+            (_, Engine::Ext) if on == On::Sim => false,
+            (Experiment::Law | Experiment::Headroom, Engine::Ext) => true,
+            (_, Engine::Ext) => false,
+            (Experiment::Law | Experiment::Latency | Experiment::Burst | Experiment::Caps, _) => {
+                true
+            }
+            // With the knobs alone they compare loads and sensors, which one emulated CPU without a cache cannot show.
+            (Experiment::Headroom | Experiment::Step, _) => on != On::Vm,
             // They need larger machines.
-            Experiment::Slices | Experiment::Objective | Experiment::Inversion => on == On::Sim,
+            (Experiment::Slices | Experiment::Objective | Experiment::Inversion, _) => {
+                on == On::Sim
+            }
         }
     }
 
     /// Those that can be had there.
-    pub fn all_on(on: On) -> impl Iterator<Item = Experiment> {
-        Experiment::ALL.into_iter().filter(move |e| e.runs_on(on))
+    pub fn all_on(on: On, engine: Engine) -> impl Iterator<Item = Experiment> {
+        Experiment::ALL
+            .into_iter()
+            .filter(move |e| e.runs_on(on, engine))
     }
 
     /// Every name, for messages.
@@ -164,6 +207,8 @@ pub struct LabOptions {
     pub experiment: Experiment,
     /// Where.
     pub on: On,
+    /// Which engine.
+    pub engine: Engine,
     /// Under a minute in all (two for those of bounds and hints): shorter windows, fewer rounds.
     pub quick: bool,
     /// How often each arm is repeated; the experiment's default when absent.
@@ -202,6 +247,7 @@ impl LabOptions {
         LabOptions {
             experiment,
             on: On::Host,
+            engine: Engine::Knobs,
             quick: false,
             rounds: None,
             out: None,
@@ -235,10 +281,14 @@ mod tests {
     fn every_experiment_is_known_by_its_name() {
         for e in Experiment::ALL {
             assert_eq!(e.name().parse(), Ok(e));
-            assert!(e.runs_on(On::Sim), "{}", e.name());
+            assert!(e.runs_on(On::Sim, Engine::Knobs), "{}", e.name());
+            assert!(!e.runs_on(On::Sim, Engine::Ext), "{}", e.name());
         }
-        assert_eq!(Experiment::all_on(On::Host).count(), 6);
-        assert_eq!(Experiment::all_on(On::Vm).count(), 4);
+        assert_eq!(Experiment::all_on(On::Host, Engine::Knobs).count(), 6);
+        assert_eq!(Experiment::all_on(On::Vm, Engine::Knobs).count(), 4);
+        assert_eq!(Experiment::all_on(On::Vm, Engine::Ext).count(), 2);
+        assert_eq!("ext".parse(), Ok(Engine::Ext));
+        assert!("fair".parse::<Engine>().is_err());
         assert!("cloud".parse::<On>().is_err());
     }
 }

@@ -4,7 +4,7 @@
 //! mechanisms' own, not what one run happened to give.
 
 use serde_json::Value;
-use tidegate_lab::{Experiment, Headline, LabOptions, On, Report};
+use tidegate_lab::{Engine, Experiment, Headline, LabOptions, On, Report};
 
 fn options(experiment: Experiment) -> LabOptions {
     let mut options = LabOptions::new(experiment);
@@ -261,12 +261,24 @@ fn headroom_protects_main_better_than_the_lowest_weight() {
 
 #[test]
 fn what_the_host_cannot_do_is_said() {
-    for (experiment, on, mend) in [
-        (Experiment::Slices, On::Host, "give --on sim"),
-        (Experiment::Step, On::Vm, "give --on host or --on sim"),
+    let (knobs, ext) = (Engine::Knobs, Engine::Ext);
+    for (experiment, on, engine, mend) in [
+        (Experiment::Objective, On::Host, knobs, "give --on sim"),
+        (
+            Experiment::Headroom,
+            On::Vm,
+            knobs,
+            "give --on host or --on sim or --on vm --engine ext",
+        ),
+        (
+            Experiment::Law,
+            On::Sim,
+            ext,
+            "simulated reports have both engines in them; give --on host or --on vm or --on sim",
+        ),
     ] {
         let mut o = options(experiment);
-        o.on = on;
+        (o.on, o.engine) = (on, engine);
         let message = tidegate_lab::run(&o).expect_err("refused").to_string();
         assert!(message.ends_with(mend), "{message}");
     }

@@ -18,7 +18,7 @@ use crate::report::Report;
 use crate::rng::Rng;
 use crate::tidegate::Tidegate;
 use crate::worker::work::Work;
-use crate::{LabError, clock, stop};
+use crate::{Engine, LabError, clock, stop};
 
 use super::headroom_players::{Main, Side};
 use super::{SERVICE_US, Setup, headroom_report, start_burner, start_server};
@@ -141,7 +141,10 @@ impl<'a> Bench<'a> {
             main,
             side,
             side_unit,
-            arms: Arm::HEADROOM.to_vec(),
+            arms: match options.engine {
+                Engine::Knobs => Arm::HEADROOM.to_vec(),
+                Engine::Ext => Arm::HEADROOM_EXT.to_vec(),
+            },
             loads,
             steps_per_ms: Work::new(1).calibrate(30),
             missing: Vec::new(),
@@ -192,10 +195,8 @@ impl<'a> Bench<'a> {
         let mut side = self.start_side(&placement, arm)?;
         stop::sleep_ns((self.warm * 1e9) as u64)?;
         side.still_runs()?;
-        let owner = tidegate
-            .filter(|_| matches!(arm, Arm::Tidegate { .. }))
-            .map(|t| t.owner_pid());
-        self.measure(
+        let owner = placement.keeper_pid();
+        let cell = self.measure(
             Cell {
                 round,
                 load,
@@ -208,7 +209,9 @@ impl<'a> Bench<'a> {
             &side,
             &placement,
             owner,
-        )
+        )?;
+        placement.still_in_force()?;
+        Ok(cell)
     }
 
     fn measure(

@@ -51,8 +51,7 @@ fn p99(c: &Cell) -> f64 {
 pub fn reclaim_pct(c: &Cell) -> Option<f64> {
     let headroom = match c.arm {
         Arm::NoSide => return None,
-        Arm::Tidegate { headroom_pct } => f64::from(headroom_pct),
-        _ => 0.0,
+        arm => f64::from(arm.headroom_pct().unwrap_or(0)),
     };
     let busy = c.shares.main_pct + c.shares.other_pct;
     Some(100.0 * c.shares.side_pct / (100.0 - headroom - busy).max(TOLERANCE_PCT))
@@ -203,9 +202,13 @@ fn headline(bench: &Bench<'_>, cells: &[Cell]) -> Vec<Headline> {
     add(Arm::Together, "p99", p99, None);
     add(Arm::CpuIdle, "p99", p99, None);
     add(Arm::Tidegate { headroom_pct: 30 }, "p99", p99, Some(1.15));
+    let ext = Arm::Ext { headroom_pct: 30 };
+    add(ext, "average", avg, Some(1.05));
+    add(ext, "p99", p99, Some(1.15));
     for arm in [
         Arm::Tidegate { headroom_pct: 30 },
         Arm::Tidegate { headroom_pct: 20 },
+        ext,
     ] {
         if let Some(r) = of_arm(cells, arm, None, |c| reclaim_pct(c).unwrap_or(f64::NAN)) {
             let name = format!("reclaim: {}", arm.label());

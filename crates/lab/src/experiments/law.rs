@@ -25,10 +25,25 @@ pub(crate) const TOLERANCE_PCT: f64 = 1.0;
 const NS: f64 = 1e9;
 
 /// Seconds of each part.
-struct Plan {
-    settle: f64,
-    window: f64,
-    varying: f64,
+pub(crate) struct Plan {
+    pub(crate) settle: f64,
+    pub(crate) window: f64,
+    pub(crate) varying: f64,
+}
+
+impl Plan {
+    pub(crate) fn new(quick: bool) -> Self {
+        let (settle, window, varying) = if quick {
+            (1.5, 3.0, 6.0)
+        } else {
+            (3.0, 12.0, 30.0)
+        };
+        Plan {
+            settle,
+            window,
+            varying,
+        }
+    }
 }
 
 /// What one constant level gave.
@@ -62,19 +77,7 @@ pub struct Varying {
 /// Runs the experiment.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let mut setup = Setup::new(options)?;
-    let plan = if options.quick {
-        Plan {
-            settle: 1.5,
-            window: 3.0,
-            varying: 6.0,
-        }
-    } else {
-        Plan {
-            settle: 3.0,
-            window: 12.0,
-            varying: 30.0,
-        }
-    };
+    let plan = Plan::new(options.quick);
     let hierarchy = setup.need_hierarchy()?.clone();
     let tidegate = Tidegate::start(&setup.exe, options.sense)?;
     let stage = Stage {
@@ -98,7 +101,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         ),
         setup: &setup,
         placement: &placement,
-        tidegate: &tidegate,
+        tidegate: Some(&tidegate),
         main: &main,
         side: &side,
     };
@@ -128,13 +131,15 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     law_report::report(setup, &constant, &varying, &sensing)
 }
 
-struct Bench<'a> {
-    setup: &'a Setup,
-    placement: &'a Placement<'a>,
-    reader: Reader,
-    tidegate: &'a Tidegate,
-    main: &'a Worker,
-    side: &'a Worker,
+/// Main and side at work.
+pub(crate) struct Bench<'a> {
+    pub(crate) setup: &'a Setup,
+    pub(crate) placement: &'a Placement<'a>,
+    pub(crate) reader: Reader,
+    /// An owner that tells how often it writes.
+    pub(crate) tidegate: Option<&'a Tidegate>,
+    pub(crate) main: &'a Worker,
+    pub(crate) side: &'a Worker,
 }
 
 /// How main moves: a level in ppm for a time in seconds.
@@ -185,21 +190,28 @@ impl Bench<'_> {
         self.main.board.order_level(level_ppm, now, now);
     }
 
-    fn constant(&self, seed: &'static LawRow, plan: &Plan) -> Result<Constant, LabError> {
+    pub(crate) fn constant(
+        &self,
+        seed: &'static LawRow,
+        plan: &Plan,
+    ) -> Result<Constant, LabError> {
         self.order(seed.main_pct * 10_000);
         stop::sleep_ns((plan.settle * NS) as u64)?;
-        let before = self.tidegate.status()?;
+        let status = || self.tidegate.map(Tidegate::status).transpose();
+        let before = status()?;
         let from = self.snapshot();
         stop::sleep_ns((plan.window * NS) as u64)?;
         let to = self.snapshot();
-        let after = self.tidegate.status()?;
+        let after = status()?;
         let s = shares(&from, &to, self.setup.machine.cpus);
         // The owner counts over its last 10 s, which in a short window holds the step before it:
         // there its total is the better counter, though it counts every kind of write.
-        let quota_writes = if plan.window >= 10.0 {
-            number(&after, "quota_writes_per_second")
-        } else {
-            (number(&after, "writes_total") - number(&before, "writes_total")) / s.seconds
+        let quota_writes = match (before, after) {
+            (_, Some(after)) if plan.window >= 10.0 => number(&after, "quota_writes_per_second"),
+            (Some(before), Some(after)) => {
+                (number(&after, "writes_total") - number(&before, "writes_total")) / s.seconds
+            }
+            _ => f64::NAN,
         };
         let left = (100.0 - HEADROOM_PCT - s.main_pct - s.other_pct).max(TOLERANCE_PCT);
         Ok(Constant {
@@ -212,7 +224,12 @@ impl Bench<'_> {
     }
 
     /// Main follows the pattern from a thread of its own, so that reading does not delay it.
-    fn varying(&self, pattern: &Pattern, seconds: f64, seed: u64) -> Result<Varying, LabError> {
+    pub(crate) fn varying(
+        &self,
+        pattern: &Pattern,
+        seconds: f64,
+        seed: u64,
+    ) -> Result<Varying, LabError> {
         let start = clock::monotonic_ns();
         let end = start + ((1.0 + seconds) * NS) as u64;
         let looks = thread::scope(|scope| {
@@ -240,13 +257,13 @@ impl Bench<'_> {
     }
 
     /// Main is a server at 40 % of the machine with Poisson arrivals: bursts of milliseconds.
-    fn poisson(&self, seconds: f64, seed: u64) -> Result<Varying, LabError> {
+    pub(crate) fn poisson(&self, seconds: f64, seed: u64) -> Result<Varying, LabError> {
         self.order(0);
         let steps_per_ms = Work::new(1).calibrate(10);
         let server = start_server(self.setup, self.placement, 0.4, steps_per_ms, seed)?;
         let pids = [self.main.pid(), self.side.pid(), server.pid()];
         let h = self.setup.hierarchy.as_ref().ok();
-        let reader = Reader::new(h, &pids, Some(self.tidegate.owner_pid()));
+        let reader = Reader::new(h, &pids, self.placement.keeper_pid());
         let start = clock::monotonic_ns();
         let end = start + ((1.0 + seconds) * NS) as u64;
         let looks = look_until(start, end, || {

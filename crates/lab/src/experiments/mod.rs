@@ -12,6 +12,7 @@ pub mod latency;
 pub mod latency_cells;
 pub mod latency_report;
 pub mod law;
+pub mod law_ext;
 pub mod law_report;
 pub mod seeds;
 pub mod step;

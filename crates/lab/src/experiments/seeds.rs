@@ -97,7 +97,7 @@ impl LatencyRow {
         let value = match arm_key {
             "no_side" => Some(self.alone),
             "weight_1" => self.weight_one,
-            "tidegate_30" => self.headroom_30,
+            "tidegate_30" | "ext_30" => self.headroom_30,
             "tidegate_20" => self.headroom_20,
             _ => None,
         };

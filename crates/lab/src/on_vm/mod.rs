@@ -11,7 +11,7 @@ use crate::options::LabOptions;
 use crate::progress::{Progress, position};
 use crate::report::{Guest, Report, whole};
 use crate::worker::spin::NOPS_VARIABLE;
-use crate::{LabError, tidegate};
+use crate::{Engine, LabError, tidegate};
 
 /// The kernel where none is asked for.
 pub const SERIES: &str = "6.18";
@@ -23,11 +23,17 @@ const WALL_LIMIT: Duration = Duration::from_secs(3600);
 /// Runs the experiment in a guest.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let name = options.experiment.name();
+    let engine = match options.engine {
+        Engine::Knobs => "",
+        Engine::Ext => "-ext",
+    };
     let series = options.kernel.clone().unwrap_or_else(|| SERIES.into());
     let job = Job {
         setup: Setup {
             cache: tidegate_vm::cache(),
-            work: options.out_dir().join(format!("{name}-vm-{series}.logs")),
+            work: options
+                .out_dir()
+                .join(format!("{name}{engine}-vm-{series}.logs")),
             series: series.clone(),
             scripts: None,
             binaries: vec![("/bin/tidegate".into(), tidegate::executable(options)?)],
@@ -75,12 +81,14 @@ fn command(options: &LabOptions) -> Vec<String> {
     let mut words: Vec<String> = ["/bin/tidegate", "lab", options.experiment.name()]
         .map(str::to_string)
         .to_vec();
+    let engine = Some(options.engine).filter(|e| *e != Engine::Knobs);
     let mut add = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             words.extend([name.to_string(), value]);
         }
     };
     add("--on", Some("host".into()));
+    add("--engine", engine.map(|e| e.name().into()));
     add("--out", Some(".".into()));
     add("--seed", Some(options.seed.to_string()));
     add("--rounds", options.rounds.map(|n| n.to_string()));
@@ -139,6 +147,12 @@ mod tests {
         assert_eq!(
             command(&options).join(" "),
             "/bin/tidegate lab burst --on host --out . --seed 1 --rounds 2 --whole --quick"
+        );
+        options.engine = Engine::Ext;
+        assert!(
+            command(&options)
+                .join(" ")
+                .contains("--on host --engine ext")
         );
     }
 }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::LabError;
+use crate::{Engine, LabError};
 pub use bed::{Bed, Guest, Simulated};
 
 /// Whether a target was met.
@@ -170,6 +170,9 @@ pub struct Report {
     pub experiment: &'static str,
     /// Where: `host`, `vm` or `sim`.
     pub on: &'static str,
+    /// Which engine was asked for.
+    #[serde(skip_serializing_if = "is_knobs")]
+    pub engine: Engine,
     /// What was run, when it was no experiment of the lab.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scenario: Option<Subject>,
@@ -194,6 +197,10 @@ pub struct Report {
     files: Vec<PathBuf>,
 }
 
+fn is_knobs(engine: &Engine) -> bool {
+    *engine == Engine::Knobs
+}
+
 impl Report {
     /// An empty report.
     pub fn new(experiment: &'static str, machine: impl Into<Bed>) -> Self {
@@ -201,6 +208,7 @@ impl Report {
         Report {
             experiment,
             on: machine.on(),
+            engine: Engine::Knobs,
             scenario: None,
             machine,
             rows: Vec::new(),
@@ -241,11 +249,15 @@ impl Report {
 
     /// A simulated report may stand beside the host's in one folder.
     fn file_stem(&self) -> String {
+        let name = match self.engine {
+            Engine::Knobs => self.experiment.to_string(),
+            Engine::Ext => format!("{}-ext", self.experiment),
+        };
         match (&self.scenario, &self.machine) {
             (Some(scenario), _) => scenario.name.clone(),
-            (None, Bed::Host(_)) => self.experiment.into(),
-            (None, Bed::Sim(_)) => format!("{}-sim", self.experiment),
-            (None, Bed::Vm(guest)) => format!("{}-vm-{}", self.experiment, guest.series),
+            (None, Bed::Host(_)) => name,
+            (None, Bed::Sim(_)) => format!("{name}-sim"),
+            (None, Bed::Vm(guest)) => format!("{name}-vm-{}", guest.series),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use tidegate_lab::{Experiment, LabError, LabOptions, On, Report, Sense};
+use tidegate_lab::{Engine, Experiment, LabError, LabOptions, On, Report, Sense};
 
 use crate::exit::{self, Exit, Failure};
 use crate::render;
@@ -29,7 +29,9 @@ Simulated only:
   slices    a small quota on 80 CPUs: slices that expire and that do not
   objective headroom that is found from main's run delay, beside asked for
   inversion main waits for a lock that throttled side work holds
-Not with --on vm: headroom and step, which one emulated CPU cannot show.
+Not with --on vm: headroom and step, which one emulated CPU cannot show; but
+with --engine ext, which compares Tidegate's own scheduler (tidegate ext) with
+the kernel's and with the knobs, on a kernel that has sched_ext or on the bed's.
 
 Each prints a table and writes a page (HTML), CSV and JSON. The simulator needs
 no privilege and touches nothing on this machine; the same seed gives the same
@@ -47,6 +49,9 @@ pub struct Args {
     /// Where: host, vm or sim
     #[arg(long, value_name = "WHERE", default_value = "host")]
     on: On,
+    /// Which engine: knobs, or ext (Tidegate's own scheduler in the kernel, with the kernel's own and the knobs beside it)
+    #[arg(long, value_name = "ENGINE", default_value = "knobs")]
+    engine: Engine,
     /// Under a minute: shorter windows, fewer rounds
     #[arg(long)]
     quick: bool,
@@ -122,7 +127,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
 fn all(args: &Args) -> Result<Exit, Failure> {
     let mut reports: Vec<Report> = Vec::new();
     let mut failed = Vec::new();
-    for experiment in Experiment::all_on(args.on) {
+    for experiment in Experiment::all_on(args.on, args.engine) {
         match perform(args, experiment, args.on) {
             Ok(report) => {
                 show(args, &report)?;
@@ -150,6 +155,10 @@ fn all(args: &Args) -> Result<Exit, Failure> {
 /// Each experiment that this machine and this user allow, then the simulator for what the machine cannot show. One that lacks
 /// something is told and left out: a demonstration shows what there is to show.
 fn demo(args: &Args) -> Result<Exit, Failure> {
+    if args.engine != Engine::Knobs {
+        let why = "lab: demo: --engine ext: it shows the knobs and the simulator; give an experiment, or all";
+        return Err(Failure::new(Exit::Usage, why.to_string()));
+    }
     let mut reports: Vec<Report> = Vec::new();
     for experiment in Experiment::DEMO {
         match perform(args, experiment, On::Host) {
@@ -164,7 +173,7 @@ fn demo(args: &Args) -> Result<Exit, Failure> {
     if !args.json {
         render::print(tidegate_lab::DEMO_SIMULATED)?;
     }
-    for experiment in Experiment::all_on(On::Sim) {
+    for experiment in Experiment::all_on(On::Sim, Engine::Knobs) {
         let report =
             perform(args, experiment, On::Sim).map_err(|error| failure(experiment, &error))?;
         show(args, &report)?;
@@ -207,6 +216,7 @@ fn show(args: &Args, report: &Report) -> Result<Exit, Failure> {
 fn options(args: &Args, experiment: Experiment, on: On) -> LabOptions {
     let mut options = LabOptions::new(experiment);
     options.on = on;
+    options.engine = args.engine;
     options.cpus = args.cpus.clone();
     options.jobs = args.jobs;
     options.kernel = args.kernel.clone();

@@ -1,0 +1,185 @@
+//! The ext engine as a user has it: `tidegate ext` in the foreground, for as long as one arm of an experiment runs.
+//! Before and after it the kernel's own scheduler has the machine, so that both stand in one report of one boot.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::Value;
+
+use crate::cgroup::Group;
+use crate::proc::Guarded;
+use crate::{LabError, clock, stop};
+
+const STATE: &str = "/sys/kernel/sched_ext/state";
+const LOADED: &str = "/sys/kernel/sched_ext/root/ops";
+/// The scheduler's name in the kernel.
+const NAME: &str = "tidegate";
+/// Verifying takes seconds in the bed; leaving as long as the kernel needs to move every task.
+const PATIENCE_NS: u64 = 60_000_000_000;
+/// More than the longest line of statistics.
+const TAIL_BYTES: u64 = 262_144;
+
+/// Whether this kernel can load a scheduler at all.
+pub fn supported() -> Result<(), LabError> {
+    if Path::new(STATE).exists() {
+        return Ok(());
+    }
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    Err(LabError::Needs {
+        what: "--engine ext".into(),
+        why: format!("this kernel ({}) has no sched_ext", release.trim()),
+        mend: "give --on vm, or boot a kernel from 6.12 with CONFIG_SCHED_CLASS_EXT".into(),
+    })
+}
+
+fn state() -> String {
+    let text = fs::read_to_string(STATE).unwrap_or_default();
+    text.trim().to_string()
+}
+
+fn in_force() -> bool {
+    state() == "enabled" && fs::read_to_string(LOADED).is_ok_and(|name| name.trim() == NAME)
+}
+
+/// A scheduler that is in force until it is dropped.
+pub struct Scheduler {
+    process: Guarded,
+    log: PathBuf,
+}
+
+impl Scheduler {
+    /// Loads it with these gates and waits until it is in force.
+    pub fn start(exe: &Path, gates: &[(&Group, &str)]) -> Result<Self, LabError> {
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
+        supported()?;
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tglab-{}-ext-{serial}.log", std::process::id());
+        let log = std::env::temp_dir().join(name);
+        let out = File::create(&log).map_err(|e| LabError::file("make a log", &log, e))?;
+        let err = out
+            .try_clone()
+            .map_err(|e| LabError::file("make a log", &log, e))?;
+        let mut command = Command::new(exe);
+        command.args(["ext", "--json"]);
+        for (group, terms) in gates {
+            let gate = format!("cgroup:/{} {terms}", group.name());
+            command.args(["--gate", &gate]);
+        }
+        command.stdin(Stdio::null()).stdout(out).stderr(err);
+        let process = Guarded::start("tidegate ext", command, &[]).inspect_err(|_| {
+            let _ = fs::remove_file(&log);
+        })?;
+        let mut scheduler = Scheduler { process, log };
+        let until = clock::monotonic_ns() + PATIENCE_NS;
+        while !in_force() {
+            scheduler.alive()?;
+            if clock::monotonic_ns() > until {
+                let why = format!("is not in force after 60 s: {}", scheduler.said());
+                return Err(LabError::process("tidegate ext", why));
+            }
+            stop::sleep_ns(20_000_000)?;
+        }
+        Ok(scheduler)
+    }
+
+    fn alive(&mut self) -> Result<(), LabError> {
+        match self.process.ended() {
+            Some(status) => Err(LabError::process(
+                "tidegate ext",
+                format!("ended ({status}): {}", self.said()),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// An error where it was ejected: what was measured meanwhile was measured under another scheduler.
+    pub fn still_in_force(&self) -> Result<(), LabError> {
+        if in_force() {
+            return Ok(());
+        }
+        let why = format!("was ejected meanwhile: {}", self.said());
+        Err(LabError::process("tidegate ext", why))
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// What it has said so far, from the end.
+    fn tail(&self) -> String {
+        let read = || -> std::io::Result<String> {
+            let mut file = File::open(&self.log)?;
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        read().unwrap_or_default()
+    }
+
+    /// Its message.
+    fn said(&self) -> String {
+        let tail = self.tail();
+        let mut lines = tail.lines().rev();
+        let line = lines.find(|line| line.starts_with("tidegate:"));
+        line.unwrap_or("it left no message").to_string()
+    }
+
+    /// Its newest statistics; it counts once a second.
+    pub fn counted(&self) -> Value {
+        last_object(&self.tail())
+    }
+}
+
+/// The last whole line that is an object.
+fn last_object(text: &str) -> Value {
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let mut objects = whole
+        .lines()
+        .rev()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    objects.next().unwrap_or(Value::Null)
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.process.end(PATIENCE_NS);
+        // The guard kills what is left; then the kernel takes the tasks back by itself.
+        let until = clock::monotonic_ns() + PATIENCE_NS;
+        while in_force() && self.process.ended().is_some() && clock::monotonic_ns() < until {
+            clock::sleep_until(clock::monotonic_ns() + 20_000_000);
+        }
+        let _ = fs::remove_file(&self.log);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_whole_line_counts() {
+        assert_eq!(last_object("{\"a\":1}\n{\"a\":2}\n{\"a\":3")["a"], 2);
+        assert_eq!(last_object("tidegate: ext: no\n"), Value::Null);
+        assert_eq!(last_object(""), Value::Null);
+    }
+
+    #[test]
+    fn a_kernel_without_sched_ext_is_told_what_it_lacks() {
+        match supported() {
+            Ok(()) => assert!(Path::new(STATE).exists()),
+            Err(e) => {
+                let said = e.to_string();
+                assert!(
+                    said.contains("no sched_ext") && said.contains("--on vm"),
+                    "{said}"
+                );
+            }
+        }
+    }
+}
