@@ -200,3 +200,13 @@ disturb() {
 	alive "$1" || fail "the hog is lost"
 	alive "$2" || fail "the sleeper is lost"
 }
+
+# owner_ext_on OWNER: waits until that owner has its scheduler in force. The kernel checks the programs for a while, so look seldom.
+owner_ext_on() {
+	while [ "$(ext_state)" != enabled ]; do
+		alive "$1" || { cat /tmp/agent; fail "the owner did not start"; }
+		sleep 2
+	done
+	same "the scheduler" "$(cat /sys/kernel/sched_ext/root/ops)" tidegate
+	measure loaded_at "$(uptime)" s
+}

@@ -178,6 +178,9 @@ pub struct GateView {
     /// What its own quota and hard cap come to.
     #[serde(default)]
     pub own_limit: Option<LimitView>,
+    /// What enforces the terms at this moment.
+    #[serde(default)]
+    pub engine: String,
     /// Every term with its source.
     pub terms: Vec<TermView>,
     /// Seconds since the gate was made.
@@ -275,8 +278,11 @@ pub struct StatusView {
     pub pid: i32,
     /// `on-demand` or `service`.
     pub mode: String,
-    /// `knobs`.
+    /// What enforces the terms at this moment: `knobs` or `ext`.
     pub engine: String,
+    /// The scheduler, where the engine ext was asked for.
+    #[serde(default)]
+    pub ext: Option<ExtView>,
     /// `bpf` or `usage`.
     pub sensing: String,
     /// Why not `bpf`, when it is not.
@@ -347,6 +353,37 @@ pub struct StatusView {
     pub gates: Vec<GateView>,
     /// What needs a person, one sentence each.
     pub alerts: Vec<String>,
+}
+
+/// The scheduler of the engine ext.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ExtView {
+    /// It is in force.
+    pub on: bool,
+    /// Where it is not: `ext off: WHY; reload in N s`.
+    pub off: Option<String>,
+    /// Why it is not in force.
+    pub why: Option<String>,
+    /// When it is tried again; none while it is on, and where it is not.
+    pub reload_in_seconds: Option<f64>,
+    /// For how long it has been in force.
+    pub on_seconds: Option<f64>,
+    /// Times that it was put in force.
+    pub loads: u64,
+    /// Times that it ended without our doing.
+    pub ends: u64,
+    /// The last end: the kernel's number for its kind (`enum scx_exit_kind`; from 1024 on a failure),
+    pub last_kind: Option<u32>,
+    /// ... its words for that,
+    pub last_reason: Option<String>,
+    /// ... what happened in particular,
+    pub last_message: Option<String>,
+    /// ... the beginning of its dump (the owner's log has all of it),
+    pub last_dump: Option<String>,
+    /// ... and how long ago.
+    pub last_ago_seconds: Option<f64>,
+    /// What it could not be told.
+    pub trouble: Option<String>,
 }
 
 /// Holders of locks that main waited for.

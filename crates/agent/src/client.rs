@@ -106,7 +106,7 @@ impl Client {
     pub fn connect_or_start(run_dir: &RunDir) -> Result<Self, ClientError> {
         let connected = match Self::connect(run_dir) {
             Err(error) if error.kind == ErrorKind::Unreachable => {
-                start_owner(run_dir)?;
+                start_owner(run_dir, None)?;
                 Self::connect(run_dir)
             }
             other => other,
@@ -131,7 +131,7 @@ impl Client {
                 _ => break,
             }
             std::thread::sleep(NEXT_OWNER);
-            start_owner(&self.run_dir)?;
+            start_owner(&self.run_dir, None)?;
             answer = self.call(Method::POST, path, Some(body));
         }
         answer
@@ -313,7 +313,7 @@ fn percent_encode(text: &str) -> String {
 /// Whoever calls this may exec another program next, so the owner must not stay a child of it: `agent --on-demand` forks and
 /// its first process, which is waited for here, leaves at once. The owner reports over its standard output,
 /// which it then turns into its log.
-pub(crate) fn start_owner(run_dir: &RunDir) -> Result<(), ClientError> {
+pub(crate) fn start_owner(run_dir: &RunDir, engine: Option<&str>) -> Result<(), ClientError> {
     let failed = |why: String| {
         let mend = "run as root, or have the service started (`systemctl start tidegate`)";
         ClientError::new(
@@ -344,6 +344,7 @@ pub(crate) fn start_owner(run_dir: &RunDir) -> Result<(), ClientError> {
     let mut command = own_program().map_err(|error| failed(format!("/proc/self/exe: {error}")))?;
     command
         .args(["agent", "--on-demand"])
+        .args(engine.map(|engine| format!("--engine={engine}")))
         .envs(run_dir.env())
         .current_dir("/");
     command

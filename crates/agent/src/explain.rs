@@ -36,7 +36,7 @@ impl Owner {
             )
         })?;
         let control = lock(&self.control);
-        let decision = *control.decision();
+        let decision = self.ext_decision().unwrap_or(*control.decision());
         let now_ns = monotonic_ns();
         let side_root = self.side_root().to_string();
         let writes = control

@@ -75,7 +75,13 @@ fn ended(pidfd: Option<&OwnedFd>, for_how_long: Duration) -> bool {
 }
 
 /// Watches the owner `owner_pid` until one of them is no longer needed.
-pub fn main(run_dir: &RunDir, owner_pid: i32, on_demand: bool) -> std::io::Result<()> {
+/// An owner that was started on demand is brought back, with that engine if one was asked for by name.
+pub fn main(
+    run_dir: &RunDir,
+    owner_pid: i32,
+    on_demand: bool,
+    engine: Option<&str>,
+) -> std::io::Result<()> {
     let lease = Lease::open(&run_dir.lease())?;
     let Some(pid) = Pid::from_raw(owner_pid) else {
         return Err(std::io::Error::other(format!(
@@ -109,7 +115,7 @@ pub fn main(run_dir: &RunDir, owner_pid: i32, on_demand: bool) -> std::io::Resul
             }
             Sight::Dead => {
                 warn!(owner_pid, "the owner is dead; writing the fallback");
-                return after_death(&mut fallback, owner_pid, on_demand);
+                return after_death(&mut fallback, owner_pid, on_demand, engine);
             }
         }
     }
@@ -175,6 +181,7 @@ fn after_death(
     fallback: &mut Fallback<'_>,
     owner_pid: i32,
     on_demand: bool,
+    engine: Option<&str>,
 ) -> std::io::Result<()> {
     let mut tried: Option<Instant> = None;
     let mut tidying = Tidying::new();
@@ -197,7 +204,7 @@ fn after_death(
         if on_demand && again && fallback.lease.may_restart(monotonic_ns()) {
             drop(lock);
             tried = Some(Instant::now());
-            match client::start_owner(fallback.run_dir) {
+            match client::start_owner(fallback.run_dir, engine) {
                 Ok(()) => return Ok(()),
                 Err(error) => error!("{error}"),
             }

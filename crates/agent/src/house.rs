@@ -11,6 +11,7 @@ use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::ledger::{Change, Entry};
 use tidegate_knobs::target::{ProcessRef, TargetError};
+use tidegate_terms::Engine;
 use tracing::{info, warn};
 
 use crate::fallback;
@@ -72,6 +73,8 @@ pub struct House {
     /// The guardian's fallbacks that were answered; none before the first look.
     fallbacks: Option<u64>,
     guardian: Option<std::process::Child>,
+    /// What the owner was asked for by name, which its guardian is to know.
+    engine: Option<Engine>,
     own_cpu: Option<(u64, u64)>,
 }
 
@@ -89,8 +92,14 @@ impl House {
             systemds: BTreeMap::new(),
             fallbacks: None,
             guardian,
+            engine: None,
             own_cpu: None,
         }
+    }
+
+    /// An owner with an engine that was asked for by name.
+    pub fn with_engine(self, engine: Option<Engine>) -> Self {
+        Self { engine, ..self }
     }
 
     /// Looks until the owner leaves.
@@ -262,7 +271,7 @@ impl House {
         };
         if ended && !owner.leaving.load(Ordering::Acquire) {
             warn!("the guardian has ended; starting another");
-            self.guardian = startup::start_guardian(&owner.run_dir, owner.mode)
+            self.guardian = startup::start_guardian(&owner.run_dir, owner.mode, self.engine)
                 .inspect_err(|error| warn!("guardian: {error}"))
                 .ok();
         }

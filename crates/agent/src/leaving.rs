@@ -63,6 +63,7 @@ impl Owner {
         self.leaving.store(true, Ordering::Release);
         let root = self.side_root();
         lock(&self.control).quotas.set(Vec::new(), self.tick_ns);
+        self.end_ext();
         self.end_space();
         lock(&self.books).restore_where(is_first);
         // Looked at once: one that ends meanwhile is an orphan, whose group somebody removes later.

@@ -9,6 +9,7 @@
 //! house (1 s)     ─┼─▶ owner: gates ─▶ limits: groups, books ─▶ kernel files
 //! bursts (0.1 s)  ─┤
 //! holders (20 ms) ─┤
+//! ext (0.1 s)     ─┤
 //! looper (5 ms)   ─┴─▶ control (knobs): sample → law → plan ─▶ quota
 //!                        └─ lease ─▶ guardian ─▶ fallback
 //! ```
@@ -22,6 +23,7 @@ pub mod client;
 mod domains;
 mod escape;
 mod explain;
+pub mod ext;
 mod fallback;
 mod foreign;
 mod gate;

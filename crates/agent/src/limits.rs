@@ -147,6 +147,7 @@ impl Owner {
         from: Bandwidth,
         floor: Bandwidth,
     ) -> Result<(), Refusal> {
+        self.mark_moved(group);
         lock(&self.books)
             .write_quota(group, &from, &floor)
             .map_err(|error| refuse(error.kind())(&error))
@@ -192,6 +193,7 @@ impl Owner {
             }
             Place::Known { .. } => Vec::new(),
             Place::Foreign { .. } | Place::Lent { .. } => {
+                self.unmark(gate.record.place.group());
                 let mut left = self.restore(&gate.record.name);
                 // Last: systemd then writes what it would have without us.
                 left.extend(self.untell_systemd(gate));
@@ -262,6 +264,7 @@ impl Owner {
         control.quotas.set(targets, self.tick_ns);
         control.set_groups(side, main);
         drop(control);
+        self.tell_ext(gates);
         self.save(gates)
     }
 

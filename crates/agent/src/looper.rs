@@ -13,6 +13,7 @@ use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::sense::Meters;
 use tracing::{info, warn};
 
+use crate::ext::Carrier;
 use crate::lease::{Lease, monotonic_ns};
 
 /// While nothing is limited the loop only keeps its history warm.
@@ -26,6 +27,8 @@ pub struct Loop {
     pub meters: Arc<Mutex<Meters>>,
     /// The heartbeat.
     pub lease: Arc<Lease>,
+    /// Whether the scheduler of the engine ext enforces the terms.
+    pub(crate) ext: Arc<Carrier>,
     /// The period while something is limited.
     pub period_ns: u64,
     /// Becomes true when the owner leaves.
@@ -143,6 +146,7 @@ pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
         let began_ns = monotonic_ns();
         let (limited, capped) = {
             let mut control = lock(&this.control);
+            follow_engine(&this.ext, &mut control);
             if this.lease.take_fallback() {
                 warn!("the guardian wrote the fallback meanwhile; writing everything again");
                 control.fell_back();
@@ -150,7 +154,10 @@ pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
             if headroom.is_now(began_ns, timer.period_ns) {
                 control.step(began_ns, late_ns, &mut *apply);
             }
-            if !control.softs.is_idle() && softs.is_now(began_ns, timer.period_ns) {
+            if !control.softs.is_idle()
+                && !control.is_elsewhere()
+                && softs.is_now(began_ns, timer.period_ns)
+            {
                 let mut usage = Shared(&this.meters);
                 control.softs.step(began_ns, &mut usage, &mut *apply);
             }
@@ -173,6 +180,15 @@ pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
             warn!("control loop: timerfd: {error}; the period stays");
         }
     }
+}
+
+/// Quotas are the loop's again in the very turn that finds the scheduler gone; what stands until then is a copy.
+pub(crate) fn follow_engine(ext: &Carrier, control: &mut Control) {
+    let elsewhere = ext.holds();
+    if control.is_elsewhere() && !elsewhere {
+        warn!("ext: the scheduler is no more; kernel files enforce the terms from this step on");
+    }
+    control.set_elsewhere(elsewhere);
 }
 
 /// The loop must run when the machine is full, which is when it matters: low FIFO, else the best nice value.

@@ -20,6 +20,7 @@ use tracing::info;
 
 use crate::api::{Done, RunReply, RunRequest};
 use crate::books::Books;
+use crate::ext::Carrier;
 use crate::gate::{Gate, Place, Record};
 use crate::holders::Story;
 use crate::lease::{Lease, monotonic_ns};
@@ -78,6 +79,8 @@ pub struct Owner {
     pub meters: Arc<Mutex<Meters>>,
     /// Gates whose caps count for each process or task alone.
     pub(crate) units: Mutex<Units>,
+    /// The scheduler, where the engine is ext.
+    pub(crate) ext: Arc<Carrier>,
     /// Lock holders that went first.
     pub(crate) holders: Mutex<Story>,
     /// Idle kept in space.

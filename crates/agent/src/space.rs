@@ -57,6 +57,8 @@ pub struct Whole {
     looks: u64,
     left_alone: bool,
     ended: bool,
+    /// The scheduler of the engine ext finds whole cores by itself; domains are all that is left to do here.
+    elsewhere: bool,
     light: Arc<AtomicBool>,
     trouble: Option<String>,
 }
@@ -99,6 +101,7 @@ impl Whole {
             looks: 0,
             left_alone: false,
             ended: false,
+            elsewhere: false,
             light: Arc::default(),
             trouble: None,
         }
@@ -141,7 +144,7 @@ impl Whole {
     }
 
     fn is_wanted(&self) -> bool {
-        (self.wanted || !self.parts.is_empty()) && !self.left_alone
+        (self.wanted && !self.elsewhere || !self.parts.is_empty()) && !self.left_alone
     }
 
     /// The next look is due after this.
@@ -156,6 +159,9 @@ impl Whole {
 
     /// For people.
     pub fn sentence(&self) -> String {
+        if self.elsewhere && self.parts.is_empty() {
+            return "by the scheduler: side work on cores that it is on already first".to_owned();
+        }
         if !self.wanted && self.parts.is_empty() {
             return format!("in time only ({})", self.why);
         }
@@ -234,6 +240,7 @@ impl Owner {
                 return;
             }
             whole.looks += 1;
+            whole.elsewhere = self.ext.holds();
             let each = LOOK_NS * LOOKS_A_SECOND / whole.pause_ns().min(LOOK_NS);
             (whole.looks - 1).is_multiple_of(each)
         };

@@ -16,11 +16,13 @@ use tidegate_knobs::kfs::{self, RealFs};
 use tidegate_knobs::sense::{self, Prefer, SenseConfig};
 use tidegate_knobs::target::GateName;
 use tidegate_knobs::topology::Topology;
-use tidegate_terms::{Config, LoopPeriod, Roots, Sense, Settings};
+use tidegate_terms::{Config, Engine, LoopPeriod, Roots, Sense, Settings};
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
 use crate::books::Books;
+use crate::ext::kernel::{Kernel, RealKernel};
+use crate::ext::{self, Carrier};
 use crate::gate::demand;
 use crate::holders;
 use crate::house::House;
@@ -43,6 +45,8 @@ pub struct Options {
     pub mode: Mode,
     /// Which sensing; the settings' when absent.
     pub sense: Option<Prefer>,
+    /// Which engine; the settings' when absent.
+    pub engine: Option<Engine>,
 }
 
 /// Period of the loop with exact sensing.
@@ -111,6 +115,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
     }
     let fs = kfs::machine(machine.roots()).map_err(|error| error.to_string())?;
     let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
+    let ext = carrier(options.engine.unwrap_or(settings.engine.value), &fs)?;
     leave_gates(&groups, run_dir);
     let (books, report) =
         Books::open(run_dir.dir(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
@@ -152,6 +157,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
         control: Arc::new(Mutex::new(control)),
         meters: Arc::default(),
         units: Mutex::default(),
+        ext: Arc::new(ext),
         holders: Mutex::default(),
         space: Mutex::new(space),
         lease,
@@ -165,16 +171,31 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
         left: Notify::new(),
     });
     owner.take_up();
-    let guardian = start_guardian(run_dir, options.mode)
+    let guardian = start_guardian(run_dir, options.mode, options.engine)
         .inspect_err(|error| warn!("guardian: {error}; tried again every second"))
         .ok();
     let listener = listen(run_dir)?;
     Ok(Started {
         owner,
         listener,
-        house: House::new(guardian),
+        house: House::new(guardian).with_engine(options.engine),
         _lock: lock_file,
     })
+}
+
+/// The scheduler, where it is to be one and this kernel can have it: who asks for it by name is told at once when it cannot.
+fn carrier(engine: Engine, fs: &Arc<dyn kfs::KernelFs>) -> Result<Carrier, String> {
+    let kernel: Option<Arc<dyn Kernel>> = match engine {
+        // Which one auto is, is told with its reason in docs/ARCHITECTURE.md.
+        Engine::Auto | Engine::Knobs => None,
+        Engine::Ext => Some(Arc::new(RealKernel::new(Arc::clone(fs)))),
+    };
+    if let Some(kernel) = &kernel {
+        kernel
+            .can_load()
+            .map_err(|why| format!("owner: engine ext: {why}; or take engine = knobs"))?;
+    }
+    Ok(Carrier::new(kernel))
 }
 
 fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, String> {
@@ -254,11 +275,19 @@ fn leave_gates(groups: &Groups, run_dir: &RunDir) {
 }
 
 /// Starts a guardian in a session of its own.
-pub fn start_guardian(run_dir: &RunDir, mode: Mode) -> std::io::Result<std::process::Child> {
+pub fn start_guardian(
+    run_dir: &RunDir,
+    mode: Mode,
+    engine: Option<Engine>,
+) -> std::io::Result<std::process::Child> {
     let mut command = own_program()?;
     command.args(["guardian", "--owner", &std::process::id().to_string()]);
     if mode == Mode::OnDemand {
         command.arg("--on-demand");
+    }
+    // For the owner that it may start.
+    if let Some(engine) = engine {
+        command.args(["--engine", &engine.to_string()]);
     }
     command
         .envs(run_dir.env())
@@ -319,6 +348,7 @@ fn serve(started: Started) -> Result<(), String> {
         control: Arc::clone(&owner.control),
         meters: Arc::clone(&owner.meters),
         lease: Arc::clone(&owner.lease),
+        ext: Arc::clone(&owner.ext),
         period_ns: owner.period_ns,
         leaving: Arc::clone(&owner.leaving),
     };
@@ -344,6 +374,9 @@ fn serve(started: Started) -> Result<(), String> {
     let dividing = spawn("units", Box::new(move || units::run(&divided)))?;
     let spaced = Arc::clone(&owner);
     let spacing = spawn("space", Box::new(move || space::run(&spaced)))?;
+    let carried = Arc::clone(&owner);
+    // Not waited for in the end: the kernel may be checking its programs for a while, and nothing comes of that any more.
+    spawn("ext", Box::new(move || ext::run(&carried)))?;
     let held = Arc::clone(&owner);
     let holding = spawn("holders", Box::new(move || holders::run(&held)))?;
     looper::pin_memory();

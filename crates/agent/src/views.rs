@@ -68,7 +68,11 @@ impl Owner {
     pub fn status(&self) -> StatusView {
         let now_ns = monotonic_ns();
         // The loop waits for this lock: what is wanted of its state is copied, files are read afterwards.
-        let mut view = StatusView::default();
+        let mut view = StatusView {
+            engine: self.engine().to_owned(),
+            ext: self.ext_view(now_ns),
+            ..StatusView::default()
+        };
         let (given, is_free) = {
             let control = lock(&self.control);
             self.show_control(&mut view, &control, now_ns);
@@ -80,6 +84,13 @@ impl Owner {
             self.measure_for_show(gate, now_ns);
         }
         let limited = gates.iter().any(Gate::is_limited);
+        let by_ext = self.ext_decision();
+        if let Some(decision) = by_ext {
+            view.allowance_cpus = cpus(decision.allowance_ucpu);
+            view.decision = sentence(&decision);
+            view.alerts
+                .extend(self.ext_alerts(&decision, view.tolerance_pct));
+        }
         if !limited {
             view.decision = "no side work: nothing is limited".into();
             view.reclaim_pct = None;
@@ -102,6 +113,17 @@ impl Owner {
             .iter()
             .map(|gate| self.gate_view(gate, &given, now_ns))
             .collect();
+        if view.engine == "ext" {
+            // What the loop gave last is a copy that stands still.
+            let allowance = by_ext.map(|decision| cpus(decision.allowance_ucpu));
+            for gate in view
+                .gates
+                .iter_mut()
+                .filter(|gate| gate.allowance_cpus.is_some())
+            {
+                gate.allowance_cpus = allowance;
+            }
+        }
         drop(gates);
         view.domains = self.domain_views();
         view.holders = lock(&self.holders).view();
@@ -116,7 +138,7 @@ impl Owner {
         view.version = env!("CARGO_PKG_VERSION").to_owned();
         view.pid = std::process::id() as i32;
         view.mode = self.mode.as_str().to_owned();
-        view.engine = "knobs".to_owned();
+
         view.sensing_note = (view.sensing != "bpf").then(|| self.sensing_note.clone());
         view.uptime_seconds = now_ns.saturating_sub(self.started_ns) as f64 / 1e9;
         view.control.period_ms = self.period_ns as f64 / 1e6;
@@ -187,6 +209,7 @@ impl Owner {
             None => self.units_stat(&record.name),
         };
         let stat = of_units
+            .or_else(|| self.ext_stat(counted?))
             .or_else(|| self.groups.cpu_stat(counted?).ok())
             .unwrap_or_default();
         let processes = match &record.place {
@@ -217,6 +240,7 @@ impl Owner {
             nr_bursts: stat.nr_bursts,
             burst_usec: stat.burst_ns / 1_000,
             throttled_lately: gate.throttled_lately,
+            engine: self.engine().to_owned(),
             own_limit: own.map(|own| limit_view(gate, &own)),
             terms: gate.terms.views().iter().map(term_view).collect(),
             age_seconds: now_ns.saturating_sub(record.made_ns) as f64 / 1e9,
@@ -225,6 +249,7 @@ impl Owner {
                 .iter()
                 .cloned()
                 .chain(self.units_note(&record.name))
+                .chain(self.ext_notes(&record.name))
                 .collect(),
         }
     }

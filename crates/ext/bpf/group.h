@@ -223,7 +223,9 @@ int group_resolve(u32 index, u64 generation)
 		if (!g)
 			break;
 		id = g->id;
-		yields |= g->flags & GROUP_IDLE;
+		gate = bpf_map_lookup_elem(&gates, &id);
+		if (!gate || !(gate->has & EXT_IDLE_IS_MIRROR))
+			yields |= g->flags & GROUP_IDLE;
 		if (g->pool) {
 			struct limit *limit = limit_at(below);
 
@@ -241,7 +243,6 @@ int group_resolve(u32 index, u64 generation)
 			cap_below = cap ? *cap : cap_below;
 			capped = capped ? capped : cap_below;
 		}
-		gate = bpf_map_lookup_elem(&gates, &id);
 		if (gate && gate->has & ~has & EXT_HAS_HINT)
 			hint = gate->hint;
 		if (gate && gate->has & ~has & EXT_HAS_CLASS)

@@ -41,6 +41,8 @@ _Static_assert(sizeof(struct ext_config) == 32, "src/intf.rs");
 #define EXT_HAS_HINT 1
 #define EXT_HAS_CLASS 2
 #define EXT_HAS_ACCOUNT 4
+/* Its cpu.idle stands for the time without us, and means nothing to us. */
+#define EXT_IDLE_IS_MIRROR 8
 
 /* What is asked of a group and all below it, by its cgroup's id. Later terms go at the end. */
 struct ext_gate {

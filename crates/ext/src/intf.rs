@@ -46,6 +46,8 @@ pub struct GateTerms {
     pub headroom_ppm: Option<u32>,
     /// What side work gets though main takes all; of all gates' the smallest counts.
     pub tolerance_ppm: Option<u32>,
+    /// The group's own cpu.idle stands for the time without this scheduler: it is not looked at.
+    pub idle_is_mirror: bool,
 }
 
 /// `struct ext_config`.
@@ -79,6 +81,7 @@ impl Gate {
             terms.hint.is_some(),
             terms.kind.is_some(),
             account.is_some(),
+            terms.idle_is_mirror,
         ];
         Gate {
             has: (0_u32..)

@@ -75,6 +75,7 @@ pub struct Ext {
     pub(crate) asked: BTreeMap<u64, GateTerms>,
     pub(crate) accounts: Accounts,
     headroom_ppm: u32,
+    tolerance_ppm: u32,
     generation: u64,
     /// Gates with a cap.
     capped: BTreeSet<u64>,
@@ -90,6 +91,17 @@ impl Ext {
     /// # Errors
     /// No sched_ext, another scheduler, no right to it, or the kernel's refusal with the end of its log.
     pub fn load(options: &Options) -> Result<Ext, ExtError> {
+        let mut ext = Ext::prepare(options)?;
+        ext.attach()?;
+        Ok(ext)
+    }
+
+    /// The first and longer part of [`Ext::load`]: the kernel has checked the programs, and nothing runs yet. Gates and mirrors
+    /// may be set already.
+    ///
+    /// # Errors
+    /// As [`Ext::load`].
+    pub fn prepare(options: &Options) -> Result<Ext, ExtError> {
         if let Some(name) = support()?.loaded {
             return Err(ExtError::Taken { name });
         }
@@ -116,6 +128,7 @@ impl Ext {
             asked: BTreeMap::new(),
             accounts: Accounts::new(map(&object, "accounts")?),
             headroom_ppm: options.headroom_ppm,
+            tolerance_ppm: TOLERANCE_PPM,
             generation: 0,
             capped: BTreeSet::new(),
             possible_cpus: config.cpus,
@@ -123,7 +136,6 @@ impl Ext {
             object,
         };
         ext.tell(options)?;
-        ext.attach()?;
         Ok(ext)
     }
 
@@ -141,7 +153,11 @@ impl Ext {
         self.next_generation()
     }
 
-    fn attach(&mut self) -> Result<(), ExtError> {
+    /// The second part: all ordinary tasks are under the scheduler when this returns.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or why the scheduler ended while it began.
+    pub fn attach(&mut self) -> Result<(), ExtError> {
         let mut ops = self
             .object
             .maps_mut()
@@ -169,6 +185,12 @@ impl Ext {
         put(&self.gates, &cgroup_id.to_ne_bytes(), gate.bytes())?;
         self.asked.insert(cgroup_id, *terms);
         self.set_gate_cap(cgroup_id, terms.cap)?;
+        self.next_generation()
+    }
+
+    /// What counts where no gate says: idle to keep while there is side work, and what side work gets in any case.
+    pub fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), ExtError> {
+        (self.headroom_ppm, self.tolerance_ppm) = (headroom_ppm, tolerance_ppm);
         self.next_generation()
     }
 
@@ -222,9 +244,14 @@ impl Ext {
             gates_generation: self.generation,
             side_gates: side_gates as u32,
             headroom_ppm: headroom_ppm.unwrap_or(self.headroom_ppm),
-            tolerance_ppm: tolerance_ppm.unwrap_or(TOLERANCE_PPM),
+            tolerance_ppm: tolerance_ppm.unwrap_or(self.tolerance_ppm),
             ..*now
         }
+    }
+
+    /// Whether this kernel tells of quotas (6.17): those that others write are not enforced where it does not.
+    pub fn sees_quotas(&self) -> bool {
+        object::kernel_has("cgroup_set_bandwidth")
     }
 
     /// Why it is no more; None while it runs.

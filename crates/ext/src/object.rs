@@ -84,6 +84,18 @@ fn fit(open: &mut OpenObject, config: &Config, tide: &HeadroomConfig) -> libbpf_
     Ok(())
 }
 
+/// Whether this kernel has a callback of that name.
+pub fn kernel_has(callback: &str) -> bool {
+    let Ok(btf) = Btf::from_vmlinux() else {
+        return false;
+    };
+    let ops = btf.type_by_name::<Struct<'_>>("sched_ext_ops");
+    ops.is_some_and(|ops| {
+        ops.iter()
+            .any(|member| member.name == Some(OsStr::new(callback)))
+    })
+}
+
 /// Takes out the callbacks that this kernel does not know; libbpf would refuse the whole.
 fn leave_out(ops: &mut OpenMapMut<'_>) -> libbpf_rs::Result<()> {
     let btf = Btf::from_vmlinux()?;

@@ -178,6 +178,11 @@ impl Planner {
         self.own = own;
     }
 
+    /// See [`Planner::set_own`].
+    pub fn own(&self) -> Option<Bandwidth> {
+        self.own
+    }
+
     /// Takes `found` for what stands (adoption of a quota that is known to be ours).
     pub fn adopt(&mut self, found: Bandwidth) {
         self.standing = Some(found);

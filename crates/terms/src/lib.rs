@@ -30,4 +30,4 @@ pub use objective::Objective;
 pub use raw::{Overridden, RawTerm, RawTerms, Resolved, Source, View};
 pub use table::{Setting, Settings, Term, Terms};
 pub use units::{CpuAmount, Share, TimeSpan};
-pub use values::{Class, Fallback, LoopPeriod, Sense, Space, Tolerance, Weight};
+pub use values::{Class, Engine, Fallback, LoopPeriod, Sense, Space, Tolerance, Weight};

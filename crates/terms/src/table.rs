@@ -6,7 +6,7 @@ use crate::objective::Objective;
 use crate::raw::{Overridden, RawTerm, Resolved, Source, View};
 use crate::together::PERIOD_DEFAULT;
 use crate::units::{Share, TimeSpan};
-use crate::values::{Class, Fallback, LoopPeriod, Sense, Space, Tolerance, Value, Weight};
+use crate::values::{Class, Engine, Fallback, LoopPeriod, Sense, Space, Tolerance, Value, Weight};
 
 const ALL_CLASSES: &[Class] = &[Class::Main, Class::Side, Class::Neutral];
 const MAIN_AND_SIDE: &[Class] = &[Class::Main, Class::Side];
@@ -271,6 +271,10 @@ table! {
         default: Share::TWENTY_PERCENT, range: "0% to 100% of the machine, as in 20%, 0.2 or 200‰",
         example: "20%", value: "PERCENT", classes: &[],
         doc: "Headroom to keep when side work runs and no gate names one",
+    }
+    Engine engine: Engine {
+        default: Engine::Auto, range: "auto, knobs or ext", example: "ext", value: "ENGINE", classes: &[],
+        doc: "What enforces the terms: kernel files (knobs, and auto), or a scheduler in the kernel (ext, Linux 6.12 and later)",
     }
     Lease lease: TimeSpan {
         default: TimeSpan::from_secs(2), range: "a time from 200ms to 1min, as in 2s", example: "2s", value: "TIME",

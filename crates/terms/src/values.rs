@@ -253,6 +253,39 @@ impl Value for Sense {
     }
 }
 
+/// What enforces the terms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Engine {
+    /// Knobs.
+    #[default]
+    Auto,
+    /// Kernel files.
+    Knobs,
+    /// A scheduler of our own, with kernel files for what holds when it is off.
+    Ext,
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Engine::Auto => "auto",
+            Engine::Knobs => "knobs",
+            Engine::Ext => "ext",
+        })
+    }
+}
+
+impl Value for Engine {
+    fn parse(text: &str) -> Result<Engine, Refusal> {
+        match text {
+            "auto" => Ok(Engine::Auto),
+            "knobs" => Ok(Engine::Knobs),
+            "ext" => Ok(Engine::Ext),
+            _ => Err(Refusal::new("is not an engine")),
+        }
+    }
+}
+
 /// Time between steps of the loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LoopPeriod {

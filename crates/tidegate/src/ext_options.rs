@@ -1,17 +1,13 @@
-//! What the ext engine is told of this machine: its topology, groups of the idle class, and gates by cgroup id.
+//! What `tidegate ext` tells the scheduler: the machine, and gates by cgroup id.
 
 use std::path::{Path, PathBuf};
 
-use tidegate_ext::{CapScope, CapTerms, CpuPlace, GateTerms, Kind, Machine, Options};
+use tidegate_ext::{CapScope, CapTerms, GateTerms, Kind, Options};
 use tidegate_knobs::discover::{self, Hierarchy};
 use tidegate_knobs::kfs::{KernelFs, RealFs};
-use tidegate_knobs::topology::Topology;
 use tidegate_terms::{Class, RawTerms, Source};
 
 use crate::exit::{Exit, Failure};
-
-/// Deeper groups are not looked at for cpu.idle; the scheduler's tree is no deeper.
-const LEVELS_MAX: u32 = 32;
 
 /// The terms that the engine honours so far.
 const HONOURED: [&str; 8] = [
@@ -27,77 +23,18 @@ const HONOURED: [&str; 8] = [
 
 /// The engine's options on this machine; with `caches`, on one whose CPUs are dealt out to so many last-level caches.
 pub fn options(caches: Option<u32>) -> Result<Options, Failure> {
-    let fs = RealFs::new();
-    let failed =
-        |error: &dyn std::fmt::Display| Failure::new(Exit::Failure, format!("ext: {error}"));
-    let topology = Topology::read(&fs).map_err(|error| failed(&error))?;
-    let mut places = Vec::new();
-    for (core, known) in (0_u32..).zip(topology.cores()) {
-        let place = |&cpu: &u32| CpuPlace {
-            cpu,
-            core,
-            llc: known.llc,
-        };
-        places.extend(known.cpus.iter().map(place));
-    }
-    for place in places.iter_mut() {
-        place.llc = caches.map_or(place.llc, |caches| place.cpu % caches.max(1));
-    }
-    let cpus = possible_cpus(&fs)?;
-    let machine = Machine::new(cpus, &places).map_err(|error| failed(&error))?;
-    let mut options = Options::new(machine);
+    let mut options = tidegate_agent::ext::machine::options(&RealFs::new(), caches)
+        .map_err(|why| Failure::new(Exit::Failure, format!("ext: {why}")))?;
     // As the owner does where no gate names one.
     let settings = tidegate_terms::Config::default().settings();
     options.headroom_ppm = settings.default_headroom.value.ppm();
-    if let Ok(cpu) = cpu_hierarchy(&fs) {
-        idle_below(&fs, &cpu.mount, LEVELS_MAX, &mut options.idle_groups);
-    }
     Ok(options)
-}
-
-fn possible_cpus(fs: &dyn KernelFs) -> Result<u32, Failure> {
-    let path = Path::new("/sys/devices/system/cpu/possible");
-    let text = fs
-        .read(path)
-        .map_err(|error| Failure::new(Exit::Failure, format!("ext: {error}")))?;
-    // "0-3", or "0": the kernel's numbers have no holes.
-    let last = text
-        .trim()
-        .rsplit(['-', ','])
-        .next()
-        .and_then(|n| n.parse::<u32>().ok());
-    last.map(|last| last + 1).ok_or_else(|| {
-        let path = path.display();
-        Failure::new(
-            Exit::Failure,
-            format!("ext: {path}: \"{text}\" is no list of CPUs"),
-        )
-    })
 }
 
 fn cpu_hierarchy(fs: &dyn KernelFs) -> Result<Hierarchy, Failure> {
     discover::discover(fs, None)
         .map(|machine| machine.cpu)
         .map_err(|error| Failure::new(Exit::Failure, error.to_string()))
-}
-
-/// Adds the ids of groups whose cpu.idle is 1. A group that goes away meanwhile is none.
-fn idle_below(fs: &dyn KernelFs, dir: &Path, levels: u32, found: &mut Vec<u64>) {
-    let Ok(entries) = fs.list(dir) else {
-        return;
-    };
-    for entry in entries.into_iter().filter(|entry| entry.is_dir) {
-        let child = dir.join(&entry.name);
-        let idle = fs.read(&child.join("cpu.idle"));
-        if idle.is_ok_and(|text| text.trim() == "1")
-            && let Ok(stat) = fs.stat(&child)
-        {
-            found.push(stat.ino);
-        }
-        if levels > 1 {
-            idle_below(fs, &child, levels - 1, found);
-        }
-    }
 }
 
 /// A gate as it was typed: `cgroup:/PATH term=value …`.
@@ -148,6 +85,7 @@ impl Gate {
                 headroom_ppm: says("headroom").then(|| terms.headroom.value.ppm()),
                 tolerance_ppm: says("tolerance").then(|| terms.tolerance.value.ppm()),
                 cap: cap(&terms),
+                idle_is_mirror: false,
             },
         })
     }

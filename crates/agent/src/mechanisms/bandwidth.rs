@@ -44,6 +44,7 @@ impl Owner {
                 other => other,
             },
         };
+        self.mark_own(gate, &group);
         let set = lock(&self.books).set_own(&group, &gate.record.name, own, fallback);
         set.map_err(|error| self.explain_refused(gate, &group, &own, &error))
     }
@@ -56,10 +57,13 @@ impl Owner {
         let ours = |entry: &tidegate_knobs::ledger::Entry| {
             entry.group == group && matches!(entry.change, Change::Bandwidth { .. })
         };
-        let mut books = lock(&self.books);
+        let books = lock(&self.books);
         if !books.entries().iter().any(&ours) {
             return Vec::new();
         }
+        drop(books);
+        self.unmark(&group);
+        let mut books = lock(&self.books);
         let left = books.restore_lines(ours);
         books.end_own(&group);
         left

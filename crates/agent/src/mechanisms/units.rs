@@ -111,7 +111,7 @@ impl Owner {
     }
 
     /// Gives each process or task of the gate its own cap, where that is asked for.
-    pub(super) fn put_on_units(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    pub(crate) fn put_on_units(&self, gate: &mut Gate) -> Result<(), Refusal> {
         gate.record.notes.retain(|note| !note.starts_with(START));
         let group = match &gate.record.place {
             Place::Known { .. } => return Ok(()),
@@ -120,6 +120,12 @@ impl Owner {
         let Some((asked, hard_ppt, soft_ppt)) = gate.caps_for_each() else {
             return self.unite(gate);
         };
+        if self.ext.holds() {
+            gate.record.notes.push(format!(
+                "{START}by the scheduler, at each one's own start; when that is off, in a group for each"
+            ));
+            return self.unite(gate);
+        }
         let family = self.family(&group, asked, soft_ppt.is_some())?;
         if lock(&self.books)
             .family_of(&group)
@@ -170,7 +176,7 @@ impl Owner {
     }
 
     /// Everybody back into the gate's group.
-    pub(super) fn take_off_units(&self, gate: &Gate) -> Vec<String> {
+    pub(crate) fn take_off_units(&self, gate: &Gate) -> Vec<String> {
         let group = gate.record.place.group();
         let mut units = lock(&self.units);
         units.gates.retain(|one| one.gate != gate.record.name);

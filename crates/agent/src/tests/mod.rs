@@ -5,6 +5,7 @@ mod caps;
 mod deaths;
 mod domains;
 mod escape;
+mod ext;
 mod faults;
 mod hints;
 mod holders;
@@ -33,6 +34,7 @@ use tokio::sync::Notify;
 
 use crate::api::{RunReply, RunRequest, SetRequest, UnsetRequest};
 use crate::books::Books;
+use crate::ext::Carrier;
 use crate::gate::demand;
 use crate::lease::Lease;
 use crate::looper::lock;
@@ -135,6 +137,8 @@ pub struct Bed {
     pub sensor: FakeSensor,
     /// Whether idle is kept in space.
     pub space: Space,
+    /// The kernel that takes a scheduler, for the engine ext.
+    pub kernel: Option<Arc<dyn crate::ext::kernel::Kernel>>,
     dir: tempfile::TempDir,
     homes: Vec<String>,
 }
@@ -173,6 +177,7 @@ impl Bed {
             acted: Arc::default(),
             sensor: FakeSensor::default(),
             space: Space::Off,
+            kernel: None,
             dir: directory_in_memory(),
             homes,
         }
@@ -213,6 +218,7 @@ impl Bed {
             control: Arc::new(Mutex::new(control)),
             meters: Arc::default(),
             units: Mutex::default(),
+            ext: Arc::new(Carrier::new(self.kernel.clone())),
             holders: Mutex::default(),
             space: Mutex::new(Whole::new(
                 self.space,

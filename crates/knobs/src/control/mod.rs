@@ -100,6 +100,8 @@ pub struct Control {
     pub trouble: Option<String>,
     /// No quota limits side work at present.
     is_free: bool,
+    /// See [`Control::set_elsewhere`].
+    elsewhere: bool,
 }
 
 impl Control {
@@ -142,7 +144,22 @@ impl Control {
             at_tolerance_ns: 0,
             trouble: None,
             is_free: false,
+            elsewhere: false,
         }
+    }
+
+    /// Another engine enforces what the gates ask for: quotas and backgrounds stay as they stand. When that is over, both are
+    /// written at the next step, for the law has gone on meanwhile.
+    pub fn set_elsewhere(&mut self, elsewhere: bool) {
+        if std::mem::replace(&mut self.elsewhere, elsewhere) && !elsewhere {
+            self.quotas.fell_back();
+            self.softs.fell_back();
+        }
+    }
+
+    /// Whether another engine enforces what the gates ask for.
+    pub fn is_elsewhere(&self) -> bool {
+        self.elsewhere
     }
 
     /// What the gates ask for now.
@@ -301,7 +318,7 @@ impl Control {
         if self.is_free {
             self.decision.allowance_ucpu = self.domains.free_ucpu(self.demand.outside_cpus);
         }
-        if self.quotas.is_empty() {
+        if self.quotas.is_empty() || self.elsewhere {
             return;
         }
         if !self.is_free && decision.allowance_ucpu <= decision.floor_ucpu {

@@ -54,6 +54,11 @@ impl Target {
         }
     }
 
+    /// The limit that its own gate asks for.
+    pub fn own(&self) -> Option<Bandwidth> {
+        self.planner.own()
+    }
+
     /// What stands, as far as the planner knows.
     pub fn standing(&self) -> Option<Bandwidth> {
         self.planner.standing()

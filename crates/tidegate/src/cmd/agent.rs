@@ -3,6 +3,7 @@
 use tidegate_agent::owner::{self, Mode, Options};
 use tidegate_agent::paths::RunDir;
 use tidegate_knobs::sense::Prefer;
+use tidegate_terms as terms;
 
 use crate::exit::{Exit, Failure};
 
@@ -24,6 +25,30 @@ pub struct Args {
     /// How use is measured, over the configuration: BPF, group usage, or BPF where it works
     #[arg(long, value_enum, value_name = "HOW")]
     sense: Option<Sense>,
+    /// What enforces the terms, over the configuration
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    engine: Option<Engine>,
+}
+
+/// As the `engine` setting has it.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum Engine {
+    /// Knobs
+    Auto,
+    /// Kernel files
+    Knobs,
+    /// A scheduler in the kernel (Linux 6.12 and later), with kernel files behind it
+    Ext,
+}
+
+impl Engine {
+    pub fn term(self) -> terms::Engine {
+        match self {
+            Engine::Auto => terms::Engine::Auto,
+            Engine::Knobs => terms::Engine::Knobs,
+            Engine::Ext => terms::Engine::Ext,
+        }
+    }
 }
 
 /// As the `sense` setting has it.
@@ -48,7 +73,13 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     } else {
         Mode::Service
     };
-    owner::main(&RunDir::from_env(), &Options { mode, sense })
+    let engine = args.engine.map(Engine::term);
+    let options = Options {
+        mode,
+        sense,
+        engine,
+    };
+    owner::main(&RunDir::from_env(), &options)
         .map(|()| Exit::Ok)
         .map_err(|error| Failure::new(Exit::Failure, error))
 }

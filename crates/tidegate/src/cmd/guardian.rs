@@ -14,6 +14,9 @@ pub struct Args {
     /// The owner was started on demand: bring it back
     #[arg(long)]
     on_demand: bool,
+    /// The engine that the owner was asked for by name: the next one is, too
+    #[arg(long, value_name = "ENGINE")]
+    engine: Option<String>,
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
@@ -24,7 +27,8 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .init();
-    guardian::main(&RunDir::from_env(), args.owner, args.on_demand)
+    let engine = args.engine.as_deref();
+    guardian::main(&RunDir::from_env(), args.owner, args.on_demand, engine)
         .map(|()| Exit::Ok)
         .map_err(|error| Failure::new(Exit::Failure, format!("guardian: {error}")))
 }

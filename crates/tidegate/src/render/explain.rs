@@ -13,6 +13,14 @@ pub fn page(view: &ExplainView) -> String {
     let mut text = format!("{}\n", styled(BOLD, &gates::heading(&view.gate)));
     text.push_str(&wrapped("            ", &view.summary));
     text.push_str(&wrapped("     Binds: ", &binding(&view.binding)));
+    let ext_off = view.status.ext.as_ref().and_then(|ext| ext.off.clone());
+    let engine = ext_off.map_or_else(
+        || view.status.engine.clone(),
+        |off| format!("{} ({off})", view.status.engine),
+    );
+    if !engine.is_empty() {
+        text.push_str(&wrapped("    Engine: ", &engine));
+    }
     for (index, line) in view.arithmetic.iter().enumerate() {
         let label = if index == 0 {
             "Arithmetic: "

@@ -1,6 +1,6 @@
 //! `tidegate status`, in the manner of `systemctl status`.
 
-use tidegate_agent::api::{DomainView, ObjectiveView, StatusView};
+use tidegate_agent::api::{DomainView, ExtView, ObjectiveView, StatusView};
 
 use super::{BAD, BOLD, GOOD, cpus, gates, span, styled, wrapped};
 
@@ -19,6 +19,9 @@ pub fn page(view: &StatusView) -> String {
         view.mode,
         span(view.uptime_seconds)
     );
+    if let Some(off) = view.ext.as_ref().and_then(|ext| ext.off.as_ref()) {
+        text.push_str(&styled(BAD, &wrapped("    Engine: ", off)).to_string());
+    }
     for (label, line) in lines(view) {
         text.push_str(&wrapped(&format!("{label:>10}: "), &line));
     }
@@ -51,10 +54,49 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
     for (nth, line) in domains.chain(notes).enumerate() {
         lines.insert(2 + nth, ("Main's own", line));
     }
+    if let Some(ext) = &view.ext {
+        lines.insert(1, ("Scheduler", scheduler(ext)));
+    }
     if let Some(found) = &view.objective {
-        lines.insert(2, ("Run delay", run_delay(found)));
+        lines.insert(
+            2 + usize::from(view.ext.is_some()),
+            ("Run delay", run_delay(found)),
+        );
     }
     lines
+}
+
+/// The engine ext: since when it is in force, and how it ended before.
+fn scheduler(ext: &ExtView) -> String {
+    let now = match ext.on_seconds {
+        Some(seconds) => format!(
+            "in force for {}, loaded {}",
+            span(seconds),
+            times(ext.loads)
+        ),
+        None => format!("not in force, loaded {}", times(ext.loads)),
+    };
+    let ended = match (&ext.last_reason, ext.last_ago_seconds) {
+        (Some(reason), Some(ago)) => {
+            let message = ext.last_message.as_deref().filter(|text| !text.is_empty());
+            let in_particular = message.map_or_else(String::new, |text| format!(", {text}"));
+            format!(
+                "; ended {}, {} ago by {reason}{in_particular}",
+                times(ext.ends),
+                span(ago)
+            )
+        }
+        _ => String::new(),
+    };
+    let trouble = ext.trouble.as_ref();
+    let trouble = trouble.map_or_else(String::new, |why| {
+        format!("; not told of everything: {why}")
+    });
+    format!("{now}{ended}{trouble}")
+}
+
+fn times(count: u64) -> String {
+    super::count(count, "time", "times")
 }
 
 fn domain(view: &DomainView) -> String {
@@ -151,6 +193,10 @@ fn limit(view: &StatusView) -> String {
             format!("CPUs {} for side work, no quota", view.free_cpus)
         }
         _ => "no quota on side work".to_owned(),
+    };
+    let standing = match view.engine.as_str() {
+        "ext" => format!("by the scheduler; for the time without it, {standing}"),
+        _ => standing,
     };
     format!(
         "{standing}; {:.1} quota writes a second, {} writes in all",

@@ -1,0 +1,92 @@
+//! When a scheduler that has ended is loaded again: each end within the hour doubles the wait, and too many are enough.
+
+use std::collections::VecDeque;
+
+/// After the first end.
+const FIRST_NS: u64 = 1_000_000_000;
+/// At most.
+const MOST_NS: u64 = 300_000_000_000;
+/// Ends older than this no longer count.
+const WINDOW_NS: u64 = 3_600_000_000_000;
+/// So many in that time, and it is not tried again.
+pub(super) const ENDS_MAX: usize = 12;
+/// Somebody who takes the scheduler out on purpose (sysrq-S) has at least this long to say what else they want.
+const ASKED_NS: u64 = 30_000_000_000;
+
+/// The ends that still count.
+#[derive(Debug, Default)]
+pub(super) struct Backoff {
+    ends_ns: VecDeque<u64>,
+}
+
+impl Backoff {
+    /// It ended, or could not be loaded, at `now_ns`; `asked` by somebody. When to try again; `None` for not at all.
+    pub fn next_ns(&mut self, now_ns: u64, asked: bool) -> Option<u64> {
+        let old = |at_ns: &u64| now_ns.saturating_sub(*at_ns) >= WINDOW_NS;
+        while self.ends_ns.front().is_some_and(old) {
+            self.ends_ns.pop_front();
+        }
+        self.ends_ns.push_back(now_ns);
+        let ends = self.ends_ns.len();
+        if ends >= ENDS_MAX {
+            return None;
+        }
+        let doubled_ns = FIRST_NS << (ends - 1).min(32);
+        let wait_ns = doubled_ns.min(MOST_NS);
+        Some(
+            now_ns
+                + if asked {
+                    wait_ns.max(ASKED_NS)
+                } else {
+                    wait_ns
+                },
+        )
+    }
+
+    /// Ends within the last hour, as of the last one.
+    pub fn ends(&self) -> usize {
+        self.ends_ns.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    #[test]
+    fn each_end_doubles_the_wait_until_it_is_enough() {
+        let mut backoff = Backoff::default();
+        let mut now_ns = 5 * S;
+        let mut waits = Vec::new();
+        while let Some(next_ns) = backoff.next_ns(now_ns, false) {
+            waits.push((next_ns - now_ns) / S);
+            now_ns = next_ns;
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+        assert_eq!(backoff.ends(), ENDS_MAX);
+    }
+
+    #[test]
+    fn an_hour_later_they_are_forgotten() {
+        let mut backoff = Backoff::default();
+        for at_s in 0..5 {
+            backoff.next_ns(at_s * S, false);
+        }
+        let now_ns = 3_603 * S;
+        assert_eq!(backoff.next_ns(now_ns, false), Some(now_ns + 2 * S));
+        let now_ns = 9_000 * S;
+        assert_eq!(backoff.next_ns(now_ns, false), Some(now_ns + S));
+    }
+
+    #[test]
+    fn who_took_it_out_has_time_to_say_more() {
+        let mut backoff = Backoff::default();
+        assert_eq!(backoff.next_ns(0, true), Some(30 * S));
+        for _ in 0..6 {
+            backoff.next_ns(0, true);
+        }
+        assert_eq!(backoff.next_ns(0, true), Some(128 * S));
+    }
+}

@@ -1,0 +1,65 @@
+//! Terms that no scheduler of the kernel's can keep: its watchdog ejects one that leaves a task alone for 30 s, so each task that
+//! is held back needs a little CPU now and then, and so many tasks need so much.
+
+/// Side work that main leaves nothing to: each task has 1 ms in 15 s (`bpf/side.h`), in millionths of a CPU.
+pub(super) const SIDE_TASK_UCPU: u64 = 67;
+/// A task that is parked by a cap or quota: a visit of 50 us in 10 s.
+pub(super) const PARKED_TASK_UCPU: u64 = 5;
+
+/// Whether a tolerance, of a machine of so many CPUs, is enough for its side tasks.
+pub(super) fn tolerance(tolerance_ppm: u32, cpus: u32, tasks: usize) -> Result<(), String> {
+    let tasks = tasks.max(1) as u64;
+    let given_ucpu = u64::from(tolerance_ppm) * u64::from(cpus);
+    let needed_ucpu = tasks * SIDE_TASK_UCPU;
+    if given_ucpu >= needed_ucpu {
+        return Ok(());
+    }
+    let percent = |ppm: u64| format!("{}.{:04} %", ppm / 10_000, ppm % 10_000);
+    let least_ppm = needed_ucpu.div_ceil(u64::from(cpus.max(1)));
+    Err(format!(
+        "tolerance: {} of {cpus} CPUs is {given_ucpu} millionths of a CPU, but {tasks} side tasks need {tasks} x {SIDE_TASK_UCPU} = \
+         {needed_ucpu}: the kernel ejects a scheduler that leaves a task alone for 30 s, so each has 1 ms in 15 s; ask for at least \
+         {}, or take engine = knobs",
+        percent(u64::from(tolerance_ppm)),
+        percent(least_ppm)
+    ))
+}
+
+/// Whether a limit of this rate leaves its tasks what the watchdog wants for them.
+pub(super) fn limit(what: &str, rate_ucpu: u64, tasks: usize) -> Result<(), String> {
+    let needed_ucpu = tasks as u64 * PARKED_TASK_UCPU;
+    if rate_ucpu >= needed_ucpu {
+        return Ok(());
+    }
+    Err(format!(
+        "{what}: {rate_ucpu} millionths of a CPU for {tasks} tasks, which need {tasks} x {PARKED_TASK_UCPU} = {needed_ucpu}: the kernel \
+         ejects a scheduler that leaves a task alone for 30 s, so one that is held back runs 50 us in 10 s; ask for at least \
+         {}‰ of a CPU, or take engine = knobs",
+        needed_ucpu.div_ceil(1_000)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tolerance_that_the_watchdog_does_not_allow_is_refused_with_the_sum() {
+        assert!(tolerance(10_000, 2, 298).is_ok());
+        let why = tolerance(10_000, 2, 299).unwrap_err();
+        assert!(why.contains("299 x 67 = 20033"), "{why}");
+        assert!(why.contains("1.0017 %"), "{why}");
+        let none = tolerance(0, 4, 0).unwrap_err();
+        assert!(none.contains("1 x 67"), "{none}");
+    }
+
+    #[test]
+    fn a_limit_that_its_tasks_exceed_by_being_visited_is_refused_with_the_sum() {
+        assert!(limit("cap_hard", 1_000, 200).is_ok());
+        let why = limit("cap_hard", 1_000, 1_001).unwrap_err();
+        assert!(
+            why.contains("1001 x 5 = 5005") && why.contains("6‰"),
+            "{why}"
+        );
+    }
+}

@@ -1,0 +1,339 @@
+//! The scheduler's life in the owner: loaded with the copies standing, told of gates, watched, and what happens when it ends.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_ext::Ended;
+use tracing::{error, info, warn};
+
+use super::kernel::Scheduler;
+use super::{ARMING, Carrier, Inner, OFF, ON, feasible};
+use crate::gate::{Gate, Place, tighter};
+use crate::lease::monotonic_ns;
+use crate::limits::kind_of;
+use crate::looper::lock;
+use crate::owner::{Owner, refuse};
+use crate::server::Refusal;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// The kernel is asked so often whether the scheduler that is in force is ours.
+const ASK_NS: u64 = 1_000_000_000;
+
+/// What is due.
+enum Due {
+    Nothing,
+    Load,
+    Look,
+    Ended,
+}
+
+/// Looks until the owner leaves.
+pub(crate) fn run(owner: &Arc<Owner>) {
+    if !owner.ext.is_wanted() {
+        return;
+    }
+    while !owner.leaving.load(Ordering::Acquire) {
+        owner.carry(monotonic_ns());
+        std::thread::sleep(LOOK);
+    }
+}
+
+impl Carrier {
+    /// Whether a scheduler of ours is there to be told something.
+    pub fn is_loaded(&self) -> bool {
+        self.is_wanted() && lock(&self.inner).loaded.is_some()
+    }
+
+    /// Whether the kernel tells the scheduler of quotas.
+    pub fn sees_quotas(&self) -> bool {
+        let inner = lock(&self.inner);
+        inner.loaded.as_ref().is_some_and(|one| one.sees_quotas())
+    }
+
+    fn due(&self, now_ns: u64) -> Due {
+        let mut inner = lock(&self.inner);
+        match &inner.loaded {
+            None if inner.next_ns.is_some_and(|at_ns| now_ns >= at_ns) => Due::Load,
+            None => Due::Nothing,
+            Some(_) if !self.holds() => Due::Ended,
+            Some(scheduler) if now_ns.saturating_sub(inner.looked_ns) >= ASK_NS => {
+                let ended = scheduler.ended().is_some();
+                inner.looked_ns = now_ns;
+                if ended { Due::Ended } else { Due::Look }
+            }
+            Some(_) => Due::Look,
+        }
+    }
+
+    /// It could not be loaded, or it ended: when to try again, and what is said meanwhile.
+    fn failed(&self, why: String, asked: bool, now_ns: u64) {
+        self.set_watch(OFF);
+        let mut inner = lock(&self.inner);
+        inner.next_ns = inner.backoff.next_ns(now_ns, asked);
+        inner.story.since_ns = None;
+        match inner.next_ns {
+            Some(at_ns) => {
+                let seconds = at_ns.saturating_sub(now_ns) / 1_000_000_000;
+                warn!("ext off: {why}; reload in {seconds} s");
+            }
+            None => error!(
+                "ext off: {why}; {} ends within an hour are enough: not loaded again by this owner",
+                inner.backoff.ends()
+            ),
+        }
+        inner.story.why = Some(why);
+    }
+
+    fn tell(inner: &mut Inner, plan: super::plan::Plan) -> Result<(), String> {
+        let Inner {
+            loaded,
+            gates,
+            mirrors,
+            notes,
+            ..
+        } = inner;
+        let Some(scheduler) = loaded else {
+            return Ok(());
+        };
+        let mut told = Ok(());
+        let mut note = |done: Result<(), String>| {
+            if let Err(why) = done {
+                told = Err(why);
+                return false;
+            }
+            true
+        };
+        for id in plan
+            .mirrors
+            .difference(mirrors)
+            .copied()
+            .collect::<Vec<_>>()
+        {
+            if note(scheduler.set_mirror(id, true)) {
+                mirrors.insert(id);
+            }
+        }
+        let gone: Vec<u64> = gates
+            .keys()
+            .filter(|id| !plan.gates.contains_key(id))
+            .copied()
+            .collect();
+        for id in gone {
+            if note(scheduler.unset_gate(id)) {
+                gates.remove(&id);
+            }
+        }
+        for (id, terms) in plan.gates {
+            if gates.get(&id) != Some(&terms) && note(scheduler.set_gate(id, &terms)) {
+                gates.insert(id, terms);
+            }
+        }
+        *notes = plan.notes;
+        told
+    }
+}
+
+impl Owner {
+    /// One look at the scheduler.
+    pub(crate) fn carry(&self, now_ns: u64) {
+        match self.ext.due(now_ns) {
+            Due::Nothing => {}
+            Due::Load => self.load_ext(now_ns),
+            Due::Look => self.tell_machine(),
+            Due::Ended => self.ext_ended(now_ns),
+        }
+    }
+
+    fn load_ext(&self, now_ns: u64) {
+        let Some(kernel) = &self.ext.kernel else {
+            return;
+        };
+        // The long part, without any lock.
+        let scheduler = match kernel.prepare() {
+            Ok(scheduler) => scheduler,
+            Err(why) => return self.ext.failed(why, false, monotonic_ns().max(now_ns)),
+        };
+        let gates = lock(&self.gates);
+        if self.leaving.load(Ordering::Acquire) {
+            return;
+        }
+        self.ext.set_watch(ARMING);
+        lock(&self.control).set_elsewhere(true);
+        if let Err(why) = self.arm(&gates, scheduler) {
+            // The loop writes its quotas again.
+            self.ext.set_watch(OFF);
+            lock(&self.control).set_elsewhere(false);
+            return self.ext.failed(why, false, monotonic_ns().max(now_ns));
+        }
+        self.ext.set_watch(ON);
+        let mut inner = lock(&self.ext.inner);
+        inner.looked_ns = now_ns;
+        inner.story.loads += 1;
+        inner.story.since_ns = Some(now_ns);
+        inner.story.why = None;
+        drop(inner);
+        info!("ext: the scheduler is in force; kernel files hold copies of the limits on groups");
+        // Caps for each process or task are the scheduler's now.
+        for gate in gates.iter().filter(|gate| gate.caps_for_each().is_some()) {
+            for line in self.take_off_units(gate) {
+                warn!("{line}");
+            }
+        }
+    }
+
+    /// The copies first, then the scheduler.
+    fn arm(&self, gates: &[Gate], mut scheduler: Box<dyn Scheduler>) -> Result<(), String> {
+        let plan = self.ext_plan(gates, scheduler.sees_quotas());
+        self.write_mirrors().map_err(|refusal| refusal.message)?;
+        let machine = self.ext_machine();
+        scheduler.set_machine(machine.0, machine.1)?;
+        let mut inner = lock(&self.ext.inner);
+        inner.gates.clear();
+        inner.mirrors.clear();
+        inner.machine = Some(machine);
+        inner.loaded = Some(scheduler);
+        let told = Carrier::tell(&mut inner, plan);
+        let attached = match (told, &mut inner.loaded) {
+            (Ok(()), Some(scheduler)) => scheduler.attach(),
+            (told, _) => told,
+        };
+        if attached.is_err() {
+            inner.loaded = None;
+        }
+        attached
+    }
+
+    /// Side work's floor and idle class, as they are to hold whenever the scheduler ends.
+    fn write_mirrors(&self) -> Result<(), Refusal> {
+        for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.books)) {
+            info!("ext: {line}");
+        }
+        let floor = self.floor_now();
+        let moved: Vec<_> = {
+            let mut control = lock(&self.control);
+            let targets = control.quotas.targets().iter();
+            targets
+                .map(|target| (target.group.clone(), target.own()))
+                .collect()
+        };
+        for (group, own) in moved {
+            match self.groups.bandwidth(&group) {
+                Ok(standing) => self.write_floor(&group, standing, tighter(floor, own))?,
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(refuse(kind_of(&error))(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the scheduler what the gates are now.
+    pub(crate) fn tell_ext(&self, gates: &[Gate]) {
+        if !self.ext.is_loaded() {
+            return;
+        }
+        let plan = self.ext_plan(gates, self.ext.sees_quotas());
+        let told = Carrier::tell(&mut lock(&self.ext.inner), plan);
+        let trouble = told.err();
+        if let Some(why) = &trouble {
+            warn!("ext: {why}");
+        }
+        lock(&self.ext.inner).story.trouble = trouble;
+        self.tell_machine();
+    }
+
+    fn tell_machine(&self) {
+        let machine = self.ext_machine();
+        let mut inner = lock(&self.ext.inner);
+        if inner.machine == Some(machine) {
+            return;
+        }
+        let told = inner
+            .loaded
+            .as_mut()
+            .map(|scheduler| scheduler.set_machine(machine.0, machine.1));
+        match told {
+            Some(Ok(())) => inner.machine = Some(machine),
+            Some(Err(why)) => inner.story.trouble = Some(why),
+            None => {}
+        }
+    }
+
+    /// It is no more: the loop has taken over already, since the copies stand.
+    fn ext_ended(&self, now_ns: u64) {
+        let loaded = lock(&self.ext.inner).loaded.take();
+        let Some(scheduler) = loaded else { return };
+        self.ext.set_watch(OFF);
+        // Until the kernel is done with it, which is when it tells why.
+        let ended = scheduler.unload().unwrap_or_else(|| Ended {
+            kind: 0,
+            code: 0,
+            reason: "the kernel did not say why".to_owned(),
+            message: String::new(),
+            dump: String::new(),
+        });
+        for line in ended.dump.lines() {
+            info!("ext: dump: {line}");
+        }
+        let asked = !ended.is_failure();
+        let why = ended.to_string();
+        {
+            let mut inner = lock(&self.ext.inner);
+            inner.story.ends += 1;
+            inner.story.last = Some((ended, now_ns));
+            inner.story.trouble = None;
+            inner.gates = Default::default();
+            inner.mirrors = BTreeSet::new();
+            inner.notes.clear();
+        }
+        self.ext.failed(why, asked, now_ns);
+        // What had no copy: caps for each process or task.
+        let mut gates = lock(&self.gates);
+        for gate in gates
+            .iter_mut()
+            .filter(|gate| gate.caps_for_each().is_some())
+        {
+            if let Err(refusal) = self.put_on_units(gate) {
+                lock(&self.alerts).insert(refusal.message);
+            }
+        }
+    }
+
+    /// The owner leaves: all tasks go back to the kernel's own scheduler while the copies still stand.
+    pub(crate) fn end_ext(&self) {
+        let loaded = lock(&self.ext.inner).loaded.take();
+        self.ext.set_watch(OFF);
+        if let Some(scheduler) = loaded {
+            scheduler.unload();
+            info!("ext: the scheduler is taken out");
+        }
+    }
+
+    /// Refuses terms that no scheduler can keep, where one is to.
+    pub(crate) fn check_feasible(&self, gate: &Gate) -> Result<(), Refusal> {
+        if !self.ext.is_wanted() {
+            return Ok(());
+        }
+        let refused = |why: String| {
+            Refusal::new(
+                "usage",
+                format!("engine ext: gate {}: {why}", gate.record.name),
+            )
+        };
+        let cpus = lock(&self.control).online_cpus().max(1);
+        let tasks = match &gate.record.place {
+            Place::Known { .. } => 1,
+            place => self.processes_below(place.group(), 4),
+        };
+        if !gate.terms.tolerance.is_default() {
+            let side = tasks * usize::from(gate.is_limited());
+            feasible::tolerance(gate.terms.tolerance.value.ppm(), cpus, side).map_err(refused)?;
+        }
+        if let Some(rate_ucpu) = gate.own_limit().and_then(|own| own.rate_ucpu()) {
+            feasible::limit("its quota or hard cap", rate_ucpu, tasks).map_err(refused)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! What the owner needs of a scheduler in the kernel, and the one that there is; tests have another.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use tidegate_ext::{Ended, Ext, GateTerms, LimitStat, TideStats};
+use tidegate_knobs::kfs::KernelFs;
+
+use super::machine;
+
+/// The kernel's word on which scheduler is in force.
+const STATE: &str = "/sys/kernel/sched_ext/state";
+
+/// The kernel that a scheduler is loaded into.
+pub(crate) trait Kernel: Send + Sync {
+    /// Whether one can be loaded here at all; why not, and the mend.
+    fn can_load(&self) -> Result<(), String>;
+    /// The long part of loading: the kernel checks the programs. Nothing runs yet.
+    fn prepare(&self) -> Result<Box<dyn Scheduler>, String>;
+    /// Whether one is in force. The control loop asks at each turn.
+    fn in_force(&self) -> bool;
+}
+
+/// A scheduler that was prepared; dropping it takes it out.
+pub(crate) trait Scheduler: Send {
+    /// Puts all ordinary tasks under it.
+    fn attach(&mut self) -> Result<(), String>;
+    /// Why it is no more; `None` while it runs.
+    fn ended(&self) -> Option<Ended>;
+    /// Takes it out; the cause where it had ended before.
+    fn unload(self: Box<Self>) -> Option<Ended>;
+    /// Asks something of a group, by its cgroup's id.
+    fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), String>;
+    /// No more.
+    fn unset_gate(&mut self, id: u64) -> Result<(), String>;
+    /// A group's quota is, from its next change on, not to be enforced here; or it is again.
+    fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), String>;
+    /// Headroom and tolerance of the machine.
+    fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), String>;
+    /// Whether the kernel tells it of quotas.
+    fn sees_quotas(&self) -> bool;
+    /// The headroom's ledger; none without side work.
+    fn tide(&self) -> Option<TideStats>;
+    /// What became of each quota.
+    fn limits(&self) -> Vec<LimitStat>;
+}
+
+/// The running kernel.
+pub(crate) struct RealKernel {
+    fs: Arc<dyn KernelFs>,
+    state: Option<File>,
+}
+
+impl RealKernel {
+    pub fn new(fs: Arc<dyn KernelFs>) -> Self {
+        Self {
+            fs,
+            state: File::open(STATE).ok(),
+        }
+    }
+}
+
+impl Kernel for RealKernel {
+    fn can_load(&self) -> Result<(), String> {
+        tidegate_ext::support().map_err(|error| error.to_string())?;
+        if !rustix::process::geteuid().is_root() {
+            return Err(tidegate_ext::ExtError::NotRoot.to_string());
+        }
+        Ok(())
+    }
+
+    fn prepare(&self) -> Result<Box<dyn Scheduler>, String> {
+        let options = machine::options(&*self.fs, None)?;
+        let ext = Ext::prepare(&options).map_err(|error| error.to_string())?;
+        Ok(Box::new(Loaded(ext)))
+    }
+
+    fn in_force(&self) -> bool {
+        let mut text = [0_u8; 16];
+        let read = self.state.as_ref().map(|state| state.read_at(&mut text, 0));
+        matches!(read, Some(Ok(length)) if text[..length].starts_with(b"enabled"))
+    }
+}
+
+struct Loaded(Ext);
+
+fn words<T>(done: Result<T, tidegate_ext::ExtError>) -> Result<T, String> {
+    done.map_err(|error| error.to_string())
+}
+
+impl Scheduler for Loaded {
+    fn attach(&mut self) -> Result<(), String> {
+        words(self.0.attach())
+    }
+
+    fn ended(&self) -> Option<Ended> {
+        self.0.ended().ok().flatten()
+    }
+
+    fn unload(self: Box<Self>) -> Option<Ended> {
+        self.0.unload().ok().flatten()
+    }
+
+    fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), String> {
+        words(self.0.set_gate(id, terms))
+    }
+
+    fn unset_gate(&mut self, id: u64) -> Result<(), String> {
+        words(self.0.unset_gate(id))
+    }
+
+    fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), String> {
+        words(self.0.set_mirror(id, mirror))
+    }
+
+    fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), String> {
+        words(self.0.set_machine(headroom_ppm, tolerance_ppm))
+    }
+
+    fn sees_quotas(&self) -> bool {
+        self.0.sees_quotas()
+    }
+
+    fn tide(&self) -> Option<TideStats> {
+        self.0.tide().ok().flatten()
+    }
+
+    fn limits(&self) -> Vec<LimitStat> {
+        self.0.limits().unwrap_or_default()
+    }
+}

@@ -1,0 +1,144 @@
+//! The ext engine in the owner: a scheduler of our own that is loaded, told what the gates ask for, watched, and loaded again.
+//!
+//! While it is in force, kernel files hold a copy of every limit on a group, marked as ours (see `plan` and docs/ext.md): side
+//! work's floor and idle class, hard caps as quotas. Whatever ends the scheduler, those act from that moment on, and the control
+//! loop, which has gone on with its law, moves quotas again in its next turn.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `kernel` | what is asked of the kernel; tests have another |
+//! | `machine` | what the scheduler is told of the CPUs |
+//! | `plan` | what the gates come to: terms by group, and which quotas are copies |
+//! | `keep` | loading, watching, the end, loading again |
+//! | `backoff` | when again |
+//! | `feasible` | terms that the kernel's watchdog makes impossible |
+//! | `view` | what is shown |
+
+mod backoff;
+mod feasible;
+mod keep;
+pub(crate) mod kernel;
+pub mod machine;
+mod plan;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tidegate_ext::{Ended, GateTerms};
+
+use backoff::Backoff;
+pub(crate) use keep::run;
+use kernel::{Kernel, Scheduler};
+
+use crate::looper::lock;
+
+/// Kernel files enforce the terms.
+const OFF: u8 = 0;
+/// The copies are being written; the scheduler comes next.
+const ARMING: u8 = 1;
+/// The scheduler enforces the terms.
+const ON: u8 = 2;
+/// It has just ended; nobody has asked why so far.
+const LOST: u8 = 3;
+
+/// What became of the scheduler so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Story {
+    /// Times that it was put in force.
+    pub loads: u64,
+    /// Times that it ended without our doing.
+    pub ends: u64,
+    /// In force since.
+    pub since_ns: Option<u64>,
+    /// Why it is off, in a sentence; `None` while it is on, or before it was first loaded.
+    pub why: Option<String>,
+    /// The kernel's account of the last end, and when that was.
+    pub last: Option<(Ended, u64)>,
+    /// Trouble in telling it of gates, until it is told of all.
+    pub trouble: Option<String>,
+}
+
+/// What is under the lock.
+#[derive(Default)]
+struct Inner {
+    pub loaded: Option<Box<dyn Scheduler>>,
+    /// What it was told.
+    pub gates: BTreeMap<u64, GateTerms>,
+    pub mirrors: BTreeSet<u64>,
+    pub machine: Option<(u32, u32)>,
+    pub backoff: Backoff,
+    /// The next try; `None`: not again.
+    pub next_ns: Option<u64>,
+    pub story: Story,
+    /// What it cannot do for a gate, by name.
+    pub notes: BTreeMap<String, Vec<String>>,
+    pub looked_ns: u64,
+}
+
+/// The scheduler as the owner carries it. Locks: `gates` before this one, and none of the owner's within it.
+pub(crate) struct Carrier {
+    /// `None`: the engine is knobs.
+    kernel: Option<Arc<dyn Kernel>>,
+    watch: AtomicU8,
+    inner: Mutex<Inner>,
+}
+
+impl Carrier {
+    /// With the engine ext, on that kernel.
+    pub fn new(kernel: Option<Arc<dyn Kernel>>) -> Self {
+        let inner = Inner {
+            next_ns: Some(0),
+            ..Inner::default()
+        };
+        Self {
+            kernel,
+            watch: AtomicU8::new(OFF),
+            inner: Mutex::new(inner),
+        }
+    }
+
+    /// Whether the engine ext was asked for.
+    pub fn is_wanted(&self) -> bool {
+        self.kernel.is_some()
+    }
+
+    /// Whether the scheduler enforces the terms, or is just about to. The loop asks at each turn: an end is seen here first.
+    pub fn holds(&self) -> bool {
+        match (self.watch.load(Ordering::Acquire), &self.kernel) {
+            (ARMING, _) => true,
+            (ON, Some(kernel)) => {
+                let in_force = kernel.in_force();
+                if !in_force {
+                    // Unless it was taken out on purpose meanwhile.
+                    let _ =
+                        self.watch
+                            .compare_exchange(ON, LOST, Ordering::AcqRel, Ordering::Acquire);
+                }
+                in_force
+            }
+            _ => false,
+        }
+    }
+
+    fn set_watch(&self, watch: u8) {
+        self.watch.store(watch, Ordering::Release);
+    }
+
+    /// The next change of a group's quota, by its id, is a copy of what the scheduler enforces otherwise; or it is none any more.
+    pub fn mark(&self, id: u64, mirror: bool) {
+        let mut inner = lock(&self.inner);
+        let Inner {
+            loaded, mirrors, ..
+        } = &mut *inner;
+        let Some(scheduler) = loaded else { return };
+        let changed = match mirror {
+            true => mirrors.insert(id),
+            false => mirrors.remove(&id),
+        };
+        if changed && let Err(why) = scheduler.set_mirror(id, mirror) {
+            inner.story.trouble = Some(why);
+        }
+    }
+}

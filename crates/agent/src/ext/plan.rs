@@ -1,0 +1,290 @@
+//! What the gates come to for the scheduler: terms by group, and which quotas in kernel files are copies of those.
+//!
+//! A limit is enforced once. Where the scheduler knows better (headroom, caps), the quota in the kernel file is a copy, a *mirror*,
+//! and the scheduler is told not to look at it. Where the quota itself is what was asked for, it is the scheduler's word, too:
+//! it honours `cpu.max`, whoever wrote it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_ext::{CapScope, CapTerms, GateTerms, Kind};
+use tidegate_knobs::domain::Keeps;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::limit::hard_cap;
+use tidegate_knobs::units::Per;
+use tidegate_terms::Class;
+
+use crate::gate::{Gate, Place};
+use crate::looper::lock;
+use crate::owner::Owner;
+
+/// Everything that the scheduler is told.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// By cgroup id.
+    pub gates: BTreeMap<u64, GateTerms>,
+    /// Groups whose quota is a copy, by cgroup id.
+    pub mirrors: BTreeSet<u64>,
+    /// What it cannot do, by gate.
+    pub notes: BTreeMap<String, Vec<String>>,
+}
+
+/// How a gate's own limits are enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    /// The quota of its group is a copy.
+    pub mirror: bool,
+    /// The cap that the scheduler holds it to.
+    pub cap: Option<CapTerms>,
+}
+
+/// A gate's own quota and caps. `moved`: the loop moves the quota of its very group, which is therefore a copy of the headroom's.
+/// `before_ucpu`: the rate that the group was limited to before us. `sees_quotas`: the kernel tells the scheduler of quotas.
+pub(super) fn held(gate: &Gate, moved: bool, before_ucpu: u64, sees_quotas: bool) -> Held {
+    let own = gate.own_limit();
+    let each = gate.caps_for_each();
+    let hard_ppt = match each {
+        Some((_, hard_ppt, _)) => hard_ppt,
+        None => gate.terms.cap_hard.value.ppt(),
+    };
+    let by_cap = each.is_none() && own.is_some() && hard_ppt.map(hard_cap) == own;
+    let mirror = moved || own.is_some() && (by_cap || !sees_quotas);
+    // A quota that is not looked at holds as a cap of its rate, where that is for the same whole group.
+    let before_ucpu = Some(before_ucpu).filter(|ucpu| moved && *ucpu != u64::MAX);
+    let rate_ppt = own
+        .filter(|_| mirror && (moved || !by_cap))
+        .and_then(|own| own.rate_ucpu())
+        .into_iter()
+        .chain(before_ucpu)
+        .min()
+        .map(|ucpu| u32::try_from(ucpu / 1_000).unwrap_or(u32::MAX).max(1));
+    let scope = match each {
+        Some((Per::Process, ..)) => CapScope::Process,
+        Some((Per::Task, ..)) => CapScope::Task,
+        None => CapScope::Group,
+    };
+    // Beside a cap for each one, a quota that is not looked at has nothing to be held by; `Plan::notes` says so.
+    let hard_ppt = match (each, rate_ppt) {
+        (Some(_), _) => hard_ppt,
+        (None, Some(rate_ppt)) => Some(rate_ppt),
+        (None, None) => hard_ppt.filter(|_| by_cap),
+    };
+    let soft_ppt = match each {
+        Some((_, _, soft_ppt)) => soft_ppt.or(gate.soft_for_all_ppt()),
+        None => gate.soft_ppt(),
+    };
+    Held {
+        mirror,
+        cap: (hard_ppt.is_some() || soft_ppt.is_some()).then_some(CapTerms {
+            hard_ppt,
+            soft_ppt,
+            scope,
+        }),
+    }
+}
+
+impl Owner {
+    /// What all gates come to.
+    pub(super) fn ext_plan(&self, gates: &[Gate], sees_quotas: bool) -> Plan {
+        let mut plan = Plan::default();
+        let id_of = |group: &GroupPath| self.groups.id(group).ok();
+        for gate in gates.iter().filter(|gate| !gate.away) {
+            let group = match &gate.record.place {
+                Place::Known { .. } => {
+                    self.note_known(gate, &mut plan);
+                    continue;
+                }
+                place => place.group(),
+            };
+            let limited = self.limited_group(gate);
+            if let Some(limited) = limited.as_ref().filter(|group| self.is_ours(group)) {
+                plan.mirrors.extend(id_of(limited));
+            }
+            let moved = limited.as_ref() == Some(group);
+            let before_ucpu = match moved {
+                true => lock(&self.books).limit_before(group),
+                false => u64::MAX,
+            };
+            let held = held(gate, moved, before_ucpu, sees_quotas);
+            let Some(id) = id_of(group) else { continue };
+            if held.mirror && self.is_ours(group) {
+                plan.mirrors.insert(id);
+            }
+            if held.mirror && gate.caps_for_each().is_some() && gate.own_limit().is_some() {
+                let note = "quota: not held beside a cap for each process or task under the engine ext here";
+                let notes = plan.notes.entry(gate.record.name.clone()).or_default();
+                notes.push(note.to_owned());
+            }
+            plan.gates.insert(id, self.gate_terms(gate, held.cap));
+        }
+        plan
+    }
+
+    /// Somebody else's quota that we left to them is theirs for the scheduler, too.
+    fn is_ours(&self, group: &GroupPath) -> bool {
+        !lock(&self.control).quotas.is_left_alone(group)
+    }
+
+    fn gate_terms(&self, gate: &Gate, cap: Option<CapTerms>) -> GateTerms {
+        let hint = i32::from(gate.terms.latency.value.hint());
+        GateTerms {
+            cap,
+            hint: (hint != 0).then_some(hint),
+            kind: match gate.class() {
+                Class::Main => Some(Kind::Main),
+                Class::Side => Some(Kind::Side),
+                Class::Neutral => None,
+            },
+            idle_is_mirror: lock(&self.books)
+                .background_of(gate.record.place.group())
+                .is_some(),
+            ..GateTerms::default()
+        }
+    }
+
+    /// A process that stays where it is has no group for the scheduler to know it by.
+    fn note_known(&self, gate: &Gate, plan: &mut Plan) {
+        if gate.terms.latency.value.hint() != 0 {
+            let note = "latency: the engine ext knows hints of groups, not of a process that stays in its own: it has the kernel's slice \
+                        and no more";
+            let notes = plan.notes.entry(gate.record.name.clone()).or_default();
+            notes.push(note.to_owned());
+        }
+    }
+
+    /// Headroom and tolerance of the machine, in millionths. A headroom on main's own CPUs that is kept by quota is the machine's
+    /// here, for the scheduler looks at no cpusets.
+    pub(super) fn ext_machine(&self) -> (u32, u32) {
+        let control = lock(&self.control);
+        let demand = control.demand();
+        let whole_ppm = match demand.domains_only {
+            true => 0,
+            false => control.headroom_ppm(),
+        };
+        let by_quota = demand.domains.iter().filter(|one| one.keeps == Keeps::Time);
+        let headroom_ppm = by_quota
+            .map(|one| one.headroom_ppm)
+            .fold(whole_ppm, u32::max);
+        (headroom_ppm, demand.tolerance_ppm)
+    }
+
+    /// The quota of this group is about to be written for the loop to move: a copy.
+    pub(crate) fn mark_moved(&self, group: &GroupPath) {
+        self.mark(group, true);
+    }
+
+    /// The quota of the gate's group is about to be written for its own limit: a copy or not.
+    pub(crate) fn mark_own(&self, gate: &Gate, group: &GroupPath) {
+        if self.ext.is_loaded() {
+            let held = held(gate, false, u64::MAX, self.ext.sees_quotas());
+            self.mark(group, held.mirror);
+        }
+    }
+
+    /// What stood before us is about to be put back.
+    pub(crate) fn unmark(&self, group: &GroupPath) {
+        self.mark(group, false);
+    }
+
+    fn mark(&self, group: &GroupPath, mirror: bool) {
+        if self.ext.is_loaded()
+            && let Ok(id) = self.groups.id(group)
+        {
+            self.ext.mark(id, mirror);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::gate::Record;
+    use tidegate_terms::{Config, RawTerms, Source};
+
+    fn gate(pairs: &[(&str, &str)]) -> Gate {
+        let mut raw = RawTerms::default();
+        for (term, text) in pairs {
+            raw.insert(term, text, Source::RunFlag);
+        }
+        let record = Record {
+            name: "job".into(),
+            target: "run".into(),
+            raw,
+            uid: 0,
+            command: vec![],
+            parent: None,
+            made_ns: 0,
+            place: Place::Own {
+                group: GroupPath::parse("/job").unwrap(),
+            },
+            notes: vec![],
+            by_admin: BTreeSet::new(),
+        };
+        Gate::new(record, &Config::default()).unwrap()
+    }
+
+    fn cap(hard_ppt: Option<u32>, soft_ppt: Option<u32>, scope: CapScope) -> Option<CapTerms> {
+        Some(CapTerms {
+            hard_ppt,
+            soft_ppt,
+            scope,
+        })
+    }
+
+    #[test]
+    fn each_limit_is_enforced_once() {
+        let quota = ("quota", "20ms");
+        let hard = ("cap_hard", "100‰");
+        let nothing = held(&gate(&[]), false, u64::MAX, true);
+        assert_eq!((nothing.mirror, nothing.cap), (false, None));
+        let by_quota = held(&gate(&[quota]), false, u64::MAX, true);
+        assert_eq!((by_quota.mirror, by_quota.cap), (false, None), "cpu.max");
+        let by_cap = held(&gate(&[hard]), false, u64::MAX, true);
+        assert!(by_cap.mirror, "its quota is a copy");
+        assert_eq!(by_cap.cap, cap(Some(100), None, CapScope::Group));
+        // The cap is the lower one: the quota has nothing to forbid.
+        let both = held(&gate(&[quota, hard]), false, u64::MAX, true);
+        assert_eq!(both, by_cap);
+        // The quota is: one quota in the cap's shape holds both, and the scheduler honours it.
+        let both = held(&gate(&[quota, ("cap_hard", "500‰")]), false, u64::MAX, true);
+        assert_eq!((both.mirror, both.cap), (false, None));
+        let soft = held(&gate(&[("cap_soft", "50‰"), quota]), false, u64::MAX, true);
+        assert_eq!(soft.cap, cap(None, Some(50), CapScope::Group));
+        assert!(!soft.mirror);
+    }
+
+    #[test]
+    fn a_quota_that_the_scheduler_does_not_see_holds_as_a_cap() {
+        let quota = ("quota", "20ms");
+        let moved = held(&gate(&[("class", "side"), quota]), true, u64::MAX, true);
+        assert!(moved.mirror, "the headroom's");
+        assert_eq!(moved.cap, cap(Some(200), None, CapScope::Group));
+        let before = held(&gate(&[("class", "side"), quota]), true, 150_000, true);
+        let theirs = "its administrator's word is not loosened";
+        assert_eq!(
+            before.cap,
+            cap(Some(150), None, CapScope::Group),
+            "{theirs}"
+        );
+        let before_6_17 = held(&gate(&[quota]), false, u64::MAX, false);
+        assert!(before_6_17.mirror);
+        assert_eq!(before_6_17.cap, cap(Some(200), None, CapScope::Group));
+    }
+
+    #[test]
+    fn caps_for_each_are_the_schedulers_with_their_scope() {
+        let scope = ("cap_scope", "task");
+        let each = held(&gate(&[("cap_hard", "100‰"), scope]), false, u64::MAX, true);
+        assert_eq!(each.cap, cap(Some(100), None, CapScope::Task));
+        assert!(!each.mirror);
+        let both = gate(&[
+            ("cap_soft", "100‰"),
+            ("cap_scope", "process"),
+            ("quota", "20ms"),
+        ]);
+        let both = held(&both, false, u64::MAX, true);
+        assert_eq!(both.cap, cap(None, Some(100), CapScope::Process));
+        assert!(!both.mirror, "the quota counts for all of them");
+    }
+}

@@ -1,0 +1,134 @@
+//! What is shown of the scheduler.
+
+use tidegate_knobs::group::{CpuStat, GroupPath};
+use tidegate_law::{HeadroomDecision, Reason};
+
+use super::backoff::ENDS_MAX;
+use crate::api::ExtView;
+use crate::looper::lock;
+use crate::owner::Owner;
+
+/// So much of the kernel's dump is shown; the log has all of it.
+const DUMP_MAX: usize = 4_000;
+
+impl Owner {
+    /// Which engine enforces the terms at this moment.
+    pub(crate) fn engine(&self) -> &'static str {
+        if self.ext.holds() { "ext" } else { "knobs" }
+    }
+
+    /// The scheduler, where one was asked for.
+    pub(crate) fn ext_view(&self, now_ns: u64) -> Option<ExtView> {
+        if !self.ext.is_wanted() {
+            return None;
+        }
+        let on = self.ext.holds();
+        let inner = lock(&self.ext.inner);
+        let story = &inner.story;
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let mut view = ExtView {
+            on,
+            loads: story.loads,
+            ends: story.ends,
+            on_seconds: story
+                .since_ns
+                .filter(|_| on)
+                .map(|since_ns| seconds(now_ns.saturating_sub(since_ns))),
+            trouble: story.trouble.clone(),
+            ..ExtView::default()
+        };
+        if let Some((ended, at_ns)) = &story.last {
+            view.last_kind = Some(ended.kind);
+            view.last_reason = Some(ended.reason.clone());
+            view.last_message = Some(ended.message.clone());
+            view.last_dump = Some(ended.dump.chars().take(DUMP_MAX).collect());
+            view.last_ago_seconds = Some(seconds(now_ns.saturating_sub(*at_ns)));
+        }
+        if on {
+            return Some(view);
+        }
+        let why = match (&inner.loaded, &story.why) {
+            (Some(_), _) => "it has just ended".to_owned(),
+            (None, Some(why)) => why.clone(),
+            (None, None) => "it was not loaded so far".to_owned(),
+        };
+        view.why = Some(why.clone());
+        view.reload_in_seconds = inner
+            .next_ns
+            .map(|at_ns| seconds(at_ns.saturating_sub(now_ns)));
+        view.off = Some(match view.reload_in_seconds {
+            None => format!(
+                "ext off: {why}; not loaded again after {ENDS_MAX} ends within an hour; restart the owner, or take engine = knobs"
+            ),
+            Some(in_s) if in_s > 0.0 => format!("ext off: {why}; reload in {:.0} s", in_s.ceil()),
+            Some(_) => format!("ext off: {why}; it is being loaded"),
+        });
+        Some(view)
+    }
+
+    /// The scheduler's own decision on side work, while it is in force and there is any.
+    pub(crate) fn ext_decision(&self) -> Option<HeadroomDecision> {
+        if !self.ext.holds() {
+            return None;
+        }
+        let tide = lock(&self.ext.inner).loaded.as_ref()?.tide()?;
+        let reason = (0..8)
+            .map(Reason::from_number)
+            .find(|reason| reason.as_str() == tide.reason);
+        Some(HeadroomDecision {
+            allowance_ucpu: tide.allowance_ucpu,
+            floor_ucpu: tide.floor_ucpu,
+            capacity_ucpu: tide.capacity_ucpu,
+            asked_ucpu: tide.asked_ucpu,
+            main_est_ucpu: tide.main_ucpu,
+            main_now_ucpu: tide.main_ucpu,
+            side_ucpu: tide.side_ucpu,
+            idle_ucpu: tide.idle_ucpu,
+            trim_ucpu: tide.trim_ucpu,
+            alarms: tide.alarms,
+            reason: reason.unwrap_or(Reason::Stale),
+            ..HeadroomDecision::default()
+        })
+    }
+
+    /// What the scheduler counted of a group's quota: the kernel's own counts stand still meanwhile.
+    pub(crate) fn ext_stat(&self, group: &GroupPath) -> Option<CpuStat> {
+        if !self.ext.holds() {
+            return None;
+        }
+        let id = self.groups.id(group).ok()?;
+        let limits = lock(&self.ext.inner).loaded.as_ref()?.limits();
+        let of_group = limits.iter().find(|limit| limit.cgroup_id == id)?;
+        Some(CpuStat {
+            nr_periods: of_group.nr_periods,
+            nr_throttled: of_group.nr_throttled,
+            throttled_ns: of_group.throttled_us * 1_000,
+            nr_bursts: of_group.nr_bursts,
+            burst_ns: of_group.burst_used_us * 1_000,
+        })
+    }
+
+    /// What the scheduler cannot do for a gate.
+    pub(crate) fn ext_notes(&self, gate: &str) -> Vec<String> {
+        let inner = lock(&self.ext.inner);
+        inner.notes.get(gate).cloned().unwrap_or_default()
+    }
+
+    /// What a person should know of the scheduler's floors: side tasks so many that they need more than the tolerance.
+    pub(crate) fn ext_alerts(
+        &self,
+        decision: &HeadroomDecision,
+        tolerance_pct: f64,
+    ) -> Option<String> {
+        let asked_ucpu = (decision.capacity_ucpu as f64 * tolerance_pct / 100.0) as u64;
+        // A thousandth of a CPU is nobody's concern.
+        (decision.floor_ucpu > asked_ucpu + 1_000).then(|| {
+            format!(
+                "engine ext: side work has {:.3} CPUs at least and not {:.3}, the tolerance: the kernel's watchdog wants 1 ms in 15 s for \
+                 each of its tasks",
+                decision.floor_ucpu as f64 / 1e6,
+                asked_ucpu as f64 / 1e6
+            )
+        })
+    }
+}

@@ -1,0 +1,383 @@
+//! The engine ext with a kernel of the test's own: copies before loading, takeover in one turn, the way back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tidegate_ext::{CapScope, CapTerms, Ended, GateTerms, Kind as Work, LimitStat, TideStats};
+use tidegate_knobs::bandwidth::Bandwidth;
+
+use super::{Bed, KINDS, Kind, PIDS, run, run_side, set, set_side, unset};
+use crate::ext::kernel::{Kernel, Scheduler};
+use crate::looper::{follow_engine, lock};
+use crate::owner::Owner;
+use crate::writer::QuotaWriter;
+
+const S: u64 = 1_000_000_000;
+
+/// What the scheduler was told, and what the test makes of it.
+#[derive(Default)]
+struct Told {
+    gates: BTreeMap<u64, GateTerms>,
+    mirrors: BTreeSet<u64>,
+    machine: (u32, u32),
+    ended: Option<Ended>,
+    refuses: Option<&'static str>,
+    /// The side root's quota and idle class at the moment of attaching.
+    at_attach: Vec<(Option<Bandwidth>, bool)>,
+    unloads: u32,
+}
+
+/// What stands on the side root: its quota, and whether it is idle.
+type Look = Arc<dyn Fn() -> (Option<Bandwidth>, bool) + Send + Sync>;
+
+#[derive(Default)]
+struct FakeKernel {
+    told: Arc<Mutex<Told>>,
+    in_force: Arc<AtomicBool>,
+    look: Mutex<Option<Look>>,
+}
+
+struct FakeScheduler {
+    told: Arc<Mutex<Told>>,
+    in_force: Arc<AtomicBool>,
+    look: Option<Look>,
+}
+
+impl Kernel for FakeKernel {
+    fn can_load(&self) -> Result<(), String> {
+        Ok(())
+    }
+    fn prepare(&self) -> Result<Box<dyn Scheduler>, String> {
+        let mut told = lock(&self.told);
+        match told.refuses {
+            Some("prepare") => Err("no room".to_owned()),
+            _ => {
+                *told = Told {
+                    refuses: told.refuses,
+                    at_attach: std::mem::take(&mut told.at_attach),
+                    unloads: told.unloads,
+                    ..Told::default()
+                };
+                Ok(Box::new(FakeScheduler {
+                    told: Arc::clone(&self.told),
+                    in_force: Arc::clone(&self.in_force),
+                    look: lock(&self.look).clone(),
+                }))
+            }
+        }
+    }
+    fn in_force(&self) -> bool {
+        self.in_force.load(Ordering::Relaxed)
+    }
+}
+
+impl Scheduler for FakeScheduler {
+    fn attach(&mut self) -> Result<(), String> {
+        let mut told = lock(&self.told);
+        told.at_attach.extend(self.look.as_ref().map(|look| look()));
+        if told.refuses == Some("attach") {
+            return Err("the kernel said no".to_owned());
+        }
+        self.in_force.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+    fn ended(&self) -> Option<Ended> {
+        lock(&self.told).ended.clone()
+    }
+    fn unload(self: Box<Self>) -> Option<Ended> {
+        self.in_force.store(false, Ordering::Relaxed);
+        let mut told = lock(&self.told);
+        told.unloads += 1;
+        told.ended.clone()
+    }
+    fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), String> {
+        let mut told = lock(&self.told);
+        if told.refuses == Some("gate") {
+            return Err("the table is full".to_owned());
+        }
+        told.gates.insert(id, *terms);
+        Ok(())
+    }
+    fn unset_gate(&mut self, id: u64) -> Result<(), String> {
+        lock(&self.told).gates.remove(&id);
+        Ok(())
+    }
+    fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), String> {
+        let mirrors = &mut lock(&self.told).mirrors;
+        if mirror {
+            mirrors.insert(id);
+        } else {
+            mirrors.remove(&id);
+        }
+        Ok(())
+    }
+    fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), String> {
+        lock(&self.told).machine = (headroom_ppm, tolerance_ppm);
+        Ok(())
+    }
+    fn sees_quotas(&self) -> bool {
+        true
+    }
+    fn tide(&self) -> Option<TideStats> {
+        None
+    }
+    fn limits(&self) -> Vec<LimitStat> {
+        Vec::new()
+    }
+}
+
+fn stall() -> Ended {
+    Ended {
+        kind: 1026,
+        code: 0,
+        reason: "runnable task stall".to_owned(),
+        message: "job[501] failed to run for 30.001s".to_owned(),
+        dump: "CPU states\n".to_owned(),
+    }
+}
+
+/// An owner with the engine ext on that kind of machine.
+fn bed(kind: Kind) -> (Bed, Arc<FakeKernel>) {
+    let kernel = Arc::new(FakeKernel::default());
+    let mut bed = Bed::new(kind);
+    bed.kernel = Some(Arc::clone(&kernel) as Arc<dyn Kernel>);
+    (bed, kernel)
+}
+
+fn look_at_side_root(owner: &Owner, kernel: &FakeKernel) {
+    let (groups, root) = (Arc::clone(&owner.groups), owner.side_root());
+    *lock(&kernel.look) = Some(Arc::new(move || {
+        let quota = groups.bandwidth(&root).ok();
+        let idle = groups.idle(&root).ok().flatten() == Some(true);
+        (quota, idle)
+    }));
+}
+
+/// One turn of the loop; the side root's rate afterwards.
+fn turn(owner: &Owner) -> Option<u64> {
+    let mut writer = QuotaWriter::new(owner);
+    let mut control = lock(&owner.control);
+    follow_engine(&owner.ext, &mut control);
+    control.step(crate::lease::monotonic_ns(), 0, &mut writer);
+    drop(control);
+    let stands = owner.groups.bandwidth(&owner.side_root()).ok()?;
+    stands.rate_ucpu()
+}
+
+fn eject(kernel: &FakeKernel) {
+    lock(&kernel.told).ended = Some(stall());
+    kernel.in_force.store(false, Ordering::Relaxed);
+}
+
+fn id(owner: &Owner, group: &str) -> u64 {
+    let group = tidegate_knobs::group::GroupPath::parse(group).unwrap();
+    owner.groups.id(&group).unwrap()
+}
+
+/// 1 % of two CPUs.
+const FLOOR_UCPU: Option<u64> = Some(20_000);
+
+#[test]
+fn copies_stand_before_the_scheduler_and_act_in_the_turn_that_finds_it_gone() {
+    for kind in KINDS {
+        let (bed, kernel) = bed(kind);
+        bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
+        let owner = bed.owner().unwrap();
+        let group = run_side(&owner, PIDS[0]).unwrap().cgroup;
+        for _ in 0..400 {
+            turn(&owner);
+        }
+        assert!(
+            turn(&owner) > FLOOR_UCPU,
+            "{kind:?}: knobs until it is loaded"
+        );
+        look_at_side_root(&owner, &kernel);
+        owner.carry(S);
+        let at_attach = lock(&kernel.told).at_attach.clone();
+        let (quota, idle) = at_attach[0];
+        assert_eq!(quota.unwrap().rate_ucpu(), FLOOR_UCPU, "{kind:?}");
+        assert!(idle, "{kind:?}");
+        {
+            let told = lock(&kernel.told);
+            assert!(told.mirrors.contains(&id(&owner, "/tg-side")), "{kind:?}");
+            assert_eq!(told.gates[&id(&owner, &group)].kind, Some(Work::Side));
+            assert_eq!(
+                told.machine,
+                (200_000, 10_000),
+                "{kind:?}: the default headroom"
+            );
+        }
+        let status = owner.status();
+        assert!(status.engine == "ext" && status.ext.unwrap().on, "{kind:?}");
+        for _ in 0..400 {
+            assert_eq!(turn(&owner), FLOOR_UCPU, "{kind:?}: the copy is not moved");
+        }
+
+        eject(&kernel);
+        assert!(
+            turn(&owner) > FLOOR_UCPU,
+            "{kind:?}: the law has gone on: its allowance at once"
+        );
+        assert_eq!(owner.status().engine, "knobs");
+        let off = owner.status().ext.unwrap().off.unwrap();
+        assert!(off.starts_with("ext off: "), "{off}");
+        owner.carry(2 * S);
+        let view = owner.ext_view(2 * S).unwrap();
+        let off =
+            "ext off: runnable task stall (job[501] failed to run for 30.001s); reload in 1 s";
+        assert_eq!(view.off.as_deref(), Some(off), "{kind:?}");
+        assert_eq!((view.last_kind, view.ends), (Some(1026), 1));
+        assert_eq!(view.last_dump.as_deref(), Some("CPU states\n"));
+
+        owner.carry(2 * S + S / 2);
+        assert!(!owner.ext.is_loaded(), "not before its time");
+        owner.carry(3 * S);
+        assert!(owner.ext_view(3 * S).unwrap().on, "{kind:?}: again");
+        assert_eq!(turn(&owner), FLOOR_UCPU, "{kind:?}: with copies");
+        owner.leave();
+        assert_eq!(lock(&kernel.told).unloads, 2, "{kind:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_loaded_is_told_and_tried_again_until_it_is_enough() {
+    let (bed, kernel) = bed(Kind::V2);
+    bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
+    let owner = bed.owner().unwrap();
+    run_side(&owner, PIDS[0]).unwrap();
+    for refuses in ["prepare", "attach", "gate"] {
+        lock(&kernel.told).refuses = Some(refuses);
+        let before = owner.ext_view(0).unwrap().reload_in_seconds.unwrap();
+        let now_ns = (before * 1e9) as u64 + 1;
+        owner.carry(now_ns);
+        let view = owner.ext_view(now_ns).unwrap();
+        assert!(!view.on && view.off.is_some(), "{refuses}: {view:?}");
+        assert!(!owner.ext.is_loaded() && !owner.ext.holds(), "{refuses}");
+        for _ in 0..400 {
+            turn(&owner);
+        }
+        assert!(turn(&owner) > FLOOR_UCPU, "{refuses}: knobs go on");
+    }
+    let mut now_ns = 0;
+    while let Some(seconds) = owner.ext_view(now_ns).unwrap().reload_in_seconds {
+        now_ns += (seconds * 1e9) as u64 + 1;
+        owner.carry(now_ns);
+    }
+    let off = owner.ext_view(now_ns).unwrap().off.unwrap();
+    assert!(off.contains("not loaded again after 12 ends"), "{off}");
+    owner.carry(now_ns + 7_200 * S);
+    assert!(!owner.ext.is_loaded(), "and it is not");
+}
+
+#[test]
+fn gates_that_come_change_and_go_are_told() {
+    let (bed, kernel) = bed(Kind::V2);
+    let fresh = bed.values("/other");
+    let owner = bed.owner().unwrap();
+    owner.carry(S);
+    let side = run_side(&owner, PIDS[0]).unwrap().cgroup;
+    let terms = [("class", "main"), ("latency", "-5"), ("headroom", "30%")];
+    let main = run(&owner, PIDS[1], &terms).unwrap();
+    {
+        let told = lock(&kernel.told);
+        assert_eq!(told.gates[&id(&owner, &main)].kind, Some(Work::Main));
+        assert_eq!(told.gates[&id(&owner, &main)].hint, Some(-5));
+        assert_eq!(told.machine, (300_000, 10_000));
+        assert!(told.gates.contains_key(&id(&owner, &side)));
+        let root = id(&owner, "/tg-side");
+        assert!(told.mirrors.contains(&root), "before its quota was written");
+    }
+    // Somebody's group: its cap is the scheduler's and its quota a copy; a quota of its own is enforced as it stands.
+    set(&owner, "cgroup:/other", &[("cap_hard", "300‰")]).unwrap();
+    let other = id(&owner, "/other");
+    let cap = CapTerms {
+        hard_ppt: Some(300),
+        soft_ppt: None,
+        scope: CapScope::Group,
+    };
+    {
+        let told = lock(&kernel.told);
+        assert!(told.mirrors.contains(&other));
+        assert_eq!(told.gates[&other].cap, Some(cap));
+    }
+    assert_eq!(bed.file("/other", "cpu.max"), "2400 8000");
+    set(&owner, "cgroup:/other", &[("quota", "20ms")]).unwrap();
+    {
+        let told = lock(&kernel.told);
+        assert!(!told.mirrors.contains(&other), "the lower one is the quota");
+        assert_eq!(told.gates[&other].cap, None);
+    }
+    unset(&owner, "cgroup:/other").unwrap();
+    assert!(!lock(&kernel.told).gates.contains_key(&other));
+    assert!(!lock(&kernel.told).mirrors.contains(&other));
+    assert_eq!(bed.values("/other"), fresh);
+    set_side(&owner, "cgroup:/other").unwrap();
+    assert!(lock(&kernel.told).mirrors.contains(&other), "the floor");
+    unset(&owner, "cgroup:/other").unwrap();
+    assert_eq!(bed.values("/other"), fresh);
+}
+
+#[test]
+fn a_soft_cap_stands_in_the_background_as_a_copy() {
+    let (bed, kernel) = bed(Kind::V2);
+    let owner = bed.owner().unwrap();
+    owner.carry(S);
+    let group = run(&owner, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
+    let terms = lock(&kernel.told).gates[&id(&owner, &group)];
+    assert!(terms.idle_is_mirror);
+    assert_eq!(terms.cap.unwrap().soft_ppt, Some(200));
+    turn(&owner);
+    assert_eq!(bed.file(&group, "cpu.idle"), "1");
+}
+
+#[test]
+fn caps_for_each_have_no_copy_and_come_when_the_scheduler_goes() {
+    let (bed, kernel) = bed(Kind::V2);
+    let owner = bed.owner().unwrap();
+    let each = [("cap_hard", "200‰"), ("cap_scope", "task")];
+    let group = run(&owner, PIDS[0], &each).unwrap();
+    let at = |owner: &Owner| owner.groups.group_of(PIDS[0]).unwrap().unwrap().to_string();
+    assert_ne!(at(&owner), group, "divided by knobs");
+    owner.carry(S);
+    assert_eq!(at(&owner), group, "the scheduler needs no groups for that");
+    let cap = lock(&kernel.told).gates[&id(&owner, &group)].cap.unwrap();
+    assert_eq!((cap.hard_ppt, cap.scope), (Some(200), CapScope::Task));
+    eject(&kernel);
+    owner.carry(2 * S);
+    assert_ne!(at(&owner), group, "divided again");
+}
+
+#[test]
+fn terms_that_the_watchdog_makes_impossible_are_refused_with_the_sum() {
+    let (bed, _kernel) = bed(Kind::V2);
+    let owner = bed.owner().unwrap();
+    let terms = [("class", "side"), ("tolerance", "0.001%")];
+    let refused = run(&owner, PIDS[0], &terms).unwrap_err();
+    assert!(
+        refused.message.contains("1 x 67 = 67"),
+        "{}",
+        refused.message
+    );
+    assert!(bed.is_home(0), "and nothing was moved");
+    let without = Bed::new(Kind::V2).owner().unwrap();
+    run(&without, PIDS[0], &terms).unwrap();
+}
+
+#[test]
+fn leaving_takes_the_scheduler_out_and_leaves_what_it_always_leaves() {
+    for kind in KINDS {
+        let (bed, kernel) = bed(kind);
+        let fresh = bed.values("/other");
+        let owner = bed.owner().unwrap();
+        owner.carry(S);
+        run_side(&owner, PIDS[0]).unwrap();
+        set(&owner, "cgroup:/other", &[("cap_hard", "300‰")]).unwrap();
+        set_side(&owner, &format!("pid:{}", PIDS[1])).unwrap();
+        bed.fake.end_process(PIDS[0]);
+        owner.leave();
+        assert_eq!(lock(&kernel.told).unloads, 1, "{kind:?}");
+        assert!(!kernel.in_force.load(Ordering::Relaxed), "{kind:?}");
+        assert_eq!(bed.left_behind(&fresh), Vec::<String>::new(), "{kind:?}");
+    }
+}
