@@ -265,17 +265,19 @@ static __attribute__((noinline)) u64 hold_recall(u64 dsq, u64 now)
 /* The timer. It stops once it has found nobody for a while. */
 static int hold_rings(void *map, u32 *llc, struct hold *h)
 {
-	u32 at = *llc, line = line_index(at, EXT_BACKGROUND), calm = h->calm;
+	u32 at = *llc, line = line_index(at, EXT_BACKGROUND), calm = h->calm, queue;
 	u64 now = now_ns(), next_ns, back_ns = h->back_ns;
 
 	h->armed_ns = 0;
 	next_ns = hold_release(at, now);
 	if (!back_ns || back_ns <= now) {
 		h->back_ns = 0;
-		back_ns =
-		    tg_min(hold_recall(dsq_wide(line), now), hold_recall(dsq_narrow(line), now));
-		if (back_ns != ~0ULL && (!h->back_ns || back_ns < h->back_ns))
-			h->back_ns = back_ns;
+		EXT_FOR(queue, 2)
+		{
+			back_ns = hold_recall(queue ? dsq_narrow(line) : dsq_wide(line), now);
+			if (back_ns != ~0ULL && (!h->back_ns || back_ns < h->back_ns))
+				h->back_ns = back_ns;
+		}
 	}
 	back_ns = h->back_ns;
 	if (!next_ns || (back_ns && back_ns < next_ns))

@@ -26,6 +26,8 @@ typedef _Bool bool;
 #define KSYM __attribute__((section(".ksyms")))
 /* An argument of a global function, which the verifier walks once and for itself. */
 #define NONNULL __attribute__((btf_decl_tag("arg:nonnull")))
+/* The same of one of the kernel's structures. */
+#define TRUSTED __attribute__((btf_decl_tag("arg:trusted")))
 #define KERNEL_TYPE __attribute__((preserve_access_index))
 
 #define ENOENT 2

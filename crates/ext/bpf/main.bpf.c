@@ -41,7 +41,7 @@ s32 select_cpu(u64 *ctx)
  * was put back. */
 INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_cpu *c, u64 flags)
 {
-	bool again = t->flags & TASK_PREEMPTED, chosen = t->flags & TASK_CHOSEN, soon = false;
+	bool again = t->flags & TASK_PREEMPTED, chosen = t->flags & TASK_CHOSEN;
 	s32 other;
 
 	t->flags &= ~(TASK_PREEMPTED | TASK_CHOSEN);
@@ -65,7 +65,7 @@ INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_c
 		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
 		return;
 	}
-	other = again ? -1 : place_victim(p, t, cpu, now_ns(), &soon);
+	other = again ? PLACE_NONE : place_victim(p, t, cpu, now_ns());
 	if (other >= 0) {
 		c->counts.preempted++;
 		dsq_insert(p, SCX_DSQ_LOCAL_ON | other, door_run_ns(t),
@@ -78,7 +78,7 @@ INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_c
 		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
 		return;
 	}
-	door_wait(p, t, cpu, flags, soon);
+	door_wait(p, t, cpu, flags, other == PLACE_SOON);
 	if (config.cpus > 1) {
 		other = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 		if (other >= 0)

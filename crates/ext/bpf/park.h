@@ -91,13 +91,12 @@ INLINE bool park_due(struct task_ctx *t, u64 now)
 INLINE void park_call(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 now)
 {
 	s32 to = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	bool soon = false;
 
 	if (to >= 0) {
 		scx_bpf_kick_cpu(to, CONST(scx_kick_flags, SCX_KICK_IDLE));
 		return;
 	}
-	to = place_victim(p, t, cpu, now, &soon);
+	to = place_victim_once(p, t, cpu, now);
 	if (to >= 0)
 		scx_bpf_kick_cpu(to, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
 }

@@ -148,10 +148,11 @@ INLINE void side_invite(s32 cpu, struct ledger_cpu *s)
 /* An idle CPU for a side task: one that fills a core, a whole core, any; -1: there is none. */
 static __attribute__((noinline)) s32 side_place(struct task_struct *p, u32 from)
 {
-	u32 at = from;
+	u32 at = from, look;
 	s32 cpu;
 
-	for (int look = 0; look < SIDE_LOOKS; look++) {
+	EXT_FOR(look, SIDE_LOOKS)
+	{
 		struct ledger_cpu *s = ledger_at(at);
 		struct ext_cpu *c = cpu_at(at);
 

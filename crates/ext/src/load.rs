@@ -56,6 +56,20 @@ impl Options {
     }
 }
 
+impl From<&Options> for Config {
+    fn from(options: &Options) -> Config {
+        let machine = &options.machine;
+        Config {
+            slice_ns: options.slice_ns.clamp(100_000, 100_000_000),
+            period_ns: options.period_ns,
+            cpus: machine.cpus(),
+            llcs: machine.llcs(),
+            smt: machine.smt(),
+            limits: limits_for(machine.cpus()),
+        }
+    }
+}
+
 /// The length of the table of limits: a silo for each limit and CPU, 32 MiB of them at most.
 fn limits_for(cpus: u32) -> u32 {
     ((32 << 20) / (32 * cpus)).clamp(64, LIMITS_MAX)
@@ -108,15 +122,7 @@ impl Ext {
         if !rustix::process::geteuid().is_root() {
             return Err(ExtError::NotRoot);
         }
-        let machine = &options.machine;
-        let config = Config {
-            slice_ns: options.slice_ns.clamp(100_000, 100_000_000),
-            period_ns: options.period_ns,
-            cpus: machine.cpus(),
-            llcs: machine.llcs(),
-            smt: machine.smt(),
-            limits: limits_for(machine.cpus()),
-        };
+        let config = Config::from(options);
         let object = object::load(&config, &options.tuning)?;
         let mut ext = Ext {
             gates: map(&object, "gates")?,

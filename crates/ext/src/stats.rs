@@ -3,16 +3,17 @@
 use std::ops::AddAssign;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-use libbpf_rs::{AsRawLibbpf, libbpf_sys};
+use libbpf_rs::{AsRawLibbpf, Object, libbpf_sys};
 use serde::Serialize;
 
 use crate::accounts::{GateStat, RestStat};
 use crate::caps::CapStat;
 use crate::error::ExtError;
-use crate::intf::{Cpu, KINDS};
+use crate::intf::{Config, Cpu, KINDS};
 use crate::limits::LimitStat;
-use crate::load::Ext;
-use crate::object::{get, refused};
+use crate::load::{Ext, Options};
+use crate::object::{self, get, refused};
+use crate::support::support;
 use crate::tide::TideStats;
 
 /// Counts since the scheduler was loaded, of one CPU or of all.
@@ -154,33 +155,43 @@ impl Ext {
 
     /// What each program takes; times only while somebody has them counted ([`count_cost`]).
     pub fn cost(&self) -> Result<Vec<ProgramCost>, ExtError> {
-        let mut costs = Vec::new();
-        for program in self.object.progs() {
-            // SAFETY: the program is the object's, which lives as long as self.
-            let descriptor =
-                unsafe { libbpf_sys::bpf_program__fd(program.as_libbpf_object().as_ptr()) };
-            // A callback that this kernel does not know was not loaded.
-            if descriptor < 0 {
-                continue;
-            }
-            let mut info = libbpf_sys::bpf_prog_info::default();
-            let mut size = size_of_val(&info) as u32;
-            // SAFETY: the descriptor belongs to `object`; the structure is as long as `size` says, and zeros ask for no
-            // arrays to be filled.
-            let failed =
-                unsafe { libbpf_sys::bpf_prog_get_info_by_fd(descriptor, &mut info, &mut size) };
-            if failed != 0 {
-                let why = libbpf_rs::Error::from_raw_os_error(-failed);
-                return Err(refused("ask for a program's cost", &why));
-            }
-            costs.push(ProgramCost {
-                name: program.name().to_string_lossy().into_owned(),
-                verified_insns: info.verified_insns,
-                runs: info.run_cnt,
-                run_ns: info.run_time_ns,
-            });
-        }
-        costs.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(costs)
+        programs(&self.object)
     }
+}
+
+/// Has the kernel check the programs as they are for such a machine, and runs none of them: what the verifier walked.
+pub fn verify(options: &Options) -> Result<Vec<ProgramCost>, ExtError> {
+    support()?;
+    programs(&object::load(&Config::from(options), &options.tuning)?)
+}
+
+fn programs(object: &Object) -> Result<Vec<ProgramCost>, ExtError> {
+    let mut costs = Vec::new();
+    for program in object.progs() {
+        // SAFETY: the program is the object's, which lives as long as the borrow.
+        let descriptor =
+            unsafe { libbpf_sys::bpf_program__fd(program.as_libbpf_object().as_ptr()) };
+        // A callback that this kernel does not know was not loaded.
+        if descriptor < 0 {
+            continue;
+        }
+        let mut info = libbpf_sys::bpf_prog_info::default();
+        let mut size = size_of_val(&info) as u32;
+        // SAFETY: the descriptor belongs to `object`; the structure is as long as `size` says, and zeros ask for no
+        // arrays to be filled.
+        let failed =
+            unsafe { libbpf_sys::bpf_prog_get_info_by_fd(descriptor, &mut info, &mut size) };
+        if failed != 0 {
+            let why = libbpf_rs::Error::from_raw_os_error(-failed);
+            return Err(refused("ask for a program's cost", &why));
+        }
+        costs.push(ProgramCost {
+            name: program.name().to_string_lossy().into_owned(),
+            verified_insns: info.verified_insns,
+            runs: info.run_cnt,
+            run_ns: info.run_time_ns,
+        });
+    }
+    costs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(costs)
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tidegate_ext::{CapScope, CapTerms, GateTerms, Kind, Options};
+use tidegate_ext::{CapScope, CapTerms, CpuPlace, GateTerms, Kind, Machine, Options};
 use tidegate_knobs::discover::{self, Hierarchy};
 use tidegate_knobs::kfs::{KernelFs, RealFs};
 use tidegate_terms::{Class, RawTerms, Source};
@@ -29,6 +29,22 @@ pub fn options(caches: Option<u32>) -> Result<Options, Failure> {
     let settings = tidegate_terms::Config::default().settings();
     options.headroom_ppm = settings.default_headroom.value.ppm();
     Ok(options)
+}
+
+/// A machine to verify for, `CPUS,CACHES`, with two threads to a core; for clap.
+pub fn machine(text: &str) -> Result<Machine, String> {
+    let numbers: Option<Vec<u32>> = text.split(',').map(|number| number.parse().ok()).collect();
+    let Some([cpus, caches]) = numbers.as_deref() else {
+        return Err(format!("\"{text}\" is no CPUS,CACHES, as in 64,4"));
+    };
+    let each = cpus.div_ceil(*caches.max(&1)).max(1);
+    let place = |cpu| CpuPlace {
+        cpu,
+        core: cpu / 2,
+        llc: cpu / each,
+    };
+    let places: Vec<CpuPlace> = (0..*cpus).map(place).collect();
+    Machine::new(*cpus, &places).map_err(|error| error.to_string())
 }
 
 fn cpu_hierarchy(fs: &dyn KernelFs) -> Result<Hierarchy, Failure> {
@@ -219,6 +235,15 @@ mod tests {
             })
         );
         assert!(Gate::parse("cgroup:/a cap_scope=task").is_err(), "of what?");
+    }
+
+    #[test]
+    fn a_machine_to_verify_for_has_threads_and_caches() {
+        let wide = machine("64,4").unwrap();
+        assert_eq!((wide.cpus(), wide.llcs(), wide.smt()), (64, 4, 2));
+        for text in ["", "64", "64,4,2", "many,4", "0,1"] {
+            assert!(machine(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tidegate_ext::{
-    CapStat, CpuStats, Ended, Ext, ExtError, GateStat, LimitStat, ProgramCost, RestStat, Stats,
-    TideStats,
+    CapStat, CpuStats, Ended, Ext, ExtError, GateStat, LimitStat, Machine, Options, ProgramCost,
+    RestStat, Stats, TideStats,
 };
 
 use crate::exit::{Exit, Failure};
@@ -54,6 +54,12 @@ pub struct Args {
     /// Have the kernel count what the scheduler's callbacks cost
     #[arg(long)]
     cost: bool,
+    /// Have the kernel check the scheduler's programs, say what it walked, and run none of them
+    #[arg(long, conflicts_with_all = ["gate", "task", "seconds", "cost"])]
+    verify: bool,
+    /// For tests: verify for a machine of so many CPUs, two to a core, and last-level caches
+    #[arg(long, value_name = "CPUS,CACHES", hide = true, requires = "verify", value_parser = ext_options::machine)]
+    machine: Option<Machine>,
     /// Print statistics as JSON, one object a second
     #[arg(long)]
     json: bool,
@@ -113,6 +119,9 @@ impl<'a> Line<'a> {
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
+    if args.verify {
+        return verified(args);
+    }
     let signals = Signals::block();
     let mut names = Names::new();
     let mut gates = Vec::new();
@@ -151,6 +160,22 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     }
     let ended = ext.unload()?;
     shown.end(ended.as_ref())
+}
+
+/// The verifier's figures alone.
+fn verified(args: &Args) -> Result<Exit, Failure> {
+    let mut options = ext_options::options(args.caches)?;
+    if let Some(machine) = &args.machine {
+        options = Options::new(machine.clone());
+    }
+    let programs = tidegate_ext::verify(&options)?;
+    if args.json {
+        return render::json(&programs);
+    }
+    let lines = programs
+        .iter()
+        .map(|program| format!("{:22}{:>8}\n", program.name, program.verified_insns));
+    render::print(&lines.collect::<String>())
 }
 
 /// The kernel's report of an ejection goes to standard error, the cause into the message.
