@@ -210,3 +210,59 @@ owner_ext_on() {
 	same "the scheduler" "$(cat /sys/kernel/sched_ext/root/ops)" tidegate
 	measure loaded_at "$(uptime)" s
 }
+
+# What follows is for ejections: an owner with the engine ext, main that takes all, side work, and a hard cap of 200 permille.
+eject_begin() {
+	tidegate agent --engine ext >/tmp/agent 2>&1 &
+	AGENT=$!
+	owner_ext_on $AGENT
+}
+eject_work() {
+	rm -f /tmp/turns /tmp/capped
+	tidegate run --main -- vmtool burn &
+	HOG=$!
+	tidegate run --side -- vmtool count /tmp/turns &
+	TURNS=$!
+	tidegate run --cap 200‰ --name capped -- vmtool count /tmp/capped &
+	CAPPED=$!
+	gate_soon $HOG $MAIN
+	gate_soon $TURNS $SIDE
+	gate_soon $CAPPED $MAIN
+	until_true 20 [ -s /tmp/turns ]
+	until_true 20 [ -s /tmp/capped ]
+}
+
+# ejected WHAT COMMAND...: runs that, which ends the scheduler, and sees that what is mirrored holds over the 5 s around it.
+ejected() {
+	_what=$1
+	shift
+	ext_is_on
+	vmtool watch 5 /tmp/turns /tmp/capped >/tmp/seen &
+	_watch=$!
+	"$@"
+	until_true 20 [ "$(ext_state)" = disabled ] || true
+	wait $_watch
+	SEEN=$(cat /tmp/seen)
+	same "the state of sched_ext after $_what" "$(ext_state)" disabled
+	echo "$_what: $SEEN"
+	held || fail "$_what: side work is not held: '$(cat $ROOT/$SIDE/cpu.max)'"
+	within "side work around $_what, beside a main that takes all" "$(of /tmp/turns)" 0 2
+	within "use under a cap of 200 permille around $_what" "$(of /tmp/capped)" 17 20.5
+	for _task in $HOG $TURNS $CAPPED; do alive $_task || fail "$_what: process $_task is lost"; done
+	EJECTED=$((${EJECTED:-0} + 1))
+}
+by_sysrq() { echo S >/proc/sysrq-trigger; }
+by_kill() { kill -9 $AGENT; }
+# No task of the scheduler's runs for longer than the kernel's watchdog allows (from 7.0 on the kernel sees to it that some do).
+by_stall() {
+	echo -1 >/proc/sys/kernel/sched_rt_runtime_us
+	chrt -f 50 vmtool burn 45
+	echo 950000 >/proc/sys/kernel/sched_rt_runtime_us
+}
+
+# told WORDS: status says that ext is off, and why.
+told() {
+	tidegate status >/tmp/status
+	sed -n 2,3p /tmp/status
+	sed -n 2,3p /tmp/status | grep -q "ext off: .*$1" || fail "status does not say that ext is off for $1"
+}

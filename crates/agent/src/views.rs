@@ -106,7 +106,8 @@ impl Owner {
         let standing = given
             .iter()
             .find(|one| one.group == side_root && one.ucpu != FREE_UCPU)
-            .and_then(|one| one.standing);
+            .and_then(|one| one.standing)
+            .or_else(|| self.copied_floor());
         view.side_quota_us = standing.and_then(|bandwidth| bandwidth.quota_us);
         view.side_period_us = standing.map(|bandwidth| bandwidth.period_us);
         view.gates = gates

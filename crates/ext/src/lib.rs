@@ -33,6 +33,7 @@ pub use intf::{GateTerms, Kind};
 pub use limits::LimitStat;
 pub use load::{Ext, Options};
 pub use machine::{CpuPlace, Machine};
+pub use object::kernel_tells_quotas;
 pub use stats::{CountedCost, CpuStats, ProgramCost, Stats, count_cost, verify};
 pub use support::{NAME, Support, support};
 pub use tide::TideStats;

@@ -255,11 +255,6 @@ impl Ext {
         }
     }
 
-    /// Whether this kernel tells of quotas (6.17): those that others write are not enforced where it does not.
-    pub fn sees_quotas(&self) -> bool {
-        object::kernel_has("cgroup_set_bandwidth")
-    }
-
     /// Why it is no more; None while it runs.
     pub fn ended(&self) -> Result<Option<Ended>, ExtError> {
         let exit = get::<Exit>(&self.ended, &0_u32.to_ne_bytes())?;

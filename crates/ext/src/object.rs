@@ -85,7 +85,7 @@ fn fit(open: &mut OpenObject, config: &Config, tide: &HeadroomConfig) -> libbpf_
 }
 
 /// Whether this kernel has a callback of that name.
-pub fn kernel_has(callback: &str) -> bool {
+fn kernel_has(callback: &str) -> bool {
     let Ok(btf) = Btf::from_vmlinux() else {
         return false;
     };
@@ -94,6 +94,11 @@ pub fn kernel_has(callback: &str) -> bool {
         ops.iter()
             .any(|member| member.name == Some(OsStr::new(callback)))
     })
+}
+
+/// Whether this kernel tells of quotas (6.17): where it does not, those that others write are not enforced.
+pub fn kernel_tells_quotas() -> bool {
+    kernel_has("cgroup_set_bandwidth")
 }
 
 /// Takes out the callbacks that this kernel does not know; libbpf would refuse the whole.

@@ -266,3 +266,47 @@ fn files_are_read_and_their_mistakes_refused_with_their_place() {
         (Some(45.0), Some(3.0))
     );
 }
+
+#[test]
+fn an_engine_that_this_kernel_lacks_is_refused_with_its_mend() {
+    let Some(instance) = Instance::new("engine") else {
+        return;
+    };
+    if Path::new("/sys/kernel/sched_ext").exists() {
+        eprintln!("skipped: this kernel has sched_ext");
+        return;
+    }
+    for words in [
+        &["agent", "--engine", "ext"][..],
+        &["agent", "--on-demand", "--engine", "ext"],
+    ] {
+        let output = instance.output(words);
+        let said = [&output.stderr[..], &output.stdout].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(
+            output.status.code(),
+            Some(if words.len() == 3 { 1 } else { 0 }),
+            "{said}"
+        );
+        assert!(said.contains("engine ext: sched_ext: kernel "), "{said}");
+        assert!(said.contains("engine = knobs"), "{said}");
+    }
+    std::fs::create_dir_all(instance.run_dir()).unwrap();
+    std::fs::write(
+        instance.run_dir().join("tidegate.toml"),
+        "engine = \"ext\"\n",
+    )
+    .unwrap();
+    let output = instance.output(&["run", "--side", "--", "true"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("engine ext: sched_ext: kernel "), "{said}");
+    std::fs::write(
+        instance.run_dir().join("tidegate.toml"),
+        "engine = \"auto\"\n",
+    )
+    .unwrap();
+    instance.ok(&["run", "--side", "--", "true"]);
+    let doctor = instance.ok(&["doctor"]);
+    assert!(doctor.contains("no engine ext: kernel "), "{doctor}");
+}

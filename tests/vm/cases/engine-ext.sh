@@ -21,7 +21,9 @@ measure idle "$(of idle)" %
 measure side "$(of /tmp/turns)" %
 within "idle beside main at 40 % with 30 % to be kept" "$(of idle)" 29.5 30.5
 within "side beside that" "$(of /tmp/turns)" 27.5 30.5
-tidegate status
+tidegate status >/tmp/status
+cat /tmp/status
+grep -q "by the scheduler; for the time without it, 1.0 ms in each 100.0 ms" /tmp/status || fail "status does not tell of the copy"
 held || fail "no copy of side work's floor in $(cat $ROOT/$SIDE/cpu.max)"
 same "the copy of side work's floor" "$(cat $ROOT/$SIDE/cpu.max)" "1000 100000"
 tidegate explain pid:$side >/tmp/explain
@@ -34,7 +36,8 @@ gate_soon $capped $MAIN
 sleep 2
 seen 10 /tmp/capped
 measure capped "$(of /tmp/capped)" %
-within "use under a cap of 200 permille" "$(of /tmp/capped)" 19.8 20.1
+# Work done, which is less than what is charged by what a thousand parkings a second cost in the emulator.
+within "work under a cap of 200 permille" "$(of /tmp/capped)" 19.3 20.1
 same "its copy" "$(cat $ROOT/$MAIN/capped/cpu.max)" "1600 8000"
 
 tidegate stop

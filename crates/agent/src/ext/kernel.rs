@@ -119,7 +119,7 @@ impl Scheduler for Loaded {
     }
 
     fn sees_quotas(&self) -> bool {
-        self.0.sees_quotas()
+        tidegate_ext::kernel_tells_quotas()
     }
 
     fn tide(&self) -> Option<TideStats> {

@@ -1,5 +1,6 @@
 //! What is shown of the scheduler.
 
+use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::{CpuStat, GroupPath};
 use tidegate_law::{HeadroomDecision, Reason};
 
@@ -106,6 +107,14 @@ impl Owner {
             nr_bursts: of_group.nr_bursts,
             burst_ns: of_group.burst_used_us * 1_000,
         })
+    }
+
+    /// Side work's floor as it stands in the kernel file, while the scheduler is in force: the loop has not written it.
+    pub(crate) fn copied_floor(&self) -> Option<Bandwidth> {
+        if !self.ext.holds() {
+            return None;
+        }
+        self.groups.bandwidth(&self.side_root()).ok()
     }
 
     /// What the scheduler cannot do for a gate.

@@ -2,6 +2,7 @@
 
 mod mechanisms;
 mod obstacle;
+mod scheduler;
 
 use std::path::Path;
 
@@ -14,6 +15,8 @@ use tidegate_knobs::kfs::RealFs;
 use tidegate_knobs::sched::{Support, probe};
 use tidegate_knobs::sense::{self, Prefer, SenseConfig};
 use tidegate_terms::Config;
+
+use scheduler::Scheduler;
 
 /// What was found.
 pub struct Facts {
@@ -31,6 +34,8 @@ pub struct Facts {
     pub usage: Result<(), String>,
     /// The owner that runs, as a phrase; none; or why it cannot be asked.
     pub owner: Result<Option<String>, String>,
+    /// Whether this kernel takes a scheduler of ours.
+    pub scheduler: Scheduler,
     /// systemd's version, when it is the first process and its bus answers; or why units cannot be targets.
     pub systemd: Result<String, String>,
     /// Mistakes in the configuration files.
@@ -60,6 +65,7 @@ impl Facts {
             bpf: sense(Prefer::Bpf),
             usage: sense(Prefer::Usage),
             owner: owner(&run_dir),
+            scheduler: Scheduler::gather(),
             systemd: tidegate_agent::systemd::bus::version().map_err(|error| error.to_string()),
             config: Config::load(&crate::cmd::run::roots())
                 .map(drop)
@@ -269,6 +275,7 @@ fn lines(facts: &Facts) -> Vec<(&'static str, String)> {
             (Err(bpf), Err(usage)) => format!("none; no BPF: {bpf}; no usage: {usage}"),
         },
     ));
+    lines.push(("Scheduler", facts.scheduler.line()));
     lines.push((
         "systemd",
         match &facts.systemd {

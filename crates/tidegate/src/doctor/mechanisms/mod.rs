@@ -77,6 +77,7 @@ mod tests {
             bpf: Err("no".to_owned()),
             usage: Ok(()),
             owner: Ok(None),
+            scheduler: crate::doctor::scheduler::Scheduler::default(),
             systemd: Ok("257".to_owned()),
             config: Ok(()),
             bandwidth_slice_us: Some(5000),

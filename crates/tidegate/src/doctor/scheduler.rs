@@ -1,0 +1,137 @@
+//! Whether this kernel takes a scheduler of ours (the engine ext): what it has, what it lacks, what a kernel that has it would add.
+
+use tidegate_ext::{NAME, Support};
+
+/// The first kernel with sched_ext.
+const SINCE: (u32, u32) = (6, 12);
+
+/// What is known of it.
+#[derive(Clone, Debug, Default)]
+pub struct Scheduler {
+    /// `uname -r`.
+    pub release: String,
+    /// What `CONFIG_SCHED_CLASS_EXT` is in the kernel's configuration in /boot; `None` where that cannot be read.
+    pub configured: Option<bool>,
+    /// What the kernel says, or what it lacks.
+    pub support: Option<Result<Support, String>>,
+    /// It tells schedulers of quotas (6.17).
+    pub tells_quotas: bool,
+}
+
+impl Scheduler {
+    /// Looks at the running kernel.
+    pub fn gather() -> Scheduler {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let release = release.trim().to_owned();
+        let config = std::fs::read_to_string(format!("/boot/config-{release}")).ok();
+        let support = tidegate_ext::support().map_err(|error| error.to_string());
+        Scheduler {
+            configured: config.map(|text| text.contains("CONFIG_SCHED_CLASS_EXT=y")),
+            tells_quotas: support.is_ok() && tidegate_ext::kernel_tells_quotas(),
+            support: Some(support),
+            release,
+        }
+    }
+
+    /// One line for people.
+    pub fn line(&self) -> String {
+        let would = "a headroom that is kept to the millisecond, caps to the thousandth, hints that move deadlines \
+                     (tidegate agent --engine ext)";
+        match &self.support {
+            None => "not looked at".to_owned(),
+            Some(Ok(support)) => {
+                let loaded = match support.loaded.as_deref() {
+                    None => format!("none is loaded ({})", support.state),
+                    Some(NAME) => "Tidegate's is in force".to_owned(),
+                    Some(other) => {
+                        format!("{other} is loaded, and the engine ext waits until it is stopped")
+                    }
+                };
+                let quotas = match self.tells_quotas {
+                    true => "",
+                    false => {
+                        "; this kernel does not tell it of quotas that others write (6.17 does)"
+                    }
+                };
+                format!("sched_ext is there, for {would}; {loaded}{quotas}")
+            }
+            Some(Err(why)) => {
+                let lacks = match (self.is_new_enough(), self.configured) {
+                    (false, _) => format!("it is older than {}.{}", SINCE.0, SINCE.1),
+                    (true, Some(false)) => "CONFIG_SCHED_CLASS_EXT is not set".to_owned(),
+                    // With it, BTF is what is left to be missing; the kernel's own word says so.
+                    (true, _) => {
+                        "new enough, but built without CONFIG_SCHED_CLASS_EXT or BTF".to_owned()
+                    }
+                };
+                let why = why.trim_start_matches("sched_ext: ");
+                format!("no engine ext: {why} ({lacks}); such a kernel would add {would}")
+            }
+        }
+    }
+
+    fn is_new_enough(&self) -> bool {
+        let mut numbers = self
+            .release
+            .split(['.', '-'])
+            .map_while(|part| part.parse::<u32>().ok());
+        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        version >= SINCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(loaded: Option<&str>, tells_quotas: bool) -> String {
+        let support = Support {
+            state: if loaded.is_some() {
+                "enabled"
+            } else {
+                "disabled"
+            }
+            .to_owned(),
+            loaded: loaded.map(str::to_owned),
+        };
+        let scheduler = Scheduler {
+            release: "6.18.15+deb13-cloud-amd64".to_owned(),
+            configured: Some(true),
+            support: Some(Ok(support)),
+            tells_quotas,
+        };
+        scheduler.line()
+    }
+
+    #[test]
+    fn what_there_is_is_said() {
+        assert!(found(None, true).contains("none is loaded (disabled)"));
+        assert!(found(Some("tidegate"), true).contains("Tidegate's is in force"));
+        assert!(found(Some("simple"), true).contains("simple is loaded"));
+        assert!(found(None, false).contains("6.17"));
+        assert!(!found(None, true).contains("6.17"));
+    }
+
+    #[test]
+    fn what_a_kernel_lacks_and_would_add_is_said() {
+        let lacking = |release: &str, configured| {
+            let scheduler = Scheduler {
+                release: release.to_owned(),
+                configured,
+                support: Some(Err(
+                    "sched_ext: kernel X: it has no sched_ext; use Y".to_owned()
+                )),
+                tells_quotas: false,
+            };
+            scheduler.line()
+        };
+        let old = lacking("6.1.0-31-amd64", Some(false));
+        assert!(
+            old.contains("older than 6.12") && old.contains("would add"),
+            "{old}"
+        );
+        let off = lacking("6.18.44", Some(false));
+        assert!(off.contains("CONFIG_SCHED_CLASS_EXT is not set"), "{off}");
+        assert!(lacking("6.18.44", None).contains("new enough"));
+    }
+}

@@ -1,0 +1,35 @@
+# what: 26 ejections by sysrq-S, a stalled watchdog and the owner's death, loading and unloading under load: mirrors hold each time, no task is lost
+# modes: precise
+# tier: long
+# kernels: 6.18 7.3
+# needs: tidegate
+# seconds: 2400
+stalls=1
+case $(uname -r) in [7-9].*) stalls=0 ;; esac
+for round in 1 2; do
+	eject_begin
+	[ $round -gt 1 ] || eject_work
+	for turn in 1 2 3 4 5 6 7 8 9 10 11; do
+		if [ $stalls = 1 ] && [ $((turn % 4)) = 0 ]; then
+			ejected "stall $turn" by_stall
+		else
+			ejected "sysrq $turn" by_sysrq
+			told sysrq
+		fi
+		owner_ext_on $AGENT
+	done
+	ejected "death $round" by_kill
+	wait $AGENT || true
+	until_true 20 held || fail "side work is not held after death"
+done
+# It is taken out in order, and comes back.
+eject_begin
+ejected "stop" tidegate stop
+wait $AGENT || true
+eject_begin
+tidegate stop
+wait $AGENT || true
+measure ejections $((EJECTED + 1)) faults
+finish $HOG $TURNS $CAPPED
+tidegate repair
+until_true 10 gone || fail "left behind: $(ls -d $ROOT/tidegate-* 2>/dev/null) $(ours)"
