@@ -13,10 +13,14 @@
 //! A refusal has a 4xx or 5xx status and an [`ErrorView`] body. CPU amounts are in CPUs (1.0 is one CPU),
 //! shares in percent of the domain, times in the unit that the name ends in.
 
+mod ext;
+
 use std::collections::BTreeMap;
 use tidegate_knobs::control::Protection;
 
 use serde::{Deserialize, Serialize};
+
+pub use ext::ExtView;
 
 /// Asks for a new gate with the process `pid` in it; the caller then becomes the command by exec.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -353,37 +357,6 @@ pub struct StatusView {
     pub gates: Vec<GateView>,
     /// What needs a person, one sentence each.
     pub alerts: Vec<String>,
-}
-
-/// The scheduler of the engine ext.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct ExtView {
-    /// It is in force.
-    pub on: bool,
-    /// Where it is not: `ext off: WHY; reload in N s`.
-    pub off: Option<String>,
-    /// Why it is not in force.
-    pub why: Option<String>,
-    /// When it is tried again; none while it is on, and where it is not.
-    pub reload_in_seconds: Option<f64>,
-    /// For how long it has been in force.
-    pub on_seconds: Option<f64>,
-    /// Times that it was put in force.
-    pub loads: u64,
-    /// Times that it ended without our doing.
-    pub ends: u64,
-    /// The last end: the kernel's number for its kind (`enum scx_exit_kind`; from 1024 on a failure),
-    pub last_kind: Option<u32>,
-    /// ... its words for that,
-    pub last_reason: Option<String>,
-    /// ... what happened in particular,
-    pub last_message: Option<String>,
-    /// ... the beginning of its dump (the owner's log has all of it),
-    pub last_dump: Option<String>,
-    /// ... and how long ago.
-    pub last_ago_seconds: Option<f64>,
-    /// What it could not be told.
-    pub trouble: Option<String>,
 }
 
 /// Holders of locks that main waited for.

@@ -110,21 +110,7 @@ impl Owner {
             .or_else(|| self.copied_floor());
         view.side_quota_us = standing.and_then(|bandwidth| bandwidth.quota_us);
         view.side_period_us = standing.map(|bandwidth| bandwidth.period_us);
-        view.gates = gates
-            .iter()
-            .map(|gate| self.gate_view(gate, &given, now_ns))
-            .collect();
-        if view.engine == "ext" {
-            // What the loop gave last is a copy that stands still.
-            let allowance = by_ext.map(|decision| cpus(decision.allowance_ucpu));
-            for gate in view
-                .gates
-                .iter_mut()
-                .filter(|gate| gate.allowance_cpus.is_some())
-            {
-                gate.allowance_cpus = allowance;
-            }
-        }
+        view.gates = self.gate_views(&gates, &given, by_ext.as_ref(), now_ns);
         drop(gates);
         view.domains = self.domain_views();
         view.holders = lock(&self.holders).view();
@@ -191,6 +177,24 @@ impl Owner {
         view.quota_writes_per_second = control.quotas.log.quotas_per_second(now_ns);
         view.alerts.extend(control.trouble.clone());
         view.alerts.extend(control.quotas.trouble.clone());
+    }
+
+    fn gate_views(
+        &self,
+        gates: &[Gate],
+        given: &[Given],
+        by_ext: Option<&HeadroomDecision>,
+        now_ns: u64,
+    ) -> Vec<GateView> {
+        let shown = gates.iter().map(|gate| self.gate_view(gate, given, now_ns));
+        let mut views: Vec<GateView> = shown.collect();
+        // What the loop gave last is a copy that stands still.
+        for view in views.iter_mut().filter(|view| view.engine == "ext") {
+            let is_side = view.allowance_cpus.is_some();
+            let allowance = by_ext.map(|decision| cpus(decision.allowance_ucpu));
+            view.allowance_cpus = allowance.filter(|_| is_side);
+        }
+        views
     }
 
     fn gate_view(&self, gate: &Gate, given: &[Given], now_ns: u64) -> GateView {

@@ -20,7 +20,7 @@ for round in 1 2; do
 	done
 	ejected "death $round" by_kill
 	wait $AGENT || true
-	until_true 20 held || fail "side work is not held after death"
+	until_true 20 quota_stands || fail "side work is not held after death"
 done
 # It is taken out in order, and comes back.
 eject_begin

@@ -1,0 +1,34 @@
+//! What is shown of the scheduler of the engine ext.
+
+use serde::{Deserialize, Serialize};
+
+/// The scheduler of the engine ext.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ExtView {
+    /// It is in force.
+    pub on: bool,
+    /// Where it is not: `ext off: WHY; reload in N s`.
+    pub off: Option<String>,
+    /// Why it is not in force.
+    pub why: Option<String>,
+    /// When it is tried again; none while it is on, and where it is not.
+    pub reload_in_seconds: Option<f64>,
+    /// For how long it has been in force.
+    pub on_seconds: Option<f64>,
+    /// Times that it was put in force.
+    pub loads: u64,
+    /// Times that it ended without our doing.
+    pub ends: u64,
+    /// The last end: the kernel's number for its kind (`enum scx_exit_kind`; from 1024 on a failure),
+    pub last_kind: Option<u32>,
+    /// ... its words for that,
+    pub last_reason: Option<String>,
+    /// ... what happened in particular,
+    pub last_message: Option<String>,
+    /// ... the beginning of its dump (the owner's log has all of it),
+    pub last_dump: Option<String>,
+    /// ... and how long ago.
+    pub last_ago_seconds: Option<f64>,
+    /// What it could not be told.
+    pub trouble: Option<String>,
+}
