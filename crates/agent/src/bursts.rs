@@ -67,10 +67,7 @@ impl Owner {
             return Ok(());
         };
         let wrong = |error: &dyn std::fmt::Display| error.to_string();
-        let stat = self
-            .groups
-            .cpu_stat(&group)
-            .map_err(|error| wrong(&error))?;
+        let stat = self.limit_stat(&group).map_err(|error| wrong(&error))?;
         // v1's cpuacct need not have the group that cpu has.
         let Some(used_ns) = self.groups.usage_ns(&group).ok().flatten() else {
             const NOTE: &str =

@@ -379,7 +379,7 @@ impl Owner {
             place => self.usage_with_units(&gate.record.name, place.group()),
         };
         let stat = match gate.own_limit() {
-            Some(_) => self.groups.cpu_stat(gate.record.place.group()).ok(),
+            Some(_) => self.limit_stat(gate.record.place.group()).ok(),
             None => self.units_stat(&gate.record.name),
         };
         if let Some(stat) = stat {

@@ -214,8 +214,7 @@ impl Owner {
             None => self.units_stat(&record.name),
         };
         let stat = of_units
-            .or_else(|| self.ext_stat(counted?))
-            .or_else(|| self.groups.cpu_stat(counted?).ok())
+            .or_else(|| self.limit_stat(counted?).ok())
             .unwrap_or_default();
         let processes = match &record.place {
             Place::Known { .. } => 1,

@@ -287,6 +287,7 @@ impl Owner {
             inner.gates = Default::default();
             inner.mirrors = BTreeSet::new();
             inner.notes.clear();
+            inner.limits = Default::default();
         }
         self.ext.failed(why, asked, now_ns);
         // What had no copy: caps for each process or task.

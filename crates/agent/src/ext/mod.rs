@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_ext::{Ended, GateTerms};
+use tidegate_ext::{Ended, GateTerms, LimitStat};
 
 use backoff::Backoff;
 pub(crate) use keep::run;
@@ -75,6 +75,8 @@ struct Inner {
     /// What it cannot do for a gate, by name.
     pub notes: BTreeMap<String, Vec<String>>,
     pub looked_ns: u64,
+    /// What became of each quota, by cgroup id, and when that was read.
+    pub limits: (u64, BTreeMap<u64, LimitStat>),
 }
 
 /// The scheduler as the owner carries it. Locks: `gates` before this one, and none of the owner's within it.

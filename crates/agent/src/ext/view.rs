@@ -1,16 +1,19 @@
 //! What is shown of the scheduler.
 
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::group::{CpuStat, GroupPath};
+use tidegate_knobs::group::{CpuStat, GroupPath, GroupResult};
 use tidegate_law::{HeadroomDecision, Reason};
 
 use super::backoff::ENDS_MAX;
 use crate::api::ExtView;
+use crate::lease::monotonic_ns;
 use crate::looper::lock;
 use crate::owner::Owner;
 
 /// So much of the kernel's dump is shown; the log has all of it.
 const DUMP_MAX: usize = 4_000;
+/// Counts of quotas are read again after this long: ten looks a second may ask (`burst = auto`).
+const LIMITS_FRESH_NS: u64 = 50_000_000;
 
 impl Owner {
     /// Which engine enforces the terms at this moment.
@@ -92,14 +95,30 @@ impl Owner {
         })
     }
 
-    /// What the scheduler counted of a group's quota: the kernel's own counts stand still meanwhile.
-    pub(crate) fn ext_stat(&self, group: &GroupPath) -> Option<CpuStat> {
+    /// What became of a group's quota: the kernel's counts, and the scheduler's while that is in force, for then the kernel's stand
+    /// still.
+    pub(crate) fn limit_stat(&self, group: &GroupPath) -> GroupResult<CpuStat> {
+        let counted = self.groups.cpu_stat(group)?;
+        Ok(match self.ext_stat(group) {
+            Some(stat) => counted.plus(stat),
+            None => counted,
+        })
+    }
+
+    fn ext_stat(&self, group: &GroupPath) -> Option<CpuStat> {
         if !self.ext.holds() {
             return None;
         }
         let id = self.groups.id(group).ok()?;
-        let limits = lock(&self.ext.inner).loaded.as_ref()?.limits();
-        let of_group = limits.iter().find(|limit| limit.cgroup_id == id)?;
+        let now_ns = monotonic_ns();
+        let mut inner = lock(&self.ext.inner);
+        // All gates ask one after the other.
+        if now_ns.saturating_sub(inner.limits.0) >= LIMITS_FRESH_NS {
+            let limits = inner.loaded.as_ref()?.limits();
+            let by_id = limits.into_iter().map(|limit| (limit.cgroup_id, limit));
+            inner.limits = (now_ns, by_id.collect());
+        }
+        let of_group = inner.limits.1.get(&id)?;
         Some(CpuStat {
             nr_periods: of_group.nr_periods,
             nr_throttled: of_group.nr_throttled,

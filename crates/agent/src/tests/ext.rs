@@ -26,6 +26,7 @@ struct Told {
     /// The side root's quota and idle class at the moment of attaching.
     at_attach: Vec<(Option<Bandwidth>, bool)>,
     unloads: u32,
+    limits: Vec<LimitStat>,
 }
 
 /// What stands on the side root: its quota, and whether it is idle.
@@ -123,7 +124,7 @@ impl Scheduler for FakeScheduler {
         None
     }
     fn limits(&self) -> Vec<LimitStat> {
-        Vec::new()
+        lock(&self.told).limits.clone()
     }
 }
 
@@ -316,6 +317,24 @@ fn gates_that_come_change_and_go_are_told() {
     assert!(lock(&kernel.told).mirrors.contains(&other), "the floor");
     unset(&owner, "cgroup:/other").unwrap();
     assert_eq!(bed.values("/other"), fresh);
+}
+
+#[test]
+fn throttling_is_the_schedulers_to_count_while_it_is_in_force() {
+    let (bed, kernel) = bed(Kind::V2);
+    let owner = bed.owner().unwrap();
+    let group = run(&owner, PIDS[0], &[("quota", "20ms")]).unwrap();
+    owner.carry(S);
+    lock(&kernel.told).limits = vec![LimitStat {
+        cgroup_id: id(&owner, &group),
+        nr_periods: 9,
+        nr_throttled: 7,
+        ..LimitStat::default()
+    }];
+    let shown = &owner.status().gates[0];
+    assert_eq!((shown.nr_throttled, shown.engine.as_str()), (7, "ext"));
+    eject(&kernel);
+    assert_eq!(owner.status().gates[0].nr_throttled, 0, "the kernel's own");
 }
 
 #[test]
