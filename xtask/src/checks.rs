@@ -90,6 +90,7 @@ fn lints() -> Vec<Step> {
         },
         own("tidy", Counts::One, "tidy"),
         own("licences", Counts::One, "licences"),
+        own("cost table", Counts::One, "ext-cost"),
     ]
 }
 

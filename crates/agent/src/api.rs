@@ -18,6 +18,8 @@ mod ext;
 use std::collections::BTreeMap;
 use tidegate_knobs::control::Protection;
 
+use crate::ext::GateCounts;
+
 use serde::{Deserialize, Serialize};
 
 pub use ext::ExtView;
@@ -185,6 +187,9 @@ pub struct GateView {
     /// What enforces the terms at this moment.
     #[serde(default)]
     pub engine: String,
+    /// What the ext engine counts of it, while that is in force.
+    #[serde(default)]
+    pub ext: Option<GateCounts>,
     /// Every term with its source.
     pub terms: Vec<TermView>,
     /// Seconds since the gate was made.

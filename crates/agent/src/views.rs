@@ -245,6 +245,7 @@ impl Owner {
             burst_usec: stat.burst_ns / 1_000,
             throttled_lately: gate.throttled_lately,
             engine: self.engine().to_owned(),
+            ext: self.ext_counts(group),
             own_limit: own.map(|own| limit_view(gate, &own)),
             terms: gate.terms.views().iter().map(term_view).collect(),
             age_seconds: now_ns.saturating_sub(record.made_ns) as f64 / 1e9,

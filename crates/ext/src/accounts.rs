@@ -215,6 +215,12 @@ impl Ext {
         Ok(all)
     }
 
+    /// What one gate's tasks used and how long they waited; None: it is no gate, or is not counted on its own.
+    pub fn work(&self, cgroup_id: u64) -> Result<Option<WorkStat>, ExtError> {
+        let index = self.accounts.by_gate.get(&cgroup_id);
+        index.map(|&index| self.accounts.read(index)).transpose()
+    }
+
     /// Tasks without a gate.
     pub fn rest(&self) -> Result<RestStat, ExtError> {
         Ok(RestStat {

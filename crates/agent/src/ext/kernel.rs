@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use tidegate_ext::{Ended, Ext, GateTerms, LimitStat, TideStats};
+use tidegate_ext::{Ended, Ext, GateTerms, LimitStat, TideStats, WorkStat};
 use tidegate_knobs::kfs::KernelFs;
 
 use super::machine;
@@ -44,6 +44,8 @@ pub(crate) trait Scheduler: Send {
     fn tide(&self) -> Option<TideStats>;
     /// What became of each quota.
     fn limits(&self) -> Vec<LimitStat>;
+    /// What a gate's tasks used, and how long they waited to run.
+    fn work(&self, id: u64) -> Option<WorkStat>;
 }
 
 /// The running kernel.
@@ -128,5 +130,9 @@ impl Scheduler for Loaded {
 
     fn limits(&self) -> Vec<LimitStat> {
         self.0.limits().unwrap_or_default()
+    }
+
+    fn work(&self, id: u64) -> Option<WorkStat> {
+        self.0.work(id).ok().flatten()
     }
 }

@@ -13,8 +13,10 @@
 //! | `backoff` | when again |
 //! | `feasible` | terms that the kernel's watchdog makes impossible |
 //! | `view` | what is shown |
+//! | `counts` | what is shown of a gate |
 
 mod backoff;
+mod counts;
 mod feasible;
 mod keep;
 pub(crate) mod kernel;
@@ -29,6 +31,7 @@ use std::sync::{Arc, Mutex};
 use tidegate_ext::{Ended, GateTerms, LimitStat};
 
 use backoff::Backoff;
+pub use counts::GateCounts;
 pub(crate) use keep::run;
 use kernel::{Kernel, Scheduler};
 

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_ext::{CapScope, CapTerms, Ended, GateTerms, Kind as Work, LimitStat, TideStats};
+use tidegate_ext::{
+    CapScope, CapTerms, Ended, GateTerms, Kind as Work, LimitStat, TideStats, WorkStat,
+};
 use tidegate_knobs::bandwidth::Bandwidth;
 
 use super::{Bed, KINDS, Kind, PIDS, run, run_side, set, set_side, unset};
@@ -126,6 +128,17 @@ impl Scheduler for FakeScheduler {
     fn limits(&self) -> Vec<LimitStat> {
         lock(&self.told).limits.clone()
     }
+
+    fn work(&self, _id: u64) -> Option<WorkStat> {
+        let mut work = WorkStat {
+            side_ns: 2_500_000_000,
+            ..WorkStat::default()
+        };
+        work.run_delay.counts[4] = 10;
+        work.run_delay.longest_ns = 16_000;
+        work.run_delay.sum_ns = 100_000;
+        Some(work)
+    }
 }
 
 fn stall() -> Ended {
@@ -211,6 +224,12 @@ fn copies_stand_before_the_scheduler_and_act_in_the_turn_that_finds_it_gone() {
         }
         let status = owner.status();
         assert!(status.engine == "ext" && status.ext.unwrap().on, "{kind:?}");
+        let counts = status.gates[0].ext.as_ref().expect("what the scheduler counts");
+        assert_eq!((counts.used_seconds, counts.wakeups), (2.5, 10), "{kind:?}");
+        assert_eq!(
+            (counts.delay_mean_us, counts.delay_longest_us),
+            (10.0, 16.0)
+        );
         for _ in 0..400 {
             assert_eq!(turn(&owner), FLOOR_UCPU, "{kind:?}: the copy is not moved");
         }
@@ -221,6 +240,10 @@ fn copies_stand_before_the_scheduler_and_act_in_the_turn_that_finds_it_gone() {
             "{kind:?}: the law has gone on: its allowance at once"
         );
         assert_eq!(owner.status().engine, "knobs");
+        assert!(
+            owner.status().gates[0].ext.is_none(),
+            "{kind:?}: it counts no more"
+        );
         let off = owner.status().ext.unwrap().off.unwrap();
         assert!(off.starts_with("ext off: "), "{off}");
         owner.carry(2 * S);

@@ -33,6 +33,9 @@ pub fn page(view: &ExplainView) -> String {
         text.push_str(&wrapped("  Soft cap: ", &gates::cap_line(cap)));
     }
     text.push_str(&users(view));
+    if let Some(counts) = view.gate.ext.as_ref().filter(|counts| counts.wakeups > 0) {
+        text.push_str(&wrapped("     Waits: ", &gates::waits(counts)));
+    }
     if let Some(latency) = &view.gate.latency {
         text.push_str(&wrapped("   Urgency: ", &gates::urgency(latency)));
     }

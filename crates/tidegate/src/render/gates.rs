@@ -1,6 +1,7 @@
 //! Gates as a list and one by one.
 
 use tidegate_agent::api::{CapView, GateView, LatencyView, TermView};
+use tidegate_agent::ext::GateCounts;
 
 use super::{BOLD, count, cpus, fit, span, styled, wrapped};
 
@@ -54,6 +55,9 @@ pub fn one(gate: &GateView) -> String {
     if !gate.engine.is_empty() {
         text.push_str(&wrapped("    Engine: ", &gate.engine));
     }
+    if let Some(counts) = gate.ext.as_ref().filter(|counts| counts.wakeups > 0) {
+        text.push_str(&wrapped("     Waits: ", &waits(counts)));
+    }
     if let Some(latency) = &gate.latency {
         text.push_str(&wrapped("   Urgency: ", &urgency(latency)));
     }
@@ -97,6 +101,18 @@ fn cpu_line(gate: &GateView) -> String {
     format!(
         "{} CPUs{own}{allowed}{throttled}{bursts}",
         cpus(gate.usage_cpus)
+    )
+}
+
+/// How long its tasks wait to run under the ext engine.
+pub fn waits(counts: &GateCounts) -> String {
+    let us = |us: f64| super::ext::short((us * 1e3) as u64);
+    format!(
+        "to run after one of {}: {} at the median, {} at 99 %, {} at most",
+        count(counts.wakeups, "wakeup", "wakeups"),
+        us(counts.delay_p50_us),
+        us(counts.delay_p99_us),
+        us(counts.delay_longest_us),
     )
 }
 
