@@ -63,7 +63,11 @@ if [ "$(uname -r | cut -d. -f1)" = 6 ]; then
 		charged_ms=$(used_ms $gate)
 		[ $gate != b ] || charged_ms=$(awk -v a="$charged_ms" -v b="$(used_ms b/own)" 'BEGIN { print a + b }')
 		measure ${gate}_kernel "$kernel_ms" ms
-		within "what $gate is charged for, over the kernel's count" "$(awk -v c="$charged_ms" -v k="$kernel_ms" 'BEGIN { print c / k }')" 0.99 1.01
+		measure ${gate}_charged_of_kernel "$charged_ms" ms
+		# The kernel counts some 5 us of each switch: 1.1 % of who runs for half a millisecond at a time.
+		least=0.99
+		[ $gate != w ] || least=0.98
+		within "what $gate is charged for, over the kernel's count" "$(awk -v c="$charged_ms" -v k="$kernel_ms" 'BEGIN { print c / k }')" $least 1.01
 	done
 fi
 same "main work in side's gate, ns" "$(stat s main_ns)" 0

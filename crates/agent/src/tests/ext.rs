@@ -224,7 +224,10 @@ fn copies_stand_before_the_scheduler_and_act_in_the_turn_that_finds_it_gone() {
         }
         let status = owner.status();
         assert!(status.engine == "ext" && status.ext.unwrap().on, "{kind:?}");
-        let counts = status.gates[0].ext.as_ref().expect("what the scheduler counts");
+        let counts = status.gates[0]
+            .ext
+            .as_ref()
+            .expect("what the scheduler counts");
         assert_eq!((counts.used_seconds, counts.wakeups), (2.5, 10), "{kind:?}");
         assert_eq!(
             (counts.delay_mean_us, counts.delay_longest_us),
