@@ -14,14 +14,16 @@
 //! shares in percent of the domain, times in the unit that the name ends in.
 
 mod ext;
+mod limit;
 
 use std::collections::BTreeMap;
 use tidegate_knobs::control::Protection;
 
-use crate::ext::GateCounts;
-
 use serde::{Deserialize, Serialize};
 
+pub use limit::LimitView;
+
+pub use crate::ext::GateCounts;
 pub use ext::ExtView;
 
 /// Asks for a new gate with the process `pid` in it; the caller then becomes the command by exec.
@@ -196,21 +198,6 @@ pub struct GateView {
     pub age_seconds: f64,
     /// What cannot be enforced for it here, one sentence each.
     pub notes: Vec<String>,
-}
-
-/// The limit that a gate's own terms ask for, as its group has it (for side work: where the allowance leaves all of it).
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct LimitView {
-    /// `quota` or `cap_hard`: whichever is the tighter.
-    pub by: String,
-    /// The rate.
-    pub cpus: f64,
-    /// CPU time in each period.
-    pub quota_usec: u64,
-    /// The period.
-    pub period_usec: u64,
-    /// Unused quota that may be carried over; what was found, for `burst = auto`.
-    pub burst_usec: u64,
 }
 
 /// One value that was written to a kernel file.

@@ -1,7 +1,6 @@
 //! Gates as a list and one by one.
 
-use tidegate_agent::api::{CapView, GateView, LatencyView, TermView};
-use tidegate_agent::ext::GateCounts;
+use tidegate_agent::api::{CapView, GateCounts, GateView, LatencyView, TermView};
 
 use super::{BOLD, count, cpus, fit, span, styled, wrapped};
 
