@@ -226,3 +226,69 @@ pub fn cost(programs: &[ProgramCost], span: Duration) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_ext::{CpuStats, GateStat, GateTerms, RestStat};
+
+    fn stats(used_ns: u64, nr_throttled: u64, delays: u64) -> Stats {
+        let mut work = WorkStat {
+            main_ns: used_ns,
+            ..WorkStat::default()
+        };
+        work.run_delay.counts[4] = delays;
+        work.run_delay.longest_ns = 12_000;
+        let quota = LimitStat {
+            nr_periods: 2 * nr_throttled,
+            nr_throttled,
+            ..LimitStat::default()
+        };
+        Stats {
+            total: CpuStats::default(),
+            limits: Vec::new(),
+            limits_refused: 0,
+            tide: None,
+            caps: vec![CapStat {
+                pid: 4711,
+                used_us: used_ns / 1_000,
+                parked_us: used_ns / 2_000,
+                ..CapStat::default()
+            }],
+            gates: vec![GateStat {
+                cgroup_id: 7,
+                terms: GateTerms::default(),
+                counted: true,
+                work,
+                quota: Some(quota),
+                cap: None,
+                visits: 0,
+            }],
+            rest: RestStat::default(),
+            programs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_table_is_of_the_span_alone() {
+        let names = Names::from([(7, "/web".to_owned())]);
+        let (before, now) = (stats(1_000_000_000, 10, 50), stats(2_000_000_000, 20, 250));
+        let text = table(&now, &before, Duration::from_secs(2), &names);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .map(|l| l.split_whitespace().collect())
+            .collect();
+        assert_eq!(
+            rows[1],
+            [
+                "/web", "0.50", "100", "12", "us", "12", "us", "50", "%", "-"
+            ]
+        );
+        assert_eq!(rows[2], ["pid:4711", "0.50", "-", "-", "-", "-", "0.25"]);
+        assert_eq!(rows[3][..3], ["(no", "gate)", "0.00"]);
+        assert!(
+            text.lines()
+                .all(|line| line.chars().count() <= super::super::WIDTH)
+        );
+    }
+}
