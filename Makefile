@@ -35,7 +35,7 @@ mutants: setup ## Break the law line by line: its tests must notice each (about 
 vm: setup ## Run the tests in a virtual machine (options: cargo xtask vm --help)
 	@cargo xtask vm
 
-check-sim: setup ## Compare the simulator with this kernel and the VM's; keep the table in docs (as root, 6 min)
+check-sim: setup ## Compare the simulator with this kernel and the VM's; keep the tables in docs (as root, 12 min)
 	@cargo xtask check-sim --write
 
 fuzz: setup ## Fuzz the law and the parsers (RUNS=10000000 each; HEADERS="cap share": only those of the law)

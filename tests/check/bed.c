@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// kernelbed SCENARIOS vm|host [PART_OF_A_NAME...]: runs the scenarios for that bed and prints their
-// figures; `kernelbed costs` prints what the kernel's own paths cost here.
+// kernelbed SCENARIOS BED SPAN_MAX_MS [PART_OF_A_NAME...] runs the scenarios for that bed and
+// prints their figures:
+//   vm, host   the kernel's own scheduler
+//   ext        the ext engine, in a machine whose kernel counts rightly what its tasks run
+//   ext-own    the same where it does not (7.3): shares are of what the tasks say they burnt
+//   gates      runs nothing: makes the groups of the ext engine's scenarios and prints their gates
+// `kernelbed costs [ext]` prints what the kernel's own paths cost here (under the ext engine).
 #include "bed.h"
 
 #include <errno.h>
@@ -16,6 +21,7 @@
 
 static struct bed_scenario scenario;
 static long silo_slice_found_us, span_max_ms;
+static bool own_count; // shares are of what the tasks have burnt, not of what the kernel says
 static volatile sig_atomic_t stopped;
 
 static void set_silo_slice(long value_us)
@@ -79,21 +85,45 @@ static int ascending(const void *a, const void *b)
 static void print_latency(const struct bed_read *read)
 {
 	static const struct {
-		const char *name;
+		const char *name[2];
 		double part;
-	} points[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}};
+	} points[] = {
+	    {{"p50", "done_p50"}, 0.5}, {{"p90", "done_p90"}, 0.9}, {{"p99", "done_p99"}, 0.99}};
 	int index = bed_task_index(&scenario, read->name);
-	uint32_t count = shared->task[index].samples;
+	uint32_t count = shared->task[index].samples, *ns;
+	bool done;
 
 	if (!count)
 		die(read->name, "it was never woken");
-	qsort(shared->task[index].latency_ns, count, sizeof(uint32_t), ascending);
+	done = read->what == READ_DONE;
+	ns = done ? shared->task[index].done_ns : shared->task[index].latency_ns;
+	qsort(ns, count, sizeof(uint32_t), ascending);
 	for (int i = 0; i < 3; i++) {
 		uint32_t at = (uint32_t)(points[i].part * (double)(count - 1) + 0.5);
 
-		measure(scenario.name, points[i].name, read->name,
-			shared->task[index].latency_ns[at] / 1e3, "us");
+		measure(scenario.name, points[i].name[done], read->name, ns[at] / 1e3, "us");
 	}
+}
+
+static bool is_below(int group, int above)
+{
+	for (; group >= 0; group = scenario.groups[group].parent)
+		if (group == above)
+			return true;
+	return false;
+}
+
+// By what the tasks themselves say.
+static struct bed_stat own_reading(const struct bed_read *read)
+{
+	int task = bed_task_index(&scenario, read->name);
+	int group = bed_group_index(&scenario, read->name);
+	struct bed_stat stat = {0};
+
+	for (int i = 0; i < scenario.task_count; i++)
+		if (task >= 0 ? i == task : is_below(scenario.tasks[i].group, group))
+			stat.usage_ns += tasks_burnt_ns(&scenario.tasks[i]);
+	return stat;
 }
 
 // What a read of usage or of counters says now.
@@ -101,6 +131,8 @@ static struct bed_stat reading(const struct bed_read *read)
 {
 	int task = bed_task_index(&scenario, read->name);
 
+	if (own_count)
+		return own_reading(read);
 	if (task >= 0)
 		return (struct bed_stat){.usage_ns = tasks_usage_ns(&scenario.tasks[task])};
 	return groups_stat(&scenario, bed_group_index(&scenario, read->name));
@@ -129,6 +161,7 @@ static void print_read(const struct bed_read *read, struct bed_stat before, stru
 			"count");
 		break;
 	case READ_LATENCY:
+	case READ_DONE:
 		print_latency(read);
 		break;
 	case READ_DURATION:
@@ -230,11 +263,25 @@ static void describe(void)
 	measure("machine", "cpus", "", (double)cpus, "count");
 	measure("machine", "tick", "", (double)tick.tv_nsec, "ns");
 	measure("machine", "base_slice", "", (double)slice_default_ns(), "ns");
+	measure("machine", "own_count", "", own_count, "count");
+}
+
+// The ext engine's ledger is looked at only while there is side work.
+static struct bed_scenario tide(void)
+{
+	struct bed_scenario side = {.name = "tide", .group_count = 1, .rewrite_group = -1};
+
+	strcpy(side.groups[0].name, "side");
+	strcpy(side.groups[0].gate, " class=side");
+	side.groups[0].parent = -1;
+	return side;
 }
 
 // In a group like the scenarios' own, which gets the CPU before everything else.
-static void print_costs(void)
+static void print_costs(bool of_ext)
 {
+	struct bed_scenario side = tide();
+
 	strcpy(scenario.name, "costs");
 	strcpy(scenario.groups[0].name, "costs");
 	scenario.groups[0].parent = -1;
@@ -243,32 +290,54 @@ static void print_costs(void)
 	tasks_map();
 	groups_make(&scenario);
 	groups_enter(&scenario, 0);
-	costs_print();
+	costs_print(of_ext ? &side : NULL);
 	groups_leave();
 	groups_remove(&scenario);
+	if (of_ext)
+		groups_remove(&side);
+}
+
+// Of the scenarios that are wanted, those for this bed.
+static bool is_for(const char *bed)
+{
+	if (!strcmp(bed, "host"))
+		return scenario.on_host;
+	return strcmp(bed, "vm") ? scenario.on_ext : scenario.on_vm;
 }
 
 int main(int count, char **words)
 {
-	bool on_host;
+	bool on_host, gates;
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
-	if (count == 2 && !strcmp(words[1], "costs")) {
-		print_costs();
+	if (count >= 2 && !strcmp(words[1], "costs")) {
+		print_costs(count == 3 && !strcmp(words[2], "ext"));
 		return 0;
 	}
-	if (count < 4 || (strcmp(words[2], "vm") && strcmp(words[2], "host")) ||
-	    atol(words[3]) <= 0) {
-		fprintf(stderr,
-			"usage: kernelbed SCENARIOS vm|host SPAN_MAX_MS [PART...] | costs\n");
+	if (count < 4 || atol(words[3]) <= 0) {
+		fprintf(stderr, "usage: kernelbed SCENARIOS vm|host|ext|ext-own|gates SPAN_MAX_MS "
+				"[PART...] | costs [ext]\n");
 		return 2;
 	}
 	span_max_ms = atol(words[3]);
 	on_host = !strcmp(words[2], "host");
+	gates = !strcmp(words[2], "gates");
+	own_count = !strcmp(words[2], "ext-own");
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 	groups_find();
 	groups_leave();
+	while (gates && bed_next(&scenario, words[1]))
+		if (is_for(words[2]) && wanted(count - 4, words + 4)) {
+			groups_make(&scenario);
+			groups_print_gates(&scenario);
+		}
+	if (gates) {
+		scenario = tide();
+		groups_make(&scenario);
+		groups_print_gates(&scenario);
+		return 0;
+	}
 	tasks_map();
 	silo_slice_found_us = silo_slice_us();
 	describe();
@@ -276,8 +345,7 @@ int main(int count, char **words)
 	if (cpus > 1) // away from the CPU that most scenarios use
 		confine_to_cpu_range(1, cpus);
 	while (!stopped && bed_next(&scenario, words[1]))
-		if ((on_host ? scenario.on_host : scenario.on_vm) && scenario.cpus <= cpus &&
-		    wanted(count - 4, words + 4))
+		if (is_for(words[2]) && scenario.cpus <= cpus && wanted(count - 4, words + 4))
 			run(on_host);
 	return stopped ? 1 : 0;
 }

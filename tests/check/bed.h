@@ -16,8 +16,9 @@
 #define PROCESSES_MAX 512
 #define SAMPLES_MAX 32768
 #define NAME_MAX_BYTES 32
+#define GATE_MAX_BYTES 128
 
-enum bed_kind { KIND_HOG, KIND_SLEEPER, KIND_MESSAGES };
+enum bed_kind { KIND_HOG, KIND_SLEEPER, KIND_STEPPER, KIND_MESSAGES };
 enum bed_policy { POLICY_NORMAL, POLICY_BATCH, POLICY_IDLE };
 enum bed_what {
 	READ_SHARE,
@@ -25,6 +26,7 @@ enum bed_what {
 	READ_THROTTLED,
 	READ_BURSTS,
 	READ_LATENCY,
+	READ_DONE,
 	READ_DURATION
 };
 
@@ -33,7 +35,8 @@ struct bed_group {
 	int parent;  // index, or -1 for the bed's own group
 	long weight; // 0: as it is made
 	long idle, quota_us, period_us, burst_us;
-	bool inner; // has children, so holds no task on version 2
+	bool inner;		   // has children, so holds no task on version 2
+	char gate[GATE_MAX_BYTES]; // what it asks of the ext engine; empty: nothing
 };
 
 struct bed_task {
@@ -43,6 +46,7 @@ struct bed_task {
 	enum bed_policy policy;
 	long count, nice, slice_us, cpu; // cpu -1: any
 	long period_us, run_us;
+	long then_us, at_ms;
 	long teams, pairs, loops;
 	int first_process, processes; // of the run
 };
@@ -54,7 +58,7 @@ struct bed_read {
 
 struct bed_scenario {
 	char name[NAME_MAX_BYTES];
-	bool on_vm, on_host;
+	bool on_vm, on_host, on_ext;
 	long cpus, warm_ms, span_ms, silo_slice_us;
 	struct bed_group groups[GROUPS_MAX];
 	struct bed_task tasks[TASKS_MAX];
@@ -70,8 +74,10 @@ struct bed_shared {
 	struct {
 		volatile uint64_t finished_ns;
 		volatile uint32_t finished, samples;
-		uint32_t latency_ns[SAMPLES_MAX];
+		uint32_t latency_ns[SAMPLES_MAX], done_ns[SAMPLES_MAX];
 	} task[TASKS_MAX];
+	// What each process has burnt, by its own reckoning.
+	volatile uint64_t burnt_ns[PROCESSES_MAX];
 };
 
 // What a group's files say.
@@ -89,6 +95,8 @@ int bed_group_index(const struct bed_scenario *scenario, const char *name);
 void groups_find(void);
 void groups_leave(void);
 void groups_make(const struct bed_scenario *scenario);
+// The gates of a scenario's groups, as `tidegate ext --gate` takes them, a line each.
+void groups_print_gates(const struct bed_scenario *scenario);
 void groups_remove(const struct bed_scenario *scenario);
 void groups_enter(const struct bed_scenario *scenario, int group);
 void groups_write_quota(const struct bed_scenario *scenario, int group);
@@ -102,9 +110,11 @@ void tasks_start(struct bed_scenario *scenario);
 void tasks_kill(void);
 bool tasks_over(const struct bed_task *task, int index);
 uint64_t tasks_usage_ns(const struct bed_task *task);
+uint64_t tasks_burnt_ns(const struct bed_task *task);
 
 // costs.c: what the kernel's own paths cost on this machine.
-void costs_print(void);
+// `side`: under the ext engine, a scenario whose first group is side work.
+void costs_print(const struct bed_scenario *side);
 
 uint64_t clock_now_ns(void);
 void sleep_until_ns(uint64_t when_ns);

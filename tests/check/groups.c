@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Control groups of either version. All of a scenario's groups lie in one group of the bed's own,
-// which has the highest weight: what else runs on the machine then takes little of the CPUs.
+// which has the highest weight: what else runs on the machine then takes little of the CPUs. It is
+// named after the scenario, so that the groups of several may be there at once (for their gates).
 #include "bed.h"
 
 #include <errno.h>
@@ -11,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BED "tidegate-check"
+#define BED "tidegate-check-"
 #define BED_WEIGHT 10000
 #define PATH_BYTES 512
 
@@ -73,7 +74,7 @@ static void group_path(const struct bed_scenario *s, int group, const char *moun
 
 	for (; group >= 0; group = s->groups[group].parent)
 		chain[depth++] = group;
-	used = snprintf(path, PATH_BYTES, "%s/" BED, mount);
+	used = snprintf(path, PATH_BYTES, "%s/" BED "%s", mount, s->name);
 	while (depth--)
 		used += snprintf(path + used, PATH_BYTES - (size_t)used, "/%s",
 				 s->groups[chain[depth]].name);
@@ -169,6 +170,18 @@ void groups_make(const struct bed_scenario *s)
 		if (group->burst_us)
 			put_number(path, v2 ? "cpu.max.burst" : "cpu.cfs_burst_us",
 				   group->burst_us);
+	}
+}
+
+void groups_print_gates(const struct bed_scenario *s)
+{
+	char path[PATH_BYTES];
+
+	for (int i = 0; i < s->group_count; i++) {
+		if (!s->groups[i].gate[0])
+			continue;
+		group_path(s, i, "cgroup:", path);
+		printf("%s%s\n", path, s->groups[i].gate);
 	}
 }
 

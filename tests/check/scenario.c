@@ -81,6 +81,24 @@ static bool pair(char **key, char **value)
 	return true;
 }
 
+// What a group asks of the ext engine is handed through as it stands; the engine reads it.
+static bool gate_word(struct bed_group *group, const char *key, const char *value)
+{
+	static const char *const terms[] = {"class",	"latency",  "headroom", "tolerance",
+					    "cap_hard", "cap_soft", "cap_scope"};
+	size_t used = strlen(group->gate);
+
+	for (size_t i = 0; i < sizeof(terms) / sizeof(terms[0]); i++) {
+		if (strcmp(key, terms[i]))
+			continue;
+		if (snprintf(group->gate + used, GATE_MAX_BYTES - used, " %s=%s", key, value) >=
+		    (int)(GATE_MAX_BYTES - used))
+			refuse("too many terms for a group:", value);
+		return true;
+	}
+	return false;
+}
+
 static void read_group(struct bed_scenario *s)
 {
 	struct bed_group *group = &s->groups[s->group_count];
@@ -104,7 +122,7 @@ static void read_group(struct bed_scenario *s)
 			group->period_us = number(value);
 		else if (!strcmp(key, "burst_us"))
 			group->burst_us = number(value);
-		else
+		else if (!gate_word(group, key, value))
 			refuse("a group has no", key);
 	}
 	s->group_count++;
@@ -113,7 +131,7 @@ static void read_group(struct bed_scenario *s)
 static void task_word(struct bed_scenario *s, struct bed_task *task, const char *key,
 		      const char *value)
 {
-	static const char *const kinds[] = {"hog", "sleeper", "messages"};
+	static const char *const kinds[] = {"hog", "sleeper", "stepper", "messages"};
 	static const char *const policies[] = {"normal", "batch", "idle"};
 	static const struct {
 		const char *key;
@@ -125,6 +143,8 @@ static void task_word(struct bed_scenario *s, struct bed_task *task, const char 
 	    {"cpu", offsetof(struct bed_task, cpu)},
 	    {"period_us", offsetof(struct bed_task, period_us)},
 	    {"run_us", offsetof(struct bed_task, run_us)},
+	    {"then_us", offsetof(struct bed_task, then_us)},
+	    {"at_ms", offsetof(struct bed_task, at_ms)},
 	    {"teams", offsetof(struct bed_task, teams)},
 	    {"pairs", offsetof(struct bed_task, pairs)},
 	    {"loops", offsetof(struct bed_task, loops)},
@@ -135,7 +155,7 @@ static void task_word(struct bed_scenario *s, struct bed_task *task, const char 
 		return;
 	}
 	if (!strcmp(key, "kind")) {
-		task->kind = (enum bed_kind)choice(value, kinds, 3);
+		task->kind = (enum bed_kind)choice(value, kinds, 4);
 		return;
 	}
 	if (!strcmp(key, "policy")) {
@@ -168,14 +188,14 @@ static void read_task(struct bed_scenario *s)
 
 static void read_read(struct bed_scenario *s)
 {
-	static const char *const whats[] = {"share",  "periods", "throttled",
-					    "bursts", "latency", "duration"};
+	static const char *const whats[] = {"share",   "periods", "throttled", "bursts",
+					    "latency", "done",	  "duration"};
 	struct bed_read *read = &s->reads[s->read_count];
 	char *what = strtok(NULL, " \t\n");
 
 	if (s->read_count == READS_MAX)
 		refuse("too many reads", NULL);
-	read->what = (enum bed_what)choice(what ? what : "", whats, 6);
+	read->what = (enum bed_what)choice(what ? what : "", whats, 7);
 	copy_name(read->name, strtok(NULL, " \t\n"));
 	if (bed_task_index(s, read->name) < 0)
 		group_named(s, read->name);
@@ -190,6 +210,7 @@ static void read_word(struct bed_scenario *s, const char *word)
 		for (char *bed; (bed = strtok(NULL, " \t\n"));) {
 			s->on_vm |= !strcmp(bed, "vm");
 			s->on_host |= !strcmp(bed, "host");
+			s->on_ext |= !strcmp(bed, "ext");
 		}
 	} else if (!strcmp(word, "group")) {
 		read_group(s);

@@ -67,7 +67,7 @@ void burn_a_little(void)
 // call that charges the task and looks whether its slice is over, which a kernel otherwise does at
 // ticks: the reader would change what it reads. So the wall's clock is read (no call), and a gap in
 // which others must have run does not count.
-static void burn_for_ns(uint64_t cpu_ns)
+static uint64_t burn_for_ns(uint64_t cpu_ns)
 {
 	uint64_t last_ns = clock_now_ns(), done_ns = 0;
 
@@ -80,6 +80,7 @@ static void burn_for_ns(uint64_t cpu_ns)
 			done_ns += now_ns - last_ns;
 		last_ns = now_ns;
 	}
+	return done_ns;
 }
 
 void confine_to_cpu_range(long first, long end)
@@ -127,16 +128,37 @@ static void take_attributes(const struct bed_scenario *s, const struct bed_task 
 		die("sched_setattr", "this kernel takes no slice (6.12 does)");
 }
 
-static void hog(void)
+// What a turn of a hog takes where nothing comes between.
+static uint64_t turn_ns;
+
+static void measure_turn(void)
 {
-	for (;;)
-		burn_a_little();
+	turn_ns = UINT64_MAX;
+	for (int i = 0; i < 1000; i++) {
+		uint64_t from_ns = clock_now_ns(), took_ns;
+
+		for (int turn = 0; turn < 16; turn++)
+			burn_a_little();
+		took_ns = (clock_now_ns() - from_ns) / 16;
+		if (took_ns < turn_ns)
+			turn_ns = took_ns;
+	}
 }
 
-static void sleeper(const struct bed_task *task, int index)
+static void hog(int process)
+{
+	for (;;) {
+		burn_a_little();
+		shared->burnt_ns[process] += turn_ns;
+	}
+}
+
+static void sleeper(const struct bed_task *task, int index, int process)
 {
 	uint64_t at_ns = shared->start_ns;
 	uint32_t count;
+	long run_us;
+	bool woken;
 
 	// Without this a timer may be 50 µs late by intent.
 	prctl(PR_SET_TIMERSLACK, 1);
@@ -145,17 +167,26 @@ static void sleeper(const struct bed_task *task, int index)
 
 		at_ns += (uint64_t)task->period_us * 1000;
 		// One that has fallen behind does not wait, so it has no wakeup to record.
-		if (clock_now_ns() < at_ns) {
+		woken = clock_now_ns() < at_ns;
+		if (woken) {
 			sleep_until_ns(at_ns);
 			woken_ns = clock_now_ns();
 			count = shared->task[index].samples;
 			if (at_ns >= shared->count_from_ns && count < SAMPLES_MAX) {
 				shared->task[index].latency_ns[count] =
 				    (uint32_t)(woken_ns - at_ns);
-				shared->task[index].samples = count + 1;
 			}
 		}
-		burn_for_ns((uint64_t)task->run_us * 1000);
+		run_us = task->run_us;
+		if (task->kind == KIND_STEPPER &&
+		    at_ns >= shared->start_ns + (uint64_t)task->at_ms * 1000000)
+			run_us = task->then_us;
+		shared->burnt_ns[process] += burn_for_ns((uint64_t)run_us * 1000);
+		count = shared->task[index].samples;
+		if (woken && at_ns >= shared->count_from_ns && count < SAMPLES_MAX) {
+			shared->task[index].done_ns[count] = (uint32_t)(clock_now_ns() - at_ns);
+			shared->task[index].samples = count + 1;
+		}
 	}
 }
 
@@ -246,11 +277,12 @@ static void start_one(const struct bed_scenario *s, const struct bed_task *task,
 	switch (task->kind) {
 	case KIND_HOG:
 		if (forked(s, task))
-			hog();
+			hog(process_count);
 		break;
 	case KIND_SLEEPER:
+	case KIND_STEPPER:
 		if (forked(s, task))
-			sleeper(task, index);
+			sleeper(task, index, process_count);
 		break;
 	case KIND_MESSAGES:
 		for (long team = 0; team < task->teams; team++)
@@ -274,6 +306,9 @@ void tasks_start(struct bed_scenario *s)
 	char byte;
 
 	process_count = 0;
+	if (!turn_ns)
+		measure_turn();
+	memset((void *)shared->burnt_ns, 0, sizeof(shared->burnt_ns));
 	if (pipe(ready) || pipe(go))
 		die("pipe", strerror(errno));
 	for (int i = 0; i < s->task_count; i++) {
@@ -320,6 +355,15 @@ bool tasks_over(const struct bed_task *task, int index)
 		}
 	}
 	return (int)shared->task[index].finished == task->processes;
+}
+
+uint64_t tasks_burnt_ns(const struct bed_task *task)
+{
+	uint64_t sum_ns = 0;
+
+	for (int i = task->first_process; i < task->first_process + task->processes; i++)
+		sum_ns += shared->burnt_ns[i];
+	return sum_ns;
 }
 
 uint64_t tasks_usage_ns(const struct bed_task *task)

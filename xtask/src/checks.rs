@@ -114,6 +114,11 @@ fn tests() -> Vec<Step> {
         ),
         // In virtual time, which does not depend on what else this machine does.
         own("simulator check", Counts::Suite, "check-sim --vm"),
+        own(
+            "simulator check, ext",
+            Counts::Suite,
+            "check-sim --ext --short --kernel 6.18",
+        ),
     ]
 }
 

@@ -19,6 +19,8 @@
 
 /* Tasks that a CPU takes out of a queue in one look because they may not run. */
 #define CAPS_BATCH 32
+/* The longest that a slice may run over: a tick of the slowest kernels. */
+#define CAPS_TICK_NS 10000000ULL
 
 /* The task's bucket in a family of scope process: its process' own, made for its first thread. */
 u32 caps_process(u32 tgid, u32 family, u64 now)
@@ -279,7 +281,8 @@ u64 caps_bound(struct task_ctx *t NONNULL, bool exempt, u32 cpu, u64 now)
 		left_ns = PARK_VISIT_NS;
 	else if (!exempt)
 		left_ns = caps_left_ns(t);
-	if (left_ns < t->slice_ns)
+	/* Not the slice: that ends at a tick, which may be later than the bucket's end. */
+	if (left_ns < t->slice_ns + CAPS_TICK_NS)
 		alarm_by(cpu, now + left_ns, now);
 	return left_ns;
 }

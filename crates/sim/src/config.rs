@@ -82,17 +82,26 @@ impl CfsConfig {
 /// Tidegate's scheduler on sched_ext.
 #[derive(Clone, Debug)]
 pub struct ExtConfig {
-    /// The slice of a task without one of its own.
+    /// A task's slice; one of its own (`sched_runtime`) is not looked at.
     pub slice_ns: u64,
+    /// A hint of −20 brings a deadline forward by so much.
+    pub period_ns: u64,
     /// How often the scheduler's own timer looks at the idle ledger.
     pub timer_ns: u64,
+    /// What each look takes from whatever runs on the first CPU.
+    pub look_ns: u64,
 }
 
-impl Default for ExtConfig {
-    fn default() -> ExtConfig {
+impl ExtConfig {
+    /// As the engine loads itself on a machine of this many CPUs (crates/ext/src/load.rs, bpf/tide.h).
+    pub fn for_cpus(cpus: u32) -> ExtConfig {
+        let scale = u64::from(1 + cpus.clamp(1, 8).ilog2());
         ExtConfig {
-            slice_ns: 3_000_000,
-            timer_ns: 1_000_000,
+            slice_ns: 700_000 * scale,
+            period_ns: 6_000_000 * scale,
+            timer_ns: u64::from(cpus).saturating_mul(4_000).max(1_000_000),
+            // Some 9,000 instructions and some tens of ns a CPU (`cargo xtask check-sim --ext`: `costs.tide`).
+            look_ns: 3_000 + 40 * u64::from(cpus),
         }
     }
 }

@@ -208,6 +208,15 @@ impl Kernel {
         self.events.set_end(cpu, at);
     }
 
+    /// Kernel time that the CPU's task loses.
+    pub(crate) fn interrupt(&mut self, cpu: CpuId, ns: u64) {
+        if ns > 0 && self.cpus[cpu.index()].curr.is_some() {
+            self.advance_work(cpu);
+            self.add_overhead(cpu, ns);
+            self.arm_end(cpu);
+        }
+    }
+
     /// Adds kernel time to the CPU's task.
     pub(crate) fn add_overhead(&mut self, cpu: CpuId, ns: u64) {
         if ns > 0

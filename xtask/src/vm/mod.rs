@@ -172,7 +172,10 @@ fn run(repository: &Path, options: &Options) -> Result<u8, Trouble> {
     let mut tally = Tally::default();
     let mut binaries = Vec::new();
     if cases.iter().any(|case| case.needs_tidegate) {
-        let tidegate = tidegate_binary(repository, options)?;
+        let tidegate = match &options.binary {
+            Some(path) => path.clone(),
+            None => tidegate_binary(repository, &options.profile)?,
+        };
         binaries.push(("bin/tidegate".into(), tidegate));
     }
     let mut beds: Vec<(String, Bed)> = Vec::new();
@@ -303,11 +306,8 @@ fn close(tally: &Tally) -> u8 {
     tally.exit()
 }
 
-/// The binary under test, built now unless one was named.
-fn tidegate_binary(repository: &Path, options: &Options) -> Result<PathBuf, Trouble> {
-    if let Some(path) = &options.binary {
-        return Ok(path.clone());
-    }
+/// The binary under test, built now.
+pub fn tidegate_binary(repository: &Path, profile: &str) -> Result<PathBuf, Trouble> {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let built = Command::new(cargo)
         .args([
@@ -316,7 +316,7 @@ fn tidegate_binary(repository: &Path, options: &Options) -> Result<PathBuf, Trou
             "--package",
             "tidegate",
             "--profile",
-            &options.profile,
+            profile,
         ])
         .current_dir(repository)
         .status()
@@ -330,10 +330,6 @@ fn tidegate_binary(repository: &Path, options: &Options) -> Result<PathBuf, Trou
             "see its message above",
         ));
     }
-    let folder = if options.profile == "dev" {
-        "debug"
-    } else {
-        options.profile.as_str()
-    };
+    let folder = if profile == "dev" { "debug" } else { profile };
     Ok(repository.join("target").join(folder).join("tidegate"))
 }

@@ -148,7 +148,7 @@ pub fn config(engine: Engine, cpus: u32, seed: u64) -> MachineConfig {
     match engine {
         Engine::Knobs => plain,
         Engine::Ext => MachineConfig {
-            scheduler: Scheduler::Ext(ExtConfig::default()),
+            scheduler: Scheduler::Ext(ExtConfig::for_cpus(cpus)),
             ..plain
         },
     }

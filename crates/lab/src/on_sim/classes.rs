@@ -54,7 +54,7 @@ impl Class {
                 ..CfsConfig::for_cpus(cpus)
             }),
             Class::Eevdf => Scheduler::Eevdf(EevdfConfig::for_cpus(cpus)),
-            Class::Ext => Scheduler::Ext(ExtConfig::default()),
+            Class::Ext => Scheduler::Ext(ExtConfig::for_cpus(cpus)),
         }
     }
 

@@ -173,7 +173,7 @@ fn simulate(c: Cell, seconds: u64, seed: u64) -> Result<Outcome, LabError> {
     let seed = derive(seed, &[u64::from(c.busy_pct), u64::from(c.round)]);
     let mut config = plain(CPUS, seed);
     if c.arm == Arm::Ext {
-        config.scheduler = Scheduler::Ext(tidegate_sim::ExtConfig::default());
+        config.scheduler = Scheduler::Ext(tidegate_sim::ExtConfig::for_cpus(CPUS));
     }
     let mut specs = groups(c.arm);
     let mut controllers: Vec<Box<dyn Controller>> = Vec::new();

@@ -50,7 +50,7 @@ impl Scene {
         busy_pct: f64,
     ) -> Result<Self, LabError> {
         if control == Control::Ext {
-            config.scheduler = Scheduler::Ext(ExtConfig::default());
+            config.scheduler = Scheduler::Ext(ExtConfig::for_cpus(config.topology.cpus()));
         }
         let cpus = config.topology.cpus();
         let headroom_ppm = if control.is_tidegate() {

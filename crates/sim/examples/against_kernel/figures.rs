@@ -1,7 +1,7 @@
 //! Figures by name, as `tests/check/bed.c` prints them, and what they say about the machine that they were taken on.
 
 use std::collections::BTreeMap;
-use tidegate_sim::{Costs, EevdfConfig, MachineConfig, Scheduler, Topology};
+use tidegate_sim::{Costs, EevdfConfig, ExtConfig, MachineConfig, Scheduler, Topology};
 
 /// A value with its unit.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +65,8 @@ impl Figures {
             tick_ns: self.whole("machine.tick")?,
             base_slice_ns: self.whole("machine.base_slice")?,
             timer_ns: self.whole("costs.timer")?,
+            tide_ns: self.whole("costs.tide").unwrap_or(0),
+            own_count: self.whole("machine.own_count").unwrap_or(0) > 0,
             costs: Costs {
                 switch_ns: self.whole("costs.switch")?,
                 wakeup_ns: self.whole("costs.wakeup")?,
@@ -79,6 +81,15 @@ impl Figures {
     }
 }
 
+/// Whose decisions are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// The kernel's fair class.
+    Fair,
+    /// The ext engine.
+    Ext,
+}
+
 /// A machine that a kernel ran on.
 #[derive(Clone, Debug)]
 pub struct Description {
@@ -87,17 +98,27 @@ pub struct Description {
     pub base_slice_ns: u64,
     /// From a timer's moment to the woken task's first instruction, less the switch.
     pub timer_ns: u64,
+    /// What a look of the ext engine's ledger takes.
+    pub tide_ns: u64,
+    /// Shares there are of what the tasks say they burnt: without the kernel's own time.
+    pub own_count: bool,
     pub costs: Costs,
 }
 
 impl Description {
-    pub fn config(&self, silo_slice_us: u64) -> MachineConfig {
+    pub fn config(&self, silo_slice_us: u64, scheduler: Of) -> MachineConfig {
         MachineConfig {
             topology: Topology::new(self.cpus, 1, self.cpus),
-            scheduler: Scheduler::Eevdf(EevdfConfig {
-                base_slice_ns: self.base_slice_ns,
-                ..EevdfConfig::for_cpus(self.cpus)
-            }),
+            scheduler: match scheduler {
+                Of::Fair => Scheduler::Eevdf(EevdfConfig {
+                    base_slice_ns: self.base_slice_ns,
+                    ..EevdfConfig::for_cpus(self.cpus)
+                }),
+                Of::Ext => Scheduler::Ext(ExtConfig {
+                    look_ns: self.tide_ns,
+                    ..ExtConfig::for_cpus(self.cpus)
+                }),
+            },
             tick_ns: self.tick_ns,
             bandwidth_slice_us: silo_slice_us,
             costs: self.costs,

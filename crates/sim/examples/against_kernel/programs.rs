@@ -17,11 +17,17 @@ impl Program for Hog {
 pub struct Sleeper {
     pub period_ns: u64,
     pub run_ns: u64,
+    /// What its work becomes, and when.
+    pub then: Option<(u64, u64)>,
     /// The way back from the timer's interrupt, which it takes before it can look at the clock.
     pub timer_ns: u64,
     pub count_from_ns: u64,
     pub series: Option<SeriesId>,
+    /// From when it was to wake to the end of its work.
+    pub done: Option<SeriesId>,
     pub at_ns: u64,
+    /// It slept before what it does now.
+    pub woken: bool,
     pub state: SleeperState,
 }
 
@@ -33,17 +39,36 @@ pub enum SleeperState {
     CameBack,
 }
 
+impl Sleeper {
+    fn work(&self) -> Op {
+        let work_ns = match self.then {
+            Some((then_ns, from_ns)) if self.at_ns >= from_ns => then_ns,
+            _ => self.run_ns,
+        };
+        Op::Run { work_ns }
+    }
+
+    fn record(&self, ctx: &mut Ctx<'_>, series: Option<SeriesId>) {
+        if let Some(series) = series
+            && self.at_ns >= self.count_from_ns
+        {
+            ctx.record(series, ctx.now_ns - self.at_ns);
+        }
+    }
+}
+
 impl Program for Sleeper {
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
-        let work = Op::Run {
-            work_ns: self.run_ns,
-        };
         match self.state {
             SleeperState::Worked => {
+                if self.woken {
+                    self.record(ctx, self.done);
+                }
+                self.woken = false;
                 self.at_ns += self.period_ns;
                 // One that has fallen behind does not wait, so it has no wakeup to record.
                 if ctx.now_ns >= self.at_ns {
-                    return work;
+                    return self.work();
                 }
                 self.state = SleeperState::Slept;
                 Op::SleepUntil { at_ns: self.at_ns }
@@ -56,12 +81,9 @@ impl Program for Sleeper {
             }
             SleeperState::CameBack => {
                 self.state = SleeperState::Worked;
-                if let Some(series) = self.series
-                    && self.at_ns >= self.count_from_ns
-                {
-                    ctx.record(series, ctx.now_ns - self.at_ns);
-                }
-                work
+                self.woken = true;
+                self.record(ctx, self.series);
+                self.work()
             }
         }
     }

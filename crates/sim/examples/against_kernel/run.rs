@@ -1,10 +1,12 @@
 //! One scenario in the simulator, read as the kernels' runner reads it (`tests/check/bed.c`).
 
-use crate::figures::{Description, Figures};
+use crate::figures::{Description, Figures, Of};
 use crate::programs::{Hog, Receiver, Sender, Sleeper, SleeperState};
-use crate::scenario::{Kind, Policy, Scenario, Task, What, Whom};
+use crate::scenario::{Gate, Kind, Policy, Scenario, Task, What, Whom};
+use tidegate_law::cap::NONE as NO_CAP;
 use tidegate_sim::{
-    Bandwidth, CpuSet, GroupId, GroupSpec, Machine, Program, SeriesId, TaskId, TaskSpec,
+    Bandwidth, CapScope, CapTerms, CpuSet, GroupId, GroupSpec, Machine, Program, SeriesId, TaskId,
+    TaskSpec,
 };
 
 /// 16 pages of 40 messages of 100 bytes: a message never spans two.
@@ -22,31 +24,55 @@ struct Bed<'a> {
     tasks: Vec<Vec<TaskId>>,
     /// Wakeup latencies of a sleeper, or the times at which a team's tasks ended.
     series: Vec<SeriesId>,
+    /// From when a sleeper was to wake to its work's end.
+    done: Vec<SeriesId>,
 }
 
 /// Runs it on a machine like `description`; the span is cut to `span_max_ms`.
 pub fn run(
     scenario: &Scenario,
     description: &Description,
+    scheduler: Of,
     span_max_ms: u64,
     into: &mut Figures,
 ) -> Result<(), String> {
-    let mut bed = Bed::new(scenario, description).map_err(|e| e.to_string())?;
+    let mut bed = Bed::new(scenario, description, scheduler)
+        .map_err(|e| format!("{}: {e}", scenario.name))?;
     bed.go(span_max_ms, into)
         .map_err(|e| format!("{}: {e}", scenario.name))
 }
 
 type Failure = Box<dyn std::error::Error>;
 
+/// What the group asks of the ext engine; other schedulers do not look at it.
+fn lay_gate(gate: &Gate, spec: &mut GroupSpec) {
+    spec.class = gate.class.unwrap_or(spec.class);
+    spec.latency = gate.latency;
+    spec.headroom_ppm = gate.headroom_ppm.unwrap_or(0);
+    spec.tolerance_ppm = gate.tolerance_ppm.unwrap_or(spec.tolerance_ppm);
+    if gate.cap_hard_ppt.is_some() || gate.cap_soft_ppt.is_some() {
+        spec.cap = Some(CapTerms {
+            hard_ppt: gate.cap_hard_ppt.unwrap_or(NO_CAP),
+            soft_ppt: gate.cap_soft_ppt.unwrap_or(NO_CAP),
+            scope: gate.cap_scope.unwrap_or(CapScope::Group),
+        });
+    }
+}
+
 impl<'a> Bed<'a> {
-    fn new(scenario: &'a Scenario, description: &'a Description) -> Result<Self, Failure> {
+    fn new(
+        scenario: &'a Scenario,
+        description: &'a Description,
+        scheduler: Of,
+    ) -> Result<Self, Failure> {
         let mut bed = Bed {
             scenario,
             description,
-            machine: Machine::new(description.config(scenario.silo_slice_us))?,
+            machine: Machine::new(description.config(scenario.silo_slice_us, scheduler))?,
             groups: Vec::new(),
             tasks: Vec::new(),
             series: Vec::new(),
+            done: Vec::new(),
         };
         let mut own = GroupSpec::new("bed", GroupId::ROOT);
         own.weight = 10_000;
@@ -61,18 +87,26 @@ impl<'a> Bed<'a> {
                 period_us: group.period_us,
                 burst_us: group.burst_us,
             });
+            lay_gate(&group.gate, &mut spec);
             bed.groups.push(bed.machine.add_group(spec)?);
         }
         for task in &scenario.tasks {
             let series = bed.machine.add_series(&task.name);
+            let done = bed.machine.add_series(&format!("{}'s ends", task.name));
             bed.series.push(series);
-            let ids = bed.spawn(task, series)?;
+            bed.done.push(done);
+            let ids = bed.spawn(task, series, done)?;
             bed.tasks.push(ids);
         }
         Ok(bed)
     }
 
-    fn spawn(&mut self, task: &Task, series: SeriesId) -> Result<Vec<TaskId>, Failure> {
+    fn spawn(
+        &mut self,
+        task: &Task,
+        series: SeriesId,
+        done: SeriesId,
+    ) -> Result<Vec<TaskId>, Failure> {
         let mut ids = Vec::new();
         match task.kind {
             Kind::Hog => {
@@ -80,9 +114,17 @@ impl<'a> Bed<'a> {
                     ids.push(self.spawn_one(task, Box::new(Hog))?);
                 }
             }
-            Kind::Sleeper { period_us, run_us } => {
+            Kind::Sleeper {
+                period_us,
+                run_us,
+                then,
+            } => {
                 for _ in 0..task.count {
-                    let sleeper = self.sleeper(period_us * 1_000, run_us * 1_000, Some(series));
+                    let sleeper = Sleeper {
+                        then: then.map(|(us, ms)| (us * 1_000, ms * 1_000_000)),
+                        done: Some(done),
+                        ..self.sleeper(period_us * 1_000, run_us * 1_000, Some(series))
+                    };
                     ids.push(self.spawn_one(task, Box::new(sleeper))?);
                 }
             }
@@ -106,7 +148,10 @@ impl<'a> Bed<'a> {
             timer_ns: self.description.timer_ns,
             count_from_ns: self.scenario.warm_ms * 1_000_000,
             series,
+            then: None,
+            done: None,
             at_ns: 0,
+            woken: false,
             state: SleeperState::Worked,
         }
     }
@@ -187,11 +232,20 @@ impl<'a> Bed<'a> {
                 What::Periods => put(into, "periods", count(|r| r.periods), "count"),
                 What::Throttled => put(into, "throttled", count(|r| r.throttled), "count"),
                 What::Bursts => put(into, "bursts", count(|r| r.bursts), "count"),
-                What::Latency => {
-                    let latencies = self.machine.series(self.series_of(whom));
+                What::Latency | What::Done => {
+                    let (series, prefix) = match what {
+                        What::Done => (self.done_of(whom), "done_"),
+                        _ => (self.series_of(whom), ""),
+                    };
+                    let latencies = self.machine.series(series);
                     for (word, ppm) in [("p50", 500_000), ("p90", 900_000), ("p99", 990_000)] {
                         let value_ns = latencies.percentile_ns(ppm);
-                        put(into, word, value_ns as f64 / 1e3, "us");
+                        put(
+                            into,
+                            &format!("{prefix}{word}"),
+                            value_ns as f64 / 1e3,
+                            "us",
+                        );
                     }
                 }
                 What::Duration => {
@@ -245,6 +299,13 @@ impl<'a> Bed<'a> {
         }
     }
 
+    fn done_of(&self, whom: Whom) -> SeriesId {
+        match whom {
+            Whom::Task(task) => self.done[task],
+            Whom::Group(_) => self.done[0],
+        }
+    }
+
     fn tasks_of(&self, whom: Whom) -> &[TaskId] {
         match whom {
             Whom::Task(task) => &self.tasks[task],
@@ -256,15 +317,22 @@ impl<'a> Bed<'a> {
         match whom {
             Whom::Task(_) => {
                 let tasks = self.tasks_of(whom).iter();
+                let of = |&task: &TaskId| match self.description.own_count {
+                    true => self.machine.task_work_done_ns(task),
+                    false => self.machine.task_usage_ns(task),
+                };
                 Reading {
-                    usage_ns: tasks.map(|&task| self.machine.task_usage_ns(task)).sum(),
+                    usage_ns: tasks.map(of).sum(),
                     ..Reading::default()
                 }
             }
             Whom::Group(group) => {
                 let stat = self.machine.bandwidth_stat(self.groups[group]);
                 Reading {
-                    usage_ns: self.machine.usage_ns(self.groups[group]),
+                    usage_ns: match self.description.own_count {
+                        true => self.machine.work_done_ns(self.groups[group]),
+                        false => self.machine.usage_ns(self.groups[group]),
+                    },
                     periods: stat.nr_periods,
                     throttled: stat.nr_throttled,
                     bursts: stat.nr_bursts,

@@ -1,6 +1,7 @@
-//! Reads `tests/check/scenarios.txt`, whose head tells its form.
+//! Reads `tests/check/scenarios.txt` and `ext.txt`, whose heads tell their form.
 
 use std::collections::BTreeSet;
+use tidegate_sim::{CapScope, Class};
 
 /// A group of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +13,55 @@ pub struct Group {
     pub quota_us: Option<u64>,
     pub period_us: u64,
     pub burst_us: u64,
+    /// What it asks of the ext engine.
+    pub gate: Gate,
+}
+
+/// A group's terms, as `tidegate ext --gate` takes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gate {
+    pub class: Option<Class>,
+    pub latency: i8,
+    pub headroom_ppm: Option<u32>,
+    pub tolerance_ppm: Option<u32>,
+    pub cap_hard_ppt: Option<u32>,
+    pub cap_soft_ppt: Option<u32>,
+    pub cap_scope: Option<CapScope>,
+}
+
+impl Gate {
+    /// False: no term of a gate.
+    fn term(&mut self, key: &str, value: &str) -> Result<bool, String> {
+        let percent = || match value.strip_suffix('%') {
+            Some(text) => number::<u32>(text).map(|percent| percent * 10_000),
+            None => Err(format!("not a percentage: '{value}'")),
+        };
+        let thousandths = || number(value.strip_suffix('m').unwrap_or("no 'm'"));
+        match key {
+            "class" => {
+                self.class = Some(match value {
+                    "main" => Class::Main,
+                    "side" => Class::Side,
+                    _ => return Err(format!("no such class: '{value}'")),
+                });
+            }
+            "latency" => self.latency = number(value)?,
+            "headroom" => self.headroom_ppm = Some(percent()?),
+            "tolerance" => self.tolerance_ppm = Some(percent()?),
+            "cap_hard" => self.cap_hard_ppt = Some(thousandths()?),
+            "cap_soft" => self.cap_soft_ppt = Some(thousandths()?),
+            "cap_scope" => {
+                self.cap_scope = Some(match value {
+                    "group" => CapScope::Group,
+                    "process" => CapScope::Process,
+                    "task" => CapScope::Task,
+                    _ => return Err(format!("no such scope: '{value}'")),
+                });
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
 }
 
 /// What a task does.
@@ -21,6 +71,8 @@ pub enum Kind {
     Sleeper {
         period_us: u64,
         run_us: u64,
+        /// What its work becomes, and how long after the start.
+        then: Option<(u64, u64)>,
     },
     Messages {
         teams: u32,
@@ -59,6 +111,7 @@ pub enum What {
     Throttled,
     Bursts,
     Latency,
+    Done,
     Duration,
 }
 
@@ -162,6 +215,7 @@ impl Scenario {
                 "quota_us" => group.quota_us = Some(number(value)?),
                 "period_us" => group.period_us = number(value)?,
                 "burst_us" => group.burst_us = number(value)?,
+                other if group.gate.term(other, value)? => {}
                 other => return Err(format!("a group has no '{other}'")),
             }
         }
@@ -171,7 +225,7 @@ impl Scenario {
     fn read_task(&self, name: &str, pairs: &[(&str, &str)]) -> Result<Task, String> {
         let get = |key: &str| pairs.iter().find(|(k, _)| *k == key).map(|(_, v)| *v);
         let wanted = |key: &str| get(key).ok_or_else(|| format!("task {name}: no {key}="));
-        const KEYS: [&str; 12] = [
+        const KEYS: [&str; 14] = [
             "group",
             "kind",
             "count",
@@ -181,6 +235,8 @@ impl Scenario {
             "cpu",
             "period_us",
             "run_us",
+            "then_us",
+            "at_ms",
             "teams",
             "pairs",
             "loops",
@@ -190,9 +246,13 @@ impl Scenario {
         }
         let kind = match wanted("kind")? {
             "hog" => Kind::Hog,
-            "sleeper" => Kind::Sleeper {
+            kind @ ("sleeper" | "stepper") => Kind::Sleeper {
                 period_us: number(wanted("period_us")?)?,
                 run_us: number(wanted("run_us")?)?,
+                then: match kind {
+                    "stepper" => Some((number(wanted("then_us")?)?, number(wanted("at_ms")?)?)),
+                    _ => None,
+                },
             },
             "messages" => Kind::Messages {
                 teams: number(wanted("teams")?)?,
@@ -227,6 +287,7 @@ fn what(word: &str) -> Result<What, String> {
         "throttled" => What::Throttled,
         "bursts" => What::Bursts,
         "latency" => What::Latency,
+        "done" => What::Done,
         "duration" => What::Duration,
         other => return Err(format!("nothing to read: '{other}'")),
     })

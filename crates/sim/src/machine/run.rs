@@ -82,17 +82,8 @@ impl Machine {
         }
         // The interrupt is taken by whoever runs where the timer was set.
         let cpu = self.k.task(task).cpu;
-        self.interrupt(cpu, self.k.cfg.costs.wakeup_ns);
+        self.k.interrupt(cpu, self.k.cfg.costs.wakeup_ns);
         self.wake(task, Waker::Timer);
-    }
-
-    /// Kernel time that the CPU's task loses.
-    fn interrupt(&mut self, cpu: CpuId, ns: u64) {
-        if ns > 0 && self.k.cpus[cpu.index()].curr.is_some() {
-            self.k.advance_work(cpu);
-            self.k.add_overhead(cpu, ns);
-            self.k.arm_end(cpu);
-        }
     }
 
     fn tick(&mut self, cpu: CpuId) {
@@ -100,7 +91,7 @@ impl Machine {
         self.k.events.set_tick(cpu, self.k.now + tick_ns);
         // So that what readers see of work done is never older than a tick.
         self.k.advance_work(cpu);
-        self.interrupt(cpu, self.k.cfg.costs.tick_ns);
+        self.k.interrupt(cpu, self.k.cfg.costs.tick_ns);
         self.k.refresh_speed(cpu);
         match self.k.cpus[cpu.index()].curr {
             Some(task) if self.k.is_fifo(task) => self.sched.update_curr(&mut self.k, cpu),

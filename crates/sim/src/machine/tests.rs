@@ -119,7 +119,7 @@ fn build(rng: &mut Prng, seed: u64) -> Machine {
         cfs.latency_nice = rng.chance_ppm(500_000);
         cfg.scheduler = Scheduler::Cfs(cfs);
     } else if rng.chance_ppm(300_000) {
-        cfg.scheduler = Scheduler::Ext(ExtConfig::default());
+        cfg.scheduler = Scheduler::Ext(ExtConfig::for_cpus(cpus));
     }
     cfg.slices_expire = rng.chance_ppm(200_000);
     cfg.seed = seed;
@@ -249,7 +249,7 @@ fn too_much_quota_is_seen_with_every_scheduler() {
     for scheduler in [
         Scheduler::Eevdf(crate::EevdfConfig::for_cpus(2)),
         Scheduler::Cfs(CfsConfig::for_cpus(2)),
-        Scheduler::Ext(ExtConfig::default()),
+        Scheduler::Ext(ExtConfig::for_cpus(2)),
     ] {
         for told_us in [50_000, 49_000] {
             let mut config = MachineConfig::new(2);
@@ -291,7 +291,7 @@ fn too_much_quota_is_seen_with_every_scheduler() {
 fn main_that_is_forgotten_beside_side_work_is_seen() {
     for pretend in [false, true] {
         let mut config = MachineConfig::new(2);
-        config.scheduler = Scheduler::Ext(ExtConfig::default());
+        config.scheduler = Scheduler::Ext(ExtConfig::for_cpus(2));
         config.check = true;
         let mut machine = Machine::new(config).unwrap();
         let side = GroupSpec {

@@ -81,7 +81,7 @@ impl Default for Engine {
             tolerance_ppm: None,
             sense: Sense::Bpf,
             quota_ppm: 300_000,
-            ext: ExtConfig::default(),
+            ext: ExtConfig::for_cpus(1),
         }
     }
 }
@@ -129,7 +129,10 @@ impl Engine {
 
 pub(super) fn read(table: &Table, findings: &Findings, cpus: u32, groups: &mut [Group]) -> Engine {
     let section = Section::new(table, "engine", &[KEYS], findings, cpus);
-    let mut engine = Engine::default();
+    let mut engine = Engine {
+        ext: ExtConfig::for_cpus(cpus),
+        ..Engine::default()
+    };
     let kinds =
         [EngineKind::None, EngineKind::Knobs, EngineKind::Ext].map(|kind| (kind.name(), kind));
     engine.kind = section.choice("name", &kinds).unwrap_or_default();

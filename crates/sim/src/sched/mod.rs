@@ -204,7 +204,7 @@ impl Sched {
     pub(crate) fn check_preempt(&mut self, k: &mut Kernel, cpu: CpuId, new: TaskId, curr: TaskId) {
         match self {
             Sched::Fair(fair) => fair.check_preempt(k, cpu, new, curr),
-            Sched::Ext(ext) => ext.check_preempt(k, cpu, new),
+            Sched::Ext(ext) => ext.check_preempt(k, new),
         }
     }
 
@@ -245,7 +245,7 @@ impl Sched {
     pub(crate) fn yield_now(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         match self {
             Sched::Fair(fair) => fair.yield_now(k, cpu, task),
-            Sched::Ext(ext) => ext.yield_now(k, cpu, task),
+            Sched::Ext(ext) => ext.yield_now(k, cpu),
         }
     }
 

@@ -82,7 +82,7 @@ pub fn machine(cpus: u32, threads: u32, ext: bool, seed: u64) -> Machine {
     let mut config = MachineConfig::new(cpus);
     config.topology = Topology::new(cpus, threads, cpus.min(8));
     config.scheduler = if ext {
-        Scheduler::Ext(ExtConfig::default())
+        Scheduler::Ext(ExtConfig::for_cpus(cpus))
     } else {
         Scheduler::Eevdf(EevdfConfig::for_cpus(cpus))
     };

@@ -9,8 +9,12 @@ use tidegate_law::cap::{Bucket, Cap, Family, NEVER_NS, NONE, Scope, State, Terms
 
 use crate::{CapScope, CapTerms, Ns, TaskId};
 
-/// A capped task that was waited for gets at least so much at once, if its bucket can hold twice that.
-const WANT_NS: u64 = 250_000;
+/// Who had to wait gets at least so much at once, if the bucket can hold four times that.
+const WANT_NS: u64 = 500_000;
+/// Nobody is held for longer without a look.
+const LOOK_NS: Ns = 500_000_000;
+/// After a look in vain, the next.
+const AGAIN_NS: Ns = 100_000;
 /// Enforcement is by a timer at the very moment; this is the least run.
 const LEAST_NS: u64 = 10_000;
 
@@ -21,8 +25,10 @@ pub(super) struct Slot {
     /// Tasks that draw on it, over all CPUs.
     runners: u64,
     users: u32,
-    /// Parked or in the background because of it.
-    pub(super) held: Vec<TaskId>,
+    /// Parked or in the background because of it, with the time at which each is to be looked at.
+    pub(super) held: Vec<(Ns, TaskId)>,
+    /// What those that it parked will use: each comes back when there is something for it, not all at each drop.
+    booked_ns: u64,
     timer_ns: Ns,
 }
 
@@ -45,14 +51,9 @@ fn law_terms(terms: &CapTerms) -> Terms {
     Terms::new(some(terms.hard_ppt), some(terms.soft_ppt), scope, LEAST_NS)
 }
 
-impl Slot {
-    /// Half a bucket at most: a full one would lose what comes in while the task runs.
-    fn want_ns(&self) -> u64 {
-        let on = |bucket: &Bucket| (bucket.depth_ns > 0).then_some(bucket.depth_ns);
-        let depths = [on(&self.cap.hard), on(&self.cap.soft)];
-        let least_ns = depths.into_iter().flatten().min();
-        least_ns.map_or(WANT_NS, |depth_ns| WANT_NS.min(depth_ns / 2))
-    }
+/// A quarter of a bucket at most: what several have booked should fit, or what comes in is lost.
+fn want_ns(bucket: &Bucket) -> u64 {
+    WANT_NS.min(bucket.depth_ns / 4).max(1)
 }
 
 impl Caps {
@@ -77,6 +78,7 @@ impl Caps {
             runners: 0,
             users: 0,
             held: Vec::new(),
+            booked_ns: 0,
             timer_ns: Ns::MAX,
         });
         (self.slots.len() - 1) as u32
@@ -120,31 +122,69 @@ impl Caps {
         worst
     }
 
-    /// `task` waits until `slot` holds something again.
-    pub(super) fn hold(&mut self, index: u32, task: TaskId) {
+    /// `task` is parked: when will the slot have something for it? It books that.
+    pub(super) fn book(&mut self, index: u32, task: TaskId, now_ns: Ns) -> (u32, u64) {
         let slot = &mut self.slots[index as usize];
-        slot.held.push(task);
-        let at_ns = slot
-            .cap
-            .ready_at_ns(&self.families[slot.family], slot.want_ns());
-        if at_ns != NEVER_NS && at_ns < slot.timer_ns {
+        let want_ns = want_ns(&slot.cap.hard);
+        let before_ns = slot.booked_ns;
+        slot.booked_ns += want_ns;
+        let mut at_ns = slot.cap.ready_at_ns(&self.families[slot.family], want_ns);
+        let rate_ppt = u64::from(slot.cap.hard.rate_ppt);
+        if at_ns != NEVER_NS && rate_ppt > 0 {
+            at_ns += before_ns * 1_000 / rate_ppt;
+        }
+        self.look_at(index, task, at_ns.min(now_ns + LOOK_NS));
+        (index, want_ns)
+    }
+
+    /// What was booked is used, or not wanted any more.
+    pub(super) fn unbook(&mut self, (index, want_ns): (u32, u64)) {
+        let slot = &mut self.slots[index as usize];
+        slot.booked_ns = slot.booked_ns.saturating_sub(want_ns);
+    }
+
+    /// `task` is in the background until the slot holds something again.
+    pub(super) fn call_back(&mut self, index: u32, task: TaskId, now_ns: Ns) {
+        let slot = &mut self.slots[index as usize];
+        let want_ns = want_ns(&slot.cap.soft);
+        let at_ns = slot.cap.ready_at_ns(&self.families[slot.family], want_ns);
+        let at_ns = at_ns.clamp(now_ns + AGAIN_NS, now_ns + LOOK_NS);
+        self.look_at(index, task, at_ns);
+    }
+
+    fn look_at(&mut self, index: u32, task: TaskId, at_ns: Ns) {
+        self.slots[index as usize].held.push((at_ns, task));
+        self.arm(index);
+    }
+
+    /// Sets the slot's timer for the first whom it holds.
+    pub(super) fn arm(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        let first_ns = slot.held.iter().map(|held| held.0).min();
+        if let Some(at_ns) = first_ns.filter(|at_ns| *at_ns < slot.timer_ns) {
             slot.timer_ns = at_ns;
             self.timers.push((at_ns, index));
         }
     }
 
     pub(super) fn unhold(&mut self, index: u32, task: TaskId) {
-        self.slots[index as usize].held.retain(|held| *held != task);
+        self.slots[index as usize]
+            .held
+            .retain(|held| held.1 != task);
     }
 
-    /// The slot's timer: everybody whom it held may try again.
+    /// The slot's timer: those whose time has come, in its order.
     pub(super) fn timer(&mut self, index: u32, now_ns: Ns) -> Vec<TaskId> {
         let slot = &mut self.slots[index as usize];
         if slot.timer_ns > now_ns {
             return Vec::new();
         }
         slot.timer_ns = Ns::MAX;
-        std::mem::take(&mut slot.held)
+        let (mut due, later): (Vec<_>, Vec<_>) =
+            slot.held.drain(..).partition(|held| held.0 <= now_ns);
+        slot.held = later;
+        due.sort_by_key(|held| held.0);
+        due.into_iter().map(|held| held.1).collect()
     }
 
     pub(super) fn start(&mut self, slots: &[u32]) {

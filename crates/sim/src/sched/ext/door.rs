@@ -1,5 +1,8 @@
 //! What the machine asks of the class (see the contract in `sched`).
 
+use tidegate_law::cap::State;
+
+use super::preempt::Displaces;
 use super::{Alarm, Ext, Kind, Place};
 use crate::kernel::Kernel;
 use crate::sched::BandwidthStat;
@@ -38,24 +41,45 @@ impl Ext {
         if !self.enter(k, task, cpu) {
             return;
         }
-        let free = self.is_free(k, cpu);
-        let displaces = self.soft.contains(cpu) && !self.task(task).yields;
-        if self.task(task).kind == Kind::Main
-            && (free || (displaces && !self.claimed.contains(cpu)))
-        {
-            self.claimed.insert(cpu);
-            self.cpus[cpu.index()].sent.push(task);
-            self.task_mut(task).place = Place::Sent(cpu);
-            k.resched(cpu);
+        if let Err(out) = self.limits.closed(self.task(task).group, cpu, k.now) {
+            self.park(k, task, out);
             return;
         }
-        self.wait(task);
-        match self.task(task).kind {
-            Kind::Side => self.level_side(k),
-            Kind::Main | Kind::Background if free => k.resched(cpu),
-            Kind::Main => self.contend(k, task),
-            Kind::Background => {}
+        if self.task(task).kind == Kind::Side {
+            self.wait(task, false);
+            self.level_side(k);
+            return;
         }
+        if self.is_free(k, cpu) {
+            self.send(k, task, cpu);
+            return;
+        }
+        match self.victim(k, task, cpu) {
+            (Some(victim), Displaces::Now) => self.send(k, task, victim),
+            (_, displaces) => self.wait(task, displaces == Displaces::Soon),
+        }
+    }
+
+    /// A CPU is to look who is first; nobody else counts on it meanwhile.
+    pub(super) fn call(&mut self, k: &mut Kernel, cpu: CpuId) {
+        self.claimed.insert(cpu);
+        k.resched(cpu);
+    }
+
+    /// To a CPU that is idle, or whose task gives way.
+    fn send(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId) {
+        self.claimed.insert(cpu);
+        self.cpus[cpu.index()].sent.push(task);
+        self.task_mut(task).place = Place::Sent(cpu);
+        k.resched(cpu);
+    }
+
+    /// Its group is out of quota: it waits there, out of line and tree.
+    pub(super) fn park(&mut self, k: &mut Kernel, task: TaskId, out: GroupId) {
+        self.exit(k, task);
+        self.task_mut(task).place = Place::Parked(out);
+        self.limits.park(out, task);
+        self.set_timers(k);
     }
 
     pub(crate) fn dequeue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, why: Dequeue) {
@@ -81,23 +105,27 @@ impl Ext {
         self.task_mut(task).place = Place::Away;
         k.list_del(cpu, task);
         k.cpus[cpu.index()].nr_queued -= 1;
+        if let Some(booked) = self.task_mut(task).booked.take() {
+            self.caps.unbook(booked);
+        }
         if why == Dequeue::Exit {
             let slots = std::mem::take(&mut self.task_mut(task).slots);
             self.caps.leave(&slots, k.now);
         }
     }
 
-    pub(crate) fn check_preempt(&mut self, k: &mut Kernel, cpu: CpuId, new: TaskId) {
-        match self.task(new).place {
-            Place::Sent(to) => k.resched(to),
-            Place::Waiting(_) if !k.needs_resched(cpu) => self.contend(k, new),
-            _ => {}
+    pub(crate) fn check_preempt(&mut self, k: &mut Kernel, new: TaskId) {
+        if let Place::Sent(to) = self.task(new).place {
+            k.resched(to);
         }
     }
 
     pub(crate) fn pick(&mut self, k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
         self.account(k, cpu);
-        if let Some(task) = self.stop(cpu) {
+        let since_ns = self.cpus[cpu.index()].run.as_ref().map(|run| run.since_ns);
+        let stopped = self.stop(cpu);
+        self.cpus[cpu.index()].before = stopped.zip(since_ns);
+        if let Some(task) = stopped {
             self.put_back(k, task, cpu);
         }
         let next = self.choose(k, cpu);
@@ -152,14 +180,14 @@ impl Ext {
             self.put_back(k, task, cpu);
         }
         self.leave_idle(k, cpu);
+        self.claimed.remove(cpu);
         for task in std::mem::take(&mut self.cpus[cpu.index()].sent) {
-            self.claimed.remove(cpu);
-            self.wait(task);
+            self.wait(task, false);
             if let Some(free) = self
                 .find(k, task, cpu)
                 .filter(|free| self.is_free(k, *free))
             {
-                k.resched(free);
+                self.call(k, free);
             }
         }
     }
@@ -169,14 +197,12 @@ impl Ext {
     }
 
     pub(crate) fn tick(&mut self, k: &mut Kernel, cpu: CpuId) {
-        self.look(k, cpu);
+        self.tick_look(k, cpu);
     }
 
-    /// sched_yield: the rest of the slice is given up.
-    pub(crate) fn yield_now(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
+    /// sched_yield: the CPU chooses again; the engine has no callback for it, so who yields keeps his place.
+    pub(crate) fn yield_now(&mut self, k: &mut Kernel, cpu: CpuId) {
         self.account(k, cpu);
-        let t = self.task_mut(task);
-        t.standing.end = t.standing.vruntime;
         k.resched(cpu);
     }
 
@@ -193,6 +219,7 @@ impl Ext {
                 for task in self.caps.timer(slot, k.now) {
                     self.called_back(k, task, slot);
                 }
+                self.caps.arm(slot);
             }
         }
         self.set_timers(k);
@@ -207,42 +234,51 @@ impl Ext {
         let Some(run) = &own.run else {
             return;
         };
-        if run.until_ns > k.now && run.kind == Kind::Main {
+        if run.until_ns > k.now {
             let until_ns = run.until_ns;
-            if self.is_displaced(k, cpu) {
-                k.resched(cpu);
-            } else {
-                self.arm(k, cpu, until_ns);
-            }
+            self.arm(k, cpu, until_ns);
             return;
         }
-        self.look(k, cpu);
+        k.resched(cpu);
     }
 
-    /// What a quota or a hard cap held back tries again.
+    /// What a quota or a hard cap held back goes back into line, and a CPU is called: an idle one, or one whose task it displaces
+    /// (which then takes the first in line).
     fn again(&mut self, k: &mut Kernel, task: TaskId) {
         self.task_mut(task).place = Place::Away;
         let own = k.task(task).cpu;
-        let cpu = self.find(k, task, own).unwrap_or(own);
-        self.relocate(k, task, cpu);
-        self.arrive(k, task, cpu);
+        if !self.enter(k, task, own) {
+            return;
+        }
+        self.wait(task, false);
+        if self.task(task).kind == Kind::Side {
+            self.level_side(k);
+        } else if let Some(free) = self.find(k, task, own) {
+            self.call(k, free);
+        } else if let (Some(victim), Displaces::Now) = self.victim(k, task, own) {
+            self.call(k, victim);
+        }
     }
 
-    /// A bucket holds something again.
+    /// A bucket should hold something again. What is found decides, not what was expected. One that runs in the background is
+    /// looked at when its slice ends.
     fn called_back(&mut self, k: &mut Kernel, task: TaskId, slot: u32) {
+        let (state, holder) = self.caps.state(&self.tasks[task.index()].slots, k.now);
         match self.task(task).place {
+            Place::Held(held) if held == slot && state == State::Parked => {
+                self.task_mut(task).place = Place::Held(holder);
+                self.book(k, task, holder);
+            }
             Place::Held(held) if held == slot => self.again(k, task),
-            Place::Waiting(key) if self.task(task).soft_slot == Some(slot) => {
+            Place::Waiting(_) if self.task(task).soft_slot != Some(slot) => {}
+            Place::Waiting(_) if state != State::Run => self.call_back(k, task, holder),
+            Place::Waiting(key) => {
                 self.task_mut(task).soft_slot = None;
                 self.unwait(task, key);
                 self.exit(k, task);
                 self.again(k, task);
             }
-            Place::Running(cpu) if self.task(task).soft_slot == Some(slot) => {
-                self.task_mut(task).soft_slot = None;
-                k.resched(cpu);
-            }
-            _ => {}
+            _ => self.task_mut(task).soft_slot = None,
         }
     }
 
@@ -255,11 +291,6 @@ impl Ext {
     }
 
     pub(crate) fn set_task(&mut self, k: &mut Kernel, task: TaskId) {
-        let slice_ns = match k.task(task).slice_ns {
-            0 => self.cfg.slice_ns,
-            slice_ns => slice_ns,
-        };
-        self.task_mut(task).slice_ns = slice_ns;
         self.set_hint(k, task);
     }
 

@@ -11,6 +11,9 @@ use tidegate_law::bandwidth::{NONE, Pool, SLACK_WAIT_NS, Silo, Terms, Verdict};
 
 use crate::{Bandwidth, CpuId, GroupId, Ns, TaskId};
 
+/// A timer that is asked for now rings so much later.
+const SOON_NS: Ns = 20_000;
+
 /// One limited group.
 pub(super) struct Limit {
     pool: Pool,
@@ -93,15 +96,33 @@ impl Limits {
 
     /// May a task of `group` run on `cpu`? `Err`: the group that is out, to which it is to be parked.
     pub(super) fn admit(&mut self, group: GroupId, cpu: CpuId, now_ns: Ns) -> Result<(), GroupId> {
+        self.strictest(group, now_ns, |limit| limit.admit(cpu, now_ns))
+    }
+
+    /// The same of a task that is about to wait for a CPU; nothing is taken for it yet.
+    pub(super) fn closed(&mut self, group: GroupId, cpu: CpuId, now_ns: Ns) -> Result<(), GroupId> {
+        self.strictest(group, now_ns, |limit| limit.is_open(cpu, now_ns))
+    }
+
+    /// The nearest limit that says no, whose timer is set.
+    fn strictest(
+        &mut self,
+        group: GroupId,
+        now_ns: Ns,
+        mut lets: impl FnMut(&mut Limit) -> bool,
+    ) -> Result<(), GroupId> {
         if self.count == 0 {
             return Ok(());
         }
         let mut at = group.0;
         while at != u32::MAX {
             if let Some(limit) = &mut self.limits[at as usize]
-                && !limit.admit(cpu, now_ns)
+                && !lets(limit)
             {
-                let due_ns = limit.pool.turnover_ns();
+                let due_ns = match limit.pool.runtime_ns() {
+                    0 => limit.pool.turnover_ns(),
+                    _ => now_ns + SOON_NS,
+                };
                 if due_ns < limit.timer_ns {
                     limit.timer_ns = due_ns;
                     self.timers.push((due_ns, GroupId(at)));
@@ -126,20 +147,18 @@ impl Limits {
             .unwrap_or(u64::MAX)
     }
 
-    /// A task of `group` ran; false: it must stop.
-    pub(super) fn charge(&mut self, group: GroupId, cpu: CpuId, ran_ns: u64, now_ns: Ns) -> bool {
+    /// A task of `group` ran.
+    pub(super) fn charge(&mut self, group: GroupId, cpu: CpuId, ran_ns: u64) {
         if self.count == 0 {
-            return true;
+            return;
         }
-        let (mut at, mut goes_on) = (group.0, true);
+        let mut at = group.0;
         while at != u32::MAX {
             if let Some(limit) = &mut self.limits[at as usize] {
-                let silo = &mut limit.silos[cpu.index()];
-                goes_on &= limit.pool.run(silo, ran_ns, now_ns) == Verdict::Run;
+                limit.pool.charge(&mut limit.silos[cpu.index()], ran_ns);
             }
             at = self.parents[at as usize];
         }
-        goes_on
     }
 
     /// `cpu` turns from a task of `group` to one of `next`: what the groups that it leaves hold there goes back.
@@ -214,6 +233,29 @@ impl Limits {
 }
 
 impl Limit {
+    fn is_open(&mut self, cpu: CpuId, now_ns: Ns) -> bool {
+        let silo = &mut self.silos[cpu.index()];
+        if silo.is_throttled() {
+            if !self.pool.distribute(silo, now_ns) {
+                return false;
+            }
+            self.throttled.retain(|throttled| *throttled != cpu);
+            return true;
+        }
+        if silo.remaining_ns() > 0 || !self.pool.is_limited() {
+            return true;
+        }
+        self.pool.turnover(now_ns);
+        if self.pool.runtime_ns() as i64 + silo.remaining_ns() > 0 {
+            return true;
+        }
+        if self.pool.throttle(silo, now_ns) {
+            self.throttled.push_back(cpu);
+            return false;
+        }
+        true
+    }
+
     fn admit(&mut self, cpu: CpuId, now_ns: Ns) -> bool {
         let silo = &mut self.silos[cpu.index()];
         if silo.is_throttled() {

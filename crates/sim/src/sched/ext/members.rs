@@ -2,7 +2,7 @@
 
 use super::line::Standing;
 use super::tide::Tide;
-use super::{Alarm, Ext, ExtGroup, ExtTask, Kind, Origin, Place};
+use super::{Ext, ExtGroup, ExtTask, Kind, Origin, Place};
 use crate::kernel::Kernel;
 use crate::sched::fair::task_weight;
 use crate::spec::{CapScope, Class, Policy};
@@ -41,11 +41,11 @@ impl Ext {
             let bandwidth = g.bandwidth;
             self.limits.set(group, &bandwidth, k.now);
         }
-        self.set_tide(k);
+        self.set_tide();
     }
 
     /// The law over what the groups ask for. There is one only while there may be side work.
-    fn set_tide(&mut self, k: &mut Kernel) {
+    fn set_tide(&mut self) {
         if !self.groups.iter().any(|group| group.side) {
             return;
         }
@@ -61,7 +61,6 @@ impl Ext {
             Some(tide) => tide.set_terms(headroom_ppm, tolerance_ppm),
             None => {
                 self.tide = Some(Tide::new(self.topology.cpus(), headroom_ppm, tolerance_ppm));
-                k.events.set_timer(k.now, Alarm::Tide.pack());
             }
         }
     }
@@ -73,11 +72,7 @@ impl Ext {
         self.tasks.push(ExtTask {
             group: t.group,
             weight: task_weight(t.policy, t.nice) >> 10,
-            slice_ns: if t.slice_ns > 0 {
-                t.slice_ns
-            } else {
-                self.cfg.slice_ns
-            },
+            slice_ns: self.cfg.slice_ns,
             hint: 0,
             narrow: !t.anywhere,
             yields: false,
@@ -89,12 +84,15 @@ impl Ext {
                 end: 0,
                 flat: 1,
                 deadline: 0,
+                open_ns: None,
             },
             lag: 0,
+            left: (0, Kind::Main),
             left_ns: 0,
             origins: Vec::new(),
             slots: Vec::new(),
             soft_slot: None,
+            booked: None,
         });
         self.set_hint(k, task);
         let parent = cold

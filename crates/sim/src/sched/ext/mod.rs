@@ -15,13 +15,12 @@ mod limit;
 mod line;
 mod members;
 mod place;
+mod preempt;
 mod run;
 mod side;
 mod tide;
 mod verify;
 mod weight;
-
-use std::collections::BTreeSet;
 
 use tidegate_law::HeadroomDecision;
 
@@ -90,11 +89,15 @@ struct ExtTask {
     cache: u32,
     standing: Standing,
     lag: i64,
+    /// The line that it left, while it is no member of one.
+    left: (u32, Kind),
     left_ns: u64,
     origins: Vec<Origin>,
     slots: Vec<u32>,
     /// The slot whose soft cap put it into the background, and which will call it back.
     soft_slot: Option<u32>,
+    /// The slot where it has booked what it will use, and how much.
+    booked: Option<(u32, u64)>,
 }
 
 struct ExtGroup {
@@ -113,6 +116,8 @@ struct ExtGroup {
 #[derive(Default)]
 struct ExtCpu {
     run: Option<Run>,
+    /// Who ran until the choice that is being made, and since when.
+    before: Option<(TaskId, Ns)>,
     /// Tasks that were sent here.
     sent: Vec<TaskId>,
     /// The next timer that will look at it.
@@ -127,15 +132,13 @@ struct Run {
     task: TaskId,
     kind: Kind,
     since_ns: Ns,
-    /// When to look again: the slice, a silo, or a bucket ends.
+    /// When to look again: a silo or a bucket ends. A slice ends at a tick.
     until_ns: Ns,
     deadline: u64,
 }
 
 struct Cache {
     lines: [Line; KINDS],
-    /// Main's running tasks by deadline.
-    running: BTreeSet<(u64, CpuId)>,
     balance_ns: Ns,
 }
 
@@ -150,13 +153,13 @@ pub(crate) struct Ext {
     tasks: Vec<ExtTask>,
     cpus: Vec<ExtCpu>,
     caches: Vec<Cache>,
-    /// Idle CPUs that a task is on its way to.
+    /// CPUs that a task is on its way to, or that were called to look.
     claimed: CpuSet,
-    /// CPUs whose task gives way to any of main's: side, background, idle class.
-    soft: CpuSet,
     tide: Option<Tide>,
     side_running: u32,
     side_waiting: u32,
+    /// Tasks of side work that run or want to.
+    side_members: u32,
     side_ns: u64,
     /// Where the tolerance was last taken from main.
     forced_cpu: CpuId,
@@ -199,7 +202,6 @@ impl Ext {
         let cpus = topology.cpus();
         let cache = |_| Cache {
             lines: std::array::from_fn(|_| Line::default()),
-            running: BTreeSet::new(),
             balance_ns: 0,
         };
         Ext {
@@ -212,10 +214,10 @@ impl Ext {
             cpus: (0..cpus).map(|_| ExtCpu::default()).collect(),
             caches: (0..topology.llcs()).map(cache).collect(),
             claimed: CpuSet::EMPTY,
-            soft: CpuSet::EMPTY,
             tide: None,
             side_running: 0,
             side_waiting: 0,
+            side_members: 0,
             side_ns: 0,
             forced_cpu: CpuId(0),
             topology,

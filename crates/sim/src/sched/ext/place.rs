@@ -23,9 +23,9 @@ impl Ext {
         (0..count).map(move |step| (home + step) % count)
     }
 
-    /// The CPU for a task that wakes or starts: an idle one, or one whose task yields to it.
+    /// The idle CPU for a task that wakes, starts or is let go.
     pub(super) fn find(&self, k: &Kernel, task: TaskId, prev: CpuId) -> Option<CpuId> {
-        if self.task(task).kind != Kind::Main {
+        if self.task(task).kind == Kind::Side {
             return None;
         }
         let may = |cpu: CpuId| k.allowed(task, cpu);
@@ -53,18 +53,6 @@ impl Ext {
             });
             if thread.is_some() {
                 return thread;
-            }
-        }
-        let yields = self.task(task).yields;
-        if yields || self.soft.is_empty() {
-            return None;
-        }
-        for cache in self.caches_from(home) {
-            let soft = self.scan(&self.soft, cache, prev, |cpu| {
-                may(cpu) && !self.claimed.contains(cpu)
-            });
-            if soft.is_some() {
-                return soft;
             }
         }
         None

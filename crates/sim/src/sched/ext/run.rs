@@ -1,22 +1,17 @@
-//! Who runs: the pick, the look at what runs, and who displaces whom.
+//! Who runs: the pick, and how a task begins to run, stops and is put back.
 
 use tidegate_law::cap::State;
-use tidegate_law::latency::{Rank, before};
+use tidegate_law::latency::before;
 
 use super::line::Comer;
-use super::weight::{FLAT_BITS, FLAT_ONE, virtual_ns};
-use super::{Ext, ExtTask, Kind, Place, Run};
+use super::weight::{FLAT_BITS, FLAT_ONE};
+use super::{Ext, Kind, Place, Run};
 use crate::kernel::Kernel;
 use crate::sched::balance::note_tasks;
 use crate::{CpuId, Ns, TaskId};
 
-/// A hint of -20 brings a deadline forward by this (seed 001: sched_latency of a machine of 8 CPUs or more).
-const PERIOD_NS: u64 = 24_000_000;
 /// Between two looks at whether another cache has more work waiting.
 const BALANCE_NS: Ns = 4_000_000;
-/// Running tasks that a waking one is compared with, latest deadline first.
-const VICTIMS: usize = 16;
-
 impl Ext {
     /// A task begins to compete: behind its caps, in the line of `cpu`'s cache. True: it waits there.
     pub(super) fn enter(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId) -> bool {
@@ -34,44 +29,72 @@ impl Ext {
                 State::Background if kind == Kind::Side => {}
                 State::Background => {
                     self.task_mut(task).kind = Kind::Background;
-                    self.task_mut(task).soft_slot = Some(slot);
-                    self.caps.hold(slot, task);
+                    self.call_back(k, task, slot);
                 }
                 State::Parked => {
                     self.task_mut(task).place = Place::Held(slot);
-                    self.caps.hold(slot, task);
+                    self.book(k, task, slot);
                     return false;
                 }
             }
         }
         let t = &self.tasks[task.index()];
         self.tree.activate(t.group, t.weight);
-        self.join(task, None);
+        self.join(k, task);
         self.count(k, task, 1);
+        if kind == Kind::Side {
+            self.side_members += 1;
+            self.begin_tide(k);
+        }
         true
     }
 
-    fn join(&mut self, task: TaskId, vruntime: Option<u64>) {
+    /// A task in the background is to be looked at when its slot holds something again.
+    pub(super) fn call_back(&mut self, k: &Kernel, task: TaskId, slot: u32) {
+        self.task_mut(task).soft_slot = Some(slot);
+        self.caps.call_back(slot, task, k.now);
+    }
+
+    /// A task that its slot parks books what it will use there.
+    pub(super) fn book(&mut self, k: &Kernel, task: TaskId, slot: u32) {
+        if let Some(booked) = self.task_mut(task).booked.take() {
+            self.caps.unbook(booked);
+        }
+        let booked = self.caps.book(slot, task, k.now);
+        self.task_mut(task).booked = Some(booked);
+    }
+
+    fn comer(&self, task: TaskId) -> Comer {
         let t = &self.tasks[task.index()];
-        let comer = Comer {
+        Comer {
             flat: self.tree.flat(t.group, t.weight),
             own: t.weight << FLAT_BITS,
             slice_ns: t.slice_ns,
             hint: t.hint,
             lag: t.lag,
-            vruntime,
+            left_at: (t.left == (t.cache, t.kind)).then_some(t.standing.vruntime),
             left_ns: t.left_ns,
-        };
-        self.task_mut(task).standing = self.line(task).join(&comer, PERIOD_NS);
+        }
+    }
+
+    fn join(&mut self, k: &Kernel, task: TaskId) {
+        let (comer, period_ns) = (self.comer(task), self.cfg.period_ns);
+        self.task_mut(task).standing = self.line(task).join(&comer, period_ns, k.now);
+    }
+
+    fn leave(&mut self, k: &Kernel, task: TaskId) {
+        let mut standing = self.task(task).standing;
+        let lag = self.line(task).leave(&mut standing, k.now);
+        let t = self.task_mut(task);
+        (t.standing, t.lag, t.left) = (standing, lag, (t.cache, t.kind));
     }
 
     /// It no longer competes; its lag goes with it.
     pub(super) fn exit(&mut self, k: &mut Kernel, task: TaskId) {
         self.count(k, task, -1);
-        let standing = self.task(task).standing;
-        let lag = self.line(task).leave(&standing);
+        self.leave(k, task);
+        self.side_members -= u32::from(self.task(task).kind == Kind::Side);
         let t = self.task_mut(task);
-        t.lag = lag;
         let (group, weight) = (t.group, t.weight);
         if let Some(slot) = t.soft_slot.take() {
             self.caps.unhold(slot, task);
@@ -100,9 +123,9 @@ impl Ext {
     }
 
     /// In the line, in order.
-    pub(super) fn wait(&mut self, task: TaskId) {
+    pub(super) fn wait(&mut self, task: TaskId, front: bool) {
         let (deadline, narrow) = (self.task(task).standing.deadline, self.task(task).narrow);
-        let key = self.line(task).wait(task, deadline, narrow);
+        let key = self.line(task).wait(task, deadline, narrow, front);
         self.task_mut(task).place = Place::Waiting(key);
         self.side_waiting += u32::from(self.task(task).kind == Kind::Side);
     }
@@ -115,7 +138,9 @@ impl Ext {
     /// The next task for a CPU, and until when it may run; none: idle.
     pub(super) fn choose(&mut self, k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
         self.claimed.remove(cpu);
-        self.balance(k, cpu);
+        if self.cpus[cpu.index()].sent.is_empty() && !self.side_first(k, cpu) {
+            self.balance(k, cpu);
+        }
         loop {
             let task = self.candidate(k, cpu)?;
             if self.admit(k, task, cpu) {
@@ -131,8 +156,15 @@ impl Ext {
         {
             return Some(task);
         }
-        if let Some(task) = self.cpus[cpu.index()].sent.pop() {
-            return Some(task);
+        while let Some(task) = self.cpus[cpu.index()].sent.pop() {
+            if k.allowed(task, cpu) {
+                return Some(task);
+            }
+            // Its affinity has changed on the way.
+            self.wait(task, false);
+            if let Some(free) = self.find(k, task, k.task(task).cpu) {
+                self.call(k, free);
+            }
         }
         if let Some(task) = self.take(k, cpu, Kind::Main) {
             return Some(task);
@@ -155,7 +187,7 @@ impl Ext {
             }
             if let Some((key, task)) = line.first(|task| k.allowed(task, cpu)) {
                 self.unwait(task, key);
-                self.bring(task, home);
+                self.bring(k, task, home);
                 return Some(task);
             }
         }
@@ -163,26 +195,22 @@ impl Ext {
     }
 
     /// Moves a member to another cache's line; what it is behind by goes along.
-    fn bring(&mut self, task: TaskId, home: u32) {
+    fn bring(&mut self, k: &Kernel, task: TaskId, home: u32) {
         if self.task(task).cache == home {
             return;
         }
         let left_ns = self.left_ns(task);
-        let standing = self.task(task).standing;
-        let lag = self.line(task).leave(&standing);
+        self.leave(k, task);
         let t = self.task_mut(task);
-        (t.cache, t.lag, t.left_ns) = (home, lag, left_ns);
-        self.join(task, None);
+        (t.cache, t.left_ns) = (home, left_ns);
+        self.join(k, task);
     }
 
     /// May it start? A task whose quota or bucket is used up goes to wait there instead.
     fn admit(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId) -> bool {
         let group = self.task(task).group;
         if let Err(out) = self.limits.admit(group, cpu, k.now) {
-            self.exit(k, task);
-            self.task_mut(task).place = Place::Parked(out);
-            self.limits.park(out, task);
-            self.set_timers(k);
+            self.park(k, task, out);
             return false;
         }
         if self.task(task).slots.is_empty() {
@@ -196,109 +224,130 @@ impl Ext {
         self.task_mut(task).left_ns = self.left_ns(task);
         self.exit(k, task);
         if self.enter(k, task, cpu) {
-            self.wait(task);
+            self.wait(task, false);
         }
         self.set_timers(k);
         false
     }
 
     fn start(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId) {
-        let (group, kind, yields) = {
+        let since_ns = match self.cpus[cpu.index()].before.take() {
+            // It goes on, and has had its quarter of a slice.
+            Some((before, since_ns)) if before == task => since_ns,
+            _ => k.now,
+        };
+        let (group, kind) = {
             let t = self.task_mut(task);
             t.place = Place::Running(cpu);
-            (t.group, t.kind, t.yields)
+            (t.group, t.kind)
         };
         let own = &mut self.cpus[cpu.index()];
         let before = own.last_group.replace(group);
-        let forced = own.forced_ns > k.now;
         if let Some(before) = before {
             self.limits.leave(before, Some(group), cpu, k.now);
+        }
+        let mut standing = self.task(task).standing;
+        self.line(task).open(&mut standing, k.now);
+        self.task_mut(task).standing = standing;
+        if let Some(booked) = self.task_mut(task).booked.take() {
+            self.caps.unbook(booked);
         }
         self.caps.start(&self.tasks[task.index()].slots);
         let deadline = self.task(task).standing.deadline;
         self.cpus[cpu.index()].run = Some(Run {
             task,
             kind,
-            since_ns: k.now,
+            since_ns,
             until_ns: k.now,
             deadline,
         });
-        self.soft
-            .set(cpu, (kind != Kind::Main || yields) && !forced);
-        if kind == Kind::Main {
-            let cache = self.task(task).cache;
-            self.caches[cache as usize].running.insert((deadline, cpu));
-        }
         self.side_running += u32::from(kind == Kind::Side);
         self.extend(k, cpu);
         self.set_timers(k);
     }
 
-    /// Until when what runs may run: its slice, a silo, a bucket, its turn at main's cost.
+    /// Until when what runs may run: a silo, a bucket. (A slice ends at the first tick after, as does a turn at main's cost.)
     fn extend(&mut self, k: &mut Kernel, cpu: CpuId) {
         let Some(run) = &self.cpus[cpu.index()].run else {
             return;
         };
-        let (task, kind) = (run.task, run.kind);
-        let t = self.task(task);
-        let mut for_ns = self
-            .left_ns(task)
-            .min(self.limits.left_ns(t.group, cpu))
-            .min(self.caps.left_ns(&t.slots));
-        let forced_ns = self.cpus[cpu.index()].forced_ns;
-        if kind == Kind::Side && forced_ns > k.now {
-            for_ns = for_ns.min(forced_ns - k.now);
-        }
-        let until_ns = k.now + for_ns.max(1);
+        let t = self.task(run.task);
+        let for_ns = self
+            .limits
+            .left_ns(t.group, cpu)
+            .min(self.caps.left_ns(&t.slots))
+            .max(1);
+        let until_ns = k.now.saturating_add(for_ns);
         if let Some(run) = &mut self.cpus[cpu.index()].run {
             run.until_ns = until_ns;
         }
-        self.arm(k, cpu, until_ns);
+        if until_ns < Ns::MAX {
+            self.arm(k, cpu, until_ns);
+        }
     }
 
     /// The CPU's task leaves it, still a member of its line.
     pub(super) fn stop(&mut self, cpu: CpuId) -> Option<TaskId> {
         let run = self.cpus[cpu.index()].run.take()?;
-        self.soft.remove(cpu);
-        if run.kind == Kind::Main {
-            let cache = self.task(run.task).cache;
-            self.caches[cache as usize]
-                .running
-                .remove(&(run.deadline, cpu));
-        }
         self.side_running -= u32::from(run.kind == Kind::Side);
         self.caps.stop(&self.tasks[run.task.index()].slots);
         Some(run.task)
     }
 
-    /// A task that still wants to run is put back in line, with the rest of its slice. It never left the competition, so its
-    /// vruntime stands; what it weighs may have changed.
+    /// A task that still wants to run is put back in line.
     pub(super) fn put_back(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId) {
-        let vruntime = self.task(task).standing.vruntime;
         let kind = self.task(task).kind;
         self.task_mut(task).left_ns = self.left_ns(task);
-        self.exit(k, task);
-        if self.enter(k, task, cpu) {
-            if self.task(task).kind == kind {
-                let standing = self.task(task).standing;
-                self.line(task).leave(&standing);
-                self.join(task, Some(vruntime));
+        let (state, slot) = self.caps.state(&self.tasks[task.index()].slots, k.now);
+        if self.kind_in(k, task, state) == Some(kind) {
+            self.reorder(k, task);
+            if kind == Kind::Background && self.task(task).soft_slot.is_none() {
+                self.call_back(k, task, slot);
             }
-            self.wait(task);
-            if self.task(task).kind == Kind::Main
-                && let Some(free) = self.find(k, task, cpu).filter(|free| *free != cpu)
-                && self.is_free(k, free)
-            {
-                k.resched(free);
+        } else {
+            self.exit(k, task);
+            if !self.enter(k, task, cpu) {
+                self.set_timers(k);
+                return;
             }
+        }
+        if let Err(out) = self.limits.closed(self.task(task).group, cpu, k.now) {
+            self.park(k, task, out);
+            return;
+        }
+        self.wait(task, false);
+        if self.task(task).kind == Kind::Main
+            && let Some(free) = self.find(k, task, cpu).filter(|free| *free != cpu)
+        {
+            self.call(k, free);
         }
         self.set_timers(k);
     }
 
-    /// Charges what the CPU's task ran; false: it must stop.
+    /// What that state of its caps makes of it; none: parked.
+    fn kind_in(&mut self, k: &Kernel, task: TaskId, state: State) -> Option<Kind> {
+        let (kind, yields) = self.kind_of(k, task);
+        self.task_mut(task).yields = yields;
+        match state {
+            State::Parked => None,
+            State::Background if kind == Kind::Main => Some(Kind::Background),
+            _ => Some(kind),
+        }
+    }
+
+    fn reorder(&mut self, k: &Kernel, task: TaskId) {
+        let (comer, period_ns) = (self.comer(task), self.cfg.period_ns);
+        let mut standing = self.task(task).standing;
+        let line = self.line(task);
+        line.close(&mut standing);
+        line.again(&mut standing, &comer, period_ns, k.now);
+        self.task_mut(task).standing = standing;
+    }
+
+    /// Charges what the CPU's task ran; true: its slice is over.
     pub(super) fn account(&mut self, k: &mut Kernel, cpu: CpuId) -> bool {
         let Some((task, ran_ns)) = k.charge(cpu) else {
-            return true;
+            return false;
         };
         let Some(kind) = self.cpus[cpu.index()]
             .run
@@ -306,97 +355,16 @@ impl Ext {
             .filter(|run| run.task == task)
             .map(|run| run.kind)
         else {
-            return true;
+            return false;
         };
         let t = &mut self.tasks[task.index()];
         let line = &mut self.caches[t.cache as usize].lines[t.kind as usize];
-        let over = line.charge(&mut t.standing, ran_ns);
+        let over = line.charge(&mut t.standing, ran_ns, k.now);
         self.caps
             .charge(&t.slots, ran_ns, k.now, kind != Kind::Main);
         self.side_ns += if kind == Kind::Side { ran_ns } else { 0 };
-        let goes_on = self.limits.charge(t.group, cpu, ran_ns, k.now);
-        goes_on && !over
-    }
-
-    /// A timer's or tick's look at what runs on a CPU.
-    pub(super) fn look(&mut self, k: &mut Kernel, cpu: CpuId) {
-        let goes_on = self.account(k, cpu);
-        let Some(run) = &self.cpus[cpu.index()].run else {
-            return;
-        };
-        let (task, kind) = (run.task, run.kind);
-        let (state, _) = self.caps.state(&self.tasks[task.index()].slots, k.now);
-        let capped = match kind {
-            Kind::Background => state != State::Background,
-            Kind::Side => state == State::Parked,
-            Kind::Main => state != State::Run,
-        };
-        let surplus = kind == Kind::Side && self.side_is_surplus();
-        if !goes_on || capped || surplus || self.is_displaced(k, cpu) {
-            k.resched(cpu);
-            return;
-        }
-        self.extend(k, cpu);
-    }
-
-    /// Is the first in line to run instead of what runs on `cpu`? A running task of no higher hint is left alone for a quarter
-    /// of its slice, so that equals do not interrupt each other all the time.
-    pub(super) fn is_displaced(&mut self, k: &mut Kernel, cpu: CpuId) -> bool {
-        let Some(run) = &self.cpus[cpu.index()].run else {
-            return false;
-        };
-        let (task, kind, since_ns) = (run.task, run.kind, run.since_ns);
-        let cache = &self.caches[self.topology.llc_of(cpu) as usize];
-        let line = &cache.lines[Kind::Main as usize];
-        let Some((_, first)) = line.first(|task| k.allowed(task, cpu)) else {
-            return false;
-        };
-        let waits = self.task(first);
-        let runs = self.task(task);
-        if kind != Kind::Main || (runs.yields && !waits.yields) {
-            return self.soft.contains(cpu);
-        }
-        let rank = |t: &ExtTask, vruntime: u64| {
-            let slice_v = virtual_ns(t.slice_ns, t.standing.flat);
-            Rank::new(
-                t.standing.deadline,
-                t.hint,
-                line.is_eligible(vruntime, slice_v),
-            )
-        };
-        let ran_ns = k.now - k.cpus[cpu.index()].charged_to;
-        let now_v = runs.standing.vruntime + virtual_ns(ran_ns, runs.standing.flat);
-        let running = rank(runs, now_v);
-        let waiting = rank(waits, waits.standing.vruntime);
-        if !running.preempted_by(&waiting) {
-            return false;
-        }
-        let protected_ns = since_ns + runs.slice_ns / 4;
-        if waits.hint < runs.hint || k.now >= protected_ns {
-            return true;
-        }
-        self.arm(k, cpu, protected_ns);
-        false
-    }
-
-    /// A task of main's has begun to wait: whom does it displace?
-    pub(super) fn contend(&mut self, k: &mut Kernel, task: TaskId) {
-        if self.task(task).kind != Kind::Main {
-            return;
-        }
-        let cache = &self.caches[self.task(task).cache as usize];
-        let victim = cache
-            .running
-            .iter()
-            .rev()
-            .take(VICTIMS)
-            .map(|(_, cpu)| *cpu)
-            .find(|cpu| k.allowed(task, *cpu) && !k.needs_resched(*cpu));
-        if let Some(cpu) = victim
-            && self.is_displaced(k, cpu)
-        {
-            k.resched(cpu);
-        }
+        self.limits.charge(t.group, cpu, ran_ns);
+        over
     }
 
     /// Now and then a CPU pulls a waiting task from the cache that has most to do.
@@ -407,19 +375,23 @@ impl Ext {
         }
         self.caches[home as usize].balance_ns = k.now + BALANCE_NS;
         let load = |cache: u32| self.caches[cache as usize].lines[Kind::Main as usize].weight();
-        let Some(busiest) = self.caches_from(home).max_by_key(|cache| load(*cache)) else {
+        let Some(busiest) = (0..self.caches.len() as u32)
+            .rev()
+            .max_by_key(|at| load(*at).0)
+        else {
             return;
         };
-        let line = &self.caches[busiest as usize].lines[Kind::Main as usize];
-        let Some((key, task)) = line.last(|task| k.allowed(task, cpu)) else {
-            return;
-        };
-        let moved = self.task(task).standing.flat;
-        if load(home) + 2 * moved > load(busiest) {
+        let (weight, members) = load(busiest);
+        if busiest == home || members == 0 || load(home).0 + 2 * (weight / members) > weight {
             return;
         }
+        let line = &self.caches[busiest as usize].lines[Kind::Main as usize];
+        let Some((key, task)) = line.first_wide(|task| k.allowed(task, cpu)) else {
+            return;
+        };
         self.unwait(task, key);
-        self.bring(task, home);
-        self.wait(task);
+        self.bring(k, task, home);
+        self.cpus[cpu.index()].sent.push(task);
+        self.task_mut(task).place = Place::Sent(cpu);
     }
 }

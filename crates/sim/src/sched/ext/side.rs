@@ -33,7 +33,7 @@ impl Ext {
         self.tide.as_ref().map_or(u32::MAX, |tide| tide.cpus())
     }
 
-    fn is_forced(&self, k: &Kernel, cpu: CpuId) -> bool {
+    pub(super) fn is_forced(&self, k: &Kernel, cpu: CpuId) -> bool {
         self.cpus[cpu.index()].forced_ns > k.now
     }
 
@@ -135,19 +135,49 @@ impl Ext {
         ledger
     }
 
+    /// There is side work: the timer runs from now on.
+    pub(super) fn begin_tide(&mut self, k: &mut Kernel) {
+        if let Some(tide) = &mut self.tide
+            && tide.begin()
+        {
+            k.events.set_timer(k.now, Alarm::Tide.pack());
+        }
+    }
+
     /// The timer of the ledger.
     pub(super) fn tide_timer(&mut self, k: &mut Kernel) {
         let ledger = self.ledger(k);
+        let members = self.side_members;
         let Some(tide) = &mut self.tide else {
             return;
         };
-        tide.step(ledger);
+        if !tide.goes_on(k.now, members) {
+            return;
+        }
+        k.interrupt(CpuId(0), self.cfg.look_ns);
+        tide.step(ledger, members);
         let must_run = tide.must_run();
         k.events
             .set_timer(k.now + self.cfg.timer_ns, Alarm::Tide.pack());
+        self.settle_side(k);
         self.level_side(k);
         if must_run && self.side_waiting > 0 && self.side_running == 0 {
             self.force(k);
+        }
+    }
+
+    /// Lets main in where it waits beside side work whose stretch at main's cost is over.
+    fn settle_side(&mut self, k: &mut Kernel) {
+        for cpu in (0..self.topology.cpus()).map(CpuId) {
+            let runs = matches!(&self.cpus[cpu.index()].run, Some(run) if run.kind == Kind::Side);
+            if !runs || self.is_forced(k, cpu) {
+                continue;
+            }
+            let cache = &self.caches[self.topology.llc_of(cpu) as usize];
+            let line = &cache.lines[Kind::Main as usize];
+            if line.first(|task| k.allowed(task, cpu)).is_some() {
+                k.resched(cpu);
+            }
         }
     }
 
@@ -171,12 +201,5 @@ impl Ext {
         self.caches
             .iter()
             .any(|cache| cache.lines[Kind::Side as usize].first(fits).is_some())
-    }
-}
-
-impl Ext {
-    /// More side work runs than is allowed.
-    pub(super) fn side_is_surplus(&self) -> bool {
-        self.side_running > self.side_allowed()
     }
 }

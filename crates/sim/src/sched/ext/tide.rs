@@ -16,6 +16,10 @@ const KEEP_US: u64 = 10_000;
 /// Each so much of credit beyond that opens another CPU, to catch up.
 const CATCH_UP_NS: i64 = 5_000_000;
 
+/// What the kernel's watchdog makes necessary: a run of 1 ms in 15 s for each task of side work, in millionths of a CPU.
+const VISITS_UCPU: u64 = 66;
+/// After so long without side work the timer stops, and what the law has learnt is forgotten.
+const QUIET_NS: Ns = 2_000_000_000;
 /// A fall by more than this part of the machine in one step is a cut.
 const CUT_PART: u64 = 50;
 
@@ -30,12 +34,19 @@ pub(super) struct Ledger {
 /// The law at work.
 pub(super) struct Tide {
     law: Headroom,
+    terms: HeadroomTerms,
     cpus: u64,
     last: Option<Ledger>,
     decision: HeadroomDecision,
     credit_ns: i64,
     owed_ns: i64,
     open: bool,
+    /// The timer runs.
+    on: bool,
+    /// Since when there has been no side work.
+    quiet_ns: Option<Ns>,
+    /// What the law allows, or the visits ask for, if that is more.
+    allowance_ucpu: u64,
 }
 
 impl Tide {
@@ -44,36 +55,73 @@ impl Tide {
             headroom_ppm,
             tolerance_ppm,
         };
+        Self::of(u64::from(cpus), terms)
+    }
+
+    fn of(cpus: u64, terms: HeadroomTerms) -> Self {
         Self {
-            law: Headroom::new(HeadroomConfig::kernel(cpus), terms),
-            cpus: u64::from(cpus),
+            law: Headroom::new(HeadroomConfig::kernel(cpus as u32), terms),
+            terms,
+            cpus,
             last: None,
             decision: HeadroomDecision::default(),
             credit_ns: 0,
             owed_ns: 0,
             open: false,
+            on: false,
+            quiet_ns: None,
+            allowance_ucpu: 0,
         }
     }
 
+    /// There is side work; true: the timer was off, and all is to be learnt anew.
+    pub(super) fn begin(&mut self) -> bool {
+        if self.on {
+            return false;
+        }
+        *self = Self {
+            on: true,
+            ..Self::of(self.cpus, self.terms)
+        };
+        true
+    }
+
+    /// Whether there is side work, or was a moment ago; if not, the timer stops.
+    pub(super) fn goes_on(&mut self, now_ns: Ns, members: u32) -> bool {
+        if members > 0 {
+            self.quiet_ns = None;
+            return true;
+        }
+        let quiet_ns = *self.quiet_ns.get_or_insert(now_ns);
+        self.on = now_ns - quiet_ns < QUIET_NS;
+        if !self.on {
+            self.allowance_ucpu = 0;
+            self.decision = HeadroomDecision::default();
+        }
+        self.on
+    }
+
     pub(super) fn set_terms(&mut self, headroom_ppm: u32, tolerance_ppm: u32) {
-        self.law.set_terms(HeadroomTerms {
+        self.terms = HeadroomTerms {
             headroom_ppm,
             tolerance_ppm,
-        });
+        };
+        self.law.set_terms(self.terms);
     }
 
     pub(super) fn decision(&self) -> &HeadroomDecision {
         &self.decision
     }
 
-    /// The timer's step.
-    pub(super) fn step(&mut self, now: Ledger) {
+    /// The timer's step, with so many tasks of side work that run or want to.
+    pub(super) fn step(&mut self, now: Ledger, members: u32) {
         let Some(last) = self.last.replace(now) else {
             return;
         };
         let dt_ns = now.now_ns - last.now_ns;
         let side_ns = now.side_ns - last.side_ns;
         let before = self.decision.allowance_ucpu;
+        let visits_ucpu = u64::from(members) * VISITS_UCPU;
         self.decision = self.law.step(&HeadroomSample {
             dt_ns,
             capacity_ns: dt_ns * self.cpus,
@@ -85,7 +133,9 @@ impl Tide {
         // Rates <= 2^33 ucpu, windows <= 2^34 ns: in 128 bits without a thought, and far below 2^63 as ns of CPU time.
         let over =
             |rate_ucpu: u64, ns: u64| (u128::from(rate_ucpu) * u128::from(ns) / 1_000_000) as i64;
-        let (allowance, floor) = (self.decision.allowance_ucpu, self.decision.floor_ucpu);
+        let floor = self.decision.floor_ucpu.max(visits_ucpu);
+        let allowance = self.decision.allowance_ucpu.max(floor);
+        self.allowance_ucpu = allowance;
         if before > allowance + self.decision.capacity_ucpu / CUT_PART {
             // Main has stepped: what was saved up under its old level is not to be spent at its new one.
             self.credit_ns = self.credit_ns.min(0);
@@ -105,7 +155,7 @@ impl Tide {
 
     /// How many CPUs side work may use until the next step.
     pub(super) fn cpus(&self) -> u32 {
-        let allowance = self.decision.allowance_ucpu;
+        let allowance = self.allowance_ucpu;
         let whole = allowance / 1_000_000;
         // A debt of more than a CPU's step is worked off by a CPU less.
         let less = u64::from(self.credit_ns < -OPEN_NS);
@@ -132,7 +182,7 @@ mod tests {
         let mut now = Ledger::default();
         let (mut from, mut side_from) = (0, 0);
         for ms in 0..seconds * 1_000 {
-            tide.step(now);
+            tide.step(now, 1);
             let main_ns = cpus * MS * main_ppm / 1_000_000;
             let free_ns = cpus * MS - main_ns;
             let side_ns = (u64::from(tide.cpus()) * MS).min(free_ns);
@@ -171,7 +221,7 @@ mod tests {
         let mut now = Ledger::default();
         let mut since_ms = 0;
         for ms in 0..1_000 {
-            tide.step(now);
+            tide.step(now, 1);
             now.now_ns += MS;
             now.busy_ns += 2 * MS;
             if tide.must_run() {
@@ -193,7 +243,7 @@ mod tests {
         let mut now = Ledger::default();
         let mut before = 0;
         for ms in 0..4_000 {
-            tide.step(now);
+            tide.step(now, 1);
             let left_us = (main_ppm * period_ms / 1_000).saturating_sub(ms % period_ms * 1_000);
             let main_us = left_us.min(1_000);
             let side_us = u64::from(tide.cpus()).min(1) * (1_000 - main_us);

@@ -40,8 +40,8 @@ impl Ext {
         }
         for (index, (cache, weights)) in self.caches.iter().zip(&weights).enumerate() {
             for (line, weight) in cache.lines.iter().zip(weights) {
-                if line.weight() != *weight {
-                    let summed = line.weight();
+                if line.weight().0 != *weight {
+                    let summed = line.weight().0;
                     return Err(format!(
                         "cache {index}: weights of {weight}, summed up as {summed}"
                     ));
