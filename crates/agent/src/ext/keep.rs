@@ -306,6 +306,8 @@ impl Owner {
     pub(crate) fn end_ext(&self) {
         let loaded = lock(&self.ext.inner).loaded.take();
         self.ext.set_watch(OFF);
+        // Meant, so not for the loop to warn of.
+        lock(&self.control).set_elsewhere(false);
         if let Some(scheduler) = loaded {
             scheduler.unload();
             info!("ext: the scheduler is taken out");
