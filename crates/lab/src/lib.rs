@@ -97,7 +97,10 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
 fn asked_rightly(options: &LabOptions) -> Result<(), LabError> {
     let (experiment, on, engine) = (options.experiment, options.on, options.engine);
     if experiment.runs_on(on, engine) {
-        return Ok(());
+        return match (on, engine) {
+            (On::Host, Engine::Ext) => scheduler::supported(),
+            _ => Ok(()),
+        };
     }
     let mut places = Vec::new();
     for engine in [Engine::Knobs, Engine::Ext] {
@@ -132,13 +135,8 @@ fn asked_rightly(options: &LabOptions) -> Result<(), LabError> {
 
 fn run_on_host(options: &LabOptions) -> Result<Report, LabError> {
     leftovers::sweep();
-    if options.engine == Engine::Ext {
-        scheduler::supported()?;
-        if options.experiment == Experiment::Law {
-            return experiments::law_ext::run(options);
-        }
-    }
     match options.experiment {
+        Experiment::Law if options.engine == Engine::Ext => experiments::law_ext::run(options),
         Experiment::Law => experiments::law::run(options),
         Experiment::Headroom => experiments::headroom::run(options),
         Experiment::Step => experiments::step::run(options),

@@ -130,13 +130,11 @@ impl Experiment {
         match (self, engine) {
             // Simulated reports have both engines in them.
             (_, Engine::Ext) if on == On::Sim => false,
-            (Experiment::Law | Experiment::Headroom, Engine::Ext) => true,
-            (_, Engine::Ext) => false,
             (Experiment::Law | Experiment::Latency | Experiment::Burst | Experiment::Caps, _) => {
                 true
             }
             // With the knobs alone they compare loads and sensors, which one emulated CPU without a cache cannot show.
-            (Experiment::Headroom | Experiment::Step, _) => on != On::Vm,
+            (Experiment::Headroom | Experiment::Step, _) => on != On::Vm || engine == Engine::Ext,
             // They need larger machines.
             (Experiment::Slices | Experiment::Objective | Experiment::Inversion, _) => {
                 on == On::Sim
@@ -286,7 +284,7 @@ mod tests {
         }
         assert_eq!(Experiment::all_on(On::Host, Engine::Knobs).count(), 6);
         assert_eq!(Experiment::all_on(On::Vm, Engine::Knobs).count(), 4);
-        assert_eq!(Experiment::all_on(On::Vm, Engine::Ext).count(), 2);
+        assert_eq!(Experiment::all_on(On::Vm, Engine::Ext).count(), 6);
         assert_eq!("ext".parse(), Ok(Engine::Ext));
         assert!("fair".parse::<Engine>().is_err());
         assert!("cloud".parse::<On>().is_err());

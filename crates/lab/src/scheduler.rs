@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
-use crate::cgroup::Group;
+use crate::cgroup::{Bandwidth, Group};
 use crate::proc::Guarded;
 use crate::{LabError, clock, stop};
 
@@ -130,9 +130,23 @@ impl Scheduler {
         line.unwrap_or("it left no message").to_string()
     }
 
-    /// Its newest statistics; it counts once a second.
-    pub fn counted(&self) -> Value {
-        last_object(&self.tail())
+    /// What it counted of all limits, at most a second ago; `limit` is what the group's own files tell.
+    pub fn bandwidth(&self, limit: Bandwidth) -> Bandwidth {
+        counted(&last_object(&self.tail()), limit)
+    }
+}
+
+/// What the scheduler has counted of all limits, with the limit that the kernel's own files tell.
+fn counted(statistics: &Value, limit: Bandwidth) -> Bandwidth {
+    let none = Vec::new();
+    let groups = statistics["limits"].as_array().unwrap_or(&none);
+    let sum = |name: &str| groups.iter().filter_map(|g| g[name].as_u64()).sum::<u64>();
+    Bandwidth {
+        periods: sum("nr_periods"),
+        throttled: sum("nr_throttled"),
+        throttled_ns: sum("throttled_us") * 1000,
+        bursts: sum("nr_bursts"),
+        ..limit
     }
 }
 
@@ -167,6 +181,21 @@ mod tests {
         assert_eq!(last_object("{\"a\":1}\n{\"a\":2}\n{\"a\":3")["a"], 2);
         assert_eq!(last_object("tidegate: ext: no\n"), Value::Null);
         assert_eq!(last_object(""), Value::Null);
+    }
+
+    #[test]
+    fn what_the_scheduler_counts_stands_for_the_kernels_counters() {
+        let line = r#"{"limits":[{"nr_periods":10,"nr_throttled":3,"throttled_us":1500,"nr_bursts":2},{"nr_periods":5}]}"#;
+        let limit = Bandwidth {
+            quota_us: Some(40_000),
+            periods: 7,
+            ..Bandwidth::default()
+        };
+        let found = counted(&last_object(&format!("{line}\n")), limit);
+        assert_eq!((found.periods, found.throttled), (15, 3));
+        assert_eq!((found.throttled_ns, found.bursts), (1_500_000, 2));
+        assert_eq!(found.quota_us, Some(40_000));
+        assert_eq!(counted(&Value::Null, limit).periods, 0);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub const WITHIN_POINTS: f64 = 5.0;
 const SHORT_NS: u64 = 20_000_000;
 const LONG_NS: u64 = 200_000_000;
 const GRID_NS: u64 = 1_000_000;
+/// How long a cut is waited for.
+const CUT_NS: u64 = 500_000_000;
 
 /// A trace of one worker's CPU time on a machine of `cpus` CPUs.
 pub struct Trace<'a> {
@@ -118,6 +120,20 @@ impl Trace<'_> {
         })
     }
 
+    /// The most that side had beyond its new allowance by any moment of the half second after the step, as a length of
+    /// time in which it took all that main left free (`free_pct` of the machine): how long nobody held it back.
+    pub fn cut_ms(&self, step_ns: u64, target_pct: f64, free_pct: f64) -> Option<f64> {
+        let from = self.cpu_at(step_ns)?;
+        let mut most_ns = 0.0f64;
+        for k in 1..=CUT_NS / GRID_NS {
+            let cpu = self.cpu_at(step_ns + k * GRID_NS)? - from;
+            let due = target_pct / 100.0 * (k * GRID_NS) as f64 * self.cpus;
+            most_ns = most_ns.max(cpu - due);
+        }
+        let spare = (free_pct - target_pct).max(1.0) / 100.0 * self.cpus;
+        Some(most_ns / spare / 1e6)
+    }
+
     /// A step of main down: how long until side has `target_pct` again; infinite when it has not
     /// within the trace.
     pub fn give_back_ms(&self, step_ns: u64, target_pct: f64) -> f64 {
@@ -161,6 +177,31 @@ mod tests {
         assert!((38.0..=40.0).contains(&s.settle_ms), "{s:?}");
         assert!((s.reaction_ms - 40.0).abs() < 0.5, "{s:?}");
         assert!((s.old_pct - 60.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn a_cut_is_as_long_as_side_took_what_was_free() {
+        // Main steps to 80 % at 500 ms; for 30 ms side takes the 20 % that are left.
+        let points = trace(2500, |ms| match ms {
+            _ if ms < 500 => 60.0,
+            _ if ms < 530 => 20.0,
+            _ => 1.0,
+        });
+        let t = Trace {
+            points: &points,
+            cpus: 2.0,
+        };
+        let cut = t.cut_ms(1500 * MS, 1.0, 20.0).expect("long enough");
+        assert!((cut - 30.0).abs() < 0.01, "{cut}");
+        // A millisecond of the tolerance at once is five of the free time.
+        let points = trace(2500, |ms| if ms == 510 { 100.0 } else { 0.0 });
+        let t = Trace {
+            points: &points,
+            cpus: 2.0,
+        };
+        let cut = t.cut_ms(1500 * MS, 1.0, 20.0).expect("long enough");
+        assert!((cut - (1.0 - 0.11) / 0.19).abs() < 0.01, "{cut}");
+        assert!(t.cut_ms(3300 * MS, 1.0, 20.0).is_none());
     }
 
     #[test]

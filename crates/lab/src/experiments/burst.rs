@@ -19,8 +19,9 @@ use crate::progress::Progress;
 use crate::readers::proc_stat_idle_total;
 use crate::report::Report;
 use crate::rng::Rng;
+use crate::scheduler::Scheduler;
 use crate::tidegate::Tidegate;
-use crate::{LabError, clock, stop};
+use crate::{Engine, LabError, clock, stop};
 
 use super::{Setup, burst_report};
 
@@ -46,17 +47,44 @@ pub enum Arm {
     Koordlet,
     /// `tidegate run --quota Q --period P --burst auto`.
     Auto,
+    /// No limit, under `tidegate ext`.
+    ExtNoLimit,
+    /// The quota that [`Arm::Quota`] has, which that scheduler honours.
+    ExtQuota,
+    /// ... and the burst that [`Arm::Fixed`] has.
+    ExtFixed,
 }
 
 impl Arm {
     /// In the tables' order.
-    pub const ALL: [Arm; 5] = [
+    pub const ALL: [Arm; 8] = [
         Arm::NoLimit,
         Arm::Quota,
         Arm::Fixed,
         Arm::Koordlet,
         Arm::Auto,
+        Arm::ExtNoLimit,
+        Arm::ExtQuota,
+        Arm::ExtFixed,
     ];
+
+    /// Those that are run: the published law is no matter of engines.
+    fn of(engine: Engine) -> Vec<Arm> {
+        let wanted = |arm: &Arm| match engine {
+            Engine::Knobs => !arm.is_ext(),
+            Engine::Ext => *arm != Arm::Koordlet,
+        };
+        Arm::ALL.into_iter().filter(wanted).collect()
+    }
+
+    /// Whether the ext engine runs it.
+    pub fn is_ext(self) -> bool {
+        matches!(self, Arm::ExtNoLimit | Arm::ExtQuota | Arm::ExtFixed)
+    }
+
+    fn has_quota(self) -> bool {
+        !matches!(self, Arm::NoLimit | Arm::ExtNoLimit)
+    }
 
     /// In tables.
     pub fn label(self) -> &'static str {
@@ -66,6 +94,9 @@ impl Arm {
             Arm::Fixed => "quota, burst 4/7",
             Arm::Koordlet => "koordlet's law",
             Arm::Auto => "Tidegate, burst auto",
+            Arm::ExtNoLimit => "ext: no limit",
+            Arm::ExtQuota => "ext: quota, no burst",
+            Arm::ExtFixed => "ext: quota, burst 4/7",
         }
     }
 
@@ -77,6 +108,9 @@ impl Arm {
             Arm::Fixed => "burst_fixed",
             Arm::Koordlet => "koordlet",
             Arm::Auto => "tidegate_auto",
+            Arm::ExtNoLimit => "ext_no_limit",
+            Arm::ExtQuota => "ext_quota",
+            Arm::ExtFixed => "ext_burst_fixed",
         }
     }
 }
@@ -138,14 +172,14 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let sizes = Sizes::of(setup.machine.cpus, options.quick);
     let rounds = options.rounds.unwrap_or(1).max(1);
     let length = sizes.warm_s + sizes.seconds + 1.0;
-    let arms = Arm::ALL.len() as f64;
-    let progress = Progress::new("burst", f64::from(rounds) * arms * length, options.quiet);
+    let mut arms = Arm::of(options.engine);
+    let cells = arms.len() as f64;
+    let progress = Progress::new("burst", f64::from(rounds) * cells * length, options.quiet);
     let mut rng = Rng::new(options.seed);
     let (mut outcomes, mut missing) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        let mut arms = Arm::ALL;
         rng.shuffle(&mut arms);
-        for arm in arms {
+        for &arm in &arms {
             progress.stage(&format!("round {} of {rounds}, {}", round + 1, arm.label()));
             match measure(&setup, arm, round, &sizes, options.seed) {
                 Ok(outcome) => outcomes.push(outcome),
@@ -180,12 +214,16 @@ fn measure(
         Arm::Auto => None,
         _ => Some(Group::create(h, "limited")?),
     };
-    if let (Some(group), true) = (&group, arm != Arm::NoLimit) {
+    if let (Some(group), true) = (&group, arm.has_quota()) {
         group.set_quota(Some(sizes.quota_us), PERIOD_US)?;
-        if arm == Arm::Fixed {
+        if matches!(arm, Arm::Fixed | Arm::ExtFixed) {
             group.set_burst(sizes.burst_us())?;
         }
     }
+    let scheduler = match arm.is_ext() {
+        true => Some(Scheduler::start(&setup.exe, &[])?),
+        false => None,
+    };
     let join = group.as_ref().map(Group::membership).unwrap_or_default();
     let mut service = start_service(
         setup,
@@ -194,7 +232,7 @@ fn measure(
         sizes,
         seed + u64::from(round),
     )?;
-    let watched = Watched::new(h.v2, group_of(h, service.pid()), &h.cpu);
+    let watched = Watched::new(h.v2, group_of(h, service.pid()), &h.cpu, scheduler.as_ref());
     let law = Law {
         group: group.as_ref().filter(|_| arm == Arm::Koordlet),
         watched: &watched,
@@ -244,7 +282,7 @@ fn start_service(
 
 fn window(
     service: &mut Worker,
-    watched: &Watched,
+    watched: &Watched<'_>,
     arm: Arm,
     round: u32,
     sizes: &Sizes,
@@ -257,7 +295,8 @@ fn window(
     let length_ns = (clock::monotonic_ns() - from_ns) as f64;
     let used_ns = (used(&service.board) - used_ns) as f64;
     let counted = watched.read().since(&before);
-    if arm != Arm::NoLimit && counted.quota_us.is_none() {
+    watched.still_in_force()?;
+    if arm.has_quota() && counted.quota_us.is_none() {
         return Err(LabError::process(
             arm.label(),
             "no group above the service has a quota",
@@ -279,32 +318,51 @@ fn used(board: &Board) -> u64 {
 }
 
 /// The group that limits the service, whoever made it: the nearest with a quota, from its own upwards.
-struct Watched {
+struct Watched<'a> {
     v2: bool,
     dirs: Vec<PathBuf>,
+    /// Who counts in the kernel's place.
+    scheduler: Option<&'a Scheduler>,
 }
 
-impl Watched {
-    fn new(v2: bool, group: Option<PathBuf>, root: &Path) -> Self {
+impl<'a> Watched<'a> {
+    fn new(
+        v2: bool,
+        group: Option<PathBuf>,
+        root: &Path,
+        scheduler: Option<&'a Scheduler>,
+    ) -> Self {
         let dirs = group
             .iter()
             .flat_map(|dir| dir.ancestors())
             .take_while(|dir| dir.starts_with(root) && *dir != root)
             .map(Path::to_path_buf)
             .collect();
-        Watched { v2, dirs }
+        Watched {
+            v2,
+            dirs,
+            scheduler,
+        }
     }
 
     fn read(&self) -> Bandwidth {
         let mut all = self.dirs.iter().map(|dir| Bandwidth::read(self.v2, dir));
-        all.find(|b| b.quota_us.is_some()).unwrap_or_default()
+        let kernel = all.find(|b| b.quota_us.is_some()).unwrap_or_default();
+        match self.scheduler {
+            Some(scheduler) => scheduler.bandwidth(kernel),
+            None => kernel,
+        }
+    }
+
+    fn still_in_force(&self) -> Result<(), LabError> {
+        self.scheduler.map_or(Ok(()), Scheduler::still_in_force)
     }
 }
 
 /// koordlet's law at work on a group; without one it only waits.
 struct Law<'a> {
     group: Option<&'a Group>,
-    watched: &'a Watched,
+    watched: &'a Watched<'a>,
     quota_us: u64,
     done: AtomicBool,
 }

@@ -66,6 +66,14 @@ pub fn report(
         sizes.warm_s + sizes.seconds,
         sizes.seconds,
     ));
+    if outcomes.iter().any(|o| o.arm.is_ext()) {
+        report.notes.push(
+            "Under the ext engine the group's quota and burst are the files that the fair class has, cpu.max and \
+             cpu.max.burst; what was throttled is counted by the scheduler, once a second, over what had to wait. Each \
+             arm's p99 stands over no limit under the same scheduler."
+                .into(),
+        );
+    }
     report.notes.extend(missing);
     let waits_ms = |arm| {
         let us = of(outcomes, arm, |o| o.request.p99_us);
@@ -122,18 +130,27 @@ fn json_row(o: &Outcome, sizes: &Sizes) -> serde_json::Map<String, serde_json::V
 fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
     let mut lines = Vec::new();
     let p99 = |arm| of(outcomes, arm, |o| o.request.p99_us);
-    for arm in [Arm::Quota, Arm::Fixed, Arm::Koordlet, Arm::Auto] {
-        let ratio = p99(arm) / p99(Arm::NoLimit);
+    let was_run = |arm: &Arm| outcomes.iter().any(|o| o.arm == *arm);
+    for arm in Arm::ALL.into_iter().filter(was_run) {
+        let alone = match arm {
+            Arm::NoLimit | Arm::ExtNoLimit => continue,
+            arm if arm.is_ext() => Arm::ExtNoLimit,
+            _ => Arm::NoLimit,
+        };
+        let ratio = p99(arm) / p99(alone);
         let name = format!("p99 of a request over no limit: {}", arm.label());
         let h = Headline::new(&name, ratio, "×");
         lines.push(match arm {
-            Arm::Auto => h.target("≤ 1.2", Met::judged(ratio, ratio <= 1.2)),
+            Arm::Auto | Arm::ExtFixed => h.target("≤ 1.2", Met::judged(ratio, ratio <= 1.2)),
             _ => h,
         });
     }
     let throttled = |arm| of(outcomes, arm, throttled_ms_per_s);
     let tenth = throttled(Arm::Quota) / 10.0;
-    for arm in [Arm::Quota, Arm::Fixed, Arm::Koordlet, Arm::Auto] {
+    for arm in Arm::ALL.into_iter().filter(was_run) {
+        if matches!(arm, Arm::NoLimit | Arm::ExtNoLimit) {
+            continue;
+        }
         let ms = throttled(arm);
         let name = format!("throttled time: {}", arm.label());
         let h = Headline::new(&name, ms, "ms/s");
@@ -152,12 +169,19 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
         Headline::new("p99 of a request, quota alone over burst auto", gain, "×")
             .seed(seed.map(|r| r.without_us / r.with_us)),
     );
-    for arm in [Arm::Koordlet, Arm::Auto] {
+    let keepers = [
+        Arm::Fixed,
+        Arm::Koordlet,
+        Arm::Auto,
+        Arm::ExtQuota,
+        Arm::ExtFixed,
+    ];
+    for arm in keepers.into_iter().filter(was_run) {
         let used = of(outcomes, arm, |o| o.used_pct);
         let name = format!("mean use of the quota that was given: {}", arm.label());
         let h = Headline::new(&name, used, "%");
         lines.push(match arm {
-            Arm::Auto => h.target("≤ 100", Met::judged(used, used <= 100.0)),
+            Arm::Auto | Arm::ExtFixed => h.target("≤ 100", Met::judged(used, used <= 100.0)),
             _ => h,
         });
     }
@@ -180,7 +204,7 @@ fn counters_table(outcomes: &[Outcome]) -> Table {
     for arm in Arm::ALL {
         for o in outcomes
             .iter()
-            .filter(|o| o.arm == arm && arm != Arm::NoLimit)
+            .filter(|o| o.arm == arm && !matches!(arm, Arm::NoLimit | Arm::ExtNoLimit))
         {
             let c = &o.counted;
             t.push([

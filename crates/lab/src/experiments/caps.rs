@@ -12,8 +12,9 @@ use crate::proc::{Worker, WorkerPlan};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::rng::Rng;
+use crate::scheduler::Scheduler;
 use crate::tidegate::{Lazy, Tidegate};
-use crate::{LabError, clock, stop};
+use crate::{Engine, LabError, clock, stop};
 
 use super::caps_soft::{self, Soft};
 use super::{Setup, caps_report};
@@ -30,6 +31,8 @@ const PARENTS: usize = 2;
 pub enum Keeper {
     /// `tidegate run --cap`.
     Tidegate,
+    /// `tidegate ext` with a gate for the load's group.
+    Ext,
     /// A quota on a group, written once by hand.
     Quota,
     /// cpulimit's law: SIGSTOP and SIGCONT.
@@ -38,12 +41,27 @@ pub enum Keeper {
 
 impl Keeper {
     /// In the tables' order.
-    pub const ALL: [Keeper; 3] = [Keeper::Tidegate, Keeper::Quota, Keeper::Cpulimit];
+    pub const ALL: [Keeper; 4] = [
+        Keeper::Tidegate,
+        Keeper::Ext,
+        Keeper::Quota,
+        Keeper::Cpulimit,
+    ];
+
+    /// Those that are run: cpulimit's law is no matter of engines.
+    fn of(engine: Engine) -> impl Iterator<Item = Keeper> {
+        let other = match engine {
+            Engine::Knobs => Keeper::Ext,
+            Engine::Ext => Keeper::Cpulimit,
+        };
+        Keeper::ALL.into_iter().filter(move |k| *k != other)
+    }
 
     /// In tables.
     pub fn label(self) -> &'static str {
         match self {
             Keeper::Tidegate => "Tidegate",
+            Keeper::Ext => "ext engine",
             Keeper::Quota => "quota by hand",
             Keeper::Cpulimit => "cpulimit's law",
         }
@@ -53,6 +71,7 @@ impl Keeper {
     pub fn key(self) -> &'static str {
         match self {
             Keeper::Tidegate => "tidegate",
+            Keeper::Ext => "ext",
             Keeper::Quota => "quota",
             Keeper::Cpulimit => "cpulimit",
         }
@@ -157,27 +176,42 @@ pub struct Lengths {
     pub windows: u32,
 }
 
+impl Lengths {
+    fn of(options: &LabOptions) -> Self {
+        let settle_s = if options.quick { 1.0 } else { 3.0 };
+        if options.engine == Engine::Ext {
+            // What ext promises it promises for a second.
+            return Lengths {
+                settle_s,
+                window_s: 1.0,
+                windows: options.rounds.unwrap_or(if options.quick { 2 } else { 5 }),
+            };
+        }
+        Lengths {
+            settle_s,
+            window_s: if options.quick { 2.0 } else { 10.0 },
+            windows: options.rounds.unwrap_or(1).max(1),
+        }
+    }
+}
+
 /// Runs the experiment.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let mut setup = Setup::new(options)?;
     setup.need_hierarchy()?;
-    let lengths = Lengths {
-        settle_s: if options.quick { 1.0 } else { 3.0 },
-        window_s: if options.quick { 2.0 } else { 10.0 },
-        windows: options.rounds.unwrap_or(1).max(1),
-    };
+    let lengths = Lengths::of(options);
     let caps = if options.quick {
         &CAPS_QUICK[..]
     } else {
         &CAPS[..]
     };
-    let mut cells = cells(caps);
+    let mut cells = cells(caps, options.engine);
     Rng::new(options.seed).shuffle(&mut cells);
     // Tidegate's together, so that one owner does for all of them.
     cells.sort_by_key(|(keeper, _, _)| *keeper == Keeper::Tidegate);
     let mut owner = Lazy::default();
     let each = lengths.settle_s + lengths.window_s * f64::from(lengths.windows) + 0.3;
-    let soft = caps_soft::cells();
+    let soft = caps_soft::cells(options.engine);
     let soft_s = caps_soft::seconds(options.quick);
     let total = cells.len() as f64 * each + soft.len() as f64 * soft_s;
     let progress = Progress::new("caps", total, options.quiet);
@@ -221,9 +255,9 @@ fn kept<T>(
     Ok(())
 }
 
-fn cells(caps: &[u32]) -> Vec<(Keeper, Load, u32)> {
+fn cells(caps: &[u32], engine: Engine) -> Vec<(Keeper, Load, u32)> {
     let with_loads = |keeper| Load::ALL.into_iter().map(move |load| (keeper, load));
-    let pairs = Keeper::ALL.into_iter().flat_map(with_loads);
+    let pairs = Keeper::of(engine).flat_map(with_loads);
     pairs
         .flat_map(|(keeper, load)| caps.iter().map(move |cap| (keeper, load, *cap)))
         .collect()
@@ -243,6 +277,13 @@ fn measure(
 ) -> Result<Outcome, LabError> {
     let h = setup.need_hierarchy()?;
     let group = group_for(h, keeper, cap_ppt)?;
+    let scheduler = match (&group, keeper) {
+        (Some(group), Keeper::Ext) => {
+            let terms = format!("cap_hard={cap_ppt}‰ cap_scope=group");
+            Some(Scheduler::start(&setup.exe, &[(group, &terms)])?)
+        }
+        _ => None,
+    };
     let join = group.as_ref().map(Group::membership).unwrap_or_default();
     let (mut worker, limiter) = if let Some(tidegate) = owner {
         let cap = format!("{cap_ppt}‰");
@@ -260,11 +301,11 @@ fn measure(
     };
     stop::sleep_ns((lengths.settle_s * 1e9) as u64)?;
     worker.ask("measure")?;
-    let owner_ns = || {
-        owner
-            .and_then(|t| clock::process_cpu_ns(t.owner_pid()))
-            .unwrap_or(0)
+    let keeper_pid = match (owner, &scheduler) {
+        (Some(owner), _) => Some(owner.owner_pid()),
+        (None, scheduler) => scheduler.as_ref().map(Scheduler::pid),
     };
+    let owner_ns = || keeper_pid.and_then(clock::process_cpu_ns).unwrap_or(0);
     let (from_ns, owner_from_ns) = (clock::monotonic_ns(), owner_ns());
     let windows_ppt = windows(&worker, lengths)?;
     let length_ns = (clock::monotonic_ns() - from_ns) as f64;
@@ -278,6 +319,9 @@ fn measure(
         }
         None => 1000.0 * owner_used_ns as f64 / length_ns,
     };
+    scheduler
+        .as_ref()
+        .map_or(Ok(()), Scheduler::still_in_force)?;
     Ok(Outcome {
         keeper,
         load,

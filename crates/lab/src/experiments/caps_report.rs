@@ -60,12 +60,22 @@ pub fn report(
             .into(),
     );
     report.notes.extend(missing);
-    let worst = worst(outcomes, Keeper::Tidegate, None);
+    let keeper = match outcomes.iter().any(|o| o.keeper == Keeper::Ext) {
+        true => Keeper::Ext,
+        false => Keeper::Tidegate,
+    };
+    let worst = worst(outcomes, keeper, None);
     if worst.is_finite() {
+        let other = match keeper {
+            Keeper::Ext => Keeper::Tidegate,
+            _ => Keeper::Cpulimit,
+        };
         report.sentence = format!(
-            "rate caps on hogs, forking groups and sleeping tasks were kept within {worst:.1} ‰ of a CPU over {window} \
-             (cpulimit's law: {:.1})",
-            self::worst(outcomes, Keeper::Cpulimit, None)
+            "rate caps on hogs, forking groups and sleeping tasks were kept within {worst:.1} ‰ of a CPU over {window} by {} \
+             ({}: {:.1})",
+            keeper.label(),
+            other.label(),
+            self::worst(outcomes, other, None)
         );
     }
     Ok(report)
@@ -81,8 +91,14 @@ fn rate(o: &Outcome) -> Rate {
     rate
 }
 
+/// Those that were run, in the tables' order.
+fn keepers(outcomes: &[Outcome]) -> Vec<Keeper> {
+    let was_run = |k: &Keeper| outcomes.iter().any(|o| o.keeper == *k);
+    Keeper::ALL.into_iter().filter(was_run).collect()
+}
+
 fn series(outcomes: &[Outcome], load: Load, window: &str) -> Vec<Series> {
-    Keeper::ALL
+    keepers(outcomes)
         .into_iter()
         .map(|keeper| Series {
             label: keeper.label(),
@@ -126,7 +142,7 @@ fn headline(outcomes: &[Outcome], softs: &[Soft], cpus: usize) -> Vec<Headline> 
     } else {
         TARGET_HOST_PPT
     };
-    for keeper in Keeper::ALL {
+    for keeper in keepers(outcomes) {
         for load in Load::ALL {
             let off = worst(outcomes, keeper, Some(load));
             let name = format!(
@@ -136,14 +152,14 @@ fn headline(outcomes: &[Outcome], softs: &[Soft], cpus: usize) -> Vec<Headline> 
             );
             let h = Headline::new(&name, off, "‰");
             lines.push(match keeper {
-                Keeper::Tidegate => {
+                Keeper::Tidegate | Keeper::Ext => {
                     h.target(&format!("≤ {target}"), Met::judged(off, off <= target))
                 }
                 _ => h,
             });
         }
     }
-    for keeper in Keeper::ALL {
+    for keeper in keepers(outcomes) {
         let stop = most(of(outcomes, keeper, Some(Load::Hog)).map(|o| o.longest_stop_ms));
         let name = format!("longest stop of a hog at any cap: {}", keeper.label());
         lines.push(Headline::new(&name, stop, "ms"));
@@ -152,13 +168,18 @@ fn headline(outcomes: &[Outcome], softs: &[Soft], cpus: usize) -> Vec<Headline> 
         lines.push(Headline::new(&name, cost, "‰"));
     }
     for s in softs {
-        if let Cell::Tidegate(ppt) = s.cell {
+        if let Cell::Tidegate(ppt) | Cell::Ext(ppt) = s.cell {
             let worst = most(s.yields_ms.iter().copied());
-            let name = format!("a soft cap of {ppt} ‰ yields to a newcomer, worst");
+            let by = if matches!(s.cell, Cell::Ext(_)) {
+                "ext engine: "
+            } else {
+                ""
+            };
+            let name = format!("{by}a soft cap of {ppt} ‰ yields to a newcomer, worst");
             let met = Met::judged(worst, worst <= TARGET_YIELD_MS);
             lines.push(Headline::new(&name, worst, "ms").target("≤ 20", met));
             let beside = s.beside_pct * 10.0 * cpus as f64;
-            let name = format!("a soft cap of {ppt} ‰ beside newcomers gets");
+            let name = format!("{by}a soft cap of {ppt} ‰ beside newcomers gets");
             lines.push(Headline::new(&name, beside, "‰"));
         }
     }
@@ -168,8 +189,13 @@ fn headline(outcomes: &[Outcome], softs: &[Soft], cpus: usize) -> Vec<Headline> 
 /// How smoothly, and at what cost.
 fn manners_table(outcomes: &[Outcome]) -> Table {
     let mut heads = vec!["cap, ‰".to_string()];
-    heads.extend(Keeper::ALL.map(|k| format!("{}: longest stop, ms", k.label())));
-    heads.extend(Keeper::ALL.map(|k| format!("{}: cost, ‰", k.label())));
+    let keepers = keepers(outcomes);
+    heads.extend(
+        keepers
+            .iter()
+            .map(|k| format!("{}: longest stop, ms", k.label())),
+    );
+    heads.extend(keepers.iter().map(|k| format!("{}: cost, ‰", k.label())));
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     let mut t = Table::new("A hog: how smoothly, and at what cost", &heads);
     let mut caps: Vec<u32> = outcomes.iter().map(|o| o.cap_ppt).collect();
@@ -182,8 +208,8 @@ fn manners_table(outcomes: &[Outcome]) -> Table {
             o.map_or("-".to_string(), |o| format!("{:.digits$}", f(o)))
         };
         let mut cells = vec![cap.to_string()];
-        cells.extend(Keeper::ALL.map(|k| cell(k, |o| o.longest_stop_ms, 1)));
-        cells.extend(Keeper::ALL.map(|k| cell(k, |o| o.cost_ppt, 2)));
+        cells.extend(keepers.iter().map(|k| cell(*k, |o| o.longest_stop_ms, 1)));
+        cells.extend(keepers.iter().map(|k| cell(*k, |o| o.cost_ppt, 2)));
         t.push(cells);
     }
     t

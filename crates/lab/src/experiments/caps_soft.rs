@@ -5,9 +5,10 @@ use crate::arms::plain;
 use crate::cgroup::Group;
 use crate::proc::{Worker, WorkerPlan};
 use crate::readers::sample_during;
+use crate::scheduler::Scheduler;
 use crate::settle::{Point, Trace};
 use crate::tidegate::Tidegate;
-use crate::{LabError, clock, stop};
+use crate::{Engine, LabError, clock, stop};
 
 use super::Setup;
 
@@ -28,6 +29,8 @@ pub enum Cell {
     CpuIdle,
     /// `tidegate run --cap-soft`.
     Tidegate(u32),
+    /// `tidegate ext` with a gate for the hogs' group.
+    Ext(u32),
 }
 
 impl Cell {
@@ -37,6 +40,7 @@ impl Cell {
             Cell::Nothing => "nothing".into(),
             Cell::CpuIdle => "cpu.idle by hand".into(),
             Cell::Tidegate(ppt) => format!("Tidegate, soft cap {ppt} ‰"),
+            Cell::Ext(ppt) => format!("ext engine, soft cap {ppt} ‰"),
         }
     }
 
@@ -46,6 +50,7 @@ impl Cell {
             Cell::Nothing => "nothing".into(),
             Cell::CpuIdle => "cpu_idle".into(),
             Cell::Tidegate(ppt) => format!("tidegate_{ppt}"),
+            Cell::Ext(ppt) => format!("ext_{ppt}"),
         }
     }
 
@@ -54,7 +59,7 @@ impl Cell {
         match self {
             Cell::Nothing => 50.0,
             Cell::CpuIdle => 0.0,
-            Cell::Tidegate(ppt) => f64::from(ppt) / 10.0 / cpus as f64,
+            Cell::Tidegate(ppt) | Cell::Ext(ppt) => f64::from(ppt) / 10.0 / cpus as f64,
         }
     }
 }
@@ -73,9 +78,12 @@ pub struct Soft {
 }
 
 /// All of them.
-pub fn cells() -> Vec<Cell> {
+pub fn cells(engine: Engine) -> Vec<Cell> {
     let mut cells = vec![Cell::Nothing, Cell::CpuIdle];
     cells.extend(CAPS.map(Cell::Tidegate));
+    if engine == Engine::Ext {
+        cells.extend(CAPS.map(Cell::Ext));
+    }
     cells
 }
 
@@ -102,6 +110,13 @@ pub fn measure(
     if cell == Cell::CpuIdle {
         old.set_idle()?;
     }
+    let scheduler = match cell {
+        Cell::Ext(ppt) => {
+            let terms = format!("cap_soft={ppt}‰ cap_scope=group");
+            Some(Scheduler::start(&setup.exe, &[(&old, &terms)])?)
+        }
+        _ => None,
+    };
     let plan = |kind, args: &[&str]| WorkerPlan {
         exe: &setup.exe,
         kind,
@@ -140,6 +155,9 @@ pub fn measure(
         soft.alone_pct += alone_pct / f64::from(n);
         soft.beside_pct += beside_pct / f64::from(n);
     }
+    scheduler
+        .as_ref()
+        .map_or(Ok(()), Scheduler::still_in_force)?;
     Ok(soft)
 }
 

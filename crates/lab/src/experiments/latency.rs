@@ -7,12 +7,12 @@
 //! runnable tasks, a timer task that runs for microseconds in each millisecond does so, and waits for its turn however
 //! short its slice is.
 
-use crate::LabError;
 use crate::options::LabOptions;
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::rng::Rng;
 use crate::tidegate::Lazy;
+use crate::{Engine, LabError};
 
 use super::latency_cells::{self, Outcome};
 use super::{Setup, latency_report};
@@ -35,9 +35,36 @@ pub enum How {
     SliceFull,
     /// `tidegate set pid:N latency=H`.
     Tidegate,
+    /// Not at all, under `tidegate ext`.
+    ExtNothing,
+    /// A gate of `tidegate ext` for a group of its own.
+    Ext,
 }
 
 impl How {
+    /// In the tables' order.
+    pub const ALL: [How; 6] = [
+        How::Nothing,
+        How::Slice,
+        How::SliceFull,
+        How::Tidegate,
+        How::ExtNothing,
+        How::Ext,
+    ];
+
+    /// Those that every part is run with.
+    fn of(engine: Engine) -> &'static [How] {
+        match engine {
+            Engine::Knobs => &[How::Nothing, How::Slice, How::Tidegate],
+            Engine::Ext => &[How::Nothing, How::Slice, How::ExtNothing, How::Ext],
+        }
+    }
+
+    /// Whether the ext engine runs it.
+    pub fn is_ext(self) -> bool {
+        matches!(self, How::ExtNothing | How::Ext)
+    }
+
     /// In tables.
     pub fn label(self) -> &'static str {
         match self {
@@ -45,6 +72,8 @@ impl How {
             How::Slice => "slice by hand",
             How::SliceFull => "slice by hand, preempt=full",
             How::Tidegate => "Tidegate",
+            How::ExtNothing => "ext engine, nothing",
+            How::Ext => "ext engine",
         }
     }
 
@@ -55,12 +84,17 @@ impl How {
             How::Slice => "slice",
             How::SliceFull => "slice_preempt_full",
             How::Tidegate => "tidegate",
+            How::ExtNothing => "ext_nothing",
+            How::Ext => "ext",
         }
     }
 
     /// As a hint.
     pub fn hint(self, hint: i8) -> i8 {
-        if self == How::Nothing { 0 } else { hint }
+        match self {
+            How::Nothing | How::ExtNothing => 0,
+            _ => hint,
+        }
     }
 }
 
@@ -186,7 +220,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         &[1, 4, 8, 16][..]
     };
     let rounds = options.rounds.unwrap_or(1).max(1);
-    let mut cells = cells(groups, virtual_time);
+    let mut cells = cells(groups, options.engine, virtual_time);
     let total: f64 = cells.iter().map(|c| seconds(c, &lengths)).sum::<f64>() * f64::from(rounds);
     let progress = Progress::new("latency", total, options.quiet);
     let mut rng = Rng::new(options.seed);
@@ -223,9 +257,9 @@ fn seconds(cell: &Cell, lengths: &Lengths) -> f64 {
     }
 }
 
-fn cells(groups: &[u32], virtual_time: bool) -> Vec<Cell> {
+fn cells(groups: &[u32], engine: Engine, virtual_time: bool) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for how in [How::Nothing, How::Slice, How::Tidegate] {
+    for &how in How::of(engine) {
         let mut parts = vec![
             Part::Schbench,
             Part::Fairness { hog: true },
@@ -235,7 +269,7 @@ fn cells(groups: &[u32], virtual_time: bool) -> Vec<Cell> {
         parts.extend(groups.iter().map(|&groups| Part::Hackbench { groups }));
         cells.extend(parts.into_iter().map(|part| Cell { part, how }));
     }
-    if virtual_time {
+    if virtual_time && engine == Engine::Knobs {
         cells.extend([Beside::Nothing, Beside::Together].map(|beside| Cell {
             part: Part::Cyclictest { beside },
             how: How::SliceFull,

@@ -6,6 +6,7 @@ use crate::arms::plain;
 use crate::cgroup::Group;
 use crate::dist::Latency;
 use crate::proc::{Worker, WorkerPlan};
+use crate::scheduler::Scheduler;
 use crate::tables::latency::worst_off_pct;
 use crate::tidegate::Tidegate;
 use crate::worker::attributes;
@@ -44,24 +45,55 @@ pub struct Outcome {
     pub slice_us: Option<f64>,
 }
 
+/// hackbench's tasks beside cyclictest.
+const BESIDE_TASKS: u32 = BESIDE_GROUPS * 40;
+
 /// Everything of a cell in one group, and Tidegate where it hints.
 struct Scene<'a> {
     setup: &'a Setup,
+    /// Declared first: it lets go of the groups before they go.
+    scheduler: Option<Scheduler>,
     group: Group,
     apart: Group,
+    /// What hints under ext, whose hints are a group's; by its weight it is as one task of the other group.
+    hinted: Option<Group>,
     tidegate: Option<&'a Tidegate>,
     how: How,
 }
 
 impl<'a> Scene<'a> {
-    fn new(setup: &'a Setup, how: How, tidegate: Option<&'a Tidegate>) -> Result<Self, LabError> {
-        Ok(Scene {
+    fn new(setup: &'a Setup, cell: Cell, tidegate: Option<&'a Tidegate>) -> Result<Self, LabError> {
+        let h = setup.need_hierarchy()?;
+        let mut scene = Scene {
             setup,
-            group: Group::create(setup.need_hierarchy()?, "both")?,
-            apart: Group::create(setup.need_hierarchy()?, "apart")?,
+            scheduler: None,
+            group: Group::create(h, "both")?,
+            apart: Group::create(h, "apart")?,
+            hinted: None,
             tidegate,
-            how,
-        })
+            how: cell.how,
+        };
+        if cell.how.is_ext() {
+            let hinted = Group::create(h, "hinted")?;
+            let (group, own) = weights(cell.part);
+            scene.group.set_weight(group)?;
+            hinted.set_weight(own)?;
+            let hint = if matches!(cell.part, Part::Hackbench { .. }) {
+                YIELDING
+            } else {
+                SENSITIVE
+            };
+            let terms = format!("latency={hint}");
+            let gates = [(&hinted, terms.as_str())];
+            let gates = if cell.how == How::Ext {
+                &gates[..]
+            } else {
+                &[]
+            };
+            scene.scheduler = Some(Scheduler::start(&setup.exe, gates)?);
+            scene.hinted = Some(hinted);
+        }
+        Ok(scene)
     }
 
     fn start(&self, kind: &str, threads: usize, args: &[(&str, u64)]) -> Result<Worker, LabError> {
@@ -88,7 +120,8 @@ impl<'a> Scene<'a> {
     }
 
     fn used_ns(&self) -> u64 {
-        self.group.usage_ns() + self.apart.usage_ns()
+        let hinted = self.hinted.as_ref().map_or(0, Group::usage_ns);
+        self.group.usage_ns() + self.apart.usage_ns() + hinted
     }
 
     /// Starts what hints. By hand it asks for its slice itself, before it makes any thread.
@@ -104,7 +137,8 @@ impl<'a> Scene<'a> {
         if matches!(self.how, How::Slice | How::SliceFull) {
             args.push(("slice-us", slice_us));
         }
-        let worker = self.start(kind, threads, &args)?;
+        let group = self.hinted.as_ref().unwrap_or(&self.group);
+        let worker = self.start_in(group, kind, threads, &args)?;
         if let Some(tidegate) = self.tidegate {
             tidegate.set(worker.pid(), &format!("latency={hint}"))?;
         }
@@ -125,7 +159,7 @@ pub fn measure(
     tidegate: Option<&Tidegate>,
     lengths: &Lengths,
 ) -> Result<Outcome, LabError> {
-    let scene = Scene::new(setup, cell.how, tidegate)?;
+    let scene = Scene::new(setup, cell, tidegate)?;
     let _full = (cell.how == How::SliceFull)
         .then(Preempt::full)
         .transpose()?;
@@ -145,7 +179,22 @@ pub fn measure(
         Part::Schbench => schbench(&scene, lengths, &mut o)?,
         Part::Fairness { hog } => o.unfair_pct = fairness(&scene, hog, lengths, &mut o.slice_us)?,
     }
+    scene
+        .scheduler
+        .as_ref()
+        .map_or(Ok(()), Scheduler::still_in_force)?;
     Ok(o)
+}
+
+/// The weight of the others' group, and of the group of what hints where it is to be one of so many equals.
+fn weights(part: Part) -> (u32, u32) {
+    match part {
+        Part::Cyclictest {
+            beside: Beside::Together,
+        } => (10_000, 10_000 / BESIDE_TASKS),
+        Part::Fairness { .. } => (100 * HOGS as u32, 100),
+        _ => (100, 100),
+    }
 }
 
 fn ns(seconds: f64) -> u64 {

@@ -22,7 +22,7 @@ use crate::report::Report;
 use crate::rng::Rng;
 use crate::settle::{Point, StepDown, Trace};
 use crate::tidegate::Tidegate;
-use crate::{LabError, clock, stop};
+use crate::{Engine, LabError, clock, stop};
 
 use super::law::{HEADROOM_PCT, TOLERANCE_PCT};
 use super::{LOUD_PCT, Setup, start_burner, start_constant, step_report};
@@ -38,6 +38,8 @@ const TICK_NS: u64 = 10_000_000;
 /// A controller of side work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Controller {
+    /// Tidegate's own scheduler.
+    Ext,
     /// Tidegate, with one of its sensors.
     Tidegate(Sense),
     /// A published law.
@@ -50,6 +52,7 @@ impl Controller {
     /// In tables.
     pub fn label(self) -> &'static str {
         match self {
+            Controller::Ext => "Tidegate, ext engine",
             Controller::Tidegate(Sense::Bpf) => "Tidegate, BPF sensing",
             Controller::Tidegate(Sense::Usage) => "Tidegate, usage files",
             Controller::Sideloader => "sideloader's law (1 s)",
@@ -60,6 +63,7 @@ impl Controller {
     /// In JSON and CSV.
     pub fn key(self) -> &'static str {
         match self {
+            Controller::Ext => "ext",
             Controller::Tidegate(Sense::Bpf) => "tidegate_bpf",
             Controller::Tidegate(Sense::Usage) => "tidegate_usage",
             Controller::Sideloader => "sideloader",
@@ -70,16 +74,23 @@ impl Controller {
     /// What side should get by this controller's own law.
     pub fn allowance_pct(self, cpus: usize, busy_pct: f64) -> f64 {
         match self {
-            Controller::Tidegate(_) => (100.0 - HEADROOM_PCT - busy_pct).max(TOLERANCE_PCT),
+            Controller::Ext | Controller::Tidegate(_) => {
+                (100.0 - HEADROOM_PCT - busy_pct).max(TOLERANCE_PCT)
+            }
             Controller::Sideloader | Controller::Koordlet => self
                 .policy(cpus)
                 .map_or(0.0, |law| law.allowance_ppm(ppm(busy_pct)) as f64 / 1e4),
         }
     }
 
+    /// Not a published law.
+    fn is_ours(self) -> bool {
+        matches!(self, Controller::Ext | Controller::Tidegate(_))
+    }
+
     fn policy(self, cpus: usize) -> Option<Box<dyn Policy>> {
         match self {
-            Controller::Tidegate(_) => None,
+            Controller::Ext | Controller::Tidegate(_) => None,
             Controller::Sideloader => {
                 Some(Box::new(Sideloader::new(cpus as u32, ppm(HEADROOM_PCT))))
             }
@@ -100,6 +111,8 @@ pub struct Step {
     pub controller: Controller,
     /// What side did at the step up.
     pub down: StepDown,
+    /// How long side went on as before (see [`Trace::cut_ms`]).
+    pub cut_ms: f64,
     /// Whether the step shows something of the controller: side had its allowance (to 10 points)
     /// before it, and other programs did not take more than [`LOUD_PCT`] meanwhile.
     pub valid: bool,
@@ -129,6 +142,10 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         Controller::Sideloader,
         Controller::Koordlet,
     ];
+    if options.engine == Engine::Ext {
+        controllers.insert(0, Controller::Ext);
+        controllers.retain(|c| c.is_ours());
+    }
     if let Some(only) = options.sense {
         controllers.retain(|c| !matches!(c, Controller::Tidegate(s) if *s != only));
     }
@@ -139,11 +156,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let length = |c: Controller| {
         let t = timing(c, options.quick);
         // Tidegate gives back after each step, a law after its last one.
-        let backs = if matches!(c, Controller::Tidegate(_)) {
-            f64::from(each)
-        } else {
-            1.0
-        };
+        let backs = if c.is_ours() { f64::from(each) } else { 1.0 };
         f64::from(each) * (t.low + t.high) + backs * t.back + 1.2
     };
     let total: f64 = f64::from(rounds) * controllers.iter().map(|&c| length(c)).sum::<f64>();
@@ -181,8 +194,8 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
 
 fn timing(controller: Controller, quick: bool) -> Timing {
     let (low, high, back) = match (controller, quick) {
-        (Controller::Tidegate(_), true) => (0.7, 1.05, 0.8),
-        (Controller::Tidegate(_), false) => (1.0, 1.5, 2.0),
+        (c, true) if c.is_ours() => (0.7, 1.05, 0.8),
+        (c, false) if c.is_ours() => (1.0, 1.5, 2.0),
         (_, true) => (0.6, 2.1, 0.0),
         // Sideloader looks back 5 s, and koordlet raises by 10 % of the machine a second.
         (_, false) => (1.0, 3.0, 12.0),
@@ -209,10 +222,10 @@ fn visit(
         let why = format!("the owner senses by {} here", t.sensing());
         return Err(LabError::process(controller.label(), why));
     }
+    let headroom_pct = HEADROOM_PCT as u32;
     let arm = match controller {
-        Controller::Tidegate(_) => Arm::Tidegate {
-            headroom_pct: HEADROOM_PCT as u32,
-        },
+        Controller::Ext => Arm::Ext { headroom_pct },
+        Controller::Tidegate(_) => Arm::Tidegate { headroom_pct },
         _ => Arm::CpuIdle,
     };
     let stage = Stage {
@@ -233,7 +246,7 @@ fn visit(
         reader: Reader::new(
             Some(hierarchy),
             &[main.pid(), side.pid()],
-            tidegate.as_ref().map(Tidegate::owner_pid),
+            placement.keeper_pid(),
         ),
     };
     match (
@@ -261,7 +274,9 @@ fn visit(
         _ => {
             // A fresh owner starts at the tolerance and ramps up.
             stop::sleep_ns((0.8 * NS) as u64)?;
-            visit.steps(each, None, rng)
+            let steps = visit.steps(each, None, rng)?;
+            placement.still_in_force()?;
+            Ok(steps)
         }
     }
 }
@@ -405,6 +420,7 @@ impl Visit<'_> {
         };
         let allowance = |busy| self.controller.allowance_pct(cpus, busy);
         let step = trace.step_down(up, allowance(HIGH_PCT), down)?;
+        let cut_ms = trace.cut_ms(up, allowance(HIGH_PCT), 100.0 - HIGH_PCT);
         let give_back_ms = (back > 0.25).then(|| trace.give_back_ms(down, allowance(LOW_PCT)));
         let bin = 10_000_000u64;
         let bins = (0..((down - up) / bin + 20)).filter_map(|i| {
@@ -417,6 +433,7 @@ impl Visit<'_> {
             valid: (step.old_pct - allowance(LOW_PCT)).abs() <= 10.0 && other_pct <= LOUD_PCT,
             other_pct,
             down: step,
+            cut_ms: cut_ms.unwrap_or(f64::INFINITY),
             give_back_ms,
             trace: bins.collect(),
         })

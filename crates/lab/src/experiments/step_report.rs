@@ -7,9 +7,10 @@ use super::{Setup, num, row};
 use crate::LabError;
 use crate::options::Sense;
 use crate::report::{Headline, Met, Report, Table, bars, plots};
-use crate::stats::{bootstrap95, median, quantile, with_interval};
+use crate::stats::{bootstrap95, median, most, quantile, with_interval};
 
-const CONTROLLERS: [Controller; 4] = [
+const CONTROLLERS: [Controller; 5] = [
+    Controller::Ext,
     Controller::Tidegate(Sense::Bpf),
     Controller::Tidegate(Sense::Usage),
     Controller::Sideloader,
@@ -65,6 +66,8 @@ fn table(setup: &Setup, steps: &[Step]) -> Table {
             "settled, ms",
             "worst",
             "reaction, ms",
+            "went on for, ms",
+            "worst",
             "above after, points",
             "below after, points",
             "given back, ms",
@@ -76,6 +79,7 @@ fn table(setup: &Setup, steps: &[Step]) -> Table {
             continue;
         }
         let worst = settle.iter().copied().fold(0.0, f64::max);
+        let cut = of(steps, c, |s| s.cut_ms);
         let middle = |f: fn(&Step) -> f64| {
             median(&of(steps, c, f)).map_or("-".into(), |v| format!("{v:.1}"))
         };
@@ -86,6 +90,8 @@ fn table(setup: &Setup, steps: &[Step]) -> Table {
             with_median(&settle),
             ms(worst),
             with_median(&of(steps, c, |s| s.down.reaction_ms)),
+            format!("{:.1}", median(&cut).unwrap_or(f64::NAN)),
+            format!("{:.1}", most(cut.iter().copied())),
             middle(|s| s.down.over_points),
             middle(|s| s.down.under_points),
             with_median(&given_back(steps, c)),
@@ -113,6 +119,7 @@ fn headline(steps: &[Step]) -> Vec<Headline> {
             }
         };
         lines.push(match c {
+            Controller::Ext => h.target("≤ 2", met(2.0)),
             Controller::Tidegate(Sense::Bpf) => h.target("≤ 20", met(20.0)),
             Controller::Tidegate(Sense::Usage) => h.target("≤ 60", met(60.0)),
             _ => h,
@@ -140,7 +147,7 @@ pub fn report(setup: Setup, steps: &[Step], missing: Vec<String>) -> Result<Repo
     for s in steps {
         report.rows.push(row(json!({
             "controller": s.controller.key(), "settle_ms": num(s.down.settle_ms),
-            "reaction_ms": num(s.down.reaction_ms), "above_points": num(s.down.over_points),
+            "reaction_ms": num(s.down.reaction_ms), "went_on_ms": num(s.cut_ms), "above_points": num(s.down.over_points),
             "below_points": num(s.down.under_points), "side_before_pct": num(s.down.old_pct),
             "give_back_ms": s.give_back_ms.map(num), "valid": s.valid, "other_pct": num(s.other_pct),
         })));
@@ -172,7 +179,9 @@ pub fn report(setup: Setup, steps: &[Step], missing: Vec<String>) -> Result<Repo
     report.notes.push(
         "Settled: the least t for which side's mean rate over [t, t + 20 ms] and over [t, t + 200 ms] \
          is within 5 points of its new allowance by that controller's own law. Reaction: side's CPU \
-         above the new allowance over the first second, over the drop. Above and below: the greatest \
+         above the new allowance over the first second, over the drop. Went on: the most that side had beyond its new \
+         allowance by any moment of the next half second, as a length of time in which it took all that main left free \
+         (a single stretch of 1 ms of its tolerance counts for 5 ms there). Above and below: the greatest \
          difference of any 200 ms mean after settling. Given back: the least t after main's step down \
          for which the mean over [t, t + 200 ms] is within 5 points. Read each millisecond from the \
          side threads' own clocks. Every controller has its side work in a group with cpu.idle; before \
@@ -186,17 +195,17 @@ pub fn report(setup: Setup, steps: &[Step], missing: Vec<String>) -> Result<Repo
 
 fn sentence(steps: &[Step]) -> String {
     let settle = |c| median(&of(steps, c, |s| s.down.settle_ms)).filter(|m| m.is_finite());
-    let ours = [Sense::Bpf, Sense::Usage]
-        .map(Controller::Tidegate)
-        .into_iter()
+    let ours = CONTROLLERS[..3]
+        .iter()
+        .copied()
         .find_map(|c| Some((c, settle(c)?)));
     let Some((c, ours)) = ours else {
         return String::new();
     };
-    let how = if c == Controller::Tidegate(Sense::Bpf) {
-        "BPF sensing"
-    } else {
-        "usage files"
+    let how = match c {
+        Controller::Ext => "ext engine",
+        Controller::Tidegate(Sense::Bpf) => "BPF sensing",
+        _ => "usage files",
     };
     let mut text =
         format!("when main stepped up, side work gave way within {ours:.0} ms ({how}, median)");

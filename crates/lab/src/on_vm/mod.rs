@@ -92,6 +92,11 @@ fn command(options: &LabOptions) -> Vec<String> {
     add("--out", Some(".".into()));
     add("--seed", Some(options.seed.to_string()));
     add("--rounds", options.rounds.map(|n| n.to_string()));
+    let loads = options.loads.as_ref().map(|loads| {
+        let words: Vec<String> = loads.iter().map(f64::to_string).collect();
+        words.join(",")
+    });
+    add("--loads", loads);
     add("--sense", options.sense.map(|s| s.name().into()));
     words.push("--whole".into());
     if options.quick {
@@ -149,10 +154,12 @@ mod tests {
             "/bin/tidegate lab burst --on host --out . --seed 1 --rounds 2 --whole --quick"
         );
         options.engine = Engine::Ext;
+        options.loads = Some(vec![1.0, 1.4]);
         assert!(
             command(&options)
                 .join(" ")
                 .contains("--on host --engine ext")
         );
+        assert!(command(&options).join(" ").contains("--loads 1,1.4"));
     }
 }
