@@ -17,7 +17,15 @@ fn of(outcomes: &[Outcome], arm: Arm, f: impl Fn(&Outcome) -> f64) -> f64 {
     stats::mean(&values).unwrap_or(f64::NAN)
 }
 
+/// Where nobody counted, nothing is known: no figure, rather than a zero.
+fn uncounted(o: &Outcome) -> bool {
+    o.arm.is_ext() && o.counted.periods == 0
+}
+
 fn throttled_ms_per_s(o: &Outcome) -> f64 {
+    if uncounted(o) {
+        return f64::NAN;
+    }
     o.counted.throttled_ns as f64 / 1e6 / o.seconds
 }
 
@@ -105,6 +113,9 @@ fn rows(outcomes: &[Outcome]) -> Vec<burst::Row> {
             request: latency(|o| &o.request),
             used_pct: of(outcomes, arm, |o| o.used_pct),
             throttled_pct: of(outcomes, arm, |o| {
+                if uncounted(o) {
+                    return f64::NAN;
+                }
                 100.0 * o.counted.throttled as f64 / o.counted.periods.max(1) as f64
             }),
             burst_ms_end: of(outcomes, arm, |o| o.counted.burst_us as f64 / 1000.0),
