@@ -32,6 +32,7 @@ INLINE void door_join(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct ext_cpu *c = cpu_at(cpu);
 	struct line *l;
+	u64 now = now_ns();
 
 	group_describe(p, t);
 	t->slice_ns = config.slice_ns;
@@ -39,9 +40,9 @@ INLINE void door_join(struct task_struct *p, struct task_ctx *t, s32 cpu)
 	t->line = line_index(t->llc, t->kind);
 	l = line_at(t->line);
 	tree_activate(t);
-	t->since_ns = now_ns();
+	t->since_ns = now;
 	if (l)
-		line_join(l, t, tree_flat(t->group, t->weight), false, now_ns());
+		line_join(l, t, tree_flat(t->group, t->weight), false, now);
 }
 
 /* No longer competes. */
@@ -166,8 +167,15 @@ u64 door_first(u64 dsq, s32 cpu)
 	u64 deadline = 0;
 
 	EXT_RCU;
-	if (!scx_bpf_dsq_nr_queued(dsq))
+	if (scx_bpf_dsq_peek) {
+		p = scx_bpf_dsq_peek(dsq);
+		if (!p)
+			return 0;
+		if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			return p->scx.dsq_vtime;
+	} else if (!scx_bpf_dsq_nr_queued(dsq)) {
 		return 0;
+	}
 	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
 		for (int look = 0; look < DOOR_LOOKS; look++) {
 			p = bpf_iter_scx_dsq_next(&it);

@@ -185,7 +185,7 @@ INLINE bool hold_visit(struct task_ctx *t, u64 now)
 }
 
 /* Those whose time has come. Returns when the next one's does; 0: nobody is parked. */
-static __attribute__((noinline)) u64 hold_release(u32 llc, u64 now)
+u64 hold_release(u32 llc, u64 now)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
@@ -193,6 +193,7 @@ static __attribute__((noinline)) u64 hold_release(u32 llc, u64 now)
 	u64 next_ns = 0;
 	u32 look;
 
+	EXT_RCU;
 	if (!scx_bpf_dsq_nr_queued(dsq_held(llc)))
 		return 0;
 	if (!bpf_iter_scx_dsq_new(&it, dsq_held(llc), 0)) {
@@ -223,7 +224,7 @@ static __attribute__((noinline)) u64 hold_release(u32 llc, u64 now)
 
 /* Those in a queue of the background whose buckets hold something. Returns when the next one's may.
  */
-static __attribute__((noinline)) u64 hold_recall(u64 dsq, u64 now)
+u64 hold_recall(u64 dsq, u64 now)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
@@ -232,6 +233,7 @@ static __attribute__((noinline)) u64 hold_recall(u64 dsq, u64 now)
 	s32 cpu;
 	u64 next_ns = ~0ULL;
 
+	EXT_RCU;
 	if (!scx_bpf_dsq_nr_queued(dsq))
 		return next_ns;
 	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {

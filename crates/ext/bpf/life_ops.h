@@ -5,6 +5,7 @@
 #ifndef TIDEGATE_EXT_LIFE_OPS_H
 #define TIDEGATE_EXT_LIFE_OPS_H
 
+#include "call.h"
 #include "caps.h"
 #include "group_ops.h"
 #include "side.h"
@@ -69,6 +70,12 @@ s32 init(u64 *ctx)
 				return failed;
 		}
 		failed = alarm_init(cpu);
+		if (failed)
+			return failed;
+	}
+	EXT_FOR(cpu, config.cpus)
+	{
+		failed = call_init(cpu);
 		if (failed)
 			return failed;
 	}

@@ -342,15 +342,20 @@ INLINE bool limit_has(struct limit *l)
 	return !tg_bw_limited(&l->pool) || *(volatile u64 *)&l->pool.runtime_ns > 0;
 }
 
-/* Lets go who may run, who is to be visited, and who is being killed. */
-static __attribute__((noinline)) int limit_release(struct limit *l, u32 at, u64 now)
+/* Lets go who may run, who is to be visited, and who is being killed. Global, as those of hold.h,
+ * so that the verifier walks it once and not in `init` for each way to set a timer's callback. */
+int limit_release(u32 at, u64 now)
 {
+	struct limit *l = limit_at(at);
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	struct task_ctx *t;
 	u32 look;
 	s32 cpu;
 
+	EXT_RCU;
+	if (!l)
+		return 0;
 	if (!bpf_iter_scx_dsq_new(&it, dsq_parked(at), 0)) {
 		EXT_FOR(look, LIMIT_BATCH)
 		{
@@ -395,7 +400,7 @@ static int limit_rings(void *map, u32 *index, struct limit *l)
 	bpf_spin_unlock(&l->lock);
 	if (l->pool.throttled)
 		limit_distribute(at, now);
-	limit_release(l, at, now);
+	limit_release(at, now);
 	parked = scx_bpf_dsq_nr_queued(dsq_parked(at)) > 0;
 	if (!parked && !l->pool.throttled && !fresh)
 		return 0;

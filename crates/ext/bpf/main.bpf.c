@@ -6,6 +6,7 @@
  * and `put` (who may start: quota, caps, the tide), `door_charge` (a task ran), and `run_ns` in
  * door.h (until when it may run).
  */
+#include "call.h"
 #include "life_ops.h"
 #include "task_ops.h"
 
@@ -43,6 +44,7 @@ INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_c
 {
 	bool again = t->flags & TASK_PREEMPTED, chosen = t->flags & TASK_CHOSEN;
 	s32 other;
+	u64 now;
 
 	t->flags &= ~(TASK_PREEMPTED | TASK_CHOSEN);
 	if (limits_used && limit_parks(p, t, cpu))
@@ -65,7 +67,8 @@ INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_c
 		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
 		return;
 	}
-	other = again ? PLACE_NONE : place_victim(p, t, cpu, now_ns());
+	now = now_ns();
+	other = again ? PLACE_NONE : place_victim(p, t, cpu, now);
 	if (other >= 0) {
 		c->counts.preempted++;
 		dsq_insert(p, SCX_DSQ_LOCAL_ON | other, door_run_ns(t),
@@ -78,7 +81,9 @@ INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_c
 		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
 		return;
 	}
-	door_wait(p, t, cpu, flags, other == PLACE_SOON);
+	door_wait(p, t, cpu, flags, other <= PLACE_SOON);
+	if (other <= PLACE_SOON)
+		call_by(t->line, PLACE_SOON - other, now);
 	if (config.cpus > 1) {
 		other = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 		if (other >= 0)

@@ -54,7 +54,7 @@ INLINE bool place_soft(struct task_ctx *t, struct ext_cpu *c)
 #define PLACE_SOON (-2)
 
 /* The CPU whose task has the latest deadline, of those where `p` may run; else PLACE_NONE, or
- * PLACE_SOON: not yet. */
+ * that CPU as PLACE_SOON - cpu: not yet. */
 INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64 now)
 {
 	enum yields yields;
@@ -88,7 +88,7 @@ INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64
 		return PLACE_NONE;
 	yields = place_soft(t, c) ? YIELDS_NOW : place_displaces(t, c, line_v(l), now);
 	if (yields == YIELDS_SOON)
-		return PLACE_SOON;
+		return PLACE_SOON - best;
 	if (yields != YIELDS_NOW)
 		return PLACE_NONE;
 	c->called = 1;

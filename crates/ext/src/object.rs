@@ -22,7 +22,7 @@ static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR")
 const OPTIONAL: [&str; 2] = ["cgroup_set_idle", "cgroup_set_bandwidth"];
 
 /// Maps with an element for each possible CPU.
-const PER_CPU: [&str; 3] = ["cpus", "alarms", "ledger"];
+const PER_CPU: [&str; 4] = ["cpus", "alarms", "calls", "ledger"];
 
 /// libbpf's error, with what it said.
 pub fn refused(step: &'static str, why: &libbpf_rs::Error) -> ExtError {
