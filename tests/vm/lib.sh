@@ -100,6 +100,15 @@ excess() {
 		END { printf "%.1f", most / ((free - new) / 100) }' "$1"
 }
 
+# cpus NUMBER...: in wide mode, CPU 0 and these are on line, and no others. CPUs 0 and 2 are threads of a core, as are 4 and 6
+# of the next; 8, 10, 12 and 14 are the same on the other socket, with a cache of their own.
+cpus() {
+	for _cpu in 2 4 6 8 10 12 14; do
+		case " $* " in *" $_cpu "*) _on=1 ;; *) _on=0 ;; esac
+		echo $_on >/sys/devices/system/cpu/cpu$_cpu/online
+	done
+}
+
 # What follows is for tests of the engine.
 SIDE=tidegate-side
 MAIN=tidegate-main

@@ -73,12 +73,14 @@ void bpf_iter_num_destroy(struct bpf_iter_num *it) KSYM;
 		     i##_at && ((i) = *i##_at, (i) < (n));                                         \
 	     });)
 
-/* 6.15; before, the clock is read anew. */
-u64 scx_bpf_now(void) WEAK;
-
+/*
+ * The time. Not scx_bpf_now: that returns what this CPU's run queue last knew, as long as it is
+ * marked valid, and a task that another CPU takes out of this one's run queue leaves it so. The
+ * timer of an idle CPU then read times of up to a second ago.
+ */
 INLINE u64 now_ns(void)
 {
-	return scx_bpf_now ? scx_bpf_now() : bpf_ktime_get_ns();
+	return bpf_ktime_get_ns();
 }
 
 void scx_bpf_dispatch___first(struct task_struct *p, u64 dsq, u64 slice, u64 flags) WEAK;

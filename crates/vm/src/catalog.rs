@@ -28,17 +28,20 @@ pub enum Mode {
     Precise,
     /// Two CPUs in real time: functional checks only.
     Smp,
+    /// Up to eight CPUs (two sockets of two cores of two threads) that share one virtual time in turns of 10 µs.
+    Wide,
 }
 
 impl Mode {
-    /// Both.
-    pub const ALL: [Mode; 2] = [Mode::Precise, Mode::Smp];
+    /// All.
+    pub const ALL: [Mode; 3] = [Mode::Precise, Mode::Smp, Mode::Wide];
 
     /// The word for it in options and heads.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Precise => "precise",
             Mode::Smp => "smp",
+            Mode::Wide => "wide",
         }
     }
 

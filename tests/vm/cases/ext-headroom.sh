@@ -22,7 +22,9 @@ for load in 30 40 50 60 70 80; do
 	measure "idle_main_$load" "$idle" %
 	measure "side_main_$load" "$side" %
 	if [ $load -le 60 ]; then
-		within "idle with main at $load %" "$idle" 29.5 30.5
+		# What the scheduler itself takes, some 0.4 points, is in no task's work and counts as idle here.
+		within "idle with main at $load %" "$idle" 29.5 30.7
+		[ "$(uname -r | cut -d. -f1)" -gt 6 ] || within "idle by the kernel" "$(of idle)" 29.8 30.3
 	else
 		within "side with main at $load %" "$side" 0.9 1.5
 	fi

@@ -284,10 +284,20 @@ fn run_lanes(
     };
     std::thread::scope(|scope| {
         let (of_mode, progress) = (&of_mode, &progress);
-        let start = |mode| scope.spawn(move || of_mode(mode, progress));
-        // All are started before the first is waited for.
-        let started: Vec<_> = options.modes.iter().copied().map(start).collect();
-        started.into_iter().map(joined).collect()
+        let asked = |modes: &[Mode]| -> Vec<Mode> {
+            let asked = |mode: &Mode| options.modes.contains(mode);
+            modes.iter().copied().filter(asked).collect()
+        };
+        let start = |modes: Vec<Mode>| {
+            let each = move |mode| of_mode(mode, progress);
+            scope.spawn(move || modes.into_iter().map(each).collect::<Vec<_>>())
+        };
+        // What counts instructions keeps a core busy, one mode after the other. All are started before one is waited for.
+        let started = [
+            start(asked(&[Mode::Precise, Mode::Wide])),
+            start(asked(&[Mode::Smp])),
+        ];
+        started.into_iter().flat_map(joined).collect()
     })
 }
 

@@ -10,7 +10,8 @@ usage: cargo xtask vm [OPTIONS] [TEST...]
 Boots a stock Debian kernel under software emulation and runs the tests of tests/vm/cases in it. A TEST is a
 name or a part of one; without any, all run.
 
-  --mode precise|smp   only this one (both by default): precise has one CPU under virtual time, smp has two
+  --mode MODE          precise, smp or wide, only this one (all by default): precise has one CPU under virtual time,
+                       smp two in real time, wide up to eight under virtual time
   --kernel SERIES      6.18 (the default), 7.3, or another that Debian's backports have; all: each test on the
                        kernels that its head names
   --tier short|all     short leaves out what heads call long, as make test does; all by default
@@ -81,8 +82,8 @@ pub fn parse(arguments: &[String]) -> Result<Options, String> {
             "--keep" => options.keep = true,
             "--mode" => {
                 let name = value()?;
-                let mode =
-                    Mode::parse(&name).ok_or(format!("--mode {name}: it is precise or smp"))?;
+                let mode = Mode::parse(&name)
+                    .ok_or(format!("--mode {name}: it is precise, smp or wide"))?;
                 options.modes = vec![mode];
             }
             "--tier" => {
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(of("--kernel all").unwrap().kernels, Kernels::AsNamed);
         assert!(of("--tier short").unwrap().short && !of("--tier all").unwrap().short);
         assert_eq!(of("fetch").unwrap().action, Action::Fetch);
-        assert_eq!(of("").unwrap().modes.len(), 2);
+        assert_eq!(of("").unwrap().modes.len(), 3);
     }
 
     #[test]
