@@ -1,4 +1,4 @@
-# what: 26 ejections by sysrq-S, a stalled watchdog and the owner's death, loading and unloading under load: mirrors hold each time, no task is lost
+# what: 25 ejections by sysrq-S, a stalled watchdog and the owner's death, loading and unloading under load: mirrors hold each time, no task is lost
 # modes: precise
 # tier: long
 # kernels: 6.18 7.3
@@ -22,14 +22,14 @@ for round in 1 2; do
 	wait $AGENT || true
 	until_true 20 quota_stands || fail "side work is not held after death"
 done
-# It is taken out in order, and comes back.
 eject_begin
-ejected "stop" tidegate stop
+ejected "death 3" by_kill
 wait $AGENT || true
+measure ejections $EJECTED faults
+# It is taken out in order, too, and comes back.
 eject_begin
 tidegate stop
 wait $AGENT || true
-measure ejections $((EJECTED + 1)) faults
 finish $HOG $TURNS $CAPPED
 tidegate repair
 until_true 10 gone || fail "left behind: $(ls -d $ROOT/tidegate-* 2>/dev/null) $(ours)"
