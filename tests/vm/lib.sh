@@ -278,3 +278,90 @@ told() {
 	sed -n 2,3p /tmp/status
 	sed -n 2,3p /tmp/status | grep -q "ext off: .*$1" || fail "status does not say that ext is off for $1"
 }
+
+# What follows is for stress: groups of all terms, torment in them (vmstress.c), and a heart (vmheart.c) beside it.
+
+# json_last KEY: the last value of that key that the scheduler's statistics have shown.
+json_last() { grep -o "\"$1\": [0-9]*" /tmp/ext | tail -n 1 | cut -d' ' -f2; }
+
+# stood SECONDS: for how many of the last SECONDS the host did not run the guest: times at which even the heart was late, and
+# in which the guest's CPUs were busy for less than half of it (else the guest itself is to blame).
+stood() { awk -v now="$(uptime)" -v span="$1" '$1 > now - span && $3 < $2 / 2 { sum += $2 } END { print int(sum) }' /tmp/heart; }
+
+stress_on() {
+	EJECTED=0
+	vmtool heart /tmp/heart &
+	for _name in quota main side hard soft nested/in churns; do group $_name; done
+	echo "+cpu" >$ROOT/nested/cgroup.subtree_control
+	echo "+cpu" >$ROOT/churns/cgroup.subtree_control
+	echo "50000 100000" >$ROOT/nested/cpu.max
+	echo "20000 50000" >$ROOT/nested/in/cpu.max
+	stress_load
+}
+
+stress_load() {
+	ext_on --json --gate 'cgroup:/main class=main headroom=20% latency=-10' --gate 'cgroup:/side class=side' \
+		--gate 'cgroup:/hard cap_hard=200‰ cap_scope=task' --gate 'cgroup:/soft cap_soft=100‰ cap_scope=process'
+}
+
+# torment_along SECONDS SEED: in the background, until torment_over.
+torment_along() {
+	vmtool stress "$1" 28 "$2" $ROOT/churns $ROOT/quota $ROOT/main $ROOT/side $ROOT/hard $ROOT/soft $ROOT/nested/in $ROOT >/tmp/torment &
+	TORMENT=$!
+}
+
+# Nobody waits for more than about 10 s, and the kernel ejects who lets a task wait for 30 s: only a host that stood for 15 s
+# and more is an excuse.
+stress_stands() {
+	[ "$(ext_state)" = enabled ] && return
+	until_true 20 sh -c "! [ -d /proc/$EXT ]" || true
+	if [ "$(stood 60)" -lt 15 ]; then
+		grep -a -v '^ *"\|^ *[]{}[]' /tmp/ext | head -c 20000
+		dmesg | grep -i -A 8 sched_ext | tail -n 40
+		fail "ejected: $(grep -ao 'was ejected.*' /tmp/ext | tail -n 1); the host stood for $(stood 60) s, as it says: $(tail -n 3 /tmp/heart | tr '\n' ';')"
+	fi
+	EJECTED=$((EJECTED + 1))
+	wait $EXT || true
+	stress_load
+}
+
+torment_over() {
+	while alive $TORMENT; do
+		sleep 1
+		stress_stands
+	done
+	wait $TORMENT || fail "$(tail -n 1 /tmp/torment)"
+	cat /tmp/torment
+	stress_stands
+}
+
+# torment SECONDS SEED
+torment() {
+	torment_along "$@"
+	torment_over
+}
+
+# hard_us: what the cap of the group `hard` was charged with, as shown last.
+hard_us() { awk '/"hard_ppt": 200/ { its = 1 } its && /"used_us"/ { us = $2 + 0; its = 0 } END { print us + 0 }' /tmp/ext; }
+
+# What a process ran by the kernel's clock, and by its cap's bucket: the same, within what one run and one interrupt are. A
+# host that stands in the middle of an interrupt is in one of them only: then once more.
+same_is_charged() {
+	start hard vmtool burn
+	for _turn in 1 2 3; do
+		kill -STOP $STARTED
+		sleep 2.5
+		_ran=$(vmtool cpu $STARTED) _charged=$(hard_us)
+		kill -CONT $STARTED
+		sleep 3
+		kill -STOP $STARTED
+		sleep 2.5
+		_ran=$((($(vmtool cpu $STARTED) - _ran) / 1000)) _charged=$(($(hard_us) - _charged))
+		kill -CONT $STARTED
+		echo "ran $_ran us, charged $_charged us"
+		[ $_ran -lt $((_charged + _charged / 50 + 5000)) ] && [ $_charged -lt $((_ran + _ran / 50 + 5000)) ] && break
+	done
+	finish $STARTED
+	[ $_ran -lt $((_charged + _charged / 50 + 5000)) ] && [ $_charged -lt $((_ran + _ran / 50 + 5000)) ] ||
+		fail "a process ran $_ran us and its cap was charged $_charged us"
+}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// What vmtool.c and vmwork.c have of each other.
+// What vmtool.c, vmwork.c and vmstress.c have of each other.
 #ifndef VMWORK_H
 #define VMWORK_H
 
@@ -10,5 +10,11 @@ void burn_cpu_ns(uint64_t cpu_ns);
 
 // Does `words` if it is ordinary work; 0: it is not.
 int ordinary(int count, char **words);
+
+// Does `words` if it is torment (vmstress.c); 0: it is not.
+int torments(int count, char **words);
+
+// Beats for ever, and writes to the file at `path` when it was late (vmheart.c).
+void heart(const char *path);
 
 #endif

@@ -148,6 +148,37 @@ INLINE u64 door_queue(struct task_struct *p, struct task_ctx *t, s32 cpu)
  */
 #define DOOR_FRONT (1ULL << 44)
 
+/* ---- the timer that sees to those who wait for long (patience.h): on while somebody waits ---- */
+
+struct patience {
+	struct bpf_timer timer;
+	u32 looks;
+	u32 calm; /* looks in a row at which nobody waited */
+};
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct patience);
+} patiences SEC(".maps");
+
+u32 patience_on;
+
+#define PATIENCE_LOOK_NS 500000000ULL
+
+int patience_start(void)
+{
+	u32 zero = 0;
+	struct patience *w = bpf_map_lookup_elem(&patiences, &zero);
+
+	if (!w || __sync_val_compare_and_swap(&patience_on, 0, 1))
+		return 0;
+	if (bpf_timer_start(&w->timer, PATIENCE_LOOK_NS, 0))
+		patience_on = 0;
+	return 0;
+}
+
 /*
  * Puts a member into its queue; at the front, if it has won against who runs and only waits for
  * him to have his quarter.
@@ -156,6 +187,8 @@ INLINE void door_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 fl
 {
 	dsq_insert_vtime(p, door_queue(p, t, cpu), door_run_ns(t),
 			 front ? t->deadline - DOOR_FRONT : t->deadline, flags);
+	if (!patience_on)
+		patience_start();
 }
 
 /* The deadline of the first in a queue that may run on a CPU; 0: there is none. Global, as

@@ -313,13 +313,20 @@ INLINE u64 gates_generation(void)
 	return shared ? shared->gates_generation : 0;
 }
 
+/* The kernel's own tasks, exiting ones and those that are being killed: who waits for them, or for
+ * what they hold, is main, whatever is asked of their group. */
+INLINE bool group_exempt(struct task_struct *p)
+{
+	return p->flags & (PF_KTHREAD | PF_EXITING) || p->pending.signal.sig[0] & SIGKILL_BIT;
+}
+
 /* What kind of work a task is by now; what it competes as may be older. */
 INLINE u32 group_kind(struct task_struct *p, struct task_ctx *t)
 {
 	struct group *g = group_of_task(t);
 	u64 generation = gates_generation();
 
-	if (!g || p->flags & PF_KTHREAD)
+	if (!g || group_exempt(p))
 		return EXT_MAIN;
 	if (g->generation != generation)
 		group_resolve(t->group, generation);
@@ -340,7 +347,7 @@ INLINE void group_describe(struct task_struct *p, struct task_ctx *t)
 		group_resolve(t->group, shared->gates_generation);
 	t->generation = shared->gates_generation;
 	t->hint = g->hint;
-	t->kind = p->flags & PF_KTHREAD ? EXT_MAIN : g->kind;
+	t->kind = group_exempt(p) ? EXT_MAIN : g->kind;
 	t->account = p->flags & PF_KTHREAD ? EXT_ACCOUNT_KERNEL : g->account;
 	if (g->yields || p->policy == SCHED_IDLE)
 		flags |= TASK_YIELDS;

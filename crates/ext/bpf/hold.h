@@ -141,9 +141,9 @@ INLINE void hold_waiting(struct bpf_iter_scx_dsq *it, struct task_struct *p, str
 		hold_arm(t->llc, at_ns, now);
 }
 
-/* From `dispatch` or the timer: moves one that waits into the line of another kind of work. */
-static __attribute__((noinline)) bool hold_shift(struct bpf_iter_scx_dsq *it, struct task_struct *p,
-						 struct task_ctx *t, u32 kind, u64 now)
+/* One that waits becomes another kind of work. Global, so that the verifier walks it once. False:
+ * it does not wait any more. */
+u32 hold_turn(struct task_ctx *t NONNULL, u32 kind, u64 now)
 {
 	u32 line = t->line, next = line_index(t->llc, kind);
 	struct line *from = line_at(line), *to = line_at(next);
@@ -156,7 +156,15 @@ static __attribute__((noinline)) bool hold_shift(struct bpf_iter_scx_dsq *it, st
 		return false;
 	if (kind == EXT_BACKGROUND)
 		hold_call_back(t, now);
-	return dsq_move_vtime(it, p, door_queue(p, t, scx_bpf_task_cpu(p)), t->deadline);
+	return true;
+}
+
+/* From `dispatch` or the timer: moves one that waits into the line of another kind of work. */
+INLINE bool hold_shift(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,
+		       u32 kind, u64 now)
+{
+	return hold_turn(t, kind, now) &&
+	       dsq_move_vtime(it, p, door_queue(p, t, scx_bpf_task_cpu(p)), t->deadline);
 }
 
 INLINE void hold_let_go(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,

@@ -132,8 +132,10 @@ struct ext_counts {
 	u64 kept;      /* slices that were followed by another of the same task */
 	u64 stolen;    /* tasks taken out of another cache's queue */
 	u64 lost;      /* tasks without a context, which are run as they come */
+	u64 visits;    /* runs for the watchdog's sake */
+	u64 visit_ns;  /* what they took */
 };
-_Static_assert(sizeof(struct ext_counts) == 80, "src/intf.rs");
+_Static_assert(sizeof(struct ext_counts) == 96, "src/intf.rs");
 
 /* One CPU: its place in the machine, what it runs, and its counts. Written by itself. */
 struct ext_cpu {
@@ -154,7 +156,7 @@ struct ext_cpu {
 	u64 began_ns; /* was switched to */
 	struct ext_counts counts;
 };
-_Static_assert(sizeof(struct ext_cpu) == 160, "src/intf.rs");
+_Static_assert(sizeof(struct ext_cpu) == 176, "src/intf.rs");
 
 #define EXT_CPU_RUNS 1	 /* a task of this class */
 #define EXT_CPU_YIELDS 2 /* one of the idle class */

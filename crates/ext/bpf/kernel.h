@@ -151,6 +151,8 @@ enum scx_kick_flags { SCX_KICK_IDLE = 1, SCX_KICK_PREEMPT = 2 };
 
 enum scx_pick_idle_cpu_flags { SCX_PICK_IDLE_CORE = 1 };
 
+enum scx_dsq_iter_flags { SCX_DSQ_ITER_REV = 1 << 16 };
+
 enum scx_ent_flags { SCX_TASK_QUEUED = 1 };
 
 enum scx_dsq_id_flags {

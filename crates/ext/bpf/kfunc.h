@@ -19,7 +19,7 @@ s32 scx_bpf_dsq_nr_queued(u64 dsq) KSYM;
 bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) KSYM;
 s32 scx_bpf_pick_idle_cpu(const struct cpumask *allowed, u64 flags) KSYM;
 s32 scx_bpf_task_cpu(const struct task_struct *p) KSYM;
-struct cgroup *scx_bpf_task_cgroup(struct task_struct *p) KSYM;
+struct cgroup *scx_bpf_task_cgroup(struct task_struct *p) WEAK;
 u32 scx_bpf_reenqueue_local(void) KSYM;
 
 const struct cpumask *scx_bpf_get_online_cpumask(void) KSYM;
@@ -167,6 +167,18 @@ INLINE bool dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u
 		return false;
 	scx_bpf_dispatch_from_dsq_set_vtime(it, vtime);
 	return scx_bpf_dispatch_vtime_from_dsq(it, p, dsq, 0);
+}
+
+bool scx_bpf_dispatch_from_dsq(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq,
+			       u64 flags) WEAK;
+bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq, u64 flags) WEAK;
+
+/* The same to a CPU's own queue. */
+INLINE bool dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq)
+{
+	if (scx_bpf_dsq_move)
+		return scx_bpf_dsq_move(it, p, dsq, 0);
+	return scx_bpf_dispatch_from_dsq && scx_bpf_dispatch_from_dsq(it, p, dsq, 0);
 }
 
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice_ns) WEAK;

@@ -46,7 +46,7 @@ struct ledger_cpu {
 	u32 seat;    /* side work may run here; counted in `side_seats` */
 	u32 invited; /* it may take a seat, though it would not by itself */
 	u32 empty;   /* steps for which nobody has sat on the seat */
-	u32 unused;
+	u32 gone;    /* the CPU goes, or is offline */
 };
 
 struct {

@@ -8,6 +8,7 @@
 #include "call.h"
 #include "caps.h"
 #include "group_ops.h"
+#include "patience.h"
 #include "side.h"
 
 struct {
@@ -22,9 +23,12 @@ OPS(cpu_online)
 int cpu_online(u64 *ctx)
 {
 	struct ext_cpu *c = cpu_at((s32)ctx[0]);
+	struct ledger_cpu *s = ledger_at((s32)ctx[0]);
 
 	if (c)
 		c->state = 0;
+	if (s)
+		s->gone = 0;
 	/* What was left for it while it took nobody. */
 	scx_bpf_kick_cpu((s32)ctx[0], 0);
 	return 0;
@@ -34,9 +38,13 @@ OPS(cpu_offline)
 int cpu_offline(u64 *ctx)
 {
 	struct ext_cpu *c = cpu_at((s32)ctx[0]);
+	struct ledger_cpu *s = ledger_at((s32)ctx[0]);
 
 	if (c)
 		c->state = 0;
+	/* Those who may run nowhere else: patience_look. */
+	if (s)
+		s->gone = 1;
 	return 0;
 }
 
@@ -91,7 +99,8 @@ s32 init(u64 *ctx)
 		if (failed)
 			return failed;
 	}
-	return side_init();
+	failed = patience_init();
+	return failed ? failed : side_init();
 }
 
 /* Arguments: struct scx_exit_info *info */

@@ -405,7 +405,7 @@ static int limit_rings(void *map, u32 *index, struct limit *l)
 	if (!parked && !l->pool.throttled && !fresh)
 		return 0;
 	at_ns = tg_max(l->pool.turnover_ns, now + LIMIT_AGAIN_NS);
-	if (parked && limit_has(l))
+	if (parked && (limit_has(l) || park_more(dsq_parked(at), now)))
 		at_ns = now + LIMIT_AGAIN_NS;
 	limit_arm(l, at_ns, now);
 	return 0;

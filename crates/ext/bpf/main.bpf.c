@@ -201,7 +201,7 @@ int dispatch(u64 *ctx)
 		t = task_of(prev);
 	if (t && t->place == PLACE_MEMBER) {
 		charge(prev, t, cpu, c, now);
-		t->floor = 0;
+		patience_stop(t, cpu);
 		door_again(t, now, true);
 		door_renew(prev, t, cpu);
 		if (t->caps[0])
@@ -228,7 +228,7 @@ OPS(runnable)
 int runnable(u64 *ctx)
 {
 	struct task_struct *p = (struct task_struct *)ctx[0];
-	struct task_ctx *t = task_of(p);
+	struct task_ctx *t = task_made(p);
 
 	if (!t)
 		return 0;
@@ -267,6 +267,7 @@ int running(u64 *ctx)
 	c->counts.runs++;
 	door_show(t, c, now);
 	side_runs(cpu, t->kind, now);
+	patience_begins(t, cpu, now);
 	if (limits_used)
 		limit_start(p, t, cpu);
 	if (t->caps[0])
@@ -289,6 +290,7 @@ int stopping(u64 *ctx)
 	c->state = 0;
 	ledger_runs(cpu, EXT_MAIN, now);
 	charge(NULL, t, cpu, c, now);
+	patience_stop(t, cpu);
 	if (t->limit)
 		limit_stop(t, cpu);
 	if (t->caps[0])

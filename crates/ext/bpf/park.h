@@ -26,7 +26,7 @@
 /* Exiting tasks, those that are being killed, and the kernel's own are not kept from running. */
 INLINE bool park_exempt(struct task_struct *p)
 {
-	return p->flags & (PF_KTHREAD | PF_EXITING) || p->pending.signal.sig[0] & SIGKILL_BIT;
+	return group_exempt(p);
 }
 
 /*
@@ -85,6 +85,23 @@ INLINE bool park_release(struct bpf_iter_scx_dsq *it, struct task_struct *p, str
 INLINE bool park_due(struct task_ctx *t, u64 now)
 {
 	return tg_sub0(now, t->since_ns) >= PARK_PATIENCE_NS;
+}
+
+/* Whether the first of a queue of parked tasks is to be let go whatever its limit has. */
+u32 park_more(u64 dsq, u64 now)
+{
+	struct bpf_iter_scx_dsq it;
+	u32 more = false;
+	EXT_RCU;
+
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		struct task_struct *p = bpf_iter_scx_dsq_next(&it);
+		struct task_ctx *t = p ? task_of(p) : NULL;
+
+		more = p && t && (park_exempt(p) || park_due(t, now));
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return more;
 }
 
 /* A CPU for a task that has been released: an idle one, else one whose task it displaces. */

@@ -7,6 +7,7 @@
 
 #include "caps.h"
 #include "group_ops.h"
+#include "patience.h"
 #include "side.h"
 
 INLINE void join(struct task_struct *p, struct task_ctx *t, s32 cpu)
@@ -22,11 +23,35 @@ INLINE void charge(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ex
 {
 	u64 ran_ns = door_charge(t, c, now);
 
+	patience_charge(t, c, ran_ns);
 	limit_charge(t, cpu, ran_ns);
 	if (t->caps[0])
 		caps_charge(t, ran_ns, now, c->kind != EXT_MAIN);
 	if (p && caps_on)
 		caps_look(p, t, true, now);
+}
+
+/*
+ * A task's context, made if it has none yet. Until task storage had locks of its own (7.0), the
+ * kernel made none on a CPU on which a task had been preempted in the middle of making or freeing
+ * one. A fork is not to fail for that ("can't fork: Cannot allocate memory", in storms of forks and
+ * exits): the child is run as it comes, and whenever it wakes up this is tried again.
+ */
+static __attribute__((noinline)) struct task_ctx *task_made(struct task_struct *p)
+{
+	struct task_ctx *t = task_of(p);
+	struct cgroup *cgroup;
+
+	if (t || !scx_bpf_task_cgroup)
+		return t;
+	t = bpf_task_storage_get(&tasks, p, NULL, STORAGE_CREATE);
+	if (!t)
+		return NULL;
+	t->slice_ns = config.slice_ns;
+	cgroup = scx_bpf_task_cgroup(p);
+	group_enter(t, cgroup);
+	bpf_cgroup_release(cgroup);
+	return t;
 }
 
 /* Arguments: struct task_struct *p, struct scx_init_task_args *args */
@@ -37,8 +62,9 @@ s32 init_task(u64 *ctx)
 	struct scx_init_task_args *args = (struct scx_init_task_args *)ctx[1];
 	struct task_ctx *t = bpf_task_storage_get(&tasks, p, NULL, STORAGE_CREATE);
 
+	/* task_made */
 	if (!t)
-		return -ENOMEM;
+		return 0;
 	t->slice_ns = config.slice_ns;
 	t->forked_by = args->fork ? bpf_get_current_task_btf()->pid : 0;
 	group_enter(t, args->cgroup);

@@ -37,6 +37,22 @@ pub enum ExtError {
     /// The machine is not one that the scheduler can serve.
     #[error("sched_ext: {0}; nothing was changed")]
     Machine(String),
+    /// The kernel's watchdog does not allow it: so many tasks need more than these terms leave them (`floors`).
+    #[error(
+        "sched_ext: {gate}: {term}: {asked} is below what the kernel's watchdog makes necessary: {floor}; {mend}, or take engine = knobs"
+    )]
+    Infeasible {
+        /// The gate, as its owner names it.
+        gate: String,
+        /// The term.
+        term: &'static str,
+        /// What was asked.
+        asked: String,
+        /// The floor, as a sum.
+        floor: String,
+        /// What can be kept.
+        mend: String,
+    },
     /// It was taken in and gave up at once.
     #[error("sched_ext: the scheduler was ejected while it started: {0}; the kernel's own runs")]
     Ejected(String),

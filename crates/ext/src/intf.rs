@@ -161,8 +161,10 @@ pub struct Counts {
     pub kept: u64,
     pub stolen: u64,
     pub lost: u64,
+    pub visits: u64,
+    pub visit_ns: u64,
 }
-const _: () = assert!(size_of::<Counts>() == 80);
+const _: () = assert!(size_of::<Counts>() == 96);
 
 /// `struct ext_cpu`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -184,7 +186,7 @@ pub struct Cpu {
     pub began_ns: u64,
     pub counts: Counts,
 }
-const _: () = assert!(size_of::<Cpu>() == 160);
+const _: () = assert!(size_of::<Cpu>() == 176);
 
 /// `struct limit` of `bpf/pool.h`, with the pool of `law/bandwidth_types.h` in it.
 #[derive(Clone, Copy, Debug, Default)]

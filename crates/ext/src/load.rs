@@ -9,6 +9,7 @@ use crate::accounts::Accounts;
 use crate::caps::CapTerms;
 use crate::error::ExtError;
 use crate::exit::Ended;
+use crate::floors::feasible;
 use crate::intf::{Config, Control, Exit, GROUPS_MAX, Gate, GateTerms, Kind, LIMITS_MAX, Plain};
 use crate::machine::Machine;
 use crate::object::{self, get, map, put, refused};
@@ -186,7 +187,12 @@ impl Ext {
     }
 
     /// Asks something of a group, by its cgroup's id, and of all below it that have no gate of their own.
+    ///
+    /// # Errors
+    /// Terms that are not even enough for one task ([`feasible`]; who knows its name and how many tasks it has asks that
+    /// first), or the kernel's refusal.
     pub fn set_gate(&mut self, cgroup_id: u64, terms: &GateTerms) -> Result<(), ExtError> {
+        feasible(&format!("cgroup {cgroup_id}"), terms, self.possible_cpus, 1)?;
         let gate = Gate::new(terms, self.accounts.open(cgroup_id)?);
         put(&self.gates, &cgroup_id.to_ne_bytes(), gate.bytes())?;
         self.asked.insert(cgroup_id, *terms);

@@ -39,6 +39,10 @@ pub struct CpuStats {
     pub stolen: u64,
     /// Tasks that had no context and were run as they came.
     pub lost: u64,
+    /// Runs that only the kernel's watchdog made necessary.
+    pub visits: u64,
+    /// What they took.
+    pub visit_ns: u64,
 }
 
 impl From<&Cpu> for CpuStats {
@@ -56,6 +60,8 @@ impl From<&Cpu> for CpuStats {
             kept: counts.kept,
             stolen: counts.stolen,
             lost: counts.lost,
+            visits: counts.visits,
+            visit_ns: counts.visit_ns,
         }
     }
 }
@@ -72,6 +78,8 @@ impl AddAssign for CpuStats {
         self.kept += other.kept;
         self.stolen += other.stolen;
         self.lost += other.lost;
+        self.visits += other.visits;
+        self.visit_ns += other.visit_ns;
     }
 }
 

@@ -9,6 +9,9 @@ use tidegate_terms::{Class, RawTerms, Source};
 
 use crate::exit::{Exit, Failure};
 
+/// Deeper groups are not looked at.
+const LEVELS_MAX: u32 = 32;
+
 /// The terms that the engine honours so far.
 const HONOURED: [&str; 8] = [
     "class",
@@ -51,6 +54,18 @@ fn cpu_hierarchy(fs: &dyn KernelFs) -> Result<Hierarchy, Failure> {
     discover::discover(fs, None)
         .map(|machine| machine.cpu)
         .map_err(|error| Failure::new(Exit::Failure, error.to_string()))
+}
+
+/// A group that goes meanwhile has none.
+fn tasks_below(fs: &dyn KernelFs, dir: &Path, levels: u32) -> u64 {
+    let list = fs.read(&dir.join("cgroup.threads"));
+    let list = list.or_else(|_| fs.read(&dir.join("tasks")));
+    let own = list.map_or(0, |text| text.lines().count() as u64);
+    let groups = fs.list(dir).unwrap_or_default();
+    let below = groups.iter().filter(|entry| entry.is_dir && levels > 1);
+    own + below
+        .map(|entry| tasks_below(fs, &dir.join(&entry.name), levels - 1))
+        .sum::<u64>()
 }
 
 /// A gate as it was typed: `cgroup:/PATH term=value …`.
@@ -104,6 +119,13 @@ impl Gate {
                 idle_is_mirror: false,
             },
         })
+    }
+
+    /// Tasks in the group and below it.
+    pub fn tasks(&self) -> Result<u64, Failure> {
+        let fs = RealFs::new();
+        let dir = cpu_hierarchy(&fs)?.mount.join(&self.path);
+        Ok(tasks_below(&fs, &dir, LEVELS_MAX))
     }
 
     /// The group's id, as the kernel gives it to BPF.

@@ -41,6 +41,10 @@ const MASKED: [&str; 10] = [
     "systemd-sysusers.service",
 ];
 
+/// What says how long a test that soaks goes on, and its default.
+const SOAK: &str = "TIDEGATE_SOAK_S";
+const SOAK_S: u32 = 60;
+
 /// What goes into an image besides the tests.
 pub struct Parts {
     busybox: PathBuf,
@@ -115,6 +119,7 @@ impl Parts {
         }
         tree.text("vm/cases/list", &list);
         tree.text("vm/cases/mode", &format!("{mode}\n"));
+        tree.text("vm/cases/soak_s", &format!("{}\n", soak_s()?));
         let mut bytes = Vec::new();
         match userland {
             None => tree.bare(),
@@ -241,6 +246,21 @@ impl Tree {
     }
 }
 
+/// How long a test that soaks goes on, in the guest's seconds: `make soak` says.
+fn soak_s() -> Result<u32, Trouble> {
+    match std::env::var(SOAK) {
+        Err(_) => Ok(SOAK_S),
+        Ok(text) => text.parse().map_err(|_| {
+            Trouble::new(
+                "make the guest",
+                SOAK,
+                &format!("`{text}` is no number of seconds"),
+                "unset it",
+            )
+        }),
+    }
+}
+
 /// The tests' helper, built into `work`.
 fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, Trouble> {
     let helper = work.join("vmtool");
@@ -248,7 +268,9 @@ fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, Trouble> {
     compile
         .args(["-O2", "-static", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&helper)
-        .args(["vmtool.c", "vmwork.c"].map(|source| scripts.join(source)));
+        .args(
+            ["vmtool.c", "vmwork.c", "vmstress.c", "vmheart.c"].map(|source| scripts.join(source)),
+        );
     output(&mut compile, "compile the guest's helper")?;
     Ok(helper)
 }

@@ -134,7 +134,12 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         task.exists()?;
     }
     let _counted = args.cost.then(tidegate_ext::count_cost).transpose()?;
-    let mut ext = Ext::load(&ext_options::options(args.caches)?)?;
+    let options = ext_options::options(args.caches)?;
+    for gate in &args.gate {
+        let name = format!("cgroup:/{}", gate.path.display());
+        tidegate_ext::feasible(&name, &gate.terms, options.machine.cpus(), gate.tasks()?)?;
+    }
+    let mut ext = Ext::load(&options)?;
     for (id, terms) in &gates {
         ext.set_gate(*id, terms)?;
     }

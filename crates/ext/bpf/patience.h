@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Patience: nobody who can run waits for longer than about 10 s, whatever weights say.
+ *
+ * The kernel ejects a scheduler that leaves a task waiting for 30 s. Weights alone do not keep it
+ * from that: a task of a ten-thousandth of the CPU has its slice of a millisecond every ten
+ * seconds, and flat weights (tree.h) go down to a 65536th. So twice a second, while anybody waits,
+ * a timer looks through the queues. Whoever has waited for PARK_PATIENCE_NS goes to the front for a
+ * visit of PARK_VISIT_NS: 5 millionths of a CPU for each such task, charged as any run, so shares
+ * stay what weights say in the long run.
+ *
+ * The same look finds who waits as what it is not any more: a task whose gate has another class by
+ * now, and side or background work that is being killed. And those that wait on a CPU that goes: it
+ * takes nobody from a queue of ours any more, and the kernel waits until nobody is left on it. In
+ * the CPU's own queue the kernel takes them elsewhere, be it against their affinity.
+ */
+#ifndef TIDEGATE_EXT_PATIENCE_H
+#define TIDEGATE_EXT_PATIENCE_H
+
+#include "hold.h"
+
+/* Before all others that were brought forward (DOOR_FRONT); ages are below 2^45 ns. */
+#define PATIENCE_FRONT (1ULL << 47)
+/* Tasks of a queue that are looked at; in turn from its beginning and from its end, where those of
+ * tiny weights are. */
+#define PATIENCE_LOOKS 4096
+/* One that was preempted as a reader of RCU holds up the whole machine's grace periods, which the
+ * kernel ejects for after 21 s. */
+#define PATIENCE_READER_NS 1000000000ULL
+/* After this many looks at empty queues the timer stops. */
+#define PATIENCE_CALM 4
+
+enum patience_verdict { PATIENCE_FINE, PATIENCE_VISIT, PATIENCE_TURNED };
+
+/*
+ * What is to become of a task that waits; its kind is put right at once. Being in the background is
+ * for its caps to say. Global, as all here, so that the verifier walks it once.
+ */
+u32 patience_judge(struct task_ctx *t NONNULL, u32 exempt, u32 reads, u64 now)
+{
+	u32 kind = t->kind;
+
+	reads = reads && tg_sub0(now, t->since_ns) >= PATIENCE_READER_NS;
+	if (exempt || reads) {
+		kind = EXT_MAIN;
+	} else if (t->generation != gates_generation()) {
+		struct group *g = group_of_task(t);
+
+		if (g && g->generation != gates_generation())
+			group_resolve(t->group, gates_generation());
+		if (g && (g->kind == EXT_SIDE || kind == EXT_SIDE))
+			kind = g->kind;
+	}
+	if (kind != t->kind) {
+		if (!hold_turn(t, kind, now))
+			return PATIENCE_FINE;
+		/* A reader is looked at anew when it has run (door_renew). */
+		t->generation = exempt ? t->generation : 0;
+		return PATIENCE_TURNED;
+	}
+	if (reads)
+		return PATIENCE_VISIT;
+	if (!park_due(t, now))
+		return PATIENCE_FINE;
+	t->floor = 1;
+	return PATIENCE_VISIT;
+}
+
+/* One queue of a line. True: somebody waits in it. */
+u32 patience_look(u64 dsq, u32 line, u64 flags, u64 now)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	struct task_ctx *t;
+	struct line *l = line_at(line);
+	struct ledger_cpu *s;
+	u64 front = l ? line_v(l) - PATIENCE_FRONT : 0, to, at;
+	u32 look, verdict;
+	s32 cpu;
+	EXT_RCU;
+
+	if (!l || scx_bpf_dsq_nr_queued(dsq) <= 0)
+		return false;
+	if (!bpf_iter_scx_dsq_new(&it, dsq, flags)) {
+		EXT_FOR(look, PATIENCE_LOOKS)
+		{
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			cpu = scx_bpf_task_cpu(p);
+			s = ledger_at(cpu);
+			if (s && s->gone) {
+				dsq_move(&it, p, SCX_DSQ_LOCAL_ON | cpu);
+				continue;
+			}
+			t = task_of(p);
+			if (!t)
+				continue;
+			verdict = patience_judge(t, group_exempt(p), park_reads(p), now);
+			if (verdict == PATIENCE_FINE)
+				continue;
+			to = dsq;
+			at = front - tg_min(tg_sub0(now, t->since_ns), 1ULL << 45);
+			if (verdict == PATIENCE_TURNED) {
+				to = door_queue(p, t, cpu);
+				at = t->deadline;
+			}
+			/* A CPU that is busy sees it at its next tick; one may be idle because the
+			 * tide was against it. */
+			cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+			if (dsq_move_vtime(&it, p, to, at) && cpu >= 0)
+				scx_bpf_kick_cpu(cpu, CONST(scx_kick_flags, SCX_KICK_IDLE));
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return true;
+}
+
+/* The queues of a cache. */
+u32 patience_cache(u32 llc, u64 flags, u64 now)
+{
+	u32 waits = false;
+
+	for (u32 kind = 0; kind < EXT_KINDS; kind++) {
+		u32 line = line_index(llc, kind);
+
+		waits |= patience_look(dsq_wide(line), line, flags, now);
+		waits |= patience_look(dsq_narrow(line), line, flags, now);
+	}
+	return waits;
+}
+
+/* The queues of one CPU. */
+u32 patience_cpu(u32 cpu, u64 flags, u64 now)
+{
+	struct ext_cpu *c = cpu_at(cpu);
+	u32 llc = c ? c->llc : 0;
+
+	return patience_look(dsq_pinned(cpu, EXT_MAIN), line_index(llc, EXT_MAIN), flags, now) |
+	       patience_look(dsq_pinned(cpu, EXT_SIDE), line_index(llc, EXT_SIDE), flags, now);
+}
+
+u32 patience_waits; /* in this look, where the loops keep it */
+
+/* All queues. */
+u32 patience_all(u64 flags, u64 now)
+{
+	u32 at;
+
+	patience_waits = 0;
+	EXT_FOR(at, config.llcs)
+	{
+		if (patience_cache(at, flags, now))
+			patience_waits = 1;
+	}
+	EXT_FOR(at, config.cpus)
+	{
+		if (config.cpus > 1 && patience_cpu(at, flags, now))
+			patience_waits = 1;
+	}
+	return patience_waits;
+}
+
+static int patience_rings(void *map, u32 *key, struct patience *w)
+{
+	u64 now = now_ns();
+	bool waits =
+	    patience_all(w->looks++ & 1 ? CONST(scx_dsq_iter_flags, SCX_DSQ_ITER_REV) : 0, now);
+
+	w->calm = waits ? 0 : w->calm + 1;
+	if (w->calm >= PATIENCE_CALM) {
+		w->calm = 0;
+		__sync_lock_test_and_set(&patience_on, 0);
+		/* One who came meanwhile has seen the timer on, and not started it. */
+		if (!patience_all(0, now) || __sync_val_compare_and_swap(&patience_on, 0, 1))
+			return 0;
+	}
+	bpf_timer_start(&w->timer, PATIENCE_LOOK_NS, 0);
+	return 0;
+}
+
+/* Once, from `init` (as alarm_init). */
+INLINE s32 patience_init(void)
+{
+	u32 zero = 0;
+	struct patience *w = bpf_map_lookup_elem(&patiences, &zero);
+	s32 failed;
+
+	if (!w)
+		return -ENOENT;
+	failed = bpf_timer_init(&w->timer, &patiences, CLOCK_MONOTONIC);
+	return failed ? failed : bpf_timer_set_callback(&w->timer, patience_rings);
+}
+
+/* ---- the visit itself ---- */
+
+/* `running`: a visit ends by the CPU's alarm. */
+INLINE void patience_begins(struct task_ctx *t, u32 cpu, u64 now)
+{
+	if (t->floor)
+		alarm_by(cpu, now + PARK_VISIT_NS, now);
+}
+
+INLINE void patience_charge(struct task_ctx *t, struct ext_cpu *c, u64 ran_ns)
+{
+	if (!t->floor)
+		return;
+	c->counts.visits++;
+	c->counts.visit_ns += ran_ns;
+}
+
+/* It has had it. */
+INLINE void patience_stop(struct task_ctx *t, u32 cpu)
+{
+	if (!t->floor)
+		return;
+	t->floor = 0;
+	alarm_off(cpu);
+}
+
+#endif

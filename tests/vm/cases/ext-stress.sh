@@ -1,0 +1,16 @@
+# what: tasks of all kinds under terms of all kinds live through moves, stops, tracers, kills, affinities, policies, groups and CPUs that come and go, and the scheduler's own going: none is lost, none waits for ever, what is charged is what ran
+# modes: smp
+# kernels: 6.18
+# needs: tidegate
+# seconds: 400
+stress_on
+torment 6 1
+same_is_charged
+# The scheduler goes and comes while all that goes on.
+torment_along 6 2
+ext_off
+stress_load
+torment_over
+ext_off
+measure visits "$(json_last visits)" runs
+measure host_stood "$(stood 100000)" s

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// A heart that tells whose fault a stall is; part of vmtool (vmtool.c).
+// clang-format off
+//   vmtool heart FILE                        a real-time task that looks at the clock each 200 ms; a line "uptime_s late_s busy_s"
+//                                            in FILE for each time that it was more than a second late: busy_s is what the guest's
+//                                            CPUs were busy meanwhile, so that a host that stands is told from a guest that does
+// clang-format on
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "vmwork.h"
+
+#define BEAT_NS 200000000ULL
+#define LATE_NS 1000000000ULL
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+static _Noreturn void die(const char *what)
+{
+	fprintf(stderr, "vmtool: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+// What the guest's CPUs were busy with so far, in seconds: counted by ticks, which stand still with
+// the host.
+static double busy_s(void)
+{
+	unsigned long long user = 0, nice = 0, system = 0, irq = 0, softirq = 0;
+	FILE *file = fopen("/proc/stat", "r");
+
+	if (!file || fscanf(file, "cpu %llu %llu %llu %*u %*u %llu %llu", &user, &nice, &system,
+			    &irq, &softirq) != 5)
+		die("/proc/stat");
+	fclose(file);
+	return (double)(user + nice + system + irq + softirq) / (double)sysconf(_SC_CLK_TCK);
+}
+
+void heart(const char *path)
+{
+	FILE *file = fopen(path, "a");
+	uint64_t due_ns = now_ns();
+	double busy = busy_s();
+	struct sched_param param = {.sched_priority = 50};
+
+	if (!file)
+		die(path);
+	if (sched_setscheduler(0, SCHED_FIFO, &param))
+		die("sched_setscheduler");
+	for (;;) {
+		struct timespec until = {0};
+		uint64_t late_ns;
+		double busy_now;
+
+		due_ns += BEAT_NS;
+		until.tv_sec = (time_t)(due_ns / 1000000000);
+		until.tv_nsec = (long)(due_ns % 1000000000);
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+		late_ns = now_ns() - due_ns;
+		busy_now = busy_s();
+		if (late_ns > LATE_NS) {
+			fprintf(file, "%.2f %.2f %.2f\n", (double)now_ns() / 1e9,
+				(double)late_ns / 1e9, busy_now - busy);
+			fflush(file);
+			due_ns = now_ns();
+		}
+		busy = busy_now;
+	}
+}

@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Torment for a scheduler, and a heart that tells whose fault a stall is; part of vmtool
+// (vmtool.c).
+// clang-format off
+//   vmtool stress SECONDS WORKERS SEED SCRATCH GROUP...
+//                                            WORKERS of all kinds in the GROUPs (directories) are moved, stopped, traced, killed,
+//                                            pinned, reniced and given other policies for SECONDS, while groups come and go below
+//                                            SCRATCH, limits and weights of the groups change, forks storm, and CPU 1 goes and
+//                                            comes; then each worker must get on where it is. Prints what it did; fails if one is lost
+// clang-format on
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "vmwork.h"
+
+#define WORKERS_MAX 256
+// Nobody may take longer to end or to get on than this, stalls of the host aside: nobody waits for
+// more than about 10 s at a time.
+#define PATIENCE_NS 60000000000ULL
+
+enum work { HOG, SLEEPER, FORKER, EXECER, THREADER, PIPER, WORKS };
+
+struct worker {
+	pthread_mutex_t lock; // whoever torments it
+	pid_t pid;
+	enum work work;
+};
+
+static struct worker workers[WORKERS_MAX];
+static volatile uint64_t *turns; // shared with the workers
+static int worker_count, group_count;
+static char **group_paths;
+static const char *scratch;
+static volatile int over;
+static struct {
+	unsigned moves, pins, stops, traces, kills, nices, policies, limits, churns, storms, plugs;
+} did;
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+static _Noreturn void lost(const char *what, int worker)
+{
+	printf("lost: %s, worker %d of kind %d, process %d\n", what, worker,
+	       worker < 0 ? -1 : (int)workers[worker].work, worker < 0 ? 0 : workers[worker].pid);
+	fflush(stdout);
+	_exit(1);
+}
+
+// They may refuse, as on a busy machine; what counts is who gets on.
+static int put_text(const char *folder, const char *name, const char *text)
+{
+	char path[512];
+	int file, written;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	file = open(path, O_WRONLY);
+	if (file < 0)
+		return 0;
+	written = write(file, text, strlen(text)) > 0;
+	close(file);
+	return written;
+}
+
+static int put_number(const char *folder, const char *name, long number)
+{
+	char text[32];
+
+	return snprintf(text, sizeof(text), "%ld", number) > 0 && put_text(folder, name, text);
+}
+
+// ---- workers ----
+
+static void brood(int how_many, int runs_program)
+{
+	for (int i = 0; i < how_many; i++) {
+		pid_t pid = fork();
+
+		if (!pid && runs_program)
+			execl("/proc/self/exe", "vmtool", "burn", "0.0005", NULL);
+		if (!pid) {
+			burn_cpu_ns(500000);
+			_exit(0);
+		}
+	}
+	while (wait(NULL) > 0)
+		;
+}
+
+static void *little(void *unused)
+{
+	burn_cpu_ns(200000);
+	return unused;
+}
+
+static void ping(int *through)
+{
+	char byte = 0;
+
+	if (write(through[1], &byte, 1) != 1 || read(through[0], &byte, 1) != 1)
+		_exit(1);
+	burn_cpu_ns(50000);
+}
+
+static _Noreturn void work(int number)
+{
+	int through[2];
+	pthread_t thread;
+
+	if (pipe(through))
+		_exit(1);
+	for (;;) {
+		switch (workers[number].work) {
+		case SLEEPER:
+			usleep(2000);
+			break;
+		case FORKER:
+			brood(3, 0);
+			break;
+		case EXECER:
+			brood(1, 1);
+			break;
+		case THREADER:
+			if (!pthread_create(&thread, NULL, little, NULL))
+				pthread_join(thread, NULL);
+			break;
+		case PIPER:
+			ping(through);
+			break;
+		default:
+			break;
+		}
+		burn_cpu_ns(50000);
+		turns[number]++;
+	}
+}
+
+static void join_group(pid_t pid, const char *folder)
+{
+	if (put_number(folder, "cgroup.procs", pid))
+		did.moves++;
+}
+
+static void spawn(int number)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		lost("no more processes", number);
+	else if (!pid)
+		work(number);
+	workers[number].pid = pid;
+	join_group(pid, group_paths[number % group_count]);
+}
+
+// ---- torments, each of a worker that is locked ----
+
+static void await_end(int number)
+{
+	uint64_t end_ns = now_ns() + PATIENCE_NS;
+
+	while (!waitpid(workers[number].pid, NULL, WNOHANG)) {
+		if (now_ns() > end_ns)
+			lost("killed and not gone", number);
+		usleep(2000);
+	}
+}
+
+static void kill_worker(int number)
+{
+	kill(workers[number].pid, SIGKILL);
+	await_end(number);
+	did.kills++;
+	spawn(number);
+}
+
+// To one CPU, or to both.
+static void pin(int number, unsigned *seed)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(rand_r(seed) % 2, &set);
+	if (rand_r(seed) % 2)
+		CPU_SET(CPU_ISSET(0, &set), &set);
+	if (!sched_setaffinity(workers[number].pid, sizeof(set), &set))
+		did.pins++;
+}
+
+static void stop(int number, unsigned *seed)
+{
+	kill(workers[number].pid, SIGSTOP);
+	usleep((useconds_t)rand_r(seed) % 5000);
+	kill(workers[number].pid, SIGCONT);
+	did.stops++;
+}
+
+// Real-time only for a moment: who has a CPU for himself starves all others by right.
+static void police(int number, unsigned *seed)
+{
+	static const int policies[] = {SCHED_OTHER, SCHED_BATCH, SCHED_IDLE, SCHED_FIFO};
+	int policy = policies[rand_r(seed) % 4];
+	struct sched_param param = {.sched_priority = policy == SCHED_FIFO};
+
+	if (sched_setscheduler(workers[number].pid, policy | SCHED_RESET_ON_FORK, &param))
+		return;
+	did.policies++;
+	if (policy != SCHED_FIFO)
+		return;
+	usleep(2000);
+	param.sched_priority = 0;
+	sched_setscheduler(workers[number].pid, SCHED_OTHER, &param);
+}
+
+static void trace(int number)
+{
+	uint64_t end_ns = now_ns() + PATIENCE_NS;
+	pid_t pid = workers[number].pid;
+
+	if (ptrace(PTRACE_SEIZE, pid, 0, 0) || ptrace(PTRACE_INTERRUPT, pid, 0, 0))
+		return;
+	while (!waitpid(pid, NULL, WNOHANG | __WALL)) {
+		if (now_ns() > end_ns)
+			lost("it does not stop for its tracer", number);
+		usleep(1000);
+	}
+	ptrace(PTRACE_DETACH, pid, 0, 0);
+	did.traces++;
+}
+
+static void torment(int number, unsigned *seed)
+{
+	pthread_mutex_lock(&workers[number].lock);
+	switch (rand_r(seed) % 7) {
+	case 0:
+		join_group(workers[number].pid, group_paths[rand_r(seed) % group_count]);
+		break;
+	case 1:
+		pin(number, seed);
+		break;
+	case 2:
+		stop(number, seed);
+		break;
+	case 3:
+		kill_worker(number);
+		break;
+	case 4:
+		if (!setpriority(PRIO_PROCESS, (id_t)workers[number].pid, rand_r(seed) % 40 - 20))
+			did.nices++;
+		break;
+	case 5:
+		police(number, seed);
+		break;
+	default:
+		trace(number);
+		break;
+	}
+	pthread_mutex_unlock(&workers[number].lock);
+}
+
+// ---- the machine's ----
+
+// The first group's limit and all groups' weights.
+static void legislate(unsigned *seed)
+{
+	static const char *const limits[] = {"max 100000", "1000 100000", "20000 100000",
+					     "1000 1000000", "5000 10000"};
+	const char *folder = group_paths[rand_r(seed) % group_count];
+
+	put_text(group_paths[0], "cpu.max", limits[rand_r(seed) % 5]);
+	put_number(folder, "cpu.weight", rand_r(seed) % 4 ? 1 + rand_r(seed) % 300 : 10000);
+	put_number(folder, "cpu.idle", !(rand_r(seed) % 8));
+	did.limits++;
+}
+
+static void churn(unsigned *seed)
+{
+	char path[256];
+	int fleeting = rand_r(seed) % 2;
+	pid_t pid;
+
+	snprintf(path, sizeof(path), "%s/churn%u", scratch, did.churns++);
+	if (mkdir(path, 0755))
+		lost(path, -1);
+	put_text(path, "cpu.max", "2000 10000");
+	pid = fork();
+	if (!pid) {
+		put_number(path, "cgroup.procs", getpid());
+		burn_cpu_ns(fleeting ? 100000 : 3000000);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	for (int turn = 0; rmdir(path); turn++) {
+		if (turn == 6000)
+			lost("its group stays", -1);
+		usleep(10000);
+	}
+}
+
+static void storm(void)
+{
+	pid_t pids[40];
+
+	for (int i = 0; i < 40; i++) {
+		pids[i] = fork();
+		if (!pids[i]) {
+			put_number(group_paths[i % group_count], "cgroup.procs", getpid());
+			burn_cpu_ns(100000);
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < 40; i++)
+		waitpid(pids[i], NULL, 0);
+	did.storms++;
+}
+
+static void *weather(void *seed)
+{
+	unsigned own = *(unsigned *)seed + 1;
+
+	while (!over) {
+		legislate(&own);
+		churn(&own);
+		if (rand_r(&own) % 8 == 0)
+			storm();
+		usleep((useconds_t)rand_r(&own) % 20000);
+	}
+	return NULL;
+}
+
+static void *plug(void *unused)
+{
+	const char *folder = "/sys/devices/system/cpu/cpu1";
+
+	while (!over) {
+		usleep(1500000);
+		if (put_text(folder, "online", "0"))
+			did.plugs++;
+		usleep(500000);
+		put_text(folder, "online", "1");
+	}
+	return unused;
+}
+
+// Whoever is to end what a real-time worker does must come before it.
+static void above_all(int priority)
+{
+	struct sched_param param = {.sched_priority = priority};
+
+	if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param))
+		lost("no real-time class", -1);
+}
+
+// Everything is as it was, but for groups and weights: each gets on, where it is, within the time
+// that nobody may wait.
+static void all_get_on(void)
+{
+	uint64_t before[WORKERS_MAX], end_ns = now_ns() + PATIENCE_NS;
+	struct sched_param param = {0};
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(0, &set);
+	CPU_SET(1, &set);
+	for (int i = 0; i < worker_count; i++) {
+		sched_setscheduler(workers[i].pid, SCHED_OTHER, &param);
+		sched_setaffinity(workers[i].pid, sizeof(set), &set);
+		kill(workers[i].pid, SIGCONT);
+		before[i] = turns[i];
+	}
+	for (int i = 0; i < worker_count; i++) {
+		while (turns[i] == before[i]) {
+			if (waitpid(workers[i].pid, NULL, WNOHANG))
+				lost("it ended by itself", i);
+			if (now_ns() > end_ns)
+				lost("it does not get on", i);
+			usleep(10000);
+		}
+	}
+	for (int i = 0; i < worker_count; i++) {
+		kill(workers[i].pid, SIGKILL);
+		await_end(i);
+	}
+}
+
+static void stress(int count, char **words)
+{
+	uint64_t end_ns = now_ns() + (uint64_t)(atof(words[0]) * 1e9);
+	unsigned seed = (unsigned)atoi(words[2]);
+	pthread_t others[2];
+
+	worker_count = atoi(words[1]);
+	worker_count = worker_count > WORKERS_MAX ? WORKERS_MAX : worker_count;
+	scratch = words[3];
+	group_paths = words + 4;
+	group_count = count - 4;
+	turns = mmap(NULL, sizeof(*turns) * WORKERS_MAX, PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (turns == MAP_FAILED)
+		lost("no memory", -1);
+	above_all(20);
+	for (int i = 0; i < worker_count; i++) {
+		pthread_mutex_init(&workers[i].lock, NULL);
+		workers[i].work = (enum work)(i / group_count % WORKS);
+		spawn(i);
+	}
+	if (pthread_create(&others[0], NULL, weather, &seed) ||
+	    pthread_create(&others[1], NULL, plug, NULL))
+		lost("no threads", -1);
+	while (now_ns() < end_ns) {
+		torment(rand_r(&seed) % worker_count, &seed);
+		usleep((useconds_t)rand_r(&seed) % 10000);
+	}
+	over = 1;
+	pthread_join(others[0], NULL);
+	pthread_join(others[1], NULL);
+	all_get_on();
+	printf("workers=%d moves=%u pins=%u stops=%u traces=%u kills=%u nices=%u policies=%u "
+	       "limits=%u churns=%u storms=%u plugs=%u\n",
+	       worker_count, did.moves, did.pins, did.stops, did.traces, did.kills, did.nices,
+	       did.policies, did.limits, did.churns, did.storms, did.plugs);
+}
+
+int torments(int count, char **words)
+{
+	if (count < 7 || strcmp(words[1], "stress"))
+		return 0;
+	stress(count - 2, words + 2);
+	return 1;
+}
