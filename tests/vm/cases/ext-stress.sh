@@ -1,6 +1,7 @@
 # what: tasks of all kinds under terms of all kinds live through moves, stops, tracers, kills, affinities, policies, groups and CPUs that come and go, and the scheduler's own going: none is lost, none waits for ever, what is charged is what ran
 # modes: smp
 # kernels: 6.18
+# tier: long
 # needs: tidegate
 # seconds: 400
 stress_on

@@ -1,6 +1,7 @@
 # what: a CPU goes while tasks wait that may run on no other: they go on elsewhere, nothing hangs, and they come back under the scheduler
 # modes: smp
 # kernels: 6.18
+# tier: long
 # needs: tidegate
 # seconds: 200
 ext_on

@@ -145,7 +145,8 @@ fn json_row(o: &Outcome) -> serde_json::Map<String, serde_json::Value> {
     })
 }
 
-fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
+/// The timer's p99 over that of an idle machine, beside each neighbour.
+fn over_idle(outcomes: &[Outcome]) -> Vec<Headline> {
     let mut lines = Vec::new();
     for beside in [Beside::Together, Beside::Apart] {
         for how in hows(outcomes) {
@@ -165,6 +166,11 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
             }
         }
     }
+    lines
+}
+
+fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
+    let mut lines = over_idle(outcomes);
     let ours = ours(outcomes);
     for beside in [Beside::Together, Beside::Apart] {
         let against = p99(outcomes, ours, beside) / p99(outcomes, How::Slice, beside);
