@@ -202,9 +202,8 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 		h->probation.noise_us = h->noise_us;
 		h->probation.block_us = 0;
 		h->probation.used_ns = 0;
+		h->probation.open_us = 1;
 	}
-	/* The proof goes on: pulses of main, alarm by alarm, would never let it end. */
-	h->probation.open_us = 1;
 	/*
 	 * sum <= 8.192e12 ns over age >= 1 us: in ucpu sum * 1000 / age. A sum of
 	 * one window cannot tell a small step at its start from a large one at its
@@ -269,6 +268,25 @@ TG_FN tg_u64 tg_proof_us(const struct tg_headroom *h, tg_u64 margin_ucpu)
 }
 
 /*
+ * Noise that looked like a step was underrated: twice what it was taken for, and at least what a
+ * threshold follows. Pulses of main that come as regularly as blocks of noise do (each 10 ms) have
+ * none, and twice nothing would teach nothing. No more than the largest threshold follows: what is
+ * longer is cut for, however loud main is. 8.192e9 * 10^7 / 10^6 = 8.2e10 us, times a margin in
+ * mcpu < 2^23: < 2^60.
+ */
+TG_FN tg_u64 tg_noise_learnt_us(const struct tg_headroom *h, tg_u64 cap_ucpu)
+{
+	const struct tg_probation *p = &h->probation;
+	tg_u64 margin_mcpu = tg_max(p->margin_ucpu / 1000, 1), per = (tg_u64)h->cfg.alarm * 500;
+	tg_u64 least_us = (tg_u64)h->cfg.fine_threshold_us * cap_ucpu / 1000000;
+	tg_u64 most_us = (tg_u64)h->cfg.coarse_max_us * cap_ucpu / 1000000;
+	tg_u64 least = least_us * margin_mcpu / per, most = most_us * margin_mcpu / per;
+	tg_u64 learnt = tg_min(2 * tg_max(p->noise_us, least), tg_max(p->noise_us, most));
+
+	return tg_min(learnt, TG_NOISE_MAX);
+}
+
+/*
  * After an alarm: blocks of proof_us are judged one by one, up to doubt_us. If
  * in one of them main was back within half the margin of where it had been,
  * the step was a burst, and both the estimate and the allowance return to what
@@ -298,9 +316,9 @@ TG_FN int tg_estimate_refuted(struct tg_headroom *h, tg_u64 main_ns, tg_u64 dt_n
 		return 0;
 	tg_estimate_restart(h, p->main_ncpu, p->beside_ncpu, cap_ucpu);
 	h->mean_age_us = h->history_us;
-	/* Noise that looked like a step: it was underrated. What lasts longer is none. */
+	/* What lasts longer is no noise. */
 	if (p->open_us <= TG_BURST_US)
-		h->noise_us = tg_min(p->noise_us * 2, TG_NOISE_MAX);
+		h->noise_us = tg_noise_learnt_us(h, cap_ucpu);
 	p->open_us = 0;
 	return 1;
 }

@@ -138,6 +138,18 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "estimate.h",
+        what: "a refuted alarm of a main without noise teaches nothing",
+        from: "2 * tg_max(p->noise_us, least)",
+        to: "2 * p->noise_us",
+    },
+    Mutant {
+        header: "estimate.h",
+        what: "each alarm of a row holds off the judgement of the first",
+        from: "\t\th->probation.open_us = 1;\n\t}\n",
+        to: "\t}\n\th->probation.open_us = 1;\n",
+    },
+    Mutant {
+        header: "estimate.h",
         what: "a climb is not led",
         from: "\treturn tg_min(now + lead, cap_ucpu);",
         to: "\treturn now;",
