@@ -204,6 +204,9 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 		h->probation.used_ns = 0;
 		h->probation.open_us = 1;
 	}
+	/* Where a cut is all that protects main, each pulse of a row of them is doubted anew. */
+	if (!h->cfg.displaced)
+		h->probation.open_us = 1;
 	/*
 	 * sum <= 8.192e12 ns over age >= 1 us: in ucpu sum * 1000 / age. A sum of
 	 * one window cannot tell a small step at its start from a large one at its
@@ -271,8 +274,9 @@ TG_FN tg_u64 tg_proof_us(const struct tg_headroom *h, tg_u64 margin_ucpu)
  * Noise that looked like a step was underrated: twice what it was taken for, and at least what a
  * threshold follows. Pulses of main that come as regularly as blocks of noise do (each 10 ms) have
  * none, and twice nothing would teach nothing. No more than the largest threshold follows: what is
- * longer is cut for, however loud main is. 8.192e9 * 10^7 / 10^6 = 8.2e10 us, times a margin in
- * mcpu < 2^23: < 2^60.
+ * longer is cut for, however loud main is. (Where a cut is all that protects main, pulses are to be
+ * cut for, and only twice what was measured is learnt.) 8.192e9 * 10^7 / 10^6 = 8.2e10 us, times a
+ * margin in mcpu < 2^23: < 2^60.
  */
 TG_FN tg_u64 tg_noise_learnt_us(const struct tg_headroom *h, tg_u64 cap_ucpu)
 {
@@ -283,6 +287,8 @@ TG_FN tg_u64 tg_noise_learnt_us(const struct tg_headroom *h, tg_u64 cap_ucpu)
 	tg_u64 least = least_us * margin_mcpu / per, most = most_us * margin_mcpu / per;
 	tg_u64 learnt = tg_min(2 * tg_max(p->noise_us, least), tg_max(p->noise_us, most));
 
+	if (!h->cfg.displaced)
+		learnt = 2 * p->noise_us;
 	return tg_min(learnt, TG_NOISE_MAX);
 }
 

@@ -42,6 +42,7 @@ struct tg_headroom_config {
 	tg_u32 calm_us;	       /* this long after a step or ramp the trim stands still */
 	tg_u32 dt_max_us;      /* a longer window is stale, <= 10 s */
 	tg_u32 contend_ppm;    /* main slowed by side work on all CPUs; 0: it is not */
+	tg_u32 displaced;      /* main displaces side work at once: its pulses need no cut */
 };
 
 struct tg_headroom_sample {

@@ -325,6 +325,7 @@ TG_OP(tg_op_headroom_init)
 		x->cfg.proof_us = (tg_u32)tg_any(x->in[6], 32);
 		x->cfg.calm_us = (tg_u32)tg_any(x->in[7], 24);
 		x->cfg.contend_ppm = (tg_u32)tg_any(x->in[7] >> 24, 21);
+		x->cfg.displaced = x->in[7] >> 63;
 	}
 	tg_headroom_init(&x->law, &x->cfg, (tg_u32)tg_any(x->in[2] >> 3, 21),
 			 (tg_u32)tg_any(x->in[3] >> 3, 18));

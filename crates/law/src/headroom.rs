@@ -59,6 +59,8 @@ pub struct HeadroomConfig {
     pub dt_max_us: u32,
     /// How much longer main's work takes with side work on every CPU: nothing unless CPUs share cores.
     pub contend_ppm: u32,
+    /// Not 0: main displaces side work at once, whatever is allowed, so pulses of main need no cut and are learnt as noise.
+    pub displaced: u32,
 }
 
 impl HeadroomConfig {
@@ -86,6 +88,7 @@ impl HeadroomConfig {
         calm_us: 500_000,
         dt_max_us: 250_000,
         contend_ppm: 0,
+        displaced: 0,
     };
     /// For a scheduler that looks for itself, each millisecond, and acts at no cost: a false alarm is cheap there, and what
     /// is given needs no lead but the mean's own.
@@ -99,6 +102,7 @@ impl HeadroomConfig {
         doubt_us: 300_000,
         fall_us: 20_000,
         noise_block_us: 10_000,
+        displaced: 1,
         ..Self::FAST
     };
     /// [`Self::KERNEL`] for a domain of so many CPUs. Its thresholds are CPU time per CPU; on few CPUs one request of one

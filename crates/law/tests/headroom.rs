@@ -217,7 +217,7 @@ proptest! {
     /// Whatever comes in, in whatever state: floor <= allowance <= capacity.
     #[test]
     fn any_input_is_survived(
-        tuning in prop::collection::vec(any::<u32>(), 22),
+        tuning in prop::collection::vec(any::<u32>(), 23),
         terms in any::<(u32, u32)>(),
         samples in prop::collection::vec(
             (prop_oneof![0..20_000_000_000u64, any::<u64>()], any::<u64>(), any::<u64>(),
@@ -234,7 +234,7 @@ proptest! {
                 coarse_min_us: tuning[12], coarse_max_us: tuning[13], proof_us: tuning[14],
                 doubt_us: tuning[15], noise_block_us: tuning[16], fall_us: tuning[17],
                 calm_us: tuning[18], dt_max_us: tuning[19],
-                lead_us: tuning[20], contend_ppm: tuning[21],
+                lead_us: tuning[20], contend_ppm: tuning[21], displaced: tuning[22],
             };
         }
         let terms = HeadroomTerms { headroom_ppm: terms.0, tolerance_ppm: terms.1 };

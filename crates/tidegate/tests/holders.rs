@@ -43,10 +43,17 @@ impl Scene {
         let side = instance.background(&["--side", "--name", "side"], &command);
         instance.gate("side");
         let flock = side.pid() as i32;
+        // Before it became flock it may have started an owner, which was its child for a moment.
+        let works = |pid: &i32| {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            name.trim_end() == "sh"
+        };
+        let mut found = None;
         wait("the holder", Duration::from_secs(10), || {
-            children(flock).len() == 1
+            found = children(flock).into_iter().find(works);
+            found.is_some()
         });
-        let holder = children(flock)[0];
+        let holder = found.unwrap();
         Some(Scene {
             instance,
             side,

@@ -145,8 +145,8 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "estimate.h",
         what: "each alarm of a row holds off the judgement of the first",
-        from: "\t\th->probation.open_us = 1;\n\t}\n",
-        to: "\t}\n\th->probation.open_us = 1;\n",
+        from: "\tif (!h->cfg.displaced)\n\t\th->probation.open_us = 1;",
+        to: "\th->probation.open_us = 1;",
     },
     Mutant {
         header: "estimate.h",
