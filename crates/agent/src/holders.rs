@@ -39,6 +39,8 @@ const REST_BY_COST: u64 = 100;
 const REST_BY_COST_TOLD: u64 = 20;
 /// However long a look took, the next one comes.
 const LOOK_MAX_NS: u64 = 1_000_000_000;
+/// A wait may have begun before it could be told, or before its lock's holder was side work: the table is read so often.
+const TABLE_NS: u64 = 2_000_000_000;
 /// While nothing is limited.
 const IDLE_NS: u64 = 500_000_000;
 /// Waits that are followed in one look.
@@ -80,19 +82,26 @@ pub(crate) fn run(owner: &Owner) {
         .ok();
     let mut looks = Holders::new(owner);
     let mut left = false;
+    let mut read_ns = 0;
     let mut stuck: u32 = 0;
     while !owner.leaving.load(Ordering::Acquire) {
         let told = match &watch {
             Some(watch) if !left => {
                 let told = watch.rest(Duration::from_nanos(IDLE_NS));
-                if told.is_empty() {
+                if !told.is_empty() {
+                    std::thread::sleep(SETTLE);
+                    Some(told)
+                } else if monotonic_ns() - read_ns >= TABLE_NS {
+                    None
+                } else {
                     continue;
                 }
-                std::thread::sleep(SETTLE);
-                Some(told)
             }
             _ => None,
         };
+        if told.is_none() {
+            read_ns = monotonic_ns();
+        }
         let looked = looks.look(owner, told);
         left = looked.left;
         // A holder that sleeps may sleep for long.

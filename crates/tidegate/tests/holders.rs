@@ -154,3 +154,45 @@ fn an_owner_that_is_killed_in_a_holders_turn_leaves_none() {
         scene.end(&mut waiter);
     }
 }
+
+#[test]
+fn a_wait_that_began_before_its_holder_was_side_work_is_found() {
+    let Some(instance) = Instance::new("holders-before") else {
+        return;
+    };
+    let lock = instance.path().join("lock");
+    let hold = Command::new("flock")
+        .args([lock.to_str().unwrap(), "sh", "-c", "while :; do :; done"])
+        .spawn();
+    let mut flock = hold.unwrap();
+    wait("the holder", Duration::from_secs(10), || {
+        children(flock.id() as i32).len() == 1
+    });
+    let holder = children(flock.id() as i32)[0];
+    let mut waiter = Command::new("flock")
+        .arg(&lock)
+        .arg("true")
+        .spawn()
+        .unwrap();
+    let side = instance.background(&["--side", "--name", "side"], &["sleep", "1000"]);
+    instance.gate("side");
+    // Until the wait has long begun.
+    std::thread::sleep(Duration::from_millis(500));
+    let target = format!("pid:{holder}");
+    instance.ok(&["set", &target, "class=side"]);
+    let refused = || instance.json(&["status"])["holders"]["refused"].is_string();
+    let began = Instant::now();
+    while policy(holder) != DEADLINE && !refused() {
+        assert!(
+            began.elapsed() < Duration::from_secs(30),
+            "it never goes first"
+        );
+    }
+    for child in [&mut waiter, &mut flock] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    kill9(holder);
+    drop(side);
+    nothing_left(&instance);
+}
