@@ -11,8 +11,8 @@
 
 /* HeadroomConfig::FAST of crates/law. */
 static const struct tg_headroom_config fast = {
-    100000, 1000000, 10000, 250000, 100000, 2000000, 50000, 3000000, 30000,  150000, 350000,
-    12,	    2000,    2900,  4500,   25000,  500000,  20000, 50000,   500000, 250000, 0,
+    100000, 1000000, 10000, 250000, 100000, 2000000, 50000, 3000000, 30000,  150000, 350000, 12,
+    2000,   2900,    4500,  25000,  500000, 20000,   50000, 500000,  250000, 0,	     0,
 };
 
 struct session {
@@ -141,6 +141,8 @@ int LLVMFuzzerTestOneInput(const tg_u8 *data, size_t size)
 			((tg_u32 *)&cfg)[i] = (tg_u32)fuzz_any(&f);
 	else if (fuzz_below(&f, 2))
 		cfg.contend_ppm = (tg_u32)fuzz_between(&f, 0, TG_CONTEND_MAX_PPM);
+	else /* As under ext, now and then. */
+		cfg.displaced = (tg_u32)fuzz_below(&f, 2);
 	s.headroom_ppm = (tg_u32)fuzz_between(&f, 0, TG_PPM + TG_PPM / 8);
 	s.tolerance_ppm = fuzz_below(&f, 2) ? 10000 : (tg_u32)fuzz_any(&f);
 	tg_headroom_init(&s.h, &cfg, s.headroom_ppm, s.tolerance_ppm);
