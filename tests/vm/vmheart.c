@@ -20,20 +20,6 @@
 #define BEAT_NS 200000000ULL
 #define LATE_NS 1000000000ULL
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
-
-static _Noreturn void die(const char *what)
-{
-	fprintf(stderr, "vmtool: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
 // What the guest's CPUs were busy with so far, in seconds: counted by ticks, which stand still with
 // the host.
 static double busy_s(void)

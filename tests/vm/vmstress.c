@@ -51,14 +51,6 @@ static struct {
 	unsigned moves, pins, stops, traces, kills, nices, policies, limits, churns, storms, plugs;
 } did;
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
-
 static _Noreturn void lost(const char *what, int worker)
 {
 	printf("lost: %s, worker %d of kind %d, process %d\n", what, worker,

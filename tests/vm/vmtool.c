@@ -68,12 +68,6 @@ static void sleep_until_ns(uint64_t when_ns)
 		;
 }
 
-static _Noreturn void die(const char *what)
-{
-	fprintf(stderr, "vmtool: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
 // About 10 µs at the guest's one instruction a nanosecond.
 static void burn_a_little(void)
 {

@@ -30,20 +30,6 @@
 #define WORKERS_MAX 256
 #define WAKES_MAX 200000
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
-
-static _Noreturn void die(const char *what)
-{
-	fprintf(stderr, "vmtool: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
 static pid_t fork_or_die(void)
 {
 	pid_t pid = fork();

@@ -3,7 +3,27 @@
 #ifndef VMWORK_H
 #define VMWORK_H
 
+#include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+// `errno` says why.
+static inline _Noreturn void die(const char *what)
+{
+	fprintf(stderr, "vmtool: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
 
 // Uses that much CPU time.
 void burn_cpu_ns(uint64_t cpu_ns);

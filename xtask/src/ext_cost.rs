@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::Path;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -82,7 +82,7 @@ fn check(repository: &Path) -> anyhow::Result<()> {
 fn write(repository: &Path) -> anyhow::Result<()> {
     let record = repository.join("target/ext-cost.record");
     std::fs::write(&record, RECORD)?;
-    let binary = build(repository)?;
+    let binary = vm::tidegate_binary(repository, "dev")?;
     let mut costs = Costs::new();
     for series in KERNELS {
         let measured = measure(repository, series, &binary, &record)
@@ -96,16 +96,6 @@ fn write(repository: &Path) -> anyhow::Result<()> {
     std::fs::write(repository.join(vm::EXT_COSTS), text(&costs))?;
     println!("wrote {} and {DOCS}", vm::EXT_COSTS);
     Ok(())
-}
-
-fn build(repository: &Path) -> anyhow::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "tidegate"])
-        .current_dir(repository)
-        .status()?;
-    ensure!(built.success(), "tidegate does not build");
-    Ok(repository.join("target/debug/tidegate"))
 }
 
 type Measures = Vec<(String, String, String)>;

@@ -264,11 +264,11 @@ fn stricter(so_far: Option<DelayObjective>, gate: &Gate) -> Option<DelayObjectiv
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use tidegate_terms::Source;
 
-    fn gate(name: &str, pairs: &[(&str, &str)]) -> Gate {
+    pub(crate) fn gate(name: &str, pairs: &[(&str, &str)]) -> Gate {
         let mut raw = RawTerms::default();
         for (term, text) in pairs {
             raw.insert(term, text, Source::RunFlag);

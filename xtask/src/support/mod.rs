@@ -8,7 +8,7 @@ mod proofs;
 mod table;
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
 fn write_table(repository: &Path) -> anyhow::Result<ExitCode> {
     let missing = proofs::missing(repository, &KERNELS);
     ensure!(missing.is_empty(), "{}", missing.join("; "));
-    let binary = build(repository)?;
+    let binary = vm::tidegate_binary(&repository.canonicalize()?, "dev")?;
     let host = words(&run(Command::new(&binary).args(["doctor", "--json"]))?)?;
     let mut all = vec![host];
     for series in KERNELS {
@@ -100,7 +100,7 @@ fn check(repository: &Path) -> anyhow::Result<ExitCode> {
     let missing = proofs::missing(repository, &KERNELS);
     ensure!(missing.is_empty(), "{}", missing.join("; "));
     let readme = std::fs::read_to_string(repository.join(README))?;
-    let binary = build(repository)?;
+    let binary = vm::tidegate_binary(&repository.canonicalize()?, "dev")?;
     let said = run(Command::new(&binary).args(["doctor", "--json"]))?;
     if !is_the_tables_host(&said) {
         println!(
@@ -128,16 +128,6 @@ fn compare(readme: &str, number: usize, said: &Words) -> anyhow::Result<()> {
 fn is_the_tables_host(said: &str) -> bool {
     let has = |text: &str| said.contains(text);
     has("\"kernel 6.18") && has("cpu controller on v1") && has("\"root\"")
-}
-
-fn build(repository: &Path) -> anyhow::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let status = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "tidegate"])
-        .current_dir(repository)
-        .status()?;
-    ensure!(status.success(), "cargo build failed");
-    Ok(repository.canonicalize()?.join("target/debug/tidegate"))
 }
 
 /// Standard output of a command that says something, whatever its exit code.

@@ -1,10 +1,7 @@
 //! Terms that no scheduler of the kernel's can keep: its watchdog ejects one that leaves a task alone for 30 s, so each task that
 //! is held back needs a little CPU now and then, and so many tasks need so much.
 
-/// Side work that main leaves nothing to: each task has 1 ms in 15 s (`bpf/side.h`), in millionths of a CPU.
-pub(super) const SIDE_TASK_UCPU: u64 = 67;
-/// A task that is parked by a cap or quota: a visit of 50 us in 10 s.
-pub(super) const PARKED_TASK_UCPU: u64 = 5;
+use tidegate_ext::{SIDE_TASK_UCPU, WAITING_TASK_UCPU};
 
 /// Whether a tolerance, of a machine of so many CPUs, is enough for its side tasks.
 pub(super) fn tolerance(tolerance_ppm: u32, cpus: u32, tasks: usize) -> Result<(), String> {
@@ -27,12 +24,12 @@ pub(super) fn tolerance(tolerance_ppm: u32, cpus: u32, tasks: usize) -> Result<(
 
 /// Whether a limit of this rate leaves its tasks what the watchdog wants for them.
 pub(super) fn limit(what: &str, rate_ucpu: u64, tasks: usize) -> Result<(), String> {
-    let needed_ucpu = tasks as u64 * PARKED_TASK_UCPU;
+    let needed_ucpu = tasks as u64 * WAITING_TASK_UCPU;
     if rate_ucpu >= needed_ucpu {
         return Ok(());
     }
     Err(format!(
-        "{what}: {rate_ucpu} millionths of a CPU for {tasks} tasks, which need {tasks} x {PARKED_TASK_UCPU} = {needed_ucpu}: the kernel \
+        "{what}: {rate_ucpu} millionths of a CPU for {tasks} tasks, which need {tasks} x {WAITING_TASK_UCPU} = {needed_ucpu}: the kernel \
          ejects a scheduler that leaves a task alone for 30 s, so one that is held back runs 50 us in 10 s; ask for at least \
          {}‰ of a CPU, or take engine = knobs",
         needed_ucpu.div_ceil(1_000)

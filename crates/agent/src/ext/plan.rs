@@ -196,32 +196,10 @@ impl Owner {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
-    use crate::gate::Record;
-    use tidegate_terms::{Config, RawTerms, Source};
 
     fn gate(pairs: &[(&str, &str)]) -> Gate {
-        let mut raw = RawTerms::default();
-        for (term, text) in pairs {
-            raw.insert(term, text, Source::RunFlag);
-        }
-        let record = Record {
-            name: "job".into(),
-            target: "run".into(),
-            raw,
-            uid: 0,
-            command: vec![],
-            parent: None,
-            made_ns: 0,
-            place: Place::Own {
-                group: GroupPath::parse("/job").unwrap(),
-            },
-            notes: vec![],
-            by_admin: BTreeSet::new(),
-        };
-        Gate::new(record, &Config::default()).unwrap()
+        crate::gate::tests::gate("job", pairs)
     }
 
     fn cap(hard_ppt: Option<u32>, soft_ppt: Option<u32>, scope: CapScope) -> Option<CapTerms> {
