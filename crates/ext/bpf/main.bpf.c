@@ -335,9 +335,18 @@ int update_idle(u64 *ctx)
 {
 	s32 cpu = (s32)ctx[0];
 	struct ext_cpu *c = cpu_at(cpu);
+	struct ledger_cpu *s;
 
 	ledger_idle(cpu, (bool)ctx[1]);
 	if (!c || !(bool)ctx[1])
+		return 0;
+	/*
+	 * A CPU that goes idles for the last time with its interrupts off for good. What a kick or
+	 * (7.3) the start of a timer leaves to one would stay undone, and so would all that is left
+	 * to one on this CPU after it is back: timers that it sets, kicks.
+	 */
+	s = ledger_at(cpu);
+	if (!s || s->gone)
 		return 0;
 	side_rise(cpu);
 	if (c->limit)

@@ -1,6 +1,6 @@
 # what: tasks of all kinds under terms of all kinds live through moves, stops, tracers, kills, affinities, policies, groups and CPUs that come and go, and the scheduler's own going: none is lost, none waits for ever, what is charged is what ran
 # modes: smp
-# kernels: 6.18
+# kernels: 6.18 7.3
 # tier: long
 # needs: tidegate
 # seconds: 400

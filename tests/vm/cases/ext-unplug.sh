@@ -1,11 +1,16 @@
-# what: a CPU goes while tasks wait that may run on no other: they go on elsewhere, nothing hangs, and they come back under the scheduler
+# what: a CPU goes while tasks wait that may run on no other: they go on elsewhere, nothing hangs, and they come back under the scheduler, whose timers and kicks work there as before
 # modes: smp
-# kernels: 6.18
+# kernels: 6.18 7.3
 # tier: long
 # needs: tidegate
 # seconds: 200
 ext_on
 group a
+group b
+# More than enough for the other CPU: the one that goes sees them wait as it idles for the last time.
+start b vmtool threads 4
+# They are parked and let go by timers that their CPU sets.
+echo "60000 100000" >$ROOT/a/cpu.max
 for n in 1 2 3 4; do
 	into a taskset 2 vmtool count /tmp/turns$n &
 done

@@ -1,0 +1,10 @@
+# what: the torment of ext-stress under the kernel's own scheduler: a stall that comes here too is the bed's, not ours
+# modes: smp
+# kernels: 6.18 7.3
+# tier: long
+# seconds: 200
+stress_groups
+torment 6 1
+torment 6 2
+measure host_stood "$(stood 100000)" s
+measure rcu_stalls "$(dmesg | grep -c 'detected stall\|self-detected stall')" times
