@@ -8,10 +8,7 @@ eject_work
 ejected sysrq by_sysrq
 told sysrq
 tidegate status --json | json last_reason
-# What counts its turns costs the emulator dearly, and there is half a minute to wait.
-kill -STOP $TURNS $CAPPED
-owner_ext_on $AGENT
-kill -CONT $TURNS $CAPPED
+ext_again
 told_on() { tidegate status --json | json on | grep -q true; }
 sleep 2
 told_on || fail "status does not say that ext is on again"
