@@ -19,7 +19,8 @@
  * or less, for one without hint at most a period of its share more, ever at most two.
  *
  * On a stock kernel the same hint becomes a slice for sched_setattr (6.12 and
- * later): 1.25 to the hint, as a nice level is to a weight, in the kernel's range.
+ * later): 1.25 to the hint, as a nice level is to a weight, in the kernel's range;
+ * and a task that has a slice of its own, whoever gave it, has asked for that hint.
  *
  * Virtual time wraps, as in the kernel: two times compare by their difference,
  * right while they are less than 2^63 ns apart. Periods up to TG_LATENCY_PERIOD_MAX_NS
@@ -120,6 +121,36 @@ TG_FN tg_u64 tg_latency_slice_ns(int hint, tg_u64 base_ns)
 		slice = tg_clamp(slice, TG_LATENCY_SLICE_MIN_NS, TG_LATENCY_SLICE_MAX_NS);
 	}
 	return slice;
+}
+
+/*
+ * And back: the hint whose slice is nearest, by ratio. Beyond the kernel's bounds hints
+ * share a slice; there it is the last of them, for whoever asks for the shortest slice
+ * there is wants to be first. Slices are below 2^27, so a product of two is below 2^54.
+ */
+TG_FN int tg_latency_hint(tg_u64 slice_ns, tg_u64 base_ns)
+{
+	tg_u64 slice = tg_clamp(slice_ns, TG_LATENCY_SLICE_MIN_NS, TG_LATENCY_SLICE_MAX_NS);
+	tg_u64 at = tg_clamp(base_ns, TG_LATENCY_SLICE_MIN_NS, TG_LATENCY_SLICE_MAX_NS);
+	int longer = slice > at, steps = 0;
+
+	if (slice == at)
+		return 0;
+	if (slice == TG_LATENCY_SLICE_MIN_NS)
+		return TG_LATENCY_FIRST;
+	if (slice == TG_LATENCY_SLICE_MAX_NS)
+		return TG_LATENCY_LAST;
+	for (int step = 0; step < TG_LATENCY_STEPS; step++) {
+		tg_u64 next = longer ? at * 5 / 4 : at * 4 / 5;
+
+		next = tg_clamp(next, TG_LATENCY_SLICE_MIN_NS, TG_LATENCY_SLICE_MAX_NS);
+		/* Nearer to this one than to the next? */
+		if (longer ? slice * slice <= at * next : slice * slice >= at * next)
+			break;
+		at = next;
+		steps++;
+	}
+	return tg_latency_clamp(longer ? steps : -steps);
 }
 
 /* The hint of a forked task. */

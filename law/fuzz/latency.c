@@ -29,6 +29,8 @@ static void check_slice(int hint, tg_u64 base_ns)
 		CHECK((tg_wide)slice * den <= num || slice == TG_LATENCY_SLICE_MIN_NS);
 	if (num >= TG_LATENCY_SLICE_MIN_NS * den && num <= TG_LATENCY_SLICE_MAX_NS * den)
 		CHECK(((tg_wide)slice + 206) * den >= num);
+	if (slice > TG_LATENCY_SLICE_MIN_NS && slice < TG_LATENCY_SLICE_MAX_NS)
+		CHECK(tg_latency_hint(slice, base_ns) == h);
 	if (h < TG_LATENCY_LAST)
 		CHECK(tg_latency_slice_ns(hint, base_ns) <= tg_latency_slice_ns(h + 1, base_ns));
 }
@@ -79,6 +81,7 @@ int LLVMFuzzerTestOneInput(const tg_u8 *data, size_t size)
 
 		check_slice(hint, base_ns);
 		check_offset(hint, period_ns);
+		CHECK(tg_latency_hint(slice, base_ns) >= tg_latency_hint(slice / 2, base_ns));
 		CHECK(tg_latency_fork(hint, 0) == 0 &&
 		      tg_latency_fork(hint, 1) == tg_latency_clamp(hint));
 		__builtin_add_overflow(start, vruntime, &vruntime);

@@ -16,6 +16,7 @@
 //                                            prints "wakes=N mean_us=V p50_us=W p90_us=X p99_us=Y max_us=Z" and,
 //                                            from when it was to wake to its work's end, "done_p50_us= done_p99_us="
 //   vmtool slice PID...                      each thread's slice as the kernel has it, ns, one a line
+//   vmtool sliced NS COMMAND...              runs it with a slice of its own
 //   vmtool lock hold KIND FILE HOLD_US REST_US
 //                                            holds a lock for so much CPU, rests, and again; KIND is flock,
 //                                            fcntl, ofd, futex, pi or pipe
@@ -345,6 +346,16 @@ static void slices(const char *pid)
 	closedir(tasks);
 }
 
+static _Noreturn void sliced(const char *ns, char **command)
+{
+	struct attr attr = {.size = sizeof(attr), .runtime_ns = strtoull(ns, NULL, 10)};
+
+	if (syscall(SYS_sched_setattr, 0, &attr, 0))
+		die("sched_setattr");
+	execvp(command[0], command);
+	die(command[0]);
+}
+
 static void threads(int count)
 {
 	pthread_t thread;
@@ -384,6 +395,8 @@ int main(int count, char **words)
 	else if (!strcmp(verb, "slice") && count >= 3)
 		for (int i = 2; i < count; i++)
 			slices(words[i]);
+	else if (!strcmp(verb, "sliced") && count >= 4)
+		sliced(words[2], words + 3);
 	else if (!strcmp(verb, "lock") && count == 7 && !strcmp(words[2], "hold"))
 		lock_hold(words + 3);
 	else if (!strcmp(verb, "lock") && count == 7 && !strcmp(words[2], "wait"))

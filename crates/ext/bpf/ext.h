@@ -70,6 +70,8 @@ struct task_ctx {
 	u32 llc;
 	u32 kind;
 	s32 hint;
+	s32 own_hint;	  /* what its own slice stands for .. */
+	u32 own_slice_ns; /* .. which was this long when that was looked at */
 	u32 flags;
 	u32 account;  /* account.h; 0: that of its kind */
 	u64 woken_ns; /* it waits since then for its first run; 0: it has had it */
@@ -107,6 +109,7 @@ struct group {
 	s32 entities;
 	/* What it asks for, by itself or the nearest group above that does; as of `generation`. */
 	s32 hint;
+	u32 hint_slice_ns; /* what stands for it in a kernel file */
 	u32 kind;
 	u32 yields;
 	u32 capped;  /* the family of the nearest capped group at or above it (slot.h); 0: none */

@@ -203,6 +203,47 @@ INLINE void group_reweigh(struct cgroup *cgroup, u32 weight, s32 idle)
 		__sync_fetch_and_add(&shared->gates_generation, 1);
 }
 
+INLINE u32 hint_slice(s32 hint)
+{
+	u32 at = (u32)(hint - TG_LATENCY_FIRST);
+
+	return at < EXT_HINTS ? config.hint_slice_ns[at] : 0;
+}
+
+/* law/latency.h, as a table of the loader's. */
+s32 slice_hint(u32 slice_ns)
+{
+	s32 hint = TG_LATENCY_FIRST;
+	u32 at;
+
+	EXT_FOR(at, EXT_HINTS)
+	if (slice_ns >= config.hint_from_ns[at])
+		hint = (s32)at + TG_LATENCY_FIRST;
+	return hint;
+}
+
+/*
+ * A task's hint. A slice of its own (sched_setattr, whoever called it; forks inherit it) stands for
+ * one, as the fair class would take it; unless it is what stands for the group's hint in kernel
+ * files, which are written for the time without us and know hints only up to the bounds of slices.
+ */
+INLINE s32 group_hint(struct task_struct *p, struct task_ctx *t, struct group *g)
+{
+	u32 slice_ns;
+
+	if (!config.hint_slice_ns[0] || !__builtin_preserve_field_info(p->se.custom_slice, 2) ||
+	    !p->se.custom_slice)
+		return g->hint;
+	slice_ns = (u32)p->se.slice;
+	if (slice_ns == g->hint_slice_ns)
+		return g->hint;
+	if (t->own_slice_ns != slice_ns) {
+		t->own_slice_ns = slice_ns;
+		t->own_hint = slice_hint(slice_ns);
+	}
+	return t->own_hint;
+}
+
 /* What the nearest gates above ask for, and which quotas hold it. Racing CPUs write the same. */
 int group_resolve(u32 index, u64 generation)
 {
@@ -265,6 +306,7 @@ int group_resolve(u32 index, u64 generation)
 	own->capped = capped;
 	own->limit = nearest;
 	own->hint = hint;
+	own->hint_slice_ns = hint_slice(hint);
 	own->kind = kind < EXT_KINDS ? kind : EXT_MAIN;
 	own->yields = yields;
 	own->account = account;
@@ -346,7 +388,7 @@ INLINE void group_describe(struct task_struct *p, struct task_ctx *t)
 	if (g->generation != shared->gates_generation)
 		group_resolve(t->group, shared->gates_generation);
 	t->generation = shared->gates_generation;
-	t->hint = g->hint;
+	t->hint = group_hint(p, t, g);
 	t->kind = group_exempt(p) ? EXT_MAIN : g->kind;
 	t->account = p->flags & PF_KTHREAD ? EXT_ACCOUNT_KERNEL : g->account;
 	if (g->yields || p->policy == SCHED_IDLE)

@@ -27,6 +27,8 @@ enum ext_kind {
 	EXT_KINDS = 3,
 };
 
+#define EXT_HINTS 40
+
 /* Set by the loader before the programs are loaded; the verifier knows the values. */
 struct ext_config {
 	u64 slice_ns;
@@ -35,8 +37,12 @@ struct ext_config {
 	u32 llcs;
 	u32 smt;    /* threads of a core */
 	u32 limits; /* length of the table of limited groups; the first is none */
+	/* What slice stands for a hint, from -20 on; all 0: tasks have no slices of their own. */
+	u32 hint_slice_ns[EXT_HINTS];
+	/* The least slice that stands for a hint or one after it; the first is 0. */
+	u32 hint_from_ns[EXT_HINTS];
 };
-_Static_assert(sizeof(struct ext_config) == 32, "src/intf.rs");
+_Static_assert(sizeof(struct ext_config) == 352, "src/intf.rs");
 
 #define EXT_HAS_HINT 1
 #define EXT_HAS_CLASS 2

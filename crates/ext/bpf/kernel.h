@@ -82,6 +82,12 @@ struct sched_ext_entity {
 	u64 dsq_vtime;
 } KERNEL_TYPE;
 
+/* The fair class's own; the slice that a task was given (sched_setattr, 6.12 and later). */
+struct sched_entity {
+	unsigned char custom_slice;
+	u64 slice;
+} KERNEL_TYPE;
+
 struct sigpending {
 	struct {
 		unsigned long sig[1];
@@ -103,6 +109,7 @@ struct task_struct {
 	int static_prio;
 	int nr_cpus_allowed;
 	const struct cpumask *cpus_ptr;
+	struct sched_entity se;
 	struct sigpending pending;
 	union rcu_special rcu_read_unlock_special; /* CONFIG_PREEMPT_RCU */
 	struct sched_ext_entity scx;

@@ -18,6 +18,8 @@ pub const ACCOUNTS_LEAST: u32 = 64;
 pub const DELAYS: usize = 28;
 /// `DOOR_LLCS_MAX` of `bpf/door.h`.
 pub const LLCS_MAX: u32 = 64;
+/// `EXT_HINTS`.
+pub const HINTS: usize = 40;
 /// The kernel numbers CPUs below this.
 pub const CPUS_MAX: u32 = 8_192;
 
@@ -51,7 +53,7 @@ pub struct GateTerms {
 }
 
 /// `struct ext_config`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Config {
     pub slice_ns: u64,
@@ -60,8 +62,10 @@ pub struct Config {
     pub llcs: u32,
     pub smt: u32,
     pub limits: u32,
+    pub hint_slice_ns: [u32; HINTS],
+    pub hint_from_ns: [u32; HINTS],
 }
-const _: () = assert!(size_of::<Config>() == 32);
+const _: () = assert!(size_of::<Config>() == 352);
 
 /// `struct ext_gate`.
 #[derive(Clone, Copy, Debug, Default)]

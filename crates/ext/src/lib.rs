@@ -15,6 +15,7 @@ mod delays;
 mod error;
 mod exit;
 mod floors;
+mod hints;
 mod intf;
 mod limits;
 mod load;

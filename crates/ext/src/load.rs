@@ -10,6 +10,7 @@ use crate::caps::CapTerms;
 use crate::error::ExtError;
 use crate::exit::Ended;
 use crate::floors::feasible;
+use crate::hints;
 use crate::intf::{Config, Control, Exit, GROUPS_MAX, Gate, GateTerms, Kind, LIMITS_MAX, Plain};
 use crate::machine::Machine;
 use crate::object::{self, get, map, put, refused};
@@ -30,6 +31,8 @@ pub struct Options {
     pub slice_ns: u64,
     /// By what a hint of -20 brings a deadline forward.
     pub period_ns: u64,
+    /// The fair class's default slice, by which a task's own slice is read as a hint; 0 where the kernel knows no such slices.
+    pub fair_slice_ns: u64,
     /// Idle to keep while there is side work, of the machine, where no gate says.
     pub headroom_ppm: u32,
     /// Tuning of the headroom law.
@@ -50,6 +53,7 @@ impl Options {
             machine,
             slice_ns: SLICE_OF_ONE_NS * scale,
             period_ns: PERIOD_OF_ONE_NS * scale,
+            fair_slice_ns: 0,
             headroom_ppm: 0,
             idle_groups: Vec::new(),
             mirrors: Vec::new(),
@@ -60,6 +64,7 @@ impl Options {
 impl From<&Options> for Config {
     fn from(options: &Options) -> Config {
         let machine = &options.machine;
+        let (hint_slice_ns, hint_from_ns) = hints::tables(options.fair_slice_ns);
         Config {
             slice_ns: options.slice_ns.clamp(100_000, 100_000_000),
             period_ns: options.period_ns,
@@ -67,6 +72,8 @@ impl From<&Options> for Config {
             llcs: machine.llcs(),
             smt: machine.smt(),
             limits: limits_for(machine.cpus()),
+            hint_slice_ns,
+            hint_from_ns,
         }
     }
 }

@@ -34,6 +34,7 @@ SEC("syscall") int law_latency(void *ctx)
 {
 	(void)ctx;
 	tg_op_latency_slice();
+	tg_op_latency_hint();
 	return tg_op_latency();
 }
 

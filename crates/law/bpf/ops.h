@@ -211,6 +211,14 @@ TG_OP(tg_op_latency_slice)
 	return 0;
 }
 
+TG_OP(tg_op_latency_hint)
+{
+	struct tg_ops_latency *x = &tg_latency_io;
+
+	x->out[9] = (tg_u64)(tg_s64)tg_latency_hint(tg_any(x->in[4], 30), tg_any(x->in[3], 30));
+	return 0;
+}
+
 /* ---- burst.h ---- */
 
 TG_OP(tg_op_burst_init)

@@ -28,6 +28,11 @@ int tg_native_latency_preempts(const struct tg_latency_rank *running,
 	return tg_latency_preempts(running, woken);
 }
 
+int tg_native_latency_hint(tg_u64 slice_ns, tg_u64 base_ns)
+{
+	return tg_latency_hint(slice_ns, base_ns);
+}
+
 tg_u64 tg_native_latency_slice_ns(int hint, tg_u64 base_ns)
 {
 	return tg_latency_slice_ns(hint, base_ns);

@@ -42,6 +42,7 @@ void tg_native_ops_run(tg_u32 which)
 		break;
 	case 1:
 		tg_op_latency_slice();
+		tg_op_latency_hint();
 		tg_op_latency();
 		break;
 	case 2:

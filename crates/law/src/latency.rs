@@ -52,6 +52,7 @@ unsafe extern "C" {
     fn tg_native_latency_first(a: *const Rank, b: *const Rank) -> i32;
     fn tg_native_latency_preempts(running: *const Rank, woken: *const Rank) -> i32;
     fn tg_native_latency_slice_ns(hint: i32, base_ns: u64) -> u64;
+    fn tg_native_latency_hint(slice_ns: u64, base_ns: u64) -> i32;
     fn tg_native_latency_fork(parent_hint: i32, inherit: i32) -> i32;
     #[cfg(test)]
     fn tg_native_latency_size() -> u64;
@@ -79,6 +80,12 @@ pub fn before(a: u64, b: u64) -> bool {
 pub fn slice_ns(hint: i32, base_ns: u64) -> u64 {
     // SAFETY: as in `offset_ns`.
     unsafe { tg_native_latency_slice_ns(hint, base_ns) }
+}
+
+/// The hint whose slice is nearest; at the kernel's bounds the last of those that share it.
+pub fn hint_of(slice_ns: u64, base_ns: u64) -> i32 {
+    // SAFETY: as in `offset_ns`.
+    unsafe { tg_native_latency_hint(slice_ns, base_ns) }
 }
 
 /// The hint of a forked task.

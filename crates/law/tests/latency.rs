@@ -4,8 +4,8 @@
 
 use proptest::prelude::*;
 use tidegate_law::latency::{
-    HINT_FIRST, HINT_LAST, Rank, SLICE_MAX_NS, SLICE_MIN_NS, before, deadline, fork, offset_ns,
-    slice_ns,
+    HINT_FIRST, HINT_LAST, Rank, SLICE_MAX_NS, SLICE_MIN_NS, before, deadline, fork, hint_of,
+    offset_ns, slice_ns,
 };
 
 const PERIOD_MAX_NS: u64 = 1 << 40;
@@ -53,6 +53,30 @@ proptest! {
         let exact = exact.clamp(SLICE_MIN_NS.into(), SLICE_MAX_NS.into());
         let lost = if hint > 0 { 206 } else { 4 };
         prop_assert!(u128::from(ours) <= exact && u128::from(ours) + lost >= exact, "{ours} of {exact}");
+    }
+
+    #[test]
+    fn a_hints_slice_stands_for_that_hint(hint in -20..20i32, base in SLICE_MIN_NS..=SLICE_MAX_NS) {
+        let slice = slice_ns(hint, base);
+        let expected = match slice {
+            _ if slice == base => 0,
+            SLICE_MIN_NS => HINT_FIRST,
+            SLICE_MAX_NS => HINT_LAST,
+            _ => hint,
+        };
+        prop_assert_eq!(hint_of(slice, base), expected);
+    }
+
+    /// Whoever wrote it: no hint's slice is nearer, by ratio.
+    #[test]
+    fn any_slice_stands_for_the_nearest_hint(slice in SLICE_MIN_NS + 1..SLICE_MAX_NS, base in 300_000..10_000_000u64) {
+        let hint = hint_of(slice, base);
+        let far = |hint: i32| (slice as f64 / slice_ns(hint, base) as f64).ln().abs();
+        for other in HINT_FIRST..=HINT_LAST {
+            prop_assert!(far(hint) <= far(other) + 1e-9, "{hint}, and {other} is nearer");
+        }
+        prop_assert_eq!(hint_of(0, base), HINT_FIRST);
+        prop_assert_eq!(hint_of(u64::MAX, base), HINT_LAST);
     }
 
     /// Who is first is one order: total but for equals, and never both ways.

@@ -25,6 +25,16 @@ done
 ordered=$(awk -v a="$mean_first" -v b="$mean_plain" -v c="$mean_last" 'BEGIN { print (a <= b && b < c) }')
 same "whether who is to be first wakes sooner than the plain one, and that one sooner than who is to be last" "$ordered" 1
 
+# A slice of a task's own stands for a hint: the shortest for -20, and the longest for 19. In a group without one.
+for slice in 100000 100000000; do
+	SEEN=$(inside plain vmtool sliced $slice vmtool wake 3 5000 500)
+	echo "slice of $slice: $SEEN"
+	eval "mean_$slice=$(of mean_us)"
+	measure "wake_slice_$slice" "$(of mean_us)" us
+done
+ordered=$(awk -v a="$mean_100000" -v b="$mean_plain" -v c="$mean_100000000" 'BEGIN { print (a <= b && b < c) }')
+same "whether who has the shortest slice wakes sooner than who has none, and that one sooner than who has the longest" "$ordered" 1
+
 # Shares stay.
 SEEN=$(vmtool watch 6 first plain last)
 echo "$SEEN"

@@ -270,6 +270,18 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "latency.h",
+        what: "the next hint's and not the nearest",
+        from: "longer ? slice * slice <= at * next :",
+        to: "longer ? slice <= at :",
+    },
+    Mutant {
+        header: "latency.h",
+        what: "the shortest slice is not the first",
+        from: "\t\treturn TG_LATENCY_FIRST;\n\tif (slice ==",
+        to: "\t\treturn 0;\n\tif (slice ==",
+    },
+    Mutant {
+        header: "latency.h",
         what: "inherited against one's will",
         from: "\treturn inherit ? tg_latency_clamp(parent_hint) : 0;",
         to: "\treturn tg_latency_clamp(parent_hint);",

@@ -5,6 +5,7 @@ use std::path::Path;
 use tidegate_ext::{CpuPlace, Machine, Options};
 use tidegate_knobs::discover;
 use tidegate_knobs::kfs::KernelFs;
+use tidegate_knobs::sched;
 use tidegate_knobs::topology::Topology;
 
 /// Deeper groups are not looked at for cpu.idle; the scheduler's tree is no deeper.
@@ -30,6 +31,9 @@ pub fn options(fs: &dyn KernelFs, caches: Option<u32>) -> Result<Options, String
     }
     let machine = Machine::new(possible_cpus(fs)?, &places).map_err(|error| error.to_string())?;
     let mut options = Options::new(machine);
+    // Where that cannot be learnt, tasks' own slices say nothing.
+    let slices = sched::probe(fs).ok().filter(|support| support.slices);
+    options.fair_slice_ns = slices.map_or(0, |support| support.base_ns);
     if let Ok(found) = discover::discover(fs, None) {
         idle_below(fs, &found.cpu.mount, LEVELS_MAX, &mut options.idle_groups);
     }

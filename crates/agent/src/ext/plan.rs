@@ -89,10 +89,8 @@ impl Owner {
         let id_of = |group: &GroupPath| self.groups.id(group).ok();
         for gate in gates.iter().filter(|gate| !gate.away) {
             let group = match &gate.record.place {
-                Place::Known { .. } => {
-                    self.note_known(gate, &mut plan);
-                    continue;
-                }
+                // No group of its own: its hint is its slice, which the scheduler reads.
+                Place::Known { .. } => continue,
                 place => place.group(),
             };
             let limited = self.limited_group(gate);
@@ -138,16 +136,6 @@ impl Owner {
                 .background_of(gate.record.place.group())
                 .is_some(),
             ..GateTerms::default()
-        }
-    }
-
-    /// A process that stays where it is has no group for the scheduler to know it by.
-    fn note_known(&self, gate: &Gate, plan: &mut Plan) {
-        if gate.terms.latency.value.hint() != 0 {
-            let note = "latency: the engine ext knows hints of groups, not of a process that stays in its own: it has the kernel's slice \
-                        and no more";
-            let notes = plan.notes.entry(gate.record.name.clone()).or_default();
-            notes.push(note.to_owned());
         }
     }
 
