@@ -9,6 +9,7 @@
 //   vmtool step P1 P2 PERIOD_US AFTER_S SECONDS FILE
 //                                            duty at P1, then P2; FILE gets the moment (monotonic, ns)
 //   vmtool watch SECONDS GROUP...            prints "idle=I stat_idle=J GROUP=G ...", percent of all CPUs
+//   vmtool clock SECONDS GROUP...            the same by perf's clock and not by cpu.stat (perfclock.h)
 //   vmtool wave P1 P2 PERIOD_US HALF_S SECONDS
 //                                            duty at P1 and P2 in turn, HALF_S seconds each
 //   vmtool floor SECONDS                     prints "idle=I idle_least=L": L over the worst whole second
@@ -135,6 +136,10 @@ static uint64_t counted_us(const char *path)
 	return turns * 10;
 }
 
+#include "perfclock.h"
+
+static int by_perf;
+
 static uint64_t usage_us(const char *group)
 {
 	char path[512], line[128];
@@ -143,6 +148,8 @@ static uint64_t usage_us(const char *group)
 
 	if (group[0] == '/')
 		return counted_us(group);
+	if (by_perf)
+		return perf_clock_us(group);
 	snprintf(path, sizeof(path), CGROUPS "/%s/cpu.stat", group);
 	file = fopen(path, "r");
 	if (!file)
@@ -190,6 +197,7 @@ static void watch(double seconds, int count, char **groups)
 
 	if (count > GROUPS_MAX)
 		count = GROUPS_MAX;
+	all_usage_us(); // Opens what it reads by.
 	for (int i = 0; i < count; i++)
 		before[i] = usage_us(groups[i]);
 	idle_s = stat_idle_s();
@@ -387,9 +395,10 @@ int main(int count, char **words)
 		wave(words + 2);
 	else if (!strcmp(verb, "floor") && count == 3)
 		lowest(atof(words[2]));
-	else if (!strcmp(verb, "watch") && count >= 3)
+	else if ((!strcmp(verb, "watch") || !strcmp(verb, "clock")) && count >= 3) {
+		by_perf = !strcmp(verb, "clock");
 		watch(atof(words[2]), count - 3, words + 3);
-	else if (!strcmp(verb, "wake") && count == 5)
+	} else if (!strcmp(verb, "wake") && count == 5)
 		wake(atof(words[2]), (uint64_t)(atof(words[3]) * 1e3),
 		     (uint64_t)(atof(words[4]) * 1e3));
 	else if (!strcmp(verb, "slice") && count >= 3)

@@ -1,6 +1,6 @@
 # what: the ext engine's caps are inherited on fork by their scope: one bucket for each task, each process, or all of the group
 # modes: precise
-# kernels: 6.18
+# kernels: 6.18 7.3
 # tier: long
 # needs: tidegate
 # seconds: 120
@@ -17,7 +17,7 @@ three() {
 	shift
 	inside $_group "$@" &
 	sleep 1
-	SEEN=$(vmtool watch 3 $_group)
+	SEEN=$(vmtool clock 3 $_group)
 	echo "$SEEN"
 	echo 1 >$ROOT/$_group/cgroup.kill
 	wait $! || true

@@ -13,19 +13,19 @@ ext_on --gate "cgroup:/soft cap_soft=200‰" --gate "cgroup:/zero cap_soft=0"
 alone_and_beside() {
 	inside $1 vmtool burn &
 	sleep 1
-	SEEN=$(vmtool watch 3 $1)
+	SEEN=$(vmtool clock 3 $1)
 	measure ${1}_alone "$(of $1)" %
 	within "$1 alone" "$(of $1)" 98 100.1
 	inside other vmtool burn &
 	sleep 1
-	SEEN=$(vmtool watch 5 $1 other)
+	SEEN=$(vmtool clock 5 $1 other)
 	echo "$SEEN"
 	measure ${1}_beside_a_hog "$(of $1)" %
 	within "$1 beside a hog" "$(of $1)" $2 $3
 	within "the CPU" "$(of idle)" -0.1 0.1
 	echo 1 >$ROOT/other/cgroup.kill
 	sleep 1
-	SEEN=$(vmtool watch 1 $1)
+	SEEN=$(vmtool clock 1 $1)
 	within "$1, once the hog is gone" "$(of $1)" 98 100.1
 	# Who wakes up does not wait for it.
 	WAKES=$(inside other vmtool wake 3 7000 100)

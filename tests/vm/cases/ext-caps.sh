@@ -1,9 +1,9 @@
 # what: the ext engine's hard caps keep a hog, a group that forks and a task that sleeps within 1 ‰ of a CPU over each second
 # modes: precise
-# kernels: 6.18
+# kernels: 6.18 7.3
+# tier: long 7.3
 # needs: tidegate
 # seconds: 300
-# On 7.3 the kernel's own count falls far short for tasks of sched_ext that run for less than a tick, so 6.18 alone judges.
 CAPS="10 100 200 500 900"
 set --
 for cap in $CAPS; do
@@ -15,7 +15,7 @@ ext_on "$@"
 # Over five seconds in one the use is the rate, to 1 ‰ and a fifth of the depth; in a second alone, what a bucket holds (10 ms of
 # the rate) may come on top after it was kept
 # from running by others, which are this test's own shell.
-# seconds_of NAME CAP COMMAND...: it runs alone in the capped group; its use by the kernel's count.
+# seconds_of NAME CAP COMMAND...: it runs alone in the capped group; its use by perf's clock.
 seconds_of() {
 	_name=$1_$2
 	_cap=$2
@@ -23,11 +23,11 @@ seconds_of() {
 	inside cap$_cap "$@" &
 	# What it took to begin is paid back first.
 	sleep 3
-	SEEN=$(vmtool watch 5 cap$_cap)
+	SEEN=$(vmtool clock 5 cap$_cap)
 	_sum=$(of cap$_cap)
 	_most=0
 	for _second in 1 2 3; do
-		SEEN=$(vmtool watch 1 cap$_cap)
+		SEEN=$(vmtool clock 1 cap$_cap)
 		_now=$(of cap$_cap)
 		_most=$(awk -v a="$_most" -v b="$_now" 'BEGIN { print (a > b ? a : b) }')
 	done
