@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
 
-use crate::cgroup::{Bandwidth, Group};
+use crate::cgroup::{Bandwidth, Group, Hierarchy};
 use crate::proc::Guarded;
 use crate::{LabError, clock, stop};
 
@@ -136,6 +136,71 @@ impl Scheduler {
     }
 }
 
+/// One scheduler for all those cells of an experiment that need one, and the groups that its gates name: a start takes
+/// half a minute of the emulator's CPU (the programs are verified), and gates are given at the start.
+pub struct Shared {
+    exe: PathBuf,
+    /// Declared first: it lets go of the groups before they go.
+    running: Option<Scheduler>,
+    groups: Vec<(String, Group)>,
+}
+
+impl Shared {
+    /// A group for each of these terms; none are terms too, of a group without a gate. Nothing is loaded yet.
+    pub fn new(exe: &Path, h: &Hierarchy, terms: Vec<String>) -> Result<Self, LabError> {
+        let made = |(at, terms): (usize, String)| {
+            let group = Group::create(h, &format!("gate{at}"))?;
+            Ok((terms, group))
+        };
+        Ok(Shared {
+            exe: exe.to_path_buf(),
+            running: None,
+            groups: terms
+                .into_iter()
+                .enumerate()
+                .map(made)
+                .collect::<Result<_, LabError>>()?,
+        })
+    }
+
+    /// Itself, in force, where `wanted`; else the kernel's own scheduler has the machine again.
+    pub fn get(&mut self, wanted: bool) -> Result<Option<&Shared>, LabError> {
+        if !wanted {
+            self.running = None;
+            return Ok(None);
+        }
+        if self.running.is_none() {
+            let gates: Vec<(&Group, &str)> = self
+                .groups
+                .iter()
+                .filter(|(terms, _)| !terms.is_empty())
+                .map(|(terms, group)| (group, terms.as_str()))
+                .collect();
+            self.running = Some(Scheduler::start(&self.exe, &gates)?);
+        }
+        Ok(Some(self))
+    }
+
+    /// The group with these terms.
+    pub fn group(&self, terms: &str) -> Result<&Group, LabError> {
+        let found = self.groups.iter().find(|(own, _)| own == terms);
+        let missing = || LabError::process("the scheduler's gates", format!("none has '{terms}'"));
+        found.map(|(_, group)| group).ok_or_else(missing)
+    }
+
+    /// The scheduler, where it is in force.
+    pub fn scheduler(&self) -> Option<&Scheduler> {
+        self.running.as_ref()
+    }
+
+    /// An error where it was ejected meanwhile.
+    pub fn still_in_force(&self) -> Result<(), LabError> {
+        self.running
+            .as_ref()
+            .map_or(Ok(()), Scheduler::still_in_force)
+    }
+}
+
 /// What the scheduler has counted of all limits, with the limit that the kernel's own files tell.
 fn counted(statistics: &Value, limit: Bandwidth) -> Bandwidth {
     let none = Vec::new();
@@ -150,13 +215,17 @@ fn counted(statistics: &Value, limit: Bandwidth) -> Bandwidth {
     }
 }
 
-/// The last whole line that is an object.
+/// The last whole object. `tidegate ext --json` indents: only an object's own first line begins with its brace.
 fn last_object(text: &str) -> Value {
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let mut objects = whole
-        .lines()
-        .rev()
-        .filter_map(|line| serde_json::from_str(line).ok());
+    let begins = text.rmatch_indices('{').map(|(at, _)| at);
+    let mut objects = begins
+        .filter(|&at| at == 0 || text.as_bytes()[at - 1] == b'\n')
+        .filter_map(|at| {
+            serde_json::Deserializer::from_str(&text[at..])
+                .into_iter()
+                .next()?
+                .ok()
+        });
     objects.next().unwrap_or(Value::Null)
 }
 
@@ -174,11 +243,18 @@ impl Drop for Scheduler {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn the_newest_whole_line_counts() {
+    fn the_newest_whole_object_counts() {
         assert_eq!(last_object("{\"a\":1}\n{\"a\":2}\n{\"a\":3")["a"], 2);
+        // As `--json` prints: indented.
+        let text = |n: u64| serde_json::to_string_pretty(&json!({"limits": [{"nr_periods": n}]}));
+        let (whole, half) = (text(7).expect("text"), text(8).expect("text"));
+        let found = last_object(&format!("{whole}\n{}", &half[..half.len() / 2]));
+        assert_eq!(found["limits"][0]["nr_periods"], 7);
         assert_eq!(last_object("tidegate: ext: no\n"), Value::Null);
         assert_eq!(last_object(""), Value::Null);
     }

@@ -38,27 +38,36 @@ fn rows<'a>(report: &'a Value, field: &str, value: &str) -> Vec<&'a Value> {
     all.iter().filter(|r| r[field] == value).collect()
 }
 
+/// The kernel's own scheduler, the knobs and the ext engine in one boot.
 #[test]
 fn an_experiment_in_the_bed_comes_back_whole() {
     let dir = tempfile::tempdir().expect("a folder");
-    let Some(report) = in_the_bed(&["burst"], dir.path()) else {
+    let Some(report) = in_the_bed(&["burst", "--engine", "ext"], dir.path()) else {
         return;
     };
+    assert_eq!(report["engine"], "ext");
     for arm in [
         "no_limit",
         "quota",
         "burst_fixed",
-        "koordlet",
         "tidegate_auto",
+        "ext_no_limit",
+        "ext_quota",
+        "ext_burst_fixed",
     ] {
         assert_eq!(rows(&report, "arm", arm).len(), 1, "{arm} in {report:#}");
     }
     // Virtual time: a load of 71.4 % of its quota uses that, whatever this machine does.
-    let row = rows(&report, "arm", "quota")[0];
-    let used = row["used_pct_of_quota"].as_f64().expect("a number");
-    assert!((55.0..90.0).contains(&used), "{row}");
-    let page = std::fs::read_to_string(dir.path().join("burst-vm-6.18.html")).expect("a page");
-    assert!(page.contains("<svg") && page.contains("virtual time"));
+    for arm in ["quota", "ext_quota"] {
+        let row = rows(&report, "arm", arm)[0];
+        let used = row["used_pct_of_quota"].as_f64().expect("a number");
+        assert!((55.0..90.0).contains(&used), "{row}");
+        // Four seconds of periods of 100 ms; the scheduler tells once a second.
+        let periods = row["periods"].as_u64().expect("a number");
+        assert!((25..=55).contains(&periods), "{row}");
+    }
+    let page = std::fs::read_to_string(dir.path().join("burst-ext-vm-6.18.html")).expect("a page");
+    assert!(page.contains("<svg") && page.contains("virtual time") && page.contains("ext engine"));
 }
 
 #[test]

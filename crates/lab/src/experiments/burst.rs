@@ -19,7 +19,7 @@ use crate::progress::Progress;
 use crate::readers::proc_stat_idle_total;
 use crate::report::Report;
 use crate::rng::Rng;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Scheduler, Shared};
 use crate::tidegate::Tidegate;
 use crate::{Engine, LabError, clock, stop};
 
@@ -176,12 +176,18 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let cells = arms.len() as f64;
     let progress = Progress::new("burst", f64::from(rounds) * cells * length, options.quiet);
     let mut rng = Rng::new(options.seed);
+    let mut shared = Shared::new(&setup.exe, setup.need_hierarchy()?, Vec::new())?;
     let (mut outcomes, mut missing) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         rng.shuffle(&mut arms);
+        // The scheduler's together, so that one start does for all of them.
+        arms.sort_by_key(|arm| arm.is_ext());
         for &arm in &arms {
             progress.stage(&format!("round {} of {rounds}, {}", round + 1, arm.label()));
-            match measure(&setup, arm, round, &sizes, options.seed) {
+            let made = shared
+                .get(arm.is_ext())
+                .and_then(|ext| measure(&setup, arm, round, &sizes, options.seed, ext));
+            match made {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(e @ (LabError::Interrupted | LabError::Needs { .. })) => return Err(e),
                 Err(e) => missing.push(format!(
@@ -193,7 +199,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
             progress.done(length);
         }
     }
-    drop(progress);
+    drop((progress, shared));
     setup.machine.finish();
     burst_report::report(setup, &sizes, &outcomes, missing)
 }
@@ -204,6 +210,7 @@ fn measure(
     round: u32,
     sizes: &Sizes,
     seed: u64,
+    ext: Option<&Shared>,
 ) -> Result<Outcome, LabError> {
     let h = setup.need_hierarchy()?;
     let tidegate = match arm {
@@ -220,10 +227,6 @@ fn measure(
             group.set_burst(sizes.burst_us())?;
         }
     }
-    let scheduler = match arm.is_ext() {
-        true => Some(Scheduler::start(&setup.exe, &[])?),
-        false => None,
-    };
     let join = group.as_ref().map(Group::membership).unwrap_or_default();
     let mut service = start_service(
         setup,
@@ -232,7 +235,12 @@ fn measure(
         sizes,
         seed + u64::from(round),
     )?;
-    let watched = Watched::new(h.v2, group_of(h, service.pid()), &h.cpu, scheduler.as_ref());
+    let watched = Watched::new(
+        h.v2,
+        group_of(h, service.pid()),
+        &h.cpu,
+        ext.and_then(Shared::scheduler),
+    );
     let law = Law {
         group: group.as_ref().filter(|_| arm == Arm::Koordlet),
         watched: &watched,

@@ -12,7 +12,7 @@ use crate::proc::{Worker, WorkerPlan};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::rng::Rng;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Scheduler, Shared};
 use crate::tidegate::{Lazy, Tidegate};
 use crate::{Engine, LabError, clock, stop};
 
@@ -208,8 +208,12 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let mut cells = cells(caps, options.engine);
     Rng::new(options.seed).shuffle(&mut cells);
     // Tidegate's together, so that one owner does for all of them.
-    cells.sort_by_key(|(keeper, _, _)| *keeper == Keeper::Tidegate);
+    cells.sort_by_key(|(keeper, _, _)| (*keeper == Keeper::Tidegate, *keeper == Keeper::Ext));
     let mut owner = Lazy::default();
+    let mut gates: Vec<String> = caps.iter().map(|ppt| hard_terms(*ppt)).collect();
+    gates.extend(caps_soft::gates());
+    gates.retain(|_| options.engine == Engine::Ext);
+    let mut shared = Shared::new(&setup.exe, setup.need_hierarchy()?, gates)?;
     let each = lengths.settle_s + lengths.window_s * f64::from(lengths.windows) + 0.3;
     let soft = caps_soft::cells(options.engine);
     let soft_s = caps_soft::seconds(options.quick);
@@ -220,22 +224,26 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         let name = format!("{}: {} at {cap_ppt} ‰", keeper.label(), load.label());
         progress.stage(&name);
         let cell = (keeper, load, cap_ppt);
-        let made = owner
-            .get(&setup.exe, keeper == Keeper::Tidegate)
-            .and_then(|owner| measure(&setup, cell, owner, &lengths));
+        let made = shared.get(keeper == Keeper::Ext).and_then(|ext| {
+            let owner = owner.get(&setup.exe, keeper == Keeper::Tidegate)?;
+            measure(&setup, cell, owner, ext, &lengths)
+        });
         kept(made, &name, &mut outcomes, &mut missing)?;
         progress.done(each);
     }
     for cell in soft {
         let name = format!("soft caps: {}", cell.label());
         progress.stage(&name);
-        let made: Result<Soft, LabError> = owner
-            .get(&setup.exe, matches!(cell, caps_soft::Cell::Tidegate(_)))
-            .and_then(|owner| caps_soft::measure(&setup, cell, owner, options.quick));
+        let by_ext = matches!(cell, caps_soft::Cell::Ext(_));
+        let made: Result<Soft, LabError> = shared.get(by_ext).and_then(|ext| {
+            let by_owner = matches!(cell, caps_soft::Cell::Tidegate(_));
+            let owner = owner.get(&setup.exe, by_owner)?;
+            caps_soft::measure(&setup, cell, owner, ext, options.quick)
+        });
         kept(made, &name, &mut softs, &mut missing)?;
         progress.done(soft_s);
     }
-    drop(progress);
+    drop((progress, shared));
     setup.machine.finish();
     caps_report::report(setup, &lengths, &outcomes, &softs, missing)
 }
@@ -273,18 +281,15 @@ fn measure(
     setup: &Setup,
     (keeper, load, cap_ppt): (Keeper, Load, u32),
     owner: Option<&Tidegate>,
+    ext: Option<&Shared>,
     lengths: &Lengths,
 ) -> Result<Outcome, LabError> {
     let h = setup.need_hierarchy()?;
     let group = group_for(h, keeper, cap_ppt)?;
-    let scheduler = match (&group, keeper) {
-        (Some(group), Keeper::Ext) => {
-            let terms = format!("cap_hard={cap_ppt}‰ cap_scope=group");
-            Some(Scheduler::start(&setup.exe, &[(group, &terms)])?)
-        }
-        _ => None,
+    let join = match (&group, ext) {
+        (_, Some(ext)) => ext.group(&hard_terms(cap_ppt))?.membership(),
+        (group, None) => group.as_ref().map(Group::membership).unwrap_or_default(),
     };
-    let join = group.as_ref().map(Group::membership).unwrap_or_default();
     let (mut worker, limiter) = if let Some(tidegate) = owner {
         let cap = format!("{cap_ppt}‰");
         let worker = load.start(setup, &join, &|words| {
@@ -301,10 +306,10 @@ fn measure(
     };
     stop::sleep_ns((lengths.settle_s * 1e9) as u64)?;
     worker.ask("measure")?;
-    let keeper_pid = match (owner, &scheduler) {
-        (Some(owner), _) => Some(owner.owner_pid()),
-        (None, scheduler) => scheduler.as_ref().map(Scheduler::pid),
-    };
+    let scheduler = ext.and_then(Shared::scheduler);
+    let keeper_pid = owner
+        .map(Tidegate::owner_pid)
+        .or(scheduler.map(Scheduler::pid));
     let owner_ns = || keeper_pid.and_then(clock::process_cpu_ns).unwrap_or(0);
     let (from_ns, owner_from_ns) = (clock::monotonic_ns(), owner_ns());
     let windows_ppt = windows(&worker, lengths)?;
@@ -319,9 +324,7 @@ fn measure(
         }
         None => 1000.0 * owner_used_ns as f64 / length_ns,
     };
-    scheduler
-        .as_ref()
-        .map_or(Ok(()), Scheduler::still_in_force)?;
+    ext.map_or(Ok(()), Shared::still_in_force)?;
     Ok(Outcome {
         keeper,
         load,
@@ -332,9 +335,14 @@ fn measure(
     })
 }
 
+/// The terms of the gate that keeps a hard cap under ext.
+fn hard_terms(cap_ppt: u32) -> String {
+    format!("cap_hard={cap_ppt}‰ cap_scope=group")
+}
+
 /// The group of the two arms that are not Tidegate's; the quota is written before anything runs in it.
 fn group_for(h: &Hierarchy, keeper: Keeper, cap_ppt: u32) -> Result<Option<Group>, LabError> {
-    if keeper == Keeper::Tidegate {
+    if matches!(keeper, Keeper::Tidegate | Keeper::Ext) {
         return Ok(None);
     }
     let group = Group::create(h, "capped")?;

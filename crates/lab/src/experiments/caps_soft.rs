@@ -5,7 +5,7 @@ use crate::arms::plain;
 use crate::cgroup::Group;
 use crate::proc::{Worker, WorkerPlan};
 use crate::readers::sample_during;
-use crate::scheduler::Scheduler;
+use crate::scheduler::Shared;
 use crate::settle::{Point, Trace};
 use crate::tidegate::Tidegate;
 use crate::{Engine, LabError, clock, stop};
@@ -91,6 +91,16 @@ fn steps(quick: bool) -> u32 {
     if quick { STEPS_QUICK } else { STEPS }
 }
 
+/// The terms of the gate that keeps a soft cap under ext.
+fn terms(ppt: u32) -> String {
+    format!("cap_soft={ppt}‰ cap_scope=group")
+}
+
+/// Those of all of them.
+pub fn gates() -> Vec<String> {
+    CAPS.map(terms).to_vec()
+}
+
 /// What one takes.
 pub fn seconds(quick: bool) -> f64 {
     1.0 + f64::from(steps(quick)) * (ALONE_S + BESIDE_S)
@@ -101,6 +111,7 @@ pub fn measure(
     setup: &Setup,
     cell: Cell,
     tidegate: Option<&Tidegate>,
+    ext: Option<&Shared>,
     quick: bool,
 ) -> Result<Soft, LabError> {
     let h = setup.need_hierarchy()?;
@@ -110,23 +121,16 @@ pub fn measure(
     if cell == Cell::CpuIdle {
         old.set_idle()?;
     }
-    let scheduler = match cell {
-        Cell::Ext(ppt) => {
-            let terms = format!("cap_soft={ppt}‰ cap_scope=group");
-            Some(Scheduler::start(&setup.exe, &[(&old, &terms)])?)
-        }
-        _ => None,
-    };
     let plan = |kind, args: &[&str]| WorkerPlan {
         exe: &setup.exe,
         kind,
         args: args.iter().map(|a| (*a).to_string()).collect(),
         threads: cpus,
     };
-    let join = if tidegate.is_some() {
-        Vec::new()
-    } else {
-        old.membership()
+    let join = match (cell, ext) {
+        (Cell::Ext(ppt), Some(ext)) => ext.group(&terms(ppt))?.membership(),
+        _ if tidegate.is_some() => Vec::new(),
+        _ => old.membership(),
     };
     let hogs = Worker::start(
         &plan("hog", &["--pin", "1"]),
@@ -155,9 +159,7 @@ pub fn measure(
         soft.alone_pct += alone_pct / f64::from(n);
         soft.beside_pct += beside_pct / f64::from(n);
     }
-    scheduler
-        .as_ref()
-        .map_or(Ok(()), Scheduler::still_in_force)?;
+    ext.map_or(Ok(()), Shared::still_in_force)?;
     Ok(soft)
 }
 

@@ -11,6 +11,7 @@ use crate::options::LabOptions;
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::rng::Rng;
+use crate::scheduler::Shared;
 use crate::tidegate::Lazy;
 use crate::{Engine, LabError};
 
@@ -225,17 +226,23 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let progress = Progress::new("latency", total, options.quiet);
     let mut rng = Rng::new(options.seed);
     let mut owner = Lazy::default();
+    let gates = match options.engine {
+        Engine::Ext => latency_cells::gates(),
+        Engine::Knobs => Vec::new(),
+    };
+    let mut shared = Shared::new(&setup.exe, setup.need_hierarchy()?, gates)?;
     let (mut outcomes, mut missing): (Vec<Outcome>, Vec<String>) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         rng.shuffle(&mut cells);
         // Tidegate's together, so that one owner does for all of them.
-        cells.sort_by_key(|cell| cell.how == How::Tidegate);
+        cells.sort_by_key(|cell| (cell.how == How::Tidegate, cell.how.is_ext()));
         for &cell in &cells {
             let name = format!("{}, hinted by {}", cell.part.label(), cell.how.label());
             progress.stage(&name);
-            let made = owner
-                .get(&setup.exe, cell.how == How::Tidegate)
-                .and_then(|owner| latency_cells::measure(&setup, cell, owner, &lengths));
+            let made = shared.get(cell.how.is_ext()).and_then(|ext| {
+                let owner = owner.get(&setup.exe, cell.how == How::Tidegate)?;
+                latency_cells::measure(&setup, cell, owner, ext, &lengths)
+            });
             match made {
                 Ok(outcome) => outcomes.push(outcome),
                 Err(e @ (LabError::Interrupted | LabError::Needs { .. })) => return Err(e),
@@ -244,7 +251,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
             progress.done(seconds(&cell, &lengths));
         }
     }
-    drop(progress);
+    drop((progress, shared));
     setup.machine.finish();
     latency_report::report(setup, &lengths, &outcomes, missing)
 }

@@ -6,7 +6,7 @@ use crate::arms::plain;
 use crate::cgroup::Group;
 use crate::dist::Latency;
 use crate::proc::{Worker, WorkerPlan};
-use crate::scheduler::Scheduler;
+use crate::scheduler::Shared;
 use crate::tables::latency::worst_off_pct;
 use crate::tidegate::Tidegate;
 use crate::worker::attributes;
@@ -39,6 +39,8 @@ pub struct Outcome {
     pub others_pct: f64,
     /// Messages that hackbench sent a second beside cyclictest.
     pub messages_per_s: f64,
+    /// What cyclictest used itself, percent of one CPU.
+    pub own_pct: f64,
     /// Worst share against its fair one.
     pub unfair_pct: f64,
     /// The slice that the hinting thread has, as the kernel tells it from outside.
@@ -51,46 +53,35 @@ const BESIDE_TASKS: u32 = BESIDE_GROUPS * 40;
 /// Everything of a cell in one group, and Tidegate where it hints.
 struct Scene<'a> {
     setup: &'a Setup,
-    /// Declared first: it lets go of the groups before they go.
-    scheduler: Option<Scheduler>,
     group: Group,
     apart: Group,
     /// What hints under ext, whose hints are a group's; by its weight it is as one task of the other group.
-    hinted: Option<Group>,
+    hinted: Option<&'a Group>,
     tidegate: Option<&'a Tidegate>,
     how: How,
 }
 
 impl<'a> Scene<'a> {
-    fn new(setup: &'a Setup, cell: Cell, tidegate: Option<&'a Tidegate>) -> Result<Self, LabError> {
+    fn new(
+        setup: &'a Setup,
+        cell: Cell,
+        tidegate: Option<&'a Tidegate>,
+        ext: Option<&'a Shared>,
+    ) -> Result<Self, LabError> {
         let h = setup.need_hierarchy()?;
         let mut scene = Scene {
             setup,
-            scheduler: None,
             group: Group::create(h, "both")?,
             apart: Group::create(h, "apart")?,
             hinted: None,
             tidegate,
             how: cell.how,
         };
-        if cell.how.is_ext() {
-            let hinted = Group::create(h, "hinted")?;
+        if let Some(ext) = ext {
+            let hinted = ext.group(&terms(cell))?;
             let (group, own) = weights(cell.part);
             scene.group.set_weight(group)?;
             hinted.set_weight(own)?;
-            let hint = if matches!(cell.part, Part::Hackbench { .. }) {
-                YIELDING
-            } else {
-                SENSITIVE
-            };
-            let terms = format!("latency={hint}");
-            let gates = [(&hinted, terms.as_str())];
-            let gates = if cell.how == How::Ext {
-                &gates[..]
-            } else {
-                &[]
-            };
-            scene.scheduler = Some(Scheduler::start(&setup.exe, gates)?);
             scene.hinted = Some(hinted);
         }
         Ok(scene)
@@ -120,7 +111,7 @@ impl<'a> Scene<'a> {
     }
 
     fn used_ns(&self) -> u64 {
-        let hinted = self.hinted.as_ref().map_or(0, Group::usage_ns);
+        let hinted = self.hinted.map_or(0, Group::usage_ns);
         self.group.usage_ns() + self.apart.usage_ns() + hinted
     }
 
@@ -137,7 +128,7 @@ impl<'a> Scene<'a> {
         if matches!(self.how, How::Slice | How::SliceFull) {
             args.push(("slice-us", slice_us));
         }
-        let group = self.hinted.as_ref().unwrap_or(&self.group);
+        let group = self.hinted.unwrap_or(&self.group);
         let worker = self.start_in(group, kind, threads, &args)?;
         if let Some(tidegate) = self.tidegate {
             tidegate.set(worker.pid(), &format!("latency={hint}"))?;
@@ -157,9 +148,10 @@ pub fn measure(
     setup: &Setup,
     cell: Cell,
     tidegate: Option<&Tidegate>,
+    ext: Option<&Shared>,
     lengths: &Lengths,
 ) -> Result<Outcome, LabError> {
-    let scene = Scene::new(setup, cell, tidegate)?;
+    let scene = Scene::new(setup, cell, tidegate, ext)?;
     let _full = (cell.how == How::SliceFull)
         .then(Preempt::full)
         .transpose()?;
@@ -170,6 +162,7 @@ pub fn measure(
         seconds: f64::NAN,
         others_pct: f64::NAN,
         messages_per_s: f64::NAN,
+        own_pct: f64::NAN,
         unfair_pct: f64::NAN,
         slice_us: None,
     };
@@ -179,11 +172,31 @@ pub fn measure(
         Part::Schbench => schbench(&scene, lengths, &mut o)?,
         Part::Fairness { hog } => o.unfair_pct = fairness(&scene, hog, lengths, &mut o.slice_us)?,
     }
-    scene
-        .scheduler
-        .as_ref()
-        .map_or(Ok(()), Scheduler::still_in_force)?;
+    ext.map_or(Ok(()), Shared::still_in_force)?;
     Ok(o)
+}
+
+/// The terms of the gate of what hints; none for what does not.
+fn terms(cell: Cell) -> String {
+    let hint = match cell.part {
+        _ if cell.how == How::ExtNothing => return String::new(),
+        Part::Hackbench { .. } => YIELDING,
+        _ => SENSITIVE,
+    };
+    format!("latency={hint}")
+}
+
+/// Those of all cells under ext.
+pub fn gates() -> Vec<String> {
+    let (nothing, hinted) = (How::ExtNothing, How::Ext);
+    let hackbench = Part::Hackbench { groups: 1 };
+    [
+        (Part::Schbench, nothing),
+        (Part::Schbench, hinted),
+        (hackbench, hinted),
+    ]
+    .map(|(part, how)| terms(Cell { part, how }))
+    .to_vec()
 }
 
 /// The weight of the others' group, and of the group of what hints where it is to be one of so many equals.
@@ -235,6 +248,7 @@ fn cyclictest(
     o.messages_per_s = (messages() - from.3) as f64 / wall_ns * 1e9;
     o.others_pct = 100.0 * others_ns as f64 / wall_ns / scene.setup.machine.cpus as f64;
     o.wakeup = timer.report("")?;
+    o.own_pct = 100.0 * o.wakeup.cpu_ns as f64 / o.wakeup.window_ns as f64;
     o.slice_us = slice_us(&timer);
     Ok(())
 }

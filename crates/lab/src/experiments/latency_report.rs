@@ -127,7 +127,7 @@ fn json_row(o: &Outcome) -> serde_json::Map<String, serde_json::Value> {
             "part": "cyclictest", "how": how.key(), "hint": how.hint(SENSITIVE), "beside": beside.key(),
             "avg_us": num(l.avg_us), "p50_us": num(l.p50_us), "p90_us": num(l.p90_us), "p99_us": num(l.p99_us),
             "p999_us": num(l.p999_us), "max_us": num(l.max_us), "wakeups": l.completed,
-            "others_pct": num(o.others_pct), "messages_per_s": num(o.messages_per_s), "slice_us": slice_us,
+            "kept_pct": num(kept_pct(o)), "own_pct": num(o.own_pct), "others_pct": num(o.others_pct), "messages_per_s": num(o.messages_per_s), "slice_us": slice_us,
         }),
         Part::Hackbench { groups } => json!({
             "part": "hackbench", "how": how.key(), "hint": how.hint(YIELDING), "groups": groups,
@@ -286,6 +286,11 @@ fn shares(outcomes: &[Outcome]) -> Vec<Shares> {
         .collect()
 }
 
+/// cyclictest's wakeups of the moments that were due: what it has missed is in no latency.
+fn kept_pct(o: &Outcome) -> f64 {
+    100.0 * o.wakeup.completed as f64 / o.wakeup.offered as f64
+}
+
 /// What hackbench does beside cyclictest, and the slice that is really in force.
 fn beside_table(outcomes: &[Outcome]) -> Table {
     let mut t = Table::new(
@@ -294,6 +299,8 @@ fn beside_table(outcomes: &[Outcome]) -> Table {
             "where",
             "cyclictest hinted by",
             "its slice, us",
+            "its own use",
+            "moments that it kept",
             "messages a second",
             "against no hint",
         ],
@@ -306,10 +313,14 @@ fn beside_table(outcomes: &[Outcome]) -> Table {
                 continue;
             };
             let slice = of(outcomes, part, how).iter().find_map(|o| o.slice_us);
+            let percent =
+                |f| value(outcomes, part, how, f).map_or("-".into(), |pct| format!("{pct:.2} %"));
             t.push([
                 beside.label().to_string(),
                 how.label().to_string(),
                 slice.map_or("-".into(), |us| format!("{us:.0}")),
+                percent(|o| o.own_pct),
+                percent(kept_pct),
                 format!("{rate:.0}"),
                 without.map_or("-".into(), |w| {
                     format!("{:+.2} %", 100.0 * (rate / w - 1.0))
