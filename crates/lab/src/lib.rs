@@ -143,9 +143,11 @@ fn run_on_host(options: &LabOptions) -> Result<Report, LabError> {
         Experiment::Burst => experiments::burst::run(options),
         Experiment::Caps => experiments::caps::run(options),
         Experiment::Latency => experiments::latency::run(options),
+        Experiment::Slices => experiments::slices::run(options),
         // Refused above: they need larger machines.
-        Experiment::Slices | Experiment::Objective | Experiment::Inversion => Err(
-            LabError::process(options.experiment.name(), "is for simulated machines"),
-        ),
+        Experiment::Objective | Experiment::Inversion => Err(LabError::process(
+            options.experiment.name(),
+            "is for simulated machines",
+        )),
     }
 }

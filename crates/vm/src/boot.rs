@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// From power-on to the guest's `ready`, in wall time; a boot takes 6–10 s on an idle host.
 const BOOT_LIMIT: Duration = Duration::from_secs(120);
+/// ... in [`Mode::Wide`], where it takes a minute there.
+const WIDE_BOOT_LIMIT: Duration = Duration::from_secs(480);
 /// How long the kernel's last words are waited for after the first sign of trouble.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 const TROUBLE: &str = "the guest's kernel is in trouble";
@@ -303,10 +305,14 @@ impl<'a> Watch<'a> {
         if now > self.boot.deadline {
             return Some("the whole run is over its time".into());
         }
-        if !self.ready && now > self.started + BOOT_LIMIT {
+        let limit = match self.boot.mode {
+            Mode::Wide => WIDE_BOOT_LIMIT,
+            Mode::Precise | Mode::Smp => BOOT_LIMIT,
+        };
+        if !self.ready && now > self.started + limit {
             return Some(format!(
                 "no `ready` within {} s of power-on",
-                BOOT_LIMIT.as_secs()
+                limit.as_secs()
             ));
         }
         let current = self.current.as_ref()?;

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Where the command may leave files, in the guest; it exists and is empty.
 pub const RESULTS: &str = "/tmp/results";
+/// The CPUs of [`Mode::Wide`] in the order in which they come on line: threads of a core first, then cores, then sockets.
+pub const WIDE_CPUS: [u32; 8] = [0, 2, 4, 6, 8, 10, 12, 14];
 /// The job's name in frames and logs.
 const NAME: &str = "job";
 
@@ -25,6 +27,8 @@ pub struct Job {
     pub setup: Setup,
     /// How the machine is emulated.
     pub mode: Mode,
+    /// CPUs that are on line: one, or in [`Mode::Wide`] up to [`WIDE_CPUS`].
+    pub cpus: u32,
     /// Program and arguments, as in the guest (`/bin/tidegate`, ...).
     pub command: Vec<String>,
     /// Variables of its environment.
@@ -126,6 +130,11 @@ impl Job {
     fn script(&self) -> String {
         let words: Vec<String> = self.command.iter().map(|word| quoted(word)).collect();
         let mut text = format!("mkdir -p {RESULTS}\ncd {RESULTS}\n");
+        for cpu in WIDE_CPUS.into_iter().take(self.cpus as usize).skip(1) {
+            text.push_str(&format!(
+                "echo 1 >/sys/devices/system/cpu/cpu{cpu}/online\n"
+            ));
+        }
         for (name, value) in &self.environment {
             text.push_str(&format!("export {name}={}\n", quoted(value)));
         }

@@ -15,6 +15,8 @@ pub mod law;
 pub mod law_ext;
 pub mod law_report;
 pub mod seeds;
+pub mod slices;
+pub mod slices_report;
 pub mod step;
 pub mod step_report;
 

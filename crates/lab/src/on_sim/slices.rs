@@ -127,7 +127,8 @@ pub fn config(k: Kernel, seed: u64) -> MachineConfig {
     }
 }
 
-fn simulate(c: Cell, seconds: u64, seed: u64) -> Result<Outcome, LabError> {
+/// One machine for so many seconds.
+pub fn simulate(c: Cell, seconds: u64, seed: u64) -> Result<Outcome, LabError> {
     let seed = derive(seed, &[u64::from(c.round)]);
     let cpus = c.kernel.cpus;
     let mut m = built(Machine::new(config(c.kernel, seed)))?;
@@ -183,14 +184,16 @@ fn simulate(c: Cell, seconds: u64, seed: u64) -> Result<Outcome, LabError> {
 
 /// The most that use exceeded the quota over any run of whole periods: the greatest rise of
 /// `used − quota · n` from its lowest point so far.
-#[derive(Default)]
-struct Excess {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Excess {
     lowest_ns: i64,
-    most_ns: i64,
+    /// Yet.
+    pub most_ns: i64,
 }
 
 impl Excess {
-    fn period(&mut self, used_ns: u64, periods: u64) {
+    /// At the end of a period, of which there were so many: what was used since the start.
+    pub fn period(&mut self, used_ns: u64, periods: u64) {
         // Both are below 2^62 for a century of one CPU.
         let over = used_ns as i64 - (periods * QUOTA_US * 1000) as i64;
         self.most_ns = self.most_ns.max(over - self.lowest_ns);

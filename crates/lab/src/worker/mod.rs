@@ -1,6 +1,6 @@
 //! The load generators, each in a process of its own so that it sits in a cgroup of its own.
 //!
-//! `tidegate lab-worker server|constant|burner|cyclictest|hackbench|schbench|bursty|hog|forks --board FILE ...`. A worker obeys lines on
+//! `tidegate lab-worker server|constant|burner|cyclictest|hackbench|schbench|bursty|hog|forks|fibtest --board FILE ...`. A worker obeys lines on
 //! its standard input and answers each with one line of JSON on its standard output; it ends when
 //! its input ends or the process that started it dies, so that nothing outlives the lab.
 
@@ -9,6 +9,7 @@ pub mod burner;
 pub mod bursty;
 pub mod constant;
 pub mod cyclictest;
+pub mod fibtest;
 pub mod forks;
 pub mod hackbench;
 pub mod hog;
@@ -93,6 +94,7 @@ fn run(args: &[String]) -> Result<(), LabError> {
         "schbench" => schbench::run(Arc::new(args.board()?), &args),
         "bursty" => bursty::run(Arc::new(args.board()?), &args),
         "hog" => hog::run(Arc::new(args.board()?), &args),
+        "fibtest" => fibtest::run(Arc::new(args.board()?), &args),
         "forks" => forks::run(Arc::new(args.board()?), &args),
         other => Err(LabError::process(
             "lab-worker",

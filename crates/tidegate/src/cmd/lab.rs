@@ -21,12 +21,13 @@ simulated (--on sim):
   burst     a quota with burst under a load that exceeds it now and then
   caps      rate caps: how exact, how smooth and at what cost, beside
             cpulimit's law; how soon soft caps yield
+  slices    a small quota on 80 CPUs: slices that expire and that do not
+            (--on sim); the ext engine on eight (--on vm --engine ext)
   all       every one that can be had there
   demo      quick versions of law, step and headroom where this machine and this
             user allow, then all in the simulator, and what was seen in a few
             sentences
 Simulated only:
-  slices    a small quota on 80 CPUs: slices that expire and that do not
   objective headroom that is found from main's run delay, beside asked for
   inversion main waits for a lock that throttled side work holds
 Not with --on vm: headroom and step, which one emulated CPU cannot show; but

@@ -1,0 +1,78 @@
+//! Seed 003's fibtest: a thread on each CPU, of which the first few compute without end and the others do a little work, all
+//! at the same moments, and sleep. How long that little takes from the moment at which it was due is what a quota can spoil.
+
+use std::sync::{Arc, Mutex};
+
+use hdrhistogram::Histogram;
+use serde_json::json;
+
+use super::spin::Spin;
+use super::{Args, lock, pin, serve_commands};
+use crate::LabError;
+use crate::board::Board;
+use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
+use crate::dist;
+
+/// `fibtest --board F --threads N [--busy B] [--work-us W] [--period-us P]`; thread n is on CPU n, and the busy ones are the first.
+///
+/// `measure` starts a window, `report` answers with a [`dist::Latency`] of it.
+pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
+    let threads: usize = args.number("threads", 1)?;
+    let busy: usize = args.number("busy", 1)?;
+    let work_ns = 1000 * args.number::<u64>("work-us", 1)?;
+    let period_ns = 1000 * args.number::<u64>("period-us", 10_000)?.max(100);
+    let window = Arc::new(Mutex::new(dist::histogram_ns()));
+    let spin = Spin::calibrated();
+    let start_ns = monotonic_ns() + 50_000_000;
+    for index in 0..threads {
+        let (board, window) = (Arc::clone(&board), Arc::clone(&window));
+        std::thread::spawn(move || {
+            pin(index);
+            board.check_in(index);
+            match index < busy {
+                true => compute(&board, index, spin),
+                false => now_and_then(&board, index, &window, spin, (start_ns, work_ns, period_ns)),
+            }
+        });
+    }
+    let mut from = (monotonic_ns(), 0);
+    serve_commands(&board, |command| {
+        let mut window = lock(&window);
+        let now = (monotonic_ns(), board.cpu_ns());
+        let mut latency = dist::summarise_ns(&window);
+        (latency.window_ns, latency.cpu_ns) = (now.0 - from.0, now.1 - from.1);
+        if command == "measure" {
+            window.reset();
+            from = now;
+        }
+        json!(latency)
+    })
+}
+
+fn compute(board: &Board, index: usize, spin: Spin) {
+    while !board.stopped() {
+        spin.a_little();
+        board.slot(index).publish(thread_cpu_ns(), 0);
+    }
+}
+
+fn now_and_then(
+    board: &Board,
+    index: usize,
+    window: &Mutex<Histogram<u64>>,
+    spin: Spin,
+    (start_ns, work_ns, period_ns): (u64, u64, u64),
+) {
+    let amount = spin.blocks_for(work_ns);
+    let (mut due_ns, mut turns) = (start_ns, 0);
+    while !board.stopped() {
+        sleep_until(due_ns);
+        spin.work(amount);
+        let late_ns = monotonic_ns().saturating_sub(due_ns);
+        lock(window).saturating_record(late_ns.max(1));
+        turns += 1;
+        board.slot(index).publish(thread_cpu_ns(), turns);
+        // Moments that it has missed are left out, as fibtest's sleeps are.
+        due_ns += period_ns * (1 + late_ns / period_ns);
+    }
+}
