@@ -328,6 +328,14 @@ stress_load() {
 		--gate 'cgroup:/hard cap_hard=200‰ cap_scope=task' --gate 'cgroup:/soft cap_soft=100‰ cap_scope=process'
 }
 
+# stress_reload: out and in again. While it goes, before 7.0, nothing is done that no kernel stands (vmstress.c, torment).
+stress_reload() {
+	case $(uname -r) in [1-6].*) touch /tmp/calm ;; esac
+	ext_off
+	rm -f /tmp/calm
+	stress_load
+}
+
 # torment_along SECONDS SEED: in the background, until torment_over.
 torment_along() {
 	vmtool stress "$1" 28 "$2" $ROOT/churns $ROOT/quota $ROOT/main $ROOT/side $ROOT/hard $ROOT/soft $ROOT/nested/in $ROOT >/tmp/torment &

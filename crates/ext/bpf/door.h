@@ -164,16 +164,25 @@ struct {
 } patiences SEC(".maps");
 
 u32 patience_on;
+u64 patience_due_ns; /* its next look */
 
 #define PATIENCE_LOOK_NS 500000000ULL
+/* A timer this late is lost. */
+#define PATIENCE_LOST_NS 2000000000ULL
 
-int patience_start(void)
+INLINE bool patience_stands(u64 now)
+{
+	return patience_on && patience_due_ns + PATIENCE_LOST_NS > now;
+}
+
+int patience_start(u64 now)
 {
 	u32 zero = 0;
 	struct patience *w = bpf_map_lookup_elem(&patiences, &zero);
 
-	if (!w || __sync_val_compare_and_swap(&patience_on, 0, 1))
+	if (!w || (__sync_val_compare_and_swap(&patience_on, 0, 1) && patience_stands(now)))
 		return 0;
+	patience_due_ns = now + PATIENCE_LOOK_NS;
 	if (bpf_timer_start(&w->timer, PATIENCE_LOOK_NS, 0))
 		patience_on = 0;
 	return 0;
@@ -183,12 +192,13 @@ int patience_start(void)
  * Puts a member into its queue; at the front, if it has won against who runs and only waits for
  * him to have his quarter.
  */
-INLINE void door_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 flags, bool front)
+INLINE void door_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 flags, bool front,
+		      u64 now)
 {
 	dsq_insert_vtime(p, door_queue(p, t, cpu), door_run_ns(t),
 			 front ? t->deadline - DOOR_FRONT : t->deadline, flags);
-	if (!patience_on)
-		patience_start();
+	if (!patience_stands(now))
+		patience_start(now);
 }
 
 /* The deadline of the first in a queue that may run on a CPU; 0: there is none. Global, as

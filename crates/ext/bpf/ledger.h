@@ -59,9 +59,23 @@ struct {
 /* There is side work, or was a moment ago: the timer steps. Without it nothing here is paid. */
 u32 tide_on;
 
+u32 ledger_goers; /* CPUs that go, or are offline */
+
 INLINE struct ledger_cpu *ledger_at(u32 cpu)
 {
 	return bpf_map_lookup_elem(&ledger, &cpu);
+}
+
+/*
+ * A CPU that goes wakes whoever waits for that, and idles for the last time, with its interrupts
+ * off for good. What a kick or (7.3) the start of a timer leaves to one there stays undone, and so
+ * does all that is left to one on this CPU after it is back: kicks, and timers for ever.
+ */
+INLINE bool ledger_goes(u32 cpu)
+{
+	struct ledger_cpu *s = ledger_goers ? ledger_at(cpu) : NULL;
+
+	return s && s->gone;
 }
 
 /* A CPU becomes idle, or busy. */

@@ -27,8 +27,8 @@ int cpu_online(u64 *ctx)
 
 	if (c)
 		c->state = 0;
-	if (s)
-		s->gone = 0;
+	if (s && __sync_lock_test_and_set(&s->gone, 0))
+		__sync_fetch_and_sub(&ledger_goers, 1);
 	/* What was left for it while it took nobody. */
 	scx_bpf_kick_cpu((s32)ctx[0], 0);
 	return 0;
@@ -43,8 +43,8 @@ int cpu_offline(u64 *ctx)
 	if (c)
 		c->state = 0;
 	/* Those who may run nowhere else: patience_look. */
-	if (s)
-		s->gone = 1;
+	if (s && !__sync_lock_test_and_set(&s->gone, 1))
+		__sync_fetch_and_add(&ledger_goers, 1);
 	return 0;
 }
 

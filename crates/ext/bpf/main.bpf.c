@@ -81,7 +81,7 @@ INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_c
 		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
 		return;
 	}
-	door_wait(p, t, cpu, flags, other <= PLACE_SOON);
+	door_wait(p, t, cpu, flags, other <= PLACE_SOON, now);
 	if (other <= PLACE_SOON)
 		call_by(t->line, PLACE_SOON - other, now);
 	if (config.cpus > 1) {
@@ -100,6 +100,10 @@ int enqueue(u64 *ctx)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct ext_cpu *c = cpu_at(cpu);
 
+	if (ledger_goes(bpf_get_smp_processor_id())) {
+		dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, ctx[1]);
+		return 0;
+	}
 	if (!t || !c) {
 		COUNT(c, lost);
 		dsq_insert(p, SCX_DSQ_GLOBAL, config.slice_ns, ctx[1]);
@@ -335,18 +339,9 @@ int update_idle(u64 *ctx)
 {
 	s32 cpu = (s32)ctx[0];
 	struct ext_cpu *c = cpu_at(cpu);
-	struct ledger_cpu *s;
 
 	ledger_idle(cpu, (bool)ctx[1]);
-	if (!c || !(bool)ctx[1])
-		return 0;
-	/*
-	 * A CPU that goes idles for the last time with its interrupts off for good. What a kick or
-	 * (7.3) the start of a timer leaves to one would stay undone, and so would all that is left
-	 * to one on this CPU after it is back: timers that it sets, kicks.
-	 */
-	s = ledger_at(cpu);
-	if (!s || s->gone)
+	if (!c || !(bool)ctx[1] || ledger_goes(cpu))
 		return 0;
 	side_rise(cpu);
 	if (c->limit)

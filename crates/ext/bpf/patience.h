@@ -175,6 +175,7 @@ static int patience_rings(void *map, u32 *key, struct patience *w)
 		if (!patience_all(0, now) || __sync_val_compare_and_swap(&patience_on, 0, 1))
 			return 0;
 	}
+	patience_due_ns = now + PATIENCE_LOOK_NS;
 	bpf_timer_start(&w->timer, PATIENCE_LOOK_NS, 0);
 	return 0;
 }

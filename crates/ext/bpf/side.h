@@ -175,7 +175,7 @@ INLINE void side_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 fl
 {
 	struct ledger_cpu *s;
 
-	door_wait(p, t, cpu, flags, false);
+	door_wait(p, t, cpu, flags, false, now_ns());
 	if (*(volatile s32 *)&side_seats >= (s32) * (volatile u32 *)&tide_cpus)
 		return;
 	cpu = side_place(p, cpu);

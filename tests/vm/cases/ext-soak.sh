@@ -12,8 +12,7 @@ while [ "$(cut -d. -f1 /proc/uptime)" -lt $end ]; do
 	torment 30 $round
 	same_is_charged
 	torment_along 5 $((1000 + round))
-	ext_off
-	stress_load
+	stress_reload
 	torment_over
 done
 measure rounds $round rounds

@@ -9,8 +9,7 @@ torment 6 1
 same_is_charged
 # The scheduler goes and comes while all that goes on.
 torment_along 6 2
-ext_off
-stress_load
+stress_reload
 torment_over
 ext_off
 measure visits "$(json_last visits)" runs
