@@ -66,6 +66,16 @@ u32 patience_judge(struct task_ctx *t NONNULL, u32 exempt, u32 reads, u64 now)
 	return PATIENCE_VISIT;
 }
 
+/*
+ * A CPU that begins to go waits for the readers of RCU before it tells of itself, and takes nobody
+ * from its queue meanwhile: a reader that waits in that is handed to the kernel as well.
+ */
+u32 patience_stuck(struct task_ctx *t NONNULL, u64 dsq, u32 cpu, u32 reads, u64 now)
+{
+	return reads && tg_sub0(now, t->since_ns) >= PATIENCE_READER_NS &&
+	       (dsq == dsq_pinned(cpu, EXT_MAIN) || dsq == dsq_pinned(cpu, EXT_SIDE));
+}
+
 /* One queue of a line. True: somebody waits in it. */
 u32 patience_look(u64 dsq, u32 line, u64 flags, u64 now)
 {
@@ -89,11 +99,13 @@ u32 patience_look(u64 dsq, u32 line, u64 flags, u64 now)
 				break;
 			cpu = scx_bpf_task_cpu(p);
 			s = ledger_at(cpu);
-			if (s && s->gone) {
+			t = task_of(p);
+			if ((s && s->gone) ||
+			    (t && patience_stuck(t, dsq, cpu, park_reads(p), now))) {
 				dsq_move(&it, p, SCX_DSQ_LOCAL_ON | cpu);
+				scx_bpf_kick_cpu(cpu, 0);
 				continue;
 			}
-			t = task_of(p);
 			if (!t)
 				continue;
 			verdict = patience_judge(t, group_exempt(p), park_reads(p), now);
