@@ -277,7 +277,7 @@ ejected() {
 ejected_by_stall() {
 	ext_is_on
 	echo -1 >/proc/sys/kernel/sched_rt_runtime_us
-	chrt -f 50 vmtool burn 45
+	vmtool fifo 45
 	echo 950000 >/proc/sys/kernel/sched_rt_runtime_us
 	around "$1" true
 	ext_went "$1"
@@ -328,9 +328,9 @@ stress_load() {
 		--gate 'cgroup:/hard cap_hard=200‰ cap_scope=task' --gate 'cgroup:/soft cap_soft=100‰ cap_scope=process'
 }
 
-# stress_reload: out and in again. While it goes, before 7.0, nothing is done that no kernel stands (vmstress.c, torment).
+# stress_reload: out and in again. While it goes, nothing is done that no kernel stands (vmstress.c, torment).
 stress_reload() {
-	case $(uname -r) in [1-6].*) touch /tmp/calm ;; esac
+	touch /tmp/calm
 	ext_off
 	rm -f /tmp/calm
 	stress_load

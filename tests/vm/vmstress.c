@@ -54,41 +54,10 @@ static struct {
 
 static _Noreturn void lost(const char *what, int worker)
 {
-	char path[64], group[256] = "";
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", worker < 0 ? 0 : workers[worker].pid);
-	file = fopen(path, "r");
-	if (file && !fgets(group, sizeof(group), file))
-		group[0] = 0;
-	group[strcspn(group, "\n")] = 0;
-	printf("lost: %s, worker %d of kind %d, process %d in %s\n", what, worker,
-	       worker < 0 ? -1 : (int)workers[worker].work, worker < 0 ? 0 : workers[worker].pid,
-	       group);
+	printf("lost: %s, worker %d of kind %d, process %d\n", what, worker,
+	       worker < 0 ? -1 : (int)workers[worker].work, worker < 0 ? 0 : workers[worker].pid);
 	fflush(stdout);
 	_exit(1);
-}
-
-// They may refuse, as on a busy machine; what counts is who gets on.
-static int put_text(const char *folder, const char *name, const char *text)
-{
-	char path[512];
-	int file, written;
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	file = open(path, O_WRONLY);
-	if (file < 0)
-		return 0;
-	written = write(file, text, strlen(text)) > 0;
-	close(file);
-	return written;
-}
-
-static int put_number(const char *folder, const char *name, long number)
-{
-	char text[32];
-
-	return snprintf(text, sizeof(text), "%ld", number) > 0 && put_text(folder, name, text);
 }
 
 // ---- workers ----
@@ -255,8 +224,8 @@ static void torment(int number, unsigned *seed)
 	unsigned what = rand_r(seed) % 7;
 
 	// While a scheduler is taken out, new tasks and those with a new policy are the fair
-	// class's already, and come before all that are not: before 7.0 two hogs of that kind keep
-	// two CPUs, and the kernel waits for others to let go of its locks.
+	// class's already, and come before all that are not: two hogs of that kind keep two CPUs,
+	// and the kernel waits for others to let go of its locks.
 	if ((what == 3 || what == 5) && !access("/tmp/calm", F_OK))
 		what = 0;
 	pthread_mutex_lock(&workers[number].lock);

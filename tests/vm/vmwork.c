@@ -10,6 +10,7 @@
 //                                            whose /proc/PID/stat and schedstat tell less than they had)
 // clang-format on
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -289,4 +290,26 @@ int ordinary(int count, char **words)
 	else
 		return 0;
 	return 1;
+}
+
+// A text or a number into a file; it may be refused, as on a busy machine.
+int put_text(const char *folder, const char *name, const char *text)
+{
+	char path[512];
+	int file, written;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	file = open(path, O_WRONLY);
+	if (file < 0)
+		return 0;
+	written = write(file, text, strlen(text)) > 0;
+	close(file);
+	return written;
+}
+
+int put_number(const char *folder, const char *name, long number)
+{
+	char text[32];
+
+	return snprintf(text, sizeof(text), "%ld", number) > 0 && put_text(folder, name, text);
 }

@@ -28,6 +28,10 @@ static inline _Noreturn void die(const char *what)
 // Uses that much CPU time.
 void burn_cpu_ns(uint64_t cpu_ns);
 
+// Writes into the file `name` in `folder`; 0: it was refused.
+int put_text(const char *folder, const char *name, const char *text);
+int put_number(const char *folder, const char *name, long number);
+
 // Does `words` if it is ordinary work; 0: it is not.
 int ordinary(int count, char **words);
 

@@ -1,6 +1,7 @@
 # what: an owner on demand that carries ext is killed, frozen, and killed together with its guardian: its guardian's next owner loads ext again, a frozen one's scheduler goes on as it was told, and what nobody guards is held by the copies
 # modes: precise
 # kernels: 6.18 7.3
+# tier: long
 # needs: tidegate
 # seconds: 200
 times_enabled() { cat /sys/kernel/sched_ext/enable_seq; }
