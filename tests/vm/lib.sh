@@ -277,7 +277,7 @@ ejected() {
 ejected_by_stall() {
 	ext_is_on
 	echo -1 >/proc/sys/kernel/sched_rt_runtime_us
-	vmtool fifo 45
+	vmtool stall 45
 	echo 950000 >/proc/sys/kernel/sched_rt_runtime_us
 	around "$1" true
 	ext_went "$1"

@@ -5,6 +5,7 @@
 //   vmtool hackbench GROUPS LOOPS            20 processes send 100 bytes to 20 others each, LOOPS times; "ms=T"
 //   vmtool schbench WORKERS SECONDS WORK_US  a thread wakes WORKERS in turn, which work and wait; "wakes=N p50_us=.. p99_us=.."
 //   vmtool build JOBS FILES                  JOBS at a time, FILES: fork, read, compile (2 ms), pipe to a child, exit; "ms=T"
+//   vmtool stall SECONDS                     burns that long in the real-time class, without a rest
 //   vmtool fifo N                            N threads of the real-time class that burn, with a rest of 1 ms in 4
 //   vmtool cpu PID...                        each process's CPU time so far, in ns, one a line (also of sched_ext tasks,
 //                                            whose /proc/PID/stat and schedstat tell less than they had)
@@ -260,6 +261,16 @@ static void *burn_and_rest(void *unused)
 	return unused;
 }
 
+// Nobody of an ordinary class runs meanwhile, where real-time tasks are not throttled.
+static void stall(double seconds)
+{
+	struct sched_param param = {.sched_priority = 50};
+
+	if (sched_setscheduler(0, SCHED_FIFO, &param))
+		die("sched_setscheduler");
+	burn_cpu_ns((uint64_t)(seconds * 1e9));
+}
+
 static void fifo(int count)
 {
 	struct sched_param param = {.sched_priority = 10};
@@ -282,6 +293,8 @@ int ordinary(int count, char **words)
 		schbench(atoi(words[2]), atof(words[3]), (uint64_t)(atof(words[4]) * 1e3));
 	else if (count == 4 && !strcmp(words[1], "build"))
 		build(atoi(words[2]), atoi(words[3]));
+	else if (count == 3 && !strcmp(words[1], "stall"))
+		stall(atof(words[2]));
 	else if (count == 3 && !strcmp(words[1], "fifo"))
 		fifo(atoi(words[2]));
 	else if (count >= 3 && !strcmp(words[1], "cpu"))
