@@ -25,6 +25,7 @@
 //                                            waits for it just after it was taken; prints "waits=N mean_ms=..."
 //   vmtool series SECONDS INTERVAL_US GROUP  prints "monotonic_ns usage_us" at each interval
 //   vmtool hackbench, schbench, build        ordinary work: vmwork.c
+//   vmtool serve, as                         where main's tasks are put: vmplace.c
 //   vmtool stress, heart                     torment, and whose fault a stall is: vmstress.c, vmheart.c
 // clang-format on
 //
@@ -414,7 +415,7 @@ int main(int count, char **words)
 		series(atof(words[2]), (uint64_t)(atof(words[3]) * 1e3), words[4]);
 	else if (!strcmp(verb, "heart") && count == 3)
 		heart(words[2]);
-	else if (!ordinary(count, words) && !torments(count, words)) {
+	else if (!ordinary(count, words) && !torments(count, words) && !places(count, words)) {
 		fprintf(stderr, "vmtool: its comment tells how it is used\n");
 		return 2;
 	}

@@ -38,6 +38,9 @@ int ordinary(int count, char **words);
 // Does `words` if it is torment (vmstress.c); 0: it is not.
 int torments(int count, char **words);
 
+// Does `words` if it is about places (vmplace.c); 0: it is not.
+int places(int count, char **words);
+
 // Beats for ever, and writes to the file at `path` when it was late (vmheart.c).
 void heart(const char *path);
 

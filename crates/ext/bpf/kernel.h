@@ -179,6 +179,7 @@ enum scx_ops_flags { SCX_OPS_KEEP_BUILTIN_IDLE = 1, SCX_OPS_ENQ_LAST = 2 };
 struct sched_ext_ops {
 	int (*cgroup_set_idle)(u64 *arguments);	     /* 6.19 */
 	int (*cgroup_set_bandwidth)(u64 *arguments); /* 6.17 */
+	u64 flags;				     /* src/object.rs adds to it */
 	int (*select_cpu)(u64 *arguments);
 	int (*enqueue)(u64 *arguments);
 	int (*dispatch)(u64 *arguments);
@@ -200,7 +201,6 @@ struct sched_ext_ops {
 	int (*cpu_release)(u64 *arguments);
 	int (*init)(u64 *arguments);
 	int (*exit)(u64 *arguments);
-	u64 flags;
 	u32 timeout_ms;
 	u32 exit_dump_len;
 	char name[128];

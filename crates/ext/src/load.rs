@@ -37,6 +37,8 @@ pub struct Options {
     pub headroom_ppm: u32,
     /// Tuning of the headroom law.
     pub tuning: HeadroomConfig,
+    /// Only tasks of SCHED_EXT are taken over; all others stay with the kernel's own classes. For measuring: docs/ext.md.
+    pub partial: bool,
     /// Groups whose cpu.idle is 1 now, by cgroup id: kernels before 6.19 do not tell.
     pub idle_groups: Vec<u64>,
     /// Groups whose quota is a copy of what is enforced otherwise, by cgroup id.
@@ -55,6 +57,7 @@ impl Options {
             period_ns: PERIOD_OF_ONE_NS * scale,
             fair_slice_ns: 0,
             headroom_ppm: 0,
+            partial: false,
             idle_groups: Vec::new(),
             mirrors: Vec::new(),
         }
@@ -131,7 +134,7 @@ impl Ext {
             return Err(ExtError::NotRoot);
         }
         let config = Config::from(options);
-        let object = object::load(&config, &options.tuning)?;
+        let object = object::load(&config, &options.tuning, options.partial)?;
         let mut ext = Ext {
             gates: map(&object, "gates")?,
             control: map(&object, "control")?,

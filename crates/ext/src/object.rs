@@ -47,18 +47,24 @@ fn lacking(name: &str) -> ExtError {
 }
 
 /// Loads the programs for a machine; nothing runs yet.
-pub fn load(config: &Config, tide: &HeadroomConfig) -> Result<Object, ExtError> {
+pub fn load(config: &Config, tide: &HeadroomConfig, partial: bool) -> Result<Object, ExtError> {
     log::capture();
     let mut open = ObjectBuilder::default()
         .name("tidegate_ext")
         .and_then(|builder| builder.open_memory(&OBJECT.0))
         .map_err(|why| refused("open the programs", &why))?;
-    fit(&mut open, config, tide).map_err(|why| refused("fit the programs to the machine", &why))?;
+    fit(&mut open, config, tide, partial)
+        .map_err(|why| refused("fit the programs to the machine", &why))?;
     open.load()
         .map_err(|why| refused("load the programs", &why))
 }
 
-fn fit(open: &mut OpenObject, config: &Config, tide: &HeadroomConfig) -> libbpf_rs::Result<()> {
+fn fit(
+    open: &mut OpenObject,
+    config: &Config,
+    tide: &HeadroomConfig,
+    partial: bool,
+) -> libbpf_rs::Result<()> {
     for mut map in open.maps_mut() {
         let name = map.name().to_owned();
         if name == OsStr::new(".rodata.config") {
@@ -79,6 +85,9 @@ fn fit(open: &mut OpenObject, config: &Config, tide: &HeadroomConfig) -> libbpf_
             map.set_max_entries(config.limits * config.cpus)?;
         } else if name == OsStr::new(NAME) {
             leave_out(&mut map)?;
+            if partial {
+                take_only_ext_tasks(&mut map)?;
+            }
         }
     }
     Ok(())
@@ -114,6 +123,21 @@ fn leave_out(ops: &mut OpenMapMut<'_>) -> libbpf_rs::Result<()> {
         if !known.as_ref().is_some_and(|known| known.iter().any(has)) {
             pointer.fill(0);
         }
+    }
+    Ok(())
+}
+
+/// SCX_OPS_SWITCH_PARTIAL, since 6.12.
+const SWITCH_PARTIAL: u8 = 1 << 3;
+
+/// `flags` stands after the optional callbacks.
+fn take_only_ext_tasks(ops: &mut OpenMapMut<'_>) -> libbpf_rs::Result<()> {
+    let flags = ops
+        .initial_value_mut()
+        .and_then(|value| value.get_mut(8 * OPTIONAL.len()));
+    match flags {
+        Some(flags) => *flags |= SWITCH_PARTIAL,
+        None => return Err(std::io::Error::other("the scheduler has no flags").into()),
     }
     Ok(())
 }

@@ -170,7 +170,11 @@ impl Ext {
 /// Has the kernel check the programs as they are for such a machine, and runs none of them: what the verifier walked.
 pub fn verify(options: &Options) -> Result<Vec<ProgramCost>, ExtError> {
     support()?;
-    programs(&object::load(&Config::from(options), &options.tuning)?)
+    programs(&object::load(
+        &Config::from(options),
+        &options.tuning,
+        options.partial,
+    )?)
 }
 
 fn programs(object: &Object) -> Result<Vec<ProgramCost>, ExtError> {

@@ -269,7 +269,14 @@ fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, Trouble> {
         .args(["-O2", "-static", "-Wall", "-Wextra", "-Werror", "-o"])
         .arg(&helper)
         .args(
-            ["vmtool.c", "vmwork.c", "vmstress.c", "vmheart.c"].map(|source| scripts.join(source)),
+            [
+                "vmtool.c",
+                "vmwork.c",
+                "vmstress.c",
+                "vmheart.c",
+                "vmplace.c",
+            ]
+            .map(|source| scripts.join(source)),
         );
     output(&mut compile, "compile the guest's helper")?;
     Ok(helper)

@@ -36,9 +36,12 @@ If no gate names a headroom, 20% is kept while there is side work.";
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
-    /// What the scheduler takes over: all ordinary tasks
-    #[arg(long, value_name = "MODE", default_value = "full", value_parser = ["full"])]
+    /// What the scheduler takes over: full, all ordinary tasks (side, only side work, is refused with the reason)
+    #[arg(long, value_name = "MODE", default_value = "full", value_parser = ["full", "side"])]
     mode: String,
+    /// For tests: take over only tasks of SCHED_EXT, which is what a side mode would be
+    #[arg(long, hide = true)]
+    partial: bool,
     /// Ask something of a group and all below it; repeat for more
     #[arg(long, value_name = "cgroup:/PATH TERMS", value_parser = Gate::parse)]
     gate: Vec<Gate>,
@@ -63,6 +66,12 @@ pub struct Args {
     /// Print statistics as JSON, one object a second
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    fn mode(&self) -> &'static str {
+        if self.partial { "partial" } else { "full" }
+    }
 }
 
 /// What `--json` prints.
@@ -99,7 +108,7 @@ impl<'a> Line<'a> {
         });
         Line {
             uptime_s: shown.began.elapsed().as_secs_f64(),
-            mode: &shown.args.mode,
+            mode: shown.args.mode(),
             state: if ended.is_some() {
                 "ejected"
             } else {
@@ -118,7 +127,15 @@ impl<'a> Line<'a> {
     }
 }
 
+/// What `--mode side` is answered.
+const NO_SIDE_MODE: &str = "ext: --mode side: refused: while side work waits in the kernel's run queues, the kernel's own scheduler \
+    takes their CPUs for busy: main's tasks queue beside idle CPUs, and one that wants all CPUs loses at least a whole one \
+    (measured: docs/ext.md); use --mode full, or knobs (tidegate run --side)";
+
 pub fn main(args: &Args) -> Result<Exit, Failure> {
+    if args.mode == "side" {
+        return Err(Failure::new(Exit::Refused, NO_SIDE_MODE.to_owned()));
+    }
     if args.verify {
         return verified(args);
     }
@@ -134,7 +151,8 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         task.exists()?;
     }
     let _counted = args.cost.then(tidegate_ext::count_cost).transpose()?;
-    let options = ext_options::options(args.caches)?;
+    let mut options = ext_options::options(args.caches)?;
+    options.partial = args.partial;
     for gate in &args.gate {
         let name = format!("cgroup:/{}", gate.path.display());
         tidegate_ext::feasible(&name, &gate.terms, options.machine.cpus(), gate.tasks()?)?;
@@ -236,7 +254,7 @@ impl<'a> Shown<'a> {
                 .sum();
             render::print(&format!(
                 "sched_ext: enabled, {} mode, {programs} programs, {insns} instructions verified\n",
-                args.mode
+                args.mode()
             ))?;
         }
         Ok(Shown {

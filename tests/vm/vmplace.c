@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Where the kernel puts main's tasks; part of vmtool (vmtool.c).
+// clang-format off
+//   vmtool serve THREADS PERCENT WORK_US SECONDS
+//                                            threads that sleep and work WORK_US, of one CPU PERCENT each; prints
+//                                            "wakes=N mean_us=V p50_us=W p99_us=X stacked=S done_p99_us=D": stacked is
+//                                            the percentage of wakeups that waited though some CPU ran none of them
+//   vmtool as ext PROGRAM...                 runs it as a task of SCHED_EXT, and its children
+// clang-format on
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "vmwork.h"
+
+#define SERVERS_MAX 64
+#define WAKES_MAX 40000
+// In wide mode CPUs have turns of 10 us: what is later than some turns has waited for somebody.
+#define WAITED_NS 300000
+// A thread's last stretches of work, for those who began later.
+#define STRETCHES 8
+#define SCHED_EXT_POLICY 7
+
+struct server {
+	uint64_t state;
+	uint64_t began_ns[STRETCHES], ended_ns[STRETCHES];
+	uint32_t stretches;
+	uint64_t late_ns[WAKES_MAX], done_ns[WAKES_MAX];
+	uint32_t wakes, waited, stacked;
+};
+
+static struct server *servers;
+static int server_count, online;
+static uint64_t work_ns, rest_ns, end_ns;
+
+static uint64_t draw(uint64_t *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return *state >> 33;
+}
+
+static uint64_t get(uint64_t *from)
+{
+	return __atomic_load_n(from, __ATOMIC_RELAXED);
+}
+
+// How many of the others were at work at a moment that is not long ago.
+static int busy_at(const struct server *own, uint64_t when_ns)
+{
+	int busy = 0;
+
+	for (int i = 0; i < server_count; i++) {
+		struct server *s = &servers[i];
+
+		if (s == own)
+			continue;
+		for (int at = 0; at < STRETCHES; at++) {
+			uint64_t began_ns = get(&s->began_ns[at]), ended_ns = get(&s->ended_ns[at]);
+
+			if (began_ns && began_ns <= when_ns &&
+			    (ended_ns < began_ns || ended_ns > when_ns)) {
+				busy++;
+				break;
+			}
+		}
+	}
+	return busy;
+}
+
+static void sleep_until(uint64_t when_ns)
+{
+	struct timespec t = {.tv_sec = (time_t)(when_ns / 1000000000),
+			     .tv_nsec = (long)(when_ns % 1000000000)};
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
+		;
+}
+
+static void *serve_one(void *own)
+{
+	struct server *s = own;
+
+	prctl(PR_SET_TIMERSLACK, 1);
+	for (;;) {
+		// Half to one and a half times the mean.
+		uint64_t due_ns =
+		    now_ns() + rest_ns / 2 + rest_ns * (draw(&s->state) % 1024) / 1024;
+		uint32_t at = s->stretches++ % STRETCHES;
+		uint64_t late_ns, began_ns;
+
+		if (due_ns > end_ns || s->wakes == WAKES_MAX)
+			return NULL;
+		sleep_until(due_ns);
+		began_ns = now_ns();
+		late_ns = began_ns - due_ns;
+		if (late_ns > WAITED_NS) {
+			s->waited++;
+			s->stacked += busy_at(s, due_ns) < online;
+		}
+		__atomic_store_n(&s->began_ns[at], began_ns, __ATOMIC_RELAXED);
+		burn_cpu_ns(work_ns);
+		__atomic_store_n(&s->ended_ns[at], now_ns(), __ATOMIC_RELAXED);
+		s->late_ns[s->wakes] = late_ns;
+		s->done_ns[s->wakes++] = s->ended_ns[at] - due_ns;
+	}
+}
+
+static int ascending(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static double at_part(uint64_t *all, size_t count, size_t percent)
+{
+	qsort(all, count, sizeof(*all), ascending);
+	return (double)all[count * percent / 100] / 1e3;
+}
+
+static void report(void)
+{
+	uint64_t *late_ns = calloc((size_t)server_count * WAKES_MAX, sizeof(*late_ns));
+	uint64_t *done_ns = calloc((size_t)server_count * WAKES_MAX, sizeof(*done_ns));
+	uint64_t sum_ns = 0;
+	size_t count = 0, waited = 0, stacked = 0;
+
+	if (!late_ns || !done_ns)
+		die("serve");
+	for (int i = 0; i < server_count; i++) {
+		struct server *s = &servers[i];
+
+		waited += s->waited;
+		stacked += s->stacked;
+		for (uint32_t at = 0; at < s->wakes; at++) {
+			sum_ns += s->late_ns[at];
+			late_ns[count] = s->late_ns[at];
+			done_ns[count++] = s->done_ns[at];
+		}
+	}
+	if (!count)
+		die("serve: no time for it");
+	printf("wakes=%zu mean_us=%.1f p50_us=%.1f p99_us=%.1f waited=%.2f stacked=%.2f "
+	       "done_p99_us=%.1f\n",
+	       count, (double)sum_ns / (double)count / 1e3, at_part(late_ns, count, 50),
+	       at_part(late_ns, count, 99), 100.0 * (double)waited / (double)count,
+	       100.0 * (double)stacked / (double)count, at_part(done_ns, count, 99));
+}
+
+static void serve(char **words)
+{
+	pthread_t threads[SERVERS_MAX];
+	double percent = atof(words[1]);
+
+	server_count = atoi(words[0]);
+	work_ns = (uint64_t)(atof(words[2]) * 1e3);
+	rest_ns = (uint64_t)((double)work_ns * (100 - percent) / percent);
+	end_ns = now_ns() + (uint64_t)(atof(words[3]) * 1e9);
+	online = (int)sysconf(_SC_NPROCESSORS_ONLN);
+	if (server_count < 1 || server_count > SERVERS_MAX)
+		die("serve: threads");
+	servers = calloc((size_t)server_count, sizeof(*servers));
+	if (!servers)
+		die("serve");
+	for (int i = 0; i < server_count; i++) {
+		servers[i].state = (uint64_t)i * 7919 + 1;
+		if ((errno = pthread_create(&threads[i], NULL, serve_one, &servers[i])))
+			die("pthread_create");
+	}
+	for (int i = 0; i < server_count; i++)
+		pthread_join(threads[i], NULL);
+	report();
+}
+
+int places(int count, char **words)
+{
+	struct sched_param param = {.sched_priority = 0};
+
+	if (count == 6 && !strcmp(words[1], "serve")) {
+		serve(words + 2);
+	} else if (count > 3 && !strcmp(words[1], "as") && !strcmp(words[2], "ext")) {
+		if (sched_setscheduler(0, SCHED_EXT_POLICY, &param))
+			die("sched_setscheduler");
+		execvp(words[3], words + 3);
+		die(words[3]);
+	} else {
+		return 0;
+	}
+	return 1;
+}
