@@ -40,6 +40,9 @@ impl Owner {
         let limited = limited.and_then(|()| self.put_on(gate));
         if limited.is_err() {
             self.take_off(gate);
+            if !matches!(gate.record.place, Place::Known { .. }) {
+                self.unmark(gate.record.place.group());
+            }
             // Nothing half done: what is in the books for it is put back, in the opposite order.
             self.restore(&name);
             self.untell_systemd(gate);

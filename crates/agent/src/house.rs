@@ -17,11 +17,11 @@ use tracing::{info, warn};
 use crate::fallback;
 use crate::gate::{Gate, Place};
 use crate::lease::monotonic_ns;
-use crate::limits::set_yielding;
 use crate::looper::lock;
 use crate::mechanisms::HintSweep;
 use crate::notify;
 use crate::owner::{Mode, Owner};
+use crate::reassert::reassert;
 use crate::rota::Rota;
 use crate::startup;
 use crate::systemd::unit_of;
@@ -236,6 +236,8 @@ impl House {
                     times = 2;
                     if is_quota {
                         lock(&owner.control).quotas.leave_alone(&entry.group);
+                        // Theirs for the scheduler, too.
+                        owner.tell_ext(&gates);
                     }
                     if matches!(entry.change, Change::Cpuset { .. }) {
                         lock(&owner.space).leave_alone();
@@ -296,38 +298,6 @@ impl House {
             };
         }
     }
-}
-
-/// Writes again what somebody else wrote over; false where that is not done.
-fn reassert(owner: &Owner, entry: &Entry) -> bool {
-    let written = match &entry.change {
-        Change::Bandwidth { .. } => {
-            // One of the loop's is written by the loop.
-            lock(&owner.control).quotas.invalidate(&entry.group);
-            return match lock(&owner.books).reassert_own(&entry.group) {
-                Ok(_) => true,
-                Err(error) => {
-                    warn!("{error}");
-                    false
-                }
-            };
-        }
-        Change::Background { .. } => {
-            lock(&owner.control).softs.invalidate(&entry.group);
-            return true;
-        }
-        Change::Idle { ours, .. } => set_yielding(&owner.groups, &entry.group, *ours),
-        Change::Weight { ours, .. } => owner.groups.set_weight_raw(&entry.group, *ours),
-        Change::Cpuset { ours, .. } => owner.groups.set_cpuset(&entry.group, ours),
-        Change::Group
-        | Change::Membership { .. }
-        | Change::Latency(_)
-        | Change::Units(_)
-        | Change::First(_) => {
-            return false;
-        }
-    };
-    written.inspect_err(|error| warn!("{error}")).is_ok()
 }
 
 impl Owner {

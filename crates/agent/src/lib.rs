@@ -44,6 +44,7 @@ pub mod peer;
 mod presence;
 mod program;
 mod rate;
+mod reassert;
 mod rota;
 mod server;
 mod space;

@@ -54,18 +54,21 @@ impl Owner {
         gate.record.place = Place::Own {
             group: group.clone(),
         };
-        let placed = self.write_weight(gate).and_then(|()| {
-            let placed = self.groups.place(&group, process.pid);
-            let placement = placed.map_err(|error| refuse(kind_of(&error))(&error))?;
-            self.check_moved(&placement, process.start_ticks)?;
-            self.gather_space();
-            self.put_on(gate).inspect_err(|_| {
-                self.take_off(gate);
-                if let Err(error) = self.groups.place_back(&placement) {
-                    warn!("process {}: {error}", process.pid);
-                }
-            })
-        });
+        let possible = self.check_feasible(gate);
+        let placed = possible
+            .and_then(|()| self.write_weight(gate))
+            .and_then(|()| {
+                let placed = self.groups.place(&group, process.pid);
+                let placement = placed.map_err(|error| refuse(kind_of(&error))(&error))?;
+                self.check_moved(&placement, process.start_ticks)?;
+                self.gather_space();
+                self.put_on(gate).inspect_err(|_| {
+                    self.take_off(gate);
+                    if let Err(error) = self.groups.place_back(&placement) {
+                        warn!("process {}: {error}", process.pid);
+                    }
+                })
+            });
         if placed.is_err() {
             self.remove_group(&group);
         }

@@ -157,6 +157,12 @@ impl Owner {
         if !privileged {
             only_tightens(gate, &changed).map_err(|error| refuse("denied")(&error))?;
         }
+        if changed.terms.tolerance.value != gate.terms.tolerance.value
+            || changed.own_limit() != gate.own_limit()
+            || changed.class() != gate.class()
+        {
+            self.check_feasible(&changed)?;
+        }
         if changed.class() != gate.class() {
             if matches!(gate.record.place, Place::Own { .. }) {
                 let message = format!(
@@ -294,6 +300,7 @@ impl Owner {
         if gate.is_limited() {
             self.check_limitable(gates, &target.to_string(), &place)?;
         }
+        self.check_feasible(&gate)?;
         self.limit_place(&mut gate, place)?;
         info!(gate = gate.record.name, class = %gate.class(), target = gate.record.target, "new gate");
         Ok(gate)

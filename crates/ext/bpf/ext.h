@@ -112,9 +112,12 @@ struct group {
 	u32 hint_slice_ns; /* what stands for it in a kernel file */
 	u32 kind;
 	u32 yields;
-	u32 capped;  /* the family of the nearest capped group at or above it (slot.h); 0: none */
-	u32 limit;   /* the nearest limited group at or above it (pool.h); 0: none */
-	u32 pool;    /* its own limit; 0: it never had one */
+	u32 capped; /* the family of the nearest capped group at or above it (slot.h); 0: none */
+	u32 limit;  /* the nearest limited group at or above it (pool.h); 0: none */
+	u32 pool;   /* its own limit; 0: it never had one */
+	u32 mirror; /* its quota is a copy of ours (pool.h) */
+	/* cpu.max and cpu.max.burst, as the kernel told them last. */
+	u64 quota_us, period_us, burst_us;
 	u32 account; /* of the nearest gate at or above it; 0: there is none */
 	u64 generation;
 };

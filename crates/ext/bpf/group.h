@@ -71,6 +71,8 @@ INLINE u32 group_take(void)
 
 INLINE void group_fill(struct group *g, u64 id, u32 parent, u32 depth, u32 weight, u32 flags)
 {
+	bool mirror = pool_is_mirror(id);
+
 	bpf_spin_lock(&g->lock);
 	g->parent = parent;
 	g->id = id;
@@ -85,6 +87,10 @@ INLINE void group_fill(struct group *g, u64 id, u32 parent, u32 depth, u32 weigh
 	g->capped = 0;
 	g->pool = 0;
 	g->account = 0;
+	g->quota_us = TG_BW_NONE;
+	g->period_us = 0;
+	g->burst_us = 0;
+	g->mirror = mirror;
 	bpf_spin_unlock(&g->lock);
 }
 
@@ -346,6 +352,28 @@ INLINE u32 group_bandwidth(struct cgroup *cgroup, u64 period_us, u64 quota_us, u
 	u32 *index = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, 0);
 
 	return g && index ? pool_set(g, *index, period_us, quota_us, burst_us) : 0;
+}
+
+/*
+ * The loader has set or taken away a mirror. What the kernel told before counts from now on: it
+ * tells of changes only, and the value that a copy has may be the one that stood there.
+ */
+INLINE u32 group_remirror(u64 id)
+{
+	struct cgroup *cgroup = bpf_cgroup_from_id(id);
+	u32 *index, looked_at = 0;
+	struct group *g;
+
+	if (!cgroup)
+		return 0;
+	g = group_own(cgroup);
+	index = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, 0);
+	if (g && index) {
+		g->mirror = pool_is_mirror(id);
+		looked_at = pool_apply(g, *index);
+	}
+	bpf_cgroup_release(cgroup);
+	return looked_at;
 }
 
 INLINE u64 gates_generation(void)

@@ -56,6 +56,14 @@ int cgroup_set_bandwidth(u64 *ctx)
 	return 0;
 }
 
+/* From the loader: whether a group's quota is a mirror (pool.h) has changed. */
+SEC("syscall")
+int set_mirror(struct ext_mirror_ask *ask)
+{
+	limit_look(group_remirror(ask->cgroup_id));
+	return 0;
+}
+
 /* Arguments: struct cgroup *cgroup, bool idle */
 OPS(cgroup_set_idle)
 int cgroup_set_idle(u64 *ctx)

@@ -59,6 +59,11 @@ struct ext_gate {
 };
 _Static_assert(sizeof(struct ext_gate) == 16, "src/intf.rs");
 
+/* Of which group `mirrors` has changed. */
+struct ext_mirror_ask {
+	u64 cgroup_id;
+};
+
 /* Shared memory, one element: what the loader may change while the scheduler runs. */
 struct ext_control {
 	u64 gates_generation; /* raised after each change of a gate */

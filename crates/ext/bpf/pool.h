@@ -160,39 +160,72 @@ INLINE void pool_end(struct group *g)
 }
 
 /*
- * A group's cpu.max and cpu.max.burst, as the kernel was told. Returns the limit that is to be
- * looked at, for what is parked may run. A group without a place of its own in the tree counts in
- * its parent's.
+ * Its place in the table, made with its first quota. Whoever tells us (the kernel, or the loader of
+ * mirrors) may do so at the same moment: one of the two places goes back.
  */
-INLINE u32 pool_set(struct group *g, u32 at, u64 period_us, u64 quota_us, u64 burst_us)
+INLINE struct limit *pool_of(struct group *g, u32 at, u64 now)
 {
-	u64 id = g->id, now = now_ns();
-	struct ext_control *shared = pool_shared();
-	bool mirror = bpf_map_lookup_elem(&mirrors, &id);
-	bool limited = quota_us < TG_BW_QUOTA_MAX_NS / 1000 && !mirror;
-	struct tg_bw_terms terms = {
-	    .quota_ns = limited ? quota_us * 1000 : TG_BW_NONE,
-	    .period_ns = tg_min(period_us, TG_BW_PERIOD_MAX_NS / 1000) * 1000,
-	    .burst_ns = tg_min(burst_us, TG_BW_QUOTA_MAX_NS / 1000) * 1000,
-	    .slice_ns = POOL_SLICE_NS,
-	};
-	struct limit *l;
+	u32 index;
 
 	if (!g->pool) {
-		if (!limited)
-			return 0;
-		g->pool = pool_begin(g, at, now);
+		index = pool_begin(g, at, now);
+		if (index && __sync_val_compare_and_swap(&g->pool, 0, index)) {
+			struct limit *spare = limit_at(index);
+
+			if (spare)
+				spare->used = 0;
+			bpf_map_push_elem(&free_limits, &index, 0);
+		}
 	}
-	l = limit_at(g->pool);
+	return limit_at(g->pool);
+}
+
+INLINE bool pool_limited(struct group *g)
+{
+	return g->quota_us < TG_BW_QUOTA_MAX_NS / 1000 && !g->mirror;
+}
+
+INLINE bool pool_is_mirror(u64 id)
+{
+	return bpf_map_lookup_elem(&mirrors, &id);
+}
+
+/*
+ * Makes a group's limit what cpu.max and cpu.max.burst say, or none where they are a copy. They are
+ * read under the lock, so whoever comes last has the newest. Returns the limit that is to be looked
+ * at, for what is parked may run.
+ */
+INLINE u32 pool_apply(struct group *g, u32 at)
+{
+	struct ext_control *shared = pool_shared();
+	struct tg_bw_terms terms = {.slice_ns = POOL_SLICE_NS};
+	u64 now = now_ns();
+	struct limit *l;
+
+	if (!g->pool && !pool_limited(g))
+		return 0;
+	l = pool_of(g, at, now);
 	if (!l)
 		return 0;
 	bpf_spin_lock(&l->lock);
+	terms.quota_ns = pool_limited(g) ? g->quota_us * 1000 : TG_BW_NONE;
+	terms.period_ns = tg_min(g->period_us, TG_BW_PERIOD_MAX_NS / 1000) * 1000;
+	terms.burst_ns = tg_min(g->burst_us, TG_BW_QUOTA_MAX_NS / 1000) * 1000;
 	tg_bw_set(&l->pool, &terms, now);
 	bpf_spin_unlock(&l->lock);
 	/* Groups below look for their limits anew. */
 	if (shared)
 		__sync_fetch_and_add(&shared->gates_generation, 1);
 	return g->pool;
+}
+
+/* A group without a place of its own in the tree counts in its parent's. */
+INLINE u32 pool_set(struct group *g, u32 at, u64 period_us, u64 quota_us, u64 burst_us)
+{
+	g->period_us = period_us;
+	g->burst_us = burst_us;
+	g->quota_us = quota_us;
+	return pool_apply(g, at);
 }
 
 #endif

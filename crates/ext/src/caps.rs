@@ -1,12 +1,12 @@
 //! Caps as the scheduler enforces them: asking for one, and what became of it.
 
-use libbpf_rs::{MapHandle, ProgramInput};
+use libbpf_rs::MapHandle;
 use serde::Serialize;
 
 use crate::error::ExtError;
 use crate::intf::{CapAsk, Plain, SLOTS_MAX, Slot};
 use crate::load::Ext;
-use crate::object::{get, map, refused};
+use crate::object::{self, get, map};
 
 /// `TG_CAP_NONE`.
 const NONE: u32 = u32::MAX;
@@ -121,20 +121,8 @@ impl Ext {
             scope: terms.scope as u32,
             ..CapAsk::default()
         };
-        let mut bytes = ask.bytes().to_vec();
-        let program = self
-            .object
-            .progs_mut()
-            .find(|program| program.name() == "set_cap")
-            .ok_or_else(|| ExtError::Machine("the object has no set_cap".to_owned()))?;
-        let input = ProgramInput {
-            context_in: Some(&mut bytes),
-            ..ProgramInput::default()
-        };
-        let output = program
-            .test_run(input)
-            .map_err(|why| refused("set a cap", &why))?;
-        if output.return_value != 0 {
+        let answer = object::call(&mut self.object, "set_cap", ask.bytes())?;
+        if answer != 0 {
             return Err(ExtError::Machine(NO_TASK.to_owned()));
         }
         Ok(())

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::error::ExtError;
 use crate::intf::{Control, Limit};
 use crate::load::Ext;
-use crate::object::{get, map, put, refused};
+use crate::object::{self, get, map, put, refused};
 
 /// One limited group (or one that was: its counts stay until it is removed). Counts have the meaning of the kernel's
 /// `cpu.stat`, times of throttling and burst are sums over CPUs.
@@ -76,20 +76,19 @@ impl Ext {
         Ok(self.control()?.limits_refused)
     }
 
-    /// Says that a group's quota, from its next change on, is a copy of what is enforced otherwise and is not to be enforced
-    /// here too (`Options::mirrors` for quotas that stand when the scheduler is loaded), or that it is no copy any more.
-    pub fn set_mirror(&self, cgroup_id: u64, mirror: bool) -> Result<(), ExtError> {
+    /// Says that a group's quota is a copy of what is enforced otherwise and is not to be enforced here too, or that it is no copy
+    /// any more. It counts at once, for the value that stands there.
+    pub fn set_mirror(&mut self, cgroup_id: u64, mirror: bool) -> Result<(), ExtError> {
         let mirrors = map(&self.object, "mirrors")?;
         let key = cgroup_id.to_ne_bytes();
         if mirror {
-            return put(&mirrors, &key, &1_u32.to_ne_bytes());
+            put(&mirrors, &key, &1_u32.to_ne_bytes())?;
+        } else if let Err(why) = libbpf_rs::MapCore::delete(&mirrors, &key)
+            && why.kind() != libbpf_rs::ErrorKind::NotFound
+        {
+            return Err(refused("take a mirror away", &why));
         }
-        match libbpf_rs::MapCore::delete(&mirrors, &key) {
-            Err(why) if why.kind() != libbpf_rs::ErrorKind::NotFound => {
-                Err(refused("take a mirror away", &why))
-            }
-            _ => Ok(()),
-        }
+        object::call(&mut self.object, "set_mirror", &key).map(|_| ())
     }
 
     fn control(&self) -> Result<Control, ExtError> {

@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Struct;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject};
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject, ProgramInput,
+};
 use tidegate_law::HeadroomConfig;
 
 use crate::accounts::accounts_for;
@@ -149,6 +151,23 @@ pub fn map(object: &Object, name: &str) -> Result<MapHandle, ExtError> {
         .find(|map| map.name() == OsStr::new(name))
         .ok_or_else(|| lacking(name))?;
     MapHandle::try_from(&map).map_err(|why| refused("open a map", &why))
+}
+
+/// Runs a program that is there to be called; what it returned.
+pub fn call(object: &mut Object, name: &'static str, argument: &[u8]) -> Result<u32, ExtError> {
+    let mut bytes = argument.to_vec();
+    let program = object
+        .progs_mut()
+        .find(|program| program.name() == name)
+        .ok_or_else(|| lacking(name))?;
+    let input = ProgramInput {
+        context_in: Some(&mut bytes),
+        ..ProgramInput::default()
+    };
+    let output = program
+        .test_run(input)
+        .map_err(|why| refused("call a program", &why))?;
+    Ok(output.return_value)
 }
 
 /// Writes one element.

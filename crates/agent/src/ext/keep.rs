@@ -1,11 +1,14 @@
 //! The scheduler's life in the owner: loaded with the copies standing, told of gates, watched, and what happens when it ends.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_ext::Ended;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::kfs::KernelFs;
 use tracing::{error, info, warn};
 
 use super::kernel::Scheduler;
@@ -21,6 +24,16 @@ use crate::server::Refusal;
 const LOOK: Duration = Duration::from_millis(100);
 /// The kernel is asked so often whether the scheduler that is in force is ours.
 const ASK_NS: u64 = 1_000_000_000;
+
+/// Deeper groups are not looked at for tasks; the scheduler's tree is no deeper.
+const GROUPS_BELOW: u32 = 32;
+/// Another scheduler is in force: whether it still is, is looked at so often.
+const OTHER_NS: u64 = 30_000_000_000;
+
+fn threads_of(fs: &dyn KernelFs, pid: i32) -> usize {
+    let tasks = PathBuf::from(format!("/proc/{pid}/task"));
+    fs.list(&tasks).map_or(1, |threads| threads.len().max(1))
+}
 
 /// What is due.
 enum Due {
@@ -87,6 +100,20 @@ impl Carrier {
         inner.story.why = Some(why);
     }
 
+    /// Another's scheduler is in force, which is no end of ours: it is waited for.
+    fn put_off(&self, other: &str, now_ns: u64) {
+        let why = format!(
+            "another scheduler, {other}, is in force and is waited for; stop it (`tidegate stop`, or Ctrl-C where `tidegate ext` runs, if \
+             it is ours)"
+        );
+        let mut inner = lock(&self.inner);
+        if inner.story.why.as_ref() != Some(&why) {
+            warn!("ext off: {why}");
+        }
+        inner.next_ns = Some(now_ns + OTHER_NS);
+        inner.story.why = Some(why);
+    }
+
     fn tell(inner: &mut Inner, plan: super::plan::Plan) -> Result<(), String> {
         let Inner {
             loaded,
@@ -106,14 +133,18 @@ impl Carrier {
             }
             true
         };
-        for id in plan
+        let changed: Vec<u64> = plan
             .mirrors
-            .difference(mirrors)
+            .symmetric_difference(mirrors)
             .copied()
-            .collect::<Vec<_>>()
-        {
-            if note(scheduler.set_mirror(id, true)) {
-                mirrors.insert(id);
+            .collect();
+        for id in changed {
+            let mirror = plan.mirrors.contains(&id);
+            if note(scheduler.set_mirror(id, mirror)) {
+                match mirror {
+                    true => mirrors.insert(id),
+                    false => mirrors.remove(&id),
+                };
             }
         }
         let gone: Vec<u64> = gates
@@ -151,6 +182,9 @@ impl Owner {
         let Some(kernel) = &self.ext.kernel else {
             return;
         };
+        if let Some(other) = kernel.other() {
+            return self.ext.put_off(&other, now_ns);
+        }
         // The long part, without any lock.
         let scheduler = match kernel.prepare() {
             Ok(scheduler) => scheduler,
@@ -207,7 +241,7 @@ impl Owner {
     }
 
     /// Side work's floor and idle class, as they are to hold whenever the scheduler ends.
-    fn write_mirrors(&self) -> Result<(), Refusal> {
+    pub(crate) fn write_mirrors(&self) -> Result<(), Refusal> {
         for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.books)) {
             info!("ext: {line}");
         }
@@ -314,7 +348,21 @@ impl Owner {
         }
     }
 
-    /// Refuses terms that no scheduler can keep, where one is to.
+    /// Threads, for the kernel's watchdog looks at each.
+    fn tasks_below(&self, group: &GroupPath, levels: u32) -> usize {
+        let here = self.groups.tids(group).map_or(0, |tids| tids.len());
+        let children = match levels {
+            0 => Vec::new(),
+            _ => self.groups.children(group).unwrap_or_default(),
+        };
+        let below = children
+            .iter()
+            .map(|child| self.tasks_below(child, levels - 1));
+        here + below.sum::<usize>()
+    }
+
+    /// Refuses terms that no scheduler can keep, where one is to: asked when they are set, with the tasks that are there then.
+    /// Later ones have their floors all the same.
     pub(crate) fn check_feasible(&self, gate: &Gate) -> Result<(), Refusal> {
         if !self.ext.is_wanted() {
             return Ok(());
@@ -327,8 +375,8 @@ impl Owner {
         };
         let cpus = lock(&self.control).online_cpus().max(1);
         let tasks = match &gate.record.place {
-            Place::Known { .. } => 1,
-            place => self.processes_below(place.group(), 4),
+            Place::Known { pid, .. } => threads_of(&*self.fs, *pid),
+            place => self.tasks_below(place.group(), GROUPS_BELOW),
         };
         if !gate.terms.tolerance.is_default() {
             let side = tasks * usize::from(gate.is_limited());

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_ext::{Ended, Ext, GateTerms, LimitStat, TideStats, WorkStat};
@@ -12,10 +13,15 @@ use super::machine;
 /// The kernel's word on which scheduler is in force.
 const STATE: &str = "/sys/kernel/sched_ext/state";
 
+/// And on its name.
+const NAME: &str = "/sys/kernel/sched_ext/root/ops";
+
 /// The kernel that a scheduler is loaded into.
 pub(crate) trait Kernel: Send + Sync {
     /// Whether one can be loaded here at all; why not, and the mend.
     fn can_load(&self) -> Result<(), String>;
+    /// The name of the scheduler that is in force, asked while none of ours is.
+    fn other(&self) -> Option<String>;
     /// The long part of loading: the kernel checks the programs. Nothing runs yet.
     fn prepare(&self) -> Result<Box<dyn Scheduler>, String>;
     /// Whether one is in force. The control loop asks at each turn.
@@ -34,7 +40,7 @@ pub(crate) trait Scheduler: Send {
     fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), String>;
     /// No more.
     fn unset_gate(&mut self, id: u64) -> Result<(), String>;
-    /// A group's quota is, from its next change on, not to be enforced here; or it is again.
+    /// A group's quota is not to be enforced here, from now on; or it is again.
     fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), String>;
     /// Headroom and tolerance of the machine.
     fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), String>;
@@ -70,6 +76,12 @@ impl Kernel for RealKernel {
             return Err(tidegate_ext::ExtError::NotRoot.to_string());
         }
         Ok(())
+    }
+
+    fn other(&self) -> Option<String> {
+        let name = || self.fs.read(Path::new(NAME)).ok();
+        self.in_force()
+            .then(|| name().map_or("without a name".to_owned(), |name| name.trim().to_owned()))
     }
 
     fn prepare(&self) -> Result<Box<dyn Scheduler>, String> {

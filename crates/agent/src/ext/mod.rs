@@ -131,19 +131,24 @@ impl Carrier {
         self.watch.store(watch, Ordering::Release);
     }
 
-    /// The next change of a group's quota, by its id, is a copy of what the scheduler enforces otherwise; or it is none any more.
+    /// A group's quota, by its id, is a copy of what the scheduler enforces otherwise; or it is none any more.
     pub fn mark(&self, id: u64, mirror: bool) {
         let mut inner = lock(&self.inner);
         let Inner {
             loaded, mirrors, ..
         } = &mut *inner;
         let Some(scheduler) = loaded else { return };
-        let changed = match mirror {
-            true => mirrors.insert(id),
-            false => mirrors.remove(&id),
-        };
-        if changed && let Err(why) = scheduler.set_mirror(id, mirror) {
-            inner.story.trouble = Some(why);
+        if mirrors.contains(&id) == mirror {
+            return;
+        }
+        match scheduler.set_mirror(id, mirror) {
+            Ok(()) if mirror => {
+                mirrors.insert(id);
+            }
+            Ok(()) => {
+                mirrors.remove(&id);
+            }
+            Err(why) => inner.story.trouble = Some(why),
         }
     }
 }

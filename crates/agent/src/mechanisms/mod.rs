@@ -26,7 +26,6 @@ impl Owner {
         if !matches!(gate.record.place, Place::Known { .. }) {
             self.check_beside(gate, &gate.record.place)?;
         }
-        self.check_feasible(gate)?;
         self.put_on_bandwidth(gate)?;
         self.put_on_caps(gate)?;
         self.put_on_hints(gate)

@@ -19,12 +19,14 @@ const S: u64 = 1_000_000_000;
 
 /// What the scheduler was told, and what the test makes of it.
 #[derive(Default)]
-struct Told {
+pub(super) struct Told {
     gates: BTreeMap<u64, GateTerms>,
-    mirrors: BTreeSet<u64>,
+    pub mirrors: BTreeSet<u64>,
     machine: (u32, u32),
     ended: Option<Ended>,
     refuses: Option<&'static str>,
+    /// Another's scheduler that is in force.
+    pub other: Option<&'static str>,
     /// The side root's quota and idle class at the moment of attaching.
     at_attach: Vec<(Option<Bandwidth>, bool)>,
     unloads: u32,
@@ -35,9 +37,9 @@ struct Told {
 type Look = Arc<dyn Fn() -> (Option<Bandwidth>, bool) + Send + Sync>;
 
 #[derive(Default)]
-struct FakeKernel {
-    told: Arc<Mutex<Told>>,
-    in_force: Arc<AtomicBool>,
+pub(super) struct FakeKernel {
+    pub told: Arc<Mutex<Told>>,
+    pub in_force: Arc<AtomicBool>,
     look: Mutex<Option<Look>>,
 }
 
@@ -51,6 +53,9 @@ impl Kernel for FakeKernel {
     fn can_load(&self) -> Result<(), String> {
         Ok(())
     }
+    fn other(&self) -> Option<String> {
+        lock(&self.told).other.map(str::to_owned)
+    }
     fn prepare(&self) -> Result<Box<dyn Scheduler>, String> {
         let mut told = lock(&self.told);
         match told.refuses {
@@ -58,6 +63,7 @@ impl Kernel for FakeKernel {
             _ => {
                 *told = Told {
                     refuses: told.refuses,
+                    other: told.other,
                     at_attach: std::mem::take(&mut told.at_attach),
                     unloads: told.unloads,
                     ..Told::default()
@@ -152,7 +158,7 @@ fn stall() -> Ended {
 }
 
 /// An owner with the engine ext on that kind of machine.
-fn bed(kind: Kind) -> (Bed, Arc<FakeKernel>) {
+pub(super) fn bed(kind: Kind) -> (Bed, Arc<FakeKernel>) {
     let kernel = Arc::new(FakeKernel::default());
     let mut bed = Bed::new(kind);
     bed.kernel = Some(Arc::clone(&kernel) as Arc<dyn Kernel>);
@@ -184,7 +190,7 @@ fn eject(kernel: &FakeKernel) {
     kernel.in_force.store(false, Ordering::Relaxed);
 }
 
-fn id(owner: &Owner, group: &str) -> u64 {
+pub(super) fn id(owner: &Owner, group: &str) -> u64 {
     let group = tidegate_knobs::group::GroupPath::parse(group).unwrap();
     owner.groups.id(&group).unwrap()
 }

@@ -6,6 +6,7 @@ mod deaths;
 mod domains;
 mod escape;
 mod ext;
+mod ext_outside;
 mod faults;
 mod hints;
 mod holders;
