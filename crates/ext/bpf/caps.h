@@ -27,13 +27,21 @@ u32 caps_process(u32 tgid, u32 family, u64 now)
 {
 	u64 owner = (u64)tgid << 32 | family;
 	u32 *known = bpf_map_lookup_elem(&cap_processes, &owner);
-	u32 index = known ? *known : 0;
+	u32 index = known ? *known : 0, other;
 
 	if (index && slot_use(index, family, owner))
 		return index;
 	index = slot_enter(family, owner, now);
-	if (index)
-		bpf_map_update_elem(&cap_processes, &owner, &index, 0);
+	if (!index || !bpf_map_update_elem(&cap_processes, &owner, &index, MAP_NOEXIST))
+		return index;
+	/* Another of its threads was faster; or what is there is about to go. */
+	known = bpf_map_lookup_elem(&cap_processes, &owner);
+	other = known ? *known : 0;
+	if (other && slot_use(other, family, owner)) {
+		slot_leave(index, now);
+		return other;
+	}
+	bpf_map_update_elem(&cap_processes, &owner, &index, 0);
 	return index;
 }
 

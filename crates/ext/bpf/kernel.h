@@ -48,6 +48,7 @@ enum {
 	MAP_CGRP_STORAGE = 32,
 	MAP_FLAG_NO_PREALLOC = 1,
 	MAP_FLAG_MMAPABLE = 1024,
+	MAP_NOEXIST = 1, /* of an update: there is none yet */
 	STORAGE_CREATE = 1,
 };
 

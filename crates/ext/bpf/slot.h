@@ -130,6 +130,15 @@ bool slot_use(u32 index, u32 family, u64 owner)
 	return is;
 }
 
+/* The process has this bucket no more; it may have another by now. */
+INLINE void slot_forget(u64 owner, u32 index)
+{
+	u32 *known = bpf_map_lookup_elem(&cap_processes, &owner);
+
+	if (known && *known == index)
+		bpf_map_delete_elem(&cap_processes, &owner);
+}
+
 /* One user less. What the bucket owes goes to the family with the last. Returns the family if it
  * has lost a user by that. */
 u32 slot_drop(u32 index, u64 now)
@@ -149,7 +158,7 @@ u32 slot_drop(u32 index, u64 now)
 	if (!last)
 		return 0;
 	if (s->family != index && owner >> 32)
-		bpf_map_delete_elem(&cap_processes, &owner);
+		slot_forget(owner, index);
 	owner = s->family;
 	bpf_map_push_elem(&free_slots, &index, 0);
 	return owner == index ? 0 : (u32)owner;
