@@ -188,7 +188,9 @@ static int patience_rings(void *map, u32 *key, struct patience *w)
 			return 0;
 	}
 	patience_due_ns = now + PATIENCE_LOOK_NS;
-	bpf_timer_start(&w->timer, PATIENCE_LOOK_NS, 0);
+	/* The next one that waits tries again. */
+	if (bpf_timer_start(&w->timer, PATIENCE_LOOK_NS, 0))
+		__sync_lock_test_and_set(&patience_on, 0);
 	return 0;
 }
 

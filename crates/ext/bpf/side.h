@@ -341,8 +341,8 @@ static int side_alarm(void *map, u32 *key, struct tide_alarm *alarm)
 
 	tide_step(now);
 	side_level(now);
-	if (tide_goes_on(now))
-		bpf_timer_start(&alarm->timer, tide_step_ns(), 0);
+	if (tide_goes_on(now) && bpf_timer_start(&alarm->timer, tide_step_ns(), 0))
+		__sync_lock_test_and_set(&tide_on, 0);
 	return 0;
 }
 

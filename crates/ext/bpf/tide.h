@@ -91,7 +91,9 @@ INLINE void tide_start(void)
 	if (!alarm || __sync_val_compare_and_swap(&tide_on, 0, 1))
 		return;
 	tide.last_ns = 0;
-	bpf_timer_start(&alarm->timer, 0, 0);
+	/* The next one that joins tries again. */
+	if (bpf_timer_start(&alarm->timer, 0, 0))
+		__sync_lock_test_and_set(&tide_on, 0);
 }
 
 /* A task begins to compete, or ceases to. */
