@@ -120,7 +120,10 @@ u32 patience_look(u64 dsq, u32 line, u64 flags, u64 now)
 			/* A CPU that is busy sees it at its next tick; one may be idle because the
 			 * tide was against it. */
 			cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-			if (dsq_move_vtime(&it, p, to, at) && cpu >= 0)
+			dsq_move_vtime(&it, p, to, at);
+			/* Moved or not: nobody else finds that CPU idle until it has
+			 * looked. */
+			if (cpu >= 0)
 				scx_bpf_kick_cpu(cpu, CONST(scx_kick_flags, SCX_KICK_IDLE));
 		}
 	}
