@@ -299,9 +299,11 @@ int stopping(u64 *ctx)
 		limit_stop(t, cpu);
 	if (t->caps[0])
 		caps_stop(t, cpu);
-	if ((bool)ctx[1] && t->place == PLACE_MEMBER) {
+	if ((bool)ctx[1]) {
+		/* Also one that was parked while it ran: it may be unable to migrate. */
 		t->flags |= TASK_PREEMPTED;
-		door_again(t, now, false);
+		if (t->place == PLACE_MEMBER)
+			door_again(t, now, false);
 	}
 	return 0;
 }
