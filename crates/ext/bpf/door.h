@@ -16,8 +16,11 @@
 #include "group.h"
 #include "place.h"
 
-/* How many tasks that may not run there a CPU passes over in one look. */
-#define DOOR_LOOKS 64
+/*
+ * How many tasks that may not run there a CPU passes over in one look. It sees nobody behind them,
+ * so this is more than ever wait for the other CPUs of a cache.
+ */
+#define DOOR_LOOKS 4096
 #define DOOR_LLCS_MAX 64
 /* Between two looks at whether another cache has more work waiting. */
 #define DOOR_BALANCE_NS 4000000
@@ -208,6 +211,7 @@ u64 door_first(u64 dsq, s32 cpu)
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	u64 deadline = 0;
+	u32 look;
 
 	EXT_RCU;
 	if (scx_bpf_dsq_peek) {
@@ -220,7 +224,8 @@ u64 door_first(u64 dsq, s32 cpu)
 		return 0;
 	}
 	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
-		for (int look = 0; look < DOOR_LOOKS; look++) {
+		EXT_FOR(look, DOOR_LOOKS)
+		{
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p)
 				break;
