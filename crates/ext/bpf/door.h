@@ -293,7 +293,8 @@ int door_balance(u32 home, u64 now)
 		return 0;
 	if (own->weights + 2 * (busiest->weights / busiest->members) > busiest->weights)
 		return 0;
-	return dsq_move_to_local(dsq_wide(line));
+	/* Those that may not run anywhere may yet run here. */
+	return dsq_move_to_local(dsq_wide(line)) || dsq_move_to_local(dsq_narrow(line));
 }
 
 /* Takes a task of a kind out of another cache's queues. */
