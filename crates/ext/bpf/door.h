@@ -91,7 +91,7 @@ int door_bring(struct task_ctx *t NONNULL, u32 llc, u32 kind)
 		t->deadline = line_deadline(line_v(to), t, task_slice_v(t));
 	}
 	if (runs)
-		line_open(to, t, now);
+		line_open(to, t, line_index(llc, kind), now);
 	return 0;
 }
 
@@ -116,13 +116,27 @@ INLINE u64 door_charge(struct task_ctx *t, struct ext_cpu *c, u64 now)
 	return ran_ns;
 }
 
-/* A member has used its turn, or is put back before its end: where it stands now. */
-INLINE void door_again(struct task_ctx *t, u64 now, bool runs_on)
+/* A member has used its turn, or is put back before its end: where it stands now. Global, as
+ * door_open, so that the verifier walks it once. */
+int door_again(struct task_ctx *t NONNULL, u64 now, u32 runs_on)
 {
-	struct line *l = line_at(t->line);
+	u32 line = t->line;
+	struct line *l = line_at(line);
 
 	if (l)
-		line_again(l, t, tree_flat(t->group, t->weight), now, runs_on);
+		line_again(l, t, line, tree_flat(t->group, t->weight), now, runs_on);
+	return 0;
+}
+
+/* A member begins to run. */
+int door_open(struct task_ctx *t NONNULL, u64 now)
+{
+	u32 line = t->line;
+	struct line *l = line_at(line);
+
+	if (l)
+		line_open(l, t, line, now);
+	return 0;
 }
 
 /* The CPU tells others what it runs. */

@@ -113,12 +113,21 @@ INLINE void line_reopen(struct line *l, struct task_ctx *t, u64 now)
 	t->open_ns = now;
 }
 
+/* Whether it is in this line: another CPU that came across it while it still waited may have taken
+ * it out. Under the line's lock. */
+INLINE bool line_has(struct task_ctx *t, u32 line)
+{
+	return t->place == PLACE_MEMBER && t->line == line;
+}
+
 /* A member begins to run. */
-INLINE void line_open(struct line *l, struct task_ctx *t, u64 now)
+INLINE void line_open(struct line *l, struct task_ctx *t, u32 line, u64 now)
 {
 	bpf_spin_lock(&l->lock);
-	line_tell(l, t);
-	line_reopen(l, t, now);
+	if (line_has(t, line)) {
+		line_tell(l, t);
+		line_reopen(l, t, now);
+	}
 	bpf_spin_unlock(&l->lock);
 }
 
@@ -197,7 +206,7 @@ INLINE bool line_join(struct line *l, struct task_ctx *t, u64 flat, bool from_pa
 INLINE bool line_leave(struct line *l, struct task_ctx *t, u32 line, u32 to, u64 now)
 {
 	bpf_spin_lock(&l->lock);
-	if (t->place != PLACE_MEMBER || t->line != line) {
+	if (!line_has(t, line)) {
 		if (to == PLACE_AWAY)
 			t->place = PLACE_AWAY;
 		bpf_spin_unlock(&l->lock);
@@ -229,11 +238,16 @@ INLINE u64 line_left_ns(struct task_ctx *t)
  * never left the competition, so its vruntime stands; what it weighs may have changed, and the rest
  * of a slice is as long as before.
  */
-INLINE void line_again(struct line *l, struct task_ctx *t, u64 flat, u64 now, bool runs_on)
+INLINE void line_again(struct line *l, struct task_ctx *t, u32 line, u64 flat, u64 now,
+		       bool runs_on)
 {
 	u64 left_ns = tg_min(line_left_ns(t), t->slice_ns), slice_v;
 
 	bpf_spin_lock(&l->lock);
+	if (!line_has(t, line)) {
+		bpf_spin_unlock(&l->lock);
+		return;
+	}
 	line_tell(l, t);
 	if (runs_on)
 		line_reopen(l, t, now);

@@ -124,7 +124,6 @@ INLINE bool keep(struct task_struct *prev, struct task_ctx *t, s32 cpu, struct e
 		 u64 other)
 {
 	u64 run_ns = door_run_ns(t);
-	struct line *l = line_at(t->line);
 
 	if (other && tg_latency_before(other, t->deadline))
 		return false;
@@ -137,8 +136,8 @@ INLINE bool keep(struct task_struct *prev, struct task_ctx *t, s32 cpu, struct e
 	c->counts.kept++;
 	set_slice(prev, run_ns);
 	/* It may have come anew to another line since it began. */
-	if (l && !t->open_ns)
-		line_open(l, t, now);
+	if (!t->open_ns)
+		door_open(t, now);
 	door_show(t, c, now);
 	return true;
 }
@@ -250,7 +249,6 @@ int running(u64 *ctx)
 	struct task_ctx *t = task_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct ext_cpu *c = cpu_at(cpu);
-	struct line *l;
 	u64 now;
 
 	if (!t || !c)
@@ -264,9 +262,7 @@ int running(u64 *ctx)
 	now = now_ns();
 	t->since_ns = now;
 	account_starts(t, now);
-	l = line_at(t->line);
-	if (l)
-		line_open(l, t, now);
+	door_open(t, now);
 	c->began_ns = now;
 	c->counts.runs++;
 	door_show(t, c, now);
