@@ -151,6 +151,7 @@ enum scx_enq_flags {
 	SCX_ENQ_WAKEUP = 1ULL,
 	SCX_ENQ_HEAD = 16ULL,
 	SCX_ENQ_PREEMPT = 1ULL << 32,
+	SCX_ENQ_IMMED = 1ULL << 33, /* 7.1 */
 	SCX_ENQ_REENQ = 1ULL << 40,
 	SCX_ENQ_LAST = 1ULL << 41,
 };
@@ -172,6 +173,7 @@ enum scx_dsq_id_flags {
 enum scx_ops_flags { SCX_OPS_KEEP_BUILTIN_IDLE = 1, SCX_OPS_ENQ_LAST = 2 };
 
 #define CONST(type, name) __builtin_preserve_enum_value(*(enum type *)name, 1)
+#define HAS_CONST(type, name) __builtin_preserve_enum_value(*(enum type *)name, 0)
 
 /*
  * What libbpf fills in the kernel's structure by members' names, so the order is ours: first those

@@ -73,6 +73,12 @@ INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_c
 		c->counts.preempted++;
 		dsq_insert(p, SCX_DSQ_LOCAL_ON | other, door_run_ns(t),
 			   CONST(scx_enq_flags, SCX_ENQ_PREEMPT));
+		/*
+		 * Before 7.1 the flag does not reach another CPU (enqueue_task_scx took its flags
+		 * as an int), and whoever runs there went on until its slice or the tick.
+		 */
+		if (other != cpu && !HAS_CONST(scx_enq_flags, SCX_ENQ_IMMED))
+			scx_bpf_kick_cpu(other, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
 		return;
 	}
 	c->counts.queued++;
