@@ -1,4 +1,4 @@
-# what: ext keeps every task through fork storms, moves, affinity changes, stops, cgroups that come and go, and hotplug
+# what: ext keeps every task through fork storms, moves, affinity changes, stops, and cgroups that come and go; hotplug: ext-unplug
 # modes: smp
 # kernels: 6.18 7.3
 # needs: tidegate
@@ -37,21 +37,6 @@ kill $rt
 wait $rt || true
 ext_is_on
 
-# A CPU goes and comes back, with a task that was pinned to it.
-taskset -p 2 $hog >/dev/null
-for round in 1 2 3; do
-	echo 0 >/sys/devices/system/cpu/cpu1/online
-	sleep 0.5
-	ext_is_on
-	before=$(usage a)
-	sleep 0.5
-	[ "$(usage a)" -gt "$before" ] || fail "the hog does not run while its CPU is away"
-	echo 1 >/sys/devices/system/cpu/cpu1/online
-	sleep 0.5
-done
-before=$(usage a)
-sleep 1
-[ "$(usage a)" -gt "$before" ] || fail "the hog does not run after its CPU came back"
 vmtool build 4 20
 ext_is_on
 finish $hog $sleeper

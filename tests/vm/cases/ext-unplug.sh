@@ -29,4 +29,26 @@ for round in 1 2; do
 	sleep 1
 done
 ext_is_on
+finish $(cat $ROOT/a/cgroup.procs $ROOT/b/cgroup.procs)
+echo "max 100000" >$ROOT/a/cpu.max
+
+# One that is pinned to it beside one that is not, and nobody else.
+start a vmtool threads 2
+hog=$STARTED
+taskset -p 2 $hog >/dev/null
+for round in 1 2 3; do
+	echo 0 >/sys/devices/system/cpu/cpu1/online
+	sleep 0.5
+	ext_is_on
+	before=$(usage a)
+	sleep 0.5
+	[ "$(usage a)" -gt "$before" ] || fail "the hog does not run while its CPU is away"
+	echo 1 >/sys/devices/system/cpu/cpu1/online
+	sleep 0.5
+done
+before=$(usage a)
+sleep 1
+[ "$(usage a)" -gt "$before" ] || fail "the hog does not run after its CPU came back"
+finish $hog
+ext_is_on
 ext_off
