@@ -266,7 +266,7 @@ fn a_terminal_session_is_the_commands_own() {
         status = session.try_wait().unwrap();
         status.is_some() || typed.is_err()
     });
-    let status = status.map_or_else(|| session.wait().unwrap(), |status| status);
+    let status = status.unwrap_or_else(|| session.wait().unwrap());
     assert_eq!(
         status.code(),
         Some(128 + 2),
