@@ -147,15 +147,30 @@ impl Owner {
 
     /// Processes in `group` and the groups in it.
     pub fn processes_below(&self, group: &GroupPath, depth: u32) -> usize {
-        let here = self.groups.procs(group).map_or(0, |pids| pids.len());
-        if depth == 0 {
-            return here;
-        }
-        let children = self.groups.children(group).unwrap_or_default();
-        here + children
+        let here = |group: &GroupPath| self.groups.procs(group).map_or(0, |pids| pids.len());
+        self.count_below(group, depth, &here)
+    }
+
+    /// Tasks, i.e. threads, likewise.
+    pub(crate) fn tasks_below(&self, group: &GroupPath, depth: u32) -> usize {
+        let here = |group: &GroupPath| self.groups.tids(group).map_or(0, |tids| tids.len());
+        self.count_below(group, depth, &here)
+    }
+
+    fn count_below(
+        &self,
+        group: &GroupPath,
+        depth: u32,
+        here: &dyn Fn(&GroupPath) -> usize,
+    ) -> usize {
+        let children = match depth {
+            0 => Vec::new(),
+            _ => self.groups.children(group).unwrap_or_default(),
+        };
+        let below = children
             .iter()
-            .map(|child| self.processes_below(child, depth - 1))
-            .sum::<usize>()
+            .map(|child| self.count_below(child, depth - 1, here));
+        here(group) + below.sum::<usize>()
     }
 
     pub(crate) fn is_admin(&self, peer: &Peer) -> bool {

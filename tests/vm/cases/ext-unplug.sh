@@ -32,6 +32,13 @@ ext_is_on
 finish $(cat $ROOT/a/cgroup.procs $ROOT/b/cgroup.procs)
 echo "max 100000" >$ROOT/a/cpu.max
 
+# gets_on SECONDS WHEN: the hog does.
+gets_on() {
+	_before=$(usage a)
+	sleep $1
+	[ "$(usage a)" -gt "$_before" ] || fail "the hog does not run $2"
+}
+
 # One that is pinned to it beside one that is not, and nobody else.
 start a vmtool threads 2
 hog=$STARTED
@@ -40,15 +47,11 @@ for round in 1 2 3; do
 	echo 0 >/sys/devices/system/cpu/cpu1/online
 	sleep 0.5
 	ext_is_on
-	before=$(usage a)
-	sleep 0.5
-	[ "$(usage a)" -gt "$before" ] || fail "the hog does not run while its CPU is away"
+	gets_on 0.5 "while its CPU is away"
 	echo 1 >/sys/devices/system/cpu/cpu1/online
 	sleep 0.5
 done
-before=$(usage a)
-sleep 1
-[ "$(usage a)" -gt "$before" ] || fail "the hog does not run after its CPU came back"
+gets_on 1 "after its CPU came back"
 finish $hog
 ext_is_on
 ext_off

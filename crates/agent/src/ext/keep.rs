@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_ext::Ended;
-use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::KernelFs;
 use tracing::{error, info, warn};
 
 use super::kernel::Scheduler;
+use super::machine::LEVELS_MAX;
 use super::{ARMING, Carrier, Inner, OFF, ON, feasible};
 use crate::gate::{Gate, Place, tighter};
 use crate::lease::monotonic_ns;
@@ -25,8 +25,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The kernel is asked so often whether the scheduler that is in force is ours.
 const ASK_NS: u64 = 1_000_000_000;
 
-/// Deeper groups are not looked at for tasks; the scheduler's tree is no deeper.
-const GROUPS_BELOW: u32 = 32;
 /// Another scheduler is in force: whether it still is, is looked at so often.
 const OTHER_NS: u64 = 30_000_000_000;
 
@@ -115,17 +113,23 @@ impl Carrier {
     }
 
     fn tell(inner: &mut Inner, plan: super::plan::Plan) -> Result<(), String> {
+        let mut told = Ok(());
+        let known = inner.mirrors.symmetric_difference(&plan.mirrors);
+        let changed: Vec<u64> = known.copied().collect();
+        for id in changed {
+            if let Err(why) = inner.set_mirror(id, plan.mirrors.contains(&id)) {
+                told = Err(why);
+            }
+        }
         let Inner {
             loaded,
             gates,
-            mirrors,
             notes,
             ..
         } = inner;
         let Some(scheduler) = loaded else {
             return Ok(());
         };
-        let mut told = Ok(());
         let mut note = |done: Result<(), String>| {
             if let Err(why) = done {
                 told = Err(why);
@@ -133,20 +137,6 @@ impl Carrier {
             }
             true
         };
-        let changed: Vec<u64> = plan
-            .mirrors
-            .symmetric_difference(mirrors)
-            .copied()
-            .collect();
-        for id in changed {
-            let mirror = plan.mirrors.contains(&id);
-            if note(scheduler.set_mirror(id, mirror)) {
-                match mirror {
-                    true => mirrors.insert(id),
-                    false => mirrors.remove(&id),
-                };
-            }
-        }
         let gone: Vec<u64> = gates
             .keys()
             .filter(|id| !plan.gates.contains_key(id))
@@ -348,19 +338,6 @@ impl Owner {
         }
     }
 
-    /// Threads, for the kernel's watchdog looks at each.
-    fn tasks_below(&self, group: &GroupPath, levels: u32) -> usize {
-        let here = self.groups.tids(group).map_or(0, |tids| tids.len());
-        let children = match levels {
-            0 => Vec::new(),
-            _ => self.groups.children(group).unwrap_or_default(),
-        };
-        let below = children
-            .iter()
-            .map(|child| self.tasks_below(child, levels - 1));
-        here + below.sum::<usize>()
-    }
-
     /// Refuses terms that no scheduler can keep, where one is to: asked when they are set, with the tasks that are there then.
     /// Later ones have their floors all the same.
     pub(crate) fn check_feasible(&self, gate: &Gate) -> Result<(), Refusal> {
@@ -376,7 +353,8 @@ impl Owner {
         let cpus = lock(&self.control).online_cpus().max(1);
         let tasks = match &gate.record.place {
             Place::Known { pid, .. } => threads_of(&*self.fs, *pid),
-            place => self.tasks_below(place.group(), GROUPS_BELOW),
+            // Threads, for the kernel's watchdog looks at each.
+            place => self.tasks_below(place.group(), LEVELS_MAX),
         };
         if !gate.terms.tolerance.is_default() {
             let side = tasks * usize::from(gate.is_limited());

@@ -8,8 +8,8 @@ use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::sched;
 use tidegate_knobs::topology::Topology;
 
-/// Deeper groups are not looked at for cpu.idle; the scheduler's tree is no deeper.
-const LEVELS_MAX: u32 = 32;
+/// Deeper groups are not looked at; the scheduler's tree is no deeper.
+pub(super) const LEVELS_MAX: u32 = 32;
 
 /// The engine's options on this machine; with `caches`, on one whose CPUs are dealt out to so many last-level caches.
 ///

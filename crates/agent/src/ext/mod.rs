@@ -82,6 +82,24 @@ struct Inner {
     pub limits: (u64, BTreeMap<u64, LimitStat>),
 }
 
+impl Inner {
+    /// Tells the scheduler, where there is one that was not told so before.
+    fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), String> {
+        let Some(scheduler) = &mut self.loaded else {
+            return Ok(());
+        };
+        if self.mirrors.contains(&id) == mirror {
+            return Ok(());
+        }
+        scheduler.set_mirror(id, mirror)?;
+        match mirror {
+            true => self.mirrors.insert(id),
+            false => self.mirrors.remove(&id),
+        };
+        Ok(())
+    }
+}
+
 /// The scheduler as the owner carries it. Locks: `gates` before this one, and none of the owner's within it.
 pub(crate) struct Carrier {
     /// `None`: the engine is knobs.
@@ -134,21 +152,8 @@ impl Carrier {
     /// A group's quota, by its id, is a copy of what the scheduler enforces otherwise; or it is none any more.
     pub fn mark(&self, id: u64, mirror: bool) {
         let mut inner = lock(&self.inner);
-        let Inner {
-            loaded, mirrors, ..
-        } = &mut *inner;
-        let Some(scheduler) = loaded else { return };
-        if mirrors.contains(&id) == mirror {
-            return;
-        }
-        match scheduler.set_mirror(id, mirror) {
-            Ok(()) if mirror => {
-                mirrors.insert(id);
-            }
-            Ok(()) => {
-                mirrors.remove(&id);
-            }
-            Err(why) => inner.story.trouble = Some(why),
+        if let Err(why) = inner.set_mirror(id, mirror) {
+            inner.story.trouble = Some(why);
         }
     }
 }

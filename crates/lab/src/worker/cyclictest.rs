@@ -4,9 +4,8 @@
 use std::sync::{Arc, Mutex};
 
 use hdrhistogram::Histogram;
-use serde_json::json;
 
-use super::{Args, attributes, lock, pin, serve_commands};
+use super::{Args, attributes, lock, pin, serve_window};
 use crate::LabError;
 use crate::board::Board;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
@@ -27,19 +26,7 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
         }
         tick(&shared, &theirs, interval_ns);
     });
-    let mut from = (monotonic_ns(), 0);
-    serve_commands(&board, |command| {
-        let mut window = lock(&window);
-        let now = (monotonic_ns(), board.cpu_ns());
-        let mut latency = dist::summarise_ns(&window);
-        (latency.window_ns, latency.cpu_ns) = (now.0 - from.0, now.1 - from.1);
-        latency.offered = latency.window_ns / interval_ns;
-        if command == "measure" {
-            window.reset();
-            from = now;
-        }
-        json!(latency)
-    })
+    serve_window(&board, &window, Some(interval_ns))
 }
 
 fn tick(board: &Board, window: &Mutex<Histogram<u64>>, interval_ns: u64) {

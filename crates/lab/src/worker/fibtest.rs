@@ -4,10 +4,9 @@
 use std::sync::{Arc, Mutex};
 
 use hdrhistogram::Histogram;
-use serde_json::json;
 
 use super::spin::Spin;
-use super::{Args, lock, pin, serve_commands};
+use super::{Args, lock, pin, serve_window};
 use crate::LabError;
 use crate::board::Board;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
@@ -35,18 +34,7 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
             }
         });
     }
-    let mut from = (monotonic_ns(), 0);
-    serve_commands(&board, |command| {
-        let mut window = lock(&window);
-        let now = (monotonic_ns(), board.cpu_ns());
-        let mut latency = dist::summarise_ns(&window);
-        (latency.window_ns, latency.cpu_ns) = (now.0 - from.0, now.1 - from.1);
-        if command == "measure" {
-            window.reset();
-            from = now;
-        }
-        json!(latency)
-    })
+    serve_window(&board, &window, None)
 }
 
 fn compute(board: &Board, index: usize, spin: Spin) {

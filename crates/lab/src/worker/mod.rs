@@ -23,8 +23,12 @@ use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use hdrhistogram::Histogram;
+
 use crate::LabError;
 use crate::board::Board;
+use crate::clock::monotonic_ns;
+use crate::dist;
 
 /// The arguments of a worker: `--name value` pairs after its kind.
 pub struct Args {
@@ -139,6 +143,30 @@ pub fn serve_commands(
     }
     board.stop();
     Ok(())
+}
+
+/// Obeys the parent: `measure` starts a window, `report` answers with a [`dist::Latency`] of it. Of work with an interval it says how
+/// many moments were due.
+pub fn serve_window(
+    board: &Board,
+    window: &Mutex<Histogram<u64>>,
+    interval_ns: Option<u64>,
+) -> Result<(), LabError> {
+    let mut from = (monotonic_ns(), 0);
+    serve_commands(board, |command| {
+        let mut window = lock(window);
+        let now = (monotonic_ns(), board.cpu_ns());
+        let mut latency = dist::summarise_ns(&window);
+        (latency.window_ns, latency.cpu_ns) = (now.0 - from.0, now.1 - from.1);
+        if let Some(interval_ns) = interval_ns {
+            latency.offered = latency.window_ns / interval_ns;
+        }
+        if command == "measure" {
+            window.reset();
+            from = now;
+        }
+        serde_json::json!(latency)
+    })
 }
 
 /// A thread that panicked while it held a lock left plain numbers behind: they are still good.
