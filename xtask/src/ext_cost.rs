@@ -119,6 +119,7 @@ fn measure(
         bed: &bed,
         deadline: Instant::now() + LIMIT,
         keep: false,
+        again_max: 0,
     };
     let tally = suite.run(case, &Progress::new(1))?;
     ensure!(tally.passed == 1, "the test {CASE} did not pass; see above");

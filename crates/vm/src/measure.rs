@@ -34,6 +34,7 @@ pub fn measures(
         bed: &bed,
         deadline: Instant::now() + limit,
         keep: false,
+        again_max: 0,
     };
     let tally = suite.run(cases.iter().collect(), &progress)?;
     if tally.passed == 0 || tally.failed > 0 {

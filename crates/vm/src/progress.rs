@@ -73,6 +73,11 @@ impl Progress {
         self.show(&state);
     }
 
+    /// So many tests run once more.
+    pub(crate) fn more(&self, tests: usize) {
+        self.state().total += tests;
+    }
+
     /// Time has passed.
     pub(crate) fn tick(&self) {
         self.show(&self.state());

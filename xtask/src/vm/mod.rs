@@ -5,6 +5,7 @@ mod options;
 use options::{Action, Kernels, Options};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_vm::catalog::{SERIES, Userland};
 use tidegate_vm::{
@@ -13,6 +14,9 @@ use tidegate_vm::{
 
 /// What the ext engine's callbacks cost, by kernel: [`crate::ext_cost`] writes it, and a test is held to it.
 pub const EXT_COSTS: &str = "tests/vm/ext-cost.tsv";
+
+/// So many tests of a lane may have a second try.
+const AGAIN_MAX: usize = 2;
 
 /// The checkout that this was built in; canonical, so that logs and messages show plain paths.
 fn repository() -> PathBuf {
@@ -249,7 +253,7 @@ fn with_systemd(
     }
 }
 
-/// The modes run side by side: precise keeps one core busy and does not care who else is; smp mostly waits.
+/// Two lanes at a time, each of which keeps at most one core busy. The longest begins, beside those in real time, which mostly wait.
 fn run_lanes(
     lanes: &[Lane],
     beds: &[(String, Bed)],
@@ -258,50 +262,40 @@ fn run_lanes(
 ) -> Vec<Result<Tally, Trouble>> {
     let deadline = Instant::now() + Duration::from_secs(options.limit_s);
     let progress = Progress::new(lanes.iter().map(|lane| lane.cases.len()).sum());
-    let several = beds.len() > 1;
-    let of_mode = |mode: Mode, progress: &Progress| {
-        let mut tally = Tally::default();
-        for lane in lanes.iter().filter(|lane| lane.mode == mode) {
-            let Some((series, bed)) = beds.iter().find(|(series, _)| *series == lane.series) else {
-                continue;
-            };
-            let mut label = format!("{:8}", mode.name());
-            if several {
-                label.push_str(series);
-            }
-            let userland = systemd.filter(|_| lane.userland == Userland::Systemd);
-            let suite = Suite {
-                label,
-                mode,
-                userland,
-                bed,
-                deadline,
-                keep: options.keep,
-            };
-            tally.add(suite.run(lane.cases.clone(), progress)?);
+    let run_lane = |lane: &Lane| {
+        let Some((series, bed)) = beds.iter().find(|(series, _)| *series == lane.series) else {
+            return Ok(Tally::default());
+        };
+        let mut label = format!("{:8}", lane.mode.name());
+        if beds.len() > 1 {
+            label.push_str(series);
         }
-        Ok(tally)
+        let suite = Suite {
+            label,
+            mode: lane.mode,
+            userland: systemd.filter(|_| lane.userland == Userland::Systemd),
+            bed,
+            deadline,
+            keep: options.keep,
+            again_max: AGAIN_MAX,
+        };
+        suite.run(lane.cases.clone(), &progress)
     };
+    let mut order: Vec<&Lane> = lanes.iter().collect();
+    order.sort_by_key(|lane| lane.mode != Mode::Smp);
+    if let Some(longest) = order.iter().position(|lane| lane.mode != Mode::Smp) {
+        order[..=longest].rotate_right(1);
+    }
+    let next = Mutex::new(order.into_iter());
+    let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || std::iter::from_fn(take).map(run_lane).collect::<Vec<_>>();
     std::thread::scope(|scope| {
-        let (of_mode, progress) = (&of_mode, &progress);
-        let asked = |modes: &[Mode]| -> Vec<Mode> {
-            let asked = |mode: &Mode| options.modes.contains(mode);
-            modes.iter().copied().filter(asked).collect()
-        };
-        let start = |modes: Vec<Mode>| {
-            let each = move |mode| of_mode(mode, progress);
-            scope.spawn(move || modes.into_iter().map(each).collect::<Vec<_>>())
-        };
-        // What counts instructions keeps a core busy, one mode after the other. All are started before one is waited for.
-        let started = [
-            start(asked(&[Mode::Precise, Mode::Wide])),
-            start(asked(&[Mode::Smp])),
-        ];
+        let started = [scope.spawn(work), scope.spawn(work)];
         started.into_iter().flat_map(joined).collect()
     })
 }
 
-/// A panic in one mode's thread is this program's.
+/// A panic in one lane's thread is this program's.
 fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread
         .join()
@@ -309,6 +303,9 @@ fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
 }
 
 fn close(tally: &Tally) -> u8 {
+    for one in &tally.flaky {
+        println!("flaky: {one}");
+    }
     println!(
         "{} passed, {} failed, {} skipped",
         tally.passed, tally.failed, tally.skipped
