@@ -162,6 +162,9 @@ finish() {
 
 # What follows is for tests of the ext engine.
 
+# ext_fields: all that the scheduler's statistics have shown, a key and its value a line.
+ext_fields() { tr ',{}[]' '\n\n\n\n\n' </tmp/ext; }
+
 ext_state() { cat /sys/kernel/sched_ext/state 2>/dev/null; }
 
 # ext_is_on: our scheduler is in force, now.
@@ -302,7 +305,7 @@ told() {
 # What follows is for stress: groups of all terms, torment in them (vmstress.c), and a heart (vmheart.c) beside it.
 
 # json_last KEY: the last value of that key that the scheduler's statistics have shown.
-json_last() { grep -o "\"$1\": [0-9]*" /tmp/ext | tail -n 1 | cut -d' ' -f2; }
+json_last() { ext_fields | sed -n "s/^\"$1\"://p" | tail -n 1; }
 
 # stood SECONDS: for how many of the last SECONDS the host did not run the guest: times at which even the heart was late, and
 # in which the guest's CPUs were busy for less than half of it (else the guest itself is to blame).
@@ -350,7 +353,7 @@ stress_stands() {
 	[ "$(ext_state)" = enabled ] && return
 	until_true 20 sh -c "! [ -d /proc/$EXT ]" || true
 	if [ "$(stood 60)" -lt 15 ]; then
-		grep -a -v '^ *"\|^ *[]{}[]' /tmp/ext | head -c 20000
+		grep -a -v '^{' /tmp/ext | head -c 20000
 		dmesg | grep -i -A 8 sched_ext | tail -n 40
 		fail "ejected: $(grep -ao 'was ejected.*' /tmp/ext | tail -n 1); the host stood for $(stood 60) s, as it says: $(tail -n 3 /tmp/heart | tr '\n' ';')"
 	fi
@@ -376,7 +379,7 @@ torment() {
 }
 
 # hard_us: what the cap of the group `hard` was charged with, as shown last.
-hard_us() { awk '/"hard_ppt": 200/ { its = 1 } its && /"used_us"/ { us = $2 + 0; its = 0 } END { print us + 0 }' /tmp/ext; }
+hard_us() { ext_fields | awk -F: '/"hard_ppt":200/ { its = 1 } its && /"used_us"/ { us = $2 + 0; its = 0 } END { print us + 0 }'; }
 
 # What a process ran by the kernel's clock, and by its cap's bucket: the same, within what one run and one interrupt are. A
 # host that stands in the middle of an interrupt is in one of them only: then once more. From 7.0 on the kernel's clock is short

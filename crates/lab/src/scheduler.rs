@@ -215,18 +215,13 @@ fn counted(statistics: &Value, limit: Bandwidth) -> Bandwidth {
     }
 }
 
-/// The last whole object. `tidegate ext --json` indents: only an object's own first line begins with its brace.
+/// The last whole object: `tidegate ext --json` prints one a line, and the last line may be on its way.
 fn last_object(text: &str) -> Value {
-    let begins = text.rmatch_indices('{').map(|(at, _)| at);
-    let mut objects = begins
-        .filter(|&at| at == 0 || text.as_bytes()[at - 1] == b'\n')
-        .filter_map(|at| {
-            serde_json::Deserializer::from_str(&text[at..])
-                .into_iter()
-                .next()?
-                .ok()
-        });
-    objects.next().unwrap_or(Value::Null)
+    let mut objects = text
+        .lines()
+        .rev()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    objects.find(Value::is_object).unwrap_or(Value::Null)
 }
 
 impl Drop for Scheduler {
@@ -250,11 +245,13 @@ mod tests {
     #[test]
     fn the_newest_whole_object_counts() {
         assert_eq!(last_object("{\"a\":1}\n{\"a\":2}\n{\"a\":3")["a"], 2);
-        // As `--json` prints: indented.
-        let text = |n: u64| serde_json::to_string_pretty(&json!({"limits": [{"nr_periods": n}]}));
-        let (whole, half) = (text(7).expect("text"), text(8).expect("text"));
+        let line = |n: u64| json!({"limits": [{"nr_periods": n}]}).to_string();
+        let (whole, half) = (line(7), line(8));
         let found = last_object(&format!("{whole}\n{}", &half[..half.len() / 2]));
         assert_eq!(found["limits"][0]["nr_periods"], 7);
+        // The end of a line of which the beginning was not read.
+        let found = last_object(&format!("{}\n", &half[half.len() / 2..]));
+        assert_eq!(found, Value::Null);
         assert_eq!(last_object("tidegate: ext: no\n"), Value::Null);
         assert_eq!(last_object(""), Value::Null);
     }

@@ -35,7 +35,7 @@ SEEN=$(vmtool watch 10 service)
 measure hog_afterwards "$(of service)" %
 within "and the next 10 s" "$(of service)" 19.9 20.1
 sleep 1.1
-line=$(tail -n 400 /tmp/ext)
+line=$(tail -n 1 /tmp/ext)
 same "the quota as the engine has it" "$(echo "$line" | json quota_us)" 20000
 same "the burst as the engine has it" "$(echo "$line" | json burst_us)" 20000
 within "bursts" "$(echo "$line" | json nr_bursts)" 20 60

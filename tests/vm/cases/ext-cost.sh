@@ -23,14 +23,14 @@ sleep 2
 ext_is_on
 ext_off
 # The last object's programs: one "name runs run_ns" a line.
-awk -F '[:,]' '
+ext_fields | awk -F: '
 	/"programs"/ { n = 0; inside = 1 }
 	!inside { next }
 	/"name"/ { gsub(/[" ]/, "", $2); name[++n] = $2 }
 	/"runs"/ { runs[n] = $2 + 0 }
 	/"run_ns"/ { ns[n] = $2 + 0 }
 	/"uptime_s"/ { inside = 0 }
-	END { for (i = 1; i <= n; i++) if (runs[i]) print name[i], int(ns[i] / runs[i]) }' /tmp/ext >/tmp/costs
+	END { for (i = 1; i <= n; i++) if (runs[i]) print name[i], int(ns[i] / runs[i]) }' >/tmp/costs
 [ "$(wc -l </tmp/wide)" -ge 19 ] || fail "the programs are not told: $(cat /tmp/wide)"
 [ "$(wc -l </tmp/costs)" -ge 9 ] || fail "the programs' times are not told: $(cat /tmp/costs)"
 while read -r name insns; do

@@ -17,10 +17,10 @@ ext_on --json --gate cgroup:/a --gate 'cgroup:/b class=main' --gate 'cgroup:/b/o
 
 # stat GROUP KEY: that figure of the group's gate, in the last statistics.
 stat() {
-	awk -v group="\"/$1\"," -v key="\"$2\":" '
-		$1 == "\"group\":" { here = $2 == group; done = 0 }
-		here && !done && $1 == key { sub(",", "", $2); value = $2; done = 1 }
-		END { print value }' /tmp/ext
+	ext_fields | awk -F: -v group="\"/$1\"" -v key="\"$2\"" '
+		$1 == "\"group\"" { here = $2 == group; done = 0 }
+		here && !done && $1 == key { value = $2; done = 1 }
+		END { print value }'
 }
 used_ms() { echo "$(stat $1 main_ns) $(stat $1 side_ns) $(stat $1 background_ns)" | awk '{ printf "%.2f", ($1 + $2 + $3) / 1e6 }'; }
 

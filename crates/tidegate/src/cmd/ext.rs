@@ -19,8 +19,9 @@ Puts every ordinary task of this machine under Tidegate's own scheduler, until
 Ctrl-C, SIGTERM or the end of --seconds; then, and also if this process is
 killed or the scheduler fails, the kernel's own scheduler takes them back. It
 honours cpu.weight, cpu.idle and cpu.max of all groups, nice levels, and the
-gates' terms. Needs root and a kernel from 6.12 (for cpu.max 6.17)
-with sched_ext (tidegate doctor tells).
+gates' terms. Needs root and a kernel with sched_ext (tidegate doctor tells):
+6.18 and 7.3 are tested; from 6.12 on it should work, by the kernel's sources
+(for cpu.max from 6.17 on).
 
   sudo tidegate ext
   sudo tidegate ext --gate 'cgroup:/web latency=-10' --gate 'cgroup:/batch class=side'
@@ -30,7 +31,14 @@ On a terminal it shows each second, for every gate: CPUs used; how often its
 tasks woke, and how long half of them and 99 % of them waited to run at most
 (P50, P99); the periods in which its quota was used up; and how many of its
 tasks a cap held back, on average. A task counts for the nearest gate above it.
-If no gate names a headroom, 20% is kept while there is side work.";
+If no gate names a headroom, 20% is kept while there is side work.
+
+--json prints one object a line, one line a second; docs/ext.md says what its
+fields mean. Once nobody reads what it prints (tidegate ext --json | head), it
+ends as with Ctrl-C.";
+
+/// Some thirty years; a clock need not have what is beyond.
+const SECONDS_MOST: u64 = 1_000_000_000;
 
 /// Run the machine's tasks under Tidegate's own scheduler, in the foreground
 #[derive(clap::Args)]
@@ -49,7 +57,7 @@ pub struct Args {
     #[arg(long, value_name = "PID TERMS", value_parser = Task::parse)]
     task: Vec<Task>,
     /// End after so many seconds
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=SECONDS_MOST))]
     seconds: Option<u64>,
     /// For tests: deal the CPUs out to so many last-level caches
     #[arg(long, value_name = "N", hide = true)]
@@ -63,7 +71,7 @@ pub struct Args {
     /// For tests: verify for a machine of so many CPUs, two to a core, and last-level caches
     #[arg(long, value_name = "CPUS,CACHES", hide = true, requires = "verify", value_parser = ext_options::machine)]
     machine: Option<Machine>,
-    /// Print statistics as JSON, one object a second
+    /// Print statistics as JSON, one object a line, each second
     #[arg(long)]
     json: bool,
 }
@@ -74,7 +82,7 @@ impl Args {
     }
 }
 
-/// What `--json` prints.
+/// A line of `--json`. Its fields, and those of what is in it, are told in docs/ext.md.
 #[derive(Serialize)]
 struct Line<'a> {
     uptime_s: f64,
@@ -171,7 +179,9 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     loop {
         let second = Instant::now() + Duration::from_secs(1);
         let next = until.map_or(second, |until| until.min(second));
-        let asked = signals.wait_until(next) || until.is_some_and(|until| Instant::now() >= until);
+        let asked = signals.wait_until(next)
+            || until.is_some_and(|until| Instant::now() >= until)
+            || !render::is_read();
         if let Some(ended) = ext.ended()? {
             shown.next(ext.stats()?, Some(&ended))?;
             return Err(ejected(&ended));
@@ -181,8 +191,11 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
             break;
         }
     }
-    let ended = ext.unload()?;
-    shown.end(ended.as_ref())
+    match ext.unload()? {
+        // Between the last look and now.
+        Some(ended) if ended.is_failure() => Err(ejected(&ended)),
+        ended => shown.end(ended.as_ref()),
+    }
 }
 
 /// The verifier's figures alone.
@@ -271,7 +284,7 @@ impl<'a> Shown<'a> {
 
     fn next(&mut self, stats: Stats, ended: Option<&Ended>) -> Result<(), Failure> {
         if self.args.json {
-            render::json(&Line::of(self, &stats, ended))?;
+            render::json_line(&Line::of(self, &stats, ended))?;
         } else if self.live {
             let mut text = self.rates(&stats.total);
             text.push_str(&table(&stats, &self.last, self.at.elapsed(), &self.names));

@@ -9,8 +9,10 @@ pub mod status;
 mod tests;
 
 use std::io::{ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use anstyle::{AnsiColor, Style};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::exit::{Exit, Failure};
 
@@ -33,14 +35,43 @@ pub fn print(text: &str) -> Result<Exit, Failure> {
 
 /// Prints JSON, indented, with a line end.
 pub fn json<T: serde::Serialize>(value: &T) -> Result<Exit, Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| {
+    write_whole(serde_json::to_string_pretty(value))
+}
+
+/// Prints JSON as one line, for those who print one after the other.
+pub fn json_line<T: serde::Serialize>(value: &T) -> Result<Exit, Failure> {
+    write_whole(serde_json::to_string(value))
+}
+
+/// In one piece, so that who follows a file seldom finds half a line.
+fn write_whole(text: serde_json::Result<String>) -> Result<Exit, Failure> {
+    let text = text.map_err(|error| {
         Failure::new(
             Exit::Failure,
             format!("json: {error}; report this as a bug"),
         )
     })?;
     let mut stdout = std::io::stdout().lock();
-    finish(writeln!(stdout, "{text}").and_then(|()| stdout.flush()))
+    finish(
+        stdout
+            .write_all(format!("{text}\n").as_bytes())
+            .and_then(|()| stdout.flush()),
+    )
+}
+
+/// Whether somebody is left to read standard output: false once the other end of its pipe is closed, or its terminal is gone.
+pub fn is_read() -> bool {
+    has_reader(std::io::stdout().as_fd())
+}
+
+fn has_reader(output: BorrowedFd<'_>) -> bool {
+    let mut looked = [PollFd::from_borrowed_fd(output, PollFlags::empty())];
+    let gone = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+    // Whoever cannot be asked is taken to be there: a write tells in the end.
+    match poll(&mut looked, Some(&Timespec::default())) {
+        Ok(_) => !looked[0].revents().intersects(gone),
+        Err(_) => true,
+    }
 }
 
 fn finish(written: std::io::Result<()>) -> Result<Exit, Failure> {

@@ -1,10 +1,12 @@
 //! The pages over made-up views, word for word.
 
+use std::os::fd::AsFd;
+
 use tidegate_agent::api::{
     ExplainView, GateView, LoopView, StatusView, TermView, UserView, WriteView,
 };
 
-use super::{WIDTH, explain, fit, gates, span, status, wrapped};
+use super::{WIDTH, explain, fit, gates, has_reader, span, status, wrapped};
 
 fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
@@ -229,4 +231,14 @@ fn lines_fit() {
     assert!(text.replace("\n      ", "").contains(&path), "{text}");
     assert_eq!(fit("a\x1b[0mb", 20), "a?[0mb");
     assert_eq!(fit("abcdef", 4), "abc…");
+}
+
+#[test]
+fn who_reads_no_more_is_noticed_without_a_write() {
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    assert!(has_reader(writer.as_fd()), "nothing was read so far");
+    drop(reader);
+    assert!(!has_reader(writer.as_fd()));
+    let file = tempfile::tempfile().unwrap();
+    assert!(has_reader(file.as_fd()), "a file is never left");
 }
