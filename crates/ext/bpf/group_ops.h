@@ -64,6 +64,21 @@ int set_mirror(struct ext_mirror_ask *ask)
 	return 0;
 }
 
+/* From the loader: gates have changed, and what counts for the whole machine may have. */
+SEC("syscall")
+int set_terms(struct ext_terms_ask *ask)
+{
+	struct ext_control *shared = pool_shared();
+
+	if (!shared)
+		return 0;
+	shared->side_gates = ask->side_gates;
+	shared->headroom_ppm = ask->headroom_ppm;
+	shared->tolerance_ppm = ask->tolerance_ppm;
+	__sync_fetch_and_add(&shared->gates_generation, 1);
+	return 0;
+}
+
 /* Arguments: struct cgroup *cgroup, bool idle */
 OPS(cgroup_set_idle)
 int cgroup_set_idle(u64 *ctx)

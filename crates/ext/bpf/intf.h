@@ -64,7 +64,18 @@ struct ext_mirror_ask {
 	u64 cgroup_id;
 };
 
-/* Shared memory, one element: what the loader may change while the scheduler runs. */
+/* What counts where no gate says, from the loader. */
+struct ext_terms_ask {
+	u32 side_gates;
+	u32 headroom_ppm;
+	u32 tolerance_ppm;
+};
+_Static_assert(sizeof(struct ext_terms_ask) == 12, "src/intf.rs");
+
+/*
+ * Shared memory, one element. Only programs write it, and the loader asks them to: it could write
+ * the whole only, over what they have counted since it read.
+ */
 struct ext_control {
 	u64 gates_generation; /* raised after each change of a gate */
 	u32 limits_used;      /* length in use of the table of limited groups */

@@ -110,6 +110,16 @@ pub struct Account {
 }
 const _: () = assert!(size_of::<Account>() == 264);
 
+/// `struct ext_terms_ask`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct TermsAsk {
+    pub side_gates: u32,
+    pub headroom_ppm: u32,
+    pub tolerance_ppm: u32,
+}
+const _: () = assert!(size_of::<TermsAsk>() == 12);
+
 /// `struct ext_control`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -316,6 +326,8 @@ unsafe impl Plain for Config {}
 unsafe impl Plain for Gate {}
 // SAFETY: as above.
 unsafe impl Plain for Account {}
+// SAFETY: as above.
+unsafe impl Plain for TermsAsk {}
 // SAFETY: as above.
 unsafe impl Plain for Control {}
 // SAFETY: as above.

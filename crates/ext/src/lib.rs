@@ -1,12 +1,12 @@
 //! The engine on sched_ext: Tidegate's own scheduler in BPF (`bpf/`), and what loads it.
 //!
-//! [`Ext::load`] puts all ordinary tasks of the machine under it ("full mode"); dropping the value gives them back to the
+//! [`Ext::prepare`] has the kernel check it and [`Ext::attach`] puts all ordinary tasks of the machine under it ("full mode"); dropping the value gives them back to the
 //! kernel's own scheduler, and so does the kernel itself when the process dies or the scheduler fails. docs/ext.md tells
 //! how it decides; `crates/sim/src/sched/ext` is the same scheduler in the simulator.
 //!
 //! 1. **The kernel is asked, not guessed at.** [`support`] looks for sched_ext; structures and constants come from the
 //!    running kernel's BTF, so that one object serves every kernel from 6.12.
-//! 2. **Loaded means loaded.** [`Ext::load`] returns once the kernel says `enabled`; [`Ext::ended`] says why it is no more.
+//! 2. **Loaded means loaded.** [`Ext::attach`] returns once the kernel says `enabled`; [`Ext::ended`] says why it is no more.
 //! 3. **Engines do not know each other.** Topology, gates and idle groups come in from outside.
 
 mod accounts;

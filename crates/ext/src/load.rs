@@ -11,7 +11,7 @@ use crate::error::ExtError;
 use crate::exit::Ended;
 use crate::floors::feasible;
 use crate::hints;
-use crate::intf::{Config, Control, Exit, GROUPS_MAX, Gate, GateTerms, Kind, LIMITS_MAX, Plain};
+use crate::intf::{Config, Exit, GROUPS_MAX, Gate, GateTerms, Kind, LIMITS_MAX, Plain, TermsAsk};
 use crate::machine::Machine;
 use crate::object::{self, get, map, put, refused};
 use crate::support::{NAME, support};
@@ -101,7 +101,6 @@ pub struct Ext {
     pub(crate) accounts: Accounts,
     headroom_ppm: u32,
     tolerance_ppm: u32,
-    generation: u64,
     /// Gates with a cap.
     capped: BTreeSet<u64>,
     pub(crate) possible_cpus: u32,
@@ -111,21 +110,11 @@ pub struct Ext {
 }
 
 impl Ext {
-    /// Puts all ordinary tasks of the machine under the scheduler.
+    /// The first and longer part: the kernel has checked the programs, and nothing runs yet. Gates and mirrors may be set
+    /// already, and are in force from the first task on.
     ///
     /// # Errors
     /// No sched_ext, another scheduler, no right to it, or the kernel's refusal with the end of its log.
-    pub fn load(options: &Options) -> Result<Ext, ExtError> {
-        let mut ext = Ext::prepare(options)?;
-        ext.attach()?;
-        Ok(ext)
-    }
-
-    /// The first and longer part of [`Ext::load`]: the kernel has checked the programs, and nothing runs yet. Gates and mirrors
-    /// may be set already.
-    ///
-    /// # Errors
-    /// As [`Ext::load`].
     pub fn prepare(options: &Options) -> Result<Ext, ExtError> {
         if let Some(name) = support()?.loaded {
             return Err(ExtError::Taken { name });
@@ -146,7 +135,6 @@ impl Ext {
             accounts: Accounts::new(map(&object, "accounts")?),
             headroom_ppm: options.headroom_ppm,
             tolerance_ppm: TOLERANCE_PPM,
-            generation: 0,
             capped: BTreeSet::new(),
             possible_cpus: config.cpus,
             link: None,
@@ -244,30 +232,25 @@ impl Ext {
         Ok(())
     }
 
-    /// Every group looks its gates up again. The kernel raises it, too (cpu.idle), so it is read first; if both do at
-    /// once, the next change or the next task of a new group finds them different all the same.
+    /// Every group looks its gates up again. A program does it: others raise the generation, too (quotas, `cpu.idle`), and take places
+    /// in the table of limits, which would be lost where the whole is read and written back here.
     pub(crate) fn next_generation(&mut self) -> Result<(), ExtError> {
-        let key = 0_u32.to_ne_bytes();
-        let now = get::<Control>(&self.control, &key)?.unwrap_or_default();
-        self.generation = self.generation.max(now.gates_generation) + 1;
-        let control = self.terms(&now);
-        put(&self.control, &key, control.bytes())
+        let ask = self.terms();
+        object::call(&mut self.object, "set_terms", ask.bytes()).map(|_| ())
     }
 
     /// The largest headroom counts, since the idle that is kept for one serves all; of tolerances the smallest.
-    fn terms(&self, now: &Control) -> Control {
+    fn terms(&self) -> TermsAsk {
         let asked = || self.asked.values();
         let headroom_ppm = asked().filter_map(|terms| terms.headroom_ppm).max();
         let tolerance_ppm = asked().filter_map(|terms| terms.tolerance_ppm).min();
         let side_gates = asked()
             .filter(|terms| terms.kind == Some(Kind::Side))
             .count();
-        Control {
-            gates_generation: self.generation,
+        TermsAsk {
             side_gates: side_gates as u32,
             headroom_ppm: headroom_ppm.unwrap_or(self.headroom_ppm),
             tolerance_ppm: tolerance_ppm.unwrap_or(self.tolerance_ppm),
-            ..*now
         }
     }
 
