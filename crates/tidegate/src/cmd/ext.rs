@@ -165,10 +165,12 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         let name = format!("cgroup:/{}", gate.path.display());
         tidegate_ext::feasible(&name, &gate.terms, options.machine.cpus(), gate.tasks()?)?;
     }
-    let mut ext = Ext::load(&options)?;
+    let mut ext = Ext::prepare(&options)?;
+    // Before any task is under it: side work is not main for a moment.
     for (id, terms) in &gates {
         ext.set_gate(*id, terms)?;
     }
+    ext.attach()?;
     for task in &args.task {
         ext.set_task_cap(task.pid, Some(&task.cap))?;
     }
