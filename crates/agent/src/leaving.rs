@@ -72,8 +72,15 @@ impl Owner {
                 matches!(gate.record.place, Place::Own { .. }) && self.is_alive(gate)
             });
         *gates = orphaned;
-        for gate in gates.iter() {
+        for gate in gates.iter_mut() {
             self.lease.beat(monotonic_ns());
+            // They had no copy while the scheduler kept them.
+            if self.ext.is_wanted()
+                && gate.caps_for_each().is_some()
+                && let Err(refusal) = self.put_on_units(gate)
+            {
+                warn!("gate {}: {}", gate.record.name, refusal.message);
+            }
             self.leave_in_background(gate);
         }
         self.release_all(&ended);

@@ -1,4 +1,5 @@
-//! The engine ext beside others: who writes over its copies, who has another scheduler, and what is refused leaves nothing.
+//! The engine ext at its edges: who writes over its copies, who has another scheduler, what is refused leaves nothing, and who goes on
+//! without an owner keeps its caps.
 
 use std::sync::atomic::Ordering;
 
@@ -6,9 +7,10 @@ use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 
 use super::ext::{bed, id};
-use super::{KINDS, Kind, PIDS, run_side, set};
+use super::{KINDS, Kind, PIDS, run, run_side, set};
 use crate::house::House;
 use crate::looper::lock;
+use crate::owner::Owner;
 
 const S: u64 = 1_000_000_000;
 
@@ -90,4 +92,23 @@ fn anothers_scheduler_is_waited_for_and_is_no_end_of_ours() {
     lock(&kernel.told).other = None;
     owner.carry(101 * 31 * S);
     assert!(owner.ext.holds() && kernel.in_force.load(Ordering::Relaxed));
+}
+
+#[test]
+fn who_goes_on_without_an_owner_is_divided_into_groups_that_keep_its_caps() {
+    let (bed, _kernel) = bed(Kind::V2);
+    let owner = bed.owner().unwrap();
+    owner.carry(S);
+    let each = [("cap_hard", "200‰"), ("cap_scope", "task")];
+    let group = run(&owner, PIDS[0], &each).unwrap();
+    let at = |owner: &Owner| owner.groups.group_of(PIDS[0]).unwrap().unwrap();
+    assert_eq!(at(&owner).to_string(), group, "the scheduler needs none");
+    owner.leave();
+    assert_ne!(at(&owner).to_string(), group);
+    let limit = owner.groups.bandwidth(&at(&owner)).unwrap();
+    assert_eq!(
+        limit.rate_ucpu(),
+        Some(200_000),
+        "its quota holds it from now on"
+    );
 }
