@@ -5,6 +5,7 @@
 //   vmtool hackbench GROUPS LOOPS            20 processes send 100 bytes to 20 others each, LOOPS times; "ms=T"
 //   vmtool schbench WORKERS SECONDS WORK_US  a thread wakes WORKERS in turn, which work and wait; "wakes=N p50_us=.. p99_us=.."
 //   vmtool build JOBS FILES                  JOBS at a time, FILES: fork, read, compile (2 ms), pipe to a child, exit; "ms=T"
+//   vmtool forks PARENTS LANES WORK_US       PARENTS that keep LANES children each, which burn WORK_US and exit, for ever
 //   vmtool stall SECONDS                     burns that long in the real-time class, without a rest
 //   vmtool fifo N                            N threads of the real-time class that burn, with a rest of 1 ms in 4
 //   vmtool cpu PID...                        each process's CPU time so far, in ns, one a line (also of sched_ext tasks,
@@ -261,6 +262,24 @@ static void *burn_and_rest(void *unused)
 	return unused;
 }
 
+// A child ends, and another takes its place.
+static void forks(int parents, int lanes, uint64_t work_ns)
+{
+	while (--parents > 0 && fork_or_die())
+		;
+	for (;;) {
+		if (lanes-- > 0) {
+			if (!fork_or_die()) {
+				burn_cpu_ns(work_ns);
+				_exit(0);
+			}
+		} else {
+			wait(NULL);
+			lanes = 1;
+		}
+	}
+}
+
 // Nobody of an ordinary class runs meanwhile, where real-time tasks are not throttled.
 static void stall(double seconds)
 {
@@ -293,6 +312,8 @@ int ordinary(int count, char **words)
 		schbench(atoi(words[2]), atof(words[3]), (uint64_t)(atof(words[4]) * 1e3));
 	else if (count == 4 && !strcmp(words[1], "build"))
 		build(atoi(words[2]), atoi(words[3]));
+	else if (count == 5 && !strcmp(words[1], "forks"))
+		forks(atoi(words[2]), atoi(words[3]), (uint64_t)(atof(words[4]) * 1e3));
 	else if (count == 3 && !strcmp(words[1], "stall"))
 		stall(atof(words[2]));
 	else if (count == 3 && !strcmp(words[1], "fifo"))

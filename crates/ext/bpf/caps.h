@@ -296,9 +296,8 @@ u64 caps_bound(struct task_ctx *t NONNULL, bool exempt, u32 cpu, u64 now)
 }
 
 /* `running`: one that may not after all is stopped at once. */
-INLINE void caps_start(struct task_struct *p, struct task_ctx *t, u32 cpu)
+INLINE void caps_start(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 now)
 {
-	u64 now = t->since_ns;
 	u32 state = hold_state(p, t, now);
 
 	caps_unbook(t);

@@ -139,6 +139,31 @@ int door_open(struct task_ctx *t NONNULL, u64 now)
 	return 0;
 }
 
+/* A switch that has taken longer than this is none: what came between is nobody's. */
+#define DOOR_SWITCH_NS 100000ULL
+
+/* The CPU turns away from the task that the kernel still has as its current one. */
+INLINE void door_turns(struct ext_cpu *c, u64 now)
+{
+	c->turns_ns = now;
+	c->turns_pid = bpf_get_current_task_btf()->pid;
+}
+
+/*
+ * Since when a task is charged that begins to run: the switch from the one before is its own, as it
+ * is with the kernel's schedulers, or a group whose tasks fork and exit gets 2 us more than it is
+ * charged for at each. After a task of another class, or idle, the current one is not the one that
+ * stopped. In crates/sim a switch takes no time.
+ */
+INLINE u64 door_since(struct ext_cpu *c, u64 now)
+{
+	u64 since_ns = c->turns_ns;
+
+	if (!c->turns_pid || (u32)bpf_get_current_task_btf()->pid != c->turns_pid)
+		return now;
+	return now - tg_min(tg_sub0(now, since_ns), DOOR_SWITCH_NS);
+}
+
 /* The CPU tells others what it runs. */
 INLINE void door_show(struct task_ctx *t, struct ext_cpu *c, u64 now)
 {

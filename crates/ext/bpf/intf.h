@@ -174,11 +174,14 @@ struct ext_cpu {
 	u64 vruntime;
 	u64 flat;
 	u64 slice_ns;
-	u64 since_ns; /* charged up to here */
-	u64 began_ns; /* was switched to */
+	u64 since_ns;  /* charged up to here */
+	u64 began_ns;  /* was switched to */
+	u64 turns_ns;  /* the switch to the next task began then, */
+	u32 turns_pid; /* and away from this one */
+	u32 unused;
 	struct ext_counts counts;
 };
-_Static_assert(sizeof(struct ext_cpu) == 176, "src/intf.rs");
+_Static_assert(sizeof(struct ext_cpu) == 192, "src/intf.rs");
 
 #define EXT_CPU_RUNS 1	 /* a task of this class */
 #define EXT_CPU_YIELDS 2 /* one of the idle class */

@@ -281,10 +281,10 @@ INLINE u64 limit_bound(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 n
 }
 
 /* `running`: one that may not after all is stopped at once. */
-INLINE void limit_start(struct task_struct *p, struct task_ctx *t, u32 cpu)
+INLINE void limit_start(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 now)
 {
-	if (!limit_bound(p, t, cpu, t->since_ns))
-		alarm_by(cpu, t->since_ns, t->since_ns);
+	if (!limit_bound(p, t, cpu, now))
+		alarm_by(cpu, now, now);
 }
 
 /* It ran; a visit is charged as well, and is nothing that the quota allowed. */

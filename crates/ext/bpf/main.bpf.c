@@ -266,7 +266,7 @@ int running(u64 *ctx)
 		door_bring(t, c->llc, t->kind);
 	t->flags &= ~TASK_PREEMPTED;
 	now = now_ns();
-	t->since_ns = now;
+	t->since_ns = door_since(c, now);
 	account_starts(t, now);
 	door_open(t, now);
 	c->began_ns = now;
@@ -275,9 +275,9 @@ int running(u64 *ctx)
 	side_runs(cpu, t->kind, now);
 	patience_begins(t, cpu, now);
 	if (limits_used)
-		limit_start(p, t, cpu);
+		limit_start(p, t, cpu, now);
 	if (t->caps[0])
-		caps_start(p, t, cpu);
+		caps_start(p, t, cpu, now);
 	return 0;
 }
 
@@ -294,6 +294,7 @@ int stopping(u64 *ctx)
 	if (!t || !c)
 		return 0;
 	c->state = 0;
+	door_turns(c, now);
 	ledger_runs(cpu, EXT_MAIN, now);
 	charge(NULL, t, cpu, c, now);
 	patience_stop(t, cpu);

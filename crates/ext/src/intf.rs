@@ -198,9 +198,12 @@ pub struct Cpu {
     pub slice_ns: u64,
     pub since_ns: u64,
     pub began_ns: u64,
+    pub turns_ns: u64,
+    pub turns_pid: u32,
+    pub unused: u32,
     pub counts: Counts,
 }
-const _: () = assert!(size_of::<Cpu>() == 176);
+const _: () = assert!(size_of::<Cpu>() == 192);
 
 /// `struct limit` of `bpf/pool.h`, with the pool of `law/bandwidth_types.h` in it.
 #[derive(Clone, Copy, Debug, Default)]
