@@ -266,7 +266,7 @@ int running(u64 *ctx)
 		door_bring(t, c->llc, t->kind);
 	t->flags &= ~TASK_PREEMPTED;
 	now = now_ns();
-	t->since_ns = door_since(c, now);
+	t->since_ns = limits_used || caps_on ? door_since(c, now) : now;
 	account_starts(t, now);
 	door_open(t, now);
 	c->began_ns = now;
@@ -294,7 +294,8 @@ int stopping(u64 *ctx)
 	if (!t || !c)
 		return 0;
 	c->state = 0;
-	door_turns(c, now);
+	if (limits_used || caps_on)
+		door_turns(c, now);
 	ledger_runs(cpu, EXT_MAIN, now);
 	charge(NULL, t, cpu, c, now);
 	patience_stop(t, cpu);
