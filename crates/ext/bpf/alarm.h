@@ -68,6 +68,34 @@ INLINE void alarm_off(u32 cpu)
 		a->until_ns = ALARM_NEVER;
 }
 
+/* Times that another CPU may set the same timer while one tries to. */
+#define ALARM_TRIES 4
+
+/*
+ * Sets a timer that CPUs set each for its own time: the soonest counts. Who has set it for later
+ * may come to start it after one who has set it for sooner; so he looks again. The timer takes
+ * `armed_ns` back (to 0) before it looks at anything.
+ */
+INLINE void alarm_soonest(struct bpf_timer *timer, u64 *armed_ns, u64 at_ns, u64 now, u64 lost_ns)
+{
+	u64 armed, sooner;
+
+	for (int tries = 0; tries < ALARM_TRIES; tries++) {
+		armed = *(volatile u64 *)armed_ns;
+		if (armed && armed <= at_ns && armed + lost_ns > now)
+			return;
+		if (__sync_val_compare_and_swap(armed_ns, armed, at_ns) == armed)
+			break;
+	}
+	if (bpf_timer_start(timer, at_ns - now, 0)) {
+		*armed_ns = 0;
+		return;
+	}
+	sooner = *(volatile u64 *)armed_ns;
+	if (sooner && sooner < at_ns)
+		bpf_timer_start(timer, tg_sub0(sooner, now), 0);
+}
+
 static int alarm_rings(void *map, u32 *cpu, struct alarm *a)
 {
 	u64 now = now_ns(), until_ns = a->until_ns;

@@ -70,13 +70,6 @@ u32 caps_slot(struct task_ctx *t NONNULL, u32 tgid, u32 family, u64 now)
 	return slot_use(family, family, f->owner) ? family : 0;
 }
 
-INLINE void caps_unbook(struct task_ctx *t)
-{
-	if (t->booked)
-		slot_unbook(t->booked, t->booked_ns);
-	t->booked = 0;
-}
-
 /* Puts a task's slots in order after a change of its group or of somebody's caps. */
 int caps_refresh(struct task_ctx *t NONNULL, u32 tgid, u32 chain, u64 generation, u64 now)
 {
@@ -96,7 +89,7 @@ int caps_refresh(struct task_ctx *t NONNULL, u32 tgid, u32 chain, u64 generation
 		if (!next[i])
 			break;
 	}
-	caps_unbook(t);
+	hold_unbook(t);
 	for (int i = 0; i < EXT_CAPS_EACH; i++) {
 		u32 old = t->caps[i];
 
@@ -163,7 +156,8 @@ INLINE void caps_inherit(struct task_struct *p, struct task_ctx *t)
 	struct task_struct *parent = bpf_get_current_task_btf();
 	struct task_ctx *from = task_of(parent);
 
-	if (from && (u32)parent->pid == t->forked_by)
+	/* A child that came into this class later may have buckets, or a cap, of its own by now. */
+	if (from && (u32)parent->pid == t->forked_by && !t->caps[0] && !t->caps_own)
 		caps_take_over(t, from, p->tgid, now_ns());
 }
 
@@ -172,7 +166,7 @@ int caps_gone(struct task_ctx *t NONNULL)
 {
 	u64 now = now_ns();
 
-	caps_unbook(t);
+	hold_unbook(t);
 	for (int i = 0; i < EXT_CAPS_EACH; i++) {
 		if (t->caps[i])
 			slot_leave(t->caps[i], now);
@@ -188,7 +182,7 @@ int caps_gone(struct task_ctx *t NONNULL)
 /* `quiescent` */
 INLINE void caps_away(struct task_struct *p, struct task_ctx *t)
 {
-	caps_unbook(t);
+	hold_unbook(t);
 	if (p->__state & TASK_DEAD)
 		caps_gone(t);
 }
@@ -300,7 +294,7 @@ INLINE void caps_start(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 n
 {
 	u32 state = hold_state(p, t, now);
 
-	caps_unbook(t);
+	hold_unbook(t);
 	caps_runs(t, 1);
 	if (state == TG_CAP_PARKED || (state == TG_CAP_BACKGROUND && t->kind == EXT_MAIN))
 		alarm_by(cpu, now, now);

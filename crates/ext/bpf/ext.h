@@ -59,8 +59,7 @@ struct task_ctx {
 	u32 caps_own;	  /* family of its own cap, or of that of whom forked it */
 	u32 caps_own_ref; /* it was given the cap itself, and keeps the family */
 	u32 holder;	  /* the slot that parked it, or put it into the background */
-	u32 booked;	  /* the slot where it has booked .. */
-	u64 booked_ns;	  /* .. what it will use */
+	u64 booked;	  /* slot << 32 | what it has booked there (hold.h); 0: nothing */
 	u64 ready_ns;	  /* when the holder may let it go */
 	u64 caps_generation;
 	u32 forked_by; /* until it has inherited */

@@ -31,6 +31,8 @@ struct hold {
 	u64 armed_ns; /* when it is due; 0: it is not set */
 	u64 back_ns;  /* when the first of those in the background is due */
 	u32 calm;
+	u32 asks; /* how often it was asked for a look, .. */
+	u32 seen; /* .. and when it last rang */
 	u32 unused;
 };
 
@@ -53,12 +55,9 @@ int hold_arm(u32 llc, u64 at_ns, u64 now)
 	if (!h)
 		return 0;
 	h->calm = 0;
-	at_ns = tg_max(at_ns, now + HOLD_SOON_NS);
-	if (h->armed_ns && h->armed_ns <= at_ns && h->armed_ns + HOLD_LOST_NS > now)
-		return 0;
-	h->armed_ns = at_ns;
-	if (bpf_timer_start(&h->timer, at_ns - now, 0))
-		h->armed_ns = 0;
+	__sync_fetch_and_add(&h->asks, 1);
+	alarm_soonest(&h->timer, &h->armed_ns, tg_max(at_ns, now + HOLD_SOON_NS), now,
+		      HOLD_LOST_NS);
 	return 0;
 }
 
@@ -97,20 +96,42 @@ INLINE u64 hold_look_ns(struct task_ctx *t, u64 now)
 	return tg_max(tg_min(t->ready_ns, now + HOLD_LOOK_NS), 1);
 }
 
+/*
+ * A task's booking changes hands as one word: two CPUs may look at the same waiting task at once,
+ * and each takes out of the slot what it has found here. Else what both had put in would stay there
+ * for good, and those that wait for the slot be let go later each time.
+ */
+INLINE void hold_books(struct task_ctx *t, u64 booking)
+{
+	u64 before = __sync_lock_test_and_set(&t->booked, booking);
+
+	if (before)
+		slot_unbook((u32)(before >> 32), (u32)before);
+}
+
+/* What it has booked is used, or not wanted any more. */
+INLINE void hold_unbook(struct task_ctx *t)
+{
+	if (t->booked)
+		hold_books(t, 0);
+}
+
 /* It is parked by its holder: when will that have something for it? */
 int hold_book(struct task_ctx *t NONNULL)
 {
-	struct slot *s = slot_at(t->holder), *f = s ? slot_at(s->family) : NULL;
+	u32 holder = t->holder;
+	struct slot *s = slot_at(holder), *f = s ? slot_at(s->family) : NULL;
+	u64 want_ns;
 
 	if (!s || !f)
 		return 0;
 	if (t->booked)
-		slot_unbook(t->booked, t->booked_ns);
+		hold_books(t, 0);
 	else
 		__sync_fetch_and_add(&f->parks, 1);
-	t->booked = t->holder;
-	t->booked_ns = slot_want_ns(&s->cap.hard);
-	t->ready_ns = slot_ready_ns(t->holder, true);
+	want_ns = slot_want_ns(&s->cap.hard);
+	t->ready_ns = slot_ready_ns(holder, want_ns);
+	hold_books(t, (u64)holder << 32 | want_ns);
 	return 0;
 }
 
@@ -120,7 +141,7 @@ int hold_call_back(struct task_ctx *t NONNULL, u64 now)
 	struct hold *h = hold_at(t->llc);
 	u64 at_ns;
 
-	t->ready_ns = slot_ready_ns(t->holder, false);
+	t->ready_ns = slot_ready_ns(t->holder, 0);
 	at_ns = hold_look_ns(t, now);
 	if (!h)
 		return 0;
@@ -129,7 +150,8 @@ int hold_call_back(struct task_ctx *t NONNULL, u64 now)
 	return hold_arm(t->llc, at_ns, now);
 }
 
-/* From `dispatch`: parks one that waits in the queue that `it` goes through. */
+/* From `dispatch`: parks one that waits in the queue that `it` goes through. One that waits there
+ * no more has begun to run, or is gone: what it was to use is booked for nobody. */
 INLINE void hold_waiting(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,
 			 u64 now)
 {
@@ -139,6 +161,8 @@ INLINE void hold_waiting(struct bpf_iter_scx_dsq *it, struct task_struct *p, str
 	at_ns = hold_look_ns(t, now);
 	if (park_leave(t) && dsq_move_vtime(it, p, dsq_held(t->llc), at_ns))
 		hold_arm(t->llc, at_ns, now);
+	else
+		hold_unbook(t);
 }
 
 /* One that waits becomes another kind of work. Global, so that the verifier walks it once. False:
@@ -223,7 +247,8 @@ u64 hold_release(u32 llc, u64 now)
 			}
 			if (t->ready_ns <= now)
 				hold_book(t);
-			dsq_move_vtime(&it, p, dsq_held(llc), hold_look_ns(t, now));
+			if (!dsq_move_vtime(&it, p, dsq_held(llc), hold_look_ns(t, now)))
+				hold_unbook(t);
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
@@ -259,7 +284,7 @@ u64 hold_recall(u64 dsq, u64 now)
 				continue;
 			}
 			if (!hold_visit(t, now) && hold_state(p, t, now) != TG_CAP_RUN) {
-				t->ready_ns = slot_ready_ns(t->holder, false);
+				t->ready_ns = slot_ready_ns(t->holder, 0);
 				next_ns = tg_min(next_ns, tg_max(t->ready_ns, now + HOLD_AGAIN_NS));
 				continue;
 			}
@@ -277,8 +302,13 @@ static int hold_rings(void *map, u32 *llc, struct hold *h)
 {
 	u32 at = *llc, line = line_index(at, EXT_BACKGROUND), calm = h->calm, queue;
 	u64 now = now_ns(), next_ns, back_ns = h->back_ns;
+	bool fresh;
 
-	h->armed_ns = 0;
+	/* Whoever parks asks first and then sees whether the timer is set: one that finds it still
+	 * set is seen here, though its task may not be in the queue yet. */
+	__sync_lock_test_and_set(&h->armed_ns, 0ULL);
+	fresh = *(volatile u32 *)&h->asks != h->seen;
+	h->seen = *(volatile u32 *)&h->asks;
 	next_ns = hold_release(at, now);
 	if (!back_ns || back_ns <= now) {
 		h->back_ns = 0;
@@ -292,9 +322,12 @@ static int hold_rings(void *map, u32 *llc, struct hold *h)
 	back_ns = h->back_ns;
 	if (!next_ns || (back_ns && back_ns < next_ns))
 		next_ns = back_ns;
+	if (fresh && next_ns)
+		next_ns = tg_min(next_ns, now + HOLD_CALM_NS);
 	if (!next_ns && calm >= HOLD_CALM)
 		return 0;
 	hold_arm(at, next_ns ? next_ns : now + HOLD_CALM_NS, now);
+	h->seen++;
 	h->calm = next_ns ? 0 : calm + 1;
 	return 0;
 }

@@ -27,16 +27,14 @@
 #define LIMIT_LOST_NS 2000000000ULL
 
 /* The timer is to look at a limit no later than this. */
-INLINE void limit_arm(struct limit *l, u64 at_ns, u64 now)
+int limit_arm(u32 at, u64 at_ns, u64 now)
 {
-	u64 armed_ns = l->armed_ns;
+	struct limit *l = limit_at(at);
 
-	at_ns = tg_max(at_ns, now + LIMIT_SOON_NS);
-	if (armed_ns && armed_ns <= at_ns && armed_ns + LIMIT_LOST_NS > now)
-		return;
-	l->armed_ns = at_ns;
-	if (bpf_timer_start(&l->timer, at_ns - now, 0))
-		l->armed_ns = 0;
+	if (l)
+		alarm_soonest(&l->timer, &l->armed_ns, tg_max(at_ns, now + LIMIT_SOON_NS), now,
+			      LIMIT_LOST_NS);
+	return 0;
 }
 
 /* One level of limit_closed. A throttled silo runs again once a turnover has paid its debt. */
@@ -150,7 +148,7 @@ INLINE void limit_return(u32 at, u32 cpu, u64 now)
 	given_ns = tg_bw_return(&l->pool, s);
 	bpf_spin_unlock(&l->lock);
 	if (given_ns && scx_bpf_dsq_nr_queued(dsq_parked(at)) > 0)
-		limit_arm(l, now + TG_BW_SLACK_WAIT_NS, now);
+		limit_arm(at, now + TG_BW_SLACK_WAIT_NS, now);
 }
 
 /* A CPU turns from a task below `from` to one below `to` (0: unlimited, or none): it leaves the
@@ -193,7 +191,7 @@ INLINE void limit_parked(u32 at, u64 now)
 	if (!l)
 		return;
 	__sync_fetch_and_add(&l->parks, 1);
-	limit_arm(l, l->pool.runtime_ns ? now : l->pool.turnover_ns, now);
+	limit_arm(at, l->pool.runtime_ns ? now : l->pool.turnover_ns, now);
 }
 
 /* `put`: a task whose group is out does not wait in line. */
@@ -405,9 +403,9 @@ static int limit_rings(void *map, u32 *index, struct limit *l)
 	if (!parked && !l->pool.throttled && !fresh)
 		return 0;
 	at_ns = tg_max(l->pool.turnover_ns, now + LIMIT_AGAIN_NS);
-	if (parked && (limit_has(l) || park_more(dsq_parked(at), now)))
+	if ((parked || fresh) && (limit_has(l) || park_more(dsq_parked(at), now)))
 		at_ns = now + LIMIT_AGAIN_NS;
-	limit_arm(l, at_ns, now);
+	limit_arm(at, at_ns, now);
 	return 0;
 }
 
@@ -418,7 +416,7 @@ INLINE void limit_look(u32 at)
 	u64 now = now_ns();
 
 	if (l)
-		limit_arm(l, now, now);
+		limit_arm(at, now, now);
 }
 
 /* Once, from `init` (as alarm_init). */

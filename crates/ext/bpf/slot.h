@@ -242,10 +242,10 @@ INLINE u64 slot_want_ns(struct tg_cap_bucket *b)
 
 /*
  * When a task that is held by this bucket may come back; 0: at once, ~0: not by itself. One that is
- * parked books what it will use, so that of a thousand each comes back when there is something for
- * it, and not all at each drop.
+ * parked books what it will use (book_ns; 0: it is in the background), so that of a thousand each
+ * comes back when there is something for it, and not all at each drop.
  */
-u64 slot_ready_ns(u32 index, bool book)
+u64 slot_ready_ns(u32 index, u64 book_ns)
 {
 	struct slot *s = slot_at(index), *f = s ? slot_at(s->family) : NULL;
 	struct tg_cap_bucket *b;
@@ -253,15 +253,14 @@ u64 slot_ready_ns(u32 index, bool book)
 
 	if (!s || !f)
 		return 0;
-	b = book ? &s->cap.hard : &s->cap.soft;
-	want_ns = slot_want_ns(b);
+	b = book_ns ? &s->cap.hard : &s->cap.soft;
+	want_ns = book_ns ? book_ns : slot_want_ns(b);
 	bpf_spin_lock(&f->lock);
 	before_ns = s->booked_ns;
-	if (book)
-		s->booked_ns += want_ns;
+	s->booked_ns += book_ns;
 	at_ns = tg_cap_ready_at_ns(&s->cap, &f->debts, want_ns);
 	bpf_spin_unlock(&f->lock);
-	if (book && at_ns != TG_CAP_NEVER && b->rate_ppt)
+	if (book_ns && at_ns != TG_CAP_NEVER && b->rate_ppt)
 		at_ns += tg_min(before_ns, 1ULL << 40) * 1000 / b->rate_ppt;
 	return at_ns;
 }

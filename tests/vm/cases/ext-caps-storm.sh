@@ -7,7 +7,7 @@
 group bytask
 group byprocess
 group bygroup
-ext_on --gate "cgroup:/bytask cap_hard=200‰ cap_scope=task" \
+ext_on --json --gate "cgroup:/bytask cap_hard=200‰ cap_scope=task" \
 	--gate "cgroup:/byprocess cap_hard=200‰ cap_soft=50‰ cap_scope=process" \
 	--gate "cgroup:/bygroup cap_hard=500‰ cap_scope=group"
 STORM='n=0; while [ $n -lt 40 ]; do for i in 1 2 3 4 5; do true & done; (true; true) & wait; n=$((n + 1)); done; echo done'
@@ -22,5 +22,10 @@ for name in bytask byprocess bygroup; do
 	until_true 10 sh -c "[ -z \"\$(cat $ROOT/$name/cgroup.procs)\" ]" || fail "killed tasks of $name are still there"
 done
 ext_is_on
+# Nobody is left who could use what is booked: two CPUs that parked the same task have booked for it once, and taken it back.
+sleep 3
+tail -n 1 /tmp/ext >/tmp/last
+grep -q '"booked_us":' /tmp/last || fail "the statistics tell of no cap"
+grep -o '"booked_us": *[0-9]*' /tmp/last
+same "what is booked by nobody" "$(grep -o '"booked_us": *[1-9][0-9]*' /tmp/last)" ""
 ext_off
-cat /tmp/ext
