@@ -1,13 +1,16 @@
-//! What the scheduler counts of a gate, as it is shown.
+//! What the scheduler counts of a gate, as it is shown: each one begins at nothing, and the totals go on.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tidegate_ext::WorkStat;
-use tidegate_knobs::group::GroupPath;
+use tidegate_ext::{LimitStat, WorkStat};
+use tidegate_knobs::group::{CpuStat, GroupPath};
 
+use super::kernel::Scheduler;
 use crate::looper::lock;
 use crate::owner::Owner;
 
-/// A gate's tasks under the scheduler, since it was loaded or the gate was made, without those of gates inside it.
+/// A gate's tasks under the owner's schedulers so far, since the gate was made, without those of gates inside it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GateCounts {
     /// CPU time.
@@ -42,14 +45,72 @@ impl From<&WorkStat> for GateCounts {
     }
 }
 
+/// What schedulers that are no more have counted, by cgroup id.
+#[derive(Default)]
+pub(super) struct Earlier {
+    work: BTreeMap<u64, WorkStat>,
+    limits: BTreeMap<u64, CpuStat>,
+}
+
+impl Earlier {
+    /// A scheduler has ended: what it has counted is kept.
+    pub fn take_in<'a>(&mut self, ended: &dyn Scheduler, gates: impl Iterator<Item = &'a u64>) {
+        for id in gates {
+            if let Some(work) = ended.work(*id) {
+                self.work.entry(*id).or_default().add(&work);
+            }
+        }
+        for limit in ended.limits() {
+            let kept = self.limits.entry(limit.cgroup_id).or_default();
+            *kept = kept.plus(quota_counts(&limit));
+        }
+    }
+
+    /// Gates that went while there was no scheduler are forgotten.
+    pub fn keep_work_of<T>(&mut self, gates: &BTreeMap<u64, T>) {
+        self.work.retain(|id, _| gates.contains_key(id));
+    }
+
+    /// The gate is gone; one that comes there anew begins at nothing.
+    pub fn forget(&mut self, id: u64) {
+        self.work.remove(&id);
+    }
+
+    /// A gate's work, with what the scheduler that is there now has counted.
+    pub fn work(&self, id: u64, now: Option<WorkStat>) -> Option<WorkStat> {
+        let mut all = now?;
+        if let Some(work) = self.work.get(&id) {
+            all.add(work);
+        }
+        Some(all)
+    }
+
+    /// What became of a group's quota.
+    pub fn limit(&self, id: u64) -> CpuStat {
+        self.limits.get(&id).copied().unwrap_or_default()
+    }
+}
+
+/// In the kernel's words.
+pub(super) fn quota_counts(limit: &LimitStat) -> CpuStat {
+    CpuStat {
+        nr_periods: limit.nr_periods,
+        nr_throttled: limit.nr_throttled,
+        throttled_ns: limit.throttled_us * 1_000,
+        nr_bursts: limit.nr_bursts,
+        burst_ns: limit.burst_used_us * 1_000,
+    }
+}
+
 impl Owner {
-    /// What the scheduler counted of a gate's group; none while it is not in force, or asks nothing of that group.
+    /// What the schedulers counted of a gate's group; none while none is in force, or it asks nothing of that group.
     pub(crate) fn ext_counts(&self, group: &GroupPath) -> Option<GateCounts> {
         if !self.ext.holds() {
             return None;
         }
         let id = self.groups.id(group).ok()?;
-        let work = lock(&self.ext.inner).loaded.as_ref()?.work(id)?;
-        Some(GateCounts::from(&work))
+        let inner = lock(&self.ext.inner);
+        let work = inner.loaded.as_ref()?.work(id);
+        Some(GateCounts::from(&inner.earlier.work(id, work)?))
     }
 }

@@ -125,6 +125,7 @@ impl Carrier {
             loaded,
             gates,
             notes,
+            earlier,
             ..
         } = inner;
         let Some(scheduler) = loaded else {
@@ -145,6 +146,7 @@ impl Carrier {
         for id in gone {
             if note(scheduler.unset_gate(id)) {
                 gates.remove(&id);
+                earlier.forget(id);
             }
         }
         for (id, terms) in plan.gates {
@@ -217,6 +219,7 @@ impl Owner {
         let mut inner = lock(&self.ext.inner);
         inner.gates.clear();
         inner.mirrors.clear();
+        inner.earlier.keep_work_of(&plan.gates);
         inner.machine = Some(machine);
         inner.loaded = Some(scheduler);
         let told = Carrier::tell(&mut inner, plan);
@@ -287,8 +290,9 @@ impl Owner {
 
     /// It is no more: the loop has taken over already, since the copies stand.
     fn ext_ended(&self, now_ns: u64) {
-        let loaded = lock(&self.ext.inner).loaded.take();
-        let Some(scheduler) = loaded else { return };
+        let Some(scheduler) = lock(&self.ext.inner).take() else {
+            return;
+        };
         self.ext.set_watch(OFF);
         // Until the kernel is done with it, which is when it tells why.
         let ended = scheduler.unload().unwrap_or_else(|| Ended {
@@ -311,7 +315,6 @@ impl Owner {
             inner.gates = Default::default();
             inner.mirrors = BTreeSet::new();
             inner.notes.clear();
-            inner.limits = Default::default();
         }
         self.ext.failed(why, asked, now_ns);
         // What had no copy: caps for each process or task.

@@ -80,9 +80,19 @@ struct Inner {
     pub looked_ns: u64,
     /// What became of each quota, by cgroup id, and when that was read.
     pub limits: (u64, BTreeMap<u64, LimitStat>),
+    /// What those before it have counted.
+    pub earlier: counts::Earlier,
 }
 
 impl Inner {
+    /// The scheduler that has ended; what it counted is kept.
+    fn take(&mut self) -> Option<Box<dyn Scheduler>> {
+        let ended = self.loaded.take()?;
+        self.earlier.take_in(&*ended, self.gates.keys());
+        self.limits = Default::default();
+        Some(ended)
+    }
+
     /// Tells the scheduler, where there is one that was not told so before.
     fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), String> {
         let Some(scheduler) = &mut self.loaded else {

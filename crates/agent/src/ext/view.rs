@@ -5,6 +5,7 @@ use tidegate_knobs::group::{CpuStat, GroupPath, GroupResult};
 use tidegate_law::{HeadroomDecision, Reason};
 
 use super::backoff::ENDS_MAX;
+use super::counts::quota_counts;
 use crate::api::ExtView;
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
@@ -95,8 +96,7 @@ impl Owner {
         })
     }
 
-    /// What became of a group's quota: the kernel's counts, and the scheduler's while that is in force, for then the kernel's stand
-    /// still.
+    /// What became of a group's quota: the kernel's counts, which stand still while a scheduler is in force, and all schedulers'.
     pub(crate) fn limit_stat(&self, group: &GroupPath) -> GroupResult<CpuStat> {
         let counted = self.groups.cpu_stat(group)?;
         Ok(match self.ext_stat(group) {
@@ -106,26 +106,24 @@ impl Owner {
     }
 
     fn ext_stat(&self, group: &GroupPath) -> Option<CpuStat> {
-        if !self.ext.holds() {
+        if !self.ext.is_wanted() {
             return None;
         }
         let id = self.groups.id(group).ok()?;
         let now_ns = monotonic_ns();
         let mut inner = lock(&self.ext.inner);
+        let earlier = inner.earlier.limit(id);
+        let Some(loaded) = &inner.loaded else {
+            return Some(earlier);
+        };
         // All gates ask one after the other.
         if now_ns.saturating_sub(inner.limits.0) >= LIMITS_FRESH_NS {
-            let limits = inner.loaded.as_ref()?.limits();
-            let by_id = limits.into_iter().map(|limit| (limit.cgroup_id, limit));
-            inner.limits = (now_ns, by_id.collect());
+            let limits = loaded.limits().into_iter();
+            let by_id = limits.map(|limit| (limit.cgroup_id, limit)).collect();
+            inner.limits = (now_ns, by_id);
         }
-        let of_group = inner.limits.1.get(&id)?;
-        Some(CpuStat {
-            nr_periods: of_group.nr_periods,
-            nr_throttled: of_group.nr_throttled,
-            throttled_ns: of_group.throttled_us * 1_000,
-            nr_bursts: of_group.nr_bursts,
-            burst_ns: of_group.burst_used_us * 1_000,
-        })
+        let now = inner.limits.1.get(&id).map(quota_counts);
+        Some(earlier.plus(now.unwrap_or_default()))
     }
 
     /// Side work's floor as it stands in the kernel file, while the scheduler is in force: the loop has not written it.

@@ -1,13 +1,15 @@
-//! The engine ext at its edges: who writes over its copies, who has another scheduler, what is refused leaves nothing, and who goes on
-//! without an owner keeps its caps.
+//! The engine ext at its edges: who writes over its copies, who has another scheduler, what is refused leaves nothing, who goes on
+//! without an owner keeps its caps, and counts go on from one load to the next.
 
 use std::sync::atomic::Ordering;
 
+use tidegate_ext::LimitStat;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 
-use super::ext::{bed, id};
-use super::{KINDS, Kind, PIDS, run, run_side, set};
+use super::ext::{bed, eject, id};
+use super::{KINDS, Kind, PIDS, run, run_side, set, unset};
+use crate::api::GateView;
 use crate::house::House;
 use crate::looper::lock;
 use crate::owner::Owner;
@@ -111,4 +113,46 @@ fn who_goes_on_without_an_owner_is_divided_into_groups_that_keep_its_caps() {
         Some(200_000),
         "its quota holds it from now on"
     );
+}
+
+#[test]
+fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
+    let (bed, kernel) = bed(Kind::V2);
+    let owner = bed.owner().unwrap();
+    let group = run(&owner, PIDS[0], &[("quota", "20ms")]).unwrap();
+    let other = || set(&owner, "cgroup:/other", &[("class", "side")]).unwrap();
+    other();
+    let counted = LimitStat {
+        cgroup_id: id(&owner, &group),
+        nr_periods: 9,
+        nr_throttled: 7,
+        throttled_us: 5,
+        ..LimitStat::default()
+    };
+    let wakeups = |gates: &[GateView], group: &str| {
+        let gate = gates.iter().find(|gate| gate.cgroup == group).unwrap();
+        gate.ext.as_ref().map(|ext| ext.wakeups)
+    };
+    let shown = || {
+        let gates = owner.status().gates;
+        let gate = gates.iter().find(|gate| gate.cgroup == group).unwrap();
+        (gate.nr_throttled, wakeups(&gates, &group))
+    };
+    owner.carry(S);
+    lock(&kernel.told).limits = vec![counted];
+    assert_eq!(shown(), (7, Some(10)));
+    eject(&kernel);
+    assert_eq!(shown(), (7, None), "it has ended, and nobody knows");
+    owner.carry(2 * S);
+    assert_eq!(shown(), (7, None), "no scheduler");
+    owner.carry(4 * S);
+    assert_eq!(shown(), (7, Some(20)), "a new one, which begins at nothing");
+    lock(&kernel.told).limits = vec![counted];
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    assert_eq!(shown(), (14, Some(20)));
+    let of_other = || wakeups(&owner.status().gates, "/other");
+    assert_eq!(of_other(), Some(20));
+    unset(&owner, "cgroup:/other").unwrap();
+    other();
+    assert_eq!(of_other(), Some(10), "a gate that is set anew");
 }
