@@ -8,6 +8,8 @@
 //   vmtool forks PARENTS LANES WORK_US       PARENTS that keep LANES children each, which burn WORK_US and exit, for ever
 //   vmtool stall SECONDS                     burns that long in the real-time class, without a rest
 //   vmtool fifo N                            N threads of the real-time class that burn, with a rest of 1 ms in 4
+//   vmtool exit MB TIMES GROUP               a process with so much memory goes into the GROUP (a directory) and exits, TIMES over;
+//                                            "longest_ms=T" until its parent, who is not in the GROUP, knows
 //   vmtool cpu PID...                        each process's CPU time so far, in ns, one a line (also of sched_ext tasks,
 //                                            whose /proc/PID/stat and schedstat tell less than they had)
 // clang-format on
@@ -20,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -304,6 +307,39 @@ static void fifo(int count)
 	burn_and_rest(NULL);
 }
 
+// From its last act to its parent's knowledge. Giving back much memory takes longer than a slice.
+static void exits(size_t size, int times, const char *group)
+{
+	uint64_t *from_ns =
+	    mmap(NULL, sizeof(*from_ns), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint64_t longest_ns = 0;
+
+	if (from_ns == MAP_FAILED)
+		die("mmap");
+	for (int i = 0; i < times; i++) {
+		pid_t child = fork_or_die();
+		uint64_t took_ns;
+
+		if (!child) {
+			char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+					    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+			if (memory == MAP_FAILED || madvise(memory, size, MADV_NOHUGEPAGE))
+				die("memory");
+			memset(memory, 1, size);
+			if (!put_number(group, "cgroup.procs", 0))
+				die(group);
+			*from_ns = now_ns();
+			_exit(0);
+		}
+		if (waitpid(child, NULL, 0) != child)
+			die("waitpid");
+		took_ns = now_ns() - *from_ns;
+		longest_ns = took_ns > longest_ns ? took_ns : longest_ns;
+	}
+	printf("longest_ms=%.1f\n", (double)longest_ns / 1e6);
+}
+
 int ordinary(int count, char **words)
 {
 	if (count == 4 && !strcmp(words[1], "hackbench"))
@@ -316,6 +352,8 @@ int ordinary(int count, char **words)
 		forks(atoi(words[2]), atoi(words[3]), (uint64_t)(atof(words[4]) * 1e3));
 	else if (count == 3 && !strcmp(words[1], "stall"))
 		stall(atof(words[2]));
+	else if (count == 5 && !strcmp(words[1], "exit"))
+		exits((size_t)atol(words[2]) << 20, atoi(words[3]), words[4]);
 	else if (count == 3 && !strcmp(words[1], "fifo"))
 		fifo(atoi(words[2]));
 	else if (count >= 3 && !strcmp(words[1], "cpu"))

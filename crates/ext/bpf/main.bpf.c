@@ -340,12 +340,19 @@ int tick(u64 *ctx)
  * woken it; either he sees the idle CPU, or it sees the task (the kernel marks it idle first,
  * from 6.14).
  */
+/*
+ * Whom the kernel queues without asking us (it exits, it may not migrate, its CPU is not yet or no
+ * longer on line), it puts into the CPU's own queue also when that CPU has already decided to idle,
+ * and tells nobody: cpuhp/1 stood there for 36 s.
+ */
 OPS(update_idle)
 int update_idle(u64 *ctx)
 {
 	s32 cpu = (s32)ctx[0];
 	struct ext_cpu *c = cpu_at(cpu);
 
+	if ((bool)ctx[1] && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) > 0)
+		scx_bpf_kick_cpu(cpu, 0);
 	ledger_idle(cpu, (bool)ctx[1]);
 	if (!c || !(bool)ctx[1] || ledger_goes(cpu))
 		return 0;
