@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use limit::LimitView;
 
-pub use crate::ext::GateCounts;
+pub use crate::ext::{CapCounts, GateCounts};
 pub use ext::ExtView;
 
 /// Asks for a new gate with the process `pid` in it; the caller then becomes the command by exec.
@@ -165,7 +165,7 @@ pub struct GateView {
     /// Its latency hint, if it has one.
     #[serde(default)]
     pub latency: Option<LatencyView>,
-    /// Its soft cap's bucket, where it has one.
+    /// Its soft cap's bucket, where it has one; none while the ext engine keeps the cap ([`GateCounts::cap`]).
     #[serde(default)]
     pub cap: Option<CapView>,
     /// Periods in which the same group ran, as the kernel counts.
@@ -180,7 +180,8 @@ pub struct GateView {
     /// Saved quota that it used.
     #[serde(default)]
     pub burst_usec: u64,
-    /// Periods that ended in throttling between the last two looks, for a gate with a limit of its own or for each in it.
+    /// Periods that ended in throttling between the last two looks, for a gate with a limit of its own or for each in it; under the
+    /// ext engine and a cap, times that a task was held back.
     #[serde(default)]
     pub throttled_lately: u64,
     /// What its own quota and hard cap come to.

@@ -1,12 +1,13 @@
 //! Why a gate runs at its present rate: which of the limits on it binds, and the sum behind that.
 
+mod sum;
+
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
-use tidegate_law::{HeadroomDecision, Reason};
+use tidegate_law::HeadroomDecision;
 use tidegate_terms::Class;
 
 use crate::api::{ExplainView, GateView, StatusView, UserView};
-use crate::domains;
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
 use crate::owner::Owner;
@@ -15,6 +16,9 @@ use crate::views::{cpus, write_view};
 
 /// A gate that uses this much of what it is given wants more, as far as anybody can tell.
 const WANTS_MORE: f64 = 0.9;
+
+/// Of a CPU: less is nobody's concern.
+const A_THOUSANDTH: f64 = 0.001;
 
 /// A limit that somebody else keeps on a group around the gate's.
 struct Above {
@@ -60,7 +64,7 @@ impl Owner {
         Ok(ExplainView {
             summary,
             binding: binding.to_owned(),
-            arithmetic: arithmetic_of(&gate, &decision, &status, above.as_ref()),
+            arithmetic: sum::of(&gate, &decision, &status, above.as_ref()),
             users: users(&status),
             writes,
             gate,
@@ -89,12 +93,9 @@ fn binding(
 ) -> (&'static str, String) {
     let used = gate.usage_cpus;
     let name = &gate.name;
-    if let Some(cap) = &gate.cap
-        && cap.in_background_seconds.is_some()
-    {
+    if let Some(above) = above_soft_cap(gate) {
         let why = format!(
-            "{name} uses {used:.2} CPUs; it is above its soft cap of {}‰, so it gets only CPU that nobody else wants",
-            cap.soft_permille
+            "{name} uses {used:.2} CPUs; {above}, so it gets only CPU that nobody else wants"
         );
         return ("cap", why);
     }
@@ -152,6 +153,27 @@ fn binding(
         return ("share", why);
     }
     ("headroom", by_headroom(name, used, allowance, status))
+}
+
+/// That it is above its soft cap now, as the engine that keeps the cap has it.
+fn above_soft_cap(gate: &GateView) -> Option<String> {
+    if let Some(cap) = &gate.cap {
+        cap.in_background_seconds?;
+        return Some(format!(
+            "it is above its soft cap of {}‰",
+            cap.soft_permille
+        ));
+    }
+    let cap = gate.ext.as_ref()?.cap.as_ref()?;
+    let permille = cap.soft_permille?;
+    let within = f64::from(permille) / 1e3 * f64::from(cap.buckets);
+    // Above it by what nobody else wanted, or up to it where that was nothing.
+    let is_above = cap.background_cpus > A_THOUSANDTH || gate.usage_cpus >= WANTS_MORE * within;
+    let each = match cap.scope.as_str() {
+        "group" => String::new(),
+        each => format!(" for each {each}"),
+    };
+    is_above.then(|| format!("it is above its soft cap of {permille}‰{each}"))
 }
 
 /// What the headroom leaves.
@@ -218,78 +240,6 @@ fn each_binding(gate: &GateView) -> Option<(&'static str, String)> {
     })
 }
 
-/// The law's sum, line by line.
-fn arithmetic(decision: &HeadroomDecision, status: &StatusView) -> Vec<String> {
-    let line = |what: &str, ucpu: f64, why: String| format!("{what:<26}{ucpu:>8.2} CPUs  {why}");
-    let mut lines = vec![
-        line(
-            "capacity",
-            cpus(decision.capacity_ucpu),
-            format!("{} online, less steal", status.cpus),
-        ),
-        line(
-            "- headroom",
-            -cpus(decision.asked_ucpu),
-            format!("{} % by {}", status.headroom_pct, status.headroom_from),
-        ),
-        line(
-            "- main and everything else",
-            -cpus(decision.main_est_ucpu),
-            "estimated".to_owned(),
-        ),
-        line(
-            "+ trim",
-            decision.trim_ucpu as f64 / 1e6,
-            "learnt from the idle really kept".to_owned(),
-        ),
-    ];
-    let why = match decision.reason {
-        Reason::Floor => format!("the tolerance ({} %) is the larger", status.tolerance_pct),
-        Reason::Ramp => "still rising".to_owned(),
-        reason => reason.as_str().to_owned(),
-    };
-    if let Some(found) = &status.objective {
-        let why = format!(
-            "of the headroom, found for {} ({})",
-            found.from, found.state
-        );
-        let ucpu = decision.capacity_ucpu as f64 * found.extra_pct / 1e2 / 1e6;
-        lines.insert(2, line("    run delay", ucpu, why));
-    }
-    lines.push(line(
-        "= side work may use",
-        cpus(decision.allowance_ucpu),
-        why,
-    ));
-    lines
-}
-
-/// What is summed for this gate: the headroom for side work, its own limit, and what is above it.
-fn arithmetic_of(
-    gate: &GateView,
-    decision: &HeadroomDecision,
-    status: &StatusView,
-    above: Option<&Above>,
-) -> Vec<String> {
-    let line = |what: &str, cpus: f64, why: &str| format!("{what:<26}{cpus:>8.2} CPUs  {why}");
-    let mut lines = domains::arithmetic(status);
-    if status.free_cpus.is_empty() {
-        lines.splice(0..0, arithmetic(decision, status));
-    }
-    if let Some(own) = &gate.own_limit {
-        let why = format!(
-            "{} us in each {} us, burst {} us",
-            own.quota_usec, own.period_usec, own.burst_usec
-        );
-        lines.push(line(&format!("  its own {}", own.by), own.cpus, &why));
-    }
-    if let Some(above) = above {
-        let why = format!("{}: {}", above.group, above.limit);
-        lines.push(line("  the group around it", above.cpus, &why));
-    }
-    lines
-}
-
 fn users(status: &StatusView) -> Vec<UserView> {
     let mut users: Vec<UserView> = status
         .gates
@@ -318,7 +268,7 @@ fn users(status: &StatusView) -> Vec<UserView> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::LimitView;
+    use crate::api::{CapCounts, GateCounts, LimitView};
 
     fn side(usage_cpus: f64, allowance_cpus: f64) -> GateView {
         GateView {
@@ -401,6 +351,23 @@ mod tests {
             "headroom",
             "the allowance is the lower one"
         );
+        let each = |used: f64, background_cpus: f64| GateView {
+            ext: Some(GateCounts {
+                cap: Some(CapCounts {
+                    soft_permille: Some(50),
+                    scope: "task".into(),
+                    buckets: 4,
+                    background_cpus,
+                    ..CapCounts::default()
+                }),
+                ..GateCounts::default()
+            }),
+            ..main(used)
+        };
+        let full = "the others leave nothing above it";
+        assert_eq!(of(&each(0.2, 0.0), 0.0, 0, 0), "cap", "{full}");
+        assert_eq!(of(&each(0.1, 0.05), 0.0, 0, 0), "cap", "one of them");
+        assert_eq!(of(&each(0.1, 0.0), 0.0, 0, 0), "none");
         let above = Above {
             group: "/x".into(),
             cpus: 0.2,
@@ -410,29 +377,5 @@ mod tests {
         let decision = HeadroomDecision::default();
         let (binds, why) = binding(&main(0.2), &status, &decision, Some(&above));
         assert!(binds == "parent" && why.contains("/x"), "{why}");
-    }
-
-    #[test]
-    fn the_sum_is_shown_in_the_order_of_the_formula() {
-        let decision = HeadroomDecision {
-            capacity_ucpu: 2_000_000,
-            asked_ucpu: 600_000,
-            main_est_ucpu: 1_000_000,
-            trim_ucpu: -10_000,
-            allowance_ucpu: 390_000,
-            reason: Reason::Track,
-            ..HeadroomDecision::default()
-        };
-        let lines = arithmetic(
-            &decision,
-            &StatusView {
-                cpus: 2,
-                ..StatusView::default()
-            },
-        );
-        assert_eq!(lines.len(), 5);
-        assert!(
-            lines[0].contains("2.00") && lines[1].contains("-0.60") && lines[4].contains("0.39")
-        );
     }
 }

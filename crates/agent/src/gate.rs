@@ -100,10 +100,15 @@ pub struct Gate {
     pub away: bool,
     /// What is known of its latency hint.
     pub(crate) hint: Option<HintState>,
-    /// Periods that ended in throttling, at the last look and between the last two, for one with a limit of its own.
+    /// Periods that ended in throttling, at the last look and between the last two, for one with a limit of its own; under the
+    /// engine ext and a cap, times that a task was held back.
     pub throttled: Option<u64>,
     /// See [`Gate::throttled`].
     pub throttled_lately: u64,
+    /// CPU time above its soft cap under the engine ext, at the last look,
+    pub background_us: Option<u64>,
+    /// ... and between the last two, in CPUs.
+    pub background_cpus: f64,
     /// What finds its burst, where that is `auto`.
     pub auto: Option<BurstLoop>,
 }
@@ -123,6 +128,8 @@ impl Gate {
             hint: None,
             throttled: None,
             throttled_lately: 0,
+            background_us: None,
+            background_cpus: 0.0,
             auto: None,
         })
     }

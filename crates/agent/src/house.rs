@@ -352,14 +352,26 @@ impl Owner {
             Some(_) => self.limit_stat(gate.record.place.group()).ok(),
             None => self.units_stat(&gate.record.name),
         };
-        if let Some(stat) = stat {
-            let last = gate.throttled.replace(stat.nr_throttled);
-            gate.throttled_lately = last.map_or(0, |last| stat.nr_throttled.saturating_sub(last));
+        let cap = match &gate.record.place {
+            Place::Known { .. } => None,
+            place => self.ext_cap(place.group()),
+        };
+        let background_us = cap.map(|cap| cap.background_us);
+        let background_before_us = std::mem::replace(&mut gate.background_us, background_us);
+        if stat.is_some() || cap.is_some() {
+            let throttled =
+                stat.map_or(0, |stat| stat.nr_throttled) + cap.map_or(0, |cap| cap.parks);
+            let last = gate.throttled.replace(throttled);
+            gate.throttled_lately = last.map_or(0, |last| throttled.saturating_sub(last));
         }
         let Some(usage_ns) = usage_ns else { return };
         if let Some((last_ns, last_usage_ns)) = gate.usage.replace((now_ns, usage_ns)) {
             let wall_ns = now_ns.saturating_sub(last_ns).max(1);
             gate.usage_cpus = usage_ns.saturating_sub(last_usage_ns) as f64 / wall_ns as f64;
+            let lately_us = background_us
+                .zip(background_before_us)
+                .map_or(0, |(now, before)| now.saturating_sub(before));
+            gate.background_cpus = lately_us as f64 * 1e3 / wall_ns as f64;
         }
     }
 

@@ -238,14 +238,17 @@ impl Owner {
             nr_throttled: stat.nr_throttled,
             throttled_seconds: stat.throttled_ns as f64 / 1e9,
             latency: latency_view(gate),
-            cap: self.cap_view(gate, now_ns),
+            // The loop's bucket holds nothing back while the scheduler's does.
+            cap: (!self.ext.holds())
+                .then(|| self.cap_view(gate, now_ns))
+                .flatten(),
             nr_periods: stat.nr_periods,
             throttled_usec: stat.throttled_ns / 1_000,
             nr_bursts: stat.nr_bursts,
             burst_usec: stat.burst_ns / 1_000,
             throttled_lately: gate.throttled_lately,
             engine: self.engine().to_owned(),
-            ext: self.ext_counts(group),
+            ext: self.ext_counts(gate),
             own_limit: own.map(|own| limit_view(gate, &own)),
             terms: gate.terms.views().iter().map(term_view).collect(),
             age_seconds: now_ns.saturating_sub(record.made_ns) as f64 / 1e9,

@@ -51,6 +51,8 @@ pub struct CapStat {
     pub buckets: u32,
     /// What the family's own bucket of the hard cap holds; below zero: owes.
     pub level_us: i64,
+    /// The same of the soft cap.
+    pub soft_level_us: i64,
     /// What those that wait for that bucket will use.
     pub booked_us: u64,
     /// CPU time under the cap.
@@ -65,9 +67,23 @@ pub struct CapStat {
     pub visits: u64,
 }
 
+/// A bucket's level at `now_ns`: `tg_cap_fill`, without the fractions, of `tg_cap_bucket` as it lies there.
+fn level_ns(bucket: &[u64], now_ns: u64) -> i64 {
+    let &[last_ns, level_ns, depth_ns, rate] = bucket else {
+        return 0;
+    };
+    let rate_ppt = rate & u64::from(u32::MAX);
+    let filled_ns = u128::from(now_ns.saturating_sub(last_ns)) * u128::from(rate_ppt) / 1_000;
+    let filled_ns = i64::try_from(filled_ns).unwrap_or(i64::MAX);
+    let level_ns = level_ns.cast_signed();
+    level_ns
+        .saturating_add(filled_ns)
+        .min(depth_ns.cast_signed().max(level_ns))
+}
+
 impl CapStat {
     /// A family's slot; None where it is a member, or free.
-    fn of(index: u32, slot: &Slot, buckets: u32) -> Option<CapStat> {
+    fn of(index: u32, slot: &Slot, buckets: u32, now_ns: u64) -> Option<CapStat> {
         if slot.users == 0 || slot.family != index {
             return None;
         }
@@ -86,7 +102,8 @@ impl CapStat {
                 },
             },
             buckets,
-            level_us: slot.cap[1].cast_signed() / 1_000,
+            level_us: level_ns(&slot.cap[..4], now_ns) / 1_000,
+            soft_level_us: level_ns(&slot.cap[4..8], now_ns) / 1_000,
             booked_us: slot.booked_ns / 1_000,
             used_us: slot.used_ns / 1_000,
             background_us: slot.background_ns / 1_000,
@@ -139,6 +156,7 @@ impl Ext {
                 _ => break,
             }
         }
+        let now_ns = monotonic_ns();
         let mut buckets = vec![0_u32; all.len() + 1];
         for slot in all.iter().filter(|slot| slot.users > 0) {
             if let Some(count) = buckets.get_mut(slot.family as usize) {
@@ -147,14 +165,36 @@ impl Ext {
         }
         let found = (1_u32..).zip(&all);
         Ok(found
-            .filter_map(|(index, slot)| CapStat::of(index, slot, buckets[index as usize]))
+            .filter_map(|(index, slot)| CapStat::of(index, slot, buckets[index as usize], now_ns))
             .collect())
     }
+}
+
+/// The clock of the scheduler (`bpf_ktime_get_ns`).
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bucket_fills_while_nobody_looks() {
+        // Of 100 permille, 1 ms deep, owing 0.5 ms at 10 ms.
+        let bucket = [10_000_000, (-500_000_i64).cast_unsigned(), 1_000_000, 100];
+        assert_eq!(level_ns(&bucket, 10_000_000), -500_000);
+        assert_eq!(
+            level_ns(&bucket, 9_000_000),
+            -500_000,
+            "another CPU's clock"
+        );
+        assert_eq!(level_ns(&bucket, 14_000_000), -100_000);
+        assert_eq!(level_ns(&bucket, u64::MAX), 1_000_000, "full");
+        // A soft cap of 0 has no rate and no depth.
+        assert_eq!(level_ns(&[10_000_000, 0, 0, 0], 16_000_000), 0);
+    }
 
     #[test]
     fn a_family_is_shown_and_its_members_are_not() {
@@ -169,15 +209,16 @@ mod tests {
             is_gate: 1,
             ..Slot::default()
         };
-        let stat = CapStat::of(3, &slot, 4).expect("a family's");
+        let stat = CapStat::of(3, &slot, 4, 0).expect("a family's");
+        assert_eq!(stat.buckets, 4);
         assert_eq!((stat.cgroup_id, stat.pid, stat.used_us), (77, 0, 5_000));
         assert_eq!(stat.terms.hard_ppt, Some(200));
         assert_eq!(stat.terms.soft_ppt, None);
         assert_eq!(stat.terms.scope, CapScope::Task);
-        assert!(CapStat::of(4, &slot, 1).is_none(), "a member");
+        assert!(CapStat::of(4, &slot, 4, 0).is_none(), "a member");
         let own = Slot { is_gate: 0, ..slot };
-        assert_eq!(CapStat::of(3, &own, 1).map(|stat| stat.pid), Some(77));
+        assert_eq!(CapStat::of(3, &own, 4, 0).map(|stat| stat.pid), Some(77));
         let free = Slot { users: 0, ..slot };
-        assert!(CapStat::of(3, &free, 1).is_none(), "free");
+        assert!(CapStat::of(3, &free, 4, 0).is_none(), "free");
     }
 }

@@ -42,6 +42,17 @@ echo "$SEEN"
 measure capped "$(of $MAIN/capped)" %
 within "use under a cap of 200 permille" "$(of $MAIN/capped)" 19.9 20.1
 same "its copy" "$(cat $ROOT/$MAIN/capped/cpu.max)" "1600 8000"
+tidegate show gate:capped >/tmp/shown
+grep -q "Cap: at most 200‰: held back [0-9][0-9]* times" /tmp/shown || { cat /tmp/shown; fail "show does not tell what the scheduler held back"; }
+tidegate run --cap-soft 100‰ --name soft -- vmtool burn &
+soft=$!
+soft_binds() { [ "$(tidegate explain gate:soft --json | json binding)" = cap ]; }
+until_true 10 soft_binds || fail "what binds a hog with a soft cap is not that"
+tidegate show gate:soft >/tmp/shown
+tr -s '\n ' ' ' </tmp/shown | grep -q "Cap: above 100‰ only what nobody else wants: 0[.][1-9]" || { cat /tmp/shown; fail "show does not tell of the background"; }
+tidegate doctor >/tmp/doctor
+grep -q "Owner: runs: .*engine ext" /tmp/doctor || { cat /tmp/doctor; fail "doctor does not name the owner's engine"; }
+finish $soft
 
 tidegate stop
 wait $agent || { cat /tmp/agent; fail "the owner ended with an error"; }

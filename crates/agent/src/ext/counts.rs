@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tidegate_ext::{LimitStat, WorkStat};
-use tidegate_knobs::group::{CpuStat, GroupPath};
+use tidegate_ext::{CapScope, CapStat, LimitStat, WorkStat};
+use tidegate_knobs::group::CpuStat;
 
 use super::kernel::Scheduler;
+use crate::gate::Gate;
 use crate::looper::lock;
 use crate::owner::Owner;
 
@@ -27,6 +28,66 @@ pub struct GateCounts {
     pub delay_p99_us: f64,
     /// The longest.
     pub delay_longest_us: f64,
+    /// Its cap, if it has one.
+    #[serde(default)]
+    pub cap: Option<CapCounts>,
+}
+
+/// What the scheduler did for a gate's cap, since it was loaded or the cap was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CapCounts {
+    /// The hard cap, in parts per thousand of one CPU.
+    pub hard_permille: Option<u32>,
+    /// The soft cap.
+    pub soft_permille: Option<u32>,
+    /// For whom it counts: `group`, `process`, `task`.
+    pub scope: String,
+    /// Buckets: one, or one for each.
+    pub buckets: u32,
+    /// What the one bucket holds of the hard cap; debt where negative. None where there is one for each.
+    pub level_ms: Option<f64>,
+    /// The same of the soft cap.
+    pub soft_level_ms: Option<f64>,
+    /// CPU time under the cap.
+    pub used_seconds: f64,
+    /// Of it, above the soft cap, which nobody else wanted.
+    pub background_seconds: f64,
+    /// The same over the last look, in CPUs.
+    pub background_cpus: f64,
+    /// Times that a task was held back.
+    pub parks: u64,
+    /// For how long, all tasks added up.
+    pub parked_seconds: f64,
+    /// Runs beyond the cap that only the kernel's watchdog made necessary.
+    pub visits: u64,
+}
+
+impl From<&CapStat> for CapCounts {
+    fn from(cap: &CapStat) -> CapCounts {
+        let terms = &cap.terms;
+        let is_one = terms.scope == CapScope::Group;
+        let seconds = |us: u64| us as f64 / 1e6;
+        let level = |us: i64, asked: Option<u32>| asked.filter(|_| is_one).map(|_| us as f64 / 1e3);
+        CapCounts {
+            hard_permille: terms.hard_ppt,
+            soft_permille: terms.soft_ppt,
+            scope: match terms.scope {
+                CapScope::Group => "group",
+                CapScope::Process => "process",
+                CapScope::Task => "task",
+            }
+            .to_owned(),
+            buckets: cap.buckets,
+            level_ms: level(cap.level_us, terms.hard_ppt),
+            soft_level_ms: level(cap.soft_level_us, terms.soft_ppt),
+            used_seconds: seconds(cap.used_us),
+            background_seconds: seconds(cap.background_us),
+            background_cpus: 0.0,
+            parks: cap.parks,
+            parked_seconds: seconds(cap.parked_us),
+            visits: cap.visits,
+        }
+    }
 }
 
 impl From<&WorkStat> for GateCounts {
@@ -41,6 +102,7 @@ impl From<&WorkStat> for GateCounts {
             delay_p50_us: us(delays.quantile_ns(500)),
             delay_p99_us: us(delays.quantile_ns(990)),
             delay_longest_us: us(delays.longest_ns),
+            cap: None,
         }
     }
 }
@@ -104,13 +166,21 @@ pub(super) fn quota_counts(limit: &LimitStat) -> CpuStat {
 
 impl Owner {
     /// What the schedulers counted of a gate's group; none while none is in force, or it asks nothing of that group.
-    pub(crate) fn ext_counts(&self, group: &GroupPath) -> Option<GateCounts> {
+    pub(crate) fn ext_counts(&self, gate: &Gate) -> Option<GateCounts> {
         if !self.ext.holds() {
             return None;
         }
+        let group = gate.record.place.group();
         let id = self.groups.id(group).ok()?;
+        let cap = self.ext_cap(group).map(|cap| CapCounts {
+            background_cpus: gate.background_cpus,
+            ..CapCounts::from(&cap)
+        });
         let inner = lock(&self.ext.inner);
         let work = inner.loaded.as_ref()?.work(id);
-        Some(GateCounts::from(&inner.earlier.work(id, work)?))
+        Some(GateCounts {
+            cap,
+            ..GateCounts::from(&inner.earlier.work(id, work)?)
+        })
     }
 }

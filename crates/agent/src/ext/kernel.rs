@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use tidegate_ext::{Ended, Ext, GateTerms, LimitStat, TideStats, WorkStat};
+use tidegate_ext::{CapStat, Ended, Ext, GateTerms, LimitStat, TideStats, WorkStat};
 use tidegate_knobs::kfs::KernelFs;
 
 use super::machine;
@@ -50,6 +50,8 @@ pub(crate) trait Scheduler: Send {
     fn tide(&self) -> Option<TideStats>;
     /// What became of each quota.
     fn limits(&self) -> Vec<LimitStat>;
+    /// What became of each cap.
+    fn caps(&self) -> Vec<CapStat>;
     /// What a gate's tasks used, and how long they waited to run.
     fn work(&self, id: u64) -> Option<WorkStat>;
 }
@@ -142,6 +144,10 @@ impl Scheduler for Loaded {
 
     fn limits(&self) -> Vec<LimitStat> {
         self.0.limits().unwrap_or_default()
+    }
+
+    fn caps(&self) -> Vec<CapStat> {
+        self.0.caps().unwrap_or_default()
     }
 
     fn work(&self, id: u64) -> Option<WorkStat> {

@@ -28,10 +28,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_ext::{Ended, GateTerms, LimitStat};
+use tidegate_ext::{CapStat, Ended, GateTerms, LimitStat};
 
 use backoff::Backoff;
-pub use counts::GateCounts;
+pub use counts::{CapCounts, GateCounts};
 pub(crate) use keep::run;
 use kernel::{Kernel, Scheduler};
 
@@ -80,6 +80,8 @@ struct Inner {
     pub looked_ns: u64,
     /// What became of each quota, by cgroup id, and when that was read.
     pub limits: (u64, BTreeMap<u64, LimitStat>),
+    /// The same of each cap.
+    pub caps: (u64, BTreeMap<u64, CapStat>),
     /// What those before it have counted.
     pub earlier: counts::Earlier,
 }
@@ -90,6 +92,7 @@ impl Inner {
         let ended = self.loaded.take()?;
         self.earlier.take_in(&*ended, self.gates.keys());
         self.limits = Default::default();
+        self.caps = Default::default();
         Some(ended)
     }
 

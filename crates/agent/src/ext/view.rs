@@ -1,5 +1,6 @@
 //! What is shown of the scheduler.
 
+use tidegate_ext::CapStat;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::{CpuStat, GroupPath, GroupResult};
 use tidegate_law::{HeadroomDecision, Reason};
@@ -13,8 +14,8 @@ use crate::owner::Owner;
 
 /// So much of the kernel's dump is shown; the log has all of it.
 const DUMP_MAX: usize = 4_000;
-/// Counts of quotas are read again after this long: ten looks a second may ask (`burst = auto`).
-const LIMITS_FRESH_NS: u64 = 50_000_000;
+/// Counts of quotas and caps are read again after this long: ten looks a second may ask (`burst = auto`), and each reads all.
+const FRESH_NS: u64 = 50_000_000;
 
 impl Owner {
     /// Which engine enforces the terms at this moment.
@@ -117,13 +118,30 @@ impl Owner {
             return Some(earlier);
         };
         // All gates ask one after the other.
-        if now_ns.saturating_sub(inner.limits.0) >= LIMITS_FRESH_NS {
+        if now_ns.saturating_sub(inner.limits.0) >= FRESH_NS {
             let limits = loaded.limits().into_iter();
             let by_id = limits.map(|limit| (limit.cgroup_id, limit)).collect();
             inner.limits = (now_ns, by_id);
         }
         let now = inner.limits.1.get(&id).map(quota_counts);
         Some(earlier.plus(now.unwrap_or_default()))
+    }
+
+    /// What became of a group's cap; none while the scheduler is not in force, or was told of none.
+    pub(crate) fn ext_cap(&self, group: &GroupPath) -> Option<CapStat> {
+        if !self.ext.holds() {
+            return None;
+        }
+        let id = self.groups.id(group).ok()?;
+        let now_ns = monotonic_ns();
+        let mut inner = lock(&self.ext.inner);
+        inner.gates.get(&id)?.cap?;
+        if now_ns.saturating_sub(inner.caps.0) >= FRESH_NS {
+            let caps = inner.loaded.as_ref()?.caps();
+            let by_id = caps.into_iter().map(|cap| (cap.cgroup_id, cap));
+            inner.caps = (now_ns, by_id.collect());
+        }
+        inner.caps.1.get(&id).copied()
     }
 
     /// Side work's floor as it stands in the kernel file, while the scheduler is in force: the loop has not written it.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_ext::{
-    CapScope, CapTerms, Ended, GateTerms, Kind as Work, LimitStat, TideStats, WorkStat,
+    CapScope, CapStat, CapTerms, Ended, GateTerms, Kind as Work, LimitStat, TideStats, WorkStat,
 };
 use tidegate_knobs::bandwidth::Bandwidth;
 
@@ -31,6 +31,7 @@ pub(super) struct Told {
     at_attach: Vec<(Option<Bandwidth>, bool)>,
     unloads: u32,
     pub limits: Vec<LimitStat>,
+    pub caps: Vec<CapStat>,
 }
 
 /// What stands on the side root: its quota, and whether it is idle.
@@ -133,6 +134,9 @@ impl Scheduler for FakeScheduler {
     }
     fn limits(&self) -> Vec<LimitStat> {
         lock(&self.told).limits.clone()
+    }
+    fn caps(&self) -> Vec<CapStat> {
+        lock(&self.told).caps.clone()
     }
 
     fn work(&self, _id: u64) -> Option<WorkStat> {

@@ -1,9 +1,10 @@
 //! The engine ext at its edges: who writes over its copies, who has another scheduler, what is refused leaves nothing, who goes on
-//! without an owner keeps its caps, and counts go on from one load to the next.
+//! without an owner keeps its caps, counts go on from one load to the next, and what is told of caps is what the engine in force does.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use tidegate_ext::LimitStat;
+use tidegate_ext::{CapScope, CapStat, CapTerms, LimitStat};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 
@@ -15,6 +16,12 @@ use crate::looper::lock;
 use crate::owner::Owner;
 
 const S: u64 = 1_000_000_000;
+
+/// A gate that nobody has measured for so long is measured for who asks.
+const STALE: Duration = Duration::from_millis(1_600);
+
+/// A second of CPU within however long this test was kept from looking.
+const A_LITTLE: f64 = 0.001;
 
 #[test]
 fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_scheduler_too() {
@@ -155,4 +162,74 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
     unset(&owner, "cgroup:/other").unwrap();
     other();
     assert_eq!(of_other(), Some(10), "a gate that is set anew");
+}
+
+/// What the scheduler has counted of a cap with those terms.
+fn counted(owner: &Owner, group: &str, terms: CapTerms, parks: u64) -> Vec<CapStat> {
+    vec![CapStat {
+        cgroup_id: id(owner, group),
+        terms,
+        buckets: 3,
+        soft_level_us: -2_500,
+        used_us: 4_000_000,
+        background_us: 1_500_000,
+        parks,
+        parked_us: 700_000,
+        ..CapStat::default()
+    }]
+}
+
+#[test]
+fn a_soft_cap_is_told_as_the_engine_in_force_has_it() {
+    let (bed, kernel) = bed(Kind::V2);
+    let owner = bed.owner().unwrap();
+    owner.carry(S);
+    let group = run(&owner, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
+    let terms = CapTerms {
+        soft_ppt: Some(200),
+        ..CapTerms::default()
+    };
+    lock(&kernel.told).caps = counted(&owner, &group, terms, 0);
+    owner.explain("gate:job").unwrap();
+    std::thread::sleep(STALE);
+    lock(&kernel.told).caps[0].background_us += 1_000_000;
+    let page = owner.explain("gate:job").unwrap();
+    let loops = page.gate.cap;
+    assert!(loops.is_none(), "the loop's bucket keeps nothing back");
+    let cap = page.gate.ext.unwrap().cap.unwrap();
+    assert_eq!(cap.soft_permille, Some(200));
+    assert_eq!(cap.soft_level_ms, Some(-2.5));
+    assert_eq!((cap.used_seconds, cap.background_seconds), (4.0, 2.5));
+    assert!(cap.background_cpus > A_LITTLE, "{cap:?}");
+    assert_eq!(page.binding, "cap", "{}", page.summary);
+    let says = "above its soft cap of 200‰";
+    assert!(page.summary.contains(says), "{}", page.summary);
+
+    kernel.in_force.store(false, Ordering::Relaxed);
+    let gate = owner.explain("gate:job").unwrap().gate;
+    assert!(gate.ext.is_none() && gate.cap.is_some(), "the loop's again");
+}
+
+#[test]
+fn what_a_hard_cap_held_back_between_two_looks_binds() {
+    let (bed, kernel) = bed(Kind::V2);
+    let owner = bed.owner().unwrap();
+    owner.carry(S);
+    let each = [("cap_hard", "100‰"), ("cap_scope", "task")];
+    let group = run(&owner, PIDS[0], &each).unwrap();
+    let terms = CapTerms {
+        hard_ppt: Some(100),
+        scope: CapScope::Task,
+        ..CapTerms::default()
+    };
+    lock(&kernel.told).caps = counted(&owner, &group, terms, 5);
+    let gate = owner.explain("gate:job").unwrap().gate;
+    let cap = gate.ext.unwrap().cap.unwrap();
+    assert_eq!((cap.parks, cap.parked_seconds), (5, 0.7));
+    assert_eq!(cap.level_ms, None, "there are three");
+    std::thread::sleep(STALE);
+    lock(&kernel.told).caps = counted(&owner, &group, terms, 9);
+    let page = owner.explain("gate:job").unwrap();
+    assert_eq!(page.binding, "cap_hard", "{}", page.summary);
+    assert_eq!(page.gate.throttled_lately, 4);
 }

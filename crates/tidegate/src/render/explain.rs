@@ -32,6 +32,9 @@ pub fn page(view: &ExplainView) -> String {
     if let Some(cap) = &view.gate.cap {
         text.push_str(&wrapped("  Soft cap: ", &gates::cap_line(cap)));
     }
+    if let Some(cap) = gates::by_scheduler(&view.gate) {
+        text.push_str(&wrapped("       Cap: ", &gates::held_line(cap)));
+    }
     text.push_str(&users(view));
     if let Some(counts) = view.gate.ext.as_ref().filter(|counts| counts.wakeups > 0) {
         text.push_str(&wrapped("     Waits: ", &gates::waits(counts)));

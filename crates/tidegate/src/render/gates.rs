@@ -1,6 +1,6 @@
 //! Gates as a list and one by one.
 
-use tidegate_agent::api::{CapView, GateCounts, GateView, LatencyView, TermView};
+use tidegate_agent::api::{CapCounts, CapView, GateCounts, GateView, LatencyView, TermView};
 
 use super::{BOLD, count, cpus, fit, span, styled, wrapped};
 
@@ -62,6 +62,9 @@ pub fn one(gate: &GateView) -> String {
     }
     if let Some(cap) = &gate.cap {
         text.push_str(&wrapped("  Soft cap: ", &cap_line(cap)));
+    }
+    if let Some(cap) = by_scheduler(gate) {
+        text.push_str(&wrapped("       Cap: ", &held_line(cap)));
     }
     text.push_str(&terms(&gate.terms));
     for note in &gate.notes {
@@ -146,6 +149,46 @@ pub fn cap_line(cap: &CapView) -> String {
         cap.used_foreground_seconds,
         cap.soft_permille
     )
+}
+
+/// What the ext engine did for the gate's cap.
+pub fn by_scheduler(gate: &GateView) -> Option<&CapCounts> {
+    gate.ext.as_ref()?.cap.as_ref()
+}
+
+/// A cap under the ext engine: what it held back, and what went to the background.
+pub fn held_line(cap: &CapCounts) -> String {
+    let is_one = cap.scope == "group";
+    let each = match is_one {
+        true => String::new(),
+        false => format!(" for each {} (of {})", cap.scope, cap.buckets),
+    };
+    let held = cap.hard_permille.map(|permille| {
+        let left = match cap.level_ms {
+            Some(ms) if ms < 0.0 => format!(", owes {:.1} ms", -ms),
+            Some(ms) => format!(", {ms:.1} ms left"),
+            None => String::new(),
+        };
+        format!(
+            "at most {permille}‰{each}: held back {}, {:.1} s in all{left}",
+            count(cap.parks, "time", "times"),
+            cap.parked_seconds
+        )
+    });
+    let soft = cap.soft_permille.map(|permille| {
+        format!(
+            "above {permille}‰{each} only what nobody else wants: {:.2} CPUs of that now, {:.1} s so far, and {:.1} s within it",
+            cap.background_cpus,
+            cap.background_seconds,
+            cap.used_seconds - cap.background_seconds
+        )
+    });
+    let visits = (cap.visits > 0).then(|| {
+        let times = count(cap.visits, "time", "times");
+        format!("exceeded {times} for the kernel's watchdog")
+    });
+    let parts: Vec<String> = [held, soft, visits].into_iter().flatten().collect();
+    parts.join("; ")
 }
 
 /// Each term with its source and what it overrode.

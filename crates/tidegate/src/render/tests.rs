@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use tidegate_agent::api::{
-    ExplainView, GateView, LoopView, StatusView, TermView, UserView, WriteView,
+    CapCounts, ExplainView, GateView, LoopView, StatusView, TermView, UserView, WriteView,
 };
 
 use super::{WIDTH, explain, fit, gates, has_reader, span, status, wrapped};
@@ -241,4 +241,38 @@ fn who_reads_no_more_is_noticed_without_a_write() {
     assert!(!has_reader(writer.as_fd()));
     let file = tempfile::tempfile().unwrap();
     assert!(has_reader(file.as_fd()), "a file is never left");
+}
+
+#[test]
+fn a_cap_under_the_scheduler_is_told_by_what_it_did() {
+    let mut cap = CapCounts {
+        hard_permille: Some(200),
+        scope: "group".into(),
+        buckets: 1,
+        level_ms: Some(-1.25),
+        used_seconds: 4.0,
+        parks: 1,
+        parked_seconds: 3.2,
+        ..CapCounts::default()
+    };
+    assert_eq!(
+        gates::held_line(&cap),
+        "at most 200‰: held back 1 time, 3.2 s in all, owes 1.2 ms"
+    );
+    cap.level_ms = None;
+    cap.hard_permille = None;
+    cap.soft_permille = Some(100);
+    (cap.background_cpus, cap.background_seconds) = (0.25, 1.5);
+    assert_eq!(
+        gates::held_line(&cap),
+        "above 100‰ only what nobody else wants: 0.25 CPUs of that now, 1.5 s so far, and 2.5 s within it"
+    );
+    cap.scope = "task".into();
+    cap.buckets = 5;
+    cap.visits = 2;
+    assert_eq!(
+        gates::held_line(&cap),
+        "above 100‰ for each task (of 5) only what nobody else wants: 0.25 CPUs of that now, 1.5 s so far, and 2.5 s \
+         within it; exceeded 2 times for the kernel's watchdog"
+    );
 }
