@@ -14,7 +14,7 @@ use tidegate_knobs::discover::{Machine, discover, probe_features};
 use tidegate_knobs::kfs::RealFs;
 use tidegate_knobs::sched::{Support, probe};
 use tidegate_knobs::sense::{self, Prefer, SenseConfig};
-use tidegate_terms::Config;
+use tidegate_terms::{Config, Engine};
 
 use scheduler::Scheduler;
 
@@ -38,8 +38,8 @@ pub struct Facts {
     pub scheduler: Scheduler,
     /// systemd's version, when it is the first process and its bus answers; or why units cannot be targets.
     pub systemd: Result<String, String>,
-    /// Mistakes in the configuration files.
-    pub config: Result<(), String>,
+    /// The engine of the configuration, and who says so; or the mistakes in its files.
+    pub config: Result<(Engine, String), String>,
     /// The slice of quotas, a sysctl, in microseconds.
     pub bandwidth_slice_us: Option<u64>,
     /// Where the owner keeps its files.
@@ -68,7 +68,10 @@ impl Facts {
             scheduler: Scheduler::gather(),
             systemd: tidegate_agent::systemd::bus::version().map_err(|error| error.to_string()),
             config: Config::load(&crate::cmd::run::roots())
-                .map(drop)
+                .map(|config| {
+                    let engine = config.settings().engine;
+                    (engine.value, engine.source.to_string())
+                })
                 .map_err(|e| e.to_string()),
             bandwidth_slice_us: std::fs::read_to_string(
                 "/proc/sys/kernel/sched_cfs_bandwidth_slice_us",
@@ -130,8 +133,13 @@ fn owner(run_dir: &RunDir) -> Result<Option<String>, String> {
         Err(error) => return Err(error.message),
     };
     let status = client.status().map_err(|error| error.message)?;
+    let engine = match status.engine.as_str() {
+        // An owner of an older build does not say.
+        "" => String::new(),
+        engine => format!("engine {engine}, "),
+    };
     Ok(Some(format!(
-        "runs: process {} ({}), sensing by {}, {}",
+        "runs: process {} ({}), {engine}sensing by {}, {}",
         status.pid,
         status.mode,
         status.sensing,
@@ -276,6 +284,9 @@ fn lines(facts: &Facts) -> Vec<(&'static str, String)> {
         },
     ));
     lines.push(("Scheduler", facts.scheduler.line()));
+    if let Ok((engine, source)) = &facts.config {
+        lines.push(("Engine", facts.scheduler.configured_line(*engine, source)));
+    }
     lines.push((
         "systemd",
         match &facts.systemd {

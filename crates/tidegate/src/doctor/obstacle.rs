@@ -1,5 +1,7 @@
 //! What keeps Tidegate from enforcing anything here: the most fundamental obstacle, with its mend.
 
+use tidegate_terms::Engine;
+
 use super::Facts;
 
 /// The first thing that keeps headroom from being enforced.
@@ -52,6 +54,12 @@ pub fn obstacle(facts: &Facts) -> Option<Obstacle> {
             "put sudo before tidegate"
         };
         return obstacle_of(format!("{} cannot be written", facts.run_dir), mend);
+    }
+    if let (Ok((Engine::Ext, source)), Some(why)) = (&facts.config, facts.scheduler.refuses()) {
+        return obstacle_of(
+            format!("the configuration asks for engine = ext ({source}), but {why}"),
+            "take engine = knobs",
+        );
     }
     if let (Err(_), Err(why)) = (&facts.bpf, &facts.usage) {
         return obstacle_of("use cannot be measured", why.clone());

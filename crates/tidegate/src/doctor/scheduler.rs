@@ -1,6 +1,7 @@
 //! Whether this kernel takes a scheduler of ours (the engine ext): what it has, what it lacks, what a kernel that has it would add.
 
 use tidegate_ext::{NAME, Support};
+use tidegate_terms::Engine;
 
 /// The first kernel with sched_ext.
 const SINCE: (u32, u32) = (6, 12);
@@ -70,6 +71,31 @@ impl Scheduler {
         }
     }
 
+    /// Which engine an owner that starts now takes, one line for people.
+    pub fn configured_line(&self, engine: Engine, source: &str) -> String {
+        let asked = format!("engine = {engine}, {source}");
+        match engine {
+            Engine::Auto => format!("knobs ({asked})"),
+            Engine::Knobs => asked,
+            Engine::Ext if self.refuses().is_some() => {
+                format!(
+                    "{asked}, which this kernel cannot have: no owner starts; take engine = knobs"
+                )
+            }
+            Engine::Ext => {
+                format!("{asked}: an owner puts Tidegate's scheduler in force when it starts")
+            }
+        }
+    }
+
+    /// Why no scheduler can be loaded here.
+    pub fn refuses(&self) -> Option<&str> {
+        match &self.support {
+            Some(Err(why)) => Some(why.trim_start_matches("sched_ext: ")),
+            _ => None,
+        }
+    }
+
     fn is_new_enough(&self) -> bool {
         let mut numbers = self
             .release
@@ -110,6 +136,34 @@ mod tests {
         assert!(found(Some("simple"), true).contains("simple is loaded"));
         assert!(found(None, false).contains("6.17"));
         assert!(!found(None, true).contains("6.17"));
+    }
+
+    #[test]
+    fn the_configured_engine_is_said_and_whether_it_can_be_had() {
+        let can = Scheduler {
+            support: Some(Ok(Support {
+                state: "disabled".to_owned(),
+                loaded: None,
+            })),
+            ..Scheduler::default()
+        };
+        let cannot = Scheduler {
+            support: Some(Err(
+                "sched_ext: kernel X: it has no sched_ext; use Y".to_owned()
+            )),
+            ..Scheduler::default()
+        };
+        let file = "/etc/tidegate/tidegate.toml";
+        for scheduler in [&can, &cannot] {
+            let auto = scheduler.configured_line(Engine::Auto, "default");
+            assert_eq!(auto, "knobs (engine = auto, default)");
+            let knobs = scheduler.configured_line(Engine::Knobs, file);
+            assert_eq!(knobs, "engine = knobs, /etc/tidegate/tidegate.toml");
+        }
+        let ext = can.configured_line(Engine::Ext, file);
+        assert!(ext.contains("in force when it starts"), "{ext}");
+        let ext = cannot.configured_line(Engine::Ext, file);
+        assert!(ext.contains("no owner starts"), "{ext}");
     }
 
     #[test]

@@ -65,6 +65,7 @@ fn for_user(row: &mut Mechanism) {
 #[cfg(test)]
 mod tests {
     use tidegate_knobs::discover::Machine;
+    use tidegate_terms::Engine;
 
     use super::*;
 
@@ -79,7 +80,7 @@ mod tests {
             owner: Ok(None),
             scheduler: crate::doctor::scheduler::Scheduler::default(),
             systemd: Ok("257".to_owned()),
-            config: Ok(()),
+            config: Ok((Engine::Auto, "default".to_owned())),
             bandwidth_slice_us: Some(5000),
             run_dir: "/run/tidegate".to_owned(),
             run_dir_writable: false,
