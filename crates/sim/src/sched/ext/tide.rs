@@ -160,7 +160,8 @@ impl Tide {
         // A debt of more than a CPU's step is worked off by a CPU less.
         let less = u64::from(self.credit_ns < -OPEN_NS);
         let more = u64::from(self.open) + (self.credit_ns.max(0) / CATCH_UP_NS) as u64;
-        let most = whole + whole / 4 + 1;
+        // Where main pulses on all CPUs at the same moments, one CPU in between is not enough for less than one.
+        let most = (whole + (whole / 4).max(1) + 1).min(self.cpus);
         ((whole - less.min(whole)) + more).min(most) as u32
     }
 
@@ -211,6 +212,38 @@ mod tests {
             assert!(
                 got.abs_diff(290_000) <= 1_500,
                 "{cpus} CPUs, the tolerance: {got}"
+            );
+        }
+    }
+
+    /// Each CPU's main takes the first part of the same 10 ms: side work has to be caught up with in between.
+    #[test]
+    fn mains_that_pulse_at_once_leave_idle_what_is_asked() {
+        for (cpus, main_ppm) in [(2, 300_000), (2, 600_000), (3, 300_000)] {
+            let mut tide = Tide::new(cpus, 300_000, 10_000);
+            let mut now = Ledger::default();
+            let mut from_ns = 0;
+            let cpus = u64::from(cpus);
+            for ms in 0..12_000 {
+                tide.step(now, 1);
+                let rests = ms % 10 >= main_ppm / 100_000;
+                let side_ns = if rests {
+                    u64::from(tide.cpus()) * MS
+                } else {
+                    0
+                };
+                assert!(side_ns <= cpus * MS, "more CPUs than there are");
+                now.now_ns += MS;
+                now.busy_ns += if rests { side_ns } else { cpus * MS };
+                now.side_ns += side_ns;
+                if ms + 1 == 6_000 {
+                    from_ns = now.busy_ns;
+                }
+            }
+            let idle_ppm = 1_000_000 - (now.busy_ns - from_ns) / (6_000 * cpus);
+            assert!(
+                idle_ppm.abs_diff(300_000) <= 10_000,
+                "{cpus} CPUs, main {main_ppm}: {idle_ppm}"
             );
         }
     }
