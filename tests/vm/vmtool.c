@@ -26,6 +26,7 @@
 //   vmtool series SECONDS INTERVAL_US GROUP  prints "monotonic_ns usage_us" at each interval
 //   vmtool hackbench, schbench, build        ordinary work: vmwork.c
 //   vmtool serve, as                         where main's tasks are put: vmplace.c
+//   vmtool places, cores                     who runs beside whom: vmcores.c
 //   vmtool stress, heart                     torment, and whose fault a stall is: vmstress.c, vmheart.c
 // clang-format on
 //
@@ -415,7 +416,8 @@ int main(int count, char **words)
 		series(atof(words[2]), (uint64_t)(atof(words[3]) * 1e3), words[4]);
 	else if (!strcmp(verb, "heart") && count == 3)
 		heart(words[2]);
-	else if (!ordinary(count, words) && !torments(count, words) && !places(count, words)) {
+	else if (!ordinary(count, words) && !torments(count, words) && !places(count, words) &&
+		 !crowded(count, words)) {
 		fprintf(stderr, "vmtool: its comment tells how it is used\n");
 		return 2;
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// What vmtool.c, vmwork.c and vmstress.c have of each other.
+// What vmtool.c and its other files have of each other.
 #ifndef VMWORK_H
 #define VMWORK_H
 
@@ -40,6 +40,9 @@ int torments(int count, char **words);
 
 // Does `words` if it is about places (vmplace.c); 0: it is not.
 int places(int count, char **words);
+
+// Does `words` if it is about shared cores (vmcores.c); 0: it is not.
+int crowded(int count, char **words);
 
 // Beats for ever, and writes to the file at `path` when it was late (vmheart.c).
 void heart(const char *path);

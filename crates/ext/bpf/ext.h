@@ -28,6 +28,7 @@ const volatile struct ext_config config SEC(".rodata.config");
 #define TASK_CHOSEN 8	 /* its CPU was idle, and is kept for it */
 #define TASK_NEW 32	 /* forked, and not yet seen to be runnable */
 #define TASK_DENIED 16	 /* its CPU has seen that a cap keeps it from going on */
+#define TASK_CROWDED 64	 /* it is to leave the core that it shares */
 
 /*
  * Where a task is. Away <-> member of a line <-> parked (park.h): runnable, but kept from

@@ -109,6 +109,7 @@ struct task_struct {
 	unsigned int policy;
 	int static_prio;
 	int nr_cpus_allowed;
+	unsigned short migration_disabled;
 	const struct cpumask *cpus_ptr;
 	struct sched_entity se;
 	struct sigpending pending;

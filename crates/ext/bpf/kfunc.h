@@ -22,6 +22,8 @@ s32 scx_bpf_task_cpu(const struct task_struct *p) KSYM;
 struct cgroup *scx_bpf_task_cgroup(struct task_struct *p) WEAK;
 u32 scx_bpf_reenqueue_local(void) KSYM;
 
+const struct cpumask *scx_bpf_get_idle_smtmask(void) KSYM;
+void scx_bpf_put_idle_cpumask(const struct cpumask *mask) KSYM;
 const struct cpumask *scx_bpf_get_online_cpumask(void) KSYM;
 void scx_bpf_put_cpumask(const struct cpumask *mask) KSYM;
 void bpf_rcu_read_lock(void) KSYM;
@@ -47,6 +49,7 @@ struct cgroup *bpf_cgroup_ancestor(struct cgroup *cgroup, int level) KSYM;
 struct cgroup *bpf_cgroup_from_id(u64 id) KSYM;
 void bpf_cgroup_release(struct cgroup *cgroup) KSYM;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *cpumask) KSYM;
+u32 bpf_cpumask_any_and_distribute(const struct cpumask *one, const struct cpumask *other) KSYM;
 
 int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq, u64 flags) KSYM;
 struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) KSYM;

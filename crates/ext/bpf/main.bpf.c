@@ -8,6 +8,7 @@
  */
 #include "call.h"
 #include "life_ops.h"
+#include "spread.h"
 #include "task_ops.h"
 
 /* Arguments: struct task_struct *p, s32 prev_cpu, u64 wake_flags */
@@ -42,11 +43,11 @@ s32 select_cpu(u64 *ctx)
  * was put back. */
 INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_cpu *c, u64 flags)
 {
-	bool again = t->flags & TASK_PREEMPTED, chosen = t->flags & TASK_CHOSEN;
+	u32 was = t->flags, again = was & TASK_PREEMPTED;
 	s32 other;
 	u64 now;
 
-	t->flags &= ~(TASK_PREEMPTED | TASK_CHOSEN);
+	t->flags = was & ~(TASK_PREEMPTED | TASK_CHOSEN | TASK_CROWDED);
 	if (limits_used && limit_parks(p, t, cpu))
 		return;
 	if (caps_on && t->caps[0] && caps_parks(p, t))
@@ -56,13 +57,15 @@ INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_c
 		side_wait(p, t, cpu, flags);
 		return;
 	}
+	if (config.smt > 1 && again && was & TASK_CROWDED && spread_away(p, t, cpu))
+		return;
 	if (flags & CONST(scx_enq_flags, SCX_ENQ_LAST)) {
 		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
 		/* The CPU has already decided to idle. */
 		scx_bpf_kick_cpu(cpu, 0);
 		return;
 	}
-	if (!again && (chosen || scx_bpf_test_and_clear_cpu_idle(cpu))) {
+	if (!again && (was & TASK_CHOSEN || scx_bpf_test_and_clear_cpu_idle(cpu))) {
 		c->counts.direct++;
 		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
 		return;
@@ -132,6 +135,8 @@ INLINE bool keep(struct task_struct *prev, struct task_ctx *t, s32 cpu, struct e
 	u64 run_ns = door_run_ns(t);
 
 	if (other && tg_latency_before(other, t->deadline))
+		return false;
+	if (config.smt > 1 && !other && spread_leaves(prev, t, cpu, now))
 		return false;
 	if (limits_used)
 		run_ns = tg_min(run_ns, limit_bound(prev, t, cpu, now));
@@ -264,7 +269,7 @@ int running(u64 *ctx)
 		join(p, t, cpu);
 	if (t->llc != c->llc)
 		door_bring(t, c->llc, t->kind);
-	t->flags &= ~TASK_PREEMPTED;
+	t->flags &= ~(TASK_PREEMPTED | TASK_CROWDED);
 	now = now_ns();
 	t->since_ns = limits_used || caps_on ? door_since(c, now) : now;
 	account_starts(t, now);

@@ -13,6 +13,8 @@
 
 /* Running tasks that a waking one is compared with. */
 #define PLACE_VICTIMS 16
+/* CPUs of the whole machine that are looked through for one that runs side work or background. */
+#define PLACE_ELSEWHERE 256
 
 /*
  * A task that waits, in the order of a rank (law/latency.h), against what runs on a CPU. A slice
@@ -50,6 +52,32 @@ INLINE bool place_soft(struct task_ctx *t, struct ext_cpu *c)
 	return c->kind != EXT_MAIN || ((c->state & EXT_CPU_YIELDS) && !(t->flags & TASK_YIELDS));
 }
 
+/*
+ * A CPU of another cache that runs side work or background: main does not wait where its cache is
+ * full of main while side work runs elsewhere (it would until that one's slice is over). -1: none.
+ */
+s32 place_elsewhere(struct task_struct *p TRUSTED, u32 from)
+{
+	u32 most = tg_min(config.cpus, PLACE_ELSEWHERE), step;
+	s32 found = -1;
+
+	EXT_RCU;
+	EXT_FOR(step, most)
+	{
+		u32 at = (from + step) % tg_max(config.cpus, 1);
+		struct ext_cpu *c = cpu_at(at);
+
+		if (!c)
+			break;
+		if (!(c->state & EXT_CPU_RUNS) || c->kind == EXT_MAIN || c->called ||
+		    ledger_forced(at) || !bpf_cpumask_test_cpu(at, p->cpus_ptr))
+			continue;
+		found = at;
+		break;
+	}
+	return found;
+}
+
 #define PLACE_NONE (-1)
 #define PLACE_SOON (-2)
 
@@ -84,6 +112,12 @@ INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64
 			break;
 	}
 	c = best < 0 ? NULL : cpu_at(best);
+	if (config.llcs > 1 && *(volatile s32 *)&side_seats > 0 && (!c || !place_soft(t, c))) {
+		s32 other = place_elsewhere(p, from);
+
+		best = other < 0 ? best : other;
+		c = best < 0 ? NULL : cpu_at(best);
+	}
 	if (!c)
 		return PLACE_NONE;
 	yields = place_soft(t, c) ? YIELDS_NOW : place_displaces(t, c, line_v(l), now);

@@ -275,6 +275,7 @@ fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, Trouble> {
                 "vmstress.c",
                 "vmheart.c",
                 "vmplace.c",
+                "vmcores.c",
             ]
             .map(|source| scripts.join(source)),
         );

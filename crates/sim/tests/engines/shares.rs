@@ -1,7 +1,7 @@
 //! Ext on ordinary work: weights, hints that favour without unfairness, whole cores first.
 
 use tidegate_sim::machine::Machine;
-use tidegate_sim::{Ctx, GroupId, GroupSpec, Op, SeriesId, TaskSpec};
+use tidegate_sim::{CpuId, CpuSet, Ctx, GroupId, GroupSpec, Op, SeriesId, TaskSpec};
 
 use super::bed::{MS, SECOND, hog, machine};
 
@@ -154,9 +154,60 @@ fn whole_cores_come_first() {
     machine.run_until(100 * MS).unwrap();
     for core in 0..8 {
         let busy: u64 = [2 * core, 2 * core + 1]
-            .map(|cpu| machine.cpu_busy_ns(tidegate_sim::CpuId(cpu)))
+            .map(|cpu| machine.cpu_busy_ns(CpuId(cpu)))
             .iter()
             .sum();
         assert!(busy.abs_diff(100 * MS) <= MS, "core {core}: {busy}");
+    }
+}
+
+/// Eight that compute without a sleep share four cores while eight others have the rest; once those are gone, each has a core
+/// of its own, in another cache too.
+#[test]
+fn who_shares_a_core_leaves_for_a_whole_one() {
+    let mut machine = machine(16, 2, true, 9);
+    for cpu in 8..16 {
+        let mut done = false;
+        let leaver = move |_: &mut Ctx<'_>| {
+            done = !done;
+            if done {
+                Op::Run { work_ns: 50 * MS }
+            } else {
+                Op::Exit
+            }
+        };
+        let spec = TaskSpec {
+            cpus: Some(CpuSet::single(CpuId(cpu))),
+            ..TaskSpec::new("leaver", GroupId::ROOT, Box::new(leaver))
+        };
+        machine.spawn(spec).unwrap();
+    }
+    for _ in 0..8 {
+        machine
+            .spawn(TaskSpec::new("hog", GroupId::ROOT, hog()))
+            .unwrap();
+    }
+    machine.run_until(40 * MS).unwrap();
+    let busy = |machine: &Machine| {
+        let of = |core: u32| [2 * core, 2 * core + 1].map(|cpu| machine.cpu_busy_ns(CpuId(cpu)));
+        (0..8)
+            .map(|core| of(core).iter().sum())
+            .collect::<Vec<u64>>()
+    };
+    assert!(
+        busy(&machine)[..4].iter().all(|busy| *busy >= 79 * MS),
+        "{:?}",
+        busy(&machine)
+    );
+    // A slice is 3 ms; nobody is crowded by who has been there for less than a quarter of one.
+    machine.run_until(200 * MS).unwrap();
+    let from = busy(&machine);
+    machine.run_until(300 * MS).unwrap();
+    for (core, (to, from)) in busy(&machine).iter().zip(from).enumerate() {
+        assert!(
+            (to - from).abs_diff(100 * MS) <= MS,
+            "core {core}: {}",
+            to - from
+        );
     }
 }

@@ -67,7 +67,7 @@ impl Ext {
     }
 
     /// To a CPU that is idle, or whose task gives way.
-    fn send(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId) {
+    pub(super) fn send(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId) {
         self.claimed.insert(cpu);
         self.cpus[cpu.index()].sent.push(task);
         self.task_mut(task).place = Place::Sent(cpu);
@@ -126,7 +126,9 @@ impl Ext {
         let stopped = self.stop(cpu);
         self.cpus[cpu.index()].before = stopped.zip(since_ns);
         if let Some(task) = stopped {
-            self.put_back(k, task, cpu);
+            // Who is displaced by one that was sent here has no say in where he goes.
+            let spreads = self.cpus[cpu.index()].sent.is_empty();
+            self.put_back(k, task, cpu, spreads);
         }
         let next = self.choose(k, cpu);
         match next {
@@ -177,7 +179,7 @@ impl Ext {
             return;
         }
         if let Some(task) = self.stop(cpu) {
-            self.put_back(k, task, cpu);
+            self.put_back(k, task, cpu, false);
         }
         self.leave_idle(k, cpu);
         self.claimed.remove(cpu);

@@ -18,6 +18,7 @@ mod place;
 mod preempt;
 mod run;
 mod side;
+mod spread;
 mod tide;
 mod verify;
 mod weight;

@@ -11,7 +11,7 @@ impl Ext {
         k.idle.contains(cpu) && !self.claimed.contains(cpu)
     }
 
-    fn is_core_free(&self, k: &Kernel, cpu: CpuId) -> bool {
+    pub(super) fn is_core_free(&self, k: &Kernel, cpu: CpuId) -> bool {
         self.topology
             .siblings(cpu)
             .all(|sibling| self.is_free(k, CpuId(sibling)))

@@ -39,7 +39,7 @@ impl Ext {
     }
 
     /// Whoever runs there gives way to any of main's tasks (that is not of the idle class itself).
-    fn is_soft(&self, task: TaskId, run: &Run) -> bool {
+    pub(super) fn is_soft(&self, task: TaskId, run: &Run) -> bool {
         run.kind != Kind::Main || (self.task(run.task).yields && !self.task(task).yields)
     }
 
@@ -101,6 +101,11 @@ impl Ext {
             }
         }
         let best = latest.map(|(_, cpu, run)| (cpu, run));
+        if best.is_none_or(|(_, run)| !self.is_soft(task, run))
+            && let Some(cpu) = self.soft_elsewhere(k, task, from)
+        {
+            return (Some(cpu), Displaces::Now);
+        }
         match best {
             None => (None, Displaces::Not),
             Some((cpu, run)) => (Some(cpu), self.displaces(k, task, cpu, run)),

@@ -158,6 +158,7 @@ impl Ext {
         }
         while let Some(task) = self.cpus[cpu.index()].sent.pop() {
             if k.allowed(task, cpu) {
+                self.bring(k, task, self.topology.llc_of(cpu));
                 return Some(task);
             }
             // Its affinity has changed on the way.
@@ -294,8 +295,8 @@ impl Ext {
         Some(run.task)
     }
 
-    /// A task that still wants to run is put back in line.
-    pub(super) fn put_back(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId) {
+    /// A task that still wants to run is put back in line; `spreads`: if it may, on a core of its own.
+    pub(super) fn put_back(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId, spreads: bool) {
         let kind = self.task(task).kind;
         self.task_mut(task).left_ns = self.left_ns(task);
         let (state, slot) = self.caps.state(&self.tasks[task.index()].slots, k.now);
@@ -316,7 +317,13 @@ impl Ext {
             return;
         }
         self.wait(task, false);
-        if self.task(task).kind == Kind::Main
+        if spreads
+            && let Some(core) = self.core_for(k, task, cpu)
+            && let Place::Waiting(key) = self.task(task).place
+        {
+            self.unwait(task, key);
+            self.send(k, task, core);
+        } else if self.task(task).kind == Kind::Main
             && let Some(free) = self.find(k, task, cpu).filter(|free| *free != cpu)
         {
             self.call(k, free);
