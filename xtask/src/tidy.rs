@@ -142,6 +142,12 @@ fn check_line(path: &Path, place: &str, line: &str) -> Vec<Problem> {
     {
         problems.push(format!("{place}: space at the end; remove it"));
     }
+    if ["<<<<<<< ", ">>>>>>> "]
+        .iter()
+        .any(|mark| line.starts_with(mark))
+    {
+        problems.push(format!("{place}: a mark of a merge; settle it"));
+    }
     for word in LEFTOVERS {
         if found(word).is_some() {
             problems.push(format!(
@@ -345,6 +351,7 @@ mod tests {
             1
         );
         assert_eq!(problems("a.rs", "a \n"), 1);
+        assert_eq!(problems("a.md", &format!("{} HEAD\n", "<".repeat(7))), 1);
         assert_eq!(problems("a.rs", "a"), 1);
         assert_eq!(problems("law/a.h", "static double x;\n"), 1);
         assert_eq!(

@@ -359,8 +359,13 @@ impl Owner {
         let background_us = cap.map(|cap| cap.background_us);
         let background_before_us = std::mem::replace(&mut gate.background_us, background_us);
         if stat.is_some() || cap.is_some() {
-            let throttled =
-                stat.map_or(0, |stat| stat.nr_throttled) + cap.map_or(0, |cap| cap.parks);
+            // The parks of a cap for each are not its own limit's.
+            let parks = cap
+                .filter(|cap| {
+                    gate.own_limit().is_none() || cap.terms.scope == tidegate_ext::CapScope::Group
+                })
+                .map_or(0, |cap| cap.parks);
+            let throttled = stat.map_or(0, |stat| stat.nr_throttled) + parks;
             let last = gate.throttled.replace(throttled);
             gate.throttled_lately = last.map_or(0, |last| throttled.saturating_sub(last));
         }

@@ -158,11 +158,11 @@ INLINE void door_turns(struct ext_cpu *c, u64 now)
  */
 INLINE u64 door_since(struct ext_cpu *c, u64 now)
 {
-	u64 since_ns = c->turns_ns;
+	u64 took_ns = tg_sub0(now, c->turns_ns);
 
 	if (!c->turns_pid || (u32)bpf_get_current_task_btf()->pid != c->turns_pid)
 		return now;
-	return now - tg_min(tg_sub0(now, since_ns), DOOR_SWITCH_NS);
+	return took_ns > DOOR_SWITCH_NS ? now : now - took_ns;
 }
 
 /* The CPU tells others what it runs. */

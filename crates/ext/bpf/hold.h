@@ -324,7 +324,7 @@ static int hold_rings(void *map, u32 *llc, struct hold *h)
 		next_ns = back_ns;
 	if (fresh && next_ns)
 		next_ns = tg_min(next_ns, now + HOLD_CALM_NS);
-	if (!next_ns && calm >= HOLD_CALM)
+	if (!next_ns && !fresh && calm >= HOLD_CALM)
 		return 0;
 	hold_arm(at, next_ns ? next_ns : now + HOLD_CALM_NS, now);
 	h->seen++;

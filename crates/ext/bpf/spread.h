@@ -5,7 +5,8 @@
  * A wakeup finds an idle core by itself. But who computes without a sleep stays where he is, and in
  * time shares a core though others are idle: each time that he is displaced for a moment, any idle
  * thread takes him. So at the end of a slice, with nobody waiting, a task that shares its core with
- * another of main's goes to a core that is idle as a whole, in its own cache if there is one.
+ * another of main's goes to a core that is idle as a whole, in its own cache if there is one among
+ * the next SPREAD_LOOKS CPUs there.
  * crates/sim/src/sched/ext/spread.rs is the same in Rust.
  */
 #ifndef TIDEGATE_EXT_SPREAD_H
@@ -55,7 +56,8 @@ s32 spread_core(struct task_struct *p TRUSTED, u32 cpu)
 			break;
 		at = c->next_in_llc;
 	}
-	if (found < 0 && config.llcs > 1)
+	/* Its own cache comes first as far as was looked. */
+	if (found < 0)
 		found = (s32)bpf_cpumask_any_and_distribute(idle, p->cpus_ptr);
 	scx_bpf_put_idle_cpumask(idle);
 	/* The kernel says "none" by the number of CPUs. */
@@ -90,7 +92,7 @@ u32 spread_leaves(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, u32
 	return true;
 }
 
-/* True: it is on its way to another core. What was so in `dispatch` is asked again: it may have
+/* True: it is on its way to another core. Whether it may is asked again: it may have
  * other terms by now, and the core another task. */
 u32 spread_away(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, s32 cpu)
 {
@@ -99,6 +101,9 @@ u32 spread_away(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, s32 c
 	if (core < 0 || !scx_bpf_test_and_clear_cpu_idle(core))
 		return false;
 	dsq_insert(p, SCX_DSQ_LOCAL_ON | core, door_run_ns(t), 0);
+	/* Where he does not arrive, as somebody else changes him first, nobody else ends its claim.
+	 */
+	scx_bpf_kick_cpu(core, CONST(scx_kick_flags, SCX_KICK_IDLE));
 	/* A CPU that begins to go takes nobody (the scheduler is told later): he is in the kernel's
 	 * own queue then, and this CPU, which idles from now on, looks there. */
 	scx_bpf_kick_cpu(cpu, 0);

@@ -203,7 +203,7 @@ INLINE u32 tide_count(u64 allowance_ucpu)
 	u64 credit_ns = tide.credit_ns > 0 ? tide.credit_ns : 0;
 
 	/* Where main pulses on all CPUs at the same moments, one CPU in between is not enough for
-	 * less than one. */
+	 * what is less than one, or a few. */
 	return tg_min(tg_sub0(whole, less) + tide.open + credit_ns / TIDE_CATCH_UP_NS,
 		      tg_min(whole + tg_max(whole / 4, 1) + 1, tg_max(tide.online, 1)));
 }

@@ -158,7 +158,13 @@ impl Ext {
         }
         let now_ns = monotonic_ns();
         let mut buckets = vec![0_u32; all.len() + 1];
-        for slot in all.iter().filter(|slot| slot.users > 0) {
+        // Where each process or task has a bucket, the family's own slot is nobody's.
+        let draws =
+            |index: u32, slot: &Slot| slot.users > 0 && (slot.scope == 0 || slot.family != index);
+        for (_, slot) in (1_u32..)
+            .zip(&all)
+            .filter(|(index, slot)| draws(*index, slot))
+        {
             if let Some(count) = buckets.get_mut(slot.family as usize) {
                 *count += 1;
             }

@@ -12,8 +12,12 @@ systemctl start t-work.service
 UNIT=$ROOT/system.slice/t-work.service
 quota() { cut -d' ' -f1 $UNIT/cpu.max; }
 limited() { [ "$(cat $UNIT/cpu.idle)" = 1 ] && [ "$(quota)" != max ]; }
-raised() { limited && [ "$(awk '{ print int(1000 * $1 / $2) }' $UNIT/cpu.max)" -gt 100 ]; }
-# Looks seldom: each look is a burst of main, for which the engine cuts.
+# By the shell alone: each process that looks is a burst of main, for which the engine cuts; for the same reason seldom.
+raised() {
+	read -r _quota _period <$UNIT/cpu.max
+	read -r _idle <$UNIT/cpu.idle
+	[ "$_idle" = 1 ] && [ "$_quota" != max ] && [ $((1000 * _quota / _period)) -gt 100 ]
+}
 moving() {
 	for _look in 1 2 3 4 5; do
 		sleep 2

@@ -10,24 +10,34 @@ const AGAIN_MAX: usize = 3;
 
 /// Takes what passes now out of the failures of `tally`.
 pub fn once_more(step: &Step, log_path: &Path, lines: &[String], tally: &mut Tally) {
-    if step.counts != Counts::CargoTest || tally.failed > AGAIN_MAX {
+    let targets = targets(lines);
+    if step.counts != Counts::CargoTest
+        || !(1..=AGAIN_MAX).contains(&tally.failed)
+        || !all_told(&targets, lines, tally)
+    {
         return;
     }
-    for words in commands(&targets(lines), &tally.failures) {
+    let mut output = Vec::new();
+    for (number, words) in commands(&targets, &tally.failures).into_iter().enumerate() {
         let again = Step {
             name: step.name,
             program: step.program.clone(),
             words,
             counts: step.counts,
         };
-        if let Ok((status, lines)) = capture(&again, &log_path.with_extension("again.log")) {
-            settle(
-                tally,
-                &count(step.name, step.counts, status, &lines),
-                &lines,
-            );
+        let log_path = log_path.with_extension(format!("again-{}.log", number + 1));
+        match capture(&again, &log_path) {
+            Ok((_, lines)) => output.extend(lines),
+            Err(_) => return,
         }
     }
+    settle(tally, &output);
+}
+
+/// Whether each program that failed came to its end, and said which tests failed: one that crashed says less.
+fn all_told(targets: &[&str], lines: &[String], tally: &Tally) -> bool {
+    let ended = |line: &&String| line.starts_with("test result: FAILED");
+    lines.iter().filter(ended).count() == targets.len() && tally.failures.len() == tally.failed
 }
 
 /// The test programs that failed, as cargo names them at its end: "    `-p tidegate --test e2e_run`".
@@ -53,26 +63,18 @@ fn commands(targets: &[&str], failures: &[String]) -> Vec<Vec<String>> {
     targets.iter().map(command).collect()
 }
 
-fn settle(tally: &mut Tally, again: &Tally, lines: &[String]) {
-    let passed = |name: &String| lines.contains(&format!("test {name} ... ok"));
-    let flaky: Vec<String> = tally
-        .failures
-        .iter()
-        .filter(|n| passed(n))
-        .cloned()
-        .collect();
-    // A program that did not get to its end has settled nothing.
-    if again
-        .failures
-        .iter()
-        .any(|name| !tally.failures.contains(name))
-    {
+/// A name that two programs have, or a program that breaks now, leaves all as it was: then not each of them ran once.
+fn settle(tally: &mut Tally, again: &[String]) {
+    let ran = count("", Counts::CargoTest, Some(0), again);
+    if ran.passed + ran.failed + ran.skipped != tally.failures.len() {
         return;
     }
-    tally.failures.retain(|name| !flaky.contains(name));
-    tally.failed -= flaky.len();
-    tally.passed += flaky.len();
-    tally.flaky.extend(flaky);
+    let passed = |name: &String| again.contains(&format!("test {name} ... ok"));
+    let (flaky, failures) = tally.failures.drain(..).partition(passed);
+    tally.failures = failures;
+    tally.flaky = flaky;
+    tally.failed -= tally.flaky.len();
+    tally.passed += tally.flaky.len();
 }
 
 #[cfg(test)]
@@ -96,20 +98,19 @@ mod tests {
         );
     }
 
+    fn failed(text: &str) -> Tally {
+        count("cargo test", Counts::CargoTest, Some(101), &lines(text))
+    }
+
     #[test]
     fn what_passes_then_is_flaky_and_what_fails_twice_has_failed() {
-        let mut tally = count(
-            "cargo test",
-            Counts::CargoTest,
-            Some(101),
-            &lines(
-                "test a ... FAILED\ntest b ... FAILED\ntest result: FAILED. 5 passed; 2 failed;",
-            ),
+        let mut tally = failed(
+            "test a ... FAILED\ntest b ... FAILED\ntest result: FAILED. 5 passed; 2 failed;",
         );
-        let output =
-            lines("test a ... ok\ntest b ... FAILED\ntest result: FAILED. 1 passed; 1 failed;");
-        let again = count("cargo test", Counts::CargoTest, Some(101), &output);
-        settle(&mut tally, &again, &output);
+        settle(
+            &mut tally,
+            &lines("test a ... ok\ntest b ... FAILED\ntest result: FAILED. 1 passed; 1 failed;"),
+        );
         assert_eq!((tally.passed, tally.failed), (6, 1));
         assert_eq!(tally.failures, ["b"]);
         assert_eq!(tally.flaky, ["a"]);
@@ -117,15 +118,34 @@ mod tests {
 
     #[test]
     fn a_program_that_breaks_settles_nothing() {
-        let failed = lines("test a ... FAILED\ntest result: FAILED. 5 passed; 1 failed;");
-        let mut tally = count("cargo test", Counts::CargoTest, Some(101), &failed);
-        let again = count(
-            "cargo test",
-            Counts::CargoTest,
-            Some(101),
-            &lines("error: x"),
-        );
-        settle(&mut tally, &again, &lines("error: x"));
+        let mut tally = failed("test a ... FAILED\ntest result: FAILED. 5 passed; 1 failed;");
+        settle(&mut tally, &lines("error: x"));
         assert_eq!((tally.failed, tally.flaky.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_name_that_two_programs_have_settles_nothing() {
+        let ended = "test a ... FAILED\ntest result: FAILED. 5 passed; 1 failed;\n";
+        let mut tally = failed(&format!("{ended}{ended}"));
+        settle(
+            &mut tally,
+            &lines(&format!(
+                "test a ... ok\ntest result: ok. 1 passed; 0 failed;\n{ended}"
+            )),
+        );
+        // Five and one of `ended`, and one: not two.
+        assert_eq!((tally.failed, tally.flaky.len()), (2, 0));
+    }
+
+    #[test]
+    fn a_program_that_crashed_leaves_no_second_try() {
+        let one = "test a ... FAILED\ntest result: FAILED. 5 passed; 1 failed;\n";
+        let told = "error: 2 targets failed:\n    `-p x --lib`\n    `-p y --lib`";
+        let output = lines(&format!("{one}error: test failed (signal: 6)\n{told}"));
+        assert!(!all_told(&targets(&output), &output, &failed(one)));
+        let output = lines(&format!("{one}error: 1 target failed:\n    `-p x --lib`"));
+        assert!(all_told(&targets(&output), &output, &failed(one)));
+        let broken = failed("test a ... FAILED\n");
+        assert!(!all_told(&[], &[], &broken));
     }
 }

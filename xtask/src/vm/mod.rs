@@ -15,7 +15,7 @@ use tidegate_vm::{
 /// What the ext engine's callbacks cost, by kernel: [`crate::ext_cost`] writes it, and a test is held to it.
 pub const EXT_COSTS: &str = "tests/vm/ext-cost.tsv";
 
-/// So many tests of a lane may have a second try.
+/// So many tests of a lane may have a second try in `make test`.
 const AGAIN_MAX: usize = 2;
 
 /// The checkout that this was built in; canonical, so that logs and messages show plain paths.
@@ -277,7 +277,8 @@ fn run_lanes(
             bed,
             deadline,
             keep: options.keep,
-            again_max: AGAIN_MAX,
+            // A soak, and whoever looks at one test, wants to see each failure.
+            again_max: if options.short { AGAIN_MAX } else { 0 },
         };
         suite.run(lane.cases.clone(), &progress)
     };

@@ -51,7 +51,10 @@ impl Ext {
             return None;
         }
         let line = &self.caches[t.cache as usize].lines[Kind::Main as usize];
-        if line.waiting() > 1 {
+        if line
+            .first(|other| other != task && k.allowed(other, cpu))
+            .is_some()
+        {
             return None;
         }
         let home = self.topology.llc_of(cpu);
