@@ -16,7 +16,7 @@ use tidegate_vm::{
 pub const EXT_COSTS: &str = "tests/vm/ext-cost.tsv";
 
 /// So many tests of a lane may have a second try in `make test`.
-const AGAIN_MAX: usize = 2;
+const AGAIN_MAX: usize = 4;
 
 /// The checkout that this was built in; canonical, so that logs and messages show plain paths.
 fn repository() -> PathBuf {
