@@ -380,7 +380,8 @@ fn storm(
 }
 
 /// kernbench in small: jobs that fork compilers of 20 ms one after the other, on two CPUs and nothing
-/// beside. Seconds until all are done.
+/// beside. Seconds until all are done. Compilers of one length would all read at the same time, and the
+/// CPUs idle meanwhile or not by how ticks fall.
 fn compile(build: Build, children: u32, seed: u64) -> Result<f64, LabError> {
     let seed = derive(seed, &[5]);
     let mut m = built(Machine::new(config(Engine::Ext, BUILD_CPUS, seed)))?;
@@ -405,7 +406,8 @@ fn compile(build: Build, children: u32, seed: u64) -> Result<f64, LabError> {
                 (_, true) => Op::Sleep { for_ns: MS },
                 (_, false) => {
                     left -= 1;
-                    Op::Run { work_ns: 20 * MS }
+                    let work_ns = ctx.rng.between(10 * MS, 30 * MS);
+                    Op::Run { work_ns }
                 }
             }
         };

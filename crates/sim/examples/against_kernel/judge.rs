@@ -5,7 +5,7 @@ use crate::figures::{Figure, Of};
 /// How far apart two figures may be.
 #[derive(Clone, Copy, Debug)]
 pub struct Criteria {
-    /// Shares: percent of the CPUs that the scenario runs on.
+    /// Shares: percent of the CPUs that the scenario runs on; a tick of the window where that is more.
     share_points: f64,
     /// Counts of periods: percent of the kernel's count, and one that falls on the window's edge.
     count_percent: f64,
@@ -57,8 +57,18 @@ pub struct Verdict {
     pub within: Option<bool>,
 }
 
-/// Judges one figure; `cpus` is how many the scenario runs on.
-pub fn judge(of: Of, name: &str, kernel: &Figure, sim: &Figure, cpus: u32) -> Verdict {
+/// What a scenario was measured on.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    pub cpus: u32,
+    pub span_ms: u64,
+}
+
+/// The tick of every machine that is asked.
+const TICK_MS: f64 = 4.0;
+
+/// Judges one figure.
+pub fn judge(of: Of, name: &str, kernel: &Figure, sim: &Figure, window: Window) -> Verdict {
     let criteria = Criteria::of(of);
     let (k, s) = (kernel.value, sim.value);
     let relative = |percent: f64, slack: f64| Verdict {
@@ -71,10 +81,12 @@ pub fn judge(of: Of, name: &str, kernel: &Figure, sim: &Figure, cpus: u32) -> Ve
     };
     match kernel.unit.as_str() {
         "%" => {
-            let points = (s - k) / f64::from(cpus);
+            let points = (s - k) / f64::from(window.cpus);
+            // Where in a short window a tick falls is a boot's own.
+            let tick_points = 100.0 * TICK_MS / window.span_ms as f64;
             Verdict {
                 difference: format!("{points:+.2} points"),
-                within: Some(points.abs() <= criteria.share_points),
+                within: Some(points.abs() <= criteria.share_points.max(tick_points)),
             }
         }
         "count" => relative(criteria.count_percent, 1.0),

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The first compares the fair class, the second the ext engine. Exit code 1 when more than a tenth of a virtual machine's
-//! figures (of the ext engine's, a twentieth) are outside the criteria: two boots of the same kernel differ in single ones (see
-//! docs/simulator.md). The host's are shown, as time on a busy machine proves nothing.
+//! figures are outside the criteria, for two boots of the same kernel differ in single ones (see docs/simulator.md); of the ext
+//! engine's none may be, but for those that are known to be. The host's are shown, as time on a busy machine proves nothing.
 
 mod figures;
 mod judge;
@@ -53,21 +53,27 @@ fn pair(
     rehearsed(of, all, kernel, span_max_ms).map(Some)
 }
 
-/// Of the figures, how many may be outside: what two boots of one kernel differ by. The ext engine's repeat better.
+/// Outside the criteria, and known: docs/simulator.md says why.
+const KNOWN: [&str; 1] = ["wake-messages.p99.s"];
+
+/// Of the figures, how many may be outside: what two boots of one kernel differ by. The ext engine's repeat.
 fn outside_max_pct(of: Of) -> usize {
     match of {
         Of::Fair => 10,
-        Of::Ext => 5,
+        Of::Ext => 0,
     }
 }
 
 /// Prints what is outside and the count; true when that is no more than boots differ by.
-fn summary(of: Of, bed: &str, (good, bad): (usize, Vec<&str>)) -> bool {
+fn summary(of: Of, bed: &str, (good, mut bad): (usize, Vec<&str>)) -> bool {
     for name in &bad {
         println!("outside: {bed}: {name}");
     }
+    if of == Of::Ext {
+        bad.retain(|name| !KNOWN.contains(name));
+    }
     println!(
-        "{bed}: {good} figures within, {} outside; {} % may be",
+        "{bed}: {good} figures within, {} outside and not known to be; {} % may be",
         bad.len(),
         outside_max_pct(of)
     );

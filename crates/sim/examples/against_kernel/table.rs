@@ -1,7 +1,7 @@
 //! The comparison as a table of Markdown, and its place in the docs.
 
 use crate::figures::{Figure, Figures, Of};
-use crate::judge::{Verdict, judge};
+use crate::judge::{Verdict, Window, judge};
 use crate::scenario::Scenario;
 
 /// A table: whose decisions, on which two beds.
@@ -65,7 +65,11 @@ pub fn rows(of: Of, scenario: &Scenario, pairs: &Both<Pair>) -> Vec<Row> {
     let held = |pair: &Option<Pair>, name: &str| {
         let pair = pair.as_ref()?;
         let (kernel, sim) = (pair.kernel.get(name)?, pair.sim.get(name)?);
-        let verdict = judge(of, name, kernel, sim, scenario.cpus);
+        let window = Window {
+            cpus: scenario.cpus,
+            span_ms: scenario.span_ms,
+        };
+        let verdict = judge(of, name, kernel, sim, window);
         Some((kernel.clone(), sim.clone(), verdict))
     };
     names

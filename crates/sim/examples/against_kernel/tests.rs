@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::figures::Figure;
-use crate::judge::judge;
+use crate::judge::{Window, judge};
 
 const SCENARIOS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -51,14 +51,11 @@ fn the_simulator_agrees_with_the_kernel_in_virtual_time() {
     assert!(good > 60, "only {good} figures were judged");
 }
 
-/// Outside the criteria, and known: docs/simulator.md says why.
-const EXT_KNOWN: [&str; 1] = ["wake-messages.p99.s"];
-
 #[test]
 fn the_simulator_agrees_with_the_ext_engine() {
     for frozen in [EXT_FROZEN, EXT_FROZEN_73] {
         let (good, mut bad) = against(&table::EXT, EXT_SCENARIOS, frozen, "ext");
-        bad.retain(|name| !EXT_KNOWN.contains(&name.as_str()));
+        bad.retain(|name| !KNOWN.contains(&name.as_str()));
         assert!(bad.is_empty(), "{frozen}: outside the criteria: {bad:?}");
         assert!(good > 90, "{frozen}: only {good} figures were judged");
     }
@@ -100,7 +97,11 @@ fn figure(value: f64, unit: &str) -> Figure {
 #[test]
 fn criteria_are_those_of_the_docs() {
     let within = |name: &str, k: f64, s: f64, unit: &str, cpus: u32| {
-        judge(Of::Fair, name, &figure(k, unit), &figure(s, unit), cpus).within
+        let window = Window {
+            cpus,
+            span_ms: 4_000,
+        };
+        judge(Of::Fair, name, &figure(k, unit), &figure(s, unit), window).within
     };
     assert_eq!(within("x.share.a", 50.0, 51.9, "%", 1), Some(true));
     assert_eq!(within("x.share.a", 50.0, 52.1, "%", 1), Some(false));
@@ -124,11 +125,16 @@ fn criteria_are_those_of_the_docs() {
         within("x.done_p50.a", 1_000.0, 1_090.0, "us", 1),
         Some(true)
     );
-    let ext = |name: &str, k: f64, s: f64, unit: &str| {
-        judge(Of::Ext, name, &figure(k, unit), &figure(s, unit), 1).within
+    let ext_in = |span_ms: u64, name: &str, k: f64, s: f64, unit: &str| {
+        let window = Window { cpus: 1, span_ms };
+        judge(Of::Ext, name, &figure(k, unit), &figure(s, unit), window).within
     };
+    let ext = |name: &str, k: f64, s: f64, unit: &str| ext_in(4_000, name, k, s, unit);
     assert_eq!(ext("x.share.a", 50.0, 50.9, "%"), Some(true));
     assert_eq!(ext("x.share.a", 50.0, 51.1, "%"), Some(false));
+    // A tick of 300 ms is 1.33 %.
+    assert_eq!(ext_in(300, "x.share.a", 50.0, 51.3, "%"), Some(true));
+    assert_eq!(ext_in(300, "x.share.a", 50.0, 51.4, "%"), Some(false));
     assert_eq!(ext("x.p50.a", 9.0, 24.0, "us"), Some(true));
     assert_eq!(ext("x.done_p99.a", 10_000.0, 11_100.0, "us"), Some(false));
 }

@@ -1,7 +1,10 @@
 //! Ext on ordinary work: weights, hints that favour without unfairness, whole cores first.
 
 use tidegate_sim::machine::Machine;
-use tidegate_sim::{CpuId, CpuSet, Ctx, GroupId, GroupSpec, Op, SeriesId, TaskSpec};
+use tidegate_sim::{
+    CpuId, CpuSet, Ctx, ExtConfig, GroupId, GroupSpec, MachineConfig, Op, Scheduler, SeriesId,
+    TaskSpec, Topology,
+};
 
 use super::bed::{MS, SECOND, hog, machine};
 
@@ -121,6 +124,53 @@ fn a_hint_favours_without_unfairness() {
     );
 }
 
+/// Sleeps until `due_ns`, runs `work_ns`, and records how long both took from then on; once.
+fn once(series: SeriesId, due_ns: u64, work_ns: u64) -> Box<dyn tidegate_sim::Program> {
+    let mut step = 0;
+    Box::new(move |ctx: &mut Ctx<'_>| {
+        step += 1;
+        match step {
+            1 => Op::SleepUntil { at_ns: due_ns },
+            2 => Op::Run { work_ns },
+            _ => {
+                ctx.record(series, ctx.now_ns - due_ns);
+                Op::Exit
+            }
+        }
+    })
+}
+
+/// One comes 1 ms after a tick, displaces a hog and computes for long; another that comes 50 us later works 0.2 ms. How long that
+/// took, in us.
+fn second_comer_us(hogs: u32) -> u64 {
+    let mut machine = machine(1, 1, true, 9);
+    let [first, second] = ["first", "second"].map(|name| machine.add_series(name));
+    let root = GroupId::ROOT;
+    for _ in 0..hogs {
+        machine.spawn(TaskSpec::new("hog", root, hog())).unwrap();
+    }
+    let due_ns = 49 * MS;
+    let runs = once(first, due_ns, 10 * MS);
+    machine.spawn(TaskSpec::new("first", root, runs)).unwrap();
+    let comes = once(second, due_ns + 50_000, 200_000);
+    machine.spawn(TaskSpec::new("second", root, comes)).unwrap();
+    machine.run_until(100 * MS).unwrap();
+    machine.series(second).max_ns() / 1_000
+}
+
+/// Who runs is left alone for a quarter of his slice; who came meanwhile is let in when it is over, and where more than eight
+/// compete for the CPU at the next tick.
+#[test]
+fn who_waits_is_let_in_at_the_end_of_a_slice() {
+    for hogs in [1, 6] {
+        let took_us = second_comer_us(hogs);
+        // A slice is 0.7 ms.
+        assert!((850..900).contains(&took_us), "{hogs} hogs: {took_us} us");
+    }
+    let took_us = second_comer_us(7);
+    assert!((3_150..3_250).contains(&took_us), "{took_us} us");
+}
+
 /// A hog with every hint gets its share and no more.
 #[test]
 fn a_hint_is_no_weight() {
@@ -209,5 +259,40 @@ fn who_shares_a_core_leaves_for_a_whole_one() {
             "core {core}: {}",
             to - from
         );
+    }
+}
+
+/// For who shares a core the next sixteen CPUs of his cache are looked at, and then any of the machine.
+#[test]
+fn beyond_the_next_cpus_any_whole_core_will_do() {
+    for (gone, goes_to) in [(50, 0), (48, 48)] {
+        let mut config = MachineConfig::new(64);
+        config.topology = Topology::new(64, 2, 32);
+        config.scheduler = Scheduler::Ext(ExtConfig::for_cpus(64));
+        config.check = true;
+        let mut machine = Machine::new(config).unwrap();
+        for cpu in (0..64).filter(|cpu| ![32, 33].contains(cpu)) {
+            let leaves = cpu < 2 || cpu >= gone;
+            let program = move |ctx: &mut Ctx<'_>| match leaves && ctx.now_ns >= 40 * MS {
+                true => Op::Exit,
+                false => Op::Run { work_ns: 10 * MS },
+            };
+            let spec = TaskSpec {
+                cpus: Some(CpuSet::single(CpuId(cpu))),
+                ..TaskSpec::new("stays", GroupId::ROOT, Box::new(program))
+            };
+            machine.spawn(spec).unwrap();
+        }
+        for _ in 0..2 {
+            let spec = TaskSpec::new("hog", GroupId::ROOT, hog());
+            machine.spawn(spec).unwrap();
+        }
+        machine.run_until(100 * MS).unwrap();
+        let core = [goes_to, goes_to + 1].map(CpuId);
+        let busy = |machine: &Machine| core.map(|cpu| machine.cpu_busy_ns(cpu)).iter().sum::<u64>();
+        let from = busy(&machine);
+        machine.run_until(200 * MS).unwrap();
+        let got = busy(&machine) - from;
+        assert!(got.abs_diff(100 * MS) <= MS, "core of {goes_to}: {got}");
     }
 }

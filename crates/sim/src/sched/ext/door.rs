@@ -56,7 +56,11 @@ impl Ext {
         }
         match self.victim(k, task, cpu) {
             (Some(victim), Displaces::Now) => self.send(k, task, victim),
-            (_, displaces) => self.wait(task, displaces == Displaces::Soon),
+            (Some(victim), Displaces::Soon) => {
+                self.wait(task, true);
+                self.call_by(k, task, victim);
+            }
+            _ => self.wait(task, false),
         }
     }
 
@@ -212,6 +216,7 @@ impl Ext {
         match Alarm::unpack(number) {
             Alarm::Tide => self.tide_timer(k),
             Alarm::Cpu(cpu) => self.cpu_timer(k, cpu),
+            Alarm::Call(cpu) => self.call_rings(k, cpu),
             Alarm::Limit(group) => {
                 for task in self.limits.timer(group, k.now) {
                     self.again(k, task);

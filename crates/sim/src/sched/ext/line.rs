@@ -73,7 +73,7 @@ pub(super) struct Line {
 }
 
 /// How many tasks that may not run there a CPU passes over in one look: a BPF loop is bounded.
-const LOOKS: usize = 64;
+const LOOKS: usize = 4096;
 /// Brings a place in the order before all that have not won yet; such places keep their own order.
 const FRONT: u64 = 1 << 44;
 

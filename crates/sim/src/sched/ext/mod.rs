@@ -9,6 +9,7 @@
 //!
 //! What a real BPF scheduler pays is paid here by the machine's costs (switches, wakeups); its timers are exact.
 
+mod call;
 mod caps;
 mod door;
 mod limit;
@@ -32,6 +33,7 @@ use crate::kernel::Kernel;
 use crate::topology::Topology;
 use crate::{CpuId, GroupId, Ns, TaskId};
 
+use call::Call;
 use caps::Caps;
 use limit::Limits;
 use line::{Line, Standing};
@@ -123,6 +125,9 @@ struct ExtCpu {
     sent: Vec<TaskId>,
     /// The next timer that will look at it.
     armed_ns: Option<Ns>,
+    call: Call,
+    /// Where the search for any idle core of the machine goes on.
+    any_from: u32,
     /// Until then side work runs here at main's cost.
     forced_ns: Ns,
     /// Whose silos this CPU holds runtime of.
@@ -133,7 +138,7 @@ struct Run {
     task: TaskId,
     kind: Kind,
     since_ns: Ns,
-    /// When to look again: a silo or a bucket ends. A slice ends at a tick.
+    /// When to look again: a silo or a bucket ends. A slice ends at a tick, or by a call.
     until_ns: Ns,
     deadline: u64,
 }
@@ -173,6 +178,7 @@ enum Alarm {
     Cpu(CpuId),
     Limit(GroupId),
     Cap(u32),
+    Call(CpuId),
 }
 
 impl Alarm {
@@ -182,6 +188,7 @@ impl Alarm {
             Alarm::Cpu(cpu) => (1, cpu.0),
             Alarm::Limit(group) => (2, group.0),
             Alarm::Cap(slot) => (3, slot),
+            Alarm::Call(cpu) => (4, cpu.0),
         };
         Timer::Class(kind << 32 | u64::from(number))
     }
@@ -192,7 +199,8 @@ impl Alarm {
             0 => Alarm::Tide,
             1 => Alarm::Cpu(CpuId(low)),
             2 => Alarm::Limit(GroupId(low)),
-            _ => Alarm::Cap(low),
+            3 => Alarm::Cap(low),
+            _ => Alarm::Call(CpuId(low)),
         }
     }
 }
@@ -276,6 +284,7 @@ mod tests {
             Alarm::Cpu(CpuId(1023)),
             Alarm::Limit(GroupId(u32::MAX)),
             Alarm::Cap(7),
+            Alarm::Call(CpuId(3)),
         ] {
             let Timer::Class(number) = alarm.pack() else {
                 panic!("a timer of the class")

@@ -7,6 +7,8 @@ use crate::{CpuId, TaskId};
 
 /// CPUs of the whole machine that are looked through for one that runs side work.
 const ELSEWHERE: u32 = 256;
+/// CPUs of its cache that are looked at for an idle core.
+const LOOKS: usize = 16;
 
 impl Ext {
     /// A CPU of another cache that runs side work or background: main does not wait where its cache is full of main while side
@@ -40,8 +42,8 @@ impl Ext {
     }
 
     /// Where a task goes whose slice is over, if nobody waits and it shares its core with another of main's: to a core that is
-    /// idle as a whole, in its own cache if there is one.
-    pub(super) fn core_for(&self, k: &Kernel, task: TaskId, cpu: CpuId) -> Option<CpuId> {
+    /// idle as a whole, in its own cache if there is one among the next CPUs there.
+    pub(super) fn core_for(&mut self, k: &Kernel, task: TaskId, cpu: CpuId) -> Option<CpuId> {
         let t = self.task(task);
         if self.topology.threads_per_core() < 2
             || t.kind != Kind::Main
@@ -57,11 +59,30 @@ impl Ext {
         {
             return None;
         }
-        let home = self.topology.llc_of(cpu);
-        self.caches_from(home).find_map(|cache| {
-            self.scan(&k.idle, cache, cpu, |core| {
-                k.allowed(task, core) && self.is_core_free(k, core)
-            })
-        })
+        let idle = |at: u32| k.allowed(task, CpuId(at)) && self.is_core_free(k, CpuId(at));
+        let cache = self.topology.llc_cpus(self.topology.llc_of(cpu));
+        let mut next = (cpu.0 + 1..cache.end).chain(cache.start..cpu.0);
+        if let Some(near) = next.by_ref().take(LOOKS).find(|at| idle(*at)) {
+            return Some(CpuId(near));
+        }
+        // Each CPU goes on from where it last found one, as the kernel's own search for any.
+        let from = CpuId(self.cpus[cpu.index()].any_from);
+        let any = self.idle_core(k, task, from)?;
+        self.cpus[cpu.index()].any_from = any.0 + 1;
+        Some(any)
+    }
+
+    /// The first CPU from `from` on, round the machine, whose whole core is idle.
+    fn idle_core(&self, k: &Kernel, task: TaskId, from: CpuId) -> Option<CpuId> {
+        for (low, high) in [(from, u32::MAX), (CpuId(0), from.0)] {
+            let mut at = low;
+            while let Some(cpu) = k.idle.next_from(at).filter(|cpu| cpu.0 < high) {
+                if k.allowed(task, cpu) && self.is_core_free(k, cpu) {
+                    return Some(cpu);
+                }
+                at = CpuId(cpu.0 + 1);
+            }
+        }
+        None
     }
 }
