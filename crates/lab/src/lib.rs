@@ -35,6 +35,7 @@ pub mod dist;
 pub mod error;
 pub mod experiments;
 pub mod foreign;
+pub mod group_clock;
 pub mod leftovers;
 pub mod machine;
 pub mod on_sim;

@@ -2,10 +2,12 @@
 //! are kept, how smoothly the task runs, and what keeping them costs. Beside Tidegate: a quota on the group by hand, and
 //! cpulimit's law. Then soft caps: how soon a capped hog yields to a newcomer ([`super::caps_soft`]).
 //!
-//! Use is read from the loads' own clocks, and the longest stop is what the hog itself saw.
+//! Use is read from perf's clock of the load's group, or from the loads' own where that is not to be had ([`Clock`]), and
+//! the longest stop is what the hog itself saw.
 
 use crate::arms::plain;
 use crate::cgroup::{Group, Hierarchy};
+use crate::group_clock::Clock;
 use crate::options::LabOptions;
 use crate::policies::cpulimit::Cpulimit;
 use crate::proc::{Worker, WorkerPlan};
@@ -159,6 +161,8 @@ pub struct Outcome {
     pub cap_ppt: u32,
     /// Use in each window, ‰ of a CPU.
     pub windows_ppt: Vec<f64>,
+    /// Whether that is the group's use by perf's clock; else it is what the load told.
+    pub by_group: bool,
     /// The longest time for which the task wanted to run and did not; NaN for a group.
     pub longest_stop_ms: f64,
     /// CPU that the keeper itself used, ‰ of one CPU.
@@ -312,7 +316,8 @@ fn measure(
         .or(scheduler.map(Scheduler::pid));
     let owner_ns = || keeper_pid.and_then(clock::process_cpu_ns).unwrap_or(0);
     let (from_ns, owner_from_ns) = (clock::monotonic_ns(), owner_ns());
-    let windows_ppt = windows(&worker, lengths)?;
+    let used = Clock::of(h, &worker);
+    let windows_ppt = windows(&used, &worker, lengths)?;
     let length_ns = (clock::monotonic_ns() - from_ns) as f64;
     let owner_used_ns = owner_ns() - owner_from_ns;
     let stop_us = worker.ask("report")?["longest_stop_us"].as_f64();
@@ -330,6 +335,7 @@ fn measure(
         load,
         cap_ppt,
         windows_ppt,
+        by_group: matches!(used, Clock::Group(_)),
         longest_stop_ms: stop_us.map_or(f64::NAN, |us| us / 1000.0),
         cost_ppt,
     })
@@ -353,12 +359,13 @@ fn group_for(h: &Hierarchy, keeper: Keeper, cap_ppt: u32) -> Result<Option<Group
     Ok(Some(group))
 }
 
-fn windows(worker: &Worker, lengths: &Lengths) -> Result<Vec<f64>, LabError> {
+fn windows(used: &Clock, worker: &Worker, lengths: &Lengths) -> Result<Vec<f64>, LabError> {
+    let look = || Ok::<_, LabError>((clock::monotonic_ns(), used.ns(worker)?));
     let mut all = Vec::new();
-    let mut last = (clock::monotonic_ns(), worker.board.cpu_ns());
+    let mut last = look()?;
     for _ in 0..lengths.windows {
         stop::sleep_until(last.0 + (lengths.window_s * 1e9) as u64)?;
-        let now = (clock::monotonic_ns(), worker.board.cpu_ns());
+        let now = look()?;
         all.push(1000.0 * (now.1.saturating_sub(last.1)) as f64 / (now.0 - last.0) as f64);
         last = now;
     }

@@ -47,11 +47,13 @@ pub fn report(
     report.notes.push(format!(
         "Caps are in ‰ of one CPU; windows of {window}, {} of them, after {:.0} s to settle. The group that forks is two \
          parents with four children of 5 ms each at a time; the task that sleeps works 4 ms and sleeps 1 ms, so that it \
-         wants 800 ‰: under a higher cap that is what it is due. Use is read from the loads' own clocks. The longest \
+         wants 800 ‰: under a higher cap that is what it is due. {} The longest \
          stop is the longest time for which a hog wanted to run and did not, seen by itself. Cost is the CPU of whoever \
          keeps the cap: the owner's process, or the thread that sends cpulimit's signals; what the kernel's own \
          accounting costs is not in it.",
-        lengths.windows, lengths.settle_s
+        lengths.windows,
+        lengths.settle_s,
+        read_from(outcomes)
     ));
     report.notes.push(
         "Soft caps: one hog and one newcomer on each CPU. The hogs have yielded when they are within 5 points of what they \
@@ -79,6 +81,25 @@ pub fn report(
         );
     }
     Ok(report)
+}
+
+/// Whose clock the use is read from.
+fn read_from(outcomes: &[Outcome]) -> String {
+    const GROUP: &str = "Use is perf's clock of the load's group: all that its tasks ran, forks and switches included";
+    let told: Vec<&str> = keepers(outcomes)
+        .into_iter()
+        .filter(|k| of(outcomes, *k, None).any(|o| !o.by_group))
+        .map(Keeper::label)
+        .collect();
+    if told.is_empty() {
+        return format!("{GROUP}.");
+    }
+    let rest = "what the loads tell of themselves, which misses the end of what is forked (perf's events of a group of \
+                cgroup v2 are not to be had)";
+    if told.len() == keepers(outcomes).len() {
+        return format!("Use is {rest}.");
+    }
+    format!("{GROUP}; of {} it is {rest}.", told.join(" and "))
 }
 
 fn rate(o: &Outcome) -> Rate {
@@ -124,6 +145,7 @@ fn json_row(o: &Outcome) -> serde_json::Map<String, serde_json::Value> {
         "kind": "hard", "keeper": o.keeper.key(), "load": o.load.key(), "cap_ppt": o.cap_ppt,
         "used_ppt": num(r.used_ppt), "worst_window_ppt": num(r.worst_ppt), "off_ppt": num(r.off()),
         "longest_stop_ms": num(o.longest_stop_ms), "cost_ppt": num(o.cost_ppt),
+        "clock": if o.by_group { "group" } else { "loads" },
     }))
 }
 
@@ -246,4 +268,42 @@ fn soft_table(softs: &[Soft], cpus: usize) -> Table {
         ]);
     }
     t
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(keeper: Keeper, by_group: bool) -> Outcome {
+        Outcome {
+            keeper,
+            load: Load::Forks,
+            cap_ppt: 200,
+            windows_ppt: vec![200.0],
+            by_group,
+            longest_stop_ms: f64::NAN,
+            cost_ppt: 0.0,
+        }
+    }
+
+    #[test]
+    fn the_report_says_whose_clock_the_use_is_read_from() {
+        let said = |tidegate, quota| {
+            let all = [(Keeper::Tidegate, tidegate), (Keeper::Quota, quota)];
+            read_from(&all.map(|(keeper, by_group)| outcome(keeper, by_group)))
+        };
+        assert!(
+            said(true, true).starts_with("Use is perf's clock")
+                && !said(true, true).contains("tell")
+        );
+        assert!(said(false, false).starts_with("Use is what the loads tell"));
+        let mixed = said(true, false);
+        assert!(
+            mixed.contains("perf's clock of the load's group")
+                && mixed.contains("of quota by hand it is what the loads tell"),
+            "{mixed}"
+        );
+        assert_eq!(json_row(&outcome(Keeper::Ext, true))["clock"], "group");
+        assert_eq!(json_row(&outcome(Keeper::Ext, false))["clock"], "loads");
+    }
 }
