@@ -1,6 +1,8 @@
 //! Why a gate runs at its present rate: which of the limits on it binds, and the sum behind that.
 
 mod sum;
+#[cfg(test)]
+mod tests;
 
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
@@ -93,11 +95,8 @@ fn binding(
 ) -> (&'static str, String) {
     let used = gate.usage_cpus;
     let name = &gate.name;
-    if let Some(above) = above_soft_cap(gate) {
-        let why = format!(
-            "{name} uses {used:.2} CPUs; {above}, so it gets only CPU that nobody else wants"
-        );
-        return ("cap", why);
+    if let Some(soft) = soft_binding(gate) {
+        return ("cap", format!("{name} uses {used:.2} CPUs{soft}"));
     }
     let is_side = gate.class == Class::Side.to_string();
     if let Some(answer) = own_binding(gate, is_side.then_some(status.allowance_cpus)) {
@@ -155,25 +154,40 @@ fn binding(
     ("headroom", by_headroom(name, used, allowance, status))
 }
 
-/// That it is above its soft cap now, as the engine that keeps the cap has it.
-fn above_soft_cap(gate: &GateView) -> Option<String> {
+/// That it is above its soft cap now, as the engine that keeps the cap has it, or that it uses what that gives.
+fn soft_binding(gate: &GateView) -> Option<String> {
+    const ABOVE: &str = "so it gets only CPU that nobody else wants";
     if let Some(cap) = &gate.cap {
         cap.in_background_seconds?;
+        let permille = cap.soft_permille;
         return Some(format!(
-            "it is above its soft cap of {}‰",
-            cap.soft_permille
+            "; it is above its soft cap of {permille}‰, {ABOVE}"
         ));
     }
     let cap = gate.ext.as_ref()?.cap.as_ref()?;
     let permille = cap.soft_permille?;
-    let within = f64::from(permille) / 1e3 * f64::from(cap.buckets);
-    // Above it by what nobody else wanted, or up to it where that was nothing.
-    let is_above = cap.background_cpus > A_THOUSANDTH || gate.usage_cpus >= WANTS_MORE * within;
+    if permille == 0 {
+        return Some(format!("; its soft cap is 0‰, {ABOVE}"));
+    }
     let each = match cap.scope.as_str() {
         "group" => String::new(),
         each => format!(" for each {each}"),
     };
-    is_above.then(|| format!("it is above its soft cap of {permille}‰{each}"))
+    // By what nobody else wanted over the last look, or by what its bucket owes at this moment.
+    let owes = cap.soft_level_ms.is_some_and(|ms| ms < 0.0);
+    if owes || cap.background_cpus > A_THOUSANDTH {
+        return Some(format!(
+            "; it is above its soft cap of {permille}‰{each}, {ABOVE}"
+        ));
+    }
+    // Held to it where others leave nothing above it.
+    let within = f64::from(permille) / 1e3 * f64::from(cap.buckets);
+    (gate.usage_cpus > WANTS_MORE * within).then(|| {
+        format!(
+            " of the {within:.2} that its soft cap of {permille}‰{each} gives before others; above that it gets only CPU that \
+             nobody else wants"
+        )
+    })
 }
 
 /// What the headroom leaves.
@@ -263,119 +277,4 @@ fn users(status: &StatusView) -> Vec<UserView> {
     });
     users.sort_by(|a, b| b.usage_cpus.total_cmp(&a.usage_cpus));
     users
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::{CapCounts, GateCounts, LimitView};
-
-    fn side(usage_cpus: f64, allowance_cpus: f64) -> GateView {
-        GateView {
-            name: "encode".into(),
-            class: "side".into(),
-            usage_cpus,
-            allowance_cpus: Some(allowance_cpus),
-            ..GateView::default()
-        }
-    }
-
-    fn of(gate: &GateView, side_cpus: f64, allowance_ucpu: u64, floor_ucpu: u64) -> &'static str {
-        let status = StatusView {
-            side_cpus,
-            allowance_cpus: cpus(allowance_ucpu),
-            ..StatusView::default()
-        };
-        let decision = HeadroomDecision {
-            allowance_ucpu,
-            floor_ucpu,
-            ..HeadroomDecision::default()
-        };
-        binding(gate, &status, &decision, None).0
-    }
-
-    #[test]
-    fn names_the_limit_that_binds() {
-        assert_eq!(of(&side(0.2, 1.0), 0.2, 1_000_000, 20_000), "demand");
-        assert_eq!(of(&side(1.0, 1.0), 1.0, 1_000_000, 20_000), "headroom");
-        assert_eq!(of(&side(0.02, 0.02), 0.02, 20_000, 20_000), "tolerance");
-        assert_eq!(
-            of(&side(0.001, 0.02), 0.001, 20_000, 20_000),
-            "tolerance",
-            "also when main leaves it less"
-        );
-        assert_eq!(of(&side(0.5, 1.0), 1.0, 1_000_000, 20_000), "share");
-        let main = GateView {
-            class: "main".into(),
-            ..side(1.0, 1.0)
-        };
-        assert_eq!(of(&main, 0.0, 0, 0), "none");
-    }
-
-    #[test]
-    fn a_limit_of_its_own_binds_in_any_class() {
-        let own = |by: &str, cpus: f64| {
-            Some(LimitView {
-                by: by.into(),
-                cpus,
-                quota_usec: 30_000,
-                period_usec: 100_000,
-                burst_usec: 0,
-            })
-        };
-        let capped = |gate: GateView, by: &str| GateView {
-            own_limit: own(by, 0.3),
-            ..gate
-        };
-        let main = |used: f64| GateView {
-            class: "main".into(),
-            ..side(used, 0.0)
-        };
-        assert_eq!(of(&capped(main(0.3), "quota"), 0.0, 0, 0), "quota");
-        assert_eq!(of(&capped(main(0.3), "cap_hard"), 0.0, 0, 0), "cap_hard");
-        assert_eq!(of(&capped(main(0.1), "quota"), 0.0, 0, 0), "demand");
-        let bursty = GateView {
-            throttled_lately: 3,
-            ..capped(main(0.1), "quota")
-        };
-        assert_eq!(of(&bursty, 0.0, 0, 0), "quota");
-        let each = GateView {
-            throttled_lately: 3,
-            ..main(0.4)
-        };
-        assert_eq!(of(&each, 0.0, 0, 0), "cap_hard", "for each alone");
-        let encode = capped(side(0.3, 1.0), "quota");
-        assert_eq!(of(&encode, 0.3, 1_000_000, 20_000), "quota");
-        assert_eq!(
-            of(&capped(side(0.2, 0.2), "quota"), 0.2, 200_000, 20_000),
-            "headroom",
-            "the allowance is the lower one"
-        );
-        let each = |used: f64, background_cpus: f64| GateView {
-            ext: Some(GateCounts {
-                cap: Some(CapCounts {
-                    soft_permille: Some(50),
-                    scope: "task".into(),
-                    buckets: 4,
-                    background_cpus,
-                    ..CapCounts::default()
-                }),
-                ..GateCounts::default()
-            }),
-            ..main(used)
-        };
-        let full = "the others leave nothing above it";
-        assert_eq!(of(&each(0.2, 0.0), 0.0, 0, 0), "cap", "{full}");
-        assert_eq!(of(&each(0.1, 0.05), 0.0, 0, 0), "cap", "one of them");
-        assert_eq!(of(&each(0.1, 0.0), 0.0, 0, 0), "none");
-        let above = Above {
-            group: "/x".into(),
-            cpus: 0.2,
-            limit: "20000 us per 100000 us".into(),
-        };
-        let status = StatusView::default();
-        let decision = HeadroomDecision::default();
-        let (binds, why) = binding(&main(0.2), &status, &decision, Some(&above));
-        assert!(binds == "parent" && why.contains("/x"), "{why}");
-    }
 }
