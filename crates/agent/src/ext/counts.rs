@@ -11,7 +11,8 @@ use crate::gate::Gate;
 use crate::looper::lock;
 use crate::owner::Owner;
 
-/// A gate's tasks under the owner's schedulers so far, since the gate was made, without those of gates inside it.
+/// A gate's tasks under the owner's schedulers so far, since the gate was made, without those of gates inside it. All but its cap is
+/// nothing where there are more gates than the scheduler has accounts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GateCounts {
     /// CPU time.
@@ -128,7 +129,7 @@ impl Earlier {
         }
     }
 
-    /// Gates that went while there was no scheduler are forgotten.
+    /// Gates that are no more are forgotten: one that comes there anew begins at nothing.
     pub fn keep_work_of<T>(&mut self, gates: &BTreeMap<u64, T>) {
         self.work.retain(|id, _| gates.contains_key(id));
     }
@@ -178,9 +179,14 @@ impl Owner {
         });
         let inner = lock(&self.ext.inner);
         let work = inner.loaded.as_ref()?.work(id);
+        let work = inner.earlier.work(id, work);
+        // A gate for which there was no account is not counted on its own; its cap is.
+        if work.is_none() && cap.is_none() {
+            return None;
+        }
         Some(GateCounts {
             cap,
-            ..GateCounts::from(&inner.earlier.work(id, work)?)
+            ..work.as_ref().map(GateCounts::from).unwrap_or_default()
         })
     }
 }

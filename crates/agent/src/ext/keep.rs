@@ -259,7 +259,7 @@ impl Owner {
     /// Tells the scheduler what the gates are now.
     pub(crate) fn tell_ext(&self, gates: &[Gate]) {
         if !self.ext.is_loaded() {
-            return;
+            return self.forget_gone(gates);
         }
         let plan = self.ext_plan(gates, self.ext.sees_quotas());
         let told = Carrier::tell(&mut lock(&self.ext.inner), plan);
@@ -269,6 +269,15 @@ impl Owner {
         }
         lock(&self.ext.inner).story.trouble = trouble;
         self.tell_machine();
+    }
+
+    /// While no scheduler is there to be told that a gate has gone, what earlier ones counted of it goes all the same.
+    fn forget_gone(&self, gates: &[Gate]) {
+        if self.ext.is_wanted() {
+            let plan = self.ext_plan(gates, false);
+            let mut inner = lock(&self.ext.inner);
+            inner.earlier.keep_work_of(&plan.gates);
+        }
     }
 
     fn tell_machine(&self) {

@@ -32,6 +32,8 @@ pub(super) struct Told {
     unloads: u32,
     pub limits: Vec<LimitStat>,
     pub caps: Vec<CapStat>,
+    /// There are more gates than accounts.
+    pub without_account: bool,
 }
 
 /// What stands on the side root: its quota, and whether it is idle.
@@ -140,6 +142,9 @@ impl Scheduler for FakeScheduler {
     }
 
     fn work(&self, _id: u64) -> Option<WorkStat> {
+        if lock(&self.told).without_account {
+            return None;
+        }
         let mut work = WorkStat {
             side_ns: 2_500_000_000,
             ..WorkStat::default()

@@ -162,6 +162,38 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
     unset(&owner, "cgroup:/other").unwrap();
     other();
     assert_eq!(of_other(), Some(10), "a gate that is set anew");
+    eject(&kernel);
+    owner.carry(5 * S);
+    assert!(!owner.ext.is_loaded());
+    unset(&owner, "cgroup:/other").unwrap();
+    other();
+    owner.carry(8 * S);
+    assert_eq!(shown().1, Some(30), "the third");
+    let anew = "a gate that was set anew while there was no scheduler";
+    assert_eq!(of_other(), Some(10), "{anew}");
+}
+
+#[test]
+fn a_gate_that_is_not_counted_on_its_own_has_its_cap_counted() {
+    let (bed, kernel) = bed(Kind::V2);
+    let owner = bed.owner().unwrap();
+    owner.carry(S);
+    let group = run(&owner, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
+    lock(&kernel.told).without_account = true;
+    assert_eq!(
+        owner.status().gates[0].ext,
+        None,
+        "nothing is counted of it"
+    );
+    let terms = CapTerms {
+        soft_ppt: Some(200),
+        ..CapTerms::default()
+    };
+    lock(&kernel.told).caps = counted(&owner, &group, terms, 3);
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    let counts = owner.status().gates[0].ext.clone().expect("its cap's");
+    assert_eq!((counts.wakeups, counts.used_seconds), (0, 0.0));
+    assert_eq!(counts.cap.map(|cap| cap.parks), Some(3));
 }
 
 /// What the scheduler has counted of a cap with those terms.
