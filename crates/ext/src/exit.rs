@@ -9,6 +9,9 @@ use crate::intf::Exit;
 /// From here on an end is a failure (`SCX_EXIT_ERROR`); below, somebody asked for it.
 const FAILURES_FROM: u32 = 1024;
 
+/// Its link was closed, by us or by our end (`SCX_EXIT_UNREG`).
+const UNREGISTERED: u32 = 64;
+
 /// The end of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ended {
@@ -34,6 +37,11 @@ impl Ended {
             message: text(&exit.message),
             dump: text(&exit.dump),
         })
+    }
+
+    /// Whoever loaded it let go of it; else the kernel, a program or a person (sysrq-S) ended it.
+    pub fn is_ours(&self) -> bool {
+        self.kind == UNREGISTERED
     }
 
     /// The kernel threw it out, or a program gave up.
@@ -75,7 +83,12 @@ mod tests {
         let ended = Ended::from_kernel(&exit).unwrap();
         assert_eq!(ended.to_string(), "stall (init)");
         assert!(ended.is_failure());
-        exit.kind = 64;
-        assert!(!Ended::from_kernel(&exit).unwrap().is_failure());
+        assert!(!ended.is_ours());
+        for (kind, is_ours) in [(64, true), (67, false)] {
+            exit.kind = kind;
+            let ended = Ended::from_kernel(&exit).unwrap();
+            assert!(!ended.is_failure(), "{kind}: somebody asked for it");
+            assert_eq!(ended.is_ours(), is_ours, "{kind}");
+        }
     }
 }

@@ -140,9 +140,3 @@ impl From<ConfigErrors> for Failure {
         Failure::new(Exit::Failure, errors.to_string())
     }
 }
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Failure {
-        Failure::new(Exit::Failure, error.to_string())
-    }
-}

@@ -276,6 +276,7 @@ fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, Trouble> {
                 "vmheart.c",
                 "vmplace.c",
                 "vmcores.c",
+                "vmterm.c",
             ]
             .map(|source| scripts.join(source)),
         );

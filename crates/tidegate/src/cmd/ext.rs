@@ -99,6 +99,12 @@ struct Line<'a> {
     programs: &'a [ProgramCost],
 }
 
+/// The line of `--verify --json`.
+#[derive(Serialize)]
+struct Verified {
+    programs: Vec<ProgramCost>,
+}
+
 /// A gate with its group's name.
 #[derive(Serialize)]
 struct GateLine<'a> {
@@ -195,7 +201,10 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     }
     match ext.unload()? {
         // Between the last look and now.
-        Some(ended) if ended.is_failure() => Err(ejected(&ended)),
+        Some(ended) if !ended.is_ours() => {
+            shown.found_ejected(&ended)?;
+            Err(ejected(&ended))
+        }
         ended => shown.end(ended.as_ref()),
     }
 }
@@ -208,7 +217,7 @@ fn verified(args: &Args) -> Result<Exit, Failure> {
     }
     let programs = tidegate_ext::verify(&options)?;
     if args.json {
-        return render::json(&programs);
+        return render::json_line(&Verified { programs });
     }
     let lines = programs
         .iter()
@@ -291,22 +300,19 @@ impl<'a> Shown<'a> {
             let mut text = self.rates(&stats.total);
             text.push_str(&table(&stats, &self.last, self.at.elapsed(), &self.names));
             text.push_str(&below(&stats));
-            self.write_over(&text)?;
+            render::write_over(self.lines, &text)?;
+            self.lines = text.lines().count();
         }
         self.last = stats;
         self.at = Instant::now();
         Ok(())
     }
 
-    fn write_over(&mut self, text: &str) -> Result<(), Failure> {
-        let mut out = std::io::stdout().lock();
-        if self.lines > 0 {
-            write!(out, "\x1b[{}A", self.lines)?;
+    /// It was gone before it was taken out: the last counts once more, with the cause.
+    fn found_ejected(&self, ended: &Ended) -> Result<(), Failure> {
+        if self.args.json {
+            render::json_line(&Line::of(self, &self.last, Some(ended)))?;
         }
-        // What is left of a longer table goes, too.
-        write!(out, "\r\x1b[J{text}")?;
-        out.flush()?;
-        self.lines = text.lines().count();
         Ok(())
     }
 
@@ -386,5 +392,24 @@ impl Signals {
         };
         // SAFETY: both pointers are to values that live for the call; no information is asked for.
         unsafe { libc::sigtimedwait(&self.0, std::ptr::null_mut(), &timeout) > 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_verifier_says_is_one_object_on_one_line() {
+        let program = ProgramCost {
+            name: "tick".to_owned(),
+            verified_insns: 203,
+            runs: 0,
+            run_ns: 0,
+        };
+        let programs = vec![program];
+        let line = serde_json::to_string(&Verified { programs }).unwrap();
+        let whole = r#"{"programs":[{"name":"tick","verified_insns":203,"runs":0,"run_ns":0}]}"#;
+        assert_eq!(line, whole);
     }
 }

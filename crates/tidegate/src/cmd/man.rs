@@ -53,6 +53,10 @@ fn page(command: &clap::Command) -> Result<Vec<u8>, Failure> {
     clap_mangen::Man::new(command.clone())
         .source("Tidegate")
         .manual("Tidegate")
-        .render(&mut text)?;
+        .render(&mut text)
+        .map_err(|error| {
+            let why = format!("man: rendering a page: {error}; report this as a bug");
+            Failure::new(Exit::Failure, why)
+        })?;
     Ok(text)
 }

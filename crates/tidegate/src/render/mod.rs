@@ -74,16 +74,42 @@ fn has_reader(output: BorrowedFd<'_>) -> bool {
     }
 }
 
+/// Writes over the last `lines` lines of the terminal.
+pub fn write_over(lines: usize, text: &str) -> Result<Exit, Failure> {
+    let up = match lines {
+        0 => String::new(),
+        lines => format!("\x1b[{lines}A"),
+    };
+    // What is left of a longer text goes, too.
+    let whole = format!("{up}\r\x1b[J{text}");
+    let mut stdout = std::io::stdout().lock();
+    finish(
+        stdout
+            .write_all(whole.as_bytes())
+            .and_then(|()| stdout.flush()),
+    )
+}
+
 fn finish(written: std::io::Result<()>) -> Result<Exit, Failure> {
+    finished(written, std::io::stdout().as_fd())
+}
+
+fn finished(written: std::io::Result<()>, output: BorrowedFd<'_>) -> Result<Exit, Failure> {
     match written {
         Ok(()) => Ok(Exit::Ok),
         // The reader has seen enough (`tidegate status | head -3`).
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Ok),
+        // The terminal is gone, which a write is told as an error of input and output, as a broken disk's is.
+        Err(error) if is_io(&error) && !has_reader(output) => Ok(Exit::Ok),
         Err(error) => Err(Failure::new(
             Exit::Failure,
             format!("standard output: cannot be written: {error}; check where it goes"),
         )),
     }
+}
+
+fn is_io(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EIO)
 }
 
 /// The text in a style.

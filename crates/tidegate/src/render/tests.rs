@@ -1,12 +1,13 @@
 //! The pages over made-up views, word for word.
 
-use std::os::fd::AsFd;
+use std::io::Write;
+use std::os::fd::{AsFd, FromRawFd};
 
 use tidegate_agent::api::{
     CapCounts, ExplainView, GateView, LoopView, StatusView, TermView, UserView, WriteView,
 };
 
-use super::{WIDTH, explain, fit, gates, has_reader, span, status, wrapped};
+use super::{WIDTH, explain, finished, fit, gates, has_reader, span, status, wrapped};
 
 fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
@@ -241,6 +242,44 @@ fn who_reads_no_more_is_noticed_without_a_write() {
     assert!(!has_reader(writer.as_fd()));
     let file = tempfile::tempfile().unwrap();
     assert!(has_reader(file.as_fd()), "a file is never left");
+}
+
+/// The window and the other side of a new terminal.
+fn terminal() -> (std::fs::File, std::fs::File) {
+    // SAFETY: each call gets a descriptor that is open, or a buffer as long as it is told; the name ends in a zero.
+    unsafe {
+        let window = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
+        assert!(window >= 0, "{}", std::io::Error::last_os_error());
+        let mut name = [0_u8; 64];
+        assert_eq!(libc::grantpt(window) + libc::unlockpt(window), 0);
+        let told = libc::ptsname_r(window, name.as_mut_ptr().cast(), name.len());
+        assert_eq!(told, 0);
+        let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+        let other = libc::open(name.as_ptr().cast(), flags);
+        assert!(other >= 0, "{}", std::io::Error::last_os_error());
+        let own = |descriptor| std::fs::File::from_raw_fd(descriptor);
+        (own(window), own(other))
+    }
+}
+
+#[test]
+fn a_terminal_that_is_gone_is_a_reader_that_has_left_and_another_error_is_told() {
+    let (window, mut other) = terminal();
+    let written = other.write_all(b"a table\n");
+    assert!(finished(written, other.as_fd()).is_ok() && has_reader(other.as_fd()));
+    drop(window);
+    let written = other.write_all(b"another\n");
+    let code = written.as_ref().unwrap_err().raw_os_error();
+    assert_eq!(code, Some(libc::EIO), "as kernels have it");
+    assert!(finished(written, other.as_fd()).is_ok());
+    // The same of a file is its disk's.
+    let broken = || Err(std::io::Error::from_raw_os_error(libc::EIO));
+    let file = tempfile::tempfile().unwrap();
+    let said = finished(broken(), file.as_fd()).unwrap_err().message;
+    assert!(
+        said.starts_with("standard output: cannot be written: "),
+        "{said}"
+    );
 }
 
 #[test]
