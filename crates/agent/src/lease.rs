@@ -15,6 +15,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+/// The clock that the lease is kept in.
+pub use tidegate_knobs::clock::monotonic_ns;
 
 const PAGE_BYTES: usize = 4096;
 const MAGIC: u64 = 0x7469_6465_6761_7401; // "tidegat", version 1
@@ -48,12 +50,6 @@ pub struct Lease {
 unsafe impl Send for Lease {}
 // SAFETY: as above.
 unsafe impl Sync for Lease {}
-
-/// Now, by the clock that the lease is kept in.
-pub fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
 
 impl Lease {
     /// Maps the page at `path`, made on first use.

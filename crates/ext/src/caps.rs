@@ -82,9 +82,11 @@ fn level_ns(bucket: &[u64], now_ns: u64) -> i64 {
 }
 
 impl CapStat {
-    /// A family's slot; None where it is a member, or free.
+    /// A family's slot; None where it is a member, or free, or of a cap that was taken away (it asks for nothing): tasks that
+    /// have not looked since still hold it, while another of the same gate may be in force by now.
     fn of(index: u32, slot: &Slot, buckets: u32, now_ns: u64) -> Option<CapStat> {
-        if slot.users == 0 || slot.family != index {
+        let is_none = slot.hard_ppt == NONE && slot.soft_ppt == NONE;
+        if slot.users == 0 || slot.family != index || is_none {
             return None;
         }
         let some = |ppt: u32| (ppt != NONE).then_some(ppt);
@@ -176,7 +178,7 @@ impl Ext {
     }
 }
 
-/// The clock of the scheduler (`bpf_ktime_get_ns`).
+/// The clock of the scheduler (`bpf_ktime_get_ns`). Knobs has the same: engines know nothing of each other.
 fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -226,5 +228,11 @@ mod tests {
         assert_eq!(CapStat::of(3, &own, 4, 0).map(|stat| stat.pid), Some(77));
         let free = Slot { users: 0, ..slot };
         assert!(CapStat::of(3, &free, 4, 0).is_none(), "free");
+        let taken_away = Slot {
+            hard_ppt: NONE,
+            ..slot
+        };
+        let held = "what its gate has no more, though tasks hold it";
+        assert!(CapStat::of(3, &taken_away, 4, 0).is_none(), "{held}");
     }
 }

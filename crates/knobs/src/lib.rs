@@ -1,6 +1,7 @@
 //! The engine on kernel files: cgroup v1 and v2, quotas, idle and weights.
 
 pub mod bandwidth;
+pub mod clock;
 pub mod control;
 pub mod cpus;
 pub mod discover;

@@ -36,7 +36,8 @@ use super::slots::{CLASSES, Control, IDLE, MAIN, Mapped, NEUTRAL, Reading, SIDE,
 use super::steal::StealMeter;
 use super::sums::Sums;
 use super::waits::{WAIT_BUCKETS, Waits};
-use super::{Counters, Group, SenseConfig, SenseError, Sensor, now_ns};
+use super::{Counters, Group, SenseConfig, SenseError, Sensor};
+use crate::clock::monotonic_ns;
 
 /// `max_entries` of the map `roots`.
 const ROOTS_MAX: usize = 8192;
@@ -109,7 +110,7 @@ impl BpfSensor {
                 .map_err(|why| failed("attach", &why))?;
             sensor._links.push(link);
         }
-        let now_ns = now_ns();
+        let now_ns = monotonic_ns();
         sensor.total.now_ns = now_ns;
         sensor.total.online_cpus = sensor.online.count();
         for index in 0..sensor.online.cpus().len() {
@@ -142,7 +143,7 @@ impl BpfSensor {
             MapHandle::try_from(&find("roots")?).map_err(|why| failed("open maps", &why))?;
         let look = object_program(&object, "look")?.as_fd().as_raw_fd();
         let online = Online::open(&config.cpu_dir)?;
-        let steal = StealMeter::open(&config.proc_dir, now_ns())?;
+        let steal = StealMeter::open(&config.proc_dir, monotonic_ns())?;
         Ok(Self {
             slots,
             control,
@@ -256,7 +257,7 @@ impl BpfSensor {
 impl Sensor for BpfSensor {
     fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError> {
         let broken = std::mem::replace(&mut self.broken, true);
-        let now_ns = now_ns();
+        let now_ns = monotonic_ns();
         let mut valid = !broken && !self.online.refresh()? && now_ns >= self.total.now_ns;
         self.answer_moves(now_ns)?;
         self.steal.update(now_ns)?;
@@ -333,7 +334,7 @@ impl Sensor for BpfSensor {
         self.control.all()[0]
             .generation
             .fetch_add(1, Ordering::SeqCst);
-        self.look_at_busy(now_ns())
+        self.look_at_busy(monotonic_ns())
     }
 
     fn kind(&self) -> &'static str {

@@ -297,10 +297,3 @@ pub fn open(
     let note = format!("sensing by cgroup usage, {}: {why_not}", sensor.exactness());
     Ok((Box::new(sensor), note))
 }
-
-/// CLOCK_MONOTONIC, which is also BPF's `bpf_ktime_get_ns`.
-fn now_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    // Seconds since boot and nanoseconds below 10^9: neither is negative, the sum fits 64 bits.
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}

@@ -21,7 +21,8 @@ use super::files::{KeptFile, keyed, number};
 use super::online::Online;
 use super::steal::{STEAL_INTERVAL_NS, Spread, StatFile, StatLine};
 use super::usage_parts::UsageParts;
-use super::{Counters, Group, SenseConfig, SenseError, Sensor, now_ns};
+use super::{Counters, Group, SenseConfig, SenseError, Sensor};
+use crate::clock::monotonic_ns;
 
 /// Windows under this show little but the granularity.
 const MIN_WINDOW_NS: u64 = 50_000_000;
@@ -168,7 +169,7 @@ impl UsageSensor {
         let online = Online::open(&config.cpu_dir)?;
         let stat = StatFile::open(&config.proc_dir)?;
         let stat_last = stat.read()?;
-        let now_ns = now_ns();
+        let now_ns = monotonic_ns();
         let total = Counters {
             now_ns,
             online_cpus: online.count(),
@@ -248,7 +249,7 @@ impl Sensor for UsageSensor {
         let before_ns = self.total.now_ns;
         let mut reset = std::mem::replace(&mut self.broken, true);
         reset |= self.online.refresh()?;
-        self.total.now_ns = now_ns();
+        self.total.now_ns = monotonic_ns();
         reset |= self.total.now_ns < before_ns;
         self.total.online_cpus = self.online.count();
         let wall_ns =
