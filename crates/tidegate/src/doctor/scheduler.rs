@@ -82,10 +82,23 @@ impl Scheduler {
                     "{asked}, which this kernel cannot have: no owner starts; take engine = knobs"
                 )
             }
-            Engine::Ext => {
-                format!("{asked}: an owner puts Tidegate's scheduler in force when it starts")
-            }
+            Engine::Ext => match self.another() {
+                None => {
+                    format!("{asked}: an owner puts Tidegate's scheduler in force when it starts")
+                }
+                Some(other) => format!(
+                    "{asked}: {other}, another sched_ext scheduler, is loaded and stays: until it is gone an owner keeps the terms \
+                     with knobs; stop the service or program that loaded {other}, and Tidegate's is in force within half a minute; \
+                     or take engine = knobs"
+                ),
+            },
         }
+    }
+
+    /// The scheduler of somebody else that is in force.
+    fn another(&self) -> Option<&str> {
+        let support = self.support.as_ref()?.as_ref().ok()?;
+        support.loaded.as_deref().filter(|name| *name != NAME)
     }
 
     /// Why no scheduler can be loaded here.
@@ -162,6 +175,27 @@ mod tests {
         }
         let ext = can.configured_line(Engine::Ext, file);
         assert!(ext.contains("in force when it starts"), "{ext}");
+        let beside = |name: &str| {
+            let scheduler = Scheduler {
+                support: Some(Ok(Support {
+                    state: "enabled".to_owned(),
+                    loaded: Some(name.to_owned()),
+                })),
+                ..Scheduler::default()
+            };
+            scheduler.configured_line(Engine::Ext, file)
+        };
+        let ext = beside("rusty_1.0.8");
+        assert!(!ext.contains("when it starts"), "{ext}");
+        assert!(
+            ext.contains("rusty_1.0.8, another sched_ext scheduler, is loaded"),
+            "{ext}"
+        );
+        assert!(
+            ext.contains("stop the service or program that loaded rusty_1.0.8"),
+            "{ext}"
+        );
+        assert!(beside(NAME).contains("when it starts"), "our own");
         let ext = cannot.configured_line(Engine::Ext, file);
         assert!(ext.contains("no owner starts"), "{ext}");
     }
