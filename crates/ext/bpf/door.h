@@ -43,7 +43,10 @@ INLINE void door_join(struct task_struct *p, struct task_ctx *t, s32 cpu)
 	t->line = line_index(t->llc, t->kind);
 	l = line_at(t->line);
 	tree_activate(t);
-	t->since_ns = now;
+	/* One that is only put anew (another CPU, nice level, group) has waited since before, and
+	 * by the watchdog's clock, too. */
+	if (!t->since_ns)
+		t->since_ns = now;
 	if (l)
 		line_join(l, t, tree_flat(t->group, t->weight), false, now);
 }

@@ -45,8 +45,10 @@ struct task_ctx {
 	u64 flat;
 	s64 lag;       /* what it was behind by when it last left */
 	u64 uncounted; /* virtual time that it ran and the line has not been told */
-	u64 since_ns;  /* charged up to here while it runs; else, since when it has not run */
-	u64 open_ns;   /* its line counts it as running since then; 0: it does not */
+	/* Charged up to here while it runs; else, since when it has not run though it could; 0: it
+	 * could not. */
+	u64 since_ns;
+	u64 open_ns; /* its line counts it as running since then; 0: it does not */
 	u64 slice_ns;
 	u64 generation; /* of the gates, when it was last described */
 	u64 group_id;	/* guards against another group under the same index */

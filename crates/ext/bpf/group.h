@@ -94,12 +94,22 @@ INLINE void group_fill(struct group *g, u64 id, u32 parent, u32 depth, u32 weigh
 	bpf_spin_unlock(&g->lock);
 }
 
+/* From 7.0 the kernel makes storage without waiting for anything, not even for a lock that another
+ * CPU holds for a moment. */
+#define GROUP_TRIES 1024
+
 INLINE int group_init(struct cgroup *cgroup, struct scx_cgroup_init_args *args)
 {
-	u32 *slot = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, STORAGE_CREATE);
 	u64 id = cgroup->kn->id;
-	u32 parent, index, flags = 0;
+	u32 *slot = NULL, attempt, parent, index, flags = 0;
 	struct group *g, *above;
+
+	EXT_FOR(attempt, GROUP_TRIES)
+	{
+		slot = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, STORAGE_CREATE);
+		if (slot)
+			break;
+	}
 
 	if (!slot)
 		return -ENOMEM;

@@ -93,6 +93,7 @@ int enable(u64 *ctx)
 		return 0;
 	t->lag = 0;
 	t->woken_ns = 0;
+	t->since_ns = 0;
 	t->flags = t->forked_by ? t->flags | TASK_NEW : t->flags & ~TASK_NEW;
 	if (caps_on && t->forked_by)
 		caps_inherit(p, t);
@@ -107,9 +108,12 @@ int quiescent(u64 *ctx)
 	struct task_struct *p = (struct task_struct *)ctx[0];
 	struct task_ctx *t = task_of(p);
 
-	if (t)
-		door_leave(t);
-	if (t && caps_on)
+	if (!t)
+		return 0;
+	door_leave(t);
+	if (ctx[1] & CONST(scx_deq_flags, SCX_DEQ_SLEEP))
+		t->since_ns = 0;
+	if (caps_on)
 		caps_away(p, t);
 	return 0;
 }

@@ -173,13 +173,13 @@ impl Ext {
             Ok(link) => self.link = Some(link),
             Err(why) => {
                 return Err(match self.ended()? {
-                    Some(ended) => ExtError::Ejected(ended.to_string()),
+                    Some(ended) => ended.at_the_start(),
                     None => refused("hand the scheduler to the kernel", &why),
                 });
             }
         }
         match self.ended()? {
-            Some(ended) => Err(ExtError::Ejected(ended.to_string())),
+            Some(ended) => Err(ended.at_the_start()),
             None => Ok(()),
         }
     }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tidegate_ext::{
-    CapStat, CpuStats, Ended, Ext, ExtError, GateStat, LimitStat, Machine, Options, ProgramCost,
-    RestStat, Stats, TideStats,
+    CapStat, CpuStats, Ended, Ext, ExtError, GateStat, GateTerms, LimitStat, Machine, Options,
+    ProgramCost, RestStat, Stats, TideStats,
 };
 
 use crate::exit::{Exit, Failure};
@@ -171,12 +171,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         let name = format!("cgroup:/{}", gate.path.display());
         tidegate_ext::feasible(&name, &gate.terms, options.machine.cpus(), gate.tasks()?)?;
     }
-    let mut ext = Ext::prepare(&options)?;
-    // Before any task is under it: side work is not main for a moment.
-    for (id, terms) in &gates {
-        ext.set_gate(*id, terms)?;
-    }
-    ext.attach()?;
+    let mut ext = load(&options, &gates)?;
     for task in &args.task {
         ext.set_task_cap(task.pid, Some(&task.cap))?;
     }
@@ -207,6 +202,30 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         }
         ended => shown.end(ended.as_ref()),
     }
+}
+
+/// How often a load for which the kernel had no memory is tried again, and when.
+const MEMORY_TRIES: u32 = 5;
+const MEMORY_PAUSE: Duration = Duration::from_secs(1);
+
+fn load(options: &Options, gates: &[(u64, GateTerms)]) -> Result<Ext, ExtError> {
+    for _ in 0..MEMORY_TRIES {
+        match load_once(options, gates) {
+            Err(ExtError::NoMemory(_)) => std::thread::sleep(MEMORY_PAUSE),
+            result => return result,
+        }
+    }
+    load_once(options, gates)
+}
+
+fn load_once(options: &Options, gates: &[(u64, GateTerms)]) -> Result<Ext, ExtError> {
+    let mut ext = Ext::prepare(options)?;
+    // Before any task is under it: side work is not main for a moment.
+    for (id, terms) in gates {
+        ext.set_gate(*id, terms)?;
+    }
+    ext.attach()?;
+    Ok(ext)
 }
 
 /// The verifier's figures alone.
