@@ -334,15 +334,20 @@ stress_load() {
 # stress_reload: out and in again. While it goes, nothing is done that no kernel stands (vmstress.c, torment).
 stress_reload() {
 	touch /tmp/calm
+	echo "out"
 	ext_off
+	echo "in"
 	rm -f /tmp/calm
 	stress_load
+	echo "is in"
 }
 
 # torment_along SECONDS SEED: in the background, until torment_over.
 torment_along() {
+	rm -f /tmp/torment
 	vmtool stress "$1" 28 "$2" $ROOT/churns $ROOT/quota $ROOT/main $ROOT/side $ROOT/hard $ROOT/soft $ROOT/nested/in $ROOT >/tmp/torment &
 	TORMENT=$!
+	until_true 200 grep -qs '^spawned' /tmp/torment || fail "the torment does not begin"
 }
 
 # Nobody waits for more than about 10 s, and the kernel ejects who lets a task wait for 30 s: only a host that stood for 15 s

@@ -5,7 +5,7 @@
 //                                            threads that sleep and work WORK_US, of one CPU PERCENT each; prints
 //                                            "wakes=N mean_us=V p50_us=W p99_us=X stacked=S done_p99_us=D": stacked is
 //                                            the percentage of wakeups that waited though some CPU ran none of them
-//   vmtool as ext PROGRAM...                 runs it as a task of SCHED_EXT, and its children
+//   vmtool as ext|idle PROGRAM...            runs it as a task of SCHED_EXT or SCHED_IDLE, and its children
 // clang-format on
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -180,8 +180,10 @@ int places(int count, char **words)
 
 	if (count == 6 && !strcmp(words[1], "serve")) {
 		serve(words + 2);
-	} else if (count > 3 && !strcmp(words[1], "as") && !strcmp(words[2], "ext")) {
-		if (sched_setscheduler(0, SCHED_EXT_POLICY, &param))
+	} else if (count > 3 && !strcmp(words[1], "as")) {
+		if (strcmp(words[2], "ext") && strcmp(words[2], "idle"))
+			die("as: ext or idle");
+		if (sched_setscheduler(0, *words[2] == 'e' ? SCHED_EXT_POLICY : SCHED_IDLE, &param))
 			die("sched_setscheduler");
 		execvp(words[3], words + 3);
 		die(words[3]);

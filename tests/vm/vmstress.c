@@ -27,14 +27,13 @@
 #include <unistd.h>
 
 #include "vmwork.h"
+#include "vmworker.h"
 
 #define WORKERS_MAX 256
 // Nobody may take longer to end or to get on than this: nobody waits for more than about 10 s at a
 // time, but whoever waits for a lock waits for others' turns, too, and a loaded host runs its guest
 // for a tenth of the time.
 #define PATIENCE_NS 240000000000ULL
-
-enum work { HOG, SLEEPER, FORKER, EXECER, THREADER, PIPER, WORKS };
 
 struct worker {
 	pthread_mutex_t lock; // whoever torments it
@@ -60,80 +59,6 @@ static _Noreturn void lost(const char *what, int worker)
 	_exit(1);
 }
 
-// ---- workers ----
-
-static void brood(int how_many, int runs_program)
-{
-	for (int i = 0; i < how_many; i++) {
-		pid_t pid = fork();
-
-		if (!pid && runs_program)
-			execl("/proc/self/exe", "vmtool", "burn", "0.0005", NULL);
-		if (!pid) {
-			burn_cpu_ns(500000);
-			_exit(0);
-		}
-	}
-	while (wait(NULL) > 0)
-		;
-}
-
-static void *little(void *unused)
-{
-	burn_cpu_ns(200000);
-	return unused;
-}
-
-static void ping(int *through)
-{
-	char byte = 0;
-
-	if (write(through[1], &byte, 1) != 1 || read(through[0], &byte, 1) != 1)
-		_exit(1);
-	burn_cpu_ns(50000);
-}
-
-static int forks(enum work work)
-{
-	return work == FORKER || work == EXECER || work == THREADER;
-}
-
-static _Noreturn void work(int number)
-{
-	int through[2];
-	pthread_t thread;
-
-	if (pipe(through))
-		_exit(1);
-	for (;;) {
-		// Else these make such hogs as torment() tells of.
-		while (forks(workers[number].work) && !access("/tmp/calm", F_OK))
-			usleep(10000);
-		switch (workers[number].work) {
-		case SLEEPER:
-			usleep(2000);
-			break;
-		case FORKER:
-			brood(3, 0);
-			break;
-		case EXECER:
-			brood(1, 1);
-			break;
-		case THREADER:
-			if (!pthread_create(&thread, NULL, little, NULL))
-				pthread_join(thread, NULL);
-			break;
-		case PIPER:
-			ping(through);
-			break;
-		default:
-			break;
-		}
-		burn_cpu_ns(50000);
-		turns[number]++;
-	}
-}
-
 static void join_group(pid_t pid, const char *folder)
 {
 	if (put_number(folder, "cgroup.procs", pid))
@@ -142,12 +67,15 @@ static void join_group(pid_t pid, const char *folder)
 
 static void spawn(int number)
 {
-	pid_t pid = fork();
+	pid_t pid;
 
+	while (calm())
+		usleep(10000);
+	pid = fork();
 	if (pid < 0)
 		lost("no more processes", number);
 	else if (!pid)
-		work(number);
+		work(workers[number].work, turns + number);
 	workers[number].pid = pid;
 	join_group(pid, group_paths[number % group_count]);
 }
@@ -231,10 +159,7 @@ static void torment(int number, unsigned *seed)
 {
 	unsigned what = rand_r(seed) % 7;
 
-	// While a scheduler is taken out, new tasks and those with a new policy are the fair
-	// class's already, and come before all that are not: two hogs of that kind keep two CPUs,
-	// and the kernel waits for others to let go of its locks.
-	if ((what == 3 || what == 5) && !access("/tmp/calm", F_OK))
+	if ((what == 3 || what == 5) && calm())
 		what = 0;
 	pthread_mutex_lock(&workers[number].lock);
 	switch (what) {
@@ -329,7 +254,7 @@ static void *weather(void *seed)
 	while (!over) {
 		legislate(&own);
 		churn(&own);
-		if (rand_r(&own) % 8 == 0)
+		if (rand_r(&own) % 8 == 0 && !calm())
 			storm();
 		usleep((useconds_t)rand_r(&own) % 20000);
 	}
@@ -424,6 +349,8 @@ static void stress(int count, char **words)
 		workers[i].work = (enum work)(i / group_count % WORKS);
 		spawn(i);
 	}
+	puts("spawned");
+	fflush(stdout);
 	if (pthread_create(&others[0], NULL, weather, &seed) ||
 	    pthread_create(&others[1], NULL, plug, NULL))
 		lost("no threads", -1);

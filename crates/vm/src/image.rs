@@ -274,6 +274,7 @@ fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, Trouble> {
                 "vmwork.c",
                 "vmstress.c",
                 "vmheart.c",
+                "vmworker.c",
                 "vmplace.c",
                 "vmcores.c",
                 "vmterm.c",
