@@ -358,8 +358,10 @@ stress_stands() {
 	[ "$(ext_state)" = enabled ] && return
 	until_true 20 sh -c "! [ -d /proc/$EXT ]" || true
 	if [ "$(stood 60)" -lt 15 ]; then
-		grep -a -v '^{' /tmp/ext | head -c 20000
+		grep -a -v '^{' /tmp/ext | head -c 30000
+		grep -a '^{' /tmp/ext | tail -n 1 | head -c 10000
 		dmesg | grep -i -A 8 sched_ext | tail -n 40
+		dmesg | grep smpboot | tail -n 20
 		fail "ejected: $(grep -ao 'was ejected.*' /tmp/ext | tail -n 1); the host stood for $(stood 60) s, as it says: $(tail -n 3 /tmp/heart | tr '\n' ';')"
 	fi
 	EJECTED=$((EJECTED + 1))

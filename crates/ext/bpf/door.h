@@ -234,6 +234,13 @@ int patience_start(u64 now)
 	return 0;
 }
 
+/* Somebody waits, or a timer is set that somebody waits for (lost.h). */
+INLINE void patience_asked(u64 now)
+{
+	if (!patience_stands(now))
+		patience_start(now);
+}
+
 /*
  * Puts a member into its queue; at the front, if it has won against who runs and only waits for
  * him to have his quarter.
@@ -243,8 +250,7 @@ INLINE void door_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 fl
 {
 	dsq_insert_vtime(p, door_queue(p, t, cpu), door_run_ns(t),
 			 front ? t->deadline - DOOR_FRONT : t->deadline, flags);
-	if (!patience_stands(now))
-		patience_start(now);
+	patience_asked(now);
 }
 
 /* The deadline of the first in a queue that may run on a CPU; 0: there is none. Global, as

@@ -54,6 +54,7 @@ int hold_arm(u32 llc, u64 at_ns, u64 now)
 
 	if (!h)
 		return 0;
+	patience_asked(now);
 	h->calm = 0;
 	__sync_fetch_and_add(&h->asks, 1);
 	alarm_soonest(&h->timer, &h->armed_ns, tg_max(at_ns, now + HOLD_SOON_NS), now,

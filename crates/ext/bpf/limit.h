@@ -31,9 +31,11 @@ int limit_arm(u32 at, u64 at_ns, u64 now)
 {
 	struct limit *l = limit_at(at);
 
-	if (l)
-		alarm_soonest(&l->timer, &l->armed_ns, tg_max(at_ns, now + LIMIT_SOON_NS), now,
-			      LIMIT_LOST_NS);
+	if (!l)
+		return 0;
+	patience_asked(now);
+	alarm_soonest(&l->timer, &l->armed_ns, tg_max(at_ns, now + LIMIT_SOON_NS), now,
+		      LIMIT_LOST_NS);
 	return 0;
 }
 

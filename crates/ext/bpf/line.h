@@ -182,6 +182,7 @@ INLINE u64 line_place(struct line *l, struct task_ctx *t, u64 slice_v)
 INLINE bool line_join(struct line *l, struct task_ctx *t, u64 flat, bool from_park, u64 now)
 {
 	u64 slice_v = virtual_ns(t->slice_ns, flat);
+	u32 line = t->line;
 
 	bpf_spin_lock(&l->lock);
 	if (from_park ? t->place != PLACE_PARKED : t->place == PLACE_MEMBER) {
@@ -196,7 +197,7 @@ INLINE bool line_join(struct line *l, struct task_ctx *t, u64 flat, bool from_pa
 	line_weigh_in(l, t->vruntime, flat);
 	line_settle(l, now);
 	bpf_spin_unlock(&l->lock);
-	tide_joins(t->kind);
+	tide_joins(line);
 	t->end = t->vruntime + slice_v;
 	t->deadline = line_deadline(line_v(l), t, slice_v);
 	return true;
@@ -220,7 +221,7 @@ INLINE bool line_leave(struct line *l, struct task_ctx *t, u32 line, u32 to, u64
 	line_weigh_out(l, t->vruntime, t->flat);
 	line_settle(l, now);
 	bpf_spin_unlock(&l->lock);
-	tide_leaves(t->kind);
+	tide_leaves(line);
 	return true;
 }
 

@@ -17,7 +17,7 @@
 #ifndef TIDEGATE_EXT_PATIENCE_H
 #define TIDEGATE_EXT_PATIENCE_H
 
-#include "hold.h"
+#include "lost.h"
 
 /* Before all others that were brought forward (DOOR_FRONT); ages are below 2^45 ns. */
 #define PATIENCE_FRONT (1ULL << 47)
@@ -182,12 +182,14 @@ static int patience_rings(void *map, u32 *key, struct patience *w)
 	bool waits =
 	    patience_all(w->looks++ & 1 ? CONST(scx_dsq_iter_flags, SCX_DSQ_ITER_REV) : 0, now);
 
+	waits |= lost_look(now);
 	w->calm = waits ? 0 : w->calm + 1;
 	if (w->calm >= PATIENCE_CALM) {
 		w->calm = 0;
 		__sync_lock_test_and_set(&patience_on, 0);
 		/* One who came meanwhile has seen the timer on, and not started it. */
-		if (!patience_all(0, now) || __sync_val_compare_and_swap(&patience_on, 0, 1))
+		if ((!patience_all(0, now) && !lost_look(now)) ||
+		    __sync_val_compare_and_swap(&patience_on, 0, 1))
 			return 0;
 	}
 	patience_due_ns = now + PATIENCE_LOOK_NS;

@@ -339,6 +339,7 @@ static int side_alarm(void *map, u32 *key, struct tide_alarm *alarm)
 {
 	u64 now = now_ns();
 
+	tide.rang_ns = now;
 	tide_step(now);
 	side_level(now);
 	if (tide_goes_on(now) && bpf_timer_start(&alarm->timer, tide_step_ns(), 0))

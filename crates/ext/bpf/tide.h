@@ -34,6 +34,8 @@ const volatile struct tg_headroom_config tide_tuning SEC(".rodata.tide");
 #define TIDE_ROUND_NS 15000000000ULL
 /* After so long without side work the timer stops, and what the law has learnt is forgotten. */
 #define TIDE_QUIET_NS 2000000000ULL
+/* A timer this late is lost (lost.h). */
+#define TIDE_LOST_NS 2000000000ULL
 
 struct tide {
 	struct tg_headroom law;
@@ -42,6 +44,7 @@ struct tide {
 	u64 now_ns;
 	u64 last_ns; /* of the step before; 0: there was none */
 	u64 quiet_ns;
+	u64 rang_ns; /* when the timer last rang, or was first set */
 	u64 idle_ns; /* in this window, as is side_ns */
 	u64 side_ns;
 	s64 credit_ns;
@@ -91,24 +94,40 @@ INLINE void tide_start(void)
 	if (!alarm || __sync_val_compare_and_swap(&tide_on, 0, 1))
 		return;
 	tide.last_ns = 0;
+	tide.rang_ns = now_ns();
 	/* The next one that joins tries again. */
 	if (bpf_timer_start(&alarm->timer, 0, 0))
 		__sync_lock_test_and_set(&tide_on, 0);
 }
 
-/* A task begins to compete, or ceases to. */
-INLINE void tide_joins(u32 kind)
+/* It is set anew. */
+INLINE void tide_again(u64 now)
 {
-	if (kind != EXT_SIDE)
+	u32 zero = 0;
+	struct tide_alarm *alarm = bpf_map_lookup_elem(&tide_alarms, &zero);
+
+	if (!alarm)
+		return;
+	tide.rang_ns = now;
+	bpf_timer_start(&alarm->timer, 0, 0);
+}
+
+/*
+ * A task begins to compete in a line, or ceases to. By the line and not by the task: what kind of
+ * work that is may have changed by the time it leaves.
+ */
+INLINE void tide_joins(u32 line)
+{
+	if (line % EXT_KINDS != EXT_SIDE)
 		return;
 	__sync_fetch_and_add(&side_members, 1);
 	if (!tide_on)
 		tide_start();
 }
 
-INLINE void tide_leaves(u32 kind)
+INLINE void tide_leaves(u32 line)
 {
-	if (kind == EXT_SIDE)
+	if (line % EXT_KINDS == EXT_SIDE)
 		__sync_fetch_and_add(&side_members, -1);
 }
 
