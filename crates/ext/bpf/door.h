@@ -168,6 +168,32 @@ INLINE u64 door_since(struct ext_cpu *c, u64 now)
 	return took_ns > DOOR_SWITCH_NS ? now : now - took_ns;
 }
 
+/* So far may the kernel's clock stay behind: at the end of a run it is read a little before ours.
+ */
+#define DOOR_BEHIND_NS 1000ULL
+
+/*
+ * What quotas are charged for what ran: what the kernel counts for cpu.stat, from when the switch
+ * to the task begins, out of idle as well, to when the next one does (without, a group that wakes
+ * 2,800 times a second had 10.9 of 10 %). Where its clock stands still it is our own count: 7.3's
+ * does for whole runs (it saw 1.7 of 20 %; believed, a cap beside a quota of 10 % made it one of
+ * 20).
+ */
+INLINE u64 door_by_kernel(struct task_struct *p, struct ext_cpu *c, u64 ran_ns)
+{
+	u64 clock = p->se.exec_start, by_kernel_ns = tg_sub0(clock, c->clock_ns);
+
+	if (!c->clock_ns || by_kernel_ns > ran_ns + DOOR_SWITCH_NS) {
+		c->clock_ns = clock;
+		return ran_ns;
+	}
+	if (by_kernel_ns + DOOR_BEHIND_NS < ran_ns)
+		by_kernel_ns = ran_ns;
+	/* Ahead of a clock that stands: what it then shows at once is not charged again. */
+	c->clock_ns += by_kernel_ns;
+	return by_kernel_ns;
+}
+
 /* The CPU tells others what it runs. */
 INLINE void door_show(struct task_ctx *t, struct ext_cpu *c, u64 now)
 {

@@ -179,9 +179,10 @@ struct ext_cpu {
 	u64 turns_ns;  /* the switch to the next task began then, */
 	u32 turns_pid; /* and away from this one */
 	u32 unused;
+	u64 clock_ns; /* charged up to here by the kernel's clock; 0: not counted */
 	struct ext_counts counts;
 };
-_Static_assert(sizeof(struct ext_cpu) == 192, "src/intf.rs");
+_Static_assert(sizeof(struct ext_cpu) == 200, "src/intf.rs");
 
 #define EXT_CPU_RUNS 1	 /* a task of this class */
 #define EXT_CPU_YIELDS 2 /* one of the idle class */

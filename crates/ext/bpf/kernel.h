@@ -85,6 +85,7 @@ struct sched_ext_entity {
 
 /* The fair class's own; the slice that a task was given (sched_setattr, 6.12 and later). */
 struct sched_entity {
+	u64 exec_start;
 	unsigned char custom_slice;
 	u64 slice;
 } KERNEL_TYPE;

@@ -214,7 +214,7 @@ int dispatch(u64 *ctx)
 	if (prev && (prev->scx.flags & CONST(scx_ent_flags, SCX_TASK_QUEUED)))
 		t = task_of(prev);
 	if (t && t->place == PLACE_MEMBER) {
-		charge(prev, t, cpu, c, now);
+		charge(prev, t, cpu, c, now, true);
 		patience_stop(t, cpu);
 		door_again(t, now, true);
 		door_renew(prev, t, cpu);
@@ -275,6 +275,7 @@ int running(u64 *ctx)
 	account_starts(t, now);
 	door_open(t, now);
 	c->began_ns = now;
+	c->clock_ns = limits_used ? p->se.exec_start : 0;
 	c->counts.runs++;
 	door_show(t, c, now);
 	side_runs(cpu, t->kind, now);
@@ -302,7 +303,7 @@ int stopping(u64 *ctx)
 	if (limits_used || caps_on)
 		door_turns(c, now);
 	ledger_runs(cpu, EXT_MAIN, now);
-	charge(NULL, t, cpu, c, now);
+	charge(p, t, cpu, c, now, false);
 	patience_stop(t, cpu);
 	if (t->limit)
 		limit_stop(t, cpu);

@@ -18,16 +18,18 @@ INLINE void join(struct task_struct *p, struct task_ctx *t, s32 cpu)
 	door_join(p, t, cpu);
 }
 
-/* A task ran until now; `p`: it may go on. */
-INLINE void charge(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_cpu *c, u64 now)
+/* A task ran until now; `on`: it may go on. */
+INLINE void charge(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_cpu *c, u64 now,
+		   bool on)
 {
 	u64 ran_ns = door_charge(t, c, now);
 
 	patience_charge(t, c, ran_ns);
-	limit_charge(t, cpu, ran_ns);
+	if (t->limit)
+		limit_charge(t, cpu, door_by_kernel(p, c, ran_ns));
 	if (t->caps[0])
 		caps_charge(t, ran_ns, now, c->kind != EXT_MAIN);
-	if (p && caps_on)
+	if (on && caps_on)
 		caps_look(p, t, true, now);
 }
 

@@ -201,9 +201,10 @@ pub struct Cpu {
     pub turns_ns: u64,
     pub turns_pid: u32,
     pub unused: u32,
+    pub clock_ns: u64,
     pub counts: Counts,
 }
-const _: () = assert!(size_of::<Cpu>() == 192);
+const _: () = assert!(size_of::<Cpu>() == 200);
 
 /// `struct limit` of `bpf/pool.h`, with the pool of `law/bandwidth_types.h` in it.
 #[derive(Clone, Copy, Debug, Default)]
