@@ -333,12 +333,14 @@ stress_load() {
 
 # stress_reload: out and in again. While it goes, nothing is done that no kernel stands (vmstress.c, torment).
 stress_reload() {
-	touch /tmp/calm
+	touch /tmp/calm /tmp/fair
+	for _idle in $(find $ROOT -name cpu.idle); do echo 0 >$_idle || true; done
 	echo "out"
 	ext_off
 	echo "in"
 	rm -f /tmp/calm
 	stress_load
+	rm -f /tmp/fair
 	echo "is in"
 }
 

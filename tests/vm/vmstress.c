@@ -129,6 +129,8 @@ static void police(int number, unsigned *seed)
 	int policy = policies[rand_r(seed) % 4];
 	struct sched_param param = {.sched_priority = policy == SCHED_FIFO};
 
+	if (policy == SCHED_IDLE && fair())
+		return;
 	if (sched_setscheduler(workers[number].pid, policy | SCHED_RESET_ON_FORK, &param))
 		return;
 	did.policies++;
@@ -202,7 +204,7 @@ static void legislate(unsigned *seed)
 
 	put_text(group_paths[0], "cpu.max", limits[rand_r(seed) % 5]);
 	put_number(folder, "cpu.weight", 30 + rand_r(seed) % 300);
-	put_number(folder, "cpu.idle", !(rand_r(seed) % 8));
+	put_number(folder, "cpu.idle", !(rand_r(seed) % 8) && !fair());
 	did.limits++;
 }
 

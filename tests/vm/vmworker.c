@@ -12,6 +12,11 @@ int calm(void)
 	return !access("/tmp/calm", F_OK);
 }
 
+int fair(void)
+{
+	return !access("/tmp/fair", F_OK);
+}
+
 static void brood(int how_many, int runs_program)
 {
 	for (int i = 0; i < how_many; i++) {
