@@ -4,8 +4,8 @@
 //   vmtool heart FILE                        a real-time task that looks at the clock each 200 ms; a line "uptime_s late_s busy_s"
 //                                            in FILE for each time that it was more than a second late: busy_s is what the guest's
 //                                            CPUs were busy meanwhile, so that a host that stands is told from a guest that does;
-//                                            and where a scheduler has been coming or going for a minute, or RCU stalls, what each
-//                                            CPU and task does then, on the console, once
+//                                            and where a scheduler has been coming or going for a minute, or RCU stalls, what
+//                                            each CPU and task does then, on the console, once
 // clang-format on
 #define _GNU_SOURCE
 #include <errno.h>
@@ -59,7 +59,7 @@ static int rcu_stalls(void)
 	int bytes = klogctl(3, log, sizeof(log) - 1);
 
 	log[bytes > 0 ? bytes : 0] = 0;
-	return strstr(log, "detected stalls") != NULL;
+	return strstr(log, "detected stall") || strstr(log, "detected expedited stall");
 }
 
 // CPUs, tasks that wait uninterruptibly, all tasks.

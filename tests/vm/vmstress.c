@@ -2,11 +2,11 @@
 // Torment for a scheduler, and a heart that tells whose fault a stall is; part of vmtool
 // (vmtool.c).
 // clang-format off
-//   vmtool stress SECONDS WORKERS SEED SCRATCH GROUP...
+//   vmtool stress SECONDS WORKERS SEED SCRATCH IDLE GROUP...
 //                                            WORKERS of all kinds in the GROUPs (directories) are moved, stopped, traced, killed,
 //                                            pinned, reniced and given other policies for SECONDS, while groups come and go below
-//                                            SCRATCH, limits and weights of the groups change, forks storm, and CPU 1 goes and
-//                                            comes; then each worker must get on where it is. Prints what it did; fails if one is lost
+//                                            SCRATCH, limits and weights of the groups change, forks storm, the group IDLE becomes
+//                                            idle and is not, and CPU 1 goes and comes; then each worker must get on where it is. Prints what it did; fails if one is lost
 // clang-format on
 #define _GNU_SOURCE
 #include <errno.h>
@@ -45,7 +45,7 @@ static struct worker workers[WORKERS_MAX];
 static volatile uint64_t *turns; // shared with the workers
 static int worker_count, group_count;
 static char **group_paths;
-static const char *scratch;
+static const char *scratch, *idle_group;
 static volatile int over;
 static struct {
 	unsigned moves, pins, stops, traces, kills, nices, policies, limits, churns, storms, plugs;
@@ -129,7 +129,7 @@ static void police(int number, unsigned *seed)
 	int policy = policies[rand_r(seed) % 4];
 	struct sched_param param = {.sched_priority = policy == SCHED_FIFO};
 
-	if (policy == SCHED_IDLE && fair())
+	if (policy == SCHED_IDLE && (fair() || forks(workers[number].work)))
 		return;
 	if (sched_setscheduler(workers[number].pid, policy | SCHED_RESET_ON_FORK, &param))
 		return;
@@ -166,7 +166,10 @@ static void torment(int number, unsigned *seed)
 	pthread_mutex_lock(&workers[number].lock);
 	switch (what) {
 	case 0:
-		join_group(workers[number].pid, group_paths[rand_r(seed) % group_count]);
+		join_group(workers[number].pid,
+			   !forks(workers[number].work) && rand_r(seed) % 8 == 0
+			       ? idle_group
+			       : group_paths[rand_r(seed) % group_count]);
 		break;
 	case 1:
 		pin(number, seed);
@@ -194,8 +197,9 @@ static void torment(int number, unsigned *seed)
 // ---- the machine's ----
 
 // The first group's limit and all groups' weights. No tighter, nor nice levels wider: workers fork
-// and move under locks of the kernel's that all others wait for, with what share they have; and a
-// host that stands for half a second in the midst of a run is a debt of as much.
+// and move under locks of the kernel's that all others wait for, with what share they have (so none
+// that forks is of the idle class, where a fork, 20 ms here, takes an hour by right); and a host
+// that stands for half a second in the midst of a run is a debt of as much.
 static void legislate(unsigned *seed)
 {
 	static const char *const limits[] = {"max 100000", "10000 100000", "20000 100000",
@@ -204,7 +208,7 @@ static void legislate(unsigned *seed)
 
 	put_text(group_paths[0], "cpu.max", limits[rand_r(seed) % 5]);
 	put_number(folder, "cpu.weight", 30 + rand_r(seed) % 300);
-	put_number(folder, "cpu.idle", !(rand_r(seed) % 8) && !fair());
+	put_number(idle_group, "cpu.idle", rand_r(seed) % 2 && !fair());
 	did.limits++;
 }
 
@@ -291,18 +295,21 @@ static void above_all(int priority)
 static void relent(void)
 {
 	put_text(group_paths[0], "cpu.max", "50000 100000");
+	put_text(idle_group, "cpu.idle", "0");
 	for (int i = 0; i < group_count; i++) {
-		put_text(group_paths[i], "cpu.idle", "0");
 		put_text(group_paths[i], "cpu.weight", "100");
 	}
 }
 
 // Everything is as it was, but for groups: each gets on, where it is, within the time that nobody
-// may wait.
+// may wait. Who has got on rests: beside a main that takes all, side work has a hundredth of the
+// machine by right, and a forker's turn takes it minutes.
 static void all_get_on(void)
 {
 	uint64_t before[WORKERS_MAX], end_ns = now_ns() + PATIENCE_NS;
 	struct sched_param param = {0};
+	int left = worker_count;
+	char rests[WORKERS_MAX] = {0};
 	cpu_set_t set;
 
 	relent();
@@ -315,13 +322,21 @@ static void all_get_on(void)
 		kill(workers[i].pid, SIGCONT);
 		before[i] = turns[i];
 	}
-	for (int i = 0; i < worker_count; i++) {
-		while (turns[i] == before[i]) {
+	while (left > 0) {
+		usleep(10000);
+		left = 0;
+		for (int i = 0; i < worker_count; i++) {
+			if (rests[i])
+				continue;
+			if (turns[i] != before[i]) {
+				rests[i] = !kill(workers[i].pid, SIGSTOP);
+				continue;
+			}
+			left++;
 			if (waitpid(workers[i].pid, NULL, WNOHANG))
 				lost("it ended by itself", i);
 			if (now_ns() > end_ns)
 				lost("it does not get on", i);
-			usleep(10000);
 		}
 	}
 	for (int i = 0; i < worker_count; i++) {
@@ -339,8 +354,9 @@ static void stress(int count, char **words)
 	worker_count = atoi(words[1]);
 	worker_count = worker_count > WORKERS_MAX ? WORKERS_MAX : worker_count;
 	scratch = words[3];
-	group_paths = words + 4;
-	group_count = count - 4;
+	idle_group = words[4];
+	group_paths = words + 5;
+	group_count = count - 5;
 	turns = mmap(NULL, sizeof(*turns) * WORKERS_MAX, PROT_READ | PROT_WRITE,
 		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (turns == MAP_FAILED)
@@ -372,7 +388,7 @@ static void stress(int count, char **words)
 
 int torments(int count, char **words)
 {
-	if (count < 7 || strcmp(words[1], "stress"))
+	if (count < 8 || strcmp(words[1], "stress"))
 		return 0;
 	stress(count - 2, words + 2);
 	return 1;

@@ -48,7 +48,7 @@ static void ping(int *through)
 	burn_cpu_ns(50000);
 }
 
-static int forks(enum work work)
+int forks(enum work work)
 {
 	return work == FORKER || work == EXECER || work == THREADER;
 }

@@ -10,6 +10,9 @@ enum work { HOG, SLEEPER, FORKER, EXECER, THREADER, PIPER, WORKS };
 // Lives such a life for ever, and counts its turns.
 _Noreturn void work(enum work work, volatile uint64_t *turns);
 
+// It makes tasks, and holds locks meanwhile that all who fork and move wait for.
+int forks(enum work work);
+
 // While a scheduler is taken out, new tasks and those with a new policy are the fair class's
 // already, and come before all that are not: two hogs of that kind keep two CPUs, and the kernel
 // waits for its own threads, and for others to let go of its locks. So nothing of that is done.

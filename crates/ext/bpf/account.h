@@ -40,7 +40,8 @@ INLINE void account_charge(struct task_ctx *t, u64 ran_ns)
 		a->ran_ns[t->kind] += ran_ns;
 }
 
-/* `runnable`, after the join, which has just read the clock. */
+/* `runnable`, after the join, which has just read the clock for one that slept or is new
+ * (`quiescent` and `enable` clear since_ns). */
 INLINE void account_woken(struct task_ctx *t, u64 enq_flags)
 {
 	if (!(enq_flags & CONST(scx_enq_flags, SCX_ENQ_WAKEUP)) && !(t->flags & TASK_NEW))

@@ -220,12 +220,13 @@ INLINE u64 door_queue(struct task_struct *p, struct task_ctx *t, s32 cpu)
  */
 #define DOOR_FRONT (1ULL << 44)
 
-/* ---- the timer that sees to those who wait for long (patience.h): on while somebody waits ---- */
+/* ---- the timer that sees to those who wait for long (patience.h), and to other timers (lost.h):
+ * on while there are any ---- */
 
 struct patience {
 	struct bpf_timer timer;
 	u32 looks;
-	u32 calm; /* looks in a row at which nobody waited */
+	u32 calm; /* looks in a row at which nobody waited, and no timer was set */
 };
 
 struct {

@@ -95,7 +95,7 @@ INLINE void group_fill(struct group *g, u64 id, u32 parent, u32 depth, u32 weigh
 }
 
 /* From 7.0 the kernel makes storage without waiting for anything, not even for a lock that another
- * CPU holds for a moment. */
+ * CPU holds for a moment; before, one more try costs nothing either. */
 #define GROUP_TRIES 1024
 
 INLINE int group_init(struct cgroup *cgroup, struct scx_cgroup_init_args *args)

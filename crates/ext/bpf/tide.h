@@ -44,7 +44,7 @@ struct tide {
 	u64 now_ns;
 	u64 last_ns; /* of the step before; 0: there was none */
 	u64 quiet_ns;
-	u64 rang_ns; /* when the timer last rang, or was first set */
+	u64 rang_ns; /* when the timer last rang, or was set anew */
 	u64 idle_ns; /* in this window, as is side_ns */
 	u64 side_ns;
 	s64 credit_ns;
@@ -91,10 +91,13 @@ INLINE void tide_start(void)
 	u32 zero = 0;
 	struct tide_alarm *alarm = bpf_map_lookup_elem(&tide_alarms, &zero);
 
-	if (!alarm || __sync_val_compare_and_swap(&tide_on, 0, 1))
+	if (!alarm)
+		return;
+	/* First: lost.h sees the tide on with it. */
+	tide.rang_ns = now_ns();
+	if (__sync_val_compare_and_swap(&tide_on, 0, 1))
 		return;
 	tide.last_ns = 0;
-	tide.rang_ns = now_ns();
 	/* The next one that joins tries again. */
 	if (bpf_timer_start(&alarm->timer, 0, 0))
 		__sync_lock_test_and_set(&tide_on, 0);

@@ -160,7 +160,8 @@ mod tests {
                     used_ns > told_ns / 2,
                     "{used_ns} ns in the group, {told_ns} told"
                 );
-                assert!(used_ns < 4096 * wall_ns, "{used_ns} ns in {wall_ns}");
+                // It is a shell and one child at a time.
+                assert!(used_ns < 2 * wall_ns, "{used_ns} ns in {wall_ns}");
             }
             Err(why) => println!("skipped: perf's events are not to be had: {why}"),
         }

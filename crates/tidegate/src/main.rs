@@ -14,6 +14,7 @@ mod identity;
 mod inherited;
 mod progress;
 mod render;
+mod signals;
 mod terms_flags;
 
 use std::process::ExitCode;

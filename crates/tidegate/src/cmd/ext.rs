@@ -13,6 +13,7 @@ use crate::exit::{Exit, Failure};
 use crate::ext_options::{self, Gate, Task};
 use crate::render;
 use crate::render::ext::{Names, table};
+use crate::signals::Signals;
 
 const NOTES: &str = "\
 Puts every ordinary task of this machine under Tidegate's own scheduler, until
@@ -171,7 +172,9 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         let name = format!("cgroup:/{}", gate.path.display());
         tidegate_ext::feasible(&name, &gate.terms, options.machine.cpus(), gate.tasks()?)?;
     }
-    let mut ext = load(&options, &gates)?;
+    let Some(mut ext) = load(&options, &gates, &signals)? else {
+        return Ok(Exit::Ok);
+    };
     for task in &args.task {
         ext.set_task_cap(task.pid, Some(&task.cap))?;
     }
@@ -186,8 +189,10 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
             || until.is_some_and(|until| Instant::now() >= until)
             || !render::is_read();
         if let Some(ended) = ext.ended()? {
-            shown.next(ext.stats()?, Some(&ended))?;
-            return Err(ejected(&ended));
+            let failure = ejected(&ended);
+            // Why it ended is told also where nothing else can be.
+            let _ = ext.stats().map(|stats| shown.next(stats, Some(&ended)));
+            return Err(failure);
         }
         shown.next(ext.stats()?, None)?;
         if asked {
@@ -197,25 +202,35 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     match ext.unload()? {
         // Between the last look and now.
         Some(ended) if !ended.is_ours() => {
-            shown.found_ejected(&ended)?;
-            Err(ejected(&ended))
+            let failure = ejected(&ended);
+            let _ = shown.found_ejected(&ended);
+            Err(failure)
         }
         ended => shown.end(ended.as_ref()),
     }
 }
 
-/// How often a load for which the kernel had no memory is tried again, and when.
+/// How often a load for which the kernel had no memory is tried again, and after how long.
 const MEMORY_TRIES: u32 = 5;
-const MEMORY_PAUSE: Duration = Duration::from_secs(1);
+const MEMORY_PAUSE_S: u64 = 1;
 
-fn load(options: &Options, gates: &[(u64, GateTerms)]) -> Result<Ext, ExtError> {
+/// None: it was asked to end before the kernel had memory.
+fn load(
+    options: &Options,
+    gates: &[(u64, GateTerms)],
+    signals: &Signals,
+) -> Result<Option<Ext>, ExtError> {
     for _ in 0..MEMORY_TRIES {
         match load_once(options, gates) {
-            Err(ExtError::NoMemory(_)) => std::thread::sleep(MEMORY_PAUSE),
-            result => return result,
+            Err(ExtError::NoMemory(_)) => {
+                if signals.wait_until(Instant::now() + Duration::from_secs(MEMORY_PAUSE_S)) {
+                    return Ok(None);
+                }
+            }
+            result => return result.map(Some),
         }
     }
-    load_once(options, gates)
+    load_once(options, gates).map(Some)
 }
 
 fn load_once(options: &Options, gates: &[(u64, GateTerms)]) -> Result<Ext, ExtError> {
@@ -383,35 +398,6 @@ fn below(stats: &Stats) -> String {
         text.push_str(&render::ext::headroom(tide));
     }
     text
-}
-
-/// Signals that ask for the end, held back so that the scheduler is always taken out in order.
-struct Signals(libc::sigset_t);
-
-impl Signals {
-    fn block() -> Signals {
-        // SAFETY: the set is initialised by sigemptyset before it is read, and lives on the stack of this call alone.
-        unsafe {
-            let mut set = std::mem::zeroed();
-            libc::sigemptyset(&mut set);
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-                libc::sigaddset(&mut set, signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-            Signals(set)
-        }
-    }
-
-    /// Waits for one of them; false: the time is over.
-    fn wait_until(&self, until: Instant) -> bool {
-        let span = until.saturating_duration_since(Instant::now());
-        let timeout = libc::timespec {
-            tv_sec: span.as_secs() as libc::time_t,
-            tv_nsec: span.subsec_nanos() as libc::c_long,
-        };
-        // SAFETY: both pointers are to values that live for the call; no information is asked for.
-        unsafe { libc::sigtimedwait(&self.0, std::ptr::null_mut(), &timeout) > 0 }
-    }
 }
 
 #[cfg(test)]
