@@ -326,7 +326,7 @@ stress_on() {
 	stress_load
 }
 
-# A fork takes 20 ms here, a hundred times as long as on a machine, under locks that others wait for: so side work has 10 %.
+# A forker's turn takes 20 ms here (vmstress.c), under locks that others wait for: so side work has 10 %.
 stress_load() {
 	ext_on --json --gate 'cgroup:/main class=main headroom=20% latency=-10' --gate 'cgroup:/side class=side tolerance=10%' \
 		--gate 'cgroup:/hard cap_hard=200‰ cap_scope=task' --gate 'cgroup:/soft cap_soft=100‰ cap_scope=process'

@@ -198,7 +198,7 @@ static void torment(int number, unsigned *seed)
 
 // The first group's limit and all groups' weights. No tighter, nor nice levels wider: workers fork
 // and move under locks of the kernel's that all others wait for, with what share they have (so none
-// that forks is of the idle class, where a fork, 20 ms here, takes an hour by right); and a host
+// that forks is of the idle class, where its turn takes an hour by right); and a host
 // that stands for half a second in the midst of a run is a debt of as much.
 static void legislate(unsigned *seed)
 {

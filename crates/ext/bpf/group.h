@@ -110,7 +110,6 @@ INLINE int group_init(struct cgroup *cgroup, struct scx_cgroup_init_args *args)
 		if (slot)
 			break;
 	}
-
 	if (!slot)
 		return -ENOMEM;
 	if (cgroup->level == 0) {

@@ -2,12 +2,12 @@
 /*
  * Timers that are late beyond all reason are set anew.
  *
- * While a CPU goes (some ms; ten seconds where its last tasks are starved) nothing runs the timers
- * that were set there, and who is parked, or waits for the tide, wakes nobody who would set them
- * again. So the timer that sees to those who wait (patience.h) sees to the tide's, holds' and
- * limits', for as long as one is set; and is itself set anew by whoever is put to wait next
- * (door.h). Alarms and calls (alarm.h, call.h) are for a CPU that runs somebody: the tick stands
- * in.
+ * Who is parked, or waits for the tide, wakes nobody who would set a timer again that does not
+ * ring. Written for side work that stood for 30 s while a CPU went (soak, 6.18); that its timer did
+ * not ring then is a guess. So the timer that sees to those who wait (patience.h) sees to the
+ * tide's, holds' and limits', for as long as one is set; and is itself set anew by whoever is put
+ * to wait next (door.h). Alarms and calls (alarm.h, call.h) are for a CPU that runs somebody: the
+ * tick stands in.
  */
 #ifndef TIDEGATE_EXT_LOST_H
 #define TIDEGATE_EXT_LOST_H
