@@ -349,7 +349,7 @@ stress_reload() {
 torment_along() {
 	rm -f /tmp/torment
 	vmtool stress "$1" 28 "$2" $ROOT/churns $ROOT/idle $ROOT/quota $ROOT/main $ROOT/side $ROOT/hard $ROOT/soft $ROOT/nested/in $ROOT >/tmp/torment &
-	TORMENT=$!
+	TORMENT=$! TORMENT_S=$1
 	until_true 200 grep -qs '^spawned' /tmp/torment || fail "the torment does not begin"
 }
 
@@ -359,23 +359,30 @@ stress_stands() {
 	# Under the kernel's own scheduler nothing can be ejected.
 	[ -n "${EXT:-}" ] || return 0
 	[ "$(ext_state)" = enabled ] && return
-	until_true 20 sh -c "! [ -d /proc/$EXT ]" || true
-	if [ "$(stood 60)" -lt 15 ]; then
+	_stood=$(stood 60)
+	# A slow guest takes long to write the kernel's dump.
+	until_true 200 sh -c "! [ -d /proc/$EXT ]" || true
+	if [ "$_stood" -lt 15 ]; then
 		grep -a -v '^{' /tmp/ext | head -c 30000
 		grep -a '^{' /tmp/ext | tail -n 1 | head -c 10000
 		dmesg | grep -i -A 8 sched_ext | tail -n 40
 		dmesg | grep smpboot | tail -n 20
-		fail "ejected: $(grep -ao 'was ejected.*' /tmp/ext | tail -n 1); the host stood for $(stood 60) s, as it says: $(tail -n 3 /tmp/heart | tr '\n' ';')"
+		fail "ejected: $(grep -ao 'was ejected.*' /tmp/ext | tail -n 1); the host stood for $_stood s, as it says: $(tail -n 3 /tmp/heart | tr '\n' ';')"
 	fi
 	EJECTED=$((EJECTED + 1))
 	wait $EXT || true
 	stress_load
 }
 
+# What every CPU and task does, once, where the torment takes a minute longer than it was to.
 torment_over() {
+	_told=$(($(cut -d. -f1 /proc/uptime) + 60 + TORMENT_S))
 	while alive $TORMENT; do
 		sleep 1
 		stress_stands
+		[ "$(cut -d. -f1 /proc/uptime)" -gt $_told ] || continue
+		_told=$((_told + 100000))
+		for _key in 8 l w t; do echo $_key >/proc/sysrq-trigger; done
 	done
 	wait $TORMENT || fail "$(tail -n 1 /tmp/torment)"
 	cat /tmp/torment

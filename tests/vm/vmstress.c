@@ -219,8 +219,10 @@ static void churn(unsigned *seed)
 	pid_t pid;
 
 	snprintf(path, sizeof(path), "%s/churn%u", scratch, did.churns++);
-	if (mkdir(path, 0755))
-		lost(path, -1);
+	if (mkdir(path, 0755)) {
+		perror(path);
+		lost("its group cannot be made", -1);
+	}
 	put_text(path, "cpu.max", "2000 10000");
 	pid = fork();
 	if (!pid) {

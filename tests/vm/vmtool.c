@@ -28,6 +28,7 @@
 //   vmtool serve, as                         where main's tasks are put: vmplace.c
 //   vmtool places, cores                     who runs beside whom: vmcores.c
 //   vmtool stress, heart                     torment, and whose fault a stall is: vmstress.c, vmheart.c
+//   vmtool inside                            a lock of the kernel's: vminside.c
 //   vmtool terminal                          a terminal that goes away: vmterm.c
 // clang-format on
 //
@@ -418,7 +419,7 @@ int main(int count, char **words)
 	else if (!strcmp(verb, "heart") && count == 3)
 		heart(words[2]);
 	else if (!ordinary(count, words) && !torments(count, words) && !places(count, words) &&
-		 !crowded(count, words) && !on_terminal(count, words)) {
+		 !crowded(count, words) && !on_terminal(count, words) && !inside(count, words)) {
 		fprintf(stderr, "vmtool: its comment tells how it is used\n");
 		return 2;
 	}

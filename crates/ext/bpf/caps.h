@@ -280,7 +280,7 @@ u64 caps_bound(struct task_ctx *t NONNULL, bool exempt, u32 cpu, u64 now)
 	if (t->flags & TASK_DENIED)
 		return 0;
 	if (t->floor)
-		left_ns = PARK_VISIT_NS;
+		left_ns = t->floor;
 	else if (!exempt)
 		left_ns = caps_left_ns(t);
 	/* Not the slice: that ends at a tick, which may be later than the bucket's end. */

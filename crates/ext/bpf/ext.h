@@ -56,7 +56,7 @@ struct task_ctx {
 	u32 place;   /* enum place */
 	u64 counted; /* group << 32 | weight by which it is active in the tree; 0: it is not */
 	u32 limit;   /* the nearest limited group (pool.h); as of its last start */
-	u32 floor;   /* its next run is a visit for the watchdog's sake (park.h) */
+	u32 floor;   /* its next run is a visit of so many ns (patience.h); 0: it is none */
 	/* Caps (caps.h): the slots that it draws on, its own first. */
 	u32 caps[EXT_CAPS_EACH];
 	u32 caps_own;	  /* family of its own cap, or of that of whom forked it */
@@ -91,7 +91,7 @@ INLINE struct task_ctx *task_of(struct task_struct *p)
 	return bpf_task_storage_get(&tasks, p, NULL, 0);
 }
 
-/* ---- groups: an array, so that climbing is look-ups; cgroups find their index in their storage
+/* ---- groups: an array, so that climbing is look-ups; cgroups find their index by their id
  * ---- */
 
 #define GROUP_ROOT 0

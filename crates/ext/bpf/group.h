@@ -9,10 +9,15 @@
 #include "slot.h"
 #include "tree.h"
 
+/*
+ * By cgroup id. Not the kernel's storage for cgroups: up to 6.18 that is not to be had on a CPU on
+ * which a task was preempted in the middle of making some, from 7.0 not while another CPU makes
+ * some; mkdir failed for it ("Cannot allocate memory"). Beyond its length groups count as the root.
+ */
 struct {
-	MAP_UINT(type, MAP_CGRP_STORAGE);
-	MAP_UINT(map_flags, MAP_FLAG_NO_PREALLOC);
-	MAP_TYPE(key, int);
+	MAP_UINT(type, MAP_HASH);
+	MAP_UINT(max_entries, 4 * EXT_GROUPS_MAX);
+	MAP_TYPE(key, u64);
 	MAP_TYPE(value, u32);
 } cgroups SEC(".maps");
 
@@ -35,10 +40,17 @@ struct {
 u32 groups_used; /* the root is index 0 */
 u64 groups_refused;
 
+INLINE u32 *group_known(struct cgroup *cgroup)
+{
+	u64 id = cgroup->kn->id;
+
+	return bpf_map_lookup_elem(&cgroups, &id);
+}
+
 /* The group of a cgroup: its own or, where it has none, the root. */
 INLINE u32 group_of(struct cgroup *cgroup)
 {
-	u32 *index = cgroup ? bpf_cgrp_storage_get(&cgroups, cgroup, NULL, 0) : NULL;
+	u32 *index = cgroup ? group_known(cgroup) : NULL;
 
 	return index ? *index : GROUP_ROOT;
 }
@@ -94,35 +106,22 @@ INLINE void group_fill(struct group *g, u64 id, u32 parent, u32 depth, u32 weigh
 	bpf_spin_unlock(&g->lock);
 }
 
-/* From 7.0 the kernel makes storage without waiting for anything, not even for a lock that another
- * CPU holds for a moment; before, one more try costs nothing either. */
-#define GROUP_TRIES 1024
-
 INLINE int group_init(struct cgroup *cgroup, struct scx_cgroup_init_args *args)
 {
 	u64 id = cgroup->kn->id;
-	u32 *slot = NULL, attempt, parent, index, flags = 0;
+	u32 parent, index, flags = 0;
 	struct group *g, *above;
 
-	EXT_FOR(attempt, GROUP_TRIES)
-	{
-		slot = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, STORAGE_CREATE);
-		if (slot)
-			break;
-	}
-	if (!slot)
-		return -ENOMEM;
-	if (cgroup->level == 0) {
-		*slot = GROUP_ROOT;
+	/* What is not known is the root's. */
+	if (cgroup->level == 0)
 		return 0;
-	}
 	parent = group_parent(cgroup);
 	above = group_at(parent);
 	index = above && above->depth < EXT_LEVELS_MAX - 1 ? group_take() : 0;
 	g = index ? group_at(index) : NULL;
 	if (!g || !above) {
 		__sync_fetch_and_add(&groups_refused, 1);
-		*slot = parent;
+		bpf_map_update_elem(&cgroups, &id, &parent, 0);
 		return 0;
 	}
 	if (__builtin_preserve_field_info(args->sched_idle, 2))
@@ -130,7 +129,11 @@ INLINE int group_init(struct cgroup *cgroup, struct scx_cgroup_init_args *args)
 	else if (bpf_map_lookup_elem(&idle_groups, &id))
 		flags = GROUP_IDLE;
 	group_fill(g, id, parent, above->depth + 1, group_weight(args->weight), flags);
-	*slot = index;
+	if (bpf_map_update_elem(&cgroups, &id, &index, 0)) {
+		__sync_fetch_and_add(&groups_refused, 1);
+		bpf_map_push_elem(&free_groups, &index, 0);
+		return 0;
+	}
 	if (__builtin_preserve_field_info(args->bw_quota_us, 2))
 		pool_set(g, index, args->bw_period_us, args->bw_quota_us, args->bw_burst_us);
 	return 0;
@@ -139,7 +142,7 @@ INLINE int group_init(struct cgroup *cgroup, struct scx_cgroup_init_args *args)
 /* Whether an index is a group's own, and not its parent's. */
 INLINE struct group *group_own(struct cgroup *cgroup)
 {
-	u32 *index = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, 0);
+	u32 *index = group_known(cgroup);
 	struct group *g = index && *index ? group_at(*index) : NULL;
 
 	return g && g->id == cgroup->kn->id ? g : NULL;
@@ -154,14 +157,15 @@ INLINE void group_free(struct group *g, u32 at)
 /* Its index is given back once its last task (one that is exiting) is gone. */
 INLINE void group_exit(struct cgroup *cgroup)
 {
-	u32 *index = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, 0);
+	u32 *index = group_known(cgroup);
 	struct group *g = group_own(cgroup);
+	u64 id = cgroup->kn->id;
 	bool unused;
-	u32 at;
+	u32 at = index ? *index : GROUP_ROOT;
 
-	if (!g || !index)
+	bpf_map_delete_elem(&cgroups, &id);
+	if (!g)
 		return;
-	at = *index;
 	bpf_spin_lock(&g->lock);
 	unused = g->entities <= 0;
 	g->flags |= GROUP_GONE;
@@ -197,7 +201,7 @@ INLINE void group_reap(u32 at)
 /* Sets cpu.weight (weight > 0) or cpu.idle (idle 0 or 1), and tells the groups above. */
 INLINE void group_reweigh(struct cgroup *cgroup, u32 weight, s32 idle)
 {
-	u32 *index = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, 0);
+	u32 *index = group_known(cgroup);
 	struct group *g = group_own(cgroup);
 	u32 zero = 0;
 	struct ext_control *shared = bpf_map_lookup_elem(&control, &zero);
@@ -358,7 +362,7 @@ u32 group_limit(u32 at, u64 id)
 INLINE u32 group_bandwidth(struct cgroup *cgroup, u64 period_us, u64 quota_us, u64 burst_us)
 {
 	struct group *g = group_own(cgroup);
-	u32 *index = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, 0);
+	u32 *index = group_known(cgroup);
 
 	return g && index ? pool_set(g, *index, period_us, quota_us, burst_us) : 0;
 }
@@ -376,7 +380,7 @@ INLINE u32 group_remirror(u64 id)
 	if (!cgroup)
 		return 0;
 	g = group_own(cgroup);
-	index = bpf_cgrp_storage_get(&cgroups, cgroup, NULL, 0);
+	index = group_known(cgroup);
 	if (g && index) {
 		g->mirror = pool_is_mirror(id);
 		looked_at = pool_apply(g, *index);

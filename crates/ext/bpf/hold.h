@@ -11,6 +11,7 @@
 #ifndef TIDEGATE_EXT_HOLD_H
 #define TIDEGATE_EXT_HOLD_H
 
+#include "grace.h"
 #include "limit.h"
 
 /* Nobody is held for longer without a look. */
@@ -195,25 +196,28 @@ INLINE bool hold_shift(struct bpf_iter_scx_dsq *it, struct task_struct *p, struc
 INLINE void hold_let_go(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,
 			u64 now)
 {
-	s32 cpu = scx_bpf_task_cpu(p);
 	struct slot *s = slot_at(t->holder), *f = s ? slot_at(s->family) : NULL;
 
 	if (f)
 		__sync_fetch_and_add(&f->parked_ns, tg_sub0(now, t->since_ns));
-	if (park_release(it, p, t, cpu))
-		park_call(p, t, cpu, now);
+	park_let_go(it, p, t, now);
+}
+
+INLINE void hold_counts_visit(struct task_ctx *t)
+{
+	struct slot *s = slot_at(t->holder), *f = s ? slot_at(s->family) : NULL;
+
+	if (f)
+		__sync_fetch_and_add(&f->visits, 1);
 }
 
 /* Whoever has not run for so long that the kernel's watchdog would end it all is visited. */
 INLINE bool hold_visit(struct task_ctx *t, u64 now)
 {
-	struct slot *s = slot_at(t->holder), *f = s ? slot_at(s->family) : NULL;
-
 	if (!park_due(t, now))
 		return false;
-	t->floor = 1;
-	if (f)
-		__sync_fetch_and_add(&f->visits, 1);
+	t->floor = PARK_VISIT_NS;
+	hold_counts_visit(t);
 	return true;
 }
 
@@ -243,6 +247,8 @@ u64 hold_release(u32 llc, u64 now)
 			if (!t)
 				continue;
 			if (hold_visit(t, now) || hold_state(p, t, now) != TG_CAP_PARKED) {
+				if (!t->floor && grace_inside(p, t, GRACE_OWED_NS, now))
+					t->floor = GRACE_NS;
 				hold_let_go(&it, p, t, now);
 				continue;
 			}

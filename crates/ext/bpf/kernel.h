@@ -45,7 +45,6 @@ enum {
 	MAP_PERCPU_ARRAY = 6,
 	MAP_QUEUE = 22,
 	MAP_TASK_STORAGE = 29,
-	MAP_CGRP_STORAGE = 32,
 	MAP_FLAG_NO_PREALLOC = 1,
 	MAP_FLAG_MMAPABLE = 1024,
 	MAP_NOEXIST = 1, /* of an update: there is none yet */
@@ -55,6 +54,8 @@ enum {
 /* include/linux/sched.h */
 #define PF_IDLE 0x00000002
 #define PF_EXITING 0x00000004
+#define PF_IO_WORKER 0x00000010
+#define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
 #define TASK_DEAD 0x80
 #define SCHED_IDLE 5
@@ -102,8 +103,14 @@ union rcu_special {
 	} b;
 } KERNEL_TYPE;
 
+/* arch/x86/include/asm/processor.h */
+struct thread_struct {
+	unsigned long sp; /* of one that is switched out */
+} KERNEL_TYPE;
+
 struct task_struct {
 	unsigned int __state;
+	void *stack;
 	int pid;
 	int tgid;
 	unsigned int flags;
@@ -115,7 +122,9 @@ struct task_struct {
 	struct sched_entity se;
 	struct sigpending pending;
 	union rcu_special rcu_read_unlock_special; /* CONFIG_PREEMPT_RCU */
+	unsigned long nvcsw, nivcsw;
 	struct sched_ext_entity scx;
+	struct thread_struct thread;
 } KERNEL_TYPE;
 
 struct rq {
@@ -240,6 +249,7 @@ static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static long (*const bpf_map_push_elem)(void *map, const void *value, u64 flags) = (void *)87;
 static long (*const bpf_map_pop_elem)(void *map, void *value) = (void *)88;
+static long (*const bpf_probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 static long (*const bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)93;
 static long (*const bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)94;
 static long (*const bpf_timer_init)(struct bpf_timer *timer, void *map, u64 flags) = (void *)169;
@@ -250,7 +260,5 @@ static long (*const bpf_probe_read_kernel_str)(void *to, u32 size, const void *f
 static void *(*const bpf_task_storage_get)(void *map, struct task_struct *task, void *value,
 					   u64 flags) = (void *)156;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
-static void *(*const bpf_cgrp_storage_get)(void *map, struct cgroup *cgroup, void *value,
-					   u64 flags) = (void *)210;
 
 #endif

@@ -243,11 +243,11 @@ u32 limit_sift(u64 dsq, u32 cpu, u64 now)
 
 /* How limit_next is to see a task. */
 #define LIMIT_EXEMPT 1
-#define LIMIT_VISIT 2
+#define LIMIT_READS 2
 
-/* How long a task of a limit may run that starts, or goes on, on this CPU; its alarm is set. 0: it
- * may not. */
-u64 limit_next(u32 limit, u32 cpu, u64 now, u32 how)
+/* How long a task of a limit may run that starts, or goes on, on this CPU, for a visit at least
+ * `floor_ns`; its alarm is set. 0: it may not. */
+u64 limit_next(u32 limit, u32 cpu, u64 now, u32 how, u64 floor_ns)
 {
 	struct ext_cpu *c = cpu_at(cpu);
 	u64 left_ns;
@@ -260,10 +260,11 @@ u64 limit_next(u32 limit, u32 cpu, u64 now, u32 how)
 	if (!limit)
 		return ~0ULL;
 	left_ns = limit_take(limit, cpu, now);
-	if (how == LIMIT_EXEMPT)
+	if (how & LIMIT_EXEMPT)
 		return ~0ULL;
-	if (how == LIMIT_VISIT)
+	if (how & LIMIT_READS)
 		left_ns = tg_max(left_ns, PARK_VISIT_NS);
+	left_ns = tg_max(left_ns, floor_ns);
 	if (left_ns && left_ns != ~0ULL)
 		alarm_by(cpu, now + left_ns, now);
 	return left_ns;
@@ -273,11 +274,11 @@ INLINE u64 limit_bound(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 n
 {
 	u32 how = park_exempt(p) ? LIMIT_EXEMPT : 0;
 
-	if (t->floor || park_reads(p))
-		how = LIMIT_VISIT;
+	if (park_reads(p))
+		how |= LIMIT_READS;
 
 	t->limit = group_limit(t->group, t->group_id);
-	return limit_next(t->limit, cpu, now, how);
+	return limit_next(t->limit, cpu, now, how, t->floor);
 }
 
 /* `running`: one that may not after all is stopped at once. */
@@ -351,7 +352,6 @@ int limit_release(u32 at, u64 now)
 	struct task_struct *p;
 	struct task_ctx *t;
 	u32 look;
-	s32 cpu;
 
 	EXT_RCU;
 	if (!l)
@@ -368,11 +368,9 @@ int limit_release(u32 at, u64 now)
 			if (!limit_has(l) && !park_exempt(p)) {
 				if (!park_due(t, now))
 					continue;
-				t->floor = 1;
+				t->floor = PARK_VISIT_NS;
 			}
-			cpu = scx_bpf_task_cpu(p);
-			if (park_release(&it, p, t, cpu))
-				park_call(p, t, cpu, now);
+			park_let_go(&it, p, t, now);
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);

@@ -65,7 +65,7 @@ INLINE bool park_waiting(struct bpf_iter_scx_dsq *it, struct task_struct *p, str
 	return park_leave(t) && dsq_move_vtime(it, p, dsq, t->since_ns);
 }
 
-/* From a timer: back into its line's queue. False: it is gone. */
+/* From a timer: back into its line's queue; at the front for a visit. False: it is gone. */
 INLINE bool park_release(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,
 			 s32 cpu)
 {
@@ -78,7 +78,8 @@ INLINE bool park_release(struct bpf_iter_scx_dsq *it, struct task_struct *p, str
 			tree_deactivate(t);
 		return false;
 	}
-	return dsq_move_vtime(it, p, door_queue(p, t, cpu), t->deadline);
+	return dsq_move_vtime(it, p, door_queue(p, t, cpu),
+			      t->deadline - (t->floor ? DOOR_FRONT : 0));
 }
 
 /* Whether it has not run for so long that it must be visited. */
@@ -116,6 +117,16 @@ INLINE void park_call(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 no
 	to = place_victim_once(p, t, cpu, now);
 	if (to >= 0)
 		scx_bpf_kick_cpu(to, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
+}
+
+/* From a timer: a parked task may run. */
+INLINE void park_let_go(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,
+			u64 now)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	if (park_release(it, p, t, cpu))
+		park_call(p, t, cpu, now);
 }
 
 #endif

@@ -32,16 +32,23 @@
 
 enum patience_verdict { PATIENCE_FINE, PATIENCE_VISIT, PATIENCE_TURNED };
 
+/* Whether one that has waited inside the kernel for long is to be main for its visit. */
+INLINE bool patience_lifts(struct task_ctx *t, u64 now)
+{
+	return t->kind == EXT_BACKGROUND || tg_sub0(now, t->since_ns) >= GRACE_SIDE_NS;
+}
+
 /*
  * What is to become of a task that waits; its kind is put right at once. Being in the background is
  * for its caps to say. Global, as all here, so that the verifier walks it once.
  */
-u32 patience_judge(struct task_ctx *t NONNULL, u32 exempt, u32 reads, u64 now)
+u32 patience_judge(struct task_ctx *t NONNULL, u32 exempt, u32 reads, u32 inside, u64 now)
 {
 	u32 kind = t->kind;
 
 	reads = reads && tg_sub0(now, t->since_ns) >= PATIENCE_READER_NS;
-	if (exempt || reads) {
+	inside = inside && !exempt && !reads && grace_give(t);
+	if (exempt || reads || (inside && patience_lifts(t, now))) {
 		kind = EXT_MAIN;
 	} else if (t->generation != gates_generation()) {
 		struct group *g = group_of_task(t);
@@ -58,11 +65,11 @@ u32 patience_judge(struct task_ctx *t NONNULL, u32 exempt, u32 reads, u64 now)
 		t->generation = exempt ? t->generation : 0;
 		return PATIENCE_TURNED;
 	}
-	if (reads)
+	if (reads || inside)
 		return PATIENCE_VISIT;
 	if (!park_due(t, now))
 		return PATIENCE_FINE;
-	t->floor = 1;
+	t->floor = PARK_VISIT_NS;
 	return PATIENCE_VISIT;
 }
 
@@ -108,14 +115,15 @@ u32 patience_look(u64 dsq, u32 line, u64 flags, u64 now)
 			}
 			if (!t)
 				continue;
-			verdict = patience_judge(t, group_exempt(p), park_reads(p), now);
+			verdict = patience_judge(t, group_exempt(p), park_reads(p),
+						 grace_inside(p, t, GRACE_AFTER_NS, now), now);
 			if (verdict == PATIENCE_FINE)
 				continue;
 			to = dsq;
 			at = front - tg_min(tg_sub0(now, t->since_ns), 1ULL << 45);
 			if (verdict == PATIENCE_TURNED) {
 				to = door_queue(p, t, cpu);
-				at = t->deadline;
+				at = t->deadline - (t->floor ? PATIENCE_FRONT : 0);
 			}
 			/* A CPU that is busy sees it at its next tick; one may be idle because the
 			 * tide was against it. */
@@ -131,6 +139,38 @@ u32 patience_look(u64 dsq, u32 line, u64 flags, u64 now)
 	return true;
 }
 
+/* Whom a quota or a cap keeps, in one queue: those that wait inside the kernel are let go. */
+int patience_parked(u64 dsq, u32 by_cap, u64 now)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	struct task_ctx *t;
+	u32 look;
+	EXT_RCU;
+
+	if (scx_bpf_dsq_nr_queued(dsq) <= 0)
+		return 0;
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		EXT_FOR(look, PATIENCE_LOOKS)
+		{
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			t = task_of(p);
+			if (!t || !grace_inside(p, t, GRACE_AFTER_NS, now) || !grace_give(t))
+				continue;
+			if (by_cap) {
+				hold_counts_visit(t);
+				hold_let_go(&it, p, t, now);
+			} else {
+				park_let_go(&it, p, t, now);
+			}
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return 0;
+}
+
 /* The queues of a cache. */
 u32 patience_cache(u32 llc, u64 flags, u64 now)
 {
@@ -142,6 +182,7 @@ u32 patience_cache(u32 llc, u64 flags, u64 now)
 		waits |= patience_look(dsq_wide(line), line, flags, now);
 		waits |= patience_look(dsq_narrow(line), line, flags, now);
 	}
+	patience_parked(dsq_held(llc), true, now);
 	return waits;
 }
 
@@ -163,6 +204,7 @@ u32 patience_all(u64 flags, u64 now)
 	u32 at;
 
 	patience_waits = 0;
+	grace_begin();
 	EXT_FOR(at, config.llcs)
 	{
 		if (patience_cache(at, flags, now))
@@ -172,6 +214,10 @@ u32 patience_all(u64 flags, u64 now)
 	{
 		if (config.cpus > 1 && patience_cpu(at, flags, now))
 			patience_waits = 1;
+	}
+	EXT_FOR(at, limits_used + 1)
+	{
+		patience_parked(dsq_parked(at), false, now);
 	}
 	return patience_waits;
 }
@@ -218,7 +264,7 @@ INLINE s32 patience_init(void)
 INLINE void patience_begins(struct task_ctx *t, u32 cpu, u64 now)
 {
 	if (t->floor)
-		alarm_by(cpu, now + PARK_VISIT_NS, now);
+		alarm_by(cpu, now + t->floor, now);
 }
 
 INLINE void patience_charge(struct task_ctx *t, struct ext_cpu *c, u64 ran_ns)

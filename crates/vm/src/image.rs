@@ -277,6 +277,7 @@ fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, Trouble> {
                 "vmworker.c",
                 "vmplace.c",
                 "vmcores.c",
+                "vminside.c",
                 "vmterm.c",
             ]
             .map(|source| scripts.join(source)),
