@@ -21,6 +21,8 @@
 /* Parked tasks and background ones that are looked at at once, and when it goes on. */
 #define HOLD_BATCH 64
 #define HOLD_BACK_BATCH 256
+/* Of those whose time has not come so many are looked at. */
+#define HOLD_LATER 4
 #define HOLD_AGAIN_NS 100000ULL
 /* After this many looks in vain, this far apart, nobody is held. */
 #define HOLD_CALM 10
@@ -262,6 +264,42 @@ u64 hold_release(u32 llc, u64 now)
 	return next_ns <= now ? now + HOLD_AGAIN_NS : next_ns;
 }
 
+/* Those whose time has not come: the first for whom his bucket has enough to spare is let go.
+ * Returns when the next one may be. */
+u64 hold_spare(u32 llc, u64 now)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	struct task_ctx *t;
+	struct slot *s;
+	u64 next_ns = TG_CAP_NEVER, at_ns;
+	u32 look;
+
+	EXT_RCU;
+	if (!bpf_iter_scx_dsq_new(&it, dsq_held(llc), 0)) {
+		EXT_FOR(look, HOLD_LATER)
+		{
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			t = task_of(p);
+			if (!t || p->scx.dsq_vtime <= now)
+				continue;
+			at_ns = slot_spare_ns(t->holder, now);
+			if (at_ns > now) {
+				next_ns = tg_min(next_ns, at_ns);
+				continue;
+			}
+			s = slot_at(t->holder);
+			if (s)
+				s->spared_ns = now;
+			hold_let_go(&it, p, t, now);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return next_ns;
+}
+
 /* Those in a queue of the background whose buckets hold something. Returns when the next one's may.
  */
 u64 hold_recall(u64 dsq, u64 now)
@@ -317,6 +355,8 @@ static int hold_rings(void *map, u32 *llc, struct hold *h)
 	fresh = *(volatile u32 *)&h->asks != h->seen;
 	h->seen = *(volatile u32 *)&h->asks;
 	next_ns = hold_release(at, now);
+	if (next_ns)
+		next_ns = tg_min(next_ns, hold_spare(at, now));
 	if (!back_ns || back_ns <= now) {
 		h->back_ns = 0;
 		EXT_FOR(queue, 2)

@@ -36,10 +36,11 @@ struct slot {
 	u64 parks;
 	u64 parked_ns; /* how long its tasks were parked, added up */
 	u64 visits;    /* runs that only the watchdog had */
+	u64 spared_ns; /* somebody was let go before his time then (slot_spare_ns) */
 	u32 is_gate;   /* a family's: of a group, and not of a task */
 	u32 unused;
 };
-_Static_assert(sizeof(struct slot) == 200, "src/caps.rs");
+_Static_assert(sizeof(struct slot) == 208, "src/caps.rs");
 
 struct {
 	MAP_UINT(type, MAP_ARRAY);
@@ -111,6 +112,7 @@ INLINE void slot_begin(struct slot *s, u32 family, u64 owner)
 	s->parks = 0;
 	s->parked_ns = 0;
 	s->visits = 0;
+	s->spared_ns = 0;
 	s->is_gate = 0;
 	s->users = 1;
 }
@@ -263,6 +265,30 @@ u64 slot_ready_ns(u32 index, u64 book_ns)
 	if (book_ns && at_ns != TG_CAP_NEVER && b->rate_ppt)
 		at_ns += tg_min(before_ns, 1ULL << 40) * 1000 / b->rate_ppt;
 	return at_ns;
+}
+
+/*
+ * When a bucket will hold half of what it can: by then whoever is first of those that wait for it
+ * is let go, though his time has not come, for what comes in to a full bucket is lost. What is
+ * booked may be wanted by nobody who comes before: who finds the bucket empty when his time has
+ * come books anew, behind all others. One in a quarter of what fills it. ~0: not by itself.
+ */
+u64 slot_spare_ns(u32 index, u64 now)
+{
+	struct slot *s = slot_at(index), *f = s ? slot_at(s->family) : NULL;
+	struct tg_cap_bucket *b;
+	u64 at_ns;
+
+	if (!s || !f || !(s->cap.on & TG_CAP_HARD))
+		return TG_CAP_NEVER;
+	b = &s->cap.hard;
+	if (!b->rate_ppt)
+		return TG_CAP_NEVER;
+	bpf_spin_lock(&f->lock);
+	tg_cap_fill(b, now);
+	at_ns = tg_cap_bucket_ready_ns(b, f->debts.hard_debt_ns, b->depth_ns / 2);
+	bpf_spin_unlock(&f->lock);
+	return tg_max(at_ns, s->spared_ns + b->depth_ns / 4 * 1000 / b->rate_ppt);
 }
 
 /* What was booked is used, or not wanted any more. */

@@ -282,10 +282,11 @@ pub struct Slot {
     pub parks: u64,
     pub parked_ns: u64,
     pub visits: u64,
+    pub spared_ns: u64,
     pub is_gate: u32,
     pub unused: u32,
 }
-const _: () = assert!(size_of::<Slot>() == 200);
+const _: () = assert!(size_of::<Slot>() == 208);
 
 const REASON_MAX: usize = 128;
 const MESSAGE_MAX: usize = 1024;

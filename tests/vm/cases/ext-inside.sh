@@ -27,7 +27,7 @@ HEAVY=$STARTED
 # By weight it has a slice of 1.4 ms in some minutes.
 vmtool inside hold /tmp/file 1000000 $ROOT/light/least &
 LIGHT=$!
-waits_for weight 6000
+waits_for weight 10000
 finish $LIGHT
 
 # So many that each has its turn after more than a second: 50 us in 5 s of 1 ‰.
@@ -35,6 +35,6 @@ for how in quota cap side; do
 	start $how vmtool threads 100
 	THREADS=$STARTED
 	vmtool inside hold /tmp/file 1000000 $ROOT/$how &
-	waits_for $how 6000
+	waits_for $how 10000
 	finish $! $THREADS
 done

@@ -25,11 +25,21 @@ pub(super) struct Slot {
     /// Tasks that draw on it, over all CPUs.
     runners: u64,
     users: u32,
-    /// Parked or in the background because of it, with the time at which each is to be looked at.
-    pub(super) held: Vec<(Ns, TaskId)>,
+    /// Parked or in the background because of it.
+    held: Vec<Held>,
     /// What those that it parked will use: each comes back when there is something for it, not all at each drop.
     booked_ns: u64,
     timer_ns: Ns,
+    /// One was let go before its time then.
+    spared_ns: Ns,
+}
+
+/// Who waits for a slot.
+struct Held {
+    /// To be looked at then.
+    at_ns: Ns,
+    task: TaskId,
+    parked: bool,
 }
 
 /// All caps.
@@ -80,6 +90,7 @@ impl Caps {
             held: Vec::new(),
             booked_ns: 0,
             timer_ns: Ns::MAX,
+            spared_ns: 0,
         });
         (self.slots.len() - 1) as u32
     }
@@ -133,7 +144,8 @@ impl Caps {
         if at_ns != NEVER_NS && rate_ppt > 0 {
             at_ns += before_ns * 1_000 / rate_ppt;
         }
-        self.look_at(index, task, at_ns.min(now_ns + LOOK_NS));
+        let at_ns = at_ns.min(now_ns + LOOK_NS);
+        self.look_at(index, (at_ns, task, true), now_ns);
         (index, want_ns)
     }
 
@@ -149,18 +161,41 @@ impl Caps {
         let want_ns = want_ns(&slot.cap.soft);
         let at_ns = slot.cap.ready_at_ns(&self.families[slot.family], want_ns);
         let at_ns = at_ns.clamp(now_ns + AGAIN_NS, now_ns + LOOK_NS);
-        self.look_at(index, task, at_ns);
+        self.look_at(index, (at_ns, task, false), now_ns);
     }
 
-    fn look_at(&mut self, index: u32, task: TaskId, at_ns: Ns) {
-        self.slots[index as usize].held.push((at_ns, task));
-        self.arm(index);
+    fn look_at(&mut self, index: u32, (at_ns, task, parked): (Ns, TaskId, bool), now_ns: Ns) {
+        let held = Held {
+            at_ns,
+            task,
+            parked,
+        };
+        self.slots[index as usize].held.push(held);
+        self.arm(index, now_ns);
+    }
+
+    /// When the bucket will hold half of what it can: by then the first that it has parked is let go, though his time has not come,
+    /// for what comes in to a full bucket is lost; one in a quarter of what fills it.
+    fn spare_at_ns(&mut self, index: u32, now_ns: Ns) -> Ns {
+        let slot = &mut self.slots[index as usize];
+        let family = &mut self.families[slot.family];
+        slot.cap.state(family, now_ns, 0);
+        let bucket = &slot.cap.hard;
+        let rate_ppt = u64::from(bucket.rate_ppt);
+        if rate_ppt == 0 || !slot.held.iter().any(|held| held.parked) {
+            return Ns::MAX;
+        }
+        let want_ns = (bucket.depth_ns / 2 + family.hard_debt_ns).min(bucket.depth_ns);
+        let short_ns = (i64::try_from(want_ns).unwrap_or(i64::MAX) - bucket.level_ns).max(0);
+        let full_ns = now_ns + (short_ns.unsigned_abs() * 1_000).div_ceil(rate_ppt);
+        full_ns.max(slot.spared_ns + bucket.depth_ns / 4 * 1_000 / rate_ppt)
     }
 
     /// Sets the slot's timer for the first whom it holds.
-    pub(super) fn arm(&mut self, index: u32) {
+    pub(super) fn arm(&mut self, index: u32, now_ns: Ns) {
+        let spare_ns = self.spare_at_ns(index, now_ns);
         let slot = &mut self.slots[index as usize];
-        let first_ns = slot.held.iter().map(|held| held.0).min();
+        let first_ns = slot.held.iter().map(|held| held.at_ns.min(spare_ns)).min();
         if let Some(at_ns) = first_ns.filter(|at_ns| *at_ns < slot.timer_ns) {
             slot.timer_ns = at_ns;
             self.timers.push((at_ns, index));
@@ -170,21 +205,29 @@ impl Caps {
     pub(super) fn unhold(&mut self, index: u32, task: TaskId) {
         self.slots[index as usize]
             .held
-            .retain(|held| held.1 != task);
+            .retain(|held| held.task != task);
     }
 
-    /// The slot's timer: those whose time has come, in its order.
+    /// The slot's timer: those whose time has come, in its order, and the first that it has enough for before.
     pub(super) fn timer(&mut self, index: u32, now_ns: Ns) -> Vec<TaskId> {
+        let spare_ns = self.spare_at_ns(index, now_ns);
         let slot = &mut self.slots[index as usize];
         if slot.timer_ns > now_ns {
             return Vec::new();
         }
         slot.timer_ns = Ns::MAX;
         let (mut due, later): (Vec<_>, Vec<_>) =
-            slot.held.drain(..).partition(|held| held.0 <= now_ns);
+            slot.held.drain(..).partition(|held| held.at_ns <= now_ns);
         slot.held = later;
-        due.sort_by_key(|held| held.0);
-        due.into_iter().map(|held| held.1).collect()
+        due.sort_by_key(|held| held.at_ns);
+        let first = (0..slot.held.len())
+            .filter(|at| slot.held[*at].parked)
+            .min_by_key(|at| slot.held[*at].at_ns);
+        if let Some(first) = first.filter(|_| spare_ns <= now_ns) {
+            slot.spared_ns = now_ns;
+            due.push(slot.held.remove(first));
+        }
+        due.into_iter().map(|held| held.task).collect()
     }
 
     pub(super) fn start(&mut self, slots: &[u32]) {

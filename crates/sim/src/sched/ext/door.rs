@@ -226,7 +226,7 @@ impl Ext {
                 for task in self.caps.timer(slot, k.now) {
                     self.called_back(k, task, slot);
                 }
-                self.caps.arm(slot);
+                self.caps.arm(slot, k.now);
             }
         }
         self.set_timers(k);
