@@ -336,6 +336,7 @@ stress_load() {
 stress_reload() {
 	touch /tmp/calm /tmp/fair
 	echo 0 >$ROOT/idle/cpu.idle
+	until_true 200 sh -c "! [ -e /tmp/plugging ]" || fail "CPU 1 does not come or go"
 	echo "out"
 	ext_off
 	echo "in"
@@ -347,7 +348,7 @@ stress_reload() {
 
 # torment_along SECONDS SEED: in the background, until torment_over.
 torment_along() {
-	rm -f /tmp/torment
+	rm -f /tmp/torment /tmp/plugging
 	vmtool stress "$1" 28 "$2" $ROOT/churns $ROOT/idle $ROOT/quota $ROOT/main $ROOT/side $ROOT/hard $ROOT/soft $ROOT/nested/in $ROOT >/tmp/torment &
 	TORMENT=$! TORMENT_S=$1
 	until_true 200 grep -qs '^spawned' /tmp/torment || fail "the torment does not begin"

@@ -275,10 +275,14 @@ static void *plug(void *unused)
 
 	while (!over) {
 		usleep(1500000);
+		if (fair())
+			continue;
+		close(creat("/tmp/plugging", 0600));
 		if (put_text(folder, "online", "0"))
 			did.plugs++;
 		usleep(500000);
 		put_text(folder, "online", "1");
+		unlink("/tmp/plugging");
 	}
 	return unused;
 }

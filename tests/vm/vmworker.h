@@ -18,7 +18,8 @@ int forks(enum work work);
 // waits for its own threads, and for others to let go of its locks. So nothing of that is done.
 int calm(void);
 
-// While the kernel's own scheduler is in charge nobody is of the idle class or in a group of it: it
+// While the kernel's own scheduler is in charge no CPU goes (cpuhp/1 stood for minutes, and the
+// guest with it), and nobody is of the idle class or in a group of it: it
 // leaves whom it finds idle twice, beside hogs, without a turn for minutes, and everybody waits for
 // the locks that he forks and moves under (6.18: one held the cgroups' mutex for 120 s).
 int fair(void);

@@ -3,7 +3,7 @@
  * A CPU is looked at no later than a given time: a timer for each.
  *
  * The kernel ends a slice at a tick, up to 4 ms late. What must end sooner (a silo or a bucket that
- * is used up, a visit for the watchdog's sake) asks for the CPU's alarm, at which the task there is
+ * is used up, a visit) asks for the CPU's alarm, at which the task there is
  * stopped and `dispatch` decides anew. An alarm that is already set for an earlier time is left,
  * rings for nothing and sets itself anew: a start of the kernel's timer costs more than an
  * interrupt now and then, and a task that asks for the same 5 ms again and again pays it once.

@@ -11,7 +11,8 @@
  * the least that is seen. Where there is no such pointer (not x86) nobody is known to be inside.
  *
  * One that slept and is woken is inside as well, whether it holds anything or not: so it must have
- * waited for long, and all visits together are few (patience.h).
+ * waited for long, and visits are few: of those that wait in line a twentieth of the machine, of
+ * those that a quota or cap keeps no more than its own rate, for which they are charged.
  */
 #ifndef TIDEGATE_EXT_GRACE_H
 #define TIDEGATE_EXT_GRACE_H
@@ -24,20 +25,29 @@
 /* Of a small cap many tasks have a few us each: one that has waited for this long until it was let
  * go has a whole visit, which its bucket owes. */
 #define GRACE_OWED_NS 100000000ULL
-/* Side work that main leaves nothing goes first among side work, and after this long for main. */
-#define GRACE_SIDE_NS 5000000000ULL
-/* Visits between two looks, for each CPU: together a twentieth of the machine. */
-#define GRACE_VISITS (u32)(PATIENCE_LOOK_NS / 20 / GRACE_NS)
+/* Visits in line between two looks, for each CPU: together a fortieth of the machine to those that
+ * may run anywhere, and as much to those of one CPU. */
+#define GRACE_VISITS (u32)(PATIENCE_LOOK_NS / 40 / GRACE_NS)
 /* Two ways out to user space may differ by so much. */
 #define GRACE_SLACK 128
 /* The most that was left of anybody's stack: of one on the way out to user space. */
 u64 grace_outside;
 u32 grace_left; /* visits until the next look */
 
-/* A new look: all visits may be made again. */
-INLINE void grace_begin(void)
+/* A new look at what so many CPUs take from: all visits may be made again. */
+INLINE void grace_begin(u32 cpus)
 {
-	grace_left = config.cpus * GRACE_VISITS;
+	grace_left = cpus * GRACE_VISITS;
+}
+
+/* Whether the next visit on account of a limit may be made, which has `rate_ppt`: they are made no
+ * faster than that pays for them. */
+INLINE bool grace_paid(u64 *last_ns, u64 rate_ppt, u64 now)
+{
+	if (!rate_ppt || now < *last_ns + GRACE_NS * 1000ULL / rate_ppt)
+		return false;
+	*last_ns = now;
+	return true;
 }
 
 /* Workers of the kernel's never go out to user space. */

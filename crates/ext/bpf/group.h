@@ -5,21 +5,10 @@
 #ifndef TIDEGATE_EXT_GROUP_H
 #define TIDEGATE_EXT_GROUP_H
 
+#include "known.h"
 #include "pool.h"
 #include "slot.h"
 #include "tree.h"
-
-/*
- * By cgroup id. Not the kernel's storage for cgroups: up to 6.18 that is not to be had on a CPU on
- * which a task was preempted in the middle of making some, from 7.0 not while another CPU makes
- * some; mkdir failed for it ("Cannot allocate memory"). Beyond its length groups count as the root.
- */
-struct {
-	MAP_UINT(type, MAP_HASH);
-	MAP_UINT(max_entries, 4 * EXT_GROUPS_MAX);
-	MAP_TYPE(key, u64);
-	MAP_TYPE(value, u32);
-} cgroups SEC(".maps");
 
 /* Indexes that were given back. */
 struct {
@@ -39,36 +28,6 @@ struct {
 
 u32 groups_used; /* the root is index 0 */
 u64 groups_refused;
-
-INLINE u32 *group_known(struct cgroup *cgroup)
-{
-	u64 id = cgroup->kn->id;
-
-	return bpf_map_lookup_elem(&cgroups, &id);
-}
-
-/* The group of a cgroup: its own or, where it has none, the root. */
-INLINE u32 group_of(struct cgroup *cgroup)
-{
-	u32 *index = cgroup ? group_known(cgroup) : NULL;
-
-	return index ? *index : GROUP_ROOT;
-}
-
-INLINE u32 group_parent(struct cgroup *cgroup)
-{
-	struct cgroup *above;
-	u32 parent = GROUP_ROOT;
-
-	if (cgroup->level < 1)
-		return GROUP_ROOT;
-	above = bpf_cgroup_ancestor(cgroup, cgroup->level - 1);
-	if (above) {
-		parent = group_of(above);
-		bpf_cgroup_release(above);
-	}
-	return parent;
-}
 
 /* An index for a new group; 0: there is none left. */
 INLINE u32 group_take(void)
@@ -112,7 +71,7 @@ INLINE int group_init(struct cgroup *cgroup, struct scx_cgroup_init_args *args)
 	u32 parent, index, flags = 0;
 	struct group *g, *above;
 
-	/* What is not known is the root's. */
+	/* The root is known without. */
 	if (cgroup->level == 0)
 		return 0;
 	parent = group_parent(cgroup);
@@ -374,16 +333,17 @@ INLINE u32 group_bandwidth(struct cgroup *cgroup, u64 period_us, u64 quota_us, u
 INLINE u32 group_remirror(u64 id)
 {
 	struct cgroup *cgroup = bpf_cgroup_from_id(id);
-	u32 *index, looked_at = 0;
+	u32 *index, at, looked_at = 0;
 	struct group *g;
 
 	if (!cgroup)
 		return 0;
-	g = group_own(cgroup);
 	index = group_known(cgroup);
-	if (g && index) {
+	at = index ? *index : GROUP_ROOT;
+	g = at ? group_at(at) : NULL;
+	if (g && g->id == id) {
 		g->mirror = pool_is_mirror(id);
-		looked_at = pool_apply(g, *index);
+		looked_at = pool_apply(g, at);
 	}
 	bpf_cgroup_release(cgroup);
 	return looked_at;

@@ -11,7 +11,6 @@
 #ifndef TIDEGATE_EXT_HOLD_H
 #define TIDEGATE_EXT_HOLD_H
 
-#include "grace.h"
 #include "limit.h"
 
 /* Nobody is held for longer without a look. */
@@ -22,7 +21,7 @@
 #define HOLD_BATCH 64
 #define HOLD_BACK_BATCH 256
 /* Of those whose time has not come so many are looked at. */
-#define HOLD_LATER 4
+#define HOLD_LATER 32
 #define HOLD_AGAIN_NS 100000ULL
 /* After this many looks in vain, this far apart, nobody is held. */
 #define HOLD_CALM 10
@@ -195,14 +194,27 @@ INLINE bool hold_shift(struct bpf_iter_scx_dsq *it, struct task_struct *p, struc
 	       dsq_move_vtime(it, p, door_queue(p, t, scx_bpf_task_cpu(p)), t->deadline);
 }
 
-INLINE void hold_let_go(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,
-			u64 now)
+INLINE void hold_counts_parked(struct task_ctx *t, u64 now)
 {
 	struct slot *s = slot_at(t->holder), *f = s ? slot_at(s->family) : NULL;
 
 	if (f)
 		__sync_fetch_and_add(&f->parked_ns, tg_sub0(now, t->since_ns));
+}
+
+INLINE void hold_let_go(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,
+			u64 now)
+{
+	hold_counts_parked(t, now);
 	park_let_go(it, p, t, now);
+}
+
+/* Whether a bucket's rate pays for one more visit. Global, so that the verifier walks it once. */
+u32 hold_graces(u32 holder, u64 now)
+{
+	struct slot *s = slot_at(holder);
+
+	return s && grace_paid(&s->graced_ns, s->cap.hard.rate_ppt, now);
 }
 
 INLINE void hold_counts_visit(struct task_ctx *t)
@@ -249,7 +261,8 @@ u64 hold_release(u32 llc, u64 now)
 			if (!t)
 				continue;
 			if (hold_visit(t, now) || hold_state(p, t, now) != TG_CAP_PARKED) {
-				if (!t->floor && grace_inside(p, t, GRACE_OWED_NS, now))
+				if (!t->floor && grace_inside(p, t, GRACE_OWED_NS, now) &&
+				    hold_graces(t->holder, now))
 					t->floor = GRACE_NS;
 				hold_let_go(&it, p, t, now);
 				continue;
@@ -273,7 +286,7 @@ u64 hold_spare(u32 llc, u64 now)
 	struct task_ctx *t;
 	struct slot *s;
 	u64 next_ns = TG_CAP_NEVER, at_ns;
-	u32 look;
+	u32 look, last = 0;
 
 	EXT_RCU;
 	if (!bpf_iter_scx_dsq_new(&it, dsq_held(llc), 0)) {
@@ -283,8 +296,9 @@ u64 hold_spare(u32 llc, u64 now)
 			if (!p)
 				break;
 			t = task_of(p);
-			if (!t || p->scx.dsq_vtime <= now)
+			if (!t || p->scx.dsq_vtime <= now || t->holder == last)
 				continue;
+			last = t->holder;
 			at_ns = slot_spare_ns(t->holder, now);
 			if (at_ns > now) {
 				next_ns = tg_min(next_ns, at_ns);

@@ -154,7 +154,7 @@ struct ext_counts {
 	u64 kept;      /* slices that were followed by another of the same task */
 	u64 stolen;    /* tasks taken out of another cache's queue */
 	u64 lost;      /* tasks without a context, which are run as they come */
-	u64 visits;    /* runs for the watchdog's sake */
+	u64 visits;    /* runs for the watchdog, or of who was inside the kernel */
 	u64 visit_ns;  /* what they took */
 };
 _Static_assert(sizeof(struct ext_counts) == 96, "src/intf.rs");

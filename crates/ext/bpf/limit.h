@@ -17,6 +17,7 @@
 #define TIDEGATE_EXT_LIMIT_H
 
 #include "bandwidth_kernel.h"
+#include "grace.h"
 #include "park.h"
 
 /* Tasks that the timer looks at, and a CPU parks, at once; the timer comes back for the rest. */
@@ -407,6 +408,18 @@ static int limit_rings(void *map, u32 *index, struct limit *l)
 		at_ns = now + LIMIT_AGAIN_NS;
 	limit_arm(at, at_ns, now);
 	return 0;
+}
+
+/* Whether a quota pays for one more visit of somebody inside the kernel. Global, so that the
+ * verifier walks it once. */
+u32 limit_graces(u32 at, u64 now)
+{
+	struct limit *l = limit_at(at);
+	u64 period_ns = l ? l->pool.terms.period_ns : 0;
+
+	if (!period_ns || !tg_bw_limited(&l->pool))
+		return false;
+	return grace_paid(&l->graced_ns, tg_max(l->pool.terms.quota_ns * 1000 / period_ns, 1), now);
 }
 
 /* New terms: what is parked may run. */

@@ -12,7 +12,8 @@
  *
  * The watchdog ejects a scheduler that leaves one runnable task alone for 30 s. Queues of parked
  * tasks are in the order of who has not run for longest; whoever has not for PARK_PATIENCE_NS runs
- * for PARK_VISIT_NS whatever keeps it (a visit).
+ * for PARK_VISIT_NS whatever keeps it (a visit). Who waits inside the kernel has his sooner
+ * (grace.h).
  */
 #ifndef TIDEGATE_EXT_PARK_H
 #define TIDEGATE_EXT_PARK_H

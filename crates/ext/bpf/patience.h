@@ -7,7 +7,8 @@
  * seconds, and flat weights (tree.h) go down to a 65536th. So twice a second, while anybody waits,
  * a timer looks through the queues. Whoever has waited for PARK_PATIENCE_NS goes to the front for a
  * visit of PARK_VISIT_NS: 5 millionths of a CPU for each such task, charged as any run, so shares
- * stay what weights say in the long run.
+ * stay what weights say in the long run. Who has waited inside the kernel for a second has a visit
+ * of 1 ms, here and where a quota or cap keeps him (grace.h).
  *
  * The same look finds who waits as what it is not any more: a task whose gate has another class by
  * now, and side or background work that is being killed. And those that wait on a CPU that goes: it
@@ -32,12 +33,6 @@
 
 enum patience_verdict { PATIENCE_FINE, PATIENCE_VISIT, PATIENCE_TURNED };
 
-/* Whether one that has waited inside the kernel for long is to be main for its visit. */
-INLINE bool patience_lifts(struct task_ctx *t, u64 now)
-{
-	return t->kind == EXT_BACKGROUND || tg_sub0(now, t->since_ns) >= GRACE_SIDE_NS;
-}
-
 /*
  * What is to become of a task that waits; its kind is put right at once. Being in the background is
  * for its caps to say. Global, as all here, so that the verifier walks it once.
@@ -48,7 +43,7 @@ u32 patience_judge(struct task_ctx *t NONNULL, u32 exempt, u32 reads, u32 inside
 
 	reads = reads && tg_sub0(now, t->since_ns) >= PATIENCE_READER_NS;
 	inside = inside && !exempt && !reads && grace_give(t);
-	if (exempt || reads || (inside && patience_lifts(t, now))) {
+	if (exempt || reads || (inside && kind == EXT_BACKGROUND)) {
 		kind = EXT_MAIN;
 	} else if (t->generation != gates_generation()) {
 		struct group *g = group_of_task(t);
@@ -139,8 +134,9 @@ u32 patience_look(u64 dsq, u32 line, u64 flags, u64 now)
 	return true;
 }
 
-/* Whom a quota or a cap keeps, in one queue: those that wait inside the kernel are let go. */
-int patience_parked(u64 dsq, u32 by_cap, u64 now)
+/* Whom a quota (of that limit) or a cap (0) keeps, in one queue: those that wait inside the kernel
+ * are let go. */
+int patience_parked(u64 dsq, u32 limit, u64 now)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
@@ -157,14 +153,16 @@ int patience_parked(u64 dsq, u32 by_cap, u64 now)
 			if (!p)
 				break;
 			t = task_of(p);
-			if (!t || !grace_inside(p, t, GRACE_AFTER_NS, now) || !grace_give(t))
+			if (!t || !grace_inside(p, t, GRACE_AFTER_NS, now))
 				continue;
-			if (by_cap) {
+			if (limit ? !limit_graces(limit, now) : !hold_graces(t->holder, now))
+				continue;
+			t->floor = GRACE_NS;
+			if (!limit) {
 				hold_counts_visit(t);
-				hold_let_go(&it, p, t, now);
-			} else {
-				park_let_go(&it, p, t, now);
+				hold_counts_parked(t, now);
 			}
+			park_let_go(&it, p, t, now);
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
@@ -176,13 +174,14 @@ u32 patience_cache(u32 llc, u64 flags, u64 now)
 {
 	u32 waits = false;
 
+	grace_begin(config.cpus / config.llcs + 1);
 	for (u32 kind = 0; kind < EXT_KINDS; kind++) {
 		u32 line = line_index(llc, kind);
 
 		waits |= patience_look(dsq_wide(line), line, flags, now);
 		waits |= patience_look(dsq_narrow(line), line, flags, now);
 	}
-	patience_parked(dsq_held(llc), true, now);
+	patience_parked(dsq_held(llc), 0, now);
 	return waits;
 }
 
@@ -192,6 +191,7 @@ u32 patience_cpu(u32 cpu, u64 flags, u64 now)
 	struct ext_cpu *c = cpu_at(cpu);
 	u32 llc = c ? c->llc : 0;
 
+	grace_begin(1);
 	return patience_look(dsq_pinned(cpu, EXT_MAIN), line_index(llc, EXT_MAIN), flags, now) |
 	       patience_look(dsq_pinned(cpu, EXT_SIDE), line_index(llc, EXT_SIDE), flags, now);
 }
@@ -204,7 +204,6 @@ u32 patience_all(u64 flags, u64 now)
 	u32 at;
 
 	patience_waits = 0;
-	grace_begin();
 	EXT_FOR(at, config.llcs)
 	{
 		if (patience_cache(at, flags, now))
@@ -215,9 +214,9 @@ u32 patience_all(u64 flags, u64 now)
 		if (config.cpus > 1 && patience_cpu(at, flags, now))
 			patience_waits = 1;
 	}
-	EXT_FOR(at, limits_used + 1)
+	EXT_FOR(at, limits_used)
 	{
-		patience_parked(dsq_parked(at), false, now);
+		patience_parked(dsq_parked(at + 1), at + 1, now);
 	}
 	return patience_waits;
 }

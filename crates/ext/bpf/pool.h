@@ -24,14 +24,15 @@ struct limit {
 	u64 group_id;
 	u32 group;
 	u32 depth;
-	u64 armed_ns; /* when the timer is due; 0: it is not set */
-	u64 parks;    /* times that a task was parked */
-	u64 visits;   /* runs that only the watchdog had .. */
-	u64 visit_ns; /* .. and what they took, out of quota */
-	u32 seen;     /* `parks` when the timer last rang */
+	u64 armed_ns;  /* when the timer is due; 0: it is not set */
+	u64 parks;     /* times that a task was parked */
+	u64 visits;    /* runs for the watchdog, or of who was inside the kernel .. */
+	u64 visit_ns;  /* .. and what they took, out of quota */
+	u64 graced_ns; /* somebody inside the kernel had a visit then (grace.h) */
+	u32 seen;      /* `parks` when the timer last rang */
 	u32 used;
 };
-_Static_assert(sizeof(struct limit) == 216, "src/limits.rs");
+_Static_assert(sizeof(struct limit) == 224, "src/limits.rs");
 _Static_assert(sizeof(struct tg_bw_pool) == 136, "src/limits.rs");
 
 struct {

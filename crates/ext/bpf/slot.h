@@ -35,12 +35,13 @@ struct slot {
 	u64 background_ns;
 	u64 parks;
 	u64 parked_ns; /* how long its tasks were parked, added up */
-	u64 visits;    /* runs that only the watchdog had */
+	u64 visits;    /* runs that the watchdog asked for, or of who was inside the kernel */
 	u64 spared_ns; /* somebody was let go before his time then (slot_spare_ns) */
+	u64 graced_ns; /* somebody inside the kernel had a visit then (grace.h) */
 	u32 is_gate;   /* a family's: of a group, and not of a task */
 	u32 unused;
 };
-_Static_assert(sizeof(struct slot) == 208, "src/caps.rs");
+_Static_assert(sizeof(struct slot) == 216, "src/caps.rs");
 
 struct {
 	MAP_UINT(type, MAP_ARRAY);
@@ -113,6 +114,7 @@ INLINE void slot_begin(struct slot *s, u32 family, u64 owner)
 	s->parked_ns = 0;
 	s->visits = 0;
 	s->spared_ns = 0;
+	s->graced_ns = 0;
 	s->is_gate = 0;
 	s->users = 1;
 }
@@ -285,7 +287,7 @@ u64 slot_spare_ns(u32 index, u64 now)
 	if (!b->rate_ppt)
 		return TG_CAP_NEVER;
 	bpf_spin_lock(&f->lock);
-	tg_cap_fill(b, now);
+	tg_cap_state(&s->cap, &f->debts, now, 0);
 	at_ns = tg_cap_bucket_ready_ns(b, f->debts.hard_debt_ns, b->depth_ns / 2);
 	bpf_spin_unlock(&f->lock);
 	return tg_max(at_ns, s->spared_ns + b->depth_ns / 4 * 1000 / b->rate_ppt);

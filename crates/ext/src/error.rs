@@ -56,11 +56,6 @@ pub enum ExtError {
     /// It was taken in and gave up at once.
     #[error("sched_ext: the scheduler was ejected while it started: {0}; the kernel's own runs")]
     Ejected(String),
-    /// The same, for want of memory that could be had without waiting; it may be there the next moment.
-    #[error(
-        "sched_ext: the kernel had no memory at hand for the scheduler: {0}; the kernel's own runs; try again, or free some memory"
-    )]
-    NoMemory(String),
     /// A file could not be read.
     #[error("{path}: {why}")]
     File {

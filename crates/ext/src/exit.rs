@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::error::ExtError;
 use crate::intf::Exit;
 
 /// From here on an end is a failure (`SCX_EXIT_ERROR`); below, somebody asked for it.
@@ -12,9 +11,6 @@ const FAILURES_FROM: u32 = 1024;
 
 /// Its link was closed, by us or by our end (`SCX_EXIT_UNREG`).
 const UNREGISTERED: u32 = 64;
-
-/// How the kernel says that a callback had no memory: "ops.cgroup_init() failed (-12)".
-const NO_MEMORY: &str = "failed (-12)";
 
 /// The end of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -52,15 +48,6 @@ impl Ended {
     pub fn is_failure(&self) -> bool {
         self.kind >= FAILURES_FROM
     }
-
-    /// What a scheduler that never came into force is answered.
-    pub(crate) fn at_the_start(&self) -> ExtError {
-        if self.message.ends_with(NO_MEMORY) {
-            ExtError::NoMemory(self.to_string())
-        } else {
-            ExtError::Ejected(self.to_string())
-        }
-    }
 }
 
 impl fmt::Display for Ended {
@@ -97,11 +84,6 @@ mod tests {
         assert_eq!(ended.to_string(), "stall (init)");
         assert!(ended.is_failure());
         assert!(!ended.is_ours());
-        assert!(matches!(ended.at_the_start(), ExtError::Ejected(_)));
-        let words = b"ops.cgroup_init() failed (-12)";
-        exit.message[..words.len()].copy_from_slice(words);
-        let ended = Ended::from_kernel(&exit).unwrap();
-        assert!(matches!(ended.at_the_start(), ExtError::NoMemory(_)));
         for (kind, is_ours) in [(64, true), (67, false)] {
             exit.kind = kind;
             let ended = Ended::from_kernel(&exit).unwrap();

@@ -239,10 +239,11 @@ pub struct Limit {
     pub parks: u64,
     pub visits: u64,
     pub visit_ns: u64,
+    pub graced_ns: u64,
     pub seen: u32,
     pub used: u32,
 }
-const _: () = assert!(size_of::<Limit>() == 216);
+const _: () = assert!(size_of::<Limit>() == 224);
 
 /// `struct ext_cap_ask`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -283,10 +284,11 @@ pub struct Slot {
     pub parked_ns: u64,
     pub visits: u64,
     pub spared_ns: u64,
+    pub graced_ns: u64,
     pub is_gate: u32,
     pub unused: u32,
 }
-const _: () = assert!(size_of::<Slot>() == 208);
+const _: () = assert!(size_of::<Slot>() == 216);
 
 const REASON_MAX: usize = 128;
 const MESSAGE_MAX: usize = 1024;

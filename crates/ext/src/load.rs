@@ -173,13 +173,13 @@ impl Ext {
             Ok(link) => self.link = Some(link),
             Err(why) => {
                 return Err(match self.ended()? {
-                    Some(ended) => ended.at_the_start(),
+                    Some(ended) => ExtError::Ejected(ended.to_string()),
                     None => refused("hand the scheduler to the kernel", &why),
                 });
             }
         }
         match self.ended()? {
-            Some(ended) => Err(ended.at_the_start()),
+            Some(ended) => Err(ExtError::Ejected(ended.to_string())),
             None => Ok(()),
         }
     }

@@ -16,6 +16,7 @@ forks_under() {
 		of forks$1
 	done | sort -n | awk '{ printf "%.1f\n", $1 * 10 }' >/tmp/seconds
 	echo 1 >$ROOT/forks$1/cgroup.kill
+	same "the seconds that were measured" "$(wc -l </tmp/seconds)" 20
 	LEAST=$(head -n 1 /tmp/seconds) MOST=$(tail -n 1 /tmp/seconds)
 	measure "of_$1_least" "$LEAST" ‰
 	measure "of_$1_most" "$MOST" ‰

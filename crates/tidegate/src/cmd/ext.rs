@@ -172,9 +172,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         let name = format!("cgroup:/{}", gate.path.display());
         tidegate_ext::feasible(&name, &gate.terms, options.machine.cpus(), gate.tasks()?)?;
     }
-    let Some(mut ext) = load(&options, &gates, &signals)? else {
-        return Ok(Exit::Ok);
-    };
+    let mut ext = load(&options, &gates)?;
     for task in &args.task {
         ext.set_task_cap(task.pid, Some(&task.cap))?;
     }
@@ -210,30 +208,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// How often a load for which the kernel had no memory is tried again, and after how long.
-const MEMORY_TRIES: u32 = 5;
-const MEMORY_PAUSE_S: u64 = 1;
-
-/// None: it was asked to end before the kernel had memory.
-fn load(
-    options: &Options,
-    gates: &[(u64, GateTerms)],
-    signals: &Signals,
-) -> Result<Option<Ext>, ExtError> {
-    for _ in 0..MEMORY_TRIES {
-        match load_once(options, gates) {
-            Err(ExtError::NoMemory(_)) => {
-                if signals.wait_until(Instant::now() + Duration::from_secs(MEMORY_PAUSE_S)) {
-                    return Ok(None);
-                }
-            }
-            result => return result.map(Some),
-        }
-    }
-    load_once(options, gates).map(Some)
-}
-
-fn load_once(options: &Options, gates: &[(u64, GateTerms)]) -> Result<Ext, ExtError> {
+fn load(options: &Options, gates: &[(u64, GateTerms)]) -> Result<Ext, ExtError> {
     let mut ext = Ext::prepare(options)?;
     // Before any task is under it: side work is not main for a moment.
     for (id, terms) in gates {
