@@ -65,11 +65,13 @@ INLINE u64 grace_room(struct task_struct *p)
 }
 
 /* `running`: one that was put back goes on. One that has never been switched away has a stack that
- * was made up for it. */
-INLINE void grace_learn(struct task_struct *p, struct task_ctx *t)
+ * was made up for it. A look costs 0.1 us, and one in sixteen is enough. */
+INLINE void grace_learn(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	u64 room;
 
+	if (now >> 4 & 15)
+		return;
 	if (!__builtin_preserve_field_info(p->thread.sp, 2) || t->woken_ns || !p->nivcsw ||
 	    p->flags & GRACE_WORKER)
 		return;

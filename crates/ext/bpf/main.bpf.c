@@ -272,7 +272,7 @@ int running(u64 *ctx)
 	t->flags &= ~(TASK_PREEMPTED | TASK_CROWDED);
 	now = now_ns();
 	t->since_ns = limits_used || caps_on ? door_since(c, now) : now;
-	grace_learn(p, t);
+	grace_learn(p, t, now);
 	account_starts(t, now);
 	door_open(t, now);
 	c->began_ns = now;

@@ -52,7 +52,8 @@ for name in a b own s; do
 	measure ${name}_ran "$ran_ms" ms
 	measure ${name}_charged "$charged_ms" ms
 	# Interrupts count for whom they hit; beside side work the headroom's timer is one each millisecond.
-	most=1.01
+	# One that is parked and let go again has 7.3's 1.0101 to 1.0108.
+	most=1.015
 	[ $name != s ] || most=1.02
 	within "what $gate is charged for, over what it ran" "$(awk -v c="$charged_ms" -v r="$ran_ms" 'BEGIN { print c / r }')" 0.99 $most
 done
