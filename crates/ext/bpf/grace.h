@@ -58,8 +58,8 @@ INLINE u64 grace_room(struct task_struct *p)
 {
 	u64 base = 0;
 
-	/* Read as memory: from 7.1 the verifier takes it for a pointer, which nothing is subtracted
-	 * from. */
+	/* Read as memory: 7.3's verifier takes it for a pointer, from which it lets nothing be
+	 * subtracted. */
 	bpf_probe_read_kernel(&base, sizeof(base), &p->stack);
 	return p->thread.sp - base;
 }
