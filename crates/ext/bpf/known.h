@@ -10,8 +10,8 @@
 /*
  * By cgroup id. Not the kernel's storage for cgroups: up to 6.18 that is not to be had on a CPU on
  * which a task was preempted in the middle of making some, from 7.0 not while another CPU makes
- * some; mkdir failed for it ("Cannot allocate memory"). Beyond its length groups count as the one
- * above.
+ * some: loading failed for it (-12), and probably a mkdir. Beyond its length groups count as the
+ * one above.
  */
 struct {
 	MAP_UINT(type, MAP_HASH);
