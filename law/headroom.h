@@ -15,9 +15,13 @@
  * the machine; then nothing is left to give and the floor holds anyway.
  *
  * Rises of the allowance are limited in slope (raise_ppm_per_s); falls are
- * not. No history, or a sample that cannot be true, gives the tolerance: cut,
- * never hold; then the slope carries it up again. The one exception is a cut
- * that turns out to have answered a mere burst: it is taken back at once.
+ * not. The one exception is a cut that turns out to have answered a mere burst:
+ * it is taken back at once.
+ *
+ * No history gives the tolerance. A sample that cannot be true is left out and
+ * the last decision stands, until TG_FRESH_US have passed without a usable one:
+ * then everything learnt is dropped and the tolerance holds, until the next
+ * usable samples carry it up the slope again. Never a hold beyond that.
  *
  * Bounds: tolerance * C <= allowance <= C for any input, in any state. The
  * caller steps it once per window and holds any lock. All state is in struct
@@ -30,6 +34,14 @@
 
 /* A main that has not drifted for this long is steady. */
 #define TG_STEADY_US 250000ULL
+
+/* What was learnt counts for so long without a usable sample. */
+#define TG_FRESH_US 250000ULL
+/* Time that an unusable sample stands for at least: one that tells none must count, too. */
+#define TG_UNSEEN_LEAST_US 1000ULL
+/* A change of the capacity by more than this part of it is CPUs that came or went: no mean of both.
+ */
+#define TG_CAPACITY_STEP 5
 
 /* Bounds of the tuning, on which the products in both headers rely. */
 TG_FN void tg_headroom_bound(struct tg_headroom_config *c)
@@ -61,6 +73,8 @@ TG_FN void tg_headroom_bound(struct tg_headroom_config *c)
 TG_FN void tg_headroom_forget(struct tg_headroom *h)
 {
 	h->history_us = 0;
+	h->unseen_us = 0;
+	h->ahead_ns = 0;
 	h->mean_age_us = 0;
 	h->noise_us = 0;
 	h->noise_main_ncpu = 0;
@@ -150,6 +164,11 @@ TG_FN void tg_headroom_learn(struct tg_headroom *h, const struct tg_headroom_sam
 	tg_u64 side_now = tg_rate_ucpu(tg_min(s->side_ns, s->capacity_ns), s->dt_ns);
 	tg_u64 idle_now = tg_rate_ucpu(tg_sub0(s->capacity_ns, s->busy_ns), s->dt_ns);
 
+	tg_u64 off_ncpu =
+	    tg_max(h->capacity_ncpu, cap_now_ncpu) - tg_min(h->capacity_ncpu, cap_now_ncpu);
+
+	if (off_ncpu > h->capacity_ncpu / TG_CAPACITY_STEP)
+		h->capacity_ncpu = cap_now_ncpu;
 	h->capacity_ncpu = tg_mean(h->capacity_ncpu, cap_now_ncpu, short_16);
 	h->side_ncpu = tg_mean(h->side_ncpu, side_now * TG_NCPU_PER_UCPU, second_16);
 	h->idle_ncpu = tg_mean(h->idle_ncpu, idle_now * TG_NCPU_PER_UCPU, second_16);
@@ -256,9 +275,47 @@ TG_FN void tg_headroom_report(const struct tg_headroom *h, struct tg_headroom_de
 }
 
 /*
- * One window in, one decision out. On a sample that cannot be true everything
- * learnt is dropped, and the capacity last known scales the tolerance.
+ * A sample that is not usable: the last decision stands while what was learnt is
+ * fresh, then all of it is dropped. The capacity last known scales the tolerance.
+ * unseen_us and dt are both below 2^41 before they are added.
  */
+TG_FN void tg_headroom_unseen(struct tg_headroom *h, const struct tg_headroom_sample *s,
+			      struct tg_headroom_decision *d)
+{
+	tg_u64 cap_ucpu = h->capacity_ncpu / TG_NCPU_PER_UCPU;
+	tg_u64 floor_ucpu = tg_ppm_of(cap_ucpu, h->tolerance_ppm);
+	tg_u64 dt_us = tg_clamp(s->dt_ns / 1000, TG_UNSEEN_LEAST_US, TG_AGE_MAX_US);
+	tg_u64 unseen_us = tg_min(h->unseen_us + dt_us, TG_AGE_MAX_US);
+	tg_u32 reason = TG_REASON_SKIP;
+
+	h->out_ucpu = tg_clamp(h->out_ucpu, floor_ucpu, cap_ucpu);
+	if (h->history_us == 0 || unseen_us >= TG_FRESH_US) {
+		tg_headroom_forget(h);
+		h->out_ucpu = floor_ucpu;
+		reason = TG_REASON_STALE;
+	}
+	h->unseen_us = unseen_us;
+	tg_headroom_report(h, d, cap_ucpu, tg_ppm_of(cap_ucpu, h->headroom_ppm), floor_ucpu, 0,
+			   reason);
+}
+
+/*
+ * Main's time in a window. Two counters that are each late by up to a tick make
+ * side work seem more than all there was in one window and less in the next; cut
+ * off at 0, their noise would be a main that is not there (3 % of a CPU at 4 ms
+ * ticks and 50 ms windows). So what side work was ahead comes off the next
+ * window: at most what the sensor admits, < 2^43.
+ */
+TG_FN tg_u64 tg_headroom_main_ns(struct tg_headroom *h, const struct tg_headroom_sample *s,
+				 tg_u64 blur_ns)
+{
+	tg_u64 side_ns = s->side_ns + h->ahead_ns;
+
+	h->ahead_ns = tg_min(tg_sub0(side_ns, s->busy_ns), blur_ns);
+	return tg_min(tg_sub0(s->busy_ns, side_ns), s->capacity_ns);
+}
+
+/* One window in, one decision out. */
 TG_FN void tg_headroom_step(struct tg_headroom *h, const struct tg_headroom_sample *s,
 			    struct tg_headroom_decision *d)
 {
@@ -267,18 +324,14 @@ TG_FN void tg_headroom_step(struct tg_headroom *h, const struct tg_headroom_samp
 	tg_u32 reason;
 
 	if (!tg_headroom_sane(&h->cfg, s)) {
-		cap_ucpu = h->capacity_ncpu / TG_NCPU_PER_UCPU;
-		floor_ucpu = tg_ppm_of(cap_ucpu, h->tolerance_ppm);
-		tg_headroom_forget(h);
-		h->out_ucpu = floor_ucpu;
-		tg_headroom_report(h, d, cap_ucpu, tg_ppm_of(cap_ucpu, h->headroom_ppm), floor_ucpu,
-				   0, TG_REASON_STALE);
+		tg_headroom_unseen(h, s, d);
 		return;
 	}
+	h->unseen_us = 0;
 	cap_now_ncpu = tg_rate_ucpu(s->capacity_ns, s->dt_ns) * TG_NCPU_PER_UCPU;
-	main_ns = tg_min(tg_sub0(s->busy_ns, s->side_ns), s->capacity_ns);
 	blur_ns = tg_min(s->granularity_ns, 1000000000ULL) *
 		  ((cap_now_ncpu + 999999999ULL) / 1000000000ULL);
+	main_ns = tg_headroom_main_ns(h, s, blur_ns);
 	if (h->history_us == 0)
 		h->capacity_ncpu = cap_now_ncpu;
 	cap_ucpu = h->capacity_ncpu / TG_NCPU_PER_UCPU;

@@ -14,8 +14,9 @@ enum tg_reason {
 	TG_REASON_TRACK = 2,   /* the formula */
 	TG_REASON_CUT = 3,     /* a detector fired in this window */
 	TG_REASON_FLOOR = 4,   /* main leaves less than the tolerance */
-	TG_REASON_STALE = 5,   /* this sample cannot be true: the tolerance */
+	TG_REASON_STALE = 5,   /* no usable sample for TG_FRESH_US: the tolerance */
 	TG_REASON_RESTORE = 6, /* the last cut was a false alarm: back at once */
+	TG_REASON_SKIP = 7,    /* this sample is not usable: the last decision stands */
 };
 
 /* Tuning; law/headroom.md gives the reason for each default. */
@@ -100,7 +101,9 @@ struct tg_probation {
 struct tg_headroom {
 	struct tg_headroom_config cfg;
 	tg_u32 headroom_ppm, tolerance_ppm;
-	tg_u64 history_us;  /* since the start or the last bad sample */
+	tg_u64 history_us;  /* since the start, or since everything was forgotten */
+	tg_u64 unseen_us;   /* since the last usable sample */
+	tg_u64 ahead_ns;    /* side work that was counted before the busy time it is part of */
 	tg_u64 mean_age_us; /* since the mean was restarted */
 	tg_u64 capacity_ncpu, main_ncpu, side_ncpu, idle_ncpu;
 	tg_u64 given_ncpu;	/* the allowance, mean of about one second */

@@ -43,7 +43,7 @@ static tg_u64 ppm_of(tg_u64 ucpu, tg_u32 ppm)
 
 static void step(struct session *s, const struct tg_headroom_sample *sample)
 {
-	struct tg_headroom_decision d, again;
+	struct tg_headroom_decision d, again, last = s->last;
 	struct tg_headroom fresh;
 	tg_u64 put_aside = s->h.probation.open_us ? s->h.probation.out_ucpu : 0;
 	tg_u64 before = tg_max(s->last.allowance_ucpu, put_aside), rise;
@@ -54,8 +54,15 @@ static void step(struct session *s, const struct tg_headroom_sample *sample)
 	CHECK(d.asked_ucpu == ppm_of(d.capacity_ucpu, s->headroom_ppm));
 	CHECK(d.allowance_ucpu >= d.floor_ucpu && d.allowance_ucpu <= d.capacity_ucpu);
 	CHECK(d.capacity_ucpu <= TG_UCPU_MAX && d.main_est_ucpu <= TG_UCPU_MAX);
-	CHECK(d.reason <= TG_REASON_RESTORE);
-	CHECK((d.reason == TG_REASON_STALE) == !can_be_true(&s->h.cfg, sample));
+	CHECK(d.reason <= TG_REASON_SKIP);
+	CHECK((d.reason == TG_REASON_STALE || d.reason == TG_REASON_SKIP) ==
+	      !can_be_true(&s->h.cfg, sample));
+	/* Left out: the last decision stands, and not for long. */
+	if (d.reason == TG_REASON_SKIP) {
+		CHECK(s->h.unseen_us < TG_FRESH_US);
+		CHECK(d.allowance_ucpu ==
+		      tg_clamp(last.allowance_ucpu, d.floor_ucpu, d.capacity_ucpu));
+	}
 	if (d.reason == TG_REASON_STALE || d.reason == TG_REASON_FLOOR ||
 	    d.reason == TG_REASON_WARMUP)
 		CHECK(d.allowance_ucpu == d.floor_ucpu);
@@ -66,7 +73,8 @@ static void step(struct session *s, const struct tg_headroom_sample *sample)
 			tg_min(sample->dt_ns, 100000000) / 1000000000);
 	if (d.reason != TG_REASON_STALE)
 		CHECK(d.allowance_ucpu <= tg_max(before, d.floor_ucpu) + rise + 1);
-	/* What cannot be true leaves no trace: the next step is as after a fresh start. */
+	/* After TG_FRESH_US without a usable sample nothing is left: the next step is as after a
+	 * fresh start. */
 	if (d.reason == TG_REASON_STALE && !s->tuned) {
 		struct tg_headroom_sample good = {10000000, 20000000, 8000000, 1000000, 0, 1, 0};
 		struct tg_headroom after = s->h;

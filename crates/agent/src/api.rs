@@ -223,8 +223,10 @@ pub struct LoopView {
     pub period_ms: f64,
     /// Steps made so far.
     pub steps: u64,
-    /// Samples that were refused as stale or impossible (each led to a cut).
-    pub stale: u64,
+    /// Samples that were impossible and left out; after 250 ms without a usable one side work is cut.
+    pub unusable_samples: u64,
+    /// Of those, how many in the last minute.
+    pub unusable_samples_last_minute: u64,
     /// How late a step began, median over the last minute.
     pub late_p50_us: f64,
     /// ... 99th percentile.

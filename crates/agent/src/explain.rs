@@ -198,6 +198,13 @@ fn by_headroom(name: &str, used: f64, allowance: f64, status: &StatusView) -> St
             status.free_cpus
         );
     }
+    if status.side_quota_us.is_none() && status.headroom_pct == 0.0 && status.engine == "knobs" {
+        return format!(
+            "{name} uses {used:.2} CPUs: no idle is to be kept (headroom 0 %), so side work has no quota and gets what main \
+             leaves; main uses {:.2} of {:.2}",
+            status.main_cpus, status.capacity_cpus
+        );
+    }
     format!(
         "{name} uses {used:.2} CPUs of the {allowance:.2} that side work may use: main uses {:.2} of {:.2} and {:.0} % \
          are kept idle",

@@ -47,9 +47,10 @@ pub fn sentence(decision: &HeadroomDecision) -> String {
         Reason::Restore => {
             format!("a burst of main is over; side work may use {allowance:.2} CPUs again")
         }
-        Reason::Stale => {
-            "the last sample was stale or impossible: the tolerance until there is history".into()
-        }
+        Reason::Skip => format!(
+            "the last sample was impossible and left out; side work may use {allowance:.2} CPUs as before"
+        ),
+        Reason::Stale => "no usable sample for 250 ms: the tolerance until there is history".into(),
     }
 }
 
@@ -166,7 +167,8 @@ impl Owner {
         view.decision = sentence(control.decision());
         view.control = LoopView {
             steps: control.steps,
-            stale: control.stale,
+            unusable_samples: control.unusable.total(),
+            unusable_samples_last_minute: control.unusable.last_minute(now_ns) as u64,
             late_p50_us: us(late.percentile_ns(500)),
             late_p99_us: us(late.percentile_ns(990)),
             late_max_us: us(control.late_max_ns),
@@ -175,6 +177,8 @@ impl Owner {
         };
         view.writes_total = control.quotas.log.total();
         view.quota_writes_per_second = control.quotas.log.quotas_per_second(now_ns);
+        view.alerts
+            .extend(control.unusable.alert(now_ns, control.sensing()));
         view.alerts.extend(control.trouble.clone());
         view.alerts.extend(control.quotas.trouble.clone());
     }

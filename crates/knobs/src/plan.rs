@@ -7,8 +7,9 @@
 //!
 //! - one quota stands; the same value is never written twice in a row, least of all the floor;
 //! - when main steps, it is cut at once (at most one rewrite every [`PlanConfig::rewrite_min_ns`]);
-//! - raises, and lowerings too small to matter within a second, wait for [`PlanConfig::raise_gap_ns`]
-//!   and for the write budget, and want the change to be worth a write (the deadband);
+//! - raises wait for [`PlanConfig::raise_gap_ns`], and lowerings that no detector saw for
+//!   [`PlanConfig::lower_gap_ns`], and both for the write budget; they want the change to be worth a
+//!   write (the deadband);
 //! - what recent writes gave away is taken off the next quota, so the trim need not discover it;
 //! - the least quota is 1 ms, so near the floor the period stretches instead (1 ms in 50 ms for
 //!   1 % of two CPUs).
@@ -41,16 +42,17 @@ pub struct PlanConfig {
     pub lower_gap_ns: u64,
     /// Least time from any write to a raise.
     pub raise_gap_ns: u64,
-    /// A drop of this size is a cut, written at once; smaller ones wait; of the domain.
-    pub cut_ppm: u32,
     /// A change smaller than this is not worth a write, least and most (noise decides); of the
     /// domain.
     pub deadband_min_ppm: u32,
     /// See [`PlanConfig::deadband_min_ppm`].
     pub deadband_max_ppm: u32,
-    /// A raise of this size may use up a second's writes; of the domain.
+    /// A drop of this size does not wait for the gap: right after a cut, as its correction, and once it has lasted for 50 ms;
+    /// of the domain.
+    pub correct_ppm: u32,
+    /// A change of this size may use up a second's writes, and a drop of it is a cut; of the domain.
     pub large_ppm: u32,
-    /// Writes in any second, above which only cuts pass.
+    /// Writes in any second, above which only cuts and their taking back pass.
     pub writes_per_s_max: u32,
 }
 
@@ -63,9 +65,9 @@ impl Default for PlanConfig {
             rewrite_min_ns: 10_000_000,
             lower_gap_ns: 100_000_000,
             raise_gap_ns: 250_000_000,
-            cut_ppm: 30_000,
             deadband_min_ppm: 4_000,
             deadband_max_ppm: 15_000,
+            correct_ppm: 30_000,
             large_ppm: 100_000,
             writes_per_s_max: 5,
         }
@@ -74,6 +76,9 @@ impl Default for PlanConfig {
 
 /// Writes of a second that small corrections leave for a cut and its taking back.
 const SMALL_KEEP: u32 = 2;
+
+/// A drop that lasts for so long is main's, and no pulse of it.
+const CLEAR_NS: u64 = 50_000_000;
 
 /// Why a quota is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +125,12 @@ pub struct Planner {
     last_write_ns: Option<u64>,
     last_step_ns: Option<u64>,
     last_reason: Option<PlanReason>,
-    /// Since when a small lowering has been due.
+    /// Since when a lowering has been due.
     low_since_ns: Option<u64>,
+    /// A cut is still to be written.
+    urgent: bool,
+    /// The last cut answered a mere burst, and its taking back is still to be written.
+    refuted: bool,
     /// CPU time per second that recent writes gave away, a mean over a second.
     charge_ucpu: u64,
     budget: WriteBudget,
@@ -141,6 +150,8 @@ impl Planner {
             last_step_ns: None,
             last_reason: None,
             low_since_ns: None,
+            urgent: false,
+            refuted: false,
             charge_ucpu: 0,
             budget,
             own: None,
@@ -241,6 +252,8 @@ impl Planner {
         self.standing_for_ucpu = want_ucpu;
         self.last_write_ns = Some(now_ns);
         self.last_reason = Some(reason);
+        self.urgent = false;
+        self.refuted = false;
         Some(Plan { bandwidth, reason })
     }
 
@@ -263,6 +276,19 @@ impl Planner {
         decision: &HeadroomDecision,
         budget: &WriteBudget,
     ) -> Option<PlanReason> {
+        let standing_ucpu = self.standing_for_ucpu;
+        // What the law says in one step only counts until it is written, or main's move is over.
+        if want_ucpu < standing_ucpu {
+            self.refuted = false;
+            self.urgent |= matches!(
+                decision.reason,
+                Reason::Cut | Reason::Stale | Reason::Warmup
+            );
+        } else {
+            self.low_since_ns = None;
+            self.urgent = false;
+            self.refuted |= decision.reason == Reason::Restore;
+        }
         let since_ns = self
             .last_write_ns
             .map_or(u64::MAX, |last| now_ns.saturating_sub(last));
@@ -278,7 +304,6 @@ impl Planner {
         if standing == bandwidth {
             return None;
         }
-        let standing_ucpu = self.standing_for_ucpu;
         if want_ucpu == FREE_UCPU && standing_ucpu == FREE_UCPU {
             // CPUs came or went.
             return Some(PlanReason::Raise);
@@ -290,33 +315,37 @@ impl Planner {
             .max(part(self.cfg.deadband_min_ppm));
         if want_ucpu < standing_ucpu {
             let drop_ucpu = standing_ucpu - want_ucpu;
-            let urgent = matches!(
-                decision.reason,
-                Reason::Cut | Reason::Stale | Reason::Warmup
-            );
-            if drop_ucpu > part(self.cfg.cut_ppm) || (urgent && drop_ucpu > deadband_ucpu) {
+            let may = drop_ucpu > deadband_ucpu || want_ucpu == decision.floor_ucpu;
+            let corrects =
+                self.last_reason == Some(PlanReason::Cut) && since_ns < self.cfg.lower_gap_ns;
+            let large_ppm = if corrects {
+                self.cfg.correct_ppm
+            } else {
+                self.cfg.large_ppm
+            };
+            // A window that main's step begins in, or a pulse of main, looks like a lowering: later ones tell.
+            let lasted_ns = self
+                .low_since_ns
+                .map_or(0, |since| now_ns.saturating_sub(since));
+            self.low_since_ns = may.then(|| self.low_since_ns.unwrap_or(now_ns));
+            let clear = drop_ucpu > part(self.cfg.correct_ppm) && lasted_ns >= CLEAR_NS;
+            if may && (self.urgent || clear || drop_ucpu > part(large_ppm)) {
                 return Some(PlanReason::Cut);
             }
-            let may = drop_ucpu > deadband_ucpu || want_ucpu == decision.floor_ucpu;
-            // A window that main's step begins in looks like a small lowering: the next one tells.
-            let lasts = self.low_since_ns.is_some_and(|since| since < now_ns);
-            self.low_since_ns = may.then(|| self.low_since_ns.unwrap_or(now_ns));
             let rested = since_ns >= self.cfg.lower_gap_ns && budget.may_spend(now_ns, SMALL_KEEP);
-            return (may && lasts && rested).then_some(PlanReason::Lower);
+            return (may && lasted_ns > 0 && rested).then_some(PlanReason::Lower);
         }
-        self.low_since_ns = None;
         let rise_ucpu = want_ucpu - standing_ucpu;
         let large = rise_ucpu > part(self.cfg.large_ppm);
-        // A refuted cut is taken back at once. What is worth much may use the budget up.
-        let refuted = decision.reason == Reason::Restore;
-        let keep = if refuted || large { 0 } else { SMALL_KEEP };
+        // A refuted cut is taken back at once, and like the cut whatever the budget. What is worth much may use it up.
+        self.refuted &= rise_ucpu > deadband_ucpu;
+        let keep = if large { 0 } else { SMALL_KEEP };
         // The law's slope ends within a third of a second: one write at its end, not several on it.
         if decision.reason == Reason::Ramp {
             return None;
         }
-        let rested = refuted || since_ns >= self.cfg.raise_gap_ns;
-        (rise_ucpu > deadband_ucpu && rested && budget.may_spend(now_ns, keep))
-            .then_some(PlanReason::Raise)
+        let rested = since_ns >= self.cfg.raise_gap_ns && budget.may_spend(now_ns, keep);
+        (rise_ucpu > deadband_ucpu && (self.refuted || rested)).then_some(PlanReason::Raise)
     }
 
     /// What a write gives on top of the quota: half a tick on every CPU that main leaves, and the

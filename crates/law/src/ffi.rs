@@ -68,6 +68,8 @@ pub(crate) struct RawHeadroom {
     pub headroom_ppm: u32,
     pub tolerance_ppm: u32,
     pub history_us: u64,
+    pub unseen_us: u64,
+    pub ahead_ns: u64,
     pub mean_age_us: u64,
     pub capacity_ncpu: u64,
     pub main_ncpu: u64,

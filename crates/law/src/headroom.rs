@@ -86,7 +86,7 @@ impl HeadroomConfig {
         noise_block_us: 20_000,
         fall_us: 50_000,
         calm_us: 500_000,
-        dt_max_us: 250_000,
+        dt_max_us: 1_000_000,
         contend_ppm: 0,
         displaced: 0,
     };
@@ -122,7 +122,6 @@ impl HeadroomConfig {
         coarse_max_us: 8_000,
         proof_us: 90_000,
         doubt_us: 600_000,
-        dt_max_us: 1_000_000,
         ..Self::FAST
     };
 }
@@ -177,10 +176,12 @@ pub enum Reason {
     Cut,
     /// Main leaves less than the tolerance.
     Floor,
-    /// The sample cannot be true: the tolerance.
+    /// No usable sample for 250 ms: the tolerance.
     Stale,
     /// The last cut was a false alarm: back to what was given before it.
     Restore,
+    /// The sample cannot be true and is left out: the last decision stands.
+    Skip,
 }
 
 impl Reason {
@@ -193,8 +194,14 @@ impl Reason {
             3 => Self::Cut,
             4 => Self::Floor,
             6 => Self::Restore,
+            7 => Self::Skip,
             _ => Self::Stale,
         }
+    }
+
+    /// Whether the sample was not usable.
+    pub fn is_unusable(self) -> bool {
+        matches!(self, Self::Skip | Self::Stale)
     }
 
     /// One lower-case word, for status and metrics.
@@ -207,6 +214,7 @@ impl Reason {
             Self::Floor => "floor",
             Self::Stale => "stale",
             Self::Restore => "restore",
+            Self::Skip => "skip",
         }
     }
 }

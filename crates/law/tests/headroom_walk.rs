@@ -75,7 +75,12 @@ impl Walk {
         d: &HeadroomDecision,
     ) {
         let false_sample = matches!(window, Window::Impossible | Window::NotVouched);
-        assert_eq!(d.reason == Reason::Stale, false_sample);
+        assert_eq!(d.reason.is_unusable(), false_sample);
+        if d.reason == Reason::Skip {
+            // Not before there is history: then what stands is the tolerance, as after a start.
+            assert_eq!(d.allowance_ucpu, before.allowance_ucpu);
+            self.stale += 1;
+        }
         assert!(d.floor_ucpu <= d.allowance_ucpu && d.allowance_ucpu <= d.capacity_ucpu);
         assert!(d.capacity_ucpu <= CPUS * 1_000_000);
         if matches!(d.reason, Reason::Stale | Reason::Floor | Reason::Warmup) {

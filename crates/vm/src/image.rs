@@ -49,7 +49,7 @@ const SOAK_S: u32 = 60;
 pub struct Parts {
     busybox: PathBuf,
     applets: Vec<String>,
-    /// `lib.sh` and the compiled `vmtool`, where the suite's tests run.
+    /// `lib.sh`, beside which the other scripts are, and the compiled `vmtool`, where the suite's tests run.
     scripts: Option<(PathBuf, PathBuf)>,
     /// Programs, stripped: where they go in the guest, and where they lie here.
     binaries: Vec<(String, PathBuf)>,
@@ -147,7 +147,10 @@ impl Parts {
         match &self.scripts {
             None => tree.text("vm/lib.sh", "set -eu\n"),
             Some((library, helper)) => {
-                tree.copy("vm/lib.sh", library)?;
+                for script in scripts_beside(library)? {
+                    let name = script.file_name().unwrap_or_default();
+                    tree.copy(&format!("vm/{}", name.to_string_lossy()), &script)?;
+                }
                 tree.copy(&format!("{bin}/vmtool"), helper)?;
             }
         }
@@ -259,6 +262,26 @@ fn soak_s() -> Result<u32, Trouble> {
             )
         }),
     }
+}
+
+/// `lib.sh` and the scripts in its folder, by name.
+fn scripts_beside(library: &Path) -> Result<Vec<PathBuf>, Trouble> {
+    let folder = library.parent().unwrap_or(library);
+    let read = |why: std::io::Error| {
+        Trouble::new(
+            "make the guest",
+            &folder.display().to_string(),
+            &why.to_string(),
+            "run it in a whole checkout",
+        )
+    };
+    let entries = fs::read_dir(folder).map_err(read)?;
+    let mut scripts: Vec<PathBuf> = entries
+        .map(|entry| entry.map(|entry| entry.path()).map_err(read))
+        .collect::<Result<_, _>>()?;
+    scripts.retain(|path| path.extension().is_some_and(|ending| ending == "sh"));
+    scripts.sort();
+    Ok(scripts)
 }
 
 /// The tests' helper, built into `work`.

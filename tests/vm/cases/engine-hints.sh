@@ -2,7 +2,7 @@
 # modes: smp
 # kernels: 6.18 7.3
 # needs: tidegate
-# seconds: 90
+# seconds: 240
 base=$(vmtool slice $$)
 measure default_slice "$base" ns
 

@@ -12,6 +12,36 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "headroom.h",
+        what: "hold for ever without a usable sample",
+        from: "h->history_us == 0 || unseen_us >= TG_FRESH_US",
+        to: "h->history_us == 0",
+    },
+    Mutant {
+        header: "headroom.h",
+        what: "one unusable sample drops everything",
+        from: "h->history_us == 0 || unseen_us >= TG_FRESH_US",
+        to: "1",
+    },
+    Mutant {
+        header: "headroom.h",
+        what: "samples that tell no time are no time",
+        from: "tg_clamp(s->dt_ns / 1000, TG_UNSEEN_LEAST_US, TG_AGE_MAX_US)",
+        to: "tg_min(s->dt_ns / 1000, TG_AGE_MAX_US)",
+    },
+    Mutant {
+        header: "headroom.h",
+        what: "a mean of the CPUs before and after a hotplug",
+        from: "h->capacity_ncpu / TG_CAPACITY_STEP)",
+        to: "h->capacity_ncpu * TG_CAPACITY_STEP)",
+    },
+    Mutant {
+        header: "headroom.h",
+        what: "the noise of ticks is main",
+        from: "\th->ahead_ns = tg_min(tg_sub0(side_ns, s->busy_ns), blur_ns);\n",
+        to: "\n",
+    },
+    Mutant {
+        header: "headroom.h",
         what: "believe what nobody vouches for",
         from: "\tif (!s->valid || s->dt_ns",
         to: "\tif (s->dt_ns",

@@ -46,6 +46,22 @@ fn names_the_limit_that_binds() {
 }
 
 #[test]
+fn without_headroom_no_quota_is_told_of() {
+    let why = |headroom_pct: f64, side_quota_us: Option<u64>| {
+        let status = StatusView {
+            engine: "knobs".into(),
+            headroom_pct,
+            side_quota_us,
+            ..StatusView::default()
+        };
+        by_headroom("encode", 1.9, 1.9, &status)
+    };
+    assert!(why(0.0, None).contains("no quota"));
+    assert!(!why(0.0, Some(2_000)).contains("no quota"));
+    assert!(!why(20.0, None).contains("no quota"));
+}
+
+#[test]
 fn a_limit_of_its_own_binds_in_any_class() {
     let own = |by: &str, cpus: f64| {
         Some(LimitView {

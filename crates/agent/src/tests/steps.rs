@@ -111,7 +111,24 @@ fn a_sensor_that_fails_leads_to_the_tolerance_and_is_told() {
             .as_ref()
             .is_some_and(|why| why.contains("9 root groups"))
     );
-    assert!(lock(&owner.control).stale > 0);
+    assert!(lock(&owner.control).unusable.total() > 0);
+}
+
+#[test]
+fn a_sample_that_fails_now_and_then_costs_side_work_nothing_and_is_told() {
+    let (bed, owner, mut knob) = bed_with_side_work();
+    steps(&bed, &owner, &mut knob, 1_000);
+    for _ in 0..20 {
+        bed.sensor.fails.store(true, Ordering::Relaxed);
+        steps(&bed, &owner, &mut knob, 1);
+        bed.sensor.fails.store(false, Ordering::Relaxed);
+        steps(&bed, &owner, &mut knob, 99);
+        assert!(LEFT_UCPU.contains(&knob.ucpu()), "{}", knob.ucpu());
+    }
+    let status = owner.status();
+    assert!(status.control.unusable_samples >= 20);
+    let told = |alert: &String| alert.contains("were impossible and left out");
+    assert!(status.alerts.iter().any(told), "{:?}", status.alerts);
 }
 
 #[test]

@@ -128,16 +128,17 @@ impl Domains {
         }
     }
 
-    /// One step of each law; `sampled` is whether the sensor had anything to tell.
+    /// One step of each law; `sampled` is whether the sensor had anything to tell, `since_ns` how long the step before is ago.
     pub(super) fn step(
         &mut self,
         sensor: &dyn Sensor,
         sampled: bool,
+        since_ns: u64,
         terms: impl Fn(u32) -> HeadroomTerms,
     ) {
         for (nth, one) in self.all.iter_mut().enumerate() {
             let now = sensor.part(nth).filter(|_| sampled);
-            one.step(now, sensor.granularity_ns(), &terms);
+            one.step(now, since_ns, sensor.granularity_ns(), &terms);
         }
     }
 
@@ -203,11 +204,7 @@ impl Domains {
 
 impl Lawed {
     fn new(domain: &Domain, terms: HeadroomTerms, sensor: &dyn Sensor) -> Self {
-        let config = if sensor.granularity_ns() == 0 {
-            HeadroomConfig::FAST
-        } else {
-            HeadroomConfig::SLOW
-        };
+        let config = HeadroomConfig::for_window_ns(sensor.min_window_ns());
         Self {
             domain: domain.clone(),
             law: Headroom::new(config, terms),
@@ -221,6 +218,7 @@ impl Lawed {
     fn step(
         &mut self,
         now: Option<Counters>,
+        since_ns: u64,
         granularity_ns: u64,
         terms: impl Fn(u32) -> HeadroomTerms,
     ) {
@@ -241,7 +239,10 @@ impl Lawed {
                     valid: now.valid,
                 }
             }
-            _ => HeadroomSample::default(),
+            _ => HeadroomSample {
+                dt_ns: since_ns,
+                ..HeadroomSample::default()
+            },
         };
         if self.window.wall_ns > 0 {
             let HeadroomTerms {

@@ -13,11 +13,10 @@ mod meter;
 mod protect;
 mod quotas;
 mod soft;
+mod unusable;
 mod write_log;
 
-use tidegate_law::{
-    Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms, Reason,
-};
+use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms};
 
 pub use burst::{BURST_WINDOW_NS, BurstLoop, BurstSeen};
 pub use domains::DomainState;
@@ -25,6 +24,7 @@ pub use meter::{Durations, Meter, Recent, Use};
 pub use protect::{Objective, Protect, Protection};
 pub use quotas::{Apply, FREE_UCPU, Given, Limited, Quotas, Target};
 pub use soft::{LOOK_NS as SOFT_LOOK_NS, Soft, SoftCapped, Softs, Story as SoftStory, Usage};
+pub use unusable::Unusable;
 pub use write_log::{Write, WriteLog, describe};
 
 use crate::domain::Domain;
@@ -92,8 +92,10 @@ pub struct Control {
     pub steps: u64,
     /// How often the guardian wrote the fallback.
     pub fallbacks: u64,
-    /// Samples that were refused.
-    pub stale: u64,
+    /// Samples that could not be used.
+    pub unusable: Unusable,
+    /// When the step before began.
+    stepped_ns: Option<u64>,
     /// Time at the tolerance while side work was there.
     pub at_tolerance_ns: u64,
     /// The last failure of sensing.
@@ -107,12 +109,7 @@ pub struct Control {
 impl Control {
     /// A loop over `sensor`; nothing is limited yet.
     pub fn new(mut sensor: Box<dyn Sensor>, demand: Demand) -> Self {
-        let exact = sensor.granularity_ns() == 0;
-        let config = if exact {
-            HeadroomConfig::FAST
-        } else {
-            HeadroomConfig::SLOW
-        };
+        let config = HeadroomConfig::for_window_ns(sensor.min_window_ns());
         let mut protect = Protect::default();
         protect.follow(demand.objective.as_ref(), sensor.as_mut());
         let law = Headroom::new(config, terms(&demand, protect.extra_ppm()));
@@ -140,7 +137,8 @@ impl Control {
             late_max_ns: 0,
             steps: 0,
             fallbacks: 0,
-            stale: 0,
+            unusable: Unusable::default(),
+            stepped_ns: None,
             at_tolerance_ns: 0,
             trouble: None,
             is_free: false,
@@ -288,8 +286,11 @@ impl Control {
             self.domains.skip(self.sensor.as_ref());
             return;
         }
+        let before_ns = self.stepped_ns.replace(began_ns).unwrap_or(began_ns);
+        let since_ns = began_ns.saturating_sub(before_ns);
         let is_sampled = sampled.is_ok();
-        let sample = match sampled {
+        let is_first = self.last.is_none() && is_sampled;
+        let mut sample = match sampled {
             Ok(()) => {
                 self.trouble = None;
                 self.difference(&now)
@@ -301,6 +302,10 @@ impl Control {
                 HeadroomSample::default()
             }
         };
+        if !sample.valid || sample.dt_ns == 0 {
+            // How long the law goes without a usable one.
+            sample.dt_ns = since_ns;
+        }
         let cpus = self.sensor.online_cpus();
         if self.window.wall_ns > 0 {
             let kept_ppm = self.headroom_ppm().max(self.domains.asked_ppm(cpus));
@@ -308,6 +313,10 @@ impl Control {
                 .add(self.window, kept_ppm, self.demand.tolerance_ppm);
         }
         self.estimate(&sample, is_sampled);
+        // A pause of the agent or of the machine is no fault of the sensor's; lateness tells of it.
+        if self.machine.reason.is_unusable() && !is_first && since_ns <= WINDOW_MAX_NS {
+            self.unusable.add(now_ns);
+        }
         let Binding {
             decision,
             window,
@@ -324,6 +333,11 @@ impl Control {
         if !self.is_free && decision.allowance_ucpu <= decision.floor_ucpu {
             self.at_tolerance_ns += sample.dt_ns.min(WINDOW_MAX_NS);
         }
+        let mut decision = decision;
+        if !self.domains.is_empty() {
+            // Idle is to be kept, if not of the whole machine.
+            decision.asked_ucpu = decision.asked_ucpu.max(1);
+        }
         self.quotas.step(now_ns, &decision, &window, of_cpus, apply);
     }
 
@@ -339,10 +353,8 @@ impl Control {
             self.domains.set_terms(of_part);
         }
         self.machine = self.law.step(sample);
-        self.domains.step(self.sensor.as_ref(), is_sampled, of_part);
-        if self.machine.reason == Reason::Stale {
-            self.stale += 1;
-        }
+        self.domains
+            .step(self.sensor.as_ref(), is_sampled, sample.dt_ns, of_part);
     }
 
     fn binding(&self, cpus: u32) -> Binding {

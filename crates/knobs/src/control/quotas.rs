@@ -126,6 +126,8 @@ pub struct Quotas {
     budget: WriteBudget,
     /// Use since the allowance came down to the tolerance.
     floor_span: Use,
+    /// No idle is to be kept, and main does not fill the machine: no quota.
+    is_free: bool,
     /// Groups whose quota somebody else insists on, until their gate is set again or ends.
     left_alone: BTreeSet<GroupPath>,
     /// What was written.
@@ -144,6 +146,7 @@ impl Default for Quotas {
             given_ucpu: Vec::new(),
             budget: WriteBudget::new(PlanConfig::default().writes_per_s_max),
             floor_span: Use::default(),
+            is_free: false,
             left_alone: BTreeSet::new(),
             log: WriteLog::default(),
             trouble: None,
@@ -288,7 +291,24 @@ impl Quotas {
         }
         self.relieve(now_ns, decision.floor_ucpu, apply);
         let floor_each_ucpu = decision.floor_ucpu / self.targets.len() as u64;
-        self.divide(decision.allowance_ucpu, floor_each_ucpu);
+        // Where no idle is to be kept, being of the idle class is all that main asks of side work, until main fills the machine
+        // and the tolerance has to be kept. A quota of nearly all of the machine would only cost: the kernel throttles a group at
+        // 100 % of a CPU for up to 7 % of the time, by how its slices and periods lie.
+        // (Of several groups the quotas also keep the weights, and one that is out of the idle class needs its own.)
+        let full_ucpu = if self.is_free {
+            clear_ucpu
+        } else {
+            clear_ucpu.saturating_add(decision.capacity_ucpu / 50)
+        };
+        self.is_free = decision.asked_ucpu == 0
+            && decision.allowance_ucpu > full_ucpu
+            && matches!(&self.targets[..], [only] if !only.relieved);
+        let allowance_ucpu = if self.is_free {
+            FREE_UCPU
+        } else {
+            decision.allowance_ucpu
+        };
+        self.divide(allowance_ucpu, floor_each_ucpu);
         self.write(now_ns, decision, cpus, apply);
     }
 

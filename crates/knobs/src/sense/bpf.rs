@@ -16,8 +16,8 @@
 //!   moved task is off by at most a sample period, or 100 ms for the last kind.
 //! - A kernel may not tell all switches (see `ran_class` in the program). It is noticed by the
 //!   next one that is told, and the time goes to the task that was really there. While that
-//!   happens, CPUs are looked at every 4 ms instead of 100, so that a sample is wrong by no more
-//!   than this, and the wrong is taken back: totals are the highest that the true sums reached.
+//!   happens, a CPU whose task is in no gate is looked at after 1 ms instead of 100 (an idle one
+//!   after 4, if it hid one), and what was wrong is made up for later ([`settled`](super::settled)).
 //! - Interrupt and softirq time counts for whatever it interrupted, idle included. Where that is
 //!   much of the load (a busy network card without threaded NAPI) idle reads high by it.
 //! - On v2 a group counts by its nearest ancestor with the cpu controller enabled.
@@ -32,9 +32,9 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, libbpf_sys};
 use super::object::{failed, load, missing, object_program};
 use super::online::Online;
 use super::parts::Parts;
+use super::settled::Withheld;
 use super::slots::{CLASSES, Control, IDLE, MAIN, Mapped, NEUTRAL, Reading, SIDE, Slot, Tally};
 use super::steal::StealMeter;
-use super::sums::Sums;
 use super::waits::{WAIT_BUCKETS, Waits};
 use super::{Counters, Group, SenseConfig, SenseError, Sensor};
 use crate::clock::monotonic_ns;
@@ -54,8 +54,11 @@ const MOVE_INTERVAL_NS: u64 = 10_000_000;
 /// A CPU that runs the same task for so long is looked at again.
 const LOOK_AFTER_NS: u64 = 100_000_000;
 
-/// The same where the kernel was caught hiding a switch in the last [`HIDDEN_MEMORY_NS`].
-const LOOK_AFTER_HIDDEN_NS: u64 = 4_000_000;
+/// The same where the kernel was caught hiding a switch in the last [`HIDDEN_MEMORY_NS`], by class. What was hidden so far is
+/// the end of visits of tasks that are in no gate (neutral): elsewhere each look would interrupt work for nothing.
+const LOOK_AFTER_HIDDEN_NS: [u64; CLASSES] = [1_000_000, LOOK_AFTER_NS, LOOK_AFTER_NS, 4_000_000];
+/// Without that, by class: an idle CPU is left alone.
+const LOOK_AFTER_USUAL_NS: [u64; CLASSES] = [LOOK_AFTER_NS, LOOK_AFTER_NS, LOOK_AFTER_NS, u64::MAX];
 
 /// For so long a hidden switch makes us look more often. (A thread that is not its process's
 /// first and calls exec changes its id, which looks like one: then this costs a little for 10 s.)
@@ -72,15 +75,16 @@ pub struct BpfSensor {
     steal: StealMeter,
     /// By CPU; None: offline at the last sample.
     last: Vec<Option<Reading>>,
+    withheld: Vec<Withheld>,
     moves_seen: u64,
     moves_ns: u64,
     /// The last sample failed half way: the next one's difference is not to be used.
     broken: bool,
     tally: Tally,
-    /// Since when a CPU that is busy, and one that is idle, is looked at again.
-    look_after_ns: [u64; 2],
+    /// After how long a CPU is looked at again, by the class that runs there.
+    look_after_ns: [u64; CLASSES],
+    /// When a switch away from a busy task, and away from the idle task, was last found hidden.
     hidden_ns: [u64; 2],
-    sums: Sums,
     parts: Parts,
     total: Counters,
     // The order matters on drop: programs are detached before the object that owns them goes.
@@ -153,13 +157,13 @@ impl BpfSensor {
             online,
             steal,
             last: vec![None; cpus],
+            withheld: vec![Withheld::default(); cpus],
             moves_seen: 0,
             moves_ns: 0,
             broken: false,
             tally: Tally::default(),
-            look_after_ns: [LOOK_AFTER_NS, u64::MAX],
+            look_after_ns: LOOK_AFTER_USUAL_NS,
             hidden_ns: [0; 2],
-            sums: Sums::default(),
             parts: Parts::default(),
             total: Counters::default(),
             _links: Vec::new(),
@@ -211,19 +215,20 @@ impl BpfSensor {
         Ok(())
     }
 
-    /// The CPU's times now, after a look if what runs there may have changed unseen.
-    fn read_cpu(&self, cpu: usize, now_ns: u64) -> Result<Option<Reading>, SenseError> {
-        let Some(slot) = self.slots.all().get(cpu) else {
-            return Ok(None);
-        };
-        if let Some(reading) = slot.read(now_ns) {
-            let after_ns = self.look_after_ns[usize::from(reading.class == IDLE)];
-            if now_ns.saturating_sub(reading.since_ns) < after_ns {
-                return Ok(Some(reading));
+    /// Looks at the CPUs on which something may have changed unseen.
+    fn look_where_due(&self, now_ns: u64) -> Result<(), SenseError> {
+        for &cpu in self.online.cpus() {
+            let Some(slot) = self.slots.all().get(cpu) else {
+                continue;
+            };
+            let is_due = slot.read(now_ns).is_none_or(|reading| {
+                now_ns.saturating_sub(reading.since_ns) >= self.look_after_ns[reading.class]
+            });
+            if is_due {
+                self.look_at(cpu)?;
             }
         }
-        self.look_at(cpu)?;
-        Ok(slot.read(now_ns))
+        Ok(())
     }
 
     /// Adapts how soon CPUs are looked at again to whether the kernel hides switches.
@@ -234,12 +239,13 @@ impl BpfSensor {
             tally.hidden_idle > self.tally.hidden_idle,
         ];
         self.tally = tally;
-        for (kind, usual_ns) in [LOOK_AFTER_NS, u64::MAX].into_iter().enumerate() {
+        for class in 0..CLASSES {
+            let kind = usize::from(class == IDLE);
             if grew[kind] {
                 self.hidden_ns[kind] = now_ns;
-                self.look_after_ns[kind] = LOOK_AFTER_HIDDEN_NS;
+                self.look_after_ns[class] = LOOK_AFTER_HIDDEN_NS[class];
             } else if now_ns.saturating_sub(self.hidden_ns[kind]) > HIDDEN_MEMORY_NS {
-                self.look_after_ns[kind] = usual_ns;
+                self.look_after_ns[class] = LOOK_AFTER_USUAL_NS[class];
             }
         }
     }
@@ -257,35 +263,43 @@ impl BpfSensor {
 impl Sensor for BpfSensor {
     fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError> {
         let broken = std::mem::replace(&mut self.broken, true);
+        let began_ns = monotonic_ns();
+        let mut valid = !broken && !self.online.refresh()?;
+        self.answer_moves(began_ns)?;
+        self.steal.update(began_ns)?;
+        self.watch_hidden(began_ns);
+        self.look_where_due(began_ns)?;
+        // After the looks, which a hypervisor can hold up for milliseconds: all CPUs are read at one moment.
         let now_ns = monotonic_ns();
-        let mut valid = !broken && !self.online.refresh()? && now_ns >= self.total.now_ns;
-        self.answer_moves(now_ns)?;
-        self.steal.update(now_ns)?;
-        self.watch_hidden(now_ns);
-        let mut ran_ns = [0_i64; CLASSES];
+        valid &= now_ns >= self.total.now_ns;
+        let mut ran_ns = [0_u64; CLASSES];
         let mut online = self.online.cpus().iter().copied().peekable();
         for cpu in 0..self.last.len() {
             if online.next_if_eq(&cpu).is_none() {
                 self.last[cpu] = None;
                 continue;
             }
-            let reading = self.read_cpu(cpu, now_ns)?;
+            let reading = self.slots.all()[cpu].read(now_ns);
             // A CPU that is new has no difference yet, one that cannot be read has none either.
             if let (Some(now), Some(before)) = (&reading, &self.last[cpu]) {
-                for (class, sum_ns) in ran_ns.iter_mut().enumerate() {
-                    // Less than before where a hidden switch came to light. 2^63 ns: 292 years.
-                    *sum_ns += now.ran_ns[class].wrapping_sub(before.ran_ns[class]) as i64;
+                // Less than before where a hidden switch came to light. 2^63 ns: 292 years.
+                let since_ns = std::array::from_fn(|class| {
+                    now.ran_ns[class].wrapping_sub(before.ran_ns[class]) as i64
+                });
+                let cpu_ns = self.withheld[cpu].settle(since_ns);
+                for (sum_ns, cpu_ns) in ran_ns.iter_mut().zip(cpu_ns) {
+                    *sum_ns += cpu_ns;
                 }
-                self.parts.count(cpu, &now.ran_ns, &before.ran_ns);
+                self.parts.count(cpu, &cpu_ns);
             }
             valid &= reading.is_some() && self.last[cpu].is_some();
             self.last[cpu] = reading;
         }
-        self.total.now_ns = now_ns;
+        let before_ns = std::mem::replace(&mut self.total.now_ns, now_ns);
         self.total.online_cpus = self.online.count();
         self.total.valid = valid;
         self.total.waits = self.waits();
-        self.add(ran_ns);
+        self.add(now_ns.saturating_sub(before_ns), ran_ns);
         self.broken = false;
         *out = self.total;
         Ok(())
@@ -413,10 +427,11 @@ impl BpfSensor {
         sum
     }
 
-    /// Adds the classes' times to the totals, less steal.
-    fn add(&mut self, ran_ns: [i64; CLASSES]) {
-        let [all_ns, busy_ns, side_ns, main_ns] = self.sums.add(ran_ns);
-        let stolen_ns = self.steal.spread.charge(busy_ns);
+    /// Adds the classes' times in a window of `wall_ns` to the totals, less steal.
+    fn add(&mut self, wall_ns: u64, ran_ns: [u64; CLASSES]) {
+        let all_ns: u64 = ran_ns.iter().sum();
+        let busy_ns = all_ns - ran_ns[IDLE];
+        let stolen_ns = self.steal.spread.charge(wall_ns, busy_ns);
         self.parts.close(stolen_ns, busy_ns);
         // Each class bears the steal in proportion; none of it where nothing was busy.
         let own_ns = |part_ns: u64| {
@@ -426,7 +441,7 @@ impl BpfSensor {
         self.total.steal_ns += stolen_ns;
         self.total.capacity_ns += all_ns - stolen_ns;
         self.total.busy_ns += busy_ns - stolen_ns;
-        self.total.side_ns += own_ns(side_ns);
-        self.total.main_ns += own_ns(main_ns);
+        self.total.side_ns += own_ns(ran_ns[SIDE]);
+        self.total.main_ns += own_ns(ran_ns[MAIN]);
     }
 }

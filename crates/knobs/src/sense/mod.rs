@@ -41,9 +41,8 @@
 //! inside the time of whoever ran), off neither would promise CPU that does not exist. So it
 //! leaves both sides: capacity shrinks by it, and so does the time of the classes that ran, in
 //! proportion to how long each ran ([`steal`]). Idle time is untouched by construction. The
-//! figure in `/proc/stat` has 10 ms steps and is read every 250 ms, so the rate of the last
-//! interval is applied to the next, and what is left over is carried: until a change of steal is
-//! read (250 ms) it looks like main's demand, which errs on main's side.
+//! figure in `/proc/stat` has 10 ms steps and is read every 250 ms, so a quarter of what
+//! is pending is taken off in each such interval: until then it looks like main's demand, which errs on main's side.
 
 pub mod bpf;
 mod files;
@@ -51,9 +50,9 @@ mod meters;
 mod object;
 mod online;
 mod parts;
+mod settled;
 mod slots;
 pub mod steal;
-mod sums;
 pub mod usage;
 mod usage_parts;
 mod waits;

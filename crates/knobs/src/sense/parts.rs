@@ -1,8 +1,7 @@
 //! Sets of CPUs that are counted apart from the rest of the machine.
 
 use super::Counters;
-use super::slots::CLASSES;
-use super::sums::Sums;
+use super::slots::{CLASSES, IDLE, MAIN, SIDE};
 
 /// One set.
 #[derive(Debug, Default)]
@@ -11,8 +10,7 @@ struct Part {
     member: Vec<bool>,
     cpus: u32,
     /// Times by class since the last close.
-    open_ns: [i64; CLASSES],
-    sums: Sums,
+    open_ns: [u64; CLASSES],
     total: Counters,
 }
 
@@ -28,17 +26,14 @@ impl Parts {
         self.all = parts.iter().map(|cpus| Part::of(cpus)).collect();
     }
 
-    /// A CPU's times by class at this sample and at the one before.
-    pub fn count(&mut self, cpu: usize, now_ns: &[u64; CLASSES], before_ns: &[u64; CLASSES]) {
+    /// A CPU's times by class in this sample's window.
+    pub fn count(&mut self, cpu: usize, ran_ns: &[u64; CLASSES]) {
         for part in &mut self.all {
             if part.member.get(cpu) != Some(&true) {
                 continue;
             }
-            for (open_ns, (now_ns, before_ns)) in
-                part.open_ns.iter_mut().zip(now_ns.iter().zip(before_ns))
-            {
-                // As for the whole machine: less than before where a hidden switch came to light.
-                *open_ns += now_ns.wrapping_sub(*before_ns) as i64;
+            for (open_ns, ran_ns) in part.open_ns.iter_mut().zip(ran_ns) {
+                *open_ns += ran_ns;
             }
         }
     }
@@ -46,8 +41,9 @@ impl Parts {
     /// The sample is complete: `stolen_ns` of the machine's `busy_ns` was steal, which each part bears as it was busy.
     pub fn close(&mut self, stolen_ns: u64, busy_ns: u64) {
         for part in &mut self.all {
-            let [all_ns, part_busy_ns, side_ns, main_ns] =
-                part.sums.add(std::mem::take(&mut part.open_ns));
+            let ran_ns = std::mem::take(&mut part.open_ns);
+            let all_ns: u64 = ran_ns.iter().sum();
+            let part_busy_ns = all_ns - ran_ns[IDLE];
             let less = |of_ns: u64| {
                 let share = u128::from(of_ns) * u128::from(stolen_ns) / u128::from(busy_ns.max(1));
                 of_ns.saturating_sub(share as u64)
@@ -56,8 +52,8 @@ impl Parts {
             let total = &mut part.total;
             total.capacity_ns += all_ns.saturating_sub(steal_ns);
             total.busy_ns += less(part_busy_ns);
-            total.side_ns += less(side_ns);
-            total.main_ns += less(main_ns);
+            total.side_ns += less(ran_ns[SIDE]);
+            total.main_ns += less(ran_ns[MAIN]);
             total.steal_ns += steal_ns;
         }
     }
@@ -97,9 +93,9 @@ mod tests {
         let mut parts = Parts::default();
         parts.set(&[vec![0, 2], vec![2]]);
         // Neutral, side, main, idle.
-        parts.count(0, &[10, 20, 30, 40], &[0; CLASSES]);
-        parts.count(1, &[900, 0, 0, 0], &[0; CLASSES]);
-        parts.count(2, &[0, 60, 0, 40], &[0; CLASSES]);
+        parts.count(0, &[10, 20, 30, 40]);
+        parts.count(1, &[900, 0, 0, 0]);
+        parts.count(2, &[0, 60, 0, 40]);
         // A tenth of what was busy was stolen.
         parts.close(102, 1020);
         let machine = Counters {

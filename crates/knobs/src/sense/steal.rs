@@ -1,11 +1,11 @@
 //! Steal: what the hypervisor took, and how it is taken off what was measured.
 //!
 //! `/proc/stat` tells steal in steps of 10 ms (USER_HZ) summed over all CPUs, too coarse for a
-//! window of 5 ms. [`Spread`] applies it evenly instead: at each reading (every 250 ms) what is
-//! new becomes pending, and its ratio to the busy time of that interval is the rate at which the
-//! busy time of the next interval pays it off. So every nanosecond of steal is taken off once,
-//! late by at most two intervals; what exceeds the busy time fell into idle time (a CPU that was
-//! slow to wake) and is dropped, since idle time is what the guest saw and stays as it is.
+//! window of 5 ms. [`Spread`] applies it evenly instead: what is new at a reading (every 250 ms)
+//! is pending, of which a quarter is taken off until the next one, so that one step of the figure moves the
+//! capacity of two CPUs by half a percent and not, on an idle machine, by all of it. Every
+//! nanosecond of steal is taken off once; what exceeds the busy time fell into idle time (a CPU
+//! that was slow to wake) and is dropped, since idle time is what the guest saw and stays as it is.
 
 use std::path::Path;
 
@@ -15,9 +15,12 @@ use super::files::{KeptFile, number};
 /// How often steal is read.
 pub const STEAL_INTERVAL_NS: u64 = 250_000_000;
 
-/// Never more than this part of busy time is taken for steal, so that a broken steal clock
+/// Pending steal is taken off at the rate at which it would be gone after this time.
+const SPREAD_NS: u64 = 1_000_000_000;
+
+/// Never more than this part of a window's busy time is taken for steal, so that a broken steal clock
 /// (they have jumped after migrations) cannot make a busy machine look idle.
-const RATE_PPM_MAX: u64 = 900_000;
+const BUSY_PPM_MAX: u64 = 900_000;
 
 /// The machine's line of `/proc/stat`, in ns since boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,31 +88,34 @@ fn parse_stat(text: &[u8], unit_ns: u64) -> Option<StatLine> {
 #[derive(Debug, Default)]
 pub struct Spread {
     pending_ns: u64,
+    /// Busy time since the last call of [`Spread::observe`]: no more can have been stolen from it, and what is pending is
+    /// dropped where there is no second's busy time like it to take it off.
     busy_ns: u64,
-    rate_ppm: u64,
+    /// Pending at that call: what is taken off in [`SPREAD_NS`].
+    observed_ns: u64,
 }
 
 impl Spread {
     /// `stolen_ns` were stolen since the last call.
     pub fn observe(&mut self, stolen_ns: u64) {
-        self.pending_ns = self.pending_ns.saturating_add(stolen_ns).min(self.busy_ns);
-        // busy_ns is a fraction of a second times at most 8192 CPUs: no overflow before 2^64
-        // would need 1.8e13 ns pending, which is 30 minutes of 10 CPUs in one interval.
-        self.rate_ppm = match self.busy_ns {
-            0 => 0,
-            busy_ns => (u128::from(self.pending_ns) * 1_000_000 / u128::from(busy_ns)) as u64,
-        }
-        .min(RATE_PPM_MAX);
+        let new_ns = stolen_ns.min(self.busy_ns);
+        let most_ns = self.busy_ns.saturating_mul(SPREAD_NS / STEAL_INTERVAL_NS);
+        self.pending_ns = self.pending_ns.saturating_add(new_ns).min(most_ns);
+        self.observed_ns = self.pending_ns;
         self.busy_ns = 0;
     }
 
-    /// How much of `busy_ns` was steal.
-    pub fn charge(&mut self, busy_ns: u64) -> u64 {
+    /// How much of `busy_ns`, in a window of `wall_ns`, was steal.
+    pub fn charge(&mut self, wall_ns: u64, busy_ns: u64) -> u64 {
         self.busy_ns += busy_ns;
-        let stolen = (u128::from(busy_ns) * u128::from(self.rate_ppm) / 1_000_000) as u64;
-        let stolen = stolen.min(self.pending_ns);
-        self.pending_ns -= stolen;
-        stolen
+        let part = |of_ns: u64, part: u64, whole: u64| {
+            (u128::from(of_ns) * u128::from(part) / u128::from(whole)) as u64
+        };
+        let stolen_ns = part(self.observed_ns, wall_ns.min(SPREAD_NS), SPREAD_NS)
+            .min(part(busy_ns, BUSY_PPM_MAX, 1_000_000))
+            .min(self.pending_ns);
+        self.pending_ns -= stolen_ns;
+        stolen_ns
     }
 }
 
@@ -187,20 +193,31 @@ mod tests {
     fn all_steal_is_taken_off_once() {
         let mut spread = Spread::default();
         let mut taken = 0;
-        for interval in 0..100_u64 {
-            taken += (0..50).map(|_| spread.charge(8 * MS)).sum::<u64>();
+        for interval in 0..150_u64 {
+            taken += (0..50).map(|_| spread.charge(5 * MS, 8 * MS)).sum::<u64>();
             spread.observe(if interval < 90 { 20 * MS } else { 0 });
         }
         let all = 90 * 20 * MS;
         assert!(taken <= all && taken >= all - MS, "{taken}");
     }
 
+    /// The figure's least step, once, on a machine where next to nothing runs.
+    #[test]
+    fn one_step_of_the_figure_is_no_loss_of_a_cpu() {
+        let mut spread = Spread::default();
+        (0..50).for_each(|_| assert_eq!(spread.charge(5 * MS, MS / 2), 0));
+        spread.observe(10 * MS);
+        for _ in 0..50 {
+            assert!(spread.charge(5 * MS, 5 * MS) <= 10 * MS / 200);
+        }
+    }
+
     #[test]
     fn steal_of_an_idle_machine_is_dropped_and_a_jump_is_bounded() {
         let mut spread = Spread::default();
         spread.observe(500 * MS);
-        assert_eq!(spread.charge(100 * MS), 0);
+        assert_eq!(spread.charge(50 * MS, 100 * MS), 0);
         spread.observe(u64::MAX);
-        assert_eq!(spread.charge(10 * MS), 9 * MS);
+        assert_eq!(spread.charge(1_000 * MS, 10 * MS), 9 * MS);
     }
 }

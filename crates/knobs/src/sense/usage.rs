@@ -208,8 +208,13 @@ impl UsageSensor {
         }
     }
 
-    /// Wall time of the online CPUs to (capacity, busy, steal).
-    fn machine(&mut self, wall_ns: u64, reset: &mut bool) -> Result<(u64, u64, u64), SenseError> {
+    /// A window of `each_ns` and the online CPUs' time in it to (capacity, busy, steal).
+    fn machine(
+        &mut self,
+        each_ns: u64,
+        wall_ns: u64,
+        reset: &mut bool,
+    ) -> Result<(u64, u64, u64), SenseError> {
         let now_ns = self.total.now_ns;
         if let Some(root) = &mut self.root {
             let busy_ns = root.advance(reset)?.unwrap_or(0);
@@ -219,7 +224,7 @@ impl UsageSensor {
                     .observe(line.steal_ns.saturating_sub(self.stat_last.steal_ns));
                 (self.stat_last, self.stat_read_ns) = (line, now_ns);
             }
-            let steal_ns = self.spread.charge(busy_ns).min(wall_ns);
+            let steal_ns = self.spread.charge(each_ns, busy_ns).min(wall_ns);
             return Ok((wall_ns - steal_ns, busy_ns, steal_ns));
         }
         let line = self.stat.read()?;
@@ -252,10 +257,9 @@ impl Sensor for UsageSensor {
         self.total.now_ns = monotonic_ns();
         reset |= self.total.now_ns < before_ns;
         self.total.online_cpus = self.online.count();
-        let wall_ns =
-            self.total.now_ns.saturating_sub(before_ns) * u64::from(self.total.online_cpus);
-        let (capacity_ns, busy_ns, steal_ns) = self.machine(wall_ns, &mut reset)?;
         let each_ns = self.total.now_ns.saturating_sub(before_ns);
+        let wall_ns = each_ns * u64::from(self.total.online_cpus);
+        let (capacity_ns, busy_ns, steal_ns) = self.machine(each_ns, wall_ns, &mut reset)?;
         let online = self.online.cpus();
         self.parts
             .sample(each_ns, online, (busy_ns, steal_ns), &mut reset)?;

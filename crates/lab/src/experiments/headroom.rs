@@ -287,7 +287,13 @@ impl<'a> Bench<'a> {
             return Ok(side);
         }
         match &self.side {
-            SideWork::Burner => side.worker = Some(start_burner(&self.setup, placement)?),
+            SideWork::Burner => {
+                side.worker = Some(start_burner(
+                    &self.setup,
+                    placement,
+                    self.setup.machine.cpus,
+                )?)
+            }
             SideWork::Command(words) => {
                 let mut command = placement.side_command(words);
                 command.stdin(Stdio::null()).stdout(Stdio::piped());

@@ -1,5 +1,6 @@
-//! `tidegate lab law`: what side work gets and what stays idle while main holds 30…80 % of the
-//! machine, against the seed's table; and the worst second while main varies.
+//! `tidegate lab law`: what side work gets and what stays idle while main uses next to nothing, and
+//! while it holds 30…80 % of the machine, against the seed's table; and the worst second while main
+//! varies.
 //!
 //! The contract: with constant main, idle is within one point of what was asked, or of what main and
 //! the tolerance leave where that is less. With varying main, idle over any second is not more than
@@ -7,7 +8,7 @@
 
 use std::thread;
 
-use super::seeds::{LAW, LawRow};
+use super::law_rows::{Constant, Hogs, Row};
 use super::{Setup, law_report, start_burner, start_constant, start_server};
 use crate::arms::{Arm, Placement, Stage, number};
 use crate::options::LabOptions;
@@ -46,20 +47,6 @@ impl Plan {
     }
 }
 
-/// What one constant level gave.
-pub struct Constant {
-    /// The seed's row.
-    pub seed: &'static LawRow,
-    /// Who had the machine.
-    pub shares: Shares,
-    /// Idle that was due.
-    pub expected_idle: f64,
-    /// Side's CPU over what main left.
-    pub reclaim_pct: f64,
-    /// Writes of the moving quota a second.
-    pub quota_writes: f64,
-}
-
 /// What one pattern of main gave.
 pub struct Varying {
     /// How main moved.
@@ -92,28 +79,16 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         },
     )?;
     let main = start_constant(&setup, &placement, 300_000)?;
-    let side = start_burner(&setup, &placement)?;
-    let bench = Bench {
-        reader: Reader::new(
-            Some(&hierarchy),
-            &[main.pid(), side.pid()],
-            Some(tidegate.owner_pid()),
-        ),
+    let total = Row::count() * (plan.settle + plan.window) + 3.0 * (1.0 + plan.varying);
+    let progress = Progress::new("law", total, options.quiet);
+    let at = At {
         setup: &setup,
         placement: &placement,
         tidegate: Some(&tidegate),
         main: &main,
-        side: &side,
     };
-    let total = 6.0 * (plan.settle + plan.window) + 3.0 * (1.0 + plan.varying);
-    let progress = Progress::new("law", total, options.quiet);
-
-    let mut constant = Vec::new();
-    for seed in &LAW {
-        progress.stage(&format!("main at {} %", seed.main_pct));
-        constant.push(bench.constant(seed, &plan)?);
-        progress.done(plan.settle + plan.window);
-    }
+    let (constant, side) = at.levels(&plan, &progress, "")?;
+    let bench = at.bench(&side);
     let mut varying = Vec::new();
     for pattern in [SQUARE, RAMP] {
         progress.stage(&format!("main as a {}", pattern.name));
@@ -129,6 +104,58 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     drop(tidegate);
     setup.machine.finish();
     law_report::report(setup, &constant, &varying, &sensing)
+}
+
+/// Where main is at work.
+pub(crate) struct At<'a> {
+    pub(crate) setup: &'a Setup,
+    pub(crate) placement: &'a Placement<'a>,
+    pub(crate) tidegate: Option<&'a Tidegate>,
+    pub(crate) main: &'a Worker,
+}
+
+impl<'a> At<'a> {
+    pub(crate) fn bench<'b>(&self, side: &'b Worker) -> Bench<'b>
+    where
+        'a: 'b,
+    {
+        let hierarchy = self.setup.hierarchy.as_ref().ok();
+        let pids = [self.main.pid(), side.pid()];
+        Bench {
+            reader: Reader::new(hierarchy, &pids, self.placement.keeper_pid()),
+            setup: self.setup,
+            placement: self.placement,
+            tidegate: self.tidegate,
+            main: self.main,
+            side,
+        }
+    }
+
+    /// Every row, and the side work of the last, which has a thread for each CPU.
+    pub(crate) fn levels(
+        &self,
+        plan: &Plan,
+        progress: &Progress,
+        how: &str,
+    ) -> Result<(Vec<Constant>, Worker), LabError> {
+        let mut found = Vec::new();
+        let burner = |hogs: Hogs| {
+            let threads = hogs.threads(self.setup.machine.cpus);
+            start_burner(self.setup, self.placement, threads)
+        };
+        let mut hogs = Hogs::One;
+        let mut side = burner(hogs)?;
+        for row in Row::all() {
+            if row.hogs != hogs {
+                hogs = row.hogs;
+                side = burner(hogs)?;
+            }
+            progress.stage(&format!("{how}main at {} %", row.label()));
+            found.push(self.bench(&side).constant(row, plan)?);
+            progress.done(plan.settle + plan.window);
+        }
+        Ok((found, side))
+    }
 }
 
 /// Main and side at work.
@@ -190,12 +217,8 @@ impl Bench<'_> {
         self.main.board.order_level(level_ppm, now, now);
     }
 
-    pub(crate) fn constant(
-        &self,
-        seed: &'static LawRow,
-        plan: &Plan,
-    ) -> Result<Constant, LabError> {
-        self.order(seed.main_pct * 10_000);
+    pub(crate) fn constant(&self, row: Row, plan: &Plan) -> Result<Constant, LabError> {
+        self.order(row.main_pct * 10_000);
         stop::sleep_ns((plan.settle * NS) as u64)?;
         let status = || self.tidegate.map(Tidegate::status).transpose();
         let before = status()?;
@@ -213,14 +236,7 @@ impl Bench<'_> {
             }
             _ => f64::NAN,
         };
-        let left = (100.0 - HEADROOM_PCT - s.main_pct - s.other_pct).max(TOLERANCE_PCT);
-        Ok(Constant {
-            seed,
-            shares: s,
-            expected_idle: expected_idle(s.main_pct + s.other_pct),
-            reclaim_pct: 100.0 * s.side_pct / left,
-            quota_writes,
-        })
+        Ok(Constant::new(row, s, self.setup.machine.cpus, quota_writes))
     }
 
     /// Main follows the pattern from a thread of its own, so that reading does not delay it.
@@ -327,6 +343,7 @@ pub(crate) fn judge(name: &'static str, looks: &[Snapshot], cpus: usize) -> Vary
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::seeds::LAW;
 
     #[test]
     fn what_is_due_follows_the_seeds_table() {

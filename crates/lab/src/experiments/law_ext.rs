@@ -1,16 +1,15 @@
-//! `tidegate lab law --engine ext`: main at 30…80 % of the machine beside side work that always wants more, under the
+//! `tidegate lab law --engine ext`: main at 0…80 % of the machine beside side work that always wants more, under the
 //! kernel's own scheduler with cpu.idle, under the knobs and under the ext engine, one after the other in one boot.
 
 use serde_json::json;
 
-use super::law::{Bench, Constant, HEADROOM_PCT, Plan, RAMP, SQUARE, TOLERANCE_PCT, Varying};
+use super::law::{At, HEADROOM_PCT, Plan, RAMP, SQUARE, TOLERANCE_PCT, Varying};
 use super::law_report::varying_plot;
-use super::seeds::LAW;
-use super::{Setup, num, row, start_burner, start_constant};
+use super::law_rows::{Constant, Row, least_when_quiet};
+use super::{Setup, num, row, start_constant};
 use crate::arms::{Arm, Placement, Stage};
 use crate::options::LabOptions;
 use crate::progress::Progress;
-use crate::readers::Reader;
 use crate::report::{Headline, Met, Report, Table, bars};
 use crate::rng::Rng;
 use crate::tidegate::Tidegate;
@@ -40,7 +39,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     setup.need_hierarchy()?;
     let plan = Plan::new(options.quick);
     let rounds = options.rounds.unwrap_or(1).max(1);
-    let constant_s = LAW.len() as f64 * (plan.settle + plan.window);
+    let constant_s = Row::count() * (plan.settle + plan.window);
     let varying_s = 3.0 * (1.0 + plan.varying);
     let total = f64::from(rounds) * (3.0 * constant_s + 2.0 * varying_s);
     let progress = Progress::new("law", total, options.quiet);
@@ -76,29 +75,19 @@ fn visit(
     };
     let placement = Placement::new(&stage, arm)?;
     let main = start_constant(setup, &placement, 300_000)?;
-    let side = start_burner(setup, &placement)?;
-    let bench = Bench {
-        reader: Reader::new(
-            stage.hierarchy,
-            &[main.pid(), side.pid()],
-            placement.keeper_pid(),
-        ),
+    let at = At {
         setup,
         placement: &placement,
         tidegate: tidegate.as_ref(),
         main: &main,
-        side: &side,
     };
+    let (constant, side) = at.levels(plan, progress, &format!("{}, ", arm.label()))?;
+    let bench = at.bench(&side);
     let mut found = Visit {
         arm,
-        constant: Vec::new(),
+        constant,
         varying: Vec::new(),
     };
-    for seed in &LAW {
-        progress.stage(&format!("{}, main at {} %", arm.label(), seed.main_pct));
-        found.constant.push(bench.constant(seed, plan)?);
-        progress.done(plan.settle + plan.window);
-    }
     // cpu.idle keeps nothing idle, whatever main does.
     if arm.headroom_pct().is_some() {
         for pattern in [SQUARE, RAMP] {
@@ -122,19 +111,15 @@ fn of(visits: &[Visit], arm: Arm) -> impl Iterator<Item = &Visit> {
     visits.iter().filter(move |v| v.arm == arm)
 }
 
-fn off_points(c: &Constant) -> f64 {
-    c.shares.idle_pct - c.expected_idle
-}
-
 fn worst_off(visits: &[Visit], arm: Arm) -> f64 {
     let all = of(visits, arm).flat_map(|v| &v.constant);
-    all.map(|c| off_points(c).abs()).fold(f64::NAN, f64::max)
+    all.map(|c| c.off_points().abs()).fold(f64::NAN, f64::max)
 }
 
 /// Where main leaves less than the headroom, side has its tolerance: the least and the most of it.
 fn at_floor(visits: &[Visit], arm: Arm) -> (f64, f64) {
     let all = of(visits, arm).flat_map(|v| &v.constant);
-    let side = all.filter(|c| c.seed.side_pct.is_none());
+    let side = all.filter(|c| c.row.is_at_floor());
     side.map(|c| c.shares.side_pct)
         .fold((f64::INFINITY, f64::NAN), |(least, most), pct| {
             (f64::min(least, pct), f64::max(most, pct))
@@ -169,6 +154,11 @@ fn headline(visits: &[Visit]) -> Vec<Headline> {
                 "points",
             )
             .target("≥ −1", Met::judged(worst, worst >= -1.0)),
+        );
+        let quiet = least_when_quiet(of(visits, arm).flat_map(|v| &v.constant));
+        lines.push(
+            Headline::new(&name("reclaim at 0 and 1 % main, worst row"), quiet, "%")
+                .target("≥ 98", Met::judged(quiet, quiet >= 98.0)),
         );
         let (least, most) = at_floor(visits, arm);
         lines.push(
@@ -206,20 +196,21 @@ fn table(visits: &[Visit]) -> Table {
             "keeper, % of a CPU",
         ],
     );
-    for (at, seed) in LAW.iter().enumerate() {
+    for (at, row) in Row::all().enumerate() {
+        let [seed_side, seed_idle] = row.seed_cells();
         for arm in ARMS {
             for c in of(visits, arm).filter_map(|v| v.constant.get(at)) {
                 let s = &c.shares;
                 let asked = arm.headroom_pct().is_some();
-                let mut cells = vec![seed.main_pct.to_string(), arm.label()];
+                let mut cells = vec![row.label(), arm.label()];
                 cells.extend([s.main_pct, s.other_pct].map(|p| format!("{p:.2}")));
                 cells.push(format!("{:.2}", s.side_pct));
-                cells.push(seed.side_pct.map_or("minimal".into(), |p| p.to_string()));
+                cells.push(seed_side.clone());
                 cells.push(format!("{:.2}", s.idle_pct));
-                cells.push(seed.idle_pct.to_string());
+                cells.push(seed_idle.clone());
                 let due = [
                     format!("{:.2}", c.expected_idle),
-                    format!("{:+.2}", off_points(c)),
+                    format!("{:+.2}", c.off_points()),
                     format!("{:.1} %", c.reclaim_pct),
                     format!("{:.2}", s.owner_cpu_pct),
                 ];
@@ -268,9 +259,10 @@ fn rows(visits: &[Visit]) -> Vec<serde_json::Map<String, serde_json::Value>> {
             let s = &c.shares;
             let due = v.arm.headroom_pct().map(|_| num(c.expected_idle));
             rows.push(row(json!({
-                "kind": "constant", "arm": v.arm.key(), "main_asked_pct": c.seed.main_pct,
+                "kind": "constant", "arm": v.arm.key(), "main_asked_pct": c.row.main_pct,
                 "main_pct": num(s.main_pct), "side_pct": num(s.side_pct), "other_pct": num(s.other_pct),
-                "idle_pct": num(s.idle_pct), "seed_idle_pct": c.seed.idle_pct, "seed_side_pct": c.seed.side_pct,
+                "idle_pct": num(s.idle_pct), "seed_idle_pct": c.row.seed.map(|seed| seed.idle_pct),
+                "seed_side_pct": c.row.seed.map(|seed| seed.side_pct),
                 "due_idle_pct": due, "keeper_cpu_pct": num(s.owner_cpu_pct), "seconds": num(s.seconds),
             })));
         }
@@ -297,11 +289,11 @@ fn report(setup: Setup, visits: &[Visit], window_s: f64) -> Result<Report, LabEr
             .map(|c| {
                 let s = &c.shares;
                 let parts = [s.main_pct, s.side_pct, s.other_pct, s.idle_pct];
-                (c.seed.main_pct.to_string(), parts)
+                (c.row.label(), parts)
             })
             .collect();
         report.plots.push(bars::shares(
-            "Who has the machine under the ext engine, main at 30…80 %",
+            "Who has the machine under the ext engine, main at 0…80 %",
             "Idle (the top of each bar) stays at 30 % of the machine until main alone leaves less.",
             &bars,
             100.0 - HEADROOM_PCT,

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::law::{Constant, HEADROOM_PCT, TOLERANCE_PCT, Varying};
+use super::law::{HEADROOM_PCT, TOLERANCE_PCT, Varying};
+use super::law_rows::{Constant, least_when_quiet};
 use super::{LOUD_PCT, Setup, num, row};
 use crate::report::{Headline, Met, Report, Table, bars, plots};
 use crate::{LabError, stats};
@@ -28,16 +29,17 @@ fn constant_table(constant: &[Constant]) -> Table {
     );
     for c in constant {
         let s = &c.shares;
+        let [seed_side, seed_idle] = c.row.seed_cells();
         table.push([
-            format!("{}", c.seed.main_pct),
+            c.row.label(),
             format!("{:.1}", s.main_pct),
             format!("{:.1}", s.other_pct),
             format!("{:.1}", s.side_pct),
-            c.seed.side_pct.map_or("minimal".into(), |p| p.to_string()),
+            seed_side,
             format!("{:.1}", s.idle_pct),
-            c.seed.idle_pct.to_string(),
+            seed_idle,
             format!("{:.1}", c.expected_idle),
-            format!("{:+.2}", s.idle_pct - c.expected_idle),
+            format!("{:+.2}", c.off_points()),
             format!("{:.1} %", c.reclaim_pct),
             format!("{:.1}", c.quota_writes),
             format!("{:.2}", s.owner_cpu_pct),
@@ -75,15 +77,16 @@ fn varying_table(varying: &[Varying]) -> Table {
 }
 
 fn headline(constant: &[Constant], varying: &[Varying]) -> Vec<Headline> {
-    let off = |c: &Constant| (c.shares.idle_pct - c.expected_idle).abs();
-    let worst = constant.iter().map(off).fold(0.0, f64::max);
+    let worst = constant.iter().map(|c| c.off_points().abs());
+    let worst = worst.fold(0.0, f64::max);
+    let quiet = least_when_quiet(constant.iter());
     let reclaim: Vec<f64> = constant
         .iter()
-        .filter(|c| c.seed.main_pct <= 60)
+        .filter(|c| c.row.seed.is_some() && c.row.main_pct <= 60)
         .map(|c| c.reclaim_pct)
         .collect();
     let least = reclaim.iter().copied().fold(f64::INFINITY, f64::min);
-    let at_floor = constant.iter().filter(|c| c.seed.side_pct.is_none());
+    let at_floor = constant.iter().filter(|c| c.row.is_at_floor());
     let (side_least, side_most) = at_floor
         .map(|c| c.shares.side_pct)
         .fold((f64::INFINITY, 0.0), |(a, b), s| {
@@ -110,6 +113,8 @@ fn headline(constant: &[Constant], varying: &[Varying]) -> Vec<Headline> {
             "points",
         )
         .target("≥ −1", Met::of(second >= -1.0)),
+        Headline::new("reclaim at 0 and 1 % main, worst row", quiet, "%")
+            .target("≥ 98", Met::judged(quiet, quiet >= 98.0)),
         Headline::new("reclaim at 30–60 % main, worst row", least, "%")
             .target("≥ 95", Met::of(least >= 95.0)),
         Headline::new(
@@ -154,6 +159,7 @@ pub fn report(
     varying: &[Varying],
     sensing: &str,
 ) -> Result<Report, LabError> {
+    let cpus = setup.machine.cpus;
     let mut report = Report::new("law", setup.machine);
     report.notes.push(format!(
         "Sensing: {sensing}. Due is what the terms ask: the headroom, or what main, the rest and the \
@@ -170,9 +176,10 @@ pub fn report(
     for c in constant {
         let s = &c.shares;
         report.rows.push(row(json!({
-            "kind": "constant", "main_asked_pct": c.seed.main_pct, "main_pct": num(s.main_pct),
-            "side_pct": num(s.side_pct), "seed_side_pct": c.seed.side_pct, "idle_pct": num(s.idle_pct),
-            "seed_idle_pct": c.seed.idle_pct, "other_pct": num(s.other_pct),
+            "kind": "constant", "main_asked_pct": c.row.main_pct, "main_pct": num(s.main_pct),
+            "side_threads": c.row.hogs.threads(cpus), "side_pct": num(s.side_pct), "idle_pct": num(s.idle_pct),
+            "seed_side_pct": c.row.seed.map(|seed| seed.side_pct), "seed_idle_pct": c.row.seed.map(|seed| seed.idle_pct),
+            "other_pct": num(s.other_pct),
             "due_idle_pct": num(c.expected_idle), "reclaim_pct": num(c.reclaim_pct),
             "quota_writes_per_second": num(c.quota_writes), "owner_cpu_pct": num(s.owner_cpu_pct),
             "steal_pct": num(s.steal_pct), "seconds": num(s.seconds), "sensing": sensing,
@@ -189,14 +196,14 @@ pub fn report(
     report.headline = headline(constant, varying);
     report.tables = vec![constant_table(constant), varying_table(varying)];
     report.plots.push(bars::shares(
-        "Who has the machine, main at 30…80 %",
+        "Who has the machine, main at 0…80 %",
         "Idle (the top of each bar) stays at 30 % of the machine until main alone leaves less.",
         &constant
             .iter()
             .map(|c| {
                 let s = &c.shares;
                 (
-                    format!("{}", c.seed.main_pct),
+                    c.row.label(),
                     [s.main_pct, s.side_pct, s.other_pct, s.idle_pct],
                 )
             })
@@ -208,7 +215,7 @@ pub fn report(
             .plots
             .push(varying_plot(&format!("Main as a {}", v.name), v)?);
     }
-    let reclaimed = constant.iter().filter(|c| c.seed.main_pct <= 60);
+    let reclaimed = constant.iter().filter(|c| c.row.main_pct <= 60);
     let reclaimed = stats::mean(&reclaimed.map(|c| c.reclaim_pct).collect::<Vec<_>>());
     let worst = report.headline[0].value;
     report.sentence = format!(

@@ -14,6 +14,7 @@ pub mod latency_report;
 pub mod law;
 pub mod law_ext;
 pub mod law_report;
+pub mod law_rows;
 pub mod seeds;
 pub mod slices;
 pub mod slices_report;
@@ -70,12 +71,16 @@ impl Setup {
 }
 
 /// Starts the burner as side work: one thread a CPU, always wanting more.
-pub fn start_burner(setup: &Setup, placement: &Placement<'_>) -> Result<Worker, LabError> {
+pub fn start_burner(
+    setup: &Setup,
+    placement: &Placement<'_>,
+    threads: usize,
+) -> Result<Worker, LabError> {
     let plan = WorkerPlan {
         exe: &setup.exe,
         kind: "burner",
         args: Vec::new(),
-        threads: setup.machine.cpus,
+        threads,
     };
     Worker::start(&plan, &placement.side_join(), &|words| {
         placement.side_command(words)

@@ -235,7 +235,7 @@ fn visit(
     };
     let placement = Placement::new(&stage, arm)?;
     let main = start_constant(setup, &placement, (LOW_PCT * 1e4) as u32)?;
-    let side = start_burner(setup, &placement)?;
+    let side = start_burner(setup, &placement, setup.machine.cpus)?;
     let visit = Visit {
         setup,
         controller,

@@ -350,7 +350,7 @@ fn simulate(c: Cell, lengths: &Lengths, seed: u64) -> Result<Outcome, LabError> 
     });
     let made = built(kind.build(&common, &mut scene.sim.machine))?;
     if c.arm.control != Control::NoSide {
-        scene.start_hogs(seed)?;
+        scene.start_hogs(c.cpus, seed)?;
     }
     scene.advance(lengths.warm_ns)?;
     let from = scene.snapshot();

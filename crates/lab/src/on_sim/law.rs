@@ -8,13 +8,13 @@ use tidegate_sim::workloads::{Common, Kind, OpenLoop, Pattern as Arrivals, Shape
 use super::constant::{self, Orders};
 use super::control::Control;
 use super::law_report;
-use super::scene::{Scene, TOLERANCE_PCT};
+use super::scene::Scene;
 use super::stage::{MS, S, Stage, built, derive, plain};
 use crate::LabError;
-use crate::experiments::law::{HEADROOM_PCT, Pattern, RAMP, SQUARE, Varying, expected_idle, judge};
-use crate::experiments::seeds::{LAW, LawRow};
+use crate::experiments::law::{HEADROOM_PCT, Pattern, RAMP, SQUARE, Varying, judge};
+use crate::experiments::law_rows::{Constant, Hogs, Row};
 use crate::options::{LabOptions, Sense};
-use crate::readers::{Shares, shares};
+use crate::readers::shares;
 use crate::report::Report;
 use crate::rng::Rng;
 
@@ -26,8 +26,8 @@ const VARYING_CPUS: u32 = 16;
 /// How main moves.
 #[derive(Clone, Copy)]
 pub enum Main {
-    /// It holds the level of a row of the seed's table.
-    Constant(&'static LawRow),
+    /// It holds the level of a row.
+    Constant(Row),
     /// It follows a pattern of the host's lab.
     Varying(&'static Pattern),
     /// It is a server at 40 % of the machine with Poisson arrivals.
@@ -43,20 +43,6 @@ pub struct Cell {
     pub control: Control,
     /// Main.
     pub main: Main,
-}
-
-/// What a constant level gave.
-pub struct Constant {
-    /// The seed's row.
-    pub seed: &'static LawRow,
-    /// Who had the machine.
-    pub shares: Shares,
-    /// Idle that was due.
-    pub due_pct: f64,
-    /// Side's CPU over what main left.
-    pub reclaim_pct: f64,
-    /// Writes of side's limit a second.
-    pub writes_per_s: f64,
 }
 
 /// What came of a cell.
@@ -114,10 +100,10 @@ fn cells(stage: &Stage<'_>) -> Vec<Cell> {
     let mut cells = Vec::new();
     for control in engines(stage.options) {
         for &cpus in &sizes {
-            cells.extend(LAW.iter().map(|seed| Cell {
+            cells.extend(Row::all().map(|row| Cell {
                 cpus,
                 control,
-                main: Main::Constant(seed),
+                main: Main::Constant(row),
             }));
         }
         cells.extend(
@@ -133,7 +119,7 @@ fn cells(stage: &Stage<'_>) -> Vec<Cell> {
 
 fn label(c: &Cell) -> String {
     let main = match c.main {
-        Main::Constant(seed) => format!("main at {} %", seed.main_pct),
+        Main::Constant(row) => format!("main at {} %", row.label()),
         Main::Varying(pattern) => format!("main as a {}", pattern.name),
         Main::Server => "main as a server".into(),
     };
@@ -158,7 +144,11 @@ fn simulate(c: Cell, plan: &Plan, seed: u64) -> Result<Outcome, LabError> {
             constant::start(&mut scene.sim.machine, &common, &orders)?;
         }
     }
-    scene.start_hogs(seed)?;
+    let hogs = match c.main {
+        Main::Constant(row) => row.hogs,
+        _ => Hogs::EachCpu,
+    };
+    scene.start_hogs(hogs.threads(c.cpus as usize) as u32, seed)?;
     match c.main {
         Main::Constant(row) => constant_level(&mut scene, c, row, plan).map(Outcome::Constant),
         Main::Varying(pattern) => varying(&mut scene, c, pattern.name, plan),
@@ -202,25 +192,14 @@ fn start_server(scene: &mut Scene, cpus: u32, seed: u64) -> Result<(), LabError>
     built(kind.build(&common, &mut scene.sim.machine)).map(|_| ())
 }
 
-fn constant_level(
-    scene: &mut Scene,
-    c: Cell,
-    seed: &'static LawRow,
-    plan: &Plan,
-) -> Result<Constant, LabError> {
+fn constant_level(scene: &mut Scene, c: Cell, row: Row, plan: &Plan) -> Result<Constant, LabError> {
     scene.advance(plan.settle_ns)?;
     scene.count_writes();
     let from = scene.snapshot();
     scene.advance(plan.settle_ns + plan.window_ns)?;
     let s = shares(&from, &scene.snapshot(), c.cpus as usize);
-    let left = (100.0 - HEADROOM_PCT - s.main_pct).max(TOLERANCE_PCT);
-    Ok(Constant {
-        seed,
-        due_pct: expected_idle(s.main_pct),
-        reclaim_pct: 100.0 * s.side_pct / left,
-        writes_per_s: scene.writes() as f64 / s.seconds,
-        shares: s,
-    })
+    let writes_per_s = scene.writes() as f64 / s.seconds;
+    Ok(Constant::new(row, s, c.cpus as usize, writes_per_s))
 }
 
 fn varying(
@@ -235,4 +214,39 @@ fn varying(
         looks.push(scene.snapshot());
     }
     Ok(Outcome::Varying(judge(name, &looks, c.cpus as usize)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The simplest case there is: nothing else runs.
+    #[test]
+    fn side_work_alone_gets_what_is_due() {
+        let plan = Plan {
+            settle_ns: 1_500 * MS,
+            window_ns: 3_000 * MS,
+            varying_s: 0,
+        };
+        for control in [Control::KnobsBpf, Control::KnobsUsage, Control::Ext] {
+            for cpus in [1, 2, 4, 8] {
+                for row in Row::all().filter(|row| row.seed.is_none()) {
+                    let cell = Cell {
+                        cpus,
+                        control,
+                        main: Main::Constant(row),
+                    };
+                    let Ok(Outcome::Constant(found)) = simulate(cell, &plan, 1) else {
+                        panic!("{}: no outcome", label(&cell));
+                    };
+                    assert!(
+                        found.reclaim_pct >= 98.0,
+                        "{}: {:.2} %",
+                        label(&cell),
+                        found.reclaim_pct
+                    );
+                }
+            }
+        }
+    }
 }

@@ -3,11 +3,12 @@
 use serde_json::json;
 
 use super::control::Control;
-use super::law::{Cell, Constant, Outcome};
+use super::law::{Cell, Outcome};
 use super::stage::{Stage, plain};
 use crate::LabError;
 use crate::experiments::law::{HEADROOM_PCT, Varying};
 use crate::experiments::law_report::varying_plot;
+use crate::experiments::law_rows::{Constant, least_when_quiet};
 use crate::experiments::{num, row};
 use crate::report::{Headline, Met, Report, Table, bars};
 use crate::stats::{least, most};
@@ -62,10 +63,11 @@ pub fn report(stage: &Stage<'_>, cells: &[Cell], outcomes: &[Outcome]) -> Result
         let s = &c.shares;
         report.rows.push(row(json!({
             "kind": "constant", "engine": cell.control.key(), "cpus": cell.cpus,
-            "main_asked_pct": c.seed.main_pct, "main_pct": num(s.main_pct), "side_pct": num(s.side_pct),
-            "seed_side_pct": c.seed.side_pct, "idle_pct": num(s.idle_pct), "seed_idle_pct": c.seed.idle_pct,
-            "due_idle_pct": num(c.due_pct), "reclaim_pct": num(c.reclaim_pct),
-            "quota_writes_per_second": num(c.writes_per_s), "seconds": num(s.seconds),
+            "main_asked_pct": c.row.main_pct, "main_pct": num(s.main_pct),
+            "side_threads": c.row.hogs.threads(cell.cpus as usize), "side_pct": num(s.side_pct), "idle_pct": num(s.idle_pct),
+            "seed_side_pct": c.row.seed.map(|seed| seed.side_pct), "seed_idle_pct": c.row.seed.map(|seed| seed.idle_pct),
+            "due_idle_pct": num(c.expected_idle), "reclaim_pct": num(c.reclaim_pct),
+            "quota_writes_per_second": num(c.quota_writes), "seconds": num(s.seconds),
         })));
     }
     for (cell, v) in &found.varying {
@@ -98,7 +100,7 @@ pub fn report(stage: &Stage<'_>, cells: &[Cell], outcomes: &[Outcome]) -> Result
 }
 
 fn off(c: &Constant) -> f64 {
-    (c.shares.idle_pct - c.due_pct).abs()
+    c.off_points().abs()
 }
 
 fn headline(found: &Found<'_>, control: Control) -> Vec<Headline> {
@@ -124,7 +126,9 @@ fn headline(found: &Found<'_>, control: Control) -> Vec<Headline> {
         )
         .target("≥ −1", Met::of(second >= -1.0)),
     );
-    let reclaim = found.of(control).filter(|(_, c)| c.seed.main_pct <= 60);
+    let reclaim = found
+        .of(control)
+        .filter(|(_, c)| c.row.seed.is_some() && c.row.main_pct <= 60);
     let reclaim = least(reclaim.map(|(_, c)| c.reclaim_pct));
     lines.push(
         Headline::new(
@@ -134,7 +138,16 @@ fn headline(found: &Found<'_>, control: Control) -> Vec<Headline> {
         )
         .target("≥ 95", Met::of(reclaim >= 95.0)),
     );
-    let floor = found.of(control).filter(|(_, c)| c.seed.side_pct.is_none());
+    let quiet = least_when_quiet(found.of(control).map(|(_, c)| *c));
+    lines.push(
+        Headline::new(
+            &format!("reclaim at 0 and 1 % main, worst row: {label}"),
+            quiet,
+            "%",
+        )
+        .target("≥ 98", Met::judged(quiet, quiet >= 98.0)),
+    );
+    let floor = found.of(control).filter(|(_, c)| c.row.is_at_floor());
     let floor: Vec<f64> = floor.map(|(_, c)| c.shares.side_pct).collect();
     let (low, high) = (least(floor.iter().copied()), most(floor));
     lines.push(
@@ -154,7 +167,7 @@ fn headline(found: &Found<'_>, control: Control) -> Vec<Headline> {
         .target("≤ 2", Met::of(high <= 2.0)),
     );
     if control != Control::Ext {
-        let writes = most(found.of(control).map(|(_, c)| c.writes_per_s));
+        let writes = most(found.of(control).map(|(_, c)| c.quota_writes));
         lines.push(
             Headline::new(
                 &format!("quota writes in steady state, worst row: {label}"),
@@ -172,6 +185,7 @@ fn constant_table(found: &Found<'_>, cpus: u32) -> Table {
         &format!("Constant main, headroom 30 %, {cpus} CPUs (percent of the machine)"),
         &[
             "engine",
+            "main asked",
             "main",
             "side",
             "seed: side",
@@ -185,17 +199,19 @@ fn constant_table(found: &Found<'_>, cpus: u32) -> Table {
     );
     for (cell, c) in found.constant.iter().filter(|(cell, _)| cell.cpus == cpus) {
         let s = &c.shares;
+        let [seed_side, seed_idle] = c.row.seed_cells();
         t.push([
             cell.control.label().to_string(),
+            c.row.label(),
             format!("{:.2}", s.main_pct),
             format!("{:.2}", s.side_pct),
-            c.seed.side_pct.map_or("minimal".into(), |p| p.to_string()),
+            seed_side,
             format!("{:.2}", s.idle_pct),
-            c.seed.idle_pct.to_string(),
-            format!("{:.2}", c.due_pct),
-            format!("{:+.2}", s.idle_pct - c.due_pct),
+            seed_idle,
+            format!("{:.2}", c.expected_idle),
+            format!("{:+.2}", c.off_points()),
             format!("{:.1} %", c.reclaim_pct),
-            format!("{:.1}", c.writes_per_s),
+            format!("{:.1}", c.quota_writes),
         ]);
     }
     t
@@ -237,7 +253,7 @@ fn add_plots(report: &mut Report, found: &Found<'_>, cpus: u32) -> Result<(), La
             .map(|(_, c)| {
                 let s = &c.shares;
                 let parts = [s.main_pct, s.side_pct, s.other_pct, s.idle_pct];
-                (c.seed.main_pct.to_string(), parts)
+                (c.row.label(), parts)
             })
             .collect();
         report.plots.push(bars::shares(

@@ -25,7 +25,6 @@ pub struct Scene {
     pub main: GroupId,
     /// Side's; the one that every quota is on.
     pub side: GroupId,
-    cpus: u32,
     writes: Arc<AtomicU64>,
 }
 
@@ -86,7 +85,6 @@ impl Scene {
             sim: Simulation::new(m, controllers),
             main: MAIN,
             side: SIDE,
-            cpus,
             writes: Arc::default(),
         })
     }
@@ -102,16 +100,13 @@ impl Scene {
         self.writes.load(Ordering::Relaxed)
     }
 
-    /// Side work that always wants more, one thread a CPU.
-    pub fn start_hogs(&mut self, seed: u64) -> Result<(), LabError> {
+    /// Side work that always wants more.
+    pub fn start_hogs(&mut self, tasks: u32, seed: u64) -> Result<(), LabError> {
         let common = Common {
             seed,
             ..Common::new("side", self.side)
         };
-        let hogs = Kind::Hog(Hog {
-            tasks: self.cpus,
-            busy: None,
-        });
+        let hogs = Kind::Hog(Hog { tasks, busy: None });
         built(hogs.build(&common, &mut self.sim.machine)).map(|_| ())
     }
 

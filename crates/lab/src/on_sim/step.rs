@@ -141,7 +141,7 @@ fn simulate(c: Cell, seed: u64) -> Result<Outcome, LabError> {
         ..Common::new("main", scene.main)
     };
     constant::start(&mut scene.sim.machine, &common, &orders)?;
-    scene.start_hogs(seed)?;
+    scene.start_hogs(c.cpus, seed)?;
     let mut points = Vec::new();
     let mut at_ns = up_ns - S;
     while at_ns <= down_ns + back_ns {

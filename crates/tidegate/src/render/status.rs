@@ -226,10 +226,10 @@ fn sensing(view: &StatusView) -> String {
 fn control(view: &StatusView) -> String {
     let health = &view.control;
     format!(
-        "every {:.0} ms, {} steps ({} stale); late {:.0} us (p99 {:.0}, max {:.0}); {:.0} us a step, {:.2} % of one CPU",
+        "every {:.0} ms, {} steps ({} samples unusable); late {:.0} us (p99 {:.0}, max {:.0}); {:.0} us a step, {:.2} % of one CPU",
         health.period_ms,
         health.steps,
-        health.stale,
+        health.unusable_samples,
         health.late_p50_us,
         health.late_p99_us,
         health.late_max_us,

@@ -140,8 +140,8 @@ fn the_status_page() {
    Reclaim: 97.4 % of what main left (last minute); 0.0 s at the tolerance
             (2.0 %)
    Sensing: bpf
-      Loop: every 5 ms, 38400 steps (0 stale); late 12 us (p99 80, max 400); 9
-            us a step, 0.30 % of one CPU
+      Loop: every 5 ms, 38400 steps (0 samples unusable); late 12 us (p99 80,
+            max 400); 9 us a step, 0.30 % of one CPU
   Guardian: 4712, acts after 2.0 s without a sign of the owner
      Alert: cpu.max of /tidegate-side was written by somebody else; reasserted
             once

@@ -317,7 +317,7 @@ impl Knobs {
             log.extra_sum_ppm += u64::from(found.extra_ppm);
             log.raises = (found.raises, found.vain);
         }
-        log.stale = self.control.stale;
+        log.stale = self.control.unusable.total();
         log.at_tolerance_ns = self.control.at_tolerance_ns;
     }
 
