@@ -10,6 +10,7 @@
 //! - raises wait for [`PlanConfig::raise_gap_ns`], and lowerings that no detector saw for
 //!   [`PlanConfig::lower_gap_ns`], and both for the write budget; they want the change to be worth a
 //!   write (the deadband);
+//! - a quota that answers a step of main has a period of 10 ms; where main rests it is 50 ms, and written when one begins;
 //! - what recent writes gave away is taken off the next quota, so the trim need not discover it;
 //! - the least quota is 1 ms, so near the floor the period stretches instead (1 ms in 50 ms for
 //!   1 % of two CPUs).
@@ -34,7 +35,9 @@ pub struct PlanConfig {
     pub tick_ns: u64,
     /// Period of quotas large enough for it.
     pub period_us: u64,
-    /// Longest period near the floor.
+    /// Period where main rests.
+    pub rest_period_us: u64,
+    /// Longest period, near the floor.
     pub period_max_us: u64,
     /// Least time between two writes, cuts included.
     pub rewrite_min_ns: u64,
@@ -61,11 +64,12 @@ impl Default for PlanConfig {
         Self {
             tick_ns: 4_000_000,
             period_us: 10_000,
+            rest_period_us: 50_000,
             period_max_us: 100_000,
             rewrite_min_ns: 10_000_000,
             lower_gap_ns: 100_000_000,
             raise_gap_ns: 250_000_000,
-            deadband_min_ppm: 4_000,
+            deadband_min_ppm: 8_000,
             deadband_max_ppm: 15_000,
             correct_ppm: 30_000,
             large_ppm: 100_000,
@@ -80,6 +84,9 @@ const SMALL_KEEP: u32 = 2;
 /// A drop that lasts for so long is main's, and no pulse of it.
 const CLEAR_NS: u64 = 50_000_000;
 
+/// Main has come to rest where nothing was written for so long.
+const SETTLE_NS: u64 = 1_000_000_000;
+
 /// Why a quota is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanReason {
@@ -91,6 +98,8 @@ pub enum PlanReason {
     Lower,
     /// Main left more.
     Raise,
+    /// Main has come to rest: the same in a longer period.
+    Settle,
 }
 
 impl PlanReason {
@@ -101,6 +110,7 @@ impl PlanReason {
             Self::Cut => "cut",
             Self::Lower => "lower",
             Self::Raise => "raise",
+            Self::Settle => "settle",
         }
     }
 }
@@ -119,11 +129,14 @@ pub struct Plan {
 pub struct Planner {
     cfg: PlanConfig,
     standing: Option<Bandwidth>,
-    /// The allowance for which it was written. Changes are judged against this, not against the
-    /// quota: what a write gave away must not be the reason for the next write.
+    /// The allowance for which it was written. Changes are judged against this: what a write gave away is no reason for the next.
     standing_for_ucpu: u64,
     last_write_ns: Option<u64>,
     last_step_ns: Option<u64>,
+    /// A time at which the kernel fills the pool, to half of [`PlanConfig::period_us`]; from there on once a standing period.
+    refill_ns: Option<u64>,
+    /// Steps are near enough to see a long period begin.
+    is_watched: bool,
     last_reason: Option<PlanReason>,
     /// Since when a lowering has been due.
     low_since_ns: Option<u64>,
@@ -148,6 +161,8 @@ impl Planner {
             standing_for_ucpu: 0,
             last_write_ns: None,
             last_step_ns: None,
+            refill_ns: None,
+            is_watched: false,
             last_reason: None,
             low_since_ns: None,
             urgent: false,
@@ -167,6 +182,7 @@ impl Planner {
     /// an outside write.
     pub fn invalidate(&mut self) {
         self.standing = None;
+        self.refill_ns = None;
     }
 
     /// The period of quotas large enough for it, from the next write on.
@@ -197,6 +213,7 @@ impl Planner {
     /// Takes `found` for what stands (adoption of a quota that is known to be ours).
     pub fn adopt(&mut self, found: Bandwidth) {
         self.standing = Some(found);
+        self.refill_ns = None;
         self.standing_for_ucpu = found.rate_ucpu().unwrap_or(0);
     }
 
@@ -232,20 +249,28 @@ impl Planner {
         cpus: u32,
         budget: &mut WriteBudget,
     ) -> Option<Plan> {
+        let period_begins = self.period_begins(now_ns);
+        self.is_watched = self
+            .last_step_ns
+            .is_some_and(|last_ns| now_ns.saturating_sub(last_ns) <= self.cfg.period_us * 1_000);
         self.forget_charge(now_ns);
         let want_ucpu = decision.allowance_ucpu.max(decision.floor_ucpu);
         let quota_ucpu = want_ucpu
             .saturating_sub(self.charge_ucpu)
             .max(decision.floor_ucpu);
+        let reason = self.worth_writing(now_ns, want_ucpu, decision, budget, period_begins)?;
         // Nothing is taken off it for what writes gave away: it is the gate's own word, and written once.
         let own = self
             .own
             .filter(|own| own.rate_ucpu().is_some_and(|rate| want_ucpu >= rate));
         let bandwidth = own.unwrap_or_else(|| match want_ucpu {
             FREE_UCPU => self.free(cpus),
-            _ => bandwidth_for(quota_ucpu, self.cfg.period_us, self.cfg.period_max_us),
+            _ => bandwidth_for(quota_ucpu, self.period_us(reason), self.cfg.period_max_us),
         });
-        let reason = self.worth_writing(now_ns, want_ucpu, bandwidth, decision, budget)?;
+        if self.standing == Some(bandwidth) {
+            return None;
+        }
+        self.refill_ns = self.refill_ns(now_ns, bandwidth);
         self.charge(decision, cpus, bandwidth);
         budget.spend(now_ns);
         self.standing = Some(bandwidth);
@@ -255,6 +280,48 @@ impl Planner {
         self.urgent = false;
         self.refuted = false;
         Some(Plan { bandwidth, reason })
+    }
+
+    /// Each period that begins forgives side work that it has had its turn: main, after a slice of its own, then waits for a tick.
+    /// So periods are long, but while main moves.
+    fn period_us(&self, reason: PlanReason) -> u64 {
+        let is_long = match reason {
+            PlanReason::Settle => true,
+            PlanReason::Lower | PlanReason::Raise => {
+                self.refill_ns.is_some() && self.is_watched && !self.refuted
+            }
+            PlanReason::Initial | PlanReason::Cut => false,
+        };
+        if is_long {
+            self.cfg.rest_period_us
+        } else {
+            self.cfg.period_us
+        }
+    }
+
+    /// Whether what stands begins a period every [`PlanConfig::period_us`].
+    fn is_short(&self) -> bool {
+        self.standing
+            .is_some_and(|standing| standing.period_us <= self.cfg.period_us)
+    }
+
+    /// The kernel goes on with the running period when a quota is written: the next one after a short one begins soon.
+    fn refill_ns(&self, now_ns: u64, to: Bandwidth) -> Option<u64> {
+        let long = to.period_us == self.cfg.rest_period_us;
+        let soon_ns = self.is_short().then(|| now_ns + self.cfg.period_us * 500);
+        self.refill_ns.or(soon_ns).filter(|_| long)
+    }
+
+    /// Whether the pool was filled since the step before: another refill, by a write, costs nothing then.
+    fn period_begins(&self, now_ns: u64) -> bool {
+        let Some((refill_ns, last_ns)) = self.refill_ns.zip(self.last_step_ns) else {
+            return true;
+        };
+        let periods = |at_ns: u64| {
+            (at_ns + self.cfg.rest_period_us * 1_000).saturating_sub(refill_ns)
+                / (self.cfg.rest_period_us * 1_000)
+        };
+        periods(last_ns) < periods(now_ns)
     }
 
     /// No limit, and yet a quota, which stays one of ours for whoever has to cut it: twice what all CPUs can use. With just that much,
@@ -272,9 +339,9 @@ impl Planner {
         &mut self,
         now_ns: u64,
         want_ucpu: u64,
-        bandwidth: Bandwidth,
         decision: &HeadroomDecision,
         budget: &WriteBudget,
+        period_begins: bool,
     ) -> Option<PlanReason> {
         let standing_ucpu = self.standing_for_ucpu;
         // What the law says in one step only counts until it is written, or main's move is over.
@@ -300,9 +367,6 @@ impl Planner {
         };
         if standing.quota_us.is_none() {
             return Some(PlanReason::Initial);
-        }
-        if standing == bandwidth {
-            return None;
         }
         if want_ucpu == FREE_UCPU && standing_ucpu == FREE_UCPU {
             // CPUs came or went.
@@ -333,7 +397,7 @@ impl Planner {
                 return Some(PlanReason::Cut);
             }
             let rested = since_ns >= self.cfg.lower_gap_ns && budget.may_spend(now_ns, SMALL_KEEP);
-            return (may && lasted_ns > 0 && rested).then_some(PlanReason::Lower);
+            return (may && lasted_ns > 0 && rested && period_begins).then_some(PlanReason::Lower);
         }
         let rise_ucpu = want_ucpu - standing_ucpu;
         let large = rise_ucpu > part(self.cfg.large_ppm);
@@ -345,7 +409,17 @@ impl Planner {
             return None;
         }
         let rested = since_ns >= self.cfg.raise_gap_ns && budget.may_spend(now_ns, keep);
-        (rise_ucpu > deadband_ucpu && (self.refuted || rested)).then_some(PlanReason::Raise)
+        if rise_ucpu > deadband_ucpu {
+            return (self.refuted || rested && period_begins).then_some(PlanReason::Raise);
+        }
+        // When the long period begins is known to half a short one.
+        let settles = self.is_watched
+            && self.is_short()
+            && 2 * self.cfg.period_us < self.cfg.rest_period_us
+            && since_ns >= SETTLE_NS
+            && rested
+            && want_ucpu > decision.floor_ucpu;
+        settles.then_some(PlanReason::Settle)
     }
 
     /// What a write gives on top of the quota: half a tick on every CPU that main leaves, and the

@@ -9,6 +9,7 @@ use tidegate_law::{
 };
 
 use super::meter::{Meter, Use};
+use super::pulses::Pulses;
 use super::quotas::FREE_UCPU;
 use super::{WINDOW_MAX_NS, between};
 use crate::domain::{Domain, Keeps};
@@ -41,6 +42,7 @@ fn room_ucpu(decision: &HeadroomDecision) -> u64 {
 struct Lawed {
     domain: Domain,
     law: Headroom,
+    pulses: Pulses,
     last: Option<Counters>,
     window: Use,
     decision: HeadroomDecision,
@@ -208,6 +210,7 @@ impl Lawed {
         Self {
             domain: domain.clone(),
             law: Headroom::new(config, terms),
+            pulses: Pulses::default(),
             last: None,
             window: Use::default(),
             decision: HeadroomDecision::default(),
@@ -251,6 +254,6 @@ impl Lawed {
             } = terms(self.domain.headroom_ppm);
             self.meter.add(self.window, headroom_ppm, tolerance_ppm);
         }
-        self.decision = self.law.step(&sample);
+        self.decision = self.pulses.smooth(sample.dt_ns, self.law.step(&sample));
     }
 }

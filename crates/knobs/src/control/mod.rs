@@ -11,6 +11,7 @@ mod burst;
 mod domains;
 mod meter;
 mod protect;
+mod pulses;
 mod quotas;
 mod soft;
 mod unusable;
@@ -22,6 +23,7 @@ pub use burst::{BURST_WINDOW_NS, BurstLoop, BurstSeen};
 pub use domains::DomainState;
 pub use meter::{Durations, Meter, Recent, Use};
 pub use protect::{Objective, Protect, Protection};
+pub use pulses::Pulses;
 pub use quotas::{Apply, FREE_UCPU, Given, Limited, Quotas, Target};
 pub use soft::{LOOK_NS as SOFT_LOOK_NS, Soft, SoftCapped, Softs, Story as SoftStory, Usage};
 pub use unusable::Unusable;
@@ -62,6 +64,7 @@ pub struct Demand {
 pub struct Control {
     sensor: Box<dyn Sensor>,
     law: Headroom,
+    pulses: Pulses,
     demand: Demand,
     protect: Protect,
     domains: Domains,
@@ -119,6 +122,7 @@ impl Control {
         Self {
             sensor,
             law,
+            pulses: Pulses::default(),
             demand,
             protect,
             domains,
@@ -352,7 +356,7 @@ impl Control {
             self.law.set_terms(terms(demand, extra_ppm));
             self.domains.set_terms(of_part);
         }
-        self.machine = self.law.step(sample);
+        self.machine = self.pulses.smooth(sample.dt_ns, self.law.step(sample));
         self.domains
             .step(self.sensor.as_ref(), is_sampled, sample.dt_ns, of_part);
     }

@@ -2,6 +2,7 @@
 
 use super::kernel::{Appetite, Kernel, Reading, STEP_NS};
 use super::server::{Arrivals, Load, Random, Server};
+use tidegate_knobs::control::Pulses;
 use tidegate_knobs::plan::{Plan, PlanConfig, PlanReason, Planner};
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomSample, HeadroomTerms};
 
@@ -116,6 +117,7 @@ pub fn run(scene: &Scene) -> Run {
         tolerance_ppm: 10_000,
     };
     let mut law = Headroom::new(cfg, terms);
+    let mut pulses = Pulses::default();
     let mut planner = Planner::new(PlanConfig {
         tick_ns: scene.tick_ns,
         ..PlanConfig::default()
@@ -138,14 +140,17 @@ pub fn run(scene: &Scene) -> Run {
         };
         let dt_ns = (now_ns - last_ns) as u64;
         let side_ns = (now.side_ns - last.side_ns) as u64;
-        let decision = law.step(&HeadroomSample {
+        let decision = pulses.smooth(
             dt_ns,
-            capacity_ns: dt_ns * scene.cpus as u64,
-            busy_ns: (now.main_ns - last.main_ns) as u64 + side_ns,
-            side_ns,
-            granularity_ns,
-            valid: true,
-        });
+            law.step(&HeadroomSample {
+                dt_ns,
+                capacity_ns: dt_ns * scene.cpus as u64,
+                busy_ns: (now.main_ns - last.main_ns) as u64 + side_ns,
+                side_ns,
+                granularity_ns,
+                valid: true,
+            }),
+        );
         (last, last_ns) = (now, now_ns);
         if let Some(plan) = planner.step(now_ns as u64, &decision, scene.cpus as u32) {
             // Between the read and the write.

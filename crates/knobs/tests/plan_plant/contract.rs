@@ -177,31 +177,31 @@ fn main_as_the_lab_drives_it() {
         (
             "20..60 in 6 s",
             |s| 0.2 + 0.4 * (1.0 - ((s % 12.0) / 6.0 - 1.0).abs()),
-            -2.0,
+            -2.5,
             -3.0,
         ),
         (
             "20/60 every 1 s",
             |s| if s % 2.0 < 1.0 { 0.2 } else { 0.6 },
-            -1.5,
+            -2.5,
             -3.0,
         ),
         (
             "20/60 every 1.007 s",
             |s| if s % 2.014 < 1.007 { 0.2 } else { 0.6 },
-            -1.5,
+            -2.5,
             -3.0,
         ),
         (
             "20/60 every 0.307 s",
             |s| if s % 0.614 < 0.307 { 0.2 } else { 0.6 },
-            -1.5,
+            -2.5,
             -3.0,
         ),
         (
             "20/60 every 0.1 s",
             |s| if s % 0.2 < 0.1 { 0.2 } else { 0.6 },
-            -1.5,
+            -2.5,
             -3.0,
         ),
     ];
@@ -244,7 +244,7 @@ fn side_work_with_little_appetite() {
             let got = run(&scene);
             print(2, name, shape, &got);
             let second = ends(&got.idle_windows(1_000));
-            assert!(second.0 >= 28.5, "idle over 1 s {second:?}");
+            assert!(second.0 >= 27.5, "idle over 1 s {second:?}");
         }
     }
 }
@@ -265,6 +265,37 @@ fn other_ticks() {
                 assert!(got.reclaim() >= 0.95, "reclaim {}", got.reclaim());
                 assert!(got.writes_per_s() <= 5.0);
             }
+        }
+    }
+}
+
+/// A main in pulses faster than about eight a second: what it leaves on average goes to side work, and the idle asked for stays.
+#[test]
+fn pulses_of_main() {
+    fn pulse(s: f64, on_s: f64, every_s: f64) -> f64 {
+        if s % every_s < on_s { 1.0 } else { 0.02 }
+    }
+    let shapes: [(&str, Load); 5] = [
+        ("20 of 100 ms", |s| pulse(s, 0.02, 0.1)),
+        ("20 of 107 ms", |s| pulse(s, 0.02, 0.107)),
+        ("10 of 50 ms", |s| pulse(s, 0.01, 0.05)),
+        ("2 of 10 ms", |s| pulse(s, 0.002, 0.01)),
+        (
+            "20/60 every 50 ms",
+            |s| {
+                if s % 0.1 < 0.05 { 0.2 } else { 0.6 }
+            },
+        ),
+    ];
+    for cpus in [1usize, 2, 8] {
+        for (shape, load) in shapes {
+            let mut scene = Scene::new(cpus, load, Arrivals::Duty, Sensing::Bpf);
+            scene.seconds = 24;
+            let got = run(&scene);
+            print(cpus, "bpf", shape, &got);
+            let ten = ends(&got.idle_windows(10_000));
+            assert!(ten.0 >= 28.5 && ten.1 <= 35.5, "idle over 10 s {ten:?}");
+            assert!(got.reclaim() >= 0.9, "reclaim {}", got.reclaim());
         }
     }
 }
