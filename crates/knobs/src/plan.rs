@@ -19,64 +19,18 @@
 //! [`Planner::invalidate`] when the write failed or somebody else wrote the group's quota.
 
 mod budget;
+mod config;
+mod period;
 mod rate;
 
 pub use crate::bandwidth::Bandwidth;
 pub use budget::WriteBudget;
+pub use config::PlanConfig;
 pub use rate::bandwidth_for;
 
 use crate::control::FREE_UCPU;
+use period::Periods;
 use tidegate_law::{HeadroomDecision, Reason};
-
-/// Tuning of a planner; `law/headroom.md` gives the reason for each default.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanConfig {
-    /// The kernel's tick (1/HZ): how late enforcement is after a write.
-    pub tick_ns: u64,
-    /// Period of quotas large enough for it.
-    pub period_us: u64,
-    /// Period where main rests.
-    pub rest_period_us: u64,
-    /// Longest period, near the floor.
-    pub period_max_us: u64,
-    /// Least time between two writes, cuts included.
-    pub rewrite_min_ns: u64,
-    /// Least time from any write to a lowering that is not a cut.
-    pub lower_gap_ns: u64,
-    /// Least time from any write to a raise.
-    pub raise_gap_ns: u64,
-    /// A change smaller than this is not worth a write, least and most (noise decides); of the
-    /// domain.
-    pub deadband_min_ppm: u32,
-    /// See [`PlanConfig::deadband_min_ppm`].
-    pub deadband_max_ppm: u32,
-    /// A drop of this size does not wait for the gap: right after a cut, as its correction, and once it has lasted for 50 ms;
-    /// of the domain.
-    pub correct_ppm: u32,
-    /// A change of this size may use up a second's writes, and a drop of it is a cut; of the domain.
-    pub large_ppm: u32,
-    /// Writes in any second, above which only cuts and their taking back pass.
-    pub writes_per_s_max: u32,
-}
-
-impl Default for PlanConfig {
-    fn default() -> Self {
-        Self {
-            tick_ns: 4_000_000,
-            period_us: 10_000,
-            rest_period_us: 50_000,
-            period_max_us: 100_000,
-            rewrite_min_ns: 10_000_000,
-            lower_gap_ns: 100_000_000,
-            raise_gap_ns: 250_000_000,
-            deadband_min_ppm: 8_000,
-            deadband_max_ppm: 15_000,
-            correct_ppm: 30_000,
-            large_ppm: 100_000,
-            writes_per_s_max: 5,
-        }
-    }
-}
 
 /// Writes of a second that small corrections leave for a cut and its taking back.
 const SMALL_KEEP: u32 = 2;
@@ -98,6 +52,8 @@ pub enum PlanReason {
     Lower,
     /// Main left more.
     Raise,
+    /// The last cut answered a mere burst of main, and is taken back.
+    Restore,
     /// Main has come to rest: the same in a longer period.
     Settle,
 }
@@ -110,6 +66,7 @@ impl PlanReason {
             Self::Cut => "cut",
             Self::Lower => "lower",
             Self::Raise => "raise",
+            Self::Restore => "restore",
             Self::Settle => "settle",
         }
     }
@@ -124,6 +81,20 @@ pub struct Plan {
     pub reason: PlanReason,
 }
 
+/// What is wanted beside what stands.
+#[derive(Clone, Copy)]
+struct Change {
+    now_ns: u64,
+    /// Since the last write.
+    since_ns: u64,
+    by_ucpu: u64,
+    deadband_ucpu: u64,
+}
+
+fn part_ucpu(decision: &HeadroomDecision, ppm: u32) -> u64 {
+    decision.capacity_ucpu.saturating_mul(u64::from(ppm)) / 1_000_000
+}
+
 /// Decides when the standing quota of one group is rewritten, and to what.
 #[derive(Clone, Debug)]
 pub struct Planner {
@@ -133,10 +104,7 @@ pub struct Planner {
     standing_for_ucpu: u64,
     last_write_ns: Option<u64>,
     last_step_ns: Option<u64>,
-    /// A time at which the kernel fills the pool, to half of [`PlanConfig::period_us`]; from there on once a standing period.
-    refill_ns: Option<u64>,
-    /// Steps are near enough to see a long period begin.
-    is_watched: bool,
+    periods: Periods,
     last_reason: Option<PlanReason>,
     /// Since when a lowering has been due.
     low_since_ns: Option<u64>,
@@ -161,8 +129,7 @@ impl Planner {
             standing_for_ucpu: 0,
             last_write_ns: None,
             last_step_ns: None,
-            refill_ns: None,
-            is_watched: false,
+            periods: Periods::default(),
             last_reason: None,
             low_since_ns: None,
             urgent: false,
@@ -182,7 +149,7 @@ impl Planner {
     /// an outside write.
     pub fn invalidate(&mut self) {
         self.standing = None;
-        self.refill_ns = None;
+        self.periods.forget();
     }
 
     /// The period of quotas large enough for it, from the next write on.
@@ -213,7 +180,7 @@ impl Planner {
     /// Takes `found` for what stands (adoption of a quota that is known to be ours).
     pub fn adopt(&mut self, found: Bandwidth) {
         self.standing = Some(found);
-        self.refill_ns = None;
+        self.periods.forget();
         self.standing_for_ucpu = found.rate_ucpu().unwrap_or(0);
     }
 
@@ -249,28 +216,30 @@ impl Planner {
         cpus: u32,
         budget: &mut WriteBudget,
     ) -> Option<Plan> {
-        let period_begins = self.period_begins(now_ns);
-        self.is_watched = self
-            .last_step_ns
-            .is_some_and(|last_ns| now_ns.saturating_sub(last_ns) <= self.cfg.period_us * 1_000);
+        self.periods.step(now_ns, &self.cfg);
         self.forget_charge(now_ns);
         let want_ucpu = decision.allowance_ucpu.max(decision.floor_ucpu);
         let quota_ucpu = want_ucpu
             .saturating_sub(self.charge_ucpu)
             .max(decision.floor_ucpu);
-        let reason = self.worth_writing(now_ns, want_ucpu, decision, budget, period_begins)?;
+        let reason = self.worth_writing(now_ns, want_ucpu, decision, budget)?;
         // Nothing is taken off it for what writes gave away: it is the gate's own word, and written once.
         let own = self
             .own
             .filter(|own| own.rate_ucpu().is_some_and(|rate| want_ucpu >= rate));
         let bandwidth = own.unwrap_or_else(|| match want_ucpu {
             FREE_UCPU => self.free(cpus),
-            _ => bandwidth_for(quota_ucpu, self.period_us(reason), self.cfg.period_max_us),
+            _ => bandwidth_for(
+                quota_ucpu,
+                self.periods.period_us(reason, &self.cfg),
+                self.cfg.period_max_us,
+            ),
         });
         if self.standing == Some(bandwidth) {
             return None;
         }
-        self.refill_ns = self.refill_ns(now_ns, bandwidth);
+        self.periods
+            .written(now_ns, self.standing, bandwidth, &self.cfg);
         self.charge(decision, cpus, bandwidth);
         budget.spend(now_ns);
         self.standing = Some(bandwidth);
@@ -280,48 +249,6 @@ impl Planner {
         self.urgent = false;
         self.refuted = false;
         Some(Plan { bandwidth, reason })
-    }
-
-    /// Each period that begins forgives side work that it has had its turn: main, after a slice of its own, then waits for a tick.
-    /// So periods are long, but while main moves.
-    fn period_us(&self, reason: PlanReason) -> u64 {
-        let is_long = match reason {
-            PlanReason::Settle => true,
-            PlanReason::Lower | PlanReason::Raise => {
-                self.refill_ns.is_some() && self.is_watched && !self.refuted
-            }
-            PlanReason::Initial | PlanReason::Cut => false,
-        };
-        if is_long {
-            self.cfg.rest_period_us
-        } else {
-            self.cfg.period_us
-        }
-    }
-
-    /// Whether what stands begins a period every [`PlanConfig::period_us`].
-    fn is_short(&self) -> bool {
-        self.standing
-            .is_some_and(|standing| standing.period_us <= self.cfg.period_us)
-    }
-
-    /// The kernel goes on with the running period when a quota is written: the next one after a short one begins soon.
-    fn refill_ns(&self, now_ns: u64, to: Bandwidth) -> Option<u64> {
-        let long = to.period_us == self.cfg.rest_period_us;
-        let soon_ns = self.is_short().then(|| now_ns + self.cfg.period_us * 500);
-        self.refill_ns.or(soon_ns).filter(|_| long)
-    }
-
-    /// Whether the pool was filled since the step before: another refill, by a write, costs nothing then.
-    fn period_begins(&self, now_ns: u64) -> bool {
-        let Some((refill_ns, last_ns)) = self.refill_ns.zip(self.last_step_ns) else {
-            return true;
-        };
-        let periods = |at_ns: u64| {
-            (at_ns + self.cfg.rest_period_us * 1_000).saturating_sub(refill_ns)
-                / (self.cfg.rest_period_us * 1_000)
-        };
-        periods(last_ns) < periods(now_ns)
     }
 
     /// No limit, and yet a quota, which stays one of ours for whoever has to cut it: twice what all CPUs can use. With just that much,
@@ -341,7 +268,6 @@ impl Planner {
         want_ucpu: u64,
         decision: &HeadroomDecision,
         budget: &WriteBudget,
-        period_begins: bool,
     ) -> Option<PlanReason> {
         let standing_ucpu = self.standing_for_ucpu;
         // What the law says in one step only counts until it is written, or main's move is over.
@@ -372,53 +298,88 @@ impl Planner {
             // CPUs came or went.
             return Some(PlanReason::Raise);
         }
-        let part = |ppm: u32| decision.capacity_ucpu.saturating_mul(u64::from(ppm)) / 1_000_000;
+        let part = |ppm: u32| part_ucpu(decision, ppm);
         let deadband_ucpu = decision
             .noise_ucpu
             .min(part(self.cfg.deadband_max_ppm))
             .max(part(self.cfg.deadband_min_ppm));
+        let change = Change {
+            now_ns,
+            since_ns,
+            by_ucpu: want_ucpu.abs_diff(standing_ucpu),
+            deadband_ucpu,
+        };
         if want_ucpu < standing_ucpu {
-            let drop_ucpu = standing_ucpu - want_ucpu;
-            let may = drop_ucpu > deadband_ucpu || want_ucpu == decision.floor_ucpu;
-            let corrects =
-                self.last_reason == Some(PlanReason::Cut) && since_ns < self.cfg.lower_gap_ns;
-            let large_ppm = if corrects {
-                self.cfg.correct_ppm
-            } else {
-                self.cfg.large_ppm
-            };
-            // A window that main's step begins in, or a pulse of main, looks like a lowering: later ones tell.
-            let lasted_ns = self
-                .low_since_ns
-                .map_or(0, |since| now_ns.saturating_sub(since));
-            self.low_since_ns = may.then(|| self.low_since_ns.unwrap_or(now_ns));
-            let clear = drop_ucpu > part(self.cfg.correct_ppm) && lasted_ns >= CLEAR_NS;
-            if may && (self.urgent || clear || drop_ucpu > part(large_ppm)) {
-                return Some(PlanReason::Cut);
-            }
-            let rested = since_ns >= self.cfg.lower_gap_ns && budget.may_spend(now_ns, SMALL_KEEP);
-            return (may && lasted_ns > 0 && rested && period_begins).then_some(PlanReason::Lower);
+            self.lower(change, want_ucpu, decision, budget)
+        } else {
+            self.raise(change, want_ucpu, standing, decision, budget)
         }
-        let rise_ucpu = want_ucpu - standing_ucpu;
-        let large = rise_ucpu > part(self.cfg.large_ppm);
-        // A refuted cut is taken back at once, and like the cut whatever the budget. What is worth much may use it up.
-        self.refuted &= rise_ucpu > deadband_ucpu;
-        let keep = if large { 0 } else { SMALL_KEEP };
+    }
+
+    fn lower(
+        &mut self,
+        change: Change,
+        want_ucpu: u64,
+        decision: &HeadroomDecision,
+        budget: &WriteBudget,
+    ) -> Option<PlanReason> {
+        let Change {
+            now_ns,
+            since_ns,
+            by_ucpu,
+            deadband_ucpu,
+        } = change;
+        let part = |ppm: u32| part_ucpu(decision, ppm);
+        let may = by_ucpu > deadband_ucpu || want_ucpu == decision.floor_ucpu;
+        let corrects =
+            self.last_reason == Some(PlanReason::Cut) && since_ns < self.cfg.lower_gap_ns;
+        let large_ppm = if corrects {
+            self.cfg.correct_ppm
+        } else {
+            self.cfg.large_ppm
+        };
+        // A window that main's step begins in, or a pulse of main, looks like a lowering: later ones tell.
+        let lasted_ns = self
+            .low_since_ns
+            .map_or(0, |since| now_ns.saturating_sub(since));
+        self.low_since_ns = may.then(|| self.low_since_ns.unwrap_or(now_ns));
+        let clear = by_ucpu > part(self.cfg.correct_ppm) && lasted_ns >= CLEAR_NS;
+        if may && (self.urgent || clear || by_ucpu > part(large_ppm)) {
+            return Some(PlanReason::Cut);
+        }
+        let rested = since_ns >= self.cfg.lower_gap_ns && budget.may_spend(now_ns, SMALL_KEEP);
+        (may && lasted_ns > 0 && rested && self.periods.begins()).then_some(PlanReason::Lower)
+    }
+
+    fn raise(
+        &mut self,
+        change: Change,
+        want_ucpu: u64,
+        standing: Bandwidth,
+        decision: &HeadroomDecision,
+        budget: &WriteBudget,
+    ) -> Option<PlanReason> {
+        let rises = change.by_ucpu > change.deadband_ucpu;
         // The law's slope ends within a third of a second: one write at its end, not several on it.
+        self.refuted &= rises;
         if decision.reason == Reason::Ramp {
             return None;
         }
-        let rested = since_ns >= self.cfg.raise_gap_ns && budget.may_spend(now_ns, keep);
-        if rise_ucpu > deadband_ucpu {
-            return (self.refuted || rested && period_begins).then_some(PlanReason::Raise);
+        // A refuted cut is taken back at once, and like the cut whatever the budget. What is worth much may use it up.
+        if self.refuted {
+            return Some(PlanReason::Restore);
         }
-        // When the long period begins is known to half a short one.
-        let settles = self.is_watched
-            && self.is_short()
-            && 2 * self.cfg.period_us < self.cfg.rest_period_us
-            && since_ns >= SETTLE_NS
-            && rested
-            && want_ucpu > decision.floor_ucpu;
+        let large = change.by_ucpu > part_ucpu(decision, self.cfg.large_ppm);
+        let keep = if large { 0 } else { SMALL_KEEP };
+        if change.since_ns < self.cfg.raise_gap_ns || !budget.may_spend(change.now_ns, keep) {
+            return None;
+        }
+        if rises {
+            return self.periods.begins().then_some(PlanReason::Raise);
+        }
+        let settles = change.since_ns >= SETTLE_NS
+            && want_ucpu > decision.floor_ucpu
+            && self.periods.may_settle(standing, &self.cfg);
         settles.then_some(PlanReason::Settle)
     }
 

@@ -137,7 +137,7 @@ fn a_refuted_cut_is_taken_back_without_waiting() {
     let plan = planner
         .step(now + 25 * MS, &decision(400_000, Reason::Restore), 2)
         .unwrap();
-    assert_eq!(plan.reason, PlanReason::Raise);
+    assert_eq!(plan.reason, PlanReason::Restore);
 }
 
 #[test]
