@@ -10,7 +10,6 @@
 //! - raises wait for [`PlanConfig::raise_gap_ns`], and lowerings that no detector saw for
 //!   [`PlanConfig::lower_gap_ns`], and both for the write budget; they want the change to be worth a
 //!   write (the deadband);
-//! - a quota that answers a step of main has a period of 10 ms; where main rests it is 50 ms, and written when one begins;
 //! - what recent writes gave away is taken off the next quota, so the trim need not discover it;
 //! - the least quota is 1 ms, so near the floor the period stretches instead (1 ms in 50 ms for
 //!   1 % of two CPUs).
@@ -19,27 +18,67 @@
 //! [`Planner::invalidate`] when the write failed or somebody else wrote the group's quota.
 
 mod budget;
-mod config;
-mod period;
 mod rate;
 
 pub use crate::bandwidth::Bandwidth;
 pub use budget::WriteBudget;
-pub use config::PlanConfig;
 pub use rate::bandwidth_for;
 
 use crate::control::FREE_UCPU;
-use period::Periods;
 use tidegate_law::{HeadroomDecision, Reason};
+
+/// Tuning of a planner; `law/headroom.md` gives the reason for each default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanConfig {
+    /// The kernel's tick (1/HZ): how late enforcement is after a write.
+    pub tick_ns: u64,
+    /// Period of quotas large enough for it.
+    pub period_us: u64,
+    /// Longest period near the floor.
+    pub period_max_us: u64,
+    /// Least time between two writes, cuts included.
+    pub rewrite_min_ns: u64,
+    /// Least time from any write to a lowering that is not a cut.
+    pub lower_gap_ns: u64,
+    /// Least time from any write to a raise.
+    pub raise_gap_ns: u64,
+    /// A change smaller than this is not worth a write, least and most (noise decides); of the
+    /// domain.
+    pub deadband_min_ppm: u32,
+    /// See [`PlanConfig::deadband_min_ppm`].
+    pub deadband_max_ppm: u32,
+    /// A drop of this size does not wait for the gap: right after a cut, as its correction, and once it has lasted for 50 ms;
+    /// of the domain.
+    pub correct_ppm: u32,
+    /// A change of this size may use up a second's writes, and a drop of it is a cut; of the domain.
+    pub large_ppm: u32,
+    /// Writes in any second, above which only cuts and their taking back pass.
+    pub writes_per_s_max: u32,
+}
+
+impl Default for PlanConfig {
+    fn default() -> Self {
+        Self {
+            tick_ns: 4_000_000,
+            period_us: 10_000,
+            period_max_us: 100_000,
+            rewrite_min_ns: 10_000_000,
+            lower_gap_ns: 100_000_000,
+            raise_gap_ns: 250_000_000,
+            deadband_min_ppm: 4_000,
+            deadband_max_ppm: 15_000,
+            correct_ppm: 30_000,
+            large_ppm: 100_000,
+            writes_per_s_max: 5,
+        }
+    }
+}
 
 /// Writes of a second that small corrections leave for a cut and its taking back.
 const SMALL_KEEP: u32 = 2;
 
 /// A drop that lasts for so long is main's, and no pulse of it.
 const CLEAR_NS: u64 = 50_000_000;
-
-/// Main has come to rest where nothing was written for so long.
-const SETTLE_NS: u64 = 1_000_000_000;
 
 /// Why a quota is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,10 +91,6 @@ pub enum PlanReason {
     Lower,
     /// Main left more.
     Raise,
-    /// The last cut answered a mere burst of main, and is taken back.
-    Restore,
-    /// Main has come to rest: the same in a longer period.
-    Settle,
 }
 
 impl PlanReason {
@@ -66,8 +101,6 @@ impl PlanReason {
             Self::Cut => "cut",
             Self::Lower => "lower",
             Self::Raise => "raise",
-            Self::Restore => "restore",
-            Self::Settle => "settle",
         }
     }
 }
@@ -81,30 +114,16 @@ pub struct Plan {
     pub reason: PlanReason,
 }
 
-/// What is wanted beside what stands.
-#[derive(Clone, Copy)]
-struct Change {
-    now_ns: u64,
-    /// Since the last write.
-    since_ns: u64,
-    by_ucpu: u64,
-    deadband_ucpu: u64,
-}
-
-fn part_ucpu(decision: &HeadroomDecision, ppm: u32) -> u64 {
-    decision.capacity_ucpu.saturating_mul(u64::from(ppm)) / 1_000_000
-}
-
 /// Decides when the standing quota of one group is rewritten, and to what.
 #[derive(Clone, Debug)]
 pub struct Planner {
     cfg: PlanConfig,
     standing: Option<Bandwidth>,
-    /// The allowance for which it was written. Changes are judged against this: what a write gave away is no reason for the next.
+    /// The allowance for which it was written. Changes are judged against this, not against the
+    /// quota: what a write gave away must not be the reason for the next write.
     standing_for_ucpu: u64,
     last_write_ns: Option<u64>,
     last_step_ns: Option<u64>,
-    periods: Periods,
     last_reason: Option<PlanReason>,
     /// Since when a lowering has been due.
     low_since_ns: Option<u64>,
@@ -129,7 +148,6 @@ impl Planner {
             standing_for_ucpu: 0,
             last_write_ns: None,
             last_step_ns: None,
-            periods: Periods::default(),
             last_reason: None,
             low_since_ns: None,
             urgent: false,
@@ -149,7 +167,6 @@ impl Planner {
     /// an outside write.
     pub fn invalidate(&mut self) {
         self.standing = None;
-        self.periods.forget();
     }
 
     /// The period of quotas large enough for it, from the next write on.
@@ -180,7 +197,6 @@ impl Planner {
     /// Takes `found` for what stands (adoption of a quota that is known to be ours).
     pub fn adopt(&mut self, found: Bandwidth) {
         self.standing = Some(found);
-        self.periods.forget();
         self.standing_for_ucpu = found.rate_ucpu().unwrap_or(0);
     }
 
@@ -216,30 +232,20 @@ impl Planner {
         cpus: u32,
         budget: &mut WriteBudget,
     ) -> Option<Plan> {
-        self.periods.step(now_ns, &self.cfg);
         self.forget_charge(now_ns);
         let want_ucpu = decision.allowance_ucpu.max(decision.floor_ucpu);
         let quota_ucpu = want_ucpu
             .saturating_sub(self.charge_ucpu)
             .max(decision.floor_ucpu);
-        let reason = self.worth_writing(now_ns, want_ucpu, decision, budget)?;
         // Nothing is taken off it for what writes gave away: it is the gate's own word, and written once.
         let own = self
             .own
             .filter(|own| own.rate_ucpu().is_some_and(|rate| want_ucpu >= rate));
         let bandwidth = own.unwrap_or_else(|| match want_ucpu {
             FREE_UCPU => self.free(cpus),
-            _ => bandwidth_for(
-                quota_ucpu,
-                self.periods.period_us(reason, &self.cfg),
-                self.cfg.period_max_us,
-            ),
+            _ => bandwidth_for(quota_ucpu, self.cfg.period_us, self.cfg.period_max_us),
         });
-        if self.standing == Some(bandwidth) {
-            return None;
-        }
-        self.periods
-            .written(now_ns, self.standing, bandwidth, &self.cfg);
+        let reason = self.worth_writing(now_ns, want_ucpu, bandwidth, decision, budget)?;
         self.charge(decision, cpus, bandwidth);
         budget.spend(now_ns);
         self.standing = Some(bandwidth);
@@ -266,6 +272,7 @@ impl Planner {
         &mut self,
         now_ns: u64,
         want_ucpu: u64,
+        bandwidth: Bandwidth,
         decision: &HeadroomDecision,
         budget: &WriteBudget,
     ) -> Option<PlanReason> {
@@ -294,93 +301,51 @@ impl Planner {
         if standing.quota_us.is_none() {
             return Some(PlanReason::Initial);
         }
+        if standing == bandwidth {
+            return None;
+        }
         if want_ucpu == FREE_UCPU && standing_ucpu == FREE_UCPU {
             // CPUs came or went.
             return Some(PlanReason::Raise);
         }
-        let part = |ppm: u32| part_ucpu(decision, ppm);
+        let part = |ppm: u32| decision.capacity_ucpu.saturating_mul(u64::from(ppm)) / 1_000_000;
         let deadband_ucpu = decision
             .noise_ucpu
             .min(part(self.cfg.deadband_max_ppm))
             .max(part(self.cfg.deadband_min_ppm));
-        let change = Change {
-            now_ns,
-            since_ns,
-            by_ucpu: want_ucpu.abs_diff(standing_ucpu),
-            deadband_ucpu,
-        };
         if want_ucpu < standing_ucpu {
-            self.lower(change, want_ucpu, decision, budget)
-        } else {
-            self.raise(change, want_ucpu, standing, decision, budget)
+            let drop_ucpu = standing_ucpu - want_ucpu;
+            let may = drop_ucpu > deadband_ucpu || want_ucpu == decision.floor_ucpu;
+            let corrects =
+                self.last_reason == Some(PlanReason::Cut) && since_ns < self.cfg.lower_gap_ns;
+            let large_ppm = if corrects {
+                self.cfg.correct_ppm
+            } else {
+                self.cfg.large_ppm
+            };
+            // A window that main's step begins in, or a pulse of main, looks like a lowering: later ones tell.
+            let lasted_ns = self
+                .low_since_ns
+                .map_or(0, |since| now_ns.saturating_sub(since));
+            self.low_since_ns = may.then(|| self.low_since_ns.unwrap_or(now_ns));
+            let clear = drop_ucpu > part(self.cfg.correct_ppm) && lasted_ns >= CLEAR_NS;
+            if may && (self.urgent || clear || drop_ucpu > part(large_ppm)) {
+                return Some(PlanReason::Cut);
+            }
+            let rested = since_ns >= self.cfg.lower_gap_ns && budget.may_spend(now_ns, SMALL_KEEP);
+            return (may && lasted_ns > 0 && rested).then_some(PlanReason::Lower);
         }
-    }
-
-    fn lower(
-        &mut self,
-        change: Change,
-        want_ucpu: u64,
-        decision: &HeadroomDecision,
-        budget: &WriteBudget,
-    ) -> Option<PlanReason> {
-        let Change {
-            now_ns,
-            since_ns,
-            by_ucpu,
-            deadband_ucpu,
-        } = change;
-        let part = |ppm: u32| part_ucpu(decision, ppm);
-        let may = by_ucpu > deadband_ucpu || want_ucpu == decision.floor_ucpu;
-        let corrects =
-            self.last_reason == Some(PlanReason::Cut) && since_ns < self.cfg.lower_gap_ns;
-        let large_ppm = if corrects {
-            self.cfg.correct_ppm
-        } else {
-            self.cfg.large_ppm
-        };
-        // A window that main's step begins in, or a pulse of main, looks like a lowering: later ones tell.
-        let lasted_ns = self
-            .low_since_ns
-            .map_or(0, |since| now_ns.saturating_sub(since));
-        self.low_since_ns = may.then(|| self.low_since_ns.unwrap_or(now_ns));
-        let clear = by_ucpu > part(self.cfg.correct_ppm) && lasted_ns >= CLEAR_NS;
-        if may && (self.urgent || clear || by_ucpu > part(large_ppm)) {
-            return Some(PlanReason::Cut);
-        }
-        let rested = since_ns >= self.cfg.lower_gap_ns && budget.may_spend(now_ns, SMALL_KEEP);
-        (may && lasted_ns > 0 && rested && self.periods.begins()).then_some(PlanReason::Lower)
-    }
-
-    fn raise(
-        &mut self,
-        change: Change,
-        want_ucpu: u64,
-        standing: Bandwidth,
-        decision: &HeadroomDecision,
-        budget: &WriteBudget,
-    ) -> Option<PlanReason> {
-        let rises = change.by_ucpu > change.deadband_ucpu;
+        let rise_ucpu = want_ucpu - standing_ucpu;
+        let large = rise_ucpu > part(self.cfg.large_ppm);
+        // A refuted cut is taken back at once, and like the cut whatever the budget. What is worth much may use it up.
+        self.refuted &= rise_ucpu > deadband_ucpu;
+        let keep = if large { 0 } else { SMALL_KEEP };
         // The law's slope ends within a third of a second: one write at its end, not several on it.
-        self.refuted &= rises;
         if decision.reason == Reason::Ramp {
             return None;
         }
-        // A refuted cut is taken back at once, and like the cut whatever the budget. What is worth much may use it up.
-        if self.refuted {
-            return Some(PlanReason::Restore);
-        }
-        let large = change.by_ucpu > part_ucpu(decision, self.cfg.large_ppm);
-        let keep = if large { 0 } else { SMALL_KEEP };
-        if change.since_ns < self.cfg.raise_gap_ns || !budget.may_spend(change.now_ns, keep) {
-            return None;
-        }
-        if rises {
-            return self.periods.begins().then_some(PlanReason::Raise);
-        }
-        let settles = change.since_ns >= SETTLE_NS
-            && want_ucpu > decision.floor_ucpu
-            && self.periods.may_settle(standing, &self.cfg);
-        settles.then_some(PlanReason::Settle)
+        let rested = since_ns >= self.cfg.raise_gap_ns && budget.may_spend(now_ns, keep);
+        (rise_ucpu > deadband_ucpu && (self.refuted || rested)).then_some(PlanReason::Raise)
     }
 
     /// What a write gives on top of the quota: half a tick on every CPU that main leaves, and the

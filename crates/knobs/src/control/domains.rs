@@ -90,6 +90,7 @@ impl Domains {
                 // The sensor counts from 0 again.
                 one.last = None;
                 one.law.set_contention(self.contend_ppm);
+                one.pulses.set_contention(self.contend_ppm);
                 self.all.push(one);
             }
             // The cpuset that stands is another domain's.
@@ -116,6 +117,7 @@ impl Domains {
         self.contend_ppm = contend_ppm;
         for one in &mut self.all {
             one.law.set_contention(contend_ppm);
+            one.pulses.set_contention(contend_ppm);
         }
     }
 

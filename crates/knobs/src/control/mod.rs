@@ -242,6 +242,7 @@ impl Control {
     /// How much longer main's work takes beside side work on every CPU: what the law may put down to side work.
     pub fn set_contention(&mut self, contend_ppm: u32) {
         self.law.set_contention(contend_ppm);
+        self.pulses.set_contention(contend_ppm);
         self.domains.set_contention(contend_ppm);
     }
 

@@ -1,7 +1,8 @@
 //! A main that comes in pulses: side work has what main leaves on average.
 //!
 //! Main displaces side work of the idle class at once, in a pulse as elsewhere. So a cut for each of many pulses gives main
-//! nothing, and costs side work most of its due.
+//! nothing, and costs side work most of its due. Where CPUs share cores a cut does give main something: the other half of
+//! its core (simulated, 16 CPUs of 8 cores: without cuts 38 % more p99 beside such a main). There pulses are cut for.
 
 use tidegate_law::{HeadroomDecision, Reason};
 
@@ -17,9 +18,15 @@ pub struct Pulses {
     now_us: u64,
     alarms: u32,
     stepped_us: [Option<u64>; STEPS],
+    shared_cores: bool,
 }
 
 impl Pulses {
+    /// How much longer main's work takes beside side work on every CPU.
+    pub fn set_contention(&mut self, contend_ppm: u32) {
+        self.shared_cores = contend_ppm > 0;
+    }
+
     /// What the law decided for a window of `dt_ns`; beside a main in pulses, what main leaves on average.
     pub fn smooth(&mut self, dt_ns: u64, decision: HeadroomDecision) -> HeadroomDecision {
         if decision.reason.is_unusable() || decision.reason == Reason::Warmup {
@@ -35,7 +42,8 @@ impl Pulses {
             self.stepped_us.rotate_right(1);
             self.stepped_us[0] = Some(self.now_us);
         }
-        let often = self.stepped_us[STEPS - 1].is_some_and(|at_us| self.now_us - at_us < SECOND_US);
+        let often = !self.shared_cores
+            && self.stepped_us[STEPS - 1].is_some_and(|at_us| self.now_us - at_us < SECOND_US);
         let even = self.second_ucpu.abs_diff(self.quarter_ucpu) <= decision.capacity_ucpu / 20;
         if !(often && even) {
             return decision;
@@ -99,6 +107,20 @@ mod tests {
             let off = decision.allowance_ucpu.abs_diff(1_000_000);
             assert!(off < 60_000, "{} after {windows}", decision.allowance_ucpu);
             assert_eq!(decision.reason, Reason::Track);
+        }
+    }
+
+    #[test]
+    fn where_cpus_share_cores_each_pulse_is_the_laws() {
+        let mut pulses = Pulses::default();
+        pulses.set_contention(1);
+        for alarms in 0..100 {
+            let decision = HeadroomDecision {
+                reason: Reason::Cut,
+                alarms,
+                ..HeadroomDecision::default()
+            };
+            assert_eq!(pulses.smooth(5_000_000, decision), decision);
         }
     }
 
