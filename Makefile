@@ -45,9 +45,9 @@ fuzz: setup ## Fuzz the law and the parsers (RUNS=10000000 each; HEADERS="cap sh
 soak: setup ## The failure contract by the hour, as root: over 20,000 faults a round (HOURS=2; 0: a short one)
 	scripts/soak.sh
 
-cost: build ## Measure what the owner costs beside 1 to 5,000 groups and gates (as root, a quiet machine; 4 minutes)
-	CSV=docs/owner-cost.csv scripts/owner-cost.sh
-	cargo run --release --quiet --package tidegate-lab --example owner-cost-plot -- docs/owner-cost.csv docs/owner-cost.svg
+cost: build ## Measure what the agent costs beside 1 to 5,000 groups and gates (as root, a quiet machine; 4 minutes)
+	CSV=docs/agent-cost.csv scripts/agent-cost.sh
+	cargo run --release --quiet --package tidegate-lab --example agent-cost-plot -- docs/agent-cost.csv docs/agent-cost.svg
 
 contention: setup ## Measure how busy neighbours slow a CPU; rewrite the simulator's coefficients (a quiet machine)
 	cargo run --release --quiet --package tidegate-sim --example contention-measure -- --write crates/sim/data/contention.toml

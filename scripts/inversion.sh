@@ -7,7 +7,7 @@
 # after the lock was taken (it looks each 0.5 ms) and waits; then it rests 50 ms. HOGS (0) busy loops of main's own fill the machine.
 # KIND is flock, fcntl, ofd, futex, pi (a mutex with priority inheritance) or pipe (a byte in a pipe); flock, fcntl and futex if none
 # is named. Needs root, a C compiler and a cpu controller, v1 or v2, that may be written; makes and removes the group
-# tidegate-inversion, and has an owner of its own. Prints waits, mean, median, 99th percentile and worst, and what side work used.
+# tidegate-inversion, and has an agent of its own. Prints waits, mean, median, 99th percentile and worst, and what side work used.
 set -u
 tidegate=${1:?usage: sudo scripts/inversion.sh TIDEGATE [SECONDS] [HOGS] [KIND...]}
 seconds=${2:-10}
@@ -95,7 +95,7 @@ gated() {
 	disown # Killed below: bash would report it.
 	sleep 3
 	measure "$1" "$2" "$base/tidegate-inversion-side"
-	"$tidegate" status --json | tr -d '\n ' | sed 's/.*\("holders":{[^}]*}\).*"owner_cpu_pct":\([0-9.]*\).*/\1 owner \2 %\n/; t; d'
+	"$tidegate" status --json | tr -d '\n ' | sed 's/.*\("holders":{[^}]*}\).*"agent_cpu_pct":\([0-9.]*\).*/\1 agent \2 %\n/; t; d'
 	empty "$base/tidegate-inversion-side"
 	"$tidegate" stop >/dev/null 2>&1
 	sleep 1

@@ -18,7 +18,7 @@ mkdir -p "$logs"
 rm -f "$logs"/*.log
 
 if [ "$(id -u)" -ne 0 ]; then
-	echo "tidegate: soak: faults are injected into real owners, which need root; run it as root" >&2
+	echo "tidegate: soak: faults are injected into real agents, which need root; run it as root" >&2
 	exit 1
 fi
 

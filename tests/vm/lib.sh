@@ -127,11 +127,11 @@ seen() {
 # json KEY: the first scalar value of that key in the JSON on standard input.
 json() { tr -d '\n' | tr ',{}' '\n\n\n' | sed -n "s/^ *\"$1\": *//p" | head -n 1 | tr -d '" '; }
 
-owner() { tidegate status --json | json pid; }
+agent() { tidegate status --json | json pid; }
 guardian() { tidegate status --json | json guardian_pid; }
 alive() { [ -n "$1" ] && [ -d "/proc/$1" ] && ! grep -q "^State:.*Z" "/proc/$1/status"; }
 
-# Every process of ours, by name: the owner and its guardian.
+# Every process of ours, by name: the agent and its guardian.
 ours() { pidof tidegate || true; }
 
 # Side work is held: its root is idle class and has a quota.
@@ -141,7 +141,7 @@ held() {
 
 gone() { [ -z "$(ls -d $ROOT/tidegate-* 2>/dev/null)" ] && [ -z "$(ours)" ]; }
 
-# gone_soon: after the last gate, the owner leaves and takes everything with it.
+# gone_soon: after the last gate, the agent leaves and takes everything with it.
 gone_soon() {
 	until_true 10 gone || fail "left behind: groups '$(ls -d $ROOT/tidegate-* 2>/dev/null | tr '\n' ' ')', processes '$(ours)'"
 }
@@ -213,21 +213,21 @@ disturb() {
 	alive "$2" || fail "the sleeper is lost"
 }
 
-# owner_ext_on OWNER: waits until that owner has its scheduler in force. The kernel checks the programs for a while, so look seldom.
-owner_ext_on() {
+# agent_ext_on AGENT: waits until that agent has its scheduler in force. The kernel checks the programs for a while, so look seldom.
+agent_ext_on() {
 	while [ "$(ext_state)" != enabled ]; do
-		alive "$1" || { cat /tmp/agent; fail "the owner did not start"; }
+		alive "$1" || { cat /tmp/agent; fail "the agent did not start"; }
 		sleep 2
 	done
 	same "the scheduler" "$(cat /sys/kernel/sched_ext/root/ops)" tidegate
 	measure loaded_at "$(uptime)" s
 }
 
-# What follows is for ejections: an owner with the engine ext, main that takes all, side work, and a hard cap of 200 permille.
+# What follows is for ejections: an agent with the engine ext, main that takes all, side work, and a hard cap of 200 permille.
 eject_begin() {
 	tidegate agent --engine ext >/tmp/agent 2>&1 &
 	AGENT=$!
-	owner_ext_on $AGENT
+	agent_ext_on $AGENT
 }
 eject_work() {
 	rm -f /tmp/turns /tmp/capped
@@ -289,7 +289,7 @@ ejected_by_stall() {
 # What counts its turns costs the emulator dearly, and there is half a minute to wait until the scheduler is loaded again.
 ext_again() {
 	kill -STOP $TURNS $CAPPED
-	owner_ext_on $AGENT
+	agent_ext_on $AGENT
 	kill -CONT $TURNS $CAPPED
 }
 by_sysrq() { echo S >/proc/sysrq-trigger; }

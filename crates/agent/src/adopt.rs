@@ -1,4 +1,4 @@
-//! Taking up what an earlier owner left: gates that still have work in them, values that nobody needs any more.
+//! Taking up what an earlier agent left: gates that still have work in them, values that nobody needs any more.
 
 use std::collections::BTreeSet;
 
@@ -11,9 +11,9 @@ use crate::books::is_first;
 use crate::gate::{Gate, Place, Record};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
-impl Owner {
+impl Agent {
     /// Adopts gates, restores the rest, and tells the loop. Safe to do again at any time.
     pub(crate) fn take_up(&self) {
         let mut gates = lock(&self.gates);
@@ -21,7 +21,7 @@ impl Owner {
             let name = record.name.clone();
             match Gate::new(record, &self.config) {
                 Ok(gate) if !self.has_ended(&gate) => gates.push(gate),
-                Ok(_) => info!(gate = name, "ended while no owner was there"),
+                Ok(_) => info!(gate = name, "ended while no agent was there"),
                 Err(error) => {
                     lock(&self.alerts)
                         .insert(format!("gate {name}: {error}; its terms were left out"));
@@ -31,7 +31,7 @@ impl Owner {
         self.take_up_nameless(&mut gates);
         let root = self.side_root();
         let main_root = self.main_root();
-        // A gate that nothing limits by its record needs no value of ours: its class was being changed when that owner died.
+        // A gate that nothing limits by its record needs no value of ours: its class was being changed when that agent died.
         let needs = |gate: &Gate, change: &Change| {
             let own = matches!(gate.record.place, Place::Own { .. });
             let yields = matches!(change, Change::Idle { .. } | Change::Weight { .. });
@@ -40,14 +40,14 @@ impl Owner {
         let report = lock(&self.books).restore_where(|entry| {
             let shared = entry.group == root || entry.group == main_root;
             let gate = gates.iter().find(|gate| gate.record.name == entry.gate);
-            // Turns ended with the owner that gave them.
+            // Turns ended with the agent that gave them.
             is_first(entry) || !shared && !gate.is_some_and(|gate| needs(gate, &entry.change))
         });
         for line in report {
-            info!("left by an earlier owner: {line}");
+            info!("left by an earlier agent: {line}");
         }
         for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.books)) {
-            info!("left by an earlier owner: {line}");
+            info!("left by an earlier agent: {line}");
         }
         for gate in gates.iter_mut() {
             if let Err(error) = self.renew(gate) {

@@ -1,4 +1,4 @@
-//! A command that asks for its gate again, because the owner that made it died before it answered.
+//! A command that asks for its gate again, because the agent that made it died before it answered.
 
 use tidegate_knobs::target::ProcessRef;
 use tidegate_terms::{Class, RawTerms};
@@ -7,13 +7,13 @@ use tracing::info;
 use crate::api::{RunReply, RunRequest};
 use crate::gate::{Gate, Place};
 use crate::limits::kind_of;
-use crate::owner::{Owner, refuse, reply_of};
+use crate::agent::{Agent, refuse, reply_of};
 use crate::peer::Peer;
 use crate::server::Refusal;
 use crate::tighten::only_tightens;
 
-impl Owner {
-    /// The gate that an earlier owner had made for this very request when it died: the process is alone in it, and asks
+impl Agent {
+    /// The gate that an earlier agent had made for this very request when it died: the process is alone in it, and asks
     /// again because it had no answer.
     pub(crate) fn asked_before(
         &self,
@@ -63,7 +63,7 @@ impl Owner {
         if changed.class() == Class::Side {
             self.ensure_side_root()?;
         }
-        // The first owner may have died between two hierarchies.
+        // The first agent may have died between two hierarchies.
         let group = gate.record.place.group().clone();
         let placement = self.groups.place(&group, process.pid);
         let placement = placement.map_err(|error| refuse(kind_of(&error))(&error))?;

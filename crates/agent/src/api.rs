@@ -1,4 +1,4 @@
-//! What travels over the owner's socket, as JSON over HTTP/1.1.
+//! What travels over the agent's socket, as JSON over HTTP/1.1.
 //!
 //! | call | body | answer |
 //! |---|---|---|
@@ -31,7 +31,7 @@ pub use ext::ExtView;
 pub struct RunRequest {
     /// The process to place: the caller itself or a child of it.
     pub pid: i32,
-    /// The gate's name; the owner makes one from the command when absent.
+    /// The gate's name; the agent makes one from the command when absent.
     pub name: Option<String>,
     /// The command line, for display.
     pub command: Vec<String>,
@@ -235,8 +235,8 @@ pub struct LoopView {
     pub late_max_us: f64,
     /// CPU time of one step, mean over the last minute.
     pub step_cost_us: f64,
-    /// The owner's own CPU over the last minute, in percent of one CPU.
-    pub owner_cpu_pct: f64,
+    /// The agent's own CPU over the last minute, in percent of one CPU.
+    pub agent_cpu_pct: f64,
 }
 
 /// CPUs of main's own on which its headroom is kept.
@@ -273,7 +273,7 @@ pub struct DomainView {
 pub struct StatusView {
     /// Tidegate's version.
     pub version: String,
-    /// The owner's process.
+    /// The agent's process.
     pub pid: i32,
     /// `on-demand` or `service`.
     pub mode: String,
@@ -286,7 +286,7 @@ pub struct StatusView {
     pub sensing: String,
     /// Why not `bpf`, when it is not.
     pub sensing_note: Option<String>,
-    /// Seconds since the owner started.
+    /// Seconds since the agent started.
     pub uptime_seconds: f64,
     /// CPUs online.
     pub cpus: u32,
@@ -386,7 +386,7 @@ pub struct ObjectiveView {
     pub late_pct: f64,
     /// Their mean wait.
     pub mean_wait_us: f64,
-    /// The objective's percentile of the wait since the owner started, to a factor of two.
+    /// The objective's percentile of the wait since the agent started, to a factor of two.
     pub percentile_us: f64,
     /// Raises since the objective was named.
     pub raises: u32,

@@ -1,4 +1,4 @@
-//! The ledger as the owner uses it: by gate and group, and always before the kernel file.
+//! The ledger as the agent uses it: by gate and group, and always before the kernel file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -325,7 +325,7 @@ impl Books {
     /// Puts back all that is in the books for `gate`, newest first. Says of each what became of it, and whether it is back.
     ///
     /// Groups for one each that are still there could not be dissolved just before, without this lock: that is not tried again
-    /// under it, for the loop waits; nor is who is in them moved home. Both stay in the books for the next owner or `repair`.
+    /// under it, for the loop waits; nor is who is in them moved home. Both stay in the books for the next agent or `repair`.
     pub fn restore_gate(&mut self, gate: &str) -> Vec<(String, bool)> {
         let is_units = |entry: &Entry| matches!(entry.change, Change::Units(_));
         let of_gate = |entry: &&Entry| entry.gate == gate;
@@ -380,7 +380,7 @@ impl Books {
             .collect()
     }
 
-    /// What happens without an owner, `dead_seconds` after its death. Limits come before processes: moving one waits for
+    /// What happens without an agent, `dead_seconds` after its death. Limits come before processes: moving one waits for
     /// every fork on the machine, and seconds of that were seen where side work forks on a full one.
     pub fn fall_back(&mut self, dead_seconds: u64) -> Vec<String> {
         let mut report = self.make_way();

@@ -19,15 +19,15 @@ use tracing::warn;
 use crate::gate::{Gate, Place};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
 /// While no gate asks for it.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
 
-/// Looks until the owner leaves.
-pub fn run(owner: &Arc<Owner>) {
-    while !owner.leaving.load(Ordering::Acquire) {
-        let busy = owner.look_at_bursts(monotonic_ns());
+/// Looks until the agent leaves.
+pub fn run(agent: &Arc<Agent>) {
+    while !agent.leaving.load(Ordering::Acquire) {
+        let busy = agent.look_at_bursts(monotonic_ns());
         std::thread::sleep(match busy {
             true => Duration::from_nanos(BURST_WINDOW_NS),
             false => IDLE_LOOK,
@@ -35,7 +35,7 @@ pub fn run(owner: &Arc<Owner>) {
     }
 }
 
-impl Owner {
+impl Agent {
     /// One look; says whether any gate asks for it.
     pub(crate) fn look_at_bursts(&self, now_ns: u64) -> bool {
         let mut gates = lock(&self.gates);

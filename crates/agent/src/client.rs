@@ -1,4 +1,4 @@
-//! The blocking client of the owner's socket, and starting an owner when none runs.
+//! The blocking client of the agent's socket, and starting an agent when none runs.
 
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -20,14 +20,14 @@ use crate::api::{
     UnsetRequest,
 };
 use crate::paths::{RunDir, open_lock};
-use crate::presence::owner_lives;
+use crate::presence::agent_lives;
 use crate::program::own_program;
 use crate::server::LEAVING;
 
 /// Why a call failed; the exit code follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// No owner runs, or it does not answer.
+    /// No agent runs, or it does not answer.
     Unreachable,
     /// The input is wrong.
     Usage,
@@ -51,8 +51,8 @@ pub struct ClientError {
     pub kind: ErrorKind,
     /// What, where, why; and the mend.
     pub message: String,
-    /// The owner died or left meanwhile: the next one may do it.
-    owner_lost: bool,
+    /// The agent died or left meanwhile: the next one may do it.
+    agent_lost: bool,
 }
 
 impl ClientError {
@@ -60,34 +60,34 @@ impl ClientError {
         Self {
             kind,
             message: message.into(),
-            owner_lost: false,
+            agent_lost: false,
         }
     }
 
     fn lost(self) -> Self {
         Self {
-            owner_lost: true,
+            agent_lost: true,
             ..self
         }
     }
 }
 
-/// A client of one instance's owner. Each call is a connection of its own.
+/// A client of one instance's agent. Each call is a connection of its own.
 pub struct Client {
     run_dir: RunDir,
     may_start: bool,
     runtime: tokio::runtime::Runtime,
 }
 
-/// How often an owner that dies or leaves under a call is followed by the next, and the pause between.
-const OWNERS_MAX: u32 = 20;
-const NEXT_OWNER: std::time::Duration = std::time::Duration::from_millis(50);
+/// How often an agent that dies or leaves under a call is followed by the next, and the pause between.
+const AGENTS_MAX: u32 = 20;
+const NEXT_AGENT: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// How long one call may take, in looks. The owner's slowest call makes a few directories.
+/// How long one call may take, in looks. The agent's slowest call makes a few directories.
 const CALL_PATIENCE: (std::time::Duration, u32) = (std::time::Duration::from_secs(1), 10);
 
 impl Client {
-    /// A client of the owner that runs now.
+    /// A client of the agent that runs now.
     pub fn connect(run_dir: &RunDir) -> Result<Self, ClientError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -102,11 +102,11 @@ impl Client {
         Ok(client)
     }
 
-    /// A client of the owner, which is started first when none runs.
+    /// A client of the agent, which is started first when none runs.
     pub fn connect_or_start(run_dir: &RunDir) -> Result<Self, ClientError> {
         let connected = match Self::connect(run_dir) {
             Err(error) if error.kind == ErrorKind::Unreachable => {
-                start_owner(run_dir, None)?;
+                start_agent(run_dir, None)?;
                 Self::connect(run_dir)
             }
             other => other,
@@ -117,21 +117,21 @@ impl Client {
         })
     }
 
-    /// A call that the next owner may be asked again when this one dies or leaves under it: doing it twice must come to the
+    /// A call that the next agent may be asked again when this one dies or leaves under it: doing it twice must come to the
     /// same as doing it once.
-    fn call_any_owner<B: Serialize, R: DeserializeOwned>(
+    fn call_any_agent<B: Serialize, R: DeserializeOwned>(
         &self,
         path: &str,
         body: &B,
     ) -> Result<R, ClientError> {
         let mut answer = self.call(Method::POST, path, Some(body));
-        for _ in 0..OWNERS_MAX {
+        for _ in 0..AGENTS_MAX {
             match &answer {
-                Err(error) if error.owner_lost && self.may_start => {}
+                Err(error) if error.agent_lost && self.may_start => {}
                 _ => break,
             }
-            std::thread::sleep(NEXT_OWNER);
-            start_owner(&self.run_dir, None)?;
+            std::thread::sleep(NEXT_AGENT);
+            start_agent(&self.run_dir, None)?;
             answer = self.call(Method::POST, path, Some(body));
         }
         answer
@@ -139,12 +139,12 @@ impl Client {
 
     /// A new gate.
     pub fn run(&self, request: &RunRequest) -> Result<RunReply, ClientError> {
-        self.call_any_owner("/v1/run", request)
+        self.call_any_agent("/v1/run", request)
     }
 
     /// Terms for something that runs already.
     pub fn set(&self, request: &SetRequest) -> Result<GateView, ClientError> {
-        self.call_any_owner("/v1/set", request)
+        self.call_any_agent("/v1/set", request)
     }
 
     /// Takes terms back.
@@ -168,7 +168,7 @@ impl Client {
         self.call(Method::GET, &path, None::<&()>)
     }
 
-    /// Ends the owner: everything that is still its own is restored.
+    /// Ends the agent: everything that is still its own is restored.
     pub fn stop(&self) -> Result<Done, ClientError> {
         self.call(Method::POST, "/v1/stop", None::<&()>)
     }
@@ -179,7 +179,7 @@ impl Client {
             .map(drop)
             .map_err(|error| {
                 let mend = "start it with `tidegate agent` (or `systemctl start tidegate`)";
-                let message = format!("owner: {}: {error}; {mend}", path.display());
+                let message = format!("agent: {}: {error}; {mend}", path.display());
                 let kind = match error.kind() {
                     std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,
                     _ => ErrorKind::Unreachable,
@@ -195,9 +195,9 @@ impl Client {
         body: Option<&B>,
     ) -> Result<R, ClientError> {
         let internal =
-            |what: &str| ClientError::new(ErrorKind::Internal, format!("owner: {path}: {what}"));
+            |what: &str| ClientError::new(ErrorKind::Internal, format!("agent: {path}: {what}"));
         let unreachable =
-            |what: &str| ClientError::new(ErrorKind::Unreachable, format!("owner: {path}: {what}"));
+            |what: &str| ClientError::new(ErrorKind::Unreachable, format!("agent: {path}: {what}"));
         let payload = match body {
             Some(body) => serde_json::to_vec(body).map_err(|error| internal(&error.to_string()))?,
             None => Vec::new(),
@@ -218,7 +218,7 @@ impl Client {
                 unreachable(&why)
             })
         };
-        // A silent owner is there, a broken connection tells of one that is not.
+        // A silent agent is there, a broken connection tells of one that is not.
         let (status, bytes) = self
             .runtime
             .block_on(exchange)?
@@ -229,7 +229,7 @@ impl Client {
         let view: ErrorView = serde_json::from_slice(&bytes).unwrap_or_else(|_| ErrorView {
             kind: "internal".into(),
             message: format!(
-                "owner: {path}: HTTP {status}: {}",
+                "agent: {path}: HTTP {status}: {}",
                 String::from_utf8_lossy(&bytes)
             ),
         });
@@ -308,30 +308,30 @@ fn percent_encode(text: &str) -> String {
     out
 }
 
-/// Starts an owner in the background and waits until it serves or says why it can't.
+/// Starts an agent in the background and waits until it serves or says why it can't.
 ///
-/// Whoever calls this may exec another program next, so the owner must not stay a child of it: `agent --on-demand` forks and
-/// its first process, which is waited for here, leaves at once. The owner reports over its standard output,
+/// Whoever calls this may exec another program next, so the agent must not stay a child of it: `agent --on-demand` forks and
+/// its first process, which is waited for here, leaves at once. The agent reports over its standard output,
 /// which it then turns into its log.
-pub(crate) fn start_owner(run_dir: &RunDir, engine: Option<&str>) -> Result<(), ClientError> {
+pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), ClientError> {
     let failed = |why: String| {
         let mend = "run as root, or have the service started (`systemctl start tidegate`)";
         ClientError::new(
             ErrorKind::Unreachable,
-            format!("owner: cannot be started: {why}; {mend}"),
+            format!("agent: cannot be started: {why}; {mend}"),
         )
     };
     run_dir.make().map_err(|why| {
-        let message = format!("owner: cannot be started: {why}");
+        let message = format!("agent: cannot be started: {why}");
         ClientError::new(ErrorKind::Unreachable, message)
     })?;
-    // Two `run`s at once: the second waits here and then finds the first one's owner.
+    // Two `run`s at once: the second waits here and then finds the first one's agent.
     let lock_path = run_dir.start_lock();
     let lock = open_lock(&lock_path)
         .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
     lock.lock()
         .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
-    if owner_lives(run_dir) {
+    if agent_lives(run_dir) {
         return Ok(());
     }
     let log_path = run_dir.log();
@@ -361,7 +361,7 @@ pub(crate) fn start_owner(run_dir: &RunDir, engine: Option<&str>) -> Result<(), 
     match report.trim() {
         "ready" => Ok(()),
         // Someone who was killed while starting one has left it behind, and it was faster.
-        _ if owner_lives(run_dir) => Ok(()),
+        _ if agent_lives(run_dir) => Ok(()),
         "" => Err(failed(format!(
             "it ended without a word; see {}",
             log_path.display()
@@ -385,7 +385,7 @@ mod tests {
         let socket = dir.path().join("socket");
         let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let (told, answered) = std::sync::mpsc::channel();
-        let owner = std::thread::spawn(move || {
+        let agent = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut head = [0; 512];
             assert!(stream.read(&mut head).unwrap() > 0);
@@ -418,11 +418,11 @@ mod tests {
         drop(runtime);
         let (status, body) = answer.expect("the answer was there").unwrap();
         assert!(status.is_success() && body == "ok");
-        owner.join().unwrap();
+        agent.join().unwrap();
     }
 
     #[test]
-    fn says_that_no_owner_runs_and_what_to_do() {
+    fn says_that_no_agent_runs_and_what_to_do() {
         let dir = tempfile::tempdir().unwrap();
         let error = Client::connect(&RunDir::new(dir.path(), "x"))
             .err()

@@ -14,10 +14,10 @@ use tracing::info;
 use crate::api::{DomainView, StatusView};
 use crate::gate::{Gate, demand};
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::views::{cpus, percent};
 
-impl Owner {
+impl Agent {
     /// What the gates ask for now, each headroom where it is to be kept.
     pub(crate) fn demand_of(&self, gates: &[Gate]) -> Demand {
         let mut demand = demand(gates.iter(), &self.settings);

@@ -4,12 +4,12 @@ use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
 
 use crate::gate::{Gate, Place};
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::peer::{ADMIN_GROUP, Peer};
 use crate::server::Refusal;
 use crate::tighten::is_bounded_by_admin;
 
-impl Owner {
+impl Agent {
     /// Without privilege nobody gets out of what an administrator limited by having a process moved to side work's group.
     pub(crate) fn check_escape(
         &self,

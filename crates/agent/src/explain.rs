@@ -12,7 +12,7 @@ use tidegate_terms::Class;
 use crate::api::{ExplainView, GateView, StatusView, UserView};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::server::Refusal;
 use crate::views::{cpus, write_view};
 
@@ -29,7 +29,7 @@ struct Above {
     limit: String,
 }
 
-impl Owner {
+impl Agent {
     /// Why the gate that `target` names runs at its present rate.
     pub fn explain(&self, target: &str) -> Result<ExplainView, Refusal> {
         let name = self.name_of(target)?;

@@ -1,4 +1,4 @@
-//! What the guardian and `tidegate repair` do without an owner.
+//! What the guardian and `tidegate repair` do without an agent.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::books::Books;
 use crate::gate::{Place, Record};
 use crate::limits::set_yielding;
 use crate::paths::{RunDir, open_lock};
-use crate::presence::owner_lives;
+use crate::presence::agent_lives;
 use crate::startup::{LOCK_LOOK, LOCK_PATIENCE};
 use crate::systemd::take_back_where;
 
@@ -37,38 +37,38 @@ pub(crate) fn open_on(
     Ok((groups, books))
 }
 
-/// The owner's lock, as somebody who stands in for a dead owner finds it.
-pub enum OwnerLock {
-    /// Ours, until it is dropped: no owner can start meanwhile.
+/// The agent's lock, as somebody who stands in for a dead agent finds it.
+pub enum AgentLock {
+    /// Ours, until it is dropped: no agent can start meanwhile.
     Held(#[expect(dead_code, reason = "held, not used")] std::fs::File),
-    /// An owner lives.
+    /// An agent lives.
     Taken,
-    /// The file cannot be used, so no owner can start either.
+    /// The file cannot be used, so no agent can start either.
     Unusable(std::io::Error),
 }
 
-impl OwnerLock {
-    /// Whether an owner lives.
+impl AgentLock {
+    /// Whether an agent lives.
     pub fn is_taken(&self) -> bool {
         matches!(self, Self::Taken)
     }
 }
 
-/// Takes the lock that every owner holds for its life.
-pub fn lock_owner(run_dir: &RunDir) -> OwnerLock {
-    match open_lock(&run_dir.owner_lock()) {
-        Err(error) => OwnerLock::Unusable(error),
-        Ok(file) if file.try_lock().is_err() => OwnerLock::Taken,
-        Ok(file) => OwnerLock::Held(file),
+/// Takes the lock that every agent holds for its life.
+pub fn lock_agent(run_dir: &RunDir) -> AgentLock {
+    match open_lock(&run_dir.agent_lock()) {
+        Err(error) => AgentLock::Unusable(error),
+        Ok(file) if file.try_lock().is_err() => AgentLock::Taken,
+        Ok(file) => AgentLock::Held(file),
     }
 }
 
-/// The same; an owner that is leaving (it answers no more) and a guardian that tidies up are waited for.
-fn lock_when_free(run_dir: &RunDir) -> OwnerLock {
+/// The same; an agent that is leaving (it answers no more) and a guardian that tidies up are waited for.
+fn lock_when_free(run_dir: &RunDir) -> AgentLock {
     let began = Instant::now();
     loop {
-        let lock = lock_owner(run_dir);
-        if !lock.is_taken() || owner_lives(run_dir) || began.elapsed() >= LOCK_PATIENCE {
+        let lock = lock_agent(run_dir);
+        if !lock.is_taken() || agent_lives(run_dir) || began.elapsed() >= LOCK_PATIENCE {
             return lock;
         }
         std::thread::sleep(LOCK_LOOK);
@@ -101,7 +101,7 @@ pub(crate) fn fall_back_with(groups: &Groups, books: &mut Books, dead_seconds: u
     report
 }
 
-/// Groups that an owner had taken out of the idle class for a while go back: nobody is there to do it when main needs it.
+/// Groups that an agent had taken out of the idle class for a while go back: nobody is there to do it when main needs it.
 pub(crate) fn yield_again(groups: &Groups, books: &mut Books) -> Vec<String> {
     let mut report = Vec::new();
     for group in books.relieved() {
@@ -140,12 +140,12 @@ pub(crate) fn clean_with(groups: &Groups, books: &mut Books, run_dir: &RunDir) -
     true
 }
 
-/// Whether gates are written down: an owner that leaves writes down those whose commands go on.
+/// Whether gates are written down: an agent that leaves writes down those whose commands go on.
 pub fn has_records(run_dir: &RunDir) -> bool {
     run_dir.gates().exists()
 }
 
-/// Whether a process that is only known, not limited (`set pid:N class=main`), still runs: the next owner is to know it too.
+/// Whether a process that is only known, not limited (`set pid:N class=main`), still runs: the next agent is to know it too.
 fn knows_living(groups: &Groups, run_dir: &RunDir) -> bool {
     let text = groups.fs().read(&run_dir.gates()).unwrap_or_default();
     let records: Vec<Record> = serde_json::from_str(&text).unwrap_or_default();
@@ -180,7 +180,7 @@ fn sweep(groups: &Groups, books: &mut Books, own: &[GroupPath], run_dir: &RunDir
     }
 }
 
-/// How the owner ended that is repaired after.
+/// How the agent ended that is repaired after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
     /// On purpose, or nobody knows: nobody is going to come back.
@@ -189,23 +189,23 @@ pub enum After {
     Crash,
 }
 
-/// Repairs what a dead owner left (a service's ExecStopPost, or by hand). After an end, foreign targets are restored and empty
+/// Repairs what a dead agent left (a service's ExecStopPost, or by hand). After an end, foreign targets are restored and empty
 /// groups removed; side commands that still run keep `cpu.idle` and the floor. After a crash, the fallback is written.
 ///
 /// # Errors
-/// An owner lives, or the machine cannot be looked at.
+/// An agent lives, or the machine cannot be looked at.
 pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, String> {
     if !run_dir.dir().exists() {
-        return Ok(vec!["nothing to repair: no owner ever ran here".to_owned()]);
+        return Ok(vec!["nothing to repair: no agent ever ran here".to_owned()]);
     }
     run_dir.check().map_err(|why| format!("repair: {why}"))?;
     let _held = match lock_when_free(run_dir) {
-        OwnerLock::Taken => {
-            let why = "repair: an owner is running; end it first with `tidegate stop`";
+        AgentLock::Taken => {
+            let why = "repair: an agent is running; end it first with `tidegate stop`";
             return Err(why.to_owned());
         }
-        OwnerLock::Unusable(error) => {
-            let path = run_dir.owner_lock();
+        AgentLock::Unusable(error) => {
+            let path = run_dir.agent_lock();
             return Err(format!("repair: {}: {error}; run as root", path.display()));
         }
         held => held,
@@ -214,7 +214,7 @@ pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, String> {
     repair_with(&groups, &mut books, run_dir, after)
 }
 
-/// The same with these books, under the owner's lock.
+/// The same with these books, under the agent's lock.
 pub(crate) fn repair_with(
     groups: &Groups,
     books: &mut Books,

@@ -11,7 +11,7 @@ use crate::books::fallback_of;
 use crate::gate::{Gate, Place, tighter};
 use crate::limits::kind_of;
 use crate::looper::lock;
-use crate::owner::{Owner, refuse};
+use crate::agent::{Agent, refuse};
 use crate::server::Refusal;
 use crate::systemd::unit_of;
 
@@ -22,7 +22,7 @@ fn in_place_name(prefix: &str, name: &str) -> String {
     format!("{prefix}-{name}=")
 }
 
-impl Owner {
+impl Agent {
     /// Limits a process or group that was there before, as its class asks.
     pub(crate) fn limit_place(&self, gate: &mut Gate, place: Place) -> Result<(), Refusal> {
         if gate.needs_group() {
@@ -101,7 +101,7 @@ impl Owner {
             .groups
             .plan_in_place(pid, &in_place, &in_root)
             .map_err(wrong)?;
-        // What is in the side root stays there with the floor; only who is to be restored is moved back without an owner.
+        // What is in the side root stays there with the floor; only who is to be restored is moved back without an agent.
         let moved_back = match fallback_of(fallback, self.floor_now()) {
             Fallback::Floor { .. } => Fallback::Stay,
             other => other,
@@ -159,7 +159,7 @@ impl Owner {
         left
     }
 
-    /// Puts on again what a fallback took off: an owner that is in control again goes on with a gate's terms.
+    /// Puts on again what a fallback took off: an agent that is in control again goes on with a gate's terms.
     pub(crate) fn renew(&self, gate: &mut Gate) -> Result<(), Refusal> {
         self.renew_place(gate)?;
         self.put_on(gate)

@@ -1,4 +1,4 @@
-//! One gate as the owner keeps it, what all gates together ask for, and the file that the next owner reads.
+//! One gate as the agent keeps it, what all gates together ask for, and the file that the next agent reads.
 
 use std::collections::BTreeSet;
 
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// What is written down of a gate: all that the next owner needs to take it up.
+/// What is written down of a gate: all that the next agent needs to take it up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Its name.

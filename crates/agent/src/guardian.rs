@@ -1,14 +1,14 @@
-//! The guardian: a small process beside the owner that acts when the owner cannot.
+//! The guardian: a small process beside the agent that acts when the agent cannot.
 //!
 //! | it sees | it does |
 //! |---|---|
-//! | the owner left on purpose | leaves too; if commands of an owner on demand still run, once their groups can be removed |
-//! | the owner is dead | writes the fallback; starts another owner if the dead one was started on demand |
-//! | no beat for a lease (a frozen owner) | writes the fallback once, and waits for a beat or a death |
-//! | another owner holds the lease | leaves: that owner has a guardian of its own |
+//! | the agent left on purpose | leaves too; if commands of an agent on demand still run, once their groups can be removed |
+//! | the agent is dead | writes the fallback; starts another agent if the dead one was started on demand |
+//! | no beat for a lease (a frozen agent) | writes the fallback once, and waits for a beat or a death |
+//! | another agent holds the lease | leaves: that agent has a guardian of its own |
 //!
-//! The fallback is [`crate::fallback`]'s. The guardian polls a few times a second and holds nothing that an owner
-//! needs, so it may be killed at any moment; the owner then starts another.
+//! The fallback is [`crate::fallback`]'s. The guardian polls a few times a second and holds nothing that an agent
+//! needs, so it may be killed at any moment; the agent then starts another.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -28,13 +28,13 @@ const LOOK: Duration = Duration::from_millis(200);
 /// While nobody is in control, what falls due (`hold`) is looked for this often.
 const DUE: Duration = Duration::from_secs(1);
 
-/// When the owner's lock is taken by somebody else.
+/// When the agent's lock is taken by somebody else.
 const TAKEN: Duration = Duration::from_millis(20);
 
-/// Another owner is tried again after this long, as long as gates are left.
+/// Another agent is tried again after this long, as long as gates are left.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// What one look at the owner says.
+/// What one look at the agent says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sight {
     Well,
@@ -44,9 +44,9 @@ enum Sight {
     Expired,
 }
 
-/// The owner as seen from the lease and its pidfd.
-fn look(lease: &Lease, owner_pid: i32, dead: bool, now_ns: u64) -> Sight {
-    if lease.owner_pid() != owner_pid {
+/// The agent as seen from the lease and its pidfd.
+fn look(lease: &Lease, agent_pid: i32, dead: bool, now_ns: u64) -> Sight {
+    if lease.agent_pid() != agent_pid {
         return Sight::Replaced;
     }
     if lease.left() {
@@ -74,31 +74,31 @@ fn ended(pidfd: Option<&OwnedFd>, for_how_long: Duration) -> bool {
     matches!(poll(&mut fds, Some(&timeout)), Ok(ready) if ready > 0)
 }
 
-/// Watches the owner `owner_pid` until one of them is no longer needed.
-/// An owner that was started on demand is brought back, with that engine if one was asked for by name.
+/// Watches the agent `agent_pid` until one of them is no longer needed.
+/// An agent that was started on demand is brought back, with that engine if one was asked for by name.
 pub fn main(
     run_dir: &RunDir,
-    owner_pid: i32,
+    agent_pid: i32,
     on_demand: bool,
     engine: Option<&str>,
 ) -> std::io::Result<()> {
     let lease = Lease::open(&run_dir.lease())?;
-    let Some(pid) = Pid::from_raw(owner_pid) else {
+    let Some(pid) = Pid::from_raw(agent_pid) else {
         return Err(std::io::Error::other(format!(
-            "guardian: {owner_pid} is not a process"
+            "guardian: {agent_pid} is not a process"
         )));
     };
-    // An owner that is gone already is a dead one, and is acted on.
+    // An agent that is gone already is a dead one, and is acted on.
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
     lease.set_guardian(std::process::id() as i32);
     let mut fallback = Fallback::new(run_dir, &lease);
     loop {
         let dead = ended(pidfd.as_ref(), LOOK);
-        match look(&lease, owner_pid, dead, monotonic_ns()) {
+        match look(&lease, agent_pid, dead, monotonic_ns()) {
             Sight::Replaced => return Ok(()),
             Sight::Left => {
                 if on_demand {
-                    after_leaving(run_dir, &lease, owner_pid);
+                    after_leaving(run_dir, &lease, agent_pid);
                 }
                 return Ok(());
             }
@@ -106,16 +106,16 @@ pub fn main(
             Sight::Expired => {
                 if fallback.is_first() {
                     warn!(
-                        owner_pid,
-                        "the owner's lease has expired; writing the fallback"
+                        agent_pid,
+                        "the agent's lease has expired; writing the fallback"
                     );
                 }
-                // The frozen owner holds the lock, so nobody else is in control.
+                // The frozen agent holds the lock, so nobody else is in control.
                 fallback.write_when_due();
             }
             Sight::Dead => {
-                warn!(owner_pid, "the owner is dead; writing the fallback");
-                return after_death(&mut fallback, owner_pid, on_demand, engine);
+                warn!(agent_pid, "the agent is dead; writing the fallback");
+                return after_death(&mut fallback, agent_pid, on_demand, engine);
             }
         }
     }
@@ -143,7 +143,7 @@ impl<'a> Fallback<'a> {
         self.written_ns.is_none()
     }
 
-    /// The owner is in control again.
+    /// The agent is in control again.
     fn forget(&mut self) {
         self.written_ns = None;
         self.told.clear();
@@ -160,8 +160,8 @@ impl<'a> Fallback<'a> {
         }
         self.written_ns = Some(now_ns);
         let dead_seconds = self.lease.age_and_lease_ns(now_ns).0 / 1_000_000_000;
-        // Before, so that an owner that resumes in the midst of it does not take our writes for somebody else's; after, because
-        // what such an owner then writes may come before ours.
+        // Before, so that an agent that resumes in the midst of it does not take our writes for somebody else's; after, because
+        // what such an agent then writes may come before ours.
         self.lease.mark_fallback(monotonic_ns());
         let report = fallback::fall_back(self.run_dir, dead_seconds);
         self.lease.mark_fallback(monotonic_ns());
@@ -172,14 +172,14 @@ impl<'a> Fallback<'a> {
     }
 }
 
-/// The owner is dead: writes the fallback, brings back an owner that was started on demand, or else stays until the
+/// The agent is dead: writes the fallback, brings back an agent that was started on demand, or else stays until the
 /// gates have ended or somebody starts one, so that nothing is left behind.
 ///
-/// Whatever is written is written under the owner's lock: an owner that somebody else starts meanwhile waits for it, and
+/// Whatever is written is written under the agent's lock: an agent that somebody else starts meanwhile waits for it, and
 /// once one is in control, this guardian's time is over.
 fn after_death(
     fallback: &mut Fallback<'_>,
-    owner_pid: i32,
+    agent_pid: i32,
     on_demand: bool,
     engine: Option<&str>,
 ) -> std::io::Result<()> {
@@ -187,11 +187,11 @@ fn after_death(
     let mut tidying = Tidying::new();
     loop {
         if !fallback.run_dir.dir().exists() {
-            // The ledger went with it: there is nothing to go by any more, and no owner can start there.
+            // The ledger went with it: there is nothing to go by any more, and no agent can start there.
             return Ok(());
         }
-        let lock = fallback::lock_owner(fallback.run_dir);
-        if fallback.lease.owner_pid() != owner_pid {
+        let lock = fallback::lock_agent(fallback.run_dir);
+        if fallback.lease.agent_pid() != agent_pid {
             return Ok(());
         }
         if lock.is_taken() {
@@ -204,7 +204,7 @@ fn after_death(
         if on_demand && again && fallback.lease.may_restart(monotonic_ns()) {
             drop(lock);
             tried = Some(Instant::now());
-            match client::start_owner(fallback.run_dir, engine) {
+            match client::start_agent(fallback.run_dir, engine) {
                 Ok(()) => return Ok(()),
                 Err(error) => error!("{error}"),
             }
@@ -243,13 +243,13 @@ impl Tidying {
     }
 }
 
-/// The owner has left while commands of its gates still run, with their limits: nobody else would remove their groups. An
-/// owner that comes takes them up. (A service's are left to its next start, or to `tidegate repair`.)
-fn after_leaving(run_dir: &RunDir, lease: &Lease, owner_pid: i32) {
+/// The agent has left while commands of its gates still run, with their limits: nobody else would remove their groups. An
+/// agent that comes takes them up. (A service's are left to its next start, or to `tidegate repair`.)
+fn after_leaving(run_dir: &RunDir, lease: &Lease, agent_pid: i32) {
     let mut tidying = Tidying::new();
     while fallback::has_records(run_dir) {
-        let lock = fallback::lock_owner(run_dir);
-        if lease.owner_pid() != owner_pid {
+        let lock = fallback::lock_agent(run_dir);
+        if lease.agent_pid() != agent_pid {
             return;
         }
         if !lock.is_taken() && tidying.is_done(run_dir) {

@@ -25,7 +25,7 @@ use tracing::{debug, info, warn};
 
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
 use story::Side;
 pub(crate) use story::Story;
@@ -68,23 +68,23 @@ const STEP: Duration = Duration::from_micros(500);
 /// Files whose holder is kept.
 const KEPT_MAX: usize = 64;
 
-/// Looks until the owner leaves.
-pub(crate) fn run(owner: &Owner) {
-    if !owner.settings.holder_first.value.0 {
-        lock(&owner.holders).off = true;
+/// Looks until the agent leaves.
+pub(crate) fn run(agent: &Agent) {
+    if !agent.settings.holder_first.value.0 {
+        lock(&agent.holders).off = true;
         return;
     }
-    if let Err(error) = owner.fs.set_sched(0, &OWN_REST) {
+    if let Err(error) = agent.fs.set_sched(0, &OWN_REST) {
         debug!("locks: {error}");
     }
     let watch = Watch::open()
         .inspect_err(|why| info!("locks: waits are looked for, not told: {why}"))
         .ok();
-    let mut looks = Holders::new(owner);
+    let mut looks = Holders::new(agent);
     let mut left = false;
     let mut read_ns = 0;
     let mut stuck: u32 = 0;
-    while !owner.leaving.load(Ordering::Acquire) {
+    while !agent.leaving.load(Ordering::Acquire) {
         let told = match &watch {
             Some(watch) if !left => {
                 let told = watch.rest(Duration::from_nanos(IDLE_NS));
@@ -102,7 +102,7 @@ pub(crate) fn run(owner: &Owner) {
         if told.is_none() {
             read_ns = monotonic_ns();
         }
-        let looked = looks.look(owner, told);
+        let looked = looks.look(agent, told);
         left = looked.left;
         // A holder that sleeps may sleep for long.
         stuck = if left { stuck + 1 } else { 0 };
@@ -143,8 +143,8 @@ struct Found {
 }
 
 impl Holders {
-    pub fn new(owner: &Owner) -> Self {
-        let cpus = lock(&owner.control).online_cpus();
+    pub fn new(agent: &Agent) -> Self {
+        let cpus = lock(&agent.control).online_cpus();
         Self {
             purses: Purses::new(monotonic_ns(), cpus),
             nth: 0,
@@ -154,19 +154,19 @@ impl Holders {
     }
 
     /// One look, at waits that were told or at all.
-    pub fn look(&mut self, owner: &Owner, told: Option<Vec<Wait>>) -> Looked {
+    pub fn look(&mut self, agent: &Agent, told: Option<Vec<Wait>>) -> Looked {
         let began_ns = thread_ns();
         self.turns_ns = 0;
         let by_cost = match told {
             Some(_) => REST_BY_COST_TOLD,
             None => REST_BY_COST,
         };
-        let waits = told.unwrap_or_else(|| table(owner));
-        let sides = owner.sides();
-        let left = !waits.is_empty() && self.look_at(owner, &sides, waits);
+        let waits = told.unwrap_or_else(|| table(agent));
+        let sides = agent.sides();
+        let left = !waits.is_empty() && self.look_at(agent, &sides, waits);
         // What turns cost, their purses bound.
         let cost_ns = thread_ns().saturating_sub(began_ns + self.turns_ns);
-        let mut story = lock(&owner.holders);
+        let mut story = lock(&agent.holders);
         story.look_ns = match story.look_ns {
             0 => cost_ns,
             // A mean of about the last fifty.
@@ -180,31 +180,31 @@ impl Holders {
     }
 
     /// Says whether somebody still waits for side work.
-    fn look_at(&mut self, owner: &Owner, sides: &[Side], waits: Vec<Wait>) -> bool {
+    fn look_at(&mut self, agent: &Agent, sides: &[Side], waits: Vec<Wait>) -> bool {
         let side_of = |pid: i32| {
-            let at = owner.groups.group_of(pid).ok()??;
+            let at = agent.groups.group_of(pid).ok()??;
             let mut around = sides.iter().filter(|side| at.is_within(&side.group));
             around.next().cloned()
         };
         let mut left = false;
         for wait in waits.into_iter().take(WAITS_MAX) {
             // What side work waits for of side work's is its own business.
-            let lives = TaskId::now(&*owner.fs, wait.waiter).is_some();
+            let lives = TaskId::now(&*agent.fs, wait.waiter).is_some();
             if !lives || side_of(wait.waiter).is_some() {
                 continue;
             }
-            let Some(found) = self.holder(owner, sides, &wait.held, side_of) else {
+            let Some(found) = self.holder(agent, sides, &wait.held, side_of) else {
                 continue;
             };
-            lock(&owner.holders).waits += 1;
+            lock(&agent.holders).waits += 1;
             if found.side.bounded {
-                lock(&owner.holders).refused = Some(format!(
+                lock(&agent.holders).refused = Some(format!(
                     "gate {}: it has a limit of its own, which is kept",
                     found.side.gate
                 ));
                 continue;
             }
-            left |= !self.go_first(owner, &found, &wait);
+            left |= !self.go_first(agent, &found, &wait);
         }
         left
     }
@@ -212,12 +212,12 @@ impl Holders {
     /// The process of side work that holds the lock: one that wants to run, where there is one.
     fn holder(
         &mut self,
-        owner: &Owner,
+        agent: &Agent,
         sides: &[Side],
         held: &Lock,
         side_of: impl Fn(i32) -> Option<Side>,
     ) -> Option<Found> {
-        let fs = &*owner.fs;
+        let fs = &*agent.fs;
         let holds = |pid: i32| locks::holds(fs, pid, held).unwrap_or(false);
         let wants = |pid: i32| !locks::runnable(fs, pid, 0, 1).is_empty();
         let known = self.known.iter().find(|(file, _)| *file == held.file);
@@ -243,7 +243,7 @@ impl Holders {
         order.sort_by_key(|side| Some(&side.group) != named.as_ref());
         let mut left = PROCESSES_MAX;
         for side in order {
-            for pid in processes(owner, &side.group, &mut left) {
+            for pid in processes(agent, &side.group, &mut left) {
                 if wants(pid) && holds(pid) {
                     self.known.retain(|(file, _)| *file != held.file);
                     self.known.push_front((held.file.clone(), pid));
@@ -257,8 +257,8 @@ impl Holders {
     }
 
     /// Says whether there is nothing left to do.
-    fn go_first(&mut self, owner: &Owner, found: &Found, wait: &Wait) -> bool {
-        let fs = &*owner.fs;
+    fn go_first(&mut self, agent: &Agent, found: &Found, wait: &Wait) -> bool {
+        let fs = &*agent.fs;
         self.nth = self.nth.wrapping_add(1);
         let tids = locks::runnable(fs, found.pid, self.nth, THREADS_MAX);
         let mut first = First::plan(fs, &tids);
@@ -274,15 +274,15 @@ impl Holders {
         // Without it the rest of a turn is taken back a little later.
         let lifted = fs.set_sched(0, &OWN_TURN).is_ok();
         let began_ns = monotonic_ns();
-        let given = give(owner, &found.side, first);
+        let given = give(agent, &found.side, first);
         let released = match &given {
-            Ok(_) => watch(owner, found.pid, &wait.held, turn_ns + TURN_SLACK_NS),
+            Ok(_) => watch(agent, found.pid, &wait.held, turn_ns + TURN_SLACK_NS),
             Err(_) => false,
         };
         let went_ns = monotonic_ns().saturating_sub(began_ns);
         match given {
             Ok(id) => {
-                for line in lock(&owner.books).went_first(id) {
+                for line in lock(&agent.books).went_first(id) {
                     warn!("locks: {line}");
                 }
                 // One CPU for each at most, and no more than its turn.
@@ -291,13 +291,13 @@ impl Holders {
                 if !released {
                     self.purses.used_up(process, began_ns);
                 }
-                tell(owner, found, wait, used_ns);
+                tell(agent, found, wait, used_ns);
             }
             Err(why) => {
                 self.purses.give_back(process, turn_ns * threads);
                 // Not again at every look.
                 self.purses.used_up(process, began_ns);
-                lock(&owner.holders).refused = Some(format!("gate {}: {why}", found.side.gate));
+                lock(&agent.holders).refused = Some(format!("gate {}: {why}", found.side.gate));
             }
         }
         // It runs, so its part goes back (what sleeps is another matter, see `put_back`).
@@ -310,8 +310,8 @@ impl Holders {
 }
 
 /// In the books first; what was given before a refusal is taken back.
-fn give(owner: &Owner, side: &Side, first: First) -> Result<u64, String> {
-    let mut books = lock(&owner.books);
+fn give(agent: &Agent, side: &Side, first: First) -> Result<u64, String> {
+    let mut books = lock(&agent.books);
     let id = books
         .will_go_first(&side.group, &side.gate, first)
         .map_err(|error| error.to_string())?;
@@ -323,19 +323,19 @@ fn give(owner: &Owner, side: &Side, first: First) -> Result<u64, String> {
 }
 
 /// Waits for a turn, or until the lock is let go; says whether it was.
-fn watch(owner: &Owner, pid: i32, held: &Lock, most_ns: u64) -> bool {
+fn watch(agent: &Agent, pid: i32, held: &Lock, most_ns: u64) -> bool {
     let began_ns = monotonic_ns();
     while monotonic_ns().saturating_sub(began_ns) < most_ns {
         std::thread::sleep(STEP);
-        let gone = !locks::holds(&*owner.fs, pid, held).unwrap_or(false);
-        if gone || owner.leaving.load(Ordering::Acquire) {
+        let gone = !locks::holds(&*agent.fs, pid, held).unwrap_or(false);
+        if gone || agent.leaving.load(Ordering::Acquire) {
             return true;
         }
     }
     false
 }
 
-fn tell(owner: &Owner, found: &Found, wait: &Wait, used_ns: u64) {
+fn tell(agent: &Agent, found: &Found, wait: &Wait, used_ns: u64) {
     let ms = used_ns as f64 / 1e6;
     let kind = wait.held.kind.as_str();
     let (pid, waiter) = (found.pid, wait.waiter);
@@ -348,8 +348,8 @@ fn tell(owner: &Owner, found: &Found, wait: &Wait, used_ns: u64) {
         "main waits for its {kind}: it went first for {ms:.1} ms"
     );
     let last = format!("process {pid} for {ms:.1} ms, process {waiter} waited for its {kind}");
-    lock(&owner.holders).add(gate, used_ns, last);
-    lock(&owner.control).quotas.log.add(Write {
+    lock(&agent.holders).add(gate, used_ns, last);
+    lock(&agent.control).quotas.log.add(Write {
         at_ns: monotonic_ns(),
         path: found.side.group.to_string(),
         value: format!("process {pid} went first for {ms:.1} ms"),
@@ -359,16 +359,16 @@ fn tell(owner: &Owner, found: &Found, wait: &Wait, used_ns: u64) {
 }
 
 /// Processes in a group and the groups in it, as far as `left` goes.
-fn processes(owner: &Owner, group: &GroupPath, left: &mut usize) -> Vec<i32> {
+fn processes(agent: &Agent, group: &GroupPath, left: &mut usize) -> Vec<i32> {
     let mut found = Vec::new();
     let mut open = vec![(group.clone(), 4_u32)];
     while let Some((at, depth)) = open.pop() {
-        let pids = owner.groups.procs(&at).unwrap_or_default();
+        let pids = agent.groups.procs(&at).unwrap_or_default();
         let room = (*left).min(pids.len());
         *left -= room;
         found.extend(&pids[..room]);
         if depth > 0 && *left > 0 {
-            let children = owner.groups.children(&at).unwrap_or_default();
+            let children = agent.groups.children(&at).unwrap_or_default();
             open.extend(children.into_iter().map(|child| (child, depth - 1)));
         }
     }
@@ -376,8 +376,8 @@ fn processes(owner: &Owner, group: &GroupPath, left: &mut usize) -> Vec<i32> {
 }
 
 /// Who waits now, by the kernel's table.
-fn table(owner: &Owner) -> Vec<Wait> {
-    match owner.fs.read(Path::new(locks::TABLE)) {
+fn table(agent: &Agent) -> Vec<Wait> {
+    match agent.fs.read(Path::new(locks::TABLE)) {
         Ok(table) => locks::waits(&table),
         Err(error) => {
             debug!("locks: {error}");
@@ -392,7 +392,7 @@ fn thread_ns() -> u64 {
     spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
 }
 
-impl Owner {
+impl Agent {
     /// Side work that is limited; as it was when the gates could last be looked at, since a call may hold them for long.
     fn sides(&self) -> Vec<Side> {
         if let Ok(gates) = self.gates.try_lock() {

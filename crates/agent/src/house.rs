@@ -20,7 +20,7 @@ use crate::lease::monotonic_ns;
 use crate::looper::lock;
 use crate::mechanisms::HintSweep;
 use crate::notify;
-use crate::owner::{Mode, Owner};
+use crate::agent::{Mode, Agent};
 use crate::reassert::reassert;
 use crate::rota::Rota;
 use crate::startup;
@@ -44,7 +44,7 @@ const FRESH_NS: u64 = 1_500_000_000;
 /// A new gate is empty until its process is in; an ended one stays empty.
 const EMPTY_LOOKS_MAX: u32 = 2;
 
-/// An owner that was started on demand leaves when it has had no gate for this many looks.
+/// An agent that was started on demand leaves when it has had no gate for this many looks.
 const IDLE_LOOKS_MAX: u32 = 3;
 
 /// A group that uses this much of what it is given wants all it gets.
@@ -60,7 +60,7 @@ pub fn is_alive(pid: i32) -> bool {
 /// What housekeeping remembers between looks.
 pub struct House {
     looks: u32,
-    /// A service manager kills an owner that stays silent.
+    /// A service manager kills an agent that stays silent.
     is_watched: bool,
     idle_looks: u32,
     gates_rota: Rota,
@@ -73,7 +73,7 @@ pub struct House {
     /// The guardian's fallbacks that were answered; none before the first look.
     fallbacks: Option<u64>,
     guardian: Option<std::process::Child>,
-    /// What the owner was asked for by name, which its guardian is to know.
+    /// What the agent was asked for by name, which its guardian is to know.
     engine: Option<Engine>,
     own_cpu: Option<(u64, u64)>,
 }
@@ -97,45 +97,45 @@ impl House {
         }
     }
 
-    /// An owner with an engine that was asked for by name.
+    /// An agent with an engine that was asked for by name.
     pub fn with_engine(self, engine: Option<Engine>) -> Self {
         Self { engine, ..self }
     }
 
-    /// Looks until the owner leaves.
-    pub fn run(mut self, owner: &Arc<Owner>) {
-        while !owner.leaving.load(Ordering::Acquire) {
+    /// Looks until the agent leaves.
+    pub fn run(mut self, agent: &Arc<Agent>) {
+        while !agent.leaving.load(Ordering::Acquire) {
             std::thread::sleep(LOOK);
-            self.look(owner);
+            self.look(agent);
         }
-        // It sees that the owner left; a zombie of ours would be its only trace. Where commands go on, so does it.
+        // It sees that the agent left; a zombie of ours would be its only trace. Where commands go on, so does it.
         if let Some(mut guardian) = self.guardian
-            && !fallback::has_records(&owner.run_dir)
+            && !fallback::has_records(&agent.run_dir)
         {
             let _ = guardian.wait();
         }
     }
 
     /// One look.
-    pub fn look(&mut self, owner: &Owner) {
-        self.look_at_gates(owner);
+    pub fn look(&mut self, agent: &Agent) {
+        self.look_at_gates(agent);
         self.looks = self.looks.wrapping_add(1);
-        owner.follow_units(self.looks);
-        self.look_for_fallback(owner);
-        self.look_for_outside_writes(owner);
-        self.look_after_guardian(owner);
-        self.look_at_self(owner);
+        agent.follow_units(self.looks);
+        self.look_for_fallback(agent);
+        self.look_for_outside_writes(agent);
+        self.look_after_guardian(agent);
+        self.look_at_self(agent);
         if self.is_watched {
             notify::tell(notify::ALIVE);
         }
-        if self.idle_looks >= IDLE_LOOKS_MAX && owner.mode == Mode::OnDemand {
-            owner.leave_if_unused();
+        if self.idle_looks >= IDLE_LOOKS_MAX && agent.mode == Mode::OnDemand {
+            agent.leave_if_unused();
         }
     }
 
-    pub(crate) fn look_at_gates(&mut self, owner: &Owner) {
-        let mut gates = lock(&owner.gates);
-        self.look_for_ended(owner, &mut gates);
+    pub(crate) fn look_at_gates(&mut self, agent: &Agent) {
+        let mut gates = lock(&agent.gates);
+        self.look_for_ended(agent, &mut gates);
         let has_been_empty = |gate: &Gate| gate.empty_looks >= EMPTY_LOOKS_MAX;
         if gates.iter().any(has_been_empty) {
             let (ended, left): (Vec<Gate>, Vec<Gate>) = std::mem::take(&mut *gates)
@@ -145,10 +145,10 @@ impl House {
             for gate in &ended {
                 info!(gate = gate.record.name, "the gate has ended");
             }
-            owner.release_all(&ended);
-            owner.remove_unused_roots(&gates);
-            if let Err(error) = owner.publish(&gates) {
-                lock(&owner.alerts).insert(error.to_string());
+            agent.release_all(&ended);
+            agent.remove_unused_roots(&gates);
+            if let Err(error) = agent.publish(&gates) {
+                lock(&agent.alerts).insert(error.to_string());
             }
         }
         self.idle_looks = if gates.is_empty() {
@@ -156,12 +156,12 @@ impl House {
         } else {
             0
         };
-        owner.judge_demands(&gates);
-        self.hints.look(owner, &mut gates);
+        agent.judge_demands(&gates);
+        self.hints.look(agent, &mut gates);
     }
 
     /// Looks at those whose turn it is, at what was found empty before, and on where many have just ended: others have, too.
-    fn look_for_ended(&mut self, owner: &Owner, gates: &mut [Gate]) {
+    fn look_for_ended(&mut self, agent: &Agent, gates: &mut [Gate]) {
         let now_ns = monotonic_ns();
         let again = (0..gates.len()).filter(|index| gates[*index].empty_looks > 0);
         let mut due: Vec<usize> = again.chain(self.gates_rota.turn(gates.len())).collect();
@@ -170,13 +170,13 @@ impl House {
             let mut newly_empty = 0;
             for index in due.into_iter().filter(|index| looked.insert(*index)) {
                 let gate = &mut gates[index];
-                gate.empty_looks = if owner.has_ended(gate) {
+                gate.empty_looks = if agent.has_ended(gate) {
                     newly_empty += usize::from(gate.empty_looks == 0);
                     gate.empty_looks + 1
                 } else {
                     0
                 };
-                owner.measure(gate, now_ns);
+                agent.measure(gate, now_ns);
             }
             if newly_empty * 2 < GATES_A_LOOK || looked.len() == gates.len() {
                 return;
@@ -186,32 +186,32 @@ impl House {
     }
 
     /// What the guardian wrote was no outside write, and what it put back is wanted again.
-    fn look_for_fallback(&mut self, owner: &Owner) {
-        let fallbacks = lock(&owner.control).fallbacks;
+    fn look_for_fallback(&mut self, agent: &Agent) {
+        let fallbacks = lock(&agent.control).fallbacks;
         if self.fallbacks.replace(fallbacks).unwrap_or(0) != fallbacks {
             self.answered.clear();
-            owner.renew_all();
+            agent.renew_all();
         }
     }
 
     /// What somebody else wrote over what is ours: written again once, then left alone. What cannot be written again (a
     /// process that was moved away) is left at once.
-    pub(crate) fn look_for_outside_writes(&mut self, owner: &Owner) {
+    pub(crate) fn look_for_outside_writes(&mut self, agent: &Agent) {
         // A call that is under way has in the books what it is about to write: it is waited for.
-        let gates = lock(&owner.gates);
+        let gates = lock(&agent.gates);
         // The loop writes quotas under the books' lock, so what is read here is not half of one.
         let differing = {
-            let books = lock(&owner.books);
+            let books = lock(&agent.books);
             let turn = self.books_rota.turn(books.entries().len());
             books.outside_writes(turn)
         };
         // What the guardian wrote is nobody else's: the next look writes everything again.
-        let fallbacks = lock(&owner.control).fallbacks;
-        if owner.lease.has_fallback() || self.fallbacks.is_some_and(|seen| seen != fallbacks) {
+        let fallbacks = lock(&agent.control).fallbacks;
+        if agent.lease.has_fallback() || self.fallbacks.is_some_and(|seen| seen != fallbacks) {
             return;
         }
         for (entry, found) in differing {
-            if self.is_systemds_turn(owner, &gates, &entry) && reassert(owner, &entry) {
+            if self.is_systemds_turn(agent, &gates, &entry) && reassert(agent, &entry) {
                 info!(
                     "{} of group {}: systemd wrote its own ({found}); written again",
                     entry.change.name(),
@@ -221,33 +221,33 @@ impl House {
             }
             let mut times = self.answered.get(&entry.id).copied().unwrap_or(0);
             let is_quota = matches!(entry.change, Change::Bandwidth { .. });
-            if is_quota && times > 1 && !lock(&owner.control).quotas.is_left_alone(&entry.group) {
+            if is_quota && times > 1 && !lock(&agent.control).quotas.is_left_alone(&entry.group) {
                 // The gate was set again.
                 times = 0;
             }
             times = times.saturating_add(1);
             let what = format!("{} of group {}", entry.change.name(), entry.group);
             match times {
-                1 if reassert(owner, &entry) => {
+                1 if reassert(agent, &entry) => {
                     warn!("{what}: somebody else wrote {found}; written again once");
                 }
                 1 | 2 => {
                     // Once: what is found may change every second.
                     times = 2;
                     if is_quota {
-                        lock(&owner.control).quotas.leave_alone(&entry.group);
+                        lock(&agent.control).quotas.leave_alone(&entry.group);
                         // Theirs for the scheduler, too.
-                        owner.tell_ext(&gates);
+                        agent.tell_ext(&gates);
                     }
                     if matches!(entry.change, Change::Cpuset { .. }) {
-                        lock(&owner.space).leave_alone();
-                        lock(&owner.control).set_confined(false);
+                        lock(&agent.space).leave_alone();
+                        lock(&agent.control).set_confined(false);
                     }
                     let alert = format!(
                         "{what}: somebody else changed it ({found}); left alone until the gate is set again"
                     );
                     warn!("{alert}");
-                    lock(&owner.alerts).insert(alert);
+                    lock(&agent.alerts).insert(alert);
                 }
                 _ => {}
             }
@@ -257,8 +257,8 @@ impl House {
 
     /// systemd writes what it was told when it has a reason, which is no fight over the knob; more often than every few seconds
     /// it has none, and somebody else writes that value.
-    fn is_systemds_turn(&mut self, owner: &Owner, gates: &[Gate], entry: &Entry) -> bool {
-        if !owner.is_systemds(gates, entry) {
+    fn is_systemds_turn(&mut self, agent: &Agent, gates: &[Gate], entry: &Entry) -> bool {
+        if !agent.is_systemds(gates, entry) {
             return false;
         }
         let now = Instant::now();
@@ -266,21 +266,21 @@ impl House {
         last.is_none_or(|last| now.duration_since(last) >= SYSTEMD_REST)
     }
 
-    fn look_after_guardian(&mut self, owner: &Owner) {
+    fn look_after_guardian(&mut self, agent: &Agent) {
         let ended = match &mut self.guardian {
             Some(guardian) => !matches!(guardian.try_wait(), Ok(None)),
             None => true,
         };
-        if ended && !owner.leaving.load(Ordering::Acquire) {
+        if ended && !agent.leaving.load(Ordering::Acquire) {
             warn!("the guardian has ended; starting another");
-            self.guardian = startup::start_guardian(&owner.run_dir, owner.mode, self.engine)
+            self.guardian = startup::start_guardian(&agent.run_dir, agent.mode, self.engine)
                 .inspect_err(|error| warn!("guardian: {error}"))
                 .ok();
         }
     }
 
-    /// The owner's own CPU between two looks.
-    fn look_at_self(&mut self, owner: &Owner) {
+    /// The agent's own CPU between two looks.
+    fn look_at_self(&mut self, agent: &Agent) {
         let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let now = (
             monotonic_ns(),
@@ -289,7 +289,7 @@ impl House {
         if let Some(last) = self.own_cpu.replace(now) {
             let wall_ns = (now.0 - last.0).max(1);
             let latest = 100.0 * (now.1 - last.1) as f64 / wall_ns as f64;
-            let mut mean = lock(&owner.own_cpu_pct);
+            let mut mean = lock(&agent.own_cpu_pct);
             // A mean over about a minute.
             *mean = if *mean == 0.0 {
                 latest
@@ -300,7 +300,7 @@ impl House {
     }
 }
 
-impl Owner {
+impl Agent {
     /// Whether the process has exited, also if its number is another's by now. What cannot be looked at (no descriptor
     /// left) has not ended: its limits stay.
     pub(crate) fn process_gone(&self, pid: i32, start_ticks: u64) -> bool {

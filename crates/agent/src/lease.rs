@@ -1,4 +1,4 @@
-//! The page that owner and guardian share: a heartbeat, and who is who.
+//! The page that agent and guardian share: a heartbeat, and who is who.
 //!
 //! It is a file in the run directory, mapped by both, so that a beat costs one store and outlives its writer.
 //! Every word is an atomic of its own; no word's meaning depends on another being read at the same instant.
@@ -21,16 +21,16 @@ pub use tidegate_knobs::clock::monotonic_ns;
 const PAGE_BYTES: usize = 4096;
 const MAGIC: u64 = 0x7469_6465_6761_7401; // "tidegat", version 1
 
-/// Owners that guardians may start within [`RESTART_WINDOW_NS`] if each dies young.
+/// Agents that guardians may start within [`RESTART_WINDOW_NS`] if each dies young.
 const RESTARTS_MAX: u64 = 5;
-/// An owner that was in control for this long did not die of its start: such deaths are not counted, whatever their cause.
+/// An agent that was in control for this long did not die of its start: such deaths are not counted, whatever their cause.
 const YOUNG_NS: u64 = 2_000_000_000;
 const RESTART_WINDOW_NS: u64 = 60_000_000_000;
 
 #[repr(C)]
 struct Page {
     magic: AtomicU64,
-    owner_pid: AtomicU64,
+    agent_pid: AtomicU64,
     beat_ns: AtomicU64,
     lease_ns: AtomicU64,
     leaving: AtomicU64,
@@ -89,39 +89,39 @@ impl Lease {
         unsafe { self.page.as_ref() }
     }
 
-    /// The owner takes the page: `pid` lives, for `lease_ns` after each beat.
+    /// The agent takes the page: `pid` lives, for `lease_ns` after each beat.
     pub fn take(&self, pid: i32, lease_ns: u64) {
         let page = self.page();
         page.leaving.store(0, Ordering::Relaxed);
         page.fallback_ns.store(0, Ordering::Relaxed);
         page.lease_ns.store(lease_ns, Ordering::Relaxed);
-        page.owner_pid.store(pid as u64, Ordering::Relaxed);
+        page.agent_pid.store(pid as u64, Ordering::Relaxed);
         let now_ns = monotonic_ns();
         page.taken_ns.store(now_ns, Ordering::Relaxed);
         self.beat(now_ns);
     }
 
-    /// The owner is alive and in control at `now_ns`.
+    /// The agent is alive and in control at `now_ns`.
     pub fn beat(&self, now_ns: u64) {
         self.page().beat_ns.store(now_ns, Ordering::Release);
     }
 
-    /// The owner leaves on purpose, with nothing left to guard.
+    /// The agent leaves on purpose, with nothing left to guard.
     pub fn leave(&self) {
         self.page().leaving.store(1, Ordering::Release);
     }
 
-    /// Whether the owner left on purpose.
+    /// Whether the agent left on purpose.
     pub fn left(&self) -> bool {
         self.page().leaving.load(Ordering::Acquire) == 1
     }
 
-    /// The owner that holds the page.
-    pub fn owner_pid(&self) -> i32 {
-        self.page().owner_pid.load(Ordering::Acquire) as i32
+    /// The agent that holds the page.
+    pub fn agent_pid(&self) -> i32 {
+        self.page().agent_pid.load(Ordering::Acquire) as i32
     }
 
-    /// How long ago the owner's last beat was, and how long that may be.
+    /// How long ago the agent's last beat was, and how long that may be.
     pub fn age_and_lease_ns(&self, now_ns: u64) -> (u64, u64) {
         let page = self.page();
         let beat_ns = page.beat_ns.load(Ordering::Acquire);
@@ -131,7 +131,7 @@ impl Lease {
         )
     }
 
-    /// The guardian writes the fallback, or has written it, at `now_ns`: whatever the owner believes to stand no longer does.
+    /// The guardian writes the fallback, or has written it, at `now_ns`: whatever the agent believes to stand no longer does.
     pub fn mark_fallback(&self, now_ns: u64) {
         self.page().fallback_ns.store(now_ns, Ordering::Release);
     }
@@ -153,8 +153,8 @@ impl Lease {
             .store(pid as u64, Ordering::Release);
     }
 
-    /// Whether a guardian may start another owner at `now_ns`: at most `RESTARTS_MAX` a minute after deaths at a young age,
-    /// counted over all guardians, so that an owner that dies of its start is not started for ever.
+    /// Whether a guardian may start another agent at `now_ns`: at most `RESTARTS_MAX` a minute after deaths at a young age,
+    /// counted over all guardians, so that an agent that dies of its start is not started for ever.
     pub fn may_restart(&self, now_ns: u64) -> bool {
         let page = self.page();
         let beat_ns = page.beat_ns.load(Ordering::Acquire);
@@ -191,23 +191,23 @@ mod tests {
     fn two_mappings_see_one_page() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lease");
-        let owner = Lease::open(&path).unwrap();
+        let agent = Lease::open(&path).unwrap();
         let guardian = Lease::open(&path).unwrap();
 
-        owner.take(4242, 2_000_000_000);
-        owner.beat(1_000);
-        assert_eq!(guardian.owner_pid(), 4242);
+        agent.take(4242, 2_000_000_000);
+        agent.beat(1_000);
+        assert_eq!(guardian.agent_pid(), 4242);
         assert_eq!(guardian.age_and_lease_ns(1_500), (500, 2_000_000_000));
 
         guardian.mark_fallback(9);
-        assert!(owner.take_fallback());
-        assert!(!owner.take_fallback());
+        assert!(agent.take_fallback());
+        assert!(!agent.take_fallback());
 
         assert!(!guardian.left());
-        owner.leave();
+        agent.leave();
         assert!(guardian.left());
-        owner.take(4243, 1);
-        assert!(!guardian.left(), "a new owner has not left");
+        agent.take(4243, 1);
+        assert!(!guardian.left(), "a new agent has not left");
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_was_in_control_for_a_while_did_not_die_of_its_start() {
+    fn an_agent_that_was_in_control_for_a_while_did_not_die_of_its_start() {
         let dir = tempfile::tempdir().unwrap();
         let lease = Lease::open(&dir.path().join("lease")).unwrap();
         for nth in 0..20 * RESTARTS_MAX {

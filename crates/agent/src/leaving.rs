@@ -1,4 +1,4 @@
-//! The end of gates and of the owner.
+//! The end of gates and of the agent.
 
 use std::collections::BTreeSet;
 use std::sync::MutexGuard;
@@ -11,9 +11,9 @@ use crate::gate::{Gate, Place};
 use crate::lease::monotonic_ns;
 use crate::limits::kind_of;
 use crate::looper::lock;
-use crate::owner::{Owner, refuse};
+use crate::agent::{Agent, refuse};
 
-impl Owner {
+impl Agent {
     /// Releases gates that have ended, newest first. The groups that are gone leave the books at once: a file for each would
     /// keep everybody waiting where thousands end together.
     pub(crate) fn release_all(&self, ended: &[Gate]) {

@@ -1,12 +1,12 @@
-//! The owner process, its guardian and the socket between them and everyone else.
+//! The agent process, its guardian and the socket between them and everyone else.
 //!
-//! One process per machine, the *owner*, runs the control loop and holds the gates. It is started by a service manager or by
+//! One process per machine, the *agent*, runs the control loop and holds the gates. It is started by a service manager or by
 //! the first `run` or `set`, and then leaves with the last gate. Beside it stands a *guardian*, a second process that
-//! writes the fallback when the owner dies or falls silent. Everyone else speaks to the owner over a socket.
+//! writes the fallback when the agent dies or falls silent. Everyone else speaks to the agent over a socket.
 //!
 //! ```text
 //! server (socket) ─┐
-//! house (1 s)     ─┼─▶ owner: gates ─▶ limits: groups, books ─▶ kernel files
+//! house (1 s)     ─┼─▶ agent: gates ─▶ limits: groups, books ─▶ kernel files
 //! bursts (0.1 s)  ─┤
 //! holders (20 ms) ─┤
 //! ext (0.1 s)     ─┤
@@ -38,7 +38,7 @@ mod looper;
 mod mechanisms;
 mod nesting;
 mod notify;
-pub mod owner;
+pub mod agent;
 pub mod paths;
 pub mod peer;
 mod presence;

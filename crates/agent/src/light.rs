@@ -16,7 +16,7 @@ pub(crate) fn lighten(
     if class.idle != Some(true) && class.weight_raw == groups.weight_raw(weight) {
         return Ok(());
     }
-    // Without an owner it goes back into the idle class.
+    // Without an agent it goes back into the idle class.
     let noted = match class.idle {
         Some(_) => books.will_change_yield(group, false),
         None => books.will_change_yield(group, yielding),

@@ -15,13 +15,13 @@ use tracing::warn;
 
 use crate::gate::{Gate, Place};
 use crate::looper::lock;
-use crate::owner::{Owner, limited_below, refuse};
+use crate::agent::{Agent, limited_below, refuse};
 use crate::server::Refusal;
 
 /// The kernel's least quota over the longest period we use: side work is never slower than this (1 % of one CPU).
 const FLOOR_MIN_UCPU: u64 = 10_000;
 
-impl Owner {
+impl Agent {
     /// The static limit that side work falls back to: the tolerance.
     pub fn floor(&self, demand: &Demand) -> Bandwidth {
         let cpus = u64::from(lock(&self.control).online_cpus().max(1));
@@ -213,7 +213,7 @@ impl Owner {
         }
     }
 
-    /// Tells the loop, the guardian and the next owner what the gates are now.
+    /// Tells the loop, the guardian and the next agent what the gates are now.
     pub(crate) fn publish(&self, gates: &[Gate]) -> Result<(), Refusal> {
         let demand = self.demand_of(gates);
         let floor = self.floor(&demand);

@@ -31,7 +31,7 @@ pub struct Loop {
     pub(crate) ext: Arc<Carrier>,
     /// The period while something is limited.
     pub period_ns: u64,
-    /// Becomes true when the owner leaves.
+    /// Becomes true when the agent leaves.
     pub leaving: Arc<std::sync::atomic::AtomicBool>,
 }
 
@@ -118,7 +118,7 @@ impl Timer {
     }
 }
 
-/// Runs until the owner leaves. Ends the process if the timer fails: the guardian then acts.
+/// Runs until the agent leaves. Ends the process if the timer fails: the guardian then acts.
 pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
     raise_priority();
     let mut timer = match Timer::new(this.period_ns) {
@@ -211,7 +211,7 @@ fn raise_priority() {
     );
 }
 
-/// Keeps the owner's pages in memory: a loop that waits for a page from disk is late when it matters.
+/// Keeps the agent's pages in memory: a loop that waits for a page from disk is late when it matters.
 pub fn pin_memory() {
     // ONFAULT (linux/mman.h) locks what is touched instead of every byte of every stack.
     const MCL_ONFAULT: libc::c_int = 4;

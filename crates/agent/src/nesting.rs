@@ -35,7 +35,7 @@ impl Held {
     }
 }
 
-/// Every one that the owner knows.
+/// Every one that the agent knows.
 pub(crate) type Nesting = BTreeMap<GroupPath, Held>;
 
 /// The quota taken off, the rest as it is: one write there and one back.
@@ -62,7 +62,7 @@ fn lowest(from: &Bandwidth, to: &Bandwidth) -> u128 {
 }
 
 impl Books {
-    /// What was lifted by an earlier owner, as the ledger tells.
+    /// What was lifted by an earlier agent, as the ledger tells.
     pub(crate) fn find_lifted(&mut self) {
         if self.groups.version() != CgroupVersion::V1 {
             return;

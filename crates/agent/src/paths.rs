@@ -3,7 +3,7 @@
 //! Two environment variables move an instance aside, so that tests (and a second machine-wide policy under
 //! trial) never meet the real one: `TIDEGATE_RUN_DIR` and `TIDEGATE_PREFIX`.
 //!
-//! What stands in the directory is trusted by the next owner, so nobody else may write there; and whoever may open a
+//! What stands in the directory is trusted by the next agent, so nobody else may write there; and whoever may open a
 //! lock's file, even to read, may hold the lock, so those are for their owner alone.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -108,32 +108,32 @@ impl RunDir {
         &self.prefix
     }
 
-    /// The owner's socket.
+    /// The agent's socket.
     pub fn socket(&self) -> PathBuf {
         self.dir.join("tidegate.sock")
     }
 
-    /// Locked by the owner for as long as it lives: one owner per instance.
-    pub fn owner_lock(&self) -> PathBuf {
-        self.dir.join("owner.lock")
+    /// Locked by the agent for as long as it lives: one agent per instance.
+    pub fn agent_lock(&self) -> PathBuf {
+        self.dir.join("agent.lock")
     }
 
-    /// Locked by whoever is starting an owner.
+    /// Locked by whoever is starting an agent.
     pub fn start_lock(&self) -> PathBuf {
         self.dir.join("start.lock")
     }
 
-    /// The page that owner and guardian share.
+    /// The page that agent and guardian share.
     pub fn lease(&self) -> PathBuf {
         self.dir.join("lease")
     }
 
-    /// Which gates there are; enough for the next owner to take them up.
+    /// Which gates there are; enough for the next agent to take them up.
     pub fn gates(&self) -> PathBuf {
         self.dir.join("gates.json")
     }
 
-    /// What an owner started on demand has to say.
+    /// What an agent started on demand has to say.
     pub fn log(&self) -> PathBuf {
         self.dir.join("agent.log")
     }
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_lock_is_nobody_elses_to_hold() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("owner.lock");
+        let path = dir.path().join("agent.lock");
         std::fs::write(&path, "").unwrap();
         mode(&path, 0o666);
         open_lock(&path).unwrap();

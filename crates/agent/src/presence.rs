@@ -1,4 +1,4 @@
-//! Whether an owner lives behind the socket: a connection alone does not tell, for that of a process which is being killed takes
+//! Whether an agent lives behind the socket: a connection alone does not tell, for that of a process which is being killed takes
 //! connections until the kernel has come to close it.
 
 use std::io::{Read, Write};
@@ -10,8 +10,8 @@ use crate::paths::RunDir;
 /// One that takes longer to answer is not dead: it is busy, or frozen.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Asks the owner anything at all. One that is dying closes without a word.
-pub(crate) fn owner_lives(run_dir: &RunDir) -> bool {
+/// Asks the agent anything at all. One that is dying closes without a word.
+pub(crate) fn agent_lives(run_dir: &RunDir) -> bool {
     let asked = || -> std::io::Result<bool> {
         let mut stream = UnixStream::connect(run_dir.socket())?;
         stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
@@ -35,18 +35,18 @@ mod tests {
     fn who_closes_without_a_word_is_dead_and_who_is_silent_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let run_dir = RunDir::new(dir.path(), "t");
-        assert!(!owner_lives(&run_dir), "no socket");
+        assert!(!agent_lives(&run_dir), "no socket");
         let listener = UnixListener::bind(run_dir.socket()).unwrap();
-        assert!(owner_lives(&run_dir), "it is silent");
+        assert!(agent_lives(&run_dir), "it is silent");
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 // What was left waiting above, and the one that is closed.
                 drop(listener.accept().unwrap());
                 drop(listener.accept().unwrap());
             });
-            assert!(!owner_lives(&run_dir), "it closes");
+            assert!(!agent_lives(&run_dir), "it closes");
         });
         drop(listener);
-        assert!(!owner_lives(&run_dir), "nobody is left");
+        assert!(!agent_lives(&run_dir), "nobody is left");
     }
 }

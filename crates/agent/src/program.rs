@@ -1,4 +1,4 @@
-//! Starting this very program again, as an owner or a guardian: a process that outlives whoever asked for it.
+//! Starting this very program again, as an agent or a guardian: a process that outlives whoever asked for it.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use std::process::Command;
 /// A shell's own descriptors (a lock's, a pipe's) are inherited by whatever it starts; held by a process that stays for
 /// days, they would keep that lock taken and that pipe open.
 pub fn own_program() -> io::Result<Command> {
-    // A unit test is no owner: its housekeeping starts a program that does nothing for a guardian.
+    // A unit test is no agent: its housekeeping starts a program that does nothing for a guardian.
     let path = if cfg!(test) {
         PathBuf::from("true")
     } else {

@@ -5,22 +5,22 @@ use tracing::warn;
 
 use crate::limits::set_yielding;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
 /// Writes again what somebody else wrote over; false where that is not done.
-pub(crate) fn reassert(owner: &Owner, entry: &Entry) -> bool {
+pub(crate) fn reassert(agent: &Agent, entry: &Entry) -> bool {
     let written = match &entry.change {
         Change::Bandwidth { .. } => {
             // One of the loop's is written by the loop.
-            lock(&owner.control).quotas.invalidate(&entry.group);
+            lock(&agent.control).quotas.invalidate(&entry.group);
             // Beside the scheduler the loop writes none: the copies are.
-            if owner.ext.holds()
-                && let Err(refusal) = owner.write_mirrors()
+            if agent.ext.holds()
+                && let Err(refusal) = agent.write_mirrors()
             {
                 warn!("{}", refusal.message);
                 return false;
             }
-            return match lock(&owner.books).reassert_own(&entry.group) {
+            return match lock(&agent.books).reassert_own(&entry.group) {
                 Ok(_) => true,
                 Err(error) => {
                     warn!("{error}");
@@ -29,16 +29,16 @@ pub(crate) fn reassert(owner: &Owner, entry: &Entry) -> bool {
             };
         }
         Change::Background { .. } => {
-            lock(&owner.control).softs.invalidate(&entry.group);
-            if !owner.ext.holds() {
+            lock(&agent.control).softs.invalidate(&entry.group);
+            if !agent.ext.holds() {
                 return true;
             }
-            let written = lock(&owner.books).set_background(&entry.group, true);
+            let written = lock(&agent.books).set_background(&entry.group, true);
             return written.inspect_err(|error| warn!("{error}")).is_ok();
         }
-        Change::Idle { ours, .. } => set_yielding(&owner.groups, &entry.group, *ours),
-        Change::Weight { ours, .. } => owner.groups.set_weight_raw(&entry.group, *ours),
-        Change::Cpuset { ours, .. } => owner.groups.set_cpuset(&entry.group, ours),
+        Change::Idle { ours, .. } => set_yielding(&agent.groups, &entry.group, *ours),
+        Change::Weight { ours, .. } => agent.groups.set_weight_raw(&entry.group, *ours),
+        Change::Cpuset { ours, .. } => agent.groups.set_cpuset(&entry.group, ours),
         Change::Group
         | Change::Membership { .. }
         | Change::Latency(_)

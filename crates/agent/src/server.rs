@@ -1,4 +1,4 @@
-//! The socket: routes, credentials, errors. What the calls do is [`crate::owner::Owner`]'s.
+//! The socket: routes, credentials, errors. What the calls do is [`crate::agent::Agent`]'s.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -18,16 +18,16 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use crate::api::ErrorView;
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::peer::Peer;
 
 /// A command line is at most 2 MiB on Linux, but no sensible request comes near this.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// The kind of refusal of an owner that leaves: the next one may be asked.
+/// The kind of refusal of an agent that leaves: the next one may be asked.
 pub const LEAVING: &str = "leaving";
 
-/// A call that the owner refuses.
+/// A call that the agent refuses.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
@@ -68,7 +68,7 @@ impl Refusal {
     }
 }
 
-/// How long one connection may take in all; a slow caller must not hold an owner that leaves.
+/// How long one connection may take in all; a slow caller must not hold an agent that leaves.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn response(status: StatusCode, body: Vec<u8>) -> Response<Full<Bytes>> {
@@ -98,20 +98,20 @@ impl Caller {
 
 /// The calls.
 async fn answer(
-    owner: &Owner,
+    agent: &Agent,
     caller: &Caller,
     request: Request<Incoming>,
 ) -> Result<Vec<u8>, Refusal> {
     let (head, body) = request.into_parts();
     match (&head.method, head.uri.path()) {
-        (&Method::POST, "/v1/run") => json(&owner.run(caller.peer()?, &read(body).await?)?),
-        (&Method::POST, "/v1/set") => json(&owner.set(caller.peer()?, &read(body).await?)?),
-        (&Method::POST, "/v1/unset") => json(&owner.unset(caller.peer()?, &read(body).await?)?),
-        (&Method::POST, "/v1/stop") => json(&owner.stop(caller.peer()?)?),
-        (&Method::GET, "/v1/status") => json(&owner.status()),
-        (&Method::GET, "/v1/gates") => json(&owner.status().gates),
+        (&Method::POST, "/v1/run") => json(&agent.run(caller.peer()?, &read(body).await?)?),
+        (&Method::POST, "/v1/set") => json(&agent.set(caller.peer()?, &read(body).await?)?),
+        (&Method::POST, "/v1/unset") => json(&agent.unset(caller.peer()?, &read(body).await?)?),
+        (&Method::POST, "/v1/stop") => json(&agent.stop(caller.peer()?)?),
+        (&Method::GET, "/v1/status") => json(&agent.status()),
+        (&Method::GET, "/v1/gates") => json(&agent.status().gates),
         (&Method::GET, "/v1/explain") => {
-            json(&owner.explain(&target(head.uri.query().unwrap_or_default())?)?)
+            json(&agent.explain(&target(head.uri.query().unwrap_or_default())?)?)
         }
         _ => Err(Refusal::new(
             "not_found",
@@ -165,13 +165,13 @@ fn target(query: &str) -> Result<String, Refusal> {
     String::from_utf8(bytes).map_err(|_| wrong("the target is not UTF-8"))
 }
 
-/// One connection, which is one call: whoever calls again connects again, and no open connection holds back an owner that
+/// One connection, which is one call: whoever calls again connects again, and no open connection holds back an agent that
 /// leaves.
-async fn converse(stream: UnixStream, caller: Caller, owner: Arc<Owner>, _token: Arc<()>) {
+async fn converse(stream: UnixStream, caller: Caller, agent: Arc<Agent>, _token: Arc<()>) {
     let service = service_fn(|request| {
-        let (owner, caller) = (Arc::clone(&owner), caller.clone());
+        let (agent, caller) = (Arc::clone(&agent), caller.clone());
         async move {
-            let answered = answer(&owner, &caller, request).await;
+            let answered = answer(&agent, &caller, request).await;
             let response = match answered {
                 Ok(body) => response(StatusCode::OK, body),
                 Err(refusal) => refusal.response(),
@@ -186,7 +186,7 @@ async fn converse(stream: UnixStream, caller: Caller, owner: Arc<Owner>, _token:
     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
 }
 
-/// Connections at once, in all and of one user who is not root. Each holds a descriptor, and an owner that has none left
+/// Connections at once, in all and of one user who is not root. Each holds a descriptor, and an agent that has none left
 /// cannot write a quota; the rest wait in the socket's queue, or are closed unanswered.
 const CONNECTIONS_MAX: usize = 128;
 const CONNECTIONS_OF_USER_MAX: usize = 16;
@@ -209,22 +209,22 @@ impl Connections {
     }
 }
 
-/// Serves until the owner leaves; calls under way then are answered first.
-pub async fn serve(listener: UnixListener, owner: Arc<Owner>) -> std::io::Result<()> {
+/// Serves until the agent leaves; calls under way then are answered first.
+pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result<()> {
     let mut calls = JoinSet::new();
     let mut connections = Connections::default();
     loop {
         tokio::select! {
-            () = owner.left() => break,
+            () = agent.left() => break,
             Some(_) = calls.join_next() => {}
             accepted = listener.accept(), if calls.len() < CONNECTIONS_MAX => match accepted {
                 Ok((stream, _)) => {
                     let caller = Caller(Peer::of(stream.as_fd()).ok());
                     if let Some(token) = connections.admit(caller.0.as_ref()) {
-                        calls.spawn(converse(stream, caller, Arc::clone(&owner), token));
+                        calls.spawn(converse(stream, caller, Arc::clone(&agent), token));
                     }
                 }
-                // Out of descriptors, or a caller that left at once: neither ends the owner.
+                // Out of descriptors, or a caller that left at once: neither ends the agent.
                 Err(error) => {
                     tracing::warn!("socket: {error}");
                     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -24,7 +24,7 @@ use tracing::warn;
 use crate::lease::monotonic_ns;
 use crate::light::{darken, lighten};
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
 /// `space = auto` is on from here, where CPUs share cores. On fewer (16 simulated CPUs) the few free cores are often all busy, and main's
 /// 99th percentile was better under `cpu.idle` alone; with 32 it is even, with 64 and 256 whole cores win throughout.
@@ -213,24 +213,24 @@ impl Whole {
     }
 }
 
-/// Looks until the owner leaves.
-pub(crate) fn run(owner: &Owner) {
+/// Looks until the agent leaves.
+pub(crate) fn run(agent: &Agent) {
     let mut looked_ns = 0;
-    while !owner.leaving.load(Ordering::Acquire) {
-        let pause_ns = lock(&owner.space).pause_ns();
+    while !agent.leaving.load(Ordering::Acquire) {
+        let pause_ns = lock(&agent.space).pause_ns();
         std::thread::sleep(Duration::from_nanos(pause_ns));
         // Not a count of looks: on a full machine each may come late.
         let now_ns = monotonic_ns();
         if now_ns.saturating_sub(looked_ns) >= LOOK_NS * LOOKS_A_SECOND {
             looked_ns = now_ns;
-            owner.look_at_domains();
-            owner.note_main();
+            agent.look_at_domains();
+            agent.note_main();
         }
-        owner.look_at_space();
+        agent.look_at_space();
     }
 }
 
-impl Owner {
+impl Agent {
     /// One look.
     pub(crate) fn look_at_space(&self) {
         let root = self.side_root();
@@ -257,7 +257,7 @@ impl Owner {
         }
         let anew = self.follow_parts(&mut whole);
         if !whole.is_wanted() || !whole.used {
-            // One that an owner before us left, or nobody needs any more.
+            // One that an agent before us left, or nobody needs any more.
             let ours = slow && !whole.left_alone && lock(&self.books).confined(&root).is_some();
             if whole.stands || ours {
                 self.relax(&mut whole, &root);
@@ -407,7 +407,7 @@ impl Owner {
         }
     }
 
-    /// The owner leaves: nothing of this stays.
+    /// The agent leaves: nothing of this stays.
     pub(crate) fn end_space(&self) {
         let root = self.side_root();
         let mut whole = lock(&self.space);

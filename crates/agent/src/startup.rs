@@ -1,4 +1,4 @@
-//! Becoming the owner: one at a time, away from any gate, with what an earlier owner left taken up.
+//! Becoming the agent: one at a time, away from any gate, with what an earlier agent left taken up.
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -30,15 +30,15 @@ use crate::lease::{Lease, monotonic_ns};
 use crate::looper::{self, Loop};
 use crate::mechanisms::units;
 use crate::notify;
-use crate::owner::{Mode, Owner};
+use crate::agent::{Mode, Agent};
 use crate::paths::{RunDir, open_lock};
-use crate::presence::owner_lives;
+use crate::presence::agent_lives;
 use crate::program::own_program;
 use crate::rate::RateLimit;
 use crate::server;
 use crate::space::{self, Whole};
 
-/// How an owner is asked to start.
+/// How an agent is asked to start.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// By whom it is started.
@@ -52,12 +52,12 @@ pub struct Options {
 /// Period of the loop with exact sensing.
 const PERIOD_EXACT_NS: u64 = 5_000_000;
 
-/// An owner that does not answer is waited for this long: housekeeping sees within a second that it is to leave.
+/// An agent that does not answer is waited for this long: housekeeping sees within a second that it is to leave.
 pub(crate) const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// So often.
 pub(crate) const LOCK_LOOK: Duration = Duration::from_millis(10);
 
-/// Runs an owner to its end.
+/// Runs an agent to its end.
 ///
 /// # Errors
 /// One sentence: what, where, why; and the mend. In on-demand mode it has also gone to standard output, where whoever
@@ -87,9 +87,9 @@ pub fn main(run_dir: &RunDir, options: &Options) -> Result<(), String> {
 fn detach() -> Result<(), String> {
     // SAFETY: this process has one thread so far (main calls this first), so the child is a whole copy.
     match unsafe { libc::fork() } {
-        -1 => Err(format!("owner: fork: {}", std::io::Error::last_os_error())),
+        -1 => Err(format!("agent: fork: {}", std::io::Error::last_os_error())),
         0 => {
-            rustix::process::setsid().map_err(|error| format!("owner: setsid: {error}"))?;
+            rustix::process::setsid().map_err(|error| format!("agent: setsid: {error}"))?;
             Ok(())
         }
         _ => std::process::exit(0),
@@ -97,10 +97,10 @@ fn detach() -> Result<(), String> {
 }
 
 struct Started {
-    owner: Arc<Owner>,
+    agent: Arc<Agent>,
     listener: std::os::unix::net::UnixListener,
     house: House,
-    /// Held for as long as this owner lives.
+    /// Held for as long as this agent lives.
     _lock: std::fs::File,
 }
 
@@ -111,7 +111,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
     let settings = config.settings();
     let machine = discover(&RealFs::new(), None).map_err(|error| error.to_string())?;
     if let Some(why) = machine.refusal() {
-        return Err(format!("owner: no gates can be made here: {why}"));
+        return Err(format!("agent: no gates can be made here: {why}"));
     }
     let fs = kfs::machine(machine.roots()).map_err(|error| error.to_string())?;
     let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
@@ -131,7 +131,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
     let period_ns = period(&settings, sensor.min_window_ns());
     let lease = Arc::new(Lease::open(&run_dir.lease()).map_err(|error| {
         format!(
-            "owner: {}: {error}; check the run directory",
+            "agent: {}: {error}; check the run directory",
             run_dir.lease().display()
         )
     })?);
@@ -143,7 +143,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
     }
     let space = Whole::new(settings.space.value, topology, &groups);
     info!("{}", space.sentence());
-    let owner = Arc::new(Owner {
+    let agent = Arc::new(Agent {
         run_dir: run_dir.clone(),
         mode: options.mode,
         tick_ns: 1_000_000_000 / u64::from(tick_hz().unwrap_or(250).max(1)),
@@ -170,13 +170,13 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
         leaving: Arc::new(AtomicBool::new(false)),
         left: Notify::new(),
     });
-    owner.take_up();
+    agent.take_up();
     let guardian = start_guardian(run_dir, options.mode, options.engine)
         .inspect_err(|error| warn!("guardian: {error}; tried again every second"))
         .ok();
     let listener = listen(run_dir)?;
     Ok(Started {
-        owner,
+        agent,
         listener,
         house: House::new(guardian).with_engine(options.engine),
         _lock: lock_file,
@@ -193,7 +193,7 @@ fn carrier(engine: Engine, fs: &Arc<dyn kfs::KernelFs>) -> Result<Carrier, Strin
     if let Some(kernel) = &kernel {
         kernel
             .can_load()
-            .map_err(|why| format!("owner: engine ext: {why}; or take engine = knobs"))?;
+            .map_err(|why| format!("agent: engine ext: {why}; or take engine = knobs"))?;
     }
     Ok(Carrier::new(kernel))
 }
@@ -202,23 +202,23 @@ fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, String> {
     let dir = run_dir.dir();
     let wrong = |path: &std::path::Path, error: std::io::Error| {
         format!(
-            "owner: {}: {error}; run as root, or set TIDEGATE_RUN_DIR",
+            "agent: {}: {error}; run as root, or set TIDEGATE_RUN_DIR",
             path.display()
         )
     };
-    run_dir.make().map_err(|why| format!("owner: {why}"))?;
+    run_dir.make().map_err(|why| format!("agent: {why}"))?;
     // The socket's own check decides who may do what; the directory only has to let them reach it.
     let open_to_all = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(dir, open_to_all).map_err(|error| wrong(dir, error))?;
-    let path = run_dir.owner_lock();
+    let path = run_dir.agent_lock();
     let file = open_lock(&path).map_err(|error| wrong(&path, error))?;
     let began = Instant::now();
     while file.try_lock().is_err() {
-        // An owner that leaves no longer answers but is still tidying up; one that starts does not answer yet. Repair and a
+        // An agent that leaves no longer answers but is still tidying up; one that starts does not answer yet. Repair and a
         // guardian that writes the fallback hold the lock for moments, too.
-        if owner_lives(run_dir) || began.elapsed() >= LOCK_PATIENCE {
+        if agent_lives(run_dir) || began.elapsed() >= LOCK_PATIENCE {
             return Err(format!(
-                "owner: {}: another owner runs; see `tidegate status`",
+                "agent: {}: another agent runs; see `tidegate status`",
                 path.display()
             ));
         }
@@ -243,7 +243,7 @@ fn period(settings: &Settings, min_window_ns: u64) -> u64 {
     }
 }
 
-/// An owner that a command inside a gate started must not be limited by that gate.
+/// An agent that a command inside a gate started must not be limited by that gate.
 fn leave_gates(groups: &Groups, run_dir: &RunDir) {
     let pid = std::process::id() as i32;
     let inside = |at: &GroupPath| {
@@ -270,7 +270,7 @@ fn leave_gates(groups: &Groups, run_dir: &RunDir) {
         groups.place(&home, pid).map_err(|error| error.to_string())
     });
     if let Err(why) = moved {
-        warn!("owner: stays in {at}: {why}; it may be slow there");
+        warn!("agent: stays in {at}: {why}; it may be slow there");
     }
 }
 
@@ -281,11 +281,11 @@ pub fn start_guardian(
     engine: Option<Engine>,
 ) -> std::io::Result<std::process::Child> {
     let mut command = own_program()?;
-    command.args(["guardian", "--owner", &std::process::id().to_string()]);
+    command.args(["guardian", "--agent", &std::process::id().to_string()]);
     if mode == Mode::OnDemand {
         command.arg("--on-demand");
     }
-    // For the owner that it may start.
+    // For the agent that it may start.
     if let Some(engine) = engine {
         command.args(["--engine", &engine.to_string()]);
     }
@@ -309,11 +309,11 @@ fn listen(run_dir: &RunDir) -> Result<std::os::unix::net::UnixListener, String> 
     let path = run_dir.socket();
     let wrong = |error: std::io::Error| {
         format!(
-            "owner: {}: {error}; check the run directory",
+            "agent: {}: {error}; check the run directory",
             path.display()
         )
     };
-    // We hold the owner's lock, so a socket that is there is a dead owner's.
+    // We hold the agent's lock, so a socket that is there is a dead agent's.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(wrong(error)),
         _ => {}
@@ -324,7 +324,7 @@ fn listen(run_dir: &RunDir) -> Result<std::os::unix::net::UnixListener, String> 
     Ok(listener)
 }
 
-/// An owner without its loop would answer and hold the lock, and nobody would be in control: it dies with any thread, and
+/// An agent without its loop would answer and hold the lock, and nobody would be in control: it dies with any thread, and
 /// the guardian acts.
 struct EndWithThread;
 
@@ -338,19 +338,19 @@ impl Drop for EndWithThread {
 
 fn serve(started: Started) -> Result<(), String> {
     let Started {
-        owner,
+        agent,
         listener,
         house,
         _lock,
     } = started;
-    let writer = crate::writer::QuotaWriter::new(&owner);
+    let writer = crate::writer::QuotaWriter::new(&agent);
     let control_loop = Loop {
-        control: Arc::clone(&owner.control),
-        meters: Arc::clone(&owner.meters),
-        lease: Arc::clone(&owner.lease),
-        ext: Arc::clone(&owner.ext),
-        period_ns: owner.period_ns,
-        leaving: Arc::clone(&owner.leaving),
+        control: Arc::clone(&agent.control),
+        meters: Arc::clone(&agent.meters),
+        lease: Arc::clone(&agent.lease),
+        ext: Arc::clone(&agent.ext),
+        period_ns: agent.period_ns,
+        leaving: Arc::clone(&agent.leaving),
     };
     let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
         std::thread::Builder::new()
@@ -360,42 +360,42 @@ fn serve(started: Started) -> Result<(), String> {
                 let _end = EndWithThread;
                 work();
             })
-            .map_err(|error| format!("owner: thread {name}: {error}"))
+            .map_err(|error| format!("agent: thread {name}: {error}"))
     };
     let looping = spawn(
         "control",
         Box::new(move || looper::run(control_loop, Box::new(writer))),
     )?;
-    let housed = Arc::clone(&owner);
+    let housed = Arc::clone(&agent);
     let keeping = spawn("house", Box::new(move || house.run(&housed)))?;
-    let bursty = Arc::clone(&owner);
+    let bursty = Arc::clone(&agent);
     let bursting = spawn("bursts", Box::new(move || crate::bursts::run(&bursty)))?;
-    let divided = Arc::clone(&owner);
+    let divided = Arc::clone(&agent);
     let dividing = spawn("units", Box::new(move || units::run(&divided)))?;
-    let spaced = Arc::clone(&owner);
+    let spaced = Arc::clone(&agent);
     let spacing = spawn("space", Box::new(move || space::run(&spaced)))?;
-    let carried = Arc::clone(&owner);
+    let carried = Arc::clone(&agent);
     // Not waited for in the end: the kernel may be checking its programs for a while, and nothing comes of that any more.
     spawn("ext", Box::new(move || ext::run(&carried)))?;
-    let held = Arc::clone(&owner);
+    let held = Arc::clone(&agent);
     let holding = spawn("holders", Box::new(move || holders::run(&held)))?;
     looper::pin_memory();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| format!("owner: tokio: {error}"))?;
-    let socket = owner.run_dir.socket();
+        .map_err(|error| format!("agent: tokio: {error}"))?;
+    let socket = agent.run_dir.socket();
     let served = runtime.block_on(async {
         let listener =
             tokio::net::UnixListener::from_std(listener).map_err(|error| error.to_string())?;
-        leave_on_signals(Arc::clone(&owner))?;
-        say_ready(owner.mode)?;
-        server::serve(listener, Arc::clone(&owner))
+        leave_on_signals(Arc::clone(&agent))?;
+        say_ready(agent.mode)?;
+        server::serve(listener, Arc::clone(&agent))
             .await
             .map_err(|error| error.to_string())
     });
     if served.is_err() {
-        owner.leave();
+        agent.leave();
     }
     let _ = std::fs::remove_file(&socket);
     let _ = looping.join();
@@ -404,11 +404,11 @@ fn serve(started: Started) -> Result<(), String> {
     let _ = dividing.join();
     let _ = spacing.join();
     let _ = holding.join();
-    served.map_err(|why| format!("owner: {}: {why}", socket.display()))
+    served.map_err(|why| format!("agent: {}: {why}", socket.display()))
 }
 
 /// A service manager ends us with SIGTERM, a person with Ctrl-C.
-fn leave_on_signals(owner: Arc<Owner>) -> Result<(), String> {
+fn leave_on_signals(agent: Arc<Agent>) -> Result<(), String> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut term = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let mut int = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
@@ -418,7 +418,7 @@ fn leave_on_signals(owner: Arc<Owner>) -> Result<(), String> {
             _ = int.recv() => {}
         }
         info!("asked to leave");
-        owner.leave();
+        agent.leave();
     });
     Ok(())
 }
@@ -435,5 +435,5 @@ fn say_ready(mode: Mode) -> Result<(), String> {
         warn!("nobody waits for us any more: {error}");
     }
     rustix::stdio::dup2_stdout(std::io::stderr())
-        .map_err(|error| format!("owner: standard output: {error}"))
+        .map_err(|error| format!("agent: standard output: {error}"))
 }

@@ -12,12 +12,12 @@ use crate::api::{Done, GateView, SetRequest, UnsetRequest};
 use crate::gate::{Gate, Place, Record};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
-use crate::owner::{Owner, find_in, no_gate, refuse};
+use crate::agent::{Agent, find_in, no_gate, refuse};
 use crate::peer::{ADMIN_GROUP, Peer, may_give};
 use crate::server::Refusal;
 use crate::tighten::only_tightens;
 
-impl Owner {
+impl Agent {
     /// Terms for something that runs already.
     pub fn set(&self, peer: &Peer, request: &SetRequest) -> Result<GateView, Refusal> {
         let target = Target::parse(&request.target).map_err(|error| refuse("usage")(&error))?;
@@ -76,7 +76,7 @@ impl Owner {
             && known.is_none()
             && let Some(gate) = gates.pop()
         {
-            // The next owner would not know of it: rather not at all.
+            // The next agent would not know of it: rather not at all.
             self.release(&gate);
             if let Err(error) = self.publish(&gates) {
                 warn!("gate {name}: {error}");
@@ -306,7 +306,7 @@ impl Owner {
         Ok(gate)
     }
 
-    /// Refuses to limit the owner itself: by a limit of its own that a gate has, too.
+    /// Refuses to limit the agent itself: by a limit of its own that a gate has, too.
     pub(crate) fn check_not_own(&self, target: &str, place: &Place) -> Result<(), Refusal> {
         let own = [std::process::id() as i32, self.lease.guardian_pid()];
         let holds_own = match place {
@@ -325,7 +325,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Refuses to make side work of the owner itself, and of groups of which one lies in the other: their use would count
+    /// Refuses to make side work of the agent itself, and of groups of which one lies in the other: their use would count
     /// twice.
     fn check_limitable(&self, gates: &[Gate], target: &str, place: &Place) -> Result<(), Refusal> {
         self.check_not_own(target, place)?;

@@ -1,4 +1,4 @@
-//! What the owner shows: status and gates. Why a gate runs at its present rate is in `explain`.
+//! What the agent shows: status and gates. Why a gate runs at its present rate is in `explain`.
 
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::{Control, FREE_UCPU, Given, Write};
@@ -12,7 +12,7 @@ use crate::gate::{Gate, Place};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
 use crate::mechanisms::latency_view;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
 pub(crate) fn cpus(ucpu: u64) -> f64 {
     ucpu as f64 / 1e6
@@ -64,7 +64,7 @@ pub(crate) fn write_view(write: &Write, now_ns: u64) -> WriteView {
     }
 }
 
-impl Owner {
+impl Agent {
     /// The machine at a glance.
     pub fn status(&self) -> StatusView {
         let now_ns = monotonic_ns();
@@ -130,7 +130,7 @@ impl Owner {
         view.sensing_note = (view.sensing != "bpf").then(|| self.sensing_note.clone());
         view.uptime_seconds = now_ns.saturating_sub(self.started_ns) as f64 / 1e9;
         view.control.period_ms = self.period_ns as f64 / 1e6;
-        view.control.owner_cpu_pct = *lock(&self.own_cpu_pct);
+        view.control.agent_cpu_pct = *lock(&self.own_cpu_pct);
         view.guardian_pid =
             Some(self.lease.guardian_pid()).filter(|pid| crate::house::is_alive(*pid));
         view.lease_seconds = self.lease.age_and_lease_ns(now_ns).1 as f64 / 1e9;

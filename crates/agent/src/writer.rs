@@ -11,7 +11,7 @@ use crate::books::Books;
 use crate::light::lighten;
 use crate::limits::set_yielding;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
 /// Quotas go to the books, then to the group.
 pub(crate) struct QuotaWriter {
@@ -22,11 +22,11 @@ pub(crate) struct QuotaWriter {
 }
 
 impl QuotaWriter {
-    pub(crate) fn new(owner: &Owner) -> Self {
+    pub(crate) fn new(agent: &Agent) -> Self {
         Self {
-            groups: Arc::clone(&owner.groups),
-            books: Arc::clone(&owner.books),
-            light: (owner.side_root(), lock(&owner.space).light()),
+            groups: Arc::clone(&agent.groups),
+            books: Arc::clone(&agent.books),
+            light: (agent.side_root(), lock(&agent.space).light()),
         }
     }
 }

@@ -31,7 +31,7 @@ pub fn target(name: &str) -> Option<Fuzz> {
     found.map(|(_, fuzz)| *fuzz)
 }
 
-/// Text as the owner reads a file: bytes that are no UTF-8 become U+FFFD.
+/// Text as the agent reads a file: bytes that are no UTF-8 become U+FFFD.
 fn text(data: &[u8]) -> String {
     String::from_utf8_lossy(data).into_owned()
 }

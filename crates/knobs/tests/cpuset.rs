@@ -178,7 +178,7 @@ fn a_machine_without_the_controller_says_so() {
     assert!(groups.cpuset_refusal().unwrap().contains("cpuset"));
 }
 
-/// What an owner writes down, its death, and what whoever comes after finds.
+/// What an agent writes down, its death, and what whoever comes after finds.
 fn after_death(
     (fake, groups, root): (Arc<FakeFs>, Groups, GroupPath),
     outside: Option<&str>,

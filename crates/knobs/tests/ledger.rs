@@ -152,7 +152,7 @@ fn fallbacks_do_what_they_say_and_again_nothing() {
                 "{fallback:?}"
             );
         }
-        // The next owner can still put back what stood before.
+        // The next agent can still put back what stood before.
         let (mut ledger, _) = bed.open();
         ledger.restore_all(&bed.groups);
         assert_eq!(
@@ -164,13 +164,13 @@ fn fallbacks_do_what_they_say_and_again_nothing() {
 }
 
 #[test]
-fn the_guardian_reading_beside_a_recording_owner_frees_no_slot() {
+fn the_guardian_reading_beside_a_recording_agent_frees_no_slot() {
     let bed = Bed::new(FakeFs::mixed());
     let group = bed.foreign();
     let (mut ledger, _) = bed.open();
     bed.limit(&mut ledger, &group, Fallback::Restore);
     let next = ledger.entries()[0].id + 1;
-    // The owner has taken the slot, and not yet stored the entry.
+    // The agent has taken the slot, and not yet stored the entry.
     ledger.moving().take(next, &THEIRS).unwrap();
     let _guardian = bed.open();
     assert!(ledger.moving().get(next).is_some());

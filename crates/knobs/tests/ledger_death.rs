@@ -1,4 +1,4 @@
-//! An owner's whole life on fake machines, ended after each single step and met by each errno at each: what the next
+//! An agent's whole life on fake machines, ended after each single step and met by each errno at each: what the next
 //! start finds must be enough to put everything back.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -15,7 +15,7 @@ use tidegate_knobs::target::ProcessRef;
 
 use support::{Bed, ERRNOS, RUN, THEIRS, path};
 
-/// What an owner does in its life, stopping at the first refusal as a dying one would.
+/// What an agent does in its life, stopping at the first refusal as a dying one would.
 fn life(bed: &Bed, group: &GroupPath) -> Option<()> {
     let moving = bed.moving();
     let (mut ledger, _) = Ledger::open(bed.fs.clone(), Path::new(RUN), moving, &bed.groups).ok()?;
@@ -133,7 +133,7 @@ fn repaired(bed: &Bed, group: &GroupPath, when: &str) {
 }
 
 #[test]
-fn an_owner_that_dies_after_any_step_leaves_what_the_next_can_put_back() {
+fn an_agent_that_dies_after_any_step_leaves_what_the_next_can_put_back() {
     for make in [FakeFs::mixed, FakeFs::v1, FakeFs::v2] {
         let (bed, group) = with_process(make);
         let start = bed.fs.count();

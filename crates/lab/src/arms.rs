@@ -102,7 +102,7 @@ pub struct Stage<'a> {
     pub exe: &'a Path,
     /// The cgroup tree, if writable.
     pub hierarchy: Option<&'a Hierarchy>,
-    /// An owner of our own, if Tidegate can run.
+    /// An agent of our own, if Tidegate can run.
     pub tidegate: Option<&'a Tidegate>,
 }
 
@@ -167,7 +167,7 @@ impl<'a> Placement<'a> {
     pub fn keeper_pid(&self) -> Option<i32> {
         match (&self.scheduler, self.arm, self.stage.tidegate) {
             (Some(scheduler), _, _) => Some(scheduler.pid()),
-            (None, Arm::Tidegate { .. }, Some(tidegate)) => Some(tidegate.owner_pid()),
+            (None, Arm::Tidegate { .. }, Some(tidegate)) => Some(tidegate.agent_pid()),
             _ => None,
         }
     }
@@ -219,7 +219,7 @@ pub fn plain(words: &[String]) -> Command {
     command
 }
 
-/// A number of the owner's status; 0 when it has none of that name.
+/// A number of the agent's status; 0 when it has none of that name.
 pub fn number(status: &Value, name: &str) -> f64 {
     status[name].as_f64().unwrap_or(0.0)
 }

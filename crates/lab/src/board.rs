@@ -71,7 +71,7 @@ const BOARD_BYTES: usize = size_of::<Head>() + SLOTS_MAX * size_of::<Slot>();
 pub struct Board {
     map: *mut u8,
     path: PathBuf,
-    owner: bool,
+    agent: bool,
 }
 
 // SAFETY: everything behind `map` is atomics, and the mapping lives as long as the board.
@@ -107,7 +107,7 @@ impl Board {
                 let board = Board {
                     map,
                     path,
-                    owner: true,
+                    agent: true,
                 };
                 board.head().magic.store(MAGIC, Ordering::Release);
                 Ok(board)
@@ -137,7 +137,7 @@ impl Board {
         let board = Board {
             map,
             path: path.to_path_buf(),
-            owner: false,
+            agent: false,
         };
         if board.head().magic.load(Ordering::Acquire) != MAGIC {
             return Err(LabError::process("shared page", "is not one of ours"));
@@ -276,7 +276,7 @@ impl Drop for Board {
         unsafe {
             libc::munmap(self.map.cast(), BOARD_BYTES);
         }
-        if self.owner {
+        if self.agent {
             let _ = std::fs::remove_file(&self.path);
         }
     }

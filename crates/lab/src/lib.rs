@@ -15,7 +15,7 @@
 //!                   --on sim ─> on_sim: cells, each a simulated machine ─> Report
 //! ```
 //!
-//! Simulated ([`on_sim`]), Tidegate's engines are a part of the model: the owner's own control step and
+//! Simulated ([`on_sim`]), Tidegate's engines are a part of the model: the agent's own control step and
 //! the law's own headers decide, on a machine that is the same to the byte each time.
 //!
 //! The command line needs three things from here:

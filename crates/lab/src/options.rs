@@ -169,7 +169,7 @@ impl std::str::FromStr for Experiment {
     }
 }
 
-/// Which sensor Tidegate's owner is told to use.
+/// Which sensor Tidegate's agent is told to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
     /// BPF run-time accounting, windows of 5 ms.

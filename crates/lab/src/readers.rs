@@ -3,7 +3,7 @@
 //! Idle is counted as capacity − main − side − other, never read from a counter of idle time: the
 //! ticks of /proc/stat are points off over short windows. Capacity is the CPUs online less what the
 //! hypervisor took (steal); *other* is everything else that ran, from the root group where the
-//! kernel accounts it (v1), else from the processes that the lab knows: itself and the owner.
+//! kernel accounts it (v1), else from the processes that the lab knows: itself and the agent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,14 +49,14 @@ pub struct Snapshot {
     pub other_ns: u64,
     /// Taken by the hypervisor.
     pub steal_ns: u64,
-    /// The owner's CPU time.
-    pub owner_ns: u64,
+    /// The agent's CPU time.
+    pub agent_ns: u64,
 }
 
 /// Reads all counters of one arm.
 pub struct Reader {
-    /// The process of Tidegate's owner, if there is one.
-    owner: Option<i32>,
+    /// The process of Tidegate's agent, if there is one.
+    agent: Option<i32>,
     /// The root group's usage and those of main's and side's groups. All three are charged by the
     /// same ticks, so their difference does not have the ticks' error.
     root: Option<Hierarchy>,
@@ -65,7 +65,7 @@ pub struct Reader {
 
 impl Reader {
     /// For main and side with these process ids.
-    pub fn new(h: Option<&Hierarchy>, pids: &[i32], owner: Option<i32>) -> Self {
+    pub fn new(h: Option<&Hierarchy>, pids: &[i32], agent: Option<i32>) -> Self {
         let root = h.filter(|h| h.root_usage_ns().is_some()).cloned();
         let mut groups: Vec<String> = pids.iter().filter_map(|&p| accounting_group(p)).collect();
         groups.sort();
@@ -75,7 +75,7 @@ impl Reader {
             groups.clear();
         }
         Reader {
-            owner,
+            agent,
             root,
             groups,
         }
@@ -84,7 +84,7 @@ impl Reader {
     /// Reads.
     pub fn snapshot(&self, main: &Source, side: &Source) -> Snapshot {
         let (main_ns, side_ns) = (main.cpu_ns(), side.cpu_ns());
-        let owner_ns = self.owner.and_then(clock::process_cpu_ns).unwrap_or(0);
+        let agent_ns = self.agent.and_then(clock::process_cpu_ns).unwrap_or(0);
         let other_ns = match &self.root {
             Some(h) => {
                 let root = h.root_usage_ns().unwrap_or(0);
@@ -95,7 +95,7 @@ impl Reader {
                 };
                 root.saturating_sub(known)
             }
-            None => owner_ns + clock::own_process_cpu_ns(),
+            None => agent_ns + clock::own_process_cpu_ns(),
         };
         Snapshot {
             wall_ns: clock::monotonic_ns(),
@@ -103,7 +103,7 @@ impl Reader {
             side_ns,
             other_ns,
             steal_ns: steal_ns(),
-            owner_ns,
+            agent_ns,
         }
     }
 }
@@ -133,14 +133,14 @@ pub struct Shares {
     pub main_pct: f64,
     /// Side.
     pub side_pct: f64,
-    /// Everything else: the owner, the lab, kernel threads, other programs.
+    /// Everything else: the agent, the lab, kernel threads, other programs.
     pub other_pct: f64,
     /// What was left.
     pub idle_pct: f64,
     /// Steal, of all CPUs online; the other shares are of what it left.
     pub steal_pct: f64,
-    /// The owner, in percent of one CPU.
-    pub owner_cpu_pct: f64,
+    /// The agent, in percent of one CPU.
+    pub agent_cpu_pct: f64,
     /// How long the window was.
     pub seconds: f64,
 }
@@ -164,7 +164,7 @@ pub fn shares(from: &Snapshot, to: &Snapshot, cpus: usize) -> Shares {
         other_pct: pct(other),
         idle_pct: 100.0 - pct(main) - pct(side) - pct(other),
         steal_pct: 100.0 * steal / all,
-        owner_cpu_pct: 100.0 * span(from.owner_ns, to.owner_ns) / wall,
+        agent_cpu_pct: 100.0 * span(from.agent_ns, to.agent_ns) / wall,
         seconds: wall / 1e9,
     }
 }
@@ -269,7 +269,7 @@ mod tests {
             side_ns: 7_600_000_000,
             other_ns: 190_000_000,
             steal_ns: 1_000_000_000,
-            owner_ns: 50_000_000,
+            agent_ns: 50_000_000,
         };
         let s = shares(&from, &to, 2);
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
@@ -277,7 +277,7 @@ mod tests {
             near(s.main_pct, 30.0) && near(s.side_pct, 40.0) && near(s.other_pct, 1.0),
             "{s:?}"
         );
-        assert!(near(s.idle_pct, 29.0) && near(s.steal_pct, 5.0) && near(s.owner_cpu_pct, 0.5));
+        assert!(near(s.idle_pct, 29.0) && near(s.steal_pct, 5.0) && near(s.agent_cpu_pct, 0.5));
     }
 
     #[test]

@@ -12,16 +12,16 @@ use crate::options::{LabOptions, Sense};
 use crate::proc::Guarded;
 use crate::{LabError, clock, stop};
 
-/// How long an owner may take to come up (BPF programs are verified then) or to clean up.
+/// How long an agent may take to come up (BPF programs are verified then) or to clean up.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
-/// A running owner of our own.
+/// A running agent of our own.
 pub struct Tidegate {
     exe: PathBuf,
     run_dir: PathBuf,
     prefix: String,
     agent: Guarded,
-    owner_pid: i32,
+    agent_pid: i32,
     sensing: String,
 }
 
@@ -35,7 +35,7 @@ pub fn executable(options: &LabOptions) -> Result<PathBuf, LabError> {
 }
 
 impl Tidegate {
-    /// Starts an owner and waits until it answers.
+    /// Starts an agent and waits until it answers.
     pub fn start(exe: &Path, sense: Option<Sense>) -> Result<Self, LabError> {
         static SERIAL: AtomicU32 = AtomicU32::new(0);
         let name = format!(
@@ -73,7 +73,7 @@ impl Tidegate {
             run_dir,
             prefix: name,
             agent,
-            owner_pid: 0,
+            agent_pid: 0,
             sensing: String::new(),
         };
         tidegate.wait_ready(&log)?;
@@ -93,7 +93,7 @@ impl Tidegate {
             if self.run_dir.join("tidegate.sock").exists()
                 && let Ok(status) = self.status()
             {
-                self.owner_pid = status["pid"].as_i64().unwrap_or(0) as i32;
+                self.agent_pid = status["pid"].as_i64().unwrap_or(0) as i32;
                 self.sensing = status["sensing"].as_str().unwrap_or("").to_string();
                 return Ok(());
             }
@@ -111,12 +111,12 @@ impl Tidegate {
         }
     }
 
-    /// The owner's process.
-    pub fn owner_pid(&self) -> i32 {
-        self.owner_pid
+    /// The agent's process.
+    pub fn agent_pid(&self) -> i32 {
+        self.agent_pid
     }
 
-    /// `bpf` or `usage`, as the owner says.
+    /// `bpf` or `usage`, as the agent says.
     pub fn sensing(&self) -> &str {
         &self.sensing
     }
@@ -162,7 +162,7 @@ impl Tidegate {
     }
 }
 
-/// An owner for those cells of an experiment that need one, started at the first of them: a start takes seconds (BPF
+/// An agent for those cells of an experiment that need one, started at the first of them: a start takes seconds (BPF
 /// programs are verified), and while others are measured none should run.
 #[derive(Default)]
 pub struct Lazy {
@@ -170,7 +170,7 @@ pub struct Lazy {
 }
 
 impl Lazy {
-    /// The owner where `wanted`; else it ends.
+    /// The agent where `wanted`; else it ends.
     pub fn get(&mut self, exe: &Path, wanted: bool) -> Result<Option<&Tidegate>, LabError> {
         match (wanted, &self.running) {
             (false, _) => self.running = None,
@@ -191,7 +191,7 @@ fn command_in(exe: &Path, run_dir: &Path, prefix: &str) -> Command {
 
 impl Drop for Tidegate {
     fn drop(&mut self) {
-        // The owner restores what it wrote and removes its groups; the guard kills it only when it
+        // The agent restores what it wrote and removes its groups; the guard kills it only when it
         // has not done so in time.
         self.agent.end(PATIENCE_NS / 2);
         let _ = std::fs::remove_dir_all(&self.run_dir);

@@ -102,7 +102,7 @@ impl AutoBurst {
         burst
     }
 
-    /// A burst of `burst_ns` stands (of an owner before this one), without other history.
+    /// A burst of `burst_ns` stands (of an agent before this one), without other history.
     pub fn resumed(cfg: Config, burst_ns: u64) -> Self {
         Self {
             burst_ns,

@@ -96,7 +96,7 @@ impl Plan {
         plan
     }
 
-    /// Terms to knobs, as the owner does it: what is said once is written into groups and slices here, the rest is left to the
+    /// Terms to knobs, as the agent does it: what is said once is written into groups and slices here, the rest is left to the
     /// engine. A hint becomes a slice where the scheduler has slices.
     fn compile(&mut self, scenario: &Scenario) {
         let mut tasks: Vec<TaskSpec> = scenario

@@ -279,7 +279,7 @@ table! {
     Lease lease: TimeSpan {
         default: TimeSpan::from_secs(2), range: "a time from 200ms to 1min, as in 2s", example: "2s", value: "TIME",
         classes: &[],
-        doc: "How long the owner may be silent before its guardian writes the fallback",
+        doc: "How long the agent may be silent before its guardian writes the fallback",
         within: |span| span.within(TimeSpan::from_millis(200), TimeSpan::from_secs(60)),
     }
     Sense sense: Sense {

@@ -150,7 +150,7 @@ impl Value for Weight {
     }
 }
 
-/// What a limited target goes to when the owner is gone.
+/// What a limited target goes to when the agent is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fallback {
     /// A static quota at the tolerance.

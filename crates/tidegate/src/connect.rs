@@ -1,4 +1,4 @@
-//! Reaching the owner.
+//! Reaching the agent.
 
 use std::time::{Duration, Instant};
 
@@ -7,26 +7,26 @@ use tidegate_agent::paths::RunDir;
 
 use crate::exit::{Exit, Failure};
 
-/// The owner that runs now.
+/// The agent that runs now.
 pub fn to_owner() -> Result<Client, Failure> {
     let run_dir = RunDir::from_env();
     Client::connect(&run_dir).map_err(|error| {
         let socket = run_dir.socket();
         if error.kind == ErrorKind::Unreachable && !socket.exists() {
-            let why = "no owner runs, so nothing is limited; the first `tidegate run` or `set` starts one";
+            let why = "no agent runs, so nothing is limited; the first `tidegate run` or `set` starts one";
             return Failure::new(
                 Exit::Unreachable,
-                format!("owner: {}: {why}", socket.display()),
+                format!("agent: {}: {why}", socket.display()),
             );
         }
         Failure::from(error)
     })
 }
 
-/// How long a call is repeated when the owner is asked too often: a loop of short commands is no misuse.
+/// How long a call is repeated when the agent is asked too often: a loop of short commands is no misuse.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Calls the owner that runs now, or a new one.
+/// Calls the agent that runs now, or a new one.
 pub fn call_starting<R>(call: impl Fn(&Client) -> Result<R, ClientError>) -> Result<R, Failure> {
     let client = Client::connect_or_start(&RunDir::from_env()).map_err(with_mend_for_users)?;
     let started = Instant::now();
@@ -48,7 +48,7 @@ fn with_mend_for_users(error: ClientError) -> Failure {
         ErrorKind::Unreachable | ErrorKind::Denied if !root => Failure::new(
             failure.exit,
             format!(
-                "{}\nonly root can start the owner; put sudo before tidegate (CMD still runs as you), or have an \
+                "{}\nonly root can start the agent; put sudo before tidegate (CMD still runs as you), or have an \
                  administrator start the service",
                 failure.message
             ),

@@ -16,7 +16,7 @@ pub enum Exit {
     Failure = 1,
     /// The command line or a term is wrong.
     Usage = 2,
-    /// No owner runs, or it does not answer.
+    /// No agent runs, or it does not answer.
     Unreachable = 3,
     /// The caller may not, or the machine cannot.
     Refused = 4,
@@ -38,7 +38,7 @@ impl Exit {
             "failed (doctor: headroom cannot be enforced here)",
         ),
         (Exit::Usage, "the command line or a term is wrong"),
-        (Exit::Unreachable, "no owner runs, or it does not answer"),
+        (Exit::Unreachable, "no agent runs, or it does not answer"),
         (Exit::Refused, "the caller may not, or the machine cannot"),
         (Exit::NoTarget, "no such gate, process or group"),
         (Exit::RunFailed, "run: failed before CMD was started"),

@@ -28,7 +28,7 @@ const HONOURED: [&str; 8] = [
 pub fn options(caches: Option<u32>) -> Result<Options, Failure> {
     let mut options = tidegate_agent::ext::machine::options(&RealFs::new(), caches)
         .map_err(|why| Failure::new(Exit::Failure, format!("ext: {why}")))?;
-    // As the owner does where no gate names one.
+    // As the agent does where no gate names one.
     let settings = tidegate_terms::Config::default().settings();
     options.headroom_ppm = settings.default_headroom.value.ppm();
     Ok(options)

@@ -1,4 +1,4 @@
-//! The failure contract on the running kernel, at every write boundary: the real owner, guardian and `repair` die, stop or are
+//! The failure contract on the running kernel, at every write boundary: the real agent, guardian and `repair` die, stop or are
 //! refused after their n-th change of a file, in the midst of a life in which they are asked everything.
 //!
 //! `TIDEGATE_FAULTS=all cargo test -p tidegate --test boundaries -- --nocapture` is the long form. It needs a build with debug
@@ -22,23 +22,23 @@ const ERRNOS: [i32; 6] = [
 ];
 
 #[test]
-fn the_owner_dies_at_every_write_boundary() {
-    strike_all("owner-dies", |nth| {
+fn the_agent_dies_at_every_write_boundary() {
+    strike_all("agent-dies", |nth| {
         vec![Fault::new("agent", nth, What::Kill)]
     });
 }
 
 /// Nobody is left but whoever is asked next.
 #[test]
-fn owner_and_guardian_die_at_every_write_boundary() {
+fn agent_and_guardian_die_at_every_write_boundary() {
     strike_all("both-die", |nth| {
         vec![Fault::new("agent", nth, What::KillBoth)]
     });
 }
 
 #[test]
-fn the_owner_is_refused_at_every_write() {
-    strike_all("owner-refused", |nth| {
+fn the_agent_is_refused_at_every_write() {
+    strike_all("agent-refused", |nth| {
         let all = ERRNOS.map(|errno| Fault::new("agent", nth, What::Errno(errno)));
         match long() {
             true => all.to_vec(),
@@ -48,8 +48,8 @@ fn the_owner_is_refused_at_every_write() {
 }
 
 #[test]
-fn the_owner_freezes_at_write_boundaries() {
-    strike_all("owner-freezes", |nth| match long() || nth % 4 == 1 {
+fn the_agent_freezes_at_write_boundaries() {
+    strike_all("agent-freezes", |nth| match long() || nth % 4 == 1 {
         true => vec![Fault::new("agent", nth, What::Stop)],
         false => Vec::new(),
     });

@@ -60,7 +60,7 @@ fn side_work_leaves_mains_cpu_and_comes_back() {
     let first = First::new(instance.prefix());
     let burn = "while :; do :; done";
     let side = instance.background(&["--side", "--name", "job"], &["sh", "-c", burn]);
-    // Not the first command: an owner that it started would be in its cpuset, too.
+    // Not the first command: an agent that it started would be in its cpuset, too.
     instance.gate("job");
     let enter = format!(
         "echo $$ >{}/cgroup.procs; exec {} run --main --name web --headroom 30% -- sleep 20",

@@ -1,4 +1,4 @@
-//! Latency hints on the running kernel: of commands, processes and groups; kept across exec, fork and a dead owner; undone.
+//! Latency hints on the running kernel: of commands, processes and groups; kept across exec, fork and a dead agent; undone.
 
 mod common;
 
@@ -117,13 +117,13 @@ fn every_thread_of_a_process_has_it_and_gives_it_back() {
     let Some((instance, base_ns)) = instance("hint-pid") else {
         return;
     };
-    // The owner's own program with its threads, as a process that is not Tidegate's: it is another instance's.
+    // The agent's own program with its threads, as a process that is not Tidegate's: it is another instance's.
     let Some(other) = Instance::new("hint-other") else {
         return;
     };
     let _held = other.background(&["--side"], &["sleep", "60"]);
     let mut pid = 0;
-    wait_for("an owner with threads", || {
+    wait_for("an agent with threads", || {
         let output = other.output(&["status", "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         pid = status["pid"].as_u64().unwrap_or(0) as u32;
@@ -188,7 +188,7 @@ fn a_group_has_it_with_what_enters_and_what_somebody_else_wrote_stays() {
 }
 
 #[test]
-fn a_killed_owner_is_followed_by_one_that_knows_and_stop_undoes() {
+fn a_killed_agent_is_followed_by_one_that_knows_and_stop_undoes() {
     let Some((instance, base_ns)) = instance("hint-kill") else {
         return;
     };
@@ -200,14 +200,14 @@ fn a_killed_owner_is_followed_by_one_that_knows_and_stop_undoes() {
     instance.gate("stays");
     let target = format!("pid:{}", process.pid());
     instance.ok(&["set", &target, "latency=-20"]);
-    let owner = instance.json(&["status"])["pid"].as_u64().unwrap();
+    let agent = instance.json(&["status"])["pid"].as_u64().unwrap();
     let _ = Command::new("kill")
-        .args(["-KILL", &owner.to_string()])
+        .args(["-KILL", &agent.to_string()])
         .status();
-    wait_for("another owner", || {
+    wait_for("another agent", || {
         let output = instance.output(&["status", "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        status["pid"].as_u64().is_some_and(|pid| pid != owner)
+        status["pid"].as_u64().is_some_and(|pid| pid != agent)
     });
     assert_eq!(slices(process.pid()), [FIRST_NS]);
     let shown = instance.json(&["show", &target]);

@@ -1,5 +1,5 @@
 //! Quotas, bursts and hard caps on the running kernel: on commands, processes and groups of any class, beside the moving quota
-//! of side work, after a death of the owner, and put back.
+//! of side work, after a death of the agent, and put back.
 
 mod common;
 
@@ -147,7 +147,7 @@ fn the_moving_quota_is_not_held_up_by_quotas_below_it() {
 }
 
 #[test]
-fn limits_outlive_the_owner_and_are_taken_up() {
+fn limits_outlive_the_agent_and_are_taken_up() {
     let Some(instance) = Instance::new("outlive") else {
         return;
     };
@@ -156,16 +156,16 @@ fn limits_outlive_the_owner_and_are_taken_up() {
     ];
     let _web = instance.background(&flags, &["sleep", "60"]);
     let group = group_of(&instance.gate("web"));
-    let owner = instance.json(&["status"])["pid"].as_u64().unwrap();
+    let agent = instance.json(&["status"])["pid"].as_u64().unwrap();
     let killed = Command::new("kill")
-        .args(["-KILL", &owner.to_string()])
+        .args(["-KILL", &agent.to_string()])
         .status();
     assert!(killed.unwrap().success());
-    wait_for("another owner", || {
+    wait_for("another agent", || {
         let output = instance.output(&["status", "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         assert_eq!(limit(&group).0, Some(40_000));
-        status["pid"].as_u64().is_some_and(|pid| pid != owner)
+        status["pid"].as_u64().is_some_and(|pid| pid != agent)
             && status["gates"][0]["own_limit"]["quota_usec"] == 40_000
     });
     assert_eq!(limit(&group).0, Some(40_000));

@@ -152,7 +152,7 @@ fn commands_that_cannot_be_executed_leave_no_trace() {
     assert_eq!(missing.status.code(), Some(127), "{}", describe(&missing));
     assert!(
         !instance.run_dir().exists(),
-        "an owner was started for a command that is not there"
+        "an agent was started for a command that is not there"
     );
     let output = instance.output(&["run", "--side", "--", script.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(126), "{}", describe(&output));

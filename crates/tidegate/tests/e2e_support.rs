@@ -1,5 +1,5 @@
 //! Every mechanism of `doctor` once on the running kernel, by what stands in the gate's group: for root, and for a user beside an
-//! owner. The README's support table names these tests.
+//! agent. The README's support table names these tests.
 
 mod common;
 
@@ -132,7 +132,7 @@ fn quota_burst_and_caps_stand_in_the_gates_group() {
 }
 
 #[test]
-fn a_user_beside_an_owner_tightens_their_own_work() {
+fn a_user_beside_an_agent_tightens_their_own_work() {
     let Some(bed) = Bed::new("sup-user") else {
         return;
     };

@@ -65,7 +65,7 @@ fn under_sudo_the_command_runs_as_the_caller() {
 }
 
 #[test]
-fn without_rights_and_without_an_owner_the_mend_is_said() {
+fn without_rights_and_without_an_agent_the_mend_is_said() {
     let Some(instance) = Instance::new("bare") else {
         return;
     };

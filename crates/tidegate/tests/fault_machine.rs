@@ -1,5 +1,5 @@
 //! Faults that the machine around an instance has: groups that come and go by the thousand, forks without end, somebody who
-//! writes the same knob, owners that start at once, a frozen owner, real-time threads, hostile names.
+//! writes the same knob, agents that start at once, a frozen agent, real-time threads, hostile names.
 //!
 //! `TIDEGATE_FAULTS=all cargo test -p tidegate --test fault_machine -- --nocapture` goes on for longer.
 
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use common::{Background, Instance, describe, stderr};
 use support_fault::{long, tell};
-use support_kill::processes::{guardians, kill9, owners};
+use support_kill::processes::{guardians, kill9, agents};
 use support_kill::stage::{Stage, nothing_left, side_root};
 use support_kill::watch::{Limit, cpu_mount};
 use support_kill::{LEASE, wait};
@@ -66,7 +66,7 @@ fn groups_come_and_go_around_and_inside() {
     let Some(stage) = Stage::new("churn") else {
         return;
     };
-    let owner = stage.owner();
+    let agent = stage.agent();
     let other = other_group(&stage.instance);
     let target = format!("cgroup:/other-{}", stage.instance.prefix());
     stage.instance.ok(&["set", &target, "class=side"]);
@@ -89,7 +89,7 @@ fn groups_come_and_go_around_and_inside() {
     let a_second = made as f64 / began.elapsed().as_secs_f64();
     eprintln!("churn: {made} groups, {a_second:.0} a second");
     tell("churn, thousands of groups", made / 1000);
-    assert_eq!(stage.owner(), owner, "the owner stays");
+    assert_eq!(stage.agent(), agent, "the agent stays");
     stage.check();
     stage.instance.ok(&["unset", &target]);
     // A target that vanishes under its gate ends it.
@@ -110,7 +110,7 @@ fn groups_come_and_go_around_and_inside() {
     stage.end();
 }
 
-/// Side work that forks as fast as it can is as limited as any, also while its owner is killed.
+/// Side work that forks as fast as it can is as limited as any, also while its agent is killed.
 #[test]
 fn a_fork_storm_stays_in_its_gate() {
     const STORM: &str =
@@ -124,8 +124,8 @@ fn a_fork_storm_stays_in_its_gate() {
     stage.instance.gate("storm");
     for _ in 0..rounds(2, 20) {
         std::thread::sleep(Duration::from_millis(800));
-        let dead = stage.kill_owner();
-        stage.next_owner(dead);
+        let dead = stage.kill_agent();
+        stage.next_agent(dead);
         stage.check();
     }
     let forks = std::fs::read_to_string("/proc/sys/kernel/ns_last_pid").unwrap_or_default();
@@ -178,9 +178,9 @@ fn an_outside_writer_is_told_of_and_left_alone() {
     std::fs::remove_dir(&other).unwrap();
 }
 
-/// Of many owners that start at once one comes to be, each time.
+/// Of many agents that start at once one comes to be, each time.
 #[test]
-fn of_owners_that_start_at_once_one_lives() {
+fn of_agents_that_start_at_once_one_lives() {
     let Some(instance) = Instance::new("two") else {
         return;
     };
@@ -194,7 +194,7 @@ fn of_owners_that_start_at_once_one_lives() {
             })
             .collect();
         let mut running = 6;
-        wait("one owner", Duration::from_secs(20), || {
+        wait("one agent", Duration::from_secs(20), || {
             running = all
                 .iter_mut()
                 .filter_map(|one| one.try_wait().unwrap().is_none().then_some(()))
@@ -206,7 +206,7 @@ fn of_owners_that_start_at_once_one_lives() {
         for one in &mut all {
             if one.try_wait().unwrap().is_none() {
                 assert_eq!(
-                    owners(instance.prefix()),
+                    agents(instance.prefix()),
                     [one.id() as i32],
                     "round {round}"
                 );
@@ -217,18 +217,18 @@ fn of_owners_that_start_at_once_one_lives() {
             let output = one.wait_with_output().unwrap();
             let said = stderr(&output);
             assert!(
-                output.status.success() || said.contains("another owner runs"),
+                output.status.success() || said.contains("another agent runs"),
                 "{said}"
             );
         }
     }
-    tell("owners that start at once", rounds * 6);
+    tell("agents that start at once", rounds * 6);
     nothing_left(&instance);
 }
 
-/// An owner that its freezer holds is stood in for, and goes on afterwards.
+/// An agent that its freezer holds is stood in for, and goes on afterwards.
 #[test]
-fn a_frozen_owner_is_stood_in_for() {
+fn a_frozen_agent_is_stood_in_for() {
     let Some(stage) = Stage::new("freezer") else {
         return;
     };
@@ -240,18 +240,18 @@ fn a_frozen_owner_is_stood_in_for() {
     }
     let cold = freezer.join(format!("cold-{}", stage.instance.prefix()));
     std::fs::create_dir(&cold).unwrap();
-    let owner = stage.owner().unwrap();
+    let agent = stage.agent().unwrap();
     let mut slowest = Duration::ZERO;
     for _ in 0..rounds(2, 20) {
         std::thread::sleep(Duration::from_millis(300));
-        std::fs::write(cold.join("cgroup.procs"), owner.to_string()).unwrap();
+        std::fs::write(cold.join("cgroup.procs"), agent.to_string()).unwrap();
         std::fs::write(cold.join("freezer.state"), "FROZEN").unwrap();
         let limit = Limit::open(&side_root(&stage.instance));
         slowest = slowest.max(wait("the fallback", LEASE * 3, || limit.is_at_floor()));
         std::fs::write(cold.join("freezer.state"), "THAWED").unwrap();
-        std::fs::write(freezer.join("cgroup.procs"), owner.to_string()).unwrap();
+        std::fs::write(freezer.join("cgroup.procs"), agent.to_string()).unwrap();
         stage.check();
-        assert_eq!(stage.owner(), Some(owner), "the owner stays");
+        assert_eq!(stage.agent(), Some(agent), "the agent stays");
     }
     eprintln!(
         "figure: fallback after a freeze, at most {:.2} s",
@@ -262,7 +262,7 @@ fn a_frozen_owner_is_stood_in_for() {
     stage.end();
 }
 
-/// A process with a real-time thread (another instance's owner has one) is refused where the kernel refuses it, by its
+/// A process with a real-time thread (another instance's agent has one) is refused where the kernel refuses it, by its
 /// number, and all of its threads stay where they were.
 #[test]
 fn a_process_with_a_real_time_thread_is_never_half_moved() {
@@ -272,7 +272,7 @@ fn a_process_with_a_real_time_thread_is_never_half_moved() {
     let second = instance.beside("second");
     let keep = second.background(&["--side", "--name", "keep"], &["sleep", "1000"]);
     second.gate("keep");
-    let pid = owners(second.prefix())[0];
+    let pid = agents(second.prefix())[0];
     let places = || -> Vec<String> {
         let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
         let cgroup = |path: PathBuf| std::fs::read_to_string(path.join("cgroup")).unwrap();
@@ -400,7 +400,7 @@ fn a_group_without_a_text_name(instance: &Instance) {
     std::fs::remove_dir(&dir).unwrap();
 }
 
-/// Links laid where the owner's files go are not followed.
+/// Links laid where the agent's files go are not followed.
 #[test]
 fn links_in_the_run_directory_are_not_followed() {
     let Some(instance) = Instance::new("links") else {
@@ -412,7 +412,7 @@ fn links_in_the_run_directory_are_not_followed() {
         "ledger.moving",
         "gates.json",
         "lease",
-        "owner.lock",
+        "agent.lock",
         "start.lock",
         "agent.log",
         "tidegate.sock",
@@ -433,14 +433,14 @@ fn links_in_the_run_directory_are_not_followed() {
             );
         }
         let _ = instance.output(&["stop"]);
-        for pid in owners(instance.prefix())
+        for pid in agents(instance.prefix())
             .into_iter()
             .chain(guardians(instance.prefix()))
         {
             kill9(pid);
         }
         wait("them to end", Duration::from_secs(10), || {
-            owners(instance.prefix()).is_empty()
+            agents(instance.prefix()).is_empty()
         });
     }
     tell("links in the run directory", files.len() as u64);

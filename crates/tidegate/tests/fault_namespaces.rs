@@ -38,7 +38,7 @@ fn inside(instance: &Instance, flags: &[&str], script: &str, rounds: u64) -> Out
     output
 }
 
-/// A number that is another process's by now: that one is left where it is, by the owner, by `unset` and by `repair`.
+/// A number that is another process's by now: that one is left where it is, by the agent, by `unset` and by `repair`.
 #[test]
 fn a_number_that_is_used_again_is_another_process() {
     const SCRIPT: &str = r#"
@@ -86,7 +86,7 @@ export TIDEGATE_RUN_DIR=$DIR/small/run
 round=0
 while [ $round -lt $ROUNDS ]; do
 	round=$((round + 1))
-	# More room each time: each of the owner's files is the one that does not fit any more.
+	# More room each time: each of the agent's files is the one that does not fit any more.
 	dd if=/dev/zero of=$DIR/small/fill bs=4k 2>/dev/null
 	truncate -s -$((round % 12 * 4096)) $DIR/small/fill
 	$T run --side --quiet --name job -- sleep 1000 2>$DIR/said & job=$!
@@ -124,7 +124,7 @@ done
     tell("full run directories", rounds);
 }
 
-/// A tree that becomes read-only under the owner: what stands stays and is told of; writable again, all goes on.
+/// A tree that becomes read-only under the agent: what stands stays and is told of; writable again, all goes on.
 #[test]
 fn a_read_only_cgroup_tree_is_told_of() {
     const SCRIPT: &str = r#"

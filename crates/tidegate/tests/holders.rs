@@ -1,4 +1,4 @@
-//! Main waits for a file lock that side work holds: the holder goes first, and an owner that is killed in the midst of that leaves
+//! Main waits for a file lock that side work holds: the holder goes first, and an agent that is killed in the midst of that leaves
 //! no task that does.
 
 #![allow(clippy::unwrap_used)]
@@ -11,7 +11,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use common::{Background, Instance};
-use support_kill::processes::{children, guardians, kill9, owners};
+use support_kill::processes::{children, guardians, kill9, agents};
 use support_kill::stage::nothing_left;
 use support_kill::{LEASE, wait};
 
@@ -43,7 +43,7 @@ impl Scene {
         let side = instance.background(&["--side", "--name", "side"], &command);
         instance.gate("side");
         let flock = side.pid() as i32;
-        // Before it became flock it may have started an owner, which was its child for a moment.
+        // Before it became flock it may have started an agent, which was its child for a moment.
         let works = |pid: &i32| {
             let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             name.trim_end() == "sh"
@@ -124,7 +124,7 @@ fn a_holder_goes_first_and_it_is_told() {
 }
 
 #[test]
-fn an_owner_that_is_killed_in_a_holders_turn_leaves_none() {
+fn an_agent_that_is_killed_in_a_holders_turn_leaves_none() {
     for both in [false, true] {
         let Some(scene) = Scene::new(if both { "holders-both" } else { "holders-kill" }) else {
             return;
@@ -134,8 +134,8 @@ fn an_owner_that_is_killed_in_a_holders_turn_leaves_none() {
             return scene.end(&mut waiter);
         }
         let prefix = scene.instance.prefix();
-        let (owners, guardians) = (owners(prefix), guardians(prefix));
-        for pid in guardians.into_iter().filter(|_| both).chain(owners) {
+        let (agents, guardians) = (agents(prefix), guardians(prefix));
+        for pid in guardians.into_iter().filter(|_| both).chain(agents) {
             kill9(pid);
         }
         kill9(waiter.id() as i32);

@@ -12,7 +12,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use common::Instance;
-use support_kill::processes::{guardians, kill9, owners};
+use support_kill::processes::{guardians, kill9, agents};
 use support_kill::stage::{Stage, nothing_left};
 use support_kill::{Coin, LEASE, kills, wait};
 
@@ -27,20 +27,20 @@ impl Slowest {
 }
 
 #[test]
-fn the_owner_is_killed() {
-    let Some(mut stage) = Stage::new("kill-owner") else {
+fn the_agent_is_killed() {
+    let Some(mut stage) = Stage::new("kill-agent") else {
         return;
     };
-    let mut coin = Coin::new("the_owner_is_killed");
+    let mut coin = Coin::new("the_agent_is_killed");
     let mut slowest = Slowest::default();
     for _ in 0..kills() {
         coin.sleep_us(400_000);
-        let dead = stage.kill_owner();
-        slowest.add(stage.next_owner(dead));
+        let dead = stage.kill_agent();
+        slowest.add(stage.next_agent(dead));
         stage.check();
     }
     eprintln!(
-        "the owner is killed: {} times, back within {:?}",
+        "the agent is killed: {} times, back within {:?}",
         kills(),
         slowest.0
     );
@@ -54,14 +54,14 @@ fn the_guardian_is_killed() {
     };
     let mut coin = Coin::new("the_guardian_is_killed");
     let mut slowest = Slowest::default();
-    let owner = stage.owner();
+    let agent = stage.agent();
     for _ in 0..kills() {
         coin.sleep_us(400_000);
         let dead = stage.guardian().unwrap();
         kill9(dead);
         let another = || stage.guardian().is_some_and(|guardian| guardian != dead);
         slowest.add(wait("another guardian", LEASE * 3, another));
-        assert_eq!(stage.owner(), owner, "the owner stays");
+        assert_eq!(stage.agent(), agent, "the agent stays");
         stage.check();
     }
     eprintln!(
@@ -93,7 +93,7 @@ fn run_is_killed() {
         return;
     };
     let mut coin = Coin::new("run_is_killed");
-    let owner = stage.owner();
+    let agent = stage.agent();
     for nth in 0..kills() {
         let mut run = run_in_flight(&stage.instance, ["--side", "--main"][nth as usize % 2]);
         // Before it is placed, while it is, and now and then as the command that it has become.
@@ -101,7 +101,7 @@ fn run_is_killed() {
         coin.sleep_us(if rarely { 300_000 } else { 30_000 });
         end(&mut run);
         stage.check();
-        assert_eq!(stage.owner(), owner, "the owner stays");
+        assert_eq!(stage.agent(), agent, "the agent stays");
     }
     let only_ours = || stage.instance.json(&["show"]).as_array().unwrap().len() == 2;
     wait(
@@ -113,13 +113,13 @@ fn run_is_killed() {
     stage.end();
 }
 
-/// The first `run` starts the owner; whoever kills it meanwhile must not spoil the next.
+/// The first `run` starts the agent; whoever kills it meanwhile must not spoil the next.
 #[test]
-fn run_is_killed_while_it_starts_the_owner() {
+fn run_is_killed_while_it_starts_the_agent() {
     let Some(instance) = Instance::new("kill-start") else {
         return;
     };
-    let mut coin = Coin::new("run_is_killed_while_it_starts_the_owner");
+    let mut coin = Coin::new("run_is_killed_while_it_starts_the_agent");
     for _ in 0..kills().min(50) {
         let mut run = run_in_flight(&instance, "--side");
         coin.sleep_us(60_000);
@@ -127,8 +127,8 @@ fn run_is_killed_while_it_starts_the_owner() {
         let output = instance.output(&["run", "--side", "--", "true"]);
         assert!(output.status.success(), "{}", common::describe(&output));
         // The one that the killed run had begun to start and the next one's: the later leaves when the other answers.
-        wait("one owner", LEASE, || owners(instance.prefix()).len() == 1);
-        for pid in owners(instance.prefix())
+        wait("one agent", LEASE, || agents(instance.prefix()).len() == 1);
+        for pid in agents(instance.prefix())
             .into_iter()
             .chain(guardians(instance.prefix()))
         {
@@ -136,14 +136,14 @@ fn run_is_killed_while_it_starts_the_owner() {
             kill9(pid);
         }
         wait("them to end", Duration::from_secs(5), || {
-            owners(instance.prefix()).is_empty() && guardians(instance.prefix()).is_empty()
+            agents(instance.prefix()).is_empty() && guardians(instance.prefix()).is_empty()
         });
     }
     instance.ok(&["run", "--side", "--", "true"]);
     nothing_left(&instance);
 }
 
-/// A command ends as it should, in a gate, whatever happened before; there is one owner then, which took up what it found.
+/// A command ends as it should, in a gate, whatever happened before; there is one agent then, which took up what it found.
 fn start_is_clean(stage: &mut Stage) {
     let output = stage
         .instance
@@ -159,11 +159,11 @@ fn start_is_clean(stage: &mut Stage) {
 }
 
 #[test]
-fn owner_and_guardian_are_killed_at_once() {
+fn agent_and_guardian_are_killed_at_once() {
     let Some(mut stage) = Stage::new("kill-both") else {
         return;
     };
-    let mut coin = Coin::new("owner_and_guardian_are_killed_at_once");
+    let mut coin = Coin::new("agent_and_guardian_are_killed_at_once");
     for _ in 0..kills() {
         coin.sleep_us(300_000);
         let guardian = stage.guardian().unwrap();
@@ -171,7 +171,7 @@ fn owner_and_guardian_are_killed_at_once() {
         if first {
             kill9(guardian);
         }
-        let owner = stage.kill_owner();
+        let agent = stage.kill_agent();
         if !first {
             kill9(guardian);
         }
@@ -180,9 +180,9 @@ fn owner_and_guardian_are_killed_at_once() {
         stage.check_work();
         assert!(stage.limit().rate_ucpu().is_some());
         start_is_clean(&mut stage);
-        stage.next_owner(owner);
+        stage.next_agent(agent);
     }
-    eprintln!("owner and guardian are killed at once: {} times", kills());
+    eprintln!("agent and guardian are killed at once: {} times", kills());
     stage.end();
 }
 
@@ -200,17 +200,17 @@ fn all_are_killed_at_once() {
         ];
         coin.sleep_us(40_000);
         let guardian = stage.guardian();
-        let owner = stage.kill_owner();
+        let agent = stage.kill_agent();
         guardian.into_iter().for_each(kill9);
         runs.iter_mut().for_each(end);
         // One of them may have begun to start the next.
-        for pid in owners(stage.instance.prefix()) {
+        for pid in agents(stage.instance.prefix()) {
             kill9(pid);
         }
         stage.check_work();
         coin.sleep_us(100_000);
         start_is_clean(&mut stage);
-        stage.next_owner(owner);
+        stage.next_agent(agent);
     }
     let only_ours = || stage.instance.json(&["show"]).as_array().unwrap().len() == 2;
     wait(
@@ -222,13 +222,13 @@ fn all_are_killed_at_once() {
     stage.end();
 }
 
-/// What a `run` wants of an owner that dies meanwhile it gets of the next.
+/// What a `run` wants of an agent that dies meanwhile it gets of the next.
 #[test]
-fn runs_outlive_the_owner_that_they_speak_to() {
+fn runs_outlive_the_agent_that_they_speak_to() {
     let Some(mut stage) = Stage::new("kill-speaker") else {
         return;
     };
-    let mut coin = Coin::new("runs_outlive_the_owner_that_they_speak_to");
+    let mut coin = Coin::new("runs_outlive_the_agent_that_they_speak_to");
     for _ in 0..kills() {
         let mut runs: Vec<Child> = ["--side", "--main", "--side"]
             .into_iter()
@@ -244,7 +244,7 @@ fn runs_outlive_the_owner_that_they_speak_to() {
             })
             .collect();
         coin.sleep_us(30_000);
-        let dead = stage.kill_owner();
+        let dead = stage.kill_agent();
         for run in runs.drain(..) {
             let output = run.wait_with_output().unwrap();
             assert!(output.status.success(), "{}", common::describe(&output));
@@ -254,14 +254,14 @@ fn runs_outlive_the_owner_that_they_speak_to() {
                 common::describe(&output)
             );
         }
-        stage.next_owner(dead);
+        stage.next_agent(dead);
         stage.check();
     }
     stage.end();
 }
 
 #[test]
-fn ten_runs_at_once_make_one_owner() {
+fn ten_runs_at_once_make_one_agent() {
     let Some(instance) = Instance::new("kill-ten") else {
         return;
     };
@@ -287,7 +287,7 @@ fn ten_runs_at_once_make_one_owner() {
                 && instance.json(&["show"]).as_array().unwrap().len() == 10
         };
         wait("ten gates", Duration::from_secs(10), gates);
-        assert_eq!(owners(instance.prefix()).len(), 1);
+        assert_eq!(agents(instance.prefix()).len(), 1);
         let group = format!("{}-side/", instance.prefix());
         for run in runs {
             let output = run.wait_with_output().unwrap();
@@ -302,14 +302,14 @@ fn ten_runs_at_once_make_one_owner() {
     }
 }
 
-/// Between the last gate's end and the owner's there is a moment at which the next command begins.
+/// Between the last gate's end and the agent's there is a moment at which the next command begins.
 #[test]
-fn a_run_that_begins_as_the_owner_leaves_gets_a_gate() {
+fn a_run_that_begins_as_the_agent_leaves_gets_a_gate() {
     let Some(instance) = Instance::new("kill-leave") else {
         return;
     };
-    let mut coin = Coin::new("a_run_that_begins_as_the_owner_leaves_gets_a_gate");
-    // A round takes as long as an owner takes to leave, twice.
+    let mut coin = Coin::new("a_run_that_begins_as_the_agent_leaves_gets_a_gate");
+    // A round takes as long as an agent takes to leave, twice.
     for _ in 0..kills().div_ceil(3).min(20) {
         let before = instance.output(&["run", "--side", "--", "true"]);
         assert!(before.status.success(), "{}", common::describe(&before));

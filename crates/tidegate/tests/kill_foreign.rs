@@ -1,5 +1,5 @@
-//! Processes and groups that are not ours, when the owner dies or freezes: each goes to its declared fallback, comes under
-//! its terms again with the next owner, and gets back what it had from `unset` or `repair`.
+//! Processes and groups that are not ours, when the agent dies or freezes: each goes to its declared fallback, comes under
+//! its terms again with the next agent, and gets back what it had from `unset` or `repair`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Background, Instance, cgroups_of};
-use support_kill::processes::{guardians, kill9, owners, signal};
+use support_kill::processes::{guardians, kill9, agents, signal};
 use support_kill::stage::{Stage, nothing_left, side_root};
 use support_kill::watch::{Limit, cpu_mount};
 use support_kill::{Coin, LEASE, kills, wait};
@@ -133,7 +133,7 @@ impl Process {
     }
 }
 
-/// An owner that no guardian brings back, as a service manager has it.
+/// An agent that no guardian brings back, as a service manager has it.
 fn service(instance: &Instance) -> Background {
     use std::os::unix::process::CommandExt;
     let mut agent = instance.tidegate(&["agent"]);
@@ -142,12 +142,12 @@ fn service(instance: &Instance) -> Background {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let owner = Background(agent.spawn().unwrap());
+    let agent = Background(agent.spawn().unwrap());
     let ready = || instance.output(&["status"]).status.success();
     wait("the service", Duration::from_secs(10), ready);
     let guarded = || guardians(instance.prefix()).len() == 1;
     wait("its guardian", Duration::from_secs(10), guarded);
-    owner
+    agent
 }
 
 /// One group and one process of each fallback.
@@ -209,12 +209,12 @@ fn each_target_goes_to_its_fallback_and_comes_back() {
     let Some(instance) = Instance::new("kill-fallback") else {
         return;
     };
-    let owner = service(&instance);
+    let agent = service(&instance);
     let mut targets = Targets::new(&instance);
     wait("limits", SOON, || targets.all_limited());
     for _ in 0..kills().div_ceil(6).min(20) {
-        let [pid] = owners(instance.prefix())[..] else {
-            panic!("not one owner")
+        let [pid] = agents(instance.prefix())[..] else {
+            panic!("not one agent")
         };
         let died = Instant::now();
         kill9(pid);
@@ -256,7 +256,7 @@ fn each_target_goes_to_its_fallback_and_comes_back() {
         // It is killed by its number; what is held here reaps it.
         std::mem::forget(next);
     }
-    drop(owner);
+    drop(agent);
     for nth in 0..FALLBACKS.len() {
         for target in targets.names(nth) {
             instance.ok(&["unset", &target]);
@@ -279,7 +279,7 @@ fn repair_restores_what_nobody_is_left_to_restore() {
     };
     let mut coin = Coin::new("repair_restores_what_nobody_is_left_to_restore");
     for _ in 0..kills().div_ceil(3).min(20) {
-        let owner = service(&instance);
+        let agent = service(&instance);
         let mut targets = Targets::new(&instance);
         let side = instance.background(
             &["--side", "--name", "side"],
@@ -288,7 +288,7 @@ fn repair_restores_what_nobody_is_left_to_restore() {
         instance.gate("side");
         coin.sleep_us(100_000);
         guardians(instance.prefix()).into_iter().for_each(kill9);
-        drop(owner);
+        drop(agent);
         assert!(targets.all_limited(), "what stands goes on standing");
         instance.ok(&["repair"]);
         assert!(
@@ -331,9 +331,9 @@ impl Drop for Frozen {
     }
 }
 
-/// What is above, for an owner that does not die but freezes, and while work of our own runs, too.
+/// What is above, for an agent that does not die but freezes, and while work of our own runs, too.
 #[test]
-fn a_frozen_owner_is_stood_in_for_and_resumes() {
+fn a_frozen_agent_is_stood_in_for_and_resumes() {
     let Some(mut stage) = Stage::new("kill-frozen") else {
         return;
     };
@@ -345,11 +345,11 @@ fn a_frozen_owner_is_stood_in_for_and_resumes() {
             .instance
             .ok(&["set", target, "class=side", "fallback=restore"]);
     }
-    let owner = stage.owner().unwrap();
+    let agent = stage.agent().unwrap();
     // Twice: what the guardian wrote the first time must not count as somebody else's writing the second time.
     for _ in 0..kills().div_ceil(3).clamp(2, 20) {
         wait("limits", SOON, || group.is_limited() && process.is_lent());
-        let frozen = Frozen::new(owner);
+        let frozen = Frozen::new(agent);
         let patience = LEASE + Duration::from_secs(1);
         wait("the fallback", patience, || {
             stage.limit().is_at_floor() && stage.limit().is_idle() && group.is_restored()
@@ -357,15 +357,15 @@ fn a_frozen_owner_is_stood_in_for_and_resumes() {
         stage.check_work();
         wait("the process to be back", SOON, || !process.is_lent());
         drop(frozen);
-        wait("the owner's own limits", SOON, || {
+        wait("the agent's own limits", SOON, || {
             group.is_limited() && group.limit().is_idle() && process.is_lent()
         });
-        assert_eq!(stage.owner(), Some(owner));
+        assert_eq!(stage.agent(), Some(agent));
         stage.check();
     }
-    // And the death of an owner that is brought back.
-    let dead = stage.kill_owner();
-    stage.next_owner(dead);
+    // And the death of an agent that is brought back.
+    let dead = stage.kill_agent();
+    stage.next_agent(dead);
     wait("limits", SOON, || {
         group.is_limited() && group.limit().is_idle() && process.is_lent()
     });

@@ -157,7 +157,7 @@ fn unpacked(logs: &Path) -> Result<PathBuf, Trouble> {
     fs::create_dir_all(&results)
         .map_err(|e| Trouble::io("make the results' folder", &results, &e))?;
     let mut tar = Command::new(tool("tar")?);
-    tar.arg("--no-same-owner")
+    tar.arg("--no-same-agent")
         .arg("-C")
         .arg(&results)
         .arg("-xf")

@@ -1,4 +1,4 @@
-# what: what the owner and its guardian use, with few groups and with 500 more
+# what: what the agent and its guardian use, with few groups and with 500 more
 # modes: precise
 # needs: tidegate
 # seconds: 60
@@ -9,15 +9,15 @@ tidegate run --main -- vmtool duty 20 10000 &
 main=$!
 gate_soon $main $MAIN
 sleep 5
-# The owner was started from this group and lives in it; the shell sleeps.
+# The agent was started from this group and lives in it; the shell sleeps.
 seen 10 test
-measure owner_few_groups "$(of test)" %
+measure agent_few_groups "$(of test)" %
 few=$(of test)
 group many
 for number in $(seq 500); do mkdir $ROOT/many/g$number; done
 sleep 2
 seen 10 test
-measure owner_500_groups "$(of test)" %
+measure agent_500_groups "$(of test)" %
 # A nanosecond an instruction is about a third of a present machine's speed.
-within "the owner's use with few groups" "$few" 0 3
-within "the owner's use with 500 groups" "$(of test)" 0 3
+within "the agent's use with few groups" "$few" 0 3
+within "the agent's use with 500 groups" "$(of test)" 0 3

@@ -41,10 +41,10 @@ within "the quota in percent of a CPU" "$(awk '{ print 100 * $1 / $2 }' $ROOT/$S
 # And back.
 echo 0 >$ROOT/web/cpuset.cpus
 until_true 8 is 1 || fail "side work came not back to CPU 1 but to '$(cpus_of)'"
-# The owner dies: off main's CPU and at the floor; the next one goes on.
-kill -9 "$(owner)"
-until_true 30 sh -c 'tidegate status >/dev/null' || fail "no owner came back"
-until_true 8 is 1 || fail "the next owner does not go on: '$(cpus_of)'"
+# The agent dies: off main's CPU and at the floor; the next one goes on.
+kill -9 "$(agent)"
+until_true 30 sh -c 'tidegate status >/dev/null' || fail "no agent came back"
+until_true 8 is 1 || fail "the next agent does not go on: '$(cpus_of)'"
 tidegate unset cgroup:/web
 until_true 8 open || fail "without main's gate side work is still on '$(cpus_of)'"
 kill $main

@@ -1,11 +1,11 @@
-# what: the owner with the engine ext: headroom and a cap by the scheduler, copies of both in kernel files, and stop puts all back
+# what: the agent with the engine ext: headroom and a cap by the scheduler, copies of both in kernel files, and stop puts all back
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate
 # seconds: 200
 tidegate agent --engine ext >/tmp/agent 2>&1 &
 agent=$!
-owner_ext_on $agent
+agent_ext_on $agent
 same "the engine" "$(tidegate status --json | json engine)" ext
 
 tidegate run --main --headroom 30% -- vmtool duty 40 10000 &
@@ -19,10 +19,10 @@ SEEN=$(vmtool clock 10 $SIDE $MAIN test /tmp/turns)
 echo "$SEEN"
 measure idle "$(of idle)" %
 measure side "$(of $SIDE)" %
-# Main and the owner (whose loop watches on) have what side work is short of 30 %.
+# Main and the agent (whose loop watches on) have what side work is short of 30 %.
 measure main "$(of $MAIN)" %
-measure owner "$(of test)" %
-within "the owner's own use" "$(of test)" 0 1.2
+measure agent "$(of test)" %
+within "the agent's own use" "$(of test)" 0 1.2
 within "idle beside main at 40 % with 30 % to be kept" "$(of idle)" 29.8 30.3
 tidegate status >/tmp/status
 cat /tmp/status
@@ -55,11 +55,11 @@ background_is_shown() {
 }
 until_true 10 background_is_shown || { cat /tmp/shown; fail "show does not tell of the background"; }
 tidegate doctor >/tmp/doctor
-grep -q "Owner: runs: .*engine ext" /tmp/doctor || { cat /tmp/doctor; fail "doctor does not name the owner's engine"; }
+grep -q "Agent: runs: .*engine ext" /tmp/doctor || { cat /tmp/doctor; fail "doctor does not name the agent's engine"; }
 finish $soft
 
 tidegate stop
-wait $agent || { cat /tmp/agent; fail "the owner ended with an error"; }
+wait $agent || { cat /tmp/agent; fail "the agent ended with an error"; }
 same "the state of sched_ext" "$(ext_state)" disabled
 finish $capped
 cat /tmp/agent

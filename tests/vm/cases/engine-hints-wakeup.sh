@@ -6,7 +6,7 @@
 # seconds: 120
 
 # woken HINT INTERVAL_US WORK_US: a task that wakes and works beside three hogs of its own group; leaves
-# "mean_us=... p99_us=..." in SEEN. The hint comes first: starting the owner is work for the one CPU, too.
+# "mean_us=... p99_us=..." in SEEN. The hint comes first: starting the agent is work for the one CPU, too.
 woken() {
 	sh -c 'sleep 2; exec vmtool wake 8 "$@"' sh "$2" "$3" >/tmp/woken &
 	waker=$!

@@ -1,4 +1,4 @@
-# what: hints of -20 to 19 on a command, a process and a unit's group: inherited, swept, kept over a kill of the owner, undone
+# what: hints of -20 to 19 on a command, a process and a unit's group: inherited, swept, kept over a kill of the agent, undone
 # modes: smp
 # kernels: 6.18 7.3
 # needs: tidegate
@@ -27,7 +27,7 @@ until_true 20 four || fail "no four threads"
 tidegate set pid:$threads latency=-20
 same "slices of four threads" "$(vmtool slice $threads | sort -u)" 100000
 
-# A group, with what enters it later; the owner dies meanwhile.
+# A group, with what enters it later; the agent dies meanwhile.
 group hinted
 sh -c 'echo 0 >"$0/cgroup.procs"; exec vmtool burn' $ROOT/hinted &
 early=$!
@@ -38,14 +38,14 @@ until_true 20 inside_yet || fail "nobody entered the group"
 tidegate set cgroup:/hinted latency=19
 longest=$(vmtool slice $early)
 [ "$longest" -gt "$base" ] || fail "a hint of 19 is $longest ns, the default $base ns"
-old=$(owner)
+old=$(agent)
 kill -KILL "$old"
-another() { [ "$(owner 2>/dev/null)" != "$old" ] && alive "$(owner 2>/dev/null)"; }
-until_true 30 another || fail "no other owner"
+another() { [ "$(agent 2>/dev/null)" != "$old" ] && alive "$(agent 2>/dev/null)"; }
+until_true 30 another || fail "no other agent"
 echo $late >$ROOT/hinted/cgroup.procs
 swept() { [ "$(vmtool slice $late)" = "$longest" ]; }
-until_true 20 swept || fail "the sweep of the new owner did not find what entered: $(vmtool slice $late)"
-same "the threads' slices under the new owner" "$(vmtool slice $threads | sort -u)" 100000
+until_true 20 swept || fail "the sweep of the new agent did not find what entered: $(vmtool slice $late)"
+same "the threads' slices under the new agent" "$(vmtool slice $threads | sort -u)" 100000
 tidegate unset cgroup:/hinted
 same "what was in the group" "$(vmtool slice $early)" "$base"
 same "what entered it" "$(vmtool slice $late)" "$base"

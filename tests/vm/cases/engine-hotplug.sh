@@ -1,4 +1,4 @@
-# what: a CPU goes and comes back while side runs: side stays held, the owner goes on
+# what: a CPU goes and comes back while side runs: side stays held, the agent goes on
 # modes: smp
 # kernels: 6.18 7.3
 # tier: long 7.3
@@ -8,15 +8,15 @@ tidegate run --side --headroom 30% -- vmtool threads 2 &
 side=$!
 gate_soon $side $SIDE
 sleep 2
-first=$(owner)
+first=$(agent)
 echo 0 >/sys/devices/system/cpu/cpu1/online
 sleep 3
 held || fail "side is not held on one CPU"
-same "CPUs that the owner sees" "$(tidegate status --json | json cpus)" 1
+same "CPUs that the agent sees" "$(tidegate status --json | json cpus)" 1
 echo 1 >/sys/devices/system/cpu/cpu1/online
 sleep 3
 held || fail "side is not held on two CPUs"
-same "CPUs that the owner sees" "$(tidegate status --json | json cpus)" 2
-same "the owner" "$(owner)" "$first"
+same "CPUs that the agent sees" "$(tidegate status --json | json cpus)" 2
+same "the agent" "$(agent)" "$first"
 finish $side
 gone_soon

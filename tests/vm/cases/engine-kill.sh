@@ -1,4 +1,4 @@
-# what: kill -9 of the owner, the guardian, both: side stays held, both come back, the end leaves nothing
+# what: kill -9 of the agent, the guardian, both: side stays held, both come back, the end leaves nothing
 # modes: precise smp
 # needs: tidegate
 # seconds: 120
@@ -12,20 +12,20 @@ held_for() {
 	done
 }
 both_back() {
-	alive "$(owner)" && alive "$(guardian)"
+	alive "$(agent)" && alive "$(guardian)"
 }
 
 tidegate run --side --headroom 30% -- vmtool burn &
 side=$!
 gate_soon $side $SIDE
-until_true 5 both_back || fail "owner '$(owner)', guardian '$(guardian)'"
+until_true 5 both_back || fail "agent '$(agent)', guardian '$(guardian)'"
 
-first=$(owner)
+first=$(agent)
 kill -9 "$first"
-held_for 2.5 "after the owner's death"
-alive $side || fail "side died with the owner"
-until_true 10 both_back || fail "the owner did not come back"
-[ "$(owner)" != "$first" ] || fail "the owner is the one that was killed"
+held_for 2.5 "after the agent's death"
+alive $side || fail "side died with the agent"
+until_true 10 both_back || fail "the agent did not come back"
+[ "$(agent)" != "$first" ] || fail "the agent is the one that was killed"
 in_gate $side $SIDE || fail "side left its gate: $(cgroup_of $side)"
 
 first=$(guardian)
@@ -33,17 +33,17 @@ kill -9 "$first"
 held_for 2.5 "after the guardian's death"
 until_true 10 both_back || fail "the guardian did not come back"
 
-kill -9 "$(owner)" "$(guardian)"
+kill -9 "$(agent)" "$(guardian)"
 held_for 2.5 "after both deaths"
 alive $side || fail "side died with them"
-# The next use starts a new owner, which takes up the gate that it finds.
+# The next use starts a new agent, which takes up the gate that it finds.
 tidegate run --main -- sleep 2
-until_true 10 both_back || fail "no owner after the next start"
+until_true 10 both_back || fail "no agent after the next start"
 held_for 1 "after the next start"
 in_gate $side $SIDE || fail "side left its gate: $(cgroup_of $side)"
 
-kill -STOP "$(owner)"
-held_for 3 "while the owner is frozen"
+kill -STOP "$(agent)"
+held_for 3 "while the agent is frozen"
 kill -CONT $(ours)
 held_for 1 "after it thawed"
 finish $side

@@ -1,4 +1,4 @@
-# what: side ends while no owner lives: the next start and end leave nothing behind
+# what: side ends while no agent lives: the next start and end leave nothing behind
 # modes: smp
 # kernels: 6.18 7.3
 # needs: tidegate
@@ -6,8 +6,8 @@
 tidegate run --side -- vmtool burn &
 side=$!
 gate_soon $side $SIDE
-until_true 5 sh -c 'tidegate status >/dev/null' || fail "no owner answers"
-# A guardian that sees its owner die before it is killed itself starts another: again, until nobody is left.
+until_true 5 sh -c 'tidegate status >/dev/null' || fail "no agent answers"
+# A guardian that sees its agent die before it is killed itself starts another: again, until nobody is left.
 for _ in 1 2 3 4 5; do
 	# Some may have ended since they were listed.
 	kill -9 $(ours) 2>/dev/null || true
@@ -16,6 +16,6 @@ for _ in 1 2 3 4 5; do
 done
 same "processes of ours" "$(ours)" ""
 finish $side
-held || fail "the side root changed without an owner"
+held || fail "the side root changed without an agent"
 tidegate run --side -- true
 gone_soon

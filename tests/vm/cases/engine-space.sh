@@ -1,4 +1,4 @@
-# what: idle in space on v2: the side root's cpuset follows, goes with the last gate, and is taken off by the next owner after a death
+# what: idle in space on v2: the side root's cpuset follows, goes with the last gate, and is taken off by the next agent after a death
 # modes: smp
 # kernels: 6.18 7.3
 # tier: long 7.3
@@ -21,9 +21,9 @@ main=$!
 until_true 10 sh -c "[ \"\$(cat $ROOT/$SIDE/cpuset.cpus)\" = 1 ]" || fail "the set did not shrink: $(cpus_of)"
 same "side's CPUs in the kernel's own words" "$(cat $ROOT/$SIDE/cpuset.cpus.effective)" 1
 kill $main 2>/dev/null
-kill -9 "$(owner)"
-until_true 10 sh -c 'tidegate status >/dev/null' || fail "no owner came back"
-until_true 10 confined || fail "the next owner does not go on"
+kill -9 "$(agent)"
+until_true 10 sh -c 'tidegate status >/dev/null' || fail "no agent came back"
+until_true 10 confined || fail "the next agent does not go on"
 finish $side
 gone_soon
 rm /etc/tidegate/tidegate.toml

@@ -5,7 +5,7 @@
 tidegate run --side -- vmtool burn &
 roots=$!
 gate_soon $roots $SIDE
-until_true 5 sh -c 'tidegate status >/dev/null' || fail "no owner answers"
+until_true 5 sh -c 'tidegate status >/dev/null' || fail "no agent answers"
 as_user() { su guest -c "$*"; }
 same "who runs the command" "$(as_user tidegate run --side -- id -u)" 1000
 as_user "exec tidegate run --side -- vmtool burn" &

@@ -1,4 +1,4 @@
-# what: 25 ends of the scheduler by sysrq-S, a stalled watchdog and the owner's death, loading and unloading under load: mirrors hold each time, no task is lost
+# what: 25 ends of the scheduler by sysrq-S, a stalled watchdog and the agent's death, loading and unloading under load: mirrors hold each time, no task is lost
 # modes: precise
 # tier: long
 # kernels: 6.18 7.3

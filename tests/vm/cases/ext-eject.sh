@@ -1,4 +1,4 @@
-# what: the scheduler is ejected by sysrq-S and by its owner's death: what is mirrored holds throughout, status says why, it is loaded again
+# what: the scheduler is ejected by sysrq-S and by its agent's death: what is mirrored holds throughout, status says why, it is loaded again
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate

@@ -6,7 +6,7 @@
 # seconds: 60
 tidegate agent --engine ext >/tmp/agent 2>&1 &
 agent=$!
-owner_ext_on $agent
+agent_ext_on $agent
 group batch
 start batch vmtool burn
 hog=$STARTED
@@ -32,5 +32,5 @@ tidegate unset cgroup:/batch
 keeps "somebody's quota again" theirs_again
 
 tidegate stop
-wait $agent || { cat /tmp/agent; fail "the owner ended with an error"; }
+wait $agent || { cat /tmp/agent; fail "the agent ended with an error"; }
 finish $hog

@@ -1,4 +1,4 @@
-# what: the owner is killed after every twelfth of its changes to files, from another one each day: side stays held, nothing is left
+# what: the agent is killed after every twelfth of its changes to files, from another one each day: side stays held, nothing is left
 # modes: precise
 # needs: tidegate
 # seconds: 300
@@ -22,7 +22,7 @@ start_job() {
 }
 started() { ! alive $job || in_gate $job $SIDE; }
 
-# life N: everything is asked once; the owner dies after its Nth change.
+# life N: everything is asked once; the agent dies after its Nth change.
 life() {
 	export TIDEGATE_FAULT=agent:$1:kill:/tmp/mark-$1
 	sleep 10000 &
@@ -31,7 +31,7 @@ life() {
 	fresh=$(values)
 	home=$(cgroup_of $lent)
 	start_job
-	# Who started an owner that died of its start is told, and may ask again.
+	# Who started an agent that died of its start is told, and may ask again.
 	until_true 20 started || fail "change $1: the command is in '$(cgroup_of $job)'"
 	alive $job || { start_job; until_true 20 in_gate $job $SIDE || fail "change $1: the command did not start"; }
 	look $1 run

@@ -5,7 +5,7 @@
 tidegate run --side --headroom 30% --name job -- vmtool burn &
 side=$!
 gate_soon $side $SIDE
-first=$(owner)
+first=$(agent)
 mkdir $ROOT/other
 tidegate set cgroup:/other class=side >/dev/null
 made=0
@@ -19,7 +19,7 @@ for dir in $ROOT $ROOT/other $ROOT/$SIDE/job; do
 		quota_stands || fail "side work has no quota: '$(cat $ROOT/$SIDE/cpu.max)'"
 	done
 done
-same "the owner" "$(owner)" "$first"
+same "the agent" "$(agent)" "$first"
 for _round in 1 2 3; do
 	rmdir $ROOT/other
 	until_true 10 sh -c '[ "$(tidegate show --json | grep -c "cgroup:/other")" = 0 ]' || fail "the gate outlived its group"

@@ -1,4 +1,4 @@
-# what: the wall clock leaps by a day, back and forth: side stays held, the owner stays, no lease expires
+# what: the wall clock leaps by a day, back and forth: side stays held, the agent stays, no lease expires
 # modes: precise
 # needs: tidegate
 # seconds: 60
@@ -6,7 +6,7 @@ tidegate run --side --headroom 30% -- vmtool burn &
 side=$!
 gate_soon $side $SIDE
 sleep 2
-first=$(owner) second=$(guardian)
+first=$(agent) second=$(guardian)
 leaps=0
 for days in 1 -1 400 -400 1 -1; do
 	date -s "@$(($(date +%s) + days * 86400))" >/dev/null
@@ -18,7 +18,7 @@ for days in 1 -1 400 -400 1 -1; do
 done
 seen 4 $SIDE
 within "side beside a leaping clock" "$(of $SIDE)" 60 71
-same "the owner" "$(owner)" "$first"
+same "the agent" "$(agent)" "$first"
 same "the guardian" "$(guardian)" "$second"
 same "alerts" "$(tidegate status --json | tr -d ' \n' | grep -c '"alerts":\[\]')" 1
 measure leaps $leaps faults

@@ -1,4 +1,4 @@
-# what: the owner is frozen by cgroup.freeze and by SIGSTOP: the fallback within the lease, and the owner goes on afterwards
+# what: the agent is frozen by cgroup.freeze and by SIGSTOP: the fallback within the lease, and the agent goes on afterwards
 # modes: precise
 # needs: tidegate
 # seconds: 90
@@ -9,7 +9,7 @@ now_ms() { awk '{ print int($1 * 1000) }' /proc/uptime; }
 tidegate run --side --headroom 30% -- vmtool burn &
 side=$!
 gate_soon $side $SIDE
-first=$(owner)
+first=$(agent)
 # The tolerance, 1 % of the one CPU, is 1 ms in 100.
 floor="1000 100000"
 mkdir $ROOT/cold
@@ -29,8 +29,8 @@ for _round in 1 2 3 4; do
 	kill -CONT "$first"
 done
 within "time until the fallback in ms" $worst 1500 2600
-until_true 10 moved || fail "the owner did not go on"
-same "the owner" "$(owner)" "$first"
+until_true 10 moved || fail "the agent did not go on"
+same "the agent" "$(agent)" "$first"
 measure fallback $worst ms
 finish $side
 gone_soon

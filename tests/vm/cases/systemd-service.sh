@@ -9,7 +9,7 @@ systemctl daemon-reload
 same "systemd on the unit's file" "$(systemctl show -P LoadError tidegate)" ""
 systemctl start tidegate.service
 same "the service" "$(systemctl is-active tidegate)" active
-same "its owner" "$(owner)" "$(systemctl show -P MainPID tidegate)"
+same "its agent" "$(agent)" "$(systemctl show -P MainPID tidegate)"
 same "how it was started" "$(tidegate status --json | json mode)" service
 
 # soon SECONDS COMMAND...: looks every two seconds, since each look costs much of the precise machine's one CPU.
@@ -35,25 +35,25 @@ soon 10 safe || fail "not limited"
 
 none_left() { [ -z "$(ours)" ]; }
 restarts() { systemctl show -P NRestarts tidegate; }
-# Both gates are taken up by the next owner, and at no moment either is main's equal.
+# Both gates are taken up by the next agent, and at no moment either is main's equal.
 taken_up() {
 	[ "$(restarts)" = "$1" ] || return 1
 	systemctl is-active -q tidegate && tidegate status --json >/tmp/status 2>/dev/null || return 1
 	grep -q t-work /tmp/status && grep -q '"vmtool"' /tmp/status
 }
 systemctl kill -s KILL tidegate.service
-safe || fail "not limited after kill -9 of owner and guardian: $(cat $UNIT/cpu.max) $(cat $ROOT/$SIDE/cpu.max)"
+safe || fail "not limited after kill -9 of agent and guardian: $(cat $UNIT/cpu.max) $(cat $ROOT/$SIDE/cpu.max)"
 soon 60 taken_up 1 || fail "not taken up after kill -9 of both: $(restarts) restarts, $(cat /tmp/status)"
-safe || fail "not limited by the next owner"
+safe || fail "not limited by the next agent"
 
 systemctl kill -s KILL --kill-whom=main tidegate.service
-safe || fail "not limited after kill -9 of the owner"
-soon 60 taken_up 2 || fail "not taken up after kill -9 of the owner: $(restarts) restarts, $(cat /tmp/status)"
+safe || fail "not limited after kill -9 of the agent"
+soon 60 taken_up 2 || fail "not taken up after kill -9 of the agent: $(restarts) restarts, $(cat /tmp/status)"
 
 kill -STOP "$(systemctl show -P MainPID tidegate)"
 sleep 4
-safe || fail "not limited while the owner is frozen"
-soon 90 taken_up 3 || fail "a frozen owner was not replaced: $(restarts) restarts, $(systemctl show -P Result tidegate)"
+safe || fail "not limited while the agent is frozen"
+soon 90 taken_up 3 || fail "a frozen agent was not replaced: $(restarts) restarts, $(systemctl show -P Result tidegate)"
 
 # A restart is an end first: what is somebody else's is as it was, a command that still runs stays limited and is taken up.
 restored() { [ "$(cat $UNIT/cpu.max) $(cat $UNIT/cpu.idle)" = "max 100000 0" ]; }

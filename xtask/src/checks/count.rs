@@ -150,11 +150,11 @@ mod tests {
         assert_eq!((tally.passed, tally.failed, tally.skipped), (7, 1, 3));
         assert_eq!(tally.reasons[0], "not root");
         assert_eq!(tally.failures, ["b"]);
-        let told = lines("faults: memory: owner: death: 5\nfaults: memory: owner: death: 2\n");
+        let told = lines("faults: memory: agent: death: 5\nfaults: memory: agent: death: 2\n");
         let tally = count("cargo test", Counts::CargoTest, Some(0), &told);
         assert_eq!(
             faults(&tally.faults).unwrap(),
-            "faults injected: 7 (memory: owner: death 7)"
+            "faults injected: 7 (memory: agent: death 7)"
         );
         assert!(faults(&BTreeMap::new()).is_none());
     }

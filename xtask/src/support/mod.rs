@@ -1,6 +1,6 @@
 //! `cargo xtask support`: the README's table of what each kind of machine can enforce, taken from `tidegate doctor` there.
 //!
-//! `--write` asks on this machine, in the VM on each kernel, and as a user without rights beside an owner; it writes the table
+//! `--write` asks on this machine, in the VM on each kernel, and as a user without rights beside an agent; it writes the table
 //! and the VM's test that holds `doctor` to it (`tests/vm/cases/engine-support.sh`). Without it, what can be asked here is
 //! compared with the table, and every test that stands behind a cell is looked for ([`proofs`]).
 
@@ -31,7 +31,7 @@ const TITLES: [&str; 4] = [
     "cgroup v1, 6.18, root",
     "cgroup v2, 6.18, root (VM)",
     "cgroup v2, 7.3, root (VM)",
-    "no root, beside an owner",
+    "no root, beside an agent",
 ];
 const README: &str = "README.md";
 const CASE: &str = "tests/vm/cases/engine-support.sh";
@@ -176,13 +176,13 @@ fn in_vm(repository: &Path, binary: &Path, series: &str) -> anyhow::Result<Words
     }
 }
 
-/// An owner of its own, in a directory that everybody may look into; ended when dropped.
-struct Owner {
+/// An agent of its own, in a directory that everybody may look into; ended when dropped.
+struct Agent {
     dir: tempfile::TempDir,
     child: Child,
 }
 
-impl Owner {
+impl Agent {
     fn on(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env("TIDEGATE_RUN_DIR", self.dir.path().join("run"));
@@ -195,14 +195,14 @@ impl Owner {
     }
 }
 
-impl Drop for Owner {
+impl Drop for Agent {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a user without rights hears beside an owner that runs as a service.
+/// What a user without rights hears beside an agent that runs as a service.
 fn as_user(binary: &Path) -> anyhow::Result<Words> {
     ensure!(
         rustix::process::geteuid().is_root(),
@@ -213,23 +213,23 @@ fn as_user(binary: &Path) -> anyhow::Result<Words> {
     let copy = dir.path().join("tidegate");
     std::fs::copy(binary, &copy)?;
     let copy = copy.display().to_string();
-    let mut owner = Owner {
+    let mut agent = Agent {
         dir,
         child: Command::new("true").spawn()?,
     };
-    owner.child.wait()?;
-    owner.child = owner
+    agent.child.wait()?;
+    agent.child = agent
         .on(&copy)
         .arg("agent")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
     let began = Instant::now();
-    while !owner.on(&copy).arg("status").output()?.status.success() {
-        ensure!(began.elapsed() < PATIENCE, "the owner did not start");
+    while !agent.on(&copy).arg("status").output()?.status.success() {
+        ensure!(began.elapsed() < PATIENCE, "the agent did not start");
         std::thread::sleep(Duration::from_millis(50));
     }
-    let mut command = owner.on("setpriv");
+    let mut command = agent.on("setpriv");
     command.args([
         "--reuid",
         NOBODY,
@@ -239,6 +239,6 @@ fn as_user(binary: &Path) -> anyhow::Result<Words> {
         &copy,
     ]);
     let said = run(command.args(["doctor", "--json"]));
-    owner.on(&copy).arg("stop").stdout(Stdio::null()).status()?;
+    agent.on(&copy).arg("stop").stdout(Stdio::null()).status()?;
     words(&said?)
 }

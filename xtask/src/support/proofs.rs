@@ -14,11 +14,11 @@ pub struct Proof {
     pub host: &'static str,
     /// In the VM, on each kernel of the table.
     pub vm: &'static str,
-    /// By a user without rights, beside an owner.
+    /// By a user without rights, beside an agent.
     pub user: &'static str,
 }
 
-const USER: &str = "e2e_support::a_user_beside_an_owner_tightens_their_own_work";
+const USER: &str = "e2e_support::a_user_beside_an_agent_tightens_their_own_work";
 const LIMITS: &str = "e2e_support::quota_burst_and_caps_stand_in_the_gates_group";
 
 const fn proof(
@@ -69,7 +69,7 @@ pub const PROOFS: &[Proof] = &[
     ),
     proof(
         "lease",
-        "kill::owner_and_guardian_are_killed_at_once",
+        "kill::agent_and_guardian_are_killed_at_once",
         "engine-orphan",
         "e2e_users::a_user_may_yield_and_may_not_claim",
     ),

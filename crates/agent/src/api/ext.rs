@@ -25,7 +25,7 @@ pub struct ExtView {
     pub last_reason: Option<String>,
     /// ... what happened in particular,
     pub last_message: Option<String>,
-    /// ... the beginning of its dump (the owner's log has all of it),
+    /// ... the beginning of its dump (the agent's log has all of it),
     pub last_dump: Option<String>,
     /// ... and how long ago.
     pub last_ago_seconds: Option<f64>,

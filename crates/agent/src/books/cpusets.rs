@@ -27,7 +27,7 @@ impl Books {
             previous: was.to_vec(),
             ours: to.to_vec(),
         };
-        // Without an owner side work stays where it is: that costs main nothing, and the quota is at the floor.
+        // Without an agent side work stays where it is: that costs main nothing, and the quota is at the floor.
         let entry = self.new_entry(group, "", change, Fallback::Stay)?;
         self.ledger.record(entry)?;
         Ok(())

@@ -14,7 +14,7 @@ impl Books {
         gate: &str,
         first: First,
     ) -> Result<u64, BooksError> {
-        // Nobody but the owner keeps count of turns: without one they end.
+        // Nobody but the agent keeps count of turns: without one they end.
         let entry = self.new_entry(group, gate, Change::First(first), Fallback::Restore)?;
         Ok(self.ledger.record(entry)?)
     }

@@ -9,9 +9,9 @@ use tidegate_knobs::group::CpuStat;
 use super::kernel::Scheduler;
 use crate::gate::Gate;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
-/// A gate's tasks under the owner's schedulers so far, since the gate was made, without those of gates inside it. All but its cap is
+/// A gate's tasks under the agent's schedulers so far, since the gate was made, without those of gates inside it. All but its cap is
 /// nothing where there are more gates than the scheduler has accounts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GateCounts {
@@ -165,7 +165,7 @@ pub(super) fn quota_counts(limit: &LimitStat) -> CpuStat {
     }
 }
 
-impl Owner {
+impl Agent {
     /// What the schedulers counted of a gate's group; none while none is in force, or it asks nothing of that group.
     pub(crate) fn ext_counts(&self, gate: &Gate) -> Option<GateCounts> {
         if !self.ext.holds() {

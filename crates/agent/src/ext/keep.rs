@@ -1,4 +1,4 @@
-//! The scheduler's life in the owner: loaded with the copies standing, told of gates, watched, and what happens when it ends.
+//! The scheduler's life in the agent: loaded with the copies standing, told of gates, watched, and what happens when it ends.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::gate::{Gate, Place, tighter};
 use crate::lease::monotonic_ns;
 use crate::limits::kind_of;
 use crate::looper::lock;
-use crate::owner::{Owner, refuse};
+use crate::agent::{Agent, refuse};
 use crate::server::Refusal;
 
 /// Between two looks.
@@ -41,13 +41,13 @@ enum Due {
     Ended,
 }
 
-/// Looks until the owner leaves.
-pub(crate) fn run(owner: &Arc<Owner>) {
-    if !owner.ext.is_wanted() {
+/// Looks until the agent leaves.
+pub(crate) fn run(agent: &Arc<Agent>) {
+    if !agent.ext.is_wanted() {
         return;
     }
-    while !owner.leaving.load(Ordering::Acquire) {
-        owner.carry(monotonic_ns());
+    while !agent.leaving.load(Ordering::Acquire) {
+        agent.carry(monotonic_ns());
         std::thread::sleep(LOOK);
     }
 }
@@ -91,7 +91,7 @@ impl Carrier {
                 warn!("ext off: {why}; reload in {seconds} s");
             }
             None => error!(
-                "ext off: {why}; {} ends within an hour are enough: not loaded again by this owner",
+                "ext off: {why}; {} ends within an hour are enough: not loaded again by this agent",
                 inner.backoff.ends()
             ),
         }
@@ -159,7 +159,7 @@ impl Carrier {
     }
 }
 
-impl Owner {
+impl Agent {
     /// One look at the scheduler.
     pub(crate) fn carry(&self, now_ns: u64) {
         match self.ext.due(now_ns) {
@@ -338,7 +338,7 @@ impl Owner {
         }
     }
 
-    /// The owner leaves: all tasks go back to the kernel's own scheduler while the copies still stand.
+    /// The agent leaves: all tasks go back to the kernel's own scheduler while the copies still stand.
     pub(crate) fn end_ext(&self) {
         let loaded = lock(&self.ext.inner).loaded.take();
         self.ext.set_watch(OFF);

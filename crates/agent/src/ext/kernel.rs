@@ -1,4 +1,4 @@
-//! What the owner needs of a scheduler in the kernel, and the one that there is; tests have another.
+//! What the agent needs of a scheduler in the kernel, and the one that there is; tests have another.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! The ext engine in the owner: a scheduler of our own that is loaded, told what the gates ask for, watched, and loaded again.
+//! The ext engine in the agent: a scheduler of our own that is loaded, told what the gates ask for, watched, and loaded again.
 //!
 //! While it is in force, kernel files hold a copy of every limit on a group, marked as ours (see `plan` and docs/ext.md): side
 //! work's floor and idle class, hard caps as quotas. Whatever ends the scheduler, those act from that moment on, and the control
@@ -113,7 +113,7 @@ impl Inner {
     }
 }
 
-/// The scheduler as the owner carries it. Locks: `gates` before this one, and none of the owner's within it.
+/// The scheduler as the agent carries it. Locks: `gates` before this one, and none of the agent's within it.
 pub(crate) struct Carrier {
     /// `None`: the engine is knobs.
     kernel: Option<Arc<dyn Kernel>>,

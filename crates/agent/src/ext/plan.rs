@@ -15,7 +15,7 @@ use tidegate_terms::Class;
 
 use crate::gate::{Gate, Place};
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
 /// Everything that the scheduler is told.
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ pub(super) fn held(gate: &Gate, moved: bool, before_ucpu: u64, sees_quotas: bool
     }
 }
 
-impl Owner {
+impl Agent {
     /// What all gates come to.
     pub(super) fn ext_plan(&self, gates: &[Gate], sees_quotas: bool) -> Plan {
         let mut plan = Plan::default();

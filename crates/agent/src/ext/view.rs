@@ -10,14 +10,14 @@ use super::counts::quota_counts;
 use crate::api::ExtView;
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
 /// So much of the kernel's dump is shown; the log has all of it.
 const DUMP_MAX: usize = 4_000;
 /// Counts of quotas and caps are read again after this long: ten looks a second may ask (`burst = auto`), and each reads all.
 const FRESH_NS: u64 = 50_000_000;
 
-impl Owner {
+impl Agent {
     /// Which engine enforces the terms at this moment.
     pub(crate) fn engine(&self) -> &'static str {
         if self.ext.holds() { "ext" } else { "knobs" }
@@ -64,7 +64,7 @@ impl Owner {
             .map(|at_ns| seconds(at_ns.saturating_sub(now_ns)));
         view.off = Some(match view.reload_in_seconds {
             None => format!(
-                "ext off: {why}; not loaded again after {ENDS_MAX} ends within an hour; restart the owner, or take engine = knobs"
+                "ext off: {why}; not loaded again after {ENDS_MAX} ends within an hour; restart the agent, or take engine = knobs"
             ),
             Some(in_s) if in_s > 0.0 => format!("ext off: {why}; reload in {:.0} s", in_s.ceil()),
             Some(_) => format!("ext off: {why}; it is being loaded"),

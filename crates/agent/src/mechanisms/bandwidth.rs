@@ -14,10 +14,10 @@ use crate::gate::{Gate, Place};
 use crate::limits::kind_of;
 use crate::looper::lock;
 use crate::nesting::limited_above;
-use crate::owner::{Owner, refuse};
+use crate::agent::{Agent, refuse};
 use crate::server::Refusal;
 
-impl Owner {
+impl Agent {
     /// Writes the gate's own limit to its group, or puts back what stood there before when it has none any more.
     pub(crate) fn put_on_bandwidth(&self, gate: &mut Gate) -> Result<(), Refusal> {
         self.take_up_burst(gate);
@@ -38,7 +38,7 @@ impl Owner {
         self.note_limits(gate, &group, &own);
         let fallback = match (&gate.record.place, gate.terms.fallback.value) {
             (Place::Own { .. }, _) => Fallback::Stay,
-            // A limit of its own is no tighter without an owner: the floor is for what must yield.
+            // A limit of its own is no tighter without an agent: the floor is for what must yield.
             (_, wanted) => match fallback_of(wanted, own) {
                 Fallback::Floor { .. } => Fallback::Stay,
                 other => other,

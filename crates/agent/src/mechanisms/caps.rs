@@ -14,7 +14,7 @@ use crate::books::{fallback_of, is_background};
 use crate::gate::{Gate, Place};
 use crate::limits::kind_of;
 use crate::looper::lock;
-use crate::owner::{Owner, refuse};
+use crate::agent::{Agent, refuse};
 use crate::server::Refusal;
 
 /// How notes on the background begin.
@@ -24,7 +24,7 @@ const EXEMPT: &str = "real-time: ";
 /// So many of them are named.
 const NAMED_MAX: usize = 8;
 
-impl Owner {
+impl Agent {
     /// Puts the gate's caps on.
     pub(super) fn put_on_caps(&self, gate: &mut Gate) -> Result<(), Refusal> {
         self.note_exempt(gate);
@@ -180,7 +180,7 @@ impl Owner {
         })
     }
 
-    /// Without an owner nobody would take the gate out of the background in time, so there it stays.
+    /// Without an agent nobody would take the gate out of the background in time, so there it stays.
     pub(crate) fn leave_in_background(&self, gate: &Gate) -> bool {
         let group = gate.record.place.group();
         self.leave_units(&gate.record.name);

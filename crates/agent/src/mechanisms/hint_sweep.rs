@@ -14,7 +14,7 @@ use crate::api::LatencyView;
 use crate::gate::Gate;
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
 /// A look at a task is one system call of half a microsecond: so many a second cost 0.1 % of one CPU.
 const TASKS_A_LOOK: usize = 2_000;
@@ -30,25 +30,25 @@ pub(crate) struct HintSweep {
 
 impl HintSweep {
     /// One look.
-    pub fn look(&mut self, owner: &Owner, gates: &mut [Gate]) {
+    pub fn look(&mut self, agent: &Agent, gates: &mut [Gate]) {
         let hinted: Vec<usize> = (0..gates.len())
             .filter(|index| gates[*index].hint.is_some())
             .collect();
         if hinted.is_empty() {
             return;
         }
-        let support = match probe(&*owner.fs) {
+        let support = match probe(&*agent.fs) {
             Ok(support) => support,
             Err(error) => return warn!("latency: {error}"),
         };
-        let places = lock(&owner.books).hints();
+        let places = lock(&agent.books).hints();
         let mut budget = TASKS_A_LOOK;
         for _ in 0..hinted.len() {
             if budget == 0 {
                 break;
             }
             let gate = &mut gates[hinted[self.next % hinted.len()]];
-            let (spent, whole) = owner.sweep_hint(gate, &support, &places, budget);
+            let (spent, whole) = agent.sweep_hint(gate, &support, &places, budget);
             budget = budget.saturating_sub(spent);
             // A gate that is not through goes on at the next look.
             self.next = (self.next + usize::from(whole)) % hinted.len();
@@ -56,7 +56,7 @@ impl HintSweep {
     }
 }
 
-impl Owner {
+impl Agent {
     /// Goes on with one gate; says what that cost, and whether the gate is through.
     fn sweep_hint(
         &self,

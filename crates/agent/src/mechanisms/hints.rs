@@ -21,7 +21,7 @@ use crate::books::fallback_of;
 use crate::gate::{Gate, Place};
 use crate::limits::kind_of;
 use crate::looper::lock;
-use crate::owner::{Owner, refuse};
+use crate::agent::{Agent, refuse};
 use crate::server::Refusal;
 
 /// Processes of one gate whose children are not to inherit the hint: the ledger has each of them.
@@ -100,7 +100,7 @@ pub(crate) struct Passed {
     pub denied: Option<KfsError>,
 }
 
-impl Owner {
+impl Agent {
     /// Gives the gate's tasks their latency hint; takes back one that is not asked for any more.
     pub(super) fn put_on_hints(&self, gate: &mut Gate) -> Result<(), Refusal> {
         let hint = gate.terms.latency.value.hint();

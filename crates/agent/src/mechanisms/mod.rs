@@ -1,7 +1,7 @@
 //! A gate's own terms on the machine, beside what its class asks: quota and burst, caps, latency hints. One file each.
 //!
-//! [`Owner::put_on`] makes the machine agree with a gate's terms as they are now, and is called again whenever they change
-//! or may have been lost; [`Owner::take_off`] goes back to what stood before. Both are idempotent.
+//! [`Agent::put_on`] makes the machine agree with a gate's terms as they are now, and is called again whenever they change
+//! or may have been lost; [`Agent::take_off`] goes back to what stood before. Both are idempotent.
 
 mod bandwidth;
 mod caps;
@@ -16,10 +16,10 @@ pub(crate) use hints::HintState;
 pub(crate) use units::Units;
 
 use crate::gate::{Gate, Place};
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::server::Refusal;
 
-impl Owner {
+impl Agent {
     /// Puts a placed gate's own terms on the machine. After a refusal the caller takes the gate off again.
     pub(crate) fn put_on(&self, gate: &mut Gate) -> Result<(), Refusal> {
         // Before anything is changed.

@@ -21,7 +21,7 @@ use crate::books::{BooksError, fallback_of};
 use crate::gate::{Gate, Place};
 use crate::limits::kind_of;
 use crate::looper::lock;
-use crate::owner::{Owner, refuse};
+use crate::agent::{Agent, refuse};
 use crate::server::Refusal;
 
 const BUSY: Duration = Duration::from_millis(250);
@@ -62,30 +62,30 @@ impl Units {
     }
 }
 
-/// Looks until the owner leaves.
-pub fn run(owner: &Arc<Owner>) {
+/// Looks until the agent leaves.
+pub fn run(agent: &Arc<Agent>) {
     let mut pause = QUIET;
-    while !owner.leaving.load(Ordering::Acquire) {
+    while !agent.leaving.load(Ordering::Acquire) {
         std::thread::sleep(pause);
-        pause = if look(owner) { BUSY } else { QUIET };
+        pause = if look(agent) { BUSY } else { QUIET };
     }
 }
 
 /// One look at every gate; whether more is to be done.
-pub(crate) fn look(owner: &Owner) -> bool {
-    let mut units = lock(&owner.units);
+pub(crate) fn look(agent: &Agent) -> bool {
+    let mut units = lock(&agent.units);
     let mut busy = false;
     for index in 0..units.gates.len() {
-        let swept = owner.sweep_units(&mut units.gates[index], MOVES_A_LOOK);
+        let swept = agent.sweep_units(&mut units.gates[index], MOVES_A_LOOK);
         busy |= swept.moved > 0 || swept.more;
     }
     if units.gates.iter().any(|one| one.soft_ppt.is_some()) {
-        owner.renew_softs(&mut units);
+        agent.renew_softs(&mut units);
     }
     busy
 }
 
-impl Owner {
+impl Agent {
     /// Soft caps for each lie beside the gate's group, so work leaves that and every limit on it: refused where it may have one.
     pub(crate) fn check_beside(&self, gate: &Gate, place: &Place) -> Result<(), Refusal> {
         if !matches!(gate.caps_for_each(), Some((_, _, Some(_)))) {
@@ -411,7 +411,7 @@ impl Owner {
         Some(note)
     }
 
-    /// Without an owner units with a soft cap stay in the background.
+    /// Without an agent units with a soft cap stay in the background.
     pub(crate) fn leave_units(&self, gate: &str) {
         let mut units = lock(&self.units);
         let Some(divided) = units.find(gate).filter(|one| one.soft_ppt.is_some()) else {

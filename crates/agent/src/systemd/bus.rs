@@ -1,5 +1,5 @@
 //! The few calls to systemd that Tidegate makes, over the system bus. Each opens its own connection and ends with it: they are
-//! rare (a target named, a unit restarted, terms taken back), and an owner that holds none has none to lose.
+//! rare (a target named, a unit restarted, terms taken back), and an agent that holds none has none to lose.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const UNIT: &str = "org.freedesktop.systemd1.Unit";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 /// There when, and only when, systemd is the first process (sd_booted(3)).
 pub const BOOTED: &str = "/run/systemd/system";
-/// A busy machine answers within it; a systemd that hangs must not hold up the owner for long.
+/// A busy machine answers within it; a systemd that hangs must not hold up the agent for long.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What systemd says for "no value".

@@ -1,7 +1,7 @@
 //! Units of systemd as targets. A unit's group belongs to systemd, which writes its own values there whenever it sees a reason
 //! (a property set, a restart, the start of a neighbour after `daemon-reload`). So systemd is told once what side work falls
 //! back to, the idle class and the floor, and the value that moves goes to the group's file behind it: whenever systemd writes,
-//! main is safe, and the owner writes its own value again. A gate follows its unit from group to group.
+//! main is safe, and the agent writes its own value again. A gate follows its unit from group to group.
 
 pub mod bus;
 mod notes;
@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::gate::{Gate, Place};
 use crate::looper::lock;
-use crate::owner::{Owner, refuse};
+use crate::agent::{Agent, refuse};
 use crate::server::Refusal;
 use bus::{BusError, CpuValues};
 use notes::Note;
@@ -32,7 +32,7 @@ pub fn unit_of(gate: &Gate) -> Option<UnitName> {
     }
 }
 
-/// What an absent owner means for what systemd was told: nothing while the floor stands.
+/// What an absent agent means for what systemd was told: nothing while the floor stands.
 fn taken_back_after_s(fallback: terms::Fallback) -> Option<u64> {
     match fallback {
         terms::Fallback::Floor => None,
@@ -50,7 +50,7 @@ fn kind_of(error: &BusError) -> &'static str {
     }
 }
 
-impl Owner {
+impl Agent {
     /// Where a unit's work is now.
     pub(crate) fn group_of_unit(&self, unit: &UnitName) -> Result<GroupPath, Refusal> {
         let wrong = |error: BusError| refuse(kind_of(&error))(&error);

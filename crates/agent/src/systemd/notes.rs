@@ -32,7 +32,7 @@ pub struct Note {
     pub ours: CpuValues,
     /// Drop-ins that were there before.
     pub had: Vec<PathBuf>,
-    /// Without an owner it is taken back after so long; never, where the gate's fallback is the floor.
+    /// Without an agent it is taken back after so long; never, where the gate's fallback is the floor.
     pub taken_back_after_s: Option<u64>,
 }
 

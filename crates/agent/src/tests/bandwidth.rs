@@ -11,27 +11,27 @@ use crate::api::UnsetRequest;
 use crate::house::House;
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::writer::QuotaWriter;
 
 fn path(text: &str) -> GroupPath {
     GroupPath::parse(text).unwrap()
 }
 
-fn stands(owner: &Owner, group: &str) -> Bandwidth {
-    owner.groups.bandwidth(&path(group)).unwrap()
+fn stands(agent: &Agent, group: &str) -> Bandwidth {
+    agent.groups.bandwidth(&path(group)).unwrap()
 }
 
-fn group_of(owner: &Owner, pid: i32) -> String {
-    owner.groups.group_of(pid).unwrap().unwrap().to_string()
+fn group_of(agent: &Agent, pid: i32) -> String {
+    agent.groups.group_of(pid).unwrap().unwrap().to_string()
 }
 
-fn steps(bed: &Bed, owner: &Owner, count: u32) {
-    let mut writer = QuotaWriter::new(owner);
+fn steps(bed: &Bed, agent: &Agent, count: u32) {
+    let mut writer = QuotaWriter::new(agent);
     let side = path("/tg-side");
     for _ in 0..count {
-        lock(&owner.control).step(monotonic_ns(), 0, &mut writer);
-        let given = owner.groups.bandwidth(&side).ok();
+        lock(&agent.control).step(monotonic_ns(), 0, &mut writer);
+        let given = agent.groups.bandwidth(&side).ok();
         let given = given.and_then(|given| given.rate_ucpu());
         let ucpu = given.unwrap_or(0).min(1_500_000);
         let main_ppm = bed.sensor.main_ppm.load(Ordering::Relaxed);
@@ -57,39 +57,39 @@ fn a_command_of_any_class_has_its_quota_and_leaves_nothing() {
     for kind in KINDS {
         for class in ["main", "neutral", "side"] {
             let bed = Bed::new(kind);
-            let owner = bed.owner().unwrap();
-            let group = run(&owner, PIDS[0], &with_class(class)).unwrap();
+            let agent = bed.agent().unwrap();
+            let group = run(&agent, PIDS[0], &with_class(class)).unwrap();
             if class == "side" {
                 // The root is at its floor of 2 %: what is below it may not be above that on v1.
                 bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
-                steps(&bed, &owner, 400);
+                steps(&bed, &agent, 400);
                 assert!(bed.is_limited("/tg-side"), "{kind:?}");
             }
-            assert_eq!(stands(&owner, &group), OWN, "{kind:?} {class}");
-            set(&owner, "gate:job", &[("quota", "60ms")]).unwrap();
+            assert_eq!(stands(&agent, &group), OWN, "{kind:?} {class}");
+            set(&agent, "gate:job", &[("quota", "60ms")]).unwrap();
             assert_eq!(
-                stands(&owner, &group).quota_us,
+                stands(&agent, &group).quota_us,
                 Some(60_000),
                 "{kind:?} {class}"
             );
-            unset_terms(&owner, "gate:job", &["quota", "period", "burst"]);
-            assert_eq!(stands(&owner, &group).quota_us, None, "{kind:?} {class}");
+            unset_terms(&agent, "gate:job", &["quota", "period", "burst"]);
+            assert_eq!(stands(&agent, &group).quota_us, None, "{kind:?} {class}");
             bed.fs.inner().end_process(PIDS[0]);
-            owner.leave();
+            agent.leave();
             assert!(
-                !bed.exists(&group) && in_books(&owner).is_empty(),
+                !bed.exists(&group) && in_books(&agent).is_empty(),
                 "{kind:?} {class}"
             );
         }
     }
 }
 
-fn unset_terms(owner: &Owner, target: &str, names: &[&str]) {
+fn unset_terms(agent: &Agent, target: &str, names: &[&str]) {
     let request = UnsetRequest {
         target: target.to_owned(),
         terms: names.iter().map(|name| (*name).to_owned()).collect(),
     };
-    owner.unset(&root(1), &request).unwrap();
+    agent.unset(&root(1), &request).unwrap();
 }
 
 #[test]
@@ -97,31 +97,31 @@ fn a_running_process_gets_a_group_in_place_and_goes_home() {
     for kind in KINDS {
         for class in ["main", "neutral", "side"] {
             let bed = Bed::new(kind);
-            let owner = bed.owner().unwrap();
-            let home = group_of(&owner, PIDS[0]);
+            let agent = bed.agent().unwrap();
+            let home = group_of(&agent, PIDS[0]);
             let target = format!("pid:{}", PIDS[0]);
-            set(&owner, &target, &with_class(class)).unwrap();
-            let at = group_of(&owner, PIDS[0]);
+            set(&agent, &target, &with_class(class)).unwrap();
+            let at = group_of(&agent, PIDS[0]);
             let in_place = at.starts_with(home.trim_end_matches('/')) && at != home;
             assert!(
                 in_place || class == "side",
                 "{kind:?} {class}: {home} -> {at}"
             );
             bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
-            steps(&bed, &owner, 400);
-            assert_eq!(stands(&owner, &at), OWN, "{kind:?} {class}");
-            unset_terms(&owner, &target, &["quota", "period", "burst"]);
-            let moved = group_of(&owner, PIDS[0]) != home;
+            steps(&bed, &agent, 400);
+            assert_eq!(stands(&agent, &at), OWN, "{kind:?} {class}");
+            unset_terms(&agent, &target, &["quota", "period", "burst"]);
+            let moved = group_of(&agent, PIDS[0]) != home;
             assert_eq!(
                 moved,
                 class == "side",
                 "{kind:?} {class}: needs no group of its own"
             );
-            set(&owner, &target, &QUOTA).unwrap();
-            unset(&owner, &target).unwrap();
+            set(&agent, &target, &QUOTA).unwrap();
+            unset(&agent, &target).unwrap();
             assert!(bed.is_home(0), "{kind:?} {class}: {}", bed.place(PIDS[0]));
-            owner.leave();
-            assert!(in_books(&owner).is_empty(), "{kind:?} {class}");
+            agent.leave();
+            assert!(in_books(&agent).is_empty(), "{kind:?} {class}");
         }
     }
 }
@@ -131,21 +131,21 @@ fn a_group_that_was_there_keeps_its_place_and_gets_its_quota_back() {
     for kind in KINDS {
         for class in ["main", "side"] {
             let bed = Bed::new(kind);
-            let owner = bed.owner().unwrap();
+            let agent = bed.agent().unwrap();
             let before = Bandwidth::limit(150_000, 100_000);
-            owner
+            agent
                 .groups
                 .set_bandwidth(&path("/other"), None, before)
                 .unwrap();
             let values = bed.values("/other");
-            set(&owner, "cgroup:/other", &with_class(class)).unwrap();
+            set(&agent, "cgroup:/other", &with_class(class)).unwrap();
             bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
-            steps(&bed, &owner, 400);
-            assert_eq!(stands(&owner, "/other"), OWN, "{kind:?} {class}");
-            unset(&owner, "cgroup:/other").unwrap();
+            steps(&bed, &agent, 400);
+            assert_eq!(stands(&agent, "/other"), OWN, "{kind:?} {class}");
+            unset(&agent, "cgroup:/other").unwrap();
             assert_eq!(bed.values("/other"), values, "{kind:?} {class}");
-            owner.leave();
-            assert!(in_books(&owner).is_empty(), "{kind:?} {class}");
+            agent.leave();
+            assert!(in_books(&agent).is_empty(), "{kind:?} {class}");
         }
     }
 }
@@ -156,32 +156,32 @@ fn tidegate_does_not_limit_itself() {
         let bed = Bed::new(kind);
         let own = std::process::id() as i32;
         bed.fs.inner().add_process(FakeProcess::new(own));
-        let owner = bed.owner().unwrap();
-        owner.groups.create(&path("/other")).unwrap();
-        owner.groups.place(&path("/other"), own).unwrap();
+        let agent = bed.agent().unwrap();
+        agent.groups.create(&path("/other")).unwrap();
+        agent.groups.place(&path("/other"), own).unwrap();
         for target in [format!("pid:{own}"), "cgroup:/other".to_owned()] {
-            let refused = set(&owner, &target, &[("quota", "10ms")]).unwrap_err();
+            let refused = set(&agent, &target, &[("quota", "10ms")]).unwrap_err();
             assert!(
                 refused.message.contains("itself"),
                 "{kind:?}: {}",
                 refused.message
             );
         }
-        set(&owner, "cgroup:/other", &[("class", "main")]).unwrap();
+        set(&agent, "cgroup:/other", &[("class", "main")]).unwrap();
         assert!(
-            set(&owner, "cgroup:/other", &[("quota", "10ms")]).is_err(),
+            set(&agent, "cgroup:/other", &[("quota", "10ms")]).is_err(),
             "{kind:?}"
         );
-        assert_eq!(stands(&owner, "/other").quota_us, None, "{kind:?}");
+        assert_eq!(stands(&agent, "/other").quota_us, None, "{kind:?}");
     }
 }
 
 #[test]
 fn a_hard_cap_and_a_quota_both_hold() {
     let bed = Bed::new(Kind::V2);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let capped = run(
-        &owner,
+        &agent,
         PIDS[0],
         &[("class", "neutral"), ("cap_hard", "200‰")],
     )
@@ -190,46 +190,46 @@ fn a_hard_cap_and_a_quota_both_hold() {
         burst_us: 400,
         ..Bandwidth::limit(1_600, 8_000)
     };
-    assert_eq!(stands(&owner, &capped), expected);
+    assert_eq!(stands(&agent, &capped), expected);
     let mut both = with_class("main");
     both.push(("cap_hard", "500‰"));
-    let group = run(&owner, PIDS[1], &both).unwrap();
+    let group = run(&agent, PIDS[1], &both).unwrap();
     let expected = Bandwidth {
         burst_us: 2_400,
         ..Bandwidth::limit(2_400, 8_000)
     };
-    assert_eq!(stands(&owner, &group), expected);
+    assert_eq!(stands(&agent, &group), expected);
 }
 
 #[test]
 fn mains_cut_is_never_refused_because_of_a_quota_below() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
-        let group = run(&owner, PIDS[0], &with_class("side")).unwrap();
+        let group = run(&agent, PIDS[0], &with_class("side")).unwrap();
         // Side work that limits a group of its own, as a container runtime does.
         let inner = path(&format!("{group}/inner"));
-        owner.groups.create(&inner).unwrap();
-        steps(&bed, &owner, 400);
+        agent.groups.create(&inner).unwrap();
+        steps(&bed, &agent, 400);
         let limit = Bandwidth::limit(25_000, 100_000);
-        owner.groups.set_bandwidth(&inner, None, limit).unwrap();
+        agent.groups.set_bandwidth(&inner, None, limit).unwrap();
         for _ in 0..2 {
             bed.sensor.main_ppm.store(900_000, Ordering::Relaxed);
-            steps(&bed, &owner, 400);
-            let root_ucpu = stands(&owner, "/tg-side").rate_ucpu().unwrap();
+            steps(&bed, &agent, 400);
+            let root_ucpu = stands(&agent, "/tg-side").rate_ucpu().unwrap();
             assert!(root_ucpu <= 20_000, "{kind:?}: {root_ucpu}");
-            assert!(lock(&owner.control).quotas.trouble.is_none(), "{kind:?}");
+            assert!(lock(&agent.control).quotas.trouble.is_none(), "{kind:?}");
             assert!(
-                lock(&owner.books).outside_writes(0..100).is_empty(),
+                lock(&agent.books).outside_writes(0..100).is_empty(),
                 "{kind:?}"
             );
             bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
-            steps(&bed, &owner, 600);
-            assert_eq!(stands(&owner, &group), OWN, "{kind:?}");
-            assert_eq!(stands(&owner, &inner.to_string()), limit, "{kind:?}");
+            steps(&bed, &agent, 600);
+            assert_eq!(stands(&agent, &group), OWN, "{kind:?}");
+            assert_eq!(stands(&agent, &inner.to_string()), limit, "{kind:?}");
             assert!(
-                lock(&owner.books).outside_writes(0..100).is_empty(),
+                lock(&agent.books).outside_writes(0..100).is_empty(),
                 "{kind:?}"
             );
         }
@@ -240,20 +240,20 @@ fn mains_cut_is_never_refused_because_of_a_quota_below() {
 fn the_guardians_floor_is_never_refused_either_and_a_restart_takes_the_gate_up() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
-        let group = run(&owner, PIDS[0], &with_class("side")).unwrap();
-        let alone = run(&owner, PIDS[1], &with_class("main")).unwrap();
+        let group = run(&agent, PIDS[0], &with_class("side")).unwrap();
+        let alone = run(&agent, PIDS[1], &with_class("main")).unwrap();
         set(
-            &owner,
+            &agent,
             "cgroup:/other",
             &[("class", "side"), ("cap_hard", "5‰")],
         )
         .unwrap();
-        steps(&bed, &owner, 400);
-        assert_eq!(stands(&owner, &group), OWN, "{kind:?}");
-        drop(owner);
-        let mut groups = bed.without_owner();
+        steps(&bed, &agent, 400);
+        assert_eq!(stands(&agent, &group), OWN, "{kind:?}");
+        drop(agent);
+        let mut groups = bed.without_agent();
         let report = groups.1.fall_back(10);
         let floor_ucpu = groups.0.bandwidth(&path("/tg-side")).unwrap().rate_ucpu();
         assert!(
@@ -267,13 +267,13 @@ fn the_guardians_floor_is_never_refused_either_and_a_restart_takes_the_gate_up()
             "{kind:?}: its own limit is the lower one: {other}"
         );
         drop(groups);
-        let owner = bed.owner().unwrap();
-        steps(&bed, &owner, 600);
-        assert_eq!(gate_names(&owner).len(), 3, "{kind:?}");
-        assert_eq!(stands(&owner, &group), OWN, "{kind:?}");
-        assert_eq!(stands(&owner, &alone), OWN, "{kind:?}");
-        unset(&owner, "cgroup:/other").unwrap();
-        assert_eq!(stands(&owner, "/other").quota_us, None, "{kind:?}");
+        let agent = bed.agent().unwrap();
+        steps(&bed, &agent, 600);
+        assert_eq!(gate_names(&agent).len(), 3, "{kind:?}");
+        assert_eq!(stands(&agent, &group), OWN, "{kind:?}");
+        assert_eq!(stands(&agent, &alone), OWN, "{kind:?}");
+        unset(&agent, "cgroup:/other").unwrap();
+        assert_eq!(stands(&agent, "/other").quota_us, None, "{kind:?}");
     }
 }
 
@@ -281,28 +281,28 @@ fn the_guardians_floor_is_never_refused_either_and_a_restart_takes_the_gate_up()
 fn somebody_elses_write_is_answered_once_and_then_left() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
-        let group = run(&owner, PIDS[0], &with_class("main")).unwrap();
+        let agent = bed.agent().unwrap();
+        let group = run(&agent, PIDS[0], &with_class("main")).unwrap();
         let theirs = Bandwidth::limit(77_000, 100_000);
         let mut house = House::new(None);
         let write = || {
-            owner
+            agent
                 .groups
                 .set_bandwidth(&path(&group), None, theirs)
                 .unwrap()
         };
         write();
-        house.look_for_outside_writes(&owner);
-        assert_eq!(stands(&owner, &group), OWN, "{kind:?}: written again once");
+        house.look_for_outside_writes(&agent);
+        assert_eq!(stands(&agent, &group), OWN, "{kind:?}: written again once");
         write();
         for _ in 0..3 {
-            house.look_for_outside_writes(&owner);
-            assert_eq!(stands(&owner, &group), theirs, "{kind:?}: left alone");
+            house.look_for_outside_writes(&agent);
+            assert_eq!(stands(&agent, &group), theirs, "{kind:?}: left alone");
         }
-        assert!(!lock(&owner.alerts).is_empty(), "{kind:?}");
-        set(&owner, "gate:job", &[("quota", "40ms")]).unwrap();
+        assert!(!lock(&agent.alerts).is_empty(), "{kind:?}");
+        set(&agent, "gate:job", &[("quota", "40ms")]).unwrap();
         assert_eq!(
-            stands(&owner, &group).quota_us,
+            stands(&agent, &group).quota_us,
             Some(40_000),
             "{kind:?}: set again"
         );
@@ -313,14 +313,14 @@ fn somebody_elses_write_is_answered_once_and_then_left() {
 fn a_quota_above_a_parents_is_refused_by_name_on_v1_and_noted_on_v2() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         let parent = Bandwidth::limit(20_000, 100_000);
-        owner
+        agent
             .groups
             .set_bandwidth(&path("/other"), None, parent)
             .unwrap();
-        owner.groups.create(&path("/other/web")).unwrap();
-        let answer = set(&owner, "cgroup:/other/web", &with_class("main"));
+        agent.groups.create(&path("/other/web")).unwrap();
+        let answer = set(&agent, "cgroup:/other/web", &with_class("main"));
         if kind == Kind::V2 {
             let notes = answer.unwrap().join("; ");
             assert!(
@@ -334,12 +334,12 @@ fn a_quota_above_a_parents_is_refused_by_name_on_v1_and_noted_on_v2() {
                 "{why}"
             );
             assert_eq!(
-                stands(&owner, "/other/web"),
+                stands(&agent, "/other/web"),
                 Bandwidth::unlimited(),
                 "{kind:?}"
             );
             assert!(
-                in_books(&owner).is_empty() && gate_names(&owner).is_empty(),
+                in_books(&agent).is_empty() && gate_names(&agent).is_empty(),
                 "{kind:?}"
             );
         }
@@ -351,49 +351,49 @@ fn an_auto_burst_rises_while_it_is_throttled_and_survives_a_restart() {
     for kind in KINDS {
         for class in ["main", "side"] {
             let bed = Bed::new(kind);
-            let owner = bed.owner().unwrap();
-            owner.groups.create(&path("/other")).unwrap();
+            let agent = bed.agent().unwrap();
+            agent.groups.create(&path("/other")).unwrap();
             let auto = [("class", class), ("quota", "30ms"), ("burst", "auto")];
-            set(&owner, "cgroup:/other", &auto).unwrap();
+            set(&agent, "cgroup:/other", &auto).unwrap();
             bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
-            steps(&bed, &owner, 400);
+            steps(&bed, &agent, 400);
             let mut now_ns = 1_000_000_000;
-            let mut windows = |owner: &Owner, count: u32| {
+            let mut windows = |agent: &Agent, count: u32| {
                 for _ in 0..count {
                     now_ns += 100_000_000;
                     let dir = super::cpu_mount(kind).to_owned() + "/other";
                     bed.fs.inner().add_throttled(&dir, 1, 5_000_000);
-                    steps(&bed, owner, 20);
-                    assert!(owner.look_at_bursts(now_ns));
+                    steps(&bed, agent, 20);
+                    assert!(agent.look_at_bursts(now_ns));
                 }
-                steps(&bed, owner, 20);
-                stands(owner, "/other")
+                steps(&bed, agent, 20);
+                stands(agent, "/other")
             };
-            let after = windows(&owner, 60);
+            let after = windows(&agent, 60);
             assert_eq!(after.quota_us, Some(30_000), "{kind:?} {class}");
             assert!(after.burst_us > 20_000, "{kind:?} {class}: {after}");
-            set(&owner, "cgroup:/other", &[("weight", "100")]).unwrap();
-            steps(&bed, &owner, 100);
+            set(&agent, "cgroup:/other", &[("weight", "100")]).unwrap();
+            steps(&bed, &agent, 100);
             assert_eq!(
-                stands(&owner, "/other"),
+                stands(&agent, "/other"),
                 after,
                 "{kind:?} {class}: terms changed, not these"
             );
-            drop(owner);
-            let owner = bed.owner().unwrap();
-            steps(&bed, &owner, 400);
-            let again = windows(&owner, 5);
+            drop(agent);
+            let agent = bed.agent().unwrap();
+            steps(&bed, &agent, 400);
+            let again = windows(&agent, 5);
             assert!(
                 again.burst_us >= after.burst_us || class == "side",
                 "{kind:?} {class}: {again}"
             );
-            unset(&owner, "cgroup:/other").unwrap();
+            unset(&agent, "cgroup:/other").unwrap();
             assert_eq!(
-                stands(&owner, "/other"),
+                stands(&agent, "/other"),
                 Bandwidth::unlimited(),
                 "{kind:?} {class}"
             );
-            assert!(!owner.look_at_bursts(now_ns));
+            assert!(!agent.look_at_bursts(now_ns));
         }
     }
 }

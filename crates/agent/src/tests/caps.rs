@@ -8,7 +8,7 @@ use super::{Bed, KINDS, Kind, PIDS, in_books, root, run, set, unset};
 use crate::api::UnsetRequest;
 use crate::house::House;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::writer::QuotaWriter;
 
 /// Every group has used this much.
@@ -22,9 +22,9 @@ impl Usage for Used {
 
 const MS: u64 = 1_000_000;
 
-fn look(owner: &Owner, now_ms: u64, used_ms: u64) {
-    let mut writer = QuotaWriter::new(owner);
-    lock(&owner.control)
+fn look(agent: &Agent, now_ms: u64, used_ms: u64) {
+    let mut writer = QuotaWriter::new(agent);
+    lock(&agent.control)
         .softs
         .step(now_ms * MS, &mut Used(used_ms * MS), &mut writer);
 }
@@ -37,8 +37,8 @@ fn in_background(bed: &Bed, group: &str) -> bool {
 fn a_command_with_a_soft_cap_lies_where_branches_divide_and_comes_and_goes() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
-        let group = run(&owner, PIDS[0], &[("cap_soft", "200‰"), ("weight", "300")]).unwrap();
+        let agent = bed.agent().unwrap();
+        let group = run(&agent, PIDS[0], &[("cap_soft", "200‰"), ("weight", "300")]).unwrap();
         assert_eq!(group, "/tg-soft=job", "{kind:?}");
         assert!(
             in_background(&bed, &group),
@@ -48,27 +48,27 @@ fn a_command_with_a_soft_cap_lies_where_branches_divide_and_comes_and_goes() {
             Kind::V2 => ("cpu.weight", "300"),
             _ => ("cpu.shares", "3072"),
         };
-        look(&owner, 1_000, 0);
-        look(&owner, 1_005, 0);
+        look(&agent, 1_000, 0);
+        look(&agent, 1_005, 0);
         assert!(!in_background(&bed, &group), "{kind:?}");
         assert_eq!(
             bed.file(&group, weight.0),
             weight.1,
             "{kind:?}: its own weight"
         );
-        let ledger = in_books(&owner);
-        look(&owner, 1_010, 5);
+        let ledger = in_books(&agent);
+        look(&agent, 1_010, 5);
         assert!(
             in_background(&bed, &group),
             "{kind:?}: 5 ms in 5 ms is above 20 %"
         );
         assert_eq!(
-            in_books(&owner),
+            in_books(&agent),
             ledger,
             "{kind:?}: turns are not written down"
         );
-        set(&owner, "gate:job", &[("weight", "100")]).unwrap();
-        look(&owner, 1_200, 5);
+        set(&agent, "gate:job", &[("weight", "100")]).unwrap();
+        look(&agent, 1_200, 5);
         let default = if kind == Kind::V2 { "100" } else { "1024" };
         assert_eq!(
             bed.file(&group, weight.0),
@@ -76,9 +76,9 @@ fn a_command_with_a_soft_cap_lies_where_branches_divide_and_comes_and_goes() {
             "{kind:?}: a weight given in the background"
         );
         bed.fs.inner().end_process(PIDS[0]);
-        owner.leave();
+        agent.leave();
         assert!(
-            !bed.exists(&group) && in_books(&owner).is_empty(),
+            !bed.exists(&group) && in_books(&agent).is_empty(),
             "{kind:?}"
         );
     }
@@ -89,23 +89,23 @@ fn a_process_and_a_group_get_back_what_they_had() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let fresh = bed.values("/other");
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         let pid = format!("pid:{}", PIDS[1]);
         for target in ["cgroup:/other", &pid] {
-            set(&owner, target, &[("cap_soft", "0")]).unwrap();
-            look(&owner, 1_000, 0);
-            assert!(lock(&owner.control).softs.is_idle(), "{kind:?}: for good");
-            let group = owner.name_of(target).unwrap();
-            let at = lock(&owner.gates)
+            set(&agent, target, &[("cap_soft", "0")]).unwrap();
+            look(&agent, 1_000, 0);
+            assert!(lock(&agent.control).softs.is_idle(), "{kind:?}: for good");
+            let group = agent.name_of(target).unwrap();
+            let at = lock(&agent.gates)
                 .iter()
                 .find(|gate| gate.record.name == group)
                 .map(|gate| gate.record.place.group().to_string())
                 .unwrap();
             assert!(in_background(&bed, &at), "{kind:?} {target}");
-            unset(&owner, target).unwrap();
+            unset(&agent, target).unwrap();
         }
         assert_eq!(bed.values("/other"), fresh, "{kind:?}");
-        assert!(bed.is_home(1) && in_books(&owner).is_empty(), "{kind:?}");
+        assert!(bed.is_home(1) && in_books(&agent).is_empty(), "{kind:?}");
     }
 }
 
@@ -113,16 +113,16 @@ fn a_process_and_a_group_get_back_what_they_had() {
 fn unsetting_the_cap_takes_it_out_for_good_and_the_gate_lives_on() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
-        let group = run(&owner, PIDS[0], &[("cap_soft", "0"), ("quota", "30ms")]).unwrap();
+        let agent = bed.agent().unwrap();
+        let group = run(&agent, PIDS[0], &[("cap_soft", "0"), ("quota", "30ms")]).unwrap();
         assert!(in_background(&bed, &group));
         let request = UnsetRequest {
             target: "gate:job".to_owned(),
             terms: vec!["cap_soft".to_owned()],
         };
-        owner.unset(&root(1), &request).unwrap();
+        agent.unset(&root(1), &request).unwrap();
         assert!(!in_background(&bed, &group), "{kind:?}");
-        look(&owner, 1_000, 0);
+        look(&agent, 1_000, 0);
         assert!(
             !in_background(&bed, &group),
             "{kind:?}: nobody looks any more"
@@ -131,31 +131,31 @@ fn unsetting_the_cap_takes_it_out_for_good_and_the_gate_lives_on() {
 }
 
 #[test]
-fn without_an_owner_it_stays_in_the_background_and_the_next_goes_on() {
+fn without_an_agent_it_stays_in_the_background_and_the_next_goes_on() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
-        let group = run(&owner, PIDS[0], &[("cap_soft", "500‰")]).unwrap();
+        let agent = bed.agent().unwrap();
+        let group = run(&agent, PIDS[0], &[("cap_soft", "500‰")]).unwrap();
         set(
-            &owner,
+            &agent,
             "cgroup:/other",
             &[("cap_soft", "500‰"), ("fallback", "restore")],
         )
         .unwrap();
-        look(&owner, 1_000, 0);
-        look(&owner, 1_010, 0);
+        look(&agent, 1_000, 0);
+        look(&agent, 1_010, 0);
         assert!(!in_background(&bed, &group) && !in_background(&bed, "/other"));
-        drop(owner);
-        let (_, mut books) = bed.without_owner();
+        drop(agent);
+        let (_, mut books) = bed.without_agent();
         books.fall_back(3);
         assert!(in_background(&bed, &group), "{kind:?}");
         assert!(!in_background(&bed, "/other"), "{kind:?}: as it declared");
         drop(books);
-        let owner = bed.owner().unwrap();
-        look(&owner, 2_000, 0);
-        look(&owner, 2_010, 0);
+        let agent = bed.agent().unwrap();
+        look(&agent, 2_000, 0);
+        look(&agent, 2_010, 0);
         assert!(!in_background(&bed, &group), "{kind:?}: the cap goes on");
-        let capped: Vec<String> = lock(&owner.books)
+        let capped: Vec<String> = lock(&agent.books)
             .entries()
             .iter()
             .filter(|entry| matches!(entry.change, Change::Background { .. }))
@@ -168,27 +168,27 @@ fn without_an_owner_it_stays_in_the_background_and_the_next_goes_on() {
 #[test]
 fn an_orderly_end_leaves_running_work_in_the_background() {
     let bed = Bed::new(Kind::V2);
-    let owner = bed.owner().unwrap();
-    let group = run(&owner, PIDS[0], &[("cap_soft", "500‰")]).unwrap();
-    look(&owner, 1_000, 0);
-    look(&owner, 1_010, 0);
+    let agent = bed.agent().unwrap();
+    let group = run(&agent, PIDS[0], &[("cap_soft", "500‰")]).unwrap();
+    look(&agent, 1_000, 0);
+    look(&agent, 1_010, 0);
     assert!(!in_background(&bed, &group));
-    owner.leave();
+    agent.leave();
     assert!(in_background(&bed, &group));
 }
 
 #[test]
 fn side_work_yields_within_side_work_and_a_soft_cap_above_the_hard_one_is_none() {
     let bed = Bed::new(Kind::V1);
-    let owner = bed.owner().unwrap();
-    let group = run(&owner, PIDS[0], &[("class", "side"), ("cap_soft", "0")]).unwrap();
+    let agent = bed.agent().unwrap();
+    let group = run(&agent, PIDS[0], &[("class", "side"), ("cap_soft", "0")]).unwrap();
     assert_eq!(group, "/tg-side/job");
     assert!(in_background(&bed, &group));
     let equal = [("cap_hard", "200‰"), ("cap_soft", "200‰")];
-    let group = run(&owner, PIDS[1], &equal).unwrap();
+    let group = run(&agent, PIDS[1], &equal).unwrap();
     assert!(group.starts_with("/tg-main/") && !in_background(&bed, &group));
     // Set later, it counts where the group is; said.
-    let notes = set(&owner, "gate:job-2", &[("cap_soft", "0")]).unwrap();
+    let notes = set(&agent, "gate:job-2", &[("cap_soft", "0")]).unwrap();
     assert!(in_background(&bed, &group));
     assert!(
         notes.iter().any(|note| note.contains("/tg-main")),
@@ -199,20 +199,20 @@ fn side_work_yields_within_side_work_and_a_soft_cap_above_the_hard_one_is_none()
 #[test]
 fn somebody_elses_write_is_answered_once() {
     let bed = Bed::new(Kind::V2);
-    let owner = bed.owner().unwrap();
-    let group = run(&owner, PIDS[0], &[("cap_soft", "0")]).unwrap();
-    look(&owner, 1_000, 0);
+    let agent = bed.agent().unwrap();
+    let group = run(&agent, PIDS[0], &[("cap_soft", "0")]).unwrap();
+    look(&agent, 1_000, 0);
     // In or out is ours to say; a weight is not.
-    owner
+    agent
         .groups
         .set_idle(&GroupPath::parse(&group).unwrap(), false)
         .unwrap();
-    owner
+    agent
         .groups
         .set_weight(&GroupPath::parse(&group).unwrap(), 77)
         .unwrap();
     let mut house = House::new(None);
-    house.look(&owner);
-    look(&owner, 1_005, 0);
+    house.look(&agent);
+    look(&agent, 1_005, 0);
     assert!(in_background(&bed, &group), "written again");
 }

@@ -1,14 +1,14 @@
-//! The owner dies after each operation on a kernel file; the next one finds what is there, and everything comes back.
+//! The agent dies after each operation on a kernel file; the next one finds what is there, and everything comes back.
 
 use tidegate_knobs::kfs::{Fault, Rule};
 
 use super::{Bed, KINDS, PIDS, gate_names, in_books, run_side, set_side, unset};
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
-/// A call that is cut off at its `nth` operation, and the owner that comes after; `None` once the call is shorter.
-fn death_at(bed: &Bed, nth: u64, call: impl Fn(&Owner)) -> Option<Owner> {
-    let owner = bed.owner().unwrap();
+/// A call that is cut off at its `nth` operation, and the agent that comes after; `None` once the call is shorter.
+fn death_at(bed: &Bed, nth: u64, call: impl Fn(&Agent)) -> Option<Agent> {
+    let agent = bed.agent().unwrap();
     let halt = Rule {
         nth: Some(bed.fs.count() + nth),
         ..Rule::nth(0, 0)
@@ -18,11 +18,11 @@ fn death_at(bed: &Bed, nth: u64, call: impl Fn(&Owner)) -> Option<Owner> {
         ..halt
     });
     let before = bed.fs.count();
-    call(&owner);
+    call(&agent);
     let reached = bed.fs.count() - before >= nth;
-    drop(owner);
+    drop(agent);
     bed.fs.clear();
-    reached.then(|| bed.owner().unwrap())
+    reached.then(|| bed.agent().unwrap())
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn a_run_that_was_cut_off_is_limited_or_not_begun() {
     for kind in KINDS {
         for nth in 1.. {
             let bed = Bed::new(kind);
-            let Some(next) = death_at(&bed, nth, |owner| drop(run_side(owner, PIDS[0]))) else {
+            let Some(next) = death_at(&bed, nth, |agent| drop(run_side(agent, PIDS[0]))) else {
                 assert!(nth > 5, "{kind:?}");
                 break;
             };
@@ -45,7 +45,7 @@ fn a_run_that_was_cut_off_is_limited_or_not_begun() {
                 assert!(bed.is_limited("/tg-side"), "{what}");
                 assert_eq!(gate_names(&next), ["job"], "{what}");
             }
-            // The command asks the next owner, as it had no answer.
+            // The command asks the next agent, as it had no answer.
             run_side(&next, PIDS[0]).unwrap_or_else(|error| panic!("{what}: {error}"));
             assert_eq!(gate_names(&next), ["job"], "{what}");
             assert!(
@@ -68,7 +68,7 @@ fn a_set_that_was_cut_off_is_undone_or_stands() {
             for nth in 1.. {
                 let bed = Bed::new(kind);
                 let fresh = bed.values("/other");
-                let Some(next) = death_at(&bed, nth, |owner| drop(set_side(owner, target))) else {
+                let Some(next) = death_at(&bed, nth, |agent| drop(set_side(agent, target))) else {
                     assert!(nth > 5, "{kind:?}");
                     break;
                 };
@@ -104,8 +104,8 @@ fn an_unset_that_was_cut_off_is_finished_by_the_next() {
             for nth in 1.. {
                 let bed = Bed::new(kind);
                 let fresh = bed.values("/other");
-                set_side(&bed.owner().unwrap(), target).unwrap();
-                let Some(next) = death_at(&bed, nth, |owner| drop(unset(owner, target))) else {
+                set_side(&bed.agent().unwrap(), target).unwrap();
+                let Some(next) = death_at(&bed, nth, |agent| drop(unset(agent, target))) else {
                     break;
                 };
                 let what = format!("{kind:?}, {target}, death at operation {nth}");

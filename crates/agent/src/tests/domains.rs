@@ -10,7 +10,7 @@ use tidegate_terms::Space;
 use super::life::steps;
 use super::{Bed, Kind, PIDS, run_side, set};
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
 const KINDS: [Kind; 2] = [Kind::Mixed, Kind::V2];
 
@@ -44,9 +44,9 @@ fn bed(kind: Kind) -> Bed {
     bed
 }
 
-fn main_gate(owner: &Owner) {
+fn main_gate(agent: &Agent) {
     let terms = [("class", "main"), ("headroom", "30%")];
-    set(owner, "cgroup:/web", &terms).unwrap();
+    set(agent, "cgroup:/web", &terms).unwrap();
 }
 
 fn side_cpus(bed: &Bed) -> String {
@@ -81,25 +81,25 @@ fn quota_pct(bed: &Bed) -> u64 {
 fn side_work_leaves_mains_cpus_and_has_the_rest_without_a_quota() {
     for kind in KINDS {
         let bed = bed(kind);
-        let owner = bed.owner().unwrap();
-        main_gate(&owner);
-        run_side(&owner, PIDS[0]).unwrap();
-        let domains = lock(&owner.control).demand().domains.clone();
+        let agent = bed.agent().unwrap();
+        main_gate(&agent);
+        run_side(&agent, PIDS[0]).unwrap();
+        let domains = lock(&agent.control).demand().domains.clone();
         assert_eq!(
             (&*domains[0].cpus, domains[0].keeps),
             (&[0][..], Keeps::Space)
         );
         // Not yet confined: the domain's law limits all side work.
         bed.sensor.main_ppm.store(500_000, Ordering::Relaxed);
-        steps(&bed, &owner, 100);
+        steps(&bed, &agent, 100);
         assert!(quota_pct(&bed) <= 20, "{kind:?}: {}", quota_pct(&bed));
-        owner.look_at_space();
+        agent.look_at_space();
         assert_eq!(side_cpus(&bed), "1", "{kind:?}");
-        steps(&bed, &owner, 100);
+        steps(&bed, &agent, 100);
         assert_eq!(quota_pct(&bed), 400, "{kind:?}");
-        let status = owner.status();
+        let status = agent.status();
         assert_eq!((&*status.free_cpus, &*status.domains[0].cpus), ("1", "0"));
-        let explained = owner.explain("gate:job").unwrap();
+        let explained = agent.explain("gate:job").unwrap();
         assert_eq!(explained.binding, "demand");
         assert!(
             explained.arithmetic[1].contains("30 % by gate"),
@@ -115,12 +115,12 @@ fn side_work_leaves_mains_cpus_and_has_the_rest_without_a_quota() {
             let all = Path::new("/sys/fs/cgroup/cpuset/cgroup.procs");
             bed.fake.write(all, &PIDS[1].to_string()).unwrap();
         }
-        owner.look_at_domains();
-        owner.look_at_space();
+        agent.look_at_domains();
+        agent.look_at_space();
         assert_eq!(side_cpus(&bed), "", "{kind:?}");
-        steps(&bed, &owner, 100);
+        steps(&bed, &agent, 100);
         assert!(quota_pct(&bed) < 50, "{kind:?}: {}", quota_pct(&bed));
-        owner.leave();
+        agent.leave();
     }
 }
 
@@ -128,21 +128,21 @@ fn side_work_leaves_mains_cpus_and_has_the_rest_without_a_quota() {
 fn the_quota_comes_back_before_the_cpuset_goes() {
     for kind in KINDS {
         let bed = bed(kind);
-        let owner = bed.owner().unwrap();
-        main_gate(&owner);
-        run_side(&owner, PIDS[0]).unwrap();
+        let agent = bed.agent().unwrap();
+        main_gate(&agent);
+        run_side(&agent, PIDS[0]).unwrap();
         bed.sensor.main_ppm.store(500_000, Ordering::Relaxed);
-        owner.look_at_space();
-        steps(&bed, &owner, 100);
+        agent.look_at_space();
+        steps(&bed, &agent, 100);
         assert_eq!(quota_pct(&bed), 400);
         // Somebody else insists on side work's cpuset: machine-wide from then on, and said.
-        lock(&owner.space).leave_alone();
-        owner.look_at_domains();
-        steps(&bed, &owner, 100);
+        lock(&agent.space).leave_alone();
+        agent.look_at_domains();
+        steps(&bed, &agent, 100);
         assert!(quota_pct(&bed) < 50, "{kind:?}: {}", quota_pct(&bed));
-        let notes = owner.status().domain_notes;
+        let notes = agent.status().domain_notes;
         assert!(notes[0].contains("somebody else"), "{notes:?}");
-        owner.leave();
+        agent.leave();
     }
 }
 
@@ -153,33 +153,33 @@ fn where_side_work_is_not_to_be_confined_it_is_machine_wide() {
             space: Space::Off,
             ..bed(kind)
         };
-        let owner = bed.owner().unwrap();
-        main_gate(&owner);
-        run_side(&owner, PIDS[0]).unwrap();
-        let demand = lock(&owner.control).demand().clone();
+        let agent = bed.agent().unwrap();
+        main_gate(&agent);
+        run_side(&agent, PIDS[0]).unwrap();
+        let demand = lock(&agent.control).demand().clone();
         assert_eq!((demand.headroom_ppm, demand.domains.len()), (300_000, 0));
-        let notes = owner.status().domain_notes;
+        let notes = agent.status().domain_notes;
         assert!(notes[0].contains("space = off"), "{notes:?}");
     }
 }
 
 #[test]
-fn a_dead_owners_side_work_is_at_the_floor_and_off_mains_cpus() {
+fn a_dead_agents_side_work_is_at_the_floor_and_off_mains_cpus() {
     for kind in KINDS {
         let bed = bed(kind);
         {
-            let owner = bed.owner().unwrap();
-            main_gate(&owner);
-            run_side(&owner, PIDS[0]).unwrap();
-            owner.look_at_space();
-            steps(&bed, &owner, 100);
+            let agent = bed.agent().unwrap();
+            main_gate(&agent);
+            run_side(&agent, PIDS[0]).unwrap();
+            agent.look_at_space();
+            steps(&bed, &agent, 100);
         }
-        let (groups, mut books) = bed.without_owner();
+        let (groups, mut books) = bed.without_agent();
         crate::fallback::fall_back_with(&groups, &mut books, 0);
         assert!(bed.is_limited("/tg-side"));
         assert_eq!((quota_pct(&bed) <= 2, &*side_cpus(&bed)), (true, "1"));
         drop(books);
-        let next = bed.owner().unwrap();
+        let next = bed.agent().unwrap();
         next.look_at_space();
         steps(&bed, &next, 100);
         assert_eq!((quota_pct(&bed), &*side_cpus(&bed)), (400, "1"));

@@ -7,7 +7,7 @@ use tidegate_knobs::kfs::FakeProcess;
 use super::{Bed, KINDS, Kind, PIDS, gate_names, root, terms, unset};
 use crate::api::{RunReply, RunRequest, SetRequest};
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::peer::Peer;
 use crate::server::Refusal;
 
@@ -26,7 +26,7 @@ fn bed(kind: Kind) -> Bed {
     bed
 }
 
-fn run(owner: &Owner, peer: &Peer, pairs: &[(&str, &str)]) -> Result<RunReply, Refusal> {
+fn run(agent: &Agent, peer: &Peer, pairs: &[(&str, &str)]) -> Result<RunReply, Refusal> {
     let mut terms = terms(pairs);
     terms.insert("class".to_owned(), "side".to_owned());
     let request = RunRequest {
@@ -35,7 +35,7 @@ fn run(owner: &Owner, peer: &Peer, pairs: &[(&str, &str)]) -> Result<RunReply, R
         command: vec!["job".to_owned()],
         terms,
     };
-    owner.run(peer, &request)
+    agent.run(peer, &request)
 }
 
 fn user(pid: i32) -> Peer {
@@ -46,46 +46,46 @@ fn user(pid: i32) -> Peer {
     }
 }
 
-fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) {
+fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) {
     let request = SetRequest {
         target: target.to_owned(),
         terms: terms(pairs),
     };
-    owner.set(&root(1), &request).unwrap();
+    agent.set(&root(1), &request).unwrap();
 }
 
-fn own_limit(owner: &Owner) -> Option<Bandwidth> {
-    lock(&owner.gates)[0].own_limit()
+fn own_limit(agent: &Agent) -> Option<Bandwidth> {
+    lock(&agent.gates)[0].own_limit()
 }
 
 #[test]
 fn asking_again_wipes_nothing_that_was_set_with_privilege() {
     for kind in KINDS {
         let bed = bed(kind);
-        let owner = bed.owner().unwrap();
-        let first = run(&owner, &user(SHELL), &[]).unwrap();
-        set(&owner, "gate:job", &[("quota", "5ms")]);
-        let again = run(&owner, &user(SHELL), &[]).unwrap();
+        let agent = bed.agent().unwrap();
+        let first = run(&agent, &user(SHELL), &[]).unwrap();
+        set(&agent, "gate:job", &[("quota", "5ms")]);
+        let again = run(&agent, &user(SHELL), &[]).unwrap();
         assert_eq!(
             (&again.gate, &again.cgroup),
             (&first.gate, &first.cgroup),
             "{kind:?}"
         );
         let limit = Some(Bandwidth::limit(5_000, 100_000));
-        assert_eq!(own_limit(&owner), limit, "{kind:?}");
-        assert!(lock(&owner.gates)[0].record.by_admin.contains("quota"));
-        let refused = run(&owner, &user(SHELL), &[("quota", "50ms")]).unwrap_err();
+        assert_eq!(own_limit(&agent), limit, "{kind:?}");
+        assert!(lock(&agent.gates)[0].record.by_admin.contains("quota"));
+        let refused = run(&agent, &user(SHELL), &[("quota", "50ms")]).unwrap_err();
         assert_eq!(refused.kind, "denied", "{kind:?}: {refused}");
-        assert_eq!(own_limit(&owner), limit, "{kind:?}");
-        run(&owner, &user(SHELL), &[("quota", "3ms")]).unwrap();
+        assert_eq!(own_limit(&agent), limit, "{kind:?}");
+        run(&agent, &user(SHELL), &[("quota", "3ms")]).unwrap();
         let tighter = Some(Bandwidth::limit(3_000, 100_000));
-        assert_eq!(own_limit(&owner), tighter, "{kind:?}");
+        assert_eq!(own_limit(&agent), tighter, "{kind:?}");
         if kind == Kind::V2 {
             // On v1 it is lifted while the side root is at its floor.
             let group = GroupPath::parse(&first.cgroup).unwrap();
-            assert_eq!(owner.groups.bandwidth(&group).ok(), tighter);
+            assert_eq!(agent.groups.bandwidth(&group).ok(), tighter);
         }
-        assert_eq!(gate_names(&owner), ["job"]);
+        assert_eq!(gate_names(&agent), ["job"]);
     }
 }
 
@@ -93,21 +93,21 @@ fn asking_again_wipes_nothing_that_was_set_with_privilege() {
 fn a_shell_does_not_leave_its_gates_limit_by_another_gate() {
     for kind in KINDS {
         let bed = bed(kind);
-        let owner = bed.owner().unwrap();
-        let outer = run(&owner, &user(SHELL), &[]).unwrap();
+        let agent = bed.agent().unwrap();
+        let outer = run(&agent, &user(SHELL), &[]).unwrap();
         let group = GroupPath::parse(&outer.cgroup).unwrap();
         // Its child begins where it is; a gate without a limit may be left.
-        owner.groups.place(&group, HOG).unwrap();
-        let free = run(&owner, &user(HOG), &[]).unwrap();
+        agent.groups.place(&group, HOG).unwrap();
+        let free = run(&agent, &user(HOG), &[]).unwrap();
         assert_ne!(free.cgroup, outer.cgroup, "{kind:?}");
-        owner.groups.place(&group, HOG).unwrap();
-        set(&owner, "gate:job", &[("cap_hard", "50‰")]);
-        let refused = run(&owner, &user(HOG), &[]).unwrap_err();
+        agent.groups.place(&group, HOG).unwrap();
+        set(&agent, "gate:job", &[("cap_hard", "50‰")]);
+        let refused = run(&agent, &user(HOG), &[]).unwrap_err();
         assert_eq!(refused.kind, "denied", "{kind:?}: {refused}");
         assert!(refused.message.contains("gate job"), "{refused}");
         assert!(bed.place(HOG).contains("tg-side/job"), "{kind:?}");
         // Who may set it may leave it.
-        run(&owner, &root(HOG), &[]).unwrap();
+        run(&agent, &root(HOG), &[]).unwrap();
     }
 }
 
@@ -115,19 +115,19 @@ fn a_shell_does_not_leave_its_gates_limit_by_another_gate() {
 fn nobody_leaves_a_low_weight_for_a_gate_of_their_own() {
     for kind in KINDS {
         let bed = bed(kind);
-        let owner = bed.owner().unwrap();
-        let outer = run(&owner, &user(SHELL), &[("weight", "50")]).unwrap();
+        let agent = bed.agent().unwrap();
+        let outer = run(&agent, &user(SHELL), &[("weight", "50")]).unwrap();
         let group = GroupPath::parse(&outer.cgroup).unwrap();
-        owner.groups.place(&group, HOG).unwrap();
+        agent.groups.place(&group, HOG).unwrap();
         // One's own low weight may be left, and so may a high one that was given.
-        run(&owner, &user(HOG), &[]).unwrap();
-        set(&owner, "gate:job", &[("weight", "300")]);
-        owner.groups.place(&group, HOG).unwrap();
-        run(&owner, &user(HOG), &[]).unwrap();
-        set(&owner, "gate:job", &[("weight", "10")]);
-        owner.groups.place(&group, HOG).unwrap();
+        run(&agent, &user(HOG), &[]).unwrap();
+        set(&agent, "gate:job", &[("weight", "300")]);
+        agent.groups.place(&group, HOG).unwrap();
+        run(&agent, &user(HOG), &[]).unwrap();
+        set(&agent, "gate:job", &[("weight", "10")]);
+        agent.groups.place(&group, HOG).unwrap();
         for weight in ["1", "100"] {
-            let refused = run(&owner, &user(HOG), &[("weight", weight)]).unwrap_err();
+            let refused = run(&agent, &user(HOG), &[("weight", weight)]).unwrap_err();
             assert_eq!(refused.kind, "denied", "{kind:?}: {refused}");
             assert!(refused.message.contains("weight of gate job"), "{refused}");
         }
@@ -140,7 +140,7 @@ fn a_process_called_like_a_root_of_ours_is_not_put_there() {
     for kind in KINDS {
         for comm in ["main", "side", "agent"] {
             let bed = Bed::new(kind);
-            let owner = bed.owner().unwrap();
+            let agent = bed.agent().unwrap();
             let pid = 779;
             bed.fs.inner().add_process(FakeProcess {
                 comm: comm.to_owned(),
@@ -148,18 +148,18 @@ fn a_process_called_like_a_root_of_ours_is_not_put_there() {
             });
             let home = bed.place(pid);
             let target = format!("pid:{pid}");
-            set(&owner, &target, &[("class", "main"), ("quota", "30ms")]);
-            assert_eq!(gate_names(&owner), [comm]);
+            set(&agent, &target, &[("class", "main"), ("quota", "30ms")]);
+            assert_eq!(gate_names(&agent), [comm]);
             assert!(
                 bed.place(pid).contains(&format!("/tg-{comm}=")),
                 "{kind:?}: {}",
                 bed.place(pid)
             );
-            let ours = owner.groups.bandwidth(&owner.main_root());
+            let ours = agent.groups.bandwidth(&agent.main_root());
             assert!(ours.is_err(), "{kind:?} {comm}: {ours:?}");
-            unset(&owner, &target).unwrap();
+            unset(&agent, &target).unwrap();
             assert_eq!(bed.place(pid), home, "{kind:?}");
-            owner.leave();
+            agent.leave();
             assert!(!bed.exists(&format!("/tg-{comm}=")), "{kind:?} {comm}");
             assert!(!bed.place(PIDS[0]).contains("tg-"));
         }
@@ -169,13 +169,13 @@ fn a_process_called_like_a_root_of_ours_is_not_put_there() {
 #[test]
 fn systemd_is_not_asked_for_those_whom_the_terms_are_refused_whatever_it_says() {
     let bed = bed(Kind::V2);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let ask = |pairs| {
         let request = SetRequest {
             target: "unit:no-such-unit-of-ours".to_owned(),
             terms: terms(pairs),
         };
-        owner.set(&user(SHELL), &request).unwrap_err().kind
+        agent.set(&user(SHELL), &request).unwrap_err().kind
     };
     assert_eq!(ask(&[("class", "main")]), "denied");
     let asked = (0..100).map(|_| ask(&[("class", "side")]));

@@ -12,7 +12,7 @@ use tidegate_knobs::bandwidth::Bandwidth;
 use super::{Bed, KINDS, Kind, PIDS, run, run_side, set, set_side, unset};
 use crate::ext::kernel::{Kernel, Scheduler};
 use crate::looper::{follow_engine, lock};
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::writer::QuotaWriter;
 
 const S: u64 = 1_000_000_000;
@@ -166,7 +166,7 @@ fn stall() -> Ended {
     }
 }
 
-/// An owner with the engine ext on that kind of machine.
+/// An agent with the engine ext on that kind of machine.
 pub(super) fn bed(kind: Kind) -> (Bed, Arc<FakeKernel>) {
     let kernel = Arc::new(FakeKernel::default());
     let mut bed = Bed::new(kind);
@@ -174,8 +174,8 @@ pub(super) fn bed(kind: Kind) -> (Bed, Arc<FakeKernel>) {
     (bed, kernel)
 }
 
-fn look_at_side_root(owner: &Owner, kernel: &FakeKernel) {
-    let (groups, root) = (Arc::clone(&owner.groups), owner.side_root());
+fn look_at_side_root(agent: &Agent, kernel: &FakeKernel) {
+    let (groups, root) = (Arc::clone(&agent.groups), agent.side_root());
     *lock(&kernel.look) = Some(Arc::new(move || {
         let quota = groups.bandwidth(&root).ok();
         let idle = groups.idle(&root).ok().flatten() == Some(true);
@@ -184,13 +184,13 @@ fn look_at_side_root(owner: &Owner, kernel: &FakeKernel) {
 }
 
 /// One turn of the loop; the side root's rate afterwards.
-fn turn(owner: &Owner) -> Option<u64> {
-    let mut writer = QuotaWriter::new(owner);
-    let mut control = lock(&owner.control);
-    follow_engine(&owner.ext, &mut control);
+fn turn(agent: &Agent) -> Option<u64> {
+    let mut writer = QuotaWriter::new(agent);
+    let mut control = lock(&agent.control);
+    follow_engine(&agent.ext, &mut control);
     control.step(crate::lease::monotonic_ns(), 0, &mut writer);
     drop(control);
-    let stands = owner.groups.bandwidth(&owner.side_root()).ok()?;
+    let stands = agent.groups.bandwidth(&agent.side_root()).ok()?;
     stands.rate_ucpu()
 }
 
@@ -199,9 +199,9 @@ pub(super) fn eject(kernel: &FakeKernel) {
     kernel.in_force.store(false, Ordering::Relaxed);
 }
 
-pub(super) fn id(owner: &Owner, group: &str) -> u64 {
+pub(super) fn id(agent: &Agent, group: &str) -> u64 {
     let group = tidegate_knobs::group::GroupPath::parse(group).unwrap();
-    owner.groups.id(&group).unwrap()
+    agent.groups.id(&group).unwrap()
 }
 
 /// 1 % of two CPUs.
@@ -212,32 +212,32 @@ fn copies_stand_before_the_scheduler_and_act_in_the_turn_that_finds_it_gone() {
     for kind in KINDS {
         let (bed, kernel) = bed(kind);
         bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
-        let owner = bed.owner().unwrap();
-        let group = run_side(&owner, PIDS[0]).unwrap().cgroup;
+        let agent = bed.agent().unwrap();
+        let group = run_side(&agent, PIDS[0]).unwrap().cgroup;
         for _ in 0..400 {
-            turn(&owner);
+            turn(&agent);
         }
         assert!(
-            turn(&owner) > FLOOR_UCPU,
+            turn(&agent) > FLOOR_UCPU,
             "{kind:?}: knobs until it is loaded"
         );
-        look_at_side_root(&owner, &kernel);
-        owner.carry(S);
+        look_at_side_root(&agent, &kernel);
+        agent.carry(S);
         let at_attach = lock(&kernel.told).at_attach.clone();
         let (quota, idle) = at_attach[0];
         assert_eq!(quota.unwrap().rate_ucpu(), FLOOR_UCPU, "{kind:?}");
         assert!(idle, "{kind:?}");
         {
             let told = lock(&kernel.told);
-            assert!(told.mirrors.contains(&id(&owner, "/tg-side")), "{kind:?}");
-            assert_eq!(told.gates[&id(&owner, &group)].kind, Some(Work::Side));
+            assert!(told.mirrors.contains(&id(&agent, "/tg-side")), "{kind:?}");
+            assert_eq!(told.gates[&id(&agent, &group)].kind, Some(Work::Side));
             assert_eq!(
                 told.machine,
                 (200_000, 10_000),
                 "{kind:?}: the default headroom"
             );
         }
-        let status = owner.status();
+        let status = agent.status();
         assert!(status.engine == "ext" && status.ext.unwrap().on, "{kind:?}");
         let counts = status.gates[0]
             .ext
@@ -249,35 +249,35 @@ fn copies_stand_before_the_scheduler_and_act_in_the_turn_that_finds_it_gone() {
             (10.0, 16.0)
         );
         for _ in 0..400 {
-            assert_eq!(turn(&owner), FLOOR_UCPU, "{kind:?}: the copy is not moved");
+            assert_eq!(turn(&agent), FLOOR_UCPU, "{kind:?}: the copy is not moved");
         }
 
         eject(&kernel);
         assert!(
-            turn(&owner) > FLOOR_UCPU,
+            turn(&agent) > FLOOR_UCPU,
             "{kind:?}: the law has gone on: its allowance at once"
         );
-        assert_eq!(owner.status().engine, "knobs");
+        assert_eq!(agent.status().engine, "knobs");
         assert!(
-            owner.status().gates[0].ext.is_none(),
+            agent.status().gates[0].ext.is_none(),
             "{kind:?}: it counts no more"
         );
-        let off = owner.status().ext.unwrap().off.unwrap();
+        let off = agent.status().ext.unwrap().off.unwrap();
         assert!(off.starts_with("ext off: "), "{off}");
-        owner.carry(2 * S);
-        let view = owner.ext_view(2 * S).unwrap();
+        agent.carry(2 * S);
+        let view = agent.ext_view(2 * S).unwrap();
         let off =
             "ext off: runnable task stall (job[501] failed to run for 30.001s); reload in 1 s";
         assert_eq!(view.off.as_deref(), Some(off), "{kind:?}");
         assert_eq!((view.last_kind, view.ends), (Some(1026), 1));
         assert_eq!(view.last_dump.as_deref(), Some("CPU states\n"));
 
-        owner.carry(2 * S + S / 2);
-        assert!(!owner.ext.is_loaded(), "not before its time");
-        owner.carry(3 * S);
-        assert!(owner.ext_view(3 * S).unwrap().on, "{kind:?}: again");
-        assert_eq!(turn(&owner), FLOOR_UCPU, "{kind:?}: with copies");
-        owner.leave();
+        agent.carry(2 * S + S / 2);
+        assert!(!agent.ext.is_loaded(), "not before its time");
+        agent.carry(3 * S);
+        assert!(agent.ext_view(3 * S).unwrap().on, "{kind:?}: again");
+        assert_eq!(turn(&agent), FLOOR_UCPU, "{kind:?}: with copies");
+        agent.leave();
         assert_eq!(lock(&kernel.told).unloads, 2, "{kind:?}");
     }
 }
@@ -286,53 +286,53 @@ fn copies_stand_before_the_scheduler_and_act_in_the_turn_that_finds_it_gone() {
 fn what_cannot_be_loaded_is_told_and_tried_again_until_it_is_enough() {
     let (bed, kernel) = bed(Kind::V2);
     bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
-    let owner = bed.owner().unwrap();
-    run_side(&owner, PIDS[0]).unwrap();
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
     for refuses in ["prepare", "attach", "gate"] {
         lock(&kernel.told).refuses = Some(refuses);
-        let before = owner.ext_view(0).unwrap().reload_in_seconds.unwrap();
+        let before = agent.ext_view(0).unwrap().reload_in_seconds.unwrap();
         let now_ns = (before * 1e9) as u64 + 1;
-        owner.carry(now_ns);
-        let view = owner.ext_view(now_ns).unwrap();
+        agent.carry(now_ns);
+        let view = agent.ext_view(now_ns).unwrap();
         assert!(!view.on && view.off.is_some(), "{refuses}: {view:?}");
-        assert!(!owner.ext.is_loaded() && !owner.ext.holds(), "{refuses}");
+        assert!(!agent.ext.is_loaded() && !agent.ext.holds(), "{refuses}");
         for _ in 0..400 {
-            turn(&owner);
+            turn(&agent);
         }
-        assert!(turn(&owner) > FLOOR_UCPU, "{refuses}: knobs go on");
+        assert!(turn(&agent) > FLOOR_UCPU, "{refuses}: knobs go on");
     }
     let mut now_ns = 0;
-    while let Some(seconds) = owner.ext_view(now_ns).unwrap().reload_in_seconds {
+    while let Some(seconds) = agent.ext_view(now_ns).unwrap().reload_in_seconds {
         now_ns += (seconds * 1e9) as u64 + 1;
-        owner.carry(now_ns);
+        agent.carry(now_ns);
     }
-    let off = owner.ext_view(now_ns).unwrap().off.unwrap();
+    let off = agent.ext_view(now_ns).unwrap().off.unwrap();
     assert!(off.contains("not loaded again after 12 ends"), "{off}");
-    owner.carry(now_ns + 7_200 * S);
-    assert!(!owner.ext.is_loaded(), "and it is not");
+    agent.carry(now_ns + 7_200 * S);
+    assert!(!agent.ext.is_loaded(), "and it is not");
 }
 
 #[test]
 fn gates_that_come_change_and_go_are_told() {
     let (bed, kernel) = bed(Kind::V2);
     let fresh = bed.values("/other");
-    let owner = bed.owner().unwrap();
-    owner.carry(S);
-    let side = run_side(&owner, PIDS[0]).unwrap().cgroup;
+    let agent = bed.agent().unwrap();
+    agent.carry(S);
+    let side = run_side(&agent, PIDS[0]).unwrap().cgroup;
     let terms = [("class", "main"), ("latency", "-5"), ("headroom", "30%")];
-    let main = run(&owner, PIDS[1], &terms).unwrap();
+    let main = run(&agent, PIDS[1], &terms).unwrap();
     {
         let told = lock(&kernel.told);
-        assert_eq!(told.gates[&id(&owner, &main)].kind, Some(Work::Main));
-        assert_eq!(told.gates[&id(&owner, &main)].hint, Some(-5));
+        assert_eq!(told.gates[&id(&agent, &main)].kind, Some(Work::Main));
+        assert_eq!(told.gates[&id(&agent, &main)].hint, Some(-5));
         assert_eq!(told.machine, (300_000, 10_000));
-        assert!(told.gates.contains_key(&id(&owner, &side)));
-        let root = id(&owner, "/tg-side");
+        assert!(told.gates.contains_key(&id(&agent, &side)));
+        let root = id(&agent, "/tg-side");
         assert!(told.mirrors.contains(&root), "before its quota was written");
     }
     // Somebody's group: its cap is the scheduler's and its quota a copy; a quota of its own is enforced as it stands.
-    set(&owner, "cgroup:/other", &[("cap_hard", "300‰")]).unwrap();
-    let other = id(&owner, "/other");
+    set(&agent, "cgroup:/other", &[("cap_hard", "300‰")]).unwrap();
+    let other = id(&agent, "/other");
     let cap = CapTerms {
         hard_ppt: Some(300),
         soft_ppt: None,
@@ -344,84 +344,84 @@ fn gates_that_come_change_and_go_are_told() {
         assert_eq!(told.gates[&other].cap, Some(cap));
     }
     assert_eq!(bed.file("/other", "cpu.max"), "2400 8000");
-    set(&owner, "cgroup:/other", &[("quota", "20ms")]).unwrap();
+    set(&agent, "cgroup:/other", &[("quota", "20ms")]).unwrap();
     {
         let told = lock(&kernel.told);
         assert!(!told.mirrors.contains(&other), "the lower one is the quota");
         assert_eq!(told.gates[&other].cap, None);
     }
-    unset(&owner, "cgroup:/other").unwrap();
+    unset(&agent, "cgroup:/other").unwrap();
     assert!(!lock(&kernel.told).gates.contains_key(&other));
     assert!(!lock(&kernel.told).mirrors.contains(&other));
     assert_eq!(bed.values("/other"), fresh);
-    set_side(&owner, "cgroup:/other").unwrap();
+    set_side(&agent, "cgroup:/other").unwrap();
     assert!(lock(&kernel.told).mirrors.contains(&other), "the floor");
-    unset(&owner, "cgroup:/other").unwrap();
+    unset(&agent, "cgroup:/other").unwrap();
     assert_eq!(bed.values("/other"), fresh);
 }
 
 #[test]
 fn throttling_is_the_schedulers_to_count_while_it_is_in_force() {
     let (bed, kernel) = bed(Kind::V2);
-    let owner = bed.owner().unwrap();
-    let group = run(&owner, PIDS[0], &[("quota", "20ms")]).unwrap();
-    owner.carry(S);
+    let agent = bed.agent().unwrap();
+    let group = run(&agent, PIDS[0], &[("quota", "20ms")]).unwrap();
+    agent.carry(S);
     lock(&kernel.told).limits = vec![LimitStat {
-        cgroup_id: id(&owner, &group),
+        cgroup_id: id(&agent, &group),
         nr_periods: 9,
         nr_throttled: 7,
         ..LimitStat::default()
     }];
-    let shown = &owner.status().gates[0];
+    let shown = &agent.status().gates[0];
     assert_eq!((shown.nr_throttled, shown.engine.as_str()), (7, "ext"));
     eject(&kernel);
-    let shown = owner.status().gates[0].nr_throttled;
+    let shown = agent.status().gates[0].nr_throttled;
     assert_eq!(shown, 7, "the kernel's own come on top");
 }
 
 #[test]
 fn a_soft_cap_stands_in_the_background_as_a_copy() {
     let (bed, kernel) = bed(Kind::V2);
-    let owner = bed.owner().unwrap();
-    owner.carry(S);
-    let group = run(&owner, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
-    let terms = lock(&kernel.told).gates[&id(&owner, &group)];
+    let agent = bed.agent().unwrap();
+    agent.carry(S);
+    let group = run(&agent, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
+    let terms = lock(&kernel.told).gates[&id(&agent, &group)];
     assert!(terms.idle_is_mirror);
     assert_eq!(terms.cap.unwrap().soft_ppt, Some(200));
-    turn(&owner);
+    turn(&agent);
     assert_eq!(bed.file(&group, "cpu.idle"), "1");
 }
 
 #[test]
 fn caps_for_each_have_no_copy_and_come_when_the_scheduler_goes() {
     let (bed, kernel) = bed(Kind::V2);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let each = [("cap_hard", "200‰"), ("cap_scope", "task")];
-    let group = run(&owner, PIDS[0], &each).unwrap();
-    let at = |owner: &Owner| owner.groups.group_of(PIDS[0]).unwrap().unwrap().to_string();
-    assert_ne!(at(&owner), group, "divided by knobs");
-    owner.carry(S);
-    assert_eq!(at(&owner), group, "the scheduler needs no groups for that");
-    let cap = lock(&kernel.told).gates[&id(&owner, &group)].cap.unwrap();
+    let group = run(&agent, PIDS[0], &each).unwrap();
+    let at = |agent: &Agent| agent.groups.group_of(PIDS[0]).unwrap().unwrap().to_string();
+    assert_ne!(at(&agent), group, "divided by knobs");
+    agent.carry(S);
+    assert_eq!(at(&agent), group, "the scheduler needs no groups for that");
+    let cap = lock(&kernel.told).gates[&id(&agent, &group)].cap.unwrap();
     assert_eq!((cap.hard_ppt, cap.scope), (Some(200), CapScope::Task));
     eject(&kernel);
-    owner.carry(2 * S);
-    assert_ne!(at(&owner), group, "divided again");
+    agent.carry(2 * S);
+    assert_ne!(at(&agent), group, "divided again");
 }
 
 #[test]
 fn terms_that_the_watchdog_makes_impossible_are_refused_with_the_sum() {
     let (bed, _kernel) = bed(Kind::V2);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let terms = [("class", "side"), ("tolerance", "0.001%")];
-    let refused = run(&owner, PIDS[0], &terms).unwrap_err();
+    let refused = run(&agent, PIDS[0], &terms).unwrap_err();
     assert!(
         refused.message.contains("1 x 67 = 67"),
         "{}",
         refused.message
     );
     assert!(bed.is_home(0), "and nothing was moved");
-    let without = Bed::new(Kind::V2).owner().unwrap();
+    let without = Bed::new(Kind::V2).agent().unwrap();
     run(&without, PIDS[0], &terms).unwrap();
 }
 
@@ -430,13 +430,13 @@ fn leaving_takes_the_scheduler_out_and_leaves_what_it_always_leaves() {
     for kind in KINDS {
         let (bed, kernel) = bed(kind);
         let fresh = bed.values("/other");
-        let owner = bed.owner().unwrap();
-        owner.carry(S);
-        run_side(&owner, PIDS[0]).unwrap();
-        set(&owner, "cgroup:/other", &[("cap_hard", "300‰")]).unwrap();
-        set_side(&owner, &format!("pid:{}", PIDS[1])).unwrap();
+        let agent = bed.agent().unwrap();
+        agent.carry(S);
+        run_side(&agent, PIDS[0]).unwrap();
+        set(&agent, "cgroup:/other", &[("cap_hard", "300‰")]).unwrap();
+        set_side(&agent, &format!("pid:{}", PIDS[1])).unwrap();
         bed.fake.end_process(PIDS[0]);
-        owner.leave();
+        agent.leave();
         assert_eq!(lock(&kernel.told).unloads, 1, "{kind:?}");
         assert!(!kernel.in_force.load(Ordering::Relaxed), "{kind:?}");
         assert_eq!(bed.left_behind(&fresh), Vec::<String>::new(), "{kind:?}");

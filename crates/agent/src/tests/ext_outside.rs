@@ -1,5 +1,5 @@
 //! The engine ext at its edges: who writes over its copies, who has another scheduler, what is refused leaves nothing, who goes on
-//! without an owner keeps its caps, counts go on from one load to the next, and what is told of caps is what the engine in force does.
+//! without an agent keeps its caps, counts go on from one load to the next, and what is told of caps is what the engine in force does.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::{KINDS, Kind, PIDS, run, run_side, set, unset};
 use crate::api::GateView;
 use crate::house::House;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
 const S: u64 = 1_000_000_000;
 
@@ -27,28 +27,28 @@ const A_LITTLE: f64 = 0.001;
 fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_scheduler_too() {
     for kind in KINDS {
         let (bed, kernel) = bed(kind);
-        let owner = bed.owner().unwrap();
-        run_side(&owner, PIDS[0]).unwrap();
-        owner.carry(S);
-        let root = owner.side_root();
-        let copy = owner.groups.bandwidth(&root).unwrap();
+        let agent = bed.agent().unwrap();
+        run_side(&agent, PIDS[0]).unwrap();
+        agent.carry(S);
+        let root = agent.side_root();
+        let copy = agent.groups.bandwidth(&root).unwrap();
         let theirs = Bandwidth::limit(77_000, 100_000);
         let mut house = House::new(None);
-        let write = || owner.groups.set_bandwidth(&root, None, theirs).unwrap();
+        let write = || agent.groups.set_bandwidth(&root, None, theirs).unwrap();
         write();
-        house.look_for_outside_writes(&owner);
-        let stands = owner.groups.bandwidth(&root).unwrap();
+        house.look_for_outside_writes(&agent);
+        let stands = agent.groups.bandwidth(&root).unwrap();
         assert_eq!(
             stands.rate_ucpu(),
             copy.rate_ucpu(),
             "{kind:?}: written again once, though the loop writes nothing beside the scheduler"
         );
-        let root_id = id(&owner, "/tg-side");
+        let root_id = id(&agent, "/tg-side");
         assert!(lock(&kernel.told).mirrors.contains(&root_id), "{kind:?}");
         write();
         for _ in 0..3 {
-            house.look_for_outside_writes(&owner);
-            assert_eq!(owner.groups.bandwidth(&root).unwrap(), theirs, "{kind:?}");
+            house.look_for_outside_writes(&agent);
+            assert_eq!(agent.groups.bandwidth(&root).unwrap(), theirs, "{kind:?}");
         }
         assert!(
             !lock(&kernel.told).mirrors.contains(&root_id),
@@ -60,24 +60,24 @@ fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_sche
 #[test]
 fn a_group_that_was_refused_its_terms_has_its_quota_back_and_enforced() {
     let (bed, kernel) = bed(Kind::V2);
-    let owner = bed.owner().unwrap();
-    owner.carry(S);
+    let agent = bed.agent().unwrap();
+    agent.carry(S);
     let other = GroupPath::parse("/other").unwrap();
     let fresh = bed.values("/other");
-    let other_id = id(&owner, "/other");
+    let other_id = id(&agent, "/other");
     for pid in PIDS {
-        owner.groups.place(&other, pid).unwrap();
+        agent.groups.place(&other, pid).unwrap();
     }
     let terms = [("class", "side"), ("tolerance", "0.001%")];
-    let refused = set(&owner, "cgroup:/other", &terms).unwrap_err();
+    let refused = set(&agent, "cgroup:/other", &terms).unwrap_err();
     assert!(refused.message.contains("x 67 ="), "{}", refused.message);
     assert_eq!(bed.values("/other"), fresh);
     assert!(!lock(&kernel.told).mirrors.contains(&other_id));
 
     // Whatever else left a mark there.
-    owner.ext.mark(other_id, true);
+    agent.ext.mark(other_id, true);
     assert!(lock(&kernel.told).mirrors.contains(&other_id));
-    run_side(&owner, PIDS[0]).unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
     let left = lock(&kernel.told).mirrors.contains(&other_id);
     assert!(
         !left,
@@ -88,33 +88,33 @@ fn a_group_that_was_refused_its_terms_has_its_quota_back_and_enforced() {
 #[test]
 fn anothers_scheduler_is_waited_for_and_is_no_end_of_ours() {
     let (bed, kernel) = bed(Kind::V2);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     lock(&kernel.told).other = Some("rusty_1.0");
     for turn in 0..100 {
         let now_ns = turn * 31 * S;
-        owner.carry(now_ns);
-        let view = owner.ext_view(now_ns).unwrap();
+        agent.carry(now_ns);
+        let view = agent.ext_view(now_ns).unwrap();
         let off = view.off.unwrap();
         assert!(off.contains("another scheduler, rusty_1.0"), "{off}");
         assert_eq!((view.on, view.ends), (false, 0));
     }
     lock(&kernel.told).other = None;
-    owner.carry(101 * 31 * S);
-    assert!(owner.ext.holds() && kernel.in_force.load(Ordering::Relaxed));
+    agent.carry(101 * 31 * S);
+    assert!(agent.ext.holds() && kernel.in_force.load(Ordering::Relaxed));
 }
 
 #[test]
-fn who_goes_on_without_an_owner_is_divided_into_groups_that_keep_its_caps() {
+fn who_goes_on_without_an_agent_is_divided_into_groups_that_keep_its_caps() {
     let (bed, _kernel) = bed(Kind::V2);
-    let owner = bed.owner().unwrap();
-    owner.carry(S);
+    let agent = bed.agent().unwrap();
+    agent.carry(S);
     let each = [("cap_hard", "200‰"), ("cap_scope", "task")];
-    let group = run(&owner, PIDS[0], &each).unwrap();
-    let at = |owner: &Owner| owner.groups.group_of(PIDS[0]).unwrap().unwrap();
-    assert_eq!(at(&owner).to_string(), group, "the scheduler needs none");
-    owner.leave();
-    assert_ne!(at(&owner).to_string(), group);
-    let limit = owner.groups.bandwidth(&at(&owner)).unwrap();
+    let group = run(&agent, PIDS[0], &each).unwrap();
+    let at = |agent: &Agent| agent.groups.group_of(PIDS[0]).unwrap().unwrap();
+    assert_eq!(at(&agent).to_string(), group, "the scheduler needs none");
+    agent.leave();
+    assert_ne!(at(&agent).to_string(), group);
+    let limit = agent.groups.bandwidth(&at(&agent)).unwrap();
     assert_eq!(
         limit.rate_ucpu(),
         Some(200_000),
@@ -125,12 +125,12 @@ fn who_goes_on_without_an_owner_is_divided_into_groups_that_keep_its_caps() {
 #[test]
 fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
     let (bed, kernel) = bed(Kind::V2);
-    let owner = bed.owner().unwrap();
-    let group = run(&owner, PIDS[0], &[("quota", "20ms")]).unwrap();
-    let other = || set(&owner, "cgroup:/other", &[("class", "side")]).unwrap();
+    let agent = bed.agent().unwrap();
+    let group = run(&agent, PIDS[0], &[("quota", "20ms")]).unwrap();
+    let other = || set(&agent, "cgroup:/other", &[("class", "side")]).unwrap();
     other();
     let counted = LimitStat {
-        cgroup_id: id(&owner, &group),
+        cgroup_id: id(&agent, &group),
         nr_periods: 9,
         nr_throttled: 7,
         throttled_us: 5,
@@ -141,33 +141,33 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
         gate.ext.as_ref().map(|ext| ext.wakeups)
     };
     let shown = || {
-        let gates = owner.status().gates;
+        let gates = agent.status().gates;
         let gate = gates.iter().find(|gate| gate.cgroup == group).unwrap();
         (gate.nr_throttled, wakeups(&gates, &group))
     };
-    owner.carry(S);
+    agent.carry(S);
     lock(&kernel.told).limits = vec![counted];
     assert_eq!(shown(), (7, Some(10)));
     eject(&kernel);
     assert_eq!(shown(), (7, None), "it has ended, and nobody knows");
-    owner.carry(2 * S);
+    agent.carry(2 * S);
     assert_eq!(shown(), (7, None), "no scheduler");
-    owner.carry(4 * S);
+    agent.carry(4 * S);
     assert_eq!(shown(), (7, Some(20)), "a new one, which begins at nothing");
     lock(&kernel.told).limits = vec![counted];
     std::thread::sleep(std::time::Duration::from_millis(60));
     assert_eq!(shown(), (14, Some(20)));
-    let of_other = || wakeups(&owner.status().gates, "/other");
+    let of_other = || wakeups(&agent.status().gates, "/other");
     assert_eq!(of_other(), Some(20));
-    unset(&owner, "cgroup:/other").unwrap();
+    unset(&agent, "cgroup:/other").unwrap();
     other();
     assert_eq!(of_other(), Some(10), "a gate that is set anew");
     eject(&kernel);
-    owner.carry(5 * S);
-    assert!(!owner.ext.is_loaded());
-    unset(&owner, "cgroup:/other").unwrap();
+    agent.carry(5 * S);
+    assert!(!agent.ext.is_loaded());
+    unset(&agent, "cgroup:/other").unwrap();
     other();
-    owner.carry(8 * S);
+    agent.carry(8 * S);
     assert_eq!(shown().1, Some(30), "the third");
     let anew = "a gate that was set anew while there was no scheduler";
     assert_eq!(of_other(), Some(10), "{anew}");
@@ -176,12 +176,12 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
 #[test]
 fn a_gate_that_is_not_counted_on_its_own_has_its_cap_counted() {
     let (bed, kernel) = bed(Kind::V2);
-    let owner = bed.owner().unwrap();
-    owner.carry(S);
-    let group = run(&owner, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
+    let agent = bed.agent().unwrap();
+    agent.carry(S);
+    let group = run(&agent, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
     lock(&kernel.told).without_account = true;
     assert_eq!(
-        owner.status().gates[0].ext,
+        agent.status().gates[0].ext,
         None,
         "nothing is counted of it"
     );
@@ -189,17 +189,17 @@ fn a_gate_that_is_not_counted_on_its_own_has_its_cap_counted() {
         soft_ppt: Some(200),
         ..CapTerms::default()
     };
-    lock(&kernel.told).caps = counted(&owner, &group, terms, 3);
+    lock(&kernel.told).caps = counted(&agent, &group, terms, 3);
     std::thread::sleep(std::time::Duration::from_millis(60));
-    let counts = owner.status().gates[0].ext.clone().expect("its cap's");
+    let counts = agent.status().gates[0].ext.clone().expect("its cap's");
     assert_eq!((counts.wakeups, counts.used_seconds), (0, 0.0));
     assert_eq!(counts.cap.map(|cap| cap.parks), Some(3));
 }
 
 /// What the scheduler has counted of a cap with those terms.
-fn counted(owner: &Owner, group: &str, terms: CapTerms, parks: u64) -> Vec<CapStat> {
+fn counted(agent: &Agent, group: &str, terms: CapTerms, parks: u64) -> Vec<CapStat> {
     vec![CapStat {
-        cgroup_id: id(owner, group),
+        cgroup_id: id(agent, group),
         terms,
         buckets: 3,
         soft_level_us: -2_500,
@@ -214,18 +214,18 @@ fn counted(owner: &Owner, group: &str, terms: CapTerms, parks: u64) -> Vec<CapSt
 #[test]
 fn a_soft_cap_is_told_as_the_engine_in_force_has_it() {
     let (bed, kernel) = bed(Kind::V2);
-    let owner = bed.owner().unwrap();
-    owner.carry(S);
-    let group = run(&owner, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
+    let agent = bed.agent().unwrap();
+    agent.carry(S);
+    let group = run(&agent, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
     let terms = CapTerms {
         soft_ppt: Some(200),
         ..CapTerms::default()
     };
-    lock(&kernel.told).caps = counted(&owner, &group, terms, 0);
-    owner.explain("gate:job").unwrap();
+    lock(&kernel.told).caps = counted(&agent, &group, terms, 0);
+    agent.explain("gate:job").unwrap();
     std::thread::sleep(STALE);
     lock(&kernel.told).caps[0].background_us += 1_000_000;
-    let page = owner.explain("gate:job").unwrap();
+    let page = agent.explain("gate:job").unwrap();
     let loops = page.gate.cap;
     assert!(loops.is_none(), "the loop's bucket keeps nothing back");
     let cap = page.gate.ext.unwrap().cap.unwrap();
@@ -238,30 +238,30 @@ fn a_soft_cap_is_told_as_the_engine_in_force_has_it() {
     assert!(page.summary.contains(says), "{}", page.summary);
 
     kernel.in_force.store(false, Ordering::Relaxed);
-    let gate = owner.explain("gate:job").unwrap().gate;
+    let gate = agent.explain("gate:job").unwrap().gate;
     assert!(gate.ext.is_none() && gate.cap.is_some(), "the loop's again");
 }
 
 #[test]
 fn what_a_hard_cap_held_back_between_two_looks_binds() {
     let (bed, kernel) = bed(Kind::V2);
-    let owner = bed.owner().unwrap();
-    owner.carry(S);
+    let agent = bed.agent().unwrap();
+    agent.carry(S);
     let each = [("cap_hard", "100‰"), ("cap_scope", "task")];
-    let group = run(&owner, PIDS[0], &each).unwrap();
+    let group = run(&agent, PIDS[0], &each).unwrap();
     let terms = CapTerms {
         hard_ppt: Some(100),
         scope: CapScope::Task,
         ..CapTerms::default()
     };
-    lock(&kernel.told).caps = counted(&owner, &group, terms, 5);
-    let gate = owner.explain("gate:job").unwrap().gate;
+    lock(&kernel.told).caps = counted(&agent, &group, terms, 5);
+    let gate = agent.explain("gate:job").unwrap().gate;
     let cap = gate.ext.unwrap().cap.unwrap();
     assert_eq!((cap.parks, cap.parked_seconds), (5, 0.7));
     assert_eq!(cap.level_ms, None, "there are three");
     std::thread::sleep(STALE);
-    lock(&kernel.told).caps = counted(&owner, &group, terms, 9);
-    let page = owner.explain("gate:job").unwrap();
+    lock(&kernel.told).caps = counted(&agent, &group, terms, 9);
+    let page = agent.explain("gate:job").unwrap();
     assert_eq!(page.binding, "cap_hard", "{}", page.summary);
     assert_eq!(page.gate.throttled_lately, 4);
 }

@@ -12,7 +12,7 @@ use super::{Bed, KINDS, Kind, PIDS, gate_names, in_books, root, run_side, set, s
 use crate::api::{RunRequest, UnsetRequest};
 use crate::house::House;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::peer::Peer;
 use crate::server::Refusal;
 use crate::writer::QuotaWriter;
@@ -26,18 +26,18 @@ const ERRNOS: [i32; 5] = [
 ];
 
 /// Operations that a call takes when nothing fails.
-fn operations(kind: Kind, call: impl Fn(&Owner) -> Result<(), Refusal>) -> u64 {
+fn operations(kind: Kind, call: impl Fn(&Agent) -> Result<(), Refusal>) -> u64 {
     let bed = Bed::new(kind);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let before = bed.fs.count();
-    call(&owner).unwrap_or_else(|error| panic!("{kind:?}: {error}"));
+    call(&agent).unwrap_or_else(|error| panic!("{kind:?}: {error}"));
     bed.fs.count() - before
 }
 
 /// Fails the call at each operation with each errno and hands what is left to `check`, with the call's answer.
 fn at_each_fault(
-    call: impl Fn(&Owner) -> Result<(), Refusal> + Copy,
-    check: impl Fn(&Bed, &Owner, Result<(), Refusal>, &str),
+    call: impl Fn(&Agent) -> Result<(), Refusal> + Copy,
+    check: impl Fn(&Bed, &Agent, Result<(), Refusal>, &str),
 ) {
     for kind in KINDS {
         let count = operations(kind, call);
@@ -45,16 +45,16 @@ fn at_each_fault(
         for errno in ERRNOS {
             for nth in 1..=count {
                 let bed = Bed::new(kind);
-                let owner = bed.owner().unwrap();
+                let agent = bed.agent().unwrap();
                 bed.fs.add(Rule::nth(bed.fs.count() + nth, errno));
-                let answer = call(&owner);
+                let answer = call(&agent);
                 let (op, path) = bed.fs.log().pop().unwrap();
                 bed.fs.clear();
                 let what = format!(
                     "{kind:?}, operation {nth} of {count}, errno {errno}, last {op} {}: {answer:?}",
                     path.display()
                 );
-                check(&bed, &owner, answer, &what);
+                check(&bed, &agent, answer, &what);
             }
         }
     }
@@ -62,9 +62,9 @@ fn at_each_fault(
 
 #[test]
 fn a_run_that_is_refused_leaves_nothing() {
-    let call = |owner: &Owner| run_side(owner, PIDS[0]).map(drop);
-    at_each_fault(call, |bed, owner, answer, what| {
-        if answer.is_err() && !gate_names(owner).is_empty() {
+    let call = |agent: &Agent| run_side(agent, PIDS[0]).map(drop);
+    at_each_fault(call, |bed, agent, answer, what| {
+        if answer.is_err() && !gate_names(agent).is_empty() {
             // Placed, listed and limited, but not written down: the command is told, and ends or runs in its gate.
             assert!(
                 bed.is_limited("/tg-side") && bed.place(PIDS[0]).contains("/tg-side/job"),
@@ -75,7 +75,7 @@ fn a_run_that_is_refused_leaves_nothing() {
         if answer.is_err() {
             assert!(bed.is_home(0), "{what}: {}", bed.place(PIDS[0]));
             assert!(
-                !in_books(owner).iter().any(|group| group.name() == "job"),
+                !in_books(agent).iter().any(|group| group.name() == "job"),
                 "{what}"
             );
         } else {
@@ -83,7 +83,7 @@ fn a_run_that_is_refused_leaves_nothing() {
             assert!(bed.is_limited("/tg-side"), "{what}");
         }
         // The next one works, and is limited.
-        run_side(owner, PIDS[1]).unwrap_or_else(|error| panic!("{what}: then {error}"));
+        run_side(agent, PIDS[1]).unwrap_or_else(|error| panic!("{what}: then {error}"));
         assert!(bed.is_limited("/tg-side"), "{what}");
         assert!(bed.place(PIDS[1]).contains("/tg-side/job"), "{what}");
     });
@@ -92,46 +92,46 @@ fn a_run_that_is_refused_leaves_nothing() {
 #[test]
 fn a_process_that_cannot_be_limited_stays_where_it_is() {
     let target = format!("pid:{}", PIDS[0]);
-    let call = |owner: &Owner| set_side(owner, &format!("pid:{}", PIDS[0]));
-    at_each_fault(call, |bed, owner, answer, what| {
+    let call = |agent: &Agent| set_side(agent, &format!("pid:{}", PIDS[0]));
+    at_each_fault(call, |bed, agent, answer, what| {
         if answer.is_err() {
             assert!(bed.is_home(0), "{what}: {}", bed.place(PIDS[0]));
-            assert_eq!(gate_names(owner), Vec::<String>::new(), "{what}");
+            assert_eq!(gate_names(agent), Vec::<String>::new(), "{what}");
             assert!(
-                !in_books(owner)
+                !in_books(agent)
                     .iter()
                     .any(|group| group.as_str().contains("work")),
                 "{what}"
             );
-            set_side(owner, &target).unwrap_or_else(|error| panic!("{what}: then {error}"));
+            set_side(agent, &target).unwrap_or_else(|error| panic!("{what}: then {error}"));
         }
         assert!(
             bed.place(PIDS[0]).contains("tg-"),
             "{what}: {}",
             bed.place(PIDS[0])
         );
-        unset(owner, &target).unwrap_or_else(|error| panic!("{what}: unset: {error}"));
+        unset(agent, &target).unwrap_or_else(|error| panic!("{what}: unset: {error}"));
         assert!(bed.is_home(0), "{what}: {}", bed.place(PIDS[0]));
-        owner.leave();
+        agent.leave();
         assert!(!bed.exists("/tg-side"), "{what}");
     });
 }
 
 #[test]
 fn a_group_that_cannot_be_limited_keeps_its_values() {
-    let call = |owner: &Owner| set_side(owner, "cgroup:/other");
-    at_each_fault(call, |bed, owner, answer, what| {
+    let call = |agent: &Agent| set_side(agent, "cgroup:/other");
+    at_each_fault(call, |bed, agent, answer, what| {
         let fresh = Bed::new(bed.kind).values("/other");
         if answer.is_err() {
             assert_eq!(bed.values("/other"), fresh, "{what}");
-            assert_eq!(gate_names(owner), Vec::<String>::new(), "{what}");
-            assert!(in_books(owner).is_empty(), "{what}: {:?}", in_books(owner));
-            set_side(owner, "cgroup:/other").unwrap_or_else(|error| panic!("{what}: then {error}"));
+            assert_eq!(gate_names(agent), Vec::<String>::new(), "{what}");
+            assert!(in_books(agent).is_empty(), "{what}: {:?}", in_books(agent));
+            set_side(agent, "cgroup:/other").unwrap_or_else(|error| panic!("{what}: then {error}"));
         }
         assert!(bed.is_limited("/other"), "{what}");
-        unset(owner, "cgroup:/other").unwrap_or_else(|error| panic!("{what}: unset: {error}"));
+        unset(agent, "cgroup:/other").unwrap_or_else(|error| panic!("{what}: unset: {error}"));
         assert_eq!(bed.values("/other"), fresh, "{what}");
-        assert!(in_books(owner).is_empty(), "{what}");
+        assert!(in_books(agent).is_empty(), "{what}");
     });
 }
 
@@ -139,24 +139,24 @@ fn a_group_that_cannot_be_limited_keeps_its_values() {
 fn what_cannot_be_looked_at_has_not_ended() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
-        run_side(&owner, PIDS[0]).unwrap();
-        set_side(&owner, &format!("pid:{}", PIDS[1])).unwrap();
-        let gates = lock(&owner.gates).clone();
+        let agent = bed.agent().unwrap();
+        run_side(&agent, PIDS[0]).unwrap();
+        set_side(&agent, &format!("pid:{}", PIDS[1])).unwrap();
+        let gates = lock(&agent.gates).clone();
         for gate in &gates {
             let before = bed.fs.count();
-            assert!(!owner.has_ended(gate), "{kind:?}");
+            assert!(!agent.has_ended(gate), "{kind:?}");
             for nth in 1..=bed.fs.count() - before {
                 for errno in [libc::EMFILE, libc::EIO, libc::EACCES] {
                     bed.fs.add(Rule::nth(bed.fs.count() + nth, errno));
-                    assert!(!owner.has_ended(gate), "{kind:?}: {nth}, errno {errno}");
+                    assert!(!agent.has_ended(gate), "{kind:?}: {nth}, errno {errno}");
                     bed.fs.clear();
                 }
             }
         }
         bed.fs.inner().end_process(PIDS[0]);
         bed.fs.inner().end_process(PIDS[1]);
-        assert!(gates.iter().all(|gate| owner.has_ended(gate)), "{kind:?}");
+        assert!(gates.iter().all(|gate| agent.has_ended(gate)), "{kind:?}");
     }
 }
 
@@ -164,23 +164,23 @@ fn what_cannot_be_looked_at_has_not_ended() {
 fn what_is_not_put_back_is_said() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
-        set_side(&owner, "cgroup:/other").unwrap();
+        let agent = bed.agent().unwrap();
+        set_side(&agent, "cgroup:/other").unwrap();
         let theirs = Bandwidth::limit(7_000, 20_000);
         let other = GroupPath::parse("/other").unwrap();
-        owner.groups.set_bandwidth(&other, None, theirs).unwrap();
+        agent.groups.set_bandwidth(&other, None, theirs).unwrap();
         let request = UnsetRequest {
             target: "cgroup:/other".to_owned(),
             terms: Vec::new(),
         };
-        let done = owner.unset(&root(1), &request).unwrap();
+        let done = agent.unset(&root(1), &request).unwrap();
         assert!(
             done.message.contains("somebody else wrote 7000 us"),
             "{}",
             done.message
         );
-        assert_eq!(owner.groups.bandwidth(&other).unwrap(), theirs, "{kind:?}");
-        assert_eq!(lock(&owner.alerts).len(), 1, "{kind:?}");
+        assert_eq!(agent.groups.bandwidth(&other).unwrap(), theirs, "{kind:?}");
+        assert_eq!(lock(&agent.alerts).len(), 1, "{kind:?}");
     }
 }
 
@@ -188,30 +188,30 @@ fn what_is_not_put_back_is_said() {
 fn what_the_guardian_wrote_is_not_taken_for_somebody_elses() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         let restored = [("class", "side"), ("fallback", "restore")];
-        set(&owner, "cgroup:/other", &restored).unwrap();
-        set(&owner, &format!("pid:{}", PIDS[0]), &restored).unwrap();
+        set(&agent, "cgroup:/other", &restored).unwrap();
+        set(&agent, &format!("pid:{}", PIDS[0]), &restored).unwrap();
         let mut house = House::new(None);
-        house.look(&owner);
+        house.look(&agent);
         // It resumes while the guardian writes: the mark is there, the loop has not seen it.
-        owner.lease.mark_fallback(1);
+        agent.lease.mark_fallback(1);
         bed.fall_back().unwrap();
         assert!(bed.is_home(0), "{kind:?}: {}", bed.place(PIDS[0]));
-        house.look_for_outside_writes(&owner);
+        house.look_for_outside_writes(&agent);
         // The loop has, housekeeping has not.
-        assert!(owner.lease.take_fallback());
-        lock(&owner.control).fell_back();
-        house.look_for_outside_writes(&owner);
+        assert!(agent.lease.take_fallback());
+        lock(&agent.control).fell_back();
+        house.look_for_outside_writes(&agent);
         assert!(
-            bed.is_home(0) && lock(&owner.alerts).is_empty(),
+            bed.is_home(0) && lock(&agent.alerts).is_empty(),
             "{kind:?}: {:?}",
-            lock(&owner.alerts)
+            lock(&agent.alerts)
         );
-        house.look(&owner);
+        house.look(&agent);
         assert!(!bed.is_home(0), "{kind:?}: lent again");
         assert_eq!(bed.file("/other", "cpu.idle"), "1", "{kind:?}");
-        assert!(lock(&owner.alerts).is_empty(), "{kind:?}");
+        assert!(lock(&agent.alerts).is_empty(), "{kind:?}");
     }
 }
 
@@ -219,19 +219,19 @@ fn what_the_guardian_wrote_is_not_taken_for_somebody_elses() {
 fn what_was_written_over_once_does_not_become_ours() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
-        set_side(&owner, "cgroup:/other").unwrap();
+        let agent = bed.agent().unwrap();
+        set_side(&agent, "cgroup:/other").unwrap();
         let theirs = Bandwidth::limit(70_000, 100_000);
         let ours = Bandwidth::limit(9_000, 50_000);
         let other = GroupPath::parse("/other").unwrap();
-        owner.groups.set_bandwidth(&other, None, theirs).unwrap();
+        agent.groups.set_bandwidth(&other, None, theirs).unwrap();
         // As the loop answers once: it reads what stands, and writes.
-        let noted = lock(&owner.books).will_write(&other, &theirs, &ours);
+        let noted = lock(&agent.books).will_write(&other, &theirs, &ours);
         noted.unwrap();
-        owner.groups.set_bandwidth(&other, None, ours).unwrap();
-        owner.groups.set_bandwidth(&other, None, theirs).unwrap();
-        unset(&owner, "cgroup:/other").unwrap();
-        assert_eq!(owner.groups.bandwidth(&other).unwrap(), theirs, "{kind:?}");
+        agent.groups.set_bandwidth(&other, None, ours).unwrap();
+        agent.groups.set_bandwidth(&other, None, theirs).unwrap();
+        unset(&agent, "cgroup:/other").unwrap();
+        assert_eq!(agent.groups.bandwidth(&other).unwrap(), theirs, "{kind:?}");
     }
 }
 
@@ -240,15 +240,15 @@ fn a_relief_that_was_noted_and_not_written_is_no_outside_write() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let fresh = bed.values("/other");
-        let owner = bed.owner().unwrap();
-        set_side(&owner, "cgroup:/other").unwrap();
+        let agent = bed.agent().unwrap();
+        set_side(&agent, "cgroup:/other").unwrap();
         let other = GroupPath::parse("/other").unwrap();
-        lock(&owner.books).will_change_yield(&other, false).unwrap();
-        unset(&owner, "cgroup:/other").unwrap();
+        lock(&agent.books).will_change_yield(&other, false).unwrap();
+        unset(&agent, "cgroup:/other").unwrap();
         assert_eq!(bed.values("/other"), fresh, "{kind:?}");
         // And one that is refused is noted as what it is.
-        set_side(&owner, "cgroup:/other").unwrap();
-        let mut writer = QuotaWriter::new(&owner);
+        set_side(&agent, "cgroup:/other").unwrap();
+        let mut writer = QuotaWriter::new(&agent);
         bed.fs.add(Rule::on(
             Op::Write,
             "other/cpu.idle",
@@ -256,8 +256,8 @@ fn a_relief_that_was_noted_and_not_written_is_no_outside_write() {
         ));
         assert!(writer.set_yielding(&other, false).is_err(), "{kind:?}");
         bed.fs.clear();
-        assert_eq!(lock(&owner.books).relieved(), [], "{kind:?}");
-        unset(&owner, "cgroup:/other").unwrap();
+        assert_eq!(lock(&agent.books).relieved(), [], "{kind:?}");
+        unset(&agent, "cgroup:/other").unwrap();
         assert_eq!(bed.values("/other"), fresh, "{kind:?}");
     }
 }
@@ -266,35 +266,35 @@ fn a_relief_that_was_noted_and_not_written_is_no_outside_write() {
 fn side_targets_do_not_overlap() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         let other = GroupPath::parse("/other").unwrap();
-        owner.groups.create(&other.join("inner").unwrap()).unwrap();
-        set_side(&owner, "cgroup:/other").unwrap();
-        let refused = set_side(&owner, "cgroup:/other/inner").unwrap_err();
+        agent.groups.create(&other.join("inner").unwrap()).unwrap();
+        set_side(&agent, "cgroup:/other").unwrap();
+        let refused = set_side(&agent, "cgroup:/other/inner").unwrap_err();
         assert!(
             refused.message.contains("overlaps with gate other"),
             "{refused}"
         );
-        unset(&owner, "cgroup:/other").unwrap();
-        set_side(&owner, "cgroup:/other/inner").unwrap();
-        assert_eq!(set_side(&owner, "cgroup:/other").unwrap_err().kind, "usage");
+        unset(&agent, "cgroup:/other").unwrap();
+        set_side(&agent, "cgroup:/other/inner").unwrap();
+        assert_eq!(set_side(&agent, "cgroup:/other").unwrap_err().kind, "usage");
     }
 }
 
 #[test]
 fn work_in_a_side_gate_does_not_become_main_by_asking_again() {
     let bed = Bed::new(Kind::Mixed);
-    let owner = bed.owner().unwrap();
-    run_side(&owner, PIDS[0]).unwrap();
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
     let request = RunRequest {
         pid: PIDS[0],
         name: None,
         command: vec!["job".to_owned()],
         terms: BTreeMap::from([("class".to_owned(), "main".to_owned())]),
     };
-    let refused = owner.run(&root(PIDS[0]), &request).unwrap_err();
+    let refused = agent.run(&root(PIDS[0]), &request).unwrap_err();
     assert!(refused.message.contains("escape"), "{refused}");
-    assert_eq!(gate_names(&owner), ["job"]);
+    assert_eq!(gate_names(&agent), ["job"]);
 }
 
 #[test]
@@ -306,10 +306,10 @@ fn a_user_does_not_leave_an_administrators_limit_by_becoming_side_work() {
             uid: 1000,
             ..FakeProcess::new(pid)
         });
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         let other = GroupPath::parse("/other").unwrap();
-        owner.groups.create(&other).unwrap();
-        owner.groups.place(&other, pid).unwrap();
+        agent.groups.create(&other).unwrap();
+        agent.groups.place(&other, pid).unwrap();
         let user = Peer {
             pid,
             uid: 1000,
@@ -321,12 +321,12 @@ fn a_user_does_not_leave_an_administrators_limit_by_becoming_side_work() {
             command: vec!["job".to_owned()],
             terms: BTreeMap::from([("class".to_owned(), "side".to_owned())]),
         };
-        let set_quota = |to| owner.groups.set_bandwidth(&other, None, to).unwrap();
+        let set_quota = |to| agent.groups.set_bandwidth(&other, None, to).unwrap();
         set_quota(Bandwidth::limit(20_000, 100_000));
-        let refused = owner.run(&user, &request).unwrap_err();
+        let refused = agent.run(&user, &request).unwrap_err();
         assert_eq!(refused.kind, "denied", "{kind:?}: {refused}");
         assert!(bed.place(pid).contains("/other"), "{kind:?}");
         set_quota(Bandwidth::unlimited());
-        owner.run(&user, &request).unwrap();
+        agent.run(&user, &request).unwrap();
     }
 }

@@ -6,33 +6,33 @@ use tidegate_knobs::sched::{BATCH, IDLE, NORMAL};
 use super::{Bed, KINDS, Kind, PIDS, in_books, root, run, terms, unset};
 use crate::api::{GateView, LatencyView, RunRequest, SetRequest, UnsetRequest};
 use crate::house::House;
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::server::Refusal;
 
 const FIRST: Option<u64> = Some(100_000);
 /// 1.25^5 times the fake's default slice of 1.4 ms.
 const PLUS_5: Option<u64> = Some(4_272_460);
 
-fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) -> Result<GateView, Refusal> {
+fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) -> Result<GateView, Refusal> {
     let request = SetRequest {
         target: target.to_owned(),
         terms: terms(pairs),
     };
-    owner.set(&root(1), &request)
+    agent.set(&root(1), &request)
 }
 
 fn slice(fake: &FakeFs, tid: i32) -> Option<u64> {
     fake.task(tid).unwrap().0
 }
 
-fn latency(owner: &Owner) -> LatencyView {
-    let mut gates = owner.status().gates;
+fn latency(agent: &Agent) -> LatencyView {
+    let mut gates = agent.status().gates;
     gates.remove(0).latency.unwrap()
 }
 
 /// The second housekeeping look: what came in between is there.
-fn look(owner: &Owner) {
-    House::new(None).look_at_gates(owner);
+fn look(agent: &Agent) {
+    House::new(None).look_at_gates(agent);
 }
 
 fn pid_target() -> String {
@@ -56,14 +56,14 @@ fn enter_other(bed: &Bed, pid: i32) {
 fn a_command_has_it_before_it_starts_and_what_it_forks_as_well() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         let fake = bed.fs.inner();
-        run(&owner, PIDS[0], &[("class", "side"), ("latency", "-20")]).unwrap();
+        run(&agent, PIDS[0], &[("class", "side"), ("latency", "-20")]).unwrap();
         assert_eq!(slice(fake, PIDS[0]), FIRST);
         fake.fork(PIDS[0], FakeProcess::new(600));
         assert_eq!(slice(fake, 600), FIRST);
-        look(&owner);
-        let view = latency(&owner);
+        look(&agent);
+        let view = latency(&agent);
         assert_eq!((view.tasks, view.hint, view.slice_ms), (2, -20, Some(0.1)));
         assert!(view.how.contains("run quantum"), "{}", view.how);
         // Taken back, on all of them.
@@ -71,7 +71,7 @@ fn a_command_has_it_before_it_starts_and_what_it_forks_as_well() {
             target: "job".to_owned(),
             terms: vec!["latency".to_owned()],
         };
-        owner.unset(&root(1), &request).unwrap();
+        agent.unset(&root(1), &request).unwrap();
         assert_eq!((slice(fake, PIDS[0]), slice(fake, 600)), (None, None));
     }
 }
@@ -79,17 +79,17 @@ fn a_command_has_it_before_it_starts_and_what_it_forks_as_well() {
 #[test]
 fn a_process_has_it_on_all_threads_and_gives_it_back_with_its_children() {
     let bed = Bed::new(Kind::Mixed);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let fake = bed.fs.inner();
     fake.add_thread(PIDS[0], 610);
     fake.set_task(610, BATCH, 7, None);
-    set(&owner, &pid_target(), &[("latency", "-20")]).unwrap();
+    set(&agent, &pid_target(), &[("latency", "-20")]).unwrap();
     assert_eq!(slice(fake, PIDS[0]), FIRST);
     // Policy and nice level stay.
     assert_eq!(fake.task(610), Some((FIRST, BATCH, 7)));
     fake.add_thread(PIDS[0], 611);
     fake.set_task(611, NORMAL, 0, None);
-    look(&owner);
+    look(&agent);
     assert_eq!(slice(fake, 611), FIRST, "the sweep");
     fake.fork(
         PIDS[0],
@@ -100,39 +100,39 @@ fn a_process_has_it_on_all_threads_and_gives_it_back_with_its_children() {
     );
     fake.set_file(&format!("/proc/{0}/task/{0}/children", PIDS[0]), "612 ");
     // Another hint, then none.
-    set(&owner, &pid_target(), &[("latency", "5")]).unwrap();
+    set(&agent, &pid_target(), &[("latency", "5")]).unwrap();
     assert_eq!((slice(fake, PIDS[0]), slice(fake, 612)), (PLUS_5, None));
-    unset(&owner, &pid_target()).unwrap();
+    unset(&agent, &pid_target()).unwrap();
     for tid in [PIDS[0], 611, 612] {
         assert_eq!(slice(fake, tid), None, "{tid}");
     }
     assert_eq!(fake.task(610), Some((None, BATCH, 7)));
-    assert!(in_books(&owner).is_empty());
+    assert!(in_books(&agent).is_empty());
 }
 
 #[test]
 fn a_group_has_it_with_what_enters_later() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         let fake = bed.fs.inner();
         enter_other(&bed, PIDS[0]);
-        set(&owner, "cgroup:/other", &[("latency", "-20")]).unwrap();
+        set(&agent, "cgroup:/other", &[("latency", "-20")]).unwrap();
         assert_eq!(slice(fake, PIDS[0]), FIRST);
         enter_other(&bed, PIDS[1]);
-        look(&owner);
+        look(&agent);
         assert_eq!(slice(fake, PIDS[1]), FIRST);
         assert_eq!(slice(fake, PIDS[2]), None, "not in the group");
-        unset(&owner, "cgroup:/other").unwrap();
+        unset(&agent, "cgroup:/other").unwrap();
         assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (None, None));
-        assert!(in_books(&owner).is_empty());
+        assert!(in_books(&agent).is_empty());
     }
 }
 
 #[test]
 fn what_a_task_had_before_is_put_back_and_what_it_got_since_is_left() {
     let bed = Bed::new(Kind::V2);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let fake = bed.fs.inner();
     for pid in PIDS {
         enter_other(&bed, pid);
@@ -140,16 +140,16 @@ fn what_a_task_had_before_is_put_back_and_what_it_got_since_is_left() {
     fake.set_task(PIDS[0], NORMAL, 0, Some(9_000_000));
     // The very slice that the hint will come to.
     fake.set_task(PIDS[1], NORMAL, 0, FIRST);
-    set(&owner, "cgroup:/other", &[("latency", "-20")]).unwrap();
+    set(&agent, "cgroup:/other", &[("latency", "-20")]).unwrap();
     for pid in PIDS {
         assert_eq!(slice(fake, pid), FIRST);
     }
     fake.set_task(PIDS[2], NORMAL, 0, Some(5_000_000));
-    look(&owner);
-    let view = latency(&owner);
+    look(&agent);
+    let view = latency(&agent);
     assert_eq!(view.tasks, 2);
     assert!(view.left_alone[0].contains("1 with a slice that somebody else"));
-    unset(&owner, "cgroup:/other").unwrap();
+    unset(&agent, "cgroup:/other").unwrap();
     assert_eq!(slice(fake, PIDS[0]), Some(9_000_000));
     assert_eq!(slice(fake, PIDS[1]), FIRST);
     assert_eq!(slice(fake, PIDS[2]), Some(5_000_000));
@@ -158,12 +158,12 @@ fn what_a_task_had_before_is_put_back_and_what_it_got_since_is_left() {
 #[test]
 fn who_takes_it_away_twice_is_let_be() {
     let bed = Bed::new(Kind::Mixed);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let fake = bed.fs.inner();
-    set(&owner, &pid_target(), &[("latency", "-20")]).unwrap();
+    set(&agent, &pid_target(), &[("latency", "-20")]).unwrap();
     for given in [true, true, false] {
         fake.set_task(PIDS[0], NORMAL, 0, None);
-        look(&owner);
+        look(&agent);
         assert_eq!(slice(fake, PIDS[0]).is_some(), given);
     }
 }
@@ -171,7 +171,7 @@ fn who_takes_it_away_twice_is_let_be() {
 #[test]
 fn real_time_and_idle_tasks_are_left_alone_and_said() {
     let bed = Bed::new(Kind::V2);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let fake = bed.fs.inner();
     fake.add_process(FakeProcess {
         threads: vec![(701, true)],
@@ -179,9 +179,9 @@ fn real_time_and_idle_tasks_are_left_alone_and_said() {
     });
     fake.add_thread(700, 702);
     fake.set_task(702, IDLE, 0, None);
-    set(&owner, "pid:700", &[("latency", "-20")]).unwrap();
+    set(&agent, "pid:700", &[("latency", "-20")]).unwrap();
     assert_eq!((slice(fake, 700), slice(fake, 701)), (FIRST, None));
-    let view = latency(&owner);
+    let view = latency(&agent);
     assert_eq!(view.tasks, 1);
     assert_eq!(view.left_alone.len(), 2, "{:?}", view.left_alone);
 }
@@ -190,18 +190,18 @@ fn real_time_and_idle_tasks_are_left_alone_and_said() {
 fn children_lose_what_they_were_not_to_inherit() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         let fake = bed.fs.inner();
         let pairs = [
             ("latency", "-20"),
             ("latency_inherit", "no"),
             ("class", "side"),
         ];
-        run(&owner, PIDS[0], &pairs).unwrap();
+        run(&agent, PIDS[0], &pairs).unwrap();
         fake.fork(PIDS[0], FakeProcess::new(620));
         fake.add_thread(PIDS[0], 621);
         fake.set_task(621, NORMAL, 0, None);
-        look(&owner);
+        look(&agent);
         assert_eq!(slice(fake, 620), None, "its child");
         assert_eq!(slice(fake, 621), FIRST, "its thread");
         assert_eq!(slice(fake, PIDS[0]), FIRST);
@@ -209,15 +209,15 @@ fn children_lose_what_they_were_not_to_inherit() {
 }
 
 #[test]
-fn the_next_owner_goes_on_and_what_has_ended_is_undone() {
+fn the_next_agent_goes_on_and_what_has_ended_is_undone() {
     let bed = Bed::new(Kind::Mixed);
-    let first = bed.owner().unwrap();
+    let first = bed.agent().unwrap();
     let fake = bed.fs.inner();
     enter_other(&bed, PIDS[1]);
     set(&first, &pid_target(), &[("latency", "-20")]).unwrap();
     set(&first, "cgroup:/other", &[("latency", "5")]).unwrap();
     drop(first);
-    let second = bed.owner().unwrap();
+    let second = bed.agent().unwrap();
     assert_eq!(
         (slice(fake, PIDS[0]), slice(fake, PIDS[1])),
         (FIRST, PLUS_5)
@@ -234,7 +234,7 @@ fn the_next_owner_goes_on_and_what_has_ended_is_undone() {
     std::fs::remove_file(bed.run_dir().gates()).ok();
     use tidegate_knobs::kfs::KernelFs;
     let _ = bed.fs.unlink(&bed.run_dir().gates());
-    let third = bed.owner().unwrap();
+    let third = bed.agent().unwrap();
     assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (None, None));
     assert!(in_books(&third).is_empty());
 }
@@ -242,7 +242,7 @@ fn the_next_owner_goes_on_and_what_has_ended_is_undone() {
 #[test]
 fn a_later_process_with_the_number_is_not_touched() {
     let bed = Bed::new(Kind::Mixed);
-    let first = bed.owner().unwrap();
+    let first = bed.agent().unwrap();
     let fake = bed.fs.inner();
     set(&first, &pid_target(), &[("latency", "-20")]).unwrap();
     drop(first);
@@ -252,7 +252,7 @@ fn a_later_process_with_the_number_is_not_touched() {
         ..FakeProcess::new(PIDS[0])
     });
     fake.set_task(PIDS[0], NORMAL, 0, FIRST);
-    let second = bed.owner().unwrap();
+    let second = bed.agent().unwrap();
     assert_eq!(slice(fake, PIDS[0]), FIRST, "its own");
     assert!(in_books(&second).is_empty());
 }
@@ -260,39 +260,39 @@ fn a_later_process_with_the_number_is_not_touched() {
 #[test]
 fn the_nearer_of_two_hints_holds() {
     let bed = Bed::new(Kind::Mixed);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let fake = bed.fs.inner();
     for pid in [PIDS[0], PIDS[1]] {
         enter_other(&bed, pid);
     }
-    set(&owner, &pid_target(), &[("latency", "-20")]).unwrap();
-    set(&owner, "cgroup:/other", &[("latency", "5")]).unwrap();
-    look(&owner);
+    set(&agent, &pid_target(), &[("latency", "-20")]).unwrap();
+    set(&agent, "cgroup:/other", &[("latency", "5")]).unwrap();
+    look(&agent);
     assert_eq!(
         (slice(fake, PIDS[0]), slice(fake, PIDS[1])),
         (FIRST, PLUS_5)
     );
-    unset(&owner, &pid_target()).unwrap();
-    look(&owner);
+    unset(&agent, &pid_target()).unwrap();
+    look(&agent);
     assert_eq!(slice(fake, PIDS[0]), PLUS_5, "the group's, by the sweep");
-    unset(&owner, "cgroup:/other").unwrap();
+    unset(&agent, "cgroup:/other").unwrap();
     assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (None, None));
 }
 
 #[test]
 fn before_6_12_positive_hints_are_batch_and_negative_ones_refused() {
     let bed = Bed::new(Kind::Mixed);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let fake = bed.fs.inner();
     fake.without_slices();
-    let refused = set(&owner, &pid_target(), &[("latency", "-5")]).unwrap_err();
+    let refused = set(&agent, &pid_target(), &[("latency", "-5")]).unwrap_err();
     assert_eq!(refused.kind, "unsupported");
     assert!(refused.message.contains("6.12"), "{}", refused.message);
-    assert!(in_books(&owner).is_empty());
+    assert!(in_books(&agent).is_empty());
     fake.set_task(PIDS[0], NORMAL, 3, None);
-    set(&owner, &pid_target(), &[("latency", "5")]).unwrap();
+    set(&agent, &pid_target(), &[("latency", "5")]).unwrap();
     assert_eq!(fake.task(PIDS[0]), Some((None, BATCH, 3)));
-    unset(&owner, &pid_target()).unwrap();
+    unset(&agent, &pid_target()).unwrap();
     assert_eq!(fake.task(PIDS[0]), Some((None, NORMAL, 3)));
 }
 
@@ -300,23 +300,23 @@ fn before_6_12_positive_hints_are_batch_and_negative_ones_refused() {
 fn a_refusal_of_the_kernel_leaves_nothing() {
     use tidegate_knobs::kfs::{Fault, Op, Rule};
     let bed = Bed::new(Kind::Mixed);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let denied = Fault::Errno(libc::EPERM);
     bed.fs.add(Rule::on(
         Op::SchedSet,
         &format!("/proc/{}", PIDS[0]),
         denied,
     ));
-    let refused = set(&owner, &pid_target(), &[("latency", "-20")]).unwrap_err();
+    let refused = set(&agent, &pid_target(), &[("latency", "-20")]).unwrap_err();
     assert_eq!(refused.kind, "denied");
-    assert!(owner.status().gates.is_empty());
-    assert!(in_books(&owner).is_empty());
+    assert!(agent.status().gates.is_empty());
+    assert!(in_books(&agent).is_empty());
 }
 
 #[test]
 fn a_user_may_hint_only_downwards_and_only_what_is_theirs() {
     let bed = Bed::new(Kind::Mixed);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let fake = bed.fs.inner();
     fake.add_process(FakeProcess {
         uid: 1000,
@@ -332,7 +332,7 @@ fn a_user_may_hint_only_downwards_and_only_what_is_theirs() {
             target: target.to_owned(),
             terms: terms(&[("latency", hint)]),
         };
-        owner.set(&user, &request).map(|gate| gate.class)
+        agent.set(&user, &request).map(|gate| gate.class)
     };
     assert_eq!(ask("pid:640", "-1").unwrap_err().kind, "denied");
     assert_eq!(ask(&pid_target(), "5").unwrap_err().kind, "denied");
@@ -345,5 +345,5 @@ fn a_user_may_hint_only_downwards_and_only_what_is_theirs() {
         terms: terms(&[("latency", "5")]),
         ..RunRequest::default()
     };
-    assert_eq!(owner.run(&user, &request).unwrap_err().kind, "denied");
+    assert_eq!(agent.run(&user, &request).unwrap_err().kind, "denied");
 }

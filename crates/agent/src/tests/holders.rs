@@ -9,7 +9,7 @@ use super::{Bed, KINDS, PIDS, run, run_side};
 use crate::books::is_first;
 use crate::holders::Holders;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::{After, fallback};
 
 /// Main's process of the bed's, which is in no gate.
@@ -30,36 +30,36 @@ fn locked(bed: &Bed, holder: i32, waiter: i32) {
     );
 }
 
-fn times(owner: &Owner) -> u64 {
-    lock(&owner.holders).view().unwrap().times
+fn times(agent: &Agent) -> u64 {
+    lock(&agent.holders).view().unwrap().times
 }
 
-fn in_books(owner: &Owner) -> bool {
-    lock(&owner.books).entries().iter().any(is_first)
+fn in_books(agent: &Agent) -> bool {
+    lock(&agent.books).entries().iter().any(is_first)
 }
 
 #[test]
 fn a_holder_goes_first_within_its_purse_and_is_as_before() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
-        run_side(&owner, PIDS[0]).unwrap();
+        let agent = bed.agent().unwrap();
+        run_side(&agent, PIDS[0]).unwrap();
         bed.fake.set_task(PIDS[0], BATCH, 7, Some(300_000));
         let before = bed.fake.task(PIDS[0]);
         locked(&bed, PIDS[0], WAITER);
-        let mut holders = Holders::new(&owner);
+        let mut holders = Holders::new(&agent);
         for _ in 0..3 {
-            holders.look(&owner, None);
+            holders.look(&agent, None);
         }
-        assert!(times(&owner) >= 1, "{kind:?}");
+        assert!(times(&agent) >= 1, "{kind:?}");
         assert_eq!(bed.fake.task(PIDS[0]), before);
-        assert!(!in_books(&owner));
-        let view = lock(&owner.holders).view().unwrap();
+        assert!(!in_books(&agent));
+        let view = lock(&agent.holders).view().unwrap();
         let most_ns = DEPTH_NS + DEPTH_NS / 2;
         assert!(view.seconds * 1e9 <= most_ns as f64, "{view:?}");
         assert_eq!(view.waits, 3);
-        let name = lock(&owner.gates)[0].record.name.clone();
-        let told = owner.explain(&name).unwrap();
+        let name = lock(&agent.gates)[0].record.name.clone();
+        let told = agent.explain(&name).unwrap();
         let note = |note: &String| note.contains("locks that main waited for");
         assert!(told.gate.notes.iter().any(note), "{:?}", told.gate.notes);
         let wrote = |write: &crate::api::WriteView| write.reason == "main waits for its flock";
@@ -70,37 +70,37 @@ fn a_holder_goes_first_within_its_purse_and_is_as_before() {
 #[test]
 fn nobody_goes_first_for_side_work_without_a_lock_or_against_a_cap() {
     let bed = Bed::new(KINDS[2]);
-    let owner = bed.owner().unwrap();
-    run_side(&owner, PIDS[0]).unwrap();
-    run_side(&owner, PIDS[1]).unwrap();
-    let mut holders = Holders::new(&owner);
-    holders.look(&owner, None);
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    run_side(&agent, PIDS[1]).unwrap();
+    let mut holders = Holders::new(&agent);
+    holders.look(&agent, None);
     locked(&bed, PIDS[0], PIDS[1]);
-    holders.look(&owner, None);
+    holders.look(&agent, None);
     locked(&bed, PIDS[0], 4_711);
-    holders.look(&owner, None);
-    assert_eq!((times(&owner), in_books(&owner)), (0, false));
+    holders.look(&agent, None);
+    assert_eq!((times(&agent), in_books(&agent)), (0, false));
 
     let bed = Bed::new(KINDS[2]);
-    let owner = bed.owner().unwrap();
-    run(&owner, PIDS[0], &[("class", "side"), ("cap_hard", "100‰")]).unwrap();
+    let agent = bed.agent().unwrap();
+    run(&agent, PIDS[0], &[("class", "side"), ("cap_hard", "100‰")]).unwrap();
     locked(&bed, PIDS[0], WAITER);
-    Holders::new(&owner).look(&owner, None);
-    let view = lock(&owner.holders).view().unwrap();
+    Holders::new(&agent).look(&agent, None);
+    let view = lock(&agent.holders).view().unwrap();
     assert_eq!((view.times, view.waits), (0, 1));
     assert!(view.refused.unwrap().contains("a limit of its own"));
 }
 
-/// A holder in the midst of its turns, whose owner is not there any more.
+/// A holder in the midst of its turns, whose agent is not there any more.
 fn orphaned(bed: &Bed) {
-    let owner = bed.owner().unwrap();
-    run_side(&owner, PIDS[0]).unwrap();
-    let group = lock(&owner.gates)[0].record.place.group().clone();
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    let group = lock(&agent.gates)[0].record.place.group().clone();
     let first = First {
         turn_ns: TURN_NS,
-        ..First::plan(&*owner.fs, &[PIDS[0]])
+        ..First::plan(&*agent.fs, &[PIDS[0]])
     };
-    let mut books = lock(&owner.books);
+    let mut books = lock(&agent.books);
     let id = books.will_go_first(&group, "sh", first).unwrap();
     assert!(books.go_first(id).unwrap());
     let now = bed.fake.sched(PIDS[0]).unwrap();
@@ -108,28 +108,28 @@ fn orphaned(bed: &Bed) {
 }
 
 #[test]
-fn a_dead_owners_turns_are_taken_back_by_whoever_comes() {
+fn a_dead_agents_turns_are_taken_back_by_whoever_comes() {
     for kind in KINDS {
         for who in [
             "guardian",
             "repair",
-            "next owner",
-            "next owner after a guardian",
+            "next agent",
+            "next agent after a guardian",
         ] {
             let bed = Bed::new(kind);
             orphaned(&bed);
-            if who == "guardian" || who == "next owner after a guardian" {
-                let (groups, mut books) = bed.without_owner();
+            if who == "guardian" || who == "next agent after a guardian" {
+                let (groups, mut books) = bed.without_agent();
                 fallback::fall_back_with(&groups, &mut books, 0);
             }
             if who == "repair" {
-                let (groups, mut books) = bed.without_owner();
+                let (groups, mut books) = bed.without_agent();
                 fallback::repair_with(&groups, &mut books, &bed.run_dir(), After::End).unwrap();
                 assert!(!books.entries().iter().any(is_first), "{kind:?}");
             }
-            if who.starts_with("next owner") {
-                let owner = bed.owner().unwrap();
-                assert!(!in_books(&owner), "{kind:?} {who}");
+            if who.starts_with("next agent") {
+                let agent = bed.agent().unwrap();
+                assert!(!in_books(&agent), "{kind:?} {who}");
             }
             let task = bed.fake.task(PIDS[0]);
             assert_eq!(task, Some((None, NORMAL, 0)), "{kind:?} {who}");
@@ -138,23 +138,23 @@ fn a_dead_owners_turns_are_taken_back_by_whoever_comes() {
 }
 
 #[test]
-fn an_owner_that_leaves_takes_turns_back() {
+fn an_agent_that_leaves_takes_turns_back() {
     let bed = Bed::new(KINDS[0]);
-    let owner = bed.owner().unwrap();
-    run_side(&owner, PIDS[0]).unwrap();
-    let group = lock(&owner.gates)[0].record.place.group().clone();
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    let group = lock(&agent.gates)[0].record.place.group().clone();
     let first = First {
         turn_ns: TURN_NS,
-        ..First::plan(&*owner.fs, &[PIDS[0]])
+        ..First::plan(&*agent.fs, &[PIDS[0]])
     };
-    let id = lock(&owner.books)
+    let id = lock(&agent.books)
         .will_go_first(&group, "sh", first)
         .unwrap();
-    lock(&owner.books).go_first(id).unwrap();
-    owner.leave();
+    lock(&agent.books).go_first(id).unwrap();
+    agent.leave();
     assert_eq!(bed.fake.task(PIDS[0]), Some((None, NORMAL, 0)));
     assert!(
-        !lock(&owner.books).go_first(id).unwrap(),
+        !lock(&agent.books).go_first(id).unwrap(),
         "and none follows"
     );
 }

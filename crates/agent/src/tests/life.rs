@@ -1,4 +1,4 @@
-//! A whole life of an owner: everything that it is asked to do, in order, on a machine in memory. `matrix` meets it with one
+//! A whole life of an agent: everything that it is asked to do, in order, on a machine in memory. `matrix` meets it with one
 //! fault at each of its operations.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::api::{RunRequest, SetRequest, UnsetRequest};
 use crate::fallback;
 use crate::house::House;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::paths::RunDir;
 use crate::writer::QuotaWriter;
 
@@ -23,80 +23,80 @@ pub const SIDE: usize = 0;
 pub const LENT: usize = 1;
 pub const MAIN: usize = 2;
 
-/// One thing that an owner is asked. What it answers does not matter: the contract holds either way.
-pub type Ask = (&'static str, fn(&Bed, &Owner));
+/// One thing that an agent is asked. What it answers does not matter: the contract holds either way.
+pub type Ask = (&'static str, fn(&Bed, &Agent));
 
 /// Until everything stands.
 pub const RISE: &[Ask] = &[
-    ("run --side", |_, owner| drop(run_side(owner, PIDS[SIDE]))),
-    ("run --main", |_, owner| drop(run_main(owner))),
-    ("set pid", |_, owner| {
+    ("run --side", |_, agent| drop(run_side(agent, PIDS[SIDE]))),
+    ("run --main", |_, agent| drop(run_main(agent))),
+    ("set pid", |_, agent| {
         drop(set(
-            owner,
+            agent,
             &lent(),
             &[("class", "side"), ("fallback", "restore")],
         ));
     }),
-    ("set cgroup", |_, owner| {
-        drop(set_side(owner, "cgroup:/other"))
+    ("set cgroup", |_, agent| {
+        drop(set_side(agent, "cgroup:/other"))
     }),
-    ("quota of main", |_, owner| {
+    ("quota of main", |_, agent| {
         let quota = [("quota", "50ms"), ("period", "100ms"), ("burst", "10ms")];
-        drop(set(owner, "gate:web", &quota));
+        drop(set(agent, "gate:web", &quota));
     }),
-    ("soft cap of side", |_, owner| {
-        drop(set(owner, "gate:job", &[("cap_soft", "200‰")]))
+    ("soft cap of side", |_, agent| {
+        drop(set(agent, "gate:job", &[("cap_soft", "200‰")]))
     }),
-    ("hints", |_, owner| {
-        drop(set(owner, "gate:web", &[("latency", "-5")]));
+    ("hints", |_, agent| {
+        drop(set(agent, "gate:web", &[("latency", "-5")]));
     }),
-    ("the loop", |bed, owner| steps(bed, owner, 40)),
-    ("limits of their own", |_, owner| {
+    ("the loop", |bed, agent| steps(bed, agent, 40)),
+    ("limits of their own", |_, agent| {
         let quota = [("quota", "30ms"), ("burst", "10ms")];
-        drop(set(owner, "gate:job", &quota));
-        drop(set(owner, "gate:web", &[("cap_hard", "500‰")]));
+        drop(set(agent, "gate:job", &quota));
+        drop(set(agent, "gate:web", &[("cap_hard", "500‰")]));
     }),
-    ("set again", |_, owner| {
-        drop(set(owner, "gate:job", &[("weight", "300")]))
+    ("set again", |_, agent| {
+        drop(set(agent, "gate:job", &[("weight", "300")]))
     }),
 ];
 
 /// And back again.
 pub const FALL: &[Ask] = &[
-    ("a fallback and its end", |bed, owner| {
+    ("a fallback and its end", |bed, agent| {
         drop(bed.fall_back());
-        lock(&owner.control).fell_back();
-        owner.renew_all();
+        lock(&agent.control).fell_back();
+        agent.renew_all();
     }),
-    ("main rises", |bed, owner| {
+    ("main rises", |bed, agent| {
         bed.sensor.main_ppm.store(900_000, Ordering::Relaxed);
-        steps(bed, owner, 40);
+        steps(bed, agent, 40);
     }),
-    ("terms taken back", |_, owner| {
+    ("terms taken back", |_, agent| {
         drop(unset_terms(
-            owner,
+            agent,
             "gate:web",
             &["latency", "quota", "period", "burst"],
         ));
     }),
-    ("class and back", |_, owner| {
-        drop(set(owner, "cgroup:/other", &[("class", "main")]));
-        drop(set_side(owner, "cgroup:/other"));
+    ("class and back", |_, agent| {
+        drop(set(agent, "cgroup:/other", &[("class", "main")]));
+        drop(set_side(agent, "cgroup:/other"));
     }),
-    ("a limit is taken back", |_, owner| {
+    ("a limit is taken back", |_, agent| {
         let request = UnsetRequest {
             target: "gate:job".to_owned(),
             terms: vec!["quota".to_owned(), "burst".to_owned()],
         };
-        drop(owner.unset(&root(1), &request));
+        drop(agent.unset(&root(1), &request));
     }),
-    ("unset cgroup", |_, owner| {
-        drop(unset(owner, "cgroup:/other"))
+    ("unset cgroup", |_, agent| {
+        drop(unset(agent, "cgroup:/other"))
     }),
-    ("unset pid", |_, owner| drop(unset(owner, &lent()))),
-    ("the commands end", |bed, owner| commands_end(bed, owner)),
-    ("stop", |_, owner| {
-        owner.leave();
+    ("unset pid", |_, agent| drop(unset(agent, &lent()))),
+    ("the commands end", |bed, agent| commands_end(bed, agent)),
+    ("stop", |_, agent| {
+        agent.leave();
     }),
 ];
 
@@ -104,7 +104,7 @@ pub fn lent() -> String {
     format!("pid:{}", PIDS[LENT])
 }
 
-pub fn run_main(owner: &Owner) -> Result<(), String> {
+pub fn run_main(agent: &Agent) -> Result<(), String> {
     let request = RunRequest {
         pid: PIDS[MAIN],
         name: None,
@@ -114,49 +114,49 @@ pub fn run_main(owner: &Owner) -> Result<(), String> {
             ("headroom".to_owned(), "30%".to_owned()),
         ]),
     };
-    let answer = owner.run(&root(PIDS[MAIN]), &request);
+    let answer = agent.run(&root(PIDS[MAIN]), &request);
     answer.map(drop).map_err(|error| error.to_string())
 }
 
-fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) -> Result<(), String> {
+fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) -> Result<(), String> {
     let request = SetRequest {
         target: target.to_owned(),
         terms: terms(pairs),
     };
-    let answer = owner.set(&root(1), &request);
+    let answer = agent.set(&root(1), &request);
     answer.map(drop).map_err(|error| error.to_string())
 }
 
-fn unset_terms(owner: &Owner, target: &str, names: &[&str]) -> Result<(), String> {
+fn unset_terms(agent: &Agent, target: &str, names: &[&str]) -> Result<(), String> {
     let request = UnsetRequest {
         target: target.to_owned(),
         terms: names.iter().map(|name| (*name).to_owned()).collect(),
     };
-    let answer = owner.unset(&root(1), &request);
+    let answer = agent.unset(&root(1), &request);
     answer.map(drop).map_err(|error| error.to_string())
 }
 
 /// The loop's own steps, which write quotas through the books, at times of their own.
-pub fn steps(bed: &Bed, owner: &Owner, count: u64) {
-    let mut writer = QuotaWriter::new(owner);
+pub fn steps(bed: &Bed, agent: &Agent, count: u64) {
+    let mut writer = QuotaWriter::new(agent);
     let main_ppm = bed.sensor.main_ppm.load(Ordering::Relaxed).max(100_000);
     bed.sensor.main_ppm.store(main_ppm, Ordering::Relaxed);
     for nth in 0..count {
-        lock(&owner.control).step((nth + 1) * STEP_NS, 0, &mut writer);
+        lock(&agent.control).step((nth + 1) * STEP_NS, 0, &mut writer);
     }
 }
 
-fn commands_end(bed: &Bed, owner: &Owner) {
+fn commands_end(bed: &Bed, agent: &Agent) {
     bed.fs.inner().end_process(PIDS[SIDE]);
     bed.fs.inner().end_process(PIDS[MAIN]);
     let mut house = House::new(None);
     for _ in 0..3 {
-        house.look_at_gates(owner);
-        house.look_for_outside_writes(owner);
+        house.look_at_gates(agent);
+        house.look_for_outside_writes(agent);
     }
 }
 
-/// What the guardian of a frozen owner does on this machine; the flag tells the owner when it has thawed.
+/// What the guardian of a frozen agent does on this machine; the flag tells the agent when it has thawed.
 pub fn guardian_acts(
     machine: Arc<dyn KernelFs>,
     run_dir: &RunDir,
@@ -175,10 +175,10 @@ pub fn guardian_acts(
 }
 
 /// The loop's and housekeeping's part once the lease says that a guardian wrote the fallback.
-pub fn thaw(owner: &Owner, acted: &AtomicBool) {
+pub fn thaw(agent: &Agent, acted: &AtomicBool) {
     if acted.swap(false, Ordering::SeqCst) {
-        lock(&owner.control).fell_back();
-        owner.renew_all();
+        lock(&agent.control).fell_back();
+        agent.renew_all();
     }
 }
 
@@ -229,18 +229,18 @@ impl Bed {
         self.exists(group) && self.is_limited(group)
     }
 
-    /// Ends what an owner has, and insists that it can.
-    pub fn wind_up(&self, owner: &Owner) -> Result<(), String> {
+    /// Ends what an agent has, and insists that it can.
+    pub fn wind_up(&self, agent: &Agent) -> Result<(), String> {
         for target in [lent(), "cgroup:/other".to_owned()] {
-            let known = lock(&owner.gates)
+            let known = lock(&agent.gates)
                 .iter()
                 .any(|gate| gate.record.target == target);
             if known {
-                unset(owner, &target).map_err(|error| format!("unset {target}: {error}"))?;
+                unset(agent, &target).map_err(|error| format!("unset {target}: {error}"))?;
             }
         }
-        commands_end(self, owner);
-        owner.leave();
+        commands_end(self, agent);
+        agent.leave();
         Ok(())
     }
 }

@@ -10,10 +10,10 @@ use crate::looper::lock;
 const FIRST_PID: i32 = 10_000;
 
 /// Side gates, a process in each.
-fn fill(bed: &Bed, owner: &crate::owner::Owner, count: i32) {
+fn fill(bed: &Bed, agent: &crate::agent::Agent, count: i32) {
     for pid in FIRST_PID..FIRST_PID + count {
         bed.fake.add_process(FakeProcess::new(pid));
-        run_side(owner, pid).unwrap();
+        run_side(agent, pid).unwrap();
     }
 }
 
@@ -37,16 +37,16 @@ fn gates_that_end_together_are_found_in_two_looks_and_leave_the_books_at_once() 
     for kind in KINDS {
         let written = [20, 200].map(|count| {
             let bed = Bed::new(kind);
-            let owner = bed.owner().unwrap();
-            fill(&bed, &owner, count);
+            let agent = bed.agent().unwrap();
+            fill(&bed, &agent, count);
             all_end(&bed, count);
             let since = bed.fs.log().len();
             let mut house = House::new(None);
-            house.look_at_gates(&owner);
-            house.look_at_gates(&owner);
-            assert!(lock(&owner.gates).is_empty(), "{kind:?}: {count}");
+            house.look_at_gates(&agent);
+            house.look_at_gates(&agent);
+            assert!(lock(&agent.gates).is_empty(), "{kind:?}: {count}");
             assert!(!bed.exists("/tg-side"), "{kind:?}: {count}");
-            assert_eq!(lock(&owner.books).entries(), []);
+            assert_eq!(lock(&agent.books).entries(), []);
             ledgers_written(&bed, since)
         });
         assert_eq!(written[0], written[1], "{kind:?}: however many there are");
@@ -55,15 +55,15 @@ fn gates_that_end_together_are_found_in_two_looks_and_leave_the_books_at_once() 
 }
 
 #[test]
-fn an_owner_that_leaves_writes_its_books_as_often_for_many_gates_as_for_few() {
+fn an_agent_that_leaves_writes_its_books_as_often_for_many_gates_as_for_few() {
     for kind in KINDS {
         let written = [20, 200].map(|count| {
             let bed = Bed::new(kind);
-            let owner = bed.owner().unwrap();
-            fill(&bed, &owner, count);
+            let agent = bed.agent().unwrap();
+            fill(&bed, &agent, count);
             all_end(&bed, count);
             let since = bed.fs.log().len();
-            assert_eq!(owner.leave(), 0);
+            assert_eq!(agent.leave(), 0);
             assert!(!bed.exists("/tg-side"), "{kind:?}: {count}");
             ledgers_written(&bed, since)
         });
@@ -76,13 +76,13 @@ fn what_orphans_leave_is_removed_with_as_many_writes_for_many_as_for_few() {
     for kind in KINDS {
         let written = [20, 200].map(|count| {
             let bed = Bed::new(kind);
-            let owner = bed.owner().unwrap();
-            fill(&bed, &owner, count);
-            assert_eq!(owner.leave(), count as usize, "all go on");
+            let agent = bed.agent().unwrap();
+            fill(&bed, &agent, count);
+            assert_eq!(agent.leave(), count as usize, "all go on");
             assert!(bed.fs.inner().exists(&bed.run_dir().gates()));
-            drop(owner);
+            drop(agent);
             let since = bed.fs.log().len();
-            let (groups, mut books) = bed.without_owner();
+            let (groups, mut books) = bed.without_agent();
             let run_dir = bed.run_dir();
             assert!(!fallback::clean_with(&groups, &mut books, &run_dir));
             all_end(&bed, count);
@@ -99,14 +99,14 @@ fn another_gate_costs_as_much_beside_many_soft_caps_as_beside_few() {
     for kind in KINDS {
         let operations = [20, 200].map(|count| {
             let bed = Bed::new(kind);
-            let owner = bed.owner().unwrap();
+            let agent = bed.agent().unwrap();
             for pid in FIRST_PID..FIRST_PID + count {
                 bed.fake.add_process(FakeProcess::new(pid));
-                run(&owner, pid, &[("cap_soft", "200‰")]).unwrap();
+                run(&agent, pid, &[("cap_soft", "200‰")]).unwrap();
             }
-            assert_eq!(lock(&owner.control).softs.count(), count as usize);
+            assert_eq!(lock(&agent.control).softs.count(), count as usize);
             let since = bed.fs.log().len();
-            run_side(&owner, super::PIDS[0]).unwrap();
+            run_side(&agent, super::PIDS[0]).unwrap();
             bed.fs.log().len() - since
         });
         assert_eq!(operations[0], operations[1], "{kind:?}");

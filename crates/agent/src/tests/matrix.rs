@@ -1,5 +1,5 @@
-//! The failure contract over a whole life: a fault at each operation of the owner, of its guardian, of `repair` and of the
-//! next owner's start; after each, what must hold holds, and whoever comes next leaves nothing behind.
+//! The failure contract over a whole life: a fault at each operation of the agent, of its guardian, of `repair` and of the
+//! next agent's start; after each, what must hold holds, and whoever comes next leaves nothing behind.
 //!
 //! `TIDEGATE_FAULTS=all` strikes at every operation; otherwise at every change, with two refusals of
 //! seven, deaths after each and freezes at an eighth of the looks between.
@@ -13,7 +13,7 @@ use super::life::{Ask, FALL, RISE, guardian_acts, thaw};
 use super::{Bed, KINDS, Kind};
 use crate::After;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
 /// What strikes: death, or a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,11 +181,11 @@ fn strike_all(
     }
 }
 
-fn go_through(bed: &Bed, owner: &Owner, asks: &[Ask]) -> Vec<String> {
+fn go_through(bed: &Bed, agent: &Agent, asks: &[Ask]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, ask) in asks {
-        ask(bed, owner);
-        thaw(owner, &bed.acted);
+        ask(bed, agent);
+        thaw(agent, &bed.acted);
         wrong.extend(bed.breaches().iter().map(|one| format!("{name}: {one}")));
     }
     wrong
@@ -195,14 +195,14 @@ fn fresh(kind: Kind) -> Vec<String> {
     Bed::new(kind).values("/other")
 }
 
-/// A new owner takes up what it finds, ends it, and leaves nothing.
-fn next_owner(bed: &Bed) -> Vec<String> {
-    let owner = match bed.owner() {
-        Ok(owner) => owner,
-        Err(why) => return vec![format!("no next owner: {why}")],
+/// A new agent takes up what it finds, ends it, and leaves nothing.
+fn next_agent(bed: &Bed) -> Vec<String> {
+    let agent = match bed.agent() {
+        Ok(agent) => agent,
+        Err(why) => return vec![format!("no next agent: {why}")],
     };
     let mut wrong = bed.breaches();
-    if let Err(why) = bed.wind_up(&owner) {
+    if let Err(why) = bed.wind_up(&agent) {
         wrong.push(why);
     }
     wrong.extend(bed.left_behind(&fresh(bed.kind)));
@@ -232,44 +232,44 @@ fn only_repair(bed: &Bed) -> Vec<String> {
 /// Those who may come after a death, in turn.
 fn whoever_comes(bed: &Bed, nth: u64, _: Strike) -> Vec<String> {
     match nth % 4 {
-        0 => next_owner(bed),
+        0 => next_agent(bed),
         1 => {
             let mut wrong: Vec<String> = bed.fall_back().err().into_iter().collect();
             wrong.extend(bed.breaches());
-            wrong.extend(next_owner(bed));
+            wrong.extend(next_agent(bed));
             wrong
         }
         2 => only_repair(bed),
         _ => {
             let mut wrong: Vec<String> = bed.repair(After::Crash).err().into_iter().collect();
             wrong.extend(bed.breaches());
-            wrong.extend(next_owner(bed));
+            wrong.extend(next_agent(bed));
             wrong
         }
     }
 }
 
 fn rise(bed: &Bed) {
-    let owner = bed.owner().unwrap();
-    assert_eq!(go_through(bed, &owner, RISE), Vec::<String>::new());
+    let agent = bed.agent().unwrap();
+    assert_eq!(go_through(bed, &agent, RISE), Vec::<String>::new());
 }
 
 #[test]
-fn the_owner_at_every_operation_of_its_rise() {
-    let life = |bed: &Bed| match bed.owner() {
-        Ok(owner) => go_through(bed, &owner, RISE),
+fn the_agent_at_every_operation_of_its_rise() {
+    let life = |bed: &Bed| match bed.agent() {
+        Ok(agent) => go_through(bed, &agent, RISE),
         Err(_) => Vec::new(),
     };
-    at_each_operation("owner, rising", |_| {}, life, whoever_comes);
+    at_each_operation("agent, rising", |_| {}, life, whoever_comes);
 }
 
 #[test]
-fn the_next_owner_at_every_operation_of_its_start_and_fall() {
-    let life = |bed: &Bed| match bed.owner() {
-        Ok(owner) => go_through(bed, &owner, FALL),
+fn the_next_agent_at_every_operation_of_its_start_and_fall() {
+    let life = |bed: &Bed| match bed.agent() {
+        Ok(agent) => go_through(bed, &agent, FALL),
         Err(_) => Vec::new(),
     };
-    at_each_operation("next owner, falling", rise, life, whoever_comes);
+    at_each_operation("next agent, falling", rise, life, whoever_comes);
 }
 
 #[test]

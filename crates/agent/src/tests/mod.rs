@@ -1,4 +1,4 @@
-//! An owner on kernel files in memory, for tests: the production code with another file system and another sensor.
+//! An agent on kernel files in memory, for tests: the production code with another file system and another sensor.
 
 mod bandwidth;
 mod caps;
@@ -39,7 +39,7 @@ use crate::ext::Carrier;
 use crate::gate::demand;
 use crate::lease::Lease;
 use crate::looper::lock;
-use crate::owner::{Mode, Owner};
+use crate::agent::{Mode, Agent};
 use crate::paths::RunDir;
 use crate::peer::Peer;
 use crate::rate::RateLimit;
@@ -128,12 +128,12 @@ pub enum Kind {
 
 pub const KINDS: [Kind; 3] = [Kind::Mixed, Kind::V1, Kind::V2];
 
-/// A machine in memory, on which owners come and go.
+/// A machine in memory, on which agents come and go.
 pub struct Bed {
     pub kind: Kind,
     pub fs: Arc<FaultFs<Arc<FakeFs>>>,
     pub fake: Arc<FakeFs>,
-    /// A guardian wrote the fallback while the owner was frozen.
+    /// A guardian wrote the fallback while the agent was frozen.
     pub acted: Arc<AtomicBool>,
     pub sensor: FakeSensor,
     /// Whether idle is kept in space.
@@ -188,8 +188,8 @@ impl Bed {
         RunDir::new(self.dir.path(), "tg")
     }
 
-    /// An owner, which has taken up what it found; an error when it cannot start.
-    pub fn owner(&self) -> Result<Owner, String> {
+    /// An agent, which has taken up what it found; an error when it cannot start.
+    pub fn agent(&self) -> Result<Agent, String> {
         let fs: Arc<dyn KernelFs> = Arc::clone(&self.fs) as Arc<dyn KernelFs>;
         let machine = discover(&*fs, None).map_err(|error| error.to_string())?;
         let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
@@ -205,7 +205,7 @@ impl Bed {
             Box::new(self.sensor.clone()),
             demand([].into_iter(), &settings),
         );
-        let owner = Owner {
+        let agent = Agent {
             run_dir: self.run_dir(),
             mode: Mode::OnDemand,
             tick_ns: 4_000_000,
@@ -236,12 +236,12 @@ impl Bed {
             leaving: Arc::new(AtomicBool::new(false)),
             left: Notify::new(),
         };
-        owner.take_up();
-        Ok(owner)
+        agent.take_up();
+        Ok(agent)
     }
 
     /// What the guardian works with.
-    pub fn without_owner(&self) -> (Arc<Groups>, Books) {
+    pub fn without_agent(&self) -> (Arc<Groups>, Books) {
         let fs: Arc<dyn KernelFs> = Arc::clone(&self.fs) as Arc<dyn KernelFs>;
         let machine = discover(&*fs, None).unwrap();
         let groups = Arc::new(Groups::new(fs, &machine));
@@ -377,62 +377,62 @@ pub fn root(pid: i32) -> Peer {
 }
 
 /// `run` by root with these terms; the group it came to.
-fn run(owner: &Owner, pid: i32, pairs: &[(&str, &str)]) -> Result<String, Refusal> {
+fn run(agent: &Agent, pid: i32, pairs: &[(&str, &str)]) -> Result<String, Refusal> {
     let request = RunRequest {
         pid,
         name: None,
         command: vec!["job".to_owned()],
         terms: terms(pairs),
     };
-    owner.run(&root(pid), &request).map(|reply| reply.cgroup)
+    agent.run(&root(pid), &request).map(|reply| reply.cgroup)
 }
 
 /// `set` by root; the gate's notes.
-fn set(owner: &Owner, target: &str, pairs: &[(&str, &str)]) -> Result<Vec<String>, Refusal> {
+fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) -> Result<Vec<String>, Refusal> {
     let request = SetRequest {
         target: target.to_owned(),
         terms: terms(pairs),
     };
-    owner.set(&root(1), &request).map(|view| view.notes)
+    agent.set(&root(1), &request).map(|view| view.notes)
 }
 
-pub fn run_side(owner: &Owner, pid: i32) -> Result<RunReply, Refusal> {
+pub fn run_side(agent: &Agent, pid: i32) -> Result<RunReply, Refusal> {
     let request = RunRequest {
         pid,
         name: None,
         command: vec!["job".to_owned()],
         terms: terms(&[("class", "side")]),
     };
-    owner.run(&root(pid), &request)
+    agent.run(&root(pid), &request)
 }
 
-pub fn set_side(owner: &Owner, target: &str) -> Result<(), Refusal> {
+pub fn set_side(agent: &Agent, target: &str) -> Result<(), Refusal> {
     let request = SetRequest {
         target: target.to_owned(),
         terms: terms(&[("class", "side")]),
     };
-    owner.set(&root(1), &request).map(drop)
+    agent.set(&root(1), &request).map(drop)
 }
 
-pub fn unset(owner: &Owner, target: &str) -> Result<(), Refusal> {
+pub fn unset(agent: &Agent, target: &str) -> Result<(), Refusal> {
     let request = UnsetRequest {
         target: target.to_owned(),
         terms: Vec::new(),
     };
-    owner.unset(&root(1), &request).map(drop)
+    agent.unset(&root(1), &request).map(drop)
 }
 
-/// Names of the gates that the owner lists.
-pub fn gate_names(owner: &Owner) -> Vec<String> {
-    lock(&owner.gates)
+/// Names of the gates that the agent lists.
+pub fn gate_names(agent: &Agent) -> Vec<String> {
+    lock(&agent.gates)
         .iter()
         .map(|gate| gate.record.name.clone())
         .collect()
 }
 
 /// Groups that the books tell of.
-pub fn in_books(owner: &Owner) -> Vec<GroupPath> {
-    lock(&owner.books)
+pub fn in_books(agent: &Agent) -> Vec<GroupPath> {
+    lock(&agent.books)
         .entries()
         .iter()
         .map(|entry| entry.group.clone())

@@ -10,7 +10,7 @@ use super::{Bed, Kind};
 fn what_stood_before_comes_back_also_from_lifted() {
     for kind in [Kind::Mixed, Kind::V1] {
         let bed = Bed::new(kind);
-        let (groups, mut books) = bed.without_owner();
+        let (groups, mut books) = bed.without_agent();
         let side = GroupPath::parse("/other").unwrap();
         let inner = side.join("inner").unwrap();
         groups.create(&inner).unwrap();
@@ -27,9 +27,9 @@ fn what_stood_before_comes_back_also_from_lifted() {
         }
         books.write_quota(&side, &free, &limit(2_000)).unwrap();
         assert_eq!(groups.bandwidth(&inner).unwrap().quota_us, None, "{kind:?}");
-        // The owner dies; whoever opens the books knows both for ours.
+        // The agent dies; whoever opens the books knows both for ours.
         drop(books);
-        let (groups, mut books) = bed.without_owner();
+        let (groups, mut books) = bed.without_agent();
         assert_eq!(books.restore_lines(|_| true), [""; 0], "{kind:?}");
         assert_eq!(groups.bandwidth(&inner).unwrap(), limit(50_000), "{kind:?}");
         assert_eq!(groups.bandwidth(&side).unwrap(), free, "{kind:?}");

@@ -11,7 +11,7 @@ use super::life::steps;
 use super::{Bed, Kind, PIDS, run_side};
 use crate::house::House;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::{After, fallback};
 
 const V1_CPUSET: &str = "/sys/fs/cgroup/cpuset/tg-side";
@@ -47,35 +47,35 @@ fn confined(bed: &Bed) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty() && text != "0-1")
 }
 
-fn looks(owner: &Owner, count: u32) {
+fn looks(agent: &Agent, count: u32) {
     for _ in 0..count {
-        owner.look_at_space();
+        agent.look_at_space();
     }
 }
 
 /// Side work that runs, confined.
-fn risen(bed: &Bed, owner: &Owner) {
-    run_side(owner, PIDS[0]).unwrap();
-    steps(bed, owner, 40);
-    looks(owner, 1);
+fn risen(bed: &Bed, agent: &Agent) {
+    run_side(agent, PIDS[0]).unwrap();
+    steps(bed, agent, 40);
+    looks(agent, 1);
 }
 
 #[test]
 fn side_work_is_confined_and_let_go() {
     for bed in beds() {
-        let owner = bed.owner().unwrap();
-        looks(&owner, 3);
+        let agent = bed.agent().unwrap();
+        looks(&agent, 3);
         assert_eq!(confined(&bed), None, "nobody is there");
         // Main takes 60 % of two CPUs, a fifth is kept: side work needs one core.
         bed.sensor.main_ppm.store(600_000, Ordering::Relaxed);
-        risen(&bed, &owner);
+        risen(&bed, &agent);
         assert_eq!(confined(&bed).as_deref(), Some("1"), "{:?}", bed.kind);
         assert_eq!(
             bed.file("/tg-side", "cpu.idle"),
             "0",
             "the least weight instead"
         );
-        let sentence = lock(&owner.space).sentence();
+        let sentence = lock(&agent.space).sentence();
         assert!(
             sentence.starts_with("in space: side work on one whole core, CPUs 1, weight 1"),
             "{sentence}"
@@ -83,10 +83,10 @@ fn side_work_is_confined_and_let_go() {
         if bed.kind == Kind::Mixed {
             assert!(bed.place(PIDS[0]).contains("cpuset:/tg-side"));
             // A second command is in before it runs.
-            run_side(&owner, PIDS[1]).unwrap();
+            run_side(&agent, PIDS[1]).unwrap();
             assert!(bed.place(PIDS[1]).contains("cpuset:/tg-side"));
         }
-        owner.leave();
+        agent.leave();
         assert_eq!(confined(&bed), None);
         assert_eq!(bed.file("/tg-side", "cpu.idle"), "1", "orphans yield");
         assert!(bed.place(PIDS[0]).contains("cpuset:/\n") || bed.kind == Kind::V2);
@@ -96,17 +96,17 @@ fn side_work_is_confined_and_let_go() {
 #[test]
 fn with_the_last_gate_nothing_of_it_is_left() {
     for bed in beds() {
-        let owner = bed.owner().unwrap();
-        risen(&bed, &owner);
+        let agent = bed.agent().unwrap();
+        risen(&bed, &agent);
         assert!(confined(&bed).is_some());
         bed.fake.end_process(PIDS[0]);
         let mut house = House::new(None);
         for _ in 0..3 {
-            house.look_at_gates(&owner);
+            house.look_at_gates(&agent);
         }
-        looks(&owner, 11);
+        looks(&agent, 11);
         assert_eq!(confined(&bed), None);
-        let books = lock(&owner.books);
+        let books = lock(&agent.books);
         let left = |change: &Change| matches!(change, Change::Cpuset { .. });
         assert!(!books.entries().iter().any(|entry| left(&entry.change)));
         assert!(!bed.fs.inner().exists(Path::new(V1_CPUSET)));
@@ -116,44 +116,44 @@ fn with_the_last_gate_nothing_of_it_is_left() {
 #[test]
 fn an_outside_cpuset_is_written_again_once_and_then_left_alone() {
     let bed = bed_of(Kind::V2);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     bed.sensor.main_ppm.store(600_000, Ordering::Relaxed);
-    risen(&bed, &owner);
+    risen(&bed, &agent);
     let mut house = House::new(None);
     let theirs = Path::new("/sys/fs/cgroup/tg-side/cpuset.cpus");
     bed.fake.write(theirs, "0").unwrap();
-    house.look_for_outside_writes(&owner);
+    house.look_for_outside_writes(&agent);
     assert_eq!(confined(&bed).as_deref(), Some("1"));
     bed.fake.write(theirs, "0").unwrap();
-    house.look_for_outside_writes(&owner);
-    looks(&owner, 12);
+    house.look_for_outside_writes(&agent);
+    looks(&agent, 12);
     assert_eq!(confined(&bed).as_deref(), Some("0"));
-    let sentence = lock(&owner.space).sentence();
+    let sentence = lock(&agent.space).sentence();
     assert!(sentence.contains("somebody else"), "{sentence}");
     assert_eq!(
         bed.file("/tg-side", "cpu.idle"),
         "1",
         "it yields as without"
     );
-    owner.leave();
+    agent.leave();
     assert_eq!(confined(&bed).as_deref(), Some("0"), "theirs");
 }
 
 #[test]
-fn a_dead_owners_side_work_yields_and_the_next_goes_on_or_lets_go() {
+fn a_dead_agents_side_work_yields_and_the_next_goes_on_or_lets_go() {
     for space in [Space::On, Space::Off] {
         for mut bed in beds() {
-            risen(&bed, &bed.owner().unwrap());
+            risen(&bed, &bed.agent().unwrap());
             let stood = confined(&bed);
             assert!(stood.is_some());
-            let (groups, mut books) = bed.without_owner();
+            let (groups, mut books) = bed.without_agent();
             fallback::fall_back_with(&groups, &mut books, 0);
             assert_eq!(bed.file("/tg-side", "cpu.idle"), "1");
             assert!(bed.is_limited("/tg-side"));
             assert_eq!(confined(&bed), stood, "that costs main nothing");
             drop(books);
             bed.space = space;
-            let next = bed.owner().unwrap();
+            let next = bed.agent().unwrap();
             steps(&bed, &next, 40);
             looks(&next, 11);
             let light = bed.file("/tg-side", "cpu.idle") == "0";
@@ -169,7 +169,7 @@ fn a_dead_owners_side_work_yields_and_the_next_goes_on_or_lets_go() {
 #[test]
 fn repair_takes_it_off() {
     for bed in beds() {
-        risen(&bed, &bed.owner().unwrap());
+        risen(&bed, &bed.agent().unwrap());
         bed.fake.end_process(PIDS[0]);
         bed.repair(After::End).unwrap();
         assert_eq!(confined(&bed), None);
@@ -185,12 +185,12 @@ fn whatever_fails_side_work_is_limited_and_nothing_stays() {
         for errno in [libc::ENOENT, libc::EACCES, libc::ENOSPC, libc::EIO] {
             for nth in 0.. {
                 let bed = bed_of(kind);
-                let owner = bed.owner().unwrap();
-                run_side(&owner, PIDS[0]).unwrap();
-                steps(&bed, &owner, 40);
+                let agent = bed.agent().unwrap();
+                run_side(&agent, PIDS[0]).unwrap();
+                steps(&bed, &agent, 40);
                 let before = bed.fs.count();
                 bed.fs.add(Rule::nth(before + nth, errno));
-                looks(&owner, 11);
+                looks(&agent, 11);
                 let done = bed.fs.count() - before;
                 bed.fs.clear();
                 let what = format!("{kind:?}, errno {errno}, operation {nth}");
@@ -201,10 +201,10 @@ fn whatever_fails_side_work_is_limited_and_nothing_stays() {
                 };
                 let limit = bed.file("/tg-side", quota);
                 assert!(!limit.starts_with("max") && limit != "-1", "{what}");
-                looks(&owner, 11);
+                looks(&agent, 11);
                 assert!(confined(&bed).is_some(), "{what}: it goes on");
                 bed.fake.end_process(PIDS[0]);
-                owner.leave();
+                agent.leave();
                 assert_eq!(confined(&bed), None, "{what}");
                 assert!(!bed.fs.inner().exists(Path::new(V1_CPUSET)), "{what}");
                 faults += 1;

@@ -9,7 +9,7 @@ use tidegate_knobs::group::GroupPath;
 use super::{Bed, Kind, PIDS, run_side, set_side};
 use crate::lease::monotonic_ns;
 use crate::looper::lock;
-use crate::owner::Owner;
+use crate::agent::Agent;
 
 /// Keeps what stands; refuses when told.
 #[derive(Default)]
@@ -56,9 +56,9 @@ impl Knob {
 }
 
 /// Side work uses all that it is given.
-fn steps(bed: &Bed, owner: &Owner, knob: &mut Knob, count: u32) {
+fn steps(bed: &Bed, agent: &Agent, knob: &mut Knob, count: u32) {
     for _ in 0..count {
-        lock(&owner.control).step(monotonic_ns(), 0, knob);
+        lock(&agent.control).step(monotonic_ns(), 0, knob);
         let side_ppm = knob.ucpu().min(2_000_000) / super::CPUS;
         let main_ppm = bed.sensor.main_ppm.load(Ordering::Relaxed);
         bed.sensor
@@ -67,12 +67,12 @@ fn steps(bed: &Bed, owner: &Owner, knob: &mut Knob, count: u32) {
     }
 }
 
-fn bed_with_side_work() -> (Bed, Owner, Knob) {
+fn bed_with_side_work() -> (Bed, Agent, Knob) {
     let bed = Bed::new(Kind::Mixed);
     bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
-    let owner = bed.owner().unwrap();
-    run_side(&owner, PIDS[0]).unwrap();
-    (bed, owner, Knob::default())
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    (bed, agent, Knob::default())
 }
 
 /// Of two CPUs main has 0.6 and 20 % (the default) are kept idle: 1.0 is left.
@@ -80,13 +80,13 @@ const LEFT_UCPU: std::ops::Range<u64> = 900_000..1_010_000;
 
 #[test]
 fn starts_at_the_tolerance_and_rises_to_what_main_leaves() {
-    let (bed, owner, mut knob) = bed_with_side_work();
-    steps(&bed, &owner, &mut knob, 3);
+    let (bed, agent, mut knob) = bed_with_side_work();
+    steps(&bed, &agent, &mut knob, 3);
     assert!(knob.ucpu() <= 100_000, "{}", knob.ucpu());
-    steps(&bed, &owner, &mut knob, 1_000);
+    steps(&bed, &agent, &mut knob, 1_000);
     assert!(LEFT_UCPU.contains(&knob.ucpu()), "{}", knob.ucpu());
     let settled = knob.writes;
-    steps(&bed, &owner, &mut knob, 1_000);
+    steps(&bed, &agent, &mut knob, 1_000);
     assert!(
         knob.writes - settled <= 25,
         "{} writes in 5 s of steady state",
@@ -96,36 +96,36 @@ fn starts_at_the_tolerance_and_rises_to_what_main_leaves() {
 
 #[test]
 fn a_sensor_that_fails_leads_to_the_tolerance_and_is_told() {
-    let (bed, owner, mut knob) = bed_with_side_work();
-    steps(&bed, &owner, &mut knob, 1_000);
+    let (bed, agent, mut knob) = bed_with_side_work();
+    steps(&bed, &agent, &mut knob, 1_000);
     bed.sensor.fails.store(true, Ordering::Relaxed);
-    steps(&bed, &owner, &mut knob, 400);
+    steps(&bed, &agent, &mut knob, 400);
     assert!(
         knob.ucpu() <= 20_000,
         "stale means cut, not hold: {}",
         knob.ucpu()
     );
     assert!(
-        lock(&owner.control)
+        lock(&agent.control)
             .trouble
             .as_ref()
             .is_some_and(|why| why.contains("9 root groups"))
     );
-    assert!(lock(&owner.control).unusable.total() > 0);
+    assert!(lock(&agent.control).unusable.total() > 0);
 }
 
 #[test]
 fn a_sample_that_fails_now_and_then_costs_side_work_nothing_and_is_told() {
-    let (bed, owner, mut knob) = bed_with_side_work();
-    steps(&bed, &owner, &mut knob, 1_000);
+    let (bed, agent, mut knob) = bed_with_side_work();
+    steps(&bed, &agent, &mut knob, 1_000);
     for _ in 0..20 {
         bed.sensor.fails.store(true, Ordering::Relaxed);
-        steps(&bed, &owner, &mut knob, 1);
+        steps(&bed, &agent, &mut knob, 1);
         bed.sensor.fails.store(false, Ordering::Relaxed);
-        steps(&bed, &owner, &mut knob, 99);
+        steps(&bed, &agent, &mut knob, 99);
         assert!(LEFT_UCPU.contains(&knob.ucpu()), "{}", knob.ucpu());
     }
-    let status = owner.status();
+    let status = agent.status();
     assert!(status.control.unusable_samples >= 20);
     let told = |alert: &String| alert.contains("were impossible and left out");
     assert!(status.alerts.iter().any(told), "{:?}", status.alerts);
@@ -133,46 +133,46 @@ fn a_sample_that_fails_now_and_then_costs_side_work_nothing_and_is_told() {
 
 #[test]
 fn a_refused_write_is_told_and_tried_again() {
-    let (bed, owner, mut knob) = bed_with_side_work();
-    steps(&bed, &owner, &mut knob, 1_000);
+    let (bed, agent, mut knob) = bed_with_side_work();
+    steps(&bed, &agent, &mut knob, 1_000);
     let before = knob.ucpu();
     knob.refuses = true;
     bed.sensor.main_ppm.store(700_000, Ordering::Relaxed);
-    steps(&bed, &owner, &mut knob, 20);
+    steps(&bed, &agent, &mut knob, 20);
     assert_eq!(knob.ucpu(), before);
     assert_eq!(
-        lock(&owner.control).quotas.trouble.as_deref(),
+        lock(&agent.control).quotas.trouble.as_deref(),
         Some("refused")
     );
     knob.refuses = false;
-    steps(&bed, &owner, &mut knob, 400);
+    steps(&bed, &agent, &mut knob, 400);
     assert!(
         knob.ucpu() < 250_000,
         "cut to what main leaves: {}",
         knob.ucpu()
     );
-    assert_eq!(lock(&owner.control).quotas.trouble, None);
+    assert_eq!(lock(&agent.control).quotas.trouble, None);
 }
 
 #[test]
 fn after_a_fallback_everything_is_written_again() {
-    let (bed, owner, mut knob) = bed_with_side_work();
-    steps(&bed, &owner, &mut knob, 1_000);
-    // As the guardian does it, behind the owner's back.
+    let (bed, agent, mut knob) = bed_with_side_work();
+    steps(&bed, &agent, &mut knob, 1_000);
+    // As the guardian does it, behind the agent's back.
     knob.stands = Some(Bandwidth::limit(2_000, 100_000));
-    lock(&owner.control).fell_back();
-    steps(&bed, &owner, &mut knob, 400);
+    lock(&agent.control).fell_back();
+    steps(&bed, &agent, &mut knob, 400);
     assert!(LEFT_UCPU.contains(&knob.ucpu()), "{}", knob.ucpu());
 }
 
 #[test]
 fn the_last_gate_takes_the_limit_with_it() {
-    let (bed, owner, mut knob) = bed_with_side_work();
-    steps(&bed, &owner, &mut knob, 100);
+    let (bed, agent, mut knob) = bed_with_side_work();
+    steps(&bed, &agent, &mut knob, 100);
     bed.fs.inner().end_process(PIDS[0]);
-    owner.leave();
+    agent.leave();
     let writes = knob.writes;
-    steps(&bed, &owner, &mut knob, 100);
+    steps(&bed, &agent, &mut knob, 100);
     assert_eq!(
         knob.writes, writes,
         "the loop does not write behind a restore"
@@ -182,18 +182,18 @@ fn the_last_gate_takes_the_limit_with_it() {
 
 #[test]
 fn a_quota_that_is_left_alone_stays_so_until_its_gate_is_set_again() {
-    let (bed, owner, mut knob) = bed_with_side_work();
-    steps(&bed, &owner, &mut knob, 1_000);
-    let root = owner.side_root();
-    lock(&owner.control).quotas.leave_alone(&root);
+    let (bed, agent, mut knob) = bed_with_side_work();
+    steps(&bed, &agent, &mut knob, 1_000);
+    let root = agent.side_root();
+    lock(&agent.control).quotas.leave_alone(&root);
     // Another gate comes: the same groups are told to the loop again.
-    run_side(&owner, PIDS[1]).unwrap();
+    run_side(&agent, PIDS[1]).unwrap();
     let writes = knob.writes;
-    steps(&bed, &owner, &mut knob, 400);
+    steps(&bed, &agent, &mut knob, 400);
     assert_eq!(knob.writes, writes, "somebody else insists on theirs");
-    lock(&owner.control).quotas.take_again(&root);
-    run_side(&owner, PIDS[2]).unwrap();
-    steps(&bed, &owner, &mut knob, 400);
+    lock(&agent.control).quotas.take_again(&root);
+    run_side(&agent, PIDS[2]).unwrap();
+    steps(&bed, &agent, &mut knob, 400);
     assert!(knob.writes > writes);
 }
 
@@ -201,13 +201,13 @@ fn a_quota_that_is_left_alone_stays_so_until_its_gate_is_set_again() {
 fn a_group_never_gets_more_than_its_administrator_gave_it() {
     let bed = Bed::new(Kind::Mixed);
     bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let other = GroupPath::parse("/other").unwrap();
     let theirs = Bandwidth::limit(20_000, 100_000);
-    owner.groups.set_bandwidth(&other, None, theirs).unwrap();
-    set_side(&owner, "cgroup:/other").unwrap();
+    agent.groups.set_bandwidth(&other, None, theirs).unwrap();
+    set_side(&agent, "cgroup:/other").unwrap();
     let mut knob = Knob::default();
-    steps(&bed, &owner, &mut knob, 1_000);
+    steps(&bed, &agent, &mut knob, 1_000);
     assert!(
         (150_000..=200_000).contains(&knob.ucpu()),
         "{}",

@@ -8,7 +8,7 @@ use super::{Bed, KINDS, Kind, PIDS, in_books, run, set, unset};
 use crate::house::House;
 use crate::looper::lock;
 use crate::mechanisms::units::look;
-use crate::owner::Owner;
+use crate::agent::Agent;
 use crate::writer::QuotaWriter;
 
 /// No group has used anything.
@@ -20,13 +20,13 @@ impl Usage for Unused {
     }
 }
 
-fn at(owner: &Owner, tid: i32) -> String {
-    owner.groups.group_of(tid).unwrap().unwrap().to_string()
+fn at(agent: &Agent, tid: i32) -> String {
+    agent.groups.group_of(tid).unwrap().unwrap().to_string()
 }
 
-fn quota(owner: &Owner, group: &str) -> Option<u64> {
+fn quota(agent: &Agent, group: &str) -> Option<u64> {
     let group = GroupPath::parse(group).unwrap();
-    owner.groups.bandwidth(&group).unwrap().rate_ucpu()
+    agent.groups.bandwidth(&group).unwrap().rate_ucpu()
 }
 
 fn no_units(bed: &Bed, group: &str) -> bool {
@@ -44,49 +44,49 @@ const EACH_PROCESS: [(&str, &str); 2] = [("cap_hard", "200‰"), ("cap_scope", "
 fn each_task_has_its_own_quota_and_forks_share_until_they_are_found() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
-        let group = run(&owner, PIDS[0], &EACH).unwrap();
-        let first = at(&owner, PIDS[0]);
+        let agent = bed.agent().unwrap();
+        let group = run(&agent, PIDS[0], &EACH).unwrap();
+        let first = at(&agent, PIDS[0]);
         assert_eq!(first, format!("{group}/tg-t{}", PIDS[0]), "{kind:?}");
-        assert_eq!(quota(&owner, &first), Some(200_000), "{kind:?}");
+        assert_eq!(quota(&agent, &first), Some(200_000), "{kind:?}");
         assert_eq!(
-            quota(&owner, &group),
+            quota(&agent, &group),
             None,
             "{kind:?}: not all of them together"
         );
         bed.fs.inner().fork(PIDS[0], FakeProcess::new(9_001));
         bed.fs.inner().add_thread(PIDS[0], 9_002);
-        assert_eq!(at(&owner, 9_001), first, "{kind:?}: begins in its parent's");
-        look(&owner);
+        assert_eq!(at(&agent, 9_001), first, "{kind:?}: begins in its parent's");
+        look(&agent);
         for tid in [9_001, 9_002] {
-            let own = at(&owner, tid);
+            let own = at(&agent, tid);
             assert_eq!(own, format!("{group}/tg-t{tid}"), "{kind:?}");
-            assert_eq!(quota(&owner, &own), Some(200_000), "{kind:?}");
+            assert_eq!(quota(&agent, &own), Some(200_000), "{kind:?}");
         }
         bed.fs.inner().end_process(9_001);
-        look(&owner);
+        look(&agent);
         assert!(
             !bed.exists(&format!("{group}/tg-t9001")),
             "{kind:?}: nobody is in it"
         );
-        set(&owner, "gate:job", &[("cap_hard", "50‰")]).unwrap();
-        assert_eq!(quota(&owner, &first), Some(50_000), "{kind:?}");
-        set(&owner, "gate:job", &[("cap_scope", "process")]).unwrap();
+        set(&agent, "gate:job", &[("cap_hard", "50‰")]).unwrap();
+        assert_eq!(quota(&agent, &first), Some(50_000), "{kind:?}");
+        set(&agent, "gate:job", &[("cap_scope", "process")]).unwrap();
         assert_eq!(
-            at(&owner, 9_002),
+            at(&agent, 9_002),
             format!("{group}/tg-p{}", PIDS[0]),
             "{kind:?}"
         );
-        set(&owner, "gate:job", &[("cap_scope", "group")]).unwrap();
+        set(&agent, "gate:job", &[("cap_scope", "group")]).unwrap();
         assert!(no_units(&bed, &group), "{kind:?}");
         assert_eq!(
-            (at(&owner, PIDS[0]), quota(&owner, &group)),
+            (at(&agent, PIDS[0]), quota(&agent, &group)),
             (group.clone(), Some(50_000))
         );
         bed.fs.inner().end_process(PIDS[0]);
-        owner.leave();
+        agent.leave();
         assert!(
-            !bed.exists(&group) && in_books(&owner).is_empty(),
+            !bed.exists(&group) && in_books(&agent).is_empty(),
             "{kind:?}"
         );
     }
@@ -96,50 +96,50 @@ fn each_task_has_its_own_quota_and_forks_share_until_they_are_found() {
 fn a_running_process_goes_home_and_nobody_takes_it_for_moved() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         let target = format!("pid:{}", PIDS[1]);
-        set(&owner, &target, &EACH_PROCESS).unwrap();
-        let group = at(&owner, PIDS[1]);
+        set(&agent, &target, &EACH_PROCESS).unwrap();
+        let group = at(&agent, PIDS[1]);
         assert!(
             group.ends_with(&format!("/tg-p{}", PIDS[1])),
             "{kind:?} {group}"
         );
         let mut house = House::new(None);
         for _ in 0..3 {
-            house.look(&owner);
+            house.look(&agent);
         }
         assert!(
-            lock(&owner.alerts).is_empty(),
+            lock(&agent.alerts).is_empty(),
             "{kind:?} {:?}",
-            lock(&owner.alerts)
+            lock(&agent.alerts)
         );
-        unset(&owner, &target).unwrap();
-        assert!(bed.is_home(1) && in_books(&owner).is_empty(), "{kind:?}");
+        unset(&agent, &target).unwrap();
+        assert!(bed.is_home(1) && in_books(&agent).is_empty(), "{kind:?}");
     }
 }
 
 #[test]
-fn what_cannot_be_dissolved_is_tried_once_and_is_brought_home_by_the_next_owner() {
+fn what_cannot_be_dissolved_is_tried_once_and_is_brought_home_by_the_next_agent() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         let target = format!("pid:{}", PIDS[1]);
-        set(&owner, &target, &EACH_PROCESS).unwrap();
-        let unit = at(&owner, PIDS[1]);
+        set(&agent, &target, &EACH_PROCESS).unwrap();
+        let unit = at(&agent, PIDS[1]);
         let group = GroupPath::parse(&unit).unwrap().parent().unwrap();
         let file = format!("{group}/cgroup.procs");
         let busy = Fault::Errno(libc::EBUSY);
         bed.fs.add(Rule::on(Op::Write, &file, busy).times(1_000));
         let since = bed.fs.log().len();
-        drop(unset(&owner, &target));
+        drop(unset(&agent, &target));
         let tried = bed.fs.log()[since..]
             .iter()
             .filter(|(op, path)| *op == Op::Write && path.to_string_lossy().ends_with(&file))
             .count();
         assert_eq!(tried, 20, "{kind:?}: one round of trying");
-        assert_eq!(at(&owner, PIDS[1]), unit, "{kind:?}");
-        assert_eq!(quota(&owner, &unit), Some(200_000), "{kind:?}: capped");
-        let changes: Vec<&'static str> = lock(&owner.books)
+        assert_eq!(at(&agent, PIDS[1]), unit, "{kind:?}");
+        assert_eq!(quota(&agent, &unit), Some(200_000), "{kind:?}: capped");
+        let changes: Vec<&'static str> = lock(&agent.books)
             .entries()
             .iter()
             .map(|entry| entry.change.name())
@@ -148,38 +148,38 @@ fn what_cannot_be_dissolved_is_tried_once_and_is_brought_home_by_the_next_owner(
             assert!(changes.contains(&waits), "{kind:?}: {changes:?}");
         }
         bed.fs.clear();
-        drop(owner);
-        let owner = bed.owner().unwrap();
+        drop(agent);
+        let agent = bed.agent().unwrap();
         assert!(bed.is_home(1), "{kind:?}");
-        assert_eq!(in_books(&owner), [], "{kind:?}");
+        assert_eq!(in_books(&agent), [], "{kind:?}");
     }
 }
 
 #[test]
-fn the_next_owner_goes_on_and_a_restore_without_one_brings_all_home() {
+fn the_next_agent_goes_on_and_a_restore_without_one_brings_all_home() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
-        let group = run(&owner, PIDS[0], &EACH).unwrap();
+        let agent = bed.agent().unwrap();
+        let group = run(&agent, PIDS[0], &EACH).unwrap();
         let target = format!("pid:{}", PIDS[1]);
         let mut restored = EACH.to_vec();
         restored.push(("fallback", "restore"));
-        set(&owner, &target, &restored).unwrap();
-        drop(owner);
-        let (_, mut books) = bed.without_owner();
+        set(&agent, &target, &restored).unwrap();
+        drop(agent);
+        let (_, mut books) = bed.without_agent();
         books.fall_back(3);
         drop(books);
         assert!(bed.is_home(1), "{kind:?}: {}", bed.place(PIDS[1]));
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         assert_eq!(
-            at(&owner, PIDS[0]),
+            at(&agent, PIDS[0]),
             format!("{group}/tg-t{}", PIDS[0]),
             "{kind:?}: its cap holds on"
         );
         bed.fs.inner().fork(PIDS[0], FakeProcess::new(9_001));
-        look(&owner);
-        assert_eq!(at(&owner, 9_001), format!("{group}/tg-t9001"), "{kind:?}");
-        unset(&owner, &target).unwrap();
+        look(&agent);
+        assert_eq!(at(&agent, 9_001), format!("{group}/tg-t9001"), "{kind:?}");
+        unset(&agent, &target).unwrap();
         assert!(bed.is_home(1), "{kind:?}");
     }
 }
@@ -188,34 +188,34 @@ fn the_next_owner_goes_on_and_a_restore_without_one_brings_all_home() {
 fn a_storm_of_forks_costs_a_bounded_number_of_moves_and_is_never_multiplied() {
     for kind in [Kind::Mixed, Kind::V2] {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
-        let group = run(&owner, PIDS[0], &EACH_PROCESS).unwrap();
+        let agent = bed.agent().unwrap();
+        let group = run(&agent, PIDS[0], &EACH_PROCESS).unwrap();
         for pid in 10_000..10_700 {
             bed.fs.inner().fork(PIDS[0], FakeProcess::new(pid));
         }
-        let units = |owner: &Owner| {
-            owner
+        let units = |agent: &Agent| {
+            agent
                 .groups
                 .children(&GroupPath::parse(&group).unwrap())
                 .unwrap()
                 .len()
         };
-        let before = units(&owner);
-        look(&owner);
-        assert!(units(&owner) - before <= 32, "{kind:?}");
+        let before = units(&agent);
+        look(&agent);
+        assert!(units(&agent) - before <= 32, "{kind:?}");
         for _ in 0..25 {
-            look(&owner);
+            look(&agent);
         }
         assert!(
-            units(&owner) <= tidegate_knobs::units::UNITS_MAX,
+            units(&agent) <= tidegate_knobs::units::UNITS_MAX,
             "{kind:?} {}",
-            units(&owner)
+            units(&agent)
         );
         let free = (10_000..10_700)
-            .filter(|pid| at(&owner, *pid) == group)
+            .filter(|pid| at(&agent, *pid) == group)
             .count();
         assert_eq!(free, 0, "{kind:?}: nobody is without a cap");
-        let shown = owner.status().gates[0].notes.join("\n");
+        let shown = agent.status().gates[0].notes.join("\n");
         assert!(shown.contains("some share one"), "{kind:?} {shown}");
     }
 }
@@ -224,12 +224,12 @@ fn a_storm_of_forks_costs_a_bounded_number_of_moves_and_is_never_multiplied() {
 fn real_time_tasks_are_left_alone_and_said() {
     for kind in [Kind::Mixed, Kind::V2] {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
-        let group = run(&owner, PIDS[0], &EACH).unwrap();
+        let agent = bed.agent().unwrap();
+        let group = run(&agent, PIDS[0], &EACH).unwrap();
         bed.fs.inner().add_thread(PIDS[0], 9_002);
         bed.fs.inner().make_real_time(9_002);
-        look(&owner);
-        let shown = owner.status().gates[0].notes.join("\n");
+        look(&agent);
+        let shown = agent.status().gates[0].notes.join("\n");
         assert!(
             shown.contains("real-time, left alone: 9002"),
             "{kind:?} {shown}"
@@ -242,35 +242,35 @@ fn real_time_tasks_are_left_alone_and_said() {
 fn soft_caps_for_each_lie_beside_the_gate_so_that_they_yield_to_all() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         let each = [
             ("cap_soft", "100‰"),
             ("cap_hard", "500‰"),
             ("cap_scope", "task"),
         ];
-        let group = run(&owner, PIDS[0], &each).unwrap();
+        let group = run(&agent, PIDS[0], &each).unwrap();
         assert_eq!(group, "/tg-soft=job");
         // v2 keeps the threads of a process together.
         let kind_of = if kind == Kind::V2 { 'p' } else { 't' };
         let unit = format!("/tg-soft=job={kind_of}{}", PIDS[0]);
-        assert_eq!(at(&owner, PIDS[0]), unit, "{kind:?}");
+        assert_eq!(at(&agent, PIDS[0]), unit, "{kind:?}");
         assert_eq!(
             bed.file(&unit, "cpu.idle"),
             "1",
             "{kind:?}: a bucket begins empty"
         );
-        assert_eq!(quota(&owner, &unit), Some(500_000), "{kind:?}");
+        assert_eq!(quota(&agent, &unit), Some(500_000), "{kind:?}");
         let mut house = House::new(None);
         for _ in 0..4 {
-            house.look(&owner);
+            house.look(&agent);
         }
-        assert_eq!(lock(&owner.gates).len(), 1, "{kind:?}: it has not ended");
+        assert_eq!(lock(&agent.gates).len(), 1, "{kind:?}: it has not ended");
         bed.fs.inner().end_process(PIDS[0]);
         for _ in 0..4 {
-            house.look(&owner);
+            house.look(&agent);
         }
         assert!(
-            lock(&owner.gates).is_empty() && !bed.exists(&unit) && !bed.exists(&group),
+            lock(&agent.gates).is_empty() && !bed.exists(&unit) && !bed.exists(&group),
             "{kind:?}"
         );
     }
@@ -279,17 +279,17 @@ fn soft_caps_for_each_lie_beside_the_gate_so_that_they_yield_to_all() {
 #[test]
 fn side_work_on_v1_keeps_its_caps_while_its_root_is_cut() {
     let bed = Bed::new(Kind::Mixed);
-    let owner = bed.owner().unwrap();
+    let agent = bed.agent().unwrap();
     let mut side = EACH.to_vec();
     side.push(("class", "side"));
-    let group = run(&owner, PIDS[0], &side).unwrap();
-    assert_eq!(at(&owner, PIDS[0]), format!("{group}/tg-t{}", PIDS[0]));
+    let group = run(&agent, PIDS[0], &side).unwrap();
+    assert_eq!(at(&agent, PIDS[0]), format!("{group}/tg-t{}", PIDS[0]));
     bed.fs.inner().end_process(PIDS[0]);
-    owner.leave();
+    agent.leave();
     assert!(
-        !bed.exists(&group) && in_books(&owner).is_empty(),
+        !bed.exists(&group) && in_books(&agent).is_empty(),
         "{:?}",
-        in_books(&owner)
+        in_books(&agent)
     );
 }
 
@@ -297,11 +297,11 @@ fn side_work_on_v1_keeps_its_caps_while_its_root_is_cut() {
 fn soft_caps_for_each_are_refused_where_work_would_leave_a_limit() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         let each = [("cap_soft", "100‰"), ("cap_scope", "process")];
         let with = |pair| [each.as_slice(), &[pair]].concat();
         for terms in [with(("class", "side")), with(("quota", "20ms"))] {
-            let refusal = run(&owner, PIDS[0], &terms).unwrap_err();
+            let refusal = run(&agent, PIDS[0], &terms).unwrap_err();
             assert!(
                 refusal.to_string().contains("take cap_scope=group"),
                 "{kind:?} {refusal}"
@@ -309,18 +309,18 @@ fn soft_caps_for_each_are_refused_where_work_would_leave_a_limit() {
             assert!(bed.is_home(0), "{kind:?}");
         }
         let target = format!("pid:{}", PIDS[1]);
-        set(&owner, &target, &each).unwrap_err();
+        set(&agent, &target, &each).unwrap_err();
         assert!(bed.is_home(1), "{kind:?}");
-        set(&owner, &target, &EACH_PROCESS).unwrap();
-        let before = at(&owner, PIDS[1]);
-        set(&owner, &target, &[("cap_soft", "100‰")]).unwrap_err();
-        assert_eq!(at(&owner, PIDS[1]), before, "{kind:?}: as it was");
-        let group = run(&owner, PIDS[0], &each).unwrap();
-        let unit = at(&owner, PIDS[0]);
+        set(&agent, &target, &EACH_PROCESS).unwrap();
+        let before = at(&agent, PIDS[1]);
+        set(&agent, &target, &[("cap_soft", "100‰")]).unwrap_err();
+        assert_eq!(at(&agent, PIDS[1]), before, "{kind:?}: as it was");
+        let group = run(&agent, PIDS[0], &each).unwrap();
+        let unit = at(&agent, PIDS[0]);
         assert_eq!(unit, format!("{group}=p{}", PIDS[0]), "{kind:?}");
-        set(&owner, "gate:job", &[("quota", "20ms")]).unwrap_err();
-        assert_eq!(at(&owner, PIDS[0]), unit, "{kind:?}");
-        assert_eq!(quota(&owner, &group), None, "{kind:?}");
+        set(&agent, "gate:job", &[("quota", "20ms")]).unwrap_err();
+        assert_eq!(at(&agent, PIDS[0]), unit, "{kind:?}");
+        assert_eq!(quota(&agent, &group), None, "{kind:?}");
     }
 }
 
@@ -328,13 +328,13 @@ fn soft_caps_for_each_are_refused_where_work_would_leave_a_limit() {
 fn units_come_out_of_the_background_again_after_their_terms_are_set_again() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         let each = [("cap_soft", "100‰"), ("cap_scope", "process")];
-        run(&owner, PIDS[0], &each).unwrap();
-        let unit = at(&owner, PIDS[0]);
+        run(&agent, PIDS[0], &each).unwrap();
+        let unit = at(&agent, PIDS[0]);
         let step = |now_ms: u64| {
-            let mut writer = QuotaWriter::new(&owner);
-            let softs = &mut lock(&owner.control).softs;
+            let mut writer = QuotaWriter::new(&agent);
+            let softs = &mut lock(&agent.control).softs;
             softs.step(now_ms * 1_000_000, &mut Unused, &mut writer);
         };
         step(1_000_000);
@@ -344,7 +344,7 @@ fn units_come_out_of_the_background_again_after_their_terms_are_set_again() {
             "0",
             "{kind:?}: its bucket is full"
         );
-        set(&owner, "gate:job", &[("cap_hard", "500‰")]).unwrap();
+        set(&agent, "gate:job", &[("cap_hard", "500‰")]).unwrap();
         step(1_000_400);
         step(1_000_600);
         assert_eq!(bed.file(&unit, "cpu.idle"), "0", "{kind:?}: and again");
@@ -352,18 +352,18 @@ fn units_come_out_of_the_background_again_after_their_terms_are_set_again() {
 }
 
 #[test]
-fn work_in_groups_beside_its_gate_outlives_the_owner_under_its_caps() {
+fn work_in_groups_beside_its_gate_outlives_the_agent_under_its_caps() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
+        let agent = bed.agent().unwrap();
         let each = [("cap_soft", "100‰"), ("cap_scope", "process")];
-        let group = run(&owner, PIDS[0], &each).unwrap();
-        let unit = at(&owner, PIDS[0]);
-        owner.leave();
-        assert_eq!(at(&owner, PIDS[0]), unit, "{kind:?}");
+        let group = run(&agent, PIDS[0], &each).unwrap();
+        let unit = at(&agent, PIDS[0]);
+        agent.leave();
+        assert_eq!(at(&agent, PIDS[0]), unit, "{kind:?}");
         assert!(bed.exists(&group), "{kind:?}");
         assert_eq!(bed.file(&unit, "cpu.idle"), "1", "{kind:?}");
-        assert_eq!(lock(&owner.gates).len(), 1, "{kind:?}");
+        assert_eq!(lock(&agent.gates).len(), 1, "{kind:?}");
     }
 }
 
@@ -371,27 +371,27 @@ fn work_in_groups_beside_its_gate_outlives_the_owner_under_its_caps() {
 fn groups_that_cannot_be_dissolved_are_said_and_keep_their_caps_and_their_books() {
     for kind in KINDS {
         let bed = Bed::new(kind);
-        let owner = bed.owner().unwrap();
-        let group = run(&owner, PIDS[0], &EACH_PROCESS).unwrap();
-        let unit = at(&owner, PIDS[0]);
+        let agent = bed.agent().unwrap();
+        let group = run(&agent, PIDS[0], &EACH_PROCESS).unwrap();
+        let unit = at(&agent, PIDS[0]);
         let file = format!("{group}/cgroup.procs");
         let busy = Fault::Errno(libc::EBUSY);
         bed.fs.add(Rule::on(Op::Write, &file, busy).times(64));
-        let before = in_books(&owner);
+        let before = in_books(&agent);
         for pair in [("cap_scope", "group"), ("cap_scope", "task")] {
-            let refusal = set(&owner, "gate:job", &[pair]).unwrap_err().to_string();
+            let refusal = set(&agent, "gate:job", &[pair]).unwrap_err().to_string();
             assert!(refusal.contains("left in groups"), "{kind:?} {refusal}");
-            assert_eq!(at(&owner, PIDS[0]), unit, "{kind:?}");
-            assert_eq!(quota(&owner, &unit), Some(200_000), "{kind:?}");
-            assert_eq!(in_books(&owner), before, "{kind:?}");
+            assert_eq!(at(&agent, PIDS[0]), unit, "{kind:?}");
+            assert_eq!(quota(&agent, &unit), Some(200_000), "{kind:?}");
+            assert_eq!(in_books(&agent), before, "{kind:?}");
         }
-        look(&owner);
+        look(&agent);
         for _ in 0..4 {
-            if set(&owner, "gate:job", &[("cap_scope", "group")]).is_ok() {
+            if set(&agent, "gate:job", &[("cap_scope", "group")]).is_ok() {
                 break;
             }
         }
-        assert_eq!(at(&owner, PIDS[0]), group, "{kind:?}: and again");
+        assert_eq!(at(&agent, PIDS[0]), group, "{kind:?}: and again");
         assert!(no_units(&bed, &group), "{kind:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! `burst = auto`: windows of evidence for the law of adaptive burst (`law/burst.h`), and when its answer is worth a write.
 //!
-//! The owner runs it beside its loop, the simulator in its own: counters and the time come in with the call, the burst to
+//! The agent runs it beside its loop, the simulator in its own: counters and the time come in with the call, the burst to
 //! write comes out. A write refills the group's pool, so small changes wait until they are a tenth of the quota.
 
 use tidegate_law::burst::{self, AutoBurst, Evidence};

@@ -1,6 +1,6 @@
 //! One control step: sample, estimate, plan, apply; and what it tells of itself.
 //!
-//! The owner process runs it against the kernel's files, the simulator against a simulated machine: the same code.
+//! The agent process runs it against the kernel's files, the simulator against a simulated machine: the same code.
 //! Nothing here reads a clock or a file; time comes in with the call and with the sample.
 //!
 //! The step is short: it reads the sensor's counters, runs the law and a planner for each group that carries a moving
@@ -33,7 +33,7 @@ use crate::domain::Domain;
 use crate::sense::{Counters, Group as SensedGroup, Sensor, Waits};
 use domains::{Binding, Domains};
 
-/// Windows longer than this hold a pause of the machine or of the owner, not a measurement.
+/// Windows longer than this hold a pause of the machine or of the agent, not a measurement.
 const WINDOW_MAX_NS: u64 = 1_000_000_000;
 
 /// What side work on every CPU does to main where CPUs share cores, for [`Control::set_contention`]. The kernel used to take two

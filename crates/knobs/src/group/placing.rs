@@ -350,7 +350,7 @@ impl Groups {
 }
 
 pub(super) fn check_pid(group: &GroupPath, pid: i32) -> GroupResult<()> {
-    // "0" written to cgroup.procs means the writer itself, which would move the owner.
+    // "0" written to cgroup.procs means the writer itself, which would move the agent.
     if pid > 0 {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! One fault in a real process, for tests of the failure contract: an owner, a guardian or a repair dies, stops or is refused
+//! One fault in a real process, for tests of the failure contract: an agent, a guardian or a repair dies, stops or is refused
 //! at its n-th change of a file. Only a build with debug assertions has this; a release build does not know the variable.
 //!
 //! `TIDEGATE_FAULT=WHO:NTH:WHAT:MARK`

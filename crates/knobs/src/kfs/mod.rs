@@ -129,7 +129,7 @@ pub struct FileStat {
     pub dev: u64,
     /// The inode; for a cgroup directory, its id as BPF programs see it.
     pub ino: u64,
-    /// The owner.
+    /// The agent.
     pub uid: u32,
     /// Whether it is a directory.
     pub is_dir: bool,
@@ -144,7 +144,7 @@ pub struct DirEntry {
     pub is_dir: bool,
 }
 
-/// The machine's files as owner, guardian and repair use them: confined below the cgroup mounts `roots`.
+/// The machine's files as agent, guardian and repair use them: confined below the cgroup mounts `roots`.
 ///
 /// # Errors
 /// A mount cannot be opened.
@@ -178,7 +178,7 @@ pub trait KernelFs: Send + Sync {
     fn rmdir(&self, path: &Path) -> KfsResult<()>;
     /// Lists a directory, sorted by name.
     fn list(&self, path: &Path) -> KfsResult<Vec<DirEntry>>;
-    /// Identity and owner.
+    /// Identity and agent.
     fn stat(&self, path: &Path) -> KfsResult<FileStat>;
     /// Whether the caller may write there, by asking, not by trying.
     fn access_write(&self, path: &Path) -> KfsResult<()>;

@@ -87,7 +87,7 @@ impl Change {
     }
 }
 
-/// What the guardian does with a knob when the owner is gone.
+/// What the guardian does with a knob when the agent is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fallback {
@@ -118,7 +118,7 @@ pub struct NewEntry {
     pub group_id: u64,
     /// What is changed.
     pub change: Change,
-    /// What becomes of it without an owner.
+    /// What becomes of it without an agent.
     pub fallback: Fallback,
 }
 
@@ -135,7 +135,7 @@ pub struct Entry {
     pub group_id: u64,
     /// What was changed.
     pub change: Change,
-    /// What becomes of it without an owner.
+    /// What becomes of it without an agent.
     pub fallback: Fallback,
     /// When, on the clock that counts from boot.
     pub at_boot_ns: u64,

@@ -82,7 +82,7 @@ struct Storing<'a> {
 /// What opening found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// Entries taken over from an earlier owner.
+    /// Entries taken over from an earlier agent.
     pub adopted: usize,
     /// Entries of an earlier boot, dropped.
     pub other_boot: usize,
@@ -139,7 +139,7 @@ impl Ledger {
             Some(stored) if stored.boot_id == ledger.boot_id => {
                 ledger.next_id = stored.next_id.max(1);
                 ledger.adopt(stored.entries, groups, &mut report);
-                // Slots of ids still to come belong to an owner that records just now (the guardian reads beside it).
+                // Slots of ids still to come belong to an agent that records just now (the guardian reads beside it).
                 let next_id = ledger.next_id;
                 let entries = &ledger.entries;
                 let keep = |id: u64| id >= next_id || entries.get(id).is_some();

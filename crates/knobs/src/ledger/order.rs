@@ -36,8 +36,8 @@ impl InOrder {
     }
 }
 
-/// A guardian that finds its owner frozen in the midst of a restore writes the floor over what was just put back, by an entry
-/// that is still in the file; the owner thaws and forgets the entry. So whoever has restored looks once more afterwards.
+/// A guardian that finds its agent frozen in the midst of a restore writes the floor over what was just put back, by an entry
+/// that is still in the file; the agent thaws and forgets the entry. So whoever has restored looks once more afterwards.
 pub(super) fn undo_late_fallback(groups: &Groups, entry: &Entry) -> GroupResult<()> {
     let (Change::Bandwidth { was, .. }, Fallback::Floor { bandwidth }) =
         (&entry.change, &entry.fallback)

@@ -178,7 +178,7 @@ fn restore_background(groups: &Groups, group: &GroupPath, was: &CpuClass) -> Gro
     Ok(Outcome::Restored)
 }
 
-/// Without an owner nobody takes it out again in time, so it stays in: a cap is never exceeded at others' expense.
+/// Without an agent nobody takes it out again in time, so it stays in: a cap is never exceeded at others' expense.
 fn fall_to_background(groups: &Groups, entry: &Entry, was: &CpuClass) -> Outcome {
     let done = || -> GroupResult<Outcome> {
         if !same_group(groups, &entry.group, entry.group_id)? {
@@ -314,7 +314,7 @@ fn restore_cpuset(
     Ok(Outcome::Restored)
 }
 
-/// What the guardian does with one knob, `dead_seconds` after the owner was last alive. Idempotent.
+/// What the guardian does with one knob, `dead_seconds` after the agent was last alive. Idempotent.
 pub fn fall_back(groups: &Groups, moving: &Moving, entry: &Entry, dead_seconds: u64) -> Outcome {
     if let (Fallback::Stay | Fallback::Floor { .. }, Change::Background { was }) =
         (entry.fallback, &entry.change)
@@ -343,7 +343,7 @@ pub fn fall_back(groups: &Groups, moving: &Moving, entry: &Entry, dead_seconds: 
     Outcome::of(groups, &entry.group, result)
 }
 
-/// Looks for an outside write: what stands, when it is not what we wrote last. `None` when all is ours. For the owner,
+/// Looks for an outside write: what stands, when it is not what we wrote last. `None` when all is ours. For the agent,
 /// while it is not writing itself; after a write that failed it notes what stands first ([`super::Ledger::note_moving`]
 /// with that value twice), so that its own failure is not taken for somebody else's write.
 pub fn standing_differs(

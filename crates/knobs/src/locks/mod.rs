@@ -2,7 +2,7 @@
 //!
 //! `/proc/locks` names each lock and who waits for it; `/proc/PID/fdinfo` says whose open files hold it. Both are the kernel's
 //! own word; [`watch`] has it told as it happens. [`first`] gives a holder its turn, [`purse`] bounds how much of that there is. Of a futex the kernel does not know
-//! the owner, so there is nothing here for futexes.
+//! the agent, so there is nothing here for futexes.
 
 pub mod first;
 pub mod purse;

@@ -211,9 +211,9 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     };
     let mut cells = cells(caps, options.engine);
     Rng::new(options.seed).shuffle(&mut cells);
-    // Tidegate's together, so that one owner does for all of them.
+    // Tidegate's together, so that one agent does for all of them.
     cells.sort_by_key(|(keeper, _, _)| (*keeper == Keeper::Tidegate, *keeper == Keeper::Ext));
-    let mut owner = Lazy::default();
+    let mut agent = Lazy::default();
     let mut gates: Vec<String> = caps.iter().map(|ppt| hard_terms(*ppt)).collect();
     gates.extend(caps_soft::gates());
     gates.retain(|_| options.engine == Engine::Ext);
@@ -229,8 +229,8 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         progress.stage(&name);
         let cell = (keeper, load, cap_ppt);
         let made = shared.get(keeper == Keeper::Ext).and_then(|ext| {
-            let owner = owner.get(&setup.exe, keeper == Keeper::Tidegate)?;
-            measure(&setup, cell, owner, ext, &lengths)
+            let agent = agent.get(&setup.exe, keeper == Keeper::Tidegate)?;
+            measure(&setup, cell, agent, ext, &lengths)
         });
         kept(made, &name, &mut outcomes, &mut missing)?;
         progress.done(each);
@@ -240,9 +240,9 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         progress.stage(&name);
         let by_ext = matches!(cell, caps_soft::Cell::Ext(_));
         let made: Result<Soft, LabError> = shared.get(by_ext).and_then(|ext| {
-            let by_owner = matches!(cell, caps_soft::Cell::Tidegate(_));
-            let owner = owner.get(&setup.exe, by_owner)?;
-            caps_soft::measure(&setup, cell, owner, ext, options.quick)
+            let by_agent = matches!(cell, caps_soft::Cell::Tidegate(_));
+            let agent = agent.get(&setup.exe, by_agent)?;
+            caps_soft::measure(&setup, cell, agent, ext, options.quick)
         });
         kept(made, &name, &mut softs, &mut missing)?;
         progress.done(soft_s);
@@ -284,7 +284,7 @@ fn quota(ppt: u32) -> (u64, u64) {
 fn measure(
     setup: &Setup,
     (keeper, load, cap_ppt): (Keeper, Load, u32),
-    owner: Option<&Tidegate>,
+    agent: Option<&Tidegate>,
     ext: Option<&Shared>,
     lengths: &Lengths,
 ) -> Result<Outcome, LabError> {
@@ -294,7 +294,7 @@ fn measure(
         (_, Some(ext)) => ext.group(&hard_terms(cap_ppt))?.membership(),
         (group, None) => group.as_ref().map(Group::membership).unwrap_or_default(),
     };
-    let (mut worker, limiter) = if let Some(tidegate) = owner {
+    let (mut worker, limiter) = if let Some(tidegate) = agent {
         let cap = format!("{cap_ppt}‰");
         let worker = load.start(setup, &join, &|words| {
             tidegate.run(&["--cap-hard", &cap], words)
@@ -311,15 +311,15 @@ fn measure(
     stop::sleep_ns((lengths.settle_s * 1e9) as u64)?;
     worker.ask("measure")?;
     let scheduler = ext.and_then(Shared::scheduler);
-    let keeper_pid = owner
-        .map(Tidegate::owner_pid)
+    let keeper_pid = agent
+        .map(Tidegate::agent_pid)
         .or(scheduler.map(Scheduler::pid));
-    let owner_ns = || keeper_pid.and_then(clock::process_cpu_ns).unwrap_or(0);
-    let (from_ns, owner_from_ns) = (clock::monotonic_ns(), owner_ns());
+    let agent_ns = || keeper_pid.and_then(clock::process_cpu_ns).unwrap_or(0);
+    let (from_ns, agent_from_ns) = (clock::monotonic_ns(), agent_ns());
     let used = Clock::of(h, &worker);
     let windows_ppt = windows(&used, &worker, lengths)?;
     let length_ns = (clock::monotonic_ns() - from_ns) as f64;
-    let owner_used_ns = owner_ns() - owner_from_ns;
+    let agent_used_ns = agent_ns() - agent_from_ns;
     let stop_us = worker.ask("report")?["longest_stop_us"].as_f64();
     let cost_ppt = match limiter {
         Some(limiter) => {
@@ -327,7 +327,7 @@ fn measure(
             let all_s = lengths.settle_s + length_ns / 1e9;
             told.own_cpu_ns as f64 / 1e6 / all_s
         }
-        None => 1000.0 * owner_used_ns as f64 / length_ns,
+        None => 1000.0 * agent_used_ns as f64 / length_ns,
     };
     ext.map_or(Ok(()), Shared::still_in_force)?;
     Ok(Outcome {

@@ -195,7 +195,7 @@ impl<'a> Bench<'a> {
         let mut side = self.start_side(&placement, arm)?;
         stop::sleep_ns((self.warm * 1e9) as u64)?;
         side.still_runs()?;
-        let owner = placement.keeper_pid();
+        let agent = placement.keeper_pid();
         let cell = self.measure(
             Cell {
                 round,
@@ -208,7 +208,7 @@ impl<'a> Bench<'a> {
             main,
             &side,
             &placement,
-            owner,
+            agent,
         )?;
         placement.still_in_force()?;
         Ok(cell)
@@ -220,12 +220,12 @@ impl<'a> Bench<'a> {
         mut main: Main,
         side: &Side,
         placement: &Placement<'_>,
-        owner: Option<i32>,
+        agent: Option<i32>,
     ) -> Result<Cell, LabError> {
         let h = self.setup.readable.as_ref();
         main.begin(placement)?;
         let pids: Vec<i32> = [main.pid(), side.pid()].into_iter().flatten().collect();
-        let reader = Reader::new(h, &pids, owner);
+        let reader = Reader::new(h, &pids, agent);
         let look = |main: &Main| reader.snapshot(&main.source(), &side.source());
         let from = look(&main);
         let work_from = side.work();

@@ -236,7 +236,7 @@ pub fn report(bench: Bench<'_>, cells: &[Cell]) -> Result<Report, LabError> {
             "idle_pct": num(s.idle_pct), "steal_pct": num(s.steal_pct),
             "loud": s.steal_pct > STEAL_LOUD_PCT || s.other_pct > LOUD_PCT, "side_rate": num(c.side_rate),
             "side_unit": bench.side_unit, "reclaim_pct": reclaim_pct(c).map(num),
-            "owner_cpu_pct": num(s.owner_cpu_pct), "seconds": num(s.seconds),
+            "agent_cpu_pct": num(s.agent_cpu_pct), "seconds": num(s.seconds),
         })));
     }
     report.headline = headline(&bench, cells);

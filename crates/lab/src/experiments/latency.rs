@@ -225,7 +225,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let total: f64 = cells.iter().map(|c| seconds(c, &lengths)).sum::<f64>() * f64::from(rounds);
     let progress = Progress::new("latency", total, options.quiet);
     let mut rng = Rng::new(options.seed);
-    let mut owner = Lazy::default();
+    let mut agent = Lazy::default();
     let gates = match options.engine {
         Engine::Ext => latency_cells::gates(),
         Engine::Knobs => Vec::new(),
@@ -234,14 +234,14 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let (mut outcomes, mut missing): (Vec<Outcome>, Vec<String>) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         rng.shuffle(&mut cells);
-        // Tidegate's together, so that one owner does for all of them.
+        // Tidegate's together, so that one agent does for all of them.
         cells.sort_by_key(|cell| (cell.how == How::Tidegate, cell.how.is_ext()));
         for &cell in &cells {
             let name = format!("{}, hinted by {}", cell.part.label(), cell.how.label());
             progress.stage(&name);
             let made = shared.get(cell.how.is_ext()).and_then(|ext| {
-                let owner = owner.get(&setup.exe, cell.how == How::Tidegate)?;
-                latency_cells::measure(&setup, cell, owner, ext, &lengths)
+                let agent = agent.get(&setup.exe, cell.how == How::Tidegate)?;
+                latency_cells::measure(&setup, cell, agent, ext, &lengths)
             });
             match made {
                 Ok(outcome) => outcomes.push(outcome),

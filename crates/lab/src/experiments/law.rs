@@ -163,7 +163,7 @@ pub(crate) struct Bench<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) placement: &'a Placement<'a>,
     pub(crate) reader: Reader,
-    /// An owner that tells how often it writes.
+    /// An agent that tells how often it writes.
     pub(crate) tidegate: Option<&'a Tidegate>,
     pub(crate) main: &'a Worker,
     pub(crate) side: &'a Worker,
@@ -227,7 +227,7 @@ impl Bench<'_> {
         let to = self.snapshot();
         let after = status()?;
         let s = shares(&from, &to, self.setup.machine.cpus);
-        // The owner counts over its last 10 s, which in a short window holds the step before it:
+        // The agent counts over its last 10 s, which in a short window holds the step before it:
         // there its total is the better counter, though it counts every kind of write.
         let quota_writes = match (before, after) {
             (_, Some(after)) if plan.window >= 10.0 => number(&after, "quota_writes_per_second"),

@@ -212,7 +212,7 @@ fn table(visits: &[Visit]) -> Table {
                     format!("{:.2}", c.expected_idle),
                     format!("{:+.2}", c.off_points()),
                     format!("{:.1} %", c.reclaim_pct),
-                    format!("{:.2}", s.owner_cpu_pct),
+                    format!("{:.2}", s.agent_cpu_pct),
                 ];
                 // Nothing is asked of cpu.idle, and nobody keeps it.
                 cells.extend(due.map(|cell| if asked { cell } else { "-".into() }));
@@ -263,7 +263,7 @@ fn rows(visits: &[Visit]) -> Vec<serde_json::Map<String, serde_json::Value>> {
                 "main_pct": num(s.main_pct), "side_pct": num(s.side_pct), "other_pct": num(s.other_pct),
                 "idle_pct": num(s.idle_pct), "seed_idle_pct": c.row.seed.map(|seed| seed.idle_pct),
                 "seed_side_pct": c.row.seed.map(|seed| seed.side_pct),
-                "due_idle_pct": due, "keeper_cpu_pct": num(s.owner_cpu_pct), "seconds": num(s.seconds),
+                "due_idle_pct": due, "keeper_cpu_pct": num(s.agent_cpu_pct), "seconds": num(s.seconds),
             })));
         }
         for p in &v.varying {
@@ -305,7 +305,7 @@ fn report(setup: Setup, visits: &[Visit], window_s: f64) -> Result<Report, LabEr
     }
     report.notes.push(format!(
         "Due is what the terms ask: the headroom, or what main, the rest and the tolerance (1 %) leave. Windows of \
-         {window_s:.0} s, read from the threads' own clocks; other is the lab and who keeps the headroom (the owner, or the \
+         {window_s:.0} s, read from the threads' own clocks; other is the lab and who keeps the headroom (the agent, or the \
          process that has loaded the scheduler). What the kernel does for nobody (interrupts in idle) counts as idle."
     ));
     report.sentence = format!(

@@ -23,7 +23,7 @@ fn constant_table(constant: &[Constant]) -> Table {
             "off by",
             "reclaim",
             "writes/s",
-            "owner, % of a CPU",
+            "agent, % of a CPU",
             "steal",
         ],
     );
@@ -42,7 +42,7 @@ fn constant_table(constant: &[Constant]) -> Table {
             format!("{:+.2}", c.off_points()),
             format!("{:.1} %", c.reclaim_pct),
             format!("{:.1}", c.quota_writes),
-            format!("{:.2}", s.owner_cpu_pct),
+            format!("{:.2}", s.agent_cpu_pct),
             format!("{:.1} %", s.steal_pct),
         ]);
     }
@@ -94,8 +94,8 @@ fn headline(constant: &[Constant], varying: &[Varying]) -> Vec<Headline> {
         });
     let writes: Vec<f64> = constant.iter().map(|c| c.quota_writes).collect();
     let writes = writes.iter().copied().fold(0.0, f64::max);
-    let owner: Vec<f64> = constant.iter().map(|c| c.shares.owner_cpu_pct).collect();
-    let owner = stats::mean(&owner).unwrap_or(f64::NAN);
+    let agent: Vec<f64> = constant.iter().map(|c| c.shares.agent_cpu_pct).collect();
+    let agent = stats::mean(&agent).unwrap_or(f64::NAN);
     let second = varying
         .iter()
         .map(|v| v.worst_points)
@@ -135,7 +135,7 @@ fn headline(constant: &[Constant], varying: &[Varying]) -> Vec<Headline> {
             "per second",
         )
         .target("≤ 5", Met::of(writes <= 5.0)),
-        Headline::new("owner's cost", owner, "% of one CPU").target("≤ 0.5", Met::of(owner <= 0.5)),
+        Headline::new("agent's cost", agent, "% of one CPU").target("≤ 0.5", Met::of(agent <= 0.5)),
     ];
     if loudest(constant, varying) > LOUD_PCT {
         // With the machine taken by others, nothing is due and every target is met or missed idly.
@@ -164,7 +164,7 @@ pub fn report(
     report.notes.push(format!(
         "Sensing: {sensing}. Due is what the terms ask: the headroom, or what main, the rest and the \
          tolerance (1 %) leave. Other programs count as main, as in the law. Side is a burner of one \
-         thread a CPU. Read from the threads' own clocks and the root group, not from the owner."
+         thread a CPU. Read from the threads' own clocks and the root group, not from the agent."
     ));
     let loudest = loudest(constant, varying);
     if loudest > LOUD_PCT {
@@ -181,7 +181,7 @@ pub fn report(
             "seed_side_pct": c.row.seed.map(|seed| seed.side_pct), "seed_idle_pct": c.row.seed.map(|seed| seed.idle_pct),
             "other_pct": num(s.other_pct),
             "due_idle_pct": num(c.expected_idle), "reclaim_pct": num(c.reclaim_pct),
-            "quota_writes_per_second": num(c.quota_writes), "owner_cpu_pct": num(s.owner_cpu_pct),
+            "quota_writes_per_second": num(c.quota_writes), "agent_cpu_pct": num(s.agent_cpu_pct),
             "steal_pct": num(s.steal_pct), "seconds": num(s.seconds), "sensing": sensing,
         })));
     }

@@ -219,7 +219,7 @@ fn visit(
     if let (Controller::Tidegate(sense), Some(t)) = (controller, &tidegate)
         && t.sensing() != sense.name()
     {
-        let why = format!("the owner senses by {} here", t.sensing());
+        let why = format!("the agent senses by {} here", t.sensing());
         return Err(LabError::process(controller.label(), why));
     }
     let headroom_pct = HEADROOM_PCT as u32;
@@ -272,7 +272,7 @@ fn visit(
             })
         }
         _ => {
-            // A fresh owner starts at the tolerance and ramps up.
+            // A fresh agent starts at the tolerance and ramps up.
             stop::sleep_ns((0.8 * NS) as u64)?;
             let steps = visit.steps(each, None, rng)?;
             placement.still_in_force()?;

@@ -29,7 +29,7 @@ pub enum Control {
     KnobsWeight,
     /// ... with cpu.idle, and side work confined to whole cores.
     KnobsCoresIdle,
-    /// ... with weight 1, and side work confined to whole cores: what the owner does where `space` is on.
+    /// ... with weight 1, and side work confined to whole cores: what the agent does where `space` is on.
     KnobsCores,
     /// ... sensing by usage files.
     KnobsUsage,

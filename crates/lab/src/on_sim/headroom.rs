@@ -23,7 +23,7 @@ use crate::report::Report;
 
 /// Sizes of the full run.
 pub const SIZES: [u32; 3] = [16, 64, 256];
-/// From here on the owner's trim takes long to settle.
+/// From here on the agent's trim takes long to settle.
 const LARGE_CPUS: u32 = 64;
 /// Where the contention is swept.
 const SWEPT_CPUS: u32 = 64;
@@ -234,7 +234,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     headroom_report::report(&stage, &sizes, &loads, &outcomes)
 }
 
-/// Small machines run longer, so that each has about as many requests, but none less than 2 s. The owner
+/// Small machines run longer, so that each has about as many requests, but none less than 2 s. The agent
 /// begins at the tolerance and gives slowly, so its arms take longer to be where they stay, on large
 /// machines most of all; the quick form ends that early.
 fn lengths(stage: &Stage<'_>, c: &Cell) -> Lengths {

@@ -283,7 +283,7 @@ fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabError> {
     report.plots.push(plot.draw()?);
     report.notes.push(
         "Mechanism: throttling with a lock held (a lock of user space: the kernel's own are let go on 6.18, where a task is \
-         throttled on its way to user space), quota, idle class, the owner's control step with its relief of side work that \
+         throttled on its way to user space), quota, idle class, the agent's control step with its relief of side work that \
          starves at the tolerance. The model's: one lock, a holder that needs 2 ms of CPU, and hogs beside it. Where side \
          work gets nothing it takes no lock either: few waits, and the worst says what they were."
             .into(),

@@ -165,7 +165,7 @@ impl Arm {
         Some(DelayObjective {
             late_after_ns: LATE_AFTER_US * 1_000,
             share_ppm: LATE_PPM,
-            // Who asks for none has the default to begin with, as in the owner.
+            // Who asks for none has the default to begin with, as in the agent.
             start_ppm: if pct == 0 { START_PPM } else { 0 },
         })
     }
@@ -297,7 +297,7 @@ fn simulate(c: Cell, seconds: u64, seed: u64) -> Result<Outcome, LabError> {
         &[u64::from(c.cpus), c.load as u64, u64::from(c.round)],
     );
     let mut bed = bed(c, seed)?;
-    // The search is part of what is measured, but not the owner's own start.
+    // The search is part of what is measured, but not the agent's own start.
     let from_ns = 4 * S;
     let to_ns = from_ns + seconds * S;
     let common = Common {

@@ -44,7 +44,7 @@ pub fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabErro
         "The objective is p99 < {LATE_AFTER_US} us of run delay; a run is late that waited longer. With nothing asked the \
          search begins at 20 %. In the load of its own bursts main brings 3 ms of twice what the machine can do: it waits \
          for itself, and what an objective takes from side work there is its price. The window begins 4 s after the \
-         owner, so that the search is in the figures. Mechanism: the owner's own control step with the law of run delay, and \
+         agent, so that the search is in the figures. Mechanism: the agent's own control step with the law of run delay, and \
          the kernel's quota, idle class and placement. The model's: the arrivals, the contention between siblings (which is \
          most of what side work does to main here), and run delay told as the wait ends."
     ));

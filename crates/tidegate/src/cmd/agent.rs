@@ -1,6 +1,6 @@
-//! `tidegate agent`: the owner process.
+//! `tidegate agent`: the agent process.
 
-use tidegate_agent::owner::{self, Mode, Options};
+use tidegate_agent::agent::{self, Mode, Options};
 use tidegate_agent::paths::RunDir;
 use tidegate_knobs::sense::Prefer;
 use tidegate_terms as terms;
@@ -12,7 +12,7 @@ The first run or set starts one by itself (--on-demand), which leaves with the
 last gate. A service manager starts one that stays: systemctl start tidegate.
 TIDEGATE_RUN_DIR and TIDEGATE_PREFIX move an instance aside, for trials.";
 
-/// Run the owner: the one process that measures, decides and writes
+/// Run the agent: the one process that measures, decides and writes
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
@@ -79,7 +79,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         sense,
         engine,
     };
-    owner::main(&RunDir::from_env(), &options)
+    agent::main(&RunDir::from_env(), &options)
         .map(|()| Exit::Ok)
         .map_err(|error| Failure::new(Exit::Failure, error))
 }

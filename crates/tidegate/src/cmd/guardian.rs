@@ -1,26 +1,26 @@
-//! `tidegate guardian`: started by the owner alone, to act when the owner cannot.
+//! `tidegate guardian`: started by the agent alone, to act when the agent cannot.
 
 use tidegate_agent::guardian;
 use tidegate_agent::paths::RunDir;
 
 use crate::exit::{Exit, Failure};
 
-/// Watch an owner and write the fallback when it dies (the owner starts this)
+/// Watch an agent and write the fallback when it dies (the agent starts this)
 #[derive(clap::Args)]
 pub struct Args {
-    /// The owner's process
+    /// The agent's process
     #[arg(long)]
-    owner: i32,
-    /// The owner was started on demand: bring it back
+    agent: i32,
+    /// The agent was started on demand: bring it back
     #[arg(long)]
     on_demand: bool,
-    /// The engine that the owner was asked for by name: the next one is, too
+    /// The engine that the agent was asked for by name: the next one is, too
     #[arg(long, value_name = "ENGINE")]
     engine: Option<String>,
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
-    // Standard error is the owner's log; what the guardian did is read there afterwards.
+    // Standard error is the agent's log; what the guardian did is read there afterwards.
     let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEGATE_LOG");
     tracing_subscriber::fmt()
         .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
@@ -28,7 +28,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         .with_ansi(false)
         .init();
     let engine = args.engine.as_deref();
-    guardian::main(&RunDir::from_env(), args.owner, args.on_demand, engine)
+    guardian::main(&RunDir::from_env(), args.agent, args.on_demand, engine)
         .map(|()| Exit::Ok)
         .map_err(|error| Failure::new(Exit::Failure, format!("guardian: {error}")))
 }

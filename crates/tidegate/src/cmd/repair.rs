@@ -1,4 +1,4 @@
-//! `tidegate repair`: puts back what a dead owner left.
+//! `tidegate repair`: puts back what a dead agent left.
 
 use tidegate_agent::After;
 use tidegate_agent::paths::RunDir;
@@ -9,10 +9,10 @@ use crate::render;
 const NOTES: &str = "\
 Reads the ledger of what was written. A value is put back only where it is
 still ours; running commands keep a static limit (side work never becomes
-main's equal). Does nothing while an owner runs. The service's ExecStopPost:
+main's equal). Does nothing while an agent runs. The service's ExecStopPost:
 after a crash ($SERVICE_RESULT) it only writes the fallback that gates declared.";
 
-/// Put back what a dead owner left in kernel files
+/// Put back what a dead agent left in kernel files
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {

@@ -1,6 +1,6 @@
 //! `tidegate run`: a command in a gate of its own.
 //!
-//! The owner puts *this* process into the gate's group, and this process becomes the command. Nothing stands between the
+//! The agent puts *this* process into the gate's group, and this process becomes the command. Nothing stands between the
 //! command and whoever started it: exit code, signals, terminal, job control and descriptors need no forwarding.
 
 use std::ffi::OsString;
@@ -85,7 +85,7 @@ pub fn main(args: Args) -> Result<Exit, Failure> {
     Err(exec::become_command(&file, &args.command, caller.as_ref()))
 }
 
-/// Refuses wrong terms here, before an owner is started for them. The owner checks again, with its own files.
+/// Refuses wrong terms here, before an agent is started for them. The agent checks again, with its own files.
 fn check_terms(flags: &TermFlags) -> Result<(), Failure> {
     // Only the terms' own form and the class that they go with: no files, so that this says nothing about them.
     let terms = Config::default()

@@ -43,7 +43,7 @@ pub fn terms_table() -> String {
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let terms = RawTerms::from_assignments(&args.terms, &Source::Set)?;
-    // Form only: the class may have been given before, and only the owner knows.
+    // Form only: the class may have been given before, and only the agent knows.
     terms.check()?;
     let request = SetRequest {
         target: connect::target(&args.target)?,

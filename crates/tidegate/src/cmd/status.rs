@@ -1,12 +1,12 @@
-//! `tidegate status`: the machine, the owner and the gates at a glance.
+//! `tidegate status`: the machine, the agent and the gates at a glance.
 
 use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::render::{self, status};
 
-/// Show the machine, the owner and the gates at a glance
+/// Show the machine, the agent and the gates at a glance
 #[derive(clap::Args)]
-#[command(after_help = "Ends with 3 when no owner runs; then nothing is limited by Tidegate.")]
+#[command(after_help = "Ends with 3 when no agent runs; then nothing is limited by Tidegate.")]
 pub struct Args {
     /// Print as JSON
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! `tidegate stop`: ends the owner.
+//! `tidegate stop`: ends the agent.
 
 use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use crate::render;
 const NOTES: &str = "\
 What was changed for processes and groups by set is put back. Side commands that
 still run keep cpu.idle and a small static quota until they end, so that they
-never become main's equal. Waits until the owner has left.";
+never become main's equal. Waits until the agent has left.";
 
-/// End the owner: put back what it changed
+/// End the agent: put back what it changed
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
@@ -34,7 +34,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         }
         // What was asked for is so already.
         Err(error) if error.kind == ErrorKind::Unreachable => Done {
-            message: "no owner runs; nothing to stop".to_owned(),
+            message: "no agent runs; nothing to stop".to_owned(),
         },
         Err(error) => return Err(error.into()),
     };
@@ -45,12 +45,12 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// How long an owner may take to put everything back.
+/// How long an agent may take to put everything back.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The owner answers before it leaves; whoever calls `repair` or starts another next needs it gone.
+/// The agent answers before it leaves; whoever calls `repair` or starts another next needs it gone.
 fn wait_until_left(run_dir: &RunDir) -> Result<(), Failure> {
-    let path = run_dir.owner_lock();
+    let path = run_dir.agent_lock();
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
         // Who may not open the lock cannot tell, and need not wait.
@@ -66,7 +66,7 @@ fn wait_until_left(run_dir: &RunDir) -> Result<(), Failure> {
     Err(Failure::new(
         Exit::Failure,
         format!(
-            "stop: the owner is still there after {PATIENCE:?}; see {}",
+            "stop: the agent is still there after {PATIENCE:?}; see {}",
             log.display()
         ),
     ))

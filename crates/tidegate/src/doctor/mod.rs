@@ -32,8 +32,8 @@ pub struct Facts {
     pub bpf: Result<(), String>,
     /// The usage sensor was opened, or why not.
     pub usage: Result<(), String>,
-    /// The owner that runs, as a phrase; none; or why it cannot be asked.
-    pub owner: Result<Option<String>, String>,
+    /// The agent that runs, as a phrase; none; or why it cannot be asked.
+    pub agent: Result<Option<String>, String>,
     /// Whether this kernel takes a scheduler of ours.
     pub scheduler: Scheduler,
     /// systemd's version, when it is the first process and its bus answers; or why units cannot be targets.
@@ -42,7 +42,7 @@ pub struct Facts {
     pub config: Result<(Engine, String), String>,
     /// The slice of quotas, a sysctl, in microseconds.
     pub bandwidth_slice_us: Option<u64>,
-    /// Where the owner keeps its files.
+    /// Where the agent keeps its files.
     pub run_dir: String,
     /// Whether that place can be written.
     pub run_dir_writable: bool,
@@ -64,7 +64,7 @@ impl Facts {
             machine: machine(&run_dir),
             bpf: sense(Prefer::Bpf),
             usage: sense(Prefer::Usage),
-            owner: owner(&run_dir),
+            agent: agent(&run_dir),
             scheduler: Scheduler::gather(),
             systemd: tidegate_agent::systemd::bus::version().map_err(|error| error.to_string()),
             config: Config::load(&crate::cmd::run::roots())
@@ -126,7 +126,7 @@ fn machine(run_dir: &RunDir) -> Result<Machine, String> {
     Ok(machine)
 }
 
-fn owner(run_dir: &RunDir) -> Result<Option<String>, String> {
+fn agent(run_dir: &RunDir) -> Result<Option<String>, String> {
     let client = match Client::connect(run_dir) {
         Ok(client) => client,
         Err(error) if error.kind == ErrorKind::Unreachable => return Ok(None),
@@ -134,7 +134,7 @@ fn owner(run_dir: &RunDir) -> Result<Option<String>, String> {
     };
     let status = client.status().map_err(|error| error.message)?;
     let engine = match status.engine.as_str() {
-        // An owner of an older build does not say.
+        // An agent of an older build does not say.
         "" => String::new(),
         engine => format!("engine {engine}, "),
     };
@@ -221,7 +221,7 @@ pub fn report(facts: &Facts) -> Report {
     if let Err(why) = &facts.config {
         notes.extend(why.lines().map(|line| format!("configuration: {line}")));
     }
-    if let Err(why) = &facts.owner {
+    if let Err(why) = &facts.agent {
         notes.push(why.clone());
     }
     if let Ok(machine) = &facts.machine {
@@ -308,8 +308,8 @@ fn lines(facts: &Facts) -> Vec<(&'static str, String)> {
         },
     ));
     lines.push((
-        "Owner",
-        match &facts.owner {
+        "Agent",
+        match &facts.agent {
             Ok(Some(text)) => text.clone(),
             Ok(None) => "none runs; the first run or set starts one".to_owned(),
             Err(_) => "runs, and cannot be asked".to_owned(),

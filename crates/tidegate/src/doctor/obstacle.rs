@@ -21,8 +21,8 @@ fn obstacle_of(why: impl Into<String>, mend: impl Into<String>) -> Option<Obstac
 
 /// Looks for what is in the way, the most fundamental first.
 pub fn obstacle(facts: &Facts) -> Option<Obstacle> {
-    // An owner that answers has all that it needs; what the caller lacks does not matter then.
-    if let Ok(Some(_)) = &facts.owner {
+    // An agent that answers has all that it needs; what the caller lacks does not matter then.
+    if let Ok(Some(_)) = &facts.agent {
         return None;
     }
     let machine = match &facts.machine {

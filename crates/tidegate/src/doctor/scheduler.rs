@@ -71,7 +71,7 @@ impl Scheduler {
         }
     }
 
-    /// Which engine an owner that starts now takes, one line for people.
+    /// Which engine an agent that starts now takes, one line for people.
     pub fn configured_line(&self, engine: Engine, source: &str) -> String {
         let asked = format!("engine = {engine}, {source}");
         match engine {
@@ -79,15 +79,15 @@ impl Scheduler {
             Engine::Knobs => asked,
             Engine::Ext if self.refuses().is_some() => {
                 format!(
-                    "{asked}, which this kernel cannot have: no owner starts; take engine = knobs"
+                    "{asked}, which this kernel cannot have: no agent starts; take engine = knobs"
                 )
             }
             Engine::Ext => match self.another() {
                 None => {
-                    format!("{asked}: an owner puts Tidegate's scheduler in force when it starts")
+                    format!("{asked}: an agent puts Tidegate's scheduler in force when it starts")
                 }
                 Some(other) => format!(
-                    "{asked}: {other}, another sched_ext scheduler, is loaded and stays: until it is gone an owner keeps the terms \
+                    "{asked}: {other}, another sched_ext scheduler, is loaded and stays: until it is gone an agent keeps the terms \
                      with knobs; stop the service or program that loaded {other}, and Tidegate's is in force within half a minute; \
                      or take engine = knobs"
                 ),
@@ -197,7 +197,7 @@ mod tests {
         );
         assert!(beside(NAME).contains("when it starts"), "our own");
         let ext = cannot.configured_line(Engine::Ext, file);
-        assert!(ext.contains("no owner starts"), "{ext}");
+        assert!(ext.contains("no agent starts"), "{ext}");
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub fn one(gate: &GateView) -> String {
     );
     text.push_str(&wrapped("      Life: ", &life));
     text.push_str(&wrapped("       CPU: ", &cpu_line(gate)));
-    // An owner of an older build does not say.
+    // An agent of an older build does not say.
     if !gate.engine.is_empty() {
         text.push_str(&wrapped("    Engine: ", &gate.engine));
     }

@@ -12,7 +12,7 @@ pub fn page(view: &StatusView) -> String {
         ("▲", BAD)
     };
     let mut text = format!(
-        "{} {}, owner {} ({}), up {}\n",
+        "{} {}, agent {} ({}), up {}\n",
         styled(style, dot),
         styled(BOLD, &format!("tidegate {}", view.version)),
         view.pid,
@@ -45,7 +45,7 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
         ("Loop", control(view)),
         ("Guardian", guardian(view)),
     ];
-    // An owner of an older build does not say.
+    // An agent of an older build does not say.
     if !view.space.is_empty() {
         lines.insert(4, ("Space", view.space.clone()));
     }
@@ -234,16 +234,16 @@ fn control(view: &StatusView) -> String {
         health.late_p99_us,
         health.late_max_us,
         health.step_cost_us,
-        health.owner_cpu_pct
+        health.agent_cpu_pct
     )
 }
 
 fn guardian(view: &StatusView) -> String {
     match view.guardian_pid {
         Some(pid) => format!(
-            "{pid}, acts after {:.1} s without a sign of the owner",
+            "{pid}, acts after {:.1} s without a sign of the agent",
             view.lease_seconds
         ),
-        None => "not running: nobody would act if the owner died".to_owned(),
+        None => "not running: nobody would act if the agent died".to_owned(),
     }
 }

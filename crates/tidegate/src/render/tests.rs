@@ -80,7 +80,7 @@ fn machine() -> StatusView {
             late_p99_us: 80.0,
             late_max_us: 400.0,
             step_cost_us: 9.0,
-            owner_cpu_pct: 0.3,
+            agent_cpu_pct: 0.3,
             ..LoopView::default()
         },
         guardian_pid: Some(4712),
@@ -128,7 +128,7 @@ fn the_status_page() {
     assert_eq!(
         plain(&status::page(&machine())),
         "\
-▲ tidegate 0.1.0, owner 4711 (on-demand), up 3 min 12 s
+▲ tidegate 0.1.0, agent 4711 (on-demand), up 3 min 12 s
    Machine: 2 CPUs, 1.99 to be had (steal 0.5 %), engine knobs
   Headroom: 20.0 % asked (default_headroom (default)), 20.1 % idle kept over the
             last second
@@ -142,7 +142,7 @@ fn the_status_page() {
    Sensing: bpf
       Loop: every 5 ms, 38400 steps (0 samples unusable); late 12 us (p99 80,
             max 400); 9 us a step, 0.30 % of one CPU
-  Guardian: 4712, acts after 2.0 s without a sign of the owner
+  Guardian: 4712, acts after 2.0 s without a sign of the agent
      Alert: cpu.max of /tidegate-side was written by somebody else; reasserted
             once
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Longer than anything here takes on a loud machine.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
-/// One instance. Dropping it stops its owner and looks for what it left.
+/// One instance. Dropping it stops its agent and looks for what it left.
 pub struct Instance {
     dir: tempfile::TempDir,
     prefix: String,
@@ -23,7 +23,7 @@ pub struct Instance {
 impl Instance {
     /// A new instance, or `None` with the reason printed where headroom cannot be enforced.
     pub fn new(name: &str) -> Option<Instance> {
-        // In memory, as /run is: the owner's shared pages must not wait for a disk's journal.
+        // In memory, as /run is: the agent's shared pages must not wait for a disk's journal.
         let memory = Path::new("/dev/shm");
         let dir = match memory.is_dir() {
             true => tempfile::tempdir_in(memory).unwrap(),
@@ -174,9 +174,9 @@ impl Instance {
         found
     }
 
-    /// Waits until the owner has left by itself, and everything with it.
+    /// Waits until the agent has left by itself, and everything with it.
     pub fn gone(&self) {
-        wait_for("the owner to leave", || {
+        wait_for("the agent to leave", || {
             !self.run_dir().join("tidegate.sock").exists()
         });
         wait_for("the groups to go", || self.groups_left().is_empty());
@@ -198,7 +198,7 @@ impl Drop for Instance {
         let left = self.groups_left();
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.run_dir().join("agent.log")).unwrap_or_default();
-            eprintln!("--- the owner's log ---\n{log}---");
+            eprintln!("--- the agent's log ---\n{log}---");
         } else {
             assert!(left.is_empty(), "groups left behind: {left:?}");
         }

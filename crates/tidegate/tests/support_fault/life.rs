@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::{Fault, What};
 use crate::common::{Background, Instance, cgroups_of, describe};
 use crate::support_kill::LEASE;
-use crate::support_kill::processes::{guardians, kill9, owners, signal};
+use crate::support_kill::processes::{guardians, kill9, agents, signal};
 use crate::support_kill::watch::{Limit, cpu_mount};
 
 /// Longer than a lease, a restart and a call's own limit.
@@ -200,7 +200,7 @@ impl Life {
         self.ask(&["set", &other, "class=side"]);
         self.ask(&["unset", &other]);
         self.ask(&["unset", &lent]);
-        // Every other time the commands outlive their owner.
+        // Every other time the commands outlive their agent.
         if self.fault.nth.is_multiple_of(2) {
             self.ask(&["stop"]);
         }
@@ -209,9 +209,9 @@ impl Life {
         self.ask(&["stop"]);
     }
 
-    /// The owner dies; its guardian acts, and meets the fault.
+    /// The agent dies; its guardian acts, and meets the fault.
     fn orphan(&mut self) {
-        owners(self.instance.prefix()).into_iter().for_each(kill9);
+        agents(self.instance.prefix()).into_iter().for_each(kill9);
         let dead = Instant::now();
         let acted = until(PATIENCE, || {
             let answers = self.instance.output(&["status"]).status.success();
@@ -221,16 +221,16 @@ impl Life {
             self.wrong
                 .push(format!("nobody acted in {:?}", dead.elapsed()));
         }
-        self.look("after the owner's death");
+        self.look("after the agent's death");
     }
 
-    /// Owner and guardian die; nobody acts but `repair`, which meets the fault.
+    /// Agent and guardian die; nobody acts but `repair`, which meets the fault.
     fn abandon(&mut self) {
         let prefix = self.instance.prefix().to_owned();
         guardians(&prefix).into_iter().for_each(kill9);
-        owners(&prefix).into_iter().for_each(kill9);
+        agents(&prefix).into_iter().for_each(kill9);
         until(PATIENCE, || {
-            owners(&prefix).is_empty() && guardians(&prefix).is_empty()
+            agents(&prefix).is_empty() && guardians(&prefix).is_empty()
         });
         self.look("after both deaths");
         self.ask(&["repair"]);
@@ -258,10 +258,10 @@ impl Life {
         }
         let prefix = self.instance.prefix();
         let ended = until(PATIENCE, || {
-            owners(prefix).is_empty() && guardians(prefix).is_empty()
+            agents(prefix).is_empty() && guardians(prefix).is_empty()
         });
         if !ended {
-            self.wrong.push("owner or guardian did not end".to_owned());
+            self.wrong.push("agent or guardian did not end".to_owned());
         }
         for file in ["ledger.json", "gates.json", "tidegate.sock"] {
             let path = self.instance.run_dir().join(file);
@@ -310,7 +310,7 @@ fn struck_process(mark: &Path, over: &AtomicBool) -> Option<i32> {
     None
 }
 
-/// An owner that stopped is left so for longer than its lease, and then goes on as if nothing had been; a dead one's guardian
+/// An agent that stopped is left so for longer than its lease, and then goes on as if nothing had been; a dead one's guardian
 /// follows it.
 fn follow_up(what: What, pid: i32, prefix: &str) {
     if what == What::Stop {

@@ -16,7 +16,7 @@ const KILLS_DEFAULT: u32 = 6;
 /// The default lease, within which the guardian has to act.
 pub const LEASE: Duration = Duration::from_secs(2);
 
-/// An owner that lived this long is not counted among those that die young (`lease.rs`).
+/// An agent that lived this long is not counted among those that die young (`lease.rs`).
 pub const OF_AGE: Duration = Duration::from_millis(2_100);
 
 /// Kills of each kind: `TIDEGATE_KILLS`.

@@ -65,8 +65,8 @@ pub fn of_instance(prefix: &str, word: &str) -> Vec<i32> {
     pids().into_iter().filter(runs_word).collect()
 }
 
-/// Owners of the instance.
-pub fn owners(prefix: &str) -> Vec<i32> {
+/// Agents of the instance.
+pub fn agents(prefix: &str) -> Vec<i32> {
     of_instance(prefix, "agent")
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::processes::{Known, children, guardians, kill9, owners};
+use super::processes::{Known, children, guardians, kill9, agents};
 use super::watch::{Limit, Watch, cpu_mount};
 use super::{LEASE, OF_AGE, wait};
 use crate::common::{Background, Instance};
@@ -73,12 +73,12 @@ impl Stage {
         Limit::open(&side_root(&self.instance))
     }
 
-    /// The owner, when there is exactly one and it answers.
-    pub fn owner(&self) -> Option<i32> {
+    /// The agent, when there is exactly one and it answers.
+    pub fn agent(&self) -> Option<i32> {
         let output = self.instance.output(&["status", "--json"]);
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
         let pid = status["pid"].as_i64()? as i32;
-        (owners(self.instance.prefix()) == [pid]).then_some(pid)
+        (agents(self.instance.prefix()) == [pid]).then_some(pid)
     }
 
     /// The guardian, when there is exactly one.
@@ -89,8 +89,8 @@ impl Stage {
         }
     }
 
-    /// Ends the owner. Guardians bring back at most five in a row that die young: after three, it comes of age first.
-    pub fn kill_owner(&mut self) -> i32 {
+    /// Ends the agent. Guardians bring back at most five in a row that die young: after three, it comes of age first.
+    pub fn kill_agent(&mut self) -> i32 {
         if self.young_deaths >= 3 {
             std::thread::sleep(OF_AGE.saturating_sub(self.born.elapsed()));
         }
@@ -99,30 +99,30 @@ impl Stage {
         } else {
             self.young_deaths + 1
         };
-        let [owner] = owners(self.instance.prefix())[..] else {
-            panic!("not one owner: {:?}", owners(self.instance.prefix()));
+        let [agent] = agents(self.instance.prefix())[..] else {
+            panic!("not one agent: {:?}", agents(self.instance.prefix()));
         };
-        kill9(owner);
-        owner
+        kill9(agent);
+        agent
     }
 
-    /// Waits until another owner than `dead` answers; says how long that took.
-    pub fn next_owner(&mut self, dead: i32) -> Duration {
-        let took = wait("another owner", Duration::from_secs(10), || {
-            self.owner().is_some_and(|owner| owner != dead)
+    /// Waits until another agent than `dead` answers; says how long that took.
+    pub fn next_agent(&mut self, dead: i32) -> Duration {
+        let took = wait("another agent", Duration::from_secs(10), || {
+            self.agent().is_some_and(|agent| agent != dead)
         });
         self.born = Instant::now();
         took
     }
 
-    /// Waits until one owner with one guardian stands, and looks at everything.
+    /// Waits until one agent with one guardian stands, and looks at everything.
     pub fn check(&self) {
         let mut status = serde_json::Value::Null;
-        wait("one owner with one guardian", LEASE * 3, || {
+        wait("one agent with one guardian", LEASE * 3, || {
             let output = self.instance.output(&["status", "--json"]);
             status = serde_json::from_slice(&output.stdout).unwrap_or_default();
             let guardian = self.guardian().map(i64::from);
-            self.owner().is_some()
+            self.agent().is_some()
                 && guardian.is_some()
                 && status["guardian_pid"].as_i64() == guardian
         });
@@ -190,13 +190,13 @@ pub fn side_root(instance: &Instance) -> PathBuf {
     cpu_mount().0.join(format!("{}-side", instance.prefix()))
 }
 
-/// Waits until the owner has left by itself and insists that nothing of the instance is there any more.
+/// Waits until the agent has left by itself and insists that nothing of the instance is there any more.
 pub fn nothing_left(instance: &Instance) {
     instance.gone();
     wait(
-        "the owner and its guardian to end",
+        "the agent and its guardian to end",
         Duration::from_secs(10),
-        || owners(instance.prefix()).is_empty() && guardians(instance.prefix()).is_empty(),
+        || agents(instance.prefix()).is_empty() && guardians(instance.prefix()).is_empty(),
     );
     for file in ["ledger.json", "gates.json", "tidegate.sock"] {
         assert!(!instance.run_dir().join(file).exists(), "{file} was left");

@@ -7,7 +7,7 @@ use super::ports::{Queue, as_machine};
 use super::terms::AutoBurstOf;
 use crate::machine::Machine;
 
-/// The owner's own loop of adaptive burst over one group.
+/// The agent's own loop of adaptive burst over one group.
 pub(super) struct Auto {
     of: AutoBurstOf,
     auto: BurstLoop,

@@ -1,4 +1,4 @@
-//! Idle kept in space by the engine on kernel files: the owner's planner ([`tidegate_knobs::space`]) and the owner's choice of what is
+//! Idle kept in space by the engine on kernel files: the agent's planner ([`tidegate_knobs::space`]) and the agent's choice of what is
 //! kept where ([`tidegate_knobs::domain`]) on a simulated machine.
 
 use tidegate_knobs::control::Control;
@@ -27,7 +27,7 @@ pub(super) struct Cores {
     main_ns: Vec<u64>,
 }
 
-/// What every CPU set of the scenario comes to, as the owner would find it.
+/// What every CPU set of the scenario comes to, as the agent would find it.
 pub(super) fn resolved(compiled: &Compiled, cpus: u32) -> Resolved {
     let all = || (0..cpus).collect::<Vec<u32>>();
     let list = |set: &Option<CpuSet>| set.as_ref().map_or_else(all, numbers);
@@ -54,7 +54,7 @@ pub(super) fn resolved(compiled: &Compiled, cpus: u32) -> Resolved {
 }
 
 impl Cores {
-    /// Beside the loop, where anything is kept in space; `whole` is the owner's `space = on`.
+    /// Beside the loop, where anything is kept in space; `whole` is the agent's `space = on`.
     pub(super) fn new(
         side: &[Side],
         resolved: &Resolved,

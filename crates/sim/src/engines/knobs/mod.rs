@@ -1,4 +1,4 @@
-//! The engine on kernel files, in simulated time: the owner's own control step ([`tidegate_knobs::control`]) as a
+//! The engine on kernel files, in simulated time: the agent's own control step ([`tidegate_knobs::control`]) as a
 //! [`Controller`].
 //!
 //! What is the production code: sample to estimate to plan, which quota is written when, the tolerance's relief. What is this
@@ -74,16 +74,16 @@ pub struct KnobsConfig {
     pub write_ns: (u64, u64),
     /// How side work gives way to main.
     pub yields: Yields,
-    /// Idle is kept in space, too, machine-wide: the owner's `space = on`. A main group's own CPUs are kept in space regardless.
+    /// Idle is kept in space, too, machine-wide: the agent's `space = on`. A main group's own CPUs are kept in space regardless.
     pub whole_cores: bool,
-    /// When the owner starts.
+    /// When the agent starts.
     pub start_ns: Ns,
     /// The seed of lateness and errors.
     pub seed: u64,
 }
 
 impl KnobsConfig {
-    /// What the owner measured of itself on a shared two-CPU machine (`tidegate status`): lateness under 0.1 ms but for one step
+    /// What the agent measured of itself on a shared two-CPU machine (`tidegate status`): lateness under 0.1 ms but for one step
     /// in a thousand, 0.1 to 0.3 ms from the decision to the file.
     pub fn new(sensing: Sensing) -> Self {
         Self {
@@ -140,7 +140,7 @@ impl Yields {
     }
 }
 
-/// The owner.
+/// The agent.
 pub struct Knobs {
     config: KnobsConfig,
     control: Control,
@@ -161,7 +161,7 @@ pub struct Knobs {
 }
 
 impl Knobs {
-    /// The owner of what [`compile`] found.
+    /// The agent of what [`compile`] found.
     pub fn new(config: KnobsConfig, compiled: &Compiled) -> Self {
         let shared = Shared::default();
         let reader = Reader::new(shared.clone(), config.sensing, compiled.tick_ns);

@@ -5,7 +5,7 @@
 //! - a hard cap: the group's quota, over a period so long that the kernel takes it. Of scope `task` too: the kernel has no
 //!   limit for a task, so the group of a gate is what can be held;
 //! - a soft cap: in and out of the idle class ([`super::soft`]); 0 is the idle class for good;
-//! - headroom and tolerance: the largest headroom counts and the smallest tolerance, as in the owner.
+//! - headroom and tolerance: the largest headroom counts and the smallest tolerance, as in the agent.
 
 use tidegate_law::{burst, cap, latency};
 
@@ -233,7 +233,7 @@ fn compile_cap(groups: &mut [GroupSpec], group: GroupId, class: Class, compiled:
     }
 }
 
-/// The owner's own rule for it.
+/// The agent's own rule for it.
 fn hard_cap(ppt: u32) -> Bandwidth {
     let cap = tidegate_knobs::limit::hard_cap(ppt);
     Bandwidth {

@@ -77,7 +77,7 @@ mod tests {
             slices: Err("not tried".to_owned()),
             bpf: Err("no".to_owned()),
             usage: Ok(()),
-            owner: Ok(None),
+            agent: Ok(None),
             scheduler: crate::doctor::scheduler::Scheduler::default(),
             systemd: Ok("257".to_owned()),
             config: Ok((Engine::Auto, "default".to_owned())),
@@ -104,9 +104,9 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_answers_is_enough() {
+    fn an_agent_that_answers_is_enough() {
         let mut facts = facts(Err("hidden in this container".to_owned()));
-        facts.owner = Ok(Some("runs".to_owned()));
+        facts.agent = Ok(Some("runs".to_owned()));
         assert!(super::super::report(&facts).enforceable);
     }
 

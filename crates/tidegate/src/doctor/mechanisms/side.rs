@@ -79,7 +79,7 @@ pub(super) fn lease(facts: &Facts) -> Mechanism {
         now: Now::Yes,
         engine: "knobs",
         how: format!(
-            "a guardian process writes the fallback when the owner is silent (2 s unless configured); state in {}",
+            "a guardian process writes the fallback when the agent is silent (2 s unless configured); state in {}",
             facts.run_dir
         ),
         change: None,

@@ -1,7 +1,7 @@
 #!/bin/bash
-# What the owner costs on this machine, as root: its CPU and its memory over SECONDS_EACH (10) at each of POINTS (1 50 500 5000),
+# What the agent costs on this machine, as root: its CPU and its memory over SECONDS_EACH (10) at each of POINTS (1 50 500 5000),
 # first with one side gate at work beside so many other cgroups with a process in each, then with so many side gates beside
-# GROUPS_BESIDE (500) others. Read from /proc, not from the owner's own account. CSV=FILE keeps the figures.
+# GROUPS_BESIDE (500) others. Read from /proc, not from the agent's own account. CSV=FILE keeps the figures.
 # About four minutes; ends with how many of its groups are left, which must be none.
 set -eu
 
@@ -68,13 +68,13 @@ spent() {
 	cat /proc/"$1"/task/*/schedstat | awk '{ sum += $1 } END { printf "%d", sum }'
 }
 
-owner() {
+agent() {
 	"$tidegate" status --json | sed -n 's/^  "pid": \([0-9]*\),$/\1/p' | head -1
 }
 
 measure() { # measure WHAT COUNT TEXT
 	local pid before after
-	pid=$(owner)
+	pid=$(agent)
 	sleep 3
 	before=$(spent "$pid")
 	sleep "$seconds"

@@ -1,4 +1,4 @@
-//! The owner: what it holds, and the calls that make gates of new commands; those that give terms to what runs already are in
+//! The agent: what it holds, and the calls that make gates of new commands; those that give terms to what runs already are in
 //! `targets`.
 //!
 //! Locks, always taken in this order: `gates`, `control`, `books`; the others are held for a moment each. The loop takes
@@ -34,7 +34,7 @@ use crate::space::Whole;
 
 pub use crate::startup::{Options, main};
 
-/// How the owner was started, which decides when it leaves.
+/// How the agent was started, which decides when it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// By the first `run` or `set`: leaves with the last gate.
@@ -54,7 +54,7 @@ impl Mode {
 }
 
 /// The process that holds the gates of one machine.
-pub struct Owner {
+pub struct Agent {
     /// Where it lives.
     pub run_dir: RunDir,
     /// How it was started.
@@ -93,15 +93,15 @@ pub struct Owner {
     pub period_ns: u64,
     /// Which sensing, and why.
     pub sensing_note: String,
-    /// When this owner started.
+    /// When this agent started.
     pub started_ns: u64,
-    /// The owner's own CPU.
+    /// The agent's own CPU.
     pub own_cpu_pct: Mutex<f64>,
     /// What needs a person.
     pub alerts: Mutex<BTreeSet<String>>,
     /// Calls that change something, per user.
     pub rate: Mutex<RateLimit>,
-    /// Set once, when the owner leaves.
+    /// Set once, when the agent leaves.
     pub leaving: Arc<AtomicBool>,
     /// Woken then.
     pub left: Notify,
@@ -112,8 +112,8 @@ pub fn refuse(kind: &'static str) -> impl Fn(&dyn std::fmt::Display) -> Refusal 
     move |error| Refusal::new(kind, error.to_string())
 }
 
-impl Owner {
-    /// Waits until the owner leaves.
+impl Agent {
+    /// Waits until the agent leaves.
     pub async fn left(&self) {
         while !self.leaving.load(Ordering::Acquire) {
             self.left.notified().await;
@@ -123,7 +123,7 @@ impl Owner {
     /// A group of ours at the top: `<prefix>-side` and so on.
     fn root_named(&self, what: &str) -> GroupPath {
         let name = format!("{}-{what}", self.run_dir.prefix());
-        // The prefix was checked when the owner started.
+        // The prefix was checked when the agent started.
         self.groups
             .base()
             .join(&name)
@@ -190,16 +190,16 @@ impl Owner {
         }
     }
 
-    /// Called with the gates locked: leaving begins under that lock, so whoever is admitted is still within an owner's life.
+    /// Called with the gates locked: leaving begins under that lock, so whoever is admitted is still within an agent's life.
     pub(crate) fn admit(&self, peer: &Peer) -> Result<(), Refusal> {
         if self.leaving.load(Ordering::Acquire) {
-            return Err(Refusal::new(LEAVING, "owner: it is leaving; try again"));
+            return Err(Refusal::new(LEAVING, "agent: it is leaving; try again"));
         }
         if lock(&self.rate).admit(peer.uid, monotonic_ns()) {
             return Ok(());
         }
         let message = format!(
-            "owner: uid {} changes gates too often (each change writes quotas); wait a second",
+            "agent: uid {} changes gates too often (each change writes quotas); wait a second",
             peer.uid
         );
         Err(Refusal::new("busy", message))
@@ -313,7 +313,7 @@ impl Owner {
             .max_by_key(|gate| gate.record.place.group().as_str().len())
     }
 
-    /// Ends the owner.
+    /// Ends the agent.
     pub fn stop(&self, peer: &Peer) -> Result<Done, Refusal> {
         if !self.is_admin(peer) {
             let message = format!("stop: ask root or a member of the group `{ADMIN_GROUP}`");
@@ -321,9 +321,9 @@ impl Owner {
         }
         let orphans = self.leave();
         let message = match orphans {
-            0 => "the owner has left; everything it had written was restored".to_owned(),
+            0 => "the agent has left; everything it had written was restored".to_owned(),
             n => format!(
-                "the owner has left; {n} running side commands keep cpu.idle and a static quota until they end"
+                "the agent has left; {n} running side commands keep cpu.idle and a static quota until they end"
             ),
         };
         Ok(Done { message })

@@ -1,6 +1,6 @@
-//! Draws what `scripts/owner-cost.sh` measured: the owner's CPU and memory by the number of groups on the machine and of gates.
+//! Draws what `scripts/agent-cost.sh` measured: the agent's CPU and memory by the number of groups on the machine and of gates.
 //!
-//! `cargo run --release -p tidegate-lab --example owner-cost-plot -- docs/owner-cost.csv docs/owner-cost.svg`
+//! `cargo run --release -p tidegate-lab --example agent-cost-plot -- docs/agent-cost.csv docs/agent-cost.svg`
 //! (`make cost` does it.)
 
 use std::path::Path;
@@ -95,14 +95,14 @@ fn draw(path: &Path, rows: &[Row]) -> Result<(), Box<dyn std::error::Error>> {
     let (left, right) = area.split_horizontally(450);
     half(
         &left,
-        "owner: % of one CPU (grey: the target)",
+        "agent: % of one CPU (grey: the target)",
         rows,
         |row| row.cpu_pct,
         0.5,
     )?;
     half(
         &right,
-        "owner: MB (grey: the target)",
+        "agent: MB (grey: the target)",
         rows,
         |row| row.memory_mb,
         20.0,
