@@ -29,7 +29,7 @@ usage: cargo xtask TASK
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
   check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the table of docs/simulator.md
   ext-cost [--write]       docs/ext.md's table of callbacks against what is recorded; `--write` measures in the VM anew
-  support [--write]        the README's support table against `doctor`; `--write` makes it anew
+  support [--write]        docs/support.md against `doctor`; `--write` writes it
   vm fetch                 fetch that kernel (or look for a newer one) and stop
 
 `cargo xtask vm --help` and `cargo xtask check-sim --help` list their options.";

@@ -1,5 +1,5 @@
 //! Every mechanism of `doctor` once on the running kernel, by what stands in the gate's group: for root, and for a user beside an
-//! agent. The README's support table names these tests.
+//! agent. The support table in docs/support.md names these tests.
 
 mod common;
 

@@ -1,4 +1,4 @@
-# what: doctor says of this kernel what the README's support table says (written by cargo xtask support --write)
+# what: doctor says of this kernel what docs/support.md says (written by cargo xtask support --write)
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate

@@ -1,4 +1,4 @@
-//! `cargo xtask support`: the README's table of what each kind of machine can enforce, taken from `tidegate doctor` there.
+//! `cargo xtask support`: the table in docs/support.md of what each kind of machine can enforce, taken from `tidegate doctor` there.
 //!
 //! `--write` asks on this machine, in the VM on each kernel, and as a user without rights beside an agent; it writes the table
 //! and the VM's test that holds `doctor` to it (`tests/vm/cases/engine-support.sh`). Without it, what can be asked here is
@@ -21,7 +21,7 @@ use crate::vm;
 const HELP: &str = "\
 usage: cargo xtask support [--write]
 
-Compares the README's support table with what `tidegate doctor` says on this machine, as root and as a user, and looks
+Compares docs/support.md with what `tidegate doctor` says on this machine, as root and as a user, and looks
 for the tests that it names. --write makes the table anew, and asks in the virtual machine, too.
 
 Exit code 0 as it says, 1 not so, 2 usage, 77 skipped for a stated reason.";
@@ -33,7 +33,7 @@ const TITLES: [&str; 4] = [
     "cgroup v2, 7.3, root (VM)",
     "no root, beside an agent",
 ];
-const README: &str = "README.md";
+const PAGE: &str = "docs/support.md";
 const CASE: &str = "tests/vm/cases/engine-support.sh";
 const NOBODY: &str = "65534";
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -81,25 +81,25 @@ fn write_table(repository: &Path) -> anyhow::Result<ExitCode> {
         .zip(all)
         .map(|(title, words)| Column { title, words })
         .collect();
-    let readme_path = repository.join(README);
-    let readme = std::fs::read_to_string(&readme_path)?;
-    let readme = table::put(&readme, &table::markdown(&columns))
-        .with_context(|| format!("{README}: no markers for the table"))?;
-    std::fs::write(&readme_path, readme)?;
+    let page_path = repository.join(PAGE);
+    let page = std::fs::read_to_string(&page_path)?;
+    let page = table::put(&page, &table::markdown(&columns))
+        .with_context(|| format!("{PAGE}: no markers for the table"))?;
+    std::fs::write(&page_path, page)?;
     let vm: Vec<(&str, Words)> = KERNELS
         .into_iter()
         .zip(&columns[1..])
         .map(|(series, column)| (series, column.words.clone()))
         .collect();
     std::fs::write(repository.join(CASE), table::vm_case(&vm))?;
-    println!("wrote {README} and {CASE}");
+    println!("wrote {PAGE} and {CASE}");
     Ok(ExitCode::SUCCESS)
 }
 
 fn check(repository: &Path) -> anyhow::Result<ExitCode> {
     let missing = proofs::missing(repository, &KERNELS);
     ensure!(missing.is_empty(), "{}", missing.join("; "));
-    let readme = std::fs::read_to_string(repository.join(README))?;
+    let page = std::fs::read_to_string(repository.join(PAGE))?;
     let binary = vm::tidegate_binary(&repository.canonicalize()?, "dev")?;
     let said = run(Command::new(&binary).args(["doctor", "--json"]))?;
     if !is_the_tables_host(&said) {
@@ -109,18 +109,18 @@ fn check(repository: &Path) -> anyhow::Result<ExitCode> {
         println!("0 passed, 0 failed, 1 skipped");
         return Ok(ExitCode::from(77));
     }
-    compare(&readme, 0, &words(&said)?)?;
-    compare(&readme, 3, &as_user(&binary)?)?;
+    compare(&page, 0, &words(&said)?)?;
+    compare(&page, 3, &as_user(&binary)?)?;
     println!("2 passed, 0 failed, 0 skipped");
     Ok(ExitCode::SUCCESS)
 }
 
-fn compare(readme: &str, number: usize, said: &Words) -> anyhow::Result<()> {
-    let (shown, found) = (table::column(readme, number), table::as_shown(number, said));
+fn compare(page: &str, number: usize, said: &Words) -> anyhow::Result<()> {
+    let (shown, found) = (table::column(page, number), table::as_shown(number, said));
     let title = TITLES[number];
     ensure!(
         shown == found,
-        "{README}: column {title:?} has {shown:?}, doctor says {found:?}; run: cargo xtask support --write"
+        "{PAGE}: column {title:?} has {shown:?}, doctor says {found:?}; run: cargo xtask support --write"
     );
     Ok(())
 }

@@ -5,7 +5,7 @@ use super::proofs::PROOFS;
 /// Mechanism and `doctor`'s word for it, in `doctor`'s order.
 pub type Words = Vec<(String, String)>;
 
-/// What stands between the markers of the README.
+/// What stands between the markers of docs/support.md.
 pub const BEGIN: &str = "<!-- support table: written by cargo xtask support --write -->\n";
 const END: &str = "<!-- end of support table -->";
 
@@ -56,19 +56,17 @@ pub fn markdown(columns: &[Column]) -> String {
     text
 }
 
-/// The README with this table in it; `None` where it has no place for one.
-pub fn put(readme: &str, table: &str) -> Option<String> {
-    let begin = readme.find(BEGIN)? + BEGIN.len();
-    let end = begin + readme[begin..].find(END)?;
-    Some(format!("{}{table}{}", &readme[..begin], &readme[end..]))
+/// The page with this table in it; `None` where it has no place for one.
+pub fn put(page: &str, table: &str) -> Option<String> {
+    let begin = page.find(BEGIN)? + BEGIN.len();
+    let end = begin + page[begin..].find(END)?;
+    Some(format!("{}{table}{}", &page[..begin], &page[end..]))
 }
 
 /// One column of the committed table, as words of `doctor`.
-pub fn column(readme: &str, number: usize) -> Words {
-    let begin = readme
-        .find(BEGIN)
-        .map_or(readme.len(), |at| at + BEGIN.len());
-    let table = readme[begin..].split(END).next().unwrap_or_default();
+pub fn column(page: &str, number: usize) -> Words {
+    let begin = page.find(BEGIN).map_or(page.len(), |at| at + BEGIN.len());
+    let table = page[begin..].split(END).next().unwrap_or_default();
     table
         .lines()
         .skip(2)
@@ -91,7 +89,7 @@ pub fn as_shown(number: usize, words: &Words) -> Words {
 /// The test that holds `doctor` in the VM to the table.
 pub fn vm_case(columns: &[(&str, Words)]) -> String {
     let mut text = String::from(
-        "# what: doctor says of this kernel what the README's support table says (written by cargo xtask support --write)\n\
+        "# what: doctor says of this kernel what docs/support.md says (written by cargo xtask support --write)\n\
          # modes: precise\n# kernels: 6.18 7.3\n# needs: tidegate\n\
          tidegate doctor --json >/tmp/doctor\ncase $(uname -r) in\n",
     );
@@ -133,12 +131,10 @@ mod tests {
                 words: words("partly"),
             },
         ];
-        let readme = format!("# x\n\n{BEGIN}old\n{END}\n\nmore\n");
-        let readme = put(&readme, &markdown(&columns)).unwrap();
-        assert!(
-            readme.starts_with("# x") && readme.ends_with("\n\nmore\n") && !readme.contains("old")
-        );
-        let read = column(&readme, 1);
+        let page = format!("# x\n\n{BEGIN}old\n{END}\n\nmore\n");
+        let page = put(&page, &markdown(&columns)).unwrap();
+        assert!(page.starts_with("# x") && page.ends_with("\n\nmore\n") && !page.contains("old"));
+        let read = column(&page, 1);
         assert_eq!(read, as_shown(1, &words("partly")));
         assert_eq!(read.last().unwrap().1, "no", "no test stands behind it");
         assert_eq!(put("no markers", ""), None);
