@@ -7,11 +7,11 @@ use tidegate_knobs::ledger::{Change, own_groups};
 use tidegate_terms::{RawTerms, Source};
 use tracing::{info, warn};
 
-use crate::books::is_first;
-use crate::gate::{Gate, Place, Record};
-use crate::lease::monotonic_ns;
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::control_thread::lock;
+use crate::gate::{Attachment, Gate, Record};
+use crate::journal::is_first;
+use crate::lease::monotonic_ns;
 
 impl Agent {
     /// Adopts gates, restores the rest, and tells the loop. Safe to do again at any time.
@@ -33,11 +33,11 @@ impl Agent {
         let main_root = self.main_root();
         // A gate that nothing limits by its record needs no value of ours: its class was being changed when that agent died.
         let needs = |gate: &Gate, change: &Change| {
-            let own = matches!(gate.record.place, Place::Own { .. });
+            let own = matches!(gate.record.place, Attachment::Owned { .. });
             let yields = matches!(change, Change::Idle { .. } | Change::Weight { .. });
             own || gate.is_limited() || (gate.needs_group() && !yields)
         };
-        let report = lock(&self.books).restore_where(|entry| {
+        let report = lock(&self.journal).restore_where(|entry| {
             let shared = entry.group == root || entry.group == main_root;
             let gate = gates.iter().find(|gate| gate.record.name == entry.gate);
             // Turns ended with the agent that gave them.
@@ -46,7 +46,7 @@ impl Agent {
         for line in report {
             info!("left by an earlier agent: {line}");
         }
-        for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.books)) {
+        for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.journal)) {
             info!("left by an earlier agent: {line}");
         }
         for gate in gates.iter_mut() {
@@ -108,7 +108,7 @@ impl Agent {
             if gates.iter().any(|gate| gate.record.place.group() == &group) {
                 continue;
             }
-            if lock(&self.books).is_lent(&group) {
+            if lock(&self.journal).is_lent(&group) {
                 // Its `set` was never answered: the process goes back to where it was.
                 continue;
             }
@@ -136,7 +136,7 @@ fn nameless(group: &GroupPath, class: &str) -> Record {
         command: Vec::new(),
         parent: None,
         made_ns: monotonic_ns(),
-        place: Place::Own {
+        place: Attachment::Owned {
             group: group.clone(),
         },
         notes: vec!["found by its group's name: the record of its terms was lost".to_owned()],

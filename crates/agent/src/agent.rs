@@ -1,8 +1,8 @@
 //! The agent: what it holds, and the calls that make gates of new commands; those that give terms to what runs already are in
 //! `targets`.
 //!
-//! Locks, always taken in this order: `gates`, `control`, `books`; the others are held for a moment each. The loop takes
-//! `control`, and `books` for a write, so no call holds `control` while it reads files, nor `books` while it moves a process.
+//! Locks, always taken in this order: `gates`, `control`, `journal`; the others are held for a moment each. The loop takes
+//! `control`, and `journal` for a write, so no call holds `control` while it reads files, nor `journal` while it moves a process.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,18 +19,18 @@ use tokio::sync::Notify;
 use tracing::info;
 
 use crate::api::{Done, RunReply, RunRequest};
-use crate::books::Books;
-use crate::ext::Carrier;
-use crate::gate::{Gate, Place, Record};
-use crate::holders::Story;
+use crate::control_thread::lock;
+use crate::cpuset_controller::CpusetController;
+use crate::ext::ExtSupervisor;
+use crate::gate::{Attachment, Gate, Record};
+use crate::journal::Journal;
 use crate::lease::{Lease, monotonic_ns};
-use crate::looper::lock;
+use crate::lock_boost::LockBoostStats;
 use crate::mechanisms::Units;
 use crate::paths::RunDir;
 use crate::peer::{ADMIN_GROUP, Peer, gid_of, may_give};
 use crate::rate::RateLimit;
 use crate::server::{LEAVING, Refusal};
-use crate::space::Whole;
 
 pub use crate::startup::{Options, main};
 
@@ -70,7 +70,7 @@ pub struct Agent {
     /// The machine's settings.
     pub settings: Settings,
     /// What was written over what.
-    pub books: Arc<Mutex<Books>>,
+    pub journal: Arc<Mutex<Journal>>,
     /// Every gate.
     pub gates: Mutex<Vec<Gate>>,
     /// The loop's state.
@@ -80,11 +80,11 @@ pub struct Agent {
     /// Gates whose caps count for each process or task alone.
     pub(crate) units: Mutex<Units>,
     /// The scheduler, where the engine is ext.
-    pub(crate) ext: Arc<Carrier>,
+    pub(crate) ext: Arc<ExtSupervisor>,
     /// Lock holders that went first.
-    pub(crate) holders: Mutex<Story>,
+    pub(crate) lock_boost: Mutex<LockBoostStats>,
     /// Idle kept in space.
-    pub space: Mutex<Whole>,
+    pub space: Mutex<CpusetController>,
     /// The page shared with the guardian.
     pub lease: Arc<Lease>,
     /// The kernel's tick.
@@ -245,7 +245,7 @@ impl Agent {
             self.publish(&gates)?;
             return Ok(reply);
         }
-        self.check_escape(peer, &gates, pid)?;
+        self.check_confinement(peer, &gates, pid)?;
         let name = self.name_for(&gates, request)?;
         let parent = self.gate_of(&gates, pid);
         let record = Record {
@@ -257,7 +257,7 @@ impl Agent {
             command: request.command.clone(),
             parent: parent.map(|gate| gate.record.name.clone()),
             made_ns: monotonic_ns(),
-            place: Place::Own {
+            place: Attachment::Owned {
                 group: GroupPath::root(),
             },
             notes: Vec::new(),
@@ -308,7 +308,7 @@ impl Agent {
         let at = self.groups.group_of(pid).ok()??;
         gates
             .iter()
-            .filter(|gate| !matches!(gate.record.place, Place::Known { .. }))
+            .filter(|gate| !matches!(gate.record.place, Attachment::Observed { .. }))
             .filter(|gate| at.is_within(gate.record.place.group()))
             .max_by_key(|gate| gate.record.place.group().as_str().len())
     }

@@ -2,7 +2,7 @@
 //! step it must not make longer.
 //!
 //! The law and what is worth a write are in knobs ([`BurstLoop`]); here counters are read and bursts written, through the
-//! books like every other limit.
+//! journal like every other limit.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,10 +16,10 @@ use tidegate_law::burst;
 use tidegate_terms::Burst;
 use tracing::warn;
 
-use crate::gate::{Gate, Place};
-use crate::lease::monotonic_ns;
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::control_thread::lock;
+use crate::gate::{Attachment, Gate};
+use crate::lease::monotonic_ns;
 
 /// While no gate asks for it.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ impl Agent {
 
     fn step_burst(&self, gate: &mut Gate, now_ns: u64, machine: &Counters) -> Result<(), String> {
         let group = match &gate.record.place {
-            Place::Known { .. } => return Ok(()),
+            Attachment::Observed { .. } => return Ok(()),
             place => place.group().clone(),
         };
         self.take_up_burst(gate);

@@ -19,8 +19,8 @@ use crate::api::{
     Done, ErrorView, ExplainView, GateView, RunReply, RunRequest, SetRequest, StatusView,
     UnsetRequest,
 };
+use crate::liveness::agent_lives;
 use crate::paths::{RunDir, open_lock};
-use crate::presence::agent_lives;
 use crate::program::own_program;
 use crate::server::LEAVING;
 

@@ -11,10 +11,10 @@ use tidegate_knobs::group::GroupPath;
 use tidegate_terms::Class;
 use tracing::info;
 
-use crate::api::{DomainView, StatusView};
-use crate::gate::{Gate, demand};
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::api::{DomainView, StatusView};
+use crate::control_thread::lock;
+use crate::gate::{Gate, demand};
 use crate::views::{cpus, percent};
 
 impl Agent {

@@ -9,10 +9,10 @@ use tidegate_knobs::group::GroupPath;
 use tidegate_law::HeadroomDecision;
 use tidegate_terms::Class;
 
-use crate::api::{ExplainView, GateView, StatusView, UserView};
-use crate::lease::monotonic_ns;
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::api::{ExplainView, GateView, StatusView, UserView};
+use crate::control_thread::lock;
+use crate::lease::monotonic_ns;
 use crate::server::Refusal;
 use crate::views::{cpus, write_view};
 
@@ -61,7 +61,8 @@ impl Agent {
         if gate.class == "side" {
             gate.notes.push(format!("idle is kept {}", status.space));
             gate.notes.extend(status.domain_notes.iter().cloned());
-            gate.notes.extend(lock(&self.holders).of_gate(&gate.name));
+            gate.notes
+                .extend(lock(&self.lock_boost).of_gate(&gate.name));
         }
         Ok(ExplainView {
             summary,

@@ -10,31 +10,31 @@ use tidegate_knobs::kfs::{self, KernelFs, RealFs};
 use tidegate_knobs::ledger::{Change, Entry, own_groups};
 use tidegate_knobs::target::ProcessRef;
 
-use crate::books::Books;
-use crate::gate::{Place, Record};
+use crate::gate::{Attachment, Record};
+use crate::journal::Journal;
 use crate::limits::set_yielding;
+use crate::liveness::agent_lives;
 use crate::paths::{RunDir, open_lock};
-use crate::presence::agent_lives;
 use crate::startup::{LOCK_LOOK, LOCK_PATIENCE};
 use crate::systemd::take_back_where;
 
-/// The machine as found, the groups on it and the books.
-fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Books), String> {
+/// The machine as found, the groups on it and the journal.
+fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Journal), String> {
     let machine = discover(&RealFs::new(), None).map_err(|error| error.to_string())?;
     let fs = kfs::machine(machine.roots()).map_err(|error| error.to_string())?;
     open_on(fs, &machine, run_dir)
 }
 
-/// The groups of a machine that is known, and the books.
+/// The groups of a machine that is known, and the journal.
 pub(crate) fn open_on(
     fs: Arc<dyn KernelFs>,
     machine: &Machine,
     run_dir: &RunDir,
-) -> Result<(Arc<Groups>, Books), String> {
+) -> Result<(Arc<Groups>, Journal), String> {
     let groups = Arc::new(Groups::new(fs, machine));
-    let (books, _) =
-        Books::open(run_dir.dir(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
-    Ok((groups, books))
+    let (journal, _) =
+        Journal::open(run_dir.dir(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
+    Ok((groups, journal))
 }
 
 /// The agent's lock, as somebody who stands in for a dead agent finds it.
@@ -78,8 +78,8 @@ fn lock_when_free(run_dir: &RunDir) -> AgentLock {
 /// Writes the fallback of everything in the ledger; says what was done, a line each.
 pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
     match open(run_dir) {
-        Ok((groups, mut books)) => {
-            let mut report = fall_back_with(&groups, &mut books, dead_seconds);
+        Ok((groups, mut journal)) => {
+            let mut report = fall_back_with(&groups, &mut journal, dead_seconds);
             // After the files: systemd may take its time.
             report.extend(take_back_where(&**groups.fs(), run_dir, |note| {
                 note.taken_back_after_s
@@ -94,19 +94,23 @@ pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
     }
 }
 
-/// The fallback of what is in these books.
-pub(crate) fn fall_back_with(groups: &Groups, books: &mut Books, dead_seconds: u64) -> Vec<String> {
-    let mut report = books.fall_back(dead_seconds);
-    report.extend(yield_again(groups, books));
+/// The fallback of what is in these journal.
+pub(crate) fn fall_back_with(
+    groups: &Groups,
+    journal: &mut Journal,
+    dead_seconds: u64,
+) -> Vec<String> {
+    let mut report = journal.fall_back(dead_seconds);
+    report.extend(yield_again(groups, journal));
     report
 }
 
 /// Groups that an agent had taken out of the idle class for a while go back: nobody is there to do it when main needs it.
-pub(crate) fn yield_again(groups: &Groups, books: &mut Books) -> Vec<String> {
+pub(crate) fn yield_again(groups: &Groups, journal: &mut Journal) -> Vec<String> {
     let mut report = Vec::new();
-    for group in books.relieved() {
-        let done = books
-            .will_change_yield(&group, true)
+    for group in journal.relieved() {
+        let done = journal
+            .record_idle_class_change(&group, true)
             .map_err(|error| error.to_string())
             .and_then(|()| set_yielding(groups, &group, true).map_err(|error| error.to_string()));
         report.push(match done {
@@ -117,18 +121,18 @@ pub(crate) fn yield_again(groups: &Groups, books: &mut Books) -> Vec<String> {
     report
 }
 
-/// Whether no process is left in a group of ours and nothing foreign is in the books; then everything is removed.
+/// Whether no process is left in a group of ours and nothing foreign is in the journal; then everything is removed.
 pub fn clean_if_empty(run_dir: &RunDir) -> bool {
-    let Ok((groups, mut books)) = open(run_dir) else {
+    let Ok((groups, mut journal)) = open(run_dir) else {
         return false;
     };
-    clean_with(&groups, &mut books, run_dir)
+    clean_with(&groups, &mut journal, run_dir)
 }
 
-/// The same with these books.
-pub(crate) fn clean_with(groups: &Groups, books: &mut Books, run_dir: &RunDir) -> bool {
+/// The same with these journal.
+pub(crate) fn clean_with(groups: &Groups, journal: &mut Journal, run_dir: &RunDir) -> bool {
     let own = own_groups(groups, run_dir.prefix()).unwrap_or_default();
-    let foreign = books
+    let foreign = journal
         .entries()
         .iter()
         .any(|entry| !is_ours(&own, &entry.group));
@@ -136,7 +140,7 @@ pub(crate) fn clean_with(groups: &Groups, books: &mut Books, run_dir: &RunDir) -
     if foreign || own.iter().any(busy) || knows_living(groups, run_dir) {
         return false;
     }
-    sweep(groups, books, &own, run_dir);
+    sweep(groups, journal, &own, run_dir);
     true
 }
 
@@ -150,7 +154,7 @@ fn knows_living(groups: &Groups, run_dir: &RunDir) -> bool {
     let text = groups.fs().read(&run_dir.gates()).unwrap_or_default();
     let records: Vec<Record> = serde_json::from_str(&text).unwrap_or_default();
     records.iter().any(|record| match &record.place {
-        Place::Known {
+        Attachment::Observed {
             pid, start_ticks, ..
         } => ProcessRef::look_up(&**groups.fs(), *pid)
             .is_ok_and(|now| now.start_ticks == *start_ticks),
@@ -163,7 +167,7 @@ fn is_ours(own: &[GroupPath], group: &GroupPath) -> bool {
     own.binary_search(group).is_ok()
 }
 
-fn sweep(groups: &Groups, books: &mut Books, own: &[GroupPath], run_dir: &RunDir) {
+fn sweep(groups: &Groups, journal: &mut Journal, own: &[GroupPath], run_dir: &RunDir) {
     let mut removed = BTreeSet::new();
     for group in own.iter().rev() {
         match groups.remove(group) {
@@ -173,9 +177,9 @@ fn sweep(groups: &Groups, books: &mut Books, own: &[GroupPath], run_dir: &RunDir
             Err(error) => tracing::warn!("{error}"),
         }
     }
-    books.forget_all(&removed);
-    if books.entries().is_empty() {
-        books.close();
+    journal.forget_all(&removed);
+    if journal.entries().is_empty() {
+        journal.close();
         let _ = groups.fs().unlink(&run_dir.gates());
     }
 }
@@ -210,23 +214,23 @@ pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, String> {
         }
         held => held,
     };
-    let (groups, mut books) = open(run_dir)?;
-    repair_with(&groups, &mut books, run_dir, after)
+    let (groups, mut journal) = open(run_dir)?;
+    repair_with(&groups, &mut journal, run_dir, after)
 }
 
-/// The same with these books, under the agent's lock.
+/// The same with these journal, under the agent's lock.
 pub(crate) fn repair_with(
     groups: &Groups,
-    books: &mut Books,
+    journal: &mut Journal,
     run_dir: &RunDir,
     after: After,
 ) -> Result<Vec<String>, String> {
     if after == After::Crash {
-        return Ok(fall_back_with(groups, books, 0));
+        return Ok(fall_back_with(groups, journal, 0));
     }
     let own = own_groups(groups, run_dir.prefix()).map_err(|error| error.to_string())?;
     // A process that was moved into a group of ours is foreign, too.
-    let lent: Vec<GroupPath> = books
+    let lent: Vec<GroupPath> = journal
         .entries()
         .iter()
         .filter(|entry| matches!(entry.change, Change::Membership { .. }))
@@ -237,16 +241,16 @@ pub(crate) fn repair_with(
         // Out of the groups of their own first, or they are not where they were put.
         Change::Units(_) => lent.contains(&entry.group),
         Change::Latency(latency) => !latency.run,
-        Change::First(_) => true,
+        Change::Boost(_) => true,
         _ => false,
     };
-    let mut report = books.restore_where(|entry| is_lent(entry) || !is_ours(&own, &entry.group));
-    report.extend(fall_back_with(groups, books, u64::MAX));
+    let mut report = journal.restore_where(|entry| is_lent(entry) || !is_ours(&own, &entry.group));
+    report.extend(fall_back_with(groups, journal, u64::MAX));
     report.extend(take_back_where(&**groups.fs(), run_dir, |_| true));
     let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) = own
         .into_iter()
         .partition(|group| groups.populated(group).unwrap_or(true));
-    sweep(groups, books, &empty, run_dir);
+    sweep(groups, journal, &empty, run_dir);
     for group in busy {
         report.push(format!(
             "group {group}: its processes still run and keep their limit until they end"

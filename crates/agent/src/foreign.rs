@@ -7,11 +7,11 @@ use tidegate_knobs::target::ProcessRef;
 use tidegate_terms as terms;
 use tracing::{info, warn};
 
-use crate::books::fallback_of;
-use crate::gate::{Gate, Place, tighter};
-use crate::limits::kind_of;
-use crate::looper::lock;
 use crate::agent::{Agent, refuse};
+use crate::control_thread::lock;
+use crate::gate::{Attachment, Gate, tighter};
+use crate::journal::fallback_of;
+use crate::limits::kind_of;
 use crate::server::Refusal;
 use crate::systemd::unit_of;
 
@@ -24,7 +24,7 @@ fn in_place_name(prefix: &str, name: &str) -> String {
 
 impl Agent {
     /// Limits a process or group that was there before, as its class asks.
-    pub(crate) fn limit_place(&self, gate: &mut Gate, place: Place) -> Result<(), Refusal> {
+    pub(crate) fn limit_place(&self, gate: &mut Gate, place: Attachment) -> Result<(), Refusal> {
         if gate.needs_group() {
             self.check_not_own(&gate.record.target, &place)?;
             self.check_beside(gate, &place)?;
@@ -40,10 +40,10 @@ impl Agent {
         let limited = limited.and_then(|()| self.put_on(gate));
         if limited.is_err() {
             self.take_off(gate);
-            if !matches!(gate.record.place, Place::Known { .. }) {
+            if !matches!(gate.record.place, Attachment::Observed { .. }) {
                 self.unmark(gate.record.place.group());
             }
-            // Nothing half done: what is in the books for it is put back, in the opposite order.
+            // Nothing half done: what is in the journal for it is put back, in the opposite order.
             self.restore(&name);
             self.untell_systemd(gate);
             gate.record.place = before;
@@ -54,12 +54,12 @@ impl Agent {
     fn limit(&self, gate: &mut Gate) -> Result<(), Refusal> {
         let fallback = gate.terms.fallback.value;
         match gate.record.place.clone() {
-            Place::Known {
+            Attachment::Observed {
                 pid, start_ticks, ..
             } => self.lend(gate, pid, start_ticks, fallback),
             // What it asks for itself is written by `put_on`.
-            Place::Foreign { .. } if !gate.is_limited() => Ok(()),
-            Place::Foreign { group } => {
+            Attachment::InPlace { .. } if !gate.is_limited() => Ok(()),
+            Attachment::InPlace { group } => {
                 let floor = self.floor_of(gate);
                 let was = self.tell_systemd(gate, &group, floor);
                 self.limit_foreign(&group, gate, was)?;
@@ -70,7 +70,7 @@ impl Agent {
                 );
                 Ok(())
             }
-            Place::Own { .. } | Place::Lent { .. } => Ok(()),
+            Attachment::Owned { .. } | Attachment::Moved { .. } => Ok(()),
         }
     }
 
@@ -106,8 +106,8 @@ impl Agent {
             Fallback::Floor { .. } => Fallback::Stay,
             other => other,
         };
-        lock(&self.books)
-            .will_move(&name, plan, start_ticks, moved_back)
+        lock(&self.journal)
+            .record_move(&name, plan, start_ticks, moved_back)
             .map_err(|error| refuse("internal")(&error))?;
         let placement = self
             .groups
@@ -115,7 +115,7 @@ impl Agent {
             .map_err(wrong)?;
         self.check_moved(&placement, start_ticks)?;
         let at = placement.group.clone();
-        gate.record.place = Place::Lent {
+        gate.record.place = Attachment::Moved {
             placement,
             start_ticks,
         };
@@ -135,10 +135,10 @@ impl Agent {
 
     /// Puts back all that was written for a gate, and says what could not be: somebody else's value, or a refusal.
     ///
-    /// Moving a process can take seconds on a full machine, and the loop waits for the books: so processes go back first,
+    /// Moving a process can take seconds on a full machine, and the loop waits for the journal: so processes go back first,
     /// without them.
     pub(crate) fn restore(&self, gate: &str) -> Vec<String> {
-        let moves = lock(&self.books).moves_of(gate);
+        let moves = lock(&self.journal).moves_of(gate);
         for (placement, start_ticks) in moves {
             let is_same = ProcessRef::look_up(&*self.fs, placement.pid)
                 .is_ok_and(|now| now.start_ticks == start_ticks);
@@ -149,7 +149,7 @@ impl Agent {
         // v1's cpuset hierarchy knows nothing of that.
         self.gather_space();
         let mut left = Vec::new();
-        for (line, is_back) in lock(&self.books).restore_gate(gate) {
+        for (line, is_back) in lock(&self.journal).restore_gate(gate) {
             info!(gate, "{line}");
             if !is_back {
                 lock(&self.alerts).insert(format!("gate {gate}: {line}"));
@@ -168,10 +168,12 @@ impl Agent {
     fn renew_place(&self, gate: &mut Gate) -> Result<(), Refusal> {
         let name = gate.record.name.clone();
         match gate.record.place.clone() {
-            Place::Foreign { group } if unit_of(gate).is_some() && !self.groups.exists(&group) => {
+            Attachment::InPlace { group }
+                if unit_of(gate).is_some() && !self.groups.exists(&group) =>
+            {
                 gate.away = true;
             }
-            Place::Foreign { group } if gate.is_limited() => {
+            Attachment::InPlace { group } if gate.is_limited() => {
                 let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
                 let unlimited = self
                     .groups
@@ -181,12 +183,12 @@ impl Agent {
                     .is_none();
                 let idle = self.groups.idle(&group).map_err(wrong)? != Some(false);
                 // A unit that was restarted has what systemd was told, and is in no book yet.
-                if unlimited || !idle || !lock(&self.books).limits(&group) {
+                if unlimited || !idle || !lock(&self.journal).limits(&group) {
                     let was = self.tell_systemd(gate, &group, self.floor_of(gate));
                     self.limit_foreign(&group, gate, was)?;
                 }
             }
-            Place::Lent {
+            Attachment::Moved {
                 placement,
                 start_ticks,
             } => {
@@ -197,7 +199,7 @@ impl Agent {
                 if let Some(group) = at.filter(|at| is_same && !self.is_in(at, &placement.group)) {
                     // What is left of the old placement is settled first.
                     self.restore(&name);
-                    let place = Place::Known {
+                    let place = Attachment::Observed {
                         pid: placement.pid,
                         start_ticks,
                         group,
@@ -213,7 +215,7 @@ impl Agent {
     /// All gates, after the guardian wrote the fallback.
     pub(crate) fn renew_all(&self) {
         let mut gates = lock(&self.gates);
-        for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.books)) {
+        for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.journal)) {
             info!("{line}");
         }
         for gate in gates.iter_mut() {
@@ -250,8 +252,8 @@ impl Agent {
             other => other,
         };
         self.make_yield(group, gate, idle_fallback)?;
-        lock(&self.books)
-            .will_limit(group, gate, was.unwrap_or(bandwidth), fallback)
+        lock(&self.journal)
+            .record_limit(group, gate, was.unwrap_or(bandwidth), fallback)
             .map_err(|error| refuse("internal")(&error))?;
         self.write_floor(group, bandwidth, floor)
     }

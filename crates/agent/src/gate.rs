@@ -16,26 +16,26 @@ use tidegate_terms::{
 /// Where a gate's work sits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum Attachment {
     /// A group of ours that the command was started in.
-    Own {
+    Owned {
         /// Below the mount of the cpu controller.
         group: GroupPath,
     },
     /// A process that ran already, moved within the cpu hierarchy into a group of ours.
-    Lent {
+    Moved {
         /// Where it is, and where it was.
         placement: Placement,
         /// When it started, so that a reused number is not taken for it.
         start_ticks: u64,
     },
     /// Somebody's group, limited where it stands.
-    Foreign {
+    InPlace {
         /// Below the mount of the cpu controller.
         group: GroupPath,
     },
     /// A process that is not touched: its class is known, that is all.
-    Known {
+    Observed {
         /// The process.
         pid: i32,
         /// When it started.
@@ -45,12 +45,14 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl Attachment {
     /// The group, below the mount of the cpu controller.
     pub fn group(&self) -> &GroupPath {
         match self {
-            Place::Own { group } | Place::Foreign { group } | Place::Known { group, .. } => group,
-            Place::Lent { placement, .. } => &placement.group,
+            Attachment::Owned { group }
+            | Attachment::InPlace { group }
+            | Attachment::Observed { group, .. } => group,
+            Attachment::Moved { placement, .. } => &placement.group,
         }
     }
 }
@@ -73,7 +75,7 @@ pub struct Record {
     /// When it was made, `CLOCK_MONOTONIC`.
     pub made_ns: u64,
     /// Where its work sits.
-    pub place: Place,
+    pub place: Attachment,
     /// What cannot be enforced for it here.
     pub notes: Vec<String>,
     /// Terms that somebody with privilege has set: others may only tighten them.
@@ -288,7 +290,7 @@ pub(crate) mod tests {
             command: vec![],
             parent: None,
             made_ns: 0,
-            place: Place::Own {
+            place: Attachment::Owned {
                 group: GroupPath::parse(&format!("/{name}")).unwrap(),
             },
             notes: vec![],

@@ -6,22 +6,22 @@ use std::sync::atomic::Ordering;
 
 use tracing::{info, warn};
 
-use crate::books::is_first;
-use crate::gate::{Gate, Place};
+use crate::agent::{Agent, refuse};
+use crate::control_thread::lock;
+use crate::gate::{Attachment, Gate};
+use crate::journal::is_first;
 use crate::lease::monotonic_ns;
 use crate::limits::kind_of;
-use crate::looper::lock;
-use crate::agent::{Agent, refuse};
 
 impl Agent {
-    /// Releases gates that have ended, newest first. The groups that are gone leave the books at once: a file for each would
+    /// Releases gates that have ended, newest first. The groups that are gone leave the journal at once: a file for each would
     /// keep everybody waiting where thousands end together.
     pub(crate) fn release_all(&self, ended: &[Gate]) {
         let mut removed = BTreeSet::new();
         for gate in ended.iter().rev() {
             // Each may take a while; the guardian is not to think that we hang.
             self.lease.beat(monotonic_ns());
-            let Place::Own { group } = &gate.record.place else {
+            let Attachment::Owned { group } = &gate.record.place else {
                 self.release(gate);
                 continue;
             };
@@ -32,11 +32,11 @@ impl Agent {
                 Ok(_) => {
                     removed.insert(group.clone());
                 }
-                // It stays in the books for the next try.
+                // It stays in the journal for the next try.
                 Err(error) => warn!("{error}"),
             }
         }
-        lock(&self.books).forget_all(&removed);
+        lock(&self.journal).forget_all(&removed);
     }
 
     /// Leaves: foreign targets are restored, empty groups of ours removed; side commands that still run keep `cpu.idle` and
@@ -65,11 +65,11 @@ impl Agent {
         lock(&self.control).quotas.set(Vec::new(), self.tick_ns);
         self.end_ext();
         self.end_space();
-        lock(&self.books).restore_where(is_first);
+        lock(&self.journal).restore_where(is_first);
         // Looked at once: one that ends meanwhile is an orphan, whose group somebody removes later.
         let (orphaned, ended): (Vec<Gate>, Vec<Gate>) =
             std::mem::take(&mut *gates).into_iter().partition(|gate| {
-                matches!(gate.record.place, Place::Own { .. }) && self.is_alive(gate)
+                matches!(gate.record.place, Attachment::Owned { .. }) && self.is_alive(gate)
             });
         *gates = orphaned;
         for gate in gates.iter_mut() {
@@ -106,7 +106,7 @@ impl Agent {
             warn!("{error}");
         }
         if gates.is_empty() {
-            lock(&self.books).close();
+            lock(&self.journal).close();
             let _ = self.fs.unlink(&self.run_dir.gates());
         }
         self.lease.beat(monotonic_ns());

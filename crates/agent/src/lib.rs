@@ -5,55 +5,55 @@
 //! writes the fallback when the agent dies or falls silent. Everyone else speaks to the agent over a socket.
 //!
 //! ```text
-//! server (socket) ─┐
-//! house (1 s)     ─┼─▶ agent: gates ─▶ limits: groups, books ─▶ kernel files
-//! bursts (0.1 s)  ─┤
-//! holders (20 ms) ─┤
-//! ext (0.1 s)     ─┤
-//! looper (5 ms)   ─┴─▶ control (knobs): sample → law → plan ─▶ quota
-//!                        └─ lease ─▶ guardian ─▶ fallback
+//! server (socket)       ─┐
+//! housekeeping (1 s)    ─┼─▶ agent: gates ─▶ limits: groups, journal ─▶ kernel files
+//! bursts (0.1 s)        ─┤
+//! lock_boost (20 ms)    ─┤
+//! ext (0.1 s)           ─┤
+//! control_thread (5 ms) ─┴─▶ control (knobs): sample → law → plan ─▶ quota
+//!                             └─ lease ─▶ guardian ─▶ fallback
 //! ```
 
 mod adopt;
-mod again;
+pub mod agent;
 pub mod api;
-mod books;
 mod bursts;
 pub mod client;
+mod confinement;
+mod control_thread;
+mod cpuset_controller;
 mod domains;
-mod escape;
 mod explain;
 pub mod ext;
 mod fallback;
 mod foreign;
 mod gate;
 pub mod guardian;
-mod holders;
-mod house;
+mod housekeeping;
+mod idle_class;
+mod journal;
 mod lease;
 mod leaving;
-mod light;
 mod limits;
-mod looper;
+mod liveness;
+mod lock_boost;
 mod mechanisms;
-mod nesting;
 mod notify;
-pub mod agent;
 pub mod paths;
 pub mod peer;
-mod presence;
+mod privilege;
 mod program;
+mod quota_tree;
 mod rate;
 mod reassert;
-mod rota;
+mod retry;
+mod round_robin;
 mod server;
-mod space;
 pub mod startup;
 pub mod systemd;
 mod targets;
 #[cfg(test)]
 mod tests;
-mod tighten;
 mod views;
 mod writer;
 

@@ -1,10 +1,10 @@
 //! Putting a gate's terms on the machine and taking them off again: groups, membership, weight, `cpu.idle`; and telling the loop.
 //!
-//! Every change is in the books before it is in a kernel file. Moving quotas are the loop's; here a group only gets the
+//! Every change is in the journal before it is in a kernel file. Moving quotas are the loop's; here a group only gets the
 //! floor, so that nothing runs unlimited until the loop's next step. What is not ours is limited in `foreign`.
 
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::{Demand, Limited};
+use tidegate_knobs::control::{Demand, QuotaTarget};
 use tidegate_knobs::group::{GroupError, GroupPath, Groups, Placement, WEIGHT_DEFAULT, WEIGHT_MIN};
 use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::plan::{PlanConfig, bandwidth_for};
@@ -13,9 +13,9 @@ use tidegate_knobs::target::ProcessRef;
 use tidegate_terms::Class;
 use tracing::warn;
 
-use crate::gate::{Gate, Place};
-use crate::looper::lock;
 use crate::agent::{Agent, limited_below, refuse};
+use crate::control_thread::lock;
+use crate::gate::{Attachment, Gate};
 use crate::server::Refusal;
 
 /// The kernel's least quota over the longest period we use: side work is never slower than this (1 % of one CPU).
@@ -51,7 +51,7 @@ impl Agent {
             self.ensure_made(&root, "")?;
         }
         self.ensure_made(&group, &gate.record.name)?;
-        gate.record.place = Place::Own {
+        gate.record.place = Attachment::Owned {
             group: group.clone(),
         };
         let possible = self.check_feasible(gate);
@@ -92,7 +92,7 @@ impl Agent {
         Err(Refusal::new("not_found", message))
     }
 
-    /// A group of ours, in the books as soon as it has an identity.
+    /// A group of ours, in the journal as soon as it has an identity.
     pub(crate) fn ensure_made(&self, group: &GroupPath, gate: &str) -> Result<(), Refusal> {
         if self.groups.exists(group) {
             return Ok(());
@@ -100,8 +100,8 @@ impl Agent {
         self.groups
             .create(group)
             .map_err(|error| refuse(kind_of(&error))(&error))?;
-        lock(&self.books).made(group, gate).map_err(|error| {
-            // What is not in the books must not be there.
+        lock(&self.journal).made(group, gate).map_err(|error| {
+            // What is not in the journal must not be there.
             let _ = self.groups.remove(group);
             refuse("internal")(&error)
         })
@@ -116,8 +116,8 @@ impl Agent {
         let unlimited = self.groups.bandwidth(&root).map_err(wrong)?;
         self.make_yield(&root, "", Fallback::Stay)?;
         let fallback = Fallback::Floor { bandwidth: floor };
-        lock(&self.books)
-            .will_limit(&root, "", unlimited, fallback)
+        lock(&self.journal)
+            .record_limit(&root, "", unlimited, fallback)
             .map_err(|error| refuse("internal")(&error))?;
         if unlimited.quota_us.is_none() {
             self.write_floor(&root, unlimited, floor)?;
@@ -135,11 +135,11 @@ impl Agent {
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         let was = self.groups.class(group).map_err(wrong)?;
         // Yielding already; or out of the idle class by the loop's own doing, which ends it, too.
-        if was.idle == Some(true) || lock(&self.books).relieved().contains(group) {
+        if was.idle == Some(true) || lock(&self.journal).relieved().contains(group) {
             return Ok(());
         }
-        lock(&self.books)
-            .will_yield(group, gate, was, fallback)
+        lock(&self.journal)
+            .record_idle_class(group, gate, was, fallback)
             .map_err(|error| refuse("internal")(&error))?;
         set_yielding(&self.groups, group, true).map_err(wrong)
     }
@@ -151,14 +151,14 @@ impl Agent {
         floor: Bandwidth,
     ) -> Result<(), Refusal> {
         self.mark_moved(group);
-        lock(&self.books)
+        lock(&self.journal)
             .write_quota(group, &from, &floor)
             .map_err(|error| refuse(error.kind())(&error))
     }
 
     /// A gate's weight among its siblings. Groups that are not ours keep theirs.
     pub(crate) fn write_weight(&self, gate: &Gate) -> Result<(), Refusal> {
-        let Place::Own { group } = &gate.record.place else {
+        let Attachment::Owned { group } = &gate.record.place else {
             return Ok(());
         };
         if gate.terms.weight.is_default()
@@ -166,9 +166,9 @@ impl Agent {
         {
             return Ok(());
         }
-        let mut books = lock(&self.books);
-        let capped = books
-            .will_weigh(group, gate.weight())
+        let mut journal = lock(&self.journal);
+        let capped = journal
+            .record_weight(group, gate.weight())
             .map_err(|error| refuse(error.kind())(&error))?;
         // The kernel refuses weights in the background; the loop writes it with the end of that.
         if capped && self.groups.idle(group).is_ok_and(|idle| idle == Some(true)) {
@@ -190,12 +190,12 @@ impl Agent {
         // The loop must not write behind the restore.
         lock(&self.control).quotas.drop(gate.record.place.group());
         match &gate.record.place {
-            Place::Own { group } => {
+            Attachment::Owned { group } => {
                 self.remove_group(group);
                 Vec::new()
             }
-            Place::Known { .. } => Vec::new(),
-            Place::Foreign { .. } | Place::Lent { .. } => {
+            Attachment::Observed { .. } => Vec::new(),
+            Attachment::InPlace { .. } | Attachment::Moved { .. } => {
                 self.unmark(gate.record.place.group());
                 let mut left = self.restore(&gate.record.name);
                 // Last: systemd then writes what it would have without us.
@@ -205,10 +205,10 @@ impl Agent {
         }
     }
 
-    /// Removes a group of ours; one that is still in use stays in the books for the next try.
+    /// Removes a group of ours; one that is still in use stays in the journal for the next try.
     pub(crate) fn remove_group(&self, group: &GroupPath) {
         match self.groups.remove(group) {
-            Ok(_) => lock(&self.books).forget(group),
+            Ok(_) => lock(&self.journal).forget(group),
             Err(error) => warn!("{error}"),
         }
     }
@@ -221,15 +221,15 @@ impl Agent {
             let gate = gates.iter().find(|gate| gate.record.name == name);
             gate.and_then(Gate::own_limit)
         };
-        lock(&self.books).set_floor(floor, own_of);
+        lock(&self.journal).set_floor(floor, own_of);
         let root = self.side_root();
         let mut side = Vec::new();
         let mut main = Vec::new();
-        let mut targets: Vec<Limited> = Vec::new();
+        let mut targets: Vec<QuotaTarget> = Vec::new();
         for gate in gates {
             let group = gate.record.place.group();
             match (gate.class(), &gate.record.place) {
-                (_, Place::Known { .. }) => {}
+                (_, Attachment::Observed { .. }) => {}
                 (Class::Side, _) => {
                     let Some(limited) = limited_below(&root, gate) else {
                         continue;
@@ -239,11 +239,11 @@ impl Agent {
                             known.unequal |= gate.weight() != known.first_weight;
                             known.weight += gate.weight();
                         }
-                        None => targets.push(Limited {
+                        None => targets.push(QuotaTarget {
                             weight: gate.weight(),
                             first_weight: gate.weight(),
                             unequal: false,
-                            cap_ucpu: lock(&self.books).limit_before(limited),
+                            cap_ucpu: lock(&self.journal).limit_before(limited),
                             own: gate
                                 .own_limit()
                                 .filter(|_| limited == group)

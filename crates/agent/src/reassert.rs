@@ -3,9 +3,9 @@
 use tidegate_knobs::ledger::{Change, Entry};
 use tracing::warn;
 
-use crate::limits::set_yielding;
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::control_thread::lock;
+use crate::limits::set_yielding;
 
 /// Writes again what somebody else wrote over; false where that is not done.
 pub(crate) fn reassert(agent: &Agent, entry: &Entry) -> bool {
@@ -20,7 +20,7 @@ pub(crate) fn reassert(agent: &Agent, entry: &Entry) -> bool {
                 warn!("{}", refusal.message);
                 return false;
             }
-            return match lock(&agent.books).reassert_own(&entry.group) {
+            return match lock(&agent.journal).reassert_own(&entry.group) {
                 Ok(_) => true,
                 Err(error) => {
                     warn!("{error}");
@@ -29,11 +29,11 @@ pub(crate) fn reassert(agent: &Agent, entry: &Entry) -> bool {
             };
         }
         Change::Background { .. } => {
-            lock(&agent.control).softs.invalidate(&entry.group);
+            lock(&agent.control).soft_caps.invalidate(&entry.group);
             if !agent.ext.holds() {
                 return true;
             }
-            let written = lock(&agent.books).set_background(&entry.group, true);
+            let written = lock(&agent.journal).set_background(&entry.group, true);
             return written.inspect_err(|error| warn!("{error}")).is_ok();
         }
         Change::Idle { ours, .. } => set_yielding(&agent.groups, &entry.group, *ours),
@@ -43,7 +43,7 @@ pub(crate) fn reassert(agent: &Agent, entry: &Entry) -> bool {
         | Change::Membership { .. }
         | Change::Latency(_)
         | Change::Units(_)
-        | Change::First(_) => {
+        | Change::Boost(_) => {
             return false;
         }
     };

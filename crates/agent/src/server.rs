@@ -17,8 +17,8 @@ use serde::de::DeserializeOwned;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
-use crate::api::ErrorView;
 use crate::agent::Agent;
+use crate::api::ErrorView;
 use crate::peer::Peer;
 
 /// A command line is at most 2 MiB on Linux, but no sensible request comes near this.

@@ -20,23 +20,23 @@ use tidegate_terms::{Config, Engine, LoopPeriod, Roots, Sense, Settings};
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
-use crate::books::Books;
+use crate::agent::{Agent, Mode};
+use crate::control_thread::{self, ControlThread};
+use crate::cpuset_controller::{self, CpusetController};
 use crate::ext::kernel::{Kernel, RealKernel};
-use crate::ext::{self, Carrier};
+use crate::ext::{self, ExtSupervisor};
 use crate::gate::demand;
-use crate::holders;
-use crate::house::House;
+use crate::housekeeping::Housekeeping;
+use crate::journal::Journal;
 use crate::lease::{Lease, monotonic_ns};
-use crate::looper::{self, Loop};
+use crate::liveness::agent_lives;
+use crate::lock_boost;
 use crate::mechanisms::units;
 use crate::notify;
-use crate::agent::{Mode, Agent};
 use crate::paths::{RunDir, open_lock};
-use crate::presence::agent_lives;
 use crate::program::own_program;
 use crate::rate::RateLimit;
 use crate::server;
-use crate::space::{self, Whole};
 
 /// How an agent is asked to start.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +78,8 @@ pub fn main(run_dir: &RunDir, options: &Options) -> Result<(), String> {
     if let Err(why) = &result
         && options.mode == Mode::OnDemand
     {
-        println!("{why}");
+        // The starter may be dead, and its end of the pipe closed.
+        let _ = writeln!(std::io::stdout(), "{why}");
     }
     result
 }
@@ -99,7 +100,7 @@ fn detach() -> Result<(), String> {
 struct Started {
     agent: Arc<Agent>,
     listener: std::os::unix::net::UnixListener,
-    house: House,
+    housekeeping: Housekeeping,
     /// Held for as long as this agent lives.
     _lock: std::fs::File,
 }
@@ -115,10 +116,10 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
     }
     let fs = kfs::machine(machine.roots()).map_err(|error| error.to_string())?;
     let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
-    let ext = carrier(options.engine.unwrap_or(settings.engine.value), &fs)?;
+    let ext = supervisor(options.engine.unwrap_or(settings.engine.value), &fs)?;
     leave_gates(&groups, run_dir);
-    let (books, report) =
-        Books::open(run_dir.dir(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
+    let (journal, report) =
+        Journal::open(run_dir.dir(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
     for alert in &report.alerts {
         warn!("{alert}");
     }
@@ -141,7 +142,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
     if topology.shares_cores() {
         control.set_contention(SHARED_CORES_PPM);
     }
-    let space = Whole::new(settings.space.value, topology, &groups);
+    let space = CpusetController::new(settings.space.value, topology, &groups);
     info!("{}", space.sentence());
     let agent = Arc::new(Agent {
         run_dir: run_dir.clone(),
@@ -152,13 +153,13 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
         groups,
         config,
         settings,
-        books: Arc::new(Mutex::new(books)),
+        journal: Arc::new(Mutex::new(journal)),
         gates: Mutex::new(Vec::new()),
         control: Arc::new(Mutex::new(control)),
         meters: Arc::default(),
         units: Mutex::default(),
         ext: Arc::new(ext),
-        holders: Mutex::default(),
+        lock_boost: Mutex::default(),
         space: Mutex::new(space),
         lease,
         period_ns,
@@ -178,13 +179,13 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
     Ok(Started {
         agent,
         listener,
-        house: House::new(guardian).with_engine(options.engine),
+        housekeeping: Housekeeping::new(guardian).with_engine(options.engine),
         _lock: lock_file,
     })
 }
 
 /// The scheduler, where it is to be one and this kernel can have it: who asks for it by name is told at once when it cannot.
-fn carrier(engine: Engine, fs: &Arc<dyn kfs::KernelFs>) -> Result<Carrier, String> {
+fn supervisor(engine: Engine, fs: &Arc<dyn kfs::KernelFs>) -> Result<ExtSupervisor, String> {
     let kernel: Option<Arc<dyn Kernel>> = match engine {
         // Which one auto is, is told with its reason in docs/ARCHITECTURE.md.
         Engine::Auto | Engine::Knobs => None,
@@ -195,7 +196,7 @@ fn carrier(engine: Engine, fs: &Arc<dyn kfs::KernelFs>) -> Result<Carrier, Strin
             .can_load()
             .map_err(|why| format!("agent: engine ext: {why}; or take engine = knobs"))?;
     }
-    Ok(Carrier::new(kernel))
+    Ok(ExtSupervisor::new(kernel))
 }
 
 fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, String> {
@@ -340,11 +341,11 @@ fn serve(started: Started) -> Result<(), String> {
     let Started {
         agent,
         listener,
-        house,
+        housekeeping,
         _lock,
     } = started;
     let writer = crate::writer::QuotaWriter::new(&agent);
-    let control_loop = Loop {
+    let control_loop = ControlThread {
         control: Arc::clone(&agent.control),
         meters: Arc::clone(&agent.meters),
         lease: Arc::clone(&agent.lease),
@@ -364,22 +365,22 @@ fn serve(started: Started) -> Result<(), String> {
     };
     let looping = spawn(
         "control",
-        Box::new(move || looper::run(control_loop, Box::new(writer))),
+        Box::new(move || control_thread::run(control_loop, Box::new(writer))),
     )?;
     let housed = Arc::clone(&agent);
-    let keeping = spawn("house", Box::new(move || house.run(&housed)))?;
+    let keeping = spawn("housekeeping", Box::new(move || housekeeping.run(&housed)))?;
     let bursty = Arc::clone(&agent);
     let bursting = spawn("bursts", Box::new(move || crate::bursts::run(&bursty)))?;
     let divided = Arc::clone(&agent);
     let dividing = spawn("units", Box::new(move || units::run(&divided)))?;
     let spaced = Arc::clone(&agent);
-    let spacing = spawn("space", Box::new(move || space::run(&spaced)))?;
+    let spacing = spawn("space", Box::new(move || cpuset_controller::run(&spaced)))?;
     let carried = Arc::clone(&agent);
     // Not waited for in the end: the kernel may be checking its programs for a while, and nothing comes of that any more.
     spawn("ext", Box::new(move || ext::run(&carried)))?;
     let held = Arc::clone(&agent);
-    let holding = spawn("holders", Box::new(move || holders::run(&held)))?;
-    looper::pin_memory();
+    let holding = spawn("holders", Box::new(move || lock_boost::run(&held)))?;
+    control_thread::pin_memory();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

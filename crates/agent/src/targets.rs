@@ -8,14 +8,14 @@ use tidegate_knobs::target::{GateName, ProcessRef, Target};
 use tidegate_terms::{Class, RawTerms, Source};
 use tracing::{info, warn};
 
-use crate::api::{Done, GateView, SetRequest, UnsetRequest};
-use crate::gate::{Gate, Place, Record};
-use crate::lease::monotonic_ns;
-use crate::looper::lock;
 use crate::agent::{Agent, find_in, no_gate, refuse};
+use crate::api::{Done, GateView, SetRequest, UnsetRequest};
+use crate::control_thread::lock;
+use crate::gate::{Attachment, Gate, Record};
+use crate::lease::monotonic_ns;
 use crate::peer::{ADMIN_GROUP, Peer, may_give};
+use crate::privilege::only_tightens;
 use crate::server::Refusal;
-use crate::tighten::only_tightens;
 
 impl Agent {
     /// Terms for something that runs already.
@@ -129,7 +129,7 @@ impl Agent {
             Target::Pid(pid) => {
                 if self.groups.version() == CgroupVersion::V1 && !hint_only {
                     // On v2 it stays below its group; a hint moves nobody.
-                    self.check_escape(peer, gates, *pid)?;
+                    self.check_confinement(peer, gates, *pid)?;
                 }
                 let process = ProcessRef::look_up(&*self.fs, *pid);
                 Ok(process.map_err(|error| refuse("not_found")(&error))?.uid)
@@ -164,7 +164,7 @@ impl Agent {
             self.check_feasible(&changed)?;
         }
         if changed.class() != gate.class() {
-            if matches!(gate.record.place, Place::Own { .. }) {
+            if matches!(gate.record.place, Attachment::Owned { .. }) {
                 let message = format!(
                     "class: gate {}: the class of a running command cannot change; start it again with --{}",
                     gate.record.name,
@@ -199,8 +199,8 @@ impl Agent {
     /// Makes the machine agree with a gate's changed terms, or leaves gate and machine as they were.
     pub(crate) fn agree(&self, gate: &mut Gate, mut changed: Gate) -> Result<(), Refusal> {
         changed.auto = gate.auto.clone();
-        let in_own = matches!(gate.record.place, Place::Lent { .. });
-        let is_process = in_own || matches!(gate.record.place, Place::Known { .. });
+        let in_own = matches!(gate.record.place, Attachment::Moved { .. });
+        let is_process = in_own || matches!(gate.record.place, Attachment::Observed { .. });
         if is_process && changed.needs_group() != in_own {
             self.move_to(gate, &mut changed)?;
             *gate = changed;
@@ -223,12 +223,12 @@ impl Agent {
     }
 
     /// Where a gate's work sits once nothing of ours acts on it: a process that was moved is back where it was.
-    fn place_after_release(&self, gate: &Gate) -> Place {
+    fn place_after_release(&self, gate: &Gate) -> Attachment {
         match &gate.record.place {
-            Place::Lent {
+            Attachment::Moved {
                 placement,
                 start_ticks,
-            } => Place::Known {
+            } => Attachment::Observed {
                 pid: placement.pid,
                 start_ticks: *start_ticks,
                 group: self
@@ -260,7 +260,7 @@ impl Agent {
                     .groups
                     .group_of(*pid)
                     .map_err(|error| refuse("not_found")(&error))?;
-                let place = Place::Known {
+                let place = Attachment::Observed {
                     pid: *pid,
                     start_ticks: process.start_ticks,
                     group: group.unwrap_or_else(GroupPath::root),
@@ -269,13 +269,13 @@ impl Agent {
             }
             Target::Cgroup(group) => (
                 group.name().to_owned(),
-                Place::Foreign {
+                Attachment::InPlace {
                     group: group.clone(),
                 },
             ),
             Target::Unit(unit) => {
                 let group = of_unit.ok_or_else(|| no_gate(unit.as_str()))?;
-                (unit.stem().to_owned(), Place::Foreign { group })
+                (unit.stem().to_owned(), Attachment::InPlace { group })
             }
             Target::Gate(name) => return Err(no_gate(name.as_str())),
         };
@@ -307,10 +307,10 @@ impl Agent {
     }
 
     /// Refuses to limit the agent itself: by a limit of its own that a gate has, too.
-    pub(crate) fn check_not_own(&self, target: &str, place: &Place) -> Result<(), Refusal> {
+    pub(crate) fn check_not_own(&self, target: &str, place: &Attachment) -> Result<(), Refusal> {
         let own = [std::process::id() as i32, self.lease.guardian_pid()];
         let holds_own = match place {
-            Place::Known { pid, .. } => own.contains(pid),
+            Attachment::Observed { pid, .. } => own.contains(pid),
             place => own.iter().any(|pid| {
                 let at = self.groups.group_of(*pid).ok().flatten();
                 at.is_some_and(|at| at.is_within(place.group()))
@@ -327,9 +327,14 @@ impl Agent {
 
     /// Refuses to make side work of the agent itself, and of groups of which one lies in the other: their use would count
     /// twice.
-    fn check_limitable(&self, gates: &[Gate], target: &str, place: &Place) -> Result<(), Refusal> {
+    fn check_limitable(
+        &self,
+        gates: &[Gate],
+        target: &str,
+        place: &Attachment,
+    ) -> Result<(), Refusal> {
         self.check_not_own(target, place)?;
-        let Place::Foreign { group } = place else {
+        let Attachment::InPlace { group } = place else {
             return Ok(());
         };
         let overlaps = |gate: &&Gate| {
@@ -365,7 +370,7 @@ impl Agent {
         self.admit(peer)?;
         let name = gates[index].record.name.clone();
         let message = if request.terms.is_empty() {
-            if matches!(gates[index].record.place, Place::Own { .. }) {
+            if matches!(gates[index].record.place, Attachment::Owned { .. }) {
                 let message = format!(
                     "unset: gate {name}: it was made by `run` and ends with its command; name the terms to take back"
                 );

@@ -1,18 +1,18 @@
 //! What the agent shows: status and gates. Why a gate runs at its present rate is in `explain`.
 
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::{Control, FREE_UCPU, Given, Write};
+use tidegate_knobs::control::{Allotment, Control, FREE_UCPU, Write};
 use tidegate_knobs::cpus::format_list;
 use tidegate_knobs::limit::hard_cap;
 use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::View;
 
-use crate::api::{GateView, LimitView, LoopView, ObjectiveView, StatusView, TermView, WriteView};
-use crate::gate::{Gate, Place};
-use crate::lease::monotonic_ns;
-use crate::looper::lock;
-use crate::mechanisms::latency_view;
 use crate::agent::Agent;
+use crate::api::{GateView, LimitView, LoopView, ObjectiveView, StatusView, TermView, WriteView};
+use crate::control_thread::lock;
+use crate::gate::{Attachment, Gate};
+use crate::lease::monotonic_ns;
+use crate::mechanisms::latency_view;
 
 pub(crate) fn cpus(ucpu: u64) -> f64 {
     ucpu as f64 / 1e6
@@ -114,7 +114,7 @@ impl Agent {
         view.gates = self.gate_views(&gates, &given, by_ext.as_ref(), now_ns);
         drop(gates);
         view.domains = self.domain_views();
-        view.holders = lock(&self.holders).view();
+        view.holders = lock(&self.lock_boost).view();
         {
             let space = lock(&self.space);
             view.space = space.sentence();
@@ -132,7 +132,7 @@ impl Agent {
         view.control.period_ms = self.period_ns as f64 / 1e6;
         view.control.agent_cpu_pct = *lock(&self.own_cpu_pct);
         view.guardian_pid =
-            Some(self.lease.guardian_pid()).filter(|pid| crate::house::is_alive(*pid));
+            Some(self.lease.guardian_pid()).filter(|pid| crate::housekeeping::is_alive(*pid));
         view.lease_seconds = self.lease.age_and_lease_ns(now_ns).1 as f64 / 1e9;
         view.alerts.extend(lock(&self.alerts).iter().cloned());
         view
@@ -186,7 +186,7 @@ impl Agent {
     fn gate_views(
         &self,
         gates: &[Gate],
-        given: &[Given],
+        given: &[Allotment],
         by_ext: Option<&HeadroomDecision>,
         now_ns: u64,
     ) -> Vec<GateView> {
@@ -201,7 +201,7 @@ impl Agent {
         views
     }
 
-    fn gate_view(&self, gate: &Gate, given: &[Given], now_ns: u64) -> GateView {
+    fn gate_view(&self, gate: &Gate, given: &[Allotment], now_ns: u64) -> GateView {
         let record = &gate.record;
         let group = record.place.group();
         let limited = self.limited_group(gate);
@@ -209,7 +209,7 @@ impl Agent {
         // With a limit of its own, its own group's counts tell of that; with one for each task or process, those of their
         // groups; else those of the group that is limited with it in it.
         let counted = match (&own, &record.place) {
-            (_, Place::Known { .. }) => None,
+            (_, Attachment::Observed { .. }) => None,
             (Some(_), _) => Some(group),
             (None, _) => limited.as_ref(),
         };
@@ -221,7 +221,7 @@ impl Agent {
             .or_else(|| self.limit_stat(counted?).ok())
             .unwrap_or_default();
         let processes = match &record.place {
-            Place::Known { .. } => 1,
+            Attachment::Observed { .. } => 1,
             _ => self.processes_below(group, 4) as u64,
         };
         let allowance = limited

@@ -1,4 +1,4 @@
-//! Where the loop's writes go: the books first, then the group.
+//! Where the loop's writes go: the journal first, then the group.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,16 +7,16 @@ use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::Apply;
 use tidegate_knobs::group::{GroupPath, Groups};
 
-use crate::books::Books;
-use crate::light::lighten;
-use crate::limits::set_yielding;
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::control_thread::lock;
+use crate::idle_class::leave_idle_class;
+use crate::journal::Journal;
+use crate::limits::set_yielding;
 
-/// Quotas go to the books, then to the group.
+/// Quotas go to the journal, then to the group.
 pub(crate) struct QuotaWriter {
     pub groups: Arc<Groups>,
-    pub books: Arc<Mutex<Books>>,
+    pub journal: Arc<Mutex<Journal>>,
     /// The group that yields by the least weight while this is set, and not in the idle class.
     pub light: (GroupPath, Arc<AtomicBool>),
 }
@@ -25,7 +25,7 @@ impl QuotaWriter {
     pub(crate) fn new(agent: &Agent) -> Self {
         Self {
             groups: Arc::clone(&agent.groups),
-            books: Arc::clone(&agent.books),
+            journal: Arc::clone(&agent.journal),
             light: (agent.side_root(), lock(&agent.space).light()),
         }
     }
@@ -45,28 +45,28 @@ impl Apply for QuotaWriter {
                 .bandwidth(group)
                 .map_err(|error| error.to_string())?,
         };
-        lock(&self.books)
+        lock(&self.journal)
             .write_quota(group, &from, &to)
             .map_err(|error| error.to_string())
     }
 
     fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), String> {
-        let mut books = lock(&self.books);
+        let mut journal = lock(&self.journal);
         if *group == self.light.0 && self.light.1.load(Ordering::Acquire) {
-            return lighten(&self.groups, &mut books, group, yielding);
+            return leave_idle_class(&self.groups, &mut journal, group, yielding);
         }
-        books
-            .will_change_yield(group, yielding)
+        journal
+            .record_idle_class_change(group, yielding)
             .map_err(|error| error.to_string())?;
         set_yielding(&self.groups, group, yielding).map_err(|error| {
             // It stands as before; a ledger that says otherwise would take that for somebody else's.
-            let _ = books.will_change_yield(group, !yielding);
+            let _ = journal.record_idle_class_change(group, !yielding);
             error.to_string()
         })
     }
 
     fn set_background(&mut self, group: &GroupPath, background: bool) -> Result<(), String> {
-        lock(&self.books)
+        lock(&self.journal)
             .set_background(group, background)
             .map_err(|error| error.to_string())
     }

@@ -49,7 +49,7 @@ pub enum LabError {
     },
     /// The VM bed lacks something, or failed.
     #[error("{0}")]
-    Bed(#[from] tidegate_vm::Trouble),
+    Bed(#[from] tidegate_vm::VmError),
     /// A process of the experiment did not do its part.
     #[error("{what}: {why}")]
     Process {

@@ -291,3 +291,33 @@ fn a_command_that_outlives_a_stop_leaves_no_group() {
         !instance.run_dir().join("gates.json").exists()
     });
 }
+
+/// A panic there has cost seconds of symbols, in the gate that the killed starter was in.
+#[test]
+fn an_agent_whose_starter_is_dead_gives_up_without_a_panic() {
+    let Some(instance) = Instance::new("unread") else {
+        return;
+    };
+    let _work = instance.background(&["--side", "--name", "work"], &["sleep", "60"]);
+    instance.gate("work");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let errors = instance.path().join("errors");
+    let mut second = instance.tidegate(&["agent", "--on-demand"]);
+    second
+        .stdin(Stdio::null())
+        .stdout(writer)
+        .stderr(std::fs::File::create(&errors).unwrap());
+    assert!(
+        second.status().unwrap().success(),
+        "it goes on as another process"
+    );
+    wait_for("the second agent to end", || {
+        std::fs::read_to_string(&errors)
+            .unwrap()
+            .contains("another agent runs")
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    let said = std::fs::read_to_string(&errors).unwrap();
+    assert!(!said.contains("panicked"), "{said}");
+}

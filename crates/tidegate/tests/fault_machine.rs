@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use common::{Background, Instance, describe, stderr};
 use support_fault::{long, tell};
-use support_kill::processes::{guardians, kill9, agents};
+use support_kill::processes::{agents, guardians, kill9};
 use support_kill::stage::{Stage, nothing_left, side_root};
 use support_kill::watch::{Limit, cpu_mount};
 use support_kill::{LEASE, wait};

@@ -11,7 +11,7 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use common::{Background, Instance};
-use support_kill::processes::{children, guardians, kill9, agents};
+use support_kill::processes::{agents, children, guardians, kill9};
 use support_kill::stage::nothing_left;
 use support_kill::{LEASE, wait};
 
@@ -114,7 +114,7 @@ fn a_holder_goes_first_and_it_is_told() {
                     .to_string()
                     .contains("main waits for its flock")
         });
-        // A process gets at most a tenth of a CPU and one full purse.
+        // A process gets at most a tenth of a CPU and one full budget.
         let status = scene.instance.json(&["status"]);
         let seconds = status["holders"]["seconds"].as_f64().unwrap();
         let up = status["uptime_seconds"].as_f64().unwrap();
@@ -145,7 +145,7 @@ fn an_agent_that_is_killed_in_a_holders_turn_leaves_none() {
         wait("the turn to be taken back", LEASE * 3, || {
             policy(scene.holder) == "0"
         });
-        wait("the books to be clean", LEASE * 3, || {
+        wait("the journal to be clean", LEASE * 3, || {
             !in_ledger(&scene.instance.run_dir())
         });
         assert_eq!(policy(scene.holder), "0", "and it stays so");

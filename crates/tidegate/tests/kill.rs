@@ -12,7 +12,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use common::Instance;
-use support_kill::processes::{guardians, kill9, agents};
+use support_kill::processes::{agents, guardians, kill9};
 use support_kill::stage::{Stage, nothing_left};
 use support_kill::{Coin, LEASE, kills, wait};
 

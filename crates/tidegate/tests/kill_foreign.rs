@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Background, Instance, cgroups_of};
-use support_kill::processes::{guardians, kill9, agents, signal};
+use support_kill::processes::{agents, guardians, kill9, signal};
 use support_kill::stage::{Stage, nothing_left, side_root};
 use support_kill::watch::{Limit, cpu_mount};
 use support_kill::{Coin, LEASE, kills, wait};

@@ -1,6 +1,6 @@
 //! apt with a private root: this machine's transport, mirror and proxies; our own suite, lists and cache.
 
-use crate::Trouble;
+use crate::VmError;
 use crate::command::output;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Names the mirror where the machine's own apt sources name none (Ubuntu, for one).
 const MIRROR_VARIABLE: &str = "TIDEGATE_DEBIAN_MIRROR";
 
-pub fn run(command: &mut Command, what: &str) -> Result<String, Trouble> {
+pub fn run(command: &mut Command, what: &str) -> Result<String, VmError> {
     let mend = "check the network and the machine's apt sources, then run it again";
     output(command, what, |line| line.starts_with("E:"), mend)
 }
@@ -24,9 +24,9 @@ pub struct PrivateApt {
 }
 
 impl PrivateApt {
-    pub fn set_up(cache: &Path) -> Result<PrivateApt, Trouble> {
+    pub fn set_up(cache: &Path) -> Result<PrivateApt, VmError> {
         if !Path::new(KEYRING).is_file() {
-            return Err(Trouble::new(
+            return Err(VmError::new(
                 "check the list's signature",
                 KEYRING,
                 "no such file",
@@ -34,7 +34,7 @@ impl PrivateApt {
             ));
         }
         let root = cache.join("apt");
-        let io = |e| Trouble::io("set up a private apt", &root, &e);
+        let io = |e| VmError::io("set up a private apt", &root, &e);
         for directory in ["lists/partial", "cache/archives/partial"] {
             fs::create_dir_all(root.join(directory)).map_err(io)?;
         }
@@ -65,7 +65,7 @@ impl PrivateApt {
         arguments: &[&str],
         directory: &Path,
         what: &str,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, VmError> {
         run(
             Command::new(program)
                 .arg("-c")
@@ -78,7 +78,7 @@ impl PrivateApt {
 }
 
 /// The Debian mirror that this machine's apt sources name.
-fn mirror() -> Result<String, Trouble> {
+fn mirror() -> Result<String, VmError> {
     if let Ok(named) = std::env::var(MIRROR_VARIABLE) {
         return Ok(named);
     }
@@ -88,7 +88,7 @@ fn mirror() -> Result<String, Trouble> {
         "read the machine's apt sources",
     )?;
     debian_mirror(&listing).ok_or_else(|| {
-        Trouble::new(
+        VmError::new(
             "find a Debian mirror",
             "the machine's apt sources",
             "none of them is a Debian archive",

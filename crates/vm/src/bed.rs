@@ -2,7 +2,7 @@
 
 use crate::fetch::{self, Kernel};
 use crate::image::Parts;
-use crate::{Trouble, tool};
+use crate::{VmError, tool};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -35,11 +35,11 @@ pub struct Bed {
 
 impl Bed {
     /// Finds or fetches the kernel, and builds the parts of the image.
-    pub fn prepare(setup: &Setup) -> Result<Bed, Trouble> {
+    pub fn prepare(setup: &Setup) -> Result<Bed, VmError> {
         tool("qemu-system-x86_64")?;
-        let kernel = fetch::kernel(&setup.cache, &setup.series, false).map_err(Trouble::lacking)?;
+        let kernel = fetch::kernel(&setup.cache, &setup.series, false).map_err(VmError::lacking)?;
         let work = setup.work.clone();
-        fs::create_dir_all(&work).map_err(|e| Trouble::io("make the work folder", &work, &e))?;
+        fs::create_dir_all(&work).map_err(|e| VmError::io("make the work folder", &work, &e))?;
         let lock = locked(&work.join("lock"))?;
         let parts = Parts::gather(setup)?;
         Ok(Bed {
@@ -57,8 +57,8 @@ impl Bed {
 }
 
 /// Waits until no other run uses the work folder.
-fn locked(path: &Path) -> Result<File, Trouble> {
-    let io = |e| Trouble::io("lock the work folder", path, &e);
+fn locked(path: &Path) -> Result<File, VmError> {
+    let io = |e| VmError::io("lock the work folder", path, &e);
     let file = File::create(path).map_err(io)?;
     if file.try_lock().is_err() {
         eprintln!("vm: waiting for another run to end");

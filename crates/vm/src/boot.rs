@@ -2,7 +2,7 @@
 //! case. A panic, a hang or a silent guest fails the running test with the tail of the log; tests that had not
 //! begun are handed back for another boot.
 
-use crate::Trouble;
+use crate::VmError;
 use crate::catalog::{Case, Mode};
 use crate::emulator::{Console, Emulator, TAIL_LINES};
 use crate::fetch::Kernel;
@@ -90,14 +90,14 @@ pub struct Boot<'a> {
 
 impl Boot<'_> {
     /// Follows the guest to its end; each line of a test's own output also goes to `heard`.
-    pub fn run(&self, progress: &Progress, heard: &mut dyn FnMut(&str)) -> Result<Report, Trouble> {
+    pub fn run(&self, progress: &Progress, heard: &mut dyn FnMut(&str)) -> Result<Report, VmError> {
         let console = self.logs.join("console.log");
         let _ = fs::remove_file(&console);
         let mut emulator =
             Emulator::start(self.command(&console), &self.logs.join("emulator.log"))?;
         let lines = emulator.lines();
         let log = File::create(self.logs.join("guest.log"))
-            .map_err(|e| Trouble::io("keep the guest's log", self.logs, &e))?;
+            .map_err(|e| VmError::io("keep the guest's log", self.logs, &e))?;
         let mut watch = Watch::new(self, log, Console::new(console), heard);
         while let Step::Going = watch.step(&lines, progress) {}
         drop(emulator);

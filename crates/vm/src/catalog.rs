@@ -11,7 +11,7 @@
 //! # expect: Kernel panic     (optional: passes only by failing with this in its reason; it tests the bed)
 //! ```
 
-use crate::Trouble;
+use crate::VmError;
 use crate::frames::Outcome;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -99,9 +99,9 @@ impl Case {
 }
 
 /// All tests under `cases`, by name.
-pub fn read(cases: &Path) -> Result<Vec<Case>, Trouble> {
+pub fn read(cases: &Path) -> Result<Vec<Case>, VmError> {
     let entries =
-        fs::read_dir(cases).map_err(|e| Trouble::io("list the guest's tests", cases, &e))?;
+        fs::read_dir(cases).map_err(|e| VmError::io("list the guest's tests", cases, &e))?;
     let mut found = Vec::new();
     for file in entries
         .flatten()
@@ -109,14 +109,14 @@ pub fn read(cases: &Path) -> Result<Vec<Case>, Trouble> {
         .filter(|p| p.extension().is_some_and(|x| x == "sh"))
     {
         let text =
-            fs::read_to_string(&file).map_err(|e| Trouble::io("read a guest test", &file, &e))?;
+            fs::read_to_string(&file).map_err(|e| VmError::io("read a guest test", &file, &e))?;
         let name = file
             .file_stem()
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
         let case = parse(name, file.clone(), &text).map_err(|why| {
-            Trouble::new(
+            VmError::new(
                 "read a guest test's head",
                 &file.display().to_string(),
                 &why,

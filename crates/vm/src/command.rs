@@ -1,6 +1,6 @@
 //! Running another program to its end: its standard output, or the line of its errors that tells most.
 
-use crate::Trouble;
+use crate::VmError;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,11 +10,11 @@ pub fn output(
     what: &str,
     tells: impl Fn(&str) -> bool,
     mend: &str,
-) -> Result<String, Trouble> {
+) -> Result<String, VmError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
         .output()
-        .map_err(|e| Trouble::io(what, Path::new(&program), &e))?;
+        .map_err(|e| VmError::io(what, Path::new(&program), &e))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -24,5 +24,5 @@ pub fn output(
         .find(|line| tells(line))
         .or(errors.lines().last())
         .unwrap_or("it failed without a word");
-    Err(Trouble::new(what, &program, why.trim(), mend))
+    Err(VmError::new(what, &program, why.trim(), mend))
 }

@@ -1,7 +1,7 @@
 //! The emulator's process and its two outputs: the guest's second serial port, which the tests speak on, and the
 //! kernel's console, which goes to a file.
 
-use crate::Trouble;
+use crate::VmError;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -69,9 +69,9 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    pub fn start(mut command: Command, errors: &Path) -> Result<Emulator, Trouble> {
+    pub fn start(mut command: Command, errors: &Path) -> Result<Emulator, VmError> {
         let log =
-            File::create(errors).map_err(|e| Trouble::io("keep the emulator's log", errors, &e))?;
+            File::create(errors).map_err(|e| VmError::io("keep the emulator's log", errors, &e))?;
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -87,7 +87,7 @@ impl Emulator {
         }
         let child = command
             .spawn()
-            .map_err(|e| Trouble::io("start the emulator", Path::new("qemu-system-x86_64"), &e))?;
+            .map_err(|e| VmError::io("start the emulator", Path::new("qemu-system-x86_64"), &e))?;
         Ok(Emulator { child })
     }
 

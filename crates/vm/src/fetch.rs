@@ -6,7 +6,7 @@
 //! for Debian. The kernel lies under `.cache/vm/kernels/PACKAGE_VERSION/` and needs no network afterwards.
 
 use crate::apt::{PrivateApt, SUITE, run};
-use crate::{Trouble, tool};
+use crate::{VmError, tool};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,7 +37,7 @@ struct Candidate {
 }
 
 /// The kernel of `series` ("6.18"): from the cache, or fetched; `refresh` looks for a newer one first.
-pub fn kernel(cache: &Path, series: &str, refresh: bool) -> Result<Kernel, Trouble> {
+pub fn kernel(cache: &Path, series: &str, refresh: bool) -> Result<Kernel, VmError> {
     let cached = newest_cached(cache, series)?;
     let stale = refresh || !list_is_fresh(cache);
     match (cached, stale) {
@@ -55,9 +55,9 @@ pub fn kernel(cache: &Path, series: &str, refresh: bool) -> Result<Kernel, Troub
     }
 }
 
-fn fetch_newest(cache: &Path, series: &str) -> Result<Kernel, Trouble> {
+fn fetch_newest(cache: &Path, series: &str) -> Result<Kernel, VmError> {
     if std::env::consts::ARCH != "x86_64" {
-        return Err(Trouble::new(
+        return Err(VmError::new(
             "guest kernel",
             std::env::consts::ARCH,
             "only amd64 kernels are known",
@@ -72,7 +72,7 @@ fn fetch_newest(cache: &Path, series: &str) -> Result<Kernel, Trouble> {
     let list = apt.run("apt-cache", &["dumpavail"], cache, "read the package list")?;
     let candidates = candidates(&list, series);
     let Some(newest) = newest(&candidates) else {
-        return Err(Trouble::new(
+        return Err(VmError::new(
             "guest kernel",
             &format!("{SUITE}, series {series}"),
             "the list has no linux-image or linux-binary cloud package of it",
@@ -87,10 +87,10 @@ fn fetch_newest(cache: &Path, series: &str) -> Result<Kernel, Trouble> {
 }
 
 /// Reads the package lists anew.
-pub(crate) fn refresh_list(cache: &Path, apt: &PrivateApt) -> Result<(), Trouble> {
+pub(crate) fn refresh_list(cache: &Path, apt: &PrivateApt) -> Result<(), VmError> {
     apt.run("apt-get", &["update", "-q"], cache, "read the package list")?;
     fs::write(list_stamp(cache), SUITE)
-        .map_err(|e| Trouble::io("note the list's age", &list_stamp(cache), &e))
+        .map_err(|e| VmError::io("note the list's age", &list_stamp(cache), &e))
 }
 
 /// Whether the lists need not be read again.
@@ -99,10 +99,10 @@ pub(crate) fn list_is_fresh(cache: &Path) -> bool {
 }
 
 /// Downloads beside the final place and renames, so that an interrupted fetch never looks complete.
-fn download(apt: &PrivateApt, candidate: &Candidate, directory: &Path) -> Result<Kernel, Trouble> {
+fn download(apt: &PrivateApt, candidate: &Candidate, directory: &Path) -> Result<Kernel, VmError> {
     let partial = PathBuf::from(format!("{}.partial", directory.display()));
     let _ = fs::remove_dir_all(&partial);
-    fs::create_dir_all(&partial).map_err(|e| Trouble::io("make the cache", &partial, &e))?;
+    fs::create_dir_all(&partial).map_err(|e| VmError::io("make the cache", &partial, &e))?;
     eprintln!("vm: fetching {} {}", candidate.package, candidate.version);
     let wanted = format!("{}={}", candidate.package, candidate.version);
     apt.run(
@@ -114,7 +114,7 @@ fn download(apt: &PrivateApt, candidate: &Candidate, directory: &Path) -> Result
     let package = only_file(&partial, ".deb")?;
     let sum = sha256(&package)?;
     if sum != candidate.sha256 {
-        return Err(Trouble::new(
+        return Err(VmError::new(
             "check the kernel's SHA256",
             &package.display().to_string(),
             &format!("it is {sum}, the list says {}", candidate.sha256),
@@ -127,7 +127,7 @@ fn download(apt: &PrivateApt, candidate: &Candidate, directory: &Path) -> Result
         "unpack the kernel",
     )?;
     let image = image_in(&tree)?;
-    let io = |e| Trouble::io("keep the kernel", &partial, &e);
+    let io = |e| VmError::io("keep the kernel", &partial, &e);
     fs::rename(&image, partial.join("vmlinuz")).map_err(io)?;
     fs::remove_dir_all(&tree).map_err(io)?;
     fs::remove_file(&package).map_err(io)?;
@@ -143,7 +143,7 @@ fn download(apt: &PrivateApt, candidate: &Candidate, directory: &Path) -> Result
     let _ = fs::remove_dir_all(directory);
     fs::rename(&partial, directory).map_err(io)?;
     read_cached(directory)?.ok_or_else(|| {
-        Trouble::new(
+        VmError::new(
             "keep the kernel",
             &directory.display().to_string(),
             "it changed while being read",
@@ -153,7 +153,7 @@ fn download(apt: &PrivateApt, candidate: &Candidate, directory: &Path) -> Result
 }
 
 /// The image in an unpacked package: `boot/vmlinuz-VERSION` up to 7.0, `usr/lib/modules/VERSION/vmlinuz` after.
-fn image_in(tree: &Path) -> Result<PathBuf, Trouble> {
+fn image_in(tree: &Path) -> Result<PathBuf, VmError> {
     let boot = tree.join("boot");
     if boot.is_dir() {
         return only_file(&boot, "vmlinuz-");
@@ -162,7 +162,7 @@ fn image_in(tree: &Path) -> Result<PathBuf, Trouble> {
 }
 
 /// The cached kernel in `directory`, if it is whole: its image is what was unpacked.
-fn read_cached(directory: &Path) -> Result<Option<Kernel>, Trouble> {
+fn read_cached(directory: &Path) -> Result<Option<Kernel>, VmError> {
     let (vmlinuz, origin) = (directory.join("vmlinuz"), directory.join("origin"));
     let Ok(text) = fs::read_to_string(&origin) else {
         return Ok(None);
@@ -181,7 +181,7 @@ fn read_cached(directory: &Path) -> Result<Option<Kernel>, Trouble> {
     }))
 }
 
-fn newest_cached(cache: &Path, series: &str) -> Result<Option<Kernel>, Trouble> {
+fn newest_cached(cache: &Path, series: &str) -> Result<Option<Kernel>, VmError> {
     let mut best: Option<Kernel> = None;
     let Ok(entries) = fs::read_dir(kernels(cache)) else {
         return Ok(None);
@@ -268,16 +268,16 @@ fn newer(left: &str, right: &str) -> bool {
         .is_ok_and(|s| s.success())
 }
 
-fn only_file(directory: &Path, part: &str) -> Result<PathBuf, Trouble> {
+fn only_file(directory: &Path, part: &str) -> Result<PathBuf, VmError> {
     let entries =
-        fs::read_dir(directory).map_err(|e| Trouble::io("look into the package", directory, &e))?;
+        fs::read_dir(directory).map_err(|e| VmError::io("look into the package", directory, &e))?;
     let mut found = entries.flatten().map(|e| e.path()).filter(|p| {
         p.file_name()
             .is_some_and(|n| n.to_string_lossy().contains(part))
     });
     found.next().ok_or_else(|| {
         let place = directory.display().to_string();
-        Trouble::new(
+        VmError::new(
             "look into the package",
             &place,
             &format!("no file named *{part}*"),
@@ -286,7 +286,7 @@ fn only_file(directory: &Path, part: &str) -> Result<PathBuf, Trouble> {
     })
 }
 
-pub(crate) fn sha256(file: &Path) -> Result<String, Trouble> {
+pub(crate) fn sha256(file: &Path) -> Result<String, VmError> {
     let text = run(Command::new("sha256sum").arg(file), "compute a SHA256")?;
     Ok(text
         .split_whitespace()

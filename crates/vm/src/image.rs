@@ -4,7 +4,7 @@
 use crate::catalog::Case;
 use crate::cpio::Archive;
 use crate::userland::Userland;
-use crate::{Setup, Trouble, command, tool};
+use crate::{Setup, VmError, command, tool};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -59,11 +59,11 @@ pub struct Parts {
 
 impl Parts {
     /// Finds or builds every part; the work folder takes what is built.
-    pub fn gather(setup: &Setup) -> Result<Parts, Trouble> {
+    pub fn gather(setup: &Setup) -> Result<Parts, VmError> {
         let busybox = tool("busybox")?;
         if !libraries(&busybox)?.is_empty() {
             let place = busybox.display().to_string();
-            return Err(Trouble::new(
+            return Err(VmError::new(
                 "make the guest",
                 &place,
                 "it is not linked statically",
@@ -87,7 +87,7 @@ impl Parts {
             busybox,
             applets: listed.lines().map(str::to_string).collect(),
             scripts: setup.scripts.as_ref().map(compiled).transpose()?,
-            binaries: binaries.collect::<Result<_, Trouble>>()?,
+            binaries: binaries.collect::<Result<_, VmError>>()?,
             extras: Vec::new(),
         })
     }
@@ -99,7 +99,7 @@ impl Parts {
         mode: &str,
         userland: Option<&Userland>,
         to: &Path,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), VmError> {
         let mut tree = Tree::default();
         for directory in ["proc", "sys", "dev", "run", "tmp", "etc", "vm/cases"] {
             tree.directory(directory);
@@ -113,7 +113,7 @@ impl Parts {
         let mut list = String::new();
         for case in cases {
             let text = fs::read_to_string(&case.file)
-                .map_err(|e| Trouble::io("read a guest test", &case.file, &e))?;
+                .map_err(|e| VmError::io("read a guest test", &case.file, &e))?;
             tree.text(&format!("vm/cases/{}.sh", case.name), &text);
             list.push_str(&format!("{} {}\n", case.name, case.limit_s));
         }
@@ -126,14 +126,14 @@ impl Parts {
             Some(userland) => {
                 tree.systemd();
                 bytes = fs::read(&userland.archive)
-                    .map_err(|e| Trouble::io("read the userland", &userland.archive, &e))?;
+                    .map_err(|e| VmError::io("read the userland", &userland.archive, &e))?;
             }
         }
         bytes.extend(tree.archive.finish());
-        fs::write(to, bytes).map_err(|e| Trouble::io("write the guest's image", to, &e))
+        fs::write(to, bytes).map_err(|e| VmError::io("write the guest's image", to, &e))
     }
 
-    fn programs(&self, tree: &mut Tree, has_userland: bool) -> Result<(), Trouble> {
+    fn programs(&self, tree: &mut Tree, has_userland: bool) -> Result<(), VmError> {
         // A userland's `bin` is a link, and its own libraries serve: they are not to be mixed with this machine's.
         let (tools, bin) = match has_userland {
             true => ("vm/bin", "usr/bin"),
@@ -237,12 +237,12 @@ impl Tree {
     }
 
     /// Once: programs share libraries.
-    fn copy(&mut self, path: &str, from: &Path) -> Result<(), Trouble> {
+    fn copy(&mut self, path: &str, from: &Path) -> Result<(), VmError> {
         if !self.made.insert(path.trim_matches('/').to_string()) {
             return Ok(());
         }
         self.parents(path);
-        let io = |e| Trouble::io("copy into the guest", from, &e);
+        let io = |e| VmError::io("copy into the guest", from, &e);
         let mode = fs::metadata(from).map_err(io)?.permissions().mode() & 0o777;
         self.archive.file(path, mode, &fs::read(from).map_err(io)?);
         Ok(())
@@ -250,11 +250,11 @@ impl Tree {
 }
 
 /// How long a test that soaks goes on, in the guest's seconds: `make soak` says.
-fn soak_s() -> Result<u32, Trouble> {
+fn soak_s() -> Result<u32, VmError> {
     match std::env::var(SOAK) {
         Err(_) => Ok(SOAK_S),
         Ok(text) => text.parse().map_err(|_| {
-            Trouble::new(
+            VmError::new(
                 "make the guest",
                 SOAK,
                 &format!("`{text}` is no number of seconds"),
@@ -265,10 +265,10 @@ fn soak_s() -> Result<u32, Trouble> {
 }
 
 /// `lib.sh` and the scripts in its folder, by name.
-fn scripts_beside(library: &Path) -> Result<Vec<PathBuf>, Trouble> {
+fn scripts_beside(library: &Path) -> Result<Vec<PathBuf>, VmError> {
     let folder = library.parent().unwrap_or(library);
     let read = |why: std::io::Error| {
-        Trouble::new(
+        VmError::new(
             "make the guest",
             &folder.display().to_string(),
             &why.to_string(),
@@ -285,7 +285,7 @@ fn scripts_beside(library: &Path) -> Result<Vec<PathBuf>, Trouble> {
 }
 
 /// The tests' helper, built into `work`.
-fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, Trouble> {
+fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, VmError> {
     let helper = work.join("vmtool");
     let mut compile = Command::new(tool("cc")?);
     compile
@@ -310,7 +310,7 @@ fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, Trouble> {
 }
 
 /// Debug information is most of a development build and of no use in the guest.
-fn stripped(binary: &Path, place: &str, work: &Path) -> Result<PathBuf, Trouble> {
+fn stripped(binary: &Path, place: &str, work: &Path) -> Result<PathBuf, VmError> {
     let name = place.rsplit('/').next().unwrap_or(place);
     let to = work.join(format!("stripped-{name}"));
     output(
@@ -321,11 +321,11 @@ fn stripped(binary: &Path, place: &str, work: &Path) -> Result<PathBuf, Trouble>
 }
 
 /// The shared libraries of `binary` with its loader, where they lie here; none for a static one.
-fn libraries(binary: &Path) -> Result<Vec<PathBuf>, Trouble> {
+fn libraries(binary: &Path) -> Result<Vec<PathBuf>, VmError> {
     let listing = Command::new("ldd")
         .arg(binary)
         .output()
-        .map_err(|e| Trouble::io("find its libraries", binary, &e))?;
+        .map_err(|e| VmError::io("find its libraries", binary, &e))?;
     Ok(paths_listed(&String::from_utf8_lossy(&listing.stdout)))
 }
 
@@ -344,7 +344,7 @@ fn paths_listed(listing: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-fn output(command: &mut Command, what: &str) -> Result<String, Trouble> {
+fn output(command: &mut Command, what: &str) -> Result<String, VmError> {
     let mend = "run that command by hand to see all of it";
     command::output(command, what, |line| line.contains("error"), mend)
 }

@@ -8,7 +8,7 @@ use crate::catalog::{Case, Mode, Userland};
 use crate::command;
 use crate::frames::Outcome;
 use crate::progress::Progress;
-use crate::{Bed, Setup, Trouble, tool};
+use crate::{Bed, Setup, VmError, tool};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,16 +58,16 @@ pub struct Done {
 
 impl Job {
     /// Boots, runs the command and brings back what it left. Each line of its standard error goes to `line` as it comes.
-    pub fn run(&self, line: &mut dyn FnMut(&str)) -> Result<Done, Trouble> {
+    pub fn run(&self, line: &mut dyn FnMut(&str)) -> Result<Done, VmError> {
         let mut bed = Bed::prepare(&self.setup)?;
         bed.add_files(self.files.clone());
         let logs = bed.work.join(format!("{}-{NAME}", self.mode.name()));
         // Nothing of an earlier run may pass for this one's.
         let _ = fs::remove_dir_all(&logs);
-        fs::create_dir_all(&logs).map_err(|e| Trouble::io("make the log folder", &logs, &e))?;
+        fs::create_dir_all(&logs).map_err(|e| VmError::io("make the log folder", &logs, &e))?;
         let script = logs.join(format!("{NAME}.sh"));
         fs::write(&script, self.script())
-            .map_err(|e| Trouble::io("write the guest's script", &script, &e))?;
+            .map_err(|e| VmError::io("write the guest's script", &script, &e))?;
         let case = Case {
             name: NAME.into(),
             file: script,
@@ -92,10 +92,10 @@ impl Job {
             deadline: Instant::now() + self.wall_limit,
         };
         let report = boot.run(&Progress::silent(), line)?;
-        fs::remove_file(&image).map_err(|e| Trouble::io("remove the guest's image", &image, &e))?;
+        fs::remove_file(&image).map_err(|e| VmError::io("remove the guest's image", &image, &e))?;
         let failed = |why: &str| {
             let log = logs.join("guest.log").display().to_string();
-            Trouble::new(
+            VmError::new(
                 "run a command in the bed",
                 &log,
                 why,
@@ -111,7 +111,7 @@ impl Job {
         let results = unpacked(&logs)?;
         let read = |name: &str| {
             let file = results.join(name);
-            fs::read_to_string(&file).map_err(|e| Trouble::io("read a job's results", &file, &e))
+            fs::read_to_string(&file).map_err(|e| VmError::io("read a job's results", &file, &e))
         };
         let status = read(".status")?;
         Ok(Done {
@@ -152,10 +152,10 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-fn unpacked(logs: &Path) -> Result<PathBuf, Trouble> {
+fn unpacked(logs: &Path) -> Result<PathBuf, VmError> {
     let results = logs.join("results");
     fs::create_dir_all(&results)
-        .map_err(|e| Trouble::io("make the results' folder", &results, &e))?;
+        .map_err(|e| VmError::io("make the results' folder", &results, &e))?;
     let mut tar = Command::new(tool("tar")?);
     tar.arg("--no-same-agent")
         .arg("-C")

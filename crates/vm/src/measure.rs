@@ -3,7 +3,7 @@
 use crate::catalog::{self, Mode};
 use crate::progress::Progress;
 use crate::suite::Suite;
-use crate::{Bed, Setup, Trouble};
+use crate::{Bed, Setup, VmError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub fn measures(
     cases: &Path,
     files: Vec<(String, PathBuf)>,
     limit: Duration,
-) -> Result<Measured, Trouble> {
+) -> Result<Measured, VmError> {
     let cases = catalog::read(cases)?;
     let mut bed = Bed::prepare(setup)?;
     bed.add_files(files);
@@ -39,7 +39,7 @@ pub fn measures(
     let tally = suite.run(cases.iter().collect(), &progress)?;
     if tally.passed == 0 || tally.failed > 0 {
         let log = bed.work.join("precise-1/guest.log").display().to_string();
-        return Err(Trouble::new(
+        return Err(VmError::new(
             "measure in the bed",
             &log,
             "the guest's run failed",

@@ -6,7 +6,7 @@ use crate::catalog::{Case, Mode};
 use crate::frames::Outcome;
 use crate::progress::Progress;
 use crate::userland::Userland;
-use crate::{Bed, Trouble};
+use crate::{Bed, VmError};
 use std::fs;
 use std::time::Instant;
 
@@ -74,7 +74,7 @@ pub struct Suite<'a> {
 
 impl Suite<'_> {
     /// Runs them all, however many boots that takes.
-    pub fn run(&self, todo: Vec<&Case>, progress: &Progress) -> Result<Tally, Trouble> {
+    pub fn run(&self, todo: Vec<&Case>, progress: &Progress) -> Result<Tally, VmError> {
         let mut boots = 0;
         let mut finished = self.boots(todo.clone(), &mut boots, progress)?;
         let failed = |one: &Finished| matches!(one.outcome, Outcome::Failed(_));
@@ -106,7 +106,7 @@ impl Suite<'_> {
         mut todo: Vec<&Case>,
         boots: &mut usize,
         progress: &Progress,
-    ) -> Result<Vec<Finished>, Trouble> {
+    ) -> Result<Vec<Finished>, VmError> {
         let mut all = Vec::new();
         while !todo.is_empty() {
             *boots += 1;
@@ -133,9 +133,9 @@ impl Suite<'_> {
     }
 
     /// One guest, with its logs.
-    fn boot(&self, todo: &[&Case], number: usize, progress: &Progress) -> Result<Report, Trouble> {
+    fn boot(&self, todo: &[&Case], number: usize, progress: &Progress) -> Result<Report, VmError> {
         let logs = self.bed.work.join(format!("{}-{number}", self.name()));
-        fs::create_dir_all(&logs).map_err(|e| Trouble::io("make the log folder", &logs, &e))?;
+        fs::create_dir_all(&logs).map_err(|e| VmError::io("make the log folder", &logs, &e))?;
         let image = logs.join("image.cpio");
         self.bed
             .parts
@@ -152,7 +152,7 @@ impl Suite<'_> {
         let report = boot.run(progress, &mut |_| {})?;
         if !self.keep {
             fs::remove_file(&image)
-                .map_err(|e| Trouble::io("remove the guest's image", &image, &e))?;
+                .map_err(|e| VmError::io("remove the guest's image", &image, &e))?;
         }
         Ok(report)
     }

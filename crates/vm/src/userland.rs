@@ -5,7 +5,7 @@
 
 use crate::apt::{PrivateApt, run};
 use crate::cpio::Archive;
-use crate::{Trouble, fetch, tool};
+use crate::{VmError, fetch, tool};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub struct Userland {
 }
 
 /// The userland: from the cache, or made of the packages that Debian's stable suite has now.
-pub fn systemd(cache: &Path) -> Result<Userland, Trouble> {
+pub fn systemd(cache: &Path) -> Result<Userland, VmError> {
     let known = cached(cache);
     match known {
         Some(userland) if fetch::list_is_fresh(cache) => Ok(userland),
@@ -73,7 +73,7 @@ fn read(place: &Path) -> Option<Userland> {
     })
 }
 
-fn make(cache: &Path) -> Result<Userland, Trouble> {
+fn make(cache: &Path) -> Result<Userland, VmError> {
     for program in ["apt-get", "dpkg-deb", "sha256sum"] {
         tool(program)?;
     }
@@ -87,11 +87,11 @@ fn make(cache: &Path) -> Result<Userland, Trouble> {
     let listing = apt.run("apt-get", &words, cache, "choose the userland's packages")?;
     let packages = packages(&listing);
     let all = folder(cache);
-    fs::create_dir_all(&all).map_err(|e| Trouble::io("make the cache", &all, &e))?;
+    fs::create_dir_all(&all).map_err(|e| VmError::io("make the cache", &all, &e))?;
     let text = packages.join("\n") + "\n";
     let partial = all.join("partial");
     let _ = fs::remove_dir_all(&partial);
-    let io = |e| Trouble::io("keep the userland", &partial, &e);
+    let io = |e| VmError::io("keep the userland", &partial, &e);
     fs::create_dir_all(partial.join("debs")).map_err(io)?;
     fs::write(partial.join("packages"), &text).map_err(io)?;
     let sum = fetch::sha256(&partial.join("packages"))?;
@@ -108,7 +108,7 @@ fn make(cache: &Path) -> Result<Userland, Trouble> {
     fs::write(all.join("current"), &name).map_err(io)?;
     read(&place).ok_or_else(|| {
         let at = place.display().to_string();
-        Trouble::new(
+        VmError::new(
             "make the userland",
             &at,
             "systemd is not in it",
@@ -131,13 +131,13 @@ fn packages(listing: &str) -> Vec<String> {
 }
 
 /// Fetches (apt checks every sum against the signed list), unpacks and archives.
-fn unpack(apt: &PrivateApt, packages: &[String], partial: &Path) -> Result<(), Trouble> {
+fn unpack(apt: &PrivateApt, packages: &[String], partial: &Path) -> Result<(), VmError> {
     let debs = partial.join("debs");
     let mut words = vec!["download", "-q"];
     words.extend(packages.iter().map(String::as_str));
     apt.run("apt-get", &words, &debs, "download the userland")?;
     let tree = partial.join("tree");
-    let io = |e| Trouble::io("unpack the userland", &debs, &e);
+    let io = |e| VmError::io("unpack the userland", &debs, &e);
     for entry in fs::read_dir(&debs).map_err(io)? {
         let deb = entry.map_err(io)?.path();
         let mut command = Command::new("dpkg-deb");
@@ -152,9 +152,9 @@ fn unpack(apt: &PrivateApt, packages: &[String], partial: &Path) -> Result<(), T
 }
 
 /// Puts what is below `tree/at` into the archive, in the order of names.
-fn add(archive: &mut Archive, tree: &Path, at: &str) -> Result<(), Trouble> {
+fn add(archive: &mut Archive, tree: &Path, at: &str) -> Result<(), VmError> {
     let folder = tree.join(at);
-    let io = |e| Trouble::io("archive the userland", &folder, &e);
+    let io = |e| VmError::io("archive the userland", &folder, &e);
     let entries = fs::read_dir(&folder).map_err(io)?;
     let mut names: Vec<_> = entries
         .flatten()

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::time::Duration;
-use tidegate_vm::{Done, Job, Mode, Setup, Trouble, cache};
+use tidegate_vm::{Done, Job, Mode, Setup, VmError, cache};
 
 /// Runs a line of the guest's shell; `None` where this machine has no emulator or kernel.
 fn shell(mode: Mode, line: &str) -> Option<(Done, Vec<String>)> {
@@ -26,7 +26,7 @@ fn shell(mode: Mode, line: &str) -> Option<(Done, Vec<String>)> {
     let mut heard = Vec::new();
     match job.run(&mut |line| heard.push(line.to_owned())) {
         Ok(done) => Some((done, heard)),
-        Err(trouble) if Trouble::is_lacking(&trouble) => {
+        Err(trouble) if VmError::is_lacking(&trouble) => {
             println!("skipped: {trouble}");
             None
         }

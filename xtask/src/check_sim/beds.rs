@@ -24,8 +24,8 @@ pub enum Missing {
     Failed(String),
 }
 
-impl From<tidegate_vm::Trouble> for Missing {
-    fn from(trouble: tidegate_vm::Trouble) -> Missing {
+impl From<tidegate_vm::VmError> for Missing {
+    fn from(trouble: tidegate_vm::VmError) -> Missing {
         if trouble.is_lacking() {
             Missing::Lacking(trouble.to_string())
         } else {

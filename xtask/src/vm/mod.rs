@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidegate_vm::catalog::{SERIES, Userland};
 use tidegate_vm::{
-    Bed, Case, Mode, Progress, Setup, Suite, Tally, Trouble, catalog, fetch, userland,
+    Bed, Case, Mode, Progress, Setup, Suite, Tally, VmError, catalog, fetch, userland,
 };
 
 /// What the ext engine's callbacks cost, by kernel: [`crate::ext_cost`] writes it, and a test is held to it.
@@ -67,7 +67,7 @@ fn cache(repository: &Path) -> PathBuf {
     repository.join(".cache/vm")
 }
 
-fn list(repository: &Path) -> Result<u8, Trouble> {
+fn list(repository: &Path) -> Result<u8, VmError> {
     for case in catalog::read(&repository.join("tests/vm/cases"))? {
         let modes: Vec<&str> = case.modes.iter().map(|m| m.name()).collect();
         let kernels = case.kernels.join(" ");
@@ -85,7 +85,7 @@ fn list(repository: &Path) -> Result<u8, Trouble> {
     Ok(0)
 }
 
-fn fetch_only(repository: &Path, options: &Options) -> Result<u8, Trouble> {
+fn fetch_only(repository: &Path, options: &Options) -> Result<u8, VmError> {
     let series: Vec<&str> = match &options.kernels {
         Kernels::One(series) => vec![series],
         Kernels::AsNamed => SERIES.to_vec(),
@@ -110,13 +110,13 @@ fn fetch_only(repository: &Path, options: &Options) -> Result<u8, Trouble> {
 }
 
 /// The tests asked for, by exact name or part of it; none named means all.
-fn chosen(all: Vec<Case>, names: &[String]) -> Result<Vec<Case>, Trouble> {
+fn chosen(all: Vec<Case>, names: &[String]) -> Result<Vec<Case>, VmError> {
     let matches = |case: &Case, name: &String| case.name.contains(name.as_str());
     if let Some(name) = names
         .iter()
         .find(|name| !all.iter().any(|case| matches(case, name)))
     {
-        return Err(Trouble::new(
+        return Err(VmError::new(
             "choose tests",
             name,
             "no test has that in its name",
@@ -167,7 +167,7 @@ fn lanes<'a>(cases: &'a [Case], options: &Options) -> Vec<Lane<'a>> {
     lanes
 }
 
-fn run(repository: &Path, options: &Options) -> Result<u8, Trouble> {
+fn run(repository: &Path, options: &Options) -> Result<u8, VmError> {
     let cases = chosen(
         catalog::read(&repository.join("tests/vm/cases"))?,
         &options.tests,
@@ -230,7 +230,7 @@ fn with_systemd(
     repository: &Path,
     lanes: &mut Vec<Lane>,
     tally: &mut Tally,
-) -> Result<Option<userland::Userland>, Trouble> {
+) -> Result<Option<userland::Userland>, VmError> {
     let asks = |lane: &Lane| lane.userland == Userland::Systemd;
     if !lanes.iter().any(asks) {
         return Ok(None);
@@ -259,7 +259,7 @@ fn run_lanes(
     beds: &[(String, Bed)],
     systemd: Option<&userland::Userland>,
     options: &Options,
-) -> Vec<Result<Tally, Trouble>> {
+) -> Vec<Result<Tally, VmError>> {
     let deadline = Instant::now() + Duration::from_secs(options.limit_s);
     let progress = Progress::new(lanes.iter().map(|lane| lane.cases.len()).sum());
     let run_lane = |lane: &Lane| {
@@ -315,7 +315,7 @@ fn close(tally: &Tally) -> u8 {
 }
 
 /// The binary under test, built now.
-pub fn tidegate_binary(repository: &Path, profile: &str) -> Result<PathBuf, Trouble> {
+pub fn tidegate_binary(repository: &Path, profile: &str) -> Result<PathBuf, VmError> {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let built = Command::new(cargo)
         .args([
@@ -328,10 +328,10 @@ pub fn tidegate_binary(repository: &Path, profile: &str) -> Result<PathBuf, Trou
         ])
         .current_dir(repository)
         .status()
-        .map_err(|e| Trouble::io("build tidegate", repository, &e))?;
+        .map_err(|e| VmError::io("build tidegate", repository, &e))?;
     if !built.success() {
         let place = repository.display().to_string();
-        return Err(Trouble::new(
+        return Err(VmError::new(
             "build tidegate",
             &place,
             "cargo failed",

@@ -7,9 +7,9 @@ use tidegate_ext::{CapScope, CapStat, LimitStat, WorkStat};
 use tidegate_knobs::group::CpuStat;
 
 use super::kernel::Scheduler;
-use crate::gate::Gate;
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::control_thread::lock;
+use crate::gate::Gate;
 
 /// A gate's tasks under the agent's schedulers so far, since the gate was made, without those of gates inside it. All but its cap is
 /// nothing where there are more gates than the scheduler has accounts.

@@ -18,10 +18,10 @@
 mod backoff;
 mod counts;
 mod feasible;
-mod keep;
 pub(crate) mod kernel;
 pub mod machine;
 mod plan;
+mod supervise;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,10 +32,10 @@ use tidegate_ext::{CapStat, Ended, GateTerms, LimitStat};
 
 use backoff::Backoff;
 pub use counts::{CapCounts, GateCounts};
-pub(crate) use keep::run;
 use kernel::{Kernel, Scheduler};
+pub(crate) use supervise::run;
 
-use crate::looper::lock;
+use crate::control_thread::lock;
 
 /// Kernel files enforce the terms.
 const OFF: u8 = 0;
@@ -48,7 +48,7 @@ const LOST: u8 = 3;
 
 /// What became of the scheduler so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Story {
+pub(crate) struct ExtHistory {
     /// Times that it was put in force.
     pub loads: u64,
     /// Times that it ended without our doing.
@@ -74,7 +74,7 @@ struct Inner {
     pub backoff: Backoff,
     /// The next try; `None`: not again.
     pub next_ns: Option<u64>,
-    pub story: Story,
+    pub history: ExtHistory,
     /// What it cannot do for a gate, by name.
     pub notes: BTreeMap<String, Vec<String>>,
     pub looked_ns: u64,
@@ -114,14 +114,14 @@ impl Inner {
 }
 
 /// The scheduler as the agent carries it. Locks: `gates` before this one, and none of the agent's within it.
-pub(crate) struct Carrier {
+pub(crate) struct ExtSupervisor {
     /// `None`: the engine is knobs.
     kernel: Option<Arc<dyn Kernel>>,
     watch: AtomicU8,
     inner: Mutex<Inner>,
 }
 
-impl Carrier {
+impl ExtSupervisor {
     /// With the engine ext, on that kernel.
     pub fn new(kernel: Option<Arc<dyn Kernel>>) -> Self {
         let inner = Inner {
@@ -166,7 +166,7 @@ impl Carrier {
     pub fn mark(&self, id: u64, mirror: bool) {
         let mut inner = lock(&self.inner);
         if let Err(why) = inner.set_mirror(id, mirror) {
-            inner.story.trouble = Some(why);
+            inner.history.trouble = Some(why);
         }
     }
 }

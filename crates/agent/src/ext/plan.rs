@@ -13,9 +13,9 @@ use tidegate_knobs::limit::hard_cap;
 use tidegate_knobs::units::Per;
 use tidegate_terms::Class;
 
-use crate::gate::{Gate, Place};
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::control_thread::lock;
+use crate::gate::{Attachment, Gate};
 
 /// Everything that the scheduler is told.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ impl Agent {
         for gate in gates.iter().filter(|gate| !gate.away) {
             let group = match &gate.record.place {
                 // No group of its own: its hint is its slice, which the scheduler reads.
-                Place::Known { .. } => continue,
+                Attachment::Observed { .. } => continue,
                 place => place.group(),
             };
             let limited = self.limited_group(gate);
@@ -99,7 +99,7 @@ impl Agent {
             }
             let moved = limited.as_ref() == Some(group);
             let before_ucpu = match moved {
-                true => lock(&self.books).limit_before(group),
+                true => lock(&self.journal).limit_before(group),
                 false => u64::MAX,
             };
             let held = held(gate, moved, before_ucpu, sees_quotas);
@@ -132,7 +132,7 @@ impl Agent {
                 Class::Side => Some(Kind::Side),
                 Class::Neutral => None,
             },
-            idle_is_mirror: lock(&self.books)
+            idle_is_mirror: lock(&self.journal)
                 .background_of(gate.record.place.group())
                 .is_some(),
             ..GateTerms::default()

@@ -7,10 +7,10 @@ use tidegate_law::{HeadroomDecision, Reason};
 
 use super::backoff::ENDS_MAX;
 use super::counts::quota_counts;
-use crate::api::ExtView;
-use crate::lease::monotonic_ns;
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::api::ExtView;
+use crate::control_thread::lock;
+use crate::lease::monotonic_ns;
 
 /// So much of the kernel's dump is shown; the log has all of it.
 const DUMP_MAX: usize = 4_000;
@@ -30,20 +30,20 @@ impl Agent {
         }
         let on = self.ext.holds();
         let inner = lock(&self.ext.inner);
-        let story = &inner.story;
+        let history = &inner.history;
         let seconds = |ns: u64| ns as f64 / 1e9;
         let mut view = ExtView {
             on,
-            loads: story.loads,
-            ends: story.ends,
-            on_seconds: story
+            loads: history.loads,
+            ends: history.ends,
+            on_seconds: history
                 .since_ns
                 .filter(|_| on)
                 .map(|since_ns| seconds(now_ns.saturating_sub(since_ns))),
-            trouble: story.trouble.clone(),
+            trouble: history.trouble.clone(),
             ..ExtView::default()
         };
-        if let Some((ended, at_ns)) = &story.last {
+        if let Some((ended, at_ns)) = &history.last {
             view.last_kind = Some(ended.kind);
             view.last_reason = Some(ended.reason.clone());
             view.last_message = Some(ended.message.clone());
@@ -53,7 +53,7 @@ impl Agent {
         if on {
             return Some(view);
         }
-        let why = match (&inner.loaded, &story.why) {
+        let why = match (&inner.loaded, &history.why) {
             (Some(_), _) => "it has just ended".to_owned(),
             (None, Some(why)) => why.clone(),
             (None, None) => "it was not loaded so far".to_owned(),

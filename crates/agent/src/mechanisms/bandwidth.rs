@@ -9,12 +9,12 @@ use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::{Change, Fallback};
 use tidegate_terms::Burst;
 
-use crate::books::{BooksError, fallback_of};
-use crate::gate::{Gate, Place};
-use crate::limits::kind_of;
-use crate::looper::lock;
-use crate::nesting::limited_above;
 use crate::agent::{Agent, refuse};
+use crate::control_thread::lock;
+use crate::gate::{Attachment, Gate};
+use crate::journal::{BooksError, fallback_of};
+use crate::limits::kind_of;
+use crate::quota_tree::limited_above;
 use crate::server::Refusal;
 
 impl Agent {
@@ -31,13 +31,13 @@ impl Agent {
         if lock(&self.control).quotas.is_left_alone(&group) {
             return Ok(());
         }
-        if let Place::Foreign { .. } = gate.record.place {
+        if let Attachment::InPlace { .. } = gate.record.place {
             self.check_not_own(&gate.record.target, &gate.record.place)?;
         }
         let own = self.without_burst(gate, own);
         self.note_limits(gate, &group, &own);
         let fallback = match (&gate.record.place, gate.terms.fallback.value) {
-            (Place::Own { .. }, _) => Fallback::Stay,
+            (Attachment::Owned { .. }, _) => Fallback::Stay,
             // A limit of its own is no tighter without an agent: the floor is for what must yield.
             (_, wanted) => match fallback_of(wanted, own) {
                 Fallback::Floor { .. } => Fallback::Stay,
@@ -45,7 +45,7 @@ impl Agent {
             },
         };
         self.mark_own(gate, &group);
-        let set = lock(&self.books).set_own(&group, &gate.record.name, own, fallback);
+        let set = lock(&self.journal).set_own(&group, &gate.record.name, own, fallback);
         set.map_err(|error| self.explain_refused(gate, &group, &own, &error))
     }
 
@@ -57,22 +57,22 @@ impl Agent {
         let ours = |entry: &tidegate_knobs::ledger::Entry| {
             entry.group == group && matches!(entry.change, Change::Bandwidth { .. })
         };
-        let books = lock(&self.books);
-        if !books.entries().iter().any(&ours) {
+        let journal = lock(&self.journal);
+        if !journal.entries().iter().any(&ours) {
             return Vec::new();
         }
-        drop(books);
+        drop(journal);
         self.unmark(&group);
-        let mut books = lock(&self.books);
-        let left = books.restore_lines(ours);
-        books.end_own(&group);
+        let mut journal = lock(&self.journal);
+        let left = journal.restore_lines(ours);
+        journal.end_own(&group);
         left
     }
 
     /// The gate's group, where its quota is not the loop's to move.
     fn still_group(&self, gate: &Gate) -> Option<GroupPath> {
         let group = match &gate.record.place {
-            Place::Known { .. } => return None,
+            Attachment::Observed { .. } => return None,
             place => place.group(),
         };
         (self.limited_group(gate).as_ref() != Some(group)).then(|| group.clone())

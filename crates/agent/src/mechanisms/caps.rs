@@ -1,7 +1,7 @@
 //! Rate caps of one gate.
 //!
-//! A hard cap for all of a gate is a quota (`bandwidth`). A soft cap is the loop's ([`tidegate_knobs::control::Softs`]): here
-//! its group gets into the books and, until the loop has looked, into the background.
+//! A hard cap for all of a gate is a quota (`bandwidth`). A soft cap is the loop's ([`tidegate_knobs::control::SoftCaps`]): here
+//! its group gets into the journal and, until the loop has looked, into the background.
 
 use tidegate_knobs::control::SoftCapped;
 use tidegate_knobs::group::{GroupError, GroupPath};
@@ -9,12 +9,12 @@ use tidegate_knobs::ledger::{Entry, Fallback};
 use tidegate_knobs::units::exempt;
 use tidegate_terms::Class;
 
-use crate::api::CapView;
-use crate::books::{fallback_of, is_background};
-use crate::gate::{Gate, Place};
-use crate::limits::kind_of;
-use crate::looper::lock;
 use crate::agent::{Agent, refuse};
+use crate::api::CapView;
+use crate::control_thread::lock;
+use crate::gate::{Attachment, Gate};
+use crate::journal::{fallback_of, is_background};
+use crate::limits::kind_of;
 use crate::server::Refusal;
 
 /// How notes on the background begin.
@@ -56,7 +56,7 @@ impl Agent {
             return;
         }
         let group = match &gate.record.place {
-            Place::Known { .. } => return,
+            Attachment::Observed { .. } => return,
             place => place.group(),
         };
         let found = exempt(&self.groups, group, NAMED_MAX);
@@ -75,8 +75,8 @@ impl Agent {
     pub(crate) fn soft_capped(&self, gate: &Gate) -> Option<SoftCapped> {
         let soft_ppt = gate.soft_for_all_ppt()?;
         let group = gate.record.place.group().clone();
-        // What is not in the books is in the background anyway, by its class or by somebody else.
-        lock(&self.books)
+        // What is not in the journal is in the background anyway, by its class or by somebody else.
+        lock(&self.journal)
             .background_of(&group)
             .map(|_| SoftCapped { group, soft_ppt })
     }
@@ -84,7 +84,7 @@ impl Agent {
     fn put_on_soft(&self, gate: &mut Gate) -> Result<(), Refusal> {
         gate.record.notes.retain(|note| !note.starts_with(START));
         let group = match &gate.record.place {
-            Place::Known { .. } => return Ok(()),
+            Attachment::Observed { .. } => return Ok(()),
             place => place.group().clone(),
         };
         if gate.soft_for_all_ppt().is_none() {
@@ -93,14 +93,14 @@ impl Agent {
         }
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         let fallback = match (&gate.record.place, gate.terms.fallback.value) {
-            (Place::Own { .. }, _) => Fallback::Stay,
+            (Attachment::Owned { .. }, _) => Fallback::Stay,
             (_, wanted) => match fallback_of(wanted, self.floor_now()) {
                 Fallback::Floor { .. } => Fallback::Stay,
                 other => other,
             },
         };
-        let mut books = lock(&self.books);
-        if books.background_of(&group).is_none() {
+        let mut journal = lock(&self.journal);
+        if journal.background_of(&group).is_none() {
             let was = self.groups.class(&group).map_err(wrong)?;
             if was.idle == Some(true) {
                 gate.record
@@ -108,16 +108,16 @@ impl Agent {
                     .push(format!("{START}it is in the idle class whatever it uses"));
                 return Ok(());
             }
-            books
-                .will_background(&group, &gate.record.name, was, fallback)
+            journal
+                .record_background(&group, &gate.record.name, was, fallback)
                 .map_err(|error| refuse(error.kind())(&error))?;
         }
         // A bucket begins empty.
-        books
+        journal
             .set_background(&group, true)
             .map_err(|error| refuse(error.kind())(&error))?;
-        drop(books);
-        lock(&self.control).softs.invalidate(&group);
+        drop(journal);
+        lock(&self.control).soft_caps.invalidate(&group);
         gate.record
             .notes
             .extend(self.note_on_background(gate, &group));
@@ -127,12 +127,12 @@ impl Agent {
     /// Takes a group out of the background for good.
     fn take_off_soft(&self, group: &GroupPath) -> Vec<String> {
         let ours = |entry: &Entry| entry.group == *group && is_background(&entry.change);
-        if !lock(&self.books).entries().iter().any(ours) {
+        if !lock(&self.journal).entries().iter().any(ours) {
             return Vec::new();
         }
         // The loop must not write behind the restore.
-        lock(&self.control).softs.drop(group);
-        lock(&self.books).restore_lines(ours)
+        lock(&self.control).soft_caps.drop(group);
+        lock(&self.journal).restore_lines(ours)
     }
 
     /// The idle class counts where branches of the tree divide.
@@ -142,7 +142,7 @@ impl Agent {
             return None;
         }
         let hint = match &gate.record.place {
-            Place::Own { .. } if parent == self.main_root() => {
+            Attachment::Owned { .. } if parent == self.main_root() => {
                 "; started with its soft cap, it would yield to all"
             }
             _ => "",
@@ -161,22 +161,24 @@ impl Agent {
 
     /// What the gate's soft cap did.
     pub(crate) fn cap_view(&self, gate: &Gate, now_ns: u64) -> Option<CapView> {
-        let (story, soft_ppt) = lock(&self.control).softs.story(gate.record.place.group())?;
+        let (stats, soft_ppt) = lock(&self.control)
+            .soft_caps
+            .stats(gate.record.place.group())?;
         let seconds = |ns: u64| ns as f64 / 1e9;
-        let since = story.background_since_ns;
+        let since = stats.background_since_ns;
         // Background for good is not looked at, so its story ends where it began.
         let background_pct = match soft_ppt {
             0 => 100.0,
-            _ => 100.0 * story.in_background_ns as f64 / story.capped_ns.max(1) as f64,
+            _ => 100.0 * stats.in_background_ns as f64 / stats.capped_ns.max(1) as f64,
         };
         Some(CapView {
             soft_permille: soft_ppt,
             in_background_seconds: since.map(|since_ns| seconds(now_ns.saturating_sub(since_ns))),
             background_pct,
-            turns: story.turns,
-            level_ms: story.level_ns as f64 / 1e6,
-            used_background_seconds: seconds(story.used_background_ns),
-            used_foreground_seconds: seconds(story.used_foreground_ns),
+            turns: stats.turns,
+            level_ms: stats.level_ns as f64 / 1e6,
+            used_background_seconds: seconds(stats.used_background_ns),
+            used_foreground_seconds: seconds(stats.used_foreground_ns),
         })
     }
 
@@ -184,8 +186,8 @@ impl Agent {
     pub(crate) fn leave_in_background(&self, gate: &Gate) -> bool {
         let group = gate.record.place.group();
         self.leave_units(&gate.record.name);
-        lock(&self.control).softs.drop(group);
-        let books = lock(&self.books);
-        books.background_of(group).is_some() && books.set_background(group, true).is_ok()
+        lock(&self.control).soft_caps.drop(group);
+        let journal = lock(&self.journal);
+        journal.background_of(group).is_some() && journal.set_background(group, true).is_ok()
     }
 }

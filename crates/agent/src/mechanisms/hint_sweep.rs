@@ -10,11 +10,11 @@ use tracing::{debug, warn};
 
 use super::HintState;
 use super::hint_places::{HintPlace, apart_from, hints_around};
+use crate::agent::Agent;
 use crate::api::LatencyView;
+use crate::control_thread::lock;
 use crate::gate::Gate;
 use crate::lease::monotonic_ns;
-use crate::looper::lock;
-use crate::agent::Agent;
 
 /// A look at a task is one system call of half a microsecond: so many a second cost 0.1 % of one CPU.
 const TASKS_A_LOOK: usize = 2_000;
@@ -41,7 +41,7 @@ impl HintSweep {
             Ok(support) => support,
             Err(error) => return warn!("latency: {error}"),
         };
-        let places = lock(&agent.books).hints();
+        let places = lock(&agent.journal).hints();
         let mut budget = TASKS_A_LOOK;
         for _ in 0..hinted.len() {
             if budget == 0 {

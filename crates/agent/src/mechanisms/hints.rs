@@ -17,11 +17,11 @@ use tidegate_knobs::sched::{Compiled, SLICES_SINCE, Support, compile, probe};
 use tidegate_terms as terms;
 
 use super::hint_places::{apart_from, hints_around};
-use crate::books::fallback_of;
-use crate::gate::{Gate, Place};
-use crate::limits::kind_of;
-use crate::looper::lock;
 use crate::agent::{Agent, refuse};
+use crate::control_thread::lock;
+use crate::gate::{Attachment, Gate};
+use crate::journal::fallback_of;
+use crate::limits::kind_of;
 use crate::server::Refusal;
 
 /// Processes of one gate whose children are not to inherit the hint: the ledger has each of them.
@@ -30,7 +30,7 @@ const ONLY_MAX: usize = 4_096;
 /// What is known of a gate's hint, for the sweep and for who asks.
 #[derive(Clone, Debug)]
 pub(crate) struct HintState {
-    /// As it is in the books.
+    /// As it is in the journal.
     pub latency: Arc<Latency>,
     /// On what.
     pub group: GroupPath,
@@ -104,7 +104,7 @@ impl Agent {
     /// Gives the gate's tasks their latency hint; takes back one that is not asked for any more.
     pub(super) fn put_on_hints(&self, gate: &mut Gate) -> Result<(), Refusal> {
         let hint = gate.terms.latency.value.hint();
-        let standing = lock(&self.books).latency_of(&gate.record.name);
+        let standing = lock(&self.journal).latency_of(&gate.record.name);
         if hint == 0 && standing.is_none() {
             gate.hint = None;
             return Ok(());
@@ -142,7 +142,7 @@ impl Agent {
         Ok(())
     }
 
-    /// A new hint, in the books before any task has it.
+    /// A new hint, in the journal before any task has it.
     fn begin_hint(
         &self,
         gate: &Gate,
@@ -159,7 +159,7 @@ impl Agent {
             return Err(Refusal::new("unsupported", message));
         };
         let name = &gate.record.name;
-        let places = lock(&self.books).hints();
+        let places = lock(&self.journal).hints();
         let apart = apart_from(&*self.fs, &places, name, group, whose);
         let tids = self.hinted_tids(group, whose, &apart)?;
         let inherited = hints_around(&places, name, group, whose);
@@ -168,7 +168,7 @@ impl Agent {
             true => None,
             false => Some(self.only_these(whose, &tids)?),
         };
-        let run = matches!(gate.record.place, Place::Own { .. });
+        let run = matches!(gate.record.place, Attachment::Owned { .. });
         let latency = Latency {
             hint,
             ours,
@@ -183,8 +183,8 @@ impl Agent {
             terms::Fallback::Floor => Fallback::Stay,
             other => fallback_of(other, self.floor_now()),
         };
-        lock(&self.books)
-            .will_hint(group, name, latency, fallback)
+        lock(&self.journal)
+            .record_hint(group, name, latency, fallback)
             .map_err(|error| refuse("internal")(&error))
     }
 
@@ -242,10 +242,13 @@ impl Agent {
     /// Passes over the tasks until none is without the hint. A task with another slice that comes meanwhile is left alone.
     fn give_hint(&self, entry: Entry, support: &Support) -> Result<HintState, Refusal> {
         let Change::Latency(latency) = entry.change else {
-            return Err(Refusal::new("internal", "latency: it is not in the books"));
+            return Err(Refusal::new(
+                "internal",
+                "latency: it is not in the journal",
+            ));
         };
         let (name, group) = (entry.gate, entry.group);
-        let places = lock(&self.books).hints();
+        let places = lock(&self.journal).hints();
         let apart = apart_from(&*self.fs, &places, &name, &group, latency.whose);
         let inherited = hints_around(&places, &name, &group, latency.whose);
         let mut counts = HintCounts::default();
@@ -336,7 +339,7 @@ impl Agent {
 
     /// Takes the gate's hint back from its tasks; says what was not put back.
     pub(super) fn take_off_hints(&self, gate: &Gate) -> Vec<String> {
-        let standing = lock(&self.books).latency_of(&gate.record.name);
+        let standing = lock(&self.journal).latency_of(&gate.record.name);
         match standing.map(|entry| self.undo_hint(&entry)) {
             Some(Ok(left)) => left,
             Some(Err(refusal)) => vec![refusal.message],
@@ -348,7 +351,7 @@ impl Agent {
         let Change::Latency(latency) = &entry.change else {
             return Ok(Vec::new());
         };
-        let places = lock(&self.books).hints();
+        let places = lock(&self.journal).hints();
         let (gate, group) = (&entry.gate, &entry.group);
         let apart = apart_from(&*self.fs, &places, gate, group, latency.whose);
         let at_ns = entry.at_boot_ns;
@@ -369,7 +372,7 @@ impl Agent {
             Err(error) if error.is_gone() => {}
             Err(error) => return Err(refuse(kind_of(&error))(&error)),
         }
-        lock(&self.books).forget_entry(entry.id);
+        lock(&self.journal).forget_entry(entry.id);
         Ok(left)
     }
 }
@@ -377,7 +380,7 @@ impl Agent {
 /// Which tasks a gate's hint is for.
 fn whose(gate: &Gate) -> (GroupPath, Whose) {
     match &gate.record.place {
-        Place::Known {
+        Attachment::Observed {
             pid, start_ticks, ..
         } => {
             let process = TaskId {

@@ -15,15 +15,15 @@ pub(crate) use hint_sweep::{HintSweep, latency_view};
 pub(crate) use hints::HintState;
 pub(crate) use units::Units;
 
-use crate::gate::{Gate, Place};
 use crate::agent::Agent;
+use crate::gate::{Attachment, Gate};
 use crate::server::Refusal;
 
 impl Agent {
     /// Puts a placed gate's own terms on the machine. After a refusal the caller takes the gate off again.
     pub(crate) fn put_on(&self, gate: &mut Gate) -> Result<(), Refusal> {
         // Before anything is changed.
-        if !matches!(gate.record.place, Place::Known { .. }) {
+        if !matches!(gate.record.place, Attachment::Observed { .. }) {
             self.check_beside(gate, &gate.record.place)?;
         }
         self.put_on_bandwidth(gate)?;

@@ -17,11 +17,11 @@ use tidegate_knobs::limit::hard_cap;
 use tidegate_knobs::units::{Family, Per, Swept, UNITS_MAX, dissolve, sweep};
 use tracing::{debug, warn};
 
-use crate::books::{BooksError, fallback_of};
-use crate::gate::{Gate, Place};
-use crate::limits::kind_of;
-use crate::looper::lock;
 use crate::agent::{Agent, refuse};
+use crate::control_thread::lock;
+use crate::gate::{Attachment, Gate};
+use crate::journal::{BooksError, fallback_of};
+use crate::limits::kind_of;
 use crate::server::Refusal;
 
 const BUSY: Duration = Duration::from_millis(250);
@@ -87,11 +87,11 @@ pub(crate) fn look(agent: &Agent) -> bool {
 
 impl Agent {
     /// Soft caps for each lie beside the gate's group, so work leaves that and every limit on it: refused where it may have one.
-    pub(crate) fn check_beside(&self, gate: &Gate, place: &Place) -> Result<(), Refusal> {
+    pub(crate) fn check_beside(&self, gate: &Gate, place: &Attachment) -> Result<(), Refusal> {
         if !matches!(gate.caps_for_each(), Some((_, _, Some(_)))) {
             return Ok(());
         }
-        let why = if !matches!(place, Place::Own { .. }) {
+        let why = if !matches!(place, Attachment::Owned { .. }) {
             "it was running before, and would leave the limits on its own group"
         } else if gate.is_limited() {
             "side work would leave the idle class and the side root's quota"
@@ -114,7 +114,7 @@ impl Agent {
     pub(crate) fn put_on_units(&self, gate: &mut Gate) -> Result<(), Refusal> {
         gate.record.notes.retain(|note| !note.starts_with(START));
         let group = match &gate.record.place {
-            Place::Known { .. } => return Ok(()),
+            Attachment::Observed { .. } => return Ok(()),
             place => place.group().clone(),
         };
         let Some((asked, hard_ppt, soft_ppt)) = gate.caps_for_each() else {
@@ -127,21 +127,21 @@ impl Agent {
             return self.unite(gate);
         }
         let family = self.family(&group, asked, soft_ppt.is_some())?;
-        if lock(&self.books)
+        if lock(&self.journal)
             .family_of(&group)
             .is_some_and(|known| known != family)
         {
             self.unite(gate)?;
         }
         let fallback = match (&gate.record.place, gate.terms.fallback.value) {
-            (Place::Own { .. }, _) => Fallback::Stay,
+            (Attachment::Owned { .. }, _) => Fallback::Stay,
             (_, wanted) => match fallback_of(wanted, self.floor_now()) {
                 Fallback::Floor { .. } => Fallback::Stay,
                 other => other,
             },
         };
-        lock(&self.books)
-            .will_divide(&gate.record.name, &family, fallback)
+        lock(&self.journal)
+            .record_subgroups(&gate.record.name, &family, fallback)
             .map_err(|error| refuse(error.kind())(&error))?;
         let mut divided = Divided {
             gate: gate.record.name.clone(),
@@ -158,7 +158,7 @@ impl Agent {
         for (_, unit) in divided.family.list(&self.groups).map_err(wrong)? {
             self.furnish(&divided, &unit).map_err(wrong)?;
             // The loop may have had it out of the background.
-            lock(&self.control).softs.invalidate(&unit);
+            lock(&self.control).soft_caps.invalidate(&unit);
         }
         let swept = self.sweep_units(&mut divided, MOVES_AT_FIRST);
         if let (Some(why), 0) = (&swept.refused, swept.units) {
@@ -180,20 +180,20 @@ impl Agent {
         let group = gate.record.place.group();
         let mut units = lock(&self.units);
         units.gates.retain(|one| one.gate != gate.record.name);
-        let Some(family) = lock(&self.books).family_of(group) else {
+        let Some(family) = lock(&self.journal).family_of(group) else {
             return Vec::new();
         };
         self.renew_softs(&mut units);
-        // Without the books, for the loop waits for them: moving takes long on a full machine.
+        // Without the journal, for the loop waits for them: moving takes long on a full machine.
         let why = match dissolve(&self.groups, &family) {
             Ok(true) => None,
             Ok(false) => Some("its processes fork faster than they can be moved back".to_owned()),
             Err(error) => Some(error.to_string()),
         };
-        let mut books = lock(&self.books);
-        books.forget_gone(&family);
+        let mut journal = lock(&self.journal);
+        journal.forget_gone(&family);
         if why.is_none() {
-            books.united(&family);
+            journal.united(&family);
         }
         why.map(|why| {
             let gate = &gate.record.name;
@@ -253,7 +253,7 @@ impl Agent {
     fn furnish(&self, divided: &Divided, unit: &GroupPath) -> GroupResult<()> {
         if let Some(limit) = divided.limit {
             if divided.gives_way {
-                let set = lock(&self.books).set_own(unit, &divided.gate, limit, Fallback::Stay);
+                let set = lock(&self.journal).set_own(unit, &divided.gate, limit, Fallback::Stay);
                 match set {
                     Err(BooksError::Group(error)) => return Err(error),
                     Err(error) => warn!("{error}"),
@@ -264,8 +264,8 @@ impl Agent {
             }
         }
         if divided.soft_ppt.is_some() {
-            // A bucket begins empty. The books know units by their family.
-            match lock(&self.books).set_background(unit, true) {
+            // A bucket begins empty. The journal know units by their family.
+            match lock(&self.journal).set_background(unit, true) {
                 Err(BooksError::Group(error)) => return Err(error),
                 Err(error) => warn!("{error}"),
                 Ok(()) => {}
@@ -284,7 +284,7 @@ impl Agent {
         match swept {
             Ok(swept) => {
                 if swept.removed > 0 && divided.gives_way {
-                    lock(&self.books).forget_gone(&divided.family);
+                    lock(&self.journal).forget_gone(&divided.family);
                 }
                 divided.last = swept;
             }
@@ -323,7 +323,7 @@ impl Agent {
             .cloned()
             .collect();
         // The loop waits for either lock, so what it knows already is not told again.
-        if units.told == capped && lock(&self.control).softs.count() == capped.len() {
+        if units.told == capped && lock(&self.control).soft_caps.count() == capped.len() {
             return;
         }
         // Background for good needs no meter.
@@ -334,14 +334,14 @@ impl Agent {
             debug!("{error}");
         }
         lock(&self.control)
-            .softs
+            .soft_caps
             .set(&capped, crate::lease::monotonic_ns());
         units.told = capped;
     }
 
     /// Whether a process in `at` is in `group`, or in a group of its own that it was given there.
     pub(crate) fn is_in(&self, at: &GroupPath, group: &GroupPath) -> bool {
-        let family = lock(&self.books).family_of(group);
+        let family = lock(&self.journal).family_of(group);
         at == group || family.is_some_and(|family| family.id_of(at).is_some())
     }
 
@@ -418,8 +418,8 @@ impl Agent {
             return;
         };
         for (_, unit) in divided.family.list(&self.groups).unwrap_or_default() {
-            lock(&self.control).softs.drop(&unit);
-            if let Err(error) = lock(&self.books).set_background(&unit, true) {
+            lock(&self.control).soft_caps.drop(&unit);
+            if let Err(error) = lock(&self.journal).set_background(&unit, true) {
                 warn!("{error}");
             }
         }

@@ -13,9 +13,9 @@ use tidegate_knobs::target::{Target, UnitName};
 use tidegate_terms as terms;
 use tracing::{info, warn};
 
-use crate::gate::{Gate, Place};
-use crate::looper::lock;
 use crate::agent::{Agent, refuse};
+use crate::control_thread::lock;
+use crate::gate::{Attachment, Gate};
 use crate::server::Refusal;
 use bus::{BusError, CpuValues};
 use notes::Note;
@@ -168,7 +168,7 @@ impl Agent {
         lines
     }
 
-    /// Whether what stands where the books say otherwise is what systemd writes by itself: what it was told, or what stood
+    /// Whether what stands where the journal say otherwise is what systemd writes by itself: what it was told, or what stood
     /// before us where it was told nothing.
     pub(crate) fn is_systemds(&self, gates: &[Gate], entry: &Entry) -> bool {
         let Some(gate) = gates.iter().find(|gate| gate.record.name == entry.gate) else {
@@ -276,7 +276,7 @@ impl Agent {
                 self.lose(gate);
                 gate.away = false;
                 gate.group_id = Some(id);
-                if let Err(error) = self.limit_place(gate, Place::Foreign { group }) {
+                if let Err(error) = self.limit_place(gate, Attachment::InPlace { group }) {
                     warn!("gate {name}: {error}");
                     lock(&self.alerts).insert(format!("gate {name}: {error}"));
                 }
@@ -289,6 +289,6 @@ impl Agent {
     fn lose(&self, gate: &Gate) {
         let group = gate.record.place.group();
         lock(&self.control).quotas.drop(group);
-        lock(&self.books).forget(group);
+        lock(&self.journal).forget(group);
     }
 }

@@ -6,12 +6,12 @@ use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::FakeProcess;
 
-use super::{Bed, KINDS, Kind, PIDS, gate_names, in_books, root, run, set, unset};
-use crate::api::UnsetRequest;
-use crate::house::House;
-use crate::lease::monotonic_ns;
-use crate::looper::lock;
+use super::{Bed, KINDS, Kind, PIDS, gate_names, in_journal, root, run, set, unset};
 use crate::agent::Agent;
+use crate::api::UnsetRequest;
+use crate::control_thread::lock;
+use crate::housekeeping::Housekeeping;
+use crate::lease::monotonic_ns;
 use crate::writer::QuotaWriter;
 
 fn path(text: &str) -> GroupPath {
@@ -77,7 +77,7 @@ fn a_command_of_any_class_has_its_quota_and_leaves_nothing() {
             bed.fs.inner().end_process(PIDS[0]);
             agent.leave();
             assert!(
-                !bed.exists(&group) && in_books(&agent).is_empty(),
+                !bed.exists(&group) && in_journal(&agent).is_empty(),
                 "{kind:?} {class}"
             );
         }
@@ -121,7 +121,7 @@ fn a_running_process_gets_a_group_in_place_and_goes_home() {
             unset(&agent, &target).unwrap();
             assert!(bed.is_home(0), "{kind:?} {class}: {}", bed.place(PIDS[0]));
             agent.leave();
-            assert!(in_books(&agent).is_empty(), "{kind:?} {class}");
+            assert!(in_journal(&agent).is_empty(), "{kind:?} {class}");
         }
     }
 }
@@ -145,7 +145,7 @@ fn a_group_that_was_there_keeps_its_place_and_gets_its_quota_back() {
             unset(&agent, "cgroup:/other").unwrap();
             assert_eq!(bed.values("/other"), values, "{kind:?} {class}");
             agent.leave();
-            assert!(in_books(&agent).is_empty(), "{kind:?} {class}");
+            assert!(in_journal(&agent).is_empty(), "{kind:?} {class}");
         }
     }
 }
@@ -221,7 +221,7 @@ fn mains_cut_is_never_refused_because_of_a_quota_below() {
             assert!(root_ucpu <= 20_000, "{kind:?}: {root_ucpu}");
             assert!(lock(&agent.control).quotas.trouble.is_none(), "{kind:?}");
             assert!(
-                lock(&agent.books).outside_writes(0..100).is_empty(),
+                lock(&agent.journal).outside_writes(0..100).is_empty(),
                 "{kind:?}"
             );
             bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
@@ -229,7 +229,7 @@ fn mains_cut_is_never_refused_because_of_a_quota_below() {
             assert_eq!(stands(&agent, &group), OWN, "{kind:?}");
             assert_eq!(stands(&agent, &inner.to_string()), limit, "{kind:?}");
             assert!(
-                lock(&agent.books).outside_writes(0..100).is_empty(),
+                lock(&agent.journal).outside_writes(0..100).is_empty(),
                 "{kind:?}"
             );
         }
@@ -284,7 +284,7 @@ fn somebody_elses_write_is_answered_once_and_then_left() {
         let agent = bed.agent().unwrap();
         let group = run(&agent, PIDS[0], &with_class("main")).unwrap();
         let theirs = Bandwidth::limit(77_000, 100_000);
-        let mut house = House::new(None);
+        let mut housekeeping = Housekeeping::new(None);
         let write = || {
             agent
                 .groups
@@ -292,11 +292,11 @@ fn somebody_elses_write_is_answered_once_and_then_left() {
                 .unwrap()
         };
         write();
-        house.look_for_outside_writes(&agent);
+        housekeeping.look_for_outside_writes(&agent);
         assert_eq!(stands(&agent, &group), OWN, "{kind:?}: written again once");
         write();
         for _ in 0..3 {
-            house.look_for_outside_writes(&agent);
+            housekeeping.look_for_outside_writes(&agent);
             assert_eq!(stands(&agent, &group), theirs, "{kind:?}: left alone");
         }
         assert!(!lock(&agent.alerts).is_empty(), "{kind:?}");
@@ -339,7 +339,7 @@ fn a_quota_above_a_parents_is_refused_by_name_on_v1_and_noted_on_v2() {
                 "{kind:?}"
             );
             assert!(
-                in_books(&agent).is_empty() && gate_names(&agent).is_empty(),
+                in_journal(&agent).is_empty() && gate_names(&agent).is_empty(),
                 "{kind:?}"
             );
         }

@@ -4,11 +4,11 @@ use tidegate_knobs::control::Usage;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::Change;
 
-use super::{Bed, KINDS, Kind, PIDS, in_books, root, run, set, unset};
-use crate::api::UnsetRequest;
-use crate::house::House;
-use crate::looper::lock;
+use super::{Bed, KINDS, Kind, PIDS, in_journal, root, run, set, unset};
 use crate::agent::Agent;
+use crate::api::UnsetRequest;
+use crate::control_thread::lock;
+use crate::housekeeping::Housekeeping;
 use crate::writer::QuotaWriter;
 
 /// Every group has used this much.
@@ -25,7 +25,7 @@ const MS: u64 = 1_000_000;
 fn look(agent: &Agent, now_ms: u64, used_ms: u64) {
     let mut writer = QuotaWriter::new(agent);
     lock(&agent.control)
-        .softs
+        .soft_caps
         .step(now_ms * MS, &mut Used(used_ms * MS), &mut writer);
 }
 
@@ -56,14 +56,14 @@ fn a_command_with_a_soft_cap_lies_where_branches_divide_and_comes_and_goes() {
             weight.1,
             "{kind:?}: its own weight"
         );
-        let ledger = in_books(&agent);
+        let ledger = in_journal(&agent);
         look(&agent, 1_010, 5);
         assert!(
             in_background(&bed, &group),
             "{kind:?}: 5 ms in 5 ms is above 20 %"
         );
         assert_eq!(
-            in_books(&agent),
+            in_journal(&agent),
             ledger,
             "{kind:?}: turns are not written down"
         );
@@ -78,7 +78,7 @@ fn a_command_with_a_soft_cap_lies_where_branches_divide_and_comes_and_goes() {
         bed.fs.inner().end_process(PIDS[0]);
         agent.leave();
         assert!(
-            !bed.exists(&group) && in_books(&agent).is_empty(),
+            !bed.exists(&group) && in_journal(&agent).is_empty(),
             "{kind:?}"
         );
     }
@@ -94,7 +94,10 @@ fn a_process_and_a_group_get_back_what_they_had() {
         for target in ["cgroup:/other", &pid] {
             set(&agent, target, &[("cap_soft", "0")]).unwrap();
             look(&agent, 1_000, 0);
-            assert!(lock(&agent.control).softs.is_idle(), "{kind:?}: for good");
+            assert!(
+                lock(&agent.control).soft_caps.is_idle(),
+                "{kind:?}: for good"
+            );
             let group = agent.name_of(target).unwrap();
             let at = lock(&agent.gates)
                 .iter()
@@ -105,7 +108,7 @@ fn a_process_and_a_group_get_back_what_they_had() {
             unset(&agent, target).unwrap();
         }
         assert_eq!(bed.values("/other"), fresh, "{kind:?}");
-        assert!(bed.is_home(1) && in_books(&agent).is_empty(), "{kind:?}");
+        assert!(bed.is_home(1) && in_journal(&agent).is_empty(), "{kind:?}");
     }
 }
 
@@ -146,16 +149,16 @@ fn without_an_agent_it_stays_in_the_background_and_the_next_goes_on() {
         look(&agent, 1_010, 0);
         assert!(!in_background(&bed, &group) && !in_background(&bed, "/other"));
         drop(agent);
-        let (_, mut books) = bed.without_agent();
-        books.fall_back(3);
+        let (_, mut journal) = bed.without_agent();
+        journal.fall_back(3);
         assert!(in_background(&bed, &group), "{kind:?}");
         assert!(!in_background(&bed, "/other"), "{kind:?}: as it declared");
-        drop(books);
+        drop(journal);
         let agent = bed.agent().unwrap();
         look(&agent, 2_000, 0);
         look(&agent, 2_010, 0);
         assert!(!in_background(&bed, &group), "{kind:?}: the cap goes on");
-        let capped: Vec<String> = lock(&agent.books)
+        let capped: Vec<String> = lock(&agent.journal)
             .entries()
             .iter()
             .filter(|entry| matches!(entry.change, Change::Background { .. }))
@@ -211,8 +214,8 @@ fn somebody_elses_write_is_answered_once() {
         .groups
         .set_weight(&GroupPath::parse(&group).unwrap(), 77)
         .unwrap();
-    let mut house = House::new(None);
-    house.look(&agent);
+    let mut housekeeping = Housekeeping::new(None);
+    housekeeping.look(&agent);
     look(&agent, 1_005, 0);
     assert!(in_background(&bed, &group), "written again");
 }

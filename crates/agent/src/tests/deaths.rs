@@ -2,9 +2,9 @@
 
 use tidegate_knobs::kfs::{Fault, Rule};
 
-use super::{Bed, KINDS, PIDS, gate_names, in_books, run_side, set_side, unset};
-use crate::looper::lock;
+use super::{Bed, KINDS, PIDS, gate_names, in_journal, run_side, set_side, unset};
 use crate::agent::Agent;
+use crate::control_thread::lock;
 
 /// A call that is cut off at its `nth` operation, and the agent that comes after; `None` once the call is shorter.
 fn death_at(bed: &Bed, nth: u64, call: impl Fn(&Agent)) -> Option<Agent> {
@@ -55,7 +55,11 @@ fn a_run_that_was_cut_off_is_limited_or_not_begun() {
             bed.fs.inner().end_process(PIDS[0]);
             next.leave();
             assert!(!bed.exists("/tg-side"), "{what}");
-            assert!(in_books(&next).is_empty(), "{what}: {:?}", in_books(&next));
+            assert!(
+                in_journal(&next).is_empty(),
+                "{what}: {:?}",
+                in_journal(&next)
+            );
         }
     }
 }
@@ -90,7 +94,11 @@ fn a_set_that_was_cut_off_is_undone_or_stands() {
                 assert!(bed.is_home(0), "{what}: {}", bed.place(PIDS[0]));
                 assert_eq!(bed.values("/other"), fresh, "{what}");
                 assert!(!bed.exists("/tg-side"), "{what}");
-                assert!(in_books(&next).is_empty(), "{what}: {:?}", in_books(&next));
+                assert!(
+                    in_journal(&next).is_empty(),
+                    "{what}: {:?}",
+                    in_journal(&next)
+                );
             }
         }
     }

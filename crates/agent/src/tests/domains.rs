@@ -9,8 +9,8 @@ use tidegate_terms::Space;
 
 use super::life::steps;
 use super::{Bed, Kind, PIDS, run_side, set};
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::control_thread::lock;
 
 const KINDS: [Kind; 2] = [Kind::Mixed, Kind::V2];
 
@@ -174,11 +174,11 @@ fn a_dead_agents_side_work_is_at_the_floor_and_off_mains_cpus() {
             agent.look_at_space();
             steps(&bed, &agent, 100);
         }
-        let (groups, mut books) = bed.without_agent();
-        crate::fallback::fall_back_with(&groups, &mut books, 0);
+        let (groups, mut journal) = bed.without_agent();
+        crate::fallback::fall_back_with(&groups, &mut journal, 0);
         assert!(bed.is_limited("/tg-side"));
         assert_eq!((quota_pct(&bed) <= 2, &*side_cpus(&bed)), (true, "1"));
-        drop(books);
+        drop(journal);
         let next = bed.agent().unwrap();
         next.look_at_space();
         steps(&bed, &next, 100);

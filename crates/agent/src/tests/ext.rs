@@ -10,9 +10,9 @@ use tidegate_ext::{
 use tidegate_knobs::bandwidth::Bandwidth;
 
 use super::{Bed, KINDS, Kind, PIDS, run, run_side, set, set_side, unset};
-use crate::ext::kernel::{Kernel, Scheduler};
-use crate::looper::{follow_engine, lock};
 use crate::agent::Agent;
+use crate::control_thread::{follow_engine, lock};
+use crate::ext::kernel::{Kernel, Scheduler};
 use crate::writer::QuotaWriter;
 
 const S: u64 = 1_000_000_000;

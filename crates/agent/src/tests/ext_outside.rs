@@ -10,10 +10,10 @@ use tidegate_knobs::group::GroupPath;
 
 use super::ext::{bed, eject, id};
 use super::{KINDS, Kind, PIDS, run, run_side, set, unset};
-use crate::api::GateView;
-use crate::house::House;
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::api::GateView;
+use crate::control_thread::lock;
+use crate::housekeeping::Housekeeping;
 
 const S: u64 = 1_000_000_000;
 
@@ -33,10 +33,10 @@ fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_sche
         let root = agent.side_root();
         let copy = agent.groups.bandwidth(&root).unwrap();
         let theirs = Bandwidth::limit(77_000, 100_000);
-        let mut house = House::new(None);
+        let mut housekeeping = Housekeeping::new(None);
         let write = || agent.groups.set_bandwidth(&root, None, theirs).unwrap();
         write();
-        house.look_for_outside_writes(&agent);
+        housekeeping.look_for_outside_writes(&agent);
         let stands = agent.groups.bandwidth(&root).unwrap();
         assert_eq!(
             stands.rate_ucpu(),
@@ -47,7 +47,7 @@ fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_sche
         assert!(lock(&kernel.told).mirrors.contains(&root_id), "{kind:?}");
         write();
         for _ in 0..3 {
-            house.look_for_outside_writes(&agent);
+            housekeeping.look_for_outside_writes(&agent);
             assert_eq!(agent.groups.bandwidth(&root).unwrap(), theirs, "{kind:?}");
         }
         assert!(

@@ -8,11 +8,11 @@ use tidegate_knobs::control::Apply;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::{FakeProcess, Fault, Op, Rule};
 
-use super::{Bed, KINDS, Kind, PIDS, gate_names, in_books, root, run_side, set, set_side, unset};
-use crate::api::{RunRequest, UnsetRequest};
-use crate::house::House;
-use crate::looper::lock;
+use super::{Bed, KINDS, Kind, PIDS, gate_names, in_journal, root, run_side, set, set_side, unset};
 use crate::agent::Agent;
+use crate::api::{RunRequest, UnsetRequest};
+use crate::control_thread::lock;
+use crate::housekeeping::Housekeeping;
 use crate::peer::Peer;
 use crate::server::Refusal;
 use crate::writer::QuotaWriter;
@@ -75,7 +75,7 @@ fn a_run_that_is_refused_leaves_nothing() {
         if answer.is_err() {
             assert!(bed.is_home(0), "{what}: {}", bed.place(PIDS[0]));
             assert!(
-                !in_books(agent).iter().any(|group| group.name() == "job"),
+                !in_journal(agent).iter().any(|group| group.name() == "job"),
                 "{what}"
             );
         } else {
@@ -98,7 +98,7 @@ fn a_process_that_cannot_be_limited_stays_where_it_is() {
             assert!(bed.is_home(0), "{what}: {}", bed.place(PIDS[0]));
             assert_eq!(gate_names(agent), Vec::<String>::new(), "{what}");
             assert!(
-                !in_books(agent)
+                !in_journal(agent)
                     .iter()
                     .any(|group| group.as_str().contains("work")),
                 "{what}"
@@ -125,13 +125,17 @@ fn a_group_that_cannot_be_limited_keeps_its_values() {
         if answer.is_err() {
             assert_eq!(bed.values("/other"), fresh, "{what}");
             assert_eq!(gate_names(agent), Vec::<String>::new(), "{what}");
-            assert!(in_books(agent).is_empty(), "{what}: {:?}", in_books(agent));
+            assert!(
+                in_journal(agent).is_empty(),
+                "{what}: {:?}",
+                in_journal(agent)
+            );
             set_side(agent, "cgroup:/other").unwrap_or_else(|error| panic!("{what}: then {error}"));
         }
         assert!(bed.is_limited("/other"), "{what}");
         unset(agent, "cgroup:/other").unwrap_or_else(|error| panic!("{what}: unset: {error}"));
         assert_eq!(bed.values("/other"), fresh, "{what}");
-        assert!(in_books(agent).is_empty(), "{what}");
+        assert!(in_journal(agent).is_empty(), "{what}");
     });
 }
 
@@ -192,23 +196,23 @@ fn what_the_guardian_wrote_is_not_taken_for_somebody_elses() {
         let restored = [("class", "side"), ("fallback", "restore")];
         set(&agent, "cgroup:/other", &restored).unwrap();
         set(&agent, &format!("pid:{}", PIDS[0]), &restored).unwrap();
-        let mut house = House::new(None);
-        house.look(&agent);
+        let mut housekeeping = Housekeeping::new(None);
+        housekeeping.look(&agent);
         // It resumes while the guardian writes: the mark is there, the loop has not seen it.
         agent.lease.mark_fallback(1);
         bed.fall_back().unwrap();
         assert!(bed.is_home(0), "{kind:?}: {}", bed.place(PIDS[0]));
-        house.look_for_outside_writes(&agent);
+        housekeeping.look_for_outside_writes(&agent);
         // The loop has, housekeeping has not.
         assert!(agent.lease.take_fallback());
         lock(&agent.control).fell_back();
-        house.look_for_outside_writes(&agent);
+        housekeeping.look_for_outside_writes(&agent);
         assert!(
             bed.is_home(0) && lock(&agent.alerts).is_empty(),
             "{kind:?}: {:?}",
             lock(&agent.alerts)
         );
-        house.look(&agent);
+        housekeeping.look(&agent);
         assert!(!bed.is_home(0), "{kind:?}: lent again");
         assert_eq!(bed.file("/other", "cpu.idle"), "1", "{kind:?}");
         assert!(lock(&agent.alerts).is_empty(), "{kind:?}");
@@ -226,7 +230,7 @@ fn what_was_written_over_once_does_not_become_ours() {
         let other = GroupPath::parse("/other").unwrap();
         agent.groups.set_bandwidth(&other, None, theirs).unwrap();
         // As the loop answers once: it reads what stands, and writes.
-        let noted = lock(&agent.books).will_write(&other, &theirs, &ours);
+        let noted = lock(&agent.journal).record_write(&other, &theirs, &ours);
         noted.unwrap();
         agent.groups.set_bandwidth(&other, None, ours).unwrap();
         agent.groups.set_bandwidth(&other, None, theirs).unwrap();
@@ -243,7 +247,9 @@ fn a_relief_that_was_noted_and_not_written_is_no_outside_write() {
         let agent = bed.agent().unwrap();
         set_side(&agent, "cgroup:/other").unwrap();
         let other = GroupPath::parse("/other").unwrap();
-        lock(&agent.books).will_change_yield(&other, false).unwrap();
+        lock(&agent.journal)
+            .record_idle_class_change(&other, false)
+            .unwrap();
         unset(&agent, "cgroup:/other").unwrap();
         assert_eq!(bed.values("/other"), fresh, "{kind:?}");
         // And one that is refused is noted as what it is.
@@ -256,7 +262,7 @@ fn a_relief_that_was_noted_and_not_written_is_no_outside_write() {
         ));
         assert!(writer.set_yielding(&other, false).is_err(), "{kind:?}");
         bed.fs.clear();
-        assert_eq!(lock(&agent.books).relieved(), [], "{kind:?}");
+        assert_eq!(lock(&agent.journal).relieved(), [], "{kind:?}");
         unset(&agent, "cgroup:/other").unwrap();
         assert_eq!(bed.values("/other"), fresh, "{kind:?}");
     }

@@ -3,10 +3,10 @@
 use tidegate_knobs::kfs::{FakeFs, FakeProcess};
 use tidegate_knobs::sched::{BATCH, IDLE, NORMAL};
 
-use super::{Bed, KINDS, Kind, PIDS, in_books, root, run, terms, unset};
-use crate::api::{GateView, LatencyView, RunRequest, SetRequest, UnsetRequest};
-use crate::house::House;
+use super::{Bed, KINDS, Kind, PIDS, in_journal, root, run, terms, unset};
 use crate::agent::Agent;
+use crate::api::{GateView, LatencyView, RunRequest, SetRequest, UnsetRequest};
+use crate::housekeeping::Housekeeping;
 use crate::server::Refusal;
 
 const FIRST: Option<u64> = Some(100_000);
@@ -32,7 +32,7 @@ fn latency(agent: &Agent) -> LatencyView {
 
 /// The second housekeeping look: what came in between is there.
 fn look(agent: &Agent) {
-    House::new(None).look_at_gates(agent);
+    Housekeeping::new(None).look_at_gates(agent);
 }
 
 fn pid_target() -> String {
@@ -107,7 +107,7 @@ fn a_process_has_it_on_all_threads_and_gives_it_back_with_its_children() {
         assert_eq!(slice(fake, tid), None, "{tid}");
     }
     assert_eq!(fake.task(610), Some((None, BATCH, 7)));
-    assert!(in_books(&agent).is_empty());
+    assert!(in_journal(&agent).is_empty());
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_group_has_it_with_what_enters_later() {
         assert_eq!(slice(fake, PIDS[2]), None, "not in the group");
         unset(&agent, "cgroup:/other").unwrap();
         assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (None, None));
-        assert!(in_books(&agent).is_empty());
+        assert!(in_journal(&agent).is_empty());
     }
 }
 
@@ -236,7 +236,7 @@ fn the_next_agent_goes_on_and_what_has_ended_is_undone() {
     let _ = bed.fs.unlink(&bed.run_dir().gates());
     let third = bed.agent().unwrap();
     assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (None, None));
-    assert!(in_books(&third).is_empty());
+    assert!(in_journal(&third).is_empty());
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn a_later_process_with_the_number_is_not_touched() {
     fake.set_task(PIDS[0], NORMAL, 0, FIRST);
     let second = bed.agent().unwrap();
     assert_eq!(slice(fake, PIDS[0]), FIRST, "its own");
-    assert!(in_books(&second).is_empty());
+    assert!(in_journal(&second).is_empty());
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn before_6_12_positive_hints_are_batch_and_negative_ones_refused() {
     let refused = set(&agent, &pid_target(), &[("latency", "-5")]).unwrap_err();
     assert_eq!(refused.kind, "unsupported");
     assert!(refused.message.contains("6.12"), "{}", refused.message);
-    assert!(in_books(&agent).is_empty());
+    assert!(in_journal(&agent).is_empty());
     fake.set_task(PIDS[0], NORMAL, 3, None);
     set(&agent, &pid_target(), &[("latency", "5")]).unwrap();
     assert_eq!(fake.task(PIDS[0]), Some((None, BATCH, 3)));
@@ -310,7 +310,7 @@ fn a_refusal_of_the_kernel_leaves_nothing() {
     let refused = set(&agent, &pid_target(), &[("latency", "-20")]).unwrap_err();
     assert_eq!(refused.kind, "denied");
     assert!(agent.status().gates.is_empty());
-    assert!(in_books(&agent).is_empty());
+    assert!(in_journal(&agent).is_empty());
 }
 
 #[test]

@@ -10,11 +10,11 @@ use tidegate_knobs::kfs::{KernelFs, Meanwhile};
 
 use super::{Bed, PIDS, STEP_NS, root, run_side, set_side, terms, unset};
 use crate::After;
-use crate::api::{RunRequest, SetRequest, UnsetRequest};
-use crate::fallback;
-use crate::house::House;
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::api::{RunRequest, SetRequest, UnsetRequest};
+use crate::control_thread::lock;
+use crate::fallback;
+use crate::housekeeping::Housekeeping;
 use crate::paths::RunDir;
 use crate::writer::QuotaWriter;
 
@@ -136,7 +136,7 @@ fn unset_terms(agent: &Agent, target: &str, names: &[&str]) -> Result<(), String
     answer.map(drop).map_err(|error| error.to_string())
 }
 
-/// The loop's own steps, which write quotas through the books, at times of their own.
+/// The loop's own steps, which write quotas through the journal, at times of their own.
 pub fn steps(bed: &Bed, agent: &Agent, count: u64) {
     let mut writer = QuotaWriter::new(agent);
     let main_ppm = bed.sensor.main_ppm.load(Ordering::Relaxed).max(100_000);
@@ -149,10 +149,10 @@ pub fn steps(bed: &Bed, agent: &Agent, count: u64) {
 fn commands_end(bed: &Bed, agent: &Agent) {
     bed.fs.inner().end_process(PIDS[SIDE]);
     bed.fs.inner().end_process(PIDS[MAIN]);
-    let mut house = House::new(None);
+    let mut housekeeping = Housekeeping::new(None);
     for _ in 0..3 {
-        house.look_at_gates(agent);
-        house.look_for_outside_writes(agent);
+        housekeeping.look_at_gates(agent);
+        housekeeping.look_for_outside_writes(agent);
     }
 }
 
@@ -167,8 +167,8 @@ pub fn guardian_acts(
         let opened = discover(&*machine, None)
             .map_err(|error| error.to_string())
             .and_then(|found| fallback::open_on(Arc::clone(&machine), &found, &run_dir));
-        if let Ok((groups, mut books)) = opened {
-            drop(fallback::fall_back_with(&groups, &mut books, 0));
+        if let Ok((groups, mut journal)) = opened {
+            drop(fallback::fall_back_with(&groups, &mut journal, 0));
         }
         acted.store(true, Ordering::SeqCst);
     }))
@@ -183,7 +183,9 @@ pub fn thaw(agent: &Agent, acted: &AtomicBool) {
 }
 
 impl Bed {
-    fn books(&self) -> Result<(Arc<tidegate_knobs::group::Groups>, crate::books::Books), String> {
+    fn journal(
+        &self,
+    ) -> Result<(Arc<tidegate_knobs::group::Groups>, crate::journal::Journal), String> {
         let fs: Arc<dyn KernelFs> = Arc::clone(&self.fs) as Arc<dyn KernelFs>;
         let machine = discover(&*fs, None).map_err(|error| error.to_string())?;
         fallback::open_on(fs, &machine, &self.run_dir())
@@ -191,14 +193,14 @@ impl Bed {
 
     /// What the guardian does.
     pub fn fall_back(&self) -> Result<Vec<String>, String> {
-        let (groups, mut books) = self.books()?;
-        Ok(fallback::fall_back_with(&groups, &mut books, 0))
+        let (groups, mut journal) = self.journal()?;
+        Ok(fallback::fall_back_with(&groups, &mut journal, 0))
     }
 
     /// What `tidegate repair` does.
     pub fn repair(&self, after: After) -> Result<Vec<String>, String> {
-        let (groups, mut books) = self.books()?;
-        fallback::repair_with(&groups, &mut books, &self.run_dir(), after)
+        let (groups, mut journal) = self.journal()?;
+        fallback::repair_with(&groups, &mut journal, &self.run_dir(), after)
     }
 
     /// What must hold at every moment, whoever is dead: a line for each breach.

@@ -3,9 +3,9 @@
 use tidegate_knobs::kfs::{FakeProcess, KernelFs, Op};
 
 use super::{Bed, KINDS, run, run_side};
+use crate::control_thread::lock;
 use crate::fallback;
-use crate::house::House;
-use crate::looper::lock;
+use crate::housekeeping::Housekeeping;
 
 const FIRST_PID: i32 = 10_000;
 
@@ -41,12 +41,12 @@ fn gates_that_end_together_are_found_in_two_looks_and_leave_the_books_at_once() 
             fill(&bed, &agent, count);
             all_end(&bed, count);
             let since = bed.fs.log().len();
-            let mut house = House::new(None);
-            house.look_at_gates(&agent);
-            house.look_at_gates(&agent);
+            let mut housekeeping = Housekeeping::new(None);
+            housekeeping.look_at_gates(&agent);
+            housekeeping.look_at_gates(&agent);
             assert!(lock(&agent.gates).is_empty(), "{kind:?}: {count}");
             assert!(!bed.exists("/tg-side"), "{kind:?}: {count}");
-            assert_eq!(lock(&agent.books).entries(), []);
+            assert_eq!(lock(&agent.journal).entries(), []);
             ledgers_written(&bed, since)
         });
         assert_eq!(written[0], written[1], "{kind:?}: however many there are");
@@ -82,11 +82,11 @@ fn what_orphans_leave_is_removed_with_as_many_writes_for_many_as_for_few() {
             assert!(bed.fs.inner().exists(&bed.run_dir().gates()));
             drop(agent);
             let since = bed.fs.log().len();
-            let (groups, mut books) = bed.without_agent();
+            let (groups, mut journal) = bed.without_agent();
             let run_dir = bed.run_dir();
-            assert!(!fallback::clean_with(&groups, &mut books, &run_dir));
+            assert!(!fallback::clean_with(&groups, &mut journal, &run_dir));
             all_end(&bed, count);
-            assert!(fallback::clean_with(&groups, &mut books, &run_dir));
+            assert!(fallback::clean_with(&groups, &mut journal, &run_dir));
             assert!(!bed.exists("/tg-side"), "{kind:?}: {count}");
             ledgers_written(&bed, since)
         });
@@ -104,7 +104,7 @@ fn another_gate_costs_as_much_beside_many_soft_caps_as_beside_few() {
                 bed.fake.add_process(FakeProcess::new(pid));
                 run(&agent, pid, &[("cap_soft", "200‰")]).unwrap();
             }
-            assert_eq!(lock(&agent.control).softs.count(), count as usize);
+            assert_eq!(lock(&agent.control).soft_caps.count(), count as usize);
             let since = bed.fs.log().len();
             run_side(&agent, super::PIDS[0]).unwrap();
             bed.fs.log().len() - since

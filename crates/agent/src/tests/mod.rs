@@ -2,20 +2,20 @@
 
 mod bandwidth;
 mod caps;
+mod confinement;
 mod deaths;
 mod domains;
-mod escape;
 mod ext;
 mod ext_outside;
 mod faults;
 mod hints;
-mod holders;
 mod life;
+mod lock_boost;
 mod many;
 
+mod cpuset_controller;
 mod matrix;
-mod nesting;
-mod space;
+mod quota_tree;
 mod steps;
 mod units;
 
@@ -33,18 +33,18 @@ use tidegate_knobs::topology::Topology;
 use tidegate_terms::{Config, Space};
 use tokio::sync::Notify;
 
+use crate::agent::{Agent, Mode};
 use crate::api::{RunReply, RunRequest, SetRequest, UnsetRequest};
-use crate::books::Books;
-use crate::ext::Carrier;
+use crate::control_thread::lock;
+use crate::cpuset_controller::CpusetController;
+use crate::ext::ExtSupervisor;
 use crate::gate::demand;
+use crate::journal::Journal;
 use crate::lease::Lease;
-use crate::looper::lock;
-use crate::agent::{Mode, Agent};
 use crate::paths::RunDir;
 use crate::peer::Peer;
 use crate::rate::RateLimit;
 use crate::server::Refusal;
-use crate::space::Whole;
 
 /// The processes that tests place.
 pub const PIDS: [i32; 3] = [501, 502, 503];
@@ -193,8 +193,8 @@ impl Bed {
         let fs: Arc<dyn KernelFs> = Arc::clone(&self.fs) as Arc<dyn KernelFs>;
         let machine = discover(&*fs, None).map_err(|error| error.to_string())?;
         let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
-        let (books, report) =
-            Books::open(self.dir.path(), Arc::clone(&groups)).map_err(|error| error.to_string())?;
+        let (journal, report) = Journal::open(self.dir.path(), Arc::clone(&groups))
+            .map_err(|error| error.to_string())?;
         let groups_of = Arc::clone(&groups);
         let topology_fs = Arc::clone(&fs);
         let config = Config::default();
@@ -214,14 +214,14 @@ impl Bed {
             groups,
             config,
             settings,
-            books: Arc::new(Mutex::new(books)),
+            journal: Arc::new(Mutex::new(journal)),
             gates: Mutex::new(Vec::new()),
             control: Arc::new(Mutex::new(control)),
             meters: Arc::default(),
             units: Mutex::default(),
-            ext: Arc::new(Carrier::new(self.kernel.clone())),
-            holders: Mutex::default(),
-            space: Mutex::new(Whole::new(
+            ext: Arc::new(ExtSupervisor::new(self.kernel.clone())),
+            lock_boost: Mutex::default(),
+            space: Mutex::new(CpusetController::new(
                 self.space,
                 Topology::read(&*topology_fs).unwrap_or_default(),
                 &groups_of,
@@ -241,12 +241,12 @@ impl Bed {
     }
 
     /// What the guardian works with.
-    pub fn without_agent(&self) -> (Arc<Groups>, Books) {
+    pub fn without_agent(&self) -> (Arc<Groups>, Journal) {
         let fs: Arc<dyn KernelFs> = Arc::clone(&self.fs) as Arc<dyn KernelFs>;
         let machine = discover(&*fs, None).unwrap();
         let groups = Arc::new(Groups::new(fs, &machine));
-        let (books, _) = Books::open(self.dir.path(), Arc::clone(&groups)).unwrap();
-        (groups, books)
+        let (journal, _) = Journal::open(self.dir.path(), Arc::clone(&groups)).unwrap();
+        (groups, journal)
     }
 
     /// A file of a group, by its path below the cpu controller's mount.
@@ -430,9 +430,9 @@ pub fn gate_names(agent: &Agent) -> Vec<String> {
         .collect()
 }
 
-/// Groups that the books tell of.
-pub fn in_books(agent: &Agent) -> Vec<GroupPath> {
-    lock(&agent.books)
+/// Groups that the journal tell of.
+pub fn in_journal(agent: &Agent) -> Vec<GroupPath> {
+    lock(&agent.journal)
         .entries()
         .iter()
         .map(|entry| entry.group.clone())

@@ -7,9 +7,9 @@ use tidegate_knobs::control::Apply;
 use tidegate_knobs::group::GroupPath;
 
 use super::{Bed, Kind, PIDS, run_side, set_side};
-use crate::lease::monotonic_ns;
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::control_thread::lock;
+use crate::lease::monotonic_ns;
 
 /// Keeps what stands; refuses when told.
 #[derive(Default)]

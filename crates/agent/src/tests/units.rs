@@ -4,11 +4,11 @@ use tidegate_knobs::control::Usage;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::{FakeProcess, Fault, Op, Rule};
 
-use super::{Bed, KINDS, Kind, PIDS, in_books, run, set, unset};
-use crate::house::House;
-use crate::looper::lock;
-use crate::mechanisms::units::look;
+use super::{Bed, KINDS, Kind, PIDS, in_journal, run, set, unset};
 use crate::agent::Agent;
+use crate::control_thread::lock;
+use crate::housekeeping::Housekeeping;
+use crate::mechanisms::units::look;
 use crate::writer::QuotaWriter;
 
 /// No group has used anything.
@@ -86,7 +86,7 @@ fn each_task_has_its_own_quota_and_forks_share_until_they_are_found() {
         bed.fs.inner().end_process(PIDS[0]);
         agent.leave();
         assert!(
-            !bed.exists(&group) && in_books(&agent).is_empty(),
+            !bed.exists(&group) && in_journal(&agent).is_empty(),
             "{kind:?}"
         );
     }
@@ -104,9 +104,9 @@ fn a_running_process_goes_home_and_nobody_takes_it_for_moved() {
             group.ends_with(&format!("/tg-p{}", PIDS[1])),
             "{kind:?} {group}"
         );
-        let mut house = House::new(None);
+        let mut housekeeping = Housekeeping::new(None);
         for _ in 0..3 {
-            house.look(&agent);
+            housekeeping.look(&agent);
         }
         assert!(
             lock(&agent.alerts).is_empty(),
@@ -114,7 +114,7 @@ fn a_running_process_goes_home_and_nobody_takes_it_for_moved() {
             lock(&agent.alerts)
         );
         unset(&agent, &target).unwrap();
-        assert!(bed.is_home(1) && in_books(&agent).is_empty(), "{kind:?}");
+        assert!(bed.is_home(1) && in_journal(&agent).is_empty(), "{kind:?}");
     }
 }
 
@@ -139,7 +139,7 @@ fn what_cannot_be_dissolved_is_tried_once_and_is_brought_home_by_the_next_agent(
         assert_eq!(tried, 20, "{kind:?}: one round of trying");
         assert_eq!(at(&agent, PIDS[1]), unit, "{kind:?}");
         assert_eq!(quota(&agent, &unit), Some(200_000), "{kind:?}: capped");
-        let changes: Vec<&'static str> = lock(&agent.books)
+        let changes: Vec<&'static str> = lock(&agent.journal)
             .entries()
             .iter()
             .map(|entry| entry.change.name())
@@ -151,7 +151,7 @@ fn what_cannot_be_dissolved_is_tried_once_and_is_brought_home_by_the_next_agent(
         drop(agent);
         let agent = bed.agent().unwrap();
         assert!(bed.is_home(1), "{kind:?}");
-        assert_eq!(in_books(&agent), [], "{kind:?}");
+        assert_eq!(in_journal(&agent), [], "{kind:?}");
     }
 }
 
@@ -166,9 +166,9 @@ fn the_next_agent_goes_on_and_a_restore_without_one_brings_all_home() {
         restored.push(("fallback", "restore"));
         set(&agent, &target, &restored).unwrap();
         drop(agent);
-        let (_, mut books) = bed.without_agent();
-        books.fall_back(3);
-        drop(books);
+        let (_, mut journal) = bed.without_agent();
+        journal.fall_back(3);
+        drop(journal);
         assert!(bed.is_home(1), "{kind:?}: {}", bed.place(PIDS[1]));
         let agent = bed.agent().unwrap();
         assert_eq!(
@@ -260,14 +260,14 @@ fn soft_caps_for_each_lie_beside_the_gate_so_that_they_yield_to_all() {
             "{kind:?}: a bucket begins empty"
         );
         assert_eq!(quota(&agent, &unit), Some(500_000), "{kind:?}");
-        let mut house = House::new(None);
+        let mut housekeeping = Housekeeping::new(None);
         for _ in 0..4 {
-            house.look(&agent);
+            housekeeping.look(&agent);
         }
         assert_eq!(lock(&agent.gates).len(), 1, "{kind:?}: it has not ended");
         bed.fs.inner().end_process(PIDS[0]);
         for _ in 0..4 {
-            house.look(&agent);
+            housekeeping.look(&agent);
         }
         assert!(
             lock(&agent.gates).is_empty() && !bed.exists(&unit) && !bed.exists(&group),
@@ -287,9 +287,9 @@ fn side_work_on_v1_keeps_its_caps_while_its_root_is_cut() {
     bed.fs.inner().end_process(PIDS[0]);
     agent.leave();
     assert!(
-        !bed.exists(&group) && in_books(&agent).is_empty(),
+        !bed.exists(&group) && in_journal(&agent).is_empty(),
         "{:?}",
-        in_books(&agent)
+        in_journal(&agent)
     );
 }
 
@@ -334,8 +334,8 @@ fn units_come_out_of_the_background_again_after_their_terms_are_set_again() {
         let unit = at(&agent, PIDS[0]);
         let step = |now_ms: u64| {
             let mut writer = QuotaWriter::new(&agent);
-            let softs = &mut lock(&agent.control).softs;
-            softs.step(now_ms * 1_000_000, &mut Unused, &mut writer);
+            let soft_caps = &mut lock(&agent.control).soft_caps;
+            soft_caps.step(now_ms * 1_000_000, &mut Unused, &mut writer);
         };
         step(1_000_000);
         step(1_000_200);
@@ -377,13 +377,13 @@ fn groups_that_cannot_be_dissolved_are_said_and_keep_their_caps_and_their_books(
         let file = format!("{group}/cgroup.procs");
         let busy = Fault::Errno(libc::EBUSY);
         bed.fs.add(Rule::on(Op::Write, &file, busy).times(64));
-        let before = in_books(&agent);
+        let before = in_journal(&agent);
         for pair in [("cap_scope", "group"), ("cap_scope", "task")] {
             let refusal = set(&agent, "gate:job", &[pair]).unwrap_err().to_string();
             assert!(refusal.contains("left in groups"), "{kind:?} {refusal}");
             assert_eq!(at(&agent, PIDS[0]), unit, "{kind:?}");
             assert_eq!(quota(&agent, &unit), Some(200_000), "{kind:?}");
-            assert_eq!(in_books(&agent), before, "{kind:?}");
+            assert_eq!(in_journal(&agent), before, "{kind:?}");
         }
         look(&agent);
         for _ in 0..4 {

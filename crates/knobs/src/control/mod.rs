@@ -13,7 +13,7 @@ mod meter;
 mod protect;
 mod pulses;
 mod quotas;
-mod soft;
+mod soft_caps;
 mod unusable;
 mod write_log;
 
@@ -24,8 +24,8 @@ pub use domains::DomainState;
 pub use meter::{Durations, Meter, Recent, Use};
 pub use protect::{Objective, Protect, Protection};
 pub use pulses::Pulses;
-pub use quotas::{Apply, FREE_UCPU, Given, Limited, Quotas, Target};
-pub use soft::{LOOK_NS as SOFT_LOOK_NS, Soft, SoftCapped, Softs, Story as SoftStory, Usage};
+pub use quotas::{Allotment, Apply, FREE_UCPU, QuotaTarget, Quotas, Target};
+pub use soft_caps::{LOOK_NS as SOFT_LOOK_NS, Soft, SoftCapStats, SoftCapped, SoftCaps, Usage};
 pub use unusable::Unusable;
 pub use write_log::{Write, WriteLog, describe};
 
@@ -71,7 +71,7 @@ pub struct Control {
     /// The groups that carry a moving quota.
     pub quotas: Quotas,
     /// The groups with a soft cap.
-    pub softs: Softs,
+    pub soft_caps: SoftCaps,
     groups: (Vec<SensedGroup>, Vec<SensedGroup>),
     /// The classes have changed since the last reading.
     regrouped: bool,
@@ -105,8 +105,8 @@ pub struct Control {
     pub trouble: Option<String>,
     /// No quota limits side work at present.
     is_free: bool,
-    /// See [`Control::set_elsewhere`].
-    elsewhere: bool,
+    /// See [`Control::set_enforced_by_ext`].
+    enforced_by_ext: bool,
 }
 
 impl Control {
@@ -127,7 +127,7 @@ impl Control {
             protect,
             domains,
             quotas: Quotas::default(),
-            softs: Softs::default(),
+            soft_caps: SoftCaps::default(),
             groups: (Vec::new(), Vec::new()),
             regrouped: false,
             last: None,
@@ -146,22 +146,22 @@ impl Control {
             at_tolerance_ns: 0,
             trouble: None,
             is_free: false,
-            elsewhere: false,
+            enforced_by_ext: false,
         }
     }
 
     /// Another engine enforces what the gates ask for: quotas and backgrounds stay as they stand. When that is over, both are
     /// written at the next step, for the law has gone on meanwhile.
-    pub fn set_elsewhere(&mut self, elsewhere: bool) {
-        if std::mem::replace(&mut self.elsewhere, elsewhere) && !elsewhere {
+    pub fn set_enforced_by_ext(&mut self, enforced_by_ext: bool) {
+        if std::mem::replace(&mut self.enforced_by_ext, enforced_by_ext) && !enforced_by_ext {
             self.quotas.fell_back();
-            self.softs.fell_back();
+            self.soft_caps.fell_back();
         }
     }
 
     /// Whether another engine enforces what the gates ask for.
-    pub fn is_elsewhere(&self) -> bool {
-        self.elsewhere
+    pub fn is_enforced_by_ext(&self) -> bool {
+        self.enforced_by_ext
     }
 
     /// What the gates ask for now.
@@ -250,7 +250,7 @@ impl Control {
     pub fn fell_back(&mut self) {
         self.fallbacks += 1;
         self.quotas.fell_back();
-        self.softs.fell_back();
+        self.soft_caps.fell_back();
     }
 
     /// `bpf` or `usage`.
@@ -332,7 +332,7 @@ impl Control {
         if self.is_free {
             self.decision.allowance_ucpu = self.domains.free_ucpu(self.demand.outside_cpus);
         }
-        if self.quotas.is_empty() || self.elsewhere {
+        if self.quotas.is_empty() || self.enforced_by_ext {
             return;
         }
         if !self.is_free && decision.allowance_ucpu <= decision.floor_ucpu {

@@ -67,7 +67,7 @@ impl Target {
 
 /// A group that is to carry a moving quota.
 #[derive(Clone, Debug)]
-pub struct Limited {
+pub struct QuotaTarget {
     /// The group.
     pub group: GroupPath,
     /// The weights of its gates, added up.
@@ -94,7 +94,7 @@ fn period_us(unequal: bool) -> u64 {
 
 /// What one limited group has.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct Allotment {
     /// The group.
     pub group: GroupPath,
     /// Its part of the allowance.
@@ -157,7 +157,7 @@ impl Default for Quotas {
 
 impl Quotas {
     /// Groups that carry a moving quota. Known ones keep their planner.
-    pub fn set(&mut self, wanted: Vec<Limited>, tick_ns: u64) {
+    pub fn set(&mut self, wanted: Vec<QuotaTarget>, tick_ns: u64) {
         let mut old = std::mem::take(&mut self.targets);
         for one in wanted {
             if self.left_alone.contains(&one.group) {
@@ -228,8 +228,8 @@ impl Quotas {
     }
 
     /// Every limited group with what it was given in the last step and what stands.
-    pub fn given(&self) -> Vec<Given> {
-        let given = |(target, ucpu): (&Target, &u64)| Given {
+    pub fn given(&self) -> Vec<Allotment> {
+        let given = |(target, ucpu): (&Target, &u64)| Allotment {
             group: target.group.clone(),
             ucpu: *ucpu,
             standing: target.standing(),

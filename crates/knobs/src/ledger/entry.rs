@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bandwidth::Bandwidth;
 use crate::group::{CpuClass, GroupPath, Placement};
-use crate::locks::first::First;
+use crate::locks::boost::Boost;
 use crate::sched::hint::Latency;
 use crate::units::Family;
 
@@ -66,7 +66,7 @@ pub enum Change {
     /// A latency hint on tasks. Where they are one process's, the group is the root and its identity of no account.
     Latency(Latency),
     /// A holder of a lock that main waits for goes first. The group is the root and its identity of no account.
-    First(First),
+    Boost(Boost),
 }
 
 impl Change {
@@ -82,7 +82,7 @@ impl Change {
             Self::Membership { .. } => "membership",
             Self::Units(_) => "groups for one each",
             Self::Latency(_) => "latency hint",
-            Self::First(_) => "turn of a lock's holder",
+            Self::Boost(_) => "turn of a lock's holder",
         }
     }
 }

@@ -196,7 +196,7 @@ impl Ledger {
             // Ids stay unique even if the file was edited.
             self.next_id = self.next_id.max(entry.id.saturating_add(1));
             // A process is told by its start time; its group may be made only after the entry.
-            if matches!(entry.change, Change::Membership { .. } | Change::First(_)) {
+            if matches!(entry.change, Change::Membership { .. } | Change::Boost(_)) {
                 self.entries.put(entry);
                 continue;
             }

@@ -7,7 +7,7 @@ use crate::discover::CgroupVersion;
 use crate::group::{
     CpuClass, GroupError, GroupPath, GroupResult, Groups, Placement, Returned, WEIGHT_DEFAULT,
 };
-use crate::locks::first::{First, take};
+use crate::locks::boost::{Boost, take};
 use crate::sched::hint::{Apart, Latency, undo};
 use crate::sched::tasks::Whose;
 use crate::target::ProcessRef;
@@ -65,7 +65,7 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
     {
         return restore_membership(groups, *start_ticks, placement);
     }
-    if let Change::First(first) = &entry.change {
+    if let Change::Boost(first) = &entry.change {
         return Ok(restore_first(groups, first));
     }
     let of_process =
@@ -124,7 +124,7 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             ours,
         } => restore_cpuset(groups, &entry.group, was, [previous, ours]),
         Change::Latency(latency) => restore_hint(groups, entry, latency),
-        Change::First(first) => Ok(restore_first(groups, first)),
+        Change::Boost(first) => Ok(restore_first(groups, first)),
         Change::Membership {
             start_ticks,
             placement,
@@ -151,7 +151,7 @@ fn restore_hint(groups: &Groups, entry: &Entry, latency: &Latency) -> GroupResul
     })
 }
 
-fn restore_first(groups: &Groups, first: &First) -> Outcome {
+fn restore_first(groups: &Groups, first: &Boost) -> Outcome {
     let undone = take(&**groups.fs(), first);
     match (undone.failed, undone.others) {
         (Some(error), _) => Outcome::Failed {
@@ -376,7 +376,7 @@ pub fn standing_differs(
             (found != written).then(|| found.to_string())
         }
         // Task by task, which is the sweep's business; a turn is over in milliseconds.
-        Change::Latency(_) | Change::First(_) => None,
+        Change::Latency(_) | Change::Boost(_) => None,
         // What a hotplug took from v1's is nobody's write.
         Change::Cpuset { ours, .. } => {
             let found = groups.cpuset(group)?;

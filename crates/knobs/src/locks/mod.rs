@@ -1,11 +1,11 @@
 //! File locks that main waits for while side work holds them: who waits, who holds, and how the holder goes first.
 //!
 //! `/proc/locks` names each lock and who waits for it; `/proc/PID/fdinfo` says whose open files hold it. Both are the kernel's
-//! own word; [`watch`] has it told as it happens. [`first`] gives a holder its turn, [`purse`] bounds how much of that there is. Of a futex the kernel does not know
-//! the agent, so there is nothing here for futexes.
+//! own word; [`watch`] has it told as it happens. [`boost`] gives a holder its turn, [`budget`] bounds how much of that there is. Of a futex the kernel does not know
+//! the owner, so there is nothing here for futexes.
 
-pub mod first;
-pub mod purse;
+pub mod boost;
+pub mod budget;
 pub mod watch;
 
 use std::path::Path;

@@ -223,7 +223,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let soft_s = caps_soft::seconds(options.quick);
     let total = cells.len() as f64 * each + soft.len() as f64 * soft_s;
     let progress = Progress::new("caps", total, options.quiet);
-    let (mut outcomes, mut softs, mut missing) = (Vec::new(), Vec::new(), Vec::<String>::new());
+    let (mut outcomes, mut soft_caps, mut missing) = (Vec::new(), Vec::new(), Vec::<String>::new());
     for (keeper, load, cap_ppt) in cells {
         let name = format!("{}: {} at {cap_ppt} ‰", keeper.label(), load.label());
         progress.stage(&name);
@@ -244,12 +244,12 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
             let agent = agent.get(&setup.exe, by_agent)?;
             caps_soft::measure(&setup, cell, agent, ext, options.quick)
         });
-        kept(made, &name, &mut softs, &mut missing)?;
+        kept(made, &name, &mut soft_caps, &mut missing)?;
         progress.done(soft_s);
     }
     drop((progress, shared));
     setup.machine.finish();
-    caps_report::report(setup, &lengths, &outcomes, &softs, missing)
+    caps_report::report(setup, &lengths, &outcomes, &soft_caps, missing)
 }
 
 /// Keeps what was measured; what failed is told in the report, what ends the run ends it.

@@ -20,17 +20,19 @@ pub fn report(
     setup: Setup,
     lengths: &Lengths,
     outcomes: &[Outcome],
-    softs: &[Soft],
+    soft_caps: &[Soft],
     missing: Vec<String>,
 ) -> Result<Report, LabError> {
-    if outcomes.is_empty() && softs.is_empty() {
+    if outcomes.is_empty() && soft_caps.is_empty() {
         return Err(LabError::process("caps", missing.join(" ")));
     }
     let cpus = setup.machine.cpus;
     let mut report = Report::new("caps", setup.machine);
     report.rows = outcomes.iter().map(json_row).collect();
-    report.rows.extend(softs.iter().map(|s| soft_row(s, cpus)));
-    report.headline = headline(outcomes, softs, cpus);
+    report
+        .rows
+        .extend(soft_caps.iter().map(|s| soft_row(s, cpus)));
+    report.headline = headline(outcomes, soft_caps, cpus);
     let window = format!("{:.0} s", lengths.window_s);
     for load in Load::ALL {
         let title = format!("Hard caps on {}, ‰ of one CPU", load.label());
@@ -39,7 +41,7 @@ pub fn report(
             .push(caps::accuracy(&title, &series(outcomes, load, &window)));
     }
     report.tables.push(manners_table(outcomes));
-    report.tables.push(soft_table(softs, cpus));
+    report.tables.push(soft_table(soft_caps, cpus));
     report.plots.push(caps::plot(
         "How far use is from the cap in the worst window, a hog",
         &series(outcomes, Load::Hog, &window),
@@ -157,7 +159,7 @@ fn soft_row(s: &Soft, cpus: usize) -> serde_json::Map<String, serde_json::Value>
     }))
 }
 
-fn headline(outcomes: &[Outcome], softs: &[Soft], cpus: usize) -> Vec<Headline> {
+fn headline(outcomes: &[Outcome], soft_caps: &[Soft], cpus: usize) -> Vec<Headline> {
     let mut lines = Vec::new();
     let target = if crate::worker::spin::by_nops() {
         TARGET_VIRTUAL_PPT
@@ -189,7 +191,7 @@ fn headline(outcomes: &[Outcome], softs: &[Soft], cpus: usize) -> Vec<Headline> 
         let name = format!("cost of the keeper, most: {}", keeper.label());
         lines.push(Headline::new(&name, cost, "‰"));
     }
-    for s in softs {
+    for s in soft_caps {
         if let Cell::Tidegate(ppt) | Cell::Ext(ppt) = s.cell {
             let worst = most(s.yields_ms.iter().copied());
             let by = if matches!(s.cell, Cell::Ext(_)) {
@@ -237,7 +239,7 @@ fn manners_table(outcomes: &[Outcome]) -> Table {
     t
 }
 
-fn soft_table(softs: &[Soft], cpus: usize) -> Table {
+fn soft_table(soft_caps: &[Soft], cpus: usize) -> Table {
     let mut t = Table::new(
         "Soft caps, ‰ of one CPU",
         &[
@@ -257,7 +259,7 @@ fn soft_table(softs: &[Soft], cpus: usize) -> Table {
             "not seen".into()
         }
     };
-    for s in softs {
+    for s in soft_caps {
         t.push([
             s.cell.label(),
             ppt(s.alone_pct),

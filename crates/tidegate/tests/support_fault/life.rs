@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::{Fault, What};
 use crate::common::{Background, Instance, cgroups_of, describe};
 use crate::support_kill::LEASE;
-use crate::support_kill::processes::{guardians, kill9, agents, signal};
+use crate::support_kill::processes::{agents, guardians, kill9, signal};
 use crate::support_kill::watch::{Limit, cpu_mount};
 
 /// Longer than a lease, a restart and a call's own limit.

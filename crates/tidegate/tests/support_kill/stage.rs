@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::processes::{Known, children, guardians, kill9, agents};
+use super::processes::{Known, agents, children, guardians, kill9};
 use super::watch::{Limit, Watch, cpu_mount};
 use super::{LEASE, OF_AGE, wait};
 use crate::common::{Background, Instance};

@@ -13,7 +13,9 @@ mod terms;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_knobs::control::{Control, Demand, Limited, Objective, SHARED_CORES_PPM, SoftCapped};
+use tidegate_knobs::control::{
+    Control, Demand, Objective, QuotaTarget, SHARED_CORES_PPM, SoftCapped,
+};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::plan::{PlanConfig, bandwidth_for};
 use tidegate_law::HeadroomDecision;
@@ -179,7 +181,7 @@ impl Knobs {
         };
         let first_ns = config.start_ns;
         let mut control = Control::new(Box::new(reader), demand);
-        control.softs.set(&capped(compiled), 0);
+        control.soft_caps.set(&capped(compiled), 0);
         Self {
             control,
             side: compiled.side.clone(),
@@ -215,7 +217,7 @@ impl Knobs {
         for side in &self.side {
             self.config.yields.set(machine, side.group, true)?;
             machine.set_bandwidth(side.group, ports::as_machine(&floor))?;
-            limited.push(Limited {
+            limited.push(QuotaTarget {
                 own: None,
                 group: path_of(side.group),
                 weight: side.weight,
@@ -304,7 +306,7 @@ impl Knobs {
         };
         self.control.step(now_ns, now_ns - self.due_ns, &mut queue);
         self.control
-            .softs
+            .soft_caps
             .step(now_ns, &mut Meters(machine), &mut queue);
         for auto in &mut self.bursts {
             auto.step(machine, &mut queue);

@@ -1,11 +1,11 @@
-//! Moved processes in the books.
+//! Moved processes in the journal.
 
 use tidegate_knobs::group::Placement;
 use tidegate_knobs::ledger::{Change, Entry};
 
-use super::Books;
+use super::Journal;
 
-impl Books {
+impl Journal {
     /// The processes that were moved for `gate`, with their start times.
     pub fn moves_of(&self, gate: &str) -> Vec<(Placement, u64)> {
         let moved = |entry: &Entry| match &entry.change {

@@ -88,7 +88,7 @@ fn is_within(new: &Bandwidth, old: &Bandwidth) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::{Place, Record};
+    use crate::gate::{Attachment, Record};
     use tidegate_knobs::group::GroupPath;
     use tidegate_terms::{Config, RawTerms, Source};
 
@@ -105,7 +105,7 @@ mod tests {
             command: vec![],
             parent: None,
             made_ns: 0,
-            place: Place::Own {
+            place: Attachment::Owned {
                 group: GroupPath::root(),
             },
             notes: vec![],

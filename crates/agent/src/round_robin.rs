@@ -1,12 +1,12 @@
 //! Whose turn it is: of many, a bounded number at each look, one after the other.
 
 /// Goes round `0..len`, at most `each` numbers a turn.
-pub struct Rota {
+pub struct RoundRobin {
     next: usize,
     each: usize,
 }
 
-impl Rota {
+impl RoundRobin {
     /// From the first on; at least one a turn.
     pub fn new(each: usize) -> Self {
         Self {
@@ -32,10 +32,10 @@ mod tests {
     #[test]
     fn everybody_has_a_turn_and_nobody_two_in_one() {
         for (each, len) in [(3, 10), (10, 3), (1, 1), (4, 4), (64, 500)] {
-            let mut rota = Rota::new(each);
+            let mut round_robin = RoundRobin::new(each);
             let mut seen = vec![0; len];
             for _ in 0..len.div_ceil(each) {
-                let turn: Vec<usize> = rota.turn(len).collect();
+                let turn: Vec<usize> = round_robin.turn(len).collect();
                 assert_eq!(turn.len(), each.min(len));
                 for one in &turn {
                     seen[*one] += 1;
@@ -47,10 +47,10 @@ mod tests {
 
     #[test]
     fn some_may_leave_between_turns() {
-        let mut rota = Rota::new(3);
-        assert_eq!(rota.turn(5).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(rota.turn(2).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(rota.turn(0).count(), 0);
-        assert_eq!(rota.turn(5).collect::<Vec<_>>(), [0, 1, 2]);
+        let mut round_robin = RoundRobin::new(3);
+        assert_eq!(round_robin.turn(5).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(round_robin.turn(2).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(round_robin.turn(0).count(), 0);
+        assert_eq!(round_robin.turn(5).collect::<Vec<_>>(), [0, 1, 2]);
     }
 }

@@ -28,7 +28,7 @@ struct Got {
 
 /// What was done so far, for who asks.
 #[derive(Debug, Default)]
-pub(crate) struct Story {
+pub(crate) struct LockBoostStats {
     pub(super) sides: Vec<Side>,
     pub(super) waits: u64,
     gates: BTreeMap<String, Got>,
@@ -40,7 +40,7 @@ pub(crate) struct Story {
     pub(super) off: bool,
 }
 
-impl Story {
+impl LockBoostStats {
     /// For `status`.
     pub fn view(&self) -> Option<HoldersView> {
         (!self.off).then(|| HoldersView {

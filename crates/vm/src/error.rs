@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// A failure on one line: what, where, why, and the mend.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct VmError {
     what: String,
     place: String,
     why: String,
@@ -14,10 +14,10 @@ pub struct Trouble {
     lacking: bool,
 }
 
-impl Trouble {
+impl VmError {
     /// The four parts of the line.
-    pub fn new(what: &str, place: &str, why: &str, mend: &str) -> Trouble {
-        Trouble {
+    pub fn new(what: &str, place: &str, why: &str, mend: &str) -> VmError {
+        VmError {
             what: what.into(),
             place: place.into(),
             why: why.into(),
@@ -32,26 +32,26 @@ impl Trouble {
     }
 
     /// The same, as something that this machine lacks.
-    pub fn lacking(self) -> Trouble {
-        Trouble {
+    pub fn lacking(self) -> VmError {
+        VmError {
             lacking: true,
             ..self
         }
     }
 
     /// A file that could not be used, with the mend that its error suggests.
-    pub fn io(what: &str, path: &Path, error: &std::io::Error) -> Trouble {
+    pub fn io(what: &str, path: &Path, error: &std::io::Error) -> VmError {
         let mend = match error.kind() {
             std::io::ErrorKind::NotFound => "check that it is installed and spelt so",
             std::io::ErrorKind::PermissionDenied => "run it as a user who may",
             std::io::ErrorKind::StorageFull => "make room on that file system",
             _ => "see the error",
         };
-        Trouble::new(what, &path.display().to_string(), &error.to_string(), mend)
+        VmError::new(what, &path.display().to_string(), &error.to_string(), mend)
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for VmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -61,10 +61,10 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for VmError {}
 
 /// Where `program` is, or what to install.
-pub fn tool(program: &str) -> Result<PathBuf, Trouble> {
+pub fn tool(program: &str) -> Result<PathBuf, VmError> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&search)
         .map(|p| p.join(program))
@@ -78,7 +78,7 @@ pub fn tool(program: &str) -> Result<PathBuf, Trouble> {
             "dpkg" | "dpkg-deb" | "apt-get" | "apt-cache" => "apt (a Debian or Ubuntu machine)",
             other => other,
         };
-        Trouble::new(
+        VmError::new(
             "find a program",
             program,
             "it is not on the PATH",

@@ -1,11 +1,11 @@
 //! Main waits for a file lock that side work holds: the holder goes first.
 //!
 //! A thread beside the loop is told by the kernel when a wait begins, or reads `/proc/locks` again and again. Where somebody who is not side work waits for a lock of side work, the holder
-//! gets turns before all of the fair class ([`tidegate_knobs::locks::first`]), one after the other until it lets go, within what its
-//! purse holds ([`tidegate_knobs::locks::purse`]). Quota, idle class and neighbours stay as they are. A gate with a limit of its
+//! gets turns before all of the fair class ([`tidegate_knobs::locks::boost`]), one after the other until it lets go, within what its
+//! budget holds ([`tidegate_knobs::locks::budget`]). Quota, idle class and neighbours stay as they are. A gate with a limit of its
 //! own keeps that: its cap is a promise, too.
 
-mod story;
+mod stats;
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -15,20 +15,20 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tidegate_knobs::control::Write;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::locks::first::First;
-use tidegate_knobs::locks::purse::Purses;
+use tidegate_knobs::locks::boost::Boost;
+use tidegate_knobs::locks::budget::BoostBudgets;
 use tidegate_knobs::locks::watch::Watch;
 use tidegate_knobs::locks::{self, Kind, Lock, Wait};
 use tidegate_knobs::sched::tasks::TaskId;
 use tidegate_knobs::sched::{NORMAL, SchedWrite};
 use tracing::{debug, info, warn};
 
-use crate::lease::monotonic_ns;
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::control_thread::lock;
+use crate::lease::monotonic_ns;
 
-use story::Side;
-pub(crate) use story::Story;
+pub(crate) use stats::LockBoostStats;
+use stats::Side;
 
 /// Between two looks while somebody waits, or where waits are not told as they begin.
 const LOOK_NS: u64 = 20_000_000;
@@ -71,7 +71,7 @@ const KEPT_MAX: usize = 64;
 /// Looks until the agent leaves.
 pub(crate) fn run(agent: &Agent) {
     if !agent.settings.holder_first.value.0 {
-        lock(&agent.holders).off = true;
+        lock(&agent.lock_boost).off = true;
         return;
     }
     if let Err(error) = agent.fs.set_sched(0, &OWN_REST) {
@@ -80,7 +80,7 @@ pub(crate) fn run(agent: &Agent) {
     let watch = Watch::open()
         .inspect_err(|why| info!("locks: waits are looked for, not told: {why}"))
         .ok();
-    let mut looks = Holders::new(agent);
+    let mut looks = LockBoost::new(agent);
     let mut left = false;
     let mut read_ns = 0;
     let mut stuck: u32 = 0;
@@ -126,8 +126,8 @@ pub(crate) struct Looked {
 }
 
 /// What is remembered between looks.
-pub(crate) struct Holders {
-    purses: Purses,
+pub(crate) struct LockBoost {
+    budgets: BoostBudgets,
     /// Which thread of several is first in its turn.
     nth: usize,
     /// Who was found to hold the lock on a file, when the lock's own word did not lead there.
@@ -142,11 +142,11 @@ struct Found {
     pid: i32,
 }
 
-impl Holders {
+impl LockBoost {
     pub fn new(agent: &Agent) -> Self {
         let cpus = lock(&agent.control).online_cpus();
         Self {
-            purses: Purses::new(monotonic_ns(), cpus),
+            budgets: BoostBudgets::new(monotonic_ns(), cpus),
             nth: 0,
             known: VecDeque::new(),
             turns_ns: 0,
@@ -164,10 +164,10 @@ impl Holders {
         let waits = told.unwrap_or_else(|| table(agent));
         let sides = agent.sides();
         let left = !waits.is_empty() && self.look_at(agent, &sides, waits);
-        // What turns cost, their purses bound.
+        // What turns cost, their budgets bound.
         let cost_ns = thread_ns().saturating_sub(began_ns + self.turns_ns);
-        let mut story = lock(&agent.holders);
-        story.look_ns = match story.look_ns {
+        let mut stats = lock(&agent.lock_boost);
+        stats.look_ns = match stats.look_ns {
             0 => cost_ns,
             // A mean of about the last fifty.
             mean_ns => mean_ns - mean_ns / 50 + cost_ns / 50,
@@ -196,9 +196,9 @@ impl Holders {
             let Some(found) = self.holder(agent, sides, &wait.held, side_of) else {
                 continue;
             };
-            lock(&agent.holders).waits += 1;
+            lock(&agent.lock_boost).waits += 1;
             if found.side.bounded {
-                lock(&agent.holders).refused = Some(format!(
+                lock(&agent.lock_boost).refused = Some(format!(
                     "gate {}: it has a limit of its own, which is kept",
                     found.side.gate
                 ));
@@ -261,12 +261,12 @@ impl Holders {
         let fs = &*agent.fs;
         self.nth = self.nth.wrapping_add(1);
         let tids = locks::runnable(fs, found.pid, self.nth, THREADS_MAX);
-        let mut first = First::plan(fs, &tids);
+        let mut first = Boost::plan(fs, &tids);
         let threads = first.tasks.len() as u64;
         let Some(process) = TaskId::now(fs, found.pid) else {
             return true;
         };
-        let Some(turn_ns) = self.purses.pay(monotonic_ns(), process, first.tasks.len()) else {
+        let Some(turn_ns) = self.budgets.pay(monotonic_ns(), process, first.tasks.len()) else {
             return false;
         };
         first.turn_ns = turn_ns;
@@ -282,22 +282,22 @@ impl Holders {
         let went_ns = monotonic_ns().saturating_sub(began_ns);
         match given {
             Ok(id) => {
-                for line in lock(&agent.books).went_first(id) {
+                for line in lock(&agent.journal).went_first(id) {
                     warn!("locks: {line}");
                 }
                 // One CPU for each at most, and no more than its turn.
                 let used_ns = went_ns.min(turn_ns) * threads;
-                self.purses.give_back(process, turn_ns * threads - used_ns);
+                self.budgets.give_back(process, turn_ns * threads - used_ns);
                 if !released {
-                    self.purses.used_up(process, began_ns);
+                    self.budgets.used_up(process, began_ns);
                 }
                 tell(agent, found, wait, used_ns);
             }
             Err(why) => {
-                self.purses.give_back(process, turn_ns * threads);
+                self.budgets.give_back(process, turn_ns * threads);
                 // Not again at every look.
-                self.purses.used_up(process, began_ns);
-                lock(&agent.holders).refused = Some(format!("gate {}: {why}", found.side.gate));
+                self.budgets.used_up(process, began_ns);
+                lock(&agent.lock_boost).refused = Some(format!("gate {}: {why}", found.side.gate));
             }
         }
         // It runs, so its part goes back (what sleeps is another matter, see `put_back`).
@@ -309,15 +309,15 @@ impl Holders {
     }
 }
 
-/// In the books first; what was given before a refusal is taken back.
-fn give(agent: &Agent, side: &Side, first: First) -> Result<u64, String> {
-    let mut books = lock(&agent.books);
-    let id = books
-        .will_go_first(&side.group, &side.gate, first)
+/// In the journal first; what was given before a refusal is taken back.
+fn give(agent: &Agent, side: &Side, first: Boost) -> Result<u64, String> {
+    let mut journal = lock(&agent.journal);
+    let id = journal
+        .record_boost(&side.group, &side.gate, first)
         .map_err(|error| error.to_string())?;
-    books.go_first(id).map(|_| id).map_err(|error| {
+    journal.go_first(id).map(|_| id).map_err(|error| {
         let mut why = vec![error.to_string()];
-        why.extend(books.went_first(id));
+        why.extend(journal.went_first(id));
         why.join("; ")
     })
 }
@@ -348,7 +348,7 @@ fn tell(agent: &Agent, found: &Found, wait: &Wait, used_ns: u64) {
         "main waits for its {kind}: it went first for {ms:.1} ms"
     );
     let last = format!("process {pid} for {ms:.1} ms, process {waiter} waited for its {kind}");
-    lock(&agent.holders).add(gate, used_ns, last);
+    lock(&agent.lock_boost).add(gate, used_ns, last);
     lock(&agent.control).quotas.log.add(Write {
         at_ns: monotonic_ns(),
         path: found.side.group.to_string(),
@@ -397,7 +397,7 @@ impl Agent {
     fn sides(&self) -> Vec<Side> {
         if let Ok(gates) = self.gates.try_lock() {
             let limited = gates.iter().filter(|gate| gate.is_limited() && !gate.away);
-            lock(&self.holders).sides = limited
+            lock(&self.lock_boost).sides = limited
                 .map(|gate| Side {
                     gate: gate.record.name.clone(),
                     group: gate.record.place.group().clone(),
@@ -405,6 +405,6 @@ impl Agent {
                 })
                 .collect();
         }
-        lock(&self.holders).sides.clone()
+        lock(&self.lock_boost).sides.clone()
     }
 }

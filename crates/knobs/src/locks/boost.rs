@@ -32,14 +32,14 @@ pub struct Lifted {
 
 /// Tasks of one holder, as the ledger keeps them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct First {
+pub struct Boost {
     /// The tasks.
     pub tasks: Vec<Lifted>,
     /// The turn of each: CPU time, once in [`PERIOD_NS`].
     pub turn_ns: u64,
 }
 
-impl First {
+impl Boost {
     /// What is to be written down before [`give`]: tasks of the fair class, with what they have now. Their turn is still open.
     pub fn plan(fs: &dyn KernelFs, tids: &[i32]) -> Self {
         let of = |tid: &i32| {
@@ -55,7 +55,7 @@ impl First {
     }
 }
 
-impl First {
+impl Boost {
     fn is_ours(&self, now: &TaskSched) -> bool {
         // Of a deadline task the kernel tells the turn in the slice's place.
         now.policy == DEADLINE && [self.turn_ns, SHRUNK_NS].contains(&now.slice_ns)
@@ -66,7 +66,7 @@ impl First {
 ///
 /// # Errors
 /// The kernel refuses: then the others may have theirs.
-pub fn give(fs: &dyn KernelFs, first: &First) -> KfsResult<()> {
+pub fn give(fs: &dyn KernelFs, first: &Boost) -> KfsResult<()> {
     for lifted in first.tasks.iter().filter(|lifted| lifted.task.lives(fs)) {
         let tid = lifted.task.tid;
         let as_before = |now: TaskSched| now.policy == lifted.was.policy;
@@ -95,7 +95,7 @@ pub struct Undone {
 }
 
 /// Takes it back from each task that has it: idempotent.
-pub fn take(fs: &dyn KernelFs, first: &First) -> Undone {
+pub fn take(fs: &dyn KernelFs, first: &Boost) -> Undone {
     let mut undone = Undone::default();
     for lifted in first.tasks.iter().filter(|lifted| lifted.task.lives(fs)) {
         match fs.sched(lifted.task.tid) {
@@ -146,9 +146,9 @@ mod tests {
         fake.set_task(13, IDLE, 0, None);
         fake.make_real_time(14);
         let before: Vec<_> = (11..14).map(|tid| fake.task(tid)).collect();
-        let first = First {
+        let first = Boost {
             turn_ns: 5_000_000,
-            ..First::plan(&fake, &[11, 12, 13, 99])
+            ..Boost::plan(&fake, &[11, 12, 13, 99])
         };
         assert_eq!(first.tasks.len(), 3);
         give(&fake, &first).unwrap();
@@ -168,9 +168,9 @@ mod tests {
         let fs = RealFs::new();
         let tid = child.id() as i32;
         let before = fs.sched(tid).unwrap();
-        let first = First {
+        let first = Boost {
             turn_ns: 5_000_000,
-            ..First::plan(&fs, &[tid])
+            ..Boost::plan(&fs, &[tid])
         };
         let given = give(&fs, &first);
         let during = fs.sched(tid).unwrap();

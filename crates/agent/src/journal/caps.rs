@@ -1,4 +1,4 @@
-//! What the books know of the background and of rate caps: groups that come and go between the background and their own class, and gates that were
+//! What the journal know of the background and of rate caps: groups that come and go between the background and their own class, and gates that were
 //! divided into groups for one each.
 
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use tidegate_knobs::group::{CpuClass, GroupPath, WEIGHT_DEFAULT};
 use tidegate_knobs::ledger::{Change, Entry, Fallback};
 use tidegate_knobs::units::Family;
 
-use super::{Books, BooksError};
+use super::{BooksError, Journal};
 
-impl Books {
-    /// Groups that [`Books::will_change_yield`] took out of the idle class.
+impl Journal {
+    /// Groups that [`Journal::record_idle_class_change`] took out of the idle class.
     pub fn relieved(&self) -> Vec<GroupPath> {
         let default = self.groups.weight_raw(WEIGHT_DEFAULT);
         let is_relieved = |entry: &&Entry| match entry.change {
@@ -27,7 +27,7 @@ impl Books {
     }
 
     /// `group`, which is of class `was`, is about to go into the background and out of it by its soft cap.
-    pub fn will_background(
+    pub fn record_background(
         &mut self,
         group: &GroupPath,
         gate: &str,
@@ -63,7 +63,7 @@ impl Books {
     }
 
     /// Processes or tasks of `family` are about to get groups of their own.
-    pub fn will_divide(
+    pub fn record_subgroups(
         &mut self,
         gate: &str,
         family: &Family,
@@ -120,7 +120,7 @@ impl Books {
     }
 
     /// A group with a soft cap is to have another weight whenever it is not in the background. False where it has no such cap.
-    pub fn will_weigh(&mut self, group: &GroupPath, weight: u32) -> Result<bool, BooksError> {
+    pub fn record_weight(&mut self, group: &GroupPath, weight: u32) -> Result<bool, BooksError> {
         let Some(id) = self.entry(group, is_background).map(|entry| entry.id) else {
             return Ok(false);
         };

@@ -23,7 +23,7 @@ const LOOKS_A_STEP: usize = 16;
 
 /// What a capped group did, for those who ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Story {
+pub struct SoftCapStats {
     /// In the background since.
     pub background_since_ns: Option<u64>,
     /// Time in the background, up to the last look.
@@ -52,7 +52,7 @@ pub struct Soft {
     background: Option<bool>,
     /// It stood so at the last look already, so that what is read since is of that time.
     is_told: bool,
-    story: Story,
+    stats: SoftCapStats,
 }
 
 impl Soft {
@@ -66,7 +66,7 @@ impl Soft {
             looked_ns: 0,
             background: None,
             is_told: false,
-            story: Story::default(),
+            stats: SoftCapStats::default(),
         }
     }
 
@@ -108,21 +108,21 @@ impl Soft {
                 // background finds was taken from others. Forgiven, it was 4 % of a CPU beside a hog.
                 let background = self.background == Some(true) && self.is_told;
                 self.cap.charge(spent_ns, now_ns, background, 0);
-                self.story.capped_ns += dt_ns;
+                self.stats.capped_ns += dt_ns;
                 if self.background == Some(true) {
-                    self.story.in_background_ns += dt_ns;
+                    self.stats.in_background_ns += dt_ns;
                 }
                 if background {
-                    self.story.used_background_ns += spent_ns;
+                    self.stats.used_background_ns += spent_ns;
                 } else {
-                    self.story.used_foreground_ns += spent_ns;
+                    self.stats.used_foreground_ns += spent_ns;
                 }
             }
         }
         self.looked_ns = now_ns;
         self.is_told = self.background == Some(true);
         let state = self.cap.state(&mut self.family, now_ns, 0);
-        self.story.level_ns = self.cap.soft.level_ns;
+        self.stats.level_ns = self.cap.soft.level_ns;
         state == State::Background
     }
 
@@ -132,14 +132,14 @@ impl Soft {
             return;
         }
         self.is_told = false;
-        self.story.turns += u64::from(background);
-        self.story.background_since_ns = background.then_some(now_ns);
+        self.stats.turns += u64::from(background);
+        self.stats.background_since_ns = background.then_some(now_ns);
     }
 
     /// What stands is not known any more: it is written, whatever it is to be.
     pub fn forget_standing(&mut self) {
         self.background = None;
-        self.story.background_since_ns = None;
+        self.stats.background_since_ns = None;
     }
 
     /// Whether the group is in the background, if that is known.
@@ -148,8 +148,8 @@ impl Soft {
     }
 
     /// What it did.
-    pub fn story(&self) -> Story {
-        self.story
+    pub fn stats(&self) -> SoftCapStats {
+        self.stats
     }
 }
 
@@ -172,13 +172,13 @@ struct Target {
     group: GroupPath,
     soft: Soft,
     again_ns: u64,
-    /// Asked for by the latest [`Softs::set`].
+    /// Asked for by the latest [`SoftCaps::set`].
     wanted: bool,
 }
 
 /// Every group with a soft cap. The loop waits while this is changed, so that costs no more than one walk, however many there are.
 #[derive(Default)]
-pub struct Softs {
+pub struct SoftCaps {
     targets: Vec<Target>,
     /// Where in `targets` a group is.
     index: BTreeMap<GroupPath, usize>,
@@ -193,7 +193,7 @@ pub struct Softs {
     pub trouble: Option<String>,
 }
 
-impl Softs {
+impl SoftCaps {
     /// The groups that have one now. Known ones keep their bucket: setting a cap again is no way to get CPU. The background
     /// of groups that are left out is the caller's to end.
     pub fn set(&mut self, wanted: &[SoftCapped], now_ns: u64) {
@@ -268,9 +268,9 @@ impl Softs {
     }
 
     /// What a group did.
-    pub fn story(&self, group: &GroupPath) -> Option<(Story, u32)> {
+    pub fn stats(&self, group: &GroupPath) -> Option<(SoftCapStats, u32)> {
         let target = &self.targets[*self.index.get(group)?];
-        Some((target.soft.story(), target.soft.soft_ppt))
+        Some((target.soft.stats(), target.soft.soft_ppt))
     }
 
     fn find_turns(&mut self) {

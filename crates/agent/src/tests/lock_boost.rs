@@ -1,15 +1,15 @@
-//! Main waits for a lock of side work's: the holder goes first, within its purse, in the books first, and whoever dies.
+//! Main waits for a lock of side work's: the holder goes first, within its budget, in the journal first, and whoever dies.
 
 use tidegate_knobs::kfs::KernelFs;
-use tidegate_knobs::locks::first::First;
-use tidegate_knobs::locks::purse::DEPTH_NS;
+use tidegate_knobs::locks::boost::Boost;
+use tidegate_knobs::locks::budget::DEPTH_NS;
 use tidegate_knobs::sched::{BATCH, DEADLINE, NORMAL};
 
 use super::{Bed, KINDS, PIDS, run, run_side};
-use crate::books::is_first;
-use crate::holders::Holders;
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::control_thread::lock;
+use crate::journal::is_first;
+use crate::lock_boost::LockBoost;
 use crate::{After, fallback};
 
 /// Main's process of the bed's, which is in no gate.
@@ -31,11 +31,11 @@ fn locked(bed: &Bed, holder: i32, waiter: i32) {
 }
 
 fn times(agent: &Agent) -> u64 {
-    lock(&agent.holders).view().unwrap().times
+    lock(&agent.lock_boost).view().unwrap().times
 }
 
-fn in_books(agent: &Agent) -> bool {
-    lock(&agent.books).entries().iter().any(is_first)
+fn in_journal(agent: &Agent) -> bool {
+    lock(&agent.journal).entries().iter().any(is_first)
 }
 
 #[test]
@@ -47,14 +47,14 @@ fn a_holder_goes_first_within_its_purse_and_is_as_before() {
         bed.fake.set_task(PIDS[0], BATCH, 7, Some(300_000));
         let before = bed.fake.task(PIDS[0]);
         locked(&bed, PIDS[0], WAITER);
-        let mut holders = Holders::new(&agent);
+        let mut lock_boost = LockBoost::new(&agent);
         for _ in 0..3 {
-            holders.look(&agent, None);
+            lock_boost.look(&agent, None);
         }
         assert!(times(&agent) >= 1, "{kind:?}");
         assert_eq!(bed.fake.task(PIDS[0]), before);
-        assert!(!in_books(&agent));
-        let view = lock(&agent.holders).view().unwrap();
+        assert!(!in_journal(&agent));
+        let view = lock(&agent.lock_boost).view().unwrap();
         let most_ns = DEPTH_NS + DEPTH_NS / 2;
         assert!(view.seconds * 1e9 <= most_ns as f64, "{view:?}");
         assert_eq!(view.waits, 3);
@@ -73,20 +73,20 @@ fn nobody_goes_first_for_side_work_without_a_lock_or_against_a_cap() {
     let agent = bed.agent().unwrap();
     run_side(&agent, PIDS[0]).unwrap();
     run_side(&agent, PIDS[1]).unwrap();
-    let mut holders = Holders::new(&agent);
-    holders.look(&agent, None);
+    let mut lock_boost = LockBoost::new(&agent);
+    lock_boost.look(&agent, None);
     locked(&bed, PIDS[0], PIDS[1]);
-    holders.look(&agent, None);
+    lock_boost.look(&agent, None);
     locked(&bed, PIDS[0], 4_711);
-    holders.look(&agent, None);
-    assert_eq!((times(&agent), in_books(&agent)), (0, false));
+    lock_boost.look(&agent, None);
+    assert_eq!((times(&agent), in_journal(&agent)), (0, false));
 
     let bed = Bed::new(KINDS[2]);
     let agent = bed.agent().unwrap();
     run(&agent, PIDS[0], &[("class", "side"), ("cap_hard", "100‰")]).unwrap();
     locked(&bed, PIDS[0], WAITER);
-    Holders::new(&agent).look(&agent, None);
-    let view = lock(&agent.holders).view().unwrap();
+    LockBoost::new(&agent).look(&agent, None);
+    let view = lock(&agent.lock_boost).view().unwrap();
     assert_eq!((view.times, view.waits), (0, 1));
     assert!(view.refused.unwrap().contains("a limit of its own"));
 }
@@ -96,13 +96,13 @@ fn orphaned(bed: &Bed) {
     let agent = bed.agent().unwrap();
     run_side(&agent, PIDS[0]).unwrap();
     let group = lock(&agent.gates)[0].record.place.group().clone();
-    let first = First {
+    let first = Boost {
         turn_ns: TURN_NS,
-        ..First::plan(&*agent.fs, &[PIDS[0]])
+        ..Boost::plan(&*agent.fs, &[PIDS[0]])
     };
-    let mut books = lock(&agent.books);
-    let id = books.will_go_first(&group, "sh", first).unwrap();
-    assert!(books.go_first(id).unwrap());
+    let mut journal = lock(&agent.journal);
+    let id = journal.record_boost(&group, "sh", first).unwrap();
+    assert!(journal.go_first(id).unwrap());
     let now = bed.fake.sched(PIDS[0]).unwrap();
     assert_eq!((now.policy, now.slice_ns), (DEADLINE, TURN_NS));
 }
@@ -119,17 +119,17 @@ fn a_dead_agents_turns_are_taken_back_by_whoever_comes() {
             let bed = Bed::new(kind);
             orphaned(&bed);
             if who == "guardian" || who == "next agent after a guardian" {
-                let (groups, mut books) = bed.without_agent();
-                fallback::fall_back_with(&groups, &mut books, 0);
+                let (groups, mut journal) = bed.without_agent();
+                fallback::fall_back_with(&groups, &mut journal, 0);
             }
             if who == "repair" {
-                let (groups, mut books) = bed.without_agent();
-                fallback::repair_with(&groups, &mut books, &bed.run_dir(), After::End).unwrap();
-                assert!(!books.entries().iter().any(is_first), "{kind:?}");
+                let (groups, mut journal) = bed.without_agent();
+                fallback::repair_with(&groups, &mut journal, &bed.run_dir(), After::End).unwrap();
+                assert!(!journal.entries().iter().any(is_first), "{kind:?}");
             }
             if who.starts_with("next agent") {
                 let agent = bed.agent().unwrap();
-                assert!(!in_books(&agent), "{kind:?} {who}");
+                assert!(!in_journal(&agent), "{kind:?} {who}");
             }
             let task = bed.fake.task(PIDS[0]);
             assert_eq!(task, Some((None, NORMAL, 0)), "{kind:?} {who}");
@@ -143,18 +143,18 @@ fn an_agent_that_leaves_takes_turns_back() {
     let agent = bed.agent().unwrap();
     run_side(&agent, PIDS[0]).unwrap();
     let group = lock(&agent.gates)[0].record.place.group().clone();
-    let first = First {
+    let first = Boost {
         turn_ns: TURN_NS,
-        ..First::plan(&*agent.fs, &[PIDS[0]])
+        ..Boost::plan(&*agent.fs, &[PIDS[0]])
     };
-    let id = lock(&agent.books)
-        .will_go_first(&group, "sh", first)
+    let id = lock(&agent.journal)
+        .record_boost(&group, "sh", first)
         .unwrap();
-    lock(&agent.books).go_first(id).unwrap();
+    lock(&agent.journal).go_first(id).unwrap();
     agent.leave();
     assert_eq!(bed.fake.task(PIDS[0]), Some((None, NORMAL, 0)));
     assert!(
-        !lock(&agent.books).go_first(id).unwrap(),
+        !lock(&agent.journal).go_first(id).unwrap(),
         "and none follows"
     );
 }

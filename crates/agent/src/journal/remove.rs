@@ -1,12 +1,12 @@
-//! Leaving out of the books what is no more. Each time is one new file, whatever it leaves out.
+//! Leaving out of the journal what is no more. Each time is one new file, whatever it leaves out.
 
 use std::collections::BTreeSet;
 
 use tidegate_knobs::group::GroupPath;
 
-use super::{Books, is_bandwidth};
+use super::{Journal, is_bandwidth};
 
-impl Books {
+impl Journal {
     /// Forgets all about a group and the groups in it.
     pub fn forget(&mut self, group: &GroupPath) {
         if let Err(error) = self.ledger.forget(|entry| entry.group.is_within(group)) {
@@ -30,9 +30,9 @@ impl Books {
         self.forget_own();
     }
 
-    /// Own quotas that are in the books no more.
+    /// Own quotas that are in the journal no more.
     pub(crate) fn forget_own(&mut self) {
-        if self.nesting.is_empty() {
+        if self.quota_tree.is_empty() {
             return;
         }
         let quotas = self.ledger.entries().iter();
@@ -40,6 +40,6 @@ impl Books {
             .filter(|entry| is_bandwidth(&entry.change))
             .map(|entry| &entry.group)
             .collect();
-        self.nesting.retain(|group, _| limited.contains(group));
+        self.quota_tree.retain(|group, _| limited.contains(group));
     }
 }

@@ -4,13 +4,13 @@ use tidegate_knobs::target::ProcessRef;
 use tidegate_terms::{Class, RawTerms};
 use tracing::info;
 
-use crate::api::{RunReply, RunRequest};
-use crate::gate::{Gate, Place};
-use crate::limits::kind_of;
 use crate::agent::{Agent, refuse, reply_of};
+use crate::api::{RunReply, RunRequest};
+use crate::gate::{Attachment, Gate};
+use crate::limits::kind_of;
 use crate::peer::Peer;
+use crate::privilege::only_tightens;
 use crate::server::Refusal;
-use crate::tighten::only_tightens;
 
 impl Agent {
     /// The gate that an earlier agent had made for this very request when it died: the process is alone in it, and asks
@@ -30,7 +30,7 @@ impl Agent {
                 .name
                 .as_ref()
                 .is_none_or(|asked| *asked == record.name);
-            let own = matches!(&record.place, Place::Own { group } if at.is_within(group));
+            let own = matches!(&record.place, Attachment::Owned { group } if at.is_within(group));
             // Another class is another request: work in a side gate that asks to be main is to be refused.
             let same_class = request.terms.get("class").map(String::as_str)
                 == Some(gate.class().to_string().as_str());

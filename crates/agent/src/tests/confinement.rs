@@ -5,9 +5,9 @@ use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::FakeProcess;
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, root, terms, unset};
-use crate::api::{RunReply, RunRequest, SetRequest};
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::api::{RunReply, RunRequest, SetRequest};
+use crate::control_thread::lock;
 use crate::peer::Peer;
 use crate::server::Refusal;
 

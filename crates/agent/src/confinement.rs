@@ -3,15 +3,15 @@
 use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
 
-use crate::gate::{Gate, Place};
 use crate::agent::Agent;
+use crate::gate::{Attachment, Gate};
 use crate::peer::{ADMIN_GROUP, Peer};
+use crate::privilege::is_bounded_by_admin;
 use crate::server::Refusal;
-use crate::tighten::is_bounded_by_admin;
 
 impl Agent {
     /// Without privilege nobody gets out of what an administrator limited by having a process moved to side work's group.
-    pub(crate) fn check_escape(
+    pub(crate) fn check_confinement(
         &self,
         peer: &Peer,
         gates: &[Gate],
@@ -32,7 +32,7 @@ impl Agent {
         };
         // By the terms, not by what stands: the group's quota may be lifted for a while, or be one of each task.
         let around = |gate: &&Gate| {
-            let placed = !matches!(gate.record.place, Place::Known { .. });
+            let placed = !matches!(gate.record.place, Attachment::Observed { .. });
             placed && at.is_within(gate.record.place.group())
         };
         if let Some(gate) = gates

@@ -1,7 +1,7 @@
 //! Idle kept in space: side work on whole cores, by the side root's cpuset; and off the CPUs of a main that has a cpuset of its own.
 //!
 //! A thread beside the loop, ten looks a second: what the law allows now goes to the planner ([`tidegate_knobs::space`]), and what that
-//! changes goes to the books and then to the cpuset. The loop has no part in it, for a cpuset takes longer to write than a step lasts; its
+//! changes goes to the journal and then to the cpuset. The loop has no part in it, for a cpuset takes longer to write than a step lasts; its
 //! quota holds whatever the cpuset is.
 //!
 //! While side work is confined it yields by the least weight in place of the idle class: the kernel's wakeups take a CPU that runs
@@ -21,10 +21,10 @@ use tidegate_knobs::topology::Topology;
 use tidegate_terms as terms;
 use tracing::warn;
 
-use crate::lease::monotonic_ns;
-use crate::light::{darken, lighten};
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::control_thread::lock;
+use crate::idle_class::{enter_idle_class, leave_idle_class};
+use crate::lease::monotonic_ns;
 
 /// `space = auto` is on from here, where CPUs share cores. On fewer (16 simulated CPUs) the few free cores are often all busy, and main's
 /// 99th percentile was better under `cpu.idle` alone; with 32 it is even, with 64 and 256 whole cores win throughout.
@@ -34,7 +34,7 @@ const AUTO_CPUS_MIN: usize = 32;
 const LOOKS_A_SECOND: u64 = 10;
 
 /// What keeps idle in space.
-pub struct Whole {
+pub struct CpusetController {
     planner: Space,
     topology: Topology,
     /// Wanted on this machine, and why or why not.
@@ -63,7 +63,7 @@ pub struct Whole {
     trouble: Option<String>,
 }
 
-impl Whole {
+impl CpusetController {
     /// On a machine like this.
     pub fn new(setting: terms::Space, topology: Topology, groups: &Groups) -> Self {
         let cpus = topology.cpus().len();
@@ -258,7 +258,7 @@ impl Agent {
         let anew = self.follow_parts(&mut whole);
         if !whole.is_wanted() || !whole.used {
             // One that an agent before us left, or nobody needs any more.
-            let ours = slow && !whole.left_alone && lock(&self.books).confined(&root).is_some();
+            let ours = slow && !whole.left_alone && lock(&self.journal).confined(&root).is_some();
             if whole.stands || ours {
                 self.relax(&mut whole, &root);
             }
@@ -287,7 +287,7 @@ impl Agent {
         let mut whole = lock(&self.space);
         if whole.used && whole.is_wanted() {
             lock(&self.control).main_by_cpu(&mut whole.main_ns);
-            let Whole {
+            let CpusetController {
                 planner, main_ns, ..
             } = &mut *whole;
             planner.note_main(main_ns);
@@ -295,7 +295,7 @@ impl Agent {
     }
 
     /// The domains that the loop has laws for now; whether they are others than before.
-    fn follow_parts(&self, whole: &mut Whole) -> bool {
+    fn follow_parts(&self, whole: &mut CpusetController) -> bool {
         let control = lock(&self.control);
         let domains = control.demand().domains.iter();
         let parts = domains.filter(|domain| domain.keeps == Keeps::Space);
@@ -306,7 +306,12 @@ impl Agent {
         true
     }
 
-    fn confine(&self, whole: &mut Whole, root: &GroupPath, slow: bool) -> Result<(), String> {
+    fn confine(
+        &self,
+        whole: &mut CpusetController,
+        root: &GroupPath,
+        slow: bool,
+    ) -> Result<(), String> {
         let wrong = |error: &dyn std::fmt::Display| error.to_string();
         if slow {
             // A machine whose CPUs cannot be read is as it was.
@@ -316,7 +321,7 @@ impl Agent {
                 .groups
                 .cpuset_allowed(&parent)
                 .map_err(|error| wrong(&error))?;
-            let Whole {
+            let CpusetController {
                 planner,
                 topology,
                 parts,
@@ -339,7 +344,7 @@ impl Agent {
                 .map_err(|error| wrong(&error))?;
             whole.changes += 1;
             whole.light.store(true, Ordering::Release);
-            lighten(&self.groups, &mut lock(&self.books), root, !relieved)?;
+            leave_idle_class(&self.groups, &mut lock(&self.journal), root, !relieved)?;
             if !whole.stands {
                 whole.stands = true;
                 whole.gathered = self
@@ -349,7 +354,7 @@ impl Agent {
             }
         } else if slow && whole.stands {
             // A guardian that stood in for us puts side work back into the idle class.
-            lighten(&self.groups, &mut lock(&self.books), root, !relieved)?;
+            leave_idle_class(&self.groups, &mut lock(&self.journal), root, !relieved)?;
             whole.gathered = self
                 .groups
                 .gather_cpuset(root)
@@ -359,9 +364,9 @@ impl Agent {
         Ok(())
     }
 
-    /// Under the books' lock, so that nobody takes our write for somebody else's.
+    /// Under the journal' lock, so that nobody takes our write for somebody else's.
     fn write_cpuset(&self, root: &GroupPath, cpus: &[u32]) -> Result<(), String> {
-        let mut books = lock(&self.books);
+        let mut journal = lock(&self.journal);
         let was = if self.groups.has_cpuset(root) {
             self.groups
                 .cpuset(root)
@@ -369,8 +374,8 @@ impl Agent {
         } else {
             Vec::new()
         };
-        books
-            .will_confine(root, &was, cpus)
+        journal
+            .record_cpuset(root, &was, cpus)
             .map_err(|error| error.to_string())?;
         let written = self
             .groups
@@ -380,28 +385,28 @@ impl Agent {
     }
 
     /// Side work is in the idle class again, and may run everywhere, unless somebody else insists on its cpuset.
-    fn relax(&self, whole: &mut Whole, root: &GroupPath) {
+    fn relax(&self, whole: &mut CpusetController, root: &GroupPath) {
         // The quota first: it has to hold what the cpuset no longer does.
         lock(&self.control).set_confined(false);
         whole.light.store(false, Ordering::Release);
         whole.stands = false;
         whole.planner.forget();
-        // The processes first, without the books, for which the loop waits.
+        // The processes first, without the journal, for which the loop waits.
         if !whole.left_alone
             && let Err(error) = self.groups.close_cpuset(root)
         {
             warn!("whole cores: {error}");
         }
-        let mut books = lock(&self.books);
+        let mut journal = lock(&self.journal);
         let is_cpuset = |change: &Change| matches!(change, Change::Cpuset { .. });
         let ours = |entry: &Entry| entry.group == *root && is_cpuset(&entry.change);
         if !whole.left_alone {
-            for line in books.restore_lines(ours) {
+            for line in journal.restore_lines(ours) {
                 warn!("whole cores: {line}");
             }
         }
         if self.groups.exists(root)
-            && let Err(why) = darken(&self.groups, &mut books, root)
+            && let Err(why) = enter_idle_class(&self.groups, &mut journal, root)
         {
             warn!("whole cores: {why}");
         }

@@ -1,4 +1,4 @@
-//! How much of going first there is: a process, and all of them together, may spend what runs into a purse.
+//! How much of going first there is: a process, and all of them together, may spend what runs into a budget.
 //!
 //! What is spent is paid before it is given and the kernel bounds what is given, so in any stretch `t` a process gets at most
 //! [`DEPTH_NS`] `+ t / 10`, and all together at most as much at once and the machine's part of `t`: whoever takes locks in
@@ -6,30 +6,30 @@
 
 use std::collections::BTreeMap;
 
-use super::first::PERIOD_NS;
+use super::boost::PERIOD_NS;
 use crate::sched::tasks::TaskId;
 
-/// What a purse holds at most: one long turn.
+/// What a budget holds at most: one long turn.
 pub const DEPTH_NS: u64 = 10_000_000;
 
 /// A shorter turn is not worth its cost.
 pub const TURN_MIN_NS: u64 = 1_000_000;
 
-/// What runs into a process's purse: a tenth of one CPU.
+/// What runs into a process's budget: a tenth of one CPU.
 pub const PROCESS_PPM: u64 = 100_000;
 
 /// What runs into the machine's: a twentieth of all CPUs, and at least a tenth of one.
 pub const MACHINE_PPM: u64 = 50_000;
 
 #[derive(Clone, Copy, Debug)]
-struct Purse {
+struct BoostBudget {
     level_ns: u64,
     at_ns: u64,
     /// The kernel gives no new turn before this.
     not_before_ns: u64,
 }
 
-impl Purse {
+impl BoostBudget {
     fn full(at_ns: u64, depth_ns: u64) -> Self {
         Self {
             level_ns: depth_ns,
@@ -49,19 +49,19 @@ impl Purse {
     }
 }
 
-/// All purses.
+/// All budgets.
 #[derive(Clone, Debug)]
-pub struct Purses {
-    machine: Purse,
+pub struct BoostBudgets {
+    machine: BoostBudget,
     machine_ppm: u64,
-    each: BTreeMap<TaskId, Purse>,
+    each: BTreeMap<TaskId, BoostBudget>,
 }
 
-impl Purses {
+impl BoostBudgets {
     /// For a machine of so many CPUs; all are full.
     pub fn new(now_ns: u64, cpus: u32) -> Self {
         Self {
-            machine: Purse::full(now_ns, DEPTH_NS),
+            machine: BoostBudget::full(now_ns, DEPTH_NS),
             machine_ppm: (MACHINE_PPM * u64::from(cpus)).max(PROCESS_PPM),
             each: BTreeMap::new(),
         }
@@ -69,23 +69,25 @@ impl Purses {
 
     /// Takes all that there is for a turn of each of `threads` of `process`; says how long each is, where that is worth it.
     pub fn pay(&mut self, now_ns: u64, process: TaskId, threads: usize) -> Option<u64> {
-        // A full purse is as good as none.
-        self.each.retain(|_, purse| {
-            purse.fill(now_ns, PROCESS_PPM, DEPTH_NS) < DEPTH_NS || purse.not_before_ns > now_ns
+        // A full budget is as good as none.
+        self.each.retain(|_, budget| {
+            budget.fill(now_ns, PROCESS_PPM, DEPTH_NS) < DEPTH_NS || budget.not_before_ns > now_ns
         });
         let machine_ns = self.machine.fill(now_ns, self.machine_ppm, DEPTH_NS);
-        let purse = self
+        let budget = self
             .each
             .entry(process)
-            .or_insert_with(|| Purse::full(now_ns, DEPTH_NS));
-        if now_ns < purse.not_before_ns {
+            .or_insert_with(|| BoostBudget::full(now_ns, DEPTH_NS));
+        if now_ns < budget.not_before_ns {
             return None;
         }
-        let turn_ns = machine_ns.min(purse.level_ns).checked_div(threads as u64)?;
+        let turn_ns = machine_ns
+            .min(budget.level_ns)
+            .checked_div(threads as u64)?;
         if turn_ns < TURN_MIN_NS {
             return None;
         }
-        purse.level_ns -= turn_ns * threads as u64;
+        budget.level_ns -= turn_ns * threads as u64;
         self.machine.level_ns -= turn_ns * threads as u64;
         Some(turn_ns)
     }
@@ -93,17 +95,18 @@ impl Purses {
     /// A turn that began at `began_ns` was used up: the kernel has the next one when its period is over, and until then the
     /// task is better off without one.
     pub fn used_up(&mut self, process: TaskId, began_ns: u64) {
-        if let Some(purse) = self.each.get_mut(&process) {
-            purse.not_before_ns = began_ns.saturating_add(PERIOD_NS);
+        if let Some(budget) = self.each.get_mut(&process) {
+            budget.not_before_ns = began_ns.saturating_add(PERIOD_NS);
         }
     }
 
     /// Gives back what was paid and not used.
     pub fn give_back(&mut self, process: TaskId, rest_ns: u64) {
-        let into = |purse: &mut Purse| purse.level_ns = (purse.level_ns + rest_ns).min(DEPTH_NS);
+        let into =
+            |budget: &mut BoostBudget| budget.level_ns = (budget.level_ns + rest_ns).min(DEPTH_NS);
         into(&mut self.machine);
-        if let Some(purse) = self.each.get_mut(&process) {
-            into(purse);
+        if let Some(budget) = self.each.get_mut(&process) {
+            into(budget);
         }
     }
 }
@@ -123,19 +126,19 @@ mod tests {
 
     /// What processes get that want to go first at each millisecond, and hold on or let go after half.
     fn greedy(cpus: u32, processes: i32, threads: usize, hold_on: bool) -> Vec<(u64, u64)> {
-        let mut purses = Purses::new(0, cpus);
+        let mut budgets = BoostBudgets::new(0, cpus);
         let mut given = Vec::new();
         for ms in 0..1_500_u64 {
             for tid in 1..=processes {
-                let Some(turn_ns) = purses.pay(ms * MS, task(tid), threads) else {
+                let Some(turn_ns) = budgets.pay(ms * MS, task(tid), threads) else {
                     continue;
                 };
                 let got_ns = turn_ns * threads as u64;
                 if hold_on {
-                    purses.used_up(task(tid), ms * MS);
+                    budgets.used_up(task(tid), ms * MS);
                     given.push((ms * MS, got_ns));
                 } else {
-                    purses.give_back(task(tid), got_ns / 2);
+                    budgets.give_back(task(tid), got_ns / 2);
                     given.push((ms * MS, got_ns - got_ns / 2));
                 }
             }
@@ -187,29 +190,33 @@ mod tests {
 
     #[test]
     fn what_was_not_used_comes_back_and_never_more() {
-        let mut purses = Purses::new(0, 2);
-        assert_eq!(purses.pay(0, task(1), 4), Some(DEPTH_NS / 4));
-        assert_eq!(purses.pay(0, task(1), 1), None, "nothing is left");
-        purses.give_back(task(1), 6 * MS);
-        assert_eq!(purses.pay(0, task(1), 2), Some(3 * MS));
-        purses.give_back(task(1), 100 * MS);
-        purses.give_back(task(9), 100 * MS);
+        let mut budgets = BoostBudgets::new(0, 2);
+        assert_eq!(budgets.pay(0, task(1), 4), Some(DEPTH_NS / 4));
+        assert_eq!(budgets.pay(0, task(1), 1), None, "nothing is left");
+        budgets.give_back(task(1), 6 * MS);
+        assert_eq!(budgets.pay(0, task(1), 2), Some(3 * MS));
+        budgets.give_back(task(1), 100 * MS);
+        budgets.give_back(task(9), 100 * MS);
         assert_eq!(
-            purses.pay(0, task(1), 1),
+            budgets.pay(0, task(1), 1),
             Some(DEPTH_NS),
-            "no purse is deeper than it is"
+            "no budget is deeper than it is"
         );
-        assert_eq!(purses.pay(5 * MS, task(2), 1), None, "the machine's");
-        assert_eq!(purses.pay(20 * MS, task(2), 1), Some(2 * MS));
-        assert_eq!(purses.pay(20 * MS, task(2), 0), None, "nobody wants to run");
+        assert_eq!(budgets.pay(5 * MS, task(2), 1), None, "the machine's");
+        assert_eq!(budgets.pay(20 * MS, task(2), 1), Some(2 * MS));
+        assert_eq!(
+            budgets.pay(20 * MS, task(2), 0),
+            None,
+            "nobody wants to run"
+        );
     }
 
     #[test]
     fn a_turn_that_was_used_up_is_followed_by_none_before_the_kernels_period() {
-        let mut purses = Purses::new(0, 2);
-        assert!(purses.pay(0, task(1), 1).is_some());
-        purses.used_up(task(1), 0);
-        assert_eq!(purses.pay(PERIOD_NS - 1, task(1), 1), None);
-        assert!(purses.pay(PERIOD_NS, task(1), 1) >= Some(DEPTH_NS - 1));
+        let mut budgets = BoostBudgets::new(0, 2);
+        assert!(budgets.pay(0, task(1), 1).is_some());
+        budgets.used_up(task(1), 0);
+        assert_eq!(budgets.pay(PERIOD_NS - 1, task(1), 1), None);
+        assert!(budgets.pay(PERIOD_NS, task(1), 1) >= Some(DEPTH_NS - 1));
     }
 }

@@ -2,12 +2,12 @@
 
 use tidegate_knobs::group::{GroupPath, GroupResult, Groups, WEIGHT_DEFAULT, WEIGHT_MIN};
 
-use crate::books::Books;
+use crate::journal::Journal;
 
 /// Out of the idle class and of the least weight (or, while side work starves, of the default one).
-pub(crate) fn lighten(
+pub(crate) fn leave_idle_class(
     groups: &Groups,
-    books: &mut Books,
+    journal: &mut Journal,
     group: &GroupPath,
     yielding: bool,
 ) -> Result<(), String> {
@@ -18,8 +18,8 @@ pub(crate) fn lighten(
     }
     // Without an agent it goes back into the idle class.
     let noted = match class.idle {
-        Some(_) => books.will_change_yield(group, false),
-        None => books.will_change_yield(group, yielding),
+        Some(_) => journal.record_idle_class_change(group, false),
+        None => journal.record_idle_class_change(group, yielding),
     };
     noted.map_err(|error| error.to_string())?;
     let out_of_idle = |groups: &Groups| -> GroupResult<()> {
@@ -32,9 +32,13 @@ pub(crate) fn lighten(
 }
 
 /// Back into the idle class.
-pub(crate) fn darken(groups: &Groups, books: &mut Books, group: &GroupPath) -> Result<(), String> {
-    books
-        .will_change_yield(group, true)
+pub(crate) fn enter_idle_class(
+    groups: &Groups,
+    journal: &mut Journal,
+    group: &GroupPath,
+) -> Result<(), String> {
+    journal
+        .record_idle_class_change(group, true)
         .map_err(|error| error.to_string())?;
     crate::limits::set_yielding(groups, group, true).map_err(|error| error.to_string())
 }

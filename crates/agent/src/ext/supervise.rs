@@ -12,12 +12,12 @@ use tracing::{error, info, warn};
 
 use super::kernel::Scheduler;
 use super::machine::LEVELS_MAX;
-use super::{ARMING, Carrier, Inner, OFF, ON, feasible};
-use crate::gate::{Gate, Place, tighter};
+use super::{ARMING, ExtSupervisor, Inner, OFF, ON, feasible};
+use crate::agent::{Agent, refuse};
+use crate::control_thread::lock;
+use crate::gate::{Attachment, Gate, tighter};
 use crate::lease::monotonic_ns;
 use crate::limits::kind_of;
-use crate::looper::lock;
-use crate::agent::{Agent, refuse};
 use crate::server::Refusal;
 
 /// Between two looks.
@@ -52,7 +52,7 @@ pub(crate) fn run(agent: &Arc<Agent>) {
     }
 }
 
-impl Carrier {
+impl ExtSupervisor {
     /// Whether a scheduler of ours is there to be told something.
     pub fn is_loaded(&self) -> bool {
         self.is_wanted() && lock(&self.inner).loaded.is_some()
@@ -84,7 +84,7 @@ impl Carrier {
         self.set_watch(OFF);
         let mut inner = lock(&self.inner);
         inner.next_ns = inner.backoff.next_ns(now_ns, asked);
-        inner.story.since_ns = None;
+        inner.history.since_ns = None;
         match inner.next_ns {
             Some(at_ns) => {
                 let seconds = at_ns.saturating_sub(now_ns) / 1_000_000_000;
@@ -95,7 +95,7 @@ impl Carrier {
                 inner.backoff.ends()
             ),
         }
-        inner.story.why = Some(why);
+        inner.history.why = Some(why);
     }
 
     /// Another's scheduler is in force, which is no end of ours: it is waited for.
@@ -105,11 +105,11 @@ impl Carrier {
              it is ours)"
         );
         let mut inner = lock(&self.inner);
-        if inner.story.why.as_ref() != Some(&why) {
+        if inner.history.why.as_ref() != Some(&why) {
             warn!("ext off: {why}");
         }
         inner.next_ns = Some(now_ns + OTHER_NS);
-        inner.story.why = Some(why);
+        inner.history.why = Some(why);
     }
 
     fn tell(inner: &mut Inner, plan: super::plan::Plan) -> Result<(), String> {
@@ -187,19 +187,19 @@ impl Agent {
             return;
         }
         self.ext.set_watch(ARMING);
-        lock(&self.control).set_elsewhere(true);
+        lock(&self.control).set_enforced_by_ext(true);
         if let Err(why) = self.arm(&gates, scheduler) {
             // The loop writes its quotas again.
             self.ext.set_watch(OFF);
-            lock(&self.control).set_elsewhere(false);
+            lock(&self.control).set_enforced_by_ext(false);
             return self.ext.failed(why, false, monotonic_ns().max(now_ns));
         }
         self.ext.set_watch(ON);
         let mut inner = lock(&self.ext.inner);
         inner.looked_ns = now_ns;
-        inner.story.loads += 1;
-        inner.story.since_ns = Some(now_ns);
-        inner.story.why = None;
+        inner.history.loads += 1;
+        inner.history.since_ns = Some(now_ns);
+        inner.history.why = None;
         drop(inner);
         info!("ext: the scheduler is in force; kernel files hold copies of the limits on groups");
         // Caps for each process or task are the scheduler's now.
@@ -222,7 +222,7 @@ impl Agent {
         inner.earlier.keep_work_of(&plan.gates);
         inner.machine = Some(machine);
         inner.loaded = Some(scheduler);
-        let told = Carrier::tell(&mut inner, plan);
+        let told = ExtSupervisor::tell(&mut inner, plan);
         let attached = match (told, &mut inner.loaded) {
             (Ok(()), Some(scheduler)) => scheduler.attach(),
             (told, _) => told,
@@ -235,7 +235,7 @@ impl Agent {
 
     /// Side work's floor and idle class, as they are to hold whenever the scheduler ends.
     pub(crate) fn write_mirrors(&self) -> Result<(), Refusal> {
-        for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.books)) {
+        for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.journal)) {
             info!("ext: {line}");
         }
         let floor = self.floor_now();
@@ -262,12 +262,12 @@ impl Agent {
             return self.forget_gone(gates);
         }
         let plan = self.ext_plan(gates, self.ext.sees_quotas());
-        let told = Carrier::tell(&mut lock(&self.ext.inner), plan);
+        let told = ExtSupervisor::tell(&mut lock(&self.ext.inner), plan);
         let trouble = told.err();
         if let Some(why) = &trouble {
             warn!("ext: {why}");
         }
-        lock(&self.ext.inner).story.trouble = trouble;
+        lock(&self.ext.inner).history.trouble = trouble;
         self.tell_machine();
     }
 
@@ -292,7 +292,7 @@ impl Agent {
             .map(|scheduler| scheduler.set_machine(machine.0, machine.1));
         match told {
             Some(Ok(())) => inner.machine = Some(machine),
-            Some(Err(why)) => inner.story.trouble = Some(why),
+            Some(Err(why)) => inner.history.trouble = Some(why),
             None => {}
         }
     }
@@ -318,9 +318,9 @@ impl Agent {
         let why = ended.to_string();
         {
             let mut inner = lock(&self.ext.inner);
-            inner.story.ends += 1;
-            inner.story.last = Some((ended, now_ns));
-            inner.story.trouble = None;
+            inner.history.ends += 1;
+            inner.history.last = Some((ended, now_ns));
+            inner.history.trouble = None;
             inner.gates = Default::default();
             inner.mirrors = BTreeSet::new();
             inner.notes.clear();
@@ -343,7 +343,7 @@ impl Agent {
         let loaded = lock(&self.ext.inner).loaded.take();
         self.ext.set_watch(OFF);
         // Meant, so not for the loop to warn of.
-        lock(&self.control).set_elsewhere(false);
+        lock(&self.control).set_enforced_by_ext(false);
         if let Some(scheduler) = loaded {
             scheduler.unload();
             info!("ext: the scheduler is taken out");
@@ -364,7 +364,7 @@ impl Agent {
         };
         let cpus = lock(&self.control).online_cpus().max(1);
         let tasks = match &gate.record.place {
-            Place::Known { pid, .. } => threads_of(&*self.fs, *pid),
+            Attachment::Observed { pid, .. } => threads_of(&*self.fs, *pid),
             // Threads, for the kernel's watchdog looks at each.
             place => self.tasks_below(place.group(), LEVELS_MAX),
         };

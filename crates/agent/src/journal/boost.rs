@@ -1,21 +1,21 @@
-//! Lock holders that go first, in the books.
+//! Lock holders that go first, in the journal.
 
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::{Change, Entry, Fallback};
-use tidegate_knobs::locks::first::{First, give};
+use tidegate_knobs::locks::boost::{Boost, give};
 
-use super::{Books, BooksError};
+use super::{BooksError, Journal};
 
-impl Books {
+impl Journal {
     /// Tasks of `group` are about to go first.
-    pub fn will_go_first(
+    pub fn record_boost(
         &mut self,
         group: &GroupPath,
         gate: &str,
-        first: First,
+        first: Boost,
     ) -> Result<u64, BooksError> {
         // Nobody but the agent keeps count of turns: without one they end.
-        let entry = self.new_entry(group, gate, Change::First(first), Fallback::Restore)?;
+        let entry = self.new_entry(group, gate, Change::Boost(first), Fallback::Restore)?;
         Ok(self.ledger.record(entry)?)
     }
 
@@ -24,7 +24,7 @@ impl Books {
         let Some(entry) = self.ledger.get(id) else {
             return Ok(false);
         };
-        let Change::First(first) = &entry.change else {
+        let Change::Boost(first) = &entry.change else {
             return Ok(false);
         };
         let refused = |error| BooksError::Ledger(tidegate_knobs::ledger::LedgerError::Kfs(error));
@@ -39,5 +39,5 @@ impl Books {
 }
 
 pub(crate) fn is_first(entry: &Entry) -> bool {
-    matches!(entry.change, Change::First(_))
+    matches!(entry.change, Change::Boost(_))
 }

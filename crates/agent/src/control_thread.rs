@@ -13,14 +13,14 @@ use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::sense::Meters;
 use tracing::{info, warn};
 
-use crate::ext::Carrier;
+use crate::ext::ExtSupervisor;
 use crate::lease::{Lease, monotonic_ns};
 
 /// While nothing is limited the loop only keeps its history warm.
 const IDLE_PERIOD_NS: u64 = 50_000_000;
 
 /// Everything that the loop's thread is handed.
-pub struct Loop {
+pub struct ControlThread {
     /// The step's state, shared with the calls of the socket, which hold it for microseconds.
     pub control: Arc<Mutex<Control>>,
     /// What groups with a soft cap have used.
@@ -28,7 +28,7 @@ pub struct Loop {
     /// The heartbeat.
     pub lease: Arc<Lease>,
     /// Whether the scheduler of the engine ext enforces the terms.
-    pub(crate) ext: Arc<Carrier>,
+    pub(crate) ext: Arc<ExtSupervisor>,
     /// The period while something is limited.
     pub period_ns: u64,
     /// Becomes true when the agent leaves.
@@ -119,7 +119,7 @@ impl Timer {
 }
 
 /// Runs until the agent leaves. Ends the process if the timer fails: the guardian then acts.
-pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
+pub fn run(this: ControlThread, mut apply: Box<dyn Apply + Send>) {
     raise_priority();
     let mut timer = match Timer::new(this.period_ns) {
         Ok(timer) => timer,
@@ -134,7 +134,7 @@ pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
         period_ns: this.period_ns,
         last_ns: 0,
     };
-    let mut softs = Due {
+    let mut soft_caps = Due {
         period_ns: SOFT_LOOK_NS,
         last_ns: 0,
     };
@@ -154,16 +154,16 @@ pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
             if headroom.is_now(began_ns, timer.period_ns) {
                 control.step(began_ns, late_ns, &mut *apply);
             }
-            if !control.softs.is_idle()
-                && !control.is_elsewhere()
-                && softs.is_now(began_ns, timer.period_ns)
+            if !control.soft_caps.is_idle()
+                && !control.is_enforced_by_ext()
+                && soft_caps.is_now(began_ns, timer.period_ns)
             {
                 let mut usage = Shared(&this.meters);
-                control.softs.step(began_ns, &mut usage, &mut *apply);
+                control.soft_caps.step(began_ns, &mut usage, &mut *apply);
             }
             let ended_ns = monotonic_ns();
             control.cost.add(ended_ns, ended_ns - began_ns);
-            (!control.quotas.is_empty(), !control.softs.is_idle())
+            (!control.quotas.is_empty(), !control.soft_caps.is_idle())
         };
         this.lease.beat(monotonic_ns());
         headroom.period_ns = if limited {
@@ -183,12 +183,12 @@ pub fn run(this: Loop, mut apply: Box<dyn Apply + Send>) {
 }
 
 /// Quotas are the loop's again in the very turn that finds the scheduler gone; what stands until then is a copy.
-pub(crate) fn follow_engine(ext: &Carrier, control: &mut Control) {
+pub(crate) fn follow_engine(ext: &ExtSupervisor, control: &mut Control) {
     let elsewhere = ext.holds();
-    if control.is_elsewhere() && !elsewhere {
+    if control.is_enforced_by_ext() && !elsewhere {
         warn!("ext: the scheduler is no more; kernel files enforce the terms from this step on");
     }
-    control.set_elsewhere(elsewhere);
+    control.set_enforced_by_ext(elsewhere);
 }
 
 /// The loop must run when the machine is full, which is when it matters: low FIFO, else the best nice value.

@@ -1,14 +1,14 @@
-//! Latency hints in the books.
+//! Latency hints in the journal.
 
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::{Change, Entry, Fallback, LedgerError, NewEntry};
 use tidegate_knobs::sched::hint::Latency;
 use tidegate_knobs::sched::tasks::Whose;
 
-use super::{Books, BooksError};
+use super::{BooksError, Journal};
 use crate::mechanisms::HintPlace;
 
-impl Books {
+impl Journal {
     /// The latency hint of a gate.
     pub fn latency_of(&self, gate: &str) -> Option<Entry> {
         let of_gate =
@@ -17,7 +17,7 @@ impl Books {
     }
 
     /// Tasks of `group`, or of a process, are about to get a hint.
-    pub fn will_hint(
+    pub fn record_hint(
         &mut self,
         group: &GroupPath,
         gate: &str,

@@ -13,7 +13,7 @@ use tidegate_knobs::group::{GroupError, GroupPath, Groups};
 use tidegate_knobs::ledger::{Change, Fallback};
 use tracing::warn;
 
-use crate::books::{Books, BooksError, is_bandwidth};
+use crate::journal::{BooksError, Journal, is_bandwidth};
 
 /// Groups deeper than this below a limited one are not looked at.
 const DEPTH_MAX: u32 = 8;
@@ -36,7 +36,7 @@ impl Held {
 }
 
 /// Every one that the agent knows.
-pub(crate) type Nesting = BTreeMap<GroupPath, Held>;
+pub(crate) type QuotaTree = BTreeMap<GroupPath, Held>;
 
 /// The quota taken off, the rest as it is: one write there and one back.
 fn lifted(own: Bandwidth) -> Bandwidth {
@@ -61,7 +61,7 @@ fn lowest(from: &Bandwidth, to: &Bandwidth) -> u128 {
         .min(ratio(from.quota_us, to.period_us))
 }
 
-impl Books {
+impl Journal {
     /// What was lifted by an earlier agent, as the ledger tells.
     pub(crate) fn find_lifted(&mut self) {
         if self.groups.version() != CgroupVersion::V1 {
@@ -77,19 +77,19 @@ impl Books {
                     .bandwidth(&entry.group)
                     .is_ok_and(|now| now != *was);
                 let held = Held { own: *was, lifted };
-                self.nesting.insert(entry.group.clone(), held);
+                self.quota_tree.insert(entry.group.clone(), held);
             }
         }
     }
 
-    /// Writes a moving quota: into the books, then to the group, with what stands in its way further down.
+    /// Writes a moving quota: into the journal, then to the group, with what stands in its way further down.
     pub fn write_quota(
         &mut self,
         group: &GroupPath,
         from: &Bandwidth,
         to: &Bandwidth,
     ) -> Result<(), BooksError> {
-        self.will_write(group, from, to)?;
+        self.record_write(group, from, to)?;
         self.put(group, from, to)
             .inspect_err(|_| self.write_failed(group))
     }
@@ -121,7 +121,7 @@ impl Books {
             }
             Some(id) => self.note_own(id, &standing, &own)?,
         }
-        self.nesting.insert(group.clone(), held);
+        self.quota_tree.insert(group.clone(), held);
         if standing == held.standing() {
             return Ok(());
         }
@@ -153,7 +153,7 @@ impl Books {
 
     /// Writes again what somebody else wrote over; false where the group has no quota of its own.
     pub fn reassert_own(&mut self, group: &GroupPath) -> Result<bool, BooksError> {
-        let Some(held) = self.nesting.get(group).copied() else {
+        let Some(held) = self.quota_tree.get(group).copied() else {
             return Ok(false);
         };
         let found = self.groups.bandwidth(group)?;
@@ -165,7 +165,7 @@ impl Books {
 
     /// What stands on a group that has a quota of its own, as far as it is ours.
     pub(crate) fn own_standing(&self, group: &GroupPath) -> Option<Bandwidth> {
-        self.nesting.get(group).map(Held::standing)
+        self.quota_tree.get(group).map(Held::standing)
     }
 
     /// The least ratio of the moving quotas above `group`, where that matters.
@@ -212,7 +212,7 @@ impl Books {
             let stands = !held.lifted && held.own.ratio() > low;
             (stands && group != root && group.is_within(root)).then(|| (group.clone(), held.own))
         };
-        let due: Vec<_> = self.nesting.iter().filter_map(in_the_way).collect();
+        let due: Vec<_> = self.quota_tree.iter().filter_map(in_the_way).collect();
         for (group, own) in due {
             // Main does not wait for a full /run: then a restore may leave the group without a limit alone.
             if let Err(error) = self.note_lifted(&group, &own) {
@@ -222,7 +222,7 @@ impl Books {
                 Err(error) if !error.is_gone() => return Err(error),
                 _ => {
                     let held = Held { own, lifted: true };
-                    self.nesting.insert(group, held);
+                    self.quota_tree.insert(group, held);
                 }
             }
         }
@@ -282,7 +282,7 @@ impl Books {
             if found.ratio() <= low || found.quota_us.is_none() {
                 continue;
             }
-            self.will_lift(&child, found)?;
+            self.record_lifted(&child, found)?;
             self.groups
                 .set_bandwidth(&child, Some(found), lifted(found))?;
             count += 1;
@@ -290,7 +290,7 @@ impl Books {
         Ok(count)
     }
 
-    fn will_lift(&mut self, group: &GroupPath, found: Bandwidth) -> Result<(), BooksError> {
+    fn record_lifted(&mut self, group: &GroupPath, found: Bandwidth) -> Result<(), BooksError> {
         let to = lifted(found);
         let id = match self.entry(group, is_bandwidth) {
             Some(entry) => entry.id,
@@ -305,9 +305,9 @@ impl Books {
                 self.ledger.record(entry)?
             }
         };
-        let own = self.nesting.get(group).map_or(found, |held| held.own);
+        let own = self.quota_tree.get(group).map_or(found, |held| held.own);
         let held = Held { own, lifted: true };
-        self.nesting.insert(group.clone(), held);
+        self.quota_tree.insert(group.clone(), held);
         if self.ledger.moving().get(id).is_none() {
             self.ledger.update(id, |entry| {
                 if let Change::Bandwidth { previous, .. } = &mut entry.change {
@@ -332,7 +332,7 @@ impl Books {
     /// Where `root` leaves room again, what was lifted below it gets its own back.
     fn lower_again(&mut self, root: &GroupPath, standing: &Bandwidth) {
         let ratio = standing.ratio();
-        for (group, held) in &mut self.nesting {
+        for (group, held) in &mut self.quota_tree {
             if !held.lifted || held.own.ratio() > ratio || group == root || !group.is_within(root) {
                 continue;
             }
@@ -348,7 +348,7 @@ impl Books {
     /// The gate of `group` has no quota of its own any more: it must not be given it again, even where what stood before could
     /// not be put back yet.
     pub(crate) fn end_own(&mut self, group: &GroupPath) {
-        self.nesting.remove(group);
+        self.quota_tree.remove(group);
     }
 }
 

@@ -10,27 +10,27 @@ use super::{Bed, Kind};
 fn what_stood_before_comes_back_also_from_lifted() {
     for kind in [Kind::Mixed, Kind::V1] {
         let bed = Bed::new(kind);
-        let (groups, mut books) = bed.without_agent();
+        let (groups, mut journal) = bed.without_agent();
         let side = GroupPath::parse("/other").unwrap();
         let inner = side.join("inner").unwrap();
         groups.create(&inner).unwrap();
         let limit = |quota_us| Bandwidth::limit(quota_us, 100_000);
         groups.set_bandwidth(&inner, None, limit(50_000)).unwrap();
         let free = Bandwidth::unlimited();
-        books
-            .will_limit(&side, "side", free, Fallback::Restore)
+        journal
+            .record_limit(&side, "side", free, Fallback::Restore)
             .unwrap();
         for own in [30_000, 20_000] {
-            books
+            journal
                 .set_own(&inner, "job", limit(own), Fallback::Restore)
                 .unwrap();
         }
-        books.write_quota(&side, &free, &limit(2_000)).unwrap();
+        journal.write_quota(&side, &free, &limit(2_000)).unwrap();
         assert_eq!(groups.bandwidth(&inner).unwrap().quota_us, None, "{kind:?}");
-        // The agent dies; whoever opens the books knows both for ours.
-        drop(books);
-        let (groups, mut books) = bed.without_agent();
-        assert_eq!(books.restore_lines(|_| true), [""; 0], "{kind:?}");
+        // The agent dies; whoever opens the journal knows both for ours.
+        drop(journal);
+        let (groups, mut journal) = bed.without_agent();
+        assert_eq!(journal.restore_lines(|_| true), [""; 0], "{kind:?}");
         assert_eq!(groups.bandwidth(&inner).unwrap(), limit(50_000), "{kind:?}");
         assert_eq!(groups.bandwidth(&side).unwrap(), free, "{kind:?}");
     }

@@ -3,11 +3,11 @@
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::{Change, Entry, Fallback};
 
-use super::{Books, BooksError};
+use super::{BooksError, Journal};
 
-impl Books {
-    /// `group` is about to be confined to these CPUs; where it is not in the books yet, it had `was`.
-    pub fn will_confine(
+impl Journal {
+    /// `group` is about to be confined to these CPUs; where it is not in the journal yet, it had `was`.
+    pub fn record_cpuset(
         &mut self,
         group: &GroupPath,
         was: &[u32],

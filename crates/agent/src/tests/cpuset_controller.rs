@@ -1,4 +1,4 @@
-//! Idle kept in space: confined while side work runs, in the books first, taken off whoever dies and whatever fails.
+//! Idle kept in space: confined while side work runs, in the journal first, taken off whoever dies and whatever fails.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -9,9 +9,9 @@ use tidegate_terms::Space;
 
 use super::life::steps;
 use super::{Bed, Kind, PIDS, run_side};
-use crate::house::House;
-use crate::looper::lock;
 use crate::agent::Agent;
+use crate::control_thread::lock;
+use crate::housekeeping::Housekeeping;
 use crate::{After, fallback};
 
 const V1_CPUSET: &str = "/sys/fs/cgroup/cpuset/tg-side";
@@ -100,15 +100,15 @@ fn with_the_last_gate_nothing_of_it_is_left() {
         risen(&bed, &agent);
         assert!(confined(&bed).is_some());
         bed.fake.end_process(PIDS[0]);
-        let mut house = House::new(None);
+        let mut housekeeping = Housekeeping::new(None);
         for _ in 0..3 {
-            house.look_at_gates(&agent);
+            housekeeping.look_at_gates(&agent);
         }
         looks(&agent, 11);
         assert_eq!(confined(&bed), None);
-        let books = lock(&agent.books);
+        let journal = lock(&agent.journal);
         let left = |change: &Change| matches!(change, Change::Cpuset { .. });
-        assert!(!books.entries().iter().any(|entry| left(&entry.change)));
+        assert!(!journal.entries().iter().any(|entry| left(&entry.change)));
         assert!(!bed.fs.inner().exists(Path::new(V1_CPUSET)));
     }
 }
@@ -119,13 +119,13 @@ fn an_outside_cpuset_is_written_again_once_and_then_left_alone() {
     let agent = bed.agent().unwrap();
     bed.sensor.main_ppm.store(600_000, Ordering::Relaxed);
     risen(&bed, &agent);
-    let mut house = House::new(None);
+    let mut housekeeping = Housekeeping::new(None);
     let theirs = Path::new("/sys/fs/cgroup/tg-side/cpuset.cpus");
     bed.fake.write(theirs, "0").unwrap();
-    house.look_for_outside_writes(&agent);
+    housekeeping.look_for_outside_writes(&agent);
     assert_eq!(confined(&bed).as_deref(), Some("1"));
     bed.fake.write(theirs, "0").unwrap();
-    house.look_for_outside_writes(&agent);
+    housekeeping.look_for_outside_writes(&agent);
     looks(&agent, 12);
     assert_eq!(confined(&bed).as_deref(), Some("0"));
     let sentence = lock(&agent.space).sentence();
@@ -146,12 +146,12 @@ fn a_dead_agents_side_work_yields_and_the_next_goes_on_or_lets_go() {
             risen(&bed, &bed.agent().unwrap());
             let stood = confined(&bed);
             assert!(stood.is_some());
-            let (groups, mut books) = bed.without_agent();
-            fallback::fall_back_with(&groups, &mut books, 0);
+            let (groups, mut journal) = bed.without_agent();
+            fallback::fall_back_with(&groups, &mut journal, 0);
             assert_eq!(bed.file("/tg-side", "cpu.idle"), "1");
             assert!(bed.is_limited("/tg-side"));
             assert_eq!(confined(&bed), stood, "that costs main nothing");
-            drop(books);
+            drop(journal);
             bed.space = space;
             let next = bed.agent().unwrap();
             steps(&bed, &next, 40);

@@ -14,19 +14,19 @@ use tidegate_terms as terms;
 
 use crate::gate::tighter;
 use crate::limits::kind_of;
-use crate::nesting::Nesting;
+use crate::quota_tree::QuotaTree;
 
+mod boost;
 mod caps;
 mod cpusets;
-mod first;
-mod forget;
 mod hints;
 mod moves;
+mod remove;
 
+pub(crate) use boost::is_first;
 pub(crate) use caps::is_background;
-pub(crate) use first::is_first;
 
-/// Why the books could not be kept; the knob is then not written.
+/// Why the journal could not be kept; the knob is then not written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BooksError {
     /// The ledger.
@@ -35,9 +35,9 @@ pub enum BooksError {
     /// The group whose identity is to be written down.
     #[error(transparent)]
     Group(#[from] GroupError),
-    /// A moving quota's group that is not in the books.
+    /// A moving quota's group that is not in the journal.
     #[error(
-        "ledger: group {0}: its quota or background is not in the books; this is a fault in tidegate, please report it"
+        "ledger: group {0}: its quota or background is not in the journal; this is a fault in tidegate, please report it"
     )]
     NotMoving(GroupPath),
     /// Groups for one each that are others than those asked for.
@@ -58,11 +58,11 @@ impl BooksError {
 }
 
 /// The ledger and the groups that it is about.
-pub struct Books {
+pub struct Journal {
     pub(crate) ledger: Ledger,
     pub(crate) groups: Arc<Groups>,
     /// Quotas of their own that groups have.
-    pub(crate) nesting: Nesting,
+    pub(crate) quota_tree: QuotaTree,
 }
 
 /// A gate's fallback as the ledger keeps it. `floor` is what the tolerance comes to on this machine.
@@ -88,18 +88,18 @@ pub fn tell(entry: &Entry, outcome: &Outcome) -> String {
     }
 }
 
-impl Books {
+impl Journal {
     /// Opens the ledger in `dir`.
     pub fn open(dir: &Path, groups: Arc<Groups>) -> Result<(Self, OpenReport), LedgerError> {
         let moving = Moving::open(&dir.join(ledger::MOVING_FILE))?;
         let (ledger, report) = Ledger::open(Arc::clone(groups.fs()), dir, moving, &groups)?;
-        let mut books = Self {
+        let mut journal = Self {
             ledger,
             groups,
-            nesting: Nesting::new(),
+            quota_tree: QuotaTree::new(),
         };
-        books.find_lifted();
-        Ok((books, report))
+        journal.find_lifted();
+        Ok((journal, report))
     }
 
     pub(crate) fn entry(&self, group: &GroupPath, is: impl Fn(&Change) -> bool) -> Option<&Entry> {
@@ -140,7 +140,7 @@ impl Books {
     }
 
     /// `group` is about to become idle (or of the least weight) and was `was`.
-    pub fn will_yield(
+    pub fn record_idle_class(
         &mut self,
         group: &GroupPath,
         gate: &str,
@@ -165,7 +165,7 @@ impl Books {
     }
 
     /// `group`, which yields by us, is about to stop doing so for a while, or to begin again.
-    pub fn will_change_yield(
+    pub fn record_idle_class_change(
         &mut self,
         group: &GroupPath,
         yielding: bool,
@@ -187,7 +187,7 @@ impl Books {
     }
 
     /// `group` is about to carry a moving quota; `was` stands.
-    pub fn will_limit(
+    pub fn record_limit(
         &mut self,
         group: &GroupPath,
         gate: &str,
@@ -203,7 +203,7 @@ impl Books {
     }
 
     /// The quota of `group` is about to go from `standing` to `intended`.
-    pub fn will_write(
+    pub fn record_write(
         &mut self,
         group: &GroupPath,
         standing: &Bandwidth,
@@ -228,7 +228,7 @@ impl Books {
             return;
         };
         if let Ok(stands) = self.groups.bandwidth(group) {
-            // The entry is in the books, so it has its slot.
+            // The entry is in the journal, so it has its slot.
             let _ = self.ledger.note_moving(id, &stands, &stands);
         }
     }
@@ -248,7 +248,7 @@ impl Books {
     }
 
     /// A process is about to be moved as `plan` says.
-    pub fn will_move(
+    pub fn record_move(
         &mut self,
         gate: &str,
         plan: Placement,
@@ -322,10 +322,10 @@ impl Books {
             .collect()
     }
 
-    /// Puts back all that is in the books for `gate`, newest first. Says of each what became of it, and whether it is back.
+    /// Puts back all that is in the journal for `gate`, newest first. Says of each what became of it, and whether it is back.
     ///
     /// Groups for one each that are still there could not be dissolved just before, without this lock: that is not tried again
-    /// under it, for the loop waits; nor is who is in them moved home. Both stay in the books for the next agent or `repair`.
+    /// under it, for the loop waits; nor is who is in them moved home. Both stay in the journal for the next agent or `repair`.
     pub fn restore_gate(&mut self, gate: &str) -> Vec<(String, bool)> {
         let is_units = |entry: &Entry| matches!(entry.change, Change::Units(_));
         let of_gate = |entry: &&Entry| entry.gate == gate;

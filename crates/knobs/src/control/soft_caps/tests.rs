@@ -80,25 +80,25 @@ fn path(name: &str) -> GroupPath {
     GroupPath::parse(name).unwrap()
 }
 
-fn capped(soft_ppt: u32) -> Softs {
-    let mut softs = Softs::default();
+fn capped(soft_ppt: u32) -> SoftCaps {
+    let mut soft_caps = SoftCaps::default();
     let one = SoftCapped {
         group: path("/a"),
         soft_ppt,
     };
-    softs.set(&[one], 0);
-    softs
+    soft_caps.set(&[one], 0);
+    soft_caps
 }
 
 fn go(
-    softs: &mut Softs,
+    soft_caps: &mut SoftCaps,
     machine: &std::cell::RefCell<Machine>,
     span: (u64, u64),
     busy: bool,
 ) -> u64 {
     let mut got_ns = 0;
     for step in span.0 / LOOK_NS..span.1 / LOOK_NS {
-        softs.step(step * LOOK_NS, &mut Doors(machine), &mut Doors(machine));
+        soft_caps.step(step * LOOK_NS, &mut Doors(machine), &mut Doors(machine));
         got_ns += machine.borrow_mut().run("/a", LOOK_NS, busy);
     }
     got_ns
@@ -108,38 +108,38 @@ fn go(
 fn beside_others_it_gets_its_cap_and_alone_all() {
     for soft_ppt in [10, 200, 400] {
         let machine = std::cell::RefCell::new(Machine::new());
-        let mut softs = capped(soft_ppt);
-        let alone_ns = go(&mut softs, &machine, (0, 1_000 * MS), false);
+        let mut soft_caps = capped(soft_ppt);
+        let alone_ns = go(&mut soft_caps, &machine, (0, 1_000 * MS), false);
         assert_eq!(alone_ns, 1_000 * MS);
         let writes = machine.borrow().writes;
         assert_eq!(
             writes, 1,
             "alone it stays in the background: nothing to write"
         );
-        let beside_ns = go(&mut softs, &machine, (1_000 * MS, 11_000 * MS), true);
+        let beside_ns = go(&mut soft_caps, &machine, (1_000 * MS, 11_000 * MS), true);
         let want_ns = 10_000 * MS * u64::from(soft_ppt) / 1000;
         let off_ns = beside_ns.abs_diff(want_ns);
         assert!(off_ns <= 10 * MS, "{soft_ppt}: {beside_ns} for {want_ns}");
-        let (story, _) = softs.story(&path("/a")).unwrap();
+        let (stats, _) = soft_caps.stats(&path("/a")).unwrap();
         assert!(
-            story.turns > 10 && story.in_background_ns > story.capped_ns / 5,
-            "{story:?}"
+            stats.turns > 10 && stats.in_background_ns > stats.capped_ns / 5,
+            "{stats:?}"
         );
-        assert!(story.used_background_ns >= 900 * MS, "{story:?}");
+        assert!(stats.used_background_ns >= 900 * MS, "{stats:?}");
     }
 }
 
 #[test]
 fn zero_is_the_background_for_good() {
     let machine = std::cell::RefCell::new(Machine::new());
-    let mut softs = capped(0);
-    assert!(!softs.is_idle());
-    assert_eq!(go(&mut softs, &machine, (0, 1_000 * MS), true), 0);
-    assert!(softs.is_idle());
+    let mut soft_caps = capped(0);
+    assert!(!soft_caps.is_idle());
+    assert_eq!(go(&mut soft_caps, &machine, (0, 1_000 * MS), true), 0);
+    assert!(soft_caps.is_idle());
     assert_eq!(machine.borrow().writes, 1);
-    softs.invalidate(&path("/a"));
+    soft_caps.invalidate(&path("/a"));
     assert!(
-        !softs.is_idle(),
+        !soft_caps.is_idle(),
         "somebody else ended it: it is written again"
     );
 }
@@ -147,8 +147,8 @@ fn zero_is_the_background_for_good() {
 #[test]
 fn what_cannot_be_read_takes_nothing_from_others() {
     let machine = std::cell::RefCell::new(Machine::new());
-    let mut softs = capped(900);
-    go(&mut softs, &machine, (0, 100 * MS), true);
+    let mut soft_caps = capped(900);
+    go(&mut soft_caps, &machine, (0, 100 * MS), true);
     assert!(
         machine
             .borrow()
@@ -157,10 +157,10 @@ fn what_cannot_be_read_takes_nothing_from_others() {
             .all(|background| !background)
     );
     machine.borrow_mut().readable = false;
-    go(&mut softs, &machine, (100 * MS, 200 * MS), true);
+    go(&mut soft_caps, &machine, (100 * MS, 200 * MS), true);
     assert!(machine.borrow().background["/a"]);
     machine.borrow_mut().readable = true;
-    go(&mut softs, &machine, (200 * MS, 300 * MS), true);
+    go(&mut soft_caps, &machine, (200 * MS, 300 * MS), true);
     assert!(!machine.borrow().background["/a"], "and it comes back");
 }
 
@@ -168,33 +168,33 @@ fn what_cannot_be_read_takes_nothing_from_others() {
 fn a_refused_write_is_tried_again_once_a_second() {
     let machine = std::cell::RefCell::new(Machine::new());
     machine.borrow_mut().refuses = true;
-    let mut softs = capped(100);
-    go(&mut softs, &machine, (0, 2_500 * MS), true);
+    let mut soft_caps = capped(100);
+    go(&mut soft_caps, &machine, (0, 2_500 * MS), true);
     assert_eq!(machine.borrow().writes, 3);
-    assert_eq!(softs.trouble.as_deref(), Some("refused"));
+    assert_eq!(soft_caps.trouble.as_deref(), Some("refused"));
     machine.borrow_mut().refuses = false;
-    go(&mut softs, &machine, (2_500 * MS, 3_500 * MS), true);
-    assert_eq!(softs.trouble, None);
+    go(&mut soft_caps, &machine, (2_500 * MS, 3_500 * MS), true);
+    assert_eq!(soft_caps.trouble, None);
 }
 
 #[test]
 fn setting_a_cap_again_pays_nothing_back() {
     let machine = std::cell::RefCell::new(Machine::new());
-    let mut softs = capped(500);
-    go(&mut softs, &machine, (0, 50 * MS), true);
-    let before = softs.story(&path("/a")).unwrap().0.level_ns;
+    let mut soft_caps = capped(500);
+    go(&mut soft_caps, &machine, (0, 50 * MS), true);
+    let before = soft_caps.stats(&path("/a")).unwrap().0.level_ns;
     let one = SoftCapped {
         group: path("/a"),
         soft_ppt: 100,
     };
-    softs.set(std::slice::from_ref(&one), 50 * MS);
-    softs.set(&[one], 50 * MS);
-    softs.step(50 * MS, &mut Doors(&machine), &mut Doors(&machine));
-    let (story, soft_ppt) = softs.story(&path("/a")).unwrap();
+    soft_caps.set(std::slice::from_ref(&one), 50 * MS);
+    soft_caps.set(&[one], 50 * MS);
+    soft_caps.step(50 * MS, &mut Doors(&machine), &mut Doors(&machine));
+    let (stats, soft_ppt) = soft_caps.stats(&path("/a")).unwrap();
     assert_eq!(soft_ppt, 100);
     assert!(
-        story.level_ns <= before.max(0) + LOOK_NS as i64,
-        "{before} {story:?}"
+        stats.level_ns <= before.max(0) + LOOK_NS as i64,
+        "{before} {stats:?}"
     );
 }
 
@@ -211,7 +211,7 @@ impl Usage for Counted<'_> {
 #[test]
 fn thousands_in_the_background_for_good_take_no_turns_from_one_that_comes_and_goes() {
     let machine = std::cell::RefCell::new(Machine::new());
-    let mut softs = Softs::default();
+    let mut soft_caps = SoftCaps::default();
     let mut wanted: Vec<SoftCapped> = (0..3_000)
         .map(|nth| SoftCapped {
             group: path(&format!("/still{nth}")),
@@ -222,34 +222,34 @@ fn thousands_in_the_background_for_good_take_no_turns_from_one_that_comes_and_go
         group: path("/lively"),
         soft_ppt: 100,
     });
-    softs.set(&wanted, 0);
+    soft_caps.set(&wanted, 0);
     let mut usage = Counted(Doors(&machine), 0);
     let mut now_ns = 0;
-    let mut step = |softs: &mut Softs, usage: &mut Counted<'_>| {
+    let mut step = |soft_caps: &mut SoftCaps, usage: &mut Counted<'_>| {
         now_ns += LOOK_NS;
-        softs.step(now_ns, usage, &mut Doors(&machine));
+        soft_caps.step(now_ns, usage, &mut Doors(&machine));
     };
     // Each has one look until it is there for good.
     for _ in 0..3_100_usize.div_ceil(LOOKS_A_STEP) + 1 {
-        step(&mut softs, &mut usage);
+        step(&mut soft_caps, &mut usage);
     }
     assert!(machine.borrow().background.len() > 3_000);
     let looks = usage.1;
     for _ in 0..100 {
-        step(&mut softs, &mut usage);
+        step(&mut soft_caps, &mut usage);
     }
     assert_eq!(usage.1 - looks, 100, "one look a step: the lively one's");
-    softs.drop(&path("/lively"));
-    assert_eq!(softs.count(), 3_000);
-    step(&mut softs, &mut usage);
-    assert!(softs.is_idle());
+    soft_caps.drop(&path("/lively"));
+    assert_eq!(soft_caps.count(), 3_000);
+    step(&mut soft_caps, &mut usage);
+    assert!(soft_caps.is_idle());
     // Somebody writes one of the others: that is looked at again, and no other.
     let looks = usage.1;
-    softs.invalidate(&path("/still7"));
-    assert!(!softs.is_idle());
-    step(&mut softs, &mut usage);
-    step(&mut softs, &mut usage);
+    soft_caps.invalidate(&path("/still7"));
+    assert!(!soft_caps.is_idle());
+    step(&mut soft_caps, &mut usage);
+    step(&mut soft_caps, &mut usage);
     assert_eq!(usage.1 - looks, 1);
-    softs.set(&[], 0);
-    assert!(softs.is_idle() && softs.count() == 0);
+    soft_caps.set(&[], 0);
+    assert!(soft_caps.is_idle() && soft_caps.count() == 0);
 }

@@ -14,15 +14,15 @@ use tidegate_knobs::target::{ProcessRef, TargetError};
 use tidegate_terms::Engine;
 use tracing::{info, warn};
 
+use crate::agent::{Agent, Mode};
+use crate::control_thread::lock;
 use crate::fallback;
-use crate::gate::{Gate, Place};
+use crate::gate::{Attachment, Gate};
 use crate::lease::monotonic_ns;
-use crate::looper::lock;
 use crate::mechanisms::HintSweep;
 use crate::notify;
-use crate::agent::{Mode, Agent};
 use crate::reassert::reassert;
-use crate::rota::Rota;
+use crate::round_robin::RoundRobin;
 use crate::startup;
 use crate::systemd::unit_of;
 
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// With more, each has its turn less often; what is shown is measured when it is asked for.
 const GATES_A_LOOK: usize = 48;
 
-/// Entries of the books that are compared with what stands, in one look.
+/// Entries of the journal that are compared with what stands, in one look.
 const ENTRIES_A_LOOK: usize = 64;
 
 /// systemd writes over our values when units are changed, restarted or started after a reload: rarely.
@@ -58,17 +58,17 @@ pub fn is_alive(pid: i32) -> bool {
 }
 
 /// What housekeeping remembers between looks.
-pub struct House {
+pub struct Housekeeping {
     looks: u32,
     /// A service manager kills an agent that stays silent.
     is_watched: bool,
     idle_looks: u32,
-    gates_rota: Rota,
-    books_rota: Rota,
+    gates_rota: RoundRobin,
+    books_rota: RoundRobin,
     hints: HintSweep,
-    /// How often an outside write was answered, by entry of the books.
+    /// How often an outside write was answered, by entry of the journal.
     answered: BTreeMap<u64, u32>,
-    /// When systemd's own value was last written over, by entry of the books.
+    /// When systemd's own value was last written over, by entry of the journal.
     systemds: BTreeMap<u64, Instant>,
     /// The guardian's fallbacks that were answered; none before the first look.
     fallbacks: Option<u64>,
@@ -78,15 +78,15 @@ pub struct House {
     own_cpu: Option<(u64, u64)>,
 }
 
-impl House {
+impl Housekeeping {
     /// With the guardian that was started already.
     pub fn new(guardian: Option<std::process::Child>) -> Self {
         Self {
             looks: 0,
             is_watched: notify::is_watched(),
             idle_looks: 0,
-            gates_rota: Rota::new(GATES_A_LOOK),
-            books_rota: Rota::new(ENTRIES_A_LOOK),
+            gates_rota: RoundRobin::new(GATES_A_LOOK),
+            books_rota: RoundRobin::new(ENTRIES_A_LOOK),
             hints: HintSweep::default(),
             answered: BTreeMap::new(),
             systemds: BTreeMap::new(),
@@ -197,13 +197,13 @@ impl House {
     /// What somebody else wrote over what is ours: written again once, then left alone. What cannot be written again (a
     /// process that was moved away) is left at once.
     pub(crate) fn look_for_outside_writes(&mut self, agent: &Agent) {
-        // A call that is under way has in the books what it is about to write: it is waited for.
+        // A call that is under way has in the journal what it is about to write: it is waited for.
         let gates = lock(&agent.gates);
-        // The loop writes quotas under the books' lock, so what is read here is not half of one.
+        // The loop writes quotas under the journal' lock, so what is read here is not half of one.
         let differing = {
-            let books = lock(&agent.books);
-            let turn = self.books_rota.turn(books.entries().len());
-            books.outside_writes(turn)
+            let journal = lock(&agent.journal);
+            let turn = self.books_rota.turn(journal.entries().len());
+            journal.outside_writes(turn)
         };
         // What the guardian wrote is nobody else's: the next look writes everything again.
         let fallbacks = lock(&agent.control).fallbacks;
@@ -317,11 +317,11 @@ impl Agent {
             Err(error) => error.is_gone(),
         };
         match &gate.record.place {
-            Place::Known {
+            Attachment::Observed {
                 pid, start_ticks, ..
             } => self.process_gone(*pid, *start_ticks),
-            Place::Own { group } => empty(group) && !self.has_units(&gate.record.name),
-            Place::Lent {
+            Attachment::Owned { group } => empty(group) && !self.has_units(&gate.record.name),
+            Attachment::Moved {
                 placement,
                 start_ticks,
             } => {
@@ -330,7 +330,7 @@ impl Agent {
                     && !self.has_units(&gate.record.name)
             }
             // A unit may come back; whether it does is looked at by itself.
-            Place::Foreign { group } => unit_of(gate).is_none() && !self.groups.exists(group),
+            Attachment::InPlace { group } => unit_of(gate).is_none() && !self.groups.exists(group),
         }
     }
 
@@ -345,7 +345,7 @@ impl Agent {
     /// What the gate used since the last look.
     fn measure(&self, gate: &mut Gate, now_ns: u64) {
         let usage_ns = match &gate.record.place {
-            Place::Known { pid, .. } => process_cpu_ns(&*self.fs, *pid),
+            Attachment::Observed { pid, .. } => process_cpu_ns(&*self.fs, *pid),
             place => self.usage_with_units(&gate.record.name, place.group()),
         };
         let stat = match gate.own_limit() {
@@ -353,7 +353,7 @@ impl Agent {
             None => self.units_stat(&gate.record.name),
         };
         let cap = match &gate.record.place {
-            Place::Known { .. } => None,
+            Attachment::Observed { .. } => None,
             place => self.ext_cap(place.group()),
         };
         let background_us = cap.map(|cap| cap.background_us);
