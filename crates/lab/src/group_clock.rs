@@ -163,7 +163,7 @@ mod tests {
                 // It is a shell and one child at a time.
                 assert!(used_ns < 2 * wall_ns, "{used_ns} ns in {wall_ns}");
             }
-            Err(why) => println!("skipped: perf's events are not to be had: {why}"),
+            Err(why) => println!("skipped: perf's events are not available: {why}"),
         }
     }
 

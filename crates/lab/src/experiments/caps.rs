@@ -2,7 +2,7 @@
 //! are kept, how smoothly the task runs, and what keeping them costs. Beside Tidegate: a quota on the group by hand, and
 //! cpulimit's law. Then soft caps: how soon a capped hog yields to a newcomer ([`super::caps_soft`]).
 //!
-//! Use is read from perf's clock of the load's group, or from the loads' own where that is not to be had ([`Clock`]), and
+//! Use is read from perf's clock of the load's group, or from the loads' own where that is not available ([`Clock`]), and
 //! the longest stop is what the hog itself saw.
 
 use crate::arms::plain;

@@ -97,7 +97,7 @@ fn read_from(outcomes: &[Outcome]) -> String {
         return format!("{GROUP}.");
     }
     let rest = "what the loads tell of themselves, which misses the end of what is forked (perf's events of a group of \
-                cgroup v2 are not to be had)";
+                cgroup v2 are not available)";
     if told.len() == keepers(outcomes).len() {
         return format!("Use is {rest}.");
     }

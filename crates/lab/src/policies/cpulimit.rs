@@ -89,7 +89,7 @@ impl Cpulimit {
     /// Limits process `pid` and everything below it to `limit_ppt` parts per thousand of one CPU, together.
     ///
     /// # Errors
-    /// There is no such process, or no thread to be had.
+    /// There is no such process, or it has no thread.
     pub fn start(pid: i32, limit_ppt: u32) -> Result<Self, LabError> {
         let fail = |why: String| LabError::process("cpulimit's law", why);
         let mut group = Group::new(pid);

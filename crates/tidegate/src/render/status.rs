@@ -152,7 +152,7 @@ fn machine(view: &StatusView) -> String {
         return format!("{cpus}, engine {}", view.engine);
     }
     format!(
-        "{cpus}, {:.2} to be had (steal {:.1} %), engine {}",
+        "{cpus}, {:.2} available (steal {:.1} %), engine {}",
         view.capacity_cpus, view.steal_pct, view.engine
     )
 }
