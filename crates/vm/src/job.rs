@@ -157,7 +157,7 @@ fn unpacked(logs: &Path) -> Result<PathBuf, VmError> {
     fs::create_dir_all(&results)
         .map_err(|e| VmError::io("make the results' folder", &results, &e))?;
     let mut tar = Command::new(tool("tar")?);
-    tar.arg("--no-same-agent")
+    tar.arg("--no-same-owner")
         .arg("-C")
         .arg(&results)
         .arg("-xf")
