@@ -1,12 +1,18 @@
 # Side work on an otherwise idle machine, on cgroup v2 and v1: for tests that say `. /vm/alone.sh`.
 
-# ran_ns PID...: how long they ran, together.
-ran_ns() { for _pid in "$@"; do cat "/proc/$_pid/schedstat"; done | awk '{ sum += $1 } END { printf "%.0f", sum }'; }
-
-# busy_ns: how long everything ran, without the threads of the kernel where that cannot be told.
-busy_ns() {
-	[ ! -e /tmp/v1/cpuacct.usage ] || { cat /tmp/v1/cpuacct.usage; return; }
-	awk '/^usage_usec/ { sum += $2 } END { printf "%.0f", sum * 1000 }' $ROOT/*/cpu.stat
+# reading PID...: uptime, how long everything ran (without the threads of the kernel where that cannot be told), and how long these
+# ran, in s, ns, ns. By one process: each is a burst of main.
+reading() {
+	_files=$(printf '/proc/%s/schedstat ' "$@")
+	[ -e /tmp/v1/cpuacct.usage ] && _all=/tmp/v1/cpuacct.usage || _all=$(echo $ROOT/*/cpu.stat)
+	# shellcheck disable=SC2086 # lists of words
+	awk '
+		FILENAME ~ /uptime/ { up = $1 }
+		FILENAME ~ /cpuacct.usage/ { busy += $1 }
+		/^usage_usec/ { busy += 1000 * $2 }
+		FILENAME ~ /schedstat/ { ran += $1 }
+		END { printf "%.2f %.0f %.0f", up, busy, ran }
+	' /proc/uptime $_all $_files
 }
 
 # hogs_get_their_due SENSE HEADROOM_PERCENT HOGS [LEAST_PERCENT]: so many gates of side work on an otherwise idle machine have,
@@ -23,10 +29,10 @@ hogs_get_their_due() {
 	done
 	sleep 5
 	# shellcheck disable=SC2086 # a list of words
-	_from="$(uptime) $(busy_ns) $(ran_ns $_hogs)"
+	_from=$(reading $_hogs)
 	sleep 10
 	# shellcheck disable=SC2086
-	_percent=$(echo "$_from $(uptime) $(busy_ns) $(ran_ns $_hogs)" | awk -v h="$2" -v n="$3" -v cpus="$(nproc)" '{
+	_percent=$(echo "$_from $(reading $_hogs)" | awk -v h="$2" -v n="$3" -v cpus="$(nproc)" '{
 		wall = ($4 - $1) * 1e9; ran = $6 - $3; others = $5 - $2 - ran
 		left = wall * cpus * (1 - h / 100) - (others > 0 ? others : 0)
 		due = n * wall < left ? n * wall : left
