@@ -94,7 +94,7 @@ pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
     }
 }
 
-/// The fallback of what is in these journal.
+/// The fallback of what is in this journal.
 pub(crate) fn fall_back_with(
     groups: &Groups,
     journal: &mut Journal,
@@ -129,7 +129,7 @@ pub fn clean_if_empty(run_dir: &RunDir) -> bool {
     clean_with(&groups, &mut journal, run_dir)
 }
 
-/// The same with these journal.
+/// The same with this journal.
 pub(crate) fn clean_with(groups: &Groups, journal: &mut Journal, run_dir: &RunDir) -> bool {
     let own = own_groups(groups, run_dir.prefix()).unwrap_or_default();
     let foreign = journal
@@ -218,7 +218,7 @@ pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, String> {
     repair_with(&groups, &mut journal, run_dir, after)
 }
 
-/// The same with these journal, under the agent's lock.
+/// The same with this journal, under the agent's lock.
 pub(crate) fn repair_with(
     groups: &Groups,
     journal: &mut Journal,

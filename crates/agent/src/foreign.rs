@@ -136,7 +136,7 @@ impl Agent {
     /// Puts back all that was written for a gate, and says what could not be: somebody else's value, or a refusal.
     ///
     /// Moving a process can take seconds on a full machine, and the loop waits for the journal: so processes go back first,
-    /// without them.
+    /// without it.
     pub(crate) fn restore(&self, gate: &str) -> Vec<String> {
         let moves = lock(&self.journal).moves_of(gate);
         for (placement, start_ticks) in moves {
@@ -182,7 +182,7 @@ impl Agent {
                     .quota_us
                     .is_none();
                 let idle = self.groups.idle(&group).map_err(wrong)? != Some(false);
-                // A unit that was restarted has what systemd was told, and is in no book yet.
+                // A unit that was restarted has what systemd was told, and is not in the journal yet.
                 if unlimited || !idle || !lock(&self.journal).limits(&group) {
                     let was = self.tell_systemd(gate, &group, self.floor_of(gate));
                     self.limit_foreign(&group, gate, was)?;

@@ -199,7 +199,7 @@ impl Housekeeping {
     pub(crate) fn look_for_outside_writes(&mut self, agent: &Agent) {
         // A call that is under way has in the journal what it is about to write: it is waited for.
         let gates = lock(&agent.gates);
-        // The loop writes quotas under the journal' lock, so what is read here is not half of one.
+        // The loop writes quotas under the journal's lock, so what is read here is not half of one.
         let differing = {
             let journal = lock(&agent.journal);
             let turn = self.books_rota.turn(journal.entries().len());

@@ -7,7 +7,7 @@
  * Userspace maps the slots and reads them without a system call (src/sense/slots.rs).
  *
  * A slot has one writer at a time: its own CPU, with preemption off. `on_switch` runs with
- * interrupts off as well, and `look` comes in by an interrupt that only the sensor's agent sends,
+ * interrupts off as well, and `look` comes in by an interrupt that only the sensor's owner sends,
  * so the two never interleave.
  *
  * Consistency needs no lock, no sequence count and no barrier: in every complete state

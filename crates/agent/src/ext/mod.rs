@@ -9,7 +9,7 @@
 //! | `kernel` | what is asked of the kernel; tests have another |
 //! | `machine` | what the scheduler is told of the CPUs |
 //! | `plan` | what the gates come to: terms by group, and which quotas are copies |
-//! | `keep` | loading, watching, the end, loading again |
+//! | `supervise` | loading, watching, the end, loading again |
 //! | `backoff` | when again |
 //! | `feasible` | terms that the kernel's watchdog makes impossible |
 //! | `view` | what is shown |
@@ -113,7 +113,7 @@ impl Inner {
     }
 }
 
-/// The scheduler as the agent carries it. Locks: `gates` before this one, and none of the agent's within it.
+/// What the agent knows of the scheduler that it supervises. Locks: `gates` before this one, and none of the agent's within it.
 pub(crate) struct ExtSupervisor {
     /// `None`: the engine is knobs.
     kernel: Option<Arc<dyn Kernel>>,

@@ -1,4 +1,4 @@
-//! What the journal know of the background and of rate caps: groups that come and go between the background and their own class, and gates that were
+//! What the journal knows of the background and of rate caps: groups that come and go between the background and their own class, and gates that were
 //! divided into groups for one each.
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use tidegate_knobs::group::GroupPath;
 
 use crate::api::HoldersView;
 
-/// Gates whose story is kept.
+/// Gates whose counts are kept.
 const KEPT_MAX: usize = 64;
 
 /// Side work, as far as this goes.

@@ -166,7 +166,7 @@ impl Agent {
             .stats(gate.record.place.group())?;
         let seconds = |ns: u64| ns as f64 / 1e9;
         let since = stats.background_since_ns;
-        // Background for good is not looked at, so its story ends where it began.
+        // Background for good is not looked at, so its counts end where they began.
         let background_pct = match soft_ppt {
             0 => 100.0,
             _ => 100.0 * stats.in_background_ns as f64 / stats.capped_ns.max(1) as f64,

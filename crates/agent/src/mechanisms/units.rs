@@ -184,7 +184,7 @@ impl Agent {
             return Vec::new();
         };
         self.renew_softs(&mut units);
-        // Without the journal, for the loop waits for them: moving takes long on a full machine.
+        // Without the journal, for the loop waits for it: moving takes long on a full machine.
         let why = match dissolve(&self.groups, &family) {
             Ok(true) => None,
             Ok(false) => Some("its processes fork faster than they can be moved back".to_owned()),
@@ -264,7 +264,7 @@ impl Agent {
             }
         }
         if divided.soft_ppt.is_some() {
-            // A bucket begins empty. The journal know units by their family.
+            // A bucket begins empty. The journal knows units by their family.
             match lock(&self.journal).set_background(unit, true) {
                 Err(BooksError::Group(error)) => return Err(error),
                 Err(error) => warn!("{error}"),

@@ -168,7 +168,7 @@ impl Agent {
         lines
     }
 
-    /// Whether what stands where the journal say otherwise is what systemd writes by itself: what it was told, or what stood
+    /// Whether what stands where the journal says otherwise is what systemd writes by itself: what it was told, or what stood
     /// before us where it was told nothing.
     pub(crate) fn is_systemds(&self, gates: &[Gate], entry: &Entry) -> bool {
         let Some(gate) = gates.iter().find(|gate| gate.record.name == entry.gate) else {

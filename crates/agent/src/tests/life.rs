@@ -18,7 +18,7 @@ use crate::housekeeping::Housekeeping;
 use crate::paths::RunDir;
 use crate::writer::QuotaWriter;
 
-/// The process that `run --side` becomes, the one that is lent by `set`, and the one that `run --main` becomes.
+/// The process that `run --side` becomes, the one that `set` moves, and the one that `run --main` becomes.
 pub const SIDE: usize = 0;
 pub const LENT: usize = 1;
 pub const MAIN: usize = 2;

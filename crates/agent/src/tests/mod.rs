@@ -430,7 +430,7 @@ pub fn gate_names(agent: &Agent) -> Vec<String> {
         .collect()
 }
 
-/// Groups that the journal tell of.
+/// Groups that the journal tells of.
 pub fn in_journal(agent: &Agent) -> Vec<GroupPath> {
     lock(&agent.journal)
         .entries()

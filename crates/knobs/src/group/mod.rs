@@ -155,7 +155,7 @@ impl Groups {
         self.tree.fs.exists(&self.dir(group))
     }
 
-    /// The group's identity and agent; its `ino` is the id that BPF programs see.
+    /// The group's identity and owner; its `ino` is the id that BPF programs see.
     pub fn stat(&self, group: &GroupPath) -> GroupResult<FileStat> {
         self.tree
             .fs

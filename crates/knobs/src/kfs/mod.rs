@@ -129,7 +129,7 @@ pub struct FileStat {
     pub dev: u64,
     /// The inode; for a cgroup directory, its id as BPF programs see it.
     pub ino: u64,
-    /// The agent.
+    /// The owner.
     pub uid: u32,
     /// Whether it is a directory.
     pub is_dir: bool,
@@ -178,7 +178,7 @@ pub trait KernelFs: Send + Sync {
     fn rmdir(&self, path: &Path) -> KfsResult<()>;
     /// Lists a directory, sorted by name.
     fn list(&self, path: &Path) -> KfsResult<Vec<DirEntry>>;
-    /// Identity and agent.
+    /// Identity and owner.
     fn stat(&self, path: &Path) -> KfsResult<FileStat>;
     /// Whether the caller may write there, by asking, not by trying.
     fn access_write(&self, path: &Path) -> KfsResult<()>;

@@ -4,7 +4,7 @@
 //! - a hint: the slice of `sched_setattr` ([`tidegate_law::latency::slice_ns`]);
 //! - a hard cap: the group's quota, over a period so long that the kernel takes it. Of scope `task` too: the kernel has no
 //!   limit for a task, so the group of a gate is what can be held;
-//! - a soft cap: in and out of the idle class ([`super::soft`]); 0 is the idle class for good;
+//! - a soft cap: in and out of the idle class ([`tidegate_knobs::control::SoftCaps`]); 0 is the idle class for good;
 //! - headroom and tolerance: the largest headroom counts and the smallest tolerance, as in the agent.
 
 use tidegate_law::{burst, cap, latency};
