@@ -16,7 +16,7 @@ reading() {
 }
 
 # hogs_get_their_due SENSE HEADROOM_PERCENT HOGS [LEAST_PERCENT]: so many gates of side work on an otherwise idle machine have,
-# over 10 s, at least 98 % (or LEAST_PERCENT) of the CPU that the headroom and everything else leave them, and no alert of
+# over 20 s, at least 98 % (or LEAST_PERCENT) of the CPU that the headroom and everything else leave them, and no alert of
 # unusable samples.
 hogs_get_their_due() {
 	tidegate agent --sense "$1" >/tmp/agent 2>&1 &
@@ -30,7 +30,7 @@ hogs_get_their_due() {
 	sleep 5
 	# shellcheck disable=SC2086 # a list of words
 	_from=$(reading $_hogs)
-	sleep 10
+	sleep 20
 	# shellcheck disable=SC2086
 	_percent=$(echo "$_from $(reading $_hogs)" | awk -v h="$2" -v n="$3" -v cpus="$(nproc)" '{
 		wall = ($4 - $1) * 1e9; ran = $6 - $3; others = $5 - $2 - ran

@@ -2,7 +2,7 @@
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate
-# seconds: 120
+# seconds: 200
 . /vm/alone.sh
 v1_begin
 hogs_get_their_due bpf 0 1

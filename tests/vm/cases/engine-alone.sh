@@ -2,10 +2,9 @@
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate
-# seconds: 150
+# seconds: 200
 . /vm/alone.sh
 hogs_get_their_due bpf 0 1
 hogs_get_their_due bpf 0 3
 hogs_get_their_due bpf 20 1
-hogs_get_their_due usage 0 1
 hogs_get_their_due usage 20 2
