@@ -190,7 +190,7 @@ impl Agent {
         }
     }
 
-    /// Called with the gates locked: leaving begins under that lock, so whoever is admitted is still within an agent's life.
+    /// Called with the gates locked: leaving begins under that lock, so an admitted call ends before the agent does.
     pub(crate) fn admit(&self, peer: &Peer) -> Result<(), Refusal> {
         if self.leaving.load(Ordering::Acquire) {
             return Err(Refusal::new(LEAVING, "agent: it is leaving; try again"));

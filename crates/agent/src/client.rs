@@ -310,7 +310,7 @@ fn percent_encode(text: &str) -> String {
 
 /// Starts an agent in the background and waits until it serves or says why it can't.
 ///
-/// Whoever calls this may exec another program next, so the agent must not stay a child of it: `agent --on-demand` forks and
+/// The caller may exec another program next, so the agent must not stay its child: `agent --on-demand` forks and
 /// its first process, which is waited for here, leaves at once. The agent reports over its standard output,
 /// which it then turns into its log.
 pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), ClientError> {

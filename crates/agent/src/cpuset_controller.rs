@@ -364,7 +364,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Under the journal's lock, so that nobody takes our write for somebody else's.
+    /// Under the journal's lock, so that housekeeping does not take this write for an outside one.
     fn write_cpuset(&self, root: &GroupPath, cpus: &[u32]) -> Result<(), String> {
         let mut journal = lock(&self.journal);
         let was = if self.groups.has_cpuset(root) {

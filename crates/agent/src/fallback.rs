@@ -37,7 +37,7 @@ pub(crate) fn open_on(
     Ok((groups, journal))
 }
 
-/// The agent's lock, as somebody who stands in for a dead agent finds it.
+/// The agent's lock, as a guardian or `repair` finds it.
 pub enum AgentLock {
     /// Ours, until it is dropped: no agent can start meanwhile.
     Held(#[expect(dead_code, reason = "held, not used")] std::fs::File),

@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// While nobody is in control, what falls due (`hold`) is looked for this often.
 const DUE: Duration = Duration::from_secs(1);
 
-/// When the agent's lock is taken by somebody else.
+/// How long to wait while another process holds the agent's lock.
 const TAKEN: Duration = Duration::from_millis(20);
 
 /// Another agent is tried again after this long, as long as gates are left.
@@ -160,8 +160,8 @@ impl<'a> Fallback<'a> {
         }
         self.written_ns = Some(now_ns);
         let dead_seconds = self.lease.age_and_lease_ns(now_ns).0 / 1_000_000_000;
-        // Before, so that an agent that resumes in the midst of it does not take our writes for somebody else's; after, because
-        // what such an agent then writes may come before ours.
+        // Before: an agent that resumes in between must not take the guardian's writes for outside ones. After: what such an
+        // agent then writes may come before the guardian's.
         self.lease.mark_fallback(monotonic_ns());
         let report = fallback::fall_back(self.run_dir, dead_seconds);
         self.lease.mark_fallback(monotonic_ns());
@@ -175,8 +175,8 @@ impl<'a> Fallback<'a> {
 /// The agent is dead: writes the fallback, brings back an agent that was started on demand, or else stays until the
 /// gates have ended or somebody starts one, so that nothing is left behind.
 ///
-/// Whatever is written is written under the agent's lock: an agent that somebody else starts meanwhile waits for it, and
-/// once one is in control, this guardian's time is over.
+/// Every write is made under the agent's lock: an agent that is started meanwhile waits for it, and
+/// once one is in control, this guardian leaves.
 fn after_death(
     fallback: &mut Fallback<'_>,
     agent_pid: i32,

@@ -3,8 +3,8 @@
 //! Two environment variables move an instance aside, so that tests (and a second machine-wide policy under
 //! trial) never meet the real one: `TIDEGATE_RUN_DIR` and `TIDEGATE_PREFIX`.
 //!
-//! What stands in the directory is trusted by the next agent, so nobody else may write there; and whoever may open a
-//! lock's file, even to read, may hold the lock, so those are for their owner alone.
+//! The next agent trusts the directory's contents, so only the agent may write there. A process that can open a lock's file,
+//! even to read, can hold the lock, so those files are readable for their owner alone.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -118,7 +118,7 @@ impl RunDir {
         self.dir.join("agent.lock")
     }
 
-    /// Locked by whoever is starting an agent.
+    /// Locked by the process that is starting an agent.
     pub fn start_lock(&self) -> PathBuf {
         self.dir.join("start.lock")
     }

@@ -1,4 +1,4 @@
-//! Starting this very program again, as an agent or a guardian: a process that outlives whoever asked for it.
+//! Starting this program again, as an agent or a guardian: a process that outlives the one that starts it.
 
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -165,7 +165,7 @@ fn target(query: &str) -> Result<String, Refusal> {
     String::from_utf8(bytes).map_err(|_| wrong("the target is not UTF-8"))
 }
 
-/// One connection, which is one call: whoever calls again connects again, and no open connection holds back an agent that
+/// One connection is one call: a client that calls again connects again, and no open connection holds back an agent that
 /// leaves.
 async fn converse(stream: UnixStream, caller: Caller, agent: Arc<Agent>, _token: Arc<()>) {
     let service = service_fn(|request| {

@@ -75,7 +75,7 @@ impl Agent {
     pub(crate) fn soft_capped(&self, gate: &Gate) -> Option<SoftCapped> {
         let soft_ppt = gate.soft_for_all_ppt()?;
         let group = gate.record.place.group().clone();
-        // What is not in the journal is in the background anyway, by its class or by somebody else.
+        // A group that is not in the journal is in the background anyway, by its class or by an outside write.
         lock(&self.journal)
             .background_of(&group)
             .map(|_| SoftCapped { group, soft_ppt })
