@@ -214,3 +214,53 @@ fn v2_takes_idle_and_steal_off_wall_time() {
     tree.stat(3, 2);
     assert!(!sample(&mut sensor).valid, "idle went back by 300 ms");
 }
+
+/// v2 with schedstat: what tasks ran, whatever ticks make of idle time; at least what side work used.
+#[test]
+fn v2_takes_busy_time_from_schedstat() {
+    let tree = Tree::new();
+    fs::remove_file(tree.at("acct/a/cpuacct.usage")).unwrap();
+    let used = |usec: u64| tree.write("acct/a/cpu.stat", &format!("usage_usec {usec}\n"));
+    let ran = |ms: [u64; 2], ticks: [u64; 2]| {
+        let cpu = |n: usize| format!("cpu{n} 0 0 0 0 0 0 {} 0 9\ndomain0 MC 3 1\n", ms[n] * MS);
+        tree.write(
+            "proc/schedstat",
+            &format!("version 17\n{}{}", cpu(0), cpu(1)),
+        );
+        let cpu = |n: usize| format!("cpu{n} {} 0 0 0 0 0 0 0 0 0\n", ticks[n]);
+        tree.write(
+            "proc/stat",
+            &format!("cpu  0 0 0 0 0 0 0 0 0 0\n{}{}intr 1\n", cpu(0), cpu(1)),
+        );
+    };
+    used(0);
+    ran([500, 700], [0, 0]);
+    let side = [tree.group("acct/a")];
+    let mut sensor = UsageSensor::open(&tree.config(false), &side, &[]).unwrap();
+    let told = |sensor: &mut UsageSensor, last: &Counters| {
+        sleep(Duration::from_millis(60));
+        let out = sample(sensor);
+        assert!(out.valid);
+        (out, out.busy_ns - last.busy_ns)
+    };
+    let start = sample(&mut sensor);
+    // Ticks that see no idle time are not believed where there were switches.
+    ran([530, 710], [6, 6]);
+    used(25_000);
+    let (out, busy_ns) = told(&mut sensor, &start);
+    assert_eq!(busy_ns, 40 * MS);
+    // One task of side work throughout on CPU 0, told by ticks.
+    ran([530, 710], [12, 6]);
+    used(85_000);
+    let (out2, busy_ns) = told(&mut sensor, &out);
+    assert!(busy_ns >= 60 * MS && busy_ns < 2 * 60 * MS, "{busy_ns}");
+    // It leaves: nothing is told twice.
+    let more_ms = busy_ns / MS + 10;
+    ran([530 + more_ms, 710], [13, 6]);
+    used(95_000);
+    let (_, busy_ns) = told(&mut sensor, &out2);
+    assert!((9 * MS..=11 * MS).contains(&busy_ns), "{busy_ns}");
+
+    tree.write("proc/schedstat", "cpu0 1 2\n");
+    assert!(sensor.sample(&mut Counters::default()).is_err());
+}

@@ -1,5 +1,6 @@
-# what: without BPF, from group usage alone: on one CPU a step of main is answered within 0.6 s
+# what: without BPF, from group usage and schedstat: on one CPU a step of main is answered within 0.6 s
 # modes: precise
+# kernels: 6.18 7.3
 # needs: tidegate
 # seconds: 30
 mkdir -p /etc/tidegate

@@ -33,6 +33,26 @@ impl KeptFile {
         let len = self.file.read_at(buffer, 0)?;
         Ok(&buffer[..len])
     }
+
+    /// The whole file, into `text`.
+    pub fn whole(&self, text: &mut Vec<u8>) -> Result<(), SenseError> {
+        let mut len = 0;
+        text.resize(text.capacity().max(4096), 0);
+        loop {
+            let read = self
+                .file
+                .read_at(&mut text[len..], len as u64)
+                .map_err(|why| SenseError::read(&self.path, why))?;
+            len += read;
+            if read == 0 {
+                text.truncate(len);
+                return Ok(());
+            }
+            if len == text.len() {
+                text.resize(2 * len, 0);
+            }
+        }
+    }
 }
 
 /// The number at the beginning of `text`, after blanks. None if there is none or it overflows.

@@ -50,6 +50,7 @@ mod meters;
 mod object;
 mod online;
 mod parts;
+mod schedstat;
 mod settled;
 mod slots;
 pub mod steal;

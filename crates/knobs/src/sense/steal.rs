@@ -70,18 +70,24 @@ fn parse_stat(text: &[u8], unit_ns: u64) -> Option<StatLine> {
     let line = text.strip_prefix(b"cpu ")?;
     // The line must be whole: a number cut off at the buffer's end would be a wrong number.
     let end = line.iter().position(|byte| *byte == b'\n')?;
-    let mut fields = [0; 8];
-    let mut words = line[..end]
-        .split(|byte| *byte == b' ')
-        .filter(|word| !word.is_empty());
-    for field in &mut fields {
-        *field = number(words.next()?)?;
-    }
+    let fields = cpu_line::<8>(&line[..end])?;
     let [.., idle, iowait, _irq, _softirq, steal] = fields;
     Some(StatLine {
         idle_ns: idle.checked_add(iowait)?.checked_mul(unit_ns)?,
         steal_ns: steal.checked_mul(unit_ns)?,
     })
+}
+
+/// The first `N` numbers of a line, between blanks.
+pub fn cpu_line<const N: usize>(line: &[u8]) -> Option<[u64; N]> {
+    let mut words = line
+        .split(|byte| *byte == b' ')
+        .filter(|word| !word.is_empty());
+    let mut fields = [0; N];
+    for field in &mut fields {
+        *field = number(words.next()?)?;
+    }
+    Some(fields)
 }
 
 /// Takes coarse steal off fine busy time.

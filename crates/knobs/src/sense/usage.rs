@@ -6,10 +6,11 @@
 //! - busy, with v1's cpuacct: the root's `cpuacct.usage`, alike. Kernels that keep a steal clock
 //!   leave steal (and with IRQ_TIME_ACCOUNTING, interrupts) out of it; on others steal is still
 //!   inside and idle reads low by it, on main's side.
-//! - busy, without: the online CPUs' time less idle and steal of `/proc/stat`. The kernel keeps
-//!   idle exactly but shows it in steps of 10 ms for the whole machine: over 50 ms on 2 CPUs that
-//!   is ± 10 points, over 200 ms 2.5, over a second half a point. (v2's root `cpu.stat` would be
-//!   no better: it is the tick samples of `/proc/stat`, each charged to whoever ran at the tick.)
+//! - busy, without: what tasks ran by `/proc/schedstat` ([`schedstat`](super::schedstat)), exact at switches; what side
+//!   work is known to have used is the least.
+//! - busy, where the kernel has no schedstat either: the online CPUs' time less idle and steal of `/proc/stat`, in steps of
+//!   10 ms for the whole machine: over 50 ms on 2 CPUs that is ± 10 points, over 200 ms 2.5, over a second half a
+//!   point. 7.3 counts idle times shorter than a tick by ticks, which can be off by 20 points for as long as they last.
 //!
 //! Files stay open. A group that vanished is dropped; its time up to the last reading stays. A
 //! root inside another of the same class is left out, and a main root inside a side root counts
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 
 use super::files::{KeptFile, keyed, number};
 use super::online::Online;
+use super::schedstat::Schedstat;
 use super::steal::{STEAL_INTERVAL_NS, Spread, StatFile, StatLine};
 use super::usage_parts::UsageParts;
 use super::{Counters, Group, SenseConfig, SenseError, Sensor};
@@ -137,12 +139,34 @@ fn reopen(old: Vec<Source>, groups: &[Group]) -> Result<Vec<Source>, SenseError>
     Ok(sources)
 }
 
+/// Where the machine's busy time is told.
+enum Busy {
+    /// v1: the root's usage.
+    Cpuacct(Source),
+    /// What tasks ran, by CPU; steal is inside.
+    Schedstat(Schedstat),
+    /// What `/proc/stat` does not call idle.
+    Stat,
+}
+
+impl Busy {
+    fn open(config: &SenseConfig) -> Result<Self, SenseError> {
+        let root = match &config.cpuacct_root {
+            Some(root) => Source::open(&root.join("cpuacct.usage"))?,
+            None => None,
+        };
+        Ok(match root {
+            Some(root) => Self::Cpuacct(root),
+            None => Schedstat::open(&config.proc_dir)?.map_or(Self::Stat, Self::Schedstat),
+        })
+    }
+}
+
 /// Sensing by files; see the module's page.
 pub struct UsageSensor {
     online: Online,
     stat: StatFile,
-    /// v1 root usage; None: busy time comes from `/proc/stat`.
-    root: Option<Source>,
+    busy: Busy,
     side: Vec<Source>,
     main: Vec<Source>,
     parts: UsageParts,
@@ -150,9 +174,8 @@ pub struct UsageSensor {
     stat_read_ns: u64,
     stat_last: StatLine,
     spread: Spread,
-    /// Busy time that steps of `/proc/stat` took too much, to be paid back.
-    owed_ns: u64,
-    busy_sum_ns: u64,
+    /// Busy time that was read and not yet told, negative where more was told: files are late, and have steps.
+    untold_ns: i64,
     tick_ns: u64,
     /// The last sample failed half way: the next one's difference is not to be used.
     broken: bool,
@@ -162,10 +185,7 @@ pub struct UsageSensor {
 impl UsageSensor {
     /// Opens the files and takes the first reading as zero.
     pub fn open(config: &SenseConfig, side: &[Group], main: &[Group]) -> Result<Self, SenseError> {
-        let root = match &config.cpuacct_root {
-            Some(root) => Source::open(&root.join("cpuacct.usage"))?,
-            None => None,
-        };
+        let busy = Busy::open(config)?;
         let online = Online::open(&config.cpu_dir)?;
         let stat = StatFile::open(&config.proc_dir)?;
         let stat_last = stat.read()?;
@@ -178,7 +198,7 @@ impl UsageSensor {
         let mut sensor = Self {
             online,
             stat,
-            root,
+            busy,
             side: Vec::new(),
             main: Vec::new(),
             parts: UsageParts::default(),
@@ -186,8 +206,7 @@ impl UsageSensor {
             stat_read_ns: now_ns,
             stat_last,
             spread: Spread::default(),
-            owed_ns: 0,
-            busy_sum_ns: 0,
+            untold_ns: 0,
             tick_ns: tick_ns(),
             broken: false,
             total,
@@ -199,53 +218,64 @@ impl UsageSensor {
     /// How exact it is, for the note.
     pub fn exactness(&self) -> String {
         let tick_ms = self.tick_ns as f64 / 1e6;
-        match self.root {
-            Some(_) => format!("a reading is up to {tick_ms} ms per CPU behind"),
-            None => format!(
+        match self.busy {
+            Busy::Cpuacct(_) => format!("a reading is up to {tick_ms} ms per CPU behind"),
+            Busy::Schedstat(_) => {
+                format!("a reading is up to {tick_ms} ms per CPU behind, main's up to a window")
+            }
+            Busy::Stat => format!(
                 "a reading is up to {tick_ms} ms per CPU behind, idle has steps of {} ms",
                 self.stat.unit_ns() / 1_000_000
             ),
         }
     }
 
-    /// A window of `each_ns` and the online CPUs' time in it to (capacity, busy, steal).
+    /// Of a window of `each_ns`, which is `wall_ns` of the online CPUs: busy time without steal as it was read, and steal.
     fn machine(
         &mut self,
         each_ns: u64,
         wall_ns: u64,
         reset: &mut bool,
-    ) -> Result<(u64, u64, u64), SenseError> {
-        let now_ns = self.total.now_ns;
-        if let Some(root) = &mut self.root {
-            let busy_ns = root.advance(reset)?.unwrap_or(0);
-            if now_ns.saturating_sub(self.stat_read_ns) >= STEAL_INTERVAL_NS {
+    ) -> Result<(i64, u64), SenseError> {
+        let (busy_ns, steal_inside) = match &mut self.busy {
+            Busy::Cpuacct(root) => (root.advance(reset)?.unwrap_or(0), false),
+            Busy::Schedstat(cpus) => (cpus.advance(each_ns)?, true),
+            Busy::Stat => {
                 let line = self.stat.read()?;
-                self.spread
-                    .observe(line.steal_ns.saturating_sub(self.stat_last.steal_ns));
-                (self.stat_last, self.stat_read_ns) = (line, now_ns);
+                let last = std::mem::replace(&mut self.stat_last, line);
+                *reset |= last.idle_ns.saturating_sub(line.idle_ns) > IDLE_BACK_NS_MAX;
+                *reset |= line.steal_ns < last.steal_ns;
+                let steal_ns = line.steal_ns.saturating_sub(last.steal_ns).min(wall_ns);
+                // Signed: a figure that goes back a little comes forward again.
+                let idle_ns = line.idle_ns as i64 - last.idle_ns as i64;
+                return Ok((wall_ns as i64 - steal_ns as i64 - idle_ns, steal_ns));
             }
-            let steal_ns = self.spread.charge(each_ns, busy_ns).min(wall_ns);
-            return Ok((wall_ns - steal_ns, busy_ns, steal_ns));
+        };
+        let now_ns = self.total.now_ns;
+        if now_ns.saturating_sub(self.stat_read_ns) >= STEAL_INTERVAL_NS {
+            let line = self.stat.read()?;
+            self.spread
+                .observe(line.steal_ns.saturating_sub(self.stat_last.steal_ns));
+            (self.stat_last, self.stat_read_ns) = (line, now_ns);
         }
-        let line = self.stat.read()?;
-        let last = std::mem::replace(&mut self.stat_last, line);
-        *reset |= last.idle_ns.saturating_sub(line.idle_ns) > IDLE_BACK_NS_MAX;
-        *reset |= line.steal_ns < last.steal_ns;
-        let idle_ns = line.idle_ns.saturating_sub(last.idle_ns);
-        // A figure that went back a little will come forward again: owed from the next reading.
-        self.owed_ns += last
-            .idle_ns
-            .saturating_sub(line.idle_ns)
-            .min(IDLE_BACK_NS_MAX);
-        let steal_ns = line.steal_ns.saturating_sub(last.steal_ns).min(wall_ns);
-        let taken_ns = idle_ns.saturating_add(steal_ns);
-        let busy_ns = wall_ns.saturating_sub(taken_ns);
-        self.owed_ns = self
-            .owed_ns
-            .saturating_add(taken_ns.saturating_sub(wall_ns));
-        let paid_ns = self.owed_ns.min(busy_ns);
-        self.owed_ns -= paid_ns;
-        Ok((wall_ns - steal_ns, busy_ns - paid_ns, steal_ns))
+        let steal_ns = self.spread.charge(each_ns, busy_ns).min(wall_ns);
+        let inside_ns = if steal_inside { steal_ns } else { 0 };
+        Ok((busy_ns.saturating_sub(inside_ns) as i64, steal_ns))
+    }
+
+    /// What to tell of `busy_ns` more: at least what side work used, at most all there was; the rest with the next window.
+    fn tell(&mut self, busy_ns: i64, side_ns: u64, capacity_ns: u64, reset: bool) -> u64 {
+        self.untold_ns = self.untold_ns.saturating_add(busy_ns);
+        let told_ns = self
+            .untold_ns
+            .max(0)
+            .min(capacity_ns as i64)
+            .max(side_ns.min(capacity_ns) as i64);
+        self.untold_ns -= told_ns;
+        if reset {
+            self.untold_ns = 0;
+        }
+        told_ns as u64
     }
 }
 
@@ -259,20 +289,19 @@ impl Sensor for UsageSensor {
         self.total.online_cpus = self.online.count();
         let each_ns = self.total.now_ns.saturating_sub(before_ns);
         let wall_ns = each_ns * u64::from(self.total.online_cpus);
-        let (capacity_ns, busy_ns, steal_ns) = self.machine(each_ns, wall_ns, &mut reset)?;
+        let (read_ns, steal_ns) = self.machine(each_ns, wall_ns, &mut reset)?;
+        let capacity_ns = wall_ns - steal_ns;
+        let side_ns = advance_all(&mut self.side, &mut reset)?;
+        let busy_ns = self.tell(read_ns, side_ns, capacity_ns, reset);
         let online = self.online.cpus();
         self.parts
             .sample(each_ns, online, (busy_ns, steal_ns), &mut reset)?;
-        let side_ns = advance_all(&mut self.side, &mut reset)?;
         if self.total.now_ns.saturating_sub(self.main_read_ns) >= STEAL_INTERVAL_NS {
             self.main_read_ns = self.total.now_ns;
             self.total.main_ns += advance_all(&mut self.main, &mut false)?;
         }
         self.total.capacity_ns += capacity_ns;
-        self.busy_sum_ns += busy_ns;
-        // Ticks may credit a window with more than it held; over time that evens out.
-        let bounded_ns = self.busy_sum_ns.min(self.total.capacity_ns);
-        self.total.busy_ns = self.total.busy_ns.max(bounded_ns);
+        self.total.busy_ns += busy_ns;
         self.total.side_ns += side_ns;
         self.total.steal_ns += steal_ns;
         self.total.valid = !reset;
@@ -289,14 +318,17 @@ impl Sensor for UsageSensor {
     }
 
     fn by_cpu(&self) -> Result<(), String> {
-        match self.root {
-            Some(_) => Ok(()),
-            None => Err("use by CPU is told by BPF and by v1's cpuacct only".to_owned()),
+        match self.busy {
+            Busy::Cpuacct(_) => Ok(()),
+            _ => Err("use by CPU is told by BPF and by v1's cpuacct only".to_owned()),
         }
     }
 
     fn set_parts(&mut self, parts: &[Vec<u32>]) {
-        let root = self.root.as_ref().map(|root| root.file.path());
+        let root = match &self.busy {
+            Busy::Cpuacct(root) => Some(root.file.path()),
+            _ => None,
+        };
         let side = self.side.iter().map(|source| source.file.path());
         // Parts that cannot be read are not told; the law of each then has no sample, and stays at the tolerance.
         if self.parts.set(parts, root, side).is_err() {
@@ -317,9 +349,11 @@ impl Sensor for UsageSensor {
     }
 
     fn granularity_ns(&self) -> u64 {
-        match self.root {
-            Some(_) => self.tick_ns,
-            None => self.tick_ns + self.stat.unit_ns() / u64::from(self.total.online_cpus.max(1)),
+        match self.busy {
+            Busy::Cpuacct(_) | Busy::Schedstat(_) => self.tick_ns,
+            Busy::Stat => {
+                self.tick_ns + self.stat.unit_ns() / u64::from(self.total.online_cpus.max(1))
+            }
         }
     }
 
