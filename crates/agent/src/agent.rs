@@ -84,7 +84,7 @@ pub struct Agent {
     /// Lock holders that went first.
     pub(crate) lock_boost: Mutex<LockBoostStats>,
     /// Idle kept in space.
-    pub space: Mutex<CpusetController>,
+    pub cpuset: Mutex<CpusetController>,
     /// The page shared with the guardian.
     pub lease: Arc<Lease>,
     /// The kernel's tick.
@@ -257,7 +257,7 @@ impl Agent {
             command: request.command.clone(),
             parent: parent.map(|gate| gate.record.name.clone()),
             made_ns: monotonic_ns(),
-            place: Attachment::Owned {
+            attachment: Attachment::Owned {
                 group: GroupPath::root(),
             },
             notes: Vec::new(),
@@ -308,9 +308,9 @@ impl Agent {
         let at = self.groups.group_of(pid).ok()??;
         gates
             .iter()
-            .filter(|gate| !matches!(gate.record.place, Attachment::Observed { .. }))
-            .filter(|gate| at.is_within(gate.record.place.group()))
-            .max_by_key(|gate| gate.record.place.group().as_str().len())
+            .filter(|gate| !matches!(gate.record.attachment, Attachment::Observed { .. }))
+            .filter(|gate| at.is_within(gate.record.attachment.group()))
+            .max_by_key(|gate| gate.record.attachment.group().as_str().len())
     }
 
     /// Ends the agent.
@@ -334,14 +334,14 @@ impl Agent {
 pub(crate) fn reply_of(gate: &Gate) -> RunReply {
     RunReply {
         gate: gate.record.name.clone(),
-        cgroup: gate.record.place.group().to_string(),
+        cgroup: gate.record.attachment.group().to_string(),
         notes: gate.record.notes.clone(),
     }
 }
 
 /// The same, for many gates: `root` is the side root.
 pub(crate) fn limited_below<'g>(root: &'g GroupPath, gate: &'g Gate) -> Option<&'g GroupPath> {
-    let group = gate.record.place.group();
+    let group = gate.record.attachment.group();
     let limited = gate.is_limited() && !gate.away;
     limited.then(|| if group.is_within(root) { root } else { group })
 }

@@ -32,8 +32,8 @@ impl Agent {
         };
         // By the terms, not by what stands: the group's quota may be lifted for a while, or be one of each task.
         let around = |gate: &&Gate| {
-            let placed = !matches!(gate.record.place, Attachment::Observed { .. });
-            placed && at.is_within(gate.record.place.group())
+            let placed = !matches!(gate.record.attachment, Attachment::Observed { .. });
+            placed && at.is_within(gate.record.attachment.group())
         };
         if let Some(gate) = gates
             .iter()
@@ -44,7 +44,7 @@ impl Agent {
                 "the limit or weight of gate {}, set with privilege",
                 gate.record.name
             );
-            return denied(gate.record.place.group(), &what);
+            return denied(gate.record.attachment.group(), &what);
         }
         let mut next = Some(at);
         while let Some(group) = next.filter(|at| !at.is_root()) {

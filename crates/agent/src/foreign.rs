@@ -24,15 +24,15 @@ fn in_place_name(prefix: &str, name: &str) -> String {
 
 impl Agent {
     /// Limits a process or group that was there before, as its class asks.
-    pub(crate) fn limit_place(&self, gate: &mut Gate, place: Attachment) -> Result<(), Refusal> {
+    pub(crate) fn attach(&self, gate: &mut Gate, attachment: Attachment) -> Result<(), Refusal> {
         if gate.needs_group() {
-            self.check_not_own(&gate.record.target, &place)?;
-            self.check_beside(gate, &place)?;
+            self.check_not_own(&gate.record.target, &attachment)?;
+            self.check_beside(gate, &attachment)?;
         }
         gate.record.notes.clear();
-        gate.record.place = place;
+        gate.record.attachment = attachment;
         let name = gate.record.name.clone();
-        let before = gate.record.place.clone();
+        let before = gate.record.attachment.clone();
         let limited = match gate.needs_group() {
             true => self.limit(gate),
             false => Ok(()),
@@ -40,20 +40,20 @@ impl Agent {
         let limited = limited.and_then(|()| self.put_on(gate));
         if limited.is_err() {
             self.take_off(gate);
-            if !matches!(gate.record.place, Attachment::Observed { .. }) {
-                self.unmark(gate.record.place.group());
+            if !matches!(gate.record.attachment, Attachment::Observed { .. }) {
+                self.unmark(gate.record.attachment.group());
             }
             // Nothing half done: what is in the journal for it is put back, in the opposite order.
             self.restore(&name);
             self.untell_systemd(gate);
-            gate.record.place = before;
+            gate.record.attachment = before;
         }
         limited
     }
 
     fn limit(&self, gate: &mut Gate) -> Result<(), Refusal> {
         let fallback = gate.terms.fallback.value;
-        match gate.record.place.clone() {
+        match gate.record.attachment.clone() {
             Attachment::Observed {
                 pid, start_ticks, ..
             } => self.lend(gate, pid, start_ticks, fallback),
@@ -115,7 +115,7 @@ impl Agent {
             .map_err(wrong)?;
         self.check_moved(&placement, start_ticks)?;
         let at = placement.group.clone();
-        gate.record.place = Attachment::Moved {
+        gate.record.attachment = Attachment::Moved {
             placement,
             start_ticks,
         };
@@ -147,7 +147,7 @@ impl Agent {
             }
         }
         // v1's cpuset hierarchy knows nothing of that.
-        self.gather_space();
+        self.gather_cpuset();
         let mut left = Vec::new();
         for (line, is_back) in lock(&self.journal).restore_gate(gate) {
             info!(gate, "{line}");
@@ -167,7 +167,7 @@ impl Agent {
 
     fn renew_place(&self, gate: &mut Gate) -> Result<(), Refusal> {
         let name = gate.record.name.clone();
-        match gate.record.place.clone() {
+        match gate.record.attachment.clone() {
             Attachment::InPlace { group }
                 if unit_of(gate).is_some() && !self.groups.exists(&group) =>
             {
@@ -199,12 +199,12 @@ impl Agent {
                 if let Some(group) = at.filter(|at| is_same && !self.is_in(at, &placement.group)) {
                     // What is left of the old placement is settled first.
                     self.restore(&name);
-                    let place = Attachment::Observed {
+                    let attachment = Attachment::Observed {
                         pid: placement.pid,
                         start_ticks,
                         group,
                     };
-                    return self.limit_place(gate, place);
+                    return self.attach(gate, attachment);
                 }
             }
             _ => {}

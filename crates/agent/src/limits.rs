@@ -51,7 +51,7 @@ impl Agent {
             self.ensure_made(&root, "")?;
         }
         self.ensure_made(&group, &gate.record.name)?;
-        gate.record.place = Attachment::Owned {
+        gate.record.attachment = Attachment::Owned {
             group: group.clone(),
         };
         let possible = self.check_feasible(gate);
@@ -61,7 +61,7 @@ impl Agent {
                 let placed = self.groups.place(&group, process.pid);
                 let placement = placed.map_err(|error| refuse(kind_of(&error))(&error))?;
                 self.check_moved(&placement, process.start_ticks)?;
-                self.gather_space();
+                self.gather_cpuset();
                 self.put_on(gate).inspect_err(|_| {
                     self.take_off(gate);
                     if let Err(error) = self.groups.place_back(&placement) {
@@ -158,7 +158,7 @@ impl Agent {
 
     /// A gate's weight among its siblings. Groups that are not ours keep theirs.
     pub(crate) fn write_weight(&self, gate: &Gate) -> Result<(), Refusal> {
-        let Attachment::Owned { group } = &gate.record.place else {
+        let Attachment::Owned { group } = &gate.record.attachment else {
             return Ok(());
         };
         if gate.terms.weight.is_default()
@@ -188,15 +188,17 @@ impl Agent {
 
     fn release_place(&self, gate: &Gate) -> Vec<String> {
         // The loop must not write behind the restore.
-        lock(&self.control).quotas.drop(gate.record.place.group());
-        match &gate.record.place {
+        lock(&self.control)
+            .quotas
+            .drop(gate.record.attachment.group());
+        match &gate.record.attachment {
             Attachment::Owned { group } => {
                 self.remove_group(group);
                 Vec::new()
             }
             Attachment::Observed { .. } => Vec::new(),
             Attachment::InPlace { .. } | Attachment::Moved { .. } => {
-                self.unmark(gate.record.place.group());
+                self.unmark(gate.record.attachment.group());
                 let mut left = self.restore(&gate.record.name);
                 // Last: systemd then writes what it would have without us.
                 left.extend(self.untell_systemd(gate));
@@ -227,8 +229,8 @@ impl Agent {
         let mut main = Vec::new();
         let mut targets: Vec<QuotaTarget> = Vec::new();
         for gate in gates {
-            let group = gate.record.place.group();
-            match (gate.class(), &gate.record.place) {
+            let group = gate.record.attachment.group();
+            match (gate.class(), &gate.record.attachment) {
                 (_, Attachment::Observed { .. }) => {}
                 (Class::Side, _) => {
                     let Some(limited) = limited_below(&root, gate) else {
@@ -261,7 +263,7 @@ impl Agent {
                 .iter()
                 .filter_map(|limited| self.sensed(&limited.group)),
         );
-        self.publish_softs(gates);
+        self.publish_soft_caps(gates);
         let mut control = lock(&self.control);
         control.set_demand(demand);
         control.quotas.set(targets, self.tick_ns);

@@ -105,7 +105,7 @@ mod tests {
             command: vec![],
             parent: None,
             made_ns: 0,
-            place: Attachment::Owned {
+            attachment: Attachment::Owned {
                 group: GroupPath::root(),
             },
             notes: vec![],

@@ -30,7 +30,8 @@ impl Agent {
                 .name
                 .as_ref()
                 .is_none_or(|asked| *asked == record.name);
-            let own = matches!(&record.place, Attachment::Owned { group } if at.is_within(group));
+            let own =
+                matches!(&record.attachment, Attachment::Owned { group } if at.is_within(group));
             // Another class is another request: work in a side gate that asks to be main is to be refused.
             let same_class = request.terms.get("class").map(String::as_str)
                 == Some(gate.class().to_string().as_str());
@@ -64,11 +65,11 @@ impl Agent {
             self.ensure_side_root()?;
         }
         // The first agent may have died between two hierarchies.
-        let group = gate.record.place.group().clone();
+        let group = gate.record.attachment.group().clone();
         let placement = self.groups.place(&group, process.pid);
         let placement = placement.map_err(|error| refuse(kind_of(&error))(&error))?;
         self.check_moved(&placement, process.start_ticks)?;
-        self.gather_space();
+        self.gather_cpuset();
         self.agree(gate, changed)?;
         let reply = reply_of(gate);
         info!(gate = reply.gate, pid = process.pid, "asked for again");

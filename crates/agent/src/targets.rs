@@ -49,10 +49,10 @@ impl Agent {
                 let gate = &gates[index];
                 if !gate.is_limited() && effective.get("class").is_some_and(|class| class == "side")
                 {
-                    self.check_limitable(&gates, &request.target, &gate.record.place)?;
+                    self.check_limitable(&gates, &request.target, &gate.record.attachment)?;
                 }
                 // What somebody else insisted on is ours again from here on.
-                let own_group = gate.record.place.group().clone();
+                let own_group = gate.record.attachment.group().clone();
                 lock(&self.control).quotas.take_again(&own_group);
                 let privileged = self.by_admin(peer, &asked);
                 let name =
@@ -164,7 +164,7 @@ impl Agent {
             self.check_feasible(&changed)?;
         }
         if changed.class() != gate.class() {
-            if matches!(gate.record.place, Attachment::Owned { .. }) {
+            if matches!(gate.record.attachment, Attachment::Owned { .. }) {
                 let message = format!(
                     "class: gate {}: the class of a running command cannot change; start it again with --{}",
                     gate.record.name,
@@ -184,13 +184,13 @@ impl Agent {
     /// Takes the gate off the machine and puts it on as it is to be, which may be in another place.
     fn move_to(&self, gate: &mut Gate, changed: &mut Gate) -> Result<(), Refusal> {
         self.release(gate);
-        let place = self.place_after_release(gate);
-        let refusal = match self.limit_place(changed, place.clone()) {
+        let attachment = self.attachment_after_release(gate);
+        let refusal = match self.attach(changed, attachment.clone()) {
             Ok(()) => return Ok(()),
             Err(refusal) => refusal,
         };
         // As it was, as far as that can be had.
-        if let Err(error) = self.limit_place(gate, place) {
+        if let Err(error) = self.attach(gate, attachment) {
             warn!("gate {}: {error}", gate.record.name);
         }
         Err(refusal)
@@ -199,8 +199,8 @@ impl Agent {
     /// Makes the machine agree with a gate's changed terms, or leaves gate and machine as they were.
     pub(crate) fn agree(&self, gate: &mut Gate, mut changed: Gate) -> Result<(), Refusal> {
         changed.auto = gate.auto.clone();
-        let in_own = matches!(gate.record.place, Attachment::Moved { .. });
-        let is_process = in_own || matches!(gate.record.place, Attachment::Observed { .. });
+        let in_own = matches!(gate.record.attachment, Attachment::Moved { .. });
+        let is_process = in_own || matches!(gate.record.attachment, Attachment::Observed { .. });
         if is_process && changed.needs_group() != in_own {
             self.move_to(gate, &mut changed)?;
             *gate = changed;
@@ -223,8 +223,8 @@ impl Agent {
     }
 
     /// Where a gate's work sits once nothing of ours acts on it: a process that was moved is back where it was.
-    fn place_after_release(&self, gate: &Gate) -> Attachment {
-        match &gate.record.place {
+    fn attachment_after_release(&self, gate: &Gate) -> Attachment {
+        match &gate.record.attachment {
             Attachment::Moved {
                 placement,
                 start_ticks,
@@ -238,7 +238,7 @@ impl Agent {
                     .flatten()
                     .unwrap_or_else(GroupPath::root),
             },
-            place => place.clone(),
+            attachment => attachment.clone(),
         }
     }
 
@@ -252,7 +252,7 @@ impl Agent {
         (uid, by_admin): (u32, BTreeSet<String>),
     ) -> Result<Gate, Refusal> {
         let taken = |name: &str| gates.iter().any(|gate| gate.record.name == name);
-        let (wanted, place) = match target {
+        let (wanted, attachment) = match target {
             Target::Pid(pid) => {
                 let process = ProcessRef::look_up(&*self.fs, *pid)
                     .map_err(|error| refuse("not_found")(&error))?;
@@ -260,12 +260,12 @@ impl Agent {
                     .groups
                     .group_of(*pid)
                     .map_err(|error| refuse("not_found")(&error))?;
-                let place = Attachment::Observed {
+                let attachment = Attachment::Observed {
                     pid: *pid,
                     start_ticks: process.start_ticks,
                     group: group.unwrap_or_else(GroupPath::root),
                 };
-                (process.comm, place)
+                (process.comm, attachment)
             }
             Target::Cgroup(group) => (
                 group.name().to_owned(),
@@ -292,28 +292,32 @@ impl Agent {
             command: Vec::new(),
             parent: None,
             made_ns: monotonic_ns(),
-            place: place.clone(),
+            attachment: attachment.clone(),
             notes: Vec::new(),
             by_admin,
         };
         let mut gate = Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
         if gate.is_limited() {
-            self.check_limitable(gates, &target.to_string(), &place)?;
+            self.check_limitable(gates, &target.to_string(), &attachment)?;
         }
         self.check_feasible(&gate)?;
-        self.limit_place(&mut gate, place)?;
+        self.attach(&mut gate, attachment)?;
         info!(gate = gate.record.name, class = %gate.class(), target = gate.record.target, "new gate");
         Ok(gate)
     }
 
     /// Refuses to limit the agent itself: by a limit of its own that a gate has, too.
-    pub(crate) fn check_not_own(&self, target: &str, place: &Attachment) -> Result<(), Refusal> {
+    pub(crate) fn check_not_own(
+        &self,
+        target: &str,
+        attachment: &Attachment,
+    ) -> Result<(), Refusal> {
         let own = [std::process::id() as i32, self.lease.guardian_pid()];
-        let holds_own = match place {
+        let holds_own = match attachment {
             Attachment::Observed { pid, .. } => own.contains(pid),
-            place => own.iter().any(|pid| {
+            attachment => own.iter().any(|pid| {
                 let at = self.groups.group_of(*pid).ok().flatten();
-                at.is_some_and(|at| at.is_within(place.group()))
+                at.is_some_and(|at| at.is_within(attachment.group()))
             }),
         };
         if holds_own {
@@ -331,14 +335,14 @@ impl Agent {
         &self,
         gates: &[Gate],
         target: &str,
-        place: &Attachment,
+        attachment: &Attachment,
     ) -> Result<(), Refusal> {
-        self.check_not_own(target, place)?;
-        let Attachment::InPlace { group } = place else {
+        self.check_not_own(target, attachment)?;
+        let Attachment::InPlace { group } = attachment else {
             return Ok(());
         };
         let overlaps = |gate: &&Gate| {
-            let other = gate.record.place.group();
+            let other = gate.record.attachment.group();
             gate.is_limited() && (group.is_within(other) || other.is_within(group))
         };
         match gates.iter().find(overlaps) {
@@ -348,7 +352,7 @@ impl Agent {
                 format!(
                     "{target}: it overlaps with gate {} ({}), which is side work already; unset that first",
                     gate.record.name,
-                    gate.record.place.group()
+                    gate.record.attachment.group()
                 ),
             )),
         }
@@ -370,7 +374,7 @@ impl Agent {
         self.admit(peer)?;
         let name = gates[index].record.name.clone();
         let message = if request.terms.is_empty() {
-            if matches!(gates[index].record.place, Attachment::Owned { .. }) {
+            if matches!(gates[index].record.attachment, Attachment::Owned { .. }) {
                 let message = format!(
                     "unset: gate {name}: it was made by `run` and ends with its command; name the terms to take back"
                 );

@@ -47,7 +47,7 @@ pub(crate) fn run(agent: &Arc<Agent>) {
         return;
     }
     while !agent.leaving.load(Ordering::Acquire) {
-        agent.carry(monotonic_ns());
+        agent.supervise(monotonic_ns());
         std::thread::sleep(LOOK);
     }
 }
@@ -161,7 +161,7 @@ impl ExtSupervisor {
 
 impl Agent {
     /// One look at the scheduler.
-    pub(crate) fn carry(&self, now_ns: u64) {
+    pub(crate) fn supervise(&self, now_ns: u64) {
         match self.ext.due(now_ns) {
             Due::Nothing => {}
             Due::Load => self.load_ext(now_ns),
@@ -363,10 +363,10 @@ impl Agent {
             )
         };
         let cpus = lock(&self.control).online_cpus().max(1);
-        let tasks = match &gate.record.place {
+        let tasks = match &gate.record.attachment {
             Attachment::Observed { pid, .. } => threads_of(&*self.fs, *pid),
             // Threads, for the kernel's watchdog looks at each.
-            place => self.tasks_below(place.group(), LEVELS_MAX),
+            attachment => self.tasks_below(attachment.group(), LEVELS_MAX),
         };
         if !gate.terms.tolerance.is_default() {
             let side = tasks * usize::from(gate.is_limited());

@@ -12,7 +12,7 @@ use tidegate_terms::Burst;
 use crate::agent::{Agent, refuse};
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
-use crate::journal::{BooksError, fallback_of};
+use crate::journal::{JournalError, fallback_of};
 use crate::limits::kind_of;
 use crate::quota_tree::limited_above;
 use crate::server::Refusal;
@@ -31,12 +31,12 @@ impl Agent {
         if lock(&self.control).quotas.is_left_alone(&group) {
             return Ok(());
         }
-        if let Attachment::InPlace { .. } = gate.record.place {
-            self.check_not_own(&gate.record.target, &gate.record.place)?;
+        if let Attachment::InPlace { .. } = gate.record.attachment {
+            self.check_not_own(&gate.record.target, &gate.record.attachment)?;
         }
         let own = self.without_burst(gate, own);
         self.note_limits(gate, &group, &own);
-        let fallback = match (&gate.record.place, gate.terms.fallback.value) {
+        let fallback = match (&gate.record.attachment, gate.terms.fallback.value) {
             (Attachment::Owned { .. }, _) => Fallback::Stay,
             // A limit of its own is no tighter without an agent: the floor is for what must yield.
             (_, wanted) => match fallback_of(wanted, own) {
@@ -71,9 +71,9 @@ impl Agent {
 
     /// The gate's group, where its quota is not the loop's to move.
     fn still_group(&self, gate: &Gate) -> Option<GroupPath> {
-        let group = match &gate.record.place {
+        let group = match &gate.record.attachment {
             Attachment::Observed { .. } => return None,
-            place => place.group(),
+            attachment => attachment.group(),
         };
         (self.limited_group(gate).as_ref() != Some(group)).then(|| group.clone())
     }
@@ -125,10 +125,10 @@ impl Agent {
         gate: &Gate,
         group: &GroupPath,
         own: &Bandwidth,
-        error: &BooksError,
+        error: &JournalError,
     ) -> Refusal {
         let refused =
-            matches!(error, BooksError::Group(error) if error.errno() == Some(libc::EINVAL));
+            matches!(error, JournalError::Group(error) if error.errno() == Some(libc::EINVAL));
         let v1 = self.groups.version() == CgroupVersion::V1;
         match self.limited_above(group, own) {
             Some((above, limit)) if refused && v1 => {
@@ -141,7 +141,7 @@ impl Agent {
                 Refusal::new("usage", message)
             }
             _ => match error {
-                BooksError::Group(error) => refuse(kind_of(error))(error),
+                JournalError::Group(error) => refuse(kind_of(error))(error),
                 other => refuse("internal")(other),
             },
         }

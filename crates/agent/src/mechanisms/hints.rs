@@ -168,7 +168,7 @@ impl Agent {
             true => None,
             false => Some(self.only_these(whose, &tids)?),
         };
-        let run = matches!(gate.record.place, Attachment::Owned { .. });
+        let run = matches!(gate.record.attachment, Attachment::Owned { .. });
         let latency = Latency {
             hint,
             ours,
@@ -379,7 +379,7 @@ impl Agent {
 
 /// Which tasks a gate's hint is for.
 fn whose(gate: &Gate) -> (GroupPath, Whose) {
-    match &gate.record.place {
+    match &gate.record.attachment {
         Attachment::Observed {
             pid, start_ticks, ..
         } => {
@@ -389,7 +389,7 @@ fn whose(gate: &Gate) -> (GroupPath, Whose) {
             };
             (GroupPath::root(), Whose::Process(process))
         }
-        place => (place.group().clone(), Whose::Group),
+        attachment => (attachment.group().clone(), Whose::Group),
     }
 }
 

@@ -23,8 +23,8 @@ impl Agent {
     /// Puts a placed gate's own terms on the machine. After a refusal the caller takes the gate off again.
     pub(crate) fn put_on(&self, gate: &mut Gate) -> Result<(), Refusal> {
         // Before anything is changed.
-        if !matches!(gate.record.place, Attachment::Observed { .. }) {
-            self.check_beside(gate, &gate.record.place)?;
+        if !matches!(gate.record.attachment, Attachment::Observed { .. }) {
+            self.check_beside(gate, &gate.record.attachment)?;
         }
         self.put_on_bandwidth(gate)?;
         self.put_on_caps(gate)?;

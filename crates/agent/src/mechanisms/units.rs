@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 use crate::agent::{Agent, refuse};
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
-use crate::journal::{BooksError, fallback_of};
+use crate::journal::{JournalError, fallback_of};
 use crate::limits::kind_of;
 use crate::server::Refusal;
 
@@ -80,18 +80,18 @@ pub(crate) fn look(agent: &Agent) -> bool {
         busy |= swept.moved > 0 || swept.more;
     }
     if units.gates.iter().any(|one| one.soft_ppt.is_some()) {
-        agent.renew_softs(&mut units);
+        agent.renew_soft_caps(&mut units);
     }
     busy
 }
 
 impl Agent {
     /// Soft caps for each lie beside the gate's group, so work leaves that and every limit on it: refused where it may have one.
-    pub(crate) fn check_beside(&self, gate: &Gate, place: &Attachment) -> Result<(), Refusal> {
+    pub(crate) fn check_beside(&self, gate: &Gate, attachment: &Attachment) -> Result<(), Refusal> {
         if !matches!(gate.caps_for_each(), Some((_, _, Some(_)))) {
             return Ok(());
         }
-        let why = if !matches!(place, Attachment::Owned { .. }) {
+        let why = if !matches!(attachment, Attachment::Owned { .. }) {
             "it was running before, and would leave the limits on its own group"
         } else if gate.is_limited() {
             "side work would leave the idle class and the side root's quota"
@@ -113,9 +113,9 @@ impl Agent {
     /// Gives each process or task of the gate its own cap, where that is asked for.
     pub(crate) fn put_on_units(&self, gate: &mut Gate) -> Result<(), Refusal> {
         gate.record.notes.retain(|note| !note.starts_with(START));
-        let group = match &gate.record.place {
+        let group = match &gate.record.attachment {
             Attachment::Observed { .. } => return Ok(()),
-            place => place.group().clone(),
+            attachment => attachment.group().clone(),
         };
         let Some((asked, hard_ppt, soft_ppt)) = gate.caps_for_each() else {
             return self.unite(gate);
@@ -133,7 +133,7 @@ impl Agent {
         {
             self.unite(gate)?;
         }
-        let fallback = match (&gate.record.place, gate.terms.fallback.value) {
+        let fallback = match (&gate.record.attachment, gate.terms.fallback.value) {
             (Attachment::Owned { .. }, _) => Fallback::Stay,
             (_, wanted) => match fallback_of(wanted, self.floor_now()) {
                 Fallback::Floor { .. } => Fallback::Stay,
@@ -171,19 +171,19 @@ impl Agent {
             ));
         }
         units.gates.push(divided);
-        self.renew_softs(&mut units);
+        self.renew_soft_caps(&mut units);
         Ok(())
     }
 
     /// Everybody back into the gate's group.
     pub(crate) fn take_off_units(&self, gate: &Gate) -> Vec<String> {
-        let group = gate.record.place.group();
+        let group = gate.record.attachment.group();
         let mut units = lock(&self.units);
         units.gates.retain(|one| one.gate != gate.record.name);
         let Some(family) = lock(&self.journal).family_of(group) else {
             return Vec::new();
         };
-        self.renew_softs(&mut units);
+        self.renew_soft_caps(&mut units);
         // Without the journal, for the loop waits for it: moving takes long on a full machine.
         let why = match dissolve(&self.groups, &family) {
             Ok(true) => None,
@@ -255,7 +255,7 @@ impl Agent {
             if divided.gives_way {
                 let set = lock(&self.journal).set_own(unit, &divided.gate, limit, Fallback::Stay);
                 match set {
-                    Err(BooksError::Group(error)) => return Err(error),
+                    Err(JournalError::Group(error)) => return Err(error),
                     Err(error) => warn!("{error}"),
                     Ok(()) => {}
                 }
@@ -266,7 +266,7 @@ impl Agent {
         if divided.soft_ppt.is_some() {
             // A bucket begins empty. The journal knows units by their family.
             match lock(&self.journal).set_background(unit, true) {
-                Err(BooksError::Group(error)) => return Err(error),
+                Err(JournalError::Group(error)) => return Err(error),
                 Err(error) => warn!("{error}"),
                 Ok(()) => {}
             }
@@ -295,14 +295,14 @@ impl Agent {
     }
 
     /// Soft caps for all of a gate have changed.
-    pub(super) fn set_softs(&self, for_all: Vec<SoftCapped>) {
+    pub(super) fn set_soft_caps(&self, for_all: Vec<SoftCapped>) {
         let mut units = lock(&self.units);
         units.for_all = for_all;
-        self.renew_softs(&mut units);
+        self.renew_soft_caps(&mut units);
     }
 
     /// Tells the loop which groups have a soft cap now, and opens their meters.
-    fn renew_softs(&self, units: &mut Units) {
+    fn renew_soft_caps(&self, units: &mut Units) {
         let mut for_each = Vec::new();
         for one in &units.gates {
             let Some(soft_ppt) = one.soft_ppt else {

@@ -249,7 +249,7 @@ impl Agent {
 
     /// Says whether something is different now. `elsewhere` is where systemd has the unit, if it was asked.
     fn follow(&self, gate: &mut Gate, elsewhere: Option<GroupPath>) -> bool {
-        let group = elsewhere.unwrap_or_else(|| gate.record.place.group().clone());
+        let group = elsewhere.unwrap_or_else(|| gate.record.attachment.group().clone());
         let name = gate.record.name.clone();
         let found = match self.groups.id(&group) {
             Ok(id) => Some(id),
@@ -276,7 +276,7 @@ impl Agent {
                 self.lose(gate);
                 gate.away = false;
                 gate.group_id = Some(id);
-                if let Err(error) = self.limit_place(gate, Attachment::InPlace { group }) {
+                if let Err(error) = self.attach(gate, Attachment::InPlace { group }) {
                     warn!("gate {name}: {error}");
                     lock(&self.alerts).insert(format!("gate {name}: {error}"));
                 }
@@ -287,7 +287,7 @@ impl Agent {
 
     /// The gate's group is gone, and with it what was written there.
     fn lose(&self, gate: &Gate) {
-        let group = gate.record.place.group();
+        let group = gate.record.attachment.group();
         lock(&self.control).quotas.drop(group);
         lock(&self.journal).forget(group);
     }

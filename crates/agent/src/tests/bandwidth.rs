@@ -278,7 +278,7 @@ fn the_guardians_floor_is_never_refused_either_and_a_restart_takes_the_gate_up()
 }
 
 #[test]
-fn somebody_elses_write_is_answered_once_and_then_left() {
+fn an_outside_write_is_answered_once_and_then_left() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();

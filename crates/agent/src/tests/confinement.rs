@@ -112,7 +112,7 @@ fn a_shell_does_not_leave_its_gates_limit_by_another_gate() {
 }
 
 #[test]
-fn nobody_leaves_a_low_weight_for_a_gate_of_their_own() {
+fn a_low_weight_cannot_be_left_for_a_gate_of_its_own() {
     for kind in KINDS {
         let bed = bed(kind);
         let agent = bed.agent().unwrap();

@@ -189,7 +189,7 @@ fn what_is_not_put_back_is_said() {
 }
 
 #[test]
-fn what_the_guardian_wrote_is_not_taken_for_somebody_elses() {
+fn what_the_guardian_wrote_is_not_taken_for_an_outside_write() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
@@ -213,7 +213,7 @@ fn what_the_guardian_wrote_is_not_taken_for_somebody_elses() {
             lock(&agent.alerts)
         );
         housekeeping.look(&agent);
-        assert!(!bed.is_home(0), "{kind:?}: lent again");
+        assert!(!bed.is_home(0), "{kind:?}: moved again");
         assert_eq!(bed.file("/other", "cpu.idle"), "1", "{kind:?}");
         assert!(lock(&agent.alerts).is_empty(), "{kind:?}");
     }

@@ -221,7 +221,7 @@ impl Bed {
             units: Mutex::default(),
             ext: Arc::new(ExtSupervisor::new(self.kernel.clone())),
             lock_boost: Mutex::default(),
-            space: Mutex::new(CpusetController::new(
+            cpuset: Mutex::new(CpusetController::new(
                 self.space,
                 Topology::read(&*topology_fs).unwrap_or_default(),
                 &groups_of,
