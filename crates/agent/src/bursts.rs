@@ -94,7 +94,7 @@ impl Agent {
             return Ok(());
         }
         self.put_on_bandwidth(gate)
-            .map_err(|refusal| refusal.message)
+            .map_err(|error| error.to_string())
     }
 
     /// Begins with the burst that stands, where it is one of this quota.

@@ -1,13 +1,13 @@
 //! Nobody leaves a limit that was set with privilege by becoming side work.
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
 
 use crate::agent::Agent;
 use crate::gate::{Attachment, Gate};
-use crate::peer::{ADMIN_GROUP, Peer};
+use crate::peer::{Peer, ask_an_admin};
 use crate::privilege::is_bounded_by_admin;
-use crate::server::Refusal;
 
 impl Agent {
     /// Without privilege nobody gets out of what an administrator limited by having a process moved to side work's group.
@@ -16,16 +16,14 @@ impl Agent {
         peer: &Peer,
         gates: &[Gate],
         pid: i32,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         if self.is_admin(peer) {
             return Ok(());
         }
         let denied = |group: &GroupPath, what: &str| {
-            let message = format!(
-                "process {pid}: it is in {group}, which has {what}, and would leave that; ask root or a member of \
-                 the group `{ADMIN_GROUP}`"
-            );
-            Err(Refusal::new("denied", message))
+            let detail =
+                format!("process {pid}: it is in {group}, which has {what}, and would leave that");
+            Err(ApiError::new(ErrorKind::Denied, detail).with_mend(ask_an_admin()))
         };
         let Some(at) = self.groups.group_of(pid).ok().flatten() else {
             return Ok(());

@@ -1,5 +1,6 @@
 //! Limiting processes and groups that were there before us, and that get back what they had.
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::{GroupError, GroupPath};
 use tidegate_knobs::ledger::Fallback;
@@ -12,7 +13,6 @@ use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate, tighter};
 use crate::journal::fallback_of;
 use crate::limits::kind_of;
-use crate::server::Refusal;
 use crate::systemd::unit_of;
 
 /// The group in place of the gate `name`. Its end is what no other group of ours has: no gate's name has this character, so it
@@ -24,7 +24,7 @@ fn in_place_name(prefix: &str, name: &str) -> String {
 
 impl Agent {
     /// Limits a process or group that was there before, as its class asks.
-    pub(crate) fn attach(&self, gate: &mut Gate, attachment: Attachment) -> Result<(), Refusal> {
+    pub(crate) fn attach(&self, gate: &mut Gate, attachment: Attachment) -> Result<(), ApiError> {
         if gate.needs_group() {
             self.check_not_own(&gate.record.target, &attachment)?;
             self.check_beside(gate, &attachment)?;
@@ -51,7 +51,7 @@ impl Agent {
         limited
     }
 
-    fn limit(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    fn limit(&self, gate: &mut Gate) -> Result<(), ApiError> {
         let fallback = gate.terms.fallback.value;
         match gate.record.attachment.clone() {
             Attachment::Observed {
@@ -81,7 +81,7 @@ impl Agent {
         pid: i32,
         start_ticks: u64,
         fallback: terms::Fallback,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         let name = gate.record.name.clone();
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         let in_place = in_place_name(self.run_dir.prefix(), &name);
@@ -96,7 +96,7 @@ impl Agent {
         let v1_name = if gate.is_limited() { &name } else { &in_place };
         let in_root = v1_parent
             .join(v1_name)
-            .map_err(|error| refuse("usage")(&error))?;
+            .map_err(|error| refuse(ErrorKind::Usage)(&error))?;
         let plan = self
             .groups
             .plan_in_place(pid, &in_place, &in_root)
@@ -108,7 +108,7 @@ impl Agent {
         };
         lock(&self.journal)
             .record_move(&name, plan, start_ticks, moved_back)
-            .map_err(|error| refuse("internal")(&error))?;
+            .map_err(|error| refuse(ErrorKind::Internal)(&error))?;
         let placement = self
             .groups
             .place_in_place(pid, &in_place, &in_root)
@@ -160,12 +160,12 @@ impl Agent {
     }
 
     /// Puts on again what a fallback took off: an agent that is in control again goes on with a gate's terms.
-    pub(crate) fn renew(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    pub(crate) fn renew(&self, gate: &mut Gate) -> Result<(), ApiError> {
         self.renew_place(gate)?;
         self.put_on(gate)
     }
 
-    fn renew_place(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    fn renew_place(&self, gate: &mut Gate) -> Result<(), ApiError> {
         let name = gate.record.name.clone();
         match gate.record.attachment.clone() {
             Attachment::InPlace { group }
@@ -240,7 +240,7 @@ impl Agent {
         group: &GroupPath,
         gate: &Gate,
         was: Option<Bandwidth>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         let bandwidth = self.groups.bandwidth(group).map_err(wrong)?;
         let floor = self.floor_of(gate);
@@ -254,7 +254,7 @@ impl Agent {
         self.make_yield(group, gate, idle_fallback)?;
         lock(&self.journal)
             .record_limit(group, gate, was.unwrap_or(bandwidth), fallback)
-            .map_err(|error| refuse("internal")(&error))?;
+            .map_err(|error| refuse(ErrorKind::Internal)(&error))?;
         self.write_floor(group, bandwidth, floor)
     }
 }

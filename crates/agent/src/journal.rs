@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tidegate_api::ErrorKind;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::{
     CpuClass, GroupError, GroupPath, Groups, Placement, WEIGHT_DEFAULT, WEIGHT_MIN,
@@ -49,10 +50,10 @@ pub enum JournalError {
 
 impl JournalError {
     /// As the socket names it.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Group(error) => kind_of(error),
-            _ => "internal",
+            _ => ErrorKind::Internal,
         }
     }
 }

@@ -78,9 +78,9 @@ impl Agent {
             // They had no copy while the scheduler kept them.
             if self.ext.is_wanted()
                 && gate.caps_for_each().is_some()
-                && let Err(refusal) = self.put_on_units(gate)
+                && let Err(error) = self.put_on_units(gate)
             {
-                warn!("gate {}: {}", gate.record.name, refusal.message);
+                warn!("gate {}: {error}", gate.record.name);
             }
             self.leave_in_background(gate);
         }

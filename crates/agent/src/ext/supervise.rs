@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_ext::Ended;
 use tidegate_knobs::kfs::KernelFs;
 use tracing::{error, info, warn};
@@ -18,7 +19,6 @@ use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate, tighter};
 use crate::lease::monotonic_ns;
 use crate::limits::kind_of;
-use crate::server::Refusal;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(100);
@@ -213,7 +213,7 @@ impl Agent {
     /// The copies first, then the scheduler.
     fn arm(&self, gates: &[Gate], mut scheduler: Box<dyn Scheduler>) -> Result<(), String> {
         let plan = self.ext_plan(gates, scheduler.sees_quotas());
-        self.write_mirrors().map_err(|refusal| refusal.message)?;
+        self.write_mirrors().map_err(|error| error.to_string())?;
         let machine = self.ext_machine();
         scheduler.set_machine(machine.0, machine.1)?;
         let mut inner = lock(&self.ext.inner);
@@ -234,7 +234,7 @@ impl Agent {
     }
 
     /// Side work's floor and idle class, as they are to hold whenever the scheduler ends.
-    pub(crate) fn write_mirrors(&self) -> Result<(), Refusal> {
+    pub(crate) fn write_mirrors(&self) -> Result<(), ApiError> {
         for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.journal)) {
             info!("ext: {line}");
         }
@@ -332,8 +332,8 @@ impl Agent {
             .iter_mut()
             .filter(|gate| gate.caps_for_each().is_some())
         {
-            if let Err(refusal) = self.put_on_units(gate) {
-                lock(&self.alerts).insert(refusal.message);
+            if let Err(error) = self.put_on_units(gate) {
+                lock(&self.alerts).insert(error.to_string());
             }
         }
     }
@@ -352,13 +352,13 @@ impl Agent {
 
     /// Refuses terms that no scheduler can keep, where one is to: asked when they are set, with the tasks that are there then.
     /// Later ones have their floors all the same.
-    pub(crate) fn check_feasible(&self, gate: &Gate) -> Result<(), Refusal> {
+    pub(crate) fn check_feasible(&self, gate: &Gate) -> Result<(), ApiError> {
         if !self.ext.is_wanted() {
             return Ok(());
         }
         let refused = |why: String| {
-            Refusal::new(
-                "usage",
+            ApiError::new(
+                ErrorKind::Usage,
                 format!("engine ext: gate {}: {why}", gate.record.name),
             )
         };

@@ -3,6 +3,7 @@
 //! Where the loop moves the quota of that very group (a side gate that stays where it is), the loop holds to the own limit,
 //! too; everywhere else it is written here, once, and stays.
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
@@ -15,11 +16,10 @@ use crate::gate::{Attachment, Gate};
 use crate::journal::{JournalError, fallback_of};
 use crate::limits::kind_of;
 use crate::quota_tree::limited_above;
-use crate::server::Refusal;
 
 impl Agent {
     /// Writes the gate's own limit to its group, or puts back what stood there before when it has none any more.
-    pub(crate) fn put_on_bandwidth(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    pub(crate) fn put_on_bandwidth(&self, gate: &mut Gate) -> Result<(), ApiError> {
         self.take_up_burst(gate);
         let Some(group) = self.still_group(gate) else {
             return Ok(());
@@ -126,23 +126,24 @@ impl Agent {
         group: &GroupPath,
         own: &Bandwidth,
         error: &JournalError,
-    ) -> Refusal {
+    ) -> ApiError {
         let refused =
             matches!(error, JournalError::Group(error) if error.errno() == Some(libc::EINVAL));
         let v1 = self.groups.version() == CgroupVersion::V1;
         match self.limited_above(group, own) {
             Some((above, limit)) if refused && v1 => {
-                let message = format!(
-                    "quota: gate {}: {own} is more than {above} above it has ({limit}), which cgroup v1 refuses; ask for at \
-                     most {}‰ of a CPU, or raise the limit of {above} first",
-                    gate.record.name,
-                    limit.rate_ucpu().unwrap_or(0) / 1_000
+                let detail = format!(
+                    "quota: gate {}: {own} is more than {above} above it has ({limit}), which cgroup v1 refuses",
+                    gate.record.name
                 );
-                Refusal::new("usage", message)
+                ApiError::new(ErrorKind::Usage, detail).with_mend(format!(
+                    "ask for at most {}‰ of a CPU, or raise the limit of {above} first",
+                    limit.rate_ucpu().unwrap_or(0) / 1_000
+                ))
             }
             _ => match error {
                 JournalError::Group(error) => refuse(kind_of(error))(error),
-                other => refuse("internal")(other),
+                other => refuse(ErrorKind::Internal)(other),
             },
         }
     }

@@ -3,6 +3,7 @@
 //! A hard cap for all of a gate is a quota (`bandwidth`). A soft cap is the loop's ([`tidegate_knobs::control::SoftCaps`]): here
 //! its group gets into the journal and, until the loop has looked, into the background.
 
+use tidegate_api::ApiError;
 use tidegate_knobs::control::SoftCapped;
 use tidegate_knobs::group::{GroupError, GroupPath};
 use tidegate_knobs::ledger::{Entry, Fallback};
@@ -15,7 +16,6 @@ use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
 use crate::journal::{fallback_of, is_background};
 use crate::limits::kind_of;
-use crate::server::Refusal;
 
 /// How notes on the background begin.
 const START: &str = "background: ";
@@ -26,7 +26,7 @@ const NAMED_MAX: usize = 8;
 
 impl Agent {
     /// Puts the gate's caps on.
-    pub(super) fn put_on_caps(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    pub(super) fn put_on_caps(&self, gate: &mut Gate) -> Result<(), ApiError> {
         self.note_exempt(gate);
         self.put_on_soft(gate)?;
         self.put_on_units(gate)
@@ -81,7 +81,7 @@ impl Agent {
             .map(|_| SoftCapped { group, soft_ppt })
     }
 
-    fn put_on_soft(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    fn put_on_soft(&self, gate: &mut Gate) -> Result<(), ApiError> {
         gate.record.notes.retain(|note| !note.starts_with(START));
         let group = match &gate.record.attachment {
             Attachment::Observed { .. } => return Ok(()),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::SoftCapped;
 use tidegate_knobs::discover::CgroupVersion;
@@ -22,7 +23,6 @@ use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
 use crate::journal::{JournalError, fallback_of};
 use crate::limits::kind_of;
-use crate::server::Refusal;
 
 const BUSY: Duration = Duration::from_millis(250);
 const QUIET: Duration = Duration::from_secs(1);
@@ -87,7 +87,11 @@ pub(crate) fn look(agent: &Agent) -> bool {
 
 impl Agent {
     /// Soft caps for each lie beside the gate's group, so work leaves that and every limit on it: refused where it may have one.
-    pub(crate) fn check_beside(&self, gate: &Gate, attachment: &Attachment) -> Result<(), Refusal> {
+    pub(crate) fn check_beside(
+        &self,
+        gate: &Gate,
+        attachment: &Attachment,
+    ) -> Result<(), ApiError> {
         if !matches!(gate.caps_for_each(), Some((_, _, Some(_)))) {
             return Ok(());
         }
@@ -100,18 +104,22 @@ impl Agent {
         } else {
             return Ok(());
         };
-        Err(Refusal::new(
-            "unsupported",
+        Err(ApiError::new(
+            ErrorKind::Unsupported,
             format!(
-                "cap_scope: gate {}: a soft cap cannot count for each {} here: {why}; take cap_scope=group or a hard cap, or start it \
-                 with: tidegate run --cap-soft RATE --cap-scope {} (no quota, not side)",
-                gate.record.name, gate.terms.cap_scope.value, gate.terms.cap_scope.value
+                "cap_scope: gate {}: a soft cap cannot count for each {} here: {why}",
+                gate.record.name, gate.terms.cap_scope.value
             ),
-        ))
+        )
+        .with_mend(format!(
+            "take cap_scope=group or a hard cap, or start it with: tidegate run --cap-soft RATE --cap-scope {} (no quota, \
+             not side)",
+            gate.terms.cap_scope.value
+        )))
     }
 
     /// Gives each process or task of the gate its own cap, where that is asked for.
-    pub(crate) fn put_on_units(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    pub(crate) fn put_on_units(&self, gate: &mut Gate) -> Result<(), ApiError> {
         gate.record.notes.retain(|note| !note.starts_with(START));
         let group = match &gate.record.attachment {
             Attachment::Observed { .. } => return Ok(()),
@@ -163,7 +171,7 @@ impl Agent {
         let swept = self.sweep_units(&mut divided, MOVES_AT_FIRST);
         if let (Some(why), 0) = (&swept.refused, swept.units) {
             let message = format!("cap_scope: gate {}: {why}", divided.gate);
-            return Err(Refusal::new("unsupported", message));
+            return Err(ApiError::new(ErrorKind::Unsupported, message));
         }
         if asked == Per::Task && divided.family.per == Per::Process {
             gate.record.notes.push(format!(
@@ -206,14 +214,14 @@ impl Agent {
     }
 
     /// The same, where what comes next needs everybody in the gate's group.
-    fn unite(&self, gate: &Gate) -> Result<(), Refusal> {
+    fn unite(&self, gate: &Gate) -> Result<(), ApiError> {
         match self.take_off_units(gate).pop() {
-            Some(left) => Err(Refusal::new("busy", left)),
+            Some(left) => Err(ApiError::new(ErrorKind::Busy, left)),
             None => Ok(()),
         }
     }
 
-    fn family(&self, group: &GroupPath, asked: Per, beside: bool) -> Result<Family, Refusal> {
+    fn family(&self, group: &GroupPath, asked: Per, beside: bool) -> Result<Family, ApiError> {
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         let v2 = self.groups.version() == CgroupVersion::V2;
         let parent = group.parent().filter(|_| beside);

@@ -70,7 +70,7 @@ fn a_group_that_was_refused_its_terms_has_its_quota_back_and_enforced() {
     }
     let terms = [("class", "side"), ("tolerance", "0.001%")];
     let refused = set(&agent, "cgroup:/other", &terms).unwrap_err();
-    assert!(refused.message.contains("x 67 ="), "{}", refused.message);
+    assert!(refused.to_string().contains("x 67 ="), "{refused}");
     assert_eq!(bed.values("/other"), fresh);
     assert!(!lock(&kernel.told).mirrors.contains(&other_id));
 
