@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use crate::agent::Agent;
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate, Record};
-use crate::journal::is_first;
+use crate::journal::is_boost;
 use crate::lease::monotonic_ns;
 
 impl Agent {
@@ -33,7 +33,7 @@ impl Agent {
         let main_root = self.main_root();
         // A gate that nothing limits by its record needs no value of ours: its class was being changed when that agent died.
         let needs = |gate: &Gate, change: &Change| {
-            let own = matches!(gate.record.place, Attachment::Owned { .. });
+            let own = matches!(gate.record.attachment, Attachment::Owned { .. });
             let yields = matches!(change, Change::Idle { .. } | Change::Weight { .. });
             own || gate.is_limited() || (gate.needs_group() && !yields)
         };
@@ -41,7 +41,7 @@ impl Agent {
             let shared = entry.group == root || entry.group == main_root;
             let gate = gates.iter().find(|gate| gate.record.name == entry.gate);
             // Turns ended with the agent that gave them.
-            is_first(entry) || !shared && !gate.is_some_and(|gate| needs(gate, &entry.change))
+            is_boost(entry) || !shared && !gate.is_some_and(|gate| needs(gate, &entry.change))
         });
         for line in report {
             info!("left by an earlier agent: {line}");
@@ -58,7 +58,7 @@ impl Agent {
         self.remove_unused_roots(&gates);
         let has_side = gates
             .iter()
-            .any(|gate| gate.record.place.group().is_within(&root));
+            .any(|gate| gate.record.attachment.group().is_within(&root));
         let result = if has_side {
             self.ensure_side_root()
         } else {
@@ -105,10 +105,13 @@ impl Agent {
             else {
                 continue;
             };
-            if gates.iter().any(|gate| gate.record.place.group() == &group) {
+            if gates
+                .iter()
+                .any(|gate| gate.record.attachment.group() == &group)
+            {
                 continue;
             }
-            if lock(&self.journal).is_lent(&group) {
+            if lock(&self.journal).is_moved(&group) {
                 // Its `set` was never answered: the process goes back to where it was.
                 continue;
             }
@@ -136,7 +139,7 @@ fn nameless(group: &GroupPath, class: &str) -> Record {
         command: Vec::new(),
         parent: None,
         made_ns: monotonic_ns(),
-        place: Attachment::Owned {
+        attachment: Attachment::Owned {
             group: group.clone(),
         },
         notes: vec!["found by its group's name: the record of its terms was lost".to_owned()],

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::control::Control;
 use tidegate_knobs::discover::Machine;
 use tidegate_knobs::group::{GroupPath, Groups};
@@ -28,9 +29,8 @@ use crate::lease::{Lease, monotonic_ns};
 use crate::lock_boost::LockBoostStats;
 use crate::mechanisms::Units;
 use crate::paths::RunDir;
-use crate::peer::{ADMIN_GROUP, Peer, gid_of, may_give};
+use crate::peer::{ADMIN_GROUP, Peer, ask_an_admin, gid_of, may_give};
 use crate::rate::RateLimit;
-use crate::server::{LEAVING, Refusal};
 
 pub use crate::startup::{Options, main};
 
@@ -84,7 +84,7 @@ pub struct Agent {
     /// Lock holders that went first.
     pub(crate) lock_boost: Mutex<LockBoostStats>,
     /// Idle kept in space.
-    pub space: Mutex<CpusetController>,
+    pub cpuset: Mutex<CpusetController>,
     /// The page shared with the guardian.
     pub lease: Arc<Lease>,
     /// The kernel's tick.
@@ -107,9 +107,9 @@ pub struct Agent {
     pub left: Notify,
 }
 
-/// Anything that went wrong with the machine becomes a refusal with its own words.
-pub fn refuse(kind: &'static str) -> impl Fn(&dyn std::fmt::Display) -> Refusal {
-    move |error| Refusal::new(kind, error.to_string())
+/// An error of the machine becomes one of the socket, in its own words.
+pub fn refuse(kind: ErrorKind) -> impl Fn(&dyn std::fmt::Display) -> ApiError {
+    move |error| ApiError::new(kind, error.to_string())
 }
 
 impl Agent {
@@ -191,22 +191,24 @@ impl Agent {
     }
 
     /// Called with the gates locked: leaving begins under that lock, so an admitted call ends before the agent does.
-    pub(crate) fn admit(&self, peer: &Peer) -> Result<(), Refusal> {
+    pub(crate) fn admit(&self, peer: &Peer) -> Result<(), ApiError> {
         if self.leaving.load(Ordering::Acquire) {
-            return Err(Refusal::new(LEAVING, "agent: it is leaving; try again"));
+            return Err(
+                ApiError::new(ErrorKind::Leaving, "agent: it is leaving").with_mend("try again")
+            );
         }
         if lock(&self.rate).admit(peer.uid, monotonic_ns()) {
             return Ok(());
         }
         let message = format!(
-            "agent: uid {} changes gates too often (each change writes quotas); wait a second",
+            "agent: uid {} changes gates too often (each change writes quotas)",
             peer.uid
         );
-        Err(Refusal::new("busy", message))
+        Err(ApiError::new(ErrorKind::Busy, message).with_mend("wait a second"))
     }
 
     /// The name of the gate that `target` means.
-    pub fn name_of(&self, target: &str) -> Result<String, Refusal> {
+    pub fn name_of(&self, target: &str) -> Result<String, ApiError> {
         let gates = lock(&self.gates);
         let not_found = match find_in(&gates, target) {
             Ok(index) => return Ok(gates[index].record.name.clone()),
@@ -221,22 +223,21 @@ impl Agent {
     }
 
     /// A new gate around the calling process, which then becomes the command.
-    pub fn run(&self, peer: &Peer, request: &RunRequest) -> Result<RunReply, Refusal> {
+    pub fn run(&self, peer: &Peer, request: &RunRequest) -> Result<RunReply, ApiError> {
         let pid = if request.pid == 0 {
             peer.pid
         } else {
             request.pid
         };
-        let process =
-            ProcessRef::look_up(&*self.fs, pid).map_err(|error| refuse("not_found")(&error))?;
+        let process = ProcessRef::look_up(&*self.fs, pid)
+            .map_err(|error| refuse(ErrorKind::NotFound)(&error))?;
         if pid != peer.pid && parent_of(&*self.fs, pid) != Some(peer.pid) {
             let message = format!(
                 "process {pid} is not yours to start: ask for yourself or a child of yours"
             );
-            return Err(Refusal::new("denied", message));
+            return Err(ApiError::new(ErrorKind::Denied, message));
         }
-        may_give(peer, self.is_admin(peer), process.uid, &request.terms)
-            .map_err(|error| refuse("denied")(&error))?;
+        may_give(peer, self.is_admin(peer), process.uid, &request.terms)?;
         let mut gates = lock(&self.gates);
         self.admit(peer)?;
         let raw = RawTerms::from_map(&request.terms, &Source::RunFlag);
@@ -257,22 +258,24 @@ impl Agent {
             command: request.command.clone(),
             parent: parent.map(|gate| gate.record.name.clone()),
             made_ns: monotonic_ns(),
-            place: Attachment::Owned {
+            attachment: Attachment::Owned {
                 group: GroupPath::root(),
             },
             notes: Vec::new(),
         };
-        let mut gate = Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
+        let mut gate =
+            Gate::new(record, &self.config).map_err(|error| refuse(ErrorKind::Usage)(&error))?;
         if gate.class() != Class::Side
             && let Some(outer) = parent.filter(|outer| outer.class() == Class::Side)
         {
             let message = format!(
-                "this shell is inside the side gate {}: {} work in it would let side work escape; start it \
-                 from outside",
+                "this shell is inside the side gate {}: {} work in it would let side work escape",
                 outer.record.name,
                 gate.class()
             );
-            return Err(Refusal::new("denied", message));
+            return Err(
+                ApiError::new(ErrorKind::Denied, message).with_mend("start it from outside")
+            );
         }
         self.enter(&mut gate, &process)?;
         let reply = reply_of(&gate);
@@ -282,15 +285,14 @@ impl Agent {
         Ok(reply)
     }
 
-    fn name_for(&self, gates: &[Gate], request: &RunRequest) -> Result<GateName, Refusal> {
+    fn name_for(&self, gates: &[Gate], request: &RunRequest) -> Result<GateName, ApiError> {
         let names: BTreeSet<&str> = gates.iter().map(|gate| gate.record.name.as_str()).collect();
         let taken = |name: &GateName| names.contains(name.as_str());
         if let Some(asked) = &request.name {
-            let name = GateName::parse(asked).map_err(|error| refuse("usage")(&error))?;
+            let name = GateName::parse(asked).map_err(|error| refuse(ErrorKind::Usage)(&error))?;
             if taken(&name) {
-                let message =
-                    format!("gate name: {asked:?}: there is a gate of that name; choose another");
-                return Err(Refusal::new("usage", message));
+                let message = format!("gate name: {asked:?}: there is a gate of that name");
+                return Err(ApiError::new(ErrorKind::Usage, message).with_mend("choose another"));
             }
             return Ok(name);
         }
@@ -300,7 +302,12 @@ impl Agent {
             .filter(|number| *number != 1)
             .map(|number| GateName::from_command(program, number))
             .find(|name| !taken(name))
-            .ok_or_else(|| Refusal::new("busy", format!("gate name: {program}: all are taken")))
+            .ok_or_else(|| {
+                ApiError::new(
+                    ErrorKind::Busy,
+                    format!("gate name: {program}: all are taken"),
+                )
+            })
     }
 
     /// The gate in whose group the process is.
@@ -308,16 +315,16 @@ impl Agent {
         let at = self.groups.group_of(pid).ok()??;
         gates
             .iter()
-            .filter(|gate| !matches!(gate.record.place, Attachment::Observed { .. }))
-            .filter(|gate| at.is_within(gate.record.place.group()))
-            .max_by_key(|gate| gate.record.place.group().as_str().len())
+            .filter(|gate| !matches!(gate.record.attachment, Attachment::Observed { .. }))
+            .filter(|gate| at.is_within(gate.record.attachment.group()))
+            .max_by_key(|gate| gate.record.attachment.group().as_str().len())
     }
 
     /// Ends the agent.
-    pub fn stop(&self, peer: &Peer) -> Result<Done, Refusal> {
+    pub fn stop(&self, peer: &Peer) -> Result<Done, ApiError> {
         if !self.is_admin(peer) {
-            let message = format!("stop: ask root or a member of the group `{ADMIN_GROUP}`");
-            return Err(Refusal::new("denied", message));
+            let detail = "stop: without privilege you cannot end the agent";
+            return Err(ApiError::new(ErrorKind::Denied, detail).with_mend(ask_an_admin()));
         }
         let orphans = self.leave();
         let message = match orphans {
@@ -334,27 +341,28 @@ impl Agent {
 pub(crate) fn reply_of(gate: &Gate) -> RunReply {
     RunReply {
         gate: gate.record.name.clone(),
-        cgroup: gate.record.place.group().to_string(),
+        cgroup: gate.record.attachment.group().to_string(),
         notes: gate.record.notes.clone(),
     }
 }
 
 /// The same, for many gates: `root` is the side root.
 pub(crate) fn limited_below<'g>(root: &'g GroupPath, gate: &'g Gate) -> Option<&'g GroupPath> {
-    let group = gate.record.place.group();
+    let group = gate.record.attachment.group();
     let limited = gate.is_limited() && !gate.away;
     limited.then(|| if group.is_within(root) { root } else { group })
 }
 
-pub(crate) fn no_gate(target: &str) -> Refusal {
-    Refusal::new(
-        "not_found",
-        format!("{target}: there is no such gate; see `tidegate show`"),
+pub(crate) fn no_gate(target: &str) -> ApiError {
+    ApiError::new(
+        ErrorKind::NotFound,
+        format!("{target}: there is no such gate"),
     )
+    .with_mend("see `tidegate show`")
 }
 
 /// A gate by its target, by `gate:NAME`, or by its bare name.
-pub fn find_in(gates: &[Gate], target: &str) -> Result<usize, Refusal> {
+pub fn find_in(gates: &[Gate], target: &str) -> Result<usize, ApiError> {
     let name = target.strip_prefix("gate:").unwrap_or(target);
     // `unit:nginx` is `unit:nginx.service`.
     let full = match Target::parse(target) {

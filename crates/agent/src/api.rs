@@ -10,7 +10,7 @@
 //! | `GET /v1/explain?target=T` | | [`ExplainView`] |
 //! | `POST /v1/stop` | | [`Done`] |
 //!
-//! A refusal has a 4xx or 5xx status and an [`ErrorView`] body. CPU amounts are in CPUs (1.0 is one CPU),
+//! A failed call has a 4xx or 5xx status and a [`tidegate_api::ApiError`] as `application/problem+json`. CPU amounts are in CPUs (1.0 is one CPU),
 //! shares in percent of the domain, times in the unit that the name ends in.
 
 mod ext;
@@ -72,15 +72,6 @@ pub struct UnsetRequest {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Done {
     /// One sentence on what was done.
-    pub message: String,
-}
-
-/// A refusal.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct ErrorView {
-    /// `usage`, `denied`, `not_found`, `busy`, `unsupported` or `internal`.
-    pub kind: String,
-    /// What, where, why; and the mend.
     pub message: String,
 }
 

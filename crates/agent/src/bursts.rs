@@ -57,9 +57,9 @@ impl Agent {
     }
 
     fn step_burst(&self, gate: &mut Gate, now_ns: u64, machine: &Counters) -> Result<(), String> {
-        let group = match &gate.record.place {
+        let group = match &gate.record.attachment {
             Attachment::Observed { .. } => return Ok(()),
-            place => place.group().clone(),
+            attachment => attachment.group().clone(),
         };
         self.take_up_burst(gate);
         let room_ns = self.burst_room_ns(gate, &group);
@@ -94,7 +94,7 @@ impl Agent {
             return Ok(());
         }
         self.put_on_bandwidth(gate)
-            .map_err(|refusal| refusal.message)
+            .map_err(|error| error.to_string())
     }
 
     /// Begins with the burst that stands, where it is one of this quota.
@@ -107,7 +107,7 @@ impl Agent {
             auto.set_limit(limit);
             return;
         }
-        let standing = self.groups.bandwidth(gate.record.place.group());
+        let standing = self.groups.bandwidth(gate.record.attachment.group());
         let same = |standing: &Bandwidth| {
             (standing.quota_us, standing.period_us) == (limit.quota_us, limit.period_us)
         };

@@ -13,64 +13,15 @@ use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tidegate_api::{ApiError, ErrorKind};
 use tokio::net::UnixStream;
 
 use crate::api::{
-    Done, ErrorView, ExplainView, GateView, RunReply, RunRequest, SetRequest, StatusView,
-    UnsetRequest,
+    Done, ExplainView, GateView, RunReply, RunRequest, SetRequest, StatusView, UnsetRequest,
 };
 use crate::liveness::agent_lives;
 use crate::paths::{RunDir, open_lock};
 use crate::program::own_program;
-use crate::server::LEAVING;
-
-/// Why a call failed; the exit code follows from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// No agent runs, or it does not answer.
-    Unreachable,
-    /// The input is wrong.
-    Usage,
-    /// The caller may not.
-    Denied,
-    /// There is no such target.
-    NotFound,
-    /// The machine cannot.
-    Unsupported,
-    /// Not now: it is leaving, or was asked too often.
-    Busy,
-    /// Anything else.
-    Internal,
-}
-
-/// A call that failed.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct ClientError {
-    /// What sort of failure.
-    pub kind: ErrorKind,
-    /// What, where, why; and the mend.
-    pub message: String,
-    /// The agent died or left meanwhile: the next one may do it.
-    agent_lost: bool,
-}
-
-impl ClientError {
-    fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-            agent_lost: false,
-        }
-    }
-
-    fn lost(self) -> Self {
-        Self {
-            agent_lost: true,
-            ..self
-        }
-    }
-}
 
 /// A client of one instance's agent. Each call is a connection of its own.
 pub struct Client {
@@ -88,11 +39,11 @@ const CALL_PATIENCE: (std::time::Duration, u32) = (std::time::Duration::from_sec
 
 impl Client {
     /// A client of the agent that runs now.
-    pub fn connect(run_dir: &RunDir) -> Result<Self, ClientError> {
+    pub fn connect(run_dir: &RunDir) -> Result<Self, ApiError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| ClientError::new(ErrorKind::Internal, format!("tokio: {error}")))?;
+            .map_err(|error| ApiError::new(ErrorKind::Internal, format!("tokio: {error}")))?;
         let client = Self {
             run_dir: run_dir.clone(),
             may_start: false,
@@ -103,7 +54,7 @@ impl Client {
     }
 
     /// A client of the agent, which is started first when none runs.
-    pub fn connect_or_start(run_dir: &RunDir) -> Result<Self, ClientError> {
+    pub fn connect_or_start(run_dir: &RunDir) -> Result<Self, ApiError> {
         let connected = match Self::connect(run_dir) {
             Err(error) if error.kind == ErrorKind::Unreachable => {
                 start_agent(run_dir, None)?;
@@ -123,11 +74,11 @@ impl Client {
         &self,
         path: &str,
         body: &B,
-    ) -> Result<R, ClientError> {
+    ) -> Result<R, ApiError> {
         let mut answer = self.call(Method::POST, path, Some(body));
         for _ in 0..AGENTS_MAX {
             match &answer {
-                Err(error) if error.agent_lost && self.may_start => {}
+                Err(error) if error.kind.is_agent_gone() && self.may_start => {}
                 _ => break,
             }
             std::thread::sleep(NEXT_AGENT);
@@ -138,53 +89,53 @@ impl Client {
     }
 
     /// A new gate.
-    pub fn run(&self, request: &RunRequest) -> Result<RunReply, ClientError> {
+    pub fn run(&self, request: &RunRequest) -> Result<RunReply, ApiError> {
         self.call_any_agent("/v1/run", request)
     }
 
     /// Terms for something that runs already.
-    pub fn set(&self, request: &SetRequest) -> Result<GateView, ClientError> {
+    pub fn set(&self, request: &SetRequest) -> Result<GateView, ApiError> {
         self.call_any_agent("/v1/set", request)
     }
 
     /// Takes terms back.
-    pub fn unset(&self, request: &UnsetRequest) -> Result<Done, ClientError> {
+    pub fn unset(&self, request: &UnsetRequest) -> Result<Done, ApiError> {
         self.call(Method::POST, "/v1/unset", Some(request))
     }
 
     /// The machine at a glance.
-    pub fn status(&self) -> Result<StatusView, ClientError> {
+    pub fn status(&self) -> Result<StatusView, ApiError> {
         self.call(Method::GET, "/v1/status", None::<&()>)
     }
 
     /// Every gate.
-    pub fn gates(&self) -> Result<Vec<GateView>, ClientError> {
+    pub fn gates(&self) -> Result<Vec<GateView>, ApiError> {
         self.call(Method::GET, "/v1/gates", None::<&()>)
     }
 
     /// Why a gate runs as it does.
-    pub fn explain(&self, target: &str) -> Result<ExplainView, ClientError> {
+    pub fn explain(&self, target: &str) -> Result<ExplainView, ApiError> {
         let path = format!("/v1/explain?target={}", percent_encode(target));
         self.call(Method::GET, &path, None::<&()>)
     }
 
     /// Ends the agent: everything that is still its own is restored.
-    pub fn stop(&self) -> Result<Done, ClientError> {
+    pub fn stop(&self) -> Result<Done, ApiError> {
         self.call(Method::POST, "/v1/stop", None::<&()>)
     }
 
-    fn probe(&self) -> Result<(), ClientError> {
+    fn probe(&self) -> Result<(), ApiError> {
         let path = self.run_dir.socket();
         std::os::unix::net::UnixStream::connect(&path)
             .map(drop)
             .map_err(|error| {
                 let mend = "start it with `tidegate agent` (or `systemctl start tidegate`)";
-                let message = format!("agent: {}: {error}; {mend}", path.display());
+                let detail = format!("agent: {}: {error}", path.display());
                 let kind = match error.kind() {
                     std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,
                     _ => ErrorKind::Unreachable,
                 };
-                ClientError::new(kind, message)
+                ApiError::new(kind, detail).with_mend(mend)
             })
     }
 
@@ -193,11 +144,9 @@ impl Client {
         method: Method,
         path: &str,
         body: Option<&B>,
-    ) -> Result<R, ClientError> {
+    ) -> Result<R, ApiError> {
         let internal =
-            |what: &str| ClientError::new(ErrorKind::Internal, format!("agent: {path}: {what}"));
-        let unreachable =
-            |what: &str| ClientError::new(ErrorKind::Unreachable, format!("agent: {path}: {what}"));
+            |what: &str| ApiError::new(ErrorKind::Internal, format!("agent: {path}: {what}"));
         let payload = match body {
             Some(body) => serde_json::to_vec(body).map_err(|error| internal(&error.to_string()))?,
             None => Vec::new(),
@@ -214,42 +163,22 @@ impl Client {
             patiently(answer, CALL_PATIENCE).await.ok_or_else(|| {
                 let waited_s = (CALL_PATIENCE.0 * CALL_PATIENCE.1).as_secs();
                 let log = self.run_dir.log();
-                let why = format!("no answer within {waited_s} s; see {}", log.display());
-                unreachable(&why)
+                let detail = format!("agent: {path}: no answer within {waited_s} s");
+                ApiError::new(ErrorKind::NoAnswer, detail)
+                    .with_mend(format!("see {}", log.display()))
             })
         };
         // A silent agent is there, a broken connection tells of one that is not.
-        let (status, bytes) = self
-            .runtime
-            .block_on(exchange)?
-            .map_err(|error| unreachable(&error).lost())?;
+        let (status, bytes) = self.runtime.block_on(exchange)?.map_err(|why| {
+            ApiError::new(ErrorKind::Unreachable, format!("agent: {path}: {why}"))
+        })?;
         if status.is_success() {
             return serde_json::from_slice(&bytes).map_err(|error| internal(&error.to_string()));
         }
-        let view: ErrorView = serde_json::from_slice(&bytes).unwrap_or_else(|_| ErrorView {
-            kind: "internal".into(),
-            message: format!(
-                "agent: {path}: HTTP {status}: {}",
-                String::from_utf8_lossy(&bytes)
-            ),
-        });
-        let error = ClientError::new(kind_of(&view.kind), view.message);
-        Err(if view.kind == LEAVING {
-            error.lost()
-        } else {
-            error
-        })
-    }
-}
-
-fn kind_of(name: &str) -> ErrorKind {
-    match name {
-        "usage" => ErrorKind::Usage,
-        "denied" => ErrorKind::Denied,
-        "not_found" => ErrorKind::NotFound,
-        "unsupported" => ErrorKind::Unsupported,
-        "busy" => ErrorKind::Busy,
-        _ => ErrorKind::Internal,
+        Err(serde_json::from_slice(&bytes).unwrap_or_else(|_| {
+            let body = String::from_utf8_lossy(&bytes);
+            internal(&format!("HTTP {status}: {body}"))
+        }))
     }
 }
 
@@ -313,17 +242,15 @@ fn percent_encode(text: &str) -> String {
 /// The caller may exec another program next, so the agent must not stay its child: `agent --on-demand` forks and
 /// its first process, which is waited for here, leaves at once. The agent reports over its standard output,
 /// which it then turns into its log.
-pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), ClientError> {
+pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), ApiError> {
     let failed = |why: String| {
         let mend = "run as root, or have the service started (`systemctl start tidegate`)";
-        ClientError::new(
-            ErrorKind::Unreachable,
-            format!("agent: cannot be started: {why}; {mend}"),
-        )
+        let detail = format!("agent: cannot be started: {why}");
+        ApiError::new(ErrorKind::Unreachable, detail).with_mend(mend)
     };
     run_dir.make().map_err(|why| {
         let message = format!("agent: cannot be started: {why}");
-        ClientError::new(ErrorKind::Unreachable, message)
+        ApiError::new(ErrorKind::Unreachable, message)
     })?;
     // Two `run`s at once: the second waits here and then finds the first one's agent.
     let lock_path = run_dir.start_lock();
@@ -429,7 +356,8 @@ mod tests {
             .unwrap();
         assert_eq!(error.kind, ErrorKind::Unreachable);
         assert!(
-            error.message.contains("tidegate.sock") && error.message.contains("tidegate agent")
+            error.detail.contains("tidegate.sock")
+                && error.mend.unwrap().contains("tidegate agent")
         );
     }
 }

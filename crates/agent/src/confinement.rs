@@ -1,13 +1,13 @@
 //! Nobody leaves a limit that was set with privilege by becoming side work.
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
 
 use crate::agent::Agent;
 use crate::gate::{Attachment, Gate};
-use crate::peer::{ADMIN_GROUP, Peer};
+use crate::peer::{Peer, ask_an_admin};
 use crate::privilege::is_bounded_by_admin;
-use crate::server::Refusal;
 
 impl Agent {
     /// Without privilege nobody gets out of what an administrator limited by having a process moved to side work's group.
@@ -16,24 +16,22 @@ impl Agent {
         peer: &Peer,
         gates: &[Gate],
         pid: i32,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         if self.is_admin(peer) {
             return Ok(());
         }
         let denied = |group: &GroupPath, what: &str| {
-            let message = format!(
-                "process {pid}: it is in {group}, which has {what}, and would leave that; ask root or a member of \
-                 the group `{ADMIN_GROUP}`"
-            );
-            Err(Refusal::new("denied", message))
+            let detail =
+                format!("process {pid}: it is in {group}, which has {what}, and would leave that");
+            Err(ApiError::new(ErrorKind::Denied, detail).with_mend(ask_an_admin()))
         };
         let Some(at) = self.groups.group_of(pid).ok().flatten() else {
             return Ok(());
         };
         // By the terms, not by what stands: the group's quota may be lifted for a while, or be one of each task.
         let around = |gate: &&Gate| {
-            let placed = !matches!(gate.record.place, Attachment::Observed { .. });
-            placed && at.is_within(gate.record.place.group())
+            let placed = !matches!(gate.record.attachment, Attachment::Observed { .. });
+            placed && at.is_within(gate.record.attachment.group())
         };
         if let Some(gate) = gates
             .iter()
@@ -44,7 +42,7 @@ impl Agent {
                 "the limit or weight of gate {}, set with privilege",
                 gate.record.name
             );
-            return denied(gate.record.place.group(), &what);
+            return denied(gate.record.attachment.group(), &what);
         }
         let mut next = Some(at);
         while let Some(group) = next.filter(|at| !at.is_root()) {

@@ -184,11 +184,11 @@ pub fn run(this: ControlThread, mut apply: Box<dyn Apply + Send>) {
 
 /// Quotas are the loop's again in the very turn that finds the scheduler gone; what stands until then is a copy.
 pub(crate) fn follow_engine(ext: &ExtSupervisor, control: &mut Control) {
-    let elsewhere = ext.holds();
-    if control.is_enforced_by_ext() && !elsewhere {
+    let enforced_by_ext = ext.holds();
+    if control.is_enforced_by_ext() && !enforced_by_ext {
         warn!("ext: the scheduler is no more; kernel files enforce the terms from this step on");
     }
-    control.set_enforced_by_ext(elsewhere);
+    control.set_enforced_by_ext(enforced_by_ext);
 }
 
 /// The loop must run when the machine is full, which is when it matters: low FIFO, else the best nice value.

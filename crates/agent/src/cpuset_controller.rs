@@ -58,8 +58,8 @@ pub struct CpusetController {
     left_alone: bool,
     ended: bool,
     /// The scheduler of the engine ext finds whole cores by itself; domains are all that is left to do here.
-    elsewhere: bool,
-    light: Arc<AtomicBool>,
+    enforced_by_ext: bool,
+    out_of_idle: Arc<AtomicBool>,
     trouble: Option<String>,
 }
 
@@ -101,15 +101,15 @@ impl CpusetController {
             looks: 0,
             left_alone: false,
             ended: false,
-            elsewhere: false,
-            light: Arc::default(),
+            enforced_by_ext: false,
+            out_of_idle: Arc::default(),
             trouble: None,
         }
     }
 
     /// Set while side work yields by the least weight.
-    pub fn light(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.light)
+    pub fn out_of_idle(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.out_of_idle)
     }
 
     /// Somebody else insists on the cpuset.
@@ -135,7 +135,7 @@ impl CpusetController {
     }
 
     /// The CPUs that side work is confined to; none where it is not.
-    pub(crate) fn given(&self) -> Vec<u32> {
+    pub(crate) fn standing_cpus(&self) -> Vec<u32> {
         if self.stands {
             self.planner.standing()
         } else {
@@ -144,7 +144,7 @@ impl CpusetController {
     }
 
     fn is_wanted(&self) -> bool {
-        (self.wanted && !self.elsewhere || !self.parts.is_empty()) && !self.left_alone
+        (self.wanted && !self.enforced_by_ext || !self.parts.is_empty()) && !self.left_alone
     }
 
     /// The next look is due after this.
@@ -159,7 +159,7 @@ impl CpusetController {
 
     /// For people.
     pub fn sentence(&self) -> String {
-        if self.elsewhere && self.parts.is_empty() {
+        if self.enforced_by_ext && self.parts.is_empty() {
             return "by the scheduler: side work on cores that it is on already first".to_owned();
         }
         if !self.wanted && self.parts.is_empty() {
@@ -217,7 +217,7 @@ impl CpusetController {
 pub(crate) fn run(agent: &Agent) {
     let mut looked_ns = 0;
     while !agent.leaving.load(Ordering::Acquire) {
-        let pause_ns = lock(&agent.space).pause_ns();
+        let pause_ns = lock(&agent.cpuset).pause_ns();
         std::thread::sleep(Duration::from_nanos(pause_ns));
         // Not a count of looks: on a full machine each may come late.
         let now_ns = monotonic_ns();
@@ -226,96 +226,96 @@ pub(crate) fn run(agent: &Agent) {
             agent.look_at_domains();
             agent.note_main();
         }
-        agent.look_at_space();
+        agent.look_at_cpuset();
     }
 }
 
 impl Agent {
     /// One look.
-    pub(crate) fn look_at_space(&self) {
+    pub(crate) fn look_at_cpuset(&self) {
         let root = self.side_root();
         let slow = {
-            let mut whole = lock(&self.space);
-            if whole.ended {
+            let mut cpuset = lock(&self.cpuset);
+            if cpuset.ended {
                 return;
             }
-            whole.looks += 1;
-            whole.elsewhere = self.ext.holds();
-            let each = LOOK_NS * LOOKS_A_SECOND / whole.pause_ns().min(LOOK_NS);
-            (whole.looks - 1).is_multiple_of(each)
+            cpuset.looks += 1;
+            cpuset.enforced_by_ext = self.ext.holds();
+            let each = LOOK_NS * LOOKS_A_SECOND / cpuset.pause_ns().min(LOOK_NS);
+            (cpuset.looks - 1).is_multiple_of(each)
         };
-        if slow || !lock(&self.space).stands {
+        if slow || !lock(&self.cpuset).stands {
             let gates = lock(&self.gates);
             let in_root = |gate| self.limited_group(gate).as_ref() == Some(&root);
             let used = gates.iter().any(in_root);
             drop(gates);
-            lock(&self.space).used = used;
+            lock(&self.cpuset).used = used;
         }
-        let mut whole = lock(&self.space);
-        if whole.ended {
+        let mut cpuset = lock(&self.cpuset);
+        if cpuset.ended {
             return;
         }
-        let anew = self.follow_parts(&mut whole);
-        if !whole.is_wanted() || !whole.used {
+        let anew = self.follow_parts(&mut cpuset);
+        if !cpuset.is_wanted() || !cpuset.used {
             // One that an agent before us left, or nobody needs any more.
-            let ours = slow && !whole.left_alone && lock(&self.journal).confined(&root).is_some();
-            if whole.stands || ours {
-                self.relax(&mut whole, &root);
+            let ours = slow && !cpuset.left_alone && lock(&self.journal).confined(&root).is_some();
+            if cpuset.stands || ours {
+                self.relax(&mut cpuset, &root);
             }
             return;
         }
         // What was refused is tried again each second.
-        if whole.trouble.is_some() && !slow {
+        if cpuset.trouble.is_some() && !slow {
             return;
         }
-        let slow = slow || anew || !whole.stands;
-        let done = self.confine(&mut whole, &root, slow);
+        let slow = slow || anew || !cpuset.stands;
+        let done = self.confine(&mut cpuset, &root, slow);
         if let Err(why) = &done
-            && whole.trouble.as_ref() != Some(why)
+            && cpuset.trouble.as_ref() != Some(why)
         {
             warn!("whole cores: {why}");
         }
         if done.is_err() {
-            whole.planner.forget();
+            cpuset.planner.forget();
             lock(&self.control).set_confined(false);
         }
-        whole.trouble = done.err();
+        cpuset.trouble = done.err();
     }
 
     /// Where main runs, once a second.
     fn note_main(&self) {
-        let mut whole = lock(&self.space);
-        if whole.used && whole.is_wanted() {
-            lock(&self.control).main_by_cpu(&mut whole.main_ns);
+        let mut cpuset = lock(&self.cpuset);
+        if cpuset.used && cpuset.is_wanted() {
+            lock(&self.control).main_by_cpu(&mut cpuset.main_ns);
             let CpusetController {
                 planner, main_ns, ..
-            } = &mut *whole;
+            } = &mut *cpuset;
             planner.note_main(main_ns);
         }
     }
 
     /// The domains that the loop has laws for now; whether they are others than before.
-    fn follow_parts(&self, whole: &mut CpusetController) -> bool {
+    fn follow_parts(&self, cpuset: &mut CpusetController) -> bool {
         let control = lock(&self.control);
         let domains = control.demand().domains.iter();
         let parts = domains.filter(|domain| domain.keeps == Keeps::Space);
-        if parts.clone().map(|domain| &domain.cpus).eq(&whole.parts) {
+        if parts.clone().map(|domain| &domain.cpus).eq(&cpuset.parts) {
             return false;
         }
-        whole.parts = parts.map(|domain| domain.cpus.clone()).collect();
+        cpuset.parts = parts.map(|domain| domain.cpus.clone()).collect();
         true
     }
 
     fn confine(
         &self,
-        whole: &mut CpusetController,
+        cpuset: &mut CpusetController,
         root: &GroupPath,
         slow: bool,
     ) -> Result<(), String> {
         let wrong = |error: &dyn std::fmt::Display| error.to_string();
         if slow {
             // A machine whose CPUs cannot be read is as it was.
-            whole.topology = Topology::read(&*self.fs).unwrap_or(whole.topology.clone());
+            cpuset.topology = Topology::read(&*self.fs).unwrap_or(cpuset.topology.clone());
             let parent = root.parent().unwrap_or_else(GroupPath::root);
             let allowed = self
                 .groups
@@ -326,41 +326,44 @@ impl Agent {
                 topology,
                 parts,
                 ..
-            } = whole;
+            } = cpuset;
             planner.set_cpus(topology, &allowed, parts);
         }
         let (whole_ucpu, relieved) = {
             let control = lock(&self.control);
-            control.rooms_ucpu(&mut whole.rooms_ucpu);
+            control.rooms_ucpu(&mut cpuset.rooms_ucpu);
             let relieved = control.quotas.is_relieved(root);
-            (control.quota_room_ucpu().filter(|_| whole.wanted), relieved)
+            (
+                control.quota_room_ucpu().filter(|_| cpuset.wanted),
+                relieved,
+            )
         };
         let room = Room {
             whole_ucpu,
-            domains_ucpu: &whole.rooms_ucpu,
+            domains_ucpu: &cpuset.rooms_ucpu,
         };
-        if let Some(cpus) = whole.planner.step(monotonic_ns(), room) {
+        if let Some(cpus) = cpuset.planner.step(monotonic_ns(), room) {
             self.write_cpuset(root, &cpus)
                 .map_err(|error| wrong(&error))?;
-            whole.changes += 1;
-            whole.light.store(true, Ordering::Release);
+            cpuset.changes += 1;
+            cpuset.out_of_idle.store(true, Ordering::Release);
             leave_idle_class(&self.groups, &mut lock(&self.journal), root, !relieved)?;
-            if !whole.stands {
-                whole.stands = true;
-                whole.gathered = self
+            if !cpuset.stands {
+                cpuset.stands = true;
+                cpuset.gathered = self
                     .groups
                     .gather_cpuset(root)
                     .map_err(|error| wrong(&error))?;
             }
-        } else if slow && whole.stands {
+        } else if slow && cpuset.stands {
             // A guardian that stood in for us puts side work back into the idle class.
             leave_idle_class(&self.groups, &mut lock(&self.journal), root, !relieved)?;
-            whole.gathered = self
+            cpuset.gathered = self
                 .groups
                 .gather_cpuset(root)
                 .map_err(|error| wrong(&error))?;
         }
-        lock(&self.control).set_confined(whole.stands);
+        lock(&self.control).set_confined(cpuset.stands);
         Ok(())
     }
 
@@ -385,14 +388,14 @@ impl Agent {
     }
 
     /// Side work is in the idle class again, and may run everywhere, unless somebody else insists on its cpuset.
-    fn relax(&self, whole: &mut CpusetController, root: &GroupPath) {
+    fn relax(&self, cpuset: &mut CpusetController, root: &GroupPath) {
         // The quota first: it has to hold what the cpuset no longer does.
         lock(&self.control).set_confined(false);
-        whole.light.store(false, Ordering::Release);
-        whole.stands = false;
-        whole.planner.forget();
+        cpuset.out_of_idle.store(false, Ordering::Release);
+        cpuset.stands = false;
+        cpuset.planner.forget();
         // The processes first, without the journal, for which the loop waits.
-        if !whole.left_alone
+        if !cpuset.left_alone
             && let Err(error) = self.groups.close_cpuset(root)
         {
             warn!("whole cores: {error}");
@@ -400,7 +403,7 @@ impl Agent {
         let mut journal = lock(&self.journal);
         let is_cpuset = |change: &Change| matches!(change, Change::Cpuset { .. });
         let ours = |entry: &Entry| entry.group == *root && is_cpuset(&entry.change);
-        if !whole.left_alone {
+        if !cpuset.left_alone {
             for line in journal.restore_lines(ours) {
                 warn!("whole cores: {line}");
             }
@@ -413,23 +416,23 @@ impl Agent {
     }
 
     /// The agent leaves: nothing of this stays.
-    pub(crate) fn end_space(&self) {
+    pub(crate) fn end_cpuset(&self) {
         let root = self.side_root();
-        let mut whole = lock(&self.space);
-        whole.ended = true;
-        if whole.stands {
-            self.relax(&mut whole, &root);
+        let mut cpuset = lock(&self.cpuset);
+        cpuset.ended = true;
+        if cpuset.stands {
+            self.relax(&mut cpuset, &root);
         }
     }
 
     /// A new process of the side root's, before it runs its command: v1 wants it in the cpuset's group.
-    pub(crate) fn gather_space(&self) {
-        let mut whole = lock(&self.space);
-        if !whole.stands || whole.ended {
+    pub(crate) fn gather_cpuset(&self) {
+        let mut cpuset = lock(&self.cpuset);
+        if !cpuset.stands || cpuset.ended {
             return;
         }
         match self.groups.gather_cpuset(&self.side_root()) {
-            Ok(gathered) => whole.gathered = gathered,
+            Ok(gathered) => cpuset.gathered = gathered,
             Err(error) => warn!("whole cores: {error}"),
         }
     }

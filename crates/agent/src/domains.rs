@@ -27,7 +27,7 @@ impl Agent {
         let asked: Vec<Asked> = named
             .map(|gate| Asked {
                 cpus: (gate.class() == Class::Main)
-                    .then(|| self.cpus_of(gate.record.place.group()))
+                    .then(|| self.cpus_of(gate.record.attachment.group()))
                     .flatten(),
                 headroom_ppm: gate.terms.headroom.value.ppm(),
                 from: format!("gate {}", gate.record.name),
@@ -44,7 +44,7 @@ impl Agent {
             demand.outside_cpus = resolved.outside;
             notes = resolved.notes;
         }
-        lock(&self.space).set_notes(notes);
+        lock(&self.cpuset).set_notes(notes);
         demand
     }
 
@@ -98,7 +98,7 @@ impl Agent {
             online: all.clone(),
             in_place,
             by_cpu: lock(&self.control).tells_by_cpu().err(),
-            refused: lock(&self.space).refusal(),
+            refused: lock(&self.cpuset).refusal(),
         }
     }
 
@@ -108,7 +108,7 @@ impl Agent {
         if states.is_empty() {
             return Vec::new();
         }
-        let given = lock(&self.space).given();
+        let given = lock(&self.cpuset).standing_cpus();
         let view = |state: &tidegate_knobs::control::DomainState| {
             let second = &state.second;
             let capacity = second.cpus(second.capacity_ns);

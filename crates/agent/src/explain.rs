@@ -4,6 +4,7 @@ mod sum;
 #[cfg(test)]
 mod tests;
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_law::HeadroomDecision;
@@ -13,7 +14,6 @@ use crate::agent::Agent;
 use crate::api::{ExplainView, GateView, StatusView, UserView};
 use crate::control_thread::lock;
 use crate::lease::monotonic_ns;
-use crate::server::Refusal;
 use crate::views::{cpus, write_view};
 
 /// A gate that uses this much of what it is given wants more, as far as anybody can tell.
@@ -31,15 +31,16 @@ struct Above {
 
 impl Agent {
     /// Why the gate that `target` names runs at its present rate.
-    pub fn explain(&self, target: &str) -> Result<ExplainView, Refusal> {
+    pub fn explain(&self, target: &str) -> Result<ExplainView, ApiError> {
         let name = self.name_of(target)?;
         let status = self.status();
         let found = status.gates.iter().find(|gate| gate.name == name);
         let mut gate = found.cloned().ok_or_else(|| {
-            Refusal::new(
-                "not_found",
-                format!("{target}: the gate has just ended; see `tidegate status`"),
+            ApiError::new(
+                ErrorKind::NotFound,
+                format!("{target}: the gate has just ended"),
             )
+            .with_mend("see `tidegate status`")
         })?;
         let control = lock(&self.control);
         let decision = self.ext_decision().unwrap_or(*control.decision());

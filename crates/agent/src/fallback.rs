@@ -153,7 +153,7 @@ pub fn has_records(run_dir: &RunDir) -> bool {
 fn knows_living(groups: &Groups, run_dir: &RunDir) -> bool {
     let text = groups.fs().read(&run_dir.gates()).unwrap_or_default();
     let records: Vec<Record> = serde_json::from_str(&text).unwrap_or_default();
-    records.iter().any(|record| match &record.place {
+    records.iter().any(|record| match &record.attachment {
         Attachment::Observed {
             pid, start_ticks, ..
         } => ProcessRef::look_up(&**groups.fs(), *pid)
@@ -230,21 +230,22 @@ pub(crate) fn repair_with(
     }
     let own = own_groups(groups, run_dir.prefix()).map_err(|error| error.to_string())?;
     // A process that was moved into a group of ours is foreign, too.
-    let lent: Vec<GroupPath> = journal
+    let moved: Vec<GroupPath> = journal
         .entries()
         .iter()
         .filter(|entry| matches!(entry.change, Change::Membership { .. }))
         .map(|entry| entry.group.clone())
         .collect();
-    let is_lent = |entry: &Entry| match &entry.change {
+    let is_foreign = |entry: &Entry| match &entry.change {
         Change::Membership { .. } => true,
         // Out of the groups of their own first, or they are not where they were put.
-        Change::Units(_) => lent.contains(&entry.group),
+        Change::Units(_) => moved.contains(&entry.group),
         Change::Latency(latency) => !latency.run,
         Change::Boost(_) => true,
         _ => false,
     };
-    let mut report = journal.restore_where(|entry| is_lent(entry) || !is_ours(&own, &entry.group));
+    let mut report =
+        journal.restore_where(|entry| is_foreign(entry) || !is_ours(&own, &entry.group));
     report.extend(fall_back_with(groups, journal, u64::MAX));
     report.extend(take_back_where(&**groups.fs(), run_dir, |_| true));
     let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) = own

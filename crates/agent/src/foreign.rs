@@ -1,5 +1,6 @@
 //! Limiting processes and groups that were there before us, and that get back what they had.
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::{GroupError, GroupPath};
 use tidegate_knobs::ledger::Fallback;
@@ -12,7 +13,6 @@ use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate, tighter};
 use crate::journal::fallback_of;
 use crate::limits::kind_of;
-use crate::server::Refusal;
 use crate::systemd::unit_of;
 
 /// The group in place of the gate `name`. Its end is what no other group of ours has: no gate's name has this character, so it
@@ -24,15 +24,15 @@ fn in_place_name(prefix: &str, name: &str) -> String {
 
 impl Agent {
     /// Limits a process or group that was there before, as its class asks.
-    pub(crate) fn limit_place(&self, gate: &mut Gate, place: Attachment) -> Result<(), Refusal> {
+    pub(crate) fn attach(&self, gate: &mut Gate, attachment: Attachment) -> Result<(), ApiError> {
         if gate.needs_group() {
-            self.check_not_own(&gate.record.target, &place)?;
-            self.check_beside(gate, &place)?;
+            self.check_not_own(&gate.record.target, &attachment)?;
+            self.check_beside(gate, &attachment)?;
         }
         gate.record.notes.clear();
-        gate.record.place = place;
+        gate.record.attachment = attachment;
         let name = gate.record.name.clone();
-        let before = gate.record.place.clone();
+        let before = gate.record.attachment.clone();
         let limited = match gate.needs_group() {
             true => self.limit(gate),
             false => Ok(()),
@@ -40,20 +40,20 @@ impl Agent {
         let limited = limited.and_then(|()| self.put_on(gate));
         if limited.is_err() {
             self.take_off(gate);
-            if !matches!(gate.record.place, Attachment::Observed { .. }) {
-                self.unmark(gate.record.place.group());
+            if !matches!(gate.record.attachment, Attachment::Observed { .. }) {
+                self.unmark(gate.record.attachment.group());
             }
             // Nothing half done: what is in the journal for it is put back, in the opposite order.
             self.restore(&name);
             self.untell_systemd(gate);
-            gate.record.place = before;
+            gate.record.attachment = before;
         }
         limited
     }
 
-    fn limit(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    fn limit(&self, gate: &mut Gate) -> Result<(), ApiError> {
         let fallback = gate.terms.fallback.value;
-        match gate.record.place.clone() {
+        match gate.record.attachment.clone() {
             Attachment::Observed {
                 pid, start_ticks, ..
             } => self.lend(gate, pid, start_ticks, fallback),
@@ -81,7 +81,7 @@ impl Agent {
         pid: i32,
         start_ticks: u64,
         fallback: terms::Fallback,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         let name = gate.record.name.clone();
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         let in_place = in_place_name(self.run_dir.prefix(), &name);
@@ -96,7 +96,7 @@ impl Agent {
         let v1_name = if gate.is_limited() { &name } else { &in_place };
         let in_root = v1_parent
             .join(v1_name)
-            .map_err(|error| refuse("usage")(&error))?;
+            .map_err(|error| refuse(ErrorKind::Usage)(&error))?;
         let plan = self
             .groups
             .plan_in_place(pid, &in_place, &in_root)
@@ -108,14 +108,14 @@ impl Agent {
         };
         lock(&self.journal)
             .record_move(&name, plan, start_ticks, moved_back)
-            .map_err(|error| refuse("internal")(&error))?;
+            .map_err(|error| refuse(ErrorKind::Internal)(&error))?;
         let placement = self
             .groups
             .place_in_place(pid, &in_place, &in_root)
             .map_err(wrong)?;
         self.check_moved(&placement, start_ticks)?;
         let at = placement.group.clone();
-        gate.record.place = Attachment::Moved {
+        gate.record.attachment = Attachment::Moved {
             placement,
             start_ticks,
         };
@@ -147,7 +147,7 @@ impl Agent {
             }
         }
         // v1's cpuset hierarchy knows nothing of that.
-        self.gather_space();
+        self.gather_cpuset();
         let mut left = Vec::new();
         for (line, is_back) in lock(&self.journal).restore_gate(gate) {
             info!(gate, "{line}");
@@ -160,14 +160,14 @@ impl Agent {
     }
 
     /// Puts on again what a fallback took off: an agent that is in control again goes on with a gate's terms.
-    pub(crate) fn renew(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    pub(crate) fn renew(&self, gate: &mut Gate) -> Result<(), ApiError> {
         self.renew_place(gate)?;
         self.put_on(gate)
     }
 
-    fn renew_place(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    fn renew_place(&self, gate: &mut Gate) -> Result<(), ApiError> {
         let name = gate.record.name.clone();
-        match gate.record.place.clone() {
+        match gate.record.attachment.clone() {
             Attachment::InPlace { group }
                 if unit_of(gate).is_some() && !self.groups.exists(&group) =>
             {
@@ -199,12 +199,12 @@ impl Agent {
                 if let Some(group) = at.filter(|at| is_same && !self.is_in(at, &placement.group)) {
                     // What is left of the old placement is settled first.
                     self.restore(&name);
-                    let place = Attachment::Observed {
+                    let attachment = Attachment::Observed {
                         pid: placement.pid,
                         start_ticks,
                         group,
                     };
-                    return self.limit_place(gate, place);
+                    return self.attach(gate, attachment);
                 }
             }
             _ => {}
@@ -240,7 +240,7 @@ impl Agent {
         group: &GroupPath,
         gate: &Gate,
         was: Option<Bandwidth>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         let bandwidth = self.groups.bandwidth(group).map_err(wrong)?;
         let floor = self.floor_of(gate);
@@ -254,7 +254,7 @@ impl Agent {
         self.make_yield(group, gate, idle_fallback)?;
         lock(&self.journal)
             .record_limit(group, gate, was.unwrap_or(bandwidth), fallback)
-            .map_err(|error| refuse("internal")(&error))?;
+            .map_err(|error| refuse(ErrorKind::Internal)(&error))?;
         self.write_floor(group, bandwidth, floor)
     }
 }

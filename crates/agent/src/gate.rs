@@ -75,7 +75,7 @@ pub struct Record {
     /// When it was made, `CLOCK_MONOTONIC`.
     pub made_ns: u64,
     /// Where its work sits.
-    pub place: Attachment,
+    pub attachment: Attachment,
     /// What cannot be enforced for it here.
     pub notes: Vec<String>,
     /// Terms that somebody with privilege has set: others may only tighten them.
@@ -290,7 +290,7 @@ pub(crate) mod tests {
             command: vec![],
             parent: None,
             made_ns: 0,
-            place: Attachment::Owned {
+            attachment: Attachment::Owned {
                 group: GroupPath::parse(&format!("/{name}")).unwrap(),
             },
             notes: vec![],
@@ -342,7 +342,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nobody_naming_a_headroom_means_the_default_and_naming_none_means_none() {
+    fn no_headroom_named_means_the_default_and_naming_none_means_none() {
         let settings = Config::default().settings();
         let side = gate("encode", &[("class", "side")]);
         let by_default = demand([&side].into_iter(), &settings);

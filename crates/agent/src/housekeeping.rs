@@ -63,8 +63,8 @@ pub struct Housekeeping {
     /// A service manager kills an agent that stays silent.
     is_watched: bool,
     idle_looks: u32,
-    gates_rota: RoundRobin,
-    books_rota: RoundRobin,
+    gate_turns: RoundRobin,
+    journal_turns: RoundRobin,
     hints: HintSweep,
     /// How often an outside write was answered, by entry of the journal.
     answered: BTreeMap<u64, u32>,
@@ -85,8 +85,8 @@ impl Housekeeping {
             looks: 0,
             is_watched: notify::is_watched(),
             idle_looks: 0,
-            gates_rota: RoundRobin::new(GATES_A_LOOK),
-            books_rota: RoundRobin::new(ENTRIES_A_LOOK),
+            gate_turns: RoundRobin::new(GATES_A_LOOK),
+            journal_turns: RoundRobin::new(ENTRIES_A_LOOK),
             hints: HintSweep::default(),
             answered: BTreeMap::new(),
             systemds: BTreeMap::new(),
@@ -164,7 +164,7 @@ impl Housekeeping {
     fn look_for_ended(&mut self, agent: &Agent, gates: &mut [Gate]) {
         let now_ns = monotonic_ns();
         let again = (0..gates.len()).filter(|index| gates[*index].empty_looks > 0);
-        let mut due: Vec<usize> = again.chain(self.gates_rota.turn(gates.len())).collect();
+        let mut due: Vec<usize> = again.chain(self.gate_turns.turn(gates.len())).collect();
         let mut looked = BTreeSet::new();
         loop {
             let mut newly_empty = 0;
@@ -181,7 +181,7 @@ impl Housekeeping {
             if newly_empty * 2 < GATES_A_LOOK || looked.len() == gates.len() {
                 return;
             }
-            due = self.gates_rota.turn(gates.len()).collect();
+            due = self.gate_turns.turn(gates.len()).collect();
         }
     }
 
@@ -202,7 +202,7 @@ impl Housekeeping {
         // The loop writes quotas under the journal's lock, so what is read here is not half of one.
         let differing = {
             let journal = lock(&agent.journal);
-            let turn = self.books_rota.turn(journal.entries().len());
+            let turn = self.journal_turns.turn(journal.entries().len());
             journal.outside_writes(turn)
         };
         // What the guardian wrote is nobody else's: the next look writes everything again.
@@ -240,7 +240,7 @@ impl Housekeeping {
                         agent.tell_ext(&gates);
                     }
                     if matches!(entry.change, Change::Cpuset { .. }) {
-                        lock(&agent.space).leave_alone();
+                        lock(&agent.cpuset).leave_alone();
                         lock(&agent.control).set_confined(false);
                     }
                     let alert = format!(
@@ -316,7 +316,7 @@ impl Agent {
             Ok(populated) => !populated,
             Err(error) => error.is_gone(),
         };
-        match &gate.record.place {
+        match &gate.record.attachment {
             Attachment::Observed {
                 pid, start_ticks, ..
             } => self.process_gone(*pid, *start_ticks),
@@ -344,17 +344,17 @@ impl Agent {
 
     /// What the gate used since the last look.
     fn measure(&self, gate: &mut Gate, now_ns: u64) {
-        let usage_ns = match &gate.record.place {
+        let usage_ns = match &gate.record.attachment {
             Attachment::Observed { pid, .. } => process_cpu_ns(&*self.fs, *pid),
-            place => self.usage_with_units(&gate.record.name, place.group()),
+            attachment => self.usage_with_units(&gate.record.name, attachment.group()),
         };
         let stat = match gate.own_limit() {
-            Some(_) => self.limit_stat(gate.record.place.group()).ok(),
+            Some(_) => self.limit_stat(gate.record.attachment.group()).ok(),
             None => self.units_stat(&gate.record.name),
         };
-        let cap = match &gate.record.place {
+        let cap = match &gate.record.attachment {
             Attachment::Observed { .. } => None,
-            place => self.ext_cap(place.group()),
+            attachment => self.ext_cap(attachment.group()),
         };
         let background_us = cap.map(|cap| cap.background_us);
         let background_before_us = std::mem::replace(&mut gate.background_us, background_us);
@@ -383,7 +383,7 @@ impl Agent {
     /// With several limited groups, what each would use: all it gets if it uses most of what it is given, else a
     /// quarter more than it uses.
     fn judge_demands(&self, gates: &[Gate]) {
-        let given = lock(&self.control).quotas.given();
+        let given = lock(&self.control).quotas.allotments();
         if given.len() < 2 {
             return;
         }
@@ -413,7 +413,7 @@ impl Agent {
         for root in [self.side_root(), self.main_root()] {
             let used = gates
                 .iter()
-                .any(|gate| gate.record.place.group().is_within(&root));
+                .any(|gate| gate.record.attachment.group().is_within(&root));
             if !used && self.groups.exists(&root) {
                 lock(&self.control).quotas.drop(&root);
                 self.remove_group(&root);

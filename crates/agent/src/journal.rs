@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tidegate_api::ErrorKind;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::{
     CpuClass, GroupError, GroupPath, Groups, Placement, WEIGHT_DEFAULT, WEIGHT_MIN,
@@ -23,12 +24,12 @@ mod hints;
 mod moves;
 mod remove;
 
-pub(crate) use boost::is_first;
+pub(crate) use boost::is_boost;
 pub(crate) use caps::is_background;
 
 /// Why the journal could not be kept; the knob is then not written.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum BooksError {
+pub enum JournalError {
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -47,12 +48,12 @@ pub enum BooksError {
     Divided(GroupPath),
 }
 
-impl BooksError {
+impl JournalError {
     /// As the socket names it.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Group(error) => kind_of(error),
-            _ => "internal",
+            _ => ErrorKind::Internal,
         }
     }
 }
@@ -114,7 +115,7 @@ impl Journal {
         gate: &str,
         change: Change,
         fallback: Fallback,
-    ) -> Result<NewEntry, BooksError> {
+    ) -> Result<NewEntry, JournalError> {
         let group_id = self.groups.id(group)?;
         Ok(NewEntry {
             gate: gate.to_owned(),
@@ -127,7 +128,7 @@ impl Journal {
 
     /// `group` was made by us. Its identity is only known afterwards; a crash in between leaves an empty group with our
     /// name, which the next start finds by that.
-    pub fn made(&mut self, group: &GroupPath, gate: &str) -> Result<(), BooksError> {
+    pub fn made(&mut self, group: &GroupPath, gate: &str) -> Result<(), JournalError> {
         if self
             .entry(group, |change| matches!(change, Change::Group))
             .is_some()
@@ -146,7 +147,7 @@ impl Journal {
         gate: &str,
         was: CpuClass,
         fallback: Fallback,
-    ) -> Result<(), BooksError> {
+    ) -> Result<(), JournalError> {
         let is_class =
             |change: &Change| matches!(change, Change::Idle { .. } | Change::Weight { .. });
         if self.entry(group, is_class).is_some() {
@@ -169,7 +170,7 @@ impl Journal {
         &mut self,
         group: &GroupPath,
         yielding: bool,
-    ) -> Result<(), BooksError> {
+    ) -> Result<(), JournalError> {
         let raw = self
             .groups
             .weight_raw(if yielding { WEIGHT_MIN } else { WEIGHT_DEFAULT });
@@ -193,7 +194,7 @@ impl Journal {
         gate: &str,
         was: Bandwidth,
         fallback: Fallback,
-    ) -> Result<(), BooksError> {
+    ) -> Result<(), JournalError> {
         if self.entry(group, is_bandwidth).is_some() {
             return Ok(());
         }
@@ -208,7 +209,7 @@ impl Journal {
         group: &GroupPath,
         standing: &Bandwidth,
         intended: &Bandwidth,
-    ) -> Result<(), BooksError> {
+    ) -> Result<(), JournalError> {
         let id = self.entry(group, is_bandwidth).map(|entry| entry.id);
         // What somebody else wrote over ours does not become ours by being written over: it would be taken for it later.
         let known = id.and_then(|id| self.ledger.moving().get(id));
@@ -218,7 +219,7 @@ impl Journal {
         };
         match id {
             Some(id) if self.ledger.note_moving(id, standing, intended) => Ok(()),
-            _ => Err(BooksError::NotMoving(group.clone())),
+            _ => Err(JournalError::NotMoving(group.clone())),
         }
     }
 
@@ -254,7 +255,7 @@ impl Journal {
         plan: Placement,
         start_ticks: u64,
         fallback: Fallback,
-    ) -> Result<(), BooksError> {
+    ) -> Result<(), JournalError> {
         let new = NewEntry {
             gate: gate.to_owned(),
             group: plan.group.clone(),
@@ -271,7 +272,7 @@ impl Journal {
     }
 
     /// Whether a process that ran before was moved into `group`.
-    pub fn is_lent(&self, group: &GroupPath) -> bool {
+    pub fn is_moved(&self, group: &GroupPath) -> bool {
         self.entry(group, |change| matches!(change, Change::Membership { .. }))
             .is_some()
     }

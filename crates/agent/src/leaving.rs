@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use crate::agent::{Agent, refuse};
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
-use crate::journal::is_first;
+use crate::journal::is_boost;
 use crate::lease::monotonic_ns;
 use crate::limits::kind_of;
 
@@ -21,7 +21,7 @@ impl Agent {
         for gate in ended.iter().rev() {
             // Each may take a while; the guardian is not to think that we hang.
             self.lease.beat(monotonic_ns());
-            let Attachment::Owned { group } = &gate.record.place else {
+            let Attachment::Owned { group } = &gate.record.attachment else {
                 self.release(gate);
                 continue;
             };
@@ -56,7 +56,8 @@ impl Agent {
 
     /// Whether somebody is in the gate's group or in a group for one each, which may lie beside it.
     fn is_alive(&self, gate: &Gate) -> bool {
-        self.processes_below(gate.record.place.group(), 4) > 0 || self.has_units(&gate.record.name)
+        self.processes_below(gate.record.attachment.group(), 4) > 0
+            || self.has_units(&gate.record.name)
     }
 
     fn leave_with(&self, mut gates: MutexGuard<'_, Vec<Gate>>) -> usize {
@@ -64,12 +65,12 @@ impl Agent {
         let root = self.side_root();
         lock(&self.control).quotas.set(Vec::new(), self.tick_ns);
         self.end_ext();
-        self.end_space();
-        lock(&self.journal).restore_where(is_first);
+        self.end_cpuset();
+        lock(&self.journal).restore_where(is_boost);
         // Looked at once: one that ends meanwhile is an orphan, whose group somebody removes later.
         let (orphaned, ended): (Vec<Gate>, Vec<Gate>) =
             std::mem::take(&mut *gates).into_iter().partition(|gate| {
-                matches!(gate.record.place, Attachment::Owned { .. }) && self.is_alive(gate)
+                matches!(gate.record.attachment, Attachment::Owned { .. }) && self.is_alive(gate)
             });
         *gates = orphaned;
         for gate in gates.iter_mut() {
@@ -77,9 +78,9 @@ impl Agent {
             // They had no copy while the scheduler kept them.
             if self.ext.is_wanted()
                 && gate.caps_for_each().is_some()
-                && let Err(refusal) = self.put_on_units(gate)
+                && let Err(error) = self.put_on_units(gate)
             {
-                warn!("gate {}: {}", gate.record.name, refusal.message);
+                warn!("gate {}: {error}", gate.record.name);
             }
             self.leave_in_background(gate);
         }

@@ -3,6 +3,7 @@
 //! Every change is in the journal before it is in a kernel file. Moving quotas are the loop's; here a group only gets the
 //! floor, so that nothing runs unlimited until the loop's next step. What is not ours is limited in `foreign`.
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::{Demand, QuotaTarget};
 use tidegate_knobs::group::{GroupError, GroupPath, Groups, Placement, WEIGHT_DEFAULT, WEIGHT_MIN};
@@ -16,7 +17,6 @@ use tracing::warn;
 use crate::agent::{Agent, limited_below, refuse};
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
-use crate::server::Refusal;
 
 /// The kernel's least quota over the longest period we use: side work is never slower than this (1 % of one CPU).
 const FLOOR_MIN_UCPU: u64 = 10_000;
@@ -38,20 +38,22 @@ impl Agent {
     }
 
     /// Makes a `run` gate's group and puts the process into it.
-    pub(crate) fn enter(&self, gate: &mut Gate, process: &ProcessRef) -> Result<(), Refusal> {
+    pub(crate) fn enter(&self, gate: &mut Gate, process: &ProcessRef) -> Result<(), ApiError> {
         let (root, name) = match self.soft_group(gate) {
             Some(name) => (self.groups.base().clone(), name),
             None if gate.class() == Class::Side => (self.side_root(), gate.record.name.clone()),
             None => (self.main_root(), gate.record.name.clone()),
         };
-        let group = root.join(&name).map_err(|error| refuse("usage")(&error))?;
+        let group = root
+            .join(&name)
+            .map_err(|error| refuse(ErrorKind::Usage)(&error))?;
         if gate.class() == Class::Side {
             self.ensure_side_root()?;
         } else if root == self.main_root() {
             self.ensure_made(&root, "")?;
         }
         self.ensure_made(&group, &gate.record.name)?;
-        gate.record.place = Attachment::Owned {
+        gate.record.attachment = Attachment::Owned {
             group: group.clone(),
         };
         let possible = self.check_feasible(gate);
@@ -61,7 +63,7 @@ impl Agent {
                 let placed = self.groups.place(&group, process.pid);
                 let placement = placed.map_err(|error| refuse(kind_of(&error))(&error))?;
                 self.check_moved(&placement, process.start_ticks)?;
-                self.gather_space();
+                self.gather_cpuset();
                 self.put_on(gate).inspect_err(|_| {
                     self.take_off(gate);
                     if let Err(error) = self.groups.place_back(&placement) {
@@ -80,7 +82,7 @@ impl Agent {
         &self,
         placement: &Placement,
         start_ticks: u64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         let pid = placement.pid;
         if !self.process_gone(pid, start_ticks) {
             return Ok(());
@@ -88,12 +90,12 @@ impl Agent {
         if let Err(error) = self.groups.place_back(placement) {
             warn!("process {pid}: {error}");
         }
-        let message = format!("process {pid}: it exited meanwhile; look with: ps -p {pid}");
-        Err(Refusal::new("not_found", message))
+        let detail = format!("process {pid}: it exited meanwhile");
+        Err(ApiError::new(ErrorKind::NotFound, detail).with_mend(format!("look with: ps -p {pid}")))
     }
 
     /// A group of ours, in the journal as soon as it has an identity.
-    pub(crate) fn ensure_made(&self, group: &GroupPath, gate: &str) -> Result<(), Refusal> {
+    pub(crate) fn ensure_made(&self, group: &GroupPath, gate: &str) -> Result<(), ApiError> {
         if self.groups.exists(group) {
             return Ok(());
         }
@@ -103,12 +105,12 @@ impl Agent {
         lock(&self.journal).made(group, gate).map_err(|error| {
             // What is not in the journal must not be there.
             let _ = self.groups.remove(group);
-            refuse("internal")(&error)
+            refuse(ErrorKind::Internal)(&error)
         })
     }
 
     /// The side root: made, idle, and with a quota before anybody is in it.
-    pub(crate) fn ensure_side_root(&self) -> Result<(), Refusal> {
+    pub(crate) fn ensure_side_root(&self) -> Result<(), ApiError> {
         let root = self.side_root();
         self.ensure_made(&root, "")?;
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
@@ -118,7 +120,7 @@ impl Agent {
         let fallback = Fallback::Floor { bandwidth: floor };
         lock(&self.journal)
             .record_limit(&root, "", unlimited, fallback)
-            .map_err(|error| refuse("internal")(&error))?;
+            .map_err(|error| refuse(ErrorKind::Internal)(&error))?;
         if unlimited.quota_us.is_none() {
             self.write_floor(&root, unlimited, floor)?;
         }
@@ -131,7 +133,7 @@ impl Agent {
         group: &GroupPath,
         gate: &str,
         fallback: Fallback,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         let was = self.groups.class(group).map_err(wrong)?;
         // Yielding already; or out of the idle class by the loop's own doing, which ends it, too.
@@ -140,7 +142,7 @@ impl Agent {
         }
         lock(&self.journal)
             .record_idle_class(group, gate, was, fallback)
-            .map_err(|error| refuse("internal")(&error))?;
+            .map_err(|error| refuse(ErrorKind::Internal)(&error))?;
         set_yielding(&self.groups, group, true).map_err(wrong)
     }
 
@@ -149,7 +151,7 @@ impl Agent {
         group: &GroupPath,
         from: Bandwidth,
         floor: Bandwidth,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         self.mark_moved(group);
         lock(&self.journal)
             .write_quota(group, &from, &floor)
@@ -157,8 +159,8 @@ impl Agent {
     }
 
     /// A gate's weight among its siblings. Groups that are not ours keep theirs.
-    pub(crate) fn write_weight(&self, gate: &Gate) -> Result<(), Refusal> {
-        let Attachment::Owned { group } = &gate.record.place else {
+    pub(crate) fn write_weight(&self, gate: &Gate) -> Result<(), ApiError> {
+        let Attachment::Owned { group } = &gate.record.attachment else {
             return Ok(());
         };
         if gate.terms.weight.is_default()
@@ -188,15 +190,17 @@ impl Agent {
 
     fn release_place(&self, gate: &Gate) -> Vec<String> {
         // The loop must not write behind the restore.
-        lock(&self.control).quotas.drop(gate.record.place.group());
-        match &gate.record.place {
+        lock(&self.control)
+            .quotas
+            .drop(gate.record.attachment.group());
+        match &gate.record.attachment {
             Attachment::Owned { group } => {
                 self.remove_group(group);
                 Vec::new()
             }
             Attachment::Observed { .. } => Vec::new(),
             Attachment::InPlace { .. } | Attachment::Moved { .. } => {
-                self.unmark(gate.record.place.group());
+                self.unmark(gate.record.attachment.group());
                 let mut left = self.restore(&gate.record.name);
                 // Last: systemd then writes what it would have without us.
                 left.extend(self.untell_systemd(gate));
@@ -214,7 +218,7 @@ impl Agent {
     }
 
     /// Tells the loop, the guardian and the next agent what the gates are now.
-    pub(crate) fn publish(&self, gates: &[Gate]) -> Result<(), Refusal> {
+    pub(crate) fn publish(&self, gates: &[Gate]) -> Result<(), ApiError> {
         let demand = self.demand_of(gates);
         let floor = self.floor(&demand);
         let own_of = |name: &str| {
@@ -227,8 +231,8 @@ impl Agent {
         let mut main = Vec::new();
         let mut targets: Vec<QuotaTarget> = Vec::new();
         for gate in gates {
-            let group = gate.record.place.group();
-            match (gate.class(), &gate.record.place) {
+            let group = gate.record.attachment.group();
+            match (gate.class(), &gate.record.attachment) {
                 (_, Attachment::Observed { .. }) => {}
                 (Class::Side, _) => {
                     let Some(limited) = limited_below(&root, gate) else {
@@ -261,7 +265,7 @@ impl Agent {
                 .iter()
                 .filter_map(|limited| self.sensed(&limited.group)),
         );
-        self.publish_softs(gates);
+        self.publish_soft_caps(gates);
         let mut control = lock(&self.control);
         control.set_demand(demand);
         control.quotas.set(targets, self.tick_ns);
@@ -284,12 +288,13 @@ impl Agent {
     }
 
     /// Writes down which gates there are.
-    pub(crate) fn save(&self, gates: &[Gate]) -> Result<(), Refusal> {
+    pub(crate) fn save(&self, gates: &[Gate]) -> Result<(), ApiError> {
         let records: Vec<_> = gates.iter().map(|gate| &gate.record).collect();
-        let text = serde_json::to_vec(&records).map_err(|error| refuse("internal")(&error))?;
+        let text =
+            serde_json::to_vec(&records).map_err(|error| refuse(ErrorKind::Internal)(&error))?;
         self.fs
             .replace(&self.run_dir.gates(), &text)
-            .map_err(|error| refuse("internal")(&error))
+            .map_err(|error| refuse(ErrorKind::Internal)(&error))
     }
 }
 
@@ -304,15 +309,15 @@ pub fn set_yielding(groups: &Groups, group: &GroupPath, yielding: bool) -> Resul
 }
 
 /// A failed operation on a group as the socket names it.
-pub fn kind_of(error: &GroupError) -> &'static str {
+pub fn kind_of(error: &GroupError) -> ErrorKind {
     if error.is_gone() {
-        "not_found"
+        ErrorKind::NotFound
     } else if error.is_denied() {
-        "denied"
+        ErrorKind::Denied
     } else {
         match error {
-            GroupError::NotPossible { .. } => "unsupported",
-            _ => "internal",
+            GroupError::NotPossible { .. } => ErrorKind::Unsupported,
+            _ => ErrorKind::Internal,
         }
     }
 }

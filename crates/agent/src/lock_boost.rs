@@ -204,7 +204,7 @@ impl LockBoost {
                 ));
                 continue;
             }
-            left |= !self.go_first(agent, &found, &wait);
+            left |= !self.boost_holder(agent, &found, &wait);
         }
         left
     }
@@ -257,24 +257,24 @@ impl LockBoost {
     }
 
     /// Says whether there is nothing left to do.
-    fn go_first(&mut self, agent: &Agent, found: &Found, wait: &Wait) -> bool {
+    fn boost_holder(&mut self, agent: &Agent, found: &Found, wait: &Wait) -> bool {
         let fs = &*agent.fs;
         self.nth = self.nth.wrapping_add(1);
         let tids = locks::runnable(fs, found.pid, self.nth, THREADS_MAX);
-        let mut first = Boost::plan(fs, &tids);
-        let threads = first.tasks.len() as u64;
+        let mut boost = Boost::plan(fs, &tids);
+        let threads = boost.tasks.len() as u64;
         let Some(process) = TaskId::now(fs, found.pid) else {
             return true;
         };
-        let Some(turn_ns) = self.budgets.pay(monotonic_ns(), process, first.tasks.len()) else {
+        let Some(turn_ns) = self.budgets.pay(monotonic_ns(), process, boost.tasks.len()) else {
             return false;
         };
-        first.turn_ns = turn_ns;
+        boost.turn_ns = turn_ns;
         let own_ns = thread_ns();
         // Without it the rest of a turn is taken back a little later.
         let lifted = fs.set_sched(0, &OWN_TURN).is_ok();
         let began_ns = monotonic_ns();
-        let given = give(agent, &found.side, first);
+        let given = give(agent, &found.side, boost);
         let released = match &given {
             Ok(_) => watch(agent, found.pid, &wait.held, turn_ns + TURN_SLACK_NS),
             Err(_) => false,
@@ -282,7 +282,7 @@ impl LockBoost {
         let went_ns = monotonic_ns().saturating_sub(began_ns);
         match given {
             Ok(id) => {
-                for line in lock(&agent.journal).went_first(id) {
+                for line in lock(&agent.journal).end_boost(id) {
                     warn!("locks: {line}");
                 }
                 // One CPU for each at most, and no more than its turn.
@@ -310,14 +310,14 @@ impl LockBoost {
 }
 
 /// In the journal first; what was given before a refusal is taken back.
-fn give(agent: &Agent, side: &Side, first: Boost) -> Result<u64, String> {
+fn give(agent: &Agent, side: &Side, boost: Boost) -> Result<u64, String> {
     let mut journal = lock(&agent.journal);
     let id = journal
-        .record_boost(&side.group, &side.gate, first)
+        .record_boost(&side.group, &side.gate, boost)
         .map_err(|error| error.to_string())?;
-    journal.go_first(id).map(|_| id).map_err(|error| {
+    journal.start_boost(id).map(|_| id).map_err(|error| {
         let mut why = vec![error.to_string()];
-        why.extend(journal.went_first(id));
+        why.extend(journal.end_boost(id));
         why.join("; ")
     })
 }
@@ -400,7 +400,7 @@ impl Agent {
             lock(&self.lock_boost).sides = limited
                 .map(|gate| Side {
                     gate: gate.record.name.clone(),
-                    group: gate.record.place.group().clone(),
+                    group: gate.record.attachment.group().clone(),
                     bounded: gate.terms.is_bounded(),
                 })
                 .collect();

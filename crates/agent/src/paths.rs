@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_nobody_elses_to_hold() {
+    fn a_lock_is_open_to_its_owner_alone_and_no_link() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent.lock");
         std::fs::write(&path, "").unwrap();

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use tidegate_api::{ApiError, ErrorKind};
+
 /// The group whose members may do what root may.
 pub const ADMIN_GROUP: &str = "tidegate";
 
@@ -21,10 +23,14 @@ pub struct Peer {
     pub groups: Vec<u32>,
 }
 
-/// A call that its caller may not make.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Denied(pub String);
+/// What helps a caller who may not.
+pub(crate) fn ask_an_admin() -> String {
+    format!("ask root or a member of the group `{ADMIN_GROUP}`")
+}
+
+fn denied(detail: String) -> ApiError {
+    ApiError::new(ErrorKind::Denied, detail).with_mend(ask_an_admin())
+}
 
 impl Peer {
     /// Asks the kernel who connected.
@@ -91,15 +97,14 @@ pub fn may_give(
     admin: bool,
     owner_uid: u32,
     terms: &BTreeMap<String, String>,
-) -> Result<(), Denied> {
+) -> Result<(), ApiError> {
     if admin {
         return Ok(());
     }
-    let mend = format!("ask root or a member of the group `{ADMIN_GROUP}`");
     if owner_uid != peer.uid {
         let uid = peer.uid;
-        return Err(Denied(format!(
-            "terms: it belongs to uid {owner_uid}, and you are uid {uid}; {mend}"
+        return Err(denied(format!(
+            "terms: it belongs to uid {owner_uid}, and you are uid {uid}"
         )));
     }
     for (name, value) in terms {
@@ -114,16 +119,15 @@ pub fn may_give(
             _ => false,
         };
         if !allowed {
-            return Err(Denied(format!(
+            return Err(denied(format!(
                 "{name} = {value}: this takes CPU from others, and without privilege you can only tighten \
-                 (class = side, weight up to 100, quotas, caps, latency from 0); {mend}"
+                 (class = side, weight up to 100, quotas, caps, latency from 0)"
             )));
         }
     }
     if terms.get("class").map(String::as_str) != Some("side") {
-        return Err(Denied(format!(
-            "class: without privilege it can only be side; {mend}"
-        )));
+        let detail = "class: without privilege it can only be side";
+        return Err(denied(detail.to_owned()));
     }
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! What somebody with privilege has set on a gate, its owner without privilege may tighten and never loosen.
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::WEIGHT_DEFAULT;
 use tidegate_knobs::limit::at_once_us;
 use tidegate_terms::{Burst, Term};
 
 use crate::gate::Gate;
-use crate::peer::{ADMIN_GROUP, Denied};
+use crate::peer::ask_an_admin;
 
 /// The limits that belong together: who set one of them set them all.
 const BOUNDS: [Term; 6] = [
@@ -33,14 +34,15 @@ pub fn is_bounded_by_admin(gate: &Gate) -> bool {
 ///
 /// # Errors
 /// Names the term and what stands.
-pub fn only_tightens(gate: &Gate, changed: &Gate) -> Result<(), Denied> {
+pub fn only_tightens(gate: &Gate, changed: &Gate) -> Result<(), ApiError> {
     let by_admin = |terms: &[Term]| is_by_admin(gate, terms);
     let looser = |what: &str, stands: String| {
-        Err(Denied(format!(
-            "{what}: gate {}: {stands} was set with privilege, and this would loosen it; ask for less, or ask root or a \
-             member of the group `{ADMIN_GROUP}`",
+        let detail = format!(
+            "{what}: gate {}: {stands} was set with privilege, and this would loosen it",
             gate.record.name
-        )))
+        );
+        let mend = format!("ask for less, or {}", ask_an_admin());
+        Err(ApiError::new(ErrorKind::Denied, detail).with_mend(mend))
     };
     if by_admin(&BOUNDS) {
         let (old, new) = (most(gate), most(changed));
@@ -105,7 +107,7 @@ mod tests {
             command: vec![],
             parent: None,
             made_ns: 0,
-            place: Attachment::Owned {
+            attachment: Attachment::Owned {
                 group: GroupPath::root(),
             },
             notes: vec![],
@@ -140,7 +142,7 @@ mod tests {
         ] {
             let refused = only_tightens(&stands, &gate(looser, &[])).unwrap_err();
             assert!(
-                refused.0.contains("with privilege"),
+                refused.detail.contains("with privilege"),
                 "{looser:?}: {refused}"
             );
             // One's own may be loosened.

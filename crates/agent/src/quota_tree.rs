@@ -13,7 +13,7 @@ use tidegate_knobs::group::{GroupError, GroupPath, Groups};
 use tidegate_knobs::ledger::{Change, Fallback};
 use tracing::warn;
 
-use crate::journal::{BooksError, Journal, is_bandwidth};
+use crate::journal::{Journal, JournalError, is_bandwidth};
 
 /// Groups deeper than this below a limited one are not looked at.
 const DEPTH_MAX: u32 = 8;
@@ -88,7 +88,7 @@ impl Journal {
         group: &GroupPath,
         from: &Bandwidth,
         to: &Bandwidth,
-    ) -> Result<(), BooksError> {
+    ) -> Result<(), JournalError> {
         self.record_write(group, from, to)?;
         self.put(group, from, to)
             .inspect_err(|_| self.write_failed(group))
@@ -102,7 +102,7 @@ impl Journal {
         gate: &str,
         own: Bandwidth,
         fallback: Fallback,
-    ) -> Result<(), BooksError> {
+    ) -> Result<(), JournalError> {
         let standing = self.groups.bandwidth(group)?;
         let held = Held {
             own,
@@ -134,7 +134,7 @@ impl Journal {
         id: u64,
         standing: &Bandwidth,
         own: &Bandwidth,
-    ) -> Result<(), BooksError> {
+    ) -> Result<(), JournalError> {
         if self.ledger.note_moving(id, standing, own) {
             return Ok(());
         }
@@ -152,7 +152,7 @@ impl Journal {
     }
 
     /// Writes again what somebody else wrote over; false where the group has no quota of its own.
-    pub fn reassert_own(&mut self, group: &GroupPath) -> Result<bool, BooksError> {
+    pub fn reassert_own(&mut self, group: &GroupPath) -> Result<bool, JournalError> {
         let Some(held) = self.quota_tree.get(group).copied() else {
             return Ok(false);
         };
@@ -188,7 +188,7 @@ impl Journal {
         group: &GroupPath,
         from: &Bandwidth,
         to: &Bandwidth,
-    ) -> Result<(), BooksError> {
+    ) -> Result<(), JournalError> {
         if self.groups.version() != CgroupVersion::V1 {
             self.groups.set_bandwidth(group, Some(*from), *to)?;
             return Ok(());
@@ -230,7 +230,7 @@ impl Journal {
     }
 
     /// Before a known quota is lifted: what will stand is ours, too.
-    fn note_lifted(&mut self, group: &GroupPath, own: &Bandwidth) -> Result<(), BooksError> {
+    fn note_lifted(&mut self, group: &GroupPath, own: &Bandwidth) -> Result<(), JournalError> {
         let to = lifted(*own);
         let Some(entry) = self.entry(group, is_bandwidth) else {
             return Ok(());
@@ -256,7 +256,7 @@ impl Journal {
         &mut self,
         group: &GroupPath,
         limit: &Bandwidth,
-    ) -> Result<(), BooksError> {
+    ) -> Result<(), JournalError> {
         if self.groups.version() != CgroupVersion::V1 || !self.groups.exists(group) {
             return Ok(());
         }
@@ -267,7 +267,7 @@ impl Journal {
 
     /// Quotas above `low` that somebody gave to groups below `root` (side work to groups that it made) are written down and
     /// lifted; says how many.
-    fn lift_found(&mut self, root: &GroupPath, low: u128, depth: u32) -> Result<u32, BooksError> {
+    fn lift_found(&mut self, root: &GroupPath, low: u128, depth: u32) -> Result<u32, JournalError> {
         let mut count = 0;
         for child in self.groups.children(root)? {
             let found = match self.groups.bandwidth(&child) {
@@ -290,7 +290,7 @@ impl Journal {
         Ok(count)
     }
 
-    fn record_lifted(&mut self, group: &GroupPath, found: Bandwidth) -> Result<(), BooksError> {
+    fn record_lifted(&mut self, group: &GroupPath, found: Bandwidth) -> Result<(), JournalError> {
         let to = lifted(found);
         let id = match self.entry(group, is_bandwidth) {
             Some(entry) => entry.id,

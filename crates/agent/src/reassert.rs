@@ -15,9 +15,9 @@ pub(crate) fn reassert(agent: &Agent, entry: &Entry) -> bool {
             lock(&agent.control).quotas.invalidate(&entry.group);
             // Beside the scheduler the loop writes none: the copies are.
             if agent.ext.holds()
-                && let Err(refusal) = agent.write_mirrors()
+                && let Err(error) = agent.write_mirrors()
             {
-                warn!("{}", refusal.message);
+                warn!("{error}");
                 return false;
             }
             return match lock(&agent.journal).reassert_own(&entry.group) {

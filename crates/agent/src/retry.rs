@@ -1,5 +1,6 @@
 //! A command that asks for its gate again, because the agent that made it died before it answered.
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::target::ProcessRef;
 use tidegate_terms::{Class, RawTerms};
 use tracing::info;
@@ -10,7 +11,6 @@ use crate::gate::{Attachment, Gate};
 use crate::limits::kind_of;
 use crate::peer::Peer;
 use crate::privilege::only_tightens;
-use crate::server::Refusal;
 
 impl Agent {
     /// The gate that an earlier agent had made for this very request when it died: the process is alone in it, and asks
@@ -30,7 +30,8 @@ impl Agent {
                 .name
                 .as_ref()
                 .is_none_or(|asked| *asked == record.name);
-            let own = matches!(&record.place, Attachment::Owned { group } if at.is_within(group));
+            let own =
+                matches!(&record.attachment, Attachment::Owned { group } if at.is_within(group));
             // Another class is another request: work in a side gate that asks to be main is to be refused.
             let same_class = request.terms.get("class").map(String::as_str)
                 == Some(gate.class().to_string().as_str());
@@ -49,26 +50,27 @@ impl Agent {
         process: &ProcessRef,
         request: &RunRequest,
         asked: &RawTerms,
-    ) -> Result<RunReply, Refusal> {
+    ) -> Result<RunReply, ApiError> {
         let mut record = gate.record.clone();
         record.raw.merge(asked);
         record.by_admin.extend(self.by_admin(peer, asked));
         record.uid = process.uid;
         record.command.clone_from(&request.command);
         record.notes.clear();
-        let changed = Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
+        let changed =
+            Gate::new(record, &self.config).map_err(|error| refuse(ErrorKind::Usage)(&error))?;
         if !self.is_admin(peer) {
-            only_tightens(gate, &changed).map_err(|error| refuse("denied")(&error))?;
+            only_tightens(gate, &changed)?;
         }
         if changed.class() == Class::Side {
             self.ensure_side_root()?;
         }
         // The first agent may have died between two hierarchies.
-        let group = gate.record.place.group().clone();
+        let group = gate.record.attachment.group().clone();
         let placement = self.groups.place(&group, process.pid);
         let placement = placement.map_err(|error| refuse(kind_of(&error))(&error))?;
         self.check_moved(&placement, process.start_ticks)?;
-        self.gather_space();
+        self.gather_cpuset();
         self.agree(gate, changed)?;
         let reply = reply_of(gate);
         info!(gate = reply.gate, pid = process.pid, "asked for again");

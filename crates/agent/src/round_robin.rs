@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_has_a_turn_and_nobody_two_in_one() {
+    fn each_has_a_turn_and_none_two_in_one() {
         for (each, len) in [(3, 10), (10, 3), (1, 1), (4, 4), (64, 500)] {
             let mut round_robin = RoundRobin::new(each);
             let mut seen = vec![0; len];

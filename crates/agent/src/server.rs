@@ -14,84 +14,49 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tidegate_api::{ApiError, ErrorKind, PROBLEM_JSON};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use crate::agent::Agent;
-use crate::api::ErrorView;
 use crate::peer::Peer;
 
 /// A command line is at most 2 MiB on Linux, but no sensible request comes near this.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// The kind of refusal of an agent that leaves: the next one may be asked.
-pub const LEAVING: &str = "leaving";
-
-/// A call that the agent refuses.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct Refusal {
-    /// As in [`ErrorView`].
-    pub kind: &'static str,
-    /// What, where, why; and the mend.
-    pub message: String,
-}
-
-impl Refusal {
-    /// A refusal of this kind.
-    pub fn new(kind: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-        }
-    }
-}
-
-impl Refusal {
-    fn response(self) -> Response<Full<Bytes>> {
-        let status = match self.kind {
-            "usage" => StatusCode::BAD_REQUEST,
-            "denied" => StatusCode::FORBIDDEN,
-            "not_found" => StatusCode::NOT_FOUND,
-            "busy" => StatusCode::TOO_MANY_REQUESTS,
-            LEAVING => StatusCode::SERVICE_UNAVAILABLE,
-            "unsupported" => StatusCode::NOT_IMPLEMENTED,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        let view = ErrorView {
-            kind: self.kind.to_owned(),
-            message: self.message,
-        };
-        // Two strings: serialising them cannot fail.
-        let body = serde_json::to_vec(&view).unwrap_or_default();
-        response(status, body)
-    }
+fn failed(error: &ApiError) -> Response<Full<Bytes>> {
+    let status = error.kind.status();
+    // A kind's status is a valid one, and strings and numbers can be serialised.
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let body = serde_json::to_vec(error).unwrap_or_default();
+    response(status, PROBLEM_JSON, body)
 }
 
 /// How long one connection may take in all; a slow caller must not hold an agent that leaves.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-fn response(status: StatusCode, body: Vec<u8>) -> Response<Full<Bytes>> {
+fn response(status: StatusCode, of_type: &'static str, body: Vec<u8>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
-    let json = hyper::header::HeaderValue::from_static("application/json");
+    let of_type = hyper::header::HeaderValue::from_static(of_type);
     response
         .headers_mut()
-        .insert(hyper::header::CONTENT_TYPE, json);
+        .insert(hyper::header::CONTENT_TYPE, of_type);
     response
 }
 
-/// The peer of one connection; `None` when the kernel would not say, which is then nobody.
+/// The peer of one connection; `None` when the kernel would not say, and then it may change nothing.
 #[derive(Clone, Debug)]
 struct Caller(Option<Peer>);
 
 impl Caller {
-    fn peer(&self) -> Result<&Peer, Refusal> {
+    fn peer(&self) -> Result<&Peer, ApiError> {
         self.0.as_ref().ok_or_else(|| {
-            Refusal::new(
-                "denied",
-                "socket: the kernel does not say who you are; connect again",
+            ApiError::new(
+                ErrorKind::Denied,
+                "socket: the kernel does not say who you are",
             )
+            .with_mend("connect again")
         })
     }
 }
@@ -101,7 +66,7 @@ async fn answer(
     agent: &Agent,
     caller: &Caller,
     request: Request<Incoming>,
-) -> Result<Vec<u8>, Refusal> {
+) -> Result<Vec<u8>, ApiError> {
     let (head, body) = request.into_parts();
     match (&head.method, head.uri.path()) {
         (&Method::POST, "/v1/run") => json(&agent.run(caller.peer()?, &read(body).await?)?),
@@ -113,36 +78,38 @@ async fn answer(
         (&Method::GET, "/v1/explain") => {
             json(&agent.explain(&target(head.uri.query().unwrap_or_default())?)?)
         }
-        _ => Err(Refusal::new(
-            "not_found",
-            "socket: there is no such call; see `tidegate --help`",
-        )),
+        _ => Err(ApiError::new(
+            ErrorKind::NotFound,
+            format!(
+                "socket: there is no call {} {}",
+                head.method,
+                head.uri.path()
+            ),
+        )
+        .with_mend("see `tidegate --help`")),
     }
 }
 
-fn json<T: Serialize>(value: &T) -> Result<Vec<u8>, Refusal> {
+fn json<T: Serialize>(value: &T) -> Result<Vec<u8>, ApiError> {
     serde_json::to_vec(value).map_err(|error| {
-        Refusal::new(
-            "internal",
-            format!("socket: answer: {error}; please report it"),
-        )
+        ApiError::new(ErrorKind::Internal, format!("socket: answer: {error}"))
+            .with_mend("please report it")
     })
 }
 
-async fn read<T: DeserializeOwned>(body: Incoming) -> Result<T, Refusal> {
-    let refuse = |why: String| Refusal::new("usage", format!("socket: request body: {why}"));
+async fn read<T: DeserializeOwned>(body: Incoming) -> Result<T, ApiError> {
+    let refuse =
+        |why: String| ApiError::new(ErrorKind::Usage, format!("socket: request body: {why}"));
     let whole = Limited::new(body, BODY_BYTES_MAX).collect().await;
     let bytes = whole.map_err(|error| refuse(error.to_string()))?.to_bytes();
     serde_json::from_slice(&bytes).map_err(|error| refuse(error.to_string()))
 }
 
 /// The `target` of a query, percent-decoded. A plus is itself: it may stand in a group's name.
-fn target(query: &str) -> Result<String, Refusal> {
+fn target(query: &str) -> Result<String, ApiError> {
     let wrong = |why: &str| {
-        Refusal::new(
-            "usage",
-            format!("socket: query: {why}; write ?target=TARGET"),
-        )
+        ApiError::new(ErrorKind::Usage, format!("socket: query: {why}"))
+            .with_mend("write ?target=TARGET")
     };
     let encoded = query
         .split('&')
@@ -173,8 +140,8 @@ async fn converse(stream: UnixStream, caller: Caller, agent: Arc<Agent>, _token:
         async move {
             let answered = answer(&agent, &caller, request).await;
             let response = match answered {
-                Ok(body) => response(StatusCode::OK, body),
-                Err(refusal) => refusal.response(),
+                Ok(body) => response(StatusCode::OK, "application/json", body),
+                Err(error) => failed(&error),
             };
             Ok::<_, Infallible>(response)
         }
@@ -269,7 +236,7 @@ mod tests {
             "target=%zz",
             "target=%ff",
         ] {
-            assert_eq!(target(wrong).unwrap_err().kind, "usage", "{wrong}");
+            assert_eq!(target(wrong).unwrap_err().kind, ErrorKind::Usage, "{wrong}");
         }
     }
 }

@@ -142,8 +142,8 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
     if topology.shares_cores() {
         control.set_contention(SHARED_CORES_PPM);
     }
-    let space = CpusetController::new(settings.space.value, topology, &groups);
-    info!("{}", space.sentence());
+    let cpuset = CpusetController::new(settings.space.value, topology, &groups);
+    info!("{}", cpuset.sentence());
     let agent = Arc::new(Agent {
         run_dir: run_dir.clone(),
         mode: options.mode,
@@ -160,7 +160,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
         units: Mutex::default(),
         ext: Arc::new(ext),
         lock_boost: Mutex::default(),
-        space: Mutex::new(space),
+        cpuset: Mutex::new(cpuset),
         lease,
         period_ns,
         sensing_note,
@@ -373,13 +373,16 @@ fn serve(started: Started) -> Result<(), String> {
     let bursting = spawn("bursts", Box::new(move || crate::bursts::run(&bursty)))?;
     let divided = Arc::clone(&agent);
     let dividing = spawn("units", Box::new(move || units::run(&divided)))?;
-    let spaced = Arc::clone(&agent);
-    let spacing = spawn("space", Box::new(move || cpuset_controller::run(&spaced)))?;
-    let carried = Arc::clone(&agent);
+    let confined = Arc::clone(&agent);
+    let confining = spawn(
+        "cpuset",
+        Box::new(move || cpuset_controller::run(&confined)),
+    )?;
+    let supervised = Arc::clone(&agent);
     // Not waited for in the end: the kernel may be checking its programs for a while, and nothing comes of that any more.
-    spawn("ext", Box::new(move || ext::run(&carried)))?;
-    let held = Arc::clone(&agent);
-    let holding = spawn("holders", Box::new(move || lock_boost::run(&held)))?;
+    spawn("ext", Box::new(move || ext::run(&supervised)))?;
+    let boosted = Arc::clone(&agent);
+    let boosting = spawn("lock-boost", Box::new(move || lock_boost::run(&boosted)))?;
     control_thread::pin_memory();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -403,8 +406,8 @@ fn serve(started: Started) -> Result<(), String> {
     let _ = keeping.join();
     let _ = bursting.join();
     let _ = dividing.join();
-    let _ = spacing.join();
-    let _ = holding.join();
+    let _ = confining.join();
+    let _ = boosting.join();
     served.map_err(|why| format!("agent: {}: {why}", socket.display()))
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::target::{GateName, ProcessRef, Target};
@@ -13,16 +14,18 @@ use crate::api::{Done, GateView, SetRequest, UnsetRequest};
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate, Record};
 use crate::lease::monotonic_ns;
-use crate::peer::{ADMIN_GROUP, Peer, may_give};
+use crate::peer::{Peer, ask_an_admin, may_give};
 use crate::privilege::only_tightens;
-use crate::server::Refusal;
 
 impl Agent {
     /// Terms for something that runs already.
-    pub fn set(&self, peer: &Peer, request: &SetRequest) -> Result<GateView, Refusal> {
-        let target = Target::parse(&request.target).map_err(|error| refuse("usage")(&error))?;
+    pub fn set(&self, peer: &Peer, request: &SetRequest) -> Result<GateView, ApiError> {
+        let target =
+            Target::parse(&request.target).map_err(|error| refuse(ErrorKind::Usage)(&error))?;
         let asked = RawTerms::from_map(&request.terms, &Source::Set);
-        asked.check().map_err(|error| refuse("usage")(&error))?;
+        asked
+            .check()
+            .map_err(|error| refuse(ErrorKind::Usage)(&error))?;
         let of_unit = self.ask_systemd(peer, &target, request)?;
         let mut gates = lock(&self.gates);
         let known = find_in(&gates, &request.target).ok();
@@ -42,17 +45,17 @@ impl Agent {
         };
         let judged = judged(&effective, hint_only);
         let is_admin = self.is_admin(peer);
-        may_give(peer, is_admin, owner_uid, &judged).map_err(|error| refuse("denied")(&error))?;
+        may_give(peer, is_admin, owner_uid, &judged)?;
         self.admit(peer)?;
         let name = match known {
             Some(index) => {
                 let gate = &gates[index];
                 if !gate.is_limited() && effective.get("class").is_some_and(|class| class == "side")
                 {
-                    self.check_limitable(&gates, &request.target, &gate.record.place)?;
+                    self.check_limitable(&gates, &request.target, &gate.record.attachment)?;
                 }
                 // What somebody else insisted on is ours again from here on.
-                let own_group = gate.record.place.group().clone();
+                let own_group = gate.record.attachment.group().clone();
                 lock(&self.control).quotas.take_again(&own_group);
                 let privileged = self.by_admin(peer, &asked);
                 let name =
@@ -94,7 +97,7 @@ impl Agent {
         peer: &Peer,
         target: &Target,
         request: &SetRequest,
-    ) -> Result<Option<GroupPath>, Refusal> {
+    ) -> Result<Option<GroupPath>, ApiError> {
         let Target::Unit(unit) = target else {
             return Ok(None);
         };
@@ -103,18 +106,19 @@ impl Agent {
             return Ok(None);
         }
         let judged = judged(&request.terms, is_hint_only(&request.terms));
-        may_give(peer, self.is_admin(peer), peer.uid, &judged)
-            .map_err(|error| refuse("denied")(&error))?;
+        may_give(peer, self.is_admin(peer), peer.uid, &judged)?;
         self.admit(peer)?;
         drop(gates);
         self.group_of_unit(unit).map(Some)
     }
 
     /// The gate `name` for whoever called it `target`.
-    fn shown(&self, name: &str, target: &str) -> Result<GateView, Refusal> {
+    fn shown(&self, name: &str, target: &str) -> Result<GateView, ApiError> {
         let mut gates = self.status().gates.into_iter();
         let found = gates.find(|gate| gate.name == name);
-        found.ok_or_else(|| Refusal::new("not_found", format!("{target}: it has just ended")))
+        found.ok_or_else(|| {
+            ApiError::new(ErrorKind::NotFound, format!("{target}: it has just ended"))
+        })
     }
 
     /// Whose a target is that is no gate yet.
@@ -124,7 +128,7 @@ impl Agent {
         gates: &[Gate],
         (target, text): (&Target, &str),
         hint_only: bool,
-    ) -> Result<u32, Refusal> {
+    ) -> Result<u32, ApiError> {
         match target {
             Target::Pid(pid) => {
                 if self.groups.version() == CgroupVersion::V1 && !hint_only {
@@ -132,11 +136,15 @@ impl Agent {
                     self.check_confinement(peer, gates, *pid)?;
                 }
                 let process = ProcessRef::look_up(&*self.fs, *pid);
-                Ok(process.map_err(|error| refuse("not_found")(&error))?.uid)
+                Ok(process
+                    .map_err(|error| refuse(ErrorKind::NotFound)(&error))?
+                    .uid)
             }
             Target::Cgroup(group) => {
                 let stat = self.groups.stat(group);
-                Ok(stat.map_err(|error| refuse("not_found")(&error))?.uid)
+                Ok(stat
+                    .map_err(|error| refuse(ErrorKind::NotFound)(&error))?
+                    .uid)
             }
             Target::Unit(_) | Target::Gate(_) => Err(no_gate(text)),
         }
@@ -148,14 +156,15 @@ impl Agent {
         gate: &mut Gate,
         asked: &RawTerms,
         by_admin: Option<BTreeSet<String>>,
-    ) -> Result<String, Refusal> {
+    ) -> Result<String, ApiError> {
         let mut record = gate.record.clone();
         record.raw.merge(asked);
         let privileged = by_admin.is_some();
         record.by_admin.extend(by_admin.unwrap_or_default());
-        let changed = Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
+        let changed =
+            Gate::new(record, &self.config).map_err(|error| refuse(ErrorKind::Usage)(&error))?;
         if !privileged {
-            only_tightens(gate, &changed).map_err(|error| refuse("denied")(&error))?;
+            only_tightens(gate, &changed)?;
         }
         if changed.terms.tolerance.value != gate.terms.tolerance.value
             || changed.own_limit() != gate.own_limit()
@@ -164,13 +173,13 @@ impl Agent {
             self.check_feasible(&changed)?;
         }
         if changed.class() != gate.class() {
-            if matches!(gate.record.place, Attachment::Owned { .. }) {
-                let message = format!(
-                    "class: gate {}: the class of a running command cannot change; start it again with --{}",
-                    gate.record.name,
-                    changed.class()
+            if matches!(gate.record.attachment, Attachment::Owned { .. }) {
+                let detail = format!(
+                    "class: gate {}: the class of a running command cannot change",
+                    gate.record.name
                 );
-                return Err(Refusal::new("usage", message));
+                return Err(ApiError::new(ErrorKind::Usage, detail)
+                    .with_mend(format!("start it again with --{}", changed.class())));
             }
             let mut again = changed;
             self.move_to(gate, &mut again)?;
@@ -182,25 +191,25 @@ impl Agent {
     }
 
     /// Takes the gate off the machine and puts it on as it is to be, which may be in another place.
-    fn move_to(&self, gate: &mut Gate, changed: &mut Gate) -> Result<(), Refusal> {
+    fn move_to(&self, gate: &mut Gate, changed: &mut Gate) -> Result<(), ApiError> {
         self.release(gate);
-        let place = self.place_after_release(gate);
-        let refusal = match self.limit_place(changed, place.clone()) {
+        let attachment = self.attachment_after_release(gate);
+        let error = match self.attach(changed, attachment.clone()) {
             Ok(()) => return Ok(()),
-            Err(refusal) => refusal,
+            Err(error) => error,
         };
         // As it was, as far as that can be had.
-        if let Err(error) = self.limit_place(gate, place) {
+        if let Err(error) = self.attach(gate, attachment) {
             warn!("gate {}: {error}", gate.record.name);
         }
-        Err(refusal)
+        Err(error)
     }
 
     /// Makes the machine agree with a gate's changed terms, or leaves gate and machine as they were.
-    pub(crate) fn agree(&self, gate: &mut Gate, mut changed: Gate) -> Result<(), Refusal> {
+    pub(crate) fn agree(&self, gate: &mut Gate, mut changed: Gate) -> Result<(), ApiError> {
         changed.auto = gate.auto.clone();
-        let in_own = matches!(gate.record.place, Attachment::Moved { .. });
-        let is_process = in_own || matches!(gate.record.place, Attachment::Observed { .. });
+        let in_own = matches!(gate.record.attachment, Attachment::Moved { .. });
+        let is_process = in_own || matches!(gate.record.attachment, Attachment::Observed { .. });
         if is_process && changed.needs_group() != in_own {
             self.move_to(gate, &mut changed)?;
             *gate = changed;
@@ -209,11 +218,11 @@ impl Agent {
         if changed.weight() != gate.weight() {
             self.write_weight(&changed)?;
         }
-        if let Err(refusal) = self.put_on(&mut changed) {
+        if let Err(error) = self.put_on(&mut changed) {
             if let Err(error) = self.write_weight(gate).and_then(|()| self.put_on(gate)) {
                 warn!("gate {}: {error}", gate.record.name);
             }
-            return Err(refusal);
+            return Err(error);
         }
         gate.record = changed.record;
         gate.terms = changed.terms;
@@ -223,8 +232,8 @@ impl Agent {
     }
 
     /// Where a gate's work sits once nothing of ours acts on it: a process that was moved is back where it was.
-    fn place_after_release(&self, gate: &Gate) -> Attachment {
-        match &gate.record.place {
+    fn attachment_after_release(&self, gate: &Gate) -> Attachment {
+        match &gate.record.attachment {
             Attachment::Moved {
                 placement,
                 start_ticks,
@@ -238,7 +247,7 @@ impl Agent {
                     .flatten()
                     .unwrap_or_else(GroupPath::root),
             },
-            place => place.clone(),
+            attachment => attachment.clone(),
         }
     }
 
@@ -250,22 +259,22 @@ impl Agent {
         of_unit: Option<GroupPath>,
         raw: RawTerms,
         (uid, by_admin): (u32, BTreeSet<String>),
-    ) -> Result<Gate, Refusal> {
+    ) -> Result<Gate, ApiError> {
         let taken = |name: &str| gates.iter().any(|gate| gate.record.name == name);
-        let (wanted, place) = match target {
+        let (wanted, attachment) = match target {
             Target::Pid(pid) => {
                 let process = ProcessRef::look_up(&*self.fs, *pid)
-                    .map_err(|error| refuse("not_found")(&error))?;
+                    .map_err(|error| refuse(ErrorKind::NotFound)(&error))?;
                 let group = self
                     .groups
                     .group_of(*pid)
-                    .map_err(|error| refuse("not_found")(&error))?;
-                let place = Attachment::Observed {
+                    .map_err(|error| refuse(ErrorKind::NotFound)(&error))?;
+                let attachment = Attachment::Observed {
                     pid: *pid,
                     start_ticks: process.start_ticks,
                     group: group.unwrap_or_else(GroupPath::root),
                 };
-                (process.comm, place)
+                (process.comm, attachment)
             }
             Target::Cgroup(group) => (
                 group.name().to_owned(),
@@ -283,7 +292,7 @@ impl Agent {
             .filter(|number| *number != 1)
             .map(|number| GateName::from_command(&wanted, number))
             .find(|name| !taken(name.as_str()))
-            .ok_or_else(|| Refusal::new("busy", "gate name: all are taken"))?;
+            .ok_or_else(|| ApiError::new(ErrorKind::Busy, "gate name: all are taken"))?;
         let record = Record {
             name: name.to_string(),
             target: target.to_string(),
@@ -292,35 +301,39 @@ impl Agent {
             command: Vec::new(),
             parent: None,
             made_ns: monotonic_ns(),
-            place: place.clone(),
+            attachment: attachment.clone(),
             notes: Vec::new(),
             by_admin,
         };
-        let mut gate = Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
+        let mut gate =
+            Gate::new(record, &self.config).map_err(|error| refuse(ErrorKind::Usage)(&error))?;
         if gate.is_limited() {
-            self.check_limitable(gates, &target.to_string(), &place)?;
+            self.check_limitable(gates, &target.to_string(), &attachment)?;
         }
         self.check_feasible(&gate)?;
-        self.limit_place(&mut gate, place)?;
+        self.attach(&mut gate, attachment)?;
         info!(gate = gate.record.name, class = %gate.class(), target = gate.record.target, "new gate");
         Ok(gate)
     }
 
     /// Refuses to limit the agent itself: by a limit of its own that a gate has, too.
-    pub(crate) fn check_not_own(&self, target: &str, place: &Attachment) -> Result<(), Refusal> {
+    pub(crate) fn check_not_own(
+        &self,
+        target: &str,
+        attachment: &Attachment,
+    ) -> Result<(), ApiError> {
         let own = [std::process::id() as i32, self.lease.guardian_pid()];
-        let holds_own = match place {
+        let holds_own = match attachment {
             Attachment::Observed { pid, .. } => own.contains(pid),
-            place => own.iter().any(|pid| {
+            attachment => own.iter().any(|pid| {
                 let at = self.groups.group_of(*pid).ok().flatten();
-                at.is_some_and(|at| at.is_within(place.group()))
+                at.is_some_and(|at| at.is_within(attachment.group()))
             }),
         };
         if holds_own {
-            let message = format!(
-                "{target}: Tidegate itself is in it, and would be slowed with it; name what is to be limited more closely"
-            );
-            return Err(Refusal::new("usage", message));
+            let detail = format!("{target}: Tidegate itself is in it, and would be slowed with it");
+            return Err(ApiError::new(ErrorKind::Usage, detail)
+                .with_mend("name what is to be limited more closely"));
         }
         Ok(())
     }
@@ -331,50 +344,51 @@ impl Agent {
         &self,
         gates: &[Gate],
         target: &str,
-        place: &Attachment,
-    ) -> Result<(), Refusal> {
-        self.check_not_own(target, place)?;
-        let Attachment::InPlace { group } = place else {
+        attachment: &Attachment,
+    ) -> Result<(), ApiError> {
+        self.check_not_own(target, attachment)?;
+        let Attachment::InPlace { group } = attachment else {
             return Ok(());
         };
         let overlaps = |gate: &&Gate| {
-            let other = gate.record.place.group();
+            let other = gate.record.attachment.group();
             gate.is_limited() && (group.is_within(other) || other.is_within(group))
         };
         match gates.iter().find(overlaps) {
             None => Ok(()),
-            Some(gate) => Err(Refusal::new(
-                "usage",
+            Some(gate) => Err(ApiError::new(
+                ErrorKind::Usage,
                 format!(
-                    "{target}: it overlaps with gate {} ({}), which is side work already; unset that first",
+                    "{target}: it overlaps with gate {} ({}), which is side work already",
                     gate.record.name,
-                    gate.record.place.group()
+                    gate.record.attachment.group()
                 ),
-            )),
+            )
+            .with_mend("unset that first")),
         }
     }
 
     /// Takes terms back; all of them ends the gate.
-    pub fn unset(&self, peer: &Peer, request: &UnsetRequest) -> Result<Done, Refusal> {
+    pub fn unset(&self, peer: &Peer, request: &UnsetRequest) -> Result<Done, ApiError> {
         let mut gates = lock(&self.gates);
         let index = find_in(&gates, &request.target)?;
         let uid = gates[index].record.uid;
         if !self.is_admin(peer) {
-            let message = format!(
+            let detail = format!(
                 "unset: gate {}: taking limits back gives its work more (uid {uid} made it), and without privilege you \
-                 can only tighten; ask root or a member of the group `{ADMIN_GROUP}`",
+                 can only tighten",
                 gates[index].record.name
             );
-            return Err(Refusal::new("denied", message));
+            return Err(ApiError::new(ErrorKind::Denied, detail).with_mend(ask_an_admin()));
         }
         self.admit(peer)?;
         let name = gates[index].record.name.clone();
         let message = if request.terms.is_empty() {
-            if matches!(gates[index].record.place, Attachment::Owned { .. }) {
-                let message = format!(
-                    "unset: gate {name}: it was made by `run` and ends with its command; name the terms to take back"
-                );
-                return Err(Refusal::new("usage", message));
+            if matches!(gates[index].record.attachment, Attachment::Owned { .. }) {
+                let detail =
+                    format!("unset: gate {name}: it was made by `run` and ends with its command");
+                return Err(ApiError::new(ErrorKind::Usage, detail)
+                    .with_mend("name the terms to take back"));
             }
             let left = self.release(&gates[index]);
             gates.remove(index);
@@ -387,20 +401,19 @@ impl Agent {
             let mut record = gate.record.clone();
             for term in &request.terms {
                 if record.raw.0.remove(term).is_none() {
-                    let message = format!(
-                        "unset: {term}: gate {name} was not given it; see `tidegate show gate:{name}`"
-                    );
-                    return Err(Refusal::new("usage", message));
+                    let detail = format!("unset: {term}: gate {name} was not given it");
+                    return Err(ApiError::new(ErrorKind::Usage, detail)
+                        .with_mend(format!("see `tidegate show gate:{name}`")));
                 }
                 record.by_admin.remove(term);
             }
-            let changed =
-                Gate::new(record, &self.config).map_err(|error| refuse("usage")(&error))?;
+            let changed = Gate::new(record, &self.config)
+                .map_err(|error| refuse(ErrorKind::Usage)(&error))?;
             if changed.class() != gate.class() {
-                return Err(Refusal::new(
-                    "usage",
-                    "unset: class: a gate has one; use set to change it",
-                ));
+                return Err(
+                    ApiError::new(ErrorKind::Usage, "unset: class: a gate has one")
+                        .with_mend("use set to change it"),
+                );
             }
             self.agree(gate, changed)?;
             format!("gate {name}: {} taken back", request.terms.join(", "))

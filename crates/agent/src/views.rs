@@ -78,7 +78,7 @@ impl Agent {
             let control = lock(&self.control);
             self.show_control(&mut view, &control, now_ns);
             let is_free = control.quota_room_ucpu().is_none();
-            (control.quotas.given(), is_free)
+            (control.quotas.allotments(), is_free)
         };
         let mut gates = lock(&self.gates);
         for gate in gates.iter_mut() {
@@ -116,11 +116,11 @@ impl Agent {
         view.domains = self.domain_views();
         view.holders = lock(&self.lock_boost).view();
         {
-            let space = lock(&self.space);
-            view.space = space.sentence();
-            view.domain_notes = space.notes().to_vec();
+            let cpuset = lock(&self.cpuset);
+            view.space = cpuset.sentence();
+            view.domain_notes = cpuset.notes().to_vec();
             if is_free {
-                view.free_cpus = format_list(&space.given());
+                view.free_cpus = format_list(&cpuset.standing_cpus());
             }
         }
         view.version = env!("CARGO_PKG_VERSION").to_owned();
@@ -203,12 +203,12 @@ impl Agent {
 
     fn gate_view(&self, gate: &Gate, given: &[Allotment], now_ns: u64) -> GateView {
         let record = &gate.record;
-        let group = record.place.group();
+        let group = record.attachment.group();
         let limited = self.limited_group(gate);
         let own = gate.own_limit();
         // With a limit of its own, its own group's counts tell of that; with one for each task or process, those of their
         // groups; else those of the group that is limited with it in it.
-        let counted = match (&own, &record.place) {
+        let counted = match (&own, &record.attachment) {
             (_, Attachment::Observed { .. }) => None,
             (Some(_), _) => Some(group),
             (None, _) => limited.as_ref(),
@@ -220,7 +220,7 @@ impl Agent {
         let stat = of_units
             .or_else(|| self.limit_stat(counted?).ok())
             .unwrap_or_default();
-        let processes = match &record.place {
+        let processes = match &record.attachment {
             Attachment::Observed { .. } => 1,
             _ => self.processes_below(group, 4) as u64,
         };

@@ -18,7 +18,7 @@ pub(crate) struct QuotaWriter {
     pub groups: Arc<Groups>,
     pub journal: Arc<Mutex<Journal>>,
     /// The group that yields by the least weight while this is set, and not in the idle class.
-    pub light: (GroupPath, Arc<AtomicBool>),
+    pub out_of_idle: (GroupPath, Arc<AtomicBool>),
 }
 
 impl QuotaWriter {
@@ -26,7 +26,7 @@ impl QuotaWriter {
         Self {
             groups: Arc::clone(&agent.groups),
             journal: Arc::clone(&agent.journal),
-            light: (agent.side_root(), lock(&agent.space).light()),
+            out_of_idle: (agent.side_root(), lock(&agent.cpuset).out_of_idle()),
         }
     }
 }
@@ -52,7 +52,7 @@ impl Apply for QuotaWriter {
 
     fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), String> {
         let mut journal = lock(&self.journal);
-        if *group == self.light.0 && self.light.1.load(Ordering::Acquire) {
+        if *group == self.out_of_idle.0 && self.out_of_idle.1.load(Ordering::Acquire) {
             return leave_idle_class(&self.groups, &mut journal, group, yielding);
         }
         journal

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tidegate_agent::client::{Client, ClientError, ErrorKind};
+use tidegate_agent::client::Client;
 use tidegate_agent::paths::RunDir;
+use tidegate_api::{ApiError, ErrorKind};
 
 use crate::exit::{Exit, Failure};
 
@@ -27,7 +28,7 @@ pub fn to_owner() -> Result<Client, Failure> {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Calls the agent that runs now, or a new one.
-pub fn call_starting<R>(call: impl Fn(&Client) -> Result<R, ClientError>) -> Result<R, Failure> {
+pub fn call_starting<R>(call: impl Fn(&Client) -> Result<R, ApiError>) -> Result<R, Failure> {
     let client = Client::connect_or_start(&RunDir::from_env()).map_err(with_mend_for_users)?;
     let started = Instant::now();
     loop {
@@ -41,10 +42,11 @@ pub fn call_starting<R>(call: impl Fn(&Client) -> Result<R, ClientError>) -> Res
 }
 
 /// Someone who is not root learns the shortest way first.
-fn with_mend_for_users(error: ClientError) -> Failure {
+fn with_mend_for_users(error: ApiError) -> Failure {
     let root = rustix::process::geteuid().is_root();
-    let failure = Failure::from(error.clone());
-    match error.kind {
+    let kind = error.kind;
+    let failure = Failure::from(error);
+    match kind {
         ErrorKind::Unreachable | ErrorKind::Denied if !root => Failure::new(
             failure.exit,
             format!(

@@ -171,7 +171,7 @@ impl Agent {
         if !self.ext.holds() {
             return None;
         }
-        let group = gate.record.place.group();
+        let group = gate.record.attachment.group();
         let id = self.groups.id(group).ok()?;
         let cap = self.ext_cap(group).map(|cap| CapCounts {
             background_cpus: gate.background_cpus,

@@ -88,10 +88,10 @@ impl Agent {
         let mut plan = Plan::default();
         let id_of = |group: &GroupPath| self.groups.id(group).ok();
         for gate in gates.iter().filter(|gate| !gate.away) {
-            let group = match &gate.record.place {
+            let group = match &gate.record.attachment {
                 // No group of its own: its hint is its slice, which the scheduler reads.
                 Attachment::Observed { .. } => continue,
-                place => place.group(),
+                attachment => attachment.group(),
             };
             let limited = self.limited_group(gate);
             if let Some(limited) = limited.as_ref().filter(|group| self.is_ours(group)) {
@@ -133,7 +133,7 @@ impl Agent {
                 Class::Neutral => None,
             },
             idle_is_mirror: lock(&self.journal)
-                .background_of(gate.record.place.group())
+                .background_of(gate.record.attachment.group())
                 .is_some(),
             ..GateTerms::default()
         }

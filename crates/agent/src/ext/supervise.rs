@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_ext::Ended;
 use tidegate_knobs::kfs::KernelFs;
 use tracing::{error, info, warn};
@@ -18,7 +19,6 @@ use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate, tighter};
 use crate::lease::monotonic_ns;
 use crate::limits::kind_of;
-use crate::server::Refusal;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ pub(crate) fn run(agent: &Arc<Agent>) {
         return;
     }
     while !agent.leaving.load(Ordering::Acquire) {
-        agent.carry(monotonic_ns());
+        agent.supervise(monotonic_ns());
         std::thread::sleep(LOOK);
     }
 }
@@ -161,7 +161,7 @@ impl ExtSupervisor {
 
 impl Agent {
     /// One look at the scheduler.
-    pub(crate) fn carry(&self, now_ns: u64) {
+    pub(crate) fn supervise(&self, now_ns: u64) {
         match self.ext.due(now_ns) {
             Due::Nothing => {}
             Due::Load => self.load_ext(now_ns),
@@ -213,7 +213,7 @@ impl Agent {
     /// The copies first, then the scheduler.
     fn arm(&self, gates: &[Gate], mut scheduler: Box<dyn Scheduler>) -> Result<(), String> {
         let plan = self.ext_plan(gates, scheduler.sees_quotas());
-        self.write_mirrors().map_err(|refusal| refusal.message)?;
+        self.write_mirrors().map_err(|error| error.to_string())?;
         let machine = self.ext_machine();
         scheduler.set_machine(machine.0, machine.1)?;
         let mut inner = lock(&self.ext.inner);
@@ -234,7 +234,7 @@ impl Agent {
     }
 
     /// Side work's floor and idle class, as they are to hold whenever the scheduler ends.
-    pub(crate) fn write_mirrors(&self) -> Result<(), Refusal> {
+    pub(crate) fn write_mirrors(&self) -> Result<(), ApiError> {
         for line in crate::fallback::yield_again(&self.groups, &mut lock(&self.journal)) {
             info!("ext: {line}");
         }
@@ -332,8 +332,8 @@ impl Agent {
             .iter_mut()
             .filter(|gate| gate.caps_for_each().is_some())
         {
-            if let Err(refusal) = self.put_on_units(gate) {
-                lock(&self.alerts).insert(refusal.message);
+            if let Err(error) = self.put_on_units(gate) {
+                lock(&self.alerts).insert(error.to_string());
             }
         }
     }
@@ -352,21 +352,21 @@ impl Agent {
 
     /// Refuses terms that no scheduler can keep, where one is to: asked when they are set, with the tasks that are there then.
     /// Later ones have their floors all the same.
-    pub(crate) fn check_feasible(&self, gate: &Gate) -> Result<(), Refusal> {
+    pub(crate) fn check_feasible(&self, gate: &Gate) -> Result<(), ApiError> {
         if !self.ext.is_wanted() {
             return Ok(());
         }
         let refused = |why: String| {
-            Refusal::new(
-                "usage",
+            ApiError::new(
+                ErrorKind::Usage,
                 format!("engine ext: gate {}: {why}", gate.record.name),
             )
         };
         let cpus = lock(&self.control).online_cpus().max(1);
-        let tasks = match &gate.record.place {
+        let tasks = match &gate.record.attachment {
             Attachment::Observed { pid, .. } => threads_of(&*self.fs, *pid),
             // Threads, for the kernel's watchdog looks at each.
-            place => self.tasks_below(place.group(), LEVELS_MAX),
+            attachment => self.tasks_below(attachment.group(), LEVELS_MAX),
         };
         if !gate.terms.tolerance.is_default() {
             let side = tasks * usize::from(gate.is_limited());

@@ -4,7 +4,7 @@ use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::{Change, Entry, Fallback};
 use tidegate_knobs::locks::boost::{Boost, give};
 
-use super::{BooksError, Journal};
+use super::{Journal, JournalError};
 
 impl Journal {
     /// Tasks of `group` are about to go first.
@@ -12,32 +12,32 @@ impl Journal {
         &mut self,
         group: &GroupPath,
         gate: &str,
-        first: Boost,
-    ) -> Result<u64, BooksError> {
+        boost: Boost,
+    ) -> Result<u64, JournalError> {
         // Nobody but the agent keeps count of turns: without one they end.
-        let entry = self.new_entry(group, gate, Change::Boost(first), Fallback::Restore)?;
+        let entry = self.new_entry(group, gate, Change::Boost(boost), Fallback::Restore)?;
         Ok(self.ledger.record(entry)?)
     }
 
     /// Gives the tasks of an entry their turn; false where the entry is gone, as when its gate has just ended.
-    pub fn go_first(&self, id: u64) -> Result<bool, BooksError> {
+    pub fn start_boost(&self, id: u64) -> Result<bool, JournalError> {
         let Some(entry) = self.ledger.get(id) else {
             return Ok(false);
         };
-        let Change::Boost(first) = &entry.change else {
+        let Change::Boost(boost) = &entry.change else {
             return Ok(false);
         };
-        let refused = |error| BooksError::Ledger(tidegate_knobs::ledger::LedgerError::Kfs(error));
-        give(&**self.groups.fs(), first).map_err(refused)?;
+        let refused = |error| JournalError::Ledger(tidegate_knobs::ledger::LedgerError::Kfs(error));
+        give(&**self.groups.fs(), boost).map_err(refused)?;
         Ok(true)
     }
 
     /// The turns of an entry are over.
-    pub fn went_first(&mut self, id: u64) -> Vec<String> {
+    pub fn end_boost(&mut self, id: u64) -> Vec<String> {
         self.restore_lines(|entry| entry.id == id)
     }
 }
 
-pub(crate) fn is_first(entry: &Entry) -> bool {
+pub(crate) fn is_boost(entry: &Entry) -> bool {
     matches!(entry.change, Change::Boost(_))
 }

@@ -7,7 +7,7 @@ use tidegate_knobs::group::{CpuClass, GroupPath, WEIGHT_DEFAULT};
 use tidegate_knobs::ledger::{Change, Entry, Fallback};
 use tidegate_knobs::units::Family;
 
-use super::{BooksError, Journal};
+use super::{Journal, JournalError};
 
 impl Journal {
     /// Groups that [`Journal::record_idle_class_change`] took out of the idle class.
@@ -33,7 +33,7 @@ impl Journal {
         gate: &str,
         was: CpuClass,
         fallback: Fallback,
-    ) -> Result<(), BooksError> {
+    ) -> Result<(), JournalError> {
         if self.entry(group, is_background).is_none() {
             let entry = self.new_entry(group, gate, Change::Background { was }, fallback)?;
             self.ledger.record(entry)?;
@@ -68,10 +68,10 @@ impl Journal {
         gate: &str,
         family: &Family,
         fallback: Fallback,
-    ) -> Result<(), BooksError> {
+    ) -> Result<(), JournalError> {
         let known = self.family_of(&family.group);
         if let Some(known) = known.as_ref().filter(|known| *known != family) {
-            return Err(BooksError::Divided(known.group.clone()));
+            return Err(JournalError::Divided(known.group.clone()));
         }
         if known.is_none() {
             let change = Change::Units(family.clone());
@@ -112,15 +112,15 @@ impl Journal {
     }
 
     /// Puts a group with a soft cap into the background or takes it out.
-    pub fn set_background(&self, group: &GroupPath, background: bool) -> Result<(), BooksError> {
+    pub fn set_background(&self, group: &GroupPath, background: bool) -> Result<(), JournalError> {
         match self.background_of(group) {
             Some(was) => Ok(self.groups.set_background(group, &was, background)?),
-            None => Err(BooksError::NotMoving(group.clone())),
+            None => Err(JournalError::NotMoving(group.clone())),
         }
     }
 
     /// A group with a soft cap is to have another weight whenever it is not in the background. False where it has no such cap.
-    pub fn record_weight(&mut self, group: &GroupPath, weight: u32) -> Result<bool, BooksError> {
+    pub fn record_weight(&mut self, group: &GroupPath, weight: u32) -> Result<bool, JournalError> {
         let Some(id) = self.entry(group, is_background).map(|entry| entry.id) else {
             return Ok(false);
         };

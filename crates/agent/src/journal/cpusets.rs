@@ -3,7 +3,7 @@
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::{Change, Entry, Fallback};
 
-use super::{BooksError, Journal};
+use super::{Journal, JournalError};
 
 impl Journal {
     /// `group` is about to be confined to these CPUs; where it is not in the journal yet, it had `was`.
@@ -12,7 +12,7 @@ impl Journal {
         group: &GroupPath,
         was: &[u32],
         to: &[u32],
-    ) -> Result<(), BooksError> {
+    ) -> Result<(), JournalError> {
         let is_cpuset = |change: &Change| matches!(change, Change::Cpuset { .. });
         if let Some(id) = self.entry(group, is_cpuset).map(|entry| entry.id) {
             self.ledger.update(id, |entry| {

@@ -5,7 +5,7 @@ use tidegate_knobs::ledger::{Change, Entry, Fallback, LedgerError, NewEntry};
 use tidegate_knobs::sched::hint::Latency;
 use tidegate_knobs::sched::tasks::Whose;
 
-use super::{BooksError, Journal};
+use super::{Journal, JournalError};
 use crate::mechanisms::HintPlace;
 
 impl Journal {
@@ -23,7 +23,7 @@ impl Journal {
         gate: &str,
         latency: Latency,
         fallback: Fallback,
-    ) -> Result<Entry, BooksError> {
+    ) -> Result<Entry, JournalError> {
         let entry = match latency.whose {
             Whose::Group => self.new_entry(group, gate, Change::Latency(latency), fallback)?,
             // It may go from group to group.
@@ -37,7 +37,7 @@ impl Journal {
         };
         let id = self.ledger.record(entry)?;
         let entry = self.ledger.get(id).cloned();
-        entry.ok_or(BooksError::Ledger(LedgerError::NoEntry { id }))
+        entry.ok_or(JournalError::Ledger(LedgerError::NoEntry { id }))
     }
 
     /// Every gate's hint.

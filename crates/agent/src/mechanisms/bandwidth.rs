@@ -3,6 +3,7 @@
 //! Where the loop moves the quota of that very group (a side gate that stays where it is), the loop holds to the own limit,
 //! too; everywhere else it is written here, once, and stays.
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
@@ -12,14 +13,13 @@ use tidegate_terms::Burst;
 use crate::agent::{Agent, refuse};
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
-use crate::journal::{BooksError, fallback_of};
+use crate::journal::{JournalError, fallback_of};
 use crate::limits::kind_of;
 use crate::quota_tree::limited_above;
-use crate::server::Refusal;
 
 impl Agent {
     /// Writes the gate's own limit to its group, or puts back what stood there before when it has none any more.
-    pub(crate) fn put_on_bandwidth(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    pub(crate) fn put_on_bandwidth(&self, gate: &mut Gate) -> Result<(), ApiError> {
         self.take_up_burst(gate);
         let Some(group) = self.still_group(gate) else {
             return Ok(());
@@ -31,12 +31,12 @@ impl Agent {
         if lock(&self.control).quotas.is_left_alone(&group) {
             return Ok(());
         }
-        if let Attachment::InPlace { .. } = gate.record.place {
-            self.check_not_own(&gate.record.target, &gate.record.place)?;
+        if let Attachment::InPlace { .. } = gate.record.attachment {
+            self.check_not_own(&gate.record.target, &gate.record.attachment)?;
         }
         let own = self.without_burst(gate, own);
         self.note_limits(gate, &group, &own);
-        let fallback = match (&gate.record.place, gate.terms.fallback.value) {
+        let fallback = match (&gate.record.attachment, gate.terms.fallback.value) {
             (Attachment::Owned { .. }, _) => Fallback::Stay,
             // A limit of its own is no tighter without an agent: the floor is for what must yield.
             (_, wanted) => match fallback_of(wanted, own) {
@@ -71,9 +71,9 @@ impl Agent {
 
     /// The gate's group, where its quota is not the loop's to move.
     fn still_group(&self, gate: &Gate) -> Option<GroupPath> {
-        let group = match &gate.record.place {
+        let group = match &gate.record.attachment {
             Attachment::Observed { .. } => return None,
-            place => place.group(),
+            attachment => attachment.group(),
         };
         (self.limited_group(gate).as_ref() != Some(group)).then(|| group.clone())
     }
@@ -125,24 +125,25 @@ impl Agent {
         gate: &Gate,
         group: &GroupPath,
         own: &Bandwidth,
-        error: &BooksError,
-    ) -> Refusal {
+        error: &JournalError,
+    ) -> ApiError {
         let refused =
-            matches!(error, BooksError::Group(error) if error.errno() == Some(libc::EINVAL));
+            matches!(error, JournalError::Group(error) if error.errno() == Some(libc::EINVAL));
         let v1 = self.groups.version() == CgroupVersion::V1;
         match self.limited_above(group, own) {
             Some((above, limit)) if refused && v1 => {
-                let message = format!(
-                    "quota: gate {}: {own} is more than {above} above it has ({limit}), which cgroup v1 refuses; ask for at \
-                     most {}‰ of a CPU, or raise the limit of {above} first",
-                    gate.record.name,
-                    limit.rate_ucpu().unwrap_or(0) / 1_000
+                let detail = format!(
+                    "quota: gate {}: {own} is more than {above} above it has ({limit}), which cgroup v1 refuses",
+                    gate.record.name
                 );
-                Refusal::new("usage", message)
+                ApiError::new(ErrorKind::Usage, detail).with_mend(format!(
+                    "ask for at most {}‰ of a CPU, or raise the limit of {above} first",
+                    limit.rate_ucpu().unwrap_or(0) / 1_000
+                ))
             }
             _ => match error {
-                BooksError::Group(error) => refuse(kind_of(error))(error),
-                other => refuse("internal")(other),
+                JournalError::Group(error) => refuse(kind_of(error))(error),
+                other => refuse(ErrorKind::Internal)(other),
             },
         }
     }

@@ -3,6 +3,7 @@
 //! A hard cap for all of a gate is a quota (`bandwidth`). A soft cap is the loop's ([`tidegate_knobs::control::SoftCaps`]): here
 //! its group gets into the journal and, until the loop has looked, into the background.
 
+use tidegate_api::ApiError;
 use tidegate_knobs::control::SoftCapped;
 use tidegate_knobs::group::{GroupError, GroupPath};
 use tidegate_knobs::ledger::{Entry, Fallback};
@@ -15,7 +16,6 @@ use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
 use crate::journal::{fallback_of, is_background};
 use crate::limits::kind_of;
-use crate::server::Refusal;
 
 /// How notes on the background begin.
 const START: &str = "background: ";
@@ -26,7 +26,7 @@ const NAMED_MAX: usize = 8;
 
 impl Agent {
     /// Puts the gate's caps on.
-    pub(super) fn put_on_caps(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    pub(super) fn put_on_caps(&self, gate: &mut Gate) -> Result<(), ApiError> {
         self.note_exempt(gate);
         self.put_on_soft(gate)?;
         self.put_on_units(gate)
@@ -35,13 +35,13 @@ impl Agent {
     /// Back to what stood before.
     pub(super) fn take_off_caps(&self, gate: &Gate) -> Vec<String> {
         let mut left = self.take_off_units(gate);
-        left.extend(self.take_off_soft(gate.record.place.group()));
+        left.extend(self.take_off_soft(gate.record.attachment.group()));
         left
     }
 
     /// Tells the loop of the soft caps of all gates.
-    pub(crate) fn publish_softs(&self, gates: &[Gate]) {
-        self.set_softs(
+    pub(crate) fn publish_soft_caps(&self, gates: &[Gate]) {
+        self.set_soft_caps(
             gates
                 .iter()
                 .filter_map(|gate| self.soft_capped(gate))
@@ -55,9 +55,9 @@ impl Agent {
         if !gate.terms.is_bounded() {
             return;
         }
-        let group = match &gate.record.place {
+        let group = match &gate.record.attachment {
             Attachment::Observed { .. } => return,
-            place => place.group(),
+            attachment => attachment.group(),
         };
         let found = exempt(&self.groups, group, NAMED_MAX);
         if !found.is_empty() {
@@ -74,25 +74,25 @@ impl Agent {
     /// The group that the loop is to put into the background and out of it.
     pub(crate) fn soft_capped(&self, gate: &Gate) -> Option<SoftCapped> {
         let soft_ppt = gate.soft_for_all_ppt()?;
-        let group = gate.record.place.group().clone();
+        let group = gate.record.attachment.group().clone();
         // A group that is not in the journal is in the background anyway, by its class or by an outside write.
         lock(&self.journal)
             .background_of(&group)
             .map(|_| SoftCapped { group, soft_ppt })
     }
 
-    fn put_on_soft(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    fn put_on_soft(&self, gate: &mut Gate) -> Result<(), ApiError> {
         gate.record.notes.retain(|note| !note.starts_with(START));
-        let group = match &gate.record.place {
+        let group = match &gate.record.attachment {
             Attachment::Observed { .. } => return Ok(()),
-            place => place.group().clone(),
+            attachment => attachment.group().clone(),
         };
         if gate.soft_for_all_ppt().is_none() {
             self.take_off_soft(&group);
             return Ok(());
         }
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
-        let fallback = match (&gate.record.place, gate.terms.fallback.value) {
+        let fallback = match (&gate.record.attachment, gate.terms.fallback.value) {
             (Attachment::Owned { .. }, _) => Fallback::Stay,
             (_, wanted) => match fallback_of(wanted, self.floor_now()) {
                 Fallback::Floor { .. } => Fallback::Stay,
@@ -141,7 +141,7 @@ impl Agent {
         if parent.is_root() || gate.class() == Class::Side && parent == self.side_root() {
             return None;
         }
-        let hint = match &gate.record.place {
+        let hint = match &gate.record.attachment {
             Attachment::Owned { .. } if parent == self.main_root() => {
                 "; started with its soft cap, it would yield to all"
             }
@@ -163,7 +163,7 @@ impl Agent {
     pub(crate) fn cap_view(&self, gate: &Gate, now_ns: u64) -> Option<CapView> {
         let (stats, soft_ppt) = lock(&self.control)
             .soft_caps
-            .stats(gate.record.place.group())?;
+            .stats(gate.record.attachment.group())?;
         let seconds = |ns: u64| ns as f64 / 1e9;
         let since = stats.background_since_ns;
         // Background for good is not looked at, so its counts end where they began.
@@ -184,7 +184,7 @@ impl Agent {
 
     /// Without an agent nobody would take the gate out of the background in time, so there it stays.
     pub(crate) fn leave_in_background(&self, gate: &Gate) -> bool {
-        let group = gate.record.place.group();
+        let group = gate.record.attachment.group();
         self.leave_units(&gate.record.name);
         lock(&self.control).soft_caps.drop(group);
         let journal = lock(&self.journal);

@@ -102,7 +102,7 @@ impl Agent {
                     warn!("latency: gate {name}: {error}");
                 }
             }
-            Err(refusal) => warn!("gate {name}: {refusal}"),
+            Err(error) => warn!("gate {name}: {error}"),
         }
         if whole {
             end_round(state, monotonic_ns());

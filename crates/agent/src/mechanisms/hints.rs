@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::KfsError;
 use tidegate_knobs::ledger::{Change, Entry, Fallback};
@@ -22,7 +23,6 @@ use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
 use crate::journal::fallback_of;
 use crate::limits::kind_of;
-use crate::server::Refusal;
 
 /// Processes of one gate whose children are not to inherit the hint: the ledger has each of them.
 const ONLY_MAX: usize = 4_096;
@@ -102,7 +102,7 @@ pub(crate) struct Passed {
 
 impl Agent {
     /// Gives the gate's tasks their latency hint; takes back one that is not asked for any more.
-    pub(super) fn put_on_hints(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    pub(super) fn put_on_hints(&self, gate: &mut Gate) -> Result<(), ApiError> {
         let hint = gate.terms.latency.value.hint();
         let standing = lock(&self.journal).latency_of(&gate.record.name);
         if hint == 0 && standing.is_none() {
@@ -133,7 +133,7 @@ impl Agent {
         if hint == 0 {
             return Ok(());
         }
-        let support = probe(&*self.fs).map_err(|error| refuse("unsupported")(&error))?;
+        let support = probe(&*self.fs).map_err(|error| refuse(ErrorKind::Unsupported)(&error))?;
         let entry = match known {
             Some(entry) => entry,
             None => self.begin_hint(gate, hint, (&group, whose), &support)?,
@@ -149,14 +149,14 @@ impl Agent {
         hint: i8,
         (group, whose): (&GroupPath, Whose),
         support: &Support,
-    ) -> Result<Entry, Refusal> {
+    ) -> Result<Entry, ApiError> {
         let Some(ours) = compile(hint, support) else {
-            let message = format!(
-                "latency: {hint}: kernel {} gives tasks no slices of their own, and SCHED_BATCH stands for hints above 0 \
-                 only; boot {SLICES_SINCE} or newer, or leave it out",
+            let detail = format!(
+                "latency: {hint}: kernel {} gives tasks no slices of their own, and SCHED_BATCH stands for hints above 0 only",
                 self.machine.kernel
             );
-            return Err(Refusal::new("unsupported", message));
+            return Err(ApiError::new(ErrorKind::Unsupported, detail)
+                .with_mend(format!("boot {SLICES_SINCE} or newer, or leave it out")));
         };
         let name = &gate.record.name;
         let places = lock(&self.journal).hints();
@@ -168,7 +168,7 @@ impl Agent {
             true => None,
             false => Some(self.only_these(whose, &tids)?),
         };
-        let run = matches!(gate.record.place, Attachment::Owned { .. });
+        let run = matches!(gate.record.attachment, Attachment::Owned { .. });
         let latency = Latency {
             hint,
             ours,
@@ -185,22 +185,22 @@ impl Agent {
         };
         lock(&self.journal)
             .record_hint(group, name, latency, fallback)
-            .map_err(|error| refuse("internal")(&error))
+            .map_err(|error| refuse(ErrorKind::Internal)(&error))
     }
 
     /// The processes that are to have the hint, where those that they fork are not.
-    fn only_these(&self, whose: Whose, tids: &[i32]) -> Result<Vec<TaskId>, Refusal> {
+    fn only_these(&self, whose: Whose, tids: &[i32]) -> Result<Vec<TaskId>, ApiError> {
         let only = match whose {
             Whose::Process(process) => vec![process],
             Whose::Group => tasks::processes(&*self.fs, tids).into_iter().collect(),
         };
         if only.len() > ONLY_MAX {
-            let message = format!(
-                "latency_inherit: {} processes would have to be told from what they fork, and {ONLY_MAX} can; leave it out, \
-                 or name a smaller group",
+            let detail = format!(
+                "latency_inherit: {} processes would have to be told from what they fork, and {ONLY_MAX} can",
                 only.len()
             );
-            return Err(Refusal::new("unsupported", message));
+            return Err(ApiError::new(ErrorKind::Unsupported, detail)
+                .with_mend("leave it out, or name a smaller group"));
         }
         Ok(only)
     }
@@ -210,7 +210,7 @@ impl Agent {
         group: &GroupPath,
         whose: Whose,
         apart: &Apart,
-    ) -> Result<Vec<i32>, Refusal> {
+    ) -> Result<Vec<i32>, ApiError> {
         let listed = tasks::list(&self.groups, group, whose, &apart.groups, hint::TASKS_MAX);
         let mut tids = listed
             .map_err(|error| refuse(kind_of(&error))(&error))?
@@ -226,7 +226,7 @@ impl Agent {
         ours: Compiled,
         support: &Support,
         inherited: &[Compiled],
-    ) -> Result<Vec<Before>, Refusal> {
+    ) -> Result<Vec<Before>, ApiError> {
         let seen = hint::look(&*self.fs, tids, ours, support).map_err(|error| denied(&error))?;
         let same = seen.ours.iter().map(|tid| (*tid, ours));
         let before = same
@@ -240,10 +240,10 @@ impl Agent {
     }
 
     /// Passes over the tasks until none is without the hint. A task with another slice that comes meanwhile is left alone.
-    fn give_hint(&self, entry: Entry, support: &Support) -> Result<HintState, Refusal> {
+    fn give_hint(&self, entry: Entry, support: &Support) -> Result<HintState, ApiError> {
         let Change::Latency(latency) = entry.change else {
-            return Err(Refusal::new(
-                "internal",
+            return Err(ApiError::new(
+                ErrorKind::Internal,
                 "latency: it is not in the journal",
             ));
         };
@@ -254,7 +254,7 @@ impl Agent {
         let mut counts = HintCounts::default();
         for _ in 0..hint::PASSES_MAX {
             let tids = match self.hinted_tids(&group, latency.whose, &apart) {
-                Err(error) if error.kind == "not_found" => break,
+                Err(error) if error.kind == ErrorKind::NotFound => break,
                 tids => tids?,
             };
             let passed = self.pass_hint(&tids, &latency, support, &inherited, None)?;
@@ -290,7 +290,7 @@ impl Agent {
         support: &Support,
         inherited: &[Compiled],
         mut given: Option<&mut BTreeMap<i32, (TaskId, u8)>>,
-    ) -> Result<Passed, Refusal> {
+    ) -> Result<Passed, ApiError> {
         let fs = &*self.fs;
         let seen = hint::look(fs, tids, latency.ours, support).map_err(|error| denied(&error))?;
         let mut passed = Passed {
@@ -342,12 +342,12 @@ impl Agent {
         let standing = lock(&self.journal).latency_of(&gate.record.name);
         match standing.map(|entry| self.undo_hint(&entry)) {
             Some(Ok(left)) => left,
-            Some(Err(refusal)) => vec![refusal.message],
+            Some(Err(error)) => vec![error.to_string()],
             None => Vec::new(),
         }
     }
 
-    fn undo_hint(&self, entry: &Entry) -> Result<Vec<String>, Refusal> {
+    fn undo_hint(&self, entry: &Entry) -> Result<Vec<String>, ApiError> {
         let Change::Latency(latency) = &entry.change else {
             return Ok(Vec::new());
         };
@@ -359,7 +359,7 @@ impl Agent {
         match hint::undo(&self.groups, group, latency, at_ns, &apart) {
             Ok(undone) => {
                 if let Some(error) = undone.failed {
-                    return Err(refuse("internal")(&error));
+                    return Err(refuse(ErrorKind::Internal)(&error));
                 }
                 if undone.others > 0 {
                     let text = format!(
@@ -379,7 +379,7 @@ impl Agent {
 
 /// Which tasks a gate's hint is for.
 fn whose(gate: &Gate) -> (GroupPath, Whose) {
-    match &gate.record.place {
+    match &gate.record.attachment {
         Attachment::Observed {
             pid, start_ticks, ..
         } => {
@@ -389,15 +389,15 @@ fn whose(gate: &Gate) -> (GroupPath, Whose) {
             };
             (GroupPath::root(), Whose::Process(process))
         }
-        place => (place.group().clone(), Whose::Group),
+        attachment => (attachment.group().clone(), Whose::Group),
     }
 }
 
-fn denied(error: &KfsError) -> Refusal {
+fn denied(error: &KfsError) -> ApiError {
     let kind = if error.is_denied() {
-        "denied"
+        ErrorKind::Denied
     } else {
-        "internal"
+        ErrorKind::Internal
     };
-    Refusal::new(kind, format!("latency: {error}"))
+    ApiError::new(kind, format!("latency: {error}"))
 }

@@ -17,14 +17,14 @@ pub(crate) use units::Units;
 
 use crate::agent::Agent;
 use crate::gate::{Attachment, Gate};
-use crate::server::Refusal;
+use tidegate_api::ApiError;
 
 impl Agent {
     /// Puts a placed gate's own terms on the machine. After a refusal the caller takes the gate off again.
-    pub(crate) fn put_on(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    pub(crate) fn put_on(&self, gate: &mut Gate) -> Result<(), ApiError> {
         // Before anything is changed.
-        if !matches!(gate.record.place, Attachment::Observed { .. }) {
-            self.check_beside(gate, &gate.record.place)?;
+        if !matches!(gate.record.attachment, Attachment::Observed { .. }) {
+            self.check_beside(gate, &gate.record.attachment)?;
         }
         self.put_on_bandwidth(gate)?;
         self.put_on_caps(gate)?;

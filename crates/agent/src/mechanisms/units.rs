@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::SoftCapped;
 use tidegate_knobs::discover::CgroupVersion;
@@ -20,9 +21,8 @@ use tracing::{debug, warn};
 use crate::agent::{Agent, refuse};
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
-use crate::journal::{BooksError, fallback_of};
+use crate::journal::{JournalError, fallback_of};
 use crate::limits::kind_of;
-use crate::server::Refusal;
 
 const BUSY: Duration = Duration::from_millis(250);
 const QUIET: Duration = Duration::from_secs(1);
@@ -80,18 +80,22 @@ pub(crate) fn look(agent: &Agent) -> bool {
         busy |= swept.moved > 0 || swept.more;
     }
     if units.gates.iter().any(|one| one.soft_ppt.is_some()) {
-        agent.renew_softs(&mut units);
+        agent.renew_soft_caps(&mut units);
     }
     busy
 }
 
 impl Agent {
     /// Soft caps for each lie beside the gate's group, so work leaves that and every limit on it: refused where it may have one.
-    pub(crate) fn check_beside(&self, gate: &Gate, place: &Attachment) -> Result<(), Refusal> {
+    pub(crate) fn check_beside(
+        &self,
+        gate: &Gate,
+        attachment: &Attachment,
+    ) -> Result<(), ApiError> {
         if !matches!(gate.caps_for_each(), Some((_, _, Some(_)))) {
             return Ok(());
         }
-        let why = if !matches!(place, Attachment::Owned { .. }) {
+        let why = if !matches!(attachment, Attachment::Owned { .. }) {
             "it was running before, and would leave the limits on its own group"
         } else if gate.is_limited() {
             "side work would leave the idle class and the side root's quota"
@@ -100,22 +104,26 @@ impl Agent {
         } else {
             return Ok(());
         };
-        Err(Refusal::new(
-            "unsupported",
+        Err(ApiError::new(
+            ErrorKind::Unsupported,
             format!(
-                "cap_scope: gate {}: a soft cap cannot count for each {} here: {why}; take cap_scope=group or a hard cap, or start it \
-                 with: tidegate run --cap-soft RATE --cap-scope {} (no quota, not side)",
-                gate.record.name, gate.terms.cap_scope.value, gate.terms.cap_scope.value
+                "cap_scope: gate {}: a soft cap cannot count for each {} here: {why}",
+                gate.record.name, gate.terms.cap_scope.value
             ),
-        ))
+        )
+        .with_mend(format!(
+            "take cap_scope=group or a hard cap, or start it with: tidegate run --cap-soft RATE --cap-scope {} (no quota, \
+             not side)",
+            gate.terms.cap_scope.value
+        )))
     }
 
     /// Gives each process or task of the gate its own cap, where that is asked for.
-    pub(crate) fn put_on_units(&self, gate: &mut Gate) -> Result<(), Refusal> {
+    pub(crate) fn put_on_units(&self, gate: &mut Gate) -> Result<(), ApiError> {
         gate.record.notes.retain(|note| !note.starts_with(START));
-        let group = match &gate.record.place {
+        let group = match &gate.record.attachment {
             Attachment::Observed { .. } => return Ok(()),
-            place => place.group().clone(),
+            attachment => attachment.group().clone(),
         };
         let Some((asked, hard_ppt, soft_ppt)) = gate.caps_for_each() else {
             return self.unite(gate);
@@ -133,7 +141,7 @@ impl Agent {
         {
             self.unite(gate)?;
         }
-        let fallback = match (&gate.record.place, gate.terms.fallback.value) {
+        let fallback = match (&gate.record.attachment, gate.terms.fallback.value) {
             (Attachment::Owned { .. }, _) => Fallback::Stay,
             (_, wanted) => match fallback_of(wanted, self.floor_now()) {
                 Fallback::Floor { .. } => Fallback::Stay,
@@ -163,7 +171,7 @@ impl Agent {
         let swept = self.sweep_units(&mut divided, MOVES_AT_FIRST);
         if let (Some(why), 0) = (&swept.refused, swept.units) {
             let message = format!("cap_scope: gate {}: {why}", divided.gate);
-            return Err(Refusal::new("unsupported", message));
+            return Err(ApiError::new(ErrorKind::Unsupported, message));
         }
         if asked == Per::Task && divided.family.per == Per::Process {
             gate.record.notes.push(format!(
@@ -171,19 +179,19 @@ impl Agent {
             ));
         }
         units.gates.push(divided);
-        self.renew_softs(&mut units);
+        self.renew_soft_caps(&mut units);
         Ok(())
     }
 
     /// Everybody back into the gate's group.
     pub(crate) fn take_off_units(&self, gate: &Gate) -> Vec<String> {
-        let group = gate.record.place.group();
+        let group = gate.record.attachment.group();
         let mut units = lock(&self.units);
         units.gates.retain(|one| one.gate != gate.record.name);
         let Some(family) = lock(&self.journal).family_of(group) else {
             return Vec::new();
         };
-        self.renew_softs(&mut units);
+        self.renew_soft_caps(&mut units);
         // Without the journal, for the loop waits for it: moving takes long on a full machine.
         let why = match dissolve(&self.groups, &family) {
             Ok(true) => None,
@@ -206,14 +214,14 @@ impl Agent {
     }
 
     /// The same, where what comes next needs everybody in the gate's group.
-    fn unite(&self, gate: &Gate) -> Result<(), Refusal> {
+    fn unite(&self, gate: &Gate) -> Result<(), ApiError> {
         match self.take_off_units(gate).pop() {
-            Some(left) => Err(Refusal::new("busy", left)),
+            Some(left) => Err(ApiError::new(ErrorKind::Busy, left)),
             None => Ok(()),
         }
     }
 
-    fn family(&self, group: &GroupPath, asked: Per, beside: bool) -> Result<Family, Refusal> {
+    fn family(&self, group: &GroupPath, asked: Per, beside: bool) -> Result<Family, ApiError> {
         let wrong = |error: GroupError| refuse(kind_of(&error))(&error);
         let v2 = self.groups.version() == CgroupVersion::V2;
         let parent = group.parent().filter(|_| beside);
@@ -255,7 +263,7 @@ impl Agent {
             if divided.gives_way {
                 let set = lock(&self.journal).set_own(unit, &divided.gate, limit, Fallback::Stay);
                 match set {
-                    Err(BooksError::Group(error)) => return Err(error),
+                    Err(JournalError::Group(error)) => return Err(error),
                     Err(error) => warn!("{error}"),
                     Ok(()) => {}
                 }
@@ -266,7 +274,7 @@ impl Agent {
         if divided.soft_ppt.is_some() {
             // A bucket begins empty. The journal knows units by their family.
             match lock(&self.journal).set_background(unit, true) {
-                Err(BooksError::Group(error)) => return Err(error),
+                Err(JournalError::Group(error)) => return Err(error),
                 Err(error) => warn!("{error}"),
                 Ok(()) => {}
             }
@@ -295,14 +303,14 @@ impl Agent {
     }
 
     /// Soft caps for all of a gate have changed.
-    pub(super) fn set_softs(&self, for_all: Vec<SoftCapped>) {
+    pub(super) fn set_soft_caps(&self, for_all: Vec<SoftCapped>) {
         let mut units = lock(&self.units);
         units.for_all = for_all;
-        self.renew_softs(&mut units);
+        self.renew_soft_caps(&mut units);
     }
 
     /// Tells the loop which groups have a soft cap now, and opens their meters.
-    fn renew_softs(&self, units: &mut Units) {
+    fn renew_soft_caps(&self, units: &mut Units) {
         let mut for_each = Vec::new();
         for one in &units.gates {
             let Some(soft_ppt) = one.soft_ppt else {

@@ -6,6 +6,7 @@
 pub mod bus;
 mod notes;
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::{Change, Entry};
@@ -16,7 +17,6 @@ use tracing::{info, warn};
 use crate::agent::{Agent, refuse};
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
-use crate::server::Refusal;
 use bus::{BusError, CpuValues};
 use notes::Note;
 pub(crate) use notes::take_back_where;
@@ -42,17 +42,17 @@ fn taken_back_after_s(fallback: terms::Fallback) -> Option<u64> {
 }
 
 /// A failed call to systemd as the socket names it.
-fn kind_of(error: &BusError) -> &'static str {
+fn kind_of(error: &BusError) -> ErrorKind {
     match error {
-        BusError::NoSystemd | BusError::NoBus { .. } => "unsupported",
-        BusError::NoUnit { .. } | BusError::NotRunning { .. } => "not_found",
-        BusError::Refused { .. } => "denied",
+        BusError::NoSystemd | BusError::NoBus { .. } => ErrorKind::Unsupported,
+        BusError::NoUnit { .. } | BusError::NotRunning { .. } => ErrorKind::NotFound,
+        BusError::Refused { .. } => ErrorKind::Denied,
     }
 }
 
 impl Agent {
     /// Where a unit's work is now.
-    pub(crate) fn group_of_unit(&self, unit: &UnitName) -> Result<GroupPath, Refusal> {
+    pub(crate) fn group_of_unit(&self, unit: &UnitName) -> Result<GroupPath, ApiError> {
         let wrong = |error: BusError| refuse(kind_of(&error))(&error);
         let state = bus::state(unit).map_err(wrong)?;
         if !state.is_known() {
@@ -63,13 +63,13 @@ impl Agent {
             let (unit, active) = (unit.to_string(), state.active);
             return Err(wrong(BusError::NotRunning { unit, active }));
         }
-        let group = GroupPath::parse(&state.group).map_err(|error| refuse("usage")(&error))?;
+        let group =
+            GroupPath::parse(&state.group).map_err(|error| refuse(ErrorKind::Usage)(&error))?;
         if !self.groups.exists(&group) {
-            let message = format!(
-                "unit {unit}: its group {group} is not in the cpu hierarchy; have systemd put it there: \
-                 systemctl set-property --runtime {unit} CPUAccounting=yes CPUWeight=100"
-            );
-            return Err(Refusal::new("not_found", message));
+            let detail = format!("unit {unit}: its group {group} is not in the cpu hierarchy");
+            return Err(ApiError::new(ErrorKind::NotFound, detail).with_mend(format!(
+                "have systemd put it there: systemctl set-property --runtime {unit} CPUAccounting=yes CPUWeight=100"
+            )));
         }
         Ok(group)
     }
@@ -249,7 +249,7 @@ impl Agent {
 
     /// Says whether something is different now. `elsewhere` is where systemd has the unit, if it was asked.
     fn follow(&self, gate: &mut Gate, elsewhere: Option<GroupPath>) -> bool {
-        let group = elsewhere.unwrap_or_else(|| gate.record.place.group().clone());
+        let group = elsewhere.unwrap_or_else(|| gate.record.attachment.group().clone());
         let name = gate.record.name.clone();
         let found = match self.groups.id(&group) {
             Ok(id) => Some(id),
@@ -276,7 +276,7 @@ impl Agent {
                 self.lose(gate);
                 gate.away = false;
                 gate.group_id = Some(id);
-                if let Err(error) = self.limit_place(gate, Attachment::InPlace { group }) {
+                if let Err(error) = self.attach(gate, Attachment::InPlace { group }) {
                     warn!("gate {name}: {error}");
                     lock(&self.alerts).insert(format!("gate {name}: {error}"));
                 }
@@ -287,7 +287,7 @@ impl Agent {
 
     /// The gate's group is gone, and with it what was written there.
     fn lose(&self, gate: &Gate) {
-        let group = gate.record.place.group();
+        let group = gate.record.attachment.group();
         lock(&self.control).quotas.drop(group);
         lock(&self.journal).forget(group);
     }

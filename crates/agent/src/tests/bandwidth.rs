@@ -162,9 +162,9 @@ fn tidegate_does_not_limit_itself() {
         for target in [format!("pid:{own}"), "cgroup:/other".to_owned()] {
             let refused = set(&agent, &target, &[("quota", "10ms")]).unwrap_err();
             assert!(
-                refused.message.contains("itself"),
+                refused.to_string().contains("itself"),
                 "{kind:?}: {}",
-                refused.message
+                refused
             );
         }
         set(&agent, "cgroup:/other", &[("class", "main")]).unwrap();
@@ -278,7 +278,7 @@ fn the_guardians_floor_is_never_refused_either_and_a_restart_takes_the_gate_up()
 }
 
 #[test]
-fn somebody_elses_write_is_answered_once_and_then_left() {
+fn an_outside_write_is_answered_once_and_then_left() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
@@ -328,7 +328,7 @@ fn a_quota_above_a_parents_is_refused_by_name_on_v1_and_noted_on_v2() {
                 "{notes}"
             );
         } else {
-            let why = answer.unwrap_err().message;
+            let why = answer.unwrap_err().to_string();
             assert!(
                 why.contains("/other above it has") && why.contains("at most 200‰"),
                 "{why}"

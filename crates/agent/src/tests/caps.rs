@@ -102,7 +102,7 @@ fn a_process_and_a_group_get_back_what_they_had() {
             let at = lock(&agent.gates)
                 .iter()
                 .find(|gate| gate.record.name == group)
-                .map(|gate| gate.record.place.group().to_string())
+                .map(|gate| gate.record.attachment.group().to_string())
                 .unwrap();
             assert!(in_background(&bed, &at), "{kind:?} {target}");
             unset(&agent, target).unwrap();
@@ -200,7 +200,7 @@ fn side_work_yields_within_side_work_and_a_soft_cap_above_the_hard_one_is_none()
 }
 
 #[test]
-fn somebody_elses_write_is_answered_once() {
+fn an_outside_write_is_answered_once() {
     let bed = Bed::new(Kind::V2);
     let agent = bed.agent().unwrap();
     let group = run(&agent, PIDS[0], &[("cap_soft", "0")]).unwrap();

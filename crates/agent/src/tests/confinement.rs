@@ -1,5 +1,6 @@
 //! What somebody with privilege has set stays set, whatever its owner without privilege asks for.
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::FakeProcess;
@@ -9,7 +10,6 @@ use crate::agent::Agent;
 use crate::api::{RunReply, RunRequest, SetRequest};
 use crate::control_thread::lock;
 use crate::peer::Peer;
-use crate::server::Refusal;
 
 /// Processes of the user's.
 const SHELL: i32 = 777;
@@ -26,7 +26,7 @@ fn bed(kind: Kind) -> Bed {
     bed
 }
 
-fn run(agent: &Agent, peer: &Peer, pairs: &[(&str, &str)]) -> Result<RunReply, Refusal> {
+fn run(agent: &Agent, peer: &Peer, pairs: &[(&str, &str)]) -> Result<RunReply, ApiError> {
     let mut terms = terms(pairs);
     terms.insert("class".to_owned(), "side".to_owned());
     let request = RunRequest {
@@ -75,7 +75,7 @@ fn asking_again_wipes_nothing_that_was_set_with_privilege() {
         assert_eq!(own_limit(&agent), limit, "{kind:?}");
         assert!(lock(&agent.gates)[0].record.by_admin.contains("quota"));
         let refused = run(&agent, &user(SHELL), &[("quota", "50ms")]).unwrap_err();
-        assert_eq!(refused.kind, "denied", "{kind:?}: {refused}");
+        assert_eq!(refused.kind, ErrorKind::Denied, "{kind:?}: {refused}");
         assert_eq!(own_limit(&agent), limit, "{kind:?}");
         run(&agent, &user(SHELL), &[("quota", "3ms")]).unwrap();
         let tighter = Some(Bandwidth::limit(3_000, 100_000));
@@ -103,8 +103,8 @@ fn a_shell_does_not_leave_its_gates_limit_by_another_gate() {
         agent.groups.place(&group, HOG).unwrap();
         set(&agent, "gate:job", &[("cap_hard", "50‰")]);
         let refused = run(&agent, &user(HOG), &[]).unwrap_err();
-        assert_eq!(refused.kind, "denied", "{kind:?}: {refused}");
-        assert!(refused.message.contains("gate job"), "{refused}");
+        assert_eq!(refused.kind, ErrorKind::Denied, "{kind:?}: {refused}");
+        assert!(refused.to_string().contains("gate job"), "{refused}");
         assert!(bed.place(HOG).contains("tg-side/job"), "{kind:?}");
         // Who may set it may leave it.
         run(&agent, &root(HOG), &[]).unwrap();
@@ -112,7 +112,7 @@ fn a_shell_does_not_leave_its_gates_limit_by_another_gate() {
 }
 
 #[test]
-fn nobody_leaves_a_low_weight_for_a_gate_of_their_own() {
+fn a_low_weight_cannot_be_left_for_a_gate_of_its_own() {
     for kind in KINDS {
         let bed = bed(kind);
         let agent = bed.agent().unwrap();
@@ -128,8 +128,11 @@ fn nobody_leaves_a_low_weight_for_a_gate_of_their_own() {
         agent.groups.place(&group, HOG).unwrap();
         for weight in ["1", "100"] {
             let refused = run(&agent, &user(HOG), &[("weight", weight)]).unwrap_err();
-            assert_eq!(refused.kind, "denied", "{kind:?}: {refused}");
-            assert!(refused.message.contains("weight of gate job"), "{refused}");
+            assert_eq!(refused.kind, ErrorKind::Denied, "{kind:?}: {refused}");
+            assert!(
+                refused.to_string().contains("weight of gate job"),
+                "{refused}"
+            );
         }
         assert!(bed.place(HOG).contains("tg-side/job"), "{kind:?}");
     }
@@ -177,13 +180,13 @@ fn systemd_is_not_asked_for_those_whom_the_terms_are_refused_whatever_it_says() 
         };
         agent.set(&user(SHELL), &request).unwrap_err().kind
     };
-    assert_eq!(ask(&[("class", "main")]), "denied");
+    assert_eq!(ask(&[("class", "main")]), ErrorKind::Denied);
     let asked = (0..100).map(|_| ask(&[("class", "side")]));
-    let kinds: Vec<&str> = asked.collect();
-    assert_ne!(kinds[0], "denied");
+    let kinds: Vec<ErrorKind> = asked.collect();
+    assert_ne!(kinds[0], ErrorKind::Denied);
     assert_eq!(
         kinds.last(),
-        Some(&"busy"),
+        Some(&ErrorKind::Busy),
         "not more often than gates may be changed"
     );
 }

@@ -49,7 +49,7 @@ fn confined(bed: &Bed) -> Option<String> {
 
 fn looks(agent: &Agent, count: u32) {
     for _ in 0..count {
-        agent.look_at_space();
+        agent.look_at_cpuset();
     }
 }
 
@@ -75,7 +75,7 @@ fn side_work_is_confined_and_let_go() {
             "0",
             "the least weight instead"
         );
-        let sentence = lock(&agent.space).sentence();
+        let sentence = lock(&agent.cpuset).sentence();
         assert!(
             sentence.starts_with("in space: side work on one whole core, CPUs 1, weight 1"),
             "{sentence}"
@@ -128,7 +128,7 @@ fn an_outside_cpuset_is_written_again_once_and_then_left_alone() {
     housekeeping.look_for_outside_writes(&agent);
     looks(&agent, 12);
     assert_eq!(confined(&bed).as_deref(), Some("0"));
-    let sentence = lock(&agent.space).sentence();
+    let sentence = lock(&agent.cpuset).sentence();
     assert!(sentence.contains("somebody else"), "{sentence}");
     assert_eq!(
         bed.file("/tg-side", "cpu.idle"),
@@ -156,9 +156,9 @@ fn a_dead_agents_side_work_yields_and_the_next_goes_on_or_lets_go() {
             let next = bed.agent().unwrap();
             steps(&bed, &next, 40);
             looks(&next, 11);
-            let light = bed.file("/tg-side", "cpu.idle") == "0";
+            let out_of_idle = bed.file("/tg-side", "cpu.idle") == "0";
             assert_eq!(
-                (confined(&bed).is_some(), light),
+                (confined(&bed).is_some(), out_of_idle),
                 (space == Space::On, space == Space::On),
                 "{space}"
             );

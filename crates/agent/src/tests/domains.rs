@@ -93,7 +93,7 @@ fn side_work_leaves_mains_cpus_and_has_the_rest_without_a_quota() {
         bed.sensor.main_ppm.store(500_000, Ordering::Relaxed);
         steps(&bed, &agent, 100);
         assert!(quota_pct(&bed) <= 20, "{kind:?}: {}", quota_pct(&bed));
-        agent.look_at_space();
+        agent.look_at_cpuset();
         assert_eq!(side_cpus(&bed), "1", "{kind:?}");
         steps(&bed, &agent, 100);
         assert_eq!(quota_pct(&bed), 400, "{kind:?}");
@@ -116,7 +116,7 @@ fn side_work_leaves_mains_cpus_and_has_the_rest_without_a_quota() {
             bed.fake.write(all, &PIDS[1].to_string()).unwrap();
         }
         agent.look_at_domains();
-        agent.look_at_space();
+        agent.look_at_cpuset();
         assert_eq!(side_cpus(&bed), "", "{kind:?}");
         steps(&bed, &agent, 100);
         assert!(quota_pct(&bed) < 50, "{kind:?}: {}", quota_pct(&bed));
@@ -132,11 +132,11 @@ fn the_quota_comes_back_before_the_cpuset_goes() {
         main_gate(&agent);
         run_side(&agent, PIDS[0]).unwrap();
         bed.sensor.main_ppm.store(500_000, Ordering::Relaxed);
-        agent.look_at_space();
+        agent.look_at_cpuset();
         steps(&bed, &agent, 100);
         assert_eq!(quota_pct(&bed), 400);
         // Somebody else insists on side work's cpuset: machine-wide from then on, and said.
-        lock(&agent.space).leave_alone();
+        lock(&agent.cpuset).leave_alone();
         agent.look_at_domains();
         steps(&bed, &agent, 100);
         assert!(quota_pct(&bed) < 50, "{kind:?}: {}", quota_pct(&bed));
@@ -171,7 +171,7 @@ fn a_dead_agents_side_work_is_at_the_floor_and_off_mains_cpus() {
             let agent = bed.agent().unwrap();
             main_gate(&agent);
             run_side(&agent, PIDS[0]).unwrap();
-            agent.look_at_space();
+            agent.look_at_cpuset();
             steps(&bed, &agent, 100);
         }
         let (groups, mut journal) = bed.without_agent();
@@ -180,7 +180,7 @@ fn a_dead_agents_side_work_is_at_the_floor_and_off_mains_cpus() {
         assert_eq!((quota_pct(&bed) <= 2, &*side_cpus(&bed)), (true, "1"));
         drop(journal);
         let next = bed.agent().unwrap();
-        next.look_at_space();
+        next.look_at_cpuset();
         steps(&bed, &next, 100);
         assert_eq!((quota_pct(&bed), &*side_cpus(&bed)), (400, "1"));
         next.leave();

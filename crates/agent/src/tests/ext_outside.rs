@@ -29,7 +29,7 @@ fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_sche
         let (bed, kernel) = bed(kind);
         let agent = bed.agent().unwrap();
         run_side(&agent, PIDS[0]).unwrap();
-        agent.carry(S);
+        agent.supervise(S);
         let root = agent.side_root();
         let copy = agent.groups.bandwidth(&root).unwrap();
         let theirs = Bandwidth::limit(77_000, 100_000);
@@ -61,7 +61,7 @@ fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_sche
 fn a_group_that_was_refused_its_terms_has_its_quota_back_and_enforced() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
-    agent.carry(S);
+    agent.supervise(S);
     let other = GroupPath::parse("/other").unwrap();
     let fresh = bed.values("/other");
     let other_id = id(&agent, "/other");
@@ -70,7 +70,7 @@ fn a_group_that_was_refused_its_terms_has_its_quota_back_and_enforced() {
     }
     let terms = [("class", "side"), ("tolerance", "0.001%")];
     let refused = set(&agent, "cgroup:/other", &terms).unwrap_err();
-    assert!(refused.message.contains("x 67 ="), "{}", refused.message);
+    assert!(refused.to_string().contains("x 67 ="), "{refused}");
     assert_eq!(bed.values("/other"), fresh);
     assert!(!lock(&kernel.told).mirrors.contains(&other_id));
 
@@ -92,14 +92,14 @@ fn anothers_scheduler_is_waited_for_and_is_no_end_of_ours() {
     lock(&kernel.told).other = Some("rusty_1.0");
     for turn in 0..100 {
         let now_ns = turn * 31 * S;
-        agent.carry(now_ns);
+        agent.supervise(now_ns);
         let view = agent.ext_view(now_ns).unwrap();
         let off = view.off.unwrap();
         assert!(off.contains("another scheduler, rusty_1.0"), "{off}");
         assert_eq!((view.on, view.ends), (false, 0));
     }
     lock(&kernel.told).other = None;
-    agent.carry(101 * 31 * S);
+    agent.supervise(101 * 31 * S);
     assert!(agent.ext.holds() && kernel.in_force.load(Ordering::Relaxed));
 }
 
@@ -107,7 +107,7 @@ fn anothers_scheduler_is_waited_for_and_is_no_end_of_ours() {
 fn who_goes_on_without_an_agent_is_divided_into_groups_that_keep_its_caps() {
     let (bed, _kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
-    agent.carry(S);
+    agent.supervise(S);
     let each = [("cap_hard", "200‰"), ("cap_scope", "task")];
     let group = run(&agent, PIDS[0], &each).unwrap();
     let at = |agent: &Agent| agent.groups.group_of(PIDS[0]).unwrap().unwrap();
@@ -145,14 +145,14 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
         let gate = gates.iter().find(|gate| gate.cgroup == group).unwrap();
         (gate.nr_throttled, wakeups(&gates, &group))
     };
-    agent.carry(S);
+    agent.supervise(S);
     lock(&kernel.told).limits = vec![counted];
     assert_eq!(shown(), (7, Some(10)));
     eject(&kernel);
     assert_eq!(shown(), (7, None), "it has ended, and nobody knows");
-    agent.carry(2 * S);
+    agent.supervise(2 * S);
     assert_eq!(shown(), (7, None), "no scheduler");
-    agent.carry(4 * S);
+    agent.supervise(4 * S);
     assert_eq!(shown(), (7, Some(20)), "a new one, which begins at nothing");
     lock(&kernel.told).limits = vec![counted];
     std::thread::sleep(std::time::Duration::from_millis(60));
@@ -163,11 +163,11 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
     other();
     assert_eq!(of_other(), Some(10), "a gate that is set anew");
     eject(&kernel);
-    agent.carry(5 * S);
+    agent.supervise(5 * S);
     assert!(!agent.ext.is_loaded());
     unset(&agent, "cgroup:/other").unwrap();
     other();
-    agent.carry(8 * S);
+    agent.supervise(8 * S);
     assert_eq!(shown().1, Some(30), "the third");
     let anew = "a gate that was set anew while there was no scheduler";
     assert_eq!(of_other(), Some(10), "{anew}");
@@ -177,7 +177,7 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
 fn a_gate_that_is_not_counted_on_its_own_has_its_cap_counted() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
-    agent.carry(S);
+    agent.supervise(S);
     let group = run(&agent, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
     lock(&kernel.told).without_account = true;
     assert_eq!(
@@ -215,7 +215,7 @@ fn counted(agent: &Agent, group: &str, terms: CapTerms, parks: u64) -> Vec<CapSt
 fn a_soft_cap_is_told_as_the_engine_in_force_has_it() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
-    agent.carry(S);
+    agent.supervise(S);
     let group = run(&agent, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
     let terms = CapTerms {
         soft_ppt: Some(200),
@@ -246,7 +246,7 @@ fn a_soft_cap_is_told_as_the_engine_in_force_has_it() {
 fn what_a_hard_cap_held_back_between_two_looks_binds() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
-    agent.carry(S);
+    agent.supervise(S);
     let each = [("cap_hard", "100‰"), ("cap_scope", "task")];
     let group = run(&agent, PIDS[0], &each).unwrap();
     let terms = CapTerms {

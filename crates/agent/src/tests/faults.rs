@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::Apply;
 use tidegate_knobs::group::GroupPath;
@@ -14,7 +15,6 @@ use crate::api::{RunRequest, UnsetRequest};
 use crate::control_thread::lock;
 use crate::housekeeping::Housekeeping;
 use crate::peer::Peer;
-use crate::server::Refusal;
 use crate::writer::QuotaWriter;
 
 const ERRNOS: [i32; 5] = [
@@ -26,7 +26,7 @@ const ERRNOS: [i32; 5] = [
 ];
 
 /// Operations that a call takes when nothing fails.
-fn operations(kind: Kind, call: impl Fn(&Agent) -> Result<(), Refusal>) -> u64 {
+fn operations(kind: Kind, call: impl Fn(&Agent) -> Result<(), ApiError>) -> u64 {
     let bed = Bed::new(kind);
     let agent = bed.agent().unwrap();
     let before = bed.fs.count();
@@ -36,8 +36,8 @@ fn operations(kind: Kind, call: impl Fn(&Agent) -> Result<(), Refusal>) -> u64 {
 
 /// Fails the call at each operation with each errno and hands what is left to `check`, with the call's answer.
 fn at_each_fault(
-    call: impl Fn(&Agent) -> Result<(), Refusal> + Copy,
-    check: impl Fn(&Bed, &Agent, Result<(), Refusal>, &str),
+    call: impl Fn(&Agent) -> Result<(), ApiError> + Copy,
+    check: impl Fn(&Bed, &Agent, Result<(), ApiError>, &str),
 ) {
     for kind in KINDS {
         let count = operations(kind, call);
@@ -189,7 +189,7 @@ fn what_is_not_put_back_is_said() {
 }
 
 #[test]
-fn what_the_guardian_wrote_is_not_taken_for_somebody_elses() {
+fn what_the_guardian_wrote_is_not_taken_for_an_outside_write() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
@@ -213,7 +213,7 @@ fn what_the_guardian_wrote_is_not_taken_for_somebody_elses() {
             lock(&agent.alerts)
         );
         housekeeping.look(&agent);
-        assert!(!bed.is_home(0), "{kind:?}: lent again");
+        assert!(!bed.is_home(0), "{kind:?}: moved again");
         assert_eq!(bed.file("/other", "cpu.idle"), "1", "{kind:?}");
         assert!(lock(&agent.alerts).is_empty(), "{kind:?}");
     }
@@ -278,12 +278,15 @@ fn side_targets_do_not_overlap() {
         set_side(&agent, "cgroup:/other").unwrap();
         let refused = set_side(&agent, "cgroup:/other/inner").unwrap_err();
         assert!(
-            refused.message.contains("overlaps with gate other"),
+            refused.to_string().contains("overlaps with gate other"),
             "{refused}"
         );
         unset(&agent, "cgroup:/other").unwrap();
         set_side(&agent, "cgroup:/other/inner").unwrap();
-        assert_eq!(set_side(&agent, "cgroup:/other").unwrap_err().kind, "usage");
+        assert_eq!(
+            set_side(&agent, "cgroup:/other").unwrap_err().kind,
+            ErrorKind::Usage
+        );
     }
 }
 
@@ -299,7 +302,7 @@ fn work_in_a_side_gate_does_not_become_main_by_asking_again() {
         terms: BTreeMap::from([("class".to_owned(), "main".to_owned())]),
     };
     let refused = agent.run(&root(PIDS[0]), &request).unwrap_err();
-    assert!(refused.message.contains("escape"), "{refused}");
+    assert!(refused.to_string().contains("escape"), "{refused}");
     assert_eq!(gate_names(&agent), ["job"]);
 }
 
@@ -330,7 +333,7 @@ fn a_user_does_not_leave_an_administrators_limit_by_becoming_side_work() {
         let set_quota = |to| agent.groups.set_bandwidth(&other, None, to).unwrap();
         set_quota(Bandwidth::limit(20_000, 100_000));
         let refused = agent.run(&user, &request).unwrap_err();
-        assert_eq!(refused.kind, "denied", "{kind:?}: {refused}");
+        assert_eq!(refused.kind, ErrorKind::Denied, "{kind:?}: {refused}");
         assert!(bed.place(pid).contains("/other"), "{kind:?}");
         set_quota(Bandwidth::unlimited());
         agent.run(&user, &request).unwrap();

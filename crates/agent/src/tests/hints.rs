@@ -1,5 +1,6 @@
 //! Latency hints: on commands, processes and groups, given, kept, changed and taken back, whoever else writes to the tasks.
 
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::kfs::{FakeFs, FakeProcess};
 use tidegate_knobs::sched::{BATCH, IDLE, NORMAL};
 
@@ -7,13 +8,12 @@ use super::{Bed, KINDS, Kind, PIDS, in_journal, root, run, terms, unset};
 use crate::agent::Agent;
 use crate::api::{GateView, LatencyView, RunRequest, SetRequest, UnsetRequest};
 use crate::housekeeping::Housekeeping;
-use crate::server::Refusal;
 
 const FIRST: Option<u64> = Some(100_000);
 /// 1.25^5 times the fake's default slice of 1.4 ms.
 const PLUS_5: Option<u64> = Some(4_272_460);
 
-fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) -> Result<GateView, Refusal> {
+fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) -> Result<GateView, ApiError> {
     let request = SetRequest {
         target: target.to_owned(),
         terms: terms(pairs),
@@ -286,8 +286,8 @@ fn before_6_12_positive_hints_are_batch_and_negative_ones_refused() {
     let fake = bed.fs.inner();
     fake.without_slices();
     let refused = set(&agent, &pid_target(), &[("latency", "-5")]).unwrap_err();
-    assert_eq!(refused.kind, "unsupported");
-    assert!(refused.message.contains("6.12"), "{}", refused.message);
+    assert_eq!(refused.kind, ErrorKind::Unsupported);
+    assert!(refused.to_string().contains("6.12"), "{refused}");
     assert!(in_journal(&agent).is_empty());
     fake.set_task(PIDS[0], NORMAL, 3, None);
     set(&agent, &pid_target(), &[("latency", "5")]).unwrap();
@@ -308,7 +308,7 @@ fn a_refusal_of_the_kernel_leaves_nothing() {
         denied,
     ));
     let refused = set(&agent, &pid_target(), &[("latency", "-20")]).unwrap_err();
-    assert_eq!(refused.kind, "denied");
+    assert_eq!(refused.kind, ErrorKind::Denied);
     assert!(agent.status().gates.is_empty());
     assert!(in_journal(&agent).is_empty());
 }
@@ -334,8 +334,8 @@ fn a_user_may_hint_only_downwards_and_only_what_is_theirs() {
         };
         agent.set(&user, &request).map(|gate| gate.class)
     };
-    assert_eq!(ask("pid:640", "-1").unwrap_err().kind, "denied");
-    assert_eq!(ask(&pid_target(), "5").unwrap_err().kind, "denied");
+    assert_eq!(ask("pid:640", "-1").unwrap_err().kind, ErrorKind::Denied);
+    assert_eq!(ask(&pid_target(), "5").unwrap_err().kind, ErrorKind::Denied);
     assert_eq!(ask("pid:640", "5").unwrap(), "neutral");
     assert_eq!(slice(fake, 640), PLUS_5);
     assert_eq!(ask("pid:640", "0").unwrap(), "neutral");
@@ -345,5 +345,8 @@ fn a_user_may_hint_only_downwards_and_only_what_is_theirs() {
         terms: terms(&[("latency", "5")]),
         ..RunRequest::default()
     };
-    assert_eq!(agent.run(&user, &request).unwrap_err().kind, "denied");
+    assert_eq!(
+        agent.run(&user, &request).unwrap_err().kind,
+        ErrorKind::Denied
+    );
 }

@@ -33,7 +33,7 @@ pub const RISE: &[Ask] = &[
     ("set pid", |_, agent| {
         drop(set(
             agent,
-            &lent(),
+            &moved(),
             &[("class", "side"), ("fallback", "restore")],
         ));
     }),
@@ -93,14 +93,14 @@ pub const FALL: &[Ask] = &[
     ("unset cgroup", |_, agent| {
         drop(unset(agent, "cgroup:/other"))
     }),
-    ("unset pid", |_, agent| drop(unset(agent, &lent()))),
+    ("unset pid", |_, agent| drop(unset(agent, &moved()))),
     ("the commands end", |bed, agent| commands_end(bed, agent)),
     ("stop", |_, agent| {
         agent.leave();
     }),
 ];
 
-pub fn lent() -> String {
+pub fn moved() -> String {
     format!("pid:{}", PIDS[LENT])
 }
 
@@ -233,7 +233,7 @@ impl Bed {
 
     /// Ends what an agent has, and insists that it can.
     pub fn wind_up(&self, agent: &Agent) -> Result<(), String> {
-        for target in [lent(), "cgroup:/other".to_owned()] {
+        for target in [moved(), "cgroup:/other".to_owned()] {
             let known = lock(&agent.gates)
                 .iter()
                 .any(|gate| gate.record.target == target);

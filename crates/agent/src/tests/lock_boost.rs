@@ -8,7 +8,7 @@ use tidegate_knobs::sched::{BATCH, DEADLINE, NORMAL};
 use super::{Bed, KINDS, PIDS, run, run_side};
 use crate::agent::Agent;
 use crate::control_thread::lock;
-use crate::journal::is_first;
+use crate::journal::is_boost;
 use crate::lock_boost::LockBoost;
 use crate::{After, fallback};
 
@@ -35,11 +35,11 @@ fn times(agent: &Agent) -> u64 {
 }
 
 fn in_journal(agent: &Agent) -> bool {
-    lock(&agent.journal).entries().iter().any(is_first)
+    lock(&agent.journal).entries().iter().any(is_boost)
 }
 
 #[test]
-fn a_holder_goes_first_within_its_purse_and_is_as_before() {
+fn a_holder_is_boosted_within_its_budget_and_is_as_before() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
@@ -68,7 +68,7 @@ fn a_holder_goes_first_within_its_purse_and_is_as_before() {
 }
 
 #[test]
-fn nobody_goes_first_for_side_work_without_a_lock_or_against_a_cap() {
+fn no_boost_for_side_work_without_a_lock_or_against_a_cap() {
     let bed = Bed::new(KINDS[2]);
     let agent = bed.agent().unwrap();
     run_side(&agent, PIDS[0]).unwrap();
@@ -95,20 +95,20 @@ fn nobody_goes_first_for_side_work_without_a_lock_or_against_a_cap() {
 fn orphaned(bed: &Bed) {
     let agent = bed.agent().unwrap();
     run_side(&agent, PIDS[0]).unwrap();
-    let group = lock(&agent.gates)[0].record.place.group().clone();
-    let first = Boost {
+    let group = lock(&agent.gates)[0].record.attachment.group().clone();
+    let boost = Boost {
         turn_ns: TURN_NS,
         ..Boost::plan(&*agent.fs, &[PIDS[0]])
     };
     let mut journal = lock(&agent.journal);
-    let id = journal.record_boost(&group, "sh", first).unwrap();
-    assert!(journal.go_first(id).unwrap());
+    let id = journal.record_boost(&group, "sh", boost).unwrap();
+    assert!(journal.start_boost(id).unwrap());
     let now = bed.fake.sched(PIDS[0]).unwrap();
     assert_eq!((now.policy, now.slice_ns), (DEADLINE, TURN_NS));
 }
 
 #[test]
-fn a_dead_agents_turns_are_taken_back_by_whoever_comes() {
+fn a_dead_agents_boosts_are_taken_back_by_the_next_process() {
     for kind in KINDS {
         for who in [
             "guardian",
@@ -125,7 +125,7 @@ fn a_dead_agents_turns_are_taken_back_by_whoever_comes() {
             if who == "repair" {
                 let (groups, mut journal) = bed.without_agent();
                 fallback::repair_with(&groups, &mut journal, &bed.run_dir(), After::End).unwrap();
-                assert!(!journal.entries().iter().any(is_first), "{kind:?}");
+                assert!(!journal.entries().iter().any(is_boost), "{kind:?}");
             }
             if who.starts_with("next agent") {
                 let agent = bed.agent().unwrap();
@@ -142,19 +142,19 @@ fn an_agent_that_leaves_takes_turns_back() {
     let bed = Bed::new(KINDS[0]);
     let agent = bed.agent().unwrap();
     run_side(&agent, PIDS[0]).unwrap();
-    let group = lock(&agent.gates)[0].record.place.group().clone();
-    let first = Boost {
+    let group = lock(&agent.gates)[0].record.attachment.group().clone();
+    let boost = Boost {
         turn_ns: TURN_NS,
         ..Boost::plan(&*agent.fs, &[PIDS[0]])
     };
     let id = lock(&agent.journal)
-        .record_boost(&group, "sh", first)
+        .record_boost(&group, "sh", boost)
         .unwrap();
-    lock(&agent.journal).go_first(id).unwrap();
+    lock(&agent.journal).start_boost(id).unwrap();
     agent.leave();
     assert_eq!(bed.fake.task(PIDS[0]), Some((None, NORMAL, 0)));
     assert!(
-        !lock(&agent.journal).go_first(id).unwrap(),
+        !lock(&agent.journal).start_boost(id).unwrap(),
         "and none follows"
     );
 }

@@ -33,7 +33,7 @@ fn ledgers_written(bed: &Bed, since: usize) -> usize {
 }
 
 #[test]
-fn gates_that_end_together_are_found_in_two_looks_and_leave_the_books_at_once() {
+fn gates_that_end_together_are_found_in_two_looks_and_leave_the_journal_at_once() {
     for kind in KINDS {
         let written = [20, 200].map(|count| {
             let bed = Bed::new(kind);
@@ -55,7 +55,7 @@ fn gates_that_end_together_are_found_in_two_looks_and_leave_the_books_at_once() 
 }
 
 #[test]
-fn an_agent_that_leaves_writes_its_books_as_often_for_many_gates_as_for_few() {
+fn an_agent_that_leaves_writes_its_journal_as_often_for_many_gates_as_for_few() {
     for kind in KINDS {
         let written = [20, 200].map(|count| {
             let bed = Bed::new(kind);

@@ -230,7 +230,7 @@ fn only_repair(bed: &Bed) -> Vec<String> {
 }
 
 /// Those who may come after a death, in turn.
-fn whoever_comes(bed: &Bed, nth: u64, _: Strike) -> Vec<String> {
+fn the_next_process(bed: &Bed, nth: u64, _: Strike) -> Vec<String> {
     match nth % 4 {
         0 => next_agent(bed),
         1 => {
@@ -260,7 +260,7 @@ fn the_agent_at_every_operation_of_its_rise() {
         Ok(agent) => go_through(bed, &agent, RISE),
         Err(_) => Vec::new(),
     };
-    at_each_operation("agent, rising", |_| {}, life, whoever_comes);
+    at_each_operation("agent, rising", |_| {}, life, the_next_process);
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn the_next_agent_at_every_operation_of_its_start_and_fall() {
         Ok(agent) => go_through(bed, &agent, FALL),
         Err(_) => Vec::new(),
     };
-    at_each_operation("next agent, falling", rise, life, whoever_comes);
+    at_each_operation("next agent, falling", rise, life, the_next_process);
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn the_guardian_at_every_operation() {
         let _ = bed.fall_back();
         Vec::new()
     };
-    at_each_operation("guardian", rise, act, whoever_comes);
+    at_each_operation("guardian", rise, act, the_next_process);
 }
 
 #[test]
@@ -288,6 +288,6 @@ fn repair_at_every_operation() {
             let _ = bed.repair(after);
             Vec::new()
         };
-        at_each_operation(&format!("repair, {after:?}"), rise, act, whoever_comes);
+        at_each_operation(&format!("repair, {after:?}"), rise, act, the_next_process);
     }
 }

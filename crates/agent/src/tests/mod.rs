@@ -24,6 +24,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tidegate_api::ApiError;
 use tidegate_knobs::control::Control;
 use tidegate_knobs::discover::discover;
 use tidegate_knobs::group::{GroupPath, Groups};
@@ -44,7 +45,6 @@ use crate::lease::Lease;
 use crate::paths::RunDir;
 use crate::peer::Peer;
 use crate::rate::RateLimit;
-use crate::server::Refusal;
 
 /// The processes that tests place.
 pub const PIDS: [i32; 3] = [501, 502, 503];
@@ -221,7 +221,7 @@ impl Bed {
             units: Mutex::default(),
             ext: Arc::new(ExtSupervisor::new(self.kernel.clone())),
             lock_boost: Mutex::default(),
-            space: Mutex::new(CpusetController::new(
+            cpuset: Mutex::new(CpusetController::new(
                 self.space,
                 Topology::read(&*topology_fs).unwrap_or_default(),
                 &groups_of,
@@ -377,7 +377,7 @@ pub fn root(pid: i32) -> Peer {
 }
 
 /// `run` by root with these terms; the group it came to.
-fn run(agent: &Agent, pid: i32, pairs: &[(&str, &str)]) -> Result<String, Refusal> {
+fn run(agent: &Agent, pid: i32, pairs: &[(&str, &str)]) -> Result<String, ApiError> {
     let request = RunRequest {
         pid,
         name: None,
@@ -388,7 +388,7 @@ fn run(agent: &Agent, pid: i32, pairs: &[(&str, &str)]) -> Result<String, Refusa
 }
 
 /// `set` by root; the gate's notes.
-fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) -> Result<Vec<String>, Refusal> {
+fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) -> Result<Vec<String>, ApiError> {
     let request = SetRequest {
         target: target.to_owned(),
         terms: terms(pairs),
@@ -396,7 +396,7 @@ fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) -> Result<Vec<String
     agent.set(&root(1), &request).map(|view| view.notes)
 }
 
-pub fn run_side(agent: &Agent, pid: i32) -> Result<RunReply, Refusal> {
+pub fn run_side(agent: &Agent, pid: i32) -> Result<RunReply, ApiError> {
     let request = RunRequest {
         pid,
         name: None,
@@ -406,7 +406,7 @@ pub fn run_side(agent: &Agent, pid: i32) -> Result<RunReply, Refusal> {
     agent.run(&root(pid), &request)
 }
 
-pub fn set_side(agent: &Agent, target: &str) -> Result<(), Refusal> {
+pub fn set_side(agent: &Agent, target: &str) -> Result<(), ApiError> {
     let request = SetRequest {
         target: target.to_owned(),
         terms: terms(&[("class", "side")]),
@@ -414,7 +414,7 @@ pub fn set_side(agent: &Agent, target: &str) -> Result<(), Refusal> {
     agent.set(&root(1), &request).map(drop)
 }
 
-pub fn unset(agent: &Agent, target: &str) -> Result<(), Refusal> {
+pub fn unset(agent: &Agent, target: &str) -> Result<(), ApiError> {
     let request = UnsetRequest {
         target: target.to_owned(),
         terms: Vec::new(),

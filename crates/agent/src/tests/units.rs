@@ -93,7 +93,7 @@ fn each_task_has_its_own_quota_and_forks_share_until_they_are_found() {
 }
 
 #[test]
-fn a_running_process_goes_home_and_nobody_takes_it_for_moved() {
+fn a_running_process_goes_home_and_is_not_taken_for_moved() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
@@ -368,7 +368,7 @@ fn work_in_groups_beside_its_gate_outlives_the_agent_under_its_caps() {
 }
 
 #[test]
-fn groups_that_cannot_be_dissolved_are_said_and_keep_their_caps_and_their_books() {
+fn groups_that_cannot_be_dissolved_are_said_and_keep_their_caps_and_their_journal() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();

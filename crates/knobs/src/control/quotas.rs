@@ -228,7 +228,7 @@ impl Quotas {
     }
 
     /// Every limited group with what it was given in the last step and what stands.
-    pub fn given(&self) -> Vec<Allotment> {
+    pub fn allotments(&self) -> Vec<Allotment> {
         let given = |(target, ucpu): (&Target, &u64)| Allotment {
             group: target.group.clone(),
             ucpu: *ucpu,

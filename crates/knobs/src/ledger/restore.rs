@@ -65,8 +65,8 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
     {
         return restore_membership(groups, *start_ticks, placement);
     }
-    if let Change::Boost(first) = &entry.change {
-        return Ok(restore_first(groups, first));
+    if let Change::Boost(boost) = &entry.change {
+        return Ok(restore_boost(groups, boost));
     }
     let of_process =
         matches!(&entry.change, Change::Latency(latency) if latency.whose != Whose::Group);
@@ -124,7 +124,7 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             ours,
         } => restore_cpuset(groups, &entry.group, was, [previous, ours]),
         Change::Latency(latency) => restore_hint(groups, entry, latency),
-        Change::Boost(first) => Ok(restore_first(groups, first)),
+        Change::Boost(boost) => Ok(restore_boost(groups, boost)),
         Change::Membership {
             start_ticks,
             placement,
@@ -151,8 +151,8 @@ fn restore_hint(groups: &Groups, entry: &Entry, latency: &Latency) -> GroupResul
     })
 }
 
-fn restore_first(groups: &Groups, first: &Boost) -> Outcome {
-    let undone = take(&**groups.fs(), first);
+fn restore_boost(groups: &Groups, boost: &Boost) -> Outcome {
+    let undone = take(&**groups.fs(), boost);
     match (undone.failed, undone.others) {
         (Some(error), _) => Outcome::Failed {
             why: error.to_string(),

@@ -7,9 +7,10 @@ mod scheduler;
 use std::path::Path;
 
 use serde::Serialize;
-use tidegate_agent::client::{Client, ErrorKind};
+use tidegate_agent::client::Client;
 use tidegate_agent::paths::RunDir;
 use tidegate_agent::peer::{ADMIN_GROUP, Peer, gid_of};
+use tidegate_api::ErrorKind;
 use tidegate_knobs::discover::{Machine, discover, probe_features};
 use tidegate_knobs::kfs::RealFs;
 use tidegate_knobs::sched::{Support, probe};
@@ -130,9 +131,9 @@ fn agent(run_dir: &RunDir) -> Result<Option<String>, String> {
     let client = match Client::connect(run_dir) {
         Ok(client) => client,
         Err(error) if error.kind == ErrorKind::Unreachable => return Ok(None),
-        Err(error) => return Err(error.message),
+        Err(error) => return Err(error.to_string()),
     };
-    let status = client.status().map_err(|error| error.message)?;
+    let status = client.status().map_err(|error| error.to_string())?;
     let engine = match status.engine.as_str() {
         // An agent of an older build does not say.
         "" => String::new(),

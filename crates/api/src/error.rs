@@ -1,0 +1,238 @@
+//! Why a call failed: a kind for programs, a sentence for people. On the socket it is a problem document (RFC 9457).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Exit;
+
+/// The media type of an error's body.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// What sort of failure. The HTTP status and the exit code follow from it; no program needs the sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// The input is wrong.
+    Usage,
+    /// The caller may not.
+    Denied,
+    /// There is no such gate, process or group.
+    NotFound,
+    /// Asked too often, or what is asked for is in use.
+    Busy,
+    /// The machine cannot.
+    Unsupported,
+    /// The agent is about to leave: the next one may be asked.
+    Leaving,
+    /// No agent runs, or it went away during the call: the next one may be asked. Not from the agent itself.
+    Unreachable,
+    /// An agent runs and does not answer in time. Not from the agent itself.
+    NoAnswer,
+    /// Anything else.
+    Internal,
+}
+
+impl ErrorKind {
+    /// All of them.
+    pub const ALL: &[ErrorKind] = &[
+        ErrorKind::Usage,
+        ErrorKind::Denied,
+        ErrorKind::NotFound,
+        ErrorKind::Busy,
+        ErrorKind::Unsupported,
+        ErrorKind::Leaving,
+        ErrorKind::Unreachable,
+        ErrorKind::NoAnswer,
+        ErrorKind::Internal,
+    ];
+
+    /// As it is written on the socket.
+    pub fn code(self) -> &'static str {
+        match self {
+            ErrorKind::Usage => "usage",
+            ErrorKind::Denied => "denied",
+            ErrorKind::NotFound => "not_found",
+            ErrorKind::Busy => "busy",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::Leaving => "leaving",
+            ErrorKind::Unreachable => "unreachable",
+            ErrorKind::NoAnswer => "no_answer",
+            ErrorKind::Internal => "internal",
+        }
+    }
+
+    /// In a few words, the same for each error of the kind.
+    pub fn title(self) -> &'static str {
+        match self {
+            ErrorKind::Usage => "The request is wrong",
+            ErrorKind::Denied => "The caller may not",
+            ErrorKind::NotFound => "No such gate, process or group",
+            ErrorKind::Busy => "Not now",
+            ErrorKind::Unsupported => "The machine cannot",
+            ErrorKind::Leaving => "The agent is about to leave",
+            ErrorKind::Unreachable => "No agent runs",
+            ErrorKind::NoAnswer => "The agent does not answer",
+            ErrorKind::Internal => "A failure of the agent or of the machine",
+        }
+    }
+
+    /// The HTTP status of an answer; for the kinds that the agent does not send, that of a gateway in front of it.
+    pub fn status(self) -> u16 {
+        match self {
+            ErrorKind::Usage => 400,
+            ErrorKind::Denied => 403,
+            ErrorKind::NotFound => 404,
+            ErrorKind::Busy => 429,
+            ErrorKind::Internal => 500,
+            ErrorKind::Unsupported => 501,
+            ErrorKind::Unreachable => 502,
+            ErrorKind::Leaving => 503,
+            ErrorKind::NoAnswer => 504,
+        }
+    }
+
+    /// What `tidegate` ends with.
+    pub fn exit(self) -> Exit {
+        match self {
+            ErrorKind::Usage => Exit::Usage,
+            ErrorKind::Unreachable | ErrorKind::NoAnswer | ErrorKind::Leaving => Exit::Unreachable,
+            ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Busy => Exit::Refused,
+            ErrorKind::NotFound => Exit::NoTarget,
+            ErrorKind::Internal => Exit::Failure,
+        }
+    }
+
+    /// Whether the agent that was asked is gone: the next one may answer.
+    pub fn is_agent_gone(self) -> bool {
+        matches!(self, ErrorKind::Unreachable | ErrorKind::Leaving)
+    }
+}
+
+/// A call that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Problem", from = "Problem")]
+pub struct ApiError {
+    /// What sort of failure.
+    pub kind: ErrorKind,
+    /// What, where, why.
+    pub detail: String,
+    /// What helps, where that is known apart from the detail.
+    pub mend: Option<String>,
+}
+
+impl ApiError {
+    /// A failure of this kind.
+    pub fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
+        Self {
+            kind,
+            detail: detail.into(),
+            mend: None,
+        }
+    }
+
+    /// The same, with what helps.
+    pub fn with_mend(self, mend: impl Into<String>) -> Self {
+        Self {
+            mend: Some(mend.into()),
+            ..self
+        }
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.mend {
+            Some(mend) => write!(f, "{}; {mend}", self.detail),
+            None => f.write_str(&self.detail),
+        }
+    }
+}
+
+/// An error as RFC 9457 has it, with `kind` and `mend` besides. `type`, `title` and `status` follow from the kind and are
+/// not read back.
+#[derive(Serialize, Deserialize)]
+struct Problem {
+    #[serde(rename = "type", skip_deserializing)]
+    of_type: String,
+    #[serde(skip_deserializing)]
+    title: String,
+    #[serde(skip_deserializing)]
+    status: u16,
+    detail: String,
+    kind: ErrorKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mend: Option<String>,
+}
+
+impl From<ApiError> for Problem {
+    fn from(error: ApiError) -> Problem {
+        let ApiError { kind, detail, mend } = error;
+        Problem {
+            of_type: format!("urn:tidegate:error:{}", kind.code()),
+            title: kind.title().to_owned(),
+            status: kind.status(),
+            detail,
+            kind,
+            mend,
+        }
+    }
+}
+
+impl From<Problem> for ApiError {
+    fn from(problem: Problem) -> ApiError {
+        ApiError {
+            kind: problem.kind,
+            detail: problem.detail,
+            mend: problem.mend,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn every_kind_has_a_status_and_an_exit_code_and_comes_back_from_json() {
+        for kind in ErrorKind::ALL {
+            assert!((400..600).contains(&kind.status()), "{kind:?}");
+            assert!((1..=5).contains(&(kind.exit() as u8)), "{kind:?}");
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.code());
+            for mend in [None, Some("try again".to_owned())] {
+                let error = ApiError {
+                    kind: *kind,
+                    detail: "gate x: it does not work".into(),
+                    mend,
+                };
+                let text = serde_json::to_string(&error).unwrap();
+                assert_eq!(serde_json::from_str::<ApiError>(&text).unwrap(), error);
+            }
+        }
+        let statuses: std::collections::BTreeSet<u16> =
+            ErrorKind::ALL.iter().map(|kind| kind.status()).collect();
+        assert_eq!(statuses.len(), ErrorKind::ALL.len(), "each its own");
+    }
+
+    #[test]
+    fn an_error_is_a_problem_document() {
+        let error = ApiError::new(ErrorKind::NotFound, "gate:x: there is no such gate")
+            .with_mend("see `tidegate show`");
+        let expected: Value = json!({
+            "type": "urn:tidegate:error:not_found",
+            "title": "No such gate, process or group",
+            "status": 404,
+            "detail": "gate:x: there is no such gate",
+            "kind": "not_found",
+            "mend": "see `tidegate show`",
+        });
+        assert_eq!(serde_json::to_value(&error).unwrap(), expected);
+        assert_eq!(
+            error.to_string(),
+            "gate:x: there is no such gate; see `tidegate show`"
+        );
+    }
+}
