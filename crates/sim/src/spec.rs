@@ -143,8 +143,8 @@ pub struct GroupSpec {
     pub cap: Option<CapTerms>,
     /// Idle to keep for this main group.
     pub headroom_ppm: u32,
-    /// What side work gets even when main takes all.
-    pub tolerance_ppm: u32,
+    /// What side work gets even when main takes all, where this main group names it.
+    pub tolerance_ppm: Option<u32>,
     /// How long this main group may wait to run; then headroom is found on top of what is asked.
     pub objective: Option<DelayObjective>,
 }
@@ -174,7 +174,7 @@ impl GroupSpec {
             latency: 0,
             cap: None,
             headroom_ppm: 0,
-            tolerance_ppm: 10_000,
+            tolerance_ppm: None,
             objective: None,
         }
     }

@@ -10,9 +10,11 @@
 //! * [`Setting`], [`Settings`]: the machine's settings, by the same table.
 //! * [`RawTerms`], [`Source`]: what was typed, where.
 //! * [`Config`]: the files, weakest to strongest, and [`Config::resolve`], after which nothing is parsed again.
+//! * [`combine`]: what several gates' terms come to for the machine.
 //!
 //! Every refusal is a [`TermError`] that names the input, the place and the mend.
 
+pub mod combine;
 mod config;
 mod error;
 mod limits;

@@ -1,6 +1,6 @@
 //! `[engine]`: who limits side work, and by which policy.
 
-use tidegate_terms::TimeSpan;
+use tidegate_terms::{TimeSpan, combine};
 
 use super::groups::{Group, NO_MAIN};
 use super::read::{Findings, Section};
@@ -95,9 +95,10 @@ impl Engine {
     /// when nobody says a headroom, an engine keeps what the agent keeps by default.
     fn lay_terms(&self, groups: &mut [Group], section: &Section<'_>) {
         let headrooms = groups.iter().filter(|group| group.headroom_said);
-        let headroom = headrooms.map(|group| group.spec.headroom_ppm).max();
-        let tolerances = groups.iter().filter(|group| group.tolerance_said);
-        let tolerance = tolerances.map(|group| group.spec.tolerance_ppm).min();
+        let headroom =
+            combine::headroom(headrooms.map(|group| group.spec.headroom_ppm), |ppm| *ppm);
+        let tolerances = groups.iter().filter_map(|group| group.spec.tolerance_ppm);
+        let tolerance = combine::tolerance(tolerances, |ppm| *ppm);
         let default = (self.kind != EngineKind::None).then_some(DEFAULT_HEADROOM_PPM);
         let mut none = true;
         for group in groups
@@ -108,9 +109,7 @@ impl Engine {
             if let Some(ppm) = self.headroom_ppm.or(headroom).or(default) {
                 group.spec.headroom_ppm = ppm;
             }
-            if let Some(ppm) = self.tolerance_ppm.or(tolerance) {
-                group.spec.tolerance_ppm = ppm;
-            }
+            group.spec.tolerance_ppm = self.tolerance_ppm.or(tolerance);
         }
         for key in ["headroom", "tolerance"] {
             if none && section.has(key) {
