@@ -19,7 +19,6 @@ type Listed = &'static [(&'static str, usize)];
 const CYCLES: Listed = &[
     ("crates/agent", 20),
     ("crates/ext", 11),
-    ("crates/knobs", 8),
     ("crates/lab", 4),
     ("crates/law", 3),
     ("crates/sim", 7),
