@@ -8,10 +8,10 @@ use tidegate_terms::combine;
 use crate::config::Scheduler;
 use crate::engines::knobs::{Compiled, burst_room_ns, compile};
 use crate::ids::GroupId;
-use crate::program::{Ctx, Op};
+use crate::program::{Ctx, Op, TaskSpec};
 use crate::registry::{self, SideRoot};
 use crate::scenario::{EngineKind, GroupRef, Scenario};
-use crate::spec::{Class, GroupSpec, TaskSpec};
+use crate::spec::{Class, GroupSpec};
 
 /// The name of the group that side groups are put below when there are several.
 pub const SIDE_ROOT: &str = "tidegate-side";

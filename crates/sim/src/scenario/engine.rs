@@ -6,6 +6,7 @@ use super::groups::{Group, NO_MAIN};
 use super::read::{Findings, Section};
 use super::tree::Table;
 use crate::config::{ExtConfig, MachineConfig, Scheduler};
+use crate::engines::knobs::Sensing;
 use crate::registry;
 use crate::spec::Class;
 
@@ -43,16 +44,6 @@ impl EngineKind {
     }
 }
 
-/// How the knobs engine learns what is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sense {
-    /// Exact run time at each switch.
-    #[default]
-    Bpf,
-    /// Group usage as the kernel accounts it, at ticks.
-    Usage,
-}
-
 /// Who limits side work.
 #[derive(Clone, Debug)]
 pub struct Engine {
@@ -65,7 +56,7 @@ pub struct Engine {
     /// What side work gets at least; the smallest of the groups' when absent.
     pub tolerance_ppm: Option<u32>,
     /// How use is sensed.
-    pub sense: Sense,
+    pub sense: Sensing,
     /// The quota of the policy `static`, of the machine.
     pub quota_ppm: u32,
     /// The scheduler of the ext engine.
@@ -79,7 +70,7 @@ impl Default for Engine {
             policy: registry::TIDEGATE.into(),
             headroom_ppm: None,
             tolerance_ppm: None,
-            sense: Sense::Bpf,
+            sense: Sensing::Bpf,
             quota_ppm: 300_000,
             ext: ExtConfig::for_cpus(1),
         }
@@ -118,6 +109,14 @@ impl Engine {
         }
     }
 
+    /// Engine and policy in words.
+    pub fn label(&self) -> String {
+        match self.kind {
+            EngineKind::Knobs => format!("knobs/{}", self.policy),
+            kind => kind.name().to_owned(),
+        }
+    }
+
     /// The ext engine is a scheduler: it takes the fair class's place.
     pub(super) fn fit(&self, machine: &mut MachineConfig) {
         if self.kind == EngineKind::Ext {
@@ -143,7 +142,7 @@ pub(super) fn read(table: &Table, findings: &Findings, cpus: u32, groups: &mut [
     }
     engine.headroom_ppm = section.share("headroom");
     engine.tolerance_ppm = section.share("tolerance");
-    let senses = [("bpf", Sense::Bpf), ("usage", Sense::Usage)];
+    let senses = [("bpf", Sensing::Bpf), ("usage", Sensing::Usage)];
     engine.sense = section.choice("sense", &senses).unwrap_or_default();
     let ms = TimeSpan::from_millis;
     engine.quota_ppm = section.share("quota").unwrap_or(engine.quota_ppm);
