@@ -21,7 +21,6 @@ const CYCLES: Listed = &[
     ("crates/ext", 11),
     ("crates/lab", 4),
     ("crates/law", 3),
-    ("crates/terms", 8),
     ("crates/tidegate", 4),
     ("crates/vm", 4),
 ];
