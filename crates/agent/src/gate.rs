@@ -11,6 +11,7 @@ use tidegate_knobs::limit::own_limit;
 use tidegate_knobs::units::Per;
 use tidegate_terms::{
     Burst, CapScope, Class, Config, Objective, RawTerms, Settings, TermError, Terms, Weight,
+    combine,
 };
 
 /// Where a gate's work sits.
@@ -213,26 +214,25 @@ pub fn tighter(limit: Bandwidth, own: Option<Bandwidth>) -> Bandwidth {
     own.filter(|own| own.rate_no_above(&limit)).unwrap_or(limit)
 }
 
-/// The largest headroom counts, since the idle that one gate's headroom keeps serves every main; of tolerances the
-/// smallest that anybody stated, since it is a promise to main. Where no gate names a headroom and side work is there,
+/// What all gates ask for together, by the rule of [`combine`]. Where no gate names a headroom and side work is there,
 /// the machine's default holds. With an objective the default is only where the search for headroom begins.
-pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate>, settings: &Settings) -> Demand {
-    let mut headroom: Option<(u32, String)> = None;
-    let mut tolerance_ppm: Option<u32> = None;
-    let mut objective: Option<DelayObjective> = None;
-    for gate in gates {
-        objective = stricter(objective, gate);
-        if !gate.terms.headroom.is_default() {
-            let ppm = gate.terms.headroom.value.ppm();
-            if headroom.as_ref().is_none_or(|(largest, _)| ppm > *largest) {
-                headroom = Some((ppm, format!("gate {}", gate.record.name)));
-            }
-        }
-        if !gate.terms.tolerance.is_default() {
-            let ppm = gate.terms.tolerance.value.ppm();
-            tolerance_ppm = Some(tolerance_ppm.map_or(ppm, |least| least.min(ppm)));
-        }
-    }
+pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate> + Clone, settings: &Settings) -> Demand {
+    let named = gates
+        .clone()
+        .filter(|gate| !gate.terms.headroom.is_default());
+    let mut headroom =
+        combine::headroom(named, |gate| gate.terms.headroom.value.ppm()).map(|gate| {
+            let from = format!("gate {}", gate.record.name);
+            (gate.terms.headroom.value.ppm(), from)
+        });
+    let tolerance_ppm = gates
+        .clone()
+        .filter(|gate| !gate.terms.tolerance.is_default())
+        .map(|gate| gate.terms.tolerance.value.ppm());
+    let tolerance_ppm = combine::tolerance(tolerance_ppm, |ppm| *ppm);
+    let mut objective = combine::objective(gates.filter_map(objective_of), |one| {
+        (one.late_after_ns, one.share_ppm)
+    });
     let default = &settings.default_headroom;
     if let Some(objective) = objective.as_mut().filter(|_| headroom.is_none()) {
         objective.start_ppm = default.value.ppm();
@@ -254,12 +254,11 @@ pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate>, settings: &Settings) ->
     }
 }
 
-/// The gate's objective, if it is stricter than the one so far: the shorter time, of equal times the higher percentile.
-fn stricter(so_far: Option<DelayObjective>, gate: &Gate) -> Option<DelayObjective> {
+fn objective_of(gate: &Gate) -> Option<DelayObjective> {
     let Objective::Delay { late_ppm, span } = gate.terms.objective.value else {
-        return so_far;
+        return None;
     };
-    let own = DelayObjective {
+    Some(DelayObjective {
         late_after_ns: span.ns(),
         share_ppm: late_ppm,
         start_ppm: 0,
@@ -267,9 +266,7 @@ fn stricter(so_far: Option<DelayObjective>, gate: &Gate) -> Option<DelayObjectiv
             "{} of gate {}",
             gate.terms.objective.value, gate.record.name
         ),
-    };
-    let key = |one: &DelayObjective| (one.late_after_ns, one.share_ppm);
-    Some(so_far.filter(|old| key(old) <= key(&own)).unwrap_or(own))
+    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! What the agent shows: status and gates. Why a gate runs at its present rate is in `explain`.
 
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::{Allotment, Control, FREE_UCPU, Write};
+use tidegate_knobs::control::{Allotment, Control, Write};
 use tidegate_knobs::cpus::format_list;
 use tidegate_knobs::limit::hard_cap;
+use tidegate_knobs::plan::FREE_UCPU;
 use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::View;
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use libbpf_rs::{Link, MapCore, MapHandle, Object};
 use tidegate_law::HeadroomConfig;
+use tidegate_terms::{Tolerance, combine};
 
 use crate::accounts::Accounts;
 use crate::caps::CapTerms;
@@ -86,9 +87,6 @@ fn limits_for(cpus: u32) -> u32 {
     ((32 << 20) / (32 * cpus)).clamp(64, LIMITS_MAX)
 }
 
-/// What side work gets where no gate names a tolerance.
-const TOLERANCE_PPM: u32 = 10_000;
-
 /// The scheduler while it is loaded; dropping it gives all tasks back to the kernel's own.
 pub struct Ext {
     gates: MapHandle,
@@ -134,7 +132,7 @@ impl Ext {
             asked: BTreeMap::new(),
             accounts: Accounts::new(map(&object, "accounts")?),
             headroom_ppm: options.headroom_ppm,
-            tolerance_ppm: TOLERANCE_PPM,
+            tolerance_ppm: Tolerance::ONE_PERCENT.ppm(),
             capped: BTreeSet::new(),
             possible_cpus: config.cpus,
             link: None,
@@ -239,11 +237,13 @@ impl Ext {
         object::call(&mut self.object, "set_terms", ask.bytes()).map(|_| ())
     }
 
-    /// The largest headroom counts, since the idle that is kept for one serves all; of tolerances the smallest.
+    /// What the gates ask for together, by the rule of [`combine`].
     fn terms(&self) -> TermsAsk {
         let asked = || self.asked.values();
-        let headroom_ppm = asked().filter_map(|terms| terms.headroom_ppm).max();
-        let tolerance_ppm = asked().filter_map(|terms| terms.tolerance_ppm).min();
+        let headrooms = asked().filter_map(|terms| terms.headroom_ppm);
+        let headroom_ppm = combine::headroom(headrooms, |ppm| *ppm);
+        let tolerances = asked().filter_map(|terms| terms.tolerance_ppm);
+        let tolerance_ppm = combine::tolerance(tolerances, |ppm| *ppm);
         let side_gates = asked()
             .filter(|terms| terms.kind == Some(Kind::Side))
             .count();

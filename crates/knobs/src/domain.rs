@@ -11,7 +11,9 @@
 //!
 //! Domains may overlap: each has a law of its own, and side work gets of each CPU what all of them allow.
 
-use crate::cpus::format_list;
+use tidegate_terms::combine;
+
+use crate::cpu_list::format_list;
 
 /// More distinct cpusets of main gates than this are taken for one: each costs a law and a sum at every step.
 pub const DOMAINS_MAX: usize = 8;
@@ -150,28 +152,24 @@ fn part_of(one: &Asked, ground: &Ground) -> Option<Vec<u32>> {
     (!here.is_empty() && here != ground.online).then_some(here)
 }
 
-/// The largest headroom of those for the same CPUs counts.
+/// Headrooms for the same CPUs are one part.
 fn add(parts: &mut Vec<Asked>, one: &Asked, cpus: Vec<u32>) {
     let cpus = Some(cpus);
-    let known = parts.iter_mut().find(|part| part.cpus == cpus);
     let new = Asked {
         cpus,
         ..one.clone()
     };
-    match known {
-        Some(part) if part.headroom_ppm < one.headroom_ppm => *part = new,
-        Some(_) => {}
-        None => parts.push(new),
+    let Some(part) = parts.iter_mut().find(|part| part.cpus == new.cpus) else {
+        return parts.push(new);
+    };
+    if let Some(counts) = combine::headroom([&*part, &new], |one| one.headroom_ppm).cloned() {
+        *part = counts;
     }
 }
 
 fn widen(whole: &mut Option<(u32, String)>, one: &Asked) {
-    if whole
-        .as_ref()
-        .is_none_or(|(largest, _)| one.headroom_ppm > *largest)
-    {
-        *whole = Some((one.headroom_ppm, one.from.clone()));
-    }
+    let own = (one.headroom_ppm, one.from.clone());
+    *whole = combine::headroom(whole.take().into_iter().chain([own]), |(ppm, _)| *ppm);
 }
 
 fn one_of_all(parts: &[Asked]) -> Asked {
@@ -181,7 +179,7 @@ fn one_of_all(parts: &[Asked]) -> Asked {
         .collect();
     cpus.sort_unstable();
     cpus.dedup();
-    let largest = parts.iter().max_by_key(|part| part.headroom_ppm);
+    let largest = combine::headroom(parts, |part| part.headroom_ppm);
     Asked {
         cpus: Some(cpus),
         headroom_ppm: largest.map_or(0, |part| part.headroom_ppm),

@@ -1,12 +1,15 @@
 //! The engine on kernel files: cgroup v1 and v2, quotas, idle and weights.
 
 pub mod bandwidth;
+mod class;
 pub mod clock;
 pub mod control;
+pub mod cpu_list;
 pub mod cpus;
 pub mod discover;
 pub mod domain;
 pub mod group;
+pub mod group_path;
 pub mod kfs;
 pub mod ledger;
 pub mod limit;

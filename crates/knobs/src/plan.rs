@@ -24,8 +24,10 @@ pub use crate::bandwidth::Bandwidth;
 pub use budget::WriteBudget;
 pub use rate::bandwidth_for;
 
-use crate::control::FREE_UCPU;
 use tidegate_law::{HeadroomDecision, Reason};
+
+/// An allowance of this much is no limit: side work is kept back by its CPUs.
+pub const FREE_UCPU: u64 = u64::MAX;
 
 /// Tuning of a planner; `law/headroom.md` gives the reason for each default.
 #[derive(Clone, Debug, PartialEq, Eq)]

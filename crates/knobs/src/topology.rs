@@ -5,7 +5,8 @@
 
 use std::path::PathBuf;
 
-use crate::cpus::{self, CpusError, parse_list};
+use crate::cpu_list::parse_list;
+use crate::cpus::{self, CpusError};
 use crate::kfs::KernelFs;
 
 /// Cache indices looked at per CPU; x86 has 4, arm64 up to 5.

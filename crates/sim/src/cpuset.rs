@@ -3,8 +3,7 @@
 
 use std::fmt;
 
-use crate::ids::CpuId;
-use crate::topology::CPUS_MAX;
+use crate::ids::{CPUS_MAX, CpuId};
 
 const WORD_BITS: u32 = 64;
 const WORDS: usize = (CPUS_MAX / WORD_BITS) as usize;

@@ -1,5 +1,8 @@
 //! Names of things inside one machine: small numbers, handed out in order.
 
+/// The largest machine the simulator takes: CPUs are numbered below this.
+pub const CPUS_MAX: u32 = 1024;
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

@@ -39,9 +39,9 @@ pub use hist::Histogram;
 pub use ids::{CpuId, GroupId, LockId, PipeId, QueueId, SeriesId, TaskId};
 pub use machine::Machine;
 pub use prng::Prng;
-pub use program::{Ctx, Op, Program};
+pub use program::{Ctx, Op, Program, TaskSpec};
 pub use sched::BandwidthStat;
-pub use spec::{Bandwidth, CapScope, CapTerms, Class, DelayObjective, GroupSpec, Policy, TaskSpec};
+pub use spec::{Bandwidth, CapScope, CapTerms, Class, DelayObjective, GroupSpec, Policy};
 pub use topology::Topology;
 pub use trace::{Event, Knob, Tracer};
 

@@ -3,13 +3,15 @@
 //! With an engine on kernel files, all side work is limited at one place. When the scenario has several side groups with no
 //! side group above them, they are put below one of ours ([`SIDE_ROOT`]), as `tidegate run --side` does.
 
+use tidegate_terms::combine;
+
 use crate::config::Scheduler;
 use crate::engines::knobs::{Compiled, burst_room_ns, compile};
 use crate::ids::GroupId;
-use crate::program::{Ctx, Op};
+use crate::program::{Ctx, Op, TaskSpec};
 use crate::registry::{self, SideRoot};
 use crate::scenario::{EngineKind, GroupRef, Scenario};
-use crate::spec::{Class, GroupSpec, TaskSpec};
+use crate::spec::{Class, GroupSpec};
 
 /// The name of the group that side groups are put below when there are several.
 pub const SIDE_ROOT: &str = "tidegate-side";
@@ -25,10 +27,8 @@ pub struct Plan {
     pub side_root: Option<GroupId>,
     /// Main's groups.
     pub main: Vec<GroupId>,
-    /// Idle to keep: the largest of the groups'.
+    /// Idle to keep for main's groups together.
     pub headroom_ppm: u32,
-    /// What side work gets at least: the smallest of the groups'.
-    pub tolerance_ppm: u32,
     /// What is left for Tidegate's engine on kernel files to do.
     pub compiled: Compiled,
     /// How many groups of ours stand before the scenario's.
@@ -50,7 +50,6 @@ impl Plan {
             side_root: None,
             main: Vec::new(),
             headroom_ppm: 0,
-            tolerance_ppm: u32::MAX,
             compiled: Compiled::default(),
             offset: usize::from(ours),
         };
@@ -69,14 +68,12 @@ impl Plan {
             };
             if spec.class == Class::Main {
                 plan.main.push(plan.id(Some(at)));
-                plan.headroom_ppm = plan.headroom_ppm.max(spec.headroom_ppm);
-                plan.tolerance_ppm = plan.tolerance_ppm.min(spec.tolerance_ppm);
             }
             plan.specs.push(spec);
         }
-        if plan.tolerance_ppm == u32::MAX {
-            plan.tolerance_ppm = GroupSpec::new("", GroupId::ROOT).tolerance_ppm;
-        }
+        let mains = plan.specs.iter().filter(|spec| spec.class == Class::Main);
+        let headroom_ppm = combine::headroom(mains.map(|spec| spec.headroom_ppm), |ppm| *ppm);
+        plan.headroom_ppm = headroom_ppm.unwrap_or(0);
         plan.side_root = match tops.first() {
             Some(_) if ours => Some(GroupId(1)),
             Some(&at) => Some(plan.id(Some(at))),

@@ -1,15 +1,62 @@
-//! What a task does: a [`Program`] gives one [`Op`] after another.
+//! A task and what it does: a [`Program`] gives one [`Op`] after another.
 //!
 //! The machine asks for the next op when the last one is complete and the
 //! task is on a CPU, so `Ctx::now_ns` less [`Ctx::woken_ns`] in the first call
 //! after a wait is the wakeup latency as the program itself would measure it.
 
 use crate::Ns;
+use crate::cpuset::CpuSet;
 use crate::hist::Histogram;
-use crate::ids::{CpuId, LockId, PipeId, QueueId, SeriesId, TaskId};
+use crate::ids::{CpuId, GroupId, LockId, PipeId, QueueId, SeriesId, TaskId};
 use crate::prng::Prng;
-use crate::spec::TaskSpec;
+use crate::spec::{CapTerms, Policy};
 use std::collections::VecDeque;
+
+/// A task to spawn.
+#[derive(Debug)]
+pub struct TaskSpec {
+    /// For traces and messages.
+    pub name: String,
+    /// The group it starts in.
+    pub group: GroupId,
+    /// Its policy.
+    pub policy: Policy,
+    /// −20..=19.
+    pub nice: i8,
+    /// A slice of its own (`sched_runtime`), clamped to 0.1–100 ms.
+    pub slice_ns: Option<u64>,
+    /// Latency hint, −20..=19 (seed 001).
+    pub latency: i8,
+    /// Whether a fork hands the hint on.
+    pub latency_inherit: bool,
+    /// CPUs it may use; all of the group's when absent.
+    pub cpus: Option<CpuSet>,
+    /// Its cap.
+    pub cap: Option<CapTerms>,
+    /// When it starts; the past means now.
+    pub start_ns: Ns,
+    /// What it does.
+    pub program: Box<dyn Program>,
+}
+
+impl TaskSpec {
+    /// A task with the kernel's defaults.
+    pub fn new(name: &str, group: GroupId, program: Box<dyn Program>) -> TaskSpec {
+        TaskSpec {
+            name: name.to_owned(),
+            group,
+            policy: Policy::Normal,
+            nice: 0,
+            slice_ns: None,
+            latency: 0,
+            latency_inherit: true,
+            cpus: None,
+            cap: None,
+            start_ns: 0,
+            program,
+        }
+    }
+}
 
 /// One step of a program.
 #[derive(Debug)]

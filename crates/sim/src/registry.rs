@@ -3,9 +3,7 @@
 use crate::controller::Controller;
 use crate::engines::knobs::{Compiled, Knobs, KnobsConfig, Sensing};
 use crate::ids::GroupId;
-use crate::plan::Plan;
 use crate::policies::{self, Fixed, Katalyst, Koordlet, Published, Setting, Sideloader, Sides};
-use crate::scenario::{Engine, EngineKind, Scenario, Sense};
 
 /// What a policy has to work with.
 #[derive(Clone, Debug)]
@@ -21,7 +19,7 @@ pub struct Setup {
     /// A standing quota, of the machine.
     pub quota_ppm: u32,
     /// How use is sensed.
-    pub sense: Sense,
+    pub sense: Sensing,
     /// CPUs of the machine.
     pub cpus: u32,
     /// Hardware threads of a core.
@@ -60,13 +58,9 @@ const POLICIES: &[Policy] = &[
         about: "Tidegate's own control step and law",
         side_root: SideRoot::Idle,
         make: |setup| {
-            let sensing = match setup.sense {
-                Sense::Bpf => Sensing::Bpf,
-                Sense::Usage => Sensing::Usage,
-            };
             let config = KnobsConfig {
                 seed: setup.seed,
-                ..KnobsConfig::new(sensing)
+                ..KnobsConfig::new(setup.sense)
             };
             Some(Box::new(Knobs::new(config, &setup.compiled)))
         },
@@ -143,38 +137,4 @@ pub fn policies() -> impl Iterator<Item = &'static Policy> {
 /// The policy of this name.
 pub fn policy(name: &str) -> Option<&'static Policy> {
     POLICIES.iter().find(|policy| policy.name == name)
-}
-
-/// The controllers that a scenario asks for.
-pub fn controllers(plan: &Plan, scenario: &Scenario) -> Vec<Box<dyn Controller>> {
-    if scenario.engine.kind != EngineKind::Knobs {
-        return Vec::new();
-    }
-    let row = policy(&scenario.engine.policy);
-    // Without side work there is nothing to limit, but Tidegate's engine also holds caps and finds bursts.
-    let side_root = match plan.side_root {
-        Some(root) => root,
-        None if scenario.engine.policy == TIDEGATE => GroupId::ROOT,
-        None => return Vec::new(),
-    };
-    let setup = Setup {
-        side_root,
-        main: plan.main.clone(),
-        compiled: plan.compiled.clone(),
-        headroom_ppm: plan.headroom_ppm,
-        quota_ppm: scenario.engine.quota_ppm,
-        sense: scenario.engine.sense,
-        cpus: scenario.machine.topology.cpus(),
-        threads_per_core: scenario.machine.topology.threads_per_core(),
-        seed: scenario.machine.seed,
-    };
-    row.and_then(|row| (row.make)(&setup)).into_iter().collect()
-}
-
-/// Engine and policy in words.
-pub fn label(engine: &Engine) -> String {
-    match engine.kind {
-        EngineKind::Knobs => format!("knobs/{}", engine.policy),
-        kind => kind.name().to_owned(),
-    }
 }

@@ -11,8 +11,8 @@ use crate::machine::Machine;
 use crate::names::Names;
 use crate::outcome::{GroupOutcome, Outcome, Sample, SeriesOutcome};
 use crate::plan::Plan;
-use crate::registry;
-use crate::scenario::Scenario;
+use crate::registry::{self, Setup};
+use crate::scenario::{EngineKind, Scenario};
 use crate::sched::BandwidthStat;
 use crate::spec::Class;
 use crate::trace::Tracer;
@@ -91,7 +91,7 @@ impl Stage {
             made.push(one);
         }
         let samples = Arc::default();
-        let mut controllers = registry::controllers(&plan, scenario);
+        let mut controllers = controllers(&plan, scenario);
         controllers.push(Box::new(Sampler {
             window_ns: scenario.window_ns,
             first_ns: scenario.warmup_ns,
@@ -106,7 +106,7 @@ impl Stage {
             made,
             names,
             classes: plan.classes(),
-            engine: registry::label(&scenario.engine),
+            engine: scenario.engine.label(),
             samples,
         })
     }
@@ -239,6 +239,32 @@ impl Stage {
         }
         all
     }
+}
+
+/// The controllers that a scenario asks for.
+fn controllers(plan: &Plan, scenario: &Scenario) -> Vec<Box<dyn Controller>> {
+    if scenario.engine.kind != EngineKind::Knobs {
+        return Vec::new();
+    }
+    let row = registry::policy(&scenario.engine.policy);
+    // Without side work there is nothing to limit, but Tidegate's engine also holds caps and finds bursts.
+    let side_root = match plan.side_root {
+        Some(root) => root,
+        None if scenario.engine.policy == registry::TIDEGATE => GroupId::ROOT,
+        None => return Vec::new(),
+    };
+    let setup = Setup {
+        side_root,
+        main: plan.main.clone(),
+        compiled: plan.compiled.clone(),
+        headroom_ppm: plan.headroom_ppm,
+        quota_ppm: scenario.engine.quota_ppm,
+        sense: scenario.engine.sense,
+        cpus: scenario.machine.topology.cpus(),
+        threads_per_core: scenario.machine.topology.threads_per_core(),
+        seed: scenario.machine.seed,
+    };
+    row.and_then(|row| (row.make)(&setup)).into_iter().collect()
 }
 
 /// How often a run reports how far it is.

@@ -1,9 +1,7 @@
-//! What the user describes: tasks, groups, limits. What runs is elsewhere.
+//! What the user describes: policies, groups, limits. Tasks are in [`crate::program`].
 
-use crate::Ns;
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
-use crate::program::Program;
 
 /// A task's scheduling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,52 +39,6 @@ pub struct CapTerms {
     pub soft_ppt: u32,
     /// Whom it counts for.
     pub scope: CapScope,
-}
-
-/// A task to spawn.
-#[derive(Debug)]
-pub struct TaskSpec {
-    /// For traces and messages.
-    pub name: String,
-    /// The group it starts in.
-    pub group: GroupId,
-    /// Its policy.
-    pub policy: Policy,
-    /// −20..=19.
-    pub nice: i8,
-    /// A slice of its own (`sched_runtime`), clamped to 0.1–100 ms.
-    pub slice_ns: Option<u64>,
-    /// Latency hint, −20..=19 (seed 001).
-    pub latency: i8,
-    /// Whether a fork hands the hint on.
-    pub latency_inherit: bool,
-    /// CPUs it may use; all of the group's when absent.
-    pub cpus: Option<CpuSet>,
-    /// Its cap.
-    pub cap: Option<CapTerms>,
-    /// When it starts; the past means now.
-    pub start_ns: Ns,
-    /// What it does.
-    pub program: Box<dyn Program>,
-}
-
-impl TaskSpec {
-    /// A task with the kernel's defaults.
-    pub fn new(name: &str, group: GroupId, program: Box<dyn Program>) -> TaskSpec {
-        TaskSpec {
-            name: name.to_owned(),
-            group,
-            policy: Policy::Normal,
-            nice: 0,
-            slice_ns: None,
-            latency: 0,
-            latency_inherit: true,
-            cpus: None,
-            cap: None,
-            start_ns: 0,
-            program,
-        }
-    }
 }
 
 /// A group's CPU bandwidth limit (cpu.max and cpu.max.burst).
@@ -143,8 +95,8 @@ pub struct GroupSpec {
     pub cap: Option<CapTerms>,
     /// Idle to keep for this main group.
     pub headroom_ppm: u32,
-    /// What side work gets even when main takes all.
-    pub tolerance_ppm: u32,
+    /// What side work gets even when main takes all, where this main group names it.
+    pub tolerance_ppm: Option<u32>,
     /// How long this main group may wait to run; then headroom is found on top of what is asked.
     pub objective: Option<DelayObjective>,
 }
@@ -174,7 +126,7 @@ impl GroupSpec {
             latency: 0,
             cap: None,
             headroom_ppm: 0,
-            tolerance_ppm: 10_000,
+            tolerance_ppm: None,
             objective: None,
         }
     }

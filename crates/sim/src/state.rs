@@ -4,8 +4,8 @@ use crate::Ns;
 use crate::cpuset::CpuSet;
 use crate::ids::{CpuId, GroupId, LockId, PipeId, TaskId};
 use crate::prng::Prng;
-use crate::program::Program;
-use crate::spec::{Bandwidth, CapTerms, GroupSpec, Policy, TaskSpec};
+use crate::program::{Program, TaskSpec};
+use crate::spec::{Bandwidth, CapTerms, GroupSpec, Policy};
 use std::collections::VecDeque;
 
 /// Where a task is in its life. New → Runnable ↔ Waiting → Exited.

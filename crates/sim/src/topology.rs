@@ -5,10 +5,7 @@
 //! apart; nothing in the simulator depends on the numbers, only on who shares what.
 
 use crate::cpuset::CpuSet;
-use crate::ids::CpuId;
-
-/// The largest machine the simulator takes.
-pub const CPUS_MAX: u32 = 1024;
+use crate::ids::{CPUS_MAX, CpuId};
 
 /// Who shares what: see the module's text for the numbering.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -115,17 +115,17 @@ fn headroom_counts_whichever_group_says_it() {
         let main = &scenario.groups[0].spec;
         (main.headroom_ppm, main.tolerance_ppm)
     };
-    assert_eq!(terms("", "", ""), (200_000, 10_000));
-    assert_eq!(terms("", "headroom = \"30%\"", ""), (300_000, 10_000));
+    assert_eq!(terms("", "", ""), (200_000, None));
+    assert_eq!(terms("", "headroom = \"30%\"", ""), (300_000, None));
     let (ten, thirty) = ("headroom = \"10%\"", "headroom = \"30%\"");
-    assert_eq!(terms(ten, thirty, ""), (300_000, 10_000));
-    assert_eq!(terms(thirty, ten, ""), (300_000, 10_000));
-    assert_eq!(terms(thirty, thirty, ten), (100_000, 10_000));
-    assert_eq!(terms("headroom = \"0%\"", "", ""), (0, 10_000));
-    assert_eq!(terms("", "tolerance = \"3%\"", ""), (200_000, 30_000));
+    assert_eq!(terms(ten, thirty, ""), (300_000, None));
+    assert_eq!(terms(thirty, ten, ""), (300_000, None));
+    assert_eq!(terms(thirty, thirty, ten), (100_000, None));
+    assert_eq!(terms("headroom = \"0%\"", "", ""), (0, None));
+    assert_eq!(terms("", "tolerance = \"3%\"", ""), (200_000, Some(30_000)));
     assert_eq!(
         terms("tolerance = \"2%\"", "tolerance = \"3%\"", ""),
-        (200_000, 20_000)
+        (200_000, Some(20_000))
     );
 }
 

@@ -16,7 +16,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{ConfigErrors, TermError, mend_for_unknown};
-use crate::raw::{RawTerm, RawTerms, Source};
+use crate::raw::RawTerms;
+use crate::source::{RawTerm, Source};
 use crate::table::{Setting, Settings, Term, Terms};
 use crate::values::Class;
 

@@ -3,25 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::raw::Source;
+use crate::refusal::Refusal;
+use crate::source::Source;
 use crate::values::Class;
-
-/// Why a piece of text is not a value of its type, as the end of a sentence that begins with the text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal(pub String);
-
-impl Refusal {
-    /// From a clause.
-    pub fn new(why: impl Into<String>) -> Refusal {
-        Refusal(why.into())
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// A term or setting that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -10,24 +10,30 @@
 //! * [`Setting`], [`Settings`]: the machine's settings, by the same table.
 //! * [`RawTerms`], [`Source`]: what was typed, where.
 //! * [`Config`]: the files, weakest to strongest, and [`Config::resolve`], after which nothing is parsed again.
+//! * [`combine`]: what several gates' terms come to for the machine.
 //!
 //! Every refusal is a [`TermError`] that names the input, the place and the mend.
 
+pub mod combine;
 mod config;
 mod error;
 mod limits;
 mod objective;
 mod raw;
+mod refusal;
+mod source;
 mod table;
 mod together;
 pub mod units;
 mod values;
 
 pub use config::{Config, Roots};
-pub use error::{ConfigErrors, Refusal, TermError, mend_for_unknown, quoted};
+pub use error::{ConfigErrors, TermError, mend_for_unknown, quoted};
 pub use limits::{Burst, Cap, CapScope, Latency, Quota, Switch};
 pub use objective::Objective;
-pub use raw::{Overridden, RawTerm, RawTerms, Resolved, Source, View};
+pub use raw::RawTerms;
+pub use refusal::Refusal;
+pub use source::{Overridden, RawTerm, Resolved, Source, View};
 pub use table::{Setting, Settings, Term, Terms};
 pub use units::{CpuAmount, Share, TimeSpan};
 pub use values::{Class, Engine, Fallback, LoopPeriod, Sense, Space, Tolerance, Weight};

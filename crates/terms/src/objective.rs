@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::Refusal;
+use crate::refusal::Refusal;
 use crate::units::TimeSpan;
 use crate::values::Value;
 

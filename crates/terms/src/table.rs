@@ -1,12 +1,15 @@
 //! The tables of terms and of machine settings: one row is the one definition of a term.
 
-use crate::error::{Refusal, TermError, mend_for_unknown};
+use crate::error::{TermError, mend_for_unknown};
 use crate::limits::{Burst, Cap, CapScope, Latency, Quota, Switch};
 use crate::objective::Objective;
-use crate::raw::{Overridden, RawTerm, Resolved, Source, View};
-use crate::together::PERIOD_DEFAULT;
+use crate::refusal::Refusal;
+use crate::source::{Overridden, RawTerm, Resolved, Source, View};
 use crate::units::{Share, TimeSpan};
 use crate::values::{Class, Engine, Fallback, LoopPeriod, Sense, Space, Tolerance, Value, Weight};
+
+/// The period where a gate names none.
+pub(crate) const PERIOD_DEFAULT: TimeSpan = TimeSpan::from_millis(100);
 
 const ALL_CLASSES: &[Class] = &[Class::Main, Class::Side, Class::Neutral];
 const MAIN_AND_SIDE: &[Class] = &[Class::Main, Class::Side];

@@ -2,14 +2,12 @@
 
 use crate::error::TermError;
 use crate::limits::{Burst, CapScope, Quota};
-use crate::raw::Resolved;
-use crate::table::{Term, Terms};
+use crate::source::Resolved;
+use crate::table::{PERIOD_DEFAULT, Term, Terms};
 use crate::units::TimeSpan;
 
 /// The kernel refuses quotas below this.
 const QUOTA_MIN_US: u64 = 1_000;
-/// What holds when nobody says anything, and may be said for nothing.
-pub(crate) const PERIOD_DEFAULT: TimeSpan = TimeSpan::from_millis(100);
 /// One CPU: the most that one task can use.
 const ONE_CPU_PPT: u32 = 1_000;
 

@@ -12,7 +12,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Refusal;
+use crate::refusal::Refusal;
 
 const PPM_WHOLE: u64 = 1_000_000;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Refusal;
+use crate::refusal::Refusal;
 use crate::units::{Share, TimeSpan};
 
 /// A type that a term can have. `parse` of what `Display` writes gives the same value back.

@@ -11,7 +11,7 @@ use tidegate_knobs::domain::Keeps;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::limit::hard_cap;
 use tidegate_knobs::units::Per;
-use tidegate_terms::Class;
+use tidegate_terms::{Class, combine};
 
 use crate::agent::Agent;
 use crate::control_thread::lock;
@@ -149,9 +149,8 @@ impl Agent {
             false => control.headroom_ppm(),
         };
         let by_quota = demand.domains.iter().filter(|one| one.keeps == Keeps::Time);
-        let headroom_ppm = by_quota
-            .map(|one| one.headroom_ppm)
-            .fold(whole_ppm, u32::max);
+        let all = by_quota.map(|one| one.headroom_ppm).chain([whole_ppm]);
+        let headroom_ppm = combine::headroom(all, |ppm| *ppm).unwrap_or(0);
         (headroom_ppm, demand.tolerance_ppm)
     }
 

@@ -10,9 +10,9 @@ use tidegate_law::{
 
 use super::meter::{Meter, Use};
 use super::pulses::Pulses;
-use super::quotas::FREE_UCPU;
 use super::{WINDOW_MAX_NS, between};
 use crate::domain::{Domain, Keeps};
+use crate::plan::FREE_UCPU;
 use crate::sense::{Counters, Sensor};
 
 /// What a domain's law says, to show and to plan by.

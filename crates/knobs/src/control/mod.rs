@@ -24,12 +24,13 @@ pub use domains::DomainState;
 pub use meter::{Durations, Meter, Recent, Use};
 pub use protect::{Objective, Protect, Protection};
 pub use pulses::Pulses;
-pub use quotas::{Allotment, Apply, FREE_UCPU, QuotaTarget, Quotas, Target};
+pub use quotas::{Allotment, Apply, QuotaTarget, Quotas, Target};
 pub use soft_caps::{LOOK_NS as SOFT_LOOK_NS, Soft, SoftCapStats, SoftCapped, SoftCaps, Usage};
 pub use unusable::Unusable;
 pub use write_log::{Write, WriteLog, describe};
 
 use crate::domain::Domain;
+use crate::plan::FREE_UCPU;
 use crate::sense::{Counters, Group as SensedGroup, Sensor, Waits};
 use domains::{Binding, Domains};
 

@@ -9,13 +9,10 @@ use super::meter::Use;
 use super::write_log::{Write, WriteLog, describe};
 use crate::bandwidth::Bandwidth;
 use crate::group::GroupPath;
-use crate::plan::{PlanConfig, Planner, WriteBudget};
+use crate::plan::{FREE_UCPU, PlanConfig, Planner, WriteBudget};
 
 /// Side work that starves below its tolerance for this long is helped.
 const RELIEF_AFTER_NS: u64 = 1_000_000_000;
-
-/// An allowance of this much is no limit: side work is kept back by its CPUs.
-pub const FREE_UCPU: u64 = u64::MAX;
 
 /// A group that carries a moving quota.
 pub struct Target {

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::{CgroupVersion, Hierarchy};
-use crate::group::GroupPath;
+use crate::group_path::GroupPath;
 use crate::kfs::{KernelFs, KfsError};
 
 /// Whether the machine has something, and how we know.

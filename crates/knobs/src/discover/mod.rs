@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::{self, CpusError};
-use crate::group::GroupPath;
+use crate::group_path::GroupPath;
 use crate::kfs::{KernelFs, KfsError};
 
 pub use features::{Feature, Features, probe_features, tick_hz};

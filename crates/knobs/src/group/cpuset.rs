@@ -13,7 +13,8 @@ use std::path::PathBuf;
 
 use super::{GroupError, GroupPath, GroupResult, Groups};
 use crate::bandwidth::clip;
-use crate::cpus::{self, format_list, parse_list};
+use crate::cpu_list::{format_list, parse_list};
+use crate::cpus;
 use crate::discover::{CgroupVersion, parse_proc_cgroup};
 use crate::kfs::KfsError;
 

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::path::{GroupPath, GroupPathError};
 use crate::bandwidth::{Bandwidth, BandwidthError};
 use crate::discover::DiscoverError;
+use crate::group_path::{GroupPath, GroupPathError};
 use crate::kfs::KfsError;
 
 /// An operation on a gate's group failed.

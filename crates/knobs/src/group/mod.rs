@@ -4,10 +4,8 @@
 //! [`Files`] trait. Everything here does what it is told, once; what to write and when is the plan's business, and what
 //! stood before is the ledger's.
 
-mod class;
 mod cpuset;
 mod error;
-mod path;
 mod placing;
 mod single;
 mod tree;
@@ -20,12 +18,13 @@ use std::sync::Arc;
 
 pub use cpuset::Gathered;
 pub use error::GroupError;
-pub use path::{GroupPath, GroupPathError};
 pub use placing::{Origin, Placement, Returned};
 pub use weight::{
     IDLE_SHARES, SHARES_DEFAULT, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN, shares_from_weight,
     weight_from_shares,
 };
+
+pub use crate::group_path::{GroupPath, GroupPathError};
 
 use tree::Tree;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
-use crate::sched::{SchedWrite, TaskSched};
+use crate::kfs::sched_attr::{SchedWrite, TaskSched};
 
 /// What goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]

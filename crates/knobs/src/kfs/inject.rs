@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
-use crate::sched::{SchedWrite, TaskSched};
+use crate::kfs::sched_attr::{SchedWrite, TaskSched};
 
 /// The variable.
 const VARIABLE: &str = "TIDEGATE_FAULT";

@@ -9,6 +9,7 @@ mod fault;
 #[cfg(debug_assertions)]
 mod inject;
 mod real;
+pub mod sched_attr;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ pub use fake::{FakeFs, FakeProcess, SELF_PID};
 pub use fault::{Fault, FaultFs, Meanwhile, Rule};
 pub use real::RealFs;
 
-use crate::sched::{SchedWrite, TaskSched};
+use sched_attr::{SchedWrite, TaskSched};
 
 /// One kind of operation on kernel files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

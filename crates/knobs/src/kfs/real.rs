@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{Access, AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::sched_attr::{self, SchedWrite, TaskSched};
 use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
-use crate::sched::{SchedWrite, TaskSched, attr};
 
 /// Files larger than this are not kernel files that we read (`cgroup.procs` of 500,000 processes is 4 MB).
 const READ_MAX_BYTES: usize = 16 << 20;
@@ -274,11 +274,12 @@ impl KernelFs for RealFs {
     }
 
     fn sched(&self, tid: i32) -> KfsResult<TaskSched> {
-        attr::get(tid).map_err(|errno| KfsError::new(Op::SchedGet, task_path(tid), errno))
+        sched_attr::get(tid).map_err(|errno| KfsError::new(Op::SchedGet, task_path(tid), errno))
     }
 
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
-        attr::set(tid, write).map_err(|errno| KfsError::new(Op::SchedSet, task_path(tid), errno))
+        sched_attr::set(tid, write)
+            .map_err(|errno| KfsError::new(Op::SchedSet, task_path(tid), errno))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Change, Entry, Fallback, Moving, same_group};
 use crate::bandwidth::Bandwidth;
-use crate::cpus::format_list;
+use crate::cpu_list::format_list;
 use crate::discover::CgroupVersion;
 use crate::group::{
     CpuClass, GroupError, GroupPath, GroupResult, Groups, Placement, Returned, WEIGHT_DEFAULT,

@@ -4,15 +4,14 @@
 //! a shorter slice gets a task its turn sooner, and makes each turn as much shorter. Its share stays ([`tidegate_law::latency`]).
 //! Before 6.12 a hint above 0 becomes SCHED_BATCH, which preempts nobody as it wakes; one below 0 has no effect.
 //!
-//! [`attr`] is the system call, [`tasks`] finds the tasks that a hint is for, [`hint`] gives them the slice and takes it back.
+//! [`crate::kfs::sched_attr`] is the system call, [`tasks`] finds the tasks that a hint is for, [`hint`] gives them the slice and takes it back.
 //! `requeue` uses the same call for another end: tasks that wait with a weight that their group no longer has.
 
-pub(crate) mod attr;
 pub mod hint;
 pub(crate) mod requeue;
 pub mod tasks;
 
-pub use attr::{BATCH, DEADLINE, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};
+pub use crate::kfs::sched_attr::{BATCH, DEADLINE, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};
 
 use std::sync::{Mutex, PoisonError};
 

@@ -9,7 +9,7 @@ pub use name::{GATE_NAME_MAX_BYTES, GateName};
 pub use process::{ProcessRef, runs, stat_field};
 pub use unit::UnitName;
 
-use crate::group::{GroupPath, GroupPathError};
+use crate::group_path::{GroupPath, GroupPathError};
 use crate::kfs::KfsError;
 
 /// A target that cannot be used.

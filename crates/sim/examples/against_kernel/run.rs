@@ -49,7 +49,7 @@ fn lay_gate(gate: &Gate, spec: &mut GroupSpec) {
     spec.class = gate.class.unwrap_or(spec.class);
     spec.latency = gate.latency;
     spec.headroom_ppm = gate.headroom_ppm.unwrap_or(0);
-    spec.tolerance_ppm = gate.tolerance_ppm.unwrap_or(spec.tolerance_ppm);
+    spec.tolerance_ppm = gate.tolerance_ppm;
     if gate.cap_hard_ppt.is_some() || gate.cap_soft_ppt.is_some() {
         spec.cap = Some(CapTerms {
             hard_ppt: gate.cap_hard_ppt.unwrap_or(NO_CAP),

@@ -26,9 +26,9 @@ use crate::kernel::{
     Cpu, Group, Kernel, LockState, NONE, Pending, Pipe, Task, TaskCold, TaskState,
 };
 use crate::prng::Prng;
-use crate::program::World;
+use crate::program::{TaskSpec, World};
 use crate::sched::Sched;
-use crate::spec::{Bandwidth, GroupSpec, Policy, TaskSpec};
+use crate::spec::{Bandwidth, GroupSpec, Policy};
 use crate::trace::{Event, Tracer};
 use std::collections::VecDeque;
 

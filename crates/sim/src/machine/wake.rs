@@ -4,8 +4,9 @@ use super::Machine;
 use crate::event::Timer;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Pending, TaskState};
+use crate::program::TaskSpec;
 use crate::sched::{Dequeue, Enqueue, fifo, place::Waker, preempt};
-use crate::spec::{Policy, TaskSpec};
+use crate::spec::Policy;
 use crate::trace::Event;
 
 impl Machine {

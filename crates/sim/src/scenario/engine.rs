@@ -1,11 +1,12 @@
 //! `[engine]`: who limits side work, and by which policy.
 
-use tidegate_terms::TimeSpan;
+use tidegate_terms::{TimeSpan, combine};
 
 use super::groups::{Group, NO_MAIN};
 use super::read::{Findings, Section};
 use super::tree::Table;
 use crate::config::{ExtConfig, MachineConfig, Scheduler};
+use crate::engines::knobs::Sensing;
 use crate::registry;
 use crate::spec::Class;
 
@@ -43,16 +44,6 @@ impl EngineKind {
     }
 }
 
-/// How the knobs engine learns what is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sense {
-    /// Exact run time at each switch.
-    #[default]
-    Bpf,
-    /// Group usage as the kernel accounts it, at ticks.
-    Usage,
-}
-
 /// Who limits side work.
 #[derive(Clone, Debug)]
 pub struct Engine {
@@ -65,7 +56,7 @@ pub struct Engine {
     /// What side work gets at least; the smallest of the groups' when absent.
     pub tolerance_ppm: Option<u32>,
     /// How use is sensed.
-    pub sense: Sense,
+    pub sense: Sensing,
     /// The quota of the policy `static`, of the machine.
     pub quota_ppm: u32,
     /// The scheduler of the ext engine.
@@ -79,7 +70,7 @@ impl Default for Engine {
             policy: registry::TIDEGATE.into(),
             headroom_ppm: None,
             tolerance_ppm: None,
-            sense: Sense::Bpf,
+            sense: Sensing::Bpf,
             quota_ppm: 300_000,
             ext: ExtConfig::for_cpus(1),
         }
@@ -95,9 +86,10 @@ impl Engine {
     /// when nobody says a headroom, an engine keeps what the agent keeps by default.
     fn lay_terms(&self, groups: &mut [Group], section: &Section<'_>) {
         let headrooms = groups.iter().filter(|group| group.headroom_said);
-        let headroom = headrooms.map(|group| group.spec.headroom_ppm).max();
-        let tolerances = groups.iter().filter(|group| group.tolerance_said);
-        let tolerance = tolerances.map(|group| group.spec.tolerance_ppm).min();
+        let headroom =
+            combine::headroom(headrooms.map(|group| group.spec.headroom_ppm), |ppm| *ppm);
+        let tolerances = groups.iter().filter_map(|group| group.spec.tolerance_ppm);
+        let tolerance = combine::tolerance(tolerances, |ppm| *ppm);
         let default = (self.kind != EngineKind::None).then_some(DEFAULT_HEADROOM_PPM);
         let mut none = true;
         for group in groups
@@ -108,14 +100,20 @@ impl Engine {
             if let Some(ppm) = self.headroom_ppm.or(headroom).or(default) {
                 group.spec.headroom_ppm = ppm;
             }
-            if let Some(ppm) = self.tolerance_ppm.or(tolerance) {
-                group.spec.tolerance_ppm = ppm;
-            }
+            group.spec.tolerance_ppm = self.tolerance_ppm.or(tolerance);
         }
         for key in ["headroom", "tolerance"] {
             if none && section.has(key) {
                 section.refuse_key(key, NO_MAIN.0.into(), NO_MAIN.1);
             }
+        }
+    }
+
+    /// Engine and policy in words.
+    pub fn label(&self) -> String {
+        match self.kind {
+            EngineKind::Knobs => format!("knobs/{}", self.policy),
+            kind => kind.name().to_owned(),
         }
     }
 
@@ -144,7 +142,7 @@ pub(super) fn read(table: &Table, findings: &Findings, cpus: u32, groups: &mut [
     }
     engine.headroom_ppm = section.share("headroom");
     engine.tolerance_ppm = section.share("tolerance");
-    let senses = [("bpf", Sense::Bpf), ("usage", Sense::Usage)];
+    let senses = [("bpf", Sensing::Bpf), ("usage", Sensing::Usage)];
     engine.sense = section.choice("sense", &senses).unwrap_or_default();
     let ms = TimeSpan::from_millis;
     engine.quota_ppm = section.share("quota").unwrap_or(engine.quota_ppm);

@@ -38,8 +38,6 @@ pub struct Group {
     pub burst_auto: bool,
     /// Whether its headroom was said.
     pub headroom_said: bool,
-    /// Whether its tolerance was said.
-    pub tolerance_said: bool,
 }
 
 /// Groups below groups: as deep as anyone nests them, and little enough for the machine's walks.
@@ -219,13 +217,12 @@ fn group(name: &str, section: &Section<'_>) -> Group {
     spec.latency = section.number("latency", -20, 19).unwrap_or(0) as i8;
     spec.cap = cap(section);
     spec.headroom_ppm = section.share("headroom").unwrap_or(spec.headroom_ppm);
-    spec.tolerance_ppm = section.share("tolerance").unwrap_or(spec.tolerance_ppm);
+    spec.tolerance_ppm = section.share("tolerance");
     Group {
         spec,
         parent: None,
         burst_auto,
         headroom_said: section.has("headroom"),
-        tolerance_said: section.has("tolerance"),
     }
 }
 

@@ -6,7 +6,8 @@ use super::read::{Findings, Section};
 use super::tree::Table;
 use crate::config::{CfsConfig, Costs, EevdfConfig, MachineConfig, Scheduler};
 use crate::contention::Contention;
-use crate::topology::{CPUS_MAX, Topology};
+use crate::ids::CPUS_MAX;
+use crate::topology::Topology;
 
 pub(super) const MACHINE: &[&str] = &[
     "cpus",

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use tidegate_terms::TimeSpan;
 
 pub use builtin::{BUILTIN, Builtin};
-pub use engine::{Engine, EngineKind, Sense};
+pub use engine::{Engine, EngineKind};
 pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use groups::{Group, GroupRef};
 pub use workloads::Workload;

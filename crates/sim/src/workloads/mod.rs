@@ -46,8 +46,8 @@ use crate::ids::{GroupId, SeriesId, TaskId};
 use crate::machine::Machine;
 use crate::names::Player;
 use crate::prng::Prng;
-use crate::program::{Ctx, Program};
-use crate::spec::{CapTerms, Policy, TaskSpec};
+use crate::program::{Ctx, Program, TaskSpec};
+use crate::spec::{CapTerms, Policy};
 
 /// How the amount of work of one request varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

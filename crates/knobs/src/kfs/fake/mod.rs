@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
-use crate::sched::{SchedWrite, TaskSched};
+use crate::kfs::sched_attr::{SchedWrite, TaskSched};
 use tree::{Mount, State};
 
 /// A process for the fake.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::tree::State;
 use super::{FakeFs, FakeProcess};
-use crate::sched::{BATCH, DEADLINE, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};
+use crate::kfs::sched_attr::{BATCH, DEADLINE, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};
 
 /// The fake's default slice: that of a machine with two CPUs.
 pub const BASE_SLICE_NS: u64 = 1_400_000;

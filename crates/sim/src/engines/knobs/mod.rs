@@ -33,9 +33,10 @@ pub use terms::{Compiled, Side, burst_room_ns, compile};
 const FLOOR_MIN_UCPU: u64 = 10_000;
 
 /// Who tells the loop what was used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sensing {
     /// Exact to the nanosecond, every 5 ms.
+    #[default]
     Bpf,
     /// Usage files, which the kernel brings up to date at ticks, every 50 ms.
     Usage,

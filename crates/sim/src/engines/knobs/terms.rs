@@ -5,9 +5,10 @@
 //! - a hard cap: the group's quota, over a period so long that the kernel takes it. Of scope `task` too: the kernel has no
 //!   limit for a task, so the group of a gate is what can be held;
 //! - a soft cap: in and out of the idle class ([`tidegate_knobs::control::SoftCaps`]); 0 is the idle class for good;
-//! - headroom and tolerance: the largest headroom counts and the smallest tolerance, as in the agent.
+//! - headroom, tolerance, objective: what main's groups ask for together ([`combine`]), as in the agent.
 
 use tidegate_law::{burst, cap, latency};
+use tidegate_terms::{Tolerance, combine};
 
 use crate::{Bandwidth, Class, CpuSet, DelayObjective, GroupId, GroupSpec, TaskSpec};
 
@@ -82,6 +83,21 @@ impl Compiled {
     }
 }
 
+impl Compiled {
+    /// What main's groups ask for together.
+    fn combine(&mut self, groups: &[GroupSpec]) {
+        let mains = || self.main.iter().map(|group| &groups[group.index() - 1]);
+        let headrooms = mains().map(|spec| spec.headroom_ppm);
+        let headroom_ppm = combine::headroom(headrooms, |ppm| *ppm);
+        let tolerances = mains().filter_map(|spec| spec.tolerance_ppm);
+        let tolerance_ppm = combine::tolerance(tolerances, |ppm| *ppm);
+        let objectives = mains().filter_map(|spec| spec.objective);
+        self.objective = combine::objective(objectives, |one| (one.late_after_ns, one.share_ppm));
+        self.headroom_ppm = headroom_ppm.unwrap_or(0);
+        self.tolerance_ppm = tolerance_ppm.unwrap_or(Tolerance::ONE_PERCENT.ppm());
+    }
+}
+
 /// The most burst that the limited groups above `group` leave it: the least of what each does, as its terms stand now.
 pub fn burst_room_ns(groups: &[GroupSpec], group: GroupId, bandwidth: Bandwidth) -> u64 {
     let spec_of = |group: GroupId| group.index().checked_sub(1).and_then(|at| groups.get(at));
@@ -115,7 +131,6 @@ pub fn compile(
     tick_ns: u64,
 ) -> Compiled {
     let mut compiled = Compiled {
-        tolerance_ppm: u32::MAX,
         tick_ns,
         ..Compiled::default()
     };
@@ -129,14 +144,6 @@ pub fn compile(
                 compiled.main.push(group);
                 let cpus = cpus_of(groups, group);
                 compiled.asked.push((group, cpus, spec.headroom_ppm));
-                compiled.headroom_ppm = compiled.headroom_ppm.max(spec.headroom_ppm);
-                compiled.tolerance_ppm = compiled.tolerance_ppm.min(spec.tolerance_ppm);
-                let key = |one: &DelayObjective| (one.late_after_ns, one.share_ppm);
-                compiled.objective = compiled
-                    .objective
-                    .into_iter()
-                    .chain(spec.objective)
-                    .min_by_key(key);
             }
             Class::Side if class_of(groups, spec.parent) != Class::Side => {
                 compiled.side.push(side_root(groups, group));
@@ -144,9 +151,7 @@ pub fn compile(
             Class::Side | Class::Neutral => {}
         }
     }
-    if compiled.tolerance_ppm == u32::MAX {
-        compiled.tolerance_ppm = 10_000;
-    }
+    compiled.combine(groups);
     for task in tasks {
         let hint = hint_of(groups, task);
         if hint != 0 && task.slice_ns.is_none() {
@@ -285,7 +290,7 @@ mod tests {
             group("batch", 5, Class::Side),
         ];
         groups[0].headroom_ppm = 300_000;
-        groups[0].tolerance_ppm = 20_000;
+        groups[0].tolerance_ppm = Some(20_000);
         groups[2].weight = 300;
         let got = compile(&mut groups, &mut [], 3_000_000, 4_000_000);
         let roots: Vec<_> = got
@@ -296,6 +301,19 @@ mod tests {
         assert_eq!(roots, [(2, true), (6, false)]);
         assert_eq!(got.main, [GroupId(1)]);
         assert_eq!((got.headroom_ppm, got.tolerance_ppm), (300_000, 20_000));
+    }
+
+    /// As in the agent: a default does not compete with a named value.
+    #[test]
+    fn a_main_group_that_names_no_tolerance_does_not_tighten_anothers() {
+        let mut groups = [group("web", 0, Class::Main), group("db", 0, Class::Main)];
+        let tolerance_ppm =
+            |groups: &mut [GroupSpec]| compile(groups, &mut [], 3_000_000, 4_000_000).tolerance_ppm;
+        assert_eq!(tolerance_ppm(&mut groups), 10_000);
+        groups[0].tolerance_ppm = Some(50_000);
+        assert_eq!(tolerance_ppm(&mut groups), 50_000);
+        groups[1].tolerance_ppm = Some(20_000);
+        assert_eq!(tolerance_ppm(&mut groups), 20_000);
     }
 
     #[test]

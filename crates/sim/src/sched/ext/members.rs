@@ -1,5 +1,7 @@
 //! Groups and tasks as the class knows them: what they are, whose buckets they draw on, what they ask of the headroom law.
 
+use tidegate_terms::{Tolerance, combine};
+
 use super::line::Standing;
 use super::tide::Tide;
 use super::{Ext, ExtGroup, ExtTask, Kind, Origin, Place};
@@ -7,9 +9,6 @@ use crate::kernel::Kernel;
 use crate::sched::fair::task_weight;
 use crate::spec::{CapScope, Class, Policy};
 use crate::{GroupId, TaskId};
-
-/// Of all mains the strictest tolerance counts; where no main names one, this.
-const TOLERANCE_PPM: u32 = 10_000;
 
 impl Ext {
     pub(crate) fn add_group(&mut self, k: &mut Kernel, group: GroupId) {
@@ -31,7 +30,7 @@ impl Ext {
             yields,
             slot,
             headroom_ppm: if is_main { spec.headroom_ppm } else { 0 },
-            tolerance_ppm: is_main.then_some(spec.tolerance_ppm),
+            tolerance_ppm: spec.tolerance_ppm.filter(|_| is_main),
         });
         if !root {
             self.tree.add(spec.parent, spec.weight, spec.idle);
@@ -49,14 +48,11 @@ impl Ext {
         if !self.groups.iter().any(|group| group.side) {
             return;
         }
-        let headroom_ppm = self.groups.iter().map(|group| group.headroom_ppm).max();
-        let tolerance_ppm = self
-            .groups
-            .iter()
-            .filter_map(|group| group.tolerance_ppm)
-            .min();
-        let headroom_ppm = headroom_ppm.unwrap_or(0);
-        let tolerance_ppm = tolerance_ppm.unwrap_or(TOLERANCE_PPM);
+        let headrooms = self.groups.iter().map(|group| group.headroom_ppm);
+        let headroom_ppm = combine::headroom(headrooms, |ppm| *ppm).unwrap_or(0);
+        let tolerances = self.groups.iter().filter_map(|group| group.tolerance_ppm);
+        let tolerance_ppm =
+            combine::tolerance(tolerances, |ppm| *ppm).unwrap_or(Tolerance::ONE_PERCENT.ppm());
         match &mut self.tide {
             Some(tide) => tide.set_terms(headroom_ppm, tolerance_ppm),
             None => {

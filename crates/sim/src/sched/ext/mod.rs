@@ -1,4 +1,4 @@
-//! Tidegate's own scheduler, as issue 5 will build it on sched_ext: the decisions that its BPF programs make, by the same law
+//! Tidegate's own scheduler, on sched_ext: the decisions that its BPF programs make, by the same law
 //! headers, for all ordinary tasks of the machine.
 //!
 //! One queue per last-level cache and kind of work ([`Kind`]), in virtual time ([`line`]), with the tree of groups flattened

@@ -1,6 +1,6 @@
 //! A group's class as a whole: bringing back what stood, and the way into the background and out of it.
 
-use super::{CpuClass, GroupPath, GroupResult, Groups, WEIGHT_DEFAULT, WEIGHT_MIN};
+use crate::group::{CpuClass, GroupPath, GroupResult, Groups, WEIGHT_DEFAULT, WEIGHT_MIN};
 use crate::sched::requeue::requeue;
 
 impl Groups {
@@ -34,7 +34,7 @@ impl Groups {
             (Some(_), false) => {
                 self.set_idle(group, false)?;
                 // The kernel gives the default weight at the end of idle.
-                if was.weight_raw != self.files.weight_raw(WEIGHT_DEFAULT) {
+                if was.weight_raw != self.weight_raw(WEIGHT_DEFAULT) {
                     self.set_weight_raw(group, was.weight_raw)?;
                 }
             }
@@ -46,11 +46,11 @@ impl Groups {
     /// Whether `found` can stand on a group of class `was` that [`Groups::set_background`] puts in and out, also when its
     /// writer died between two writes.
     pub fn may_be_in_or_out(&self, was: &CpuClass, found: &CpuClass) -> bool {
-        let default = self.files.weight_raw(WEIGHT_DEFAULT);
+        let default = self.weight_raw(WEIGHT_DEFAULT);
         match found.idle {
             Some(true) => true,
             Some(false) => [was.weight_raw, default].contains(&found.weight_raw),
-            None => [was.weight_raw, self.files.weight_raw(WEIGHT_MIN)].contains(&found.weight_raw),
+            None => [was.weight_raw, self.weight_raw(WEIGHT_MIN)].contains(&found.weight_raw),
         }
     }
 }

@@ -1,0 +1,32 @@
+//! The one rule that merges what several gates ask of the machine. Engines receive the result.
+//!
+//! | term | what counts | why |
+//! |---|---|---|
+//! | headroom | the largest | idle kept for one main serves every main, so headrooms do not add up |
+//! | tolerance | the smallest | it promises main how little side work takes at worst; the strictest promise holds |
+//! | objective | the shortest time, then the smallest share | the strictest counts; of equal times, the higher percentile |
+//!
+//! Only gates that name a term are asked. A default does not compete with a named value: it holds where no gate names one.
+//! Of equal values the first gate's counts, so that messages keep the name that they have.
+
+use std::cmp::Reverse;
+
+/// The item with the largest headroom.
+pub fn headroom<T>(named: impl IntoIterator<Item = T>, ppm: impl Fn(&T) -> u32) -> Option<T> {
+    // `max_by_key` would return the last of equals.
+    named.into_iter().min_by_key(|one| Reverse(ppm(one)))
+}
+
+/// The item with the smallest tolerance.
+pub fn tolerance<T>(named: impl IntoIterator<Item = T>, ppm: impl Fn(&T) -> u32) -> Option<T> {
+    named.into_iter().min_by_key(ppm)
+}
+
+/// The item with the strictest objective, given as (the time from which a run is late in ns, the share that may be late in
+/// millionths).
+pub fn objective<T>(
+    named: impl IntoIterator<Item = T>,
+    late: impl Fn(&T) -> (u64, u32),
+) -> Option<T> {
+    named.into_iter().min_by_key(late)
+}

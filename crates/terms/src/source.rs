@@ -1,0 +1,96 @@
+//! A text or a value with the place that it came from.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Where a piece of text came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// Nobody said anything; the table's default.
+    #[default]
+    Default,
+    /// A configuration file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// From 1.
+        line: u32,
+        /// From 1, in characters.
+        column: u32,
+    },
+    /// A flag of `tidegate run`.
+    RunFlag,
+    /// `tidegate set`.
+    Set,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Default => f.write_str("default"),
+            Source::File { path, line, column } => {
+                write!(f, "{}:{line}:{column}", path.display())
+            }
+            Source::RunFlag => f.write_str("run flag"),
+            Source::Set => f.write_str("set"),
+        }
+    }
+}
+
+/// One value as it was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RawTerm {
+    /// The text.
+    pub text: String,
+    /// Where it stands.
+    pub source: Source,
+}
+
+/// A weaker value that lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overridden {
+    /// The value, as a user would write it.
+    pub value: String,
+    /// Where it came from.
+    pub source: Source,
+}
+
+impl fmt::Display for Overridden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.value, self.source)
+    }
+}
+
+/// A value that was decided on, where it came from, and what it overrode (weakest first).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved<T> {
+    /// The value.
+    pub value: T,
+    /// Where it came from.
+    pub source: Source,
+    /// What it overrode.
+    pub overrode: Vec<Overridden>,
+}
+
+impl<T> Resolved<T> {
+    /// True when nobody said anything.
+    pub fn is_default(&self) -> bool {
+        self.source == Source::Default
+    }
+}
+
+/// A resolved term or setting without its type, for display.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The name.
+    pub name: &'static str,
+    /// The value, as a user would write it.
+    pub value: String,
+    /// Where it came from.
+    pub source: Source,
+    /// What it overrode, weakest first.
+    pub overrode: Vec<Overridden>,
+}
