@@ -9,12 +9,12 @@ use serde::Serialize;
 use crate::accounts::{GateStat, RestStat};
 use crate::caps::CapStat;
 use crate::error::ExtError;
+use crate::headroom::HeadroomStats;
 use crate::intf::{Config, Cpu, KINDS};
 use crate::limits::LimitStat;
 use crate::load::{Ext, Options};
 use crate::object::{self, get, refused};
 use crate::support::support;
-use crate::tide::TideStats;
 
 /// Counts since the scheduler was loaded, of one CPU or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -38,11 +38,11 @@ pub struct CpuStats {
     /// Tasks taken out of another cache's queue.
     pub stolen: u64,
     /// Tasks that had no context and were run as they came.
-    pub lost: u64,
+    pub no_context: u64,
     /// Runs that only the kernel's watchdog made necessary.
-    pub visits: u64,
+    pub min_runs: u64,
     /// What they took.
-    pub visit_ns: u64,
+    pub min_run_ns: u64,
 }
 
 impl From<&Cpu> for CpuStats {
@@ -59,9 +59,9 @@ impl From<&Cpu> for CpuStats {
             preempted: counts.preempted,
             kept: counts.kept,
             stolen: counts.stolen,
-            lost: counts.lost,
-            visits: counts.visits,
-            visit_ns: counts.visit_ns,
+            no_context: counts.no_context,
+            min_runs: counts.min_runs,
+            min_run_ns: counts.min_run_ns,
         }
     }
 }
@@ -77,9 +77,9 @@ impl AddAssign for CpuStats {
         self.preempted += other.preempted;
         self.kept += other.kept;
         self.stolen += other.stolen;
-        self.lost += other.lost;
-        self.visits += other.visits;
-        self.visit_ns += other.visit_ns;
+        self.no_context += other.no_context;
+        self.min_runs += other.min_runs;
+        self.min_run_ns += other.min_run_ns;
     }
 }
 
@@ -106,7 +106,7 @@ pub struct Stats {
     /// Quotas that are not enforced because there was no room for them.
     pub limits_refused: u32,
     /// The headroom's ledger, once there was side work.
-    pub tide: Option<TideStats>,
+    pub headroom: Option<HeadroomStats>,
     /// Gates and tasks with caps.
     pub caps: Vec<CapStat>,
     /// The gates.
@@ -155,7 +155,7 @@ impl Ext {
             rest: self.rest()?,
             limits,
             limits_refused: self.limits_refused()?,
-            tide: self.tide()?,
+            headroom: self.headroom()?,
             caps,
             programs: self.cost()?,
         })

@@ -47,6 +47,6 @@ until_true 20 gone_hogs || fail "killed hogs are still there: $(ls /proc/$hogs/t
 wait $shell || true
 (cd $ROOT/many && seq 1000 | sed s/^/g/ | xargs rmdir)
 sleep 2
-measure lost "$(json_last lost)" queueings
+measure no_context "$(json_last no_context)" queueings
 same "quotas refused" "$(json_last limits_refused)" 0
 ext_is_on
