@@ -2,9 +2,13 @@
 /*
  * The scheduler's callbacks; each is thin. How they hang together: docs/ext.md.
  *
- * What later headers add goes into four places: `task_activate` (a task's kind: caps, class), `serve`
- * and `put` (who may start: quota, caps, the tide), `task_charge` (a task ran), and `run_ns` in
- * enqueue.h (until when it may run).
+ * A new kind of limit goes into four places: `activate` (which limits a task is under), `enqueue_task`
+ * and `dispatch_kind` (what may start), `charge` (a task ran), and caps_bound or limit_bound (until
+ * when it may run).
+ *
+ *	core/	state, ids, groups, CPU time	limits/	quotas and caps
+ *	queue/	order, placement, picking	side/	headroom, side CPUs
+ *	ops/	other callbacks	timers/	ends of runs, starvation, late timers
  */
 #include "ops/life_ops.h"
 #include "ops/task_ops.h"
@@ -39,8 +43,10 @@ s32 select_cpu(u64 *ctx)
 	return cpu;
 }
 
-/* A woken or new task, when no idle CPU was found for it, or it may run on one only; or one that
- * was put back. */
+/*
+ * A woken or new task, when no idle CPU was found for it, or it may run on one only; or one that
+ * was put back.
+ */
 INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_cpu *c,
 			 u64 flags)
 {
@@ -79,14 +85,14 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 			   CONST(scx_enq_flags, SCX_ENQ_PREEMPT));
 		/*
 		 * Before 7.1 the flag does not reach another CPU (enqueue_task_scx took its flags
-		 * as an int), and whoever runs there went on until its slice or the tick.
+		 * as an int), and the task there went on until its slice or the tick.
 		 */
 		if (other != cpu && !HAS_CONST(scx_enq_flags, SCX_ENQ_IMMED))
 			scx_bpf_kick_cpu(other, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
 		return;
 	}
 	c->counts.queued++;
-	/* The kernel's own threads of one CPU are what others wait for: nobody goes between. */
+	/* Other tasks wait for the kernel's own threads of one CPU: none goes in between. */
 	if (config.cpus > 1 && p->nr_cpus_allowed == 1 && p->flags & PF_KTHREAD) {
 		dsq_insert(p, SCX_DSQ_LOCAL, task_run_ns(t), 0);
 		return;
@@ -129,7 +135,10 @@ int enqueue(u64 *ctx)
 	return 0;
 }
 
-/* Keeps whoever ran for another slice, if it comes before `other`, the first of those that wait. */
+/*
+ * Keeps the running task for another slice, if it comes before `other`, the first of those that
+ * wait.
+ */
 INLINE bool keep_running(struct task_struct *prev, struct task_ctx *t, s32 cpu, struct ext_cpu *c,
 			 u64 now, u64 other)
 {
@@ -147,7 +156,7 @@ INLINE bool keep_running(struct task_struct *prev, struct task_ctx *t, s32 cpu, 
 		return false;
 	c->counts.kept++;
 	set_slice(prev, run_ns);
-	/* It may have come anew to another line since it began. */
+	/* It may have come to another run queue since it began. */
 	if (!t->running_since_ns)
 		task_set_running(t, now);
 	cpu_publish(t, c, now);
@@ -155,9 +164,9 @@ INLINE bool keep_running(struct task_struct *prev, struct task_ctx *t, s32 cpu, 
 }
 
 /*
- * The first in line may be out of reach though it is there (a CPU that goes or comes takes nobody
- * from elsewhere, a task may be unable to migrate): whoever is behind it, in the queues that are
- * this CPU's own, is not to wait for it.
+ * The first task may be out of reach though it is there (a CPU that goes or comes takes none from
+ * elsewhere, a task may be unable to migrate): tasks behind it, in the queues that are this CPU's
+ * own, are not to wait for it.
  */
 int dispatch_own(s32 cpu, u32 llc, u32 kind, u64 now)
 {
@@ -171,14 +180,13 @@ int dispatch_own(s32 cpu, u32 llc, u32 kind, u64 now)
 	       dsq_move_to_local(narrow);
 }
 
-/* The first of a kind, of this cache and then of others; true: somebody runs. */
+/* The first of a kind, of this cache and then of others; true: a task runs. */
 INLINE bool dispatch_kind(s32 cpu, struct ext_cpu *c, struct task_struct *prev, struct task_ctx *t,
 			  u32 kind, u64 now)
 {
 	u32 attempt;
 
-	/* Another CPU may take the first away between the look and the hand: then the next is
-	 * looked at. */
+	/* Another CPU may take the first away between look and move: then the next is looked at. */
 	EXT_FOR(attempt, 4)
 	{
 		struct first first = pick_head(cpu, c, kind);
@@ -267,7 +275,7 @@ int running(u64 *ctx)
 
 	if (!t || !c)
 		return 0;
-	/* It was parked in the moment in which another CPU took it. */
+	/* It was throttled in the moment in which another CPU took it. */
 	if (t->on_rq != ON_RQ)
 		activate(p, t, cpu);
 	if (t->llc != c->llc)
@@ -314,7 +322,7 @@ int stopping(u64 *ctx)
 	if (t->caps[0])
 		caps_stop(t, cpu);
 	if ((bool)ctx[1]) {
-		/* Also one that was parked while it ran: it may be unable to migrate. */
+		/* Also one that was throttled while it ran: it may be unable to migrate. */
 		t->flags |= TASK_PREEMPTED;
 		if (t->on_rq == ON_RQ)
 			task_requeue(t, now, false);
@@ -346,14 +354,14 @@ int tick(u64 *ctx)
 }
 
 /*
- * Arguments: s32 cpu, bool idle. Whoever queued a task before this CPU was seen to be idle has not
- * woken it; either he sees the idle CPU, or it sees the task (the kernel marks it idle first,
- * from 6.14).
+ * Arguments: s32 cpu, bool idle. A CPU that queued a task before this one was seen to be idle has
+ * not woken it; either that CPU sees this one idle, or this one sees the task (the kernel marks it
+ * idle first, from 6.14).
  */
 /*
- * Whom the kernel queues without asking us (it exits, it may not migrate, its CPU is not yet or no
- * longer on line), it puts into the CPU's own queue also when that CPU has already decided to idle,
- * and tells nobody: cpuhp/1 stood there for 36 s.
+ * A task that the kernel queues without asking us (it exits, it may not migrate, its CPU is not yet
+ * or no longer online) goes into the CPU's own queue also when that CPU has already decided to
+ * idle, and nothing wakes the CPU: cpuhp/1 waited there for 36 s.
  */
 OPS(update_idle)
 int update_idle(u64 *ctx)

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Accounts: what the tasks of a gate have used, and how long they waited to run once they were
- * woken.
+ * CPU time that a gate's tasks used, and how long they waited from wakeup to run.
  *
- *	woken, or forked:	account_woken
- *	starts:			account_starts: the wait is over, and counts by its power of two
- *	ran until now:		account_charge
+ *	woken, or forked	account_woken
+ *	starts to run		account_starts: the wait counts by its power of two
+ *	ran until now		account_charge
  *
- * A task counts in the account of the nearest gate at or above its group, and in no other, so that
- * the sum over all accounts is what all tasks have had; without a gate, in its kind of work's; a
- * kernel thread in the kernel's. Each CPU has its own copy, written with interrupts off, so nothing
- * is locked and nothing shared; the loader adds them up. A wakeup whose task was parked (a quota, a
- * cap) waits until it runs: that is what its user sees.
+ * A task counts for the nearest gate at or above its group and for no other, so the sum over all
+ * accounts is what all tasks had. Without a gate it counts for its kind of work, a kernel thread for
+ * the kernel's account. Each CPU has its own copy, written with interrupts off: no lock, nothing
+ * shared; the loader adds them up. A wait includes the time that a quota or cap throttled the task.
  */
 #ifndef TIDEGATE_EXT_ACCOUNT_H
 #define TIDEGATE_EXT_ACCOUNT_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which group a cgroup is.
+ * The group of a cgroup, by the cgroup's id.
  */
 #ifndef TIDEGATE_EXT_CGROUPS_H
 #define TIDEGATE_EXT_CGROUPS_H

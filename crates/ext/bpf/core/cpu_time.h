@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The ledger: how long each CPU was idle and how long it ran side work, to the nanosecond, the open
+ * CPU time: how long each CPU was idle and how long it ran side work, to the nanosecond, the current
  * stretch included.
  *
- * Whatever is neither is main's: real-time and deadline tasks, interrupts in a busy CPU, time that
- * the host stole. (An interrupt that hits an idle CPU is idle; so is stolen time there.)
+ * The rest is main's: real-time and deadline tasks, interrupts on a busy CPU, time that the host
+ * stole. (An interrupt or stolen time on an idle CPU counts as idle.)
  *
- * A stopwatch is one word, so that another CPU reads it whole: the sum, or while it runs the sum
- * less its start, times two, plus one while it runs. The sum plus any moment stays below 2^62.
+ * A stopwatch is one word, so that another CPU reads it whole:
+ *
+ *	stopped		 sum << 1
+ *	runs		(sum - start) << 1 | STOPWATCH_RUNS
+ *
+ * The sum plus any time stays below 2^62.
  */
 #ifndef TIDEGATE_EXT_CPU_TIME_H
 #define TIDEGATE_EXT_CPU_TIME_H
@@ -32,7 +36,7 @@ INLINE s64 stopwatch_sum(u64 watch, u64 now)
 	return (s64)stopwatch_stop(watch, now) >> 1;
 }
 
-/* A CPU in the ledger. The stopwatches are its own; the rest is the tide's timer's. */
+/* One CPU's. The stopwatches are written by that CPU, the rest by the headroom timer. */
 struct cpu_time {
 	u64 idle;
 	u64 side;
@@ -44,8 +48,8 @@ struct cpu_time {
 	u32 doubts;
 	u32 forced;
 	u32 side_cpu;	  /* side work may run here; counted in `nr_side_cpus` */
-	u32 side_invited; /* it may take a seat, though it would not by itself */
-	u32 unused_steps; /* steps for which nobody has sat on the seat */
+	u32 side_invited; /* it may become a side CPU, though it would not by itself */
+	u32 unused_steps; /* steps in a row at which a side CPU ran no side work */
 	u32 offline;	  /* the CPU goes, or is offline */
 };
 
@@ -67,9 +71,9 @@ INLINE struct cpu_time *cpu_time_at(u32 cpu)
 }
 
 /*
- * A CPU that goes wakes whoever waits for that, and idles for the last time, with its interrupts
- * off for good. What a kick or (7.3) the start of a timer leaves to one there stays undone, and so
- * does all that is left to one on this CPU after it is back: kicks, and timers for ever.
+ * A CPU that goes offline wakes the task that waits for it, and idles for the last time, with its
+ * interrupts off for good. A kick or (7.3) a timer start that is left to an interrupt there is
+ * never done, and neither is any that comes to it after it is back.
  */
 INLINE bool cpu_is_offline(u32 cpu)
 {
@@ -124,8 +128,8 @@ INLINE bool kernel_sees_idle(s32 cpu)
 }
 
 /*
- * The kernel tells of no change while it loads, suspends or bypasses a scheduler. What the run
- * queue denies at two steps without a change between is put right.
+ * The kernel reports no change while it loads, suspends or bypasses a scheduler. What the run queue
+ * denies at two steps without a change between is put right.
  */
 INLINE void cpu_time_check(struct cpu_time *s, s32 cpu, u64 now, bool fresh)
 {

@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The scheduler's state: tasks, groups, lines (queues in virtual time) and CPUs.
+ * The scheduler's state: tasks, groups, run queues (in virtual time) and CPUs.
  *
- * Who writes what: a task's context is written under its run queue's lock, which the kernel holds
- * around every callback for it; a CPU's by that CPU; a group and a line under the lock in it. Locks
- * are never nested.
+ *	state			lock that its writer holds
+ *	struct task_ctx		the run queue lock of the task's CPU, which the kernel holds
+ *				around every callback for it; `on_rq` the lock of its runqueue
+ *	struct group		its own
+ *	struct runqueue		its own
+ *	struct ext_cpu		none: its CPU is the only writer, but for `need_resched`
+ *
+ * Locks are never nested.
  */
 #ifndef TIDEGATE_EXT_EXT_H
 #define TIDEGATE_EXT_EXT_H
 
 #include "base.h"
+#include "core/dsq.h"
 #include "core/intf.h"
 #include "core/kernel.h"
 #include "core/kfunc.h"
@@ -17,7 +23,7 @@
 
 const volatile struct ext_config config SEC(".rodata.config");
 
-/* A flat weight (hweight.h) has 20 fractional bits; a task of nice 0 in the root is HWEIGHT_ONE. */
+/* An hweight (hweight.h) has 20 fractional bits; a task of nice 0 in the root is HWEIGHT_ONE. */
 #define HWEIGHT_SHIFT 20
 #define HWEIGHT_ONE (1024ULL << HWEIGHT_SHIFT)
 
@@ -31,24 +37,23 @@ const volatile struct ext_config config SEC(".rodata.config");
 #define TASK_SHARES_CORE 64 /* it is to leave the core that it shares */
 
 /*
- * Where a task is. Away <-> member of a line <-> parked (throttle.h): runnable, but kept from
- * competing. A waiting task may be parked by any CPU and released by a timer, so this changes under
- * its line's lock only.
+ * Where a task is: away, member of a run queue, or throttled (throttle.h). Any CPU may throttle a
+ * waiting task and a timer let it go, so this changes under the lock of its runqueue only.
  */
 enum on_rq { OFF_RQ = 0, ON_RQ = 1, THROTTLED = 2 };
 
 struct task_ctx {
-	/* Where it stands in its line (runqueue.h). */
+	/* Its place in its run queue (runqueue.h). */
 	u64 vruntime;
 	u64 end; /* its vruntime at the end of its slice */
 	u64 deadline;
 	u64 hweight;
 	s64 lag;	 /* what it was behind by when it last left */
-	u64 uncommitted; /* virtual time that it ran and the line has not been told */
+	u64 uncommitted; /* virtual time that it ran and that is not in the run queue's mean yet */
 	/* Charged up to here while it runs; else, since when it has not run though it could; 0: it
 	 * could not. */
 	u64 since_ns;
-	u64 running_since_ns; /* its line counts it as running since then; 0: it does not */
+	u64 running_since_ns; /* its run queue counts it as running since then; 0: it does not */
 	u64 slice_ns;
 	u64 generation; /* of the gates, when it was last described */
 	u64 group_id;	/* guards against another group under the same index */
@@ -56,19 +61,19 @@ struct task_ctx {
 	u32 on_rq;	  /* enum on_rq */
 	u64 active_entry; /* group << 32 | weight by which it is active in the tree; 0: it is not */
 	u32 limit;	  /* the nearest limited group (pool.h); as of its last start */
-	u32 min_runtime_ns; /* its next run is a visit of so many ns (starvation.h); 0: it is none */
-	/* Caps (caps.h): the slots that it draws on, its own first. */
+	u32 min_runtime_ns; /* its next run is a least run of so many ns (starvation.h); 0: it is none */
+	/* Caps (caps.h): the buckets that it draws on, its own first. */
 	u32 caps[EXT_CAPS_EACH];
-	u32 caps_own;	  /* family of its own cap, or of that of whom forked it */
+	u32 caps_own;	  /* family of its own cap, or of that of the task that forked it */
 	u32 caps_own_ref; /* it was given the cap itself, and keeps the family */
-	u32 throttler;	  /* the slot that parked it, or put it into the background */
-	u64 reserved;	  /* slot << 32 | what it has booked there (cap_throttle.h); 0: nothing */
-	u64 ready_ns;	  /* when the holder may let it go */
+	u32 throttler;	  /* the bucket that throttled it, or put it into the background */
+	u64 reserved; /* bucket << 32 | what it has reserved there (cap_throttle.h); 0: nothing */
+	u64 ready_ns; /* when the holder may let it go */
 	u64 caps_generation;
 	u32 forked_by; /* until it has inherited */
 	u32 weight;
 	u32 runqueue;
-	u32 left_runqueue; /* which line `vruntime` and `lag` are of while it is no member */
+	u32 left_runqueue; /* the run queue that `vruntime` and `lag` are of while it is away */
 	u32 llc;
 	u32 kind;
 	s32 hint;
@@ -151,7 +156,7 @@ struct {
 	MAP_TYPE(value, struct ext_control);
 } control SEC(".maps");
 
-/* ---- lines: one per cache and kind of work ---- */
+/* ---- run queues: one for each cache and kind of work ---- */
 
 struct runqueue {
 	struct bpf_spin_lock lock;
@@ -202,32 +207,7 @@ INLINE struct ext_cpu *cpu_at(u32 cpu)
 			count_in->counts.what++;                                                   \
 	} while (0)
 
-/* ---- queues, as the kernel keeps them ---- */
-
-/* Waiting for any CPU of a cache; for some CPUs of it only; for one CPU. */
-INLINE u64 dsq_wide(u32 runqueue)
-{
-	return 0x10000000ULL | runqueue;
-}
-
-INLINE u64 dsq_narrow(u32 runqueue)
-{
-	return 0x20000000ULL | runqueue;
-}
-
-INLINE u64 dsq_pinned(u32 cpu, u32 kind)
-{
-	return 0x30000000ULL | kind << 24 | cpu;
-}
-
-/* Parked by a cap, in the order in which they may come back. */
-INLINE u64 dsq_cap_throttled(u32 llc)
-{
-	return 0x50000000ULL | llc;
-}
-
-/* CPU time as virtual time at a flat weight, rounded up so that nobody runs for nothing; 2^33 *
- * 2^30 fits. */
+/* CPU time as virtual time at an hweight, rounded up so that no run is free; 2^33 * 2^30 fits. */
 INLINE u64 virtual_ns(u64 ran_ns, u64 hweight)
 {
 	return (tg_min(ran_ns, 1ULL << 33) * HWEIGHT_ONE + hweight - 1) / hweight;

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Groups come, go, and are asked for: indexes, and what a gate above a group wants of its tasks.
+ * Groups: their indexes, and what the gates above a group ask of its tasks.
+ *
+ *	cgroup_init	group_init: an index, or the parent's where the table is full
+ *	a task looks	group_resolve: the nearest gates, quotas and caps above, once a generation
+ *	cgroup_exit	group_exit: the index is free, or (GROUP_GONE) free with its last task
  */
 #ifndef TIDEGATE_EXT_GROUP_H
 #define TIDEGATE_EXT_GROUP_H
@@ -17,8 +21,10 @@ struct {
 	MAP_TYPE(value, u32);
 } free_groups SEC(".maps");
 
-/* Groups whose cpu.idle was 1 when the loader looked, by cgroup id: before 6.19 the kernel does not
- * tell. */
+/*
+ * Groups whose cpu.idle was 1 when the loader looked, by cgroup id: kernels before 6.19 do not
+ * report it.
+ */
 struct {
 	MAP_UINT(type, MAP_HASH);
 	MAP_UINT(max_entries, EXT_GROUPS_MAX);
@@ -137,8 +143,7 @@ INLINE void group_exit(struct cgroup *cgroup)
 		group_free(g, at);
 }
 
-/* After a task has gone from a group: one whose cgroup is gone gives its index back with the last.
- */
+/* A group whose cgroup is gone gives its index back with its last task. */
 INLINE void group_reap(u32 at)
 {
 	struct group *g = at == GROUP_ROOT ? NULL : group_at(at);
@@ -157,7 +162,7 @@ INLINE void group_reap(u32 at)
 		group_free(g, at);
 }
 
-/* Sets cpu.weight (weight > 0) or cpu.idle (idle 0 or 1), and tells the groups above. */
+/* Sets cpu.weight (weight > 0) or cpu.idle (idle 0 or 1), and updates the groups above. */
 INLINE void group_reweigh(struct cgroup *cgroup, u32 weight, s32 idle)
 {
 	u32 *index = cgroup_index(cgroup);
@@ -201,9 +206,10 @@ s32 slice_hint(u32 slice_ns)
 }
 
 /*
- * A task's hint. A slice of its own (sched_setattr, whoever called it; forks inherit it) stands for
- * one, as the fair class would take it; unless it is what stands for the group's hint in kernel
- * files, which are written for the time without us and know hints only up to the bounds of slices.
+ * A task's hint. A slice of its own (sched_setattr; forks inherit it) stands for one, as the fair
+ * class would take it; unless it is the slice that stands for the group's hint in kernel files,
+ * which is written for the time without this scheduler and knows hints only up to the bounds of
+ * slices.
  */
 INLINE s32 group_hint(struct task_struct *p, struct task_ctx *t, struct group *g)
 {
@@ -222,7 +228,10 @@ INLINE s32 group_hint(struct task_struct *p, struct task_ctx *t, struct group *g
 	return t->own_hint;
 }
 
-/* What the nearest gates above ask for, and which quotas hold it. Racing CPUs write the same. */
+/*
+ * What the nearest gates above ask for, and which quotas and caps apply. Racing CPUs write the
+ * same.
+ */
 int group_resolve(u32 index, u64 generation)
 {
 	struct group *own = group_at(index);
@@ -327,8 +336,8 @@ INLINE u32 group_bandwidth(struct cgroup *cgroup, u64 period_us, u64 quota_us, u
 }
 
 /*
- * The loader has set or taken away a mirror. What the kernel told before counts from now on: it
- * tells of changes only, and the value that a copy has may be the one that stood there.
+ * The loader has set or taken away a mirror. The value that the kernel reported last counts from
+ * now on: it reports changes only, and a copy may have the value that was already there.
  */
 INLINE u32 group_remirror(u64 id)
 {
@@ -356,8 +365,10 @@ INLINE u64 gates_generation(void)
 	return shared ? shared->gates_generation : 0;
 }
 
-/* The kernel's own tasks, exiting ones and those that are being killed: who waits for them, or for
- * what they hold, is main, whatever is asked of their group. */
+/*
+ * The kernel's own tasks, exiting ones and those that are being killed are main, whatever is asked
+ * of their group: others wait for them, or for what they hold.
+ */
 INLINE bool group_exempt(struct task_struct *p)
 {
 	return p->flags & (PF_KTHREAD | PF_EXITING) || p->pending.signal.sig[0] & SIGKILL_BIT;

@@ -13,6 +13,8 @@
 #define EXT_LEVELS_MAX 32
 #define EXT_GATES_MAX 8192
 #define EXT_LLCS_MAX 64
+/* The kernel numbers CPUs below this. */
+#define EXT_CPUS_MAX 8192
 /* Groups with a quota; the loader makes the table smaller on machines with many CPUs. */
 #define EXT_LIMITS_MAX 4096
 
@@ -88,7 +90,7 @@ struct ext_control {
 };
 _Static_assert(sizeof(struct ext_control) == 32, "src/intf.rs");
 
-/* Shared memory, one element: the headroom's ledger, written at each step of its timer. */
+/* Shared memory, one element: the headroom controller's state, written at each step. */
 struct ext_headroom {
 	u64 steps;
 	u64 at_ns; /* of the last, by the scheduler's clock */
@@ -151,11 +153,11 @@ struct ext_counts {
 	u64 runs;
 	u64 direct;	/* put on an idle CPU at once */
 	u64 queued;	/* put into a queue */
-	u64 preempted;	/* wakeups that displaced whoever ran */
+	u64 preempted;	/* wakeups that displaced the running task */
 	u64 kept;	/* slices that were followed by another of the same task */
 	u64 stolen;	/* tasks taken out of another cache's queue */
 	u64 no_context; /* tasks without a context, which are run as they come */
-	u64 min_runs;	/* runs for the watchdog, or of who was inside the kernel */
+	u64 min_runs;	/* least runs: for the watchdog, or of tasks inside the kernel */
 	u64 min_run_ns; /* what they took */
 };
 _Static_assert(sizeof(struct ext_counts) == 96, "src/intf.rs");
@@ -165,12 +167,11 @@ struct ext_cpu {
 	u32 llc;
 	u32 next_in_llc; /* CPUs of a cache form a ring */
 	u32 next_in_core;
-	u32 need_resched; /* somebody has displaced the task that runs; written by others */
+	u32 need_resched; /* a waking task has displaced the one that runs; written by others */
 	u32 state;	  /* EXT_CPU_* */
 	u32 kind;	  /* of the task that runs, as are those below */
 	s32 hint;
-	u32 limit; /* the nearest limited group of whoever ran last: of its silos something may be
-		      left */
+	u32 limit; /* the nearest limit of the task that ran last: its silos here may hold something */
 	u64 deadline;
 	u64 vruntime;
 	u64 hweight;

@@ -178,6 +178,7 @@ enum scx_dsq_iter_flags { SCX_DSQ_ITER_REV = 1 << 16 };
 enum scx_ent_flags { SCX_TASK_QUEUED = 1 };
 
 enum scx_dsq_id_flags {
+	SCX_DSQ_FLAG_BUILTIN = 1ULL << 63,
 	SCX_DSQ_GLOBAL = (1ULL << 63) | 1,
 	SCX_DSQ_LOCAL = (1ULL << 63) | 2,
 	SCX_DSQ_LOCAL_ON = (1ULL << 63) | (1ULL << 62),

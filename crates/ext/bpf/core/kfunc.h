@@ -29,7 +29,7 @@ void scx_bpf_put_cpumask(const struct cpumask *mask) KSYM;
 void bpf_rcu_read_lock(void) KSYM;
 void bpf_rcu_read_unlock(void) KSYM;
 
-/* 6.18; before, the run queue tells. */
+/* 6.18; before, by the run queue. */
 struct task_struct *scx_bpf_cpu_curr(s32 cpu) WEAK;
 struct rq *scx_bpf_cpu_rq(s32 cpu) WEAK;
 

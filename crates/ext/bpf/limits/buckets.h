@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Slots: the buckets of law/cap.h in a table, and who draws on them.
+ * The table of buckets of law/cap.h, and the tasks that draw on them.
  *
- * A capped gate has a slot, its family's. In scope group that is the bucket of all its tasks; in
- * the others it keeps the debts and the terms, and each process or task has a slot of its own in
- * the family. One lock, the family slot's, serves all buckets of a family, for they pay its debts
- * together; BPF holds one lock at a time. A slot goes with its last user: a gate, a task, or (of a
- * family's) a member.
+ *	scope		buckets
+ *	group		the family's: one for all tasks of the gate
+ *	process, task	one for each, and the family's, which keeps debts and terms
+ *
+ * A capped gate is a family; the lock of the family's bucket serves all of its buckets, for they pay
+ * its debts together (BPF holds one lock at a time). A bucket is free with its last user: a gate, a
+ * task, or (a family's) a member.
  */
 #ifndef TIDEGATE_EXT_BUCKETS_H
 #define TIDEGATE_EXT_BUCKETS_H
@@ -16,28 +18,28 @@
 
 /* A timer ends a run at the very moment (slice_timer.h); this is the least run. */
 #define BUCKET_RUN_MIN_NS 10000ULL
-/* Who had to wait gets at least so much at once, if the bucket can hold four times that. */
+/* A task that had to wait gets at least so much at once, if the bucket can hold four times that. */
 #define BUCKET_RESERVE_NS 500000ULL
 
 struct bucket {
-	struct bpf_spin_lock lock; /* of all buckets of the family, in the family's own slot */
-	u32 family;		   /* the slot whose lock, debts and terms count */
+	struct bpf_spin_lock lock; /* of all buckets of the family, in the family's own */
+	u32 family;		   /* the bucket whose lock, debts and terms count */
 	u32 users;		   /* 0: free */
 	u32 runners;		   /* tasks that draw on it now */
-	u64 owner;		   /* guards against reuse: what slot_owner says */
-	u32 above;		   /* a gate's: that of the next capped group up */
-	u32 version;		   /* of the terms; a member's: those that it has */
+	u64 owner;   /* guards against reuse: a gate's cgroup, a task's or process' number */
+	u32 above;   /* a gate's: that of the next capped group up */
+	u32 version; /* of the terms; a member's: those that it has */
 	struct tg_cap cap;
 	struct tg_cap_family debts;
 	struct tg_cap_terms terms;
-	u64 reserved_ns; /* what those that wait for this bucket, or have not run since, will use */
+	u64 reserved_ns; /* reserved by tasks that wait for this bucket, or have not run since */
 	u64 used_ns;	 /* a family's, from here on: all use */
 	u64 background_ns;
 	u64 throttles;
-	u64 throttled_ns;    /* how long its tasks were parked, added up */
-	u64 min_runs;	     /* runs that the watchdog asked for, or of who was inside the kernel */
-	u64 spared_ns;	     /* somebody was let go before his time then (bucket_spare_ns) */
-	u64 in_kernel_at_ns; /* somebody inside the kernel had a visit then (in_kernel.h) */
+	u64 throttled_ns;    /* how long its tasks were throttled, added up */
+	u64 min_runs;	     /* least runs: for the watchdog, or of tasks inside the kernel */
+	u64 spared_ns;	     /* a task was let go before its time then (bucket_spare_ns) */
+	u64 in_kernel_at_ns; /* a task inside the kernel had a run then (in_kernel.h) */
 	u32 is_gate;	     /* a family's: of a group, and not of a task */
 	u32 unused;
 };
@@ -56,7 +58,7 @@ struct {
 	MAP_TYPE(value, u32);
 } free_buckets SEC(".maps");
 
-/* A gate's slot, by its cgroup's id. */
+/* A gate's bucket, by its cgroup's id. */
 struct {
 	MAP_UINT(type, MAP_HASH);
 	MAP_UINT(max_entries, EXT_GATES_MAX);
@@ -65,7 +67,7 @@ struct {
 	MAP_TYPE(value, u32);
 } cap_gates SEC(".maps");
 
-/* A process' slot in a family of scope process: process number << 32 | family. */
+/* A process' bucket in a family of scope process: process number << 32 | family. */
 struct {
 	MAP_UINT(type, MAP_HASH);
 	MAP_UINT(max_entries, EXT_BUCKETS_MAX);
@@ -83,7 +85,7 @@ INLINE struct bucket *bucket_at(u32 index)
 	return index ? bpf_map_lookup_elem(&buckets, &index) : NULL;
 }
 
-/* A free slot; 0: there is none left. */
+/* A free bucket; 0: there is none left. */
 INLINE u32 bucket_alloc(void)
 {
 	u32 index = 0;
@@ -97,7 +99,7 @@ INLINE u32 bucket_alloc(void)
 	return 0;
 }
 
-/* Its first user; nobody else knows it yet. */
+/* Its first user; no other knows it yet. */
 INLINE void bucket_init(struct bucket *s, u32 family, u64 owner)
 {
 	s->family = family;
@@ -119,7 +121,7 @@ INLINE void bucket_init(struct bucket *s, u32 family, u64 owner)
 	s->users = 1;
 }
 
-/* One more user; false: it is free by now, or somebody else's. */
+/* One more user; false: it is free by now, or has another owner. */
 bool bucket_get(u32 index, u32 family, u64 owner)
 {
 	struct bucket *s = bucket_at(index), *f = bucket_at(family);
@@ -238,16 +240,16 @@ INLINE void bucket_count_runner(u32 index, s32 by)
 		__sync_fetch_and_add(&s->runners, by);
 }
 
-/* A quarter of a bucket at most: what several have booked should fit, or what comes in is lost. */
+/* A quarter of a bucket at most: several reservations should fit, or what comes in is lost. */
 INLINE u64 bucket_want_ns(struct tg_cap_bucket *b)
 {
 	return tg_max(tg_min(BUCKET_RESERVE_NS, b->depth_ns / 4), 1);
 }
 
 /*
- * When a task that is held by this bucket may come back; 0: at once, ~0: not by itself. One that is
- * parked books what it will use (reserve_ns; 0: it is in the background), so that of a thousand each
- * comes back when there is something for it, and not all at each drop.
+ * When a task that this bucket keeps waiting may come back; 0: at once, ~0: not by itself. A
+ * throttled one reserves what it will use (reserve_ns; 0: it is in the background), so that of a
+ * thousand tasks each comes back when there is something for it, and not all at each drop.
  */
 u64 bucket_ready_ns(u32 index, u64 reserve_ns)
 {
@@ -270,10 +272,10 @@ u64 bucket_ready_ns(u32 index, u64 reserve_ns)
 }
 
 /*
- * When a bucket will hold half of what it can: by then whoever is first of those that wait for it
- * is let go, though his time has not come, for what comes in to a full bucket is lost. What is
- * booked may be wanted by nobody who comes before: who finds the bucket empty when his time has
- * come books anew, behind all others. One in a quarter of what fills it. ~0: not by itself.
+ * When a bucket will hold half of what it can, ~0: never by itself. The first task that waits for
+ * it is then let go before its time, for what comes in to a full bucket is lost: a reservation may
+ * be of a task that does not come, and a task that finds the bucket empty at its time reserves
+ * again, behind all others. One task in a quarter of the time that fills the bucket.
  */
 u64 bucket_spare_ns(u32 index, u64 now)
 {
@@ -293,7 +295,7 @@ u64 bucket_spare_ns(u32 index, u64 now)
 	return tg_max(at_ns, s->spared_ns + b->depth_ns / 4 * 1000 / b->rate_ppt);
 }
 
-/* What was booked is used, or not wanted any more. */
+/* What was reserved is used, or not wanted any more. */
 int bucket_unreserve(u32 index, u64 want_ns)
 {
 	struct bucket *s = bucket_at(index), *f = s ? bucket_at(s->family) : NULL;

@@ -1,29 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Held: tasks that a bucket keeps from running, or in the background, and the timer that lets go.
+ * Tasks that a bucket throttles or keeps in the background, and the timer that lets them go.
  *
- * A cache has one queue of parked tasks, in the order of the time at which their buckets will hold
- * something for them, and one timer, set for the first. It also looks after those in the background
- * that wait for a CPU, by going through their line's queues when the first of them is due. What it
- * finds decides, not what was expected: it is looked at again every CAP_RECHECK_NS, as terms change,
- * debts are paid by others, and tasks are killed.
+ *	cap_throttle_queued, caps_throttles --> queue by ready time --cap_timer--> unthrottle
+ *	out of a soft cap --> EXT_BACKGROUND --cap_timer (cap_recall)--> EXT_MAIN
+ *
+ * One queue and one timer a cache; the timer is set for the first. Background tasks that wait for a
+ * CPU are looked at when the first of them is due. The state found then decides, not the one that was
+ * expected, and it is checked again every CAP_RECHECK_NS: terms change, debts are paid by others,
+ * tasks are killed.
  */
 #ifndef TIDEGATE_EXT_CAP_THROTTLE_H
 #define TIDEGATE_EXT_CAP_THROTTLE_H
 
-#include "limits/limit.h"
+#include "limits/limit_timer.h"
 
-/* Nobody is held for longer without a look. */
+/* No task is throttled for longer without a look. */
 #define CAP_RECHECK_NS 500000000ULL
-/* A task that was just parked is in its queue by then. */
+/* A task that was just throttled is in its queue by then. */
 #define CAP_SOON_NS 5000ULL
-/* Parked tasks and background ones that are looked at at once, and when it goes on. */
+/*
+ * Throttled and background tasks that are looked at at once, and when the timer comes back for
+ * more.
+ */
 #define CAP_TIMER_BATCH 64
 #define CAP_BACKGROUND_BATCH 256
-/* Of those whose time has not come so many are looked at. */
+/* Tasks whose time has not come and that are looked at. */
 #define CAP_SPARE_SCAN_MAX 32
 #define CAP_AGAIN_NS 100000ULL
-/* After this many looks in vain, this far apart, nobody is held. */
+/* The timer stops after this many looks that found no task, this far apart. */
 #define CAP_IDLE_ROUNDS 10
 #define CAP_IDLE_ROUND_NS 10000000ULL
 #define CAP_LATE_NS 2000000000ULL
@@ -80,29 +85,31 @@ u32 cap_worst(struct task_ctx *t NONNULL, u64 now)
 	return worst;
 }
 
-/* One that was preempted as a reader of RCU goes on, a little at a time, or the machine's grace
- * periods stand. */
+/*
+ * A task that was preempted as a reader of RCU goes on, a little at a time, or the machine's grace
+ * periods stop.
+ */
 INLINE bool cap_exempt(struct task_struct *p)
 {
 	return throttle_exempt(p) || task_reads_rcu(p);
 }
 
-/* What a task's buckets let it do: the strictest, and whose it is. */
+/* What a task's buckets let it do: the strictest, which becomes its throttler. */
 INLINE u32 cap_state(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	return t->min_runtime_ns || cap_exempt(p) ? TG_CAP_RUN : cap_worst(t, now);
 }
 
-/* When to look at a held task next. */
+/* When to look at a throttled task next. */
 INLINE u64 cap_recheck_ns(struct task_ctx *t, u64 now)
 {
 	return tg_max(tg_min(t->ready_ns, now + CAP_RECHECK_NS), 1);
 }
 
 /*
- * A task's booking changes hands as one word: two CPUs may look at the same waiting task at once,
- * and each takes out of the slot what it has found here. Else what both had put in would stay there
- * for good, and those that wait for the slot be let go later each time.
+ * A reservation changes as one word: two CPUs may look at the same waiting task at once, and each
+ * gives back to the bucket what it finds here. Else both reservations would stay for good, and
+ * tasks that wait for the bucket would be let go later each time.
  */
 INLINE void cap_set_reservation(struct task_ctx *t, u64 reservation)
 {
@@ -112,14 +119,14 @@ INLINE void cap_set_reservation(struct task_ctx *t, u64 reservation)
 		bucket_unreserve((u32)(before >> 32), (u32)before);
 }
 
-/* What it has booked is used, or not wanted any more. */
+/* What it has reserved is used, or not wanted any more. */
 INLINE void cap_unreserve(struct task_ctx *t)
 {
 	if (t->reserved)
 		cap_set_reservation(t, 0);
 }
 
-/* It is parked by its holder: when will that have something for it? */
+/* Its throttler keeps it waiting: reserves, and finds out when the bucket has that much. */
 int cap_reserve(struct task_ctx *t NONNULL)
 {
 	u32 throttler = t->throttler;
@@ -138,7 +145,7 @@ int cap_reserve(struct task_ctx *t NONNULL)
 	return 0;
 }
 
-/* It waits in the background: the timer is to look no later than its holder lets it go. */
+/* It waits in the background: the timer is to look no later than its throttler lets it go. */
 int cap_background_wait(struct task_ctx *t NONNULL, u64 now)
 {
 	struct cap_timer *h = cap_timer_at(t->llc);
@@ -153,8 +160,10 @@ int cap_background_wait(struct task_ctx *t NONNULL, u64 now)
 	return cap_timer_arm(t->llc, at_ns, now);
 }
 
-/* From `dispatch`: parks one that waits in the queue that `it` goes through. One that waits there
- * no more has begun to run, or is gone: what it was to use is booked for nobody. */
+/*
+ * From `dispatch`: throttles one that waits in the queue that `it` goes through. One that waits
+ * there no more has begun to run, or is gone, and reserves nothing.
+ */
 INLINE void cap_throttle_queued(struct bpf_iter_scx_dsq *it, struct task_struct *p,
 				struct task_ctx *t, u64 now)
 {
@@ -186,7 +195,7 @@ u32 task_change_kind(struct task_ctx *t NONNULL, u32 kind, u64 now)
 	return true;
 }
 
-/* From `dispatch` or the timer: moves one that waits into the line of another kind of work. */
+/* From `dispatch` or the timer: moves one that waits into the run queue of another kind of work. */
 INLINE bool task_move_kind(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,
 			   u32 kind, u64 now)
 {
@@ -209,7 +218,10 @@ INLINE void cap_unthrottle(struct bpf_iter_scx_dsq *it, struct task_struct *p, s
 	unthrottle(it, p, t, now);
 }
 
-/* Whether a bucket's rate pays for one more visit. Global, so that the verifier walks it once. */
+/*
+ * Whether a bucket's rate pays for one more run inside the kernel. Global, so that the verifier
+ * walks it once.
+ */
 u32 cap_pays_in_kernel(u32 throttler, u64 now)
 {
 	struct bucket *s = bucket_at(throttler);
@@ -225,7 +237,7 @@ INLINE void cap_count_min_run(struct task_ctx *t)
 		__sync_fetch_and_add(&f->min_runs, 1);
 }
 
-/* Whoever has not run for so long that the kernel's watchdog would end it all is visited. */
+/* A task that has not run for STARVATION_NS has a least run, for the watchdog. */
 INLINE bool cap_starved(struct task_ctx *t, u64 now)
 {
 	if (!task_starved(t, now))
@@ -235,7 +247,7 @@ INLINE bool cap_starved(struct task_ctx *t, u64 now)
 	return true;
 }
 
-/* Those whose time has come. Returns when the next one's does; 0: nobody is parked. */
+/* Tasks whose time has come. Returns when the next one's does; 0: none is throttled. */
 u64 cap_release_due(u32 llc, u64 now)
 {
 	struct bpf_iter_scx_dsq it;
@@ -278,8 +290,10 @@ u64 cap_release_due(u32 llc, u64 now)
 	return next_ns <= now ? now + CAP_AGAIN_NS : next_ns;
 }
 
-/* Those whose time has not come: the first for whom his bucket has enough to spare is let go.
- * Returns when the next one may be. */
+/*
+ * Tasks whose time has not come: the first one whose bucket has enough to spare is let go. Returns
+ * when the next one may be.
+ */
 u64 cap_release_spare(u32 llc, u64 now)
 {
 	struct bpf_iter_scx_dsq it;
@@ -315,7 +329,8 @@ u64 cap_release_spare(u32 llc, u64 now)
 	return next_ns;
 }
 
-/* Those in a queue of the background whose buckets hold something. Returns when the next one's may.
+/*
+ * Tasks in a queue of the background whose buckets hold something. Returns when the next one's may.
  */
 u64 cap_recall(u64 dsq, u64 now)
 {
@@ -357,7 +372,7 @@ u64 cap_recall(u64 dsq, u64 now)
 	return next_ns;
 }
 
-/* The timer. It stops once it has found nobody for a while. */
+/* The timer. It stops once it has found no task for a while. */
 static int cap_timer_fires(void *map, u32 *llc, struct cap_timer *h)
 {
 	u32 at = *llc, runqueue = runqueue_index(at, EXT_BACKGROUND), idle_rounds = h->idle_rounds,
@@ -365,8 +380,10 @@ static int cap_timer_fires(void *map, u32 *llc, struct cap_timer *h)
 	u64 now = now_ns(), next_ns, background_at_ns = h->background_at_ns;
 	bool fresh;
 
-	/* Whoever parks asks first and then sees whether the timer is set: one that finds it still
-	 * set is seen here, though its task may not be in the queue yet. */
+	/*
+	 * A CPU that throttles counts a request first and then looks whether the timer is set: one
+	 * that finds it still set is seen here, though its task may not be in the queue yet.
+	 */
 	__sync_lock_test_and_set(&h->armed_ns, 0ULL);
 	fresh = *(volatile u32 *)&h->requests != h->seen;
 	h->seen = *(volatile u32 *)&h->requests;
@@ -397,7 +414,7 @@ static int cap_timer_fires(void *map, u32 *llc, struct cap_timer *h)
 	return 0;
 }
 
-/* Terms have changed: whoever is held is looked at now. */
+/* Terms have changed: all throttled tasks are looked at now. */
 INLINE void cap_recheck_all(void)
 {
 	u64 now = now_ns();

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Caps: who draws on which bucket, and what the bucket lets a task do.
+ * Caps: which buckets a task draws on, and what they let it do.
  *
- *	a gate is set, a task comes into a group, forks, dies: caps_refresh, caps_inherit, caps_release
- *	put in, or about to be taken out of its queue:	caps_throttles, caps_throttle_first
- *	starts or goes on: until the first of its buckets is used up (slice_timer.h)
- *	stops: charged to each
+ *	gate set, group, fork, death	caps_refresh, caps_inherit, caps_release
+ *	enqueue, pick			caps_throttles, caps_throttle_first
+ *	start				caps_bound: until the first bucket is used up (slice_timer.h)
+ *	stop				caps_charge: each bucket
  *
- * A task stands under its own cap and those of the groups above; the strictest state counts. Out of
- * a hard cap it is held (cap_throttle.h); out of a soft one its kind is EXT_BACKGROUND until the bucket
- * holds something again. Side work is behind everybody anyway, and as background it would escape
- *the tide: it stays side. crates/sim/src/sched/ext/caps.rs is the same.
+ * A task is under its own cap and those of the groups above; the strictest state counts:
+ *
+ *	TG_CAP_RUN		runs
+ *	TG_CAP_BACKGROUND	out of a soft cap: kind EXT_BACKGROUND until the bucket has some
+ *	TG_CAP_PARKED		out of a hard cap: throttled (cap_throttle.h)
+ *
+ * Side work stays side: it comes last anyway, and as background it would escape the allowance.
+ * crates/sim/src/sched/ext is the same.
  */
 #ifndef TIDEGATE_EXT_CAPS_H
 #define TIDEGATE_EXT_CAPS_H
@@ -70,7 +74,7 @@ u32 caps_bucket(struct task_ctx *t NONNULL, u32 tgid, u32 family, u64 now)
 	return bucket_get(family, family, f->owner) ? family : 0;
 }
 
-/* Puts a task's slots in order after a change of its group or of somebody's caps. */
+/* Puts a task's buckets in order after a change of its group or of caps. */
 int caps_refresh(struct task_ctx *t NONNULL, u32 tgid, u32 chain, u64 generation, u64 now)
 {
 	u32 next[EXT_CAPS_EACH] = {}, own = t->caps_own, family;
@@ -187,8 +191,7 @@ INLINE void caps_quiescent(struct task_struct *p, struct task_ctx *t)
 		caps_release(t);
 }
 
-/* What a member may do now: parked, it is denied; else it becomes, or is no more, of the
- * background. */
+/* What a member may do now. Throttled: it is denied; else it enters or leaves the background. */
 u32 caps_apply(struct task_ctx *t NONNULL, bool exempt, u64 now)
 {
 	u32 state = t->min_runtime_ns || exempt ? TG_CAP_RUN : cap_worst(t, now);
@@ -201,8 +204,11 @@ u32 caps_apply(struct task_ctx *t NONNULL, bool exempt, u64 now)
 	return state;
 }
 
-/* `put`: a task that may not run is held. One that its CPU has just denied is held even if its
- * bucket has got a few ns since: the CPU is on its way to others, or to idle. True: it is held. */
+/*
+ * `enqueue_task`: throttles a task that may not run. One that its CPU has just denied is throttled
+ * even if its bucket has got a few ns since: the CPU is on its way to others, or to idle. True: it
+ * is throttled.
+ */
 static __attribute__((noinline)) bool caps_throttles(struct task_struct *p, struct task_ctx *t)
 {
 	u64 now = now_ns(), at_ns;
@@ -225,8 +231,10 @@ static __attribute__((noinline)) bool caps_throttles(struct task_struct *p, stru
 	return true;
 }
 
-/* `serve`: takes the first of a queue out as long as they may not start as what they are; true:
- * there was one. */
+/*
+ * `dispatch_kind`: takes the first tasks of a queue out as long as they may not start as what they
+ * are; true: there was one.
+ */
 u32 caps_throttle_first(u64 dsq, u32 cpu, u32 kind, u64 now)
 {
 	struct bpf_iter_scx_dsq it;
@@ -272,7 +280,7 @@ u64 caps_left_ns(struct task_ctx *t NONNULL)
 	return left_ns;
 }
 
-/* How long a task may run that starts, or goes on, on this CPU; its alarm is set. */
+/* How long a task may run that starts, or goes on, on this CPU; sets its slice timer. */
 u64 caps_bound(struct task_ctx *t NONNULL, bool exempt, u32 cpu, u64 now)
 {
 	u64 left_ns = ~0ULL;

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Quotas: law/bandwidth.h for shared queues.
+ * Quotas: law/bandwidth.h for shared queues. crates/sim/src/sched/ext is the same.
  *
- *	put in, or about to be taken out of its queue: limit_closed at every level -- out --> parked
- *at that level starts:  limit_take fills this CPU's silos; it runs until the first is used up
- *(slice_timer.h) stops:   limit_charge_up, every level the CPU turns to another group's work, or idle:
- *limit_leave gives back all but 1 ms the pool's timer, at its turnover: catches up, pays the silos'
- *debts, releases what is parked
+ *	enqueue, pick	limit_closed at every level; out of quota: throttled at that level
+ *	start		limit_take fills this CPU's silos; the task runs until the first is used up
+ *			(slice_timer.h)
+ *	stop		limit_charge_up, every level
+ *	other work	limit_leave: the CPU gives back all but 1 ms
+ *	timer		at the pool's refill: catches up, pays the silos' debts, unthrottles
  *
- * A silo is written by its own CPU, under its run queue's lock; while it is throttled the timer
- *pays its debts, so then it is under the pool's lock too. Runtime is taken by whoever starts, not
- *by who waits: two CPUs that saw the last of it may both start, and the second is stopped at once,
- *in debt by what that took. crates/sim/src/sched/ext/limit.rs is the same.
+ *	silo		its own CPU writes it, under that CPU's run queue lock;
+ *			while it is throttled the timer does too, under the pool's lock
+ *	pool		its lock
+ *
+ * The task that starts takes runtime, not the one that waits: two CPUs that saw the last of it may
+ * both start; the second is stopped at once, in debt by what that took.
  */
 #ifndef TIDEGATE_EXT_LIMIT_H
 #define TIDEGATE_EXT_LIMIT_H
@@ -20,10 +23,10 @@
 #include "limits/throttle.h"
 #include "timers/in_kernel.h"
 
-/* Tasks that the timer looks at, and a CPU parks, at once; the timer comes back for the rest. */
+/* Tasks that the timer looks at, and a CPU throttles, at once; the timer comes back for more. */
 #define LIMIT_BATCH 32
 #define LIMIT_AGAIN_NS 100000ULL
-/* No sooner: a task that was just parked is in its queue by then. */
+/* No sooner: a task that was just throttled is in its queue by then. */
 #define LIMIT_SOON_NS 20000ULL
 #define LIMIT_LATE_NS 2000000000ULL
 
@@ -137,8 +140,10 @@ int limit_charge_up(u32 at, u32 cpu, u64 ran_ns)
 	return 0;
 }
 
-/* What a silo holds goes back, but for 1 ms; whoever is parked may have it, after a while in which
- * more comes. */
+/*
+ * What a silo holds goes back, but for 1 ms; a throttled task may have it, after a while in which
+ * more comes.
+ */
 INLINE void limit_return(u32 at, u32 cpu, u64 now)
 {
 	struct limit *l = limit_at(at);
@@ -176,8 +181,10 @@ int limit_leave(u32 from, u32 to, u32 cpu, u64 now)
 	return 0;
 }
 
-/* The limit that a task is to be parked at instead of waiting for, or starting on, this CPU; 0:
- * none. */
+/*
+ * The limit at which a task is to be throttled instead of waiting for, or starting on, this CPU; 0:
+ * none.
+ */
 INLINE u32 limit_out(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 now)
 {
 	u32 limit = group_limit(t->group, t->group_id);
@@ -197,7 +204,7 @@ INLINE void limit_task_throttled(u32 at, u64 now)
 	limit_arm(at, l->pool.runtime_ns ? now : l->pool.turnover_ns, now);
 }
 
-/* `put`: a task whose group is out does not wait in line. */
+/* `enqueue_task`: a task whose group is out of quota is throttled. */
 static __attribute__((noinline)) bool limit_throttles(struct task_struct *p, struct task_ctx *t,
 						      u32 cpu)
 {
@@ -211,8 +218,10 @@ static __attribute__((noinline)) bool limit_throttles(struct task_struct *p, str
 	return true;
 }
 
-/* `serve`: parks the first of a queue as long as they may not start here; nonzero: there was one.
- * Global, as limit_next, so that the verifier walks it once and not for every way that leads there.
+/*
+ * `dispatch_kind`: throttles the first tasks of a queue as long as they may not start here;
+ * nonzero: there was one. Global, as limit_next, so that the verifier walks it once and not for
+ * every way that leads there.
  */
 u32 limit_throttle_first(u64 dsq, u32 cpu, u64 now)
 {
@@ -246,8 +255,10 @@ u32 limit_throttle_first(u64 dsq, u32 cpu, u64 now)
 #define LIMIT_EXEMPT 1
 #define LIMIT_READS 2
 
-/* How long a task of a limit may run that starts, or goes on, on this CPU, for a visit at least
- * `floor_ns`; its alarm is set. 0: it may not. */
+/*
+ * How long a task of a limit may run that starts, or goes on, on this CPU, for a least run at least
+ * `min_runtime_ns`; sets its slice timer. 0: it may not.
+ */
 u64 limit_next(u32 limit, u32 cpu, u64 now, u32 how, u64 floor_ns)
 {
 	struct ext_cpu *c = cpu_at(cpu);
@@ -289,7 +300,7 @@ INLINE void limit_start(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 
 		slice_timer_set(cpu, now, now);
 }
 
-/* It ran; a visit is charged as well, and is nothing that the quota allowed. */
+/* It ran; a least run is charged as well, though the quota did not allow it. */
 INLINE void limit_charge(struct task_ctx *t, u32 cpu, u64 ran_ns)
 {
 	struct limit *l;
@@ -311,140 +322,11 @@ INLINE void limit_stop(struct task_ctx *t, u32 cpu)
 	slice_timer_clear(cpu);
 }
 
-/* `update_idle`: what the CPU holds of anybody's quota goes back. */
+/* `update_idle`: what the CPU holds of a quota goes back. */
 INLINE void limit_idle(u32 cpu, struct ext_cpu *c)
 {
 	limit_leave(c->limit, 0, cpu, now_ns());
 	c->limit = 0;
-}
-
-/* Debts are paid, and throttled silos let go, as far as the pool goes. */
-int limit_distribute(u32 at, u64 now)
-{
-	u32 cpu;
-
-	EXT_FOR(cpu, config.cpus)
-	{
-		struct limit *l = limit_at(at);
-		struct tg_bw_silo *s = silo_at(at, cpu);
-
-		if (!l || !s || !l->pool.throttled)
-			break;
-		if (!s->throttled)
-			continue;
-		bpf_spin_lock(&l->lock);
-		tg_bw_distribute(&l->pool, s, now);
-		bpf_spin_unlock(&l->lock);
-	}
-	return 0;
-}
-
-INLINE bool limit_has(struct limit *l)
-{
-	return !tg_bw_limited(&l->pool) || *(volatile u64 *)&l->pool.runtime_ns > 0;
-}
-
-/* Lets go who may run, who is to be visited, and who is being killed. Global, as those of cap_throttle.h,
- * so that the verifier walks it once and not in `init` for each way to set a timer's callback. */
-int limit_release(u32 at, u64 now)
-{
-	struct limit *l = limit_at(at);
-	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	struct task_ctx *t;
-	u32 look;
-
-	EXT_RCU;
-	if (!l)
-		return 0;
-	if (!bpf_iter_scx_dsq_new(&it, dsq_throttled(at), 0)) {
-		EXT_FOR(look, LIMIT_BATCH)
-		{
-			p = bpf_iter_scx_dsq_next(&it);
-			if (!p)
-				break;
-			t = task_of(p);
-			if (!t)
-				continue;
-			if (!limit_has(l) && !throttle_exempt(p)) {
-				if (!task_starved(t, now))
-					continue;
-				t->min_runtime_ns = MIN_RUNTIME_NS;
-			}
-			unthrottle(&it, p, t, now);
-		}
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	return 0;
-}
-
-/* The timer of a limit. It stops when nothing is parked or throttled, and nothing was parked since
- * it last rang. */
-static int limit_timer_fires(void *map, u32 *index, struct limit *l)
-{
-	u64 now = now_ns(), at_ns;
-	u32 at = *index, throttles;
-	bool throttled, fresh;
-
-	/* Whoever parks counts it first and then sees whether the timer is set: one that finds it
-	 * still set is seen here. */
-	__sync_lock_test_and_set(&l->armed_ns, 0ULL);
-	throttles = *(volatile u64 *)&l->throttles;
-	fresh = throttles != l->seen;
-	l->seen = throttles;
-	if (!l->used)
-		return 0;
-	bpf_spin_lock(&l->lock);
-	tg_bw_turnover(&l->pool, now);
-	bpf_spin_unlock(&l->lock);
-	if (l->pool.throttled)
-		limit_distribute(at, now);
-	limit_release(at, now);
-	throttled = scx_bpf_dsq_nr_queued(dsq_throttled(at)) > 0;
-	if (!throttled && !l->pool.throttled && !fresh)
-		return 0;
-	at_ns = tg_max(l->pool.turnover_ns, now + LIMIT_AGAIN_NS);
-	if ((throttled || fresh) && (limit_has(l) || throttled_due(dsq_throttled(at), now)))
-		at_ns = now + LIMIT_AGAIN_NS;
-	limit_arm(at, at_ns, now);
-	return 0;
-}
-
-/* Whether a quota pays for one more visit of somebody inside the kernel. Global, so that the
- * verifier walks it once. */
-u32 limit_pays_in_kernel(u32 at, u64 now)
-{
-	struct limit *l = limit_at(at);
-	u64 period_ns = l ? l->pool.terms.period_ns : 0;
-
-	if (!period_ns || !tg_bw_limited(&l->pool))
-		return false;
-	return in_kernel_paid(&l->in_kernel_at_ns,
-			      tg_max(l->pool.terms.quota_ns * 1000 / period_ns, 1), now);
-}
-
-/* New terms: what is parked may run. */
-INLINE void limit_recheck(u32 at)
-{
-	struct limit *l = limit_at(at);
-	u64 now = now_ns();
-
-	if (l)
-		limit_arm(at, now, now);
-}
-
-/* Once, from `init` (as slice_timer_init). */
-INLINE s32 limit_init(u32 at)
-{
-	struct limit *l = limit_at(at);
-	s32 failed;
-
-	if (!l)
-		return 0;
-	failed = scx_bpf_create_dsq(dsq_throttled(at), -1);
-	if (!failed)
-		failed = bpf_timer_init(&l->timer, &limits, CLOCK_MONOTONIC);
-	return failed ? failed : bpf_timer_set_callback(&l->timer, limit_timer_fires);
 }
 
 #endif

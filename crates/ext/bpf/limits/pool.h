@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Limited groups: a pool each and a silo for each CPU (law/bandwidth.h), in a table of their own.
+ * Groups with a quota: a pool for each, and a silo for each of its CPUs (law/bandwidth.h).
  *
- * A group gets a place in the table with its first quota and keeps it, unlimited or not, until it
- * is gone: its debts and counts outlive a change of cpu.max. A task finds the nearest limited group
- * at or above its own in the group's entry (group_resolve); from there each limit names the next
- * above.
+ * A group gets an index with its first quota and keeps it until it is gone, limited or not: debts and
+ * counts outlive a change of cpu.max. A task finds the nearest limited group at or above its own in
+ * its group (group_resolve); from there each limit names the next above.
  */
 #ifndef TIDEGATE_EXT_POOL_H
 #define TIDEGATE_EXT_POOL_H
@@ -20,16 +19,16 @@ struct limit {
 	struct bpf_spin_lock lock; /* of the pool, and of its silos while they are throttled */
 	u32 above;		   /* the next limited group up; 0: none */
 	struct tg_bw_pool pool;
-	struct bpf_timer timer; /* limit.h: runs only while something is parked or throttled */
+	struct bpf_timer timer; /* limit.h: set only while a task or a silo is throttled */
 	u64 group_id;
 	u32 group;
 	u32 depth;
 	u64 armed_ns;	     /* when the timer is due; 0: it is not set */
-	u64 throttles;	     /* times that a task was parked */
-	u64 min_runs;	     /* runs for the watchdog, or of who was inside the kernel .. */
+	u64 throttles;	     /* times that a task was throttled */
+	u64 min_runs;	     /* least runs: for the watchdog, or of tasks inside the kernel .. */
 	u64 min_run_ns;	     /* .. and what they took, out of quota */
-	u64 in_kernel_at_ns; /* somebody inside the kernel had a visit then (in_kernel.h) */
-	u32 seen;	     /* `parks` when the timer last rang */
+	u64 in_kernel_at_ns; /* a task inside the kernel had a run then (in_kernel.h) */
+	u32 seen;	     /* `throttles` when the timer last fired */
 	u32 used;
 };
 _Static_assert(sizeof(struct limit) == 224, "src/limits.rs");
@@ -56,8 +55,10 @@ struct {
 	MAP_TYPE(value, u32);
 } free_limits SEC(".maps");
 
-/* Groups whose quota is our own copy of what is enforced otherwise, by cgroup id: not enforced
- * here. */
+/*
+ * Groups whose quota is a copy (a mirror) of what is enforced otherwise, by cgroup id: not enforced
+ * here.
+ */
 struct {
 	MAP_UINT(type, MAP_HASH);
 	MAP_UINT(max_entries, EXT_GROUPS_MAX);
@@ -79,12 +80,6 @@ INLINE struct tg_bw_silo *silo_at(u32 limit, u32 cpu)
 	u32 index = limit * config.cpus + cpu;
 
 	return cpu < config.cpus ? bpf_map_lookup_elem(&silos, &index) : NULL;
-}
-
-/* Where tasks wait that this limit keeps from running, whoever has not run for longest first. */
-INLINE u64 dsq_throttled(u32 limit)
-{
-	return 0x40000000ULL | limit;
 }
 
 INLINE struct ext_control *pool_shared(void)
@@ -161,8 +156,8 @@ INLINE void pool_end(struct group *g)
 }
 
 /*
- * Its place in the table, made with its first quota. Whoever tells us (the kernel, or the loader of
- * mirrors) may do so at the same moment: one of the two places goes back.
+ * Its index in the table, taken with its first quota. The kernel and the loader (of mirrors) may
+ * report at the same moment: one of the two indexes goes back.
  */
 INLINE struct limit *pool_of(struct group *g, u32 at, u64 now)
 {
@@ -192,9 +187,9 @@ INLINE bool pool_is_mirror(u64 id)
 }
 
 /*
- * Makes a group's limit what cpu.max and cpu.max.burst say, or none where they are a copy. They are
- * read under the lock, so whoever comes last has the newest. Returns the limit that is to be looked
- * at, for what is parked may run.
+ * Makes a group's limit what cpu.max and cpu.max.burst say, or none where they are a mirror. They
+ * are read under the lock, so the last caller has the newest. Returns the limit to look at, for
+ * throttled tasks may run.
  */
 INLINE u32 pool_apply(struct group *g, u32 at)
 {
@@ -214,7 +209,7 @@ INLINE u32 pool_apply(struct group *g, u32 at)
 	terms.burst_ns = tg_min(g->burst_us, TG_BW_QUOTA_MAX_NS / 1000) * 1000;
 	tg_bw_set(&l->pool, &terms, now);
 	bpf_spin_unlock(&l->lock);
-	/* Groups below look for their limits anew. */
+	/* Groups below look their limits up again. */
 	if (shared)
 		__sync_fetch_and_add(&shared->gates_generation, 1);
 	return g->pool;

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Parked: runnable as the kernel sees it, but kept from running, and out of the competition.
+ * Throttled tasks: runnable to the kernel, kept from running by a quota or a hard cap.
  *
- * A parked task waits in a queue of the kernel's, not in its line: it is no member, has no weight
- * in the tree, and its lag is kept. It is parked when it is put in (by its own CPU), or by a CPU
- * that would take it out of its line's queue; it is released by a timer. The latter two do not hold
- * its run queue's lock: its place changes under its line's lock, so of two who would take it out or
- * in one does, and a move between queues that comes too late changes nothing. What may be left
- * behind then, a member that is in the wrong queue, is found and set right by whoever comes across
- * it next.
+ *	ON_RQ --throttle_enqueue (own CPU) / throttle_queued (any CPU)--> THROTTLED
+ *	THROTTLED --unthrottle (a timer)--> ON_RQ
  *
- * The watchdog ejects a scheduler that leaves one runnable task alone for 30 s. Queues of parked
- * tasks are in the order of who has not run for longest; whoever has not for STARVATION_NS runs
- * for MIN_RUNTIME_NS whatever keeps it (a visit). Who waits inside the kernel has his sooner
- * (in_kernel.h).
+ * A throttled task waits in a dispatch queue of its limit or cache. It is no member of a run queue,
+ * has no active weight, and keeps its lag.
+ *
+ * Lock order: throttle_queued and unthrottle do not hold the task's run queue lock of the kernel's.
+ * `on_rq` changes under the lock of its runqueue, so of two CPUs that would take it out or in one
+ * does, and a move between dispatch queues that comes too late changes nothing. A member that is left
+ * in the wrong queue by that is put right by the next CPU that comes across it.
+ *
+ * The watchdog ejects a scheduler that leaves one runnable task alone for 30 s. Queues of throttled
+ * tasks are ordered by last run; a task that has not run for STARVATION_NS runs for MIN_RUNTIME_NS
+ * whatever throttles it. One that waits inside the kernel runs sooner (in_kernel.h).
  */
 #ifndef TIDEGATE_EXT_THROTTLE_H
 #define TIDEGATE_EXT_THROTTLE_H
@@ -32,8 +34,8 @@ INLINE bool throttle_exempt(struct task_struct *p)
 
 /*
  * A task that was preempted while it reads under RCU holds up the whole machine's grace period, and
- * after 21 s of that the kernel ejects the scheduler ("RCU CPU stall"). It goes on, a visit at a
- * time, until it is out.
+ * after 21 s of that the kernel ejects the scheduler ("RCU CPU stall"). It goes on, a least run at
+ * a time, until it is out.
  */
 INLINE bool task_reads_rcu(struct task_struct *p)
 {
@@ -52,21 +54,23 @@ INLINE bool throttle_deactivate(struct task_ctx *t)
 	return true;
 }
 
-/* From `enqueue`: parks a task instead of putting it into its line's queue. */
+/* From `enqueue`: throttles a task instead of putting it into its run queue's queue. */
 INLINE void throttle_enqueue(struct task_struct *p, struct task_ctx *t, u64 dsq)
 {
 	throttle_deactivate(t);
 	dsq_insert_vtime(p, dsq, config.slice_ns, t->since_ns, 0);
 }
 
-/* From `dispatch`: parks one that waits in the queue that `it` goes through. */
+/* From `dispatch`: throttles one that waits in the queue that `it` goes through. */
 INLINE bool throttle_queued(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,
 			    u64 dsq)
 {
 	return throttle_deactivate(t) && dsq_move_vtime(it, p, dsq, t->since_ns);
 }
 
-/* From a timer: back into its line's queue; at the front for a visit. False: it is gone. */
+/*
+ * From a timer: back into its run queue's queue; at the front for a least run. False: it is gone.
+ */
 INLINE bool unthrottle_queued(struct bpf_iter_scx_dsq *it, struct task_struct *p,
 			      struct task_ctx *t, s32 cpu)
 {
@@ -84,13 +88,13 @@ INLINE bool unthrottle_queued(struct bpf_iter_scx_dsq *it, struct task_struct *p
 			      t->deadline - (t->min_runtime_ns ? ENQUEUE_FRONT : 0));
 }
 
-/* Whether it has not run for so long that it must be visited. */
+/* Whether it has not run for so long that it must, for the watchdog. */
 INLINE bool task_starved(struct task_ctx *t, u64 now)
 {
 	return tg_sub0(now, t->since_ns) >= STARVATION_NS;
 }
 
-/* Whether the first of a queue of parked tasks is to be let go whatever its limit has. */
+/* Whether the first of a queue of throttled tasks is to be let go whatever its limit has. */
 u32 throttled_due(u64 dsq, u64 now)
 {
 	struct bpf_iter_scx_dsq it;
@@ -121,7 +125,7 @@ INLINE void unthrottle_kick(struct task_struct *p, struct task_ctx *t, s32 cpu, 
 		scx_bpf_kick_cpu(to, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
-/* From a timer: a parked task may run. */
+/* From a timer: a throttled task may run. */
 INLINE void unthrottle(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,
 		       u64 now)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel tells of groups: they come, go, change, and tasks move between them. Thin, as all
- * callbacks (main.bpf.c).
+ * Callbacks for groups: they come, go, change, and tasks move between them. Thin (main.bpf.c).
  */
 #ifndef TIDEGATE_EXT_GROUP_OPS_H
 #define TIDEGATE_EXT_GROUP_OPS_H
 
-#include "limits/limit.h"
+#include "limits/limit_timer.h"
 
 #define OPS(name) SEC("struct_ops/" #name)
 #define OPS_SLEEPABLE(name) SEC("struct_ops.s/" #name)

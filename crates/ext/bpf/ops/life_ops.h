@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The scheduler begins and ends, CPUs come and go: the callbacks for it.
+ * Callbacks for the scheduler's begin and end, and for CPUs that come and go.
  */
 #ifndef TIDEGATE_EXT_LIFE_OPS_H
 #define TIDEGATE_EXT_LIFE_OPS_H
@@ -29,7 +29,7 @@ int cpu_online(u64 *ctx)
 		c->state = 0;
 	if (s && __sync_lock_test_and_set(&s->offline, 0))
 		__sync_fetch_and_sub(&cpus_offline, 1);
-	/* What was left for it while it took nobody. */
+	/* Tasks that were queued for it while it took none. */
 	scx_bpf_kick_cpu((s32)ctx[0], 0);
 	return 0;
 }
@@ -42,13 +42,13 @@ int cpu_offline(u64 *ctx)
 
 	if (c)
 		c->state = 0;
-	/* Those who may run nowhere else: starvation_scan. */
+	/* Tasks that may run nowhere else: starvation_scan. */
 	if (s && !__sync_lock_test_and_set(&s->offline, 1))
 		__sync_fetch_and_add(&cpus_offline, 1);
 	return 0;
 }
 
-/* A higher class takes the CPU: who was sent there finds another place. */
+/* A higher class takes the CPU: tasks in its own queue find another. */
 OPS(cpu_release)
 int cpu_release(u64 *ctx)
 {

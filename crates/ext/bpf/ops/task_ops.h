@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tasks come and go. Thin, as all callbacks (main.bpf.c).
+ * Callbacks for tasks that come and go. Thin (main.bpf.c).
  */
 #ifndef TIDEGATE_EXT_TASK_OPS_H
 #define TIDEGATE_EXT_TASK_OPS_H

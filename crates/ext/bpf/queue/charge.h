@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* TOP */
+/*
+ * A run is charged: from when to when, by which clock.
+ *
+ *	stopping	cpu_switch_begins
+ *	running		cpu_charge_from: the switch belongs to the task that it leads to
+ *	stopping	task_charge (our clock: virtual time, accounts, caps),
+ *			cpu_ran_by_kernel (the kernel's, as cpu.stat has it: quotas)
+ */
 #ifndef TIDEGATE_EXT_CHARGE_H
 #define TIDEGATE_EXT_CHARGE_H
 
@@ -19,7 +26,7 @@ INLINE u64 task_charge(struct task_ctx *t, struct ext_cpu *c, u64 now)
 	return ran_ns;
 }
 
-/* A switch that has taken longer than this is none: what came between is nobody's. */
+/* A switch that has taken longer than this is none: other classes ran in between. */
 #define SWITCH_MAX_NS 100000ULL
 
 /* The CPU turns away from the task that the kernel still has as its current one. */
@@ -30,9 +37,9 @@ INLINE void cpu_switch_begins(struct ext_cpu *c, u64 now)
 }
 
 /*
- * Since when a task is charged that begins to run: the switch from the one before is its own, as it
- * is with the kernel's schedulers, or a group whose tasks fork and exit gets 2 us more than it is
- * charged for at each. After a task of another class, or idle, the current one is not the one that
+ * Since when a task is charged that begins to run: the switch from the one before counts for it, as
+ * with the kernel's schedulers, or a group whose tasks fork and exit gets 2 us more than it is
+ * charged for at each. After a task of another class, or idle, the current task is not the one that
  * stopped. Only where there are caps or quotas: it takes 80 ns. In crates/sim a switch takes no
  * time.
  */
@@ -71,7 +78,7 @@ INLINE u64 cpu_ran_by_kernel(struct task_struct *p, struct ext_cpu *c, u64 ran_n
 	return by_kernel_ns;
 }
 
-/* The CPU tells others what it runs. */
+/* Other CPUs may see what this one runs. */
 INLINE void cpu_publish(struct task_ctx *t, struct ext_cpu *c, u64 now)
 {
 	c->kind = t->kind;

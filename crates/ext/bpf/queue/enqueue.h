@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The door: tasks come to compete, wait, run, stop and go.
+ * Tasks come to compete, wait, and go.
  *
- *	away --join--> member: waiting <--> running --leave--> away
+ *	OFF_RQ --task_activate--> ON_RQ: waits <--> runs --task_deactivate--> OFF_RQ
  *
- * Between runnable and quiescent a task is a member of one line, the one of its kind in the cache
- *where it was last put. Where it waits is the kernel's queue for that line, by deadline: `wide` for
- *tasks that may run anywhere, `narrow` for those that may not (a CPU may have to pass over some),
- *`pinned` for those of one CPU.
+ * Between `runnable` and `quiescent` a task is a member of one run queue, that of its kind in the
+ * cache where it was last put. It waits in a dispatch queue of that run queue (core/dsq.h), by
+ * deadline: `wide` if it may run anywhere, `narrow` if not (a CPU may have to pass over some),
+ * `pinned` if it may run on one CPU only.
  */
 #ifndef TIDEGATE_EXT_ENQUEUE_H
 #define TIDEGATE_EXT_ENQUEUE_H
@@ -16,11 +16,6 @@
 #include "queue/charge.h"
 #include "queue/place.h"
 #include "timers/starvation_timer.h"
-
-INLINE u32 runqueue_index(u32 llc, u32 kind)
-{
-	return llc * EXT_KINDS + kind;
-}
 
 /* Begins to compete on a CPU's cache. */
 INLINE void task_activate(struct task_struct *p, struct task_ctx *t, s32 cpu)
@@ -35,8 +30,10 @@ INLINE void task_activate(struct task_struct *p, struct task_ctx *t, s32 cpu)
 	t->runqueue = runqueue_index(t->llc, t->kind);
 	rq = runqueue_at(t->runqueue);
 	hweight_activate(t);
-	/* One that is only put anew (another CPU, nice level, group) has waited since before, and
-	 * by the watchdog's clock, too. */
+	/*
+	 * One that is only queued again (another CPU, nice level, group) has waited since before,
+	 * by the watchdog's clock, too.
+	 */
 	if (!t->since_ns)
 		t->since_ns = now;
 	if (rq)
@@ -54,7 +51,7 @@ INLINE void task_deactivate(struct task_ctx *t)
 	group_reap(t->group);
 }
 
-/* What is asked of its group may have changed while it competed: then it comes anew. */
+/* What is asked of its group may have changed while it competed: then it is activated again. */
 static __attribute__((noinline)) int task_refresh(struct task_struct *p, struct task_ctx *t,
 						  s32 cpu)
 {
@@ -69,7 +66,7 @@ static __attribute__((noinline)) int task_refresh(struct task_struct *p, struct 
 	return 0;
 }
 
-/* Moves a member to another line; what it is behind by, and the rest of its slice, go along. */
+/* Moves a member to another run queue; its lag and the rest of its slice go along. */
 int task_migrate(struct task_ctx *t NONNULL, u32 llc, u32 kind)
 {
 	u64 left_ns = task_slice_left_ns(t), now = now_ns();
@@ -100,8 +97,10 @@ INLINE u64 task_run_ns(struct task_ctx *t)
 	return left_ns ? left_ns : t->slice_ns;
 }
 
-/* A member has used its turn, or is put back before its end: where it stands now. Global, as
- * task_set_running, so that the verifier walks it once. */
+/*
+ * A member has used its slice, or is put back before its end: its place is computed again. Global,
+ * as task_set_running, so that the verifier walks it once.
+ */
 int task_requeue(struct task_ctx *t NONNULL, u64 now, u32 runs_on)
 {
 	u32 runqueue = t->runqueue;
@@ -138,8 +137,8 @@ INLINE u64 task_dsq(struct task_struct *p, struct task_ctx *t, s32 cpu)
 #define ENQUEUE_FRONT (1ULL << 44)
 
 /*
- * Puts a member into its queue; at the front, if it has won against who runs and only waits for
- * him to have his quarter.
+ * Puts a member into its queue; at the front, if it has won against the running task and only waits
+ * until that one has had a quarter of its slice.
  */
 INLINE void enqueue_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 flags, bool front,
 			 u64 now)

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a task is worth in its line: hierarchical weights, flattened.
+ * Hierarchical weights, flattened: what a task is worth in its run queue.
  *
- * A run queue per group and CPU is more than a BPF scheduler can afford, so the tree is flattened
- * at each level into what a task of it would get: its weight, times each group's weight over what
- * is active in that group, up to the root. The unit is the kernel's (a task of nice 0, or a group
- * of weight 100, in the root is 1024), with 20 fractional bits.
+ *	hweight = task's weight * product over its groups of (group's weight / active weight in it)
  *
- * Weights are at most 10000 * 1024 / 100 = 102,400 < 2^17, so a flat weight is below 2^37 and its
- * product with a weight below 2^54; a least flat weight of 2^14, 1/65536 of a task in the root,
- * keeps virtual times within 2^49 for 8 s. What is active in a group changes under a waiting task;
- * its share is looked up again when it is queued next.
+ * A run queue for each group and CPU costs more than BPF can afford. The unit is the kernel's (a task
+ * of nice 0, or a group of weight 100, in the root is 1024), with 20 fractional bits.
  *
- * Each group has its own lock. A group that becomes active (its first entity) adds itself to its
- * parent, one that becomes idle takes away what it added: the sums commute, so whichever of two
- * CPUs gets to the parent first, what stands there in the end is right; in between it may be short
- * by one entity, which `flat` allows for.
+ *	a weight is at most 10000 * 1024 / 100 = 102,400	< 2^17
+ *	so an hweight						< 2^37, times a weight < 2^54
+ *	the least hweight, 2^14 (1/65536 of a task in the root), keeps virtual times in 2^49 for 8 s
+ *
+ * What is active in a group changes under a waiting task; its share is looked up again when it is
+ * queued next. Each group has its own lock. A group that becomes active (its first entity) adds itself
+ * to its parent, one that becomes idle takes away what it added. The sums commute, so the result does
+ * not depend on which of two CPUs reaches the parent first; in between a sum may lack one entity,
+ * which hweight_of_level allows for.
  */
 #ifndef TIDEGATE_EXT_HWEIGHT_H
 #define TIDEGATE_EXT_HWEIGHT_H
@@ -51,8 +51,10 @@ INLINE u32 group_weight(u32 cgroup_weight)
 	return weight ? weight : 1;
 }
 
-/* An entity of this weight comes (by = 1), goes (-1), or changes (0) in a group; what the group's
- * parent must be told. */
+/*
+ * An entity of this weight comes (by = 1), goes (-1), or changes (0) in a group; returns by what
+ * the group's parent is to change.
+ */
 INLINE bool hweight_update(struct group *g, s64 *weight, s32 *by)
 {
 	u32 now, before;
@@ -71,8 +73,7 @@ INLINE bool hweight_update(struct group *g, s64 *weight, s32 *by)
 	return now != before;
 }
 
-/* Tells the groups above, as far as it matters to them. Global, so that the verifier walks it once.
- */
+/* Updates the groups above, as far as they change. Global, so that the verifier walks it once. */
 int hweight_propagate(u32 at, s64 weight, s32 by)
 {
 	u32 level;
@@ -96,8 +97,10 @@ INLINE void hweight_change(u32 at, s64 weight, s32 by)
 		hweight_propagate(g->parent, weight, by);
 }
 
-/* A task begins to compete. Whoever wins the exchange counts it, or takes back what was counted
- * where. */
+/*
+ * A task begins to compete. The CPU that wins the exchange counts it, or takes back what was
+ * counted.
+ */
 INLINE bool hweight_activate(struct task_ctx *t)
 {
 	u32 group = t->group, weight = t->weight;
@@ -108,7 +111,7 @@ INLINE bool hweight_activate(struct task_ctx *t)
 	return true;
 }
 
-/* It sleeps, is parked, or is gone. */
+/* It sleeps, is throttled, or is gone. */
 INLINE void hweight_deactivate(struct task_ctx *t)
 {
 	u64 active_entry = __sync_lock_test_and_set(&t->active_entry, 0ULL);
@@ -117,7 +120,7 @@ INLINE void hweight_deactivate(struct task_ctx *t)
 		hweight_change(active_entry >> 32, -(s64)(u32)active_entry, -1);
 }
 
-/* What a flat weight becomes a level up. */
+/* What an hweight becomes a level up. */
 INLINE u64 hweight_of_level(struct group *g, u64 hweight, u64 own)
 {
 	s64 active = g->active;

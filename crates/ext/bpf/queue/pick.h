@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* TOP */
+/*
+ * The next task of a CPU: the earliest of the first tasks of its queues, else one of another cache.
+ */
 #ifndef TIDEGATE_EXT_PICK_H
 #define TIDEGATE_EXT_PICK_H
 
@@ -50,7 +52,7 @@ u64 pick_first(u64 dsq, s32 cpu)
 
 struct first {
 	u64 dsq;
-	u64 deadline; /* 0: nobody waits */
+	u64 deadline; /* 0: none waits */
 };
 
 INLINE void pick_earlier(struct first *first, u64 dsq, s32 cpu)
@@ -63,7 +65,7 @@ INLINE void pick_earlier(struct first *first, u64 dsq, s32 cpu)
 	}
 }
 
-/* Of those that wait for a CPU in its own cache, who is first? */
+/* The first of the tasks that wait for a CPU in its own cache. */
 INLINE struct first pick_head(s32 cpu, struct ext_cpu *c, u32 kind)
 {
 	struct first first = {};

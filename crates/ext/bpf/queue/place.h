@@ -18,8 +18,8 @@
 
 /*
  * A task that waits, in the order of a rank (law/latency.h), against what runs on a CPU. A slice
- * that is over ends at the next tick only; meanwhile whoever has it stands where the next one would
- * put him.
+ * that is over ends at the next tick only; until then the running task ranks where its next slice
+ * would put it.
  */
 enum yields { YIELDS_NOT, YIELDS_SOON, YIELDS_NOW };
 
@@ -46,7 +46,9 @@ INLINE enum yields place_displaces(struct task_ctx *t, struct ext_cpu *c, u64 v,
 	return YIELDS_SOON;
 }
 
-/* Whoever runs there gives way to any of main's tasks (that is not of the idle class itself). */
+/*
+ * The task that runs there gives way to any of main's tasks (that is not of the idle class itself).
+ */
 INLINE bool place_yields(struct task_ctx *t, struct ext_cpu *c)
 {
 	return c->kind != EXT_MAIN || ((c->state & EXT_CPU_YIELDS) && !(t->flags & TASK_YIELDS));

@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A line: the tasks of one kind that wait in one cache, and those of them that run, in virtual
- * time.
+ * A run queue: the tasks of one kind that wait in one cache, and those of them that run, in virtual
+ * time. The order is the virtual deadline.
  *
- * Order is the virtual deadline, vruntime + slice / weight, moved by the hint (law/latency.h). V,
- * the mean of the members' vruntime by weight, is what a fair scheduler would have given each; lag
- * is how far a task is behind it, and is bounded by one slice. A hint that brings a deadline
- * forward is used only by a task that is not ahead of V by more than a quarter of its slice: it
- * says when CPU time comes, not how much. (EEVDF asks at each pick whether a task is eligible; a
- * queue of the kernel's orders once, when a task is put in, and a wakeup that found itself ahead by
- * a microsecond would wait a whole round.) crates/sim/src/sched/ext/line.rs is the same in Rust,
- * but for two things that a real machine asks for: what members have run since they were last
- * charged counts in V at once (there a tick is 4 ms, and a wakeup that met an old V would stand
- * behind whoever runs), and a task that left ahead of its share pays by sleeping until V has come
- * to it, and no longer (as EEVDF's delayed dequeue).
+ *	deadline = vruntime + slice / weight, moved by the latency hint (law/latency.h)
+ *	V	 = mean of the members' vruntime by weight: what a fair scheduler would have given
+ *	lag	 = V - vruntime, kept while a task is away; at most one slice either way
  *
- * The mean is kept as a whole number and a remainder, settled at each change, so that products stay
- * small: a weight in a line is a flat one without its last 14 bits, below 2^23; a distance is cut
- * to 2^39 (nine minutes at nice 0): 2^62. CPU time moves the moment by ran * HWEIGHT_ONE / flat *
- * (flat >> 14) = ran << 16, whoever runs: 2^46 << 16 = 2^62.
+ *	OFF_RQ --activate--> ON_RQ --deactivate--> OFF_RQ or THROTTLED
+ *			     ON_RQ: waits <--> set_running, requeue
+ *
+ * A hint that brings a deadline forward counts only for a task that is not ahead of V by more than a
+ * quarter of its slice: it says when CPU time comes, not how much. (EEVDF asks at each pick whether a
+ * task is eligible; a kernel's dispatch queue is ordered once, when a task is put in.)
+ *
+ * crates/sim/src/sched/ext is the same in Rust, but for two things that a real machine needs: what
+ * members ran since they were last charged counts in V at once (else a wakeup meets a V up to a tick,
+ * 4 ms, old), and a task that left ahead of its share pays by sleeping until V has reached it, and no
+ * longer (as EEVDF's delayed dequeue).
+ *
+ * The mean is a whole number and a remainder, settled at each change, so that products stay small:
+ *
+ *	a weight here is an hweight without its last 14 bits:	< 2^23
+ *	a distance from the mean is cut to nine minutes at nice 0: < 2^39, product < 2^62
+ *	CPU time moves the moment by ran << 16, whatever runs:	2^46 << 16 = 2^62
  */
 #ifndef TIDEGATE_EXT_RUNQUEUE_H
 #define TIDEGATE_EXT_RUNQUEUE_H
@@ -57,9 +62,9 @@ INLINE u64 runqueue_uncharged_ns(struct runqueue *rq, u64 now)
 }
 
 /*
- * Brings the mean up to now; V never goes back: who had done nothing would be ahead of it all at
- * once. The moment keeps what the mean has not: a remainder, less what the open runs will be
- * charged for.
+ * Brings the mean up to now; V never goes back, or a task that has done nothing would be ahead of
+ * it all at once. The moment keeps what the mean has not: a remainder, less what running members
+ * will be charged for.
  */
 INLINE void runqueue_settle(struct runqueue *rq, u64 now)
 {
@@ -95,7 +100,7 @@ INLINE void runqueue_avg_sub(struct runqueue *rq, u64 vruntime, u64 hweight)
 	rq->moment -= runqueue_distance(rq, vruntime) * (s64)runqueue_weight(hweight);
 }
 
-/* The line is told what a member has run, and that it runs no longer. */
+/* Counts in the mean what a member has run, and that it runs no longer. */
 INLINE void runqueue_commit(struct runqueue *rq, struct task_ctx *t)
 {
 	rq->moment += (s64)(t->uncommitted * runqueue_weight(t->hweight));
@@ -114,8 +119,10 @@ INLINE void runqueue_mark_running(struct runqueue *rq, struct task_ctx *t, u64 n
 	t->running_since_ns = now;
 }
 
-/* Whether it is in this line: another CPU that came across it while it still waited may have taken
- * it out. Under the line's lock. */
+/*
+ * Whether it is in this run queue: another CPU that came across it while it still waited may have
+ * taken it out. Under the run queue's lock.
+ */
 INLINE bool runqueue_has(struct task_ctx *t, u32 runqueue)
 {
 	return t->on_rq == ON_RQ && t->runqueue == runqueue;
@@ -161,8 +168,8 @@ INLINE u64 runqueue_deadline(u64 v, struct task_ctx *t, u64 slice_v)
 }
 
 /*
- * Where one that comes back stands: as far behind V as it was, or ahead, within a slice; but one
- * that was ahead is so only until V has come to where it left.
+ * A waking task is placed at V minus its saved lag, within a slice; one that left ahead of V is
+ * ahead only until V has come to where it left.
  */
 INLINE u64 runqueue_place(struct runqueue *rq, struct task_ctx *t, u64 slice_v)
 {
@@ -205,7 +212,7 @@ INLINE bool runqueue_activate(struct runqueue *rq, struct task_ctx *t, u64 hweig
 	return true;
 }
 
-/* A member goes; its lag goes with it. False: it is none, or of another line by now. */
+/* A member goes; its lag goes with it. False: it is none, or of another run queue by now. */
 INLINE bool runqueue_deactivate(struct runqueue *rq, struct task_ctx *t, u32 runqueue, u32 to,
 				u64 now)
 {
@@ -267,7 +274,7 @@ INLINE void runqueue_requeue(struct runqueue *rq, struct task_ctx *t, u32 runque
 	t->deadline = runqueue_deadline(runqueue_v(rq), t, slice_v);
 }
 
-/* A member ran; the line is told at its next change. */
+/* A member ran; the mean counts it at the next change. */
 INLINE void runqueue_charge(struct task_ctx *t, u64 ran_ns)
 {
 	u64 ran_v = virtual_ns(ran_ns, t->hweight);

@@ -2,12 +2,11 @@
 /*
  * Main spreads onto whole cores.
  *
- * A wakeup finds an idle core by itself. But who computes without a sleep stays where he is, and in
- * time shares a core though others are idle: each time that he is displaced for a moment, any idle
- * thread takes him. So at the end of a slice, with nobody waiting, a task that shares its core with
- * another of main's goes to a core that is idle as a whole, in its own cache if there is one among
- * the next SMT_SPREAD_SCAN_MAX CPUs there.
- * crates/sim/src/sched/ext/spread.rs is the same in Rust.
+ * A wakeup finds an idle core by itself. A task that computes without a sleep does not: it comes to
+ * share a core though others are idle, for each time that it is displaced any idle thread takes it. So
+ * at the end of a slice, with no task waiting, a task that shares its core with another of main's goes
+ * to a core that is idle as a whole, in its own cache if there is one among the next
+ * SMT_SPREAD_SCAN_MAX CPUs there. crates/sim/src/sched/ext is the same in Rust.
  */
 #ifndef TIDEGATE_EXT_SMT_SPREAD_H
 #define TIDEGATE_EXT_SMT_SPREAD_H
@@ -19,10 +18,10 @@
 #define SMT_SPREAD_SCAN_MAX 16
 
 /*
- * Whether a task that runs may be sent to another CPU. One that cannot migrate tells by its CPUs
- * only after it is switched out; 6.12 ejects whoever sends it (by its sources), 6.18 puts it back
- * by itself, and we would have taken it off its CPU for nothing. BPF itself keeps the current task
- * from migrating, where readers of RCU can be preempted (up to 6.17 elsewhere, too: there nobody
+ * Whether a running task may be sent to another CPU. One that cannot migrate shows that by its CPUs
+ * only after it is switched out; 6.12 ejects a scheduler that sends it (by its sources), 6.18 puts
+ * it back, and it would have left its CPU for nothing. BPF itself keeps the current task from
+ * migrating, where readers of RCU can be preempted (up to 6.17 elsewhere, too: there no task
  * spreads).
  */
 INLINE bool smt_spread_may(struct task_struct *p, struct task_ctx *t)
@@ -82,8 +81,11 @@ u32 smt_spread_core_shared(u32 cpu, u64 now)
 	return false;
 }
 
-/* Whoever has run until now is to go elsewhere: `smt_spread_move` does it. Both are global, so that
- * they are walked once, and the callbacks stay as short as they are where a core has one thread. */
+/*
+ * Whether the running task is to go to another core: smt_spread_move does it. Both are global, so
+ * that they are walked once, and the callbacks stay as short as they are where a core has one
+ * thread.
+ */
 u32 smt_spread_wants(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, u32 cpu, u64 now)
 {
 	if (!smt_spread_may(p, t) || !smt_spread_core_shared(cpu, now) ||
@@ -102,11 +104,12 @@ u32 smt_spread_move(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, s
 	if (core < 0 || !scx_bpf_test_and_clear_cpu_idle(core))
 		return false;
 	dsq_insert(p, SCX_DSQ_LOCAL_ON | core, task_run_ns(t), 0);
-	/* Where he does not arrive, as somebody else changes him first, nobody else ends its claim.
-	 */
+	/* If another change of the task keeps it from arriving, this kick ends the core's claim. */
 	scx_bpf_kick_cpu(core, CONST(scx_kick_flags, SCX_KICK_IDLE));
-	/* A CPU that begins to go takes nobody (the scheduler is told later): he is in the kernel's
-	 * own queue then, and this CPU, which idles from now on, looks there. */
+	/*
+	 * A CPU that begins to go offline takes no task (the scheduler learns it later): the task
+	 * is then in the kernel's own queue, where this CPU, which idles from now on, looks.
+	 */
 	scx_bpf_kick_cpu(cpu, 0);
 	return true;
 }

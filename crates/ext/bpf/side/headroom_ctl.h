@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Headroom: how many CPUs side work may use at this moment. crates/sim/src/sched/ext/tide.rs is the
- * same in Rust.
+ * Headroom: how many CPUs side work may use at this moment. crates/sim/src/sched/ext is the same in
+ * Rust.
  *
- * A timer of a millisecond, which runs while there is side work, reads the ledger and steps the law
- * (law/headroom.h). The allowance is kept in space first: side work may hold as many whole CPUs as
- * fit in it. The fraction is kept in time: what was allowed and not used gathers as credit, which
- * opens one CPU more until it is spent. A second credit, of the floor alone, tells when side work
- * has to run though main wants every CPU.
+ *	timer, 1 ms while there is side work (2 s longer):
+ *	  headroom_read		CPU time since the last step (cpu_time.h)
+ *	  headroom_law		law/headroom.h: the allowance
+ *	  headroom_allow	whole CPUs, and credits for the fraction:
+ *				  credit_ns: allowance less use; opens one CPU until it is spent
+ *				  owed_ns:   floor less use; then side work displaces main
+ *	  side_cpus_adjust	CPUs agree with that (side_cpus.h)
  *
- * The floor is the tolerance, or what the watchdog makes necessary, if that is more: each waiting
- * task has to run SIDE_MIN_RUNTIME_NS within SIDE_ROUND_NS, half of the watchdog's time. That is 67
- * millionths of a CPU for each task of side work: 1 % of a CPU for 150 of them.
+ * The floor is the tolerance or, if that is more, what the watchdog makes necessary: SIDE_MIN_RUNTIME_NS
+ * in SIDE_ROUND_NS, half of the watchdog's time, for each waiting task. That is 67 millionths of a CPU
+ * for each task of side work: 1 % of a CPU for 150 of them.
  */
 #ifndef TIDEGATE_EXT_HEADROOM_CTL_H
 #define TIDEGATE_EXT_HEADROOM_CTL_H
@@ -44,7 +46,7 @@ struct headroom {
 	u64 now_ns;
 	u64 last_ns; /* of the step before; 0: there was none */
 	u64 quiet_ns;
-	u64 fired_ns; /* when the timer last rang, or was set anew */
+	u64 fired_ns; /* when the timer last fired, or was set again */
 	u64 idle_ns;  /* in this window, as is side_ns */
 	u64 side_ns;
 	s64 credit_ns;
@@ -93,7 +95,7 @@ INLINE void headroom_start(void)
 
 	if (!slice_timer)
 		return;
-	/* First: timer_guard.h sees the tide on with it. */
+	/* First: timer_guard.h looks at it once headroom_on is set. */
 	headroom.fired_ns = now_ns();
 	if (__sync_val_compare_and_swap(&headroom_on, 0, 1))
 		return;
@@ -103,7 +105,7 @@ INLINE void headroom_start(void)
 		__sync_lock_test_and_set(&headroom_on, 0);
 }
 
-/* It is set anew. */
+/* A late timer is set again. */
 INLINE void headroom_restart(u64 now)
 {
 	u32 zero = 0;
@@ -116,8 +118,8 @@ INLINE void headroom_restart(u64 now)
 }
 
 /*
- * A task begins to compete in a line, or ceases to. By the line and not by the task: what kind of
- * work that is may have changed by the time it leaves.
+ * A task enters or leaves a run queue. By the run queue and not by the task: its kind of work may
+ * have changed by the time it leaves.
  */
 INLINE void headroom_side_activated(u32 runqueue)
 {
@@ -134,7 +136,7 @@ INLINE void headroom_side_deactivated(u32 runqueue)
 		__sync_fetch_and_add(&side_members, -1);
 }
 
-/* Reads the ledger. */
+/* Reads CPU time. */
 int headroom_read(u64 now)
 {
 	const struct cpumask *online = scx_bpf_get_online_cpumask();
@@ -325,7 +327,7 @@ INLINE void headroom_step(u64 now)
 	headroom_report(now);
 }
 
-/* Whether there is side work, or was a moment ago; if not, the tide is off. */
+/* Whether there is side work, or was a moment ago; if not, the timer is off. */
 INLINE bool headroom_goes_on(u64 now)
 {
 	if (*(volatile s32 *)&side_members > 0) {
@@ -339,7 +341,7 @@ INLINE bool headroom_goes_on(u64 now)
 	headroom.last_ns = 0;
 	side_cpus_allowed = 0;
 	__sync_lock_test_and_set(&headroom_on, 0);
-	/* One who came meanwhile has seen the timer on, and not started it. */
+	/* A task that came meanwhile has seen the timer on, and not started it. */
 	return *(volatile s32 *)&side_members > 0 &&
 	       !__sync_val_compare_and_swap(&headroom_on, 0, 1);
 }

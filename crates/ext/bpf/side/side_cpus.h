@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which CPUs run side work: as many as the tide allows, packed onto as few cores as will do, so
- * that the others stay whole. crates/sim/src/sched/ext/side.rs is the same in Rust.
+ * The CPUs that run side work: as many as headroom_ctl.h allows, packed onto as few cores as will do,
+ * so that the others stay whole. crates/sim/src/sched/ext is the same in Rust.
  *
- * A CPU that runs side work holds a seat, of which there are side_cpus_allowed. A CPU for which main has no
- * use takes one if it would fill a core that side work is on already; for others the timer or a
- * waking side task chooses, who see more of the machine, and invite it. The timer has seats and
- * CPUs agree: a level, looked at each time, not an edge.
+ *	side_cpu	the CPU counts in nr_side_cpus, which stays within side_cpus_allowed
+ *	side_invited	it may become one though it would not by itself
+ *	forced		side work runs there at main's cost until forced_ns
+ *
+ * A CPU for which main has no use becomes a side CPU by itself if that fills a core on which side work
+ * is already; other CPUs are invited by the timer or by a waking side task, which see more of the
+ * machine. Each step of the timer compares, so a lost event costs a step.
  */
 #ifndef TIDEGATE_EXT_SIDE_CPUS_H
 #define TIDEGATE_EXT_SIDE_CPUS_H
@@ -46,7 +49,7 @@ u32 side_rank(u32 cpu)
 	return rank;
 }
 
-/* Whether the CPU may go on with side work, or begin; takes the seat. */
+/* Whether the CPU may go on with side work, or begin; it becomes a side CPU. */
 INLINE bool side_cpu_take(s32 cpu)
 {
 	struct cpu_time *s = cpu_time_at(cpu);
@@ -99,8 +102,10 @@ INLINE void side_cpu_release(s32 cpu)
 		__sync_fetch_and_add(&nr_side_cpus, -1);
 }
 
-/* A CPU runs a task from now on. One that came there past the door (it was first in the CPU's own
- * queue when a higher class took the CPU) is seated; the timer sees to it if that is one too many.
+/*
+ * A CPU runs a task from now on. A side task that did not come by `dispatch` (it was first in the
+ * CPU's own queue when a higher class took the CPU) makes it a side CPU; the timer ends it if that
+ * is one too many.
  */
 INLINE void side_cpu_runs(s32 cpu, u32 kind, u64 now)
 {
@@ -118,7 +123,7 @@ INLINE void side_cpu_runs(s32 cpu, u32 kind, u64 now)
 		__sync_fetch_and_add(&nr_side_cpus, 1);
 }
 
-/* Does some waiting side task fit there? */
+/* Whether a waiting side task fits there. */
 u32 side_fits(u32 cpu)
 {
 	struct ext_cpu *c = cpu_at(cpu);
@@ -170,7 +175,7 @@ static __attribute__((noinline)) s32 side_place(struct task_struct *p, u32 from)
 	return cpu >= 0 ? cpu : scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 }
 
-/* A side task is put in line: the best idle CPU takes it if the tide allows. */
+/* A side task waits: the best idle CPU takes it if the allowance has room. */
 INLINE void side_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64 flags)
 {
 	struct cpu_time *s;
@@ -198,7 +203,10 @@ INLINE void side_force_cpu(u32 cpu, struct cpu_time *s, u64 now)
 	scx_bpf_kick_cpu(cpu, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
 }
 
-/* A seat that nobody sits on for two steps is free: a higher class has the CPU, or it is gone. */
+/*
+ * A CPU that runs no side work for two steps is no side CPU any more: a higher class has it, or it
+ * is offline.
+ */
 INLINE void side_cpu_sweep(s32 cpu, struct cpu_time *s)
 {
 	if (!s->side_cpu || s->side & STOPWATCH_RUNS)
@@ -209,8 +217,8 @@ INLINE void side_cpu_sweep(s32 cpu, struct cpu_time *s)
 
 /*
  * Tasks that may not run everywhere may wait for CPUs that main never leaves, while other side work
- * has more than the floor: each gets a visit of SIDE_FORCED_NS three times (its slice) in
- * SIDE_ROUND_NS. Others of the line have gone on meanwhile, so it is the first of them.
+ * has more than the floor: each has SIDE_FORCED_NS three times (its slice) in SIDE_ROUND_NS. Others
+ * of the run queue have gone on meanwhile, so it is the first of them.
  */
 INLINE void side_serve_few(u32 cpu, struct cpu_time *s, struct ext_cpu *c, u64 now)
 {
@@ -319,11 +327,11 @@ int side_force(u64 now)
 /* Has the CPUs that run side work agree with what is allowed. */
 INLINE void side_cpus_adjust(u64 now)
 {
-	s32 seats = *(volatile s32 *)&nr_side_cpus;
+	s32 now_held = *(volatile s32 *)&nr_side_cpus;
 
 	headroom.turn = config.cpus > 1 ? (headroom.turn + 1) % config.cpus : 0;
 	side_settle(now);
-	side_surplus = seats - (s32)side_cpus_allowed;
+	side_surplus = now_held - (s32)side_cpus_allowed;
 	side_spare = tg_min(side_waiting(), side_surplus < 0 ? -side_surplus : 0);
 	for (u32 rank = 0; rank < 3 && (rank == 0 || config.smt > 1); rank++) {
 		if (side_surplus > 0)

@@ -1,47 +1,56 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Grace: who is kept waiting inside the kernel goes on, a little at a time.
+ * Tasks that are kept waiting inside the kernel go on, a little at a time.
  *
- * It may hold what all wait for: the cgroups' mutex, a page's lock, a CPU that is to go. Since 6.18
- * the fair class throttles a task on its way out to user space only. Nobody tells a BPF scheduler
- * where a task was when it was put back; but once it is switched out, the kernel keeps its stack
- * pointer. Whoever was on the way out to user space left at the same small distance from where its
- * stack begins; anywhere else in the kernel it is farther in (by 360 bytes and more on 6.18, 736 on
- * 7.3: 145 waiting tasks looked at). The distance is the kernel's build's, so it is learnt: it is
- * the least that is seen. Where there is no such pointer (not x86) nobody is known to be inside.
+ * Such a task may hold what all wait for: the cgroups' mutex, a page's lock, a CPU that goes offline.
+ * Since 6.18 the fair class throttles a task on its way out to user space only.
  *
- * One that slept and is woken is inside as well, whether it holds anything or not: so it must have
- * waited for long, and visits are few: of those that wait in line a twentieth of the machine, of
- * those that a quota or cap keeps no more than its own rate, for which they are charged.
+ * A BPF scheduler is not told where a task was when it was put back, but once it is switched out the
+ * kernel keeps its stack pointer:
+ *
+ *	stack		|<-------- free ------->|<---- used ---->| base
+ *	to user space	 the most that is seen (learnt: in_kernel_exit_free)
+ *	in the kernel	 less, by 360 bytes and more on 6.18, 736 on 7.3 (145 waiting tasks)
+ *
+ * Without such a pointer (not x86) no task counts as inside. One that slept and is woken counts as
+ * inside, whether it holds anything or not; so only a long wait counts, and the runs are few: of tasks
+ * that wait in a run queue a twentieth of the machine, of throttled ones no more than the rate of
+ * their quota or cap, which is charged.
  */
 #ifndef TIDEGATE_EXT_IN_KERNEL_H
 #define TIDEGATE_EXT_IN_KERNEL_H
 
 #include "timers/starvation_timer.h"
 
-/* A visit; many a way out of the kernel is shorter. */
+/* A run; many a way out of the kernel is shorter. */
 #define IN_KERNEL_RUN_NS 1000000U
 #define IN_KERNEL_AFTER_NS 1000000000ULL
-/* Of a small cap many tasks have a few us each: one that has waited for this long until it was let
- * go has a whole visit, which its bucket owes. */
+/*
+ * Of a small cap many tasks have a few us each: one that has waited for this long until it was let
+ * go has a whole run, which its bucket owes.
+ */
 #define IN_KERNEL_CAP_AFTER_NS 100000000ULL
-/* Visits in line between two looks, for each CPU: together a fortieth of the machine to those that
- * may run anywhere, and as much to those of one CPU. */
+/*
+ * Runs of waiting members between two looks, for each CPU: together a fortieth of the machine to
+ * those that may run anywhere, and as much to those of one CPU.
+ */
 #define IN_KERNEL_RUNS (u32)(STARVATION_INTERVAL_NS / 40 / IN_KERNEL_RUN_NS)
 /* Two ways out to user space may differ by so much. */
 #define IN_KERNEL_SLACK 128
-/* The most that was left of anybody's stack: of one on the way out to user space. */
+/* The most that was free of any stack: of a task on the way out to user space. */
 u64 in_kernel_exit_free;
-u32 in_kernel_runs_left; /* visits until the next look */
+u32 in_kernel_runs_left; /* runs until the next look */
 
-/* A new look at what so many CPUs take from: all visits may be made again. */
+/* A new look at the queues of so many CPUs: all runs are available again. */
 INLINE void in_kernel_refill(u32 cpus)
 {
 	in_kernel_runs_left = cpus * IN_KERNEL_RUNS;
 }
 
-/* Whether the next visit on account of a limit may be made, which has `rate_ppt`: they are made no
- * faster than that pays for them. */
+/*
+ * Whether the next run on account of a limit of `rate_ppt` is due: they come no faster than the
+ * rate pays for.
+ */
 INLINE bool in_kernel_paid(u64 *last_ns, u64 rate_ppt, u64 now)
 {
 	if (!rate_ppt || now < *last_ns + IN_KERNEL_RUN_NS * 1000ULL / rate_ppt)
@@ -53,7 +62,7 @@ INLINE bool in_kernel_paid(u64 *last_ns, u64 rate_ppt, u64 now)
 /* Workers of the kernel's never go out to user space. */
 #define PF_KERNEL_WORKERS (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)
 
-/* What is left of the stack of one that is switched out. */
+/* What is free of the stack of one that is switched out. */
 INLINE u64 task_stack_free(struct task_struct *p)
 {
 	u64 base = 0;
@@ -89,7 +98,7 @@ INLINE bool in_kernel_waits(struct task_struct *p, struct task_ctx *t, u64 after
 	return task_stack_free(p) + IN_KERNEL_SLACK < in_kernel_exit_free;
 }
 
-/* It is given a visit, if there is one left. */
+/* It has a run, if there is one left. */
 INLINE bool in_kernel_grant(struct task_ctx *t)
 {
 	if (t->min_runtime_ns)

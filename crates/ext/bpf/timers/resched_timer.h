@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who runs gives way at the end of his slice, to one that waits for it (place.h).
+ * Reschedule timers: a running task gives way at the end of its slice to one that waits for it
+ * (place.h). One timer a CPU, which any CPU may set.
  *
- * The kernel would ask at the next tick, up to 4 ms late, which is how late a woken task would run
- * beside others. So whoever is put to wait for a CPU sets a timer of that CPU. As with slice_timer.h a
- * timer that is set for an earlier time is left, rings for nothing and sets itself anew: however
- * often tasks wake, a CPU has one timer a slice. It is apart from the CPU's alarm because any CPU
- * may set it; two that do at once cost a tick at most. At the ring nobody looks at the queues:
- * `dispatch` does, and keeps whoever is still first.
+ * The kernel would look at the next tick, up to 4 ms late. As in slice_timer.h a timer that is set for
+ * an earlier time is left and set again, so a CPU has one timer a slice however often tasks wake. Two
+ * CPUs that set it at once cost a tick at most. The timer looks at no queue: `dispatch` does, and keeps
+ * the running task if it is still first.
  */
 #ifndef TIDEGATE_EXT_RESCHED_TIMER_H
 #define TIDEGATE_EXT_RESCHED_TIMER_H
@@ -15,16 +14,16 @@
 #include "timers/slice_timer.h"
 
 /*
- * Where more tasks than this compete for each CPU of a cache, whoever waits does so for several
- * others and the tick is soon enough; to end each one's turn on time would only have them switch
- * more often (hackbench of 160 tasks: 7 % longer than under EEVDF).
+ * With more tasks than this for each CPU of a cache, a waiting task waits for several others and
+ * the tick is soon enough; ending each slice on time would only make them switch more often
+ * (hackbench of 160 tasks: 7 % longer than under EEVDF).
  */
 #define RESCHED_TASKS_MAX 8
 
 struct resched_timer {
 	struct bpf_timer timer;
 	u64 armed_ns; /* when it is due; 0: it is not set */
-	u64 wanted;   /* somebody waits */
+	u64 wanted;   /* a task waits */
 };
 
 struct {
@@ -41,13 +40,13 @@ INLINE void resched_timer_arm(struct resched_timer *resched_timer, u64 at_ns, u6
 		resched_timer->armed_ns = 0;
 }
 
-/* When whoever runs there has had his slice. */
+/* When the task that runs there has had its slice. */
 INLINE u64 resched_due_ns(struct ext_cpu *c)
 {
 	return c->began_ns + c->slice_ns;
 }
 
-/* One of a line waits for that. Global, so that the verifier walks it once. */
+/* A task of a run queue waits for that. Global, so that the verifier walks it once. */
 int resched_timer_set(u32 runqueue, u32 cpu, u64 now)
 {
 	struct runqueue *rq = runqueue_at(runqueue);

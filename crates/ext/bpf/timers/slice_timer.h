@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A CPU is looked at no later than a given time: a timer for each.
+ * Slice timers: a CPU's task is stopped no later than a given time. One pinned timer a CPU.
  *
- * The kernel ends a slice at a tick, up to 4 ms late. What must end sooner (a silo or a bucket that
- * is used up, a visit) asks for the CPU's alarm, at which the task there is
- * stopped and `dispatch` decides anew. An alarm that is already set for an earlier time is left,
- * rings for nothing and sets itself anew: a start of the kernel's timer costs more than an
- * interrupt now and then, and a task that asks for the same 5 ms again and again pays it once.
+ *	running, dispatch	slice_timer_set for each bound
+ *	stopping		slice_timer_clear, of a task that set it
+ *	timer			stops the task; `dispatch` decides again
  *
- * From `running` or `dispatch`: slice_timer_set for each bound; from `stopping` of a task that asked:
- * slice_timer_clear.
+ * The kernel ends a slice at a tick, up to 4 ms late. A silo, a bucket or a least run that is used up
+ * ends on time by this. A timer that is set for an earlier time is left: it fires, finds nothing due
+ * and is set again. A start of the kernel's timer costs more than an interrupt now and then, and a
+ * task that asks for the same 5 ms again and again pays it once.
  */
 #ifndef TIDEGATE_EXT_SLICE_TIMER_H
 #define TIDEGATE_EXT_SLICE_TIMER_H
@@ -47,7 +47,9 @@ INLINE void slice_timer_arm(struct slice_timer *a, u64 at_ns, u64 now)
 		a->armed_ns = 0;
 }
 
-/* The task that runs on this CPU is to be stopped at `at_ns`, or whenever was asked before. */
+/*
+ * The task that runs on this CPU is to be stopped at `at_ns`, or sooner if that was asked before.
+ */
 INLINE void slice_timer_set(u32 cpu, u64 at_ns, u64 now)
 {
 	struct slice_timer *a = slice_timer_at(cpu);
@@ -72,8 +74,8 @@ INLINE void slice_timer_clear(u32 cpu)
 #define TIMER_START_TRIES 4
 
 /*
- * Sets a timer that CPUs set each for its own time: the soonest counts. Who has set it for later
- * may come to start it after one who has set it for sooner; so he looks again. The timer takes
+ * Starts a timer that several CPUs start, each for its own time: the soonest counts. A CPU with a
+ * later time may start it after one with a sooner time, so it looks again. The timer takes
  * `armed_ns` back (to 0) before it looks at anything.
  */
 INLINE void timer_start_soonest(struct bpf_timer *timer, u64 *armed_ns, u64 at_ns, u64 now,
@@ -113,8 +115,10 @@ static int slice_timer_fires(void *map, u32 *cpu, struct slice_timer *a)
 	return 0;
 }
 
-/* Once, from `init`: a kernel that checks who calls what (7.1) goes by the program that sets the
- * callback. */
+/*
+ * Once, from `init`: a kernel that checks which kfuncs a callback calls (7.1) goes by the program
+ * that sets it.
+ */
 INLINE s32 slice_timer_init(u32 cpu)
 {
 	struct slice_timer *a = slice_timer_at(cpu);

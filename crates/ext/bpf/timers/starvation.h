@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Patience: nobody who can run waits for longer than about 10 s, whatever weights say.
+ * Starvation guard: no runnable task waits for longer than about 10 s, whatever weights say.
  *
- * The kernel ejects a scheduler that leaves a task waiting for 30 s. Weights alone do not keep it
- * from that: a task of a ten-thousandth of the CPU has its slice of a millisecond every ten
- * seconds, and flat weights (hweight.h) go down to a 65536th. So twice a second, while anybody waits,
- * a timer looks through the queues. Whoever has waited for STARVATION_NS goes to the front for a
- * visit of MIN_RUNTIME_NS: 5 millionths of a CPU for each such task, charged as any run, so shares
- * stay what weights say in the long run. Who has waited inside the kernel for a second has a visit
- * of 1 ms, here and where a quota or cap keeps him (in_kernel.h).
+ *	every STARVATION_INTERVAL_NS, while a task waits, for each queue:
+ *	  waited STARVATION_NS			to the front, for MIN_RUNTIME_NS
+ *	  inside the kernel for 1 s		to the front, for IN_KERNEL_RUN_NS (in_kernel.h)
+ *	  preempted as a reader of RCU, 1 s	to the front; as main
+ *	  its gate has another class by now	to the queue of that kind
+ *	  killed or exiting, in side/background	to main's queue
+ *	  its CPU goes offline			to the CPU's own queue, from which the kernel takes it
  *
- * The same look finds who waits as what it is not any more: a task whose gate has another class by
- * now, and side or background work that is being killed. And those that wait on a CPU that goes: it
- * takes nobody from a queue of ours any more, and the kernel waits until nobody is left on it. In
- * the CPU's own queue the kernel takes them elsewhere, be it against their affinity.
+ * The kernel ejects a scheduler that leaves a task waiting for 30 s, and weights alone do not prevent
+ * that: hweights go down to a 65536th. The runs are charged as any run, so shares stay what weights
+ * say; they cost 5 millionths of a CPU for each starved task. The kernel waits until no task is left
+ * on a CPU that goes offline, and such a CPU takes none from our queues.
  */
 #ifndef TIDEGATE_EXT_STARVATION_H
 #define TIDEGATE_EXT_STARVATION_H
@@ -25,8 +25,10 @@
 /* Tasks of a queue that are looked at; in turn from its beginning and from its end, where those of
  * tiny weights are. */
 #define STARVATION_SCAN_MAX 4096
-/* One that was preempted as a reader of RCU holds up the whole machine's grace periods, which the
- * kernel ejects for after 21 s. */
+/*
+ * A preempted reader of RCU holds up the whole machine's grace periods; the kernel ejects after 21
+ * s.
+ */
 #define RCU_READER_NS 1000000000ULL
 /* After this many looks at empty queues the timer stops. */
 #define STARVATION_IDLE_ROUNDS 4
@@ -56,7 +58,7 @@ u32 starvation_check(struct task_ctx *t NONNULL, u32 exempt, u32 reads, u32 insi
 	if (kind != t->kind) {
 		if (!task_change_kind(t, kind, now))
 			return STARVATION_NONE;
-		/* A reader is looked at anew when it has run (task_refresh). */
+		/* A reader is looked at again when it has run (task_refresh). */
 		t->generation = exempt ? t->generation : 0;
 		return STARVATION_NEW_KIND;
 	}
@@ -69,8 +71,8 @@ u32 starvation_check(struct task_ctx *t NONNULL, u32 exempt, u32 reads, u32 insi
 }
 
 /*
- * A CPU that begins to go waits for the readers of RCU before it tells of itself, and takes nobody
- * from its queue meanwhile: a reader that waits in that is handed to the kernel as well.
+ * A CPU that begins to go offline waits for the readers of RCU before it says so, and takes no task
+ * from its queue meanwhile: a reader that waits there is handed to the kernel as well.
  */
 u32 starvation_stuck_reader(struct task_ctx *t NONNULL, u64 dsq, u32 cpu, u32 reads, u64 now)
 {
@@ -78,7 +80,7 @@ u32 starvation_stuck_reader(struct task_ctx *t NONNULL, u64 dsq, u32 cpu, u32 re
 	       (dsq == dsq_pinned(cpu, EXT_MAIN) || dsq == dsq_pinned(cpu, EXT_SIDE));
 }
 
-/* One queue of a line. True: somebody waits in it. */
+/* One queue of a run queue. True: a task waits in it. */
 u32 starvation_scan(u64 dsq, u32 runqueue, u64 flags, u64 now)
 {
 	struct bpf_iter_scx_dsq it;
@@ -121,12 +123,13 @@ u32 starvation_scan(u64 dsq, u32 runqueue, u64 flags, u64 now)
 				to = task_dsq(p, t, cpu);
 				at = t->deadline - (t->min_runtime_ns ? STARVATION_FRONT : 0);
 			}
-			/* A CPU that is busy sees it at its next tick; one may be idle because the
-			 * tide was against it. */
+			/*
+			 * A busy CPU sees it at its next tick; one may be idle because the
+			 * allowance was used up.
+			 */
 			cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 			dsq_move_vtime(&it, p, to, at);
-			/* Moved or not: nobody else finds that CPU idle until it has
-			 * looked. */
+			/* Moved or not: no other looks for that CPU until it has looked itself. */
 			if (cpu >= 0)
 				scx_bpf_kick_cpu(cpu, CONST(scx_kick_flags, SCX_KICK_IDLE));
 		}
@@ -135,8 +138,10 @@ u32 starvation_scan(u64 dsq, u32 runqueue, u64 flags, u64 now)
 	return true;
 }
 
-/* Whom a quota (of that limit) or a cap (0) keeps, in one queue: those that wait inside the kernel
- * are let go. */
+/*
+ * Tasks that a quota (of that limit) or a cap (0) throttles, in one queue: those that wait inside
+ * the kernel are let go.
+ */
 int starvation_scan_throttled(u64 dsq, u32 limit, u64 now)
 {
 	struct bpf_iter_scx_dsq it;
@@ -236,7 +241,7 @@ static int starvation_fires(void *map, u32 *key, struct starvation_timer *w)
 	if (w->idle_rounds >= STARVATION_IDLE_ROUNDS) {
 		w->idle_rounds = 0;
 		__sync_lock_test_and_set(&starvation_on, 0);
-		/* One who came meanwhile has seen the timer on, and not started it. */
+		/* A task that came meanwhile has seen the timer on, and not started it. */
 		if ((!starvation_scan_all(0, now) && !timer_guard_check(now)) ||
 		    __sync_val_compare_and_swap(&starvation_on, 0, 1))
 			return 0;
@@ -261,9 +266,9 @@ INLINE s32 starvation_init(void)
 	return failed ? failed : bpf_timer_set_callback(&w->timer, starvation_fires);
 }
 
-/* ---- the visit itself ---- */
+/* ---- the least run ---- */
 
-/* `running`: a visit ends by the CPU's alarm. */
+/* `running`: a least run ends by the CPU's slice timer. */
 INLINE void min_runtime_start(struct task_ctx *t, u32 cpu, u64 now)
 {
 	if (t->min_runtime_ns)

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* TOP */
+/*
+ * The timer of starvation.h and timer_guard.h: on while a task waits or another timer is set.
+ */
 #ifndef TIDEGATE_EXT_STARVATION_TIMER_H
 #define TIDEGATE_EXT_STARVATION_TIMER_H
 
 #include "core/ext.h"
 
-/* ---- the timer that sees to those who wait for long (starvation.h), and to other timers (timer_guard.h):
- * on while there are any ---- */
-
 struct starvation_timer {
 	struct bpf_timer timer;
 	u32 rounds;
-	u32 idle_rounds; /* looks in a row at which nobody waited, and no timer was set */
+	u32 idle_rounds; /* looks in a row at which no task waited, and no timer was set */
 };
 
 struct {
@@ -46,7 +45,7 @@ int starvation_start(u64 now)
 	return 0;
 }
 
-/* Somebody waits, or a timer is set that somebody waits for (timer_guard.h). */
+/* A task waits, or a timer is set that one waits for (timer_guard.h). */
 INLINE void starvation_watch(u64 now)
 {
 	if (!starvation_armed(now))

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Timers that are late beyond all reason are set anew.
+ * Late timers are set again.
  *
- * Who is parked, or waits for the tide, wakes nobody who would set a timer again that does not
- * ring. Written for side work that stood for 30 s while a CPU went (soak, 6.18); that its timer did
- * not ring then is a guess. So the timer that sees to those who wait (starvation.h) sees to the
- * tide's, holds' and limits', for as long as one is set; and is itself set anew by whoever is put
- * to wait next (enqueue.h). Alarms and calls (slice_timer.h, resched_timer.h) are for a CPU that runs somebody: the
- * tick stands in.
+ * A throttled task, or side work that waits, cannot set a timer again that does not fire. The
+ * starvation timer checks those of headroom, caps and limits while one of them is set; it is itself
+ * started again by the next task that waits. Slice and reschedule timers are for a CPU that runs a
+ * task: the tick stands in. Written for side work that waited for 30 s while a CPU went offline (soak,
+ * 6.18); that its timer did not fire then is a guess.
  */
 #ifndef TIDEGATE_EXT_TIMER_GUARD_H
 #define TIDEGATE_EXT_TIMER_GUARD_H
