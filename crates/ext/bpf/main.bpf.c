@@ -8,8 +8,9 @@
  *
  *	core/	state, ids, groups, CPU time	limits/	quotas and caps
  *	queue/	order, placement, picking	side/	headroom, side CPUs
- *	ops/	other callbacks	timers/	ends of runs, starvation, late timers
+ *	ops/	other callbacks, the dump	timers/	ends of runs, starvation, late timers
  */
+#include "ops/dump.h"
 #include "ops/life_ops.h"
 #include "ops/task_ops.h"
 #include "queue/smt_spread.h"
@@ -120,6 +121,8 @@ int enqueue(u64 *ctx)
 		dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, ctx[1]);
 		return 0;
 	}
+	if (!c)
+		ext_missing(TABLE_CPUS, cpu);
 	if (!t || !c) {
 		COUNT(c, no_context);
 		dsq_insert(p, SCX_DSQ_GLOBAL, config.slice_ns, ctx[1]);
@@ -221,7 +224,7 @@ int dispatch(u64 *ctx)
 	u64 now = now_ns();
 
 	if (!c)
-		return 0;
+		return ext_missing(TABLE_CPUS, cpu);
 	if (prev && (prev->scx.flags & CONST(scx_ent_flags, SCX_TASK_QUEUED)))
 		t = task_of(prev);
 	if (t && t->on_rq == ON_RQ) {
@@ -413,6 +416,9 @@ struct sched_ext_ops tidegate = {
     .cpu_release = cpu_release,
     .init = init,
     .exit = ops_exit,
+    .dump = dump,
+    .dump_cpu = dump_cpu,
+    .dump_task = dump_task,
     .flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ENQ_LAST,
     .timeout_ms = 30000,
     .exit_dump_len = EXT_DUMP_MAX,

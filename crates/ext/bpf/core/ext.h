@@ -207,6 +207,23 @@ INLINE struct ext_cpu *cpu_at(u32 cpu)
 			count_in->counts.what++;                                                   \
 	} while (0)
 
+/* ---- what cannot be ---- */
+
+enum ext_table { TABLE_CPUS, TABLE_RUNQUEUES, TABLE_GROUPS, TABLE_SILOS };
+
+/*
+ * A table lacks an element that the loader made it long enough for: a task would be lost, or a
+ * quota not kept, and nothing would say so. Ends the scheduler. Global, so that the verifier walks
+ * it once.
+ */
+int ext_missing(u32 table, u64 index)
+{
+	static const char names[][12] = {"cpus", "runqueues", "groups", "silos"};
+
+	EJECT("table %s has no element %llu", (u64)(long)names[table & 3], index);
+	return 0;
+}
+
 /* CPU time as virtual time at an hweight, rounded up so that no run is free; 2^33 * 2^30 fits. */
 INLINE u64 virtual_ns(u64 ran_ns, u64 hweight)
 {

@@ -218,6 +218,9 @@ struct sched_ext_ops {
 	int (*cpu_release)(u64 *arguments);
 	int (*init)(u64 *arguments);
 	int (*exit)(u64 *arguments);
+	int (*dump)(u64 *arguments);
+	int (*dump_cpu)(u64 *arguments);
+	int (*dump_task)(u64 *arguments);
 	u32 timeout_ms;
 	u32 exit_dump_len;
 	char name[128];

@@ -22,6 +22,19 @@ s32 scx_bpf_task_cpu(const struct task_struct *p) KSYM;
 struct cgroup *scx_bpf_task_cgroup(struct task_struct *p) WEAK;
 u32 scx_bpf_reenqueue_local(void) KSYM;
 
+/* Text for the dump of an ejection (of up to 12 values, newline included), and an ejection. */
+void scx_bpf_dump_bstr(char *format, unsigned long long *values, u32 size) KSYM;
+void scx_bpf_error_bstr(char *format, unsigned long long *values, u32 size) KSYM;
+
+#define EXT_SAY(function, text, ...)                                                               \
+	({                                                                                         \
+		static char say_format[] = text;                                                   \
+		u64 say_values[] = {__VA_ARGS__};                                                  \
+		function(say_format, say_values, sizeof(say_values));                              \
+	})
+#define DUMP(text, ...) EXT_SAY(scx_bpf_dump_bstr, text "\n", __VA_ARGS__)
+#define EJECT(text, ...) EXT_SAY(scx_bpf_error_bstr, text, __VA_ARGS__)
+
 const struct cpumask *scx_bpf_get_idle_smtmask(void) KSYM;
 void scx_bpf_put_idle_cpumask(const struct cpumask *mask) KSYM;
 const struct cpumask *scx_bpf_get_online_cpumask(void) KSYM;

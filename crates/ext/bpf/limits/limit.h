@@ -72,6 +72,8 @@ u32 limit_closed(u32 at, u32 cpu, u64 now)
 		struct limit *l = limit_at(at);
 		struct tg_bw_silo *s = silo_at(at, cpu);
 
+		if (l && !s)
+			ext_missing(TABLE_SILOS, at);
 		if (!l || !s)
 			break;
 		if (!limit_open(l, s, now))

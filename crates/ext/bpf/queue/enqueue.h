@@ -38,6 +38,8 @@ INLINE void task_activate(struct task_struct *p, struct task_ctx *t, s32 cpu)
 		t->since_ns = now;
 	if (rq)
 		runqueue_activate(rq, t, hweight_of_task(t->group, t->weight), false, now);
+	else
+		ext_missing(TABLE_RUNQUEUES, t->runqueue);
 }
 
 /* No longer competes. */
