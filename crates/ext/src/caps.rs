@@ -32,7 +32,7 @@ pub enum CapScope {
 pub struct CapTerms {
     /// A bound that holds whatever is idle: from 1.
     pub hard_ppt: Option<u32>,
-    /// A bound on what others are held up for; 0: only where nobody else wants to run.
+    /// A bound on what others are held up for; 0: only where no other task wants to run.
     pub soft_ppt: Option<u32>,
     /// Who shares it.
     pub scope: CapScope,
@@ -53,13 +53,13 @@ pub struct CapStat {
     pub level_us: i64,
     /// The same of the soft cap.
     pub soft_level_us: i64,
-    /// What those that wait for that bucket will use.
+    /// Reserved by tasks that wait for that bucket.
     pub reserved_us: u64,
     /// CPU time under the cap.
     pub used_us: u64,
-    /// Of that, beyond the soft cap and on CPUs that nobody else wanted.
+    /// Of that, beyond the soft cap, on CPUs that no other task wanted.
     pub background_us: u64,
-    /// Times that a task was parked.
+    /// Times that a task was throttled.
     pub throttles: u64,
     /// For how long, added up.
     pub throttled_us: u64,
@@ -153,14 +153,14 @@ impl Ext {
         let mut all = Vec::new();
         for index in 1..BUCKETS_MAX {
             match get::<Bucket>(&buckets_table, &index.to_ne_bytes())? {
-                // Slots are handed out in order, so the first that never had a user is the end.
+                // Buckets are handed out in order, so the first that never had a user is the end.
                 Some(bucket) if bucket.family != 0 => all.push(bucket),
                 _ => break,
             }
         }
         let now_ns = monotonic_ns();
         let mut buckets = vec![0_u32; all.len() + 1];
-        // Where each process or task has a bucket, the family's own bucket is nobody's.
+        // Where each process or task has a bucket, no task draws on the family's own.
         let draws = |index: u32, bucket: &Bucket| {
             bucket.users > 0 && (bucket.scope == 0 || bucket.family != index)
         };
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_fills_while_nobody_looks() {
+    fn a_bucket_fills_between_looks() {
         // Of 100 permille, 1 ms deep, owing 0.5 ms at 10 ms.
         let bucket = [10_000_000, (-500_000_i64).cast_unsigned(), 1_000_000, 100];
         assert_eq!(level_ns(&bucket, 10_000_000), -500_000);

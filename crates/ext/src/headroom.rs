@@ -1,4 +1,4 @@
-//! The headroom's ledger, as the scheduler's timer left it.
+//! The headroom controller's state, as its timer published it.
 
 use serde::Serialize;
 use tidegate_law::Reason;
@@ -81,7 +81,7 @@ impl From<&HeadroomReport> for HeadroomStats {
 }
 
 impl Ext {
-    /// The headroom's ledger; None: there has been no side work.
+    /// The headroom controller's state; None: there has been no side work.
     pub fn headroom(&self) -> Result<Option<HeadroomStats>, ExtError> {
         let headroom = get::<HeadroomReport>(&self.headroom_reports, &0_u32.to_ne_bytes())?;
         Ok(headroom

@@ -29,7 +29,7 @@ pub struct LimitStat {
     pub nr_bursts: u64,
     /// How much more.
     pub burst_used_us: u64,
-    /// Times that a task was parked.
+    /// Times that a task was throttled.
     pub throttles: u64,
     /// Runs of tasks that had not run for so long that the kernel's watchdog would soon have ended the scheduler.
     pub min_runs: u64,
@@ -57,7 +57,7 @@ impl From<&Limit> for LimitStat {
 }
 
 impl Ext {
-    /// All limited groups. A number may be a period old: what nobody asks for is not counted on.
+    /// All limited groups. A number may be a period old: it is brought up to date when a task asks.
     pub fn limits(&self) -> Result<Vec<LimitStat>, ExtError> {
         let control = self.control()?;
         let mut found = Vec::new();

@@ -31,7 +31,7 @@ pub struct CpuStats {
     pub direct: u64,
     /// Tasks put into a queue.
     pub queued: u64,
-    /// Woken tasks that displaced whoever ran.
+    /// Woken tasks that displaced the running one.
     pub preempted: u64,
     /// Slices followed by another of the same task.
     pub kept: u64,
@@ -90,7 +90,7 @@ pub struct ProgramCost {
     pub name: String,
     /// Instructions that the verifier walked.
     pub verified_insns: u32,
-    /// Calls and their time while somebody had them counted ([`count_cost`], or `kernel.bpf_stats_enabled`).
+    /// Calls and their time while they were counted ([`count_cost`], or `kernel.bpf_stats_enabled`).
     pub runs: u64,
     /// CPU time of all calls.
     pub run_ns: u64,
@@ -105,7 +105,7 @@ pub struct Stats {
     pub limits: Vec<LimitStat>,
     /// Quotas that are not enforced because there was no room for them.
     pub limits_refused: u32,
-    /// The headroom's ledger, once there was side work.
+    /// The headroom controller, once there was side work.
     pub headroom: Option<HeadroomStats>,
     /// Gates and tasks with caps.
     pub caps: Vec<CapStat>,
@@ -132,7 +132,7 @@ pub fn count_cost() -> Result<CountedCost, ExtError> {
         let why = libbpf_rs::Error::from_raw_os_error(-descriptor);
         return Err(refused("have the cost of programs counted", &why));
     }
-    // SAFETY: the descriptor is new, and nobody else's.
+    // SAFETY: the descriptor is new, and no other code has it.
     let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
     Ok(CountedCost {
         _descriptor: descriptor,
@@ -161,7 +161,7 @@ impl Ext {
         })
     }
 
-    /// What each program takes; times only while somebody has them counted ([`count_cost`]).
+    /// What each program takes; times only while they are counted ([`count_cost`]).
     pub fn cost(&self) -> Result<Vec<ProgramCost>, ExtError> {
         programs(&self.object)
     }
