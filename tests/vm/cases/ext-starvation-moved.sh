@@ -1,4 +1,4 @@
-# what: a task of next to no weight has its visit after 10 s though it is reniced and moved between groups all the while
+# what: a task of next to no weight runs after 10 s though it is reniced and moved between groups all the while
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate

@@ -1,4 +1,4 @@
-# what: whatever weights, nice levels, policies and groups say, nobody waits for more than about 10 s, and the scheduler is not ejected
+# what: whatever weights, nice levels, policies and groups say, no task waits for more than about 10 s, and the scheduler is not ejected
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate
@@ -31,5 +31,5 @@ printf '%s\n%s\n' "$before" "$after" >/tmp/ran
 measure nice19_ran "$(awk '{ ns[NR] = $1 } END { print (ns[3] - ns[1]) / 1000 }' /tmp/ran)" us
 measure idle_ran "$(awk '{ ns[NR] = $1 } END { print (ns[4] - ns[2]) / 1000 }' /tmp/ran)" us
 measure min_runs "$(json_last min_runs)" runs
-# Four visits of 50 us each; 7.3's clock is short of what tasks of sched_ext ran.
+# Four least runs of 50 us each; 7.3's clock is short of what tasks of sched_ext ran.
 awk '{ ns[NR] = $1 } END { exit !(ns[3] - ns[1] > 90000 && ns[4] - ns[2] > 90000) }' /tmp/ran || fail "one of them has waited for longer"
