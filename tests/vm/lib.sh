@@ -275,12 +275,25 @@ ejected() {
 	ext_went "$1"
 }
 
+# ext_server NS: what the kernel's deadline server gives tasks of sched_ext in a second beside real-time tasks (from 7.0 on).
+ext_server() {
+	[ -d /sys/kernel/debug/sched ] || mount -t debugfs debugfs /sys/kernel/debug
+	for _server in /sys/kernel/debug/sched/ext_server/cpu*/runtime; do
+		[ ! -e "$_server" ] || echo "$1" >"$_server"
+	done
+}
+
+# dump_tells PATTERN: the kernel's dump of the last failure, as the agent logged it, has such a line.
+dump_tells() { grep -q "ext: dump: .*$1" /tmp/agent || fail "the dump tells of no '$1': $(grep 'ext: dump:' /tmp/agent | head -n 60)"; }
+
 # ejected_by_stall WHAT: no task of the scheduler's runs for longer than the kernel's watchdog allows (from 7.0 on the kernel
-# sees to it that some do), so what is mirrored can show itself only afterwards.
+# sees to it that some do, unless that is switched off), so what is mirrored can show itself only afterwards.
 ejected_by_stall() {
 	ext_is_on
 	echo -1 >/proc/sys/kernel/sched_rt_runtime_us
+	ext_server 0
 	vmtool stall 45
+	ext_server 50000000
 	echo 950000 >/proc/sys/kernel/sched_rt_runtime_us
 	around "$1" true
 	ext_went "$1"

@@ -364,7 +364,7 @@ impl Agent {
                 .filter(|cap| {
                     gate.own_limit().is_none() || cap.terms.scope == tidegate_ext::CapScope::Group
                 })
-                .map_or(0, |cap| cap.parks);
+                .map_or(0, |cap| cap.throttles);
             let throttled = stat.map_or(0, |stat| stat.nr_throttled) + parks;
             let last = gate.throttled.replace(throttled);
             gate.throttled_lately = last.map_or(0, |last| throttled.saturating_sub(last));

@@ -2,14 +2,19 @@
 /*
  * The scheduler's callbacks; each is thin. How they hang together: docs/ext.md.
  *
- * What later headers add goes into four places: `door_join` (a task's kind: caps, class), `serve`
- * and `put` (who may start: quota, caps, the tide), `door_charge` (a task ran), and `run_ns` in
- * door.h (until when it may run).
+ * A new kind of limit goes into four places: `activate` (which limits a task is under), `enqueue_task`
+ * and `dispatch_kind` (what may start), `charge` (a task ran), and caps_bound or limit_bound (until
+ * when it may run).
+ *
+ *	core/	state, ids, groups, CPU time	limits/	quotas and caps
+ *	queue/	order, placement, picking	side/	headroom, side CPUs
+ *	ops/	other callbacks, the dump	timers/	ends of runs, starvation, late timers
  */
-#include "call.h"
-#include "life_ops.h"
-#include "spread.h"
-#include "task_ops.h"
+#include "ops/dump.h"
+#include "ops/life_ops.h"
+#include "ops/task_ops.h"
+#include "queue/smt_spread.h"
+#include "timers/resched_timer.h"
 
 /* Arguments: struct task_struct *p, s32 prev_cpu, u64 wake_flags */
 OPS(select_cpu)
@@ -20,7 +25,7 @@ s32 select_cpu(u64 *ctx)
 	bool idle = false;
 	s32 cpu;
 
-	if (side_is(p))
+	if (task_is_side(p))
 		return prev;
 	cpu = scx_bpf_select_cpu_dfl(p, prev, ctx[2], &idle);
 	if (idle && (limits_used || caps_on)) {
@@ -28,7 +33,7 @@ s32 select_cpu(u64 *ctx)
 
 		/* Whether it may start is decided when it is put in. */
 		if (t && (t->limit || t->caps[0])) {
-			t->flags |= TASK_CHOSEN;
+			t->flags |= TASK_IDLE_CPU;
 			return cpu;
 		}
 	}
@@ -39,60 +44,63 @@ s32 select_cpu(u64 *ctx)
 	return cpu;
 }
 
-/* A woken or new task, when no idle CPU was found for it, or it may run on one only; or one that
- * was put back. */
-INLINE void put(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_cpu *c, u64 flags)
+/*
+ * A woken or new task, when no idle CPU was found for it, or it may run on one only; or one that
+ * was put back.
+ */
+INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ext_cpu *c,
+			 u64 flags)
 {
 	u32 was = t->flags, again = was & TASK_PREEMPTED;
 	s32 other;
 	u64 now;
 
-	t->flags = was & ~(TASK_PREEMPTED | TASK_CHOSEN | TASK_CROWDED);
-	if (limits_used && limit_parks(p, t, cpu))
+	t->flags = was & ~(TASK_PREEMPTED | TASK_IDLE_CPU | TASK_SHARES_CORE);
+	if (limits_used && limit_throttles(p, t, cpu))
 		return;
-	if (caps_on && t->caps[0] && caps_parks(p, t))
+	if (caps_on && t->caps[0] && caps_throttles(p, t))
 		return;
 	if (t->kind == EXT_SIDE) {
 		c->counts.queued++;
 		side_wait(p, t, cpu, flags);
 		return;
 	}
-	if (config.smt > 1 && again && was & TASK_CROWDED && spread_away(p, t, cpu))
+	if (config.smt > 1 && again && was & TASK_SHARES_CORE && smt_spread_move(p, t, cpu))
 		return;
 	if (flags & CONST(scx_enq_flags, SCX_ENQ_LAST)) {
-		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
+		dsq_insert(p, SCX_DSQ_LOCAL, task_run_ns(t), 0);
 		/* The CPU has already decided to idle. */
 		scx_bpf_kick_cpu(cpu, 0);
 		return;
 	}
-	if (!again && (was & TASK_CHOSEN || scx_bpf_test_and_clear_cpu_idle(cpu))) {
+	if (!again && (was & TASK_IDLE_CPU || scx_bpf_test_and_clear_cpu_idle(cpu))) {
 		c->counts.direct++;
-		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
+		dsq_insert(p, SCX_DSQ_LOCAL, task_run_ns(t), 0);
 		return;
 	}
 	now = now_ns();
 	other = again ? PLACE_NONE : place_victim(p, t, cpu, now);
 	if (other >= 0) {
 		c->counts.preempted++;
-		dsq_insert(p, SCX_DSQ_LOCAL_ON | other, door_run_ns(t),
+		dsq_insert(p, SCX_DSQ_LOCAL_ON | other, task_run_ns(t),
 			   CONST(scx_enq_flags, SCX_ENQ_PREEMPT));
 		/*
 		 * Before 7.1 the flag does not reach another CPU (enqueue_task_scx took its flags
-		 * as an int), and whoever runs there went on until its slice or the tick.
+		 * as an int), and the task there went on until its slice or the tick.
 		 */
 		if (other != cpu && !HAS_CONST(scx_enq_flags, SCX_ENQ_IMMED))
 			scx_bpf_kick_cpu(other, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
 		return;
 	}
 	c->counts.queued++;
-	/* The kernel's own threads of one CPU are what others wait for: nobody goes between. */
+	/* Other tasks wait for the kernel's own threads of one CPU: none goes in between. */
 	if (config.cpus > 1 && p->nr_cpus_allowed == 1 && p->flags & PF_KTHREAD) {
-		dsq_insert(p, SCX_DSQ_LOCAL, door_run_ns(t), 0);
+		dsq_insert(p, SCX_DSQ_LOCAL, task_run_ns(t), 0);
 		return;
 	}
-	door_wait(p, t, cpu, flags, other <= PLACE_SOON, now);
+	enqueue_wait(p, t, cpu, flags, other <= PLACE_SOON, now);
 	if (other <= PLACE_SOON)
-		call_by(t->line, PLACE_SOON - other, now);
+		resched_timer_set(t->runqueue, PLACE_SOON - other, now);
 	if (config.cpus > 1) {
 		other = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 		if (other >= 0)
@@ -109,90 +117,96 @@ int enqueue(u64 *ctx)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct ext_cpu *c = cpu_at(cpu);
 
-	if (ledger_goes(bpf_get_smp_processor_id())) {
+	if (cpu_is_offline(bpf_get_smp_processor_id())) {
 		dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, ctx[1]);
 		return 0;
 	}
+	if (!c)
+		ext_missing(TABLE_CPUS, cpu);
 	if (!t || !c) {
-		COUNT(c, lost);
+		COUNT(c, no_context);
 		dsq_insert(p, SCX_DSQ_GLOBAL, config.slice_ns, ctx[1]);
 		return 0;
 	}
-	if (t->place != PLACE_MEMBER)
-		join(p, t, cpu);
+	if (t->on_rq != ON_RQ)
+		activate(p, t, cpu);
 	else
-		door_renew(p, t, cpu);
+		task_refresh(p, t, cpu);
 	if (t->llc != c->llc)
-		door_bring(t, c->llc, t->kind);
-	put(p, t, cpu, c, ctx[1]);
+		task_migrate(t, c->llc, t->kind);
+	enqueue_task(p, t, cpu, c, ctx[1]);
 	return 0;
 }
 
-/* Keeps whoever ran for another slice, if it comes before `other`, the first of those that wait. */
-INLINE bool keep(struct task_struct *prev, struct task_ctx *t, s32 cpu, struct ext_cpu *c, u64 now,
-		 u64 other)
+/*
+ * Keeps the running task for another slice, if it comes before `other`, the first of those that
+ * wait.
+ */
+INLINE bool keep_running(struct task_struct *prev, struct task_ctx *t, s32 cpu, struct ext_cpu *c,
+			 u64 now, u64 other)
 {
-	u64 run_ns = door_run_ns(t);
+	u64 run_ns = task_run_ns(t);
 
 	if (other && tg_latency_before(other, t->deadline))
 		return false;
-	if (config.smt > 1 && !other && spread_leaves(prev, t, cpu, now))
+	if (config.smt > 1 && !other && smt_spread_wants(prev, t, cpu, now))
 		return false;
 	if (limits_used)
 		run_ns = tg_min(run_ns, limit_bound(prev, t, cpu, now));
 	if (t->caps[0])
-		run_ns = tg_min(run_ns, caps_bound(t, park_exempt(prev), cpu, now));
+		run_ns = tg_min(run_ns, caps_bound(t, throttle_exempt(prev), cpu, now));
 	if (!run_ns)
 		return false;
 	c->counts.kept++;
 	set_slice(prev, run_ns);
-	/* It may have come anew to another line since it began. */
-	if (!t->open_ns)
-		door_open(t, now);
-	door_show(t, c, now);
+	/* It may have come to another run queue since it began. */
+	if (!t->running_since_ns)
+		task_set_running(t, now);
+	cpu_publish(t, c, now);
 	return true;
 }
 
 /*
- * The first in line may be out of reach though it is there (a CPU that goes or comes takes nobody
- * from elsewhere, a task may be unable to migrate): whoever is behind it, in the queues that are
- * this CPU's own, is not to wait for it.
+ * The first task may be out of reach though it is there (a CPU that goes or comes takes none from
+ * elsewhere, a task may be unable to migrate): tasks behind it, in the queues that are this CPU's
+ * own, are not to wait for it.
  */
-int others(s32 cpu, u32 llc, u32 kind, u64 now)
+int dispatch_own(s32 cpu, u32 llc, u32 kind, u64 now)
 {
-	u64 pinned = dsq_pinned(cpu, kind), narrow = dsq_narrow(line_index(llc, kind));
+	u64 pinned = dsq_pinned(cpu, kind), narrow = dsq_narrow(runqueue_index(llc, kind));
 
 	if (config.cpus == 1)
 		return 0;
-	if (!(limits_used && limit_sift(pinned, cpu, now)) && dsq_move_to_local(pinned))
+	if (!(limits_used && limit_throttle_first(pinned, cpu, now)) && dsq_move_to_local(pinned))
 		return 1;
-	return !(limits_used && limit_sift(narrow, cpu, now)) && dsq_move_to_local(narrow);
+	return !(limits_used && limit_throttle_first(narrow, cpu, now)) &&
+	       dsq_move_to_local(narrow);
 }
 
-/* The first of a kind, of this cache and then of others; true: somebody runs. */
-INLINE bool serve(s32 cpu, struct ext_cpu *c, struct task_struct *prev, struct task_ctx *t,
-		  u32 kind, u64 now)
+/* The first of a kind, of this cache and then of others; true: a task runs. */
+INLINE bool dispatch_kind(s32 cpu, struct ext_cpu *c, struct task_struct *prev, struct task_ctx *t,
+			  u32 kind, u64 now)
 {
 	u32 attempt;
 
-	/* Another CPU may take the first away between the look and the hand: then the next is
-	 * looked at. */
+	/* Another CPU may take the first away between look and move: then the next is looked at. */
 	EXT_FOR(attempt, 4)
 	{
-		struct first first = door_head(cpu, c, kind);
+		struct first first = pick_head(cpu, c, kind);
 
-		if (prev && t && t->kind == kind && keep(prev, t, cpu, c, now, first.deadline))
+		if (prev && t && t->kind == kind &&
+		    keep_running(prev, t, cpu, c, now, first.deadline))
 			return true;
 		if (!first.deadline)
 			break;
-		if (limits_used && limit_sift(first.dsq, cpu, now))
+		if (limits_used && limit_throttle_first(first.dsq, cpu, now))
 			continue;
-		if (caps_on && caps_sift(first.dsq, cpu, kind, now))
+		if (caps_on && caps_throttle_first(first.dsq, cpu, kind, now))
 			continue;
-		if (dsq_move_to_local(first.dsq) || others(cpu, c->llc, kind, now))
+		if (dsq_move_to_local(first.dsq) || dispatch_own(cpu, c->llc, kind, now))
 			return true;
 	}
-	if (config.llcs > 1 && door_steal(c->llc, kind)) {
+	if (config.llcs > 1 && pick_steal(c->llc, kind)) {
 		c->counts.stolen++;
 		return true;
 	}
@@ -210,30 +224,30 @@ int dispatch(u64 *ctx)
 	u64 now = now_ns();
 
 	if (!c)
-		return 0;
+		return ext_missing(TABLE_CPUS, cpu);
 	if (prev && (prev->scx.flags & CONST(scx_ent_flags, SCX_TASK_QUEUED)))
 		t = task_of(prev);
-	if (t && t->place == PLACE_MEMBER) {
+	if (t && t->on_rq == ON_RQ) {
 		charge(prev, t, cpu, c, now, true);
-		patience_stop(t, cpu);
-		door_again(t, now, true);
-		door_renew(prev, t, cpu);
+		min_runtime_stop(t, cpu);
+		task_requeue(t, now, true);
+		task_refresh(prev, t, cpu);
 		if (t->caps[0])
-			caps_turn(t, hold_exempt(prev), now);
-		side_runs(cpu, t->kind, now);
+			caps_apply(t, cap_exempt(prev), now);
+		side_cpu_runs(cpu, t->kind, now);
 	} else {
 		t = NULL;
 	}
-	if (config.llcs > 1 && !side_first(cpu) && door_balance(c->llc, now)) {
+	if (config.llcs > 1 && !side_comes_first(cpu) && pick_balance(c->llc, now)) {
 		c->counts.stolen++;
 		return 0;
 	}
 	/* A stretch that side work has at main's cost comes before main. */
-	if (!(side_first(cpu) && serve(cpu, c, t ? prev : NULL, t, EXT_SIDE, now)) &&
-	    !serve(cpu, c, t ? prev : NULL, t, EXT_MAIN, now) &&
-	    !(side_may(cpu) && serve(cpu, c, t ? prev : NULL, t, EXT_SIDE, now)) &&
-	    !serve(cpu, c, t ? prev : NULL, t, EXT_BACKGROUND, now))
-		side_rise(cpu);
+	if (!(side_comes_first(cpu) && dispatch_kind(cpu, c, t ? prev : NULL, t, EXT_SIDE, now)) &&
+	    !dispatch_kind(cpu, c, t ? prev : NULL, t, EXT_MAIN, now) &&
+	    !(side_cpu_take(cpu) && dispatch_kind(cpu, c, t ? prev : NULL, t, EXT_SIDE, now)) &&
+	    !dispatch_kind(cpu, c, t ? prev : NULL, t, EXT_BACKGROUND, now))
+		side_cpu_release(cpu);
 	return 0;
 }
 
@@ -246,8 +260,8 @@ int runnable(u64 *ctx)
 
 	if (!t)
 		return 0;
-	if (t->place != PLACE_MEMBER)
-		join(p, t, scx_bpf_task_cpu(p));
+	if (t->on_rq != ON_RQ)
+		activate(p, t, scx_bpf_task_cpu(p));
 	account_woken(t, ctx[1]);
 	return 0;
 }
@@ -264,23 +278,23 @@ int running(u64 *ctx)
 
 	if (!t || !c)
 		return 0;
-	/* It was parked in the moment in which another CPU took it. */
-	if (t->place != PLACE_MEMBER)
-		join(p, t, cpu);
+	/* It was throttled in the moment in which another CPU took it. */
+	if (t->on_rq != ON_RQ)
+		activate(p, t, cpu);
 	if (t->llc != c->llc)
-		door_bring(t, c->llc, t->kind);
-	t->flags &= ~(TASK_PREEMPTED | TASK_CROWDED);
+		task_migrate(t, c->llc, t->kind);
+	t->flags &= ~(TASK_PREEMPTED | TASK_SHARES_CORE);
 	now = now_ns();
-	t->since_ns = limits_used || caps_on ? door_since(c, now) : now;
-	grace_learn(p, t, now);
+	t->since_ns = limits_used || caps_on ? cpu_charge_from(c, now) : now;
+	in_kernel_learn(p, t, now);
 	account_starts(t, now);
-	door_open(t, now);
+	task_set_running(t, now);
 	c->began_ns = now;
 	c->clock_ns = limits_used ? p->se.exec_start : 0;
 	c->counts.runs++;
-	door_show(t, c, now);
-	side_runs(cpu, t->kind, now);
-	patience_begins(t, cpu, now);
+	cpu_publish(t, c, now);
+	side_cpu_runs(cpu, t->kind, now);
+	min_runtime_start(t, cpu, now);
 	if (limits_used)
 		limit_start(p, t, cpu, now);
 	if (t->caps[0])
@@ -302,19 +316,19 @@ int stopping(u64 *ctx)
 		return 0;
 	c->state = 0;
 	if (limits_used || caps_on)
-		door_turns(c, now);
-	ledger_runs(cpu, EXT_MAIN, now);
+		cpu_switch_begins(c, now);
+	cpu_time_set_kind(cpu, EXT_MAIN, now);
 	charge(p, t, cpu, c, now, false);
-	patience_stop(t, cpu);
+	min_runtime_stop(t, cpu);
 	if (t->limit)
 		limit_stop(t, cpu);
 	if (t->caps[0])
 		caps_stop(t, cpu);
 	if ((bool)ctx[1]) {
-		/* Also one that was parked while it ran: it may be unable to migrate. */
+		/* Also one that was throttled while it ran: it may be unable to migrate. */
 		t->flags |= TASK_PREEMPTED;
-		if (t->place == PLACE_MEMBER)
-			door_again(t, now, false);
+		if (t->on_rq == ON_RQ)
+			task_requeue(t, now, false);
 	}
 	return 0;
 }
@@ -331,9 +345,9 @@ int tick(u64 *ctx)
 	struct ext_cpu *c = cpu_at(cpu);
 	struct first first;
 
-	if (!c || !(c->state & EXT_CPU_RUNS) || ledger_forced(cpu))
+	if (!c || !(c->state & EXT_CPU_RUNS) || side_is_forced(cpu))
 		return 0;
-	first = door_head(cpu, c, EXT_MAIN);
+	first = pick_head(cpu, c, EXT_MAIN);
 	if (!first.deadline)
 		return 0;
 	if (c->kind != EXT_MAIN || (tg_latency_before(first.deadline, c->deadline) &&
@@ -343,14 +357,14 @@ int tick(u64 *ctx)
 }
 
 /*
- * Arguments: s32 cpu, bool idle. Whoever queued a task before this CPU was seen to be idle has not
- * woken it; either he sees the idle CPU, or it sees the task (the kernel marks it idle first,
- * from 6.14).
+ * Arguments: s32 cpu, bool idle. A CPU that queued a task before this one was seen to be idle has
+ * not woken it; either that CPU sees this one idle, or this one sees the task (the kernel marks it
+ * idle first, from 6.14).
  */
 /*
- * Whom the kernel queues without asking us (it exits, it may not migrate, its CPU is not yet or no
- * longer on line), it puts into the CPU's own queue also when that CPU has already decided to idle,
- * and tells nobody: cpuhp/1 stood there for 36 s.
+ * A task that the kernel queues without asking us (it exits, it may not migrate, its CPU is not yet
+ * or no longer online) goes into the CPU's own queue also when that CPU has already decided to
+ * idle, and nothing wakes the CPU: cpuhp/1 waited there for 36 s.
  */
 OPS(update_idle)
 int update_idle(u64 *ctx)
@@ -360,16 +374,16 @@ int update_idle(u64 *ctx)
 
 	if ((bool)ctx[1] && scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) > 0)
 		scx_bpf_kick_cpu(cpu, 0);
-	ledger_idle(cpu, (bool)ctx[1]);
-	if (!c || !(bool)ctx[1] || ledger_goes(cpu))
+	cpu_time_set_idle(cpu, (bool)ctx[1]);
+	if (!c || !(bool)ctx[1] || cpu_is_offline(cpu))
 		return 0;
-	side_rise(cpu);
+	side_cpu_release(cpu);
 	if (c->limit)
 		limit_idle(cpu, c);
 	if (config.cpus == 1)
 		return 0;
 	for (u32 kind = 0; kind < EXT_KINDS; kind++) {
-		if (kind != EXT_SIDE && door_head(cpu, c, kind).deadline) {
+		if (kind != EXT_SIDE && pick_head(cpu, c, kind).deadline) {
 			scx_bpf_kick_cpu(cpu, 0);
 			break;
 		}
@@ -402,6 +416,9 @@ struct sched_ext_ops tidegate = {
     .cpu_release = cpu_release,
     .init = init,
     .exit = ops_exit,
+    .dump = dump,
+    .dump_cpu = dump_cpu,
+    .dump_task = dump_task,
     .flags = SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ENQ_LAST,
     .timeout_ms = 30000,
     .exit_dump_len = EXT_DUMP_MAX,

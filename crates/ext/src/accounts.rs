@@ -1,4 +1,4 @@
-//! What gates' tasks have used and how long they waited to run once woken: `bpf/account.h`, its CPUs added up.
+//! What gates' tasks have used and how long they waited to run once woken: `bpf/core/account.h`, its CPUs added up.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -99,7 +99,7 @@ pub struct GateStat {
     /// Its cap, if it has one.
     pub cap: Option<CapStat>,
     /// Runs of its tasks that only the kernel's watchdog made necessary, by its quota and its cap.
-    pub visits: u64,
+    pub min_runs: u64,
 }
 
 /// Tasks without a gate.
@@ -209,7 +209,8 @@ impl Ext {
                 work,
                 quota: quota.copied(),
                 cap: cap.copied(),
-                visits: quota.map_or(0, |limit| limit.visits) + cap.map_or(0, |cap| cap.visits),
+                min_runs: quota.map_or(0, |limit| limit.min_runs)
+                    + cap.map_or(0, |cap| cap.min_runs),
             });
         }
         Ok(all)

@@ -4,7 +4,7 @@ use libbpf_rs::MapHandle;
 use serde::Serialize;
 
 use crate::error::ExtError;
-use crate::intf::{CapAsk, Plain, SLOTS_MAX, Slot};
+use crate::intf::{BUCKETS_MAX, Bucket, CapAsk, Plain};
 use crate::load::Ext;
 use crate::object::{self, get, map};
 
@@ -32,7 +32,7 @@ pub enum CapScope {
 pub struct CapTerms {
     /// A bound that holds whatever is idle: from 1.
     pub hard_ppt: Option<u32>,
-    /// A bound on what others are held up for; 0: only where nobody else wants to run.
+    /// A bound on what others are held up for; 0: only where no other task wants to run.
     pub soft_ppt: Option<u32>,
     /// Who shares it.
     pub scope: CapScope,
@@ -53,18 +53,18 @@ pub struct CapStat {
     pub level_us: i64,
     /// The same of the soft cap.
     pub soft_level_us: i64,
-    /// What those that wait for that bucket will use.
-    pub booked_us: u64,
+    /// Reserved by tasks that wait for that bucket.
+    pub reserved_us: u64,
     /// CPU time under the cap.
     pub used_us: u64,
-    /// Of that, beyond the soft cap and on CPUs that nobody else wanted.
+    /// Of that, beyond the soft cap, on CPUs that no other task wanted.
     pub background_us: u64,
-    /// Times that a task was parked.
-    pub parks: u64,
+    /// Times that a task was throttled.
+    pub throttles: u64,
     /// For how long, added up.
-    pub parked_us: u64,
+    pub throttled_us: u64,
     /// Runs that only the kernel's watchdog made necessary.
-    pub visits: u64,
+    pub min_runs: u64,
 }
 
 /// A bucket's level at `now_ns`: `tg_cap_fill`, without the fractions, of `tg_cap_bucket` as it lies there.
@@ -82,36 +82,36 @@ fn level_ns(bucket: &[u64], now_ns: u64) -> i64 {
 }
 
 impl CapStat {
-    /// A family's slot; None where it is a member, or free, or of a cap that was taken away (it asks for nothing): tasks that
+    /// A family's bucket; None where it is a member, or free, or of a cap that was taken away (it asks for nothing): tasks that
     /// have not looked since still hold it, while another of the same gate may be in force by now.
-    fn of(index: u32, slot: &Slot, buckets: u32, now_ns: u64) -> Option<CapStat> {
-        let is_none = slot.hard_ppt == NONE && slot.soft_ppt == NONE;
-        if slot.users == 0 || slot.family != index || is_none {
+    fn of(index: u32, bucket: &Bucket, buckets: u32, now_ns: u64) -> Option<CapStat> {
+        let is_none = bucket.hard_ppt == NONE && bucket.soft_ppt == NONE;
+        if bucket.users == 0 || bucket.family != index || is_none {
             return None;
         }
         let some = |ppt: u32| (ppt != NONE).then_some(ppt);
-        let is_gate = slot.is_gate != 0;
+        let is_gate = bucket.is_gate != 0;
         Some(CapStat {
-            cgroup_id: if is_gate { slot.owner } else { 0 },
-            pid: if is_gate { 0 } else { slot.owner as u32 },
+            cgroup_id: if is_gate { bucket.owner } else { 0 },
+            pid: if is_gate { 0 } else { bucket.owner as u32 },
             terms: CapTerms {
-                hard_ppt: some(slot.hard_ppt),
-                soft_ppt: some(slot.soft_ppt),
-                scope: match slot.scope {
+                hard_ppt: some(bucket.hard_ppt),
+                soft_ppt: some(bucket.soft_ppt),
+                scope: match bucket.scope {
                     1 => CapScope::Process,
                     2 => CapScope::Task,
                     _ => CapScope::Group,
                 },
             },
             buckets,
-            level_us: level_ns(&slot.cap[..4], now_ns) / 1_000,
-            soft_level_us: level_ns(&slot.cap[4..8], now_ns) / 1_000,
-            booked_us: slot.booked_ns / 1_000,
-            used_us: slot.used_ns / 1_000,
-            background_us: slot.background_ns / 1_000,
-            parks: slot.parks,
-            parked_us: slot.parked_ns / 1_000,
-            visits: slot.visits,
+            level_us: level_ns(&bucket.cap[..4], now_ns) / 1_000,
+            soft_level_us: level_ns(&bucket.cap[4..8], now_ns) / 1_000,
+            reserved_us: bucket.reserved_ns / 1_000,
+            used_us: bucket.used_ns / 1_000,
+            background_us: bucket.background_ns / 1_000,
+            throttles: bucket.throttles,
+            throttled_us: bucket.throttled_ns / 1_000,
+            min_runs: bucket.min_runs,
         })
     }
 }
@@ -149,31 +149,34 @@ impl Ext {
 
     /// All caps.
     pub fn caps(&self) -> Result<Vec<CapStat>, ExtError> {
-        let slots: MapHandle = map(&self.object, "slots")?;
+        let buckets_table: MapHandle = map(&self.object, "buckets")?;
         let mut all = Vec::new();
-        for index in 1..SLOTS_MAX {
-            match get::<Slot>(&slots, &index.to_ne_bytes())? {
-                // Slots are handed out in order, so the first that never had a user is the end.
-                Some(slot) if slot.family != 0 => all.push(slot),
+        for index in 1..BUCKETS_MAX {
+            match get::<Bucket>(&buckets_table, &index.to_ne_bytes())? {
+                // Buckets are handed out in order, so the first that never had a user is the end.
+                Some(bucket) if bucket.family != 0 => all.push(bucket),
                 _ => break,
             }
         }
         let now_ns = monotonic_ns();
         let mut buckets = vec![0_u32; all.len() + 1];
-        // Where each process or task has a bucket, the family's own slot is nobody's.
-        let draws =
-            |index: u32, slot: &Slot| slot.users > 0 && (slot.scope == 0 || slot.family != index);
-        for (_, slot) in (1_u32..)
+        // Where each process or task has a bucket, no task draws on the family's own.
+        let draws = |index: u32, bucket: &Bucket| {
+            bucket.users > 0 && (bucket.scope == 0 || bucket.family != index)
+        };
+        for (_, bucket) in (1_u32..)
             .zip(&all)
-            .filter(|(index, slot)| draws(*index, slot))
+            .filter(|(index, bucket)| draws(*index, bucket))
         {
-            if let Some(count) = buckets.get_mut(slot.family as usize) {
+            if let Some(count) = buckets.get_mut(bucket.family as usize) {
                 *count += 1;
             }
         }
         let found = (1_u32..).zip(&all);
         Ok(found
-            .filter_map(|(index, slot)| CapStat::of(index, slot, buckets[index as usize], now_ns))
+            .filter_map(|(index, bucket)| {
+                CapStat::of(index, bucket, buckets[index as usize], now_ns)
+            })
             .collect())
     }
 }
@@ -189,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_fills_while_nobody_looks() {
+    fn a_bucket_fills_between_looks() {
         // Of 100 permille, 1 ms deep, owing 0.5 ms at 10 ms.
         let bucket = [10_000_000, (-500_000_i64).cast_unsigned(), 1_000_000, 100];
         assert_eq!(level_ns(&bucket, 10_000_000), -500_000);
@@ -206,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_family_is_shown_and_its_members_are_not() {
-        let slot = Slot {
+        let bucket = Bucket {
             family: 3,
             users: 2,
             owner: 77,
@@ -215,22 +218,25 @@ mod tests {
             scope: 2,
             used_ns: 5_000_000,
             is_gate: 1,
-            ..Slot::default()
+            ..Bucket::default()
         };
-        let stat = CapStat::of(3, &slot, 4, 0).expect("a family's");
+        let stat = CapStat::of(3, &bucket, 4, 0).expect("a family's");
         assert_eq!(stat.buckets, 4);
         assert_eq!((stat.cgroup_id, stat.pid, stat.used_us), (77, 0, 5_000));
         assert_eq!(stat.terms.hard_ppt, Some(200));
         assert_eq!(stat.terms.soft_ppt, None);
         assert_eq!(stat.terms.scope, CapScope::Task);
-        assert!(CapStat::of(4, &slot, 4, 0).is_none(), "a member");
-        let own = Slot { is_gate: 0, ..slot };
+        assert!(CapStat::of(4, &bucket, 4, 0).is_none(), "a member");
+        let own = Bucket {
+            is_gate: 0,
+            ..bucket
+        };
         assert_eq!(CapStat::of(3, &own, 4, 0).map(|stat| stat.pid), Some(77));
-        let free = Slot { users: 0, ..slot };
+        let free = Bucket { users: 0, ..bucket };
         assert!(CapStat::of(3, &free, 4, 0).is_none(), "free");
-        let taken_away = Slot {
+        let taken_away = Bucket {
             hard_ppt: NONE,
-            ..slot
+            ..bucket
         };
         let held = "what its gate has no more, though tasks hold it";
         assert!(CapStat::of(3, &taken_away, 4, 0).is_none(), "{held}");

@@ -1,4 +1,4 @@
-//! Why the scheduler is no more, as the kernel told its last callback.
+//! Why the scheduler ended, as the kernel told its last callback.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::intf::Exit;
 
-/// From here on an end is a failure (`SCX_EXIT_ERROR`); below, somebody asked for it.
+/// From here on an end is a failure (`SCX_EXIT_ERROR`); below, it was asked for.
 const FAILURES_FROM: u32 = 1024;
 
 /// Its link was closed, by us or by our end (`SCX_EXIT_UNREG`).
@@ -39,7 +39,7 @@ impl Ended {
         })
     }
 
-    /// Whoever loaded it let go of it; else the kernel, a program or a person (sysrq-S) ended it.
+    /// Its loader let go of it; else the kernel, a program or a person (sysrq-S) ended it.
     pub fn is_ours(&self) -> bool {
         self.kind == UNREGISTERED
     }
@@ -87,7 +87,7 @@ mod tests {
         for (kind, is_ours) in [(64, true), (67, false)] {
             exit.kind = kind;
             let ended = Ended::from_kernel(&exit).unwrap();
-            assert!(!ended.is_failure(), "{kind}: somebody asked for it");
+            assert!(!ended.is_failure(), "{kind}: it was asked for");
             assert_eq!(ended.is_ours(), is_ours, "{kind}");
         }
     }

@@ -6,10 +6,10 @@ use crate::caps::CapScope;
 use crate::error::ExtError;
 use crate::intf::{GateTerms, Kind};
 
-/// A task that a quota or a hard cap keeps from running, or weights: a visit of 50 us in 10 s (`PARK_VISIT_NS` in
-/// `PARK_PATIENCE_NS`, bpf/patience.h), in millionths of a CPU.
+/// A task that a quota or a hard cap keeps from running, or weights: 50 us in 10 s (`MIN_RUNTIME_NS` in
+/// `STARVATION_NS`, bpf/limits/throttle.h), in millionths of a CPU.
 pub const WAITING_TASK_UCPU: u64 = 5;
-/// A task of side work that main leaves nothing to: 1 ms in 15 s (`TIDE_VISIT_NS` in `TIDE_ROUND_NS`, bpf/tide.h), in millionths
+/// A task of side work that main leaves nothing to: 1 ms in 15 s (`SIDE_MIN_RUNTIME_NS` in `SIDE_ROUND_NS`, bpf/side/headroom_ctl.h), in millionths
 /// of a CPU.
 pub const SIDE_TASK_UCPU: u64 = 67;
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cap_that_visits_alone_exceed_is_refused_with_the_sum() {
+    fn a_cap_that_least_runs_alone_exceed_is_refused_with_the_sum() {
         assert!(feasible("cgroup:/a", &capped(1, CapScope::Group), 2, 200).is_ok());
         let why = feasible("cgroup:/a", &capped(1, CapScope::Group), 2, 201)
             .expect_err("201 tasks in a thousandth of a CPU")

@@ -1,4 +1,4 @@
-//! What is shared with the BPF programs: `bpf/intf.h` in Rust. Sizes are asserted on both sides.
+//! What is shared with the BPF programs: `bpf/core/intf.h` in Rust. Sizes are asserted on both sides.
 
 use serde::Serialize;
 
@@ -8,15 +8,15 @@ use crate::caps::CapTerms;
 pub const KINDS: usize = 3;
 /// `EXT_GROUPS_MAX`.
 pub const GROUPS_MAX: usize = 16_384;
-/// `EXT_SLOTS_MAX`.
-pub const SLOTS_MAX: u32 = 16_384;
+/// `EXT_BUCKETS_MAX`.
+pub const BUCKETS_MAX: u32 = 16_384;
 /// `EXT_LIMITS_MAX`.
 pub const LIMITS_MAX: u32 = 4_096;
 /// `EXT_ACCOUNTS_LEAST`.
 pub const ACCOUNTS_LEAST: u32 = 64;
 /// `EXT_DELAYS`.
 pub const DELAYS: usize = 28;
-/// `DOOR_LLCS_MAX` of `bpf/door.h`.
+/// `EXT_LLCS_MAX`.
 pub const LLCS_MAX: u32 = 64;
 /// `EXT_HINTS`.
 pub const HINTS: usize = 40;
@@ -134,10 +134,10 @@ pub struct Control {
 }
 const _: () = assert!(size_of::<Control>() == 32);
 
-/// `struct ext_tide`.
+/// `struct ext_headroom`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Tide {
+pub struct HeadroomReport {
     pub steps: u64,
     pub at_ns: u64,
     pub idle_ns: u64,
@@ -161,7 +161,7 @@ pub struct Tide {
     pub waiting: u32,
     pub unused: u32,
 }
-const _: () = assert!(size_of::<Tide>() == 152);
+const _: () = assert!(size_of::<HeadroomReport>() == 152);
 
 /// `struct ext_counts`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -174,9 +174,9 @@ pub struct Counts {
     pub preempted: u64,
     pub kept: u64,
     pub stolen: u64,
-    pub lost: u64,
-    pub visits: u64,
-    pub visit_ns: u64,
+    pub no_context: u64,
+    pub min_runs: u64,
+    pub min_run_ns: u64,
 }
 const _: () = assert!(size_of::<Counts>() == 96);
 
@@ -187,26 +187,26 @@ pub struct Cpu {
     pub llc: u32,
     pub next_in_llc: u32,
     pub next_in_core: u32,
-    pub called: u32,
+    pub need_resched: u32,
     pub state: u32,
     pub kind: u32,
     pub hint: i32,
     pub limit: u32,
     pub deadline: u64,
     pub vruntime: u64,
-    pub flat: u64,
+    pub hweight: u64,
     pub slice_ns: u64,
     pub since_ns: u64,
     pub began_ns: u64,
-    pub turns_ns: u64,
-    pub turns_pid: u32,
+    pub switch_ns: u64,
+    pub switch_pid: u32,
     pub unused: u32,
     pub clock_ns: u64,
     pub counts: Counts,
 }
 const _: () = assert!(size_of::<Cpu>() == 200);
 
-/// `struct limit` of `bpf/pool.h`, with the pool of `law/bandwidth_types.h` in it.
+/// `struct limit` of `bpf/limits/pool.h`, with the pool of `law/bandwidth_types.h` in it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Limit {
@@ -236,10 +236,10 @@ pub struct Limit {
     pub group: u32,
     pub depth: u32,
     pub armed_ns: u64,
-    pub parks: u64,
-    pub visits: u64,
-    pub visit_ns: u64,
-    pub graced_ns: u64,
+    pub throttles: u64,
+    pub min_runs: u64,
+    pub min_run_ns: u64,
+    pub in_kernel_at_ns: u64,
     pub seen: u32,
     pub used: u32,
 }
@@ -254,15 +254,15 @@ pub struct CapAsk {
     pub hard_ppt: u32,
     pub soft_ppt: u32,
     pub scope: u32,
-    pub slot: u32,
+    pub bucket: u32,
     pub unused: u32,
 }
 const _: () = assert!(size_of::<CapAsk>() == 32);
 
-/// `struct slot` of `bpf/slot.h`, with the buckets of `law/cap.h` in it.
+/// `struct bucket` of `bpf/limits/buckets.h`, with the buckets of `law/cap.h` in it.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Slot {
+pub struct Bucket {
     pub lock: u32,
     pub family: u32,
     pub users: u32,
@@ -277,18 +277,18 @@ pub struct Slot {
     pub scope: u32,
     pub pad: u32,
     pub granularity_ns: u64,
-    pub booked_ns: u64,
+    pub reserved_ns: u64,
     pub used_ns: u64,
     pub background_ns: u64,
-    pub parks: u64,
-    pub parked_ns: u64,
-    pub visits: u64,
+    pub throttles: u64,
+    pub throttled_ns: u64,
+    pub min_runs: u64,
     pub spared_ns: u64,
-    pub graced_ns: u64,
+    pub in_kernel_at_ns: u64,
     pub is_gate: u32,
     pub unused: u32,
 }
-const _: () = assert!(size_of::<Slot>() == 216);
+const _: () = assert!(size_of::<Bucket>() == 216);
 
 const REASON_MAX: usize = 128;
 const MESSAGE_MAX: usize = 1024;
@@ -338,7 +338,7 @@ unsafe impl Plain for TermsAsk {}
 // SAFETY: as above.
 unsafe impl Plain for Control {}
 // SAFETY: as above.
-unsafe impl Plain for Tide {}
+unsafe impl Plain for HeadroomReport {}
 // SAFETY: as above; the law's native side asserts the layout.
 unsafe impl Plain for tidegate_law::HeadroomConfig {}
 // SAFETY: as above.
@@ -348,7 +348,7 @@ unsafe impl Plain for Limit {}
 // SAFETY: as above.
 unsafe impl Plain for CapAsk {}
 // SAFETY: as above.
-unsafe impl Plain for Slot {}
+unsafe impl Plain for Bucket {}
 // SAFETY: as above.
 unsafe impl Plain for Exit {}
 

@@ -29,12 +29,12 @@ pub struct LimitStat {
     pub nr_bursts: u64,
     /// How much more.
     pub burst_used_us: u64,
-    /// Times that a task was parked.
-    pub parks: u64,
+    /// Times that a task was throttled.
+    pub throttles: u64,
     /// Runs of tasks that had not run for so long that the kernel's watchdog would soon have ended the scheduler.
-    pub visits: u64,
+    pub min_runs: u64,
     /// What they took out of quota: the error of the limit.
-    pub visit_us: u64,
+    pub min_run_us: u64,
 }
 
 impl From<&Limit> for LimitStat {
@@ -49,15 +49,15 @@ impl From<&Limit> for LimitStat {
             throttled_us: limit.throttled_ns / 1_000,
             nr_bursts: limit.nr_bursts,
             burst_used_us: limit.burst_used_ns / 1_000,
-            parks: limit.parks,
-            visits: limit.visits,
-            visit_us: limit.visit_ns / 1_000,
+            throttles: limit.throttles,
+            min_runs: limit.min_runs,
+            min_run_us: limit.min_run_ns / 1_000,
         }
     }
 }
 
 impl Ext {
-    /// All limited groups. A number may be a period old: what nobody asks for is not counted on.
+    /// All limited groups. A number may be a period old: it is brought up to date when a task asks.
     pub fn limits(&self) -> Result<Vec<LimitStat>, ExtError> {
         let control = self.control()?;
         let mut found = Vec::new();

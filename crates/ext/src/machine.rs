@@ -14,7 +14,7 @@ pub struct CpuPlace {
     pub llc: u32,
 }
 
-/// All possible CPUs; a CPU that nobody spoke of (it is offline) is taken for a core of its own in the first cache.
+/// All possible CPUs; a CPU that is not named (it is offline) is taken for a core of its own in the first cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     places: Vec<CpuPlace>,

@@ -20,11 +20,11 @@ use crate::support::NAME;
 struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/main.bpf.o")));
 
-/// Callbacks that a kernel may lack, in the order in which they begin `struct sched_ext_ops` of `bpf/kernel.h`.
+/// Callbacks that a kernel may lack, in the order in which they begin `struct sched_ext_ops` of `bpf/core/kernel.h`.
 const OPTIONAL: [&str; 2] = ["cgroup_set_idle", "cgroup_set_bandwidth"];
 
 /// Maps with an element for each possible CPU.
-const PER_CPU: [&str; 4] = ["cpus", "alarms", "calls", "ledger"];
+const PER_CPU: [&str; 4] = ["cpus", "slice_timers", "resched_timers", "cpu_times"];
 
 /// libbpf's error, with what it said.
 pub fn refused(step: &'static str, why: &libbpf_rs::Error) -> ExtError {
@@ -49,13 +49,13 @@ fn lacking(name: &str) -> ExtError {
 }
 
 /// Loads the programs for a machine; nothing runs yet.
-pub fn load(config: &Config, tide: &HeadroomConfig, partial: bool) -> Result<Object, ExtError> {
+pub fn load(config: &Config, headroom: &HeadroomConfig, partial: bool) -> Result<Object, ExtError> {
     log::capture();
     let mut open = ObjectBuilder::default()
         .name("tidegate_ext")
         .and_then(|builder| builder.open_memory(&OBJECT.0))
         .map_err(|why| refused("open the programs", &why))?;
-    fit(&mut open, config, tide, partial)
+    fit(&mut open, config, headroom, partial)
         .map_err(|why| refused("fit the programs to the machine", &why))?;
     open.load()
         .map_err(|why| refused("load the programs", &why))
@@ -64,20 +64,20 @@ pub fn load(config: &Config, tide: &HeadroomConfig, partial: bool) -> Result<Obj
 fn fit(
     open: &mut OpenObject,
     config: &Config,
-    tide: &HeadroomConfig,
+    headroom: &HeadroomConfig,
     partial: bool,
 ) -> libbpf_rs::Result<()> {
     for mut map in open.maps_mut() {
         let name = map.name().to_owned();
         if name == OsStr::new(".rodata.config") {
             map.set_initial_value(config.bytes())?;
-        } else if name == OsStr::new(".rodata.tide") {
-            map.set_initial_value(tide.bytes())?;
+        } else if name == OsStr::new(".rodata.headroom") {
+            map.set_initial_value(headroom.bytes())?;
         } else if PER_CPU.iter().any(|map| name == OsStr::new(map)) {
             map.set_max_entries(config.cpus)?;
-        } else if name == OsStr::new("holds") {
+        } else if name == OsStr::new("cap_timers") {
             map.set_max_entries(config.llcs)?;
-        } else if name == OsStr::new("lines") {
+        } else if name == OsStr::new("runqueues") {
             map.set_max_entries(config.llcs * KINDS as u32)?;
         } else if name == OsStr::new("limits") {
             map.set_max_entries(config.limits)?;

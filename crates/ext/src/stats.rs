@@ -9,12 +9,12 @@ use serde::Serialize;
 use crate::accounts::{GateStat, RestStat};
 use crate::caps::CapStat;
 use crate::error::ExtError;
+use crate::headroom::HeadroomStats;
 use crate::intf::{Config, Cpu, KINDS};
 use crate::limits::LimitStat;
 use crate::load::{Ext, Options};
 use crate::object::{self, get, refused};
 use crate::support::support;
-use crate::tide::TideStats;
 
 /// Counts since the scheduler was loaded, of one CPU or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -31,18 +31,18 @@ pub struct CpuStats {
     pub direct: u64,
     /// Tasks put into a queue.
     pub queued: u64,
-    /// Woken tasks that displaced whoever ran.
+    /// Woken tasks that displaced the running one.
     pub preempted: u64,
     /// Slices followed by another of the same task.
     pub kept: u64,
     /// Tasks taken out of another cache's queue.
     pub stolen: u64,
     /// Tasks that had no context and were run as they came.
-    pub lost: u64,
+    pub no_context: u64,
     /// Runs that only the kernel's watchdog made necessary.
-    pub visits: u64,
+    pub min_runs: u64,
     /// What they took.
-    pub visit_ns: u64,
+    pub min_run_ns: u64,
 }
 
 impl From<&Cpu> for CpuStats {
@@ -59,9 +59,9 @@ impl From<&Cpu> for CpuStats {
             preempted: counts.preempted,
             kept: counts.kept,
             stolen: counts.stolen,
-            lost: counts.lost,
-            visits: counts.visits,
-            visit_ns: counts.visit_ns,
+            no_context: counts.no_context,
+            min_runs: counts.min_runs,
+            min_run_ns: counts.min_run_ns,
         }
     }
 }
@@ -77,9 +77,9 @@ impl AddAssign for CpuStats {
         self.preempted += other.preempted;
         self.kept += other.kept;
         self.stolen += other.stolen;
-        self.lost += other.lost;
-        self.visits += other.visits;
-        self.visit_ns += other.visit_ns;
+        self.no_context += other.no_context;
+        self.min_runs += other.min_runs;
+        self.min_run_ns += other.min_run_ns;
     }
 }
 
@@ -90,7 +90,7 @@ pub struct ProgramCost {
     pub name: String,
     /// Instructions that the verifier walked.
     pub verified_insns: u32,
-    /// Calls and their time while somebody had them counted ([`count_cost`], or `kernel.bpf_stats_enabled`).
+    /// Calls and their time while they were counted ([`count_cost`], or `kernel.bpf_stats_enabled`).
     pub runs: u64,
     /// CPU time of all calls.
     pub run_ns: u64,
@@ -105,8 +105,8 @@ pub struct Stats {
     pub limits: Vec<LimitStat>,
     /// Quotas that are not enforced because there was no room for them.
     pub limits_refused: u32,
-    /// The headroom's ledger, once there was side work.
-    pub tide: Option<TideStats>,
+    /// The headroom controller, once there was side work.
+    pub headroom: Option<HeadroomStats>,
     /// Gates and tasks with caps.
     pub caps: Vec<CapStat>,
     /// The gates.
@@ -132,7 +132,7 @@ pub fn count_cost() -> Result<CountedCost, ExtError> {
         let why = libbpf_rs::Error::from_raw_os_error(-descriptor);
         return Err(refused("have the cost of programs counted", &why));
     }
-    // SAFETY: the descriptor is new, and nobody else's.
+    // SAFETY: the descriptor is new, and no other code has it.
     let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
     Ok(CountedCost {
         _descriptor: descriptor,
@@ -155,13 +155,13 @@ impl Ext {
             rest: self.rest()?,
             limits,
             limits_refused: self.limits_refused()?,
-            tide: self.tide()?,
+            headroom: self.headroom()?,
             caps,
             programs: self.cost()?,
         })
     }
 
-    /// What each program takes; times only while somebody has them counted ([`count_cost`]).
+    /// What each program takes; times only while they are counted ([`count_cost`]).
     pub fn cost(&self) -> Result<Vec<ProgramCost>, ExtError> {
         programs(&self.object)
     }

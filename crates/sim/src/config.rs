@@ -93,7 +93,7 @@ pub struct ExtConfig {
 }
 
 impl ExtConfig {
-    /// As the engine loads itself on a machine of this many CPUs (crates/ext/src/load.rs, bpf/tide.h).
+    /// As the engine loads itself on a machine of this many CPUs (crates/ext/src/load.rs, bpf/side/headroom_ctl.h).
     pub fn for_cpus(cpus: u32) -> ExtConfig {
         let scale = u64::from(1 + cpus.clamp(1, 8).ilog2());
         ExtConfig {

@@ -22,10 +22,10 @@ for name in bytask byprocess bygroup; do
 	until_true 10 sh -c "[ -z \"\$(cat $ROOT/$name/cgroup.procs)\" ]" || fail "killed tasks of $name are still there"
 done
 ext_is_on
-# Nobody is left who could use what is booked: two CPUs that parked the same task have booked for it once, and taken it back.
+# No task is left that could use a reservation: two CPUs that throttled the same task reserved for it once, and took it back.
 sleep 3
 tail -n 1 /tmp/ext >/tmp/last
-grep -q '"booked_us":' /tmp/last || fail "the statistics tell of no cap"
-grep -o '"booked_us": *[0-9]*' /tmp/last
-same "what is booked by nobody" "$(grep -o '"booked_us": *[1-9][0-9]*' /tmp/last)" ""
+grep -q '"reserved_us":' /tmp/last || fail "the statistics tell of no cap"
+grep -o '"reserved_us": *[0-9]*' /tmp/last
+same "what is reserved for no task" "$(grep -o '"reserved_us": *[1-9][0-9]*' /tmp/last)" ""
 ext_off

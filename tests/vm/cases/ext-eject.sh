@@ -1,8 +1,8 @@
-# what: the scheduler is ejected by sysrq-S and by its agent's death: what is mirrored holds throughout, status says why, it is loaded again
+# what: an ejection by sysrq-S, by a stalled watchdog (its dump tells our state) and by the agent's death: what is mirrored holds, status says why, ext is loaded again
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate
-# seconds: 300
+# seconds: 420
 eject_begin
 eject_work
 ejected sysrq by_sysrq
@@ -13,6 +13,14 @@ told_on() { tidegate status --json | json on | grep -q true; }
 sleep 2
 told_on || fail "status does not say that ext is on again"
 within "side work under it" "$(seen 3 /tmp/turns >/dev/null; of /tmp/turns)" 0 1.5
+
+ejected_by_stall stall
+told stall
+for line in 'headroom: allowance [0-9]* ucpu' 'side CPUs: [0-9]* held' 'cache 0 main: V [0-9]*, [1-9][0-9]* tasks' \
+	'tidegate: main, hint 0, cgroup [0-9]*, deadline V' 'tidegate: side, hint' 'tidegate: waits for '; do
+	dump_tells "$line"
+done
+ext_again
 
 ejected death by_kill
 wait $AGENT || true

@@ -34,11 +34,11 @@ SEEN=$(vmtool watch 45 many crowd)
 echo "$SEEN"
 ext_is_on
 # Of 2 CPUs: 200 times 1 ms a second are a tenth of the machine. The emulator of two CPUs is often ms late in stopping a
-# task, which quotas pay back and visits do not: exact figures are those of ext-visits and ext-quota.
+# task, which quotas pay back and least runs do not: exact figures are those of ext-min-runtime and ext-quota.
 measure hogs_in_200_of_1000 "$(of many)" %
 within "200 hogs with 1 ms in 1 s each" "$(of many)" 7 14
 measure crowd_of_60 "$(of crowd)" %
-within "60 tasks with 1 ms in 1 s, visits included" "$(of crowd)" 0.02 2
+within "60 tasks with 1 ms in 1 s, least runs included" "$(of crowd)" 0.02 2
 
 # They are killed while they are parked, and their groups go.
 kill -KILL $hogs
@@ -47,6 +47,6 @@ until_true 20 gone_hogs || fail "killed hogs are still there: $(ls /proc/$hogs/t
 wait $shell || true
 (cd $ROOT/many && seq 1000 | sed s/^/g/ | xargs rmdir)
 sleep 2
-measure lost "$(json_last lost)" queueings
+measure no_context "$(json_last no_context)" queueings
 same "quotas refused" "$(json_last limits_refused)" 0
 ext_is_on

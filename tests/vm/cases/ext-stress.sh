@@ -12,5 +12,5 @@ torment_along 6 2
 stress_reload
 torment_over
 ext_off
-measure visits "$(json_last visits)" runs
+measure min_runs "$(json_last min_runs)" runs
 measure host_stood "$(stood 100000)" s

@@ -84,9 +84,9 @@ impl From<&CapStat> for CapCounts {
             used_seconds: seconds(cap.used_us),
             background_seconds: seconds(cap.background_us),
             background_cpus: 0.0,
-            parks: cap.parks,
-            parked_seconds: seconds(cap.parked_us),
-            visits: cap.visits,
+            parks: cap.throttles,
+            parked_seconds: seconds(cap.throttled_us),
+            visits: cap.min_runs,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use tidegate_ext::{CapStat, Ended, Ext, GateTerms, LimitStat, TideStats, WorkStat};
+use tidegate_ext::{CapStat, Ended, Ext, GateTerms, HeadroomStats, LimitStat, WorkStat};
 use tidegate_knobs::kfs::KernelFs;
 
 use super::machine;
@@ -47,7 +47,7 @@ pub(crate) trait Scheduler: Send {
     /// Whether the kernel tells it of quotas.
     fn sees_quotas(&self) -> bool;
     /// The headroom's ledger; none without side work.
-    fn tide(&self) -> Option<TideStats>;
+    fn tide(&self) -> Option<HeadroomStats>;
     /// What became of each quota.
     fn limits(&self) -> Vec<LimitStat>;
     /// What became of each cap.
@@ -138,8 +138,8 @@ impl Scheduler for Loaded {
         tidegate_ext::kernel_tells_quotas()
     }
 
-    fn tide(&self) -> Option<TideStats> {
-        self.0.tide().ok().flatten()
+    fn tide(&self) -> Option<HeadroomStats> {
+        self.0.headroom().ok().flatten()
     }
 
     fn limits(&self) -> Vec<LimitStat> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_ext::{
-    CapScope, CapStat, CapTerms, Ended, GateTerms, Kind as Work, LimitStat, TideStats, WorkStat,
+    CapScope, CapStat, CapTerms, Ended, GateTerms, HeadroomStats, Kind as Work, LimitStat, WorkStat,
 };
 use tidegate_knobs::bandwidth::Bandwidth;
 
@@ -131,7 +131,7 @@ impl Scheduler for FakeScheduler {
     fn sees_quotas(&self) -> bool {
         true
     }
-    fn tide(&self) -> Option<TideStats> {
+    fn tide(&self) -> Option<HeadroomStats> {
         None
     }
     fn limits(&self) -> Vec<LimitStat> {

@@ -205,8 +205,8 @@ fn counted(agent: &Agent, group: &str, terms: CapTerms, parks: u64) -> Vec<CapSt
         soft_level_us: -2_500,
         used_us: 4_000_000,
         background_us: 1_500_000,
-        parks,
-        parked_us: 700_000,
+        throttles: parks,
+        throttled_us: 700_000,
         ..CapStat::default()
     }]
 }

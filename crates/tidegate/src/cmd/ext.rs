@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tidegate_ext::{
-    CapStat, CpuStats, Ended, Ext, ExtError, GateStat, GateTerms, LimitStat, Machine, Options,
-    ProgramCost, RestStat, Stats, TideStats,
+    CapStat, CpuStats, Ended, Ext, ExtError, GateStat, GateTerms, HeadroomStats, LimitStat,
+    Machine, Options, ProgramCost, RestStat, Stats,
 };
 
 use crate::exit::{Exit, Failure};
@@ -93,7 +93,7 @@ struct Line<'a> {
     total: &'a CpuStats,
     limits: &'a [LimitStat],
     limits_refused: u32,
-    tide: Option<&'a TideStats>,
+    headroom: Option<&'a HeadroomStats>,
     caps: &'a [CapStat],
     gates: Vec<GateLine<'a>>,
     rest: &'a RestStat,
@@ -133,7 +133,7 @@ impl<'a> Line<'a> {
             total: &stats.total,
             limits: &stats.limits,
             limits_refused: stats.limits_refused,
-            tide: stats.tide.as_ref(),
+            headroom: stats.headroom.as_ref(),
             caps: &stats.caps,
             gates: gates.collect(),
             rest: &stats.rest,
@@ -369,8 +369,8 @@ impl<'a> Shown<'a> {
 /// What stands below the table.
 fn below(stats: &Stats) -> String {
     let mut text = render::ext::quotas(stats) + &render::ext::caps(stats);
-    if let Some(tide) = &stats.tide {
-        text.push_str(&render::ext::headroom(tide));
+    if let Some(headroom) = &stats.headroom {
+        text.push_str(&render::ext::headroom(headroom));
     }
     text
 }

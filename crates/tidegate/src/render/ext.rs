@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_ext::{CapStat, Delays, LimitStat, ProgramCost, Stats, TideStats, WorkStat};
+use tidegate_ext::{CapStat, Delays, HeadroomStats, LimitStat, ProgramCost, Stats, WorkStat};
 
 use super::{cpus, fit};
 
@@ -52,8 +52,8 @@ fn periods(now: &LimitStat, before: Option<&LimitStat>) -> (u64, u64) {
 }
 
 fn held_us(now: &CapStat, before: Option<&CapStat>) -> u64 {
-    now.parked_us
-        .saturating_sub(before.map_or(0, |cap| cap.parked_us))
+    now.throttled_us
+        .saturating_sub(before.map_or(0, |cap| cap.throttled_us))
 }
 
 /// What was added since `before`, a row for each gate, each quota that is no gate's, each capped task, and the rest.
@@ -159,14 +159,14 @@ pub fn table(now: &Stats, before: &Stats, span: Duration, names: &Names) -> Stri
 }
 
 /// The headroom's ledger, on one line.
-pub fn headroom(tide: &TideStats) -> String {
-    let percent = |ucpu: u64| 100.0 * ucpu as f64 / tide.capacity_ucpu.max(1) as f64;
+pub fn headroom(stats: &HeadroomStats) -> String {
+    let percent = |ucpu: u64| 100.0 * ucpu as f64 / stats.capacity_ucpu.max(1) as f64;
     format!(
         "headroom: idle {:.1} % of {:.1} % asked, side work may use {:.1} % ({})\n",
-        percent(tide.idle_ucpu),
-        percent(tide.asked_ucpu),
-        percent(tide.allowance_ucpu),
-        tide.reason,
+        percent(stats.idle_ucpu),
+        percent(stats.asked_ucpu),
+        percent(stats.allowance_ucpu),
+        stats.reason,
     )
 }
 
@@ -182,12 +182,12 @@ pub fn quotas(stats: &Stats) -> String {
         return String::new();
     }
     format!(
-        "quotas: {} groups, {} of {} periods throttled, {} bursts, {} visits{refused}\n",
+        "quotas: {} groups, {} of {} periods throttled, {} bursts, {} runs for the watchdog{refused}\n",
         groups.count(),
         sum(|limit| limit.nr_throttled),
         sum(|limit| limit.nr_periods),
         sum(|limit| limit.nr_bursts),
-        sum(|limit| limit.visits),
+        sum(|limit| limit.min_runs),
     )
 }
 
@@ -198,11 +198,11 @@ pub fn caps(stats: &Stats) -> String {
     }
     let sum = |of: fn(&CapStat) -> u64| stats.caps.iter().map(of).sum::<u64>();
     format!(
-        "caps: {} with {} buckets, {} times out of one, {} visits\n",
+        "caps: {} with {} buckets, {} times out of one, {} runs for the watchdog\n",
         stats.caps.len(),
         sum(|cap| u64::from(cap.buckets)),
-        sum(|cap| cap.parks),
-        sum(|cap| cap.visits),
+        sum(|cap| cap.throttles),
+        sum(|cap| cap.min_runs),
     )
 }
 
@@ -248,11 +248,11 @@ mod tests {
             total: CpuStats::default(),
             limits: Vec::new(),
             limits_refused: 0,
-            tide: None,
+            headroom: None,
             caps: vec![CapStat {
                 pid: 4711,
                 used_us: used_ns / 1_000,
-                parked_us: used_ns / 2_000,
+                throttled_us: used_ns / 2_000,
                 ..CapStat::default()
             }],
             gates: vec![GateStat {
@@ -262,7 +262,7 @@ mod tests {
                 work,
                 quota: Some(quota),
                 cap: None,
-                visits: 0,
+                min_runs: 0,
             }],
             rest: RestStat::default(),
             programs: Vec::new(),

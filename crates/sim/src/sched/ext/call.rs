@@ -1,5 +1,5 @@
 //! Who runs gives way at the end of his slice, to one that waits for it: a timer, and not the next tick.
-//! crates/ext/bpf/call.h is the same.
+//! crates/ext/bpf/timers/resched_timer.h is the same.
 
 use super::{Alarm, Ext, Run};
 use crate::kernel::Kernel;

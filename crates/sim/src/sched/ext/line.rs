@@ -6,7 +6,7 @@
 //! time comes, not how much. (EEVDF asks at each pick whether a task is eligible; a queue of BPF's orders once, when a task is
 //! put in, and a wakeup that found itself ahead by a microsecond would wait a whole round.)
 //!
-//! crates/ext/bpf/line.h is the same in C, there with weights cut to 23 bits. What members have run since they were last charged
+//! crates/ext/bpf/queue/runqueue.h is the same in C, there with weights cut to 23 bits. What members have run since they were last charged
 //! counts in V; V as it is read is that of the line's last change, here as there.
 
 use std::collections::BTreeMap;

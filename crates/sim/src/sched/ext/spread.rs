@@ -1,5 +1,5 @@
 //! Main spreads: to a CPU of another cache that runs side work, and from a shared core to one that is idle as a whole.
-//! crates/ext/bpf/place.h and spread.h are the same.
+//! crates/ext/bpf/queue/place.h and smt_spread.h are the same.
 
 use super::{Ext, Kind, Place};
 use crate::kernel::Kernel;

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The scheduler's state: tasks, groups, run queues (in virtual time) and CPUs.
+ *
+ *	state			lock that its writer holds
+ *	struct task_ctx		the run queue lock of the task's CPU, which the kernel holds
+ *				around every callback for it; `on_rq` the lock of its runqueue
+ *	struct group		its own
+ *	struct runqueue		its own
+ *	struct ext_cpu		none: its CPU is the only writer, but for `need_resched`
+ *
+ * Locks are never nested.
+ */
+#ifndef TIDEGATE_EXT_EXT_H
+#define TIDEGATE_EXT_EXT_H
+
+#include "base.h"
+#include "core/dsq.h"
+#include "core/intf.h"
+#include "core/kernel.h"
+#include "core/kfunc.h"
+#include "latency.h"
+
+const volatile struct ext_config config SEC(".rodata.config");
+
+/* An hweight (hweight.h) has 20 fractional bits; a task of nice 0 in the root is HWEIGHT_ONE. */
+#define HWEIGHT_SHIFT 20
+#define HWEIGHT_ONE (1024ULL << HWEIGHT_SHIFT)
+
+/* ---- tasks ---- */
+
+#define TASK_YIELDS 2	    /* it or a group above it is of the idle class */
+#define TASK_PREEMPTED 4    /* put back by its CPU, as opposed to woken */
+#define TASK_IDLE_CPU 8	    /* its CPU was idle, and is kept for it */
+#define TASK_NEW 32	    /* forked, and not yet seen to be runnable */
+#define TASK_DENIED 16	    /* its CPU has seen that a cap keeps it from going on */
+#define TASK_SHARES_CORE 64 /* it is to leave the core that it shares */
+
+/*
+ * Where a task is: away, member of a run queue, or throttled (throttle.h). Any CPU may throttle a
+ * waiting task and a timer let it go, so this changes under the lock of its runqueue only.
+ */
+enum on_rq { OFF_RQ = 0, ON_RQ = 1, THROTTLED = 2 };
+
+struct task_ctx {
+	/* Its place in its run queue (runqueue.h). */
+	u64 vruntime;
+	u64 end; /* its vruntime at the end of its slice */
+	u64 deadline;
+	u64 hweight;
+	s64 lag;	 /* what it was behind by when it last left */
+	u64 uncommitted; /* virtual time that it ran and that is not in the run queue's mean yet */
+	/* Charged up to here while it runs; else, since when it has not run though it could; 0: it
+	 * could not. */
+	u64 since_ns;
+	u64 running_since_ns; /* its run queue counts it as running since then; 0: it does not */
+	u64 slice_ns;
+	u64 generation; /* of the gates, when it was last described */
+	u64 group_id;	/* guards against another group under the same index */
+	u32 group;
+	u32 on_rq;	  /* enum on_rq */
+	u64 active_entry; /* group << 32 | weight by which it is active in the tree; 0: it is not */
+	u32 limit;	  /* the nearest limited group (pool.h); as of its last start */
+	u32 min_runtime_ns; /* its next run is a least run of so many ns (starvation.h); 0: it is none */
+	/* Caps (caps.h): the buckets that it draws on, its own first. */
+	u32 caps[EXT_CAPS_EACH];
+	u32 caps_own;	  /* family of its own cap, or of that of the task that forked it */
+	u32 caps_own_ref; /* it was given the cap itself, and keeps the family */
+	u32 throttler;	  /* the bucket that throttled it, or put it into the background */
+	u64 reserved; /* bucket << 32 | what it has reserved there (cap_throttle.h); 0: nothing */
+	u64 ready_ns; /* when the holder may let it go */
+	u64 caps_generation;
+	u32 forked_by; /* until it has inherited */
+	u32 weight;
+	u32 runqueue;
+	u32 left_runqueue; /* the run queue that `vruntime` and `lag` are of while it is away */
+	u32 llc;
+	u32 kind;
+	s32 hint;
+	s32 own_hint;	  /* what its own slice stands for .. */
+	u32 own_slice_ns; /* .. which was this long when that was looked at */
+	u32 flags;
+	u32 account;  /* account.h; 0: that of its kind */
+	u64 woken_ns; /* it waits since then for its first run; 0: it has had it */
+};
+
+struct {
+	MAP_UINT(type, MAP_TASK_STORAGE);
+	MAP_UINT(map_flags, MAP_FLAG_NO_PREALLOC);
+	MAP_TYPE(key, int);
+	MAP_TYPE(value, struct task_ctx);
+} tasks SEC(".maps");
+
+INLINE struct task_ctx *task_of(struct task_struct *p)
+{
+	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}
+
+/* ---- groups: an array, so that climbing is look-ups; cgroups find their index by their id
+ * ---- */
+
+#define GROUP_ROOT 0
+#define GROUP_USED 1
+#define GROUP_IDLE 2 /* cpu.idle */
+#define GROUP_GONE 4 /* its cgroup is removed; its index goes with its last task */
+
+struct group {
+	struct bpf_spin_lock lock;
+	u32 parent;
+	u64 id;
+	u32 flags;
+	u32 depth;
+	u32 weight;	      /* as an entity of its parent: 1024 for cpu.weight 100 */
+	u32 weight_in_parent; /* by what it is counted in its parent now */
+	s64 active;	      /* weights of active tasks and groups in it, added up */
+	s32 entities;
+	/* What it asks for, by itself or the nearest group above that does; as of `generation`. */
+	s32 hint;
+	u32 hint_slice_ns; /* what stands for it in a kernel file */
+	u32 kind;
+	u32 yields;
+	u32 capped; /* the family of the nearest capped group at or above it (buckets.h); 0: none */
+	u32 limit;  /* the nearest limited group at or above it (pool.h); 0: none */
+	u32 pool;   /* its own limit; 0: it never had one */
+	u32 mirror; /* its quota is a copy of ours (pool.h) */
+	/* cpu.max and cpu.max.burst, as the kernel told them last. */
+	u64 quota_us, period_us, burst_us;
+	u32 account; /* of the nearest gate at or above it; 0: there is none */
+	u64 generation;
+};
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, EXT_GROUPS_MAX);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct group);
+} groups SEC(".maps");
+
+INLINE struct group *group_at(u32 index)
+{
+	return bpf_map_lookup_elem(&groups, &index);
+}
+
+struct {
+	MAP_UINT(type, MAP_HASH);
+	MAP_UINT(max_entries, EXT_GATES_MAX);
+	MAP_TYPE(key, u64);
+	MAP_TYPE(value, struct ext_gate);
+} gates SEC(".maps");
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, 1);
+	MAP_UINT(map_flags, MAP_FLAG_MMAPABLE);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct ext_control);
+} control SEC(".maps");
+
+/* ---- run queues: one for each cache and kind of work ---- */
+
+struct runqueue {
+	struct bpf_spin_lock lock;
+	u32 members;
+	u64 balance_ns; /* when its CPUs look next whether another cache has more to do */
+	u64 base;	/* the members' mean vruntime, in whole ns .. */
+	s64 moment; /* .. and the rest of it: sum of (vruntime - base) * weight, in 0 .. weights - 1
+		     */
+	u64 weights; /* of the members */
+	u64 reached; /* virtual time: the furthest that the mean has come */
+	/* Members that run: their number, and the sum of the times since when; what they ran since
+	 * is in no vruntime yet. */
+	u64 nr_running;
+	u64 running_since_sum_ns;
+};
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, EXT_KINDS); /* the loader: times the number of caches */
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct runqueue);
+} runqueues SEC(".maps");
+
+INLINE struct runqueue *runqueue_at(u32 index)
+{
+	return bpf_map_lookup_elem(&runqueues, &index);
+}
+
+/* ---- CPUs ---- */
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, 1); /* the loader sets the number of possible CPUs */
+	MAP_UINT(map_flags, MAP_FLAG_MMAPABLE);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct ext_cpu);
+} cpus SEC(".maps");
+
+INLINE struct ext_cpu *cpu_at(u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpus, &cpu);
+}
+
+#define COUNT(cpu, what)                                                                           \
+	do {                                                                                       \
+		struct ext_cpu *count_in = (cpu);                                                  \
+		if (count_in)                                                                      \
+			count_in->counts.what++;                                                   \
+	} while (0)
+
+/* ---- what cannot be ---- */
+
+enum ext_table { TABLE_CPUS, TABLE_RUNQUEUES, TABLE_GROUPS, TABLE_SILOS };
+
+/*
+ * A table lacks an element that the loader made it long enough for: a task would be lost, or a
+ * quota not kept, and nothing would say so. Ends the scheduler. Global, so that the verifier walks
+ * it once.
+ */
+int ext_missing(u32 table, u64 index)
+{
+	static const char names[][12] = {"cpus", "runqueues", "groups", "silos"};
+
+	EJECT("table %s has no element %llu", (u64)(long)names[table & 3], index);
+	return 0;
+}
+
+/* CPU time as virtual time at an hweight, rounded up so that no run is free; 2^33 * 2^30 fits. */
+INLINE u64 virtual_ns(u64 ran_ns, u64 hweight)
+{
+	return (tg_min(ran_ns, 1ULL << 33) * HWEIGHT_ONE + hweight - 1) / hweight;
+}
+
+#endif

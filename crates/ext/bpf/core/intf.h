@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the scheduler and its loader (src/intf.rs) share. Each size is asserted on both sides.
+ */
+#ifndef TIDEGATE_EXT_INTF_H
+#define TIDEGATE_EXT_INTF_H
+
+#include "core/kernel.h"
+
+/* Groups with a place of their own in the tree; those beyond share their parent's. */
+#define EXT_GROUPS_MAX 16384
+/* Depth of the tree of groups; deeper ones share their ancestor's place. */
+#define EXT_LEVELS_MAX 32
+#define EXT_GATES_MAX 8192
+#define EXT_LLCS_MAX 64
+/* The kernel numbers CPUs below this. */
+#define EXT_CPUS_MAX 8192
+/* Groups with a quota; the loader makes the table smaller on machines with many CPUs. */
+#define EXT_LIMITS_MAX 4096
+
+/* Buckets of caps, and how many one task may be under: its own and those of the groups above. */
+#define EXT_BUCKETS_MAX 16384
+#define EXT_CAPS_EACH 4
+
+/* Kinds of work, in the order in which a CPU looks for it. */
+enum ext_kind {
+	EXT_MAIN = 0,	    /* main and neutral work */
+	EXT_SIDE = 1,	    /* below a gate of class side */
+	EXT_BACKGROUND = 2, /* out of its soft cap: where nothing else wants the CPU */
+	EXT_KINDS = 3,
+};
+
+#define EXT_HINTS 40
+
+/* Set by the loader before the programs are loaded; the verifier knows the values. */
+struct ext_config {
+	u64 slice_ns;
+	u64 period_ns; /* a hint of -20 brings a deadline forward by this */
+	u32 cpus;      /* possible ones */
+	u32 llcs;
+	u32 smt;    /* threads of a core */
+	u32 limits; /* length of the table of limited groups; the first is none */
+	/* What slice stands for a hint, from -20 on; all 0: tasks have no slices of their own. */
+	u32 hint_slice_ns[EXT_HINTS];
+	/* The least slice that stands for a hint or one after it; the first is 0. */
+	u32 hint_from_ns[EXT_HINTS];
+};
+_Static_assert(sizeof(struct ext_config) == 352, "src/intf.rs");
+
+#define EXT_HAS_HINT 1
+#define EXT_HAS_CLASS 2
+#define EXT_HAS_ACCOUNT 4
+/* Its cpu.idle stands for the time without us, and means nothing to us. */
+#define EXT_IDLE_IS_MIRROR 8
+
+/* What is asked of a group and all below it, by its cgroup's id. Later terms go at the end. */
+struct ext_gate {
+	u32 has;
+	s32 hint;
+	u32 kind;
+	u32 account; /* where its tasks count (account.h) */
+};
+_Static_assert(sizeof(struct ext_gate) == 16, "src/intf.rs");
+
+/* Of which group `mirrors` has changed. */
+struct ext_mirror_ask {
+	u64 cgroup_id;
+};
+
+/* What counts where no gate says, from the loader. */
+struct ext_terms_ask {
+	u32 side_gates;
+	u32 headroom_ppm;
+	u32 tolerance_ppm;
+};
+_Static_assert(sizeof(struct ext_terms_ask) == 12, "src/intf.rs");
+
+/*
+ * Shared memory, one element. Only programs write it, and the loader asks them to: it could write
+ * the whole only, over what they have counted since it read.
+ */
+struct ext_control {
+	u64 gates_generation; /* raised after each change of a gate */
+	u32 limits_used;      /* length in use of the table of limited groups */
+	u32 limits_refused;   /* times that it was full: those quotas are not enforced */
+	u32 side_gates;	      /* 0: no gate is of class side */
+	u32 headroom_ppm;     /* idle to keep, of the machine */
+	u32 tolerance_ppm;    /* what side work gets though main takes all */
+	u32 unused;
+};
+_Static_assert(sizeof(struct ext_control) == 32, "src/intf.rs");
+
+/* Shared memory, one element: the headroom controller's state, written at each step. */
+struct ext_headroom {
+	u64 steps;
+	u64 at_ns; /* of the last, by the scheduler's clock */
+	u64 idle_ns;
+	u64 side_ns;
+	u64 capacity_ns;
+	u64 floor_ns;	/* time in which main left no more than the floor */
+	u64 longest_ns; /* step */
+	u64 forced;	/* stretches that side work had at main's cost */
+	u64 allowance_ucpu;
+	u64 floor_ucpu; /* the tolerance, or what the watchdog makes necessary */
+	u64 capacity_ucpu;
+	u64 asked_ucpu;
+	u64 main_ucpu;
+	u64 side_ucpu;
+	u64 idle_ucpu;
+	s64 trim_ucpu;
+	u32 reason; /* enum tg_reason */
+	u32 alarms;
+	u32 cpus; /* that side work may use now */
+	u32 running;
+	u32 waiting;
+	u32 unused;
+};
+_Static_assert(sizeof(struct ext_headroom) == 152, "src/intf.rs");
+
+/* What the program set_cap is asked: the cap of a gate, or of a task and what it forks. */
+struct ext_cap_ask {
+	u64 cgroup_id; /* 0: a task */
+	u32 pid;
+	u32 hard_ppt; /* TG_CAP_NONE: none */
+	u32 soft_ppt;
+	u32 scope;  /* enum tg_cap_scope */
+	u32 bucket; /* the answer: where its counts are; 0: it has none (any more) */
+	u32 unused;
+};
+_Static_assert(sizeof(struct ext_cap_ask) == 32, "src/intf.rs");
+
+/* Accounts below EXT_KINDS are those of tasks without a gate, by kind of work; then the kernel's
+ * threads'; the rest are gates'. */
+#define EXT_ACCOUNT_KERNEL EXT_KINDS
+#define EXT_ACCOUNT_FIRST (EXT_KINDS + 1)
+#define EXT_ACCOUNTS_LEAST 64
+/* The shortest is below 1,024 ns, each of the others below twice the one before, the last for all
+ * from 69 s on. */
+#define EXT_DELAYS 28
+
+/* One CPU's part of an account. */
+struct ext_account {
+	u64 ran_ns[EXT_KINDS];
+	u64 delay_ns;	/* from wakeup to run, added up */
+	u64 longest_ns; /* of those */
+	u64 delays[EXT_DELAYS];
+};
+_Static_assert(sizeof(struct ext_account) == 264, "src/intf.rs");
+
+/* Counts of one CPU; each has one writer. */
+struct ext_counts {
+	u64 ran_ns[EXT_KINDS];
+	u64 runs;
+	u64 direct;	/* put on an idle CPU at once */
+	u64 queued;	/* put into a queue */
+	u64 preempted;	/* wakeups that displaced the running task */
+	u64 kept;	/* slices that were followed by another of the same task */
+	u64 stolen;	/* tasks taken out of another cache's queue */
+	u64 no_context; /* tasks without a context, which are run as they come */
+	u64 min_runs;	/* least runs: for the watchdog, or of tasks inside the kernel */
+	u64 min_run_ns; /* what they took */
+};
+_Static_assert(sizeof(struct ext_counts) == 96, "src/intf.rs");
+
+/* One CPU: its place in the machine, what it runs, and its counts. Written by itself. */
+struct ext_cpu {
+	u32 llc;
+	u32 next_in_llc; /* CPUs of a cache form a ring */
+	u32 next_in_core;
+	u32 need_resched; /* a waking task has displaced the one that runs; written by others */
+	u32 state;	  /* EXT_CPU_* */
+	u32 kind;	  /* of the task that runs, as are those below */
+	s32 hint;
+	u32 limit; /* the nearest limit of the task that ran last: its silos here may hold something */
+	u64 deadline;
+	u64 vruntime;
+	u64 hweight;
+	u64 slice_ns;
+	u64 since_ns;	/* charged up to here */
+	u64 began_ns;	/* was switched to */
+	u64 switch_ns;	/* the switch to the next task began then, */
+	u32 switch_pid; /* and away from this one */
+	u32 unused;
+	u64 clock_ns; /* charged up to here by the kernel's clock; 0: not counted */
+	struct ext_counts counts;
+};
+_Static_assert(sizeof(struct ext_cpu) == 200, "src/intf.rs");
+
+#define EXT_CPU_RUNS 1	 /* a task of this class */
+#define EXT_CPU_YIELDS 2 /* one of the idle class */
+
+#define EXT_REASON_MAX 128
+#define EXT_MESSAGE_MAX 1024
+#define EXT_DUMP_MAX 32768
+
+/* Why the scheduler ended. */
+struct ext_exit {
+	u32 kind; /* 0: it has not */
+	u32 unused;
+	s64 code;
+	char reason[EXT_REASON_MAX];
+	char message[EXT_MESSAGE_MAX];
+	char dump[EXT_DUMP_MAX];
+};
+_Static_assert(sizeof(struct ext_exit) == 16 + 128 + 1024 + 32768, "src/intf.rs");
+
+#endif

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Tasks that a bucket throttles or keeps in the background, and the timer that lets them go.
+ *
+ *	cap_throttle_queued, caps_throttles --> queue by ready time --cap_timer--> unthrottle
+ *	out of a soft cap --> EXT_BACKGROUND --cap_timer (cap_recall)--> EXT_MAIN
+ *
+ * One queue and one timer a cache; the timer is set for the first. Background tasks that wait for a
+ * CPU are looked at when the first of them is due. The state found then decides, not the one that was
+ * expected, and it is checked again every CAP_RECHECK_NS: terms change, debts are paid by others,
+ * tasks are killed.
+ */
+#ifndef TIDEGATE_EXT_CAP_THROTTLE_H
+#define TIDEGATE_EXT_CAP_THROTTLE_H
+
+#include "limits/limit_timer.h"
+
+/* No task is throttled for longer without a look. */
+#define CAP_RECHECK_NS 500000000ULL
+/* A task that was just throttled is in its queue by then. */
+#define CAP_SOON_NS 5000ULL
+/*
+ * Throttled and background tasks that are looked at at once, and when the timer comes back for
+ * more.
+ */
+#define CAP_TIMER_BATCH 64
+#define CAP_BACKGROUND_BATCH 256
+/* Tasks whose time has not come and that are looked at. */
+#define CAP_SPARE_SCAN_MAX 32
+#define CAP_AGAIN_NS 100000ULL
+/* The timer stops after this many looks that found no task, this far apart. */
+#define CAP_IDLE_ROUNDS 10
+#define CAP_IDLE_ROUND_NS 10000000ULL
+#define CAP_LATE_NS 2000000000ULL
+
+struct cap_timer {
+	struct bpf_timer timer;
+	u64 armed_ns;	      /* when it is due; 0: it is not set */
+	u64 background_at_ns; /* when the first of those in the background is due */
+	u32 idle_rounds;
+	u32 requests; /* how often it was asked for a look, .. */
+	u32 seen;     /* .. and when it last rang */
+	u32 unused;
+};
+
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, 1); /* the loader: the number of caches */
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct cap_timer);
+} cap_timers SEC(".maps");
+
+INLINE struct cap_timer *cap_timer_at(u32 llc)
+{
+	return bpf_map_lookup_elem(&cap_timers, &llc);
+}
+
+int cap_timer_arm(u32 llc, u64 at_ns, u64 now)
+{
+	struct cap_timer *h = cap_timer_at(llc);
+
+	if (!h)
+		return 0;
+	starvation_watch(now);
+	h->idle_rounds = 0;
+	__sync_fetch_and_add(&h->requests, 1);
+	timer_start_soonest(&h->timer, &h->armed_ns, tg_max(at_ns, now + CAP_SOON_NS), now,
+			    CAP_LATE_NS);
+	return 0;
+}
+
+u32 cap_worst(struct task_ctx *t NONNULL, u64 now)
+{
+	u32 worst = TG_CAP_RUN, state;
+
+	for (int i = 0; i < EXT_CAPS_EACH; i++) {
+		if (!t->caps[i])
+			break;
+		state = bucket_state(t->caps[i], now);
+		if (state > worst) {
+			worst = state;
+			t->throttler = t->caps[i];
+		}
+	}
+	return worst;
+}
+
+/*
+ * A task that was preempted as a reader of RCU goes on, a little at a time, or the machine's grace
+ * periods stop.
+ */
+INLINE bool cap_exempt(struct task_struct *p)
+{
+	return throttle_exempt(p) || task_reads_rcu(p);
+}
+
+/* What a task's buckets let it do: the strictest, which becomes its throttler. */
+INLINE u32 cap_state(struct task_struct *p, struct task_ctx *t, u64 now)
+{
+	return t->min_runtime_ns || cap_exempt(p) ? TG_CAP_RUN : cap_worst(t, now);
+}
+
+/* When to look at a throttled task next. */
+INLINE u64 cap_recheck_ns(struct task_ctx *t, u64 now)
+{
+	return tg_max(tg_min(t->ready_ns, now + CAP_RECHECK_NS), 1);
+}
+
+/*
+ * A reservation changes as one word: two CPUs may look at the same waiting task at once, and each
+ * gives back to the bucket what it finds here. Else both reservations would stay for good, and
+ * tasks that wait for the bucket would be let go later each time.
+ */
+INLINE void cap_set_reservation(struct task_ctx *t, u64 reservation)
+{
+	u64 before = __sync_lock_test_and_set(&t->reserved, reservation);
+
+	if (before)
+		bucket_unreserve((u32)(before >> 32), (u32)before);
+}
+
+/* What it has reserved is used, or not wanted any more. */
+INLINE void cap_unreserve(struct task_ctx *t)
+{
+	if (t->reserved)
+		cap_set_reservation(t, 0);
+}
+
+/* Its throttler keeps it waiting: reserves, and finds out when the bucket has that much. */
+int cap_reserve(struct task_ctx *t NONNULL)
+{
+	u32 throttler = t->throttler;
+	struct bucket *s = bucket_at(throttler), *f = s ? bucket_at(s->family) : NULL;
+	u64 want_ns;
+
+	if (!s || !f)
+		return 0;
+	if (t->reserved)
+		cap_set_reservation(t, 0);
+	else
+		__sync_fetch_and_add(&f->throttles, 1);
+	want_ns = bucket_want_ns(&s->cap.hard);
+	t->ready_ns = bucket_ready_ns(throttler, want_ns);
+	cap_set_reservation(t, (u64)throttler << 32 | want_ns);
+	return 0;
+}
+
+/* It waits in the background: the timer is to look no later than its throttler lets it go. */
+int cap_background_wait(struct task_ctx *t NONNULL, u64 now)
+{
+	struct cap_timer *h = cap_timer_at(t->llc);
+	u64 at_ns;
+
+	t->ready_ns = bucket_ready_ns(t->throttler, 0);
+	at_ns = cap_recheck_ns(t, now);
+	if (!h)
+		return 0;
+	if (!h->background_at_ns || at_ns < h->background_at_ns)
+		h->background_at_ns = at_ns;
+	return cap_timer_arm(t->llc, at_ns, now);
+}
+
+/*
+ * From `dispatch`: throttles one that waits in the queue that `it` goes through. One that waits
+ * there no more has begun to run, or is gone, and reserves nothing.
+ */
+INLINE void cap_throttle_queued(struct bpf_iter_scx_dsq *it, struct task_struct *p,
+				struct task_ctx *t, u64 now)
+{
+	u64 at_ns;
+
+	cap_reserve(t);
+	at_ns = cap_recheck_ns(t, now);
+	if (throttle_deactivate(t) && dsq_move_vtime(it, p, dsq_cap_throttled(t->llc), at_ns))
+		cap_timer_arm(t->llc, at_ns, now);
+	else
+		cap_unreserve(t);
+}
+
+/* One that waits becomes another kind of work. Global, so that the verifier walks it once. False:
+ * it does not wait any more. */
+u32 task_change_kind(struct task_ctx *t NONNULL, u32 kind, u64 now)
+{
+	u32 runqueue = t->runqueue, next = runqueue_index(t->llc, kind);
+	struct runqueue *from = runqueue_at(runqueue), *to = runqueue_at(next);
+
+	if (!from || !to || !runqueue_deactivate(from, t, runqueue, THROTTLED, now))
+		return false;
+	t->kind = kind;
+	t->runqueue = next;
+	if (!runqueue_activate(to, t, t->hweight, true, now))
+		return false;
+	if (kind == EXT_BACKGROUND)
+		cap_background_wait(t, now);
+	return true;
+}
+
+/* From `dispatch` or the timer: moves one that waits into the run queue of another kind of work. */
+INLINE bool task_move_kind(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,
+			   u32 kind, u64 now)
+{
+	return task_change_kind(t, kind, now) &&
+	       dsq_move_vtime(it, p, task_dsq(p, t, scx_bpf_task_cpu(p)), t->deadline);
+}
+
+INLINE void cap_count_throttled(struct task_ctx *t, u64 now)
+{
+	struct bucket *s = bucket_at(t->throttler), *f = s ? bucket_at(s->family) : NULL;
+
+	if (f)
+		__sync_fetch_and_add(&f->throttled_ns, tg_sub0(now, t->since_ns));
+}
+
+INLINE void cap_unthrottle(struct bpf_iter_scx_dsq *it, struct task_struct *p, struct task_ctx *t,
+			   u64 now)
+{
+	cap_count_throttled(t, now);
+	unthrottle(it, p, t, now);
+}
+
+/*
+ * Whether a bucket's rate pays for one more run inside the kernel. Global, so that the verifier
+ * walks it once.
+ */
+u32 cap_pays_in_kernel(u32 throttler, u64 now)
+{
+	struct bucket *s = bucket_at(throttler);
+
+	return s && in_kernel_paid(&s->in_kernel_at_ns, s->cap.hard.rate_ppt, now);
+}
+
+INLINE void cap_count_min_run(struct task_ctx *t)
+{
+	struct bucket *s = bucket_at(t->throttler), *f = s ? bucket_at(s->family) : NULL;
+
+	if (f)
+		__sync_fetch_and_add(&f->min_runs, 1);
+}
+
+/* A task that has not run for STARVATION_NS has a least run, for the watchdog. */
+INLINE bool cap_starved(struct task_ctx *t, u64 now)
+{
+	if (!task_starved(t, now))
+		return false;
+	t->min_runtime_ns = MIN_RUNTIME_NS;
+	cap_count_min_run(t);
+	return true;
+}
+
+/* Tasks whose time has come. Returns when the next one's does; 0: none is throttled. */
+u64 cap_release_due(u32 llc, u64 now)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	struct task_ctx *t;
+	u64 next_ns = 0;
+	u32 look;
+
+	EXT_RCU;
+	if (!scx_bpf_dsq_nr_queued(dsq_cap_throttled(llc)))
+		return 0;
+	if (!bpf_iter_scx_dsq_new(&it, dsq_cap_throttled(llc), 0)) {
+		EXT_FOR(look, CAP_TIMER_BATCH)
+		{
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			next_ns = p->scx.dsq_vtime;
+			if (next_ns > now)
+				break;
+			next_ns = now;
+			t = task_of(p);
+			if (!t)
+				continue;
+			if (cap_starved(t, now) || cap_state(p, t, now) != TG_CAP_PARKED) {
+				if (!t->min_runtime_ns &&
+				    in_kernel_waits(p, t, IN_KERNEL_CAP_AFTER_NS, now) &&
+				    cap_pays_in_kernel(t->throttler, now))
+					t->min_runtime_ns = IN_KERNEL_RUN_NS;
+				cap_unthrottle(&it, p, t, now);
+				continue;
+			}
+			if (t->ready_ns <= now)
+				cap_reserve(t);
+			if (!dsq_move_vtime(&it, p, dsq_cap_throttled(llc), cap_recheck_ns(t, now)))
+				cap_unreserve(t);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return next_ns <= now ? now + CAP_AGAIN_NS : next_ns;
+}
+
+/*
+ * Tasks whose time has not come: the first one whose bucket has enough to spare is let go. Returns
+ * when the next one may be.
+ */
+u64 cap_release_spare(u32 llc, u64 now)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	struct task_ctx *t;
+	struct bucket *s;
+	u64 next_ns = TG_CAP_NEVER, at_ns;
+	u32 look, last = 0;
+
+	EXT_RCU;
+	if (!bpf_iter_scx_dsq_new(&it, dsq_cap_throttled(llc), 0)) {
+		EXT_FOR(look, CAP_SPARE_SCAN_MAX)
+		{
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			t = task_of(p);
+			if (!t || p->scx.dsq_vtime <= now || t->throttler == last)
+				continue;
+			last = t->throttler;
+			at_ns = bucket_spare_ns(t->throttler, now);
+			if (at_ns > now) {
+				next_ns = tg_min(next_ns, at_ns);
+				continue;
+			}
+			s = bucket_at(t->throttler);
+			if (s)
+				s->spared_ns = now;
+			cap_unthrottle(&it, p, t, now);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return next_ns;
+}
+
+/*
+ * Tasks in a queue of the background whose buckets hold something. Returns when the next one's may.
+ */
+u64 cap_recall(u64 dsq, u64 now)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	struct task_ctx *t;
+	u32 look;
+	s32 cpu;
+	u64 next_ns = ~0ULL;
+
+	EXT_RCU;
+	if (!scx_bpf_dsq_nr_queued(dsq))
+		return next_ns;
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		EXT_FOR(look, CAP_BACKGROUND_BATCH)
+		{
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			t = task_of(p);
+			if (!t)
+				continue;
+			next_ns = tg_min(next_ns, now + CAP_RECHECK_NS);
+			if (t->ready_ns > now && !task_starved(t, now)) {
+				next_ns = tg_min(next_ns, t->ready_ns);
+				continue;
+			}
+			if (!cap_starved(t, now) && cap_state(p, t, now) != TG_CAP_RUN) {
+				t->ready_ns = bucket_ready_ns(t->throttler, 0);
+				next_ns = tg_min(next_ns, tg_max(t->ready_ns, now + CAP_AGAIN_NS));
+				continue;
+			}
+			cpu = scx_bpf_task_cpu(p);
+			if (task_move_kind(&it, p, t, EXT_MAIN, now))
+				unthrottle_kick(p, t, cpu, now);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return next_ns;
+}
+
+/* The timer. It stops once it has found no task for a while. */
+static int cap_timer_fires(void *map, u32 *llc, struct cap_timer *h)
+{
+	u32 at = *llc, runqueue = runqueue_index(at, EXT_BACKGROUND), idle_rounds = h->idle_rounds,
+	    queue;
+	u64 now = now_ns(), next_ns, background_at_ns = h->background_at_ns;
+	bool fresh;
+
+	/*
+	 * A CPU that throttles counts a request first and then looks whether the timer is set: one
+	 * that finds it still set is seen here, though its task may not be in the queue yet.
+	 */
+	__sync_lock_test_and_set(&h->armed_ns, 0ULL);
+	fresh = *(volatile u32 *)&h->requests != h->seen;
+	h->seen = *(volatile u32 *)&h->requests;
+	next_ns = cap_release_due(at, now);
+	if (next_ns)
+		next_ns = tg_min(next_ns, cap_release_spare(at, now));
+	if (!background_at_ns || background_at_ns <= now) {
+		h->background_at_ns = 0;
+		EXT_FOR(queue, 2)
+		{
+			background_at_ns =
+			    cap_recall(queue ? dsq_narrow(runqueue) : dsq_wide(runqueue), now);
+			if (background_at_ns != ~0ULL &&
+			    (!h->background_at_ns || background_at_ns < h->background_at_ns))
+				h->background_at_ns = background_at_ns;
+		}
+	}
+	background_at_ns = h->background_at_ns;
+	if (!next_ns || (background_at_ns && background_at_ns < next_ns))
+		next_ns = background_at_ns;
+	if (fresh && next_ns)
+		next_ns = tg_min(next_ns, now + CAP_IDLE_ROUND_NS);
+	if (!next_ns && !fresh && idle_rounds >= CAP_IDLE_ROUNDS)
+		return 0;
+	cap_timer_arm(at, next_ns ? next_ns : now + CAP_IDLE_ROUND_NS, now);
+	h->seen++;
+	h->idle_rounds = next_ns ? 0 : idle_rounds + 1;
+	return 0;
+}
+
+/* Terms have changed: all throttled tasks are looked at now. */
+INLINE void cap_recheck_all(void)
+{
+	u64 now = now_ns();
+	u32 llc;
+
+	EXT_FOR(llc, config.llcs)
+	{
+		cap_timer_arm(llc, now, now);
+	}
+}
+
+/* Once, from `init` (as slice_timer_init). */
+INLINE s32 cap_timer_init(u32 llc)
+{
+	struct cap_timer *h = cap_timer_at(llc);
+	s32 failed;
+
+	if (!h)
+		return 0;
+	failed = scx_bpf_create_dsq(dsq_cap_throttled(llc), -1);
+	if (!failed)
+		failed = bpf_timer_init(&h->timer, &cap_timers, CLOCK_MONOTONIC);
+	return failed ? failed : bpf_timer_set_callback(&h->timer, cap_timer_fires);
+}
+
+#endif

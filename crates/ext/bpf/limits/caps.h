@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Caps: which buckets a task draws on, and what they let it do.
+ *
+ *	gate set, group, fork, death	caps_refresh, caps_inherit, caps_release
+ *	enqueue, pick			caps_throttles, caps_throttle_first
+ *	start				caps_bound: until the first bucket is used up (slice_timer.h)
+ *	stop				caps_charge: each bucket
+ *
+ * A task is under its own cap and those of the groups above; the strictest state counts:
+ *
+ *	TG_CAP_RUN		runs
+ *	TG_CAP_BACKGROUND	out of a soft cap: kind EXT_BACKGROUND until the bucket has some
+ *	TG_CAP_PARKED		out of a hard cap: throttled (cap_throttle.h)
+ *
+ * Side work stays side: it comes last anyway, and as background it would escape the allowance.
+ * crates/sim/src/sched/ext is the same.
+ */
+#ifndef TIDEGATE_EXT_CAPS_H
+#define TIDEGATE_EXT_CAPS_H
+
+#include "limits/cap_throttle.h"
+
+/* Tasks that a CPU takes out of a queue in one look because they may not run. */
+#define CAPS_BATCH 32
+/* The longest that a slice may run over: a tick of the slowest kernels. */
+#define CAPS_TICK_NS 10000000ULL
+
+/* The task's bucket in a family of scope process: its process' own, made for its first thread. */
+u32 caps_process(u32 tgid, u32 family, u64 now)
+{
+	u64 owner = (u64)tgid << 32 | family;
+	u32 *known = bpf_map_lookup_elem(&cap_processes, &owner);
+	u32 index = known ? *known : 0, other;
+
+	if (index && bucket_get(index, family, owner))
+		return index;
+	index = bucket_create(family, owner, now);
+	if (!index || !bpf_map_update_elem(&cap_processes, &owner, &index, MAP_NOEXIST))
+		return index;
+	/* Another of its threads was faster; or what is there is about to go. */
+	known = bpf_map_lookup_elem(&cap_processes, &owner);
+	other = known ? *known : 0;
+	if (other && bucket_get(other, family, owner)) {
+		bucket_put(index, now);
+		return other;
+	}
+	bpf_map_update_elem(&cap_processes, &owner, &index, 0);
+	return index;
+}
+
+/* The task's bucket in a family, which it enters if it is not in it yet. With a full table it
+ * shares the family's own, which is the stricter. */
+u32 caps_bucket(struct task_ctx *t NONNULL, u32 tgid, u32 family, u64 now)
+{
+	struct bucket *f = bucket_at(family), *s;
+	u32 index = 0;
+
+	if (!f)
+		return 0;
+	for (int i = 0; i < EXT_CAPS_EACH; i++) {
+		s = bucket_at(t->caps[i]);
+		if (s && s->family == family && s->cap.scope == f->terms.scope) {
+			bucket_sync_terms(t->caps[i], now);
+			return t->caps[i];
+		}
+	}
+	if (f->terms.scope == TG_CAP_TASK)
+		index = bucket_create(family, 0, now);
+	else if (f->terms.scope == TG_CAP_PROCESS)
+		index = caps_process(tgid, family, now);
+	if (index)
+		return index;
+	return bucket_get(family, family, f->owner) ? family : 0;
+}
+
+/* Puts a task's buckets in order after a change of its group or of caps. */
+int caps_refresh(struct task_ctx *t NONNULL, u32 tgid, u32 chain, u64 generation, u64 now)
+{
+	u32 next[EXT_CAPS_EACH] = {}, own = t->caps_own, family;
+
+	for (int i = 0; i < EXT_CAPS_EACH; i++) {
+		struct bucket *f;
+
+		family = own ? own : chain;
+		f = bucket_at(family);
+		if (!f)
+			break;
+		if (!own)
+			chain = f->above;
+		own = 0;
+		next[i] = caps_bucket(t, tgid, family, now);
+		if (!next[i])
+			break;
+	}
+	cap_unreserve(t);
+	for (int i = 0; i < EXT_CAPS_EACH; i++) {
+		u32 old = t->caps[i];
+
+		if (old && old != next[0] && old != next[1] && old != next[2] && old != next[3])
+			bucket_put(old, now);
+	}
+	for (int i = 0; i < EXT_CAPS_EACH; i++)
+		t->caps[i] = next[i];
+	t->caps_generation = generation;
+	return 0;
+}
+
+INLINE void caps_count_runner(struct task_ctx *t, s32 by)
+{
+	for (int i = 0; i < EXT_CAPS_EACH; i++)
+		bucket_count_runner(t->caps[i], by);
+}
+
+/* Before it begins to compete, and when its CPU looks again. */
+INLINE void caps_update(struct task_struct *p, struct task_ctx *t, bool runs, u64 now)
+{
+	struct ext_control *shared = pool_shared();
+	struct group *g;
+	u64 generation;
+
+	if (!shared || t->caps_generation == shared->gates_generation)
+		return;
+	generation = shared->gates_generation;
+	group_limit(t->group, t->group_id);
+	g = group_at(t->group);
+	if (runs)
+		caps_count_runner(t, -1);
+	caps_refresh(t, p->tgid, g && !(p->flags & PF_KTHREAD) ? g->capped : 0, generation, now);
+	if (runs)
+		caps_count_runner(t, 1);
+}
+
+/* A child: the same families, by law/cap.h's rules of inheritance. */
+int caps_fork(struct task_ctx *t NONNULL, struct task_ctx *from NONNULL, u32 tgid, u64 now)
+{
+	t->caps_own = from->caps_own;
+	for (int i = 0; i < EXT_CAPS_EACH; i++) {
+		u32 index = from->caps[i];
+		struct bucket *s = bucket_at(index);
+		u64 owner;
+
+		if (!s)
+			break;
+		owner = s->cap.scope == TG_CAP_PROCESS ? (u64)tgid << 32 | s->family : 0;
+		if (index == s->family || (owner && owner == s->owner)) {
+			t->caps[i] = bucket_get(index, s->family, s->owner) ? index : 0;
+			continue;
+		}
+		index = bucket_fork(index, owner, now);
+		t->caps[i] = index;
+		if (index && owner)
+			bpf_map_update_elem(&cap_processes, &owner, &index, 0);
+	}
+	return 0;
+}
+
+INLINE void caps_inherit(struct task_struct *p, struct task_ctx *t)
+{
+	struct task_struct *parent = bpf_get_current_task_btf();
+	struct task_ctx *from = task_of(parent);
+
+	/* A child that came into this class later may have buckets, or a cap, of its own by now. */
+	if (from && (u32)parent->pid == t->forked_by && !t->caps[0] && !t->caps_own)
+		caps_fork(t, from, p->tgid, now_ns());
+}
+
+/* It is dead, and leaves what it owes. */
+int caps_release(struct task_ctx *t NONNULL)
+{
+	u64 now = now_ns();
+
+	cap_unreserve(t);
+	for (int i = 0; i < EXT_CAPS_EACH; i++) {
+		if (t->caps[i])
+			bucket_put(t->caps[i], now);
+		t->caps[i] = 0;
+	}
+	if (t->caps_own_ref)
+		bucket_put(t->caps_own, now);
+	t->caps_own = 0;
+	t->caps_own_ref = 0;
+	return 0;
+}
+
+/* `quiescent` */
+INLINE void caps_quiescent(struct task_struct *p, struct task_ctx *t)
+{
+	cap_unreserve(t);
+	if (p->__state & TASK_DEAD)
+		caps_release(t);
+}
+
+/* What a member may do now. Throttled: it is denied; else it enters or leaves the background. */
+u32 caps_apply(struct task_ctx *t NONNULL, bool exempt, u64 now)
+{
+	u32 state = t->min_runtime_ns || exempt ? TG_CAP_RUN : cap_worst(t, now);
+	u32 kind = state == TG_CAP_BACKGROUND ? EXT_BACKGROUND : EXT_MAIN;
+
+	if (state == TG_CAP_PARKED)
+		t->flags |= TASK_DENIED;
+	else if (t->kind != EXT_SIDE && t->kind != kind)
+		task_migrate(t, t->llc, kind);
+	return state;
+}
+
+/*
+ * `enqueue_task`: throttles a task that may not run. One that its CPU has just denied is throttled
+ * even if its bucket has got a few ns since: the CPU is on its way to others, or to idle. True: it
+ * is throttled.
+ */
+static __attribute__((noinline)) bool caps_throttles(struct task_struct *p, struct task_ctx *t)
+{
+	u64 now = now_ns(), at_ns;
+	u32 state = TG_CAP_PARKED;
+	bool exempt = cap_exempt(p);
+
+	if (exempt || !(t->flags & TASK_DENIED))
+		state = caps_apply(t, exempt, now);
+	t->flags &= ~TASK_DENIED;
+	if (state != TG_CAP_PARKED) {
+		if (t->kind == EXT_BACKGROUND)
+			cap_background_wait(t, now);
+		return false;
+	}
+	cap_reserve(t);
+	throttle_deactivate(t);
+	at_ns = cap_recheck_ns(t, now);
+	dsq_insert_vtime(p, dsq_cap_throttled(t->llc), config.slice_ns, at_ns, 0);
+	cap_timer_arm(t->llc, at_ns, now);
+	return true;
+}
+
+/*
+ * `dispatch_kind`: takes the first tasks of a queue out as long as they may not start as what they
+ * are; true: there was one.
+ */
+u32 caps_throttle_first(u64 dsq, u32 cpu, u32 kind, u64 now)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	struct task_ctx *t;
+	bool sifted = false;
+	u32 look, state;
+
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		EXT_FOR(look, CAPS_BATCH)
+		{
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+				continue;
+			t = task_of(p);
+			if (!t || !t->caps[0])
+				break;
+			state = cap_state(p, t, now);
+			if (state == TG_CAP_RUN || (state == TG_CAP_BACKGROUND && kind != EXT_MAIN))
+				break;
+			if (state == TG_CAP_PARKED)
+				cap_throttle_queued(&it, p, t, now);
+			else
+				task_move_kind(&it, p, t, EXT_BACKGROUND, now);
+			sifted = true;
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return sifted;
+}
+
+/* How long its buckets let a task run. */
+u64 caps_left_ns(struct task_ctx *t NONNULL)
+{
+	u64 left_ns = ~0ULL;
+
+	for (int i = 0; i < EXT_CAPS_EACH; i++) {
+		if (t->caps[i])
+			left_ns = tg_min(left_ns, bucket_left_ns(t->caps[i], 1ULL << 40));
+	}
+	return left_ns;
+}
+
+/* How long a task may run that starts, or goes on, on this CPU; sets its slice timer. */
+u64 caps_bound(struct task_ctx *t NONNULL, bool exempt, u32 cpu, u64 now)
+{
+	u64 left_ns = ~0ULL;
+
+	if (t->flags & TASK_DENIED)
+		return 0;
+	if (t->min_runtime_ns)
+		left_ns = t->min_runtime_ns;
+	else if (!exempt)
+		left_ns = caps_left_ns(t);
+	/* Not the slice: that ends at a tick, which may be later than the bucket's end. */
+	if (left_ns < t->slice_ns + CAPS_TICK_NS)
+		slice_timer_set(cpu, now + left_ns, now);
+	return left_ns;
+}
+
+/* `running`: one that may not after all is stopped at once. */
+INLINE void caps_start(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 now)
+{
+	u32 state = cap_state(p, t, now);
+
+	cap_unreserve(t);
+	caps_count_runner(t, 1);
+	if (state == TG_CAP_PARKED || (state == TG_CAP_BACKGROUND && t->kind == EXT_MAIN))
+		slice_timer_set(cpu, now, now);
+	else
+		caps_bound(t, throttle_exempt(p), cpu, now);
+}
+
+/* It ran; whether as something that yields, the CPU knows, for it may have turned since. */
+int caps_charge(struct task_ctx *t NONNULL, u64 ran_ns, u64 now, bool background)
+{
+	for (int i = 0; i < EXT_CAPS_EACH; i++) {
+		if (t->caps[i])
+			bucket_charge(t->caps[i], ran_ns, now, background);
+	}
+	return 0;
+}
+
+/* `stopping` */
+INLINE void caps_stop(struct task_ctx *t, u32 cpu)
+{
+	caps_count_runner(t, -1);
+	t->min_runtime_ns = 0;
+	slice_timer_clear(cpu);
+}
+
+/* ---- what the loader asks ---- */
+
+/* The family of a gate or of a task's own cap, made if there is none. */
+INLINE u32 caps_family(u32 known, u64 owner, bool is_gate)
+{
+	struct bucket *s = bucket_at(known);
+	u32 index;
+
+	if (s && s->users && s->owner == owner)
+		return known;
+	index = bucket_alloc();
+	s = bucket_at(index);
+	if (!s)
+		return 0;
+	bucket_init(s, index, owner);
+	s->is_gate = is_gate;
+	return index;
+}
+
+INLINE void caps_terms(u32 family, const struct tg_cap_terms *terms, u64 now)
+{
+	struct bucket *f = bucket_at(family);
+
+	if (!f)
+		return;
+	bpf_spin_lock(&f->lock);
+	f->terms = *terms;
+	f->version++;
+	tg_cap_set(&f->cap, terms, now);
+	bpf_spin_unlock(&f->lock);
+}
+
+INLINE u32 caps_of_gate(u64 id, bool none)
+{
+	u32 *known = bpf_map_lookup_elem(&cap_gates, &id);
+	u32 family = known ? *known : 0;
+
+	if (none) {
+		bpf_map_delete_elem(&cap_gates, &id);
+		return family;
+	}
+	family = caps_family(family, id, true);
+	if (family && bpf_map_update_elem(&cap_gates, &id, &family, 0))
+		return 0;
+	return family;
+}
+
+/* A task's own: of one that it has inherited, it keeps nothing. */
+INLINE u32 caps_of_task(u32 pid, bool none)
+{
+	struct task_struct *p = bpf_task_from_pid(pid);
+	struct task_ctx *t;
+	u32 family = 0;
+
+	if (!p)
+		return 0;
+	t = task_of(p);
+	if (t && none) {
+		family = t->caps_own_ref ? t->caps_own : 0;
+		t->caps_own_ref = 0;
+		t->caps_own = 0;
+	} else if (t) {
+		family = caps_family(t->caps_own_ref ? t->caps_own : 0, pid, false);
+		t->caps_own = family;
+		t->caps_own_ref = family != 0;
+	}
+	bpf_task_release(p);
+	return family;
+}
+
+/* Sets a cap, or with no terms takes it away. What draws on it finds out at its next look, for the
+ * loader raises the generation afterwards. */
+SEC("syscall")
+int set_cap(struct ext_cap_ask *ask)
+{
+	struct tg_cap_terms terms = {
+	    .hard_ppt = ask->hard_ppt,
+	    .soft_ppt = ask->soft_ppt,
+	    .scope = tg_min(ask->scope, TG_CAP_TASK),
+	    .granularity_ns = BUCKET_RUN_MIN_NS,
+	};
+	bool none = terms.hard_ppt == TG_CAP_NONE && terms.soft_ppt == TG_CAP_NONE;
+	u64 now = now_ns();
+	u32 family =
+	    ask->cgroup_id ? caps_of_gate(ask->cgroup_id, none) : caps_of_task(ask->pid, none);
+
+	ask->bucket = none ? 0 : family;
+	if (!family)
+		return none ? 0 : -ENOENT;
+	caps_on = 1;
+	caps_terms(family, &terms, now);
+	if (none)
+		bucket_put(family, now);
+	cap_recheck_all();
+	return 0;
+}
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The next task of a CPU: the earliest of the first tasks of its queues, else one of another cache.
+ */
+#ifndef TIDEGATE_EXT_PICK_H
+#define TIDEGATE_EXT_PICK_H
+
+#include "queue/enqueue.h"
+
+/*
+ * Tasks that may not run on a CPU and that it passes over in one look. It sees none behind them, so
+ * this is more than ever wait for the other CPUs of a cache.
+ */
+#define PICK_SCAN_MAX 4096
+/* Between two looks at whether another cache has more work waiting. */
+#define PICK_BALANCE_NS 4000000
+
+/* The deadline of the first in a queue that may run on a CPU; 0: there is none. Global, as
+ * pick_steal, so that the verifier walks it once and not for every way that leads there. */
+u64 pick_first(u64 dsq, s32 cpu)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	u64 deadline = 0;
+	u32 look;
+
+	EXT_RCU;
+	if (scx_bpf_dsq_peek) {
+		p = scx_bpf_dsq_peek(dsq);
+		if (!p)
+			return 0;
+		if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			return p->scx.dsq_vtime;
+	} else if (!scx_bpf_dsq_nr_queued(dsq)) {
+		return 0;
+	}
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		EXT_FOR(look, PICK_SCAN_MAX)
+		{
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
+				deadline = p->scx.dsq_vtime;
+				break;
+			}
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return deadline;
+}
+
+struct first {
+	u64 dsq;
+	u64 deadline; /* 0: none waits */
+};
+
+INLINE void pick_earlier(struct first *first, u64 dsq, s32 cpu)
+{
+	u64 deadline = pick_first(dsq, cpu);
+
+	if (deadline && (!first->deadline || tg_latency_before(deadline, first->deadline))) {
+		first->deadline = deadline;
+		first->dsq = dsq;
+	}
+}
+
+/* The first of the tasks that wait for a CPU in its own cache. */
+INLINE struct first pick_head(s32 cpu, struct ext_cpu *c, u32 kind)
+{
+	struct first first = {};
+	u32 runqueue = runqueue_index(c->llc, kind);
+
+	if (config.cpus > 1) {
+		pick_earlier(&first, dsq_pinned(cpu, kind), cpu);
+		pick_earlier(&first, dsq_narrow(runqueue), cpu);
+	}
+	pick_earlier(&first, dsq_wide(runqueue), cpu);
+	return first;
+}
+
+/* Now and then a CPU pulls a waiting task of main's from the cache that has most to do, if that
+ * evens the weights out. */
+int pick_balance(u32 home, u64 now)
+{
+	struct runqueue *own = runqueue_at(runqueue_index(home, EXT_MAIN)), *busiest;
+	u64 most = 0;
+	u32 step, from = 0, runqueue;
+
+	if (!own || now < own->balance_ns)
+		return 0;
+	own->balance_ns = now + PICK_BALANCE_NS;
+	EXT_FOR(step, config.llcs)
+	{
+		struct runqueue *rq = runqueue_at(runqueue_index(step, EXT_MAIN));
+		u64 weights = rq ? rq->weights : 0;
+
+		from = tg_if_less(most, weights, step, from);
+		most = tg_max(most, weights);
+	}
+	runqueue = runqueue_index(from, EXT_MAIN);
+	busiest = runqueue_at(runqueue);
+	if (!busiest || from == home || !busiest->members)
+		return 0;
+	if (own->weights + 2 * (busiest->weights / busiest->members) > busiest->weights)
+		return 0;
+	/* Those that may not run anywhere may yet run here. */
+	return dsq_move_to_local(dsq_wide(runqueue)) || dsq_move_to_local(dsq_narrow(runqueue));
+}
+
+/* Takes a task of a kind out of another cache's queues. */
+u32 pick_steal(u32 home, u32 kind)
+{
+	u32 step;
+
+	EXT_FOR(step, config.llcs - 1)
+	{
+		u32 runqueue = runqueue_index((home + 1 + step) % config.llcs, kind);
+
+		if (scx_bpf_dsq_nr_queued(dsq_wide(runqueue)) &&
+		    dsq_move_to_local(dsq_wide(runqueue)))
+			return true;
+		if (scx_bpf_dsq_nr_queued(dsq_narrow(runqueue)) &&
+		    dsq_move_to_local(dsq_narrow(runqueue)))
+			return true;
+	}
+	return false;
+}
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Where a task goes: an idle CPU, else the CPU whose task it displaces.
+ *
+ * Idle CPUs are found by the kernel's own search, which goes by what we want: the previous CPU if
+ * its whole core is idle, an idle core of its cache, then of its node; then the previous CPU alone,
+ * an idle thread of its cache, and so on; a synchronous wakeup may stay beside its waker.
+ */
+#ifndef TIDEGATE_EXT_PLACE_H
+#define TIDEGATE_EXT_PLACE_H
+
+#include "queue/runqueue.h"
+
+/* Running tasks that a waking one is compared with. */
+#define PLACE_SCAN_MAX 16
+/* CPUs of the whole machine that are looked through for one that runs side work or background. */
+#define PLACE_OTHER_CACHES_MAX 256
+
+/*
+ * A task that waits, in the order of a rank (law/latency.h), against what runs on a CPU. A slice
+ * that is over ends at the next tick only; until then the running task ranks where its next slice
+ * would put it.
+ */
+enum yields { YIELDS_NOT, YIELDS_SOON, YIELDS_NOW };
+
+INLINE enum yields place_displaces(struct task_ctx *t, struct ext_cpu *c, u64 v, u64 now)
+{
+	u64 hweight = tg_max(c->hweight, 1), ran_ns = tg_sub0(now, c->since_ns);
+	struct tg_latency_rank runs = {
+	    .deadline = c->deadline,
+	    .hint = c->hint,
+	    .eligible = runqueue_eligible(v, c->vruntime + virtual_ns(ran_ns, hweight),
+					  virtual_ns(c->slice_ns, hweight)),
+	};
+	struct tg_latency_rank waits = {
+	    .deadline = t->deadline,
+	    .hint = t->hint,
+	    .eligible = runqueue_eligible(v, t->vruntime, task_slice_v(t)),
+	};
+
+	if (!tg_latency_preempts(&runs, &waits) && (!waits.eligible || t->hint > c->hint))
+		return YIELDS_NOT;
+	/* Equals leave each other alone for a quarter of a slice. */
+	if (t->hint < c->hint || tg_sub0(now, c->began_ns) >= c->slice_ns / 4)
+		return YIELDS_NOW;
+	return YIELDS_SOON;
+}
+
+/*
+ * The task that runs there gives way to any of main's tasks (that is not of the idle class itself).
+ */
+INLINE bool place_yields(struct task_ctx *t, struct ext_cpu *c)
+{
+	return c->kind != EXT_MAIN || ((c->state & EXT_CPU_YIELDS) && !(t->flags & TASK_YIELDS));
+}
+
+/*
+ * A CPU of another cache that runs side work or background: main does not wait where its cache is
+ * full of main while side work runs elsewhere (it would until that one's slice is over). -1: none.
+ */
+s32 place_other_cache(struct task_struct *p TRUSTED, u32 from)
+{
+	u32 most = tg_min(config.cpus, PLACE_OTHER_CACHES_MAX), step;
+	s32 found = -1;
+
+	EXT_RCU;
+	EXT_FOR(step, most)
+	{
+		u32 at = (from + step) % tg_max(config.cpus, 1);
+		struct ext_cpu *c = cpu_at(at);
+
+		if (!c)
+			break;
+		if (!(c->state & EXT_CPU_RUNS) || c->kind == EXT_MAIN || c->need_resched ||
+		    side_is_forced(at) || !bpf_cpumask_test_cpu(at, p->cpus_ptr))
+			continue;
+		found = at;
+		break;
+	}
+	return found;
+}
+
+#define PLACE_NONE (-1)
+#define PLACE_SOON (-2)
+
+/* The CPU whose task has the latest deadline, of those where `p` may run; else PLACE_NONE, or
+ * that CPU as PLACE_SOON - cpu: not yet. */
+INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64 now)
+{
+	enum yields yields;
+	u64 latest = 0;
+	s32 best = -1;
+	u32 at = from;
+	struct ext_cpu *c;
+	struct runqueue *rq = runqueue_at(t->runqueue);
+
+	if (t->kind != EXT_MAIN || !rq)
+		return PLACE_NONE;
+	for (int look = 0; look < PLACE_SCAN_MAX; look++) {
+		c = cpu_at(at);
+		if (!c)
+			break;
+		if ((c->state & EXT_CPU_RUNS) && !c->need_resched && !side_is_forced(at) &&
+		    bpf_cpumask_test_cpu(at, p->cpus_ptr)) {
+			u64 deadline =
+			    place_yields(t, c) ? t->deadline + (1ULL << 62) : c->deadline;
+
+			if (best < 0 || tg_latency_before(latest, deadline)) {
+				latest = deadline;
+				best = at;
+			}
+		}
+		at = c->next_in_llc;
+		if (at == (u32)from)
+			break;
+	}
+	c = best < 0 ? NULL : cpu_at(best);
+	if (config.llcs > 1 && *(volatile s32 *)&nr_side_cpus > 0 && (!c || !place_yields(t, c))) {
+		s32 other = place_other_cache(p, from);
+
+		best = other < 0 ? best : other;
+		c = best < 0 ? NULL : cpu_at(best);
+	}
+	if (!c)
+		return PLACE_NONE;
+	yields = place_yields(t, c) ? YIELDS_NOW : place_displaces(t, c, runqueue_v(rq), now);
+	if (yields == YIELDS_SOON)
+		return PLACE_SOON - best;
+	if (yields != YIELDS_NOW)
+		return PLACE_NONE;
+	c->need_resched = 1;
+	return best;
+}
+
+/* The same from a timer. Global, so that the verifier walks it once: its rounds for each of the
+ * ways that lead here were four fifths of all that it walked (6.18). */
+s32 place_victim_once(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, s32 from, u64 now)
+{
+	EXT_RCU;
+
+	return place_victim(p, t, from, now);
+}
+
+#endif
