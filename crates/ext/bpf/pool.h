@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Limited groups: a pool each and a silo for each CPU (law/bandwidth.h), in a table of their own.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Which CPUs run side work: as many as the tide allows, packed onto as few cores as will do, so
  * that the others stay whole. crates/sim/src/sched/ext/side.rs is the same in Rust.
