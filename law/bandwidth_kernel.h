@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * bandwidth_kernel.h - what the stock kernel does with the same pool and silos
  * that the law would not: for the simulator's stock kernel and for comparison.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * bandwidth_types.h - what the bandwidth law is given and what it remembers.
  * crates/law/src/bandwidth.rs mirrors these structs (sizes are tested).

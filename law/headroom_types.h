@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * headroom_types.h - what goes into the headroom law, what comes out, and what
  * it remembers. crates/law/src/ffi.rs mirrors these structs (sizes are tested).

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Non-inline doors to the law for Rust; crates/law/src/ffi.rs mirrors the types. */
 #include "headroom.h"
 #include "share.h"

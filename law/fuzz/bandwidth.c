@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * bandwidth.c - any interleaving of runs, idling, timers, moves and changes of
  * terms on three CPUs and two levels, against a ledger that keeps its own clock.

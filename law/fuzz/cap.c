@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * cap.c - tasks that run, sleep, fork, exit and are given other terms, under all
  * scopes, against buckets kept exactly in thousandths of a ns, and a ledger: what

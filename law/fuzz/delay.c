@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* delay.c - the extra headroom for run delay against its rules in wide integers, for evidence true
  * and false. */
 #include "delay.h"

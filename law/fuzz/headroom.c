@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * headroom.c - any samples, true and false, under any tuning: the bounds hold in
  * every state, what cannot be true drops what was learnt, rises keep their slope;

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* latency.c - offsets and slices against exact fractions; the orders are orders. */
 #include "latency.h"
 #include "fuzz.h"

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* share.c - every promise of share.h, in wide integers, for any targets. */
 #include "share.h"
 #include "fuzz.h"

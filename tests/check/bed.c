@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // kernelbed SCENARIOS BED SPAN_MAX_MS [PART_OF_A_NAME...] runs the scenarios for that bed and
 // prints their figures:
 //   vm, host   the kernel's own scheduler

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // kernelbed: runs the scenarios of scenarios.txt on the kernel that it finds itself on, the host's
 // or the emulated machine's, and prints what came of them. It shares no code with Tidegate and none
 // with the simulator.

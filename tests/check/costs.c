@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // What the kernel's own paths cost on this machine, as the simulator's constants want them. Meant
 // for the precise machine, where they are counts of instructions and repeat exactly.
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Control groups of either version. All of a scenario's groups lie in one group of the bed's own,
 // which has the highest weight: what else runs on the machine then takes little of the CPUs. It is
 // named after the scenario, so that the groups of several may be there at once (for their gates).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Reads scenarios.txt, whose head tells its form.
 #include "bed.h"
 

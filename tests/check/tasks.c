@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The processes of a scenario: hogs, sleepers and message teams.
 //
 // Burning is done in runs of no-operations: in the emulated machine each counts as one nanosecond

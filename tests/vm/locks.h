@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // vmtool's locks: side work holds one for some CPU time again and again; main waits for it just
 // after it was taken, and says how long. Part of vmtool.c, whose clocks and burning it uses.
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // A group's CPU time by the kernel's perf events: a clock that the context switch itself starts and
 // stops, whatever the scheduler. (cpu.stat is the scheduling class' own: 7.3 counts too little for
 // tasks of sched_ext.)

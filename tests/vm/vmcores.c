@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Who runs beside whom; part of vmtool (vmtool.c).
 // clang-format off
 //   vmtool places FILE N BUSY_US PERIOD_US   N threads that work BUSY_US of each PERIOD_US (0: always) and show in FILE

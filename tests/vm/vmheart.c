@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // A heart that tells whose fault a stall is; part of vmtool (vmtool.c).
 // clang-format off
 //   vmtool heart FILE                        a real-time task that looks at the clock each 200 ms; a line "uptime_s late_s busy_s"

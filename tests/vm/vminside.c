@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // A lock of the kernel's that is held by who does not run; part of vmtool (vmtool.c).
 // clang-format off
 //   vmtool inside hold FILE BYTES GROUP      goes there and writes so many bytes at once, again and again: all

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Where the kernel puts main's tasks; part of vmtool (vmtool.c).
 // clang-format off
 //   vmtool serve THREADS PERCENT WORK_US SECONDS

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Torment for a scheduler, and a heart that tells whose fault a stall is; part of vmtool
 // (vmtool.c).
 // clang-format off

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // A terminal that goes away; part of vmtool (vmtool.c).
 // clang-format off
 //   vmtool terminal SECONDS PROGRAM...       runs it on a terminal of its own, whose window is closed so many seconds after it has

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The guest's load and its reader, in one static program that shares no code with Tidegate.
 // clang-format off
 //   vmtool burn [SECONDS]                    takes all the CPU it gets (for ever without SECONDS)

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // Ordinary work, by which two schedulers are compared; part of vmtool (vmtool.c), with no load to
 // which the schedulers' own ways are known. Each prints what it took.
 // clang-format off

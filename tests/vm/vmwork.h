@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // What vmtool.c and its other files have of each other.
 #ifndef VMWORK_H
 #define VMWORK_H

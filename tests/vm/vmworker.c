@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The workers of `vmtool stress` (vmstress.c): one of each kind of life, over and over.
 #include <pthread.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: MIT OR Apache-2.0
 // The workers of `vmtool stress`: vmworker.c.
 #ifndef VMWORKER_H
 #define VMWORKER_H

@@ -1,26 +1,26 @@
-//! `cargo xtask licences`: everything that is linked into Tidegate must be usable under GPL-2.0-only.
+//! `cargo xtask licences`: that the table in LICENSE is true.
 //!
-//! A dependency passes if one of the licences that it offers is compatible. Apache-2.0 alone is not (its patent terms are
-//! a further restriction under GPL version 2). What only builds or tests Tidegate is not distributed in it; such
-//! dependencies may be named in [`NOT_LINKED`], each with its reason, and are refused there once they are linked.
+//! - Every crate linked into a distributed binary offers a permissive licence. What only builds or tests Tidegate (build and
+//!   dev dependencies, xtask, procedural macros) is not distributed.
+//! - Every C file names the licence of its folder, and every BPF program tells it to the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, ExitCode};
 
 use serde_json::Value;
 
-const COMPATIBLE: &[&str] = &[
+/// Packages whose binaries are distributed.
+const BINARIES: &[&str] = &["tidegate"];
+
+const PERMISSIVE: &[&str] = &[
     "0BSD",
+    "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
     "CC0-1.0",
-    "GPL-2.0-only",
-    "GPL-2.0-or-later",
     "ISC",
-    "LGPL-2.1-only",
-    "LGPL-2.1-or-later",
     "MIT",
     "MIT-0",
     "NCSA",
@@ -29,152 +29,167 @@ const COMPATIBLE: &[&str] = &[
     "Zlib",
 ];
 
-/// Dependencies without a compatible licence that never become part of what is distributed.
-const NOT_LINKED: &[(&str, &str)] = &[
-    (
-        "normalize-line-endings",
-        "of trycmd, which runs golden tests",
-    ),
-    ("similar", "of trycmd, which runs golden tests"),
-];
+const OURS: &str = "MIT OR Apache-2.0";
+const OURS_IN_KERNEL: &str = "GPL-2.0-only OR BSD-2-Clause";
+/// What the kernel knows that by (include/linux/license.h).
+const FOR_KERNEL: &str = "SEC(\"license\") = \"Dual BSD/GPL\";";
 
 /// Runs the check.
 pub fn main() -> ExitCode {
-    let report = metadata().and_then(|metadata| check(&metadata));
-    match report {
-        Ok(checked) => {
-            println!("licences: {checked} dependencies, all usable under GPL-2.0-only");
+    match metadata().and_then(|metadata| Ok((linked(&metadata), c_files()?))) {
+        Ok((linked, files)) => {
+            let mut problems: Vec<String> = linked.iter().filter_map(refused).collect();
+            problems.extend(
+                files
+                    .iter()
+                    .filter_map(|(path, text)| mislabelled(path, text)),
+            );
+            for problem in &problems {
+                eprintln!("tidegate: licences: {problem}");
+            }
+            if !problems.is_empty() {
+                return ExitCode::FAILURE;
+            }
+            println!(
+                "licences: {} crates linked, all permissive; {} C files labelled",
+                linked.len(),
+                files.len()
+            );
             ExitCode::SUCCESS
         }
-        Err(lines) => {
-            for line in lines {
-                eprintln!("tidegate: licences: {line}");
-            }
+        Err(why) => {
+            eprintln!("tidegate: licences: {why}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// The resolved packages for the platform that we ship.
-fn metadata() -> Result<Value, Vec<String>> {
-    let host = Command::new("cargo")
-        .args(["metadata", "--format-version", "1", "--locked"])
-        .args(["--filter-platform", "x86_64-unknown-linux-gnu"])
+fn output(program: &str, args: &[&str]) -> Result<Vec<u8>, String> {
+    let output = Command::new(program)
+        .args(args)
         .output()
-        .map_err(|error| vec![format!("cargo metadata: {error}; is cargo in PATH?")])?;
-    if !host.status.success() {
-        return Err(vec![format!(
-            "cargo metadata: {}",
-            String::from_utf8_lossy(&host.stderr).trim()
-        )]);
+        .map_err(|error| format!("{program}: {error}; is it in PATH?"))?;
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        let why = String::from_utf8_lossy(&output.stderr);
+        Err(format!("{program} {}: {}", args[0], why.trim()))
     }
-    serde_json::from_slice(&host.stdout).map_err(|error| vec![format!("cargo metadata: {error}")])
 }
 
-fn check(metadata: &Value) -> Result<usize, Vec<String>> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+/// The resolved packages for the platform that we ship.
+fn metadata() -> Result<Value, String> {
+    let host = "x86_64-unknown-linux-gnu";
+    let args = [
+        "metadata",
+        "--format-version",
+        "1",
+        "--locked",
+        "--filter-platform",
+        host,
+    ];
+    serde_json::from_slice(&output("cargo", &args)?)
+        .map_err(|error| format!("cargo metadata: {error}"))
+}
+
+/// The C files that git knows, with their text.
+fn c_files() -> Result<Vec<(String, String)>, String> {
+    let top = output("git", &["rev-parse", "--show-toplevel"])?;
+    let top = String::from_utf8_lossy(&top).trim().to_owned();
+    let listed = output("git", &["-C", &top, "ls-files", "*.c", "*.h"])?;
+    String::from_utf8_lossy(&listed)
+        .lines()
+        .map(|path| {
+            let text = std::fs::read_to_string(format!("{top}/{path}"))
+                .map_err(|error| format!("{path}: {error}"))?;
+            Ok((path.to_owned(), text))
+        })
+        .collect()
+}
+
+/// What is wrong with a C file's licence.
+fn mislabelled(path: &str, text: &str) -> Option<String> {
+    let in_kernel = path.starts_with("law/") || path.contains("/bpf/");
+    let licence = if in_kernel { OURS_IN_KERNEL } else { OURS };
+    let first = text.lines().next().unwrap_or_default();
+    let named = first
+        .split_once("SPDX-License-Identifier: ")
+        .map(|(_, named)| named);
+    if named.map(|named| named.trim_end_matches("*/").trim()) != Some(licence) {
+        return Some(format!(
+            "{path}: the first line must be \"SPDX-License-Identifier: {licence}\" (see LICENSE)"
+        ));
+    }
+    (path.ends_with(".bpf.c") && !text.contains(FOR_KERNEL))
+        .then(|| format!("{path}: the program's licence must be `{FOR_KERNEL}`"))
+}
+
+/// A crate that is linked: name and licence.
+type Crate = (String, String);
+
+fn refused((name, licence): &Crate) -> Option<String> {
+    (!permissive(licence)).then(|| {
+        format!(
+            "{name}: offers \"{licence}\" only, and is linked into {BINARIES:?}; use another crate"
+        )
+    })
+}
+
+/// The packages of others that are reachable from a binary by dependencies that are linked in: not through build or dev
+/// edges, and not what stands behind a procedural macro, which runs in the compiler.
+fn linked(metadata: &Value) -> Vec<Crate> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut edges: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for node in list(&metadata["resolve"]["nodes"]) {
+        let normal = list(&node["deps"]).into_iter().filter(|dep| {
+            list(&dep["dep_kinds"])
+                .iter()
+                .any(|kind| kind["kind"].is_null())
+        });
+        edges.insert(
+            text(&node["id"]),
+            normal.map(|dep| text(&dep["pkg"])).collect(),
+        );
+    }
+    let is_macro = |package: &Value| {
+        list(&package["targets"]).iter().any(|target| {
+            list(&target["kind"])
+                .iter()
+                .any(|kind| kind == "proc-macro")
+        })
+    };
+    let packages: BTreeMap<String, Value> = list(&metadata["packages"])
+        .into_iter()
+        .filter(|package| !is_macro(package))
+        .map(|package| (text(&package["id"]), package))
+        .collect();
     let ours: BTreeSet<String> = list(&metadata["workspace_members"])
         .iter()
         .map(text)
         .collect();
-    let linked = linked(metadata, &ours);
-    let (mut problems, mut checked) = (Vec::new(), 0);
-    let mut excused: BTreeSet<&str> = BTreeSet::new();
-    for package in list(&metadata["packages"]) {
-        let (id, name, licence) = (
-            text(&package["id"]),
-            text(&package["name"]),
-            text(&package["license"]),
-        );
-        if ours.contains(&id) {
-            continue;
-        }
-        checked += 1;
-        if compatible(&licence) {
-            continue;
-        }
-        let linked = linked.contains(&id);
-        match NOT_LINKED.iter().find(|(excepted, _)| *excepted == name) {
-            Some((excepted, _)) if !linked => {
-                excused.insert(excepted);
-            }
-            _ => problems.push(format!(
-                "{name}: offers \"{licence}\", which GPL-2.0-only code cannot be {} with; use another crate",
-                if linked { "linked" } else { "distributed" }
-            )),
-        }
-    }
-    for (name, _) in NOT_LINKED
+    let mut to_visit: Vec<String> = ours
         .iter()
-        .filter(|(name, _)| !excused.contains(name))
-    {
-        problems.push(format!(
-            "{name}: is excepted and needs no exception; remove it from NOT_LINKED"
-        ));
-    }
-    if problems.is_empty() {
-        Ok(checked)
-    } else {
-        Err(problems)
-    }
-}
-
-/// Everything that is reachable from our crates by dependencies that are linked in: not through build or dev edges, not
-/// from xtask, and not what stands behind a procedural macro, which runs in the compiler.
-fn linked(metadata: &Value, ours: &BTreeSet<String>) -> BTreeSet<String> {
-    let mut edges: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for node in metadata["resolve"]["nodes"]
-        .as_array()
-        .into_iter()
-        .flatten()
-    {
-        let targets = node["deps"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|dep| {
-                let kinds = dep["dep_kinds"].as_array()?;
-                let normal = kinds.iter().any(|kind| kind["kind"].is_null());
-                if normal { dep["pkg"].as_str() } else { None }
-            });
-        edges.insert(node["id"].as_str().unwrap_or_default(), targets.collect());
-    }
-    let packages = metadata["packages"].as_array();
-    let macros: BTreeSet<&str> = packages
-        .into_iter()
-        .flatten()
-        .filter(|package| {
-            package["targets"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .any(|target| {
-                    target["kind"]
-                        .as_array()
-                        .into_iter()
-                        .flatten()
-                        .any(|kind| kind == "proc-macro")
-                })
+        .filter(|id| {
+            packages
+                .get(*id)
+                .is_some_and(|package| BINARIES.iter().any(|name| package["name"] == *name))
         })
-        .filter_map(|package| package["id"].as_str())
+        .cloned()
         .collect();
-    let mut todo: Vec<&str> = ours
-        .iter()
-        .map(String::as_str)
-        .filter(|id| !id.contains("/xtask#"))
-        .collect();
-    let mut seen: BTreeSet<String> = BTreeSet::new();
-    while let Some(id) = todo.pop() {
-        if !macros.contains(id) && seen.insert(id.to_owned()) {
-            todo.extend(edges.get(id).into_iter().flatten());
+    let mut seen = BTreeSet::new();
+    while let Some(id) = to_visit.pop() {
+        if packages.contains_key(&id) && seen.insert(id.clone()) {
+            to_visit.extend(edges.get(&id).into_iter().flatten().cloned());
         }
     }
-    seen
+    seen.difference(&ours)
+        .map(|id| (text(&packages[id]["name"]), text(&packages[id]["license"])))
+        .collect()
 }
 
-/// Whether an SPDX expression offers a compatible licence. `AND` binds closer than `OR`; the old form writes `/` for `OR`.
-fn compatible(expression: &str) -> bool {
+/// Whether an SPDX expression offers a permissive licence. `AND` binds closer than `OR`; the old form writes `/` for `OR`.
+fn permissive(expression: &str) -> bool {
     let spaced = expression
         .replace('/', " OR ")
         .replace('(', " ( ")
@@ -221,11 +236,11 @@ fn one(rest: &mut &[&str]) -> bool {
         }
         [licence, "WITH", exception, tail @ ..] => {
             *rest = tail;
-            COMPATIBLE.contains(&format!("{licence} WITH {exception}").as_str())
+            PERMISSIVE.contains(&format!("{licence} WITH {exception}").as_str())
         }
         [licence, tail @ ..] => {
             *rest = tail;
-            COMPATIBLE.contains(licence)
+            PERMISSIVE.contains(licence)
         }
         [] => false,
     }
@@ -240,62 +255,64 @@ mod tests {
         for good in [
             "MIT",
             "MIT/Apache-2.0",
-            "Apache-2.0 OR MIT",
-            "Apache-2.0 WITH LLVM-exception OR Apache-2.0",
-            "(MIT OR Apache-2.0) AND Unicode-3.0",
+            "Apache-2.0",
+            "LGPL-2.1-only OR BSD-2-Clause",
+            "(MIT OR GPL-3.0-only) AND Unicode-3.0",
             "MIT AND BSD-3-Clause",
         ] {
-            assert!(compatible(good), "{good}");
+            assert!(permissive(good), "{good}");
         }
         for bad in [
-            "Apache-2.0",
-            "MIT AND Apache-2.0",
+            "GPL-2.0-only",
+            "AGPL-3.0-only",
+            "LGPL-2.1-only",
+            "MIT AND GPL-2.0-or-later",
             "(MIT",
             "",
             "MPL-2.0",
-            "GPL-3.0-only",
             "MIT ISC",
         ] {
-            assert!(!compatible(bad), "{bad}");
+            assert!(!permissive(bad), "{bad}");
         }
     }
 
-    fn metadata(kind: Value, licence: &str) -> Value {
-        serde_json::json!({
-            "workspace_members": ["us"],
-            "packages": [
-                {"id": "us", "name": "us", "license": "GPL-2.0-only", "targets": []},
-                {"id": "dep", "name": "dep", "license": licence, "targets": [{"kind": ["lib"]}]},
-                {"id": "a", "name": "similar", "license": "Apache-2.0", "targets": []},
-                {"id": "b", "name": "normalize-line-endings", "license": "Apache-2.0", "targets": []},
-            ],
-            "resolve": {"nodes": [
-                {"id": "us", "deps": [
-                    {"pkg": "dep", "dep_kinds": [{"kind": kind}]},
-                    {"pkg": "a", "dep_kinds": [{"kind": "dev"}]},
+    #[test]
+    fn what_a_binary_links_must_be_permissive_and_what_builds_it_need_not() {
+        let metadata = |kind: Value, target: &str| {
+            serde_json::json!({
+                "workspace_members": ["us", "xtask"],
+                "packages": [
+                    {"id": "us", "name": "tidegate", "license": OURS, "targets": []},
+                    {"id": "xtask", "name": "xtask", "license": OURS, "targets": []},
+                    {"id": "dep", "name": "dep", "license": "GPL-3.0-only", "targets": [{"kind": [target]}]},
+                    {"id": "tool", "name": "tool", "license": "AGPL-3.0-only", "targets": []},
+                ],
+                "resolve": {"nodes": [
+                    {"id": "us", "deps": [{"pkg": "dep", "dep_kinds": [{"kind": kind}]}]},
+                    {"id": "xtask", "deps": [{"pkg": "tool", "dep_kinds": [{"kind": null}]}]},
                 ]},
-            ]},
-        })
+            })
+        };
+        let linked_now = linked(&metadata(Value::Null, "lib"));
+        assert_eq!(linked_now.len(), 1);
+        assert!(refused(&linked_now[0]).is_some_and(|why| why.contains("dep: offers")));
+        assert!(linked(&metadata("build".into(), "lib")).is_empty());
+        assert!(linked(&metadata("dev".into(), "lib")).is_empty());
+        assert!(linked(&metadata(Value::Null, "proc-macro")).is_empty());
     }
 
     #[test]
-    fn linked_dependencies_must_be_compatible() {
-        assert_eq!(check(&metadata(Value::Null, "MIT")), Ok(3));
-        let problems = check(&metadata(Value::Null, "Apache-2.0")).unwrap_err();
-        assert!(
-            problems[0].contains("dep: offers \"Apache-2.0\"") && problems[0].contains("linked")
-        );
-        // Unnamed ones are refused also when they only build.
-        assert!(check(&metadata("build".into(), "Apache-2.0")).is_err());
-    }
-
-    #[test]
-    fn an_exception_ends_when_it_is_linked_or_gone() {
-        let mut linked = metadata(Value::Null, "MIT");
-        linked["resolve"]["nodes"][0]["deps"][1]["dep_kinds"][0]["kind"] = Value::Null;
-        assert!(check(&linked).unwrap_err()[0].contains("similar"));
-        let mut gone = metadata(Value::Null, "MIT");
-        gone["packages"][3]["license"] = "MIT".into();
-        assert!(check(&gone).unwrap_err()[0].contains("needs no exception"));
+    fn a_c_file_names_the_licence_of_its_folder_and_a_program_tells_the_kernel() {
+        let ours = format!("// SPDX-License-Identifier: {OURS}\n");
+        let in_kernel = format!("/* SPDX-License-Identifier: {OURS_IN_KERNEL} */\n");
+        assert_eq!(mislabelled("tests/vm/tool.c", &ours), None);
+        assert_eq!(mislabelled("law/cap.h", &in_kernel), None);
+        assert_eq!(mislabelled("crates/ext/bpf/ext.h", &in_kernel), None);
+        assert!(mislabelled("law/cap.h", &ours).is_some());
+        assert!(mislabelled("tests/vm/tool.c", &in_kernel).is_some());
+        assert!(mislabelled("tests/vm/tool.c", "int main;").is_some());
+        let program = format!("{in_kernel}char LICENSE[] {FOR_KERNEL}\n");
+        assert_eq!(mislabelled("crates/ext/bpf/main.bpf.c", &program), None);
+        assert!(mislabelled("crates/ext/bpf/main.bpf.c", &in_kernel).is_some());
     }
 }

@@ -27,7 +27,7 @@ usage: cargo xtask TASK
                            libFuzzer over the parsers of kernel files, terms, units and targets (2,000,000 executions each)
   mutants [WORD...]        break the law line by line; its tests must notice each
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
-  check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the table of docs/simulator.md
+  check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the tables of docs/simulator-check.md
   ext-cost [--write]       docs/ext.md's table of callbacks against what is recorded; `--write` measures in the VM anew
   support [--write]        docs/support.md against `doctor`; `--write` writes it
   vm fetch                 fetch that kernel (or look for a newer one) and stop

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The scheduler's callbacks; each is thin. How they hang together: docs/ext.md.
  *
@@ -425,4 +425,4 @@ struct sched_ext_ops tidegate = {
     .name = "tidegate",
 };
 
-char LICENSE[] SEC("license") = "GPL";
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * Tells at once when a process begins to wait for a file lock: which file, who waits, and who took
  * the lock. Nothing runs while locks are free (kernel 6.9 and later, src/locks/watch.rs).
@@ -80,4 +80,4 @@ int on_posix(u64 *ctx)
 	return tell((struct inode *)ctx[0], (struct file_lock *)ctx[1], (int)ctx[2], 1);
 }
 
-char LICENSE[] SEC("license") = "GPL";
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

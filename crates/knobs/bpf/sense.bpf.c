@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * The sensor: how long each CPU ran idle, side, main and neutral tasks, to the nanosecond, and how
  * long main and neutral tasks waited before they ran.
@@ -332,4 +332,4 @@ int on_move(u64 *ctx)
 	return 0;
 }
 
-char LICENSE[] SEC("license") = "GPL";
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The law as programs for BPF_PROG_TEST_RUN; tests/bpf_run.rs maps the globals and compares. */
 #define KERNEL_FUNCTION extern __attribute__((weak, section(".ksyms")))
 
@@ -22,7 +22,7 @@ KERNEL_FUNCTION void bpf_iter_num_destroy(struct bpf_iter_num *it);
 
 #define SEC(name) __attribute__((section(name), used))
 
-char LICENSE[] SEC("license") = "GPL";
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 SEC("syscall") int law_cap(void *ctx)
 {

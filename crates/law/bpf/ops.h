@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * ops.h - the law driven by random words, the same text for both compilers.
  * crates/law/tests/bpf_run.rs runs it natively and in the kernel and demands the

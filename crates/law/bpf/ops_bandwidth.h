@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* ops_bandwidth.h - the part of ops.h that drives bandwidth.h, bandwidth_kernel.h and
  * bandwidth_tree.h. */
 #ifndef TG_LAW_OPS_BANDWIDTH_H

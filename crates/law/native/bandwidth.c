@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Non-inline doors to the bandwidth law for Rust; crates/law/src/bandwidth.rs mirrors the types. */
 #include "bandwidth.h"
 #include "bandwidth_kernel.h"

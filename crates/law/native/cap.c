@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Doors to cap.h; crates/law/src/cap.rs mirrors the types. */
 #include "cap.h"
 

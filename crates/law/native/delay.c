@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Doors to delay.h; crates/law/src/delay.rs mirrors the types. */
 #include "delay.h"
 

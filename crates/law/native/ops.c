@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The native side of tests/bpf_run.rs; nothing else refers to it, so no program carries it. */
 #include "../bpf/ops.h"
 

@@ -1,5 +1,5 @@
-//! Kill −9 at random moments while a real main and real side work run: design promise 1 of docs/ARCHITECTURE.md's
-//! failure contract holds each time, no process is lost, and the next start is clean.
+//! Kill −9 at random moments while a real main and real side work run: the first promise of
+//! docs/failure-contract.md holds each time, no process is lost, and the next start is clean.
 //!
 //! `TIDEGATE_KILLS=200 cargo test -p tidegate --test kill -- --nocapture` is the long form; `TIDEGATE_SEED` repeats one.
 

@@ -32,7 +32,7 @@ the comparison. Without --vm, --host or --ext, all are asked, one after the othe
 
 Exit code 0 within the criteria, 1 outside them or failed, 2 usage, 77 skipped for a stated reason.";
 
-const DOCUMENT: &str = "docs/simulator.md";
+const DOCUMENT: &str = "docs/simulator-check.md";
 const WORK: &str = "target/check-sim";
 /// Scenarios of the ext engine that show each idea once.
 const SHORT: [&str; 9] = [

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * CPU time: how long each CPU was idle and how long it ran side work, to the nanosecond, the current
  * stretch included.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The kernel's functions that BPF may call, by one name whatever the kernel calls them.
  *
@@ -78,7 +78,8 @@ void bpf_iter_num_destroy(struct bpf_iter_num *it) KSYM;
 /*
  * i = 0, 1, .. below n, by the kernel's iterator: the verifier walks the body once, not n times.
  * What a body adds up must not tell one round from the next in the verifier's eyes, so it belongs
- * into memory.
+ * into memory. After bpf_for of libbpf's bpf_helpers.h (BSD-2-Clause, Copyright (c) 2015 The Libbpf
+ * Authors).
  */
 #define EXT_FOR(i, n)                                                                              \
 	for (struct bpf_iter_num i##_it                                                            \

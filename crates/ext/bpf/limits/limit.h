@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Quotas: law/bandwidth.h for shared queues. crates/sim/src/sched/ext is the same.
  *

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Groups with a quota: a pool for each, and a silo for each of its CPUs (law/bandwidth.h).
  *

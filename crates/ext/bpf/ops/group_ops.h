@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Callbacks for groups: they come, go, change, and tasks move between them. Thin (main.bpf.c).
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * A run queue: the tasks of one kind that wait in one cache, and those of them that run, in virtual
  * time. The order is the virtual deadline.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Headroom: how many CPUs side work may use at this moment. crates/sim/src/sched/ext is the same in
  * Rust.

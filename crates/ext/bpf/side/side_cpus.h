@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The CPUs that run side work: as many as headroom_ctl.h allows, packed onto as few cores as will do,
  * so that the others stay whole. crates/sim/src/sched/ext is the same in Rust.

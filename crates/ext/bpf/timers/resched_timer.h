@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Reschedule timers: a running task gives way at the end of its slice to one that waits for it
  * (place.h). One timer a CPU, which any CPU may set.

@@ -140,35 +140,31 @@ impl Fair {
 
     /// How far `other` is behind `curr`: as preemption at wakeup and the buddies at a pick see it.
     fn behind(&self, config: &CfsConfig, curr: u32, other: u32) -> Behind {
-        let (c, o) = (self.ent(curr), self.ent(other));
-        let difference = c.vruntime - o.vruntime;
-        let mut offset = 0;
-        if config.latency_nice {
-            offset = self.latency_offset(config, other);
-            let running = self.latency_offset(config, curr);
-            // Between two that can wait, only the other's own patience counts.
-            if offset < 0 || running < 0 {
-                offset -= running;
-            }
-            offset = offset.min(config.latency_ns as i64);
-        }
-        let none = if config.latency_nice {
-            difference < offset
-        } else {
-            difference <= 0
-        };
-        if none {
-            return Behind::No;
-        }
-        let mut granularity = offset + o.virtual_ns(config.wakeup_granularity_ns);
-        if config.latency_nice {
+        let behind = self.ent(curr).vruntime - self.ent(other).vruntime;
+        let granularity = self.ent(other).virtual_ns(config.wakeup_granularity_ns);
+        // The least difference that is behind at all, and the greatest that is only a little.
+        let (least, little) = if config.latency_nice {
+            let period = config.latency_ns as i64;
+            let hint = self.hint_between(config, curr, other).min(period);
             // A sleeper's credit is bounded by the period; a light task must still be able to preempt.
-            granularity = granularity.min(config.latency_ns as i64);
-        }
-        if difference > granularity {
-            Behind::Enough
+            (hint, (hint + granularity).min(period))
         } else {
-            Behind::Little
+            (1, granularity)
+        };
+        match behind {
+            d if d < least => Behind::No,
+            d if d <= little => Behind::Little,
+            _ => Behind::Enough,
+        }
+    }
+
+    /// How far the other's place moves by hints, beside the running one. Between two that can wait only its own counts.
+    fn hint_between(&self, config: &CfsConfig, curr: u32, other: u32) -> i64 {
+        let offsets = [other, curr].map(|ent| self.latency_offset(config, ent));
+        if offsets.iter().all(|&offset| offset >= 0) {
+            offsets[0]
+        } else {
+            offsets[0] - offsets[1]
         }
     }
 
@@ -185,35 +181,24 @@ impl Fair {
         } else {
             NONE
         };
+        // By vruntime: the first two that wait, and the one that runs; of equals one that waits comes first.
         let first = tree::first(&self.ents, q.root).unwrap_or(NONE);
-        let least = |a: u32, b: u32| match (a, b) {
-            (NONE, other) | (other, NONE) => other,
-            (waiting, running) if self.ent(running).vruntime < self.ent(waiting).vruntime => {
-                running
-            }
-            (waiting, _) => waiting,
+        let second = match q.skip {
+            NONE => NONE,
+            _ => tree::second(&self.ents, q.root).unwrap_or(NONE),
         };
-        let left = least(first, curr);
-        let mut chosen = left;
-        if q.skip == left {
-            let second = if left == curr {
-                first
-            } else {
-                least(tree::second(&self.ents, q.root).unwrap_or(NONE), curr)
-            };
-            if second != NONE && self.behind(config, second, left) < Behind::Enough {
-                chosen = second;
-            }
-        }
-        for buddy in [q.buddy, q.last] {
-            if buddy != NONE
-                && self.ent(buddy).on_rq
-                && self.behind(config, buddy, left) < Behind::Enough
-            {
-                return buddy;
-            }
-        }
-        chosen
+        let mut order = [first, second, curr];
+        order.sort_by_key(|&ent| match ent {
+            NONE => i64::MAX,
+            ent => self.ent(ent).vruntime,
+        });
+        let [least, next, _] = order;
+        let fair = |ent: &u32| self.behind(config, *ent, least) < Behind::Enough;
+        let buddies = [q.buddy, q.last]
+            .into_iter()
+            .filter(|&buddy| buddy != NONE && self.ent(buddy).on_rq);
+        let instead = (q.skip == least && next != NONE).then_some(next);
+        buddies.chain(instead).find(fair).unwrap_or(least)
     }
 
     /// The tick: whoever has had its slice, or is a slice ahead of the first that waits, goes.

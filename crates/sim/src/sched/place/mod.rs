@@ -1,4 +1,4 @@
-//! Where a woken or a new task goes: `select_task_rq_fair` of kernel/sched/fair.c (6.12), rule by rule.
+//! Where a woken or a new task goes, by the rules of the kernel's fair class (Linux 6.12).
 //!
 //! A wakeup chooses between the CPU where the task ran last and the waker's (wake_affine), then looks for an
 //! idle CPU that shares the choice's cache (select_idle_sibling): the choice itself, the CPU before, the one
@@ -149,27 +149,25 @@ impl Placement {
         }
     }
 
-    /// Who wakes many in turn is a master: counts how often its wakee changes.
+    /// Counts how often a task's wakee is another than the last time; halved once a second.
     fn record_wakee(&mut self, now: Ns, waker: TaskId, wakee: TaskId) {
         let waker = self.remembered(waker);
-        if now - waker.flips_since > FLIPS_DECAY_NS {
-            waker.flips /= 2;
-            waker.flips_since = now;
+        let again = waker.last_wakee.replace(wakee) == Some(wakee);
+        if now > waker.flips_since + FLIPS_DECAY_NS {
+            (waker.flips, waker.flips_since) = (waker.flips / 2, now);
         }
-        if waker.last_wakee != Some(wakee) {
-            waker.last_wakee = Some(wakee);
-            waker.flips += 1;
-        }
+        waker.flips += u32::from(!again);
     }
 
-    /// Whether a master's wakees are more than a cache holds: then they do not follow it.
+    /// Whether the two wake more tasks in turn than a cache has CPUs: then the wakee does not follow.
     fn wake_wide(&mut self, k: &Kernel, waker: TaskId, wakee: TaskId) -> bool {
-        let (a, b) = (self.remembered(waker).flips, self.remembered(wakee).flips);
-        let (master, slave) = (a.max(b), a.min(b));
-        let factor = k.cfg.topology.cpus_per_llc();
-        slave >= factor && master >= slave * factor
+        let mut flips = [self.remembered(waker).flips, self.remembered(wakee).flips];
+        flips.sort_unstable();
+        let cpus = k.cfg.topology.cpus_per_llc();
+        flips[0] >= cpus && flips[1] / cpus >= flips[0]
     }
 
+    /// A CPU for the task that shares the target's cache: one known to be good, else what a search finds.
     fn select_idle_sibling(
         &mut self,
         k: &Kernel,
@@ -178,24 +176,16 @@ impl Placement {
         target: CpuId,
     ) -> CpuId {
         let topology = &k.cfg.topology;
-        if takes_now(k, target) && k.allowed(task, target) {
+        let takes = |&cpu: &CpuId| takes_now(k, cpu) && k.allowed(task, cpu);
+        let near = |&cpu: &CpuId| topology.share_cache(cpu, target);
+        if takes(&target) {
             return target;
         }
-        if prev != target
-            && topology.share_cache(prev, target)
-            && takes_now(k, prev)
-            && k.allowed(task, prev)
-        {
+        if near(&prev) && takes(&prev) {
             return prev;
         }
         let recent = self.remembered(task).recent.replace(prev);
-        if let Some(recent) = recent
-            && recent != prev
-            && recent != target
-            && topology.share_cache(recent, target)
-            && takes_now(k, recent)
-            && k.allowed(task, recent)
-        {
+        if let Some(recent) = recent.filter(near).filter(takes) {
             return recent;
         }
         let llc = topology.llc_of(target) as usize;
@@ -204,16 +194,15 @@ impl Placement {
             self.idle_core[llc] = core.is_some();
             return core.or(any).unwrap_or(target);
         }
-        if topology.threads_per_core() > 1
-            && topology.share_cache(prev, target)
-            && let Some(cpu) = topology
-                .siblings(prev)
-                .map(CpuId)
-                .find(|&cpu| cpu != prev && takes_now(k, cpu) && k.allowed(task, cpu))
-        {
-            return cpu;
-        }
-        find_idle_cpu(k, task, target, self.scan[llc]).unwrap_or(target)
+        let mut siblings = topology
+            .siblings(prev)
+            .map(CpuId)
+            .filter(|_| near(&prev))
+            .filter(|&cpu| cpu != prev);
+        siblings
+            .find(takes)
+            .or_else(|| find_idle_cpu(k, task, target, self.scan[llc]))
+            .unwrap_or(target)
     }
 }
 
@@ -298,7 +287,8 @@ fn find_idle_cpu(k: &Kernel, task: TaskId, target: CpuId, scan: u32) -> Option<C
     (looked < scan).then_some(cpu)
 }
 
-/// Between the waker's CPU and the one before: where the wakee pulls to.
+/// Between the waker's CPU and the one before: the waker's if it is about to be free, or if the task leaves the two
+/// better balanced there. The one before counts for half the imbalance more, since its cache is warm.
 fn wake_affine(
     k: &Kernel,
     loads: &impl Loads,
@@ -307,31 +297,28 @@ fn wake_affine(
     prev: CpuId,
     sync: bool,
 ) -> CpuId {
-    let waker_alone = k.cpus[this.index()].nr_runnable == 1;
-    if sync && waker_alone {
+    let waker = &k.cpus[this.index()];
+    if sync && waker.nr_runnable == 1 {
         return this;
     }
     if is_idle(k, prev) {
         return prev;
     }
+    // What stays on the waker's CPU: a waker that is about to sleep takes its load along.
+    let leaves = match waker.curr {
+        Some(current) if sync => loads.task_load(k, current),
+        _ => 0,
+    };
+    let Some(stays) = loads.cpu_load(this).checked_sub(leaves) else {
+        return this;
+    };
     // Loads are below 2^40, so percents of them fit.
-    let task_load = loads.task_load(k, task);
-    let mut this_load = loads.cpu_load(this);
-    if sync && let Some(current) = k.cpus[this.index()].curr {
-        let current_load = loads.task_load(k, current);
-        if current_load > this_load {
-            return this;
-        }
-        this_load -= current_load;
-    }
-    let this_load = (this_load + task_load) * 100;
-    let prev_load =
-        loads.cpu_load(prev).saturating_sub(task_load) * (100 + (IMBALANCE_PERCENT - 100) / 2);
-    if this_load < prev_load + u64::from(sync) {
-        this
-    } else {
-        prev
-    }
+    let moved = loads.task_load(k, task);
+    let here = (stays + moved) * 100;
+    let there = loads.cpu_load(prev).saturating_sub(moved) * (100 + (IMBALANCE_PERCENT - 100) / 2);
+    // On a tie a waker that is about to sleep has the task.
+    let follows = if sync { here <= there } else { here < there };
+    if follows { this } else { prev }
 }
 
 /// A CPU for a task that may not stay on the one it would have: the first that takes it now, else the first
