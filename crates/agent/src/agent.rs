@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_api::{ApiError, ErrorKind};
+use tidegate_knobs::clock::Clock;
 use tidegate_knobs::control::Control;
 use tidegate_knobs::discover::Machine;
 use tidegate_knobs::group::{GroupPath, Groups};
@@ -25,7 +26,7 @@ use crate::cpuset_controller::CpusetController;
 use crate::ext::ExtSupervisor;
 use crate::gate::{Attachment, Gate, Record};
 use crate::journal::Journal;
-use crate::lease::{Lease, monotonic_ns};
+use crate::lease::Lease;
 use crate::lock_boost::LockBoostStats;
 use crate::mechanisms::Units;
 use crate::paths::RunDir;
@@ -63,6 +64,8 @@ pub struct Agent {
     pub machine: Machine,
     /// The way to kernel files.
     pub fs: Arc<dyn KernelFs>,
+    /// The time of its threads. The control loop has timers of its own.
+    pub clock: Arc<dyn Clock>,
     /// The way to groups.
     pub groups: Arc<Groups>,
     /// The files' terms.
@@ -197,7 +200,7 @@ impl Agent {
                 ApiError::new(ErrorKind::Leaving, "agent: it is leaving").with_mend("try again")
             );
         }
-        if lock(&self.rate).admit(peer.uid, monotonic_ns()) {
+        if lock(&self.rate).admit(peer.uid, self.clock.now_ns()) {
             return Ok(());
         }
         let message = format!(
@@ -257,7 +260,7 @@ impl Agent {
             uid: process.uid,
             command: request.command.clone(),
             parent: parent.map(|gate| gate.record.name.clone()),
-            made_ns: monotonic_ns(),
+            made_ns: self.clock.now_ns(),
             attachment: Attachment::Owned {
                 group: GroupPath::root(),
             },

@@ -13,7 +13,6 @@ use tidegate_terms::Class;
 use crate::agent::Agent;
 use crate::api::{ExplainView, GateView, StatusView, UserView};
 use crate::control_thread::lock;
-use crate::lease::monotonic_ns;
 use crate::views::{cpus, write_view};
 
 /// A gate that uses this much of what it is given wants more, as far as anybody can tell.
@@ -44,7 +43,7 @@ impl Agent {
         })?;
         let control = lock(&self.control);
         let decision = self.ext_decision().unwrap_or(*control.decision());
-        let now_ns = monotonic_ns();
+        let now_ns = self.clock.now_ns();
         let side_root = self.side_root().to_string();
         let writes = control
             .quotas

@@ -13,7 +13,6 @@ use crate::agent::{Agent, find_in, no_gate, refuse};
 use crate::api::{Done, GateView, SetRequest, UnsetRequest};
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate, Record};
-use crate::lease::monotonic_ns;
 use crate::peer::{Peer, ask_an_admin, may_give};
 use crate::privilege::only_tightens;
 
@@ -300,7 +299,7 @@ impl Agent {
             uid,
             command: Vec::new(),
             parent: None,
-            made_ns: monotonic_ns(),
+            made_ns: self.clock.now_ns(),
             attachment: attachment.clone(),
             notes: Vec::new(),
             by_admin,

@@ -11,7 +11,6 @@ use crate::agent::Agent;
 use crate::api::{GateView, LimitView, LoopView, ObjectiveView, StatusView, TermView, WriteView};
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
-use crate::lease::monotonic_ns;
 use crate::mechanisms::latency_view;
 
 pub(crate) fn cpus(ucpu: u64) -> f64 {
@@ -67,7 +66,7 @@ pub(crate) fn write_view(write: &Write, now_ns: u64) -> WriteView {
 impl Agent {
     /// The machine at a glance.
     pub fn status(&self) -> StatusView {
-        let now_ns = monotonic_ns();
+        let now_ns = self.clock.now_ns();
         // The loop waits for this lock: what is wanted of its state is copied, files are read afterwards.
         let mut view = StatusView {
             engine: self.engine().to_owned(),

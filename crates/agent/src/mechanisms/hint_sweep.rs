@@ -14,7 +14,6 @@ use crate::agent::Agent;
 use crate::api::LatencyView;
 use crate::control_thread::lock;
 use crate::gate::Gate;
-use crate::lease::monotonic_ns;
 
 /// A look at a task is one system call of half a microsecond: so many a second cost 0.1 % of one CPU.
 const TASKS_A_LOOK: usize = 2_000;
@@ -105,7 +104,7 @@ impl Agent {
             Err(error) => warn!("gate {name}: {error}"),
         }
         if whole {
-            end_round(state, monotonic_ns());
+            end_round(state, self.clock.now_ns());
         }
         (spent, whole)
     }

@@ -18,7 +18,7 @@ const WAITER: i32 = PIDS[2];
 const TURN_NS: u64 = 7_000_000;
 
 /// `holder` holds a flock that somebody else of its gate took, and `waiter` waits for it.
-fn locked(bed: &Bed, holder: i32, waiter: i32) {
+pub(super) fn locked(bed: &Bed, holder: i32, waiter: i32) {
     let line = "FLOCK  ADVISORY  WRITE";
     bed.fake.set_file(
         "/proc/locks",

@@ -16,6 +16,7 @@ mod many;
 mod cpuset_controller;
 mod matrix;
 mod quota_tree;
+mod sim_clock;
 mod steps;
 mod units;
 
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_api::ApiError;
+use tidegate_knobs::clock::{Clock, SystemClock};
 use tidegate_knobs::control::Control;
 use tidegate_knobs::discover::discover;
 use tidegate_knobs::group::{GroupPath, Groups};
@@ -140,6 +142,8 @@ pub struct Bed {
     pub space: Space,
     /// The kernel that takes a scheduler, for the engine ext.
     pub kernel: Option<Arc<dyn crate::ext::kernel::Kernel>>,
+    /// The time of its agents' threads.
+    pub clock: Arc<dyn Clock>,
     dir: tempfile::TempDir,
     homes: Vec<String>,
 }
@@ -179,6 +183,7 @@ impl Bed {
             sensor: FakeSensor::default(),
             space: Space::Off,
             kernel: None,
+            clock: Arc::new(SystemClock),
             dir: directory_in_memory(),
             homes,
         }
@@ -211,6 +216,7 @@ impl Bed {
             tick_ns: 4_000_000,
             machine,
             fs,
+            clock: Arc::clone(&self.clock),
             groups,
             config,
             settings,
