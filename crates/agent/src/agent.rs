@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, Done, ErrorKind, RunReply, RunRequest};
 use tidegate_knobs::clock::Clock;
 use tidegate_knobs::control::Control;
 use tidegate_knobs::discover::Machine;
@@ -20,7 +20,6 @@ use tidegate_terms::{Class, Config, RawTerms, Settings, Source, Term};
 use tokio::sync::Notify;
 use tracing::info;
 
-use crate::api::{Done, RunReply, RunRequest};
 use crate::control_thread::lock;
 use crate::cpuset_controller::CpusetController;
 use crate::ext::ExtSupervisor;

@@ -4,14 +4,13 @@ mod sum;
 #[cfg(test)]
 mod tests;
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ErrorKind, ExplainView, GateView, StatusView, UserView};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_law::HeadroomDecision;
 use tidegate_terms::Class;
 
 use crate::agent::Agent;
-use crate::api::{ExplainView, GateView, StatusView, UserView};
 use crate::control_thread::lock;
 use crate::views::{cpus, write_view};
 

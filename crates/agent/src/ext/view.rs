@@ -1,5 +1,6 @@
 //! What is shown of the scheduler.
 
+use tidegate_api::ExtView;
 use tidegate_ext::CapStat;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::{CpuStat, GroupPath, GroupResult};
@@ -8,7 +9,6 @@ use tidegate_law::{HeadroomDecision, Reason};
 use super::backoff::ENDS_MAX;
 use super::counts::quota_counts;
 use crate::agent::Agent;
-use crate::api::ExtView;
 use crate::control_thread::lock;
 
 /// So much of the kernel's dump is shown; the log has all of it.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tidegate_api::LatencyView;
 use tidegate_knobs::sched::hint::{self, Latency};
 use tidegate_knobs::sched::tasks::{self, Whose};
 use tidegate_knobs::sched::{Compiled, Support, probe};
@@ -11,7 +12,6 @@ use tracing::{debug, warn};
 use super::HintState;
 use super::hint_places::{HintPlace, apart_from, hints_around};
 use crate::agent::Agent;
-use crate::api::LatencyView;
 use crate::control_thread::lock;
 use crate::gate::Gate;
 

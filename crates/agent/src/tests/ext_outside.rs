@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_api::GateView;
 use tidegate_ext::{CapScope, CapStat, CapTerms, LimitStat};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
@@ -11,7 +12,6 @@ use tidegate_knobs::group::GroupPath;
 use super::ext::{bed, eject, id};
 use super::{KINDS, Kind, PIDS, run, run_side, set, unset};
 use crate::agent::Agent;
-use crate::api::GateView;
 use crate::control_thread::lock;
 use crate::housekeeping::Housekeeping;
 

@@ -62,7 +62,7 @@ fn a_holder_is_boosted_within_its_budget_and_is_as_before() {
         let told = agent.explain(&name).unwrap();
         let note = |note: &String| note.contains("locks that main waited for");
         assert!(told.gate.notes.iter().any(note), "{:?}", told.gate.notes);
-        let wrote = |write: &crate::api::WriteView| write.reason == "main waits for its flock";
+        let wrote = |write: &tidegate_api::WriteView| write.reason == "main waits for its flock";
         assert!(told.writes.iter().any(wrote), "{:?}", told.writes);
     }
 }

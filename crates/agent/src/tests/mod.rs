@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_api::ApiError;
+use tidegate_api::{ApiError, RunReply, RunRequest, SetRequest, UnsetRequest};
 use tidegate_knobs::clock::{Clock, SystemClock};
 use tidegate_knobs::control::Control;
 use tidegate_knobs::discover::discover;
@@ -37,7 +37,6 @@ use tidegate_terms::{Config, Space};
 use tokio::sync::Notify;
 
 use crate::agent::{Agent, Mode};
-use crate::api::{RunReply, RunRequest, SetRequest, UnsetRequest};
 use crate::control_thread::lock;
 use crate::cpuset_controller::CpusetController;
 use crate::ext::ExtSupervisor;
