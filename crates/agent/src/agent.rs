@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, Done, ErrorKind, RunReply, RunRequest};
+use tidegate_knobs::clock::Clock;
 use tidegate_knobs::control::Control;
 use tidegate_knobs::discover::Machine;
 use tidegate_knobs::group::{GroupPath, Groups};
@@ -19,13 +20,12 @@ use tidegate_terms::{Class, Config, RawTerms, Settings, Source, Term};
 use tokio::sync::Notify;
 use tracing::info;
 
-use crate::api::{Done, RunReply, RunRequest};
 use crate::control_thread::lock;
 use crate::cpuset_controller::CpusetController;
 use crate::ext::ExtSupervisor;
 use crate::gate::{Attachment, Gate, Record};
 use crate::journal::Journal;
-use crate::lease::{Lease, monotonic_ns};
+use crate::lease::Lease;
 use crate::lock_boost::LockBoostStats;
 use crate::mechanisms::Units;
 use crate::paths::RunDir;
@@ -63,6 +63,8 @@ pub struct Agent {
     pub machine: Machine,
     /// The way to kernel files.
     pub fs: Arc<dyn KernelFs>,
+    /// The time of its threads. The control loop has timers of its own.
+    pub clock: Arc<dyn Clock>,
     /// The way to groups.
     pub groups: Arc<Groups>,
     /// The files' terms.
@@ -197,7 +199,7 @@ impl Agent {
                 ApiError::new(ErrorKind::Leaving, "agent: it is leaving").with_mend("try again")
             );
         }
-        if lock(&self.rate).admit(peer.uid, monotonic_ns()) {
+        if lock(&self.rate).admit(peer.uid, self.clock.now_ns()) {
             return Ok(());
         }
         let message = format!(
@@ -257,7 +259,7 @@ impl Agent {
             uid: process.uid,
             command: request.command.clone(),
             parent: parent.map(|gate| gate.record.name.clone()),
-            made_ns: monotonic_ns(),
+            made_ns: self.clock.now_ns(),
             attachment: Attachment::Owned {
                 group: GroupPath::root(),
             },

@@ -19,7 +19,6 @@ use tracing::warn;
 use crate::agent::Agent;
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
-use crate::lease::monotonic_ns;
 
 /// While no gate asks for it.
 const IDLE_LOOK: Duration = Duration::from_secs(1);
@@ -27,8 +26,8 @@ const IDLE_LOOK: Duration = Duration::from_secs(1);
 /// Looks until the agent leaves.
 pub fn run(agent: &Arc<Agent>) {
     while !agent.leaving.load(Ordering::Acquire) {
-        let busy = agent.look_at_bursts(monotonic_ns());
-        std::thread::sleep(match busy {
+        let busy = agent.look_at_bursts(agent.clock.now_ns());
+        agent.clock.sleep(match busy {
             true => Duration::from_nanos(BURST_WINDOW_NS),
             false => IDLE_LOOK,
         });

@@ -13,12 +13,12 @@ use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{
+    ApiError, Done, ErrorKind, ExplainView, GateView, RunReply, RunRequest, SetRequest, StatusView,
+    UnsetRequest,
+};
 use tokio::net::UnixStream;
 
-use crate::api::{
-    Done, ExplainView, GateView, RunReply, RunRequest, SetRequest, StatusView, UnsetRequest,
-};
 use crate::liveness::agent_lives;
 use crate::paths::{RunDir, open_lock};
 use crate::program::own_program;

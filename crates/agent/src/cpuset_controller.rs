@@ -24,7 +24,6 @@ use tracing::warn;
 use crate::agent::Agent;
 use crate::control_thread::lock;
 use crate::idle_class::{enter_idle_class, leave_idle_class};
-use crate::lease::monotonic_ns;
 
 /// `space = auto` is on from here, where CPUs share cores. On fewer (16 simulated CPUs) the few free cores are often all busy, and main's
 /// 99th percentile was better under `cpu.idle` alone; with 32 it is even, with 64 and 256 whole cores win throughout.
@@ -218,9 +217,9 @@ pub(crate) fn run(agent: &Agent) {
     let mut looked_ns = 0;
     while !agent.leaving.load(Ordering::Acquire) {
         let pause_ns = lock(&agent.cpuset).pause_ns();
-        std::thread::sleep(Duration::from_nanos(pause_ns));
+        agent.clock.sleep(Duration::from_nanos(pause_ns));
         // Not a count of looks: on a full machine each may come late.
-        let now_ns = monotonic_ns();
+        let now_ns = agent.clock.now_ns();
         if now_ns.saturating_sub(looked_ns) >= LOOK_NS * LOOKS_A_SECOND {
             looked_ns = now_ns;
             agent.look_at_domains();
@@ -342,7 +341,7 @@ impl Agent {
             whole_ucpu,
             domains_ucpu: &cpuset.rooms_ucpu,
         };
-        if let Some(cpus) = cpuset.planner.step(monotonic_ns(), room) {
+        if let Some(cpus) = cpuset.planner.step(self.clock.now_ns(), room) {
             self.write_cpuset(root, &cpus)
                 .map_err(|error| wrong(&error))?;
             cpuset.changes += 1;

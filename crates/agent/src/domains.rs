@@ -4,6 +4,7 @@
 //! Looked at with every change of the gates and once a second, since cpusets change without a word to us. A main whose
 //! threads are confined by `sched_setaffinity` alone counts as one that may run everywhere: its threads may be told otherwise at any time.
 
+use tidegate_api::{DomainView, StatusView};
 use tidegate_knobs::control::Demand;
 use tidegate_knobs::cpus::{format_list, online};
 use tidegate_knobs::domain::{Asked, Ground, Keeps, both, resolve};
@@ -12,7 +13,6 @@ use tidegate_terms::Class;
 use tracing::info;
 
 use crate::agent::Agent;
-use crate::api::{DomainView, StatusView};
 use crate::control_thread::lock;
 use crate::gate::{Gate, demand};
 use crate::views::{cpus, percent};

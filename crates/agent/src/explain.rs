@@ -4,16 +4,14 @@ mod sum;
 #[cfg(test)]
 mod tests;
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ErrorKind, ExplainView, GateView, StatusView, UserView};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_law::HeadroomDecision;
 use tidegate_terms::Class;
 
 use crate::agent::Agent;
-use crate::api::{ExplainView, GateView, StatusView, UserView};
 use crate::control_thread::lock;
-use crate::lease::monotonic_ns;
 use crate::views::{cpus, write_view};
 
 /// A gate that uses this much of what it is given wants more, as far as anybody can tell.
@@ -44,7 +42,7 @@ impl Agent {
         })?;
         let control = lock(&self.control);
         let decision = self.ext_decision().unwrap_or(*control.decision());
-        let now_ns = monotonic_ns();
+        let now_ns = self.clock.now_ns();
         let side_root = self.side_root().to_string();
         let writes = control
             .quotas

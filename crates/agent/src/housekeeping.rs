@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, test_kill_process};
 use tidegate_knobs::group::GroupPath;
@@ -18,7 +18,6 @@ use crate::agent::{Agent, Mode};
 use crate::control_thread::lock;
 use crate::fallback;
 use crate::gate::{Attachment, Gate};
-use crate::lease::monotonic_ns;
 use crate::mechanisms::HintSweep;
 use crate::notify;
 use crate::reassert::reassert;
@@ -36,7 +35,7 @@ const GATES_A_LOOK: usize = 48;
 const ENTRIES_A_LOOK: usize = 64;
 
 /// systemd writes over our values when units are changed, restarted or started after a reload: rarely.
-const SYSTEMD_REST: Duration = Duration::from_secs(5);
+const SYSTEMD_REST_NS: u64 = 5_000_000_000;
 
 /// A gate that was measured within this is shown as it was then.
 const FRESH_NS: u64 = 1_500_000_000;
@@ -69,7 +68,7 @@ pub struct Housekeeping {
     /// How often an outside write was answered, by entry of the journal.
     answered: BTreeMap<u64, u32>,
     /// When systemd's own value was last written over, by entry of the journal.
-    systemds: BTreeMap<u64, Instant>,
+    systemds: BTreeMap<u64, u64>,
     /// The guardian's fallbacks that were answered; none before the first look.
     fallbacks: Option<u64>,
     guardian: Option<std::process::Child>,
@@ -105,7 +104,7 @@ impl Housekeeping {
     /// Looks until the agent leaves.
     pub fn run(mut self, agent: &Arc<Agent>) {
         while !agent.leaving.load(Ordering::Acquire) {
-            std::thread::sleep(LOOK);
+            agent.clock.sleep(LOOK);
             self.look(agent);
         }
         // It sees that the agent left; a zombie of ours would be its only trace. Where commands go on, so does it.
@@ -162,7 +161,7 @@ impl Housekeeping {
 
     /// Looks at those whose turn it is, at what was found empty before, and on where many have just ended: others have, too.
     fn look_for_ended(&mut self, agent: &Agent, gates: &mut [Gate]) {
-        let now_ns = monotonic_ns();
+        let now_ns = agent.clock.now_ns();
         let again = (0..gates.len()).filter(|index| gates[*index].empty_looks > 0);
         let mut due: Vec<usize> = again.chain(self.gate_turns.turn(gates.len())).collect();
         let mut looked = BTreeSet::new();
@@ -261,9 +260,9 @@ impl Housekeeping {
         if !agent.is_systemds(gates, entry) {
             return false;
         }
-        let now = Instant::now();
-        let last = self.systemds.insert(entry.id, now);
-        last.is_none_or(|last| now.duration_since(last) >= SYSTEMD_REST)
+        let now_ns = agent.clock.now_ns();
+        let last_ns = self.systemds.insert(entry.id, now_ns);
+        last_ns.is_none_or(|last_ns| now_ns.saturating_sub(last_ns) >= SYSTEMD_REST_NS)
     }
 
     fn look_after_guardian(&mut self, agent: &Agent) {
@@ -283,7 +282,7 @@ impl Housekeeping {
     fn look_at_self(&mut self, agent: &Agent) {
         let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let now = (
-            monotonic_ns(),
+            agent.clock.now_ns(),
             spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64,
         );
         if let Some(last) = self.own_cpu.replace(now) {

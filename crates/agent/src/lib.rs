@@ -16,7 +16,6 @@
 
 mod adopt;
 pub mod agent;
-pub mod api;
 mod bursts;
 pub mod client;
 mod confinement;

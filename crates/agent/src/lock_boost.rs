@@ -25,7 +25,6 @@ use tracing::{debug, info, warn};
 
 use crate::agent::Agent;
 use crate::control_thread::lock;
-use crate::lease::monotonic_ns;
 
 pub(crate) use stats::LockBoostStats;
 use stats::Side;
@@ -80,18 +79,23 @@ pub(crate) fn run(agent: &Agent) {
     let watch = Watch::open()
         .inspect_err(|why| info!("locks: waits are looked for, not told: {why}"))
         .ok();
+    look_on(agent, watch.as_ref());
+}
+
+/// The looks: at waits as they are told, or in the kernel's table where nothing tells.
+pub(crate) fn look_on(agent: &Agent, watch: Option<&Watch>) {
     let mut looks = LockBoost::new(agent);
     let mut left = false;
     let mut read_ns = 0;
     let mut stuck: u32 = 0;
     while !agent.leaving.load(Ordering::Acquire) {
-        let told = match &watch {
+        let told = match watch {
             Some(watch) if !left => {
                 let told = watch.rest(Duration::from_nanos(IDLE_NS));
                 if !told.is_empty() {
-                    std::thread::sleep(SETTLE);
+                    agent.clock.sleep(SETTLE);
                     Some(told)
-                } else if monotonic_ns() - read_ns >= TABLE_NS {
+                } else if agent.clock.now_ns() - read_ns >= TABLE_NS {
                     None
                 } else {
                     continue;
@@ -100,7 +104,7 @@ pub(crate) fn run(agent: &Agent) {
             _ => None,
         };
         if told.is_none() {
-            read_ns = monotonic_ns();
+            read_ns = agent.clock.now_ns();
         }
         let looked = looks.look(agent, told);
         left = looked.left;
@@ -111,7 +115,7 @@ pub(crate) fn run(agent: &Agent) {
             Some(_) if !left => looked.rest_ns,
             _ => looked.rest_ns.max(LOOK_NS << (stuck / 16).min(4)),
         };
-        std::thread::sleep(Duration::from_nanos(rest_ns));
+        agent.clock.sleep(Duration::from_nanos(rest_ns));
     }
 }
 
@@ -146,7 +150,7 @@ impl LockBoost {
     pub fn new(agent: &Agent) -> Self {
         let cpus = lock(&agent.control).online_cpus();
         Self {
-            budgets: BoostBudgets::new(monotonic_ns(), cpus),
+            budgets: BoostBudgets::new(agent.clock.now_ns(), cpus),
             nth: 0,
             known: VecDeque::new(),
             turns_ns: 0,
@@ -266,20 +270,23 @@ impl LockBoost {
         let Some(process) = TaskId::now(fs, found.pid) else {
             return true;
         };
-        let Some(turn_ns) = self.budgets.pay(monotonic_ns(), process, boost.tasks.len()) else {
+        let Some(turn_ns) = self
+            .budgets
+            .pay(agent.clock.now_ns(), process, boost.tasks.len())
+        else {
             return false;
         };
         boost.turn_ns = turn_ns;
         let own_ns = thread_ns();
         // Without it the rest of a turn is taken back a little later.
         let lifted = fs.set_sched(0, &OWN_TURN).is_ok();
-        let began_ns = monotonic_ns();
+        let began_ns = agent.clock.now_ns();
         let given = give(agent, &found.side, boost);
         let released = match &given {
             Ok(_) => watch(agent, found.pid, &wait.held, turn_ns + TURN_SLACK_NS),
             Err(_) => false,
         };
-        let went_ns = monotonic_ns().saturating_sub(began_ns);
+        let went_ns = agent.clock.now_ns().saturating_sub(began_ns);
         match given {
             Ok(id) => {
                 for line in lock(&agent.journal).end_boost(id) {
@@ -324,9 +331,9 @@ fn give(agent: &Agent, side: &Side, boost: Boost) -> Result<u64, String> {
 
 /// Waits for a turn, or until the lock is let go; says whether it was.
 fn watch(agent: &Agent, pid: i32, held: &Lock, most_ns: u64) -> bool {
-    let began_ns = monotonic_ns();
-    while monotonic_ns().saturating_sub(began_ns) < most_ns {
-        std::thread::sleep(STEP);
+    let began_ns = agent.clock.now_ns();
+    while agent.clock.now_ns().saturating_sub(began_ns) < most_ns {
+        agent.clock.sleep(STEP);
         let gone = !locks::holds(&*agent.fs, pid, held).unwrap_or(false);
         if gone || agent.leaving.load(Ordering::Acquire) {
             return true;
@@ -350,7 +357,7 @@ fn tell(agent: &Agent, found: &Found, wait: &Wait, used_ns: u64) {
     let last = format!("process {pid} for {ms:.1} ms, process {waiter} waited for its {kind}");
     lock(&agent.lock_boost).add(gate, used_ns, last);
     lock(&agent.control).quotas.log.add(Write {
-        at_ns: monotonic_ns(),
+        at_ns: agent.clock.now_ns(),
         path: found.side.group.to_string(),
         value: format!("process {pid} went first for {ms:.1} ms"),
         was: None,

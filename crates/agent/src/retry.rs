@@ -1,12 +1,11 @@
 //! A command that asks for its gate again, because the agent that made it died before it answered.
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ErrorKind, RunReply, RunRequest};
 use tidegate_knobs::target::ProcessRef;
 use tidegate_terms::{Class, RawTerms};
 use tracing::info;
 
 use crate::agent::{Agent, refuse, reply_of};
-use crate::api::{RunReply, RunRequest};
 use crate::gate::{Attachment, Gate};
 use crate::limits::kind_of;
 use crate::peer::Peer;

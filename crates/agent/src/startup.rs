@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tidegate_knobs::clock::SystemClock;
 use tidegate_knobs::control::{Control, SHARED_CORES_PPM};
 use tidegate_knobs::discover::{CgroupVersion, discover, tick_hz};
 use tidegate_knobs::group::{GroupPath, Groups};
@@ -150,6 +151,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, String> {
         tick_ns: 1_000_000_000 / u64::from(tick_hz().unwrap_or(250).max(1)),
         machine,
         fs,
+        clock: Arc::new(SystemClock),
         groups,
         config,
         settings,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, Done, ErrorKind, GateView, SetRequest, UnsetRequest};
 use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::target::{GateName, ProcessRef, Target};
@@ -10,10 +10,8 @@ use tidegate_terms::{Class, RawTerms, Source};
 use tracing::{info, warn};
 
 use crate::agent::{Agent, find_in, no_gate, refuse};
-use crate::api::{Done, GateView, SetRequest, UnsetRequest};
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate, Record};
-use crate::lease::monotonic_ns;
 use crate::peer::{Peer, ask_an_admin, may_give};
 use crate::privilege::only_tightens;
 
@@ -300,7 +298,7 @@ impl Agent {
             uid,
             command: Vec::new(),
             parent: None,
-            made_ns: monotonic_ns(),
+            made_ns: self.clock.now_ns(),
             attachment: attachment.clone(),
             notes: Vec::new(),
             by_admin,

@@ -1,7 +1,8 @@
 //! What the agent shows: status and gates. Why a gate runs at its present rate is in `explain`.
 
+use tidegate_api::{GateView, LimitView, LoopView, ObjectiveView, StatusView, TermView, WriteView};
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::{Allotment, Control, Write};
+use tidegate_knobs::control::{Allotment, Control, Protection, Write};
 use tidegate_knobs::cpus::format_list;
 use tidegate_knobs::limit::hard_cap;
 use tidegate_knobs::plan::FREE_UCPU;
@@ -9,10 +10,8 @@ use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::View;
 
 use crate::agent::Agent;
-use crate::api::{GateView, LimitView, LoopView, ObjectiveView, StatusView, TermView, WriteView};
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
-use crate::lease::monotonic_ns;
 use crate::mechanisms::latency_view;
 
 pub(crate) fn cpus(ucpu: u64) -> f64 {
@@ -68,7 +67,7 @@ pub(crate) fn write_view(write: &Write, now_ns: u64) -> WriteView {
 impl Agent {
     /// The machine at a glance.
     pub fn status(&self) -> StatusView {
-        let now_ns = monotonic_ns();
+        let now_ns = self.clock.now_ns();
         // The loop waits for this lock: what is wanted of its state is copied, files are read afterwards.
         let mut view = StatusView {
             engine: self.engine().to_owned(),
@@ -154,7 +153,7 @@ impl Agent {
             f64::from(control.online_cpus()),
         );
         view.headroom_pct = f64::from(control.headroom_ppm()) / 1e4;
-        view.objective = control.protection().as_ref().map(ObjectiveView::from);
+        view.objective = control.protection().as_ref().map(objective_view);
         view.tolerance_pct = f64::from(demand.tolerance_ppm) / 1e4;
         view.headroom_from = demand.headroom_from.clone();
         view.main_cpus = second.cpus(second.busy_ns.saturating_sub(second.side_ns));
@@ -289,5 +288,24 @@ fn term_view(view: &View) -> TermView {
             .iter()
             .map(|weaker| format!("{} ({})", weaker.value, weaker.source))
             .collect(),
+    }
+}
+
+/// The objective as it is shown.
+fn objective_view(found: &Protection) -> ObjectiveView {
+    let waits = &found.recent;
+    let us = |ns: u64| ns as f64 / 1e3;
+    let runs = waits.runs.max(1) as f64;
+    ObjectiveView {
+        from: found.objective.from.clone(),
+        extra_pct: f64::from(found.extra_ppm) / 1e4,
+        state: found.state.as_str().to_owned(),
+        measured: found.measured,
+        runs: waits.runs,
+        late_pct: 100.0 * waits.late as f64 / runs,
+        mean_wait_us: us(waits.wait_ns) / runs,
+        percentile_us: us(found.percentile_ns),
+        raises: found.raises,
+        vain: found.vain,
     }
 }

@@ -1,7 +1,27 @@
-//! What travels over the agent's socket, and what the command ends with: the types that the agent, the command and others share.
+//! What travels over the agent's socket, as JSON over HTTP/1.1.
+//!
+//! | call | body | answer |
+//! |---|---|---|
+//! | `POST /v1/run` | [`RunRequest`] | [`RunReply`] |
+//! | `POST /v1/set` | [`SetRequest`] | [`GateView`] |
+//! | `POST /v1/unset` | [`UnsetRequest`] | [`Done`] |
+//! | `GET /v1/status` | | [`StatusView`] |
+//! | `GET /v1/gates` | | `[`[`GateView`]`]` |
+//! | `GET /v1/explain?target=T` | | [`ExplainView`] |
+//! | `POST /v1/stop` | | [`Done`] |
+//!
+//! A failed call has a 4xx or 5xx status and an [`ApiError`] as `application/problem+json`. CPU amounts are in CPUs
+//! (1.0 is one CPU), shares in percent of the domain, times in the unit that the name ends in.
 
+mod calls;
 mod error;
 mod exit;
+mod views;
 
+pub use calls::{Done, RunReply, RunRequest, SetRequest, UnsetRequest};
 pub use error::{ApiError, ErrorKind, PROBLEM_JSON};
 pub use exit::Exit;
+pub use views::{
+    CapCounts, CapView, DomainView, ExplainView, ExtView, GateCounts, GateView, HoldersView,
+    LatencyView, LimitView, LoopView, ObjectiveView, StatusView, TermView, UserView, WriteView,
+};

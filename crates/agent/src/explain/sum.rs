@@ -1,9 +1,9 @@
 //! The sum behind a gate's rate: the headroom's law, the gate's own limit, and what is above it.
 
+use tidegate_api::{GateView, StatusView};
 use tidegate_law::{HeadroomDecision, Reason};
 
 use super::Above;
-use crate::api::{GateView, StatusView};
 use crate::domains;
 use crate::views::cpus;
 

@@ -1,7 +1,8 @@
 //! Which limit is said to bind.
 
+use tidegate_api::{CapCounts, GateCounts, LimitView};
+
 use super::*;
-use crate::api::{CapCounts, GateCounts, LimitView};
 
 fn side(usage_cpus: f64, allowance_cpus: f64) -> GateView {
     GateView {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use tidegate_api::{CapCounts, GateCounts};
 use tidegate_ext::{CapScope, CapStat, LimitStat, WorkStat};
 use tidegate_knobs::group::CpuStat;
 
@@ -11,100 +11,44 @@ use crate::agent::Agent;
 use crate::control_thread::lock;
 use crate::gate::Gate;
 
-/// A gate's tasks under the agent's schedulers so far, since the gate was made, without those of gates inside it. All but its cap is
-/// nothing where there are more gates than the scheduler has accounts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct GateCounts {
-    /// CPU time.
-    pub used_seconds: f64,
-    /// Of it, out of its soft cap.
-    pub background_seconds: f64,
-    /// Times that a task was woken, or forked, and ran.
-    pub wakeups: u64,
-    /// From wakeup to run, the mean.
-    pub delay_mean_us: f64,
-    /// Half of the wakeups waited no longer, by powers of two.
-    pub delay_p50_us: f64,
-    /// 99 of 100 waited no longer.
-    pub delay_p99_us: f64,
-    /// The longest.
-    pub delay_longest_us: f64,
-    /// Its cap, if it has one.
-    #[serde(default)]
-    pub cap: Option<CapCounts>,
-}
-
-/// What the scheduler did for a gate's cap, since it was loaded or the cap was made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CapCounts {
-    /// The hard cap, in parts per thousand of one CPU.
-    pub hard_permille: Option<u32>,
-    /// The soft cap.
-    pub soft_permille: Option<u32>,
-    /// For whom it counts: `group`, `process`, `task`.
-    pub scope: String,
-    /// Buckets: one, or one for each.
-    pub buckets: u32,
-    /// What the one bucket holds of the hard cap; debt where negative. None where there is one for each.
-    pub level_ms: Option<f64>,
-    /// The same of the soft cap.
-    pub soft_level_ms: Option<f64>,
-    /// CPU time under the cap.
-    pub used_seconds: f64,
-    /// Of it, above the soft cap, which nobody else wanted.
-    pub background_seconds: f64,
-    /// The same over the last look, in CPUs.
-    pub background_cpus: f64,
-    /// Times that a task was held back.
-    pub parks: u64,
-    /// For how long, all tasks added up.
-    pub parked_seconds: f64,
-    /// Runs beyond the cap that only the kernel's watchdog made necessary.
-    pub visits: u64,
-}
-
-impl From<&CapStat> for CapCounts {
-    fn from(cap: &CapStat) -> CapCounts {
-        let terms = &cap.terms;
-        let is_one = terms.scope == CapScope::Group;
-        let seconds = |us: u64| us as f64 / 1e6;
-        let level = |us: i64, asked: Option<u32>| asked.filter(|_| is_one).map(|_| us as f64 / 1e3);
-        CapCounts {
-            hard_permille: terms.hard_ppt,
-            soft_permille: terms.soft_ppt,
-            scope: match terms.scope {
-                CapScope::Group => "group",
-                CapScope::Process => "process",
-                CapScope::Task => "task",
-            }
-            .to_owned(),
-            buckets: cap.buckets,
-            level_ms: level(cap.level_us, terms.hard_ppt),
-            soft_level_ms: level(cap.soft_level_us, terms.soft_ppt),
-            used_seconds: seconds(cap.used_us),
-            background_seconds: seconds(cap.background_us),
-            background_cpus: 0.0,
-            parks: cap.throttles,
-            parked_seconds: seconds(cap.throttled_us),
-            visits: cap.min_runs,
+fn cap_counts(cap: &CapStat) -> CapCounts {
+    let terms = &cap.terms;
+    let is_one = terms.scope == CapScope::Group;
+    let seconds = |us: u64| us as f64 / 1e6;
+    let level = |us: i64, asked: Option<u32>| asked.filter(|_| is_one).map(|_| us as f64 / 1e3);
+    CapCounts {
+        hard_permille: terms.hard_ppt,
+        soft_permille: terms.soft_ppt,
+        scope: match terms.scope {
+            CapScope::Group => "group",
+            CapScope::Process => "process",
+            CapScope::Task => "task",
         }
+        .to_owned(),
+        buckets: cap.buckets,
+        level_ms: level(cap.level_us, terms.hard_ppt),
+        soft_level_ms: level(cap.soft_level_us, terms.soft_ppt),
+        used_seconds: seconds(cap.used_us),
+        background_seconds: seconds(cap.background_us),
+        background_cpus: 0.0,
+        parks: cap.throttles,
+        parked_seconds: seconds(cap.throttled_us),
+        visits: cap.min_runs,
     }
 }
 
-impl From<&WorkStat> for GateCounts {
-    fn from(work: &WorkStat) -> GateCounts {
-        let us = |ns: u64| ns as f64 / 1e3;
-        let delays = &work.run_delay;
-        GateCounts {
-            used_seconds: work.used_ns() as f64 / 1e9,
-            background_seconds: work.background_ns as f64 / 1e9,
-            wakeups: delays.count(),
-            delay_mean_us: us(delays.mean_ns()),
-            delay_p50_us: us(delays.quantile_ns(500)),
-            delay_p99_us: us(delays.quantile_ns(990)),
-            delay_longest_us: us(delays.longest_ns),
-            cap: None,
-        }
+fn gate_counts(work: &WorkStat) -> GateCounts {
+    let us = |ns: u64| ns as f64 / 1e3;
+    let delays = &work.run_delay;
+    GateCounts {
+        used_seconds: work.used_ns() as f64 / 1e9,
+        background_seconds: work.background_ns as f64 / 1e9,
+        wakeups: delays.count(),
+        delay_mean_us: us(delays.mean_ns()),
+        delay_p50_us: us(delays.quantile_ns(500)),
+        delay_p99_us: us(delays.quantile_ns(990)),
+        delay_longest_us: us(delays.longest_ns),
+        cap: None,
     }
 }
 
@@ -175,7 +119,7 @@ impl Agent {
         let id = self.groups.id(group).ok()?;
         let cap = self.ext_cap(group).map(|cap| CapCounts {
             background_cpus: gate.background_cpus,
-            ..CapCounts::from(&cap)
+            ..cap_counts(&cap)
         });
         let inner = lock(&self.ext.inner);
         let work = inner.loaded.as_ref()?.work(id);
@@ -186,7 +130,7 @@ impl Agent {
         }
         Some(GateCounts {
             cap,
-            ..work.as_ref().map(GateCounts::from).unwrap_or_default()
+            ..work.as_ref().map(gate_counts).unwrap_or_default()
         })
     }
 }

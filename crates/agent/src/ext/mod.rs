@@ -31,7 +31,6 @@ use std::sync::{Arc, Mutex};
 use tidegate_ext::{CapStat, Ended, GateTerms, LimitStat};
 
 use backoff::Backoff;
-pub use counts::{CapCounts, GateCounts};
 use kernel::{Kernel, Scheduler};
 pub(crate) use supervise::run;
 

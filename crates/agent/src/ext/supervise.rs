@@ -17,7 +17,6 @@ use super::{ARMING, ExtSupervisor, Inner, OFF, ON, feasible};
 use crate::agent::{Agent, refuse};
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate, tighter};
-use crate::lease::monotonic_ns;
 use crate::limits::kind_of;
 
 /// Between two looks.
@@ -47,8 +46,8 @@ pub(crate) fn run(agent: &Arc<Agent>) {
         return;
     }
     while !agent.leaving.load(Ordering::Acquire) {
-        agent.supervise(monotonic_ns());
-        std::thread::sleep(LOOK);
+        agent.supervise(agent.clock.now_ns());
+        agent.clock.sleep(LOOK);
     }
 }
 
@@ -180,7 +179,7 @@ impl Agent {
         // The long part, without any lock.
         let scheduler = match kernel.prepare() {
             Ok(scheduler) => scheduler,
-            Err(why) => return self.ext.failed(why, false, monotonic_ns().max(now_ns)),
+            Err(why) => return self.ext.failed(why, false, self.clock.now_ns().max(now_ns)),
         };
         let gates = lock(&self.gates);
         if self.leaving.load(Ordering::Acquire) {
@@ -192,7 +191,7 @@ impl Agent {
             // The loop writes its quotas again.
             self.ext.set_watch(OFF);
             lock(&self.control).set_enforced_by_ext(false);
-            return self.ext.failed(why, false, monotonic_ns().max(now_ns));
+            return self.ext.failed(why, false, self.clock.now_ns().max(now_ns));
         }
         self.ext.set_watch(ON);
         let mut inner = lock(&self.ext.inner);

@@ -1,5 +1,6 @@
 //! What is shown of the scheduler.
 
+use tidegate_api::ExtView;
 use tidegate_ext::CapStat;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::{CpuStat, GroupPath, GroupResult};
@@ -8,9 +9,7 @@ use tidegate_law::{HeadroomDecision, Reason};
 use super::backoff::ENDS_MAX;
 use super::counts::quota_counts;
 use crate::agent::Agent;
-use crate::api::ExtView;
 use crate::control_thread::lock;
-use crate::lease::monotonic_ns;
 
 /// So much of the kernel's dump is shown; the log has all of it.
 const DUMP_MAX: usize = 4_000;
@@ -111,7 +110,7 @@ impl Agent {
             return None;
         }
         let id = self.groups.id(group).ok()?;
-        let now_ns = monotonic_ns();
+        let now_ns = self.clock.now_ns();
         let mut inner = lock(&self.ext.inner);
         let earlier = inner.earlier.limit(id);
         let Some(loaded) = &inner.loaded else {
@@ -133,7 +132,7 @@ impl Agent {
             return None;
         }
         let id = self.groups.id(group).ok()?;
-        let now_ns = monotonic_ns();
+        let now_ns = self.clock.now_ns();
         let mut inner = lock(&self.ext.inner);
         inner.gates.get(&id)?.cap?;
         if now_ns.saturating_sub(inner.caps.0) >= FRESH_NS {

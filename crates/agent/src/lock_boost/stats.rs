@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tidegate_api::HoldersView;
 use tidegate_knobs::group::GroupPath;
-
-use crate::api::HoldersView;
 
 /// Gates whose counts are kept.
 const KEPT_MAX: usize = 64;

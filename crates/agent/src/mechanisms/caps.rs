@@ -3,7 +3,7 @@
 //! A hard cap for all of a gate is a quota (`bandwidth`). A soft cap is the loop's ([`tidegate_knobs::control::SoftCaps`]): here
 //! its group gets into the journal and, until the loop has looked, into the background.
 
-use tidegate_api::ApiError;
+use tidegate_api::{ApiError, CapView};
 use tidegate_knobs::control::SoftCapped;
 use tidegate_knobs::group::{GroupError, GroupPath};
 use tidegate_knobs::ledger::{Entry, Fallback};
@@ -11,7 +11,6 @@ use tidegate_knobs::units::exempt;
 use tidegate_terms::Class;
 
 use crate::agent::{Agent, refuse};
-use crate::api::CapView;
 use crate::control_thread::lock;
 use crate::gate::{Attachment, Gate};
 use crate::journal::{fallback_of, is_background};

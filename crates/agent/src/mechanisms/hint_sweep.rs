@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tidegate_api::LatencyView;
 use tidegate_knobs::sched::hint::{self, Latency};
 use tidegate_knobs::sched::tasks::{self, Whose};
 use tidegate_knobs::sched::{Compiled, Support, probe};
@@ -11,10 +12,8 @@ use tracing::{debug, warn};
 use super::HintState;
 use super::hint_places::{HintPlace, apart_from, hints_around};
 use crate::agent::Agent;
-use crate::api::LatencyView;
 use crate::control_thread::lock;
 use crate::gate::Gate;
-use crate::lease::monotonic_ns;
 
 /// A look at a task is one system call of half a microsecond: so many a second cost 0.1 % of one CPU.
 const TASKS_A_LOOK: usize = 2_000;
@@ -105,7 +104,7 @@ impl Agent {
             Err(error) => warn!("gate {name}: {error}"),
         }
         if whole {
-            end_round(state, monotonic_ns());
+            end_round(state, self.clock.now_ns());
         }
         (spent, whole)
     }

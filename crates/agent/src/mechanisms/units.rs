@@ -66,7 +66,7 @@ impl Units {
 pub fn run(agent: &Arc<Agent>) {
     let mut pause = QUIET;
     while !agent.leaving.load(Ordering::Acquire) {
-        std::thread::sleep(pause);
+        agent.clock.sleep(pause);
         pause = if look(agent) { BUSY } else { QUIET };
     }
 }
@@ -343,7 +343,7 @@ impl Agent {
         }
         lock(&self.control)
             .soft_caps
-            .set(&capped, crate::lease::monotonic_ns());
+            .set(&capped, self.clock.now_ns());
         units.told = capped;
     }
 

@@ -2,13 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
+use tidegate_api::UnsetRequest;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::FakeProcess;
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, in_journal, root, run, set, unset};
 use crate::agent::Agent;
-use crate::api::UnsetRequest;
 use crate::control_thread::lock;
 use crate::housekeeping::Housekeeping;
 use crate::lease::monotonic_ns;

@@ -1,13 +1,12 @@
 //! What somebody with privilege has set stays set, whatever its owner without privilege asks for.
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ErrorKind, RunReply, RunRequest, SetRequest};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::FakeProcess;
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, root, terms, unset};
 use crate::agent::Agent;
-use crate::api::{RunReply, RunRequest, SetRequest};
 use crate::control_thread::lock;
 use crate::peer::Peer;
 

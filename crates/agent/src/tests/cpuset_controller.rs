@@ -21,7 +21,7 @@ fn beds() -> [Bed; 2] {
     [Kind::Mixed, Kind::V2].map(bed_of)
 }
 
-fn bed_of(kind: Kind) -> Bed {
+pub(super) fn bed_of(kind: Kind) -> Bed {
     let fake = match kind {
         Kind::V2 => FakeFs::v2(),
         _ => FakeFs::mixed_with_cpuset(),
@@ -33,7 +33,7 @@ fn bed_of(kind: Kind) -> Bed {
 }
 
 /// The CPUs that side work is confined to; `None` for all.
-fn confined(bed: &Bed) -> Option<String> {
+pub(super) fn confined(bed: &Bed) -> Option<String> {
     let dir = match bed.kind {
         Kind::V2 => "/sys/fs/cgroup/tg-side",
         _ => V1_CPUSET,

@@ -9,6 +9,7 @@ use tidegate_ext::{
 };
 use tidegate_knobs::bandwidth::Bandwidth;
 
+use super::sim_clock::SimClock;
 use super::{Bed, KINDS, Kind, PIDS, run, run_side, set, set_side, unset};
 use crate::agent::Agent;
 use crate::control_thread::{follow_engine, lock};
@@ -171,6 +172,7 @@ pub(super) fn bed(kind: Kind) -> (Bed, Arc<FakeKernel>) {
     let kernel = Arc::new(FakeKernel::default());
     let mut bed = Bed::new(kind);
     bed.kernel = Some(Arc::clone(&kernel) as Arc<dyn Kernel>);
+    bed.clock = Arc::new(SimClock::default());
     (bed, kernel)
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ErrorKind, RunRequest, UnsetRequest};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::Apply;
 use tidegate_knobs::group::GroupPath;
@@ -11,7 +11,6 @@ use tidegate_knobs::kfs::{FakeProcess, Fault, Op, Rule};
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, in_journal, root, run_side, set, set_side, unset};
 use crate::agent::Agent;
-use crate::api::{RunRequest, UnsetRequest};
 use crate::control_thread::lock;
 use crate::housekeeping::Housekeeping;
 use crate::peer::Peer;

@@ -1,12 +1,13 @@
 //! Latency hints: on commands, processes and groups, given, kept, changed and taken back, whoever else writes to the tasks.
 
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{
+    ApiError, ErrorKind, GateView, LatencyView, RunRequest, SetRequest, UnsetRequest,
+};
 use tidegate_knobs::kfs::{FakeFs, FakeProcess};
 use tidegate_knobs::sched::{BATCH, IDLE, NORMAL};
 
 use super::{Bed, KINDS, Kind, PIDS, in_journal, root, run, terms, unset};
 use crate::agent::Agent;
-use crate::api::{GateView, LatencyView, RunRequest, SetRequest, UnsetRequest};
 use crate::housekeeping::Housekeeping;
 
 const FIRST: Option<u64> = Some(100_000);

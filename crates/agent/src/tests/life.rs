@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tidegate_api::{RunRequest, SetRequest, UnsetRequest};
 use tidegate_knobs::discover::discover;
 use tidegate_knobs::kfs::{KernelFs, Meanwhile};
 
 use super::{Bed, PIDS, STEP_NS, root, run_side, set_side, terms, unset};
 use crate::After;
 use crate::agent::Agent;
-use crate::api::{RunRequest, SetRequest, UnsetRequest};
 use crate::control_thread::lock;
 use crate::fallback;
 use crate::housekeeping::Housekeeping;

@@ -18,7 +18,7 @@ const WAITER: i32 = PIDS[2];
 const TURN_NS: u64 = 7_000_000;
 
 /// `holder` holds a flock that somebody else of its gate took, and `waiter` waits for it.
-fn locked(bed: &Bed, holder: i32, waiter: i32) {
+pub(super) fn locked(bed: &Bed, holder: i32, waiter: i32) {
     let line = "FLOCK  ADVISORY  WRITE";
     bed.fake.set_file(
         "/proc/locks",
@@ -62,7 +62,7 @@ fn a_holder_is_boosted_within_its_budget_and_is_as_before() {
         let told = agent.explain(&name).unwrap();
         let note = |note: &String| note.contains("locks that main waited for");
         assert!(told.gate.notes.iter().any(note), "{:?}", told.gate.notes);
-        let wrote = |write: &crate::api::WriteView| write.reason == "main waits for its flock";
+        let wrote = |write: &tidegate_api::WriteView| write.reason == "main waits for its flock";
         assert!(told.writes.iter().any(wrote), "{:?}", told.writes);
     }
 }

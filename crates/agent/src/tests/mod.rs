@@ -16,6 +16,7 @@ mod many;
 mod cpuset_controller;
 mod matrix;
 mod quota_tree;
+mod sim_clock;
 mod steps;
 mod units;
 
@@ -24,7 +25,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_api::ApiError;
+use tidegate_api::{ApiError, RunReply, RunRequest, SetRequest, UnsetRequest};
+use tidegate_knobs::clock::{Clock, SystemClock};
 use tidegate_knobs::control::Control;
 use tidegate_knobs::discover::discover;
 use tidegate_knobs::group::{GroupPath, Groups};
@@ -35,7 +37,6 @@ use tidegate_terms::{Config, Space};
 use tokio::sync::Notify;
 
 use crate::agent::{Agent, Mode};
-use crate::api::{RunReply, RunRequest, SetRequest, UnsetRequest};
 use crate::control_thread::lock;
 use crate::cpuset_controller::CpusetController;
 use crate::ext::ExtSupervisor;
@@ -140,6 +141,8 @@ pub struct Bed {
     pub space: Space,
     /// The kernel that takes a scheduler, for the engine ext.
     pub kernel: Option<Arc<dyn crate::ext::kernel::Kernel>>,
+    /// The time of its agents' threads.
+    pub clock: Arc<dyn Clock>,
     dir: tempfile::TempDir,
     homes: Vec<String>,
 }
@@ -179,6 +182,7 @@ impl Bed {
             sensor: FakeSensor::default(),
             space: Space::Off,
             kernel: None,
+            clock: Arc::new(SystemClock),
             dir: directory_in_memory(),
             homes,
         }
@@ -211,6 +215,7 @@ impl Bed {
             tick_ns: 4_000_000,
             machine,
             fs,
+            clock: Arc::clone(&self.clock),
             groups,
             config,
             settings,

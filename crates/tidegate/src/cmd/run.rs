@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 
-use tidegate_agent::api::RunRequest;
+use tidegate_api::RunRequest;
 use tidegate_terms::{Config, Roots};
 
 use crate::connect;

@@ -1,6 +1,6 @@
 //! `tidegate set`: terms for something that runs already.
 
-use tidegate_agent::api::SetRequest;
+use tidegate_api::SetRequest;
 use tidegate_terms::{RawTerms, Source, Term};
 
 use crate::connect;

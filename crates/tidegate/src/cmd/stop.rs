@@ -3,10 +3,9 @@
 use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
 
-use tidegate_agent::api::Done;
 use tidegate_agent::client::Client;
 use tidegate_agent::paths::RunDir;
-use tidegate_api::ErrorKind;
+use tidegate_api::{Done, ErrorKind};
 
 use crate::exit::{Exit, Failure};
 use crate::render;

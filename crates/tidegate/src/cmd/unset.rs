@@ -1,6 +1,6 @@
 //! `tidegate unset`: takes terms back.
 
-use tidegate_agent::api::UnsetRequest;
+use tidegate_api::UnsetRequest;
 use tidegate_terms::{Source, Term};
 
 use crate::connect;

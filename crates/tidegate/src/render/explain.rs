@@ -1,6 +1,6 @@
 //! `tidegate explain`: one screen.
 
-use tidegate_agent::api::{ExplainView, WriteView};
+use tidegate_api::{ExplainView, WriteView};
 
 use super::{BOLD, cpus, fit, gates, span, styled, wrapped};
 

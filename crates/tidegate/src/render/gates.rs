@@ -1,6 +1,6 @@
 //! Gates as a list and one by one.
 
-use tidegate_agent::api::{CapCounts, CapView, GateCounts, GateView, LatencyView, TermView};
+use tidegate_api::{CapCounts, CapView, GateCounts, GateView, LatencyView, TermView};
 
 use super::{BOLD, count, cpus, fit, span, styled, wrapped};
 

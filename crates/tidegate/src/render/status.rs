@@ -1,6 +1,6 @@
 //! `tidegate status`, in the manner of `systemctl status`.
 
-use tidegate_agent::api::{DomainView, ExtView, ObjectiveView, StatusView};
+use tidegate_api::{DomainView, ExtView, ObjectiveView, StatusView};
 
 use super::{BAD, BOLD, GOOD, cpus, gates, span, styled, wrapped};
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::fd::{AsFd, FromRawFd};
 
-use tidegate_agent::api::{
+use tidegate_api::{
     CapCounts, ExplainView, GateView, LoopView, StatusView, TermView, UserView, WriteView,
 };
 

@@ -1,79 +1,14 @@
-//! What travels over the agent's socket, as JSON over HTTP/1.1.
-//!
-//! | call | body | answer |
-//! |---|---|---|
-//! | `POST /v1/run` | [`RunRequest`] | [`RunReply`] |
-//! | `POST /v1/set` | [`SetRequest`] | [`GateView`] |
-//! | `POST /v1/unset` | [`UnsetRequest`] | [`Done`] |
-//! | `GET /v1/status` | | [`StatusView`] |
-//! | `GET /v1/gates` | | `[`[`GateView`]`]` |
-//! | `GET /v1/explain?target=T` | | [`ExplainView`] |
-//! | `POST /v1/stop` | | [`Done`] |
-//!
-//! A failed call has a 4xx or 5xx status and a [`tidegate_api::ApiError`] as `application/problem+json`. CPU amounts are in CPUs (1.0 is one CPU),
-//! shares in percent of the domain, times in the unit that the name ends in.
+//! What the agent shows: the machine, the gates, and why a gate runs as it does.
 
+mod counts;
 mod ext;
 mod limit;
 
-use std::collections::BTreeMap;
-use tidegate_knobs::control::Protection;
-
 use serde::{Deserialize, Serialize};
 
-pub use limit::LimitView;
-
-pub use crate::ext::{CapCounts, GateCounts};
+pub use counts::{CapCounts, GateCounts};
 pub use ext::ExtView;
-
-/// Asks for a new gate with the process `pid` in it; the caller then becomes the command by exec.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct RunRequest {
-    /// The process to place: the caller itself or a child of it.
-    pub pid: i32,
-    /// The gate's name; the agent makes one from the command when absent.
-    pub name: Option<String>,
-    /// The command line, for display.
-    pub command: Vec<String>,
-    /// Raw terms, by name (`class`, `headroom`, `tolerance`, ...).
-    pub terms: BTreeMap<String, String>,
-}
-
-/// The gate that `run` was given.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct RunReply {
-    /// The gate's name, as `show` and `explain` take it.
-    pub gate: String,
-    /// Its cgroup, below the mount of the cpu controller.
-    pub cgroup: String,
-    /// What the caller should know and did not ask (a term that cannot be enforced here).
-    pub notes: Vec<String>,
-}
-
-/// Gives terms to a running process or an existing group.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct SetRequest {
-    /// `pid:N`, `cgroup:/path` or `gate:NAME`.
-    pub target: String,
-    /// Raw terms, by name.
-    pub terms: BTreeMap<String, String>,
-}
-
-/// Takes terms back; without names, all of them, and the gate ends.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct UnsetRequest {
-    /// As in [`SetRequest`].
-    pub target: String,
-    /// Names of the terms to take back.
-    pub terms: Vec<String>,
-}
-
-/// A call that has no other answer.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Done {
-    /// One sentence on what was done.
-    pub message: String,
-}
+pub use limit::LimitView;
 
 /// One term of a gate, with where it came from.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -383,26 +318,6 @@ pub struct ObjectiveView {
     pub raises: u32,
     /// Of those at the bound, how many did not help and were given back.
     pub vain: u32,
-}
-
-impl From<&Protection> for ObjectiveView {
-    fn from(found: &Protection) -> Self {
-        let waits = &found.recent;
-        let us = |ns: u64| ns as f64 / 1e3;
-        let runs = waits.runs.max(1) as f64;
-        Self {
-            from: found.objective.from.clone(),
-            extra_pct: f64::from(found.extra_ppm) / 1e4,
-            state: found.state.as_str().to_owned(),
-            measured: found.measured,
-            runs: waits.runs,
-            late_pct: 100.0 * waits.late as f64 / runs,
-            mean_wait_us: us(waits.wait_ns) / runs,
-            percentile_us: us(found.percentile_ns),
-            raises: found.raises,
-            vain: found.vain,
-        }
-    }
 }
 
 /// Who uses how much CPU.

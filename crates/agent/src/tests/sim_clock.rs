@@ -1,0 +1,176 @@
+//! Simulated time, and the agent's threads in it: each runs its own loop, and its pauses take none.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate_knobs::clock::Clock;
+use tidegate_knobs::locks::budget::DEPTH_NS;
+
+use super::ext::{bed as ext_bed, eject};
+use super::life::steps;
+use super::{Bed, KINDS, Kind, PIDS, run_side};
+use crate::agent::Agent;
+use crate::control_thread::lock;
+use crate::housekeeping::Housekeeping;
+use crate::lock_boost::LockBoost;
+use crate::{cpuset_controller, ext, lock_boost};
+
+const S: u64 = 1_000_000_000;
+
+/// A clock that passes only by its sleeps.
+pub struct SimClock {
+    now_ns: AtomicU64,
+    /// From when on which flag is set.
+    end: Mutex<Option<(u64, Arc<AtomicBool>)>>,
+}
+
+impl Default for SimClock {
+    fn default() -> SimClock {
+        // A machine that has been up for a while: nothing was looked at lately.
+        SimClock {
+            now_ns: AtomicU64::new(1_000 * S),
+            end: Mutex::default(),
+        }
+    }
+}
+
+impl Clock for SimClock {
+    fn now_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::Relaxed)
+    }
+
+    fn sleep(&self, span: Duration) {
+        let span_ns = u64::try_from(span.as_nanos()).unwrap();
+        let now_ns = self.now_ns.fetch_add(span_ns, Ordering::Relaxed) + span_ns;
+        if let Some((end_ns, flag)) = &*lock(&self.end)
+            && now_ns >= *end_ns
+        {
+            flag.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl SimClock {
+    /// Runs one of the agent's threads for so long, as if the agent left then.
+    fn run(&self, agent: &Agent, span_ns: u64, thread: impl FnOnce()) {
+        let end_ns = self.now_ns() + span_ns;
+        *lock(&self.end) = Some((end_ns, Arc::clone(&agent.leaving)));
+        thread();
+        *lock(&self.end) = None;
+        agent.leaving.store(false, Ordering::Release);
+    }
+}
+
+/// The bed in simulated time, and its clock.
+fn in_time(bed: Bed) -> (Bed, Arc<SimClock>) {
+    let clock = Arc::new(SimClock::default());
+    let bed = Bed {
+        clock: Arc::clone(&clock) as Arc<dyn Clock>,
+        ..bed
+    };
+    (bed, clock)
+}
+
+#[test]
+fn an_agent_on_demand_leaves_within_seconds_of_its_last_command() {
+    for kind in KINDS {
+        let (bed, clock) = in_time(Bed::new(kind));
+        let agent = Arc::new(bed.agent().unwrap());
+        run_side(&agent, PIDS[0]).unwrap();
+        clock.run(&agent, 30 * S, || Housekeeping::new(None).run(&agent));
+        assert_eq!(lock(&agent.gates).len(), 1, "{kind:?}: it still runs");
+        bed.fake.end_process(PIDS[0]);
+        let ended_ns = clock.now_ns();
+        clock.run(&agent, 600 * S, || Housekeeping::new(None).run(&agent));
+        let took_s = (clock.now_ns() - ended_ns) / S;
+        // Two looks for the gate's end, three without any.
+        assert!((4..=6).contains(&took_s), "{kind:?}: {took_s} s");
+        assert!(!bed.exists("/tg-side"), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_scheduler_that_ends_is_loaded_again_later_each_time() {
+    let (bed, kernel) = ext_bed(Kind::V2);
+    let (bed, clock) = in_time(bed);
+    let agent = Arc::new(bed.agent().unwrap());
+    run_side(&agent, PIDS[0]).unwrap();
+    let look = |span_ns: u64| {
+        clock.run(&agent, span_ns, || ext::run(&agent));
+        agent.ext_view(clock.now_ns()).unwrap()
+    };
+    assert!(look(S).on);
+    let mut rests_s = Vec::new();
+    for ends in 1..=4 {
+        eject(&kernel);
+        let ended_ns = clock.now_ns();
+        let mut view = look(S / 10);
+        assert!(!view.on && view.ends == ends, "{view:?}");
+        while !view.on {
+            view = look(S / 10);
+        }
+        rests_s.push((clock.now_ns() - ended_ns) / S);
+        assert_eq!(view.loads, ends + 1);
+    }
+    assert_eq!(rests_s[0], 1, "{rests_s:?}");
+    assert!(rests_s.is_sorted() && rests_s[3] >= 8, "{rests_s:?}");
+}
+
+#[test]
+fn the_cpuset_grows_at_once_and_shrinks_after_a_second() {
+    let (bed, clock) = in_time(super::cpuset_controller::bed_of(Kind::V2));
+    let agent = bed.agent().unwrap();
+    let confined = |span_ns: u64| {
+        clock.run(&agent, span_ns, || cpuset_controller::run(&agent));
+        super::cpuset_controller::confined(&bed)
+    };
+    assert_eq!(confined(2 * S), None, "there is no side work");
+    bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+    run_side(&agent, PIDS[0]).unwrap();
+    steps(&bed, &agent, 400);
+    assert_eq!(confined(S), None, "main leaves both CPUs");
+    // Main takes 60 % of two CPUs, a fifth is kept: side work needs one core.
+    bed.sensor.main_ppm.store(600_000, Ordering::Relaxed);
+    steps(&bed, &agent, 400);
+    assert_eq!(confined(S / 2), None, "it may be a burst");
+    assert_eq!(confined(S).as_deref(), Some("1"));
+    bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
+    steps(&bed, &agent, 400);
+    assert_eq!(confined(S / 5), None);
+}
+
+#[test]
+fn a_holder_that_keeps_its_lock_is_boosted_less_and_less_often() {
+    let (bed, clock) = in_time(Bed::new(Kind::V2));
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    super::lock_boost::locked(&bed, PIDS[0], PIDS[2]);
+    let times = |span_ns: u64| {
+        let before = lock(&agent.lock_boost).view().unwrap().times;
+        clock.run(&agent, span_ns, || lock_boost::look_on(&agent, None));
+        lock(&agent.lock_boost).view().unwrap().times - before
+    };
+    // Looks 20 ms apart at first, and 320 ms after 64 of them; each run begins with none, so only the longer one gets there.
+    let (short, long) = (times(S), times(60 * S));
+    assert!(short > 5 && long > 100, "{short}, {long}");
+    assert!(long < 60 * short, "{short}, {long}");
+}
+
+#[test]
+fn a_holder_has_a_tenth_of_a_cpu_and_the_budgets_depth_at_most() {
+    let (bed, clock) = in_time(Bed::new(Kind::V2));
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    super::lock_boost::locked(&bed, PIDS[0], PIDS[2]);
+    let began_ns = clock.now_ns();
+    let mut looks = LockBoost::new(&agent);
+    while clock.now_ns() - began_ns < 60 * S {
+        looks.look(&agent, None);
+        clock.sleep(Duration::from_millis(20));
+    }
+    let took_ns = clock.now_ns() - began_ns;
+    let boosted_ns = (lock(&agent.lock_boost).view().unwrap().seconds * 1e9) as u64;
+    assert!(boosted_ns <= took_ns / 10 + DEPTH_NS, "{boosted_ns}");
+    assert!(boosted_ns > took_ns / 12, "{boosted_ns}");
+}

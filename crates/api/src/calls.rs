@@ -1,0 +1,54 @@
+//! What the agent is asked for, and its short answers.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Asks for a new gate with the process `pid` in it; the caller then becomes the command by exec.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RunRequest {
+    /// The process to place: the caller itself or a child of it.
+    pub pid: i32,
+    /// The gate's name; the agent makes one from the command when absent.
+    pub name: Option<String>,
+    /// The command line, for display.
+    pub command: Vec<String>,
+    /// Raw terms, by name (`class`, `headroom`, `tolerance`, ...).
+    pub terms: BTreeMap<String, String>,
+}
+
+/// The gate that `run` was given.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RunReply {
+    /// The gate's name, as `show` and `explain` take it.
+    pub gate: String,
+    /// Its cgroup, below the mount of the cpu controller.
+    pub cgroup: String,
+    /// What the caller should know and did not ask (a term that cannot be enforced here).
+    pub notes: Vec<String>,
+}
+
+/// Gives terms to a running process or an existing group.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SetRequest {
+    /// `pid:N`, `cgroup:/path` or `gate:NAME`.
+    pub target: String,
+    /// Raw terms, by name.
+    pub terms: BTreeMap<String, String>,
+}
+
+/// Takes terms back; without names, all of them, and the gate ends.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct UnsetRequest {
+    /// As in [`SetRequest`].
+    pub target: String,
+    /// Names of the terms to take back.
+    pub terms: Vec<String>,
+}
+
+/// A call that has no other answer.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Done {
+    /// One sentence on what was done.
+    pub message: String,
+}
