@@ -9,7 +9,7 @@
 //! - busy, without: the online CPUs' time less idle and steal of `/proc/stat`. The kernel keeps
 //!   idle exactly but shows it in steps of 10 ms for the whole machine: over 50 ms on 2 CPUs that
 //!   is ± 10 points, over 200 ms 2.5, over a second half a point. (v2's root `cpu.stat` would be
-//!   no better: it is the tick samples of `/proc/stat`, each charged to whoever ran at the tick.)
+//!   no better: it is the tick samples of `/proc/stat`, each charged to the task that ran at the tick.)
 //!
 //! Files stay open. A group that vanished is dropped; its time up to the last reading stays. A
 //! root inside another of the same class is left out, and a main root inside a side root counts
