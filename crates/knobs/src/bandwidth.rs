@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const QUOTA_MIN_US: u64 = 1_000;
 /// The kernel refuses longer periods (`max_cfs_quota_period`).
 pub const PERIOD_MAX_US: u64 = 1_000_000;
-/// What the kernel uses where nobody wrote a period.
+/// What the kernel uses where no period was written.
 pub const PERIOD_DEFAULT_US: u64 = 100_000;
 
 /// A group's bandwidth limit.

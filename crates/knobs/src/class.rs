@@ -7,7 +7,7 @@ impl Groups {
     /// Brings back what [`Groups::class`] saw: idle first, then weight (which the kernel refuses while idle is set, and
     /// resets when idle ends).
     pub fn restore_class(&self, group: &GroupPath, saved: &CpuClass) -> GroupResult<()> {
-        // Where nobody could say, it was not idle: that is how groups are made.
+        // Where the kernel did not say, it was not idle: groups are made so.
         let idle = saved.idle.unwrap_or(false);
         if self.idle(group)?.is_some_and(|now| now != idle) {
             self.set_idle(group, idle)?;

@@ -4,9 +4,9 @@
 //! A main gate whose cpuset is smaller than the machine is its CPUs' concern only: its *domain*. Side work elsewhere costs it nothing.
 //!
 //! - Where side work has no CPU outside the domain, the law runs on the domain and a quota says what it allows ([`Keeps::Time`]).
-//! - Where it has, one quota over both would be spent evenly on all of them, and the domain's part of it is nobody's to say. There side
+//! - Where it has, one quota over both would be spent evenly on all of them, and the domain's part of it is undefined. There side
 //!   work gets whole CPUs of the domain, as many as the law allows, by its cpuset ([`Keeps::Space`]), and no quota on their account.
-//! - What neither can do (nobody tells use by CPU; side work that stays in its place and has CPUs on both sides) is kept
+//! - What neither can do (use by CPU is unknown; side work that stays in its place and has CPUs on both sides) is kept
 //!   machine-wide, as every headroom was before, and a note says so.
 //!
 //! Domains may overlap: each has a law of its own, and side work gets of each CPU what all of them allow.
@@ -56,7 +56,7 @@ pub struct Domain {
 pub struct Ground {
     /// CPUs online, ascending.
     pub online: Vec<u32>,
-    /// CPUs that the group of all side work of `run` may have as others leave it, ascending; `None` where nobody is in it.
+    /// CPUs that the group of all side work of `run` may have as others leave it, ascending; `None` where it is empty.
     pub root: Option<Vec<u32>>,
     /// Side work that stays in its place: its group and its CPUs.
     pub in_place: Vec<(String, Vec<u32>)>,
@@ -69,7 +69,7 @@ pub struct Ground {
 /// What is followed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
-    /// Machine-wide headroom; `None` where nobody asks for one.
+    /// Machine-wide headroom; `None` where no gate asks for one.
     pub whole: Option<(u32, String)>,
     /// And on parts of it.
     pub domains: Vec<Domain>,
@@ -137,7 +137,7 @@ pub fn resolve(asked: &[Asked], ground: &Ground) -> Resolved {
             }
         }
     }
-    // 0 % of the machine says nothing beside a headroom that somebody does want.
+    // 0 % of the machine says nothing beside a headroom of a part.
     if !resolved.domains.is_empty() && resolved.whole.as_ref().is_some_and(|whole| whole.0 == 0) {
         resolved.whole = None;
     }

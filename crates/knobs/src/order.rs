@@ -5,7 +5,7 @@
 //! change places where main's time on them differs by [`MARGIN_PPM`] of a cache's CPUs, and one pair a look. Main itself goes to the
 //! cores that side work leaves free, which keeps the order that there is.
 //!
-//! Among equals, and where nobody tells main's time by CPU, the last cache and the last core come first: CPU 0 and its neighbours, where the
+//! Among equals, and without main's time by CPU, the last cache and the last core come first: CPU 0 and its neighbours, where the
 //! kernel's own work and most interrupts are, stay main's for longest.
 
 use crate::topology::{Core, Topology};
@@ -42,7 +42,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Another machine than before is ordered anew.
+    /// Another machine than before is ordered from scratch.
     pub(crate) fn set_topology(&mut self, topology: &Topology) {
         if *topology == self.topology {
             return;

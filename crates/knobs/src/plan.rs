@@ -15,7 +15,7 @@
 //!   1 % of two CPUs).
 //!
 //! Nothing here reads a clock or a file. The caller writes the returned [`Plan`] and calls
-//! [`Planner::invalidate`] when the write failed or somebody else wrote the group's quota.
+//! [`Planner::invalidate`] when the write failed or another program wrote the group's quota.
 
 mod budget;
 mod rate;
@@ -259,7 +259,7 @@ impl Planner {
         Some(Plan { bandwidth, reason })
     }
 
-    /// No limit, and yet a quota, which stays one of ours for whoever has to cut it: twice what all CPUs can use. With just that much,
+    /// No limit, and yet a quota that a later cut finds: twice what all CPUs can use. With just that much,
     /// CPUs that take a third slice early in a period leave none for another's second (in the simulator one throttle in two periods).
     fn free(&self, cpus: u32) -> Bandwidth {
         Bandwidth {

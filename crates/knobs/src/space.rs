@@ -24,7 +24,7 @@
 use crate::order::Order;
 use crate::topology::{Core, Topology};
 
-/// How often whoever drives the planner looks.
+/// How often the planner's caller looks.
 pub const LOOK_NS: u64 = 100_000_000;
 
 /// The same where a domain is kept in space: main's step there is answered by nothing else.

@@ -2,7 +2,7 @@
 //!
 //! What is forked begins in its parent's group and shares that until a [`sweep`] finds it: a cap is never multiplied by a
 //! fork, only shared for a while. A sweep does a bounded number of moves, so a storm of forks costs no more than a quiet
-//! gate, and makes at most [`UNITS_MAX`] groups; what is more shares one. Groups that nobody is in are removed.
+//! gate, and makes at most [`UNITS_MAX`] groups; what is more shares one. Empty groups are removed.
 //!
 //! A unit's quota stands before anybody is in it. Real-time tasks are left where they are: no cap is for them, and v1 with
 //! RT_GROUP_SCHED would refuse them anyway.
@@ -158,7 +158,7 @@ impl Sweep<'_> {
             self.place(self.groups.tids(place)?, None, first);
             return Ok(());
         };
-        // One file tells of most units that nobody else is in them, however many threads are.
+        // One file tells of most units that no other process is in them, however many threads are.
         let is_whole = self.family.per == Per::Process && !self.family.threaded;
         if is_whole && self.groups.procs(place).is_ok_and(|pids| pids == [id]) {
             return Ok(());
@@ -245,7 +245,7 @@ impl Sweep<'_> {
         self.groups.create_unit(unit, self.family.threaded)?;
         self.swept.units += 1;
         if let Err(error) = (self.furnish)(unit) {
-            // Without its cap nobody may be in it.
+            // Without its cap no task may be in it.
             self.remove(unit);
             return Err(error);
         }
@@ -254,7 +254,7 @@ impl Sweep<'_> {
 
     fn remove(&mut self, unit: &GroupPath) {
         match self.groups.remove(unit) {
-            // Somebody has come in: the next sweep looks again.
+            // A task has come in: the next sweep looks again.
             Ok(_) | Err(GroupError::Busy { .. }) => {}
             Err(error) => self.swept.refused = Some(error.to_string()),
         }

@@ -33,7 +33,7 @@ pub struct EevdfConfig {
     /// queued, not with the running task's own (from 6.17 on).
     pub protect_min_slice: bool,
     /// cpu.max stops each task by itself when it would run, and a task that is
-    /// let go competes anew; before 6.18 the group left its parent's queue as
+    /// let go competes afresh; before 6.18 the group left its parent's queue as
     /// a whole, and all below it stayed as it was.
     pub throttle_tasks: bool,
 }

@@ -120,7 +120,7 @@ impl EventQueue {
     }
 
     /// Takes what comes next, if it comes by `until`. The slot of an end or a tick
-    /// keeps its time: whoever handles it sets the next before the next pop.
+    /// keeps its time: its handler sets the next before the next pop.
     pub(crate) fn pop(&mut self, until: Ns) -> Option<(Ns, Next)> {
         self.settle_ends();
         let end = self.ends.first();

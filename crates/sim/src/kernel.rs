@@ -50,7 +50,7 @@ pub(crate) struct Kernel {
     pub(crate) tracer: Option<Box<dyn Tracer>>,
     pub(crate) violation: Option<Violation>,
     pub(crate) handled: u64,
-    /// Somebody counts runs, those that did not wait as well.
+    /// Runs are counted, those that did not wait as well.
     pub(crate) count_runs: bool,
 }
 

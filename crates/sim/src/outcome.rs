@@ -22,7 +22,7 @@ pub struct Outcome {
     pub measured_ns: u64,
     /// Scheduling events of the whole run.
     pub events: u64,
-    /// CPU time that nobody used, of all CPUs together.
+    /// CPU time that was not used, of all CPUs together.
     pub idle_ns: u64,
     /// The groups, the root first (it holds everything).
     pub groups: Vec<GroupOutcome>,

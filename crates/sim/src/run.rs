@@ -33,7 +33,7 @@ pub enum RunError {
     /// An invariant does not hold: a bug.
     #[error(transparent)]
     Violation(#[from] Violation),
-    /// Somebody asked for an end.
+    /// The caller asked for an end.
     #[error("stopped before its end")]
     Stopped,
 }

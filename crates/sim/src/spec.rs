@@ -35,7 +35,7 @@ pub enum CapScope {
 pub struct CapTerms {
     /// Never more than this, over any time but for the bucket's depth.
     pub hard_ppt: u32,
-    /// Above this only with CPU that nobody else wants; 0 is background.
+    /// Above this only with CPU that no other task wants; 0 is background.
     pub soft_ppt: u32,
     /// Whom it counts for.
     pub scope: CapScope,

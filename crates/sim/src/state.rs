@@ -34,7 +34,7 @@ pub(crate) enum Pending {
     SleepUntil(Ns),
     Sleep(u64),
     Park,
-    /// Parked: asleep until somebody wakes it.
+    /// Parked: asleep until it is woken.
     Parked,
     Yield,
     Fork,
@@ -47,7 +47,7 @@ pub(crate) struct Task {
     pub(crate) nice: i8,
     pub(crate) latency: i8,
     pub(crate) latency_inherit: bool,
-    /// Somebody woke it before it parked.
+    /// It was woken before it parked.
     pub(crate) wake_token: bool,
     /// May use every CPU of the machine.
     pub(crate) anywhere: bool,

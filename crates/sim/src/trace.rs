@@ -73,7 +73,7 @@ pub enum Event {
         /// What its pool holds now.
         runtime_ns: i64,
     },
-    /// Somebody outside wrote one of a group's files.
+    /// One of a group's files was written from outside.
     Write {
         /// Which group.
         group: GroupId,

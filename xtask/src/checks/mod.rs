@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-mod again;
 mod count;
+mod retry;
 
 use count::{Counts, Tally, count, faults};
 
@@ -160,7 +160,7 @@ fn perform(step: &Step, folder: &Path, tally: &mut Tally) {
     };
     let mut part = count(step.name, step.counts, status, &lines);
     let failed = part.failed;
-    again::once_more(step, &log_path, &lines, &mut part);
+    retry::once_more(step, &log_path, &lines, &mut part);
     let seconds = started.elapsed().as_secs_f64();
     println!(
         "{} passed, {} failed, {} skipped ({seconds:.1} s)",

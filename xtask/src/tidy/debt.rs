@@ -41,7 +41,6 @@ const STEMS: Listed = &[
     ("crates/lab", 5),
     ("crates/sim", 4),
     ("crates/tidegate", 1),
-    ("xtask", 1),
 ];
 /// Words for a person where a thing is meant, in a folder's pages.
 const PERSONS: Listed = &[("docs", 70), ("law", 11)];

@@ -26,7 +26,7 @@ pub struct BurstSeen {
     pub machine_at_ns: u64,
     /// CPU time there was.
     pub capacity_ns: u64,
-    /// ... and that nobody used.
+    /// ... and that was not used.
     pub idle_ns: u64,
 }
 

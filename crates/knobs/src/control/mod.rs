@@ -47,7 +47,7 @@ pub const SHARED_CORES_PPM: u32 = 800_000;
 pub struct Demand {
     /// Idle to keep, machine-wide.
     pub headroom_ppm: u32,
-    /// Nobody asks for any machine-wide (not even for 0 %): side work is limited by the domains alone.
+    /// No gate asks for any machine-wide (not even for 0 %): side work is limited by the domains alone.
     pub domains_only: bool,
     /// Where idle is kept on a part of the machine.
     pub domains: Vec<Domain>,

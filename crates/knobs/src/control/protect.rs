@@ -18,7 +18,7 @@ pub struct Objective {
     pub late_after_ns: u64,
     /// The share of main's runs that may be late: 10,000 for p99.
     pub share_ppm: u32,
-    /// Extra headroom to begin with: a default where nobody named a headroom, else 0.
+    /// Extra headroom to begin with: a default where no gate names a headroom, else 0.
     pub start_ppm: u32,
     /// Who asked for it, and in which words.
     pub from: String,

@@ -125,7 +125,7 @@ pub struct Quotas {
     floor_span: Use,
     /// No idle is to be kept, and main does not fill the machine: no quota.
     is_free: bool,
-    /// Groups whose quota somebody else insists on, until their gate is set again or ends.
+    /// Groups whose quota another program insists on, until their gate is set again or ends.
     left_alone: BTreeSet<GroupPath>,
     /// What was written.
     pub log: WriteLog,
@@ -198,7 +198,7 @@ impl Quotas {
         }
     }
 
-    /// Somebody else insists on their own quota for `group`: it is not written again, whatever gates come and go.
+    /// Another program insists on its own quota for `group`: it is not written again, whatever gates come and go.
     pub fn leave_alone(&mut self, group: &GroupPath) {
         self.drop(group);
         self.left_alone.insert(group.clone());
@@ -209,7 +209,7 @@ impl Quotas {
         self.left_alone.remove(group);
     }
 
-    /// Whether somebody else's quota of `group` is left as it is.
+    /// Whether another program's quota of `group` is left as it is.
     pub fn is_left_alone(&self, group: &GroupPath) -> bool {
         self.left_alone.contains(group)
     }
@@ -245,7 +245,7 @@ impl Quotas {
             .any(|target| target.group == *group && target.relieved)
     }
 
-    /// Somebody else wrote the quota of `group`: it is written again. The others' stand, since each write is a refill.
+    /// Outside write of the quota of `group`: ours is written again. The others' stand, since each write is a refill.
     pub fn invalidate(&mut self, group: &GroupPath) {
         for target in &mut self.targets {
             if target.group == *group {

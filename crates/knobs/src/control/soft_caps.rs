@@ -34,7 +34,7 @@ pub struct SoftCapStats {
     pub turns: u64,
     /// What the bucket holds; debt where negative.
     pub level_ns: i64,
-    /// CPU that it used in the background, which nobody else wanted.
+    /// CPU that it used in the background, which no other task wanted.
     pub used_background_ns: u64,
     /// ... and otherwise.
     pub used_foreground_ns: u64,
@@ -185,7 +185,7 @@ pub struct SoftCaps {
     /// Those that are to be looked at: not what is in the background for good, however much there is of it.
     turns: Vec<usize>,
     next: usize,
-    /// The turns are to be found anew, at the next step.
+    /// The turns are to be found again, at the next step.
     stale: bool,
     /// Times that a group was put into the background or taken out. They come and go too fast for the log of writes.
     pub writes: u64,
@@ -245,7 +245,7 @@ impl SoftCaps {
         self.index.get(group).map(|at| &mut self.targets[*at])
     }
 
-    /// Somebody else wrote what stands on `group`: it is written again.
+    /// Outside write on `group`: ours is written again.
     pub fn invalidate(&mut self, group: &GroupPath) {
         if let Some(target) = self.target(group) {
             target.soft.forget_standing();

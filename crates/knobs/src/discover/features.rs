@@ -32,7 +32,7 @@ impl Feature {
             how: how.into(),
         }
     }
-    /// Nobody can say.
+    /// Unknown.
     pub fn unknown(how: impl Into<String>) -> Self {
         Self {
             present: None,

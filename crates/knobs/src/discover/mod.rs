@@ -202,7 +202,7 @@ pub fn group_in(
     let file = format!("/proc/{pid}/cgroup");
     let lines = parse_proc_cgroup(&file, &fs.read(Path::new(&file))?)?;
     let group = place::group_below(&lines, version, &hierarchy.controllers, &hierarchy.root);
-    // A name that is not text was read with U+FFFD in it, which is another group's name, or nobody's.
+    // A name that is not text was read with U+FFFD in it, which is another group's name, or no group's.
     Ok(group.filter(|group| !group.as_str().contains(char::REPLACEMENT_CHARACTER)))
 }
 

@@ -4,9 +4,9 @@
 //! |---|---|---|
 //! | where | a group of the same name in the cpuset hierarchy, made for it | the group's own `cpuset.cpus` |
 //! | who is in it | processes that are moved in; children inherit it; who leaves the group is moved out | whoever is in the group |
-//! | others' cpusets | a process that somebody gave a cpuset of its own stays there | the kernel intersects with the parent's |
+//! | others' cpusets | a process with a cpuset of its own stays there | the kernel intersects with the parent's |
 //! | what a write costs | rebuilt scheduling domains, unless `cpuset.sched_load_balance` is 0 in the group | no domains |
-//! | taken off | its processes go back to the parent, the group is removed | an empty list, or while somebody is in it all: the parent's CPUs |
+//! | taken off | its processes go back to the parent, the group is removed | an empty list, or, with a process in it, all: the parent's CPUs |
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ const PROCESSES_MAX: usize = 256;
 pub struct Gathered {
     /// Processes moved in.
     pub moved: u32,
-    /// Processes left out, since somebody gave them a cpuset of their own (v1).
+    /// Processes left out, since they have a cpuset of their own (v1).
     pub others: u32,
 }
 
@@ -108,7 +108,7 @@ impl Groups {
         self.tree.cpuset.is_some() && self.tree.fs.exists(&self.cpuset_dir(group).join(CPUS))
     }
 
-    /// Makes a cpuset possible for the group; nobody is confined yet. Again is fine.
+    /// Makes a cpuset possible for the group; no process is confined yet. It may be repeated.
     pub fn open_cpuset(&self, group: &GroupPath) -> GroupResult<()> {
         let parent = group.parent().unwrap_or_else(GroupPath::root);
         if self.tree.version == CgroupVersion::V2 {
@@ -124,7 +124,7 @@ impl Groups {
             Err(error) if error.errno != libc::EEXIST => return Err(wrong(group, error)),
             _ => {}
         }
-        // A group without memory nodes or CPUs takes nobody in.
+        // A group without memory nodes or CPUs takes no process in.
         let mems = self.read_cpuset(&parent, "cpuset.effective_mems")?;
         self.write_cpuset_file(group, "cpuset.mems", mems.trim())?;
         // The parent balances over all CPUs; a second balancer over ours would rebuild the machine's domains at each write.
@@ -246,7 +246,7 @@ impl Groups {
         })
     }
 
-    /// Whether these are all that the group could have: what taking its cpuset off leaves where somebody is in it.
+    /// Whether these are all that the group could have: what taking its cpuset off leaves where a process is in it.
     pub fn is_every_cpu(&self, cpus: &[u32]) -> bool {
         self.every_cpu().is_ok_and(|all| all == cpus)
     }

@@ -231,7 +231,7 @@ impl Groups {
             self.close_cpuset(group)?;
         }
         let mut removed = false;
-        // The cpu hierarchy last: it is where whoever comes after a death looks for what is left.
+        // The cpu hierarchy last: after a death, the next agent looks there for what is left.
         let places: Vec<_> = self.tree.places(group).enumerate().collect();
         for (nth, (hierarchy, here)) in places.into_iter().rev() {
             let gone = self.remove_in(hierarchy, &here, DEPTH_MAX)?;

@@ -39,7 +39,7 @@ pub enum Returned {
     AtHome,
     /// It went back.
     Moved,
-    /// Somebody else has moved it since: left there.
+    /// Another program has moved it since: left there.
     Elsewhere,
     /// It has exited.
     Exited,

@@ -88,7 +88,7 @@ impl Files for V1 {
             match self.populated(tree, &child) {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
-                // A child that ends while we look has nobody in it.
+                // A child that ends meanwhile is empty.
                 Err(error) if error.is_gone() => {}
                 Err(error) => return Err(error),
             }

@@ -24,11 +24,11 @@ pub enum Fault {
     Vanish(i32),
     /// The machine stops here: this and every later operation does nothing and fails with EIO.
     Halt,
-    /// Whoever does this is frozen before it, and goes on when somebody else has done that.
+    /// The caller is frozen before this operation, and goes on when another has done that.
     Meanwhile(Meanwhile),
 }
 
-/// What somebody else does in the midst of an operation. It must not use the wrapper that it is a fault of.
+/// What another program does in the midst of an operation. It must not use the wrapper that it is a fault of.
 #[derive(Clone)]
 pub struct Meanwhile(pub Arc<dyn Fn() + Send + Sync>);
 

@@ -119,7 +119,7 @@ impl<F: KernelFs> Injected<F> {
     }
 }
 
-/// To whoever takes away, "gone" is no refusal but an answer, and would be a lie here.
+/// For a removal "gone" is no refusal but an answer, and would be a lie here.
 fn refusal(op: Op, errno: i32) -> i32 {
     let takes_away = matches!(op, Op::Rmdir | Op::Unlink | Op::SchedSet);
     match errno {

@@ -1,4 +1,4 @@
-//! One line of the ledger: which knob of which group was written, over what, and what becomes of it when nobody is left.
+//! One line of the ledger: which knob of which group was written, over what, and what becomes of it when no agent is left.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What was written, over what, until when: written before the knob, so that whoever comes after a crash can tell our
+//! What was written, over what, until when: written before the knob, so that the next agent can tell after a crash our
 //! values from others' and put back what stood.
 //!
 //! `ledger.json` in the run directory is small and replaced whole (new file, rename; the directory is on tmpfs, which
@@ -303,7 +303,7 @@ impl Ledger {
         let count = self.entries.forget(forgotten);
         if count > 0 {
             self.store()?;
-            // Only now: an entry that is still in the file must have its slot, or nobody could tell its limit for ours.
+            // Only now: an entry that is still in the file must have its slot, or its limit could not be told for ours.
             self.moving.retain(|id| self.entries.get(id).is_some());
         }
         Ok(count)

@@ -1,6 +1,6 @@
 //! The moving quota's side file: fixed slots, memory-mapped, so that noting a change costs a few stores.
 //!
-//! A slot holds the limit before the last write and the limit intended. Whoever finds the knob later takes it for ours
+//! A slot holds the limit before the last write and the limit intended. A later reader of the knob takes it for ours
 //! when each of its parts (quota, period, burst) is one of the two. The order of stores keeps that true at each moment
 //! for a writer that dies: while the knob stands at A the slot is {any, A}; first `previous` becomes A, word by word,
 //! while `intended` still says A; then `intended` becomes B while `previous` says A; then the knob is written.

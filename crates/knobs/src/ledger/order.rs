@@ -1,4 +1,4 @@
-//! What must come before or after a restore, because somebody else may act on the same things meanwhile.
+//! What must come before or after a restore, because another process may act on the same things meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::group::{GroupResult, Groups};
 
 /// A latency hint is found by the group that its tasks are in, and who is in a group of its own is not where it was put: a
 /// process whose hint could not be taken back, or that could not be moved back out of its own group, stays for the next try,
-/// or nobody would find it again.
+/// or it would never be found again.
 #[derive(Debug, Default)]
 pub struct InOrder {
     waits: BTreeMap<String, &'static str>,
@@ -37,7 +37,7 @@ impl InOrder {
 }
 
 /// A guardian that finds its agent frozen in the midst of a restore writes the floor over what was just put back, by an entry
-/// that is still in the file; the agent thaws and forgets the entry. So whoever has restored looks once more afterwards.
+/// that is still in the file; the agent thaws and forgets the entry. So the process that has restored looks once more afterwards.
 pub(super) fn undo_late_fallback(groups: &Groups, entry: &Entry) -> GroupResult<()> {
     let (Change::Bandwidth { was, .. }, Fallback::Floor { bandwidth }) =
         (&entry.change, &entry.fallback)

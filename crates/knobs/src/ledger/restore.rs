@@ -18,7 +18,7 @@ use crate::units;
 pub enum Outcome {
     /// The old value stands again (or stood already).
     Restored,
-    /// Somebody else wrote it since: left alone.
+    /// Another program wrote it since: left alone.
     NotOurs {
         /// What was found.
         found: String,
@@ -83,7 +83,7 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             if found == *was {
                 return Ok(Outcome::Restored);
             }
-            // Whoever ends idle leaves the default weight: the saved one is put back also after a restore that died between
+            // The end of idle leaves the default weight: the saved one is put back also after a restore that died between
             // the two writes.
             let half_restored =
                 found.idle == was.idle && found.weight_raw == groups.weight_raw(WEIGHT_DEFAULT);
@@ -178,7 +178,7 @@ fn restore_background(groups: &Groups, group: &GroupPath, was: &CpuClass) -> Gro
     Ok(Outcome::Restored)
 }
 
-/// Without an agent nobody takes it out again in time, so it stays in: a cap is never exceeded at others' expense.
+/// Without an agent nothing takes it out again in time, so it stays in: a cap is never exceeded at others' expense.
 fn fall_to_background(groups: &Groups, entry: &Entry, was: &CpuClass) -> Outcome {
     let done = || -> GroupResult<Outcome> {
         if !same_group(groups, &entry.group, entry.group_id)? {
@@ -345,7 +345,7 @@ pub fn fall_back(groups: &Groups, moving: &Moving, entry: &Entry, dead_seconds: 
 
 /// Looks for an outside write: what stands, when it is not what we wrote last. `None` when all is ours. For the agent,
 /// while it is not writing itself; after a write that failed it notes what stands first ([`super::Ledger::note_moving`]
-/// with that value twice), so that its own failure is not taken for somebody else's write.
+/// with that value twice), so that its own failure is not taken for an outside write.
 pub fn standing_differs(
     groups: &Groups,
     moving: &Moving,
@@ -377,7 +377,7 @@ pub fn standing_differs(
         }
         // Task by task, which is the sweep's business; a turn is over in milliseconds.
         Change::Latency(_) | Change::Boost(_) => None,
-        // What a hotplug took from v1's is nobody's write.
+        // What a hotplug took from v1's is no outside write.
         Change::Cpuset { ours, .. } => {
             let found = groups.cpuset(group)?;
             let shrunk = groups.version() == CgroupVersion::V1
@@ -385,7 +385,7 @@ pub fn standing_differs(
                 && found.iter().all(|cpu| ours.contains(cpu));
             (found != *ours && !shrunk).then(|| format!("CPUs {}", format_list(&found)))
         }
-        // A later process with its number is nobody's business here.
+        // PID reuse: a later process with its number is left alone.
         Change::Membership {
             start_ticks,
             placement,

@@ -88,7 +88,7 @@ pub fn give(fs: &dyn KernelFs, first: &Boost) -> KfsResult<()> {
 /// How taking it back went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Undone {
-    /// Tasks that somebody else scheduled otherwise since.
+    /// Tasks that another program scheduled otherwise since.
     pub others: u64,
     /// The first that could not be put back.
     pub failed: Option<KfsError>,

@@ -145,7 +145,7 @@ pub fn holds(fs: &dyn KernelFs, pid: i32, lock: &Lock) -> KfsResult<bool> {
     Ok(false)
 }
 
-/// The threads of `pid` that want to run, at most `max`, from `offset` on: which of several holds a lock is nobody's to see.
+/// The threads of `pid` that want to run, at most `max`, from `offset` on: which of several holds a lock cannot be seen.
 pub fn runnable(fs: &dyn KernelFs, pid: i32, offset: usize, max: usize) -> Vec<i32> {
     let dir = format!("/proc/{pid}/task");
     let entries = fs.list(Path::new(&dir)).unwrap_or_default();

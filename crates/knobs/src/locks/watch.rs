@@ -1,4 +1,4 @@
-//! Who begins to wait for a file lock, told by the kernel as it happens (`bpf/locks.bpf.c`): nothing is read while nobody waits.
+//! Who begins to wait for a file lock, told by the kernel as it happens (`bpf/locks.bpf.c`): nothing is read while no task waits.
 //!
 //! Needs root, BTF and a kernel from 6.9, and to be in the machine's own pid namespace, whose numbers it tells. Without it
 //! `/proc/locks` is read again and again.
@@ -74,7 +74,7 @@ impl Watch {
         })
     }
 
-    /// Rests until somebody begins to wait, or for so long; says who did.
+    /// Rests until a task begins to wait, or for so long; returns the waits.
     pub fn rest(&self, most: Duration) -> Vec<Wait> {
         // An interrupted call is an early look.
         let _ = self.ring.poll_raw(most);

@@ -167,7 +167,7 @@ pub fn look(fs: &dyn KernelFs, tids: &[i32], ours: Compiled, support: &Support) 
 pub struct Undone {
     /// Tasks that have again what they had.
     pub back: u64,
-    /// Tasks that had neither the hint nor the default: somebody else's doing since.
+    /// Tasks that had neither the hint nor the default: another program's doing since.
     pub others: u64,
     /// The first that could not be put back.
     pub failed: Option<KfsError>,

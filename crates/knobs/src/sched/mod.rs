@@ -2,7 +2,7 @@
 //!
 //! The fair class runs, of those it owes time, the task with the earliest deadline, and a task's deadline is one slice ahead:
 //! a shorter slice gets a task its turn sooner, and makes each turn as much shorter. Its share stays ([`tidegate_law::latency`]).
-//! Before 6.12 a hint above 0 becomes SCHED_BATCH, which preempts nobody as it wakes; one below 0 has no effect.
+//! Before 6.12 a hint above 0 becomes SCHED_BATCH, which preempts nothing as it wakes; one below 0 has no effect.
 //!
 //! [`crate::kfs::sched_attr`] is the system call, [`tasks`] finds the tasks that a hint is for, [`hint`] gives them the slice and takes it back.
 //! `requeue` uses the same call for another end: tasks that wait with a weight that their group no longer has.
@@ -71,7 +71,7 @@ pub fn probe(fs: &dyn KernelFs) -> KfsResult<Support> {
 fn ask(fs: &dyn KernelFs, cpus: usize) -> KfsResult<Support> {
     let try_it = || -> KfsResult<Support> {
         let own = fs.sched(0)?;
-        // Inherited from whoever started us; the thread ends with it.
+        // Inherited from the process that started this one; the thread ends with it.
         let policy = SchedWrite::Policy {
             policy: NORMAL,
             nice: own.nice,

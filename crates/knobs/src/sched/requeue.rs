@@ -1,4 +1,4 @@
-//! Waiting tasks of a group whose weight changed, put into the queue anew.
+//! Waiting tasks of a group whose weight changed, put back into the queue.
 //!
 //! From Linux 7.3 on there is one queue of tasks on each CPU and none of groups: a task competes with the product of the
 //! weights above it, and that is worked out as the task enters the queue, is picked, or runs at a tick (`reweight_eevdf` in
@@ -21,7 +21,7 @@ const SINCE: (u32, u32) = (7, 3);
 const TASKS_MAX: usize = 128;
 
 /// After the group's weight changed: those of its tasks that wait are to wait with the new one. Says how many were put into
-/// the queue anew; none where the kernel needs no help. A task that cannot be (it has exited, it is real-time) is left out.
+/// the queue again; none where the kernel needs no help. A task that cannot be (it has exited, it is real-time) is left out.
 pub fn requeue(groups: &Groups, group: &GroupPath) -> usize {
     let fs = &**groups.fs();
     if !keeps_weights(fs) {
@@ -31,8 +31,8 @@ pub fn requeue(groups: &Groups, group: &GroupPath) -> usize {
     let Ok(found) = tasks::list(groups, group, tasks::Whose::Group, &[], TASKS_MAX) else {
         return 0;
     };
-    let anew = |tid: &&i32| matches!(one(fs, **tid, &support), Ok(true));
-    found.tids.iter().filter(anew).count()
+    let requeued = |tid: &&i32| matches!(one(fs, **tid, &support), Ok(true));
+    found.tids.iter().filter(requeued).count()
 }
 
 /// The same for one task; false for one that has no slice.

@@ -139,7 +139,7 @@ impl BpfSensor {
         };
         let slots = Mapped::new(find("slots")?.as_fd(), cpus).map_err(errno)?;
         let control = Mapped::<Control>::new(find("control")?.as_fd(), 1).map_err(errno)?;
-        // Nobody asked yet: no wait is late.
+        // No objective yet: no wait is late.
         control.all()[0]
             .late_after_ns
             .store(u64::MAX, Ordering::Relaxed);
@@ -343,7 +343,7 @@ impl Sensor for BpfSensor {
                 .map_err(update)?;
         }
         self.roots_now = wanted;
-        // Whoever sees the new generation must see the new roots.
+        // A CPU that sees the new generation must see the new roots.
         fence(Ordering::SeqCst);
         self.control.all()[0]
             .generation

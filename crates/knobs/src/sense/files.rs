@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::SenseError;
 
-/// A file of the kernel's, kept open; the kernel makes its text anew at each read from offset 0.
+/// A file of the kernel's, kept open; the kernel makes its text again at each read from offset 0.
 pub struct KeptFile {
     path: PathBuf,
     file: File,

@@ -36,9 +36,9 @@
 //!
 //! # Steal
 //!
-//! Time that the hypervisor gave to others is nobody's work, and it is not capacity either. It
+//! Time that the hypervisor gave to others is no task's work, and it is not capacity either. It
 //! must be taken off exactly once: off the capacity alone would charge main for it twice (it is
-//! inside the time of whoever ran), off neither would promise CPU that does not exist. So it
+//! inside the time of the task that ran), off neither would promise CPU that does not exist. So it
 //! leaves both sides: capacity shrinks by it, and so does the time of the classes that ran, in
 //! proportion to how long each ran ([`steal`]). Idle time is untouched by construction. The
 //! figure in `/proc/stat` has 10 ms steps and is read every 250 ms, so a quarter of what

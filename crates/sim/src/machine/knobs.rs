@@ -159,7 +159,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Works out anew where a task may run, and moves it if it is elsewhere.
+    /// Works out again where a task may run, and moves it if it is elsewhere.
     fn reallow(&mut self, task: TaskId) {
         let group = self.k.groups[self.k.task(task).group.index()].cpus;
         let asked = self.k.cold[task.index()].asked;

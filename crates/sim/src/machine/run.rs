@@ -80,7 +80,7 @@ impl Machine {
             self.start(task, None);
             return;
         }
-        // The interrupt is taken by whoever runs where the timer was set.
+        // The interrupt is taken by the task that runs where the timer was set.
         let cpu = self.k.task(task).cpu;
         self.k.interrupt(cpu, self.k.cfg.costs.wakeup_ns);
         self.wake(task, Waker::Timer);
@@ -200,7 +200,7 @@ impl Machine {
         });
     }
 
-    /// Moves whoever runs to another CPU (active balance), if that still can be.
+    /// Moves the running task to another CPU (active balance), if that still can be.
     fn push(&mut self, cpu: CpuId, to: CpuId) {
         let Some(task) = self.k.cpus[cpu.index()].curr else {
             return;
@@ -214,7 +214,7 @@ impl Machine {
         }
     }
 
-    /// Takes whoever runs off a CPU, without choosing another.
+    /// Takes the running task off a CPU, without choosing another.
     pub(super) fn vacate(&mut self, cpu: CpuId) {
         self.k.advance_work(cpu);
         self.sched.update_curr(&mut self.k, cpu);

@@ -39,7 +39,7 @@ impl Koordlet {
         }
     }
 
-    /// By cpuset, as it does where nobody chose.
+    /// By cpuset, as it does by default.
     pub fn by_cpuset(cpus: u32) -> Self {
         Koordlet {
             by_cpuset: true,

@@ -1,4 +1,4 @@
-//! Control laws that others published, written anew from their sources as pure functions in integers: counters in, an
+//! Control laws that others published, rewritten from their sources as pure functions in integers: counters in, an
 //! order out. The lab runs them against a host's files, the simulator through [`Published`] against its machine.
 //!
 //! Only the law is theirs: side work sits in the same kind of group (cpu.idle) in every arm, and the counters are exact,

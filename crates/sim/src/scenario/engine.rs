@@ -83,7 +83,7 @@ const DEFAULT_HEADROOM_PPM: u32 = 200_000;
 impl Engine {
     /// Headroom and tolerance are the machine's, whichever group says them (`tidegate run --side --headroom 30%`): the engines
     /// read them from main's groups, so what another group says is laid there. What the engine's table says counts for all;
-    /// when nobody says a headroom, an engine keeps what the agent keeps by default.
+    /// where no group names a headroom, an engine keeps what the agent keeps by default.
     fn lay_terms(&self, groups: &mut [Group], section: &Section<'_>) {
         let headrooms = groups.iter().filter(|group| group.headroom_said);
         let headroom =

@@ -92,7 +92,7 @@ pub(super) fn read(table: &Table, findings: &Findings, cpus: u32) -> Vec<Group> 
         section.refuse_key("parent", why, &mend);
     }
     if !groups.iter().any(|group| group.spec.class == Class::Main) {
-        refuse_terms_for_nobody(table, findings, cpus);
+        refuse_terms_without_main(table, findings, cpus);
     }
     refuse_no_cpus(&groups, table, findings, cpus);
     groups
@@ -129,7 +129,7 @@ fn refuse_no_cpus(groups: &[Group], table: &Table, findings: &Findings, cpus: u3
 }
 
 /// The engines keep idle for main's groups: without one, a headroom would be read and not kept.
-fn refuse_terms_for_nobody(table: &Table, findings: &Findings, cpus: u32) {
+fn refuse_terms_without_main(table: &Table, findings: &Findings, cpus: u32) {
     for (name, node) in &table.entries {
         let Node::Table(one) = node else { continue };
         let section = Section::again(one, &format!("group.{name}"), findings, cpus);

@@ -302,7 +302,7 @@ fn read(text: &Text, tree: &Table, findings: &Findings) -> Scenario {
     }
 }
 
-/// Every key of every table, for whoever must mention them all.
+/// Every key of every table, for pages and tests that must name them all.
 pub fn keys() -> Vec<(&'static str, &'static str)> {
     let mut all = Vec::new();
     let tables: [(&str, &[&[&str]]); 5] = [

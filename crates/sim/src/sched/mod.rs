@@ -14,7 +14,7 @@
 //! - `check_preempt`: a task has been queued on a CPU that runs another of the
 //!   class; the class calls [`Kernel::resched`] if that is to give way.
 //! - `pick`: whose turn it is, with the running one among the candidates if it
-//!   is still queued; `None` if there is nobody. Changes nothing but what time
+//!   is still queued; `None` if there is none. Changes nothing but what time
 //!   has brought about (charges, throttling).
 //! - `switch`: `pick`'s answer takes effect: `prev` and `next` are the class's
 //!   own tasks or `None` (idle, or real-time).

@@ -21,7 +21,7 @@
 //! | `T` | cpu, group | the group is out of quota on the CPU |
 //! | `U` | cpu, group | it may run there again |
 //! | `R` | group, ns | its quota's period turns over; what its pool holds then |
-//! | `K` | group, file, value | somebody writes a file of the group: `max QUOTA_US/PERIOD_US`, `weight`, `idle`, `cpus` (a count) |
+//! | `K` | group, file, value | a file of the group is written: `max QUOTA_US/PERIOD_US`, `weight`, `idle`, `cpus` (a count) |
 //! | `V` | task, series, ns | a program records a value |
 
 use super::Sink;

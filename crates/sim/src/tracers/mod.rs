@@ -26,7 +26,7 @@ impl Tracer for Fan {
     }
 }
 
-/// A place to write to, shared by the tracer inside the machine and by whoever closes it. The first error is kept and ends
+/// A place to write to, shared by the tracer inside the machine and by the code that closes it. The first error is kept and ends
 /// the writing: a full disk should not end the run.
 #[derive(Clone)]
 pub struct Sink(Arc<Mutex<Inner>>);

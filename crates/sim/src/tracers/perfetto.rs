@@ -22,7 +22,7 @@ const CPUS: u32 = 1;
 const GROUPS: u32 = 2;
 const VALUES: u32 = 3;
 
-/// Writes the trace. A clone writes the same one: the machine has one, whoever ends the file another.
+/// Writes the trace. A clone writes the same one: the machine has one, the code that ends the file another.
 #[derive(Clone)]
 pub struct Perfetto(Arc<Mutex<Writer>>);
 

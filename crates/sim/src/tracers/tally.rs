@@ -48,7 +48,7 @@ impl Tally {
     }
 
     fn count(&self, group: GroupId, count: impl FnOnce(&mut GroupTally)) {
-        // One thread runs a machine: nobody else holds the lock, and a panic elsewhere leaves the counts whole.
+        // One thread runs a machine: the lock is held nowhere else, and a panic elsewhere leaves the counts whole.
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tally) = groups.get_mut(group.index()) {
             count(tally);

@@ -72,7 +72,7 @@ impl Program for Timer {
         // it in its default mode: the beat goes on from the old due time, past what was missed.
         let mut next_ns = match self.due_ns {
             Some(due_ns) => due_ns + self.interval_ns,
-            // Nobody starts it in step with the machine's ticks.
+            // It does not start in step with the machine's ticks.
             None => ctx.now_ns + ctx.rng.below(self.interval_ns.max(1)),
         };
         if next_ns <= ctx.now_ns {

@@ -60,7 +60,7 @@ pub enum Shape {
     Exponential,
 }
 
-/// An amount of work, drawn anew each time.
+/// An amount of work, drawn again each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     /// Its mean, as CPU time at full speed.

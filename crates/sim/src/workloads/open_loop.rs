@@ -1,6 +1,6 @@
 //! A server whose requests come when they come, whatever it does: latency counts from the scheduled arrival.
 //!
-//! A free worker takes the next request that nobody has taken and sleeps until it is due; when all are busy, requests
+//! A free worker takes the next request that is not taken and sleeps until it is due; when all are busy, requests
 //! wait in the order in which they came. That is one queue before many workers, without a task that hands out.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,7 +70,7 @@ impl Program for Worker {
             }
             State::Serves(request) => self.latency.since(ctx, request.due_ns),
         }
-        // One thread runs a machine, so nobody ever holds the lock while it panics.
+        // One thread runs a machine, so the lock is never held while it panics.
         let next = self
             .arrivals
             .lock()

@@ -99,7 +99,7 @@ impl Desk {
     }
 }
 
-/// One thread runs a machine, so nobody ever holds such a lock while it panics.
+/// One thread runs a machine, so such a lock is never held while it panics.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -164,7 +164,7 @@ impl State {
         Ok(())
     }
 
-    /// `tg_cfs_schedulable_down`, v1: nobody's ratio above that of the nearest limited ancestor.
+    /// `tg_cfs_schedulable_down`, v1: no ratio above that of the nearest limited ancestor.
     fn schedulable(&self, mount: usize) -> bool {
         let root = &self.mounts[mount].path;
         let ratio = |dir: &Path| {

@@ -104,7 +104,7 @@ impl State {
         }
     }
 
-    /// v1: a group without CPUs or memory nodes takes nobody in.
+    /// v1: a group without CPUs or memory nodes takes no process in.
     pub(super) fn cpuset_takes(&self, mount: usize, dir: &Path) -> Result<(), i32> {
         let has = self.mounts[mount]
             .controllers

@@ -37,7 +37,7 @@ impl Default for Sched {
 }
 
 impl State {
-    /// A task by its number; 0 is the caller. What nobody wrote to is ordinary, or real-time as the process says.
+    /// A task by its number; 0 is the caller. What was never written to is ordinary, or real-time as the process says.
     fn task(&self, tid: i32) -> Result<Task, i32> {
         let by_tid = |process: &super::tree::Process| {
             let facts = &process.facts;

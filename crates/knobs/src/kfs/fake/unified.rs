@@ -338,7 +338,7 @@ impl State {
         }
     }
 
-    /// A controller that comes or goes starts anew in the children.
+    /// A controller that comes or goes starts afresh in the children.
     fn reset_children(&mut self, dir: &Path) {
         let children: Vec<PathBuf> = self.children(dir).cloned().collect();
         for child in children {

@@ -104,7 +104,7 @@ impl KnobsConfig {
     }
 }
 
-/// What the engine did, for reports: shared with whoever asked for it before the run.
+/// What the engine did, for reports: shared with the caller that asked for it before the run.
 #[derive(Clone, Debug, Default)]
 pub struct KnobsLog {
     /// Every quota written: when, to which group, what.
@@ -117,7 +117,7 @@ pub struct KnobsLog {
     pub extra_sum_ppm: u64,
     /// Raises of it, and those given back since they did not help.
     pub raises: (u32, u32),
-    /// Every cpuset written, by whoever keeps idle in space beside the engine.
+    /// Every cpuset written to keep idle in space beside the engine.
     pub cpusets: Vec<(Ns, GroupId, CpuSet)>,
     /// The last decision of the law.
     pub decision: HeadroomDecision,

@@ -306,7 +306,7 @@ impl Balance {
                 return 0;
             };
             match pull(k, sched, &search, src, amount) {
-                // Nobody there may come here: look again as if that CPU were not there.
+                // No task there may come here: look again as if that CPU were not there.
                 Pulled::AllPinned => search.without.insert(src),
                 Pulled::Tasks(moved) => break (src, amount, moved),
             }

@@ -13,12 +13,12 @@ const FEW: u64 = 8;
 pub(super) struct Call {
     /// When it is due; none: it is not set.
     armed_ns: Option<Ns>,
-    /// Somebody waits.
+    /// A task waits.
     wanted: bool,
 }
 
 impl Ext {
-    /// When whoever runs there has had his slice.
+    /// When the task there has had its slice.
     fn due_ns(&self, run: &Run) -> Ns {
         run.since_ns + self.task(run.task).slice_ns
     }
@@ -38,7 +38,7 @@ impl Ext {
         self.call_arm(k, cpu, due_ns);
     }
 
-    /// A timer that is set for an earlier time is left, rings for nothing and is set anew.
+    /// A timer that is set for an earlier time is left, rings for nothing and is set again.
     fn call_arm(&mut self, k: &mut Kernel, cpu: CpuId, due_ns: Ns) {
         let call = &mut self.cpus[cpu.index()].call;
         if call.armed_ns.is_none_or(|armed_ns| due_ns < armed_ns) {
@@ -48,7 +48,7 @@ impl Ext {
         }
     }
 
-    /// It rings: nobody looks at the line, the choice does.
+    /// It rings: the choice looks at the line.
     pub(super) fn call_rings(&mut self, k: &mut Kernel, cpu: CpuId) {
         let own = &mut self.cpus[cpu.index()];
         if own.call.armed_ns != Some(k.now) {

@@ -11,7 +11,7 @@ use crate::{CapScope, CapTerms, Ns, TaskId};
 
 /// Who had to wait gets at least so much at once, if the bucket can hold four times that.
 const WANT_NS: u64 = 500_000;
-/// Nobody is held for longer without a look.
+/// No task is held for longer without a look.
 const LOOK_NS: Ns = 500_000_000;
 /// After a look in vain, the next.
 const AGAIN_NS: Ns = 100_000;

@@ -64,7 +64,7 @@ impl Ext {
         }
     }
 
-    /// A CPU is to look who is first; nobody else counts on it meanwhile.
+    /// A CPU is to look who is first; no other task counts on it meanwhile.
     pub(super) fn call(&mut self, k: &mut Kernel, cpu: CpuId) {
         self.claimed.insert(cpu);
         k.resched(cpu);

@@ -259,7 +259,7 @@ impl Limit {
     fn admit(&mut self, cpu: CpuId, now_ns: Ns) -> bool {
         let silo = &mut self.silos[cpu.index()];
         if silo.is_throttled() {
-            // Debts are paid at a turnover that somebody handles; a lazy one counts too.
+            // Debts are paid at a turnover that is handled; a lazy one counts too.
             if self.pool.turnover(now_ns) == 0 || !self.pool.distribute(silo, now_ns) {
                 return false;
             }

@@ -79,7 +79,7 @@ const FRONT: u64 = 1 << 44;
 
 impl Line {
     /// Virtual time: the mean vruntime of the members, which never goes back. (Those who come back owed something lower the
-    /// mean, and whoever had done nothing would be ahead of it all at once.)
+    /// mean, and a task that had done nothing would be ahead of it all at once.)
     pub(super) fn v(&self) -> u64 {
         self.reached.max(V_START)
     }

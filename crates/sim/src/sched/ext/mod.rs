@@ -263,7 +263,7 @@ impl Ext {
         }
     }
 
-    /// Has a CPU looked at no later than `at_ns`. A timer that is due earlier looks and sets itself anew.
+    /// Has a CPU looked at no later than `at_ns`. A timer that is due earlier looks and sets itself again.
     fn arm(&mut self, k: &mut Kernel, cpu: CpuId, at_ns: Ns) {
         let armed = &mut self.cpus[cpu.index()].armed_ns;
         if armed.is_none_or(|armed_ns| at_ns < armed_ns) {

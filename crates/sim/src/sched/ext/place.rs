@@ -6,7 +6,7 @@ use crate::kernel::Kernel;
 use crate::{CpuId, TaskId};
 
 impl Ext {
-    /// Whether a CPU does nothing and nobody is on his way to it.
+    /// Whether a CPU does nothing and no task is on its way to it.
     pub(super) fn is_free(&self, k: &Kernel, cpu: CpuId) -> bool {
         k.idle.contains(cpu) && !self.claimed.contains(cpu)
     }

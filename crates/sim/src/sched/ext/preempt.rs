@@ -38,7 +38,7 @@ impl Ext {
         }
     }
 
-    /// Whoever runs there gives way to any of main's tasks (that is not of the idle class itself).
+    /// The task there gives way to any of main's tasks (that is not of the idle class itself).
     pub(super) fn is_soft(&self, task: TaskId, run: &Run) -> bool {
         run.kind != Kind::Main || (self.task(run.task).yields && !self.task(task).yields)
     }

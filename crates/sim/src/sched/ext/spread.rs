@@ -41,7 +41,7 @@ impl Ext {
         })
     }
 
-    /// Where a task goes whose slice is over, if nobody waits and it shares its core with another of main's: to a core that is
+    /// Where a task goes whose slice is over, if no task waits and it shares its core with another of main's: to a core that is
     /// idle as a whole, in its own cache if there is one among the next CPUs there.
     pub(super) fn core_for(&mut self, k: &Kernel, task: TaskId, cpu: CpuId) -> Option<CpuId> {
         let t = self.task(task);

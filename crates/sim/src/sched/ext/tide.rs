@@ -74,7 +74,7 @@ impl Tide {
         }
     }
 
-    /// There is side work; true: the timer was off, and all is to be learnt anew.
+    /// There is side work; true: the timer was off, and all is to be learnt again.
     pub(super) fn begin(&mut self) -> bool {
         if self.on {
             return false;

@@ -111,7 +111,7 @@ fn entity_weight(cgroup_weight: u32, idle: bool) -> u64 {
     (u64::from(cgroup_weight) * 1024 / 100).max(1)
 }
 
-/// CPU time as virtual time at a flat weight; rounded up, so that nobody runs for nothing.
+/// CPU time as virtual time at a flat weight; rounded up, so that no run is free.
 pub(super) fn virtual_ns(ran_ns: u64, flat: u64) -> u64 {
     (u128::from(ran_ns) * u128::from(FLAT_ONE)).div_ceil(u128::from(flat)) as u64
 }

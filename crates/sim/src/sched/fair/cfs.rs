@@ -3,8 +3,8 @@
 //! Source: kernel/sched/fair.c of Linux 6.1. Who has had the least CPU time for its weight runs, for a slice
 //! that is its part of a latency period (6 ms · (1 + log2 CPUs), more when more than 8 tasks wait). A sleeper
 //! comes back at most half a period behind the others, and preempts if it is a wakeup granularity behind the
-//! running one. A tick ends a slice. Whoever preempted is preferred at the pick (`buddy`, the kernel's next),
-//! then whoever was preempted (`last`), if that is not unfair by more than the granularity.
+//! running one. A tick ends a slice. The entity that preempted is preferred at the pick (`buddy`, the kernel's next),
+//! then the preempted one (`last`), if that is not unfair by more than the granularity.
 //!
 //! `latency_nice` adds the patches of 2022 that give each task and group a latency offset within plus or minus
 //! one period: it moves the comparison at wakeup preemption and at the pick, never vruntime itself, so shares
@@ -201,7 +201,7 @@ impl Fair {
         buddies.chain(instead).find(fair).unwrap_or(least)
     }
 
-    /// The tick: whoever has had its slice, or is a slice ahead of the first that waits, goes.
+    /// The tick: an entity that has had its slice, or is a slice ahead of the first that waits, goes.
     pub(super) fn cfs_tick(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         let Some(config) = self.cfs().cloned() else {
             return;
@@ -261,7 +261,7 @@ impl Fair {
         }
     }
 
-    /// Who runs or leaves is nobody's buddy any more.
+    /// An entity that runs or leaves is no buddy any more.
     pub(super) fn cfs_clear_buddies(&mut self, mut rq: u32, mut ent: u32) {
         loop {
             let q = self.rq_mut(rq);

@@ -195,7 +195,7 @@ impl Fair {
         match tree::first_eligible(&self.ents, q.root, eligible) {
             Some(best) if !stays || self.ent(curr).deadline >= self.ent(best).deadline => best,
             _ if stays => curr,
-            // Rounding can leave nobody eligible: the running one, else the first.
+            // Rounding can leave no entity eligible: the running one, else the first.
             _ if curr != NONE => curr,
             _ => tree::first(&self.ents, q.root).unwrap_or(NONE),
         }

@@ -40,7 +40,7 @@ impl Fair {
         }
     }
 
-    /// Where a group no longer runs its load fades; nobody there updates it, so
+    /// Where a group no longer runs its load fades; nothing there updates it, so
     /// this does (the kernel: update_blocked_averages).
     pub(super) fn sweep(&mut self, now: Ns, group: u32) {
         let tg = &mut self.tgs[group as usize];

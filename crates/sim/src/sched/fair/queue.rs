@@ -3,7 +3,7 @@
 //! A task that enters takes its group's entity with it where that was not
 //! queued yet, and so on upwards; one that leaves takes it out again where it
 //! was the last. A sleeper that has had more than its share stays queued until the
-//! others have caught up (delayed dequeue): so nobody can shed what it owes by a
+//! others have caught up (delayed dequeue): so no task can shed what it owes by a
 //! short sleep, and what is left of its lag is forgotten only once it is paid.
 
 use super::{Dequeue, Enqueue, Fair, tree};

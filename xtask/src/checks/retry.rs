@@ -6,13 +6,13 @@ use super::{Step, capture};
 use std::path::Path;
 
 /// Where more than these fail, something is broken.
-const AGAIN_MAX: usize = 3;
+const RETRIES_MAX: usize = 3;
 
 /// Takes what passes now out of the failures of `tally`.
 pub fn once_more(step: &Step, log_path: &Path, lines: &[String], tally: &mut Tally) {
     let targets = targets(lines);
     if step.counts != Counts::CargoTest
-        || !(1..=AGAIN_MAX).contains(&tally.failed)
+        || !(1..=RETRIES_MAX).contains(&tally.failed)
         || !all_told(&targets, lines, tally)
     {
         return;
