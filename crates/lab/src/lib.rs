@@ -25,12 +25,13 @@
 //! - the hidden subcommand `tidegate lab-worker ARGS...` calls [`worker_main`] with what follows
 //!   the word `lab-worker`, and exits with what it returns. It must not start an async runtime or
 //!   touch signals first.
-//! - `make demo` ends with [`demo_sentence`].
+//! - `tidegate lab demo` calls [`demo::run`] and prints [`demo::Demo::to_text`].
 
 pub mod arms;
 pub mod board;
 pub mod cgroup;
 pub mod clock;
+pub mod demo;
 pub mod dist;
 pub mod error;
 pub mod experiments;
@@ -58,15 +59,8 @@ pub mod worker;
 
 pub use error::LabError;
 pub use options::{Engine, Experiment, LabOptions, On, Sense};
-pub use report::{Headline, Report, demo_sentence, headlines, make_folder};
+pub use report::{Headline, Report, headlines, make_folder, to_json_array};
 pub use worker::worker_main;
-
-/// What a demonstration says between what it measured and what it simulated.
-pub const DEMO_SIMULATED: &str = "
-From here on nothing is measured on this machine: what follows is simulated, because a small or shared machine cannot
-show it (many CPUs, effects of a few percent) or because its kernel does not have it (latency hints of the fair class,
-slices that expire, caps on tasks). The figures are as good as the simulator's model, which each report states.
-";
 
 /// Runs one experiment, writes its files under [`LabOptions::out`] and returns what was found.
 ///

@@ -107,9 +107,6 @@ impl Experiment {
         Experiment::Inversion,
     ];
 
-    /// What a demonstration measures on this machine: main beside side work. It simulates all of them.
-    pub const DEMO: [Experiment; 3] = [Experiment::Law, Experiment::Step, Experiment::Headroom];
-
     /// The name on the command line and of the report's files.
     pub fn name(self) -> &'static str {
         match self {

@@ -199,9 +199,12 @@ pub struct Outcome {
     pub side_work_cpus: f64,
 }
 
-struct Lengths {
-    warm_ns: u64,
-    window_ns: u64,
+/// How long a cell runs.
+pub struct Lengths {
+    /// Before it is measured.
+    pub warm_ns: u64,
+    /// Measured.
+    pub window_ns: u64,
 }
 
 /// Runs the experiment.
@@ -315,7 +318,8 @@ fn crowded_pct(busy_pct: f64, config: &MachineConfig) -> f64 {
     (busy_pct / speed.max(0.1)).min(99.0)
 }
 
-fn simulate(c: Cell, lengths: &Lengths, seed: u64) -> Result<Outcome, LabError> {
+/// Runs one cell.
+pub fn simulate(c: Cell, lengths: &Lengths, seed: u64) -> Result<Outcome, LabError> {
     // The same for every arm and slowdown.
     let seed = derive(
         seed,

@@ -65,7 +65,7 @@ impl Scene {
             },
             GroupSpec {
                 class: Class::Side,
-                idle: !control.is_light(),
+                idle: control.is_idle(),
                 weight: if control.is_light() { 1 } else { 100 },
                 bandwidth: control.standing_quota_us(cpus).map(|quota_us| Bandwidth {
                     quota_us: Some(quota_us),

@@ -28,7 +28,6 @@ struct Whole {
     notes: Vec<String>,
     tables: Vec<Table>,
     plots: Vec<Plot>,
-    sentence: String,
 }
 
 impl From<&Headline> for Figure {
@@ -73,7 +72,6 @@ pub fn to_text(report: &Report, machine: &Machine) -> String {
         notes: report.notes.clone(),
         tables: report.tables.clone(),
         plots: report.plots.clone(),
-        sentence: report.sentence.clone(),
     };
     // Text keys, text and finite numbers: nothing that JSON refuses.
     serde_json::to_string(&whole).unwrap_or_default()
@@ -90,7 +88,6 @@ pub fn from_text(text: &str, guest: impl FnOnce(Machine) -> Guest) -> Result<Rep
     report.notes = whole.notes;
     report.tables = whole.tables;
     report.plots = whole.plots;
-    report.sentence = whole.sentence;
     Ok(report)
 }
 
@@ -113,7 +110,6 @@ mod tests {
         let mut table = Table::new("A table", &["a"]);
         table.push(["<b>".to_string()]);
         report.tables.push(table);
-        report.sentence = "it was seen".into();
         let text = to_text(&report, &machine);
         let back = from_text(&text, |machine| Guest {
             machine,
