@@ -258,9 +258,13 @@ fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabError> {
         let standing = of(outcomes, Arm::Standing, busy, |o| o.wait.max_us) / 1e3;
         let name = format!("worst wait with Tidegate's knobs: main {busy} %");
         let line = Headline::new(&name, worst, "ms");
-        let met = Met::of(worst <= standing / 2.0);
-        let target = format!("≤ {:.2}, half of a standing quota's", standing / 2.0);
-        report.headline.push(line.target(&target, met));
+        // Where nothing waits under a standing quota there is nothing to halve.
+        report.headline.push(if standing < 1.0 {
+            line
+        } else {
+            let target = format!("≤ {:.1}, half of a standing quota's", standing / 2.0);
+            line.target(&target, Met::of(worst <= standing / 2.0))
+        });
     }
     let mut plot = plots::Lines::new(
         "How long main waits for side's lock",
