@@ -15,7 +15,7 @@ use crate::options::LabOptions;
 use crate::progress::Progress;
 use crate::report::plots::Plot;
 use crate::report::{Bed, Report, Table};
-use crate::{LabError, leftovers, make_folder, stats, stop};
+use crate::{LabError, cleanup, make_folder, stats, stop};
 
 /// Load level of main: 25 % of the machine. Where CPUs share cores and side work has main's weight, 30 % are already more
 /// than the half of the machine that main then gets.
@@ -225,7 +225,7 @@ pub fn run(options: &LabOptions) -> Result<Demo, LabError> {
     let dir = options.out_dir();
     make_folder(&dir)?;
     let _signals = stop::catch_signals();
-    leftovers::sweep();
+    cleanup::sweep();
     let host = host::Host::new(options)?;
     let simulated = simulated::Cells::new(options);
     let seconds = host.seconds() + simulated.seconds();

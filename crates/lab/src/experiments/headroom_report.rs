@@ -310,7 +310,7 @@ fn latency_plot(
 mod tests {
     use super::*;
     use crate::dist::Latency;
-    use crate::readers::Shares;
+    use crate::samplers::Shares;
 
     fn cell(round: u32, load: f64, arm: Arm, avg_us: f64) -> Cell {
         let latency = Latency {

@@ -4,7 +4,7 @@ use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, Sensing, Yields, compile}
 use tidegate_sim::policies::{Katalyst, Koordlet, Policy, Published, Sideloader, Sides};
 use tidegate_sim::{Controller, EevdfConfig, GroupId, GroupSpec, MachineConfig};
 
-use super::scene::TOLERANCE_PCT;
+use super::setup::TOLERANCE_PCT;
 use crate::experiments::law::HEADROOM_PCT;
 
 /// Groups get their numbers in the order in which they are added; 0 is the root.

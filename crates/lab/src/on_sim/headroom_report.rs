@@ -5,7 +5,7 @@ use serde_json::json;
 use super::control::Control;
 use super::headroom::{Arm, Cell, Outcome, Slowdown, config};
 use super::headroom_tables as tables;
-use super::scene::TOLERANCE_PCT;
+use super::setup::TOLERANCE_PCT;
 use super::stage::Stage;
 use crate::LabError;
 use crate::experiments::headroom::LEVEL_ONE_PCT;
@@ -326,7 +326,7 @@ fn plot(outcomes: &[Outcome], cpus: u32, loads: &[f64], by: By) -> Result<plots:
 mod tests {
     use super::*;
     use crate::dist::Latency;
-    use crate::readers::Shares;
+    use crate::samplers::Shares;
 
     fn outcome(arm: Arm, load: f64, round: u32, avg_us: f64) -> Outcome {
         Outcome {

@@ -5,8 +5,8 @@ pub mod bars;
 pub mod bed;
 mod html;
 pub mod plots;
+pub mod serialisation;
 pub(crate) mod text;
-pub mod whole;
 
 use std::path::{Path, PathBuf};
 

@@ -92,7 +92,7 @@ pub struct Args {
     kernel: Option<String>,
     /// Write the whole report too, for the host of this guest
     #[arg(long, hide = true)]
-    whole: bool,
+    serialise: bool,
     /// No progress on standard error
     #[arg(short, long)]
     quiet: bool,
@@ -227,7 +227,7 @@ fn options(args: &Args, experiment: Experiment, on: On) -> LabOptions {
     options.cpus = args.cpus.clone();
     options.jobs = args.jobs;
     options.kernel = args.kernel.clone();
-    options.whole = args.whole;
+    options.serialise = args.serialise;
     options.quick = args.quick;
     options.rounds = args.rounds;
     options.out = args.out.clone();

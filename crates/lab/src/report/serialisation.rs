@@ -20,7 +20,7 @@ struct Figure {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Whole {
+struct Serialised {
     experiment: String,
     machine: Machine,
     rows: Vec<Map<String, Value>>,
@@ -64,7 +64,7 @@ impl From<Figure> for Headline {
 
 /// The report of this machine, as text.
 pub fn to_text(report: &Report, machine: &Machine) -> String {
-    let whole = Whole {
+    let serialised = Serialised {
         experiment: report.experiment.into(),
         machine: machine.clone(),
         rows: report.rows.clone(),
@@ -74,20 +74,24 @@ pub fn to_text(report: &Report, machine: &Machine) -> String {
         plots: report.plots.clone(),
     };
     // Text keys, text and finite numbers: nothing that JSON refuses.
-    serde_json::to_string(&whole).unwrap_or_default()
+    serde_json::to_string(&serialised).unwrap_or_default()
 }
 
 /// The report of a guest.
 pub fn from_text(text: &str, guest: impl FnOnce(Machine) -> Guest) -> Result<Report, LabError> {
     let bad = |why: String| LabError::process("the guest's report", why);
-    let whole: Whole = serde_json::from_str(text).map_err(|e| bad(e.to_string()))?;
-    let experiment: Experiment = whole.experiment.parse().map_err(bad)?;
-    let mut report = Report::new(experiment.name(), guest(whole.machine));
-    report.rows = whole.rows;
-    report.headline = whole.headline.into_iter().map(Headline::from).collect();
-    report.notes = whole.notes;
-    report.tables = whole.tables;
-    report.plots = whole.plots;
+    let serialised: Serialised = serde_json::from_str(text).map_err(|e| bad(e.to_string()))?;
+    let experiment: Experiment = serialised.experiment.parse().map_err(bad)?;
+    let mut report = Report::new(experiment.name(), guest(serialised.machine));
+    report.rows = serialised.rows;
+    report.headline = serialised
+        .headline
+        .into_iter()
+        .map(Headline::from)
+        .collect();
+    report.notes = serialised.notes;
+    report.tables = serialised.tables;
+    report.plots = serialised.plots;
     Ok(report)
 }
 
