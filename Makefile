@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint format mutants vm fuzz check-sim soak cost contention bench-sim docs install uninstall clean
+.PHONY: help setup build demo picture test lint format mutants vm fuzz check-sim soak cost contention bench-sim docs install uninstall clean
 
 PREFIX ?= /usr/local
 SYSTEMD_UNIT_DIR ?= /etc/systemd/system
@@ -15,9 +15,12 @@ setup: ## Install what is missing (as root), or name it
 build: setup ## Build the tidegate command (target/release/tidegate)
 	cargo build --release --package tidegate
 
-demo: build ## Show what Tidegate does, measured here and then simulated (about four minutes; root shows most)
-	-target/release/tidegate doctor
-	target/release/tidegate lab demo --out target/demo
+demo: build ## Main's latency and the side work done, with and without Tidegate: here, then simulated (90 s; root shows most)
+	@target/release/tidegate lab demo --out target/demo
+
+picture: build ## Remake docs/tidegate.svg from a longer demo (as root, a quiet machine; 5 minutes)
+	target/release/tidegate lab demo --rounds 16 --out target/picture
+	cp target/picture/demo.svg docs/tidegate.svg
 
 test: setup ## Run every check and test; ends with "N passed, N failed, N skipped"
 	@cargo xtask test

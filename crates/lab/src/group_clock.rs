@@ -1,7 +1,7 @@
 //! A group's CPU time by perf's events: a clock that the context switch itself starts and stops, whatever the scheduler.
 //!
 //! It counts what the group's tasks did from switch to switch, also those that have come and gone meanwhile; the loads' own
-//! clocks ([`crate::board`]) miss what a child does after it has told its last, and tell the rest when its parent looks.
+//! clocks ([`crate::shared_page`]) miss what a child does after it has told its last, and tell the rest when its parent looks.
 //! `cpu.stat` is the scheduling class' own account: 7.3 counts too little there for tasks of sched_ext.
 
 use std::fs::File;
@@ -72,7 +72,7 @@ pub enum Clock {
     /// What its group had, switches and what has ended included.
     Group(GroupClock),
     /// What it tells of itself.
-    Board,
+    SharedPage,
 }
 
 impl Clock {
@@ -82,7 +82,7 @@ impl Clock {
         let clock = group
             .filter(|group| *group != h.cpu)
             .and_then(|group| GroupClock::open(&group).ok());
-        clock.map_or(Clock::Board, Clock::Group)
+        clock.map_or(Clock::SharedPage, Clock::Group)
     }
 
     /// CPU time so far, since any moment.
@@ -92,7 +92,7 @@ impl Clock {
                 let failed = |e| LabError::process("perf's clock of the group", format!("{e}"));
                 clock.ns().map_err(failed)
             }
-            Clock::Board => Ok(worker.board.cpu_ns()),
+            Clock::SharedPage => Ok(worker.page.cpu_ns()),
         }
     }
 }

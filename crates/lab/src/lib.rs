@@ -3,14 +3,14 @@
 //!
 //! On this machine the lab drives the *installed behaviour*: it starts main and side work through the `tidegate`
 //! command, as a user would, and never calls the engine's code. What it reports it reads itself,
-//! with readers that share no code with the control loop ([`board`], [`readers`]): the load
+//! with samplers that share no code with the control loop ([`shared_page`], [`samplers`]): the load
 //! generators publish their own CPU clocks in a shared page, so a running thread is known to a few
 //! microseconds where the kernel's group usage moves by ticks.
 //!
 //! ```text
 //! tidegate lab EXPERIMENT ──> run(&LabOptions) ──> arms (how main and side are placed)
 //!                                                  ├─ worker processes: `tidegate lab-worker ...`
-//!                                                  ├─ readers: board, process clocks, cgroup, /proc
+//!                                                  ├─ samplers: shared page, process clocks, cgroup, /proc
 //!                                                  └─ Report: terminal table, HTML, CSV, JSON
 //!                   --on sim ─> on_sim: cells, each a simulated machine ─> Report
 //! ```
@@ -25,18 +25,18 @@
 //! - the hidden subcommand `tidegate lab-worker ARGS...` calls [`worker_main`] with what follows
 //!   the word `lab-worker`, and exits with what it returns. It must not start an async runtime or
 //!   touch signals first.
-//! - `make demo` ends with [`demo_sentence`].
+//! - `tidegate lab demo` calls [`demo::run`] and prints [`demo::Demo::to_text`].
 
 pub mod arms;
-pub mod board;
 pub mod cgroup;
+pub mod cleanup;
 pub mod clock;
+pub mod demo;
 pub mod dist;
 pub mod error;
 pub mod experiments;
 pub mod foreign;
 pub mod group_clock;
-pub mod leftovers;
 pub mod machine;
 pub mod on_sim;
 pub mod on_vm;
@@ -44,12 +44,13 @@ pub mod options;
 pub mod policies;
 pub mod proc;
 pub mod progress;
-pub mod readers;
-pub mod rehearsal;
 pub mod report;
 pub mod rng;
+pub mod samplers;
 pub mod scheduler;
 pub mod settle;
+pub mod shared_page;
+pub mod simulated_report;
 pub mod stats;
 pub mod stop;
 pub mod tables;
@@ -58,15 +59,8 @@ pub mod worker;
 
 pub use error::LabError;
 pub use options::{Engine, Experiment, LabOptions, On, Sense};
-pub use report::{Headline, Report, demo_sentence, headlines, make_folder};
+pub use report::{Headline, Report, headlines, make_folder, to_json_array};
 pub use worker::worker_main;
-
-/// What a demonstration says between what it measured and what it simulated.
-pub const DEMO_SIMULATED: &str = "
-From here on nothing is measured on this machine: what follows is simulated, because a small or shared machine cannot
-show it (many CPUs, effects of a few percent) or because its kernel does not have it (latency hints of the fair class,
-slices that expire, caps on tasks). The figures are as good as the simulator's model, which each report states.
-";
 
 /// Runs one experiment, writes its files under [`LabOptions::out`] and returns what was found.
 ///
@@ -83,11 +77,11 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         On::Vm => on_vm::run(options)?,
     };
     report.engine = options.engine;
-    if let (true, report::Bed::Host(machine)) = (options.whole, &report.machine) {
+    if let (true, report::Bed::Host(machine)) = (options.serialise, &report.machine) {
         let path = options
             .out_dir()
-            .join(format!("{}.whole", report.experiment));
-        std::fs::write(&path, report::whole::to_text(&report, machine))
+            .join(format!("{}.report", report.experiment));
+        std::fs::write(&path, report::serialisation::to_text(&report, machine))
             .map_err(|source| LabError::Report { path, source })?;
     }
     report.write_files(&options.out_dir())?;
@@ -135,7 +129,7 @@ fn asked_rightly(options: &LabOptions) -> Result<(), LabError> {
 }
 
 fn run_on_host(options: &LabOptions) -> Result<Report, LabError> {
-    leftovers::sweep();
+    cleanup::sweep();
     match options.experiment {
         Experiment::Law if options.engine == Engine::Ext => experiments::law_ext::run(options),
         Experiment::Law => experiments::law::run(options),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{clock, readers};
+use crate::{clock, samplers};
 
 /// Recorded in every report.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -83,14 +83,14 @@ impl Machine {
             cpus: online_cpus(),
             model: model.to_string(),
             cgroup: None,
-            start: (clock::monotonic_ns(), readers::steal_ns()),
+            start: (clock::monotonic_ns(), samplers::steal_ns()),
         }
     }
 
     /// Steal since [`Machine::look`], at the end of the experiment.
     pub fn finish(&mut self) {
         let wall = clock::monotonic_ns().saturating_sub(self.start.0).max(1) as f64;
-        let steal = readers::steal_ns().saturating_sub(self.start.1) as f64;
+        let steal = samplers::steal_ns().saturating_sub(self.start.1) as f64;
         self.steal_pct = 100.0 * steal / (wall * self.cpus as f64);
     }
 

@@ -107,9 +107,6 @@ impl Experiment {
         Experiment::Inversion,
     ];
 
-    /// What a demonstration measures on this machine: main beside side work. It simulates all of them.
-    pub const DEMO: [Experiment; 3] = [Experiment::Law, Experiment::Step, Experiment::Headroom];
-
     /// The name on the command line and of the report's files.
     pub fn name(self) -> &'static str {
         match self {
@@ -232,7 +229,7 @@ pub struct LabOptions {
     /// The kernel series of the VM bed; [`crate::on_vm::SERIES`] when absent.
     pub kernel: Option<String>,
     /// Write the whole report as well, drawings and all, for the host of this guest.
-    pub whole: bool,
+    pub serialise: bool,
     /// Seed of every random choice (arrivals, order of arms).
     pub seed: u64,
     /// The `tidegate` command to drive; this very executable when absent.
@@ -258,7 +255,7 @@ impl LabOptions {
             cpus: None,
             jobs: None,
             kernel: None,
-            whole: false,
+            serialise: false,
             seed: 1,
             tidegate: None,
             quiet: false,

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use crate::board::Board;
+use crate::shared_page::SharedPage;
 use crate::{LabError, clock, stop};
 
 /// A child that is killed, with its process group, when the guard is dropped.
@@ -124,10 +124,10 @@ impl Drop for Guarded {
 /// To begin takes some 100 ms of CPU, under a cap of 10 ‰ 10 s, and more where those before it have left a debt.
 const READY_NS: u64 = 60_000_000_000;
 
-/// A load generator of ours, with its board and its command pipe.
+/// A load generator of ours, with its page and its command pipe.
 pub struct Worker {
     /// What it publishes and obeys.
-    pub board: Board,
+    pub page: SharedPage,
     guard: Guarded,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -139,7 +139,7 @@ pub struct WorkerPlan<'a> {
     pub exe: &'a Path,
     /// `server`, `constant`, ...: see [`crate::worker`].
     pub kind: &'a str,
-    /// The arguments after `--board FILE`.
+    /// The arguments after `--page FILE`.
     pub args: Vec<String>,
     /// Threads that will check in.
     pub threads: usize,
@@ -153,10 +153,10 @@ impl Worker {
         join: &[PathBuf],
         wrap: &dyn Fn(&[String]) -> Command,
     ) -> Result<Self, LabError> {
-        let board = Board::create()?;
+        let page = SharedPage::create()?;
         let mut words = vec![plan.exe.display().to_string(), "lab-worker".to_string()];
         words.push(plan.kind.to_string());
-        words.extend(["--board".to_string(), board.path().display().to_string()]);
+        words.extend(["--page".to_string(), page.path().display().to_string()]);
         words.extend(["--threads".to_string(), plan.threads.to_string()]);
         words.extend(plan.args.iter().cloned());
         let mut command = wrap(&words);
@@ -168,7 +168,7 @@ impl Worker {
             return Err(LabError::process(plan.kind, "has no pipes"));
         };
         let mut worker = Worker {
-            board,
+            page,
             guard,
             input,
             output: BufReader::new(output),
@@ -180,7 +180,7 @@ impl Worker {
     /// Throttled side work may take long to come up, a broken command comes never.
     fn wait_ready(&mut self, threads: usize) -> Result<(), LabError> {
         let until = clock::monotonic_ns() + READY_NS;
-        while self.board.ready() < threads {
+        while self.page.ready() < threads {
             if let Some(status) = self.guard.ended() {
                 let why = format!("ended before it was ready ({status}); its message is above");
                 return Err(LabError::process(self.guard.name(), why));
@@ -251,7 +251,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.board.stop();
+        self.page.stop();
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -15,11 +15,32 @@ pub struct Progress {
     /// Several threads may move it on.
     done_ms: AtomicU64,
     all_s: f64,
+    started: Instant,
+    /// Whole seconds since the start at the last line of [`Progress::of_work`]; absent where times are known beforehand.
+    told_s: Option<AtomicU64>,
 }
 
+/// Lines of work without a terminal come this far apart, s.
+const APART_S: u64 = 5;
+
 impl Progress {
-    /// `seconds` is how long the whole will take, which the experiments know.
+    /// `seconds` is how long the whole will take, which experiments know that wait for windows of fixed length.
     pub fn new(title: &'static str, seconds: f64, quiet: bool) -> Self {
+        let progress = Progress::start(title, seconds, quiet);
+        if progress.lines {
+            eprintln!("lab {title}: about {seconds:.0} s");
+        }
+        progress
+    }
+
+    /// Work whose speed shows as it is done: `seconds` is only its weight, and what is left is told from what is done.
+    pub fn of_work(title: &'static str, seconds: f64, quiet: bool) -> Self {
+        let mut progress = Progress::start(title, seconds, quiet);
+        progress.told_s = Some(AtomicU64::new(0));
+        progress
+    }
+
+    fn start(title: &'static str, seconds: f64, quiet: bool) -> Self {
         // A guest of the VM bed has a terminal that nobody looks at; its host reads lines.
         let terminal = std::io::stderr().is_terminal() && !crate::worker::spin::by_nops();
         let bar = (terminal && !quiet).then(|| {
@@ -34,15 +55,14 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(500));
             bar
         });
-        if !terminal && !quiet {
-            eprintln!("lab {title}: about {seconds:.0} s");
-        }
         Progress {
             bar,
             lines: !terminal && !quiet,
             title,
             done_ms: AtomicU64::new(0),
             all_s: seconds,
+            started: Instant::now(),
+            told_s: None,
         }
     }
 
@@ -67,7 +87,33 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_position((before_ms + ms) / 100);
         }
+        self.tell_left((before_ms + ms) as f64 / 1000.0 / self.all_s);
     }
+
+    fn tell_left(&self, part: f64) {
+        let Some(told_s) = self.told_s.as_ref().filter(|_| self.lines) else {
+            return;
+        };
+        let passed = self.started.elapsed();
+        let (now_s, before_s) = (passed.as_secs(), told_s.load(Ordering::Relaxed));
+        let due = now_s >= before_s + APART_S;
+        let exchanged =
+            || told_s.compare_exchange(before_s, now_s, Ordering::Relaxed, Ordering::Relaxed);
+        // Of several threads one tells.
+        if due && exchanged().is_ok() {
+            let left_s = left_s(passed.as_secs_f64(), part);
+            eprintln!(
+                "lab {}: {:.0} %, about {left_s:.0} s left",
+                self.title,
+                100.0 * part
+            );
+        }
+    }
+}
+
+/// What is left, at the speed so far, of work of which `part` (0 to 1) took `passed_s`.
+fn left_s(passed_s: f64, part: f64) -> f64 {
+    passed_s * (1.0 - part).max(0.0) / part.max(1e-3)
 }
 
 /// What a line of [`Progress::stage`] says: seconds done, of how many, and the stage.
@@ -92,6 +138,13 @@ impl Drop for Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_follows_the_speed_so_far() {
+        assert_eq!(left_s(10.0, 0.25), 30.0);
+        assert_eq!(left_s(10.0, 1.0), 0.0);
+        assert!(left_s(10.0, 1.2) == 0.0 && left_s(1.0, 0.0).is_finite());
+    }
 
     #[test]
     fn a_line_of_progress_is_read_back() {

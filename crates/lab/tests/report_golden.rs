@@ -53,7 +53,6 @@ fn sample() -> Report {
         for more than one hundred characters."
             .into(),
     );
-    report.sentence = "side work got what main left".into();
     report
 }
 
@@ -116,13 +115,12 @@ fn files_are_written_where_asked() {
 }
 
 #[test]
-fn the_sentence_holds_only_what_was_seen() {
-    let one = tidegate_lab::demo_sentence(&[sample()]);
-    assert_eq!(
-        one,
-        "On this machine (2 CPUs, Linux 6.18.0-test, steal 0.2 %), side work got what main left."
-    );
-    assert_eq!(tidegate_lab::demo_sentence(&[]), "Nothing was measured.");
+fn several_reports_are_one_array() {
+    let array = tidegate_lab::to_json_array(&[sample(), sample()]);
+    let array: serde_json::Value = serde_json::from_str(&array).expect("one JSON document");
+    let one: serde_json::Value = serde_json::from_str(&sample().to_json()).expect("JSON");
+    assert_eq!(array, json!([one, one]));
+    assert_eq!(tidegate_lab::to_json_array(&[]), "[]");
 }
 
 #[test]
@@ -142,14 +140,8 @@ fn a_simulated_report_names_its_machine_and_its_command() {
     report
         .notes
         .push("The model's part, and the mechanism's.".into());
-    report.sentence = "side work got what main left".into();
     golden("simulated.txt", &report.to_text());
     golden("simulated.json", &(report.to_json() + "\n"));
-    assert_eq!(
-        tidegate_lab::demo_sentence(&[sample(), report]),
-        "On this machine (2 CPUs, Linux 6.18.0-test, steal 0.2 %), side work got what main left. \
-         In the simulator (seed 7), side work got what main left."
-    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The load generators as the lab runs them: processes with a board and a pipe. This test is its own
+//! The load generators as the lab runs them: processes with a shared page and a pipe. This test is its own
 //! worker (`lab-worker` as first argument), as the `tidegate` binary is in production, and so has no
 //! test harness.
 //!
@@ -12,7 +12,7 @@ use tidegate_lab::cgroup::Hierarchy;
 use tidegate_lab::clock::{monotonic_ns, sleep_until};
 use tidegate_lab::dist::Latency;
 use tidegate_lab::proc::{Worker, WorkerPlan};
-use tidegate_lab::readers::{Reader, Source, shares};
+use tidegate_lab::samplers::{Sampler, Source, shares};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -88,11 +88,11 @@ fn server(exe: &Path) {
 fn level(exe: &Path) {
     let worker = start(exe, "constant", 1, &["--level", "0"]);
     let now = monotonic_ns();
-    worker.board.order_level(300_000, now + SECOND / 5, now);
+    worker.page.order_level(300_000, now + SECOND / 5, now);
     sleep_until(now + SECOND / 5);
-    let before = worker.board.cpu_ns();
+    let before = worker.page.cpu_ns();
     sleep_until(now + SECOND / 5 + SECOND);
-    let used = worker.board.cpu_ns() - before;
+    let used = worker.page.cpu_ns() - before;
     assert!(before < SECOND / 50, "used {before} ns before its time");
     assert!(
         used > SECOND / 20 && used < SECOND * 36 / 100,
@@ -120,12 +120,12 @@ fn groups(exe: &Path) {
     let side = Worker::start(&plan, &placement.side_join(), &plain).expect("the burner starts");
     let group = placement.side_group().expect("a side group");
     group.set_quota(Some(20_000), 100_000).expect("a quota");
-    let reader = Reader::new(Some(&hierarchy), &[side.pid()], None);
-    let source = Source::Board(&side.board);
-    let from = reader.snapshot(&Source::None, &source);
+    let sampler = Sampler::new(Some(&hierarchy), &[side.pid()], None);
+    let source = Source::Page(&side.page);
+    let from = sampler.snapshot(&Source::None, &source);
     let used = group.usage_ns();
     sleep_until(monotonic_ns() + SECOND);
-    let to = reader.snapshot(&Source::None, &source);
+    let to = sampler.snapshot(&Source::None, &source);
     let s = shares(&from, &to, 1);
     // 20 ms each 100 ms, more or less a period and the ticks of two CPUs.
     assert!(
@@ -174,7 +174,7 @@ fn messages(exe: &Path) {
     );
     endless.ask_within("run", 60).expect("an answer");
     sleep_until(monotonic_ns() + SECOND / 3);
-    assert!(endless.board.count() > 0, "nothing was sent");
+    assert!(endless.page.count() > 0, "nothing was sent");
     let group = endless.pid();
     drop(endless);
     let gone = |_: &i32| {
@@ -233,9 +233,9 @@ fn batches(exe: &Path) {
 fn stops(exe: &Path) {
     let mut worker = start(exe, "hog", 1, &["--work-us", "2000", "--sleep-us", "2000"]);
     worker.ask("measure").expect("an answer");
-    let used = worker.board.cpu_ns();
+    let used = worker.page.cpu_ns();
     sleep_until(monotonic_ns() + SECOND / 2);
-    let used = worker.board.cpu_ns() - used;
+    let used = worker.page.cpu_ns() - used;
     assert!(
         used > 0 && used < SECOND * 3 / 10,
         "{used} ns of half a second, half of it asleep"

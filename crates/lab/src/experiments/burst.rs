@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::arms::plain;
-use crate::board::Board;
 use crate::cgroup::{Bandwidth, Group, group_of};
 use crate::dist::Latency;
 use crate::options::LabOptions;
@@ -16,10 +15,11 @@ use crate::policies::cpuburst::{INTERVAL_NS, LOOKS};
 use crate::policies::{CpuBurst, Look};
 use crate::proc::{Worker, WorkerPlan};
 use crate::progress::Progress;
-use crate::readers::proc_stat_idle_total;
 use crate::report::Report;
 use crate::rng::Rng;
+use crate::samplers::proc_stat_idle_total;
 use crate::scheduler::{Scheduler, Shared};
+use crate::shared_page::SharedPage;
 use crate::tidegate::Tidegate;
 use crate::{Engine, LabError, clock, stop};
 
@@ -298,10 +298,10 @@ fn window(
     stop::sleep_ns((sizes.warm_s * 1e9) as u64)?;
     service.ask("measure")?;
     let before = watched.read();
-    let (from_ns, used_ns) = (clock::monotonic_ns(), used(&service.board));
+    let (from_ns, used_ns) = (clock::monotonic_ns(), used(&service.page));
     stop::sleep_ns((sizes.seconds * 1e9) as u64)?;
     let length_ns = (clock::monotonic_ns() - from_ns) as f64;
-    let used_ns = (used(&service.board) - used_ns) as f64;
+    let used_ns = (used(&service.page) - used_ns) as f64;
     let counted = watched.read().since(&before);
     watched.still_in_force()?;
     if arm.has_quota() && counted.quota_us.is_none() {
@@ -321,8 +321,8 @@ fn window(
     })
 }
 
-fn used(board: &Board) -> u64 {
-    board.cpu_ns()
+fn used(page: &SharedPage) -> u64 {
+    page.cpu_ns()
 }
 
 /// The group that limits the service, whoever made it: the nearest with a quota, from its own upwards.

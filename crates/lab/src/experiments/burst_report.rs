@@ -83,19 +83,6 @@ pub fn report(
         );
     }
     report.notes.extend(missing);
-    let waits_ms = |arm| {
-        let us = of(outcomes, arm, |o| o.request.p99_us);
-        burst::waiting_us(us, sizes.request_us as f64) / 1000.0
-    };
-    if of(outcomes, Arm::Auto, |_| 1.0).is_finite() {
-        report.sentence = format!(
-            "of a service whose mean is below its quota, one request in a hundred waited {:.1} ms or longer with the quota \
-             alone, {:.1} ms with adaptive burst and {:.1} ms without a limit",
-            waits_ms(Arm::Quota),
-            waits_ms(Arm::Auto),
-            waits_ms(Arm::NoLimit)
-        );
-    }
     Ok(report)
 }
 

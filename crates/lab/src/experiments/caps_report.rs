@@ -64,24 +64,6 @@ pub fn report(
             .into(),
     );
     report.notes.extend(missing);
-    let keeper = match outcomes.iter().any(|o| o.keeper == Keeper::Ext) {
-        true => Keeper::Ext,
-        false => Keeper::Tidegate,
-    };
-    let worst = worst(outcomes, keeper, None);
-    if worst.is_finite() {
-        let other = match keeper {
-            Keeper::Ext => Keeper::Tidegate,
-            _ => Keeper::Cpulimit,
-        };
-        report.sentence = format!(
-            "rate caps on hogs, forking groups and sleeping tasks were kept within {worst:.1} ‰ of a CPU over {window} by {} \
-             ({}: {:.1})",
-            keeper.label(),
-            other.label(),
-            self::worst(outcomes, other, None)
-        );
-    }
     Ok(report)
 }
 

@@ -4,7 +4,7 @@
 use crate::arms::plain;
 use crate::cgroup::Group;
 use crate::proc::{Worker, WorkerPlan};
-use crate::readers::sample_during;
+use crate::samplers::sample_during;
 use crate::scheduler::Shared;
 use crate::settle::{Point, Trace};
 use crate::tidegate::Tidegate;
@@ -171,12 +171,12 @@ fn step(
     cpus: usize,
 ) -> Result<(f64, f64, f64), LabError> {
     let ns = |s: f64| (s * 1e9) as u64;
-    let (times, samples) = sample_during(&new.board, &hogs.board, || {
+    let (times, samples) = sample_during(&new.page, &hogs.page, || {
         let now = clock::monotonic_ns();
         let (comes, goes) = (now + ns(ALONE_S), now + ns(ALONE_S + BESIDE_S));
-        new.board.order_level(1_000_000, comes, now);
+        new.page.order_level(1_000_000, comes, now);
         stop::sleep_until(comes + 5_000_000)?;
-        new.board.order_level(0, goes, clock::monotonic_ns());
+        new.page.order_level(0, goes, clock::monotonic_ns());
         stop::sleep_until(goes)?;
         Ok::<_, LabError>((comes, goes))
     });

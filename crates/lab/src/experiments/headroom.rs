@@ -13,9 +13,9 @@ use crate::foreign::{Frames, SideWork, fill, shell};
 use crate::options::LabOptions;
 use crate::proc::Guarded;
 use crate::progress::Progress;
-use crate::readers::{Reader, Shares, shares};
 use crate::report::Report;
 use crate::rng::Rng;
+use crate::samplers::{Sampler, Shares, shares};
 use crate::tidegate::Tidegate;
 use crate::worker::work::Work;
 use crate::{Engine, LabError, clock, stop};
@@ -27,6 +27,10 @@ use super::{SERVICE_US, Setup, headroom_report, start_burner, start_server};
 pub const LEVEL_ONE_PCT: f64 = 25.0;
 /// What starting and ending one cell takes, for the estimate of the whole.
 const OVERHEAD: f64 = 0.35;
+const USUAL: Times = Times {
+    warm: 1.5,
+    window: 4.0,
+};
 
 /// One arm at one level in one round.
 #[derive(Clone, Debug)]
@@ -63,14 +67,39 @@ pub struct Bench<'a> {
     pub steps_per_ms: u64,
     /// What is missing, one sentence each.
     pub missing: Vec<String>,
+    /// How long a cell runs before it is measured, and how long it is measured, s.
+    pub times: Times,
     options: &'a LabOptions,
-    warm: f64,
-    window: f64,
+}
+
+/// The parts of one cell, s.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Before the measurement.
+    pub warm: f64,
+    /// Measured.
+    pub window: f64,
+}
+
+impl Times {
+    /// A whole cell, for estimates.
+    pub fn cell(self) -> f64 {
+        self.warm + self.window + OVERHEAD
+    }
 }
 
 /// Runs the experiment.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
-    let mut bench = Bench::new(options)?;
+    let arms = match options.engine {
+        Engine::Knobs => Arm::HEADROOM.to_vec(),
+        Engine::Ext => Arm::HEADROOM_EXT.to_vec(),
+    };
+    let loads = match &options.loads {
+        Some(loads) => loads.clone(),
+        None if options.quick => vec![1.0, 1.4],
+        None => super::seeds::LATENCY.iter().map(|r| r.load).collect(),
+    };
+    let mut bench = Bench::new(options, arms, loads, USUAL)?;
     let rounds = options
         .rounds
         .unwrap_or(if options.quick { 2 } else { 5 })
@@ -80,10 +109,11 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         // A minute in all, whatever the number of cells.
         let cells = (rounds as usize * bench.loads.len() * bench.arms.len()) as f64;
         let each = 52.0 / cells - OVERHEAD;
-        bench.warm = (each * 0.35).clamp(0.2, 1.0);
-        bench.window = (each - bench.warm).clamp(0.3, 5.0);
+        let warm = (each * 0.35).clamp(0.2, 1.0);
+        let window = (each - warm).clamp(0.3, 5.0);
+        bench.times = Times { warm, window };
     }
-    let each = bench.warm + bench.window + OVERHEAD;
+    let each = bench.times.cell();
     let total = f64::from(rounds) * (bench.loads.len() * bench.arms.len()) as f64 * each;
     let progress = Progress::new("headroom", total, options.quiet);
     let mut rng = Rng::new(options.seed);
@@ -114,13 +144,14 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
 }
 
 impl<'a> Bench<'a> {
-    fn new(options: &'a LabOptions) -> Result<Self, LabError> {
+    /// Looks at the machine and chooses side work.
+    pub fn new(
+        options: &'a LabOptions,
+        arms: Vec<Arm>,
+        loads: Vec<f64>,
+        times: Times,
+    ) -> Result<Self, LabError> {
         let setup = Setup::new(options)?;
-        let loads = match &options.loads {
-            Some(loads) => loads.clone(),
-            None if options.quick => vec![1.0, 1.4],
-            None => super::seeds::LATENCY.iter().map(|r| r.load).collect(),
-        };
         if let Some(bad) = loads.iter().find(|l| !(0.04..=4.0).contains(*l)) {
             return Err(LabError::Asked {
                 what: format!("load level {bad}"),
@@ -141,25 +172,21 @@ impl<'a> Bench<'a> {
             main,
             side,
             side_unit,
-            arms: match options.engine {
-                Engine::Knobs => Arm::HEADROOM.to_vec(),
-                Engine::Ext => Arm::HEADROOM_EXT.to_vec(),
-            },
+            arms,
             loads,
             steps_per_ms: Work::new(1).calibrate(30),
             missing: Vec::new(),
             options,
-            warm: 1.5,
-            window: 4.0,
+            times,
             setup,
         })
     }
 
-    /// Leaves out the arms that cannot be had here, and says so.
-    fn start_tidegate(&mut self) -> Result<Option<Tidegate>, LabError> {
+    /// Leaves out the arms that cannot run here, and says so.
+    pub fn start_tidegate(&mut self) -> Result<Option<Tidegate>, LabError> {
         if let Err(e) = &self.setup.hierarchy {
             self.missing
-                .push(format!("Only the arms that need no groups were run. {e}"));
+                .push(format!("Not measured, the arms that need groups: {e}."));
             self.arms.retain(|a| !a.needs_groups());
             return Ok(None);
         }
@@ -168,14 +195,15 @@ impl<'a> Bench<'a> {
             Err(LabError::Interrupted) => Err(LabError::Interrupted),
             Err(e) => {
                 self.missing
-                    .push(format!("Tidegate's arms were left out. {e}"));
+                    .push(format!("Not measured, Tidegate's arms: {e}."));
                 self.arms.retain(|a| !matches!(a, Arm::Tidegate { .. }));
                 Ok(None)
             }
         }
     }
 
-    fn cell(
+    /// Runs one arm once.
+    pub fn cell(
         &self,
         tidegate: Option<&Tidegate>,
         round: u32,
@@ -193,7 +221,7 @@ impl<'a> Bench<'a> {
         let placement = Placement::new(&stage, arm)?;
         let main = self.start_main(&placement, load, seed)?;
         let mut side = self.start_side(&placement, arm)?;
-        stop::sleep_ns((self.warm * 1e9) as u64)?;
+        stop::sleep_ns((self.times.warm * 1e9) as u64)?;
         side.still_runs()?;
         let agent = placement.keeper_pid();
         let cell = self.measure(
@@ -225,14 +253,14 @@ impl<'a> Bench<'a> {
         let h = self.setup.readable.as_ref();
         main.begin(placement)?;
         let pids: Vec<i32> = [main.pid(), side.pid()].into_iter().flatten().collect();
-        let reader = Reader::new(h, &pids, agent);
-        let look = |main: &Main| reader.snapshot(&main.source(), &side.source());
+        let sampler = Sampler::new(h, &pids, agent);
+        let look = |main: &Main| sampler.snapshot(&main.source(), &side.source());
         let from = look(&main);
         let work_from = side.work();
         let work_at = |s: &Side, at| s.frames.as_ref().and_then(|f| f.at(at));
         let to = match &main {
             Main::Server(_) => {
-                stop::sleep_ns((self.window * 1e9) as u64)?;
+                stop::sleep_ns((self.times.window * 1e9) as u64)?;
                 look(&main)
             }
             Main::Command { .. } => {
@@ -267,7 +295,7 @@ impl<'a> Bench<'a> {
         seed: u64,
     ) -> Result<Main, LabError> {
         if let Some(text) = &self.options.main_cmd {
-            let words = shell(&fill(text, self.window, load, load * LEVEL_ONE_PCT));
+            let words = shell(&fill(text, self.times.window, load, load * LEVEL_ONE_PCT));
             return Ok(Main::Command {
                 words,
                 running: None,

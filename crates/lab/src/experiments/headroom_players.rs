@@ -7,7 +7,7 @@ use crate::arms::Placement;
 use crate::dist::Latency;
 use crate::foreign::{Frames, parse_latency};
 use crate::proc::{Guarded, Worker};
-use crate::readers::Source;
+use crate::samplers::Source;
 
 /// Main in one cell.
 pub enum Main {
@@ -34,7 +34,7 @@ impl Main {
     /// Where its CPU time is read.
     pub fn source(&self) -> Source<'_> {
         match self {
-            Main::Server(worker) => Source::Board(&worker.board),
+            Main::Server(worker) => Source::Page(&worker.page),
             Main::Command {
                 running: Some(guard),
                 ..
@@ -126,7 +126,7 @@ impl Side {
     /// Where its CPU time is read.
     pub fn source(&self) -> Source<'_> {
         match (&self.worker, &self.command) {
-            (Some(worker), _) => Source::Board(&worker.board),
+            (Some(worker), _) => Source::Page(&worker.page),
             (None, Some(guard)) => Source::Processes(guard.pid()),
             (None, None) => Source::None,
         }
@@ -146,7 +146,7 @@ impl Side {
     /// Loops done, or CPU seconds where nothing better is known.
     pub fn work(&self) -> f64 {
         match &self.worker {
-            Some(worker) => worker.board.count() as f64,
+            Some(worker) => worker.page.count() as f64,
             None => self.source().cpu_ns() as f64 / 1e9,
         }
     }

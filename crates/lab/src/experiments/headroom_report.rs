@@ -8,7 +8,7 @@ use super::{LOUD_PCT, num, row, seeds};
 use crate::LabError;
 use crate::arms::Arm;
 use crate::report::{Headline, Met, Report, Table, plots};
-use crate::stats::{bootstrap95, geometric_mean, mean, median, with_interval};
+use crate::stats::{bootstrap95, geometric_mean, mean, with_interval};
 
 const STEAL_LOUD_PCT: f64 = 5.0;
 
@@ -253,7 +253,6 @@ pub fn report(bench: Bench<'_>, cells: &[Cell]) -> Result<Report, LabError> {
             .push(latency_plot(&bench, cells, "99th percentile", p99)?);
     }
     report.notes = notes(&bench);
-    report.sentence = sentence(&bench, cells);
     Ok(report)
 }
 
@@ -279,40 +278,6 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
         );
     }
     notes
-}
-
-fn sentence(bench: &Bench<'_>, cells: &[Cell]) -> String {
-    let p99_ms = |arm| {
-        let values: Vec<f64> = cells
-            .iter()
-            .filter(|c| c.arm == arm)
-            .map(|c| c.latency.p99_us / 1000.0)
-            .collect();
-        median(&values)
-    };
-    let Some(alone) = p99_ms(Arm::NoSide) else {
-        return String::new();
-    };
-    let beside = if bench.side_unit == "frames" {
-        "ffmpeg"
-    } else {
-        "side work"
-    };
-    let mut parts = vec![format!("{alone:.1} ms alone")];
-    let arms = [
-        (Arm::Together, "beside {} as people start it"),
-        (Arm::CpuIdle, "with cpu.idle alone"),
-        (
-            Arm::Tidegate { headroom_pct: 30 },
-            "with Tidegate at 30 % headroom",
-        ),
-    ];
-    for (arm, words) in arms {
-        if let Some(ms) = p99_ms(arm) {
-            parts.push(format!("{ms:.1} ms {}", words.replace("{}", beside)));
-        }
-    }
-    format!("main's 99th percentile was {}", parts.join(", "))
 }
 
 fn latency_plot(
@@ -345,7 +310,7 @@ fn latency_plot(
 mod tests {
     use super::*;
     use crate::dist::Latency;
-    use crate::readers::Shares;
+    use crate::samplers::Shares;
 
     fn cell(round: u32, load: f64, arm: Arm, avg_us: f64) -> Cell {
         let latency = Latency {

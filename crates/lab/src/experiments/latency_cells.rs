@@ -139,7 +139,7 @@ impl<'a> Scene<'a> {
 
 /// The slice of the newest thread that has checked in.
 fn slice_us(worker: &Worker) -> Option<f64> {
-    let tid = *worker.board.tids().last()?;
+    let tid = *worker.page.tids().last()?;
     attributes::slice_ns(tid).map(|ns| ns as f64 / 1000.0)
 }
 
@@ -234,17 +234,17 @@ fn cyclictest(
     }
     let mut timer = scene.start_hinting("cyclictest", 1, SENSITIVE, &[("interval-us", 1000)])?;
     stop::sleep_ns(ns(lengths.warm_s))?;
-    let messages = || hackbench.as_ref().map_or(0, |w| w.board.count());
+    let messages = || hackbench.as_ref().map_or(0, |w| w.page.count());
     timer.ask("measure")?;
     let from = (
         clock::monotonic_ns(),
         scene.used_ns(),
-        timer.board.cpu_ns(),
+        timer.page.cpu_ns(),
         messages(),
     );
     stop::sleep_ns(ns(lengths.window_s))?;
     let wall_ns = (clock::monotonic_ns() - from.0) as f64;
-    let others_ns = (scene.used_ns() - from.1).saturating_sub(timer.board.cpu_ns() - from.2);
+    let others_ns = (scene.used_ns() - from.1).saturating_sub(timer.page.cpu_ns() - from.2);
     o.messages_per_s = (messages() - from.3) as f64 / wall_ns * 1e9;
     o.others_pct = 100.0 * others_ns as f64 / wall_ns / scene.setup.machine.cpus as f64;
     o.wakeup = timer.report("")?;
@@ -312,7 +312,7 @@ fn fairness(
     stop::sleep_ns(1_000_000_000)?;
     let used = || {
         all.iter()
-            .map(|w| w.board.cpu_ns() as f64)
+            .map(|w| w.page.cpu_ns() as f64)
             .collect::<Vec<f64>>()
     };
     let (from_ns, from) = (clock::monotonic_ns(), used());

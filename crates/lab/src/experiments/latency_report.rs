@@ -103,18 +103,6 @@ pub fn report(
         );
     }
     report.notes.extend(missing);
-    let (without, with) = (
-        p99(outcomes, How::Nothing, Beside::Together),
-        p99(outcomes, ours(outcomes), Beside::Together),
-    );
-    if without.is_finite() && with.is_finite() {
-        report.sentence = format!(
-            "a latency hint of {SENSITIVE} brought a timer's 99th percentile beside {} busy tasks from {without:.0} to \
-             {with:.0} us ({:.0} on an idle machine)",
-            BESIDE_GROUPS * 40,
-            p99(outcomes, ours(outcomes), Beside::Nothing)
-        );
-    }
     Ok(report)
 }
 

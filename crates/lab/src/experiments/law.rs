@@ -14,9 +14,9 @@ use crate::arms::{Arm, Placement, Stage, number};
 use crate::options::LabOptions;
 use crate::proc::Worker;
 use crate::progress::Progress;
-use crate::readers::{Reader, Shares, Snapshot, Source, shares};
 use crate::report::Report;
 use crate::rng::Rng;
+use crate::samplers::{Sampler, Shares, Snapshot, Source, shares};
 use crate::tidegate::Tidegate;
 use crate::worker::work::Work;
 use crate::{LabError, clock, stop};
@@ -122,7 +122,7 @@ impl<'a> At<'a> {
         let hierarchy = self.setup.hierarchy.as_ref().ok();
         let pids = [self.main.pid(), side.pid()];
         Bench {
-            reader: Reader::new(hierarchy, &pids, self.placement.keeper_pid()),
+            sampler: Sampler::new(hierarchy, &pids, self.placement.keeper_pid()),
             setup: self.setup,
             placement: self.placement,
             tidegate: self.tidegate,
@@ -162,7 +162,7 @@ impl<'a> At<'a> {
 pub(crate) struct Bench<'a> {
     pub(crate) setup: &'a Setup,
     pub(crate) placement: &'a Placement<'a>,
-    pub(crate) reader: Reader,
+    pub(crate) sampler: Sampler,
     /// An agent that tells how often it writes.
     pub(crate) tidegate: Option<&'a Tidegate>,
     pub(crate) main: &'a Worker,
@@ -207,14 +207,13 @@ pub(crate) fn expected_idle(busy_pct: f64) -> f64 {
 
 impl Bench<'_> {
     fn snapshot(&self) -> Snapshot {
-        let main = Source::Board(&self.main.board);
-        self.reader
-            .snapshot(&main, &Source::Board(&self.side.board))
+        let main = Source::Page(&self.main.page);
+        self.sampler.snapshot(&main, &Source::Page(&self.side.page))
     }
 
     fn order(&self, level_ppm: u32) {
         let now = clock::monotonic_ns();
-        self.main.board.order_level(level_ppm, now, now);
+        self.main.page.order_level(level_ppm, now, now);
     }
 
     pub(crate) fn constant(&self, row: Row, plan: &Plan) -> Result<Constant, LabError> {
@@ -279,12 +278,12 @@ impl Bench<'_> {
         let server = start_server(self.setup, self.placement, 0.4, steps_per_ms, seed)?;
         let pids = [self.main.pid(), self.side.pid(), server.pid()];
         let h = self.setup.hierarchy.as_ref().ok();
-        let reader = Reader::new(h, &pids, self.placement.keeper_pid());
+        let sampler = Sampler::new(h, &pids, self.placement.keeper_pid());
         let start = clock::monotonic_ns();
         let end = start + ((1.0 + seconds) * NS) as u64;
         let looks = look_until(start, end, || {
-            let main = Source::Two(&self.main.board, &server.board);
-            reader.snapshot(&main, &Source::Board(&self.side.board))
+            let main = Source::Two(&self.main.page, &server.page);
+            sampler.snapshot(&main, &Source::Page(&self.side.page))
         })?;
         Ok(judge(
             "server, Poisson arrivals, 40 %",

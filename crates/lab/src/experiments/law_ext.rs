@@ -308,10 +308,5 @@ fn report(setup: Setup, visits: &[Visit], window_s: f64) -> Result<Report, LabEr
          {window_s:.0} s, read from the threads' own clocks; other is the lab and who keeps the headroom (the agent, or the \
          process that has loaded the scheduler). What the kernel does for nobody (interrupts in idle) counts as idle."
     ));
-    report.sentence = format!(
-        "under the ext engine idle was within {:.2} points of what was due at every level of main ({:.2} under the knobs)",
-        worst_off(visits, EXT),
-        worst_off(visits, ARMS[1])
-    );
     Ok(report)
 }

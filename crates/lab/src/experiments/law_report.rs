@@ -215,14 +215,6 @@ pub fn report(
             .plots
             .push(varying_plot(&format!("Main as a {}", v.name), v)?);
     }
-    let reclaimed = constant.iter().filter(|c| c.row.main_pct <= 60);
-    let reclaimed = stats::mean(&reclaimed.map(|c| c.reclaim_pct).collect::<Vec<_>>());
-    let worst = report.headline[0].value;
-    report.sentence = format!(
-        "side work that always wants more got {:.0} % of the CPU that main left above 30 % idle, and \
-         idle was within {worst:.1} points of what was due at every level of main",
-        reclaimed.unwrap_or(0.0)
-    );
     Ok(report)
 }
 

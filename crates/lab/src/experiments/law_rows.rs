@@ -2,7 +2,7 @@
 
 use super::law::{HEADROOM_PCT, TOLERANCE_PCT, expected_idle};
 use super::seeds::{LAW, LawRow};
-use crate::readers::Shares;
+use crate::samplers::Shares;
 
 /// How many threads of side work want all the CPU that they can get.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,6 @@
 //! Two loads have the quota: fibtest (a thread computes without end, on each other CPU one works a moment and sleeps), and bursts
 //! on all CPUs at the same moments whose mean is below the quota, once with it and once without.
 
-use crate::board::Board;
 use crate::cgroup::{Bandwidth, Group};
 use crate::dist::Latency;
 use crate::on_sim::slices::{self as simulated, Excess};
@@ -14,6 +13,7 @@ use crate::proc::{Worker, WorkerPlan};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::scheduler::Scheduler;
+use crate::shared_page::SharedPage;
 use crate::{LabError, clock, stop};
 
 use super::{Setup, slices_report};
@@ -218,14 +218,14 @@ fn measure(
     stop::sleep_ns(WARM_S * S)?;
     worker.ask("measure")?;
     let before = counted();
-    let mut meter = Meter::new(&worker.board);
+    let mut meter = Meter::new(&worker.page);
     let until_ns = meter.from_ns + seconds * S;
     while clock::monotonic_ns() < until_ns {
-        meter.look(&worker.board)?;
+        meter.look(&worker.page)?;
     }
     let length_s = (clock::monotonic_ns() - meter.from_ns) as f64 / 1e9;
-    let used_ns = worker.board.cpu_ns() - meter.used_ns;
-    let busy_ns = worker.board.slot(0).cpu_ns() - meter.busy_ns;
+    let used_ns = worker.page.cpu_ns() - meter.used_ns;
+    let busy_ns = worker.page.slot(0).cpu_ns() - meter.busy_ns;
     let burst = worker.report("")?;
     if scheduler.is_some() {
         // It tells what it has counted once a second.
@@ -284,11 +284,11 @@ struct Meter {
 }
 
 impl Meter {
-    fn new(board: &Board) -> Self {
+    fn new(page: &SharedPage) -> Self {
         Meter {
             from_ns: clock::monotonic_ns(),
-            used_ns: board.cpu_ns(),
-            busy_ns: board.slot(0).cpu_ns(),
+            used_ns: page.cpu_ns(),
+            busy_ns: page.slot(0).cpu_ns(),
             looks: 0,
             phases: [Excess::default(); PHASES],
             began_ns: [0; PHASES],
@@ -296,9 +296,9 @@ impl Meter {
     }
 
     /// Waits for the next moment, and looks.
-    fn look(&mut self, board: &Board) -> Result<(), LabError> {
+    fn look(&mut self, page: &SharedPage) -> Result<(), LabError> {
         stop::sleep_until(self.from_ns + self.looks * PERIOD_US * 1000 / PHASES as u64)?;
-        self.seen(board.cpu_ns() - self.used_ns);
+        self.seen(page.cpu_ns() - self.used_ns);
         Ok(())
     }
 
@@ -326,8 +326,8 @@ mod tests {
     use super::*;
 
     fn excess_of(used_ns: impl Fn(u64) -> u64) -> f64 {
-        let board = Board::create().expect("a board");
-        let mut meter = Meter::new(&board);
+        let page = SharedPage::create().expect("a page");
+        let mut meter = Meter::new(&page);
         for look in 0..100 {
             meter.seen(used_ns(look));
         }

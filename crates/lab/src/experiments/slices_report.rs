@@ -75,13 +75,6 @@ pub fn report(
             .into(),
     );
     report.notes.extend(missing);
-    report.sentence = format!(
-        "on {cpus} CPUs with {quota:.0} ms in {period:.0} ms the ext engine gave the thread that works {:.1} ms a second, the \
-         kernel's own scheduler {:.1}, and slices that expire leave it {:.1}",
-        busy(outcomes, Kernel::Ext),
-        busy(outcomes, Kernel::Eevdf),
-        busy(outcomes, Kernel::Expire),
-    );
     Ok(report)
 }
 

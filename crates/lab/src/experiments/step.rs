@@ -13,14 +13,14 @@ use std::thread;
 use tidegate_sim::policies::{Counters, Koordlet, Order, Policy, Sideloader};
 
 use crate::arms::{Arm, Placement, Stage};
-use crate::board::Board;
 use crate::cgroup::Group;
 use crate::options::{LabOptions, Sense};
 use crate::progress::Progress;
-use crate::readers::{Reader, Sample, Source, proc_stat_idle_total, sample_during, shares};
 use crate::report::Report;
 use crate::rng::Rng;
+use crate::samplers::{Sample, Sampler, Source, proc_stat_idle_total, sample_during, shares};
 use crate::settle::{Point, StepDown, Trace};
+use crate::shared_page::SharedPage;
 use crate::tidegate::Tidegate;
 use crate::{Engine, LabError, clock, stop};
 
@@ -241,9 +241,9 @@ fn visit(
         controller,
         timing: timing(controller, quick),
         quick,
-        main: &main.board,
-        side: &side.board,
-        reader: Reader::new(
+        main: &main.page,
+        side: &side.page,
+        sampler: Sampler::new(
             Some(hierarchy),
             &[main.pid(), side.pid()],
             placement.keeper_pid(),
@@ -338,9 +338,9 @@ struct Visit<'a> {
     controller: Controller,
     timing: Timing,
     quick: bool,
-    main: &'a Board,
-    side: &'a Board,
-    reader: Reader,
+    main: &'a SharedPage,
+    side: &'a SharedPage,
+    sampler: Sampler,
 }
 
 impl Visit<'_> {
@@ -378,8 +378,8 @@ impl Visit<'_> {
     fn step(&self, jitter: f64, back: f64) -> Result<Option<Step>, LabError> {
         let t = self.timing;
         let look = || {
-            self.reader
-                .snapshot(&Source::Board(self.main), &Source::Board(self.side))
+            self.sampler
+                .snapshot(&Source::Page(self.main), &Source::Page(self.side))
         };
         let (done, samples) = sample_during(self.main, self.side, || {
             let now = clock::monotonic_ns();

@@ -189,37 +189,7 @@ pub fn report(setup: Setup, steps: &[Step], missing: Vec<String>) -> Result<Repo
          is measured only in the full run."
             .into(),
     );
-    report.sentence = sentence(steps);
     Ok(report)
-}
-
-fn sentence(steps: &[Step]) -> String {
-    let settle = |c| median(&of(steps, c, |s| s.down.settle_ms)).filter(|m| m.is_finite());
-    let ours = CONTROLLERS[..3]
-        .iter()
-        .copied()
-        .find_map(|c| Some((c, settle(c)?)));
-    let Some((c, ours)) = ours else {
-        return String::new();
-    };
-    let how = match c {
-        Controller::Ext => "ext engine",
-        Controller::Tidegate(Sense::Bpf) => "BPF sensing",
-        _ => "usage files",
-    };
-    let mut text =
-        format!("when main stepped up, side work gave way within {ours:.0} ms ({how}, median)");
-    let laws: Vec<String> = [
-        (Controller::Sideloader, "sideloader's"),
-        (Controller::Koordlet, "koordlet's"),
-    ]
-    .into_iter()
-    .filter_map(|(c, name)| Some(format!("{:.0} ms under {name}", settle(c)?)))
-    .collect();
-    if !laws.is_empty() {
-        text += &format!(", against {} published law", laws.join(" and "));
-    }
-    text
 }
 
 /// The median of every controller's trace, bin by bin.

@@ -67,14 +67,6 @@ pub fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabErro
          that it does not name; here a wakeup is not delayed, since the CPU that a worker wakes on still holds 1 ms \
          of quota: it is the request that waits, in its middle."
     ));
-    let waits_ms = |arm| of(outcomes, arm, |o| waiting_us(o.request.p999_us) / 1000.0);
-    report.sentence = format!(
-        "of a load that exceeds its quota in {over:.0} % of the periods, one request in a thousand waited {:.1} ms \
-         or longer without burst, {:.1} ms with adaptive burst and {:.1} ms without a limit",
-        waits_ms(Arm::Fixed(0)),
-        waits_ms(Arm::Auto),
-        waits_ms(Arm::NoLimit)
-    );
     Ok(report)
 }
 

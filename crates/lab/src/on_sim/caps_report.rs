@@ -54,11 +54,6 @@ pub fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabErro
          scheduling. What their accounting costs in instructions is not in the model."
             .into(),
     );
-    if let Some(worst) = worst(outcomes, Engine::Ext) {
-        report.sentence = format!(
-            "rate caps from 1 to 1000 ‰ were kept within {worst:.2} ‰ of a CPU over each second"
-        );
-    }
     Ok(report)
 }
 

@@ -4,7 +4,7 @@ use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, Sensing, Yields, compile}
 use tidegate_sim::policies::{Katalyst, Koordlet, Policy, Published, Sideloader, Sides};
 use tidegate_sim::{Controller, EevdfConfig, GroupId, GroupSpec, MachineConfig};
 
-use super::scene::TOLERANCE_PCT;
+use super::setup::TOLERANCE_PCT;
 use crate::experiments::law::HEADROOM_PCT;
 
 /// Groups get their numbers in the order in which they are added; 0 is the root.
@@ -19,6 +19,8 @@ const HEADROOM_PPM: u64 = 300_000;
 pub enum Control {
     /// There is no side work.
     NoSide,
+    /// A group of its own at default weight: as a service or a container starts.
+    OwnGroup,
     /// cpu.weight 1 and nothing else, as the seed's side work.
     WeightOne,
     /// cpu.idle and nothing else.
@@ -54,6 +56,7 @@ impl Control {
     pub fn label(self) -> &'static str {
         match self {
             Control::NoSide => "no side work",
+            Control::OwnGroup => "own group",
             Control::WeightOne => "weight 1",
             Control::CpuIdle => "cpu.idle",
             Control::KnobsBpf => "Tidegate knobs",
@@ -73,6 +76,7 @@ impl Control {
     pub fn key(self) -> &'static str {
         match self {
             Control::NoSide => "no_side",
+            Control::OwnGroup => "own_group",
             Control::WeightOne => "weight_1",
             Control::CpuIdle => "cpu_idle",
             Control::KnobsBpf => "knobs",
@@ -111,6 +115,11 @@ impl Control {
             self,
             Control::WeightOne | Control::KnobsWeight | Control::KnobsCores
         )
+    }
+
+    /// Whether side work is in the idle class.
+    pub fn is_idle(self) -> bool {
+        !self.is_light() && self != Control::OwnGroup
     }
 
     /// The quota that stands from the beginning.

@@ -11,15 +11,15 @@ use tidegate_sim::{Contention, MachineConfig};
 
 use super::control::Control;
 use super::headroom_report;
-use super::scene::Scene;
+use super::setup::Setup;
 use super::stage::{MS, S, Stage, built, derive, latency, server};
 use crate::LabError;
 use crate::dist::Latency;
 use crate::experiments::headroom::LEVEL_ONE_PCT;
 use crate::experiments::seeds::LATENCY;
 use crate::options::LabOptions;
-use crate::readers::{Shares, shares};
 use crate::report::Report;
+use crate::samplers::{Shares, shares};
 
 /// Sizes of the full run.
 pub const SIZES: [u32; 3] = [16, 64, 256];
@@ -199,9 +199,12 @@ pub struct Outcome {
     pub side_work_cpus: f64,
 }
 
-struct Lengths {
-    warm_ns: u64,
-    window_ns: u64,
+/// How long a cell runs.
+pub struct Lengths {
+    /// Before it is measured.
+    pub warm_ns: u64,
+    /// Measured.
+    pub window_ns: u64,
 }
 
 /// Runs the experiment.
@@ -315,7 +318,8 @@ fn crowded_pct(busy_pct: f64, config: &MachineConfig) -> f64 {
     (busy_pct / speed.max(0.1)).min(99.0)
 }
 
-fn simulate(c: Cell, lengths: &Lengths, seed: u64) -> Result<Outcome, LabError> {
+/// Runs one cell.
+pub fn simulate(c: Cell, lengths: &Lengths, seed: u64) -> Result<Outcome, LabError> {
     // The same for every arm and slowdown.
     let seed = derive(
         seed,
@@ -326,7 +330,7 @@ fn simulate(c: Cell, lengths: &Lengths, seed: u64) -> Result<Outcome, LabError> 
         ],
     );
     let busy_pct = c.load * LEVEL_ONE_PCT;
-    let mut scene = Scene::new(
+    let mut setup = Setup::new(
         config(c, seed)?,
         c.arm.control,
         f64::from(c.arm.headroom_pct),
@@ -335,7 +339,7 @@ fn simulate(c: Cell, lengths: &Lengths, seed: u64) -> Result<Outcome, LabError> 
     let common = Common {
         record_from_ns: lengths.warm_ns,
         seed,
-        ..Common::new("main", scene.main)
+        ..Common::new("main", setup.main)
     };
     let per_second = busy_pct / 100.0 * f64::from(c.cpus) * (S as f64 / REQUEST_NS as f64);
     let kind = Kind::OpenLoop(OpenLoop {
@@ -348,20 +352,20 @@ fn simulate(c: Cell, lengths: &Lengths, seed: u64) -> Result<Outcome, LabError> 
             gap_ns: (S as f64 / per_second) as u64,
         },
     });
-    let made = built(kind.build(&common, &mut scene.sim.machine))?;
+    let made = built(kind.build(&common, &mut setup.sim.machine))?;
     if c.arm.control != Control::NoSide {
-        scene.start_hogs(c.cpus, seed)?;
+        setup.start_hogs(c.cpus, seed)?;
     }
-    scene.advance(lengths.warm_ns)?;
-    let from = scene.snapshot();
-    let work_from = scene.sim.machine.work_done_ns(scene.side);
-    scene.advance(lengths.warm_ns + lengths.window_ns)?;
-    let m = &scene.sim.machine;
+    setup.advance(lengths.warm_ns)?;
+    let from = setup.snapshot();
+    let work_from = setup.sim.machine.work_done_ns(setup.side);
+    setup.advance(lengths.warm_ns + lengths.window_ns)?;
+    let m = &setup.sim.machine;
     let series = made.series.iter().find(|s| s.0 == "latency").map(|s| s.1);
     Ok(Outcome {
         cell: c,
         latency: series.map_or_else(Latency::default, |id| latency(m.series(id))),
-        shares: shares(&from, &scene.snapshot(), c.cpus as usize),
-        side_work_cpus: (m.work_done_ns(scene.side) - work_from) as f64 / lengths.window_ns as f64,
+        shares: shares(&from, &setup.snapshot(), c.cpus as usize),
+        side_work_cpus: (m.work_done_ns(setup.side) - work_from) as f64 / lengths.window_ns as f64,
     })
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::control::Control;
 use super::headroom::{Arm, Cell, Outcome, Slowdown, config};
 use super::headroom_tables as tables;
-use super::scene::TOLERANCE_PCT;
+use super::setup::TOLERANCE_PCT;
 use super::stage::Stage;
 use crate::LabError;
 use crate::experiments::headroom::LEVEL_ONE_PCT;
@@ -160,7 +160,6 @@ pub fn report(
         }
     }
     report.notes = notes(outcomes, sizes, loads);
-    report.sentence = sentence(outcomes, shown);
     Ok(report)
 }
 
@@ -283,30 +282,6 @@ fn no_gain(
     ))
 }
 
-fn sentence(outcomes: &[Outcome], cpus: u32) -> String {
-    let p99 = |control, headroom_pct| {
-        let arm = Arm {
-            control,
-            headroom_pct,
-        };
-        of(outcomes, Pick::new(cpus, arm), |o| {
-            o.latency.p99_us / 1000.0
-        })
-    };
-    let (Some(alone), Some(one), Some(idle), Some(knobs)) = (
-        p99(Control::NoSide, 0),
-        p99(Control::WeightOne, 0),
-        p99(Control::CpuIdle, 0),
-        p99(Control::KnobsBpf, 30),
-    ) else {
-        return String::new();
-    };
-    format!(
-        "on {cpus} CPUs main's 99th percentile was {alone:.2} ms alone, {one:.2} ms beside side work of weight 1, \
-         {idle:.2} ms with cpu.idle alone and {knobs:.2} ms with Tidegate at 30 % headroom"
-    )
-}
-
 fn plot(outcomes: &[Outcome], cpus: u32, loads: &[f64], by: By) -> Result<plots::Plot, LabError> {
     const SHOWN: [Control; 7] = [
         Control::WeightOne,
@@ -351,7 +326,7 @@ fn plot(outcomes: &[Outcome], cpus: u32, loads: &[f64], by: By) -> Result<plots:
 mod tests {
     use super::*;
     use crate::dist::Latency;
-    use crate::readers::Shares;
+    use crate::samplers::Shares;
 
     fn outcome(arm: Arm, load: f64, round: u32, avg_us: f64) -> Outcome {
         Outcome {

@@ -79,14 +79,6 @@ pub fn report(
          at the least), so compare ratios and shapes, not microseconds."
             .into(),
     );
-    let p99 = |hint, beside| wakeup(outcomes, Class::Ext, hint, beside).map(|l| l.p99_us);
-    if let (Some(without), Some(with)) = (p99(0, true), p99(SENSITIVE, true)) {
-        report.sentence = format!(
-            "a latency hint of {SENSITIVE} brought a timer's 99th percentile beside {} busy tasks from \
-             {without:.0} to {with:.0} us",
-            BESIDE_GROUPS * 40
-        );
-    }
     Ok(report)
 }
 

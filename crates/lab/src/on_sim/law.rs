@@ -8,15 +8,15 @@ use tidegate_sim::workloads::{Common, Kind, OpenLoop, Pattern as Arrivals, Shape
 use super::constant::{self, Orders};
 use super::control::Control;
 use super::law_report;
-use super::scene::Scene;
+use super::setup::Setup;
 use super::stage::{MS, S, Stage, built, derive, plain};
 use crate::LabError;
 use crate::experiments::law::{HEADROOM_PCT, Pattern, RAMP, SQUARE, Varying, judge};
 use crate::experiments::law_rows::{Constant, Hogs, Row};
 use crate::options::{LabOptions, Sense};
-use crate::readers::shares;
 use crate::report::Report;
 use crate::rng::Rng;
+use crate::samplers::shares;
 
 /// Sizes of the full run.
 const SIZES: [u32; 3] = [2, 16, 64];
@@ -132,27 +132,27 @@ fn simulate(c: Cell, plan: &Plan, seed: u64) -> Result<Outcome, LabError> {
         Main::Constant(row) => f64::from(row.main_pct),
         _ => 40.0,
     };
-    let mut scene = Scene::new(plain(c.cpus, seed), c.control, HEADROOM_PCT, busy_pct)?;
+    let mut setup = Setup::new(plain(c.cpus, seed), c.control, HEADROOM_PCT, busy_pct)?;
     match c.main {
-        Main::Server => start_server(&mut scene, c.cpus, seed)?,
+        Main::Server => start_server(&mut setup, c.cpus, seed)?,
         _ => {
             let common = Common {
                 seed,
-                ..Common::new("main", scene.main)
+                ..Common::new("main", setup.main)
             };
             let orders = orders(c.main, plan.varying_s, seed);
-            constant::start(&mut scene.sim.machine, &common, &orders)?;
+            constant::start(&mut setup.sim.machine, &common, &orders)?;
         }
     }
     let hogs = match c.main {
         Main::Constant(row) => row.hogs,
         _ => Hogs::EachCpu,
     };
-    scene.start_hogs(hogs.threads(c.cpus as usize) as u32, seed)?;
+    setup.start_hogs(hogs.threads(c.cpus as usize) as u32, seed)?;
     match c.main {
-        Main::Constant(row) => constant_level(&mut scene, c, row, plan).map(Outcome::Constant),
-        Main::Varying(pattern) => varying(&mut scene, c, pattern.name, plan),
-        Main::Server => varying(&mut scene, c, "server, Poisson arrivals, 40 %", plan),
+        Main::Constant(row) => constant_level(&mut setup, c, row, plan).map(Outcome::Constant),
+        Main::Varying(pattern) => varying(&mut setup, c, pattern.name, plan),
+        Main::Server => varying(&mut setup, c, "server, Poisson arrivals, 40 %", plan),
     }
 }
 
@@ -174,10 +174,10 @@ fn orders(main: Main, varying_s: u64, seed: u64) -> Orders {
     }
 }
 
-fn start_server(scene: &mut Scene, cpus: u32, seed: u64) -> Result<(), LabError> {
+fn start_server(setup: &mut Setup, cpus: u32, seed: u64) -> Result<(), LabError> {
     let common = Common {
         seed,
-        ..Common::new("main", scene.main)
+        ..Common::new("main", setup.main)
     };
     let kind = Kind::OpenLoop(OpenLoop {
         workers: 2 * cpus,
@@ -189,29 +189,29 @@ fn start_server(scene: &mut Scene, cpus: u32, seed: u64) -> Result<(), LabError>
             gap_ns: MS * 10 / (4 * u64::from(cpus)),
         },
     });
-    built(kind.build(&common, &mut scene.sim.machine)).map(|_| ())
+    built(kind.build(&common, &mut setup.sim.machine)).map(|_| ())
 }
 
-fn constant_level(scene: &mut Scene, c: Cell, row: Row, plan: &Plan) -> Result<Constant, LabError> {
-    scene.advance(plan.settle_ns)?;
-    scene.count_writes();
-    let from = scene.snapshot();
-    scene.advance(plan.settle_ns + plan.window_ns)?;
-    let s = shares(&from, &scene.snapshot(), c.cpus as usize);
-    let writes_per_s = scene.writes() as f64 / s.seconds;
+fn constant_level(setup: &mut Setup, c: Cell, row: Row, plan: &Plan) -> Result<Constant, LabError> {
+    setup.advance(plan.settle_ns)?;
+    setup.count_writes();
+    let from = setup.snapshot();
+    setup.advance(plan.settle_ns + plan.window_ns)?;
+    let s = shares(&from, &setup.snapshot(), c.cpus as usize);
+    let writes_per_s = setup.writes() as f64 / s.seconds;
     Ok(Constant::new(row, s, c.cpus as usize, writes_per_s))
 }
 
 fn varying(
-    scene: &mut Scene,
+    setup: &mut Setup,
     c: Cell,
     name: &'static str,
     plan: &Plan,
 ) -> Result<Outcome, LabError> {
     let mut looks = Vec::new();
     for tenth in 10..=(plan.varying_s + 1) * 10 {
-        scene.advance(tenth * 100 * MS)?;
-        looks.push(scene.snapshot());
+        setup.advance(tenth * 100 * MS)?;
+        looks.push(setup.snapshot());
     }
     Ok(Outcome::Varying(judge(name, &looks, c.cpus as usize)))
 }

@@ -95,7 +95,6 @@ pub fn report(stage: &Stage<'_>, cells: &[Cell], outcomes: &[Outcome]) -> Result
          contention, which the host's runs of the same experiment have."
             .into(),
     );
-    report.sentence = sentence(&found);
     Ok(report)
 }
 
@@ -268,17 +267,4 @@ fn add_plots(report: &mut Report, found: &Found<'_>, cpus: u32) -> Result<(), La
         report.plots.push(varying_plot(&title, v)?);
     }
     Ok(())
-}
-
-fn sentence(found: &Found<'_>) -> String {
-    let worst = |control| most(found.of(control).map(|(_, c)| off(c)));
-    let parts: Vec<String> = found
-        .engines()
-        .into_iter()
-        .map(|control| format!("{:.2} ({})", worst(control), control.label()))
-        .collect();
-    format!(
-        "idle was within these points of what was due at every level of main: {}",
-        parts.join(", ")
-    )
 }

@@ -8,7 +8,7 @@
 //!
 //! | experiment | cells | report |
 //! |---|---|---|
-//! | headroom | [`headroom`], [`scene`], [`control`], [`cores`] | [`headroom_report`], [`headroom_tables`] |
+//! | headroom | [`headroom`], [`setup`], [`control`], [`cores`] | [`headroom_report`], [`headroom_tables`] |
 //! | law, step | [`law`], [`step`], [`constant`] | [`law_report`], [`step_report`] |
 //! | latency | [`latency`], [`classes`] | [`latency_report`] |
 //! | burst | [`burst`] | [`burst_report`] |
@@ -37,7 +37,7 @@ pub mod law;
 pub mod law_report;
 pub mod objective;
 pub mod objective_report;
-pub mod scene;
+pub mod setup;
 pub mod slices;
 pub mod slices_report;
 pub mod stage;

@@ -48,16 +48,6 @@ pub fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabErro
          the kernel's quota, idle class and placement. The model's: the arrivals, the contention between siblings (which is \
          most of what side work does to main here), and run delay told as the wait ends."
     ));
-    let side = |arm| of(outcomes, Load::Stairs, arm, |o| o.side_work_cpus);
-    let late = |arm| of(outcomes, Load::Stairs, arm, |o| o.late_pct);
-    report.sentence = format!(
-        "beside a main that changes between 10 and 30 % of the machine, {:.1} % of its runs were late with 20 % of \
-         headroom, {:.1} % with an objective; side work got {:.1} and {:.1} CPUs of work done",
-        late(Arm::Asked(20)),
-        late(Arm::Found(0)),
-        side(Arm::Asked(20)),
-        side(Arm::Found(0))
-    );
     Ok(report)
 }
 

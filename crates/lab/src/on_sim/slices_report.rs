@@ -105,16 +105,6 @@ pub fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabErro
          begin (each round has another phase; shown is the mean). The seed names neither."
             .into(),
     );
-    let best = TICKS_NS
-        .into_iter()
-        .filter_map(|t| Some((hz(t), speedup(outcomes, stock(shown, t))?)))
-        .map(|(hz, r)| format!("{r:.0} times (HZ {hz})"))
-        .collect::<Vec<_>>();
-    report.sentence = format!(
-        "on {shown} CPUs with 10 ms in 100 ms, slices that do not expire gave the thread that works {} what \
-         slices that expire left it",
-        best.join(" or ")
-    );
     Ok(report)
 }
 

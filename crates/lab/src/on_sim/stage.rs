@@ -73,8 +73,8 @@ impl<'a> Stage<'a> {
         line + if o.quick { " --quick" } else { "" }
     }
 
-    /// Simulates every cell, side by side; results are in the cells' order. `cost` is a guess in
-    /// milliseconds of this machine: it orders the cells and moves the bar.
+    /// Simulates every cell, side by side; results are in the cells' order. `cost` is their
+    /// weight, about milliseconds: it orders the cells and moves the bar.
     pub fn cells<T: Sync, R: Send>(
         &self,
         cells: &[T],
@@ -85,7 +85,7 @@ impl<'a> Stage<'a> {
         let seconds = |ms: u64| ms as f64 / 1000.0 / self.jobs as f64;
         let total: u64 = cells.iter().map(&cost).sum();
         let name = self.options.experiment.name();
-        let progress = Progress::new(name, seconds(total), self.options.quiet);
+        let progress = Progress::of_work(name, seconds(total), self.options.quiet);
         jobs::map(self.jobs, cells, &cost, |cell| {
             let result = work(cell).map_err(|e| match e {
                 // Which cell it was; the whole experiment repeats it.

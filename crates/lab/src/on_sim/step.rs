@@ -10,7 +10,7 @@ use tidegate_sim::{MachineConfig, Prng};
 
 use super::constant::{self, Orders};
 use super::control::{Control, allowance_pct};
-use super::scene::Scene;
+use super::setup::Setup;
 use super::stage::{MS, S, Stage, derive, plain};
 use super::step_report;
 use crate::LabError;
@@ -126,7 +126,7 @@ pub fn config(cpus: u32, seed: u64) -> MachineConfig {
 fn simulate(c: Cell, seed: u64) -> Result<Outcome, LabError> {
     // The same moments for every control.
     let seed = derive(seed, &[u64::from(c.cpus), u64::from(c.number)]);
-    let mut scene = Scene::new(config(c.cpus, seed), c.control, HEADROOM_PCT, LOW_PCT)?;
+    let mut setup = Setup::new(config(c.cpus, seed), c.control, HEADROOM_PCT, LOW_PCT)?;
     let (high_ns, back_ns) = lengths(c.control);
     let up_ns = SETTLE_NS + Prng::new(seed).below(S);
     let down_ns = up_ns + high_ns;
@@ -138,17 +138,17 @@ fn simulate(c: Cell, seed: u64) -> Result<Outcome, LabError> {
     ]);
     let common = Common {
         seed,
-        ..Common::new("main", scene.main)
+        ..Common::new("main", setup.main)
     };
-    constant::start(&mut scene.sim.machine, &common, &orders)?;
-    scene.start_hogs(c.cpus, seed)?;
+    constant::start(&mut setup.sim.machine, &common, &orders)?;
+    setup.start_hogs(c.cpus, seed)?;
     let mut points = Vec::new();
     let mut at_ns = up_ns - S;
     while at_ns <= down_ns + back_ns {
-        scene.advance(at_ns)?;
+        setup.advance(at_ns)?;
         points.push(Point {
             at_ns,
-            cpu_ns: scene.sim.machine.usage_ns(scene.side),
+            cpu_ns: setup.sim.machine.usage_ns(setup.side),
         });
         at_ns += LOOK_NS;
     }

@@ -92,7 +92,6 @@ pub fn report(stage: &Stage<'_>, sizes: &[u32], outcomes: &[Outcome]) -> Result<
          (kinder than the ticks that they read), and no contention."
             .into(),
     );
-    report.sentence = sentence(outcomes, shown);
     Ok(report)
 }
 
@@ -200,19 +199,4 @@ fn trace_plot(outcomes: &[Outcome], cpus: u32) -> Result<plots::Plot, LabError> 
         }
     }
     plot.draw()
-}
-
-fn sentence(outcomes: &[Outcome], cpus: u32) -> String {
-    let settle = |c| median(&of(outcomes, cpus, c, |o| o.down.settle_ms)).filter(|m| m.is_finite());
-    let parts: Vec<String> = controls(outcomes)
-        .into_iter()
-        .filter_map(|c| Some(format!("{:.0} ms under {}", settle(c)?, c.label())))
-        .collect();
-    if parts.is_empty() {
-        return String::new();
-    }
-    format!(
-        "when main stepped up on {cpus} CPUs, side work gave way within {}",
-        parts.join(", ")
-    )
 }

@@ -9,7 +9,7 @@ use tidegate_vm::{Job, Mode, Setup};
 
 use crate::options::LabOptions;
 use crate::progress::{Progress, position};
-use crate::report::{Guest, Report, whole};
+use crate::report::{Guest, Report, serialisation};
 use crate::worker::spin::NOPS_VARIABLE;
 use crate::{Engine, Experiment, LabError, tidegate};
 
@@ -67,9 +67,9 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
             format!("ended with {}: {why}", done.status),
         ));
     }
-    let text = read(&done.results.join(format!("{name}.whole")))?;
+    let text = read(&done.results.join(format!("{name}.report")))?;
     let package = done.kernel;
-    let mut report = whole::from_text(&text, |machine| Guest {
+    let mut report = serialisation::from_text(&text, |machine| Guest {
         machine,
         package,
         series,
@@ -114,7 +114,7 @@ fn command(options: &LabOptions) -> Vec<String> {
     });
     add("--loads", loads);
     add("--sense", options.sense.map(|s| s.name().into()));
-    words.push("--whole".into());
+    words.push("--serialise".into());
     if options.quick {
         words.push("--quick".into());
     }
@@ -166,7 +166,7 @@ mod tests {
         options.rounds = Some(2);
         assert_eq!(
             command(&options).join(" "),
-            "/bin/tidegate lab burst --on host --out . --seed 1 --rounds 2 --whole --quick"
+            "/bin/tidegate lab burst --on host --out . --seed 1 --rounds 2 --serialise --quick"
         );
         options.engine = Engine::Ext;
         options.loads = Some(vec![1.0, 1.4]);

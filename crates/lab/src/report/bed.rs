@@ -101,32 +101,6 @@ impl Bed {
             ),
         }
     }
-
-    /// Where, in a sentence.
-    pub fn place(&self, steal_pct: f64) -> String {
-        match self {
-            Bed::Host(m) => {
-                let plural = if m.cpus == 1 { "" } else { "s" };
-                let (cpus, kernel) = (m.cpus, &m.kernel);
-                format!(
-                    "On this machine ({cpus} CPU{plural}, Linux {kernel}, steal {steal_pct:.1} %)"
-                )
-            }
-            Bed::Vm(guest) => {
-                let kernel = &guest.machine.kernel;
-                format!("On a stock kernel in virtual time (one CPU, Linux {kernel})")
-            }
-            Bed::Sim(s) => format!("In the simulator (seed {})", s.seed),
-        }
-    }
-
-    /// Steal, where there is such a thing.
-    pub fn steal_pct(&self) -> f64 {
-        match self {
-            Bed::Host(machine) => machine.steal_pct,
-            Bed::Vm(_) | Bed::Sim(_) => 0.0,
-        }
-    }
 }
 
 fn sizes(cpus: &[u32]) -> String {

@@ -46,6 +46,7 @@ pub fn render(report: &Report) -> String {
         "latency" => "What a latency hint gives, and what it costs others",
         "burst" => "What burst gives a load that exceeds its quota now and then",
         "slices" => "What becomes of a quota that many CPUs share",
+        "demo" => "What side work costs main",
         "caps" => "How exact rate caps are",
         other => other,
     };

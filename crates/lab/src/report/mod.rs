@@ -5,8 +5,8 @@ pub mod bars;
 pub mod bed;
 mod html;
 pub mod plots;
-mod text;
-pub mod whole;
+pub mod serialisation;
+pub(crate) mod text;
 
 use std::path::{Path, PathBuf};
 
@@ -190,9 +190,6 @@ pub struct Report {
     /// For people.
     #[serde(skip)]
     pub plots: Vec<plots::Plot>,
-    /// A clause for [`demo_sentence`].
-    #[serde(skip)]
-    pub sentence: String,
     #[serde(skip)]
     files: Vec<PathBuf>,
 }
@@ -216,7 +213,6 @@ impl Report {
             notes: Vec::new(),
             tables: Vec::new(),
             plots: Vec::new(),
-            sentence: String::new(),
             files: Vec::new(),
         }
     }
@@ -245,6 +241,12 @@ impl Report {
     /// The page, the CSV and the JSON that were written.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
+    }
+
+    /// The page, once it is written.
+    pub fn page(&self) -> Option<&Path> {
+        let html = |f: &&PathBuf| f.extension().is_some_and(|e| e == "html");
+        self.files.iter().find(html).map(PathBuf::as_path)
     }
 
     /// A simulated report may stand beside the host's in one folder.
@@ -303,34 +305,13 @@ pub fn make_folder(dir: &Path) -> Result<(), LabError> {
         })
 }
 
+/// Several reports for programs, as one array.
+pub fn to_json_array(reports: &[Report]) -> String {
+    // As with one report.
+    serde_json::to_string_pretty(reports).unwrap_or_else(|e| format!("[{{\"error\":\"{e}\"}}]"))
+}
+
 /// The headlines of several reports as one table for a terminal, and how many targets were met.
 pub fn headlines(reports: &[Report]) -> String {
     text::headlines(reports)
-}
-
-/// One plain sentence on what these reports saw, one more for what was simulated; it claims nothing
-/// that they do not hold.
-pub fn demo_sentence(reports: &[Report]) -> String {
-    let sentences: Vec<String> = ["host", "vm", "sim"]
-        .into_iter()
-        .filter_map(|on| sentence_on(reports, on))
-        .collect();
-    if sentences.is_empty() {
-        return "Nothing was measured.".into();
-    }
-    sentences.join(" ")
-}
-
-fn sentence_on(reports: &[Report], on: &str) -> Option<String> {
-    let of_place = || {
-        reports
-            .iter()
-            .filter(|r| r.on == on && !r.sentence.is_empty())
-    };
-    let clauses: Vec<&str> = of_place().map(|r| r.sentence.as_str()).collect();
-    let steal = of_place()
-        .map(|r| r.machine.steal_pct())
-        .fold(0.0, f64::max);
-    let place = of_place().next()?.machine.place(steal);
-    Some(format!("{place}, {}.", clauses.join("; ")))
 }

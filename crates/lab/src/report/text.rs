@@ -89,7 +89,7 @@ fn short(value: f64, interval: Option<(f64, f64)>) -> String {
 }
 
 /// Columns as wide as their widest cell; numbers to the right, text to the left.
-fn table(t: &Table) -> String {
+pub fn table(t: &Table) -> String {
     let width = |i: usize| {
         let cells = t
             .rows
@@ -129,7 +129,7 @@ pub fn is_number(cell: &str) -> bool {
         .starts_with(|c: char| c.is_ascii_digit())
 }
 
-fn wrap(text: &str, width: usize) -> String {
+pub fn wrap(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in text.split_whitespace() {

@@ -7,32 +7,32 @@ use serde_json::json;
 use super::spin::{self, Spin};
 use super::{Args, serve_commands};
 use crate::LabError;
-use crate::board::Board;
 use crate::clock::thread_cpu_ns;
+use crate::shared_page::SharedPage;
 
 /// Turns of the inner loop between two looks at the clock: 10–20 µs of work.
 const TURNS: u32 = 8_000;
 
-/// `burner --board F --threads N`.
-pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
+/// `burner --page F --threads N`.
+pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let threads: usize = args.number("threads", 1)?;
     for index in 0..threads {
-        let board = Arc::clone(&board);
-        std::thread::spawn(move || burn(&board, index));
+        let page = Arc::clone(&page);
+        std::thread::spawn(move || burn(&page, index));
     }
     serve_commands(
-        &board,
-        |_| json!({"cpu_ns": board.cpu_ns(), "loops": board.count()}),
+        &page,
+        |_| json!({"cpu_ns": page.cpu_ns(), "loops": page.count()}),
     )
 }
 
-/// Burns until the board says stop.
-pub fn burn(board: &Board, index: usize) {
-    board.check_in(index);
-    let slot = board.slot(index);
+/// Burns until the page says stop.
+pub fn burn(page: &SharedPage, index: usize) {
+    page.check_in(index);
+    let slot = page.slot(index);
     let nops = spin::by_nops().then(Spin::calibrated);
     let (mut x, mut loops) = (index as u64 | 1, 0u64);
-    while !board.stopped() {
+    while !page.stopped() {
         match nops {
             Some(spin) => spin.a_little(),
             None => {

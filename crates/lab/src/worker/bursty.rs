@@ -10,10 +10,10 @@ use serde_json::json;
 use super::spin::Spin;
 use super::{Args, lock, serve_commands};
 use crate::LabError;
-use crate::board::Board;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 use crate::dist;
 use crate::rng::Rng;
+use crate::shared_page::SharedPage;
 
 /// The batches' shape: the same as in the simulator's experiment.
 #[derive(Clone, Copy, Debug)]
@@ -88,23 +88,23 @@ struct Windows {
 }
 
 struct Service {
-    board: Arc<Board>,
+    page: Arc<SharedPage>,
     arrivals: Mutex<Arrivals>,
     windows: Mutex<Windows>,
     spin: Spin,
     amount: u64,
 }
 
-/// `bursty --board F --threads N --request-us U --seed X`.
+/// `bursty --page F --threads N --request-us U --seed X`.
 ///
 /// `measure` starts a window, `report` answers with `{wakeup, request}`, each a [`dist::Latency`].
-pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
+pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let threads: usize = args.number("threads", 30)?;
     let request_ns = 1000 * args.number::<u64>("request-us", 571)?;
     let spin = Spin::calibrated();
     let start_ns = monotonic_ns() + 50_000_000;
     let service = Arc::new(Service {
-        board: Arc::clone(&board),
+        page: Arc::clone(&page),
         arrivals: Mutex::new(Arrivals::new(
             Batches::PLAN,
             args.number("seed", 1)?,
@@ -122,9 +122,9 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
         std::thread::spawn(move || serve(&service, index));
     }
     let mut from = (monotonic_ns(), 0);
-    serve_commands(&board, |command| {
+    serve_commands(&page, |command| {
         let mut windows = lock(&service.windows);
-        let now = (monotonic_ns(), board.cpu_ns());
+        let now = (monotonic_ns(), page.cpu_ns());
         let of = |h| {
             let mut l = dist::summarise_ns(h);
             (l.window_ns, l.cpu_ns) = (now.0 - from.0, now.1 - from.1);
@@ -141,10 +141,10 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
 }
 
 fn serve(service: &Service, index: usize) {
-    let slot = service.board.slot(index);
-    service.board.check_in(index);
+    let slot = service.page.slot(index);
+    service.page.check_in(index);
     let mut served = 0;
-    while !service.board.stopped() {
+    while !service.page.stopped() {
         let due_ns = lock(&service.arrivals).next();
         sleep_until(due_ns);
         let woke_ns = monotonic_ns();

@@ -11,8 +11,8 @@ use serde_json::json;
 use super::spin::{self, Spin};
 use super::{Args, allowed_cpus, pin, serve_commands};
 use crate::LabError;
-use crate::board::Board;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
+use crate::shared_page::SharedPage;
 
 const PERIOD_NS: u64 = 2_000_000;
 const DEBT_MAX_NS: u64 = 20_000_000;
@@ -21,20 +21,20 @@ const LOOK_NS: u64 = 5_000;
 /// Turns between two looks at the clocks: about 5 µs.
 const TURNS: u32 = 2_500;
 
-/// `constant --board F [--level PPM] [--threads N]`; later levels come over the board.
-pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
+/// `constant --page F [--level PPM] [--threads N]`; later levels come over the page.
+pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let threads: usize = args.number("threads", allowed_cpus().len())?;
     let level_ppm: u32 = args.number("level", 0)?;
     let now = monotonic_ns();
-    board.order_level(level_ppm, now, now);
+    page.order_level(level_ppm, now, now);
     for index in 0..threads {
-        let board = Arc::clone(&board);
+        let page = Arc::clone(&page);
         std::thread::spawn(move || {
             pin(index);
-            hold_level(&board, index, PERIOD_NS * index as u64 / threads as u64);
+            hold_level(&page, index, PERIOD_NS * index as u64 / threads as u64);
         });
     }
-    serve_commands(&board, |_| json!({"cpu_ns": board.cpu_ns()}))
+    serve_commands(&page, |_| json!({"cpu_ns": page.cpu_ns()}))
 }
 
 /// What a thread owes to its level since the level was last changed.
@@ -52,25 +52,25 @@ impl Account {
     }
 }
 
-/// Works at the board's level until it says stop.
-pub fn hold_level(board: &Board, index: usize, phase_ns: u64) {
-    board.check_in(index);
-    let slot = board.slot(index);
+/// Works at the page's level until it says stop.
+pub fn hold_level(page: &SharedPage, index: usize, phase_ns: u64) {
+    page.check_in(index);
+    let slot = page.slot(index);
     let nops = spin::by_nops().then(Spin::calibrated);
     let mut x = index as u64 | 1;
     let now = monotonic_ns();
     let mut account = Account {
-        level_ppm: board.level_ppm(now),
+        level_ppm: page.level_ppm(now),
         wall_ns: now,
         cpu_ns: thread_cpu_ns(),
     };
     let mut period_end = now - now % PERIOD_NS + phase_ns;
-    while !board.stopped() {
+    while !page.stopped() {
         let now = monotonic_ns();
         while period_end <= now {
             period_end += PERIOD_NS;
         }
-        let level_ppm = board.level_ppm(now);
+        let level_ppm = page.level_ppm(now);
         let mut cpu = thread_cpu_ns();
         let owed = account.owed_ns(now);
         if level_ppm != account.level_ppm {
@@ -95,14 +95,14 @@ pub fn hold_level(board: &Board, index: usize, phase_ns: u64) {
             }
             cpu = thread_cpu_ns();
             slot.publish(cpu, 0);
-            if board.level_ppm(monotonic_ns()) != level_ppm || board.stopped() {
+            if page.level_ppm(monotonic_ns()) != level_ppm || page.stopped() {
                 break;
             }
         }
         slot.publish(cpu, 0);
         let now = monotonic_ns();
-        if board.level_ppm(now) == level_ppm {
-            sleep_until(period_end.min(board.next_change_ns(now).unwrap_or(u64::MAX)));
+        if page.level_ppm(now) == level_ppm {
+            sleep_until(period_end.min(page.next_change_ns(now).unwrap_or(u64::MAX)));
         }
     }
 }
@@ -113,16 +113,16 @@ mod tests {
 
     #[test]
     fn a_level_is_held_within_a_percent_of_its_own_clock() {
-        let board = Arc::new(Board::create().expect("a board"));
+        let page = Arc::new(SharedPage::create().expect("a page"));
         let t = monotonic_ns();
-        board.order_level(200_000, t, t);
-        let view = Arc::clone(&board);
+        page.order_level(200_000, t, t);
+        let view = Arc::clone(&page);
         let thread = std::thread::spawn(move || hold_level(&view, 0, 0));
         sleep_until(t + 100_000_000);
-        let (wall, cpu) = (monotonic_ns(), board.cpu_ns());
+        let (wall, cpu) = (monotonic_ns(), page.cpu_ns());
         sleep_until(wall + 500_000_000);
-        let share = (board.cpu_ns() - cpu) as f64 / (monotonic_ns() - wall) as f64;
-        board.stop();
+        let share = (page.cpu_ns() - cpu) as f64 / (monotonic_ns() - wall) as f64;
+        page.stop();
         thread.join().expect("the worker ends");
         // Other tests share the machine, and what was lost is made up only to 20 ms: wide bounds
         // above zero and below the level show the mechanism; accuracy is the lab's to report.

@@ -8,14 +8,14 @@ use hdrhistogram::Histogram;
 use super::spin::Spin;
 use super::{Args, lock, pin, serve_window};
 use crate::LabError;
-use crate::board::Board;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 use crate::dist;
+use crate::shared_page::SharedPage;
 
-/// `fibtest --board F --threads N [--busy B] [--work-us W] [--period-us P]`; thread n is on CPU n, and the busy ones are the first.
+/// `fibtest --page F --threads N [--busy B] [--work-us W] [--period-us P]`; thread n is on CPU n, and the busy ones are the first.
 ///
 /// `measure` starts a window, `report` answers with a [`dist::Latency`] of it.
-pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
+pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let threads: usize = args.number("threads", 1)?;
     let busy: usize = args.number("busy", 1)?;
     let work_ns = 1000 * args.number::<u64>("work-us", 1)?;
@@ -24,28 +24,28 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
     let spin = Spin::calibrated();
     let start_ns = monotonic_ns() + 50_000_000;
     for index in 0..threads {
-        let (board, window) = (Arc::clone(&board), Arc::clone(&window));
+        let (page, window) = (Arc::clone(&page), Arc::clone(&window));
         std::thread::spawn(move || {
             pin(index);
-            board.check_in(index);
+            page.check_in(index);
             match index < busy {
-                true => compute(&board, index, spin),
-                false => now_and_then(&board, index, &window, spin, (start_ns, work_ns, period_ns)),
+                true => compute(&page, index, spin),
+                false => now_and_then(&page, index, &window, spin, (start_ns, work_ns, period_ns)),
             }
         });
     }
-    serve_window(&board, &window, None)
+    serve_window(&page, &window, None)
 }
 
-fn compute(board: &Board, index: usize, spin: Spin) {
-    while !board.stopped() {
+fn compute(page: &SharedPage, index: usize, spin: Spin) {
+    while !page.stopped() {
         spin.a_little();
-        board.slot(index).publish(thread_cpu_ns(), 0);
+        page.slot(index).publish(thread_cpu_ns(), 0);
     }
 }
 
 fn now_and_then(
-    board: &Board,
+    page: &SharedPage,
     index: usize,
     window: &Mutex<Histogram<u64>>,
     spin: Spin,
@@ -53,13 +53,13 @@ fn now_and_then(
 ) {
     let amount = spin.blocks_for(work_ns);
     let (mut due_ns, mut turns) = (start_ns, 0);
-    while !board.stopped() {
+    while !page.stopped() {
         sleep_until(due_ns);
         spin.work(amount);
         let late_ns = monotonic_ns().saturating_sub(due_ns);
         lock(window).saturating_record(late_ns.max(1));
         turns += 1;
-        board.slot(index).publish(thread_cpu_ns(), turns);
+        page.slot(index).publish(thread_cpu_ns(), turns);
         // Moments that it has missed are left out, as fibtest's sleeps are.
         due_ns += period_ns * (1 + late_ns / period_ns);
     }

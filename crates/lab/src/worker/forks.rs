@@ -1,7 +1,7 @@
 //! A group that forks without end, as a build does: each of a few parents keeps some children running, each child burns
 //! a few milliseconds and ends, and another takes its place.
 //!
-//! A child tells its CPU time on the board as it goes; when it has ended, what the kernel has charged it in all stands in
+//! A child tells its CPU time on the page as it goes; when it has ended, what the kernel has charged it in all stands in
 //! its place, so that forking and ending are counted too.
 
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use serde_json::json;
 use super::spin::Spin;
 use super::{Args, serve_commands};
 use crate::LabError;
-use crate::board::Board;
 use crate::clock::thread_cpu_ns;
+use crate::shared_page::SharedPage;
 
 /// Children of a parent that run at a time.
 const LANES: usize = 4;
 
-/// `forks --board F --threads PARENTS [--work-us 5000]`; `report` answers with the CPU time and how many were forked.
-pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
+/// `forks --page F --threads PARENTS [--work-us 5000]`; `report` answers with the CPU time and how many were forked.
+pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let parents: usize = args.number("threads", 4)?;
     let work_ns = 1000 * args.number::<u64>("work-us", 5000)?;
     let spin = Spin::calibrated();
@@ -29,8 +29,8 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
             -1 => return Err(failed("fork")),
             0 => {
                 super::die_with_parent();
-                board.check_in(index * SLOTS);
-                parent(&board, index, spin, work_ns);
+                page.check_in(index * SLOTS);
+                parent(&page, index, spin, work_ns);
                 // SAFETY: ends the child without running what its parent has registered for its own end.
                 unsafe { libc::_exit(0) }
             }
@@ -38,8 +38,8 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
         }
     }
     let served = serve_commands(
-        &board,
-        |_| json!({"cpu_ns": cpu_ns(&board, parents), "forked": forked(&board, parents)}),
+        &page,
+        |_| json!({"cpu_ns": cpu_ns(&page, parents), "forked": forked(&page, parents)}),
     );
     for pid in pids {
         // SAFETY: our own children that have not been waited for; their children die with them.
@@ -54,13 +54,13 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
 const SLOTS: usize = LANES + 1;
 
 /// CPU time of all of it.
-pub fn cpu_ns(board: &Board, parents: usize) -> u64 {
-    (0..parents * SLOTS).map(|i| board.slot(i).cpu_ns()).sum()
+pub fn cpu_ns(page: &SharedPage, parents: usize) -> u64 {
+    (0..parents * SLOTS).map(|i| page.slot(i).cpu_ns()).sum()
 }
 
 /// Children that have ended.
-pub fn forked(board: &Board, parents: usize) -> u64 {
-    (0..parents).map(|i| board.slot(i * SLOTS).count()).sum()
+pub fn forked(page: &SharedPage, parents: usize) -> u64 {
+    (0..parents).map(|i| page.slot(i * SLOTS).count()).sum()
 }
 
 fn failed(what: &str) -> LabError {
@@ -70,12 +70,12 @@ fn failed(what: &str) -> LabError {
     )
 }
 
-fn parent(board: &Board, index: usize, spin: Spin, work_ns: u64) {
-    let own = board.slot(index * SLOTS);
-    let lane_slot = |lane: usize| board.slot(index * SLOTS + 1 + lane);
+fn parent(page: &SharedPage, index: usize, spin: Spin, work_ns: u64) {
+    let own = page.slot(index * SLOTS);
+    let lane_slot = |lane: usize| page.slot(index * SLOTS + 1 + lane);
     let mut lanes = [0i32; LANES];
     let mut told_ns = 0;
-    while !board.stopped() {
+    while !page.stopped() {
         for (lane, pid) in lanes.iter_mut().enumerate().filter(|(_, pid)| **pid == 0) {
             // SAFETY: a process of one thread, as above.
             *pid = unsafe { libc::fork() };

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::{Args, attributes, serve_commands};
 use crate::LabError;
-use crate::board::{Board, Slot};
 use crate::clock::monotonic_ns;
+use crate::shared_page::{SharedPage, Slot};
 
 /// Senders, and receivers, of a group.
 pub const PAIRS: usize = 20;
@@ -25,11 +25,11 @@ struct Shape {
     pipes: bool,
 }
 
-/// `hackbench --board F --groups N --loops L [--pipes 0] [--slice-us N]`.
+/// `hackbench --page F --groups N --loops L [--pipes 0] [--slice-us N]`.
 ///
 /// `run` sends all messages and answers with the seconds; with 0 loops it answers at once, and they are sent until the
 /// worker ends. `report` answers with the messages so far.
-pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
+pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let shape = Shape {
         groups: args.number("groups", 1)?,
         loops: args.number("loops", 100)?,
@@ -37,11 +37,11 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
     };
     attributes::set_slice_us(args.number("slice-us", 0)?)?;
     // This process has one thread, so a child may do after fork what its parent may.
-    board.check_in(0);
+    page.check_in(0);
     let mut children = Vec::new();
-    let served = serve_commands(&board, |command| match command {
+    let served = serve_commands(&page, |command| match command {
         "run" => {
-            let seconds = started(&board, shape, &mut children).map(|from_ns| {
+            let seconds = started(&page, shape, &mut children).map(|from_ns| {
                 if shape.loops == 0 {
                     0.0
                 } else {
@@ -49,11 +49,11 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
                 }
             });
             match seconds {
-                Ok(seconds) => json!({"seconds": seconds, "messages": board.count()}),
+                Ok(seconds) => json!({"seconds": seconds, "messages": page.count()}),
                 Err(e) => json!({"error": e.to_string()}),
             }
         }
-        _ => json!({"messages": board.count(), "children": children.len()}),
+        _ => json!({"messages": page.count(), "children": children.len()}),
     });
     for pid in &children {
         // SAFETY: our own children that have not been waited for: their numbers cannot be another's.
@@ -98,12 +98,12 @@ fn channel(pipes: bool) -> Result<(OwnedFd, OwnedFd), LabError> {
 }
 
 /// Makes all processes, waits until each is there, and lets them go. Returns when.
-fn started(board: &Board, shape: Shape, children: &mut Vec<i32>) -> Result<u64, LabError> {
+fn started(page: &SharedPage, shape: Shape, children: &mut Vec<i32>) -> Result<u64, LabError> {
     let (ready, tell_ready) = channel(true)?;
     let (go, tell_go) = channel(true)?;
     let gate = (tell_ready.as_raw_fd(), go.as_raw_fd());
     for group in 0..shape.groups {
-        let slot = board.slot(1 + group % (crate::board::SLOTS_MAX - 1));
+        let slot = page.slot(1 + group % (crate::shared_page::SLOTS_MAX - 1));
         let channels: Vec<_> = (0..PAIRS)
             .map(|_| channel(shape.pipes))
             .collect::<Result<_, _>>()?;

@@ -9,8 +9,8 @@ use serde_json::json;
 use super::spin::{Spin, Stops};
 use super::{Args, attributes, pin, serve_commands};
 use crate::LabError;
-use crate::board::{Board, Slot};
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
+use crate::shared_page::{SharedPage, Slot};
 
 /// What a thread wants.
 #[derive(Clone, Copy)]
@@ -23,10 +23,10 @@ struct Want {
     period_ns: u64,
 }
 
-/// `hog --board F [--threads N] [--pin 1] [--work-us W (--sleep-us S | --period-us P)] [--slice-us N]`.
+/// `hog --page F [--threads N] [--pin 1] [--work-us W (--sleep-us S | --period-us P)] [--slice-us N]`.
 ///
 /// `measure` forgets the stops, `report` answers with the CPU time and the longest stop.
-pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
+pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let threads: usize = args.number("threads", 1)?;
     let pinned = args.number("pin", 0)? != 0;
     let us = |name| args.number::<u64>(name, 0).map(|us| us * 1000);
@@ -38,25 +38,25 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
     attributes::set_slice_us(args.number("slice-us", 0)?)?;
     let longest_ns = Arc::new(AtomicU64::new(0));
     for index in 0..threads {
-        let (board, longest_ns) = (Arc::clone(&board), Arc::clone(&longest_ns));
+        let (page, longest_ns) = (Arc::clone(&page), Arc::clone(&longest_ns));
         std::thread::spawn(move || {
             if pinned {
                 pin(index);
             }
-            board.check_in(index);
-            burn(&board, board.slot(index), want, &longest_ns);
+            page.check_in(index);
+            burn(&page, page.slot(index), want, &longest_ns);
         });
     }
-    serve_commands(&board, |command| {
+    serve_commands(&page, |command| {
         if command == "measure" {
             longest_ns.store(0, Ordering::Relaxed);
         }
         let us = longest_ns.load(Ordering::Relaxed) as f64 / 1000.0;
-        json!({"cpu_ns": board.cpu_ns(), "longest_stop_us": us})
+        json!({"cpu_ns": page.cpu_ns(), "longest_stop_us": us})
     })
 }
 
-fn burn(board: &Board, slot: &Slot, want: Want, longest_ns: &AtomicU64) {
+fn burn(page: &SharedPage, slot: &Slot, want: Want, longest_ns: &AtomicU64) {
     let spin = Spin::calibrated();
     let mut stops = Stops::new();
     let mut sleep_at_ns = match want.work_ns {
@@ -64,7 +64,7 @@ fn burn(board: &Board, slot: &Slot, want: Want, longest_ns: &AtomicU64) {
         ns => thread_cpu_ns() + ns,
     };
     let mut period_end_ns = monotonic_ns();
-    while !board.stopped() {
+    while !page.stopped() {
         spin.a_little();
         let cpu_ns = thread_cpu_ns();
         slot.publish(cpu_ns, 0);

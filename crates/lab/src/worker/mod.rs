@@ -1,6 +1,6 @@
 //! The load generators, each in a process of its own so that it sits in a cgroup of its own.
 //!
-//! `tidegate lab-worker server|constant|burner|cyclictest|hackbench|schbench|bursty|hog|forks|fibtest --board FILE ...`. A worker obeys lines on
+//! `tidegate lab-worker server|constant|burner|cyclictest|hackbench|schbench|bursty|hog|forks|fibtest --page FILE ...`. A worker obeys lines on
 //! its standard input and answers each with one line of JSON on its standard output; it ends when
 //! its input ends or the process that started it dies, so that nothing outlives the lab.
 
@@ -26,9 +26,9 @@ use std::sync::{Arc, Mutex};
 use hdrhistogram::Histogram;
 
 use crate::LabError;
-use crate::board::Board;
 use crate::clock::monotonic_ns;
 use crate::dist;
+use crate::shared_page::SharedPage;
 
 /// The arguments of a worker: `--name value` pairs after its kind.
 pub struct Args {
@@ -61,13 +61,13 @@ impl Args {
             .map_err(|_| LabError::process("lab-worker", format!("--{name} {text}: not a number")))
     }
 
-    fn board(&self) -> Result<Board, LabError> {
+    fn page(&self) -> Result<SharedPage, LabError> {
         let path = self
             .values
-            .get("board")
+            .get("page")
             .map(PathBuf::from)
-            .ok_or_else(|| LabError::process("lab-worker", "--board FILE is missing"))?;
-        Board::open(&path)
+            .ok_or_else(|| LabError::process("lab-worker", "--page FILE is missing"))?;
+        SharedPage::open(&path)
     }
 }
 
@@ -90,16 +90,16 @@ fn run(args: &[String]) -> Result<(), LabError> {
         .ok_or_else(|| LabError::process("lab-worker", "server, constant or burner?"))?;
     let args = Args::parse(rest)?;
     match kind.as_str() {
-        "server" => server::run(Arc::new(args.board()?), &args),
-        "constant" => constant::run(Arc::new(args.board()?), &args),
-        "burner" => burner::run(Arc::new(args.board()?), &args),
-        "cyclictest" => cyclictest::run(Arc::new(args.board()?), &args),
-        "hackbench" => hackbench::run(Arc::new(args.board()?), &args),
-        "schbench" => schbench::run(Arc::new(args.board()?), &args),
-        "bursty" => bursty::run(Arc::new(args.board()?), &args),
-        "hog" => hog::run(Arc::new(args.board()?), &args),
-        "fibtest" => fibtest::run(Arc::new(args.board()?), &args),
-        "forks" => forks::run(Arc::new(args.board()?), &args),
+        "server" => server::run(Arc::new(args.page()?), &args),
+        "constant" => constant::run(Arc::new(args.page()?), &args),
+        "burner" => burner::run(Arc::new(args.page()?), &args),
+        "cyclictest" => cyclictest::run(Arc::new(args.page()?), &args),
+        "hackbench" => hackbench::run(Arc::new(args.page()?), &args),
+        "schbench" => schbench::run(Arc::new(args.page()?), &args),
+        "bursty" => bursty::run(Arc::new(args.page()?), &args),
+        "hog" => hog::run(Arc::new(args.page()?), &args),
+        "fibtest" => fibtest::run(Arc::new(args.page()?), &args),
+        "forks" => forks::run(Arc::new(args.page()?), &args),
         other => Err(LabError::process(
             "lab-worker",
             format!("unknown kind '{other}'"),
@@ -124,7 +124,7 @@ fn die_with_parent() {
 
 /// Obeys the parent until it hangs up: each line goes to `answer`, whose JSON goes back.
 pub fn serve_commands(
-    board: &Board,
+    page: &SharedPage,
     mut answer: impl FnMut(&str) -> serde_json::Value,
 ) -> Result<(), LabError> {
     let mut out = std::io::stdout().lock();
@@ -141,21 +141,21 @@ pub fn serve_commands(
             break;
         }
     }
-    board.stop();
+    page.stop();
     Ok(())
 }
 
 /// Obeys the parent: `measure` starts a window, `report` answers with a [`dist::Latency`] of it. Of work with an interval it says how
 /// many moments were due.
 pub fn serve_window(
-    board: &Board,
+    page: &SharedPage,
     window: &Mutex<Histogram<u64>>,
     interval_ns: Option<u64>,
 ) -> Result<(), LabError> {
     let mut from = (monotonic_ns(), 0);
-    serve_commands(board, |command| {
+    serve_commands(page, |command| {
         let mut window = lock(window);
-        let now = (monotonic_ns(), board.cpu_ns());
+        let now = (monotonic_ns(), page.cpu_ns());
         let mut latency = dist::summarise_ns(&window);
         (latency.window_ns, latency.cpu_ns) = (now.0 - from.0, now.1 - from.1);
         if let Some(interval_ns) = interval_ns {

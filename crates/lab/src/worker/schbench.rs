@@ -11,9 +11,9 @@ use serde_json::json;
 use super::spin::Spin;
 use super::{Args, attributes, lock, serve_commands};
 use crate::LabError;
-use crate::board::Board;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 use crate::dist;
+use crate::shared_page::SharedPage;
 
 /// What a message thread hands to a worker: when, and the word that it sleeps on.
 #[derive(Default)]
@@ -24,9 +24,9 @@ struct Inbox {
 
 impl Inbox {
     /// Sleeps until there is a message; returns when it was sent. A stop wakes it with none.
-    fn take(&self, board: &Board) -> Option<u64> {
+    fn take(&self, page: &SharedPage) -> Option<u64> {
         while self.full.swap(0, Ordering::Acquire) == 0 {
-            if board.stopped() {
+            if page.stopped() {
                 return None;
             }
             wait_on(&self.full, 100_000_000);
@@ -76,7 +76,7 @@ fn wake(word: &AtomicU32) {
 }
 
 struct Bench {
-    board: Arc<Board>,
+    page: Arc<SharedPage>,
     inboxes: Vec<Inbox>,
     wakeup: Mutex<Histogram<u64>>,
     request: Mutex<Histogram<u64>>,
@@ -85,17 +85,17 @@ struct Bench {
     amount: u64,
 }
 
-/// `schbench --board F --workers N --request-us U --per-second R [--slice-us N]`, with one message thread.
+/// `schbench --page F --workers N --request-us U --per-second R [--slice-us N]`, with one message thread.
 ///
 /// `measure` starts a window, `report` answers with `{wakeup, request, missed}`.
-pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
+pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let workers: usize = args.number("workers", 4)?;
     let request_ns = 1000 * args.number::<u64>("request-us", 1000)?;
     let gap_ns = (1e9 / args.number::<f64>("per-second", 100.0)?.max(1.0)) as u64;
     attributes::set_slice_us(args.number("slice-us", 0)?)?;
     let spin = Spin::calibrated();
     let bench = Arc::new(Bench {
-        board: Arc::clone(&board),
+        page: Arc::clone(&page),
         inboxes: (0..workers).map(|_| Inbox::default()).collect(),
         wakeup: Mutex::new(dist::histogram_ns()),
         request: Mutex::new(dist::histogram_ns()),
@@ -106,14 +106,14 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
     for index in 0..=workers {
         let bench = Arc::clone(&bench);
         std::thread::spawn(move || {
-            bench.board.check_in(index);
+            bench.page.check_in(index);
             match index.checked_sub(1) {
                 None => send(&bench, gap_ns),
                 Some(worker) => work(&bench, worker),
             }
         });
     }
-    serve_commands(&board, |command| {
+    serve_commands(&page, |command| {
         let (mut wakeup, mut request) = (lock(&bench.wakeup), lock(&bench.request));
         let missed = bench.missed.load(Ordering::Relaxed);
         let answer = json!({
@@ -131,7 +131,7 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
 fn send(bench: &Bench, gap_ns: u64) {
     let mut due_ns = monotonic_ns();
     for inbox in bench.inboxes.iter().cycle() {
-        if bench.board.stopped() {
+        if bench.page.stopped() {
             return;
         }
         due_ns += gap_ns;
@@ -143,9 +143,9 @@ fn send(bench: &Bench, gap_ns: u64) {
 }
 
 fn work(bench: &Bench, worker: usize) {
-    let slot = bench.board.slot(worker + 1);
+    let slot = bench.page.slot(worker + 1);
     let mut served = 0;
-    while let Some(sent_ns) = bench.inboxes[worker].take(&bench.board) {
+    while let Some(sent_ns) = bench.inboxes[worker].take(&bench.page) {
         let woke_ns = monotonic_ns();
         bench.spin.work(bench.amount);
         let done_ns = monotonic_ns();

@@ -14,10 +14,10 @@ use serde_json::json;
 use super::work::Work;
 use super::{Args, lock, serve_commands};
 use crate::LabError;
-use crate::board::Board;
 use crate::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 use crate::dist;
 use crate::rng::Rng;
+use crate::shared_page::SharedPage;
 
 /// Arrivals: each call gives the next request, when it is due and how much work it is.
 pub struct Arrivals {
@@ -73,16 +73,16 @@ impl Iterator for Arrivals {
 }
 
 struct Shared {
-    board: Arc<Board>,
+    page: Arc<SharedPage>,
     arrivals: Mutex<Arrivals>,
     window: Mutex<Histogram<u64>>,
     offered: AtomicU64,
 }
 
-/// `server --board F --threads N --per-second R --service-us S --steps-per-ms K --seed X`.
+/// `server --page F --threads N --per-second R --service-us S --steps-per-ms K --seed X`.
 ///
 /// `measure` starts a window, `report` ends it and answers with a [`dist::Latency`].
-pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
+pub fn run(page: Arc<SharedPage>, args: &Args) -> Result<(), LabError> {
     let threads: usize = args.number("threads", 4)?;
     let service_us: f64 = args.number("service-us", 1000.0)?;
     let start_ns = monotonic_ns() + 20_000_000;
@@ -94,7 +94,7 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
         args.number("steps-per-ms", 10_000)?,
     );
     let shared = Arc::new(Shared {
-        board: Arc::clone(&board),
+        page: Arc::clone(&page),
         arrivals: Mutex::new(arrivals),
         window: Mutex::new(dist::histogram()),
         offered: AtomicU64::new(0),
@@ -104,16 +104,16 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
         std::thread::spawn(move || serve(&shared, index));
     }
     let (mut wall_ns, mut cpu_ns, mut offered) = (monotonic_ns(), 0, 0);
-    serve_commands(&board, |command| {
+    serve_commands(&page, |command| {
         let mut window = lock(&shared.window);
         let mut latency = dist::summarise(&window);
         let now = monotonic_ns();
         latency.window_ns = now - wall_ns;
-        latency.cpu_ns = board.cpu_ns() - cpu_ns;
+        latency.cpu_ns = page.cpu_ns() - cpu_ns;
         latency.offered = shared.offered.load(Ordering::Relaxed) - offered;
         if command == "measure" {
             window.reset();
-            (wall_ns, cpu_ns) = (now, board.cpu_ns());
+            (wall_ns, cpu_ns) = (now, page.cpu_ns());
             offered = shared.offered.load(Ordering::Relaxed);
         }
         json!(latency)
@@ -121,14 +121,14 @@ pub fn run(board: Arc<Board>, args: &Args) -> Result<(), LabError> {
 }
 
 fn serve(shared: &Shared, index: usize) {
-    let board = &shared.board;
-    let slot = board.slot(index);
+    let page = &shared.page;
+    let slot = page.slot(index);
     let mut work = Work::new(index as u64 + 1);
     // Touch the buffer before the first request is due.
     work.run(100_000);
-    board.check_in(index);
+    page.check_in(index);
     let mut served = 0;
-    while !board.stopped() {
+    while !page.stopped() {
         let Some(request) = lock(&shared.arrivals).next() else {
             return;
         };
@@ -175,10 +175,10 @@ mod tests {
     #[test]
     fn latency_counts_from_when_a_request_was_due() {
         // Ten requests due at once on one thread: the last waits for the nine before it.
-        let board = Arc::new(Board::create().expect("a board"));
+        let page = Arc::new(SharedPage::create().expect("a page"));
         let steps_per_ms = Work::new(1).calibrate(2);
         let shared = Arc::new(Shared {
-            board: Arc::clone(&board),
+            page: Arc::clone(&page),
             arrivals: Mutex::new(Arrivals::new(1, monotonic_ns(), 1e6, 2000.0, steps_per_ms)),
             window: Mutex::new(dist::histogram()),
             offered: AtomicU64::new(0),
@@ -188,7 +188,7 @@ mod tests {
         while lock(&shared.window).len() < 10 {
             sleep_until(monotonic_ns() + 2_000_000);
         }
-        board.stop();
+        page.stop();
         thread.join().expect("the worker ends");
         let worst = lock(&shared.window).max();
         assert!(worst > 10_000, "the tenth waited only {worst} us");

@@ -11,7 +11,8 @@ const NOTES: &str = "\
 Experiments, on this machine, on a stock kernel in virtual time (--on vm), or
 simulated (--on sim):
   law       main constant at 30 to 80 % of the machine: what side work gets and
-            what stays idle, beside the seed's table; and varying main
+            what stays idle, beside the table of the cpu.headroom patches
+            (2019); and varying main
   headroom  main's latency at several loads, with side work placed as people
             start it, in ways the kernel offers, and by Tidegate
   step      main steps from 10 to 80 % of the machine: how soon side work gives
@@ -23,10 +24,11 @@ simulated (--on sim):
             cpulimit's law; how soon soft caps yield
   slices    a small quota on 80 CPUs: slices that expire and that do not
             (--on sim); the ext engine on eight (--on vm --engine ext)
-  all       every one that can be had there
-  demo      quick versions of law, step and headroom where this machine and this
-            user allow, then all in the simulator, and what was seen in a few
-            sentences
+  all       every one that can run there
+  demo      main's latency and the side work done, alone, with side work as
+            people start it, with cpu.idle and under Tidegate: measured here,
+            then simulated on 64 CPUs; one screen and two pictures, in about
+            80 seconds
 Simulated only:
   objective headroom that is found from main's run delay, beside asked for
   inversion main waits for a lock that throttled side work holds
@@ -34,11 +36,13 @@ Not with --on vm: headroom and step, which one emulated CPU cannot show; but
 with --engine ext, which compares Tidegate's own scheduler (tidegate ext) with
 the kernel's and with the knobs, on a kernel that has sched_ext or on the bed's.
 
-Each prints a table and writes a page (HTML), CSV and JSON. The simulator needs
-no privilege and touches nothing on this machine; the same seed gives the same
-bytes. --on vm boots the newest stock kernel of a series under qemu (apt-get
-install qemu-system-x86 busybox-static binutils): one CPU on which an
-instruction is a nanosecond, so that figures are exact whatever else runs here.";
+Each prints a table and writes a page (HTML), CSV and JSON. With --json an
+experiment prints one object; all and demo print one array of them. The
+simulator needs no privilege and touches nothing on this machine; the same seed
+gives the same bytes. --on vm boots the newest stock kernel of a series under
+qemu (apt-get install qemu-system-x86 busybox-static binutils): one CPU on which
+an instruction is a nanosecond, so that figures are exact whatever else runs
+here.";
 
 /// Measure on this machine what Tidegate does
 #[derive(clap::Args)]
@@ -88,11 +92,11 @@ pub struct Args {
     kernel: Option<String>,
     /// Write the whole report too, for the host of this guest
     #[arg(long, hide = true)]
-    whole: bool,
+    serialise: bool,
     /// No progress on standard error
     #[arg(short, long)]
     quiet: bool,
-    /// Print the report as JSON
+    /// Print the report as JSON: an object; an array of them for all and demo
     #[arg(long)]
     json: bool,
 }
@@ -124,14 +128,16 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
     }
 }
 
-/// Every experiment that can be had there; one that fails is told and the others still run.
+/// Every experiment that can run there; one that fails is told and the others still run.
 fn all(args: &Args) -> Result<Exit, Failure> {
     let mut reports: Vec<Report> = Vec::new();
     let mut failed = Vec::new();
     for experiment in Experiment::all_on(args.on, args.engine) {
         match perform(args, experiment, args.on) {
             Ok(report) => {
-                show(args, &report)?;
+                if !args.json {
+                    show(args, &report)?;
+                }
                 reports.push(report);
             }
             Err(error @ LabError::Interrupted) => {
@@ -143,9 +149,11 @@ fn all(args: &Args) -> Result<Exit, Failure> {
             }
         }
     }
-    if !args.json {
-        render::print(&format!("\n{}", tidegate_lab::headlines(&reports)))?;
-    }
+    render::print(&if args.json {
+        tidegate_lab::to_json_array(&reports) + "\n"
+    } else {
+        format!("\n{}", tidegate_lab::headlines(&reports))
+    })?;
     if failed.is_empty() {
         return Ok(Exit::Ok);
     }
@@ -153,37 +161,32 @@ fn all(args: &Args) -> Result<Exit, Failure> {
     Err(Failure::new(Exit::Failure, why))
 }
 
-/// Each experiment that this machine and this user allow, then the simulator for what the machine cannot show. One that lacks
-/// something is told and left out: a demonstration shows what there is to show.
+/// Four ways of placing side work, here and simulated, on one screen.
 fn demo(args: &Args) -> Result<Exit, Failure> {
-    if args.engine != Engine::Knobs {
-        let why = "lab: demo: --engine ext: it shows the knobs and the simulator; give an experiment, or all";
-        return Err(Failure::new(Exit::Usage, why.to_string()));
+    let fixed = [
+        ("--engine", args.engine != Engine::Knobs),
+        ("--on", args.on != On::Host),
+        ("--loads", args.loads.is_some()),
+        ("--cpus", args.cpus.is_some()),
+        ("--main-cmd", args.main_cmd.is_some()),
+    ];
+    if let Some((option, _)) = fixed.iter().find(|(_, given)| *given) {
+        let why = format!(
+            "lab: demo: {option}: its comparison is always the same; give an experiment, or all"
+        );
+        return Err(Failure::new(Exit::Usage, why));
     }
-    let mut reports: Vec<Report> = Vec::new();
-    for experiment in Experiment::DEMO {
-        match perform(args, experiment, On::Host) {
-            Ok(report) => {
-                show(args, &report)?;
-                reports.push(report);
-            }
-            Err(error @ LabError::Needs { .. }) => exit::report(&said(experiment, &error)),
-            Err(error) => return Err(failure(experiment, &error)),
-        }
-    }
-    if !args.json {
-        render::print(tidegate_lab::DEMO_SIMULATED)?;
-    }
-    for experiment in Experiment::all_on(On::Sim, Engine::Knobs) {
-        let report =
-            perform(args, experiment, On::Sim).map_err(|error| failure(experiment, &error))?;
-        show(args, &report)?;
-        reports.push(report);
-    }
-    if args.json {
-        return Ok(Exit::Ok);
-    }
-    render::print(&format!("\n{}\n", tidegate_lab::demo_sentence(&reports)))
+    // The simulated machine has the experiment's name in its commands.
+    let options = options(args, Experiment::Headroom, On::Host);
+    let demo = tidegate_lab::demo::run(&options).map_err(|error| {
+        let exit = exit_of(&error);
+        Failure::new(exit, format!("lab: demo: {error}"))
+    })?;
+    render::print(&if args.json {
+        tidegate_lab::to_json_array(&demo.reports) + "\n"
+    } else {
+        format!("\n{}", demo.to_text())
+    })
 }
 
 fn perform(args: &Args, experiment: Experiment, on: On) -> Result<Report, LabError> {
@@ -194,15 +197,18 @@ fn said(experiment: Experiment, error: &LabError) -> String {
     format!("lab: {}: {error}", experiment.name())
 }
 
-/// What this machine or this user lacks, and what was asked wrongly, have exit codes of their own.
 fn failure(experiment: Experiment, error: &LabError) -> Failure {
-    let exit = match error {
+    Failure::new(exit_of(error), said(experiment, error))
+}
+
+/// What this machine or this user lacks, and what was asked wrongly, have exit codes of their own.
+fn exit_of(error: &LabError) -> Exit {
+    match error {
         LabError::Needs { .. } => Exit::Refused,
         LabError::Bed(trouble) if trouble.is_lacking() => Exit::Refused,
         LabError::Asked { .. } => Exit::Usage,
         _ => Exit::Failure,
-    };
-    Failure::new(exit, said(experiment, error))
+    }
 }
 
 fn show(args: &Args, report: &Report) -> Result<Exit, Failure> {
@@ -221,8 +227,8 @@ fn options(args: &Args, experiment: Experiment, on: On) -> LabOptions {
     options.cpus = args.cpus.clone();
     options.jobs = args.jobs;
     options.kernel = args.kernel.clone();
-    options.whole = args.whole;
-    options.quick = args.quick || matches!(args.experiment, What::Demo);
+    options.serialise = args.serialise;
+    options.quick = args.quick;
     options.rounds = args.rounds;
     options.out = args.out.clone();
     options.main_cmd = args.main_cmd.clone();

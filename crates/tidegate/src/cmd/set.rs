@@ -30,13 +30,15 @@ pub struct Args {
 /// The terms as help shows them: one line each, from their table.
 pub fn terms_table() -> String {
     let mut text = String::from("Terms:\n");
+    let widest = Term::ALL.iter().map(|term| term.name().len()).max();
+    let width = widest.unwrap_or(0);
     for term in Term::ALL {
         text.push_str(&render::wrapped(
-            &format!("  {:<10} ", term.name()),
+            &format!("  {:<width$} ", term.name()),
             term.doc(),
         ));
         let range = format!("{} [default: {}]", term.range(), term.unsaid());
-        text.push_str(&render::wrapped(&" ".repeat(15), &range));
+        text.push_str(&render::wrapped(&" ".repeat(width + 5), &range));
     }
     text.trim_end().to_owned()
 }

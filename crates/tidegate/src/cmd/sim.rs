@@ -5,7 +5,7 @@ use std::io::BufWriter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use tidegate_lab::rehearsal;
+use tidegate_lab::simulated_report;
 use tidegate_sim::outcome::Outcome;
 use tidegate_sim::run::Stage;
 use tidegate_sim::scenario::{BUILTIN, EngineKind, Override, Scenario, Text};
@@ -108,7 +108,8 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
             format!("sim: report: {error}; again: {again}"),
         )
     };
-    let mut report = rehearsal::report(&first.scenario, &outcomes, &again).map_err(failed)?;
+    let mut report =
+        simulated_report::report(&first.scenario, &outcomes, &again).map_err(failed)?;
     if let Some(out) = &args.out {
         report.write_files(out).map_err(failed)?;
     }

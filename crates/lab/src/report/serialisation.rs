@@ -20,7 +20,7 @@ struct Figure {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Whole {
+struct Serialised {
     experiment: String,
     machine: Machine,
     rows: Vec<Map<String, Value>>,
@@ -28,7 +28,6 @@ struct Whole {
     notes: Vec<String>,
     tables: Vec<Table>,
     plots: Vec<Plot>,
-    sentence: String,
 }
 
 impl From<&Headline> for Figure {
@@ -65,7 +64,7 @@ impl From<Figure> for Headline {
 
 /// The report of this machine, as text.
 pub fn to_text(report: &Report, machine: &Machine) -> String {
-    let whole = Whole {
+    let serialised = Serialised {
         experiment: report.experiment.into(),
         machine: machine.clone(),
         rows: report.rows.clone(),
@@ -73,24 +72,26 @@ pub fn to_text(report: &Report, machine: &Machine) -> String {
         notes: report.notes.clone(),
         tables: report.tables.clone(),
         plots: report.plots.clone(),
-        sentence: report.sentence.clone(),
     };
     // Text keys, text and finite numbers: nothing that JSON refuses.
-    serde_json::to_string(&whole).unwrap_or_default()
+    serde_json::to_string(&serialised).unwrap_or_default()
 }
 
 /// The report of a guest.
 pub fn from_text(text: &str, guest: impl FnOnce(Machine) -> Guest) -> Result<Report, LabError> {
     let bad = |why: String| LabError::process("the guest's report", why);
-    let whole: Whole = serde_json::from_str(text).map_err(|e| bad(e.to_string()))?;
-    let experiment: Experiment = whole.experiment.parse().map_err(bad)?;
-    let mut report = Report::new(experiment.name(), guest(whole.machine));
-    report.rows = whole.rows;
-    report.headline = whole.headline.into_iter().map(Headline::from).collect();
-    report.notes = whole.notes;
-    report.tables = whole.tables;
-    report.plots = whole.plots;
-    report.sentence = whole.sentence;
+    let serialised: Serialised = serde_json::from_str(text).map_err(|e| bad(e.to_string()))?;
+    let experiment: Experiment = serialised.experiment.parse().map_err(bad)?;
+    let mut report = Report::new(experiment.name(), guest(serialised.machine));
+    report.rows = serialised.rows;
+    report.headline = serialised
+        .headline
+        .into_iter()
+        .map(Headline::from)
+        .collect();
+    report.notes = serialised.notes;
+    report.tables = serialised.tables;
+    report.plots = serialised.plots;
     Ok(report)
 }
 
@@ -113,7 +114,6 @@ mod tests {
         let mut table = Table::new("A table", &["a"]);
         table.push(["<b>".to_string()]);
         report.tables.push(table);
-        report.sentence = "it was seen".into();
         let text = to_text(&report, &machine);
         let back = from_text(&text, |machine| Guest {
             machine,

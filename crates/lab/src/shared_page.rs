@@ -15,7 +15,7 @@ use crate::LabError;
 /// Names of the pages begin so, followed by the lab's process id.
 pub(crate) const FILE_PREFIX: &str = "tidegate-lab-";
 
-/// Threads that one board can hold.
+/// Threads that one page can hold.
 pub const SLOTS_MAX: usize = 255;
 const MAGIC: u64 = 0x7469_6465_6c61_6201;
 const LEVEL_BITS: u32 = 14;
@@ -68,19 +68,19 @@ impl Slot {
 const BOARD_BYTES: usize = size_of::<Head>() + SLOTS_MAX * size_of::<Slot>();
 
 /// The page, mapped. The side that made it removes its file when dropped.
-pub struct Board {
+pub struct SharedPage {
     map: *mut u8,
     path: PathBuf,
     agent: bool,
 }
 
-// SAFETY: everything behind `map` is atomics, and the mapping lives as long as the board.
-unsafe impl Send for Board {}
+// SAFETY: everything behind `map` is atomics, and the mapping lives as long as the page.
+unsafe impl Send for SharedPage {}
 // SAFETY: as above; all shared access is through atomics.
-unsafe impl Sync for Board {}
+unsafe impl Sync for SharedPage {}
 
-impl Board {
-    /// A new board in a file of its own, in memory where the machine has a tmpfs.
+impl SharedPage {
+    /// A new page in a file of its own, in memory where the machine has a tmpfs.
     pub fn create() -> Result<Self, LabError> {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         let shm = Path::new("/dev/shm");
@@ -100,17 +100,17 @@ impl Board {
             .map_err(|e| LabError::file("make a shared page", &path, e))?;
         let made = file
             .set_len(BOARD_BYTES as u64)
-            .and_then(|()| Board::map(&file))
+            .and_then(|()| SharedPage::map(&file))
             .map_err(|e| LabError::file("map a shared page", &path, e));
         match made {
             Ok(map) => {
-                let board = Board {
+                let page = SharedPage {
                     map,
                     path,
                     agent: true,
                 };
-                board.head().magic.store(MAGIC, Ordering::Release);
-                Ok(board)
+                page.head().magic.store(MAGIC, Ordering::Release);
+                Ok(page)
             }
             Err(e) => {
                 let _ = std::fs::remove_file(&path);
@@ -119,7 +119,7 @@ impl Board {
         }
     }
 
-    /// The worker's view of the board at `path`.
+    /// The worker's view of the page at `path`.
     pub fn open(path: &Path) -> Result<Self, LabError> {
         let fail = |e| LabError::file("open the shared page", path, e);
         let file = OpenOptions::new()
@@ -133,16 +133,16 @@ impl Board {
                 "has another version's size",
             ));
         }
-        let map = Board::map(&file).map_err(fail)?;
-        let board = Board {
+        let map = SharedPage::map(&file).map_err(fail)?;
+        let page = SharedPage {
             map,
             path: path.to_path_buf(),
             agent: false,
         };
-        if board.head().magic.load(Ordering::Acquire) != MAGIC {
+        if page.head().magic.load(Ordering::Acquire) != MAGIC {
             return Err(LabError::process("shared page", "is not one of ours"));
         }
-        Ok(board)
+        Ok(page)
     }
 
     fn map(file: &File) -> std::io::Result<*mut u8> {
@@ -270,7 +270,7 @@ fn unpack(word: u64) -> (u32, u64) {
     (level * LEVEL_UNIT_PPM, word >> LEVEL_BITS)
 }
 
-impl Drop for Board {
+impl Drop for SharedPage {
     fn drop(&mut self) {
         // SAFETY: `map` came from mmap with this length, and no reference into it outlives self.
         unsafe {
@@ -288,40 +288,40 @@ mod tests {
 
     #[test]
     fn both_sides_see_the_same_page() {
-        let board = Board::create().expect("a board");
-        let view = Board::open(board.path()).expect("the worker's view");
+        let page = SharedPage::create().expect("a page");
+        let view = SharedPage::open(page.path()).expect("the worker's view");
         view.check_in(0);
         view.check_in(1);
         view.slot(0).publish(1000, 1);
         view.slot(1).publish(234, 2);
-        assert_eq!((board.ready(), board.cpu_ns(), board.count()), (2, 1234, 3));
-        assert_eq!(board.tids().len(), 2);
-        board.stop();
+        assert_eq!((page.ready(), page.cpu_ns(), page.count()), (2, 1234, 3));
+        assert_eq!(page.tids().len(), 2);
+        page.stop();
         assert!(view.stopped());
-        let path = board.path().to_path_buf();
-        drop(board);
+        let path = page.path().to_path_buf();
+        drop(page);
         assert!(!path.exists(), "the file went with its maker");
     }
 
     #[test]
     fn a_level_holds_until_the_next_one_is_due() {
-        let board = Board::create().expect("a board");
-        assert_eq!(board.level_ppm(5), 0);
-        board.order_level(100_000, 1_000_000, 500_000);
-        assert_eq!(board.level_ppm(999_999), 0);
-        assert_eq!(board.next_change_ns(999_999), Some(1_000_000));
-        assert_eq!(board.level_ppm(1_000_000), 100_000);
-        board.order_level(800_000, 9_000_000, 2_000_000);
-        assert_eq!(board.level_ppm(8_999_999), 100_000);
-        assert_eq!(board.level_ppm(9_000_000), 800_000);
-        assert_eq!(board.next_change_ns(9_000_000), None);
+        let page = SharedPage::create().expect("a page");
+        assert_eq!(page.level_ppm(5), 0);
+        page.order_level(100_000, 1_000_000, 500_000);
+        assert_eq!(page.level_ppm(999_999), 0);
+        assert_eq!(page.next_change_ns(999_999), Some(1_000_000));
+        assert_eq!(page.level_ppm(1_000_000), 100_000);
+        page.order_level(800_000, 9_000_000, 2_000_000);
+        assert_eq!(page.level_ppm(8_999_999), 100_000);
+        assert_eq!(page.level_ppm(9_000_000), 800_000);
+        assert_eq!(page.next_change_ns(9_000_000), None);
     }
 
     #[test]
     fn a_foreign_file_is_refused() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        assert!(Board::open(file.path()).is_err());
+        assert!(SharedPage::open(file.path()).is_err());
         file.as_file().set_len(BOARD_BYTES as u64).expect("length");
-        assert!(Board::open(file.path()).is_err());
+        assert!(SharedPage::open(file.path()).is_err());
     }
 }

@@ -12,13 +12,13 @@ use tidegate_sim::{
 use super::control::{Control, MAIN, SIDE, controllers};
 use super::stage::{advance, built};
 use crate::LabError;
-use crate::readers::Snapshot;
+use crate::samplers::Snapshot;
 
 /// Percent of the machine that the tolerance is.
 pub const TOLERANCE_PCT: f64 = 1.0;
 
-/// The scene.
-pub struct Scene {
+/// The machine, its engines and both groups.
+pub struct Setup {
     /// Machine and engines.
     pub sim: Simulation,
     /// Main's group.
@@ -39,7 +39,7 @@ impl Tracer for CountWrites {
     }
 }
 
-impl Scene {
+impl Setup {
     /// Two groups on a machine; `busy_pct` is what main will take at first, from which the published
     /// laws start in their steady state.
     pub fn new(
@@ -65,7 +65,7 @@ impl Scene {
             },
             GroupSpec {
                 class: Class::Side,
-                idle: !control.is_light(),
+                idle: control.is_idle(),
                 weight: if control.is_light() { 1 } else { 100 },
                 bandwidth: control.standing_quota_us(cpus).map(|quota_us| Bandwidth {
                     quota_us: Some(quota_us),
@@ -81,7 +81,7 @@ impl Scene {
             let added = built(m.add_group(spec))?;
             debug_assert_eq!(added, id, "groups are numbered in order");
         }
-        Ok(Scene {
+        Ok(Setup {
             sim: Simulation::new(m, controllers),
             main: MAIN,
             side: SIDE,
@@ -115,7 +115,7 @@ impl Scene {
         advance(&mut self.sim, to_ns)
     }
 
-    /// Who has had how much, in the host readers' form.
+    /// Who has had how much, in the host samplers' form.
     pub fn snapshot(&self) -> Snapshot {
         let m = &self.sim.machine;
         Snapshot {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use tidegate_lab::rehearsal;
+use tidegate_lab::simulated_report;
 use tidegate_sim::outcome::{GroupOutcome, Outcome, Sample, SeriesOutcome};
 use tidegate_sim::scenario::{Override, Scenario, Text};
 use tidegate_sim::{Class, Histogram};
@@ -103,9 +103,10 @@ fn golden(name: &str, text: &str) {
 #[test]
 fn one_run_in_every_form() {
     let outcomes = [outcome(Vec::new(), 4 * S)];
-    let report = rehearsal::report(&scenario(), &outcomes, "tidegate sim web.toml").expect("drawn");
-    golden("rehearsal-run.txt", &report.to_text());
-    golden("rehearsal-run.csv", &report.to_csv());
+    let report =
+        simulated_report::report(&scenario(), &outcomes, "tidegate sim web.toml").expect("drawn");
+    golden("simulated-run.txt", &report.to_text());
+    golden("simulated-run.csv", &report.to_csv());
     let html = report.to_html();
     assert!(html.contains("a &lt;made-up&gt; run") && html.matches("<svg").count() == 4);
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).expect("JSON");
@@ -117,8 +118,9 @@ fn one_run_in_every_form() {
 fn a_sweep_is_a_row_a_point() {
     let point = |value| vec![Override::new("engine.headroom", value)];
     let outcomes = [outcome(point("30%"), 4 * S), outcome(point("50%"), 2 * S)];
-    let report = rehearsal::report(&scenario(), &outcomes, "tidegate sim web.toml --sweep x")
-        .expect("drawn");
-    golden("rehearsal-sweep.txt", &report.to_text());
+    let report =
+        simulated_report::report(&scenario(), &outcomes, "tidegate sim web.toml --sweep x")
+            .expect("drawn");
+    golden("simulated-sweep.txt", &report.to_text());
     assert_eq!(report.plots.len(), 2);
 }

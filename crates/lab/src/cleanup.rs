@@ -5,8 +5,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::board::FILE_PREFIX;
 use crate::cgroup::{Hierarchy, PREFIX};
+use crate::shared_page::FILE_PREFIX;
 
 /// Removes them.
 pub fn sweep() {

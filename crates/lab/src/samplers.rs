@@ -8,16 +8,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::board::Board;
 use crate::cgroup::Hierarchy;
+use crate::shared_page::SharedPage;
 use crate::{clock, proc};
 
 /// Where the CPU time of one role comes from.
 pub enum Source<'a> {
     /// A worker of ours: exact to microseconds.
-    Board(&'a Board),
+    Page(&'a SharedPage),
     /// Two of them in one role.
-    Two(&'a Board, &'a Board),
+    Two(&'a SharedPage, &'a SharedPage),
     /// A command and what it forked: exact to a tick for each thread that runs at the moment.
     Processes(i32),
     /// Nobody plays this role.
@@ -28,7 +28,7 @@ impl Source<'_> {
     /// CPU time so far.
     pub fn cpu_ns(&self) -> u64 {
         match self {
-            Source::Board(board) => board.cpu_ns(),
+            Source::Page(page) => page.cpu_ns(),
             Source::Two(a, b) => a.cpu_ns() + b.cpu_ns(),
             Source::Processes(pgid) => proc::group_cpu_ns(*pgid),
             Source::None => 0,
@@ -54,7 +54,7 @@ pub struct Snapshot {
 }
 
 /// Reads all counters of one arm.
-pub struct Reader {
+pub struct Sampler {
     /// The process of Tidegate's agent, if there is one.
     agent: Option<i32>,
     /// The root group's usage and those of main's and side's groups. All three are charged by the
@@ -63,7 +63,7 @@ pub struct Reader {
     groups: Vec<String>,
 }
 
-impl Reader {
+impl Sampler {
     /// For main and side with these process ids.
     pub fn new(h: Option<&Hierarchy>, pids: &[i32], agent: Option<i32>) -> Self {
         let root = h.filter(|h| h.root_usage_ns().is_some()).cloned();
@@ -74,7 +74,7 @@ impl Reader {
             // Main or side is in the root itself: what is theirs is known from their clocks only.
             groups.clear();
         }
-        Reader {
+        Sampler {
             agent,
             root,
             groups,
@@ -216,9 +216,13 @@ pub struct Sample {
     pub main_ns: u64,
 }
 
-/// Samples two boards every millisecond at real-time priority (nice −20 where that is refused)
+/// Samples two pages every millisecond at real-time priority (nice −20 where that is refused)
 /// while `body` runs, and returns the samples beside its result.
-pub fn sample_during<T>(main: &Board, side: &Board, body: impl FnOnce() -> T) -> (T, Vec<Sample>) {
+pub fn sample_during<T>(
+    main: &SharedPage,
+    side: &SharedPage,
+    body: impl FnOnce() -> T,
+) -> (T, Vec<Sample>) {
     let done = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
         let flag = Arc::clone(&done);
@@ -303,8 +307,8 @@ mod tests {
     #[test]
     fn the_sampler_looks_about_every_millisecond() {
         let (a, b) = (
-            Board::create().expect("a board"),
-            Board::create().expect("a board"),
+            SharedPage::create().expect("a page"),
+            SharedPage::create().expect("a page"),
         );
         let (_, samples) = sample_during(&a, &b, || {
             clock::sleep_until(clock::monotonic_ns() + 60_000_000);

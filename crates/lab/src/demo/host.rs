@@ -1,0 +1,134 @@
+//! The four ways on this machine.
+
+use super::{Comparison, HEADROOM_PCT, LOAD, Way, Window};
+use crate::arms::Arm;
+use crate::experiments::headroom::{Bench, Cell, LEVEL_ONE_PCT, Times};
+use crate::foreign::SideWork;
+use crate::options::LabOptions;
+use crate::progress::Progress;
+use crate::rng::Rng;
+use crate::tidegate::Tidegate;
+use crate::{LabError, report::Bed, stats};
+
+/// Each way is run this often, in another order each time.
+const ROUNDS: u32 = 4;
+/// An encoder is at its speed, and Tidegate's allowance at its place, within a second.
+const TIMES: Times = Times {
+    warm: 1.2,
+    window: 2.0,
+};
+
+fn arm(way: Way) -> Arm {
+    match way {
+        Way::Alone => Arm::NoSide,
+        Way::AsStarted => Arm::Together,
+        Way::CpuIdle => Arm::CpuIdle,
+        Way::Tidegate => Arm::Tidegate {
+            headroom_pct: HEADROOM_PCT,
+        },
+    }
+}
+
+/// What can be run here.
+pub struct Host<'a> {
+    options: &'a LabOptions,
+    bench: Bench<'a>,
+    tidegate: Option<Tidegate>,
+    ways: Vec<Way>,
+    rounds: u32,
+}
+
+impl<'a> Host<'a> {
+    /// Looks at the machine and starts an agent of the demonstration's own.
+    pub fn new(options: &'a LabOptions) -> Result<Self, LabError> {
+        let arms = Way::ALL.map(arm).to_vec();
+        let mut bench = Bench::new(options, arms, vec![LOAD], TIMES)?;
+        let tidegate = bench.start_tidegate()?;
+        let runs = |way: &Way| bench.arms.contains(&arm(*way));
+        Ok(Host {
+            options,
+            ways: Way::ALL.into_iter().filter(runs).collect(),
+            rounds: options.rounds.unwrap_or(ROUNDS).max(1),
+            bench,
+            tidegate,
+        })
+    }
+
+    /// How long it will take.
+    pub fn seconds(&self) -> f64 {
+        f64::from(self.rounds) * self.ways.len() as f64 * TIMES.cell()
+    }
+
+    /// Runs every way in every round. One that fails here is left out, and the others still run.
+    pub fn measure(mut self, progress: &Progress) -> Result<Comparison, LabError> {
+        let mut rng = Rng::new(self.options.seed);
+        let (mut windows, mut others) = (Vec::new(), Vec::new());
+        for round in 0..self.rounds {
+            let mut order = self.ways.clone();
+            rng.shuffle(&mut order);
+            // The same arrivals for every way.
+            let seed = rng.next_u64() >> 1;
+            for way in order {
+                let (n, of) = (round + 1, self.rounds);
+                progress.stage(&format!("here, round {n} of {of}: {}", way.label()));
+                let tidegate = self.tidegate.as_ref();
+                match self.bench.cell(tidegate, round, LOAD, arm(way), seed) {
+                    Ok(cell) => {
+                        windows.push(window(way, &cell));
+                        others.push(cell.shares.other_pct);
+                    }
+                    Err(LabError::Interrupted) => return Err(LabError::Interrupted),
+                    Err(error) => {
+                        self.ways.retain(|w| *w != way);
+                        windows.retain(|w: &Window| w.way != way);
+                        let line = format!("Not measured, {}: {error}.", way.label());
+                        self.bench.missing.push(line);
+                    }
+                }
+                progress.done(TIMES.cell());
+            }
+        }
+        drop(self.tidegate);
+        self.bench.setup.machine.finish();
+        let rounds = match self.options.rounds {
+            Some(n) => format!(" --rounds {n}"),
+            None => String::new(),
+        };
+        Ok(Comparison {
+            main: self.bench.main.clone(),
+            side: match &self.bench.side {
+                SideWork::Burner => "the built-in burner, a thread a CPU (no ffmpeg here)".into(),
+                SideWork::Command(words) if words[0] == "ffmpeg" => {
+                    "ffmpeg, which encodes a test picture (libx264)".into()
+                }
+                other => other.describe(),
+            },
+            side_unit: match self.bench.side_unit {
+                "frames" => "frames/s",
+                "loops" => "loops/s",
+                _ => "CPUs",
+            },
+            windows,
+            others_pct: stats::mean(&others).unwrap_or(0.0),
+            missing: self.bench.missing.clone(),
+            command: format!("tidegate lab demo{rounds}"),
+            bed: Bed::Host(self.bench.setup.machine),
+        })
+    }
+}
+
+fn window(way: Way, cell: &Cell) -> Window {
+    let done = cell.latency.completed > 0;
+    Window {
+        way,
+        round: cell.round,
+        p50_ms: done.then_some(cell.latency.p50_us / 1000.0),
+        p99_ms: done.then_some(cell.latency.p99_us / 1000.0),
+        side_work: cell.side_rate,
+    }
+}
+
+/// Main's load, percent of the machine.
+pub fn main_pct() -> f64 {
+    LOAD * LEVEL_ONE_PCT
+}
