@@ -38,7 +38,6 @@ const SPREAD: Listed = &[
 ];
 /// Files of a folder that are named by a word that was replaced.
 const STEMS: Listed = &[
-    ("crates/lab", 5),
     ("crates/sim", 4),
     ("crates/tidegate", 1),
 ];
