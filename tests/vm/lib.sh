@@ -284,7 +284,9 @@ ext_server() {
 }
 
 # dump_tells PATTERN: the kernel's dump of the last failure, as the agent logged it, has such a line.
-dump_tells() { grep -q "ext: dump: .*$1" /tmp/agent || fail "the dump tells of no '$1': $(grep 'ext: dump:' /tmp/agent | head -n 60)"; }
+dump_tells() {
+	grep -m 1 "ext: dump: .*$1" /tmp/agent || fail "the dump has no '$1': $(grep 'ext: dump:' /tmp/agent | head -n 60)"
+}
 
 # ejected_by_stall WHAT: no task of the scheduler's runs for longer than the kernel's watchdog allows (from 7.0 on the kernel
 # sees to it that some do, unless that is switched off), so what is mirrored can show itself only afterwards.

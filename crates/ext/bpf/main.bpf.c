@@ -121,10 +121,10 @@ int enqueue(u64 *ctx)
 		dsq_insert(p, SCX_DSQ_LOCAL, config.slice_ns, ctx[1]);
 		return 0;
 	}
-	if (!c)
-		ext_missing(TABLE_CPUS, cpu);
 	if (!t || !c) {
 		COUNT(c, no_context);
+		if (!c)
+			ext_missing(TABLE_CPUS, cpu);
 		dsq_insert(p, SCX_DSQ_GLOBAL, config.slice_ns, ctx[1]);
 		return 0;
 	}

@@ -209,18 +209,18 @@ INLINE struct ext_cpu *cpu_at(u32 cpu)
 
 /* ---- what cannot be ---- */
 
-enum ext_table { TABLE_CPUS, TABLE_RUNQUEUES, TABLE_GROUPS, TABLE_SILOS };
+enum ext_table { TABLE_CPUS, TABLE_RUNQUEUES, TABLE_SILOS };
 
 /*
  * A table lacks an element that the loader made it long enough for: a task would be lost, or a
  * quota not kept, and nothing would say so. Ends the scheduler. Global, so that the verifier walks
  * it once.
  */
-int ext_missing(u32 table, u64 index)
+__attribute__((noinline)) int ext_missing(u32 table, u64 index)
 {
-	static const char names[][12] = {"cpus", "runqueues", "groups", "silos"};
+	static const char names[][12] = {"cpus", "runqueues", "silos"};
 
-	EJECT("table %s has no element %llu", (u64)(long)names[table & 3], index);
+	EJECT("table %s has no element %llu", (u64)(long)names[tg_min(table, TABLE_SILOS)], index);
 	return 0;
 }
 

@@ -395,8 +395,6 @@ INLINE void task_describe(struct task_struct *p, struct task_ctx *t)
 	struct group *g = group_of_task(t);
 
 	t->weight = task_weight(p);
-	if (!g)
-		ext_missing(TABLE_GROUPS, t->group);
 	if (!g || !shared)
 		return;
 	if (g->generation != shared->gates_generation)
