@@ -19,7 +19,7 @@ pub enum Arm {
     Together,
     /// Side in a group of its own, default weight.
     OwnGroup,
-    /// ... with the lowest weight: what the seed compares with.
+    /// ... with the lowest weight: what the cpu.headroom patches (2019) compare with.
     WeightOne,
     /// ... with cpu.idle and nothing else.
     CpuIdle,

@@ -32,7 +32,7 @@ fn sample() -> Report {
     report.headline = vec![
         Headline::new("idle against due", 0.12, "points").target("≤ 1", Met::Yes),
         Headline::new("main's average over no side work", 1.31, "×")
-            .seed(Some(1.26))
+            .published(Some(1.26))
             .interval(Some((1.2, 1.4)))
             .target("≤ 1.05", Met::No),
         Headline::new("never settled", f64::INFINITY, "ms"),

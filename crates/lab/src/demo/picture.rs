@@ -31,27 +31,7 @@ pub fn draw(c: &Comparison) -> String {
     let longest = most(&p99).max(most(&|way| ends(way).filter(|v: &f64| v.is_finite())));
     let scales = [longest, most(&work)];
 
-    let mut svg = String::new();
-    let title = format!(
-        "What side work costs main, a server that takes {:.0} % of {}",
-        host::main_pct(),
-        if c.is_measured() {
-            "the machine"
-        } else {
-            "a simulated machine"
-        }
-    );
-    // Writing to a string cannot fail.
-    let _ = write!(
-        svg,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-         role=\"img\" aria-label=\"{}\" font-family=\"-apple-system, 'Segoe UI', Helvetica, Arial, sans-serif\">\n\
-         <rect x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"8\" fill=\"#ffffff\" stroke=\"#d1d9e0\"/>\n",
-        escape(&title),
-        WIDTH - 1.0,
-        HEIGHT - 1.0
-    );
-    text(&mut svg, (20.0, 32.0), (17, INK, "start"), &title);
+    let mut svg = frame(c);
     let heads = [
         "Main's p99 latency, ms (less is better)".to_string(),
         format!("Side work done, {} (more is better)", c.side_unit),
@@ -106,6 +86,32 @@ pub fn draw(c: &Comparison) -> String {
     }
     small_print(&mut svg, c);
     svg + "</svg>\n"
+}
+
+/// The background and the title.
+fn frame(c: &Comparison) -> String {
+    let mut svg = String::new();
+    let title = format!(
+        "What side work costs main, a server that takes {:.0} % of {}",
+        host::main_pct(),
+        if c.is_measured() {
+            "the machine"
+        } else {
+            "a simulated machine"
+        }
+    );
+    // Writing to a string cannot fail.
+    let _ = write!(
+        svg,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
+         role=\"img\" aria-label=\"{}\" font-family=\"-apple-system, 'Segoe UI', Helvetica, Arial, sans-serif\">\n\
+         <rect x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"8\" fill=\"#ffffff\" stroke=\"#d1d9e0\"/>\n",
+        escape(&title),
+        WIDTH - 1.0,
+        HEIGHT - 1.0
+    );
+    text(&mut svg, (20.0, 32.0), (17, INK, "start"), &title);
+    svg
 }
 
 fn small_print(svg: &mut String, c: &Comparison) {

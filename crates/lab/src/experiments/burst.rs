@@ -41,7 +41,7 @@ pub enum Arm {
     NoLimit,
     /// A quota, nothing carried over.
     Quota,
-    /// ... with the seed's burst: four sevenths of the quota.
+    /// ... with the burst series' burst: four sevenths of the quota.
     Fixed,
     /// A quota that koordlet's law raises.
     Koordlet,
@@ -159,7 +159,7 @@ impl Sizes {
         }
     }
 
-    /// The seed's burst for this quota.
+    /// The burst series' burst for this quota.
     pub fn burst_us(&self) -> u64 {
         self.quota_us * 4 / 7
     }

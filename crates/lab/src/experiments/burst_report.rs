@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::burst::{Arm, Outcome, PERIOD_US, Sizes, WORKERS};
-use super::seeds::BURST;
+use super::published::BURST;
 use super::{Setup, num, row};
 use crate::LabError;
 use crate::dist::{self, Latency};
@@ -54,7 +54,7 @@ pub fn report(
         ),
         burst::seed_table(
             &format!(
-                "What a request waits (its latency less its own {work:.2} ms) beside the seed's wakeup latency, us"
+                "What a request waits (its latency less its own {work:.2} ms) beside the burst series' wakeup latency, us"
             ),
             sizes.request_us as f64,
             &columns,
@@ -165,7 +165,7 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
     let gain = p99(Arm::Quota) / p99(Arm::Auto);
     lines.push(
         Headline::new("p99 of a request, quota alone over burst auto", gain, "×")
-            .seed(seed.map(|r| r.without_us / r.with_us)),
+            .published(seed.map(|r| r.without_us / r.with_us)),
     );
     let keepers = [
         Arm::Fixed,

@@ -1,6 +1,6 @@
 //! `tidegate lab headroom`: main's latency at several loads, with side work placed in seven ways.
 //!
-//! Load 1.0 is 25 % of the machine, so the seed's 1.0…1.6 is 25…40 %. In each round every level is
+//! Load 1.0 is 25 % of the machine, so the cpu.headroom patches' 1.0…1.6 is 25…40 %. In each round every level is
 //! visited, and at each level every arm, both in random order: an arm is compared with *no side
 //! work* at the same level of the same round, minutes apart at most, because a shared machine
 //! changes by the hour.
@@ -97,7 +97,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let loads = match &options.loads {
         Some(loads) => loads.clone(),
         None if options.quick => vec![1.0, 1.4],
-        None => super::seeds::LATENCY.iter().map(|r| r.load).collect(),
+        None => super::published::LATENCY.iter().map(|r| r.load).collect(),
     };
     let mut bench = Bench::new(options, arms, loads, USUAL)?;
     let rounds = options

@@ -1,10 +1,10 @@
-//! What `tidegate lab headroom` makes of its cells: paired ratios, the seed's table beside ours.
+//! What `tidegate lab headroom` makes of its cells: paired ratios, the cpu.headroom patches' table beside ours.
 
 use serde_json::json;
 
 use super::headroom::{Bench, Cell, LEVEL_ONE_PCT};
 use super::law::TOLERANCE_PCT;
-use super::{LOUD_PCT, num, row, seeds};
+use super::{LOUD_PCT, num, published, row};
 use crate::LabError;
 use crate::arms::Arm;
 use crate::report::{Headline, Met, Report, Table, plots};
@@ -64,11 +64,11 @@ fn of_arm(cells: &[Cell], arm: Arm, load: Option<f64>, of: impl Fn(&Cell) -> f64
     mean(&chosen.map(of).collect::<Vec<_>>())
 }
 
-/// The seed's ratio over the levels that were run, where it has them.
+/// The cpu.headroom patches' ratio over the levels that were run, where it has them.
 fn seed_ratio(arm: Arm, loads: &[f64]) -> Option<f64> {
     let ratios: Vec<f64> = loads
         .iter()
-        .filter_map(|&l| seeds::at_load(l)?.ratio(&arm.key()))
+        .filter_map(|&l| published::at_load(l)?.ratio(&arm.key()))
         .collect();
     geometric_mean(&ratios)
 }
@@ -91,7 +91,7 @@ fn level_table(bench: &Bench<'_>, cells: &[Cell], load: f64) -> Table {
             "p99.9",
             "avg / no side",
             "p99 / no side",
-            "seed: avg /",
+            "published: avg /",
             "main %",
             "side %",
             "idle %",
@@ -117,7 +117,10 @@ fn level_table(bench: &Bench<'_>, cells: &[Cell], load: f64) -> Table {
             cell(of(|c| c.latency.p999_us / 1000.0), 1),
             shown(ratio(cells, arm, Some(load), avg)),
             shown(ratio(cells, arm, Some(load), p99)),
-            cell(seeds::at_load(load).and_then(|r| r.ratio(&arm.key())), 2),
+            cell(
+                published::at_load(load).and_then(|r| r.ratio(&arm.key())),
+                2,
+            ),
             cell(of(|c| c.shares.main_pct), 1),
             cell(of(|c| c.shares.side_pct), 1),
             cell(of(|c| c.shares.idle_pct), 1),
@@ -182,7 +185,7 @@ fn headline(bench: &Bench<'_>, cells: &[Cell]) -> Vec<Headline> {
         let name = format!("main's {what} over no side work: {}", arm.label());
         let mut h = Headline::new(&name, r.value, "×").interval(r.interval);
         if what == "average" {
-            h = h.seed(seed_ratio(arm, &bench.loads));
+            h = h.published(seed_ratio(arm, &bench.loads));
         }
         if let Some(limit) = target {
             h = h.target(&format!("≤ {limit}"), Met::of(r.value <= limit));
@@ -262,7 +265,7 @@ fn notes(bench: &Bench<'_>) -> Vec<String> {
         "Main: {}. Side: {}; its rate is in {}. Load 1.0 is {LEVEL_ONE_PCT:.0} % of the machine; one \
          millisecond of work is {} steps, calibrated once on an idle CPU, so every arm does the same \
          work. Ratios are to no side work in the same round at the same load (geometric mean, 95 % \
-         bootstrap interval from three rounds on); headlines are over all loads. Seed: side at \
+         bootstrap interval from three rounds on); headlines are over all loads. Published (cpu.headroom patches, 2019): side at \
          cpu.weight 1, 'weight 1' is its arm without headroom.",
         bench.main,
         bench.side.describe(),

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::latency::{BESIDE_GROUPS, Beside, Cell, How, Lengths, Part, SENSITIVE, YIELDING};
 use super::latency_cells::Outcome;
-use super::seeds::{CYCLICTEST, HACKBENCH};
+use super::published::{CYCLICTEST, HACKBENCH};
 use super::{Setup, num, row};
 use crate::LabError;
 use crate::dist::{self, Latency};
@@ -184,7 +184,7 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
             ratio,
             "×",
         )
-        .seed(seed.map(|(without, with)| f64::from(without) / f64::from(with))),
+        .published(seed.map(|(without, with)| f64::from(without) / f64::from(with))),
     );
     let rate = |how| {
         let part = Part::Cyclictest {
@@ -216,7 +216,7 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
         let name = format!("hackbench, {} groups, faster with hints", m.groups);
         lines.extend(
             m.gain_pct()
-                .map(|gain| Headline::new(&name, gain, "%").seed(seed.map(|r| r.gain_pct))),
+                .map(|gain| Headline::new(&name, gain, "%").published(seed.map(|r| r.gain_pct))),
         );
     }
     lines

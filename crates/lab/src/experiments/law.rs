@@ -1,5 +1,5 @@
 //! `tidegate lab law`: what side work gets and what stays idle while main uses next to nothing, and
-//! while it holds 30…80 % of the machine, against the seed's table; and the worst second while main
+//! while it holds 30…80 % of the machine, against the cpu.headroom patches' table; and the worst second while main
 //! varies.
 //!
 //! The contract: with constant main, idle is within one point of what was asked, or of what main and
@@ -342,7 +342,7 @@ pub(crate) fn judge(name: &'static str, looks: &[Snapshot], cpus: usize) -> Vary
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::seeds::LAW;
+    use crate::experiments::published::LAW;
 
     #[test]
     fn what_is_due_follows_the_seeds_table() {

@@ -187,9 +187,9 @@ fn table(visits: &[Visit]) -> Table {
             "main",
             "other",
             "side",
-            "seed: side",
+            "published: side",
             "idle",
-            "seed: idle",
+            "published: idle",
             "due",
             "off by",
             "reclaim",
@@ -261,8 +261,8 @@ fn rows(visits: &[Visit]) -> Vec<serde_json::Map<String, serde_json::Value>> {
             rows.push(row(json!({
                 "kind": "constant", "arm": v.arm.key(), "main_asked_pct": c.row.main_pct,
                 "main_pct": num(s.main_pct), "side_pct": num(s.side_pct), "other_pct": num(s.other_pct),
-                "idle_pct": num(s.idle_pct), "seed_idle_pct": c.row.seed.map(|seed| seed.idle_pct),
-                "seed_side_pct": c.row.seed.map(|seed| seed.side_pct),
+                "idle_pct": num(s.idle_pct), "published_idle_pct": c.row.seed.map(|seed| seed.idle_pct),
+                "published_side_pct": c.row.seed.map(|seed| seed.side_pct),
                 "due_idle_pct": due, "keeper_cpu_pct": num(s.agent_cpu_pct), "seconds": num(s.seconds),
             })));
         }

@@ -1,7 +1,7 @@
 //! The constant levels of `tidegate lab law`, what is due at each, and what came of it.
 
 use super::law::{HEADROOM_PCT, TOLERANCE_PCT, expected_idle};
-use super::seeds::{LAW, LawRow};
+use super::published::{LAW, LawRow};
 use crate::samplers::Shares;
 
 /// How many threads of side work want all the CPU that they can get.
@@ -30,12 +30,12 @@ pub struct Row {
     pub main_pct: u32,
     /// Side work.
     pub hogs: Hogs,
-    /// What the seed says of it.
+    /// What the cpu.headroom patches (2019) say of it.
     pub seed: Option<&'static LawRow>,
 }
 
 impl Row {
-    /// All rows: the machine that is nearly idle first, then the seed's.
+    /// All rows: the machine that is nearly idle first, then the published ones.
     pub fn all() -> impl Iterator<Item = Row> {
         let quiet = [(0, Hogs::One), (0, Hogs::EachCpu), (1, Hogs::EachCpu)];
         let quiet = quiet.map(|(main_pct, hogs)| Row {
@@ -69,7 +69,7 @@ impl Row {
         self.seed.is_some_and(|seed| seed.side_pct.is_none())
     }
 
-    /// The seed's figures for side and idle, for tables.
+    /// The cpu.headroom patches' figures for side and idle, for tables.
     pub fn seed_cells(&self) -> [String; 2] {
         let Some(seed) = self.seed else {
             return ["-".into(), "-".into()];

@@ -15,7 +15,7 @@ pub mod law;
 pub mod law_ext;
 pub mod law_report;
 pub mod law_rows;
-pub mod seeds;
+pub mod published;
 pub mod slices;
 pub mod slices_report;
 pub mod step;

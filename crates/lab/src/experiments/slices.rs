@@ -1,5 +1,5 @@
-//! `tidegate lab slices --engine ext`: seed 003's small quota on as many CPUs as there are, under the kernel's own scheduler
-//! and under the ext engine; beside them slices that expire, which no kernel has had since 5.4, simulated.
+//! `tidegate lab slices --engine ext`: the small quota of commit de53fd7aedb1 on as many CPUs as there are, under the kernel's
+//! own scheduler and under the ext engine; beside them slices that expire, which no kernel has had since 5.4, simulated.
 //!
 //! Two loads have the quota: fibtest (a thread computes without end, on each other CPU one works a moment and sleeps), and bursts
 //! on all CPUs at the same moments whose mean is below the quota, once with it and once without.
@@ -73,7 +73,7 @@ impl Kernel {
 /// What runs in the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// The seed's.
+    /// The published one.
     Fibtest,
     /// Bursts on all CPUs.
     Bursts,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::seeds::SLICES_EXCESS_MS_PER_CPU;
+use super::published::SLICES_EXCESS_MS_PER_CPU;
 use super::slices::{BURST_US, GAP_US, Kernel, Load, Outcome, PERIOD_US, QUOTA_US};
 use super::{Setup, num, row};
 use crate::LabError;
@@ -115,7 +115,7 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
         );
         lines.push(
             Headline::new(&name, excess, "ms a CPU")
-                .seed(Some(SLICES_EXCESS_MS_PER_CPU))
+                .published(Some(SLICES_EXCESS_MS_PER_CPU))
                 .target("≤ 1", Met::judged(excess, excess <= 1.0)),
         );
     }

@@ -1,7 +1,7 @@
 //! `tidegate lab burst --on sim`: the proportions of the burst patches' schbench run, with arrivals
 //! that really exceed the quota in some periods.
 //!
-//! The seed's run hands out 20 requests of 10 ms each 40 ms: at most 600 ms in any period of 100, below
+//! The burst series' run hands out 20 requests of 10 ms each 40 ms: at most 600 ms in any period of 100, below
 //! the quota of 700. What throttled it was quota lying in silos. Here a third of the batches is of 30
 //! requests and the others of 15, with the same mean: about one period in eight asks for 750 or 900 ms.
 //! Every arm meets the same batches.
@@ -20,7 +20,7 @@ use crate::dist::Latency;
 use crate::options::LabOptions;
 use crate::report::Report;
 
-/// The seed's quota.
+/// The burst series' quota.
 pub const QUOTA_US: u64 = 700_000;
 /// Its period.
 pub const PERIOD_US: u64 = 100_000;

@@ -8,7 +8,7 @@ use super::burst::{
 use super::stage::{Stage, plain};
 use crate::LabError;
 use crate::dist::{self, Latency};
-use crate::experiments::seeds::BURST;
+use crate::experiments::published::BURST;
 use crate::experiments::{num, row};
 use crate::report::{Headline, Met, Report};
 use crate::stats;
@@ -45,12 +45,12 @@ pub fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabErro
     }
     report.headline = headline(outcomes);
     let rows = rows(outcomes);
-    // In the seed's order: no limit last.
+    // In the burst series' order: no limit last.
     let columns: Vec<&burst::Row> = rows[1..].iter().chain(&rows[..1]).collect();
     report.tables = vec![
         burst::table("Quota 700 ms in 100 ms, mean use 500 ms", &rows),
         burst::seed_table(
-            "What a request waits (its latency less its own 10 ms) beside the seed's wakeup latency, us",
+            "What a request waits (its latency less its own 10 ms) beside the burst series' wakeup latency, us",
             REQUEST_NS as f64 / 1000.0,
             &columns,
         ),
@@ -63,7 +63,7 @@ pub fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabErro
          Mechanism: pool, silos, slices, burst and throttling as in the kernel; `auto` is Tidegate's \
          engine on kernel files with the law of adaptive burst (a write refills, so it writes only a change that \
          is a tenth of the quota). The model's: the arrivals, the costs of a \
-         switch and a wakeup, and no contention between CPUs. The seed's figures are wakeup latencies on a machine \
+         switch and a wakeup, and no contention between CPUs. The burst series' figures are wakeup latencies on a machine \
          that it does not name; here a wakeup is not delayed, since the CPU that a worker wakes on still holds 1 ms \
          of quota: it is the request that waits, in its middle."
     ));
@@ -105,7 +105,7 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
             gain,
             "×",
         )
-        .seed(seed.map(|r| r.without_us / r.with_us)),
+        .published(seed.map(|r| r.without_us / r.with_us)),
     );
     let limited = [Arm::Fixed(0), Arm::Fixed(BURST_US), Arm::Auto];
     let used = stats::most(limited.map(|arm| of(outcomes, arm, |o| o.used_pct)));

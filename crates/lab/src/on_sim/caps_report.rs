@@ -6,7 +6,7 @@ use tidegate_sim::CapScope;
 use super::caps::{Build, Cell, Engine, Outcome, SOFT, STORM_PPT, config};
 use super::stage::Stage;
 use crate::LabError;
-use crate::experiments::seeds::KERNBENCH_ELAPSED_S;
+use crate::experiments::published::KERNBENCH_ELAPSED_S;
 use crate::experiments::{num, row};
 use crate::report::{Headline, Met, Report, Table};
 use crate::tables::caps::{self, Series};
@@ -177,7 +177,7 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
     lines
 }
 
-/// What caps cost a build, beside what the seed says.
+/// What caps cost a build, beside what the patches say.
 fn builds(outcomes: &[Outcome]) -> Vec<Headline> {
     let mut lines = Vec::new();
     let elapsed = |build| find(outcomes, Cell::Build(build)).map(|o| o.elapsed_s);
@@ -197,7 +197,7 @@ fn builds(outcomes: &[Outcome]) -> Vec<Headline> {
                 let most = if build == Build::Unused { 0.5 } else { 1.0 };
                 lines.push(
                     Headline::new(name, value, "%")
-                        .seed(Some(seed))
+                        .published(Some(seed))
                         .target(&format!("≤ {most}"), Met::of(value <= most)),
                 );
             }

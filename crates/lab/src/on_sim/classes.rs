@@ -7,9 +7,9 @@ use tidegate_sim::{CfsConfig, EevdfConfig, ExtConfig, Scheduler};
 /// A scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// The fair class of before 6.6, the seed's.
+    /// The fair class of before 6.6, that of the latency-nice series.
     Cfs,
-    /// ... with the seed's patches.
+    /// ... with the latency-nice series.
     CfsPatched,
     /// The fair class from 6.6 on; a hint becomes a slice.
     Eevdf,
@@ -25,7 +25,7 @@ impl Class {
     pub fn label(self) -> &'static str {
         match self {
             Class::Cfs => "CFS",
-            Class::CfsPatched => "CFS with the seed's patches",
+            Class::CfsPatched => "CFS with the latency-nice series",
             Class::Eevdf => "EEVDF, hint as slice",
             Class::Ext => "ext",
         }

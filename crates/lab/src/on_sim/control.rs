@@ -21,7 +21,7 @@ pub enum Control {
     NoSide,
     /// A group of its own at default weight: as a service or a container starts.
     OwnGroup,
-    /// cpu.weight 1 and nothing else, as the seed's side work.
+    /// cpu.weight 1 and nothing else, as the cpu.headroom patches' side work.
     WeightOne,
     /// cpu.idle and nothing else.
     CpuIdle,
@@ -37,7 +37,7 @@ pub enum Control {
     KnobsUsage,
     /// Tidegate's engine on sched_ext.
     Ext,
-    /// cpu.idle and a quota that stands, 30 % of the machine: the seed's example.
+    /// cpu.idle and a quota that stands, 30 % of the machine: the cpu.headroom patches' example.
     StaticMax,
     /// The law of resctl-demo's sideloader.
     Sideloader,

@@ -1,4 +1,4 @@
-//! `tidegate lab headroom --on sim`: main's latency at the seed's loads beside side work that always
+//! `tidegate lab headroom --on sim`: main's latency at the cpu.headroom patches' loads beside side work that always
 //! wants more, on machines of several sizes, under Tidegate's engines, under what the kernel offers and
 //! under others' published laws; then the same at one load over the range of the contention coefficients.
 //!
@@ -16,7 +16,7 @@ use super::stage::{MS, S, Stage, built, derive, latency, server};
 use crate::LabError;
 use crate::dist::Latency;
 use crate::experiments::headroom::LEVEL_ONE_PCT;
-use crate::experiments::seeds::LATENCY;
+use crate::experiments::published::LATENCY;
 use crate::options::LabOptions;
 use crate::report::Report;
 use crate::samplers::{Shares, shares};
@@ -112,7 +112,7 @@ impl Arm {
         }
     }
 
-    /// The seed's arm that this one stands for.
+    /// The cpu.headroom patches' arm that this one stands for.
     pub fn seed_key(self) -> String {
         match self.control {
             ours if ours.is_tidegate() => {

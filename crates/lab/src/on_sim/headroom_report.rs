@@ -9,7 +9,7 @@ use super::setup::TOLERANCE_PCT;
 use super::stage::Stage;
 use crate::LabError;
 use crate::experiments::headroom::LEVEL_ONE_PCT;
-use crate::experiments::seeds;
+use crate::experiments::published;
 use crate::experiments::{num, row};
 use crate::report::{Headline, Met, Report, plots};
 use crate::stats::{geometric_mean, least, mean};
@@ -192,8 +192,8 @@ fn headline(outcomes: &[Outcome], cpus: u32, loads: &[f64]) -> Vec<Headline> {
             if by == By::Average {
                 let seed = loads
                     .iter()
-                    .filter_map(|&l| seeds::at_load(l)?.ratio(&arm.seed_key()));
-                h = h.seed(seed.fold(None, |a: Option<f64>, r| Some(r.max(a.unwrap_or(0.0)))));
+                    .filter_map(|&l| published::at_load(l)?.ratio(&arm.seed_key()));
+                h = h.published(seed.fold(None, |a: Option<f64>, r| Some(r.max(a.unwrap_or(0.0)))));
             }
             if arm.has_target() {
                 h = h.target(&format!("≤ {limit}"), Met::of(r <= limit));

@@ -3,7 +3,7 @@
 use super::control::Control;
 use super::headroom::{Arm, Outcome, Slowdown};
 use super::headroom_report::{By, Pick, of, ratio, reclaim_pct};
-use crate::experiments::seeds;
+use crate::experiments::published;
 use crate::report::Table;
 
 fn cell(value: Option<f64>, digits: usize) -> String {
@@ -34,12 +34,12 @@ pub fn ratios(outcomes: &[Outcome], cpus: u32, loads: &[f64], by: By) -> Table {
     }
     if by == By::Average {
         for (key, name) in [
-            ("weight_1", "seed: weight 1"),
-            ("tidegate_30", "seed: headroom 30 %"),
-            ("tidegate_20", "seed: headroom 20 %"),
+            ("weight_1", "published: weight 1"),
+            ("tidegate_30", "published: headroom 30 %"),
+            ("tidegate_20", "published: headroom 20 %"),
         ] {
             let mut cells = vec![name.to_string()];
-            let seed = |l: f64| seeds::at_load(l).and_then(|r| r.ratio(key));
+            let seed = |l: f64| published::at_load(l).and_then(|r| r.ratio(key));
             cells.extend(loads.iter().map(|&l| cell(seed(l), 2)));
             cells.push("-".into());
             t.push(cells);
@@ -89,23 +89,23 @@ pub fn side(outcomes: &[Outcome], cpus: u32) -> Table {
     t
 }
 
-/// In the seed's own form: everything over no side work at load 1.0.
+/// In the cpu.headroom patches' own form: everything over no side work at load 1.0.
 pub fn as_the_seed(outcomes: &[Outcome], cpus: u32, loads: &[f64]) -> Table {
     let title = format!(
-        "Main's average as the seed prints it (1 is no side work at the first load), {cpus} CPUs"
+        "Main's average as the cpu.headroom patches (2019) print it (1: no side work at the first load), {cpus} CPUs"
     );
     let mut t = Table::new(
         &title,
         &[
             "load",
-            "seed: no side",
+            "published: no side",
             "no side",
-            "seed: weight 1",
+            "published: weight 1",
             "weight 1",
-            "seed: 30 %",
+            "published: 30 %",
             "knobs 30 %",
             "ext 30 %",
-            "seed: 20 %",
+            "published: 20 %",
             "knobs 20 %",
             "ext 20 %",
         ],
@@ -123,7 +123,7 @@ pub fn as_the_seed(outcomes: &[Outcome], cpus: u32, loads: &[f64]) -> Table {
         return t;
     };
     for &load in loads {
-        let seed = seeds::at_load(load);
+        let seed = published::at_load(load);
         let ours = |control, pct| cell(avg(control, pct, load).map(|a| a / one), 2);
         t.push([
             format!("{load:.1}"),

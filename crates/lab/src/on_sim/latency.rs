@@ -1,5 +1,5 @@
-//! `tidegate lab latency --on sim`: latency hints, as the seed measured them (cyclictest beside
-//! hackbench, and hackbench itself), on the seed's fair class and on today's.
+//! `tidegate lab latency --on sim`: latency hints, as the latency-nice series measured them (cyclictest beside
+//! hackbench, and hackbench itself), on the latency-nice series' fair class and on today's.
 
 use tidegate_sim::workloads::{Common, Cyclictest, Hackbench, Hog, Kind};
 use tidegate_sim::{GroupId, Machine, MachineConfig, Simulation};
@@ -13,7 +13,7 @@ use crate::options::LabOptions;
 use crate::report::Report;
 use crate::tables::latency::worst_off_pct;
 
-/// The machine's size; the seed does not name its own.
+/// The machine's size; the series does not name its own.
 pub const CPUS: u32 = 8;
 /// The hint that asks for the least latency, and the one that yields most.
 pub const SENSITIVE: i8 = -20;
@@ -27,7 +27,7 @@ const PAIRS: u32 = 20;
 const MESSAGE_NS: u64 = 500;
 /// A pipe holds 64 KiB.
 const PIPE_MESSAGES: u32 = 655;
-/// Messages of the seed's hackbench from a sender to a receiver, over its groups.
+/// Messages of the latency-nice series' hackbench from a sender to a receiver, over its groups.
 const SEED_LOOPS: u32 = 2560;
 const HOGS: u32 = 3;
 /// What the hinting task asks for in each 4 ms: 44 %, more than its quarter.

@@ -7,7 +7,7 @@ use super::latency::{BESIDE_GROUPS, Cell, Outcome, Part, SENSITIVE, YIELDING, co
 use super::stage::Stage;
 use crate::LabError;
 use crate::dist::Latency;
-use crate::experiments::seeds::{CYCLICTEST, HACKBENCH};
+use crate::experiments::published::{CYCLICTEST, HACKBENCH};
 use crate::experiments::{num, row};
 use crate::report::{Headline, Met, Report};
 use crate::stats::most;
@@ -65,7 +65,7 @@ pub fn report(
         "cyclictest is one thread with a timer each millisecond; beside it runs hackbench -p -g {BESIDE_GROUPS} \
          ({} tasks). hackbench alone sends {loops}/group messages from each sender to each receiver; with a hint, \
          all its tasks have {YIELDING}. Under EEVDF a hint is a slice (sched_setattr), which is what Tidegate can \
-         do on a stock kernel; under CFS it is an offset in the wakeup comparison, as in the seed's patches; \
+         do on a stock kernel; under CFS it is an offset in the wakeup comparison, as in the latency-nice series; \
          under ext an offset of the deadline. Fairness: three hogs and the hinting task on one CPU, worst share \
          against its fair one: an equal part of the CPU where a hog hints; where a task hints that sleeps in \
          between and asks for more than its quarter, each hog's against their mean, and against a quarter \
@@ -74,8 +74,8 @@ pub fn report(
     ));
     report.notes.push(
         "Mechanism: who runs next and who preempts whom, by each class's rules, and by Tidegate's law of hints \
-         in ext. The model's: the machine (the seed does not name its own), what a switch, a wakeup and a \
-         message cost, no interrupts and no sections with preemption off (the seed's cyclictest takes 60 us \
+         in ext. The model's: the machine (the series does not name its own), what a switch, a wakeup and a \
+         message cost, no interrupts and no sections with preemption off (the series' cyclictest takes 60 us \
          at the least), so compare ratios and shapes, not microseconds."
             .into(),
     );
@@ -115,7 +115,7 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
         );
         let h = Headline::new(&name, over, "×");
         lines.push(match class {
-            // The seed's patches are a comparison.
+            // The latency-nice series is a comparison.
             Class::CfsPatched => h,
             _ => h.target("≤ 2", Met::of(over <= 2.0)),
         });
@@ -138,7 +138,7 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
             class.label()
         );
         lines.push(
-            Headline::new(&name, ratio, "×").seed(seed.filter(|_| class == Class::CfsPatched)),
+            Headline::new(&name, ratio, "×").published(seed.filter(|_| class == Class::CfsPatched)),
         );
     }
     for class in [Class::Eevdf, Class::Ext] {
@@ -165,7 +165,7 @@ fn headline(outcomes: &[Outcome]) -> Vec<Headline> {
                 "hackbench, {groups} groups, faster with hints: {}",
                 class.label()
             );
-            lines.push(Headline::new(&name, gain, "%").seed(seed.map(|r| r.gain_pct)));
+            lines.push(Headline::new(&name, gain, "%").published(seed.map(|r| r.gain_pct)));
         }
     }
     lines

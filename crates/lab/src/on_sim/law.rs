@@ -1,4 +1,4 @@
-//! `tidegate lab law --on sim`: the seed's second table, under each of Tidegate's engines and on
+//! `tidegate lab law --on sim`: the cpu.headroom patches' second table, under each of Tidegate's engines and on
 //! machines of several sizes; and the worst second while main varies.
 
 use std::sync::Arc;

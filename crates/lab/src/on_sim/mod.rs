@@ -1,4 +1,4 @@
-//! The seeds' experiments in the simulator: the same reports as on the host, from machines of any
+//! The published experiments in the simulator: the same reports as on the host, from machines of any
 //! size, without privilege, and the same to the byte from one seed.
 //!
 //! Each experiment is a list of *cells* (one simulation each), run side by side by [`jobs`], and

@@ -7,7 +7,7 @@ use super::slices::{
 };
 use super::stage::{MS, Stage};
 use crate::LabError;
-use crate::experiments::seeds::{SLICES_EXCESS_MS_PER_CPU, SLICES_SPEEDUP};
+use crate::experiments::published::{SLICES_EXCESS_MS_PER_CPU, SLICES_SPEEDUP};
 use crate::experiments::{num, row};
 use crate::report::{Headline, Met, Report, Table, plots};
 use crate::stats::{least, mean};
@@ -102,7 +102,7 @@ pub fn report(stage: &Stage<'_>, outcomes: &[Outcome]) -> Result<Report, LabErro
     report.notes.push(
         "Where slices expire, the sleepers' CPUs hold the quota when the period ends, and what the busy thread gets is \
          mostly what it overruns until the next tick; so the ratio depends on HZ and on where in a tick the periods \
-         begin (each round has another phase; shown is the mean). The seed names neither."
+         begin (each round has another phase; shown is the mean). The commit names neither."
             .into(),
     );
     Ok(report)
@@ -118,7 +118,8 @@ fn headline(outcomes: &[Outcome], kernels: &[Kernel], cpus: u32) -> Vec<Headline
             "the busy thread, slices that stay over ones that expire, {cpus} CPUs, HZ {}",
             hz(tick_ns)
         );
-        let h = Headline::new(&name, ratio, "×").seed((cpus == CPUS).then_some(SLICES_SPEEDUP));
+        let h =
+            Headline::new(&name, ratio, "×").published((cpus == CPUS).then_some(SLICES_SPEEDUP));
         lines.push(h.target("≥ 30", Met::of(ratio >= 30.0)));
         if let Some((low, high)) = speedup_range(outcomes, stock(cpus, tick_ns)) {
             let name = format!(
@@ -142,7 +143,7 @@ fn headline(outcomes: &[Outcome], kernels: &[Kernel], cpus: u32) -> Vec<Headline
         let name = format!("use above the quota over whole periods, {cpus} CPUs, worst run");
         lines.push(
             Headline::new(&name, most, "ms a CPU")
-                .seed(Some(SLICES_EXCESS_MS_PER_CPU))
+                .published(Some(SLICES_EXCESS_MS_PER_CPU))
                 .target("≤ 1", Met::of(most <= 1.0)),
         );
     }

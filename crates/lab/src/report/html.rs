@@ -40,7 +40,7 @@ pub fn render(report: &Report) -> String {
         );
     }
     let title = match report.experiment {
-        "law" => "Headroom against the seed's table",
+        "law" => "Headroom against the table of the cpu.headroom patches (2019)",
         "headroom" => "What side work costs main",
         "step" => "How soon side work gives way",
         "latency" => "What a latency hint gives, and what it costs others",

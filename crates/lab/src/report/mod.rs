@@ -62,7 +62,7 @@ impl Serialize for Met {
     }
 }
 
-/// One measured figure beside the seed's and its target.
+/// One measured figure beside the published one and its target.
 #[derive(Clone, Debug, Serialize)]
 pub struct Headline {
     /// What was measured.
@@ -72,9 +72,9 @@ pub struct Headline {
     pub value: f64,
     /// Of what.
     pub unit: String,
-    /// The seed's figure for the same thing.
+    /// The published figure for the same thing.
     #[serde(serialize_with = "rounded_option")]
-    pub seed: Option<f64>,
+    pub published: Option<f64>,
     /// The target, with its direction.
     pub target: Option<String>,
     /// Whether it was met.
@@ -100,16 +100,16 @@ impl Headline {
             name: name.into(),
             value,
             unit: unit.into(),
-            seed: None,
+            published: None,
             target: None,
             met: Met::Unknown,
             interval95: None,
         }
     }
 
-    /// Adds the seed's figure.
-    pub fn seed(mut self, seed: Option<f64>) -> Self {
-        self.seed = seed;
+    /// Adds the published figure.
+    pub fn published(mut self, published: Option<f64>) -> Self {
+        self.published = published;
         self
     }
 

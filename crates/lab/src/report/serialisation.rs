@@ -13,7 +13,7 @@ struct Figure {
     name: String,
     value: String,
     unit: String,
-    seed: Option<f64>,
+    published: Option<f64>,
     target: Option<String>,
     met: Option<bool>,
     interval95: Option<(f64, f64)>,
@@ -36,7 +36,7 @@ impl From<&Headline> for Figure {
             name: h.name.clone(),
             value: h.value.to_string(),
             unit: h.unit.clone(),
-            seed: h.seed,
+            published: h.published,
             target: h.target.clone(),
             met: match h.met {
                 Met::Yes => Some(true),
@@ -54,7 +54,7 @@ impl From<Figure> for Headline {
             name: f.name,
             value: f.value.parse().unwrap_or(f64::NAN),
             unit: f.unit,
-            seed: f.seed,
+            published: f.published,
             target: f.target,
             met: f.met.map_or(Met::Unknown, Met::of),
             interval95: f.interval95,
@@ -109,7 +109,7 @@ mod tests {
         let mut report = Report::new("burst", machine.clone());
         report.headline = vec![
             Headline::new("never", f64::INFINITY, "×").target("≥ 10", Met::Yes),
-            Headline::new("not measured", f64::NAN, "ms").seed(Some(1.5)),
+            Headline::new("not measured", f64::NAN, "ms").published(Some(1.5)),
         ];
         let mut table = Table::new("A table", &["a"]);
         table.push(["<b>".to_string()]);
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(back.tables[0].rows, report.tables[0].rows);
         assert!(back.headline[0].value.is_infinite() && back.headline[1].value.is_nan());
         assert_eq!(
-            (back.headline[0].met, back.headline[1].seed),
+            (back.headline[0].met, back.headline[1].published),
             (Met::Yes, Some(1.5))
         );
         assert!(from_text("{}", |_| unreachable!()).is_err());

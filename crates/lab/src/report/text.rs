@@ -35,12 +35,12 @@ pub fn render(report: &Report) -> String {
 pub fn headline_table(headline: &[Headline]) -> Table {
     let mut t = Table::new(
         "Headline",
-        &["figure", "seed", "ours", "unit", "target", ""],
+        &["figure", "published", "ours", "unit", "target", ""],
     );
     for h in headline {
         t.push([
             h.name.clone(),
-            h.seed.map_or("-".into(), |s| short(s, None)),
+            h.published.map_or("-".into(), |s| short(s, None)),
             short(h.value, h.interval95),
             h.unit.clone(),
             h.target.clone().unwrap_or_else(|| "-".into()),
@@ -52,7 +52,10 @@ pub fn headline_table(headline: &[Headline]) -> Table {
 
 /// Every headline of every report in one table, and the count of targets.
 pub fn headlines(reports: &[Report]) -> String {
-    let mut all = Table::new("", &["", "figure", "seed", "ours", "unit", "target", ""]);
+    let mut all = Table::new(
+        "",
+        &["", "figure", "published", "ours", "unit", "target", ""],
+    );
     let (mut met, mut targets) = (0, 0);
     for report in reports {
         for (h, cells) in report

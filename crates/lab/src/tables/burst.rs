@@ -1,8 +1,8 @@
-//! A quota with burst: how the limits compare, beside the seed.
+//! A quota with burst: how the limits compare, beside the published ones.
 
 use crate::LabError;
 use crate::dist::Latency;
-use crate::experiments::seeds::BURST;
+use crate::experiments::published::BURST;
 use crate::report::{Table, plots};
 
 /// One limit.
@@ -63,9 +63,9 @@ pub fn table(title: &str, rows: &[Row]) -> Table {
     t
 }
 
-/// Waiting beside the seed's wakeup latencies; `work_us` is a request's own work, `columns` are the limits to show.
+/// Waiting beside the burst series' wakeup latencies; `work_us` is a request's own work, `columns` are the limits to show.
 pub fn seed_table(title: &str, work_us: f64, columns: &[&Row]) -> Table {
-    let mut heads = vec!["statistic", "seed: burst 0", "seed: burst 400 ms"];
+    let mut heads = vec!["statistic", "published: burst 0", "published: burst 400 ms"];
     heads.extend(columns.iter().map(|r| r.label.as_str()));
     let mut t = Table::new(title, &heads);
     for r in &BURST {

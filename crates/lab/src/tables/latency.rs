@@ -2,11 +2,11 @@
 
 use crate::LabError;
 use crate::dist::Latency;
-use crate::experiments::seeds::{CYCLICTEST, HACKBENCH};
+use crate::experiments::published::{CYCLICTEST, HACKBENCH};
 use crate::report::{Table, plots};
 use crate::stats::most;
 
-/// A statistic of cyclictest as the seed names it, and where ours is.
+/// A statistic of cyclictest as the latency-nice series names it, and where ours is.
 type Statistic = (&'static str, fn(&Latency) -> f64);
 
 const STATISTICS: [Statistic; 5] = [
@@ -32,7 +32,7 @@ pub struct Timer {
     pub others_pct: f64,
 }
 
-/// All of them, and the seed's two runs.
+/// All of them, and the latency-nice series' two runs.
 pub fn cyclictest(first_head: &str, runs: &[Timer]) -> Table {
     let heads = [
         first_head,
@@ -61,7 +61,7 @@ pub fn cyclictest(first_head: &str, runs: &[Timer]) -> Table {
         t.push(cells);
     }
     for (hint, first) in [(0, true), (-20, false)] {
-        for (run, name) in [(0, "seed, first run"), (1, "seed, second run")] {
+        for (run, name) in [(0, "published, first run"), (1, "published, second run")] {
             let mut cells = vec![name.to_string(), hint.to_string(), "hackbench".into()];
             for (stat, _) in STATISTICS {
                 let of_run = CYCLICTEST
@@ -102,7 +102,7 @@ impl Messages {
     }
 }
 
-/// All of them beside the seed's gains.
+/// All of them beside the latency-nice series' gains.
 pub fn hackbench(title: &str, second_head: &str, runs: &[Messages]) -> Table {
     let heads = [
         "groups",
@@ -110,7 +110,7 @@ pub fn hackbench(title: &str, second_head: &str, runs: &[Messages]) -> Table {
         "without hints",
         "with hints",
         "gain",
-        "seed's gain",
+        "published gain",
     ];
     let mut t = Table::new(title, &heads);
     for r in runs {

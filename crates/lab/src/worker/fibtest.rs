@@ -1,5 +1,5 @@
-//! Seed 003's fibtest: a thread on each CPU, of which the first few compute without end and the others do a little work, all
-//! at the same moments, and sleep. How long that little takes from the moment at which it was due is what a quota can spoil.
+//! The fibtest of commit de53fd7aedb1: a thread on each CPU, of which the first few compute without end and the others do a
+//! little work, all at the same moments, and sleep. How long that little takes from the moment at which it was due is what a quota can spoil.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! The seeds' tables, as published:
+//! Published tables that the experiments are compared with:
 //! - headroom: cover letter of the cpu.headroom patches, Song Liu, 2019;
 //! - latency hints: *Latency hints for CFS task*, Vincent Guittot, Linux Plumbers Conference 2022;
 //! - burst: cover letter of *Burstable CFS bandwidth controller*, Huaixin Chang, 2021;
@@ -92,7 +92,7 @@ pub const LATENCY: [LatencyRow; 7] = [
 ];
 
 impl LatencyRow {
-    /// The seed's ratio to no side work at this load, for the arm with this key.
+    /// The cpu.headroom patches' ratio to no side work at this load, for the arm with this key.
     pub fn ratio(&self, arm_key: &str) -> Option<f64> {
         let value = match arm_key {
             "no_side" => Some(self.alone),
@@ -105,7 +105,7 @@ impl LatencyRow {
     }
 }
 
-/// The row of a load, if the seed has it.
+/// The row of a load, if it was published.
 pub fn at_load(load: f64) -> Option<&'static LatencyRow> {
     LATENCY.iter().find(|r| (r.load - load).abs() < 0.01)
 }
