@@ -41,7 +41,7 @@ pub fn call_starting<R>(call: impl Fn(&Client) -> Result<R, ApiError>) -> Result
     }
 }
 
-/// Someone who is not root learns the shortest way first.
+/// Without root, the shortest way comes first.
 fn with_mend_for_users(error: ApiError) -> Failure {
     let root = rustix::process::geteuid().is_root();
     let kind = error.kind;
