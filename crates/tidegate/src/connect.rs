@@ -9,7 +9,7 @@ use tidegate_api::{ApiError, ErrorKind};
 use crate::exit::{Exit, Failure};
 
 /// The agent that runs now.
-pub fn to_owner() -> Result<Client, Failure> {
+pub fn to_agent() -> Result<Client, Failure> {
     let run_dir = RunDir::from_env();
     Client::connect(&run_dir).map_err(|error| {
         let socket = run_dir.socket();
