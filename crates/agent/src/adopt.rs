@@ -1,4 +1,4 @@
-//! Taking up what an earlier agent left: gates that still have work in them, values that nobody needs any more.
+//! Taking up what an earlier agent left: gates that still have work in them, values that no gate needs any more.
 
 use std::collections::BTreeSet;
 

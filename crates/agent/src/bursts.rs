@@ -48,7 +48,7 @@ impl Agent {
                 && let Err(why) = self.step_burst(gate, now_ns, &machine)
             {
                 warn!("gate {}: burst: {why}", gate.record.name);
-                // What stands is looked at anew.
+                // What stands is read again.
                 gate.auto = None;
             }
         }

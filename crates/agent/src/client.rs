@@ -287,7 +287,7 @@ pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), 
     let _ = child.wait();
     match report.trim() {
         "ready" => Ok(()),
-        // Someone who was killed while starting one has left it behind, and it was faster.
+        // A starter that was killed has left one behind, and that was faster.
         _ if agent_lives(run_dir) => Ok(()),
         "" => Err(failed(format!(
             "it ended without a word; see {}",

@@ -1,4 +1,4 @@
-//! Nobody leaves a limit that was set with privilege by becoming side work.
+//! A limit that was set with privilege cannot be left by becoming side work.
 
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::discover::CgroupVersion;
@@ -10,7 +10,7 @@ use crate::peer::{Peer, ask_an_admin};
 use crate::privilege::is_bounded_by_admin;
 
 impl Agent {
-    /// Without privilege nobody gets out of what an administrator limited by having a process moved to side work's group.
+    /// Without privilege, a process cannot leave what an administrator limited by a move to side work's group.
     pub(crate) fn check_confinement(
         &self,
         peer: &Peer,

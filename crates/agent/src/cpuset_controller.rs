@@ -111,7 +111,7 @@ impl CpusetController {
         Arc::clone(&self.out_of_idle)
     }
 
-    /// Somebody else insists on the cpuset.
+    /// Another writer insists on the cpuset.
     pub fn leave_alone(&mut self) {
         self.left_alone = true;
     }
@@ -254,9 +254,9 @@ impl Agent {
         if cpuset.ended {
             return;
         }
-        let anew = self.follow_parts(&mut cpuset);
+        let has_changed = self.follow_parts(&mut cpuset);
         if !cpuset.is_wanted() || !cpuset.used {
-            // One that an agent before us left, or nobody needs any more.
+            // Left by an earlier agent, or no longer needed.
             let ours = slow && !cpuset.left_alone && lock(&self.journal).confined(&root).is_some();
             if cpuset.stands || ours {
                 self.relax(&mut cpuset, &root);
@@ -267,7 +267,7 @@ impl Agent {
         if cpuset.trouble.is_some() && !slow {
             return;
         }
-        let slow = slow || anew || !cpuset.stands;
+        let slow = slow || has_changed || !cpuset.stands;
         let done = self.confine(&mut cpuset, &root, slow);
         if let Err(why) = &done
             && cpuset.trouble.as_ref() != Some(why)
@@ -386,7 +386,7 @@ impl Agent {
         written.map_err(|error| error.to_string())
     }
 
-    /// Side work is in the idle class again, and may run everywhere, unless somebody else insists on its cpuset.
+    /// Side work is in the idle class again, and may run everywhere, unless another writer insists on its cpuset.
     fn relax(&self, cpuset: &mut CpusetController, root: &GroupPath) {
         // The quota first: it has to hold what the cpuset no longer does.
         lock(&self.control).set_confined(false);

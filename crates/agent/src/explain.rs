@@ -14,13 +14,13 @@ use crate::agent::Agent;
 use crate::control_thread::lock;
 use crate::views::{cpus, write_view};
 
-/// A gate that uses this much of what it is given wants more, as far as anybody can tell.
+/// A gate that uses this much of what it is given wants more, as far as can be told.
 const WANTS_MORE: f64 = 0.9;
 
-/// Of a CPU: less is nobody's concern.
+/// Of a CPU: less does not matter.
 const A_THOUSANDTH: f64 = 0.001;
 
-/// A limit that somebody else keeps on a group around the gate's.
+/// A limit of another writer on a group around the gate's.
 struct Above {
     group: String,
     cpus: f64,
@@ -173,7 +173,7 @@ fn soft_binding(gate: &GateView) -> Option<String> {
         "group" => String::new(),
         each => format!(" for each {each}"),
     };
-    // By what nobody else wanted over the last look, or by what its bucket owes at this moment.
+    // By what no other work wanted over the last look, or by what its bucket owes at this moment.
     let owes = cap.soft_level_ms.is_some_and(|ms| ms < 0.0);
     if owes || cap.background_cpus > A_THOUSANDTH {
         return Some(format!(

@@ -105,7 +105,7 @@ pub(crate) fn fall_back_with(
     report
 }
 
-/// Groups that an agent had taken out of the idle class for a while go back: nobody is there to do it when main needs it.
+/// Groups that an agent had taken out of the idle class for a while go back: no process is left to do it when main needs it.
 pub(crate) fn yield_again(groups: &Groups, journal: &mut Journal) -> Vec<String> {
     let mut report = Vec::new();
     for group in journal.relieved() {
@@ -187,7 +187,7 @@ fn sweep(groups: &Groups, journal: &mut Journal, own: &[GroupPath], run_dir: &Ru
 /// How the agent ended that is repaired after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// On purpose, or nobody knows: nobody is going to come back.
+    /// On purpose, or unknown: no agent is going to follow.
     End,
     /// By a crash, and a service manager starts the next one: gates live on, and have the fallback that they declared until then.
     Crash,

@@ -133,7 +133,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Puts back all that was written for a gate, and says what could not be: somebody else's value, or a refusal.
+    /// Puts back all that was written for a gate, and says what could not be: another writer's value, or a refusal.
     ///
     /// Moving a process can take seconds on a full machine, and the loop waits for the journal: so processes go back first,
     /// without it.
@@ -233,7 +233,7 @@ impl Agent {
         tighter(self.floor_now(), gate.own_limit())
     }
 
-    /// Saves what stands on somebody's group (or `was`, where systemd was just told something else), then makes it yield and
+    /// Saves what stands on a group that is not ours (or `was`, where systemd was just told something else), then makes it yield and
     /// gives it the floor.
     fn limit_foreign(
         &self,

@@ -30,7 +30,7 @@ pub enum Attachment {
         /// When it started, so that a reused number is not taken for it.
         start_ticks: u64,
     },
-    /// Somebody's group, limited where it stands.
+    /// A group that is not ours, limited where it is.
     InPlace {
         /// Below the mount of the cpu controller.
         group: GroupPath,
@@ -79,7 +79,7 @@ pub struct Record {
     pub attachment: Attachment,
     /// What cannot be enforced for it here.
     pub notes: Vec<String>,
-    /// Terms that somebody with privilege has set: others may only tighten them.
+    /// Terms that were set with privilege: without, they may only be tightened.
     #[serde(default)]
     pub by_admin: BTreeSet<String>,
 }
@@ -95,7 +95,7 @@ pub struct Gate {
     pub usage: Option<(u64, u64)>,
     /// CPUs it used between the last two looks.
     pub usage_cpus: f64,
-    /// Looks in a row that found nobody in it.
+    /// Looks in a row that found it empty.
     pub empty_looks: u32,
     /// The group of a unit, told from a later one with its path.
     pub group_id: Option<u64>,

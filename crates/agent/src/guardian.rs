@@ -25,7 +25,7 @@ use crate::paths::RunDir;
 /// How often the lease is looked at. A death is seen at once.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// While nobody is in control, what falls due (`hold`) is looked for this often.
+/// While no agent is in control, what falls due (`hold`) is looked for this often.
 const DUE: Duration = Duration::from_secs(1);
 
 /// How long to wait while another process holds the agent's lock.
@@ -110,7 +110,7 @@ pub fn main(
                         "the agent's lease has expired; writing the fallback"
                     );
                 }
-                // The frozen agent holds the lock, so nobody else is in control.
+                // The frozen agent holds the lock, so no other is in control.
                 fallback.write_when_due();
             }
             Sight::Dead => {
@@ -173,7 +173,7 @@ impl<'a> Fallback<'a> {
 }
 
 /// The agent is dead: writes the fallback, brings back an agent that was started on demand, or else stays until the
-/// gates have ended or somebody starts one, so that nothing is left behind.
+/// gates have ended or another agent is started, so that nothing is left behind.
 ///
 /// Every write is made under the agent's lock: an agent that is started meanwhile waits for it, and
 /// once one is in control, this guardian leaves.
@@ -195,7 +195,7 @@ fn after_death(
             return Ok(());
         }
         if lock.is_taken() {
-            // Somebody starts, or repairs: it takes moments, and may fail.
+            // An agent starts, or `repair` runs: it takes moments, and may fail.
             std::thread::sleep(TAKEN);
             continue;
         }
@@ -243,7 +243,7 @@ impl Tidying {
     }
 }
 
-/// The agent has left while commands of its gates still run, with their limits: nobody else would remove their groups. An
+/// The agent has left while commands of its gates still run, with their limits: no other process would remove their groups. An
 /// agent that comes takes them up. (A service's are left to its next start, or to `tidegate repair`.)
 fn after_leaving(run_dir: &RunDir, lease: &Lease, agent_pid: i32) {
     let mut tidying = Tidying::new();

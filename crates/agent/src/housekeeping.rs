@@ -193,7 +193,7 @@ impl Housekeeping {
         }
     }
 
-    /// What somebody else wrote over what is ours: written again once, then left alone. What cannot be written again (a
+    /// What another writer wrote over what is ours: written again once, then left alone. What cannot be written again (a
     /// process that was moved away) is left at once.
     pub(crate) fn look_for_outside_writes(&mut self, agent: &Agent) {
         // A call that is under way has in the journal what it is about to write: it is waited for.
@@ -204,7 +204,7 @@ impl Housekeeping {
             let turn = self.journal_turns.turn(journal.entries().len());
             journal.outside_writes(turn)
         };
-        // What the guardian wrote is nobody else's: the next look writes everything again.
+        // What the guardian wrote is ours: the next look writes everything again.
         let fallbacks = lock(&agent.control).fallbacks;
         if agent.lease.has_fallback() || self.fallbacks.is_some_and(|seen| seen != fallbacks) {
             return;
@@ -255,7 +255,7 @@ impl Housekeeping {
     }
 
     /// systemd writes what it was told when it has a reason, which is no fight over the knob; more often than every few seconds
-    /// it has none, and somebody else writes that value.
+    /// it has none, and another writer sets that value.
     fn is_systemds_turn(&mut self, agent: &Agent, gates: &[Gate], entry: &Entry) -> bool {
         if !agent.is_systemds(gates, entry) {
             return false;
@@ -309,7 +309,7 @@ impl Agent {
         }
     }
 
-    /// Whether nobody is left in the gate.
+    /// Whether the gate is empty.
     pub(crate) fn has_ended(&self, gate: &Gate) -> bool {
         let empty = |group: &GroupPath| match self.groups.populated(group) {
             Ok(populated) => !populated,
@@ -333,7 +333,7 @@ impl Agent {
         }
     }
 
-    /// Measures a gate that nobody has for a while, for one who asks.
+    /// Measures a gate for a call, where that was not done for a while.
     pub(crate) fn measure_for_show(&self, gate: &mut Gate, now_ns: u64) {
         let is_fresh = |(at_ns, _): &(u64, u64)| now_ns.saturating_sub(*at_ns) < FRESH_NS;
         if !gate.usage.as_ref().is_some_and(is_fresh) {

@@ -211,7 +211,7 @@ impl Journal {
         intended: &Bandwidth,
     ) -> Result<(), JournalError> {
         let id = self.entry(group, is_bandwidth).map(|entry| entry.id);
-        // What somebody else wrote over ours does not become ours by being written over: it would be taken for it later.
+        // What another writer wrote over ours does not become ours by being written over: it would be taken for it later.
         let known = id.and_then(|id| self.ledger.moving().get(id));
         let standing = match &known {
             Some(moved) if !moved.may_be(standing) => &moved.intended,
@@ -223,7 +223,7 @@ impl Journal {
         }
     }
 
-    /// That write failed: what stands is noted, so that it is not taken for somebody else's write.
+    /// That write failed: what stands is noted, so that it is not taken for an outside write.
     pub fn write_failed(&mut self, group: &GroupPath) {
         let Some(id) = self.entry(group, is_bandwidth).map(|entry| entry.id) else {
             return;

@@ -141,7 +141,7 @@ impl Lease {
         self.page().fallback_ns.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Whether there is a mark that nobody has taken.
+    /// Whether there is a mark that is not taken yet.
     pub fn has_fallback(&self) -> bool {
         self.page().fallback_ns.load(Ordering::Acquire) != 0
     }

@@ -54,7 +54,7 @@ impl Agent {
         }
     }
 
-    /// Whether somebody is in the gate's group or in a group for one each, which may lie beside it.
+    /// Whether a process is in the gate's group or in a group for one each, which may lie beside it.
     fn is_alive(&self, gate: &Gate) -> bool {
         self.processes_below(gate.record.attachment.group(), 4) > 0
             || self.has_units(&gate.record.name)
@@ -67,7 +67,7 @@ impl Agent {
         self.end_ext();
         self.end_cpuset();
         lock(&self.journal).restore_where(is_boost);
-        // Looked at once: one that ends meanwhile is an orphan, whose group somebody removes later.
+        // Looked at once: one that ends meanwhile is an orphan, whose group is removed later.
         let (orphaned, ended): (Vec<Gate>, Vec<Gate>) =
             std::mem::take(&mut *gates).into_iter().partition(|gate| {
                 matches!(gate.record.attachment, Attachment::Owned { .. }) && self.is_alive(gate)

@@ -77,7 +77,7 @@ impl Agent {
         placed
     }
 
-    /// Whoever may move a process may not move the one that has its number since it exited: that one goes back.
+    /// PID reuse between the check and the move is detected: the later process goes back.
     pub(crate) fn check_moved(
         &self,
         placement: &Placement,
@@ -109,7 +109,7 @@ impl Agent {
         })
     }
 
-    /// The side root: made, idle, and with a quota before anybody is in it.
+    /// The side root: made, idle, and with a quota before a process is in it.
     pub(crate) fn ensure_side_root(&self) -> Result<(), ApiError> {
         let root = self.side_root();
         self.ensure_made(&root, "")?;

@@ -47,6 +47,6 @@ mod tests {
             assert!(!agent_lives(&run_dir), "it closes");
         });
         drop(listener);
-        assert!(!agent_lives(&run_dir), "nobody is left");
+        assert!(!agent_lives(&run_dir), "none is left");
     }
 }

@@ -1,6 +1,6 @@
 //! Main waits for a file lock that side work holds: the holder goes first.
 //!
-//! A thread beside the loop is told by the kernel when a wait begins, or reads `/proc/locks` again and again. Where somebody who is not side work waits for a lock of side work, the holder
+//! A thread beside the loop is told by the kernel when a wait begins, or reads `/proc/locks` again and again. Where a task that is not side work waits for a lock of side work, the holder
 //! gets turns before all of the fair class ([`tidegate_knobs::locks::boost`]), one after the other until it lets go, within what its
 //! budget holds ([`tidegate_knobs::locks::budget`]). Quota, idle class and neighbours stay as they are. A gate with a limit of its
 //! own keeps that: its cap is a promise, too.
@@ -29,11 +29,11 @@ use crate::control_thread::lock;
 pub(crate) use stats::LockBoostStats;
 use stats::Side;
 
-/// Between two looks while somebody waits, or where waits are not told as they begin.
+/// Between two looks while a task waits, or where waits are not told as they begin.
 const LOOK_NS: u64 = 20_000_000;
 /// Most waits for a lock are over by themselves before this.
 const SETTLE: Duration = Duration::from_millis(1);
-/// A look costs as much of a CPU as the rest that follows it allows: one percent, and five where somebody was told to wait.
+/// A look costs as much of a CPU as the rest that follows it allows: one percent, and five where a wait was told.
 const REST_BY_COST: u64 = 100;
 const REST_BY_COST_TOLD: u64 = 20;
 /// However long a look took, the next one comes.
@@ -123,7 +123,7 @@ pub(crate) fn look_on(agent: &Agent, watch: Option<&Watch>) {
 pub(crate) struct Looked {
     /// Nothing is limited.
     idle: bool,
-    /// Somebody still waits for side work.
+    /// A task still waits for side work.
     left: bool,
     /// What the look's cost asks for.
     rest_ns: u64,
@@ -183,7 +183,7 @@ impl LockBoost {
         }
     }
 
-    /// Says whether somebody still waits for side work.
+    /// Says whether a task still waits for side work.
     fn look_at(&mut self, agent: &Agent, sides: &[Side], waits: Vec<Wait>) -> bool {
         let side_of = |pid: i32| {
             let at = agent.groups.group_of(pid).ok()??;
@@ -238,7 +238,7 @@ impl LockBoost {
                 asleep = Some(found);
             }
         }
-        // The process's own lock is nobody else's. The others go with the open file: whoever took it may have handed it on.
+        // A POSIX lock is the process's own. The others go with the open file, which may have been handed on.
         if held.kind == Kind::Posix {
             return asleep;
         }

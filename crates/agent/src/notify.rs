@@ -16,7 +16,7 @@ pub fn is_watched() -> bool {
     std::env::var_os("WATCHDOG_USEC").is_some()
 }
 
-/// Tells it; without a service manager nobody is told.
+/// Tells it; without a service manager it does nothing.
 pub fn tell(what: &[u8]) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
         return;

@@ -60,7 +60,7 @@ impl RunDir {
         &self.dir
     }
 
-    /// Makes the directory where it is missing, and refuses one that somebody else could tamper with.
+    /// Makes the directory where it is missing, and refuses one that another user could tamper with.
     ///
     /// # Errors
     /// One sentence: where, why; and the mend.
@@ -73,7 +73,7 @@ impl RunDir {
         self.check()
     }
 
-    /// Refuses a directory that somebody else could tamper with: theirs, or writable for them, or in a directory that is.
+    /// Refuses a directory that another user could tamper with: theirs, or writable for them, or in a directory that is.
     ///
     /// # Errors
     /// One sentence: where, why; and the mend.
@@ -94,7 +94,7 @@ impl RunDir {
             if uid != own && uid != 0 && (at == real || uid != UNMAPPED_UID) {
                 return Err(wrong(at, format!("it belongs to uid {uid}")));
             }
-            // In a sticky directory (/tmp) nobody can take another's directory away.
+            // In a sticky directory (/tmp) another user's directory cannot be taken away.
             let is_sticky = meta.mode() & 0o1000 != 0 && at != real;
             if meta.mode() & 0o022 != 0 && !is_sticky {
                 return Err(wrong(at, "others can write to it".to_owned()));

@@ -170,7 +170,7 @@ mod tests {
         };
         let side = terms(&[("class", "side"), ("weight", "50")]);
         assert_eq!(may_give(&user, false, 1000, &side), Ok(()));
-        assert!(may_give(&user, false, 0, &side).is_err(), "somebody else's");
+        assert!(may_give(&user, false, 0, &side).is_err(), "another user's");
         for pairs in [
             &[("class", "main")][..],
             &[("class", "neutral")],

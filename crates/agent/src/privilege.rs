@@ -1,4 +1,4 @@
-//! What somebody with privilege has set on a gate, its owner without privilege may tighten and never loosen.
+//! What was set on a gate with privilege may be tightened without, and never loosened.
 
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::bandwidth::Bandwidth;
@@ -24,13 +24,13 @@ fn is_by_admin(gate: &Gate, terms: &[Term]) -> bool {
     terms.iter().any(|term| set.contains(term.name()))
 }
 
-/// Whether the gate has a limit that somebody with privilege set, or a weight below that which a gate of one's own has.
+/// Whether the gate has a limit that was set with privilege, or a weight below that which a gate of one's own has.
 pub fn is_bounded_by_admin(gate: &Gate) -> bool {
     let is_light = gate.weight() < WEIGHT_DEFAULT && is_by_admin(gate, &[Term::Weight]);
     is_light || (gate.terms.is_bounded() && is_by_admin(gate, &BOUNDS))
 }
 
-/// Whether `changed`, asked for without privilege, is nowhere looser than what stands by somebody with privilege.
+/// Whether `changed`, asked for without privilege, is nowhere looser than what was set with privilege.
 ///
 /// # Errors
 /// Names the term and what stands.

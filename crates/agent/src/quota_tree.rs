@@ -1,7 +1,7 @@
 //! Quotas below quotas, which v1 makes an art: a group's quota may not be above its parent's, so while a child stands above
 //! it, also the parent cannot be lowered (v2 takes any, and the least of them holds).
 //!
-//! Main's protection must not wait for that. Whoever lowers a quota here first lifts what stands above it further down (a
+//! Main's protection must not wait for that. Lowering a quota here first lifts what stands above it further down (a
 //! gate's own quota, or one that side work gave to a group that it made): a group without a quota has its parent's, which is
 //! the lower one just then. When the parent's rises again, the child gets its own back. So on v1, too, the least holds.
 
@@ -151,7 +151,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes again what somebody else wrote over; false where the group has no quota of its own.
+    /// Writes again what was written over; false where the group has no quota of its own.
     pub fn reassert_own(&mut self, group: &GroupPath) -> Result<bool, JournalError> {
         let Some(held) = self.quota_tree.get(group).copied() else {
             return Ok(false);
@@ -265,7 +265,7 @@ impl Journal {
             .map(drop)
     }
 
-    /// Quotas above `low` that somebody gave to groups below `root` (side work to groups that it made) are written down and
+    /// Quotas above `low` that were given to groups below `root` (side work to groups that it made) are written down and
     /// lifted; says how many.
     fn lift_found(&mut self, root: &GroupPath, low: u128, depth: u32) -> Result<u32, JournalError> {
         let mut count = 0;

@@ -1,4 +1,4 @@
-//! What is ours and was written over by somebody else, written again.
+//! What is ours and was written over, written again.
 
 use tidegate_knobs::ledger::{Change, Entry};
 use tracing::warn;
@@ -7,7 +7,7 @@ use crate::agent::Agent;
 use crate::control_thread::lock;
 use crate::limits::set_yielding;
 
-/// Writes again what somebody else wrote over; false where that is not done.
+/// Writes again what was written over; false where that is not done.
 pub(crate) fn reassert(agent: &Agent, entry: &Entry) -> bool {
     let written = match &entry.change {
         Change::Bandwidth { .. } => {

@@ -40,7 +40,7 @@ impl Agent {
         alone.then_some(index)
     }
 
-    /// The gate's terms stand, but for what is asked for now: anybody in it can ask, so what somebody with privilege has set
+    /// The gate's terms stand, but for what is asked for now: any process in it can ask, so what was set with privilege
     /// since must neither be wiped nor loosened by it.
     pub(crate) fn run_again(
         &self,

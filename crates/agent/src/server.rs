@@ -149,7 +149,7 @@ async fn converse(stream: UnixStream, caller: Caller, agent: Arc<Agent>, _token:
     let connection = http1::Builder::new()
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    // A caller that goes away or is too slow has no answer to get; there is nobody to tell.
+    // A caller that goes away or is too slow has no answer to get.
     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
 }
 

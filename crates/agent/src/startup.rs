@@ -85,7 +85,7 @@ pub fn main(run_dir: &RunDir, options: &Options) -> Result<(), String> {
     result
 }
 
-/// Leaves the caller's session and parentage: whoever started this may exec another program, whose child we must not be.
+/// Leaves the caller's session and parentage: the starter may exec another program, whose child we must not be.
 fn detach() -> Result<(), String> {
     // SAFETY: this process has one thread so far (main calls this first), so the child is a whole copy.
     match unsafe { libc::fork() } {
@@ -296,7 +296,7 @@ pub fn start_guardian(
         .envs(run_dir.env())
         .current_dir("/")
         .stdin(Stdio::null());
-    // Standard output may still be the pipe on which somebody waits for us: the guardian must not hold it open.
+    // Standard output may still be the pipe on which the starter waits for us: the guardian must not hold it open.
     command.stdout(std::io::stderr().as_fd().try_clone_to_owned()?);
     // SAFETY: setsid is async-signal-safe and touches no memory.
     unsafe {
@@ -327,7 +327,7 @@ fn listen(run_dir: &RunDir) -> Result<std::os::unix::net::UnixListener, String> 
     Ok(listener)
 }
 
-/// An agent without its loop would answer and hold the lock, and nobody would be in control: it dies with any thread, and
+/// An agent without its loop would answer and hold the lock, and nothing would be in control: it dies with any thread, and
 /// the guardian acts.
 struct EndWithThread;
 
@@ -429,7 +429,7 @@ fn leave_on_signals(agent: Arc<Agent>) -> Result<(), String> {
     Ok(())
 }
 
-/// Tells whoever waits on our standard output, and lets go of it.
+/// Tells the starter, which waits on our standard output, and lets go of it.
 fn say_ready(mode: Mode) -> Result<(), String> {
     if mode == Mode::Service {
         notify::tell(notify::READY);

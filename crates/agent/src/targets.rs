@@ -52,7 +52,7 @@ impl Agent {
                 {
                     self.check_limitable(&gates, &request.target, &gate.record.attachment)?;
                 }
-                // What somebody else insisted on is ours again from here on.
+                // What was left to another writer is ours again from here on.
                 let own_group = gate.record.attachment.group().clone();
                 lock(&self.control).quotas.take_again(&own_group);
                 let privileged = self.by_admin(peer, &asked);
@@ -88,7 +88,7 @@ impl Agent {
         self.shown(&name, &request.target)
     }
 
-    /// Where a unit is that is no gate yet. systemd is asked before anybody has to wait for the gates, and not for those whom
+    /// Where a unit is that is no gate yet. systemd is asked before the gates are locked, and not for those whom
     /// the terms are refused whatever it answers, nor more often than gates may be changed.
     fn ask_systemd(
         &self,
@@ -110,7 +110,7 @@ impl Agent {
         self.group_of_unit(unit).map(Some)
     }
 
-    /// The gate `name` for whoever called it `target`.
+    /// The gate `name`, which the call named `target`.
     fn shown(&self, name: &str, target: &str) -> Result<GateView, ApiError> {
         let mut gates = self.status().gates.into_iter();
         let found = gates.find(|gate| gate.name == name);
@@ -130,7 +130,7 @@ impl Agent {
         match target {
             Target::Pid(pid) => {
                 if self.groups.version() == CgroupVersion::V1 && !hint_only {
-                    // On v2 it stays below its group; a hint moves nobody.
+                    // On v2 it stays below its group; a hint moves no process.
                     self.check_confinement(peer, gates, *pid)?;
                 }
                 let process = ProcessRef::look_up(&*self.fs, *pid);

@@ -59,7 +59,7 @@ impl Apply for QuotaWriter {
             .record_idle_class_change(group, yielding)
             .map_err(|error| error.to_string())?;
         set_yielding(&self.groups, group, yielding).map_err(|error| {
-            // It stands as before; a ledger that says otherwise would take that for somebody else's.
+            // It stands as before; a ledger that says otherwise would take that for an outside write.
             let _ = journal.record_idle_class_change(group, !yielding);
             error.to_string()
         })

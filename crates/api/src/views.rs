@@ -55,7 +55,7 @@ pub struct CapView {
     pub turns: u64,
     /// What the bucket holds; debt where negative.
     pub level_ms: f64,
-    /// CPU that it got in the background, which nobody else wanted.
+    /// CPU that it got in the background, that no other work wanted.
     pub used_background_seconds: f64,
     /// CPU that it got otherwise.
     pub used_foreground_seconds: f64,
@@ -283,9 +283,9 @@ pub struct StatusView {
 /// Holders of locks that main waited for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HoldersView {
-    /// How often somebody was seen to wait for a lock that side work holds.
+    /// Waits of others for a lock that side work holds.
     pub waits: u64,
-    /// How often a holder went first for that.
+    /// Boosts of a holder for that.
     pub times: u64,
     /// For how long in all, at most.
     pub seconds: f64,

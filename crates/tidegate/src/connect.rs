@@ -9,7 +9,7 @@ use tidegate_api::{ApiError, ErrorKind};
 use crate::exit::{Exit, Failure};
 
 /// The agent that runs now.
-pub fn to_owner() -> Result<Client, Failure> {
+pub fn to_agent() -> Result<Client, Failure> {
     let run_dir = RunDir::from_env();
     Client::connect(&run_dir).map_err(|error| {
         let socket = run_dir.socket();
@@ -41,7 +41,7 @@ pub fn call_starting<R>(call: impl Fn(&Client) -> Result<R, ApiError>) -> Result
     }
 }
 
-/// Someone who is not root learns the shortest way first.
+/// Without root, the shortest way comes first.
 fn with_mend_for_users(error: ApiError) -> Failure {
     let root = rustix::process::geteuid().is_root();
     let kind = error.kind;

@@ -45,7 +45,7 @@ pub fn report(message: &str) {
     use std::io::Write;
     let mut stderr = anstream::stderr().lock();
     for line in message.lines() {
-        // Nobody is left to tell when standard error is closed.
+        // Nothing is left to write to when standard error is closed.
         let _ = writeln!(stderr, "tidegate: {line}");
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use common::{Instance, describe};
 use tidegate_api::{ApiError, ErrorKind};
 
-/// Answers each call with `error`, after the connection that only looks whether somebody listens.
+/// Answers each call with `error`, after the connection that only looks whether an agent listens.
 fn answer_with(listener: &UnixListener, error: &ApiError) {
     drop(listener.accept().unwrap());
     let (mut stream, _) = listener.accept().unwrap();

@@ -10,7 +10,7 @@ const MOST_NS: u64 = 300_000_000_000;
 const WINDOW_NS: u64 = 3_600_000_000_000;
 /// So many in that time, and it is not tried again.
 pub(super) const ENDS_MAX: usize = 12;
-/// Somebody who takes the scheduler out on purpose (sysrq-S) has at least this long to say what else they want.
+/// After an end on purpose (sysrq-S), at least this long remains for other settings.
 const ASKED_NS: u64 = 30_000_000_000;
 
 /// The ends that still count.
@@ -20,7 +20,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// It ended, or could not be loaded, at `now_ns`; `asked` by somebody. When to try again; `None` for not at all.
+    /// It ended, or could not be loaded, at `now_ns`; `asked`: on purpose. When to try again; `None` for not at all.
     pub fn next_ns(&mut self, now_ns: u64, asked: bool) -> Option<u64> {
         let old = |at_ns: &u64| now_ns.saturating_sub(*at_ns) >= WINDOW_NS;
         while self.ends_ns.front().is_some_and(old) {

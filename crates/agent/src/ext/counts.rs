@@ -73,12 +73,12 @@ impl Earlier {
         }
     }
 
-    /// Gates that are no more are forgotten: one that comes there anew begins at nothing.
+    /// Gates that are no more are forgotten: one that comes there later begins at nothing.
     pub fn keep_work_of<T>(&mut self, gates: &BTreeMap<u64, T>) {
         self.work.retain(|id, _| gates.contains_key(id));
     }
 
-    /// The gate is gone; one that comes there anew begins at nothing.
+    /// The gate is gone; one that comes there later begins at nothing.
     pub fn forget(&mut self, id: u64) {
         self.work.remove(&id);
     }

@@ -42,7 +42,7 @@ const OFF: u8 = 0;
 const ARMING: u8 = 1;
 /// The scheduler enforces the terms.
 const ON: u8 = 2;
-/// It has just ended; nobody has asked why so far.
+/// It has just ended; the reason is not read yet.
 const LOST: u8 = 3;
 
 /// What became of the scheduler so far.

@@ -2,7 +2,7 @@
 //!
 //! A limit is enforced once. Where the scheduler knows better (headroom, caps), the quota in the kernel file is a copy, a *mirror*,
 //! and the scheduler is told not to look at it. Where the quota itself is what was asked for, it is the scheduler's word, too:
-//! it honours `cpu.max`, whoever wrote it.
+//! it honours every `cpu.max`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -117,7 +117,7 @@ impl Agent {
         plan
     }
 
-    /// Somebody else's quota that we left to them is theirs for the scheduler, too.
+    /// A quota that was left to another writer is left to it by the scheduler, too.
     fn is_ours(&self, group: &GroupPath) -> bool {
         !lock(&self.control).quotas.is_left_alone(group)
     }

@@ -164,7 +164,7 @@ impl Agent {
         tolerance_pct: f64,
     ) -> Option<String> {
         let asked_ucpu = (decision.capacity_ucpu as f64 * tolerance_pct / 100.0) as u64;
-        // A thousandth of a CPU is nobody's concern.
+        // A thousandth of a CPU does not matter.
         (decision.floor_ucpu > asked_ucpu + 1_000).then(|| {
             format!(
                 "engine ext: side work has {:.3} CPUs at least and not {:.3}, the tolerance: the kernel's watchdog wants 1 ms in 15 s for \

@@ -1,4 +1,4 @@
-//! Lock holders that go first, in the journal.
+//! Boosts of lock holders, in the journal.
 
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::{Change, Entry, Fallback};
@@ -7,14 +7,14 @@ use tidegate_knobs::locks::boost::{Boost, give};
 use super::{Journal, JournalError};
 
 impl Journal {
-    /// Tasks of `group` are about to go first.
+    /// Tasks of `group` are about to be boosted.
     pub fn record_boost(
         &mut self,
         group: &GroupPath,
         gate: &str,
         boost: Boost,
     ) -> Result<u64, JournalError> {
-        // Nobody but the agent keeps count of turns: without one they end.
+        // Only the agent counts turns: without one they end.
         let entry = self.new_entry(group, gate, Change::Boost(boost), Fallback::Restore)?;
         Ok(self.ledger.record(entry)?)
     }

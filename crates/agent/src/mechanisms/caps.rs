@@ -181,7 +181,7 @@ impl Agent {
         })
     }
 
-    /// Without an agent nobody would take the gate out of the background in time, so there it stays.
+    /// Without an agent nothing would take the gate out of the background in time, so there it stays.
     pub(crate) fn leave_in_background(&self, gate: &Gate) -> bool {
         let group = gate.record.attachment.group();
         self.leave_units(&gate.record.name);

@@ -45,7 +45,7 @@ pub(crate) struct HintState {
     pub counts: HintCounts,
     /// The look that is under way.
     pub round: HintRound,
-    /// Tasks that the sweep gave it, with how often: somebody may be taking it from them.
+    /// Tasks that the sweep gave it, with how often: another writer may be taking it from them.
     pub given: BTreeMap<i32, (TaskId, u8)>,
 }
 
@@ -313,7 +313,7 @@ impl Agent {
                 let times = given.get(&tid).filter(|(before, _)| *before == task);
                 let times = times.map_or(0, |(_, times)| *times);
                 if times >= 2 {
-                    // Taken from it twice: that is somebody's wish.
+                    // Taken from it twice: that is another writer's intent.
                     passed.counts.others += 1;
                     continue;
                 }

@@ -257,7 +257,7 @@ impl Agent {
         Ok(family)
     }
 
-    /// A new unit's cap, before anybody is in it.
+    /// A new unit's cap, before a task is in it.
     fn furnish(&self, divided: &Divided, unit: &GroupPath) -> GroupResult<()> {
         if let Some(limit) = divided.limit {
             if divided.gives_way {

@@ -201,7 +201,7 @@ impl Agent {
         let ask = look.is_multiple_of(LOOKS_A_QUESTION);
         let mut unknown = Vec::new();
         if ask {
-            // systemd may take its time; nobody is to wait for it with the gates in hand.
+            // systemd may take its time; nothing waits for it with the gates locked.
             let away: Vec<(String, UnitName)> = {
                 let gates = lock(&self.gates);
                 let of_unit = |gate: &Gate| Some((gate.record.name.clone(), unit_of(gate)?));

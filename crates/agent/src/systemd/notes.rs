@@ -110,7 +110,7 @@ pub fn take_back(note: &Note) -> Result<(), BusError> {
     Ok(())
 }
 
-/// Takes back those that are `wanted`; a line for each that could not be. What somebody else changed is forgotten, what could
+/// Takes back those that are `wanted`; a line for each that could not be. What was changed since is forgotten, what could
 /// not be reached is tried again by the next repair.
 pub fn take_back_where(
     fs: &dyn KernelFs,

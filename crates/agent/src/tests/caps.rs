@@ -128,7 +128,7 @@ fn unsetting_the_cap_takes_it_out_for_good_and_the_gate_lives_on() {
         look(&agent, 1_000, 0);
         assert!(
             !in_background(&bed, &group),
-            "{kind:?}: nobody looks any more"
+            "{kind:?}: nothing looks any more"
         );
     }
 }

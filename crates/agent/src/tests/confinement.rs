@@ -1,4 +1,4 @@
-//! What somebody with privilege has set stays set, whatever its owner without privilege asks for.
+//! What was set with privilege stays set, whatever is asked for without.
 
 use tidegate_api::{ApiError, ErrorKind, RunReply, RunRequest, SetRequest};
 use tidegate_knobs::bandwidth::Bandwidth;

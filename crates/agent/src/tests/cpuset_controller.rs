@@ -1,4 +1,4 @@
-//! Idle kept in space: confined while side work runs, in the journal first, taken off whoever dies and whatever fails.
+//! Idle kept in space: confined while side work runs, in the journal first, taken off whichever process dies and whatever fails.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -43,7 +43,7 @@ pub(super) fn confined(bed: &Bed) -> Option<String> {
         .inner()
         .read(Path::new(&format!("{dir}/cpuset.cpus")))
         .ok()?;
-    // With somebody in it, v2 has no group go without.
+    // With a process in it, v2 has no group go without.
     Some(text.trim().to_owned()).filter(|text| !text.is_empty() && text != "0-1")
 }
 

@@ -56,7 +56,7 @@ fn side_cpus(bed: &Bed) -> String {
     };
     let file = format!("{dir}/cpuset.cpus");
     let text = bed.fs.inner().read(Path::new(&file)).unwrap_or_default();
-    // With somebody in it, v2 has no group go without.
+    // With a process in it, v2 has no group go without.
     text.trim().replace("0-1", "")
 }
 
@@ -135,7 +135,7 @@ fn the_quota_comes_back_before_the_cpuset_goes() {
         agent.look_at_cpuset();
         steps(&bed, &agent, 100);
         assert_eq!(quota_pct(&bed), 400);
-        // Somebody else insists on side work's cpuset: machine-wide from then on, and said.
+        // Another writer insists on side work's cpuset: machine-wide from then on, and said.
         lock(&agent.cpuset).leave_alone();
         agent.look_at_domains();
         steps(&bed, &agent, 100);

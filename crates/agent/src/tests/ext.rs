@@ -332,7 +332,7 @@ fn gates_that_come_change_and_go_are_told() {
         let root = id(&agent, "/tg-side");
         assert!(told.mirrors.contains(&root), "before its quota was written");
     }
-    // Somebody's group: its cap is the scheduler's and its quota a copy; a quota of its own is enforced as it stands.
+    // A group that is not ours: its cap is the scheduler's and its quota a copy; a quota of its own is enforced as it stands.
     set(&agent, "cgroup:/other", &[("cap_hard", "300‰")]).unwrap();
     let other = id(&agent, "/other");
     let cap = CapTerms {

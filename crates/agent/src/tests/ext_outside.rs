@@ -17,7 +17,7 @@ use crate::housekeeping::Housekeeping;
 
 const S: u64 = 1_000_000_000;
 
-/// A gate that nobody has measured for so long is measured for who asks.
+/// A gate that was not measured for so long is measured for a call.
 const STALE: Duration = Duration::from_millis(1_600);
 
 #[test]
@@ -49,7 +49,7 @@ fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_sche
         }
         assert!(
             !lock(&kernel.told).mirrors.contains(&root_id),
-            "{kind:?}: the scheduler keeps whoever's quota"
+            "{kind:?}: the scheduler keeps every quota"
         );
     }
 }
@@ -146,7 +146,11 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
     lock(&kernel.told).limits = vec![counted];
     assert_eq!(shown(), (7, Some(10)));
     eject(&kernel);
-    assert_eq!(shown(), (7, None), "it has ended, and nobody knows");
+    assert_eq!(
+        shown(),
+        (7, None),
+        "it has ended, and that is not known yet"
+    );
     agent.supervise(2 * S);
     assert_eq!(shown(), (7, None), "no scheduler");
     agent.supervise(4 * S);
@@ -158,7 +162,7 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
     assert_eq!(of_other(), Some(20));
     unset(&agent, "cgroup:/other").unwrap();
     other();
-    assert_eq!(of_other(), Some(10), "a gate that is set anew");
+    assert_eq!(of_other(), Some(10), "a gate that is set again");
     eject(&kernel);
     agent.supervise(5 * S);
     assert!(!agent.ext.is_loaded());
@@ -166,8 +170,8 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
     other();
     agent.supervise(8 * S);
     assert_eq!(shown().1, Some(30), "the third");
-    let anew = "a gate that was set anew while there was no scheduler";
-    assert_eq!(of_other(), Some(10), "{anew}");
+    let again = "a gate that was set again while there was no scheduler";
+    assert_eq!(of_other(), Some(10), "{again}");
 }
 
 #[test]

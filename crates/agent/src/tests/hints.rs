@@ -1,4 +1,4 @@
-//! Latency hints: on commands, processes and groups, given, kept, changed and taken back, whoever else writes to the tasks.
+//! Latency hints: on commands, processes and groups, given, kept, changed and taken back, with other writers on the tasks.
 
 use tidegate_api::{
     ApiError, ErrorKind, GateView, LatencyView, RunRequest, SetRequest, UnsetRequest,
@@ -230,7 +230,7 @@ fn the_next_agent_goes_on_and_what_has_ended_is_undone() {
             .iter()
             .all(|gate| gate.latency.is_some())
     );
-    // Its record is lost, its entry is not: what nobody asks for any more is put back.
+    // Its record is lost, its entry is not: what is no longer asked for is put back.
     drop(second);
     std::fs::remove_file(bed.run_dir().gates()).ok();
     use tidegate_knobs::kfs::KernelFs;

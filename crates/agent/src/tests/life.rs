@@ -203,7 +203,7 @@ impl Bed {
         fallback::repair_with(&groups, &mut journal, &self.run_dir(), after)
     }
 
-    /// What must hold at every moment, whoever is dead: a line for each breach.
+    /// What must hold at every moment, whichever process is dead: a line for each breach.
     pub fn breaches(&self) -> Vec<String> {
         let mut found = Vec::new();
         for nth in [SIDE, LENT] {

@@ -1,4 +1,4 @@
-//! Main waits for a lock of side work's: the holder goes first, within its budget, in the journal first, and whoever dies.
+//! Main waits for a lock of side work's: the holder is boosted, within its budget, in the journal first, and whichever process dies.
 
 use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::locks::boost::Boost;
@@ -17,7 +17,7 @@ const WAITER: i32 = PIDS[2];
 
 const TURN_NS: u64 = 7_000_000;
 
-/// `holder` holds a flock that somebody else of its gate took, and `waiter` waits for it.
+/// `holder` holds a flock that another process of its gate took, and `waiter` waits for it.
 pub(super) fn locked(bed: &Bed, holder: i32, waiter: i32) {
     let line = "FLOCK  ADVISORY  WRITE";
     bed.fake.set_file(

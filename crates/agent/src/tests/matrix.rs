@@ -1,5 +1,5 @@
 //! The failure contract over a whole life: a fault at each operation of the agent, of its guardian, of `repair` and of the
-//! next agent's start; after each, what must hold holds, and whoever comes next leaves nothing behind.
+//! next agent's start; after each, what must hold holds, and the next process leaves nothing behind.
 //!
 //! `TIDEGATE_FAULTS=all` strikes at every operation; otherwise at every change, with two refusals of
 //! seven, deaths after each and freezes at an eighth of the looks between.
@@ -52,8 +52,8 @@ impl Strike {
         }
     }
 
-    /// Some are answers, not faults: to whoever looks, that this kernel has no such file, that there is no ledger, that one
-    /// may not write there; to whoever takes away, that it is gone already, and so is a task.
+    /// Some are answers, not faults: to a look, that this kernel has no such file, that there is no ledger, that one
+    /// may not write there; to a removal, that it is gone already, and so is a task.
     fn is_answer(self, op: Op) -> bool {
         let says_gone = matches!(self, Strike::Errno(libc::ENOENT | libc::ENODEV));
         let ends = matches!(op, Op::Rmdir | Op::Unlink | Op::SchedSet);
@@ -209,7 +209,7 @@ fn next_agent(bed: &Bed) -> Vec<String> {
     wrong
 }
 
-/// Nobody comes but `repair`: once while commands run, once after they have ended.
+/// Only `repair` follows: once while commands run, once after they have ended.
 fn only_repair(bed: &Bed) -> Vec<String> {
     let mut wrong = Vec::new();
     wrong.extend(bed.repair(After::End).err());

@@ -27,7 +27,7 @@ fn what_stood_before_comes_back_also_from_lifted() {
         }
         journal.write_quota(&side, &free, &limit(2_000)).unwrap();
         assert_eq!(groups.bandwidth(&inner).unwrap().quota_us, None, "{kind:?}");
-        // The agent dies; whoever opens the journal knows both for ours.
+        // The agent dies; the next to open the journal knows both for ours.
         drop(journal);
         let (groups, mut journal) = bed.without_agent();
         assert_eq!(journal.restore_lines(|_| true), [""; 0], "{kind:?}");

@@ -190,7 +190,7 @@ fn a_quota_that_is_left_alone_stays_so_until_its_gate_is_set_again() {
     run_side(&agent, PIDS[1]).unwrap();
     let writes = knob.writes;
     steps(&bed, &agent, &mut knob, 400);
-    assert_eq!(knob.writes, writes, "somebody else insists on theirs");
+    assert_eq!(knob.writes, writes, "another writer insists");
     lock(&agent.control).quotas.take_again(&root);
     run_side(&agent, PIDS[2]).unwrap();
     steps(&bed, &agent, &mut knob, 400);

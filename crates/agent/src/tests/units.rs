@@ -67,7 +67,7 @@ fn each_task_has_its_own_quota_and_forks_share_until_they_are_found() {
         look(&agent);
         assert!(
             !bed.exists(&format!("{group}/tg-t9001")),
-            "{kind:?}: nobody is in it"
+            "{kind:?}: it is empty"
         );
         set(&agent, "gate:job", &[("cap_hard", "50‰")]).unwrap();
         assert_eq!(quota(&agent, &first), Some(50_000), "{kind:?}");
@@ -214,7 +214,7 @@ fn a_storm_of_forks_costs_a_bounded_number_of_moves_and_is_never_multiplied() {
         let free = (10_000..10_700)
             .filter(|pid| at(&agent, *pid) == group)
             .count();
-        assert_eq!(free, 0, "{kind:?}: nobody is without a cap");
+        assert_eq!(free, 0, "{kind:?}: none is without a cap");
         let shown = agent.status().gates[0].notes.join("\n");
         assert!(shown.contains("some share one"), "{kind:?} {shown}");
     }

@@ -42,7 +42,7 @@ pub struct CapCounts {
     pub soft_level_ms: Option<f64>,
     /// CPU time under the cap.
     pub used_seconds: f64,
-    /// Of it, above the soft cap, which nobody else wanted.
+    /// Of it, above the soft cap, that no other work wanted.
     pub background_seconds: f64,
     /// The same over the last look, in CPUs.
     pub background_cpus: f64,

@@ -16,7 +16,7 @@ pub struct Args {
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let target = connect::target(&args.target)?;
-    let view = connect::to_owner()?.explain(&target)?;
+    let view = connect::to_agent()?.explain(&target)?;
     if args.json {
         render::json(&view)
     } else {

@@ -17,7 +17,7 @@ pub struct Args {
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     match &args.target {
         None => {
-            let all = connect::to_owner()?.gates()?;
+            let all = connect::to_agent()?.gates()?;
             if args.json {
                 render::json(&all)
             } else {
@@ -26,7 +26,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         }
         Some(text) => {
             let target = connect::target(text)?;
-            let gate = connect::to_owner()?.explain(&target)?.gate;
+            let gate = connect::to_agent()?.explain(&target)?.gate;
             if args.json {
                 render::json(&gate)
             } else {

@@ -14,7 +14,7 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
-    let view = connect::to_owner()?.status()?;
+    let view = connect::to_agent()?.status()?;
     if args.json {
         render::json(&view)
     } else {

@@ -48,7 +48,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
 /// How long an agent may take to put everything back.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The agent answers before it leaves; whoever calls `repair` or starts another next needs it gone.
+/// The agent answers before it leaves; `repair` or another agent next needs it gone.
 fn wait_until_left(run_dir: &RunDir) -> Result<(), Failure> {
     let path = run_dir.agent_lock();
     let started = Instant::now();

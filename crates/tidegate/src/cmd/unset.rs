@@ -36,7 +36,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         target: connect::target(&args.target)?,
         terms,
     };
-    let done = connect::to_owner()?.unset(&request)?;
+    let done = connect::to_agent()?.unset(&request)?;
     if args.json {
         render::json(&done)
     } else {
