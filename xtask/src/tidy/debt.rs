@@ -37,10 +37,7 @@ const SPREAD: Listed = &[
     ("crates/sim: Machine", 6),
 ];
 /// Files of a folder that are named by a word that was replaced.
-const STEMS: Listed = &[
-    ("crates/sim", 4),
-    ("crates/tidegate", 1),
-];
+const STEMS: Listed = &[("crates/sim", 4), ("crates/tidegate", 1)];
 /// Words for a person where a thing is meant, in a folder's pages.
 const PERSONS: Listed = &[("docs", 70), ("law", 11)];
 
