@@ -19,11 +19,13 @@ use tidegate_terms::{
 #[serde(rename_all = "snake_case")]
 pub enum Attachment {
     /// A group of ours that the command was started in.
+    #[serde(alias = "own")]
     Owned {
         /// Below the mount of the cpu controller.
         group: GroupPath,
     },
     /// A process that ran already, moved within the cpu hierarchy into a group of ours.
+    #[serde(alias = "lent")]
     Moved {
         /// Where it is, and where it was.
         placement: Placement,
@@ -31,11 +33,13 @@ pub enum Attachment {
         start_ticks: u64,
     },
     /// A group that is not ours, limited where it is.
+    #[serde(alias = "foreign")]
     InPlace {
         /// Below the mount of the cpu controller.
         group: GroupPath,
     },
     /// A process that is not touched: its class is known, that is all.
+    #[serde(alias = "known")]
     Observed {
         /// The process.
         pid: i32,
@@ -75,7 +79,8 @@ pub struct Record {
     pub parent: Option<String>,
     /// When it was made, `CLOCK_MONOTONIC`.
     pub made_ns: u64,
-    /// Where its work sits.
+    /// Where its work sits. Aliases: as agents before 24 November 2026 wrote it.
+    #[serde(alias = "place")]
     pub attachment: Attachment,
     /// What cannot be enforced for it here.
     pub notes: Vec<String>,
@@ -349,5 +354,31 @@ pub(crate) mod tests {
         );
         let bare = gate("encode", &[("class", "side"), ("headroom", "0%")]);
         assert_eq!(demand([&bare].into_iter(), &settings).headroom_ppm, 0);
+    }
+
+    /// Over an update, an agent takes up the gates that the one before wrote.
+    #[test]
+    fn gates_of_earlier_agents_are_read() {
+        let written = serde_json::to_string(&gate("web", &[("class", "side")]).record).unwrap();
+        let earlier = written.replace(r#""attachment":{"owned""#, r#""place":{"own""#);
+        assert_ne!(earlier, written);
+        assert_eq!(
+            serde_json::from_str::<Record>(&earlier).unwrap().attachment,
+            serde_json::from_str::<Record>(&written).unwrap().attachment
+        );
+        for (now, before, fields) in [
+            ("in_place", "foreign", r#""group":"/a""#),
+            (
+                "observed",
+                "known",
+                r#""pid":1,"start_ticks":2,"group":"/a""#,
+            ),
+        ] {
+            let read = |variant: &str| {
+                serde_json::from_str::<Attachment>(&format!(r#"{{"{variant}":{{{fields}}}}}"#))
+                    .unwrap()
+            };
+            assert_eq!(read(now), read(before));
+        }
     }
 }

@@ -30,6 +30,7 @@ pub enum ErrorKind {
     /// An agent runs and does not answer in time. Not from the agent itself.
     NoAnswer,
     /// Anything else.
+    #[serde(other)]
     Internal,
 }
 
@@ -161,6 +162,8 @@ struct Problem {
     title: String,
     #[serde(skip_deserializing)]
     status: u16,
+    // As agents before 24 November 2026 named it.
+    #[serde(alias = "message")]
     detail: String,
     kind: ErrorKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -234,5 +237,19 @@ mod tests {
             error.to_string(),
             "gate:x: there is no such gate; see `tidegate show`"
         );
+    }
+
+    /// A command that was updated, beside an agent that was not, or the other way round.
+    #[test]
+    fn another_versions_errors_keep_their_kind_or_are_failures() {
+        let before = json!({"kind": "not_found", "message": "gate:x: there is no such gate"});
+        let error: ApiError = serde_json::from_value(before).unwrap();
+        assert_eq!(
+            (error.kind, error.detail.as_str()),
+            (ErrorKind::NotFound, "gate:x: there is no such gate")
+        );
+        let after = json!({"kind": "of_a_later_version", "detail": "it does not work"});
+        let error: ApiError = serde_json::from_value(after).unwrap();
+        assert_eq!(error.kind, ErrorKind::Internal);
     }
 }

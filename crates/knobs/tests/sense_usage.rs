@@ -247,8 +247,8 @@ fn v2_takes_busy_time_from_schedstat() {
     // Ticks that see no idle time are not believed where there were switches.
     ran([530, 710], [6, 6]);
     used(25_000);
-    let (out, busy_ns) = told(&mut sensor, &start);
-    assert_eq!(busy_ns, 40 * MS);
+    let (out, _) = told(&mut sensor, &start);
+    assert_eq!(out.busy_ns, 40 * MS);
     // One task of side work throughout on CPU 0, told by ticks.
     ran([530, 710], [12, 6]);
     used(85_000);
@@ -261,6 +261,67 @@ fn v2_takes_busy_time_from_schedstat() {
     let (_, busy_ns) = told(&mut sensor, &out2);
     assert!((9 * MS..=11 * MS).contains(&busy_ns), "{busy_ns}");
 
-    tree.write("proc/schedstat", "cpu0 1 2\n");
+    tree.write("proc/schedstat", "version 17\ncpu0 1 2\n");
     assert!(sensor.sample(&mut Counters::default()).is_err());
+}
+
+/// Busy time that stands still beside side work that runs: the law shall see it, not a main that uses nothing.
+#[test]
+fn v2_does_not_hide_a_schedstat_that_stands_still() {
+    let tree = Tree::new();
+    fs::remove_file(tree.at("acct/a/cpuacct.usage")).unwrap();
+    tree.write("acct/a/cpu.stat", "usage_usec 0\n");
+    tree.write("proc/schedstat", "version 17\ncpu0 0 0 0 0 0 0 7 0 9\n");
+    tree.write(
+        "proc/stat",
+        "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n",
+    );
+    let side = [tree.group("acct/a")];
+    let mut sensor = UsageSensor::open(&tree.config(false), &side, &[]).unwrap();
+    let mut last = sample(&mut sensor);
+    for step in 1..=10 {
+        sleep(Duration::from_millis(20));
+        tree.write(
+            "proc/stat",
+            &format!(
+                "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 {} 0 0 0 0 0 0\n",
+                2 * step
+            ),
+        );
+        tree.write(
+            "acct/a/cpu.stat",
+            &format!("usage_usec {}\n", 300_000 * step),
+        );
+        let out = sample(&mut sensor);
+        if step > 1 {
+            assert_eq!(out.busy_ns, last.busy_ns, "{step}");
+        }
+        last = out;
+    }
+    assert_eq!(last.side_ns, 3_000 * MS);
+}
+
+/// Of other CPUs than `/proc/stat`, or of another layout: a container's, or a later kernel's.
+#[test]
+fn v2_leaves_a_schedstat_that_is_not_understood() {
+    let tree = Tree::new();
+    let cpu = |n: usize| format!("cpu{n} 0 0 0 0 0 0 7 0 9\n");
+    tree.write(
+        "proc/stat",
+        "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n",
+    );
+    let note = |text: &str| {
+        tree.write("proc/schedstat", text);
+        UsageSensor::open(&tree.config(false), &[], &[])
+            .unwrap()
+            .exactness()
+    };
+    assert!(!note(&format!("version 17\n{}", cpu(0))).contains("steps"));
+    for text in [
+        String::new(),
+        format!("version 18\n{}", cpu(0)),
+        format!("version 17\n{}{}", cpu(0), cpu(1)),
+    ] {
+        assert!(note(&text).contains("idle has steps of 10 ms"), "{text}");
+    }
 }

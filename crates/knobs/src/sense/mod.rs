@@ -5,7 +5,7 @@
 //!
 //! - **bpf** ([`bpf`]): a program at every context switch, exact to the nanosecond, good for
 //!   windows of 5 ms and less. Reading it takes no system call per CPU.
-//! - **usage** ([`usage`]): cgroup usage and `/proc/stat`, good for windows of 50 ms and more,
+//! - **usage** ([`usage`]): cgroup usage, `/proc/schedstat` and `/proc/stat`, good for windows of 50 ms and more,
 //!   on every kernel. The kernel accounts a running task at ticks, so a reading is off by up to
 //!   [`Sensor::granularity_ns`] per CPU; the error does not add up over readings.
 //!
@@ -16,7 +16,7 @@
 //! answers an invalid sample with a cut, never with a hold.
 //!
 //! - `capacity_ns`: time of the online CPUs, less steal;
-//! - `busy_ns`: time not idle, less steal; so `capacity_ns - busy_ns` is idle time as the guest
+//! - `busy_ns`: time not idle (by schedstat: without interrupts on an idle CPU), less steal; so `capacity_ns - busy_ns` is idle time as the guest
 //!   saw it, which is never negative;
 //! - `side_ns`, `main_ns`: the part of it that tasks in those groups took; the nearest root
 //!   decides where roots are nested.
@@ -183,7 +183,7 @@ pub struct SenseConfig {
     /// Normally `/sys/devices/system/cpu`.
     pub cpu_dir: PathBuf,
     /// The root of the v1 cpuacct hierarchy, if there is one: the usage sensor then reads the
-    /// machine's busy time from its `cpuacct.usage`, else from `/proc/stat`.
+    /// machine's busy time from its `cpuacct.usage`, else from `/proc/schedstat` or `/proc/stat`.
     pub cpuacct_root: Option<PathBuf>,
 }
 

@@ -10,8 +10,10 @@ use super::SenseError;
 use super::files::{KeptFile, number};
 use super::steal::cpu_line;
 
-/// The field of a `cpu` line that holds what tasks ran, in ns (`rq_cpu_time`; versions 15 to 17).
+/// The field of a `cpu` line that holds what tasks ran, in ns (`rq_cpu_time`).
 const RAN_FIELD: usize = 6;
+/// The versions of the file in which it is that.
+const VERSIONS: std::ops::RangeInclusive<u64> = 15..=17;
 
 /// One CPU at the last reading.
 #[derive(Clone, Copy, Default)]
@@ -24,17 +26,20 @@ struct Cpu {
 }
 
 impl Cpu {
-    /// What it ran in a window of `each_ns` that ended with this reading.
+    /// What it ran in a window of `each_ns` that ended with this reading. Without a switch and without ticks that idled (older
+    /// kernels count none on a CPU whose tick is stopped for its one task) a task ran throughout.
     fn advance(&mut self, ran_ns: u64, ticks: (u64, u64), each_ns: u64) -> u64 {
         let since_ns = ran_ns.saturating_sub(self.ran_ns);
         let running = ticks.0.saturating_sub(self.ticks.0);
         let idle = ticks.1.saturating_sub(self.ticks.1);
         (self.ran_ns, self.ticks) = (ran_ns, ticks);
-        if since_ns == 0 && running > idle {
+        if since_ns == 0 && running >= idle {
             self.unswitched_ns += each_ns;
             return each_ns;
         }
-        since_ns.saturating_sub(std::mem::take(&mut self.unswitched_ns))
+        let told_ns = since_ns.min(self.unswitched_ns);
+        self.unswitched_ns -= told_ns;
+        since_ns - told_ns
     }
 }
 
@@ -43,11 +48,13 @@ pub struct Schedstat {
     ran: KeptFile,
     stat: KeptFile,
     text: Vec<u8>,
-    cpus: Vec<Cpu>,
+    /// By number; None: not seen yet.
+    cpus: Vec<Option<Cpu>>,
 }
 
 impl Schedstat {
-    /// Opens the files in `proc_dir` and takes the first reading; None where the kernel has no `schedstat`.
+    /// Opens the files in `proc_dir` and takes the first reading. None where the kernel has no `schedstat`, or one that is not
+    /// understood or not of the same CPUs as `stat` (a container's `/proc` may be made of both).
     pub fn open(proc_dir: &Path) -> Result<Option<Self>, SenseError> {
         let path = proc_dir.join("schedstat");
         if !path.exists() {
@@ -59,6 +66,14 @@ impl Schedstat {
             text: Vec::new(),
             cpus: Vec::new(),
         };
+        schedstat.stat.whole(&mut schedstat.text)?;
+        let cpus: Vec<_> = lines::<8>(&schedstat.text).map(|(cpu, _)| cpu).collect();
+        schedstat.ran.whole(&mut schedstat.text)?;
+        let version = schedstat.text.strip_prefix(b"version ").and_then(number);
+        let understood = version.is_some_and(|version| VERSIONS.contains(&version));
+        if !understood || !lines::<9>(&schedstat.text).map(|(cpu, _)| cpu).eq(cpus) {
+            return Ok(None);
+        }
         schedstat.advance(0)?;
         Ok(Some(schedstat))
     }
@@ -68,9 +83,7 @@ impl Schedstat {
         let mut ticks = Vec::new();
         self.stat.whole(&mut self.text)?;
         for (cpu, fields) in lines::<8>(&self.text) {
-            let fields = fields.ok_or_else(|| {
-                SenseError::parse(self.stat.path(), "8 numbers for each CPU", &self.text)
-            })?;
+            let fields = fields.ok_or_else(|| self.unreadable(&self.stat, "8 numbers"))?;
             let [user, nice, system, idle, iowait, irq, softirq, steal] = fields;
             let running = [user, nice, system, irq, softirq, steal];
             ticks.push((cpu, (running.iter().sum(), idle + iowait)));
@@ -78,18 +91,31 @@ impl Schedstat {
         self.ran.whole(&mut self.text)?;
         let mut sum_ns = 0_u64;
         for (cpu, fields) in lines::<9>(&self.text) {
-            let fields = fields.ok_or_else(|| {
-                SenseError::parse(self.ran.path(), "9 numbers for each CPU", &self.text)
-            })?;
+            let fields = fields.ok_or_else(|| self.unreadable(&self.ran, "9 numbers"))?;
+            // Not in both: it went or came between the two readings.
+            let Ok(at) = ticks.binary_search_by_key(&cpu, |(cpu, _)| *cpu) else {
+                continue;
+            };
             if self.cpus.len() <= cpu {
-                self.cpus.resize(cpu + 1, Cpu::default());
+                self.cpus.resize(cpu + 1, None);
             }
-            let at = ticks.binary_search_by_key(&cpu, |(cpu, _)| *cpu);
-            let ticks = at.map_or(self.cpus[cpu].ticks, |at| ticks[at].1);
-            let ran_ns = self.cpus[cpu].advance(fields[RAN_FIELD], ticks, each_ns);
-            sum_ns = sum_ns.saturating_add(ran_ns);
+            let (ran_ns, ticks) = (fields[RAN_FIELD], ticks[at].1);
+            match &mut self.cpus[cpu] {
+                Some(cpu) => sum_ns = sum_ns.saturating_add(cpu.advance(ran_ns, ticks, each_ns)),
+                unseen => {
+                    *unseen = Some(Cpu {
+                        ran_ns,
+                        ticks,
+                        unswitched_ns: 0,
+                    });
+                }
+            }
         }
         Ok(sum_ns)
+    }
+
+    fn unreadable(&self, file: &KeptFile, numbers: &'static str) -> SenseError {
+        SenseError::parse(file.path(), numbers, &self.text)
     }
 }
 
@@ -125,6 +151,12 @@ mod tests {
         assert_eq!(cpu.advance(130 * MS, (13, 7), 50 * MS), 10 * MS);
         // No switch, and the ticks idled.
         assert_eq!(cpu.advance(130 * MS, (13, 12), 50 * MS), 0);
+        // The end of a window was told for a task that had left before it: what it did not run comes off later.
+        assert_eq!(cpu.advance(130 * MS, (18, 12), 50 * MS), 50 * MS);
+        assert_eq!(cpu.advance(170 * MS, (20, 14), 50 * MS), 0);
+        assert_eq!(cpu.advance(200 * MS, (23, 16), 50 * MS), 20 * MS);
+        // A stopped tick that counts nothing.
+        assert_eq!(cpu.advance(200 * MS, (23, 16), 50 * MS), 50 * MS);
     }
 
     #[test]

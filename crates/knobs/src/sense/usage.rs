@@ -32,6 +32,9 @@ const MIN_WINDOW_NS: u64 = 50_000_000;
 /// iowait may go back a little by the kernel's own account; more than this is a reset.
 const IDLE_BACK_NS_MAX: u64 = 100_000_000;
 
+/// Per CPU: what was read and not told, or told and not read, is forgotten beyond this.
+const UNTOLD_MAX_NS: i64 = 1_000_000_000;
+
 /// One usage file and what it said last.
 struct Source {
     file: KeptFile,
@@ -263,18 +266,20 @@ impl UsageSensor {
         Ok((busy_ns.saturating_sub(inside_ns) as i64, steal_ns))
     }
 
-    /// What to tell of `busy_ns` more: at least what side work used, at most all there was; the rest with the next window.
-    fn tell(&mut self, busy_ns: i64, side_ns: u64, capacity_ns: u64, reset: bool) -> u64 {
-        self.untold_ns = self.untold_ns.saturating_add(busy_ns);
-        let told_ns = self
+    /// What to tell of `busy_ns` more: 0 to all there was, the rest with the next window. Schedstat is late by up to a window,
+    /// `wall_ns`, so at least what side work used is told; where that is more than late, the law shall see what was read.
+    fn tell(&mut self, busy_ns: i64, side_ns: u64, wall_ns: u64, capacity_ns: u64) -> u64 {
+        let most_ns = UNTOLD_MAX_NS * i64::from(self.total.online_cpus);
+        self.untold_ns = self
             .untold_ns
-            .max(0)
-            .min(capacity_ns as i64)
-            .max(side_ns.min(capacity_ns) as i64);
-        self.untold_ns -= told_ns;
-        if reset {
-            self.untold_ns = 0;
+            .saturating_add(busy_ns)
+            .clamp(-most_ns, most_ns);
+        let mut told_ns = self.untold_ns.clamp(0, capacity_ns as i64);
+        let side_ns = side_ns.min(capacity_ns) as i64;
+        if matches!(self.busy, Busy::Schedstat(_)) && side_ns - self.untold_ns <= wall_ns as i64 {
+            told_ns = told_ns.max(side_ns);
         }
+        self.untold_ns -= told_ns;
         told_ns as u64
     }
 }
@@ -292,7 +297,10 @@ impl Sensor for UsageSensor {
         let (read_ns, steal_ns) = self.machine(each_ns, wall_ns, &mut reset)?;
         let capacity_ns = wall_ns - steal_ns;
         let side_ns = advance_all(&mut self.side, &mut reset)?;
-        let busy_ns = self.tell(read_ns, side_ns, capacity_ns, reset);
+        let busy_ns = self.tell(read_ns, side_ns, wall_ns, capacity_ns);
+        if reset {
+            self.untold_ns = 0;
+        }
         let online = self.online.cpus();
         self.parts
             .sample(each_ns, online, (busy_ns, steal_ns), &mut reset)?;
