@@ -227,7 +227,11 @@ fn v2_takes_busy_time_from_schedstat() {
             "proc/schedstat",
             &format!("version 17\n{}{}", cpu(0), cpu(1)),
         );
-        let cpu = |n: usize| format!("cpu{n} {} 0 0 0 0 0 0 0 0 0\n", ticks[n]);
+        // CPU 1 idles as CPU 0 runs.
+        let cpu = |n: u64| {
+            let (running, idle) = (ticks[n as usize], n * ticks[0]);
+            format!("cpu{n} {running} 0 0 {idle} 0 0 0 0 0 0\n")
+        };
         tree.write(
             "proc/stat",
             &format!("cpu  0 0 0 0 0 0 0 0 0 0\n{}{}intr 1\n", cpu(0), cpu(1)),
