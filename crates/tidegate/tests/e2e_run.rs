@@ -230,9 +230,10 @@ fn a_terminal_session_is_the_commands_own() {
         return;
     };
     let on_a_terminal = |line: &str| {
-        let mut script = instance.on(Command::new("script"));
+        // A shell's background job ignores SIGINT, and so would what is started by it.
+        let mut script = instance.on(Command::new("env"));
         script
-            .args(["-qec", line, "/dev/null"])
+            .args(["--default-signal=INT", "script", "-qec", line, "/dev/null"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         script

@@ -12,7 +12,7 @@
 //! ```
 
 use crate::VmError;
-use crate::frames::Outcome;
+use crate::protocol::Outcome;
 use std::fs;
 use std::path::{Path, PathBuf};
 

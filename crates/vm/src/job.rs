@@ -6,8 +6,8 @@
 use crate::boot::Boot;
 use crate::catalog::{Case, Mode, Userland};
 use crate::command;
-use crate::frames::Outcome;
 use crate::progress::Progress;
+use crate::protocol::Outcome;
 use crate::{Bed, Setup, VmError, tool};
 use std::fs;
 use std::path::{Path, PathBuf};

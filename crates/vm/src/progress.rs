@@ -1,7 +1,7 @@
 //! What the person watching sees: one line a finished test, and on a terminal a moving line for the running one.
 
 use crate::boot::Finished;
-use crate::frames::Outcome;
+use crate::protocol::Outcome;
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

@@ -3,8 +3,8 @@
 
 use crate::boot::{Boot, Finished, Report};
 use crate::catalog::{Case, Mode};
-use crate::frames::Outcome;
 use crate::progress::Progress;
+use crate::protocol::Outcome;
 use crate::userland::Userland;
 use crate::{Bed, VmError};
 use std::fs;
