@@ -25,8 +25,10 @@ forks_under() {
 	within "the least of 20 seconds under $1 ‰" "$LEAST" "$2" "$3"
 	within "the most of 20 seconds under $1 ‰" "$MOST" "$2" "$3"
 }
-forks_under 50 49.5 50.6
-forks_under 200 199 202
-forks_under 500 497.5 505
-forks_under 900 897 909.5
+# The least is not the law's: one second in twenty may lose 3 ms, which at 200 ‰ is what the bucket cannot hold after 25 ms without a
+# run. Where a group stood still, seconds had 180 to 191.
+forks_under 50 46 50.6
+forks_under 200 195 202
+forks_under 500 495 505
+forks_under 900 893 909.5
 ext_is_on
