@@ -1,7 +1,10 @@
 //! The demonstration's screen and pictures, over made-up figures. `TIDEGATE_BLESS=1` rewrites the expected files.
 
+mod support;
+
 use std::path::{Path, PathBuf};
 
+use support::golden;
 use tidegate_lab::demo::{Comparison, Way, Window, picture, screen};
 use tidegate_lab::machine::Machine;
 use tidegate_lab::report::{Bed, Simulated};
@@ -64,20 +67,6 @@ fn simulated() -> Comparison {
         others_pct: 0.0,
         command: "tidegate lab demo --seed 1".into(),
     }
-}
-
-fn golden(name: &str, text: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name);
-    if std::env::var_os("TIDEGATE_BLESS").is_some() {
-        std::fs::write(&path, text).expect("written");
-    }
-    let want = std::fs::read_to_string(&path).expect("the expected file");
-    assert_eq!(
-        text, want,
-        "{name} changed; look at it, then TIDEGATE_BLESS=1 cargo test"
-    );
 }
 
 fn shown(host: Comparison) -> String {

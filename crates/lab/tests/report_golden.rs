@@ -1,9 +1,10 @@
 //! The report's four forms, over a report with made-up figures: what people and programs read must
-//! not change without being seen. `TIDEGATE_BLESS=1` writes the expected files anew.
+//! not change without being seen. `TIDEGATE_BLESS=1` writes the expected files again.
 
-use std::path::PathBuf;
+mod support;
 
 use serde_json::json;
+use support::golden;
 use tidegate_lab::machine::Machine;
 use tidegate_lab::report::{Headline, Met, Report, Simulated, Table, plots};
 
@@ -54,20 +55,6 @@ fn sample() -> Report {
             .into(),
     );
     report
-}
-
-fn golden(name: &str, text: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name);
-    if std::env::var_os("TIDEGATE_BLESS").is_some() {
-        std::fs::write(&path, text).expect("written");
-    }
-    let want = std::fs::read_to_string(&path).expect("the expected file");
-    assert_eq!(
-        text, want,
-        "{name} changed; look at it, then TIDEGATE_BLESS=1 cargo test"
-    );
 }
 
 #[test]

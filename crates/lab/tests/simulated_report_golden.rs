@@ -1,8 +1,9 @@
 //! The report on a scenario's runs, over outcomes with made-up figures: what people and programs read must not change
-//! without being seen. `TIDEGATE_BLESS=1` writes the expected files anew.
+//! without being seen. `TIDEGATE_BLESS=1` writes the expected files again.
 
-use std::path::PathBuf;
+mod support;
 
+use support::golden;
 use tidegate_lab::simulated_report;
 use tidegate_sim::outcome::{GroupOutcome, Outcome, Sample, SeriesOutcome};
 use tidegate_sim::scenario::{Override, Scenario, Text};
@@ -84,20 +85,6 @@ fn scenario() -> Scenario {
         folder: None,
     };
     Scenario::resolve(&text, &[]).expect("a right scenario")
-}
-
-fn golden(name: &str, text: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/golden")
-        .join(name);
-    if std::env::var_os("TIDEGATE_BLESS").is_some() {
-        std::fs::write(&path, text).expect("the golden file can be written");
-    }
-    let expected = std::fs::read_to_string(&path).expect("a golden file");
-    assert!(
-        expected == text,
-        "{name} differs; TIDEGATE_BLESS=1 and read the difference\n{text}"
-    );
 }
 
 #[test]
