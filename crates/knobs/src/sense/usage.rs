@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use super::files::{KeptFile, keyed, number};
 use super::online::Online;
 use super::schedstat::Schedstat;
-use super::steal::{STEAL_INTERVAL_NS, Spread, StatFile, StatLine};
+use super::steal::{STEAL_INTERVAL_NS, StatFile, StatLine, StealMeter};
 use super::usage_parts::UsageParts;
 use super::{Counters, Group, SenseConfig, SenseError, Sensor};
 use crate::clock::monotonic_ns;
@@ -148,8 +148,8 @@ enum Busy {
     Cpuacct(Source),
     /// What tasks ran, by CPU; steal is inside.
     Schedstat(Schedstat),
-    /// What `/proc/stat` does not call idle.
-    Stat,
+    /// What `/proc/stat` does not call idle, and what it said last.
+    Stat(StatFile, StatLine),
 }
 
 impl Busy {
@@ -158,25 +158,28 @@ impl Busy {
             Some(root) => Source::open(&root.join("cpuacct.usage"))?,
             None => None,
         };
-        Ok(match root {
-            Some(root) => Self::Cpuacct(root),
-            None => Schedstat::open(&config.proc_dir)?.map_or(Self::Stat, Self::Schedstat),
-        })
+        if let Some(root) = root {
+            return Ok(Self::Cpuacct(root));
+        }
+        if let Some(cpus) = Schedstat::open(&config.proc_dir)? {
+            return Ok(Self::Schedstat(cpus));
+        }
+        let stat = StatFile::open(&config.proc_dir)?;
+        let last = stat.read()?;
+        Ok(Self::Stat(stat, last))
     }
 }
 
 /// Sensing by files; see the module's page.
 pub struct UsageSensor {
     online: Online,
-    stat: StatFile,
     busy: Busy,
+    /// For busy times that do not tell steal.
+    steal: StealMeter,
     side: Vec<Source>,
     main: Vec<Source>,
     parts: UsageParts,
     main_read_ns: u64,
-    stat_read_ns: u64,
-    stat_last: StatLine,
-    spread: Spread,
     /// Busy time that was read and not yet told, negative where more was told: files are late, and have steps.
     untold_ns: i64,
     tick_ns: u64,
@@ -190,9 +193,8 @@ impl UsageSensor {
     pub fn open(config: &SenseConfig, side: &[Group], main: &[Group]) -> Result<Self, SenseError> {
         let busy = Busy::open(config)?;
         let online = Online::open(&config.cpu_dir)?;
-        let stat = StatFile::open(&config.proc_dir)?;
-        let stat_last = stat.read()?;
         let now_ns = monotonic_ns();
+        let steal = StealMeter::open(&config.proc_dir, now_ns)?;
         let total = Counters {
             now_ns,
             online_cpus: online.count(),
@@ -200,15 +202,12 @@ impl UsageSensor {
         };
         let mut sensor = Self {
             online,
-            stat,
             busy,
+            steal,
             side: Vec::new(),
             main: Vec::new(),
             parts: UsageParts::default(),
             main_read_ns: now_ns,
-            stat_read_ns: now_ns,
-            stat_last,
-            spread: Spread::default(),
             untold_ns: 0,
             tick_ns: tick_ns(),
             broken: false,
@@ -226,9 +225,9 @@ impl UsageSensor {
             Busy::Schedstat(_) => {
                 format!("a reading is up to {tick_ms} ms per CPU behind, main's up to a window")
             }
-            Busy::Stat => format!(
+            Busy::Stat(ref stat, _) => format!(
                 "a reading is up to {tick_ms} ms per CPU behind, idle has steps of {} ms",
-                self.stat.unit_ns() / 1_000_000
+                stat.unit_ns() / 1_000_000
             ),
         }
     }
@@ -243,9 +242,9 @@ impl UsageSensor {
         let (busy_ns, steal_inside) = match &mut self.busy {
             Busy::Cpuacct(root) => (root.advance(reset)?.unwrap_or(0), false),
             Busy::Schedstat(cpus) => (cpus.advance(each_ns)?, true),
-            Busy::Stat => {
-                let line = self.stat.read()?;
-                let last = std::mem::replace(&mut self.stat_last, line);
+            Busy::Stat(stat, last) => {
+                let line = stat.read()?;
+                let last = std::mem::replace(last, line);
                 *reset |= last.idle_ns.saturating_sub(line.idle_ns) > IDLE_BACK_NS_MAX;
                 *reset |= line.steal_ns < last.steal_ns;
                 let steal_ns = line.steal_ns.saturating_sub(last.steal_ns).min(wall_ns);
@@ -254,14 +253,8 @@ impl UsageSensor {
                 return Ok((wall_ns as i64 - steal_ns as i64 - idle_ns, steal_ns));
             }
         };
-        let now_ns = self.total.now_ns;
-        if now_ns.saturating_sub(self.stat_read_ns) >= STEAL_INTERVAL_NS {
-            let line = self.stat.read()?;
-            self.spread
-                .observe(line.steal_ns.saturating_sub(self.stat_last.steal_ns));
-            (self.stat_last, self.stat_read_ns) = (line, now_ns);
-        }
-        let steal_ns = self.spread.charge(each_ns, busy_ns).min(wall_ns);
+        self.steal.update(self.total.now_ns)?;
+        let steal_ns = self.steal.spread.charge(each_ns, busy_ns).min(wall_ns);
         let inside_ns = if steal_inside { steal_ns } else { 0 };
         Ok((busy_ns.saturating_sub(inside_ns) as i64, steal_ns))
     }
@@ -359,8 +352,8 @@ impl Sensor for UsageSensor {
     fn granularity_ns(&self) -> u64 {
         match self.busy {
             Busy::Cpuacct(_) | Busy::Schedstat(_) => self.tick_ns,
-            Busy::Stat => {
-                self.tick_ns + self.stat.unit_ns() / u64::from(self.total.online_cpus.max(1))
+            Busy::Stat(ref stat, _) => {
+                self.tick_ns + stat.unit_ns() / u64::from(self.total.online_cpus.max(1))
             }
         }
     }
