@@ -88,8 +88,8 @@ impl Agent {
         self.shown(&name, &request.target)
     }
 
-    /// Where a unit is that is no gate yet. systemd is asked before the gates are locked, and not for those whom
-    /// the terms are refused whatever it answers, nor more often than gates may be changed.
+    /// Where a unit is that is no gate yet. systemd is asked before the gates are locked, not for callers whose terms are
+    /// refused in any case, and no more often than gates may be changed.
     fn ask_systemd(
         &self,
         peer: &Peer,

@@ -32,7 +32,7 @@ pub struct CapCounts {
     pub hard_permille: Option<u32>,
     /// The soft cap.
     pub soft_permille: Option<u32>,
-    /// For whom it counts: `group`, `process`, `task`.
+    /// What shares one bucket: `group`, `process`, `task`.
     pub scope: String,
     /// Buckets: one, or one for each.
     pub buckets: u32,

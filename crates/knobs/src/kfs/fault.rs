@@ -28,7 +28,7 @@ pub enum Fault {
     Meanwhile(Meanwhile),
 }
 
-/// What another program does in the midst of an operation. It must not use the wrapper that it is a fault of.
+/// What another program does during an operation. It must not use the file system that it is a fault of.
 #[derive(Clone)]
 pub struct Meanwhile(pub Arc<dyn Fn() + Send + Sync>);
 

@@ -1,4 +1,4 @@
-//! Who gives way to whom: at a wakeup, and at a tick. crates/ext/bpf/queue/place.h is the same.
+//! Which task gives way to which: at a wakeup, and at a tick. crates/ext/bpf/queue/place.h is the same.
 
 use tidegate_law::latency::{Rank, before};
 
