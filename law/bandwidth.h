@@ -149,7 +149,7 @@ TG_FN int tg_bw_active(const struct tg_bw_pool *p)
 
 /*
  * The kernel's timer, stopped, starts again at the next point of its grid;
- * periods that nobody saw give nothing.
+ * periods that were not seen give nothing.
  */
 TG_FN void tg_bw_start(struct tg_bw_pool *p, tg_u64 now_ns)
 {

@@ -25,12 +25,14 @@ typedef unsigned char tg_u8;
 typedef unsigned int tg_u32;
 typedef unsigned long long tg_u64;
 typedef long long tg_s64;
+typedef int tg_s32;
 #else
 #include <stdint.h>
 typedef uint8_t tg_u8;
 typedef uint32_t tg_u32;
 typedef uint64_t tg_u64;
 typedef int64_t tg_s64;
+typedef int32_t tg_s32;
 #endif
 
 #define TG_FN static inline __attribute__((always_inline, unused))

@@ -16,7 +16,7 @@
  * shortage begins; but only after `calm` (1 s), so that a machine which is short
  * every now and then takes it back and does not give it again each time. From all of
  * the quota back to none takes 1 / shrink (1 s of shortage). Without evidence it
- * stands: burst that is not used costs nobody anything. Evidence that cannot be
+ * stands: burst that is not used costs nothing. Evidence that cannot be
  * true drops what was learnt: burst 0.
  *
  * It changes only the ceiling of the pool, never what flows in: the mean use of a
@@ -53,7 +53,7 @@ struct tg_burst_evidence {
 	tg_u64 used_ns;	    /* the group's CPU time in the window */
 	tg_u64 room_ns;	    /* the most burst that the parents allow */
 	tg_u64 capacity_ns; /* CPU time there was, CPUs * dt less steal */
-	tg_u64 idle_ns;	    /* CPU time that nobody used */
+	tg_u64 idle_ns;	    /* CPU time that was not used */
 	tg_u32 throttled;   /* periods in which the group was throttled */
 	tg_u32 valid;	    /* 0: the sensor does not vouch for it */
 };

@@ -4,7 +4,7 @@
  *
  * Source: the CPU rate caps patches (Peter Williams, 2006): parts per thousand
  * of one CPU, a hard cap that holds whatever else wants the CPU, a soft cap that
- * may be exceeded with CPU that nobody else wants, both inherited on fork. Their
+ * may be exceeded with CPU that no other work wants, both inherited on fork. Their
  * decaying average is a bucket here, because a bucket has a bound.
  *
  * A bucket fills at `rate` up to `depth` and is charged with what was used. Above
@@ -88,7 +88,7 @@ struct tg_cap {
 
 /*
  * What a group's gate keeps for scopes that give each task or process its own
- * bucket: the debt that tasks left when they went. Whoever of the family is
+ * bucket: the debt that tasks left when they went. A task of the family that is
  * above zero pays it first, so a chain of forks cannot leave its use behind.
  */
 struct tg_cap_family {
@@ -209,7 +209,7 @@ TG_FN void tg_cap_set(struct tg_cap *c, const struct tg_cap_terms *t, tg_u64 now
 /*
  * Charge what a task used up to now. Background use eats the soft bucket's fill,
  * so that a task that got its rate from idle CPUs does not ask others for it once
- * more, but makes no debt: it was nobody's.
+ * more, but makes no debt: it had no owner.
  */
 TG_FN void tg_cap_charge(struct tg_cap *c, tg_u64 used_ns, tg_u64 now_ns, int background, tg_u32 is)
 {
@@ -352,7 +352,7 @@ TG_FN int tg_cap_fork(struct tg_cap *parent, struct tg_cap *child, tg_u64 now_ns
 	return 1;
 }
 
-/* Debt in `b` goes to the family's; credit goes to nobody. Sums stay <= 2^50. */
+/* Debt in `b` goes to the family's; credit is lost. Sums stay <= 2^50. */
 TG_FN void tg_cap_bequeath(struct tg_cap_bucket *b, tg_u64 *debt_ns)
 {
 	if (b->level_ns < 0)
@@ -363,7 +363,7 @@ TG_FN void tg_cap_bequeath(struct tg_cap_bucket *b, tg_u64 *debt_ns)
 
 /*
  * The last task of a bucket of its own exits, or moves to another gate (where it
- * starts anew, at zero). Charge it first. In scope group nothing happens: the
+ * starts again, at zero). Charge it first. In scope group nothing happens: the
  * bucket is the gate's and stays.
  */
 TG_FN void tg_cap_leave(struct tg_cap *c, struct tg_cap_family *f, tg_u64 now_ns)

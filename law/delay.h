@@ -14,7 +14,7 @@
  *
  * Quick up, slow down; after a raise, settle passes before the next is judged.
  *
- * Home is the extra that stands while nothing is known: a default where nobody asked for a
+ * Home is the extra that stands while nothing is known: a default where none asked for a
  * headroom, else 0. Above home the law goes only while side work really uses CPU (what
  * main does to itself no headroom mends), below it only where main was seen to meet its
  * objective. Where side work runs and still is not the cause, the bound does not help
@@ -99,7 +99,7 @@ TG_FN void tg_delay_clear(struct tg_delay *d)
 	d->open = (struct tg_delay_count){0};
 }
 
-/* The share of runs that may be late; a new objective is judged anew, the extra stands. */
+/* The share of runs that may be late; a new objective is judged from its start, the extra stays. */
 TG_FN void tg_delay_objective(struct tg_delay *d, tg_u32 share_ppm)
 {
 	d->share_ppm = (tg_u32)tg_clamp(share_ppm, 1, TG_PPM);

@@ -33,7 +33,7 @@ enum tg_step {
 	TG_STEP_REFUTED,
 };
 
-/* All detectors start anew: their sums were against the old estimate. */
+/* All detectors start again: their sums were against the old estimate. */
 TG_FN void tg_detectors_reset(struct tg_headroom *h)
 {
 	h->fine.sum_ns = h->fine.age_us = 0;
@@ -158,7 +158,7 @@ TG_FN tg_u64 tg_estimate_due_ucpu(const struct tg_headroom *h, const struct tg_h
 	return tg_min(tg_beside_ucpu(h, est_ucpu, beside, side, cap_ucpu), cap_ucpu);
 }
 
-/* The mean of main begins anew from here, beside this much side work. */
+/* The mean of main begins again from here, beside this much side work. */
 TG_FN void tg_estimate_restart(struct tg_headroom *h, tg_u64 main_ncpu, tg_u64 beside_ncpu,
 			       tg_u64 cap_ucpu)
 {
@@ -204,7 +204,7 @@ TG_FN int tg_estimate_alarm(struct tg_headroom *h, const struct tg_headroom_samp
 		h->probation.used_ns = 0;
 		h->probation.open_us = 1;
 	}
-	/* Where a cut is all that protects main, each pulse of a row of them is doubted anew. */
+	/* Where a cut is all that protects main, each pulse of a row of them is doubted again. */
 	if (!h->cfg.displaced)
 		h->probation.open_us = 1;
 	/*

@@ -69,7 +69,7 @@ TG_FN void tg_headroom_bound(struct tg_headroom_config *c)
 	c->contend_ppm = (tg_u32)tg_min(c->contend_ppm, TG_CONTEND_MAX_PPM);
 }
 
-/* Without history: the next sane window starts anew. */
+/* Without history: the next sane window is the first. */
 TG_FN void tg_headroom_forget(struct tg_headroom *h)
 {
 	h->history_us = 0;
@@ -92,7 +92,7 @@ TG_FN void tg_headroom_forget(struct tg_headroom *h)
 
 /*
  * headroom and tolerance above 100 % count as 100 %. The idle kept under the
- * old terms says nothing about the actuator under the new ones: calm starts anew.
+ * old terms says nothing about the actuator under the new ones: calm starts again.
  */
 TG_FN void tg_headroom_terms(struct tg_headroom *h, tg_u32 headroom_ppm, tg_u32 tolerance_ppm)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * headroom_types.h - what goes into the headroom law, what comes out, and what
- * it remembers. crates/law/src/ffi.rs mirrors these structs (sizes are tested).
+ * it remembers. crates/law/src/headroom/ffi.rs mirrors these structs (sizes are tested).
  */
 #ifndef TG_LAW_HEADROOM_TYPES_H
 #define TG_LAW_HEADROOM_TYPES_H

@@ -9,7 +9,7 @@
  *
  *     deadline = vruntime + slice / weight + hint / 20 * period
  *
- * and eligibility comes before it: nobody runs who is ahead of its share, so a
+ * and eligibility comes before it: no task runs that is ahead of its share, so a
  * hint decides when CPU time comes and not how much. law/latency.md proves, with
  * s_i the slice, w_i the weight, W their sum, o_i the offset, q the longest time
  * for which the running task cannot be displaced:
@@ -20,7 +20,7 @@
  *
  * On a stock kernel the same hint becomes a slice for sched_setattr (6.12 and
  * later): 1.25 to the hint, as a nice level is to a weight, in the kernel's range;
- * and a task that has a slice of its own, whoever gave it, has asked for that hint.
+ * and a task that has a slice of its own, from any program, has asked for that hint.
  *
  * Virtual time wraps, as in the kernel: two times compare by their difference,
  * right while they are less than 2^63 ns apart. Periods up to TG_LATENCY_PERIOD_MAX_NS
@@ -92,7 +92,7 @@ TG_FN int tg_latency_first(const struct tg_latency_rank *a, const struct tg_late
 /*
  * Does a task that wakes displace the one that runs? Only if it is eligible, its
  * deadline is earlier, and it is no less urgent by its hint: a task that asked to
- * be last interrupts nobody who did not. One that runs on though it is no longer
+ * be last interrupts none that did not. One that runs on though it is no longer
  * eligible (its slice is not over) yields to any that may displace it.
  */
 TG_FN int tg_latency_preempts(const struct tg_latency_rank *running,
@@ -125,7 +125,7 @@ TG_FN tg_u64 tg_latency_slice_ns(int hint, tg_u64 base_ns)
 
 /*
  * And back: the hint whose slice is nearest, by ratio. Beyond the kernel's bounds hints
- * share a slice; there it is the last of them, for whoever asks for the shortest slice
+ * share a slice; there it is the last of them, for a task that asks for the shortest slice
  * there is wants to be first. Slices are below 2^27, so a product of two is below 2^54.
  */
 TG_FN int tg_latency_hint(tg_u64 slice_ns, tg_u64 base_ns)

@@ -2,7 +2,7 @@
 /*
  * share.h - one allowance over several targets, by weight and demand.
  *
- * Water-filling: raise one level for everybody; target i stands at
+ * Water-filling: raise one level for all; target i is at
  *     max(floor_i, min(demand_i, level * weight_i))
  * and the level is the highest at which the sum fits the allowance. If every
  * demand is met and something is left, that is handed out by weight on top
@@ -15,7 +15,7 @@
  *   demand    out_i <= max(demand_i, floor_i), unless all demands are met
  *   fairness  among targets below their demand and above their floor,
  *             out_i / weight_i is equal to within one ucpu per target
- *   monotone  a larger allowance lowers nobody's share (by more than 1 ucpu,
+ *   monotone  a larger allowance lowers no share (by more than 1 ucpu,
  *             where all demands are met and roundings go out in order)
  *
  * Cost: (TG_SHARE_STEPS + 3) passes over n <= TG_SHARE_MAX targets. In BPF define
@@ -92,7 +92,7 @@ TG_FN void tg_share_rest(tg_u64 rest, const struct tg_demand *d, tg_u32 n, tg_u6
 
 /*
  * The highest level at which the sum fits, 0 if not even the floors do. At
- * (allowance + 1) per unit of weight either somebody alone exceeds the
+ * (allowance + 1) per unit of weight either one target alone exceeds the
  * allowance or all demands are met, and the caller knows that those do not
  * fit; so the sum at `high` never does. A fixed number of rounds, and bounds
  * that come from data, so that nothing here depends on a lucky first guess.
@@ -116,7 +116,7 @@ TG_FN void tg_share(tg_u64 allowance_ucpu, const struct tg_demand *d, tg_u32 n, 
 {
 	tg_u64 allowance = tg_min(allowance_ucpu, TG_UCPU_MAX), level, sum = 0;
 
-	/* At the largest level everybody has all it demands. */
+	/* At the largest level each has all it demands. */
 	TG_FOR (i, n, TG_SHARE_MAX) {
 		out[i] = tg_share_at(&d[i], TG_UCPU_MAX << TG_SHARE_BITS);
 		sum += out[i];

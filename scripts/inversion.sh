@@ -95,7 +95,7 @@ gated() {
 	disown # Killed below: bash would report it.
 	sleep 3
 	measure "$1" "$2" "$base/tidegate-inversion-side"
-	"$tidegate" status --json | tr -d '\n ' | sed 's/.*\("holders":{[^}]*}\).*"agent_cpu_pct":\([0-9.]*\).*/\1 agent \2 %\n/; t; d'
+	"$tidegate" status --json | tr -d '\n ' | sed 's/.*\("lock_boost":{[^}]*}\).*"agent_cpu_pct":\([0-9.]*\).*/\1 agent \2 %\n/; t; d'
 	empty "$base/tidegate-inversion-side"
 	"$tidegate" stop >/dev/null 2>&1
 	sleep 1

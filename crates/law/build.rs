@@ -1,4 +1,4 @@
-//! Compiles law/*.h natively, through the doors in native.c and native/, into a static library.
+//! Compiles law/*.h natively, through the functions in native/, into a static library.
 
 use std::path::{Path, PathBuf};
 
@@ -8,16 +8,14 @@ fn main() {
     for header in with_extension(&law, "h") {
         println!("cargo::rerun-if-changed={}", header.display());
     }
-    let doors = with_extension(&here.join("native"), "c");
-    println!("cargo::rerun-if-changed=native.c");
+    let sources = with_extension(&here.join("native"), "c");
     println!("cargo::rerun-if-changed=native");
     println!("cargo::rerun-if-changed=bpf");
-    for door in &doors {
-        println!("cargo::rerun-if-changed={}", door.display());
+    for source in &sources {
+        println!("cargo::rerun-if-changed={}", source.display());
     }
     cc::Build::new()
-        .file("native.c")
-        .files(doors)
+        .files(sources)
         .include(&law)
         .std("gnu11")
         .opt_level(2)

@@ -174,7 +174,7 @@ static struct tg_bw_terms terms_of(struct fuzz *f)
 	return t;
 }
 
-/* After new terms the ledger starts anew with what is there; the period goes on. */
+/* After new terms the ledger starts again with what is there; the period goes on. */
 static void set(struct machine *m, struct fuzz *f, tg_u32 group)
 {
 	struct tg_bw_pool *p = &m->pools[group];

@@ -95,7 +95,7 @@ int bed_group_index(const struct bed_scenario *scenario, const char *name);
 void groups_find(void);
 void groups_leave(void);
 void groups_make(const struct bed_scenario *scenario);
-// The gates of a scenario's groups, as `tidegate ext --gate` takes them, a line each.
+// The gates of a scenario's groups, for `scheduler --gate`, a line each.
 void groups_print_gates(const struct bed_scenario *scenario);
 void groups_remove(const struct bed_scenario *scenario);
 void groups_enter(const struct bed_scenario *scenario, int group);
@@ -122,7 +122,7 @@ void burn_a_little(void);
 void confine_to_cpu_range(long first, long end);
 uint64_t slice_default_ns(void);
 _Noreturn void die(const char *what, const char *why);
-// One figure, in the form that the bed of virtual machines reads (crates/vm/src/frames.rs).
+// One figure, in the form that the bed of virtual machines reads (crates/vm/src/protocol.rs).
 void measure(const char *scenario, const char *what, const char *of, double value,
 	     const char *unit);
 

@@ -4,6 +4,9 @@ ROOT=/sys/fs/cgroup
 
 uptime() { cut -d' ' -f1 /proc/uptime; }
 
+# now: hundredths of a second since the start, in $NOW. It starts no process, since a test that waits asks often.
+now() { read -r NOW _ </proc/uptime && NOW=${NOW%.*}${NOW#*.}; }
+
 # fail WORDS: the test fails, with the reason on one line.
 fail() {
 	echo "$*" >/tmp/why
@@ -30,10 +33,12 @@ within() {
 
 # until_true SECONDS COMMAND...: waits for it to succeed.
 until_true() {
-	_end=$(awk -v s="$1" '{ print int($1 * 100 + s * 100) }' /proc/uptime)
+	now
+	_end=$((NOW + $1 * 100))
 	shift
 	until "$@"; do
-		[ "$(awk '{ print int($1 * 100) }' /proc/uptime)" -lt "$_end" ] || return 1
+		now
+		[ "$NOW" -lt "$_end" ] || return 1
 		sleep 0.02
 	done
 }
@@ -174,9 +179,10 @@ ext_is_on() {
 	same "the scheduler" "$(cat /sys/kernel/sched_ext/root/ops)" tidegate
 }
 
-# ext_on ARGUMENTS: loads the scheduler and waits until it is in force; its words go to /tmp/ext.
+# ext_on ARGUMENTS: loads the scheduler, without an agent (crates/agent/examples/scheduler.rs), and waits until it is in force;
+# its words go to /tmp/ext.
 ext_on() {
-	tidegate ext "$@" >/tmp/ext 2>&1 &
+	scheduler "$@" >/tmp/ext 2>&1 &
 	EXT=$!
 	while [ "$(ext_state)" != enabled ]; do
 		alive $EXT || { cat /tmp/ext; fail "the scheduler did not load"; }
@@ -188,7 +194,7 @@ ext_on() {
 # ext_off: ends it, and sees that the kernel's own scheduler is back.
 ext_off() {
 	kill -INT $EXT
-	wait $EXT || { cat /tmp/ext; fail "tidegate ext ended with an error"; }
+	wait $EXT || { cat /tmp/ext; fail "the scheduler ended with an error"; }
 	same "the state of sched_ext" "$(ext_state)" disabled
 }
 

@@ -29,7 +29,6 @@
 //   vmtool places, cores                     who runs beside whom: vmcores.c
 //   vmtool stress, heart                     torment, and whose fault a stall is: vmstress.c, vmheart.c
 //   vmtool inside                            a lock of the kernel's: vminside.c
-//   vmtool terminal                          a terminal that goes away: vmterm.c
 // clang-format on
 //
 // Burning is done in long runs of no-operations: under -icount each counts as one instruction of
@@ -419,7 +418,7 @@ int main(int count, char **words)
 	else if (!strcmp(verb, "heart") && count == 3)
 		heart(words[2]);
 	else if (!ordinary(count, words) && !torments(count, words) && !places(count, words) &&
-		 !crowded(count, words) && !on_terminal(count, words) && !inside(count, words)) {
+		 !crowded(count, words) && !inside(count, words)) {
 		fprintf(stderr, "vmtool: its comment tells how it is used\n");
 		return 2;
 	}

@@ -44,9 +44,6 @@ int places(int count, char **words);
 // Does `words` if it is about shared cores (vmcores.c); 0: it is not.
 int crowded(int count, char **words);
 
-// Does `words` if it is about a terminal (vmterm.c); 0: it is not.
-int on_terminal(int count, char **words);
-
 // Does `words` if it is about a lock inside the kernel (vminside.c); 0: it is not.
 int inside(int count, char **words);
 

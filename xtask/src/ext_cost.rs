@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -82,10 +82,10 @@ fn check(repository: &Path) -> anyhow::Result<()> {
 fn write(repository: &Path) -> anyhow::Result<()> {
     let record = repository.join("target/ext-cost.record");
     std::fs::write(&record, RECORD)?;
-    let binary = vm::tidegate_binary(repository, "dev")?;
+    let programs = vm::guest_programs(repository, "dev")?;
     let mut costs = Costs::new();
     for series in KERNELS {
-        let measured = measure(repository, series, &binary, &record)
+        let measured = measure(repository, series, &programs, &record)
             .with_context(|| format!("measure on {series}"))?;
         take(&mut costs, series, &measured)?;
     }
@@ -103,13 +103,13 @@ type Measures = Vec<(String, String, String)>;
 fn measure(
     repository: &Path,
     series: &str,
-    binary: &Path,
+    programs: &[(String, PathBuf)],
     record: &Path,
 ) -> anyhow::Result<Measures> {
     let cases = catalog::read(&repository.join("tests/vm/cases"))?;
     let case: Vec<_> = cases.iter().filter(|case| case.name == CASE).collect();
     let mut setup = vm::setup(repository, &format!("ext-cost-vm/{series}"), series);
-    setup.binaries = vec![("bin/tidegate".into(), binary.to_owned())];
+    setup.binaries = programs.to_vec();
     let mut bed = Bed::prepare(&setup)?;
     bed.add_files(vec![("vm/ext-cost.tsv".into(), record.to_owned())]);
     let suite = Suite {
@@ -119,6 +119,7 @@ fn measure(
         bed: &bed,
         deadline: Instant::now() + LIMIT,
         keep: false,
+        part: 0,
         again_max: 0,
     };
     let tally = suite.run(case, &Progress::new(1))?;

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidegate_api::{
@@ -19,9 +20,9 @@ use tidegate_api::{
 };
 use tokio::net::UnixStream;
 
-use crate::liveness::agent_lives;
 use crate::paths::{RunDir, open_lock};
-use crate::program::own_program;
+use crate::process::liveness::agent_lives;
+use crate::process::program::own_program;
 
 /// A client of one instance's agent. Each call is a connection of its own.
 pub struct Client {
@@ -115,7 +116,7 @@ impl Client {
 
     /// Why a gate runs as it does.
     pub fn explain(&self, target: &str) -> Result<ExplainView, ApiError> {
-        let path = format!("/v1/explain?target={}", percent_encode(target));
+        let path = format!("/v1/explain?target={}", in_query(target));
         self.call(Method::GET, &path, None::<&()>)
     }
 
@@ -202,39 +203,28 @@ async fn patiently<T>(
 async fn exchange(
     socket: PathBuf,
     request: Request<Full<Bytes>>,
-) -> Result<(hyper::StatusCode, Bytes), String> {
-    let stream = UnixStream::connect(socket)
-        .await
-        .map_err(|error| error.to_string())?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| error.to_string())?;
+) -> Result<(hyper::StatusCode, Bytes), Box<dyn std::error::Error + Send + Sync>> {
+    let stream = UnixStream::connect(socket).await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
-    let response = sender
-        .send_request(request)
-        .await
-        .map_err(|error| error.to_string())?;
+    let response = sender.send_request(request).await?;
     let status = response.status();
-    let bytes = response
-        .into_body()
-        .collect()
-        .await
-        .map_err(|error| error.to_string())?
-        .to_bytes();
+    let bytes = response.into_body().collect().await?.to_bytes();
     driver.abort();
     Ok((status, bytes))
 }
 
-fn percent_encode(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
+/// Percent-encoded, as the value of a query's parameter.
+fn in_query(text: &str) -> PercentEncode<'_> {
+    /// Kept as they are: RFC 3986's unreserved characters, and the slash.
+    const ENCODED: AsciiSet = NON_ALPHANUMERIC
+        .remove(b'-')
+        .remove(b'_')
+        .remove(b'.')
+        .remove(b'~')
+        .remove(b'/');
+    utf8_percent_encode(text, &ENCODED)
 }
 
 /// Starts an agent in the background and waits until it serves or says why it can't.
@@ -303,11 +293,12 @@ mod tests {
 
     #[test]
     fn encodes_what_a_query_cannot_carry() {
-        assert_eq!(percent_encode("cgroup:/a b&c"), "cgroup%3A/a%20b%26c");
+        let encoded = in_query("cgroup:/a b&c").to_string();
+        assert_eq!(encoded, "cgroup%3A/a%20b%26c");
     }
 
     #[test]
-    fn who_was_stopped_for_longer_than_its_patience_still_finds_the_answer() {
+    fn an_answer_that_came_during_a_long_stop_is_found() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("socket");
         let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();

@@ -5,55 +5,35 @@
 //! writes the fallback when the agent dies or falls silent. Everyone else speaks to the agent over a socket.
 //!
 //! ```text
-//! server (socket)       ─┐
-//! housekeeping (1 s)    ─┼─▶ agent: gates ─▶ limits: groups, journal ─▶ kernel files
-//! bursts (0.1 s)        ─┤
-//! lock_boost (20 ms)    ─┤
-//! ext (0.1 s)           ─┤
-//! control_thread (5 ms) ─┴─▶ control (knobs): sample → law → plan ─▶ quota
-//!                             └─ lease ─▶ guardian ─▶ fallback
+//! server ─▶ api, view ────────┐            ┌─▶ systemd ─▶ units' values
+//! lifecycle: housekeeping 1 s ┼─▶ runtime ─┼─▶ kernel (groups, journal) ─▶ kernel files
+//! threads of runtime ─────────┘   gates    └─▶ ext ─▶ scheduler
+//!   control_thread 5 ms ─▶ control (knobs): sample → law → plan ─▶ apply (knobs) ─▶ quota
+//!     └─ lease ─▶ guardian ─▶ fallback
 //! ```
+//!
+//! Imports go one way: `process`, `gates` ← `kernel`, `control_loop` ← `systemd`, `ext` ← `runtime` ← `lifecycle`, `view`,
+//! `agent` ← `api` ← `server` ← `startup`.
 
-mod adopt;
 pub mod agent;
-mod bursts;
+mod api;
 pub mod client;
-mod confinement;
-mod control_thread;
-mod cpuset_controller;
-mod domains;
-mod explain;
+mod control_loop;
+mod errors;
 pub mod ext;
-mod fallback;
-mod foreign;
-mod gate;
-pub mod guardian;
-mod housekeeping;
-mod idle_class;
-mod journal;
-mod lease;
-mod leaving;
-mod limits;
-mod liveness;
-mod lock_boost;
-mod mechanisms;
-mod notify;
+mod gates;
+mod kernel;
+mod lifecycle;
 pub mod paths;
 pub mod peer;
-mod privilege;
-mod program;
-mod quota_tree;
-mod rate;
-mod reassert;
-mod retry;
-mod round_robin;
+mod process;
+mod runtime;
 mod server;
 pub mod startup;
 pub mod systemd;
-mod targets;
 #[cfg(test)]
 mod tests;
-mod views;
-mod writer;
+mod view;
 
-pub use fallback::{After, repair};
+pub use lifecycle::guardian;
+pub use lifecycle::repair::{After, RepairError, repair};

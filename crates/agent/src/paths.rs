@@ -26,6 +26,27 @@ pub const DEFAULT_PREFIX: &str = "tidegate";
 /// What a user namespace shows for a user that it does not map (/proc/sys/kernel/overflowuid).
 const UNMAPPED_UID: u32 = 65_534;
 
+/// A run directory that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RunDirError {
+    /// It cannot be made.
+    #[error("{}: {error}; run as root", .path.display())]
+    Make {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Another user could tamper with it.
+    #[error("{}: {why}; use a directory that only you (or root) can write, such as {DEFAULT_RUN_DIR}", .path.display())]
+    Unsafe {
+        /// The directory, or one above it.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+}
+
 /// Opens the file of a lock, or makes it, for its owner alone.
 pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
@@ -63,27 +84,28 @@ impl RunDir {
     /// Makes the directory where it is missing, and refuses one that another user could tamper with.
     ///
     /// # Errors
-    /// One sentence: where, why; and the mend.
-    pub fn make(&self) -> Result<(), String> {
+    /// Where, why; and the mend.
+    pub fn make(&self) -> Result<(), RunDirError> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o755)
             .create(&self.dir)
-            .map_err(|error| format!("{}: {error}; run as root", self.dir.display()))?;
+            .map_err(|error| RunDirError::Make {
+                path: self.dir.clone(),
+                error,
+            })?;
         self.check()
     }
 
     /// Refuses a directory that another user could tamper with: theirs, or writable for them, or in a directory that is.
     ///
     /// # Errors
-    /// One sentence: where, why; and the mend.
-    pub fn check(&self) -> Result<(), String> {
+    /// Where, why; and the mend.
+    pub fn check(&self) -> Result<(), RunDirError> {
         let own = rustix::process::geteuid().as_raw();
-        let wrong = |path: &Path, why: String| {
-            format!(
-                "{}: {why}; use a directory that only you (or root) can write, such as {DEFAULT_RUN_DIR}",
-                path.display()
-            )
+        let wrong = |path: &Path, why: String| RunDirError::Unsafe {
+            path: path.to_owned(),
+            why,
         };
         let real = std::fs::canonicalize(&self.dir)
             .map_err(|error| wrong(&self.dir, error.to_string()))?;
@@ -161,7 +183,13 @@ mod tests {
         let run_dir = RunDir::new(outer.path().join("run"), "x");
         run_dir.make().unwrap();
         mode(run_dir.dir(), 0o777);
-        assert!(run_dir.check().unwrap_err().contains("others can write"));
+        assert!(
+            run_dir
+                .check()
+                .unwrap_err()
+                .to_string()
+                .contains("others can write")
+        );
         mode(run_dir.dir(), 0o755);
         mode(outer.path(), 0o777);
         assert!(run_dir.make().is_err(), "it could be replaced");
@@ -169,7 +197,13 @@ mod tests {
         run_dir.make().unwrap();
         let theirs = Some(12_345);
         if std::os::unix::fs::chown(run_dir.dir(), theirs, None).is_ok() {
-            assert!(run_dir.check().unwrap_err().contains("uid 12345"));
+            assert!(
+                run_dir
+                    .check()
+                    .unwrap_err()
+                    .to_string()
+                    .contains("uid 12345")
+            );
         }
     }
 

@@ -4,10 +4,11 @@
 //! default weight. What takes CPU from others (a main gate, headroom, a tolerance) is for root and the group
 //! `tidegate`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use tidegate_api::{ApiError, ErrorKind};
+use tidegate_terms::{RawTerms, Term};
 
 /// The group whose members may do what root may.
 pub const ADMIN_GROUP: &str = "tidegate";
@@ -89,6 +90,23 @@ pub fn gid_of(group_file: &str, name: &str) -> Option<u32> {
             .then(|| fields.nth(1)?.parse().ok())
             .flatten()
     })
+}
+
+/// Whether `peer` may do what root may.
+pub(crate) fn is_admin(peer: &Peer) -> bool {
+    let group_file = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    peer.is_admin(gid_of(&group_file, ADMIN_GROUP))
+}
+
+/// The terms that are set with privilege by a call of `peer`.
+pub(crate) fn by_admin(peer: &Peer, terms: &RawTerms) -> BTreeSet<String> {
+    match is_admin(peer) {
+        true => {
+            let named = |name: &String| Term::from_name(name).map(|term| term.name().to_owned());
+            terms.0.keys().filter_map(named).collect()
+        }
+        false => BTreeSet::new(),
+    }
 }
 
 /// Whether `peer` may give `terms` to something that belongs to `owner_uid`.

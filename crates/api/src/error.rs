@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use axum_core::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
 use serde::{Deserialize, Serialize};
 
 use crate::Exit;
@@ -79,17 +82,17 @@ impl ErrorKind {
     }
 
     /// The HTTP status of an answer; for the kinds that the agent does not send, that of a gateway in front of it.
-    pub fn status(self) -> u16 {
+    pub fn status(self) -> StatusCode {
         match self {
-            ErrorKind::Usage => 400,
-            ErrorKind::Denied => 403,
-            ErrorKind::NotFound => 404,
-            ErrorKind::Busy => 429,
-            ErrorKind::Internal => 500,
-            ErrorKind::Unsupported => 501,
-            ErrorKind::Unreachable => 502,
-            ErrorKind::Leaving => 503,
-            ErrorKind::NoAnswer => 504,
+            ErrorKind::Usage => StatusCode::BAD_REQUEST,
+            ErrorKind::Denied => StatusCode::FORBIDDEN,
+            ErrorKind::NotFound => StatusCode::NOT_FOUND,
+            ErrorKind::Busy => StatusCode::TOO_MANY_REQUESTS,
+            ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
+            ErrorKind::Unreachable => StatusCode::BAD_GATEWAY,
+            ErrorKind::Leaving => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::NoAnswer => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 
@@ -152,6 +155,15 @@ impl fmt::Display for ApiError {
     }
 }
 
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = self.kind.status();
+        // Strings and numbers can be serialised.
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        (status, [(CONTENT_TYPE, PROBLEM_JSON)], body).into_response()
+    }
+}
+
 /// An error as RFC 9457 has it, with `kind` and `mend` besides. `type`, `title` and `status` follow from the kind and are
 /// not read back.
 #[derive(Serialize, Deserialize)]
@@ -176,7 +188,7 @@ impl From<ApiError> for Problem {
         Problem {
             of_type: format!("urn:tidegate:error:{}", kind.code()),
             title: kind.title().to_owned(),
-            status: kind.status(),
+            status: kind.status().as_u16(),
             detail,
             kind,
             mend,
@@ -202,7 +214,11 @@ mod tests {
     #[test]
     fn every_kind_has_a_status_and_an_exit_code_and_comes_back_from_json() {
         for kind in ErrorKind::ALL {
-            assert!((400..600).contains(&kind.status()), "{kind:?}");
+            let status = kind.status();
+            assert!(
+                status.is_client_error() || status.is_server_error(),
+                "{kind:?}"
+            );
             assert!((1..=5).contains(&(kind.exit() as u8)), "{kind:?}");
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.code());
             for mend in [None, Some("try again".to_owned())] {
@@ -215,7 +231,7 @@ mod tests {
                 assert_eq!(serde_json::from_str::<ApiError>(&text).unwrap(), error);
             }
         }
-        let statuses: std::collections::BTreeSet<u16> =
+        let statuses: std::collections::BTreeSet<StatusCode> =
             ErrorKind::ALL.iter().map(|kind| kind.status()).collect();
         assert_eq!(statuses.len(), ErrorKind::ALL.len(), "each its own");
     }

@@ -7,7 +7,7 @@ mod limit;
 use serde::{Deserialize, Serialize};
 
 pub use counts::{CapCounts, GateCounts};
-pub use ext::ExtView;
+pub use ext::{ExtView, QuotaCounts};
 pub use limit::LimitView;
 
 /// One term of a gate, with where it came from.
@@ -174,7 +174,7 @@ pub struct DomainView {
     pub count: u32,
     /// Who asked for it.
     pub from: String,
-    /// `space` (side work has whole CPUs of it) or `time` (by the quota).
+    /// `cpuset` (side work has whole CPUs of it) or `quota`.
     pub by: String,
     /// Headroom, percent of them.
     pub headroom_pct: f64,
@@ -190,8 +190,9 @@ pub struct DomainView {
     pub main_estimate_cpus: f64,
     /// What the law gives side work of them.
     pub allowance_cpus: f64,
-    /// The whole CPUs of it that side work has, where it is kept in space.
-    pub given: Option<String>,
+    /// The whole CPUs of it that side work has, where it is kept by the cpuset.
+    #[serde(alias = "given")]
+    pub side_cpuset: Option<String>,
 }
 
 /// The whole machine at a glance.
@@ -245,11 +246,11 @@ pub struct StatusView {
     #[serde(default)]
     pub free_cpus: String,
     /// Where side work runs, in words.
-    #[serde(default)]
-    pub space: String,
+    #[serde(default, alias = "space")]
+    pub cpuset: String,
     /// Holders of locks that main waited for; none where this is turned off.
-    #[serde(default)]
-    pub holders: Option<HoldersView>,
+    #[serde(default, alias = "holders")]
+    pub lock_boost: Option<LockBoostView>,
     /// What the law gives side work now.
     pub allowance_cpus: f64,
     /// The standing quota of the side root.
@@ -282,7 +283,7 @@ pub struct StatusView {
 
 /// Holders of locks that main waited for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct HoldersView {
+pub struct LockBoostView {
     /// Waits of others for a lock that side work holds.
     pub waits: u64,
     /// Boosts of a holder for that.

@@ -5,13 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::Serialize;
 
-use crate::caps::CapStat;
 use crate::delays::Delays;
-use crate::error::ExtError;
-use crate::intf::{ACCOUNTS_LEAST, Account, GateTerms, KINDS, Plain};
-use crate::limits::LimitStat;
-use crate::load::Ext;
-use crate::object::refused;
+use crate::error::{ExtError, refused};
+use crate::intf::{ACCOUNTS_LEAST, Account, KINDS, Plain};
 
 /// `EXT_ACCOUNT_KERNEL`; before it one for each kind of work, after it gates'.
 const KERNEL: u32 = KINDS as u32;
@@ -78,28 +74,6 @@ impl From<&Account> for WorkStat {
             },
         }
     }
-}
-
-/// One gate: what its tasks use, wait, and are kept from. A task counts for the nearest gate at or above its group alone, so
-/// that all gates and [`RestStat`] together are the machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct GateStat {
-    /// The group's cgroup id, which is the inode number of its directory.
-    pub cgroup_id: u64,
-    /// What was asked.
-    pub terms: GateTerms,
-    /// Whether it is counted on its own; false: there were more gates than accounts, and its tasks count for the next gate
-    /// above or in the rest.
-    pub counted: bool,
-    /// What its tasks used and how long they waited.
-    #[serde(flatten)]
-    pub work: WorkStat,
-    /// Its group's own quota, if it has or had one.
-    pub quota: Option<LimitStat>,
-    /// Its cap, if it has one.
-    pub cap: Option<CapStat>,
-    /// Runs of its tasks that only the kernel's watchdog made necessary, by its quota and its cap.
-    pub min_runs: u64,
 }
 
 /// Tasks without a gate.
@@ -183,52 +157,20 @@ impl Accounts {
         }
         Ok(sum)
     }
-}
-
-impl Ext {
-    /// All gates, by cgroup id. A number may be a run old; each only grows while its gate stands.
-    pub fn gates(&self) -> Result<Vec<GateStat>, ExtError> {
-        self.gates_with(&self.limits()?, &self.caps()?)
-    }
-
-    pub(crate) fn gates_with(
-        &self,
-        limits: &[LimitStat],
-        caps: &[CapStat],
-    ) -> Result<Vec<GateStat>, ExtError> {
-        let mut all = Vec::new();
-        for (&cgroup_id, &terms) in &self.asked {
-            let index = self.accounts.by_gate.get(&cgroup_id);
-            let work = index.map_or(Ok(WorkStat::default()), |&index| self.accounts.read(index))?;
-            let quota = limits.iter().find(|limit| limit.cgroup_id == cgroup_id);
-            let cap = caps.iter().find(|cap| cap.cgroup_id == cgroup_id);
-            all.push(GateStat {
-                cgroup_id,
-                terms,
-                counted: index.is_some(),
-                work,
-                quota: quota.copied(),
-                cap: cap.copied(),
-                min_runs: quota.map_or(0, |limit| limit.min_runs)
-                    + cap.map_or(0, |cap| cap.min_runs),
-            });
-        }
-        Ok(all)
-    }
 
     /// What one gate's tasks used and how long they waited; None: it is no gate, or is not counted on its own.
     pub fn work(&self, cgroup_id: u64) -> Result<Option<WorkStat>, ExtError> {
-        let index = self.accounts.by_gate.get(&cgroup_id);
-        index.map(|&index| self.accounts.read(index)).transpose()
+        let index = self.by_gate.get(&cgroup_id);
+        index.map(|&index| self.read(index)).transpose()
     }
 
     /// Tasks without a gate.
     pub fn rest(&self) -> Result<RestStat, ExtError> {
         Ok(RestStat {
-            main: self.accounts.read(0)?,
-            side: self.accounts.read(1)?,
-            background: self.accounts.read(2)?,
-            kernel: self.accounts.read(KERNEL)?,
+            main: self.read(0)?,
+            side: self.read(1)?,
+            background: self.read(2)?,
+            kernel: self.read(KERNEL)?,
         })
     }
 }

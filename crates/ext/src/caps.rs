@@ -1,42 +1,17 @@
 //! Caps as the scheduler enforces them: asking for one, and what became of it.
 
-use libbpf_rs::MapHandle;
+use libbpf_rs::Object;
 use serde::Serialize;
 
 use crate::error::ExtError;
 use crate::intf::{BUCKETS_MAX, Bucket, CapAsk, Plain};
-use crate::load::Ext;
 use crate::object::{self, get, map};
+use crate::terms::{CapScope, CapTerms};
 
 /// `TG_CAP_NONE`.
 const NONE: u32 = u32::MAX;
 /// `ESRCH` of a task that is gone, or has no context.
 const NO_TASK: &str = "no such task, or the table of caps is full";
-
-/// Who shares a bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[repr(u32)]
-pub enum CapScope {
-    /// All of the group (or all that a task forks).
-    #[default]
-    Group = 0,
-    /// Each process has one.
-    Process = 1,
-    /// Each task has one.
-    Task = 2,
-}
-
-/// Bounds on CPU use, in thousandths of a CPU; none of both is no cap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CapTerms {
-    /// A bound that holds whatever is idle: from 1.
-    pub hard_ppt: Option<u32>,
-    /// A bound on what others are held up for; 0: only where no other task wants to run.
-    pub soft_ppt: Option<u32>,
-    /// Who shares it.
-    pub scope: CapScope,
-}
 
 /// A gate's cap and its counts, since it was set; those of all its processes or tasks together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -116,69 +91,56 @@ impl CapStat {
     }
 }
 
-impl Ext {
-    /// Caps one task and all that it forks from now on (under `CapScope::Group` all of them together); None takes the cap
-    /// away that it was given by this call. Processes are capped by their groups or, with `CapScope::Process`, by their tasks.
-    pub fn set_task_cap(&mut self, pid: u32, terms: Option<&CapTerms>) -> Result<(), ExtError> {
-        let none = CapTerms::default();
-        self.ask_cap(0, pid, terms.unwrap_or(&none))?;
-        self.next_generation()
+/// Asks for a cap on a gate's group, or on one task; the caller raises the generation.
+pub fn ask(
+    object: &mut Object,
+    cgroup_id: u64,
+    pid: u32,
+    terms: &CapTerms,
+) -> Result<(), ExtError> {
+    let ask = CapAsk {
+        cgroup_id,
+        pid,
+        hard_ppt: terms.hard_ppt.unwrap_or(NONE),
+        soft_ppt: terms.soft_ppt.unwrap_or(NONE),
+        scope: terms.scope as u32,
+        ..CapAsk::default()
+    };
+    match object::call(object, "set_cap", ask.bytes())? {
+        0 => Ok(()),
+        _ => Err(ExtError::Machine(NO_TASK.to_owned())),
     }
+}
 
-    /// A gate's cap; the caller raises the generation.
-    pub(crate) fn ask_cap(
-        &mut self,
-        cgroup_id: u64,
-        pid: u32,
-        terms: &CapTerms,
-    ) -> Result<(), ExtError> {
-        let ask = CapAsk {
-            cgroup_id,
-            pid,
-            hard_ppt: terms.hard_ppt.unwrap_or(NONE),
-            soft_ppt: terms.soft_ppt.unwrap_or(NONE),
-            scope: terms.scope as u32,
-            ..CapAsk::default()
-        };
-        let answer = object::call(&mut self.object, "set_cap", ask.bytes())?;
-        if answer != 0 {
-            return Err(ExtError::Machine(NO_TASK.to_owned()));
+/// All caps.
+pub fn all(object: &Object) -> Result<Vec<CapStat>, ExtError> {
+    let table = map(object, "buckets")?;
+    let mut all = Vec::new();
+    for index in 1..BUCKETS_MAX {
+        match get::<Bucket>(&table, &index.to_ne_bytes())? {
+            // Buckets are handed out in order, so the first that never had a user is the end.
+            Some(bucket) if bucket.family != 0 => all.push(bucket),
+            _ => break,
         }
-        Ok(())
     }
-
-    /// All caps.
-    pub fn caps(&self) -> Result<Vec<CapStat>, ExtError> {
-        let buckets_table: MapHandle = map(&self.object, "buckets")?;
-        let mut all = Vec::new();
-        for index in 1..BUCKETS_MAX {
-            match get::<Bucket>(&buckets_table, &index.to_ne_bytes())? {
-                // Buckets are handed out in order, so the first that never had a user is the end.
-                Some(bucket) if bucket.family != 0 => all.push(bucket),
-                _ => break,
-            }
+    let now_ns = monotonic_ns();
+    let mut buckets = vec![0_u32; all.len() + 1];
+    // Where each process or task has a bucket, no task draws on the family's own.
+    let draws = |index: u32, bucket: &Bucket| {
+        bucket.users > 0 && (bucket.scope == 0 || bucket.family != index)
+    };
+    for (_, bucket) in (1_u32..)
+        .zip(&all)
+        .filter(|(index, bucket)| draws(*index, bucket))
+    {
+        if let Some(count) = buckets.get_mut(bucket.family as usize) {
+            *count += 1;
         }
-        let now_ns = monotonic_ns();
-        let mut buckets = vec![0_u32; all.len() + 1];
-        // Where each process or task has a bucket, no task draws on the family's own.
-        let draws = |index: u32, bucket: &Bucket| {
-            bucket.users > 0 && (bucket.scope == 0 || bucket.family != index)
-        };
-        for (_, bucket) in (1_u32..)
-            .zip(&all)
-            .filter(|(index, bucket)| draws(*index, bucket))
-        {
-            if let Some(count) = buckets.get_mut(bucket.family as usize) {
-                *count += 1;
-            }
-        }
-        let found = (1_u32..).zip(&all);
-        Ok(found
-            .filter_map(|(index, bucket)| {
-                CapStat::of(index, bucket, buckets[index as usize], now_ns)
-            })
-            .collect())
     }
+    let stat = |(index, bucket): (u32, &Bucket)| {
+        CapStat::of(index, bucket, buckets[index as usize], now_ns)
+    };
+    Ok((1_u32..).zip(&all).filter_map(stat).collect())
 }
 
 /// The clock of the scheduler (`bpf_ktime_get_ns`). Knobs has the same: engines know nothing of each other.

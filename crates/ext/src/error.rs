@@ -1,5 +1,7 @@
 //! What can go wrong in loading and asking the scheduler.
 
+use crate::log;
+
 /// A failure of this engine.
 #[derive(Debug, thiserror::Error)]
 pub enum ExtError {
@@ -37,31 +39,21 @@ pub enum ExtError {
     /// The machine is not one that the scheduler can serve.
     #[error("sched_ext: {0}; nothing was changed")]
     Machine(String),
-    /// The kernel's watchdog does not allow it: so many tasks need more than these terms leave them (`floors`).
-    #[error(
-        "sched_ext: {gate}: {term}: {asked} is below what the kernel's watchdog makes necessary: {floor}; {mend}, or take engine = knobs"
-    )]
-    Infeasible {
-        /// The gate, as its owner names it.
-        gate: String,
-        /// The term.
-        term: &'static str,
-        /// What was asked.
-        asked: String,
-        /// The floor, as a sum.
-        floor: String,
-        /// What can be kept.
-        mend: String,
-    },
     /// It was taken in and gave up at once.
     #[error("sched_ext: the scheduler was ejected while it started: {0}; the kernel's own runs")]
     Ejected(String),
-    /// A file could not be read.
-    #[error("{path}: {why}")]
-    File {
-        /// Which.
-        path: String,
-        /// Why not.
-        why: std::io::Error,
-    },
+}
+
+/// libbpf's error, with what it said.
+pub fn refused(step: &'static str, why: &libbpf_rs::Error) -> ExtError {
+    match why.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
+            ExtError::NotRoot
+        }
+        _ => ExtError::Refused {
+            step,
+            why: format!("{why:#}"),
+            log: log::end(),
+        },
+    }
 }

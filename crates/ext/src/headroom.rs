@@ -1,11 +1,11 @@
 //! The headroom controller's state, as its timer published it.
 
+use libbpf_rs::MapHandle;
 use serde::Serialize;
 use tidegate_law::Reason;
 
 use crate::error::ExtError;
 use crate::intf::HeadroomReport;
-use crate::load::Ext;
 use crate::object::get;
 
 /// What side work may use, and why. Times are since the scheduler was loaded and only while there was side work.
@@ -80,13 +80,9 @@ impl From<&HeadroomReport> for HeadroomStats {
     }
 }
 
-impl Ext {
-    /// The headroom controller's state; None: there has been no side work.
-    pub fn headroom(&self) -> Result<Option<HeadroomStats>, ExtError> {
-        let headroom = get::<HeadroomReport>(&self.headroom_reports, &0_u32.to_ne_bytes())?;
-        Ok(headroom
-            .filter(|headroom| headroom.steps > 0)
-            .as_ref()
-            .map(HeadroomStats::from))
-    }
+/// The controller's state out of its map; None: there has been no side work.
+pub fn read(reports: &MapHandle) -> Result<Option<HeadroomStats>, ExtError> {
+    let report = get::<HeadroomReport>(reports, &0_u32.to_ne_bytes())?;
+    let report = report.filter(|report| report.steps > 0);
+    Ok(report.as_ref().map(HeadroomStats::from))
 }

@@ -1,8 +1,6 @@
 //! What is shared with the BPF programs: `bpf/core/intf.h` in Rust. Sizes are asserted on both sides.
 
-use serde::Serialize;
-
-use crate::caps::CapTerms;
+use crate::terms::GateTerms;
 
 /// `EXT_KINDS`.
 pub const KINDS: usize = 3;
@@ -22,35 +20,6 @@ pub const LLCS_MAX: u32 = 64;
 pub const HINTS: usize = 40;
 /// The kernel numbers CPUs below this.
 pub const CPUS_MAX: u32 = 8_192;
-
-/// Kinds of work, in the order in which a CPU looks for it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[repr(u32)]
-pub enum Kind {
-    /// Main and neutral work.
-    #[default]
-    Main = 0,
-    /// Below a gate of class side.
-    Side = 1,
-}
-
-/// What is asked of a group and all below it; what is None comes from the next group above that says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct GateTerms {
-    /// Bounds on CPU use.
-    pub cap: Option<CapTerms>,
-    /// The latency hint, -20 (first) to 19 (last).
-    pub hint: Option<i32>,
-    /// Its kind of work.
-    pub kind: Option<Kind>,
-    /// Idle to keep for it, of the machine; of all gates' the largest counts.
-    pub headroom_ppm: Option<u32>,
-    /// What side work gets though main takes all; of all gates' the smallest counts.
-    pub tolerance_ppm: Option<u32>,
-    /// The group's own cpu.idle stands for the time without this scheduler: it is not looked at.
-    pub idle_is_mirror: bool,
-}
 
 /// `struct ext_config`.
 #[derive(Clone, Copy, Debug)]
@@ -355,6 +324,7 @@ unsafe impl Plain for Exit {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terms::Kind;
 
     #[test]
     fn a_gate_says_what_it_has() {

@@ -4,13 +4,14 @@
 //! kernel's own scheduler, and so does the kernel itself when the process dies or the scheduler fails. docs/ext.md tells
 //! how it decides; `crates/sim/src/sched/ext` is the same scheduler in the simulator.
 //!
-//! 1. **The kernel is asked, not guessed at.** [`support`] looks for sched_ext; structures and constants come from the
+//! 1. **The kernel is asked, not guessed at.** [`support()`] looks for sched_ext; structures and constants come from the
 //!    running kernel's BTF, so that one object serves every kernel from 6.12.
 //! 2. **Loaded means loaded.** [`Ext::attach`] returns once the kernel says `enabled`; [`Ext::ended`] says why it is no more.
 //! 3. **Engines do not know each other.** Topology, gates and idle groups come in from outside.
 
 mod accounts;
 mod caps;
+mod cost;
 mod delays;
 mod error;
 mod exit;
@@ -25,18 +26,20 @@ mod machine;
 mod object;
 mod stats;
 mod support;
+mod terms;
 
-pub use accounts::{GateStat, RestStat, WorkStat};
-pub use caps::{CapScope, CapStat, CapTerms};
+pub use accounts::{RestStat, WorkStat};
+pub use caps::CapStat;
+pub use cost::{CountedCost, ProgramCost, count_cost};
 pub use delays::Delays;
 pub use error::ExtError;
 pub use exit::Ended;
-pub use floors::{SIDE_TASK_UCPU, WAITING_TASK_UCPU, feasible};
+pub use floors::{SIDE_TASK_UCPU, WAITING_TASK_UCPU};
 pub use headroom::HeadroomStats;
-pub use intf::{GateTerms, Kind};
 pub use limits::LimitStat;
-pub use load::{Ext, Options};
+pub use load::{Ext, Options, verify};
 pub use machine::{CpuPlace, Machine};
 pub use object::kernel_tells_quotas;
-pub use stats::{CountedCost, CpuStats, ProgramCost, Stats, count_cost, verify};
+pub use stats::{CpuStats, GateStat, Stats};
 pub use support::{NAME, Support, support};
+pub use terms::{CapScope, CapTerms, GateTerms, Kind};

@@ -1,11 +1,11 @@
 //! Quotas as the scheduler enforces them: what each limited group was given, and what became of it.
 
+use libbpf_rs::{MapHandle, Object};
 use serde::Serialize;
 
 use crate::error::ExtError;
 use crate::intf::{Control, Limit};
-use crate::load::Ext;
-use crate::object::{self, get, map, put, refused};
+use crate::object::{self, delete, get, map, put};
 
 /// One limited group (or one that was: its counts stay until it is removed). Counts have the meaning of the kernel's
 /// `cpu.stat`, times of throttling and burst are sums over CPUs.
@@ -56,13 +56,26 @@ impl From<&Limit> for LimitStat {
     }
 }
 
-impl Ext {
+/// The table of limits.
+#[derive(Debug)]
+pub struct Limits {
+    control: MapHandle,
+    table: MapHandle,
+}
+
+impl Limits {
+    pub fn new(object: &Object) -> Result<Limits, ExtError> {
+        Ok(Limits {
+            control: map(object, "control")?,
+            table: map(object, "limits")?,
+        })
+    }
+
     /// All limited groups. A number may be a period old: it is brought up to date when a task asks.
-    pub fn limits(&self) -> Result<Vec<LimitStat>, ExtError> {
-        let control = self.control()?;
+    pub fn all(&self) -> Result<Vec<LimitStat>, ExtError> {
         let mut found = Vec::new();
-        for index in 1..=control.limits_used {
-            if let Some(limit) = get::<Limit>(&self.limits, &index.to_ne_bytes())?
+        for index in 1..=self.control()?.limits_used {
+            if let Some(limit) = get::<Limit>(&self.table, &index.to_ne_bytes())?
                 && limit.used == 1
             {
                 found.push(LimitStat::from(&limit));
@@ -71,29 +84,26 @@ impl Ext {
         Ok(found)
     }
 
-    /// Quotas that are not enforced because the table of limits was full when they came.
-    pub fn limits_refused(&self) -> Result<u32, ExtError> {
+    /// Quotas that are not enforced because the table was full when they came.
+    pub fn refused(&self) -> Result<u32, ExtError> {
         Ok(self.control()?.limits_refused)
-    }
-
-    /// Says that a group's quota is a copy of what is enforced otherwise and is not to be enforced here too, or that it is no copy
-    /// any more. It counts at once, for the value that stands there.
-    pub fn set_mirror(&mut self, cgroup_id: u64, mirror: bool) -> Result<(), ExtError> {
-        let mirrors = map(&self.object, "mirrors")?;
-        let key = cgroup_id.to_ne_bytes();
-        if mirror {
-            put(&mirrors, &key, &1_u32.to_ne_bytes())?;
-        } else if let Err(why) = libbpf_rs::MapCore::delete(&mirrors, &key)
-            && why.kind() != libbpf_rs::ErrorKind::NotFound
-        {
-            return Err(refused("take a mirror away", &why));
-        }
-        object::call(&mut self.object, "set_mirror", &key).map(|_| ())
     }
 
     fn control(&self) -> Result<Control, ExtError> {
         Ok(get::<Control>(&self.control, &0_u32.to_ne_bytes())?.unwrap_or_default())
     }
+}
+
+/// Says whether a group's quota is a copy of what is enforced otherwise.
+pub fn set_mirror(object: &mut Object, cgroup_id: u64, mirror: bool) -> Result<(), ExtError> {
+    let mirrors = map(object, "mirrors")?;
+    let key = cgroup_id.to_ne_bytes();
+    if mirror {
+        put(&mirrors, &key, &1_u32.to_ne_bytes())?;
+    } else {
+        delete(&mirrors, &key)?;
+    }
+    object::call(object, "set_mirror", &key).map(|_| ())
 }
 
 #[cfg(test)]

@@ -6,16 +6,20 @@ use libbpf_rs::{Link, MapCore, MapHandle, Object};
 use tidegate_law::HeadroomConfig;
 use tidegate_terms::{Tolerance, combine};
 
-use crate::accounts::Accounts;
-use crate::caps::CapTerms;
-use crate::error::ExtError;
+use crate::accounts::{Accounts, WorkStat};
+use crate::caps::{self, CapStat};
+use crate::cost::{self, ProgramCost};
+use crate::error::{ExtError, refused};
 use crate::exit::Ended;
-use crate::floors::feasible;
+use crate::headroom::{self, HeadroomStats};
 use crate::hints;
-use crate::intf::{Config, Exit, GROUPS_MAX, Gate, GateTerms, Kind, LIMITS_MAX, Plain, TermsAsk};
+use crate::intf::{Config, Exit, GROUPS_MAX, Gate, LIMITS_MAX, Plain, TermsAsk};
+use crate::limits::{self, LimitStat, Limits};
 use crate::machine::Machine;
-use crate::object::{self, get, map, put, refused};
+use crate::object::{self, delete, get, map, put};
+use crate::stats::{CpuStats, GateStat, Stats};
 use crate::support::{NAME, support};
+use crate::terms::{CapTerms, GateTerms, Kind};
 
 /// The fair class's slice on a machine of one CPU.
 const SLICE_OF_ONE_NS: u64 = 700_000;
@@ -42,8 +46,6 @@ pub struct Options {
     pub partial: bool,
     /// Groups whose cpu.idle is 1 now, by cgroup id: kernels before 6.19 do not tell.
     pub idle_groups: Vec<u64>,
-    /// Groups whose quota is a copy of what is enforced otherwise, by cgroup id.
-    pub mirrors: Vec<u64>,
 }
 
 impl Options {
@@ -60,7 +62,6 @@ impl Options {
             headroom_ppm: 0,
             partial: false,
             idle_groups: Vec::new(),
-            mirrors: Vec::new(),
         }
     }
 }
@@ -90,21 +91,19 @@ fn limits_for(cpus: u32) -> u32 {
 /// The scheduler while it is loaded; dropping it gives all tasks back to the kernel's own.
 pub struct Ext {
     gates: MapHandle,
-    pub(crate) control: MapHandle,
-    pub(crate) limits: MapHandle,
+    limits: Limits,
     ended: MapHandle,
-    pub(crate) cpus: MapHandle,
-    pub(crate) headroom_reports: MapHandle,
-    pub(crate) asked: BTreeMap<u64, GateTerms>,
-    pub(crate) accounts: Accounts,
+    cpus: MapHandle,
+    headroom_reports: MapHandle,
+    asked: BTreeMap<u64, GateTerms>,
+    accounts: Accounts,
     headroom_ppm: u32,
     tolerance_ppm: u32,
     /// Gates with a cap.
     capped: BTreeSet<u64>,
-    pub(crate) possible_cpus: u32,
     // The order matters on drop: the scheduler is detached before the object that owns its programs goes.
     link: Option<Link>,
-    pub(crate) object: Object,
+    object: Object,
 }
 
 impl Ext {
@@ -124,8 +123,7 @@ impl Ext {
         let object = object::load(&config, &options.tuning, options.partial)?;
         let mut ext = Ext {
             gates: map(&object, "gates")?,
-            control: map(&object, "control")?,
-            limits: map(&object, "limits")?,
+            limits: Limits::new(&object)?,
             ended: map(&object, "ended")?,
             cpus: map(&object, "cpus")?,
             headroom_reports: map(&object, "headroom_reports")?,
@@ -134,7 +132,6 @@ impl Ext {
             headroom_ppm: options.headroom_ppm,
             tolerance_ppm: Tolerance::ONE_PERCENT.ppm(),
             capped: BTreeSet::new(),
-            possible_cpus: config.cpus,
             link: None,
             object,
         };
@@ -149,9 +146,6 @@ impl Ext {
         let idle = map(&self.object, "idle_groups")?;
         for id in options.idle_groups.iter().take(GROUPS_MAX) {
             put(&idle, &id.to_ne_bytes(), &1_u32.to_ne_bytes())?;
-        }
-        for id in &options.mirrors {
-            self.set_mirror(*id, true)?;
         }
         self.next_generation()
     }
@@ -185,10 +179,8 @@ impl Ext {
     /// Asks something of a group, by its cgroup's id, and of all below it that have no gate of their own.
     ///
     /// # Errors
-    /// Terms that are not even enough for one task ([`feasible`]; who knows its name and how many tasks it has asks that
-    /// first), or the kernel's refusal.
+    /// The kernel's refusal.
     pub fn set_gate(&mut self, cgroup_id: u64, terms: &GateTerms) -> Result<(), ExtError> {
-        feasible(&format!("cgroup {cgroup_id}"), terms, self.possible_cpus, 1)?;
         let gate = Gate::new(terms, self.accounts.open(cgroup_id)?);
         put(&self.gates, &cgroup_id.to_ne_bytes(), gate.bytes())?;
         self.asked.insert(cgroup_id, *terms);
@@ -205,12 +197,7 @@ impl Ext {
     /// Takes a gate away; one that was never set is none, too.
     pub fn unset_gate(&mut self, cgroup_id: u64) -> Result<(), ExtError> {
         self.asked.remove(&cgroup_id);
-        match self.gates.delete(&cgroup_id.to_ne_bytes()) {
-            Err(why) if why.kind() != libbpf_rs::ErrorKind::NotFound => {
-                return Err(refused("take a gate away", &why));
-            }
-            _ => {}
-        }
+        delete(&self.gates, &cgroup_id.to_ne_bytes())?;
         self.set_gate_cap(cgroup_id, None)?;
         self.accounts.close(cgroup_id);
         self.next_generation()
@@ -219,20 +206,34 @@ impl Ext {
     fn set_gate_cap(&mut self, cgroup_id: u64, cap: Option<CapTerms>) -> Result<(), ExtError> {
         match cap {
             Some(terms) => {
-                self.ask_cap(cgroup_id, 0, &terms)?;
+                caps::ask(&mut self.object, cgroup_id, 0, &terms)?;
                 self.capped.insert(cgroup_id);
             }
             None if self.capped.remove(&cgroup_id) => {
-                self.ask_cap(cgroup_id, 0, &CapTerms::default())?;
+                caps::ask(&mut self.object, cgroup_id, 0, &CapTerms::default())?;
             }
             None => {}
         }
         Ok(())
     }
 
+    /// Caps one task and all that it forks from now on (under `CapScope::Group` all of them together); None takes the cap
+    /// away that it was given by this call. Processes are capped by their groups or, with `CapScope::Process`, by their tasks.
+    pub fn set_task_cap(&mut self, pid: u32, terms: Option<&CapTerms>) -> Result<(), ExtError> {
+        let none = CapTerms::default();
+        caps::ask(&mut self.object, 0, pid, terms.unwrap_or(&none))?;
+        self.next_generation()
+    }
+
+    /// Says that a group's quota is a copy of what is enforced otherwise and is not to be enforced here too, or that it is no copy
+    /// any more. It counts at once, for the value that is in force.
+    pub fn set_mirror(&mut self, cgroup_id: u64, mirror: bool) -> Result<(), ExtError> {
+        limits::set_mirror(&mut self.object, cgroup_id, mirror)
+    }
+
     /// Every group looks its gates up again. A program does it: others raise the generation, too (quotas, `cpu.idle`), and take places
     /// in the table of limits, which would be lost where the whole is read and written back here.
-    pub(crate) fn next_generation(&mut self) -> Result<(), ExtError> {
+    fn next_generation(&mut self) -> Result<(), ExtError> {
         let ask = self.terms();
         object::call(&mut self.object, "set_terms", ask.bytes()).map(|_| ())
     }
@@ -254,6 +255,56 @@ impl Ext {
         }
     }
 
+    /// The headroom controller's state; None: there has been no side work.
+    pub fn headroom(&self) -> Result<Option<HeadroomStats>, ExtError> {
+        headroom::read(&self.headroom_reports)
+    }
+
+    /// All limited groups. A number may be a period old: it is brought up to date when a task asks.
+    pub fn limits(&self) -> Result<Vec<LimitStat>, ExtError> {
+        self.limits.all()
+    }
+
+    /// All caps.
+    pub fn caps(&self) -> Result<Vec<CapStat>, ExtError> {
+        caps::all(&self.object)
+    }
+
+    /// What one gate's tasks used and how long they waited; None: it is no gate, or is not counted on its own.
+    pub fn work(&self, cgroup_id: u64) -> Result<Option<WorkStat>, ExtError> {
+        self.accounts.work(cgroup_id)
+    }
+
+    /// What was counted so far. A number may be a run old; each only grows.
+    pub fn stats(&self) -> Result<Stats, ExtError> {
+        let (limits, caps) = (self.limits()?, self.caps()?);
+        let gates = self.asked.iter().map(|(&cgroup_id, &terms)| {
+            let work = self.work(cgroup_id)?;
+            let quota = limits.iter().find(|limit| limit.cgroup_id == cgroup_id);
+            let cap = caps.iter().find(|cap| cap.cgroup_id == cgroup_id);
+            Ok(GateStat {
+                cgroup_id,
+                terms,
+                counted: work.is_some(),
+                work: work.unwrap_or_default(),
+                quota: quota.copied(),
+                cap: cap.copied(),
+                min_runs: quota.map_or(0, |limit| limit.min_runs)
+                    + cap.map_or(0, |cap| cap.min_runs),
+            })
+        });
+        Ok(Stats {
+            total: CpuStats::read(&self.cpus)?,
+            gates: gates.collect::<Result<_, ExtError>>()?,
+            rest: self.accounts.rest()?,
+            limits_refused: self.limits.refused()?,
+            headroom: self.headroom()?,
+            programs: cost::programs(&self.object)?,
+            limits,
+            caps,
+        })
+    }
+
     /// Why it is no more; None while it runs.
     pub fn ended(&self) -> Result<Option<Ended>, ExtError> {
         let exit = get::<Exit>(&self.ended, &0_u32.to_ne_bytes())?;
@@ -265,4 +316,14 @@ impl Ext {
         self.link = None;
         self.ended()
     }
+}
+
+/// Has the kernel check the programs as they are for such a machine, and runs none of them: what the verifier walked.
+pub fn verify(options: &Options) -> Result<Vec<ProgramCost>, ExtError> {
+    support()?;
+    cost::programs(&object::load(
+        &Config::from(options),
+        &options.tuning,
+        options.partial,
+    )?)
 }

@@ -10,7 +10,7 @@ use libbpf_rs::{
 use tidegate_law::HeadroomConfig;
 
 use crate::accounts::accounts_for;
-use crate::error::ExtError;
+use crate::error::{ExtError, refused};
 use crate::intf::{Config, KINDS, Plain};
 use crate::log;
 use crate::support::NAME;
@@ -25,20 +25,6 @@ const OPTIONAL: [&str; 2] = ["cgroup_set_idle", "cgroup_set_bandwidth"];
 
 /// Maps with an element for each possible CPU.
 const PER_CPU: [&str; 4] = ["cpus", "slice_timers", "resched_timers", "cpu_times"];
-
-/// libbpf's error, with what it said.
-pub fn refused(step: &'static str, why: &libbpf_rs::Error) -> ExtError {
-    match why.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied if !rustix::process::geteuid().is_root() => {
-            ExtError::NotRoot
-        }
-        _ => ExtError::Refused {
-            step,
-            why: format!("{why:#}"),
-            log: log::end(),
-        },
-    }
-}
 
 fn lacking(name: &str) -> ExtError {
     ExtError::Refused {
@@ -174,6 +160,16 @@ pub fn call(object: &mut Object, name: &'static str, argument: &[u8]) -> Result<
 pub fn put(map: &MapHandle, key: &[u8], value: &[u8]) -> Result<(), ExtError> {
     map.update(key, value, MapFlags::ANY)
         .map_err(|why| refused("write a map", &why))
+}
+
+/// Takes one element away; one that is not there is none, too.
+pub fn delete(map: &MapHandle, key: &[u8]) -> Result<(), ExtError> {
+    match map.delete(key) {
+        Err(why) if why.kind() != libbpf_rs::ErrorKind::NotFound => {
+            Err(refused("take an element out of a map", &why))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Reads one element.

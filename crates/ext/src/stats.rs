@@ -1,20 +1,19 @@
-//! What the scheduler counts, and what its callbacks cost.
+//! What the scheduler counts, all of it.
 
 use std::ops::AddAssign;
-use std::os::fd::{FromRawFd, OwnedFd};
 
-use libbpf_rs::{AsRawLibbpf, Object, libbpf_sys};
+use libbpf_rs::{MapCore, MapHandle};
 use serde::Serialize;
 
-use crate::accounts::{GateStat, RestStat};
+use crate::accounts::{RestStat, WorkStat};
 use crate::caps::CapStat;
+use crate::cost::ProgramCost;
 use crate::error::ExtError;
 use crate::headroom::HeadroomStats;
-use crate::intf::{Config, Cpu, KINDS};
+use crate::intf::{Cpu, KINDS};
 use crate::limits::LimitStat;
-use crate::load::{Ext, Options};
-use crate::object::{self, get, refused};
-use crate::support::support;
+use crate::object::get;
+use crate::terms::GateTerms;
 
 /// Counts since the scheduler was loaded, of one CPU or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -83,17 +82,26 @@ impl AddAssign for CpuStats {
     }
 }
 
-/// What the kernel says of one program.
+/// One gate: what its tasks use, wait, and are kept from. A task counts for the nearest gate at or above its group alone, so
+/// that all gates and [`RestStat`] together are the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ProgramCost {
-    /// Its name, which is the callback's.
-    pub name: String,
-    /// Instructions that the verifier walked.
-    pub verified_insns: u32,
-    /// Calls and their time while they were counted ([`count_cost`], or `kernel.bpf_stats_enabled`).
-    pub runs: u64,
-    /// CPU time of all calls.
-    pub run_ns: u64,
+pub struct GateStat {
+    /// The group's cgroup id, which is the inode number of its directory.
+    pub cgroup_id: u64,
+    /// What was asked.
+    pub terms: GateTerms,
+    /// Whether it is counted on its own; false: there were more gates than accounts, and its tasks count for the next gate
+    /// above or in the rest.
+    pub counted: bool,
+    /// What its tasks used and how long they waited.
+    #[serde(flatten)]
+    pub work: WorkStat,
+    /// Its group's own quota, if it has or had one.
+    pub quota: Option<LimitStat>,
+    /// Its cap, if it has one.
+    pub cap: Option<CapStat>,
+    /// Runs of its tasks that only the kernel's watchdog made necessary, by its quota and its cap.
+    pub min_runs: u64,
 }
 
 /// All of it.
@@ -117,93 +125,15 @@ pub struct Stats {
     pub programs: Vec<ProgramCost>,
 }
 
-/// The kernel counts the times of programs, of all on the machine, as long as this lives; it costs each call two readings of
-/// the clock.
-#[derive(Debug)]
-pub struct CountedCost {
-    _descriptor: OwnedFd,
-}
-
-/// Has the kernel count what programs cost (as `kernel.bpf_stats_enabled` does, but ended with the process at the latest).
-pub fn count_cost() -> Result<CountedCost, ExtError> {
-    // SAFETY: a system call without pointers.
-    let descriptor = unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) };
-    if descriptor < 0 {
-        let why = libbpf_rs::Error::from_raw_os_error(-descriptor);
-        return Err(refused("have the cost of programs counted", &why));
-    }
-    // SAFETY: the descriptor is new, and no other code has it.
-    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    Ok(CountedCost {
-        _descriptor: descriptor,
-    })
-}
-
-impl Ext {
-    /// What was counted so far. A number may be a run old; each only grows.
-    pub fn stats(&self) -> Result<Stats, ExtError> {
+impl CpuStats {
+    /// All possible CPUs together.
+    pub(crate) fn read(cpus: &MapHandle) -> Result<CpuStats, ExtError> {
         let mut total = CpuStats::default();
-        for cpu in 0..self.possible_cpus {
-            if let Some(cpu) = get::<Cpu>(&self.cpus, &cpu.to_ne_bytes())? {
+        for cpu in 0..cpus.max_entries() {
+            if let Some(cpu) = get::<Cpu>(cpus, &cpu.to_ne_bytes())? {
                 total += CpuStats::from(&cpu);
             }
         }
-        let (limits, caps) = (self.limits()?, self.caps()?);
-        Ok(Stats {
-            total,
-            gates: self.gates_with(&limits, &caps)?,
-            rest: self.rest()?,
-            limits,
-            limits_refused: self.limits_refused()?,
-            headroom: self.headroom()?,
-            caps,
-            programs: self.cost()?,
-        })
+        Ok(total)
     }
-
-    /// What each program takes; times only while they are counted ([`count_cost`]).
-    pub fn cost(&self) -> Result<Vec<ProgramCost>, ExtError> {
-        programs(&self.object)
-    }
-}
-
-/// Has the kernel check the programs as they are for such a machine, and runs none of them: what the verifier walked.
-pub fn verify(options: &Options) -> Result<Vec<ProgramCost>, ExtError> {
-    support()?;
-    programs(&object::load(
-        &Config::from(options),
-        &options.tuning,
-        options.partial,
-    )?)
-}
-
-fn programs(object: &Object) -> Result<Vec<ProgramCost>, ExtError> {
-    let mut costs = Vec::new();
-    for program in object.progs() {
-        // SAFETY: the program is the object's, which lives as long as the borrow.
-        let descriptor =
-            unsafe { libbpf_sys::bpf_program__fd(program.as_libbpf_object().as_ptr()) };
-        // A callback that this kernel does not know was not loaded.
-        if descriptor < 0 {
-            continue;
-        }
-        let mut info = libbpf_sys::bpf_prog_info::default();
-        let mut size = size_of_val(&info) as u32;
-        // SAFETY: the descriptor belongs to `object`; the structure is as long as `size` says, and zeros ask for no
-        // arrays to be filled.
-        let failed =
-            unsafe { libbpf_sys::bpf_prog_get_info_by_fd(descriptor, &mut info, &mut size) };
-        if failed != 0 {
-            let why = libbpf_rs::Error::from_raw_os_error(-failed);
-            return Err(refused("ask for a program's cost", &why));
-        }
-        costs.push(ProgramCost {
-            name: program.name().to_string_lossy().into_owned(),
-            verified_insns: info.verified_insns,
-            runs: info.run_cnt,
-            run_ns: info.run_time_ns,
-        });
-    }
-    costs.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(costs)
 }

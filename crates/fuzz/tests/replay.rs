@@ -1,5 +1,7 @@
 //! Everything that fuzzing has found worth keeping, once more.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::path::Path;
 
 #[test]

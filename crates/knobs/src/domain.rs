@@ -3,9 +3,9 @@
 //!
 //! A main gate whose cpuset is smaller than the machine is its CPUs' concern only: its *domain*. Side work elsewhere costs it nothing.
 //!
-//! - Where side work has no CPU outside the domain, the law runs on the domain and a quota says what it allows ([`Keeps::Time`]).
+//! - Where side work has no CPU outside the domain, the law runs on the domain and a quota says what it allows ([`Keeps::Quota`]).
 //! - Where it has, one quota over both would be spent evenly on all of them, and the domain's part of it is undefined. There side
-//!   work gets whole CPUs of the domain, as many as the law allows, by its cpuset ([`Keeps::Space`]), and no quota on their account.
+//!   work gets whole CPUs of the domain, as many as the law allows, by its cpuset ([`Keeps::Cpuset`]), and no quota on their account.
 //! - What neither can do (use by CPU is unknown; side work that stays in its place and has CPUs on both sides) is kept
 //!   machine-wide, as every headroom was before, and a note says so.
 //!
@@ -33,9 +33,9 @@ pub struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
     /// The moving quota.
-    Time,
+    Quota,
     /// Whole CPUs, by side work's cpuset.
-    Space,
+    Cpuset,
 }
 
 /// CPUs on which a headroom is kept apart from the rest of the machine.
@@ -53,7 +53,7 @@ pub struct Domain {
 
 /// What there is to keep it with.
 #[derive(Clone, Debug, Default)]
-pub struct Ground {
+pub struct DomainInputs {
     /// CPUs online, ascending.
     pub online: Vec<u32>,
     /// CPUs that the group of all side work of `run` may have as others leave it, ascending; `None` where it is empty.
@@ -73,24 +73,24 @@ pub struct Resolved {
     pub whole: Option<(u32, String)>,
     /// And on parts of it.
     pub domains: Vec<Domain>,
-    /// CPUs of side work that are in no domain kept in space.
+    /// CPUs of side work that are in no domain kept by the cpuset.
     pub outside: u32,
     /// What a person should know.
     pub notes: Vec<String>,
 }
 
 /// Sorts out what is asked.
-pub fn resolve(asked: &[Asked], ground: &Ground) -> Resolved {
+pub fn resolve(asked: &[Asked], inputs: &DomainInputs) -> Resolved {
     let mut resolved = Resolved::default();
     let mut parts: Vec<Asked> = Vec::new();
     for one in asked {
-        match part_of(one, ground) {
+        match part_of(one, inputs) {
             // A gate that wants no idle at all asks nothing of its CPUs either.
             Some(cpus) if one.headroom_ppm > 0 => add(&mut parts, one, cpus),
             _ => widen(&mut resolved.whole, one),
         }
     }
-    if let Some(why) = ground.by_cpu.as_ref().filter(|_| !parts.is_empty()) {
+    if let Some(why) = inputs.by_cpu.as_ref().filter(|_| !parts.is_empty()) {
         for part in parts.drain(..) {
             resolved.notes.push(format!(
                 "headroom of {} is kept machine-wide, not on its CPUs {}: {why}",
@@ -108,14 +108,14 @@ pub fn resolve(asked: &[Asked], ground: &Ground) -> Resolved {
             list(&all)
         ));
         parts.clear();
-        match part_of(&all, ground) {
+        match part_of(&all, inputs) {
             Some(_) => parts.push(all),
             None => widen(&mut resolved.whole, &all),
         }
     }
     for part in parts {
         let cpus = part.cpus.clone().unwrap_or_default();
-        match keeps(&cpus, ground) {
+        match keeps(&cpus, inputs) {
             Ok(Some(keeps)) => resolved.domains.push(Domain {
                 cpus,
                 headroom_ppm: part.headroom_ppm,
@@ -141,15 +141,15 @@ pub fn resolve(asked: &[Asked], ground: &Ground) -> Resolved {
     if !resolved.domains.is_empty() && resolved.whole.as_ref().is_some_and(|whole| whole.0 == 0) {
         resolved.whole = None;
     }
-    resolved.outside = outside(&resolved.domains, ground);
+    resolved.outside = outside(&resolved.domains, inputs);
     resolved
 }
 
 /// The CPUs that are online, where they are not all.
-fn part_of(one: &Asked, ground: &Ground) -> Option<Vec<u32>> {
+fn part_of(one: &Asked, inputs: &DomainInputs) -> Option<Vec<u32>> {
     let cpus = one.cpus.as_ref()?;
-    let here: Vec<u32> = both(cpus, &ground.online);
-    (!here.is_empty() && here != ground.online).then_some(here)
+    let here: Vec<u32> = both(cpus, &inputs.online);
+    (!here.is_empty() && here != inputs.online).then_some(here)
 }
 
 /// Headrooms for the same CPUs are one part.
@@ -188,18 +188,18 @@ fn one_of_all(parts: &[Asked]) -> Asked {
 }
 
 /// By what a headroom on `cpus` can be kept; `None` where side work cannot run there.
-fn keeps(cpus: &[u32], ground: &Ground) -> Result<Option<Keeps>, String> {
-    let root = ground.root.iter().map(|root| (None, root));
-    let in_place = ground.in_place.iter();
+fn keeps(cpus: &[u32], inputs: &DomainInputs) -> Result<Option<Keeps>, String> {
+    let root = inputs.root.iter().map(|root| (None, root));
+    let in_place = inputs.in_place.iter();
     let mut groups = root.chain(in_place.map(|(name, cpus)| (Some(name), cpus)));
     let inside = |side: &[u32]| both(side, cpus).len();
     if groups.clone().all(|(_, side)| inside(side) == 0) {
         return Ok(None);
     }
     if groups.clone().all(|(_, side)| inside(side) == side.len()) {
-        return Ok(Some(Keeps::Time));
+        return Ok(Some(Keeps::Quota));
     }
-    if let Some(why) = &ground.refused {
+    if let Some(why) = &inputs.refused {
         return Err(why.clone());
     }
     let stays = groups.find_map(|(name, side)| name.filter(|_| inside(side) > 0));
@@ -208,12 +208,12 @@ fn keeps(cpus: &[u32], ground: &Ground) -> Result<Option<Keeps>, String> {
             "side work in {name} stays in its place and may run there, while other side work has CPUs elsewhere"
         ));
     }
-    Ok(Some(Keeps::Space))
+    Ok(Some(Keeps::Cpuset))
 }
 
-fn outside(domains: &[Domain], ground: &Ground) -> u32 {
-    let in_place = ground.in_place.iter().map(|(_, cpus)| cpus);
-    let mut side: Vec<u32> = ground
+fn outside(domains: &[Domain], inputs: &DomainInputs) -> u32 {
+    let in_place = inputs.in_place.iter().map(|(_, cpus)| cpus);
+    let mut side: Vec<u32> = inputs
         .root
         .iter()
         .chain(in_place)
@@ -222,7 +222,7 @@ fn outside(domains: &[Domain], ground: &Ground) -> u32 {
         .collect();
     side.sort_unstable();
     side.dedup();
-    for domain in domains.iter().filter(|one| one.keeps == Keeps::Space) {
+    for domain in domains.iter().filter(|one| one.keeps == Keeps::Cpuset) {
         side.retain(|cpu| domain.cpus.binary_search(cpu).is_err());
     }
     side.len() as u32

@@ -1,11 +1,13 @@
 //! The engine on kernel files: cgroup v1 and v2, quotas, idle and weights.
 
+pub mod apply;
 pub mod bandwidth;
-mod class;
+pub mod class;
 pub mod clock;
 pub mod control;
 pub mod cpu_list;
 pub mod cpus;
+pub mod cpuset_planner;
 pub mod discover;
 pub mod domain;
 pub mod group;
@@ -18,7 +20,7 @@ mod order;
 pub mod plan;
 pub mod sched;
 pub mod sense;
-pub mod space;
+pub mod sync;
 pub mod target;
 pub mod topology;
 pub mod units;

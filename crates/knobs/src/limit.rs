@@ -77,6 +77,11 @@ fn within_cap(quota: Bandwidth, cap: Bandwidth) -> Bandwidth {
     }
 }
 
+/// A gate's own limit where that is the lower one.
+pub fn tighter(limit: Bandwidth, own: Option<Bandwidth>) -> Bandwidth {
+    own.filter(|own| own.rate_no_above(&limit)).unwrap_or(limit)
+}
+
 /// The most that a limit lets through in no time.
 pub fn at_once_us(limit: &Bandwidth) -> u64 {
     limit

@@ -3,19 +3,19 @@
 //!
 //! On this machine the lab drives the *installed behaviour*: it starts main and side work through the `tidegate`
 //! command, as a user would, and never calls the engine's code. What it reports it reads itself,
-//! with samplers that share no code with the control loop ([`shared_page`], [`samplers`]): the load
+//! with samplers that share no code with the control loop ([`loads::shared_page`], [`beds::host::samplers`]): the load
 //! generators publish their own CPU clocks in a shared page, so a running thread is known to a few
 //! microseconds where the kernel's group usage moves by ticks.
 //!
 //! ```text
-//! tidegate lab EXPERIMENT ──> run(&LabOptions) ──> arms (how main and side are placed)
-//!                                                  ├─ worker processes: `tidegate lab-worker ...`
-//!                                                  ├─ samplers: shared page, process clocks, cgroup, /proc
-//!                                                  └─ Report: terminal table, HTML, CSV, JSON
-//!                   --on sim ─> on_sim: cells, each a simulated machine ─> Report
+//! tidegate lab EXPERIMENT ─> run(&LabOptions) ─> experiments: arms, on one of the beds
+//!                                                 ├─ host: processes that run `tidegate lab-worker ...` (loads), and samplers
+//!                                                 ├─ sim: cells, each a simulated machine
+//!                                                 └─ vm: the host's bed, in a guest
+//!                                                └─> report: terminal table, HTML, CSV, JSON
 //! ```
 //!
-//! Simulated ([`on_sim`]), Tidegate's engines are a part of the model: the agent's own control step and
+//! Simulated ([`beds::sim`]), Tidegate's engines are a part of the model: the agent's own control step and
 //! the law's own headers decide, on a machine that is the same to the byte each time.
 //!
 //! The command line needs three things from here:
@@ -27,40 +27,26 @@
 //!   touch signals first.
 //! - `tidegate lab demo` calls [`demo::run`] and prints [`demo::Demo::to_text`].
 
-pub mod arms;
-pub mod cgroup;
-pub mod cleanup;
+pub mod beds;
 pub mod clock;
 pub mod demo;
 pub mod dist;
 pub mod error;
 pub mod experiments;
-pub mod foreign;
-pub mod group_clock;
-pub mod machine;
-pub mod on_sim;
-pub mod on_vm;
+pub mod loads;
 pub mod options;
 pub mod policies;
-pub mod proc;
 pub mod progress;
 pub mod report;
 pub mod rng;
-pub mod samplers;
-pub mod scheduler;
-pub mod settle;
-pub mod shared_page;
 pub mod simulated_report;
 pub mod stats;
 pub mod stop;
-pub mod tables;
-pub mod tidegate;
-pub mod worker;
 
 pub use error::LabError;
+pub use loads::worker_main;
 pub use options::{Engine, Experiment, LabOptions, On, Sense};
 pub use report::{Headline, Report, headlines, make_folder, to_json_array};
-pub use worker::worker_main;
 
 /// Runs one experiment, writes its files under [`LabOptions::out`] and returns what was found.
 ///
@@ -71,13 +57,8 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     report::make_folder(&options.out_dir())?;
     // The bed has nothing to clean up on this machine: its emulator dies with us.
     let _signals = (options.on != On::Vm).then(stop::catch_signals);
-    let mut report = match options.on {
-        On::Host => run_on_host(options)?,
-        On::Sim => on_sim::run(options)?,
-        On::Vm => on_vm::run(options)?,
-    };
-    report.engine = options.engine;
-    if let (true, report::Bed::Host(machine)) = (options.serialise, &report.machine) {
+    let mut report = experiments::run(options)?;
+    if let (true, beds::Bed::Host(machine)) = (options.serialise, &report.machine) {
         let path = options
             .out_dir()
             .join(format!("{}.report", report.experiment));
@@ -93,7 +74,7 @@ fn asked_rightly(options: &LabOptions) -> Result<(), LabError> {
     let (experiment, on, engine) = (options.experiment, options.on, options.engine);
     if experiment.runs_on(on, engine) {
         return match (on, engine) {
-            (On::Host, Engine::Ext) => scheduler::supported(),
+            (On::Host, Engine::Ext) => beds::host::scheduler::supported(),
             _ => Ok(()),
         };
     }
@@ -126,23 +107,4 @@ fn asked_rightly(options: &LabOptions) -> Result<(), LabError> {
         why,
         mend: format!("give {}", places.join(" or ")),
     })
-}
-
-fn run_on_host(options: &LabOptions) -> Result<Report, LabError> {
-    cleanup::sweep();
-    match options.experiment {
-        Experiment::Law if options.engine == Engine::Ext => experiments::law_ext::run(options),
-        Experiment::Law => experiments::law::run(options),
-        Experiment::Headroom => experiments::headroom::run(options),
-        Experiment::Step => experiments::step::run(options),
-        Experiment::Burst => experiments::burst::run(options),
-        Experiment::Caps => experiments::caps::run(options),
-        Experiment::Latency => experiments::latency::run(options),
-        Experiment::Slices => experiments::slices::run(options),
-        // Refused above: they need larger machines.
-        Experiment::Objective | Experiment::Inversion => Err(LabError::process(
-            options.experiment.name(),
-            "is for simulated machines",
-        )),
-    }
 }

@@ -122,32 +122,6 @@ impl Experiment {
         }
     }
 
-    /// Whether it can be had there with this engine.
-    pub fn runs_on(self, on: On, engine: Engine) -> bool {
-        match (self, engine) {
-            // Simulated reports have both engines in them.
-            (_, Engine::Ext) if on == On::Sim => false,
-            (Experiment::Law | Experiment::Latency | Experiment::Burst | Experiment::Caps, _) => {
-                true
-            }
-            // With the knobs alone they compare loads and sensors, which one emulated CPU without a cache cannot show.
-            (Experiment::Headroom | Experiment::Step, _) => on != On::Vm || engine == Engine::Ext,
-            // As many CPUs as the bed's wide mode carries; on 80 of them it is the simulator's.
-            (Experiment::Slices, Engine::Ext) => true,
-            // They need larger machines.
-            (Experiment::Slices | Experiment::Objective | Experiment::Inversion, _) => {
-                on == On::Sim
-            }
-        }
-    }
-
-    /// Those that can be had there.
-    pub fn all_on(on: On, engine: Engine) -> impl Iterator<Item = Experiment> {
-        Experiment::ALL
-            .into_iter()
-            .filter(move |e| e.runs_on(on, engine))
-    }
-
     /// Every name, for messages.
     pub fn names() -> String {
         let names: Vec<&str> = Experiment::ALL.iter().map(|e| e.name()).collect();
@@ -213,7 +187,7 @@ pub struct LabOptions {
     /// Where the page, the CSV and the JSON go; `./tidegate-lab` when absent.
     pub out: Option<PathBuf>,
     /// A command as main instead of the built-in server (`headroom` on the host); see
-    /// [`crate::foreign`].
+    /// [`crate::beds::host::foreign`].
     pub main_cmd: Option<String>,
     /// A command as side instead of ffmpeg or the burner (`headroom` on the host).
     pub side_cmd: Option<String>,
@@ -226,7 +200,7 @@ pub struct LabOptions {
     /// Threads that simulate side by side; one a CPU when absent. What is found does not depend on
     /// it.
     pub jobs: Option<usize>,
-    /// The kernel series of the VM bed; [`crate::on_vm::SERIES`] when absent.
+    /// The kernel series of the VM bed; [`crate::beds::vm::SERIES`] when absent.
     pub kernel: Option<String>,
     /// Write the whole report as well, drawings and all, for the host of this guest.
     pub serialise: bool,

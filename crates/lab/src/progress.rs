@@ -42,7 +42,7 @@ impl Progress {
 
     fn start(title: &'static str, seconds: f64, quiet: bool) -> Self {
         // A guest of the VM bed has a terminal that nobody looks at; its host reads lines.
-        let terminal = std::io::stderr().is_terminal() && !crate::worker::spin::by_nops();
+        let terminal = std::io::stderr().is_terminal() && !crate::loads::spin::by_nops();
         let bar = (terminal && !quiet).then(|| {
             let bar = ProgressBar::new((seconds * 10.0) as u64);
             // The template is a constant; should the crate ever refuse it, its default serves.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * ops.h - the law driven by random words, the same text for both compilers.
- * crates/law/tests/bpf_run.rs runs it natively and in the kernel and demands the
+ * crates/law/tests/bpf_target/run.rs runs it natively and in the kernel and demands the
  * same bytes.
  *
  * For each header one struct: words that come in, results, and the state that the
@@ -349,7 +349,7 @@ TG_OP(tg_op_headroom_terms)
 }
 
 /*
- * Windows of a machine that keeps its size for a while (in[7] comes seldom anew):
+ * Windows of a machine that keeps its size for a while (in[7] changes seldom):
  * main at a level that steps now and then, with noise; or anything at all.
  */
 TG_OP(tg_op_headroom_sample)

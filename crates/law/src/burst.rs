@@ -44,7 +44,7 @@ pub struct Evidence {
     pub room_ns: u64,
     /// CPU time there was on the machine.
     pub capacity_ns: u64,
-    /// CPU time that nobody used.
+    /// CPU time that was not used.
     pub idle_ns: u64,
     /// Periods of the window in which the group was throttled.
     pub throttled: u32,

@@ -166,7 +166,7 @@ impl Delay {
         delay
     }
 
-    /// Another objective: judged anew, the extra headroom stands.
+    /// Another objective: judged from its own start, the extra headroom stays.
     pub fn set_objective(&mut self, share_ppm: u32) {
         // SAFETY: as in `new`.
         unsafe { tg_native_delay_objective(self, share_ppm) }

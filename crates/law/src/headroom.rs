@@ -1,6 +1,8 @@
 //! How much CPU side work may use so that the asked idle stays.
 
-use crate::ffi::{self, RawDecision, RawHeadroom, RawSample};
+pub(crate) mod ffi;
+
+use ffi::{RawDecision, RawHeadroom, RawSample};
 
 /// What is asked of one domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,7 +252,7 @@ pub struct HeadroomDecision {
 
 impl HeadroomDecision {
     /// The decision as one of several groups sees it: its share of the allowance, its own floor.
-    /// Take the share from [`crate::share`].
+    /// Take the share from [`crate::share()`].
     pub fn for_group(&self, allowance_ucpu: u64, floor_ucpu: u64) -> Self {
         Self {
             allowance_ucpu,

@@ -3,19 +3,23 @@
 //! The law itself is C (one header an idea, integers only), because the same
 //! text is compiled into BPF programs. This crate compiles it natively and
 //! gives it Rust types: [`Headroom`] decides how much CPU side work may use,
-//! [`share`] splits an allowance over several targets, [`bandwidth`] meters a group by quota and period, [`cap`] bounds what a task or
+//! [`share()`] splits an allowance over several targets, [`bandwidth`] meters a group by quota and period, [`cap`] bounds what a task or
 //! group uses, [`latency`] orders deadlines, [`burst`] says how much unused quota
-//! may be carried over. All are pure: time comes in, nothing is read or written elsewhere.
+//! may be carried over. [`hweight`], [`runqueue`], [`side_cpus`] and [`tuning`] are what Tidegate's own scheduler shares with the
+//! simulator's model of it. All are pure: time comes in, nothing is read or written elsewhere.
 //! `law/README.md` says where each formula, its bounds and its tuning are told.
 
 pub mod bandwidth;
 pub mod burst;
 pub mod cap;
 pub mod delay;
-mod ffi;
 mod headroom;
+pub mod hweight;
 pub mod latency;
+pub mod runqueue;
 mod share;
+pub mod side_cpus;
+pub mod tuning;
 
 pub use headroom::{
     Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms, Reason,

@@ -1,7 +1,5 @@
 //! Water-filling: one allowance over several targets.
 
-use crate::ffi;
-
 /// The most targets one allowance is shared over.
 pub const SHARE_MAX: usize = 1024;
 /// The largest weight; weights are clamped to 1..=this.
@@ -30,9 +28,15 @@ impl Demand {
     }
 }
 
+unsafe extern "C" {
+    fn tg_native_share(allowance_ucpu: u64, demands: *const Demand, n: u32, out: *mut u64);
+    #[cfg(test)]
+    fn tg_native_share_size() -> u64;
+}
+
 /// Shares `allowance_ucpu` over `demands` into `out`.
 ///
-/// Every target gets its floor; the sum is the larger of the allowance and the floors; nobody gets
+/// Every target gets its floor; the sum is the larger of the allowance and the floors; none gets
 /// more than its demand unless all demands are met; those below their demand stand in proportion to
 /// their weights. Targets beyond [`SHARE_MAX`], which no caller has, get their floors.
 ///
@@ -44,7 +48,7 @@ pub fn share(allowance_ucpu: u64, demands: &[Demand], out: &mut [u64]) {
     // SAFETY: both slices hold at least `served` elements, `Demand` mirrors the C struct
     // (its size is tested), and the callee keeps no pointer.
     unsafe {
-        ffi::tg_native_share(
+        tg_native_share(
             allowance_ucpu,
             demands.as_ptr(),
             u32::try_from(served).unwrap_or(0),
@@ -53,5 +57,19 @@ pub fn share(allowance_ucpu: u64, demands: &[Demand], out: &mut [u64]) {
     }
     for (given, demand) in out.iter_mut().zip(demands).skip(served) {
         *given = demand.floor_ucpu;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mirror_has_the_size_of_the_original() {
+        // SAFETY: takes nothing and returns an integer.
+        assert_eq!(
+            unsafe { tg_native_share_size() },
+            size_of::<Demand>() as u64
+        );
     }
 }

@@ -157,7 +157,7 @@ impl Checker {
         self.compare_limit(k, group, 1);
     }
 
-    /// The same for turnovers that are lazy. A period counts from when it is due: until somebody takes from the pool again,
+    /// The same for turnovers that are lazy. A period counts from when it is due: until a CPU takes from the pool again,
     /// a quota that is not yet put in is as good as one that is, so the bound holds at any time.
     fn look_at_limits(&mut self, k: &mut Kernel) {
         let lazy = |limit: &Option<Limit>| limit.is_some_and(|limit| limit.first_ns.is_some());

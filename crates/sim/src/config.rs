@@ -1,5 +1,7 @@
 //! What a machine is made of: CPUs, kernel, costs.
 
+use tidegate_law::tuning::{HEADROOM_STEP_CPU_NS, HEADROOM_STEP_NS};
+
 use crate::contention::Contention;
 use crate::topology::Topology;
 
@@ -99,7 +101,7 @@ impl ExtConfig {
         ExtConfig {
             slice_ns: 700_000 * scale,
             period_ns: 6_000_000 * scale,
-            timer_ns: u64::from(cpus).saturating_mul(4_000).max(1_000_000),
+            timer_ns: (u64::from(cpus) * HEADROOM_STEP_CPU_NS).max(HEADROOM_STEP_NS),
             // Some 9,000 instructions and some tens of ns a CPU (`cargo xtask check-sim --ext`: `costs.tide`).
             look_ns: 3_000 + 40 * u64::from(cpus),
         }

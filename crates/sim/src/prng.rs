@@ -1,6 +1,6 @@
 //! The simulator's own random numbers: integers only, so that no platform's floating point can change a run.
 //!
-//! The generator is xoshiro256++ (Blackman and Vigna, public domain), seeded through SplitMix64. Whoever needs random
+//! The generator is xoshiro256++ (Blackman and Vigna, public domain), seeded through SplitMix64. Whatever needs random
 //! numbers gets a stream of their own ([`Prng::stream`]), so that one workload's draws never move another's.
 
 /// A generator of random numbers.

@@ -1,5 +1,7 @@
 //! What the user describes: policies, groups, limits. Tasks are in [`crate::program`].
 
+pub use tidegate_terms::CapScope;
+
 use crate::cpuset::CpuSet;
 use crate::ids::GroupId;
 
@@ -17,17 +19,6 @@ pub enum Policy {
         /// 1..=99, the highest runs first.
         prio: u8,
     },
-}
-
-/// Whom one cap counts for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CapScope {
-    /// Each task has its own bucket; a forked one gets a new bucket.
-    Task,
-    /// The tasks that share a process share a bucket.
-    Process,
-    /// The whole group shares one bucket.
-    Group,
 }
 
 /// A cap (seed 004), in thousandths of one CPU.

@@ -54,7 +54,7 @@ pub(crate) struct Task {
     /// Where it runs, waits, or ran last.
     pub(crate) cpu: CpuId,
     pub(crate) group: GroupId,
-    /// Its place in [`Cpu::queued`], or [`NONE`].
+    /// Its place in [`Cpu::queued`], or [`NONE`](crate::kernel::NONE).
     pub(crate) queued_at: u32,
     /// The fair class's entity.
     pub(crate) ent: u32,

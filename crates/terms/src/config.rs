@@ -256,8 +256,15 @@ impl Reader<'_> {
                     self.text_of(name, setting.example(), value)
                         .and_then(|raw| {
                             setting.check(&raw)?;
-                            layer.settings.0.insert(setting.name().to_owned(), raw);
-                            Ok(())
+                            let set = layer.settings.0.insert(setting.name().to_owned(), raw);
+                            let why = "set twice in this file, by two names; keep this one";
+                            match set {
+                                Some(_) => Err(TermError::Toml {
+                                    source_place: self.place(key.span().start),
+                                    why: format!("{}: {why}", setting.name()),
+                                }),
+                                None => Ok(()),
+                            }
                         })
                 }
                 (None, None) => Err(Setting::unknown(name, at)),

@@ -36,4 +36,4 @@ pub use refusal::Refusal;
 pub use source::{Overridden, RawTerm, Resolved, Source, View};
 pub use table::{Setting, Settings, Term, Terms};
 pub use units::{CpuAmount, Share, TimeSpan};
-pub use values::{Class, Engine, Fallback, LoopPeriod, Sense, Space, Tolerance, Weight};
+pub use values::{Class, CpusetMode, Engine, Fallback, LoopPeriod, Sense, Tolerance, Weight};

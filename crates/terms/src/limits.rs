@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 use crate::refusal::Refusal;
 use crate::units::{CpuAmount, Share, TimeSpan};
 use crate::values::Value;
@@ -168,16 +170,17 @@ impl Value for Cap {
     }
 }
 
-/// Whom one cap counts for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// What one cap covers; the numbers are those of the ext engine's programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum CapScope {
     /// Each task has a bucket of its own at the same rate, and so has each that it forks (seed 004's meaning).
-    Task,
+    Task = 2,
     /// The tasks of one process share a bucket.
-    Process,
+    Process = 1,
     /// All of the gate share one bucket, which no fork storm can multiply.
     #[default]
-    Group,
+    Group = 0,
 }
 
 impl fmt::Display for CapScope {

@@ -6,7 +6,9 @@ use crate::objective::Objective;
 use crate::refusal::Refusal;
 use crate::source::{Overridden, RawTerm, Resolved, Source, View};
 use crate::units::{Share, TimeSpan};
-use crate::values::{Class, Engine, Fallback, LoopPeriod, Sense, Space, Tolerance, Value, Weight};
+use crate::values::{
+    Class, CpusetMode, Engine, Fallback, LoopPeriod, Sense, Tolerance, Value, Weight,
+};
 
 /// The period where a gate names none.
 pub(crate) const PERIOD_DEFAULT: TimeSpan = TimeSpan::from_millis(100);
@@ -80,7 +82,7 @@ macro_rules! table {
                 }
             }
 
-            /// A shorter name that is accepted as well.
+            /// A shorter or older name that is accepted as well.
             pub fn alias(self) -> Option<&'static str> {
                 match self {
                     $($Enum::$Variant => {
@@ -241,11 +243,11 @@ table! {
     CapSoft cap_soft: Cap {
         default: Cap::None, range: "0‰ of one CPU or more, as in 0, 200‰ or 20%, or none", example: "0‰",
         value: "PERMILLE", classes: ALL_CLASSES,
-        doc: "Above this, only CPU that nobody else wants; 0 is background",
+        doc: "Above this, only CPU that no other task wants; 0 is background",
     }
     CapScope cap_scope: CapScope {
         default: CapScope::Group, range: "task, process or group", example: "task", value: "SCOPE", classes: ALL_CLASSES,
-        doc: "Whom one cap counts for: each task alone, each process, or all of the gate together",
+        doc: "What one cap covers: each task, each process, or the whole gate",
     }
     Latency latency: Latency {
         default: Latency::default(), range: "a whole number from -20 (the most urgent) to 19", example: "-10",
@@ -254,7 +256,7 @@ table! {
     }
     LatencyInherit latency_inherit: Switch {
         default: Switch(true), range: "yes or no", example: "no", value: "YES|NO", classes: ALL_CLASSES,
-        doc: "Whether what it forks gets the same latency hint",
+        doc: "Whether forked tasks get the same latency hint",
     }
     Fallback fallback: Fallback {
         default: Fallback::Floor,
@@ -289,9 +291,10 @@ table! {
         default: Sense::Auto, range: "auto, bpf or usage", example: "auto", value: "HOW", classes: &[],
         doc: "How use is measured: BPF where it works, else group usage",
     }
-    Space space: Space {
-        default: Space::Auto, range: "auto, on or off", example: "on", value: "WHEN", classes: &[],
-        doc: "Keep idle in space: side work on whole cores, with a quota for the rest; auto is from 32 CPUs that share cores",
+    Cpuset cpuset: CpusetMode {
+        default: CpusetMode::Auto, range: "auto, on or off", example: "on", value: "WHEN", classes: &[],
+        doc: "Confine side work to whole cores by a cpuset, with a quota for the rest; auto is from 32 CPUs that share cores",
+        alias: "space",
     }
     HolderFirst holder_first: Switch {
         default: Switch(true), range: "yes or no", example: "no", value: "YES|NO", classes: &[],

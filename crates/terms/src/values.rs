@@ -189,7 +189,7 @@ impl Value for Fallback {
 
 /// Whether side work is confined to whole cores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Space {
+pub enum CpusetMode {
     /// On machines where it was found to help.
     #[default]
     Auto,
@@ -199,22 +199,22 @@ pub enum Space {
     Off,
 }
 
-impl fmt::Display for Space {
+impl fmt::Display for CpusetMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Space::Auto => "auto",
-            Space::On => "on",
-            Space::Off => "off",
+            CpusetMode::Auto => "auto",
+            CpusetMode::On => "on",
+            CpusetMode::Off => "off",
         })
     }
 }
 
-impl Value for Space {
-    fn parse(text: &str) -> Result<Space, Refusal> {
+impl Value for CpusetMode {
+    fn parse(text: &str) -> Result<CpusetMode, Refusal> {
         match text {
-            "auto" => Ok(Space::Auto),
-            "on" => Ok(Space::On),
-            "off" => Ok(Space::Off),
+            "auto" => Ok(CpusetMode::Auto),
+            "on" => Ok(CpusetMode::On),
+            "off" => Ok(CpusetMode::Off),
             _ => Err(Refusal::new("is neither auto nor on nor off")),
         }
     }

@@ -16,7 +16,7 @@ pub struct Caller {
     shell: Option<OsString>,
 }
 
-/// The caller behind sudo: root by sudo from another user. `None` for anyone else, who stays who they are.
+/// The caller behind sudo: root by sudo from another user. `None` for every other caller, whose identity stays.
 pub fn behind_sudo() -> Option<Caller> {
     if !rustix::process::geteuid().is_root() {
         return None;

@@ -9,12 +9,10 @@ mod connect;
 mod doctor;
 mod exec;
 mod exit;
-mod ext_options;
 mod identity;
 mod inherited;
 mod progress;
 mod render;
-mod signals;
 mod terms_flags;
 
 use std::process::ExitCode;

@@ -4,10 +4,10 @@
 
 use crate::VmError;
 use crate::catalog::{Case, Mode};
-use crate::emulator::{Console, Emulator, TAIL_LINES};
+use crate::emulator::{Console, CpuClock, Emulator, TAIL_LINES};
 use crate::fetch::Kernel;
 use crate::progress::Progress;
-use crate::protocol::{Frame, Health, Outcome, health, parse};
+use crate::protocol::{Finished, Frame, Health, Outcome, health, parse};
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::Write;
@@ -22,6 +22,8 @@ const BOOT_LIMIT: Duration = Duration::from_secs(120);
 const WIDE_BOOT_LIMIT: Duration = Duration::from_secs(480);
 /// How long the kernel's last words are waited for after the first sign of trouble.
 const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Virtual time does not depend on when the host runs the emulator; those in real time go first.
+const VIRTUAL_NICER: i32 = 5;
 const TROUBLE: &str = "the guest's kernel is in trouble";
 
 /// Several CPUs under one virtual time. The emulator lets a CPU run until the next of its own timers is due and goes on
@@ -41,32 +43,6 @@ const WIDE: &[&str] = &[
     "-object",
     "filter-buffer,id=turn,netdev=turns,interval=10",
 ];
-
-/// A test that ran.
-pub struct Finished {
-    pub test: String,
-    pub outcome: Outcome,
-    pub guest_s: f64,
-    pub wall: Duration,
-    /// Name, value, unit.
-    pub measures: Vec<(String, String, String)>,
-    /// What to show beside a failure.
-    pub tail: Vec<String>,
-}
-
-impl Finished {
-    /// One of which nothing but its outcome is known.
-    pub fn unseen(test: &str, outcome: Outcome) -> Finished {
-        Finished {
-            test: test.into(),
-            outcome,
-            guest_s: 0.0,
-            wall: Duration::ZERO,
-            measures: Vec::new(),
-            tail: Vec::new(),
-        }
-    }
-}
 
 /// What one boot came to.
 pub struct Report {
@@ -93,12 +69,17 @@ impl Boot<'_> {
     pub fn run(&self, progress: &Progress, heard: &mut dyn FnMut(&str)) -> Result<Report, VmError> {
         let console = self.logs.join("console.log");
         let _ = fs::remove_file(&console);
-        let mut emulator =
-            Emulator::start(self.command(&console), &self.logs.join("emulator.log"))?;
+        let nicer = match self.mode {
+            Mode::Smp => 0,
+            Mode::Precise | Mode::Wide => VIRTUAL_NICER,
+        };
+        let errors = self.logs.join("emulator.log");
+        let mut emulator = Emulator::start(self.command(&console), nicer, &errors)?;
         let lines = emulator.lines();
         let log = File::create(self.logs.join("guest.log"))
             .map_err(|e| VmError::io("keep the guest's log", self.logs, &e))?;
-        let mut watch = Watch::new(self, log, Console::new(console), heard);
+        let clock = emulator.cpu_clock();
+        let mut watch = Watch::new(self, log, Console::new(console), clock, heard);
         while let Step::Going = watch.step(&lines, progress) {}
         drop(emulator);
         watch.last_look(progress);
@@ -169,9 +150,10 @@ struct Watch<'a> {
     log: File,
     console: Console,
     started: Instant,
-    /// The running test, when it began (guest seconds, wall) and what it has measured.
+    clock: CpuClock,
+    /// The running test, when it began (guest seconds, wall, the emulator's CPU time) and what it has measured.
     current: Option<Finished>,
-    began: (f64, Instant),
+    began: (f64, Instant, Duration),
     tail: VecDeque<String>,
     ready: bool,
     report: Report,
@@ -185,6 +167,7 @@ impl<'a> Watch<'a> {
         boot: &'a Boot<'a>,
         log: File,
         console: Console,
+        clock: CpuClock,
         heard: &'a mut dyn FnMut(&str),
     ) -> Watch<'a> {
         let report = Report {
@@ -197,9 +180,10 @@ impl<'a> Watch<'a> {
             boot,
             log,
             console,
+            clock,
             started: now,
             current: None,
-            began: (0.0, now),
+            began: (0.0, now, Duration::ZERO),
             tail: VecDeque::new(),
             ready: false,
             report,
@@ -250,16 +234,9 @@ impl<'a> Watch<'a> {
             Frame::Begin { test } => {
                 progress.doing(self.boot.label, &test);
                 self.tail.clear();
-                self.began = (uptime_s, Instant::now());
+                self.began = (uptime_s, Instant::now(), self.clock.now());
                 let outcome = Outcome::Failed(String::new());
-                self.current = Some(Finished {
-                    test,
-                    outcome,
-                    guest_s: 0.0,
-                    wall: Duration::ZERO,
-                    measures: Vec::new(),
-                    tail: Vec::new(),
-                });
+                self.current = Some(Finished::unseen(&test, outcome));
             }
             Frame::Measure {
                 name, value, unit, ..
@@ -293,6 +270,7 @@ impl<'a> Watch<'a> {
         let outcome = case.map_or(outcome.clone(), |case| case.judge(outcome));
         finished.guest_s = uptime_s - self.began.0;
         finished.wall = self.began.1.elapsed();
+        finished.cpu = self.clock.now().saturating_sub(self.began.2);
         if matches!(outcome, Outcome::Failed(_)) {
             finished.tail = self.tail.drain(..).collect();
         }

@@ -83,6 +83,8 @@ pub struct Case {
     pub limit_s: u32,
     /// It passes only by failing with this in its reason.
     pub expect: Option<String>,
+    /// The failure contract names it, so it has no second try.
+    pub promised: bool,
 }
 
 impl Case {
@@ -188,6 +190,7 @@ fn parse(name: String, file: PathBuf, text: &str) -> Result<Case, String> {
         needs_tidegate,
         limit_s,
         expect,
+        promised: false,
     })
 }
 

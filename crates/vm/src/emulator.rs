@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 /// Lines shown beside a failure.
 pub const TAIL_LINES: usize = 25;
@@ -63,23 +64,39 @@ impl Console {
     }
 }
 
+/// The CPU time of a process.
+pub struct CpuClock(PathBuf);
+
+impl CpuClock {
+    /// User and system time so far; zero when it has ended. In the kernel's unit for programs, a hundredth of a second.
+    pub fn now(&self) -> Duration {
+        let stat = std::fs::read_to_string(&self.0).unwrap_or_default();
+        let after_name = stat.rfind(')').map_or("", |end| &stat[end + 1..]);
+        let times = after_name.split_ascii_whitespace().skip(11).take(2);
+        let ticks: u64 = times.filter_map(|text| text.parse::<u64>().ok()).sum();
+        Duration::from_millis(10 * ticks)
+    }
+}
+
 /// The emulator's process; dropping it kills it.
 pub struct Emulator {
     child: Child,
 }
 
 impl Emulator {
-    pub fn start(mut command: Command, errors: &Path) -> Result<Emulator, VmError> {
+    /// Starts it, so much nicer to other programs than this one is.
+    pub fn start(mut command: Command, nicer: i32, errors: &Path) -> Result<Emulator, VmError> {
         let log =
             File::create(errors).map_err(|e| VmError::io("keep the emulator's log", errors, &e))?;
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log);
-        // SAFETY: the closure runs between fork and exec and makes one system call, which is async-signal-safe;
+        // SAFETY: the closure runs between fork and exec and makes system calls alone, which are async-signal-safe;
         // it touches no memory of the parent. The emulator must not outlive this process, however it ends.
         unsafe {
-            command.pre_exec(|| {
+            command.pre_exec(move || {
+                rustix::process::nice(nicer)?;
                 Ok(rustix::process::set_parent_process_death_signal(Some(
                     rustix::process::Signal::KILL,
                 ))?)
@@ -89,6 +106,11 @@ impl Emulator {
             .spawn()
             .map_err(|e| VmError::io("start the emulator", Path::new("qemu-system-x86_64"), &e))?;
         Ok(Emulator { child })
+    }
+
+    /// Where the CPU time that it has used is told.
+    pub fn cpu_clock(&self) -> CpuClock {
+        CpuClock(format!("/proc/{}/stat", self.child.id()).into())
     }
 
     /// The guest's second serial port, by line; disconnects when the emulator ends.

@@ -301,7 +301,6 @@ fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, VmError> {
                 "vmplace.c",
                 "vmcores.c",
                 "vminside.c",
-                "vmterm.c",
             ]
             .map(|source| scripts.join(source)),
         );

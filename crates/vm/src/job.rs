@@ -79,6 +79,7 @@ impl Job {
             needs_tidegate: false,
             limit_s: self.limit_s,
             expect: None,
+            promised: false,
         };
         let image = logs.join("image.cpio");
         bed.parts.write(&[&case], self.mode.name(), None, &image)?;

@@ -16,10 +16,11 @@ mod job;
 mod measure;
 mod progress;
 mod protocol;
+mod setup;
 mod suite;
 pub mod userland;
 
-pub use bed::{Bed, Setup, cache};
+pub use bed::Bed;
 pub use catalog::{Case, Mode};
 pub use error::{VmError, tool};
 pub use fetch::Kernel;
@@ -27,4 +28,5 @@ pub use job::{Done, Job};
 pub use measure::{Measured, measures};
 pub use progress::Progress;
 pub use protocol::Outcome;
+pub use setup::{Setup, cache};
 pub use suite::{Suite, Tally};

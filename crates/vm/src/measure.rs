@@ -30,6 +30,7 @@ pub fn measures(
     let suite = Suite {
         label: Mode::Precise.name().into(),
         mode: Mode::Precise,
+        part: 0,
         userland: None,
         bed: &bed,
         deadline: Instant::now() + limit,

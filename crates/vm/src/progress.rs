@@ -1,7 +1,6 @@
 //! What the person watching sees: one line a finished test, and on a terminal a moving line for the running one.
 
-use crate::boot::Finished;
-use crate::protocol::Outcome;
+use crate::protocol::{Finished, Outcome};
 use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -153,10 +152,11 @@ fn line(label: &str, finished: &Finished) -> String {
         Outcome::Skipped(why) => ("skip", format!(": {why}")),
     };
     let mut text = format!(
-        "  {word} {label:8} {}{why}  ({:.1} s in the guest, {:.1} s)",
+        "  {word} {label:8} {}{why}  ({:.1} s in the guest, {:.1} s, {:.1} s of CPU time)",
         finished.test,
         finished.guest_s,
-        finished.wall.as_secs_f64()
+        finished.wall.as_secs_f64(),
+        finished.cpu.as_secs_f64()
     );
     for (name, value, unit) in &finished.measures {
         text.push_str(&format!("\n         {name} {value} {unit}"));

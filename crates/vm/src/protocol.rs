@@ -4,6 +4,8 @@
 //! `ready`, `begin TEST`, `measure TEST NAME VALUE UNIT`, `end TEST ok|fail|skip REASON...`, `done`.
 //! Any other line is the running test's own output.
 
+use std::time::Duration;
+
 /// One line from the guest.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Frame {
@@ -34,6 +36,35 @@ pub enum Outcome {
     Failed(String),
     /// This machine cannot show it; why.
     Skipped(String),
+}
+
+/// A test that ran.
+pub struct Finished {
+    pub test: String,
+    pub outcome: Outcome,
+    pub guest_s: f64,
+    pub wall: Duration,
+    /// The emulator's CPU time.
+    pub cpu: Duration,
+    /// Name, value, unit.
+    pub measures: Vec<(String, String, String)>,
+    /// What to show beside a failure.
+    pub tail: Vec<String>,
+}
+
+impl Finished {
+    /// One of which nothing but its outcome is known.
+    pub fn unseen(test: &str, outcome: Outcome) -> Finished {
+        Finished {
+            test: test.into(),
+            outcome,
+            guest_s: 0.0,
+            wall: Duration::ZERO,
+            cpu: Duration::ZERO,
+            measures: Vec::new(),
+            tail: Vec::new(),
+        }
+    }
 }
 
 /// The guest's uptime in seconds (none on a test's own output) and the frame.

@@ -1,9 +1,9 @@
-# what: side work alone on two and four idle CPUs gets what is due, from one hog to one more than there are CPUs
+# what: side work alone on two, four and eight idle CPUs gets what is due, from one hog to one more than there are CPUs
 # modes: wide
 # kernels: 6.18 7.3
 # needs: tidegate
 # tier: long
-# seconds: 200
+# seconds: 400
 . /vm/alone.sh
 cpus 4
 hogs_get_their_due bpf 0 1
@@ -15,3 +15,7 @@ hogs_get_their_due bpf 0 4
 # for and taken back.
 hogs_get_their_due bpf 20 5 93
 hogs_get_their_due usage 0 1
+cpus 2 4 6 8 10 12 14
+hogs_get_their_due bpf 0 9
+hogs_get_their_due bpf 20 1
+hogs_get_their_due bpf 20 8

@@ -23,7 +23,8 @@ measure side "$(of $SIDE)" %
 measure main "$(of $MAIN)" %
 measure agent "$(of test)" %
 within "the agent's own use" "$(of test)" 0 1.2
-within "idle beside main at 40 % with 30 % to be kept" "$(of idle)" 29.8 30.3
+# 30.1; on 7.3 in some boots 30.6, by when the scheduler is loaded.
+within "idle beside main at 40 % with 30 % to be kept" "$(of idle)" 29.8 30.8
 tidegate status >/tmp/status
 cat /tmp/status
 grep -q "by the scheduler; for the time without it, 1.0 ms in each 100.0 ms" /tmp/status || fail "status does not tell of the copy"
@@ -51,7 +52,7 @@ until_true 10 soft_binds || fail "what binds a hog with a soft cap is not that"
 # It binds from its first moment in the background on; a tenth of a second of that takes longer to be shown.
 background_is_shown() {
 	tidegate show gate:soft >/tmp/shown
-	tr -s '\n ' ' ' </tmp/shown | grep -q "Cap: above 100‰ only what nobody else wants: \(0[.][1-9]\|[1-9]\)"
+	tr -s '\n ' ' ' </tmp/shown | grep -q "Cap: above 100‰ only what no other task wants: \(0[.][1-9]\|[1-9]\)"
 }
 until_true 10 background_is_shown || { cat /tmp/shown; fail "show does not tell of the background"; }
 tidegate doctor >/tmp/doctor

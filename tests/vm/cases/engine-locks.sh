@@ -38,7 +38,7 @@ gated() {
 	tidegate run --side --name job -- sh -c "vmtool threads 2 & exec vmtool lock hold $2 $PATH_OF 2000 4000" &
 	job=$!
 	waits "$1" "$2"
-	tidegate status --json | grep -A 6 '"holders"' | tr -d '\n '
+	tidegate status --json | grep -A 6 '"lock_boost"' | tr -d '\n '
 	echo
 	tidegate explain gate:job | grep -A 1 "locks that main waited" || true
 	echo 1 >$ROOT/$SIDE/cgroup.kill

@@ -1,5 +1,5 @@
 # what: exit code, signal, standard input and output of a command pass through untouched
-# modes: precise smp
+# modes: smp
 # needs: tidegate
 # seconds: 60
 code() { "$@" >/tmp/out 2>/tmp/err && echo 0 || echo $?; }

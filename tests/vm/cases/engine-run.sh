@@ -1,5 +1,5 @@
 # what: a side command runs in its gate: below the side root, idle class, with a quota; nothing stays afterwards
-# modes: precise smp
+# modes: smp
 # kernels: 6.18 7.3
 # needs: tidegate
 before=$(cat $ROOT/cgroup.subtree_control)

@@ -2,7 +2,7 @@
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate
-# seconds: 60
+# seconds: 90
 
 # `kernel program instructions nanoseconds` a line; "record" alone: it is made anew from what this test measures
 # (`cargo xtask ext-cost --write`), so there is nothing to judge by.
@@ -11,8 +11,11 @@ SERIES=$(uname -r | cut -d. -f1,2)
 recorded() { awk -v kernel="$SERIES" -v program="$1" '$1 == kernel && $2 == program { print $3 }' $BASELINE; }
 
 # What it walks for this machine of one CPU is less than for a large one with threads and caches, for which more is alive.
-tidegate ext --verify --machine 64,4 >/tmp/wide
+scheduler --verify 64,4 >/tmp/wide
 echo "64 CPUs, 4 caches: verified $(awk '{ sum += $2 } END { print sum }' /tmp/wide)"
+# What a user asks of this machine.
+tidegate doctor --verify-ext --json >/tmp/own
+same "programs that doctor verifies" "$(grep -c verified_insns /tmp/own)" "$(wc -l </tmp/wide)"
 ext_on --json --cost
 group a
 echo +cpu >$ROOT/a/cgroup.subtree_control

@@ -4,12 +4,6 @@
 # needs: tidegate
 # tier: long 6.18
 # seconds: 180
-# No such task: nothing is loaded.
-code=0
-tidegate ext --task '4000000 cap_hard=200‰' 2>/tmp/said || code=$?
-same "the exit code for a task that is not there" "$code" 5
-same "the state of sched_ext" "$(ext_state)" disabled
-
 for name in hard forks soft free; do group $name; done
 start hard vmtool count /tmp/hard
 hard=$STARTED
@@ -20,7 +14,7 @@ start soft vmtool burn
 soft=$STARTED
 start free vmtool burn
 free=$STARTED
-ext_on --json --task "$hard cap_hard=200‰" --task "pid:$forks cap_hard=100‰" --task "$soft cap_soft=0"
+ext_on --json --gate "pid:$hard cap_hard=200‰" --gate "pid:$forks cap_hard=100‰" --gate "pid:$soft cap_soft=0"
 touch /tmp/go
 # What they took before is paid back first.
 sleep 3

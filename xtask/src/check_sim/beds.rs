@@ -78,8 +78,7 @@ impl Bed for Ext {
 
     fn ask(&self, place: &Place<'_>, scenarios: &str) -> Result<String, Missing> {
         let mut setup = vm::setup(place.repository, "check-sim", self.series);
-        let tidegate = vm::tidegate_binary(place.repository, "dev")?;
-        setup.binaries.push(("bin/tidegate".into(), tidegate));
+        setup.binaries = vm::guest_programs(place.repository, "dev")?;
         ask_vm(place, scenarios, &setup, "tests/check/ext")
     }
 }

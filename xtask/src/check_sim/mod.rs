@@ -231,11 +231,10 @@ fn compare(
     mut figures: Vec<(String, PathBuf)>,
     options: &Options,
 ) -> Result<u8, String> {
-    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let mut command = Command::new(cargo);
+    let tidegate =
+        crate::vm::tidegate_binary(place.repository, "dev").map_err(|e| e.to_string())?;
+    let mut command = Command::new(tidegate.with_file_name("examples/against_kernel"));
     command
-        .args(["run", "--quiet", "--package", "tidegate-sim"])
-        .args(["--example", "against_kernel", "--"])
         .arg(format!("scenarios={}", table.scenarios))
         .arg(format!("host_span_ms={}", options.span_ms))
         .current_dir(place.repository);
@@ -255,7 +254,9 @@ fn compare(
     for (name, file) in figures {
         command.arg(format!("{name}={}", file.display()));
     }
-    let done = command.status().map_err(|e| format!("cargo: {e}"))?;
+    let done = command
+        .status()
+        .map_err(|e| format!("against_kernel: {e}"))?;
     Ok(if done.success() { 0 } else { 1 })
 }
 

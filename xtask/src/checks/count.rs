@@ -15,7 +15,7 @@ pub struct Tally {
     pub reasons: Vec<String>,
     /// What failed.
     pub failures: Vec<String>,
-    /// What failed and passed when it ran once more: counted as passed, and told.
+    /// What failed and passed when it ran once more: counted as passed, and printed at the end.
     pub flaky: Vec<String>,
     /// Faults that tests injected, by where and what: `faults: WHERE: KIND: N`.
     pub faults: BTreeMap<String, u64>,

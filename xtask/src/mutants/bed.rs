@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::{Mutant, tests_of};
 
-/// A test binary that takes longer hangs: the sound law's take a few seconds each.
+/// Where no test ends for so long, one hangs: the sound law's take a few seconds each.
 const HANGS_AFTER: Duration = Duration::from_secs(120);
-/// Tests of the toolchain, not of the law; and what only they need.
-const LEFT_OUT: [&str; 2] = ["bpf.rs", "bpf_run.rs"];
+/// The test program of the toolchain, not of the law; and what only it needs.
+const LEFT_OUT: &str = "bpf_target";
 const DEPENDENCIES_LEFT_OUT: [&str; 2] = ["libbpf-rs", "rustix"];
 
 /// Replaces the crate's build script: the C part comes from outside.
@@ -25,32 +25,35 @@ fn main() {
 
 /// What became of a mutant.
 pub enum Verdict {
-    /// The first test that failed, and how many more did.
-    Caught {
-        by: String,
-        more: usize,
-    },
+    /// The first test that failed.
+    Caught(String),
     Survived,
     Error(String),
 }
 
-/// A test binary and its name.
-struct Test {
-    name: String,
-    binary: PathBuf,
-}
-
 /// Is this one of the tests that are to notice this mutant?
-fn concerns(test: &Test, mutant: &Mutant) -> bool {
+fn concerns(test: &str, mutant: &Mutant) -> bool {
     tests_of(mutant.header)
         .iter()
-        .any(|start| test.name.starts_with(start))
+        .any(|start| test.starts_with(start))
+}
+
+/// When a test runs: quick ones first, those that search for a violation only for what the rest lets pass.
+fn turn(test: &str) -> usize {
+    match (test.contains("walk"), test.contains("bounds")) {
+        (true, _) => 2,
+        (_, true) => 1,
+        _ => 0,
+    }
 }
 
 /// The copy, its tests built.
 pub struct Bed {
     root: PathBuf,
-    tests: Vec<Test>,
+    /// The test program.
+    binary: PathBuf,
+    /// Its tests: module, `::`, function.
+    tests: Vec<String>,
 }
 
 /// The header's text with the mutant in it.
@@ -113,7 +116,7 @@ impl Bed {
         copy(
             &top.join("crates/law"),
             &root.join("crates/law"),
-            &[&LEFT_OUT[..], &["build.rs", "Cargo.toml"]].concat(),
+            &[LEFT_OUT, "build.rs", "Cargo.toml"],
         )?;
         place(&root.join("crates/law/build.rs"), BUILD_SCRIPT.as_bytes())?;
         let crate_manifest = read(&top.join("crates/law/Cargo.toml"))?;
@@ -144,10 +147,12 @@ impl Bed {
         }
         let mut bed = Self {
             root,
+            binary: PathBuf::new(),
             tests: Vec::new(),
         };
         bed.compile(&bed.root.join("law"), &bed.root.join("sound"))?;
-        bed.tests = bed.build()?;
+        bed.binary = bed.build()?;
+        bed.tests = bed.list()?;
         Ok(bed)
     }
 
@@ -155,15 +160,14 @@ impl Bed {
     fn compile(&self, law: &Path, folder: &Path) -> Result<(), String> {
         fs::create_dir_all(folder).map_err(|why| trouble(folder, &why))?;
         let crate_folder = self.root.join("crates/law");
-        let doors = fs::read_dir(crate_folder.join("native"))
+        let native = fs::read_dir(crate_folder.join("native"))
             .map_err(|why| trouble(&crate_folder, &why))?;
-        let sources = doors.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+        let sources = native.filter_map(|entry| entry.ok().map(|entry| entry.path()));
         let out = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
             .args(["-shared", "-fPIC", "-O2", "-std=gnu11", "-w", "-I"])
             .arg(law)
             .arg("-o")
             .arg(folder.join("libtidegate_law_native.so"))
-            .arg(crate_folder.join("native.c"))
             .args(sources)
             .output()
             .map_err(|why| format!("cc: {why}; install a C compiler"))?;
@@ -178,13 +182,16 @@ impl Bed {
         }
     }
 
-    fn build(&self) -> Result<Vec<Test>, String> {
+    /// The test program, built. In a target folder of its own: in the checkout's, cargo takes this law for the checkout's, and links it
+    /// into what it builds there.
+    fn build(&self) -> Result<PathBuf, String> {
         let out = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
             .args([
                 "test",
                 "--no-run",
                 "--offline",
-                "--tests",
+                "--test",
+                "all",
                 "--message-format=json",
                 "--manifest-path",
             ])
@@ -201,33 +208,21 @@ impl Bed {
                 String::from_utf8_lossy(&out.stderr)
             ));
         }
-        let mut tests = Vec::new();
-        for line in String::from_utf8_lossy(&out.stdout).lines() {
-            let Ok(message) = serde_json::from_str::<serde_json::Value>(line) else {
-                continue;
-            };
-            let is_test = message["target"]["kind"][0] == "test";
-            if let (true, Some(name), Some(binary)) = (
-                is_test,
-                message["target"]["name"].as_str(),
-                message["executable"].as_str(),
-            ) {
-                tests.push(Test {
-                    name: name.to_owned(),
-                    binary: binary.into(),
-                });
-            }
-        }
-        tests.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(tests)
+        let said = String::from_utf8_lossy(&out.stdout).into_owned();
+        let messages = said
+            .lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+        let mut programs = messages
+            .filter(|message| message["target"]["kind"][0] == "test")
+            .filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+        programs
+            .next()
+            .ok_or_else(|| "crates/law has no test program".to_owned())
     }
 
-    /// Runs one test binary on an object: the failed tests, or how it ended otherwise.
-    fn failures(&self, test: &Test, object: &Path, which: &[&str]) -> Result<Vec<String>, String> {
-        let log_path = object.join(format!("{}.log", test.name));
-        let log = fs::File::create(&log_path).map_err(|why| trouble(&log_path, &why))?;
-        let mut child = Command::new(&test.binary)
-            .args(which)
+    fn command(&self, object: &Path) -> Command {
+        let mut command = Command::new(&self.binary);
+        command
             .current_dir(self.root.join("crates/law"))
             .env("LD_LIBRARY_PATH", object)
             // The same inputs each time, and no time spent on finding the least one.
@@ -236,58 +231,69 @@ impl Bed {
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true")
             .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())
+            .stderr(Stdio::null());
+        command
+    }
+
+    fn list(&self) -> Result<Vec<String>, String> {
+        let out = self
+            .command(&self.root.join("sound"))
+            .arg("--list")
+            .output()
+            .map_err(|why| trouble(&self.binary, &why))?;
+        let said = String::from_utf8_lossy(&out.stdout);
+        let names = said.lines().filter_map(|line| line.strip_suffix(": test"));
+        Ok(names.map(str::to_owned).collect())
+    }
+
+    /// Runs these tests on an object, up to the first that fails; its name, or how they ended otherwise.
+    fn failure(&self, tests: &[&String], object: &Path) -> Result<Option<String>, String> {
+        let log_path = object.join("tests.log");
+        let log = fs::File::create(&log_path).map_err(|why| trouble(&log_path, &why))?;
+        let mut child = self
+            .command(object)
+            .arg("--exact")
+            .args(tests)
             .stdout(log)
-            .stderr(Stdio::null())
             .spawn()
-            .map_err(|why| trouble(&test.binary, &why))?;
-        let started = Instant::now();
-        let status = loop {
-            match child
+            .map_err(|why| trouble(&self.binary, &why))?;
+        let (mut ended_at, mut told_bytes) = (Instant::now(), 0);
+        loop {
+            let status = child
                 .try_wait()
-                .map_err(|why| trouble(&test.binary, &why))?
-            {
-                Some(status) => break status,
-                None if started.elapsed() > HANGS_AFTER => {
-                    let _ = child.kill();
-                    let _ = child.wait();
-                    return Ok(vec![format!("{} (hangs)", test.name)]);
-                }
+                .map_err(|why| trouble(&self.binary, &why))?;
+            let said = fs::read(&log_path).map_err(|why| trouble(&log_path, &why))?;
+            let failed = first_failed(&String::from_utf8_lossy(&said));
+            if said.len() > told_bytes {
+                (ended_at, told_bytes) = (Instant::now(), said.len());
+            }
+            let hangs = ended_at.elapsed() > HANGS_AFTER;
+            if failed.is_some() || hangs {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ok(failed.or_else(|| Some("a test that hangs".to_owned())));
+            }
+            match status {
+                Some(status) if status.success() => return Ok(None),
+                Some(status) => return Ok(Some(format!("a crash ({status})"))),
                 None => std::thread::sleep(Duration::from_millis(20)),
             }
-        };
-        let said = fs::read(&log_path).map_err(|why| trouble(&log_path, &why))?;
-        let said = String::from_utf8_lossy(&said);
-        let failed = said
-            .lines()
-            .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
-        let mut failed: Vec<String> = failed
-            .map(|name| format!("{}::{name}", test.name))
-            .collect();
-        if failed.is_empty() && !status.success() {
-            failed.push(format!("{} ({status})", test.name));
         }
-        Ok(failed)
     }
 
-    /// The law as it is must pass the tests of these mutants, or nothing below means anything; how many test binaries those are.
+    /// The law as it is must pass the tests of these mutants, or nothing below means anything; how many tests those are.
     pub fn sound(&self, mutants: &[&Mutant]) -> Result<usize, String> {
-        let mut count = 0;
-        for test in &self.tests {
-            if !mutants.iter().any(|mutant| concerns(test, mutant)) {
-                continue;
-            }
-            let failed = self.failures(test, &self.root.join("sound"), &[])?;
-            if let Some(first) = failed.first() {
-                return Err(format!(
-                    "{first} fails on the law as it is; mend that first"
-                ));
-            }
-            count += 1;
+        let wanted = |test: &&String| mutants.iter().any(|mutant| concerns(test, mutant));
+        let tests: Vec<&String> = self.tests.iter().filter(wanted).collect();
+        match self.failure(&tests, &self.root.join("sound"))? {
+            Some(first) => Err(format!(
+                "{first} fails on the law as it is; mend that first"
+            )),
+            None => Ok(tests.len()),
         }
-        Ok(count)
     }
 
-    /// Breaks a copy of the law and runs its header's tests, up to the first binary that fails.
+    /// Breaks a copy of the law and runs its header's tests, up to the first that fails.
     pub fn judge(&self, mutant: &Mutant, worker: usize) -> Verdict {
         self.try_judge(mutant, worker)
             .unwrap_or_else(Verdict::Error)
@@ -300,23 +306,28 @@ impl Bed {
         let text = read(&law.join(mutant.header))?;
         place(&law.join(mutant.header), broken(&text, mutant)?.as_bytes())?;
         self.compile(&law, &folder)?;
-        // Quick tests first; those that search for a violation only for what the rest lets pass.
-        for which in [
-            &["--skip", "walk", "--skip", "bounds"][..],
-            &["bounds", "--skip", "walk"][..],
-            &["walk"][..],
-        ] {
-            for test in self.tests.iter().filter(|test| concerns(test, mutant)) {
-                let mut failed = self.failures(test, &folder, which)?;
-                if !failed.is_empty() {
-                    let by = failed.remove(0);
-                    return Ok(Verdict::Caught {
-                        by,
-                        more: failed.len(),
-                    });
-                }
+        for nth in 0..=2 {
+            let due = |test: &&String| concerns(test, mutant) && turn(test) == nth;
+            let tests: Vec<&String> = self.tests.iter().filter(due).collect();
+            if tests.is_empty() {
+                continue;
+            }
+            if let Some(by) = self.failure(&tests, &folder)? {
+                return Ok(Verdict::Caught(by));
             }
         }
         Ok(Verdict::Survived)
     }
+}
+
+/// The first test that such an output tells of as failed.
+fn first_failed(said: &str) -> Option<String> {
+    let mut lines = said.lines();
+    lines.find_map(|line| {
+        Some(
+            line.strip_prefix("test ")?
+                .strip_suffix(" ... FAILED")?
+                .to_owned(),
+        )
+    })
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tidegate_vm::catalog;
 
-/// The tests of one mechanism: on this machine and as a user `FILE::FUNCTION` below crates/tidegate/tests, in the VM a case.
+/// The tests of one mechanism: on this machine and as a user `FILE::FUNCTION` below crates/tidegate/tests/all, in the VM a case.
 pub struct Proof {
     /// As `doctor` names it.
     pub mechanism: &'static str,
@@ -79,7 +79,7 @@ pub const PROOFS: &[Proof] = &[
     proof("soft caps", LIMITS, "engine-caps-soft", USER),
     proof(
         "latency hints",
-        "e2e_hints::a_group_has_it_with_what_enters_and_what_somebody_else_wrote_stays",
+        "e2e_hints::a_group_gives_its_hint_to_new_tasks_and_keeps_foreign_slices",
         "engine-hints",
         USER,
     ),
@@ -97,7 +97,7 @@ pub fn missing(repository: &Path, series: &[&str]) -> Vec<String> {
         for test in [proof.host, proof.user] {
             if !test.is_empty() && !has_test(repository, test) {
                 missing.push(format!(
-                    "{}: crates/tidegate/tests has no {test}",
+                    "{}: crates/tidegate/tests/all has no {test}",
                     proof.mechanism
                 ));
             }
@@ -127,7 +127,7 @@ fn has_test(repository: &Path, test: &str) -> bool {
     let Some((file, function)) = test.split_once("::") else {
         return false;
     };
-    let path = repository.join(format!("crates/tidegate/tests/{file}.rs"));
+    let path = repository.join(format!("crates/tidegate/tests/all/{file}.rs"));
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.contains(&format!("#[test]\nfn {function}() {{"))
 }

@@ -16,7 +16,11 @@ use tidegate_vm::{
 pub const EXT_COSTS: &str = "tests/vm/ext-cost.tsv";
 
 /// So many tests of a lane may have a second try in `make test`.
-const AGAIN_MAX: usize = 4;
+const AGAIN_MAX: usize = 2;
+/// So many tests share a guest. Fewer: more boots, of some 8 s of CPU time each; more: a core is idle for longer in the end.
+const LANE_CASES_MAX: usize = 24;
+/// The tests that it names have none.
+const CONTRACT: &str = "docs/failure-contract.md";
 
 /// The checkout that this was built in; canonical, so that logs and messages show plain paths.
 fn repository() -> PathBuf {
@@ -129,11 +133,29 @@ fn chosen(all: Vec<Case>, names: &[String]) -> Result<Vec<Case>, VmError> {
         .collect())
 }
 
-/// Tests that share a kernel, a mode and a userland.
+/// A test that the failure contract names has no second try.
+fn mark_promised(repository: &Path, cases: &mut [Case]) -> Result<(), VmError> {
+    let trouble = |why: &str| {
+        let mend = "its rows name tests as `tests/vm/cases/NAME.sh`";
+        VmError::new("find the promised tests", CONTRACT, why, mend)
+    };
+    let contract = std::fs::read_to_string(repository.join(CONTRACT))
+        .map_err(|error| trouble(&error.to_string()))?;
+    if !contract.contains("`tests/vm/cases/") {
+        return Err(trouble("no test is named"));
+    }
+    for case in cases {
+        case.promised = contract.contains(&format!("`tests/vm/cases/{}.sh`", case.name));
+    }
+    Ok(())
+}
+
+/// Tests that share a kernel, a mode and a userland, and a guest unless one of them breaks it.
 struct Lane<'a> {
     series: String,
     mode: Mode,
     userland: Userland,
+    part: usize,
     cases: Vec<&'a Case>,
 }
 
@@ -155,32 +177,34 @@ fn lanes<'a>(cases: &'a [Case], options: &Options) -> Vec<Lane<'a>> {
                 let left_out = options.short && case.long_on.iter().any(|kernel| kernel == series);
                 here && !left_out && (named || options.kernels != Kernels::AsNamed)
             };
-            lanes.push(Lane {
+            let cases: Vec<&Case> = cases.iter().filter(belongs).collect();
+            let parts = cases.chunks(LANE_CASES_MAX).enumerate();
+            lanes.extend(parts.map(|(part, cases)| Lane {
                 series: series.into(),
                 mode,
                 userland,
-                cases: cases.iter().filter(belongs).collect(),
-            });
+                part,
+                cases: cases.to_vec(),
+            }));
         }
     }
-    lanes.retain(|lane| !lane.cases.is_empty());
     lanes
 }
 
 fn run(repository: &Path, options: &Options) -> Result<u8, VmError> {
-    let cases = chosen(
+    let mut cases = chosen(
         catalog::read(&repository.join("tests/vm/cases"))?,
         &options.tests,
     )?;
+    mark_promised(repository, &mut cases)?;
     let mut lanes = lanes(&cases, options);
     let mut tally = Tally::default();
     let mut binaries = Vec::new();
     if cases.iter().any(|case| case.needs_tidegate) {
-        let tidegate = match &options.binary {
-            Some(path) => path.clone(),
-            None => tidegate_binary(repository, &options.profile)?,
-        };
-        binaries.push(("bin/tidegate".into(), tidegate));
+        binaries = guest_programs(repository, &options.profile)?;
+        if let Some(path) = &options.binary {
+            binaries[0].1 = path.clone();
+        }
     }
     let mut beds: Vec<(String, Bed)> = Vec::new();
     let mut absent: Vec<String> = Vec::new();
@@ -253,7 +277,7 @@ fn with_systemd(
     }
 }
 
-/// Two lanes at a time, each of which keeps at most one core busy. The longest begins, beside those in real time, which mostly wait.
+/// Two lanes in virtual time at once, each of which keeps one core busy, and beside them one in real time, which mostly waits.
 fn run_lanes(
     lanes: &[Lane],
     beds: &[(String, Bed)],
@@ -273,6 +297,7 @@ fn run_lanes(
         let suite = Suite {
             label,
             mode: lane.mode,
+            part: lane.part,
             userland: systemd.filter(|_| lane.userland == Userland::Systemd),
             bed,
             deadline,
@@ -282,16 +307,18 @@ fn run_lanes(
         };
         suite.run(lane.cases.clone(), &progress)
     };
-    let mut order: Vec<&Lane> = lanes.iter().collect();
-    order.sort_by_key(|lane| lane.mode != Mode::Smp);
-    if let Some(longest) = order.iter().position(|lane| lane.mode != Mode::Smp) {
-        order[..=longest].rotate_right(1);
-    }
-    let next = Mutex::new(order.into_iter());
-    let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = || std::iter::from_fn(take).map(run_lane).collect::<Vec<_>>();
+    let (real, mut virtual_time): (Vec<&Lane>, Vec<&Lane>) =
+        lanes.iter().partition(|lane| lane.mode == Mode::Smp);
+    // The longest first, so that both end at about the same time.
+    virtual_time.sort_by_key(|lane| std::cmp::Reverse(lane.cases.len()));
+    let queues = [real, virtual_time].map(|lanes| Mutex::new(lanes.into_iter()));
+    let work = |queue: &Mutex<std::vec::IntoIter<&Lane>>| -> Vec<_> {
+        let take = || queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+        std::iter::from_fn(take).map(run_lane).collect()
+    };
+    let (work, queues) = (&work, &queues);
     std::thread::scope(|scope| {
-        let started = [scope.spawn(work), scope.spawn(work)];
+        let started = [0, 1, 1].map(|nth| scope.spawn(move || work(&queues[nth])));
         started.into_iter().flat_map(joined).collect()
     })
 }
@@ -314,22 +341,40 @@ fn close(tally: &Tally) -> u8 {
     tally.exit()
 }
 
+/// What the tests run, built now: the binary under test, and the scheduler without an agent.
+pub fn guest_programs(repository: &Path, profile: &str) -> Result<Vec<(String, PathBuf)>, VmError> {
+    let folder = built(repository, profile)?;
+    Ok(vec![
+        ("bin/tidegate".into(), folder.join("tidegate")),
+        ("bin/scheduler".into(), folder.join("examples/scheduler")),
+    ])
+}
+
 /// The binary under test, built now.
 pub fn tidegate_binary(repository: &Path, profile: &str) -> Result<PathBuf, VmError> {
+    Ok(built(repository, profile)?.join("tidegate"))
+}
+
+/// Builds programs and examples; the profile's folder. In `dev`, those of the whole workspace: so they have the features that
+/// `cargo test` builds them with, and nothing is compiled twice.
+fn built(repository: &Path, profile: &str) -> Result<PathBuf, VmError> {
+    let what: &[&str] = match profile {
+        "dev" => &["--workspace", "--bins", "--examples"],
+        _ => &[
+            "--package=tidegate",
+            "--package=tidegate-agent",
+            "--bin=tidegate",
+            "--example=scheduler",
+        ],
+    };
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let built = Command::new(cargo)
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "tidegate",
-            "--profile",
-            profile,
-        ])
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--profile", profile])
+        .args(what)
         .current_dir(repository)
         .status()
         .map_err(|e| VmError::io("build tidegate", repository, &e))?;
-    if !built.success() {
+    if !status.success() {
         let place = repository.display().to_string();
         return Err(VmError::new(
             "build tidegate",
@@ -339,5 +384,5 @@ pub fn tidegate_binary(repository: &Path, profile: &str) -> Result<PathBuf, VmEr
         ));
     }
     let folder = if profile == "dev" { "debug" } else { profile };
-    Ok(repository.join("target").join(folder).join("tidegate"))
+    Ok(repository.join("target").join(folder))
 }

@@ -15,7 +15,7 @@ const ASKED_NS: u64 = 30_000_000_000;
 
 /// The ends that still count.
 #[derive(Debug, Default)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     ends_ns: VecDeque<u64>,
 }
 
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn who_took_it_out_has_time_to_say_more() {
+    fn an_intended_end_delays_the_reload_by_half_a_minute() {
         let mut backoff = Backoff::default();
         assert_eq!(backoff.next_ns(0, true), Some(30 * S));
         for _ in 0..6 {

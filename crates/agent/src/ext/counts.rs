@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_api::{CapCounts, GateCounts};
+use tidegate_api::{CapCounts, GateCounts, QuotaCounts};
 use tidegate_ext::{CapScope, CapStat, LimitStat, WorkStat};
 use tidegate_knobs::group::CpuStat;
+use tidegate_knobs::sync::lock;
 
 use super::kernel::Scheduler;
-use crate::agent::Agent;
-use crate::control_thread::lock;
-use crate::gate::Gate;
+use crate::ext::ExtSupervisor;
+use crate::ext::view::ext_cap;
+use crate::gates::Gate;
+use crate::kernel::Kernel;
 
 fn cap_counts(cap: &CapStat) -> CapCounts {
     let terms = &cap.terms;
@@ -19,21 +21,16 @@ fn cap_counts(cap: &CapStat) -> CapCounts {
     CapCounts {
         hard_permille: terms.hard_ppt,
         soft_permille: terms.soft_ppt,
-        scope: match terms.scope {
-            CapScope::Group => "group",
-            CapScope::Process => "process",
-            CapScope::Task => "task",
-        }
-        .to_owned(),
+        scope: terms.scope.to_string(),
         buckets: cap.buckets,
         level_ms: level(cap.level_us, terms.hard_ppt),
         soft_level_ms: level(cap.soft_level_us, terms.soft_ppt),
         used_seconds: seconds(cap.used_us),
         background_seconds: seconds(cap.background_us),
         background_cpus: 0.0,
-        parks: cap.throttles,
-        parked_seconds: seconds(cap.throttled_us),
-        visits: cap.min_runs,
+        throttles: cap.throttles,
+        throttled_seconds: seconds(cap.throttled_us),
+        min_runs: cap.min_runs,
     }
 }
 
@@ -54,7 +51,7 @@ fn gate_counts(work: &WorkStat) -> GateCounts {
 
 /// What schedulers that are no more have counted, by cgroup id.
 #[derive(Default)]
-pub(super) struct Earlier {
+pub(crate) struct Earlier {
     work: BTreeMap<u64, WorkStat>,
     limits: BTreeMap<u64, CpuStat>,
 }
@@ -98,6 +95,18 @@ impl Earlier {
     }
 }
 
+/// Those of all groups.
+pub(super) fn quota_sum(limits: &[LimitStat]) -> QuotaCounts {
+    let sum = |of: fn(&LimitStat) -> u64| limits.iter().map(of).sum::<u64>();
+    QuotaCounts {
+        groups: limits.len() as u64,
+        periods: sum(|limit| limit.nr_periods),
+        throttled: sum(|limit| limit.nr_throttled),
+        throttled_seconds: sum(|limit| limit.throttled_us) as f64 / 1e6,
+        bursts: sum(|limit| limit.nr_bursts),
+    }
+}
+
 /// In the kernel's words.
 pub(super) fn quota_counts(limit: &LimitStat) -> CpuStat {
     CpuStat {
@@ -109,28 +118,26 @@ pub(super) fn quota_counts(limit: &LimitStat) -> CpuStat {
     }
 }
 
-impl Agent {
-    /// What the schedulers counted of a gate's group; none while none is in force, or it asks nothing of that group.
-    pub(crate) fn ext_counts(&self, gate: &Gate) -> Option<GateCounts> {
-        if !self.ext.holds() {
-            return None;
-        }
-        let group = gate.record.attachment.group();
-        let id = self.groups.id(group).ok()?;
-        let cap = self.ext_cap(group).map(|cap| CapCounts {
-            background_cpus: gate.background_cpus,
-            ..cap_counts(&cap)
-        });
-        let inner = lock(&self.ext.inner);
-        let work = inner.loaded.as_ref()?.work(id);
-        let work = inner.earlier.work(id, work);
-        // A gate for which there was no account is not counted on its own; its cap is.
-        if work.is_none() && cap.is_none() {
-            return None;
-        }
-        Some(GateCounts {
-            cap,
-            ..work.as_ref().map(gate_counts).unwrap_or_default()
-        })
+/// What the schedulers counted of a gate's group; none while none is in force, or it asks nothing of that group.
+pub(crate) fn ext_counts(ext: &ExtSupervisor, kernel: &Kernel, gate: &Gate) -> Option<GateCounts> {
+    if !ext.holds() {
+        return None;
     }
+    let group = gate.record.attachment.group();
+    let id = kernel.groups.id(group).ok()?;
+    let cap = ext_cap(ext, kernel, group).map(|cap| CapCounts {
+        background_cpus: gate.background_cpus,
+        ..cap_counts(&cap)
+    });
+    let inner = lock(&ext.inner);
+    let work = inner.loaded.as_ref()?.work(id);
+    let work = inner.earlier.work(id, work);
+    // A gate for which there was no account is not counted on its own; its cap is.
+    if work.is_none() && cap.is_none() {
+        return None;
+    }
+    Some(GateCounts {
+        cap,
+        ..work.as_ref().map(gate_counts).unwrap_or_default()
+    })
 }

@@ -4,7 +4,7 @@
 use tidegate_ext::{SIDE_TASK_UCPU, WAITING_TASK_UCPU};
 
 /// Whether a tolerance, of a machine of so many CPUs, is enough for its side tasks.
-pub(super) fn tolerance(tolerance_ppm: u32, cpus: u32, tasks: usize) -> Result<(), String> {
+pub(crate) fn tolerance(tolerance_ppm: u32, cpus: u32, tasks: usize) -> Result<(), String> {
     let tasks = tasks.max(1) as u64;
     let given_ucpu = u64::from(tolerance_ppm) * u64::from(cpus);
     let needed_ucpu = tasks * SIDE_TASK_UCPU;
@@ -23,7 +23,7 @@ pub(super) fn tolerance(tolerance_ppm: u32, cpus: u32, tasks: usize) -> Result<(
 }
 
 /// Whether a limit of this rate leaves its tasks what the watchdog wants for them.
-pub(super) fn limit(what: &str, rate_ucpu: u64, tasks: usize) -> Result<(), String> {
+pub(crate) fn limit(what: &str, rate_ucpu: u64, tasks: usize) -> Result<(), String> {
     let needed_ucpu = tasks as u64 * WAITING_TASK_UCPU;
     if rate_ucpu >= needed_ucpu {
         return Ok(());

@@ -47,7 +47,7 @@ pub(crate) trait Scheduler: Send {
     /// Whether the kernel tells it of quotas.
     fn sees_quotas(&self) -> bool;
     /// The headroom's ledger; none without side work.
-    fn tide(&self) -> Option<HeadroomStats>;
+    fn headroom(&self) -> Option<HeadroomStats>;
     /// What became of each quota.
     fn limits(&self) -> Vec<LimitStat>;
     /// What became of each cap.
@@ -138,7 +138,7 @@ impl Scheduler for Loaded {
         tidegate_ext::kernel_tells_quotas()
     }
 
-    fn tide(&self) -> Option<HeadroomStats> {
+    fn headroom(&self) -> Option<HeadroomStats> {
         self.0.headroom().ok().flatten()
     }
 

@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use tidegate_ext::{CpuPlace, Machine, Options};
-use tidegate_knobs::discover;
 use tidegate_knobs::kfs::KernelFs;
-use tidegate_knobs::sched;
 use tidegate_knobs::topology::Topology;
+use tidegate_knobs::{discover, sched};
 
 /// Deeper groups are not looked at; the scheduler's tree is no deeper.
-pub(super) const LEVELS_MAX: u32 = 32;
+pub(crate) const LEVELS_MAX: u32 = 32;
 
 /// The engine's options on this machine; with `caches`, on one whose CPUs are dealt out to so many last-level caches.
 ///

@@ -9,41 +9,37 @@
 //! | `kernel` | what is asked of the kernel; tests have another |
 //! | `machine` | what the scheduler is told of the CPUs |
 //! | `plan` | what the gates come to: terms by group, and which quotas are copies |
-//! | `supervise` | loading, watching, the end, loading again |
 //! | `backoff` | when again |
 //! | `feasible` | terms that the kernel's watchdog makes impossible |
 //! | `view` | what is shown |
 //! | `counts` | what is shown of a gate |
 
 mod backoff;
-mod counts;
-mod feasible;
+pub(crate) mod counts;
+pub(crate) mod feasible;
 pub(crate) mod kernel;
 pub mod machine;
-mod plan;
-mod supervise;
-mod view;
+pub(crate) mod plan;
+pub(crate) mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_ext::{CapStat, Ended, GateTerms, LimitStat};
+use tidegate_knobs::sync::lock;
 
 use backoff::Backoff;
 use kernel::{Kernel, Scheduler};
-pub(crate) use supervise::run;
-
-use crate::control_thread::lock;
 
 /// Kernel files enforce the terms.
-const OFF: u8 = 0;
+pub(crate) const OFF: u8 = 0;
 /// The copies are being written; the scheduler comes next.
-const ARMING: u8 = 1;
+pub(crate) const ARMING: u8 = 1;
 /// The scheduler enforces the terms.
-const ON: u8 = 2;
+pub(crate) const ON: u8 = 2;
 /// It has just ended; the reason is not read yet.
-const LOST: u8 = 3;
+pub(crate) const LOST: u8 = 3;
 
 /// What became of the scheduler so far.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +60,7 @@ pub(crate) struct ExtHistory {
 
 /// What is under the lock.
 #[derive(Default)]
-struct Inner {
+pub(crate) struct Inner {
     pub loaded: Option<Box<dyn Scheduler>>,
     /// What it was told.
     pub gates: BTreeMap<u64, GateTerms>,
@@ -87,7 +83,7 @@ struct Inner {
 
 impl Inner {
     /// The scheduler that has ended; what it counted is kept.
-    fn take(&mut self) -> Option<Box<dyn Scheduler>> {
+    pub(crate) fn take(&mut self) -> Option<Box<dyn Scheduler>> {
         let ended = self.loaded.take()?;
         self.earlier.take_in(&*ended, self.gates.keys());
         self.limits = Default::default();
@@ -96,7 +92,7 @@ impl Inner {
     }
 
     /// Tells the scheduler, where there is one that was not told so before.
-    fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), String> {
+    pub(crate) fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), String> {
         let Some(scheduler) = &mut self.loaded else {
             return Ok(());
         };
@@ -115,9 +111,9 @@ impl Inner {
 /// What the agent knows of the scheduler that it supervises. Locks: `gates` before this one, and none of the agent's within it.
 pub(crate) struct ExtSupervisor {
     /// `None`: the engine is knobs.
-    kernel: Option<Arc<dyn Kernel>>,
+    pub(crate) kernel: Option<Arc<dyn Kernel>>,
     watch: AtomicU8,
-    inner: Mutex<Inner>,
+    pub(crate) inner: Mutex<Inner>,
 }
 
 impl ExtSupervisor {
@@ -157,7 +153,18 @@ impl ExtSupervisor {
         }
     }
 
-    fn set_watch(&self, watch: u8) {
+    /// Whether a scheduler of ours is there to be told something.
+    pub fn is_loaded(&self) -> bool {
+        self.is_wanted() && lock(&self.inner).loaded.is_some()
+    }
+
+    /// Whether the kernel tells the scheduler of quotas.
+    pub fn sees_quotas(&self) -> bool {
+        let inner = lock(&self.inner);
+        inner.loaded.as_ref().is_some_and(|one| one.sees_quotas())
+    }
+
+    pub(crate) fn set_watch(&self, watch: u8) {
         self.watch.store(watch, Ordering::Release);
     }
 

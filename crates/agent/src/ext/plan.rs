@@ -13,13 +13,14 @@ use tidegate_knobs::limit::hard_cap;
 use tidegate_knobs::units::Per;
 use tidegate_terms::{Class, combine};
 
-use crate::agent::Agent;
-use crate::control_thread::lock;
-use crate::gate::{Attachment, Gate};
+use crate::control_loop::ControlLoop;
+use crate::ext::ExtSupervisor;
+use crate::gates::{Attachment, Gate};
+use crate::kernel::Kernel;
 
 /// Everything that the scheduler is told.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// By cgroup id.
     pub gates: BTreeMap<u64, GateTerms>,
     /// Groups whose quota is a copy, by cgroup id.
@@ -82,102 +83,113 @@ pub(super) fn held(gate: &Gate, moved: bool, before_ucpu: u64, sees_quotas: bool
     }
 }
 
-impl Agent {
-    /// What all gates come to.
-    pub(super) fn ext_plan(&self, gates: &[Gate], sees_quotas: bool) -> Plan {
-        let mut plan = Plan::default();
-        let id_of = |group: &GroupPath| self.groups.id(group).ok();
-        for gate in gates.iter().filter(|gate| !gate.away) {
-            let group = match &gate.record.attachment {
-                // No group of its own: its hint is its slice, which the scheduler reads.
-                Attachment::Observed { .. } => continue,
-                attachment => attachment.group(),
-            };
-            let limited = self.limited_group(gate);
-            if let Some(limited) = limited.as_ref().filter(|group| self.is_ours(group)) {
-                plan.mirrors.extend(id_of(limited));
-            }
-            let moved = limited.as_ref() == Some(group);
-            let before_ucpu = match moved {
-                true => lock(&self.journal).limit_before(group),
-                false => u64::MAX,
-            };
-            let held = held(gate, moved, before_ucpu, sees_quotas);
-            let Some(id) = id_of(group) else { continue };
-            if held.mirror && self.is_ours(group) {
-                plan.mirrors.insert(id);
-            }
-            if held.mirror && gate.caps_for_each().is_some() && gate.own_limit().is_some() {
-                let note = "quota: not held beside a cap for each process or task under the engine ext here";
-                let notes = plan.notes.entry(gate.record.name.clone()).or_default();
-                notes.push(note.to_owned());
-            }
-            plan.gates.insert(id, self.gate_terms(gate, held.cap));
-        }
-        plan
-    }
-
-    /// A quota that was left to another writer is left to it by the scheduler, too.
-    fn is_ours(&self, group: &GroupPath) -> bool {
-        !lock(&self.control).quotas.is_left_alone(group)
-    }
-
-    fn gate_terms(&self, gate: &Gate, cap: Option<CapTerms>) -> GateTerms {
-        let hint = i32::from(gate.terms.latency.value.hint());
-        GateTerms {
-            cap,
-            hint: (hint != 0).then_some(hint),
-            kind: match gate.class() {
-                Class::Main => Some(Kind::Main),
-                Class::Side => Some(Kind::Side),
-                Class::Neutral => None,
-            },
-            idle_is_mirror: lock(&self.journal)
-                .background_of(gate.record.attachment.group())
-                .is_some(),
-            ..GateTerms::default()
-        }
-    }
-
-    /// Headroom and tolerance of the machine, in millionths. A headroom on main's own CPUs that is kept by quota is the machine's
-    /// here, for the scheduler looks at no cpusets.
-    pub(super) fn ext_machine(&self) -> (u32, u32) {
-        let control = lock(&self.control);
-        let demand = control.demand();
-        let whole_ppm = match demand.domains_only {
-            true => 0,
-            false => control.headroom_ppm(),
+/// What all gates come to.
+pub(crate) fn ext_plan(
+    kernel: &Kernel,
+    control_loop: &ControlLoop,
+    gates: &[Gate],
+    sees_quotas: bool,
+) -> Plan {
+    let mut plan = Plan::default();
+    let id_of = |group: &GroupPath| kernel.groups.id(group).ok();
+    for gate in gates.iter().filter(|gate| !gate.away) {
+        let group = match &gate.record.attachment {
+            // No group of its own: its hint is its slice, which the scheduler reads.
+            Attachment::Observed { .. } => continue,
+            attachment => attachment.group(),
         };
-        let by_quota = demand.domains.iter().filter(|one| one.keeps == Keeps::Time);
-        let all = by_quota.map(|one| one.headroom_ppm).chain([whole_ppm]);
-        let headroom_ppm = combine::headroom(all, |ppm| *ppm).unwrap_or(0);
-        (headroom_ppm, demand.tolerance_ppm)
-    }
-
-    /// The quota of this group is about to be written for the loop to move: a copy.
-    pub(crate) fn mark_moved(&self, group: &GroupPath) {
-        self.mark(group, true);
-    }
-
-    /// The quota of the gate's group is about to be written for its own limit: a copy or not.
-    pub(crate) fn mark_own(&self, gate: &Gate, group: &GroupPath) {
-        if self.ext.is_loaded() {
-            let held = held(gate, false, u64::MAX, self.ext.sees_quotas());
-            self.mark(group, held.mirror);
-        }
-    }
-
-    /// What stood before us is about to be put back.
-    pub(crate) fn unmark(&self, group: &GroupPath) {
-        self.mark(group, false);
-    }
-
-    fn mark(&self, group: &GroupPath, mirror: bool) {
-        if self.ext.is_loaded()
-            && let Ok(id) = self.groups.id(group)
+        let limited = kernel.limited_group(gate);
+        if let Some(limited) = limited
+            .as_ref()
+            .filter(|group| is_ours(control_loop, group))
         {
-            self.ext.mark(id, mirror);
+            plan.mirrors.extend(id_of(limited));
         }
+        let moved = limited.as_ref() == Some(group);
+        let before_ucpu = match moved {
+            true => kernel.journal().limit_before(group),
+            false => u64::MAX,
+        };
+        let held = held(gate, moved, before_ucpu, sees_quotas);
+        let Some(id) = id_of(group) else { continue };
+        if held.mirror && is_ours(control_loop, group) {
+            plan.mirrors.insert(id);
+        }
+        if held.mirror && gate.caps_for_each().is_some() && gate.own_limit().is_some() {
+            let note =
+                "quota: not held beside a cap for each process or task under the engine ext here";
+            let notes = plan.notes.entry(gate.record.name.clone()).or_default();
+            notes.push(note.to_owned());
+        }
+        plan.gates.insert(id, gate_terms(kernel, gate, held.cap));
+    }
+    plan
+}
+
+/// A quota that was left to another writer is left to it by the scheduler, too.
+fn is_ours(control_loop: &ControlLoop, group: &GroupPath) -> bool {
+    !control_loop.lock().quotas.is_left_alone(group)
+}
+
+fn gate_terms(kernel: &Kernel, gate: &Gate, cap: Option<CapTerms>) -> GateTerms {
+    let hint = i32::from(gate.terms.latency.value.hint());
+    GateTerms {
+        cap,
+        hint: (hint != 0).then_some(hint),
+        kind: match gate.class() {
+            Class::Main => Some(Kind::Main),
+            Class::Side => Some(Kind::Side),
+            Class::Neutral => None,
+        },
+        idle_is_mirror: kernel
+            .journal()
+            .background_of(gate.record.attachment.group())
+            .is_some(),
+        ..GateTerms::default()
+    }
+}
+
+/// Headroom and tolerance of the machine, in millionths. A headroom on main's own CPUs that is kept by quota is the machine's
+/// here, for the scheduler looks at no cpusets.
+pub(crate) fn ext_machine(control_loop: &ControlLoop) -> (u32, u32) {
+    let control = control_loop.lock();
+    let demand = control.demand();
+    let whole_ppm = match demand.domains_only {
+        true => 0,
+        false => control.headroom_ppm(),
+    };
+    let by_quota = demand
+        .domains
+        .iter()
+        .filter(|one| one.keeps == Keeps::Quota);
+    let all = by_quota.map(|one| one.headroom_ppm).chain([whole_ppm]);
+    let headroom_ppm = combine::headroom(all, |ppm| *ppm).unwrap_or(0);
+    (headroom_ppm, demand.tolerance_ppm)
+}
+
+/// The quota of this group is about to be written for the loop to move: a copy.
+pub(crate) fn mark_moved(ext: &ExtSupervisor, kernel: &Kernel, group: &GroupPath) {
+    mark(ext, kernel, group, true);
+}
+
+/// The quota of the gate's group is about to be written for its own limit: a copy or not.
+pub(crate) fn mark_own(ext: &ExtSupervisor, kernel: &Kernel, gate: &Gate, group: &GroupPath) {
+    if ext.is_loaded() {
+        let held = held(gate, false, u64::MAX, ext.sees_quotas());
+        mark(ext, kernel, group, held.mirror);
+    }
+}
+
+/// What stood before us is about to be put back.
+pub(crate) fn unmark(ext: &ExtSupervisor, kernel: &Kernel, group: &GroupPath) {
+    mark(ext, kernel, group, false);
+}
+
+fn mark(ext: &ExtSupervisor, kernel: &Kernel, group: &GroupPath, mirror: bool) {
+    if ext.is_loaded()
+        && let Ok(id) = kernel.groups.id(group)
+    {
+        ext.mark(id, mirror);
     }
 }
 
@@ -186,7 +198,7 @@ mod tests {
     use super::*;
 
     fn gate(pairs: &[(&str, &str)]) -> Gate {
-        crate::gate::tests::gate("job", pairs)
+        crate::gates::of_terms("job", pairs)
     }
 
     fn cap(hard_ppt: Option<u32>, soft_ppt: Option<u32>, scope: CapScope) -> Option<CapTerms> {

@@ -93,7 +93,7 @@ pub fn take_back(note: &Note) -> Result<(), BusError> {
     if !found.comes_of(&note.ours) && found != note.was {
         return Err(BusError::Refused {
             unit: note.unit.to_string(),
-            why: "somebody else changed its CPUQuota or CPUWeight since; left alone".to_owned(),
+            why: "another program changed its CPUQuota or CPUWeight since; left alone".to_owned(),
         });
     }
     if found != note.was {

@@ -6,32 +6,32 @@ use tidegate_api::UnsetRequest;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::FakeProcess;
+use tidegate_knobs::sync::lock;
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, in_journal, root, run, set, unset};
 use crate::agent::Agent;
-use crate::control_thread::lock;
-use crate::housekeeping::Housekeeping;
-use crate::lease::monotonic_ns;
-use crate::writer::QuotaWriter;
+use crate::lifecycle::housekeeping::Housekeeping;
+use crate::process::lease::monotonic_ns;
+use crate::runtime::bursts::look_at_bursts;
 
 fn path(text: &str) -> GroupPath {
     GroupPath::parse(text).unwrap()
 }
 
 fn stands(agent: &Agent, group: &str) -> Bandwidth {
-    agent.groups.bandwidth(&path(group)).unwrap()
+    agent.groups().bandwidth(&path(group)).unwrap()
 }
 
 fn group_of(agent: &Agent, pid: i32) -> String {
-    agent.groups.group_of(pid).unwrap().unwrap().to_string()
+    agent.groups().group_of(pid).unwrap().unwrap().to_string()
 }
 
 fn steps(bed: &Bed, agent: &Agent, count: u32) {
-    let mut writer = QuotaWriter::new(agent);
+    let mut writer = agent.runtime.quota_writer();
     let side = path("/tg-side");
     for _ in 0..count {
-        lock(&agent.control).step(monotonic_ns(), 0, &mut writer);
-        let given = agent.groups.bandwidth(&side).ok();
+        agent.runtime.control().step(monotonic_ns(), 0, &mut writer);
+        let given = agent.groups().bandwidth(&side).ok();
         let given = given.and_then(|given| given.rate_ucpu());
         let ucpu = given.unwrap_or(0).min(1_500_000);
         let main_ppm = bed.sensor.main_ppm.load(Ordering::Relaxed);
@@ -134,7 +134,7 @@ fn a_group_that_was_there_keeps_its_place_and_gets_its_quota_back() {
             let agent = bed.agent().unwrap();
             let before = Bandwidth::limit(150_000, 100_000);
             agent
-                .groups
+                .groups()
                 .set_bandwidth(&path("/other"), None, before)
                 .unwrap();
             let values = bed.values("/other");
@@ -157,8 +157,8 @@ fn tidegate_does_not_limit_itself() {
         let own = std::process::id() as i32;
         bed.fs.inner().add_process(FakeProcess::new(own));
         let agent = bed.agent().unwrap();
-        agent.groups.create(&path("/other")).unwrap();
-        agent.groups.place(&path("/other"), own).unwrap();
+        agent.groups().create(&path("/other")).unwrap();
+        agent.groups().place(&path("/other"), own).unwrap();
         for target in [format!("pid:{own}"), "cgroup:/other".to_owned()] {
             let refused = set(&agent, &target, &[("quota", "10ms")]).unwrap_err();
             assert!(
@@ -210,18 +210,22 @@ fn mains_cut_is_never_refused_because_of_a_quota_below() {
         let group = run(&agent, PIDS[0], &with_class("side")).unwrap();
         // Side work that limits a group of its own, as a container runtime does.
         let inner = path(&format!("{group}/inner"));
-        agent.groups.create(&inner).unwrap();
+        agent.groups().create(&inner).unwrap();
         steps(&bed, &agent, 400);
         let limit = Bandwidth::limit(25_000, 100_000);
-        agent.groups.set_bandwidth(&inner, None, limit).unwrap();
+        agent.groups().set_bandwidth(&inner, None, limit).unwrap();
         for _ in 0..2 {
             bed.sensor.main_ppm.store(900_000, Ordering::Relaxed);
             steps(&bed, &agent, 400);
             let root_ucpu = stands(&agent, "/tg-side").rate_ucpu().unwrap();
             assert!(root_ucpu <= 20_000, "{kind:?}: {root_ucpu}");
-            assert!(lock(&agent.control).quotas.trouble.is_none(), "{kind:?}");
+            assert_eq!(
+                agent.runtime.control().quotas.write_errors().count(),
+                0,
+                "{kind:?}"
+            );
             assert!(
-                lock(&agent.journal).outside_writes(0..100).is_empty(),
+                agent.runtime.journal().outside_writes(0..100).is_empty(),
                 "{kind:?}"
             );
             bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
@@ -229,7 +233,7 @@ fn mains_cut_is_never_refused_because_of_a_quota_below() {
             assert_eq!(stands(&agent, &group), OWN, "{kind:?}");
             assert_eq!(stands(&agent, &inner.to_string()), limit, "{kind:?}");
             assert!(
-                lock(&agent.journal).outside_writes(0..100).is_empty(),
+                agent.runtime.journal().outside_writes(0..100).is_empty(),
                 "{kind:?}"
             );
         }
@@ -287,19 +291,19 @@ fn an_outside_write_is_answered_once_and_then_left() {
         let mut housekeeping = Housekeeping::new(None);
         let write = || {
             agent
-                .groups
+                .groups()
                 .set_bandwidth(&path(&group), None, theirs)
                 .unwrap()
         };
         write();
-        housekeeping.look_for_outside_writes(&agent);
+        housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
         assert_eq!(stands(&agent, &group), OWN, "{kind:?}: written again once");
         write();
         for _ in 0..3 {
-            housekeeping.look_for_outside_writes(&agent);
+            housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
             assert_eq!(stands(&agent, &group), theirs, "{kind:?}: left alone");
         }
-        assert!(!lock(&agent.alerts).is_empty(), "{kind:?}");
+        assert!(!lock(&agent.runtime.alerts).is_empty(), "{kind:?}");
         set(&agent, "gate:job", &[("quota", "40ms")]).unwrap();
         assert_eq!(
             stands(&agent, &group).quota_us,
@@ -316,10 +320,10 @@ fn a_quota_above_a_parents_is_refused_by_name_on_v1_and_noted_on_v2() {
         let agent = bed.agent().unwrap();
         let parent = Bandwidth::limit(20_000, 100_000);
         agent
-            .groups
+            .groups()
             .set_bandwidth(&path("/other"), None, parent)
             .unwrap();
-        agent.groups.create(&path("/other/web")).unwrap();
+        agent.groups().create(&path("/other/web")).unwrap();
         let answer = set(&agent, "cgroup:/other/web", &with_class("main"));
         if kind == Kind::V2 {
             let notes = answer.unwrap().join("; ");
@@ -352,7 +356,7 @@ fn an_auto_burst_rises_while_it_is_throttled_and_survives_a_restart() {
         for class in ["main", "side"] {
             let bed = Bed::new(kind);
             let agent = bed.agent().unwrap();
-            agent.groups.create(&path("/other")).unwrap();
+            agent.groups().create(&path("/other")).unwrap();
             let auto = [("class", class), ("quota", "30ms"), ("burst", "auto")];
             set(&agent, "cgroup:/other", &auto).unwrap();
             bed.sensor.main_ppm.store(100_000, Ordering::Relaxed);
@@ -364,7 +368,7 @@ fn an_auto_burst_rises_while_it_is_throttled_and_survives_a_restart() {
                     let dir = super::cpu_mount(kind).to_owned() + "/other";
                     bed.fs.inner().add_throttled(&dir, 1, 5_000_000);
                     steps(&bed, agent, 20);
-                    assert!(agent.look_at_bursts(now_ns));
+                    assert!(look_at_bursts(&agent.gates, &agent.runtime, now_ns));
                 }
                 steps(&bed, agent, 20);
                 stands(agent, "/other")
@@ -393,7 +397,7 @@ fn an_auto_burst_rises_while_it_is_throttled_and_survives_a_restart() {
                 Bandwidth::unlimited(),
                 "{kind:?} {class}"
             );
-            assert!(!agent.look_at_bursts(now_ns));
+            assert!(!look_at_bursts(&agent.gates, &agent.runtime, now_ns));
         }
     }
 }

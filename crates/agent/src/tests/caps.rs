@@ -7,9 +7,8 @@ use tidegate_knobs::ledger::Change;
 
 use super::{Bed, KINDS, Kind, PIDS, in_journal, root, run, set, unset};
 use crate::agent::Agent;
-use crate::control_thread::lock;
-use crate::housekeeping::Housekeeping;
-use crate::writer::QuotaWriter;
+use crate::lifecycle::housekeeping::Housekeeping;
+use crate::view::name_of;
 
 /// Every group has used this much.
 struct Used(u64);
@@ -23,8 +22,10 @@ impl Usage for Used {
 const MS: u64 = 1_000_000;
 
 fn look(agent: &Agent, now_ms: u64, used_ms: u64) {
-    let mut writer = QuotaWriter::new(agent);
-    lock(&agent.control)
+    let mut writer = agent.runtime.quota_writer();
+    agent
+        .runtime
+        .control()
         .soft_caps
         .step(now_ms * MS, &mut Used(used_ms * MS), &mut writer);
 }
@@ -95,11 +96,13 @@ fn a_process_and_a_group_get_back_what_they_had() {
             set(&agent, target, &[("cap_soft", "0")]).unwrap();
             look(&agent, 1_000, 0);
             assert!(
-                lock(&agent.control).soft_caps.is_idle(),
+                agent.runtime.control().soft_caps.is_idle(),
                 "{kind:?}: for good"
             );
-            let group = agent.name_of(target).unwrap();
-            let at = lock(&agent.gates)
+            let group = name_of(&agent.gates, &agent.runtime.kernel, target).unwrap();
+            let at = agent
+                .gates
+                .lock()
                 .iter()
                 .find(|gate| gate.record.name == group)
                 .map(|gate| gate.record.attachment.group().to_string())
@@ -158,7 +161,9 @@ fn without_an_agent_it_stays_in_the_background_and_the_next_goes_on() {
         look(&agent, 2_000, 0);
         look(&agent, 2_010, 0);
         assert!(!in_background(&bed, &group), "{kind:?}: the cap goes on");
-        let capped: Vec<String> = lock(&agent.journal)
+        let capped: Vec<String> = agent
+            .runtime
+            .journal()
             .entries()
             .iter()
             .filter(|entry| matches!(entry.change, Change::Background { .. }))
@@ -207,15 +212,15 @@ fn an_outside_write_is_answered_once() {
     look(&agent, 1_000, 0);
     // In or out is ours to say; a weight is not.
     agent
-        .groups
+        .groups()
         .set_idle(&GroupPath::parse(&group).unwrap(), false)
         .unwrap();
     agent
-        .groups
+        .groups()
         .set_weight(&GroupPath::parse(&group).unwrap(), 77)
         .unwrap();
     let mut housekeeping = Housekeeping::new(None);
-    housekeeping.look(&agent);
+    housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
     look(&agent, 1_005, 0);
     assert!(in_background(&bed, &group), "written again");
 }

@@ -7,7 +7,6 @@ use tidegate_knobs::kfs::FakeProcess;
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, root, terms, unset};
 use crate::agent::Agent;
-use crate::control_thread::lock;
 use crate::peer::Peer;
 
 /// Processes of the user's.
@@ -54,7 +53,7 @@ fn set(agent: &Agent, target: &str, pairs: &[(&str, &str)]) {
 }
 
 fn own_limit(agent: &Agent) -> Option<Bandwidth> {
-    lock(&agent.gates)[0].own_limit()
+    agent.gates.lock()[0].own_limit()
 }
 
 #[test]
@@ -72,7 +71,7 @@ fn asking_again_wipes_nothing_that_was_set_with_privilege() {
         );
         let limit = Some(Bandwidth::limit(5_000, 100_000));
         assert_eq!(own_limit(&agent), limit, "{kind:?}");
-        assert!(lock(&agent.gates)[0].record.by_admin.contains("quota"));
+        assert!(agent.gates.lock()[0].record.by_admin.contains("quota"));
         let refused = run(&agent, &user(SHELL), &[("quota", "50ms")]).unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Denied, "{kind:?}: {refused}");
         assert_eq!(own_limit(&agent), limit, "{kind:?}");
@@ -82,7 +81,7 @@ fn asking_again_wipes_nothing_that_was_set_with_privilege() {
         if kind == Kind::V2 {
             // On v1 it is lifted while the side root is at its floor.
             let group = GroupPath::parse(&first.cgroup).unwrap();
-            assert_eq!(agent.groups.bandwidth(&group).ok(), tighter);
+            assert_eq!(agent.groups().bandwidth(&group).ok(), tighter);
         }
         assert_eq!(gate_names(&agent), ["job"]);
     }
@@ -96,10 +95,10 @@ fn a_shell_does_not_leave_its_gates_limit_by_another_gate() {
         let outer = run(&agent, &user(SHELL), &[]).unwrap();
         let group = GroupPath::parse(&outer.cgroup).unwrap();
         // Its child begins where it is; a gate without a limit may be left.
-        agent.groups.place(&group, HOG).unwrap();
+        agent.groups().place(&group, HOG).unwrap();
         let free = run(&agent, &user(HOG), &[]).unwrap();
         assert_ne!(free.cgroup, outer.cgroup, "{kind:?}");
-        agent.groups.place(&group, HOG).unwrap();
+        agent.groups().place(&group, HOG).unwrap();
         set(&agent, "gate:job", &[("cap_hard", "50‰")]);
         let refused = run(&agent, &user(HOG), &[]).unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Denied, "{kind:?}: {refused}");
@@ -117,14 +116,14 @@ fn a_low_weight_cannot_be_left_for_a_gate_of_its_own() {
         let agent = bed.agent().unwrap();
         let outer = run(&agent, &user(SHELL), &[("weight", "50")]).unwrap();
         let group = GroupPath::parse(&outer.cgroup).unwrap();
-        agent.groups.place(&group, HOG).unwrap();
+        agent.groups().place(&group, HOG).unwrap();
         // One's own low weight may be left, and so may a high one that was given.
         run(&agent, &user(HOG), &[]).unwrap();
         set(&agent, "gate:job", &[("weight", "300")]);
-        agent.groups.place(&group, HOG).unwrap();
+        agent.groups().place(&group, HOG).unwrap();
         run(&agent, &user(HOG), &[]).unwrap();
         set(&agent, "gate:job", &[("weight", "10")]);
-        agent.groups.place(&group, HOG).unwrap();
+        agent.groups().place(&group, HOG).unwrap();
         for weight in ["1", "100"] {
             let refused = run(&agent, &user(HOG), &[("weight", weight)]).unwrap_err();
             assert_eq!(refused.kind, ErrorKind::Denied, "{kind:?}: {refused}");
@@ -157,7 +156,7 @@ fn a_process_called_like_a_root_of_ours_is_not_put_there() {
                 "{kind:?}: {}",
                 bed.place(pid)
             );
-            let ours = agent.groups.bandwidth(&agent.main_root());
+            let ours = agent.groups().bandwidth(&agent.runtime.kernel.main_root());
             assert!(ours.is_err(), "{kind:?} {comm}: {ours:?}");
             unset(&agent, &target).unwrap();
             assert_eq!(bed.place(pid), home, "{kind:?}");
@@ -169,7 +168,7 @@ fn a_process_called_like_a_root_of_ours_is_not_put_there() {
 }
 
 #[test]
-fn systemd_is_not_asked_for_those_whom_the_terms_are_refused_whatever_it_says() {
+fn systemd_is_not_asked_where_the_terms_are_refused_in_any_case() {
     let bed = bed(Kind::V2);
     let agent = bed.agent().unwrap();
     let ask = |pairs| {

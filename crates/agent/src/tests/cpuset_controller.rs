@@ -1,18 +1,20 @@
-//! Idle kept in space: confined while side work runs, in the journal first, taken off whichever process dies and whatever fails.
+//! Idle kept by the cpuset: confined while side work runs, in the journal first, taken off whichever process dies and whatever fails.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use tidegate_knobs::kfs::{FakeFs, KernelFs, Rule};
 use tidegate_knobs::ledger::Change;
-use tidegate_terms::Space;
+use tidegate_knobs::sync::lock;
+use tidegate_terms::CpusetMode;
 
 use super::life::steps;
 use super::{Bed, Kind, PIDS, run_side};
+use crate::After;
 use crate::agent::Agent;
-use crate::control_thread::lock;
-use crate::housekeeping::Housekeeping;
-use crate::{After, fallback};
+use crate::lifecycle::housekeeping::Housekeeping;
+use crate::lifecycle::repair as fallback;
+use crate::runtime::cpuset_controller::look_at_cpuset;
 
 const V1_CPUSET: &str = "/sys/fs/cgroup/cpuset/tg-side";
 
@@ -27,7 +29,7 @@ pub(super) fn bed_of(kind: Kind) -> Bed {
         _ => FakeFs::mixed_with_cpuset(),
     };
     Bed {
-        space: Space::On,
+        cpuset: CpusetMode::On,
         ..Bed::on(kind, fake)
     }
 }
@@ -49,7 +51,7 @@ pub(super) fn confined(bed: &Bed) -> Option<String> {
 
 fn looks(agent: &Agent, count: u32) {
     for _ in 0..count {
-        agent.look_at_cpuset();
+        look_at_cpuset(&agent.gates, &agent.runtime);
     }
 }
 
@@ -75,9 +77,9 @@ fn side_work_is_confined_and_let_go() {
             "0",
             "the least weight instead"
         );
-        let sentence = lock(&agent.cpuset).sentence();
+        let sentence = lock(&agent.runtime.cpuset).sentence();
         assert!(
-            sentence.starts_with("in space: side work on one whole core, CPUs 1, weight 1"),
+            sentence.starts_with("by cpuset: side work on one whole core, CPUs 1, weight 1"),
             "{sentence}"
         );
         if bed.kind == Kind::Mixed {
@@ -102,11 +104,11 @@ fn with_the_last_gate_nothing_of_it_is_left() {
         bed.fake.end_process(PIDS[0]);
         let mut housekeeping = Housekeeping::new(None);
         for _ in 0..3 {
-            housekeeping.look_at_gates(&agent);
+            housekeeping.look_at_gates(&agent.gates, &agent.runtime);
         }
         looks(&agent, 11);
         assert_eq!(confined(&bed), None);
-        let journal = lock(&agent.journal);
+        let journal = agent.runtime.journal();
         let left = |change: &Change| matches!(change, Change::Cpuset { .. });
         assert!(!journal.entries().iter().any(|entry| left(&entry.change)));
         assert!(!bed.fs.inner().exists(Path::new(V1_CPUSET)));
@@ -122,14 +124,14 @@ fn an_outside_cpuset_is_written_again_once_and_then_left_alone() {
     let mut housekeeping = Housekeeping::new(None);
     let theirs = Path::new("/sys/fs/cgroup/tg-side/cpuset.cpus");
     bed.fake.write(theirs, "0").unwrap();
-    housekeeping.look_for_outside_writes(&agent);
+    housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
     assert_eq!(confined(&bed).as_deref(), Some("1"));
     bed.fake.write(theirs, "0").unwrap();
-    housekeeping.look_for_outside_writes(&agent);
+    housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
     looks(&agent, 12);
     assert_eq!(confined(&bed).as_deref(), Some("0"));
-    let sentence = lock(&agent.cpuset).sentence();
-    assert!(sentence.contains("somebody else"), "{sentence}");
+    let sentence = lock(&agent.runtime.cpuset).sentence();
+    assert!(sentence.contains("another program"), "{sentence}");
     assert_eq!(
         bed.file("/tg-side", "cpu.idle"),
         "1",
@@ -141,26 +143,26 @@ fn an_outside_cpuset_is_written_again_once_and_then_left_alone() {
 
 #[test]
 fn a_dead_agents_side_work_yields_and_the_next_goes_on_or_lets_go() {
-    for space in [Space::On, Space::Off] {
+    for mode in [CpusetMode::On, CpusetMode::Off] {
         for mut bed in beds() {
             risen(&bed, &bed.agent().unwrap());
             let stood = confined(&bed);
             assert!(stood.is_some());
-            let (groups, mut journal) = bed.without_agent();
-            fallback::fall_back_with(&groups, &mut journal, 0);
+            let (_, mut journal) = bed.without_agent();
+            fallback::fall_back_with(&mut journal, 0);
             assert_eq!(bed.file("/tg-side", "cpu.idle"), "1");
             assert!(bed.is_limited("/tg-side"));
             assert_eq!(confined(&bed), stood, "that costs main nothing");
             drop(journal);
-            bed.space = space;
+            bed.cpuset = mode;
             let next = bed.agent().unwrap();
             steps(&bed, &next, 40);
             looks(&next, 11);
             let out_of_idle = bed.file("/tg-side", "cpu.idle") == "0";
             assert_eq!(
                 (confined(&bed).is_some(), out_of_idle),
-                (space == Space::On, space == Space::On),
-                "{space}"
+                (mode == CpusetMode::On, mode == CpusetMode::On),
+                "{mode}"
             );
         }
     }

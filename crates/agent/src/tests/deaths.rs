@@ -1,10 +1,10 @@
 //! The agent dies after each operation on a kernel file; the next one finds what is there, and everything comes back.
 
 use tidegate_knobs::kfs::{Fault, Rule};
+use tidegate_knobs::sync::lock;
 
 use super::{Bed, KINDS, PIDS, gate_names, in_journal, run_side, set_side, unset};
 use crate::agent::Agent;
-use crate::control_thread::lock;
 
 /// A call that is cut off at its `nth` operation, and the agent that comes after; `None` once the call is shorter.
 fn death_at(bed: &Bed, nth: u64, call: impl Fn(&Agent)) -> Option<Agent> {
@@ -36,10 +36,10 @@ fn a_run_that_was_cut_off_is_limited_or_not_begun() {
             };
             let what = format!("{kind:?}, death at operation {nth}");
             assert_eq!(
-                lock(&next.alerts).len(),
+                lock(&next.runtime.alerts).len(),
                 0,
                 "{what}: {:?}",
-                lock(&next.alerts)
+                lock(&next.runtime.alerts)
             );
             if bed.place(PIDS[0]).contains("/tg-side/job") {
                 assert!(bed.is_limited("/tg-side"), "{what}");
@@ -78,10 +78,10 @@ fn a_set_that_was_cut_off_is_undone_or_stands() {
                 };
                 let what = format!("{kind:?}, {target}, death at operation {nth}");
                 assert_eq!(
-                    lock(&next.alerts).len(),
+                    lock(&next.runtime.alerts).len(),
                     0,
                     "{what}: {:?}",
-                    lock(&next.alerts)
+                    lock(&next.runtime.alerts)
                 );
                 assert!(bed.is_home_or_limited(0), "{what}: {}", bed.place(PIDS[0]));
                 if gate_names(&next).is_empty() {

@@ -5,12 +5,14 @@ use std::sync::atomic::Ordering;
 
 use tidegate_knobs::domain::Keeps;
 use tidegate_knobs::kfs::{FakeFs, KernelFs};
-use tidegate_terms::Space;
+use tidegate_knobs::sync::lock;
+use tidegate_terms::CpusetMode;
 
 use super::life::steps;
 use super::{Bed, Kind, PIDS, run_side, set};
 use crate::agent::Agent;
-use crate::control_thread::lock;
+use crate::runtime::cpuset_controller::look_at_cpuset;
+use crate::runtime::domains::look_at_domains;
 
 const KINDS: [Kind; 2] = [Kind::Mixed, Kind::V2];
 
@@ -21,7 +23,7 @@ fn bed(kind: Kind) -> Bed {
         _ => FakeFs::mixed_with_cpuset(),
     };
     let bed = Bed {
-        space: Space::Auto,
+        cpuset: CpusetMode::Auto,
         ..Bed::on(kind, fake)
     };
     let write = |path: &str, text: &str| bed.fake.write(Path::new(path), text).unwrap();
@@ -84,16 +86,16 @@ fn side_work_leaves_mains_cpus_and_has_the_rest_without_a_quota() {
         let agent = bed.agent().unwrap();
         main_gate(&agent);
         run_side(&agent, PIDS[0]).unwrap();
-        let domains = lock(&agent.control).demand().domains.clone();
+        let domains = agent.runtime.control().demand().domains.clone();
         assert_eq!(
             (&*domains[0].cpus, domains[0].keeps),
-            (&[0][..], Keeps::Space)
+            (&[0][..], Keeps::Cpuset)
         );
         // Not yet confined: the domain's law limits all side work.
         bed.sensor.main_ppm.store(500_000, Ordering::Relaxed);
         steps(&bed, &agent, 100);
         assert!(quota_pct(&bed) <= 20, "{kind:?}: {}", quota_pct(&bed));
-        agent.look_at_cpuset();
+        look_at_cpuset(&agent.gates, &agent.runtime);
         assert_eq!(side_cpus(&bed), "1", "{kind:?}");
         steps(&bed, &agent, 100);
         assert_eq!(quota_pct(&bed), 400, "{kind:?}");
@@ -115,8 +117,8 @@ fn side_work_leaves_mains_cpus_and_has_the_rest_without_a_quota() {
             let all = Path::new("/sys/fs/cgroup/cpuset/cgroup.procs");
             bed.fake.write(all, &PIDS[1].to_string()).unwrap();
         }
-        agent.look_at_domains();
-        agent.look_at_cpuset();
+        look_at_domains(&agent.gates, &agent.runtime);
+        look_at_cpuset(&agent.gates, &agent.runtime);
         assert_eq!(side_cpus(&bed), "", "{kind:?}");
         steps(&bed, &agent, 100);
         assert!(quota_pct(&bed) < 50, "{kind:?}: {}", quota_pct(&bed));
@@ -132,16 +134,16 @@ fn the_quota_comes_back_before_the_cpuset_goes() {
         main_gate(&agent);
         run_side(&agent, PIDS[0]).unwrap();
         bed.sensor.main_ppm.store(500_000, Ordering::Relaxed);
-        agent.look_at_cpuset();
+        look_at_cpuset(&agent.gates, &agent.runtime);
         steps(&bed, &agent, 100);
         assert_eq!(quota_pct(&bed), 400);
         // Another writer insists on side work's cpuset: machine-wide from then on, and said.
-        lock(&agent.cpuset).leave_alone();
-        agent.look_at_domains();
+        lock(&agent.runtime.cpuset).leave_alone();
+        look_at_domains(&agent.gates, &agent.runtime);
         steps(&bed, &agent, 100);
         assert!(quota_pct(&bed) < 50, "{kind:?}: {}", quota_pct(&bed));
         let notes = agent.status().domain_notes;
-        assert!(notes[0].contains("somebody else"), "{notes:?}");
+        assert!(notes[0].contains("another program"), "{notes:?}");
         agent.leave();
     }
 }
@@ -150,16 +152,16 @@ fn the_quota_comes_back_before_the_cpuset_goes() {
 fn where_side_work_is_not_to_be_confined_it_is_machine_wide() {
     for kind in KINDS {
         let bed = Bed {
-            space: Space::Off,
+            cpuset: CpusetMode::Off,
             ..bed(kind)
         };
         let agent = bed.agent().unwrap();
         main_gate(&agent);
         run_side(&agent, PIDS[0]).unwrap();
-        let demand = lock(&agent.control).demand().clone();
+        let demand = agent.runtime.control().demand().clone();
         assert_eq!((demand.headroom_ppm, demand.domains.len()), (300_000, 0));
         let notes = agent.status().domain_notes;
-        assert!(notes[0].contains("space = off"), "{notes:?}");
+        assert!(notes[0].contains("cpuset = off"), "{notes:?}");
     }
 }
 
@@ -171,16 +173,16 @@ fn a_dead_agents_side_work_is_at_the_floor_and_off_mains_cpus() {
             let agent = bed.agent().unwrap();
             main_gate(&agent);
             run_side(&agent, PIDS[0]).unwrap();
-            agent.look_at_cpuset();
+            look_at_cpuset(&agent.gates, &agent.runtime);
             steps(&bed, &agent, 100);
         }
-        let (groups, mut journal) = bed.without_agent();
-        crate::fallback::fall_back_with(&groups, &mut journal, 0);
+        let (_, mut journal) = bed.without_agent();
+        crate::lifecycle::repair::fall_back_with(&mut journal, 0);
         assert!(bed.is_limited("/tg-side"));
         assert_eq!((quota_pct(&bed) <= 2, &*side_cpus(&bed)), (true, "1"));
         drop(journal);
         let next = bed.agent().unwrap();
-        next.look_at_cpuset();
+        look_at_cpuset(&next.gates, &next.runtime);
         steps(&bed, &next, 100);
         assert_eq!((quota_pct(&bed), &*side_cpus(&bed)), (400, "1"));
         next.leave();

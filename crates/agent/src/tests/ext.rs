@@ -8,13 +8,14 @@ use tidegate_ext::{
     CapScope, CapStat, CapTerms, Ended, GateTerms, HeadroomStats, Kind as Work, LimitStat, WorkStat,
 };
 use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::sync::lock;
 
+use super::ext_outside::{supervise, view_at};
 use super::sim_clock::SimClock;
 use super::{Bed, KINDS, Kind, PIDS, run, run_side, set, set_side, unset};
 use crate::agent::Agent;
-use crate::control_thread::{follow_engine, lock};
 use crate::ext::kernel::{Kernel, Scheduler};
-use crate::writer::QuotaWriter;
+use crate::runtime::control_thread::follow_engine;
 
 const S: u64 = 1_000_000_000;
 
@@ -132,7 +133,7 @@ impl Scheduler for FakeScheduler {
     fn sees_quotas(&self) -> bool {
         true
     }
-    fn tide(&self) -> Option<HeadroomStats> {
+    fn headroom(&self) -> Option<HeadroomStats> {
         None
     }
     fn limits(&self) -> Vec<LimitStat> {
@@ -177,7 +178,8 @@ pub(super) fn bed(kind: Kind) -> (Bed, Arc<FakeKernel>) {
 }
 
 fn look_at_side_root(agent: &Agent, kernel: &FakeKernel) {
-    let (groups, root) = (Arc::clone(&agent.groups), agent.side_root());
+    let machine = &agent.runtime.kernel;
+    let (groups, root) = (Arc::clone(&machine.groups), machine.side_root());
     *lock(&kernel.look) = Some(Arc::new(move || {
         let quota = groups.bandwidth(&root).ok();
         let idle = groups.idle(&root).ok().flatten() == Some(true);
@@ -187,12 +189,13 @@ fn look_at_side_root(agent: &Agent, kernel: &FakeKernel) {
 
 /// One turn of the loop; the side root's rate afterwards.
 fn turn(agent: &Agent) -> Option<u64> {
-    let mut writer = QuotaWriter::new(agent);
-    let mut control = lock(&agent.control);
-    follow_engine(&agent.ext, &mut control);
-    control.step(crate::lease::monotonic_ns(), 0, &mut writer);
+    let mut writer = agent.runtime.quota_writer();
+    let mut control = agent.runtime.control();
+    follow_engine(&agent.runtime.ext, &mut control);
+    control.step(crate::process::lease::monotonic_ns(), 0, &mut writer);
     drop(control);
-    let stands = agent.groups.bandwidth(&agent.side_root()).ok()?;
+    let machine = &agent.runtime.kernel;
+    let stands = machine.groups.bandwidth(&machine.side_root()).ok()?;
     stands.rate_ucpu()
 }
 
@@ -203,7 +206,7 @@ pub(super) fn eject(kernel: &FakeKernel) {
 
 pub(super) fn id(agent: &Agent, group: &str) -> u64 {
     let group = tidegate_knobs::group::GroupPath::parse(group).unwrap();
-    agent.groups.id(&group).unwrap()
+    agent.groups().id(&group).unwrap()
 }
 
 /// 1 % of two CPUs.
@@ -224,7 +227,7 @@ fn copies_stand_before_the_scheduler_and_act_in_the_turn_that_finds_it_gone() {
             "{kind:?}: knobs until it is loaded"
         );
         look_at_side_root(&agent, &kernel);
-        agent.supervise(S);
+        supervise(&agent, S);
         let at_attach = lock(&kernel.told).at_attach.clone();
         let (quota, idle) = at_attach[0];
         assert_eq!(quota.unwrap().rate_ucpu(), FLOOR_UCPU, "{kind:?}");
@@ -266,18 +269,18 @@ fn copies_stand_before_the_scheduler_and_act_in_the_turn_that_finds_it_gone() {
         );
         let off = agent.status().ext.unwrap().off.unwrap();
         assert!(off.starts_with("ext off: "), "{off}");
-        agent.supervise(2 * S);
-        let view = agent.ext_view(2 * S).unwrap();
+        supervise(&agent, 2 * S);
+        let view = view_at(&agent, 2 * S);
         let off =
             "ext off: runnable task stall (job[501] failed to run for 30.001s); reload in 1 s";
         assert_eq!(view.off.as_deref(), Some(off), "{kind:?}");
         assert_eq!((view.last_kind, view.ends), (Some(1026), 1));
         assert_eq!(view.last_dump.as_deref(), Some("CPU states\n"));
 
-        agent.supervise(2 * S + S / 2);
-        assert!(!agent.ext.is_loaded(), "not before its time");
-        agent.supervise(3 * S);
-        assert!(agent.ext_view(3 * S).unwrap().on, "{kind:?}: again");
+        supervise(&agent, 2 * S + S / 2);
+        assert!(!agent.runtime.ext.is_loaded(), "not before its time");
+        supervise(&agent, 3 * S);
+        assert!(view_at(&agent, 3 * S).on, "{kind:?}: again");
         assert_eq!(turn(&agent), FLOOR_UCPU, "{kind:?}: with copies");
         agent.leave();
         assert_eq!(lock(&kernel.told).unloads, 2, "{kind:?}");
@@ -292,26 +295,27 @@ fn what_cannot_be_loaded_is_told_and_tried_again_until_it_is_enough() {
     run_side(&agent, PIDS[0]).unwrap();
     for refuses in ["prepare", "attach", "gate"] {
         lock(&kernel.told).refuses = Some(refuses);
-        let before = agent.ext_view(0).unwrap().reload_in_seconds.unwrap();
+        let before = view_at(&agent, 0).reload_in_seconds.unwrap();
         let now_ns = (before * 1e9) as u64 + 1;
-        agent.supervise(now_ns);
-        let view = agent.ext_view(now_ns).unwrap();
+        supervise(&agent, now_ns);
+        let view = view_at(&agent, now_ns);
         assert!(!view.on && view.off.is_some(), "{refuses}: {view:?}");
-        assert!(!agent.ext.is_loaded() && !agent.ext.holds(), "{refuses}");
+        let ext = &agent.runtime.ext;
+        assert!(!ext.is_loaded() && !ext.holds(), "{refuses}");
         for _ in 0..400 {
             turn(&agent);
         }
         assert!(turn(&agent) > FLOOR_UCPU, "{refuses}: knobs go on");
     }
     let mut now_ns = 0;
-    while let Some(seconds) = agent.ext_view(now_ns).unwrap().reload_in_seconds {
+    while let Some(seconds) = view_at(&agent, now_ns).reload_in_seconds {
         now_ns += (seconds * 1e9) as u64 + 1;
-        agent.supervise(now_ns);
+        supervise(&agent, now_ns);
     }
-    let off = agent.ext_view(now_ns).unwrap().off.unwrap();
+    let off = view_at(&agent, now_ns).off.unwrap();
     assert!(off.contains("not loaded again after 12 ends"), "{off}");
-    agent.supervise(now_ns + 7_200 * S);
-    assert!(!agent.ext.is_loaded(), "and it is not");
+    supervise(&agent, now_ns + 7_200 * S);
+    assert!(!agent.runtime.ext.is_loaded(), "and it is not");
 }
 
 #[test]
@@ -319,7 +323,7 @@ fn gates_that_come_change_and_go_are_told() {
     let (bed, kernel) = bed(Kind::V2);
     let fresh = bed.values("/other");
     let agent = bed.agent().unwrap();
-    agent.supervise(S);
+    supervise(&agent, S);
     let side = run_side(&agent, PIDS[0]).unwrap().cgroup;
     let terms = [("class", "main"), ("latency", "-5"), ("headroom", "30%")];
     let main = run(&agent, PIDS[1], &terms).unwrap();
@@ -367,7 +371,7 @@ fn throttling_is_the_schedulers_to_count_while_it_is_in_force() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
     let group = run(&agent, PIDS[0], &[("quota", "20ms")]).unwrap();
-    agent.supervise(S);
+    supervise(&agent, S);
     lock(&kernel.told).limits = vec![LimitStat {
         cgroup_id: id(&agent, &group),
         nr_periods: 9,
@@ -385,7 +389,7 @@ fn throttling_is_the_schedulers_to_count_while_it_is_in_force() {
 fn a_soft_cap_stands_in_the_background_as_a_copy() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
-    agent.supervise(S);
+    supervise(&agent, S);
     let group = run(&agent, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
     let terms = lock(&kernel.told).gates[&id(&agent, &group)];
     assert!(terms.idle_is_mirror);
@@ -400,14 +404,17 @@ fn caps_for_each_have_no_copy_and_come_when_the_scheduler_goes() {
     let agent = bed.agent().unwrap();
     let each = [("cap_hard", "200‰"), ("cap_scope", "task")];
     let group = run(&agent, PIDS[0], &each).unwrap();
-    let at = |agent: &Agent| agent.groups.group_of(PIDS[0]).unwrap().unwrap().to_string();
+    let at = |agent: &Agent| {
+        let at = agent.groups().group_of(PIDS[0]);
+        at.unwrap().unwrap().to_string()
+    };
     assert_ne!(at(&agent), group, "divided by knobs");
-    agent.supervise(S);
+    supervise(&agent, S);
     assert_eq!(at(&agent), group, "the scheduler needs no groups for that");
     let cap = lock(&kernel.told).gates[&id(&agent, &group)].cap.unwrap();
     assert_eq!((cap.hard_ppt, cap.scope), (Some(200), CapScope::Task));
     eject(&kernel);
-    agent.supervise(2 * S);
+    supervise(&agent, 2 * S);
     assert_ne!(at(&agent), group, "divided again");
 }
 
@@ -429,7 +436,7 @@ fn leaving_takes_the_scheduler_out_and_leaves_what_it_always_leaves() {
         let (bed, kernel) = bed(kind);
         let fresh = bed.values("/other");
         let agent = bed.agent().unwrap();
-        agent.supervise(S);
+        supervise(&agent, S);
         run_side(&agent, PIDS[0]).unwrap();
         set(&agent, "cgroup:/other", &[("cap_hard", "300‰")]).unwrap();
         set_side(&agent, &format!("pid:{}", PIDS[1])).unwrap();

@@ -4,16 +4,28 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_api::GateView;
+use tidegate_api::{ExtView, GateView};
 use tidegate_ext::{CapScope, CapStat, CapTerms, LimitStat};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::sync::lock;
 
 use super::ext::{bed, eject, id};
 use super::{KINDS, Kind, PIDS, run, run_side, set, unset};
 use crate::agent::Agent;
-use crate::control_thread::lock;
-use crate::housekeeping::Housekeeping;
+use crate::ext::view::ext_view;
+use crate::lifecycle::housekeeping::Housekeeping;
+use crate::runtime::supervise;
+
+/// What is shown of the scheduler.
+pub(super) fn view_at(agent: &Agent, now_ns: u64) -> ExtView {
+    ext_view(&agent.runtime.ext, now_ns).unwrap()
+}
+
+/// One look at the scheduler.
+pub(super) fn supervise(agent: &Agent, now_ns: u64) {
+    supervise::supervise(&agent.gates, &agent.runtime, &agent.life, now_ns);
+}
 
 const S: u64 = 1_000_000_000;
 
@@ -26,15 +38,15 @@ fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_sche
         let (bed, kernel) = bed(kind);
         let agent = bed.agent().unwrap();
         run_side(&agent, PIDS[0]).unwrap();
-        agent.supervise(S);
-        let root = agent.side_root();
-        let copy = agent.groups.bandwidth(&root).unwrap();
+        supervise(&agent, S);
+        let root = agent.runtime.kernel.side_root();
+        let copy = agent.groups().bandwidth(&root).unwrap();
         let theirs = Bandwidth::limit(77_000, 100_000);
         let mut housekeeping = Housekeeping::new(None);
-        let write = || agent.groups.set_bandwidth(&root, None, theirs).unwrap();
+        let write = || agent.groups().set_bandwidth(&root, None, theirs).unwrap();
         write();
-        housekeeping.look_for_outside_writes(&agent);
-        let stands = agent.groups.bandwidth(&root).unwrap();
+        housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
+        let stands = agent.groups().bandwidth(&root).unwrap();
         assert_eq!(
             stands.rate_ucpu(),
             copy.rate_ucpu(),
@@ -44,8 +56,8 @@ fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_sche
         assert!(lock(&kernel.told).mirrors.contains(&root_id), "{kind:?}");
         write();
         for _ in 0..3 {
-            housekeeping.look_for_outside_writes(&agent);
-            assert_eq!(agent.groups.bandwidth(&root).unwrap(), theirs, "{kind:?}");
+            housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
+            assert_eq!(agent.groups().bandwidth(&root).unwrap(), theirs, "{kind:?}");
         }
         assert!(
             !lock(&kernel.told).mirrors.contains(&root_id),
@@ -58,12 +70,12 @@ fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_sche
 fn a_group_that_was_refused_its_terms_has_its_quota_back_and_enforced() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
-    agent.supervise(S);
+    supervise(&agent, S);
     let other = GroupPath::parse("/other").unwrap();
     let fresh = bed.values("/other");
     let other_id = id(&agent, "/other");
     for pid in PIDS {
-        agent.groups.place(&other, pid).unwrap();
+        agent.groups().place(&other, pid).unwrap();
     }
     let terms = [("class", "side"), ("tolerance", "0.001%")];
     let refused = set(&agent, "cgroup:/other", &terms).unwrap_err();
@@ -72,7 +84,7 @@ fn a_group_that_was_refused_its_terms_has_its_quota_back_and_enforced() {
     assert!(!lock(&kernel.told).mirrors.contains(&other_id));
 
     // Whatever else left a mark there.
-    agent.ext.mark(other_id, true);
+    agent.runtime.ext.mark(other_id, true);
     assert!(lock(&kernel.told).mirrors.contains(&other_id));
     run_side(&agent, PIDS[0]).unwrap();
     let left = lock(&kernel.told).mirrors.contains(&other_id);
@@ -89,29 +101,29 @@ fn anothers_scheduler_is_waited_for_and_is_no_end_of_ours() {
     lock(&kernel.told).other = Some("rusty_1.0");
     for turn in 0..100 {
         let now_ns = turn * 31 * S;
-        agent.supervise(now_ns);
-        let view = agent.ext_view(now_ns).unwrap();
+        supervise(&agent, now_ns);
+        let view = view_at(&agent, now_ns);
         let off = view.off.unwrap();
         assert!(off.contains("another scheduler, rusty_1.0"), "{off}");
         assert_eq!((view.on, view.ends), (false, 0));
     }
     lock(&kernel.told).other = None;
-    agent.supervise(101 * 31 * S);
-    assert!(agent.ext.holds() && kernel.in_force.load(Ordering::Relaxed));
+    supervise(&agent, 101 * 31 * S);
+    assert!(agent.runtime.ext.holds() && kernel.in_force.load(Ordering::Relaxed));
 }
 
 #[test]
-fn who_goes_on_without_an_agent_is_divided_into_groups_that_keep_its_caps() {
+fn work_that_outlives_the_agent_is_divided_into_groups_that_keep_its_caps() {
     let (bed, _kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
-    agent.supervise(S);
+    supervise(&agent, S);
     let each = [("cap_hard", "200‰"), ("cap_scope", "task")];
     let group = run(&agent, PIDS[0], &each).unwrap();
-    let at = |agent: &Agent| agent.groups.group_of(PIDS[0]).unwrap().unwrap();
+    let at = |agent: &Agent| agent.groups().group_of(PIDS[0]).unwrap().unwrap();
     assert_eq!(at(&agent).to_string(), group, "the scheduler needs none");
     agent.leave();
     assert_ne!(at(&agent).to_string(), group);
-    let limit = agent.groups.bandwidth(&at(&agent)).unwrap();
+    let limit = agent.groups().bandwidth(&at(&agent)).unwrap();
     assert_eq!(
         limit.rate_ucpu(),
         Some(200_000),
@@ -142,7 +154,7 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
         let gate = gates.iter().find(|gate| gate.cgroup == group).unwrap();
         (gate.nr_throttled, wakeups(&gates, &group))
     };
-    agent.supervise(S);
+    supervise(&agent, S);
     lock(&kernel.told).limits = vec![counted];
     assert_eq!(shown(), (7, Some(10)));
     eject(&kernel);
@@ -151,12 +163,12 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
         (7, None),
         "it has ended, and that is not known yet"
     );
-    agent.supervise(2 * S);
+    supervise(&agent, 2 * S);
     assert_eq!(shown(), (7, None), "no scheduler");
-    agent.supervise(4 * S);
+    supervise(&agent, 4 * S);
     assert_eq!(shown(), (7, Some(20)), "a new one, which begins at nothing");
     lock(&kernel.told).limits = vec![counted];
-    agent.clock.sleep(Duration::from_millis(60));
+    agent.runtime.kernel.clock.sleep(Duration::from_millis(60));
     assert_eq!(shown(), (14, Some(20)));
     let of_other = || wakeups(&agent.status().gates, "/other");
     assert_eq!(of_other(), Some(20));
@@ -164,11 +176,11 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
     other();
     assert_eq!(of_other(), Some(10), "a gate that is set again");
     eject(&kernel);
-    agent.supervise(5 * S);
-    assert!(!agent.ext.is_loaded());
+    supervise(&agent, 5 * S);
+    assert!(!agent.runtime.ext.is_loaded());
     unset(&agent, "cgroup:/other").unwrap();
     other();
-    agent.supervise(8 * S);
+    supervise(&agent, 8 * S);
     assert_eq!(shown().1, Some(30), "the third");
     let again = "a gate that was set again while there was no scheduler";
     assert_eq!(of_other(), Some(10), "{again}");
@@ -178,7 +190,7 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
 fn a_gate_that_is_not_counted_on_its_own_has_its_cap_counted() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
-    agent.supervise(S);
+    supervise(&agent, S);
     let group = run(&agent, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
     lock(&kernel.told).without_account = true;
     assert_eq!(
@@ -191,14 +203,14 @@ fn a_gate_that_is_not_counted_on_its_own_has_its_cap_counted() {
         ..CapTerms::default()
     };
     lock(&kernel.told).caps = counted(&agent, &group, terms, 3);
-    agent.clock.sleep(Duration::from_millis(60));
+    agent.runtime.kernel.clock.sleep(Duration::from_millis(60));
     let counts = agent.status().gates[0].ext.clone().expect("its cap's");
     assert_eq!((counts.wakeups, counts.used_seconds), (0, 0.0));
-    assert_eq!(counts.cap.map(|cap| cap.parks), Some(3));
+    assert_eq!(counts.cap.map(|cap| cap.throttles), Some(3));
 }
 
 /// What the scheduler has counted of a cap with those terms.
-fn counted(agent: &Agent, group: &str, terms: CapTerms, parks: u64) -> Vec<CapStat> {
+fn counted(agent: &Agent, group: &str, terms: CapTerms, throttles: u64) -> Vec<CapStat> {
     vec![CapStat {
         cgroup_id: id(agent, group),
         terms,
@@ -206,7 +218,7 @@ fn counted(agent: &Agent, group: &str, terms: CapTerms, parks: u64) -> Vec<CapSt
         soft_level_us: -2_500,
         used_us: 4_000_000,
         background_us: 1_500_000,
-        throttles: parks,
+        throttles,
         throttled_us: 700_000,
         ..CapStat::default()
     }]
@@ -216,7 +228,7 @@ fn counted(agent: &Agent, group: &str, terms: CapTerms, parks: u64) -> Vec<CapSt
 fn a_soft_cap_is_told_as_the_engine_in_force_has_it() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
-    agent.supervise(S);
+    supervise(&agent, S);
     let group = run(&agent, PIDS[0], &[("cap_soft", "200‰")]).unwrap();
     let terms = CapTerms {
         soft_ppt: Some(200),
@@ -224,7 +236,7 @@ fn a_soft_cap_is_told_as_the_engine_in_force_has_it() {
     };
     lock(&kernel.told).caps = counted(&agent, &group, terms, 0);
     agent.explain("gate:job").unwrap();
-    agent.clock.sleep(STALE);
+    agent.runtime.kernel.clock.sleep(STALE);
     lock(&kernel.told).caps[0].background_us += 1_000_000;
     let page = agent.explain("gate:job").unwrap();
     let loops = page.gate.cap;
@@ -247,7 +259,7 @@ fn a_soft_cap_is_told_as_the_engine_in_force_has_it() {
 fn what_a_hard_cap_held_back_between_two_looks_binds() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
-    agent.supervise(S);
+    supervise(&agent, S);
     let each = [("cap_hard", "100‰"), ("cap_scope", "task")];
     let group = run(&agent, PIDS[0], &each).unwrap();
     let terms = CapTerms {
@@ -258,9 +270,9 @@ fn what_a_hard_cap_held_back_between_two_looks_binds() {
     lock(&kernel.told).caps = counted(&agent, &group, terms, 5);
     let gate = agent.explain("gate:job").unwrap().gate;
     let cap = gate.ext.unwrap().cap.unwrap();
-    assert_eq!((cap.parks, cap.parked_seconds), (5, 0.7));
+    assert_eq!((cap.throttles, cap.throttled_seconds), (5, 0.7));
     assert_eq!(cap.level_ms, None, "there are three");
-    agent.clock.sleep(STALE);
+    agent.runtime.kernel.clock.sleep(STALE);
     lock(&kernel.told).caps = counted(&agent, &group, terms, 9);
     let page = agent.explain("gate:job").unwrap();
     assert_eq!(page.binding, "cap_hard", "{}", page.summary);

@@ -8,13 +8,13 @@ use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::Apply;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::{FakeProcess, Fault, Op, Rule};
+use tidegate_knobs::sync::lock;
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, in_journal, root, run_side, set, set_side, unset};
 use crate::agent::Agent;
-use crate::control_thread::lock;
-use crate::housekeeping::Housekeeping;
+use crate::lifecycle::housekeeping::Housekeeping;
 use crate::peer::Peer;
-use crate::writer::QuotaWriter;
+use crate::runtime::measure::has_ended;
 
 const ERRNOS: [i32; 5] = [
     libc::EIO,
@@ -145,21 +145,27 @@ fn what_cannot_be_looked_at_has_not_ended() {
         let agent = bed.agent().unwrap();
         run_side(&agent, PIDS[0]).unwrap();
         set_side(&agent, &format!("pid:{}", PIDS[1])).unwrap();
-        let gates = lock(&agent.gates).clone();
+        let gates = agent.gates.lock().clone();
         for gate in &gates {
             let before = bed.fs.count();
-            assert!(!agent.has_ended(gate), "{kind:?}");
+            assert!(!has_ended(&agent.runtime, gate), "{kind:?}");
             for nth in 1..=bed.fs.count() - before {
                 for errno in [libc::EMFILE, libc::EIO, libc::EACCES] {
                     bed.fs.add(Rule::nth(bed.fs.count() + nth, errno));
-                    assert!(!agent.has_ended(gate), "{kind:?}: {nth}, errno {errno}");
+                    assert!(
+                        !has_ended(&agent.runtime, gate),
+                        "{kind:?}: {nth}, errno {errno}"
+                    );
                     bed.fs.clear();
                 }
             }
         }
         bed.fs.inner().end_process(PIDS[0]);
         bed.fs.inner().end_process(PIDS[1]);
-        assert!(gates.iter().all(|gate| agent.has_ended(gate)), "{kind:?}");
+        assert!(
+            gates.iter().all(|gate| has_ended(&agent.runtime, gate)),
+            "{kind:?}"
+        );
     }
 }
 
@@ -171,19 +177,23 @@ fn what_is_not_put_back_is_said() {
         set_side(&agent, "cgroup:/other").unwrap();
         let theirs = Bandwidth::limit(7_000, 20_000);
         let other = GroupPath::parse("/other").unwrap();
-        agent.groups.set_bandwidth(&other, None, theirs).unwrap();
+        agent.groups().set_bandwidth(&other, None, theirs).unwrap();
         let request = UnsetRequest {
             target: "cgroup:/other".to_owned(),
             terms: Vec::new(),
         };
         let done = agent.unset(&root(1), &request).unwrap();
         assert!(
-            done.message.contains("somebody else wrote 7000 us"),
+            done.message.contains("another program wrote 7000 us"),
             "{}",
             done.message
         );
-        assert_eq!(agent.groups.bandwidth(&other).unwrap(), theirs, "{kind:?}");
-        assert_eq!(lock(&agent.alerts).len(), 1, "{kind:?}");
+        assert_eq!(
+            agent.groups().bandwidth(&other).unwrap(),
+            theirs,
+            "{kind:?}"
+        );
+        assert_eq!(lock(&agent.runtime.alerts).len(), 1, "{kind:?}");
     }
 }
 
@@ -196,25 +206,25 @@ fn what_the_guardian_wrote_is_not_taken_for_an_outside_write() {
         set(&agent, "cgroup:/other", &restored).unwrap();
         set(&agent, &format!("pid:{}", PIDS[0]), &restored).unwrap();
         let mut housekeeping = Housekeeping::new(None);
-        housekeeping.look(&agent);
+        housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
         // It resumes while the guardian writes: the mark is there, the loop has not seen it.
-        agent.lease.mark_fallback(1);
+        agent.runtime.control_loop.lease.mark_fallback(1);
         bed.fall_back().unwrap();
         assert!(bed.is_home(0), "{kind:?}: {}", bed.place(PIDS[0]));
-        housekeeping.look_for_outside_writes(&agent);
+        housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
         // The loop has, housekeeping has not.
-        assert!(agent.lease.take_fallback());
-        lock(&agent.control).fell_back();
-        housekeeping.look_for_outside_writes(&agent);
+        assert!(agent.runtime.control_loop.lease.take_fallback());
+        agent.runtime.control().fell_back();
+        housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
         assert!(
-            bed.is_home(0) && lock(&agent.alerts).is_empty(),
+            bed.is_home(0) && lock(&agent.runtime.alerts).is_empty(),
             "{kind:?}: {:?}",
-            lock(&agent.alerts)
+            lock(&agent.runtime.alerts)
         );
-        housekeeping.look(&agent);
+        housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
         assert!(!bed.is_home(0), "{kind:?}: moved again");
         assert_eq!(bed.file("/other", "cpu.idle"), "1", "{kind:?}");
-        assert!(lock(&agent.alerts).is_empty(), "{kind:?}");
+        assert!(lock(&agent.runtime.alerts).is_empty(), "{kind:?}");
     }
 }
 
@@ -227,14 +237,18 @@ fn what_was_written_over_once_does_not_become_ours() {
         let theirs = Bandwidth::limit(70_000, 100_000);
         let ours = Bandwidth::limit(9_000, 50_000);
         let other = GroupPath::parse("/other").unwrap();
-        agent.groups.set_bandwidth(&other, None, theirs).unwrap();
+        agent.groups().set_bandwidth(&other, None, theirs).unwrap();
         // As the loop answers once: it reads what stands, and writes.
-        let noted = lock(&agent.journal).record_write(&other, &theirs, &ours);
+        let noted = agent.runtime.journal().record_write(&other, &theirs, &ours);
         noted.unwrap();
-        agent.groups.set_bandwidth(&other, None, ours).unwrap();
-        agent.groups.set_bandwidth(&other, None, theirs).unwrap();
+        agent.groups().set_bandwidth(&other, None, ours).unwrap();
+        agent.groups().set_bandwidth(&other, None, theirs).unwrap();
         unset(&agent, "cgroup:/other").unwrap();
-        assert_eq!(agent.groups.bandwidth(&other).unwrap(), theirs, "{kind:?}");
+        assert_eq!(
+            agent.groups().bandwidth(&other).unwrap(),
+            theirs,
+            "{kind:?}"
+        );
     }
 }
 
@@ -246,14 +260,16 @@ fn a_relief_that_was_noted_and_not_written_is_no_outside_write() {
         let agent = bed.agent().unwrap();
         set_side(&agent, "cgroup:/other").unwrap();
         let other = GroupPath::parse("/other").unwrap();
-        lock(&agent.journal)
+        agent
+            .runtime
+            .journal()
             .record_idle_class_change(&other, false)
             .unwrap();
         unset(&agent, "cgroup:/other").unwrap();
         assert_eq!(bed.values("/other"), fresh, "{kind:?}");
         // And one that is refused is noted as what it is.
         set_side(&agent, "cgroup:/other").unwrap();
-        let mut writer = QuotaWriter::new(&agent);
+        let mut writer = agent.runtime.quota_writer();
         bed.fs.add(Rule::on(
             Op::Write,
             "other/cpu.idle",
@@ -261,7 +277,7 @@ fn a_relief_that_was_noted_and_not_written_is_no_outside_write() {
         ));
         assert!(writer.set_yielding(&other, false).is_err(), "{kind:?}");
         bed.fs.clear();
-        assert_eq!(lock(&agent.journal).relieved(), [], "{kind:?}");
+        assert_eq!(agent.runtime.journal().relieved(), [], "{kind:?}");
         unset(&agent, "cgroup:/other").unwrap();
         assert_eq!(bed.values("/other"), fresh, "{kind:?}");
     }
@@ -273,7 +289,10 @@ fn side_targets_do_not_overlap() {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
         let other = GroupPath::parse("/other").unwrap();
-        agent.groups.create(&other.join("inner").unwrap()).unwrap();
+        agent
+            .groups()
+            .create(&other.join("inner").unwrap())
+            .unwrap();
         set_side(&agent, "cgroup:/other").unwrap();
         let refused = set_side(&agent, "cgroup:/other/inner").unwrap_err();
         assert!(
@@ -316,8 +335,8 @@ fn a_user_does_not_leave_an_administrators_limit_by_becoming_side_work() {
         });
         let agent = bed.agent().unwrap();
         let other = GroupPath::parse("/other").unwrap();
-        agent.groups.create(&other).unwrap();
-        agent.groups.place(&other, pid).unwrap();
+        agent.groups().create(&other).unwrap();
+        agent.groups().place(&other, pid).unwrap();
         let user = Peer {
             pid,
             uid: 1000,
@@ -329,7 +348,7 @@ fn a_user_does_not_leave_an_administrators_limit_by_becoming_side_work() {
             command: vec!["job".to_owned()],
             terms: BTreeMap::from([("class".to_owned(), "side".to_owned())]),
         };
-        let set_quota = |to| agent.groups.set_bandwidth(&other, None, to).unwrap();
+        let set_quota = |to| agent.groups().set_bandwidth(&other, None, to).unwrap();
         set_quota(Bandwidth::limit(20_000, 100_000));
         let refused = agent.run(&user, &request).unwrap_err();
         assert_eq!(refused.kind, ErrorKind::Denied, "{kind:?}: {refused}");

@@ -8,7 +8,7 @@ use tidegate_knobs::sched::{BATCH, IDLE, NORMAL};
 
 use super::{Bed, KINDS, Kind, PIDS, in_journal, root, run, terms, unset};
 use crate::agent::Agent;
-use crate::housekeeping::Housekeeping;
+use crate::lifecycle::housekeeping::Housekeeping;
 
 const FIRST: Option<u64> = Some(100_000);
 /// 1.25^5 times the fake's default slice of 1.4 ms.
@@ -33,7 +33,7 @@ fn latency(agent: &Agent) -> LatencyView {
 
 /// The second housekeeping look: what came in between is there.
 fn look(agent: &Agent) {
-    Housekeeping::new(None).look_at_gates(agent);
+    Housekeeping::new(None).look_at_gates(&agent.gates, &agent.runtime);
 }
 
 fn pid_target() -> String {
@@ -149,7 +149,7 @@ fn what_a_task_had_before_is_put_back_and_what_it_got_since_is_left() {
     look(&agent);
     let view = latency(&agent);
     assert_eq!(view.tasks, 2);
-    assert!(view.left_alone[0].contains("1 with a slice that somebody else"));
+    assert!(view.left_alone[0].contains("1 with a slice that another program"));
     unset(&agent, "cgroup:/other").unwrap();
     assert_eq!(slice(fake, PIDS[0]), Some(9_000_000));
     assert_eq!(slice(fake, PIDS[1]), FIRST);
@@ -157,7 +157,7 @@ fn what_a_task_had_before_is_put_back_and_what_it_got_since_is_left() {
 }
 
 #[test]
-fn who_takes_it_away_twice_is_let_be() {
+fn a_hint_that_another_program_removes_twice_stays_removed() {
     let bed = Bed::new(Kind::Mixed);
     let agent = bed.agent().unwrap();
     let fake = bed.fs.inner();

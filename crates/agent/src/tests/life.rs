@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_api::{RunRequest, SetRequest, UnsetRequest};
+use tidegate_knobs::apply::Journal;
 use tidegate_knobs::discover::discover;
+use tidegate_knobs::group::Groups;
 use tidegate_knobs::kfs::{KernelFs, Meanwhile};
 
 use super::{Bed, PIDS, STEP_NS, root, run_side, set_side, terms, unset};
-use crate::After;
 use crate::agent::Agent;
-use crate::control_thread::lock;
-use crate::fallback;
-use crate::housekeeping::Housekeeping;
+use crate::lifecycle::housekeeping::Housekeeping;
+use crate::lifecycle::renew_all;
+use crate::lifecycle::repair as fallback;
 use crate::paths::RunDir;
-use crate::writer::QuotaWriter;
+use crate::{After, RepairError};
 
 /// The process that `run --side` becomes, the one that `set` moves, and the one that `run --main` becomes.
 pub const SIDE: usize = 0;
@@ -65,8 +66,8 @@ pub const RISE: &[Ask] = &[
 pub const FALL: &[Ask] = &[
     ("a fallback and its end", |bed, agent| {
         drop(bed.fall_back());
-        lock(&agent.control).fell_back();
-        agent.renew_all();
+        agent.runtime.control().fell_back();
+        renew_all(&agent.gates, &agent.runtime);
     }),
     ("main rises", |bed, agent| {
         bed.sensor.main_ppm.store(900_000, Ordering::Relaxed);
@@ -138,11 +139,14 @@ fn unset_terms(agent: &Agent, target: &str, names: &[&str]) -> Result<(), String
 
 /// The loop's own steps, which write quotas through the journal, at times of their own.
 pub fn steps(bed: &Bed, agent: &Agent, count: u64) {
-    let mut writer = QuotaWriter::new(agent);
+    let mut writer = agent.runtime.quota_writer();
     let main_ppm = bed.sensor.main_ppm.load(Ordering::Relaxed).max(100_000);
     bed.sensor.main_ppm.store(main_ppm, Ordering::Relaxed);
     for nth in 0..count {
-        lock(&agent.control).step((nth + 1) * STEP_NS, 0, &mut writer);
+        agent
+            .runtime
+            .control()
+            .step((nth + 1) * STEP_NS, 0, &mut writer);
     }
 }
 
@@ -151,8 +155,8 @@ fn commands_end(bed: &Bed, agent: &Agent) {
     bed.fs.inner().end_process(PIDS[MAIN]);
     let mut housekeeping = Housekeeping::new(None);
     for _ in 0..3 {
-        housekeeping.look_at_gates(agent);
-        housekeeping.look_for_outside_writes(agent);
+        housekeeping.look_at_gates(&agent.gates, &agent.runtime);
+        housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
     }
 }
 
@@ -165,10 +169,10 @@ pub fn guardian_acts(
     let (run_dir, acted) = (run_dir.clone(), Arc::clone(acted));
     Meanwhile(Arc::new(move || {
         let opened = discover(&*machine, None)
-            .map_err(|error| error.to_string())
-            .and_then(|found| fallback::open_on(Arc::clone(&machine), &found, &run_dir));
-        if let Ok((groups, mut journal)) = opened {
-            drop(fallback::fall_back_with(&groups, &mut journal, 0));
+            .map_err(RepairError::from)
+            .and_then(|found| Ok(fallback::open_on(Arc::clone(&machine), &found, &run_dir)?));
+        if let Ok((_, mut journal)) = opened {
+            drop(fallback::fall_back_with(&mut journal, 0));
         }
         acted.store(true, Ordering::SeqCst);
     }))
@@ -177,30 +181,29 @@ pub fn guardian_acts(
 /// The loop's and housekeeping's part once the lease says that a guardian wrote the fallback.
 pub fn thaw(agent: &Agent, acted: &AtomicBool) {
     if acted.swap(false, Ordering::SeqCst) {
-        lock(&agent.control).fell_back();
-        agent.renew_all();
+        agent.runtime.control().fell_back();
+        renew_all(&agent.gates, &agent.runtime);
     }
 }
 
 impl Bed {
-    fn journal(
-        &self,
-    ) -> Result<(Arc<tidegate_knobs::group::Groups>, crate::journal::Journal), String> {
+    fn journal(&self) -> Result<(Arc<Groups>, Journal), RepairError> {
         let fs: Arc<dyn KernelFs> = Arc::clone(&self.fs) as Arc<dyn KernelFs>;
-        let machine = discover(&*fs, None).map_err(|error| error.to_string())?;
-        fallback::open_on(fs, &machine, &self.run_dir())
+        let machine = discover(&*fs, None)?;
+        Ok(fallback::open_on(fs, &machine, &self.run_dir())?)
     }
 
     /// What the guardian does.
     pub fn fall_back(&self) -> Result<Vec<String>, String> {
-        let (groups, mut journal) = self.journal()?;
-        Ok(fallback::fall_back_with(&groups, &mut journal, 0))
+        let (_, mut journal) = self.journal().map_err(|error| error.to_string())?;
+        Ok(fallback::fall_back_with(&mut journal, 0))
     }
 
     /// What `tidegate repair` does.
     pub fn repair(&self, after: After) -> Result<Vec<String>, String> {
-        let (groups, mut journal) = self.journal()?;
+        let (groups, mut journal) = self.journal().map_err(|error| error.to_string())?;
         fallback::repair_with(&groups, &mut journal, &self.run_dir(), after)
+            .map_err(|error| error.to_string())
     }
 
     /// What must hold at every moment, whichever process is dead: a line for each breach.
@@ -234,7 +237,9 @@ impl Bed {
     /// Ends what an agent has, and insists that it can.
     pub fn wind_up(&self, agent: &Agent) -> Result<(), String> {
         for target in [moved(), "cgroup:/other".to_owned()] {
-            let known = lock(&agent.gates)
+            let known = agent
+                .gates
+                .lock()
                 .iter()
                 .any(|gate| gate.record.target == target);
             if known {

@@ -1,16 +1,17 @@
 //! Main waits for a lock of side work's: the holder is boosted, within its budget, in the journal first, and whichever process dies.
 
+use tidegate_knobs::apply::is_boost;
 use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::locks::boost::Boost;
 use tidegate_knobs::locks::budget::DEPTH_NS;
 use tidegate_knobs::sched::{BATCH, DEADLINE, NORMAL};
+use tidegate_knobs::sync::lock;
 
 use super::{Bed, KINDS, PIDS, run, run_side};
+use crate::After;
 use crate::agent::Agent;
-use crate::control_thread::lock;
-use crate::journal::is_boost;
-use crate::lock_boost::LockBoost;
-use crate::{After, fallback};
+use crate::lifecycle::repair as fallback;
+use crate::runtime::lock_boost::LockBoost;
 
 /// Main's process of the bed's, which is in no gate.
 const WAITER: i32 = PIDS[2];
@@ -31,11 +32,11 @@ pub(super) fn locked(bed: &Bed, holder: i32, waiter: i32) {
 }
 
 fn times(agent: &Agent) -> u64 {
-    lock(&agent.lock_boost).view().unwrap().times
+    lock(&agent.runtime.lock_boost).view().unwrap().times
 }
 
 fn in_journal(agent: &Agent) -> bool {
-    lock(&agent.journal).entries().iter().any(is_boost)
+    agent.runtime.journal().entries().iter().any(is_boost)
 }
 
 #[test]
@@ -47,18 +48,18 @@ fn a_holder_is_boosted_within_its_budget_and_is_as_before() {
         bed.fake.set_task(PIDS[0], BATCH, 7, Some(300_000));
         let before = bed.fake.task(PIDS[0]);
         locked(&bed, PIDS[0], WAITER);
-        let mut lock_boost = LockBoost::new(&agent);
+        let mut lock_boost = LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop);
         for _ in 0..3 {
-            lock_boost.look(&agent, None);
+            lock_boost.look(&agent.gates, &agent.runtime, &agent.life, None);
         }
         assert!(times(&agent) >= 1, "{kind:?}");
         assert_eq!(bed.fake.task(PIDS[0]), before);
         assert!(!in_journal(&agent));
-        let view = lock(&agent.lock_boost).view().unwrap();
+        let view = lock(&agent.runtime.lock_boost).view().unwrap();
         let most_ns = DEPTH_NS + DEPTH_NS / 2;
         assert!(view.seconds * 1e9 <= most_ns as f64, "{view:?}");
         assert_eq!(view.waits, 3);
-        let name = lock(&agent.gates)[0].record.name.clone();
+        let name = agent.gates.lock()[0].record.name.clone();
         let told = agent.explain(&name).unwrap();
         let note = |note: &String| note.contains("locks that main waited for");
         assert!(told.gate.notes.iter().any(note), "{:?}", told.gate.notes);
@@ -73,20 +74,25 @@ fn no_boost_for_side_work_without_a_lock_or_against_a_cap() {
     let agent = bed.agent().unwrap();
     run_side(&agent, PIDS[0]).unwrap();
     run_side(&agent, PIDS[1]).unwrap();
-    let mut lock_boost = LockBoost::new(&agent);
-    lock_boost.look(&agent, None);
+    let mut lock_boost = LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop);
+    lock_boost.look(&agent.gates, &agent.runtime, &agent.life, None);
     locked(&bed, PIDS[0], PIDS[1]);
-    lock_boost.look(&agent, None);
+    lock_boost.look(&agent.gates, &agent.runtime, &agent.life, None);
     locked(&bed, PIDS[0], 4_711);
-    lock_boost.look(&agent, None);
+    lock_boost.look(&agent.gates, &agent.runtime, &agent.life, None);
     assert_eq!((times(&agent), in_journal(&agent)), (0, false));
 
     let bed = Bed::new(KINDS[2]);
     let agent = bed.agent().unwrap();
     run(&agent, PIDS[0], &[("class", "side"), ("cap_hard", "100‰")]).unwrap();
     locked(&bed, PIDS[0], WAITER);
-    LockBoost::new(&agent).look(&agent, None);
-    let view = lock(&agent.lock_boost).view().unwrap();
+    LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop).look(
+        &agent.gates,
+        &agent.runtime,
+        &agent.life,
+        None,
+    );
+    let view = lock(&agent.runtime.lock_boost).view().unwrap();
     assert_eq!((view.times, view.waits), (0, 1));
     assert!(view.refused.unwrap().contains("a limit of its own"));
 }
@@ -95,12 +101,12 @@ fn no_boost_for_side_work_without_a_lock_or_against_a_cap() {
 fn orphaned(bed: &Bed) {
     let agent = bed.agent().unwrap();
     run_side(&agent, PIDS[0]).unwrap();
-    let group = lock(&agent.gates)[0].record.attachment.group().clone();
+    let group = agent.gates.lock()[0].record.attachment.group().clone();
     let boost = Boost {
         turn_ns: TURN_NS,
-        ..Boost::plan(&*agent.fs, &[PIDS[0]])
+        ..Boost::plan(&*agent.runtime.kernel.fs, &[PIDS[0]])
     };
-    let mut journal = lock(&agent.journal);
+    let mut journal = agent.runtime.journal();
     let id = journal.record_boost(&group, "sh", boost).unwrap();
     assert!(journal.start_boost(id).unwrap());
     let now = bed.fake.sched(PIDS[0]).unwrap();
@@ -119,8 +125,8 @@ fn a_dead_agents_boosts_are_taken_back_by_the_next_process() {
             let bed = Bed::new(kind);
             orphaned(&bed);
             if who == "guardian" || who == "next agent after a guardian" {
-                let (groups, mut journal) = bed.without_agent();
-                fallback::fall_back_with(&groups, &mut journal, 0);
+                let (_, mut journal) = bed.without_agent();
+                fallback::fall_back_with(&mut journal, 0);
             }
             if who == "repair" {
                 let (groups, mut journal) = bed.without_agent();
@@ -142,19 +148,21 @@ fn an_agent_that_leaves_takes_turns_back() {
     let bed = Bed::new(KINDS[0]);
     let agent = bed.agent().unwrap();
     run_side(&agent, PIDS[0]).unwrap();
-    let group = lock(&agent.gates)[0].record.attachment.group().clone();
+    let group = agent.gates.lock()[0].record.attachment.group().clone();
     let boost = Boost {
         turn_ns: TURN_NS,
-        ..Boost::plan(&*agent.fs, &[PIDS[0]])
+        ..Boost::plan(&*agent.runtime.kernel.fs, &[PIDS[0]])
     };
-    let id = lock(&agent.journal)
+    let id = agent
+        .runtime
+        .journal()
         .record_boost(&group, "sh", boost)
         .unwrap();
-    lock(&agent.journal).start_boost(id).unwrap();
+    agent.runtime.journal().start_boost(id).unwrap();
     agent.leave();
     assert_eq!(bed.fake.task(PIDS[0]), Some((None, NORMAL, 0)));
     assert!(
-        !lock(&agent.journal).start_boost(id).unwrap(),
+        !agent.runtime.journal().start_boost(id).unwrap(),
         "and none follows"
     );
 }

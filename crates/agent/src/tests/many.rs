@@ -3,9 +3,8 @@
 use tidegate_knobs::kfs::{FakeProcess, KernelFs, Op};
 
 use super::{Bed, KINDS, run, run_side};
-use crate::control_thread::lock;
-use crate::fallback;
-use crate::housekeeping::Housekeeping;
+use crate::lifecycle::housekeeping::Housekeeping;
+use crate::lifecycle::repair as fallback;
 
 const FIRST_PID: i32 = 10_000;
 
@@ -42,11 +41,11 @@ fn gates_that_end_together_are_found_in_two_looks_and_leave_the_journal_at_once(
             all_end(&bed, count);
             let since = bed.fs.log().len();
             let mut housekeeping = Housekeeping::new(None);
-            housekeeping.look_at_gates(&agent);
-            housekeeping.look_at_gates(&agent);
-            assert!(lock(&agent.gates).is_empty(), "{kind:?}: {count}");
+            housekeeping.look_at_gates(&agent.gates, &agent.runtime);
+            housekeeping.look_at_gates(&agent.gates, &agent.runtime);
+            assert!(agent.gates.lock().is_empty(), "{kind:?}: {count}");
             assert!(!bed.exists("/tg-side"), "{kind:?}: {count}");
-            assert_eq!(lock(&agent.journal).entries(), []);
+            assert_eq!(agent.runtime.journal().entries(), []);
             ledgers_written(&bed, since)
         });
         assert_eq!(written[0], written[1], "{kind:?}: however many there are");
@@ -104,7 +103,7 @@ fn another_gate_costs_as_much_beside_many_soft_caps_as_beside_few() {
                 bed.fake.add_process(FakeProcess::new(pid));
                 run(&agent, pid, &[("cap_soft", "200‰")]).unwrap();
             }
-            assert_eq!(lock(&agent.control).soft_caps.count(), count as usize);
+            assert_eq!(agent.runtime.control().soft_caps.count(), count as usize);
             let since = bed.fs.log().len();
             run_side(&agent, super::PIDS[0]).unwrap();
             bed.fs.log().len() - since

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use tidegate_knobs::kfs::{Fault, KernelFs, Op, Rule};
+use tidegate_knobs::sync::lock;
 
 use super::life::{Ask, FALL, RISE, guardian_acts, thaw};
 use super::{Bed, KINDS, Kind};
 use crate::After;
 use crate::agent::Agent;
-use crate::control_thread::lock;
 
 /// What strikes: death, or a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 mod bandwidth;
 mod caps;
 mod confinement;
+mod cpuset_controller;
 mod deaths;
 mod domains;
 mod ext;
@@ -12,8 +13,6 @@ mod hints;
 mod life;
 mod lock_boost;
 mod many;
-
-mod cpuset_controller;
 mod matrix;
 mod quota_tree;
 mod sim_clock;
@@ -26,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_api::{ApiError, RunReply, RunRequest, SetRequest, UnsetRequest};
+use tidegate_knobs::apply::Journal;
 use tidegate_knobs::clock::{Clock, SystemClock};
 use tidegate_knobs::control::Control;
 use tidegate_knobs::discover::discover;
@@ -33,19 +33,20 @@ use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::kfs::{FakeFs, FakeProcess, FaultFs, KernelFs};
 use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
 use tidegate_knobs::topology::Topology;
-use tidegate_terms::{Config, Space};
-use tokio::sync::Notify;
+use tidegate_terms::{Config, CpusetMode};
 
-use crate::agent::{Agent, Mode};
-use crate::control_thread::lock;
-use crate::cpuset_controller::CpusetController;
+use crate::agent::Agent;
+use crate::control_loop::ControlLoop;
 use crate::ext::ExtSupervisor;
-use crate::gate::demand;
-use crate::journal::Journal;
-use crate::lease::Lease;
+use crate::gates::{Gates, demand};
+use crate::kernel::Kernel;
+use crate::lifecycle::take_up;
 use crate::paths::RunDir;
 use crate::peer::Peer;
-use crate::rate::RateLimit;
+use crate::process::lease::Lease;
+use crate::process::{Life, Mode};
+use crate::runtime::Runtime;
+use crate::runtime::cpuset_controller::CpusetController;
 
 /// The processes that tests place.
 pub const PIDS: [i32; 3] = [501, 502, 503];
@@ -137,8 +138,8 @@ pub struct Bed {
     /// A guardian wrote the fallback while the agent was frozen.
     pub acted: Arc<AtomicBool>,
     pub sensor: FakeSensor,
-    /// Whether idle is kept in space.
-    pub space: Space,
+    /// Whether idle is kept by the cpuset.
+    pub cpuset: CpusetMode,
     /// The kernel that takes a scheduler, for the engine ext.
     pub kernel: Option<Arc<dyn crate::ext::kernel::Kernel>>,
     /// The time of its agents' threads.
@@ -180,7 +181,7 @@ impl Bed {
             fake,
             acted: Arc::default(),
             sensor: FakeSensor::default(),
-            space: Space::Off,
+            cpuset: CpusetMode::Off,
             kernel: None,
             clock: Arc::new(SystemClock),
             dir: directory_in_memory(),
@@ -203,45 +204,45 @@ impl Bed {
         let topology_fs = Arc::clone(&fs);
         let config = Config::default();
         let settings = config.settings();
-        let lease = Arc::new(Lease::open(&self.run_dir().lease()).unwrap());
+        let lease = Lease::open(&self.run_dir().lease()).unwrap();
         lease.take(1, 2_000_000_000);
         let control = Control::new(
             Box::new(self.sensor.clone()),
             demand([].into_iter(), &settings),
         );
         let agent = Agent {
-            run_dir: self.run_dir(),
-            mode: Mode::OnDemand,
-            tick_ns: 4_000_000,
-            machine,
-            fs,
-            clock: Arc::clone(&self.clock),
-            groups,
-            config,
-            settings,
-            journal: Arc::new(Mutex::new(journal)),
-            gates: Mutex::new(Vec::new()),
-            control: Arc::new(Mutex::new(control)),
-            meters: Arc::default(),
-            units: Mutex::default(),
-            ext: Arc::new(ExtSupervisor::new(self.kernel.clone())),
-            lock_boost: Mutex::default(),
-            cpuset: Mutex::new(CpusetController::new(
-                self.space,
-                Topology::read(&*topology_fs).unwrap_or_default(),
-                &groups_of,
-            )),
-            lease,
-            period_ns: STEP_NS,
-            sensing_note: String::new(),
-            started_ns: 0,
-            own_cpu_pct: Mutex::new(0.0),
-            alerts: Mutex::new(report.alerts.into_iter().collect()),
-            rate: Mutex::new(RateLimit::default()),
-            leaving: Arc::new(AtomicBool::new(false)),
-            left: Notify::new(),
+            gates: Gates::new(config),
+            runtime: Runtime {
+                kernel: Kernel {
+                    run_dir: self.run_dir(),
+                    machine,
+                    fs,
+                    clock: Arc::clone(&self.clock),
+                    groups,
+                    journal: Arc::new(Mutex::new(journal)),
+                },
+                control_loop: ControlLoop {
+                    control: Mutex::new(control),
+                    meters: Mutex::default(),
+                    lease,
+                    tick_ns: 4_000_000,
+                    period_ns: STEP_NS,
+                    sensing_note: String::new(),
+                },
+                ext: ExtSupervisor::new(self.kernel.clone()),
+                units: Mutex::default(),
+                lock_boost: Mutex::default(),
+                cpuset: Mutex::new(CpusetController::new(
+                    self.cpuset,
+                    Topology::read(&*topology_fs).unwrap_or_default(),
+                    &groups_of,
+                )),
+                alerts: Mutex::new(report.alerts.into_iter().collect()),
+                settings,
+            },
+            life: Life::new(Mode::OnDemand, 0),
         };
-        agent.take_up();
+        take_up(&agent.gates, &agent.runtime);
         Ok(agent)
     }
 
@@ -429,7 +430,9 @@ pub fn unset(agent: &Agent, target: &str) -> Result<(), ApiError> {
 
 /// Names of the gates that the agent lists.
 pub fn gate_names(agent: &Agent) -> Vec<String> {
-    lock(&agent.gates)
+    agent
+        .gates
+        .lock()
         .iter()
         .map(|gate| gate.record.name.clone())
         .collect()
@@ -437,7 +440,9 @@ pub fn gate_names(agent: &Agent) -> Vec<String> {
 
 /// Groups that the journal tells of.
 pub fn in_journal(agent: &Agent) -> Vec<GroupPath> {
-    lock(&agent.journal)
+    agent
+        .runtime
+        .journal()
         .entries()
         .iter()
         .map(|entry| entry.group.clone())

@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use tidegate_knobs::clock::Clock;
 use tidegate_knobs::locks::budget::DEPTH_NS;
+use tidegate_knobs::sync::lock;
 
 use super::ext::{bed as ext_bed, eject};
 use super::life::steps;
 use super::{Bed, KINDS, Kind, PIDS, run_side};
 use crate::agent::Agent;
-use crate::control_thread::lock;
-use crate::housekeeping::Housekeeping;
-use crate::lock_boost::LockBoost;
-use crate::{cpuset_controller, ext, lock_boost};
+use crate::ext::view::ext_view;
+use crate::lifecycle::housekeeping::Housekeeping;
+use crate::runtime::lock_boost::LockBoost;
+use crate::runtime::{cpuset_controller, lock_boost, supervise};
 
 const S: u64 = 1_000_000_000;
 
@@ -55,10 +56,10 @@ impl SimClock {
     /// Runs one of the agent's threads for so long, as if the agent left then.
     fn run(&self, agent: &Agent, span_ns: u64, thread: impl FnOnce()) {
         let end_ns = self.now_ns() + span_ns;
-        *lock(&self.end) = Some((end_ns, Arc::clone(&agent.leaving)));
+        *lock(&self.end) = Some((end_ns, Arc::clone(&agent.life.leaving)));
         thread();
         *lock(&self.end) = None;
-        agent.leaving.store(false, Ordering::Release);
+        agent.life.leaving.store(false, Ordering::Release);
     }
 }
 
@@ -78,11 +79,15 @@ fn an_agent_on_demand_leaves_within_seconds_of_its_last_command() {
         let (bed, clock) = in_time(Bed::new(kind));
         let agent = Arc::new(bed.agent().unwrap());
         run_side(&agent, PIDS[0]).unwrap();
-        clock.run(&agent, 30 * S, || Housekeeping::new(None).run(&agent));
-        assert_eq!(lock(&agent.gates).len(), 1, "{kind:?}: it still runs");
+        clock.run(&agent, 30 * S, || {
+            Housekeeping::new(None).run(&agent.gates, &agent.runtime, &agent.life)
+        });
+        assert_eq!(agent.gates.lock().len(), 1, "{kind:?}: it still runs");
         bed.fake.end_process(PIDS[0]);
         let ended_ns = clock.now_ns();
-        clock.run(&agent, 600 * S, || Housekeeping::new(None).run(&agent));
+        clock.run(&agent, 600 * S, || {
+            Housekeeping::new(None).run(&agent.gates, &agent.runtime, &agent.life)
+        });
         let took_s = (clock.now_ns() - ended_ns) / S;
         // Two looks for the gate's end, three without any.
         assert!((4..=6).contains(&took_s), "{kind:?}: {took_s} s");
@@ -97,8 +102,10 @@ fn a_scheduler_that_ends_is_loaded_again_later_each_time() {
     let agent = Arc::new(bed.agent().unwrap());
     run_side(&agent, PIDS[0]).unwrap();
     let look = |span_ns: u64| {
-        clock.run(&agent, span_ns, || ext::run(&agent));
-        agent.ext_view(clock.now_ns()).unwrap()
+        clock.run(&agent, span_ns, || {
+            supervise::run(&agent.gates, &agent.runtime, &agent.life)
+        });
+        ext_view(&agent.runtime.ext, clock.now_ns()).unwrap()
     };
     assert!(look(S).on);
     let mut rests_s = Vec::new();
@@ -122,7 +129,9 @@ fn the_cpuset_grows_at_once_and_shrinks_after_a_second() {
     let (bed, clock) = in_time(super::cpuset_controller::bed_of(Kind::V2));
     let agent = bed.agent().unwrap();
     let confined = |span_ns: u64| {
-        clock.run(&agent, span_ns, || cpuset_controller::run(&agent));
+        clock.run(&agent, span_ns, || {
+            cpuset_controller::run(&agent.gates, &agent.runtime, &agent.life)
+        });
         super::cpuset_controller::confined(&bed)
     };
     assert_eq!(confined(2 * S), None, "there is no side work");
@@ -147,9 +156,11 @@ fn a_holder_that_keeps_its_lock_is_boosted_less_and_less_often() {
     run_side(&agent, PIDS[0]).unwrap();
     super::lock_boost::locked(&bed, PIDS[0], PIDS[2]);
     let times = |span_ns: u64| {
-        let before = lock(&agent.lock_boost).view().unwrap().times;
-        clock.run(&agent, span_ns, || lock_boost::look_on(&agent, None));
-        lock(&agent.lock_boost).view().unwrap().times - before
+        let before = lock(&agent.runtime.lock_boost).view().unwrap().times;
+        clock.run(&agent, span_ns, || {
+            lock_boost::look_on(&agent.gates, &agent.runtime, &agent.life, None)
+        });
+        lock(&agent.runtime.lock_boost).view().unwrap().times - before
     };
     // Looks 20 ms apart at first, and 320 ms after 64 of them; each run begins with none, so only the longer one gets there.
     let (short, long) = (times(S), times(60 * S));
@@ -164,13 +175,13 @@ fn a_holder_has_a_tenth_of_a_cpu_and_the_budgets_depth_at_most() {
     run_side(&agent, PIDS[0]).unwrap();
     super::lock_boost::locked(&bed, PIDS[0], PIDS[2]);
     let began_ns = clock.now_ns();
-    let mut looks = LockBoost::new(&agent);
+    let mut looks = LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop);
     while clock.now_ns() - began_ns < 60 * S {
-        looks.look(&agent, None);
+        looks.look(&agent.gates, &agent.runtime, &agent.life, None);
         clock.sleep(Duration::from_millis(20));
     }
     let took_ns = clock.now_ns() - began_ns;
-    let boosted_ns = (lock(&agent.lock_boost).view().unwrap().seconds * 1e9) as u64;
+    let boosted_ns = (lock(&agent.runtime.lock_boost).view().unwrap().seconds * 1e9) as u64;
     assert!(boosted_ns <= took_ns / 10 + DEPTH_NS, "{boosted_ns}");
     assert!(boosted_ns > took_ns / 12, "{boosted_ns}");
 }

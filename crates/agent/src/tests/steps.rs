@@ -8,8 +8,7 @@ use tidegate_knobs::group::GroupPath;
 
 use super::{Bed, Kind, PIDS, run_side, set_side};
 use crate::agent::Agent;
-use crate::control_thread::lock;
-use crate::lease::monotonic_ns;
+use crate::process::lease::monotonic_ns;
 
 /// Keeps what stands; refuses when told.
 #[derive(Default)]
@@ -58,7 +57,7 @@ impl Knob {
 /// Side work uses all that it is given.
 fn steps(bed: &Bed, agent: &Agent, knob: &mut Knob, count: u32) {
     for _ in 0..count {
-        lock(&agent.control).step(monotonic_ns(), 0, knob);
+        agent.runtime.control().step(monotonic_ns(), 0, knob);
         let side_ppm = knob.ucpu().min(2_000_000) / super::CPUS;
         let main_ppm = bed.sensor.main_ppm.load(Ordering::Relaxed);
         bed.sensor
@@ -106,12 +105,14 @@ fn a_sensor_that_fails_leads_to_the_tolerance_and_is_told() {
         knob.ucpu()
     );
     assert!(
-        lock(&agent.control)
+        agent
+            .runtime
+            .control()
             .trouble
             .as_ref()
             .is_some_and(|why| why.contains("9 root groups"))
     );
-    assert!(lock(&agent.control).unusable.total() > 0);
+    assert!(agent.runtime.control().unusable.total() > 0);
 }
 
 #[test]
@@ -140,10 +141,11 @@ fn a_refused_write_is_told_and_tried_again() {
     bed.sensor.main_ppm.store(700_000, Ordering::Relaxed);
     steps(&bed, &agent, &mut knob, 20);
     assert_eq!(knob.ucpu(), before);
-    assert_eq!(
-        lock(&agent.control).quotas.trouble.as_deref(),
-        Some("refused")
-    );
+    let errors = || {
+        let control = agent.runtime.control();
+        control.quotas.write_errors().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(errors(), ["refused"]);
     knob.refuses = false;
     steps(&bed, &agent, &mut knob, 400);
     assert!(
@@ -151,7 +153,7 @@ fn a_refused_write_is_told_and_tried_again() {
         "cut to what main leaves: {}",
         knob.ucpu()
     );
-    assert_eq!(lock(&agent.control).quotas.trouble, None);
+    assert!(errors().is_empty());
 }
 
 #[test]
@@ -160,7 +162,7 @@ fn after_a_fallback_everything_is_written_again() {
     steps(&bed, &agent, &mut knob, 1_000);
     // As the guardian does it, behind the agent's back.
     knob.stands = Some(Bandwidth::limit(2_000, 100_000));
-    lock(&agent.control).fell_back();
+    agent.runtime.control().fell_back();
     steps(&bed, &agent, &mut knob, 400);
     assert!(LEFT_UCPU.contains(&knob.ucpu()), "{}", knob.ucpu());
 }
@@ -184,14 +186,14 @@ fn the_last_gate_takes_the_limit_with_it() {
 fn a_quota_that_is_left_alone_stays_so_until_its_gate_is_set_again() {
     let (bed, agent, mut knob) = bed_with_side_work();
     steps(&bed, &agent, &mut knob, 1_000);
-    let root = agent.side_root();
-    lock(&agent.control).quotas.leave_alone(&root);
+    let root = agent.runtime.kernel.side_root();
+    agent.runtime.control().quotas.leave_alone(&root);
     // Another gate comes: the same groups are told to the loop again.
     run_side(&agent, PIDS[1]).unwrap();
     let writes = knob.writes;
     steps(&bed, &agent, &mut knob, 400);
     assert_eq!(knob.writes, writes, "another writer insists");
-    lock(&agent.control).quotas.take_again(&root);
+    agent.runtime.control().quotas.take_again(&root);
     run_side(&agent, PIDS[2]).unwrap();
     steps(&bed, &agent, &mut knob, 400);
     assert!(knob.writes > writes);
@@ -204,7 +206,7 @@ fn a_group_never_gets_more_than_its_administrator_gave_it() {
     let agent = bed.agent().unwrap();
     let other = GroupPath::parse("/other").unwrap();
     let theirs = Bandwidth::limit(20_000, 100_000);
-    agent.groups.set_bandwidth(&other, None, theirs).unwrap();
+    agent.groups().set_bandwidth(&other, None, theirs).unwrap();
     set_side(&agent, "cgroup:/other").unwrap();
     let mut knob = Knob::default();
     steps(&bed, &agent, &mut knob, 1_000);

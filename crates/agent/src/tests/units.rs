@@ -3,13 +3,12 @@
 use tidegate_knobs::control::Usage;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::{FakeProcess, Fault, Op, Rule};
+use tidegate_knobs::sync::lock;
 
 use super::{Bed, KINDS, Kind, PIDS, in_journal, run, set, unset};
 use crate::agent::Agent;
-use crate::control_thread::lock;
-use crate::housekeeping::Housekeeping;
-use crate::mechanisms::units::look;
-use crate::writer::QuotaWriter;
+use crate::lifecycle::housekeeping::Housekeeping;
+use crate::runtime::mechanisms::units::look;
 
 /// No group has used anything.
 struct Unused;
@@ -21,12 +20,12 @@ impl Usage for Unused {
 }
 
 fn at(agent: &Agent, tid: i32) -> String {
-    agent.groups.group_of(tid).unwrap().unwrap().to_string()
+    agent.groups().group_of(tid).unwrap().unwrap().to_string()
 }
 
 fn quota(agent: &Agent, group: &str) -> Option<u64> {
     let group = GroupPath::parse(group).unwrap();
-    agent.groups.bandwidth(&group).unwrap().rate_ucpu()
+    agent.groups().bandwidth(&group).unwrap().rate_ucpu()
 }
 
 fn no_units(bed: &Bed, group: &str) -> bool {
@@ -57,14 +56,14 @@ fn each_task_has_its_own_quota_and_forks_share_until_they_are_found() {
         bed.fs.inner().fork(PIDS[0], FakeProcess::new(9_001));
         bed.fs.inner().add_thread(PIDS[0], 9_002);
         assert_eq!(at(&agent, 9_001), first, "{kind:?}: begins in its parent's");
-        look(&agent);
+        look(&agent.runtime);
         for tid in [9_001, 9_002] {
             let own = at(&agent, tid);
             assert_eq!(own, format!("{group}/tg-t{tid}"), "{kind:?}");
             assert_eq!(quota(&agent, &own), Some(200_000), "{kind:?}");
         }
         bed.fs.inner().end_process(9_001);
-        look(&agent);
+        look(&agent.runtime);
         assert!(
             !bed.exists(&format!("{group}/tg-t9001")),
             "{kind:?}: it is empty"
@@ -106,12 +105,12 @@ fn a_running_process_goes_home_and_is_not_taken_for_moved() {
         );
         let mut housekeeping = Housekeeping::new(None);
         for _ in 0..3 {
-            housekeeping.look(&agent);
+            housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
         }
         assert!(
-            lock(&agent.alerts).is_empty(),
+            lock(&agent.runtime.alerts).is_empty(),
             "{kind:?} {:?}",
-            lock(&agent.alerts)
+            lock(&agent.runtime.alerts)
         );
         unset(&agent, &target).unwrap();
         assert!(bed.is_home(1) && in_journal(&agent).is_empty(), "{kind:?}");
@@ -139,7 +138,9 @@ fn what_cannot_be_dissolved_is_tried_once_and_is_brought_home_by_the_next_agent(
         assert_eq!(tried, 20, "{kind:?}: one round of trying");
         assert_eq!(at(&agent, PIDS[1]), unit, "{kind:?}");
         assert_eq!(quota(&agent, &unit), Some(200_000), "{kind:?}: capped");
-        let changes: Vec<&'static str> = lock(&agent.journal)
+        let changes: Vec<&'static str> = agent
+            .runtime
+            .journal()
             .entries()
             .iter()
             .map(|entry| entry.change.name())
@@ -177,7 +178,7 @@ fn the_next_agent_goes_on_and_a_restore_without_one_brings_all_home() {
             "{kind:?}: its cap holds on"
         );
         bed.fs.inner().fork(PIDS[0], FakeProcess::new(9_001));
-        look(&agent);
+        look(&agent.runtime);
         assert_eq!(at(&agent, 9_001), format!("{group}/tg-t9001"), "{kind:?}");
         unset(&agent, &target).unwrap();
         assert!(bed.is_home(1), "{kind:?}");
@@ -195,16 +196,16 @@ fn a_storm_of_forks_costs_a_bounded_number_of_moves_and_is_never_multiplied() {
         }
         let units = |agent: &Agent| {
             agent
-                .groups
+                .groups()
                 .children(&GroupPath::parse(&group).unwrap())
                 .unwrap()
                 .len()
         };
         let before = units(&agent);
-        look(&agent);
+        look(&agent.runtime);
         assert!(units(&agent) - before <= 32, "{kind:?}");
         for _ in 0..25 {
-            look(&agent);
+            look(&agent.runtime);
         }
         assert!(
             units(&agent) <= tidegate_knobs::units::UNITS_MAX,
@@ -228,7 +229,7 @@ fn real_time_tasks_are_left_alone_and_said() {
         let group = run(&agent, PIDS[0], &EACH).unwrap();
         bed.fs.inner().add_thread(PIDS[0], 9_002);
         bed.fs.inner().make_real_time(9_002);
-        look(&agent);
+        look(&agent.runtime);
         let shown = agent.status().gates[0].notes.join("\n");
         assert!(
             shown.contains("real-time, left alone: 9002"),
@@ -262,15 +263,15 @@ fn soft_caps_for_each_lie_beside_the_gate_so_that_they_yield_to_all() {
         assert_eq!(quota(&agent, &unit), Some(500_000), "{kind:?}");
         let mut housekeeping = Housekeeping::new(None);
         for _ in 0..4 {
-            housekeeping.look(&agent);
+            housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
         }
-        assert_eq!(lock(&agent.gates).len(), 1, "{kind:?}: it has not ended");
+        assert_eq!(agent.gates.lock().len(), 1, "{kind:?}: it has not ended");
         bed.fs.inner().end_process(PIDS[0]);
         for _ in 0..4 {
-            housekeeping.look(&agent);
+            housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
         }
         assert!(
-            lock(&agent.gates).is_empty() && !bed.exists(&unit) && !bed.exists(&group),
+            agent.gates.lock().is_empty() && !bed.exists(&unit) && !bed.exists(&group),
             "{kind:?}"
         );
     }
@@ -333,8 +334,8 @@ fn units_come_out_of_the_background_again_after_their_terms_are_set_again() {
         run(&agent, PIDS[0], &each).unwrap();
         let unit = at(&agent, PIDS[0]);
         let step = |now_ms: u64| {
-            let mut writer = QuotaWriter::new(&agent);
-            let soft_caps = &mut lock(&agent.control).soft_caps;
+            let mut writer = agent.runtime.quota_writer();
+            let soft_caps = &mut agent.runtime.control().soft_caps;
             soft_caps.step(now_ms * 1_000_000, &mut Unused, &mut writer);
         };
         step(1_000_000);
@@ -363,7 +364,7 @@ fn work_in_groups_beside_its_gate_outlives_the_agent_under_its_caps() {
         assert_eq!(at(&agent, PIDS[0]), unit, "{kind:?}");
         assert!(bed.exists(&group), "{kind:?}");
         assert_eq!(bed.file(&unit, "cpu.idle"), "1", "{kind:?}");
-        assert_eq!(lock(&agent.gates).len(), 1, "{kind:?}");
+        assert_eq!(agent.gates.lock().len(), 1, "{kind:?}");
     }
 }
 
@@ -385,7 +386,7 @@ fn groups_that_cannot_be_dissolved_are_said_and_keep_their_caps_and_their_journa
             assert_eq!(quota(&agent, &unit), Some(200_000), "{kind:?}");
             assert_eq!(in_journal(&agent), before, "{kind:?}");
         }
-        look(&agent);
+        look(&agent.runtime);
         for _ in 0..4 {
             if set(&agent, "gate:job", &[("cap_scope", "group")]).is_ok() {
                 break;

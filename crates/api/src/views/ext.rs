@@ -31,4 +31,22 @@ pub struct ExtView {
     pub last_ago_seconds: Option<f64>,
     /// What it could not be told.
     pub trouble: Option<String>,
+    /// While it is in force, what became of all quotas since it was loaded.
+    #[serde(default)]
+    pub quotas: Option<QuotaCounts>,
+}
+
+/// What became of quotas, added up over groups.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct QuotaCounts {
+    /// Groups that have or had one.
+    pub groups: u64,
+    /// Periods in which a group wanted to run.
+    pub periods: u64,
+    /// Of them, those at whose end it was throttled.
+    pub throttled: u64,
+    /// How long CPUs were throttled.
+    pub throttled_seconds: f64,
+    /// Periods in which more than the quota was used.
+    pub bursts: u64,
 }

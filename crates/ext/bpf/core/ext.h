@@ -20,12 +20,11 @@
 #include "core/kernel.h"
 #include "core/kfunc.h"
 #include "latency.h"
+#include "runqueue.h"
+#include "side_cpus.h"
+#include "tuning.h"
 
 const volatile struct ext_config config SEC(".rodata.config");
-
-/* An hweight (hweight.h) has 20 fractional bits; a task of nice 0 in the root is HWEIGHT_ONE. */
-#define HWEIGHT_SHIFT 20
-#define HWEIGHT_ONE (1024ULL << HWEIGHT_SHIFT)
 
 /* ---- tasks ---- */
 
@@ -110,10 +109,8 @@ struct group {
 	u64 id;
 	u32 flags;
 	u32 depth;
-	u32 weight;	      /* as an entity of its parent: 1024 for cpu.weight 100 */
-	u32 weight_in_parent; /* by what it is counted in its parent now */
-	s64 active;	      /* weights of active tasks and groups in it, added up */
-	s32 entities;
+	struct tg_hweight_group competes;
+	u32 weight; /* as an entity of its parent: 1024 for cpu.weight 100 */
 	/* What it asks for, by itself or the nearest group above that does; as of `generation`. */
 	s32 hint;
 	u32 hint_slice_ns; /* what stands for it in a kernel file */
@@ -160,17 +157,8 @@ struct {
 
 struct runqueue {
 	struct bpf_spin_lock lock;
-	u32 members;
 	u64 balance_ns; /* when its CPUs look next whether another cache has more to do */
-	u64 base;	/* the members' mean vruntime, in whole ns .. */
-	s64 moment; /* .. and the rest of it: sum of (vruntime - base) * weight, in 0 .. weights - 1
-		     */
-	u64 weights; /* of the members */
-	u64 reached; /* virtual time: the furthest that the mean has come */
-	/* Members that run: their number, and the sum of the times since when; what they ran since
-	 * is in no vruntime yet. */
-	u64 nr_running;
-	u64 running_since_sum_ns;
+	struct tg_runqueue mean;
 };
 
 struct {
@@ -222,12 +210,6 @@ __attribute__((noinline)) int ext_missing(u32 table, u64 index)
 
 	EJECT("table %s has no element %llu", (u64)(long)names[tg_min(table, TABLE_SILOS)], index);
 	return 0;
-}
-
-/* CPU time as virtual time at an hweight, rounded up so that no run is free; 2^33 * 2^30 fits. */
-INLINE u64 virtual_ns(u64 ran_ns, u64 hweight)
-{
-	return (tg_min(ran_ns, 1ULL << 33) * HWEIGHT_ONE + hweight - 1) / hweight;
 }
 
 #endif

@@ -56,9 +56,9 @@ INLINE void group_fill(struct group *g, u64 id, u32 parent, u32 depth, u32 weigh
 	g->flags = GROUP_USED | flags;
 	g->depth = depth;
 	g->weight = weight;
-	g->weight_in_parent = 0;
-	g->active = 0;
-	g->entities = 0;
+	g->competes.weight_in_parent = 0;
+	g->competes.active = 0;
+	g->competes.entities = 0;
 	g->generation = 0;
 	g->limit = 0;
 	g->capped = 0;
@@ -93,7 +93,7 @@ INLINE int group_init(struct cgroup *cgroup, struct scx_cgroup_init_args *args)
 		flags = args->sched_idle ? GROUP_IDLE : 0;
 	else if (bpf_map_lookup_elem(&idle_groups, &id))
 		flags = GROUP_IDLE;
-	group_fill(g, id, parent, above->depth + 1, group_weight(args->weight), flags);
+	group_fill(g, id, parent, above->depth + 1, tg_group_weight(args->weight), flags);
 	if (bpf_map_update_elem(&cgroups, &id, &index, 0)) {
 		__sync_fetch_and_add(&groups_refused, 1);
 		bpf_map_push_elem(&free_groups, &index, 0);
@@ -132,7 +132,7 @@ INLINE void group_exit(struct cgroup *cgroup)
 	if (!g)
 		return;
 	bpf_spin_lock(&g->lock);
-	unused = g->entities <= 0;
+	unused = g->competes.entities <= 0;
 	g->flags |= GROUP_GONE;
 	if (unused) {
 		g->id = 0;
@@ -152,7 +152,7 @@ INLINE void group_reap(u32 at)
 	if (!g || !(g->flags & GROUP_GONE))
 		return;
 	bpf_spin_lock(&g->lock);
-	last = (g->flags & GROUP_GONE) && g->entities <= 0;
+	last = (g->flags & GROUP_GONE) && g->competes.entities <= 0;
 	if (last) {
 		g->id = 0;
 		g->flags = 0;

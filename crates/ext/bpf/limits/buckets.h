@@ -16,11 +16,6 @@
 #include "cap.h"
 #include "core/ext.h"
 
-/* A timer ends a run at the very moment (slice_timer.h); this is the least run. */
-#define BUCKET_RUN_MIN_NS 10000ULL
-/* A task that had to wait gets at least so much at once, if the bucket can hold four times that. */
-#define BUCKET_RESERVE_NS 500000ULL
-
 struct bucket {
 	struct bpf_spin_lock lock; /* of all buckets of the family, in the family's own */
 	u32 family;		   /* the bucket whose lock, debts and terms count */
@@ -214,7 +209,7 @@ u64 bucket_left_ns(u32 index, u64 most_ns)
 {
 	struct bucket *s = bucket_at(index);
 
-	return s ? tg_cap_slice_ns(&s->cap, s->runners, BUCKET_RUN_MIN_NS, most_ns) : most_ns;
+	return s ? tg_cap_slice_ns(&s->cap, s->runners, TG_CAP_RUN_MIN_NS, most_ns) : most_ns;
 }
 
 int bucket_charge(u32 index, u64 ran_ns, u64 now, bool background)
@@ -243,7 +238,7 @@ INLINE void bucket_count_runner(u32 index, s32 by)
 /* A quarter of a bucket at most: several reservations should fit, or what comes in is lost. */
 INLINE u64 bucket_want_ns(struct tg_cap_bucket *b)
 {
-	return tg_max(tg_min(BUCKET_RESERVE_NS, b->depth_ns / 4), 1);
+	return tg_max(tg_min(TG_CAP_RESERVE_NS, b->depth_ns / 4), 1);
 }
 
 /*

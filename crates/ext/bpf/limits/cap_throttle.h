@@ -7,7 +7,7 @@
  *
  * One queue and one timer a cache; the timer is set for the first. Background tasks that wait for a
  * CPU are looked at when the first of them is due. The state found then decides, not the one that was
- * expected, and it is checked again every CAP_RECHECK_NS: terms change, debts are paid by others,
+ * expected, and it is checked again every TG_CAP_RECHECK_NS: terms change, debts are paid by others,
  * tasks are killed.
  */
 #ifndef TIDEGATE_EXT_CAP_THROTTLE_H
@@ -15,8 +15,6 @@
 
 #include "limits/limit_timer.h"
 
-/* No task is throttled for longer without a look. */
-#define CAP_RECHECK_NS 500000000ULL
 /* A task that was just throttled is in its queue by then. */
 #define CAP_SOON_NS 5000ULL
 /*
@@ -27,7 +25,6 @@
 #define CAP_BACKGROUND_BATCH 256
 /* Tasks whose time has not come and that are looked at. */
 #define CAP_SPARE_SCAN_MAX 32
-#define CAP_AGAIN_NS 100000ULL
 /* The timer stops after this many looks that found no task, this far apart. */
 #define CAP_IDLE_ROUNDS 10
 #define CAP_IDLE_ROUND_NS 10000000ULL
@@ -103,7 +100,7 @@ INLINE u32 cap_state(struct task_struct *p, struct task_ctx *t, u64 now)
 /* When to look at a throttled task next. */
 INLINE u64 cap_recheck_ns(struct task_ctx *t, u64 now)
 {
-	return tg_max(tg_min(t->ready_ns, now + CAP_RECHECK_NS), 1);
+	return tg_max(tg_min(t->ready_ns, now + TG_CAP_RECHECK_NS), 1);
 }
 
 /*
@@ -287,7 +284,7 @@ u64 cap_release_due(u32 llc, u64 now)
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
-	return next_ns <= now ? now + CAP_AGAIN_NS : next_ns;
+	return next_ns <= now ? now + TG_CAP_AGAIN_NS : next_ns;
 }
 
 /*
@@ -353,14 +350,15 @@ u64 cap_recall(u64 dsq, u64 now)
 			t = task_of(p);
 			if (!t)
 				continue;
-			next_ns = tg_min(next_ns, now + CAP_RECHECK_NS);
+			next_ns = tg_min(next_ns, now + TG_CAP_RECHECK_NS);
 			if (t->ready_ns > now && !task_starved(t, now)) {
 				next_ns = tg_min(next_ns, t->ready_ns);
 				continue;
 			}
 			if (!cap_starved(t, now) && cap_state(p, t, now) != TG_CAP_RUN) {
 				t->ready_ns = bucket_ready_ns(t->throttler, 0);
-				next_ns = tg_min(next_ns, tg_max(t->ready_ns, now + CAP_AGAIN_NS));
+				next_ns =
+				    tg_min(next_ns, tg_max(t->ready_ns, now + TG_CAP_AGAIN_NS));
 				continue;
 			}
 			cpu = scx_bpf_task_cpu(p);

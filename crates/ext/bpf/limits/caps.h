@@ -407,7 +407,7 @@ int set_cap(struct ext_cap_ask *ask)
 	    .hard_ppt = ask->hard_ppt,
 	    .soft_ppt = ask->soft_ppt,
 	    .scope = tg_min(ask->scope, TG_CAP_TASK),
-	    .granularity_ns = BUCKET_RUN_MIN_NS,
+	    .granularity_ns = TG_CAP_RUN_MIN_NS,
 	};
 	bool none = terms.hard_ppt == TG_CAP_NONE && terms.soft_ppt == TG_CAP_NONE;
 	u64 now = now_ns();

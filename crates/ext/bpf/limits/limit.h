@@ -26,8 +26,6 @@
 /* Tasks that the timer looks at, and a CPU throttles, at once; the timer comes back for more. */
 #define LIMIT_BATCH 32
 #define LIMIT_AGAIN_NS 100000ULL
-/* No sooner: a task that was just throttled is in its queue by then. */
-#define LIMIT_SOON_NS 20000ULL
 #define LIMIT_LATE_NS 2000000000ULL
 
 /* The timer is to look at a limit no later than this. */
@@ -38,7 +36,7 @@ int limit_arm(u32 at, u64 at_ns, u64 now)
 	if (!l)
 		return 0;
 	starvation_watch(now);
-	timer_start_soonest(&l->timer, &l->armed_ns, tg_max(at_ns, now + LIMIT_SOON_NS), now,
+	timer_start_soonest(&l->timer, &l->armed_ns, tg_max(at_ns, now + TG_LIMIT_SOON_NS), now,
 			    LIMIT_LATE_NS);
 	return 0;
 }

@@ -85,7 +85,7 @@ INLINE bool unthrottle_queued(struct bpf_iter_scx_dsq *it, struct task_struct *p
 		return false;
 	}
 	return dsq_move_vtime(it, p, task_dsq(p, t, cpu),
-			      t->deadline - (t->min_runtime_ns ? ENQUEUE_FRONT : 0));
+			      t->deadline - (t->min_runtime_ns ? TG_ENQUEUE_FRONT : 0));
 }
 
 /* Whether it has not run for so long that it must, for the watchdog. */

@@ -39,7 +39,8 @@ INLINE void dump_headroom(void)
 	DUMP("headroom: allowance %llu ucpu, floor %llu, machine %llu; idle %llu, asked %llu",
 	     d->allowance_ucpu, d->floor_ucpu, d->capacity_ucpu, d->idle_ucpu, d->asked_ucpu);
 	DUMP("side CPUs: %d held, %d allowed; %d side tasks, credit %lld ns, owed %lld ns",
-	     nr_side_cpus, side_cpus_allowed, side_members, headroom.credit_ns, headroom.owed_ns);
+	     nr_side_cpus, side_cpus_allowed, side_members, headroom.credit.credit_ns,
+	     headroom.credit.owed_ns);
 }
 
 /* Global, as those below, so that the verifier walks it once. */
@@ -54,11 +55,11 @@ int dump_cache(u32 llc, u64 now)
 		u32 index = runqueue_index(llc, kind);
 		struct runqueue *rq = runqueue_at(index);
 
-		if (!rq || (kind != EXT_MAIN && !rq->members))
+		if (!rq || (kind != EXT_MAIN && !rq->mean.members))
 			continue;
 		DUMP("cache %d %s: V %llu, %d tasks, %llu run; wait: %d wide, %d narrow", llc,
-		     dump_kind(kind), runqueue_v(rq), rq->members, rq->nr_running,
-		     scx_bpf_dsq_nr_queued(dsq_wide(index)),
+		     dump_kind(kind), tg_runqueue_v(&rq->mean), rq->mean.members,
+		     rq->mean.nr_running, scx_bpf_dsq_nr_queued(dsq_wide(index)),
 		     scx_bpf_dsq_nr_queued(dsq_narrow(index)));
 	}
 	if (timer && held > 0)
@@ -154,8 +155,9 @@ int dump_task(u64 *ctx)
 	if (!t || !rq)
 		return 0;
 	DUMP("tidegate: %s, hint %d, cgroup %llu, deadline V + %lld ns, vruntime V + %lld ns",
-	     dump_kind(t->kind), t->hint, t->group_id, (s64)(t->deadline - runqueue_v(rq)),
-	     (s64)(t->vruntime - runqueue_v(rq)));
+	     dump_kind(t->kind), t->hint, t->group_id,
+	     (s64)(t->deadline - tg_runqueue_v(&rq->mean)),
+	     (s64)(t->vruntime - tg_runqueue_v(&rq->mean)));
 	if (t->running_since_ns)
 		DUMP("tidegate: runs, for %llu us", tg_sub0(now, t->running_since_ns) / 1000);
 	else

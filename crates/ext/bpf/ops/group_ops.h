@@ -43,7 +43,7 @@ int cgroup_move(u64 *ctx)
 OPS(cgroup_set_weight)
 int cgroup_set_weight(u64 *ctx)
 {
-	group_reweigh((struct cgroup *)ctx[0], group_weight((u32)ctx[1]), -1);
+	group_reweigh((struct cgroup *)ctx[0], tg_group_weight((u32)ctx[1]), -1);
 	return 0;
 }
 

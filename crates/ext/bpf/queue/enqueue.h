@@ -83,8 +83,8 @@ int task_migrate(struct task_ctx *t NONNULL, u32 llc, u32 kind)
 	t->runqueue = runqueue_index(llc, kind);
 	runqueue_activate(to, t, t->hweight, false, now);
 	if (left_ns) {
-		t->end = t->vruntime + virtual_ns(left_ns, t->hweight);
-		t->deadline = runqueue_deadline(runqueue_v(to), t, task_slice_v(t));
+		t->end = t->vruntime + tg_virtual_ns(left_ns, t->hweight);
+		t->deadline = task_deadline(tg_runqueue_v(&to->mean), t, task_slice_v(t));
 	}
 	if (runs)
 		runqueue_set_running(to, t, runqueue_index(llc, kind), now);
@@ -134,10 +134,6 @@ INLINE u64 task_dsq(struct task_struct *p, struct task_ctx *t, s32 cpu)
 						     : dsq_wide(t->runqueue);
 }
 
-/* Brings a place in the order before all that have not won yet; such places keep their own order.
- */
-#define ENQUEUE_FRONT (1ULL << 44)
-
 /*
  * Puts a member into its queue; at the front, if it has won against the running task and only waits
  * until that one has had a quarter of its slice.
@@ -146,7 +142,7 @@ INLINE void enqueue_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 			 u64 now)
 {
 	dsq_insert_vtime(p, task_dsq(p, t, cpu), task_run_ns(t),
-			 front ? t->deadline - ENQUEUE_FRONT : t->deadline, flags);
+			 front ? t->deadline - TG_ENQUEUE_FRONT : t->deadline, flags);
 	starvation_watch(now);
 }
 

@@ -7,14 +7,6 @@
 
 #include "queue/enqueue.h"
 
-/*
- * Tasks that may not run on a CPU and that it passes over in one look. It sees none behind them, so
- * this is more than ever wait for the other CPUs of a cache.
- */
-#define PICK_SCAN_MAX 4096
-/* Between two looks at whether another cache has more work waiting. */
-#define PICK_BALANCE_NS 4000000
-
 /* The deadline of the first in a queue that may run on a CPU; 0: there is none. Global, as
  * pick_steal, so that the verifier walks it once and not for every way that leads there. */
 u64 pick_first(u64 dsq, s32 cpu)
@@ -35,7 +27,7 @@ u64 pick_first(u64 dsq, s32 cpu)
 		return 0;
 	}
 	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
-		EXT_FOR(look, PICK_SCAN_MAX)
+		EXT_FOR(look, TG_PICK_SCAN_MAX)
 		{
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p)
@@ -89,20 +81,21 @@ int pick_balance(u32 home, u64 now)
 
 	if (!own || now < own->balance_ns)
 		return 0;
-	own->balance_ns = now + PICK_BALANCE_NS;
+	own->balance_ns = now + TG_PICK_BALANCE_NS;
 	EXT_FOR(step, config.llcs)
 	{
 		struct runqueue *rq = runqueue_at(runqueue_index(step, EXT_MAIN));
-		u64 weights = rq ? rq->weights : 0;
+		u64 weights = rq ? rq->mean.weights : 0;
 
 		from = tg_if_less(most, weights, step, from);
 		most = tg_max(most, weights);
 	}
 	runqueue = runqueue_index(from, EXT_MAIN);
 	busiest = runqueue_at(runqueue);
-	if (!busiest || from == home || !busiest->members)
+	if (!busiest || from == home || !busiest->mean.members)
 		return 0;
-	if (own->weights + 2 * (busiest->weights / busiest->members) > busiest->weights)
+	most = busiest->mean.weights;
+	if (own->mean.weights + 2 * (most / busiest->mean.members) > most)
 		return 0;
 	/* Those that may not run anywhere may yet run here. */
 	return dsq_move_to_local(dsq_wide(runqueue)) || dsq_move_to_local(dsq_narrow(runqueue));

@@ -11,11 +11,6 @@
 
 #include "queue/runqueue.h"
 
-/* Running tasks that a waking one is compared with. */
-#define PLACE_SCAN_MAX 16
-/* CPUs of the whole machine that are looked through for one that runs side work or background. */
-#define PLACE_OTHER_CACHES_MAX 256
-
 /*
  * A task that waits, in the order of a rank (law/latency.h), against what runs on a CPU. A slice
  * that is over ends at the next tick only; until then the running task ranks where its next slice
@@ -29,13 +24,13 @@ INLINE enum yields place_displaces(struct task_ctx *t, struct ext_cpu *c, u64 v,
 	struct tg_latency_rank runs = {
 	    .deadline = c->deadline,
 	    .hint = c->hint,
-	    .eligible = runqueue_eligible(v, c->vruntime + virtual_ns(ran_ns, hweight),
-					  virtual_ns(c->slice_ns, hweight)),
+	    .eligible = tg_runqueue_eligible(v, c->vruntime + tg_virtual_ns(ran_ns, hweight),
+					     tg_virtual_ns(c->slice_ns, hweight)),
 	};
 	struct tg_latency_rank waits = {
 	    .deadline = t->deadline,
 	    .hint = t->hint,
-	    .eligible = runqueue_eligible(v, t->vruntime, task_slice_v(t)),
+	    .eligible = tg_runqueue_eligible(v, t->vruntime, task_slice_v(t)),
 	};
 
 	if (!tg_latency_preempts(&runs, &waits) && (!waits.eligible || t->hint > c->hint))
@@ -60,7 +55,7 @@ INLINE bool place_yields(struct task_ctx *t, struct ext_cpu *c)
  */
 s32 place_other_cache(struct task_struct *p TRUSTED, u32 from)
 {
-	u32 most = tg_min(config.cpus, PLACE_OTHER_CACHES_MAX), step;
+	u32 most = tg_min(config.cpus, TG_PLACE_OTHER_CACHES_MAX), step;
 	s32 found = -1;
 
 	EXT_RCU;
@@ -96,7 +91,7 @@ INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64
 
 	if (t->kind != EXT_MAIN || !rq)
 		return PLACE_NONE;
-	for (int look = 0; look < PLACE_SCAN_MAX; look++) {
+	for (int look = 0; look < TG_PLACE_SCAN_MAX; look++) {
 		c = cpu_at(at);
 		if (!c)
 			break;
@@ -123,7 +118,8 @@ INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64
 	}
 	if (!c)
 		return PLACE_NONE;
-	yields = place_yields(t, c) ? YIELDS_NOW : place_displaces(t, c, runqueue_v(rq), now);
+	yields =
+	    place_yields(t, c) ? YIELDS_NOW : place_displaces(t, c, tg_runqueue_v(&rq->mean), now);
 	if (yields == YIELDS_SOON)
 		return PLACE_SOON - best;
 	if (yields != YIELDS_NOW)

@@ -6,16 +6,15 @@
  * share a core though others are idle, for each time that it is displaced any idle thread takes it. So
  * at the end of a slice, with no task waiting, a task that shares its core with another of main's goes
  * to a core that is idle as a whole, in its own cache if there is one among the next
- * SMT_SPREAD_SCAN_MAX CPUs there. crates/sim/src/sched/ext is the same in Rust.
+ * TG_SMT_SPREAD_SCAN_MAX CPUs there. crates/sim/src/sched/ext is the same in Rust.
  */
 #ifndef TIDEGATE_EXT_SMT_SPREAD_H
 #define TIDEGATE_EXT_SMT_SPREAD_H
 
 #include "queue/enqueue.h"
 
-/* Threads of a core, and CPUs of a cache, that are looked at. */
+/* Threads of a core that are looked at. */
 #define SMT_SPREAD_THREADS_MAX 8
-#define SMT_SPREAD_SCAN_MAX 16
 
 /*
  * Whether a running task may be sent to another CPU. One that cannot migrate shows that by its CPUs
@@ -45,7 +44,7 @@ s32 smt_spread_find_core(struct task_struct *p TRUSTED, u32 cpu)
 	u32 at = c ? c->next_in_llc : cpu;
 	s32 found = -1;
 
-	for (int look = 0; look < SMT_SPREAD_SCAN_MAX && at != cpu; look++) {
+	for (int look = 0; look < TG_SMT_SPREAD_SCAN_MAX && at != cpu; look++) {
 		if (bpf_cpumask_test_cpu(at, idle) && bpf_cpumask_test_cpu(at, p->cpus_ptr)) {
 			found = at;
 			break;

@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Headroom: how many CPUs side work may use at this moment. crates/sim/src/sched/ext is the same in
- * Rust.
+ * Headroom: how many CPUs side work may use at this moment.
  *
  *	timer, 1 ms while there is side work (2 s longer):
  *	  headroom_read		CPU time since the last step (cpu_time.h)
  *	  headroom_law		law/headroom.h: the allowance
- *	  headroom_allow	whole CPUs, and credits for the fraction:
- *				  credit_ns: allowance less use; opens one CPU until it is spent
- *				  owed_ns:   floor less use; then side work displaces main
+ *	  tg_side_step		law/side_cpus.h: whole CPUs, and credits for the fraction
  *	  side_cpus_adjust	CPUs agree with that (side_cpus.h)
- *
- * The floor is the tolerance or, if that is more, what the watchdog makes necessary: SIDE_MIN_RUNTIME_NS
- * in SIDE_ROUND_NS, half of the watchdog's time, for each waiting task. That is 67 millionths of a CPU
- * for each task of side work: 1 % of a CPU for 150 of them.
  */
 #ifndef TIDEGATE_EXT_HEADROOM_CTL_H
 #define TIDEGATE_EXT_HEADROOM_CTL_H
@@ -23,19 +16,6 @@
 
 const volatile struct tg_headroom_config headroom_tuning SEC(".rodata.headroom");
 
-#define HEADROOM_STEP_NS 1000000ULL
-/* So much credit opens a CPU; so much owed displaces main. */
-#define HEADROOM_CREDIT_STEP_NS 1000000LL
-/* Unused allowance is kept for so long. */
-#define HEADROOM_CREDIT_KEEP_NS 10000000ULL
-/* Each so much of credit opens another CPU, to catch up. */
-#define HEADROOM_CATCH_UP_NS 5000000ULL
-/* A fall by more than this part of the machine in one step is a cut. */
-#define HEADROOM_CUT_PART 50
-#define SIDE_MIN_RUNTIME_NS 1000000ULL
-#define SIDE_ROUND_NS 15000000000ULL
-/* After so long without side work the timer stops, and what the law has learnt is forgotten. */
-#define HEADROOM_QUIET_NS 2000000000ULL
 /* A timer this late is lost (timer_guard.h). */
 #define HEADROOM_LATE_NS 2000000000ULL
 
@@ -49,11 +29,9 @@ struct headroom {
 	u64 fired_ns; /* when the timer last fired, or was set again */
 	u64 idle_ns;  /* in this window, as is side_ns */
 	u64 side_ns;
-	s64 credit_ns;
-	s64 owed_ns;
+	struct tg_side_credit credit;
 	u32 online;
 	u32 runs; /* CPUs that run side work */
-	u32 open;
 	u32 turn; /* the CPU where the search begins */
 };
 
@@ -82,10 +60,10 @@ struct {
 	MAP_TYPE(value, struct ext_headroom);
 } headroom_reports SEC(".maps");
 
-/* A step takes some tens of ns a CPU: it comes more rarely on machines of more than 256. */
+/* It comes more rarely on machines of more than 250 CPUs. */
 INLINE u64 headroom_step_ns(void)
 {
-	return tg_max(HEADROOM_STEP_NS, config.cpus * 4000ULL);
+	return tg_max(TG_HEADROOM_STEP_NS, config.cpus * TG_HEADROOM_STEP_CPU_NS);
 }
 
 INLINE void headroom_start(void)
@@ -210,61 +188,21 @@ INLINE u64 side_waiting(void)
 	return members > (s32)headroom.runs ? members - headroom.runs : 0;
 }
 
-/* What the watchdog makes necessary, in millionths of a CPU. */
-INLINE u64 side_watchdog_ucpu(void)
+/* Tasks of side work that run or want to. */
+INLINE u64 side_members_now(void)
 {
 	s32 members = *(volatile s32 *)&side_members;
 
-	return (members > 0 ? members : 0) * (SIDE_MIN_RUNTIME_NS * 1000000 / SIDE_ROUND_NS);
+	return members > 0 ? members : 0;
 }
 
-/* How many CPUs side work may use until the next step. */
-INLINE u32 headroom_cpus(u64 allowance_ucpu)
+/* From the decision to CPUs; `before_ucpu` is what was allowed until now. Global, as headroom_law. */
+__attribute__((noinline)) int headroom_allow(u64 dt_ns, u64 before_ucpu)
 {
-	u64 whole = allowance_ucpu / 1000000;
-	/* A debt of more than a CPU's step is worked off by a CPU less. */
-	u64 less = headroom.credit_ns < -HEADROOM_CREDIT_STEP_NS;
-	u64 credit_ns = headroom.credit_ns > 0 ? headroom.credit_ns : 0;
-
-	/* Where main pulses on all CPUs at the same moments, one CPU in between is not enough for
-	 * what is less than one, or a few. */
-	return tg_min(tg_sub0(whole, less) + headroom.open + credit_ns / HEADROOM_CATCH_UP_NS,
-		      tg_min(whole + tg_max(whole / 4, 1) + 1, tg_max(headroom.online, 1)));
-}
-
-/* From the decision to CPUs; `before_ucpu` is what was allowed until now. */
-INLINE void headroom_allow(u64 dt_ns, u64 before_ucpu)
-{
-	u64 floor_ucpu = tg_max(headroom.decision.floor_ucpu, side_watchdog_ucpu());
-	u64 allowance_ucpu = tg_max(headroom.decision.allowance_ucpu, floor_ucpu);
-	s64 most_ns = (s64)tg_max(tg_time_ns(allowance_ucpu, HEADROOM_CREDIT_KEEP_NS),
-				  (u64)HEADROOM_CREDIT_STEP_NS);
-	s64 side_ns = (s64)headroom.side_ns;
-
-	/* Main has stepped: what was saved up under its old level is not to be spent at its new
-	 * one. */
-	if (before_ucpu > allowance_ucpu + headroom.decision.capacity_ucpu / HEADROOM_CUT_PART) {
-		headroom.credit_ns = tg_min_s(headroom.credit_ns, 0);
-		headroom.open = 0;
-	}
-	dt_ns = tg_min(dt_ns, 1000000000);
-	headroom.credit_ns =
-	    tg_clamp_s(headroom.credit_ns + (s64)tg_time_ns(allowance_ucpu, dt_ns) - side_ns,
-		       -most_ns, most_ns);
-	headroom.owed_ns =
-	    tg_clamp_s(headroom.owed_ns + (s64)tg_time_ns(floor_ucpu, dt_ns) - side_ns,
-		       -HEADROOM_CREDIT_STEP_NS, 2 * HEADROOM_CREDIT_STEP_NS);
-	if (headroom.credit_ns >= HEADROOM_CREDIT_STEP_NS)
-		headroom.open = 1;
-	else if (headroom.credit_ns <= 0)
-		headroom.open = 0;
-	side_cpus_allowed = headroom_cpus(allowance_ucpu);
-}
-
-/* Side work has waited for its floor until it must be given at main's cost. */
-INLINE bool headroom_owes(void)
-{
-	return headroom.owed_ns >= HEADROOM_CREDIT_STEP_NS;
+	tg_side_step(&headroom.credit, &headroom.decision, before_ucpu, dt_ns, headroom.side_ns,
+		     side_members_now(), headroom.online);
+	side_cpus_allowed = headroom.credit.cpus;
+	return 0;
 }
 
 INLINE void headroom_report(u64 now)
@@ -283,7 +221,7 @@ INLINE void headroom_report(u64 now)
 	to->forced = side_forces;
 	to->longest_ns = tg_max(to->longest_ns, headroom.sample.dt_ns);
 	to->allowance_ucpu = d->allowance_ucpu;
-	to->floor_ucpu = tg_max(d->floor_ucpu, side_watchdog_ucpu());
+	to->floor_ucpu = tg_side_floor_ucpu(d, side_members_now());
 	to->capacity_ucpu = d->capacity_ucpu;
 	to->asked_ucpu = d->asked_ucpu;
 	to->main_ucpu = d->main_est_ucpu;
@@ -309,9 +247,9 @@ INLINE void headroom_step(u64 now)
 	headroom.last_ns = now;
 	if (fresh) {
 		headroom.decision.allowance_ucpu = 0;
-		headroom.credit_ns = 0;
-		headroom.owed_ns = 0;
-		headroom.open = 0;
+		headroom.credit.credit_ns = 0;
+		headroom.credit.owed_ns = 0;
+		headroom.credit.open = 0;
 		headroom.quiet_ns = 0;
 		side_cpus_allowed = 0;
 		return;
@@ -336,7 +274,7 @@ INLINE bool headroom_goes_on(u64 now)
 	}
 	if (!headroom.quiet_ns)
 		headroom.quiet_ns = now;
-	if (now - headroom.quiet_ns < HEADROOM_QUIET_NS)
+	if (now - headroom.quiet_ns < TG_HEADROOM_QUIET_NS)
 		return true;
 	headroom.last_ns = 0;
 	side_cpus_allowed = 0;

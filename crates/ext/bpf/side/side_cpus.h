@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The CPUs that run side work: as many as headroom_ctl.h allows, packed onto as few cores as will do,
- * so that the others stay whole. crates/sim/src/sched/ext is the same in Rust.
+ * so that the others stay whole.
  *
  *	side_cpu	the CPU counts in nr_side_cpus, which stays within side_cpus_allowed
  *	side_invited	it may become one though it would not by itself
@@ -16,34 +16,31 @@
 
 #include "queue/pick.h"
 
-/* How long the tolerance is taken from main at a time. */
-#define SIDE_FORCED_NS 1000000ULL
 /* CPUs of a cache that a waking side task looks at, and threads of a core. */
 #define SIDE_SCAN_MAX 16
 #define SIDE_THREADS_MAX 8
 
-/* What side work on a CPU costs: 0 fills a core that side work is on, 1 takes a whole core, 2 sits
- * beside main. Global, so that the verifier walks it once. */
+/* What side work on a CPU costs. Global, so that the verifier walks it once. */
 u32 side_rank(u32 cpu)
 {
 	struct ext_cpu *c = cpu_at(cpu);
-	u32 at, rank = 1;
+	u32 at, rank = TG_SIDE_WHOLE_CORE;
 
 	if (config.smt < 2)
-		return 0;
+		return TG_SIDE_FILLS_CORE;
 	if (!c)
-		return 2;
+		return TG_SIDE_BESIDE_MAIN;
 	at = c->next_in_core;
 	for (int look = 0; look < SIDE_THREADS_MAX && at != cpu; look++) {
 		struct cpu_time *s = cpu_time_at(at);
 
 		c = cpu_at(at);
 		if (!s || !c)
-			return 2;
+			return TG_SIDE_BESIDE_MAIN;
 		if (s->side & STOPWATCH_RUNS)
-			rank = 0;
+			rank = TG_SIDE_FILLS_CORE;
 		else if (!(s->idle & STOPWATCH_RUNS))
-			return 2;
+			return TG_SIDE_BESIDE_MAIN;
 		at = c->next_in_core;
 	}
 	return rank;
@@ -197,7 +194,7 @@ s32 side_spare;
 /* A stretch at main's cost begins. */
 INLINE void side_force_cpu(u32 cpu, struct cpu_time *s, u64 now)
 {
-	s->forced_ns = now + SIDE_FORCED_NS;
+	s->forced_ns = now + TG_SIDE_FORCED_NS;
 	s->forced = 1;
 	side_forces++;
 	scx_bpf_kick_cpu(cpu, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
@@ -217,7 +214,7 @@ INLINE void side_cpu_sweep(s32 cpu, struct cpu_time *s)
 
 /*
  * Tasks that may not run everywhere may wait for CPUs that main never leaves, while other side work
- * has more than the floor: each has SIDE_FORCED_NS three times (its slice) in SIDE_ROUND_NS. Others
+ * has more than the floor: each has TG_SIDE_FORCED_NS three times (its slice) in TG_SIDE_ROUND_NS. Others
  * of the run queue have gone on meanwhile, so it is the first of them.
  */
 INLINE void side_serve_few(u32 cpu, struct cpu_time *s, struct ext_cpu *c, u64 now)
@@ -232,7 +229,7 @@ INLINE void side_serve_few(u32 cpu, struct cpu_time *s, struct ext_cpu *c, u64 n
 		s->side_served_ns = now;
 		return;
 	}
-	if (tg_sub0(now, s->side_served_ns) < SIDE_ROUND_NS / 3 / waiting)
+	if (tg_sub0(now, s->side_served_ns) < TG_SIDE_ROUND_NS / 3 / waiting)
 		return;
 	s->side_served_ns = now;
 	side_force_cpu(cpu, s, now);
@@ -339,7 +336,7 @@ INLINE void side_cpus_adjust(u64 now)
 		else if (side_spare > 0)
 			side_give(rank);
 	}
-	if (headroom_owes() && !headroom.runs && side_waiting())
+	if (tg_side_owed(&headroom.credit) && !headroom.runs && side_waiting())
 		side_force(now);
 }
 

@@ -13,13 +13,6 @@
 
 #include "timers/slice_timer.h"
 
-/*
- * With more tasks than this for each CPU of a cache, a waiting task waits for several others and
- * the tick is soon enough; ending each slice on time would only make them switch more often
- * (hackbench of 160 tasks: 7 % longer than under EEVDF).
- */
-#define RESCHED_TASKS_MAX 8
-
 struct resched_timer {
 	struct bpf_timer timer;
 	u64 armed_ns; /* when it is due; 0: it is not set */
@@ -55,7 +48,7 @@ int resched_timer_set(u32 runqueue, u32 cpu, u64 now)
 	u64 at_ns;
 
 	if (!resched_timer || !c ||
-	    (rq && rq->members > RESCHED_TASKS_MAX * tg_max(config.cpus / config.llcs, 1)))
+	    (rq && rq->mean.members > TG_RESCHED_TASKS_MAX * tg_max(config.cpus / config.llcs, 1)))
 		return 0;
 	resched_timer->wanted = 1;
 	at_ns = resched_due_ns(c);

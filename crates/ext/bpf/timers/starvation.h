@@ -20,7 +20,7 @@
 
 #include "timers/timer_guard.h"
 
-/* Before all others that were brought forward (ENQUEUE_FRONT); ages are below 2^45 ns. */
+/* Before all others that were brought forward (TG_ENQUEUE_FRONT); ages are below 2^45 ns. */
 #define STARVATION_FRONT (1ULL << 47)
 /* Tasks of a queue that are looked at; in turn from its beginning and from its end, where those of
  * tiny weights are. */
@@ -88,7 +88,7 @@ u32 starvation_scan(u64 dsq, u32 runqueue, u64 flags, u64 now)
 	struct task_ctx *t;
 	struct runqueue *rq = runqueue_at(runqueue);
 	struct cpu_time *s;
-	u64 front = rq ? runqueue_v(rq) - STARVATION_FRONT : 0, to, at;
+	u64 front = rq ? tg_runqueue_v(&rq->mean) - STARVATION_FRONT : 0, to, at;
 	u32 look, verdict;
 	s32 cpu;
 	EXT_RCU;

@@ -1,7 +1,7 @@
 //! Headrooms that are kept on a part of the machine: a law on each domain's own sums, and what follows for the quota of all side work.
 //!
-//! A domain that is kept in time limits side work as the machine's law does: of several the least allowance counts. One that is
-//! kept in space limits nothing by quota once side work is confined; until then, and whenever the cpuset does not stand, its
+//! A domain that is kept by quota limits side work as the machine's law does: of several the least allowance counts. One that is
+//! kept by the cpuset limits nothing by quota once side work is confined; until then, and whenever the cpuset does not stand, its
 //! allowance counts for all side work, since nothing else would keep its idle.
 
 use tidegate_law::{
@@ -60,7 +60,7 @@ pub(super) struct Binding {
 #[derive(Default)]
 pub(super) struct Domains {
     all: Vec<Lawed>,
-    /// Side work has only those CPUs of the domains in space that their laws allow.
+    /// Side work has only those CPUs of the domains kept by the cpuset that their laws allow.
     pub(super) confined: bool,
     contend_ppm: u32,
 }
@@ -103,7 +103,7 @@ impl Domains {
     }
 
     fn spaces(&self) -> impl Iterator<Item = &Lawed> {
-        let in_space = |one: &&Lawed| one.domain.keeps == Keeps::Space;
+        let in_space = |one: &&Lawed| one.domain.keeps == Keeps::Cpuset;
         self.all.iter().filter(in_space)
     }
 
@@ -159,7 +159,7 @@ impl Domains {
         // The one CPU that side work then has is not to be used in full.
         let in_full = self.free_ucpu(outside_cpus) > 0;
         for one in &self.all {
-            if one.domain.keeps == Keeps::Space && self.confined && in_full {
+            if one.domain.keeps == Keeps::Cpuset && self.confined && in_full {
                 continue;
             }
             if one.decision.allowance_ucpu < least.decision.allowance_ucpu {
@@ -199,7 +199,7 @@ impl Domains {
         self.all.iter().map(state).collect()
     }
 
-    /// Whole CPUs by domain kept in space: their rooms.
+    /// Whole CPUs by domain kept by the cpuset: their rooms.
     pub(super) fn rooms_ucpu(&self, rooms: &mut Vec<u64>) {
         rooms.clear();
         rooms.extend(self.spaces().map(|one| room_ucpu(&one.decision)));

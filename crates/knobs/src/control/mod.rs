@@ -51,7 +51,7 @@ pub struct Demand {
     pub domains_only: bool,
     /// Where idle is kept on a part of the machine.
     pub domains: Vec<Domain>,
-    /// CPUs of side work that are in no domain kept in space.
+    /// CPUs of side work that are in no domain kept by the cpuset.
     pub outside_cpus: u32,
     /// Who asked for it.
     pub headroom_from: String,
@@ -184,7 +184,7 @@ impl Control {
         self.protect.protection(self.sensor.as_ref())
     }
 
-    /// Side work has only those CPUs of the domains in space that their laws allow, or it may have any again.
+    /// Side work has only those CPUs of the domains kept by the cpuset that their laws allow, or it may have any again.
     pub fn set_confined(&mut self, confined: bool) {
         self.domains.confined = confined;
     }
@@ -194,7 +194,7 @@ impl Control {
         self.domains.states()
     }
 
-    /// What side work may have of each domain that is kept in space, in the demand's order.
+    /// What side work may have of each domain that is kept by the cpuset, in the demand's order.
     pub fn rooms_ucpu(&self, rooms: &mut Vec<u64>) {
         self.domains.rooms_ucpu(rooms);
     }

@@ -28,6 +28,9 @@ pub struct Target {
     relieved: bool,
     /// After a failure to change that: not before.
     relief_again_ns: u64,
+    /// Why the last change of the class failed, and of the quota.
+    class_error: Option<String>,
+    quota_error: Option<String>,
     /// Unequal weights were seen. A period that came and went with gates would be a write, and so a refill, each time.
     unequal: bool,
 }
@@ -47,6 +50,8 @@ impl Target {
             planner: Planner::new(config),
             relieved: false,
             relief_again_ns: 0,
+            class_error: None,
+            quota_error: None,
             unequal: false,
         }
     }
@@ -54,6 +59,10 @@ impl Target {
     /// The limit that its own gate asks for.
     pub fn own(&self) -> Option<Bandwidth> {
         self.planner.own()
+    }
+
+    fn write_errors(&self) -> impl Iterator<Item = &String> {
+        [&self.class_error, &self.quota_error].into_iter().flatten()
     }
 
     /// What stands, as far as the planner knows.
@@ -129,10 +138,6 @@ pub struct Quotas {
     left_alone: BTreeSet<GroupPath>,
     /// What was written.
     pub log: WriteLog,
-    /// The last failure of a write, until one succeeds.
-    pub trouble: Option<String>,
-    /// Whose write that was: the trouble ends with its group.
-    trouble_of: Option<GroupPath>,
 }
 
 impl Default for Quotas {
@@ -146,8 +151,6 @@ impl Default for Quotas {
             is_free: false,
             left_alone: BTreeSet::new(),
             log: WriteLog::default(),
-            trouble: None,
-            trouble_of: None,
         }
     }
 }
@@ -193,9 +196,11 @@ impl Quotas {
         self.targets.retain(|target| target.group != *group);
         self.given_ucpu.truncate(self.targets.len());
         self.left_alone.remove(group);
-        if self.trouble_of.as_ref() == Some(group) {
-            self.trouble = None;
-        }
+    }
+
+    /// Of each group whose last write was refused, why.
+    pub fn write_errors(&self) -> impl Iterator<Item = &String> {
+        self.targets.iter().flat_map(Target::write_errors)
     }
 
     /// Another program insists on its own quota for `group`: it is not written again, whatever gates come and go.
@@ -327,10 +332,10 @@ impl Quotas {
             if let Err(why) = apply.set_yielding(&target.group, !relief) {
                 // Each try rewrites the ledger: not at every step.
                 target.relief_again_ns = now_ns.saturating_add(RELIEF_AFTER_NS);
-                self.trouble = Some(why);
-                self.trouble_of = Some(target.group.clone());
+                target.class_error = Some(why);
                 continue;
             }
+            target.class_error = None;
             target.relieved = relief;
             let write = Write {
                 at_ns: now_ns,
@@ -397,11 +402,10 @@ impl Quotas {
             let Some(plan) = plan else { continue };
             if let Err(why) = apply.set_quota(&target.group, was, plan.bandwidth) {
                 target.planner.invalidate();
-                self.trouble = Some(why);
-                self.trouble_of = Some(target.group.clone());
+                target.quota_error = Some(why);
                 continue;
             }
-            self.trouble = None;
+            target.quota_error = None;
             self.log.add_quota(Write {
                 at_ns: now_ns,
                 path: target.group.to_string(),
@@ -412,3 +416,6 @@ impl Quotas {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -172,6 +172,8 @@ struct Target {
     group: GroupPath,
     soft: Soft,
     again_ns: u64,
+    /// Why its last write failed.
+    write_error: Option<String>,
     /// Asked for by the latest [`SoftCaps::set`].
     wanted: bool,
 }
@@ -189,8 +191,6 @@ pub struct SoftCaps {
     stale: bool,
     /// Times that a group was put into the background or taken out. They come and go too fast for the log of writes.
     pub writes: u64,
-    /// The last failure of a write, until one succeeds.
-    pub trouble: Option<String>,
 }
 
 impl SoftCaps {
@@ -206,6 +206,7 @@ impl SoftCaps {
                     group: one.group.clone(),
                     soft: Soft::new(one.soft_ppt),
                     again_ns: 0,
+                    write_error: None,
                     wanted: true,
                 });
                 self.targets.len() - 1
@@ -219,9 +220,12 @@ impl SoftCaps {
             self.index = groups.enumerate().map(|(at, group)| (group, at)).collect();
         }
         self.stale = true;
-        if self.targets.is_empty() {
-            self.trouble = None;
-        }
+    }
+
+    /// Of each group whose last write was refused, why.
+    pub fn write_errors(&self) -> impl Iterator<Item = &String> {
+        let errors = self.targets.iter().map(|target| &target.write_error);
+        errors.flatten()
     }
 
     /// How many there are.
@@ -297,12 +301,12 @@ impl SoftCaps {
             match apply.set_background(&target.group, background) {
                 Err(why) => {
                     target.again_ns = now_ns.saturating_add(AGAIN_NS);
-                    self.trouble = Some(why);
+                    target.write_error = Some(why);
                 }
                 Ok(()) => {
                     target.soft.turned(now_ns, background);
                     self.stale |= target.soft.is_settled();
-                    self.trouble = None;
+                    target.write_error = None;
                     self.writes += 1;
                 }
             }

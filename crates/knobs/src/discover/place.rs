@@ -200,7 +200,7 @@ pub(super) fn find_cpuacct(
     Ok(Some(found))
 }
 
-/// Where cpuset is, for machines that will confine side work in space.
+/// Where cpuset is, for machines that will confine side work by cpuset.
 pub(super) fn find_cpuset(
     fs: &dyn KernelFs,
     mounts: &[CgroupMount],

@@ -148,7 +148,7 @@ impl Groups {
         self.write_cpuset_file(group, CPUS, &format_list(cpus))
     }
 
-    /// v1: brings the processes of the group and the groups below it into its cpuset, but for those that somebody else put into
+    /// v1: brings the processes of the group and the groups below it into its cpuset, but for those that another program put into
     /// another, and those that have left the group back to the parent's: nothing else ties the two hierarchies together.
     /// v2: nothing to do.
     pub fn gather_cpuset(&self, group: &GroupPath) -> GroupResult<Gathered> {

@@ -174,7 +174,7 @@ impl Groups {
     }
 
     /// Undoes a placement, or as much of a planned one as was done: in each hierarchy where the process is in our group
-    /// it goes back to where it was, or to the nearest ancestor that is still there. Where somebody else has moved it
+    /// it goes back to where it was, or to the nearest ancestor that is still there. Where another program has moved it
     /// since, it is left. What was made for it is removed. Idempotent.
     pub fn place_back(&self, placement: &Placement) -> GroupResult<Returned> {
         let mut returned = Returned::AtHome;

@@ -2,6 +2,7 @@
 
 use super::{Change, Entry, Fallback, Moving, same_group};
 use crate::bandwidth::Bandwidth;
+use crate::class;
 use crate::cpu_list::format_list;
 use crate::discover::CgroupVersion;
 use crate::group::{
@@ -94,7 +95,7 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
                     found: format!("idle {:?}", found.idle),
                 });
             }
-            groups.restore_class(&entry.group, was)?;
+            class::restore_class(groups, &entry.group, was)?;
             Ok(Outcome::Restored)
         }
         Change::Units(family) => Ok(match units::dissolve(groups, family)? {
@@ -169,12 +170,12 @@ fn restore_background(groups: &Groups, group: &GroupPath, was: &CpuClass) -> Gro
     if found == *was {
         return Ok(Outcome::Restored);
     }
-    if !groups.may_be_in_or_out(was, &found) {
+    if !class::may_be_in_or_out(groups, was, &found) {
         return Ok(Outcome::NotOurs {
             found: found.to_string(),
         });
     }
-    groups.restore_class(group, was)?;
+    class::restore_class(groups, group, was)?;
     Ok(Outcome::Restored)
 }
 
@@ -185,12 +186,12 @@ fn fall_to_background(groups: &Groups, entry: &Entry, was: &CpuClass) -> Outcome
             return Ok(Outcome::Gone);
         }
         let found = groups.class(&entry.group)?;
-        if !groups.may_be_in_or_out(was, &found) {
+        if !class::may_be_in_or_out(groups, was, &found) {
             return Ok(Outcome::NotOurs {
                 found: found.to_string(),
             });
         }
-        groups.set_background(&entry.group, was, true)?;
+        class::set_background(groups, &entry.group, was, true)?;
         Ok(Outcome::Kept)
     };
     Outcome::of(groups, &entry.group, done())
@@ -201,7 +202,7 @@ fn units_to_background(groups: &Groups, entry: &Entry, family: &units::Family) -
     let done = || -> GroupResult<Outcome> {
         for (_, unit) in family.list(groups)? {
             let was = groups.class(&unit)?;
-            groups.set_background(&unit, &was, true)?;
+            class::set_background(groups, &unit, &was, true)?;
         }
         Ok(Outcome::Kept)
     };
@@ -364,7 +365,7 @@ pub fn standing_differs(
         Change::Units(_) => None,
         Change::Background { was } => {
             let found = groups.class(group)?;
-            (!groups.may_be_in_or_out(was, &found)).then(|| found.to_string())
+            (!class::may_be_in_or_out(groups, was, &found)).then(|| found.to_string())
         }
         Change::Weight { ours, .. } => {
             let found = groups.class(group)?.weight_raw;

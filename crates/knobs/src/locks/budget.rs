@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_locks_on_purpose_gains_the_bound_and_no_more() {
+    fn taking_locks_on_purpose_gains_the_bound_and_no_more() {
         for (cpus, processes, threads, ppm) in [
             (1, 1, 1, PROCESS_PPM),
             (2, 50, 1, PROCESS_PPM),

@@ -1,7 +1,7 @@
 //! A gate's hint on its tasks: who has it, who lacks it, and how all of it is taken back.
 //!
 //! The kernel does not say whether a slice is a task's own: what reads as the default is taken for it, what reads as ours for
-//! ours, and anything else for somebody else's. What was somebody else's when the hint came is written down first, and put
+//! ours, and anything else for another program's. What was another program's when the hint came is written down first, and put
 //! back afterwards; what becomes so later is left alone.
 
 use std::collections::BTreeSet;

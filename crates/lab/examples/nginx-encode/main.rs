@@ -10,6 +10,8 @@
 //! delay from the tasks' own schedstat. Rounds are interleaved; the table at the end has medians over the rounds, and ratios to
 //! `alone` in the same round.
 
+#![allow(clippy::unwrap_used, reason = "a panic is its report")]
+
 mod load;
 
 use std::collections::BTreeMap;

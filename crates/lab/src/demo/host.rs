@@ -1,14 +1,17 @@
 //! The four ways on this machine.
 
 use super::{Comparison, HEADROOM_PCT, LOAD, Way, Window};
-use crate::arms::Arm;
-use crate::experiments::headroom::{Bench, Cell, LEVEL_ONE_PCT, Times};
-use crate::foreign::SideWork;
+use crate::beds::Bed;
+use crate::beds::host::arms::Arm;
+use crate::beds::host::foreign::SideWork;
+use crate::beds::host::tidegate::Tidegate;
+use crate::experiments::headroom::LEVEL_ONE_PCT;
+use crate::experiments::headroom::host::{Bench, Times};
+use crate::experiments::headroom::report::{Run, Slowdown};
 use crate::options::LabOptions;
 use crate::progress::Progress;
 use crate::rng::Rng;
-use crate::tidegate::Tidegate;
-use crate::{LabError, report::Bed, stats};
+use crate::{LabError, stats};
 
 /// Each way is run this often, in another order each time.
 const ROUNDS: u32 = 4;
@@ -72,10 +75,18 @@ impl<'a> Host<'a> {
                 let (n, of) = (round + 1, self.rounds);
                 progress.stage(&format!("here, round {n} of {of}: {}", way.label()));
                 let tidegate = self.tidegate.as_ref();
-                match self.bench.cell(tidegate, round, LOAD, arm(way), seed) {
-                    Ok(cell) => {
-                        windows.push(window(way, &cell));
-                        others.push(cell.shares.other_pct);
+                let run = Run {
+                    cpus: 0,
+                    load: LOAD,
+                    arm: arm(way),
+                    slowdown: Slowdown::Shipped,
+                    round,
+                };
+                match self.bench.cell(tidegate, run, seed) {
+                    Ok(sample) => {
+                        let done = sample.get("completed") > 0.0;
+                        windows.push(Window::new(way, round, done, &sample, "side_rate"));
+                        others.push(sample.get("other_pct"));
                     }
                     Err(LabError::Interrupted) => return Err(LabError::Interrupted),
                     Err(error) => {
@@ -114,17 +125,6 @@ impl<'a> Host<'a> {
             command: format!("tidegate lab demo{rounds}"),
             bed: Bed::Host(self.bench.setup.machine),
         })
-    }
-}
-
-fn window(way: Way, cell: &Cell) -> Window {
-    let done = cell.latency.completed > 0;
-    Window {
-        way,
-        round: cell.round,
-        p50_ms: done.then_some(cell.latency.p50_us / 1000.0),
-        p99_ms: done.then_some(cell.latency.p99_us / 1000.0),
-        side_work: cell.side_rate,
     }
 }
 

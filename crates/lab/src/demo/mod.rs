@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use crate::experiments::num;
+use crate::beds::Bed;
+use crate::beds::host::cleanup;
 use crate::options::LabOptions;
 use crate::progress::Progress;
 use crate::report::plots::Plot;
-use crate::report::{Bed, Report, Table};
-use crate::{LabError, cleanup, make_folder, stats, stop};
+use crate::report::{Report, Sample, Table, num};
+use crate::{LabError, make_folder, stats, stop};
 
 /// Load level of main: 25 % of the machine. Where CPUs share cores and side work has main's weight, 30 % are already more
 /// than the half of the machine that main then gets.
@@ -74,6 +75,20 @@ pub struct Window {
     pub p99_ms: Option<f64>,
     /// Side work done, in the comparison's unit.
     pub side_work: f64,
+}
+
+impl Window {
+    /// From a sample; a main that completed nothing has no latency.
+    fn new<K>(way: Way, round: u32, completed: bool, sample: &Sample<K>, side_work: &str) -> Self {
+        let ms = |name| completed.then(|| sample.get(name) / 1000.0);
+        Window {
+            way,
+            round,
+            p50_ms: ms("p50_us"),
+            p99_ms: ms("p99_us"),
+            side_work: sample.get(side_work),
+        }
+    }
 }
 
 /// What one way gave, over all rounds.
@@ -151,7 +166,7 @@ impl Comparison {
                 s.scheduler,
                 s.seed
             ),
-            Bed::Host(m) | Bed::Vm(crate::report::Guest { machine: m, .. }) => {
+            Bed::Host(m) | Bed::Vm(crate::beds::Guest { machine: m, .. }) => {
                 let plural = if m.cpus == 1 { "" } else { "s" };
                 let cgroup = m.cgroup.map_or("".into(), |v| format!(", cgroup v{v}"));
                 format!(
@@ -173,7 +188,7 @@ impl Comparison {
 
     fn rows(&self) -> Vec<Map<String, Value>> {
         let row = |w: &Window| {
-            crate::experiments::row(json!({
+            crate::report::row(json!({
                 "side_work_placed": w.way.key(), "round": w.round + 1, "load": LOAD,
                 "p50_ms": w.p50_ms.map(num), "p99_ms": w.p99_ms.map(num),
                 "side_work": num(w.side_work), "side_unit": self.side_unit,
@@ -185,6 +200,7 @@ impl Comparison {
     /// As a report, with the picture in its page.
     fn report(&self) -> Report {
         let mut report = Report::new("demo", self.bed.clone());
+        report.title = "What side work costs main";
         report.rows = self.rows();
         report.tables.push(self.table());
         report.plots.push(Plot {

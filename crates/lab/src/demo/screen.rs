@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Comparison, Way, host};
-use crate::experiments::LOUD_PCT;
+use crate::beds::host::LOUD_PCT;
 use crate::report::{Table, text};
 
 const WIDTH: usize = 80;

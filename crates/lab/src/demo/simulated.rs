@@ -2,13 +2,13 @@
 
 use super::{Comparison, HEADROOM_PCT, LOAD, Way, Window};
 use crate::LabError;
-use crate::on_sim::control::Control;
-use crate::on_sim::headroom::{Arm, Cell, Lengths, Slowdown, config, simulate};
-use crate::on_sim::jobs;
-use crate::on_sim::stage::{MS, Stage};
+use crate::beds::Bed;
+use crate::beds::sim::control::Control;
+use crate::beds::sim::{MS, Stage, jobs};
+use crate::experiments::headroom::report::Slowdown;
+use crate::experiments::headroom::sim::{Arm, Cell, Lengths, config, simulate};
 use crate::options::LabOptions;
 use crate::progress::Progress;
-use crate::report::Bed;
 
 /// A server of 32 cores.
 const CPUS: u32 = 64;
@@ -94,14 +94,8 @@ impl<'a> Cells<'a> {
         let window = |way: &Way| {
             let outcome = simulate(cell(*way), &lengths(*way), self.options.seed)?;
             progress.done(self.part(*way) * self.seconds());
-            let done = outcome.latency.completed > 0;
-            Ok(Window {
-                way: *way,
-                round: 0,
-                p50_ms: done.then_some(outcome.latency.p50_us / 1000.0),
-                p99_ms: done.then_some(outcome.latency.p99_us / 1000.0),
-                side_work: outcome.side_work_cpus,
-            })
+            let done = outcome.get("requests") > 0.0;
+            Ok(Window::new(*way, 0, done, &outcome, "side_work_cpus"))
         };
         let windows = jobs::map(self.jobs, &Way::ALL, |way| self.cost_ms(*way), window)?;
         let example = config(cell(Way::Alone), self.options.seed)?;

@@ -1,159 +1,171 @@
-//! The experiments on a real kernel, and what they share.
+//! The experiments. Each is a folder (or a file): what it compares, how each of its beds runs one arm once, and one report.
+//!
+//! To add one:
+//! 1. a variant of [`Experiment`] with its name (`options.rs`);
+//! 2. its module here: a function for each bed that it runs on, which runs every arm and keeps each run as a
+//!    [`Sample`](crate::report::Sample), and a report that takes its figures from the samples by name. A function for the host
+//!    serves the VM bed as well, which is the host's in a guest;
+//! 3. its row in `Experiment::plan` below: its title and those functions;
+//! 4. its line in `tidegate lab --help` (`crates/tidegate/src/cmd/lab.rs`).
+//!
+//! A simulated experiment is a list of *cells*, one simulation each. A cell's randomness comes from the experiment's seed
+//! and from what is common to all arms of a comparison, never from the arm, so that every arm meets the same arrivals. The
+//! simulator decides in integers; floating point begins here, where figures are made for readers.
 
 pub mod burst;
-pub mod burst_report;
 pub mod caps;
-pub mod caps_report;
-pub mod caps_soft;
 pub mod headroom;
-pub mod headroom_players;
-pub mod headroom_report;
+pub mod inversion;
 pub mod latency;
-pub mod latency_cells;
-pub mod latency_report;
 pub mod law;
-pub mod law_ext;
-pub mod law_report;
-pub mod law_rows;
+pub mod objective;
 pub mod published;
+pub mod settle;
 pub mod slices;
-pub mod slices_report;
 pub mod step;
-pub mod step_report;
 
-use std::path::PathBuf;
+use crate::options::{Engine, Experiment, LabOptions, On};
+use crate::report::{Report, serialisation};
+use crate::{LabError, beds};
 
-use serde_json::{Map, Value, json};
+type Run = fn(&LabOptions) -> Result<Report, LabError>;
 
-use crate::arms::Placement;
-use crate::cgroup::Hierarchy;
-use crate::machine::Machine;
-use crate::options::LabOptions;
-use crate::proc::{Worker, WorkerPlan};
-use crate::{LabError, tidegate};
-
-/// What every experiment looks at first.
-pub struct Setup {
-    /// The command that is driven.
-    pub exe: PathBuf,
-    /// The cgroup tree, or why there is none to write.
-    pub hierarchy: Result<Hierarchy, LabError>,
-    /// ... to read from, which takes no rights.
-    pub readable: Option<Hierarchy>,
-    /// Recorded in the report.
-    pub machine: Machine,
+/// What an experiment is called, and how it runs.
+struct Plan {
+    /// Above its page.
+    title: &'static str,
+    /// On this machine, with the knobs.
+    host: Option<Run>,
+    /// Whether that can be had on the VM bed too, where one emulated CPU without a cache is all there is.
+    vm: bool,
+    /// On this machine and on the VM bed, with the ext engine.
+    ext: Option<Run>,
+    /// On simulated machines, where both engines are in one report.
+    sim: Run,
 }
 
-impl Setup {
-    /// Looks.
-    pub fn new(options: &LabOptions) -> Result<Self, LabError> {
-        let hierarchy = Hierarchy::find();
-        let mut machine = Machine::look();
-        machine.cgroup = hierarchy.as_ref().ok().map(|h| if h.v2 { 2 } else { 1 });
-        Ok(Setup {
-            exe: tidegate::executable(options)?,
-            hierarchy,
-            readable: Hierarchy::locate(),
-            machine,
-        })
+impl Experiment {
+    fn plan(self) -> Plan {
+        let on = |title, host: Run, vm, ext: Run, sim: Run| Plan {
+            title,
+            host: Some(host),
+            vm,
+            ext: Some(ext),
+            sim,
+        };
+        let simulated = |title, ext, sim: Run| Plan {
+            title,
+            host: None,
+            vm: false,
+            ext,
+            sim,
+        };
+        match self {
+            Experiment::Law => on(
+                "Headroom against the table of the cpu.headroom patches (2019)",
+                law::host::run,
+                true,
+                law::host::run,
+                law::sim::run,
+            ),
+            Experiment::Headroom => on(
+                "What side work costs main",
+                headroom::host::run,
+                false,
+                headroom::host::run,
+                headroom::sim::run,
+            ),
+            Experiment::Step => on(
+                "How soon side work gives way",
+                step::host::run,
+                false,
+                step::host::run,
+                step::sim::run,
+            ),
+            Experiment::Latency => on(
+                "What a latency hint gives, and what it costs others",
+                latency::host::run,
+                true,
+                latency::host::run,
+                latency::sim::run,
+            ),
+            Experiment::Burst => on(
+                "What burst gives a load that exceeds its quota now and then",
+                burst::host::run,
+                true,
+                burst::host::run,
+                burst::sim::run,
+            ),
+            Experiment::Caps => on(
+                "How exact rate caps are",
+                caps::host::run,
+                true,
+                caps::host::run,
+                caps::sim::run,
+            ),
+            // As many CPUs as the bed's wide mode carries; on 80 of them it is the simulator's.
+            Experiment::Slices => simulated(
+                "What becomes of a quota that many CPUs share",
+                Some(slices::host::run),
+                slices::sim::run,
+            ),
+            // They need larger machines.
+            Experiment::Objective => simulated("objective", None, objective::run),
+            Experiment::Inversion => simulated("inversion", None, inversion::run),
+        }
     }
 
-    /// The tree, or the error that says what is missing.
-    pub fn need_hierarchy(&self) -> Result<&Hierarchy, LabError> {
-        self.hierarchy.as_ref().map_err(|e| LabError::Needs {
-            what: "this experiment".into(),
-            why: e.to_string(),
-            mend:
-                "without groups only `tidegate lab headroom` can run, with the arms that need none"
-                    .into(),
-        })
+    /// Whether it can be had there with this engine.
+    pub fn runs_on(self, on: On, engine: Engine) -> bool {
+        let plan = self.plan();
+        match (on, engine) {
+            (On::Sim, engine) => engine == Engine::Knobs,
+            (_, Engine::Ext) => plan.ext.is_some(),
+            (On::Host, Engine::Knobs) => plan.host.is_some(),
+            (On::Vm, Engine::Knobs) => plan.vm,
+        }
     }
-}
 
-/// Starts the burner as side work: one thread a CPU, always wanting more.
-pub fn start_burner(
-    setup: &Setup,
-    placement: &Placement<'_>,
-    threads: usize,
-) -> Result<Worker, LabError> {
-    let plan = WorkerPlan {
-        exe: &setup.exe,
-        kind: "burner",
-        args: Vec::new(),
-        threads,
-    };
-    Worker::start(&plan, &placement.side_join(), &|words| {
-        placement.side_command(words)
-    })
-}
-
-/// Starts main work that holds `level_ppm` of each CPU.
-pub fn start_constant(
-    setup: &Setup,
-    placement: &Placement<'_>,
-    level_ppm: u32,
-) -> Result<Worker, LabError> {
-    let plan = WorkerPlan {
-        exe: &setup.exe,
-        kind: "constant",
-        args: vec!["--level".into(), level_ppm.to_string()],
-        threads: setup.machine.cpus,
-    };
-    Worker::start(&plan, &placement.main_join(), &|words| {
-        placement.main_command(words)
-    })
-}
-
-/// Above this much for other programs, percent of the machine, a measurement is theirs as much as ours.
-pub const LOUD_PCT: f64 = 10.0;
-
-/// Mean work of a request of the built-in server.
-pub const SERVICE_US: f64 = 1000.0;
-
-/// Starts the open-loop server as main, offered `share` of the machine.
-pub fn start_server(
-    setup: &Setup,
-    placement: &Placement<'_>,
-    share: f64,
-    steps_per_ms: u64,
-    seed: u64,
-) -> Result<Worker, LabError> {
-    let cpus = setup.machine.cpus;
-    let per_second = share * cpus as f64 * 1e6 / SERVICE_US;
-    let args = [
-        ("--per-second", per_second.to_string()),
-        ("--service-us", SERVICE_US.to_string()),
-        ("--steps-per-ms", steps_per_ms.to_string()),
-        ("--seed", seed.to_string()),
-    ];
-    let plan = WorkerPlan {
-        exe: &setup.exe,
-        kind: "server",
-        args: args
+    /// Those that can be had there.
+    pub fn all_on(on: On, engine: Engine) -> impl Iterator<Item = Experiment> {
+        Experiment::ALL
             .into_iter()
-            .flat_map(|(name, value)| [name.to_string(), value])
-            .collect(),
-        threads: 2 * cpus,
+            .filter(move |e| e.runs_on(on, engine))
+    }
+}
+
+/// Runs one experiment where it was asked for, without writing its files.
+pub(crate) fn run(options: &LabOptions) -> Result<Report, LabError> {
+    let plan = options.experiment.plan();
+    let refused = || LabError::process(options.experiment.name(), "cannot be had there");
+    let mut report = match options.on {
+        On::Host => {
+            beds::host::cleanup::sweep();
+            let run = match options.engine {
+                Engine::Knobs => plan.host,
+                Engine::Ext => plan.ext,
+            };
+            run.ok_or_else(refused)?(options)?
+        }
+        On::Sim if options.main_cmd.is_some() || options.side_cmd.is_some() => {
+            return Err(LabError::Asked {
+                what: "--main-cmd and --side-cmd".into(),
+                why: "a simulated machine cannot run a command".into(),
+                mend: "leave them out, or run it with --on host".into(),
+            });
+        }
+        On::Sim => (plan.sim)(options)?,
+        On::Vm => in_guest(options)?,
     };
-    Worker::start(&plan, &placement.main_join(), &|words| {
-        placement.main_command(words)
-    })
+    report.title = plan.title;
+    report.engine = options.engine;
+    Ok(report)
 }
 
-/// A row of the report from a JSON object; anything else would be a mistake of ours and gives an
-/// empty row.
-pub fn row(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        _ => Map::new(),
-    }
-}
-
-/// A number for JSON: rounded to three decimals, `null` where it is not finite.
-pub fn num(value: f64) -> Value {
-    if value.is_finite() {
-        json!((value * 1000.0).round() / 1000.0)
-    } else {
-        Value::Null
-    }
+/// What the guest's own lab reported.
+fn in_guest(options: &LabOptions) -> Result<Report, LabError> {
+    let done = beds::vm::run(options)?;
+    let mut report = serialisation::from_text(&done.report, done.guest)?;
+    report.notes.push(done.note);
+    Ok(report)
 }

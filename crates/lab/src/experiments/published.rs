@@ -15,38 +15,22 @@ pub struct LawRow {
     pub idle_pct: u32,
 }
 
+const fn law(main_pct: u32, side_pct: Option<u32>, idle_pct: u32) -> LawRow {
+    LawRow {
+        main_pct,
+        side_pct,
+        idle_pct,
+    }
+}
+
 /// What the controller must give side work for a headroom of 30 %.
 pub const LAW: [LawRow; 6] = [
-    LawRow {
-        main_pct: 30,
-        side_pct: Some(40),
-        idle_pct: 30,
-    },
-    LawRow {
-        main_pct: 40,
-        side_pct: Some(30),
-        idle_pct: 30,
-    },
-    LawRow {
-        main_pct: 50,
-        side_pct: Some(20),
-        idle_pct: 30,
-    },
-    LawRow {
-        main_pct: 60,
-        side_pct: Some(10),
-        idle_pct: 30,
-    },
-    LawRow {
-        main_pct: 70,
-        side_pct: None,
-        idle_pct: 30,
-    },
-    LawRow {
-        main_pct: 80,
-        side_pct: None,
-        idle_pct: 20,
-    },
+    law(30, Some(40), 30),
+    law(40, Some(30), 30),
+    law(50, Some(20), 30),
+    law(60, Some(10), 30),
+    law(70, None, 30),
+    law(80, None, 20),
 ];
 
 /// One row of the third table: main's average latency, normalised to no side work at load 1.0; side
@@ -235,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_seeds_say_of_their_tables_holds_of_ours() {
+    fn what_the_sources_say_of_their_tables_holds_of_ours() {
         let p99 = CYCLICTEST.iter().find(|r| r.stat == "p99").map(|r| r.b);
         assert_eq!(p99.map(|(without, with)| without / with), Some(173));
         for r in &HACKBENCH {

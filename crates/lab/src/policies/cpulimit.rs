@@ -6,7 +6,7 @@
 //! in SIGSTOP. Use is read from `/proc/PID/stat`, which counts in steps of 10 ms; which processes belong to the target is found
 //! out by reading all of `/proc` in each slot, as with its `-i`.
 //!
-//! An experiment starts its load under [`crate::proc::Guarded`], and then:
+//! An experiment starts its load under [`crate::beds::host::proc::Guarded`], and then:
 //!
 //! ```no_run
 //! # fn load() -> i32 { 1 }
@@ -321,7 +321,7 @@ fn family(all: &[Seen], root: i32) -> BTreeMap<i32, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proc::Guarded;
+    use crate::beds::host::proc::Guarded;
     use std::process::Command;
 
     #[test]

@@ -39,18 +39,10 @@ pub fn render(report: &Report) -> String {
              svg [stroke=\"{marker}\"] {{ stroke: var(--s{i}); }}\n"
         );
     }
-    let title = match report.experiment {
-        "law" => "Headroom against the table of the cpu.headroom patches (2019)",
-        "headroom" => "What side work costs main",
-        "step" => "How soon side work gives way",
-        "latency" => "What a latency hint gives, and what it costs others",
-        "burst" => "What burst gives a load that exceeds its quota now and then",
-        "slices" => "What becomes of a quota that many CPUs share",
-        "demo" => "What side work costs main",
-        "caps" => "How exact rate caps are",
-        other => other,
-    };
-    let title = report.scenario.as_ref().map_or(title, |one| &one.about);
+    let title = report
+        .scenario
+        .as_ref()
+        .map_or(report.title, |one| &one.about);
     let mut body = format!(
         "<h1>{}</h1>\n<p class=machine>{}</p>\n",
         escape(title),

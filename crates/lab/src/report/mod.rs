@@ -2,19 +2,39 @@
 //! page, CSV and JSON.
 
 pub mod bars;
-pub mod bed;
 mod html;
 pub mod plots;
+pub mod samples;
 pub mod serialisation;
 pub(crate) mod text;
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
+use crate::beds::Bed;
 use crate::{Engine, LabError};
-pub use bed::{Bed, Guest, Simulated};
+
+pub use samples::{Sample, Samples, cell};
+
+/// A row of the report from a JSON object; anything else would be a mistake of ours and gives an
+/// empty row.
+pub fn row(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// A number for JSON: rounded to three decimals, `null` where it is not finite.
+pub fn num(value: f64) -> Value {
+    if value.is_finite() {
+        json!((value * 1000.0).round() / 1000.0)
+    } else {
+        Value::Null
+    }
+}
 
 /// Whether a target was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,11 +106,11 @@ pub struct Headline {
 
 /// JSON has no infinity: an event that was not seen to happen is `null`.
 fn rounded<S: serde::Serializer>(value: &f64, s: S) -> Result<S::Ok, S::Error> {
-    crate::experiments::num(*value).serialize(s)
+    num(*value).serialize(s)
 }
 
 fn rounded_option<S: serde::Serializer>(value: &Option<f64>, s: S) -> Result<S::Ok, S::Error> {
-    value.map(crate::experiments::num).serialize(s)
+    value.map(num).serialize(s)
 }
 
 impl Headline {
@@ -170,6 +190,9 @@ pub struct Report {
     pub experiment: &'static str,
     /// Where: `host`, `vm` or `sim`.
     pub on: &'static str,
+    /// Above its page.
+    #[serde(skip)]
+    pub title: &'static str,
     /// Which engine was asked for.
     #[serde(skip_serializing_if = "is_knobs")]
     pub engine: Engine,
@@ -205,6 +228,7 @@ impl Report {
         Report {
             experiment,
             on: machine.on(),
+            title: experiment,
             engine: Engine::Knobs,
             scenario: None,
             machine,

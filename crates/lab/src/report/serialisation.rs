@@ -4,8 +4,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Guest, Headline, Met, Report, Table, plots::Plot};
-use crate::machine::Machine;
+use super::plots::Plot;
+use super::{Headline, Met, Report, Table};
+use crate::beds::Guest;
+use crate::beds::host::machine::Machine;
 use crate::{Experiment, LabError};
 
 #[derive(Serialize, Deserialize)]

@@ -31,7 +31,7 @@ pub fn render(report: &Report) -> String {
     out
 }
 
-/// Seed, ours, target, met.
+/// Published, ours, target, met.
 pub fn headline_table(headline: &[Headline]) -> Table {
     let mut t = Table::new(
         "Headline",
@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn csv_quotes_what_it_must() {
         let rows = vec![
-            crate::experiments::row(serde_json::json!({"a": "x,y", "b": 1.5})),
-            crate::experiments::row(serde_json::json!({"a": "say \"hi\"", "c": null})),
+            super::super::row(serde_json::json!({"a": "x,y", "b": 1.5})),
+            super::super::row(serde_json::json!({"a": "say \"hi\"", "c": null})),
         ];
         let text = csv(&rows);
         assert!(text.starts_with("a,b,c\n"));

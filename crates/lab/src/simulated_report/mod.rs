@@ -11,9 +11,9 @@ use tidegate_sim::scenario::Scenario;
 use tidegate_sim::{Class, Histogram, Scheduler};
 
 use crate::LabError;
-use crate::experiments::{num, row};
-use crate::on_sim::stage::contention_words;
-use crate::report::{Report, Simulated, Subject, Table};
+use crate::beds::Simulated;
+use crate::beds::sim::contention_words;
+use crate::report::{Report, Subject, Table, num, row};
 
 const MS: f64 = 1e6;
 const S: f64 = 1e9;

@@ -183,7 +183,7 @@ fn number(value: &str) -> Option<(f64, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::number;
+    use crate::simulated_report::plots::number;
 
     #[test]
     fn values_with_units_have_numbers() {

@@ -17,7 +17,7 @@ pub struct Group {
     pub gate: Gate,
 }
 
-/// A group's terms, as `tidegate ext --gate` takes them.
+/// A group's terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
     pub class: Option<Class>,

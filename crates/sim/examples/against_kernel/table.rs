@@ -156,7 +156,7 @@ pub fn constants(table: &Table, pairs: &Both<Pair>) -> String {
         ("machine.base_slice", "EEVDF's base slice"),
         (
             "costs.send",
-            "write of 100 bytes to a pipe that nobody waits for (with `receive`, the mean: `op_ns`)",
+            "write of 100 bytes to a pipe without a waiting reader (with `receive`, the mean: `op_ns`)",
         ),
         ("costs.receive", "read of 100 bytes that are there"),
         (

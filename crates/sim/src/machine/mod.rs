@@ -38,6 +38,11 @@ const SLICE_MOST_NS: u64 = 100_000_000;
 
 /// A simulated machine.
 pub struct Machine {
+    pub(crate) system: System,
+}
+
+/// What runs in it: programs, timers and the switch from task to task.
+pub(crate) struct System {
     pub(crate) k: Kernel,
     pub(crate) sched: Sched,
     checker: Option<Box<Checker>>,
@@ -80,26 +85,28 @@ impl Machine {
             .push(Group::new(GroupSpec::new("", GroupId::ROOT), 0, all));
         sched.add_group(&mut k, GroupId::ROOT);
         let checker = k.cfg.check.then(|| Box::new(Checker::new(&k)));
-        Ok(Machine { k, sched, checker })
+        Ok(Machine {
+            system: System { k, sched, checker },
+        })
     }
 
     /// Adds a group below another.
     pub fn add_group(&mut self, spec: GroupSpec) -> Result<GroupId, SimError> {
-        let above = self.group(spec.parent)?;
+        let above = self.system.group(spec.parent)?;
         range("weight", u64::from(spec.weight), 1, 10_000)?;
         if let Some(bandwidth) = &spec.bandwidth {
             check_bandwidth(bandwidth)?;
         }
         let cpus = spec.cpus.map_or(above.cpus, |own| own.and(&above.cpus));
         if cpus.is_empty() {
-            return Err(self.no_cpu(&spec.name));
+            return Err(self.system.no_cpu(&spec.name));
         }
         let depth = above.depth + 1;
-        let id = GroupId(self.k.groups.len() as u32);
-        self.k.groups.push(Group::new(spec, depth, cpus));
-        self.sched.add_group(&mut self.k, id);
-        if let Some(checker) = &mut self.checker {
-            checker.limit_changed(&self.k, id, self.sched.lazy_turnover_ns(id));
+        let id = GroupId(self.system.k.groups.len() as u32);
+        self.system.k.groups.push(Group::new(spec, depth, cpus));
+        self.system.sched.add_group(&mut self.system.k, id);
+        if let Some(checker) = &mut self.system.checker {
+            checker.limit_changed(&self.system.k, id, self.system.sched.lazy_turnover_ns(id));
         }
         Ok(id)
     }
@@ -113,47 +120,62 @@ impl Machine {
     /// woken when a page of `page` messages has been read, and fills it.
     pub fn add_paged_pipe(&mut self, capacity: u32, page: u32) -> PipeId {
         let capacity = capacity.max(1);
-        self.k.pipes.push(Pipe {
+        self.system.k.pipes.push(Pipe {
             capacity,
             page: page.clamp(1, capacity),
             ..Pipe::default()
         });
-        PipeId(self.k.pipes.len() as u32 - 1)
+        PipeId(self.system.k.pipes.len() as u32 - 1)
     }
 
     /// Adds a lock.
     pub fn add_lock(&mut self) -> LockId {
-        self.k.locks.push(LockState::default());
-        LockId(self.k.locks.len() as u32 - 1)
+        self.system.k.locks.push(LockState::default());
+        LockId(self.system.k.locks.len() as u32 - 1)
     }
 
     /// Adds a series for programs to record into.
     pub fn add_series(&mut self, name: &str) -> SeriesId {
-        self.k
+        self.system
+            .k
             .world
             .series
             .push((name.to_owned(), Histogram::new()));
-        SeriesId(self.k.world.series.len() as u32 - 1)
+        SeriesId(self.system.k.world.series.len() as u32 - 1)
     }
 
     /// Adds a queue of numbers for programs to share.
     pub fn add_queue(&mut self) -> QueueId {
-        self.k.world.queues.push(VecDeque::new());
-        QueueId(self.k.world.queues.len() as u32 - 1)
+        self.system.k.world.queues.push(VecDeque::new());
+        QueueId(self.system.k.world.queues.len() as u32 - 1)
     }
 
     /// Creates a task; it starts at `start_ns`, or now.
     pub fn spawn(&mut self, spec: TaskSpec) -> Result<TaskId, SimError> {
-        let start = spec.start_ns.max(self.k.now);
-        let task = self.create(spec, None)?;
-        self.k.trace(Event::Fork {
+        let start = spec.start_ns.max(self.system.k.now);
+        let task = self.system.create(spec, None)?;
+        self.system.k.trace(Event::Fork {
             parent: None,
             child: task,
         });
-        self.k.events.set_timer(start, Timer::Wake(task));
+        self.system.k.events.set_timer(start, Timer::Wake(task));
         Ok(task)
     }
 
+    /// Has everything that happens written down.
+    pub fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
+        self.system.k.world.traced = true;
+        self.system.k.tracer = Some(tracer);
+    }
+
+    /// Takes the tracer back.
+    pub fn take_tracer(&mut self) -> Option<Box<dyn Tracer>> {
+        self.system.k.world.traced = false;
+        self.system.k.tracer.take()
+    }
+}
+
+impl System {
     /// Puts a task into the tables; it does not run yet.
     fn create(&mut self, spec: TaskSpec, parent: Option<TaskId>) -> Result<TaskId, SimError> {
         let group = self.group(spec.group)?;
@@ -213,18 +235,6 @@ impl Machine {
         });
         self.sched.add_task(&mut self.k, id);
         Ok(id)
-    }
-
-    /// Has everything that happens written down.
-    pub fn set_tracer(&mut self, tracer: Box<dyn Tracer>) {
-        self.k.world.traced = true;
-        self.k.tracer = Some(tracer);
-    }
-
-    /// Takes the tracer back.
-    pub fn take_tracer(&mut self) -> Option<Box<dyn Tracer>> {
-        self.k.world.traced = false;
-        self.k.tracer.take()
     }
 
     fn group(&self, group: GroupId) -> Result<&Group, SimError> {

@@ -4,7 +4,7 @@
 //! of the task), then has its effect. A task that was blocked on a pipe or a lock tries
 //! again when it runs: another may have been quicker.
 
-use super::Machine;
+use super::System;
 use crate::ids::{CpuId, LockId, PipeId, TaskId};
 use crate::kernel::Pending;
 use crate::program::{Ctx, Op};
@@ -13,7 +13,7 @@ use crate::trace::Event;
 /// So many ops in no time at all are a program that never ends one instant.
 const SPIN_MAX: u32 = 1_000_000;
 
-impl Machine {
+impl System {
     /// Lets the CPU's task go on with its program until it has something to
     /// run, or until another's turn has come.
     pub(super) fn go_on(&mut self, cpu: CpuId) {

@@ -13,44 +13,44 @@ use crate::spec::{Bandwidth, GroupSpec};
 impl Machine {
     /// Now.
     pub fn now_ns(&self) -> Ns {
-        self.k.now
+        self.system.k.now
     }
 
     /// Events handled so far.
     pub fn events(&self) -> u64 {
-        self.k.handled
+        self.system.k.handled
     }
 
     /// Switches from task to task (or idle) so far.
     pub fn switches(&self) -> u64 {
-        self.k.cpus.iter().map(|c| c.switches).sum()
+        self.system.k.cpus.iter().map(|c| c.switches).sum()
     }
 
     /// What the machine was made of.
     pub fn config(&self) -> &MachineConfig {
-        &self.k.cfg
+        &self.system.k.cfg
     }
 
     /// CPUs of the machine.
     pub fn cpus(&self) -> u32 {
-        self.k.cpus.len() as u32
+        self.system.k.cpus.len() as u32
     }
 
     /// Groups, the root among them.
     pub fn groups(&self) -> u32 {
-        self.k.groups.len() as u32
+        self.system.k.groups.len() as u32
     }
 
     /// Tasks ever spawned or forked.
     pub fn tasks(&self) -> u32 {
-        self.k.tasks.len() as u32
+        self.system.k.tasks.len() as u32
     }
 
     /// What a CPU's task has run since it was last charged.
     fn uncharged_ns(&self, cpu: usize) -> u64 {
-        let c = &self.k.cpus[cpu];
+        let c = &self.system.k.cpus[cpu];
         if c.curr.is_some() {
-            self.k.now - c.charged_to
+            self.system.k.now - c.charged_to
         } else {
             0
         }
@@ -67,21 +67,29 @@ impl Machine {
     /// CPUs that run a task of a group or below.
     fn running_in(&self, group: GroupId) -> impl Iterator<Item = CpuId> {
         let runs = move |cpu: &CpuId| {
-            let curr = self.k.cpus[cpu.index()].curr;
-            curr.is_some_and(|task| self.k.is_within(self.k.task(task).group, group))
+            let curr = self.system.k.cpus[cpu.index()].curr;
+            curr.is_some_and(|task| {
+                self.system
+                    .k
+                    .is_within(self.system.k.task(task).group, group)
+            })
         };
         (0..self.cpus()).map(CpuId).filter(runs)
     }
 
     /// CPU time of a group and all below it, as its files show it.
     pub fn usage_accounted_ns(&self, group: GroupId) -> u64 {
-        self.k.groups[group.index()].usage_ns
+        self.system.k.groups[group.index()].usage_ns
     }
 
     /// CPU time of a group and all below it on one CPU, exact, since that has been counted ([`Machine::count_by_cpu`]).
     pub fn usage_on_ns(&self, group: GroupId, cpu: CpuId) -> u64 {
-        let runs = |task| self.k.is_within(self.k.task(task).group, group);
-        let running = self.k.cpus[cpu.index()].curr.is_some_and(runs);
+        let runs = |task| {
+            self.system
+                .k
+                .is_within(self.system.k.task(task).group, group)
+        };
+        let running = self.system.k.cpus[cpu.index()].curr.is_some_and(runs);
         let now_ns = if running {
             self.uncharged_ns(cpu.index())
         } else {
@@ -92,13 +100,13 @@ impl Machine {
 
     /// The same as its files show it.
     pub fn usage_on_accounted_ns(&self, group: GroupId, cpu: CpuId) -> u64 {
-        let by_cpu = &self.k.groups[group.index()].usage_by_cpu_ns;
+        let by_cpu = &self.system.k.groups[group.index()].usage_by_cpu_ns;
         by_cpu.get(cpu.index()).copied().unwrap_or(0)
     }
 
     /// How long a CPU has run anything, exact.
     pub fn cpu_busy_ns(&self, cpu: CpuId) -> u64 {
-        self.k.cpus[cpu.index()].busy_ns + self.uncharged_ns(cpu.index())
+        self.system.k.cpus[cpu.index()].busy_ns + self.uncharged_ns(cpu.index())
     }
 
     /// How long all CPUs together have run anything, exact.
@@ -110,58 +118,60 @@ impl Machine {
 
     /// How long all CPUs together have been idle, exact.
     pub fn idle_ns(&self) -> u64 {
-        self.k.now * u64::from(self.cpus()) - self.busy_ns()
+        self.system.k.now * u64::from(self.cpus()) - self.busy_ns()
     }
 
     /// Work done for a group and all below it, exact: CPU time at full speed, without the
     /// kernel's own.
     pub fn work_done_ns(&self, group: GroupId) -> u64 {
-        let running = self.running_in(group).map(|cpu| self.k.progress(cpu).1);
-        self.k.groups[group.index()].work_done_ns + running.sum::<u64>()
+        let running = self
+            .running_in(group)
+            .map(|cpu| self.system.k.progress(cpu).1);
+        self.system.k.groups[group.index()].work_done_ns + running.sum::<u64>()
     }
 
     /// How long tasks of a group and below have waited for a CPU while they could
     /// run (throttled or not), waits that are over.
     pub fn run_delay_ns(&self, group: GroupId) -> u64 {
-        self.k.groups[group.index()].run_delay_ns
+        self.system.k.groups[group.index()].run_delay_ns
     }
 
     /// How often a task of a group or below began to run, and how often after a longer wait than
     /// [`Machine::count_runs`] was told.
     pub fn runs(&self, group: GroupId) -> (u64, u64) {
-        let g = &self.k.groups[group.index()];
+        let g = &self.system.k.groups[group.index()];
         (g.runs, g.late_runs)
     }
 
     /// A group's cpu.stat.
     pub fn bandwidth_stat(&self, group: GroupId) -> BandwidthStat {
-        self.sched.bandwidth_stat(group)
+        self.system.sched.bandwidth_stat(group)
     }
 
     /// A group's cpu.max now.
     pub fn bandwidth(&self, group: GroupId) -> Bandwidth {
-        self.k.groups[group.index()].bandwidth
+        self.system.k.groups[group.index()].bandwidth
     }
 
     /// A group as it was added, with weight and idle as they are now.
     pub fn group_spec(&self, group: GroupId) -> &GroupSpec {
-        &self.k.groups[group.index()].spec
+        &self.system.k.groups[group.index()].spec
     }
 
     /// The group above; the root is its own.
     pub fn parent(&self, group: GroupId) -> GroupId {
-        self.k.groups[group.index()].parent
+        self.system.k.groups[group.index()].parent
     }
 
     /// Tasks in a group itself that have not ended.
     pub fn group_tasks(&self, group: GroupId) -> u32 {
-        self.k.groups[group.index()].tasks
+        self.system.k.groups[group.index()].tasks
     }
 
     /// A task's CPU time, exact.
     pub fn task_usage_ns(&self, task: TaskId) -> u64 {
-        let t = self.k.task(task);
-        let running = self.k.cpus[t.cpu.index()].curr == Some(task);
+        let t = self.system.k.task(task);
+        let running = self.system.k.cpus[t.cpu.index()].curr == Some(task);
         t.usage_ns
             + if running {
                 self.uncharged_ns(t.cpu.index())
@@ -172,58 +182,63 @@ impl Machine {
 
     /// A task's work done, exact.
     pub fn task_work_done_ns(&self, task: TaskId) -> u64 {
-        let t = self.k.task(task);
-        let running = self.k.cpus[t.cpu.index()].curr == Some(task);
-        t.work_done_ns + if running { self.k.progress(t.cpu).1 } else { 0 }
+        let t = self.system.k.task(task);
+        let running = self.system.k.cpus[t.cpu.index()].curr == Some(task);
+        t.work_done_ns
+            + if running {
+                self.system.k.progress(t.cpu).1
+            } else {
+                0
+            }
     }
 
     /// How long a task has waited for a CPU, waits that are over.
     pub fn task_run_delay_ns(&self, task: TaskId) -> u64 {
-        self.k.task(task).run_delay_ns
+        self.system.k.task(task).run_delay_ns
     }
 
     /// A task's name.
     pub fn task_name(&self, task: TaskId) -> &str {
-        &self.k.cold[task.index()].name
+        &self.system.k.cold[task.index()].name
     }
 
     /// The group a task is in.
     pub fn task_group(&self, task: TaskId) -> GroupId {
-        self.k.task(task).group
+        self.system.k.task(task).group
     }
 
     /// Who forked a task; none if it was spawned from outside.
     pub fn task_parent(&self, task: TaskId) -> Option<TaskId> {
-        self.k.cold[task.index()].parent
+        self.system.k.cold[task.index()].parent
     }
 
     /// Whether a task has ended.
     pub fn task_ended(&self, task: TaskId) -> bool {
-        self.k.task(task).state == TaskState::Exited
+        self.system.k.task(task).state == TaskState::Exited
     }
 
     /// The task that runs on a CPU.
     pub fn running(&self, cpu: CpuId) -> Option<TaskId> {
-        self.k.cpus[cpu.index()].curr
+        self.system.k.cpus[cpu.index()].curr
     }
 
     /// What the headroom law in the scheduler decided last: of ext, and only where there is side work.
     pub fn headroom(&self) -> Option<&tidegate_law::HeadroomDecision> {
-        self.sched.headroom()
+        self.system.sched.headroom()
     }
 
     /// What programs recorded into a series.
     pub fn series(&self, series: SeriesId) -> &Histogram {
-        &self.k.world.series[series.index()].1
+        &self.system.k.world.series[series.index()].1
     }
 
     /// A series' name.
     pub fn series_name(&self, series: SeriesId) -> &str {
-        &self.k.world.series[series.index()].0
+        &self.system.k.world.series[series.index()].0
     }
 
     /// How many series there are.
     pub fn series_count(&self) -> u32 {
-        self.k.world.series.len() as u32
+        self.system.k.world.series.len() as u32
     }
 }

@@ -192,15 +192,15 @@ fn meddle(m: &mut Machine, rng: &mut Prng) {
 
 fn verify(m: &Machine, seed: u64) {
     let (charged, busy): (u64, u64) = (
-        m.k.tasks.iter().map(|t| t.usage_ns).sum(),
-        m.k.cpus.iter().map(|c| c.busy_ns).sum(),
+        m.system.k.tasks.iter().map(|t| t.usage_ns).sum(),
+        m.system.k.cpus.iter().map(|c| c.busy_ns).sum(),
     );
     assert_eq!(charged, busy, "seed {seed}: charged is run");
     assert_eq!(
-        m.k.groups[0].usage_ns, busy,
+        m.system.k.groups[0].usage_ns, busy,
         "seed {seed}: the root has all"
     );
-    if let Err(why) = m.sched.verify(&m.k) {
+    if let Err(why) = m.system.sched.verify(&m.system.k) {
         panic!("seed {seed} at {} ns: {why}", m.now_ns());
     }
 }
@@ -222,7 +222,7 @@ fn random_machines_keep_their_books() {
             }
             verify(&m, seed);
             meddle(&mut m, &mut rng);
-            m.settle();
+            m.system.settle();
             verify(&m, seed);
         }
     }
@@ -269,10 +269,10 @@ fn too_much_quota_is_seen_with_every_scheduler() {
                 let hog = Box::new(|_: &mut Ctx<'_>| Op::Run { work_ns: 10 * MS });
                 machine.spawn(TaskSpec::new("hog", group, hog)).unwrap();
             }
-            machine.k.groups[group.index()].bandwidth.quota_us = Some(told_us);
-            let first_ns = machine.sched.lazy_turnover_ns(group);
-            let checker = machine.checker.as_mut().unwrap();
-            checker.limit_changed(&machine.k, group, first_ns);
+            machine.system.k.groups[group.index()].bandwidth.quota_us = Some(told_us);
+            let first_ns = machine.system.sched.lazy_turnover_ns(group);
+            let checker = machine.system.checker.as_mut().unwrap();
+            checker.limit_changed(&machine.system.k, group, first_ns);
             // 1 ms a period too much passes 49 ms + 2 · (5 + 4) ms in some 70 periods.
             let ran = machine.run_until(20_000 * MS);
             let name = ran.map_err(|violation| violation.rule);
@@ -315,8 +315,8 @@ fn main_that_is_forgotten_beside_side_work_is_seen() {
         }
         machine.run_until(50 * MS).unwrap();
         if pretend {
-            machine.k.idle.insert(CpuId(1));
-            machine.k.cpus[1].idle_since = 0;
+            machine.system.k.idle.insert(CpuId(1));
+            machine.system.k.cpus[1].idle_since = 0;
         }
         let ran = machine.run_until(2_000 * MS);
         let rule = ran.map_err(|violation| violation.rule);

@@ -1,6 +1,6 @@
 //! Tasks that start, wake, sleep and end.
 
-use super::Machine;
+use super::System;
 use crate::event::Timer;
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Pending, TaskState};
@@ -9,7 +9,7 @@ use crate::sched::{Dequeue, Enqueue, fifo, place::Waker, preempt};
 use crate::spec::Policy;
 use crate::trace::Event;
 
-impl Machine {
+impl System {
     /// A new task enters its first queue.
     pub(super) fn start(&mut self, task: TaskId, parent: Option<CpuId>) {
         let k = &mut self.k;

@@ -130,7 +130,9 @@ impl Sched {
     /// Whether a group that the task is in is throttled on its CPU.
     pub(crate) fn throttled(&self, k: &Kernel, task: TaskId) -> bool {
         match self {
-            Sched::Fair(fair) => fair.throttled_above(fair.ents[k.task(task).ent as usize].rq),
+            Sched::Fair(fair) => fair
+                .order
+                .throttled_above(fair.order.ents[k.task(task).ent as usize].rq),
             Sched::Ext(ext) => ext.is_held(task),
         }
     }
@@ -151,7 +153,9 @@ impl Sched {
     /// Whether a group that the task is in is throttled on another CPU: the kernel moves nothing there (throttled_lb_pair).
     pub(crate) fn throttled_on(&self, k: &Kernel, task: TaskId, cpu: CpuId) -> bool {
         match self {
-            Sched::Fair(fair) => fair.throttled_above(fair.rq_of(k.task(task).group, cpu)),
+            Sched::Fair(fair) => fair
+                .order
+                .throttled_above(fair.order.rq_of(k.task(task).group, cpu)),
             Sched::Ext(_) => false,
         }
     }
@@ -312,8 +316,8 @@ impl Sched {
     /// Whether the class's own books agree; the first disagreement in words.
     pub(crate) fn verify(&self, k: &Kernel) -> Result<(), String> {
         match self {
-            Sched::Fair(fair) => fair.verify(k),
-            Sched::Ext(ext) => ext.verify(k),
+            Sched::Fair(fair) => fair::verify(fair, k),
+            Sched::Ext(ext) => ext::verify(ext, k),
         }
     }
 

@@ -1,7 +1,7 @@
 //! `tidegate agent`: the agent process.
 
-use tidegate_agent::agent::{self, Mode, Options};
 use tidegate_agent::paths::RunDir;
+use tidegate_agent::startup::{self, Mode, Options};
 use tidegate_knobs::sense::Prefer;
 use tidegate_terms as terms;
 
@@ -10,7 +10,8 @@ use crate::exit::{Exit, Failure};
 const NOTES: &str = "\
 The first run or set starts one by itself (--on-demand), which leaves with the
 last gate. A service manager starts one that stays: systemctl start tidegate.
-TIDEGATE_RUN_DIR and TIDEGATE_PREFIX move an instance aside, for trials.";
+TIDEGATE_RUN_DIR and TIDEGATE_PREFIX give a trial instance files and groups of
+its own.";
 
 /// Run the agent: the one process that measures, decides and writes
 #[derive(clap::Args)]
@@ -19,7 +20,7 @@ pub struct Args {
     /// Go to the background and leave with the last gate
     #[arg(long, conflicts_with = "service")]
     on_demand: bool,
-    /// Stay in the foreground until told to stop [default]
+    /// Stay in the foreground until told to stop (the default)
     #[arg(long)]
     service: bool,
     /// How use is measured, over the configuration: BPF, group usage, or BPF where it works
@@ -79,7 +80,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
         sense,
         engine,
     };
-    agent::main(&RunDir::from_env(), &options)
+    startup::main(&RunDir::from_env(), &options)
         .map(|()| Exit::Ok)
-        .map_err(|error| Failure::new(Exit::Failure, error))
+        .map_err(|error| Failure::new(Exit::Failure, error.to_string()))
 }

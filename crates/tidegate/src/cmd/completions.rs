@@ -1,6 +1,5 @@
 //! `tidegate completions`: what a shell needs to complete our command line.
 
-use crate::cli;
 use crate::exit::{Exit, Failure};
 use crate::render;
 
@@ -14,6 +13,6 @@ pub struct Args {
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut cli::command(), "tidegate", &mut text);
+    clap_complete::generate(args.shell, &mut super::command(), "tidegate", &mut text);
     render::print(&String::from_utf8_lossy(&text))
 }

@@ -1,5 +1,10 @@
 //! `tidegate doctor`: what this machine can enforce.
 
+use serde::Serialize;
+use tidegate_agent::ext::machine;
+use tidegate_ext::{ExtError, ProgramCost};
+use tidegate_knobs::kfs::RealFs;
+
 use crate::doctor::{self, Facts};
 use crate::exit::{Exit, Failure};
 use crate::render;
@@ -7,27 +12,58 @@ use crate::render;
 const NOTES: &str = "\
 Looks, and changes nothing that stays: it loads and unloads the BPF sensor and
 may make an empty group for a moment. Ends with 0 if headroom can be enforced
-here by whoever calls it, else with 1.";
+here by its caller, else with 1.";
 
 /// Say what this machine can enforce, by which engine, how exactly, and what to change
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
+    /// Instead have the kernel check the ext engine's BPF programs, and print the instructions it walked; none runs
+    #[arg(long)]
+    verify_ext: bool,
     /// Print as JSON
     #[arg(long)]
     json: bool,
 }
 
+/// What `--verify-ext --json` prints.
+#[derive(Serialize)]
+struct Verified {
+    programs: Vec<ProgramCost>,
+}
+
 pub fn main(args: &Args) -> Result<Exit, Failure> {
+    if args.verify_ext {
+        return verify_ext(args.json);
+    }
     let report = doctor::report(&Facts::gather());
     if args.json {
         render::json(&report)?
     } else {
-        render::print(&render::doctor::page(&report))?
+        render::print(&doctor::page::of(&report))?
     };
     Ok(if report.enforceable {
         Exit::Ok
     } else {
         Exit::Failure
     })
+}
+
+fn verify_ext(json: bool) -> Result<Exit, Failure> {
+    let failure = |exit, why: &dyn std::fmt::Display| Failure::new(exit, format!("doctor: {why}"));
+    let options =
+        machine::options(&RealFs::new(), None).map_err(|why| failure(Exit::Failure, &why))?;
+    let programs = tidegate_ext::verify(&options).map_err(|error| {
+        let exit = match error {
+            ExtError::Unsupported { .. } | ExtError::NotRoot => Exit::Refused,
+            _ => Exit::Failure,
+        };
+        failure(exit, &error)
+    })?;
+    if json {
+        return render::json(&Verified { programs });
+    }
+    let line =
+        |program: &ProgramCost| format!("{:22}{:>8}\n", program.name, program.verified_insns);
+    render::print(&programs.iter().map(line).collect::<String>())
 }

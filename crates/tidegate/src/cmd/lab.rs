@@ -33,8 +33,8 @@ Simulated only:
   objective headroom that is found from main's run delay, beside asked for
   inversion main waits for a lock that throttled side work holds
 Not with --on vm: headroom and step, which one emulated CPU cannot show; but
-with --engine ext, which compares Tidegate's own scheduler (tidegate ext) with
-the kernel's and with the knobs, on a kernel that has sched_ext or on the bed's.
+with --engine ext, which compares Tidegate's own scheduler with the kernel's and
+with the knobs, on a kernel that has sched_ext or on the bed's.
 
 Each prints a table and writes a page (HTML), CSV and JSON. With --json an
 experiment prints one object; all and demo print one array of them. The

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cli;
 use crate::exit::{Exit, Failure};
 use crate::render;
 
@@ -42,7 +41,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
 
 /// With `tidegate-run` and so on as names of the subcommands.
 fn command() -> clap::Command {
-    let mut command = cli::command();
+    let mut command = super::command();
     command.build();
     command
 }

@@ -1,10 +1,9 @@
-//! One file a subcommand.
+//! The command line: what can be typed, one file a subcommand.
 
 pub mod agent;
 pub mod completions;
 pub mod doctor;
 pub mod explain;
-pub mod ext;
 pub mod guardian;
 pub mod lab;
 pub mod lab_worker;
@@ -19,8 +18,49 @@ pub mod status;
 pub mod stop;
 pub mod unset;
 
-use crate::cli::Cmd;
+use clap::{CommandFactory, Parser, Subcommand};
+
 use crate::exit::{Exit, Failure};
+
+/// CPU headroom on Linux: side work runs on what main work leaves, and gives way at once
+///
+/// Start best-effort work with `tidegate run --side -- CMD`. While it runs, Tidegate keeps a part of the machine idle
+/// (the headroom) for the bursts of everything else.
+#[derive(Parser)]
+#[command(name = "tidegate", version, max_term_width = 80, after_help = Exit::table())]
+#[command(disable_help_subcommand = true, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Cmd,
+}
+
+/// What was typed.
+#[derive(Subcommand)]
+pub enum Cmd {
+    Run(run::Args),
+    Set(set::Args),
+    Unset(unset::Args),
+    Show(show::Args),
+    Status(status::Args),
+    Explain(explain::Args),
+    Doctor(doctor::Args),
+    Lab(lab::Args),
+    Sim(sim::Args),
+    Agent(agent::Args),
+    Stop(stop::Args),
+    Repair(repair::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+    #[command(hide = true)]
+    Guardian(guardian::Args),
+    #[command(hide = true)]
+    LabWorker(lab_worker::Args),
+}
+
+/// The whole command line as clap knows it, for completions and man pages.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
 
 /// Does what was typed.
 pub fn dispatch(command: Option<Cmd>) -> Result<Exit, Failure> {
@@ -35,7 +75,6 @@ pub fn dispatch(command: Option<Cmd>) -> Result<Exit, Failure> {
         Some(Cmd::Doctor(args)) => doctor::main(&args),
         Some(Cmd::Lab(args)) => lab::main(&args),
         Some(Cmd::Sim(args)) => sim::main(&args),
-        Some(Cmd::Ext(args)) => ext::main(&args),
         Some(Cmd::Agent(args)) => agent::main(&args),
         Some(Cmd::Stop(args)) => stop::main(&args),
         Some(Cmd::Repair(args)) => repair::main(&args),
@@ -43,5 +82,13 @@ pub fn dispatch(command: Option<Cmd>) -> Result<Exit, Failure> {
         Some(Cmd::Man(args)) => man::main(&args),
         Some(Cmd::Guardian(args)) => guardian::main(&args),
         Some(Cmd::LabWorker(args)) => lab_worker::main(&args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_definitions_agree_with_each_other() {
+        super::command().debug_assert();
     }
 }

@@ -23,7 +23,7 @@ pub struct Args {
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let lines = tidegate_agent::repair(&RunDir::from_env(), after())
-        .map_err(|error| Failure::new(Exit::Failure, error))?;
+        .map_err(|error| Failure::new(Exit::Failure, error.to_string()))?;
     if args.json {
         return render::json(&lines);
     }

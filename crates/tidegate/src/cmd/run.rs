@@ -1,12 +1,12 @@
 //! `tidegate run`: a command in a gate of its own.
 //!
 //! The agent puts *this* process into the gate's group, and this process becomes the command. Nothing stands between the
-//! command and whoever started it: exit code, signals, terminal, job control and descriptors need no forwarding.
+//! command and its starter: exit code, signals, terminal, job control and descriptors need no forwarding.
 
 use std::ffi::OsString;
 
 use tidegate_api::RunRequest;
-use tidegate_terms::{Config, Roots};
+use tidegate_terms::Config;
 
 use crate::connect;
 use crate::exec;
@@ -44,7 +44,7 @@ pub struct Args {
     /// Under sudo, run CMD as root, not as the user who called sudo
     #[arg(long)]
     as_root: bool,
-    /// If no gate can be had, say so and run CMD without one
+    /// If no gate is available, say so and run CMD without one
     #[arg(long)]
     or_bare: bool,
     /// The command and its arguments
@@ -110,9 +110,4 @@ fn place(args: &Args) -> Result<Vec<String>, Failure> {
         terms: args.terms.0.to_map(),
     };
     Ok(connect::call_starting(|client| client.run(&request))?.notes)
-}
-
-/// The folders that hold the machine's configuration, for the commands that read it themselves.
-pub fn roots() -> Roots {
-    Roots::system(tidegate_agent::paths::RunDir::from_env().dir())
 }

@@ -9,9 +9,10 @@ use crate::render;
 
 const SAMPLE: &str = "\
 Examples:
-  sudo tidegate unset pid:4711               all terms: what was changed for it is
-                                             put back, where it is still ours
-  sudo tidegate unset ffmpeg headroom        this one: the next weaker value counts";
+  sudo tidegate unset pid:4711
+      all terms: each value that is still Tidegate's is put back
+  sudo tidegate unset ffmpeg headroom
+      this term: the value from the next weaker source counts";
 
 /// Take terms back; without names, all of them, and the gate ends
 #[derive(clap::Args)]

@@ -2,6 +2,7 @@
 
 mod mechanisms;
 mod obstacle;
+pub mod page;
 mod scheduler;
 
 use std::path::Path;
@@ -15,7 +16,7 @@ use tidegate_knobs::discover::{Machine, discover, probe_features};
 use tidegate_knobs::kfs::RealFs;
 use tidegate_knobs::sched::{Support, probe};
 use tidegate_knobs::sense::{self, Prefer, SenseConfig};
-use tidegate_terms::{Config, Engine};
+use tidegate_terms::{Config, Engine, Roots};
 
 use scheduler::Scheduler;
 
@@ -68,7 +69,7 @@ impl Facts {
             agent: agent(&run_dir),
             scheduler: Scheduler::gather(),
             systemd: tidegate_agent::systemd::bus::version().map_err(|error| error.to_string()),
-            config: Config::load(&crate::cmd::run::roots())
+            config: Config::load(&Roots::system(run_dir.dir()))
                 .map(|config| {
                     let engine = config.settings().engine;
                     (engine.value, engine.source.to_string())
@@ -195,7 +196,7 @@ pub struct Mechanism {
 pub struct Report {
     /// Tidegate's version.
     pub version: &'static str,
-    /// Headroom can be enforced here by whoever asked.
+    /// Headroom can be enforced here by the caller.
     pub enforceable: bool,
     /// One sentence.
     pub verdict: String,

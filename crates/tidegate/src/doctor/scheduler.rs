@@ -95,7 +95,7 @@ impl Scheduler {
         }
     }
 
-    /// The scheduler of somebody else that is in force.
+    /// Another program's scheduler that is in force.
     fn another(&self) -> Option<&str> {
         let support = self.support.as_ref()?.as_ref().ok()?;
         support.loaded.as_deref().filter(|name| *name != NAME)

@@ -64,7 +64,7 @@ fn binding(name: &str) -> String {
         "demand" => "it has nothing more to run",
         "headroom" => "the idle to keep for main",
         "tolerance" => "main takes all; this is the floor",
-        "cap" => "above its soft cap it gets only CPU that nobody else wants",
+        "cap" => "above its soft cap it gets only CPU that no other task wants",
         "share" => "other side gates take their part",
         "quota" => "its own quota",
         "cap_hard" => "its own hard cap",

@@ -106,9 +106,19 @@ fn cpu_line(gate: &GateView) -> String {
     )
 }
 
+/// A short length of time.
+fn short(ns: u64) -> String {
+    match ns {
+        0..10_000 => format!("{:.1} us", ns as f64 / 1e3),
+        10_000..10_000_000 => format!("{:.0} us", ns as f64 / 1e3),
+        10_000_000..10_000_000_000 => format!("{:.0} ms", ns as f64 / 1e6),
+        _ => format!("{:.0} s", ns as f64 / 1e9),
+    }
+}
+
 /// How long its tasks wait to run under the ext engine.
 pub fn waits(counts: &GateCounts) -> String {
-    let us = |us: f64| super::ext::short((us * 1e3) as u64);
+    let us = |us: f64| short((us * 1e3) as u64);
     format!(
         "to run after one of {}: {} at the median, {} at 99 %, {} at most",
         count(counts.wakeups, "wakeup", "wakeups"),
@@ -143,7 +153,7 @@ pub fn cap_line(cap: &CapView) -> String {
     }
     let times = count(cap.turns, "time", "times");
     format!(
-        "{now}; {times} so far, {:.0} % of its time; {:.1} s of CPU that nobody else wanted, {:.1} s within {}‰",
+        "{now}; {times} so far, {:.0} % of its time; {:.1} s of CPU that no other task wanted, {:.1} s within {}‰",
         cap.background_pct,
         cap.used_background_seconds,
         cap.used_foreground_seconds,
@@ -171,23 +181,23 @@ pub fn held_line(cap: &CapCounts) -> String {
         };
         format!(
             "at most {permille}‰{each}: held back {}, {:.1} s in all{left}",
-            count(cap.parks, "time", "times"),
-            cap.parked_seconds
+            count(cap.throttles, "time", "times"),
+            cap.throttled_seconds
         )
     });
     let soft = cap.soft_permille.map(|permille| {
         format!(
-            "above {permille}‰{each} only what nobody else wants: {:.2} CPUs of that now, {:.1} s so far, and {:.1} s within it",
+            "above {permille}‰{each} only what no other task wants: {:.2} CPUs of that now, {:.1} s so far, and {:.1} s within it",
             cap.background_cpus,
             cap.background_seconds,
             cap.used_seconds - cap.background_seconds
         )
     });
-    let visits = (cap.visits > 0).then(|| {
-        let times = count(cap.visits, "time", "times");
+    let min_runs = (cap.min_runs > 0).then(|| {
+        let times = count(cap.min_runs, "time", "times");
         format!("exceeded {times} for the kernel's watchdog")
     });
-    let parts: Vec<String> = [held, soft, visits].into_iter().flatten().collect();
+    let parts: Vec<String> = [held, soft, min_runs].into_iter().flatten().collect();
     parts.join("; ")
 }
 

@@ -1,8 +1,6 @@
 //! Answers for people: plain text under 80 columns, with colour only where it goes to a terminal.
 
-pub mod doctor;
 pub mod explain;
-pub mod ext;
 pub mod gates;
 pub mod status;
 #[cfg(test)]
@@ -19,9 +17,12 @@ use crate::exit::{Exit, Failure};
 /// The widest line that is written.
 pub const WIDTH: usize = 80;
 
-const BOLD: Style = Style::new().bold();
-const GOOD: Style = AnsiColor::Green.on_default();
-const BAD: Style = AnsiColor::Red.on_default().bold();
+/// Of headings.
+pub const BOLD: Style = Style::new().bold();
+/// Of what is well.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// Of what is not.
+pub const BAD: Style = AnsiColor::Red.on_default().bold();
 
 /// Prints to standard output; colours are taken out unless it is a terminal (and by `NO_COLOR`).
 pub fn print(text: &str) -> Result<Exit, Failure> {
@@ -35,17 +36,7 @@ pub fn print(text: &str) -> Result<Exit, Failure> {
 
 /// Prints JSON, indented, with a line end.
 pub fn json<T: serde::Serialize>(value: &T) -> Result<Exit, Failure> {
-    write_whole(serde_json::to_string_pretty(value))
-}
-
-/// Prints JSON as one line, for those who print one after the other.
-pub fn json_line<T: serde::Serialize>(value: &T) -> Result<Exit, Failure> {
-    write_whole(serde_json::to_string(value))
-}
-
-/// In one piece, so that who follows a file seldom finds half a line.
-fn write_whole(text: serde_json::Result<String>) -> Result<Exit, Failure> {
-    let text = text.map_err(|error| {
+    let text = serde_json::to_string_pretty(value).map_err(|error| {
         Failure::new(
             Exit::Failure,
             format!("json: {error}; report this as a bug"),
@@ -59,35 +50,15 @@ fn write_whole(text: serde_json::Result<String>) -> Result<Exit, Failure> {
     )
 }
 
-/// Whether somebody is left to read standard output: false once the other end of its pipe is closed, or its terminal is gone.
-pub fn is_read() -> bool {
-    has_reader(std::io::stdout().as_fd())
-}
-
+/// Whether the other end of a pipe is open, or a terminal still there.
 fn has_reader(output: BorrowedFd<'_>) -> bool {
     let mut looked = [PollFd::from_borrowed_fd(output, PollFlags::empty())];
     let gone = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
-    // Whoever cannot be asked is taken to be there: a write tells in the end.
+    // Where poll fails, a reader is assumed: a write finds out.
     match poll(&mut looked, Some(&Timespec::default())) {
         Ok(_) => !looked[0].revents().intersects(gone),
         Err(_) => true,
     }
-}
-
-/// Writes over the last `lines` lines of the terminal.
-pub fn write_over(lines: usize, text: &str) -> Result<Exit, Failure> {
-    let up = match lines {
-        0 => String::new(),
-        lines => format!("\x1b[{lines}A"),
-    };
-    // What is left of a longer text goes, too.
-    let whole = format!("{up}\r\x1b[J{text}");
-    let mut stdout = std::io::stdout().lock();
-    finish(
-        stdout
-            .write_all(whole.as_bytes())
-            .and_then(|()| stdout.flush()),
-    )
 }
 
 fn finish(written: std::io::Result<()>) -> Result<Exit, Failure> {

@@ -46,8 +46,8 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
         ("Guardian", guardian(view)),
     ];
     // An agent of an older build does not say.
-    if !view.space.is_empty() {
-        lines.insert(4, ("Space", view.space.clone()));
+    if !view.cpuset.is_empty() {
+        lines.insert(4, ("Cpuset", view.cpuset.clone()));
     }
     let domains = view.domains.iter().map(domain);
     let notes = view.domain_notes.iter().cloned();
@@ -110,7 +110,7 @@ fn domain(view: &DomainView) -> String {
         allowance_cpus,
         ..
     } = view;
-    let given = match view.given.as_deref() {
+    let given = match view.side_cpuset.as_deref() {
         None => "by the quota".to_owned(),
         Some("") => "no whole CPU of them".to_owned(),
         Some(given) => format!("CPUs {given} of them"),
@@ -244,6 +244,6 @@ fn guardian(view: &StatusView) -> String {
             "{pid}, acts after {:.1} s without a sign of the agent",
             view.lease_seconds
         ),
-        None => "not running: nobody would act if the agent died".to_owned(),
+        None => "not running: if the agent died, side work would keep its last limit".to_owned(),
     }
 }

@@ -61,7 +61,7 @@ fn machine() -> StatusView {
         headroom_pct: 20.0,
         tolerance_pct: 2.0,
         headroom_from: "default_headroom (default)".into(),
-        space: "in time only (2 CPUs; space = auto is from 32)".into(),
+        cpuset: "by quota only (2 CPUs; cpuset = auto is from 32)".into(),
         main_cpus: 0.81,
         side_cpus: 0.78,
         idle_cpus: 0.4,
@@ -135,7 +135,7 @@ fn the_status_page() {
       CPUs: main and the rest 0.81, side 0.78 of 0.79 allowed, idle 0.40
      Limit: 39.5 ms in each 50.0 ms for all side work; 1.2 quota writes a
             second, 42 writes in all
-     Space: in time only (2 CPUs; space = auto is from 32)
+    Cpuset: by quota only (2 CPUs; cpuset = auto is from 32)
   Decision: track: main 0.81 of 2.00 CPUs
    Reclaim: 97.4 % of what main left (last minute); 0.0 s at the tolerance
             (2.0 %)
@@ -235,7 +235,7 @@ fn lines_fit() {
 }
 
 #[test]
-fn who_reads_no_more_is_noticed_without_a_write() {
+fn a_closed_reader_is_noticed_without_a_write() {
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     assert!(has_reader(writer.as_fd()), "nothing was read so far");
     drop(reader);
@@ -290,8 +290,8 @@ fn a_cap_under_the_scheduler_is_told_by_what_it_did() {
         buckets: 1,
         level_ms: Some(-1.25),
         used_seconds: 4.0,
-        parks: 1,
-        parked_seconds: 3.2,
+        throttles: 1,
+        throttled_seconds: 3.2,
         ..CapCounts::default()
     };
     assert_eq!(
@@ -304,14 +304,14 @@ fn a_cap_under_the_scheduler_is_told_by_what_it_did() {
     (cap.background_cpus, cap.background_seconds) = (0.25, 1.5);
     assert_eq!(
         gates::held_line(&cap),
-        "above 100‰ only what nobody else wants: 0.25 CPUs of that now, 1.5 s so far, and 2.5 s within it"
+        "above 100‰ only what no other task wants: 0.25 CPUs of that now, 1.5 s so far, and 2.5 s within it"
     );
     cap.scope = "task".into();
     cap.buckets = 5;
-    cap.visits = 2;
+    cap.min_runs = 2;
     assert_eq!(
         gates::held_line(&cap),
-        "above 100‰ for each task (of 5) only what nobody else wants: 0.25 CPUs of that now, 1.5 s so far, and 2.5 s \
+        "above 100‰ for each task (of 5) only what no other task wants: 0.25 CPUs of that now, 1.5 s so far, and 2.5 s \
          within it; exceeded 2 times for the kernel's watchdog"
     );
 }

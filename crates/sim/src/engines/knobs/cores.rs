@@ -1,9 +1,11 @@
-//! Idle kept in space by the engine on kernel files: the agent's planner ([`tidegate_knobs::space`]) and the agent's choice of what is
+//! Idle kept by the cpuset by the engine on kernel files: the agent's planner ([`tidegate_knobs::cpuset_planner`]) and the agent's choice of what is
 //! kept where ([`tidegate_knobs::domain`]) on a simulated machine.
 
 use tidegate_knobs::control::Control;
-use tidegate_knobs::domain::{Asked, Ground, Keeps, Resolved, resolve};
-use tidegate_knobs::space::{DOMAIN_LOOK_NS, LOOK_NS, Room, Space, SpaceConfig};
+use tidegate_knobs::cpuset_planner::{
+    CpusetAllowance, CpusetPlanner, CpusetPlannerConfig, DOMAIN_LOOK_NS, LOOK_NS,
+};
+use tidegate_knobs::domain::{Asked, DomainInputs, Keeps, Resolved, resolve};
 use tidegate_knobs::topology::{Core, Topology};
 
 use super::terms::{Compiled, Side};
@@ -16,7 +18,7 @@ const MAIN_LOOK_NS: Ns = 1_000_000_000;
 /// Side work's CPUs.
 pub(super) struct Cores {
     side: GroupId,
-    space: Space,
+    planner: CpusetPlanner,
     /// The machine's allowance is held by whole cores.
     whole: bool,
     look_ns: Ns,
@@ -41,7 +43,7 @@ pub(super) fn resolved(compiled: &Compiled, cpus: u32) -> Resolved {
         })
         .collect();
     let mut side = compiled.side.iter();
-    let ground = Ground {
+    let inputs = DomainInputs {
         online: all(),
         root: side.next().map(|root| list(&root.cpus)),
         in_place: side
@@ -50,11 +52,11 @@ pub(super) fn resolved(compiled: &Compiled, cpus: u32) -> Resolved {
         by_cpu: None,
         refused: None,
     };
-    resolve(&asked, &ground)
+    resolve(&asked, &inputs)
 }
 
 impl Cores {
-    /// Beside the loop, where anything is kept in space; `whole` is the agent's `space = on`.
+    /// Beside the loop, where anything is kept by the cpuset; `whole` is the agent's `cpuset = on`.
     pub(super) fn new(
         side: &[Side],
         resolved: &Resolved,
@@ -64,7 +66,7 @@ impl Cores {
         let parts: Vec<Vec<u32>> = resolved
             .domains
             .iter()
-            .filter(|domain| domain.keeps == Keeps::Space)
+            .filter(|domain| domain.keeps == Keeps::Cpuset)
             .map(|domain| domain.cpus.clone())
             .collect();
         let side = side.first().filter(|_| whole || !parts.is_empty())?;
@@ -77,8 +79,8 @@ impl Cores {
         };
         let topology = Topology::new((0..topology.cores()).map(core).collect());
         let allowed = side.cpus.as_ref().map_or_else(|| topology.cpus(), numbers);
-        let mut space = Space::new(SpaceConfig::default());
-        space.set_cpus(&topology, &allowed, &parts);
+        let mut planner = CpusetPlanner::new(CpusetPlannerConfig::default());
+        planner.set_cpus(&topology, &allowed, &parts);
         let look_ns = if parts.is_empty() {
             LOOK_NS
         } else {
@@ -86,7 +88,7 @@ impl Cores {
         };
         Some(Self {
             side: side.group,
-            space,
+            planner,
             whole,
             look_ns,
             due_ns: look_ns,
@@ -107,14 +109,14 @@ impl Cores {
         if now_ns >= self.main_due_ns {
             self.main_due_ns = now_ns + MAIN_LOOK_NS;
             control.main_by_cpu(&mut self.main_ns);
-            self.space.note_main(&self.main_ns);
+            self.planner.note_main(&self.main_ns);
         }
         control.rooms_ucpu(&mut self.rooms_ucpu);
-        let room = Room {
+        let room = CpusetAllowance {
             whole_ucpu: control.quota_room_ucpu().filter(|_| self.whole),
             domains_ucpu: &self.rooms_ucpu,
         };
-        let Some(cpus) = self.space.step(now_ns, room) else {
+        let Some(cpus) = self.planner.step(now_ns, room) else {
             return Ok(None);
         };
         let mut set = CpuSet::EMPTY;
@@ -123,7 +125,7 @@ impl Cores {
         }
         machine
             .set_cpuset(self.side, set)
-            .inspect_err(|_| self.space.forget())?;
+            .inspect_err(|_| self.planner.forget())?;
         control.set_confined(true);
         Ok(Some((self.side, set)))
     }

@@ -77,7 +77,7 @@ pub struct KnobsConfig {
     pub write_ns: (u64, u64),
     /// How side work gives way to main.
     pub yields: Yields,
-    /// Idle is kept in space, too, machine-wide: the agent's `space = on`. A main group's own CPUs are kept in space regardless.
+    /// Idle is kept by the cpuset, too, machine-wide: the agent's `cpuset = on`. A main group's own CPUs are kept by the cpuset regardless.
     pub whole_cores: bool,
     /// When the agent starts.
     pub start_ns: Ns,
@@ -117,7 +117,7 @@ pub struct KnobsLog {
     pub extra_sum_ppm: u64,
     /// Raises of it, and those given back since they did not help.
     pub raises: (u32, u32),
-    /// Every cpuset written to keep idle in space beside the engine.
+    /// Every cpuset written to keep idle by cpuset beside the engine.
     pub cpusets: Vec<(Ns, GroupId, CpuSet)>,
     /// The last decision of the law.
     pub decision: HeadroomDecision,

@@ -2,21 +2,13 @@
 //!
 //! A task stands under the bucket of its own cap and those of the groups above it; the strictest state counts. Out of a hard
 //! cap it waits in that bucket's own queue, out of a soft one it is background: it runs where nothing else wants the CPU. Side work
-//! stays side work: it runs there and only while the tide lets it.
+//! stays side work: it runs there and only while the headroom controller lets it.
 //! Both are looked at again at the very time at which the bucket will hold something.
 
 use tidegate_law::cap::{Bucket, Cap, Family, NEVER_NS, NONE, Scope, State, Terms};
+use tidegate_law::tuning::{CAP_AGAIN_NS, CAP_RECHECK_NS, CAP_RESERVE_NS, CAP_RUN_MIN_NS};
 
 use crate::{CapScope, CapTerms, Ns, TaskId};
-
-/// Who had to wait gets at least so much at once, if the bucket can hold four times that.
-const WANT_NS: u64 = 500_000;
-/// No task is held for longer without a look.
-const LOOK_NS: Ns = 500_000_000;
-/// After a look in vain, the next.
-const AGAIN_NS: Ns = 100_000;
-/// Enforcement is by a timer at the very moment; this is the least run.
-const LEAST_NS: u64 = 10_000;
 
 /// One cap and who waits for it.
 pub(super) struct Slot {
@@ -58,12 +50,17 @@ fn law_terms(terms: &CapTerms) -> Terms {
         CapScope::Process => Scope::Process,
         CapScope::Group => Scope::Group,
     };
-    Terms::new(some(terms.hard_ppt), some(terms.soft_ppt), scope, LEAST_NS)
+    Terms::new(
+        some(terms.hard_ppt),
+        some(terms.soft_ppt),
+        scope,
+        CAP_RUN_MIN_NS,
+    )
 }
 
 /// A quarter of a bucket at most: what several have booked should fit, or what comes in is lost.
 fn want_ns(bucket: &Bucket) -> u64 {
-    WANT_NS.min(bucket.depth_ns / 4).max(1)
+    CAP_RESERVE_NS.min(bucket.depth_ns / 4).max(1)
 }
 
 impl Caps {
@@ -144,7 +141,7 @@ impl Caps {
         if at_ns != NEVER_NS && rate_ppt > 0 {
             at_ns += before_ns * 1_000 / rate_ppt;
         }
-        let at_ns = at_ns.min(now_ns + LOOK_NS);
+        let at_ns = at_ns.min(now_ns + CAP_RECHECK_NS);
         self.look_at(index, (at_ns, task, true), now_ns);
         (index, want_ns)
     }
@@ -160,7 +157,7 @@ impl Caps {
         let slot = &mut self.slots[index as usize];
         let want_ns = want_ns(&slot.cap.soft);
         let at_ns = slot.cap.ready_at_ns(&self.families[slot.family], want_ns);
-        let at_ns = at_ns.clamp(now_ns + AGAIN_NS, now_ns + LOOK_NS);
+        let at_ns = at_ns.clamp(now_ns + CAP_AGAIN_NS, now_ns + CAP_RECHECK_NS);
         self.look_at(index, (at_ns, task, false), now_ns);
     }
 
@@ -254,7 +251,10 @@ impl Caps {
         slots
             .iter()
             .map(|slot| &self.slots[*slot as usize])
-            .map(|slot| slot.cap.slice_ns(slot.runners.max(1), LEAST_NS, u64::MAX))
+            .map(|slot| {
+                slot.cap
+                    .slice_ns(slot.runners.max(1), CAP_RUN_MIN_NS, u64::MAX)
+            })
             .min()
             .unwrap_or(u64::MAX)
     }

@@ -8,11 +8,9 @@
 use std::collections::VecDeque;
 
 use tidegate_law::bandwidth::{NONE, Pool, SLACK_WAIT_NS, Silo, Terms, Verdict};
+use tidegate_law::tuning::LIMIT_SOON_NS;
 
 use crate::{Bandwidth, CpuId, GroupId, Ns, TaskId};
-
-/// A timer that is asked for now rings so much later.
-const SOON_NS: Ns = 20_000;
 
 /// One limited group.
 pub(super) struct Limit {
@@ -121,7 +119,7 @@ impl Limits {
             {
                 let due_ns = match limit.pool.runtime_ns() {
                     0 => limit.pool.turnover_ns(),
-                    _ => now_ns + SOON_NS,
+                    _ => now_ns + LIMIT_SOON_NS,
                 };
                 if due_ns < limit.timer_ns {
                     limit.timer_ns = due_ns;

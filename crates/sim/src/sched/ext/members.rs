@@ -1,17 +1,49 @@
 //! Groups and tasks as the class knows them: what they are, whose buckets they draw on, what they ask of the headroom law.
 
+use tidegate_law::cap::State;
+use tidegate_law::hweight::{WEIGHT_IDLE, nice_weight};
 use tidegate_terms::{Tolerance, combine};
 
-use super::line::Standing;
-use super::tide::Tide;
-use super::{Ext, ExtGroup, ExtTask, Kind, Origin, Place};
+use super::caps::Caps;
+use super::hweight::Tree;
+use super::runqueue::Standing;
+use super::{ExtGroup, ExtTask, Kind, Origin, Place};
 use crate::kernel::Kernel;
-use crate::sched::fair::task_weight;
 use crate::spec::{CapScope, Class, Policy};
-use crate::{GroupId, TaskId};
+use crate::{GroupId, Ns, TaskId};
 
-impl Ext {
-    pub(crate) fn add_group(&mut self, k: &mut Kernel, group: GroupId) {
+/// Groups, tasks and what is known of each.
+pub(super) struct Members {
+    pub(super) groups: Vec<ExtGroup>,
+    pub(super) tasks: Vec<ExtTask>,
+    pub(super) tree: Tree,
+    pub(super) caps: Caps,
+}
+
+impl Members {
+    pub(super) fn new() -> Self {
+        Self {
+            groups: Vec::new(),
+            tasks: Vec::new(),
+            tree: Tree::new(),
+            caps: Caps::default(),
+        }
+    }
+
+    pub(super) fn task(&self, task: TaskId) -> &ExtTask {
+        &self.tasks[task.index()]
+    }
+
+    pub(super) fn task_mut(&mut self, task: TaskId) -> &mut ExtTask {
+        &mut self.tasks[task.index()]
+    }
+
+    /// What the caps above a task say, and which slot does.
+    pub(super) fn cap_state(&mut self, task: TaskId, now_ns: Ns) -> (State, u32) {
+        self.caps.state(&self.tasks[task.index()].slots, now_ns)
+    }
+
+    pub(super) fn add_group(&mut self, k: &Kernel, group: GroupId) {
         let g = &k.groups[group.index()];
         let spec = &g.spec;
         let root = group == GroupId::ROOT;
@@ -34,54 +66,37 @@ impl Ext {
         });
         if !root {
             self.tree.add(spec.parent, spec.weight, spec.idle);
-            self.limits.add_group(spec.parent);
         }
-        if g.bandwidth.quota_us.is_some() {
-            let bandwidth = g.bandwidth;
-            self.limits.set(group, &bandwidth, k.now);
-        }
-        self.set_tide();
     }
 
-    /// The law over what the groups ask for. There is one only while there may be side work.
-    fn set_tide(&mut self) {
+    /// Headroom and tolerance that the groups ask for, in ppm; none while there may be no side work.
+    pub(super) fn headroom_terms(&self) -> Option<(u32, u32)> {
         if !self.groups.iter().any(|group| group.side) {
-            return;
+            return None;
         }
         let headrooms = self.groups.iter().map(|group| group.headroom_ppm);
-        let headroom_ppm = combine::headroom(headrooms, |ppm| *ppm).unwrap_or(0);
         let tolerances = self.groups.iter().filter_map(|group| group.tolerance_ppm);
-        let tolerance_ppm =
-            combine::tolerance(tolerances, |ppm| *ppm).unwrap_or(Tolerance::ONE_PERCENT.ppm());
-        match &mut self.tide {
-            Some(tide) => tide.set_terms(headroom_ppm, tolerance_ppm),
-            None => {
-                self.tide = Some(Tide::new(self.topology.cpus(), headroom_ppm, tolerance_ppm));
-            }
-        }
+        Some((
+            combine::headroom(headrooms, |ppm| *ppm).unwrap_or(0),
+            combine::tolerance(tolerances, |ppm| *ppm).unwrap_or(Tolerance::ONE_PERCENT.ppm()),
+        ))
     }
 
-    pub(crate) fn add_task(&mut self, k: &mut Kernel, task: TaskId) {
+    pub(super) fn add_task(&mut self, k: &Kernel, task: TaskId, slice_ns: Ns) {
         debug_assert_eq!(task.index(), self.tasks.len(), "tasks come in order");
         let t = k.task(task);
         let cold = &k.cold[task.index()];
         self.tasks.push(ExtTask {
             group: t.group,
-            weight: task_weight(t.policy, t.nice) >> 10,
-            slice_ns: self.cfg.slice_ns,
+            weight: task_weight(t.policy, t.nice),
+            slice_ns,
             hint: 0,
             narrow: !t.anywhere,
             yields: false,
             kind: Kind::Main,
             place: Place::Away,
             cache: 0,
-            standing: Standing {
-                vruntime: 0,
-                end: 0,
-                flat: 1,
-                deadline: 0,
-                open_ns: None,
-            },
+            standing: Standing::default(),
             lag: 0,
             left: (0, Kind::Main),
             left_ns: 0,
@@ -157,7 +172,7 @@ impl Ext {
     }
 
     /// A task was put into another group while it was not queued.
-    pub(crate) fn change_group(&mut self, k: &mut Kernel, task: TaskId) {
+    pub(super) fn change_group(&mut self, k: &Kernel, task: TaskId) {
         let slots = std::mem::take(&mut self.task_mut(task).slots);
         let origins = std::mem::take(&mut self.task_mut(task).origins);
         let mut left = Vec::new();
@@ -176,7 +191,7 @@ impl Ext {
     }
 
     /// cpu.weight or cpu.idle.
-    pub(crate) fn set_shares(&mut self, k: &mut Kernel, group: GroupId) {
+    pub(super) fn set_shares(&mut self, k: &Kernel, group: GroupId) {
         let spec = &k.groups[group.index()].spec;
         self.tree.set_weight(group, spec.weight, spec.idle);
         for index in group.index()..self.groups.len() {
@@ -184,5 +199,14 @@ impl Ext {
             let idle = k.groups[index].spec.idle;
             self.groups[index].yields = idle || (index != above && self.groups[above].yields);
         }
+    }
+}
+
+/// A task's own weight.
+fn task_weight(policy: Policy, nice: i8) -> u32 {
+    if policy == Policy::Idle {
+        WEIGHT_IDLE
+    } else {
+        nice_weight(nice.into())
     }
 }

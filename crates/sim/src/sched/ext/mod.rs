@@ -1,28 +1,28 @@
 //! Tidegate's own scheduler, on sched_ext: the decisions that its BPF programs make, by the same law
 //! headers, for all ordinary tasks of the machine.
 //!
-//! One queue per last-level cache and kind of work ([`Kind`]), in virtual time ([`line`]), with the tree of groups flattened
-//! into weights ([`weight`]). A task that wakes is put on an idle CPU, on a wholly idle core first ([`place`]); else it
+//! One queue per last-level cache and kind of work ([`Kind`]), in virtual time ([`runqueue`]), with the tree of groups flattened
+//! into weights ([`hweight`]). A task that wakes is put on an idle CPU, on a wholly idle core first ([`place`]); else it
 //! displaces what yields to it, else whom its deadline displaces, else it waits. Quotas ([`limit`]) and caps ([`caps`]) are
 //! asked when a task is about to start and again at the very moment at which its silo or bucket is used up. Side work runs
-//! only where the headroom law lets it ([`tide`], [`side`]): main always comes first, but for the tolerance.
+//! only where the headroom law lets it ([`headroom_ctl`], [`side_cpus`]): main always comes first, but for the tolerance.
 //!
 //! What a real BPF scheduler pays is paid here by the machine's costs (switches, wakeups); its timers are exact.
 
-mod call;
 mod caps;
-mod door;
+mod enqueue;
+mod headroom_ctl;
+mod hweight;
 mod limit;
-mod line;
 mod members;
+mod pick;
 mod place;
 mod preempt;
-mod run;
-mod side;
-mod spread;
-mod tide;
+mod resched_timer;
+mod runqueue;
+mod side_cpus;
+mod smt_spread;
 mod verify;
-mod weight;
 
 use tidegate_law::HeadroomDecision;
 
@@ -33,19 +33,20 @@ use crate::kernel::Kernel;
 use crate::topology::Topology;
 use crate::{CpuId, GroupId, Ns, TaskId};
 
-use call::Call;
-use caps::Caps;
+use headroom_ctl::HeadroomCtl;
 use limit::Limits;
-use line::{Line, Standing};
-use tide::Tide;
-use weight::Tree;
+use members::Members;
+use place::Search;
+use resched_timer::ReschedTimer;
+use runqueue::{RunQueue, Standing};
+pub(crate) use verify::verify;
 
 /// Kinds of work, in the order in which a CPU looks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// Main and neutral work.
     Main,
-    /// Below a group of class side: behind main, and only where the tide is low.
+    /// Below a group of class side: behind main, and only where the headroom controller lets it.
     Side,
     /// Out of its soft cap: where nothing else wants the CPU.
     Background,
@@ -58,9 +59,9 @@ const KINDS: usize = 3;
 enum Place {
     /// Asleep, or not started.
     Away,
-    /// In its cache's line.
+    /// In its cache's run queue.
     Waiting((u64, u64)),
-    /// In the line too, but meant for one CPU that was made free for it.
+    /// A member of it too, but meant for one CPU that was made free for it.
     Sent(CpuId),
     /// On a CPU.
     Running(CpuId),
@@ -80,7 +81,7 @@ enum Origin {
 struct ExtTask {
     group: GroupId,
     /// Its own weight.
-    weight: u64,
+    weight: u32,
     slice_ns: u64,
     hint: i32,
     /// It may not run on every CPU of the machine.
@@ -92,7 +93,7 @@ struct ExtTask {
     cache: u32,
     standing: Standing,
     lag: i64,
-    /// The line that it left, while it is no member of one.
+    /// The run queue that it left, while it is no member of one.
     left: (u32, Kind),
     left_ns: u64,
     origins: Vec<Origin>,
@@ -125,7 +126,7 @@ struct ExtCpu {
     sent: Vec<TaskId>,
     /// The next timer that will look at it.
     armed_ns: Option<Ns>,
-    call: Call,
+    resched_timer: ReschedTimer,
     /// Where the search for any idle core of the machine goes on.
     any_from: u32,
     /// Until then side work runs here at main's cost.
@@ -134,17 +135,31 @@ struct ExtCpu {
     last_group: Option<GroupId>,
 }
 
+impl ExtCpu {
+    fn runs_side(&self) -> bool {
+        matches!(&self.run, Some(run) if run.kind == Kind::Side)
+    }
+}
+
 struct Run {
     task: TaskId,
     kind: Kind,
     since_ns: Ns,
+    slice_ns: Ns,
     /// When to look again: a silo or a bucket ends. A slice ends at a tick, or by a call.
     until_ns: Ns,
     deadline: u64,
 }
 
+impl Run {
+    /// When it has had a quarter of its slice, for which equals leave it alone.
+    fn quarter_ns(&self) -> Ns {
+        self.since_ns + self.slice_ns / 4
+    }
+}
+
 struct Cache {
-    lines: [Line; KINDS],
+    runqueues: [RunQueue; KINDS],
     balance_ns: Ns,
 }
 
@@ -152,16 +167,13 @@ struct Cache {
 pub(crate) struct Ext {
     cfg: ExtConfig,
     topology: Topology,
-    tree: Tree,
+    members: Members,
     limits: Limits,
-    caps: Caps,
-    groups: Vec<ExtGroup>,
-    tasks: Vec<ExtTask>,
     cpus: Vec<ExtCpu>,
     caches: Vec<Cache>,
     /// CPUs that a task is on its way to, or that were called to look.
     claimed: CpuSet,
-    tide: Option<Tide>,
+    headroom: Option<HeadroomCtl>,
     side_running: u32,
     side_waiting: u32,
     /// Tasks of side work that run or want to.
@@ -173,34 +185,34 @@ pub(crate) struct Ext {
 
 /// Timers of this class, packed into the number that the machine carries for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Alarm {
-    Tide,
+enum ClassTimer {
+    Headroom,
     Cpu(CpuId),
     Limit(GroupId),
     Cap(u32),
-    Call(CpuId),
+    Resched(CpuId),
 }
 
-impl Alarm {
+impl ClassTimer {
     fn pack(self) -> Timer {
         let (kind, number) = match self {
-            Alarm::Tide => (0, 0),
-            Alarm::Cpu(cpu) => (1, cpu.0),
-            Alarm::Limit(group) => (2, group.0),
-            Alarm::Cap(slot) => (3, slot),
-            Alarm::Call(cpu) => (4, cpu.0),
+            ClassTimer::Headroom => (0, 0),
+            ClassTimer::Cpu(cpu) => (1, cpu.0),
+            ClassTimer::Limit(group) => (2, group.0),
+            ClassTimer::Cap(slot) => (3, slot),
+            ClassTimer::Resched(cpu) => (4, cpu.0),
         };
         Timer::Class(kind << 32 | u64::from(number))
     }
 
-    fn unpack(number: u64) -> Alarm {
+    fn unpack(number: u64) -> ClassTimer {
         let low = number as u32;
         match number >> 32 {
-            0 => Alarm::Tide,
-            1 => Alarm::Cpu(CpuId(low)),
-            2 => Alarm::Limit(GroupId(low)),
-            3 => Alarm::Cap(low),
-            _ => Alarm::Call(CpuId(low)),
+            0 => ClassTimer::Headroom,
+            1 => ClassTimer::Cpu(CpuId(low)),
+            2 => ClassTimer::Limit(GroupId(low)),
+            3 => ClassTimer::Cap(low),
+            _ => ClassTimer::Resched(CpuId(low)),
         }
     }
 }
@@ -210,20 +222,17 @@ impl Ext {
         let topology = k.cfg.topology.clone();
         let cpus = topology.cpus();
         let cache = |_| Cache {
-            lines: std::array::from_fn(|_| Line::default()),
+            runqueues: std::array::from_fn(|_| RunQueue::default()),
             balance_ns: 0,
         };
         Ext {
             cfg,
-            tree: Tree::new(),
+            members: Members::new(),
             limits: Limits::new(cpus, k.cfg.bandwidth_slice_us * 1_000),
-            caps: Caps::default(),
-            groups: Vec::new(),
-            tasks: Vec::new(),
             cpus: (0..cpus).map(|_| ExtCpu::default()).collect(),
             caches: (0..topology.llcs()).map(cache).collect(),
             claimed: CpuSet::EMPTY,
-            tide: None,
+            headroom: None,
             side_running: 0,
             side_waiting: 0,
             side_members: 0,
@@ -235,31 +244,74 @@ impl Ext {
 
     /// What the headroom law decided last; none while there is no side work.
     pub(crate) fn headroom(&self) -> Option<&HeadroomDecision> {
-        self.tide.as_ref().map(Tide::decision)
+        self.headroom.as_ref().map(HeadroomCtl::decision)
+    }
+
+    pub(crate) fn add_group(&mut self, k: &mut Kernel, group: GroupId) {
+        self.members.add_group(k, group);
+        let g = &k.groups[group.index()];
+        if group != GroupId::ROOT {
+            self.limits.add_group(g.spec.parent);
+        }
+        if g.bandwidth.quota_us.is_some() {
+            self.limits.set(group, &g.bandwidth, k.now);
+        }
+        let Some((headroom_ppm, tolerance_ppm)) = self.members.headroom_terms() else {
+            return;
+        };
+        match &mut self.headroom {
+            Some(ctl) => ctl.set_terms(headroom_ppm, tolerance_ppm),
+            None => {
+                let cpus = self.topology.cpus();
+                self.headroom = Some(HeadroomCtl::new(cpus, headroom_ppm, tolerance_ppm));
+            }
+        }
+    }
+
+    pub(crate) fn add_task(&mut self, k: &mut Kernel, task: TaskId) {
+        self.members.add_task(k, task, self.cfg.slice_ns);
+    }
+
+    /// A task was put into another group while it was not queued.
+    pub(crate) fn change_group(&mut self, k: &mut Kernel, task: TaskId) {
+        self.members.change_group(k, task);
+    }
+
+    /// cpu.weight or cpu.idle.
+    pub(crate) fn set_shares(&mut self, k: &mut Kernel, group: GroupId) {
+        self.members.set_shares(k, group);
+    }
+
+    pub(crate) fn set_task(&mut self, k: &mut Kernel, task: TaskId) {
+        self.members.set_hint(k, task);
     }
 
     fn task(&self, task: TaskId) -> &ExtTask {
-        &self.tasks[task.index()]
+        self.members.task(task)
     }
 
     fn task_mut(&mut self, task: TaskId) -> &mut ExtTask {
-        &mut self.tasks[task.index()]
+        self.members.task_mut(task)
     }
 
-    fn line(&mut self, task: TaskId) -> &mut Line {
-        let task = &self.tasks[task.index()];
-        &mut self.caches[task.cache as usize].lines[task.kind as usize]
+    fn search<'a>(&'a self, k: &'a Kernel) -> Search<'a> {
+        Search { ext: self, k }
+    }
+
+    fn runqueue(&mut self, task: TaskId) -> &mut RunQueue {
+        let task = self.members.task(task);
+        &mut self.caches[task.cache as usize].runqueues[task.kind as usize]
     }
 
     /// Sets the timers that quotas and caps have asked for.
     fn set_timers(&mut self, k: &mut Kernel) {
         for (at_ns, group) in self.limits.timers.drain(..) {
             k.events
-                .set_timer(at_ns.max(k.now), Alarm::Limit(group).pack());
+                .set_timer(at_ns.max(k.now), ClassTimer::Limit(group).pack());
         }
-        for (at_ns, slot) in self.caps.timers.drain(..) {
+        for (at_ns, slot) in self.members.caps.timers.drain(..) {
             k.events
-                .set_timer(at_ns.max(k.now), Alarm::Cap(slot).pack());
+                .set_timer(at_ns.max(k.now), ClassTimer::Cap(slot).pack());
         }
     }
 
@@ -268,7 +320,7 @@ impl Ext {
         let armed = &mut self.cpus[cpu.index()].armed_ns;
         if armed.is_none_or(|armed_ns| at_ns < armed_ns) {
             *armed = Some(at_ns);
-            k.events.set_timer(at_ns, Alarm::Cpu(cpu).pack());
+            k.events.set_timer(at_ns, ClassTimer::Cpu(cpu).pack());
         }
     }
 }
@@ -278,18 +330,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_alarm_survives_its_number() {
-        for alarm in [
-            Alarm::Tide,
-            Alarm::Cpu(CpuId(1023)),
-            Alarm::Limit(GroupId(u32::MAX)),
-            Alarm::Cap(7),
-            Alarm::Call(CpuId(3)),
+    fn a_timer_survives_its_number() {
+        for timer in [
+            ClassTimer::Headroom,
+            ClassTimer::Cpu(CpuId(1023)),
+            ClassTimer::Limit(GroupId(u32::MAX)),
+            ClassTimer::Cap(7),
+            ClassTimer::Resched(CpuId(3)),
         ] {
-            let Timer::Class(number) = alarm.pack() else {
+            let Timer::Class(number) = timer.pack() else {
                 panic!("a timer of the class")
             };
-            assert_eq!(Alarm::unpack(number), alarm);
+            assert_eq!(ClassTimer::unpack(number), timer);
         }
     }
 }

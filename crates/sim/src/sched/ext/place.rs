@@ -5,51 +5,50 @@ use crate::cpuset::CpuSet;
 use crate::kernel::Kernel;
 use crate::{CpuId, TaskId};
 
-impl Ext {
+/// Looks for a CPU in the state as it is.
+pub(super) struct Search<'a> {
+    pub(super) ext: &'a Ext,
+    pub(super) k: &'a Kernel,
+}
+
+impl Search<'_> {
     /// Whether a CPU does nothing and no task is on its way to it.
-    pub(super) fn is_free(&self, k: &Kernel, cpu: CpuId) -> bool {
-        k.idle.contains(cpu) && !self.claimed.contains(cpu)
+    pub(super) fn is_free(&self, cpu: CpuId) -> bool {
+        self.k.idle.contains(cpu) && !self.ext.claimed.contains(cpu)
     }
 
-    pub(super) fn is_core_free(&self, k: &Kernel, cpu: CpuId) -> bool {
-        self.topology
-            .siblings(cpu)
-            .all(|sibling| self.is_free(k, CpuId(sibling)))
-    }
-
-    /// Caches in the order in which a task of `home` looks at them.
-    pub(super) fn caches_from(&self, home: u32) -> impl Iterator<Item = u32> + use<> {
-        let count = self.caches.len() as u32;
-        (0..count).map(move |step| (home + step) % count)
+    pub(super) fn is_core_free(&self, cpu: CpuId) -> bool {
+        let mut siblings = self.ext.topology.siblings(cpu);
+        siblings.all(|sibling| self.is_free(CpuId(sibling)))
     }
 
     /// The idle CPU for a task that wakes, starts or is let go.
-    pub(super) fn find(&self, k: &Kernel, task: TaskId, prev: CpuId) -> Option<CpuId> {
-        if self.task(task).kind == Kind::Side {
+    pub(super) fn find(&self, task: TaskId, prev: CpuId) -> Option<CpuId> {
+        if self.ext.task(task).kind == Kind::Side {
             return None;
         }
-        let may = |cpu: CpuId| k.allowed(task, cpu);
-        if may(prev) && self.is_core_free(k, prev) {
+        let may = |cpu: CpuId| self.k.allowed(task, cpu);
+        if may(prev) && self.is_core_free(prev) {
             return Some(prev);
         }
-        let home = self.topology.llc_of(prev);
-        let smt = self.topology.threads_per_core() > 1;
+        let home = self.ext.topology.llc_of(prev);
+        let smt = self.ext.topology.threads_per_core() > 1;
         if smt {
-            for cache in self.caches_from(home) {
-                let core = self.scan(&k.idle, cache, prev, |cpu| {
-                    may(cpu) && self.is_core_free(k, cpu)
+            for cache in self.ext.topology.llcs_from(home) {
+                let core = self.scan(&self.k.idle, cache, prev, |cpu| {
+                    may(cpu) && self.is_core_free(cpu)
                 });
                 if core.is_some() {
                     return core;
                 }
             }
-            if may(prev) && self.is_free(k, prev) {
+            if may(prev) && self.is_free(prev) {
                 return Some(prev);
             }
         }
-        for cache in self.caches_from(home) {
-            let thread = self.scan(&k.idle, cache, prev, |cpu| {
-                may(cpu) && !self.claimed.contains(cpu)
+        for cache in self.ext.topology.llcs_from(home) {
+            let thread = self.scan(&self.k.idle, cache, prev, |cpu| {
+                may(cpu) && !self.ext.claimed.contains(cpu)
             });
             if thread.is_some() {
                 return thread;
@@ -66,7 +65,7 @@ impl Ext {
         from: CpuId,
         mut fits: impl FnMut(CpuId) -> bool,
     ) -> Option<CpuId> {
-        let range = self.topology.llc_cpus(cache);
+        let range = self.ext.topology.llc_cpus(cache);
         let start = if range.contains(&from.0) {
             from.0
         } else {

@@ -4,12 +4,16 @@
 //! As in kernel 6.12: a CPU's silo is charged whenever the running task is (at
 //! ticks and switches: that granularity is the law's), a group that is out is
 //! taken off the CPU at the next choice, its entity leaves its parent's queue,
-//! and the period timer or the slack timer brings it back. From 6.18 on
-//! each task stops by itself instead: see [`super::stop`].
+//! and the period timer or the slack timer brings it back (`throttle_tasks` is off).
+//!
+//! From 6.18 on each task stops by itself. A queue that is out of quota stays where it is; a task that is picked below it stops on
+//! its way to user space, leaves its queue, and waits in that queue's list. So groups and tasks below a limit
+//! lose what they are owed whenever it strikes: the last to stop has no lag left, and the first that comes
+//! back finds an empty queue (measured on 6.18: weights 100 and 300 under 7 ms per 10 ms get 38 and 31 % of a CPU).
 
 use super::{Enqueue, Fair, queue::Leave};
 use crate::event::Timer;
-use crate::ids::{CpuId, GroupId};
+use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};
 use crate::spec::Bandwidth;
 use crate::trace::Event;
@@ -37,7 +41,7 @@ impl Fair {
 
     /// Charges a limited queue; if it is out, its CPU chooses again.
     pub(super) fn account_runtime(&mut self, k: &mut Kernel, rq: u32, delta: u64) {
-        let q = &mut self.rqs[rq as usize];
+        let q = &mut self.order.rqs[rq as usize];
         let tg = &mut self.tgs[q.group as usize];
         if tg.pool.charge(&mut q.silo, delta) {
             return;
@@ -52,20 +56,20 @@ impl Fair {
 
     /// A group that wakes up on a CPU must not run on quota that is gone.
     pub(super) fn check_enqueue_throttle(&mut self, k: &mut Kernel, rq: u32) {
-        let q = self.rq(rq);
+        let q = self.order.rq(rq);
         // A group that runs is looked at when it is charged and put.
         if q.curr != NONE || q.throttled {
             return;
         }
         self.account_runtime(k, rq, 0);
-        if self.rq(rq).silo.remaining_ns() <= 0 {
+        if self.order.rq(rq).silo.remaining_ns() <= 0 {
             self.throttle(k, rq);
         }
     }
 
     /// Throttles a limited queue that is out; true if it is throttled.
     pub(super) fn check_runtime(&mut self, k: &mut Kernel, rq: u32) -> bool {
-        let q = self.rq(rq);
+        let q = self.order.rq(rq);
         if q.silo.remaining_ns() > 0 {
             return false;
         }
@@ -73,7 +77,7 @@ impl Fair {
     }
 
     fn throttle(&mut self, k: &mut Kernel, rq: u32) -> bool {
-        let q = &mut self.rqs[rq as usize];
+        let q = &mut self.order.rqs[rq as usize];
         let (group, cpu, ent) = (q.group, CpuId(q.cpu), q.ent);
         let stopped = self.tgs[group as usize].pool.throttle(&mut q.silo, k.now);
         self.arm_period(k, group);
@@ -81,11 +85,11 @@ impl Fair {
             return false;
         }
         self.tgs[group as usize].throttled.push_back(cpu.0);
-        if !self.throttle_tasks {
-            self.count_above(rq, -1);
+        if !self.order.throttle_tasks {
+            self.order.count_above(rq, -1);
         }
-        self.rq_mut(rq).throttled = true;
-        if !self.throttle_tasks {
+        self.order.rq_mut(rq).throttled = true;
+        if !self.order.throttle_tasks {
             self.detach(k, ent);
         }
         self.publish(k, cpu);
@@ -98,9 +102,9 @@ impl Fair {
 
     /// Takes a throttled group's entity, and those above that it leaves empty, off their queues.
     fn detach(&mut self, k: &mut Kernel, mut ent: u32) {
-        while ent != NONE && self.ent(ent).on_rq {
-            let above = self.ent(ent).rq;
-            let delayed = self.ent(ent).delayed;
+        while ent != NONE && self.order.ent(ent).on_rq {
+            let above = self.order.ent(ent).rq;
+            let delayed = self.order.ent(ent).delayed;
             // At once, whatever it owes: its lag is kept for its return.
             self.dequeue_entity(
                 k,
@@ -112,9 +116,9 @@ impl Fair {
                     ..Leave::SLEEP
                 },
             );
-            ent = self.rq(above).ent;
-            if self.rq(above).nr > 0 {
-                self.refresh_up(k, ent, self.min_slice(above));
+            ent = self.order.rq(above).ent;
+            if self.order.rq(above).nr > 0 {
+                self.refresh_up(k, ent, self.order.min_slice(above));
                 break;
             }
         }
@@ -123,7 +127,7 @@ impl Fair {
     /// Brings a queue back whose silo may run again.
     fn unthrottle(&mut self, k: &mut Kernel, rq: u32) {
         let (group, cpu, ent) = {
-            let q = self.rq_mut(rq);
+            let q = self.order.rq_mut(rq);
             q.throttled = false;
             (q.group, CpuId(q.cpu), q.ent)
         };
@@ -132,19 +136,19 @@ impl Fair {
             cpu,
         });
         self.update_curr(k, cpu);
-        if self.throttle_tasks {
+        if self.order.throttle_tasks {
             self.release(k, rq);
         } else {
-            self.count_above(rq, 1);
+            self.order.count_above(rq, 1);
         }
-        if !self.throttle_tasks && self.rq(rq).load > 0 {
-            if self.ent(ent).on_rq && self.ent(ent).delayed {
+        if !self.order.throttle_tasks && self.order.rq(rq).load > 0 {
+            if self.order.ent(ent).on_rq && self.order.ent(ent).delayed {
                 self.finish_delayed(k, ent);
             }
             self.enqueue_up(k, ent, Enqueue::Wakeup);
         }
         self.publish(k, cpu);
-        if k.cpus[cpu.index()].curr.is_none() && self.root_of(cpu).nr > 0 {
+        if k.cpus[cpu.index()].curr.is_none() && self.order.root_of(cpu).nr > 0 {
             k.resched(cpu);
         }
     }
@@ -156,8 +160,8 @@ impl Fair {
             let Some(cpu) = tg.throttled.pop_front() else {
                 return;
             };
-            let rq = self.rq_of(GroupId(group), CpuId(cpu));
-            let q = &mut self.rqs[rq as usize];
+            let rq = self.order.rq_of(GroupId(group), CpuId(cpu));
+            let q = &mut self.order.rqs[rq as usize];
             let tg = &mut self.tgs[group as usize];
             if tg.pool.runtime_ns() > 0 && tg.pool.distribute(&mut q.silo, k.now) {
                 self.unthrottle(k, rq);
@@ -182,7 +186,7 @@ impl Fair {
 
     /// The last entity left a limited queue: all but 1 ms goes back.
     pub(super) fn return_runtime(&mut self, k: &mut Kernel, rq: u32) {
-        let q = &mut self.rqs[rq as usize];
+        let q = &mut self.order.rqs[rq as usize];
         let group = q.group;
         let tg = &mut self.tgs[group as usize];
         let back = tg.pool.give_back(&mut q.silo);
@@ -211,14 +215,74 @@ impl Fair {
         tg.throttled.clear();
         let limited = tg.pool.is_limited();
         self.arm_period(k, group.0);
-        for cpu in 0..self.ncpu {
-            let rq = self.rq_of(group, CpuId(cpu));
-            let q = &mut self.rqs[rq as usize];
+        for cpu in 0..self.order.ncpu {
+            let rq = self.order.rq_of(group, CpuId(cpu));
+            let q = &mut self.order.rqs[rq as usize];
             q.limited = limited;
             self.tgs[group.index()].pool.forgive(&mut q.silo, k.now);
             if q.throttled {
                 self.unthrottle(k, rq);
             }
         }
+    }
+
+    /// A task that was picked below a throttled queue leaves its own.
+    pub(super) fn stop_task(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
+        let ent = k.task(task).ent;
+        let rq = self.order.ent(ent).rq;
+        let idle = i32::from(self.order.ent(ent).idle);
+        // It stays on the CPU's list of tasks, as the throttled always do.
+        self.dequeue_up(k, ent, Leave::STOPPED);
+        self.order.count(rq, -1, -1, -idle);
+        self.order.ent_mut(ent).stopped = true;
+        self.order.rq_mut(rq).stopped.push(ent);
+        self.publish(k, cpu);
+    }
+
+    /// Takes a stopped task that is to move out of its queue's list; false if it is not stopped.
+    pub(super) fn forget_stopped(&mut self, ent: u32) -> bool {
+        if !std::mem::take(&mut self.order.ent_mut(ent).stopped) {
+            return false;
+        }
+        let rq = self.order.ent(ent).rq;
+        self.order.rq_mut(rq).stopped.retain(|&other| other != ent);
+        true
+    }
+
+    /// Queues again what stopped below a queue that may run, as far as nothing else holds it: from the top,
+    /// the newest group and the last stopped first, as the kernel's lists have them.
+    pub(super) fn release(&mut self, k: &mut Kernel, rq: u32) {
+        let mut tasks = Vec::new();
+        if !self.order.throttled_above(rq) {
+            self.collect_stopped(rq, &mut tasks);
+        }
+        let cpu = CpuId(self.order.rq(rq).cpu);
+        for task in tasks {
+            self.enqueue_listed(k, cpu, task, Enqueue::Wakeup);
+        }
+    }
+
+    fn collect_stopped(&mut self, rq: u32, into: &mut Vec<TaskId>) {
+        if self.order.rq(rq).throttled {
+            return;
+        }
+        let q = self.order.rq_mut(rq);
+        let (group, cpu) = (q.group, q.cpu);
+        for ent in std::mem::take(&mut q.stopped).into_iter().rev() {
+            let e = self.order.ent_mut(ent);
+            e.stopped = false;
+            debug_assert_ne!(e.task, NONE, "only tasks stop");
+            into.push(TaskId(e.task));
+        }
+        for at in (0..self.tgs[group as usize].children.len()).rev() {
+            let child = self.tgs[group as usize].children[at];
+            self.collect_stopped(child * self.order.ncpu + cpu, into);
+        }
+    }
+
+    /// Whether a queued task may be moved: it wants to run and is not throttled.
+    pub(crate) fn movable(&self, k: &Kernel, task: TaskId) -> bool {
+        let e = self.order.ent(k.task(task).ent);
+        e.on_rq && !e.delayed && !self.order.throttled_above(e.rq)
     }
 }

@@ -13,7 +13,8 @@
 //! vruntime is relative to the queue's `min_vruntime` only while a runnable entity moves between queues; a
 //! sleeper's stays absolute on the queue that it left (`home`) until it wakes elsewhere.
 
-use super::{Fair, Flavour, tree};
+use super::order::Order;
+use super::{Flavour, tree};
 use crate::config::CfsConfig;
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::{Kernel, NONE};
@@ -29,7 +30,7 @@ enum Behind {
     Enough,
 }
 
-impl Fair {
+impl Order {
     /// The tunables, when this is the older class.
     #[inline]
     pub(super) fn cfs(&self) -> Option<&CfsConfig> {

@@ -11,8 +11,10 @@
 //! 2·max(slice, tick) in virtual time: 2·100 ms · 1024/2 for the lightest
 //! entity, below 2^38; times a weight of 2^17 and 2^8 such entities, below 2^63.
 
+use super::Flavour;
+use super::entity::Entity;
+use super::order::Order;
 use super::tree;
-use super::{Entity, Fair, Flavour};
 use crate::config::EevdfConfig;
 use crate::kernel::NONE;
 
@@ -27,7 +29,7 @@ static OFF: EevdfConfig = EevdfConfig {
     throttle_tasks: false,
 };
 
-impl Fair {
+impl Order {
     pub(super) fn eevdf(&self) -> &EevdfConfig {
         match &self.flavour {
             Flavour::Eevdf(config) => config,

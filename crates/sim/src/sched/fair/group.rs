@@ -21,7 +21,7 @@ impl Fair {
     /// Brings a queue's load mean up to now and its group's sum with it.
     #[inline]
     pub(super) fn update_load(&mut self, now: Ns, rq: u32) {
-        let q = &mut self.rqs[rq as usize];
+        let q = &mut self.order.rqs[rq as usize];
         let load = q.load_down();
         q.avg.update(now, load);
         if q.ent != NONE && now - q.contributed_at >= CONTRIBUTE_NS {
@@ -30,7 +30,7 @@ impl Fair {
     }
 
     fn contribute(&mut self, now: Ns, rq: u32) {
-        let q = &mut self.rqs[rq as usize];
+        let q = &mut self.order.rqs[rq as usize];
         let (old, new) = (q.contributed, q.avg.load());
         if old.abs_diff(new) > old / 64 {
             let tg = &mut self.tgs[q.group as usize];
@@ -48,9 +48,9 @@ impl Fair {
             return;
         }
         tg.swept_at = now;
-        for cpu in 0..self.ncpu {
-            let rq = self.rq_of(GroupId(group), CpuId(cpu));
-            if self.rq(rq).contributed > 0 && self.rq(rq).load == 0 {
+        for cpu in 0..self.order.ncpu {
+            let rq = self.order.rq_of(GroupId(group), CpuId(cpu));
+            if self.order.rq(rq).contributed > 0 && self.order.rq(rq).load == 0 {
                 self.update_load(now, rq);
             }
         }
@@ -58,7 +58,7 @@ impl Fair {
 
     /// Counts a task's load where it is now.
     pub(super) fn attach_load(&mut self, now: Ns, rq: u32, ent: u32) {
-        let e = &mut self.ents[ent as usize];
+        let e = &mut self.order.ents[ent as usize];
         if e.task == NONE {
             return;
         }
@@ -68,14 +68,14 @@ impl Fair {
         }
         let (load, old) = (e.avg.load(), std::mem::replace(&mut e.avg_rq, rq));
         if old != NONE {
-            self.rq_mut(old).avg.detach(load);
+            self.order.rq_mut(old).avg.detach(load);
         }
-        self.rq_mut(rq).avg.attach(load);
+        self.order.rq_mut(rq).avg.attach(load);
     }
 
     /// The task's own mean, up to the moment that it leaves.
     pub(super) fn sleep_load(&mut self, now: Ns, ent: u32) {
-        let e = &mut self.ents[ent as usize];
+        let e = &mut self.order.ents[ent as usize];
         if e.task != NONE {
             let load = e.load() as u64;
             e.avg.update(now, load);
@@ -85,21 +85,21 @@ impl Fair {
     /// Gives a group's entity the weight that its queue's load calls for.
     #[inline]
     pub(super) fn update_group_weight(&mut self, now: Ns, ent: u32) {
-        let my_rq = self.ent(ent).my_rq;
+        let my_rq = self.order.ent(ent).my_rq;
         // An empty group keeps its weight: it may still owe.
-        if my_rq == NONE || self.rq(my_rq).load == 0 || self.detached_above(my_rq) {
+        if my_rq == NONE || self.order.rq(my_rq).load == 0 || self.order.detached_above(my_rq) {
             return;
         }
         self.update_load(now, my_rq);
         let weight = self.calc_shares(my_rq);
-        if weight != self.ent(ent).weight {
+        if weight != self.order.ent(ent).weight {
             self.reweight(ent, weight);
         }
     }
 
     /// shares · load here / load everywhere. Shares < 2^27, load < 2^27.
     fn calc_shares(&self, rq: u32) -> u64 {
-        let q = self.rq(rq);
+        let q = self.order.rq(rq);
         let tg = &self.tgs[q.group as usize];
         let load = q.load_down().max(q.avg.load());
         let all = (tg.load_avg + load).saturating_sub(q.contributed).max(1);
@@ -109,24 +109,24 @@ impl Fair {
     /// Changes an entity's weight; its lag in CPU time stays. The CPU's running
     /// task has been charged.
     pub(super) fn reweight(&mut self, ent: u32, weight: u64) {
-        if self.cfs().is_some() {
-            return self.cfs_reweight(ent, weight);
+        if self.order.cfs().is_some() {
+            return self.order.cfs_reweight(ent, weight);
         }
-        let (rq, old) = (self.ent(ent).rq, self.ent(ent).weight);
+        let (rq, old) = (self.order.ent(ent).rq, self.order.ent(ent).weight);
         let scale = |virtual_ns: i64| scale(virtual_ns, old, weight);
-        if !self.ent(ent).on_rq {
-            let e = self.ent_mut(ent);
+        if !self.order.ent(ent).on_rq {
+            let e = self.order.ent_mut(ent);
             e.vlag = scale(e.vlag);
             e.weight = weight;
             return;
         }
-        let now_v = self.avg_vruntime(rq);
-        let is_curr = self.rq(rq).curr == ent;
+        let now_v = self.order.avg_vruntime(rq);
+        let is_curr = self.order.rq(rq).curr == ent;
         if !is_curr {
-            self.tree_del(rq, ent);
+            self.order.tree_del(rq, ent);
         }
-        let limit = self.lag(ent, now_v);
-        let e = self.ent_mut(ent);
+        let limit = self.order.lag(ent, now_v);
+        let e = self.order.ent_mut(ent);
         if now_v != e.vruntime {
             e.vruntime = now_v - scale(limit);
         }
@@ -135,10 +135,10 @@ impl Fair {
             e.protected = now_v + scale(e.protected - now_v);
         }
         let before = std::mem::replace(&mut e.weight, weight);
-        let q = self.rq_mut(rq);
+        let q = self.order.rq_mut(rq);
         q.load = q.load - before + weight;
         if !is_curr {
-            self.tree_add(rq, ent);
+            self.order.tree_add(rq, ent);
         }
     }
 
@@ -147,19 +147,22 @@ impl Fair {
         let spec = &k.groups[group.index()].spec;
         let (shares, idle) = (group_shares(spec.weight, spec.idle), spec.idle);
         self.tgs[group.index()].shares = shares;
-        for cpu in 0..self.ncpu {
+        for cpu in 0..self.order.ncpu {
             let cpu = CpuId(cpu);
             self.update_curr(k, cpu);
-            let rq = self.rq_of(group, cpu);
-            let ent = self.rq(rq).ent;
-            if self.rq(rq).idle != idle {
+            let rq = self.order.rq_of(group, cpu);
+            let ent = self.order.rq(rq).ent;
+            if self.order.rq(rq).idle != idle {
                 self.set_idle(rq, idle);
             }
-            if self.ent(ent).on_rq {
+            if self.order.ent(ent).on_rq {
                 self.update_group_weight(k.now, ent);
-                let (above, slice) = (self.parent(ent), self.min_slice(self.ent(ent).rq));
+                let (above, slice) = (
+                    self.order.parent(ent),
+                    self.order.min_slice(self.order.ent(ent).rq),
+                );
                 self.refresh_up(k, above, slice);
-            } else if self.rq(rq).load == 0 {
+            } else if self.order.rq(rq).load == 0 {
                 self.reweight(ent, shares);
             }
             self.publish(k, cpu);
@@ -168,16 +171,16 @@ impl Fair {
 
     /// The tasks below count as idle-class for everything above, or no longer.
     fn set_idle(&mut self, rq: u32, idle: bool) {
-        let counted = !self.detached(rq);
+        let counted = !self.order.detached(rq);
         if counted {
-            self.count_above(rq, -1);
+            self.order.count_above(rq, -1);
         }
-        self.rq_mut(rq).idle = idle;
+        self.order.rq_mut(rq).idle = idle;
         if counted {
-            self.count_above(rq, 1);
+            self.order.count_above(rq, 1);
         }
-        let ent = self.rq(rq).ent;
-        self.ent_mut(ent).idle = idle;
+        let ent = self.order.rq(rq).ent;
+        self.order.ent_mut(ent).idle = idle;
     }
 
     /// A task's nice level, policy or slice was changed, or given at its start.
@@ -186,22 +189,22 @@ impl Fair {
         let (ent, cpu, slice) = (t.ent, t.cpu, t.slice_ns);
         let weight = task_weight(t.policy, t.nice);
         self.update_curr(k, cpu);
-        if self.ent(ent).weight != weight {
+        if self.order.ent(ent).weight != weight {
             self.reweight(ent, weight);
         }
-        let rq = self.ent(ent).rq;
-        let in_tree = self.ent(ent).on_rq && self.rq(rq).curr != ent;
+        let rq = self.order.ent(ent).rq;
+        let in_tree = self.order.ent(ent).on_rq && self.order.rq(rq).curr != ent;
         if in_tree {
-            self.tree_del(rq, ent);
+            self.order.tree_del(rq, ent);
         }
-        let base = self.eevdf().base_slice_ns;
+        let base = self.order.eevdf().base_slice_ns;
         let latency = k.task(task).latency;
-        let e = self.ent_mut(ent);
+        let e = self.order.ent_mut(ent);
         e.latency = latency;
         e.custom_slice = slice > 0;
         e.slice_ns = if slice > 0 { slice } else { base };
         if in_tree {
-            self.tree_add(rq, ent);
+            self.order.tree_add(rq, ent);
         }
     }
 }
@@ -216,27 +219,27 @@ fn scale(virtual_ns: i64, old: u64, new: u64) -> i64 {
 
 impl Loads for Fair {
     fn cpu_load(&self, cpu: CpuId) -> u64 {
-        self.root_of(cpu).load_avg()
+        self.order.root_of(cpu).load_avg()
     }
 
     /// Its own mean, times its group's part of the CPU at each level (task_h_load).
     fn task_load(&self, k: &Kernel, task: TaskId) -> u64 {
         let mut ent = k.task(task).ent;
         // A mean is below 2^27: the product is below 2^54.
-        let mut load = self.ent(ent).avg.load();
+        let mut load = self.order.ent(ent).avg.load();
         // A real-time task was never on a queue of this class.
-        if self.ent(ent).rq == NONE {
+        if self.order.ent(ent).rq == NONE {
             return 0;
         }
         loop {
-            let rq = self.rq(self.ent(ent).rq);
+            let rq = self.order.rq(self.order.ent(ent).rq);
             ent = rq.ent;
             if ent == NONE {
                 return load;
             }
             // A task is at most all of its queue; the two means may differ for a while.
             let all = rq.load_avg().max(1);
-            load = load.min(all) * self.ent(ent).load() as u64 / all;
+            load = load.min(all) * self.order.ent(ent).load() as u64 / all;
         }
     }
 }

@@ -6,7 +6,7 @@
 //! others have caught up (delayed dequeue): so no task can shed what it owes by a
 //! short sleep, and what is left of its lag is forgotten only once it is paid.
 
-use super::{Dequeue, Enqueue, Fair, tree};
+use super::{Dequeue, Enqueue, Fair};
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::{Kernel, NONE};
 
@@ -50,76 +50,19 @@ impl Fair {
 
     fn charge_chain(&mut self, k: &mut Kernel, cpu: CpuId, mut ent: u32, delta: u64) {
         while ent != NONE {
-            let rq = self.ent(ent).rq;
-            let e = self.ent_mut(ent);
+            let rq = self.order.ent(ent).rq;
+            let e = self.order.ent_mut(ent);
             e.vruntime += e.virtual_ns(delta);
             e.ran_ns += delta;
-            let over = self.update_deadline(rq, ent);
-            if self.rq(rq).limited {
+            let over = self.order.update_deadline(rq, ent);
+            if self.order.rq(rq).limited {
                 self.account_runtime(k, rq, delta);
             }
-            if self.rq(rq).nr > 1 && (over || self.protection_over(rq, ent)) {
+            if self.order.rq(rq).nr > 1 && (over || self.order.protection_over(rq, ent)) {
                 k.resched(cpu);
-                self.clear_buddy(rq, ent);
+                self.order.clear_buddy(rq, ent);
             }
-            ent = self.rq(rq).ent;
-        }
-    }
-
-    /// Puts an entity among those who wait.
-    pub(super) fn tree_add(&mut self, rq: u32, ent: u32) {
-        let cfs = self.cfs().is_some();
-        let q = &mut self.rqs[rq as usize];
-        let e = &mut self.ents[ent as usize];
-        q.seq += 1;
-        e.links.key = if cfs { e.vruntime } else { e.deadline };
-        e.links.seq = q.seq;
-        if !cfs {
-            q.sum_key += (e.vruntime - q.zero) * e.load();
-            q.sum_load += e.load();
-        }
-        q.root = tree::insert(&mut self.ents, q.root, ent);
-    }
-
-    /// Takes it out.
-    pub(super) fn tree_del(&mut self, rq: u32, ent: u32) {
-        let cfs = self.cfs().is_some();
-        let q = &mut self.rqs[rq as usize];
-        let e = &self.ents[ent as usize];
-        if !cfs {
-            q.sum_key -= (e.vruntime - q.zero) * e.load();
-            q.sum_load -= e.load();
-        }
-        q.root = tree::remove(&mut self.ents, q.root, ent);
-    }
-
-    /// The shortest slice on a queue: what its group's entity asks for.
-    pub(super) fn min_slice(&self, rq: u32) -> u64 {
-        let q = self.rq(rq);
-        let mut least = u64::MAX;
-        if q.curr != NONE && self.ent(q.curr).on_rq {
-            least = self.ent(q.curr).slice_ns;
-        }
-        if q.root != NONE {
-            least = least.min(self.ent(q.root).links.min_slice);
-        }
-        least
-    }
-
-    /// Gives a queued group entity the slice that its queue asks for.
-    fn set_slice(&mut self, ent: u32, slice_ns: u64) {
-        if self.ent(ent).slice_ns == slice_ns {
-            return;
-        }
-        let rq = self.ent(ent).rq;
-        // The sums in the tree follow; its order does not change.
-        let in_tree = self.ent(ent).on_rq && self.rq(rq).curr != ent;
-        if in_tree {
-            self.tree_del(rq, ent);
-        }
-        self.ent_mut(ent).slice_ns = slice_ns;
-        if in_tree {
-            self.tree_add(rq, ent);
+            ent = self.order.rq(rq).ent;
         }
     }
 
@@ -127,44 +70,44 @@ impl Fair {
         self.update_load(k.now, rq);
         self.attach_load(k.now, rq, ent);
         self.update_group_weight(k.now, ent);
-        self.place(rq, ent, why == Enqueue::New);
-        let is_curr = self.rq(rq).curr == ent;
-        let e = self.ent_mut(ent);
+        self.order.place(rq, ent, why == Enqueue::New);
+        let is_curr = self.order.rq(rq).curr == ent;
+        let e = self.order.ent_mut(ent);
         e.on_rq = true;
         let weight = e.weight;
-        let q = self.rq_mut(rq);
+        let q = self.order.rq_mut(rq);
         q.load += weight;
         q.nr += 1;
         if !is_curr {
-            self.tree_add(rq, ent);
+            self.order.tree_add(rq, ent);
         }
-        if self.rq(rq).nr == 1 && self.rq(rq).limited {
+        if self.order.rq(rq).nr == 1 && self.order.rq(rq).limited {
             self.check_enqueue_throttle(k, rq);
         }
     }
 
     /// Returns false if the entity stays to pay what it owes.
     pub(super) fn dequeue_entity(&mut self, k: &mut Kernel, rq: u32, ent: u32, how: Leave) -> bool {
-        self.clear_buddy(rq, ent);
+        self.order.clear_buddy(rq, ent);
         let at_once = how.special || how.stopped || how.delayed;
-        let may_stay = how.sleep && !at_once && self.eevdf().delay_dequeue;
-        if may_stay && !self.eligible(rq, ent) {
-            self.ent_mut(ent).delayed = true;
+        let may_stay = how.sleep && !at_once && self.order.eevdf().delay_dequeue;
+        if may_stay && !self.order.eligible(rq, ent) {
+            self.order.ent_mut(ent).delayed = true;
             return false;
         }
         self.update_load(k.now, rq);
         self.sleep_load(k.now, ent);
-        let cfs = self.cfs().is_some();
+        let cfs = self.order.cfs().is_some();
         if !cfs {
-            self.update_lag(rq, ent);
+            self.order.update_lag(rq, ent);
         }
-        if self.rq(rq).curr != ent {
-            self.tree_del(rq, ent);
+        if self.order.rq(rq).curr != ent {
+            self.order.tree_del(rq, ent);
         }
         if cfs {
-            self.cfs_leave(rq, ent, how.sleep);
+            self.order.cfs_leave(rq, ent, how.sleep);
         }
-        let e = self.ent_mut(ent);
+        let e = self.order.ent_mut(ent);
         if !how.sleep && !cfs {
             e.deadline -= e.vruntime;
             e.rel_deadline = true;
@@ -176,49 +119,17 @@ impl Fair {
             e.vlag = e.vlag.min(0);
         }
         let weight = e.weight;
-        let q = self.rq_mut(rq);
+        let q = self.order.rq_mut(rq);
         q.load -= weight;
         q.nr -= 1;
         if q.nr == 0 && q.limited {
             self.return_runtime(k, rq);
         }
         if cfs {
-            self.update_min_vruntime(rq);
+            self.order.update_min_vruntime(rq);
         }
         self.update_group_weight(k.now, ent);
         true
-    }
-
-    /// Adds to the counts of tasks from a queue upwards, to the first queue
-    /// that has left its parent's.
-    pub(super) fn count(&mut self, mut rq: u32, queued: i32, runnable: i32, mut idle: i32) {
-        loop {
-            let q = self.rq_mut(rq);
-            q.h_queued = q.h_queued.wrapping_add_signed(queued);
-            q.h_runnable = q.h_runnable.wrapping_add_signed(runnable);
-            q.h_idle = q.h_idle.wrapping_add_signed(idle);
-            if q.idle {
-                idle = queued;
-            }
-            let above = q.ent;
-            if above == NONE || self.detached(rq) {
-                return;
-            }
-            rq = self.ent(above).rq;
-        }
-    }
-
-    /// Adds a throttled or unthrottled queue's counts to those above it.
-    pub(super) fn count_above(&mut self, rq: u32, sign: i32) {
-        let q = self.rq(rq);
-        let (queued, runnable) = (q.h_queued as i32 * sign, q.h_runnable as i32 * sign);
-        let idle = if q.idle {
-            queued
-        } else {
-            q.h_idle as i32 * sign
-        };
-        let above = self.ent(q.ent).rq;
-        self.count(above, queued, runnable, idle);
     }
 
     pub(crate) fn enqueue(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId, why: Enqueue) {
@@ -237,11 +148,11 @@ impl Fair {
         self.update_curr(k, cpu);
         let t = k.task(task);
         let (first, group) = (t.ent, t.group);
-        let rq = self.rq_of(group, cpu);
-        self.ent_mut(first).rq = rq;
+        let rq = self.order.rq_of(group, cpu);
+        self.order.ent_mut(first).rq = rq;
         self.enqueue_up(k, first, why);
-        let idle = i32::from(self.ent(first).idle);
-        self.count(rq, 1, 1, idle);
+        let idle = i32::from(self.order.ent(first).idle);
+        self.order.count(rq, 1, 1, idle);
         self.publish(k, cpu);
     }
 
@@ -249,25 +160,25 @@ impl Fair {
     pub(super) fn enqueue_up(&mut self, k: &mut Kernel, mut ent: u32, mut why: Enqueue) {
         let mut slice = 0;
         while ent != NONE {
-            let rq = self.ent(ent).rq;
-            if self.ent(ent).on_rq {
-                if self.ent(ent).delayed {
-                    self.requeue_delayed(ent);
+            let rq = self.order.ent(ent).rq;
+            if self.order.ent(ent).on_rq {
+                if self.order.ent(ent).delayed {
+                    self.order.requeue_delayed(ent);
                 }
                 break;
             }
             if slice > 0 {
-                let e = self.ent_mut(ent);
+                let e = self.order.ent_mut(ent);
                 e.slice_ns = slice;
                 e.custom_slice = true;
             }
             self.enqueue_entity(k, rq, ent, why);
-            slice = self.min_slice(rq);
-            if self.detached(rq) {
+            slice = self.order.min_slice(rq);
+            if self.order.detached(rq) {
                 return;
             }
             why = Enqueue::Wakeup;
-            ent = self.rq(rq).ent;
+            ent = self.order.rq(rq).ent;
         }
         self.refresh_up(k, ent, slice);
     }
@@ -276,17 +187,17 @@ impl Fair {
     /// to date with what changed below them.
     pub(super) fn refresh_up(&mut self, k: &mut Kernel, mut ent: u32, mut slice: u64) {
         while ent != NONE {
-            let rq = self.ent(ent).rq;
+            let rq = self.order.ent(ent).rq;
             self.update_load(k.now, rq);
             self.update_group_weight(k.now, ent);
             if slice != u64::MAX && slice > 0 {
-                self.set_slice(ent, slice);
+                self.order.set_slice(ent, slice);
             }
-            slice = self.min_slice(rq);
-            if self.detached(rq) {
+            slice = self.order.min_slice(rq);
+            if self.order.detached(rq) {
                 return;
             }
-            ent = self.rq(rq).ent;
+            ent = self.order.rq(rq).ent;
         }
     }
 
@@ -301,13 +212,13 @@ impl Fair {
     ) -> bool {
         self.update_curr(k, cpu);
         let ent = k.task(task).ent;
-        let rq = self.ent(ent).rq;
-        let idle = i32::from(self.ent(ent).idle);
+        let rq = self.order.ent(ent).rq;
+        let idle = i32::from(self.order.ent(ent).idle);
         if self.forget_stopped(ent) {
             k.list_del(cpu, task);
             return true;
         }
-        if self.ent(ent).delayed {
+        if self.order.ent(ent).delayed {
             // It sleeps already, and is moved: its stay is over.
             self.finish_delayed(k, ent);
             self.publish(k, cpu);
@@ -320,7 +231,7 @@ impl Fair {
         };
         k.list_del(cpu, task);
         let left = self.dequeue_up(k, ent, how);
-        self.count(
+        self.order.count(
             rq,
             if left { -1 } else { 0 },
             -1,
@@ -332,15 +243,15 @@ impl Fair {
 
     /// Ends a sleeping task's or empty group's stay on its queue.
     pub(super) fn finish_delayed(&mut self, k: &mut Kernel, ent: u32) {
-        let rq = self.ent(ent).rq;
+        let rq = self.order.ent(ent).rq;
         let how = Leave {
             delayed: true,
             ..Leave::SLEEP
         };
         self.dequeue_up(k, ent, how);
-        if self.ent(ent).task != NONE {
-            let idle = i32::from(self.ent(ent).idle);
-            self.count(rq, -1, 0, -idle);
+        if self.order.ent(ent).task != NONE {
+            let idle = i32::from(self.order.ent(ent).idle);
+            self.order.count(rq, -1, 0, -idle);
         }
     }
 
@@ -349,22 +260,22 @@ impl Fair {
         let mut ent = first;
         let mut slice = 0;
         while ent != NONE {
-            let rq = self.ent(ent).rq;
+            let rq = self.order.ent(ent).rq;
             if !self.dequeue_entity(k, rq, ent, how) {
                 if ent == first {
                     return false;
                 }
-                slice = self.min_slice(rq);
+                slice = self.order.min_slice(rq);
                 break;
             }
-            if self.detached(rq) {
+            if self.order.detached(rq) {
                 return true;
             }
-            ent = self.rq(rq).ent;
-            if self.rq(rq).nr > 0 {
-                slice = self.min_slice(rq);
-                if task_sleeps && ent != NONE && !self.throttled_above(rq) {
-                    self.set_buddy(ent);
+            ent = self.order.rq(rq).ent;
+            if self.order.rq(rq).nr > 0 {
+                slice = self.order.min_slice(rq);
+                if task_sleeps && ent != NONE && !self.order.throttled_above(rq) {
+                    self.order.set_buddy(ent);
                 }
                 break;
             }
@@ -379,59 +290,17 @@ impl Fair {
 
     /// Whether a task sleeps but is still on its queue.
     pub(crate) fn is_delayed(&self, k: &Kernel, task: TaskId) -> bool {
-        self.ent(k.task(task).ent).delayed
+        self.order.ent(k.task(task).ent).delayed
     }
 
     /// Wakes a task that had not left its queue yet.
     pub(crate) fn wake_delayed(&mut self, k: &mut Kernel, cpu: CpuId, task: TaskId) {
         self.update_curr(k, cpu);
         let ent = k.task(task).ent;
-        let rq = self.ent(ent).rq;
-        self.requeue_delayed(ent);
+        let rq = self.order.ent(ent).rq;
+        self.order.requeue_delayed(ent);
         k.list_add(cpu, task);
-        self.count(rq, 0, 1, 0);
+        self.order.count(rq, 0, 1, 0);
         self.publish(k, cpu);
-    }
-
-    /// A delayed entity wants to run again: what it gained while asleep is cut off.
-    fn requeue_delayed(&mut self, ent: u32) {
-        let rq = self.ent(ent).rq;
-        self.update_lag(rq, ent);
-        if self.ent(ent).vlag > 0 {
-            let is_curr = self.rq(rq).curr == ent;
-            self.rq_mut(rq).nr -= 1;
-            if !is_curr {
-                self.tree_del(rq, ent);
-            }
-            self.ent_mut(ent).vlag = 0;
-            self.place(rq, ent, false);
-            if !is_curr {
-                self.tree_add(rq, ent);
-            }
-            self.rq_mut(rq).nr += 1;
-        }
-        self.ent_mut(ent).delayed = false;
-    }
-
-    pub(super) fn set_buddy(&mut self, mut ent: u32) {
-        while ent != NONE && self.ent(ent).on_rq && !self.ent(ent).idle {
-            let rq = self.ent(ent).rq;
-            self.rq_mut(rq).buddy = ent;
-            ent = self.rq(rq).ent;
-        }
-    }
-
-    pub(super) fn clear_buddy(&mut self, mut rq: u32, mut ent: u32) {
-        if self.cfs().is_some() {
-            self.cfs_clear_buddies(rq, ent);
-        }
-        while self.rq(rq).buddy == ent {
-            self.rq_mut(rq).buddy = NONE;
-            ent = self.rq(rq).ent;
-            if ent == NONE {
-                return;
-            }
-            rq = self.ent(ent).rq;
-        }
     }
 }

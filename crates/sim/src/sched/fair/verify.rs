@@ -2,168 +2,169 @@
 //! recomputed the slow way. For the machine's own checks; costs O(all).
 
 use super::Fair;
+use super::order::Order;
 use crate::ids::{CpuId, GroupId};
 use crate::kernel::{Kernel, NONE, TaskState};
 
-impl Fair {
-    /// The first disagreement, in words.
-    pub(crate) fn verify(&self, k: &Kernel) -> Result<(), String> {
-        for rq in 0..self.rqs.len() as u32 {
-            self.verify_queue(rq)?;
-        }
-        for (id, t) in k.tasks.iter().enumerate() {
-            let e = self.ent(t.ent);
-            let wants = t.state == TaskState::Runnable && !k.is_fifo(crate::TaskId(id as u32));
-            if wants != (e.on_rq && !e.delayed || e.stopped) {
-                return Err(format!(
-                    "task {id}: {:?}, but queued: {}, delayed: {}",
-                    t.state, e.on_rq, e.delayed
-                ));
-            }
-            if e.on_rq && e.rq != self.rq_of(t.group, t.cpu) {
-                return Err(format!(
-                    "task {id}: on queue {}, not its group's on its CPU",
-                    e.rq
-                ));
-            }
-            let listed = e.stopped && self.rq(e.rq).stopped.contains(&t.ent);
-            if e.stopped && (e.on_rq || !listed || !self.throttled_above(e.rq)) {
-                return Err(format!(
-                    "task {id}: stopped, but queued: {}, listed: {listed}, held by nothing: {}",
-                    e.on_rq,
-                    !self.throttled_above(e.rq)
-                ));
-            }
-            if wants != (t.queued_at != NONE) {
-                return Err(format!(
-                    "task {id}: not on its CPU's list, or there without reason"
-                ));
-            }
-        }
-        Ok(())
+/// The first disagreement, in words.
+pub(crate) fn verify(fair: &Fair, k: &Kernel) -> Result<(), String> {
+    let order = &fair.order;
+    for rq in 0..order.rqs.len() as u32 {
+        verify_queue(fair, rq)?;
     }
-
-    fn verify_queue(&self, rq: u32) -> Result<(), String> {
-        let q = self.rq(rq);
-        let at = || format!("queue of group {} on CPU {}", q.group, q.cpu);
-        let mut waiting = Vec::new();
-        self.walk(q.root, &mut waiting);
-        let (mut sum_key, mut sum_load) = (0i128, 0i64);
-        for &ent in &waiting {
-            let e = self.ent(ent);
-            if e.rq != rq || !e.on_rq {
-                return Err(format!(
-                    "{}: entity {ent} is in its tree but not on it",
-                    at()
-                ));
-            }
-            sum_key += i128::from(e.vruntime - q.zero) * i128::from(e.load());
-            sum_load += e.load();
-        }
-        // The older class has no use for these sums, and keeps none.
-        let kept = self.cfs().is_none();
-        if kept && (sum_key != i128::from(q.sum_key) || sum_load != q.sum_load) {
-            let kept = (q.sum_key, q.sum_load);
+    for (id, t) in k.tasks.iter().enumerate() {
+        let e = order.ent(t.ent);
+        let wants = t.state == TaskState::Runnable && !k.is_fifo(crate::TaskId(id as u32));
+        if wants != (e.on_rq && !e.delayed || e.stopped) {
             return Err(format!(
-                "{}: sums {kept:?}, really {:?}",
+                "task {id}: {:?}, but queued: {}, delayed: {}",
+                t.state, e.on_rq, e.delayed
+            ));
+        }
+        if e.on_rq && e.rq != order.rq_of(t.group, t.cpu) {
+            return Err(format!(
+                "task {id}: on queue {}, not its group's on its CPU",
+                e.rq
+            ));
+        }
+        let listed = e.stopped && order.rq(e.rq).stopped.contains(&t.ent);
+        if e.stopped && (e.on_rq || !listed || !order.throttled_above(e.rq)) {
+            return Err(format!(
+                "task {id}: stopped, but queued: {}, listed: {listed}, held by nothing: {}",
+                e.on_rq,
+                !order.throttled_above(e.rq)
+            ));
+        }
+        if wants != (t.queued_at != NONE) {
+            return Err(format!(
+                "task {id}: not on its CPU's list, or there without reason"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn verify_queue(fair: &Fair, rq: u32) -> Result<(), String> {
+    let order = &fair.order;
+    let q = order.rq(rq);
+    let at = || format!("queue of group {} on CPU {}", q.group, q.cpu);
+    let mut waiting = Vec::new();
+    walk(order, q.root, &mut waiting);
+    let (mut sum_key, mut sum_load) = (0i128, 0i64);
+    for &ent in &waiting {
+        let e = order.ent(ent);
+        if e.rq != rq || !e.on_rq {
+            return Err(format!(
+                "{}: entity {ent} is in its tree but not on it",
+                at()
+            ));
+        }
+        sum_key += i128::from(e.vruntime - q.zero) * i128::from(e.load());
+        sum_load += e.load();
+    }
+    // The older class has no use for these sums, and keeps none.
+    let kept = order.cfs().is_none();
+    if kept && (sum_key != i128::from(q.sum_key) || sum_load != q.sum_load) {
+        let kept = (q.sum_key, q.sum_load);
+        return Err(format!(
+            "{}: sums {kept:?}, really {:?}",
+            at(),
+            (sum_key, sum_load)
+        ));
+    }
+    let running = q.curr != NONE && order.ent(q.curr).on_rq;
+    if running {
+        waiting.push(q.curr);
+    }
+    let load: u64 = waiting.iter().map(|&ent| order.ent(ent).weight).sum();
+    if q.nr as usize != waiting.len() || q.load != load {
+        let kept = (q.nr, q.load);
+        return Err(format!(
+            "{}: {kept:?}, really {:?}",
+            at(),
+            (waiting.len(), load)
+        ));
+    }
+    verify_counts(order, rq, &waiting)?;
+    let listed = fair.tgs[q.group as usize].throttled.contains(&q.cpu);
+    if q.throttled != q.silo.is_throttled() || q.throttled != listed {
+        return Err(format!(
+            "{}: throttled {}, silo {}, listed {listed}",
+            at(),
+            q.throttled,
+            q.silo.is_throttled()
+        ));
+    }
+    verify_link(order, rq)
+}
+
+fn verify_counts(order: &Order, rq: u32, members: &[u32]) -> Result<(), String> {
+    let q = order.rq(rq);
+    let at = || format!("queue of group {} on CPU {}", q.group, q.cpu);
+    let (mut queued, mut runnable, mut idle) = (0, 0, 0);
+    for &ent in members {
+        let e = order.ent(ent);
+        if e.my_rq == NONE {
+            queued += 1;
+            runnable += u32::from(!e.delayed);
+            idle += u32::from(e.idle);
+            continue;
+        }
+        let mine = order.rq(e.my_rq);
+        if order.detached(e.my_rq) {
+            return Err(format!(
+                "{}: group {} is throttled but queued",
                 at(),
-                (sum_key, sum_load)
+                mine.group
             ));
         }
-        let running = q.curr != NONE && self.ent(q.curr).on_rq;
-        if running {
-            waiting.push(q.curr);
-        }
-        let load: u64 = waiting.iter().map(|&ent| self.ent(ent).weight).sum();
-        if q.nr as usize != waiting.len() || q.load != load {
-            let kept = (q.nr, q.load);
-            return Err(format!(
-                "{}: {kept:?}, really {:?}",
-                at(),
-                (waiting.len(), load)
-            ));
-        }
-        self.verify_counts(rq, &waiting)?;
-        let listed = self.tgs[q.group as usize].throttled.contains(&q.cpu);
-        if q.throttled != q.silo.is_throttled() || q.throttled != listed {
-            return Err(format!(
-                "{}: throttled {}, silo {}, listed {listed}",
-                at(),
-                q.throttled,
-                q.silo.is_throttled()
-            ));
-        }
-        self.verify_link(rq)
+        queued += mine.h_queued;
+        runnable += mine.h_runnable;
+        idle += if mine.idle {
+            mine.h_queued
+        } else {
+            mine.h_idle
+        };
     }
-
-    fn verify_counts(&self, rq: u32, members: &[u32]) -> Result<(), String> {
-        let q = self.rq(rq);
-        let at = || format!("queue of group {} on CPU {}", q.group, q.cpu);
-        let (mut queued, mut runnable, mut idle) = (0, 0, 0);
-        for &ent in members {
-            let e = self.ent(ent);
-            if e.my_rq == NONE {
-                queued += 1;
-                runnable += u32::from(!e.delayed);
-                idle += u32::from(e.idle);
-                continue;
-            }
-            let mine = self.rq(e.my_rq);
-            if self.detached(e.my_rq) {
-                return Err(format!(
-                    "{}: group {} is throttled but queued",
-                    at(),
-                    mine.group
-                ));
-            }
-            queued += mine.h_queued;
-            runnable += mine.h_runnable;
-            idle += if mine.idle {
-                mine.h_queued
-            } else {
-                mine.h_idle
-            };
-        }
-        let (kept, really) = (
-            (q.h_queued, q.h_runnable, q.h_idle),
-            (queued, runnable, idle),
-        );
-        if kept != really {
-            return Err(format!("{}: counts {kept:?}, really {really:?}", at()));
-        }
-        Ok(())
+    let (kept, really) = (
+        (q.h_queued, q.h_runnable, q.h_idle),
+        (queued, runnable, idle),
+    );
+    if kept != really {
+        return Err(format!("{}: counts {kept:?}, really {really:?}", at()));
     }
+    Ok(())
+}
 
-    /// A group with entities that is not throttled is in its parent's queue.
-    fn verify_link(&self, rq: u32) -> Result<(), String> {
-        let q = self.rq(rq);
-        if q.ent == NONE {
-            return Ok(());
-        }
-        let e = self.ent(q.ent);
-        let wanted = q.nr > 0 && !self.detached(rq);
-        if wanted && !e.on_rq || (e.on_rq && !wanted && !e.delayed) {
-            return Err(format!(
-                "group {} on CPU {}: {} entities, throttled {}, but queued {}, delayed {}",
-                q.group, q.cpu, q.nr, q.throttled, e.on_rq, e.delayed
-            ));
-        }
-        let expected = self.rq_of(GroupId(self.rq(e.rq).group), CpuId(q.cpu));
-        if e.rq != expected {
-            return Err(format!(
-                "group {} on CPU {}: on a queue of another CPU",
-                q.group, q.cpu
-            ));
-        }
-        Ok(())
+/// A group with entities that is not throttled is in its parent's queue.
+fn verify_link(order: &Order, rq: u32) -> Result<(), String> {
+    let q = order.rq(rq);
+    if q.ent == NONE {
+        return Ok(());
     }
+    let e = order.ent(q.ent);
+    let wanted = q.nr > 0 && !order.detached(rq);
+    if wanted && !e.on_rq || (e.on_rq && !wanted && !e.delayed) {
+        return Err(format!(
+            "group {} on CPU {}: {} entities, throttled {}, but queued {}, delayed {}",
+            q.group, q.cpu, q.nr, q.throttled, e.on_rq, e.delayed
+        ));
+    }
+    let expected = order.rq_of(GroupId(order.rq(e.rq).group), CpuId(q.cpu));
+    if e.rq != expected {
+        return Err(format!(
+            "group {} on CPU {}: on a queue of another CPU",
+            q.group, q.cpu
+        ));
+    }
+    Ok(())
+}
 
-    fn walk(&self, node: u32, found: &mut Vec<u32>) {
-        if node != NONE {
-            let links = &self.ent(node).links;
-            self.walk(links.left, found);
-            found.push(node);
-            self.walk(links.right, found);
-        }
+fn walk(order: &Order, node: u32, found: &mut Vec<u32>) {
+    if node != NONE {
+        let links = &order.ent(node).links;
+        walk(order, links.left, found);
+        found.push(node);
+        walk(order, links.right, found);
     }
 }

@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn the_page_fits_a_terminal() {
         let report = super::super::report(&facts(Err("x".repeat(300))));
-        let page = crate::render::doctor::page(&report);
+        let page = super::super::page::of(&report);
         let page = anstream::adapter::strip_str(&page).to_string();
         assert!(
             page.lines()

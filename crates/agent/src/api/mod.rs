@@ -1,0 +1,50 @@
+//! The calls of the socket: what is asked, by which caller, and whether they may.
+
+mod confinement;
+mod run;
+mod targets;
+
+use tidegate_api::{ApiError, Done, ErrorKind, ExplainView, StatusView};
+
+use crate::agent::Agent;
+use crate::lifecycle::leave;
+use crate::peer::{Peer, ask_an_admin, is_admin};
+use crate::view::{explain, status};
+
+impl Agent {
+    /// Waits until the agent leaves.
+    pub async fn left(&self) {
+        self.life.left().await;
+    }
+
+    /// The machine at a glance.
+    pub fn status(&self) -> StatusView {
+        status(&self.gates, &self.runtime, &self.life)
+    }
+
+    /// Why the gate that `target` names runs at its present rate.
+    pub fn explain(&self, target: &str) -> Result<ExplainView, ApiError> {
+        explain(&self.gates, &self.runtime, &self.life, target)
+    }
+
+    /// Leaves; says how many side commands still run.
+    pub fn leave(&self) -> usize {
+        leave(&self.gates, &self.runtime, &self.life)
+    }
+
+    /// Ends the agent.
+    pub fn stop(&self, peer: &Peer) -> Result<Done, ApiError> {
+        if !is_admin(peer) {
+            let detail = "stop: without privilege you cannot end the agent";
+            return Err(ApiError::new(ErrorKind::Denied, detail).with_mend(ask_an_admin()));
+        }
+        let orphans = self.leave();
+        let message = match orphans {
+            0 => "the agent has left; everything it had written was restored".to_owned(),
+            n => format!(
+                "the agent has left; {n} running side commands keep cpu.idle and a static quota until they end"
+            ),
+        };
+        Ok(Done { message })
+    }
+}

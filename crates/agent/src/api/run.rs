@@ -1,0 +1,204 @@
+//! The call that makes a gate of a new command. A command asks again where the agent that made its gate died before it answered.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use tidegate_api::{ApiError, ErrorKind, RunReply, RunRequest};
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::kfs::KernelFs;
+use tidegate_knobs::sync::lock;
+use tidegate_knobs::target::{GateName, ProcessRef};
+use tidegate_terms::{Class, RawTerms, Source};
+use tracing::info;
+
+use crate::agent::Agent;
+use crate::api::confinement::check_confinement;
+use crate::errors::{not_found, of_group, usage};
+use crate::gates::privilege::only_tightens;
+use crate::gates::{Attachment, Gate, Record};
+use crate::kernel::Kernel;
+use crate::peer::{Peer, by_admin, is_admin, may_give};
+use crate::runtime::attach::agree;
+use crate::runtime::cpuset_controller::gather_cpuset;
+use crate::runtime::limits::{ensure_side_root, enter};
+use crate::runtime::publish::publish;
+
+impl Agent {
+    /// Called with the gates locked: leaving begins under that lock, so an admitted call ends before the agent does.
+    pub(crate) fn admit(&self, peer: &Peer) -> Result<(), ApiError> {
+        if self.life.leaving.load(Ordering::Acquire) {
+            return Err(
+                ApiError::new(ErrorKind::Leaving, "agent: it is leaving").with_mend("try again")
+            );
+        }
+        if lock(&self.gates.rate).admit(peer.uid, self.runtime.kernel.clock.now_ns()) {
+            return Ok(());
+        }
+        let message = format!(
+            "agent: uid {} changes gates too often (each change writes quotas)",
+            peer.uid
+        );
+        Err(ApiError::new(ErrorKind::Busy, message).with_mend("wait a second"))
+    }
+
+    /// A new gate around the calling process, which then becomes the command.
+    pub fn run(&self, peer: &Peer, request: &RunRequest) -> Result<RunReply, ApiError> {
+        let kernel = &self.runtime.kernel;
+        let pid = if request.pid == 0 {
+            peer.pid
+        } else {
+            request.pid
+        };
+        let process = ProcessRef::look_up(&*kernel.fs, pid).map_err(not_found)?;
+        if pid != peer.pid && parent_of(&*kernel.fs, pid) != Some(peer.pid) {
+            let message = format!(
+                "process {pid} is not yours to start: ask for yourself or a child of yours"
+            );
+            return Err(ApiError::new(ErrorKind::Denied, message));
+        }
+        may_give(peer, is_admin(peer), process.uid, &request.terms)?;
+        let mut gates = self.gates.lock();
+        self.admit(peer)?;
+        let raw = RawTerms::from_map(&request.terms, &Source::RunFlag);
+        if let Some(index) = asked_before(kernel, &gates, pid, request) {
+            let reply = self.run_again(peer, &mut gates[index], &process, request, &raw)?;
+            publish(&self.runtime, &gates)?;
+            return Ok(reply);
+        }
+        check_confinement(kernel, peer, &gates, pid)?;
+        let name = self.name_for(&gates, request)?;
+        let parent = kernel.gate_of(&gates, pid);
+        let record = Record {
+            name: name.to_string(),
+            target: "run".to_owned(),
+            by_admin: by_admin(peer, &raw),
+            raw,
+            uid: process.uid,
+            command: request.command.clone(),
+            parent: parent.map(|gate| gate.record.name.clone()),
+            made_ns: kernel.clock.now_ns(),
+            attachment: Attachment::Owned {
+                group: GroupPath::root(),
+            },
+            notes: Vec::new(),
+        };
+        let mut gate = Gate::new(record, &self.gates.config).map_err(usage)?;
+        if gate.class() != Class::Side
+            && let Some(outer) = parent.filter(|outer| outer.class() == Class::Side)
+        {
+            let message = format!(
+                "this shell is inside the side gate {}: {} work in it would let side work escape",
+                outer.record.name,
+                gate.class()
+            );
+            return Err(
+                ApiError::new(ErrorKind::Denied, message).with_mend("start it from outside")
+            );
+        }
+        enter(&self.runtime, &mut gate, &process)?;
+        let reply = reply_of(&gate);
+        info!(gate = reply.gate, class = %gate.class(), pid, "new gate");
+        gates.push(gate);
+        publish(&self.runtime, &gates)?;
+        Ok(reply)
+    }
+
+    fn name_for(&self, gates: &[Gate], request: &RunRequest) -> Result<GateName, ApiError> {
+        let names: BTreeSet<&str> = gates.iter().map(|gate| gate.record.name.as_str()).collect();
+        let taken = |name: &GateName| names.contains(name.as_str());
+        if let Some(asked) = &request.name {
+            let name = GateName::parse(asked).map_err(usage)?;
+            if taken(&name) {
+                let message = format!("gate name: {asked:?}: there is a gate of that name");
+                return Err(ApiError::new(ErrorKind::Usage, message).with_mend("choose another"));
+            }
+            return Ok(name);
+        }
+        let program = request.command.first().map_or("command", String::as_str);
+        // Endless, but for a machine with 2^32 gates of one name.
+        (0..=u32::MAX)
+            .filter(|number| *number != 1)
+            .map(|number| GateName::from_command(program, number))
+            .find(|name| !taken(name))
+            .ok_or_else(|| {
+                ApiError::new(
+                    ErrorKind::Busy,
+                    format!("gate name: {program}: all are taken"),
+                )
+            })
+    }
+
+    /// The gate's terms stand, but for what is asked for now: any process in it can ask, so what was set with privilege
+    /// since must neither be wiped nor loosened by it.
+    pub(crate) fn run_again(
+        &self,
+        peer: &Peer,
+        gate: &mut Gate,
+        process: &ProcessRef,
+        request: &RunRequest,
+        asked: &RawTerms,
+    ) -> Result<RunReply, ApiError> {
+        let kernel = &self.runtime.kernel;
+        let mut record = gate.record.clone();
+        record.raw.merge(asked);
+        record.by_admin.extend(by_admin(peer, asked));
+        record.uid = process.uid;
+        record.command.clone_from(&request.command);
+        record.notes.clear();
+        let changed = Gate::new(record, &self.gates.config).map_err(usage)?;
+        if !is_admin(peer) {
+            only_tightens(gate, &changed)?;
+        }
+        if changed.class() == Class::Side {
+            ensure_side_root(&self.runtime)?;
+        }
+        // The first agent may have died between two hierarchies.
+        let group = gate.record.attachment.group().clone();
+        let placement = kernel.groups.place(&group, process.pid);
+        let placement = placement.map_err(of_group)?;
+        kernel.check_moved(&placement, process.start_ticks)?;
+        gather_cpuset(&self.runtime);
+        agree(&self.runtime, gate, changed)?;
+        let reply = reply_of(gate);
+        info!(gate = reply.gate, pid = process.pid, "asked for again");
+        Ok(reply)
+    }
+}
+
+/// The gate that an earlier agent had made for this very request when it died: the process is alone in it, and asks
+/// again because it had no answer.
+fn asked_before(kernel: &Kernel, gates: &[Gate], pid: i32, request: &RunRequest) -> Option<usize> {
+    let at = kernel.groups.group_of(pid).ok()??;
+    let index = gates.iter().position(|gate| {
+        let record = &gate.record;
+        // The record of a gate that was not yet written down is lost, and its command with it.
+        let same_command = record.command.is_empty() || record.command == request.command;
+        let same_name = request
+            .name
+            .as_ref()
+            .is_none_or(|asked| *asked == record.name);
+        let own = matches!(&record.attachment, Attachment::Owned { group } if at.is_within(group));
+        // Another class is another request: work in a side gate that asks to be main is to be refused.
+        let same_class = request.terms.get("class").map(String::as_str)
+            == Some(gate.class().to_string().as_str());
+        own && same_command && same_name && same_class
+    })?;
+    let alone = kernel.groups.procs(&at).is_ok_and(|pids| pids == [pid]);
+    alone.then_some(index)
+}
+
+/// What the command is told of its gate.
+fn reply_of(gate: &Gate) -> RunReply {
+    RunReply {
+        gate: gate.record.name.clone(),
+        cgroup: gate.record.attachment.group().to_string(),
+        notes: gate.record.notes.clone(),
+    }
+}
+
+fn parent_of(fs: &dyn KernelFs, pid: i32) -> Option<i32> {
+    let stat = fs
+        .read(std::path::Path::new(&format!("/proc/{pid}/stat")))
+        .ok()?;
+    tidegate_knobs::target::stat_field(&stat, 4).map(|parent| parent as i32)
+}

@@ -1,0 +1,363 @@
+//! The calls that give terms to processes, groups and gates that are there already, and take them back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tidegate_api::{ApiError, Done, ErrorKind, GateView, SetRequest, UnsetRequest};
+use tidegate_knobs::discover::CgroupVersion;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::target::{GateName, ProcessRef, Target};
+use tidegate_terms::{Class, RawTerms, Source};
+use tracing::{info, warn};
+
+use crate::agent::Agent;
+use crate::api::confinement::check_confinement;
+use crate::errors::{no_gate, not_found, usage};
+use crate::gates::privilege::only_tightens;
+use crate::gates::{Attachment, Gate, Record, find_in};
+use crate::peer::{Peer, ask_an_admin, by_admin, is_admin, may_give};
+use crate::runtime::attach::{agree, attach, move_to};
+use crate::runtime::check::{check_feasible, check_not_own};
+use crate::runtime::limits::release;
+use crate::runtime::publish::publish;
+use crate::systemd::group_of_unit;
+use crate::view::status;
+
+impl Agent {
+    /// Terms for something that runs already.
+    pub fn set(&self, peer: &Peer, request: &SetRequest) -> Result<GateView, ApiError> {
+        let target = Target::parse(&request.target).map_err(usage)?;
+        let asked = RawTerms::from_map(&request.terms, &Source::Set);
+        asked.check().map_err(usage)?;
+        let of_unit = self.ask_systemd(peer, &target, request)?;
+        let mut gates = self.gates.lock();
+        let known = find_in(&gates, &request.target).ok();
+        let hint_only = is_hint_only(&request.terms)
+            && known.is_none_or(|index| gates[index].class() == Class::Neutral);
+        let owner_uid = match known {
+            Some(index) => gates[index].record.uid,
+            None => {
+                let group = of_unit.clone().map(Target::Cgroup);
+                let of = group.as_ref().unwrap_or(&target);
+                self.uid_of(peer, &gates, (of, &request.target), hint_only)?
+            }
+        };
+        let effective = match known {
+            Some(index) => with_class_of(&gates[index], &request.terms),
+            None => request.terms.clone(),
+        };
+        let judged = judged(&effective, hint_only);
+        let is_admin = is_admin(peer);
+        may_give(peer, is_admin, owner_uid, &judged)?;
+        self.admit(peer)?;
+        let name = match known {
+            Some(index) => {
+                let gate = &gates[index];
+                if !gate.is_limited() && effective.get("class").is_some_and(|class| class == "side")
+                {
+                    self.check_limitable(&gates, &request.target, &gate.record.attachment)?;
+                }
+                // What was left to another writer is ours again from here on.
+                let own_group = gate.record.attachment.group().clone();
+                self.runtime.control().quotas.take_again(&own_group);
+                let privileged = by_admin(peer, &asked);
+                let name =
+                    self.change(&mut gates[index], &asked, is_admin.then_some(privileged))?;
+                if let Some(group) = self.runtime.kernel.limited_group(&gates[index]) {
+                    self.runtime.control().quotas.take_again(&group);
+                }
+                name
+            }
+            None => {
+                let by_admin = by_admin(peer, &asked);
+                let whose = (owner_uid, by_admin);
+                let gate = self.adopt_target(&gates, &target, of_unit, asked, whose)?;
+                let name = gate.record.name.clone();
+                gates.push(gate);
+                name
+            }
+        };
+        let published = publish(&self.runtime, &gates);
+        if published.is_err()
+            && known.is_none()
+            && let Some(gate) = gates.pop()
+        {
+            // The next agent would not know of it: rather not at all.
+            release(&self.runtime, &gate);
+            if let Err(error) = publish(&self.runtime, &gates) {
+                warn!("gate {name}: {error}");
+            }
+        }
+        published?;
+        drop(gates);
+        self.shown(&name, &request.target)
+    }
+
+    /// Where a unit is that is no gate yet. systemd is asked before the gates are locked, not for callers whose terms are
+    /// refused in any case, and no more often than gates may be changed.
+    fn ask_systemd(
+        &self,
+        peer: &Peer,
+        target: &Target,
+        request: &SetRequest,
+    ) -> Result<Option<GroupPath>, ApiError> {
+        let Target::Unit(unit) = target else {
+            return Ok(None);
+        };
+        let gates = self.gates.lock();
+        if find_in(&gates, &request.target).is_ok() {
+            return Ok(None);
+        }
+        let judged = judged(&request.terms, is_hint_only(&request.terms));
+        may_give(peer, is_admin(peer), peer.uid, &judged)?;
+        self.admit(peer)?;
+        drop(gates);
+        group_of_unit(&self.runtime.kernel, unit).map(Some)
+    }
+
+    /// The gate `name`, which the call named `target`.
+    fn shown(&self, name: &str, target: &str) -> Result<GateView, ApiError> {
+        let mut gates = status(&self.gates, &self.runtime, &self.life)
+            .gates
+            .into_iter();
+        let found = gates.find(|gate| gate.name == name);
+        found.ok_or_else(|| {
+            ApiError::new(ErrorKind::NotFound, format!("{target}: it has just ended"))
+        })
+    }
+
+    /// Whose a target is that is no gate yet.
+    fn uid_of(
+        &self,
+        peer: &Peer,
+        gates: &[Gate],
+        (target, text): (&Target, &str),
+        hint_only: bool,
+    ) -> Result<u32, ApiError> {
+        let kernel = &self.runtime.kernel;
+        match target {
+            Target::Pid(pid) => {
+                if kernel.groups.version() == CgroupVersion::V1 && !hint_only {
+                    // On v2 it stays below its group; a hint moves no process.
+                    check_confinement(kernel, peer, gates, *pid)?;
+                }
+                let process = ProcessRef::look_up(&*kernel.fs, *pid);
+                Ok(process.map_err(not_found)?.uid)
+            }
+            Target::Cgroup(group) => {
+                let stat = kernel.groups.stat(group);
+                Ok(stat.map_err(not_found)?.uid)
+            }
+            Target::Unit(_) | Target::Gate(_) => Err(no_gate(text)),
+        }
+    }
+
+    /// New terms for a gate that is there; `by_admin` are those that are set with privilege, `None` without any.
+    fn change(
+        &self,
+        gate: &mut Gate,
+        asked: &RawTerms,
+        by_admin: Option<BTreeSet<String>>,
+    ) -> Result<String, ApiError> {
+        let mut record = gate.record.clone();
+        record.raw.merge(asked);
+        let privileged = by_admin.is_some();
+        record.by_admin.extend(by_admin.unwrap_or_default());
+        let changed = Gate::new(record, &self.gates.config).map_err(usage)?;
+        if !privileged {
+            only_tightens(gate, &changed)?;
+        }
+        if changed.terms.tolerance.value != gate.terms.tolerance.value
+            || changed.own_limit() != gate.own_limit()
+            || changed.class() != gate.class()
+        {
+            check_feasible(&self.runtime, &changed)?;
+        }
+        if changed.class() != gate.class() {
+            if matches!(gate.record.attachment, Attachment::Owned { .. }) {
+                let detail = format!(
+                    "class: gate {}: the class of a running command cannot change",
+                    gate.record.name
+                );
+                return Err(ApiError::new(ErrorKind::Usage, detail)
+                    .with_mend(format!("start it again with --{}", changed.class())));
+            }
+            let mut again = changed;
+            move_to(&self.runtime, gate, &mut again)?;
+            *gate = again;
+            return Ok(gate.record.name.clone());
+        }
+        agree(&self.runtime, gate, changed)?;
+        Ok(gate.record.name.clone())
+    }
+
+    /// A gate around a process or group that was there before.
+    fn adopt_target(
+        &self,
+        gates: &[Gate],
+        target: &Target,
+        of_unit: Option<GroupPath>,
+        raw: RawTerms,
+        (uid, by_admin): (u32, BTreeSet<String>),
+    ) -> Result<Gate, ApiError> {
+        let kernel = &self.runtime.kernel;
+        let taken = |name: &str| gates.iter().any(|gate| gate.record.name == name);
+        let (wanted, attachment) = match target {
+            Target::Pid(pid) => {
+                let process = ProcessRef::look_up(&*kernel.fs, *pid).map_err(not_found)?;
+                let group = kernel.groups.group_of(*pid).map_err(not_found)?;
+                let attachment = Attachment::Observed {
+                    pid: *pid,
+                    start_ticks: process.start_ticks,
+                    group: group.unwrap_or_else(GroupPath::root),
+                };
+                (process.comm, attachment)
+            }
+            Target::Cgroup(group) => (
+                group.name().to_owned(),
+                Attachment::InPlace {
+                    group: group.clone(),
+                },
+            ),
+            Target::Unit(unit) => {
+                let group = of_unit.ok_or_else(|| no_gate(unit.as_str()))?;
+                (unit.stem().to_owned(), Attachment::InPlace { group })
+            }
+            Target::Gate(name) => return Err(no_gate(name.as_str())),
+        };
+        let name = (0..=u32::MAX)
+            .filter(|number| *number != 1)
+            .map(|number| GateName::from_command(&wanted, number))
+            .find(|name| !taken(name.as_str()))
+            .ok_or_else(|| ApiError::new(ErrorKind::Busy, "gate name: all are taken"))?;
+        let record = Record {
+            name: name.to_string(),
+            target: target.to_string(),
+            raw,
+            uid,
+            command: Vec::new(),
+            parent: None,
+            made_ns: kernel.clock.now_ns(),
+            attachment: attachment.clone(),
+            notes: Vec::new(),
+            by_admin,
+        };
+        let mut gate = Gate::new(record, &self.gates.config).map_err(usage)?;
+        if gate.is_limited() {
+            self.check_limitable(gates, &target.to_string(), &attachment)?;
+        }
+        check_feasible(&self.runtime, &gate)?;
+        attach(&self.runtime, &mut gate, attachment)?;
+        info!(gate = gate.record.name, class = %gate.class(), target = gate.record.target, "new gate");
+        Ok(gate)
+    }
+
+    /// Refuses to make side work of the agent itself, and of groups of which one lies in the other: their use would count
+    /// twice.
+    fn check_limitable(
+        &self,
+        gates: &[Gate],
+        target: &str,
+        attachment: &Attachment,
+    ) -> Result<(), ApiError> {
+        check_not_own(
+            &self.runtime.kernel,
+            &self.runtime.control_loop,
+            target,
+            attachment,
+        )?;
+        let Attachment::InPlace { group } = attachment else {
+            return Ok(());
+        };
+        let overlaps = |gate: &&Gate| {
+            let other = gate.record.attachment.group();
+            gate.is_limited() && (group.is_within(other) || other.is_within(group))
+        };
+        match gates.iter().find(overlaps) {
+            None => Ok(()),
+            Some(gate) => Err(ApiError::new(
+                ErrorKind::Usage,
+                format!(
+                    "{target}: it overlaps with gate {} ({}), which is side work already",
+                    gate.record.name,
+                    gate.record.attachment.group()
+                ),
+            )
+            .with_mend("unset that first")),
+        }
+    }
+
+    /// Takes terms back; all of them ends the gate.
+    pub fn unset(&self, peer: &Peer, request: &UnsetRequest) -> Result<Done, ApiError> {
+        let mut gates = self.gates.lock();
+        let index = find_in(&gates, &request.target)?;
+        let uid = gates[index].record.uid;
+        if !is_admin(peer) {
+            let detail = format!(
+                "unset: gate {}: taking limits back gives its work more (uid {uid} made it), and without privilege you \
+                 can only tighten",
+                gates[index].record.name
+            );
+            return Err(ApiError::new(ErrorKind::Denied, detail).with_mend(ask_an_admin()));
+        }
+        self.admit(peer)?;
+        let name = gates[index].record.name.clone();
+        let message = if request.terms.is_empty() {
+            if matches!(gates[index].record.attachment, Attachment::Owned { .. }) {
+                let detail =
+                    format!("unset: gate {name}: it was made by `run` and ends with its command");
+                return Err(ApiError::new(ErrorKind::Usage, detail)
+                    .with_mend("name the terms to take back"));
+            }
+            let left = release(&self.runtime, &gates[index]);
+            gates.remove(index);
+            match left.is_empty() {
+                true => format!("gate {name} has ended; what it had written was restored"),
+                false => format!("gate {name} has ended; {}", left.join("; ")),
+            }
+        } else {
+            let gate = &mut gates[index];
+            let mut record = gate.record.clone();
+            for term in &request.terms {
+                if record.raw.0.remove(term).is_none() {
+                    let detail = format!("unset: {term}: gate {name} was not given it");
+                    return Err(ApiError::new(ErrorKind::Usage, detail)
+                        .with_mend(format!("see `tidegate show gate:{name}`")));
+                }
+                record.by_admin.remove(term);
+            }
+            let changed = Gate::new(record, &self.gates.config).map_err(usage)?;
+            if changed.class() != gate.class() {
+                return Err(
+                    ApiError::new(ErrorKind::Usage, "unset: class: a gate has one")
+                        .with_mend("use set to change it"),
+                );
+            }
+            agree(&self.runtime, gate, changed)?;
+            format!("gate {name}: {} taken back", request.terms.join(", "))
+        };
+        publish(&self.runtime, &gates)?;
+        Ok(Done { message })
+    }
+}
+
+/// Whether nothing but a latency hint is asked for.
+fn is_hint_only(terms: &BTreeMap<String, String>) -> bool {
+    let mut names = terms.keys().map(String::as_str);
+    !terms.is_empty() && names.all(|name| matches!(name, "latency" | "latency_inherit"))
+}
+
+/// The terms as permission is asked for them: a hint without a class cannot make anything main's equal.
+fn judged(terms: &BTreeMap<String, String>, hint_only: bool) -> BTreeMap<String, String> {
+    let mut judged = terms.clone();
+    if hint_only {
+        judged.insert("class".to_owned(), "side".to_owned());
+    }
+    judged
+}
+
+fn with_class_of(gate: &Gate, terms: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut all = terms.clone();
+    all.entry("class".to_owned())
+        .or_insert_with(|| gate.class().to_string());
+    all
+}

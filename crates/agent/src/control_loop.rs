@@ -1,0 +1,52 @@
+//! The control loop's state, as its thread and all others share it.
+
+use std::sync::{Mutex, MutexGuard};
+
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::control::{Control, Demand};
+use tidegate_knobs::plan::{PlanConfig, bandwidth_for};
+use tidegate_knobs::sense::Meters;
+use tidegate_knobs::sync::lock;
+
+use crate::process::lease::Lease;
+
+/// The kernel's least quota over the longest period we use: side work is never slower than this (1 % of one CPU).
+const FLOOR_MIN_UCPU: u64 = 10_000;
+
+/// The loop's state.
+pub struct ControlLoop {
+    /// The step's state, which others hold for microseconds.
+    pub control: Mutex<Control>,
+    /// The usage files of groups with a soft cap.
+    pub meters: Mutex<Meters>,
+    /// The page shared with the guardian.
+    pub lease: Lease,
+    /// The kernel's tick.
+    pub tick_ns: u64,
+    /// The loop's period while something is limited.
+    pub period_ns: u64,
+    /// Which sensing, and why.
+    pub sensing_note: String,
+}
+
+impl ControlLoop {
+    /// The step's state. The loop waits for it: no file is read while it is held.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Control> {
+        lock(&self.control)
+    }
+
+    /// The static limit that side work falls back to: the tolerance.
+    pub(crate) fn floor(&self, demand: &Demand) -> Bandwidth {
+        let cpus = u64::from(self.lock().online_cpus().max(1));
+        // 8192 CPUs · 10^6 ppm fits easily: a CPU is 10^6 ucpu, so ppm · CPUs is the rate in ucpu.
+        let floor_ucpu = (cpus * u64::from(demand.tolerance_ppm)).max(FLOOR_MIN_UCPU);
+        let periods = PlanConfig::default();
+        bandwidth_for(floor_ucpu, periods.period_us, periods.period_max_us)
+    }
+
+    /// The floor by what the gates ask for now.
+    pub(crate) fn floor_now(&self) -> Bandwidth {
+        let demand = self.lock().demand().clone();
+        self.floor(&demand)
+    }
+}

@@ -1,0 +1,54 @@
+//! Errors of the machine as the socket names them.
+
+use std::fmt::Display;
+
+use tidegate_api::{ApiError, ErrorKind};
+use tidegate_knobs::apply::JournalError;
+use tidegate_knobs::group::GroupError;
+
+/// In the machine's own words.
+pub(crate) fn refuse(kind: ErrorKind, error: impl Display) -> ApiError {
+    ApiError::new(kind, error.to_string())
+}
+
+/// What was asked for cannot be meant.
+pub(crate) fn usage(error: impl Display) -> ApiError {
+    refuse(ErrorKind::Usage, error)
+}
+
+/// It is not there.
+pub(crate) fn not_found(error: impl Display) -> ApiError {
+    refuse(ErrorKind::NotFound, error)
+}
+
+/// A fault, or a machine that refuses.
+pub(crate) fn internal(error: impl Display) -> ApiError {
+    refuse(ErrorKind::Internal, error)
+}
+
+pub(crate) fn no_gate(target: &str) -> ApiError {
+    ApiError::new(
+        ErrorKind::NotFound,
+        format!("{target}: there is no such gate"),
+    )
+    .with_mend("see `tidegate show`")
+}
+
+/// A failed operation on a group.
+pub(crate) fn of_group(error: GroupError) -> ApiError {
+    let kind = match &error {
+        error if error.is_gone() => ErrorKind::NotFound,
+        error if error.is_denied() => ErrorKind::Denied,
+        GroupError::NotPossible { .. } => ErrorKind::Unsupported,
+        _ => ErrorKind::Internal,
+    };
+    refuse(kind, error)
+}
+
+/// A journal that could not be kept, or a write that failed after it.
+pub(crate) fn not_recorded(error: JournalError) -> ApiError {
+    match error {
+        JournalError::Group(error) => of_group(error),
+        error => internal(error),
+    }
+}

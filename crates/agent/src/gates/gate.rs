@@ -1,0 +1,404 @@
+//! One gate as the agent keeps it, what all gates together ask for, and the file that the next agent reads.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use tidegate_knobs::apply::fallback_of;
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::control::{BurstLoop, Demand, Objective as DelayObjective};
+use tidegate_knobs::group::{GroupPath, Placement};
+use tidegate_knobs::ledger::Fallback;
+use tidegate_knobs::limit::own_limit;
+use tidegate_knobs::units::Per;
+use tidegate_terms::{
+    Burst, CapScope, Class, Config, Objective, RawTerms, Settings, TermError, Terms, Weight,
+    combine,
+};
+
+use crate::gates::HintState;
+
+/// Where a gate's work sits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attachment {
+    /// A group of ours that the command was started in.
+    #[serde(alias = "own")]
+    Owned {
+        /// Below the mount of the cpu controller.
+        group: GroupPath,
+    },
+    /// A process that ran already, moved within the cpu hierarchy into a group of ours.
+    #[serde(alias = "lent")]
+    Moved {
+        /// Where it is, and where it was.
+        placement: Placement,
+        /// When it started, so that a reused number is not taken for it.
+        start_ticks: u64,
+    },
+    /// A group that is not ours, limited where it is.
+    #[serde(alias = "foreign")]
+    InPlace {
+        /// Below the mount of the cpu controller.
+        group: GroupPath,
+    },
+    /// A process that is not touched: its class is known, that is all.
+    #[serde(alias = "known")]
+    Observed {
+        /// The process.
+        pid: i32,
+        /// When it started.
+        start_ticks: u64,
+        /// The group it is in.
+        group: GroupPath,
+    },
+}
+
+impl Attachment {
+    /// The group, below the mount of the cpu controller.
+    pub fn group(&self) -> &GroupPath {
+        match self {
+            Attachment::Owned { group }
+            | Attachment::InPlace { group }
+            | Attachment::Observed { group, .. } => group,
+            Attachment::Moved { placement, .. } => &placement.group,
+        }
+    }
+
+    /// The same, unless the process is not touched.
+    pub fn placed(&self) -> Option<&GroupPath> {
+        match self {
+            Attachment::Observed { .. } => None,
+            placed => Some(placed.group()),
+        }
+    }
+}
+
+/// What is written down of a gate: all that the next agent needs to take it up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its name.
+    pub name: String,
+    /// `run`, `pid:N`, `unit:NAME` or `cgroup:/path`.
+    pub target: String,
+    /// What was asked for, as it was written.
+    pub raw: RawTerms,
+    /// Who asked.
+    pub uid: u32,
+    /// The command line, for gates of `run`.
+    pub command: Vec<String>,
+    /// The gate in which it was started.
+    pub parent: Option<String>,
+    /// When it was made, `CLOCK_MONOTONIC`.
+    pub made_ns: u64,
+    /// Where its work sits. Aliases: as agents before 24 November 2026 wrote it.
+    #[serde(alias = "place")]
+    pub attachment: Attachment,
+    /// What cannot be enforced for it here.
+    pub notes: Vec<String>,
+    /// Terms that were set with privilege: without, they may only be tightened.
+    #[serde(default)]
+    pub by_admin: BTreeSet<String>,
+}
+
+/// A gate.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// What is written down of it.
+    pub record: Record,
+    /// Its terms, resolved.
+    pub terms: Terms,
+    /// CPU it had used at the last look, and when that was.
+    pub usage: Option<(u64, u64)>,
+    /// CPUs it used between the last two looks.
+    pub usage_cpus: f64,
+    /// Looks in a row that found it empty.
+    pub empty_looks: u32,
+    /// The group of a unit, told from a later one with its path.
+    pub group_id: Option<u64>,
+    /// Its unit stands still: it has no group, so nothing acts on it until it is back.
+    pub away: bool,
+    /// What is known of its latency hint.
+    pub(crate) hint: Option<HintState>,
+    /// Periods that ended in throttling, at the last look and between the last two, for one with a limit of its own; under the
+    /// engine ext and a cap, times that a task was held back.
+    pub throttled: Option<u64>,
+    /// See [`Gate::throttled`].
+    pub throttled_lately: u64,
+    /// CPU time above its soft cap under the engine ext, at the last look,
+    pub background_us: Option<u64>,
+    /// ... and between the last two, in CPUs.
+    pub background_cpus: f64,
+    /// What finds its burst, where that is `auto`.
+    pub auto: Option<BurstLoop>,
+}
+
+impl Gate {
+    /// Resolves the record's terms.
+    pub fn new(record: Record, config: &Config) -> Result<Self, TermError> {
+        let terms = config.resolve(&[&record.raw])?;
+        Ok(Self {
+            record,
+            terms,
+            usage: None,
+            usage_cpus: 0.0,
+            empty_looks: 0,
+            group_id: None,
+            away: false,
+            hint: None,
+            throttled: None,
+            throttled_lately: 0,
+            background_us: None,
+            background_cpus: 0.0,
+            auto: None,
+        })
+    }
+
+    /// Its class.
+    pub fn class(&self) -> Class {
+        self.terms.class.value
+    }
+
+    /// Whether a quota of ours that moves acts on it.
+    pub fn is_limited(&self) -> bool {
+        self.class() == Class::Side
+    }
+
+    /// Whether its work must be in a group that is not shared with other work: something is written to that.
+    pub fn needs_group(&self) -> bool {
+        self.is_limited() || self.terms.is_bounded()
+    }
+
+    /// The limit that its own terms ask for: its quota with period and burst, and a hard cap that counts for all of it.
+    pub fn own_limit(&self) -> Option<Bandwidth> {
+        self.limit_with_burst(match self.terms.burst.value {
+            Burst::Of(span) => span.us(),
+            Burst::Auto => self.auto.as_ref().map_or(0, BurstLoop::burst_us),
+        })
+    }
+
+    /// The same with this burst, as far as quota and cap leave it.
+    pub fn limit_with_burst(&self, burst_us: u64) -> Option<Bandwidth> {
+        let terms = &self.terms;
+        let quota = terms.quota_us().map(|quota_us| Bandwidth {
+            quota_us: Some(quota_us),
+            period_us: terms.period.value.us(),
+            burst_us: burst_us.min(quota_us),
+        });
+        let for_all = terms.cap_scope.value == CapScope::Group;
+        let cap_hard_ppt = terms.cap_hard.value.ppt().filter(|_| for_all);
+        own_limit(quota, cap_hard_ppt)
+    }
+
+    /// The soft cap in parts per thousand of one CPU, where it forbids anything: none from the hard one up, which comes first.
+    pub fn soft_ppt(&self) -> Option<u32> {
+        let soft = self.terms.cap_soft.value.ppt()?;
+        let hard = self.terms.cap_hard.value.ppt().unwrap_or(u32::MAX);
+        (soft < hard).then_some(soft)
+    }
+
+    /// The soft cap, where it is one for all of the gate: 0 is the background for each and so for all.
+    pub fn soft_for_all_ppt(&self) -> Option<u32> {
+        let for_all = self.terms.cap_scope.value == CapScope::Group;
+        self.soft_ppt().filter(|ppt| for_all || *ppt == 0)
+    }
+
+    /// The hard and the soft cap that count for each process or task alone, where there is either.
+    pub fn caps_for_each(&self) -> Option<(Per, Option<u32>, Option<u32>)> {
+        let per = match self.terms.cap_scope.value {
+            CapScope::Group => return None,
+            CapScope::Process => Per::Process,
+            CapScope::Task => Per::Task,
+        };
+        // A task can use no more than one CPU.
+        let binds = |ppt: &u32| per == Per::Process || *ppt < 1_000;
+        let hard = self.terms.cap_hard.value.ppt().filter(binds);
+        let soft = self.soft_ppt().filter(|ppt| *ppt > 0 && binds(ppt));
+        (hard.is_some() || soft.is_some()).then_some((per, hard, soft))
+    }
+
+    /// Whether its burst is found rather than given.
+    pub fn has_auto_burst(&self) -> bool {
+        self.terms.burst.value == Burst::Auto && self.terms.quota_us().is_some()
+    }
+
+    /// What its own terms fall back to. They are no danger to main's headroom: where others have the floor, they stay.
+    pub fn own_fallback(&self) -> Fallback {
+        let wanted = fallback_of(self.terms.fallback.value, Bandwidth::unlimited());
+        match (&self.record.attachment, wanted) {
+            (Attachment::Owned { .. }, _) | (_, Fallback::Floor { .. }) => Fallback::Stay,
+            (_, other) => other,
+        }
+    }
+
+    /// Its weight among its siblings; `idle` has the least.
+    pub fn weight(&self) -> u32 {
+        match self.terms.weight.value {
+            Weight::Idle => 1,
+            Weight::Of(weight) => weight,
+        }
+    }
+}
+
+/// What all gates ask for together, by the rule of [`combine`]. Where no gate names a headroom and side work is there,
+/// the machine's default holds. With an objective the default is only where the search for headroom begins.
+pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate> + Clone, settings: &Settings) -> Demand {
+    let named = gates
+        .clone()
+        .filter(|gate| !gate.terms.headroom.is_default());
+    let mut headroom =
+        combine::headroom(named, |gate| gate.terms.headroom.value.ppm()).map(|gate| {
+            let from = format!("gate {}", gate.record.name);
+            (gate.terms.headroom.value.ppm(), from)
+        });
+    let tolerance_ppm = gates
+        .clone()
+        .filter(|gate| !gate.terms.tolerance.is_default())
+        .map(|gate| gate.terms.tolerance.value.ppm());
+    let tolerance_ppm = combine::tolerance(tolerance_ppm, |ppm| *ppm);
+    let mut objective = combine::objective(gates.filter_map(objective_of), |one| {
+        (one.late_after_ns, one.share_ppm)
+    });
+    let default = &settings.default_headroom;
+    if let Some(objective) = objective.as_mut().filter(|_| headroom.is_none()) {
+        objective.start_ppm = default.value.ppm();
+        headroom = Some((0, "found for the objective".to_owned()));
+    }
+    let (headroom_ppm, headroom_from) = headroom.unwrap_or_else(|| {
+        (
+            default.value.ppm(),
+            format!("default_headroom ({})", default.source),
+        )
+    });
+    let tolerance_ppm = tolerance_ppm.unwrap_or(tidegate_terms::Tolerance::ONE_PERCENT.ppm());
+    Demand {
+        headroom_ppm,
+        headroom_from,
+        tolerance_ppm,
+        objective,
+        ..Demand::default()
+    }
+}
+
+fn objective_of(gate: &Gate) -> Option<DelayObjective> {
+    let Objective::Delay { late_ppm, span } = gate.terms.objective.value else {
+        return None;
+    };
+    Some(DelayObjective {
+        late_after_ns: span.ns(),
+        share_ppm: late_ppm,
+        start_ppm: 0,
+        from: format!(
+            "{} of gate {}",
+            gate.terms.objective.value, gate.record.name
+        ),
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use tidegate_terms::Source;
+
+    pub(crate) fn gate(name: &str, pairs: &[(&str, &str)]) -> Gate {
+        let mut raw = RawTerms::default();
+        for (term, text) in pairs {
+            raw.insert(term, text, Source::RunFlag);
+        }
+        let record = Record {
+            name: name.into(),
+            target: "run".into(),
+            raw,
+            uid: 0,
+            command: vec![],
+            parent: None,
+            made_ns: 0,
+            attachment: Attachment::Owned {
+                group: GroupPath::parse(&format!("/{name}")).unwrap(),
+            },
+            notes: vec![],
+            by_admin: BTreeSet::new(),
+        };
+        Gate::new(record, &Config::default()).unwrap()
+    }
+
+    #[test]
+    fn the_largest_headroom_and_the_smallest_tolerance_count() {
+        let settings = Config::default().settings();
+        let gates = [
+            gate(
+                "web",
+                &[("class", "main"), ("headroom", "30%"), ("tolerance", "2%")],
+            ),
+            gate(
+                "db",
+                &[("class", "main"), ("headroom", "40%"), ("tolerance", "5%")],
+            ),
+            gate("encode", &[("class", "side")]),
+        ];
+        let demand = demand(gates.iter(), &settings);
+        assert_eq!(
+            (demand.headroom_ppm, demand.tolerance_ppm),
+            (400_000, 20_000)
+        );
+        assert_eq!(demand.headroom_from, "gate db");
+    }
+
+    #[test]
+    fn the_shortest_objective_counts_and_the_search_begins_at_the_default() {
+        let settings = Config::default().settings();
+        let web = gate("web", &[("class", "main"), ("objective", "p99<5ms")]);
+        let db = gate("db", &[("class", "main"), ("objective", "p99.9<5ms")]);
+        let slow = gate("slow", &[("class", "main"), ("objective", "p99.99<1s")]);
+        let found = demand([&web, &db, &slow].into_iter(), &settings);
+        let objective = found.objective.unwrap();
+        assert_eq!(objective.from, "p99.9<5ms of gate db");
+        assert_eq!(
+            (objective.late_after_ns, objective.share_ppm),
+            (5_000_000, 1_000)
+        );
+        assert_eq!((found.headroom_ppm, objective.start_ppm), (0, 200_000));
+        let side = gate("side", &[("class", "side"), ("headroom", "10%")]);
+        let asked = demand([&web, &side].into_iter(), &settings);
+        assert_eq!(asked.headroom_ppm, 100_000, "never below what was asked");
+        assert_eq!(asked.objective.unwrap().start_ppm, 0);
+    }
+
+    #[test]
+    fn no_headroom_named_means_the_default_and_naming_none_means_none() {
+        let settings = Config::default().settings();
+        let side = gate("encode", &[("class", "side")]);
+        let by_default = demand([&side].into_iter(), &settings);
+        assert_eq!(
+            (by_default.headroom_ppm, by_default.tolerance_ppm),
+            (200_000, 10_000)
+        );
+        let bare = gate("encode", &[("class", "side"), ("headroom", "0%")]);
+        assert_eq!(demand([&bare].into_iter(), &settings).headroom_ppm, 0);
+    }
+
+    /// Over an update, an agent takes up the gates that the one before wrote.
+    #[test]
+    fn gates_of_earlier_agents_are_read() {
+        let written = serde_json::to_string(&gate("web", &[("class", "side")]).record).unwrap();
+        let earlier = written.replace(r#""attachment":{"owned""#, r#""place":{"own""#);
+        assert_ne!(earlier, written);
+        assert_eq!(
+            serde_json::from_str::<Record>(&earlier).unwrap().attachment,
+            serde_json::from_str::<Record>(&written).unwrap().attachment
+        );
+        for (now, before, fields) in [
+            ("in_place", "foreign", r#""group":"/a""#),
+            (
+                "observed",
+                "known",
+                r#""pid":1,"start_ticks":2,"group":"/a""#,
+            ),
+        ] {
+            let read = |variant: &str| {
+                serde_json::from_str::<Attachment>(&format!(r#"{{"{variant}":{{{fields}}}}}"#))
+                    .unwrap()
+            };
+            assert_eq!(read(now), read(before));
+        }
+    }
+}

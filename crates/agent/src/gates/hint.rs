@@ -1,0 +1,73 @@
+//! What is known of a gate's latency hint.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::sched::hint::{Latency, Seen};
+use tidegate_knobs::sched::tasks::TaskId;
+
+/// For the sweep and for who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct HintState {
+    /// As it is in the journal.
+    pub latency: Arc<Latency>,
+    /// On what.
+    pub group: GroupPath,
+    /// Since when.
+    pub at_boot_ns: u64,
+    /// The kernel's default slice.
+    pub base_ns: u64,
+    /// When the last whole look ended, and how long the one before it was ago.
+    pub round_ns: Option<u64>,
+    pub every_ns: u64,
+    /// As of the last whole look.
+    pub counts: HintCounts,
+    /// The look that is under way.
+    pub round: HintRound,
+    /// Tasks that the sweep gave it, with how often: another writer may be taking it from them.
+    pub given: BTreeMap<i32, (TaskId, u8)>,
+}
+
+/// How many tasks stand how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HintCounts {
+    pub with: u64,
+    pub others: u64,
+    pub real_time: u64,
+    pub idle: u64,
+    pub refused: u64,
+    pub reset: u64,
+}
+
+impl HintCounts {
+    pub fn of(seen: &Seen) -> Self {
+        Self {
+            with: seen.ours.len() as u64,
+            others: seen.others.len() as u64,
+            real_time: seen.real_time,
+            idle: seen.idle,
+            ..Self::default()
+        }
+    }
+
+    /// Counts of other tasks beside these.
+    pub fn merge(&mut self, other: &Self) {
+        self.with += other.with;
+        self.others += other.others;
+        self.real_time += other.real_time;
+        self.idle += other.idle;
+        self.refused += other.refused;
+        self.reset += other.reset;
+    }
+}
+
+/// Where the sweep is in a gate.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HintRound {
+    pub counts: HintCounts,
+    /// The last task that was looked at.
+    pub at_tid: i32,
+    /// Tasks looked at so far.
+    pub seen: Vec<i32>,
+}

@@ -1,0 +1,61 @@
+//! Gates: what is written down of each, what their terms come to, and the registry that holds them.
+
+mod gate;
+mod hint;
+pub(crate) mod privilege;
+mod rate;
+
+use std::sync::{Mutex, MutexGuard};
+
+use tidegate_api::ApiError;
+use tidegate_knobs::sync::lock;
+use tidegate_knobs::target::Target;
+use tidegate_terms::Config;
+
+use crate::errors::no_gate;
+
+#[cfg(test)]
+pub(crate) use gate::tests::gate as of_terms;
+pub(crate) use gate::{Attachment, Gate, Record, demand};
+pub(crate) use hint::{HintCounts, HintRound, HintState};
+pub(crate) use rate::RateLimit;
+
+/// Every gate.
+pub struct Gates {
+    /// The gates.
+    pub(crate) list: Mutex<Vec<Gate>>,
+    /// The files' terms.
+    pub(crate) config: Config,
+    /// Calls that change something, per user.
+    pub(crate) rate: Mutex<RateLimit>,
+}
+
+impl Gates {
+    /// None so far, under these files' terms.
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            list: Mutex::default(),
+            config,
+            rate: Mutex::default(),
+        }
+    }
+
+    /// The gates. The first of the locks.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Gate>> {
+        lock(&self.list)
+    }
+}
+
+/// A gate by its target, by `gate:NAME`, or by its bare name.
+pub(crate) fn find_in(gates: &[Gate], target: &str) -> Result<usize, ApiError> {
+    let name = target.strip_prefix("gate:").unwrap_or(target);
+    // `unit:nginx` is `unit:nginx.service`.
+    let full = match Target::parse(target) {
+        Ok(Target::Unit(unit)) => format!("unit:{unit}"),
+        _ => target.to_owned(),
+    };
+    gates
+        .iter()
+        .position(|gate| gate.record.name == name || gate.record.target == full && target != "run")
+        .ok_or_else(|| no_gate(target))
+}

@@ -1,0 +1,198 @@
+//! The machine as the agent reads and writes it: file system, groups, journal, and what is possible there.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tidegate_api::{ApiError, ErrorKind};
+use tidegate_knobs::apply::{Journal, limited_above};
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::clock::Clock;
+use tidegate_knobs::discover::Machine;
+use tidegate_knobs::group::{GroupPath, Groups, Placement};
+use tidegate_knobs::kfs::KernelFs;
+use tidegate_knobs::sense::Group as SensedGroup;
+use tidegate_knobs::sync::lock;
+use tidegate_knobs::target::{ProcessRef, TargetError};
+use tracing::warn;
+
+use crate::errors::{internal, of_group};
+use crate::gates::{Attachment, Gate};
+use crate::paths::RunDir;
+
+/// The machine.
+pub struct Kernel {
+    /// Where the agent keeps its files, and what its groups are called.
+    pub run_dir: RunDir,
+    /// What the machine can do.
+    pub machine: Machine,
+    /// The way to kernel files.
+    pub fs: Arc<dyn KernelFs>,
+    /// The time of the agent's threads. The control loop has timers of its own.
+    pub clock: Arc<dyn Clock>,
+    /// The way to groups.
+    pub groups: Arc<Groups>,
+    /// What was written over what.
+    pub journal: Arc<Mutex<Journal>>,
+}
+
+impl Kernel {
+    /// What was written over what. The last of the locks: not held while a process is moved, for the loop waits for it.
+    pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
+        lock(&self.journal)
+    }
+
+    /// A group of ours at the top: `<prefix>-side` and so on.
+    fn root_named(&self, what: &str) -> GroupPath {
+        let name = format!("{}-{what}", self.run_dir.prefix());
+        // The prefix was checked when the agent started.
+        self.groups
+            .base()
+            .join(&name)
+            .unwrap_or_else(|_| GroupPath::root())
+    }
+
+    /// The one group that all side work of `run` is in.
+    pub(crate) fn side_root(&self) -> GroupPath {
+        self.root_named("side")
+    }
+
+    /// The group that main and neutral work of `run` is in.
+    pub(crate) fn main_root(&self) -> GroupPath {
+        self.root_named("main")
+    }
+
+    /// The group whose quota limits `gate`; `None` when nothing does.
+    pub(crate) fn limited_group(&self, gate: &Gate) -> Option<GroupPath> {
+        limited_below(&self.side_root(), gate).cloned()
+    }
+
+    /// Processes in `group` and the groups in it.
+    pub(crate) fn processes_below(&self, group: &GroupPath, depth: u32) -> usize {
+        let here = |group: &GroupPath| self.groups.procs(group).map_or(0, |pids| pids.len());
+        self.count_below(group, depth, &here)
+    }
+
+    /// Tasks, i.e. threads, likewise.
+    pub(crate) fn tasks_below(&self, group: &GroupPath, depth: u32) -> usize {
+        let here = |group: &GroupPath| self.groups.tids(group).map_or(0, |tids| tids.len());
+        self.count_below(group, depth, &here)
+    }
+
+    fn count_below(
+        &self,
+        group: &GroupPath,
+        depth: u32,
+        here: &dyn Fn(&GroupPath) -> usize,
+    ) -> usize {
+        let children = match depth {
+            0 => Vec::new(),
+            _ => self.groups.children(group).unwrap_or_default(),
+        };
+        let below = children
+            .iter()
+            .map(|child| self.count_below(child, depth - 1, here));
+        here(group) + below.sum::<usize>()
+    }
+
+    /// The gate in whose group the process is.
+    pub(crate) fn gate_of<'g>(&self, gates: &'g [Gate], pid: i32) -> Option<&'g Gate> {
+        let at = self.groups.group_of(pid).ok()??;
+        gates
+            .iter()
+            .filter(|gate| !matches!(gate.record.attachment, Attachment::Observed { .. }))
+            .filter(|gate| at.is_within(gate.record.attachment.group()))
+            .max_by_key(|gate| gate.record.attachment.group().as_str().len())
+    }
+
+    /// PID reuse between the check and the move is detected: the later process goes back.
+    pub(crate) fn check_moved(
+        &self,
+        placement: &Placement,
+        start_ticks: u64,
+    ) -> Result<(), ApiError> {
+        let pid = placement.pid;
+        if !self.process_gone(pid, start_ticks) {
+            return Ok(());
+        }
+        if let Err(error) = self.groups.place_back(placement) {
+            warn!("process {pid}: {error}");
+        }
+        let detail = format!("process {pid}: it exited meanwhile");
+        Err(ApiError::new(ErrorKind::NotFound, detail).with_mend(format!("look with: ps -p {pid}")))
+    }
+
+    /// A group of ours, in the journal as soon as it has an identity.
+    pub(crate) fn ensure_made(&self, group: &GroupPath, gate: &str) -> Result<(), ApiError> {
+        if self.groups.exists(group) {
+            return Ok(());
+        }
+        self.groups.create(group).map_err(of_group)?;
+        self.journal().made(group, gate).map_err(|error| {
+            // What is not in the journal must not be there.
+            let _ = self.groups.remove(group);
+            internal(error)
+        })
+    }
+
+    /// Removes a group of ours; one that is still in use stays in the journal for the next try.
+    pub(crate) fn remove_group(&self, group: &GroupPath) {
+        match self.groups.remove(group) {
+            Ok(_) => self.journal().forget(group),
+            Err(error) => warn!("{error}"),
+        }
+    }
+
+    pub(crate) fn sensed(&self, group: &GroupPath) -> Option<SensedGroup> {
+        let cpu = self.groups.dir(group);
+        let usage = self
+            .machine
+            .cpuacct
+            .as_ref()
+            .map_or_else(|| cpu.clone(), |other| other.dir(group));
+        SensedGroup::new(&cpu, &usage)
+            .map_err(|error| warn!("{error}"))
+            .ok()
+    }
+
+    /// Whether a process in `at` is in `group`, or in a group of its own that it was given there.
+    pub(crate) fn is_in(&self, at: &GroupPath, group: &GroupPath) -> bool {
+        let family = self.journal().family_of(group);
+        at == group || family.is_some_and(|family| family.id_of(at).is_some())
+    }
+
+    /// Without the burst that the kernel does not have: a hard cap near a whole CPU then gets up to 6 % less.
+    pub(crate) fn as_kernel_has(&self, limit: Bandwidth) -> Bandwidth {
+        match self.machine.features.burst.present {
+            Some(false) => Bandwidth {
+                burst_us: 0,
+                ..limit
+            },
+            _ => limit,
+        }
+    }
+
+    /// A tighter limit above the gate's, which is not one that we move.
+    pub(crate) fn limited_above(
+        &self,
+        group: &GroupPath,
+        own: &Bandwidth,
+    ) -> Option<(GroupPath, Bandwidth)> {
+        let root = self.side_root();
+        limited_above(&self.groups, group, own).filter(|(above, _)| *above != root)
+    }
+
+    /// Whether the process has exited, also if its number is another's by now. What cannot be looked at (no descriptor
+    /// left) has not ended: its limits stay.
+    pub(crate) fn process_gone(&self, pid: i32, start_ticks: u64) -> bool {
+        match ProcessRef::look_up(&*self.fs, pid) {
+            Ok(now) => now.start_ticks != start_ticks,
+            Err(error) => !matches!(error, TargetError::Kfs { .. }),
+        }
+    }
+}
+
+/// The group whose quota limits `gate`; `root` is the side root.
+pub(crate) fn limited_below<'g>(root: &'g GroupPath, gate: &'g Gate) -> Option<&'g GroupPath> {
+    let group = gate.record.attachment.group();
+    let limited = gate.is_limited() && !gate.away;
+    limited.then(|| if group.is_within(root) { root } else { group })
+}

@@ -1,0 +1,170 @@
+//! Taking up what an earlier agent left: gates that still have work in them, values that no gate needs any more.
+
+use std::collections::BTreeSet;
+
+use tidegate_knobs::apply::is_boost;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::ledger::{Change, own_groups};
+use tidegate_knobs::sync::lock;
+use tidegate_terms::{RawTerms, Source};
+use tracing::{info, warn};
+
+use crate::gates::{Attachment, Gate, Gates, Record};
+use crate::kernel::Kernel;
+use crate::process::lease::monotonic_ns;
+use crate::runtime::Runtime;
+use crate::runtime::attach::renew;
+use crate::runtime::limits::{ensure_side_root, remove_unused_roots};
+use crate::runtime::measure::has_ended;
+use crate::runtime::publish::publish;
+
+/// All gates, after the guardian wrote the fallback.
+pub(crate) fn renew_all(registry: &Gates, runtime: &Runtime) {
+    let mut gates = registry.lock();
+    for line in runtime.journal().yield_again() {
+        info!("{line}");
+    }
+    for gate in gates.iter_mut() {
+        if let Err(error) = renew(runtime, gate) {
+            warn!("gate {}: {error}", gate.record.name);
+            lock(&runtime.alerts).insert(error.to_string());
+        }
+    }
+    if let Err(error) = publish(runtime, &gates) {
+        lock(&runtime.alerts).insert(error.to_string());
+    }
+}
+
+/// Adopts gates, restores the rest, and tells the loop. Safe to do again at any time.
+pub(crate) fn take_up(registry: &Gates, runtime: &Runtime) {
+    let kernel = &runtime.kernel;
+    let mut gates = registry.lock();
+    for record in stored_gates(runtime) {
+        let name = record.name.clone();
+        match Gate::new(record, &registry.config) {
+            Ok(gate) if !has_ended(runtime, &gate) => gates.push(gate),
+            Ok(_) => info!(gate = name, "ended while no agent was there"),
+            Err(error) => {
+                lock(&runtime.alerts)
+                    .insert(format!("gate {name}: {error}; its terms were left out"));
+            }
+        }
+    }
+    take_up_nameless(registry, kernel, &mut gates);
+    let root = kernel.side_root();
+    let main_root = kernel.main_root();
+    // A gate that nothing limits by its record needs no value of ours: its class was being changed when that agent died.
+    let needs = |gate: &Gate, change: &Change| {
+        let own = matches!(gate.record.attachment, Attachment::Owned { .. });
+        let yields = matches!(change, Change::Idle { .. } | Change::Weight { .. });
+        own || gate.is_limited() || (gate.needs_group() && !yields)
+    };
+    let report = runtime.journal().restore_where(|entry| {
+        let shared = entry.group == root || entry.group == main_root;
+        let gate = gates.iter().find(|gate| gate.record.name == entry.gate);
+        // Turns ended with the agent that gave them.
+        is_boost(entry) || !shared && !gate.is_some_and(|gate| needs(gate, &entry.change))
+    });
+    for line in report {
+        info!("left by an earlier agent: {line}");
+    }
+    for line in runtime.journal().yield_again() {
+        info!("left by an earlier agent: {line}");
+    }
+    for gate in gates.iter_mut() {
+        if let Err(error) = renew(runtime, gate) {
+            warn!("gate {}: {error}", gate.record.name);
+            lock(&runtime.alerts).insert(error.to_string());
+        }
+    }
+    remove_unused_roots(kernel, &runtime.control_loop, &gates);
+    let has_side = gates
+        .iter()
+        .any(|gate| gate.record.attachment.group().is_within(&root));
+    let result = if has_side {
+        ensure_side_root(runtime)
+    } else {
+        Ok(())
+    };
+    if let Err(error) = result.and_then(|()| publish(runtime, &gates)) {
+        warn!("{error}");
+        lock(&runtime.alerts).insert(error.to_string());
+    }
+    if !gates.is_empty() {
+        info!("took up {} gates", gates.len());
+    }
+}
+
+fn stored_gates(runtime: &Runtime) -> Vec<Record> {
+    let kernel = &runtime.kernel;
+    let path = kernel.run_dir.gates();
+    let text = match kernel.fs.read(&path) {
+        Ok(text) => text,
+        Err(error) if error.is_gone() => return Vec::new(),
+        Err(error) => {
+            lock(&runtime.alerts).insert(error.to_string());
+            return Vec::new();
+        }
+    };
+    serde_json::from_str(&text).unwrap_or_else(|error| {
+        let message = format!(
+            "{}: {error}; gates are found by their groups' names instead",
+            path.display()
+        );
+        warn!("{message}");
+        lock(&runtime.alerts).insert(message);
+        Vec::new()
+    })
+}
+
+/// Groups of ours with work in them that no record tells of: their gates' terms are lost, their class is not.
+fn take_up_nameless(registry: &Gates, kernel: &Kernel, gates: &mut Vec<Gate>) {
+    let own = own_groups(&kernel.groups, kernel.run_dir.prefix()).unwrap_or_default();
+    let roots = [(kernel.side_root(), "side"), (kernel.main_root(), "main")];
+    for group in own {
+        let Some((_, class)) = roots
+            .iter()
+            .find(|(root, _)| group.parent().as_ref() == Some(root))
+        else {
+            continue;
+        };
+        if gates
+            .iter()
+            .any(|gate| gate.record.attachment.group() == &group)
+        {
+            continue;
+        }
+        if kernel.journal().is_moved(&group) {
+            // Its `set` was never answered: the process goes back to where it was.
+            continue;
+        }
+        let populated = kernel.groups.populated(&group);
+        if !populated.unwrap_or_else(|error| !error.is_gone()) {
+            kernel.remove_group(&group);
+            continue;
+        }
+        match Gate::new(nameless(&group, class), &registry.config) {
+            Ok(gate) => gates.push(gate),
+            Err(error) => warn!("{error}"),
+        }
+    }
+}
+
+fn nameless(group: &GroupPath, class: &str) -> Record {
+    let mut raw = RawTerms::default();
+    raw.insert("class", class, Source::Default);
+    Record {
+        name: group.name().to_owned(),
+        target: "run".to_owned(),
+        raw,
+        uid: 0,
+        command: Vec::new(),
+        parent: None,
+        made_ns: monotonic_ns(),
+        attachment: Attachment::Owned {
+            group: group.clone(),
+        },
+        notes: vec!["found by its group's name: the record of its terms was lost".to_owned()],
+        by_admin: BTreeSet::new(),
+    }
+}

@@ -1,0 +1,114 @@
+//! A gate follows its unit of systemd from group to group.
+
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::sync::lock;
+use tidegate_knobs::target::UnitName;
+use tracing::{info, warn};
+
+use crate::control_loop::ControlLoop;
+use crate::gates::{Attachment, Gate, Gates};
+use crate::kernel::Kernel;
+use crate::runtime::Runtime;
+use crate::runtime::attach::attach;
+use crate::runtime::limits::release;
+use crate::runtime::publish::publish;
+use crate::systemd::{bus, unit_of};
+
+/// Looks between two questions to systemd about a unit whose group is gone; the group itself is looked for at each.
+const LOOKS_A_QUESTION: u32 = 10;
+
+/// Looks where the gates' units are: a unit that was restarted has another group, one that stands still has none.
+pub(crate) fn follow_units(registry: &Gates, runtime: &Runtime, look: u32) {
+    let ask = look.is_multiple_of(LOOKS_A_QUESTION);
+    let mut unknown = Vec::new();
+    if ask {
+        // systemd may take its time; nothing waits for it with the gates locked.
+        let away: Vec<(String, UnitName)> = {
+            let gates = registry.lock();
+            let of_unit = |gate: &Gate| Some((gate.record.name.clone(), unit_of(gate)?));
+            gates
+                .iter()
+                .filter(|gate| gate.away)
+                .filter_map(of_unit)
+                .collect()
+        };
+        for (name, unit) in away {
+            unknown.extend(bus::state(&unit).ok().map(|state| (name, state)));
+        }
+    }
+    let mut gates = registry.lock();
+    let mut changed = false;
+    for gate in gates
+        .iter_mut()
+        .filter(|gate| gate.record.target.starts_with("unit:"))
+    {
+        let moved = unknown.iter().find(|(name, _)| *name == gate.record.name);
+        let moved = moved.and_then(|(_, state)| GroupPath::parse(&state.group).ok());
+        changed |= follow(runtime, gate, moved.filter(|group| !group.is_root()));
+    }
+    let gone = |gate: &Gate| {
+        let found = unknown.iter().find(|(name, _)| *name == gate.record.name);
+        gate.away && found.is_some_and(|(_, state)| !state.is_known())
+    };
+    for index in (0..gates.len())
+        .rev()
+        .filter(|index| gone(&gates[*index]))
+        .collect::<Vec<_>>()
+    {
+        let gate = gates.remove(index);
+        info!(
+            gate = gate.record.name,
+            "systemd no longer knows its unit; the gate has ended"
+        );
+        release(runtime, &gate);
+        changed = true;
+    }
+    if changed && let Err(error) = publish(runtime, &gates) {
+        lock(&runtime.alerts).insert(error.to_string());
+    }
+}
+
+/// Says whether something is different now. `elsewhere` is where systemd has the unit, if it was asked.
+fn follow(runtime: &Runtime, gate: &mut Gate, elsewhere: Option<GroupPath>) -> bool {
+    let kernel = &runtime.kernel;
+    let group = elsewhere.unwrap_or_else(|| gate.record.attachment.group().clone());
+    let name = gate.record.name.clone();
+    let found = match kernel.groups.id(&group) {
+        Ok(id) => Some(id),
+        Err(error) if error.is_gone() => None,
+        Err(_) => return false,
+    };
+    match (gate.group_id, found) {
+        (_, None) if gate.away => false,
+        (_, None) => {
+            info!(gate = name, "its unit stands still; its limits wait for it");
+            lose(kernel, &runtime.control_loop, gate);
+            gate.away = true;
+            gate.record.notes = vec!["its unit is not running; its limits wait for it".to_owned()];
+            true
+        }
+        (Some(known), Some(id)) if known == id && !gate.away => false,
+        (None, Some(id)) if !gate.away => {
+            gate.group_id = Some(id);
+            false
+        }
+        (_, Some(id)) => {
+            info!(gate = name, "its unit is back in {group}");
+            lose(kernel, &runtime.control_loop, gate);
+            gate.away = false;
+            gate.group_id = Some(id);
+            if let Err(error) = attach(runtime, gate, Attachment::InPlace { group }) {
+                warn!("gate {name}: {error}");
+                lock(&runtime.alerts).insert(format!("gate {name}: {error}"));
+            }
+            true
+        }
+    }
+}
+
+/// The gate's group is gone, and with it what was written there.
+fn lose(kernel: &Kernel, control_loop: &ControlLoop, gate: &Gate) {
+    let group = gate.record.attachment.group();
+    control_loop.lock().quotas.drop(group);
+    kernel.journal().forget(group);
+}

@@ -1,0 +1,294 @@
+//! Housekeeping, once a second: gates that have ended, what each uses, outside writes, the guardian, leaving.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_knobs::ledger::{Change, Entry};
+use tidegate_knobs::sync::lock;
+use tidegate_terms::Engine;
+use tracing::{info, warn};
+
+use super::repair::has_records;
+use crate::gates::{Gate, Gates};
+use crate::kernel::Kernel;
+use crate::lifecycle::follow_units::follow_units;
+use crate::lifecycle::leaving::{leave_if_unused, release_all};
+use crate::lifecycle::reassert::reassert;
+use crate::lifecycle::renew_all;
+use crate::lifecycle::round_robin::RoundRobin;
+use crate::process::program::start_guardian;
+use crate::process::{Life, Mode, notify};
+use crate::runtime::Runtime;
+use crate::runtime::limits::remove_unused_roots;
+use crate::runtime::measure::{has_ended, judge_demands, measure};
+use crate::runtime::mechanisms::hint_sweep::HintSweep;
+use crate::runtime::publish::publish;
+use crate::runtime::supervise::tell_ext;
+use crate::systemd::is_systemds;
+
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A look at a gate reads two or three small files, 25 us: so many a second cost 0.12 % of one CPU, however many there are.
+/// With more, each has its turn less often; what is shown is measured when it is asked for.
+const GATES_A_LOOK: usize = 48;
+
+/// Entries of the journal that are compared with what stands, in one look.
+const ENTRIES_A_LOOK: usize = 64;
+
+/// systemd writes over our values when units are changed, restarted or started after a reload: rarely.
+const SYSTEMD_REST_NS: u64 = 5_000_000_000;
+
+/// A new gate is empty until its process is in; an ended one stays empty.
+const EMPTY_LOOKS_MAX: u32 = 2;
+
+/// An agent that was started on demand leaves when it has had no gate for this many looks.
+const IDLE_LOOKS_MAX: u32 = 3;
+
+/// What housekeeping remembers between looks.
+pub struct Housekeeping {
+    looks: u32,
+    /// A service manager kills an agent that stays silent.
+    is_watched: bool,
+    idle_looks: u32,
+    gate_turns: RoundRobin,
+    journal_turns: RoundRobin,
+    hints: HintSweep,
+    /// How often an outside write was answered, by entry of the journal.
+    answered: BTreeMap<u64, u32>,
+    /// When systemd's own value was last written over, by entry of the journal.
+    systemds: BTreeMap<u64, u64>,
+    /// The guardian's fallbacks that were answered; none before the first look.
+    fallbacks: Option<u64>,
+    guardian: Option<std::process::Child>,
+    /// What the agent was asked for by name, which its guardian is to know.
+    engine: Option<Engine>,
+    own_cpu: Option<(u64, u64)>,
+}
+
+impl Housekeeping {
+    /// With the guardian that was started already.
+    pub fn new(guardian: Option<std::process::Child>) -> Self {
+        Self {
+            looks: 0,
+            is_watched: notify::is_watched(),
+            idle_looks: 0,
+            gate_turns: RoundRobin::new(GATES_A_LOOK),
+            journal_turns: RoundRobin::new(ENTRIES_A_LOOK),
+            hints: HintSweep::default(),
+            answered: BTreeMap::new(),
+            systemds: BTreeMap::new(),
+            fallbacks: None,
+            guardian,
+            engine: None,
+            own_cpu: None,
+        }
+    }
+
+    /// An agent with an engine that was asked for by name.
+    pub fn with_engine(self, engine: Option<Engine>) -> Self {
+        Self { engine, ..self }
+    }
+
+    /// Looks until the agent leaves.
+    pub fn run(mut self, registry: &Gates, runtime: &Runtime, life: &Life) {
+        let kernel = &runtime.kernel;
+        while !life.leaving.load(Ordering::Acquire) {
+            kernel.clock.sleep(LOOK);
+            self.look(registry, runtime, life);
+        }
+        // It sees that the agent left; a zombie of ours would be its only trace. Where commands go on, so does it.
+        if let Some(mut guardian) = self.guardian
+            && !has_records(&kernel.run_dir)
+        {
+            let _ = guardian.wait();
+        }
+    }
+
+    /// One look.
+    pub fn look(&mut self, registry: &Gates, runtime: &Runtime, life: &Life) {
+        let kernel = &runtime.kernel;
+        self.look_at_gates(registry, runtime);
+        self.looks = self.looks.wrapping_add(1);
+        follow_units(registry, runtime, self.looks);
+        self.look_for_fallback(registry, runtime);
+        self.look_for_outside_writes(registry, runtime);
+        self.look_after_guardian(kernel, life);
+        self.look_at_self(kernel, life);
+        if self.is_watched {
+            notify::tell(notify::ALIVE);
+        }
+        if self.idle_looks >= IDLE_LOOKS_MAX && life.mode == Mode::OnDemand {
+            leave_if_unused(registry, runtime, life);
+        }
+    }
+
+    pub(crate) fn look_at_gates(&mut self, registry: &Gates, runtime: &Runtime) {
+        let kernel = &runtime.kernel;
+        let mut gates = registry.lock();
+        self.look_for_ended(runtime, &mut gates);
+        let has_been_empty = |gate: &Gate| gate.empty_looks >= EMPTY_LOOKS_MAX;
+        if gates.iter().any(has_been_empty) {
+            let (ended, left): (Vec<Gate>, Vec<Gate>) = std::mem::take(&mut *gates)
+                .into_iter()
+                .partition(has_been_empty);
+            *gates = left;
+            for gate in &ended {
+                info!(gate = gate.record.name, "the gate has ended");
+            }
+            release_all(runtime, &ended);
+            remove_unused_roots(kernel, &runtime.control_loop, &gates);
+            if let Err(error) = publish(runtime, &gates) {
+                lock(&runtime.alerts).insert(error.to_string());
+            }
+        }
+        self.idle_looks = if gates.is_empty() {
+            self.idle_looks + 1
+        } else {
+            0
+        };
+        judge_demands(kernel, &runtime.control_loop, &gates);
+        self.hints.look(kernel, &mut gates);
+    }
+
+    /// Looks at those whose turn it is, at what was found empty before, and on where many have just ended: others have, too.
+    fn look_for_ended(&mut self, runtime: &Runtime, gates: &mut [Gate]) {
+        let now_ns = runtime.kernel.clock.now_ns();
+        let again = (0..gates.len()).filter(|index| gates[*index].empty_looks > 0);
+        let mut due: Vec<usize> = again.chain(self.gate_turns.turn(gates.len())).collect();
+        let mut looked = BTreeSet::new();
+        loop {
+            let mut newly_empty = 0;
+            for index in due.into_iter().filter(|index| looked.insert(*index)) {
+                let gate = &mut gates[index];
+                gate.empty_looks = if has_ended(runtime, gate) {
+                    newly_empty += usize::from(gate.empty_looks == 0);
+                    gate.empty_looks + 1
+                } else {
+                    0
+                };
+                measure(runtime, gate, now_ns);
+            }
+            if newly_empty * 2 < GATES_A_LOOK || looked.len() == gates.len() {
+                return;
+            }
+            due = self.gate_turns.turn(gates.len()).collect();
+        }
+    }
+
+    /// What the guardian wrote was no outside write, and what it put back is wanted again.
+    fn look_for_fallback(&mut self, registry: &Gates, runtime: &Runtime) {
+        let fallbacks = runtime.control().fallbacks;
+        if self.fallbacks.replace(fallbacks).unwrap_or(0) != fallbacks {
+            self.answered.clear();
+            renew_all(registry, runtime);
+        }
+    }
+
+    /// What another writer wrote over what is ours: written again once, then left alone. What cannot be written again (a
+    /// process that was moved away) is left at once.
+    pub(crate) fn look_for_outside_writes(&mut self, registry: &Gates, runtime: &Runtime) {
+        // A call that is under way has in the journal what it is about to write: it is waited for.
+        let gates = registry.lock();
+        // The loop writes quotas under the journal's lock, so what is read here is not half of one.
+        let differing = {
+            let journal = runtime.journal();
+            let turn = self.journal_turns.turn(journal.entries().len());
+            journal.outside_writes(turn)
+        };
+        // What the guardian wrote is ours: the next look writes everything again.
+        let fallbacks = runtime.control().fallbacks;
+        if runtime.control_loop.lease.has_fallback()
+            || self.fallbacks.is_some_and(|seen| seen != fallbacks)
+        {
+            return;
+        }
+        for (entry, found) in differing {
+            if self.is_systemds_turn(&runtime.kernel, &gates, &entry) && reassert(runtime, &entry) {
+                info!(
+                    "{} of group {}: systemd wrote its own ({found}); written again",
+                    entry.change.name(),
+                    entry.group
+                );
+                continue;
+            }
+            let mut times = self.answered.get(&entry.id).copied().unwrap_or(0);
+            let is_quota = matches!(entry.change, Change::Bandwidth { .. });
+            if is_quota && times > 1 && !runtime.control().quotas.is_left_alone(&entry.group) {
+                // The gate was set again.
+                times = 0;
+            }
+            times = times.saturating_add(1);
+            let what = format!("{} of group {}", entry.change.name(), entry.group);
+            match times {
+                1 if reassert(runtime, &entry) => {
+                    warn!("{what}: another program wrote {found}; written again once");
+                }
+                1 | 2 => {
+                    // Once: what is found may change every second.
+                    times = 2;
+                    if is_quota {
+                        runtime.control().quotas.leave_alone(&entry.group);
+                        // Theirs for the scheduler, too.
+                        tell_ext(runtime, &gates);
+                    }
+                    if matches!(entry.change, Change::Cpuset { .. }) {
+                        lock(&runtime.cpuset).leave_alone();
+                        runtime.control().set_confined(false);
+                    }
+                    let alert = format!(
+                        "{what}: another program changed it ({found}); left alone until the gate is set again"
+                    );
+                    warn!("{alert}");
+                    lock(&runtime.alerts).insert(alert);
+                }
+                _ => {}
+            }
+            self.answered.insert(entry.id, times);
+        }
+    }
+
+    /// systemd writes what it was told when it has a reason, which is no fight over the knob; more often than every few seconds
+    /// it has none, and another writer sets that value.
+    fn is_systemds_turn(&mut self, kernel: &Kernel, gates: &[Gate], entry: &Entry) -> bool {
+        if !is_systemds(kernel, gates, entry) {
+            return false;
+        }
+        let now_ns = kernel.clock.now_ns();
+        let last_ns = self.systemds.insert(entry.id, now_ns);
+        last_ns.is_none_or(|last_ns| now_ns.saturating_sub(last_ns) >= SYSTEMD_REST_NS)
+    }
+
+    fn look_after_guardian(&mut self, kernel: &Kernel, life: &Life) {
+        let ended = match &mut self.guardian {
+            Some(guardian) => !matches!(guardian.try_wait(), Ok(None)),
+            None => true,
+        };
+        if ended && !life.leaving.load(Ordering::Acquire) {
+            warn!("the guardian has ended; starting another");
+            self.guardian = start_guardian(&kernel.run_dir, life.mode, self.engine)
+                .inspect_err(|error| warn!("guardian: {error}"))
+                .ok();
+        }
+    }
+
+    /// The agent's own CPU between two looks.
+    fn look_at_self(&mut self, kernel: &Kernel, life: &Life) {
+        let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let now = (
+            kernel.clock.now_ns(),
+            spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64,
+        );
+        if let Some(last) = self.own_cpu.replace(now) {
+            let wall_ns = (now.0 - last.0).max(1);
+            let latest = 100.0 * (now.1 - last.1) as f64 / wall_ns as f64;
+            let mut mean = lock(&life.own_cpu_pct);
+            // A mean over about a minute.
+            *mean = if *mean == 0.0 {
+                latest
+            } else {
+                *mean + (latest - *mean) / 60.0
+            };
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The end of gates and of the agent.
+
+use std::collections::BTreeSet;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+use tidegate_knobs::apply::is_boost;
+use tracing::{info, warn};
+
+use crate::errors::of_group;
+use crate::gates::{Attachment, Gate, Gates};
+use crate::process::Life;
+use crate::process::lease::monotonic_ns;
+use crate::runtime::Runtime;
+use crate::runtime::cpuset_controller::end_cpuset;
+use crate::runtime::limits::{release, write_floor};
+use crate::runtime::mechanisms::caps::leave_in_background;
+use crate::runtime::mechanisms::take_off;
+use crate::runtime::mechanisms::units::{has_units, put_on_units};
+use crate::runtime::publish::save;
+use crate::runtime::supervise::end_ext;
+
+/// Releases gates that have ended, newest first. The groups that are gone leave the journal at once: a file for each would
+/// keep everybody waiting where thousands end together.
+pub(crate) fn release_all(runtime: &Runtime, ended: &[Gate]) {
+    let mut removed = BTreeSet::new();
+    for gate in ended.iter().rev() {
+        // Each may take a while; the guardian is not to think that we hang.
+        runtime.control_loop.lease.beat(monotonic_ns());
+        let Attachment::Owned { group } = &gate.record.attachment else {
+            release(runtime, gate);
+            continue;
+        };
+        take_off(runtime, gate);
+        // The loop must not write behind the removal.
+        runtime.control().quotas.drop(group);
+        match runtime.kernel.groups.remove(group) {
+            Ok(_) => {
+                removed.insert(group.clone());
+            }
+            // It stays in the journal for the next try.
+            Err(error) => warn!("{error}"),
+        }
+    }
+    runtime.journal().forget_all(&removed);
+}
+
+/// Leaves: foreign targets are restored, empty groups of ours removed; side commands that still run keep `cpu.idle` and
+/// the floor. Says how many.
+pub(crate) fn leave(registry: &Gates, runtime: &Runtime, life: &Life) -> usize {
+    leave_with(runtime, life, registry.lock())
+}
+
+/// Leaves, unless a gate has come up since it was last looked.
+pub(crate) fn leave_if_unused(registry: &Gates, runtime: &Runtime, life: &Life) {
+    let gates = registry.lock();
+    if gates.is_empty() {
+        info!("the last gate has ended; leaving");
+        leave_with(runtime, life, gates);
+    }
+}
+
+/// Whether a process is in the gate's group or in a group for one each, which may lie beside it.
+fn is_alive(runtime: &Runtime, gate: &Gate) -> bool {
+    runtime
+        .kernel
+        .processes_below(gate.record.attachment.group(), 4)
+        > 0
+        || has_units(runtime, &gate.record.name)
+}
+
+fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate>>) -> usize {
+    let kernel = &runtime.kernel;
+    life.leaving.store(true, Ordering::Release);
+    let root = kernel.side_root();
+    runtime
+        .control()
+        .quotas
+        .set(Vec::new(), runtime.control_loop.tick_ns);
+    end_ext(runtime);
+    end_cpuset(runtime);
+    runtime.journal().restore_where(is_boost);
+    // Looked at once: one that ends meanwhile is an orphan, whose group is removed later.
+    let (orphaned, ended): (Vec<Gate>, Vec<Gate>) =
+        std::mem::take(&mut *gates).into_iter().partition(|gate| {
+            matches!(gate.record.attachment, Attachment::Owned { .. }) && is_alive(runtime, gate)
+        });
+    *gates = orphaned;
+    for gate in gates.iter_mut() {
+        runtime.control_loop.lease.beat(monotonic_ns());
+        // They had no copy while the scheduler kept them.
+        if runtime.ext.is_wanted()
+            && gate.caps_for_each().is_some()
+            && let Err(error) = put_on_units(runtime, gate)
+        {
+            warn!("gate {}: {error}", gate.record.name);
+        }
+        leave_in_background(runtime, gate);
+    }
+    release_all(runtime, &ended);
+    let orphans = gates.iter().filter(|gate| gate.is_limited()).count();
+    let floor = runtime.control_loop.floor_now();
+    if orphans > 0 {
+        let written = kernel
+            .groups
+            .bandwidth(&root)
+            .map_err(of_group)
+            .and_then(|standing| write_floor(runtime, &root, standing, floor));
+        if let Err(error) = written {
+            warn!("{error}");
+        }
+    } else if kernel.groups.exists(&root) {
+        kernel.remove_group(&root);
+    }
+    let main = kernel.main_root();
+    if gates.iter().all(Gate::is_limited) && kernel.groups.exists(&main) {
+        kernel.remove_group(&main);
+    }
+    if let Err(error) = save(kernel, &gates) {
+        warn!("{error}");
+    }
+    if gates.is_empty() {
+        runtime.journal().close();
+        let _ = kernel.fs.unlink(&kernel.run_dir.gates());
+    }
+    runtime.control_loop.lease.beat(monotonic_ns());
+    runtime.control_loop.lease.leave();
+    life.left.notify_waiters();
+    life.left.notify_one();
+    orphans
+}

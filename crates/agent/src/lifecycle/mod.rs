@@ -1,0 +1,13 @@
+//! The life of gates and agent: taken up at the start, looked after once a second, put back in the end, by the guardian where the agent is dead.
+
+mod adopt;
+mod follow_units;
+pub mod guardian;
+pub(crate) mod housekeeping;
+mod leaving;
+mod reassert;
+pub(crate) mod repair;
+mod round_robin;
+
+pub(crate) use adopt::{renew_all, take_up};
+pub(crate) use leaving::leave;

@@ -1,0 +1,228 @@
+//! What the guardian and `tidegate repair` do without an agent.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tidegate_knobs::apply::Journal;
+use tidegate_knobs::discover::{DiscoverError, Machine, discover};
+use tidegate_knobs::group::{GroupError, GroupPath, Groups};
+use tidegate_knobs::kfs::{self, KernelFs, KfsError, RealFs};
+use tidegate_knobs::ledger::{Change, Entry, LedgerError, own_groups};
+use tidegate_knobs::target::ProcessRef;
+
+use crate::gates::{Attachment, Record};
+use crate::paths::{RunDir, RunDirError};
+use crate::process::agent_lock::{AgentLock, lock_when_free};
+use crate::systemd::take_back_where;
+
+/// Why a dead agent's values cannot be repaired.
+#[derive(Debug, thiserror::Error)]
+pub enum RepairError {
+    /// The run directory.
+    #[error("repair: {0}")]
+    RunDir(RunDirError),
+    /// An agent lives.
+    #[error("repair: an agent is running; end it first with `tidegate stop`")]
+    Running,
+    /// The lock that every agent holds.
+    #[error("repair: {}: {error}; run as root", .path.display())]
+    Lock {
+        /// Its file.
+        path: PathBuf,
+        /// Why it cannot be used.
+        error: std::io::Error,
+    },
+    /// The machine cannot be looked at.
+    #[error(transparent)]
+    Discover(#[from] DiscoverError),
+    /// A kernel file.
+    #[error(transparent)]
+    Kfs(#[from] KfsError),
+    /// The journal.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// A group.
+    #[error(transparent)]
+    Group(#[from] GroupError),
+}
+
+/// The machine as found, the groups on it and the journal.
+fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Journal), RepairError> {
+    let machine = discover(&RealFs::new(), None)?;
+    let fs = kfs::machine(machine.roots())?;
+    Ok(open_on(fs, &machine, run_dir)?)
+}
+
+/// The groups of a machine that is known, and the journal.
+pub(crate) fn open_on(
+    fs: Arc<dyn KernelFs>,
+    machine: &Machine,
+    run_dir: &RunDir,
+) -> Result<(Arc<Groups>, Journal), LedgerError> {
+    let groups = Arc::new(Groups::new(fs, machine));
+    let (journal, _) = Journal::open(run_dir.dir(), Arc::clone(&groups))?;
+    Ok((groups, journal))
+}
+
+/// Writes the fallback of everything in the ledger; says what was done, a line each.
+pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
+    match open(run_dir) {
+        Ok((groups, mut journal)) => {
+            let mut report = fall_back_with(&mut journal, dead_seconds);
+            // After the files: systemd may take its time.
+            report.extend(take_back_where(&**groups.fs(), run_dir, |note| {
+                note.taken_back_after_s
+                    .is_some_and(|after_s| dead_seconds >= after_s)
+            }));
+            report
+        }
+        // What stands keeps standing: the last quota and cpu.idle.
+        Err(why) => vec![format!(
+            "fallback: {why}; the standing quota and cpu.idle remain"
+        )],
+    }
+}
+
+/// The fallback of what is in this journal.
+pub(crate) fn fall_back_with(journal: &mut Journal, dead_seconds: u64) -> Vec<String> {
+    let mut report = journal.fall_back(dead_seconds);
+    report.extend(journal.yield_again());
+    report
+}
+
+/// Whether no process is left in a group of ours and nothing foreign is in the journal; then everything is removed.
+pub fn clean_if_empty(run_dir: &RunDir) -> bool {
+    let Ok((groups, mut journal)) = open(run_dir) else {
+        return false;
+    };
+    clean_with(&groups, &mut journal, run_dir)
+}
+
+/// The same with this journal.
+pub(crate) fn clean_with(groups: &Groups, journal: &mut Journal, run_dir: &RunDir) -> bool {
+    let own = own_groups(groups, run_dir.prefix()).unwrap_or_default();
+    let foreign = journal
+        .entries()
+        .iter()
+        .any(|entry| !is_ours(&own, &entry.group));
+    let busy = |group: &GroupPath| groups.procs(group).is_ok_and(|pids| !pids.is_empty());
+    if foreign || own.iter().any(busy) || knows_living(groups, run_dir) {
+        return false;
+    }
+    sweep(groups, journal, &own, run_dir);
+    true
+}
+
+/// Whether gates are written down: an agent that leaves writes down those whose commands go on.
+pub fn has_records(run_dir: &RunDir) -> bool {
+    run_dir.gates().exists()
+}
+
+/// Whether a process that is only known, not limited (`set pid:N class=main`), still runs: the next agent is to know it too.
+fn knows_living(groups: &Groups, run_dir: &RunDir) -> bool {
+    let text = groups.fs().read(&run_dir.gates()).unwrap_or_default();
+    let records: Vec<Record> = serde_json::from_str(&text).unwrap_or_default();
+    records.iter().any(|record| match &record.attachment {
+        Attachment::Observed {
+            pid, start_ticks, ..
+        } => ProcessRef::look_up(&**groups.fs(), *pid)
+            .is_ok_and(|now| now.start_ticks == *start_ticks),
+        _ => false,
+    })
+}
+
+/// `own` is sorted, as it is found.
+fn is_ours(own: &[GroupPath], group: &GroupPath) -> bool {
+    own.binary_search(group).is_ok()
+}
+
+fn sweep(groups: &Groups, journal: &mut Journal, own: &[GroupPath], run_dir: &RunDir) {
+    let mut removed = BTreeSet::new();
+    for group in own.iter().rev() {
+        match groups.remove(group) {
+            Ok(_) => {
+                removed.insert(group.clone());
+            }
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+    journal.forget_all(&removed);
+    if journal.entries().is_empty() {
+        journal.close();
+        let _ = groups.fs().unlink(&run_dir.gates());
+    }
+}
+
+/// How the agent ended that is repaired after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// On purpose, or unknown: no agent is going to follow.
+    End,
+    /// By a crash, and a service manager starts the next one: gates live on, and have the fallback that they declared until then.
+    Crash,
+}
+
+/// Repairs what a dead agent left (a service's ExecStopPost, or by hand). After an end, foreign targets are restored and empty
+/// groups removed; side commands that still run keep `cpu.idle` and the floor. After a crash, the fallback is written.
+///
+/// # Errors
+/// An agent lives, or the machine cannot be looked at.
+pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, RepairError> {
+    if !run_dir.dir().exists() {
+        return Ok(vec!["nothing to repair: no agent ever ran here".to_owned()]);
+    }
+    run_dir.check().map_err(RepairError::RunDir)?;
+    let _held = match lock_when_free(run_dir) {
+        AgentLock::Taken => return Err(RepairError::Running),
+        AgentLock::Unusable(error) => {
+            let path = run_dir.agent_lock();
+            return Err(RepairError::Lock { path, error });
+        }
+        held => held,
+    };
+    let (groups, mut journal) = open(run_dir)?;
+    repair_with(&groups, &mut journal, run_dir, after)
+}
+
+/// The same with this journal, under the agent's lock.
+pub(crate) fn repair_with(
+    groups: &Groups,
+    journal: &mut Journal,
+    run_dir: &RunDir,
+    after: After,
+) -> Result<Vec<String>, RepairError> {
+    if after == After::Crash {
+        return Ok(fall_back_with(journal, 0));
+    }
+    let own = own_groups(groups, run_dir.prefix())?;
+    // A process that was moved into a group of ours is foreign, too.
+    let moved: Vec<GroupPath> = journal
+        .entries()
+        .iter()
+        .filter(|entry| matches!(entry.change, Change::Membership { .. }))
+        .map(|entry| entry.group.clone())
+        .collect();
+    let is_foreign = |entry: &Entry| match &entry.change {
+        Change::Membership { .. } => true,
+        // Out of the groups of their own first, or they are not where they were put.
+        Change::Units(_) => moved.contains(&entry.group),
+        Change::Latency(latency) => !latency.run,
+        Change::Boost(_) => true,
+        _ => false,
+    };
+    let mut report =
+        journal.restore_where(|entry| is_foreign(entry) || !is_ours(&own, &entry.group));
+    report.extend(fall_back_with(journal, u64::MAX));
+    report.extend(take_back_where(&**groups.fs(), run_dir, |_| true));
+    let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) = own
+        .into_iter()
+        .partition(|group| groups.populated(group).unwrap_or(true));
+    sweep(groups, journal, &empty, run_dir);
+    for group in busy {
+        report.push(format!(
+            "group {group}: its processes still run and keep their limit until they end"
+        ));
+    }
+    Ok(report)
+}

@@ -1,0 +1,249 @@
+//! The page that agent and guardian share: a heartbeat, and who is who.
+//!
+//! It is a file in the run directory, mapped by both, so that a beat costs one store and outlives its writer.
+//! Every word is an atomic of its own; no word's meaning depends on another being read at the same instant.
+//!
+//! Times are `CLOCK_MONOTONIC` in ns. A suspend does not move that clock, so a machine that slept does not find its
+//! lease expired on waking.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// The clock that the lease is kept in.
+pub use tidegate_knobs::clock::monotonic_ns;
+
+const PAGE_BYTES: usize = 4096;
+const MAGIC: u64 = 0x7469_6465_6761_7401; // "tidegat", version 1
+
+/// Agents that guardians may start within [`RESTART_WINDOW_NS`] if each dies young.
+const RESTARTS_MAX: u64 = 5;
+/// An agent that was in control for this long did not die of its start: such deaths are not counted, whatever their cause.
+const YOUNG_NS: u64 = 2_000_000_000;
+const RESTART_WINDOW_NS: u64 = 60_000_000_000;
+
+#[repr(C)]
+struct Page {
+    magic: AtomicU64,
+    agent_pid: AtomicU64,
+    beat_ns: AtomicU64,
+    lease_ns: AtomicU64,
+    leaving: AtomicU64,
+    fallback_ns: AtomicU64,
+    guardian_pid: AtomicU64,
+    restarts: AtomicU64,
+    restart_ns: AtomicU64,
+    taken_ns: AtomicU64,
+}
+
+/// The mapped page.
+pub struct Lease {
+    page: NonNull<Page>,
+}
+
+// SAFETY: the page is only ever touched through its atomics, and lives until the last `Lease` is dropped.
+unsafe impl Send for Lease {}
+// SAFETY: as above.
+unsafe impl Sync for Lease {}
+
+impl Lease {
+    /// Maps the page at `path`, made on first use.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)?;
+        if file.metadata()?.len() < PAGE_BYTES as u64 {
+            file.set_len(PAGE_BYTES as u64)?;
+        }
+        // SAFETY: a fresh shared mapping of a whole page of a file that is at least that long; nothing else in this
+        // process refers to it.
+        let address = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                PAGE_BYTES,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file.as_fd(),
+                0,
+            )?
+        };
+        let page = NonNull::new(address.cast::<Page>())
+            .ok_or_else(|| io::Error::other("mmap gave a null page"))?;
+        let lease = Self { page };
+        lease.page().magic.store(MAGIC, Ordering::Relaxed);
+        Ok(lease)
+    }
+
+    fn page(&self) -> &Page {
+        // SAFETY: mapped for the life of `self`, page-aligned, and all-zero bytes are a valid `Page`.
+        unsafe { self.page.as_ref() }
+    }
+
+    /// The agent takes the page: `pid` lives, for `lease_ns` after each beat.
+    pub fn take(&self, pid: i32, lease_ns: u64) {
+        let page = self.page();
+        page.leaving.store(0, Ordering::Relaxed);
+        page.fallback_ns.store(0, Ordering::Relaxed);
+        page.lease_ns.store(lease_ns, Ordering::Relaxed);
+        page.agent_pid.store(pid as u64, Ordering::Relaxed);
+        let now_ns = monotonic_ns();
+        page.taken_ns.store(now_ns, Ordering::Relaxed);
+        self.beat(now_ns);
+    }
+
+    /// The agent is alive and in control at `now_ns`.
+    pub fn beat(&self, now_ns: u64) {
+        self.page().beat_ns.store(now_ns, Ordering::Release);
+    }
+
+    /// The agent leaves on purpose, with nothing left to guard.
+    pub fn leave(&self) {
+        self.page().leaving.store(1, Ordering::Release);
+    }
+
+    /// Whether the agent left on purpose.
+    pub fn left(&self) -> bool {
+        self.page().leaving.load(Ordering::Acquire) == 1
+    }
+
+    /// The agent that holds the page.
+    pub fn agent_pid(&self) -> i32 {
+        self.page().agent_pid.load(Ordering::Acquire) as i32
+    }
+
+    /// How long ago the agent's last beat was, and how long that may be.
+    pub fn age_and_lease_ns(&self, now_ns: u64) -> (u64, u64) {
+        let page = self.page();
+        let beat_ns = page.beat_ns.load(Ordering::Acquire);
+        (
+            now_ns.saturating_sub(beat_ns),
+            page.lease_ns.load(Ordering::Acquire),
+        )
+    }
+
+    /// The guardian writes the fallback, or has written it, at `now_ns`: whatever the agent believes to stand no longer does.
+    pub fn mark_fallback(&self, now_ns: u64) {
+        self.page().fallback_ns.store(now_ns, Ordering::Release);
+    }
+
+    /// Takes the guardian's mark away, and says whether there was one.
+    pub fn take_fallback(&self) -> bool {
+        self.page().fallback_ns.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// Whether there is a mark that is not taken yet.
+    pub fn has_fallback(&self) -> bool {
+        self.page().fallback_ns.load(Ordering::Acquire) != 0
+    }
+
+    /// The guardian says who it is.
+    pub fn set_guardian(&self, pid: i32) {
+        self.page()
+            .guardian_pid
+            .store(pid as u64, Ordering::Release);
+    }
+
+    /// Whether a guardian may start another agent at `now_ns`: at most `RESTARTS_MAX` a minute after deaths at a young age,
+    /// counted over all guardians, so that an agent that dies of its start is not started for ever.
+    pub fn may_restart(&self, now_ns: u64) -> bool {
+        let page = self.page();
+        let beat_ns = page.beat_ns.load(Ordering::Acquire);
+        let lived_ns = beat_ns.saturating_sub(page.taken_ns.load(Ordering::Acquire));
+        if lived_ns >= YOUNG_NS
+            || now_ns.saturating_sub(page.restart_ns.load(Ordering::Acquire)) > RESTART_WINDOW_NS
+        {
+            page.restart_ns.store(now_ns, Ordering::Release);
+            page.restarts.store(0, Ordering::Release);
+            // One long life forgives once, however often its end is asked about.
+            page.taken_ns.store(beat_ns, Ordering::Release);
+        }
+        page.restarts.fetch_add(1, Ordering::AcqRel) < RESTARTS_MAX
+    }
+
+    /// The guardian's process.
+    pub fn guardian_pid(&self) -> i32 {
+        self.page().guardian_pid.load(Ordering::Acquire) as i32
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // SAFETY: this mapping was made by `open`, has this length, and no reference into it outlives `self`.
+        let _ = unsafe { munmap(self.page.as_ptr().cast(), PAGE_BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_mappings_see_one_page() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lease");
+        let agent = Lease::open(&path).unwrap();
+        let guardian = Lease::open(&path).unwrap();
+
+        agent.take(4242, 2_000_000_000);
+        agent.beat(1_000);
+        assert_eq!(guardian.agent_pid(), 4242);
+        assert_eq!(guardian.age_and_lease_ns(1_500), (500, 2_000_000_000));
+
+        guardian.mark_fallback(9);
+        assert!(agent.take_fallback());
+        assert!(!agent.take_fallback());
+
+        assert!(!guardian.left());
+        agent.leave();
+        assert!(guardian.left());
+        agent.take(4243, 1);
+        assert!(!guardian.left(), "a new agent has not left");
+    }
+
+    #[test]
+    fn restarts_are_bounded_and_forgiven_after_a_while() {
+        let dir = tempfile::tempdir().unwrap();
+        let lease = Lease::open(&dir.path().join("lease")).unwrap();
+        let start_ns = monotonic_ns() + 10 * RESTART_WINDOW_NS;
+        lease.take(1, 2_000_000_000);
+        let granted = (0..20).filter(|_| lease.may_restart(start_ns)).count();
+        assert_eq!(granted as u64, RESTARTS_MAX);
+        assert!(lease.may_restart(start_ns + RESTART_WINDOW_NS + 1));
+    }
+
+    #[test]
+    fn an_agent_that_was_in_control_for_a_while_did_not_die_of_its_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let lease = Lease::open(&dir.path().join("lease")).unwrap();
+        for nth in 0..20 * RESTARTS_MAX {
+            lease.take(1, 2_000_000_000);
+            lease.beat(monotonic_ns() + YOUNG_NS);
+            assert!(lease.may_restart(monotonic_ns()), "restart {nth}");
+        }
+        // And then one that does.
+        lease.take(1, 2_000_000_000);
+        lease.beat(monotonic_ns() + YOUNG_NS);
+        let asked = (0..20).filter(|_| lease.may_restart(monotonic_ns()));
+        assert_eq!(asked.count() as u64, RESTARTS_MAX);
+    }
+
+    #[test]
+    fn a_beat_from_the_future_is_not_an_age() {
+        let dir = tempfile::tempdir().unwrap();
+        let lease = Lease::open(&dir.path().join("lease")).unwrap();
+        lease.take(1, 5);
+        lease.beat(1_000);
+        assert_eq!(lease.age_and_lease_ns(10).0, 0);
+    }
+}

@@ -1,0 +1,61 @@
+//! Whether an agent lives behind the socket: a connection alone does not tell, for that of a process which is being killed takes
+//! connections until the kernel has come to close it.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::process::{Pid, test_kill_process};
+
+use crate::paths::RunDir;
+
+/// One that takes longer to answer is not dead: it is busy, or frozen.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Asks the agent anything at all. One that is dying closes without a word.
+pub(crate) fn agent_lives(run_dir: &RunDir) -> bool {
+    let asked = || -> std::io::Result<bool> {
+        let mut stream = UnixStream::connect(run_dir.socket())?;
+        stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+        stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+        Ok(stream.read(&mut [0; 1])? > 0)
+    };
+    match asked() {
+        Ok(answered) => answered,
+        Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+    }
+}
+
+/// Whether the process is there (a zombie is, until it is waited for).
+pub fn is_alive(pid: i32) -> bool {
+    Pid::from_raw(pid)
+        .filter(|_| pid > 0)
+        .is_some_and(|pid| test_kill_process(pid).is_ok())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_closed_connection_means_dead_and_a_silent_one_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let run_dir = RunDir::new(dir.path(), "t");
+        assert!(!agent_lives(&run_dir), "no socket");
+        let listener = UnixListener::bind(run_dir.socket()).unwrap();
+        assert!(agent_lives(&run_dir), "it is silent");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // What was left waiting above, and the one that is closed.
+                drop(listener.accept().unwrap());
+                drop(listener.accept().unwrap());
+            });
+            assert!(!agent_lives(&run_dir), "it closes");
+        });
+        drop(listener);
+        assert!(!agent_lives(&run_dir), "none is left");
+    }
+}

@@ -1,0 +1,284 @@
+//! Limiting processes and groups that were there before us, and that get back what they had.
+
+use tidegate_api::ApiError;
+use tidegate_knobs::apply::fallback_of;
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::limit::tighter;
+use tidegate_knobs::target::ProcessRef;
+use tracing::warn;
+
+use crate::control_loop::ControlLoop;
+use crate::errors::{internal, of_group, usage};
+use crate::ext::plan::unmark;
+use crate::gates::{Attachment, Gate};
+use crate::kernel::Kernel;
+use crate::runtime::Runtime;
+use crate::runtime::check::check_not_own;
+use crate::runtime::limits::{
+    ensure_side_root, make_yield, release, restore, untell, write_floor, write_weight,
+};
+use crate::runtime::mechanisms::units::check_beside;
+use crate::runtime::mechanisms::{put_on, take_off};
+use crate::systemd::{tell_systemd, unit_of};
+
+/// The group in place of the gate `name`. Its end is what no other group of ours has: no gate's name has this character, so it
+/// is neither a root (the gate may be called `main`) nor a soft cap's group, and the group of one process or task ends in a
+/// digit.
+fn in_place_name(prefix: &str, name: &str) -> String {
+    format!("{prefix}-{name}=")
+}
+
+/// Limits a process or group that was there before, as its class asks.
+pub(crate) fn attach(
+    runtime: &Runtime,
+    gate: &mut Gate,
+    attachment: Attachment,
+) -> Result<(), ApiError> {
+    let kernel = &runtime.kernel;
+    if gate.needs_group() {
+        check_not_own(
+            kernel,
+            &runtime.control_loop,
+            &gate.record.target,
+            &attachment,
+        )?;
+        check_beside(gate, &attachment)?;
+    }
+    gate.record.notes.clear();
+    gate.record.attachment = attachment;
+    let name = gate.record.name.clone();
+    let before = gate.record.attachment.clone();
+    let limited = match gate.needs_group() {
+        true => limit(runtime, gate),
+        false => Ok(()),
+    };
+    let limited = limited.and_then(|()| put_on(runtime, gate));
+    if limited.is_err() {
+        take_off(runtime, gate);
+        if !matches!(gate.record.attachment, Attachment::Observed { .. }) {
+            unmark(&runtime.ext, kernel, gate.record.attachment.group());
+        }
+        // Nothing half done: what is in the journal for it is put back, in the opposite order.
+        restore(runtime, &name);
+        untell(runtime, gate);
+        gate.record.attachment = before;
+    }
+    limited
+}
+
+fn limit(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+    match gate.record.attachment.clone() {
+        Attachment::Observed {
+            pid, start_ticks, ..
+        } => lend(runtime, gate, pid, start_ticks),
+        // What it asks for itself is written by `put_on`.
+        Attachment::InPlace { .. } if !gate.is_limited() => Ok(()),
+        Attachment::InPlace { group } => {
+            let floor = floor_of(&runtime.control_loop, gate);
+            let was = tell_systemd(&runtime.kernel, gate, &group, floor);
+            limit_foreign(runtime, &group, gate, was)?;
+            gate.record.notes.push(
+                "it has a quota of its own beside the side root's, because it stays where it is; the allowance is \
+                 shared out between them"
+                    .to_owned(),
+            );
+            Ok(())
+        }
+        Attachment::Owned { .. } | Attachment::Moved { .. } => Ok(()),
+    }
+}
+
+/// Moves a process that ran already: side work into the side root on v1; everything else into a child group in place.
+fn lend(runtime: &Runtime, gate: &mut Gate, pid: i32, start_ticks: u64) -> Result<(), ApiError> {
+    let kernel = &runtime.kernel;
+    let name = gate.record.name.clone();
+    let in_place = in_place_name(kernel.run_dir.prefix(), &name);
+    let v1_parent = if gate.is_limited() {
+        ensure_side_root(runtime)?;
+        kernel.side_root()
+    } else {
+        // Below the group that it is in, whose limits go on to hold.
+        let at = kernel.groups.group_of(pid).map_err(of_group)?;
+        at.unwrap_or_else(GroupPath::root)
+    };
+    let v1_name = if gate.is_limited() { &name } else { &in_place };
+    let in_root = v1_parent.join(v1_name).map_err(usage)?;
+    let plan = kernel
+        .groups
+        .plan_in_place(pid, &in_place, &in_root)
+        .map_err(of_group)?;
+    // What is in the side root stays there with the floor; only who is to be restored is moved back without an agent.
+    runtime
+        .journal()
+        .record_move(&name, plan, start_ticks, gate.own_fallback())
+        .map_err(internal)?;
+    let placement = kernel
+        .groups
+        .place_in_place(pid, &in_place, &in_root)
+        .map_err(of_group)?;
+    kernel.check_moved(&placement, start_ticks)?;
+    let at = placement.group.clone();
+    gate.record.attachment = Attachment::Moved {
+        placement,
+        start_ticks,
+    };
+    if !gate.is_limited() {
+        gate.record.notes.push(format!(
+            "it was moved into a group of its own within the one it was in: {at}"
+        ));
+    } else if !at.is_within(&kernel.side_root()) {
+        limit_foreign(runtime, &at, gate, None)?;
+        gate.record.notes.push(
+            "it stays in its unit (memory accounting, KillMode): it has a quota of its own in a child group there"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// Puts on again what a fallback took off: an agent that is in control again goes on with a gate's terms.
+pub(crate) fn renew(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+    renew_place(runtime, gate)?;
+    put_on(runtime, gate)
+}
+
+fn renew_place(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+    let kernel = &runtime.kernel;
+    let name = gate.record.name.clone();
+    match gate.record.attachment.clone() {
+        Attachment::InPlace { group }
+            if unit_of(gate).is_some() && !kernel.groups.exists(&group) =>
+        {
+            gate.away = true;
+        }
+        Attachment::InPlace { group } if gate.is_limited() => {
+            let unlimited = kernel
+                .groups
+                .bandwidth(&group)
+                .map_err(of_group)?
+                .quota_us
+                .is_none();
+            let idle = kernel.groups.idle(&group).map_err(of_group)? != Some(false);
+            // A unit that was restarted has what systemd was told, and is not in the journal yet.
+            if unlimited || !idle || !runtime.journal().limits(&group) {
+                let was = tell_systemd(kernel, gate, &group, floor_of(&runtime.control_loop, gate));
+                limit_foreign(runtime, &group, gate, was)?;
+            }
+        }
+        Attachment::Moved {
+            placement,
+            start_ticks,
+        } => {
+            // Gone, or where it was put: nothing to do.
+            let now = ProcessRef::look_up(&*kernel.fs, placement.pid);
+            let is_same = now.is_ok_and(|now| now.start_ticks == start_ticks);
+            let at = kernel.groups.group_of(placement.pid).ok().flatten();
+            if let Some(group) = at.filter(|at| is_same && !kernel.is_in(at, &placement.group)) {
+                // What is left of the old placement is settled first.
+                restore(runtime, &name);
+                let attachment = Attachment::Observed {
+                    pid: placement.pid,
+                    start_ticks,
+                    group,
+                };
+                return attach(runtime, gate, attachment);
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn floor_of(control_loop: &ControlLoop, gate: &Gate) -> Bandwidth {
+    tighter(control_loop.floor_now(), gate.own_limit())
+}
+
+/// Saves what stands on a group that is not ours (or `was`, where systemd was just told something else), then makes it yield and
+/// gives it the floor.
+fn limit_foreign(
+    runtime: &Runtime,
+    group: &GroupPath,
+    gate: &Gate,
+    was: Option<Bandwidth>,
+) -> Result<(), ApiError> {
+    let kernel = &runtime.kernel;
+    let bandwidth = kernel.groups.bandwidth(group).map_err(of_group)?;
+    let floor = floor_of(&runtime.control_loop, gate);
+    let fallback = fallback_of(gate.terms.fallback.value, floor);
+    // Idle is no danger to main: with the floor it stays, else it goes the way of the quota.
+    let idle_fallback = gate.own_fallback();
+    let gate = gate.record.name.as_str();
+    make_yield(kernel, group, gate, idle_fallback)?;
+    runtime
+        .journal()
+        .record_limit(group, gate, was.unwrap_or(bandwidth), fallback)
+        .map_err(internal)?;
+    write_floor(runtime, group, bandwidth, floor)
+}
+
+/// Takes the gate off the machine and puts it on as it is to be, which may be in another place.
+pub(crate) fn move_to(
+    runtime: &Runtime,
+    gate: &mut Gate,
+    changed: &mut Gate,
+) -> Result<(), ApiError> {
+    release(runtime, gate);
+    let attachment = attachment_after_release(&runtime.kernel, gate);
+    let error = match attach(runtime, changed, attachment.clone()) {
+        Ok(()) => return Ok(()),
+        Err(error) => error,
+    };
+    // As it was, as far as that can be had.
+    if let Err(error) = attach(runtime, gate, attachment) {
+        warn!("gate {}: {error}", gate.record.name);
+    }
+    Err(error)
+}
+
+/// Makes the machine agree with a gate's changed terms, or leaves gate and machine as they were.
+pub(crate) fn agree(runtime: &Runtime, gate: &mut Gate, mut changed: Gate) -> Result<(), ApiError> {
+    let kernel = &runtime.kernel;
+    changed.auto = gate.auto.clone();
+    let in_own = matches!(gate.record.attachment, Attachment::Moved { .. });
+    let is_process = in_own || matches!(gate.record.attachment, Attachment::Observed { .. });
+    if is_process && changed.needs_group() != in_own {
+        move_to(runtime, gate, &mut changed)?;
+        *gate = changed;
+        return Ok(());
+    }
+    if changed.weight() != gate.weight() {
+        write_weight(kernel, &changed)?;
+    }
+    if let Err(error) = put_on(runtime, &mut changed) {
+        if let Err(error) = write_weight(kernel, gate).and_then(|()| put_on(runtime, gate)) {
+            warn!("gate {}: {error}", gate.record.name);
+        }
+        return Err(error);
+    }
+    gate.record = changed.record;
+    gate.terms = changed.terms;
+    gate.hint = changed.hint;
+    gate.auto = changed.auto;
+    Ok(())
+}
+
+/// Where a gate's work sits once nothing of ours acts on it: a process that was moved is back where it was.
+fn attachment_after_release(kernel: &Kernel, gate: &Gate) -> Attachment {
+    match &gate.record.attachment {
+        Attachment::Moved {
+            placement,
+            start_ticks,
+        } => Attachment::Observed {
+            pid: placement.pid,
+            start_ticks: *start_ticks,
+            group: kernel
+                .groups
+                .group_of(placement.pid)
+                .ok()
+                .flatten()
+                .unwrap_or_else(GroupPath::root),
+        },
+        attachment => attachment.clone(),
+    }
+}

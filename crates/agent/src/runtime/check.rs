@@ -1,0 +1,70 @@
+//! Terms that are refused before anything is written: those that would slow the agent itself, and those that no scheduler can keep.
+
+use std::path::PathBuf;
+
+use tidegate_api::{ApiError, ErrorKind};
+use tidegate_knobs::kfs::KernelFs;
+
+use crate::control_loop::ControlLoop;
+use crate::ext::feasible;
+use crate::ext::machine::LEVELS_MAX;
+use crate::gates::{Attachment, Gate};
+use crate::kernel::Kernel;
+use crate::runtime::Runtime;
+
+/// Refuses to limit the agent itself: by a limit of its own that a gate has, too.
+pub(crate) fn check_not_own(
+    kernel: &Kernel,
+    control_loop: &ControlLoop,
+    target: &str,
+    attachment: &Attachment,
+) -> Result<(), ApiError> {
+    let own = [std::process::id() as i32, control_loop.lease.guardian_pid()];
+    let holds_own = match attachment {
+        Attachment::Observed { pid, .. } => own.contains(pid),
+        attachment => own.iter().any(|pid| {
+            let at = kernel.groups.group_of(*pid).ok().flatten();
+            at.is_some_and(|at| at.is_within(attachment.group()))
+        }),
+    };
+    if holds_own {
+        let detail = format!("{target}: Tidegate itself is in it, and would be slowed with it");
+        return Err(ApiError::new(ErrorKind::Usage, detail)
+            .with_mend("name what is to be limited more closely"));
+    }
+    Ok(())
+}
+
+/// Refuses terms that no scheduler can keep, where one is to: asked when they are set, with the tasks that are there then.
+/// Later ones have their floors all the same.
+pub(crate) fn check_feasible(runtime: &Runtime, gate: &Gate) -> Result<(), ApiError> {
+    let kernel = &runtime.kernel;
+    if !runtime.ext.is_wanted() {
+        return Ok(());
+    }
+    let refused = |why: String| {
+        ApiError::new(
+            ErrorKind::Usage,
+            format!("engine ext: gate {}: {why}", gate.record.name),
+        )
+    };
+    let cpus = runtime.control().online_cpus().max(1);
+    let tasks = match &gate.record.attachment {
+        Attachment::Observed { pid, .. } => threads_of(&*kernel.fs, *pid),
+        // Threads, for the kernel's watchdog looks at each.
+        attachment => kernel.tasks_below(attachment.group(), LEVELS_MAX),
+    };
+    if !gate.terms.tolerance.is_default() {
+        let side = tasks * usize::from(gate.is_limited());
+        feasible::tolerance(gate.terms.tolerance.value.ppm(), cpus, side).map_err(refused)?;
+    }
+    if let Some(rate_ucpu) = gate.own_limit().and_then(|own| own.rate_ucpu()) {
+        feasible::limit("its quota or hard cap", rate_ucpu, tasks).map_err(refused)?;
+    }
+    Ok(())
+}
+
+fn threads_of(fs: &dyn KernelFs, pid: i32) -> usize {
+    let tasks = PathBuf::from(format!("/proc/{pid}/task"));
+    fs.list(&tasks).map_or(1, |threads| threads.len().max(1))
+}

@@ -1,0 +1,254 @@
+//! The control loop's thread: a timer, a clock for its own lateness, and as much priority as it is allowed.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use tidegate_knobs::control::{Apply, Control, SOFT_LOOK_NS, Usage};
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::sense::Meters;
+use tidegate_knobs::sync::lock;
+use tracing::{info, warn};
+
+use crate::ext::ExtSupervisor;
+use crate::process::Life;
+use crate::process::lease::monotonic_ns;
+use crate::runtime::Runtime;
+
+/// While nothing is limited the loop only keeps its history warm.
+const IDLE_PERIOD_NS: u64 = 50_000_000;
+
+struct Shared<'a>(&'a Mutex<Meters>);
+
+impl Usage for Shared<'_> {
+    fn usage_ns(&mut self, group: &GroupPath) -> Option<u64> {
+        lock(self.0).used_ns(group)
+    }
+}
+
+/// Two kinds of step on one timer: each is made at its own period, as nearly as the timer's ticks allow.
+struct Due {
+    period_ns: u64,
+    last_ns: u64,
+}
+
+impl Due {
+    fn is_now(&mut self, now_ns: u64, tick_ns: u64) -> bool {
+        // Half a tick early is nearer than half a tick late.
+        let due = now_ns.saturating_sub(self.last_ns) + tick_ns / 2 >= self.period_ns;
+        if due {
+            self.last_ns = now_ns;
+        }
+        due
+    }
+}
+
+struct Timer {
+    fd: OwnedFd,
+    period_ns: u64,
+    next_ns: u64,
+}
+
+impl Timer {
+    fn new(period_ns: u64) -> io::Result<Self> {
+        let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+        let mut timer = Self {
+            fd,
+            period_ns: 0,
+            next_ns: 0,
+        };
+        timer.set_period(period_ns)?;
+        Ok(timer)
+    }
+
+    fn set_period(&mut self, period_ns: u64) -> io::Result<()> {
+        if period_ns == self.period_ns {
+            return Ok(());
+        }
+        self.period_ns = period_ns;
+        self.next_ns = monotonic_ns() + period_ns;
+        let spec = |ns: u64| Timespec {
+            tv_sec: (ns / 1_000_000_000) as i64,
+            tv_nsec: (ns % 1_000_000_000) as i64,
+        };
+        let timing = Itimerspec {
+            it_interval: spec(period_ns),
+            it_value: spec(self.next_ns),
+        };
+        timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &timing)?;
+        Ok(())
+    }
+
+    /// Waits for the next tick and says how late this thread was for it.
+    fn wait(&mut self) -> io::Result<u64> {
+        let mut ticks = [0_u8; 8];
+        loop {
+            match rustix::io::read(&self.fd, &mut ticks) {
+                Ok(_) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // The oldest tick that was missed tells the lateness: a loop that skipped three was late for the first.
+        let due_ns = self.next_ns;
+        self.next_ns += u64::from_ne_bytes(ticks) * self.period_ns;
+        Ok(monotonic_ns().saturating_sub(due_ns))
+    }
+}
+
+/// Runs until the agent leaves. Ends the process if the timer fails: the guardian then acts.
+pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply) {
+    let control_loop = &runtime.control_loop;
+    raise_priority();
+    let mut timer = match Timer::new(control_loop.period_ns) {
+        Ok(timer) => timer,
+        Err(error) => {
+            tracing::error!(
+                "control loop: timerfd: {error}; see the limits of open files (ulimit -n)"
+            );
+            std::process::exit(1);
+        }
+    };
+    let mut headroom = Due {
+        period_ns: control_loop.period_ns,
+        last_ns: 0,
+    };
+    let mut soft_caps = Due {
+        period_ns: SOFT_LOOK_NS,
+        last_ns: 0,
+    };
+    while !life.leaving.load(Ordering::Acquire) {
+        let late_ns = timer.wait().unwrap_or_else(|error| {
+            tracing::error!("control loop: timerfd: {error}");
+            std::process::exit(1);
+        });
+        let began_ns = monotonic_ns();
+        let (limited, capped) = {
+            let mut control = control_loop.lock();
+            follow_engine(&runtime.ext, &mut control);
+            if control_loop.lease.take_fallback() {
+                warn!("the guardian wrote the fallback meanwhile; writing everything again");
+                control.fell_back();
+            }
+            if headroom.is_now(began_ns, timer.period_ns) {
+                control.step(began_ns, late_ns, &mut apply);
+            }
+            if !control.soft_caps.is_idle()
+                && !control.is_enforced_by_ext()
+                && soft_caps.is_now(began_ns, timer.period_ns)
+            {
+                let mut usage = Shared(&control_loop.meters);
+                control.soft_caps.step(began_ns, &mut usage, &mut apply);
+            }
+            let ended_ns = monotonic_ns();
+            control.cost.add(ended_ns, ended_ns - began_ns);
+            (!control.quotas.is_empty(), !control.soft_caps.is_idle())
+        };
+        control_loop.lease.beat(monotonic_ns());
+        headroom.period_ns = if limited {
+            control_loop.period_ns
+        } else {
+            control_loop.period_ns.max(IDLE_PERIOD_NS)
+        };
+        let period_ns = if capped {
+            headroom.period_ns.min(SOFT_LOOK_NS)
+        } else {
+            headroom.period_ns
+        };
+        if let Err(error) = timer.set_period(period_ns) {
+            warn!("control loop: timerfd: {error}; the period stays");
+        }
+    }
+}
+
+/// Quotas are the loop's again in the very turn that finds the scheduler gone; what stands until then is a copy.
+pub(crate) fn follow_engine(ext: &ExtSupervisor, control: &mut Control) {
+    let enforced_by_ext = ext.holds();
+    if control.is_enforced_by_ext() && !enforced_by_ext {
+        warn!("ext: the scheduler is no more; kernel files enforce the terms from this step on");
+    }
+    control.set_enforced_by_ext(enforced_by_ext);
+}
+
+/// The loop must run when the machine is full, which is when it matters: low FIFO, else the best nice value.
+fn raise_priority() {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameters outlive the call; 0 is the calling thread.
+    if unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters)
+    } == 0
+    {
+        info!("control loop: SCHED_FIFO 1");
+        return;
+    }
+    let why = io::Error::last_os_error();
+    // SAFETY: no pointers; 0 is the calling thread (on Linux, for PRIO_PROCESS).
+    let niced = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) } == 0;
+    info!(
+        "control loop: no SCHED_FIFO ({why}); nice -20: {}",
+        if niced { "yes" } else { "no" }
+    );
+}
+
+/// Keeps the agent's pages in memory: a loop that waits for a page from disk is late when it matters.
+pub fn pin_memory() {
+    // ONFAULT (linux/mman.h) locks what is touched instead of every byte of every stack.
+    const MCL_ONFAULT: libc::c_int = 4;
+    // SAFETY: no pointers.
+    if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | MCL_ONFAULT) } != 0 {
+        info!("memory is not pinned: {}", io::Error::last_os_error());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_ticks_at_its_period_and_knows_when_it_was_late() {
+        let mut timer = Timer::new(2_000_000).unwrap();
+        let began_ns = monotonic_ns();
+        for _ in 0..10 {
+            timer.wait().unwrap();
+        }
+        let took_ns = monotonic_ns() - began_ns;
+        assert!(took_ns >= 17_000_000, "ten ticks of 2 ms took {took_ns} ns");
+
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(timer.wait().unwrap() >= 15_000_000);
+    }
+
+    #[test]
+    fn each_kind_of_step_keeps_its_period_on_a_common_timer() {
+        let ms = 1_000_000;
+        for (tick_ms, period_ms, want) in [
+            (5, 50, 20),
+            (5, 5, 200),
+            (1, 5, 200),
+            (50, 50, 20),
+            (5, 8, 100),
+        ] {
+            let mut due = Due {
+                period_ns: period_ms * ms,
+                last_ns: 0,
+            };
+            let ticks = (1..=1_000 / tick_ms).map(|tick| tick * tick_ms * ms);
+            let steps = ticks
+                .filter(|now_ns| due.is_now(*now_ns, tick_ms * ms))
+                .count();
+            assert_eq!(steps, want, "{tick_ms} {period_ms}");
+        }
+    }
+
+    #[test]
+    fn a_period_changes_in_place() {
+        let mut timer = Timer::new(3_600_000_000_000).unwrap();
+        timer.set_period(1_000_000).unwrap();
+        timer.wait().unwrap();
+    }
+}

@@ -1,0 +1,102 @@
+//! Headroom on main's own CPUs: which cpusets the main gates have, and what of their headrooms is kept where
+//! ([`tidegate_knobs::domain`] decides).
+//!
+//! Looked at with every change of the gates and once a second, since cpusets change without a word to us. A main whose
+//! threads are confined by `sched_setaffinity` alone counts as one that may run everywhere: its threads may be told otherwise at any time.
+
+use tidegate_knobs::control::Demand;
+use tidegate_knobs::cpus::{format_list, online};
+use tidegate_knobs::domain::{Asked, DomainInputs, Keeps, both, resolve};
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::sync::lock;
+use tidegate_terms::Class;
+use tracing::info;
+
+use crate::gates::{Gate, Gates, demand};
+use crate::kernel::Kernel;
+use crate::runtime::Runtime;
+
+/// What the gates ask for now, each headroom where it is to be kept.
+pub(crate) fn demand_of(runtime: &Runtime, gates: &[Gate]) -> Demand {
+    let mut demand = demand(gates.iter(), &runtime.settings);
+    let named = gates
+        .iter()
+        .filter(|gate| !gate.terms.headroom.is_default());
+    let asked: Vec<Asked> = named
+        .map(|gate| Asked {
+            cpus: (gate.class() == Class::Main)
+                .then(|| cpus_of(&runtime.kernel, gate.record.attachment.group()))
+                .flatten(),
+            headroom_ppm: gate.terms.headroom.value.ppm(),
+            from: format!("gate {}", gate.record.name),
+        })
+        .collect();
+    let mut notes = Vec::new();
+    if asked.iter().any(|one| one.cpus.is_some()) {
+        let resolved = resolve(&asked, &inputs(runtime, gates));
+        let whole = resolved.whole;
+        demand.domains_only = whole.is_none();
+        let no_gate = || (0, "no gate: it is kept on main's own CPUs".to_owned());
+        (demand.headroom_ppm, demand.headroom_from) = whole.unwrap_or_else(no_gate);
+        demand.domains = resolved.domains;
+        demand.outside_cpus = resolved.outside;
+        notes = resolved.notes;
+    }
+    lock(&runtime.cpuset).set_notes(notes);
+    demand
+}
+
+/// The cpusets may have changed since the gates did.
+pub(crate) fn look_at_domains(registry: &Gates, runtime: &Runtime) {
+    let gates = registry.lock();
+    let demand = demand_of(runtime, &gates);
+    drop(gates);
+    let mut control = runtime.control();
+    if control.demand().domains != demand.domains {
+        for domain in &demand.domains {
+            let keeps = match domain.keeps {
+                Keeps::Quota => "by quota",
+                Keeps::Cpuset => "by side work's cpuset",
+            };
+            let list = format_list(&domain.cpus);
+            info!("headroom of {} is kept on CPUs {list} {keeps}", domain.from);
+        }
+    }
+    control.set_demand(demand);
+}
+
+/// The CPUs that the group's work may use; `None` for all, or where that cannot be told.
+fn cpus_of(kernel: &Kernel, group: &GroupPath) -> Option<Vec<u32>> {
+    // What cannot be read (a group that has just gone) may run everywhere.
+    kernel.groups.cpus_of_work(group).ok().flatten()
+}
+
+fn inputs(runtime: &Runtime, gates: &[Gate]) -> DomainInputs {
+    let kernel = &runtime.kernel;
+    let root = kernel.side_root();
+    let all = online(&*kernel.fs).unwrap_or_default();
+    let mut in_place = Vec::new();
+    let (mut rooted, mut any) = (false, false);
+    for gate in gates {
+        match kernel.limited_group(gate) {
+            Some(group) if group == root => (rooted, any) = (true, true),
+            Some(group) => {
+                any = true;
+                let cpus = cpus_of(kernel, &group).unwrap_or_else(|| all.clone());
+                in_place.push((group.to_string(), both(&cpus, &all)));
+            }
+            None => {}
+        }
+    }
+    let parent = root.parent().unwrap_or_else(GroupPath::root);
+    let allowed = kernel.groups.cpuset_allowed(&parent);
+    // Before there is side work, it is taken to come by `run`.
+    let allowed = || allowed.map_or_else(|_| all.clone(), |cpus| both(&cpus, &all));
+    DomainInputs {
+        root: (rooted || !any).then(allowed),
+        online: all.clone(),
+        in_place,
+        by_cpu: runtime.control().tells_by_cpu().err(),
+        refused: lock(&runtime.cpuset).refusal(),
+    }
+}

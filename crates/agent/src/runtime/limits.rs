@@ -1,0 +1,232 @@
+//! Putting a gate's terms on the machine and taking them off again: groups, membership, weight, `cpu.idle`.
+//!
+//! Every change is in the journal before it is in a kernel file. Moving quotas are the loop's; here a group only gets the
+//! floor, so that nothing runs unlimited until the loop's next step. What is not ours is limited in `attach`.
+
+use tidegate_api::ApiError;
+use tidegate_knobs::apply::set_yielding;
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::ledger::Fallback;
+use tidegate_knobs::sync::lock;
+use tidegate_knobs::target::ProcessRef;
+use tidegate_terms::Class;
+use tracing::{info, warn};
+
+use crate::control_loop::ControlLoop;
+use crate::errors::{internal, not_recorded, of_group, usage};
+use crate::ext::plan::{mark_moved, unmark};
+use crate::gates::{Attachment, Gate};
+use crate::kernel::Kernel;
+use crate::runtime::Runtime;
+use crate::runtime::check::check_feasible;
+use crate::runtime::cpuset_controller::gather_cpuset;
+use crate::runtime::mechanisms::caps::soft_group;
+use crate::runtime::mechanisms::{put_on, take_off};
+use crate::systemd::untell_systemd;
+
+/// Makes a `run` gate's group and puts the process into it.
+pub(crate) fn enter(
+    runtime: &Runtime,
+    gate: &mut Gate,
+    process: &ProcessRef,
+) -> Result<(), ApiError> {
+    let kernel = &runtime.kernel;
+    let (root, name) = match soft_group(kernel, gate) {
+        Some(name) => (kernel.groups.base().clone(), name),
+        None if gate.class() == Class::Side => (kernel.side_root(), gate.record.name.clone()),
+        None => (kernel.main_root(), gate.record.name.clone()),
+    };
+    let group = root.join(&name).map_err(usage)?;
+    if gate.class() == Class::Side {
+        ensure_side_root(runtime)?;
+    } else if root == kernel.main_root() {
+        kernel.ensure_made(&root, "")?;
+    }
+    kernel.ensure_made(&group, &gate.record.name)?;
+    gate.record.attachment = Attachment::Owned {
+        group: group.clone(),
+    };
+    let possible = check_feasible(runtime, gate);
+    let placed = possible
+        .and_then(|()| write_weight(kernel, gate))
+        .and_then(|()| {
+            let placed = kernel.groups.place(&group, process.pid);
+            let placement = placed.map_err(of_group)?;
+            kernel.check_moved(&placement, process.start_ticks)?;
+            gather_cpuset(runtime);
+            put_on(runtime, gate).inspect_err(|_| {
+                take_off(runtime, gate);
+                if let Err(error) = kernel.groups.place_back(&placement) {
+                    warn!("process {}: {error}", process.pid);
+                }
+            })
+        });
+    if placed.is_err() {
+        kernel.remove_group(&group);
+    }
+    placed
+}
+
+/// The side root: made, idle, and with a quota before a process is in it.
+pub(crate) fn ensure_side_root(runtime: &Runtime) -> Result<(), ApiError> {
+    let kernel = &runtime.kernel;
+    let root = kernel.side_root();
+    kernel.ensure_made(&root, "")?;
+    let floor = runtime.control_loop.floor_now();
+    let unlimited = kernel.groups.bandwidth(&root).map_err(of_group)?;
+    make_yield(kernel, &root, "", Fallback::Stay)?;
+    let fallback = Fallback::Floor { bandwidth: floor };
+    runtime
+        .journal()
+        .record_limit(&root, "", unlimited, fallback)
+        .map_err(internal)?;
+    if unlimited.quota_us.is_none() {
+        write_floor(runtime, &root, unlimited, floor)?;
+    }
+    Ok(())
+}
+
+/// `cpu.idle` where the kernel has it, else the least weight.
+pub(crate) fn make_yield(
+    kernel: &Kernel,
+    group: &GroupPath,
+    gate: &str,
+    fallback: Fallback,
+) -> Result<(), ApiError> {
+    let was = kernel.groups.class(group).map_err(of_group)?;
+    // Yielding already; or out of the idle class by the loop's own doing, which ends it, too.
+    if was.idle == Some(true) || kernel.journal().relieved().contains(group) {
+        return Ok(());
+    }
+    kernel
+        .journal()
+        .record_idle_class(group, gate, was, fallback)
+        .map_err(internal)?;
+    set_yielding(&kernel.groups, group, true).map_err(of_group)
+}
+
+pub(crate) fn write_floor(
+    runtime: &Runtime,
+    group: &GroupPath,
+    from: Bandwidth,
+    floor: Bandwidth,
+) -> Result<(), ApiError> {
+    mark_moved(&runtime.ext, &runtime.kernel, group);
+    runtime
+        .journal()
+        .write_quota(group, &from, &floor)
+        .map_err(not_recorded)
+}
+
+/// A gate's weight among its siblings. Groups that are not ours keep theirs.
+pub(crate) fn write_weight(kernel: &Kernel, gate: &Gate) -> Result<(), ApiError> {
+    let Attachment::Owned { group } = &gate.record.attachment else {
+        return Ok(());
+    };
+    if gate.terms.weight.is_default()
+        && kernel
+            .groups
+            .weight(group)
+            .is_ok_and(|weight| weight == 100)
+    {
+        return Ok(());
+    }
+    let mut journal = kernel.journal();
+    let capped = journal
+        .record_weight(group, gate.weight())
+        .map_err(not_recorded)?;
+    // The kernel refuses weights in the background; the loop writes it with the end of that.
+    if capped
+        && kernel
+            .groups
+            .idle(group)
+            .is_ok_and(|idle| idle == Some(true))
+    {
+        return Ok(());
+    }
+    kernel
+        .groups
+        .set_weight(group, gate.weight())
+        .map_err(of_group)
+}
+
+/// Takes off all that a gate put on, as far as it is still ours; says what was not put back.
+pub(crate) fn release(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+    let mut left = take_off(runtime, gate);
+    left.extend(release_place(runtime, gate));
+    left
+}
+
+fn release_place(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+    let kernel = &runtime.kernel;
+    // The loop must not write behind the restore.
+    runtime
+        .control()
+        .quotas
+        .drop(gate.record.attachment.group());
+    match &gate.record.attachment {
+        Attachment::Owned { group } => {
+            kernel.remove_group(group);
+            Vec::new()
+        }
+        Attachment::Observed { .. } => Vec::new(),
+        Attachment::InPlace { .. } | Attachment::Moved { .. } => {
+            unmark(&runtime.ext, kernel, gate.record.attachment.group());
+            let mut left = restore(runtime, &gate.record.name);
+            // Last: systemd then writes what it would have without us.
+            left.extend(untell(runtime, gate));
+            left
+        }
+    }
+}
+
+/// Has systemd forget what it was told for a gate; says what it could not.
+pub(crate) fn untell(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+    let lines = untell_systemd(&runtime.kernel, gate);
+    let alerts = lines
+        .iter()
+        .map(|line| format!("gate {}: {line}", gate.record.name));
+    lock(&runtime.alerts).extend(alerts);
+    lines
+}
+
+/// Removes our roots when no gate is in them.
+pub(crate) fn remove_unused_roots(kernel: &Kernel, control_loop: &ControlLoop, gates: &[Gate]) {
+    for root in [kernel.side_root(), kernel.main_root()] {
+        let used = gates
+            .iter()
+            .any(|gate| gate.record.attachment.group().is_within(&root));
+        if !used && kernel.groups.exists(&root) {
+            control_loop.lock().quotas.drop(&root);
+            kernel.remove_group(&root);
+        }
+    }
+}
+
+/// Puts back all that was written for a gate, and says what could not be: another writer's value, or a refusal.
+///
+/// Moving a process can take seconds on a full machine, and the loop waits for the journal: so processes go back first,
+/// without it.
+pub(crate) fn restore(runtime: &Runtime, gate: &str) -> Vec<String> {
+    let kernel = &runtime.kernel;
+    let moves = runtime.journal().moves_of(gate);
+    for (placement, start_ticks) in moves {
+        let is_same = ProcessRef::look_up(&*kernel.fs, placement.pid)
+            .is_ok_and(|now| now.start_ticks == start_ticks);
+        if is_same && let Err(error) = kernel.groups.place_back(&placement) {
+            warn!("gate {gate}: {error}");
+        }
+    }
+    // v1's cpuset hierarchy knows nothing of that.
+    gather_cpuset(runtime);
+    let mut left = Vec::new();
+    for (line, is_back) in runtime.journal().restore_gate(gate) {
+        info!(gate, "{line}");
+        if !is_back {
+            lock(&runtime.alerts).insert(format!("gate {gate}: {line}"));
+            left.push(line);
+        }
+    }
+    left
+}

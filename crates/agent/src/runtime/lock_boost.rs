@@ -1,0 +1,435 @@
+//! Main waits for a file lock that side work holds: the holder goes first.
+//!
+//! A thread beside the loop is told by the kernel when a wait begins, or reads `/proc/locks` again and again. Where a task that is not side work waits for a lock of side work, the holder
+//! gets turns before all of the fair class ([`tidegate_knobs::locks::boost`]), one after the other until it lets go, within what its
+//! budget holds ([`tidegate_knobs::locks::budget`]). Quota, idle class and neighbours stay as they are. A gate with a limit of its
+//! own keeps that: its cap is a promise, too.
+
+mod stats;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tidegate_knobs::control::Write;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::locks::boost::Boost;
+use tidegate_knobs::locks::budget::BoostBudgets;
+use tidegate_knobs::locks::watch::Watch;
+use tidegate_knobs::locks::{self, Kind, Lock, Wait};
+use tidegate_knobs::sched::tasks::TaskId;
+use tidegate_knobs::sched::{NORMAL, SchedWrite};
+use tidegate_knobs::sync::lock;
+use tracing::{debug, info, warn};
+
+use crate::control_loop::ControlLoop;
+use crate::gates::Gates;
+use crate::kernel::Kernel;
+use crate::process::Life;
+use crate::runtime::Runtime;
+use stats::Side;
+
+pub(crate) use stats::LockBoostStats;
+
+/// Between two looks while a task waits, or where waits are not told as they begin.
+const LOOK_NS: u64 = 20_000_000;
+/// Most waits for a lock are over by themselves before this.
+const SETTLE: Duration = Duration::from_millis(1);
+/// A look costs as much of a CPU as the rest that follows it allows: one percent, and five where a wait was told.
+const REST_BY_COST: u64 = 100;
+const REST_BY_COST_TOLD: u64 = 20;
+/// However long a look took, the next one comes.
+const LOOK_MAX_NS: u64 = 1_000_000_000;
+/// A wait may have begun before it could be told, or before its lock's holder was side work: the table is read so often.
+const TABLE_NS: u64 = 2_000_000_000;
+/// While nothing is limited.
+const IDLE_NS: u64 = 500_000_000;
+/// Waits that are followed in one look.
+const WAITS_MAX: usize = 32;
+/// Processes whose open files are looked at in one look.
+const PROCESSES_MAX: usize = 512;
+/// Threads of one holder that go first together.
+const THREADS_MAX: usize = 4;
+/// A turn that is not used up is over so much later.
+const TURN_SLACK_NS: u64 = 2_000_000;
+/// While a holder has its turn, this thread has turns of its own, which are due sooner: it takes the rest back at once, also where
+/// there is one CPU.
+const OWN_TURN: SchedWrite = SchedWrite::Deadline {
+    runtime_ns: 1_000_000,
+    period_ns: 4_000_000,
+};
+const OWN_REST: SchedWrite = SchedWrite::Policy {
+    policy: NORMAL,
+    nice: -20,
+    reset_on_fork: false,
+    slice_ns: 0,
+};
+/// How often it is looked whether the lock was let go.
+const STEP: Duration = Duration::from_micros(500);
+/// Files whose holder is kept.
+const KEPT_MAX: usize = 64;
+
+/// Looks until the agent leaves.
+pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
+    if !runtime.settings.holder_first.value.0 {
+        lock(&runtime.lock_boost).off = true;
+        return;
+    }
+    if let Err(error) = runtime.kernel.fs.set_sched(0, &OWN_REST) {
+        debug!("locks: {error}");
+    }
+    let watch = Watch::open()
+        .inspect_err(|why| info!("locks: waits are looked for, not told: {why}"))
+        .ok();
+    look_on(registry, runtime, life, watch.as_ref());
+}
+
+/// The looks: at waits as they are told, or in the kernel's table where nothing tells.
+pub(crate) fn look_on(registry: &Gates, runtime: &Runtime, life: &Life, watch: Option<&Watch>) {
+    let kernel = &runtime.kernel;
+    let mut looks = LockBoost::new(kernel, &runtime.control_loop);
+    let mut left = false;
+    let mut read_ns = 0;
+    let mut stuck: u32 = 0;
+    while !life.leaving.load(Ordering::Acquire) {
+        let told = match watch {
+            Some(watch) if !left => {
+                let told = watch.rest(Duration::from_nanos(IDLE_NS));
+                if !told.is_empty() {
+                    kernel.clock.sleep(SETTLE);
+                    Some(told)
+                } else if kernel.clock.now_ns() - read_ns >= TABLE_NS {
+                    None
+                } else {
+                    continue;
+                }
+            }
+            _ => None,
+        };
+        if told.is_none() {
+            read_ns = kernel.clock.now_ns();
+        }
+        let looked = looks.look(registry, runtime, life, told);
+        left = looked.left;
+        // A holder that sleeps may sleep for long.
+        stuck = if left { stuck + 1 } else { 0 };
+        let rest_ns = match watch {
+            _ if looked.idle => IDLE_NS,
+            Some(_) if !left => looked.rest_ns,
+            _ => looked.rest_ns.max(LOOK_NS << (stuck / 16).min(4)),
+        };
+        kernel.clock.sleep(Duration::from_nanos(rest_ns));
+    }
+}
+
+/// What came of a look.
+pub(crate) struct Looked {
+    /// Nothing is limited.
+    idle: bool,
+    /// A task still waits for side work.
+    left: bool,
+    /// What the look's cost asks for.
+    rest_ns: u64,
+}
+
+/// What is remembered between looks.
+pub(crate) struct LockBoost {
+    budgets: BoostBudgets,
+    /// Which thread of several is first in its turn.
+    nth: usize,
+    /// Who was found to hold the lock on a file, when the lock's own word did not lead there.
+    known: VecDeque<(String, i32)>,
+    /// This thread's own time during turns, in the present look.
+    turns_ns: u64,
+}
+
+/// A holder that was found.
+struct Found {
+    side: Side,
+    pid: i32,
+}
+
+impl LockBoost {
+    pub fn new(kernel: &Kernel, control_loop: &ControlLoop) -> Self {
+        let cpus = control_loop.lock().online_cpus();
+        Self {
+            budgets: BoostBudgets::new(kernel.clock.now_ns(), cpus),
+            nth: 0,
+            known: VecDeque::new(),
+            turns_ns: 0,
+        }
+    }
+
+    /// One look, at waits that were told or at all.
+    pub fn look(
+        &mut self,
+        registry: &Gates,
+        runtime: &Runtime,
+        life: &Life,
+        told: Option<Vec<Wait>>,
+    ) -> Looked {
+        let began_ns = thread_ns();
+        self.turns_ns = 0;
+        let by_cost = match told {
+            Some(_) => REST_BY_COST_TOLD,
+            None => REST_BY_COST,
+        };
+        let waits = told.unwrap_or_else(|| table(&runtime.kernel));
+        let sides = sides(registry, runtime);
+        let left = !waits.is_empty() && self.look_at(runtime, life, &sides, waits);
+        // What turns cost, their budgets bound.
+        let cost_ns = thread_ns().saturating_sub(began_ns + self.turns_ns);
+        let mut stats = lock(&runtime.lock_boost);
+        stats.look_ns = match stats.look_ns {
+            0 => cost_ns,
+            // A mean of about the last fifty.
+            mean_ns => mean_ns - mean_ns / 50 + cost_ns / 50,
+        };
+        Looked {
+            idle: sides.is_empty(),
+            left,
+            rest_ns: (cost_ns * by_cost).min(LOOK_MAX_NS),
+        }
+    }
+
+    /// Says whether a task still waits for side work.
+    fn look_at(
+        &mut self,
+        runtime: &Runtime,
+        life: &Life,
+        sides: &[Side],
+        waits: Vec<Wait>,
+    ) -> bool {
+        let kernel = &runtime.kernel;
+        let side_of = |pid: i32| {
+            let at = kernel.groups.group_of(pid).ok()??;
+            let mut around = sides.iter().filter(|side| at.is_within(&side.group));
+            around.next().cloned()
+        };
+        let mut left = false;
+        for wait in waits.into_iter().take(WAITS_MAX) {
+            // What side work waits for of side work's is its own business.
+            let lives = TaskId::now(&*kernel.fs, wait.waiter).is_some();
+            if !lives || side_of(wait.waiter).is_some() {
+                continue;
+            }
+            let Some(found) = self.holder(kernel, sides, &wait.held, side_of) else {
+                continue;
+            };
+            lock(&runtime.lock_boost).waits += 1;
+            if found.side.bounded {
+                lock(&runtime.lock_boost).refused = Some(format!(
+                    "gate {}: it has a limit of its own, which is kept",
+                    found.side.gate
+                ));
+                continue;
+            }
+            left |= !self.boost_holder(runtime, life, &found, &wait);
+        }
+        left
+    }
+
+    /// The process of side work that holds the lock: one that wants to run, where there is one.
+    fn holder(
+        &mut self,
+        kernel: &Kernel,
+        sides: &[Side],
+        held: &Lock,
+        side_of: impl Fn(i32) -> Option<Side>,
+    ) -> Option<Found> {
+        let fs = &*kernel.fs;
+        let holds = |pid: i32| locks::holds(fs, pid, held).unwrap_or(false);
+        let wants = |pid: i32| !locks::runnable(fs, pid, 0, 1).is_empty();
+        let known = self.known.iter().find(|(file, _)| *file == held.file);
+        let mut asleep = None;
+        for pid in [Some(held.pid), known.map(|(_, pid)| *pid)] {
+            let pid = pid.filter(|pid| *pid > 0 && holds(*pid));
+            if let Some(pid) = pid
+                && let Some(side) = side_of(pid)
+            {
+                let found = Found { side, pid };
+                if wants(pid) {
+                    return Some(found);
+                }
+                asleep = Some(found);
+            }
+        }
+        // A POSIX lock is the process's own. The others go with the open file, which may have been handed on.
+        if held.kind == Kind::Posix {
+            return asleep;
+        }
+        let named = side_of(held.pid).map(|side| side.group);
+        let mut order: Vec<&Side> = sides.iter().collect();
+        order.sort_by_key(|side| Some(&side.group) != named.as_ref());
+        let mut left = PROCESSES_MAX;
+        for side in order {
+            for pid in processes(kernel, &side.group, &mut left) {
+                if wants(pid) && holds(pid) {
+                    self.known.retain(|(file, _)| *file != held.file);
+                    self.known.push_front((held.file.clone(), pid));
+                    self.known.truncate(KEPT_MAX);
+                    let side = side.clone();
+                    return Some(Found { side, pid });
+                }
+            }
+        }
+        asleep
+    }
+
+    /// Says whether there is nothing left to do.
+    fn boost_holder(&mut self, runtime: &Runtime, life: &Life, found: &Found, wait: &Wait) -> bool {
+        let kernel = &runtime.kernel;
+        let fs = &*kernel.fs;
+        self.nth = self.nth.wrapping_add(1);
+        let tids = locks::runnable(fs, found.pid, self.nth, THREADS_MAX);
+        let mut boost = Boost::plan(fs, &tids);
+        let threads = boost.tasks.len() as u64;
+        let Some(process) = TaskId::now(fs, found.pid) else {
+            return true;
+        };
+        let Some(turn_ns) = self
+            .budgets
+            .pay(kernel.clock.now_ns(), process, boost.tasks.len())
+        else {
+            return false;
+        };
+        boost.turn_ns = turn_ns;
+        let own_ns = thread_ns();
+        // Without it the rest of a turn is taken back a little later.
+        let lifted = fs.set_sched(0, &OWN_TURN).is_ok();
+        let began_ns = kernel.clock.now_ns();
+        let given = give(kernel, &found.side, boost);
+        let released = match &given {
+            Ok(_) => watch(kernel, life, found.pid, &wait.held, turn_ns + TURN_SLACK_NS),
+            Err(_) => false,
+        };
+        let went_ns = kernel.clock.now_ns().saturating_sub(began_ns);
+        match given {
+            Ok(id) => {
+                for line in runtime.journal().end_boost(id) {
+                    warn!("locks: {line}");
+                }
+                // One CPU for each at most, and no more than its turn.
+                let used_ns = went_ns.min(turn_ns) * threads;
+                self.budgets.give_back(process, turn_ns * threads - used_ns);
+                if !released {
+                    self.budgets.used_up(process, began_ns);
+                }
+                tell(runtime, found, wait, used_ns);
+            }
+            Err(why) => {
+                self.budgets.give_back(process, turn_ns * threads);
+                // Not again at every look.
+                self.budgets.used_up(process, began_ns);
+                lock(&runtime.lock_boost).refused =
+                    Some(format!("gate {}: {why}", found.side.gate));
+            }
+        }
+        // It runs, so its part goes back (what sleeps is another matter, see `put_back`).
+        if lifted && let Err(error) = fs.set_sched(0, &OWN_REST) {
+            debug!("locks: {error}");
+        }
+        self.turns_ns += thread_ns().saturating_sub(own_ns);
+        released
+    }
+}
+
+/// In the journal first; what was given before a refusal is taken back.
+fn give(kernel: &Kernel, side: &Side, boost: Boost) -> Result<u64, String> {
+    let mut journal = kernel.journal();
+    let id = journal
+        .record_boost(&side.group, &side.gate, boost)
+        .map_err(|error| error.to_string())?;
+    journal.start_boost(id).map(|_| id).map_err(|error| {
+        let mut why = vec![error.to_string()];
+        why.extend(journal.end_boost(id));
+        why.join("; ")
+    })
+}
+
+/// Waits for a turn, or until the lock is let go; says whether it was.
+fn watch(kernel: &Kernel, life: &Life, pid: i32, held: &Lock, most_ns: u64) -> bool {
+    let began_ns = kernel.clock.now_ns();
+    while kernel.clock.now_ns().saturating_sub(began_ns) < most_ns {
+        kernel.clock.sleep(STEP);
+        let gone = !locks::holds(&*kernel.fs, pid, held).unwrap_or(false);
+        if gone || life.leaving.load(Ordering::Acquire) {
+            return true;
+        }
+    }
+    false
+}
+
+fn tell(runtime: &Runtime, found: &Found, wait: &Wait, used_ns: u64) {
+    let ms = used_ns as f64 / 1e6;
+    let kind = wait.held.kind.as_str();
+    let (pid, waiter) = (found.pid, wait.waiter);
+    let gate = &found.side.gate;
+    info!(
+        gate,
+        pid,
+        waiter,
+        file = wait.held.file,
+        "main waits for its {kind}: it went first for {ms:.1} ms"
+    );
+    let last = format!("process {pid} for {ms:.1} ms, process {waiter} waited for its {kind}");
+    lock(&runtime.lock_boost).add(gate, used_ns, last);
+    runtime.control().quotas.log.add(Write {
+        at_ns: runtime.kernel.clock.now_ns(),
+        path: found.side.group.to_string(),
+        value: format!("process {pid} went first for {ms:.1} ms"),
+        was: None,
+        reason: format!("main waits for its {kind}"),
+    });
+}
+
+/// Processes in a group and the groups in it, as far as `left` goes.
+fn processes(kernel: &Kernel, group: &GroupPath, left: &mut usize) -> Vec<i32> {
+    let mut found = Vec::new();
+    let mut open = vec![(group.clone(), 4_u32)];
+    while let Some((at, depth)) = open.pop() {
+        let pids = kernel.groups.procs(&at).unwrap_or_default();
+        let room = (*left).min(pids.len());
+        *left -= room;
+        found.extend(&pids[..room]);
+        if depth > 0 && *left > 0 {
+            let children = kernel.groups.children(&at).unwrap_or_default();
+            open.extend(children.into_iter().map(|child| (child, depth - 1)));
+        }
+    }
+    found
+}
+
+/// Who waits now, by the kernel's table.
+fn table(kernel: &Kernel) -> Vec<Wait> {
+    match kernel.fs.read(Path::new(locks::TABLE)) {
+        Ok(table) => locks::waits(&table),
+        Err(error) => {
+            debug!("locks: {error}");
+            Vec::new()
+        }
+    }
+}
+
+fn thread_ns() -> u64 {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    // Neither is negative on this clock.
+    spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
+}
+
+/// Side work that is limited; as it was when the gates could last be looked at, since a call may hold them for long.
+fn sides(registry: &Gates, runtime: &Runtime) -> Vec<Side> {
+    if let Ok(gates) = registry.list.try_lock() {
+        let limited = gates.iter().filter(|gate| gate.is_limited() && !gate.away);
+        lock(&runtime.lock_boost).sides = limited
+            .map(|gate| Side {
+                gate: gate.record.name.clone(),
+                group: gate.record.attachment.group().clone(),
+                bounded: gate.terms.is_bounded(),
+            })
+            .collect();
+    }
+    lock(&runtime.lock_boost).sides.clone()
+}

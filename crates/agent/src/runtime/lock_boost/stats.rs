@@ -1,0 +1,76 @@
+//! What was done for main's waits, for who asks.
+
+use std::collections::BTreeMap;
+
+use tidegate_api::LockBoostView;
+use tidegate_knobs::group::GroupPath;
+
+/// Gates whose counts are kept.
+const KEPT_MAX: usize = 64;
+
+/// Side work, as far as this goes.
+#[derive(Clone, Debug)]
+pub(super) struct Side {
+    pub gate: String,
+    pub group: GroupPath,
+    /// It has a quota or a cap of its own.
+    pub bounded: bool,
+}
+
+/// What one gate's holders got.
+#[derive(Clone, Debug, Default)]
+struct Got {
+    times: u64,
+    ns: u64,
+    last: String,
+}
+
+/// What was done so far, for who asks.
+#[derive(Debug, Default)]
+pub(crate) struct LockBoostStats {
+    pub(super) sides: Vec<Side>,
+    pub(super) waits: u64,
+    gates: BTreeMap<String, Got>,
+    times: u64,
+    ns: u64,
+    /// Why a holder could not go first, the last time.
+    pub(super) refused: Option<String>,
+    pub(super) look_ns: u64,
+    pub(super) off: bool,
+}
+
+impl LockBoostStats {
+    /// For `status`.
+    pub fn view(&self) -> Option<LockBoostView> {
+        (!self.off).then(|| LockBoostView {
+            waits: self.waits,
+            times: self.times,
+            seconds: self.ns as f64 / 1e9,
+            refused: self.refused.clone(),
+            look_us: self.look_ns as f64 / 1e3,
+        })
+    }
+
+    /// For `explain`.
+    pub fn of_gate(&self, gate: &str) -> Option<String> {
+        let got = self.gates.get(gate)?;
+        Some(format!(
+            "held locks that main waited for: went first {} times, {:.0} ms in all; last: {}",
+            got.times,
+            got.ns as f64 / 1e6,
+            got.last
+        ))
+    }
+
+    pub(super) fn add(&mut self, gate: &str, ns: u64, last: String) {
+        self.times += 1;
+        self.ns += ns;
+        if self.gates.len() >= KEPT_MAX && !self.gates.contains_key(gate) {
+            self.gates.pop_first();
+        }
+        let got = self.gates.entry(gate.to_owned()).or_default();
+        got.times += 1;
+        got.ns += ns;
+        got.last = last;
+    }
+}

@@ -1,0 +1,127 @@
+//! What gates use, and whether they have ended.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::kfs::KernelFs;
+
+use crate::control_loop::ControlLoop;
+use crate::ext::view::{ext_cap, limit_stat};
+use crate::gates::{Attachment, Gate};
+use crate::kernel::Kernel;
+use crate::runtime::Runtime;
+use crate::runtime::mechanisms::units::{has_units, units_stat, usage_with_units};
+use crate::systemd::unit_of;
+
+/// A gate that was measured within this is shown as it was then.
+const FRESH_NS: u64 = 1_500_000_000;
+
+/// A group that uses this much of what it is given wants all it gets.
+const HUNGRY_PER_CENT: u64 = 85;
+
+/// Whether the gate is empty.
+pub(crate) fn has_ended(runtime: &Runtime, gate: &Gate) -> bool {
+    let kernel = &runtime.kernel;
+    let empty = |group: &GroupPath| match kernel.groups.populated(group) {
+        Ok(populated) => !populated,
+        Err(error) => error.is_gone(),
+    };
+    match &gate.record.attachment {
+        Attachment::Observed {
+            pid, start_ticks, ..
+        } => kernel.process_gone(*pid, *start_ticks),
+        Attachment::Owned { group } => empty(group) && !has_units(runtime, &gate.record.name),
+        Attachment::Moved {
+            placement,
+            start_ticks,
+        } => {
+            kernel.process_gone(placement.pid, *start_ticks)
+                && empty(&placement.group)
+                && !has_units(runtime, &gate.record.name)
+        }
+        // A unit may come back; whether it does is looked at by itself.
+        Attachment::InPlace { group } => unit_of(gate).is_none() && !kernel.groups.exists(group),
+    }
+}
+
+/// Measures a gate for a call, where that was not done for a while.
+pub(crate) fn measure_for_show(runtime: &Runtime, gate: &mut Gate, now_ns: u64) {
+    let is_fresh = |(at_ns, _): &(u64, u64)| now_ns.saturating_sub(*at_ns) < FRESH_NS;
+    if !gate.usage.as_ref().is_some_and(is_fresh) {
+        measure(runtime, gate, now_ns);
+    }
+}
+
+/// What the gate used since the last look.
+pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, now_ns: u64) {
+    let kernel = &runtime.kernel;
+    let usage_ns = match &gate.record.attachment {
+        Attachment::Observed { pid, .. } => process_cpu_ns(&*kernel.fs, *pid),
+        attachment => usage_with_units(runtime, &gate.record.name, attachment.group()),
+    };
+    let stat = match gate.own_limit() {
+        Some(_) => limit_stat(&runtime.ext, kernel, gate.record.attachment.group()).ok(),
+        None => units_stat(runtime, &gate.record.name),
+    };
+    let placed = gate.record.attachment.placed();
+    let cap = placed.and_then(|group| ext_cap(&runtime.ext, kernel, group));
+    let background_us = cap.map(|cap| cap.background_us);
+    let background_before_us = std::mem::replace(&mut gate.background_us, background_us);
+    if stat.is_some() || cap.is_some() {
+        // A cap for each process or task is no limit of the group.
+        let throttles = cap
+            .filter(|cap| {
+                gate.own_limit().is_none() || cap.terms.scope == tidegate_ext::CapScope::Group
+            })
+            .map_or(0, |cap| cap.throttles);
+        let throttled = stat.map_or(0, |stat| stat.nr_throttled) + throttles;
+        let last = gate.throttled.replace(throttled);
+        gate.throttled_lately = last.map_or(0, |last| throttled.saturating_sub(last));
+    }
+    let Some(usage_ns) = usage_ns else { return };
+    if let Some((last_ns, last_usage_ns)) = gate.usage.replace((now_ns, usage_ns)) {
+        let wall_ns = now_ns.saturating_sub(last_ns).max(1);
+        gate.usage_cpus = usage_ns.saturating_sub(last_usage_ns) as f64 / wall_ns as f64;
+        let lately_us = background_us
+            .zip(background_before_us)
+            .map_or(0, |(now, before)| now.saturating_sub(before));
+        gate.background_cpus = lately_us as f64 * 1e3 / wall_ns as f64;
+    }
+}
+
+/// With several limited groups, what each would use: all it gets if it uses most of what it is given, else a
+/// quarter more than it uses.
+pub(crate) fn judge_demands(kernel: &Kernel, control_loop: &ControlLoop, gates: &[Gate]) {
+    let given = control_loop.lock().quotas.allotments();
+    if given.len() < 2 {
+        return;
+    }
+    let mut used: BTreeMap<GroupPath, u64> = BTreeMap::new();
+    for gate in gates {
+        if let Some(group) = kernel.limited_group(gate) {
+            *used.entry(group).or_default() += (gate.usage_cpus * 1e6) as u64;
+        }
+    }
+    let mut control = control_loop.lock();
+    for target in control.quotas.targets() {
+        let Some(given) = given.iter().find(|one| one.group == target.group) else {
+            continue;
+        };
+        let used_ucpu = used.get(&target.group).copied().unwrap_or(0);
+        let hungry = used_ucpu >= given.ucpu / 100 * HUNGRY_PER_CENT;
+        target.demand_ucpu = if hungry {
+            u64::MAX
+        } else {
+            used_ucpu + used_ucpu / 4
+        };
+    }
+}
+
+/// CPU time of a process with its threads, at clock ticks.
+fn process_cpu_ns(fs: &dyn KernelFs, pid: i32) -> Option<u64> {
+    let stat = fs.read(Path::new(&format!("/proc/{pid}/stat"))).ok()?;
+    let ticks = tidegate_knobs::target::stat_field(&stat, 14)?
+        + tidegate_knobs::target::stat_field(&stat, 15)?;
+    Some(ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
+}

@@ -1,0 +1,141 @@
+//! A gate's own limit (quota, period and burst, and a hard cap for all of it) as the quota of its group.
+//!
+//! Where the loop moves the quota of that very group (a side gate that stays where it is), the loop holds to the own limit,
+//! too; everywhere else it is written here, once, and stays.
+
+use tidegate_api::{ApiError, ErrorKind};
+use tidegate_knobs::apply::JournalError;
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::control::BurstLoop;
+use tidegate_knobs::discover::CgroupVersion;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::ledger::Change;
+use tidegate_terms::Burst;
+
+use crate::errors::not_recorded;
+use crate::ext::plan::{mark_own, unmark};
+use crate::gates::{Attachment, Gate};
+use crate::kernel::Kernel;
+use crate::runtime::Runtime;
+use crate::runtime::check::check_not_own;
+
+/// Writes the gate's own limit to its group, or puts back what stood there before when it has none any more.
+pub(crate) fn put_on_bandwidth(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+    let kernel = &runtime.kernel;
+    take_up_burst(kernel, gate);
+    let Some(group) = still_group(kernel, gate) else {
+        return Ok(());
+    };
+    let Some(own) = gate.own_limit() else {
+        take_off_bandwidth(runtime, gate);
+        return Ok(());
+    };
+    if runtime.control().quotas.is_left_alone(&group) {
+        return Ok(());
+    }
+    if let Attachment::InPlace { .. } = gate.record.attachment {
+        check_not_own(
+            kernel,
+            &runtime.control_loop,
+            &gate.record.target,
+            &gate.record.attachment,
+        )?;
+    }
+    let own = without_burst(kernel, gate, own);
+    note_limits(kernel, gate, &group, &own);
+    mark_own(&runtime.ext, kernel, gate, &group);
+    let set = runtime
+        .journal()
+        .set_own(&group, &gate.record.name, own, gate.own_fallback());
+    set.map_err(|error| explain_refused(kernel, gate, &group, &own, &error))
+}
+
+/// Puts back what stood on the gate's group before its own limit, where that is not the loop's.
+pub(crate) fn take_off_bandwidth(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+    let kernel = &runtime.kernel;
+    let Some(group) = still_group(kernel, gate) else {
+        return Vec::new();
+    };
+    let ours = |entry: &tidegate_knobs::ledger::Entry| {
+        entry.group == group && matches!(entry.change, Change::Bandwidth { .. })
+    };
+    let journal = runtime.journal();
+    if !journal.entries().iter().any(&ours) {
+        return Vec::new();
+    }
+    drop(journal);
+    unmark(&runtime.ext, kernel, &group);
+    let mut journal = runtime.journal();
+    let left = journal.restore_lines(ours);
+    journal.end_own(&group);
+    left
+}
+
+/// The gate's group, where its quota is not the loop's to move.
+fn still_group(kernel: &Kernel, gate: &Gate) -> Option<GroupPath> {
+    let group = gate.record.attachment.placed()?;
+    (kernel.limited_group(gate).as_ref() != Some(group)).then(|| group.clone())
+}
+
+fn without_burst(kernel: &Kernel, gate: &mut Gate, own: Bandwidth) -> Bandwidth {
+    const NOTE: &str = "burst: this kernel has none (it came with 5.14)";
+    gate.record.notes.retain(|note| note != NOTE);
+    let possible = kernel.as_kernel_has(own);
+    if possible != own && gate.terms.burst.value != Burst::NONE {
+        gate.record.notes.push(NOTE.to_owned());
+    }
+    possible
+}
+
+/// Says what the limits above make of it.
+fn note_limits(kernel: &Kernel, gate: &mut Gate, group: &GroupPath, own: &Bandwidth) {
+    const START: &str = "binds: ";
+    gate.record.notes.retain(|note| !note.starts_with(START));
+    if let Some((above, limit)) = kernel.limited_above(group, own) {
+        gate.record.notes.push(format!(
+            "{START}its own limit of {own} is above that of {above} ({limit}), which holds"
+        ));
+    }
+}
+
+fn explain_refused(
+    kernel: &Kernel,
+    gate: &Gate,
+    group: &GroupPath,
+    own: &Bandwidth,
+    error: &JournalError,
+) -> ApiError {
+    let refused =
+        matches!(error, JournalError::Group(error) if error.errno() == Some(libc::EINVAL));
+    let v1 = kernel.groups.version() == CgroupVersion::V1;
+    match kernel.limited_above(group, own) {
+        Some((above, limit)) if refused && v1 => {
+            let detail = format!(
+                "quota: gate {}: {own} is more than {above} above it has ({limit}), which cgroup v1 refuses",
+                gate.record.name
+            );
+            ApiError::new(ErrorKind::Usage, detail).with_mend(format!(
+                "ask for at most {}‰ of a CPU, or raise the limit of {above} first",
+                limit.rate_ucpu().unwrap_or(0) / 1_000
+            ))
+        }
+        _ => not_recorded(error.clone()),
+    }
+}
+
+/// Begins with the burst that stands, where it is one of this quota.
+pub(crate) fn take_up_burst(kernel: &Kernel, gate: &mut Gate) {
+    let Some(limit) = gate.limit_with_burst(0).filter(|_| gate.has_auto_burst()) else {
+        gate.auto = None;
+        return;
+    };
+    if let Some(auto) = &mut gate.auto {
+        auto.set_limit(limit);
+        return;
+    }
+    let standing = kernel.groups.bandwidth(gate.record.attachment.group());
+    let same = |standing: &Bandwidth| {
+        (standing.quota_us, standing.period_us) == (limit.quota_us, limit.period_us)
+    };
+    gate.auto = Some(BurstLoop::new(standing.ok().filter(same).unwrap_or(limit)));
+}

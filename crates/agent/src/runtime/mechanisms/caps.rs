@@ -1,0 +1,192 @@
+//! Rate caps of one gate.
+//!
+//! A hard cap for all of a gate is a quota (`bandwidth`). A soft cap is the loop's ([`tidegate_knobs::control::SoftCaps`]): here
+//! its group gets into the journal and, until the loop has looked, into the background.
+
+use tidegate_api::{ApiError, CapView};
+use tidegate_knobs::apply::is_background;
+use tidegate_knobs::control::SoftCapped;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::ledger::Entry;
+use tidegate_knobs::units::exempt;
+use tidegate_terms::Class;
+
+use crate::control_loop::ControlLoop;
+use crate::errors::{not_recorded, of_group};
+use crate::gates::{Attachment, Gate};
+use crate::kernel::Kernel;
+use crate::runtime::Runtime;
+use crate::runtime::mechanisms::units::{leave_units, put_on_units, set_soft_caps, take_off_units};
+
+/// How notes on the background begin.
+const START: &str = "background: ";
+/// How notes on real-time tasks begin.
+const EXEMPT: &str = "real-time: ";
+/// So many of them are named.
+const NAMED_MAX: usize = 8;
+
+/// Puts the gate's caps on.
+pub(crate) fn put_on_caps(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+    let kernel = &runtime.kernel;
+    note_exempt(kernel, gate);
+    put_on_soft(kernel, &runtime.control_loop, gate)?;
+    put_on_units(runtime, gate)
+}
+
+/// Back to what stood before.
+pub(crate) fn take_off_caps(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+    let mut left = take_off_units(runtime, gate);
+    left.extend(take_off_soft(
+        &runtime.kernel,
+        &runtime.control_loop,
+        gate.record.attachment.group(),
+    ));
+    left
+}
+
+/// Tells the loop of the soft caps of all gates.
+pub(crate) fn publish_soft_caps(runtime: &Runtime, gates: &[Gate]) {
+    set_soft_caps(
+        runtime,
+        gates
+            .iter()
+            .filter_map(|gate| soft_capped(&runtime.kernel, gate))
+            .collect(),
+    );
+}
+
+/// Real-time tasks are named: no cap acts on them.
+fn note_exempt(kernel: &Kernel, gate: &mut Gate) {
+    gate.record.notes.retain(|note| !note.starts_with(EXEMPT));
+    if !gate.terms.is_bounded() {
+        return;
+    }
+    let Some(group) = gate.record.attachment.placed() else {
+        return;
+    };
+    let found = exempt(&kernel.groups, group, NAMED_MAX);
+    if !found.is_empty() {
+        let named: Vec<String> = found
+            .iter()
+            .map(|(tid, comm)| format!("{tid} ({comm})"))
+            .collect();
+        gate.record
+            .notes
+            .push(format!("{EXEMPT}no cap acts on tasks {}", named.join(", ")));
+    }
+}
+
+/// The group that the loop is to put into the background and out of it.
+fn soft_capped(kernel: &Kernel, gate: &Gate) -> Option<SoftCapped> {
+    let soft_ppt = gate.soft_for_all_ppt()?;
+    let group = gate.record.attachment.group().clone();
+    // A group that is not in the journal is in the background anyway, by its class or by an outside write.
+    kernel
+        .journal()
+        .background_of(&group)
+        .map(|_| SoftCapped { group, soft_ppt })
+}
+
+fn put_on_soft(
+    kernel: &Kernel,
+    control_loop: &ControlLoop,
+    gate: &mut Gate,
+) -> Result<(), ApiError> {
+    gate.record.notes.retain(|note| !note.starts_with(START));
+    let Some(group) = gate.record.attachment.placed().cloned() else {
+        return Ok(());
+    };
+    if gate.soft_for_all_ppt().is_none() {
+        take_off_soft(kernel, control_loop, &group);
+        return Ok(());
+    }
+    let mut journal = kernel.journal();
+    if journal.background_of(&group).is_none() {
+        let was = kernel.groups.class(&group).map_err(of_group)?;
+        if was.idle == Some(true) {
+            gate.record
+                .notes
+                .push(format!("{START}it is in the idle class whatever it uses"));
+            return Ok(());
+        }
+        journal
+            .record_background(&group, &gate.record.name, was, gate.own_fallback())
+            .map_err(not_recorded)?;
+    }
+    // A bucket begins empty.
+    journal.set_background(&group, true).map_err(not_recorded)?;
+    drop(journal);
+    control_loop.lock().soft_caps.invalidate(&group);
+    gate.record
+        .notes
+        .extend(note_on_background(kernel, gate, &group));
+    Ok(())
+}
+
+/// Takes a group out of the background for good.
+fn take_off_soft(kernel: &Kernel, control_loop: &ControlLoop, group: &GroupPath) -> Vec<String> {
+    let ours = |entry: &Entry| entry.group == *group && is_background(&entry.change);
+    if !kernel.journal().entries().iter().any(ours) {
+        return Vec::new();
+    }
+    // The loop must not write behind the restore.
+    control_loop.lock().soft_caps.drop(group);
+    kernel.journal().restore_lines(ours)
+}
+
+/// The idle class counts where branches of the tree divide.
+fn note_on_background(kernel: &Kernel, gate: &Gate, group: &GroupPath) -> Option<String> {
+    let parent = group.parent()?;
+    if parent.is_root() || gate.class() == Class::Side && parent == kernel.side_root() {
+        return None;
+    }
+    let hint = match &gate.record.attachment {
+        Attachment::Owned { .. } if parent == kernel.main_root() => {
+            "; started with its soft cap, it would yield to all"
+        }
+        _ => "",
+    };
+    Some(format!(
+        "{START}it yields to what else is in {parent}; to the rest of the machine only as that does{hint}"
+    ))
+}
+
+/// The group of a new gate that is to yield to everything: it lies where its branch and all others divide.
+pub(crate) fn soft_group(kernel: &Kernel, gate: &Gate) -> Option<String> {
+    let at_top = gate.soft_ppt().is_some() && gate.class() != Class::Side;
+    // No gate's name has this character, so no other group of ours has this name.
+    at_top.then(|| format!("{}-soft={}", kernel.run_dir.prefix(), gate.record.name))
+}
+
+/// What the gate's soft cap did.
+pub(crate) fn cap_view(control_loop: &ControlLoop, gate: &Gate, now_ns: u64) -> Option<CapView> {
+    let (stats, soft_ppt) = control_loop
+        .lock()
+        .soft_caps
+        .stats(gate.record.attachment.group())?;
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let since = stats.background_since_ns;
+    // Background for good is not looked at, so its counts end where they began.
+    let background_pct = match soft_ppt {
+        0 => 100.0,
+        _ => 100.0 * stats.in_background_ns as f64 / stats.capped_ns.max(1) as f64,
+    };
+    Some(CapView {
+        soft_permille: soft_ppt,
+        in_background_seconds: since.map(|since_ns| seconds(now_ns.saturating_sub(since_ns))),
+        background_pct,
+        turns: stats.turns,
+        level_ms: stats.level_ns as f64 / 1e6,
+        used_background_seconds: seconds(stats.used_background_ns),
+        used_foreground_seconds: seconds(stats.used_foreground_ns),
+    })
+}
+
+/// Without an agent nothing would take the gate out of the background in time, so there it stays.
+pub(crate) fn leave_in_background(runtime: &Runtime, gate: &Gate) -> bool {
+    let group = gate.record.attachment.group();
+    leave_units(runtime, &gate.record.name);
+    runtime.control().soft_caps.drop(group);
+    let journal = runtime.journal();
+    journal.background_of(group).is_some() && journal.set_background(group, true).is_ok()
+}

@@ -1,0 +1,329 @@
+//! Latency hints of one gate: its tasks get a slice of their own (before Linux 6.12: SCHED_BATCH), and give it back.
+//!
+//! Tasks that are forked inherit it from the kernel, also across exec. What enters the gate otherwise, and what is not to
+//! inherit it, is found by the sweep (`hint_sweep`). The kernel's own `SCHED_FLAG_RESET_ON_FORK` is not used for
+//! `latency_inherit = no`: it would also take a negative nice level and utilisation clamps from children, and the hint from
+//! new threads of the process itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidegate_api::{ApiError, ErrorKind};
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::kfs::KfsError;
+use tidegate_knobs::ledger::{Change, Entry};
+use tidegate_knobs::sched::hint::{self, Apart, BEFORE_MAX, Before, Latency};
+use tidegate_knobs::sched::tasks::{self, TaskId, Whose};
+use tidegate_knobs::sched::{Compiled, SLICES_SINCE, Support, compile, probe};
+
+use super::hint_places::{apart_from, hints_around};
+use crate::errors::{internal, of_group, refuse};
+use crate::gates::{Attachment, Gate, HintCounts, HintRound, HintState};
+use crate::kernel::Kernel;
+
+/// Processes of one gate whose children are not to inherit the hint: the ledger has each of them.
+const ONLY_MAX: usize = 4_096;
+
+/// What one pass over a gate's tasks did.
+#[derive(Default)]
+pub(crate) struct Passed {
+    pub counts: HintCounts,
+    pub given: usize,
+    pub denied: Option<KfsError>,
+}
+
+/// Gives the gate's tasks their latency hint; takes back one that is not asked for any more.
+pub(crate) fn put_on_hints(kernel: &Kernel, gate: &mut Gate) -> Result<(), ApiError> {
+    let hint = gate.terms.latency.value.hint();
+    let standing = kernel.journal().latency_of(&gate.record.name);
+    if hint == 0 && standing.is_none() {
+        gate.hint = None;
+        return Ok(());
+    }
+    let (group, whose) = whose(gate);
+    let inherit = gate.terms.latency_inherit.value.0;
+    let fits = |entry: &Entry| match &entry.change {
+        Change::Latency(latency) => {
+            let same = latency.hint == hint && latency.only.is_none() == inherit;
+            // A unit that was started again has another group at the same place.
+            let there = whose != Whose::Group
+                || kernel
+                    .groups
+                    .id(&group)
+                    .is_ok_and(|id| id == entry.group_id);
+            same && there && latency.whose == whose && entry.group == group
+        }
+        _ => false,
+    };
+    let known = match standing {
+        Some(entry) if fits(&entry) => Some(entry),
+        Some(entry) => {
+            undo_hint(kernel, &entry)?;
+            None
+        }
+        None => None,
+    };
+    gate.hint = None;
+    if hint == 0 {
+        return Ok(());
+    }
+    let support = probe(&*kernel.fs).map_err(|error| refuse(ErrorKind::Unsupported, error))?;
+    let entry = match known {
+        Some(entry) => entry,
+        None => begin_hint(kernel, gate, hint, (&group, whose), &support)?,
+    };
+    gate.hint = Some(give_hint(kernel, entry, &support)?);
+    Ok(())
+}
+
+/// A new hint, in the journal before any task has it.
+fn begin_hint(
+    kernel: &Kernel,
+    gate: &Gate,
+    hint: i8,
+    (group, whose): (&GroupPath, Whose),
+    support: &Support,
+) -> Result<Entry, ApiError> {
+    let Some(ours) = compile(hint, support) else {
+        let detail = format!(
+            "latency: {hint}: kernel {} gives tasks no slices of their own, and SCHED_BATCH stands for hints above 0 only",
+            kernel.machine.kernel
+        );
+        return Err(ApiError::new(ErrorKind::Unsupported, detail)
+            .with_mend(format!("boot {SLICES_SINCE} or newer, or leave it out")));
+    };
+    let name = &gate.record.name;
+    let places = kernel.journal().hints();
+    let apart = apart_from(&*kernel.fs, &places, name, group, whose);
+    let tids = hinted_tids(kernel, group, whose, &apart)?;
+    let inherited = hints_around(&places, name, group, whose);
+    let before = note_before(kernel, &tids, ours, support, &inherited)?;
+    let only = match gate.terms.latency_inherit.value.0 {
+        true => None,
+        false => Some(only_these(kernel, whose, &tids)?),
+    };
+    let run = matches!(gate.record.attachment, Attachment::Owned { .. });
+    let latency = Latency {
+        hint,
+        ours,
+        whose,
+        run,
+        only,
+        before,
+    };
+    kernel
+        .journal()
+        .record_hint(group, name, latency, gate.own_fallback())
+        .map_err(internal)
+}
+
+/// The processes that are to have the hint, where those that they fork are not.
+fn only_these(kernel: &Kernel, whose: Whose, tids: &[i32]) -> Result<Vec<TaskId>, ApiError> {
+    let only = match whose {
+        Whose::Process(process) => vec![process],
+        Whose::Group => tasks::processes(&*kernel.fs, tids).into_iter().collect(),
+    };
+    if only.len() > ONLY_MAX {
+        let detail = format!(
+            "latency_inherit: {} processes would have to be told from what they fork, and {ONLY_MAX} can",
+            only.len()
+        );
+        return Err(ApiError::new(ErrorKind::Unsupported, detail)
+            .with_mend("leave it out, or name a smaller group"));
+    }
+    Ok(only)
+}
+
+fn hinted_tids(
+    kernel: &Kernel,
+    group: &GroupPath,
+    whose: Whose,
+    apart: &Apart,
+) -> Result<Vec<i32>, ApiError> {
+    let listed = tasks::list(&kernel.groups, group, whose, &apart.groups, hint::TASKS_MAX);
+    let mut tids = listed.map_err(of_group)?.tids;
+    tids.retain(|tid| !apart.tids.contains(tid));
+    Ok(tids)
+}
+
+/// What tasks have that is not the default. What they have by a hint around this one will come again.
+fn note_before(
+    kernel: &Kernel,
+    tids: &[i32],
+    ours: Compiled,
+    support: &Support,
+    inherited: &[Compiled],
+) -> Result<Vec<Before>, ApiError> {
+    let seen = hint::look(&*kernel.fs, tids, ours, support).map_err(|error| denied(&error))?;
+    let same = seen.ours.iter().map(|tid| (*tid, ours));
+    let before = same
+        .chain(seen.others.iter().copied())
+        .filter(|(_, was)| !inherited.contains(was))
+        .filter_map(|(tid, was)| {
+            let task = TaskId::now(&*kernel.fs, tid)?;
+            Some(Before { task, was })
+        });
+    Ok(before.take(BEFORE_MAX).collect())
+}
+
+/// Passes over the tasks until none is without the hint. A task with another slice that comes meanwhile is left alone.
+fn give_hint(kernel: &Kernel, entry: Entry, support: &Support) -> Result<HintState, ApiError> {
+    let Change::Latency(latency) = entry.change else {
+        return Err(ApiError::new(
+            ErrorKind::Internal,
+            "latency: it is not in the journal",
+        ));
+    };
+    let (name, group) = (entry.gate, entry.group);
+    let places = kernel.journal().hints();
+    let apart = apart_from(&*kernel.fs, &places, &name, &group, latency.whose);
+    let inherited = hints_around(&places, &name, &group, latency.whose);
+    let mut counts = HintCounts::default();
+    for _ in 0..hint::PASSES_MAX {
+        let tids = match hinted_tids(kernel, &group, latency.whose, &apart) {
+            Err(error) if error.kind == ErrorKind::NotFound => break,
+            tids => tids?,
+        };
+        let passed = pass_hint(kernel, &tids, &latency, support, &inherited, None)?;
+        counts = passed.counts;
+        if let Some(error) = passed.denied
+            && counts.with == 0
+        {
+            return Err(denied(&error));
+        }
+        if passed.given == 0 {
+            break;
+        }
+    }
+    Ok(HintState {
+        latency: Arc::new(latency),
+        group,
+        at_boot_ns: entry.at_boot_ns,
+        base_ns: support.base_ns,
+        round_ns: None,
+        every_ns: 0,
+        counts,
+        round: HintRound::default(),
+        given: BTreeMap::new(),
+    })
+}
+
+/// One pass over these tasks: gives the hint to those that lack it, and to those whose other slice is written down.
+/// With `given`, what is written down is of no account: this is the sweep.
+pub(crate) fn pass_hint(
+    kernel: &Kernel,
+    tids: &[i32],
+    latency: &Latency,
+    support: &Support,
+    inherited: &[Compiled],
+    mut given: Option<&mut BTreeMap<i32, (TaskId, u8)>>,
+) -> Result<Passed, ApiError> {
+    let fs = &*kernel.fs;
+    let seen = hint::look(fs, tids, latency.ours, support).map_err(|error| denied(&error))?;
+    let mut passed = Passed {
+        counts: HintCounts::of(&seen),
+        ..Passed::default()
+    };
+    let is_sweep = given.is_some();
+    let lacking = seen.lacking.iter().map(|tid| (*tid, None));
+    let others = seen.others.iter().map(|(tid, was)| (*tid, Some(*was)));
+    for (tid, other) in lacking.chain(others) {
+        let takes = other.is_none_or(|was| !is_sweep || inherited.contains(&was));
+        let Some(task) = TaskId::now(fs, tid).filter(|_| takes) else {
+            continue;
+        };
+        let noted = || latency.before.iter().any(|before| before.task == task);
+        if other.is_some_and(|was| !inherited.contains(&was)) && !noted() {
+            continue;
+        }
+        if let Some(given) = given.as_deref_mut() {
+            let times = given.get(&tid).filter(|(before, _)| *before == task);
+            let times = times.map_or(0, |(_, times)| *times);
+            if times >= 2 {
+                // Taken from it twice: that is another writer's intent.
+                passed.counts.others += 1;
+                continue;
+            }
+            given.insert(tid, (task, times + 1));
+        }
+        match hint::give(fs, tid, latency.ours) {
+            Ok(()) => {
+                passed.given += 1;
+                passed.counts.with += 1;
+                passed.counts.others -= u64::from(other.is_some());
+            }
+            Err(error) if error.is_gone() => {}
+            // It has become real-time since.
+            Err(error) if error.errno == libc::EINVAL => passed.counts.real_time += 1,
+            Err(error) => {
+                passed.counts.refused += 1;
+                passed.denied = Some(error);
+            }
+        }
+    }
+    Ok(passed)
+}
+
+/// Takes the gate's hint back from its tasks; says what was not put back.
+pub(crate) fn take_off_hints(kernel: &Kernel, gate: &Gate) -> Vec<String> {
+    let standing = kernel.journal().latency_of(&gate.record.name);
+    match standing.map(|entry| undo_hint(kernel, &entry)) {
+        Some(Ok(left)) => left,
+        Some(Err(error)) => vec![error.to_string()],
+        None => Vec::new(),
+    }
+}
+
+fn undo_hint(kernel: &Kernel, entry: &Entry) -> Result<Vec<String>, ApiError> {
+    let Change::Latency(latency) = &entry.change else {
+        return Ok(Vec::new());
+    };
+    let places = kernel.journal().hints();
+    let (gate, group) = (&entry.gate, &entry.group);
+    let apart = apart_from(&*kernel.fs, &places, gate, group, latency.whose);
+    let at_ns = entry.at_boot_ns;
+    let mut left = Vec::new();
+    match hint::undo(&kernel.groups, group, latency, at_ns, &apart) {
+        Ok(undone) => {
+            if let Some(error) = undone.failed {
+                return Err(internal(error));
+            }
+            if undone.others > 0 {
+                let text = format!(
+                    "latency: {} tasks have a slice that another program gave them; left alone",
+                    undone.others
+                );
+                left.push(text);
+            }
+        }
+        Err(error) if error.is_gone() => {}
+        Err(error) => return Err(of_group(error)),
+    }
+    kernel.journal().forget_entry(entry.id);
+    Ok(left)
+}
+
+/// Which tasks a gate's hint is for.
+fn whose(gate: &Gate) -> (GroupPath, Whose) {
+    match &gate.record.attachment {
+        Attachment::Observed {
+            pid, start_ticks, ..
+        } => {
+            let process = TaskId {
+                tid: *pid,
+                start_ticks: *start_ticks,
+            };
+            (GroupPath::root(), Whose::Process(process))
+        }
+        attachment => (attachment.group().clone(), Whose::Group),
+    }
+}
+
+fn denied(error: &KfsError) -> ApiError {
+    let kind = if error.is_denied() {
+        ErrorKind::Denied
+    } else {
+        ErrorKind::Internal
+    };
+    ApiError::new(kind, format!("latency: {error}"))
+}

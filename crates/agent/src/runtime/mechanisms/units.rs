@@ -1,0 +1,436 @@
+//! Caps that count for each process or each task of a gate alone: groups of their own (`tidegate_knobs::units`), kept up by
+//! a thread that looks four times a second, or once where nothing changes.
+//!
+//! With a hard cap the groups lie in the gate's. A soft cap acts where branches divide, so with one they lie beside it.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_api::{ApiError, ErrorKind};
+use tidegate_knobs::apply::JournalError;
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::control::SoftCapped;
+use tidegate_knobs::discover::CgroupVersion;
+use tidegate_knobs::group::{CpuStat, GroupPath, GroupResult};
+use tidegate_knobs::ledger::Fallback;
+use tidegate_knobs::limit::hard_cap;
+use tidegate_knobs::sync::lock;
+use tidegate_knobs::units::{Family, Per, Swept, UNITS_MAX, dissolve, sweep};
+use tracing::{debug, warn};
+
+use crate::control_loop::ControlLoop;
+use crate::errors::{not_recorded, of_group};
+use crate::gates::{Attachment, Gate};
+use crate::kernel::Kernel;
+use crate::process::Life;
+use crate::runtime::Runtime;
+
+const BUSY: Duration = Duration::from_millis(250);
+const QUIET: Duration = Duration::from_secs(1);
+/// Each move waits for the kernel, some milliseconds: so many a look.
+const MOVES_A_LOOK: usize = 32;
+/// What is there when the cap is set is to be under it when that returns.
+const MOVES_AT_FIRST: usize = 128;
+/// How notes on it begin.
+const START: &str = "each alone: ";
+
+/// One gate.
+struct Divided {
+    gate: String,
+    family: Family,
+    limit: Option<Bandwidth>,
+    soft_ppt: Option<u32>,
+    /// v1: within a quota that moves, so that the units' give way to it.
+    gives_way: bool,
+    last: Swept,
+}
+
+/// Every gate whose caps count for each process or task alone, and every group that the loop puts into the background.
+#[derive(Default)]
+pub struct Units {
+    gates: Vec<Divided>,
+    /// Soft caps for all of a gate.
+    for_all: Vec<SoftCapped>,
+    /// Soft caps of units, as of the last look.
+    for_each: Vec<SoftCapped>,
+    /// What the loop was told last.
+    told: Vec<SoftCapped>,
+}
+
+impl Units {
+    fn find(&mut self, gate: &str) -> Option<&mut Divided> {
+        self.gates.iter_mut().find(|one| one.gate == gate)
+    }
+}
+
+/// Looks until the agent leaves.
+pub fn run(runtime: &Runtime, life: &Life) {
+    let mut pause = QUIET;
+    while !life.leaving.load(Ordering::Acquire) {
+        runtime.kernel.clock.sleep(pause);
+        pause = if look(runtime) { BUSY } else { QUIET };
+    }
+}
+
+/// One look at every gate; whether more is to be done.
+pub(crate) fn look(runtime: &Runtime) -> bool {
+    let kernel = &runtime.kernel;
+    let mut units = lock(&runtime.units);
+    let mut busy = false;
+    for index in 0..units.gates.len() {
+        let swept = sweep_units(kernel, &mut units.gates[index], MOVES_A_LOOK);
+        busy |= swept.moved > 0 || swept.more;
+    }
+    if units.gates.iter().any(|one| one.soft_ppt.is_some()) {
+        renew_soft_caps(kernel, &runtime.control_loop, &mut units);
+    }
+    busy
+}
+
+/// Soft caps for each lie beside the gate's group, so work leaves that and every limit on it: refused where it may have one.
+pub(crate) fn check_beside(gate: &Gate, attachment: &Attachment) -> Result<(), ApiError> {
+    if !matches!(gate.caps_for_each(), Some((_, _, Some(_)))) {
+        return Ok(());
+    }
+    let why = if !matches!(attachment, Attachment::Owned { .. }) {
+        "it was running before, and would leave the limits on its own group"
+    } else if gate.is_limited() {
+        "side work would leave the idle class and the side root's quota"
+    } else if gate.own_limit().is_some() {
+        "each would leave the gate's own quota"
+    } else {
+        return Ok(());
+    };
+    Err(ApiError::new(
+        ErrorKind::Unsupported,
+        format!(
+            "cap_scope: gate {}: a soft cap cannot count for each {} here: {why}",
+            gate.record.name, gate.terms.cap_scope.value
+        ),
+    )
+    .with_mend(format!(
+        "take cap_scope=group or a hard cap, or start it with: tidegate run --cap-soft RATE --cap-scope {} (no quota, \
+         not side)",
+        gate.terms.cap_scope.value
+    )))
+}
+
+/// Gives each process or task of the gate its own cap, where that is asked for.
+pub(crate) fn put_on_units(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+    let kernel = &runtime.kernel;
+    gate.record.notes.retain(|note| !note.starts_with(START));
+    let Some(group) = gate.record.attachment.placed().cloned() else {
+        return Ok(());
+    };
+    let Some((asked, hard_ppt, soft_ppt)) = gate.caps_for_each() else {
+        return unite(runtime, gate);
+    };
+    if runtime.ext.holds() {
+        gate.record.notes.push(format!(
+            "{START}by the scheduler, at each one's own start; when that is off, in a group for each"
+        ));
+        return unite(runtime, gate);
+    }
+    let family = family(kernel, &group, asked, soft_ppt.is_some())?;
+    if runtime
+        .journal()
+        .family_of(&group)
+        .is_some_and(|known| known != family)
+    {
+        unite(runtime, gate)?;
+    }
+    runtime
+        .journal()
+        .record_subgroups(&gate.record.name, &family, gate.own_fallback())
+        .map_err(not_recorded)?;
+    let mut divided = Divided {
+        gate: gate.record.name.clone(),
+        limit: hard_ppt.map(|ppt| kernel.as_kernel_has(hard_cap(ppt))),
+        soft_ppt,
+        gives_way: kernel.groups.version() == CgroupVersion::V1
+            && group.is_within(&kernel.side_root()),
+        last: Swept::default(),
+        family,
+    };
+    let mut units = lock(&runtime.units);
+    units.gates.retain(|one| one.gate != divided.gate);
+    for (_, unit) in divided.family.list(&kernel.groups).map_err(of_group)? {
+        furnish(kernel, &divided, &unit).map_err(of_group)?;
+        // The loop may have had it out of the background.
+        runtime.control().soft_caps.invalidate(&unit);
+    }
+    let swept = sweep_units(kernel, &mut divided, MOVES_AT_FIRST);
+    if let (Some(why), 0) = (&swept.refused, swept.units) {
+        let message = format!("cap_scope: gate {}: {why}", divided.gate);
+        return Err(ApiError::new(ErrorKind::Unsupported, message));
+    }
+    if asked == Per::Task && divided.family.per == Per::Process {
+        gate.record.notes.push(format!(
+            "{START}cgroup v2 keeps the threads of a process together, so for its soft cap each process counts, not each task"
+        ));
+    }
+    units.gates.push(divided);
+    renew_soft_caps(kernel, &runtime.control_loop, &mut units);
+    Ok(())
+}
+
+/// Everybody back into the gate's group.
+pub(crate) fn take_off_units(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+    let kernel = &runtime.kernel;
+    let group = gate.record.attachment.group();
+    let mut units = lock(&runtime.units);
+    units.gates.retain(|one| one.gate != gate.record.name);
+    let Some(family) = runtime.journal().family_of(group) else {
+        return Vec::new();
+    };
+    renew_soft_caps(kernel, &runtime.control_loop, &mut units);
+    // Without the journal, for the loop waits for it: moving takes long on a full machine.
+    let why = match dissolve(&kernel.groups, &family) {
+        Ok(true) => None,
+        Ok(false) => Some("its processes fork faster than they can be moved back".to_owned()),
+        Err(error) => Some(error.to_string()),
+    };
+    let mut journal = runtime.journal();
+    journal.forget_gone(&family);
+    if why.is_none() {
+        journal.united(&family);
+    }
+    why.map(|why| {
+        let gate = &gate.record.name;
+        format!("cap_scope: gate {gate}: some are left in groups of their own: {why}; try again")
+    })
+    .into_iter()
+    .collect()
+}
+
+/// The same, where what comes next needs everybody in the gate's group.
+fn unite(runtime: &Runtime, gate: &Gate) -> Result<(), ApiError> {
+    match take_off_units(runtime, gate).pop() {
+        Some(left) => Err(ApiError::new(ErrorKind::Busy, left)),
+        None => Ok(()),
+    }
+}
+
+fn family(
+    kernel: &Kernel,
+    group: &GroupPath,
+    asked: Per,
+    beside: bool,
+) -> Result<Family, ApiError> {
+    let v2 = kernel.groups.version() == CgroupVersion::V2;
+    let parent = group.parent().filter(|_| beside);
+    let is_inside = parent.is_none();
+    let threaded = v2 && (is_inside || kernel.groups.is_threaded(group));
+    let per = match asked {
+        Per::Task if v2 && !threaded => Per::Process,
+        asked => asked,
+    };
+    let letter = match per {
+        Per::Process => 'p',
+        Per::Task => 't',
+    };
+    let prefix = kernel.run_dir.prefix();
+    let stem = match is_inside {
+        true => format!("{prefix}-{letter}"),
+        // No gate's name has this character.
+        false if group.name().starts_with(&format!("{prefix}-")) => {
+            format!("{}={letter}", group.name())
+        }
+        false => format!("{prefix}-{}={letter}", group.name()),
+    };
+    let family = Family {
+        group: group.clone(),
+        dir: parent.unwrap_or_else(|| group.clone()),
+        stem,
+        per,
+        threaded,
+        yields: beside,
+    };
+    // Whether the names can be had.
+    family.path_of(i32::MAX).map_err(of_group)?;
+    Ok(family)
+}
+
+/// A new unit's cap, before a task is in it.
+fn furnish(kernel: &Kernel, divided: &Divided, unit: &GroupPath) -> GroupResult<()> {
+    if let Some(limit) = divided.limit {
+        if divided.gives_way {
+            let set = kernel
+                .journal()
+                .set_own(unit, &divided.gate, limit, Fallback::Stay);
+            match set {
+                Err(JournalError::Group(error)) => return Err(error),
+                Err(error) => warn!("{error}"),
+                Ok(()) => {}
+            }
+        } else if kernel.groups.bandwidth(unit)? != limit {
+            kernel.groups.set_bandwidth(unit, None, limit)?;
+        }
+    }
+    if divided.soft_ppt.is_some() {
+        // A bucket begins empty. The journal knows units by their family.
+        match kernel.journal().set_background(unit, true) {
+            Err(JournalError::Group(error)) => return Err(error),
+            Err(error) => warn!("{error}"),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+fn sweep_units(kernel: &Kernel, divided: &mut Divided, moves_max: usize) -> Swept {
+    let swept = {
+        let known = &*divided;
+        let mut furnish = |unit: &GroupPath| furnish(kernel, known, unit);
+        let from = known.last.stopped_at;
+        sweep(&kernel.groups, &known.family, moves_max, from, &mut furnish)
+    };
+    match swept {
+        Ok(swept) => {
+            if swept.removed > 0 && divided.gives_way {
+                kernel.journal().forget_gone(&divided.family);
+            }
+            divided.last = swept;
+        }
+        // It is ending, or housekeeping will tell of it.
+        Err(error) => debug!("gate {}: {error}", divided.gate),
+    }
+    divided.last.clone()
+}
+
+/// Soft caps for all of a gate have changed.
+pub(crate) fn set_soft_caps(runtime: &Runtime, for_all: Vec<SoftCapped>) {
+    let mut units = lock(&runtime.units);
+    units.for_all = for_all;
+    renew_soft_caps(&runtime.kernel, &runtime.control_loop, &mut units);
+}
+
+/// Tells the loop which groups have a soft cap now, and opens their meters.
+fn renew_soft_caps(kernel: &Kernel, control_loop: &ControlLoop, units: &mut Units) {
+    let mut for_each = Vec::new();
+    for one in &units.gates {
+        let Some(soft_ppt) = one.soft_ppt else {
+            continue;
+        };
+        let there = one.family.list(&kernel.groups).unwrap_or_default();
+        for_each.extend(
+            there
+                .into_iter()
+                .map(|(_, group)| SoftCapped { group, soft_ppt }),
+        );
+    }
+    units.for_each = for_each;
+    let capped: Vec<SoftCapped> = units
+        .for_all
+        .iter()
+        .chain(&units.for_each)
+        .cloned()
+        .collect();
+    // The loop waits for either lock, so what it knows already is not told again.
+    if units.told == capped && control_loop.lock().soft_caps.count() == capped.len() {
+        return;
+    }
+    // Background for good needs no meter.
+    let metered = capped.iter().filter(|one| one.soft_ppt > 0);
+    let metered: BTreeSet<GroupPath> = metered.map(|one| one.group.clone()).collect();
+    let usage_file = |group: &GroupPath| Some(kernel.sensed(group)?.usage);
+    if let Err(error) = lock(&control_loop.meters).set(&metered, usage_file) {
+        debug!("{error}");
+    }
+    control_loop
+        .lock()
+        .soft_caps
+        .set(&capped, kernel.clock.now_ns());
+    units.told = capped;
+}
+
+/// Whether processes or tasks of the gate are in groups of their own.
+pub(crate) fn has_units(runtime: &Runtime, gate: &str) -> bool {
+    let kernel = &runtime.kernel;
+    let mut units = lock(&runtime.units);
+    let Some(divided) = units.find(gate) else {
+        return false;
+    };
+    let there = divided.family.list(&kernel.groups).unwrap_or_default();
+    there.iter().any(|(_, unit)| {
+        kernel
+            .groups
+            .populated(unit)
+            .is_ok_and(|populated| populated)
+    })
+}
+
+/// What the gate's group has used, with units that lie beside it.
+pub(crate) fn usage_with_units(runtime: &Runtime, gate: &str, group: &GroupPath) -> Option<u64> {
+    let kernel = &runtime.kernel;
+    let used = |group: &GroupPath| kernel.groups.usage_ns(group).ok().flatten();
+    let own_ns = used(group)?;
+    let mut units = lock(&runtime.units);
+    let beside = units.find(gate).filter(|one| one.family.dir != *group);
+    let there = beside.and_then(|one| one.family.list(&kernel.groups).ok());
+    let units_ns = there
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|(_, unit)| used(unit))
+        .sum::<u64>();
+    Some(own_ns + units_ns)
+}
+
+/// What the kernel counts where a hard cap is for each alone, over the groups that are there now.
+pub(crate) fn units_stat(runtime: &Runtime, gate: &str) -> Option<CpuStat> {
+    let kernel = &runtime.kernel;
+    let mut units = lock(&runtime.units);
+    let divided = units.find(gate).filter(|one| one.limit.is_some())?;
+    let there = divided.family.list(&kernel.groups).ok()?;
+    let stats = there
+        .iter()
+        .filter_map(|(_, unit)| kernel.groups.cpu_stat(unit).ok());
+    Some(stats.fold(CpuStat::default(), CpuStat::plus))
+}
+
+/// How a gate is divided, in words.
+pub(crate) fn units_note(runtime: &Runtime, gate: &str) -> Option<String> {
+    let mut units = lock(&runtime.units);
+    let divided = units.find(gate)?;
+    let what = match divided.family.per {
+        Per::Process => "processes",
+        Per::Task => "tasks",
+    };
+    let last = &divided.last;
+    let mut note = format!("{START}{} groups for {what}", last.units);
+    if last.sharing {
+        note.push_str(&format!("; {UNITS_MAX} is the most, so some share one"));
+    }
+    if !last.real_time.is_empty() {
+        let tids: Vec<String> = last
+            .real_time
+            .iter()
+            .take(8)
+            .map(ToString::to_string)
+            .collect();
+        note.push_str(&format!("; real-time, left alone: {}", tids.join(", ")));
+    }
+    if let Some(why) = &last.refused {
+        note.push_str(&format!("; {why}"));
+    }
+    Some(note)
+}
+
+/// Without an agent units with a soft cap stay in the background.
+pub(crate) fn leave_units(runtime: &Runtime, gate: &str) {
+    let mut units = lock(&runtime.units);
+    let Some(divided) = units.find(gate).filter(|one| one.soft_ppt.is_some()) else {
+        return;
+    };
+    for (_, unit) in divided
+        .family
+        .list(&runtime.kernel.groups)
+        .unwrap_or_default()
+    {
+        runtime.control().soft_caps.drop(&unit);
+        if let Err(error) = runtime.journal().set_background(&unit, true) {
+            warn!("{error}");
+        }
+    }
+}

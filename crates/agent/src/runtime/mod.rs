@@ -1,0 +1,88 @@
+//! What enforces the gates' terms on the machine: the parts and the threads that work on them.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `control_thread` | the loop's thread (5 ms) |
+//! | `check` | terms that are refused |
+//! | `limits` | groups, membership, weight, idle class |
+//! | `attach` | processes and groups that were there before |
+//! | `mechanisms` | a gate's own terms: quota, burst, caps, hints |
+//! | `publish` | telling loop, guardian and the next agent what the gates are |
+//! | `domains` | headroom on main's own CPUs |
+//! | `measure` | what gates use |
+//! | `supervise` | the scheduler's life (0.1 s) |
+//! | `bursts` | `burst = auto` (0.1 s) |
+//! | `cpuset_controller` | idle kept by the cpuset (0.1 s) |
+//! | `lock_boost` | holders of locks that main waits for (20 ms) |
+//!
+//! What needs the machine alone takes [`Kernel`]; what also needs the loop's state takes [`ControlLoop`]; only what needs other parts
+//! as well takes [`Runtime`].
+
+pub(crate) mod attach;
+pub(crate) mod bursts;
+pub(crate) mod check;
+pub(crate) mod control_thread;
+pub(crate) mod cpuset_controller;
+pub(crate) mod domains;
+pub(crate) mod limits;
+pub(crate) mod lock_boost;
+pub(crate) mod measure;
+pub(crate) mod mechanisms;
+pub(crate) mod publish;
+pub(crate) mod supervise;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tidegate_knobs::apply::{Journal, QuotaWriter};
+use tidegate_knobs::control::Control;
+use tidegate_knobs::sync::lock;
+use tidegate_terms::Settings;
+
+use crate::control_loop::ControlLoop;
+use crate::ext::ExtSupervisor;
+use crate::kernel::Kernel;
+use cpuset_controller::CpusetController;
+use lock_boost::LockBoostStats;
+use mechanisms::Units;
+
+/// Everything that enforces terms.
+pub struct Runtime {
+    /// The machine.
+    pub kernel: Kernel,
+    /// The loop's state.
+    pub control_loop: ControlLoop,
+    /// The scheduler, where the engine is ext.
+    pub(crate) ext: ExtSupervisor,
+    /// Gates whose caps count for each process or task alone.
+    pub(crate) units: Mutex<Units>,
+    /// Idle kept by the cpuset.
+    pub(crate) cpuset: Mutex<CpusetController>,
+    /// Lock holders that went first.
+    pub(crate) lock_boost: Mutex<LockBoostStats>,
+    /// What needs a person.
+    pub alerts: Mutex<BTreeSet<String>>,
+    /// The machine's settings.
+    pub settings: Settings,
+}
+
+impl Runtime {
+    /// The loop's state.
+    pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
+        self.control_loop.lock()
+    }
+
+    /// What was written over what.
+    pub(crate) fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.kernel.journal()
+    }
+
+    /// Where the loop's writes go.
+    pub(crate) fn quota_writer(&self) -> QuotaWriter {
+        QuotaWriter {
+            groups: Arc::clone(&self.kernel.groups),
+            journal: Arc::clone(&self.kernel.journal),
+            out_of_idle: (self.kernel.side_root(), lock(&self.cpuset).out_of_idle()),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Telling the loop, the guardian, the scheduler and the next agent what the gates are now.
+
+use tidegate_api::ApiError;
+use tidegate_knobs::control::QuotaTarget;
+use tidegate_terms::Class;
+
+use crate::errors::internal;
+use crate::gates::{Attachment, Gate};
+use crate::kernel::{Kernel, limited_below};
+use crate::runtime::Runtime;
+use crate::runtime::domains::demand_of;
+use crate::runtime::mechanisms::caps::publish_soft_caps;
+use crate::runtime::supervise::tell_ext;
+
+/// Tells the loop, the guardian and the next agent what the gates are now.
+pub(crate) fn publish(runtime: &Runtime, gates: &[Gate]) -> Result<(), ApiError> {
+    let kernel = &runtime.kernel;
+    let demand = demand_of(runtime, gates);
+    let floor = runtime.control_loop.floor(&demand);
+    let own_of = |name: &str| {
+        let gate = gates.iter().find(|gate| gate.record.name == name);
+        gate.and_then(Gate::own_limit)
+    };
+    runtime.journal().set_floor(floor, own_of);
+    let root = kernel.side_root();
+    let mut side = Vec::new();
+    let mut main = Vec::new();
+    let mut targets: Vec<QuotaTarget> = Vec::new();
+    for gate in gates {
+        let group = gate.record.attachment.group();
+        match (gate.class(), &gate.record.attachment) {
+            (_, Attachment::Observed { .. }) => {}
+            (Class::Side, _) => {
+                let Some(limited) = limited_below(&root, gate) else {
+                    continue;
+                };
+                match targets.iter_mut().find(|known| known.group == *limited) {
+                    Some(known) => {
+                        known.unequal |= gate.weight() != known.first_weight;
+                        known.weight += gate.weight();
+                    }
+                    None => targets.push(QuotaTarget {
+                        weight: gate.weight(),
+                        first_weight: gate.weight(),
+                        unequal: false,
+                        cap_ucpu: runtime.journal().limit_before(limited),
+                        own: gate
+                            .own_limit()
+                            .filter(|_| limited == group)
+                            .map(|own| kernel.as_kernel_has(own)),
+                        group: limited.clone(),
+                    }),
+                }
+            }
+            (Class::Main, _) => main.extend(kernel.sensed(group)),
+            (Class::Neutral, _) => {}
+        }
+    }
+    side.extend(
+        targets
+            .iter()
+            .filter_map(|limited| kernel.sensed(&limited.group)),
+    );
+    publish_soft_caps(runtime, gates);
+    let mut control = runtime.control();
+    control.set_demand(demand);
+    control.quotas.set(targets, runtime.control_loop.tick_ns);
+    control.set_groups(side, main);
+    drop(control);
+    tell_ext(runtime, gates);
+    save(kernel, gates)
+}
+
+/// Writes down which gates there are.
+pub(crate) fn save(kernel: &Kernel, gates: &[Gate]) -> Result<(), ApiError> {
+    let records: Vec<_> = gates.iter().map(|gate| &gate.record).collect();
+    let text = serde_json::to_vec(&records).map_err(internal)?;
+    kernel
+        .fs
+        .replace(&kernel.run_dir.gates(), &text)
+        .map_err(internal)
+}

@@ -1,0 +1,351 @@
+//! The scheduler's life in the agent: loaded with the copies standing, told of gates, watched, and what happens when it ends.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_api::ApiError;
+use tidegate_ext::Ended;
+use tidegate_knobs::limit::tighter;
+use tidegate_knobs::sync::lock;
+use tracing::{error, info, warn};
+
+use crate::errors::of_group;
+use crate::ext::kernel::Scheduler;
+use crate::ext::plan::{Plan, ext_machine, ext_plan};
+use crate::ext::{ARMING, ExtSupervisor, Inner, OFF, ON};
+use crate::gates::{Gate, Gates};
+use crate::process::Life;
+use crate::runtime::Runtime;
+use crate::runtime::limits::write_floor;
+use crate::runtime::mechanisms::units::{put_on_units, take_off_units};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(100);
+/// The kernel is asked so often whether the scheduler that is in force is ours.
+const ASK_NS: u64 = 1_000_000_000;
+
+/// Another scheduler is in force: whether it still is, is looked at so often.
+const OTHER_NS: u64 = 30_000_000_000;
+
+/// What is due.
+enum Due {
+    Nothing,
+    Load,
+    Look,
+    Ended,
+}
+
+/// Looks until the agent leaves.
+pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
+    let kernel = &runtime.kernel;
+    if !runtime.ext.is_wanted() {
+        return;
+    }
+    while !life.leaving.load(Ordering::Acquire) {
+        supervise(registry, runtime, life, kernel.clock.now_ns());
+        kernel.clock.sleep(LOOK);
+    }
+}
+
+impl ExtSupervisor {
+    fn due(&self, now_ns: u64) -> Due {
+        let mut inner = lock(&self.inner);
+        match &inner.loaded {
+            None if inner.next_ns.is_some_and(|at_ns| now_ns >= at_ns) => Due::Load,
+            None => Due::Nothing,
+            Some(_) if !self.holds() => Due::Ended,
+            Some(scheduler) if now_ns.saturating_sub(inner.looked_ns) >= ASK_NS => {
+                let ended = scheduler.ended().is_some();
+                inner.looked_ns = now_ns;
+                if ended { Due::Ended } else { Due::Look }
+            }
+            Some(_) => Due::Look,
+        }
+    }
+
+    /// It could not be loaded, or it ended: when to try again, and what is said meanwhile.
+    fn failed(&self, why: String, asked: bool, now_ns: u64) {
+        self.set_watch(OFF);
+        let mut inner = lock(&self.inner);
+        inner.next_ns = inner.backoff.next_ns(now_ns, asked);
+        inner.history.since_ns = None;
+        match inner.next_ns {
+            Some(at_ns) => {
+                let seconds = at_ns.saturating_sub(now_ns) / 1_000_000_000;
+                warn!("ext off: {why}; reload in {seconds} s");
+            }
+            None => error!(
+                "ext off: {why}; {} ends within an hour are enough: not loaded again by this agent",
+                inner.backoff.ends()
+            ),
+        }
+        inner.history.why = Some(why);
+    }
+
+    /// Another's scheduler is in force, which is no end of ours: it is waited for.
+    fn put_off(&self, other: &str, now_ns: u64) {
+        let why = format!(
+            "another scheduler, {other}, is in force and is waited for; stop it (`tidegate stop`, if \
+             it is ours)"
+        );
+        let mut inner = lock(&self.inner);
+        if inner.history.why.as_ref() != Some(&why) {
+            warn!("ext off: {why}");
+        }
+        inner.next_ns = Some(now_ns + OTHER_NS);
+        inner.history.why = Some(why);
+    }
+
+    fn tell(inner: &mut Inner, plan: Plan) -> Result<(), String> {
+        let mut told = Ok(());
+        let known = inner.mirrors.symmetric_difference(&plan.mirrors);
+        let changed: Vec<u64> = known.copied().collect();
+        for id in changed {
+            if let Err(why) = inner.set_mirror(id, plan.mirrors.contains(&id)) {
+                told = Err(why);
+            }
+        }
+        let Inner {
+            loaded,
+            gates,
+            notes,
+            earlier,
+            ..
+        } = inner;
+        let Some(scheduler) = loaded else {
+            return Ok(());
+        };
+        let mut note = |done: Result<(), String>| {
+            if let Err(why) = done {
+                told = Err(why);
+                return false;
+            }
+            true
+        };
+        let gone: Vec<u64> = gates
+            .keys()
+            .filter(|id| !plan.gates.contains_key(id))
+            .copied()
+            .collect();
+        for id in gone {
+            if note(scheduler.unset_gate(id)) {
+                gates.remove(&id);
+                earlier.forget(id);
+            }
+        }
+        for (id, terms) in plan.gates {
+            if gates.get(&id) != Some(&terms) && note(scheduler.set_gate(id, &terms)) {
+                gates.insert(id, terms);
+            }
+        }
+        *notes = plan.notes;
+        told
+    }
+}
+
+/// One look at the scheduler.
+pub(crate) fn supervise(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
+    match runtime.ext.due(now_ns) {
+        Due::Nothing => {}
+        Due::Load => load_ext(registry, runtime, life, now_ns),
+        Due::Look => tell_machine(runtime),
+        Due::Ended => ext_ended(registry, runtime, now_ns),
+    }
+}
+
+fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
+    let Some(kernel) = &runtime.ext.kernel else {
+        return;
+    };
+    if let Some(other) = kernel.other() {
+        return runtime.ext.put_off(&other, now_ns);
+    }
+    // The long part, without any lock.
+    let scheduler = match kernel.prepare() {
+        Ok(scheduler) => scheduler,
+        Err(why) => {
+            return runtime
+                .ext
+                .failed(why, false, runtime.kernel.clock.now_ns().max(now_ns));
+        }
+    };
+    let gates = registry.lock();
+    if life.leaving.load(Ordering::Acquire) {
+        return;
+    }
+    runtime.ext.set_watch(ARMING);
+    runtime.control().set_enforced_by_ext(true);
+    if let Err(why) = arm(runtime, &gates, scheduler) {
+        // The loop writes its quotas again.
+        runtime.ext.set_watch(OFF);
+        runtime.control().set_enforced_by_ext(false);
+        return runtime
+            .ext
+            .failed(why, false, runtime.kernel.clock.now_ns().max(now_ns));
+    }
+    runtime.ext.set_watch(ON);
+    let mut inner = lock(&runtime.ext.inner);
+    inner.looked_ns = now_ns;
+    inner.history.loads += 1;
+    inner.history.since_ns = Some(now_ns);
+    inner.history.why = None;
+    drop(inner);
+    info!("ext: the scheduler is in force; kernel files hold copies of the limits on groups");
+    // Caps for each process or task are the scheduler's now.
+    for gate in gates.iter().filter(|gate| gate.caps_for_each().is_some()) {
+        for line in take_off_units(runtime, gate) {
+            warn!("{line}");
+        }
+    }
+}
+
+/// The copies first, then the scheduler.
+fn arm(runtime: &Runtime, gates: &[Gate], mut scheduler: Box<dyn Scheduler>) -> Result<(), String> {
+    let plan = ext_plan(
+        &runtime.kernel,
+        &runtime.control_loop,
+        gates,
+        scheduler.sees_quotas(),
+    );
+    write_mirrors(runtime).map_err(|error| error.to_string())?;
+    let machine = ext_machine(&runtime.control_loop);
+    scheduler.set_machine(machine.0, machine.1)?;
+    let mut inner = lock(&runtime.ext.inner);
+    inner.gates.clear();
+    inner.mirrors.clear();
+    inner.earlier.keep_work_of(&plan.gates);
+    inner.machine = Some(machine);
+    inner.loaded = Some(scheduler);
+    let told = ExtSupervisor::tell(&mut inner, plan);
+    let attached = match (told, &mut inner.loaded) {
+        (Ok(()), Some(scheduler)) => scheduler.attach(),
+        (told, _) => told,
+    };
+    if attached.is_err() {
+        inner.loaded = None;
+    }
+    attached
+}
+
+/// Side work's floor and idle class, as they are to hold whenever the scheduler ends.
+pub(crate) fn write_mirrors(runtime: &Runtime) -> Result<(), ApiError> {
+    for line in runtime.journal().yield_again() {
+        info!("ext: {line}");
+    }
+    let floor = runtime.control_loop.floor_now();
+    let moved: Vec<_> = {
+        let mut control = runtime.control();
+        let targets = control.quotas.targets().iter();
+        targets
+            .map(|target| (target.group.clone(), target.own()))
+            .collect()
+    };
+    for (group, own) in moved {
+        match runtime.kernel.groups.bandwidth(&group) {
+            Ok(standing) => write_floor(runtime, &group, standing, tighter(floor, own))?,
+            Err(error) if error.is_gone() => {}
+            Err(error) => return Err(of_group(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Tells the scheduler what the gates are now.
+pub(crate) fn tell_ext(runtime: &Runtime, gates: &[Gate]) {
+    if !runtime.ext.is_loaded() {
+        return forget_gone(runtime, gates);
+    }
+    let plan = ext_plan(
+        &runtime.kernel,
+        &runtime.control_loop,
+        gates,
+        runtime.ext.sees_quotas(),
+    );
+    let told = ExtSupervisor::tell(&mut lock(&runtime.ext.inner), plan);
+    let trouble = told.err();
+    if let Some(why) = &trouble {
+        warn!("ext: {why}");
+    }
+    lock(&runtime.ext.inner).history.trouble = trouble;
+    tell_machine(runtime);
+}
+
+/// While no scheduler is there to be told that a gate has gone, what earlier ones counted of it goes all the same.
+fn forget_gone(runtime: &Runtime, gates: &[Gate]) {
+    if runtime.ext.is_wanted() {
+        let plan = ext_plan(&runtime.kernel, &runtime.control_loop, gates, false);
+        let mut inner = lock(&runtime.ext.inner);
+        inner.earlier.keep_work_of(&plan.gates);
+    }
+}
+
+fn tell_machine(runtime: &Runtime) {
+    let machine = ext_machine(&runtime.control_loop);
+    let mut inner = lock(&runtime.ext.inner);
+    if inner.machine == Some(machine) {
+        return;
+    }
+    let told = inner
+        .loaded
+        .as_mut()
+        .map(|scheduler| scheduler.set_machine(machine.0, machine.1));
+    match told {
+        Some(Ok(())) => inner.machine = Some(machine),
+        Some(Err(why)) => inner.history.trouble = Some(why),
+        None => {}
+    }
+}
+
+/// It is no more: the loop has taken over already, since the copies stand.
+fn ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
+    let Some(scheduler) = lock(&runtime.ext.inner).take() else {
+        return;
+    };
+    runtime.ext.set_watch(OFF);
+    // Until the kernel is done with it, which is when it tells why.
+    let ended = scheduler.unload().unwrap_or_else(|| Ended {
+        kind: 0,
+        code: 0,
+        reason: "the kernel did not say why".to_owned(),
+        message: String::new(),
+        dump: String::new(),
+    });
+    for line in ended.dump.lines() {
+        info!("ext: dump: {line}");
+    }
+    let asked = !ended.is_failure();
+    let why = ended.to_string();
+    {
+        let mut inner = lock(&runtime.ext.inner);
+        inner.history.ends += 1;
+        inner.history.last = Some((ended, now_ns));
+        inner.history.trouble = None;
+        inner.gates = Default::default();
+        inner.mirrors = BTreeSet::new();
+        inner.notes.clear();
+    }
+    runtime.ext.failed(why, asked, now_ns);
+    // What had no copy: caps for each process or task.
+    let mut gates = registry.lock();
+    for gate in gates
+        .iter_mut()
+        .filter(|gate| gate.caps_for_each().is_some())
+    {
+        if let Err(error) = put_on_units(runtime, gate) {
+            lock(&runtime.alerts).insert(error.to_string());
+        }
+    }
+}
+
+/// The agent leaves: all tasks go back to the kernel's own scheduler while the copies still stand.
+pub(crate) fn end_ext(runtime: &Runtime) {
+    let loaded = lock(&runtime.ext.inner).loaded.take();
+    runtime.ext.set_watch(OFF);
+    // Meant, so not for the loop to warn of.
+    runtime.control().set_enforced_by_ext(false);
+    if let Some(scheduler) = loaded {
+        scheduler.unload();
+        info!("ext: the scheduler is taken out");
+    }
+}

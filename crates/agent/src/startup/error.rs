@@ -1,0 +1,87 @@
+//! Why an agent cannot start.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tidegate_knobs::discover::DiscoverError;
+use tidegate_knobs::kfs::KfsError;
+use tidegate_knobs::ledger::LedgerError;
+use tidegate_knobs::sense::SenseError;
+use tidegate_knobs::target::TargetError;
+use tidegate_terms::ConfigErrors;
+
+use crate::paths::RunDirError;
+
+/// What, where, why; and the mend.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The prefix of the groups' names.
+    #[error("TIDEGATE_PREFIX: {0}")]
+    Prefix(TargetError),
+    /// The run directory.
+    #[error("agent: {0}")]
+    RunDir(RunDirError),
+    /// A file that only root may use.
+    #[error("agent: {}: {error}; run as root, or set TIDEGATE_RUN_DIR", .path.display())]
+    Denied {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// There is an agent.
+    #[error("agent: {}: another agent runs; see `tidegate status`", .path.display())]
+    Running {
+        /// The lock that it holds.
+        path: PathBuf,
+    },
+    /// A file of the run directory.
+    #[error("agent: {}: {error}; check the run directory", .path.display())]
+    RunFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The machine has no cpu controller that groups could be made under.
+    #[error("agent: no gates can be made here: {0}")]
+    NoGates(String),
+    /// This kernel takes no scheduler.
+    #[error("agent: engine ext: {0}; or take engine = knobs")]
+    Ext(String),
+    /// A call of the system, a thread or the socket.
+    #[error("agent: {what}: {error}")]
+    Call {
+        /// Which.
+        what: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// The machine cannot be looked at.
+    #[error(transparent)]
+    Discover(#[from] DiscoverError),
+    /// A kernel file.
+    #[error(transparent)]
+    Kfs(#[from] KfsError),
+    /// The journal.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The sensors.
+    #[error(transparent)]
+    Sense(#[from] SenseError),
+}
+
+impl StartError {
+    pub(super) fn of(what: &str) -> impl FnOnce(io::Error) -> Self {
+        let what = what.to_owned();
+        move |error| Self::Call { what, error }
+    }
+
+    pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |error| Self::RunFile { path, error }
+    }
+}

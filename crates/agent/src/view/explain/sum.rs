@@ -1,0 +1,109 @@
+//! The sum behind a gate's rate: the headroom's law, the gate's own limit, and what is above it.
+
+use tidegate_api::{GateView, StatusView};
+use tidegate_law::{HeadroomDecision, Reason};
+
+use super::Above;
+use crate::view::domains::arithmetic;
+use crate::view::figures::cpus;
+
+/// The law's sum, line by line.
+fn of_headroom(decision: &HeadroomDecision, status: &StatusView) -> Vec<String> {
+    let line = |what: &str, ucpu: f64, why: String| format!("{what:<26}{ucpu:>8.2} CPUs  {why}");
+    let mut lines = vec![
+        line(
+            "capacity",
+            cpus(decision.capacity_ucpu),
+            format!("{} online, less steal", status.cpus),
+        ),
+        line(
+            "- headroom",
+            -cpus(decision.asked_ucpu),
+            format!("{} % by {}", status.headroom_pct, status.headroom_from),
+        ),
+        line(
+            "- main and everything else",
+            -cpus(decision.main_est_ucpu),
+            "estimated".to_owned(),
+        ),
+        line(
+            "+ trim",
+            decision.trim_ucpu as f64 / 1e6,
+            "learnt from the idle really kept".to_owned(),
+        ),
+    ];
+    let why = match decision.reason {
+        Reason::Floor => format!("the tolerance ({} %) is the larger", status.tolerance_pct),
+        Reason::Ramp => "still rising".to_owned(),
+        reason => reason.as_str().to_owned(),
+    };
+    if let Some(found) = &status.objective {
+        let why = format!(
+            "of the headroom, found for {} ({})",
+            found.from, found.state
+        );
+        let ucpu = decision.capacity_ucpu as f64 * found.extra_pct / 1e2 / 1e6;
+        lines.insert(2, line("    run delay", ucpu, why));
+    }
+    lines.push(line(
+        "= side work may use",
+        cpus(decision.allowance_ucpu),
+        why,
+    ));
+    lines
+}
+
+/// What is summed for this gate: the headroom for side work, its own limit, and what is above it.
+pub(super) fn of(
+    gate: &GateView,
+    decision: &HeadroomDecision,
+    status: &StatusView,
+    above: Option<&Above>,
+) -> Vec<String> {
+    let line = |what: &str, cpus: f64, why: &str| format!("{what:<26}{cpus:>8.2} CPUs  {why}");
+    let mut lines = arithmetic(status);
+    if status.free_cpus.is_empty() {
+        lines.splice(0..0, of_headroom(decision, status));
+    }
+    if let Some(own) = &gate.own_limit {
+        let why = format!(
+            "{} us in each {} us, burst {} us",
+            own.quota_usec, own.period_usec, own.burst_usec
+        );
+        lines.push(line(&format!("  its own {}", own.by), own.cpus, &why));
+    }
+    if let Some(above) = above {
+        let why = format!("{}: {}", above.group, above.limit);
+        lines.push(line("  the group around it", above.cpus, &why));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_is_shown_in_the_order_of_the_formula() {
+        let decision = HeadroomDecision {
+            capacity_ucpu: 2_000_000,
+            asked_ucpu: 600_000,
+            main_est_ucpu: 1_000_000,
+            trim_ucpu: -10_000,
+            allowance_ucpu: 390_000,
+            reason: Reason::Track,
+            ..HeadroomDecision::default()
+        };
+        let lines = of_headroom(
+            &decision,
+            &StatusView {
+                cpus: 2,
+                ..StatusView::default()
+            },
+        );
+        assert_eq!(lines.len(), 5);
+        assert!(
+            lines[0].contains("2.00") && lines[1].contains("-0.60") && lines[4].contains("0.39")
+        );
+    }
+}

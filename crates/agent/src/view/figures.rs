@@ -1,0 +1,13 @@
+//! Figures as they are shown.
+
+pub(crate) fn cpus(ucpu: u64) -> f64 {
+    ucpu as f64 / 1e6
+}
+
+pub(crate) fn percent(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 {
+        100.0 * part / whole
+    } else {
+        0.0
+    }
+}

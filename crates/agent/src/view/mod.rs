@@ -1,0 +1,11 @@
+//! What the agent shows: `status` and `explain`.
+
+mod domains;
+mod explain;
+mod figures;
+mod status;
+
+pub(crate) use explain::explain;
+#[cfg(test)]
+pub(crate) use explain::name_of;
+pub(crate) use status::status;

@@ -1,0 +1,314 @@
+//! What the agent shows: status and gates. Why a gate runs at its present rate is in `explain`.
+
+use tidegate_api::{GateView, LimitView, LoopView, ObjectiveView, StatusView, TermView, WriteView};
+use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::control::{Allotment, Control, Protection, Write};
+use tidegate_knobs::cpus::format_list;
+use tidegate_knobs::limit::hard_cap;
+use tidegate_knobs::plan::FREE_UCPU;
+use tidegate_knobs::sync::lock;
+use tidegate_law::{HeadroomDecision, Reason};
+use tidegate_terms::View;
+
+use super::figures::{cpus, percent};
+use crate::ext::counts::ext_counts;
+use crate::ext::view::{
+    copied_floor, engine, ext_alerts, ext_decision, ext_notes, ext_view, limit_stat,
+};
+use crate::gates::{Attachment, Gate, Gates};
+use crate::process::Life;
+use crate::process::liveness::is_alive;
+use crate::runtime::Runtime;
+use crate::runtime::measure::measure_for_show;
+use crate::runtime::mechanisms::caps::cap_view;
+use crate::runtime::mechanisms::hint_sweep::latency_view;
+use crate::runtime::mechanisms::units::{units_note, units_stat};
+use crate::view::domains::domain_views;
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+/// The last decision as a person would say it.
+pub fn sentence(decision: &HeadroomDecision) -> String {
+    let allowance = cpus(decision.allowance_ucpu);
+    let main = cpus(decision.main_est_ucpu);
+    match decision.reason {
+        Reason::Warmup => "no history yet: side work has the tolerance, then ramps up".into(),
+        Reason::Ramp => format!("main left more; giving back slowly, {allowance:.2} CPUs so far"),
+        Reason::Track => format!("main uses {main:.2} CPUs; side work may use {allowance:.2}"),
+        Reason::Cut => {
+            format!("main stepped up to {main:.2} CPUs; side work cut to {allowance:.2}")
+        }
+        Reason::Floor => {
+            format!("main uses {main:.2} CPUs and leaves nothing above the headroom: the tolerance")
+        }
+        Reason::Restore => {
+            format!("a burst of main is over; side work may use {allowance:.2} CPUs again")
+        }
+        Reason::Skip => format!(
+            "the last sample was impossible and left out; side work may use {allowance:.2} CPUs as before"
+        ),
+        Reason::Stale => "no usable sample for 250 ms: the tolerance until there is history".into(),
+    }
+}
+
+pub(crate) fn write_view(write: &Write, now_ns: u64) -> WriteView {
+    WriteView {
+        ago_seconds: now_ns.saturating_sub(write.at_ns) as f64 / 1e9,
+        path: write.path.clone(),
+        value: write.value.clone(),
+        was: write.was.clone(),
+        reason: write.reason.clone(),
+    }
+}
+
+/// The machine at a glance.
+pub(crate) fn status(registry: &Gates, runtime: &Runtime, life: &Life) -> StatusView {
+    let kernel = &runtime.kernel;
+    let now_ns = kernel.clock.now_ns();
+    // The loop waits for this lock: what is wanted of its state is copied, files are read afterwards.
+    let mut view = StatusView {
+        engine: engine(&runtime.ext).to_owned(),
+        ext: ext_view(&runtime.ext, now_ns),
+        ..StatusView::default()
+    };
+    let (given, is_free) = {
+        let control = runtime.control();
+        show_control(&mut view, &control, now_ns);
+        let is_free = control.quota_room_ucpu().is_none();
+        (control.quotas.allotments(), is_free)
+    };
+    let mut gates = registry.lock();
+    for gate in gates.iter_mut() {
+        measure_for_show(runtime, gate, now_ns);
+    }
+    let limited = gates.iter().any(Gate::is_limited);
+    let by_ext = ext_decision(&runtime.ext);
+    if let Some(decision) = by_ext {
+        view.allowance_cpus = cpus(decision.allowance_ucpu);
+        view.decision = sentence(&decision);
+        view.alerts
+            .extend(ext_alerts(&decision, view.tolerance_pct));
+    }
+    if !limited {
+        view.decision = "no side work: nothing is limited".into();
+        view.reclaim_pct = None;
+    }
+    let side_root = kernel.side_root();
+    if limited && is_free {
+        let allowance = view.allowance_cpus;
+        view.decision = format!(
+            "no quota: side work has whole CPUs to itself, {allowance:.0} by the laws of main's own"
+        );
+    }
+    // One that is there for form's sake is none.
+    let standing = given
+        .iter()
+        .find(|one| one.group == side_root && one.ucpu != FREE_UCPU)
+        .and_then(|one| one.standing)
+        .or_else(|| copied_floor(&runtime.ext, kernel));
+    view.side_quota_us = standing.and_then(|bandwidth| bandwidth.quota_us);
+    view.side_period_us = standing.map(|bandwidth| bandwidth.period_us);
+    view.gates = gate_views(runtime, &gates, &given, by_ext.as_ref(), now_ns);
+    drop(gates);
+    view.domains = domain_views(runtime);
+    view.lock_boost = lock(&runtime.lock_boost).view();
+    {
+        let cpuset = lock(&runtime.cpuset);
+        view.cpuset = cpuset.sentence();
+        view.domain_notes = cpuset.notes().to_vec();
+        if is_free {
+            view.free_cpus = format_list(&cpuset.standing_cpus());
+        }
+    }
+    view.version = env!("CARGO_PKG_VERSION").to_owned();
+    view.pid = std::process::id() as i32;
+    view.mode = life.mode.as_str().to_owned();
+
+    view.sensing_note = (view.sensing != "bpf").then(|| runtime.control_loop.sensing_note.clone());
+    view.uptime_seconds = now_ns.saturating_sub(life.started_ns) as f64 / 1e9;
+    view.control.period_ms = runtime.control_loop.period_ns as f64 / 1e6;
+    view.control.agent_cpu_pct = *lock(&life.own_cpu_pct);
+    view.guardian_pid =
+        Some(runtime.control_loop.lease.guardian_pid()).filter(|pid| is_alive(*pid));
+    view.lease_seconds = runtime.control_loop.lease.age_and_lease_ns(now_ns).1 as f64 / 1e9;
+    view.alerts.extend(lock(&runtime.alerts).iter().cloned());
+    view
+}
+
+/// What the loop's state tells.
+fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
+    let second = control.meter.second();
+    let minute = control.meter.minute();
+    let capacity = second.cpus(second.capacity_ns);
+    let demand = control.demand();
+    let late = control.late.all();
+    view.sensing = control.sensing().to_owned();
+    view.cpus = control.online_cpus();
+    view.capacity_cpus = capacity;
+    view.steal_pct = percent(
+        second.cpus(second.steal_ns),
+        f64::from(control.online_cpus()),
+    );
+    view.headroom_pct = f64::from(control.headroom_ppm()) / 1e4;
+    view.objective = control.protection().as_ref().map(objective_view);
+    view.tolerance_pct = f64::from(demand.tolerance_ppm) / 1e4;
+    view.headroom_from = demand.headroom_from.clone();
+    view.main_cpus = second.cpus(second.busy_ns.saturating_sub(second.side_ns));
+    view.side_cpus = second.cpus(second.side_ns);
+    view.idle_cpus = second.cpus(second.idle_ns());
+    view.allowance_cpus = cpus(control.decision().allowance_ucpu);
+    view.idle_kept_pct = percent(second.cpus(second.idle_ns()), capacity);
+    view.reclaim_pct =
+        (minute.offered_ns > 0).then(|| percent(minute.side_ns as f64, minute.offered_ns as f64));
+    view.at_tolerance_seconds = control.at_tolerance_ns as f64 / 1e9;
+    view.decision = sentence(control.decision());
+    view.control = LoopView {
+        steps: control.steps,
+        unusable_samples: control.unusable.total(),
+        unusable_samples_last_minute: control.unusable.last_minute(now_ns) as u64,
+        late_p50_us: us(late.percentile_ns(500)),
+        late_p99_us: us(late.percentile_ns(990)),
+        late_max_us: us(control.late_max_ns),
+        step_cost_us: us(control.cost.all().mean_ns()),
+        ..LoopView::default()
+    };
+    view.writes_total = control.quotas.log.total();
+    view.quota_writes_per_second = control.quotas.log.quotas_per_second(now_ns);
+    view.alerts
+        .extend(control.unusable.alert(now_ns, control.sensing()));
+    view.alerts.extend(control.trouble.clone());
+    view.alerts.extend(control.quotas.write_errors().cloned());
+    view.alerts
+        .extend(control.soft_caps.write_errors().cloned());
+}
+
+fn gate_views(
+    runtime: &Runtime,
+    gates: &[Gate],
+    given: &[Allotment],
+    by_ext: Option<&HeadroomDecision>,
+    now_ns: u64,
+) -> Vec<GateView> {
+    let shown = gates
+        .iter()
+        .map(|gate| gate_view(runtime, gate, given, now_ns));
+    let mut views: Vec<GateView> = shown.collect();
+    // What the loop gave last is a copy that stands still.
+    for view in views.iter_mut().filter(|view| view.engine == "ext") {
+        let is_side = view.allowance_cpus.is_some();
+        let allowance = by_ext.map(|decision| cpus(decision.allowance_ucpu));
+        view.allowance_cpus = allowance.filter(|_| is_side);
+    }
+    views
+}
+
+fn gate_view(runtime: &Runtime, gate: &Gate, given: &[Allotment], now_ns: u64) -> GateView {
+    let kernel = &runtime.kernel;
+    let record = &gate.record;
+    let group = record.attachment.group();
+    let limited = kernel.limited_group(gate);
+    let own = gate.own_limit();
+    // With a limit of its own, its own group's counts tell of that; with one for each task or process, those of their
+    // groups; else those of the group that is limited with it in it.
+    let counted = match (&own, &record.attachment) {
+        (_, Attachment::Observed { .. }) => None,
+        (Some(_), _) => Some(group),
+        (None, _) => limited.as_ref(),
+    };
+    let of_units = match &own {
+        Some(_) => None,
+        None => units_stat(runtime, &record.name),
+    };
+    let stat = of_units
+        .or_else(|| limit_stat(&runtime.ext, kernel, counted?).ok())
+        .unwrap_or_default();
+    let processes = match &record.attachment {
+        Attachment::Observed { .. } => 1,
+        _ => kernel.processes_below(group, 4) as u64,
+    };
+    let allowance = limited
+        .and_then(|group| given.iter().find(|one| one.group == group))
+        .filter(|one| one.ucpu != FREE_UCPU)
+        .map(|one| cpus(one.ucpu));
+    GateView {
+        name: record.name.clone(),
+        target: record.target.clone(),
+        class: gate.class().to_string(),
+        command: (!record.command.is_empty()).then(|| record.command.join(" ")),
+        cgroup: group.to_string(),
+        uid: record.uid,
+        parent: record.parent.clone(),
+        processes,
+        usage_cpus: gate.usage_cpus,
+        allowance_cpus: allowance,
+        nr_throttled: stat.nr_throttled,
+        throttled_seconds: stat.throttled_ns as f64 / 1e9,
+        latency: latency_view(gate),
+        // The loop's bucket holds nothing back while the scheduler's does.
+        cap: (!runtime.ext.holds())
+            .then(|| cap_view(&runtime.control_loop, gate, now_ns))
+            .flatten(),
+        nr_periods: stat.nr_periods,
+        throttled_usec: stat.throttled_ns / 1_000,
+        nr_bursts: stat.nr_bursts,
+        burst_usec: stat.burst_ns / 1_000,
+        throttled_lately: gate.throttled_lately,
+        engine: engine(&runtime.ext).to_owned(),
+        ext: ext_counts(&runtime.ext, kernel, gate),
+        own_limit: own.map(|own| limit_view(gate, &own)),
+        terms: gate.terms.views().iter().map(term_view).collect(),
+        age_seconds: now_ns.saturating_sub(record.made_ns) as f64 / 1e9,
+        notes: record
+            .notes
+            .iter()
+            .cloned()
+            .chain(units_note(runtime, &record.name))
+            .chain(ext_notes(&runtime.ext, &record.name))
+            .collect(),
+    }
+}
+
+fn limit_view(gate: &Gate, own: &Bandwidth) -> LimitView {
+    let by_cap = gate.terms.cap_hard.value.ppt().map(hard_cap) == Some(*own);
+    LimitView {
+        by: (if by_cap { "cap_hard" } else { "quota" }).to_owned(),
+        cpus: cpus(own.rate_ucpu().unwrap_or(u64::MAX)),
+        quota_usec: own.quota_us.unwrap_or(u64::MAX),
+        period_usec: own.period_us,
+        burst_usec: own.burst_us,
+    }
+}
+
+fn term_view(view: &View) -> TermView {
+    TermView {
+        name: view.name.to_owned(),
+        value: view.value.clone(),
+        source: view.source.to_string(),
+        overrode: view
+            .overrode
+            .iter()
+            .map(|weaker| format!("{} ({})", weaker.value, weaker.source))
+            .collect(),
+    }
+}
+
+/// The objective as it is shown.
+fn objective_view(found: &Protection) -> ObjectiveView {
+    let waits = &found.recent;
+    let us = |ns: u64| ns as f64 / 1e3;
+    let runs = waits.runs.max(1) as f64;
+    ObjectiveView {
+        from: found.objective.from.clone(),
+        extra_pct: f64::from(found.extra_ppm) / 1e4,
+        state: found.state.as_str().to_owned(),
+        measured: found.measured,
+        runs: waits.runs,
+        late_pct: 100.0 * waits.late as f64 / runs,
+        mean_wait_us: us(waits.wait_ns) / runs,
+        percentile_us: us(found.percentile_ns),
+        raises: found.raises,
+        vain: found.vain,
+    }
+}

@@ -1,0 +1,185 @@
+//! What the journal knows.
+
+use super::journal::Journal;
+use crate::group::{CpuClass, GroupPath, Placement, WEIGHT_DEFAULT};
+use crate::ledger::{self, Change, Entry};
+use crate::sched::Compiled;
+use crate::sched::tasks::Whose;
+use crate::units::Family;
+
+/// One gate's latency hint, as far as others are to know of it.
+#[derive(Clone, Debug)]
+pub struct HintPlace {
+    /// The gate.
+    pub gate: String,
+    /// On what.
+    pub group: GroupPath,
+    /// Whose tasks have it.
+    pub whose: Whose,
+    /// What it comes to.
+    pub ours: Compiled,
+}
+
+impl Journal {
+    /// Whether a limit of ours is on `group`.
+    pub fn limits(&self, group: &GroupPath) -> bool {
+        self.entry(group, is_bandwidth).is_some()
+    }
+
+    /// The rate that `group` was limited to before us; `u64::MAX` for not at all.
+    pub fn limit_before(&self, group: &GroupPath) -> u64 {
+        let was = self.entry(group, is_bandwidth).map(|entry| &entry.change);
+        match was {
+            Some(Change::Bandwidth { was, .. }) => was.rate_ucpu().unwrap_or(u64::MAX),
+            _ => u64::MAX,
+        }
+    }
+
+    /// Whether a process that ran before was moved into `group`.
+    pub fn is_moved(&self, group: &GroupPath) -> bool {
+        self.entry(group, |change| matches!(change, Change::Membership { .. }))
+            .is_some()
+    }
+
+    /// Of the entries with these numbers, those whose knob holds what we did not write, with what was found.
+    pub fn outside_writes(&self, which: impl Iterator<Item = usize>) -> Vec<(Entry, String)> {
+        let differs = |entry: &Entry| {
+            if is_bandwidth(&entry.change)
+                && let Some(ours) = self.own_standing(&entry.group)
+            {
+                let found = self.groups.bandwidth(&entry.group).ok()?;
+                return (found != ours).then(|| (entry.clone(), found.to_string()));
+            }
+            let found =
+                ledger::standing_differs(&self.groups, self.ledger.moving(), entry).ok()??;
+            Some((entry.clone(), found))
+        };
+        // Moved on into a group of its own, by us.
+        let divided = |entry: &&Entry| {
+            matches!(entry.change, Change::Membership { .. })
+                && self.family_of(&entry.group).is_some()
+        };
+        which
+            .filter_map(|number| self.ledger.entries().get(number))
+            .filter(|entry| !divided(entry))
+            .filter_map(differs)
+            .collect()
+    }
+
+    /// Groups that [`Journal::record_idle_class_change`] took out of the idle class.
+    pub fn relieved(&self) -> Vec<GroupPath> {
+        let default = self.groups.weight_raw(WEIGHT_DEFAULT);
+        let is_relieved = |entry: &&Entry| match entry.change {
+            Change::Idle { ours, .. } => !ours,
+            Change::Weight { ours, .. } => ours == default,
+            _ => false,
+        };
+        self.ledger
+            .entries()
+            .iter()
+            .filter(is_relieved)
+            .map(|entry| entry.group.clone())
+            .collect()
+    }
+
+    /// What a group with a soft cap is while it is not in the background.
+    pub fn background_of(&self, group: &GroupPath) -> Option<CpuClass> {
+        let own = |entry: &Entry| match &entry.change {
+            Change::Background { was } if entry.group == *group => Some(*was),
+            _ => None,
+        };
+        // A group for one each is ours, and was made with these.
+        let one_of = |entry: &Entry| match &entry.change {
+            Change::Units(family) => family.id_of(group).map(|_| CpuClass {
+                idle: self.groups.has_idle().then_some(false),
+                weight_raw: self.groups.weight_raw(WEIGHT_DEFAULT),
+            }),
+            _ => None,
+        };
+        let around = group.parent();
+        self.ledger.of_group(group).find_map(own).or_else(|| {
+            let beside = around.iter().flat_map(|dir| self.ledger.of_group(dir));
+            beside.into_iter().find_map(one_of)
+        })
+    }
+
+    /// The groups for one each that a group was divided into.
+    pub fn family_of(&self, group: &GroupPath) -> Option<Family> {
+        match &self
+            .entry(group, |change| matches!(change, Change::Units(_)))?
+            .change
+        {
+            Change::Units(family) => Some(family.clone()),
+            _ => None,
+        }
+    }
+
+    /// The CPUs that `group` was last confined to, where it is.
+    pub fn confined(&self, group: &GroupPath) -> Option<Vec<u32>> {
+        match self.entry(group, |change| matches!(change, Change::Cpuset { .. })) {
+            Some(Entry {
+                change: Change::Cpuset { ours, .. },
+                ..
+            }) => Some(ours.clone()),
+            _ => None,
+        }
+    }
+
+    /// The latency hint of a gate.
+    pub fn latency_of(&self, gate: &str) -> Option<Entry> {
+        let of_gate =
+            |entry: &&Entry| entry.gate == gate && matches!(entry.change, Change::Latency(_));
+        self.ledger.entries().iter().find(of_gate).cloned()
+    }
+
+    /// Every gate's hint.
+    pub fn hints(&self) -> Vec<HintPlace> {
+        let of = |entry: &Entry| match &entry.change {
+            Change::Latency(latency) => Some(HintPlace {
+                gate: entry.gate.clone(),
+                group: entry.group.clone(),
+                whose: latency.whose,
+                ours: latency.ours,
+            }),
+            _ => None,
+        };
+        self.ledger.entries().iter().filter_map(of).collect()
+    }
+
+    /// The processes that were moved for `gate`, with their start times.
+    pub fn moves_of(&self, gate: &str) -> Vec<(Placement, u64)> {
+        let moved = |entry: &Entry| match &entry.change {
+            Change::Membership {
+                start_ticks,
+                placement,
+            } if entry.gate == gate => Some((placement.clone(), *start_ticks)),
+            _ => None,
+        };
+        self.ledger.entries().iter().filter_map(moved).collect()
+    }
+
+    /// Every entry.
+    pub fn entries(&self) -> &[Entry] {
+        self.ledger.entries()
+    }
+
+    pub(super) fn entry(&self, group: &GroupPath, is: impl Fn(&Change) -> bool) -> Option<&Entry> {
+        self.ledger
+            .of_group(group)
+            .find(|entry| entry.group == *group && is(&entry.change))
+    }
+}
+
+pub(super) fn is_bandwidth(change: &Change) -> bool {
+    matches!(change, Change::Bandwidth { .. })
+}
+
+/// Whether the change is a soft cap's, into the background and out of it.
+pub fn is_background(change: &Change) -> bool {
+    matches!(change, Change::Background { .. })
+}
+
+/// Whether the entry is a lock holder's boost.
+pub fn is_boost(entry: &Entry) -> bool {
+    matches!(entry.change, Change::Boost(_))
+}

@@ -1,0 +1,303 @@
+//! The journal: what is written over what, by gate and group, and always before the kernel file. Opening it, putting back, forgetting.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use tidegate_terms as terms;
+
+use super::find::is_bandwidth;
+use super::idle_class::set_yielding;
+use super::quota_tree::QuotaTree;
+use crate::bandwidth::Bandwidth;
+use crate::class;
+use crate::group::{GroupError, GroupPath, Groups};
+use crate::ledger::{
+    self, Change, Entry, Fallback, Ledger, LedgerError, Moving, NewEntry, OpenReport, Outcome,
+};
+use crate::units::Family;
+
+/// Why the journal could not be kept; the knob is then not written.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The group whose identity is to be written down.
+    #[error(transparent)]
+    Group(#[from] GroupError),
+    /// A moving quota's group that is not in the journal.
+    #[error(
+        "ledger: group {0}: its quota or background is not in the journal; this is a fault in tidegate, please report it"
+    )]
+    NotMoving(GroupPath),
+    /// Groups for one each that are others than those asked for.
+    #[error(
+        "cap_scope: group {0}: it is still divided otherwise; unset its caps, then set them again"
+    )]
+    Divided(GroupPath),
+}
+
+/// The ledger and the groups that it is about.
+pub struct Journal {
+    pub(super) ledger: Ledger,
+    pub(super) groups: Arc<Groups>,
+    /// Quotas of their own that groups have.
+    pub(super) quota_tree: QuotaTree,
+}
+
+/// A gate's fallback as the ledger keeps it. `floor` is what the tolerance comes to on this machine.
+pub fn fallback_of(wanted: terms::Fallback, floor: Bandwidth) -> Fallback {
+    match wanted {
+        terms::Fallback::Floor => Fallback::Floor { bandwidth: floor },
+        terms::Fallback::Restore => Fallback::Restore,
+        terms::Fallback::Hold(span) => Fallback::Hold {
+            seconds: u32::try_from(span.ns() / 1_000_000_000).unwrap_or(u32::MAX),
+        },
+    }
+}
+
+/// One line on how putting a knob back ended.
+fn tell(entry: &Entry, outcome: &Outcome) -> String {
+    let what = format!("{} of {}", entry.change.name(), entry.group);
+    match outcome {
+        Outcome::Restored => format!("{what}: restored"),
+        Outcome::NotOurs { found } => format!("{what}: left alone, another program wrote {found}"),
+        Outcome::Gone => format!("{what}: gone"),
+        Outcome::Kept => format!("{what}: kept"),
+        Outcome::Failed { why } => format!("{what}: not restored: {why}"),
+    }
+}
+
+impl Journal {
+    /// Opens the ledger in `dir`.
+    pub fn open(dir: &Path, groups: Arc<Groups>) -> Result<(Self, OpenReport), LedgerError> {
+        let moving = Moving::open(&dir.join(ledger::MOVING_FILE))?;
+        let (ledger, report) = Ledger::open(Arc::clone(groups.fs()), dir, moving, &groups)?;
+        let mut journal = Self {
+            ledger,
+            groups,
+            quota_tree: QuotaTree::new(),
+        };
+        journal.find_lifted();
+        Ok((journal, report))
+    }
+
+    pub(super) fn new_entry(
+        &self,
+        group: &GroupPath,
+        gate: &str,
+        change: Change,
+        fallback: Fallback,
+    ) -> Result<NewEntry, JournalError> {
+        let group_id = self.groups.id(group)?;
+        Ok(NewEntry {
+            gate: gate.to_owned(),
+            group: group.clone(),
+            group_id,
+            change,
+            fallback,
+        })
+    }
+
+    /// Puts back all that is in the journal for `gate`, newest first. Says of each what became of it, and whether it is back.
+    ///
+    /// Groups for one each that are still there could not be dissolved just before, without this lock: that is not tried again
+    /// under it, for the loop waits; nor is who is in them moved home. Both stay in the journal for the next agent or `repair`.
+    pub fn restore_gate(&mut self, gate: &str) -> Vec<(String, bool)> {
+        let is_units = |entry: &Entry| matches!(entry.change, Change::Units(_));
+        let of_gate = |entry: &&Entry| entry.gate == gate;
+        let divided = self.entries().iter().filter(of_gate).any(is_units);
+        let waits = |entry: &Entry| {
+            divided && (is_units(entry) || matches!(entry.change, Change::Membership { .. }))
+        };
+        let outcomes = self.put_back(|entry| entry.gate == gate && !waits(entry));
+        let is_back = |outcome: &Outcome| matches!(outcome, Outcome::Restored | Outcome::Gone);
+        outcomes
+            .iter()
+            .map(|(entry, outcome)| (tell(entry, outcome), is_back(outcome)))
+            .collect()
+    }
+
+    /// Newest first; and again what was refused because a group above it was not yet back (v1: no quota above its parent's).
+    fn put_back(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<(Entry, Outcome)> {
+        let mut outcomes = self.ledger.restore_where(&self.groups, &wanted);
+        let failed = |(entry, outcome): &(Entry, Outcome)| {
+            is_bandwidth(&entry.change) && matches!(outcome, Outcome::Failed { .. })
+        };
+        if outcomes.iter().any(failed) {
+            let again: Vec<u64> = outcomes
+                .iter()
+                .filter(|one| failed(one))
+                .map(|(entry, _)| entry.id)
+                .collect();
+            outcomes.retain(|one| !failed(one));
+            let second = |entry: &Entry| again.contains(&entry.id);
+            outcomes.extend(self.ledger.restore_where(&self.groups, second));
+        }
+        self.forget_own();
+        outcomes
+    }
+
+    /// Puts back what is asked for, newest first; says what could not be.
+    pub fn restore_lines(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<String> {
+        let is_back = |outcome: &Outcome| matches!(outcome, Outcome::Restored | Outcome::Gone);
+        self.put_back(wanted)
+            .iter()
+            .filter(|(_, outcome)| !is_back(outcome))
+            .map(|(entry, outcome)| tell(entry, outcome))
+            .collect()
+    }
+
+    /// Puts back what is asked for, newest first.
+    pub fn restore_where(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<String> {
+        let outcomes = self.put_back(wanted);
+        outcomes
+            .iter()
+            .map(|(entry, outcome)| tell(entry, outcome))
+            .collect()
+    }
+
+    /// What happens without an agent, `dead_seconds` after its death. Limits come before processes: moving one waits for
+    /// every fork on the machine, and seconds of that were seen where side work forks on a full one.
+    pub fn fall_back(&mut self, dead_seconds: u64) -> Vec<String> {
+        let mut report = self.make_way();
+        let mut order = ledger::InOrder::default();
+        let one = |entry: &Entry| {
+            let outcome = order.after(entry, || {
+                ledger::fall_back(&self.groups, self.ledger.moving(), entry, dead_seconds)
+            });
+            (outcome != Outcome::Kept).then(|| tell(entry, &outcome))
+        };
+        let newest_first = || self.ledger.entries().iter().rev();
+        let moves = |entry: &&Entry| matches!(entry.change, Change::Membership { .. });
+        let written = newest_first()
+            .filter(|entry| !moves(entry))
+            .chain(newest_first().filter(moves))
+            .filter_map(one);
+        report.extend(written);
+        report
+    }
+
+    /// Groups that an agent had taken out of the idle class for a while go back: no process is left to do it when main needs it.
+    pub fn yield_again(&mut self) -> Vec<String> {
+        let mut report = Vec::new();
+        for group in self.relieved() {
+            let done = self
+                .record_idle_class_change(&group, true)
+                .and_then(|()| Ok(set_yielding(&self.groups, &group, true)?));
+            report.push(match done {
+                Ok(()) => format!("idle of {group}: set again"),
+                Err(why) => format!("idle of {group}: not set again: {why}"),
+            });
+        }
+        report
+    }
+
+    /// On v1, quotas that stand in the way of a floor above them are lifted; main comes before what is written down of it.
+    fn make_way(&mut self) -> Vec<String> {
+        let floors: Vec<(GroupPath, Bandwidth)> = self
+            .ledger
+            .entries()
+            .iter()
+            .filter_map(|entry| match entry.fallback {
+                Fallback::Floor { bandwidth } => Some((entry.group.clone(), bandwidth)),
+                _ => None,
+            })
+            .collect();
+        let mut report = Vec::new();
+        for (group, floor) in floors {
+            if let Err(error) = self.lift_below(&group, &floor) {
+                report.push(error.to_string());
+            }
+        }
+        report
+    }
+
+    /// Removes the file when nothing is in it.
+    pub fn close(&self) {
+        if let Err(error) = self.ledger.close() {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// No group of `family` is left.
+    pub fn united(&mut self, family: &Family) {
+        let ours = |entry: &Entry| matches!(&entry.change, Change::Units(known) if known == family);
+        if let Err(error) = self.ledger.forget(ours) {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// Forgets groups of a family that are no more.
+    pub fn forget_gone(&mut self, family: &Family) {
+        let groups = Arc::clone(&self.groups);
+        let gone =
+            |entry: &Entry| family.id_of(&entry.group).is_some() && !groups.exists(&entry.group);
+        if let Err(error) = self.ledger.forget(gone) {
+            tracing::warn!("{error}");
+        }
+        self.forget_own();
+    }
+
+    /// Puts a group with a soft cap into the background or takes it out.
+    pub fn set_background(&self, group: &GroupPath, background: bool) -> Result<(), JournalError> {
+        match self.background_of(group) {
+            Some(was) => Ok(class::set_background(
+                &self.groups,
+                group,
+                &was,
+                background,
+            )?),
+            None => Err(JournalError::NotMoving(group.clone())),
+        }
+    }
+
+    /// The turns of an entry are over.
+    pub fn end_boost(&mut self, id: u64) -> Vec<String> {
+        self.restore_lines(|entry| entry.id == id)
+    }
+
+    /// Forgets one entry.
+    pub fn forget_entry(&mut self, id: u64) {
+        if let Err(error) = self.ledger.forget(|entry| entry.id == id) {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// Forgets all about a group and the groups in it.
+    pub fn forget(&mut self, group: &GroupPath) {
+        if let Err(error) = self.ledger.forget(|entry| entry.group.is_within(group)) {
+            tracing::warn!("{error}");
+        }
+        self.forget_own();
+    }
+
+    /// The same of many groups at once.
+    pub fn forget_all(&mut self, groups: &BTreeSet<GroupPath>) {
+        if groups.is_empty() {
+            return;
+        }
+        let is_within = |group: &GroupPath| {
+            std::iter::successors(Some(group.clone()), GroupPath::parent)
+                .any(|above| groups.contains(&above))
+        };
+        if let Err(error) = self.ledger.forget(|entry| is_within(&entry.group)) {
+            tracing::warn!("{error}");
+        }
+        self.forget_own();
+    }
+
+    /// Own quotas that are in the journal no more.
+    pub(super) fn forget_own(&mut self) {
+        if self.quota_tree.is_empty() {
+            return;
+        }
+        let quotas = self.ledger.entries().iter();
+        let limited: BTreeSet<&GroupPath> = quotas
+            .filter(|entry| is_bandwidth(&entry.change))
+            .map(|entry| &entry.group)
+            .collect();
+        self.quota_tree.retain(|group, _| limited.contains(group));
+    }
+}

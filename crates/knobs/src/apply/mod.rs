@@ -1,0 +1,23 @@
+//! Apply: the intended value goes to the journal, then to the kernel file.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `journal` | opening the journal, putting back, forgetting; what holds without an agent |
+//! | `record` | what is about to be written, recorded first |
+//! | `find` | what the journal knows |
+//! | `quota_tree` | quotas below quotas: v1's order and its EINVAL |
+//! | `idle_class` | into the idle class and out of it |
+//! | `writer` | the control loop's writes |
+
+mod find;
+mod idle_class;
+mod journal;
+mod quota_tree;
+mod record;
+mod writer;
+
+pub use find::{HintPlace, is_background, is_boost};
+pub use idle_class::{enter_idle_class, leave_idle_class, set_yielding};
+pub use journal::{Journal, JournalError, fallback_of};
+pub use quota_tree::limited_above;
+pub use writer::QuotaWriter;

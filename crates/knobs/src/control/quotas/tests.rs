@@ -1,0 +1,73 @@
+//! Several limited groups beside each other.
+
+use super::*;
+
+/// Kernel files of which one group's are refused.
+struct Files {
+    refused: &'static str,
+}
+
+impl Files {
+    fn write(&self, group: &GroupPath) -> Result<(), String> {
+        match group.as_str() == self.refused {
+            true => Err(format!("{group}: refused")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Apply for Files {
+    fn set_quota(
+        &mut self,
+        group: &GroupPath,
+        _: Option<Bandwidth>,
+        _: Bandwidth,
+    ) -> Result<(), String> {
+        self.write(group)
+    }
+
+    fn set_yielding(&mut self, group: &GroupPath, _: bool) -> Result<(), String> {
+        self.write(group)
+    }
+
+    fn set_background(&mut self, group: &GroupPath, _: bool) -> Result<(), String> {
+        self.write(group)
+    }
+}
+
+fn target(group: &str) -> QuotaTarget {
+    QuotaTarget {
+        group: GroupPath::parse(group).unwrap(),
+        weight: 100,
+        first_weight: 100,
+        unequal: false,
+        cap_ucpu: u64::MAX,
+        own: None,
+    }
+}
+
+#[test]
+fn a_refused_write_is_told_though_another_group_is_written_after_it() {
+    let mut quotas = Quotas::default();
+    quotas.set(vec![target("/a"), target("/b")], 4_000_000);
+    let decision = HeadroomDecision {
+        allowance_ucpu: 1_000_000,
+        floor_ucpu: 20_000,
+        capacity_ucpu: 2_000_000,
+        asked_ucpu: 400_000,
+        ..HeadroomDecision::default()
+    };
+    let mut files = Files { refused: "/a" };
+    quotas.step(1, &decision, &Use::default(), 2, &mut files);
+    assert_eq!(quotas.write_errors().collect::<Vec<_>>(), ["/a: refused"]);
+    assert!(quotas.targets[1].standing().is_some(), "/b was written");
+    files.refused = "";
+    quotas.step(1_000_000_000, &decision, &Use::default(), 2, &mut files);
+    assert_eq!(quotas.write_errors().count(), 0);
+    files.refused = "/b";
+    quotas.invalidate(&GroupPath::parse("/b").unwrap());
+    quotas.step(2_000_000_000, &decision, &Use::default(), 2, &mut files);
+    assert_eq!(quotas.write_errors().count(), 1);
+    quotas.drop(&GroupPath::parse("/b").unwrap());
+    assert_eq!(quotas.write_errors().count(), 0, "it ends with its group");
+}

@@ -1,0 +1,20 @@
+//! The engine on fake machines and on the running kernel. What measures the machine is in `alone`.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod cpuset;
+mod cpuset_planner;
+mod discovery;
+mod domain;
+mod fake_is_true;
+mod groups;
+mod groups_faults;
+mod groups_placing;
+mod ledger;
+mod ledger_death;
+mod plan_plant;
+mod real_host;
+mod sense_usage;
+mod support;
+mod topology;
+mod units;

@@ -1,0 +1,138 @@
+//! The report's four forms, over a report with made-up figures: what people and programs read must
+//! not change without being seen. `TIDEGATE_BLESS=1` writes the expected files again.
+
+use crate::support::golden;
+use serde_json::json;
+use tidegate_lab::beds::Simulated;
+use tidegate_lab::beds::host::machine::Machine;
+use tidegate_lab::report::{Headline, Met, Report, Table, plots};
+
+fn sample() -> Report {
+    let machine = Machine {
+        kernel: "6.18.0-test".into(),
+        hz: 250,
+        preemption: "none".into(),
+        base_slice_ms: Some(1.4),
+        smt: Some(false),
+        governor: "none".into(),
+        steal_pct: 0.25,
+        cpus: 2,
+        model: "Test CPU".into(),
+        cgroup: Some(1),
+        ..Machine::default()
+    };
+    let mut report = Report::new("law", machine);
+    for (main, side, idle) in [(30, 40.1, 29.9), (80, 1.0, 19.0)] {
+        let value =
+            json!({"kind": "constant", "main": main, "side": side, "idle": idle, "note": "a, b"});
+        report
+            .rows
+            .push(value.as_object().expect("an object").clone());
+    }
+    report.headline = vec![
+        Headline::new("idle against due", 0.12, "points").target("≤ 1", Met::Yes),
+        Headline::new("main's average over no side work", 1.31, "×")
+            .published(Some(1.26))
+            .interval(Some((1.2, 1.4)))
+            .target("≤ 1.05", Met::No),
+        Headline::new("never settled", f64::INFINITY, "ms"),
+    ];
+    let mut table = Table::new("A table", &["main", "side <b>", "idle"]);
+    table.push(["30".into(), "40.1".into(), "29.9".into()]);
+    table.push(["80".into(), "minimal".into(), "19.0".into()]);
+    report.tables.push(table);
+    let plot = plots::Lines::new("A plot", "time, s", "share, %")
+        .see("The line rises.")
+        .range(0.0..1.0, 0.0..100.0)
+        .series("main", 0, vec![(0.0, 10.0), (1.0, 90.0)])
+        .draw()
+        .expect("drawn");
+    report.plots.push(plot);
+    report.notes.push(
+        "A note that is long enough to be wrapped on a terminal, because it goes on \
+        for more than one hundred characters."
+            .into(),
+    );
+    report
+}
+
+#[test]
+fn text_csv_and_json_are_as_expected() {
+    let report = sample();
+    golden("report.txt", &report.to_text());
+    golden("report.csv", &report.to_csv());
+    golden("report.json", &(report.to_json() + "\n"));
+}
+
+#[test]
+fn the_page_stands_alone_and_knows_the_dark() {
+    let page = sample().to_html();
+    let foreign = page.replace("http://www.w3.org/2000/svg", "");
+    for loads in ["http:", "https:", "<script", "@import", "url(", "src="] {
+        assert!(
+            !foreign.contains(loads),
+            "the page loads something: {loads}"
+        );
+    }
+    assert!(page.contains("prefers-color-scheme: dark"));
+    assert!(page.contains("<svg") && page.contains("The line rises."));
+    assert!(page.contains("side &lt;b&gt;"), "text is escaped");
+    assert!(page.contains("NOT met"));
+}
+
+#[test]
+fn files_are_written_where_asked() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut report = sample();
+    report
+        .write_files(&dir.path().join("new/folder"))
+        .expect("written");
+    let names: Vec<_> = report
+        .files()
+        .iter()
+        .filter_map(|f| f.file_name())
+        .collect();
+    assert_eq!(names, ["law.html", "law.csv", "law.json"]);
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&report.files()[2]).expect("read")).expect("JSON");
+    assert_eq!(json["on"], "host");
+    assert_eq!(json["headline"][1]["met"], false);
+    assert!(json["headline"][2]["value"].is_null());
+}
+
+#[test]
+fn several_reports_are_one_array() {
+    let array = tidegate_lab::to_json_array(&[sample(), sample()]);
+    let array: serde_json::Value = serde_json::from_str(&array).expect("one JSON document");
+    let one: serde_json::Value = serde_json::from_str(&sample().to_json()).expect("JSON");
+    assert_eq!(array, json!([one, one]));
+    assert_eq!(tidegate_lab::to_json_array(&[]), "[]");
+}
+
+#[test]
+fn a_simulated_report_names_its_machine_and_its_command() {
+    let simulated = Simulated {
+        cpus: vec![16, 64],
+        threads_per_core: 2,
+        cpus_per_llc: 16,
+        scheduler: "EEVDF".into(),
+        tick_us: 4000,
+        contention: "sibling 600 ppt".into(),
+        seed: 7,
+        command: "tidegate lab law --on sim --seed 7".into(),
+    };
+    let mut report = Report::new("law", simulated);
+    report.headline = vec![Headline::new("reclaim", 97.25, "%").target("≥ 95", Met::Yes)];
+    report
+        .notes
+        .push("The model's part, and the mechanism's.".into());
+    golden("simulated.txt", &report.to_text());
+    golden("simulated.json", &(report.to_json() + "\n"));
+}
+
+#[test]
+fn all_headlines_stand_in_one_table() {
+    let table = tidegate_lab::headlines(&[sample()]);
+    assert!(table.contains("idle against due"), "{table}");
+    assert!(table.ends_with("1 of 2 targets met.\n"), "{table}");
+}

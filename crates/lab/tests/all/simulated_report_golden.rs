@@ -1,0 +1,111 @@
+//! The report on a scenario's runs, over outcomes with made-up figures: what people and programs read must not change
+//! without being seen. `TIDEGATE_BLESS=1` writes the expected files again.
+
+use crate::support::golden;
+use tidegate_lab::simulated_report;
+use tidegate_sim::outcome::{GroupOutcome, Outcome, Sample, SeriesOutcome};
+use tidegate_sim::scenario::{Override, Scenario, Text};
+use tidegate_sim::{Class, Histogram};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+fn histogram(values: impl IntoIterator<Item = u64>) -> Histogram {
+    let mut histogram = Histogram::new();
+    values.into_iter().for_each(|value| histogram.record(value));
+    histogram
+}
+
+fn group(name: &str, class: Class, usage_ns: u64, limited: bool) -> GroupOutcome {
+    GroupOutcome {
+        name: name.into(),
+        class,
+        usage_ns,
+        work_ns: usage_ns / 10 * 9,
+        run_delay_ns: usage_ns / 50,
+        wakeup: histogram((1..=100).map(|us| us * 1_000)),
+        writes: if limited { 12 } else { 0 },
+        usage_ucpu: histogram((0..10).map(|tenth| tenth * 100_000)),
+        periods: if limited { 100 } else { 0 },
+        throttled_periods: if limited { 40 } else { 0 },
+        throttled_ns: if limited { 3 * S / 2 } else { 0 },
+        bursts: if limited { 3 } else { 0 },
+        burst_ns: if limited { 5 * MS } else { 0 },
+    }
+}
+
+fn outcome(point: Vec<Override>, side_ns: u64) -> Outcome {
+    Outcome {
+        scenario: "web".into(),
+        point,
+        seed: 1,
+        cpus: 2,
+        engine: "knobs/tidegate".into(),
+        measured_ns: 10 * S,
+        events: 123_456,
+        idle_ns: 20 * S - 6 * S - side_ns,
+        groups: vec![
+            group("root", Class::Neutral, 6 * S + side_ns, false),
+            group("web", Class::Main, 6 * S, false),
+            group("batch", Class::Side, side_ns, true),
+        ],
+        series: vec![
+            SeriesOutcome {
+                workload: "requests".into(),
+                group: "web".into(),
+                what: "latency",
+                values: histogram((1..=1_000).map(|tenth| tenth * MS / 10)),
+            },
+            SeriesOutcome {
+                workload: "build".into(),
+                group: "batch".into(),
+                what: "finish",
+                values: Histogram::new(),
+            },
+        ],
+        samples: (1..=3)
+            .map(|window| Sample {
+                at_ns: window * 100 * MS,
+                usage_ns: vec![90 * MS, 60 * MS, 30 * MS],
+            })
+            .collect(),
+        window_ns: 100 * MS,
+        troubles: vec!["knobs: a write was refused".into()],
+    }
+}
+
+fn scenario() -> Scenario {
+    let text = "about = \"a <made-up> run\"\n[machine]\ncpus = 2\ncontention = \"none\"\n[workload.requests]\nkind = \"hog\"\n";
+    let text = Text {
+        shown: "web.toml".into(),
+        name: "web".into(),
+        text: text.into(),
+        folder: None,
+    };
+    Scenario::resolve(&text, &[]).expect("a right scenario")
+}
+
+#[test]
+fn one_run_in_every_form() {
+    let outcomes = [outcome(Vec::new(), 4 * S)];
+    let report =
+        simulated_report::report(&scenario(), &outcomes, "tidegate sim web.toml").expect("drawn");
+    golden("simulated-run.txt", &report.to_text());
+    golden("simulated-run.csv", &report.to_csv());
+    let html = report.to_html();
+    assert!(html.contains("a &lt;made-up&gt; run") && html.matches("<svg").count() == 4);
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).expect("JSON");
+    assert_eq!(json["scenario"]["name"], "web");
+    assert_eq!(json["machine"]["command"], "tidegate sim web.toml");
+}
+
+#[test]
+fn a_sweep_is_a_row_a_point() {
+    let point = |value| vec![Override::new("engine.headroom", value)];
+    let outcomes = [outcome(point("30%"), 4 * S), outcome(point("50%"), 2 * S)];
+    let report =
+        simulated_report::report(&scenario(), &outcomes, "tidegate sim web.toml --sweep x")
+            .expect("drawn");
+    golden("simulated-sweep.txt", &report.to_text());
+    assert_eq!(report.plots.len(), 2);
+}

@@ -1,0 +1,157 @@
+//! The order of a run queue, in virtual time (`law/runqueue.h`).
+//!
+//! [`Mean`] keeps V, the mean of the members' vruntime by weight, which a task that comes back is placed by ([`place`]); [`Task`]
+//! gives its place in the order.
+
+/// The least virtual time.
+pub const V_START: u64 = 1 << 50;
+
+/// All members of a run queue, in virtual time.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mean {
+    base: u64,
+    moment: i64,
+    weights: u64,
+    reached: u64,
+    nr_running: u64,
+    running_since_sum_ns: u64,
+    members: u64,
+}
+
+/// What orders a task in its run queue.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    /// What it has had.
+    pub vruntime: u64,
+    /// Its vruntime at the end of its slice.
+    pub end: u64,
+    /// Its slice in virtual time.
+    pub slice_v: u64,
+    /// Its hweight, at least 1.
+    pub hweight: u64,
+    /// Its own weight.
+    pub weight: u32,
+    /// Its latency hint.
+    pub hint: i32,
+}
+
+unsafe extern "C" {
+    fn tg_native_runqueue_weight(hweight: u64) -> u64;
+    fn tg_native_runqueue_v(rq: *const Mean) -> u64;
+    fn tg_native_runqueue_settle(rq: *mut Mean, now_ns: u64);
+    fn tg_native_runqueue_add(rq: *mut Mean, vruntime: u64, hweight: u64);
+    fn tg_native_runqueue_sub(rq: *mut Mean, vruntime: u64, hweight: u64);
+    fn tg_native_runqueue_ran(rq: *mut Mean, ran_v: u64, hweight: u64);
+    fn tg_native_runqueue_starts(rq: *mut Mean, now_ns: u64);
+    fn tg_native_runqueue_stops(rq: *mut Mean, since_ns: u64);
+    fn tg_native_runqueue_eligible(v: u64, vruntime: u64, slice_v: u64) -> i32;
+    fn tg_native_runqueue_place(
+        v: u64,
+        lag: i64,
+        left_here: i32,
+        left_at: u64,
+        slice_v: u64,
+    ) -> u64;
+    fn tg_native_runqueue_deadline(v: u64, t: *const Task, period_ns: u64) -> u64;
+    #[cfg(test)]
+    fn tg_native_runqueue_value(which: u32) -> u64;
+}
+
+impl Mean {
+    /// Virtual time, as of the last change; it never goes back.
+    pub fn v(&self) -> u64 {
+        // SAFETY: the pointer is valid for the call, and the type mirrors the C struct (its size is tested).
+        unsafe { tg_native_runqueue_v(self) }
+    }
+
+    /// Weights of the members, added up ([`weight`]).
+    pub fn weights(&self) -> u64 {
+        self.weights
+    }
+
+    /// How many members there are.
+    pub fn members(&self) -> u64 {
+        self.members
+    }
+
+    /// Brings virtual time up to now.
+    pub fn settle(&mut self, now_ns: u64) {
+        // SAFETY: as in `v`.
+        unsafe { tg_native_runqueue_settle(self, now_ns) }
+    }
+
+    /// A member more.
+    pub fn add(&mut self, vruntime: u64, hweight: u64) {
+        // SAFETY: as in `v`.
+        unsafe { tg_native_runqueue_add(self, vruntime, hweight) }
+    }
+
+    /// A member less; its vruntime is what was added and what it [`Self::ran`].
+    pub fn sub(&mut self, vruntime: u64, hweight: u64) {
+        // SAFETY: as in `v`.
+        unsafe { tg_native_runqueue_sub(self, vruntime, hweight) }
+    }
+
+    /// A member was charged this much virtual time.
+    pub fn ran(&mut self, ran_v: u64, hweight: u64) {
+        // SAFETY: as in `v`.
+        unsafe { tg_native_runqueue_ran(self, ran_v, hweight) }
+    }
+
+    /// A member runs from now on; what it runs counts before it is charged.
+    pub fn starts(&mut self, now_ns: u64) {
+        // SAFETY: as in `v`.
+        unsafe { tg_native_runqueue_starts(self, now_ns) }
+    }
+
+    /// One that ran since then was charged.
+    pub fn stops(&mut self, since_ns: u64) {
+        // SAFETY: as in `v`.
+        unsafe { tg_native_runqueue_stops(self, since_ns) }
+    }
+}
+
+impl Task {
+    /// Its place in the order at virtual time `v`: the end of its slice, moved by the hint.
+    pub fn deadline(&self, v: u64, period_ns: u64) -> u64 {
+        // SAFETY: the pointer is valid for the call, and the type mirrors the C struct (its size is tested).
+        unsafe { tg_native_runqueue_deadline(v, self, period_ns) }
+    }
+}
+
+/// What an hweight counts for in the mean.
+pub fn weight(hweight: u64) -> u64 {
+    // SAFETY: takes and returns integers only.
+    unsafe { tg_native_runqueue_weight(hweight) }
+}
+
+/// Not ahead of its share by more than a quarter of its slice.
+pub fn is_eligible(v: u64, vruntime: u64, slice_v: u64) -> bool {
+    // SAFETY: as in `weight`.
+    unsafe { tg_native_runqueue_eligible(v, vruntime, slice_v) != 0 }
+}
+
+/// The vruntime of a task that comes back, `lag` behind V when it left; `left_at`: its vruntime then, if it left this run queue.
+pub fn place(v: u64, lag: i64, left_at: Option<u64>, slice_v: u64) -> u64 {
+    // SAFETY: as in `weight`.
+    unsafe {
+        let left_here = i32::from(left_at.is_some());
+        tg_native_runqueue_place(v, lag, left_here, left_at.unwrap_or(0), slice_v)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_constants_are_those_of_the_header() {
+        let ours = [size_of::<Mean>() as u64, size_of::<Task>() as u64, V_START];
+        for (which, value) in (0u32..).zip(ours) {
+            // SAFETY: takes and returns integers only.
+            assert_eq!(unsafe { tg_native_runqueue_value(which) }, value, "{which}");
+        }
+    }
+}

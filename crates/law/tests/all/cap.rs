@@ -1,0 +1,214 @@
+//! The promises of rate caps one by one: accuracy, forks, scopes, exemption, soft caps, debt.
+
+use tidegate_law::cap::{
+    Bucket, Cap, Family, IS_EXITING, IS_KTHREAD, IS_NEW_PROCESS, IS_RT, NEVER_NS, Scope, State,
+    Terms,
+};
+
+const MS: u64 = 1_000_000;
+const TICK_NS: u64 = 4 * MS;
+
+/// One CPU that runs what may, checked every `tick`: what it used and how often it was asked.
+fn run_alone(cap: &mut Cap, family: &mut Family, from: u64, until: u64, tick: u64) -> u64 {
+    let (mut now, mut used) = (from, 0);
+    while now < until {
+        if cap.state(family, now, 0) == State::Parked {
+            let ready = cap.ready_at_ns(family, 1);
+            assert!(ready > now, "parked, and to look again in the past");
+            now = ready.min(until);
+        } else {
+            let span = tick.min(until - now);
+            now += span;
+            used += span;
+            cap.charge(span, now, false, 0);
+        }
+    }
+    used
+}
+
+#[test]
+fn accurate_from_one_to_a_thousand_continuous_and_after_a_sleep() {
+    for rate in [1, 2, 5, 10, 33, 100, 250, 333, 500, 750, 900, 999] {
+        for tick in [MS / 20, MS, TICK_NS] {
+            let (mut cap, mut family) = (Cap::default(), Family::default());
+            cap.set(&Terms::group(Some(rate), None, tick), 0);
+            let second = 1_000 * MS;
+            let due = |time: u64| time * u64::from(rate) / 1000;
+            let slack = cap.hard.depth_ns + tick;
+            let used = run_alone(&mut cap, &mut family, 0, 10 * second, tick);
+            assert!(used <= due(10 * second) + tick, "{rate} {tick}: {used}");
+            assert!(used + tick >= due(10 * second), "{rate} {tick}: {used}");
+            // An hour of sleep, and then a second: the depth more, never the hour.
+            let wake = 3_610 * second;
+            let used = run_alone(&mut cap, &mut family, wake, wake + second, tick);
+            assert!(used <= due(second) + slack, "{rate} {tick}: {used}");
+            assert!(used + tick >= due(second), "{rate} {tick}: {used}");
+        }
+    }
+}
+
+#[test]
+fn a_chain_of_forks_leaves_nothing_behind() {
+    // Each link forks the next, runs until it is stopped, and exits: the classic way round a cap of each task.
+    let tick = TICK_NS;
+    let mut root = Cap::default();
+    root.set(&Terms::new(Some(100), None, Scope::Task, tick), 0);
+    let (mut family, mut now, mut used, mut task) = (Family::default(), 0, 0, root);
+    let end = 20_000 * MS;
+    while now < end {
+        if task.state(&mut family, now, 0) == State::Parked {
+            let ready = task.ready_at_ns(&family, 1);
+            assert!(ready > now, "parked, and to look again in the past");
+            now = ready;
+            continue;
+        }
+        let next = task.fork(now, 0).unwrap();
+        now += tick;
+        used += tick;
+        task.charge(tick, now, false, 0);
+        task.leave(&mut family, now);
+        task = next;
+    }
+    // Two are alive at a time, for the tick in which one forks the other.
+    let most = now / 10 + used / 10 + task.hard.depth_ns + 2 * tick;
+    assert!(used <= most, "{used} of {most}");
+}
+
+#[test]
+fn a_storm_gets_what_its_tasks_get_and_a_group_what_one_gets() {
+    let tick = MS;
+    for (scope, tasks_allowed) in [(Scope::Task, 64), (Scope::Process, 64), (Scope::Group, 1)] {
+        let mut root = Cap::default();
+        root.set(&Terms::new(Some(10), None, scope, tick), 0);
+        root.state(&mut Family::default(), 500 * MS, 0);
+        let (mut family, mut children) = (Family::default(), Vec::new());
+        for _ in 1..64 {
+            children.extend(root.fork(500 * MS, IS_NEW_PROCESS));
+        }
+        assert_eq!(children.len(), tasks_allowed - 1);
+        children.push(root);
+        // All of them on as many CPUs, for one second.
+        let mut used = 0;
+        for task in &mut children {
+            used += run_alone(task, &mut family, 500 * MS, 1_500 * MS, tick);
+        }
+        let due = 10 * MS * tasks_allowed as u64;
+        let most = due + root.hard.depth_ns + tick * tasks_allowed as u64;
+        assert!(
+            used <= most && used >= due,
+            "{scope:?}: {used} of {due}..{most}"
+        );
+    }
+}
+
+#[test]
+fn threads_share_the_bucket_of_their_process() {
+    let mut cap = Cap::default();
+    cap.set(&Terms::new(Some(100), None, Scope::Process, TICK_NS), 0);
+    assert_eq!(cap.scope(), Scope::Process);
+    assert!(cap.fork(0, 0).is_none(), "a thread");
+    assert!(cap.fork(0, IS_NEW_PROCESS).is_some(), "a process");
+    cap.set(&Terms::new(Some(100), None, Scope::Group, TICK_NS), 0);
+    assert!(cap.fork(0, IS_NEW_PROCESS).is_none(), "all of a group");
+}
+
+#[test]
+fn exempt_tasks_are_left_alone() {
+    let (mut cap, mut family) = (Cap::default(), Family::default());
+    cap.set(&Terms::group(Some(10), None, TICK_NS), 0);
+    for (is, charged) in [(IS_RT, 0), (IS_KTHREAD, 0), (IS_EXITING, 7 * MS)] {
+        let before = cap.hard.level_ns;
+        cap.charge(7 * MS, 0, false, is);
+        assert_eq!(before - cap.hard.level_ns, charged as i64);
+        assert_eq!(cap.state(&mut family, 0, is), State::Run);
+        assert_eq!(cap.state(&mut family, 0, 0), State::Parked);
+    }
+}
+
+#[test]
+fn what_is_no_cap() {
+    let none = Cap::default();
+    let mut family = Family::default();
+    let cases = [
+        Terms::group(None, None, 0),
+        Terms::new(Some(1000), Some(1000), Scope::Task, 0),
+        Terms::new(Some(5000), None, Scope::Task, 0),
+    ];
+    for terms in cases {
+        let mut cap = none;
+        cap.set(&terms, 7);
+        assert!(!cap.limits());
+        let untouched = cap;
+        cap.charge(1_000 * MS, 8, false, 0);
+        assert_eq!(cap.state(&mut family, 9, 0), State::Run);
+        assert_eq!(cap, untouched, "costs nothing, keeps nothing");
+    }
+    let mut cap = none;
+    cap.set(&Terms::group(Some(1000), Some(1000), 0), 0);
+    assert!(cap.limits(), "one CPU is a cap for a group");
+    assert_eq!(cap.state(&mut family, 5 * MS, 0), State::Run);
+    assert_eq!(cap.soft, Bucket::default(), "soft at hard never counts");
+    cap.set(&Terms::group(Some(0), None, 0), 0);
+    assert_eq!(cap.hard.rate_ppt, 1, "a hard cap is at least 1");
+}
+
+#[test]
+fn soft_yields_and_returns_at_once() {
+    let (mut cap, mut family) = (Cap::default(), Family::default());
+    cap.set(&Terms::group(None, Some(200), TICK_NS), 0);
+    let mut now = 1;
+    // An hour in the background, on an idle machine.
+    for _ in 0..3_600 {
+        now += 1_000 * MS;
+        cap.charge(1_000 * MS, now, true, 0);
+        assert_eq!(cap.state(&mut family, now, 0), State::Background);
+    }
+    // Other work wants the CPU: back as soon as there is a nanosecond, whatever was used before.
+    let back = cap.ready_at_ns(&family, 1);
+    assert!(back - now <= 5, "{}", back - now);
+    assert_eq!(cap.state(&mut family, back, 0), State::Run);
+    // Of the second in which others want it too it gets its rate.
+    let mut used = 0;
+    let end = now + 1_000 * MS;
+    while now < end {
+        let step = MS;
+        let runs = cap.state(&mut family, now, 0) == State::Run;
+        now += step;
+        if runs {
+            used += step;
+            cap.charge(step, now, false, 0);
+        }
+    }
+    assert!((200 * MS..=200 * MS + 5 * MS).contains(&used), "{used}");
+    let mut never = Cap::default();
+    never.set(&Terms::group(None, Some(0), TICK_NS), 0);
+    assert_eq!(never.state(&mut family, u64::MAX, 0), State::Background);
+    assert_eq!(never.ready_at_ns(&family, 1), NEVER_NS);
+}
+
+#[test]
+fn debt_outlives_terms() {
+    let mut family = Family::default();
+    for between in [
+        Terms::group(Some(100), None, TICK_NS),
+        Terms::group(Some(900), None, TICK_NS),
+        Terms::group(None, None, TICK_NS),
+    ] {
+        let mut cap = Cap::default();
+        cap.set(&Terms::group(Some(500), None, TICK_NS), 0);
+        cap.charge(100 * MS, 0, false, 0);
+        cap.set(&between, 0);
+        cap.set(&Terms::group(Some(500), None, TICK_NS), 0);
+        assert_eq!(cap.hard.level_ns, -100 * MS as i64);
+        assert_eq!(cap.state(&mut family, 200 * MS, 0), State::Parked);
+        assert_eq!(cap.state(&mut family, 200 * MS + 2, 0), State::Run);
+    }
+    // And no credit is made of it.
+    let mut cap = Cap::default();
+    cap.set(&Terms::group(Some(500), None, TICK_NS), 0);
+    cap.state(&mut family, 1_000 * MS, 0);
+    assert_eq!(cap.hard.level_ns, 5 * MS as i64);
+    cap.set(&Terms::group(None, None, TICK_NS), 1_000 * MS);
+    cap.set(&Terms::group(Some(500), None, TICK_NS), 9_000 * MS);
+    assert_eq!(cap.hard.level_ns, 0);
+}

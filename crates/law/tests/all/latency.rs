@@ -1,0 +1,154 @@
+//! Latency hints: each function against its formula in wide numbers, and the rules case by case.
+
+use proptest::prelude::*;
+use tidegate_law::latency::{
+    HINT_FIRST, HINT_LAST, Rank, SLICE_MAX_NS, SLICE_MIN_NS, before, deadline, fork, hint_of,
+    offset_ns, slice_ns,
+};
+
+const PERIOD_MAX_NS: u64 = 1 << 40;
+
+fn clamped(hint: i32) -> i32 {
+    hint.clamp(HINT_FIRST, HINT_LAST)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn an_offset_is_a_twentieth_of_a_period_a_step(
+        hint in prop_oneof![-30..30i32, any::<i32>()],
+        period in prop_oneof![0..100u64, 0..100_000_000u64, any::<u64>()],
+    ) {
+        let exact = i128::from(clamped(hint)) * i128::from(period.min(PERIOD_MAX_NS)) / 20;
+        prop_assert_eq!(i128::from(offset_ns(hint, period)), exact, "towards zero");
+        prop_assert!(exact.unsigned_abs() <= u128::from(period), "bounded by a period");
+    }
+
+    #[test]
+    fn deadlines_wrap(v in any::<u64>(), slice in 0..1u64 << 40, hint in -20..20i32, period in 0..1u64 << 40) {
+        let exact = i128::from(v) + i128::from(slice) + i128::from(offset_ns(hint, period));
+        prop_assert_eq!(i128::from(deadline(v, slice, hint, period)), exact.rem_euclid(1 << 64));
+    }
+
+    #[test]
+    fn earlier_is_by_the_shorter_way_round(a in any::<u64>(), by in 1..1u64 << 63) {
+        prop_assert!(before(a, a.wrapping_add(by)) == (by < 1 << 63));
+        prop_assert!(!before(a, a));
+        if by < 1 << 62 {
+            prop_assert!(!before(a.wrapping_add(by), a));
+        }
+    }
+
+    #[test]
+    fn a_slice_is_a_power_of_five_quarters(hint in -25..25i32, base in prop_oneof![0..200_000_000u64, any::<u64>()]) {
+        let ours = slice_ns(hint, base);
+        let base = u128::from(base.clamp(SLICE_MIN_NS, SLICE_MAX_NS));
+        let steps = clamped(hint).unsigned_abs();
+        let (up, down) = if hint > 0 { (5u128, 4u128) } else { (4, 5) };
+        // 10^8 * 5^20 < 2^74.
+        let exact = base * up.pow(steps) / down.pow(steps);
+        let exact = exact.clamp(SLICE_MIN_NS.into(), SLICE_MAX_NS.into());
+        let lost = if hint > 0 { 206 } else { 4 };
+        prop_assert!(u128::from(ours) <= exact && u128::from(ours) + lost >= exact, "{ours} of {exact}");
+    }
+
+    #[test]
+    fn a_hints_slice_stands_for_that_hint(hint in -20..20i32, base in SLICE_MIN_NS..=SLICE_MAX_NS) {
+        let slice = slice_ns(hint, base);
+        let expected = match slice {
+            _ if slice == base => 0,
+            SLICE_MIN_NS => HINT_FIRST,
+            SLICE_MAX_NS => HINT_LAST,
+            _ => hint,
+        };
+        prop_assert_eq!(hint_of(slice, base), expected);
+    }
+
+    /// Any program may have written it: no hint's slice is nearer, by ratio.
+    #[test]
+    fn any_slice_stands_for_the_nearest_hint(slice in SLICE_MIN_NS + 1..SLICE_MAX_NS, base in 300_000..10_000_000u64) {
+        let hint = hint_of(slice, base);
+        let far = |hint: i32| (slice as f64 / slice_ns(hint, base) as f64).ln().abs();
+        for other in HINT_FIRST..=HINT_LAST {
+            prop_assert!(far(hint) <= far(other) + 1e-9, "{hint}, and {other} is nearer");
+        }
+        prop_assert_eq!(hint_of(0, base), HINT_FIRST);
+        prop_assert_eq!(hint_of(u64::MAX, base), HINT_LAST);
+    }
+
+    /// Who is first is one order: total but for equals, and never both ways.
+    #[test]
+    fn the_pick_rule_is_an_order(
+        ranks in prop::collection::vec((0..4u64, -2..3i32, any::<bool>()), 3..=3),
+        start in any::<u64>(),
+    ) {
+        let ranks: Vec<Rank> = ranks.iter()
+            .map(|(at, hint, eligible)| Rank::new(start.wrapping_add(*at), *hint, *eligible)).collect();
+        for a in &ranks {
+            prop_assert!(!a.first(a));
+            for b in &ranks {
+                prop_assert!(!(a.first(b) && b.first(a)));
+                prop_assert!(a == b || a.first(b) || b.first(a));
+                for c in &ranks {
+                    prop_assert!(!(a.first(b) && b.first(c)) || a.first(c));
+                }
+            }
+        }
+    }
+
+    /// Who preempts would also be picked, were the running task eligible; and never by a lower hint.
+    #[test]
+    fn who_preempts_would_be_picked(
+        a in (0..6u64, -20..20i32, any::<bool>()), b in (0..6u64, -20..20i32, any::<bool>()), start in any::<u64>(),
+    ) {
+        let running = Rank::new(start.wrapping_add(a.0), a.1, a.2);
+        let woken = Rank::new(start.wrapping_add(b.0), b.1, b.2);
+        prop_assert_eq!(running.preempted_by(&woken), b.2 && b.1 <= a.1 && b.0 < a.0);
+        prop_assert!(!running.preempted_by(&woken) || woken.first(&running));
+    }
+}
+
+#[test]
+fn the_kernels_range() {
+    // EEVDF's base slice on eight and more CPUs.
+    let base = 3_000_000;
+    let at = |hint| slice_ns(hint, base);
+    assert_eq!(at(0), base);
+    assert_eq!([at(-20), at(-16)], [SLICE_MIN_NS; 2]);
+    assert_eq!([at(16), at(19), at(i32::MAX)], [SLICE_MAX_NS; 3]);
+    assert_eq!([at(-1), at(1)], [2_400_000, 3_750_000]);
+    for hint in HINT_FIRST..HINT_LAST {
+        assert!(at(hint) <= at(hint + 1));
+    }
+}
+
+#[test]
+fn hints_are_inherited_or_not() {
+    assert_eq!(fork(-7, true), -7);
+    assert_eq!(fork(-70, true), HINT_FIRST);
+    assert_eq!(fork(70, true), HINT_LAST);
+    assert_eq!(fork(-7, false), 0);
+}
+
+#[test]
+fn the_rules_case_by_case() {
+    let rank = Rank::new;
+    // Eligibility before deadline before hint.
+    assert!(rank(900, 0, true).first(&rank(1, -20, false)));
+    assert!(rank(1, 19, true).first(&rank(2, -20, true)));
+    assert!(rank(5, -1, true).first(&rank(5, 0, true)));
+    // A woken task must be eligible, earlier, and no less urgent.
+    let running = rank(100, 0, true);
+    assert!(running.preempted_by(&rank(99, 0, true)));
+    assert!(!running.preempted_by(&rank(100, -20, true)), "not earlier");
+    assert!(
+        !running.preempted_by(&rank(99, -20, false)),
+        "ahead of its share"
+    );
+    assert!(
+        !running.preempted_by(&rank(1, 1, true)),
+        "asked to come later"
+    );
+    assert!(rank(100, 1, false).preempted_by(&rank(99, 1, true)));
+}

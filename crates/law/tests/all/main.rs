@@ -1,0 +1,31 @@
+//! The arithmetic of the law against its examples, its reference models and its bounds. `cargo test -p tidegate-law --test all headroom` runs
+//! those of a header; `cargo xtask mutants` picks them by the same names.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod bandwidth;
+mod bandwidth_edges;
+mod burst;
+mod cap;
+mod cap_fill;
+mod cap_reference;
+mod cap_walk;
+mod cap_walk_tasks;
+mod cap_walk_terms;
+mod contract;
+mod delay;
+mod delay_reference;
+mod delay_walk;
+mod headroom;
+mod headroom_contend;
+mod headroom_reference;
+mod headroom_trim;
+mod headroom_walk;
+mod hweight;
+mod latency;
+mod latency_walk;
+mod runqueue;
+mod share;
+mod share_walk;
+mod side_cpus;
+mod support;

@@ -1,0 +1,206 @@
+//! Machines with a main that keeps to a load curve and side work that takes all it gets.
+
+use tidegate_sim::controller::{Controller, Simulation};
+use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, KnobsLog, Sensing, compile};
+use tidegate_sim::machine::Machine;
+use tidegate_sim::policies::Sides;
+use tidegate_sim::{
+    Class, Ctx, EevdfConfig, ExtConfig, GroupId, GroupSpec, MachineConfig, Ns, Op, Program,
+    Scheduler, TaskSpec, Topology,
+};
+
+use std::sync::{Arc, Mutex};
+
+pub const MS: u64 = 1_000_000;
+pub const SECOND: u64 = 1_000 * MS;
+
+/// Who keeps the headroom.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Engine {
+    Knobs(Sensing),
+    Ext,
+}
+
+pub const ENGINES: [Engine; 3] = [
+    Engine::Knobs(Sensing::Bpf),
+    Engine::Knobs(Sensing::Usage),
+    Engine::Ext,
+];
+
+/// Main's load at a time, in parts per million of the machine.
+pub type Load = fn(Ns) -> u64;
+
+/// Computes its part of every period; what one period lacked the next makes up for.
+pub fn duty(load: Load, period_ns: u64, phase_ns: u64) -> Box<dyn Program> {
+    let mut next_ns = phase_ns;
+    let mut sleeping = true;
+    Box::new(move |ctx: &mut Ctx<'_>| {
+        sleeping = !sleeping;
+        if sleeping {
+            return Op::SleepUntil { at_ns: next_ns };
+        }
+        let mut work_ns = 0;
+        while next_ns <= ctx.now_ns {
+            work_ns += load(next_ns) * period_ns / 1_000_000;
+            next_ns += period_ns;
+        }
+        Op::Run { work_ns }
+    })
+}
+
+/// Serves requests of 1 ms on average that come at random: one of `cpus` queues.
+pub fn poisson(ppm: u64) -> Box<dyn Program> {
+    let mut due_ns = 0;
+    let mut serve = false;
+    Box::new(move |ctx: &mut Ctx<'_>| {
+        serve = !serve;
+        if serve {
+            due_ns += ctx.rng.exp_ns(MS * 1_000_000 / ppm.max(1));
+            return Op::SleepUntil { at_ns: due_ns };
+        }
+        Op::Run {
+            work_ns: ctx.rng.exp_ns(MS),
+        }
+    })
+}
+
+pub fn hog() -> Box<dyn Program> {
+    Box::new(|_: &mut Ctx<'_>| Op::Run { work_ns: 10 * MS })
+}
+
+/// A machine at work, and the groups in it.
+pub struct Bed {
+    pub simulation: Simulation,
+    pub main: GroupId,
+    pub side: GroupId,
+    pub cpus: u32,
+    pub log: Option<Arc<Mutex<KnobsLog>>>,
+}
+
+/// A machine without tasks.
+pub fn machine(cpus: u32, threads: u32, ext: bool, seed: u64) -> Machine {
+    let mut config = MachineConfig::new(cpus);
+    config.topology = Topology::new(cpus, threads, cpus.min(8));
+    config.scheduler = if ext {
+        Scheduler::Ext(ExtConfig::for_cpus(cpus))
+    } else {
+        Scheduler::Eevdf(EevdfConfig::for_cpus(cpus))
+    };
+    config.seed = seed;
+    config.check = true;
+    Machine::new(config).unwrap()
+}
+
+/// Group specs of a main with headroom and of side work.
+fn groups(headroom_ppm: u32) -> [GroupSpec; 2] {
+    let mut main = GroupSpec::new("main", GroupId::ROOT);
+    main.class = Class::Main;
+    main.headroom_ppm = headroom_ppm;
+    let mut side = GroupSpec::new("side", GroupId::ROOT);
+    side.class = Class::Side;
+    [main, side]
+}
+
+impl Bed {
+    /// An engine over main and side, which have no tasks yet.
+    pub fn new(cpus: u32, threads: u32, engine: Engine, headroom_ppm: u32) -> Self {
+        Self::seeded(cpus, threads, engine, headroom_ppm, 1)
+    }
+
+    /// The same from another seed.
+    pub fn seeded(cpus: u32, threads: u32, engine: Engine, headroom_ppm: u32, seed: u64) -> Self {
+        let mut machine = machine(cpus, threads, engine == Engine::Ext, seed);
+        let mut specs = groups(headroom_ppm);
+        let compiled = compile(&mut specs, &mut [], 3 * MS, machine.config().tick_ns);
+        let [main, side] = specs.map(|spec| machine.add_group(spec).unwrap());
+        let mut controllers: Vec<Box<dyn Controller>> = Vec::new();
+        let mut log = None;
+        if let Engine::Knobs(sensing) = engine {
+            let config = KnobsConfig {
+                seed,
+                ..KnobsConfig::new(sensing)
+            };
+            let knobs = Knobs::new(config, &compiled);
+            log = Some(knobs.log());
+            controllers.push(Box::new(knobs));
+        }
+        Self {
+            simulation: Simulation::new(machine, controllers),
+            main,
+            side,
+            cpus,
+            log,
+        }
+    }
+
+    /// The same without an engine, for the law of another controller.
+    pub fn bare(cpus: u32, headroom_ppm: u32) -> (Self, Sides) {
+        let mut bed = Self::new(cpus, 1, Engine::Knobs(Sensing::Bpf), headroom_ppm);
+        bed.simulation.controllers.clear();
+        let sides = Sides {
+            side: vec![bed.side],
+            main: vec![bed.main],
+            idle_class: true,
+        };
+        (bed, sides)
+    }
+
+    pub fn spawn(&mut self, name: &str, group: GroupId, program: Box<dyn Program>) {
+        let spec = TaskSpec::new(name, group, program);
+        self.simulation.machine.spawn(spec).unwrap();
+    }
+
+    /// A main of one worker a CPU that keeps to `load`, and a hog a CPU.
+    pub fn fill(&mut self, load: Load) {
+        self.fill_by(load, 2 * MS);
+    }
+
+    /// The same with a main that keeps to its load over each `period_ns`.
+    pub fn fill_by(&mut self, load: Load, period_ns: u64) {
+        for cpu in 0..self.cpus {
+            let phase_ns = u64::from(cpu) * period_ns / u64::from(self.cpus);
+            self.spawn("main", self.main, duty(load, period_ns, phase_ns));
+            self.spawn("hog", self.side, hog());
+        }
+    }
+
+    /// A main of random requests, and a hog a CPU.
+    pub fn fill_poisson(&mut self, ppm: u64) {
+        for _ in 0..self.cpus {
+            self.spawn("main", self.main, poisson(ppm));
+            self.spawn("hog", self.side, hog());
+        }
+    }
+
+    pub fn run_until(&mut self, ns: Ns) {
+        self.simulation.run_until(ns).unwrap();
+        if let Some(log) = &self.log {
+            assert_eq!(log.lock().unwrap().trouble, None);
+        }
+    }
+
+    fn ppm(&self, ns: u64, wall_ns: u64) -> u64 {
+        ns * 1_000_000 / (wall_ns * u64::from(self.cpus))
+    }
+
+    /// Main, side and idle over the next `ns`, in parts per million of the machine.
+    pub fn shares(&mut self, ns: u64) -> (u64, u64, u64) {
+        let read = |bed: &Bed| {
+            let machine = &bed.simulation.machine;
+            (
+                machine.usage_ns(bed.main),
+                machine.usage_ns(bed.side),
+                machine.idle_ns(),
+            )
+        };
+        let from = read(self);
+        let until_ns = self.simulation.machine.now_ns() + ns;
+        self.run_until(until_ns);
+        let to = read(self);
+        (
+            self.ppm(to.0 - from.0, ns),
+            self.ppm(to.1 - from.1, ns),
+            self.ppm(to.2 - from.2, ns),
+        )
+    }
+}

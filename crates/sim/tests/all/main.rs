@@ -1,0 +1,14 @@
+//! The simulated kernel, the engines on it, and the scenarios that are shipped.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod cfs;
+mod docs;
+mod engines;
+mod fair;
+mod place;
+mod quota;
+mod random_scenarios;
+mod scenario;
+mod shipped;
+mod workloads;

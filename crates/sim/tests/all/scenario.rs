@@ -1,0 +1,162 @@
+//! Scenario files: those that are shipped are right, mistakes are told with their line and their mend, and no text panics.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use proptest::prelude::*;
+use tidegate_sim::scenario::{BUILTIN, Override, Scenario, Text};
+
+fn text(content: &str) -> Text {
+    Text {
+        shown: "web.toml".into(),
+        name: "web".into(),
+        text: content.into(),
+        folder: Some("/nonexistent".into()),
+    }
+}
+
+#[test]
+fn shipped_scenarios_are_right_and_say_what_they_show() {
+    for builtin in BUILTIN {
+        let text = Text::load(builtin.name).unwrap();
+        let scenario = Scenario::resolve(&text, &[]).unwrap_or_else(|e| panic!("{e}"));
+        assert!(!scenario.about.is_empty(), "{}", builtin.name);
+        assert_eq!(scenario.name, builtin.name);
+        // The same file from the disk means the same.
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("scenarios/{}.toml", builtin.name));
+        let file = Text::load(&path.to_string_lossy()).unwrap();
+        let from_file = Scenario::resolve(&file, &[]).unwrap();
+        assert_eq!(format!("{scenario:?}"), format!("{from_file:?}"));
+    }
+}
+
+#[test]
+fn every_file_in_scenarios_is_shipped() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if let Some(stem) = name.strip_suffix(".toml") {
+            assert!(BUILTIN.iter().any(|builtin| builtin.name == stem), "{name}");
+        }
+    }
+}
+
+/// Each case is a scenario between `---` lines in the input; the golden file repeats it with what is said of it.
+#[test]
+fn mistakes_are_told_with_their_line_and_their_mend() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let cases = std::fs::read_to_string(folder.join("scenario-mistakes.txt")).unwrap();
+    let mut said = String::new();
+    for case in cases.split("---\n").filter(|case| !case.trim().is_empty()) {
+        let (flags, toml): (Vec<&str>, Vec<&str>) =
+            case.lines().partition(|line| line.starts_with("--set "));
+        let overrides: Vec<Override> = flags
+            .iter()
+            .map(|flag| Override::from_assignment(&flag["--set ".len()..]).unwrap())
+            .collect();
+        let errors = Scenario::resolve(&text(&toml.join("\n")), &overrides)
+            .map(drop)
+            .expect_err(case);
+        for error in &errors.0 {
+            assert!(!error.mend.is_empty() && !error.why.is_empty(), "{error}");
+            let place = error.place.to_string();
+            assert!(
+                place.starts_with("web.toml:") || place.starts_with("--set "),
+                "{error}"
+            );
+        }
+        write!(said, "{case}==>\n{errors}\n---\n").unwrap();
+    }
+    let golden = folder.join("scenario-mistakes.golden");
+    if std::env::var_os("TIDEGATE_BLESS").is_some() {
+        std::fs::write(&golden, &said).unwrap();
+    }
+    let expected = std::fs::read_to_string(&golden).unwrap();
+    assert!(
+        said == expected,
+        "what is said has changed; read the difference after TIDEGATE_BLESS=1 cargo test -p tidegate-sim --test all scenario"
+    );
+}
+
+#[test]
+fn flags_lie_over_the_file() {
+    let text = Text::load("web-server-and-encoder").unwrap();
+    let set = |assignments: &[&str]| {
+        let overrides: Vec<Override> = assignments
+            .iter()
+            .map(|one| Override::from_assignment(one).unwrap())
+            .collect();
+        Scenario::resolve(&text, &overrides).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let scenario = set(&[
+        "machine.cpus=4",
+        "seed=9",
+        "group.web.weight=300",
+        "seed=10",
+    ]);
+    assert_eq!(scenario.machine.topology.cpus(), 4);
+    assert_eq!(scenario.machine.seed, 10);
+    assert_eq!(scenario.groups[0].spec.weight, 300);
+}
+
+/// `tidegate run --side --headroom 30%` asks for the machine's headroom, and so does a side group of a scenario. It once asked for
+/// none, and took away the default besides.
+#[test]
+fn headroom_counts_whichever_group_says_it() {
+    let terms = |web: &str, encode: &str, engine: &str| {
+        let text = text(&format!(
+            "[engine]\nname = \"knobs\"\n{engine}\n[group.web]\nclass = \"main\"\n{web}\n\
+             [group.encode]\nclass = \"side\"\n{encode}\n[workload.a]\nkind = \"hog\"\n"
+        ));
+        let scenario = Scenario::resolve(&text, &[]).unwrap_or_else(|e| panic!("{e}"));
+        let main = &scenario.groups[0].spec;
+        (main.headroom_ppm, main.tolerance_ppm)
+    };
+    assert_eq!(terms("", "", ""), (200_000, None));
+    assert_eq!(terms("", "headroom = \"30%\"", ""), (300_000, None));
+    let (ten, thirty) = ("headroom = \"10%\"", "headroom = \"30%\"");
+    assert_eq!(terms(ten, thirty, ""), (300_000, None));
+    assert_eq!(terms(thirty, ten, ""), (300_000, None));
+    assert_eq!(terms(thirty, thirty, ten), (100_000, None));
+    assert_eq!(terms("headroom = \"0%\"", "", ""), (0, None));
+    assert_eq!(terms("", "tolerance = \"3%\"", ""), (200_000, Some(30_000)));
+    assert_eq!(
+        terms("tolerance = \"2%\"", "tolerance = \"3%\"", ""),
+        (200_000, Some(20_000))
+    );
+}
+
+/// Pieces of scenarios, so that random texts get past the TOML parser.
+fn piece() -> impl Strategy<Value = String> {
+    let names = "machine|scheduler|engine|group|workload|group\\.a|workload\\.w|group\\.b|x";
+    let keys = "cpus|kind|group|parent|weight|quota|period|burst|rate|load|work|arrivals|points|busy|tasks|on|off|\
+                repeat|file|threads|children|depth|batch|cap_hard|seed|duration|warmup|window|contention|class|low|high";
+    let values = "0|1|-1|16|99999999999|\"idle\"|\"1ms\"|\"0s\"|\"24h\"|\"500/s\"|\"0\\.001/s\"|\"9999999/ms\"|\"20%\"|\"100%\"|\
+                  \"cpus\"|\"2\\*cpus\"|\"cpus/0\"|\"auto\"|true|\\[\\]|\\[\\[\"0s\",\"0%\"\\]\\]|\\[1\\]|\"a\"|\"b\"|\"poisson\"|\
+                  \"bursts\"|\"diurnal\"|\"curve\"|\"file\"|\"open-loop\"|\"hog\"|\"schbench\"|\"frames\"|\"fork-storm\"|\
+                  \"lock-holder\"|\"cyclictest\"|\"hackbench\"|\"fibtest\"|\"closed-loop\"|\"0-3\"|\"4294967295\"|1e300";
+    prop_oneof![
+        2 => names.prop_map(|name| format!("[{name}]\n")),
+        6 => (keys, values).prop_map(|(key, value)| format!("{key} = {value}\n")),
+        1 => any::<String>(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn no_text_panics(pieces in prop::collection::vec(piece(), 0..24), sets in prop::collection::vec("[a-z.]{0,20}=[a-z0-9%*/]{0,8}", 0..3)) {
+        let overrides: Vec<Override> = sets.iter().filter_map(|set| Override::from_assignment(set).ok()).collect();
+        if let Err(errors) = Scenario::resolve(&text(&pieces.concat()), &overrides) {
+            prop_assert!(!errors.0.is_empty());
+            prop_assert!(!errors.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic(content in any::<String>()) {
+        let _ = Scenario::resolve(&text(&content), &[]);
+    }
+}

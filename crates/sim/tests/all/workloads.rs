@@ -1,0 +1,317 @@
+//! Workloads against what theory says of them, on machines that take no time of their own.
+
+use tidegate_sim::outcome::{Outcome, SeriesOutcome};
+use tidegate_sim::run::Stage;
+use tidegate_sim::scenario::{Scenario, Text};
+use tidegate_sim::workloads::arrivals::Curve;
+use tidegate_sim::workloads::{Arrivals, Pattern, Request, Work};
+use tidegate_sim::{Histogram, Prng};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+fn run(toml: &str) -> Outcome {
+    let text = Text {
+        shown: "test.toml".into(),
+        name: "test".into(),
+        text: toml.into(),
+        folder: None,
+    };
+    let scenario = Scenario::resolve(&text, &[]).unwrap_or_else(|errors| panic!("{errors}"));
+    let stage = Stage::new(&scenario).unwrap();
+    stage.run(&scenario, Vec::new(), &mut |_| true).unwrap()
+}
+
+fn series<'o>(outcome: &'o Outcome, what: &str) -> &'o SeriesOutcome {
+    outcome.series.iter().find(|one| one.what == what).unwrap()
+}
+
+fn values<'o>(outcome: &'o Outcome, what: &str) -> &'o Histogram {
+    &series(outcome, what).values
+}
+
+fn near(got: u64, due: f64, percent: f64) {
+    let off = (got as f64 / due - 1.0).abs() * 100.0;
+    assert!(off <= percent, "{got} is {off:.2} % off {due}");
+}
+
+/// A machine without costs of its own, and one workload.
+fn plain(cpus: u32, duration: &str, workload: &str) -> Outcome {
+    run(&format!(
+        "duration = \"{duration}\"\n[machine]\ncpus = {cpus}\ncosts = \"free\"\ncontention = \"none\"\n[workload.w]\n{workload}"
+    ))
+}
+
+#[test]
+fn one_server_waits_as_mm1_does() {
+    let out = plain(
+        1,
+        "300s",
+        "kind = \"open-loop\"\nworkers = 1\nrate = \"600/s\"\nwork = \"1ms\"\nwork_shape = \"exponential\"",
+    );
+    // 1/(μ − λ), and a sojourn time that is exponential: p50 is ln 2 of the mean, p99 ln 100.
+    near(values(&out, "latency").mean_ns(), 2.5 * MS as f64, 4.0);
+    near(
+        values(&out, "latency").percentile_ns(500_000),
+        2.5 * 0.693 * MS as f64,
+        4.0,
+    );
+    near(
+        values(&out, "latency").percentile_ns(990_000),
+        2.5 * 4.605 * MS as f64,
+        6.0,
+    );
+    near(out.groups[0].usage_ns, 180.0 * S as f64, 1.0);
+}
+
+#[test]
+fn four_servers_wait_as_mm4_does() {
+    let out = plain(
+        4,
+        "200s",
+        "kind = \"open-loop\"\nworkers = 4\nload = \"70%\"\nwork = \"1ms\"\nwork_shape = \"exponential\"",
+    );
+    // Erlang C for 4 servers at 2.8 erlang is 0.4287; the mean wait is C/(4μ − λ) = 0.4287/1.2 ms.
+    near(values(&out, "latency").mean_ns(), 1.3572 * MS as f64, 3.0);
+}
+
+#[test]
+fn closed_loops_hogs_and_encoders_do_as_much_as_they_should() {
+    let out = plain(
+        4,
+        "100s",
+        "kind = \"closed-loop\"\nclients = 4\nwork = \"1ms\"\nthink = \"9ms\"\nthink_shape = \"fixed\"",
+    );
+    near(values(&out, "latency").count(), 40_000.0, 0.5);
+    let out = plain(
+        4,
+        "10s",
+        "kind = \"hog\"\ntasks = 4\nbusy = \"30%\"\nperiod = \"7ms\"",
+    );
+    near(out.groups[0].usage_ns, 12.0 * S as f64, 0.3);
+    let out = plain(
+        4,
+        "10s",
+        "kind = \"frames\"\nworkers = 4\nwork = \"8ms\"\nwork_shape = \"fixed\"\nserial = \"2ms\"",
+    );
+    near(values(&out, "frame").count(), 1_000.0, 0.2);
+    near(
+        values(&out, "frame").percentile_ns(990_000),
+        10.0 * MS as f64,
+        0.2,
+    );
+    let out = plain(
+        4,
+        "10s",
+        "kind = \"frames\"\nworkers = 4\nwork = \"8ms\"\nserial = \"2ms\"\nrate = \"25/s\"",
+    );
+    near(values(&out, "frame").count(), 250.0, 1.0);
+}
+
+#[test]
+fn messages_are_neither_lost_nor_made() {
+    let out = plain(
+        2,
+        "60s",
+        "kind = \"hackbench\"\ngroups = 2\npairs = 5\nloops = 200\nmessage = \"10us\"\ncapacity = 3",
+    );
+    // Each task ends only when all its messages went through.
+    assert_eq!(values(&out, "finish").count(), 20);
+    // 2 groups · 25 pairs · 200 messages, each made and taken in 10 µs.
+    near(out.groups[0].usage_ns, 2.0 * 25.0 * 200.0 * 20_000.0, 1.0);
+    near(values(&out, "finish").max_ns(), 100.0 * MS as f64, 3.0);
+}
+
+#[test]
+fn schbench_sends_what_it_says_and_storms_raise_every_child() {
+    let out = plain(
+        8,
+        "10s",
+        "kind = \"schbench\"\nworkers = 8\nwork = \"5ms\"\nrate = \"800/s\"\nbatch = 4",
+    );
+    near(values(&out, "request").count(), 8_000.0, 0.2);
+    assert_eq!(values(&out, "request").percentile_ns(500_000), 5 * MS);
+    let out = plain(8, "10s", "kind = \"schbench\"\nworkers = 8\nwork = \"5ms\"");
+    near(values(&out, "request").count(), 16_000.0, 0.2);
+    let out = plain(
+        4,
+        "60s",
+        "kind = \"fork-storm\"\nparents = 2\nchildren = 10\ndepth = 3\nwork = \"1ms\"",
+    );
+    assert_eq!(values(&out, "life").count(), 2 * (10 + 100 + 1_000));
+}
+
+#[test]
+fn timers_on_an_idle_machine_are_late_by_the_kernels_costs_alone() {
+    let out = plain(
+        2,
+        "5s",
+        "kind = \"cyclictest\"\nthreads = 2\ninterval = \"1ms\"",
+    );
+    assert_eq!(values(&out, "wakeup").max_ns(), 0);
+    near(values(&out, "wakeup").count(), 5_000.0 + 3_333.0, 0.1);
+    let out = run(
+        "duration = \"5s\"\n[machine]\ncpus = 2\ncontention = \"none\"\n[workload.w]\nkind = \"cyclictest\"\nthreads = 1\n",
+    );
+    let wakeup = values(&out, "wakeup");
+    let least = wakeup.min_ns();
+    assert!(
+        (1..10_000).contains(&least) && wakeup.max_ns() <= least + 10_000,
+        "{wakeup:?}"
+    );
+}
+
+#[test]
+fn a_lock_is_waited_for_as_long_as_it_is_held() {
+    let lock = "[group.side]\nclass = \"side\"\n[workload.w]\nkind = \"lock-holder\"\nside_group = \"side\"\ninterval = \"10ms\"\n\
+                hold = \"4ms\"\nhold_shape = \"fixed\"\noutside = \"4ms\"\noutside_shape = \"fixed\"\nwork = \"100us\"\n";
+    let out = run(&format!(
+        "duration = \"20s\"\n[machine]\ncpus = 4\ncosts = \"free\"\ncontention = \"none\"\n{lock}"
+    ));
+    let wait = values(&out, "lock_wait");
+    assert!(wait.max_ns() <= 4 * MS, "{wait:?}");
+    assert_eq!(values(&out, "held").max_ns(), 4 * MS);
+    near(wait.count(), 2_000.0, 0.5);
+}
+
+#[test]
+fn a_warm_up_is_not_recorded() {
+    let toml = |warmup: &str| {
+        format!(
+            "duration = \"10s\"\nwarmup = \"{warmup}\"\n[machine]\ncpus = 1\n[workload.w]\nkind = \"open-loop\"\nrate = \"100/s\"\narrivals = \"regular\"\n"
+        )
+    };
+    near(values(&run(&toml("0s")), "latency").count(), 1_000.0, 0.5);
+    near(values(&run(&toml("4s")), "latency").count(), 600.0, 0.5);
+    assert_eq!(run(&toml("4s")).measured_ns, 6 * S);
+}
+
+fn count(pattern: Pattern, from_ns: u64, to_ns: u64) -> u64 {
+    let arrivals = Arrivals::new(pattern, Work::fixed(MS), 0, Prng::new(3));
+    let times = arrivals.map(|request| request.due_ns);
+    times
+        .take_while(|at| *at < to_ns)
+        .filter(|at| *at >= from_ns)
+        .count() as u64
+}
+
+#[test]
+fn patterns_have_their_rates() {
+    near(
+        count(Pattern::Poisson { gap_ns: MS }, 0, 100 * S),
+        100_000.0,
+        1.5,
+    );
+    near(
+        count(Pattern::Regular { gap_ns: MS }, 0, 100 * S),
+        100_000.0,
+        0.01,
+    );
+    for fixed_phases in [true, false] {
+        let bursts = Pattern::Bursts {
+            gap_ns: MS,
+            on_ns: 20 * MS,
+            off_ns: 60 * MS,
+            fixed_phases,
+        };
+        near(count(bursts, 0, 400 * S), 100_000.0, 4.0);
+    }
+    let fixed = Pattern::Bursts {
+        gap_ns: MS,
+        on_ns: 2 * S,
+        off_ns: S,
+        fixed_phases: true,
+    };
+    assert_eq!(count(fixed.clone(), 2 * S, 3 * S), 0);
+    near(count(fixed, 3 * S, 5 * S), 2_000.0, 8.0);
+    let day = |from, to| {
+        let curve = Curve::diurnal(100 * S, 0, 1_000_000);
+        count(
+            Pattern::Curve {
+                gap_ns: MS / 10,
+                curve,
+            },
+            from,
+            to,
+        )
+    };
+    // The mean of sin² is a half; the middle tenth holds 0.0992 of the whole at full rate.
+    near(day(0, 100 * S), 500_000.0, 1.0);
+    near(day(45 * S, 55 * S), 99_180.0, 1.5);
+    near(day(100 * S, 200 * S), 500_000.0, 1.0);
+    let curve = Curve::new(
+        vec![(0, 200_000), (10 * S, 200_000), (20 * S, 800_000)],
+        None,
+    );
+    assert_eq!(
+        (curve.at(5 * S), curve.at(15 * S), curve.at(90 * S)),
+        (200_000, 500_000, 800_000)
+    );
+    let zero = Curve::new(vec![(0, 0)], None);
+    assert_eq!(
+        count(
+            Pattern::Curve {
+                gap_ns: MS,
+                curve: zero
+            },
+            0,
+            S
+        ),
+        0
+    );
+}
+
+#[test]
+fn lists_end_or_begin_again() {
+    let requests: std::sync::Arc<[Request]> = [
+        Request {
+            due_ns: MS,
+            work_ns: 5,
+        },
+        Request {
+            due_ns: 3 * MS,
+            work_ns: 0,
+        },
+    ]
+    .into();
+    let all = |repeat_ns| {
+        let pattern = Pattern::Listed {
+            requests: requests.clone(),
+            repeat_ns,
+        };
+        let arrivals = Arrivals::new(pattern, Work::fixed(7), S, Prng::new(1));
+        arrivals
+            .take(5)
+            .map(|r| (r.due_ns - S, r.work_ns))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(all(None), [(MS, 5), (3 * MS, 7)]);
+    assert_eq!(
+        all(Some(10 * MS)),
+        [
+            (MS, 5),
+            (3 * MS, 7),
+            (11 * MS, 5),
+            (13 * MS, 7),
+            (21 * MS, 5)
+        ]
+    );
+}
+
+/// What the report says of quotas leaves the warm-up out, as all else in it does: one second has ten periods.
+#[test]
+fn quotas_count_without_the_warm_up() {
+    let quota = |duration: &str, warmup: &str| {
+        let out = run(&format!(
+            "duration = \"{duration}\"\nwarmup = \"{warmup}\"\n[machine]\ncpus = 2\n[group.a]\nquota = \"50ms\"\n\
+             [workload.w]\nkind = \"hog\"\ngroup = \"a\"\n"
+        ));
+        let group = out.groups.iter().find(|group| group.name == "a").unwrap();
+        (group.periods, group.throttled_periods, group.throttled_ns)
+    };
+    let (periods, throttled, ns) = quota("3s", "2s");
+    assert!((9..=11).contains(&periods), "{periods}");
+    assert!((9..=11).contains(&throttled), "{throttled}");
+    let (_, _, all_ns) = quota("1s", "0s");
+    near(ns, all_ns as f64, 15.0);
+}

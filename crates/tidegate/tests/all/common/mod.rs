@@ -1,0 +1,270 @@
+//! An instance of Tidegate of a test's own: its run directory, its cgroup prefix, its copy of the command.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a loud machine.
+pub const PATIENCE: Duration = Duration::from_secs(15);
+
+/// One instance. Dropping it stops its agent and looks for what it left.
+pub struct Instance {
+    dir: tempfile::TempDir,
+    prefix: String,
+    binary: PathBuf,
+}
+
+impl Instance {
+    /// A new instance, or `None` with the reason printed where headroom cannot be enforced.
+    pub fn new(name: &str) -> Option<Instance> {
+        // In memory, as /run is: the agent's shared pages must not wait for a disk's journal.
+        let memory = Path::new("/dev/shm");
+        let dir = match memory.is_dir() {
+            true => tempfile::tempdir_in(memory).unwrap(),
+            false => tempfile::tempdir().unwrap(),
+        };
+        // Other users' commands must get at the socket and the copy of the command.
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let binary = dir.path().join("tidegate");
+        // By another process: a test beside this one may fork while we hold the copy open for writing, and then it could not
+        // be executed (ETXTBSY) until that child has its own program.
+        let copied = Command::new("cp")
+            .arg(env!("CARGO_BIN_EXE_tidegate"))
+            .arg(&binary)
+            .status()
+            .unwrap();
+        assert!(copied.success(), "cp to {}", binary.display());
+        let prefix = format!("tgtest-{name}-{}", std::process::id());
+        let instance = Instance {
+            dir,
+            prefix,
+            binary,
+        };
+        match why_not(&instance) {
+            None => Some(instance),
+            Some(why) => {
+                eprintln!("skipped: {name}: {why}");
+                None
+            }
+        }
+    }
+
+    /// Another instance with the same copy of the command.
+    pub fn beside(&self, name: &str) -> Instance {
+        let parent = self.dir.path().parent().unwrap_or(Path::new("/tmp"));
+        let dir = tempfile::tempdir_in(parent).unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        Instance {
+            dir,
+            prefix: format!("{}-{name}", self.prefix),
+            binary: self.binary.clone(),
+        }
+    }
+
+    pub fn run_dir(&self) -> PathBuf {
+        self.dir.path().join("run")
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub fn binary(&self) -> &Path {
+        &self.binary
+    }
+
+    /// The instance's environment on another program.
+    pub fn on(&self, mut command: Command) -> Command {
+        command
+            .env("TIDEGATE_RUN_DIR", self.run_dir())
+            .env("TIDEGATE_PREFIX", &self.prefix);
+        for name in ["SUDO_UID", "SUDO_GID", "SUDO_USER"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// `tidegate WORDS`.
+    pub fn tidegate(&self, words: &[&str]) -> Command {
+        let mut command = self.on(Command::new(&self.binary));
+        command.args(words);
+        command
+    }
+
+    /// Runs `tidegate WORDS` to its end.
+    pub fn output(&self, words: &[&str]) -> Output {
+        self.tidegate(words).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Runs it and insists on success; gives back standard output.
+    pub fn ok(&self, words: &[&str]) -> String {
+        let output = self.output(words);
+        assert!(
+            output.status.success(),
+            "tidegate {words:?}: {}",
+            describe(&output)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Its `--json` answer.
+    pub fn json(&self, words: &[&str]) -> serde_json::Value {
+        let mut words = words.to_vec();
+        words.push("--json");
+        serde_json::from_str(&self.ok(&words)).unwrap()
+    }
+
+    /// A command that runs in a gate until it is dropped.
+    pub fn background(&self, flags: &[&str], command: &[&str]) -> Background {
+        let mut words = vec!["run", "--quiet"];
+        words.extend(flags);
+        words.push("--");
+        words.extend(command);
+        let mut running = self.tidegate(&words);
+        running
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .process_group(0);
+        Background(running.spawn().unwrap())
+    }
+
+    /// Waits until a gate of this name is there, and gives it back as `show` has it.
+    pub fn gate(&self, name: &str) -> serde_json::Value {
+        let mut found = serde_json::Value::Null;
+        wait_for(&format!("gate {name}"), || {
+            let output = self.output(&["show", name, "--json"]);
+            if output.status.success() {
+                found = serde_json::from_slice(&output.stdout).unwrap();
+            }
+            output.status.success()
+        });
+        found
+    }
+
+    /// Directories of this instance anywhere in the cgroup trees.
+    pub fn groups_left(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut todo = vec![(PathBuf::from("/sys/fs/cgroup"), 0)];
+        while let Some((dir, depth)) = todo.pop() {
+            for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+                if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    continue;
+                }
+                if entry
+                    .file_name()
+                    .to_string_lossy()
+                    .starts_with(&self.prefix)
+                {
+                    found.push(entry.path());
+                } else if depth < 4 {
+                    todo.push((entry.path(), depth + 1));
+                }
+            }
+        }
+        found
+    }
+
+    /// Waits until the agent has left by itself, and everything with it.
+    pub fn gone(&self) {
+        wait_for("the agent to leave", || {
+            !self.run_dir().join("tidegate.sock").exists()
+        });
+        wait_for("the groups to go", || self.groups_left().is_empty());
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = self
+            .tidegate(&["stop"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        let _ = self
+            .tidegate(&["repair"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        let left = self.groups_left();
+        if std::thread::panicking() {
+            let log = std::fs::read_to_string(self.run_dir().join("agent.log")).unwrap_or_default();
+            eprintln!("--- the agent's log ---\n{log}---");
+        } else {
+            assert!(left.is_empty(), "groups left behind: {left:?}");
+        }
+    }
+}
+
+/// Killed and waited for when dropped, so that no test leaves a process.
+pub struct Background(pub Child);
+
+impl Background {
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // The whole process group: a shell's child would go on without it.
+        let _ = Command::new("kill")
+            .args(["-KILL", "--", &format!("-{}", self.0.id())])
+            .stderr(Stdio::null())
+            .status();
+        let _ = self.0.wait();
+    }
+}
+
+fn why_not(instance: &Instance) -> Option<String> {
+    static ASKED: OnceLock<Option<String>> = OnceLock::new();
+    ASKED
+        .get_or_init(|| {
+            let output = instance.output(&["doctor", "--json"]);
+            let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            match report["enforceable"].as_bool() {
+                Some(true) => None,
+                _ => Some(report["verdict"].as_str().unwrap_or_default().to_owned()),
+            }
+        })
+        .clone()
+}
+
+pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(
+            started.elapsed() < PATIENCE,
+            "waited {PATIENCE:?} for {what}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub fn describe(output: &Output) -> String {
+    format!(
+        "{}\nstdout: {}\nstderr: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The lines of `/proc/PID/cgroup`, or nothing when the process is gone.
+pub fn cgroups_of(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default()
+}

@@ -1,0 +1,98 @@
+//! Caps on the running kernel, as a person asks for them: soft ones of commands, hard ones of each task and of a process.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use crate::common::{Background, Instance, cgroups_of, wait_for};
+
+#[test]
+fn a_soft_capped_command_lies_at_the_top_and_tells_of_its_bucket() {
+    let Some(instance) = Instance::new("soft") else {
+        return;
+    };
+    let flags = ["--cap-soft", "0", "--name", "job"];
+    let command = instance.background(&flags, &["sleep", "60"]);
+    let gate = instance.gate("job");
+    let group = gate["cgroup"].as_str().unwrap();
+    assert!(
+        group.ends_with(&format!("/{}-soft=job", instance.prefix())),
+        "{group}"
+    );
+    wait_for("the command in its group", || {
+        cgroups_of(command.pid()).contains(group)
+    });
+    wait_for("the background", || {
+        instance.gate("job")["cap"]["in_background_seconds"].is_number()
+    });
+    assert!(instance.ok(&["show", "job"]).contains("for good"));
+    assert_eq!(instance.json(&["explain", "job"])["binding"], "cap");
+    instance.ok(&["set", "gate:job", "cap_soft=30%"]);
+    assert_eq!(instance.gate("job")["cap"]["soft_permille"], 300);
+    wait_for("one that sleeps to come out of the background", || {
+        let cap = &instance.gate("job")["cap"];
+        cap["in_background_seconds"].is_null() && cap["level_ms"].as_f64() > Some(0.0)
+    });
+    drop(command);
+    instance.gone();
+}
+
+#[test]
+fn each_task_of_a_command_has_a_group_of_its_own() {
+    let Some(instance) = Instance::new("each") else {
+        return;
+    };
+    let flags = ["--cap", "200‰", "--cap-scope", "task", "--name", "job"];
+    let two = "sleep 60 & sleep 60 & wait";
+    let command = instance.background(&flags, &["sh", "-c", two]);
+    wait_for("a group for each task", || {
+        let notes = instance.gate("job")["notes"].to_string();
+        notes.contains("each alone: 3 groups for tasks")
+    });
+    let mut tasks = children(command.pid());
+    tasks.push(command.pid());
+    let mut groups: Vec<String> = tasks.into_iter().map(cgroups_of).collect();
+    groups.sort();
+    groups.dedup();
+    assert_eq!(groups.len(), 3, "{groups:#?}");
+    drop(command);
+    instance.gone();
+}
+
+#[test]
+fn a_process_that_runs_is_capped_and_goes_home() {
+    let Some(instance) = Instance::new("home") else {
+        return;
+    };
+    let mut hog = Command::new("sh");
+    hog.args(["-c", "while :; do :; done"])
+        .stdin(Stdio::null())
+        .process_group(0);
+    let hog = Background(hog.spawn().unwrap());
+    let home = cgroups_of(hog.pid());
+    let target = format!("pid:{}", hog.pid());
+    instance.ok(&["set", &target, "cap_hard=20%", "cap_scope=process"]);
+    let at = cgroups_of(hog.pid());
+    assert!(
+        at.contains(&format!("{}-p{}", instance.prefix(), hog.pid())),
+        "{at}"
+    );
+    wait_for("its cap to throttle it", || {
+        let gate = instance.gate(&target);
+        gate["nr_throttled"].as_u64() > Some(0)
+    });
+    wait_for("the reason", || {
+        instance.json(&["explain", &target])["binding"] == "cap_hard"
+    });
+    instance.ok(&["unset", &target]);
+    assert_eq!(cgroups_of(hog.pid()), home);
+    drop(hog);
+    instance.gone();
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let text = text.unwrap_or_default();
+    text.split_ascii_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect()
+}

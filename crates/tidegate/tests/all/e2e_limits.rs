@@ -1,0 +1,215 @@
+//! Quotas, bursts and hard caps on the running kernel: on commands, processes and groups of any class, beside the moving quota
+//! of side work, after a death of the agent, and put back.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::common::{Background, Instance, cgroups_of, describe, stderr, wait_for};
+
+const NOBODY: &str = "65534";
+
+fn spawn(words: &[&str]) -> Background {
+    let mut command = Command::new(words[0]);
+    command
+        .args(&words[1..])
+        .stdin(Stdio::null())
+        .process_group(0);
+    Background(command.spawn().unwrap())
+}
+
+/// Where the cpu controller is mounted, and whether it is v1.
+fn cpu_mount() -> (PathBuf, bool) {
+    let v1 = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
+    let mut mounts = v1.iter().map(Path::new);
+    match mounts.find(|path| path.join("cpu.shares").exists()) {
+        Some(path) => (path.to_owned(), true),
+        None => (PathBuf::from("/sys/fs/cgroup"), false),
+    }
+}
+
+/// Quota (`None` for no limit), period and burst of a group in µs.
+fn limit(group: &str) -> (Option<u64>, u64, u64) {
+    let (mount, v1) = cpu_mount();
+    let dir = mount.join(group.trim_start_matches('/'));
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap_or_default();
+    let number = |name: &str| read(name).trim().parse().unwrap_or(0);
+    if v1 {
+        let quota = read("cpu.cfs_quota_us").trim().parse().ok();
+        return (
+            quota,
+            number("cpu.cfs_period_us"),
+            number("cpu.cfs_burst_us"),
+        );
+    }
+    let max = read("cpu.max");
+    let mut words = max.split_ascii_whitespace();
+    let quota = words.next().and_then(|word| word.parse().ok());
+    let period = words.next().and_then(|word| word.parse().ok());
+    (quota, period.unwrap_or(0), number("cpu.max.burst"))
+}
+
+fn group_of(gate: &serde_json::Value) -> String {
+    gate["cgroup"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn commands_of_any_class_have_their_limits() {
+    let Some(instance) = Instance::new("limits") else {
+        return;
+    };
+    for (class, flags) in [("main", &["--main"][..]), ("neutral", &[])] {
+        let limits = ["--name", class, "--quota", "30ms", "--burst", "10ms"];
+        let flags = [flags, &limits].concat();
+        let _running = instance.background(&flags, &["sleep", "60"]);
+        let gate = instance.gate(class);
+        assert_eq!(limit(&group_of(&gate)), (Some(30_000), 100_000, 10_000));
+        assert_eq!(gate["own_limit"]["quota_usec"], 30_000, "{gate}");
+        let refused = instance.output(&["set", class, "burst=31ms"]);
+        assert!(!refused.status.success() && stderr(&refused).contains("quota"));
+        instance.ok(&["set", class, "cap_hard=200‰"]);
+        assert_eq!(limit(&group_of(&gate)), (Some(1_600), 8_000, 400));
+        instance.ok(&["unset", class, "cap_hard", "burst"]);
+        assert_eq!(limit(&group_of(&gate)), (Some(30_000), 100_000, 0));
+        instance.ok(&["unset", class, "quota"]);
+        assert_eq!(limit(&group_of(&gate)).0, None);
+    }
+    instance.gone();
+}
+
+#[test]
+fn a_process_gets_a_group_in_place_and_goes_home() {
+    let Some(instance) = Instance::new("inplace") else {
+        return;
+    };
+    let process = spawn(&["sleep", "60"]);
+    let before = cgroups_of(process.pid());
+    let target = format!("pid:{}", process.pid());
+    instance.ok(&["set", &target, "class=main", "quota=0.25cpu", "period=20ms"]);
+    let gate = instance.gate(&target);
+    assert_eq!(limit(&group_of(&gate)), (Some(5_000), 20_000, 0));
+    assert_ne!(cgroups_of(process.pid()), before);
+    instance.ok(&["unset", &target, "quota", "period"]);
+    assert_eq!(cgroups_of(process.pid()), before, "it needs no group now");
+    instance.ok(&["set", &target, "cap_hard=10‰"]);
+    let gate = instance.gate(&target);
+    assert_eq!(limit(&group_of(&gate)), (Some(1_000), 100_000, 0));
+    instance.ok(&["unset", &target]);
+    assert_eq!(cgroups_of(process.pid()), before);
+    drop(process);
+    instance.gone();
+}
+
+/// On v1 a child's quota above its parent's makes the kernel refuse to lower the parent's.
+#[test]
+fn the_moving_quota_is_not_held_up_by_quotas_below_it() {
+    let Some(instance) = Instance::new("nested") else {
+        return;
+    };
+    let flags = ["--side", "--name", "job", "--quota", "90ms"];
+    let _side = instance.background(&flags, &["sh", "-c", "while :; do :; done"]);
+    let gate = instance.gate("job");
+    let group = group_of(&gate);
+    let root = format!("/{}-side", instance.prefix());
+    // A group that side work makes, with a quota, as a container runtime does.
+    let inner = cpu_mount()
+        .0
+        .join(group.trim_start_matches('/'))
+        .join("inner");
+    if cpu_mount().1 {
+        std::fs::create_dir(&inner).unwrap();
+        // Refused where the root above is lower just now; then there is nothing in the way either.
+        let _ = std::fs::write(inner.join("cpu.cfs_quota_us"), "80000");
+    }
+    let main = ["--main", "--name", "web", "--headroom", "30%"];
+    let _main = instance.background(
+        &main,
+        &["sh", "-c", "while :; do :; done & while :; do :; done"],
+    );
+    instance.gate("web");
+    let ratio = |group: &str| {
+        let (quota, period, _) = limit(group);
+        quota.map(|quota| quota as f64 / period as f64)
+    };
+    wait_for("the cut", || ratio(&root).is_some_and(|ratio| ratio < 0.5));
+    let status = instance.json(&["status"]);
+    assert_eq!(status["alerts"], serde_json::json!([]), "{status}");
+    let below = ratio(&group);
+    assert!(
+        !cpu_mount().1 || below.is_none() || below <= Some(0.9),
+        "{below:?}"
+    );
+    let page = instance.ok(&["explain", "job"]);
+    assert!(page.contains("its own quota"), "{page}");
+    let _ = std::fs::remove_dir(&inner);
+}
+
+#[test]
+fn limits_outlive_the_agent_and_are_taken_up() {
+    let Some(instance) = Instance::new("outlive") else {
+        return;
+    };
+    let flags = [
+        "--main", "--name", "web", "--quota", "40ms", "--burst", "auto",
+    ];
+    let _web = instance.background(&flags, &["sleep", "60"]);
+    let group = group_of(&instance.gate("web"));
+    let agent = instance.json(&["status"])["pid"].as_u64().unwrap();
+    let killed = Command::new("kill")
+        .args(["-KILL", &agent.to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    wait_for("another agent", || {
+        let output = instance.output(&["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        assert_eq!(limit(&group).0, Some(40_000));
+        status["pid"].as_u64().is_some_and(|pid| pid != agent)
+            && status["gates"][0]["own_limit"]["quota_usec"] == 40_000
+    });
+    assert_eq!(limit(&group).0, Some(40_000));
+    instance.ok(&["set", "web", "quota=50ms"]);
+    assert_eq!(limit(&group).0, Some(50_000));
+}
+
+#[test]
+fn a_user_tightens_what_an_administrator_set_and_never_loosens_it() {
+    let Some(instance) = Instance::new("tighten") else {
+        return;
+    };
+    let keeper = instance.background(&["--side", "--name", "keeper"], &["sleep", "60"]);
+    instance.gate("keeper");
+    let as_nobody = |words: &[&str]| {
+        let mut command = instance.on(Command::new("setpriv"));
+        command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+        command.arg(instance.binary()).args(words).current_dir("/");
+        command
+    };
+    let mut run = as_nobody(&[
+        "run", "--side", "--quiet", "--name", "job", "--", "sleep", "60",
+    ]);
+    let job = Background(run.stdin(Stdio::null()).process_group(0).spawn().unwrap());
+    instance.gate("job");
+    let set = |words: &[&str]| as_nobody(words).output().unwrap();
+    let own = set(&["set", "job", "cap_hard=500‰"]);
+    assert!(own.status.success(), "{}", describe(&own));
+    let loosened = set(&["set", "job", "cap_hard=600‰"]);
+    assert!(
+        loosened.status.success(),
+        "one's own: {}",
+        describe(&loosened)
+    );
+    instance.ok(&["set", "job", "cap_hard=300‰"]);
+    for looser in ["cap_hard=400‰", "cap_hard=none", "cap_scope=task"] {
+        let refused = set(&["set", "job", looser]);
+        assert!(!refused.status.success(), "{looser}");
+        assert!(
+            stderr(&refused).contains("with privilege"),
+            "{}",
+            describe(&refused)
+        );
+    }
+    let tighter = set(&["set", "job", "cap_hard=100‰"]);
+    assert!(tighter.status.success(), "{}", describe(&tighter));
+    drop((job, keeper));
+    instance.gone();
+}

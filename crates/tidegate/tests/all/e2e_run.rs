@@ -1,0 +1,322 @@
+//! `tidegate run` on this machine: what the command is, sees and answers is its own.
+
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::common::{Instance, cgroups_of, describe, stderr, stdout, wait_for};
+
+#[test]
+fn the_commands_exit_code_is_the_answer() {
+    let Some(instance) = Instance::new("exit") else {
+        return;
+    };
+    for code in [0, 1, 7, 125, 255] {
+        let output = instance.output(&["run", "--side", "--", "sh", "-c", &format!("exit {code}")]);
+        assert_eq!(output.status.code(), Some(code), "{}", describe(&output));
+        assert_eq!(stdout(&output), "");
+    }
+    instance.gone();
+}
+
+#[test]
+fn a_signal_that_kills_the_command_kills_us() {
+    let Some(instance) = Instance::new("signal") else {
+        return;
+    };
+    for signal in [
+        libc_signal::TERM,
+        libc_signal::KILL,
+        libc_signal::SEGV,
+        libc_signal::PIPE,
+    ] {
+        let output = instance.output(&[
+            "run",
+            "--side",
+            "--",
+            "sh",
+            "-c",
+            &format!("kill -{signal} $$"),
+        ]);
+        assert_eq!(
+            output.status.signal(),
+            Some(signal),
+            "{}",
+            describe(&output)
+        );
+    }
+}
+
+mod libc_signal {
+    pub const KILL: i32 = 9;
+    pub const SEGV: i32 = 11;
+    pub const PIPE: i32 = 13;
+    pub const TERM: i32 = 15;
+}
+
+#[test]
+fn bytes_pass_through_unchanged() {
+    let Some(instance) = Instance::new("bytes") else {
+        return;
+    };
+    // Every byte value, more than a pipe holds.
+    let sent: Vec<u8> = (0..1_u32 << 20)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
+    let mut command = instance.tidegate(&["run", "--side", "--", "cat"]);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let copy = sent.clone();
+    let writer = std::thread::spawn(move || stdin.write_all(&copy));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(
+        output.stdout == sent,
+        "{} bytes of {}",
+        output.stdout.len(),
+        sent.len()
+    );
+    assert!(output.status.success());
+}
+
+/// Runs a shell line once as it is and once with `run` before `exec`'s command, and insists on the same output.
+fn same_with_and_without(instance: &Instance, before: &str, command: &str) {
+    let binary = instance.binary().display();
+    let run = |line: String| {
+        let mut shell = instance.on(Command::new("sh"));
+        shell.arg("-c").arg(line).stdin(Stdio::null());
+        let output = shell.output().unwrap();
+        assert!(output.status.success(), "{}", describe(&output));
+        stdout(&output)
+    };
+    let bare = run(format!("{before} exec {command}"));
+    let gated = run(format!(
+        "{before} exec {binary} run --side --quiet -- {command}"
+    ));
+    assert_eq!(bare, gated, "{before} {command}");
+    assert!(!bare.is_empty(), "{before} {command}");
+}
+
+#[test]
+fn the_command_inherits_what_we_inherited() {
+    let Some(instance) = Instance::new("inherit") else {
+        return;
+    };
+    let signals = "grep -E '^Sig(Blk|Ign|Cgt)|^Groups|^Seccomp:' /proc/self/status";
+    same_with_and_without(&instance, "", signals);
+    same_with_and_without(&instance, "trap '' PIPE USR1 INT;", signals);
+    same_with_and_without(
+        &instance,
+        "exec 7</etc/passwd 9>/dev/null;",
+        "ls -l --time-style=+ /proc/self/fd/ | wc -l; true",
+    );
+    same_with_and_without(
+        &instance,
+        "exec 7</etc/passwd 0<&-;",
+        "readlink /proc/self/fd/7",
+    );
+    same_with_and_without(
+        &instance,
+        "exec 0<&-;",
+        "sh -c '[ -e /proc/self/fd/0 ] && echo open || echo closed'",
+    );
+    same_with_and_without(
+        &instance,
+        "cd /usr; umask 027; ulimit -n 77; A='b c'; export A;",
+        "sh -c 'env | grep -v ^_= | sort; pwd; umask; ulimit -n'",
+    );
+    same_with_and_without(&instance, "", "sh -c 'cut -d\" \" -f19 /proc/self/stat'");
+}
+
+#[test]
+fn commands_that_cannot_be_executed_leave_no_trace() {
+    let Some(instance) = Instance::new("missing") else {
+        return;
+    };
+    let script = instance.path().join("bad-interpreter");
+    std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    let plain = instance.path().join("no-shebang");
+    std::fs::write(&plain, "exit 9\n").unwrap();
+    for file in [&script, &plain] {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let missing = instance.output(&["run", "--side", "--", "no-such-command"]);
+    assert_eq!(missing.status.code(), Some(127), "{}", describe(&missing));
+    assert!(
+        !instance.run_dir().exists(),
+        "an agent was started for a command that is not there"
+    );
+    let output = instance.output(&["run", "--side", "--", script.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(126), "{}", describe(&output));
+    assert!(
+        stderr(&output).contains("interpreter"),
+        "{}",
+        describe(&output)
+    );
+    // As in a shell.
+    let output = instance.output(&["run", "--side", "--", plain.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(9), "{}", describe(&output));
+    instance.gone();
+}
+
+#[test]
+fn a_gate_lives_as_long_as_its_command() {
+    let Some(instance) = Instance::new("life") else {
+        return;
+    };
+    let sleeper = instance.background(&["--side", "--name", "sleeper"], &["sleep", "60"]);
+    let gate = instance.gate("sleeper");
+    assert_eq!(gate["class"], "side");
+    assert_eq!(gate["processes"], 1);
+    let group = format!("{}-side/sleeper", instance.prefix());
+    assert!(
+        cgroups_of(sleeper.pid()).contains(&group),
+        "{}",
+        cgroups_of(sleeper.pid())
+    );
+    let status = instance.json(&["status"]);
+    assert_eq!(
+        status["headroom_pct"], 20.0,
+        "the default while side work runs"
+    );
+    assert_eq!(status["gates"].as_array().unwrap().len(), 1);
+    drop(sleeper);
+    instance.gone();
+    assert_eq!(instance.output(&["status"]).status.code(), Some(3));
+}
+
+#[test]
+fn siblings_and_nested_runs_each_have_their_gate() {
+    let Some(instance) = Instance::new("nest") else {
+        return;
+    };
+    let binary = instance.binary().to_str().unwrap().to_owned();
+    let _one = instance.background(&["--side", "--name", "one"], &["sleep", "60"]);
+    let _two = instance.background(
+        &["--main", "--name", "two", "--headroom", "35%"],
+        &["sleep", "60"],
+    );
+    let inner = [
+        &binary, "run", "--side", "--quiet", "--name", "inner", "--", "sleep", "60",
+    ];
+    let mut outer_words = vec!["sh", "-c", "\"$@\"; true", "sh"];
+    outer_words.extend(inner);
+    let _outer = instance.background(&["--side", "--name", "outer"], &outer_words);
+    instance.gate("one");
+    instance.gate("two");
+    instance.gate("outer");
+    let inner = instance.gate("inner");
+    assert_eq!(inner["parent"], "outer");
+    assert_eq!(instance.json(&["show"]).as_array().unwrap().len(), 4);
+    assert_eq!(instance.json(&["status"])["headroom_pct"], 35.0);
+    let page = instance.ok(&["explain", "inner"]);
+    assert!(
+        page.lines().count() <= 40 && page.contains("inner"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_terminal_session_is_the_commands_own() {
+    let Some(instance) = Instance::new("pty") else {
+        return;
+    };
+    let on_a_terminal = |line: &str| {
+        // A shell's background job ignores SIGINT, and so would what is started by it.
+        let mut script = instance.on(Command::new("env"));
+        script
+            .args(["--default-signal=INT", "script", "-qec", line, "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        script
+    };
+    let binary = instance.binary().display().to_string();
+    let line = format!(
+        "{binary} run --side --quiet -- sh -c 'test -t 0 && test -t 1 && tty && ps -o stat= -p $$'"
+    );
+    let output = on_a_terminal(&line).output().unwrap();
+    let text = stdout(&output);
+    assert!(
+        output.status.success() && text.contains("/dev/pts/"),
+        "{}",
+        describe(&output)
+    );
+    // In the foreground of its session, so that Ctrl-C and Ctrl-Z reach it.
+    assert!(text.contains('+'), "{text}");
+
+    let started = instance.path().join("started");
+    let line = format!(
+        "{binary} run --side --quiet -- sh -c 'touch {}; exec sleep 60'",
+        started.display()
+    );
+    let mut session = on_a_terminal(&line).spawn().unwrap();
+    wait_for("the command on the terminal", || started.exists());
+    // Again, as a person would who sees nothing happen: one was lost once, on a busy machine, while the shell became the command.
+    let mut status = None;
+    wait_for("the end of the session", || {
+        let typed = session.stdin.as_mut().unwrap().write_all(b"\x03");
+        std::thread::sleep(Duration::from_millis(300));
+        status = session.try_wait().unwrap();
+        status.is_some() || typed.is_err()
+    });
+    let status = status.unwrap_or_else(|| session.wait().unwrap());
+    assert_eq!(
+        status.code(),
+        Some(128 + 2),
+        "Ctrl-C ends the command, and so the session"
+    );
+    instance.gone();
+}
+
+#[test]
+fn a_command_that_outlives_a_stop_leaves_no_group() {
+    let Some(instance) = Instance::new("outlives") else {
+        return;
+    };
+    let running = instance.background(&["--side", "--name", "last"], &["sleep", "60"]);
+    instance.gate("last");
+    let said = instance.ok(&["stop"]);
+    assert!(said.contains("1 running side command"), "{said}");
+    assert_ne!(instance.groups_left(), Vec::<std::path::PathBuf>::new());
+    drop(running);
+    instance.gone();
+    wait_for("the records to go", || {
+        !instance.run_dir().join("gates.json").exists()
+    });
+}
+
+/// A panic there has cost seconds of symbols, in the gate that the killed starter was in.
+#[test]
+fn an_agent_whose_starter_is_dead_gives_up_without_a_panic() {
+    let Some(instance) = Instance::new("unread") else {
+        return;
+    };
+    let _work = instance.background(&["--side", "--name", "work"], &["sleep", "60"]);
+    instance.gate("work");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let errors = instance.path().join("errors");
+    let mut second = instance.tidegate(&["agent", "--on-demand"]);
+    second
+        .stdin(Stdio::null())
+        .stdout(writer)
+        .stderr(std::fs::File::create(&errors).unwrap());
+    assert!(
+        second.status().unwrap().success(),
+        "it goes on as another process"
+    );
+    wait_for("the second agent to end", || {
+        std::fs::read_to_string(&errors)
+            .unwrap()
+            .contains("another agent runs")
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    let said = std::fs::read_to_string(&errors).unwrap();
+    assert!(!said.contains("panicked"), "{said}");
+}

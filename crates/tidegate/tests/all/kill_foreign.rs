@@ -1,0 +1,378 @@
+//! Processes and groups that are not ours, when the agent dies or freezes: each goes to its declared fallback, comes under
+//! its terms again with the next agent, and gets back what it had from `unset` or `repair`.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::{Background, Instance, cgroups_of};
+use crate::support_kill::processes::{agents, guardians, kill9, signal};
+use crate::support_kill::stage::{Stage, nothing_left, side_root};
+use crate::support_kill::watch::{Limit, cpu_mount};
+use crate::support_kill::{Coin, LEASE, kills, wait};
+
+/// Moving a process waits for every fork on the machine (the kernel's cgroup_threadgroup_rwsem and an RCU grace period), and
+/// those of side work take their time on a full one: seconds were seen.
+const SOON: Duration = Duration::from_secs(10);
+
+fn hog() -> Background {
+    use std::os::unix::process::CommandExt;
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "while :; do :; done"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0);
+    Background(shell.spawn().unwrap())
+}
+
+/// A group of another program, with a hog in it and a weight of its own.
+struct Group {
+    dir: PathBuf,
+    hog: Option<Background>,
+    before: Vec<String>,
+}
+
+impl Group {
+    fn new(instance: &Instance, name: &str) -> Group {
+        let (mount, v1) = cpu_mount();
+        let dir = mount.join(format!("other-{name}-{}", instance.prefix()));
+        std::fs::create_dir(&dir).unwrap();
+        let (file, weight) = if v1 {
+            ("cpu.shares", "512")
+        } else {
+            ("cpu.weight", "70")
+        };
+        std::fs::write(dir.join(file), weight).unwrap();
+        let hog = hog();
+        std::fs::write(dir.join("cgroup.procs"), hog.pid().to_string()).unwrap();
+        let mut group = Group {
+            dir,
+            hog: Some(hog),
+            before: Vec::new(),
+        };
+        group.before = group.values();
+        group
+    }
+
+    fn target(&self) -> String {
+        format!(
+            "cgroup:/{}",
+            self.dir.file_name().unwrap().to_str().unwrap()
+        )
+    }
+
+    fn values(&self) -> Vec<String> {
+        [
+            "cpu.cfs_quota_us",
+            "cpu.cfs_period_us",
+            "cpu.shares",
+            "cpu.idle",
+            "cpu.max",
+            "cpu.weight",
+        ]
+        .into_iter()
+        .filter_map(|file| std::fs::read_to_string(self.dir.join(file)).ok())
+        .collect()
+    }
+
+    fn limit(&self) -> Limit {
+        Limit::open(&self.dir)
+    }
+
+    fn is_limited(&self) -> bool {
+        self.limit().rate_ucpu().is_some()
+    }
+
+    fn is_restored(&self) -> bool {
+        self.values() == self.before
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        drop(self.hog.take());
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.dir).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// A process of another program.
+struct Process {
+    hog: Background,
+    before: String,
+}
+
+impl Process {
+    fn new() -> Process {
+        let hog = hog();
+        let before = cgroups_of(hog.pid());
+        Process { hog, before }
+    }
+
+    fn target(&self) -> String {
+        format!("pid:{}", self.hog.pid())
+    }
+
+    fn is_lent(&self) -> bool {
+        cgroups_of(self.hog.pid()) != self.before
+    }
+
+    fn is_alive(&mut self) -> bool {
+        self.hog.0.try_wait().unwrap().is_none()
+    }
+}
+
+/// An agent that no guardian brings back, as a service manager has it.
+fn service(instance: &Instance) -> Background {
+    use std::os::unix::process::CommandExt;
+    let mut agent = instance.tidegate(&["agent"]);
+    agent.process_group(0);
+    agent
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let agent = Background(agent.spawn().unwrap());
+    let ready = || instance.output(&["status"]).status.success();
+    wait("the service", Duration::from_secs(10), ready);
+    let guarded = || guardians(instance.prefix()).len() == 1;
+    wait("its guardian", Duration::from_secs(10), guarded);
+    agent
+}
+
+/// One group and one process of each fallback.
+struct Targets {
+    groups: [Group; 3],
+    processes: [Process; 3],
+}
+
+const FALLBACKS: [&str; 3] = ["floor", "restore", "hold:1s"];
+
+impl Targets {
+    fn new(instance: &Instance) -> Targets {
+        let targets = Targets {
+            groups: FALLBACKS.map(|name| Group::new(instance, &name.replace(':', "-"))),
+            processes: FALLBACKS.map(|_| Process::new()),
+        };
+        for (nth, fallback) in FALLBACKS.iter().enumerate() {
+            let fallback = format!("fallback={fallback}");
+            for target in targets.names(nth) {
+                instance.ok(&["set", &target, "class=side", &fallback]);
+            }
+        }
+        targets
+    }
+
+    fn names(&self, nth: usize) -> [String; 2] {
+        [self.groups[nth].target(), self.processes[nth].target()]
+    }
+
+    fn all_limited(&self) -> bool {
+        self.groups
+            .iter()
+            .all(|group| group.is_limited() && group.limit().is_idle())
+            && self.processes.iter().all(Process::is_lent)
+    }
+
+    fn all_restored(&self) -> bool {
+        self.groups.iter().all(Group::is_restored) && !self.processes.iter().any(Process::is_lent)
+    }
+
+    fn check_alive(&mut self) {
+        assert!(
+            self.processes.iter_mut().all(Process::is_alive),
+            "a process was lost"
+        );
+        for group in &mut self.groups {
+            let hog = group.hog.as_mut().unwrap();
+            assert!(hog.0.try_wait().unwrap().is_none(), "a process was lost");
+            assert!(
+                cgroups_of(hog.pid()).contains("other-"),
+                "a process was moved out of its group"
+            );
+        }
+    }
+}
+
+#[test]
+fn each_target_goes_to_its_fallback_and_comes_back() {
+    let Some(instance) = Instance::new("kill-fallback") else {
+        return;
+    };
+    let agent = service(&instance);
+    let mut targets = Targets::new(&instance);
+    wait("limits", SOON, || targets.all_limited());
+    for _ in 0..kills().div_ceil(6).min(20) {
+        let [pid] = agents(instance.prefix())[..] else {
+            panic!("not one agent")
+        };
+        let died = Instant::now();
+        kill9(pid);
+        let held = died + Duration::from_millis(700);
+        wait("the fallback", LEASE, || {
+            if Instant::now() < held {
+                assert!(
+                    targets.groups[2].is_limited() && targets.processes[2].is_lent(),
+                    "hold:1s was not held"
+                );
+            }
+            targets.groups[0].limit().is_at_floor() && targets.groups[1].is_restored()
+        });
+        wait("the process to be back", SOON, || {
+            !targets.processes[1].is_lent()
+        });
+        let due = LEASE + Duration::from_secs(1);
+        wait(
+            "the end of hold:1s",
+            due.saturating_sub(died.elapsed()),
+            || targets.groups[2].is_restored(),
+        );
+        wait("the process to be back", SOON, || {
+            !targets.processes[2].is_lent()
+        });
+        // The floor stays until another agent starts.
+        assert!(targets.groups[0].limit().is_at_floor() && targets.groups[0].limit().is_idle());
+        assert!(targets.processes[0].is_lent());
+        let root = Limit::open(&side_root(&instance));
+        assert!(root.is_at_floor() && root.is_idle());
+        targets.check_alive();
+
+        let next = service(&instance);
+        wait("limits again", SOON, || targets.all_limited());
+        let status = instance.json(&["status"]);
+        assert_eq!(status["alerts"], serde_json::json!([]), "{status:#}");
+        assert_eq!(status["gates"].as_array().unwrap().len(), 6, "{status:#}");
+        assert_eq!(guardians(instance.prefix()).len(), 1);
+        // It is killed by its number; what is held here reaps it.
+        std::mem::forget(next);
+    }
+    drop(agent);
+    for nth in 0..FALLBACKS.len() {
+        for target in targets.names(nth) {
+            instance.ok(&["unset", &target]);
+        }
+    }
+    assert!(
+        targets.all_restored(),
+        "{:?}",
+        targets.groups.each_ref().map(Group::values)
+    );
+    targets.check_alive();
+    instance.ok(&["stop"]);
+    nothing_left(&instance);
+}
+
+#[test]
+fn repair_restores_what_dead_processes_left() {
+    let Some(instance) = Instance::new("kill-repair") else {
+        return;
+    };
+    let mut coin = Coin::new("repair_restores_what_dead_processes_left");
+    for _ in 0..kills().div_ceil(3).min(20) {
+        let agent = service(&instance);
+        let mut targets = Targets::new(&instance);
+        let side = instance.background(
+            &["--side", "--name", "side"],
+            &["sh", "-c", "while :; do :; done"],
+        );
+        instance.gate("side");
+        coin.sleep_us(100_000);
+        guardians(instance.prefix()).into_iter().for_each(kill9);
+        drop(agent);
+        assert!(targets.all_limited(), "what stands goes on standing");
+        instance.ok(&["repair"]);
+        assert!(
+            targets.all_restored(),
+            "{:?}",
+            targets.groups.each_ref().map(Group::values)
+        );
+        targets.check_alive();
+        let root = Limit::open(&side_root(&instance));
+        assert!(
+            root.is_idle() && root.is_at_floor(),
+            "a command's limit stays: {:?}",
+            root.rate_ucpu()
+        );
+        // Twice is as good as once.
+        instance.ok(&["repair"]);
+        assert!(root.is_idle() && root.is_at_floor() && targets.all_restored());
+        drop(side);
+        wait("an empty group", Duration::from_secs(5), || {
+            instance.ok(&["repair"]);
+            instance.groups_left().is_empty()
+        });
+        assert!(!instance.run_dir().join("ledger.json").exists());
+    }
+}
+
+/// A process that stands still until this is dropped, also by a test that fails.
+struct Frozen(i32);
+
+impl Frozen {
+    fn new(pid: i32) -> Frozen {
+        signal(pid, libc::SIGSTOP);
+        Frozen(pid)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        signal(self.0, libc::SIGCONT);
+    }
+}
+
+/// What is above, for an agent that does not die but freezes, and while work of our own runs, too.
+#[test]
+fn a_frozen_agent_is_stood_in_for_and_resumes() {
+    let Some(mut stage) = Stage::new("kill-frozen") else {
+        return;
+    };
+    let group = Group::new(&stage.instance, "restore");
+    let process = Process::new();
+    let (of_group, of_process) = (group.target(), process.target());
+    for target in [&of_group, &of_process] {
+        stage
+            .instance
+            .ok(&["set", target, "class=side", "fallback=restore"]);
+    }
+    let agent = stage.agent().unwrap();
+    // Twice: what the guardian wrote the first time must not count as another program's the second time.
+    for _ in 0..kills().div_ceil(3).clamp(2, 20) {
+        wait("limits", SOON, || group.is_limited() && process.is_lent());
+        let frozen = Frozen::new(agent);
+        let patience = LEASE + Duration::from_secs(1);
+        wait("the fallback", patience, || {
+            stage.limit().is_at_floor() && stage.limit().is_idle() && group.is_restored()
+        });
+        stage.check_work();
+        wait("the process to be back", SOON, || !process.is_lent());
+        drop(frozen);
+        wait("the agent's own limits", SOON, || {
+            group.is_limited() && group.limit().is_idle() && process.is_lent()
+        });
+        assert_eq!(stage.agent(), Some(agent));
+        stage.check();
+    }
+    // And the death of an agent that is brought back.
+    let dead = stage.kill_agent();
+    stage.next_agent(dead);
+    wait("limits", SOON, || {
+        group.is_limited() && group.limit().is_idle() && process.is_lent()
+    });
+    stage.check();
+    for target in [&of_group, &of_process] {
+        stage.instance.ok(&["unset", target]);
+    }
+    assert!(
+        group.is_restored() && !process.is_lent(),
+        "{:?}",
+        group.values()
+    );
+    drop((group, process));
+    stage.end();
+}

@@ -1,0 +1,26 @@
+//! The command on the running kernel, from outside: what it prints, what it enforces, and what holds when a part of it dies.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod boundaries;
+mod common;
+mod docs;
+mod e2e_caps;
+mod e2e_domain;
+mod e2e_errors;
+mod e2e_hints;
+mod e2e_limits;
+mod e2e_run;
+mod e2e_support;
+mod e2e_terms;
+mod e2e_users;
+mod fault_machine;
+mod fault_namespaces;
+mod golden;
+mod kill;
+mod kill_foreign;
+mod lab_vm;
+mod lock_boost;
+mod sim;
+mod support_fault;
+mod support_kill;

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * runqueue.h - the order of a run queue, in virtual time.
+ *
+ *     deadline = vruntime + slice / weight, moved by the latency hint (latency.h)
+ *     V        = mean of the members' vruntime by weight: what a fair scheduler would
+ *                have given each
+ *     lag      = V - vruntime, kept while a task is away; at most one slice either way
+ *
+ * The members are the tasks that wait and those that run. V never goes back: a task that
+ * comes back owed something lowers the mean, and one that has done nothing would be ahead
+ * of it all at once. What members ran since they were last charged counts in V at once,
+ * else a wakeup meets a V up to a tick (4 ms) old. A task that left ahead of its share pays
+ * by sleeping until V has reached it, and no longer (as EEVDF's delayed dequeue).
+ *
+ * A hint that brings a deadline forward counts only for a task that is not ahead of V by
+ * more than a quarter of its slice: it says when CPU time comes, not how much. (EEVDF asks
+ * at each pick whether a task is eligible; a kernel's dispatch queue is ordered once, when
+ * a task is put in, and a wakeup that found itself ahead by a microsecond would wait a whole
+ * round.)
+ *
+ * The mean is a whole number and a remainder, settled at each change, so that products
+ * stay small:
+ *
+ *   a weight here is an hweight (hweight.h) without its last 14 bits    < 2^23
+ *   a distance from the mean is cut to nine minutes at nice 0           < 2^39
+ *   their product                                                       < 2^62
+ *   CPU time moves the moment by ran << 16, whatever runs               2^46 << 16 = 2^62
+ */
+#ifndef TG_LAW_RUNQUEUE_H
+#define TG_LAW_RUNQUEUE_H
+
+#include "hweight.h"
+#include "latency.h"
+
+#define TG_RUNQUEUE_WEIGHT_SHIFT 14
+#define TG_RUNQUEUE_DISTANCE_MAX ((tg_s64)1 << 39)
+/* Virtual time starts here, so that a lag or an offset before the start has room. */
+#define TG_RUNQUEUE_V_START (1ULL << 50)
+
+/* All members of a run queue. Writers hold its lock. */
+struct tg_runqueue {
+	tg_u64 base;	/* the mean of the members' vruntime, in whole ns .. */
+	tg_s64 moment;	/* .. and the rest of it: sum of (vruntime - base) * weight */
+	tg_u64 weights; /* of the members */
+	tg_u64 reached; /* virtual time: the furthest that the mean has come */
+	/* Members that run, and the sum of the times since when; what they ran since is in no
+	 * vruntime yet. */
+	tg_u64 nr_running;
+	tg_u64 running_since_sum_ns;
+	tg_u64 members;
+};
+
+/* What orders a task in its run queue. */
+struct tg_runqueue_task {
+	tg_u64 vruntime;
+	tg_u64 end;	/* its vruntime at the end of its slice */
+	tg_u64 slice_v; /* its slice in virtual time */
+	tg_u64 hweight;
+	tg_u32 weight; /* its own: by it a hint is worth as much in a group as in the root */
+	int hint;
+};
+
+TG_FN tg_u64 tg_runqueue_weight(tg_u64 hweight)
+{
+	tg_u64 weight = hweight >> TG_RUNQUEUE_WEIGHT_SHIFT;
+
+	return weight ? weight : 1;
+}
+
+/* Virtual time. Read without the lock it may be a change old. */
+TG_FN tg_u64 tg_runqueue_v(const struct tg_runqueue *rq)
+{
+	return tg_max(*(const volatile tg_u64 *)&rq->reached, TG_RUNQUEUE_V_START);
+}
+
+TG_FN tg_s64 tg_runqueue_distance(const struct tg_runqueue *rq, tg_u64 vruntime)
+{
+	return tg_clamp_s((tg_s64)(vruntime - rq->base), -TG_RUNQUEUE_DISTANCE_MAX,
+			  TG_RUNQUEUE_DISTANCE_MAX);
+}
+
+/*
+ * CPU time that running members have had and were not charged for. CPUs' clocks may differ by
+ * a hair.
+ */
+TG_FN tg_u64 tg_runqueue_uncharged_ns(const struct tg_runqueue *rq, tg_u64 now_ns)
+{
+	tg_s64 since_ns = (tg_s64)(rq->nr_running * now_ns - rq->running_since_sum_ns);
+
+	return since_ns < 0 ? 0 : tg_min((tg_u64)since_ns, 1ULL << 46);
+}
+
+/*
+ * Brings the mean up to now. The moment keeps what the mean has not: a remainder in
+ * 0 .. weights, less what running members will be charged for.
+ */
+TG_FN void tg_runqueue_settle(struct tg_runqueue *rq, tg_u64 now_ns)
+{
+	if (rq->weights) {
+		tg_s64 moment = rq->moment + (tg_s64)(tg_runqueue_uncharged_ns(rq, now_ns) << 16);
+		tg_u64 whole = tg_abs(moment) / rq->weights;
+
+		if (moment < 0)
+			whole = 0 - (whole + 1);
+		rq->base += whole;
+		rq->moment -= (tg_s64)(whole * rq->weights);
+	} else {
+		rq->moment = 0;
+		rq->base = tg_runqueue_v(rq);
+	}
+	if (tg_latency_before(tg_runqueue_v(rq), rq->base))
+		rq->reached = rq->base;
+}
+
+/* A member more. */
+TG_FN void tg_runqueue_add(struct tg_runqueue *rq, tg_u64 vruntime, tg_u64 hweight)
+{
+	if (!rq->weights)
+		rq->base = vruntime;
+	rq->members++;
+	rq->weights += tg_runqueue_weight(hweight);
+	rq->moment += tg_runqueue_distance(rq, vruntime) * (tg_s64)tg_runqueue_weight(hweight);
+}
+
+/* A member less. */
+TG_FN void tg_runqueue_sub(struct tg_runqueue *rq, tg_u64 vruntime, tg_u64 hweight)
+{
+	rq->members--;
+	rq->weights -= tg_min(tg_runqueue_weight(hweight), rq->weights);
+	rq->moment -= tg_runqueue_distance(rq, vruntime) * (tg_s64)tg_runqueue_weight(hweight);
+}
+
+/* A member was charged this much virtual time. */
+TG_FN void tg_runqueue_ran(struct tg_runqueue *rq, tg_u64 ran_v, tg_u64 hweight)
+{
+	rq->moment += (tg_s64)(ran_v * tg_runqueue_weight(hweight));
+}
+
+/* A member begins to run, or was charged up to now and runs on. */
+TG_FN void tg_runqueue_starts(struct tg_runqueue *rq, tg_u64 now_ns)
+{
+	rq->nr_running++;
+	rq->running_since_sum_ns += now_ns;
+}
+
+/* One that ran since then was charged, and is counted no longer. */
+TG_FN void tg_runqueue_stops(struct tg_runqueue *rq, tg_u64 since_ns)
+{
+	rq->nr_running--;
+	rq->running_since_sum_ns -= since_ns;
+}
+
+/* Not ahead of its share by more than a quarter of its slice. */
+TG_FN int tg_runqueue_eligible(tg_u64 v, tg_u64 vruntime, tg_u64 slice_v)
+{
+	return !tg_latency_before(v + slice_v / 4, vruntime);
+}
+
+/*
+ * The vruntime of a task that comes back: V minus its saved lag, within a slice. One that left
+ * this run queue (`left_here`) ahead of V, at `left_at`, is ahead only until V has come to
+ * where it left.
+ */
+TG_FN tg_u64 tg_runqueue_place(tg_u64 v, tg_s64 lag, int left_here, tg_u64 left_at, tg_u64 slice_v)
+{
+	tg_s64 most = (tg_s64)tg_min(slice_v, (tg_u64)TG_RUNQUEUE_DISTANCE_MAX);
+
+	if (lag < 0 && left_here && tg_latency_before(left_at, v))
+		return v;
+	if (lag < 0 && left_here)
+		return v + (tg_u64)tg_min_s((tg_s64)(left_at - v), most);
+	return v - (tg_u64)tg_clamp_s(lag, -most, most);
+}
+
+/* The place in the order: the end of the slice, moved by the hint. 2^40 * 2^17 = 2^57. */
+TG_FN tg_u64 tg_runqueue_deadline(tg_u64 v, const struct tg_runqueue_task *t, tg_u64 period_ns)
+{
+	tg_u64 scaled_ns;
+
+	if (!t->hint)
+		return t->end;
+	if (t->hint < 0 && !tg_runqueue_eligible(v, t->vruntime, t->slice_v))
+		return t->end;
+	scaled_ns = tg_min(tg_virtual_ns(period_ns, t->hweight), TG_LATENCY_PERIOD_MAX_NS);
+	return tg_latency_deadline(t->end, 0, t->hint, scaled_ns * t->weight / 1024);
+}
+
+#endif /* TG_LAW_RUNQUEUE_H */
