@@ -48,24 +48,38 @@ proptest! {
             prop_assert!(credit.cpus() <= whole + (whole / 4).max(1) + 1);
             prop_assert!(credit.cpus() + 1 >= whole.min(online), "one less for a debt, no more");
             // 10 ms of the allowance.
-            let most_ns = (allowed * 10).max(MS);
+            let most_ns = (allowed * 10).max(2 * MS);
             prop_assert!(credit.credit_ns().unsigned_abs() <= most_ns);
         }
     }
 
     /// Side work that takes each CPU it may for each step gets what is allowed, and no more than that and its credit.
     #[test]
-    fn the_fraction_is_kept_in_time(online in 1u32..=64, allowance_ppm in 10_000u64..=1_000_000) {
+    fn the_fraction_is_kept_in_time(online in 1u32..=64, allowance_ppm in 1_000u64..=1_000_000) {
         let decision = decision(u64::from(online) * allowance_ppm, 0, online);
-        let (mut credit, mut side_ns, mut sum_ns) = (Credit::default(), 0, 0);
-        for _ in 0..5_000 {
-            credit.step(&decision, &window(&decision, MS, side_ns, online));
-            side_ns = u64::from(credit.cpus()) * MS;
-            sum_ns += side_ns;
-        }
-        let due_ns = decision.allowance_ucpu * 5_000 / 1_000;
-        let off_ns = sum_ns.abs_diff(due_ns * 1_000);
-        prop_assert!(off_ns <= 3 * MS * u64::from(online).max(4), "{sum_ns} of {due_ns} us");
+        let off_ns = side_work_had_ns(&decision, online).abs_diff(decision.allowance_ucpu * 5_000);
+        prop_assert!(off_ns <= 3 * MS * u64::from(online).max(4), "{off_ns} ns of {} us", decision.allowance_ucpu * 5);
+    }
+}
+
+/// CPU time in 5,000 steps of a millisecond, of side work that takes each CPU it may.
+fn side_work_had_ns(decision: &HeadroomDecision, online: u32) -> u64 {
+    let (mut credit, mut side_ns, mut sum_ns) = (Credit::default(), 0, 0);
+    for _ in 0..5_000 {
+        credit.step(decision, &window(decision, MS, side_ns, online));
+        side_ns = u64::from(credit.cpus()) * MS;
+        sum_ns += side_ns;
+    }
+    sum_ns
+}
+
+/// A credit that was cut at the step that opens a CPU lost up to 9 % of such an allowance.
+#[test]
+fn less_than_a_tenth_of_a_cpu_is_kept_too() {
+    for allowance_ucpu in [99_000, 91_000, 79_201, 52_000] {
+        let had_ns = side_work_had_ns(&decision(allowance_ucpu, 0, 1), 1);
+        let off_ns = had_ns.abs_diff(allowance_ucpu * 5_000);
+        assert!(off_ns <= MS, "{had_ns} ns of {allowance_ucpu} ucpu for 5 s");
     }
 }
 
