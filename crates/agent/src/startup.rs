@@ -60,8 +60,8 @@ const PERIOD_EXACT_NS: u64 = 5_000_000;
 /// Runs an agent to its end.
 ///
 /// # Errors
-/// What, where, why; and the mend. In on-demand mode it has also gone to standard output, where whoever
-/// started this waits for it.
+/// What, where, why; and the mend. In on-demand mode it has also gone to standard output, where the command
+/// that started this waits for it.
 pub fn main(run_dir: &RunDir, options: &Options) -> Result<(), StartError> {
     if options.mode == Mode::OnDemand {
         detach()?;
@@ -398,7 +398,7 @@ fn say_ready(mode: Mode) -> io::Result<()> {
     let mut out = io::stdout();
     let said = writeln!(out, "ready").and_then(|()| out.flush());
     if let Err(error) = said {
-        warn!("nobody waits for us any more: {error}");
+        warn!("the command that started this agent has ended: {error}");
     }
     rustix::stdio::dup2_stdout(io::stderr())
         .map_err(|error| io::Error::other(format!("agent: standard output: {error}")))

@@ -105,7 +105,7 @@ impl CpusetPlanner {
     }
 
     /// The machine, which of its CPUs side work may have, and which of those are in domains kept by the cpuset (each ascending): at the start,
-    /// after a hotplug, when another program's cpuset changed. What stands is planned anew where that makes a difference.
+    /// after a hotplug, when another program's cpuset changed. What stands is planned again where that makes a difference.
     pub fn set_cpus(&mut self, topology: &Topology, allowed: &[u32], domains: &[Vec<u32>]) {
         self.order.set_topology(topology);
         self.allowed = allowed.to_vec();
@@ -139,7 +139,7 @@ impl CpusetPlanner {
         }
     }
 
-    /// What stands is unknown (a failed write, another program's): the next step plans anew.
+    /// What stands is unknown (a failed write, another program's): the next step plans from the start.
     pub fn forget(&mut self) {
         self.standing = 0;
         self.slack = None;

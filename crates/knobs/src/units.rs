@@ -265,7 +265,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Moves everybody back into the gate's group and removes the units; true when none is left.
+/// Moves all processes back into the gate's group and removes the units; true when none is left.
 ///
 /// # Errors
 /// The units cannot be listed.

@@ -49,6 +49,12 @@ fn lints() -> Vec<Step> {
             Counts::One,
             "cargo clippy --workspace --all-targets --locked -- -D warnings",
         ),
+        // Links to items, private ones too.
+        step(
+            "rustdoc",
+            Counts::One,
+            "env RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --document-private-items --locked --quiet",
+        ),
         Step {
             name: "clang-format",
             program: "sh".to_owned(),

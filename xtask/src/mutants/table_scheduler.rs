@@ -30,6 +30,12 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "runqueue.h",
+        what: "a distance of any length",
+        from: "\t\t\t  TG_RUNQUEUE_DISTANCE_MAX);",
+        to: "TG_RUNQUEUE_DISTANCE_MAX << 20);",
+    },
+    Mutant {
+        header: "runqueue.h",
         what: "what runs uncharged does not count",
         from: "rq->moment + (tg_s64)(tg_runqueue_uncharged_ns(rq, now_ns) << 16)",
         to: "rq->moment + (tg_s64)(0 * now_ns)",

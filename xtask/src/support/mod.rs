@@ -176,7 +176,7 @@ fn in_vm(repository: &Path, binary: &Path, series: &str) -> anyhow::Result<Words
     }
 }
 
-/// An agent of its own, in a directory that everybody may look into; ended when dropped.
+/// An agent of its own, in a directory that every user may read; ended when dropped.
 struct Agent {
     dir: tempfile::TempDir,
     child: Child,

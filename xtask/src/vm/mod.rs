@@ -302,7 +302,7 @@ fn run_lanes(
             bed,
             deadline,
             keep: options.keep,
-            // A soak, and whoever looks at one test, wants to see each failure.
+            // A soak, and a run of one test, shows each failure.
             again_max: if options.short { AGAIN_MAX } else { 0 },
         };
         suite.run(lane.cases.clone(), &progress)

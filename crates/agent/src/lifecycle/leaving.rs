@@ -21,7 +21,7 @@ use crate::runtime::publish::save;
 use crate::runtime::supervise::end_ext;
 
 /// Releases gates that have ended, newest first. The groups that are gone leave the journal at once: a file for each would
-/// keep everybody waiting where thousands end together.
+/// keep the rest waiting where thousands end together.
 pub(crate) fn release_all(runtime: &Runtime, ended: &[Gate]) {
     let mut removed = BTreeSet::new();
     for gate in ended.iter().rev() {

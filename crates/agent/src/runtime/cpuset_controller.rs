@@ -214,7 +214,7 @@ impl CpusetController {
     fn others(&self) -> String {
         match self.gathered.others {
             0 => String::new(),
-            others => format!("; {others} processes keep a cpuset that somebody gave them"),
+            others => format!("; {others} processes keep a cpuset of their own"),
         }
     }
 }

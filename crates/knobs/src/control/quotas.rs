@@ -259,7 +259,7 @@ impl Quotas {
         }
     }
 
-    /// The guardian wrote the fallback: every quota is unknown, and everybody is back in the idle class.
+    /// The guardian wrote the fallback: every quota is unknown, and all side work is back in the idle class.
     pub fn fell_back(&mut self) {
         self.floor_span = Use::default();
         for target in &mut self.targets {

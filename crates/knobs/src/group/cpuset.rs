@@ -3,7 +3,7 @@
 //! | | v1 | v2 |
 //! |---|---|---|
 //! | where | a group of the same name in the cpuset hierarchy, made for it | the group's own `cpuset.cpus` |
-//! | who is in it | processes that are moved in; children inherit it; who leaves the group is moved out | whoever is in the group |
+//! | who is in it | processes that are moved in; children inherit it; who leaves the group is moved out | what is in the group |
 //! | others' cpusets | a process with a cpuset of its own stays there | the kernel intersects with the parent's |
 //! | what a write costs | rebuilt scheduling domains, unless `cpuset.sched_load_balance` is 0 in the group | no domains |
 //! | taken off | its processes go back to the parent, the group is removed | an empty list, or, with a process in it, all: the parent's CPUs |
@@ -194,7 +194,7 @@ impl Groups {
         }
     }
 
-    /// Takes the cpuset off: everybody has the parent's CPUs again.
+    /// Takes the cpuset off: its processes have the parent's CPUs again.
     pub fn close_cpuset(&self, group: &GroupPath) -> GroupResult<()> {
         if !self.has_cpuset(group) {
             return Ok(());
@@ -203,7 +203,7 @@ impl Groups {
             // A write of nothing does not reach the kernel.
             let taken_off = self.write_cpuset_file(group, CPUS, "\n");
             return match taken_off {
-                // Nor is a group that somebody is in to be without CPUs of its own, on v2 either (validate_change): all that there
+                // Nor is a group with processes to be without CPUs of its own, on v2 either (validate_change): all that there
                 // can be are the parent's.
                 Err(GroupError::Kfs { source, .. }) if source.errno == libc::ENOSPC => {
                     self.write_cpuset_file(group, CPUS, &format_list(&self.every_cpu()?))

@@ -44,7 +44,7 @@ pub enum MovingError {
         errno: i32,
     },
     /// The file is not of this layout.
-    #[error("ledger: {}: not a side file of this version; it is made anew", .path.display())]
+    #[error("ledger: {}: not a side file of this version; it is written again", .path.display())]
     Garbage {
         /// The file.
         path: PathBuf,

@@ -50,7 +50,7 @@ pub fn missing(name: &'static str) -> SenseError {
     SenseError::Bpf {
         step: "load",
         why,
-        mend: "build Tidegate anew",
+        mend: "build Tidegate again",
     }
 }
 

@@ -4,6 +4,7 @@ use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::class;
 use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::{CpuClass, GroupError, Returned};
+use tidegate_knobs::sense::{self, Prefer, SenseConfig};
 
 use crate::support::host::bed;
 
@@ -200,4 +201,30 @@ fn names_from_users_do_not_leave_the_tree() {
         assert!(matches!(error.errno, libc::EXDEV | libc::ENOENT), "{error}");
     }
     assert!(fs.mkdir(&mount.join("../tgtest-escape")).is_err());
+}
+
+/// Without rights BPF is refused; Auto goes on with usage and says why and what would mend it.
+#[test]
+fn without_rights_sensing_falls_back_with_a_note() {
+    let Some(_bed) = bed() else { return };
+    let child = std::thread::spawn(|| {
+        let user = 65534;
+        // SAFETY: the raw system call changes the ids of this thread alone, which then ends.
+        let dropped = unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) };
+        assert_eq!(dropped, 0);
+        let config = SenseConfig::detect();
+        let refused = sense::open(&config, &[], &[], Prefer::Bpf)
+            .err()
+            .unwrap()
+            .to_string();
+        let (sensor, note) = sense::open(&config, &[], &[], Prefer::Auto).unwrap();
+        (sensor.kind(), note, refused)
+    });
+    let (kind, note, refused) = child.join().unwrap();
+    assert_eq!(kind, "usage");
+    assert!(
+        note.contains("run as root") && note.contains("bpf"),
+        "{note}"
+    );
+    assert!(refused.contains("run as root"), "{refused}");
 }

@@ -294,7 +294,11 @@ mod tests {
         assert_eq!(of(f64::INFINITY).at_most(1.0).met, Met::No);
         let always = |value| of(value).at_most(1.0).always_measured().met;
         assert_eq!((always(f64::NAN), always(0.5)), (Met::No, Met::Yes));
-        assert_eq!(of(f64::NAN).always_measured().met, Met::Unknown, "no target");
+        assert_eq!(
+            of(f64::NAN).always_measured().met,
+            Met::Unknown,
+            "no target"
+        );
     }
 
     #[test]

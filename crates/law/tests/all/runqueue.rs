@@ -175,3 +175,15 @@ fn a_start_in_the_future_counts_for_nothing() {
     mean.settle(500);
     assert_eq!(mean.v(), V_START);
 }
+
+/// Nine minutes at nice 0: what keeps the products within 64 bits.
+#[test]
+fn a_member_far_from_the_mean_moves_it_by_the_distance_that_is_counted() {
+    for far in [1u64 << 39, 1 << 45] {
+        let mut mean = Mean::default();
+        mean.add(V_START, ONE);
+        mean.add(V_START + far, ONE);
+        mean.settle(0);
+        assert_eq!(mean.v(), V_START + (1 << 38));
+    }
+}

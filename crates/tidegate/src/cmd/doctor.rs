@@ -12,7 +12,10 @@ use crate::render;
 const NOTES: &str = "\
 Looks, and changes nothing that stays: it loads and unloads the BPF sensor and
 may make an empty group for a moment. Ends with 0 if headroom can be enforced
-here by its caller, else with 1.";
+here by its caller, else with 1.
+
+--verify-ext needs root and a kernel with sched_ext; without them it ends
+with 4, and with 1 if the kernel refuses a program.";
 
 /// Say what this machine can enforce, by which engine, how exactly, and what to change
 #[derive(clap::Args)]

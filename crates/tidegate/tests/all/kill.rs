@@ -98,12 +98,7 @@ fn run_is_killed() {
         stage.check();
         assert_eq!(stage.agent(), agent, "the agent stays");
     }
-    let only_ours = || stage.instance.json(&["show"]).as_array().unwrap().len() == 2;
-    wait(
-        "the killed commands' gates to end",
-        Duration::from_secs(10),
-        only_ours,
-    );
+    stage.wait_for_killed_gates();
     eprintln!("run is killed: {} times", kills());
     stage.end();
 }
@@ -215,12 +210,7 @@ fn all_are_killed_at_once() {
         start_is_clean(&mut stage);
         stage.next_agent(agent);
     }
-    let only_ours = || stage.instance.json(&["show"]).as_array().unwrap().len() == 2;
-    wait(
-        "the killed commands' gates to end",
-        Duration::from_secs(10),
-        only_ours,
-    );
+    stage.wait_for_killed_gates();
     eprintln!("all are killed at once: {} times", kills());
     stage.end();
 }

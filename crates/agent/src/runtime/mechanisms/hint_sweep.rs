@@ -174,8 +174,8 @@ pub(crate) fn latency_view(gate: &Gate) -> Option<LatencyView> {
             ms(state.base_ns)
         ),
         None => {
-            "SCHED_BATCH: this kernel has no slices for tasks (6.12 brought them), and its tasks preempt nobody as they \
-             wake"
+            "SCHED_BATCH: this kernel has no slices for tasks (6.12 brought them), and its tasks preempt no other as \
+             they wake"
                 .to_owned()
         }
     };

@@ -175,7 +175,7 @@ pub(crate) fn put_on_units(runtime: &Runtime, gate: &mut Gate) -> Result<(), Api
     Ok(())
 }
 
-/// Everybody back into the gate's group.
+/// All processes back into the gate's group.
 pub(crate) fn take_off_units(runtime: &Runtime, gate: &Gate) -> Vec<String> {
     let kernel = &runtime.kernel;
     let group = gate.record.attachment.group();
@@ -204,7 +204,7 @@ pub(crate) fn take_off_units(runtime: &Runtime, gate: &Gate) -> Vec<String> {
     .collect()
 }
 
-/// The same, where what comes next needs everybody in the gate's group.
+/// The same, where what comes next needs them all in the gate's group.
 fn unite(runtime: &Runtime, gate: &Gate) -> Result<(), ApiError> {
     match take_off_units(runtime, gate).pop() {
         Some(left) => Err(ApiError::new(ErrorKind::Busy, left)),

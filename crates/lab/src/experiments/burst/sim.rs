@@ -82,7 +82,11 @@ fn report(stage: &Stage<'_>, cpus: u32, samples: Vec<Sample<Run>>) -> Result<Rep
         "Quota 700 ms in 100 ms, mean use 500 ms",
         "What a request waits (its latency less its own 10 ms) beside the burst series' wakeup latency, us",
     )?;
-    report.headline = found.sim_headline().into_iter().map(Headline::always_measured).collect();
+    report.headline = found
+        .sim_headline()
+        .into_iter()
+        .map(Headline::always_measured)
+        .collect();
     let over = found.with(Limit::None, false)("periods_asking_over_pct");
     report.notes.push(format!(
         "{WORKERS} workers, requests of 10 ms, a batch each 40 ms over 20 ms: {SMALL} requests, or {LARGE} with odds of \

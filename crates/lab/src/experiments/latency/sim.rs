@@ -129,7 +129,10 @@ fn report(bed: Simulated, samples: Vec<Sample<Run>>, loops: u32) -> Result<Repor
     let both = Class::ALL.map(|class| (way(class, false), way(class, true)));
     let mut report = Report::new("latency", bed);
     report.rows = found.samples.rows();
-    report.headline = headline(&found).into_iter().map(Headline::always_measured).collect();
+    report.headline = headline(&found)
+        .into_iter()
+        .map(Headline::always_measured)
+        .collect();
     report.tables = vec![
         found.cyclictest(&timers),
         found.hackbench(&both),

@@ -68,6 +68,16 @@ impl Stage {
         })
     }
 
+    /// Until the gates of killed commands have ended: main's and side's are left.
+    pub fn wait_for_killed_gates(&self) {
+        let only_ours = || self.instance.json(&["show"]).as_array().unwrap().len() == 2;
+        wait(
+            "the killed commands' gates to end",
+            Duration::from_secs(10),
+            only_ours,
+        );
+    }
+
     /// The side root's limit, as the kernel has it.
     pub fn limit(&self) -> Limit {
         Limit::open(&side_root(&self.instance))
