@@ -90,7 +90,7 @@ const CALLERS: &[(&str, &str)] = &[
     (
         "hweight.h",
         "int f(struct tg_hweight_group *g, tg_s64 *w, tg_s32 *by) \
-             { tg_u32 b, n; tg_hweight_update(g, 1024, 0, *w, *by, &b, &n); return tg_hweight_above(b, n, w, by); } \
+             { tg_u32 b, n; tg_hweight_update(g, 1024, *w, *by, &b, &n); return tg_hweight_above(b, n, w, by); } \
              tg_u64 g(tg_u64 h, tg_u32 level) { return tg_virtual_ns(tg_hweight_up(h, tg_nice_weight(level), 5, 1), h) \
              + tg_slice_left_ns(h, 5, h) + tg_group_weight(level); }",
     ),
