@@ -5,10 +5,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use tidegate_ext::{CapStat, Ended, Ext, GateTerms, HeadroomStats, LimitStat, WorkStat};
+use tidegate_api::ApiError;
+use tidegate_ext::{CapStat, Ended, Ext, ExtError, GateTerms, HeadroomStats, LimitStat, WorkStat};
 use tidegate_knobs::kfs::KernelFs;
 
-use super::machine;
+use super::machine::{self, MachineError};
 
 /// The kernel's word on which scheduler is in force.
 const STATE: &str = "/sys/kernel/sched_ext/state";
@@ -16,14 +17,26 @@ const STATE: &str = "/sys/kernel/sched_ext/state";
 /// And on its name.
 const NAME: &str = "/sys/kernel/sched_ext/root/ops";
 
+/// The scheduler could not be loaded, or not be told.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SchedulerError {
+    #[error(transparent)]
+    Engine(#[from] ExtError),
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// The copies of its limits could not be written first.
+    #[error("{0}")]
+    Copies(ApiError),
+}
+
 /// The kernel that a scheduler is loaded into.
 pub(crate) trait Kernel: Send + Sync {
     /// Whether one can be loaded here at all; why not, and the mend.
-    fn can_load(&self) -> Result<(), String>;
+    fn can_load(&self) -> Result<(), ExtError>;
     /// The name of the scheduler that is in force, asked while none of ours is.
     fn other(&self) -> Option<String>;
     /// The long part of loading: the kernel checks the programs. Nothing runs yet.
-    fn prepare(&self) -> Result<Box<dyn Scheduler>, String>;
+    fn prepare(&self) -> Result<Box<dyn Scheduler>, SchedulerError>;
     /// Whether one is in force. The control loop asks at each turn.
     fn in_force(&self) -> bool;
 }
@@ -31,19 +44,19 @@ pub(crate) trait Kernel: Send + Sync {
 /// A scheduler that was prepared; dropping it takes it out.
 pub(crate) trait Scheduler: Send {
     /// Puts all ordinary tasks under it.
-    fn attach(&mut self) -> Result<(), String>;
+    fn attach(&mut self) -> Result<(), ExtError>;
     /// Why it is no more; `None` while it runs.
     fn ended(&self) -> Option<Ended>;
     /// Takes it out; the cause where it had ended before.
     fn unload(self: Box<Self>) -> Option<Ended>;
     /// Asks something of a group, by its cgroup's id.
-    fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), String>;
+    fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), ExtError>;
     /// No more.
-    fn unset_gate(&mut self, id: u64) -> Result<(), String>;
+    fn unset_gate(&mut self, id: u64) -> Result<(), ExtError>;
     /// A group's quota is not to be enforced here, from now on; or it is again.
-    fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), String>;
+    fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), ExtError>;
     /// Headroom and tolerance of the machine.
-    fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), String>;
+    fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), ExtError>;
     /// Whether the kernel tells it of quotas.
     fn sees_quotas(&self) -> bool;
     /// The headroom's ledger; none without side work.
@@ -72,10 +85,10 @@ impl RealKernel {
 }
 
 impl Kernel for RealKernel {
-    fn can_load(&self) -> Result<(), String> {
-        tidegate_ext::support().map_err(|error| error.to_string())?;
+    fn can_load(&self) -> Result<(), ExtError> {
+        tidegate_ext::support()?;
         if !rustix::process::geteuid().is_root() {
-            return Err(tidegate_ext::ExtError::NotRoot.to_string());
+            return Err(ExtError::NotRoot);
         }
         Ok(())
     }
@@ -86,9 +99,9 @@ impl Kernel for RealKernel {
             .then(|| name().map_or("without a name".to_owned(), |name| name.trim().to_owned()))
     }
 
-    fn prepare(&self) -> Result<Box<dyn Scheduler>, String> {
+    fn prepare(&self) -> Result<Box<dyn Scheduler>, SchedulerError> {
         let options = machine::options(&*self.fs, None)?;
-        let ext = Ext::prepare(&options).map_err(|error| error.to_string())?;
+        let ext = Ext::prepare(&options)?;
         Ok(Box::new(Loaded(ext)))
     }
 
@@ -101,13 +114,9 @@ impl Kernel for RealKernel {
 
 struct Loaded(Ext);
 
-fn words<T>(done: Result<T, tidegate_ext::ExtError>) -> Result<T, String> {
-    done.map_err(|error| error.to_string())
-}
-
 impl Scheduler for Loaded {
-    fn attach(&mut self) -> Result<(), String> {
-        words(self.0.attach())
+    fn attach(&mut self) -> Result<(), ExtError> {
+        self.0.attach()
     }
 
     fn ended(&self) -> Option<Ended> {
@@ -118,20 +127,20 @@ impl Scheduler for Loaded {
         self.0.unload().ok().flatten()
     }
 
-    fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), String> {
-        words(self.0.set_gate(id, terms))
+    fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), ExtError> {
+        self.0.set_gate(id, terms)
     }
 
-    fn unset_gate(&mut self, id: u64) -> Result<(), String> {
-        words(self.0.unset_gate(id))
+    fn unset_gate(&mut self, id: u64) -> Result<(), ExtError> {
+        self.0.unset_gate(id)
     }
 
-    fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), String> {
-        words(self.0.set_mirror(id, mirror))
+    fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), ExtError> {
+        self.0.set_mirror(id, mirror)
     }
 
-    fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), String> {
-        words(self.0.set_machine(headroom_ppm, tolerance_ppm))
+    fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), ExtError> {
+        self.0.set_machine(headroom_ppm, tolerance_ppm)
     }
 
     fn sees_quotas(&self) -> bool {

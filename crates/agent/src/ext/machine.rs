@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use tidegate_ext::{CpuPlace, Machine, Options};
+use tidegate_ext::{CpuPlace, ExtError, Machine, Options};
+use tidegate_knobs::cpus::{self, CpusError};
 use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::topology::Topology;
 use tidegate_knobs::{discover, sched};
@@ -10,12 +11,23 @@ use tidegate_knobs::{discover, sched};
 /// Deeper groups are not looked at; the scheduler's tree is no deeper.
 pub(crate) const LEVELS_MAX: u32 = 32;
 
+/// The scheduler cannot be told of this machine.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// Its CPUs could not be read, or understood.
+    #[error(transparent)]
+    Cpus(#[from] CpusError),
+    /// It is not one that the scheduler can serve.
+    #[error(transparent)]
+    Refused(#[from] ExtError),
+}
+
 /// The engine's options on this machine; with `caches`, on one whose CPUs are dealt out to so many last-level caches.
 ///
 /// # Errors
-/// What could not be read or understood, in words.
-pub fn options(fs: &dyn KernelFs, caches: Option<u32>) -> Result<Options, String> {
-    let topology = Topology::read(fs).map_err(|error| error.to_string())?;
+/// What could not be read or understood, or is too large.
+pub fn options(fs: &dyn KernelFs, caches: Option<u32>) -> Result<Options, MachineError> {
+    let topology = Topology::read(fs)?;
     let mut places = Vec::new();
     for (core, known) in (0_u32..).zip(topology.cores()) {
         let place = |&cpu: &u32| CpuPlace {
@@ -28,7 +40,9 @@ pub fn options(fs: &dyn KernelFs, caches: Option<u32>) -> Result<Options, String
     for place in places.iter_mut() {
         place.llc = caches.map_or(place.llc, |caches| place.cpu % caches.max(1));
     }
-    let machine = Machine::new(possible_cpus(fs)?, &places).map_err(|error| error.to_string())?;
+    // The kernel's numbers have no holes.
+    let possible = cpus::possible(fs)?.last().map_or(0, |last| last + 1);
+    let machine = Machine::new(possible, &places)?;
     let mut options = Options::new(machine);
     // Where that cannot be learnt, tasks' own slices say nothing.
     let slices = sched::probe(fs).ok().filter(|support| support.slices);
@@ -37,19 +51,6 @@ pub fn options(fs: &dyn KernelFs, caches: Option<u32>) -> Result<Options, String
         idle_below(fs, &found.cpu.mount, LEVELS_MAX, &mut options.idle_groups);
     }
     Ok(options)
-}
-
-fn possible_cpus(fs: &dyn KernelFs) -> Result<u32, String> {
-    let path = Path::new("/sys/devices/system/cpu/possible");
-    let text = fs.read(path).map_err(|error| error.to_string())?;
-    // "0-3", or "0": the kernel's numbers have no holes.
-    let last = text
-        .trim()
-        .rsplit(['-', ','])
-        .next()
-        .and_then(|n| n.parse::<u32>().ok());
-    last.map(|last| last + 1)
-        .ok_or_else(|| format!("{}: \"{text}\" is no list of CPUs", path.display()))
 }
 
 /// Adds the ids of groups whose cpu.idle is 1. A group that goes away meanwhile is none.

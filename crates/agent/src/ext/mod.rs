@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_ext::{CapStat, Ended, GateTerms, LimitStat};
+use tidegate_ext::{CapStat, Ended, ExtError, GateTerms, LimitStat};
 use tidegate_knobs::sync::lock;
 
 use backoff::Backoff;
@@ -92,7 +92,7 @@ impl Inner {
     }
 
     /// Tells the scheduler, where there is one that was not told so before.
-    pub(crate) fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), String> {
+    pub(crate) fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), ExtError> {
         let Some(scheduler) = &mut self.loaded else {
             return Ok(());
         };
@@ -172,7 +172,7 @@ impl ExtSupervisor {
     pub fn mark(&self, id: u64, mirror: bool) {
         let mut inner = lock(&self.inner);
         if let Err(why) = inner.set_mirror(id, mirror) {
-            inner.history.trouble = Some(why);
+            inner.history.trouble = Some(why.to_string());
         }
     }
 }

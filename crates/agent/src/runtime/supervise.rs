@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_api::ApiError;
-use tidegate_ext::Ended;
+use tidegate_ext::{Ended, ExtError};
 use tidegate_knobs::limit::tighter;
 use tidegate_knobs::sync::lock;
 use tracing::{error, info, warn};
 
 use crate::errors::of_group;
-use crate::ext::kernel::Scheduler;
+use crate::ext::kernel::{Scheduler, SchedulerError};
 use crate::ext::plan::{Plan, ext_machine, ext_plan};
 use crate::ext::{ARMING, ExtSupervisor, Inner, OFF, ON};
 use crate::gates::{Gate, Gates};
@@ -97,7 +97,7 @@ impl ExtSupervisor {
         inner.history.why = Some(why);
     }
 
-    fn tell(inner: &mut Inner, plan: Plan) -> Result<(), String> {
+    fn tell(inner: &mut Inner, plan: Plan) -> Result<(), ExtError> {
         let mut told = Ok(());
         let known = inner.mirrors.symmetric_difference(&plan.mirrors);
         let changed: Vec<u64> = known.copied().collect();
@@ -116,7 +116,7 @@ impl ExtSupervisor {
         let Some(scheduler) = loaded else {
             return Ok(());
         };
-        let mut note = |done: Result<(), String>| {
+        let mut note = |done: Result<(), ExtError>| {
             if let Err(why) = done {
                 told = Err(why);
                 return false;
@@ -165,9 +165,11 @@ fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
     let scheduler = match kernel.prepare() {
         Ok(scheduler) => scheduler,
         Err(why) => {
-            return runtime
-                .ext
-                .failed(why, false, runtime.kernel.clock.now_ns().max(now_ns));
+            return runtime.ext.failed(
+                why.to_string(),
+                false,
+                runtime.kernel.clock.now_ns().max(now_ns),
+            );
         }
     };
     let gates = registry.lock();
@@ -180,9 +182,11 @@ fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
         // The loop writes its quotas again.
         runtime.ext.set_watch(OFF);
         runtime.control().set_enforced_by_ext(false);
-        return runtime
-            .ext
-            .failed(why, false, runtime.kernel.clock.now_ns().max(now_ns));
+        return runtime.ext.failed(
+            why.to_string(),
+            false,
+            runtime.kernel.clock.now_ns().max(now_ns),
+        );
     }
     runtime.ext.set_watch(ON);
     let mut inner = lock(&runtime.ext.inner);
@@ -201,14 +205,18 @@ fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
 }
 
 /// The copies first, then the scheduler.
-fn arm(runtime: &Runtime, gates: &[Gate], mut scheduler: Box<dyn Scheduler>) -> Result<(), String> {
+fn arm(
+    runtime: &Runtime,
+    gates: &[Gate],
+    mut scheduler: Box<dyn Scheduler>,
+) -> Result<(), SchedulerError> {
     let plan = ext_plan(
         &runtime.kernel,
         &runtime.control_loop,
         gates,
         scheduler.sees_quotas(),
     );
-    write_mirrors(runtime).map_err(|error| error.to_string())?;
+    write_mirrors(runtime).map_err(SchedulerError::Copies)?;
     let machine = ext_machine(&runtime.control_loop);
     scheduler.set_machine(machine.0, machine.1)?;
     let mut inner = lock(&runtime.ext.inner);
@@ -225,7 +233,7 @@ fn arm(runtime: &Runtime, gates: &[Gate], mut scheduler: Box<dyn Scheduler>) -> 
     if attached.is_err() {
         inner.loaded = None;
     }
-    attached
+    Ok(attached?)
 }
 
 /// Side work's floor and idle class, as they are to hold whenever the scheduler ends.
@@ -263,7 +271,7 @@ pub(crate) fn tell_ext(runtime: &Runtime, gates: &[Gate]) {
         runtime.ext.sees_quotas(),
     );
     let told = ExtSupervisor::tell(&mut lock(&runtime.ext.inner), plan);
-    let trouble = told.err();
+    let trouble = told.err().map(|why| why.to_string());
     if let Some(why) = &trouble {
         warn!("ext: {why}");
     }
@@ -292,7 +300,7 @@ fn tell_machine(runtime: &Runtime) {
         .map(|scheduler| scheduler.set_machine(machine.0, machine.1));
     match told {
         Some(Ok(())) => inner.machine = Some(machine),
-        Some(Err(why)) => inner.history.trouble = Some(why),
+        Some(Err(why)) => inner.history.trouble = Some(why.to_string()),
         None => {}
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use tidegate_ext::ExtError;
 use tidegate_knobs::discover::DiscoverError;
 use tidegate_knobs::kfs::KfsError;
 use tidegate_knobs::ledger::LedgerError;
@@ -48,7 +49,7 @@ pub enum StartError {
     NoGates(String),
     /// This kernel takes no scheduler.
     #[error("agent: engine ext: {0}; or take engine = knobs")]
-    Ext(String),
+    Ext(ExtError),
     /// A call of the system, a thread or the socket.
     #[error("agent: {what}: {error}")]
     Call {

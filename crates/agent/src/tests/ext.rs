@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_ext::{
-    CapScope, CapStat, CapTerms, Ended, GateTerms, HeadroomStats, Kind as Work, LimitStat, WorkStat,
+    CapScope, CapStat, CapTerms, Ended, ExtError, GateTerms, HeadroomStats, Kind as Work,
+    LimitStat, WorkStat,
 };
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::sync::lock;
@@ -14,7 +15,7 @@ use super::ext_outside::{supervise, view_at};
 use super::sim_clock::SimClock;
 use super::{Bed, KINDS, Kind, PIDS, run, run_side, set, set_side, unset};
 use crate::agent::Agent;
-use crate::ext::kernel::{Kernel, Scheduler};
+use crate::ext::kernel::{Kernel, Scheduler, SchedulerError};
 use crate::runtime::control_thread::follow_engine;
 
 const S: u64 = 1_000_000_000;
@@ -54,17 +55,21 @@ struct FakeScheduler {
     look: Option<Look>,
 }
 
+fn refused(why: &str) -> ExtError {
+    ExtError::Machine(why.to_owned())
+}
+
 impl Kernel for FakeKernel {
-    fn can_load(&self) -> Result<(), String> {
+    fn can_load(&self) -> Result<(), ExtError> {
         Ok(())
     }
     fn other(&self) -> Option<String> {
         lock(&self.told).other.map(str::to_owned)
     }
-    fn prepare(&self) -> Result<Box<dyn Scheduler>, String> {
+    fn prepare(&self) -> Result<Box<dyn Scheduler>, SchedulerError> {
         let mut told = lock(&self.told);
         match told.refuses {
-            Some("prepare") => Err("no room".to_owned()),
+            Some("prepare") => Err(refused("no room").into()),
             _ => {
                 *told = Told {
                     refuses: told.refuses,
@@ -87,11 +92,11 @@ impl Kernel for FakeKernel {
 }
 
 impl Scheduler for FakeScheduler {
-    fn attach(&mut self) -> Result<(), String> {
+    fn attach(&mut self) -> Result<(), ExtError> {
         let mut told = lock(&self.told);
         told.at_attach.extend(self.look.as_ref().map(|look| look()));
         if told.refuses == Some("attach") {
-            return Err("the kernel said no".to_owned());
+            return Err(refused("the kernel said no"));
         }
         self.in_force.store(true, Ordering::Relaxed);
         Ok(())
@@ -105,19 +110,19 @@ impl Scheduler for FakeScheduler {
         told.unloads += 1;
         told.ended.clone()
     }
-    fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), String> {
+    fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), ExtError> {
         let mut told = lock(&self.told);
         if told.refuses == Some("gate") {
-            return Err("the table is full".to_owned());
+            return Err(refused("the table is full"));
         }
         told.gates.insert(id, *terms);
         Ok(())
     }
-    fn unset_gate(&mut self, id: u64) -> Result<(), String> {
+    fn unset_gate(&mut self, id: u64) -> Result<(), ExtError> {
         lock(&self.told).gates.remove(&id);
         Ok(())
     }
-    fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), String> {
+    fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), ExtError> {
         let mirrors = &mut lock(&self.told).mirrors;
         if mirror {
             mirrors.insert(id);
@@ -126,7 +131,7 @@ impl Scheduler for FakeScheduler {
         }
         Ok(())
     }
-    fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), String> {
+    fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), ExtError> {
         lock(&self.told).machine = (headroom_ppm, tolerance_ppm);
         Ok(())
     }
