@@ -55,10 +55,6 @@ struct FakeScheduler {
     look: Option<Look>,
 }
 
-fn refused(why: &str) -> ExtError {
-    ExtError::Machine(why.to_owned())
-}
-
 impl Kernel for FakeKernel {
     fn can_load(&self) -> Result<(), ExtError> {
         Ok(())
@@ -69,7 +65,7 @@ impl Kernel for FakeKernel {
     fn prepare(&self) -> Result<Box<dyn Scheduler>, SchedulerError> {
         let mut told = lock(&self.told);
         match told.refuses {
-            Some("prepare") => Err(refused("no room").into()),
+            Some("prepare") => Err(ExtError::Machine("no room".to_owned()).into()),
             _ => {
                 *told = Told {
                     refuses: told.refuses,
@@ -96,7 +92,7 @@ impl Scheduler for FakeScheduler {
         let mut told = lock(&self.told);
         told.at_attach.extend(self.look.as_ref().map(|look| look()));
         if told.refuses == Some("attach") {
-            return Err(refused("the kernel said no"));
+            return Err(ExtError::Machine("the kernel said no".to_owned()));
         }
         self.in_force.store(true, Ordering::Relaxed);
         Ok(())
@@ -113,7 +109,7 @@ impl Scheduler for FakeScheduler {
     fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), ExtError> {
         let mut told = lock(&self.told);
         if told.refuses == Some("gate") {
-            return Err(refused("the table is full"));
+            return Err(ExtError::Machine("the table is full".to_owned()));
         }
         told.gates.insert(id, *terms);
         Ok(())
