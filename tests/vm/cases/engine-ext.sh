@@ -23,12 +23,9 @@ measure side "$(of $SIDE)" %
 measure main "$(of $MAIN)" %
 measure agent "$(of test)" %
 within "the agent's own use" "$(of test)" 0 1.2
-# 30.1; on 7.3 in some boots 30.6, by when the scheduler is loaded.
-case $(uname -r) in
-7.*) most=30.8 ;;
-*) most=30.3 ;;
-esac
-within "idle beside main at 40 % with 30 % to be kept" "$(of idle)" 29.8 $most
+# 30.1 in some boots, 30.6 in others, on both kernels; the cause is not known. Both are steady: the scheduler's timer (1 ms) and
+# main's turns (10 ms) keep the phase in which they began.
+within "idle beside main at 40 % with 30 % to be kept" "$(of idle)" 29.8 30.8
 tidegate status >/tmp/status
 cat /tmp/status
 grep -q "by the scheduler; for the time without it, 1.0 ms in each 100.0 ms" /tmp/status || fail "status does not tell of the copy"
