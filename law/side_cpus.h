@@ -72,9 +72,10 @@ TG_FN void tg_side_step(struct tg_side_credit *c, const struct tg_headroom_decis
 	const tg_s64 step_ns = (tg_s64)TG_SIDE_CREDIT_NS;
 	tg_u64 floor_ucpu = tg_side_floor_ucpu(d, members);
 	tg_u64 allowance_ucpu = tg_max(d->allowance_ucpu, floor_ucpu);
-	/* Two steps at least: a credit that opens at one and is cut there loses what is over. */
-	tg_s64 most_ns = (tg_s64)tg_max(tg_time_ns(allowance_ucpu, TG_SIDE_CREDIT_KEEP_NS),
-					2 * TG_SIDE_CREDIT_NS);
+	/* Room for what a step adds: a credit that opens at a millisecond and is cut there loses it. */
+	tg_u64 open_ns = TG_SIDE_CREDIT_NS + tg_time_ns(allowance_ucpu, TG_SIDE_CREDIT_NS);
+	tg_s64 most_ns =
+	    (tg_s64)tg_max(tg_time_ns(allowance_ucpu, TG_SIDE_CREDIT_KEEP_NS), open_ns);
 
 	/* Main has stepped: what was saved up under its old level is not to be spent at its new one. */
 	if (before_ucpu > allowance_ucpu + d->capacity_ucpu / TG_SIDE_CUT_PART) {

@@ -48,7 +48,7 @@ proptest! {
             prop_assert!(credit.cpus() <= whole + (whole / 4).max(1) + 1);
             prop_assert!(credit.cpus() + 1 >= whole.min(online), "one less for a debt, no more");
             // 10 ms of the allowance.
-            let most_ns = (allowed * 10).max(2 * MS);
+            let most_ns = (allowed * 10).max(MS + allowed);
             prop_assert!(credit.credit_ns().unsigned_abs() <= most_ns);
         }
     }
