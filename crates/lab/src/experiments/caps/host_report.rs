@@ -72,7 +72,7 @@ pub fn report(
         "Caps are in ‰ of one CPU; windows of {window}, {} of them, after {:.0} s to settle. The group that forks is two \
          parents with four children of 5 ms each at a time; the task that sleeps works 4 ms and sleeps 1 ms, so that it \
          wants 800 ‰: under a higher cap that is what it is due. {} The longest \
-         stop is the longest time for which a hog wanted to run and did not, seen by itself. Cost is the CPU of whoever \
+         stop is the longest time for which a hog wanted to run and did not, seen by itself. Cost is the CPU of what \
          keeps the cap: the agent's process, or the thread that sends cpulimit's signals; what the kernel's own \
          accounting costs is not in it.",
         lengths.windows,

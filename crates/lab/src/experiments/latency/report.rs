@@ -139,7 +139,7 @@ impl HintRuns {
         self.mean(Part::Hackbench { groups }, way, "seconds")
     }
 
-    /// How much faster hackbench is than another way, percent of that one's time; NaN where one was not run.
+    /// By how much hackbench is faster with one way than without it, percent of its time without; NaN where either was not run.
     pub fn gain_pct(&self, groups: u32, without: Way, with: Way) -> f64 {
         100.0 * (1.0 - self.seconds(groups, with) / self.seconds(groups, without))
     }

@@ -151,7 +151,7 @@ fn report(bed: Simulated, samples: Vec<Sample<Run>>, loops: u32) -> Result<Repor
         BESIDE_TASKS
     ));
     report.notes.push(
-        "Mechanism: who runs next and who preempts whom, by each class's rules, and by Tidegate's law of hints \
+        "Mechanism: which task runs next and which it preempts, by each class's rules, and by Tidegate's law of hints \
          in ext. The model's: the machine (the series does not name its own), what a switch, a wakeup and a \
          message cost, no interrupts and no sections with preemption off (the series' cyclictest takes 60 us \
          at the least), so compare ratios and shapes, not microseconds."

@@ -97,7 +97,7 @@ pub(crate) struct Rq {
     pub(super) root: u32,
     /// The entity that runs (it is not in the tree), also while it leaves.
     pub(crate) curr: u32,
-    /// Whom to prefer at the next pick if it is eligible: after a task of a group
+    /// The entity that the next pick prefers if it is eligible: after a task of a group
     /// went to sleep within its slice, the group goes on.
     pub(super) buddy: u32,
     /// Entities on the queue, the running one among them.
