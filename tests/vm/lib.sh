@@ -31,15 +31,17 @@ within() {
 	awk -v x="$2" -v a="$3" -v b="$4" 'BEGIN { exit !(x != "" && x >= a && x <= b) }' || fail "$1 is '$2', not within $3..$4"
 }
 
-# until_true SECONDS COMMAND...: waits for it to succeed.
+# until_true SECONDS COMMAND...: waits for it to succeed. It looks often at first, then less: a look that starts a process or two
+# takes milliseconds of the precise machine's one CPU.
 until_true() {
 	now
 	_end=$((NOW + $1 * 100))
+	_often=$((NOW + 30))
 	shift
 	until "$@"; do
 		now
 		[ "$NOW" -lt "$_end" ] || return 1
-		sleep 0.02
+		[ "$NOW" -lt "$_often" ] && sleep 0.02 || sleep 0.25
 	done
 }
 

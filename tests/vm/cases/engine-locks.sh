@@ -5,7 +5,6 @@
 # needs: tidegate
 # seconds: 300
 group main
-group bare
 PATH_OF=/tmp/lock
 
 # waits NAME KIND: main's waits for 10 s, beside main's other work of 75 % of the CPU; in SEEN.
@@ -18,19 +17,6 @@ waits() {
 	echo "$1 $2: $SEEN"
 	measure "$1_$2_waits" "$(of waits)" ""
 	for part in mean p99 worst; do measure "$1_$2_$part" "$(of ${part}_ms)" ms; done
-}
-
-# bare NAME KIND QUOTA: side work in a group of its own, in the idle class and, but for "max", under a standing quota.
-bare() {
-	echo 1 >$ROOT/bare/cpu.idle
-	echo "$3 100000" >$ROOT/bare/cpu.max
-	inside bare vmtool threads 2 &
-	hogs=$!
-	inside bare vmtool lock hold "$2" $PATH_OF 2000 4000 &
-	holder=$!
-	waits "$1" "$2"
-	finish $holder $hogs
-	rm -f $PATH_OF
 }
 
 # gated NAME KIND
@@ -52,8 +38,6 @@ at_most() {
 	awk -v n="$1" -v a="$3" -v b="$4" 'BEGIN { exit !(a != "" && a * n <= b) }' || fail "$2 is $3 ms, more than 1/$1 of $4"
 }
 
-bare idle flock max
-bare standing flock 1000
 mkdir -p /run/tidegate
 chmod 755 /run/tidegate
 echo 'holder_first = "no"' >/run/tidegate/tidegate.toml
@@ -66,5 +50,5 @@ for kind in fcntl ofd; do
 	gated first $kind
 	at_most 10 "the mean wait for $kind" "$(of mean_ms)" "$without"
 done
-# Nobody but the waiter's program knows who holds these: what bounds the wait is the limit's shape.
-for kind in futex pi pipe; do gated first $kind; done
+# The kernel does not know who holds a futex: the limit's shape bounds the wait.
+gated first futex

@@ -42,18 +42,15 @@ seconds_of() {
 for cap in $CAPS; do
 	LEAST=$(awk -v c="$cap" 'BEGIN { print c / 10 - 0.1 }')
 	seconds_of hog $cap vmtool burn
-	LEAST=$(awk -v c="$cap" 'BEGIN { print c * 0.07 }')
-	# Once as a build does it: two that keep four children each, which work 5 ms and exit. What lies between two tasks of a group
-	# is a part of its use: 1 to 2 us each time, of which it had 2 permille of a CPU for nothing.
-	case $cap in
-	500)
-		seconds_of build $cap vmtool forks 2 4 5000
-		within "a build's use" "$_sum" 49.5 50.15
-		;;
-	*) seconds_of forks $cap sh -c 'for i in 1 2 3 4; do vmtool burn & done; wait' ;;
-	esac
-	LEAST=0
-	seconds_of sleeper $cap vmtool duty 95 20000
 done
+LEAST=7
+seconds_of forks 100 sh -c 'for i in 1 2 3 4; do vmtool burn & done; wait'
+# As a build does it: two that keep four children each, which work 5 ms and exit. What lies between two tasks of a group is a part
+# of its use: 1 to 2 us each time, of which it had 2 permille of a CPU for nothing.
+LEAST=35
+seconds_of build 500 vmtool forks 2 4 5000
+within "a build's use" "$_sum" 49.5 50.15
+LEAST=0
+for cap in 10 200 900; do seconds_of sleeper $cap vmtool duty 95 20000; done
 ext_is_on
 cat /tmp/ext
