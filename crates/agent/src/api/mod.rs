@@ -1,6 +1,7 @@
 //! The calls of the socket: what is asked, by which caller, and whether they may.
 
 mod confinement;
+mod reads;
 mod run;
 mod targets;
 

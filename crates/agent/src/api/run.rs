@@ -14,10 +14,11 @@ use tracing::info;
 use crate::agent::Agent;
 use crate::api::confinement::check_confinement;
 use crate::errors::{not_found, of_group, usage};
+use crate::gates::budget::{check_room, check_size, kept_command};
 use crate::gates::privilege::only_tightens;
 use crate::gates::{Attachment, Gate, Record};
 use crate::kernel::Kernel;
-use crate::peer::{Peer, by_admin, is_admin, may_give};
+use crate::peer::{Peer, by_admin, charged, is_admin, may_give};
 use crate::runtime::attach::agree;
 use crate::runtime::cpuset_controller::gather_cpuset;
 use crate::runtime::limits::{ensure_side_root, enter};
@@ -31,7 +32,7 @@ impl Agent {
                 ApiError::new(ErrorKind::Leaving, "agent: it is leaving").with_mend("try again")
             );
         }
-        if lock(&self.gates.rate).admit(peer.uid, self.runtime.kernel.clock.now_ns()) {
+        if lock(&self.gates.rate).admit(peer.charged_to(), self.runtime.kernel.clock.now_ns()) {
             return Ok(());
         }
         let message = format!(
@@ -56,6 +57,7 @@ impl Agent {
             );
             return Err(ApiError::new(ErrorKind::Denied, message));
         }
+        check_size(&request.terms)?;
         may_give(peer, is_admin(peer), process.uid, &request.terms)?;
         let mut gates = self.gates.lock();
         self.admit(peer)?;
@@ -66,6 +68,13 @@ impl Agent {
             return Ok(reply);
         }
         check_confinement(kernel, peer, &gates, pid)?;
+        let settings = &self.runtime.settings;
+        check_room(
+            &gates,
+            (peer.charged_to(), false),
+            &kernel.side_root(),
+            settings,
+        )?;
         let name = self.name_for(&gates, request)?;
         let parent = kernel.gate_of(&gates, pid);
         let record = Record {
@@ -74,7 +83,8 @@ impl Agent {
             by_admin: by_admin(peer, &raw),
             raw,
             uid: process.uid,
-            command: request.command.clone(),
+            charged: charged(peer, process.uid),
+            command: kept_command(&request.command),
             parent: parent.map(|gate| gate.record.name.clone()),
             made_ns: kernel.clock.now_ns(),
             attachment: Attachment::Owned {
@@ -143,7 +153,7 @@ impl Agent {
         record.raw.merge(asked);
         record.by_admin.extend(by_admin(peer, asked));
         record.uid = process.uid;
-        record.command.clone_from(&request.command);
+        record.command = kept_command(&request.command);
         record.notes.clear();
         let changed = Gate::new(record, &self.gates.config).map_err(usage)?;
         if !is_admin(peer) {
@@ -172,7 +182,8 @@ fn asked_before(kernel: &Kernel, gates: &[Gate], pid: i32, request: &RunRequest)
     let index = gates.iter().position(|gate| {
         let record = &gate.record;
         // The record of a gate that was not yet written down is lost, and its command with it.
-        let same_command = record.command.is_empty() || record.command == request.command;
+        let same_command =
+            record.command.is_empty() || record.command == kept_command(&request.command);
         let same_name = request
             .name
             .as_ref()

@@ -12,6 +12,7 @@ use tracing::{info, warn};
 use crate::agent::Agent;
 use crate::api::confinement::check_confinement;
 use crate::errors::{no_gate, not_found, usage};
+use crate::gates::budget::{check_room, check_size};
 use crate::gates::privilege::only_tightens;
 use crate::gates::{Attachment, Gate, Record, find_in};
 use crate::peer::{Peer, ask_an_admin, by_admin, is_admin, may_give};
@@ -26,6 +27,7 @@ impl Agent {
     /// Terms for something that runs already.
     pub fn set(&self, peer: &Peer, request: &SetRequest) -> Result<GateView, ApiError> {
         let target = Target::parse(&request.target).map_err(usage)?;
+        check_size(&request.terms)?;
         let asked = RawTerms::from_map(&request.terms, &Source::Set);
         asked.check().map_err(usage)?;
         let of_unit = self.ask_systemd(peer, &target, request)?;
@@ -69,7 +71,7 @@ impl Agent {
             }
             None => {
                 let by_admin = by_admin(peer, &asked);
-                let whose = (owner_uid, by_admin);
+                let whose = (owner_uid, by_admin, peer.charged_to());
                 let gate = self.adopt_target(&gates, &target, of_unit, asked, whose)?;
                 let name = gate.record.name.clone();
                 gates.push(gate);
@@ -197,7 +199,7 @@ impl Agent {
         target: &Target,
         of_unit: Option<GroupPath>,
         raw: RawTerms,
-        (uid, by_admin): (u32, BTreeSet<String>),
+        (uid, by_admin, user): (u32, BTreeSet<String>, u32),
     ) -> Result<Gate, ApiError> {
         let kernel = &self.runtime.kernel;
         let taken = |name: &str| gates.iter().any(|gate| gate.record.name == name);
@@ -234,6 +236,7 @@ impl Agent {
             target: target.to_string(),
             raw,
             uid,
+            charged: Some(user).filter(|user| *user != uid),
             command: Vec::new(),
             parent: None,
             made_ns: kernel.clock.now_ns(),
@@ -245,6 +248,11 @@ impl Agent {
         if gate.is_limited() {
             self.check_limitable(gates, &target.to_string(), &attachment)?;
         }
+        let in_side_root =
+            matches!(target, Target::Pid(_)) && kernel.groups.version() == CgroupVersion::V1;
+        let moves = gate.is_limited() && !in_side_root;
+        let settings = &self.runtime.settings;
+        check_room(gates, (user, moves), &kernel.side_root(), settings)?;
         check_feasible(&self.runtime, &gate)?;
         attach(&self.runtime, &mut gate, attachment)?;
         info!(gate = gate.record.name, class = %gate.class(), target = gate.record.target, "new gate");

@@ -158,6 +158,7 @@ fn nameless(group: &GroupPath, class: &str) -> Record {
         target: "run".to_owned(),
         raw,
         uid: 0,
+        charged: None,
         command: Vec::new(),
         parent: None,
         made_ns: monotonic_ns(),

@@ -21,6 +21,7 @@ use super::repair;
 use crate::client;
 use crate::paths::RunDir;
 use crate::process::agent_lock::lock_agent;
+use crate::process::begin::begin;
 use crate::process::lease::{Lease, monotonic_ns};
 
 /// How often the lease is looked at. A death is seen at once.
@@ -83,6 +84,8 @@ pub fn main(
     on_demand: bool,
     engine: Option<&str>,
 ) -> std::io::Result<()> {
+    // Standard error is the agent's log; what the guardian did is read there afterwards.
+    begin();
     let lease = Lease::open(&run_dir.lease())?;
     let Some(pid) = Pid::from_raw(agent_pid) else {
         return Err(std::io::Error::other(format!(

@@ -341,6 +341,7 @@ fn a_user_does_not_leave_an_administrators_limit_by_becoming_side_work() {
             pid,
             uid: 1000,
             groups: vec![1000],
+            ..Peer::default()
         };
         let request = RunRequest {
             pid,

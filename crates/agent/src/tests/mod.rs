@@ -1,6 +1,7 @@
 //! An agent on kernel files in memory, for tests: the production code with another file system and another sensor.
 
 mod bandwidth;
+mod budgets;
 mod caps;
 mod confinement;
 mod cpuset_controller;
@@ -241,6 +242,7 @@ impl Bed {
                 settings,
             },
             life: Life::new(Mode::OnDemand, 0),
+            readers: crate::view::Readers::default(),
         };
         take_up(&agent.gates, &agent.runtime);
         Ok(agent)
