@@ -1,6 +1,5 @@
 //! The calls of the socket: what is asked, by which caller, and whether they may.
 
-mod confinement;
 mod reads;
 mod run;
 mod targets;

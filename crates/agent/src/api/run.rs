@@ -12,7 +12,6 @@ use tidegate_terms::{Class, RawTerms, Source};
 use tracing::info;
 
 use crate::agent::Agent;
-use crate::api::confinement::check_confinement;
 use crate::errors::{not_found, of_group, usage};
 use crate::gates::budget::{check_room, check_size, kept_command};
 use crate::gates::privilege::only_tightens;
@@ -20,6 +19,7 @@ use crate::gates::{Attachment, Gate, Record};
 use crate::kernel::Kernel;
 use crate::peer::{Peer, by_admin, charged, is_admin, may_give};
 use crate::runtime::attach::agree;
+use crate::runtime::confinement::{Place, place_of};
 use crate::runtime::cpuset_controller::gather_cpuset;
 use crate::runtime::limits::{ensure_side_root, enter};
 use crate::runtime::publish::publish;
@@ -67,11 +67,12 @@ impl Agent {
             publish(&self.runtime, &gates)?;
             return Ok(reply);
         }
-        check_confinement(kernel, peer, &gates, pid)?;
+        let place = place_of(kernel, peer, &gates, pid)?;
         let settings = &self.runtime.settings;
+        let moves = place != Place::Root;
         check_room(
             &gates,
-            (peer.charged_to(), false),
+            (peer.charged_to(), moves),
             &kernel.side_root(),
             settings,
         )?;
@@ -105,7 +106,7 @@ impl Agent {
                 ApiError::new(ErrorKind::Denied, message).with_mend("start it from outside")
             );
         }
-        enter(&self.runtime, &mut gate, &process)?;
+        enter(&self.runtime, &mut gate, &process, &place)?;
         let reply = reply_of(&gate);
         info!(gate = reply.gate, class = %gate.class(), pid, "new gate");
         gates.push(gate);

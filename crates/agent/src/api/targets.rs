@@ -10,7 +10,6 @@ use tidegate_terms::{Class, RawTerms, Source};
 use tracing::{info, warn};
 
 use crate::agent::Agent;
-use crate::api::confinement::check_confinement;
 use crate::errors::{no_gate, not_found, usage};
 use crate::gates::budget::{check_room, check_size};
 use crate::gates::privilege::only_tightens;
@@ -18,6 +17,7 @@ use crate::gates::{Attachment, Gate, Record, find_in};
 use crate::peer::{Peer, ask_an_admin, by_admin, is_admin, may_give};
 use crate::runtime::attach::{agree, attach, move_to};
 use crate::runtime::check::{check_feasible, check_not_own};
+use crate::runtime::confinement::check_confinement;
 use crate::runtime::limits::release;
 use crate::runtime::publish::publish;
 use crate::systemd::group_of_unit;

@@ -122,11 +122,24 @@ fn take_up_nameless(registry: &Gates, kernel: &Kernel, gates: &mut Vec<Gate>) {
     let own = own_groups(&kernel.groups, kernel.run_dir.prefix()).unwrap_or_default();
     let roots = [(kernel.side_root(), "side"), (kernel.main_root(), "main")];
     for group in own {
-        let Some((_, class)) = roots
+        let in_root = roots
             .iter()
-            .find(|(root, _)| group.parent().as_ref() == Some(root))
-        else {
-            continue;
+            .find(|(root, _)| group.parent().as_ref() == Some(root));
+        let (name, class) = match in_root {
+            Some((_, class)) => (group.name(), class),
+            // Below another's group, side work of `run` is in the idle class; what `set` moved there is in the journal.
+            None if kernel.is_below_others(&group)
+                && kernel
+                    .groups
+                    .idle(&group)
+                    .is_ok_and(|idle| idle == Some(true)) =>
+            {
+                (
+                    kernel.gate_below_others(&group).unwrap_or_default(),
+                    &"side",
+                )
+            }
+            None => continue,
         };
         if gates
             .iter()
@@ -143,18 +156,18 @@ fn take_up_nameless(registry: &Gates, kernel: &Kernel, gates: &mut Vec<Gate>) {
             kernel.remove_group(&group);
             continue;
         }
-        match Gate::new(nameless(&group, class), &registry.config) {
+        match Gate::new(nameless(&group, name, class), &registry.config) {
             Ok(gate) => gates.push(gate),
             Err(error) => warn!("{error}"),
         }
     }
 }
 
-fn nameless(group: &GroupPath, class: &str) -> Record {
+fn nameless(group: &GroupPath, name: &str, class: &str) -> Record {
     let mut raw = RawTerms::default();
     raw.insert("class", class, Source::Default);
     Record {
-        name: group.name().to_owned(),
+        name: name.to_owned(),
         target: "run".to_owned(),
         raw,
         uid: 0,

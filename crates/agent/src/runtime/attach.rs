@@ -16,18 +16,12 @@ use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::runtime::check::check_not_own;
 use crate::runtime::limits::{
-    ensure_side_root, make_yield, release, restore, untell, write_floor, write_weight,
+    ensure_side_root, limit_to_floor, make_yield, release, restore, untell, write_floor,
+    write_weight,
 };
 use crate::runtime::mechanisms::units::check_beside;
 use crate::runtime::mechanisms::{put_on, take_off};
 use crate::systemd::{tell_systemd, unit_of};
-
-/// The group in place of the gate `name`. Its end is what no other group of ours has: no gate's name has this character, so it
-/// is neither a root (the gate may be called `main`) nor a soft cap's group, and the group of one process or task ends in a
-/// digit.
-fn in_place_name(prefix: &str, name: &str) -> String {
-    format!("{prefix}-{name}=")
-}
 
 /// Limits a process or group that was there before, as its class asks.
 pub(crate) fn attach(
@@ -93,7 +87,7 @@ fn limit(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
 fn lend(runtime: &Runtime, gate: &mut Gate, pid: i32, start_ticks: u64) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     let name = gate.record.name.clone();
-    let in_place = in_place_name(kernel.run_dir.prefix(), &name);
+    let in_place = kernel.name_below_others(&name);
     let v1_parent = if gate.is_limited() {
         ensure_side_root(runtime)?;
         kernel.side_root()
@@ -151,6 +145,14 @@ fn renew_place(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
             if unit_of(gate).is_some() && !kernel.groups.exists(&group) =>
         {
             gate.away = true;
+        }
+        Attachment::Owned { group } if kernel.is_below_others(&group) => {
+            limit_to_floor(
+                runtime,
+                &group,
+                &name,
+                floor_of(&runtime.control_loop, gate),
+            )?;
         }
         Attachment::InPlace { group } if gate.is_limited() => {
             let unlimited = kernel

@@ -4,6 +4,7 @@ mod bandwidth;
 mod budgets;
 mod caps;
 mod confinement;
+mod confinement_v2;
 mod cpuset_controller;
 mod deaths;
 mod domains;

@@ -7,6 +7,7 @@
 mod cpuset;
 mod error;
 mod placing;
+mod restrictions;
 mod single;
 mod tree;
 mod v1;

@@ -143,24 +143,38 @@ impl Groups {
         if self.tree.version == CgroupVersion::V1 {
             self.create(&plan.group)?;
         } else {
-            match self.tree.fs.mkdir(&self.tree.cpu.dir(&plan.group)) {
-                Err(error) if error.errno != libc::EEXIST => {
-                    return Err(GroupError::kfs(&plan.group)(error));
-                }
-                _ => {}
-            }
             let own = plan.group.parent().unwrap_or_else(GroupPath::root);
-            // Only the real root has no type, and takes any child beside its processes; a namespace's root does not.
-            if self
-                .tree
-                .fs
-                .exists(&self.tree.cpu_file(&own, "cgroup.type"))
-            {
-                self.make_threaded(&own, &plan.group)?;
-            }
-            v2::V2.enable_cpu_below(&self.tree, &own)?;
+            self.make_below(&own, &plan.group)?;
         }
         self.place(&plan.group, plan.pid).map(|_| ())
+    }
+
+    /// v2: makes `group` below `own`, which has processes of its own, for some of these to be limited in it: threaded, so that
+    /// they stay in `own`, or plain where that is the root group.
+    pub fn make_below(&self, own: &GroupPath, group: &GroupPath) -> GroupResult<()> {
+        match self.tree.fs.mkdir(&self.tree.cpu.dir(group)) {
+            Err(error) if error.errno != libc::EEXIST => {
+                return Err(GroupError::kfs(group)(error));
+            }
+            _ => {}
+        }
+        // Only the real root has no type, and takes any child beside its processes; a namespace's root does not.
+        if self.tree.fs.exists(&self.tree.cpu_file(own, "cgroup.type")) {
+            self.make_threaded(own, group)?;
+        }
+        v2::V2.enable_cpu_below(&self.tree, own)?;
+        Ok(())
+    }
+
+    /// v2: removes what [`Groups::make_below`] made. Where that was the last group below `own`, the cpu controller that it hands down
+    /// serves none; without it, `own` is an ordinary group again.
+    pub fn remove_below(&self, own: &GroupPath, group: &GroupPath) -> GroupResult<()> {
+        let kind = self.tree.read(own, "cgroup.type").unwrap_or_default();
+        self.remove(group)?;
+        match kind.trim() == "domain threaded" {
+            true => self.disable_cpu_below(own),
+            false => Ok(()),
+        }
     }
 
     /// Where a process is, below the mount of the cpu controller.

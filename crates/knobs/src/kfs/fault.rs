@@ -288,4 +288,8 @@ impl<F: KernelFs> KernelFs for FaultFs<F> {
         self.gate(Op::SchedSet, &task_path(tid))?;
         self.inner.set_sched(tid, write)
     }
+    fn has_programs(&self, dir: &Path) -> KfsResult<bool> {
+        self.gate(Op::Programs, dir)?;
+        self.inner.has_programs(dir)
+    }
 }

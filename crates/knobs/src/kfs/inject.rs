@@ -189,6 +189,9 @@ impl<F: KernelFs> KernelFs for Injected<F> {
         let path = task_path(tid);
         self.change(Op::SchedSet, &path, |fs| fs.set_sched(tid, write))
     }
+    fn has_programs(&self, dir: &Path) -> KfsResult<bool> {
+        self.inner.has_programs(dir)
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod fake;
 mod fault;
 #[cfg(debug_assertions)]
 mod inject;
+mod programs;
 mod real;
 pub mod sched_attr;
 
@@ -48,6 +49,8 @@ pub enum Op {
     SchedGet,
     /// Change how a task is scheduled.
     SchedSet,
+    /// Ask which BPF programs a group has.
+    Programs,
 }
 
 impl fmt::Display for Op {
@@ -65,6 +68,7 @@ impl fmt::Display for Op {
             Op::Unlink => "unlink",
             Op::SchedGet => "sched_getattr",
             Op::SchedSet => "sched_setattr",
+            Op::Programs => "BPF_PROG_QUERY",
         })
     }
 }
@@ -195,6 +199,8 @@ pub trait KernelFs: Send + Sync {
     fn sched(&self, tid: i32) -> KfsResult<TaskSched>;
     /// Changes how a task is scheduled.
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()>;
+    /// Whether a BPF program is attached to the group whose directory this is (an address filter, a device list).
+    fn has_programs(&self, dir: &Path) -> KfsResult<bool>;
 
     /// Whether this is the running machine, of which what was found once holds.
     fn is_machine(&self) -> bool {
@@ -253,6 +259,9 @@ impl<T: KernelFs + ?Sized> KernelFs for Arc<T> {
     }
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
         (**self).set_sched(tid, write)
+    }
+    fn has_programs(&self, dir: &Path) -> KfsResult<bool> {
+        (**self).has_programs(dir)
     }
     fn is_machine(&self) -> bool {
         (**self).is_machine()

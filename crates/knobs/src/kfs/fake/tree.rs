@@ -32,6 +32,7 @@ pub(super) struct Group {
     pub mems: String,
     pub threaded: bool,
     pub subtree: BTreeSet<String>,
+    pub has_program: bool,
 }
 
 impl Group {
@@ -52,6 +53,7 @@ impl Group {
             mems: String::new(),
             threaded: false,
             subtree: BTreeSet::new(),
+            has_program: false,
         };
         group.reset_cpu();
         group
@@ -195,10 +197,13 @@ impl State {
         }
         if let Some((mount, dir, name)) = self.split(path) {
             let text = match self.mounts[mount].version {
-                1 => self.v1_read(mount, &dir, name)?,
-                _ => self.v2_read(mount, &dir, name)?,
+                1 => self.v1_read(mount, &dir, name),
+                _ => self.v2_read(mount, &dir, name),
             };
-            return Ok(text.into_bytes());
+            return match (text, self.files.get(path)) {
+                (Err(libc::ENOENT), Some(plain)) => Ok(plain.clone()),
+                (text, _) => text.map(String::into_bytes),
+            };
         }
         if let Some(contents) = self.files.get(path) {
             return Ok(contents.clone());
@@ -262,6 +267,12 @@ impl State {
             let mount = self.mount_of(path).ok_or(libc::ENOENT)?;
             let files = self.file_names(mount, path);
             entries.extend(files.into_iter().map(|name| DirEntry {
+                name: name.to_owned(),
+                is_dir: false,
+            }));
+            let plain = self.files.keys().filter(|file| file.parent() == Some(path));
+            let names = plain.filter_map(|file| file.file_name()?.to_str());
+            entries.extend(names.map(|name| DirEntry {
                 name: name.to_owned(),
                 is_dir: false,
             }));
