@@ -11,6 +11,13 @@ systemctl start tidegate.service
 same "the service" "$(systemctl is-active tidegate)" active
 same "its agent" "$(agent)" "$(systemctl show -P MainPID tidegate)"
 same "how it was started" "$(tidegate status --json | json mode)" service
+same "its sensing, within the unit's restrictions" "$(tidegate status --json | json sensing)" bpf
+systemd-analyze security --no-pager tidegate.service >/tmp/security
+measure exposure "$(awk '/Overall exposure/ { print $(NF - 2) }' /tmp/security)" points
+within "what systemd-analyze security gives it" "$(awk '/Overall exposure/ { print $(NF - 2) }' /tmp/security)" 0 3 || {
+	cat /tmp/security
+	exit 1
+}
 
 # soon SECONDS COMMAND...: looks every two seconds, since each look costs much of the precise machine's one CPU.
 soon() {

@@ -105,24 +105,26 @@ fn lend(runtime: &Runtime, gate: &mut Gate, pid: i32, start_ticks: u64) -> Resul
     // What is in the side root stays there with the floor; only who is to be restored is moved back without an agent.
     runtime
         .journal()
-        .record_move(&name, plan, start_ticks, gate.own_fallback())
+        .record_move(&name, plan.clone(), start_ticks, gate.own_fallback())
         .map_err(internal)?;
-    let placement = kernel
-        .groups
-        .place_in_place(pid, &in_place, &in_root)
-        .map_err(of_group)?;
-    kernel.check_moved(&placement, start_ticks)?;
-    let at = placement.group.clone();
+    kernel.groups.make_planned(&plan).map_err(of_group)?;
+    let at = plan.group.clone();
+    let stays = gate.is_limited() && !at.is_within(&kernel.side_root());
+    if stays {
+        // Empty as yet: no moment in it is without a limit.
+        limit_foreign(runtime, &at, gate, None)?;
+    }
+    kernel.groups.place(&at, pid).map_err(of_group)?;
+    kernel.check_moved(&plan, start_ticks)?;
     gate.record.attachment = Attachment::Moved {
-        placement,
+        placement: plan,
         start_ticks,
     };
     if !gate.is_limited() {
         gate.record.notes.push(format!(
             "it was moved into a group of its own within the one it was in: {at}"
         ));
-    } else if !at.is_within(&kernel.side_root()) {
-        limit_foreign(runtime, &at, gate, None)?;
+    } else if stays {
         gate.record.notes.push(
             "it stays in its unit (memory accounting, KillMode): it has a quota of its own in a child group there"
                 .to_owned(),

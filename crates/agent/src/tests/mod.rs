@@ -343,13 +343,21 @@ impl Bed {
         self.place(PIDS[nth]) == self.homes[nth]
     }
 
-    /// In no group of ours, or in a side group that is limited.
+    /// In no group of ours, or in a group of ours that is limited itself or by the side root.
     pub fn is_home_or_limited(&self, nth: usize) -> bool {
-        self.is_home(nth)
-            || (self.place(PIDS[nth]).contains("tg-")
-                && self.exists("/tg-side")
-                && self.is_limited("/tg-side"))
-            || (self.kind == Kind::V2 && self.place(PIDS[nth]).contains("tg-"))
+        if self.is_home(nth) {
+            return true;
+        }
+        let place = self.place(PIDS[nth]);
+        let is_ours =
+            place.contains("tg-") && self.exists("/tg-side") && self.is_limited("/tg-side");
+        match self.kind {
+            Kind::V2 if !place.contains("/tg-side/") => {
+                let group = place.strip_prefix("0::").unwrap_or_default();
+                group.contains("/tg-") && self.is_limited(group)
+            }
+            _ => is_ours,
+        }
     }
 }
 
