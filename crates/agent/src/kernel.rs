@@ -11,7 +11,7 @@ use tidegate_knobs::group::{GroupError, GroupPath, GroupResult, Groups, Placemen
 use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::sense::Group as SensedGroup;
 use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::{ProcessRef, TargetError};
+use tidegate_knobs::target::{HeldProcess, ProcessRef, TargetError};
 use tracing::warn;
 
 use crate::errors::{internal, of_group};
@@ -127,14 +127,14 @@ impl Kernel {
             .max_by_key(|gate| gate.record.attachment.group().as_str().len())
     }
 
-    /// PID reuse between the check and the move is detected: the later process goes back.
+    /// PID reuse between the look-up and the move is detected: the later process goes back.
     pub(crate) fn check_moved(
         &self,
         placement: &Placement,
-        start_ticks: u64,
+        held: &HeldProcess,
     ) -> Result<(), ApiError> {
         let pid = placement.pid;
-        if !self.process_gone(pid, start_ticks) {
+        if held.is_same(&*self.fs) {
             return Ok(());
         }
         if let Err(error) = self.groups.place_back(placement) {

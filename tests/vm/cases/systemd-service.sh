@@ -81,6 +81,15 @@ restored || fail "the unit was not restored: $(cat $UNIT/cpu.max) $(cat $UNIT/cp
 same "systemd's quota" "$(systemctl show -P CPUQuotaPerSecUSec t-work)" infinity
 held || fail "the command that still runs is not held"
 finish $side
+# The scheduler loads within the unit's restrictions, too.
+echo 'engine = "ext"' >/run/tidegate/tidegate.toml
 systemctl start tidegate.service
+tidegate run --side -- vmtool burn &
+side=$!
+gate_soon $side $SIDE
+enforces() { [ "$(tidegate status --json | json engine)" = ext ]; }
+soon 40 enforces || fail "the scheduler does not load: $(tidegate status)"
+finish $side
+rm /run/tidegate/tidegate.toml
 systemctl stop tidegate.service
 soon 10 gone || fail "left: $(ls -d $ROOT/tidegate-* 2>/dev/null) $(ours)"

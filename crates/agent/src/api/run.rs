@@ -7,7 +7,7 @@ use tidegate_api::{ApiError, ErrorKind, RunReply, RunRequest};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::{GateName, ProcessRef};
+use tidegate_knobs::target::{GateName, HeldProcess};
 use tidegate_terms::{Class, RawTerms, Source};
 use tracing::info;
 
@@ -50,7 +50,8 @@ impl Agent {
         } else {
             request.pid
         };
-        let process = ProcessRef::look_up(&*kernel.fs, pid).map_err(not_found)?;
+        let held = HeldProcess::hold(&*kernel.fs, pid).map_err(not_found)?;
+        let process = &held.process;
         if pid != peer.pid && parent_of(&*kernel.fs, pid) != Some(peer.pid) {
             let message = format!(
                 "process {pid} is not yours to start: ask for yourself or a child of yours"
@@ -63,7 +64,7 @@ impl Agent {
         self.admit(peer)?;
         let raw = RawTerms::from_map(&request.terms, &Source::RunFlag);
         if let Some(index) = asked_before(kernel, &gates, pid, request) {
-            let reply = self.run_again(peer, &mut gates[index], &process, request, &raw)?;
+            let reply = self.run_again(peer, &mut gates[index], &held, request, &raw)?;
             publish(&self.runtime, &gates)?;
             return Ok(reply);
         }
@@ -106,7 +107,7 @@ impl Agent {
                 ApiError::new(ErrorKind::Denied, message).with_mend("start it from outside")
             );
         }
-        enter(&self.runtime, &mut gate, &process, &place)?;
+        enter(&self.runtime, &mut gate, &held, &place)?;
         let reply = reply_of(&gate);
         info!(gate = reply.gate, class = %gate.class(), pid, "new gate");
         gates.push(gate);
@@ -145,11 +146,12 @@ impl Agent {
         &self,
         peer: &Peer,
         gate: &mut Gate,
-        process: &ProcessRef,
+        held: &HeldProcess,
         request: &RunRequest,
         asked: &RawTerms,
     ) -> Result<RunReply, ApiError> {
         let kernel = &self.runtime.kernel;
+        let process = &held.process;
         let mut record = gate.record.clone();
         record.raw.merge(asked);
         record.by_admin.extend(by_admin(peer, asked));
@@ -167,7 +169,7 @@ impl Agent {
         let group = gate.record.attachment.group().clone();
         let placement = kernel.groups.place(&group, process.pid);
         let placement = placement.map_err(of_group)?;
-        kernel.check_moved(&placement, process.start_ticks)?;
+        kernel.check_moved(&placement, held)?;
         gather_cpuset(&self.runtime);
         agree(&self.runtime, gate, changed)?;
         let reply = reply_of(gate);

@@ -1,15 +1,15 @@
 //! Limiting processes and groups that were there before us, and that get back what they had.
 
-use tidegate_api::ApiError;
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::apply::fallback_of;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::limit::tighter;
-use tidegate_knobs::target::ProcessRef;
+use tidegate_knobs::target::{HeldProcess, ProcessRef};
 use tracing::warn;
 
 use crate::control_loop::ControlLoop;
-use crate::errors::{internal, of_group, usage};
+use crate::errors::{internal, not_found, of_group, usage};
 use crate::ext::plan::unmark;
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
@@ -23,11 +23,12 @@ use crate::runtime::mechanisms::units::check_beside;
 use crate::runtime::mechanisms::{put_on, take_off};
 use crate::systemd::{tell_systemd, unit_of};
 
-/// Limits a process or group that was there before, as its class asks.
+/// Limits a process or group that was there before, as its class asks; `held` since the caller's rights were looked at.
 pub(crate) fn attach(
     runtime: &Runtime,
     gate: &mut Gate,
     attachment: Attachment,
+    held: Option<HeldProcess>,
 ) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     if gate.needs_group() {
@@ -44,7 +45,7 @@ pub(crate) fn attach(
     let name = gate.record.name.clone();
     let before = gate.record.attachment.clone();
     let limited = match gate.needs_group() {
-        true => limit(runtime, gate),
+        true => limit(runtime, gate, held),
         false => Ok(()),
     };
     let limited = limited.and_then(|()| put_on(runtime, gate));
@@ -61,11 +62,20 @@ pub(crate) fn attach(
     limited
 }
 
-fn limit(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+fn limit(runtime: &Runtime, gate: &mut Gate, held: Option<HeldProcess>) -> Result<(), ApiError> {
+    let fs = &*runtime.kernel.fs;
     match gate.record.attachment.clone() {
         Attachment::Observed {
             pid, start_ticks, ..
-        } => lend(runtime, gate, pid, start_ticks),
+        } => {
+            let held = held.map_or_else(|| HeldProcess::hold(fs, pid), Ok);
+            let held = held.map_err(not_found)?;
+            if held.process.start_ticks != start_ticks {
+                let detail = format!("process {pid}: it has exited");
+                return Err(ApiError::new(ErrorKind::NotFound, detail));
+            }
+            move_in_place(runtime, gate, &held)
+        }
         // What it asks for itself is written by `put_on`.
         Attachment::InPlace { .. } if !gate.is_limited() => Ok(()),
         Attachment::InPlace { group } => {
@@ -84,8 +94,11 @@ fn limit(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
 }
 
 /// Moves a process that ran already: side work into the side root on v1; everything else into a child group in place.
-fn lend(runtime: &Runtime, gate: &mut Gate, pid: i32, start_ticks: u64) -> Result<(), ApiError> {
+fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
+    let ProcessRef {
+        pid, start_ticks, ..
+    } = held.process;
     let name = gate.record.name.clone();
     let in_place = kernel.name_below_others(&name);
     let v1_parent = if gate.is_limited() {
@@ -115,7 +128,7 @@ fn lend(runtime: &Runtime, gate: &mut Gate, pid: i32, start_ticks: u64) -> Resul
         limit_foreign(runtime, &at, gate, None)?;
     }
     kernel.groups.place(&at, pid).map_err(of_group)?;
-    kernel.check_moved(&plan, start_ticks)?;
+    kernel.check_moved(&plan, held)?;
     gate.record.attachment = Attachment::Moved {
         placement: plan,
         start_ticks,
@@ -186,7 +199,7 @@ fn renew_place(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
                     start_ticks,
                     group,
                 };
-                return attach(runtime, gate, attachment);
+                return attach(runtime, gate, attachment, None);
             }
         }
         _ => {}
@@ -229,12 +242,12 @@ pub(crate) fn move_to(
 ) -> Result<(), ApiError> {
     release(runtime, gate);
     let attachment = attachment_after_release(&runtime.kernel, gate);
-    let error = match attach(runtime, changed, attachment.clone()) {
+    let error = match attach(runtime, changed, attachment.clone(), None) {
         Ok(()) => return Ok(()),
         Err(error) => error,
     };
     // As it was, as far as that can be had.
-    if let Err(error) = attach(runtime, gate, attachment) {
+    if let Err(error) = attach(runtime, gate, attachment, None) {
         warn!("gate {}: {error}", gate.record.name);
     }
     Err(error)

@@ -10,7 +10,7 @@ use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::limit::tighter;
 use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::ProcessRef;
+use tidegate_knobs::target::{HeldProcess, ProcessRef};
 use tidegate_terms::Class;
 use tracing::{info, warn};
 
@@ -31,16 +31,17 @@ use crate::systemd::untell_systemd;
 pub(crate) fn enter(
     runtime: &Runtime,
     gate: &mut Gate,
-    process: &ProcessRef,
+    held: &HeldProcess,
     place: &Place,
 ) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
+    let pid = held.process.pid;
     let group = match place {
         Place::Root => make_in_root(runtime, gate)?,
         Place::Below(own) => match make_below(runtime, gate, own)? {
             Ok(group) => group,
             Err(why) => {
-                check_unrestricted(kernel, process.pid, own, &why)?;
+                check_unrestricted(kernel, pid, own, &why)?;
                 make_in_root(runtime, gate)?
             }
         },
@@ -52,14 +53,14 @@ pub(crate) fn enter(
     let placed = possible
         .and_then(|()| write_weight(kernel, gate))
         .and_then(|()| {
-            let placed = kernel.groups.place(&group, process.pid);
+            let placed = kernel.groups.place(&group, pid);
             let placement = placed.map_err(of_group)?;
-            kernel.check_moved(&placement, process.start_ticks)?;
+            kernel.check_moved(&placement, held)?;
             gather_cpuset(runtime);
             put_on(runtime, gate).inspect_err(|_| {
                 take_off(runtime, gate);
                 if let Err(error) = kernel.groups.place_back(&placement) {
-                    warn!("process {}: {error}", process.pid);
+                    warn!("process {pid}: {error}");
                 }
             })
         });

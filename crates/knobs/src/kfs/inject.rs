@@ -14,6 +14,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -188,6 +189,9 @@ impl<F: KernelFs> KernelFs for Injected<F> {
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
         let path = task_path(tid);
         self.change(Op::SchedSet, &path, |fs| fs.set_sched(tid, write))
+    }
+    fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>> {
+        self.inner.pidfd(pid)
     }
     fn has_programs(&self, dir: &Path) -> KfsResult<bool> {
         self.inner.has_programs(dir)

@@ -13,6 +13,7 @@ mod real;
 pub mod sched_attr;
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -199,6 +200,9 @@ pub trait KernelFs: Send + Sync {
     fn sched(&self, tid: i32) -> KfsResult<TaskSched>;
     /// Changes how a task is scheduled.
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()>;
+    /// Holds a process by its number, which means no other while this is open; readable once it has exited. `None` where the
+    /// kernel cannot (before 5.3).
+    fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>>;
     /// Whether a BPF program is attached to the group whose directory this is (an address filter, a device list).
     fn has_programs(&self, dir: &Path) -> KfsResult<bool>;
 
@@ -259,6 +263,9 @@ impl<T: KernelFs + ?Sized> KernelFs for Arc<T> {
     }
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
         (**self).set_sched(tid, write)
+    }
+    fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>> {
+        (**self).pidfd(pid)
     }
     fn has_programs(&self, dir: &Path) -> KfsResult<bool> {
         (**self).has_programs(dir)

@@ -283,6 +283,22 @@ impl KernelFs for RealFs {
             .map_err(|errno| KfsError::new(Op::SchedSet, task_path(tid), errno))
     }
 
+    fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>> {
+        let held = rustix::process::Pid::from_raw(pid)
+            .ok_or(Errno::SRCH)
+            .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()));
+        match held {
+            Ok(fd) => Ok(Some(fd)),
+            // A seccomp filter answers EPERM.
+            Err(Errno::NOSYS | Errno::PERM) => Ok(None),
+            Err(errno) => Err(KfsError::new(
+                Op::Stat,
+                task_path(pid),
+                errno.raw_os_error(),
+            )),
+        }
+    }
+
     fn has_programs(&self, dir: &Path) -> KfsResult<bool> {
         self.open(dir, OFlags::RDONLY | OFlags::DIRECTORY)
             .map_err(|errno| errno.raw_os_error())

@@ -12,6 +12,7 @@ mod tree;
 mod unified;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -285,6 +286,12 @@ impl KernelFs for FakeFs {
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
         let asked = self.state().set_sched(tid, write);
         asked.map_err(|errno| KfsError::new(Op::SchedSet, task_path(tid), errno))
+    }
+
+    /// A pipe, whose other end is closed when the process exits.
+    fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>> {
+        self.edit(Op::Stat, &task_path(pid), |state| state.hold(pid))
+            .map(Some)
     }
 
     fn has_programs(&self, dir: &Path) -> KfsResult<bool> {

@@ -1,6 +1,7 @@
 //! The fake's directories and what is common to v1 and v2: making, removing, listing, membership.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use super::super::{DirEntry, FileStat};
@@ -75,6 +76,8 @@ pub(super) struct Process {
     pub facts: FakeProcess,
     /// Its group's directory in each mount, by the mount's number.
     pub at: Vec<PathBuf>,
+    /// Ends of pipes, which go with it.
+    pub held: Vec<OwnedFd>,
     /// Threads that were moved alone, and where they are in each mount.
     pub apart: BTreeMap<i32, Vec<PathBuf>>,
 }
@@ -124,9 +127,18 @@ impl State {
             Process {
                 facts,
                 at,
+                held: Vec::new(),
                 apart: BTreeMap::new(),
             },
         );
+    }
+
+    pub fn hold(&mut self, pid: i32) -> Result<OwnedFd, i32> {
+        let process = self.procs.get_mut(&pid).ok_or(libc::ESRCH)?;
+        let (ours, its) =
+            std::io::pipe().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+        process.held.push(its.into());
+        Ok(ours.into())
     }
 
     fn take_ino(&mut self) -> u64 {
