@@ -7,7 +7,7 @@
 use crate::gates::Gates;
 use crate::process::Life;
 use crate::runtime::Runtime;
-use crate::view::Readers;
+use crate::view::SharedStatus;
 
 /// The process that holds the gates of one machine.
 pub struct Agent {
@@ -17,8 +17,8 @@ pub struct Agent {
     pub runtime: Runtime,
     /// How long it lives.
     pub life: Life,
-    /// Who reads without privilege.
-    pub readers: Readers,
+    /// What readers without privilege share.
+    pub shared_status: SharedStatus,
 }
 
 #[cfg(test)]

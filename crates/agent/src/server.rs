@@ -20,6 +20,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use crate::agent::Agent;
+use crate::api::reads::{explain_for, status_for};
 use crate::peer::Peer;
 
 /// A command line is at most 2 MiB on Linux, but no sensible request comes near this.
@@ -85,19 +86,17 @@ async fn stop(call: Call) -> Answer<Done> {
 }
 
 async fn status(call: Call) -> Answer<StatusView> {
-    call.agent.status_for(call.peer.as_ref()).map(Json)
+    status_for(&call.agent, call.peer.as_ref()).map(Json)
 }
 
 async fn gates(call: Call) -> Answer<Vec<GateView>> {
-    let status = call.agent.status_for(call.peer.as_ref())?;
+    let status = status_for(&call.agent, call.peer.as_ref())?;
     Ok(Json(status.gates))
 }
 
 async fn explain(call: Call, RawQuery(query): RawQuery) -> Answer<ExplainView> {
     let target = target(&query.unwrap_or_default())?;
-    call.agent
-        .explain_for(call.peer.as_ref(), &target)
-        .map(Json)
+    explain_for(&call.agent, call.peer.as_ref(), &target).map(Json)
 }
 
 async fn unknown(method: Method, uri: Uri) -> ApiError {

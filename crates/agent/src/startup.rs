@@ -40,7 +40,7 @@ use crate::runtime::cpuset_controller::{self, CpusetController};
 use crate::runtime::mechanisms::units;
 use crate::runtime::{Runtime, bursts, control_thread, lock_boost, supervise};
 use crate::server;
-use crate::view::Readers;
+use crate::view::SharedStatus;
 
 pub use crate::process::Mode;
 pub use error::StartError;
@@ -159,7 +159,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
             settings,
         },
         life: Life::new(options.mode, monotonic_ns()),
-        readers: Readers::default(),
+        shared_status: SharedStatus::default(),
     });
     take_up(&agent.gates, &agent.runtime);
     let guardian = start_guardian(run_dir, options.mode, options.engine)

@@ -106,15 +106,20 @@ fn stored_gates(runtime: &Runtime) -> Vec<Record> {
             return Vec::new();
         }
     };
-    serde_json::from_str(&text).unwrap_or_else(|error| {
+    let unread = |error: serde_json::Error| {
         let message = format!(
             "{}: {error}; gates are found by their groups' names instead",
             path.display()
         );
         warn!("{message}");
         lock(&runtime.alerts).insert(message);
-        Vec::new()
-    })
+    };
+    // One by one: a record that another version wrote in its own way costs no other gate its terms.
+    let records: Vec<serde_json::Value> = serde_json::from_str(&text)
+        .map_err(unread)
+        .unwrap_or_default();
+    let read = |record| serde_json::from_value(record).map_err(unread).ok();
+    records.into_iter().filter_map(read).collect()
 }
 
 /// Groups of ours with work in them that no record tells of: their gates' terms are lost, their class is not.

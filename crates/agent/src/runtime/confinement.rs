@@ -2,7 +2,7 @@
 
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::discover::CgroupVersion;
-use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::group::{GroupPath, restriction};
 
 use crate::errors::of_group;
 use crate::gates::privilege::is_bounded_by_admin;
@@ -110,7 +110,7 @@ pub(crate) fn check_unrestricted(
     why: &str,
 ) -> Result<(), ApiError> {
     for group in above(at) {
-        if let Some(what) = kernel.groups.restriction(&group).map_err(of_group)? {
+        if let Some(what) = restriction(&kernel.groups, &group).map_err(of_group)? {
             let refused = leaves(pid, &group, &what);
             let detail = format!(
                 "{}; it cannot be limited where it is: {why}",

@@ -9,6 +9,7 @@ use tidegate_knobs::kfs::FakeProcess;
 use super::sim_clock::in_time;
 use super::{Bed, KINDS, Kind, root, run_side, terms};
 use crate::agent::Agent;
+use crate::api::reads::{explain_for, status_for};
 use crate::peer::Peer;
 
 const FIRST_PID: i32 = 10_000;
@@ -79,7 +80,7 @@ fn readers_without_privilege_share_a_status_and_see_their_own_commands_only() {
         run_as(&agent, &peer, vec![format!("secret-of-{uid}")]).unwrap();
     }
     let commands = |peer: Option<&Peer>| -> Vec<Option<String>> {
-        let gates = agent.status_for(peer).unwrap().gates;
+        let gates = status_for(&agent, peer).unwrap().gates;
         gates.into_iter().map(|gate| gate.command).collect()
     };
     let (first, second) = ("secret-of-1000".to_owned(), "secret-of-1001".to_owned());
@@ -90,11 +91,10 @@ fn readers_without_privilege_share_a_status_and_see_their_own_commands_only() {
     assert_eq!(commands(Some(&user(600))), [Some(first), None]);
     assert_eq!(commands(None), [None, None]);
     let name = agent.status().gates[1].name.clone();
-    let explained = agent.explain_for(Some(&user(600)), &name).unwrap();
+    let explained = explain_for(&agent, Some(&user(600)), &name).unwrap();
     assert_eq!(explained.gate.command, None);
     assert!(
-        agent
-            .explain_for(Some(&root(1)), &name)
+        explain_for(&agent, Some(&root(1)), &name)
             .unwrap()
             .gate
             .command
@@ -111,15 +111,17 @@ fn readers_without_privilege_share_a_status_and_see_their_own_commands_only() {
         commands(Some(&user(600)));
     }
     assert_eq!(reads() - before, once);
-    let refused = (0..100).filter(|_| agent.status_for(Some(&user(600))).is_err());
+    let refused = (0..100).filter(|_| status_for(&agent, Some(&user(600))).is_err());
     assert!(refused.count() >= 90);
     assert!(
-        agent
-            .status_for(Some(&Peer {
+        status_for(
+            &agent,
+            Some(&Peer {
                 uid: 1001,
                 ..user(601)
-            }))
-            .is_ok()
+            })
+        )
+        .is_ok()
     );
-    assert!((0..100).all(|_| agent.status_for(Some(&root(1))).is_ok()));
+    assert!((0..100).all(|_| status_for(&agent, Some(&root(1))).is_ok()));
 }

@@ -58,32 +58,30 @@ fn is_unrestricted(file: &str, text: &str) -> Option<bool> {
     known.map(|(_, value)| text == *value)
 }
 
-impl Groups {
-    /// The first thing of `group` alone (not of those above it) that restricts its processes, as a clause; `None` for nothing. What
-    /// cannot be read, for another reason than that it is not there, counts as one.
-    pub fn restriction(&self, group: &GroupPath) -> GroupResult<Option<String>> {
-        let dir = self.dir(group);
-        let fs = &self.tree.fs;
-        for entry in fs.list(&dir).map_err(GroupError::kfs(group))? {
-            if entry.is_dir || is_unrestricted(&entry.name, "").is_none() {
-                continue;
-            }
-            let text = match fs.read(&dir.join(&entry.name)) {
-                Ok(text) => text,
-                Err(error) if error.is_gone() => continue,
-                Err(error) => return Ok(Some(format!("a file that cannot be read: {error}"))),
-            };
-            if is_unrestricted(&entry.name, &text) == Some(false) {
-                let value: String = text.trim().chars().take(40).collect();
-                return Ok(Some(format!("{} = {value}", entry.name)));
-            }
+/// The first thing of `group` alone (not of those above it) that restricts its processes, as a clause; `None` for nothing. What
+/// cannot be read, for another reason than that it is not there, counts as one.
+pub fn restriction(groups: &Groups, group: &GroupPath) -> GroupResult<Option<String>> {
+    let dir = groups.dir(group);
+    let fs = groups.fs();
+    for entry in fs.list(&dir).map_err(GroupError::kfs(group))? {
+        if entry.is_dir || is_unrestricted(&entry.name, "").is_none() {
+            continue;
         }
-        Ok(match fs.has_programs(&dir) {
-            Ok(false) => None,
-            Ok(true) => Some("a BPF program (an address filter, a device list)".to_owned()),
-            Err(error) => Some(format!("perhaps a BPF program: {error}")),
-        })
+        let text = match fs.read(&dir.join(&entry.name)) {
+            Ok(text) => text,
+            Err(error) if error.is_gone() => continue,
+            Err(error) => return Ok(Some(format!("a file that cannot be read: {error}"))),
+        };
+        if is_unrestricted(&entry.name, &text) == Some(false) {
+            let value: String = text.trim().chars().take(40).collect();
+            return Ok(Some(format!("{} = {value}", entry.name)));
+        }
     }
+    Ok(match fs.has_programs(&dir) {
+        Ok(false) => None,
+        Ok(true) => Some("a BPF program (an address filter, a device list)".to_owned()),
+        Err(error) => Some(format!("perhaps a BPF program: {error}")),
+    })
 }
 
 #[cfg(test)]

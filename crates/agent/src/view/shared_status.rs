@@ -13,15 +13,15 @@ use crate::runtime::Runtime;
 /// For so long one status serves all of them.
 const SNAPSHOT_NS: u64 = 1_000_000_000;
 
-/// Readers without privilege.
+/// Shared by readers without privilege.
 #[derive(Default)]
-pub struct Readers {
+pub struct SharedStatus {
     rate: Mutex<RateLimit>,
     /// The last status, and when it was made.
     snapshot: Mutex<Option<(u64, Arc<StatusView>)>>,
 }
 
-impl Readers {
+impl SharedStatus {
     /// Whether `user` may read once more at `now_ns`.
     pub(crate) fn admit(&self, user: u32, now_ns: u64) -> bool {
         lock(&self.rate).admit(user, now_ns)
