@@ -267,6 +267,10 @@ impl Housekeeping {
     }
 
     fn look_after_guardian(&mut self, runtime: &Runtime, life: &Life) {
+        // Its guardian then looks after what is left.
+        if life.leaving.load(Ordering::Acquire) {
+            return;
+        }
         let kernel = &runtime.kernel;
         self.stuck_guardians
             .retain_mut(|guardian| matches!(guardian.try_wait(), Ok(None)));
@@ -287,7 +291,7 @@ impl Housekeeping {
             Some(guardian) => !matches!(guardian.try_wait(), Ok(None)),
             None => true,
         };
-        if ended && !life.leaving.load(Ordering::Acquire) {
+        if ended {
             warn!("the guardian has ended or is stuck; starting another");
             self.guardian = start_guardian(&kernel.run_dir, life.mode, self.engine)
                 .inspect_err(|error| warn!("guardian: {error}"))

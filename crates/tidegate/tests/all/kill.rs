@@ -3,11 +3,10 @@
 //!
 //! `TIDEGATE_KILLS=200 cargo test -p tidegate --test all kill:: -- --nocapture` is the long form; `TIDEGATE_SEED` repeats one.
 
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{Background, Instance};
+use crate::common::Instance;
 use crate::support_kill::processes::{Known, agents, guardians, kill9, signal};
 use crate::support_kill::stage::{Stage, nothing_left};
 use crate::support_kill::{Coin, LEASE, kills, wait};
@@ -91,50 +90,6 @@ fn a_stopped_guardian_is_replaced() {
     stage.check_work();
     eprintln!("a stopped guardian is replaced within {took:?}");
     stage.end();
-}
-
-/// An agent that runs and can open no file is not in control: it lets its lease run out, and the guardian cuts side work. With
-/// descriptors again, it goes on.
-#[test]
-fn an_agent_without_descriptors_is_stood_in_for() {
-    let Some(stage) = Stage::new("no-descriptors") else {
-        return;
-    };
-    let agent = stage.agent().unwrap();
-    let limit = stage.limit();
-    wait("side work's ramp", Duration::from_secs(20), || {
-        limit.rate_ucpu().is_some_and(|ucpu| ucpu > 300_000)
-    });
-    let set_limit = |soft: &str| {
-        let done = Command::new("prlimit")
-            .args(["--pid", &agent.to_string(), &format!("--nofile={soft}:")])
-            .status();
-        assert!(done.unwrap().success(), "prlimit");
-    };
-    // From now on each cut fails; a main that takes all asks for one.
-    set_limit("3");
-    let hogs: Vec<Background> = (0..4).map(|_| hog()).collect();
-    let took = wait("the guardian's fallback", LEASE * 4, || limit.is_at_floor());
-    assert_eq!(agents(stage.instance.prefix()), [agent], "the agent stays");
-    drop(hogs);
-    set_limit("1024");
-    wait("the agent's own quota", Duration::from_secs(20), || {
-        limit.rate_ucpu().is_some_and(|ucpu| ucpu > 300_000)
-    });
-    eprintln!(
-        "figure: fallback for an agent without descriptors after {:.2} s",
-        took.as_secs_f64()
-    );
-    // What it could not do meanwhile is among its alerts.
-    stage.check_work();
-    stage.end();
-}
-
-/// Takes a CPU, outside any gate.
-fn hog() -> Background {
-    let mut command = Command::new("sh");
-    command.args(["-c", "while :; do :; done"]).process_group(0);
-    Background(command.spawn().unwrap())
 }
 
 /// A `run` of a command that would go on for long, not waited for.
