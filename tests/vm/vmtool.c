@@ -24,6 +24,7 @@
 //   vmtool lock wait KIND FILE SECONDS REST_US
 //                                            waits for it just after it was taken; prints "waits=N mean_ms=..."
 //   vmtool series SECONDS INTERVAL_US GROUP  prints "monotonic_ns usage_us" at each interval
+//   vmtool nofile PID N                      from now on the process may have N descriptors
 //   vmtool hackbench, schbench, build        ordinary work: vmwork.c
 //   vmtool serve, as                         where main's tasks are put: vmplace.c
 //   vmtool places, cores                     who runs beside whom: vmcores.c
@@ -44,6 +45,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -377,6 +379,18 @@ static void threads(int count)
 	burn_for_ever(NULL);
 }
 
+// The hard limit stays, so that the soft one can be raised again.
+static void nofile(pid_t pid, rlim_t most)
+{
+	struct rlimit limit;
+
+	if (prlimit(pid, RLIMIT_NOFILE, NULL, &limit))
+		die("prlimit");
+	limit.rlim_cur = most;
+	if (prlimit(pid, RLIMIT_NOFILE, &limit, NULL))
+		die("prlimit");
+}
+
 int main(int count, char **words)
 {
 	const char *verb = count > 1 ? words[1] : "";
@@ -417,6 +431,8 @@ int main(int count, char **words)
 		series(atof(words[2]), (uint64_t)(atof(words[3]) * 1e3), words[4]);
 	else if (!strcmp(verb, "heart") && count == 3)
 		heart(words[2]);
+	else if (!strcmp(verb, "nofile") && count == 4)
+		nofile(atoi(words[2]), (rlim_t)atol(words[3]));
 	else if (!ordinary(count, words) && !torments(count, words) && !places(count, words) &&
 		 !crowded(count, words) && !inside(count, words)) {
 		fprintf(stderr, "vmtool: its comment tells how it is used\n");

@@ -7,6 +7,7 @@
 use crate::gates::Gates;
 use crate::process::Life;
 use crate::runtime::Runtime;
+use crate::view::SharedStatus;
 
 /// The process that holds the gates of one machine.
 pub struct Agent {
@@ -16,6 +17,8 @@ pub struct Agent {
     pub runtime: Runtime,
     /// How long it lives.
     pub life: Life,
+    /// What readers without privilege share.
+    pub shared_status: SharedStatus,
 }
 
 #[cfg(test)]

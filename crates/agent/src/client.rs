@@ -258,7 +258,7 @@ pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), 
         .custom_flags(libc::O_NOFOLLOW)
         .open(&log_path)
         .map_err(|error| failed(format!("{}: {error}", log_path.display())))?;
-    let mut command = own_program().map_err(|error| failed(format!("/proc/self/exe: {error}")))?;
+    let mut command = own_program();
     command
         .args(["agent", "--on-demand"])
         .args(engine.map(|engine| format!("--engine={engine}")))

@@ -13,6 +13,9 @@ use crate::process::lease::Lease;
 /// The kernel's least quota over the longest period we use: side work is never slower than this (1 % of one CPU).
 const FLOOR_MIN_UCPU: u64 = 10_000;
 
+/// So many cuts in a row may fail.
+const FAILED_CUTS_MAX: u32 = 3;
+
 /// The loop's state.
 pub struct ControlLoop {
     /// The step's state, which others hold for microseconds.
@@ -33,6 +36,16 @@ impl ControlLoop {
     /// The step's state. The loop waits for it: no file is read while it is held.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Control> {
         lock(&self.control)
+    }
+
+    /// Renews the lease at `now_ns`, which says that the loop is in control: not while it could not cut side work for three steps in
+    /// a row (no descriptor left, a tree that is read-only), for the guardian may. Says whether it did.
+    pub(crate) fn renew_lease(&self, now_ns: u64) -> bool {
+        let in_control = self.lock().quotas.failed_cuts() < FAILED_CUTS_MAX;
+        if in_control {
+            self.lease.beat(now_ns);
+        }
+        in_control
     }
 
     /// The static limit that side work falls back to: the tolerance.

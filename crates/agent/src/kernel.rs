@@ -6,12 +6,12 @@ use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::apply::{Journal, limited_above};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::clock::Clock;
-use tidegate_knobs::discover::Machine;
-use tidegate_knobs::group::{GroupPath, Groups, Placement};
+use tidegate_knobs::discover::{CgroupVersion, Machine};
+use tidegate_knobs::group::{GroupError, GroupPath, GroupResult, Groups, Placement};
 use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::sense::Group as SensedGroup;
 use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::{ProcessRef, TargetError};
+use tidegate_knobs::target::{HeldProcess, ProcessRef, TargetError};
 use tracing::warn;
 
 use crate::errors::{internal, of_group};
@@ -60,6 +60,30 @@ impl Kernel {
         self.root_named("main")
     }
 
+    /// The group of the gate `name` below a group that is not ours. Its end is what no other group of ours has: no gate's name has
+    /// this character, so it is neither a root (the gate may be called `main`) nor a soft cap's group, and the group of one process
+    /// or task ends in a digit.
+    pub(crate) fn name_below_others(&self, name: &str) -> String {
+        format!("{}-{name}=", self.run_dir.prefix())
+    }
+
+    /// Whether the group has such a name; the gate's is what is in it.
+    pub(crate) fn gate_below_others<'g>(&self, group: &'g GroupPath) -> Option<&'g str> {
+        let rest = group.name().strip_prefix(self.run_dir.prefix())?;
+        let name = rest.strip_prefix('-')?.strip_suffix('=')?;
+        (!name.contains('=')).then_some(name)
+    }
+
+    /// Whether the group is one of ours below another's.
+    pub(crate) fn is_below_others(&self, group: &GroupPath) -> bool {
+        !self.is_in_roots(group) && self.gate_below_others(group).is_some()
+    }
+
+    /// Whether the group is one of our two roots, or lies in one.
+    pub(crate) fn is_in_roots(&self, group: &GroupPath) -> bool {
+        group.is_within(&self.side_root()) || group.is_within(&self.main_root())
+    }
+
     /// The group whose quota limits `gate`; `None` when nothing does.
     pub(crate) fn limited_group(&self, gate: &Gate) -> Option<GroupPath> {
         limited_below(&self.side_root(), gate).cloned()
@@ -103,14 +127,14 @@ impl Kernel {
             .max_by_key(|gate| gate.record.attachment.group().as_str().len())
     }
 
-    /// PID reuse between the check and the move is detected: the later process goes back.
+    /// PID reuse between the look-up and the move is detected: the later process goes back.
     pub(crate) fn check_moved(
         &self,
         placement: &Placement,
-        start_ticks: u64,
+        held: &HeldProcess,
     ) -> Result<(), ApiError> {
         let pid = placement.pid;
-        if !self.process_gone(pid, start_ticks) {
+        if held.is_same(&*self.fs) {
             return Ok(());
         }
         if let Err(error) = self.groups.place_back(placement) {
@@ -133,11 +157,53 @@ impl Kernel {
         })
     }
 
+    /// A group of ours below `own`, likewise. `Ok(Err(why))` where that cannot have one.
+    pub(crate) fn ensure_made_below(
+        &self,
+        own: &GroupPath,
+        group: &GroupPath,
+        gate: &str,
+    ) -> Result<Result<(), String>, ApiError> {
+        let made = self.groups.make_below(own, group);
+        let recorded = made.and_then(|()| Ok(self.journal().made(group, gate)));
+        let undo = || {
+            if let Err(error) = self.groups.remove_below(own, group) {
+                warn!("{error}");
+            }
+        };
+        match recorded {
+            Ok(Ok(())) => Ok(Ok(())),
+            // What is not in the journal must not be there.
+            Ok(Err(error)) => {
+                undo();
+                Err(internal(error))
+            }
+            Err(GroupError::NotPossible { why, .. }) => {
+                undo();
+                Ok(Err(why))
+            }
+            Err(error) => {
+                undo();
+                Err(of_group(error))
+            }
+        }
+    }
+
     /// Removes a group of ours; one that is still in use stays in the journal for the next try.
     pub(crate) fn remove_group(&self, group: &GroupPath) {
-        match self.groups.remove(group) {
-            Ok(_) => self.journal().forget(group),
+        match self.remove_from_tree(group) {
+            Ok(()) => self.journal().forget(group),
             Err(error) => warn!("{error}"),
+        }
+    }
+
+    /// Removes a group of ours, which stays in the journal.
+    pub(crate) fn remove_from_tree(&self, group: &GroupPath) -> GroupResult<()> {
+        match group.parent().filter(|_| self.is_below_others(group)) {
+            Some(own) if self.groups.version() == CgroupVersion::V2 => {
+                self.groups.remove_below(&own, group)
+            }
+            _ => self.groups.remove(group).map(|_| ()),
         }
     }
 

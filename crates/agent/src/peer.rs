@@ -5,7 +5,9 @@
 //! `tidegate`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::fs::File;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_terms::{RawTerms, Term};
@@ -22,6 +24,8 @@ pub struct Peer {
     pub uid: u32,
     /// Its groups, supplementary ones too.
     pub groups: Vec<u32>,
+    /// Who made the user namespace that it is in, where that is not the machine's: one user has many numbers there.
+    pub namespace_owner: Option<u32>,
 }
 
 /// What helps a caller who may not.
@@ -39,17 +43,49 @@ impl Peer {
         let credentials = rustix::net::sockopt::socket_peercred(socket)?;
         let mut groups = supplementary_groups(socket)?;
         groups.push(credentials.gid.as_raw());
+        let pid = credentials.pid.as_raw_nonzero().get();
         Ok(Self {
-            pid: credentials.pid.as_raw_nonzero().get(),
+            pid,
             uid: credentials.uid.as_raw(),
             groups,
+            namespace_owner: namespace_owner(pid),
         })
+    }
+
+    /// Whose budget its calls, connections and gates count in.
+    pub fn charged_to(&self) -> u32 {
+        self.namespace_owner.unwrap_or(self.uid)
     }
 
     /// Whether the caller is root or in the group `tidegate`, whose number is `admin_gid`.
     pub fn is_admin(&self, admin_gid: Option<u32>) -> bool {
         self.uid == 0 || admin_gid.is_some_and(|gid| self.groups.contains(&gid))
     }
+}
+
+/// Who made the outermost user namespace that the process is in besides ours; `None` when it is in ours, or gone.
+fn namespace_owner(pid: i32) -> Option<u32> {
+    let inode = |file: &File| file.metadata().map(|file| file.ino()).ok();
+    let own = inode(&File::open("/proc/self/ns/user").ok()?)?;
+    let mut namespace = File::open(format!("/proc/{pid}/ns/user")).ok()?;
+    if inode(&namespace)? == own {
+        return None;
+    }
+    loop {
+        // SAFETY: takes no pointer; a descriptor that it returns is new, and nothing else has it.
+        let parent = unsafe {
+            let fd = libc::ioctl(namespace.as_raw_fd(), libc::NS_GET_PARENT);
+            (fd >= 0).then(|| File::from(OwnedFd::from_raw_fd(fd)))
+        };
+        match parent {
+            Some(parent) if inode(&parent) != Some(own) => namespace = parent,
+            _ => break,
+        }
+    }
+    let mut uid: libc::uid_t = 0;
+    // SAFETY: the kernel writes one uid_t to `uid`, which outlives the call.
+    let done = unsafe { libc::ioctl(namespace.as_raw_fd(), libc::NS_GET_OWNER_UID, &mut uid) };
+    (done == 0).then_some(uid)
 }
 
 /// Supplementary groups of the process that connected, as they were when it did.
@@ -107,6 +143,11 @@ pub(crate) fn by_admin(peer: &Peer, terms: &RawTerms) -> BTreeSet<String> {
         }
         false => BTreeSet::new(),
     }
+}
+
+/// Whose budget a gate counts in that `peer` makes of work of `uid`, where that is another user.
+pub(crate) fn charged(peer: &Peer, uid: u32) -> Option<u32> {
+    Some(peer.charged_to()).filter(|charged| *charged != uid)
 }
 
 /// Whether `peer` may give `terms` to something that belongs to `owner_uid`.
@@ -172,6 +213,40 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_a_user_namespace_are_its_makers() {
+        let own = std::process::id() as i32;
+        assert_eq!(namespace_owner(own), None);
+        assert_eq!(namespace_owner(i32::MAX), None);
+        // Two namespaces, one in the other, and a process in the inner one until its input ends.
+        let mut inside = std::process::Command::new("unshare")
+            .args(["--user", "--map-root-user", "unshare", "--user", "cat"])
+            .stdin(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = inside.id() as i32;
+        let runs_cat = || {
+            let comm = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+            comm.is_ok_and(|comm| comm == "cat\n")
+        };
+        let mut ended = false;
+        while !ended && !runs_cat() {
+            ended = inside.try_wait().unwrap().is_some();
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        if ended {
+            eprintln!(
+                "skipped: numbers_of_a_user_namespace_are_its_makers: no user namespaces here"
+            );
+            return;
+        }
+        let me = rustix::process::geteuid().as_raw();
+        assert_eq!(namespace_owner(pid), Some(me));
+        drop(inside.stdin.take());
+        inside.wait().unwrap();
+    }
+
+    #[test]
     fn finds_a_group() {
         let file = "root:x:0:\ntidegate:x:998:ann,bob\ngarbage\nshort:x\n";
         assert_eq!(gid_of(file, "tidegate"), Some(998));
@@ -185,6 +260,7 @@ mod tests {
             pid: 1,
             uid: 1000,
             groups: vec![1000],
+            ..Peer::default()
         };
         let side = terms(&[("class", "side"), ("weight", "50")]);
         assert_eq!(may_give(&user, false, 1000, &side), Ok(()));
@@ -212,6 +288,7 @@ mod tests {
             pid: 1,
             uid: 1000,
             groups: vec![7, 998],
+            ..Peer::default()
         };
         assert!(user.is_admin(Some(998)));
         assert!(!user.is_admin(Some(999)));

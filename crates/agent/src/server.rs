@@ -20,6 +20,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 use crate::agent::Agent;
+use crate::api::reads::{explain_for, status_for};
 use crate::peer::Peer;
 
 /// A command line is at most 2 MiB on Linux, but no sensible request comes near this.
@@ -84,17 +85,18 @@ async fn stop(call: Call) -> Answer<Done> {
     call.agent.stop(call.peer()?).map(Json)
 }
 
-async fn status(call: Call) -> Json<StatusView> {
-    Json(call.agent.status())
+async fn status(call: Call) -> Answer<StatusView> {
+    status_for(&call.agent, call.peer.as_ref()).map(Json)
 }
 
-async fn gates(call: Call) -> Json<Vec<GateView>> {
-    Json(call.agent.status().gates)
+async fn gates(call: Call) -> Answer<Vec<GateView>> {
+    let status = status_for(&call.agent, call.peer.as_ref())?;
+    Ok(Json(status.gates))
 }
 
 async fn explain(call: Call, RawQuery(query): RawQuery) -> Answer<ExplainView> {
     let target = target(&query.unwrap_or_default())?;
-    call.agent.explain(&target).map(Json)
+    explain_for(&call.agent, call.peer.as_ref(), &target).map(Json)
 }
 
 async fn unknown(method: Method, uri: Uri) -> ApiError {
@@ -150,7 +152,7 @@ struct Connections {
 impl Connections {
     /// A token for one more of `peer`'s; `None` when they have enough.
     fn admit(&mut self, peer: Option<&Peer>) -> Option<Arc<()>> {
-        let uid = peer.map_or(u32::MAX, |peer| peer.uid);
+        let uid = peer.map_or(u32::MAX, Peer::charged_to);
         self.users.retain(|_, token| Arc::strong_count(token) > 1);
         let token = self.users.entry(uid).or_default();
         // One of the tokens is the table's own.

@@ -31,6 +31,7 @@ use crate::lifecycle::housekeeping::Housekeeping;
 use crate::lifecycle::take_up;
 use crate::paths::{RunDir, open_lock};
 use crate::process::agent_lock::{LOCK_LOOK, LOCK_PATIENCE};
+use crate::process::begin::begin;
 use crate::process::lease::{Lease, monotonic_ns};
 use crate::process::liveness::agent_lives;
 use crate::process::program::start_guardian;
@@ -39,6 +40,7 @@ use crate::runtime::cpuset_controller::{self, CpusetController};
 use crate::runtime::mechanisms::units;
 use crate::runtime::{Runtime, bursts, control_thread, lock_boost, supervise};
 use crate::server;
+use crate::view::SharedStatus;
 
 pub use crate::process::Mode;
 pub use error::StartError;
@@ -66,14 +68,7 @@ pub fn main(run_dir: &RunDir, options: &Options) -> Result<(), StartError> {
     if options.mode == Mode::OnDemand {
         detach()?;
     }
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::try_from_env("TIDEGATE_LOG")
-                .unwrap_or_else(|_| "info".into()),
-        )
-        .with_writer(io::stderr)
-        .with_ansi(false)
-        .init();
+    begin();
     let result = start(run_dir, options).and_then(serve);
     if let Err(why) = &result
         && options.mode == Mode::OnDemand
@@ -164,6 +159,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
             settings,
         },
         life: Life::new(options.mode, monotonic_ns()),
+        shared_status: SharedStatus::default(),
     });
     take_up(&agent.gates, &agent.runtime);
     let guardian = start_guardian(run_dir, options.mode, options.engine)
@@ -280,18 +276,6 @@ fn listen(run_dir: &RunDir) -> Result<std::os::unix::net::UnixListener, StartErr
     Ok(listener)
 }
 
-/// An agent without its loop would answer and hold the lock, and nothing would be in control: it dies with any thread, and
-/// the guardian acts.
-struct EndWithThread;
-
-impl Drop for EndWithThread {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            std::process::abort();
-        }
-    }
-}
-
 /// The threads that are waited for in the end.
 fn start_threads(
     agent: &Arc<Agent>,
@@ -303,10 +287,7 @@ fn start_threads(
         std::thread::Builder::new()
             .name(name.to_owned())
             .stack_size(512 * 1024)
-            .spawn(move || {
-                let _end = EndWithThread;
-                work(&agent);
-            })
+            .spawn(move || work(&agent))
             .map_err(StartError::of(&format!("thread {name}")))
     };
     let looping = spawn(

@@ -1,4 +1,5 @@
-//! What the agent is asked for, and its short answers.
+//! What the agent is asked for, and its short answers. A request with a field that this version does not know is refused: a newer
+//! client's restriction must not be dropped in silence.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Asks for a new gate with the process `pid` in it; the caller then becomes the command by exec.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RunRequest {
     /// The process to place: the caller itself or a child of it.
     pub pid: i32,
@@ -30,6 +32,7 @@ pub struct RunReply {
 
 /// Gives terms to a running process or an existing group.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SetRequest {
     /// `pid:N`, `cgroup:/path` or `gate:NAME`.
     pub target: String,
@@ -39,6 +42,7 @@ pub struct SetRequest {
 
 /// Takes terms back; without names, all of them, and the gate ends.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct UnsetRequest {
     /// As in [`SetRequest`].
     pub target: String,
@@ -51,4 +55,24 @@ pub struct UnsetRequest {
 pub struct Done {
     /// One sentence on what was done.
     pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_newer_client_asks_for_is_refused_and_not_left_out() {
+        let run = r#"{"pid": 1, "name": null, "command": [], "terms": {}"#;
+        assert!(serde_json::from_str::<RunRequest>(&format!("{run}}}")).is_ok());
+        let error = serde_json::from_str::<RunRequest>(&format!("{run}, \"cpus\": 2}}"));
+        assert!(error.unwrap_err().to_string().contains("cpus"));
+        assert!(
+            serde_json::from_str::<SetRequest>(r#"{"target": "x", "terms": {}, "y": 1}"#).is_err()
+        );
+        assert!(
+            serde_json::from_str::<UnsetRequest>(r#"{"target": "x", "terms": [], "y": 1}"#)
+                .is_err()
+        );
+    }
 }

@@ -36,4 +36,6 @@ pub use refusal::Refusal;
 pub use source::{Overridden, RawTerm, Resolved, Source, View};
 pub use table::{Setting, Settings, Term, Terms};
 pub use units::{CpuAmount, Share, TimeSpan};
-pub use values::{Class, CpusetMode, Engine, Fallback, LoopPeriod, Sense, Tolerance, Weight};
+pub use values::{
+    Class, Count, CpusetMode, Engine, Fallback, LoopPeriod, Sense, Tolerance, Weight,
+};

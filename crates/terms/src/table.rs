@@ -7,7 +7,7 @@ use crate::refusal::Refusal;
 use crate::source::{Overridden, RawTerm, Resolved, Source, View};
 use crate::units::{Share, TimeSpan};
 use crate::values::{
-    Class, CpusetMode, Engine, Fallback, LoopPeriod, Sense, Tolerance, Value, Weight,
+    Class, Count, CpusetMode, Engine, Fallback, LoopPeriod, Sense, Tolerance, Value, Weight,
 };
 
 /// The period where a gate names none.
@@ -309,6 +309,16 @@ table! {
             LoopPeriod::Every(span) => span.within(TimeSpan::from_millis(1), TimeSpan::from_secs(1)),
         },
     }
+    GatesPerUser gates_per_user: Count {
+        default: Count::new(64), range: "a whole number from 1 to 4096", example: "200", value: "N", classes: &[],
+        doc: "Gates that one user other than root may have",
+        within: |count| count.at_most(4096),
+    }
+    GatesMax gates_max: Count {
+        default: Count::new(4096), range: "a whole number from 1 to 65536", example: "10000", value: "N", classes: &[],
+        doc: "Gates in all; the last sixteenth is for root",
+        within: |count| count.at_most(65_536),
+    }
 }
 
 impl Setting {
@@ -374,5 +384,9 @@ mod tests {
         assert!(check(Setting::Lease, "61s").is_err());
         assert!(check(Setting::LoopPeriod, "999us").is_err());
         assert!(check(Setting::LoopPeriod, "10ms").is_ok());
+        assert!(check(Setting::GatesPerUser, "4096").is_ok());
+        for wrong in ["0", "4097", "-1", "many"] {
+            assert!(check(Setting::GatesPerUser, wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -305,6 +305,50 @@ impl fmt::Display for LoopPeriod {
     }
 }
 
+/// A whole number from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count(u32);
+
+impl Count {
+    /// This many, at least one.
+    pub(crate) const fn new(count: u32) -> Count {
+        Count(if count == 0 { 1 } else { count })
+    }
+
+    /// As a length.
+    pub fn get(self) -> usize {
+        self.0 as usize
+    }
+
+    pub(crate) fn at_most(&self, most: u32) -> Result<(), Refusal> {
+        match self.0 <= most {
+            true => Ok(()),
+            false => Err(Refusal::new(format!("is above {most}"))),
+        }
+    }
+}
+
+impl Default for Count {
+    fn default() -> Count {
+        Count(1)
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Value for Count {
+    fn parse(text: &str) -> Result<Count, Refusal> {
+        match text.parse() {
+            Ok(0) | Err(_) => Err(Refusal::new("is not a whole number from 1")),
+            Ok(count) => Ok(Count(count)),
+        }
+    }
+}
+
 impl Value for LoopPeriod {
     fn parse(text: &str) -> Result<LoopPeriod, Refusal> {
         if text == "auto" {

@@ -6,6 +6,8 @@ use tidegate_api::ApiError;
 pub use tidegate_api::Exit;
 use tidegate_terms::{ConfigErrors, TermError};
 
+use crate::render::escaped;
+
 /// A failure with its message (what: where: why; mend) and its exit code.
 #[derive(Debug)]
 pub struct Failure {
@@ -46,7 +48,7 @@ pub fn report(message: &str) {
     let mut stderr = anstream::stderr().lock();
     for line in message.lines() {
         // Nothing is left to write to when standard error is closed.
-        let _ = writeln!(stderr, "tidegate: {line}");
+        let _ = writeln!(stderr, "tidegate: {}", escaped(line));
     }
 }
 

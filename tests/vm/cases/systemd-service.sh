@@ -11,6 +11,13 @@ systemctl start tidegate.service
 same "the service" "$(systemctl is-active tidegate)" active
 same "its agent" "$(agent)" "$(systemctl show -P MainPID tidegate)"
 same "how it was started" "$(tidegate status --json | json mode)" service
+same "its sensing, within the unit's restrictions" "$(tidegate status --json | json sensing)" bpf
+systemd-analyze security --no-pager tidegate.service >/tmp/security
+measure exposure "$(awk '/Overall exposure/ { print $(NF - 2) }' /tmp/security)" points
+within "what systemd-analyze security gives it" "$(awk '/Overall exposure/ { print $(NF - 2) }' /tmp/security)" 0 3 || {
+	cat /tmp/security
+	exit 1
+}
 
 # soon SECONDS COMMAND...: looks every two seconds, since each look costs much of the precise machine's one CPU.
 soon() {
@@ -74,6 +81,15 @@ restored || fail "the unit was not restored: $(cat $UNIT/cpu.max) $(cat $UNIT/cp
 same "systemd's quota" "$(systemctl show -P CPUQuotaPerSecUSec t-work)" infinity
 held || fail "the command that still runs is not held"
 finish $side
+# The scheduler loads within the unit's restrictions, too.
+echo 'engine = "ext"' >/run/tidegate/tidegate.toml
 systemctl start tidegate.service
+tidegate run --side -- vmtool burn &
+side=$!
+gate_soon $side $SIDE
+enforces() { [ "$(tidegate status --json | json engine)" = ext ]; }
+soon 40 enforces || fail "the scheduler does not load: $(tidegate status)"
+finish $side
+rm /run/tidegate/tidegate.toml
 systemctl stop tidegate.service
 soon 10 gone || fail "left: $(ls -d $ROOT/tidegate-* 2>/dev/null) $(ours)"

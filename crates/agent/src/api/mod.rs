@@ -1,6 +1,6 @@
 //! The calls of the socket: what is asked, by which caller, and whether they may.
 
-mod confinement;
+pub(crate) mod reads;
 mod run;
 mod targets;
 

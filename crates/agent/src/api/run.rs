@@ -7,18 +7,19 @@ use tidegate_api::{ApiError, ErrorKind, RunReply, RunRequest};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::{GateName, ProcessRef};
+use tidegate_knobs::target::{GateName, HeldProcess};
 use tidegate_terms::{Class, RawTerms, Source};
 use tracing::info;
 
 use crate::agent::Agent;
-use crate::api::confinement::check_confinement;
 use crate::errors::{not_found, of_group, usage};
+use crate::gates::budget::{check_room, check_size, kept_command};
 use crate::gates::privilege::only_tightens;
 use crate::gates::{Attachment, Gate, Record};
 use crate::kernel::Kernel;
-use crate::peer::{Peer, by_admin, is_admin, may_give};
+use crate::peer::{Peer, by_admin, charged, is_admin, may_give};
 use crate::runtime::attach::agree;
+use crate::runtime::confinement::{Place, place_of};
 use crate::runtime::cpuset_controller::gather_cpuset;
 use crate::runtime::limits::{ensure_side_root, enter};
 use crate::runtime::publish::publish;
@@ -31,7 +32,7 @@ impl Agent {
                 ApiError::new(ErrorKind::Leaving, "agent: it is leaving").with_mend("try again")
             );
         }
-        if lock(&self.gates.rate).admit(peer.uid, self.runtime.kernel.clock.now_ns()) {
+        if lock(&self.gates.rate).admit(peer.charged_to(), self.runtime.kernel.clock.now_ns()) {
             return Ok(());
         }
         let message = format!(
@@ -49,23 +50,33 @@ impl Agent {
         } else {
             request.pid
         };
-        let process = ProcessRef::look_up(&*kernel.fs, pid).map_err(not_found)?;
+        let held = HeldProcess::hold(&*kernel.fs, pid).map_err(not_found)?;
+        let process = &held.process;
         if pid != peer.pid && parent_of(&*kernel.fs, pid) != Some(peer.pid) {
             let message = format!(
                 "process {pid} is not yours to start: ask for yourself or a child of yours"
             );
             return Err(ApiError::new(ErrorKind::Denied, message));
         }
+        check_size(&request.terms)?;
         may_give(peer, is_admin(peer), process.uid, &request.terms)?;
         let mut gates = self.gates.lock();
         self.admit(peer)?;
         let raw = RawTerms::from_map(&request.terms, &Source::RunFlag);
         if let Some(index) = asked_before(kernel, &gates, pid, request) {
-            let reply = self.run_again(peer, &mut gates[index], &process, request, &raw)?;
+            let reply = self.run_again(peer, &mut gates[index], &held, request, &raw)?;
             publish(&self.runtime, &gates)?;
             return Ok(reply);
         }
-        check_confinement(kernel, peer, &gates, pid)?;
+        let place = place_of(kernel, peer, &gates, pid)?;
+        let settings = &self.runtime.settings;
+        let moves = place != Place::Root;
+        check_room(
+            &gates,
+            (peer.charged_to(), moves),
+            &kernel.side_root(),
+            settings,
+        )?;
         let name = self.name_for(&gates, request)?;
         let parent = kernel.gate_of(&gates, pid);
         let record = Record {
@@ -74,7 +85,8 @@ impl Agent {
             by_admin: by_admin(peer, &raw),
             raw,
             uid: process.uid,
-            command: request.command.clone(),
+            charged: charged(peer, process.uid),
+            command: kept_command(&request.command),
             parent: parent.map(|gate| gate.record.name.clone()),
             made_ns: kernel.clock.now_ns(),
             attachment: Attachment::Owned {
@@ -95,7 +107,7 @@ impl Agent {
                 ApiError::new(ErrorKind::Denied, message).with_mend("start it from outside")
             );
         }
-        enter(&self.runtime, &mut gate, &process)?;
+        enter(&self.runtime, &mut gate, &held, &place)?;
         let reply = reply_of(&gate);
         info!(gate = reply.gate, class = %gate.class(), pid, "new gate");
         gates.push(gate);
@@ -134,16 +146,17 @@ impl Agent {
         &self,
         peer: &Peer,
         gate: &mut Gate,
-        process: &ProcessRef,
+        held: &HeldProcess,
         request: &RunRequest,
         asked: &RawTerms,
     ) -> Result<RunReply, ApiError> {
         let kernel = &self.runtime.kernel;
+        let process = &held.process;
         let mut record = gate.record.clone();
         record.raw.merge(asked);
         record.by_admin.extend(by_admin(peer, asked));
         record.uid = process.uid;
-        record.command.clone_from(&request.command);
+        record.command = kept_command(&request.command);
         record.notes.clear();
         let changed = Gate::new(record, &self.gates.config).map_err(usage)?;
         if !is_admin(peer) {
@@ -156,7 +169,7 @@ impl Agent {
         let group = gate.record.attachment.group().clone();
         let placement = kernel.groups.place(&group, process.pid);
         let placement = placement.map_err(of_group)?;
-        kernel.check_moved(&placement, process.start_ticks)?;
+        kernel.check_moved(&placement, held)?;
         gather_cpuset(&self.runtime);
         agree(&self.runtime, gate, changed)?;
         let reply = reply_of(gate);
@@ -172,7 +185,8 @@ fn asked_before(kernel: &Kernel, gates: &[Gate], pid: i32, request: &RunRequest)
     let index = gates.iter().position(|gate| {
         let record = &gate.record;
         // The record of a gate that was not yet written down is lost, and its command with it.
-        let same_command = record.command.is_empty() || record.command == request.command;
+        let same_command =
+            record.command.is_empty() || record.command == kept_command(&request.command);
         let same_name = request
             .name
             .as_ref()

@@ -5,18 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_api::{ApiError, Done, ErrorKind, GateView, SetRequest, UnsetRequest};
 use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::target::{GateName, ProcessRef, Target};
+use tidegate_knobs::target::{GateName, HeldProcess, Target};
 use tidegate_terms::{Class, RawTerms, Source};
 use tracing::{info, warn};
 
 use crate::agent::Agent;
-use crate::api::confinement::check_confinement;
 use crate::errors::{no_gate, not_found, usage};
+use crate::gates::budget::{check_room, check_size};
 use crate::gates::privilege::only_tightens;
 use crate::gates::{Attachment, Gate, Record, find_in};
 use crate::peer::{Peer, ask_an_admin, by_admin, is_admin, may_give};
 use crate::runtime::attach::{agree, attach, move_to};
 use crate::runtime::check::{check_feasible, check_not_own};
+use crate::runtime::confinement::check_confinement;
 use crate::runtime::limits::release;
 use crate::runtime::publish::publish;
 use crate::systemd::group_of_unit;
@@ -26,6 +27,7 @@ impl Agent {
     /// Terms for something that runs already.
     pub fn set(&self, peer: &Peer, request: &SetRequest) -> Result<GateView, ApiError> {
         let target = Target::parse(&request.target).map_err(usage)?;
+        check_size(&request.terms)?;
         let asked = RawTerms::from_map(&request.terms, &Source::Set);
         asked.check().map_err(usage)?;
         let of_unit = self.ask_systemd(peer, &target, request)?;
@@ -33,12 +35,23 @@ impl Agent {
         let known = find_in(&gates, &request.target).ok();
         let hint_only = is_hint_only(&request.terms)
             && known.is_none_or(|index| gates[index].class() == Class::Neutral);
-        let owner_uid = match known {
-            Some(index) => gates[index].record.uid,
-            None => {
+        let held = match (&target, known) {
+            (Target::Pid(pid), None) => {
+                let fs = &*self.runtime.kernel.fs;
+                Some(HeldProcess::hold(fs, *pid).map_err(not_found)?)
+            }
+            _ => None,
+        };
+        let owner_uid = match (known, &held) {
+            (Some(index), _) => gates[index].record.uid,
+            (None, Some(held)) => {
+                self.check_may_leave(peer, &gates, held, hint_only)?;
+                held.process.uid
+            }
+            (None, None) => {
                 let group = of_unit.clone().map(Target::Cgroup);
                 let of = group.as_ref().unwrap_or(&target);
-                self.uid_of(peer, &gates, (of, &request.target), hint_only)?
+                self.uid_of(of, &request.target)?
             }
         };
         let effective = match known {
@@ -69,8 +82,8 @@ impl Agent {
             }
             None => {
                 let by_admin = by_admin(peer, &asked);
-                let whose = (owner_uid, by_admin);
-                let gate = self.adopt_target(&gates, &target, of_unit, asked, whose)?;
+                let whose = (owner_uid, by_admin, peer.charged_to());
+                let gate = self.adopt_target(&gates, (&target, held), of_unit, asked, whose)?;
                 let name = gate.record.name.clone();
                 gates.push(gate);
                 name
@@ -125,29 +138,31 @@ impl Agent {
         })
     }
 
-    /// Whose a target is that is no gate yet.
-    fn uid_of(
+    /// v1: side work of `set pid:` leaves its group. On v2 it stays below it; a hint moves no process.
+    fn check_may_leave(
         &self,
         peer: &Peer,
         gates: &[Gate],
-        (target, text): (&Target, &str),
+        held: &HeldProcess,
         hint_only: bool,
-    ) -> Result<u32, ApiError> {
+    ) -> Result<(), ApiError> {
         let kernel = &self.runtime.kernel;
-        match target {
-            Target::Pid(pid) => {
-                if kernel.groups.version() == CgroupVersion::V1 && !hint_only {
-                    // On v2 it stays below its group; a hint moves no process.
-                    check_confinement(kernel, peer, gates, *pid)?;
-                }
-                let process = ProcessRef::look_up(&*kernel.fs, *pid);
-                Ok(process.map_err(not_found)?.uid)
+        match kernel.groups.version() {
+            CgroupVersion::V1 if !hint_only => {
+                check_confinement(kernel, peer, gates, held.process.pid)
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whose a group is that is no gate yet.
+    fn uid_of(&self, target: &Target, text: &str) -> Result<u32, ApiError> {
+        match target {
             Target::Cgroup(group) => {
-                let stat = kernel.groups.stat(group);
+                let stat = self.runtime.kernel.groups.stat(group);
                 Ok(stat.map_err(not_found)?.uid)
             }
-            Target::Unit(_) | Target::Gate(_) => Err(no_gate(text)),
+            Target::Pid(_) | Target::Unit(_) | Target::Gate(_) => Err(no_gate(text)),
         }
     }
 
@@ -194,16 +209,17 @@ impl Agent {
     fn adopt_target(
         &self,
         gates: &[Gate],
-        target: &Target,
+        (target, held): (&Target, Option<HeldProcess>),
         of_unit: Option<GroupPath>,
         raw: RawTerms,
-        (uid, by_admin): (u32, BTreeSet<String>),
+        (uid, by_admin, user): (u32, BTreeSet<String>, u32),
     ) -> Result<Gate, ApiError> {
         let kernel = &self.runtime.kernel;
         let taken = |name: &str| gates.iter().any(|gate| gate.record.name == name);
         let (wanted, attachment) = match target {
             Target::Pid(pid) => {
-                let process = ProcessRef::look_up(&*kernel.fs, *pid).map_err(not_found)?;
+                let held = held.as_ref().ok_or_else(|| no_gate(&target.to_string()))?;
+                let process = held.process.clone();
                 let group = kernel.groups.group_of(*pid).map_err(not_found)?;
                 let attachment = Attachment::Observed {
                     pid: *pid,
@@ -234,6 +250,7 @@ impl Agent {
             target: target.to_string(),
             raw,
             uid,
+            charged: Some(user).filter(|user| *user != uid),
             command: Vec::new(),
             parent: None,
             made_ns: kernel.clock.now_ns(),
@@ -245,8 +262,13 @@ impl Agent {
         if gate.is_limited() {
             self.check_limitable(gates, &target.to_string(), &attachment)?;
         }
+        let in_side_root =
+            matches!(target, Target::Pid(_)) && kernel.groups.version() == CgroupVersion::V1;
+        let moves = gate.is_limited() && !in_side_root;
+        let settings = &self.runtime.settings;
+        check_room(gates, (user, moves), &kernel.side_root(), settings)?;
         check_feasible(&self.runtime, &gate)?;
-        attach(&self.runtime, &mut gate, attachment)?;
+        attach(&self.runtime, &mut gate, attachment, held)?;
         info!(gate = gate.record.name, class = %gate.class(), target = gate.record.target, "new gate");
         Ok(gate)
     }

@@ -82,8 +82,11 @@ pub struct Record {
     pub target: String,
     /// What was asked for, as it was written.
     pub raw: RawTerms,
-    /// Who asked.
+    /// Whose work it is.
     pub uid: u32,
+    /// Whose budget it counts in, where that is another user: one who made user namespaces has many numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged: Option<u32>,
     /// The command line, for gates of `run`.
     pub command: Vec<String>,
     /// The gate in which it was started.
@@ -98,6 +101,13 @@ pub struct Record {
     /// Terms that were set with privilege: without, they may only be tightened.
     #[serde(default)]
     pub by_admin: BTreeSet<String>,
+}
+
+impl Record {
+    /// Whose budget it counts in.
+    pub fn charged_to(&self) -> u32 {
+        self.charged.unwrap_or(self.uid)
+    }
 }
 
 /// A gate.
@@ -309,6 +319,7 @@ pub(crate) mod tests {
             target: "run".into(),
             raw,
             uid: 0,
+            charged: None,
             command: vec![],
             parent: None,
             made_ns: 0,

@@ -1,5 +1,6 @@
 //! Gates: what is written down of each, what their terms come to, and the registry that holds them.
 
+pub(crate) mod budget;
 mod gate;
 mod hint;
 pub(crate) mod privilege;

@@ -104,6 +104,7 @@ mod tests {
             target: "run".into(),
             raw,
             uid: 1000,
+            charged: None,
             command: vec![],
             parent: None,
             made_ns: 0,

@@ -106,15 +106,20 @@ fn stored_gates(runtime: &Runtime) -> Vec<Record> {
             return Vec::new();
         }
     };
-    serde_json::from_str(&text).unwrap_or_else(|error| {
+    let unread = |error: serde_json::Error| {
         let message = format!(
             "{}: {error}; gates are found by their groups' names instead",
             path.display()
         );
         warn!("{message}");
         lock(&runtime.alerts).insert(message);
-        Vec::new()
-    })
+    };
+    // One by one: a record that another version wrote in its own way costs no other gate its terms.
+    let records: Vec<serde_json::Value> = serde_json::from_str(&text)
+        .map_err(unread)
+        .unwrap_or_default();
+    let read = |record| serde_json::from_value(record).map_err(unread).ok();
+    records.into_iter().filter_map(read).collect()
 }
 
 /// Groups of ours with work in them that no record tells of: their gates' terms are lost, their class is not.
@@ -122,11 +127,24 @@ fn take_up_nameless(registry: &Gates, kernel: &Kernel, gates: &mut Vec<Gate>) {
     let own = own_groups(&kernel.groups, kernel.run_dir.prefix()).unwrap_or_default();
     let roots = [(kernel.side_root(), "side"), (kernel.main_root(), "main")];
     for group in own {
-        let Some((_, class)) = roots
+        let in_root = roots
             .iter()
-            .find(|(root, _)| group.parent().as_ref() == Some(root))
-        else {
-            continue;
+            .find(|(root, _)| group.parent().as_ref() == Some(root));
+        let (name, class) = match in_root {
+            Some((_, class)) => (group.name(), class),
+            // Below another's group, side work of `run` is in the idle class; what `set` moved there is in the journal.
+            None if kernel.is_below_others(&group)
+                && kernel
+                    .groups
+                    .idle(&group)
+                    .is_ok_and(|idle| idle == Some(true)) =>
+            {
+                (
+                    kernel.gate_below_others(&group).unwrap_or_default(),
+                    &"side",
+                )
+            }
+            None => continue,
         };
         if gates
             .iter()
@@ -143,21 +161,22 @@ fn take_up_nameless(registry: &Gates, kernel: &Kernel, gates: &mut Vec<Gate>) {
             kernel.remove_group(&group);
             continue;
         }
-        match Gate::new(nameless(&group, class), &registry.config) {
+        match Gate::new(nameless(&group, name, class), &registry.config) {
             Ok(gate) => gates.push(gate),
             Err(error) => warn!("{error}"),
         }
     }
 }
 
-fn nameless(group: &GroupPath, class: &str) -> Record {
+fn nameless(group: &GroupPath, name: &str, class: &str) -> Record {
     let mut raw = RawTerms::default();
     raw.insert("class", class, Source::Default);
     Record {
-        name: group.name().to_owned(),
+        name: name.to_owned(),
         target: "run".to_owned(),
         raw,
         uid: 0,
+        charged: None,
         command: Vec::new(),
         parent: None,
         made_ns: monotonic_ns(),

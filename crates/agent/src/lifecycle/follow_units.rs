@@ -97,7 +97,7 @@ fn follow(runtime: &Runtime, gate: &mut Gate, elsewhere: Option<GroupPath>) -> b
             lose(kernel, &runtime.control_loop, gate);
             gate.away = false;
             gate.group_id = Some(id);
-            if let Err(error) = attach(runtime, gate, Attachment::InPlace { group }) {
+            if let Err(error) = attach(runtime, gate, Attachment::InPlace { group }, None) {
                 warn!("gate {name}: {error}");
                 lock(&runtime.alerts).insert(format!("gate {name}: {error}"));
             }

@@ -8,7 +8,7 @@
 //! | another agent holds the lease | leaves: that agent has a guardian of its own |
 //!
 //! The fallback is [`super::repair`]'s. The guardian polls a few times a second and holds nothing that an agent
-//! needs, so it may be killed at any moment; the agent then starts another.
+//! needs, so it may be killed at any moment; the agent then starts another, as it does for one that has stopped looking.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -21,10 +21,11 @@ use super::repair;
 use crate::client;
 use crate::paths::RunDir;
 use crate::process::agent_lock::lock_agent;
+use crate::process::begin::begin;
 use crate::process::lease::{Lease, monotonic_ns};
 
 /// How often the lease is looked at. A death is seen at once.
-const LOOK: Duration = Duration::from_millis(200);
+pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
 /// While no agent is in control, what falls due (`hold`) is looked for this often.
 const DUE: Duration = Duration::from_secs(1);
@@ -83,6 +84,8 @@ pub fn main(
     on_demand: bool,
     engine: Option<&str>,
 ) -> std::io::Result<()> {
+    // Standard error is the agent's log; what the guardian did is read there afterwards.
+    begin();
     let lease = Lease::open(&run_dir.lease())?;
     let Some(pid) = Pid::from_raw(agent_pid) else {
         return Err(std::io::Error::other(format!(
@@ -91,9 +94,9 @@ pub fn main(
     };
     // An agent that is gone already is a dead one, and is acted on.
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
-    lease.set_guardian(std::process::id() as i32);
     let mut fallback = Fallback::new(run_dir, &lease);
     loop {
+        lease.guardian_beat(std::process::id() as i32, monotonic_ns());
         let dead = ended(pidfd.as_ref(), LOOK);
         match look(&lease, agent_pid, dead, monotonic_ns()) {
             Sight::Replaced => return Ok(()),

@@ -42,6 +42,10 @@ const SYSTEMD_REST_NS: u64 = 5_000_000_000;
 /// A new gate is empty until its process is in; an ended one stays empty.
 const EMPTY_LOOKS_MAX: u32 = 2;
 
+/// A guardian that has not looked for so long is stopped or stuck: it looks five times in that. Found within a look of ours, it is
+/// replaced within two seconds, which is the lease by default.
+const GUARDIAN_SILENT_NS: u64 = 1_000_000_000;
+
 /// An agent that was started on demand leaves when it has had no gate for this many looks.
 const IDLE_LOOKS_MAX: u32 = 3;
 
@@ -61,6 +65,8 @@ pub struct Housekeeping {
     /// The guardian's fallbacks that were answered; none before the first look.
     fallbacks: Option<u64>,
     guardian: Option<std::process::Child>,
+    /// Replaced ones that the kernel has not let go of yet.
+    stuck_guardians: Vec<std::process::Child>,
     /// What the agent was asked for by name, which its guardian is to know.
     engine: Option<Engine>,
     own_cpu: Option<(u64, u64)>,
@@ -80,6 +86,7 @@ impl Housekeeping {
             systemds: BTreeMap::new(),
             fallbacks: None,
             guardian,
+            stuck_guardians: Vec::new(),
             engine: None,
             own_cpu: None,
         }
@@ -113,7 +120,7 @@ impl Housekeeping {
         follow_units(registry, runtime, self.looks);
         self.look_for_fallback(registry, runtime);
         self.look_for_outside_writes(registry, runtime);
-        self.look_after_guardian(kernel, life);
+        self.look_after_guardian(runtime, life);
         self.look_at_self(kernel, life);
         if self.is_watched {
             notify::tell(notify::ALIVE);
@@ -259,13 +266,33 @@ impl Housekeeping {
         last_ns.is_none_or(|last_ns| now_ns.saturating_sub(last_ns) >= SYSTEMD_REST_NS)
     }
 
-    fn look_after_guardian(&mut self, kernel: &Kernel, life: &Life) {
+    fn look_after_guardian(&mut self, runtime: &Runtime, life: &Life) {
+        // Its guardian then looks after what is left.
+        if life.leaving.load(Ordering::Acquire) {
+            return;
+        }
+        let kernel = &runtime.kernel;
+        self.stuck_guardians
+            .retain_mut(|guardian| matches!(guardian.try_wait(), Ok(None)));
+        if let Some(guardian) = &mut self.guardian
+            && let Some(silent_ns) = runtime
+                .control_loop
+                .lease
+                .guardian_silent_ns(guardian.id() as i32, kernel.clock.now_ns())
+            && silent_ns > GUARDIAN_SILENT_NS
+        {
+            // One that waits in the kernel dies when that lets it; another is started at once.
+            let _ = guardian.kill();
+            self.stuck_guardians.extend(self.guardian.take());
+            let alert = "guardian: it had stopped looking after the agent, and was replaced";
+            lock(&runtime.alerts).insert(alert.to_owned());
+        }
         let ended = match &mut self.guardian {
             Some(guardian) => !matches!(guardian.try_wait(), Ok(None)),
             None => true,
         };
-        if ended && !life.leaving.load(Ordering::Acquire) {
-            warn!("the guardian has ended; starting another");
+        if ended {
+            warn!("the guardian has ended or is stuck; starting another");
             self.guardian = start_guardian(&kernel.run_dir, life.mode, self.engine)
                 .inspect_err(|error| warn!("guardian: {error}"))
                 .ok();

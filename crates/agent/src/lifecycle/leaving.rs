@@ -5,10 +5,12 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
 use tidegate_knobs::apply::is_boost;
+use tidegate_knobs::group::GroupPath;
 use tracing::{info, warn};
 
 use crate::errors::of_group;
 use crate::gates::{Attachment, Gate, Gates};
+use crate::kernel::limited_below;
 use crate::process::Life;
 use crate::process::lease::monotonic_ns;
 use crate::runtime::Runtime;
@@ -34,8 +36,8 @@ pub(crate) fn release_all(runtime: &Runtime, ended: &[Gate]) {
         take_off(runtime, gate);
         // The loop must not write behind the removal.
         runtime.control().quotas.drop(group);
-        match runtime.kernel.groups.remove(group) {
-            Ok(_) => {
+        match runtime.kernel.remove_from_tree(group) {
+            Ok(()) => {
                 removed.insert(group.clone());
             }
             // It stays in the journal for the next try.
@@ -100,16 +102,18 @@ fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate
     release_all(runtime, &ended);
     let orphans = gates.iter().filter(|gate| gate.is_limited()).count();
     let floor = runtime.control_loop.floor_now();
-    if orphans > 0 {
-        let written = kernel
-            .groups
-            .bandwidth(&root)
-            .map_err(of_group)
-            .and_then(|standing| write_floor(runtime, &root, standing, floor));
+    let limited: BTreeSet<&GroupPath> = gates
+        .iter()
+        .filter_map(|gate| limited_below(&root, gate))
+        .collect();
+    for group in &limited {
+        let standing = kernel.groups.bandwidth(group).map_err(of_group);
+        let written = standing.and_then(|standing| write_floor(runtime, group, standing, floor));
         if let Err(error) = written {
             warn!("{error}");
         }
-    } else if kernel.groups.exists(&root) {
+    }
+    if !limited.contains(&root) && kernel.groups.exists(&root) {
         kernel.remove_group(&root);
     }
     let main = kernel.main_root();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate_knobs::apply::Journal;
-use tidegate_knobs::discover::{DiscoverError, Machine, discover};
+use tidegate_knobs::discover::{CgroupVersion, DiscoverError, Machine, discover};
 use tidegate_knobs::group::{GroupError, GroupPath, Groups};
 use tidegate_knobs::kfs::{self, KernelFs, KfsError, RealFs};
 use tidegate_knobs::ledger::{Change, Entry, LedgerError, own_groups};
@@ -140,8 +140,16 @@ fn is_ours(own: &[GroupPath], group: &GroupPath) -> bool {
 fn sweep(groups: &Groups, journal: &mut Journal, own: &[GroupPath], run_dir: &RunDir) {
     let mut removed = BTreeSet::new();
     for group in own.iter().rev() {
-        match groups.remove(group) {
-            Ok(_) => {
+        // Below a group that is not ours, its name ends so (`Kernel::name_below_others`).
+        let below = group
+            .parent()
+            .filter(|_| groups.version() == CgroupVersion::V2 && group.name().ends_with('='));
+        let done = match below {
+            Some(own) => groups.remove_below(&own, group),
+            None => groups.remove(group).map(|_| ()),
+        };
+        match done {
+            Ok(()) => {
                 removed.insert(group.clone());
             }
             Err(error) => tracing::warn!("{error}"),

@@ -40,6 +40,8 @@ struct Page {
     restarts: AtomicU64,
     restart_ns: AtomicU64,
     taken_ns: AtomicU64,
+    /// The guardian's last look; 0 for one of a version that did not tell.
+    guardian_beat_ns: AtomicU64,
 }
 
 /// The mapped page.
@@ -147,11 +149,17 @@ impl Lease {
         self.page().fallback_ns.load(Ordering::Acquire) != 0
     }
 
-    /// The guardian says who it is.
-    pub fn set_guardian(&self, pid: i32) {
-        self.page()
-            .guardian_pid
-            .store(pid as u64, Ordering::Release);
+    /// The guardian `pid` looks after the agent at `now_ns`.
+    pub fn guardian_beat(&self, pid: i32, now_ns: u64) {
+        let page = self.page();
+        page.guardian_beat_ns.store(now_ns, Ordering::Release);
+        page.guardian_pid.store(pid as u64, Ordering::Release);
+    }
+
+    /// For how long the guardian `pid` has not looked; `None` for one that has not begun, or does not tell.
+    pub fn guardian_silent_ns(&self, pid: i32, now_ns: u64) -> Option<u64> {
+        let beat_ns = self.page().guardian_beat_ns.load(Ordering::Acquire);
+        (self.guardian_pid() == pid && beat_ns > 0).then(|| now_ns.saturating_sub(beat_ns))
     }
 
     /// Whether a guardian may start another agent at `now_ns`: at most `RESTARTS_MAX` a minute after deaths at a young age,
@@ -236,6 +244,16 @@ mod tests {
         lease.beat(monotonic_ns() + YOUNG_NS);
         let asked = (0..20).filter(|_| lease.may_restart(monotonic_ns()));
         assert_eq!(asked.count() as u64, RESTARTS_MAX);
+    }
+
+    #[test]
+    fn a_guardian_that_has_begun_is_silent_since_its_last_look() {
+        let dir = tempfile::tempdir().unwrap();
+        let lease = Lease::open(&dir.path().join("lease")).unwrap();
+        assert_eq!(lease.guardian_silent_ns(7, 1_000), None);
+        lease.guardian_beat(7, 400);
+        assert_eq!(lease.guardian_silent_ns(7, 1_000), Some(600));
+        assert_eq!(lease.guardian_silent_ns(8, 1_000), None, "another one's");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Starting this program again, as an agent or a guardian: a process that outlives the one that starts it.
 
-use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tidegate_terms::Engine;
@@ -15,14 +15,14 @@ use crate::process::Mode;
 ///
 /// A shell's own descriptors (a lock's, a pipe's) are inherited by whatever it starts; held by a process that stays for
 /// days, they would keep that lock taken and that pipe open.
-pub fn own_program() -> io::Result<Command> {
+pub fn own_program() -> Command {
     // A unit test is no agent: its housekeeping starts a program that does nothing for a guardian.
-    let path = if cfg!(test) {
-        PathBuf::from("true")
-    } else {
-        own_path()?
+    let path = match cfg!(test) {
+        true => PathBuf::from("true"),
+        false => own_path(),
     };
     let mut command = Command::new(path);
+    command.arg0("tidegate");
     // SAFETY: one system call without pointers, which is async-signal-safe.
     unsafe {
         command.pre_exec(|| {
@@ -30,17 +30,32 @@ pub fn own_program() -> io::Result<Command> {
             Ok(())
         });
     }
-    Ok(command)
+    command
 }
 
-/// Where this program is. After an update its file is gone; the running one can still be executed.
-fn own_path() -> io::Result<PathBuf> {
-    let path = std::env::current_exe()?;
-    Ok(if path.exists() {
-        path
-    } else {
-        PathBuf::from("/proc/self/exe")
-    })
+/// The program file that this process was started from, whatever stands at its path now: a user who may write the path must
+/// not choose what root runs next. Where the path was given another file, that is an upgrade if root alone could have put it
+/// there: then it is run.
+fn own_path() -> PathBuf {
+    let running = PathBuf::from("/proc/self/exe");
+    match std::env::current_exe() {
+        Ok(path) if !is_same_file(&path, &running) && is_roots_alone(&path) => path,
+        _ => running,
+    }
+}
+
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
+    matches!((identity(a), identity(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Whether root owns the regular file and every folder above it, and no other user may write any of them.
+fn is_roots_alone(path: &Path) -> bool {
+    let is_roots = |path: &Path| {
+        std::fs::symlink_metadata(path)
+            .is_ok_and(|file| file.uid() == 0 && !file.is_symlink() && file.mode() & 0o022 == 0)
+    };
+    path.is_file() && path.ancestors().all(is_roots)
 }
 
 /// Kernels before 5.11 cannot: what is inherited then stays open.
@@ -57,7 +72,7 @@ pub fn start_guardian(
     mode: Mode,
     engine: Option<Engine>,
 ) -> std::io::Result<std::process::Child> {
-    let mut command = own_program()?;
+    let mut command = own_program();
     command.args(["guardian", "--agent", &std::process::id().to_string()]);
     if mode == Mode::OnDemand {
         command.arg("--on-demand");
@@ -110,7 +125,20 @@ mod tests {
     }
 
     #[test]
-    fn this_program_is_found() {
-        assert!(own_path().unwrap().is_absolute());
+    fn this_very_file_is_started_and_another_only_if_root_alone_could_put_it_there() {
+        assert_eq!(own_path(), Path::new("/proc/self/exe"));
+        assert!(is_roots_alone(
+            Path::new("/bin/sh").canonicalize().unwrap().as_path()
+        ));
+        assert!(!is_roots_alone(Path::new("/bin")), "no program");
+        assert!(!is_roots_alone(Path::new("/nowhere")));
+        // /tmp, or wherever it is, may be written by all.
+        let dir = tempfile::tempdir_in("/tmp").unwrap();
+        let file = dir.path().join("tidegate");
+        std::fs::write(&file, "").unwrap();
+        assert!(!is_roots_alone(&file));
+        let shell = std::env::current_exe().unwrap();
+        assert!(is_same_file(&shell, Path::new("/proc/self/exe")));
+        assert!(!is_same_file(&file, &shell) && !is_same_file(Path::new("/nowhere"), &shell));
     }
 }

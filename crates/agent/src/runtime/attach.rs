@@ -1,39 +1,34 @@
 //! Limiting processes and groups that were there before us, and that get back what they had.
 
-use tidegate_api::ApiError;
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::apply::fallback_of;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::limit::tighter;
-use tidegate_knobs::target::ProcessRef;
+use tidegate_knobs::target::{HeldProcess, ProcessRef};
 use tracing::warn;
 
 use crate::control_loop::ControlLoop;
-use crate::errors::{internal, of_group, usage};
+use crate::errors::{internal, not_found, of_group, usage};
 use crate::ext::plan::unmark;
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::runtime::check::check_not_own;
 use crate::runtime::limits::{
-    ensure_side_root, make_yield, release, restore, untell, write_floor, write_weight,
+    ensure_side_root, limit_to_floor, make_yield, release, restore, untell, write_floor,
+    write_weight,
 };
 use crate::runtime::mechanisms::units::check_beside;
 use crate::runtime::mechanisms::{put_on, take_off};
 use crate::systemd::{tell_systemd, unit_of};
 
-/// The group in place of the gate `name`. Its end is what no other group of ours has: no gate's name has this character, so it
-/// is neither a root (the gate may be called `main`) nor a soft cap's group, and the group of one process or task ends in a
-/// digit.
-fn in_place_name(prefix: &str, name: &str) -> String {
-    format!("{prefix}-{name}=")
-}
-
-/// Limits a process or group that was there before, as its class asks.
+/// Limits a process or group that was there before, as its class asks; `held` since the caller's rights were looked at.
 pub(crate) fn attach(
     runtime: &Runtime,
     gate: &mut Gate,
     attachment: Attachment,
+    held: Option<HeldProcess>,
 ) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     if gate.needs_group() {
@@ -50,7 +45,7 @@ pub(crate) fn attach(
     let name = gate.record.name.clone();
     let before = gate.record.attachment.clone();
     let limited = match gate.needs_group() {
-        true => limit(runtime, gate),
+        true => limit(runtime, gate, held),
         false => Ok(()),
     };
     let limited = limited.and_then(|()| put_on(runtime, gate));
@@ -67,11 +62,20 @@ pub(crate) fn attach(
     limited
 }
 
-fn limit(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+fn limit(runtime: &Runtime, gate: &mut Gate, held: Option<HeldProcess>) -> Result<(), ApiError> {
+    let fs = &*runtime.kernel.fs;
     match gate.record.attachment.clone() {
         Attachment::Observed {
             pid, start_ticks, ..
-        } => lend(runtime, gate, pid, start_ticks),
+        } => {
+            let held = held.map_or_else(|| HeldProcess::hold(fs, pid), Ok);
+            let held = held.map_err(not_found)?;
+            if held.process.start_ticks != start_ticks {
+                let detail = format!("process {pid}: it has exited");
+                return Err(ApiError::new(ErrorKind::NotFound, detail));
+            }
+            move_in_place(runtime, gate, &held)
+        }
         // What it asks for itself is written by `put_on`.
         Attachment::InPlace { .. } if !gate.is_limited() => Ok(()),
         Attachment::InPlace { group } => {
@@ -90,10 +94,13 @@ fn limit(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
 }
 
 /// Moves a process that ran already: side work into the side root on v1; everything else into a child group in place.
-fn lend(runtime: &Runtime, gate: &mut Gate, pid: i32, start_ticks: u64) -> Result<(), ApiError> {
+fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
+    let ProcessRef {
+        pid, start_ticks, ..
+    } = held.process;
     let name = gate.record.name.clone();
-    let in_place = in_place_name(kernel.run_dir.prefix(), &name);
+    let in_place = kernel.name_below_others(&name);
     let v1_parent = if gate.is_limited() {
         ensure_side_root(runtime)?;
         kernel.side_root()
@@ -111,24 +118,26 @@ fn lend(runtime: &Runtime, gate: &mut Gate, pid: i32, start_ticks: u64) -> Resul
     // What is in the side root stays there with the floor; only who is to be restored is moved back without an agent.
     runtime
         .journal()
-        .record_move(&name, plan, start_ticks, gate.own_fallback())
+        .record_move(&name, plan.clone(), start_ticks, gate.own_fallback())
         .map_err(internal)?;
-    let placement = kernel
-        .groups
-        .place_in_place(pid, &in_place, &in_root)
-        .map_err(of_group)?;
-    kernel.check_moved(&placement, start_ticks)?;
-    let at = placement.group.clone();
+    kernel.groups.make_planned(&plan).map_err(of_group)?;
+    let at = plan.group.clone();
+    let stays = gate.is_limited() && !at.is_within(&kernel.side_root());
+    if stays {
+        // Empty as yet: no moment in it is without a limit.
+        limit_foreign(runtime, &at, gate, None)?;
+    }
+    kernel.groups.place(&at, pid).map_err(of_group)?;
+    kernel.check_moved(&plan, held)?;
     gate.record.attachment = Attachment::Moved {
-        placement,
+        placement: plan,
         start_ticks,
     };
     if !gate.is_limited() {
         gate.record.notes.push(format!(
             "it was moved into a group of its own within the one it was in: {at}"
         ));
-    } else if !at.is_within(&kernel.side_root()) {
-        limit_foreign(runtime, &at, gate, None)?;
+    } else if stays {
         gate.record.notes.push(
             "it stays in its unit (memory accounting, KillMode): it has a quota of its own in a child group there"
                 .to_owned(),
@@ -151,6 +160,14 @@ fn renew_place(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
             if unit_of(gate).is_some() && !kernel.groups.exists(&group) =>
         {
             gate.away = true;
+        }
+        Attachment::Owned { group } if kernel.is_below_others(&group) => {
+            limit_to_floor(
+                runtime,
+                &group,
+                &name,
+                floor_of(&runtime.control_loop, gate),
+            )?;
         }
         Attachment::InPlace { group } if gate.is_limited() => {
             let unlimited = kernel
@@ -182,7 +199,7 @@ fn renew_place(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
                     start_ticks,
                     group,
                 };
-                return attach(runtime, gate, attachment);
+                return attach(runtime, gate, attachment, None);
             }
         }
         _ => {}
@@ -225,12 +242,12 @@ pub(crate) fn move_to(
 ) -> Result<(), ApiError> {
     release(runtime, gate);
     let attachment = attachment_after_release(&runtime.kernel, gate);
-    let error = match attach(runtime, changed, attachment.clone()) {
+    let error = match attach(runtime, changed, attachment.clone(), None) {
         Ok(()) => return Ok(()),
         Err(error) => error,
     };
     // As it was, as far as that can be had.
-    if let Err(error) = attach(runtime, gate, attachment) {
+    if let Err(error) = attach(runtime, gate, attachment, None) {
         warn!("gate {}: {error}", gate.record.name);
     }
     Err(error)

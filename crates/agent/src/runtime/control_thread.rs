@@ -122,6 +122,7 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply) {
         period_ns: SOFT_LOOK_NS,
         last_ns: 0,
     };
+    let mut in_control = true;
     while !life.leaving.load(Ordering::Acquire) {
         let late_ns = timer.wait().unwrap_or_else(|error| {
             tracing::error!("control loop: timerfd: {error}");
@@ -149,7 +150,15 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply) {
             control.cost.add(ended_ns, ended_ns - began_ns);
             (!control.quotas.is_empty(), !control.soft_caps.is_idle())
         };
-        control_loop.lease.beat(monotonic_ns());
+        let renewed = control_loop.renew_lease(monotonic_ns());
+        if std::mem::replace(&mut in_control, renewed) != renewed {
+            match renewed {
+                true => info!("side work can be cut again; the lease is renewed"),
+                false => warn!(
+                    "side work could not be cut three times in a row; the guardian is left to act"
+                ),
+            }
+        }
         headroom.period_ns = if limited {
             control_loop.period_ns
         } else {

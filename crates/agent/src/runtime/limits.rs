@@ -8,8 +8,9 @@ use tidegate_knobs::apply::set_yielding;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::Fallback;
+use tidegate_knobs::limit::tighter;
 use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::ProcessRef;
+use tidegate_knobs::target::{HeldProcess, ProcessRef};
 use tidegate_terms::Class;
 use tracing::{info, warn};
 
@@ -20,6 +21,7 @@ use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::runtime::check::check_feasible;
+use crate::runtime::confinement::{Place, check_unrestricted};
 use crate::runtime::cpuset_controller::gather_cpuset;
 use crate::runtime::mechanisms::caps::soft_group;
 use crate::runtime::mechanisms::{put_on, take_off};
@@ -29,8 +31,47 @@ use crate::systemd::untell_systemd;
 pub(crate) fn enter(
     runtime: &Runtime,
     gate: &mut Gate,
-    process: &ProcessRef,
+    held: &HeldProcess,
+    place: &Place,
 ) -> Result<(), ApiError> {
+    let kernel = &runtime.kernel;
+    let pid = held.process.pid;
+    let group = match place {
+        Place::Root => make_in_root(runtime, gate)?,
+        Place::Below(own) => match make_below(runtime, gate, own)? {
+            Ok(group) => group,
+            Err(why) => {
+                check_unrestricted(kernel, pid, own, &why)?;
+                make_in_root(runtime, gate)?
+            }
+        },
+    };
+    gate.record.attachment = Attachment::Owned {
+        group: group.clone(),
+    };
+    let possible = check_feasible(runtime, gate);
+    let placed = possible
+        .and_then(|()| write_weight(kernel, gate))
+        .and_then(|()| {
+            let placed = kernel.groups.place(&group, pid);
+            let placement = placed.map_err(of_group)?;
+            kernel.check_moved(&placement, held)?;
+            gather_cpuset(runtime);
+            put_on(runtime, gate).inspect_err(|_| {
+                take_off(runtime, gate);
+                if let Err(error) = kernel.groups.place_back(&placement) {
+                    warn!("process {pid}: {error}");
+                }
+            })
+        });
+    if placed.is_err() {
+        kernel.remove_group(&group);
+    }
+    placed
+}
+
+/// A group of its own in our root for its class, or where a soft cap lies.
+fn make_in_root(runtime: &Runtime, gate: &Gate) -> Result<GroupPath, ApiError> {
     let kernel = &runtime.kernel;
     let (root, name) = match soft_group(kernel, gate) {
         Some(name) => (kernel.groups.base().clone(), name),
@@ -44,45 +85,57 @@ pub(crate) fn enter(
         kernel.ensure_made(&root, "")?;
     }
     kernel.ensure_made(&group, &gate.record.name)?;
-    gate.record.attachment = Attachment::Owned {
-        group: group.clone(),
-    };
-    let possible = check_feasible(runtime, gate);
-    let placed = possible
-        .and_then(|()| write_weight(kernel, gate))
-        .and_then(|()| {
-            let placed = kernel.groups.place(&group, process.pid);
-            let placement = placed.map_err(of_group)?;
-            kernel.check_moved(&placement, process.start_ticks)?;
-            gather_cpuset(runtime);
-            put_on(runtime, gate).inspect_err(|_| {
-                take_off(runtime, gate);
-                if let Err(error) = kernel.groups.place_back(&placement) {
-                    warn!("process {}: {error}", process.pid);
-                }
-            })
-        });
-    if placed.is_err() {
-        kernel.remove_group(&group);
+    Ok(group)
+}
+
+/// A group of its own below the one that the command is in, limited before the command enters; `Err(why)` inside where there can be
+/// none.
+fn make_below(
+    runtime: &Runtime,
+    gate: &mut Gate,
+    own: &GroupPath,
+) -> Result<Result<GroupPath, String>, ApiError> {
+    let kernel = &runtime.kernel;
+    let name = gate.record.name.clone();
+    let group = own.join(&kernel.name_below_others(&name)).map_err(usage)?;
+    if let Err(why) = kernel.ensure_made_below(own, &group, &name)? {
+        return Ok(Err(why));
     }
-    placed
+    let floor = tighter(runtime.control_loop.floor_now(), gate.own_limit());
+    if let Err(error) = limit_to_floor(runtime, &group, &name, floor) {
+        kernel.remove_group(&group);
+        return Err(error);
+    }
+    gate.record.notes.push(format!(
+        "it stays below {own}, with whatever limits that has, and has a quota of its own there"
+    ));
+    Ok(Ok(group))
 }
 
 /// The side root: made, idle, and with a quota before a process is in it.
 pub(crate) fn ensure_side_root(runtime: &Runtime) -> Result<(), ApiError> {
+    let root = runtime.kernel.side_root();
+    runtime.kernel.ensure_made(&root, "")?;
+    limit_to_floor(runtime, &root, "", runtime.control_loop.floor_now())
+}
+
+/// A group of ours that carries a moving quota: in the idle class, and with a quota.
+pub(crate) fn limit_to_floor(
+    runtime: &Runtime,
+    group: &GroupPath,
+    gate: &str,
+    floor: Bandwidth,
+) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
-    let root = kernel.side_root();
-    kernel.ensure_made(&root, "")?;
-    let floor = runtime.control_loop.floor_now();
-    let unlimited = kernel.groups.bandwidth(&root).map_err(of_group)?;
-    make_yield(kernel, &root, "", Fallback::Stay)?;
+    let unlimited = kernel.groups.bandwidth(group).map_err(of_group)?;
+    make_yield(kernel, group, gate, Fallback::Stay)?;
     let fallback = Fallback::Floor { bandwidth: floor };
     runtime
         .journal()
-        .record_limit(&root, "", unlimited, fallback)
+        .record_limit(group, gate, unlimited, fallback)
         .map_err(internal)?;
     if unlimited.quota_us.is_none() {
-        write_floor(runtime, &root, unlimited, floor)?;
+        write_floor(runtime, group, unlimited, floor)?;
     }
     Ok(())
 }
@@ -119,11 +172,15 @@ pub(crate) fn write_floor(
         .map_err(not_recorded)
 }
 
-/// A gate's weight among its siblings. Groups that are not ours keep theirs.
+/// A gate's weight among its siblings. Groups outside our roots keep theirs.
 pub(crate) fn write_weight(kernel: &Kernel, gate: &Gate) -> Result<(), ApiError> {
     let Attachment::Owned { group } = &gate.record.attachment else {
         return Ok(());
     };
+    // In the idle class itself: its weight counts where the allowance is shared out.
+    if kernel.is_below_others(group) {
+        return Ok(());
+    }
     if gate.terms.weight.is_default()
         && kernel
             .groups

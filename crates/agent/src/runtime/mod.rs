@@ -21,6 +21,7 @@
 pub(crate) mod attach;
 pub(crate) mod bursts;
 pub(crate) mod check;
+pub(crate) mod confinement;
 pub(crate) mod control_thread;
 pub(crate) mod cpuset_controller;
 pub(crate) mod domains;

@@ -41,6 +41,7 @@ fn user(pid: i32) -> Peer {
         pid,
         uid: 1000,
         groups: vec![1000],
+        ..Peer::default()
     }
 }
 

@@ -1,8 +1,10 @@
 //! An agent on kernel files in memory, for tests: the production code with another file system and another sensor.
 
 mod bandwidth;
+mod budgets;
 mod caps;
 mod confinement;
+mod confinement_v2;
 mod cpuset_controller;
 mod deaths;
 mod domains;
@@ -15,13 +17,14 @@ mod lock_boost;
 mod many;
 mod matrix;
 mod quota_tree;
+mod sensor;
 mod sim_clock;
 mod steps;
 mod units;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use tidegate_api::{ApiError, RunReply, RunRequest, SetRequest, UnsetRequest};
@@ -31,10 +34,10 @@ use tidegate_knobs::control::Control;
 use tidegate_knobs::discover::discover;
 use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::kfs::{FakeFs, FakeProcess, FaultFs, KernelFs};
-use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
 use tidegate_knobs::topology::Topology;
 use tidegate_terms::{Config, CpusetMode};
 
+pub use self::sensor::{CPUS, FakeSensor, STEP_NS};
 use crate::agent::Agent;
 use crate::control_loop::ControlLoop;
 use crate::ext::ExtSupervisor;
@@ -50,75 +53,6 @@ use crate::runtime::cpuset_controller::CpusetController;
 
 /// The processes that tests place.
 pub const PIDS: [i32; 3] = [501, 502, 503];
-
-/// Two CPUs whose use a test sets; time passes 5 ms a reading.
-#[derive(Clone, Default)]
-pub struct FakeSensor {
-    pub main_ppm: Arc<AtomicU64>,
-    pub side_ppm: Arc<AtomicU64>,
-    pub fails: Arc<AtomicBool>,
-    counters: Counters,
-    parts: Vec<u64>,
-}
-
-/// One reading's stretch of time.
-pub const STEP_NS: u64 = 5_000_000;
-/// CPUs of the fake machine.
-pub const CPUS: u64 = 2;
-
-impl Sensor for FakeSensor {
-    fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError> {
-        if self.fails.load(Ordering::Relaxed) {
-            return Err(SenseError::TooManyGroups { count: 9, max: 8 });
-        }
-        let capacity_ns = CPUS * STEP_NS;
-        let part = |ppm: &AtomicU64| capacity_ns * ppm.load(Ordering::Relaxed) / 1_000_000;
-        let (main_ns, side_ns) = (part(&self.main_ppm), part(&self.side_ppm));
-        let counters = &mut self.counters;
-        counters.now_ns = counters.now_ns.max(1_000_000_000) + STEP_NS;
-        counters.online_cpus = CPUS as u32;
-        counters.capacity_ns += capacity_ns;
-        counters.busy_ns += (main_ns + side_ns).min(capacity_ns);
-        counters.side_ns += side_ns;
-        counters.valid = true;
-        *out = *counters;
-        Ok(())
-    }
-    fn set_groups(&mut self, _: &[SensedGroup], _: &[SensedGroup]) -> Result<(), SenseError> {
-        Ok(())
-    }
-    fn kind(&self) -> &'static str {
-        "bpf"
-    }
-    fn min_window_ns(&self) -> u64 {
-        STEP_NS
-    }
-    fn granularity_ns(&self) -> u64 {
-        0
-    }
-    fn online_cpus(&self) -> u32 {
-        CPUS as u32
-    }
-    fn by_cpu(&self) -> Result<(), String> {
-        Ok(())
-    }
-    fn set_parts(&mut self, parts: &[Vec<u32>]) {
-        self.parts = parts.iter().map(|cpus| cpus.len() as u64).collect();
-    }
-    /// Each CPU is as busy as the other.
-    fn part(&self, nth: usize) -> Option<Counters> {
-        let cpus = self.parts.get(nth)?;
-        let part = |ns: u64| ns * cpus / CPUS;
-        let whole = &self.counters;
-        Some(Counters {
-            online_cpus: *cpus as u32,
-            capacity_ns: part(whole.capacity_ns),
-            busy_ns: part(whole.busy_ns),
-            side_ns: part(whole.side_ns),
-            ..*whole
-        })
-    }
-}
 
 /// The machines that everything is tried on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,6 +175,7 @@ impl Bed {
                 settings,
             },
             life: Life::new(Mode::OnDemand, 0),
+            shared_status: crate::view::SharedStatus::default(),
         };
         take_up(&agent.gates, &agent.runtime);
         Ok(agent)
@@ -340,13 +275,21 @@ impl Bed {
         self.place(PIDS[nth]) == self.homes[nth]
     }
 
-    /// In no group of ours, or in a side group that is limited.
+    /// In no group of ours, or in a group of ours that is limited itself or by the side root.
     pub fn is_home_or_limited(&self, nth: usize) -> bool {
-        self.is_home(nth)
-            || (self.place(PIDS[nth]).contains("tg-")
-                && self.exists("/tg-side")
-                && self.is_limited("/tg-side"))
-            || (self.kind == Kind::V2 && self.place(PIDS[nth]).contains("tg-"))
+        if self.is_home(nth) {
+            return true;
+        }
+        let place = self.place(PIDS[nth]);
+        let is_ours =
+            place.contains("tg-") && self.exists("/tg-side") && self.is_limited("/tg-side");
+        match self.kind {
+            Kind::V2 if !place.contains("/tg-side/") => {
+                let group = place.strip_prefix("0::").unwrap_or_default();
+                group.contains("/tg-") && self.is_limited(group)
+            }
+            _ => is_ours,
+        }
     }
 }
 

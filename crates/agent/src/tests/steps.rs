@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::Apply;
+use tidegate_knobs::control::{Apply, ApplyError};
 use tidegate_knobs::group::GroupPath;
 
 use super::{Bed, Kind, PIDS, run_side, set_side};
@@ -24,9 +24,9 @@ impl Apply for Knob {
         _: &GroupPath,
         from: Option<Bandwidth>,
         to: Bandwidth,
-    ) -> Result<(), String> {
+    ) -> Result<(), ApplyError> {
         if self.refuses {
-            return Err("refused".to_owned());
+            return Err("refused".to_owned().into());
         }
         assert!(
             from.is_none() || from == self.stands,
@@ -37,11 +37,11 @@ impl Apply for Knob {
         Ok(())
     }
 
-    fn set_yielding(&mut self, _: &GroupPath, _: bool) -> Result<(), String> {
+    fn set_yielding(&mut self, _: &GroupPath, _: bool) -> Result<(), ApplyError> {
         Ok(())
     }
 
-    fn set_background(&mut self, _: &GroupPath, _: bool) -> Result<(), String> {
+    fn set_background(&mut self, _: &GroupPath, _: bool) -> Result<(), ApplyError> {
         Ok(())
     }
 }

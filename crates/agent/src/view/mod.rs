@@ -3,9 +3,11 @@
 mod domains;
 mod explain;
 mod figures;
+mod shared_status;
 mod status;
 
 pub(crate) use explain::explain;
 #[cfg(test)]
 pub(crate) use explain::name_of;
+pub use shared_status::SharedStatus;
 pub(crate) use status::status;

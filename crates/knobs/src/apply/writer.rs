@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::idle_class::{leave_idle_class, set_yielding};
-use super::journal::Journal;
+use super::journal::{Journal, JournalError};
 use crate::bandwidth::Bandwidth;
-use crate::control::Apply;
-use crate::group::{GroupPath, Groups};
+use crate::control::{Apply, ApplyError};
+use crate::group::{GroupError, GroupPath, Groups};
 use crate::sync::lock;
 
 /// Quotas go to the journal, then to the group.
@@ -26,38 +26,67 @@ impl Apply for QuotaWriter {
         group: &GroupPath,
         from: Option<Bandwidth>,
         to: Bandwidth,
-    ) -> Result<(), String> {
+    ) -> Result<(), ApplyError> {
         let from = match from {
             Some(from) => from,
-            None => self
-                .groups
-                .bandwidth(group)
-                .map_err(|error| error.to_string())?,
+            None => self.groups.bandwidth(group)?,
         };
-        lock(&self.journal)
-            .write_quota(group, &from, &to)
-            .map_err(|error| error.to_string())
+        Ok(lock(&self.journal).write_quota(group, &from, &to)?)
     }
 
-    fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), String> {
+    fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), ApplyError> {
         let mut journal = lock(&self.journal);
         if *group == self.out_of_idle.0 && self.out_of_idle.1.load(Ordering::Acquire) {
-            return leave_idle_class(&mut journal, group, yielding)
-                .map_err(|error| error.to_string());
+            return Ok(leave_idle_class(&mut journal, group, yielding)?);
         }
-        journal
-            .record_idle_class_change(group, yielding)
-            .map_err(|error| error.to_string())?;
+        journal.record_idle_class_change(group, yielding)?;
         set_yielding(&self.groups, group, yielding).map_err(|error| {
             // It stands as before; a ledger that says otherwise would take that for an outside write.
             let _ = journal.record_idle_class_change(group, !yielding);
-            error.to_string()
+            error.into()
         })
     }
 
-    fn set_background(&mut self, group: &GroupPath, background: bool) -> Result<(), String> {
-        lock(&self.journal)
-            .set_background(group, background)
-            .map_err(|error| error.to_string())
+    fn set_background(&mut self, group: &GroupPath, background: bool) -> Result<(), ApplyError> {
+        Ok(lock(&self.journal).set_background(group, background)?)
+    }
+}
+
+/// Errors of the process or of the tree, not of one value in one file.
+fn is_incapable(errno: Option<i32>) -> bool {
+    matches!(
+        errno,
+        Some(
+            libc::EMFILE
+                | libc::ENFILE
+                | libc::ENOMEM
+                | libc::EIO
+                | libc::EROFS
+                | libc::EPERM
+                | libc::EACCES
+        )
+    )
+}
+
+impl From<GroupError> for ApplyError {
+    fn from(error: GroupError) -> Self {
+        Self {
+            is_incapable: is_incapable(error.errno()),
+            message: error.to_string(),
+        }
+    }
+}
+
+impl From<JournalError> for ApplyError {
+    fn from(error: JournalError) -> Self {
+        let is_incapable = match &error {
+            JournalError::Ledger(_) => true,
+            JournalError::Group(group) => is_incapable(group.errno()),
+            JournalError::NotMoving(_) | JournalError::Divided(_) => false,
+        };
+        Self {
+            is_incapable,
+            message: error.to_string(),
+        }
     }
 }

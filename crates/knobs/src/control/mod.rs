@@ -7,6 +7,7 @@
 //! quota (normally one, the side root), and writes a quota a few times a second. It allocates only when it writes.
 //! What the step needs of the outside comes in through [`Sensor`] and [`Apply`], so that tests drive this very code.
 
+mod apply;
 mod burst;
 mod domains;
 mod meter;
@@ -19,12 +20,13 @@ mod write_log;
 
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms};
 
+pub use apply::{Apply, ApplyError};
 pub use burst::{BURST_WINDOW_NS, BurstLoop, BurstSeen};
 pub use domains::DomainState;
 pub use meter::{Durations, Meter, Recent, Use};
 pub use protect::{Objective, Protect, Protection};
 pub use pulses::Pulses;
-pub use quotas::{Allotment, Apply, QuotaTarget, Quotas, Target};
+pub use quotas::{Allotment, QuotaTarget, Quotas, Target};
 pub use soft_caps::{LOOK_NS as SOFT_LOOK_NS, Soft, SoftCapStats, SoftCapped, SoftCaps, Usage};
 pub use unusable::Unusable;
 pub use write_log::{Write, WriteLog, describe};
@@ -154,6 +156,9 @@ impl Control {
     /// Another engine enforces what the gates ask for: quotas and backgrounds stay as they stand. When that is over, both are
     /// written at the next step, for the law has gone on meanwhile.
     pub fn set_enforced_by_ext(&mut self, enforced_by_ext: bool) {
+        if enforced_by_ext {
+            self.quotas.forget_failed_cuts();
+        }
         if std::mem::replace(&mut self.enforced_by_ext, enforced_by_ext) && !enforced_by_ext {
             self.quotas.fell_back();
             self.soft_caps.fell_back();
@@ -333,7 +338,11 @@ impl Control {
         if self.is_free {
             self.decision.allowance_ucpu = self.domains.free_ucpu(self.demand.outside_cpus);
         }
-        if self.quotas.is_empty() || self.enforced_by_ext {
+        if self.enforced_by_ext {
+            return;
+        }
+        if self.quotas.is_empty() {
+            self.quotas.forget_failed_cuts();
             return;
         }
         if !self.is_free && decision.allowance_ucpu <= decision.floor_ucpu {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use tidegate_law::{Demand as Wanted, HeadroomDecision, share};
 
+use super::apply::Apply;
 use super::meter::Use;
 use super::write_log::{Write, WriteLog, describe};
 use crate::bandwidth::Bandwidth;
@@ -109,21 +110,6 @@ pub struct Allotment {
     pub standing: Option<Bandwidth>,
 }
 
-/// Puts a quota on a group: ledger first, then the kernel file.
-pub trait Apply {
-    /// `from` is what stands, if known. `Err` is a message for people; the planner writes again in a later step.
-    fn set_quota(
-        &mut self,
-        group: &GroupPath,
-        from: Option<Bandwidth>,
-        to: Bandwidth,
-    ) -> Result<(), String>;
-    /// Puts the group into the idle class (where side work belongs) or takes it out.
-    fn set_yielding(&mut self, group: &GroupPath, yielding: bool) -> Result<(), String>;
-    /// Puts a group with a soft cap into the background or takes it out.
-    fn set_background(&mut self, group: &GroupPath, background: bool) -> Result<(), String>;
-}
-
 /// All of them (normally one, the side root).
 pub struct Quotas {
     targets: Vec<Target>,
@@ -134,6 +120,8 @@ pub struct Quotas {
     floor_span: Use,
     /// No idle is to be kept, and main does not fill the machine: no quota.
     is_free: bool,
+    /// Steps in a row in which this process could not lower a quota.
+    failed_cuts: u32,
     /// Groups whose quota another program insists on, until their gate is set again or ends.
     left_alone: BTreeSet<GroupPath>,
     /// What was written.
@@ -149,6 +137,7 @@ impl Default for Quotas {
             budget: WriteBudget::new(PlanConfig::default().writes_per_s_max),
             floor_span: Use::default(),
             is_free: false,
+            failed_cuts: 0,
             left_alone: BTreeSet::new(),
             log: WriteLog::default(),
         }
@@ -201,6 +190,16 @@ impl Quotas {
     /// Of each group whose last write was refused, why.
     pub fn write_errors(&self) -> impl Iterator<Item = &String> {
         self.targets.iter().flat_map(Target::write_errors)
+    }
+
+    /// Steps in a row in which this process could not cut side work: from a few on, the loop is alive and no longer in control.
+    pub fn failed_cuts(&self) -> u32 {
+        self.failed_cuts
+    }
+
+    /// Nothing is limited, or not by the loop.
+    pub fn forget_failed_cuts(&mut self) {
+        self.failed_cuts = 0;
     }
 
     /// Another program insists on its own quota for `group`: it is not written again, whatever gates come and go.
@@ -332,7 +331,7 @@ impl Quotas {
             if let Err(why) = apply.set_yielding(&target.group, !relief) {
                 // Each try rewrites the ledger: not at every step.
                 target.relief_again_ns = now_ns.saturating_add(RELIEF_AFTER_NS);
-                target.class_error = Some(why);
+                target.class_error = Some(why.message);
                 continue;
             }
             target.class_error = None;
@@ -392,6 +391,7 @@ impl Quotas {
         cpus: u32,
         apply: &mut dyn Apply,
     ) {
+        let (mut cut_failed, mut has_written) = (false, false);
         for (target, given_ucpu) in self.targets.iter_mut().zip(&self.given_ucpu) {
             let floor_each_ucpu = decision.floor_ucpu / self.wanted.len().max(1) as u64;
             let decision = decision.for_group(*given_ucpu, floor_each_ucpu.min(target.cap_ucpu));
@@ -402,9 +402,16 @@ impl Quotas {
             let Some(plan) = plan else { continue };
             if let Err(why) = apply.set_quota(&target.group, was, plan.bandwidth) {
                 target.planner.invalidate();
-                target.quota_error = Some(why);
+                let standing_ucpu = was.and_then(|was| was.rate_ucpu()).unwrap_or(u64::MAX);
+                let is_cut = plan
+                    .bandwidth
+                    .rate_ucpu()
+                    .is_some_and(|ucpu| ucpu < standing_ucpu);
+                cut_failed |= is_cut && why.is_incapable;
+                target.quota_error = Some(why.message);
                 continue;
             }
+            has_written = true;
             target.quota_error = None;
             self.log.add_quota(Write {
                 at_ns: now_ns,
@@ -413,6 +420,11 @@ impl Quotas {
                 was: was.as_ref().map(describe),
                 reason: plan.reason.as_str().to_owned(),
             });
+        }
+        if cut_failed {
+            self.failed_cuts = self.failed_cuts.saturating_add(1);
+        } else if has_written {
+            self.failed_cuts = 0;
         }
     }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use tidegate_law::cap::{Cap, Family, State, Terms};
 
-use super::quotas::Apply;
+use super::apply::Apply;
 use crate::group::GroupPath;
 
 /// Capped groups are looked at this often.
@@ -301,7 +301,7 @@ impl SoftCaps {
             match apply.set_background(&target.group, background) {
                 Err(why) => {
                     target.again_ns = now_ns.saturating_add(AGAIN_NS);
-                    target.write_error = Some(why);
+                    target.write_error = Some(why.message);
                 }
                 Ok(()) => {
                     target.soft.turned(now_ns, background);

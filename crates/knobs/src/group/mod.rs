@@ -7,6 +7,7 @@
 mod cpuset;
 mod error;
 mod placing;
+mod restrictions;
 mod single;
 mod tree;
 mod v1;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 pub use cpuset::Gathered;
 pub use error::GroupError;
 pub use placing::{Origin, Placement, Returned};
+pub use restrictions::restriction;
 pub use weight::{
     IDLE_SHARES, SHARES_DEFAULT, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN, shares_from_weight,
     weight_from_shares,

@@ -73,8 +73,8 @@ impl Groups {
         })
     }
 
-    /// What [`Groups::place_in_place`] is going to do, for the ledger; nothing is touched. Undoing the plan
-    /// ([`Groups::place_back`]) is right after any part of it was done.
+    /// What placing a process in place is going to do, for the ledger; nothing is touched. Undoing the plan ([`Groups::place_back`])
+    /// is right after any part of it was done: the group made ([`Groups::make_planned`]), the process placed in it.
     pub fn plan_in_place(
         &self,
         pid: i32,
@@ -122,45 +122,44 @@ impl Groups {
         })
     }
 
-    /// Puts a process that must stay below its own group (v2: memory accounting, KillMode) into a child group named `name`
-    /// in place: threaded, or plain where the process is in the root group. On v1 the cpu hierarchies carry nothing else,
-    /// so the process simply goes to `v1_group`, which is made when missing. What was made for it is taken back when it
-    /// is refused.
-    pub fn place_in_place(
-        &self,
-        pid: i32,
-        name: &str,
-        v1_group: &GroupPath,
-    ) -> GroupResult<Placement> {
-        let plan = self.plan_in_place(pid, name, v1_group)?;
-        match self.carry_out(&plan) {
-            Ok(()) => Ok(plan),
-            Err(error) => Err(self.unmake(&plan, error)),
+    /// Makes the group of a plan, for the process to be placed in: for one that must stay below its own group (v2: memory accounting,
+    /// KillMode) a child group there, threaded, or plain where the process is in the root group. On v1 the cpu hierarchies carry
+    /// nothing else, so it may be anywhere.
+    pub fn make_planned(&self, plan: &Placement) -> GroupResult<()> {
+        match plan.group.parent() {
+            Some(own) if self.tree.version == CgroupVersion::V2 => {
+                self.make_below(&own, &plan.group)
+            }
+            _ => self.create(&plan.group).map(|_| ()),
         }
     }
 
-    fn carry_out(&self, plan: &Placement) -> GroupResult<()> {
-        if self.tree.version == CgroupVersion::V1 {
-            self.create(&plan.group)?;
-        } else {
-            match self.tree.fs.mkdir(&self.tree.cpu.dir(&plan.group)) {
-                Err(error) if error.errno != libc::EEXIST => {
-                    return Err(GroupError::kfs(&plan.group)(error));
-                }
-                _ => {}
+    /// v2: makes `group` below `own`, which has processes of its own, for some of these to be limited in it: threaded, so that
+    /// they stay in `own`, or plain where that is the root group.
+    pub fn make_below(&self, own: &GroupPath, group: &GroupPath) -> GroupResult<()> {
+        match self.tree.fs.mkdir(&self.tree.cpu.dir(group)) {
+            Err(error) if error.errno != libc::EEXIST => {
+                return Err(GroupError::kfs(group)(error));
             }
-            let own = plan.group.parent().unwrap_or_else(GroupPath::root);
-            // Only the real root has no type, and takes any child beside its processes; a namespace's root does not.
-            if self
-                .tree
-                .fs
-                .exists(&self.tree.cpu_file(&own, "cgroup.type"))
-            {
-                self.make_threaded(&own, &plan.group)?;
-            }
-            v2::V2.enable_cpu_below(&self.tree, &own)?;
+            _ => {}
         }
-        self.place(&plan.group, plan.pid).map(|_| ())
+        // Only the real root has no type, and takes any child beside its processes; a namespace's root does not.
+        if self.tree.fs.exists(&self.tree.cpu_file(own, "cgroup.type")) {
+            self.make_threaded(own, group)?;
+        }
+        v2::V2.enable_cpu_below(&self.tree, own)?;
+        Ok(())
+    }
+
+    /// v2: removes what [`Groups::make_below`] made. Where that was the last group below `own`, the cpu controller that it hands down
+    /// serves none; without it, `own` is an ordinary group again.
+    pub fn remove_below(&self, own: &GroupPath, group: &GroupPath) -> GroupResult<()> {
+        let kind = self.tree.read(own, "cgroup.type").unwrap_or_default();
+        self.remove(group)?;
+        match kind.trim() == "domain threaded" {
+            true => self.disable_cpu_below(own),
+            false => Ok(()),
+        }
     }
 
     /// Where a process is, below the mount of the cpu controller.
@@ -329,23 +328,6 @@ impl Groups {
             Err(error) if error.is_gone() || error.errno() == Some(libc::EBUSY) => Ok(()),
             result => result,
         }
-    }
-
-    fn unmake(&self, plan: &Placement, error: GroupError) -> GroupError {
-        let removed = if plan.made_group {
-            self.remove(&plan.group).map(|_| ())
-        } else {
-            Ok(())
-        };
-        let disabled = removed.and_then(|()| {
-            plan.enabled_cpu_in
-                .as_ref()
-                .map_or(Ok(()), |own| self.disable_cpu_below(own))
-        });
-        if let Err(second) = disabled {
-            tracing::warn!(group = %plan.group, error = %second, "a group that was made in vain stays");
-        }
-        error
     }
 }
 

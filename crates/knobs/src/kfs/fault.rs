@@ -4,6 +4,7 @@
 //! operations and then once for each (operation, errno).
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -287,5 +288,13 @@ impl<F: KernelFs> KernelFs for FaultFs<F> {
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
         self.gate(Op::SchedSet, &task_path(tid))?;
         self.inner.set_sched(tid, write)
+    }
+    fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>> {
+        self.gate(Op::Stat, &task_path(pid))?;
+        self.inner.pidfd(pid)
+    }
+    fn has_programs(&self, dir: &Path) -> KfsResult<bool> {
+        self.gate(Op::Programs, dir)?;
+        self.inner.has_programs(dir)
     }
 }

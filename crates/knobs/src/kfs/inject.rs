@@ -7,13 +7,14 @@
 //! |---|---|
 //! | WHO | the subcommand that it strikes: `agent`, `guardian` or `repair` |
 //! | NTH | how many changes are made first: writes, directories made and removed, files replaced, renamed and removed |
-//! | WHAT | `kill` (SIGKILL, after the n-th), `stop` (SIGSTOP, after it), or an errno, with which the n-th fails |
+//! | WHAT | after the n-th: `kill` (SIGKILL), `stop` (SIGSTOP) or `panic`; or an errno, with which the n-th fails |
 //! | MARK | a file that is made when it strikes, with the process and the operation in it; while it exists, nothing strikes |
 //!
 //! Who comes after the dead one inherits the variable and finds the mark, so one fault is one fault.
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,6 +31,7 @@ static CHANGES: AtomicU64 = AtomicU64::new(0);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Signal(i32),
+    Panic,
     Errno(i32),
 }
 
@@ -58,6 +60,7 @@ impl Plan {
         let what = match parts.next()? {
             "kill" => What::Signal(libc::SIGKILL),
             "stop" => What::Signal(libc::SIGSTOP),
+            "panic" => What::Panic,
             errno => What::Errno(errno.parse().ok()?),
         };
         let mark = PathBuf::from(parts.next()?);
@@ -102,20 +105,28 @@ impl<F: KernelFs> Injected<F> {
             What::Errno(errno) if due && self.plan.strike(op, path) => {
                 return Err(KfsError::new(op, path, refusal(op, errno)));
             }
-            What::Signal(signal) if due && self.plan.nth == 0 && self.plan.strike(op, path) => {
-                raise(signal);
-            }
+            What::Errno(_) => return change(&self.inner),
             _ => {}
         }
+        if due && self.plan.nth == 0 && self.plan.strike(op, path) {
+            self.plan.what.befall();
+        }
         let done = change(&self.inner);
-        if let What::Signal(signal) = self.plan.what
-            && due
-            && self.plan.nth > 0
-            && self.plan.strike(op, path)
-        {
-            raise(signal);
+        if due && self.plan.nth > 0 && self.plan.strike(op, path) {
+            self.plan.what.befall();
         }
         done
+    }
+}
+
+impl What {
+    /// Happens to this very process.
+    fn befall(self) {
+        match self {
+            What::Signal(signal) => raise(signal),
+            What::Panic => panic!("a fault was asked for ({VARIABLE})"),
+            What::Errno(_) => {}
+        }
     }
 }
 
@@ -179,6 +190,12 @@ impl<F: KernelFs> KernelFs for Injected<F> {
         let path = task_path(tid);
         self.change(Op::SchedSet, &path, |fs| fs.set_sched(tid, write))
     }
+    fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>> {
+        self.inner.pidfd(pid)
+    }
+    fn has_programs(&self, dir: &Path) -> KfsResult<bool> {
+        self.inner.has_programs(dir)
+    }
 }
 
 #[cfg(test)]
@@ -192,6 +209,8 @@ mod tests {
         assert_eq!(plan.mark, Path::new("/run/x:y/mark"));
         let refused = Plan::parse("repair:0:28:/m", "repair").unwrap();
         assert_eq!(refused.what, What::Errno(libc::ENOSPC));
+        let panics = Plan::parse("repair:0:panic:/m", "repair").unwrap();
+        assert_eq!(panics.what, What::Panic);
         for (text, word) in [
             ("agent:12:kill:/m", "guardian"),
             ("agent:12:kill", "agent"),

@@ -8,10 +8,12 @@ mod fake;
 mod fault;
 #[cfg(debug_assertions)]
 mod inject;
+mod programs;
 mod real;
 pub mod sched_attr;
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,6 +50,8 @@ pub enum Op {
     SchedGet,
     /// Change how a task is scheduled.
     SchedSet,
+    /// Ask which BPF programs a group has.
+    Programs,
 }
 
 impl fmt::Display for Op {
@@ -65,6 +69,7 @@ impl fmt::Display for Op {
             Op::Unlink => "unlink",
             Op::SchedGet => "sched_getattr",
             Op::SchedSet => "sched_setattr",
+            Op::Programs => "BPF_PROG_QUERY",
         })
     }
 }
@@ -195,6 +200,11 @@ pub trait KernelFs: Send + Sync {
     fn sched(&self, tid: i32) -> KfsResult<TaskSched>;
     /// Changes how a task is scheduled.
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()>;
+    /// Holds a process by its number, which means no other while this is open; readable once it has exited. `None` where the
+    /// kernel cannot (before 5.3).
+    fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>>;
+    /// Whether a BPF program is attached to the group whose directory this is (an address filter, a device list).
+    fn has_programs(&self, dir: &Path) -> KfsResult<bool>;
 
     /// Whether this is the running machine, of which what was found once holds.
     fn is_machine(&self) -> bool {
@@ -253,6 +263,12 @@ impl<T: KernelFs + ?Sized> KernelFs for Arc<T> {
     }
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
         (**self).set_sched(tid, write)
+    }
+    fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>> {
+        (**self).pidfd(pid)
+    }
+    fn has_programs(&self, dir: &Path) -> KfsResult<bool> {
+        (**self).has_programs(dir)
     }
     fn is_machine(&self) -> bool {
         (**self).is_machine()

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{Access, AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use super::programs;
 use super::sched_attr::{self, SchedWrite, TaskSched};
 use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
 
@@ -280,6 +281,29 @@ impl KernelFs for RealFs {
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
         sched_attr::set(tid, write)
             .map_err(|errno| KfsError::new(Op::SchedSet, task_path(tid), errno))
+    }
+
+    fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>> {
+        let held = rustix::process::Pid::from_raw(pid)
+            .ok_or(Errno::SRCH)
+            .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()));
+        match held {
+            Ok(fd) => Ok(Some(fd)),
+            // A seccomp filter answers EPERM.
+            Err(Errno::NOSYS | Errno::PERM) => Ok(None),
+            Err(errno) => Err(KfsError::new(
+                Op::Stat,
+                task_path(pid),
+                errno.raw_os_error(),
+            )),
+        }
+    }
+
+    fn has_programs(&self, dir: &Path) -> KfsResult<bool> {
+        self.open(dir, OFlags::RDONLY | OFlags::DIRECTORY)
+            .map_err(|errno| errno.raw_os_error())
+            .and_then(|group| programs::any_attached(group.as_fd()))
+            .map_err(|errno| KfsError::new(Op::Programs, dir, errno))
     }
 }
 

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use entries::Entries;
 
 pub use entry::{Change, Entry, Fallback, NewEntry};
-pub use moving::{Moved, Moving, MovingError, SLOTS};
+pub use moving::{Moved, Moving, MovingError, SLOTS as MOVING_LIMITS_MAX};
 pub use order::InOrder;
 pub use restore::{Outcome, fall_back, own_groups, restore, standing_differs};
 

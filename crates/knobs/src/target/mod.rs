@@ -6,7 +6,7 @@ mod process;
 mod unit;
 
 pub use name::{GATE_NAME_MAX_BYTES, GateName};
-pub use process::{ProcessRef, runs, stat_field};
+pub use process::{HeldProcess, ProcessRef, runs, stat_field};
 pub use unit::UnitName;
 
 use crate::group_path::{GroupPath, GroupPathError};

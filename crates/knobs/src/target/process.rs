@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 use super::TargetError;
@@ -70,25 +71,39 @@ impl ProcessRef {
             Err(error) => Err(error),
         }
     }
+}
 
-    /// A descriptor that becomes readable when the process exits and never means another one. Opened first and checked
-    /// after, so that what was checked is what is held. `None` where the kernel has no pidfds (before 5.3).
-    pub fn pidfd(&self, fs: &dyn KernelFs) -> Result<Option<OwnedFd>, TargetError> {
-        let gone = |why: &str| TargetError::NoProcess {
-            pid: self.pid,
-            why: why.to_owned(),
-        };
-        let pid = rustix::process::Pid::from_raw(self.pid).ok_or_else(|| gone("not positive"))?;
-        let fd = match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+/// A process that is held from the moment it was looked up: its number cannot become another's unnoticed.
+#[derive(Debug)]
+pub struct HeldProcess {
+    /// As it was looked up.
+    pub process: ProcessRef,
+    /// `None` where the kernel has no pidfds (before 5.3): then start times tell processes apart, to a tick.
+    fd: Option<OwnedFd>,
+}
+
+impl HeldProcess {
+    /// Opened first and looked up after, so that what was looked up is what is held.
+    pub fn hold(fs: &dyn KernelFs, pid: i32) -> Result<Self, TargetError> {
+        let fd = match fs.pidfd(pid) {
             Ok(fd) => fd,
-            Err(rustix::io::Errno::SRCH) => return Err(gone("it has exited")),
-            Err(_) => return Ok(None),
+            Err(source) if source.is_gone() => {
+                let why = "no such process".to_owned();
+                return Err(TargetError::NoProcess { pid, why });
+            }
+            Err(source) => return Err(TargetError::Kfs { pid, source }),
         };
-        if self.is_same(fs)? {
-            Ok(Some(fd))
-        } else {
-            Err(gone("its number is another process's by now"))
-        }
+        let process = ProcessRef::look_up(fs, pid)?;
+        Ok(Self { process, fd })
+    }
+
+    /// Whether the number still means this process. Asked after a move: what was moved was this one.
+    pub fn is_same(&self, fs: &dyn KernelFs) -> bool {
+        let has_exited = self.fd.as_ref().is_some_and(|fd| {
+            let mut fds = [PollFd::new(fd, PollFlags::IN)];
+            !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
+        });
+        !has_exited && self.process.is_same(fs).unwrap_or(false)
     }
 }
 
@@ -168,13 +183,31 @@ mod tests {
         let fs = crate::kfs::RealFs::new();
         let own = ProcessRef::look_up(&fs, std::process::id() as i32).unwrap();
         assert!(own.is_same(&fs).unwrap());
-        assert!(own.pidfd(&fs).unwrap().is_some());
+        let held = HeldProcess::hold(&fs, own.pid).unwrap();
+        assert!(held.is_same(&fs) && held.fd.is_some() && held.process == own);
         let other = ProcessRef {
             start_ticks: own.start_ticks + 1,
             ..own
         };
         assert!(!other.is_same(&fs).unwrap());
-        assert!(other.pidfd(&fs).is_err());
+        let error = HeldProcess::hold(&fs, i32::MAX).unwrap_err().to_string();
+        assert!(error.contains("no such process"), "{error}");
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_within_a_tick_is_another_process() {
+        use crate::kfs::{FakeFs, FakeProcess};
+        let fs = FakeFs::v2();
+        fs.add_process(FakeProcess::new(7));
+        let held = HeldProcess::hold(&fs, 7).unwrap();
+        assert!(held.is_same(&fs));
+        fs.end_process(7);
+        fs.add_process(FakeProcess::new(7));
+        assert!(
+            held.process.is_same(&fs).unwrap(),
+            "by its start time it is"
+        );
+        assert!(!held.is_same(&fs));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::in_place::PlaceInPlace;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::{FakeFs, FakeProcess, Fault, KernelFs, Op, Rule};

@@ -10,6 +10,7 @@ mod fake_is_true;
 mod groups;
 mod groups_faults;
 mod groups_placing;
+mod in_place;
 mod ledger;
 mod ledger_death;
 mod plan_plant;

@@ -1,5 +1,6 @@
 //! What the engine does on the running kernel. Skipped with one line where no cgroup tree is writable.
 
+use crate::in_place::PlaceInPlace;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::class;
 use tidegate_knobs::discover::CgroupVersion;

@@ -20,13 +20,6 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
-    // Standard error is the agent's log; what the guardian did is read there afterwards.
-    let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEGATE_LOG");
-    tracing_subscriber::fmt()
-        .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .init();
     let engine = args.engine.as_deref();
     guardian::main(&RunDir::from_env(), args.agent, args.on_demand, engine)
         .map(|()| Exit::Ok)

@@ -230,7 +230,13 @@ fn lines_fit() {
         "{text}"
     );
     assert!(text.replace("\n      ", "").contains(&path), "{text}");
-    assert_eq!(fit("a\x1b[0mb", 20), "a?[0mb");
+    assert_eq!(fit("a\x1b[0mb", 20), "a\\u{1b}[0mb");
+    let reordered = "run \u{202e}gpj.exe\u{2069}\n\u{200b}";
+    assert_eq!(
+        fit(reordered, 60),
+        "run \\u{202e}gpj.exe\\u{2069}\\n\\u{200b}"
+    );
+    assert_eq!(fit("größe 数", 20), "größe 数");
     assert_eq!(fit("abcdef", 4), "abc…");
 }
 

@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::Instance;
-use crate::support_kill::processes::{agents, guardians, kill9};
+use crate::support_kill::processes::{Known, agents, guardians, kill9, signal};
 use crate::support_kill::stage::{Stage, nothing_left};
 use crate::support_kill::{Coin, LEASE, kills, wait};
 
@@ -64,6 +64,31 @@ fn the_guardian_is_killed() {
         kills(),
         slowest.0
     );
+    stage.end();
+}
+
+/// A guardian that is stopped would not act: it is killed, another takes its place, and both are told of.
+#[test]
+fn a_stopped_guardian_is_replaced() {
+    let Some(stage) = Stage::new("stop-guardian") else {
+        return;
+    };
+    let agent = stage.agent();
+    let stopped = stage.guardian().unwrap();
+    signal(stopped, libc::SIGSTOP);
+    let another = || {
+        let now = stage.guardian();
+        now.is_some_and(|guardian| guardian != stopped) && Known::new(stopped).is_none()
+    };
+    let took = wait("another guardian", LEASE * 2, another);
+    assert_eq!(stage.agent(), agent, "the agent stays");
+    let alerts = stage.instance.json(&["status"])["alerts"].to_string();
+    assert!(
+        alerts.contains("guardian") && alerts.contains("replaced"),
+        "{alerts}"
+    );
+    stage.check_work();
+    eprintln!("a stopped guardian is replaced within {took:?}");
     stage.end();
 }
 

@@ -1,6 +1,7 @@
 //! Several limited groups beside each other.
 
 use super::*;
+use crate::control::ApplyError;
 
 /// Kernel files of which one group's are refused.
 struct Files {
@@ -22,16 +23,16 @@ impl Apply for Files {
         group: &GroupPath,
         _: Option<Bandwidth>,
         _: Bandwidth,
-    ) -> Result<(), String> {
-        self.write(group)
+    ) -> Result<(), ApplyError> {
+        Ok(self.write(group)?)
     }
 
-    fn set_yielding(&mut self, group: &GroupPath, _: bool) -> Result<(), String> {
-        self.write(group)
+    fn set_yielding(&mut self, group: &GroupPath, _: bool) -> Result<(), ApplyError> {
+        Ok(self.write(group)?)
     }
 
-    fn set_background(&mut self, group: &GroupPath, _: bool) -> Result<(), String> {
-        self.write(group)
+    fn set_background(&mut self, group: &GroupPath, _: bool) -> Result<(), ApplyError> {
+        Ok(self.write(group)?)
     }
 }
 
@@ -70,4 +71,48 @@ fn a_refused_write_is_told_though_another_group_is_written_after_it() {
     assert_eq!(quotas.write_errors().count(), 1);
     quotas.drop(&GroupPath::parse("/b").unwrap());
     assert_eq!(quotas.write_errors().count(), 0, "it ends with its group");
+}
+
+#[test]
+fn cuts_that_this_process_cannot_make_are_counted_and_refused_values_are_not() {
+    struct Refuses(bool);
+    impl Apply for Refuses {
+        fn set_quota(
+            &mut self,
+            _: &GroupPath,
+            _: Option<Bandwidth>,
+            _: Bandwidth,
+        ) -> Result<(), ApplyError> {
+            Err(ApplyError {
+                is_incapable: self.0,
+                message: "refused".to_owned(),
+            })
+        }
+        fn set_yielding(&mut self, _: &GroupPath, _: bool) -> Result<(), ApplyError> {
+            Ok(())
+        }
+        fn set_background(&mut self, _: &GroupPath, _: bool) -> Result<(), ApplyError> {
+            Ok(())
+        }
+    }
+    let decision = HeadroomDecision {
+        allowance_ucpu: 1_000_000,
+        floor_ucpu: 20_000,
+        capacity_ucpu: 2_000_000,
+        asked_ucpu: 400_000,
+        ..HeadroomDecision::default()
+    };
+    for (is_incapable, counted) in [(true, 5), (false, 0)] {
+        let mut quotas = Quotas::default();
+        quotas.set(vec![target("/a")], 4_000_000);
+        for step in 1..=5 {
+            let now_ns = step * 1_000_000_000;
+            let mut refuses = Refuses(is_incapable);
+            quotas.step(now_ns, &decision, &Use::default(), 2, &mut refuses);
+        }
+        assert_eq!(quotas.failed_cuts(), counted, "{is_incapable}");
+        let mut files = Files { refused: "" };
+        quotas.step(9_000_000_000, &decision, &Use::default(), 2, &mut files);
+        assert_eq!(quotas.failed_cuts(), 0);
+    }
 }

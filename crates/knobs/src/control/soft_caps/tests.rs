@@ -1,5 +1,6 @@
 //! Soft caps against a machine of one CPU.
 
+use crate::control::ApplyError;
 use std::collections::BTreeMap;
 
 use super::*;
@@ -57,19 +58,19 @@ impl Apply for Doors<'_> {
         _: &GroupPath,
         _: Option<Bandwidth>,
         _: Bandwidth,
-    ) -> Result<(), String> {
-        Err("no quotas here".to_owned())
+    ) -> Result<(), ApplyError> {
+        Err("no quotas here".to_owned().into())
     }
 
-    fn set_yielding(&mut self, _: &GroupPath, _: bool) -> Result<(), String> {
-        Err("nothing to relieve here".to_owned())
+    fn set_yielding(&mut self, _: &GroupPath, _: bool) -> Result<(), ApplyError> {
+        Err("nothing to relieve here".to_owned().into())
     }
 
-    fn set_background(&mut self, group: &GroupPath, background: bool) -> Result<(), String> {
+    fn set_background(&mut self, group: &GroupPath, background: bool) -> Result<(), ApplyError> {
         let mut machine = self.0.borrow_mut();
         machine.writes += 1;
         if machine.refuses {
-            return Err("refused".to_owned());
+            return Err("refused".to_owned().into());
         }
         machine.background.insert(group.to_string(), background);
         Ok(())

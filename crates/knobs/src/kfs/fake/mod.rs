@@ -12,6 +12,7 @@ mod tree;
 mod unified;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -144,7 +145,7 @@ impl FakeFs {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets an ordinary file (of /proc, /sys or the run directory).
+    /// Sets an ordinary file (of /proc, /sys or the run directory), or one of a group for which there are no rules here.
     pub fn set_file(&self, path: &str, text: &str) {
         self.state()
             .files
@@ -174,6 +175,13 @@ impl FakeFs {
     /// Whether v1 refuses real-time threads.
     pub fn set_rt_group_sched(&self, on: bool) {
         self.state().rt_group_sched = on;
+    }
+
+    /// Attaches a BPF program to a group, by its directory.
+    pub fn attach_program(&self, dir: &str) {
+        if let Some(group) = self.state().groups.get_mut(Path::new(dir)) {
+            group.has_program = true;
+        }
     }
 
     /// Adds to a group's CPU time, by its directory.
@@ -278,5 +286,18 @@ impl KernelFs for FakeFs {
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
         let asked = self.state().set_sched(tid, write);
         asked.map_err(|errno| KfsError::new(Op::SchedSet, task_path(tid), errno))
+    }
+
+    /// A pipe, whose other end is closed when the process exits.
+    fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>> {
+        self.edit(Op::Stat, &task_path(pid), |state| state.hold(pid))
+            .map(Some)
+    }
+
+    fn has_programs(&self, dir: &Path) -> KfsResult<bool> {
+        self.edit(Op::Programs, dir, |state| {
+            let group = state.groups.get(dir).ok_or(libc::ENOENT)?;
+            Ok(group.has_program)
+        })
     }
 }

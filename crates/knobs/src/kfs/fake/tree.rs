@@ -1,6 +1,7 @@
 //! The fake's directories and what is common to v1 and v2: making, removing, listing, membership.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use super::super::{DirEntry, FileStat};
@@ -32,6 +33,7 @@ pub(super) struct Group {
     pub mems: String,
     pub threaded: bool,
     pub subtree: BTreeSet<String>,
+    pub has_program: bool,
 }
 
 impl Group {
@@ -52,6 +54,7 @@ impl Group {
             mems: String::new(),
             threaded: false,
             subtree: BTreeSet::new(),
+            has_program: false,
         };
         group.reset_cpu();
         group
@@ -73,6 +76,8 @@ pub(super) struct Process {
     pub facts: FakeProcess,
     /// Its group's directory in each mount, by the mount's number.
     pub at: Vec<PathBuf>,
+    /// Ends of pipes, which go with it.
+    pub held: Vec<OwnedFd>,
     /// Threads that were moved alone, and where they are in each mount.
     pub apart: BTreeMap<i32, Vec<PathBuf>>,
 }
@@ -122,9 +127,18 @@ impl State {
             Process {
                 facts,
                 at,
+                held: Vec::new(),
                 apart: BTreeMap::new(),
             },
         );
+    }
+
+    pub fn hold(&mut self, pid: i32) -> Result<OwnedFd, i32> {
+        let process = self.procs.get_mut(&pid).ok_or(libc::ESRCH)?;
+        let (ours, its) =
+            std::io::pipe().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+        process.held.push(its.into());
+        Ok(ours.into())
     }
 
     fn take_ino(&mut self) -> u64 {
@@ -195,10 +209,13 @@ impl State {
         }
         if let Some((mount, dir, name)) = self.split(path) {
             let text = match self.mounts[mount].version {
-                1 => self.v1_read(mount, &dir, name)?,
-                _ => self.v2_read(mount, &dir, name)?,
+                1 => self.v1_read(mount, &dir, name),
+                _ => self.v2_read(mount, &dir, name),
             };
-            return Ok(text.into_bytes());
+            return match (text, self.files.get(path)) {
+                (Err(libc::ENOENT), Some(plain)) => Ok(plain.clone()),
+                (text, _) => text.map(String::into_bytes),
+            };
         }
         if let Some(contents) = self.files.get(path) {
             return Ok(contents.clone());
@@ -262,6 +279,12 @@ impl State {
             let mount = self.mount_of(path).ok_or(libc::ENOENT)?;
             let files = self.file_names(mount, path);
             entries.extend(files.into_iter().map(|name| DirEntry {
+                name: name.to_owned(),
+                is_dir: false,
+            }));
+            let plain = self.files.keys().filter(|file| file.parent() == Some(path));
+            let names = plain.filter_map(|file| file.file_name()?.to_str());
+            entries.extend(names.map(|name| DirEntry {
                 name: name.to_owned(),
                 is_dir: false,
             }));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_knobs::bandwidth::Bandwidth as Written;
-use tidegate_knobs::control::{Apply, Usage};
+use tidegate_knobs::control::{Apply, ApplyError, Usage};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor, Waits};
 
@@ -338,17 +338,17 @@ impl Apply for Queue<'_> {
         path: &GroupPath,
         _: Option<Written>,
         to: Written,
-    ) -> Result<(), String> {
+    ) -> Result<(), ApplyError> {
         self.set_bandwidth(found(path)?, as_machine(&to));
         Ok(())
     }
 
-    fn set_yielding(&mut self, path: &GroupPath, yielding: bool) -> Result<(), String> {
+    fn set_yielding(&mut self, path: &GroupPath, yielding: bool) -> Result<(), ApplyError> {
         self.push(found(path)?, What::Yielding(self.yields, yielding));
         Ok(())
     }
 
-    fn set_background(&mut self, path: &GroupPath, background: bool) -> Result<(), String> {
+    fn set_background(&mut self, path: &GroupPath, background: bool) -> Result<(), ApplyError> {
         self.set_idle(found(path)?, background);
         Ok(())
     }

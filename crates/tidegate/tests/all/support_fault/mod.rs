@@ -20,6 +20,7 @@ pub enum What {
     Kill,
     /// And its guardian with it.
     KillBoth,
+    Panic,
     Stop,
     Errno(i32),
 }
@@ -40,6 +41,7 @@ impl Fault {
     pub fn variable(&self, mark: &str) -> String {
         let what = match self.what {
             What::Kill | What::KillBoth => "kill".to_owned(),
+            What::Panic => "panic".to_owned(),
             What::Stop => "stop".to_owned(),
             What::Errno(errno) => errno.to_string(),
         };

@@ -1,0 +1,42 @@
+//! What agent and guardian do first: a name in the process list, a log on standard error, and an end at the first panic.
+
+use std::io;
+use std::panic;
+
+use tracing::{error, warn};
+
+/// Called once, before anything else.
+pub fn begin() {
+    // A program that is started by `/proc/self/exe` is else called `exe`.
+    let _ = rustix::thread::set_name(c"tidegate");
+    let filter = tracing_subscriber::EnvFilter::try_from_env("TIDEGATE_LOG");
+    tracing_subscriber::fmt()
+        .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
+        .with_writer(io::stderr)
+        .with_ansi(false)
+        .init();
+    end_at_the_first_panic();
+    raise_descriptor_limit();
+}
+
+/// A panic in any thread or task ends the process: without one of its threads it would answer, hold the lock, and no longer be in
+/// control. The other process of the two then acts.
+///
+/// Instead: `panic = "abort"` in the profile. The simulator's sweeps go on after a point that panics, and tests unwind, so each
+/// dependency would be compiled twice.
+fn end_at_the_first_panic() {
+    panic::set_hook(Box::new(|why| {
+        error!("{why}");
+        std::process::abort();
+    }));
+}
+
+/// A service has 1,024 descriptors at first, and may have as many as its hard limit says.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        warn!("descriptors: the limit stays: {error}");
+    }
+}

@@ -1,0 +1,127 @@
+//! What one user can take of the agent, and what the others still have.
+
+use std::time::Duration;
+
+use tidegate_api::{ApiError, ErrorKind, RunRequest};
+use tidegate_knobs::clock::Clock;
+use tidegate_knobs::kfs::FakeProcess;
+
+use super::sim_clock::in_time;
+use super::{Bed, KINDS, Kind, root, run_side, terms};
+use crate::agent::Agent;
+use crate::api::reads::{explain_for, status_for};
+use crate::peer::Peer;
+
+const FIRST_PID: i32 = 10_000;
+const USER: u32 = 1000;
+
+fn user(pid: i32) -> Peer {
+    Peer {
+        pid,
+        uid: USER,
+        groups: vec![USER],
+        ..Peer::default()
+    }
+}
+
+fn run_as(agent: &Agent, peer: &Peer, command: Vec<String>) -> Result<(), ApiError> {
+    let request = RunRequest {
+        pid: peer.pid,
+        name: None,
+        command,
+        terms: terms(&[("class", "side")]),
+    };
+    agent.run(peer, &request).map(drop)
+}
+
+#[test]
+fn a_thousand_gates_of_one_user_come_to_64_and_root_goes_on() {
+    for kind in KINDS {
+        // In simulated time, so that nothing waits for the rate limit.
+        let (bed, clock) = in_time(Bed::new(kind));
+        let agent = bed.agent().unwrap();
+        let mut refused = Vec::new();
+        for pid in FIRST_PID..FIRST_PID + 1000 {
+            bed.fake.add_process(FakeProcess {
+                uid: USER,
+                ..FakeProcess::new(pid)
+            });
+            clock.sleep(Duration::from_secs(1));
+            if let Err(error) = run_as(&agent, &user(pid), vec!["x".repeat(100_000)]) {
+                refused.push(error);
+            }
+        }
+        assert_eq!(agent.gates.lock().len(), 64, "{kind:?}");
+        assert!(refused.iter().all(|error| error.kind == ErrorKind::Busy));
+        let said = refused[0].to_string();
+        assert!(said.contains("uid 1000 has 64 gates"), "{said}");
+        assert!(said.contains("gates_per_user"), "{said}");
+        // A gate of root's, and another user's.
+        bed.fake.add_process(FakeProcess::new(5));
+        run_side(&agent, 5).unwrap();
+        let written = bed
+            .fs
+            .inner()
+            .text(&bed.run_dir().gates().display().to_string());
+        assert!(written.len() < 64 * 6_000, "{} bytes", written.len());
+    }
+}
+
+#[test]
+fn readers_without_privilege_share_a_status_and_see_their_own_commands_only() {
+    let (bed, clock) = in_time(Bed::new(Kind::V2));
+    let agent = bed.agent().unwrap();
+    for (pid, uid) in [(600, USER), (601, 1001)] {
+        bed.fake.add_process(FakeProcess {
+            uid,
+            ..FakeProcess::new(pid)
+        });
+        let peer = Peer { uid, ..user(pid) };
+        run_as(&agent, &peer, vec![format!("secret-of-{uid}")]).unwrap();
+    }
+    let commands = |peer: Option<&Peer>| -> Vec<Option<String>> {
+        let gates = status_for(&agent, peer).unwrap().gates;
+        gates.into_iter().map(|gate| gate.command).collect()
+    };
+    let (first, second) = ("secret-of-1000".to_owned(), "secret-of-1001".to_owned());
+    assert_eq!(
+        commands(Some(&root(1))),
+        [Some(first.clone()), Some(second)]
+    );
+    assert_eq!(commands(Some(&user(600))), [Some(first), None]);
+    assert_eq!(commands(None), [None, None]);
+    let name = agent.status().gates[1].name.clone();
+    let explained = explain_for(&agent, Some(&user(600)), &name).unwrap();
+    assert_eq!(explained.gate.command, None);
+    assert!(
+        explain_for(&agent, Some(&root(1)), &name)
+            .unwrap()
+            .gate
+            .command
+            .is_some()
+    );
+
+    // Kernel files are read once a second for all of them, and each may ask so often.
+    clock.sleep(Duration::from_secs(10));
+    let reads = || bed.fs.log().len();
+    let before = reads();
+    commands(Some(&user(600)));
+    let once = reads() - before;
+    for _ in 0..30 {
+        commands(Some(&user(600)));
+    }
+    assert_eq!(reads() - before, once);
+    let refused = (0..100).filter(|_| status_for(&agent, Some(&user(600))).is_err());
+    assert!(refused.count() >= 90);
+    assert!(
+        status_for(
+            &agent,
+            Some(&Peer {
+                uid: 1001,
+                ..user(601)
+            })
+        )
+        .is_ok()
+    );
+    assert!((0..100).all(|_| status_for(&agent, Some(&root(1))).is_ok()));
+}

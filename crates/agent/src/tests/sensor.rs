@@ -1,0 +1,75 @@
+//! A sensor whose figures a test sets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
+
+/// Two CPUs whose use a test sets; time passes 5 ms a reading.
+#[derive(Clone, Default)]
+pub struct FakeSensor {
+    pub main_ppm: Arc<AtomicU64>,
+    pub side_ppm: Arc<AtomicU64>,
+    pub fails: Arc<AtomicBool>,
+    counters: Counters,
+    parts: Vec<u64>,
+}
+
+/// One reading's stretch of time.
+pub const STEP_NS: u64 = 5_000_000;
+/// CPUs of the fake machine.
+pub const CPUS: u64 = 2;
+
+impl Sensor for FakeSensor {
+    fn sample(&mut self, out: &mut Counters) -> Result<(), SenseError> {
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(SenseError::TooManyGroups { count: 9, max: 8 });
+        }
+        let capacity_ns = CPUS * STEP_NS;
+        let part = |ppm: &AtomicU64| capacity_ns * ppm.load(Ordering::Relaxed) / 1_000_000;
+        let (main_ns, side_ns) = (part(&self.main_ppm), part(&self.side_ppm));
+        let counters = &mut self.counters;
+        counters.now_ns = counters.now_ns.max(1_000_000_000) + STEP_NS;
+        counters.online_cpus = CPUS as u32;
+        counters.capacity_ns += capacity_ns;
+        counters.busy_ns += (main_ns + side_ns).min(capacity_ns);
+        counters.side_ns += side_ns;
+        counters.valid = true;
+        *out = *counters;
+        Ok(())
+    }
+    fn set_groups(&mut self, _: &[SensedGroup], _: &[SensedGroup]) -> Result<(), SenseError> {
+        Ok(())
+    }
+    fn kind(&self) -> &'static str {
+        "bpf"
+    }
+    fn min_window_ns(&self) -> u64 {
+        STEP_NS
+    }
+    fn granularity_ns(&self) -> u64 {
+        0
+    }
+    fn online_cpus(&self) -> u32 {
+        CPUS as u32
+    }
+    fn by_cpu(&self) -> Result<(), String> {
+        Ok(())
+    }
+    fn set_parts(&mut self, parts: &[Vec<u32>]) {
+        self.parts = parts.iter().map(|cpus| cpus.len() as u64).collect();
+    }
+    /// Each CPU is as busy as the other.
+    fn part(&self, nth: usize) -> Option<Counters> {
+        let cpus = self.parts.get(nth)?;
+        let part = |ns: u64| ns * cpus / CPUS;
+        let whole = &self.counters;
+        Some(Counters {
+            online_cpus: *cpus as u32,
+            capacity_ns: part(whole.capacity_ns),
+            busy_ns: part(whole.busy_ns),
+            side_ns: part(whole.side_ns),
+            ..*whole
+        })
+    }
+}

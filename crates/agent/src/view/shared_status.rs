@@ -1,0 +1,50 @@
+//! What readers without privilege share: one status for all of them, and how often each may ask.
+
+use std::sync::{Arc, Mutex};
+
+use tidegate_api::StatusView;
+use tidegate_knobs::sync::lock;
+
+use super::status;
+use crate::gates::{Gates, RateLimit};
+use crate::process::Life;
+use crate::runtime::Runtime;
+
+/// For so long one status serves all of them.
+const SNAPSHOT_NS: u64 = 1_000_000_000;
+
+/// Shared by readers without privilege.
+#[derive(Default)]
+pub struct SharedStatus {
+    rate: Mutex<RateLimit>,
+    /// The last status, and when it was made.
+    snapshot: Mutex<Option<(u64, Arc<StatusView>)>>,
+}
+
+impl SharedStatus {
+    /// Whether `user` may read once more at `now_ns`.
+    pub(crate) fn admit(&self, user: u32, now_ns: u64) -> bool {
+        lock(&self.rate).admit(user, now_ns)
+    }
+
+    /// A status that is no older than a second.
+    pub(crate) fn snapshot(
+        &self,
+        registry: &Gates,
+        runtime: &Runtime,
+        life: &Life,
+    ) -> Arc<StatusView> {
+        let now_ns = runtime.kernel.clock.now_ns();
+        let mut kept = lock(&self.snapshot);
+        match &*kept {
+            Some((made_ns, view)) if now_ns.saturating_sub(*made_ns) < SNAPSHOT_NS => {
+                Arc::clone(view)
+            }
+            _ => {
+                let view = Arc::new(status(registry, runtime, life));
+                *kept = Some((now_ns, Arc::clone(&view)));
+                view
+            }
+        }
+    }
+}
