@@ -165,7 +165,7 @@ impl Kernel {
         gate: &str,
     ) -> Result<Result<(), String>, ApiError> {
         let made = self.groups.make_below(own, group);
-        let recorded = made.and_then(|()| Ok(self.journal().made(group, gate)));
+        let recorded = made.map(|()| self.journal().made(group, gate));
         let undo = || {
             if let Err(error) = self.groups.remove_below(own, group) {
                 warn!("{error}");

@@ -7,6 +7,7 @@ mod cli;
 mod cmd;
 mod connect;
 mod doctor;
+mod escape;
 mod exec;
 mod exit;
 mod identity;

@@ -134,8 +134,7 @@ pub(crate) fn kept_command(command: &[String]) -> Vec<String> {
         // A word costs its quotes and comma, too: a thousand empty ones are not for free.
         let bytes = word.len() + 3;
         if bytes > left {
-            let end = word.floor_char_boundary(left.saturating_sub(3));
-            kept.push(format!("{}...", &word[..end]));
+            kept.push(format!("{}...", begin_of(word, left.saturating_sub(3))));
             return kept;
         }
         left -= bytes;
@@ -144,13 +143,21 @@ pub(crate) fn kept_command(command: &[String]) -> Vec<String> {
     kept
 }
 
+/// At most so many bytes of the text, in whole characters.
+fn begin_of(text: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(text.len()))
+        .rev()
+        .find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
 /// Refuses names and values that no term has.
 pub(crate) fn check_size(terms: &BTreeMap<String, String>) -> Result<(), ApiError> {
     let long = |(name, value): &(&String, &String)| name.len().max(value.len()) > TERM_BYTES_MAX;
     let Some((name, _)) = terms.iter().find(long) else {
         return Ok(());
     };
-    let name = &name[..name.floor_char_boundary(32)];
+    let name = begin_of(name, 32);
     let detail = format!("budget: term {name:?}: a name or a value is over {TERM_BYTES_MAX} bytes");
     Err(ApiError::new(ErrorKind::Usage, detail).with_mend("see `tidegate set --help`"))
 }
