@@ -160,3 +160,16 @@ proptest! {
         let _ = Scenario::resolve(&text(&content), &[]);
     }
 }
+
+/// A soft cap alone once came with a hard one of 1024 CPUs, and under the engine on kernel files with a quota of as much.
+#[test]
+fn a_cap_that_is_not_said_is_none() {
+    let text = text(
+        "[engine]\nname = \"knobs\"\n[group.a]\ncap_soft = 200\n[workload.w]\nkind = \"hog\"\n",
+    );
+    let scenario = Scenario::resolve(&text, &[]).unwrap_or_else(|e| panic!("{e}"));
+    let cap = scenario.groups[0].spec.cap.unwrap();
+    assert_eq!(cap.hard_ppt, tidegate_law::cap::NONE);
+    let plan = tidegate_sim::plan::Plan::new(&scenario);
+    assert!(plan.specs.iter().all(|spec| spec.bandwidth.is_none()));
+}
