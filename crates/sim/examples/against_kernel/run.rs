@@ -173,7 +173,7 @@ impl<'a> Bed<'a> {
         let before: Vec<Reading> = reads.iter().map(|read| self.reading(read.whom)).collect();
         self.run_until(to_ns)?;
         for (read, before) in reads.into_iter().zip(before) {
-            let (whom, after) = (read.whom, self.reading(read.whom));
+            let (at, after) = (read.whom.index(), self.reading(read.whom));
             let put = |into: &mut Figures, word: &str, value: f64, unit: &str| {
                 into.put(
                     &format!("{}.{word}.{}", self.scenario.of.name, read.name),
@@ -192,8 +192,8 @@ impl<'a> Bed<'a> {
                 What::Bursts => put(into, "bursts", count(|r| r.bursts), "count"),
                 What::Latency | What::Done => {
                     let (series, prefix) = match read.what {
-                        What::Done => (self.done_of(whom), "done_"),
-                        _ => (self.series_of(whom), ""),
+                        What::Done => (self.done[at], "done_"),
+                        _ => (self.series[at], ""),
                     };
                     let latencies = self.machine.series(series);
                     for (word, ppm) in [("p50", 500_000), ("p90", 900_000), ("p99", 990_000)] {
@@ -207,8 +207,8 @@ impl<'a> Bed<'a> {
                     }
                 }
                 What::Duration => {
-                    let ends = self.machine.series(self.series_of(whom));
-                    if ends.count() != self.tasks_of(whom).len() as u64 {
+                    let ends = self.machine.series(self.series[at]);
+                    if ends.count() != self.tasks[at].len() as u64 {
                         return Err("it was not over in its time".into());
                     }
                     put(into, "duration", ends.max_ns() as f64 / 1e6, "ms");
@@ -254,31 +254,10 @@ impl<'a> Bed<'a> {
         Ok(self.machine.run_until(end_ns)?)
     }
 
-    fn series_of(&self, whom: Whom) -> SeriesId {
-        match whom {
-            Whom::Workload(task) => self.series[task],
-            Whom::Group(_) => self.series[0],
-        }
-    }
-
-    fn done_of(&self, whom: Whom) -> SeriesId {
-        match whom {
-            Whom::Workload(task) => self.done[task],
-            Whom::Group(_) => self.done[0],
-        }
-    }
-
-    fn tasks_of(&self, whom: Whom) -> &[TaskId] {
-        match whom {
-            Whom::Workload(task) => &self.tasks[task],
-            Whom::Group(_) => &[],
-        }
-    }
-
     fn reading(&self, whom: Whom) -> Reading {
         match whom {
-            Whom::Workload(_) => {
-                let tasks = self.tasks_of(whom).iter();
+            Whom::Workload(at) => {
+                let tasks = self.tasks[at].iter();
                 let of = |&task: &TaskId| match self.description.own_count {
                     true => self.machine.task_work_done_ns(task),
                     false => self.machine.task_usage_ns(task),

@@ -38,6 +38,14 @@ pub enum Whom {
     Workload(usize),
 }
 
+impl Whom {
+    pub fn index(self) -> usize {
+        match self {
+            Whom::Group(at) | Whom::Workload(at) => at,
+        }
+    }
+}
+
 /// One figure to read, or one set of percentiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
@@ -94,11 +102,12 @@ impl Scenario {
                 "on" if BEDS.contains(&text.as_str()) => self.on.push(text.clone()),
                 "on" => return Err((format!("no kernel \"{text}\""), format!("write {BEDS:?}"))),
                 "rewrite" => {
-                    let every = TimeSpan::parse(text).map_err(|refusal| {
-                        let why = format!("\"{text}\" {refusal}");
-                        (why, "write a time, as in 10303us".to_owned())
-                    })?;
-                    self.rewrite_ns = Some(every.ns());
+                    let every_ns = TimeSpan::parse(text).map_or(0, TimeSpan::ns);
+                    self.rewrite_ns = Some(every_ns).filter(|ns| *ns > 0);
+                    if self.rewrite_ns.is_none() {
+                        let why = format!("\"{text}\" is no time between two writes");
+                        return Err((why, "write one as in 10303us".to_owned()));
+                    }
                 }
                 _ => self.reads.push(self.read(text)?),
             }

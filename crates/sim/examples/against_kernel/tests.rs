@@ -162,6 +162,7 @@ fn a_mistake_in_a_scenario_names_its_line() {
         ("read = [\"size a\"]", "t.toml:5:"),
         ("on = [\"moon\"]", "t.toml:5:"),
         ("rewrite = \"often\"", "t.toml:5:"),
+        ("rewrite = \"0s\"", "t.toml:5:"),
         ("read = { share = \"a\" }", "t.toml:5:"),
     ] {
         let text = match line {
