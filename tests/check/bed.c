@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// kernelbed SCENARIOS BED SPAN_MAX_MS [PART_OF_A_NAME...] runs the scenarios for that bed and
-// prints their figures:
+// kernelbed SCENARIOS BED SPAN_MAX_MS runs exported scenarios and prints their figures:
 //   vm, host   the kernel's own scheduler
 //   ext        the ext engine, in a machine whose kernel counts rightly what its tasks run
 //   ext-own    the same where it does not (7.3): shares are of what the tasks say they burnt
-//   gates      runs nothing: makes the groups of the ext engine's scenarios and prints their gates
+//   gates      runs nothing: makes the scenarios' groups and prints their gates
 // `kernelbed costs [ext]` prints what the kernel's own paths cost here (under the ext engine).
 #include "bed.h"
 
@@ -20,7 +19,7 @@
 #define SILO_SLICE "/proc/sys/kernel/sched_cfs_bandwidth_slice_us"
 
 static struct bed_scenario scenario;
-static long silo_slice_found_us, span_max_ms;
+static long silo_slice_found_us, span_max_ns;
 static bool own_count; // shares are of what the tasks have burnt, not of what the kernel says
 static volatile sig_atomic_t stopped;
 
@@ -89,14 +88,13 @@ static void print_latency(const struct bed_read *read)
 		double part;
 	} points[] = {
 	    {{"p50", "done_p50"}, 0.5}, {{"p90", "done_p90"}, 0.9}, {{"p99", "done_p99"}, 0.99}};
-	int index = bed_task_index(&scenario, read->name);
-	uint32_t count = shared->task[index].samples, *ns;
+	uint32_t count = shared->task[read->task].samples, *ns;
 	bool done;
 
 	if (!count)
 		die(read->name, "it was never woken");
 	done = read->what == READ_DONE;
-	ns = done ? shared->task[index].done_ns : shared->task[index].latency_ns;
+	ns = done ? shared->task[read->task].done_ns : shared->task[read->task].latency_ns;
 	qsort(ns, count, sizeof(uint32_t), ascending);
 	for (int i = 0; i < 3; i++) {
 		uint32_t at = (uint32_t)(points[i].part * (double)(count - 1) + 0.5);
@@ -116,12 +114,11 @@ static bool is_below(int group, int above)
 // By what the tasks themselves say.
 static struct bed_stat own_reading(const struct bed_read *read)
 {
-	int task = bed_task_index(&scenario, read->name);
-	int group = bed_group_index(&scenario, read->name);
 	struct bed_stat stat = {0};
 
 	for (int i = 0; i < scenario.task_count; i++)
-		if (task >= 0 ? i == task : is_below(scenario.tasks[i].group, group))
+		if (read->task >= 0 ? i == read->task
+				    : is_below(scenario.tasks[i].group, read->group))
 			stat.usage_ns += tasks_burnt_ns(&scenario.tasks[i]);
 	return stat;
 }
@@ -129,19 +126,17 @@ static struct bed_stat own_reading(const struct bed_read *read)
 // What a read of usage or of counters says now.
 static struct bed_stat reading(const struct bed_read *read)
 {
-	int task = bed_task_index(&scenario, read->name);
-
 	if (own_count)
 		return own_reading(read);
-	if (task >= 0)
-		return (struct bed_stat){.usage_ns = tasks_usage_ns(&scenario.tasks[task])};
-	return groups_stat(&scenario, bed_group_index(&scenario, read->name));
+	if (read->task >= 0)
+		return (struct bed_stat){.usage_ns = tasks_usage_ns(&scenario.tasks[read->task])};
+	return groups_stat(&scenario, read->group);
 }
 
 static void print_read(const struct bed_read *read, struct bed_stat before, struct bed_stat after,
 		       double span_ns)
 {
-	int task = bed_task_index(&scenario, read->name);
+	int task = read->task;
 
 	switch (read->what) {
 	case READ_SHARE:
@@ -176,23 +171,23 @@ static void print_read(const struct bed_read *read, struct bed_stat before, stru
 // Waits until `end_ns`, or until every task that has a duration is over.
 static void wait_until(uint64_t end_ns)
 {
-	uint64_t next_ns = shared->start_ns + (uint64_t)scenario.rewrite_us * 1000;
+	uint64_t next_ns = shared->start_ns + (uint64_t)scenario.rewrite_ns;
 	bool finite = false;
 
 	for (int i = 0; i < scenario.read_count; i++)
 		finite |= scenario.reads[i].what == READ_DURATION;
 	while (clock_now_ns() < end_ns && !stopped) {
-		if (scenario.rewrite_group >= 0) {
+		if (scenario.rewrite_ns) {
 			if (next_ns > end_ns)
 				next_ns = end_ns;
 			sleep_until_ns(next_ns);
-			groups_write_quota(&scenario, scenario.rewrite_group);
-			next_ns += (uint64_t)scenario.rewrite_us * 1000;
+			groups_write_quotas(&scenario);
+			next_ns += (uint64_t)scenario.rewrite_ns;
 		} else if (finite) {
 			bool over = true;
 
 			for (int i = 0; i < scenario.read_count; i++) {
-				int task = bed_task_index(&scenario, scenario.reads[i].name);
+				int task = scenario.reads[i].task;
 
 				if (scenario.reads[i].what == READ_DURATION)
 					over &= tasks_over(&scenario.tasks[task], task);
@@ -223,8 +218,8 @@ static void run(bool on_host)
 	uint64_t from_ns, to_ns;
 	double steal_s;
 
-	if (scenario.span_ms > span_max_ms)
-		scenario.span_ms = span_max_ms;
+	if (scenario.span_ns > span_max_ns)
+		scenario.span_ns = span_max_ns;
 	if (silo_slice_us() != scenario.silo_slice_us)
 		set_silo_slice(scenario.silo_slice_us);
 	groups_make(&scenario);
@@ -234,7 +229,7 @@ static void run(bool on_host)
 	from_ns = clock_now_ns();
 	for (int i = 0; i < scenario.read_count; i++)
 		before[i] = reading(&scenario.reads[i]);
-	wait_until(from_ns + (uint64_t)scenario.span_ms * 1000000);
+	wait_until(from_ns + (uint64_t)scenario.span_ns);
 	to_ns = clock_now_ns();
 	if (!stopped)
 		for (int i = 0; i < scenario.read_count; i++)
@@ -244,14 +239,6 @@ static void run(bool on_host)
 		measure(scenario.name, "steal", "",
 			1e11 * (stolen_s() - steal_s) / (double)(to_ns - from_ns), "%");
 	clean();
-}
-
-static bool wanted(int count, char **parts)
-{
-	for (int i = 0; i < count; i++)
-		if (strstr(scenario.name, parts[i]))
-			return true;
-	return !count;
 }
 
 static void describe(void)
@@ -269,11 +256,12 @@ static void describe(void)
 // The ext engine's ledger is looked at only while there is side work.
 static struct bed_scenario tide(void)
 {
-	struct bed_scenario side = {.name = "tide", .group_count = 1, .rewrite_group = -1};
+	struct bed_scenario side = {.name = "tide", .group_count = 1};
 
 	strcpy(side.groups[0].name, "side");
 	strcpy(side.groups[0].gate, " class=side");
 	side.groups[0].parent = -1;
+	side.groups[0].weight = 100;
 	return side;
 }
 
@@ -285,6 +273,7 @@ static void print_costs(bool of_ext)
 	strcpy(scenario.name, "costs");
 	strcpy(scenario.groups[0].name, "costs");
 	scenario.groups[0].parent = -1;
+	scenario.groups[0].weight = 100;
 	scenario.group_count = 1;
 	groups_find();
 	tasks_map();
@@ -297,14 +286,6 @@ static void print_costs(bool of_ext)
 		groups_remove(&side);
 }
 
-// Of the scenarios that are wanted, those for this bed.
-static bool is_for(const char *bed)
-{
-	if (!strcmp(bed, "host"))
-		return scenario.on_host;
-	return strcmp(bed, "vm") ? scenario.on_ext : scenario.on_vm;
-}
-
 int main(int count, char **words)
 {
 	bool on_host, gates;
@@ -314,12 +295,12 @@ int main(int count, char **words)
 		print_costs(count == 3 && !strcmp(words[2], "ext"));
 		return 0;
 	}
-	if (count < 4 || atol(words[3]) <= 0) {
+	if (count != 4 || atol(words[3]) <= 0) {
 		fprintf(stderr, "usage: kernelbed SCENARIOS vm|host|ext|ext-own|gates SPAN_MAX_MS "
-				"[PART...] | costs [ext]\n");
+				"| costs [ext]\n");
 		return 2;
 	}
-	span_max_ms = atol(words[3]);
+	span_max_ns = atol(words[3]) * 1000000;
 	on_host = !strcmp(words[2], "host");
 	gates = !strcmp(words[2], "gates");
 	own_count = !strcmp(words[2], "ext-own");
@@ -327,11 +308,10 @@ int main(int count, char **words)
 	signal(SIGTERM, on_signal);
 	groups_find();
 	groups_leave();
-	while (gates && bed_next(&scenario, words[1]))
-		if (is_for(words[2]) && wanted(count - 4, words + 4)) {
-			groups_make(&scenario);
-			groups_print_gates(&scenario);
-		}
+	while (gates && bed_next(&scenario, words[1])) {
+		groups_make(&scenario);
+		groups_print_gates(&scenario);
+	}
 	if (gates) {
 		scenario = tide();
 		groups_make(&scenario);
@@ -345,7 +325,7 @@ int main(int count, char **words)
 	if (cpus > 1) // away from the CPU that most scenarios use
 		confine_to_cpu_range(1, cpus);
 	while (!stopped && bed_next(&scenario, words[1]))
-		if (is_for(words[2]) && scenario.cpus <= cpus && wanted(count - 4, words + 4))
+		if (scenario.cpus <= cpus)
 			run(on_host);
 	return stopped ? 1 : 0;
 }

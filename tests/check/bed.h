@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// kernelbed: runs the scenarios of scenarios.txt on the kernel that it finds itself on, the host's
-// or the emulated machine's, and prints what came of them. It shares no code with Tidegate and none
+// kernelbed: runs exported scenarios on the kernel that it finds itself on, the host's or the
+// emulated machine's, and prints what came of them. It shares no code with Tidegate and none
 // with the simulator.
 #ifndef TIDEGATE_CHECK_BED_H
 #define TIDEGATE_CHECK_BED_H
@@ -18,8 +18,7 @@
 #define NAME_MAX_BYTES 32
 #define GATE_MAX_BYTES 128
 
-enum bed_kind { KIND_HOG, KIND_SLEEPER, KIND_STEPPER, KIND_MESSAGES };
-enum bed_policy { POLICY_NORMAL, POLICY_BATCH, POLICY_IDLE };
+enum bed_kind { KIND_HOG, KIND_SLEEPER, KIND_MESSAGES };
 enum bed_what {
 	READ_SHARE,
 	READ_PERIODS,
@@ -32,9 +31,8 @@ enum bed_what {
 
 struct bed_group {
 	char name[NAME_MAX_BYTES];
-	int parent;  // index, or -1 for the bed's own group
-	long weight; // 0: as it is made
-	long idle, quota_us, period_us, burst_us;
+	int parent; // index, or -1 for the bed's own group
+	long weight, idle, quota_us, period_us, burst_us;
 	bool inner;		   // has children, so holds no task on version 2
 	char gate[GATE_MAX_BYTES]; // what it asks of the ext engine; empty: nothing
 };
@@ -43,29 +41,27 @@ struct bed_task {
 	char name[NAME_MAX_BYTES];
 	int group;
 	enum bed_kind kind;
-	enum bed_policy policy;
-	long count, nice, slice_us, cpu; // cpu -1: any
-	long period_us, run_us;
-	long then_us, at_ms;
-	long teams, pairs, loops;
-	int first_process, processes; // of the run
+	long policy, nice, slice_ns, cpu_first, cpu_end;
+	long count;				// of hogs, or of teams
+	long period_ns, run_ns, then_ns, at_ns; // of a sleeper
+	long pairs, loops;			// of a team
+	int first_process, processes;		// of the run
 };
 
 struct bed_read {
 	enum bed_what what;
 	char name[NAME_MAX_BYTES];
+	int group, task; // index of the one or of the other, which is -1
 };
 
 struct bed_scenario {
 	char name[NAME_MAX_BYTES];
-	bool on_vm, on_host, on_ext;
-	long cpus, warm_ms, span_ms, silo_slice_us;
+	long cpus, warm_ns, span_ns, silo_slice_us;
+	long rewrite_ns; // 0: never
 	struct bed_group groups[GROUPS_MAX];
 	struct bed_task tasks[TASKS_MAX];
 	struct bed_read reads[READS_MAX];
 	int group_count, task_count, read_count;
-	int rewrite_group; // -1: none
-	long rewrite_us;
 };
 
 // What the tasks' processes and the controller share; mapped before the first fork.
@@ -88,8 +84,6 @@ struct bed_stat {
 // scenario.c: the next scenario of `file`; false at its end. Exits with a message on what it cannot
 // read.
 bool bed_next(struct bed_scenario *scenario, const char *path);
-int bed_task_index(const struct bed_scenario *scenario, const char *name);
-int bed_group_index(const struct bed_scenario *scenario, const char *name);
 
 // groups.c: control groups of either version.
 void groups_find(void);
@@ -99,7 +93,7 @@ void groups_make(const struct bed_scenario *scenario);
 void groups_print_gates(const struct bed_scenario *scenario);
 void groups_remove(const struct bed_scenario *scenario);
 void groups_enter(const struct bed_scenario *scenario, int group);
-void groups_write_quota(const struct bed_scenario *scenario, int group);
+void groups_write_quotas(const struct bed_scenario *scenario);
 struct bed_stat groups_stat(const struct bed_scenario *scenario, int group);
 const char *groups_version(void);
 

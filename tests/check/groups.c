@@ -121,7 +121,7 @@ static void put_weight(const char *folder, long weight)
 		put_number(folder, "cpu.shares", (weight * 1024 + 50) / 100);
 }
 
-void groups_write_quota(const struct bed_scenario *s, int index)
+static void write_quota(const struct bed_scenario *s, int index)
 {
 	const struct bed_group *group = &s->groups[index];
 	char path[PATH_BYTES], text[64];
@@ -133,6 +133,13 @@ void groups_write_quota(const struct bed_scenario *s, int index)
 	} else {
 		put_number(path, "cpu.cfs_quota_us", group->quota_us);
 	}
+}
+
+void groups_write_quotas(const struct bed_scenario *s)
+{
+	for (int i = 0; i < s->group_count; i++)
+		if (s->groups[i].quota_us)
+			write_quota(s, i);
 }
 
 static void make(const char *path)
@@ -160,13 +167,13 @@ void groups_make(const struct bed_scenario *s)
 			put_weight(path, BED_WEIGHT);
 		else if (group->idle)
 			put_number(path, "cpu.idle", 1);
-		else if (group->weight)
+		else
 			put_weight(path, group->weight);
 		if (!group || !group->quota_us)
 			continue;
 		if (!v2)
 			put_number(path, "cpu.cfs_period_us", group->period_us);
-		groups_write_quota(s, i);
+		write_quota(s, i);
 		if (group->burst_us)
 			put_number(path, v2 ? "cpu.max.burst" : "cpu.cfs_burst_us",
 				   group->burst_us);

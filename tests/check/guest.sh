@@ -2,4 +2,4 @@
 # modes: precise
 # seconds: 900
 kernelbed costs
-kernelbed /lib/scenarios.txt vm 60000 $(cat /lib/scenarios.parts)
+kernelbed /lib/scenarios vm 60000

@@ -108,23 +108,19 @@ uint64_t slice_default_ns(void)
 	return attributes_now().runtime_ns;
 }
 
-static void take_attributes(const struct bed_scenario *s, const struct bed_task *task)
+static void take_attributes(const struct bed_task *task)
 {
-	static const uint32_t policies[] = {SCHED_OTHER, SCHED_BATCH, SCHED_IDLE};
 	struct attributes wanted = {
 	    .size = sizeof(wanted),
-	    .policy = policies[task->policy],
+	    .policy = (uint32_t)task->policy,
 	    .nice = (int32_t)task->nice,
-	    .runtime_ns = (uint64_t)task->slice_us * 1000,
+	    .runtime_ns = (uint64_t)task->slice_ns,
 	};
 
-	if (task->cpu >= 0)
-		confine_to_cpu_range(task->cpu, task->cpu + 1);
-	else
-		confine_to_cpu_range(0, s->cpus);
+	confine_to_cpu_range(task->cpu_first, task->cpu_end);
 	if (syscall(SYS_sched_setattr, 0, &wanted, 0))
 		die("sched_setattr", strerror(errno));
-	if (task->slice_us && attributes_now().runtime_ns != (uint64_t)task->slice_us * 1000)
+	if (task->slice_ns && attributes_now().runtime_ns != (uint64_t)task->slice_ns)
 		die("sched_setattr", "this kernel takes no slice (6.12 does)");
 }
 
@@ -157,7 +153,7 @@ static void sleeper(const struct bed_task *task, int index, int process)
 {
 	uint64_t at_ns = shared->start_ns;
 	uint32_t count;
-	long run_us;
+	long run_ns;
 	bool woken;
 
 	// Without this a timer may be 50 µs late by intent.
@@ -165,7 +161,7 @@ static void sleeper(const struct bed_task *task, int index, int process)
 	for (;;) {
 		uint64_t woken_ns;
 
-		at_ns += (uint64_t)task->period_us * 1000;
+		at_ns += (uint64_t)task->period_ns;
 		// One that has fallen behind does not wait, so it has no wakeup to record.
 		woken = clock_now_ns() < at_ns;
 		if (woken) {
@@ -177,11 +173,10 @@ static void sleeper(const struct bed_task *task, int index, int process)
 				    (uint32_t)(woken_ns - at_ns);
 			}
 		}
-		run_us = task->run_us;
-		if (task->kind == KIND_STEPPER &&
-		    at_ns >= shared->start_ns + (uint64_t)task->at_ms * 1000000)
-			run_us = task->then_us;
-		shared->burnt_ns[process] += burn_for_ns((uint64_t)run_us * 1000);
+		run_ns = task->run_ns;
+		if (at_ns >= shared->start_ns + (uint64_t)task->at_ns)
+			run_ns = task->then_ns;
+		shared->burnt_ns[process] += burn_for_ns((uint64_t)run_ns);
 		count = shared->task[index].samples;
 		if (woken && at_ns >= shared->count_from_ns && count < SAMPLES_MAX) {
 			shared->task[index].done_ns[count] = (uint32_t)(clock_now_ns() - at_ns);
@@ -209,7 +204,7 @@ static void sender(const struct bed_task *task, int index, int (*pipes)[2])
 {
 	char message[MESSAGE_BYTES] = {0};
 
-	for (long loop = 0; !task->loops || loop < task->loops; loop++)
+	for (long loop = 0; loop < task->loops; loop++)
 		for (long to = 0; to < task->pairs; to++)
 			if (write(pipes[to][1], message, sizeof(message)) != MESSAGE_BYTES)
 				die("send a message", strerror(errno));
@@ -220,7 +215,7 @@ static void receiver(const struct bed_task *task, int index, int from)
 {
 	char message[MESSAGE_BYTES];
 
-	for (long left = task->pairs * task->loops; !task->loops || left; left--)
+	for (long left = task->pairs * task->loops; left; left--)
 		if (read(from, message, sizeof(message)) != MESSAGE_BYTES)
 			die("receive a message", strerror(errno));
 	finish(index);
@@ -244,7 +239,7 @@ static bool forked(const struct bed_scenario *s, const struct bed_task *task)
 	signal(SIGTERM, SIG_DFL);
 	signal(SIGINT, SIG_DFL);
 	groups_enter(s, task->group);
-	take_attributes(s, task);
+	take_attributes(task);
 	close(go[1]);
 	if (write(ready[1], &byte, 1) != 1 || read(go[0], &byte, 1) != 0)
 		_exit(1);
@@ -280,13 +275,11 @@ static void start_one(const struct bed_scenario *s, const struct bed_task *task,
 			hog(process_count);
 		break;
 	case KIND_SLEEPER:
-	case KIND_STEPPER:
 		if (forked(s, task))
 			sleeper(task, index, process_count);
 		break;
 	case KIND_MESSAGES:
-		for (long team = 0; team < task->teams; team++)
-			start_team(s, task, index);
+		start_team(s, task, index);
 		break;
 	}
 }
@@ -327,7 +320,7 @@ void tasks_start(struct bed_scenario *s)
 		if (read(ready[0], &byte, 1) != 1)
 			die(s->name, "a task ended before it began");
 	shared->start_ns = clock_now_ns();
-	shared->count_from_ns = shared->start_ns + (uint64_t)s->warm_ms * 1000000;
+	shared->count_from_ns = shared->start_ns + (uint64_t)s->warm_ns;
 	close(go[1]);
 	close(go[0]);
 	close(ready[0]);

@@ -1,20 +1,19 @@
-# what: the scenarios of tests/check/ext.txt under the ext engine on this kernel, for comparison with the simulator
+# what: the scenarios of tests/check/ext.toml under the ext engine on this kernel, for comparison with the simulator
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate
 # seconds: 900
 # One load serves all: every scenario's groups are made before, so that their gates can be named. From 7.0 on the kernel tells
 # too little of what tasks of sched_ext run; then what they say themselves counts.
-PARTS=$(cat /lib/scenarios.parts)
 BED=ext
 case $(uname -r) in 6.*) ;; *) BED=ext-own ;; esac
-kernelbed /lib/scenarios.txt gates 1 $PARTS >/tmp/gates || fail "no gates"
+kernelbed /lib/scenarios gates 1 >/tmp/gates || fail "no gates"
 set --
 while read -r gate; do
 	set -- "$@" --gate "$gate"
 done </tmp/gates
 ext_on "$@"
 kernelbed costs ext
-kernelbed /lib/scenarios.txt $BED 60000 $PARTS
+kernelbed /lib/scenarios $BED 60000
 ext_is_on
 ext_off

@@ -15,7 +15,8 @@ pub struct Place<'a> {
     pub repository: &'a Path,
     pub work: &'a Path,
     pub kernelbed: &'a Path,
-    pub parts: &'a [String],
+    /// The simulator's side, which also exports the scenarios.
+    pub against_kernel: &'a Path,
 }
 
 /// A kernel that could not be asked, or that failed.
@@ -38,13 +39,15 @@ impl From<tidegate_vm::VmError> for Missing {
 pub trait Bed {
     /// Also of the file with its figures.
     fn name(&self) -> String;
-    /// Its figures for the scenarios of that file, a line each, after a title.
-    fn ask(&self, place: &Place<'_>, scenarios: &str) -> Result<String, Missing>;
+    /// As scenarios call it in `on`.
+    fn on(&self) -> &'static str;
+    /// Its figures for the exported scenarios of that file, a line each, after a title.
+    fn ask(&self, place: &Place<'_>, scenarios: &Path) -> Result<String, Missing>;
 }
 
 /// Whose figures are kept in tests/check, by the file of scenarios.
 pub fn kept(scenarios: &str) -> &'static [&'static str] {
-    if scenarios.ends_with("ext.txt") {
+    if scenarios.ends_with("ext.toml") {
         &["ext-6.18", "ext-7.3"]
     } else {
         &["vm"]
@@ -59,7 +62,11 @@ impl Bed for Vm {
         "vm".into()
     }
 
-    fn ask(&self, place: &Place<'_>, scenarios: &str) -> Result<String, Missing> {
+    fn on(&self) -> &'static str {
+        "vm"
+    }
+
+    fn ask(&self, place: &Place<'_>, scenarios: &Path) -> Result<String, Missing> {
         // Its own folder, so that it does not wait for the suite.
         let setup = vm::setup(place.repository, "check-sim", DEFAULT_SERIES);
         ask_vm(place, scenarios, &setup, "tests/check")
@@ -76,7 +83,11 @@ impl Bed for Ext {
         format!("ext-{}", self.series)
     }
 
-    fn ask(&self, place: &Place<'_>, scenarios: &str) -> Result<String, Missing> {
+    fn on(&self) -> &'static str {
+        "ext"
+    }
+
+    fn ask(&self, place: &Place<'_>, scenarios: &Path) -> Result<String, Missing> {
         let mut setup = vm::setup(place.repository, "check-sim", self.series);
         setup.binaries = vm::guest_programs(place.repository, "dev")?;
         ask_vm(place, scenarios, &setup, "tests/check/ext")
@@ -85,17 +96,13 @@ impl Bed for Ext {
 
 fn ask_vm(
     place: &Place<'_>,
-    scenarios: &str,
+    scenarios: &Path,
     setup: &tidegate_vm::Setup,
     cases: &str,
 ) -> Result<String, Missing> {
-    let list = place.work.join("scenarios.parts");
-    fs::write(&list, place.parts.join(" "))
-        .map_err(|e| Missing::Failed(format!("{}: {e}", list.display())))?;
     let extras: Vec<(String, PathBuf)> = vec![
         ("bin/kernelbed".into(), place.kernelbed.to_owned()),
-        ("lib/scenarios.txt".into(), place.repository.join(scenarios)),
-        ("lib/scenarios.parts".into(), list),
+        ("lib/scenarios".into(), scenarios.to_owned()),
     ];
     let cases = place.repository.join(cases);
     let measured = tidegate_vm::measures(setup, &cases, extras, VM_LIMIT)?;
@@ -116,7 +123,11 @@ impl Bed for Host {
         "host".into()
     }
 
-    fn ask(&self, place: &Place<'_>, scenarios: &str) -> Result<String, Missing> {
+    fn on(&self) -> &'static str {
+        "host"
+    }
+
+    fn ask(&self, place: &Place<'_>, scenarios: &Path) -> Result<String, Missing> {
         if !rustix::process::geteuid().is_root() {
             return Err(Missing::Lacking(
                 "the host's kernel: not root, so no control groups can be made".into(),
@@ -125,10 +136,9 @@ impl Bed for Host {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let mut command = Command::new(place.kernelbed);
         command
-            .arg(place.repository.join(scenarios))
+            .arg(scenarios)
             .arg("host")
-            .arg(self.span_ms.to_string())
-            .args(place.parts);
+            .arg(self.span_ms.to_string());
         // What else ran shows in the figures, so it is said beside them.
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load: Vec<&str> = load.split(' ').take(2).collect();

@@ -2,7 +2,7 @@
 //! ext engine in the emulated machine, and in the simulator configured as each of them. docs/simulator.md says what is compared
 //! and why it differs.
 //!
-//! The kernels' figures go to `target/check-sim/{vm,host,ext-6.18,ext-7.3}.txt`; the simulator's example `against_kernel` reads
+//! The simulator's example `against_kernel` exports the scenarios for each kernel's runner (`kernelbed`). The figures go to `target/check-sim/{vm,host,ext-6.18,ext-7.3}.txt`; `against_kernel` reads
 //! them, runs the same scenarios and judges. `--write` keeps the emulated machine's figures, which do not depend on the host,
 //! in `tests/check` (plain `cargo test` compares the simulator with those), and the tables in the docs.
 
@@ -11,7 +11,7 @@ mod beds;
 use beds::{Bed, Ext, Host, Missing, Vm};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use tidegate_vm::catalog::SERIES;
 
 const HELP: &str = "\
@@ -148,8 +148,8 @@ fn tables(options: &Options) -> Vec<Table> {
     }
     let table = |scenarios, beds| Table { scenarios, beds };
     let mut tables = vec![
-        table("tests/check/scenarios.txt", kernel),
-        table("tests/check/ext.txt", ext),
+        table("tests/check/fair.toml", kernel),
+        table("tests/check/ext.toml", ext),
     ];
     tables.retain(|table| !table.beds.is_empty());
     tables
@@ -159,15 +159,16 @@ fn run(repository: &Path, options: &Options) -> Result<u8, String> {
     let work = repository.join(WORK);
     fs::create_dir_all(&work).map_err(|e| format!("{}: {e}", work.display()))?;
     let bed = compiled(repository, &work)?;
+    let tidegate = crate::vm::tidegate_binary(repository, "dev").map_err(|e| e.to_string())?;
     let place = beds::Place {
         repository,
         work: &work,
         kernelbed: &bed,
-        parts: &options.parts,
+        against_kernel: &tidegate.with_file_name("examples/against_kernel"),
     };
     let (mut code, mut asked, mut skipped) = (0, 0, 0);
     for table in tables(options) {
-        let figures = ask(&place, &table, &mut skipped)?;
+        let figures = ask(&place, &table, &options.parts, &mut skipped)?;
         if figures.is_empty() {
             continue;
         }
@@ -185,13 +186,15 @@ fn run(repository: &Path, options: &Options) -> Result<u8, String> {
 fn ask(
     place: &beds::Place<'_>,
     table: &Table,
+    parts: &[String],
     skipped: &mut u32,
 ) -> Result<Vec<(String, PathBuf)>, String> {
     let mut figures = Vec::new();
     for bed in &table.beds {
         let name = bed.name();
         println!("check-sim: asking the kernel: {name}");
-        match bed.ask(place, table.scenarios) {
+        let exported = exported(place, table, bed.as_ref(), parts)?;
+        match bed.ask(place, &exported) {
             Ok(text) => {
                 let file = place.work.join(format!("{name}.txt"));
                 fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
@@ -205,6 +208,32 @@ fn ask(
         }
     }
     Ok(figures)
+}
+
+/// The table's scenarios for a kernel, in the form that the runner reads.
+fn exported(
+    place: &beds::Place<'_>,
+    table: &Table,
+    bed: &dyn Bed,
+    parts: &[String],
+) -> Result<PathBuf, String> {
+    let done = Command::new(place.against_kernel)
+        .arg(format!("scenarios={}", table.scenarios))
+        .arg(format!("export={}", bed.on()))
+        .args(parts.iter().map(|part| format!("part={part}")))
+        .current_dir(place.repository)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| format!("against_kernel: {e}"))?;
+    if !done.status.success() {
+        return Err(format!(
+            "{}: cannot be exported; see above",
+            table.scenarios
+        ));
+    }
+    let file = place.work.join(format!("{}.scenarios", bed.name()));
+    fs::write(&file, done.stdout).map_err(|e| format!("{}: {e}", file.display()))?;
+    Ok(file)
 }
 
 /// The runner, static, so that the guest needs no libraries.
@@ -231,9 +260,7 @@ fn compare(
     mut figures: Vec<(String, PathBuf)>,
     options: &Options,
 ) -> Result<u8, String> {
-    let tidegate =
-        crate::vm::tidegate_binary(place.repository, "dev").map_err(|e| e.to_string())?;
-    let mut command = Command::new(tidegate.with_file_name("examples/against_kernel"));
+    let mut command = Command::new(place.against_kernel);
     command
         .arg(format!("scenarios={}", table.scenarios))
         .arg(format!("host_span_ms={}", options.span_ms))

@@ -5,12 +5,15 @@
 //! ```text
 //! against_kernel scenarios=FILE [vm=FILE] [host=FILE] [host_span_ms=N] [write=DOCUMENT]
 //! against_kernel scenarios=FILE [ext-6.18=FILE] [ext-7.3=FILE] [write=DOCUMENT]
+//! against_kernel scenarios=FILE export=vm|host|ext [part=TEXT...]
 //! ```
 //!
-//! The first compares the fair class, the second the ext engine. Exit code 1 when more than a tenth of a virtual machine's
-//! figures are outside the criteria, for two boots of the same kernel differ in single ones (see docs/simulator.md); of the ext
-//! engine's none may be, but for those that are known to be. The host's are shown, as time on a busy machine proves nothing.
+//! The first compares the fair class, the second the ext engine, the third prints what the kernels' runner reads. Exit
+//! code 1 when more than a tenth of a virtual machine's figures are outside the criteria, for two boots of the same
+//! kernel differ in single ones (see docs/simulator.md); of the ext engine's none may be, but for those that are known to
+//! be. The host's are shown, as time on a busy machine proves nothing.
 
+mod export;
 mod figures;
 mod judge;
 mod programs;
@@ -28,7 +31,7 @@ fn rehearsed(of: Of, all: &[Scenario], kernel: Figures, span_max_ms: u64) -> Res
     let description = kernel.machine()?;
     let mut sim = Figures::default();
     for scenario in all {
-        let prefix = format!("{}.", scenario.name);
+        let prefix = format!("{}.", scenario.of.name);
         if kernel.names().any(|name| name.starts_with(&prefix)) {
             run::run(scenario, &description, of, span_max_ms, &mut sim)?;
         }
@@ -87,7 +90,10 @@ fn compare(words: &[String]) -> Result<bool, String> {
             .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
     };
     let scenarios = get("scenarios").ok_or("no scenarios=FILE")?;
-    let all = scenario::parse(&read(scenarios)?)?;
+    let all = scenario::load(scenarios)?;
+    if let Some(bed) = get("export") {
+        return export_for(bed, &all, words).map(|()| true);
+    }
     let host_span_ms = get("host_span_ms").unwrap_or("60000");
     let host_span_ms = host_span_ms
         .parse()
@@ -118,6 +124,21 @@ fn compare(words: &[String]) -> Result<bool, String> {
     }
     let rows: Vec<Row> = with_rows.into_iter().flat_map(|(_, rows)| rows).collect();
     Ok(verdict(table, &pairs, &rows))
+}
+
+/// Prints the scenarios for a kernel; with any `part=`, those with one in their names.
+fn export_for(bed: &str, all: &[Scenario], words: &[String]) -> Result<(), String> {
+    let parts: Vec<&str> = words
+        .iter()
+        .filter_map(|w| w.strip_prefix("part="))
+        .collect();
+    for scenario in all.iter().filter(|scenario| {
+        let named = |part: &&str| scenario.of.name.contains(part);
+        scenario.on.iter().any(|on| on == bed) && (parts.is_empty() || parts.iter().any(named))
+    }) {
+        print!("{}", export::lines(scenario)?);
+    }
+    Ok(())
 }
 
 fn span_of(bed: &str, host_span_ms: u64) -> u64 {

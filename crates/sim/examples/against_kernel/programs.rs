@@ -1,5 +1,6 @@
 //! The tasks of a scenario, as the kernels' runner has them (`tests/check/tasks.c`).
 
+use tidegate_sim::workloads::Cyclictest;
 use tidegate_sim::{Ctx, Op, PipeId, Program, SeriesId};
 
 /// Burns for ever.
@@ -15,10 +16,8 @@ impl Program for Hog {
 
 /// At each multiple of its period: records how late it woke, then works.
 pub struct Sleeper {
-    pub period_ns: u64,
-    pub run_ns: u64,
-    /// What its work becomes, and when.
-    pub then: Option<(u64, u64)>,
+    /// Its beat and its work.
+    pub timer: Cyclictest,
     /// The way back from the timer's interrupt, which it takes before it can look at the clock.
     pub timer_ns: u64,
     pub count_from_ns: u64,
@@ -41,11 +40,9 @@ pub enum SleeperState {
 
 impl Sleeper {
     fn work(&self) -> Op {
-        let work_ns = match self.then {
-            Some((then_ns, from_ns)) if self.at_ns >= from_ns => then_ns,
-            _ => self.run_ns,
-        };
-        Op::Run { work_ns }
+        Op::Run {
+            work_ns: self.timer.work_at(self.at_ns),
+        }
     }
 
     fn record(&self, ctx: &mut Ctx<'_>, series: Option<SeriesId>) {
@@ -65,7 +62,7 @@ impl Program for Sleeper {
                     self.record(ctx, self.done);
                 }
                 self.woken = false;
-                self.at_ns += self.period_ns;
+                self.at_ns += self.timer.interval_ns;
                 // One that has fallen behind does not wait, so it has no wakeup to record.
                 if ctx.now_ns >= self.at_ns {
                     return self.work();
@@ -93,18 +90,17 @@ impl Program for Sleeper {
 pub struct Sender {
     pub pipes: Vec<PipeId>,
     pub next: usize,
-    /// None: for ever.
-    pub left: Option<u64>,
+    pub left: u64,
     pub finished: SeriesId,
 }
 
 impl Program for Sender {
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
-        if self.left == Some(0) {
+        if self.left == 0 {
             ctx.record(self.finished, ctx.now_ns);
             return Op::Exit;
         }
-        self.left = self.left.map(|left| left - 1);
+        self.left -= 1;
         let pipe = self.pipes[self.next % self.pipes.len()];
         self.next += 1;
         Op::Send { pipe }
@@ -114,18 +110,17 @@ impl Program for Sender {
 /// Receives from its own pipe.
 pub struct Receiver {
     pub pipe: PipeId,
-    /// None: for ever.
-    pub left: Option<u64>,
+    pub left: u64,
     pub finished: SeriesId,
 }
 
 impl Program for Receiver {
     fn next(&mut self, ctx: &mut Ctx<'_>) -> Op {
-        if self.left == Some(0) {
+        if self.left == 0 {
             ctx.record(self.finished, ctx.now_ns);
             return Op::Exit;
         }
-        self.left = self.left.map(|left| left - 1);
+        self.left -= 1;
         Op::Recv { pipe: self.pipe }
     }
 }

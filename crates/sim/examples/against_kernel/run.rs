@@ -2,12 +2,10 @@
 
 use crate::figures::{Description, Figures, Of};
 use crate::programs::{Hog, Receiver, Sender, Sleeper, SleeperState};
-use crate::scenario::{Gate, Kind, Policy, Scenario, Task, What, Whom};
-use tidegate_law::cap::NONE as NO_CAP;
-use tidegate_sim::{
-    Bandwidth, CapScope, CapTerms, CpuSet, GroupId, GroupSpec, Machine, Program, SeriesId, TaskId,
-    TaskSpec,
-};
+use crate::scenario::{Scenario, What, Whom};
+use tidegate_sim::scenario::Workload;
+use tidegate_sim::workloads::{Cyclictest, Hackbench, Kind};
+use tidegate_sim::{CpuSet, GroupId, GroupSpec, Machine, Program, SeriesId, TaskId, TaskSpec};
 
 /// 16 pages of 40 messages of 100 bytes: a message never spans two.
 const PIPE_MESSAGES: u32 = 16 * PAGE_MESSAGES;
@@ -37,27 +35,12 @@ pub fn run(
     into: &mut Figures,
 ) -> Result<(), String> {
     let mut bed = Bed::new(scenario, description, scheduler)
-        .map_err(|e| format!("{}: {e}", scenario.name))?;
+        .map_err(|e| format!("{}: {e}", scenario.of.name))?;
     bed.go(span_max_ms, into)
-        .map_err(|e| format!("{}: {e}", scenario.name))
+        .map_err(|e| format!("{}: {e}", scenario.of.name))
 }
 
 type Failure = Box<dyn std::error::Error>;
-
-/// What the group asks of the ext engine; other schedulers do not look at it.
-fn lay_gate(gate: &Gate, spec: &mut GroupSpec) {
-    spec.class = gate.class.unwrap_or(spec.class);
-    spec.latency = gate.latency;
-    spec.headroom_ppm = gate.headroom_ppm.unwrap_or(0);
-    spec.tolerance_ppm = gate.tolerance_ppm;
-    if gate.cap_hard_ppt.is_some() || gate.cap_soft_ppt.is_some() {
-        spec.cap = Some(CapTerms {
-            hard_ppt: gate.cap_hard_ppt.unwrap_or(NO_CAP),
-            soft_ppt: gate.cap_soft_ppt.unwrap_or(NO_CAP),
-            scope: gate.cap_scope.unwrap_or(CapScope::Group),
-        });
-    }
-}
 
 impl<'a> Bed<'a> {
     fn new(
@@ -65,10 +48,11 @@ impl<'a> Bed<'a> {
         description: &'a Description,
         scheduler: Of,
     ) -> Result<Self, Failure> {
+        let slice_us = scenario.of.machine.bandwidth_slice_us;
         let mut bed = Bed {
             scenario,
             description,
-            machine: Machine::new(description.config(scenario.silo_slice_us, scheduler))?,
+            machine: Machine::new(description.config(slice_us, scheduler))?,
             groups: Vec::new(),
             tasks: Vec::new(),
             series: Vec::new(),
@@ -77,25 +61,18 @@ impl<'a> Bed<'a> {
         let mut own = GroupSpec::new("bed", GroupId::ROOT);
         own.weight = 10_000;
         let own = bed.machine.add_group(own)?;
-        for group in &scenario.groups {
-            let parent = group.parent.map_or(own, |parent| bed.groups[parent]);
-            let mut spec = GroupSpec::new(&group.name, parent);
-            spec.weight = group.weight;
-            spec.idle = group.idle;
-            spec.bandwidth = group.quota_us.map(|quota_us| Bandwidth {
-                quota_us: Some(quota_us),
-                period_us: group.period_us,
-                burst_us: group.burst_us,
-            });
-            lay_gate(&group.gate, &mut spec);
+        for group in &scenario.of.groups {
+            let mut spec = group.spec.clone();
+            spec.parent = group.parent.map_or(own, |parent| bed.groups[parent]);
             bed.groups.push(bed.machine.add_group(spec)?);
         }
-        for task in &scenario.tasks {
-            let series = bed.machine.add_series(&task.name);
-            let done = bed.machine.add_series(&format!("{}'s ends", task.name));
+        for workload in &scenario.of.workloads {
+            let name = &workload.common.name;
+            let series = bed.machine.add_series(name);
+            let done = bed.machine.add_series(&format!("{name}'s ends"));
             bed.series.push(series);
             bed.done.push(done);
-            let ids = bed.spawn(task, series, done)?;
+            let ids = bed.spawn(workload, series, done)?;
             bed.tasks.push(ids);
         }
         Ok(bed)
@@ -103,52 +80,40 @@ impl<'a> Bed<'a> {
 
     fn spawn(
         &mut self,
-        task: &Task,
+        workload: &Workload,
         series: SeriesId,
         done: SeriesId,
     ) -> Result<Vec<TaskId>, Failure> {
         let mut ids = Vec::new();
-        match task.kind {
-            Kind::Hog => {
-                for _ in 0..task.count {
-                    ids.push(self.spawn_one(task, Box::new(Hog))?);
+        match &workload.kind {
+            Kind::Hog(hog) => {
+                for _ in 0..hog.tasks {
+                    ids.push(self.spawn_one(workload, Hog)?);
                 }
             }
-            Kind::Sleeper {
-                period_us,
-                run_us,
-                then,
-            } => {
-                for _ in 0..task.count {
-                    let sleeper = Sleeper {
-                        then: then.map(|(us, ms)| (us * 1_000, ms * 1_000_000)),
-                        done: Some(done),
-                        ..self.sleeper(period_us * 1_000, run_us * 1_000, Some(series))
-                    };
-                    ids.push(self.spawn_one(task, Box::new(sleeper))?);
+            Kind::Cyclictest(timer) => {
+                let sleeper = Sleeper {
+                    done: Some(done),
+                    ..self.sleeper(timer.clone(), Some(series))
+                };
+                ids.push(self.spawn_one(workload, sleeper)?);
+            }
+            Kind::Hackbench(teams) => {
+                for _ in 0..teams.groups {
+                    ids.extend(self.spawn_team(workload, teams, series)?);
                 }
             }
-            Kind::Messages {
-                teams,
-                pairs,
-                loops,
-            } => {
-                for _ in 0..teams {
-                    ids.extend(self.spawn_team(task, pairs, loops, series)?);
-                }
-            }
+            _ => return Err("the C program has no such workload".into()),
         }
         Ok(ids)
     }
 
-    fn sleeper(&self, period_ns: u64, run_ns: u64, series: Option<SeriesId>) -> Sleeper {
+    fn sleeper(&self, timer: Cyclictest, series: Option<SeriesId>) -> Sleeper {
         Sleeper {
-            period_ns,
-            run_ns,
+            timer,
             timer_ns: self.description.timer_ns,
-            count_from_ns: self.scenario.warm_ms * 1_000_000,
+            count_from_ns: self.scenario.of.warmup_ns,
             series,
-            then: None,
             done: None,
             at_ns: 0,
             woken: false,
@@ -158,15 +123,14 @@ impl<'a> Bed<'a> {
 
     fn spawn_team(
         &mut self,
-        task: &Task,
-        pairs: u32,
-        loops: u64,
+        workload: &Workload,
+        teams: &Hackbench,
         finished: SeriesId,
     ) -> Result<Vec<TaskId>, Failure> {
-        let pipes: Vec<_> = (0..pairs)
+        let pipes: Vec<_> = (0..teams.pairs)
             .map(|_| self.machine.add_paged_pipe(PIPE_MESSAGES, PAGE_MESSAGES))
             .collect();
-        let left = (loops > 0).then(|| loops * u64::from(pairs));
+        let left = u64::from(teams.loops) * u64::from(teams.pairs);
         let mut ids = Vec::new();
         for &pipe in &pipes {
             let receiver = Receiver {
@@ -174,57 +138,51 @@ impl<'a> Bed<'a> {
                 left,
                 finished,
             };
-            ids.push(self.spawn_one(task, Box::new(receiver))?);
+            ids.push(self.spawn_one(workload, receiver)?);
             let sender = Sender {
                 pipes: pipes.clone(),
                 next: 0,
                 left,
                 finished,
             };
-            ids.push(self.spawn_one(task, Box::new(sender))?);
+            ids.push(self.spawn_one(workload, sender)?);
         }
         Ok(ids)
     }
 
-    fn spawn_one(&mut self, task: &Task, program: Box<dyn Program>) -> Result<TaskId, Failure> {
-        let cpus = match task.cpu {
-            Some(cpu) => cpu..cpu + 1,
-            None => 0..self.scenario.cpus,
-        };
-        let mut spec = TaskSpec::new(&task.name, self.groups[task.group], program);
-        spec.policy = match task.policy {
-            Policy::Normal => tidegate_sim::Policy::Normal,
-            Policy::Batch => tidegate_sim::Policy::Batch,
-            Policy::Idle => tidegate_sim::Policy::Idle,
-        };
-        spec.nice = task.nice;
-        spec.slice_ns = task.slice_us.map(|us| us * 1_000);
-        spec.cpus = Some(CpuSet::range(cpus));
-        Ok(self.machine.spawn(spec)?)
+    fn spawn_one(
+        &mut self,
+        workload: &Workload,
+        program: impl Program + 'static,
+    ) -> Result<TaskId, Failure> {
+        let mut common = workload.common.clone();
+        common.group = workload.group.map_or(GroupId::ROOT, |at| self.groups[at]);
+        common.cpus = common.cpus.or(Some(CpuSet::first_n(self.scenario.cpus())));
+        Ok(self.machine.spawn(common.task("check", program))?)
     }
 
     fn go(&mut self, span_max_ms: u64, into: &mut Figures) -> Result<(), Failure> {
-        let span_ms = self.scenario.span_ms.min(span_max_ms);
-        let from_ns = self.scenario.warm_ms * 1_000_000;
-        let to_ns = from_ns + span_ms * 1_000_000;
-        if self.scenario.rewrite.is_some() && self.description.cpus == 1 {
+        let span_ns = (self.scenario.span_ns()).min(span_max_ms.saturating_mul(1_000_000));
+        let from_ns = self.scenario.of.warmup_ns;
+        let to_ns = from_ns + span_ns;
+        if self.scenario.rewrite_ns.is_some() && self.description.cpus == 1 {
             self.add_writer()?;
         }
         let reads = self.scenario.reads.clone();
         self.run_until(from_ns)?;
-        let before: Vec<Reading> = reads.iter().map(|read| self.reading(read.1)).collect();
+        let before: Vec<Reading> = reads.iter().map(|read| self.reading(read.whom)).collect();
         self.run_until(to_ns)?;
-        for ((what, whom, name), before) in reads.into_iter().zip(before) {
-            let after = self.reading(whom);
+        for (read, before) in reads.into_iter().zip(before) {
+            let (at, after) = (read.whom.index(), self.reading(read.whom));
             let put = |into: &mut Figures, word: &str, value: f64, unit: &str| {
                 into.put(
-                    &format!("{}.{word}.{name}", self.scenario.name),
+                    &format!("{}.{word}.{}", self.scenario.of.name, read.name),
                     value,
                     unit,
                 );
             };
             let count = |pick: fn(&Reading) -> u64| (pick(&after) - pick(&before)) as f64;
-            match what {
+            match read.what {
                 What::Share => {
                     let share = 100.0 * count(|r| r.usage_ns) / (to_ns - from_ns) as f64;
                     put(into, "share", share, "%");
@@ -233,9 +191,9 @@ impl<'a> Bed<'a> {
                 What::Throttled => put(into, "throttled", count(|r| r.throttled), "count"),
                 What::Bursts => put(into, "bursts", count(|r| r.bursts), "count"),
                 What::Latency | What::Done => {
-                    let (series, prefix) = match what {
-                        What::Done => (self.done_of(whom), "done_"),
-                        _ => (self.series_of(whom), ""),
+                    let (series, prefix) = match read.what {
+                        What::Done => (self.done[at], "done_"),
+                        _ => (self.series[at], ""),
                     };
                     let latencies = self.machine.series(series);
                     for (word, ppm) in [("p50", 500_000), ("p90", 900_000), ("p99", 990_000)] {
@@ -249,8 +207,8 @@ impl<'a> Bed<'a> {
                     }
                 }
                 What::Duration => {
-                    let ends = self.machine.series(self.series_of(whom));
-                    if ends.count() != self.tasks_of(whom).len() as u64 {
+                    let ends = self.machine.series(self.series[at]);
+                    if ends.count() != self.tasks[at].len() as u64 {
                         return Err("it was not over in its time".into());
                     }
                     put(into, "duration", ends.max_ns() as f64 / 1e6, "ms");
@@ -262,8 +220,15 @@ impl<'a> Bed<'a> {
 
     /// On one CPU the writer itself is a task that interrupts what it writes about.
     fn add_writer(&mut self) -> Result<(), Failure> {
-        let every_us = self.scenario.rewrite.map_or(0, |(_, every_us)| every_us);
-        let writer = self.sleeper(every_us * 1_000, WRITER_NS, None);
+        let timer = Cyclictest {
+            threads: 1,
+            interval_ns: self.scenario.rewrite_ns.unwrap_or(0),
+            distance_ns: 0,
+            pinned: false,
+            work_ns: WRITER_NS,
+            step: None,
+        };
+        let writer = self.sleeper(timer, None);
         let mut spec = TaskSpec::new("writer", GroupId::ROOT, Box::new(writer));
         spec.nice = -20;
         self.machine.spawn(spec)?;
@@ -272,51 +237,27 @@ impl<'a> Bed<'a> {
 
     /// Runs on, with the writes that fall due.
     fn run_until(&mut self, end_ns: u64) -> Result<(), Failure> {
-        if let Some((group, every_us)) = self.scenario.rewrite {
-            let every_ns = every_us * 1_000;
-            let of = &self.scenario.groups[group];
-            let bandwidth = Bandwidth {
-                quota_us: of.quota_us,
-                period_us: of.period_us,
-                burst_us: of.burst_us,
-            };
+        if let Some(every_ns) = self.scenario.rewrite_ns {
             // After the writer's wakeup, before it sleeps again.
             let delay_ns = self.description.timer_ns + WRITER_NS / 2;
             let mut turn = self.machine.now_ns() / every_ns + 1;
             while turn * every_ns + delay_ns < end_ns {
                 self.machine.run_until(turn * every_ns + delay_ns)?;
-                self.machine.set_bandwidth(self.groups[group], bandwidth)?;
+                for (&id, group) in self.groups.iter().zip(&self.scenario.of.groups) {
+                    if let Some(bandwidth) = group.spec.bandwidth {
+                        self.machine.set_bandwidth(id, bandwidth)?;
+                    }
+                }
                 turn += 1;
             }
         }
         Ok(self.machine.run_until(end_ns)?)
     }
 
-    fn series_of(&self, whom: Whom) -> SeriesId {
-        match whom {
-            Whom::Task(task) => self.series[task],
-            Whom::Group(_) => self.series[0],
-        }
-    }
-
-    fn done_of(&self, whom: Whom) -> SeriesId {
-        match whom {
-            Whom::Task(task) => self.done[task],
-            Whom::Group(_) => self.done[0],
-        }
-    }
-
-    fn tasks_of(&self, whom: Whom) -> &[TaskId] {
-        match whom {
-            Whom::Task(task) => &self.tasks[task],
-            Whom::Group(_) => &[],
-        }
-    }
-
     fn reading(&self, whom: Whom) -> Reading {
         match whom {
-            Whom::Task(_) => {
-                let tasks = self.tasks_of(whom).iter();
+            Whom::Workload(at) => {
+                let tasks = self.tasks[at].iter();
                 let of = |&task: &TaskId| match self.description.own_count {
                     true => self.machine.task_work_done_ns(task),
                     false => self.machine.task_usage_ns(task),

@@ -53,7 +53,7 @@ pub struct Row {
 
 /// All rows of a scenario.
 pub fn rows(of: Of, scenario: &Scenario, pairs: &Both<Pair>) -> Vec<Row> {
-    let prefix = format!("{}.", scenario.name);
+    let prefix = format!("{}.", scenario.of.name);
     let mut names: Vec<String> = Vec::new();
     for pair in pairs.iter().flatten() {
         for name in pair.sim.names().filter(|name| name.starts_with(&prefix)) {
@@ -66,8 +66,8 @@ pub fn rows(of: Of, scenario: &Scenario, pairs: &Both<Pair>) -> Vec<Row> {
         let pair = pair.as_ref()?;
         let (kernel, sim) = (pair.kernel.get(name)?, pair.sim.get(name)?);
         let window = Window {
-            cpus: scenario.cpus,
-            span_ms: scenario.span_ms,
+            cpus: scenario.cpus(),
+            span_ms: scenario.span_ns() / 1_000_000,
         };
         let verdict = judge(of, name, kernel, sim, window);
         Some((kernel.clone(), sim.clone(), verdict))
@@ -129,7 +129,7 @@ pub fn markdown(table: &Table, all: &[(&Scenario, Vec<Row>)], pairs: &Both<Pair>
     for (scenario, rows) in all {
         text.push_str(&format!(
             "| **{}**: {} | | | | | | | | | |\n",
-            scenario.name, scenario.what
+            scenario.of.name, scenario.of.about
         ));
         for row in rows {
             let unit = row

@@ -3,13 +3,11 @@
 use super::*;
 use crate::figures::Figure;
 use crate::judge::{Window, judge};
+use tidegate_sim::scenario::Text;
 
-const SCENARIOS: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../tests/check/scenarios.txt"
-);
+const SCENARIOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/check/fair.toml");
 const FROZEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/check/vm.txt");
-const EXT_SCENARIOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/check/ext.txt");
+const EXT_SCENARIOS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/check/ext.toml");
 const EXT_FROZEN: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../tests/check/ext-6.18.txt"
@@ -18,7 +16,7 @@ const EXT_FROZEN_73: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/ch
 
 /// Compares with figures that were kept; how many are within, and which are not.
 fn against(table: &Table, scenarios: &str, frozen: &str, bed: &str) -> (usize, Vec<String>) {
-    let all = scenario::parse(&read(scenarios).unwrap()).unwrap();
+    let all = scenario::load(scenarios).unwrap();
     let pairs = [pair(table.of, &all, Some(frozen), u64::MAX).unwrap(), None];
     let rows: Vec<Row> = all
         .iter()
@@ -33,8 +31,11 @@ fn against(table: &Table, scenarios: &str, frozen: &str, bed: &str) -> (usize, V
         );
     }
     // Every scenario that the virtual machine runs is in the figures kept.
-    for scenario in all.iter().filter(|scenario| scenario.on.contains(bed)) {
-        let prefix = format!("{}.", scenario.name);
+    for scenario in all
+        .iter()
+        .filter(|scenario| scenario.on.iter().any(|on| on == bed))
+    {
+        let prefix = format!("{}.", scenario.of.name);
         let kernel = &pairs[0].as_ref().unwrap().kernel;
         assert!(
             kernel.names().any(|name| name.starts_with(&prefix)),
@@ -64,19 +65,21 @@ fn the_simulator_agrees_with_the_ext_engine() {
 /// One load of the engine serves all scenarios, and headroom is the machine's.
 #[test]
 fn headroom_is_the_same_in_all_scenarios_of_the_ext_engine() {
-    let all = scenario::parse(&read(EXT_SCENARIOS).unwrap()).unwrap();
-    let gates = all.iter().flat_map(|s| &s.groups).map(|group| &group.gate);
-    let asked: std::collections::BTreeSet<u32> =
-        gates.filter_map(|gate| gate.headroom_ppm).collect();
+    let all = scenario::load(EXT_SCENARIOS).unwrap();
+    let groups = all.iter().flat_map(|scenario| &scenario.of.groups);
+    let asked: std::collections::BTreeSet<u32> = groups
+        .filter(|group| group.headroom_said)
+        .map(|group| group.spec.headroom_ppm)
+        .collect();
     assert_eq!(asked.into_iter().collect::<Vec<_>>(), [300_000]);
 }
 
 #[test]
 fn one_description_gives_the_same_figures_twice() {
-    let all = scenario::parse(&read(SCENARIOS).unwrap()).unwrap();
+    let all = scenario::load(SCENARIOS).unwrap();
     let some: Vec<Scenario> = all
         .into_iter()
-        .filter(|s| s.name.starts_with("wake-mess"))
+        .filter(|s| s.of.name.starts_with("wake-mess"))
         .collect();
     let figures = || Figures::parse(&read(FROZEN).unwrap()).unwrap();
     let once = rehearsed(Of::Fair, &some, figures(), u64::MAX).unwrap();
@@ -139,18 +142,67 @@ fn criteria_are_those_of_the_docs() {
     assert_eq!(ext("x.done_p99.a", 10_000.0, 11_100.0, "us"), Some(false));
 }
 
+fn parsed(lines: &str) -> Result<Vec<Scenario>, String> {
+    scenario::parse(&Text {
+        shown: "t.toml".into(),
+        name: "t".into(),
+        text: format!("machine.cpus = 1\n[scenario.s]\ngroup.a = {{}}\n{lines}\n"),
+        folder: None,
+    })
+}
+
 #[test]
 fn a_mistake_in_a_scenario_names_its_line() {
-    for (text, line) in [
-        ("group a\n", "line 1"),
-        ("scenario s\ngroup a weigh=3\n", "line 2"),
-        ("scenario s\ngroup a\ntask t group=b kind=hog\n", "line 3"),
-        ("scenario s\ngroup a\ntask t group=a kind=dog\n", "line 3"),
-        ("scenario s\nread share a\n", "line 2"),
-        ("scenario s\nspan_ms long\n", "line 2"),
+    let hog = "workload.h = { kind = \"hog\", group = \"a\" }\n";
+    for (lines, line) in [
+        ("group.b = { weigh = 3 }", "t.toml:4:"),
+        ("read = [\"share b\"]", "t.toml:5:"),
+        ("read = [\"latency a\"]", "t.toml:5:"),
+        ("read = [\"periods h\"]", "t.toml:5:"),
+        ("read = [\"size a\"]", "t.toml:5:"),
+        ("on = [\"moon\"]", "t.toml:5:"),
+        ("rewrite = \"often\"", "t.toml:5:"),
+        ("rewrite = \"0s\"", "t.toml:5:"),
+        ("read = { share = \"a\" }", "t.toml:5:"),
     ] {
-        let why = scenario::parse(text).unwrap_err();
-        assert!(why.contains(line), "{why}");
+        let text = match line {
+            "t.toml:4:" => format!("{lines}\n{hog}"),
+            _ => format!("{hog}{lines}"),
+        };
+        let why = parsed(&text).unwrap_err();
+        assert!(why.contains(line), "{lines}: {why}");
+    }
+}
+
+#[test]
+fn the_kernels_runner_gets_every_value_and_nothing_that_it_cannot_do() {
+    let all = parsed(
+        "group.b = { parent = \"a\", quota = \"3ms\", class = \"side\", cap_soft = 200 }\n\
+         workload.h = { kind = \"hog\", group = \"b\", tasks = 2, policy = \"batch\" }\n\
+         workload.s = { kind = \"cyclictest\", group = \"a\", work = \"2us\", step_work = \"5us\", step_at = \"1s\" }\n\
+         read = [\"share b\", \"done s\"]\nrewrite = \"7ms\"",
+    );
+    let expected = "\
+        scenario s 1 0 10000000000 5000 7000000\n\
+        group a -1 100 0 0 100000 0\n\
+        group b 0 100 0 3000 100000 0\n\
+        gate class=side cap_soft=200m cap_scope=group\n\
+        task h 1 3 0 0 0 1\n\
+        hog 2\n\
+        task s 0 0 0 0 0 1\n\
+        sleeper 1000000 2000 5000 1000000000\n\
+        read share b 1 -1\n\
+        read done s -1 1\n";
+    assert_eq!(export::lines(&all.unwrap()[0]).unwrap(), expected);
+    for lines in [
+        "workload.w = { kind = \"hog\" }",
+        "workload.w = { kind = \"hog\", group = \"a\", busy = \"30%\" }",
+        "workload.w = { kind = \"hog\", group = \"a\", policy = \"fifo:3\" }",
+        "workload.w = { kind = \"hog\", group = \"a\", cap_hard = 300 }",
+        "workload.w = { kind = \"frames\", group = \"a\" }",
+        "group.b.cpus = \"0\"\nworkload.w = { kind = \"hog\", group = \"b\" }",
+    ] {
+        assert!(parsed(lines).is_err(), "{lines}");
     }
 }
 

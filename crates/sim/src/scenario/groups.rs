@@ -292,14 +292,11 @@ pub(super) fn cap(section: &Section<'_>) -> Option<CapTerms> {
         }
         return None;
     }
-    let none = i64::from(CAP_NONE_PPT);
     // At most 1 024 000 by the reader.
+    let ppt = |cap: Option<i64>| cap.map_or(tidegate_law::cap::NONE, |ppt| ppt as u32);
     Some(CapTerms {
-        hard_ppt: hard.unwrap_or(none) as u32,
-        soft_ppt: soft.unwrap_or(none) as u32,
+        hard_ppt: ppt(hard),
+        soft_ppt: ppt(soft),
         scope: scope.unwrap_or(CapScope::Group),
     })
 }
-
-/// A cap that is not there: all CPUs of the largest machine.
-const CAP_NONE_PPT: u32 = 1_024_000;

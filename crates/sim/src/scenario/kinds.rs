@@ -26,7 +26,15 @@ const CLOSED_LOOP: &[&str] = &["clients", "work", "work_shape", "think", "think_
 const HOG: &[&str] = &["tasks", "busy", "period"];
 const FRAMES: &[&str] = &["workers", "work", "work_shape", "serial", "rate"];
 const HACKBENCH: &[&str] = &["groups", "pairs", "loops", "message", "capacity"];
-const CYCLICTEST: &[&str] = &["threads", "interval", "distance", "pinned", "work"];
+const CYCLICTEST: &[&str] = &[
+    "threads",
+    "interval",
+    "distance",
+    "pinned",
+    "work",
+    "step_work",
+    "step_at",
+];
 const SCHBENCH: &[&str] = &[
     "messengers",
     "workers",
@@ -247,7 +255,15 @@ fn cyclictest(section: &Section<'_>, _: &Text) -> Kind {
             "make threads at most cpus, or leave pinned out",
         );
     }
+    for (key, other) in [("step_work", "step_at"), ("step_at", "step_work")] {
+        if section.has(key) && !section.has(other) {
+            let why = format!("means nothing without {other}");
+            section.refuse_key(key, why, "write both, step_work and step_at");
+        }
+    }
+    let step_work = section.any_time("step_work");
     Kind::Cyclictest(Cyclictest {
+        step: step_work.zip(section.any_time("step_at")),
         threads,
         interval_ns: section.some_time("interval").unwrap_or(MS),
         distance_ns: section.any_time("distance").unwrap_or(500_000),

@@ -7,6 +7,7 @@
 //! Nothing is parsed again after this. Everything that is wrong is told at once, each with its line and its mend.
 
 mod builtin;
+mod each;
 mod engine;
 mod error;
 mod groups;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use tidegate_terms::TimeSpan;
 
 pub use builtin::{BUILTIN, Builtin};
+pub use each::Own;
 pub use engine::{Engine, EngineKind};
 pub use error::{Place, ScenarioError, ScenarioErrors};
 pub use groups::{Group, GroupRef};

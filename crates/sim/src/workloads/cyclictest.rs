@@ -21,9 +21,19 @@ pub struct Cyclictest {
     pub pinned: bool,
     /// Work after each wakeup, beside what the kernel takes.
     pub work_ns: u64,
+    /// What the work becomes, and from which due time on.
+    pub step: Option<(u64, Ns)>,
 }
 
 impl Cyclictest {
+    /// Work after the wakeup that is due then.
+    pub fn work_at(&self, due_ns: Ns) -> u64 {
+        match self.step {
+            Some((work_ns, from_ns)) if due_ns >= from_ns => work_ns,
+            _ => self.work_ns,
+        }
+    }
+
     pub(super) fn build(&self, common: &Common, machine: &mut Machine) -> Result<Made, SimError> {
         let mut made = Made::default();
         let wakeup = common.recorder(machine, "wakeup", &mut made);
@@ -31,7 +41,7 @@ impl Cyclictest {
             let interval_ns = self.interval_ns + u64::from(thread) * self.distance_ns;
             let program = Timer {
                 interval_ns,
-                work_ns: self.work_ns,
+                of: self.clone(),
                 wakeup,
                 due_ns: None,
                 works: false,
@@ -48,7 +58,7 @@ impl Cyclictest {
 
 struct Timer {
     interval_ns: u64,
-    work_ns: u64,
+    of: Cyclictest,
     wakeup: Recorder,
     due_ns: Option<Ns>,
     works: bool,
@@ -60,11 +70,10 @@ impl Program for Timer {
             && !self.works
         {
             self.wakeup.since(ctx, due_ns);
-            if self.work_ns > 0 {
+            let work_ns = self.of.work_at(due_ns);
+            if work_ns > 0 {
                 self.works = true;
-                return Op::Run {
-                    work_ns: self.work_ns,
-                };
+                return Op::Run { work_ns };
             }
         }
         self.works = false;

@@ -162,6 +162,17 @@ fn timers_on_an_idle_machine_are_late_by_the_kernels_costs_alone() {
 }
 
 #[test]
+fn a_timers_work_steps_when_it_says() {
+    let out = plain(
+        1,
+        "10s",
+        "kind = \"cyclictest\"\ninterval = \"10ms\"\nwork = \"1ms\"\nstep_work = \"5ms\"\nstep_at = \"5s\"",
+    );
+    // 500 turns of 1 ms, then 500 of 5 ms.
+    near(out.groups[0].usage_ns, 3e9, 0.5);
+}
+
+#[test]
 fn a_lock_is_waited_for_as_long_as_it_is_held() {
     let lock = "[group.side]\nclass = \"side\"\n[workload.w]\nkind = \"lock-holder\"\nside_group = \"side\"\ninterval = \"10ms\"\n\
                 hold = \"4ms\"\nhold_shape = \"fixed\"\noutside = \"4ms\"\noutside_shape = \"fixed\"\nwork = \"100us\"\n";

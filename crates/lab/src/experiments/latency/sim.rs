@@ -283,6 +283,7 @@ fn cyclictest(
         distance_ns: 500_000,
         pinned: false,
         work_ns: 0,
+        step: None,
     });
     let made = built(kind.build(&timer, &mut m))?;
     let mut sim = Simulation::new(m, Vec::new());
