@@ -31,8 +31,7 @@ within() {
 	awk -v x="$2" -v a="$3" -v b="$4" 'BEGIN { exit !(x != "" && x >= a && x <= b) }' || fail "$1 is '$2', not within $3..$4"
 }
 
-# until_true SECONDS COMMAND...: waits for it to succeed. It looks often at first, then less: a look that starts a process or two
-# takes milliseconds of the precise machine's one CPU.
+# until_true SECONDS COMMAND...: waits for it to succeed. Often at first, then less: a look takes milliseconds of the one CPU.
 until_true() {
 	now
 	_end=$((NOW + $1 * 100))

@@ -235,6 +235,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         if ended {
+            inside.wait().unwrap();
             eprintln!(
                 "skipped: numbers_of_a_user_namespace_are_its_makers: no user namespaces here"
             );

@@ -6,7 +6,7 @@ use tidegate_api::ApiError;
 pub use tidegate_api::Exit;
 use tidegate_terms::{ConfigErrors, TermError};
 
-use crate::escape::escaped;
+use crate::plain_text::escaped;
 
 /// A failure with its message (what: where: why; mend) and its exit code.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use anstyle::{AnsiColor, Style};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::escape::escaped;
 use crate::exit::{Exit, Failure};
+use crate::plain_text::escaped;
 
 /// The widest line that is written.
 pub const WIDTH: usize = 80;
