@@ -271,32 +271,42 @@ impl Housekeeping {
         if life.leaving.load(Ordering::Acquire) {
             return;
         }
-        let kernel = &runtime.kernel;
         self.stuck_guardians
             .retain_mut(|guardian| matches!(guardian.try_wait(), Ok(None)));
-        if let Some(guardian) = &mut self.guardian
-            && let Some(silent_ns) = runtime
-                .control_loop
-                .lease
-                .guardian_silent_ns(guardian.id() as i32, kernel.clock.now_ns())
-            && silent_ns > GUARDIAN_SILENT_NS
-        {
-            // One that waits in the kernel dies when that lets it; another is started at once.
-            let _ = guardian.kill();
-            self.stuck_guardians.extend(self.guardian.take());
-            let alert = "guardian: it had stopped looking after the agent, and was replaced";
-            lock(&runtime.alerts).insert(alert.to_owned());
-        }
-        let ended = match &mut self.guardian {
+        let has_ended = match &mut self.guardian {
             Some(guardian) => !matches!(guardian.try_wait(), Ok(None)),
             None => true,
         };
-        if ended {
-            warn!("the guardian has ended or is stuck; starting another");
-            self.guardian = start_guardian(&kernel.run_dir, life.mode, self.engine)
-                .inspect_err(|error| warn!("guardian: {error}"))
-                .ok();
+        if has_ended {
+            warn!("the guardian has ended; starting another");
+            self.start_guardian(runtime, life);
+        } else if self.is_guardian_silent(runtime) {
+            // One that waits in the kernel dies when that lets it; another is started at once.
+            if let Some(mut guardian) = self.guardian.take() {
+                let _ = guardian.kill();
+                self.stuck_guardians.push(guardian);
+            }
+            let alert = "guardian: it had stopped looking after the agent, and was replaced";
+            warn!("{alert}");
+            lock(&runtime.alerts).insert(alert.to_owned());
+            self.start_guardian(runtime, life);
         }
+    }
+
+    /// Whether the guardian is there and has not looked for too long.
+    fn is_guardian_silent(&self, runtime: &Runtime) -> bool {
+        let now_ns = runtime.kernel.clock.now_ns();
+        let lease = &runtime.control_loop.lease;
+        self.guardian
+            .as_ref()
+            .and_then(|guardian| lease.guardian_silent_ns(guardian.id() as i32, now_ns))
+            .is_some_and(|silent_ns| silent_ns > GUARDIAN_SILENT_NS)
+    }
+
+    fn start_guardian(&mut self, runtime: &Runtime, life: &Life) {
+        self.guardian = start_guardian(&runtime.kernel.run_dir, life.mode, self.engine)
+            .inspect_err(|error| warn!("guardian: {error}"))
+            .ok();
     }
 
     /// The agent's own CPU between two looks.

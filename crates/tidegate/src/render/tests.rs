@@ -111,7 +111,7 @@ fn one_gate() {
         plain(&gates::one(&gate())),
         "\
 ffmpeg (side, run)
-   Command: ffmpeg -i holiday.mkv -c:v libx265 ?[31mred.mp4
+   Command: ffmpeg -i holiday.mkv -c:v libx265 \\u{1b}[31mred.mp4
      Group: /tidegate-side/ffmpeg
       Life: 1 process, made 75 s ago by user 1000
        CPU: 0.78 CPUs of 0.79 allowed; throttled 12 times, 1.2 s in all
