@@ -36,4 +36,4 @@ mod tests;
 mod view;
 
 pub use lifecycle::guardian;
-pub use lifecycle::repair::{After, RepairError, repair};
+pub use lifecycle::repair::{After, RepairError, is_handed_over, repair};

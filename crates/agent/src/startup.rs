@@ -40,6 +40,7 @@ use crate::runtime::cpuset_controller::{self, CpusetController};
 use crate::runtime::mechanisms::units;
 use crate::runtime::{Runtime, bursts, control_thread, lock_boost, supervise};
 use crate::server;
+use crate::systemd::bus;
 use crate::view::SharedStatus;
 
 pub use crate::process::Mode;
@@ -155,6 +156,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
             units: Mutex::default(),
             cpuset: Mutex::new(cpuset),
             lock_boost: Mutex::default(),
+            unread_records: Mutex::default(),
             alerts: Mutex::new(report.alerts.into_iter().collect()),
             settings,
         },
@@ -364,10 +366,28 @@ fn leave_on_signals(agent: Arc<Agent>) -> io::Result<()> {
             _ = term.recv() => {}
             _ = int.recv() => {}
         }
-        info!("asked to leave");
-        agent.leave();
+        // Before the gates are locked: systemd may take its time.
+        match is_restarted(agent.life.mode) {
+            true => {
+                info!("asked to leave for the next agent");
+                agent.hand_over();
+            }
+            false => {
+                info!("asked to leave");
+                agent.leave();
+            }
+        }
     });
     Ok(())
+}
+
+/// Whether this is a service that systemd starts again as soon as it has ended.
+fn is_restarted(mode: Mode) -> bool {
+    mode == Mode::Service
+        && bus::is_restarting(std::process::id()).unwrap_or_else(|error| {
+            info!("whether this is a restart is not known ({error}): taken for an end");
+            false
+        })
 }
 
 /// Tells the starter, which waits on our standard output, and lets go of it.

@@ -7,7 +7,7 @@ mod targets;
 use tidegate_api::{ApiError, Done, ErrorKind, ExplainView, StatusView};
 
 use crate::agent::Agent;
-use crate::lifecycle::leave;
+use crate::lifecycle::{hand_over, leave};
 use crate::peer::{Peer, ask_an_admin, is_admin};
 use crate::view::{explain, status};
 
@@ -30,6 +30,11 @@ impl Agent {
     /// Leaves; says how many side commands still run.
     pub fn leave(&self) -> usize {
         leave(&self.gates, &self.runtime, &self.life)
+    }
+
+    /// Ends for the agent that a service manager starts next: nothing is put back.
+    pub fn hand_over(&self) {
+        hand_over(&self.gates, &self.runtime, &self.life);
     }
 
     /// Ends the agent.

@@ -5,6 +5,7 @@ mod gate;
 mod hint;
 pub(crate) mod privilege;
 mod rate;
+pub(crate) mod stored;
 
 use std::sync::{Mutex, MutexGuard};
 

@@ -9,6 +9,7 @@ use tidegate_knobs::sync::lock;
 use tidegate_terms::{RawTerms, Source};
 use tracing::{info, warn};
 
+use crate::gates::stored::{self, StoredGates};
 use crate::gates::{Attachment, Gate, Gates, Record};
 use crate::kernel::Kernel;
 use crate::process::lease::monotonic_ns;
@@ -41,15 +42,21 @@ pub(crate) fn take_up(registry: &Gates, runtime: &Runtime) {
     let mut gates = registry.lock();
     for record in stored_gates(runtime) {
         let name = record.name.clone();
-        match Gate::new(record, &registry.config) {
-            Ok(gate) if !has_ended(runtime, &gate) => gates.push(gate),
-            Ok(_) => info!(gate = name, "ended while no agent was there"),
-            Err(error) => {
-                lock(&runtime.alerts)
-                    .insert(format!("gate {name}: {error}; its terms were left out"));
-            }
+        let (gate, left_out) = Gate::from_stored(record, &registry.config);
+        for why in left_out {
+            lock(&runtime.alerts).insert(format!(
+                "gate {name}: {why}; not enforced until it is set again"
+            ));
+        }
+        match has_ended(runtime, &gate) {
+            false => gates.push(gate),
+            true => info!(gate = name, "ended while no agent was there"),
         }
     }
+    let unread: BTreeSet<String> = lock(&runtime.unread_records)
+        .iter()
+        .map(|record| record.name().to_owned())
+        .collect();
     take_up_nameless(registry, kernel, &mut gates);
     let root = kernel.side_root();
     let main_root = kernel.main_root();
@@ -63,7 +70,8 @@ pub(crate) fn take_up(registry: &Gates, runtime: &Runtime) {
         let shared = entry.group == root || entry.group == main_root;
         let gate = gates.iter().find(|gate| gate.record.name == entry.gate);
         // Turns ended with the agent that gave them.
-        is_boost(entry) || !shared && !gate.is_some_and(|gate| needs(gate, &entry.change))
+        let is_needed = gate.is_some_and(|gate| needs(gate, &entry.change));
+        is_boost(entry) || !shared && !is_needed && !unread.contains(&entry.gate)
     });
     for line in report {
         info!("left by an earlier agent: {line}");
@@ -106,20 +114,26 @@ fn stored_gates(runtime: &Runtime) -> Vec<Record> {
             return Vec::new();
         }
     };
-    let unread = |error: serde_json::Error| {
+    let stored = stored::read(&text).unwrap_or_else(|why| {
         let message = format!(
-            "{}: {error}; gates are found by their groups' names instead",
+            "{}: {why}; gates are found by their groups' names instead",
             path.display()
         );
         warn!("{message}");
         lock(&runtime.alerts).insert(message);
-    };
-    // One by one: a record that another version wrote in its own way costs no other gate its terms.
-    let records: Vec<serde_json::Value> = serde_json::from_str(&text)
-        .map_err(unread)
-        .unwrap_or_default();
-    let read = |record| serde_json::from_value(record).map_err(unread).ok();
-    records.into_iter().filter_map(read).collect()
+        StoredGates::default()
+    });
+    for record in &stored.unread {
+        let message = format!(
+            "gate {}: another version wrote it down ({}): its limits stay as they are, and it is kept for that version",
+            record.name(),
+            record.why
+        );
+        warn!("{message}");
+        lock(&runtime.alerts).insert(message);
+    }
+    *lock(&runtime.unread_records) = stored.unread;
+    stored.records
 }
 
 /// Groups of ours with work in them that no record tells of: their gates' terms are lost, their class is not.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the agent left on purpose | leaves too; if commands of an agent on demand still run, once their groups can be removed |
 //! | the agent is dead | writes the fallback; starts another agent if the dead one was started on demand |
+//! | the agent ended for another one, as a restarted service does | waits for that one until the lease runs out; then acts as for a death |
 //! | no beat for a lease (a frozen agent) | writes the fallback once, and waits for a beat or a death |
 //! | another agent holds the lease | leaves: that agent has a guardian of its own |
 //!
@@ -41,6 +42,7 @@ const RETRY: Duration = Duration::from_secs(10);
 enum Sight {
     Well,
     Left,
+    HandedOver,
     Replaced,
     Dead,
     Expired,
@@ -54,10 +56,13 @@ fn look(lease: &Lease, agent_pid: i32, dead: bool, now_ns: u64) -> Sight {
     if lease.left() {
         return Sight::Left;
     }
+    let (age_ns, lease_ns) = lease.age_and_lease_ns(now_ns);
+    if dead && lease.is_handed_over() && age_ns <= lease_ns {
+        return Sight::HandedOver;
+    }
     if dead {
         return Sight::Dead;
     }
-    let (age_ns, lease_ns) = lease.age_and_lease_ns(now_ns);
     if age_ns > lease_ns {
         Sight::Expired
     } else {
@@ -107,6 +112,7 @@ pub fn main(
                 return Ok(());
             }
             Sight::Well => fallback.forget(),
+            Sight::HandedOver => std::thread::sleep(TAKEN),
             Sight::Expired => {
                 if fallback.is_first() {
                     warn!(
@@ -279,6 +285,10 @@ mod tests {
         assert_eq!(look(&lease, 7, false, 6_001), Sight::Expired);
         assert_eq!(look(&lease, 7, true, 5_500), Sight::Dead);
         assert_eq!(look(&lease, 8, true, 5_500), Sight::Replaced);
+        lease.hand_over();
+        assert_eq!(look(&lease, 7, false, 5_500), Sight::Well, "it tidies up");
+        assert_eq!(look(&lease, 7, true, 5_500), Sight::HandedOver);
+        assert_eq!(look(&lease, 7, true, 6_001), Sight::Dead, "none came");
         lease.leave();
         assert_eq!(look(&lease, 7, true, 9_000), Sight::Left);
     }

@@ -71,6 +71,35 @@ fn is_alive(runtime: &Runtime, gate: &Gate) -> bool {
         || has_units(runtime, &gate.record.name)
 }
 
+/// Ends for another agent to take this one's place within the lease, as a restarted service does: all gates and their limits stand
+/// as they are, and the guardian acts if none comes.
+pub(crate) fn hand_over(registry: &Gates, runtime: &Runtime, life: &Life) {
+    let mut gates = registry.lock();
+    life.leaving.store(true, Ordering::Release);
+    end_ext(runtime);
+    // Turns of lock holders end with the agent that gave them.
+    runtime.journal().restore_where(is_boost);
+    for gate in gates.iter_mut() {
+        copy_caps_of_ext(runtime, gate);
+    }
+    if let Err(error) = save(runtime, &gates) {
+        warn!("{error}");
+    }
+    runtime.control_loop.lease.beat(monotonic_ns());
+    runtime.control_loop.lease.hand_over();
+    life.tell_left();
+}
+
+/// Caps for each process or task have no copy while the scheduler keeps them.
+fn copy_caps_of_ext(runtime: &Runtime, gate: &mut Gate) {
+    if runtime.ext.is_wanted()
+        && gate.caps_for_each().is_some()
+        && let Err(error) = put_on_units(runtime, gate)
+    {
+        warn!("gate {}: {error}", gate.record.name);
+    }
+}
+
 fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate>>) -> usize {
     let kernel = &runtime.kernel;
     life.leaving.store(true, Ordering::Release);
@@ -90,13 +119,7 @@ fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate
     *gates = orphaned;
     for gate in gates.iter_mut() {
         runtime.control_loop.lease.beat(monotonic_ns());
-        // They had no copy while the scheduler kept them.
-        if runtime.ext.is_wanted()
-            && gate.caps_for_each().is_some()
-            && let Err(error) = put_on_units(runtime, gate)
-        {
-            warn!("gate {}: {error}", gate.record.name);
-        }
+        copy_caps_of_ext(runtime, gate);
         leave_in_background(runtime, gate);
     }
     release_all(runtime, &ended);
@@ -120,7 +143,7 @@ fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate
     if gates.iter().all(Gate::is_limited) && kernel.groups.exists(&main) {
         kernel.remove_group(&main);
     }
-    if let Err(error) = save(kernel, &gates) {
+    if let Err(error) = save(runtime, &gates) {
         warn!("{error}");
     }
     if gates.is_empty() {
@@ -129,7 +152,6 @@ fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate
     }
     runtime.control_loop.lease.beat(monotonic_ns());
     runtime.control_loop.lease.leave();
-    life.left.notify_waiters();
-    life.left.notify_one();
+    life.tell_left();
     orphans
 }

@@ -11,9 +11,10 @@ use tidegate_knobs::kfs::{self, KernelFs, KfsError, RealFs};
 use tidegate_knobs::ledger::{Change, Entry, LedgerError, own_groups};
 use tidegate_knobs::target::ProcessRef;
 
-use crate::gates::{Attachment, Record};
+use crate::gates::{Attachment, stored};
 use crate::paths::{RunDir, RunDirError};
 use crate::process::agent_lock::{AgentLock, lock_when_free};
+use crate::process::lease::Lease;
 use crate::systemd::take_back_where;
 
 /// Why a dead agent's values cannot be repaired.
@@ -122,14 +123,17 @@ pub fn has_records(run_dir: &RunDir) -> bool {
 /// Whether a process that is only known, not limited (`set pid:N class=main`), still runs: the next agent is to know it too.
 fn knows_living(groups: &Groups, run_dir: &RunDir) -> bool {
     let text = groups.fs().read(&run_dir.gates()).unwrap_or_default();
-    let records: Vec<Record> = serde_json::from_str(&text).unwrap_or_default();
-    records.iter().any(|record| match &record.attachment {
-        Attachment::Observed {
-            pid, start_ticks, ..
-        } => ProcessRef::look_up(&**groups.fs(), *pid)
-            .is_ok_and(|now| now.start_ticks == *start_ticks),
-        _ => false,
-    })
+    let stored = stored::read(&text).unwrap_or_default();
+    stored
+        .records
+        .iter()
+        .any(|record| match &record.attachment {
+            Attachment::Observed {
+                pid, start_ticks, ..
+            } => ProcessRef::look_up(&**groups.fs(), *pid)
+                .is_ok_and(|now| now.start_ticks == *start_ticks),
+            _ => false,
+        })
 }
 
 /// `own` is sorted, as it is found.
@@ -167,8 +171,16 @@ fn sweep(groups: &Groups, journal: &mut Journal, own: &[GroupPath], run_dir: &Ru
 pub enum After {
     /// On purpose, or unknown: no agent is going to follow.
     End,
+    /// For the next agent, which a service manager starts at once: everything stands as it is, and a guardian watches.
+    HandOver,
     /// By a crash, and a service manager starts the next one: gates live on, and have the fallback that they declared until then.
     Crash,
+}
+
+/// Whether the agent ended for another one to take its place, and none has yet.
+pub fn is_handed_over(run_dir: &RunDir) -> bool {
+    let path = run_dir.lease();
+    path.exists() && Lease::open(&path).is_ok_and(|lease| lease.is_handed_over())
 }
 
 /// Repairs what a dead agent left (a service's ExecStopPost, or by hand). After an end, foreign targets are restored and empty
@@ -202,6 +214,11 @@ pub(crate) fn repair_with(
 ) -> Result<Vec<String>, RepairError> {
     if after == After::Crash {
         return Ok(fall_back_with(journal, 0));
+    }
+    if after == After::HandOver {
+        return Ok(vec![
+            "the service restarts: gates and limits stay".to_owned(),
+        ]);
     }
     let own = own_groups(groups, run_dir.prefix())?;
     // A process that was moved into a group of ours is foreign, too.

@@ -28,6 +28,11 @@ const RESTARTS_MAX: u64 = 5;
 const YOUNG_NS: u64 = 2_000_000_000;
 const RESTART_WINDOW_NS: u64 = 60_000_000_000;
 
+/// Values of the word `leaving`. A guardian of a version that does not know the second sees a death.
+const LEFT: u64 = 1;
+const HANDED_OVER: u64 = 2;
+
+/// Words are only ever added, at the end, and zero says that a version did not tell: agent and guardian may be of different ones.
 #[repr(C)]
 struct Page {
     magic: AtomicU64,
@@ -42,6 +47,26 @@ struct Page {
     taken_ns: AtomicU64,
     /// The guardian's last look; 0 for one of a version that did not tell.
     guardian_beat_ns: AtomicU64,
+}
+
+impl Page {
+    /// As a fresh page, but for the mark.
+    fn forget(&self) {
+        for word in [
+            &self.agent_pid,
+            &self.beat_ns,
+            &self.lease_ns,
+            &self.leaving,
+            &self.fallback_ns,
+            &self.guardian_pid,
+            &self.restarts,
+            &self.restart_ns,
+            &self.taken_ns,
+            &self.guardian_beat_ns,
+        ] {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The mapped page.
@@ -83,7 +108,11 @@ impl Lease {
         let page = NonNull::new(address.cast::<Page>())
             .ok_or_else(|| io::Error::other("mmap gave a null page"))?;
         let lease = Self { page };
-        lease.page().magic.store(MAGIC, Ordering::Relaxed);
+        // A page of zeros is a fresh one. Anything else is another file, or damaged: nothing in it can be believed.
+        let found = lease.page().magic.swap(MAGIC, Ordering::Relaxed);
+        if found != MAGIC && found != 0 {
+            lease.page().forget();
+        }
         Ok(lease)
     }
 
@@ -111,12 +140,22 @@ impl Lease {
 
     /// The agent leaves on purpose, with nothing left to guard.
     pub fn leave(&self) {
-        self.page().leaving.store(1, Ordering::Release);
+        self.page().leaving.store(LEFT, Ordering::Release);
     }
 
     /// Whether the agent left on purpose.
     pub fn left(&self) -> bool {
-        self.page().leaving.load(Ordering::Acquire) == 1
+        self.page().leaving.load(Ordering::Acquire) == LEFT
+    }
+
+    /// The agent ends for another to take its place within the lease: all limits stand until then.
+    pub fn hand_over(&self) {
+        self.page().leaving.store(HANDED_OVER, Ordering::Release);
+    }
+
+    /// Whether the agent ended so, and none took its place.
+    pub fn is_handed_over(&self) -> bool {
+        self.page().leaving.load(Ordering::Acquire) == HANDED_OVER
     }
 
     /// The agent that holds the page.
@@ -214,8 +253,11 @@ mod tests {
 
         assert!(!guardian.left());
         agent.leave();
-        assert!(guardian.left());
+        assert!(guardian.left() && !guardian.is_handed_over());
+        agent.hand_over();
+        assert!(guardian.is_handed_over() && !guardian.left());
         agent.take(4243, 1);
+        assert!(!guardian.is_handed_over());
         assert!(!guardian.left(), "a new agent has not left");
     }
 

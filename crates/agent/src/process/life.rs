@@ -50,6 +50,12 @@ impl Life {
         }
     }
 
+    /// Wakes what waits for the end.
+    pub fn tell_left(&self) {
+        self.left.notify_waiters();
+        self.left.notify_one();
+    }
+
     /// Waits until the agent leaves.
     pub async fn left(&self) {
         while !self.leaving.load(Ordering::Acquire) {

@@ -42,6 +42,7 @@ use tidegate_terms::Settings;
 
 use crate::control_loop::ControlLoop;
 use crate::ext::ExtSupervisor;
+use crate::gates::stored::UnreadRecord;
 use crate::kernel::Kernel;
 use cpuset_controller::CpusetController;
 use lock_boost::LockBoostStats;
@@ -61,6 +62,8 @@ pub struct Runtime {
     pub(crate) cpuset: Mutex<CpusetController>,
     /// Lock holders that went first.
     pub(crate) lock_boost: Mutex<LockBoostStats>,
+    /// Gates that another version wrote down in a way that this one cannot read: left as they are.
+    pub(crate) unread_records: Mutex<Vec<UnreadRecord>>,
     /// What needs a person.
     pub alerts: Mutex<BTreeSet<String>>,
     /// The machine's settings.

@@ -2,11 +2,12 @@
 
 use tidegate_api::ApiError;
 use tidegate_knobs::control::QuotaTarget;
+use tidegate_knobs::sync::lock;
 use tidegate_terms::Class;
 
 use crate::errors::internal;
-use crate::gates::{Attachment, Gate};
-use crate::kernel::{Kernel, limited_below};
+use crate::gates::{Attachment, Gate, stored};
+use crate::kernel::limited_below;
 use crate::runtime::Runtime;
 use crate::runtime::domains::demand_of;
 use crate::runtime::mechanisms::caps::publish_soft_caps;
@@ -68,13 +69,14 @@ pub(crate) fn publish(runtime: &Runtime, gates: &[Gate]) -> Result<(), ApiError>
     control.set_groups(side, main);
     drop(control);
     tell_ext(runtime, gates);
-    save(kernel, gates)
+    save(runtime, gates)
 }
 
 /// Writes down which gates there are.
-pub(crate) fn save(kernel: &Kernel, gates: &[Gate]) -> Result<(), ApiError> {
+pub(crate) fn save(runtime: &Runtime, gates: &[Gate]) -> Result<(), ApiError> {
     let records: Vec<_> = gates.iter().map(|gate| &gate.record).collect();
-    let text = serde_json::to_vec(&records).map_err(internal)?;
+    let text = stored::written(&records, &lock(&runtime.unread_records)).map_err(internal)?;
+    let kernel = &runtime.kernel;
     kernel
         .fs
         .replace(&kernel.run_dir.gates(), &text)

@@ -220,6 +220,38 @@ pub fn set_cpu_values(unit: &UnitName, values: &CpuValues) -> Result<(), BusErro
     }
 }
 
+/// Whether systemd is restarting the unit that this process belongs to: what it stops, it starts again at once.
+///
+/// # Errors
+/// No systemd, no bus, no answer, or the process is in no unit.
+pub fn is_restarting(pid: u32) -> Result<bool, BusError> {
+    /// Number, unit, type, state, the job's object, the unit's object.
+    type Job = (
+        u32,
+        String,
+        String,
+        String,
+        OwnedObjectPath,
+        OwnedObjectPath,
+    );
+    let whose = format!("of process {pid}");
+    on_bus(async |bus| {
+        let wrong = refused(&whose);
+        let body = (pid,);
+        let method = "GetUnitByPID";
+        let call = bus.call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, &body);
+        let reply = call.await.map_err(&wrong)?;
+        let unit: OwnedObjectPath = reply.body().deserialize().map_err(&wrong)?;
+        let method = "ListJobs";
+        let call = bus.call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, &());
+        let reply = call.await.map_err(&wrong)?;
+        let jobs: Vec<Job> = reply.body().deserialize().map_err(&wrong)?;
+        Ok(jobs
+            .iter()
+            .any(|(_, _, kind, _, _, of)| *of == unit && kind == "restart"))
+    })
+}
+
 fn refused(unit: &str) -> impl Fn(zbus::Error) -> BusError + use<> {
     let unit = unit.to_owned();
     move |error| BusError::Refused {

@@ -11,7 +11,7 @@ use tidegate_knobs::discover::discover;
 use tidegate_knobs::group::Groups;
 use tidegate_knobs::kfs::{KernelFs, Meanwhile};
 
-use super::{Bed, Kind, PIDS, STEP_NS, root, run_side, set_side, terms, unset};
+use super::{Bed, PIDS, STEP_NS, root, run_side, set_side, terms, unset};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::lifecycle::renew_all;
@@ -250,33 +250,4 @@ impl Bed {
         agent.leave();
         Ok(())
     }
-}
-
-#[test]
-fn a_record_that_cannot_be_read_costs_no_other_gate_its_terms() {
-    let bed = Bed::new(Kind::V2);
-    let agent = bed.agent().unwrap();
-    for pid in &PIDS[..2] {
-        super::run(&agent, *pid, &[("class", "side"), ("weight", "7")]).unwrap();
-    }
-    drop(agent);
-    let path = bed.run_dir().gates();
-    let text = bed.fs.inner().text(&path.display().to_string());
-    // As another version might write it.
-    let mut records: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
-    records[0]["attachment"] = serde_json::json!({"in_a_new_way": 1});
-    let text = serde_json::to_vec(&records).unwrap();
-    bed.fs.inner().replace(&path, &text).unwrap();
-    let agent = bed.agent().unwrap();
-    let gates = agent.gates.lock();
-    let weights: Vec<u32> = gates.iter().map(crate::gates::Gate::weight).collect();
-    // The other is side work by its group's name, with its class's own terms.
-    assert_eq!(weights.len(), 2);
-    assert!(
-        weights.contains(&7) && weights.contains(&100),
-        "{weights:?}"
-    );
-    drop(gates);
-    let alerts = agent.status().alerts.join("; ");
-    assert!(alerts.contains("in_a_new_way"), "{alerts}");
 }

@@ -21,6 +21,7 @@ mod sensor;
 mod sim_clock;
 mod steps;
 mod units;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -171,6 +172,7 @@ impl Bed {
                     Topology::read(&*topology_fs).unwrap_or_default(),
                     &groups_of,
                 )),
+                unread_records: Mutex::default(),
                 alerts: Mutex::new(report.alerts.into_iter().collect()),
                 settings,
             },

@@ -10,14 +10,14 @@ mod entry;
 mod moving;
 mod order;
 mod restore;
+mod stored;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use entries::Entries;
+use stored::{Stored, Unread};
 
 pub use entry::{Change, Entry, Fallback, NewEntry};
 pub use moving::{Moved, Moving, MovingError, SLOTS as MOVING_LIMITS_MAX};
@@ -34,7 +34,6 @@ pub const FILE: &str = "ledger.json";
 /// The moving limits' file in the run directory.
 pub const MOVING_FILE: &str = "ledger.moving";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-const FORMAT: u32 = 1;
 /// Damaged ledgers that are kept for a person to look at.
 const BAD_KEPT_MAX: u32 = 20;
 
@@ -61,24 +60,6 @@ pub enum LedgerError {
     },
 }
 
-#[derive(Debug, Deserialize)]
-struct Stored {
-    format: u32,
-    boot_id: String,
-    next_id: u64,
-    entries: Vec<Entry>,
-}
-
-/// The same on its way to the file, which is written at each record: nothing is copied and no space is wasted, for with
-/// thousands of gates this is most of what a new one costs.
-#[derive(Debug, Serialize)]
-struct Storing<'a> {
-    format: u32,
-    boot_id: &'a str,
-    next_id: u64,
-    entries: &'a [Entry],
-}
-
 /// What opening found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenReport {
@@ -90,6 +71,8 @@ pub struct OpenReport {
     pub gone: Vec<Entry>,
     /// Entries whose group is another by now (same path, another inode), dropped.
     pub replaced: Vec<Entry>,
+    /// Entries that this version cannot read, kept as they are.
+    pub unread: usize,
     /// A ledger that could not be read was set aside under this name.
     pub set_aside: Option<PathBuf>,
     /// What needs a person, one sentence each.
@@ -103,6 +86,8 @@ pub struct Ledger {
     boot_id: String,
     next_id: u64,
     entries: Entries,
+    /// Another version's, for that version to undo.
+    unread: Vec<Unread>,
     moving: Moving,
 }
 
@@ -132,17 +117,19 @@ impl Ledger {
             boot_id,
             next_id: 1,
             entries: Entries::default(),
+            unread: Vec::new(),
             moving,
         };
         let mut report = OpenReport::default();
         match ledger.load(&mut report)? {
             Some(stored) if stored.boot_id == ledger.boot_id => {
                 ledger.next_id = stored.next_id.max(1);
-                ledger.adopt(stored.entries, groups, &mut report);
+                let (entries, unread) = stored.into_entries();
+                ledger.adopt(entries, groups, &mut report);
+                ledger.keep_unread(unread, groups, &mut report);
                 // Slots of ids still to come belong to an agent that records just now (the guardian reads beside it).
                 let next_id = ledger.next_id;
-                let entries = &ledger.entries;
-                let keep = |id: u64| id >= next_id || entries.get(id).is_some();
+                let keep = |id: u64| id >= next_id || ledger.has(id);
                 ledger.moving.retain(keep);
             }
             Some(stored) => {
@@ -162,10 +149,9 @@ impl Ledger {
             Err(error) if error.errno == libc::ENOENT => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let why = match serde_json::from_str::<Stored>(&text) {
-            Ok(stored) if stored.format == FORMAT => return Ok(Some(stored)),
-            Ok(stored) => format!("format {} is not {FORMAT}", stored.format),
-            Err(error) => error.to_string(),
+        let why = match Stored::read(&text) {
+            Ok(stored) => return Ok(Some(stored)),
+            Err(why) => why,
         };
         let aside = self.set_aside(report);
         report.alerts.push(format!(
@@ -222,6 +208,26 @@ impl Ledger {
                 }
             }
         }
+    }
+
+    /// Another version's entries stay in the file as they are, for as long as their groups are there.
+    fn keep_unread(&mut self, unread: Vec<Unread>, groups: &Groups, report: &mut OpenReport) {
+        for entry in unread {
+            self.next_id = self.next_id.max(entry.id().unwrap_or(0).saturating_add(1));
+            if entry.has_lost_its_group(groups) {
+                continue;
+            }
+            report.unread += 1;
+            report.alerts.push(format!(
+                "ledger: {entry} was made by another version and cannot be undone by this one; kept for that version"
+            ));
+            self.unread.push(entry);
+        }
+    }
+
+    /// Whether an entry of this number is in the file, readable or not.
+    fn has(&self, id: u64) -> bool {
+        self.entries.get(id).is_some() || self.unread.iter().any(|entry| entry.id() == Some(id))
     }
 
     /// Every entry, oldest first.
@@ -304,7 +310,7 @@ impl Ledger {
         if count > 0 {
             self.store()?;
             // Only now: an entry that is still in the file must have its slot, or its limit could not be told for ours.
-            self.moving.retain(|id| self.entries.get(id).is_some());
+            self.moving.retain(|id| self.has(id));
         }
         Ok(count)
     }
@@ -347,7 +353,7 @@ impl Ledger {
 
     /// Removes the ledger's file when nothing is in it.
     pub fn close(&self) -> Result<(), LedgerError> {
-        if !self.entries().is_empty() {
+        if !self.entries().is_empty() || !self.unread.is_empty() {
             return Ok(());
         }
         match self.fs.unlink(&self.path) {
@@ -357,14 +363,7 @@ impl Ledger {
     }
 
     fn store(&self) -> Result<(), LedgerError> {
-        let storing = Storing {
-            format: FORMAT,
-            boot_id: &self.boot_id,
-            next_id: self.next_id,
-            entries: self.entries(),
-        };
-        // Plain structs with string keys: serialising them cannot fail.
-        let text = serde_json::to_vec(&storing).expect("entries are plain data");
+        let text = stored::written(&self.boot_id, self.next_id, self.entries(), &self.unread);
         self.fs
             .replace(&self.path, &text)
             .map_err(|error| match error.errno {

@@ -277,7 +277,6 @@ fn a_damaged_ledger_is_set_aside_and_groups_are_found_by_name() {
         "\u{0}".into(),
         whole.replace("\"format\":1", "\"format\":2"),
     ]);
-    texts.push(whole.replace("/app", "/../app"));
     for text in texts {
         bed.fs.inner().set_file(&file, &text);
         let (ledger, report) = bed.open();
@@ -312,6 +311,64 @@ fn a_damaged_ledger_is_set_aside_and_groups_are_found_by_name() {
             "/tidegate-side/a"
         ]
     );
+}
+
+/// Another version's entries are for that version: read past, told of, and in the file for as long as their groups are there.
+#[test]
+fn entries_of_another_version_cost_no_other_entry_and_are_kept() {
+    let bed = Bed::new(FakeFs::mixed());
+    let group = bed.foreign();
+    let (mut ledger, _) = bed.open();
+    let limit = bed.limit(&mut ledger, &group, Fallback::Restore);
+    let group_id = bed.groups.id(&group).unwrap();
+    let file = Path::new(RUN).join(FILE);
+    let whole = bed.fs.read(&file).unwrap();
+    let later = [
+        format!(
+            r#"{{"id":7,"gate":"web","group":"/app","group_id":{group_id},"change":{{"knob":"turbo","on":true}}}}"#
+        ),
+        r#"{"id":8,"gate":"gone","group":"/gone","group_id":1,"change":{"knob":"turbo"}}"#
+            .to_owned(),
+        r#"{"id":9,"gate":"web","group":"/../app","group_id":1}"#.to_owned(),
+        "null".to_owned(),
+    ];
+    bed.fs.inner().set_file(
+        &format!("{RUN}/{FILE}"),
+        &whole.replace(
+            "\"entries\":[",
+            &format!("\"entries\":[{},", later.join(",")),
+        ),
+    );
+
+    let (mut ledger, report) = bed.open();
+    assert_eq!(
+        (report.adopted, report.unread, &report.set_aside),
+        (1, 3, &None)
+    );
+    assert!(
+        report.alerts[0].contains("entry 7 (gate web, group /app)"),
+        "{:?}",
+        report.alerts
+    );
+    assert_eq!(ledger.get(limit).map(|entry| entry.id), Some(limit));
+    let entry = bed.entry(&group, Change::Group, Fallback::Stay);
+    assert_eq!(ledger.record(entry), Ok(10), "numbers stay unique");
+
+    assert_eq!(
+        ledger
+            .restore_where(&bed.groups, |entry| entry.id == limit)
+            .len(),
+        1
+    );
+    assert_eq!(bed.groups.bandwidth(&group).unwrap(), THEIRS);
+    ledger.close().unwrap();
+    let kept = bed.fs.read(&file).unwrap();
+    assert!(
+        kept.contains(r#""knob":"turbo","on":true"#) || kept.contains(r#""on":true"#),
+        "{kept}"
+    );
+    assert!(!kept.contains("/gone"), "{kept}");
+    assert_eq!(bed.open().1.unread, 3);
 }
 
 #[test]

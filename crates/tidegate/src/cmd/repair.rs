@@ -10,7 +10,8 @@ const NOTES: &str = "\
 Reads the ledger of what was written. A value is put back only where it is
 still ours; running commands keep a static limit (side work never becomes
 main's equal). Does nothing while an agent runs. The service's ExecStopPost:
-after a crash ($SERVICE_RESULT) it only writes the fallback that gates declared.";
+after a crash ($SERVICE_RESULT) it only writes the fallback that gates declared,
+and at a restart it does nothing.";
 
 /// Put back what a dead agent left in kernel files
 #[derive(clap::Args)]
@@ -22,7 +23,8 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
-    let lines = tidegate_agent::repair(&RunDir::from_env(), after())
+    let run_dir = RunDir::from_env();
+    let lines = tidegate_agent::repair(&run_dir, after(&run_dir))
         .map_err(|error| Failure::new(Exit::Failure, error.to_string()))?;
     if args.json {
         return render::json(&lines);
@@ -32,9 +34,10 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
 }
 
 /// systemd tells its ExecStopPost how the service ended (systemd.exec(5), `$SERVICE_RESULT`); a person tells nothing.
-fn after() -> After {
+fn after(run_dir: &RunDir) -> After {
     match std::env::var("SERVICE_RESULT") {
         Ok(result) if result != "success" => After::Crash,
+        Ok(_) if tidegate_agent::is_handed_over(run_dir) => After::HandOver,
         _ => After::End,
     }
 }

@@ -1,0 +1,100 @@
+//! The file of gates: what is written down of each, for the next agent. It is read record by record: one that another version wrote
+//! in its own way costs no other gate its terms, and is written back as it was.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::gates::Record;
+
+const FORMAT: u32 = 1;
+
+/// The file as read.
+#[derive(Debug, Default)]
+pub struct StoredGates {
+    /// What this version knows.
+    pub records: Vec<Record>,
+    /// The others.
+    pub unread: Vec<UnreadRecord>,
+}
+
+/// A record that this version cannot read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct UnreadRecord {
+    record: Value,
+    /// What is wrong with it here.
+    #[serde(skip)]
+    pub why: String,
+}
+
+impl UnreadRecord {
+    /// The gate's name, where it can be told.
+    pub fn name(&self) -> &str {
+        self.record
+            .get("name")
+            .and_then(Value::as_str)
+            .unwrap_or("?")
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum File {
+    Formatted {
+        format: u32,
+        gates: Vec<Value>,
+    },
+    /// As agents before 25 November 2026 wrote it.
+    Bare(Vec<Value>),
+}
+
+#[derive(Serialize)]
+struct Storing<'a> {
+    format: u32,
+    gates: Vec<StoringRecord<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum StoringRecord<'a> {
+    Known(&'a Record),
+    Unread(&'a UnreadRecord),
+}
+
+/// Reads the file's text.
+///
+/// # Errors
+/// It is no file of gates, or of another layout as a whole.
+pub fn read(text: &str) -> Result<StoredGates, String> {
+    let file: File = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let records = match file {
+        File::Formatted { format, gates } if format == FORMAT => gates,
+        File::Formatted { format, .. } => return Err(format!("format {format} is not {FORMAT}")),
+        File::Bare(gates) => gates,
+    };
+    let mut stored = StoredGates::default();
+    for record in records {
+        match Record::deserialize(&record) {
+            Ok(known) => stored.records.push(known),
+            Err(error) => stored.unread.push(UnreadRecord {
+                why: error.to_string(),
+                record,
+            }),
+        }
+    }
+    Ok(stored)
+}
+
+/// The file's text. A record that stands in for one that cannot be read (the same gate, found by its group's name) is left out.
+pub fn written(records: &[&Record], unread: &[UnreadRecord]) -> serde_json::Result<Vec<u8>> {
+    let known = records
+        .iter()
+        .filter(|record| unread.iter().all(|other| other.name() != record.name));
+    let gates = known.map(|record| StoringRecord::Known(record));
+    serde_json::to_vec(&Storing {
+        format: FORMAT,
+        gates: gates
+            .chain(unread.iter().map(StoringRecord::Unread))
+            .collect(),
+    })
+}

@@ -1,0 +1,174 @@
+//! Agents of several versions after one another, as at an upgrade and its undoing: what one does not know, it leaves as it is,
+//! tells of and keeps for the other. No work is without its limits meanwhile.
+
+use std::path::PathBuf;
+
+use tidegate_knobs::kfs::KernelFs;
+use tidegate_knobs::sync::lock;
+
+use super::{Bed, KINDS, PIDS, gate_names, run_side, set_side, unset};
+use crate::After;
+use crate::agent::Agent;
+use crate::lifecycle::repair::repair_with;
+
+fn gates_file(bed: &Bed) -> PathBuf {
+    bed.run_dir().gates()
+}
+
+fn text(bed: &Bed) -> String {
+    bed.fs.read(&gates_file(bed)).unwrap()
+}
+
+/// Rewrites the file of gates, as another version would have written it.
+fn rewrite(bed: &Bed, from: &str, to: &str) {
+    let before = text(bed);
+    assert!(before.contains(from), "{before}");
+    let after = before.replace(from, to);
+    bed.fs.replace(&gates_file(bed), after.as_bytes()).unwrap();
+}
+
+fn alerts(agent: &Agent) -> String {
+    let alerts = lock(&agent.runtime.alerts);
+    alerts.iter().cloned().collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_term_of_a_newer_version_costs_a_gate_no_other_term() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let agent = bed.agent().unwrap();
+        run_side(&agent, PIDS[0]).unwrap();
+        drop(agent);
+        let class = r#""class":{"text":"side""#;
+        let source = r#""source":"run_flag""#;
+        rewrite(
+            &bed,
+            class,
+            &format!(
+                r#""turbo":{{"text":"on",{source}}},"weight":{{"text":"featherlight",{source}}},{class}"#
+            ),
+        );
+
+        let agent = bed.agent().unwrap();
+        assert_eq!(gate_names(&agent), ["job"], "{kind:?}");
+        assert!(bed.is_limited("/tg-side"), "{kind:?}");
+        let told = alerts(&agent);
+        assert!(
+            told.contains("turbo") && told.contains("featherlight") && told.contains("gate job"),
+            "{told}"
+        );
+        set_side(&agent, "cgroup:/other").unwrap();
+        assert!(text(&bed).contains("turbo"), "kept for the newer one");
+    }
+}
+
+#[test]
+fn a_gate_of_a_newer_version_keeps_its_limits_and_its_record() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let agent = bed.agent().unwrap();
+        set_side(&agent, "cgroup:/other").unwrap();
+        run_side(&agent, PIDS[0]).unwrap();
+        drop(agent);
+        assert!(bed.is_limited("/other"));
+        let (known, newer) = (r#""attachment":{"in_place""#, r#""attachment":{"hologram""#);
+        rewrite(&bed, known, newer);
+
+        let older = bed.agent().unwrap();
+        assert_eq!(gate_names(&older), ["job"], "{kind:?}");
+        assert!(
+            bed.is_limited("/other"),
+            "{kind:?}: {:?}",
+            bed.values("/other")
+        );
+        let told = alerts(&older);
+        assert!(
+            told.contains("hologram") && told.contains("kept for that version"),
+            "{told}"
+        );
+        bed.fs.inner().end_process(PIDS[0]);
+        run_side(&older, PIDS[1]).unwrap();
+        drop(older);
+        assert!(bed.is_limited("/other"), "{kind:?}");
+
+        rewrite(&bed, newer, known);
+        let again = bed.agent().unwrap();
+        assert!(
+            gate_names(&again).iter().any(|name| name == "other"),
+            "{kind:?}"
+        );
+        assert_eq!(alerts(&again), "", "{kind:?}");
+        unset(&again, "cgroup:/other").unwrap();
+        assert!(!bed.is_limited("/other"), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_file_of_gates_without_a_format_is_read() {
+    let bed = Bed::new(KINDS[0]);
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    drop(agent);
+    let whole = text(&bed);
+    let bare = whole
+        .strip_prefix(r#"{"format":1,"gates":"#)
+        .and_then(|rest| rest.strip_suffix('}'))
+        .unwrap();
+    bed.fs.replace(&gates_file(&bed), bare.as_bytes()).unwrap();
+    let agent = bed.agent().unwrap();
+    assert_eq!(
+        (gate_names(&agent), alerts(&agent)),
+        (vec!["job".to_owned()], String::new())
+    );
+    drop(agent);
+    // Another layout as a whole: the group's name is what is left to go by.
+    rewrite(&bed, r#"{"format":1"#, r#"{"format":2"#);
+    let agent = bed.agent().unwrap();
+    assert_eq!(gate_names(&agent), ["job"]);
+    assert!(
+        alerts(&agent).contains("format 2 is not 1"),
+        "{}",
+        alerts(&agent)
+    );
+    assert!(bed.is_limited("/tg-side"));
+}
+
+#[test]
+fn a_restart_keeps_every_gate_and_writes_to_no_limit() {
+    let of_process = format!("pid:{}", PIDS[1]);
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let fresh = bed.values("/other");
+        let agent = bed.agent().unwrap();
+        run_side(&agent, PIDS[0]).unwrap();
+        set_side(&agent, "cgroup:/other").unwrap();
+        set_side(&agent, &of_process).unwrap();
+        let (names, standing) = (gate_names(&agent), bed.values("/other"));
+        let values = [bed.values("/tg-side"), bed.values("/tg-side/job")];
+        agent.hand_over();
+        assert!(agent.runtime.control_loop.lease.is_handed_over());
+        drop(agent);
+        // As the service's ExecStopPost.
+        let (groups, mut journal) = bed.without_agent();
+        repair_with(&groups, &mut journal, &bed.run_dir(), After::HandOver).unwrap();
+        assert_eq!(bed.values("/other"), standing, "{kind:?}");
+        assert_eq!(
+            [bed.values("/tg-side"), bed.values("/tg-side/job")],
+            values,
+            "{kind:?}"
+        );
+
+        let next = bed.agent().unwrap();
+        assert_eq!(gate_names(&next), names, "{kind:?}");
+        assert_eq!(alerts(&next), "", "{kind:?}");
+        assert!(
+            bed.is_limited("/other") && bed.is_limited("/tg-side") && !bed.is_home(1),
+            "{kind:?}"
+        );
+        for target in ["cgroup:/other", &of_process] {
+            unset(&next, target).unwrap();
+        }
+        assert_eq!(bed.values("/other"), fresh, "{kind:?}");
+        assert!(bed.is_home(1), "{kind:?}");
+    }
+}

@@ -1,0 +1,122 @@
+//! The ledger's file. It is read entry by entry: one that another version wrote in its own way costs no other entry, and is
+//! written back as it was.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Entry;
+use crate::group::{GroupPath, Groups};
+
+/// The layout of the file as a whole; entries may come in kinds that this version does not know.
+const FORMAT: u32 = 1;
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Stored {
+    format: u32,
+    pub boot_id: String,
+    pub next_id: u64,
+    pub entries: Vec<StoredEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum StoredEntry {
+    Known(Entry),
+    Unread(Unread),
+}
+
+/// An entry that this version cannot read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Unread(Value);
+
+/// What is stored, on its way to the file: that is written at each record, so nothing is copied and no space is wasted.
+#[derive(Serialize)]
+struct Storing<'a> {
+    format: u32,
+    boot_id: &'a str,
+    next_id: u64,
+    entries: Vec<StoringEntry<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum StoringEntry<'a> {
+    Known(&'a Entry),
+    Unread(&'a Unread),
+}
+
+impl Stored {
+    pub fn read(text: &str) -> Result<Self, String> {
+        let stored: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        match stored.format {
+            FORMAT => Ok(stored),
+            other => Err(format!("format {other} is not {FORMAT}")),
+        }
+    }
+
+    /// The entries that this version knows, and the others.
+    pub fn into_entries(self) -> (Vec<Entry>, Vec<Unread>) {
+        let mut known = Vec::new();
+        let mut unread = Vec::new();
+        for entry in self.entries {
+            match entry {
+                StoredEntry::Known(entry) => known.push(entry),
+                StoredEntry::Unread(entry) => unread.push(entry),
+            }
+        }
+        (known, unread)
+    }
+}
+
+/// The text of the file.
+pub(super) fn written(
+    boot_id: &str,
+    next_id: u64,
+    entries: &[Entry],
+    unread: &[Unread],
+) -> Vec<u8> {
+    let known = entries.iter().map(StoringEntry::Known);
+    let storing = Storing {
+        format: FORMAT,
+        boot_id,
+        next_id,
+        entries: known
+            .chain(unread.iter().map(StoringEntry::Unread))
+            .collect(),
+    };
+    // Plain structs with string keys: serialising them cannot fail.
+    serde_json::to_vec(&storing).expect("entries are plain data")
+}
+
+impl Unread {
+    pub fn id(&self) -> Option<u64> {
+        self.0.get("id")?.as_u64()
+    }
+
+    fn text(&self, field: &str) -> &str {
+        self.0.get(field).and_then(Value::as_str).unwrap_or("?")
+    }
+
+    /// Whether the group that it tells of is gone, or another by now: then nothing is left to undo.
+    pub fn has_lost_its_group(&self, groups: &Groups) -> bool {
+        let group_id = self.0.get("group_id").and_then(Value::as_u64);
+        match (GroupPath::parse(self.text("group")), group_id) {
+            (Ok(group), Some(group_id)) if !group.is_root() => match groups.id(&group) {
+                Ok(id) => id != group_id,
+                Err(error) => error.is_gone(),
+            },
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.id().map_or("?".to_owned(), |id| id.to_string());
+        let (gate, group) = (self.text("gate"), self.text("group"));
+        write!(f, "entry {id} (gate {gate}, group {group})")
+    }
+}
