@@ -240,7 +240,7 @@ fn a_frozen_agent_is_stood_in_for() {
         std::thread::sleep(Duration::from_millis(300));
         std::fs::write(cold.join("cgroup.procs"), agent.to_string()).unwrap();
         std::fs::write(cold.join("freezer.state"), "FROZEN").unwrap();
-        let limit = Limit::open(&side_root(&stage.instance));
+        let limit = Limit::open(&side_root(&stage.instance)).unwrap();
         slowest = slowest.max(wait("the fallback", LEASE * 3, || limit.is_at_floor()));
         std::fs::write(cold.join("freezer.state"), "THAWED").unwrap();
         std::fs::write(freezer.join("cgroup.procs"), agent.to_string()).unwrap();

@@ -78,7 +78,7 @@ impl Group {
     }
 
     fn limit(&self) -> Limit {
-        Limit::open(&self.dir)
+        Limit::open(&self.dir).unwrap()
     }
 
     fn is_limited(&self) -> bool {
@@ -238,7 +238,7 @@ fn each_target_goes_to_its_fallback_and_comes_back() {
         // The floor stays until another agent starts.
         assert!(targets.groups[0].limit().is_at_floor() && targets.groups[0].limit().is_idle());
         assert!(targets.processes[0].is_lent());
-        let root = Limit::open(&side_root(&instance));
+        let root = Limit::open(&side_root(&instance)).unwrap();
         assert!(root.is_at_floor() && root.is_idle());
         targets.check_alive();
 
@@ -292,7 +292,7 @@ fn repair_restores_what_dead_processes_left() {
             targets.groups.each_ref().map(Group::values)
         );
         targets.check_alive();
-        let root = Limit::open(&side_root(&instance));
+        let root = Limit::open(&side_root(&instance)).unwrap();
         assert!(
             root.is_idle() && root.is_at_floor(),
             "a command's limit stays: {:?}",

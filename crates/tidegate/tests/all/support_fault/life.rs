@@ -1,17 +1,19 @@
 //! One life of an instance on the running kernel, in which it is asked everything, with one fault in it; and what must hold
 //! all the while and afterwards.
 
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::outside::Outside;
 use super::{Fault, What};
 use crate::common::{Background, Instance, cgroups_of, describe};
 use crate::support_kill::LEASE;
 use crate::support_kill::processes::{agents, guardians, kill9, signal};
-use crate::support_kill::watch::{Limit, cpu_mount};
+use crate::support_kill::watch::cpu_mount;
 
 /// Longer than a lease, a restart and a call's own limit.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -44,6 +46,7 @@ pub struct Life {
     lent_before: String,
     other: PathBuf,
     other_before: Vec<String>,
+    outside: Outside,
     wrong: Vec<String>,
 }
 
@@ -55,6 +58,7 @@ impl Life {
         std::fs::create_dir(&other).unwrap();
         let lent = sleeper();
         let mut life = Life {
+            outside: Outside::new(instance.prefix(), lent.pid()),
             mark: instance.path().join("mark"),
             instance,
             fault: fault.clone(),
@@ -97,10 +101,17 @@ impl Life {
         command
     }
 
+    /// What commands say, all of them one after another.
+    fn said(&self) -> Stdio {
+        let path = self.instance.path().join("said");
+        let file = File::options().append(true).create(true).open(path);
+        Stdio::from(file.unwrap())
+    }
+
     /// What it answers does not matter: the contract holds either way.
     fn ask(&mut self, words: &[&str]) {
         let mut command = self.with_fault(words);
-        let _ = command.stderr(Stdio::null()).status();
+        let _ = command.stderr(self.said()).status();
         self.look(&words.join(" "));
     }
 
@@ -109,7 +120,7 @@ impl Life {
         all.extend(words);
         all.extend(["--", "sleep", "1000"]);
         let mut command = self.with_fault(&all);
-        command.stderr(Stdio::null()).process_group(0);
+        command.stderr(self.said()).process_group(0);
         let mut running = Background(command.spawn().unwrap());
         let place = format!("{}-{group}/", self.instance.prefix());
         let mut ended = false;
@@ -125,29 +136,11 @@ impl Life {
         (!ended).then_some(running)
     }
 
-    /// Side work that is in its place is limited there, and main is not.
+    /// What is wrong just now.
     fn look(&mut self, when: &str) {
-        let side = format!("{}-side/", self.instance.prefix());
-        let root = cpu_mount().0.join(side.trim_end_matches('/'));
-        let mut pids = vec![self.lent.pid()];
-        pids.extend(self.job.as_ref().map(Background::pid));
-        for pid in pids {
-            let is_side = || cgroups_of(pid).contains(&side);
-            if is_side() && !Limit::open(&root).is_bounded() && is_side() {
-                self.wrong
-                    .push(format!("{when}: process {pid} is unlimited"));
-            }
-        }
-        let Some(web) = &self.web else { return };
-        let main = cpu_mount()
-            .0
-            .join(format!("{}-main", self.instance.prefix()));
-        if main.exists() && Limit::open(&main).rate_ucpu().is_some() {
-            self.wrong.push(format!("{when}: main is limited"));
-        }
-        if cgroups_of(web.pid()).contains(&side) {
-            self.wrong.push(format!("{when}: main is among side work"));
-        }
+        let wrong = self.outside.look();
+        self.wrong
+            .extend(wrong.into_iter().map(|what| format!("{when}: {what}")));
     }
 
     /// Says where the fault struck, if it did, and what was wrong.
@@ -156,6 +149,8 @@ impl Life {
         std::thread::scope(|scope| {
             let (mark, prefix) = (self.mark.clone(), self.instance.prefix().to_owned());
             let (what, over_here) = (self.fault.what, &over);
+            let outside = self.outside.clone();
+            let watching = scope.spawn(move || outside.watch(over_here));
             if matches!(what, What::Stop | What::KillBoth) {
                 scope.spawn(move || {
                     if let Some(pid) = struck_process(&mark, over_here) {
@@ -171,8 +166,10 @@ impl Life {
             }
             self.fall();
             over.store(true, Ordering::Relaxed);
+            self.wrong.extend(watching.join().unwrap());
         });
         let struck = self.struck();
+        self.check_that_a_refusal_was_told();
         self.end();
         (struck, std::mem::take(&mut self.wrong))
     }
@@ -188,7 +185,9 @@ impl Life {
     fn rise(&mut self) {
         let (lent, other) = self.names();
         self.job = self.start(&["--side", "--name", "job"], "side");
+        self.outside.set(&self.outside.job, self.job.as_ref());
         self.web = self.start(&["--main", "--name", "web", "--headroom", "30%"], "main");
+        self.outside.set(&self.outside.web, self.web.as_ref());
         self.ask(&["set", &lent, "class=side", "fallback=restore"]);
         self.ask(&["set", &other, "class=side"]);
         self.ask(&["set", "gate:job", "weight=300"]);
@@ -204,6 +203,8 @@ impl Life {
         if self.fault.nth.is_multiple_of(2) {
             self.ask(&["stop"]);
         }
+        self.outside.set(&self.outside.job, None);
+        self.outside.set(&self.outside.web, None);
         self.job = None;
         self.web = None;
         self.ask(&["stop"]);
@@ -235,7 +236,27 @@ impl Life {
         self.look("after both deaths");
         self.ask(&["repair"]);
         if self.fault.nth.is_multiple_of(2) {
-            self.ask(&["repair", "--after-crash"]);
+            // As the service's ExecStopPost.
+            let mut repair = self.with_fault(&["repair"]);
+            repair.env("SERVICE_RESULT", "watchdog");
+            let _ = repair.stderr(self.said()).status();
+            self.look("repair after a crash");
+        }
+    }
+
+    /// A refused change is reported by name, by the command or in the agent's log.
+    fn check_that_a_refusal_was_told(&mut self) {
+        let What::Errno(_) = self.fault.what else {
+            return;
+        };
+        let Some(struck) = self.struck() else { return };
+        let path = struck.trim().splitn(3, ' ').nth(2).unwrap_or_default();
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+        let told = read(self.instance.path().join("said"))
+            + &read(self.instance.run_dir().join("agent.log"));
+        if !told.contains(path) {
+            self.wrong
+                .push(format!("the refusal was not told of: {told}"));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Faults in the real processes of an instance: which, how often, and what must hold after each.
 
 pub mod life;
+mod outside;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -80,7 +80,7 @@ impl Stage {
 
     /// The side root's limit, as the kernel has it.
     pub fn limit(&self) -> Limit {
-        Limit::open(&side_root(&self.instance))
+        Limit::open(&side_root(&self.instance)).unwrap()
     }
 
     /// The agent, when there is exactly one and it answers.

@@ -32,18 +32,23 @@ pub struct Limit {
 }
 
 impl Limit {
-    pub fn open(group: &Path) -> Limit {
+    /// `None` where there is no such group.
+    pub fn open(group: &Path) -> Option<Limit> {
         let (_, v1) = cpu_mount();
         let quota = if v1 { "cpu.cfs_quota_us" } else { "cpu.max" };
-        let open = |name: &str| File::open(group.join(name)).unwrap();
+        let open = |name: &str| File::open(group.join(name)).ok();
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
-        Limit {
-            quota: open(quota),
-            period: v1.then(|| open("cpu.cfs_period_us")),
-            idle: open("cpu.idle"),
+        let period = match v1 {
+            true => Some(open("cpu.cfs_period_us")?),
+            false => None,
+        };
+        Some(Limit {
+            quota: open(quota)?,
+            period,
+            idle: open("cpu.idle")?,
             // The default tolerance, 1 % of the machine.
             floor_ucpu: 10_000 * cpus,
-        }
+        })
     }
 
     fn text(file: &File) -> String {
@@ -116,7 +121,7 @@ pub struct Watch {
 impl Watch {
     /// `group` has side work in it from now until [`Watch::end`].
     pub fn begin(group: &Path) -> Watch {
-        let limit = Limit::open(group);
+        let limit = Limit::open(group).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let looks = Arc::new(AtomicU64::new(0));
         let seen = Arc::new(Mutex::new(Vec::new()));
