@@ -37,7 +37,7 @@ use crate::process::liveness::agent_lives;
 use crate::process::program::start_guardian;
 use crate::process::{Life, notify};
 use crate::runtime::cpuset_controller::{self, CpusetController};
-use crate::runtime::mechanisms::units;
+use crate::runtime::mechanisms::subgroups;
 use crate::runtime::{Runtime, bursts, control_thread, lock_boost, supervise};
 use crate::server;
 use crate::view::SharedStatus;
@@ -152,7 +152,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
                 sensing_note,
             },
             ext,
-            units: Mutex::default(),
+            subgroups: Mutex::default(),
             cpuset: Mutex::new(cpuset),
             lock_boost: Mutex::default(),
             alerts: Mutex::new(report.alerts.into_iter().collect()),
@@ -303,8 +303,8 @@ fn start_threads(
         Box::new(|agent| bursts::run(&agent.gates, &agent.runtime, &agent.life)),
     )?;
     let dividing = spawn(
-        "units",
-        Box::new(|agent| units::run(&agent.runtime, &agent.life)),
+        "subgroups",
+        Box::new(|agent| subgroups::run(&agent.runtime, &agent.life)),
     )?;
     let confining = spawn(
         "cpuset",

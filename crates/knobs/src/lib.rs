@@ -20,7 +20,7 @@ mod order;
 pub mod plan;
 pub mod sched;
 pub mod sense;
+pub mod subgroups;
 pub mod sync;
 pub mod target;
 pub mod topology;
-pub mod units;

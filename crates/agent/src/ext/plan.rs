@@ -10,7 +10,7 @@ use tidegate_ext::{CapScope, CapTerms, GateTerms, Kind};
 use tidegate_knobs::domain::Keeps;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::limit::hard_cap;
-use tidegate_knobs::units::Per;
+use tidegate_knobs::subgroups::Per;
 use tidegate_terms::{Class, combine};
 
 use crate::control_loop::ControlLoop;

@@ -9,7 +9,7 @@ use tidegate_knobs::control::{BurstLoop, Demand, Objective as DelayObjective};
 use tidegate_knobs::group::{GroupPath, Placement};
 use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::limit::own_limit;
-use tidegate_knobs::units::Per;
+use tidegate_knobs::subgroups::Per;
 use tidegate_terms::{
     Burst, CapScope, Class, Config, Objective, RawTerms, Settings, TermError, Terms, Weight,
     combine,

@@ -17,8 +17,8 @@ use crate::runtime::Runtime;
 use crate::runtime::cpuset_controller::end_cpuset;
 use crate::runtime::limits::{release, write_floor};
 use crate::runtime::mechanisms::caps::leave_in_background;
+use crate::runtime::mechanisms::subgroups::{has_subgroups, put_on_subgroups};
 use crate::runtime::mechanisms::take_off;
-use crate::runtime::mechanisms::units::{has_units, put_on_units};
 use crate::runtime::publish::save;
 use crate::runtime::supervise::end_ext;
 
@@ -68,7 +68,7 @@ fn is_alive(runtime: &Runtime, gate: &Gate) -> bool {
         .kernel
         .processes_below(gate.record.attachment.group(), 4)
         > 0
-        || has_units(runtime, &gate.record.name)
+        || has_subgroups(runtime, &gate.record.name)
 }
 
 fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate>>) -> usize {
@@ -93,7 +93,7 @@ fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate
         // They had no copy while the scheduler kept them.
         if runtime.ext.is_wanted()
             && gate.caps_for_each().is_some()
-            && let Err(error) = put_on_units(runtime, gate)
+            && let Err(error) = put_on_subgroups(runtime, gate)
         {
             warn!("gate {}: {error}", gate.record.name);
         }

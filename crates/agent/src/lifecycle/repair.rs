@@ -214,7 +214,7 @@ pub(crate) fn repair_with(
     let is_foreign = |entry: &Entry| match &entry.change {
         Change::Membership { .. } => true,
         // Out of the groups of their own first, or they are not where they were put.
-        Change::Units(_) => moved.contains(&entry.group),
+        Change::Subgroups(_) => moved.contains(&entry.group),
         Change::Latency(latency) => !latency.run,
         Change::Boost(_) => true,
         _ => false,

@@ -19,7 +19,7 @@ use crate::runtime::limits::{
     ensure_side_root, limit_to_floor, make_yield, release, restore, untell, write_floor,
     write_weight,
 };
-use crate::runtime::mechanisms::units::check_beside;
+use crate::runtime::mechanisms::subgroups::check_beside;
 use crate::runtime::mechanisms::{put_on, take_off};
 use crate::systemd::{tell_systemd, unit_of};
 

@@ -22,7 +22,7 @@ use crate::runtime::Runtime;
 use crate::runtime::measure::measure_for_show;
 use crate::runtime::mechanisms::caps::cap_view;
 use crate::runtime::mechanisms::hint_sweep::latency_view;
-use crate::runtime::mechanisms::units::{units_note, units_stat};
+use crate::runtime::mechanisms::subgroups::{subgroups_note, subgroups_stat};
 use crate::view::domains::domain_views;
 
 fn us(ns: u64) -> f64 {
@@ -217,11 +217,11 @@ fn gate_view(runtime: &Runtime, gate: &Gate, given: &[Allotment], now_ns: u64) -
         (Some(_), _) => Some(group),
         (None, _) => limited.as_ref(),
     };
-    let of_units = match &own {
+    let of_subgroups = match &own {
         Some(_) => None,
-        None => units_stat(runtime, &record.name),
+        None => subgroups_stat(runtime, &record.name),
     };
-    let stat = of_units
+    let stat = of_subgroups
         .or_else(|| limit_stat(&runtime.ext, kernel, counted?).ok())
         .unwrap_or_default();
     let processes = match &record.attachment {
@@ -264,7 +264,7 @@ fn gate_view(runtime: &Runtime, gate: &Gate, given: &[Allotment], now_ns: u64) -
             .notes
             .iter()
             .cloned()
-            .chain(units_note(runtime, &record.name))
+            .chain(subgroups_note(runtime, &record.name))
             .chain(ext_notes(&runtime.ext, &record.name))
             .collect(),
     }

@@ -28,7 +28,7 @@ impl InOrder {
         }
         let why = match entry.change {
             Change::Latency(_) => "its latency hint is still to be taken back",
-            Change::Units(_) => "some are still in groups of their own",
+            Change::Subgroups(_) => "some are still in groups of their own",
             _ => return outcome,
         };
         self.waits.insert(entry.gate.clone(), why);

@@ -16,6 +16,6 @@ mod ledger_death;
 mod plan_plant;
 mod real_host;
 mod sense_usage;
+mod subgroups;
 mod support;
 mod topology;
-mod units;

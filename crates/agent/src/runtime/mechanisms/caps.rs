@@ -8,7 +8,7 @@ use tidegate_knobs::apply::is_background;
 use tidegate_knobs::control::SoftCapped;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::Entry;
-use tidegate_knobs::units::exempt;
+use tidegate_knobs::subgroups::exempt;
 use tidegate_terms::Class;
 
 use crate::control_loop::ControlLoop;
@@ -16,7 +16,9 @@ use crate::errors::{not_recorded, of_group};
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::runtime::mechanisms::units::{leave_units, put_on_units, set_soft_caps, take_off_units};
+use crate::runtime::mechanisms::subgroups::{
+    leave_subgroups, put_on_subgroups, set_soft_caps, take_off_subgroups,
+};
 
 /// How notes on the background begin.
 const START: &str = "background: ";
@@ -30,12 +32,12 @@ pub(crate) fn put_on_caps(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiE
     let kernel = &runtime.kernel;
     note_exempt(kernel, gate);
     put_on_soft(kernel, &runtime.control_loop, gate)?;
-    put_on_units(runtime, gate)
+    put_on_subgroups(runtime, gate)
 }
 
 /// Back to what stood before.
 pub(crate) fn take_off_caps(runtime: &Runtime, gate: &Gate) -> Vec<String> {
-    let mut left = take_off_units(runtime, gate);
+    let mut left = take_off_subgroups(runtime, gate);
     left.extend(take_off_soft(
         &runtime.kernel,
         &runtime.control_loop,
@@ -185,7 +187,7 @@ pub(crate) fn cap_view(control_loop: &ControlLoop, gate: &Gate, now_ns: u64) -> 
 /// Without an agent nothing would take the gate out of the background in time, so there it stays.
 pub(crate) fn leave_in_background(runtime: &Runtime, gate: &Gate) -> bool {
     let group = gate.record.attachment.group();
-    leave_units(runtime, &gate.record.name);
+    leave_subgroups(runtime, &gate.record.name);
     runtime.control().soft_caps.drop(group);
     let journal = runtime.journal();
     journal.background_of(group).is_some() && journal.set_background(group, true).is_ok()

@@ -8,7 +8,7 @@ pub(crate) mod caps;
 mod hint_places;
 pub(crate) mod hint_sweep;
 mod hints;
-pub(crate) mod units;
+pub(crate) mod subgroups;
 
 use tidegate_api::ApiError;
 
@@ -17,9 +17,9 @@ use crate::runtime::Runtime;
 use crate::runtime::mechanisms::bandwidth::{put_on_bandwidth, take_off_bandwidth};
 use crate::runtime::mechanisms::caps::{put_on_caps, take_off_caps};
 use crate::runtime::mechanisms::hints::{put_on_hints, take_off_hints};
-use crate::runtime::mechanisms::units::check_beside;
+use crate::runtime::mechanisms::subgroups::check_beside;
 
-pub(crate) use units::Units;
+pub(crate) use subgroups::Subgroups;
 
 /// Puts a placed gate's own terms on the machine. After a refusal the caller takes the gate off again.
 pub(crate) fn put_on(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
