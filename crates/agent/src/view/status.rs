@@ -5,7 +5,7 @@ use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::{Allotment, Control, Protection, Write};
 use tidegate_knobs::cpus::format_list;
 use tidegate_knobs::limit::hard_cap;
-use tidegate_knobs::plan::FREE_UCPU;
+use tidegate_knobs::quota_planner::FREE_UCPU;
 use tidegate_knobs::sync::lock;
 use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::View;

@@ -162,7 +162,7 @@ impl Journal {
     /// every fork on the machine, and seconds of that were seen where side work forks on a full one.
     pub fn fall_back(&mut self, dead_seconds: u64) -> Vec<String> {
         let mut report = self.make_way();
-        let mut order = ledger::InOrder::default();
+        let mut order = ledger::RestoreOrder::default();
         let one = |entry: &Entry| {
             let outcome = order.after(entry, || {
                 ledger::fall_back(&self.groups, self.ledger.moving(), entry, dead_seconds)

@@ -32,7 +32,7 @@ pub use unusable::Unusable;
 pub use write_log::{Write, WriteLog, describe};
 
 use crate::domain::Domain;
-use crate::plan::FREE_UCPU;
+use crate::quota_planner::FREE_UCPU;
 use crate::sense::{Counters, Group as SensedGroup, Sensor, Waits};
 use domains::{Binding, Domains};
 

@@ -13,7 +13,7 @@ mod groups_placing;
 mod in_place;
 mod ledger;
 mod ledger_death;
-mod plan_plant;
+mod quota_planner;
 mod real_host;
 mod sense_usage;
 mod subgroups;

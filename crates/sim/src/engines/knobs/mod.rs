@@ -17,7 +17,7 @@ use tidegate_knobs::control::{
     Control, Demand, Objective, QuotaTarget, SHARED_CORES_PPM, SoftCapped,
 };
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::plan::{PlanConfig, bandwidth_for};
+use tidegate_knobs::quota_planner::{QuotaPlannerConfig, bandwidth_for};
 use tidegate_law::HeadroomDecision;
 
 use crate::controller::Controller;
@@ -212,7 +212,7 @@ impl Knobs {
         let cpus = machine.cpus();
         let demand = self.control.demand();
         let floor_ucpu = (u64::from(cpus) * u64::from(demand.tolerance_ppm)).max(FLOOR_MIN_UCPU);
-        let periods = PlanConfig::default();
+        let periods = QuotaPlannerConfig::default();
         let floor = bandwidth_for(floor_ucpu, periods.period_us, periods.period_max_us);
         let mut limited = Vec::new();
         for side in &self.side {

@@ -33,7 +33,7 @@ impl Cache {
 
 /// The order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Order {
+pub(crate) struct CoreOrder {
     topology: Topology,
     /// Side work gets the first first.
     caches: Vec<Cache>,
@@ -41,7 +41,7 @@ pub(crate) struct Order {
     looks: u64,
 }
 
-impl Order {
+impl CoreOrder {
     /// Another machine than before is ordered from scratch.
     pub(crate) fn set_topology(&mut self, topology: &Topology) {
         if *topology == self.topology {
