@@ -30,7 +30,7 @@ use crate::kernel::Kernel;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::lifecycle::take_up;
 use crate::paths::{RunDir, open_lock};
-use crate::process::agent_lock::{LOCK_LOOK, LOCK_PATIENCE};
+use crate::process::agent_lock::{LOCK_PATIENCE, LOCK_POLL};
 use crate::process::begin::begin;
 use crate::process::lease::{Lease, monotonic_ns};
 use crate::process::liveness::agent_lives;
@@ -206,7 +206,7 @@ fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, StartError> {
         if agent_lives(run_dir) || began.elapsed() >= LOCK_PATIENCE {
             return Err(StartError::Running { path });
         }
-        std::thread::sleep(LOCK_LOOK);
+        std::thread::sleep(LOCK_POLL);
     }
     Ok(file)
 }

@@ -24,11 +24,11 @@
 use crate::core_order::CoreOrder;
 use crate::topology::{Core, Topology};
 
-/// How often the planner's caller looks.
-pub const LOOK_NS: u64 = 100_000_000;
+/// How often the planner's caller polls.
+pub const POLL_NS: u64 = 100_000_000;
 
 /// The same where a domain is kept by the cpuset: main's step there is answered by nothing else.
-pub const DOMAIN_LOOK_NS: u64 = 20_000_000;
+pub const DOMAIN_POLL_NS: u64 = 20_000_000;
 
 /// A CPU of a domain, once given, is taken back when the allowance is short of it by this much of the domain.
 const SHORT_PPM: u64 = 10_000;

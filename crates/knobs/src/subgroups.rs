@@ -23,7 +23,7 @@ pub const SUBGROUPS_MAX: usize = 512;
 /// Rounds of moving back; each finds what was forked during the one before.
 const ROUNDS_MAX: u32 = 20;
 /// Tasks that one sweep looks at.
-const LOOKS_MAX: usize = 256;
+const SWEEP_TASKS_MAX: usize = 256;
 /// The subgroup of those that have none of their own; no task has this number.
 const SHARED: i32 = 0;
 
@@ -107,7 +107,7 @@ struct Sweep<'a> {
     family: &'a Family,
     furnish: &'a mut dyn FnMut(&GroupPath) -> GroupResult<()>,
     moves_left: usize,
-    looks_left: usize,
+    tasks_left: usize,
     done: BTreeSet<i32>,
     swept: Swept,
 }
@@ -129,7 +129,7 @@ pub fn sweep(
         family,
         furnish,
         moves_left: moves_max,
-        looks_left: LOOKS_MAX,
+        tasks_left: SWEEP_TASKS_MAX,
         done: BTreeSet::new(),
         swept: Swept::default(),
     };
@@ -190,12 +190,12 @@ impl Sweep<'_> {
             if here == Some(tid) || self.done.contains(&tid) || threads.contains(&tid) {
                 continue;
             }
-            if self.looks_left == 0 || self.moves_left == 0 {
+            if self.tasks_left == 0 || self.moves_left == 0 {
                 self.swept.more = true;
                 self.swept.stopped_at.get_or_insert((here, tid));
                 return;
             }
-            self.looks_left -= 1;
+            self.tasks_left -= 1;
             let Some(member) = Member::look_up(self.groups, self.family, tid) else {
                 continue;
             };
@@ -310,7 +310,7 @@ pub fn dissolve(groups: &Groups, family: &Family) -> GroupResult<bool> {
 }
 
 /// Threads of `group` and the groups in it that no cap acts on, by number and name: real-time ones. At most `max` are looked
-/// for among the first [`LOOKS_MAX`].
+/// for among the first [`SWEEP_TASKS_MAX`].
 pub fn exempt(groups: &Groups, group: &GroupPath, max: usize) -> BTreeMap<i32, String> {
     let mut found = BTreeMap::new();
     let fs = &**groups.fs();
@@ -318,7 +318,7 @@ pub fn exempt(groups: &Groups, group: &GroupPath, max: usize) -> BTreeMap<i32, S
         .tids(group)
         .unwrap_or_default()
         .into_iter()
-        .take(LOOKS_MAX)
+        .take(SWEEP_TASKS_MAX)
     {
         if found.len() < max && tid > 0 && is_real_time_now(fs, tid) {
             let comm = fs

@@ -72,7 +72,7 @@ pub(crate) struct Inner {
     pub history: ExtHistory,
     /// What it cannot do for a gate, by name.
     pub notes: BTreeMap<String, Vec<String>>,
-    pub looked_ns: u64,
+    pub polled_ns: u64,
     /// What became of each quota, by cgroup id, and when that was read.
     pub limits: (u64, BTreeMap<u64, LimitStat>),
     /// The same of each cap.

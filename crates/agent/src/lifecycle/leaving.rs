@@ -53,7 +53,7 @@ pub(crate) fn leave(registry: &Gates, runtime: &Runtime, life: &Life) -> usize {
     leave_with(runtime, life, registry.lock())
 }
 
-/// Leaves, unless a gate has come up since it was last looked.
+/// Leaves, unless a gate has come up since it was last polled.
 pub(crate) fn leave_if_unused(registry: &Gates, runtime: &Runtime, life: &Life) {
     let gates = registry.lock();
     if gates.is_empty() {

@@ -1,4 +1,4 @@
-//! `burst = auto` on the machine: a thread that looks ten times a second at the gates that ask for it, beside the loop, whose
+//! `burst = auto` on the machine: a thread that polls the gates that ask for it ten times a second, beside the loop, whose
 //! step it must not make longer.
 //!
 //! The law and what is worth a write are in knobs ([`tidegate_knobs::control::BurstLoop`]); here counters are read and bursts written, through the
@@ -21,22 +21,22 @@ use crate::runtime::Runtime;
 use crate::runtime::mechanisms::bandwidth::{put_on_bandwidth, take_up_burst};
 
 /// While no gate asks for it.
-const IDLE_LOOK: Duration = Duration::from_secs(1);
+const IDLE_POLL: Duration = Duration::from_secs(1);
 
-/// Looks until the agent leaves.
+/// Polls until the agent leaves.
 pub fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
     let kernel = &runtime.kernel;
     while !life.leaving.load(Ordering::Acquire) {
-        let busy = look_at_bursts(registry, runtime, kernel.clock.now_ns());
+        let busy = poll_bursts(registry, runtime, kernel.clock.now_ns());
         kernel.clock.sleep(match busy {
             true => Duration::from_nanos(BURST_WINDOW_NS),
-            false => IDLE_LOOK,
+            false => IDLE_POLL,
         });
     }
 }
 
-/// One look; says whether any gate asks for it.
-pub(crate) fn look_at_bursts(registry: &Gates, runtime: &Runtime, now_ns: u64) -> bool {
+/// One poll; says whether any gate asks for it.
+pub(crate) fn poll_bursts(registry: &Gates, runtime: &Runtime, now_ns: u64) -> bool {
     let mut gates = registry.lock();
     let mut any = false;
     // The unit of one that is away has no group to look at.

@@ -53,7 +53,7 @@ pub(crate) fn measure_for_show(runtime: &Runtime, gate: &mut Gate, now_ns: u64) 
     }
 }
 
-/// What the gate used since the last look.
+/// What the gate used since the last poll.
 pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, now_ns: u64) {
     let kernel = &runtime.kernel;
     let usage_ns = match &gate.record.attachment {

@@ -20,8 +20,8 @@ use crate::runtime::Runtime;
 use crate::runtime::limits::write_floor;
 use crate::runtime::mechanisms::subgroups::{put_on_subgroups, take_off_subgroups};
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(100);
+/// Between two polls.
+const POLL_PERIOD: Duration = Duration::from_millis(100);
 /// The kernel is asked so often whether the scheduler that is in force is ours.
 const ASK_NS: u64 = 1_000_000_000;
 
@@ -32,11 +32,11 @@ const OTHER_NS: u64 = 30_000_000_000;
 enum Due {
     Nothing,
     Load,
-    Look,
+    Poll,
     Ended,
 }
 
-/// Looks until the agent leaves.
+/// Polls until the agent leaves.
 pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
     let kernel = &runtime.kernel;
     if !runtime.ext.is_wanted() {
@@ -44,7 +44,7 @@ pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
     }
     while !life.leaving.load(Ordering::Acquire) {
         supervise(registry, runtime, life, kernel.clock.now_ns());
-        kernel.clock.sleep(LOOK);
+        kernel.clock.sleep(POLL_PERIOD);
     }
 }
 
@@ -55,12 +55,12 @@ impl ExtSupervisor {
             None if inner.next_ns.is_some_and(|at_ns| now_ns >= at_ns) => Due::Load,
             None => Due::Nothing,
             Some(_) if !self.holds() => Due::Ended,
-            Some(scheduler) if now_ns.saturating_sub(inner.looked_ns) >= ASK_NS => {
+            Some(scheduler) if now_ns.saturating_sub(inner.polled_ns) >= ASK_NS => {
                 let ended = scheduler.ended().is_some();
-                inner.looked_ns = now_ns;
-                if ended { Due::Ended } else { Due::Look }
+                inner.polled_ns = now_ns;
+                if ended { Due::Ended } else { Due::Poll }
             }
-            Some(_) => Due::Look,
+            Some(_) => Due::Poll,
         }
     }
 
@@ -149,7 +149,7 @@ pub(crate) fn supervise(registry: &Gates, runtime: &Runtime, life: &Life, now_ns
     match runtime.ext.due(now_ns) {
         Due::Nothing => {}
         Due::Load => load_ext(registry, runtime, life, now_ns),
-        Due::Look => tell_machine(runtime),
+        Due::Poll => tell_machine(runtime),
         Due::Ended => ext_ended(registry, runtime, now_ns),
     }
 }
@@ -190,7 +190,7 @@ fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
     }
     runtime.ext.set_watch(ON);
     let mut inner = lock(&runtime.ext.inner);
-    inner.looked_ns = now_ns;
+    inner.polled_ns = now_ns;
     inner.history.loads += 1;
     inner.history.since_ns = Some(now_ns);
     inner.history.why = None;

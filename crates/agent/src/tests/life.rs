@@ -155,8 +155,8 @@ fn commands_end(bed: &Bed, agent: &Agent) {
     bed.fs.inner().end_process(PIDS[MAIN]);
     let mut housekeeping = Housekeeping::new(None);
     for _ in 0..3 {
-        housekeeping.look_at_gates(&agent.gates, &agent.runtime);
-        housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
+        housekeeping.poll_gates(&agent.gates, &agent.runtime);
+        housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
     }
 }
 

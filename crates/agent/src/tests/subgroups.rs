@@ -8,7 +8,7 @@ use tidegate_knobs::sync::lock;
 use super::{Bed, KINDS, Kind, PIDS, in_journal, run, set, unset};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
-use crate::runtime::mechanisms::subgroups::look;
+use crate::runtime::mechanisms::subgroups::poll;
 
 /// No group has used anything.
 struct Unused;
@@ -56,14 +56,14 @@ fn each_task_has_its_own_quota_and_forks_share_until_they_are_found() {
         bed.fs.inner().fork(PIDS[0], FakeProcess::new(9_001));
         bed.fs.inner().add_thread(PIDS[0], 9_002);
         assert_eq!(at(&agent, 9_001), first, "{kind:?}: begins in its parent's");
-        look(&agent.runtime);
+        poll(&agent.runtime);
         for tid in [9_001, 9_002] {
             let own = at(&agent, tid);
             assert_eq!(own, format!("{group}/tg-t{tid}"), "{kind:?}");
             assert_eq!(quota(&agent, &own), Some(200_000), "{kind:?}");
         }
         bed.fs.inner().end_process(9_001);
-        look(&agent.runtime);
+        poll(&agent.runtime);
         assert!(
             !bed.exists(&format!("{group}/tg-t9001")),
             "{kind:?}: it is empty"
@@ -105,7 +105,7 @@ fn a_running_process_goes_home_and_is_not_taken_for_moved() {
         );
         let mut housekeeping = Housekeeping::new(None);
         for _ in 0..3 {
-            housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
+            housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
         }
         assert!(
             lock(&agent.runtime.alerts).is_empty(),
@@ -178,7 +178,7 @@ fn the_next_agent_goes_on_and_a_restore_without_one_brings_all_home() {
             "{kind:?}: its cap holds on"
         );
         bed.fs.inner().fork(PIDS[0], FakeProcess::new(9_001));
-        look(&agent.runtime);
+        poll(&agent.runtime);
         assert_eq!(at(&agent, 9_001), format!("{group}/tg-t9001"), "{kind:?}");
         unset(&agent, &target).unwrap();
         assert!(bed.is_home(1), "{kind:?}");
@@ -202,10 +202,10 @@ fn a_storm_of_forks_costs_a_bounded_number_of_moves_and_is_never_multiplied() {
                 .len()
         };
         let before = subgroups(&agent);
-        look(&agent.runtime);
+        poll(&agent.runtime);
         assert!(subgroups(&agent) - before <= 32, "{kind:?}");
         for _ in 0..25 {
-            look(&agent.runtime);
+            poll(&agent.runtime);
         }
         assert!(
             subgroups(&agent) <= tidegate_knobs::subgroups::SUBGROUPS_MAX,
@@ -229,7 +229,7 @@ fn real_time_tasks_are_left_alone_and_said() {
         let group = run(&agent, PIDS[0], &EACH).unwrap();
         bed.fs.inner().add_thread(PIDS[0], 9_002);
         bed.fs.inner().make_real_time(9_002);
-        look(&agent.runtime);
+        poll(&agent.runtime);
         let shown = agent.status().gates[0].notes.join("\n");
         assert!(
             shown.contains("real-time, left alone: 9002"),
@@ -263,12 +263,12 @@ fn soft_caps_for_each_lie_beside_the_gate_so_that_they_yield_to_all() {
         assert_eq!(quota(&agent, &subgroup), Some(500_000), "{kind:?}");
         let mut housekeeping = Housekeeping::new(None);
         for _ in 0..4 {
-            housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
+            housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
         }
         assert_eq!(agent.gates.lock().len(), 1, "{kind:?}: it has not ended");
         bed.fs.inner().end_process(PIDS[0]);
         for _ in 0..4 {
-            housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
+            housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
         }
         assert!(
             agent.gates.lock().is_empty() && !bed.exists(&subgroup) && !bed.exists(&group),
@@ -386,7 +386,7 @@ fn groups_that_cannot_be_dissolved_are_said_and_keep_their_caps_and_their_journa
             assert_eq!(quota(&agent, &subgroup), Some(200_000), "{kind:?}");
             assert_eq!(in_journal(&agent), before, "{kind:?}");
         }
-        look(&agent.runtime);
+        poll(&agent.runtime);
         for _ in 0..4 {
             if set(&agent, "gate:job", &[("cap_scope", "group")]).is_ok() {
                 break;

@@ -27,7 +27,7 @@ pub use meter::{Durations, Meter, Recent, Use};
 pub use protect::{Objective, Protect, Protection};
 pub use pulses::Pulses;
 pub use quotas::{Allotment, QuotaTarget, Quotas, Target};
-pub use soft_caps::{LOOK_NS as SOFT_LOOK_NS, Soft, SoftCapStats, SoftCapped, SoftCaps, Usage};
+pub use soft_caps::{POLL_NS as SOFT_CAP_POLL_NS, Soft, SoftCapStats, SoftCapped, SoftCaps, Usage};
 pub use unusable::Unusable;
 pub use write_log::{Write, WriteLog, describe};
 

@@ -1,4 +1,4 @@
-//! Groups for one each on fake machines: numbers that come to mean others, and the work of one look.
+//! Groups for one each on fake machines: numbers that come to mean others, and the work of one sweep.
 
 use std::sync::Arc;
 
@@ -119,7 +119,7 @@ fn a_process_of_many_threads_is_one_look_and_then_there_is_quiet() {
 }
 
 #[test]
-fn looks_are_bounded_and_the_next_sweep_goes_on_where_one_stopped() {
+fn tasks_of_a_sweep_are_bounded_and_the_next_sweep_goes_on_where_one_stopped() {
     let bed = bed();
     for tid in 1_000..1_600 {
         bed.fs.inner().add_thread(7, tid);

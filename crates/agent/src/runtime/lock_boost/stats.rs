@@ -35,7 +35,7 @@ pub(crate) struct LockBoostStats {
     ns: u64,
     /// Why a holder could not go first, the last time.
     pub(super) refused: Option<String>,
-    pub(super) look_ns: u64,
+    pub(super) poll_ns: u64,
     pub(super) off: bool,
 }
 
@@ -47,7 +47,7 @@ impl LockBoostStats {
             times: self.times,
             seconds: self.ns as f64 / 1e9,
             refused: self.refused.clone(),
-            look_us: self.look_ns as f64 / 1e3,
+            look_us: self.poll_ns as f64 / 1e3,
         })
     }
 

@@ -1,7 +1,7 @@
 //! Rate caps of one gate.
 //!
 //! A hard cap for all of a gate is a quota (`bandwidth`). A soft cap is the loop's ([`tidegate_knobs::control::SoftCaps`]): here
-//! its group gets into the journal and, until the loop has looked, into the background.
+//! its group gets into the journal and, until the loop has polled, into the background.
 
 use tidegate_api::{ApiError, CapView};
 use tidegate_knobs::apply::is_background;

@@ -154,7 +154,7 @@ fn note_before(
     support: &Support,
     inherited: &[Compiled],
 ) -> Result<Vec<Before>, ApiError> {
-    let seen = hint::look(&*kernel.fs, tids, ours, support).map_err(|error| denied(&error))?;
+    let seen = hint::inspect(&*kernel.fs, tids, ours, support).map_err(|error| denied(&error))?;
     let same = seen.ours.iter().map(|tid| (*tid, ours));
     let before = same
         .chain(seen.others.iter().copied())
@@ -219,7 +219,7 @@ pub(crate) fn pass_hint(
     mut given: Option<&mut BTreeMap<i32, (TaskId, u8)>>,
 ) -> Result<Passed, ApiError> {
     let fs = &*kernel.fs;
-    let seen = hint::look(fs, tids, latency.ours, support).map_err(|error| denied(&error))?;
+    let seen = hint::inspect(fs, tids, latency.ours, support).map_err(|error| denied(&error))?;
     let mut passed = Passed {
         counts: HintCounts::of(&seen),
         ..Passed::default()

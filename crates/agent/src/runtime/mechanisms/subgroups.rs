@@ -1,5 +1,5 @@
 //! Caps that count for each process or each task of a gate alone: groups of their own (`tidegate_knobs::subgroups`), kept up by
-//! a thread that looks four times a second, or once where nothing changes.
+//! a thread that polls four times a second, or once where nothing changes.
 //!
 //! With a hard cap the groups lie in the gate's. A soft cap acts where branches divide, so with one they lie beside it.
 
@@ -28,8 +28,8 @@ use crate::runtime::Runtime;
 
 const BUSY: Duration = Duration::from_millis(250);
 const QUIET: Duration = Duration::from_secs(1);
-/// Each move waits for the kernel, some milliseconds: so many a look.
-const MOVES_A_LOOK: usize = 32;
+/// Each move waits for the kernel, some milliseconds: so many a poll.
+const MOVES_PER_POLL: usize = 32;
 /// What is there when the cap is set is to be under it when that returns.
 const MOVES_AT_FIRST: usize = 128;
 /// How notes on it begin.
@@ -52,7 +52,7 @@ pub struct Subgroups {
     gates: Vec<Divided>,
     /// Soft caps for all of a gate.
     for_all: Vec<SoftCapped>,
-    /// Soft caps of subgroups, as of the last look.
+    /// Soft caps of subgroups, as of the last poll.
     for_each: Vec<SoftCapped>,
     /// What the loop was told last.
     told: Vec<SoftCapped>,
@@ -64,22 +64,22 @@ impl Subgroups {
     }
 }
 
-/// Looks until the agent leaves.
+/// Polls until the agent leaves.
 pub fn run(runtime: &Runtime, life: &Life) {
     let mut pause = QUIET;
     while !life.leaving.load(Ordering::Acquire) {
         runtime.kernel.clock.sleep(pause);
-        pause = if look(runtime) { BUSY } else { QUIET };
+        pause = if poll(runtime) { BUSY } else { QUIET };
     }
 }
 
 /// One look at every gate; whether more is to be done.
-pub(crate) fn look(runtime: &Runtime) -> bool {
+pub(crate) fn poll(runtime: &Runtime) -> bool {
     let kernel = &runtime.kernel;
     let mut subgroups = lock(&runtime.subgroups);
     let mut busy = false;
     for index in 0..subgroups.gates.len() {
-        let swept = sweep_subgroups(kernel, &mut subgroups.gates[index], MOVES_A_LOOK);
+        let swept = sweep_subgroups(kernel, &mut subgroups.gates[index], MOVES_PER_POLL);
         busy |= swept.moved > 0 || swept.more;
     }
     if subgroups.gates.iter().any(|one| one.soft_ppt.is_some()) {

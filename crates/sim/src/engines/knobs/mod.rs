@@ -377,8 +377,8 @@ impl Controller for Knobs {
         }
         self.step_cores(machine);
         let write_ns = self.pending.front().map_or(Ns::MAX, |write| write.at_ns);
-        let look_ns = self.cores.as_ref().map_or(Ns::MAX, |cores| cores.due_ns);
-        self.loop_ns.min(write_ns).min(look_ns)
+        let poll_ns = self.cores.as_ref().map_or(Ns::MAX, |cores| cores.due_ns);
+        self.loop_ns.min(write_ns).min(poll_ns)
     }
 
     fn trouble(&self) -> Option<String> {
