@@ -17,8 +17,8 @@ use crate::runtime::Runtime;
 use crate::runtime::cpuset_controller::end_cpuset;
 use crate::runtime::limits::{release, write_floor};
 use crate::runtime::mechanisms::caps::leave_in_background;
-use crate::runtime::mechanisms::subgroups::{has_subgroups, put_on_subgroups};
-use crate::runtime::mechanisms::take_off;
+use crate::runtime::mechanisms::subgroups::{enforce_subgroups, has_subgroups};
+use crate::runtime::mechanisms::withdraw;
 use crate::runtime::publish::save;
 use crate::runtime::supervise::end_ext;
 
@@ -33,7 +33,7 @@ pub(crate) fn release_all(runtime: &Runtime, ended: &[Gate]) {
             release(runtime, gate);
             continue;
         };
-        take_off(runtime, gate);
+        withdraw(runtime, gate);
         // The loop must not write behind the removal.
         runtime.control().quotas.drop(group);
         match runtime.kernel.remove_from_tree(group) {
@@ -93,7 +93,7 @@ fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate
         // They had no copy while the scheduler kept them.
         if runtime.ext.is_wanted()
             && gate.caps_for_each().is_some()
-            && let Err(error) = put_on_subgroups(runtime, gate)
+            && let Err(error) = enforce_subgroups(runtime, gate)
         {
             warn!("gate {}: {error}", gate.record.name);
         }

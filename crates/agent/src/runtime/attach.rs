@@ -20,7 +20,7 @@ use crate::runtime::limits::{
     write_weight,
 };
 use crate::runtime::mechanisms::subgroups::check_beside;
-use crate::runtime::mechanisms::{put_on, take_off};
+use crate::runtime::mechanisms::{enforce, withdraw};
 use crate::systemd::{tell_systemd, unit_of};
 
 /// Limits a process or group that was there before, as its class asks; `held` since the caller's rights were looked at.
@@ -48,9 +48,9 @@ pub(crate) fn attach(
         true => limit(runtime, gate, held),
         false => Ok(()),
     };
-    let limited = limited.and_then(|()| put_on(runtime, gate));
+    let limited = limited.and_then(|()| enforce(runtime, gate));
     if limited.is_err() {
-        take_off(runtime, gate);
+        withdraw(runtime, gate);
         if !matches!(gate.record.attachment, Attachment::Observed { .. }) {
             unmark(&runtime.ext, kernel, gate.record.attachment.group());
         }
@@ -76,7 +76,7 @@ fn limit(runtime: &Runtime, gate: &mut Gate, held: Option<HeldProcess>) -> Resul
             }
             move_in_place(runtime, gate, &held)
         }
-        // What it asks for itself is written by `put_on`.
+        // What it asks for itself is written by `enforce`.
         Attachment::InPlace { .. } if !gate.is_limited() => Ok(()),
         Attachment::InPlace { group } => {
             let floor = floor_of(&runtime.control_loop, gate);
@@ -149,7 +149,7 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
 /// Puts on again what a fallback took off: an agent that is in control again goes on with a gate's terms.
 pub(crate) fn renew(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
     renew_place(runtime, gate)?;
-    put_on(runtime, gate)
+    enforce(runtime, gate)
 }
 
 fn renew_place(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
@@ -267,8 +267,8 @@ pub(crate) fn agree(runtime: &Runtime, gate: &mut Gate, mut changed: Gate) -> Re
     if changed.weight() != gate.weight() {
         write_weight(kernel, &changed)?;
     }
-    if let Err(error) = put_on(runtime, &mut changed) {
-        if let Err(error) = write_weight(kernel, gate).and_then(|()| put_on(runtime, gate)) {
+    if let Err(error) = enforce(runtime, &mut changed) {
+        if let Err(error) = write_weight(kernel, gate).and_then(|()| enforce(runtime, gate)) {
             warn!("gate {}: {error}", gate.record.name);
         }
         return Err(error);

@@ -18,7 +18,7 @@ use crate::gates::{Gate, Gates};
 use crate::kernel::Kernel;
 use crate::process::Life;
 use crate::runtime::Runtime;
-use crate::runtime::mechanisms::bandwidth::{put_on_bandwidth, take_up_burst};
+use crate::runtime::mechanisms::bandwidth::{enforce_bandwidth, take_up_burst};
 
 /// While no gate asks for it.
 const IDLE_POLL: Duration = Duration::from_secs(1);
@@ -97,7 +97,7 @@ fn step_burst(
         runtime.control().quotas.set_own(&group, own);
         return Ok(());
     }
-    put_on_bandwidth(runtime, gate).map_err(|error| error.to_string())
+    enforce_bandwidth(runtime, gate).map_err(|error| error.to_string())
 }
 
 /// The most burst that the limits above leave, and the gate's own hard cap.

@@ -24,7 +24,7 @@ use crate::runtime::check::check_feasible;
 use crate::runtime::confinement::{Place, check_unrestricted};
 use crate::runtime::cpuset_controller::gather_cpuset;
 use crate::runtime::mechanisms::caps::soft_group;
-use crate::runtime::mechanisms::{put_on, take_off};
+use crate::runtime::mechanisms::{enforce, withdraw};
 use crate::systemd::untell_systemd;
 
 /// Makes a `run` gate's group and puts the process into it.
@@ -57,8 +57,8 @@ pub(crate) fn enter(
             let placement = placed.map_err(of_group)?;
             kernel.check_moved(&placement, held)?;
             gather_cpuset(runtime);
-            put_on(runtime, gate).inspect_err(|_| {
-                take_off(runtime, gate);
+            enforce(runtime, gate).inspect_err(|_| {
+                withdraw(runtime, gate);
                 if let Err(error) = kernel.groups.place_back(&placement) {
                     warn!("process {pid}: {error}");
                 }
@@ -210,7 +210,7 @@ pub(crate) fn write_weight(kernel: &Kernel, gate: &Gate) -> Result<(), ApiError>
 
 /// Takes off all that a gate put on, as far as it is still ours; says what was not put back.
 pub(crate) fn release(runtime: &Runtime, gate: &Gate) -> Vec<String> {
-    let mut left = take_off(runtime, gate);
+    let mut left = withdraw(runtime, gate);
     left.extend(release_place(runtime, gate));
     left
 }

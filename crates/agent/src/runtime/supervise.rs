@@ -18,7 +18,7 @@ use crate::gates::{Gate, Gates};
 use crate::process::Life;
 use crate::runtime::Runtime;
 use crate::runtime::limits::write_floor;
-use crate::runtime::mechanisms::subgroups::{put_on_subgroups, take_off_subgroups};
+use crate::runtime::mechanisms::subgroups::{enforce_subgroups, withdraw_subgroups};
 
 /// Between two polls.
 const POLL_PERIOD: Duration = Duration::from_millis(100);
@@ -198,7 +198,7 @@ fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
     info!("ext: the scheduler is in force; kernel files hold copies of the limits on groups");
     // Caps for each process or task are the scheduler's now.
     for gate in gates.iter().filter(|gate| gate.caps_for_each().is_some()) {
-        for line in take_off_subgroups(runtime, gate) {
+        for line in withdraw_subgroups(runtime, gate) {
             warn!("{line}");
         }
     }
@@ -340,7 +340,7 @@ fn ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
         .iter_mut()
         .filter(|gate| gate.caps_for_each().is_some())
     {
-        if let Err(error) = put_on_subgroups(runtime, gate) {
+        if let Err(error) = enforce_subgroups(runtime, gate) {
             lock(&runtime.alerts).insert(error.to_string());
         }
     }

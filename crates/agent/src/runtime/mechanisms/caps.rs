@@ -17,7 +17,7 @@ use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::runtime::mechanisms::subgroups::{
-    leave_subgroups, put_on_subgroups, set_soft_caps, take_off_subgroups,
+    enforce_subgroups, leave_subgroups, set_soft_caps, withdraw_subgroups,
 };
 
 /// How notes on the background begin.
@@ -27,18 +27,18 @@ const EXEMPT: &str = "real-time: ";
 /// So many of them are named.
 const NAMED_MAX: usize = 8;
 
-/// Puts the gate's caps on.
-pub(crate) fn put_on_caps(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+/// Enforces the gate's caps.
+pub(crate) fn enforce_caps(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     note_exempt(kernel, gate);
-    put_on_soft(kernel, &runtime.control_loop, gate)?;
-    put_on_subgroups(runtime, gate)
+    enforce_soft(kernel, &runtime.control_loop, gate)?;
+    enforce_subgroups(runtime, gate)
 }
 
 /// Back to what stood before.
-pub(crate) fn take_off_caps(runtime: &Runtime, gate: &Gate) -> Vec<String> {
-    let mut left = take_off_subgroups(runtime, gate);
-    left.extend(take_off_soft(
+pub(crate) fn withdraw_caps(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+    let mut left = withdraw_subgroups(runtime, gate);
+    left.extend(withdraw_soft(
         &runtime.kernel,
         &runtime.control_loop,
         gate.record.attachment.group(),
@@ -89,7 +89,7 @@ fn soft_capped(kernel: &Kernel, gate: &Gate) -> Option<SoftCapped> {
         .map(|_| SoftCapped { group, soft_ppt })
 }
 
-fn put_on_soft(
+fn enforce_soft(
     kernel: &Kernel,
     control_loop: &ControlLoop,
     gate: &mut Gate,
@@ -99,7 +99,7 @@ fn put_on_soft(
         return Ok(());
     };
     if gate.soft_for_all_ppt().is_none() {
-        take_off_soft(kernel, control_loop, &group);
+        withdraw_soft(kernel, control_loop, &group);
         return Ok(());
     }
     let mut journal = kernel.journal();
@@ -126,7 +126,7 @@ fn put_on_soft(
 }
 
 /// Takes a group out of the background for good.
-fn take_off_soft(kernel: &Kernel, control_loop: &ControlLoop, group: &GroupPath) -> Vec<String> {
+fn withdraw_soft(kernel: &Kernel, control_loop: &ControlLoop, group: &GroupPath) -> Vec<String> {
     let ours = |entry: &Entry| entry.group == *group && is_background(&entry.change);
     if !kernel.journal().entries().iter().any(ours) {
         return Vec::new();

@@ -33,7 +33,7 @@ pub(crate) struct Passed {
 }
 
 /// Gives the gate's tasks their latency hint; takes back one that is not asked for any more.
-pub(crate) fn put_on_hints(kernel: &Kernel, gate: &mut Gate) -> Result<(), ApiError> {
+pub(crate) fn enforce_hints(kernel: &Kernel, gate: &mut Gate) -> Result<(), ApiError> {
     let hint = gate.terms.latency.value.hint();
     let standing = kernel.journal().latency_of(&gate.record.name);
     if hint == 0 && standing.is_none() {
@@ -265,7 +265,7 @@ pub(crate) fn pass_hint(
 }
 
 /// Takes the gate's hint back from its tasks; says what was not put back.
-pub(crate) fn take_off_hints(kernel: &Kernel, gate: &Gate) -> Vec<String> {
+pub(crate) fn withdraw_hints(kernel: &Kernel, gate: &Gate) -> Vec<String> {
     let standing = kernel.journal().latency_of(&gate.record.name);
     match standing.map(|entry| undo_hint(kernel, &entry)) {
         Some(Ok(left)) => left,

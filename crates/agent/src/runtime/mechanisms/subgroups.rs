@@ -117,7 +117,7 @@ pub(crate) fn check_beside(gate: &Gate, attachment: &Attachment) -> Result<(), A
 }
 
 /// Gives each process or task of the gate its own cap, where that is asked for.
-pub(crate) fn put_on_subgroups(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+pub(crate) fn enforce_subgroups(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     gate.record.notes.retain(|note| !note.starts_with(START));
     let Some(group) = gate.record.attachment.placed().cloned() else {
@@ -176,7 +176,7 @@ pub(crate) fn put_on_subgroups(runtime: &Runtime, gate: &mut Gate) -> Result<(),
 }
 
 /// All processes back into the gate's group.
-pub(crate) fn take_off_subgroups(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+pub(crate) fn withdraw_subgroups(runtime: &Runtime, gate: &Gate) -> Vec<String> {
     let kernel = &runtime.kernel;
     let group = gate.record.attachment.group();
     let mut subgroups = lock(&runtime.subgroups);
@@ -206,7 +206,7 @@ pub(crate) fn take_off_subgroups(runtime: &Runtime, gate: &Gate) -> Vec<String> 
 
 /// The same, where what comes next needs them all in the gate's group.
 fn unite(runtime: &Runtime, gate: &Gate) -> Result<(), ApiError> {
-    match take_off_subgroups(runtime, gate).pop() {
+    match withdraw_subgroups(runtime, gate).pop() {
         Some(left) => Err(ApiError::new(ErrorKind::Busy, left)),
         None => Ok(()),
     }
