@@ -66,7 +66,7 @@ pub struct CpusetController {
     /// The scheduler of the engine ext finds whole cores by itself; domains are all that is left to do here.
     enforced_by_ext: bool,
     out_of_idle: Arc<AtomicBool>,
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 impl CpusetController {
@@ -109,7 +109,7 @@ impl CpusetController {
             ended: false,
             enforced_by_ext: false,
             out_of_idle: Arc::default(),
-            trouble: None,
+            last_error: None,
         }
     }
 
@@ -171,8 +171,8 @@ impl CpusetController {
         if !self.wanted && self.parts.is_empty() {
             return format!("by quota only ({})", self.why);
         }
-        if let Some(trouble) = &self.trouble {
-            return format!("by quota only: {trouble}");
+        if let Some(last_error) = &self.last_error {
+            return format!("by quota only: {last_error}");
         }
         if self.left_alone {
             return "by quota only: another program writes the cpuset".to_owned();
@@ -272,13 +272,13 @@ pub(crate) fn poll_cpuset(registry: &Gates, runtime: &Runtime) {
         return;
     }
     // What was refused is tried again each second.
-    if cpuset.trouble.is_some() && !slow {
+    if cpuset.last_error.is_some() && !slow {
         return;
     }
     let slow = slow || has_changed || !cpuset.stands;
     let done = confine(runtime, &mut cpuset, &root, slow).map_err(|error| error.to_string());
     if let Err(why) = &done
-        && cpuset.trouble.as_ref() != Some(why)
+        && cpuset.last_error.as_ref() != Some(why)
     {
         warn!("whole cores: {why}");
     }
@@ -286,7 +286,7 @@ pub(crate) fn poll_cpuset(registry: &Gates, runtime: &Runtime) {
         cpuset.planner.forget();
         runtime.control().set_confined(false);
     }
-    cpuset.trouble = done.err();
+    cpuset.last_error = done.err();
 }
 
 /// Where main runs, once a second.

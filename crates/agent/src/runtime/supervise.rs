@@ -271,11 +271,11 @@ pub(crate) fn tell_ext(runtime: &Runtime, gates: &[Gate]) {
         runtime.ext.sees_quotas(),
     );
     let told = ExtSupervisor::tell(&mut lock(&runtime.ext.inner), plan);
-    let trouble = told.err().map(|why| why.to_string());
-    if let Some(why) = &trouble {
+    let error = told.err().map(|why| why.to_string());
+    if let Some(why) = &error {
         warn!("ext: {why}");
     }
-    lock(&runtime.ext.inner).history.trouble = trouble;
+    lock(&runtime.ext.inner).history.update_error = error;
     tell_machine(runtime);
 }
 
@@ -300,7 +300,7 @@ fn tell_machine(runtime: &Runtime) {
         .map(|scheduler| scheduler.set_machine(machine.0, machine.1));
     match told {
         Some(Ok(())) => inner.machine = Some(machine),
-        Some(Err(why)) => inner.history.trouble = Some(why.to_string()),
+        Some(Err(why)) => inner.history.update_error = Some(why.to_string()),
         None => {}
     }
 }
@@ -328,7 +328,7 @@ fn ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
         let mut inner = lock(&runtime.ext.inner);
         inner.history.ends += 1;
         inner.history.last = Some((ended, now_ns));
-        inner.history.trouble = None;
+        inner.history.update_error = None;
         inner.gates = Default::default();
         inner.mirrors = BTreeSet::new();
         inner.notes.clear();

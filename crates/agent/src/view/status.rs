@@ -178,7 +178,7 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     view.quota_writes_per_second = control.quotas.log.quotas_per_second(now_ns);
     view.alerts
         .extend(control.unusable.alert(now_ns, control.sensing()));
-    view.alerts.extend(control.trouble.clone());
+    view.alerts.extend(control.sensing_error.clone());
     view.alerts.extend(control.quotas.write_errors().cloned());
     view.alerts
         .extend(control.soft_caps.write_errors().cloned());

@@ -128,7 +128,7 @@ pub struct KnobsLog {
     /// Time at the tolerance.
     pub at_tolerance_ns: u64,
     /// What the machine refused, the last of it.
-    pub trouble: Option<String>,
+    pub refusal: Option<String>,
 }
 
 impl Yields {
@@ -274,7 +274,7 @@ impl Knobs {
         match cores.step(machine, &mut self.control) {
             Ok(Some((group, set))) => log.cpusets.push((machine.now_ns(), group, set)),
             Ok(None) => {}
-            Err(why) => log.trouble = Some(why.to_string()),
+            Err(why) => log.refusal = Some(why.to_string()),
         }
     }
 
@@ -284,7 +284,7 @@ impl Knobs {
         let counted = self.shared.count_runs(machine, &self.side, &self.main);
         if let Err(why) = counted {
             let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-            log.trouble = Some(why.to_string());
+            log.refusal = Some(why.to_string());
         }
         self.shared.read(
             machine,
@@ -350,7 +350,7 @@ impl Knobs {
             let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
             match done {
                 Ok(()) => write.note(now_ns, &mut log),
-                Err(why) => log.trouble = Some(why.to_string()),
+                Err(why) => log.refusal = Some(why.to_string()),
             }
         }
     }
@@ -367,7 +367,7 @@ impl Controller for Knobs {
             self.started = true;
             if let Err(why) = self.start(machine) {
                 let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-                log.trouble = Some(why.to_string());
+                log.refusal = Some(why.to_string());
             }
         }
         self.write_due(machine);
@@ -381,9 +381,9 @@ impl Controller for Knobs {
         self.loop_ns.min(write_ns).min(poll_ns)
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn refusal(&self) -> Option<String> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.trouble.clone()
+        log.refusal.clone()
     }
 
     fn name(&self) -> &str {
