@@ -25,7 +25,7 @@ use crate::runtime::measure::{has_ended, judge_demands, measure};
 use crate::runtime::mechanisms::hint_sweep::HintSweep;
 use crate::runtime::publish::publish;
 use crate::runtime::supervise::tell_ext;
-use crate::systemd::is_systemds;
+use crate::systemd::is_written_by_systemd;
 
 const POLL_PERIOD: Duration = Duration::from_secs(1);
 
@@ -258,7 +258,7 @@ impl Housekeeping {
     /// systemd writes what it was told when it has a reason, which is no fight over the knob; more often than every few seconds
     /// it has none, and another writer sets that value.
     fn is_systemds_turn(&mut self, kernel: &Kernel, gates: &[Gate], entry: &Entry) -> bool {
-        if !is_systemds(kernel, gates, entry) {
+        if !is_written_by_systemd(kernel, gates, entry) {
             return false;
         }
         let now_ns = kernel.clock.now_ns();

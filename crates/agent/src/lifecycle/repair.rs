@@ -14,7 +14,7 @@ use tidegate_knobs::target::ProcessRef;
 use crate::gates::{Attachment, Record};
 use crate::paths::{RunDir, RunDirError};
 use crate::process::agent_lock::{AgentLock, lock_when_free};
-use crate::systemd::take_back_where;
+use crate::systemd::revert_where;
 
 /// Why a dead agent's values cannot be repaired.
 #[derive(Debug, thiserror::Error)]
@@ -71,8 +71,9 @@ pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
         Ok((groups, mut journal)) => {
             let mut report = fall_back_with(&mut journal, dead_seconds);
             // After the files: systemd may take its time.
-            report.extend(take_back_where(&**groups.fs(), run_dir, |note| {
-                note.taken_back_after_s
+            report.extend(revert_where(&**groups.fs(), run_dir, |record| {
+                record
+                    .revert_after_s
                     .is_some_and(|after_s| dead_seconds >= after_s)
             }));
             report
@@ -222,7 +223,7 @@ pub(crate) fn repair_with(
     let mut report =
         journal.restore_where(|entry| is_foreign(entry) || !is_ours(&own, &entry.group));
     report.extend(fall_back_with(journal, u64::MAX));
-    report.extend(take_back_where(&**groups.fs(), run_dir, |_| true));
+    report.extend(revert_where(&**groups.fs(), run_dir, |_| true));
     let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) = own
         .into_iter()
         .partition(|group| groups.populated(group).unwrap_or(true));

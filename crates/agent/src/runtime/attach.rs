@@ -16,12 +16,12 @@ use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::runtime::check::check_not_own;
 use crate::runtime::limits::{
-    ensure_side_root, limit_to_floor, make_yield, release, restore, untell, write_floor,
+    ensure_side_root, limit_to_floor, make_yield, release, restore, revert_unit, write_floor,
     write_weight,
 };
 use crate::runtime::mechanisms::subgroups::check_beside;
 use crate::runtime::mechanisms::{enforce, withdraw};
-use crate::systemd::{tell_systemd, unit_of};
+use crate::systemd::{set_properties, unit_of};
 
 /// Limits a process or group that was there before, as its class asks; `held` since the caller's rights were looked at.
 pub(crate) fn attach(
@@ -56,7 +56,7 @@ pub(crate) fn attach(
         }
         // Nothing half done: what is in the journal for it is put back, in the opposite order.
         restore(runtime, &name);
-        untell(runtime, gate);
+        revert_unit(runtime, gate);
         gate.record.attachment = before;
     }
     limited
@@ -80,7 +80,7 @@ fn limit(runtime: &Runtime, gate: &mut Gate, held: Option<HeldProcess>) -> Resul
         Attachment::InPlace { .. } if !gate.is_limited() => Ok(()),
         Attachment::InPlace { group } => {
             let floor = floor_of(&runtime.control_loop, gate);
-            let was = tell_systemd(&runtime.kernel, gate, &group, floor);
+            let was = set_properties(&runtime.kernel, gate, &group, floor);
             limit_foreign(runtime, &group, gate, was)?;
             gate.record.notes.push(
                 "it has a quota of its own beside the side root's, because it stays where it is; the allowance is \
@@ -179,7 +179,8 @@ fn renew_place(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
             let idle = kernel.groups.idle(&group).map_err(of_group)? != Some(false);
             // A unit that was restarted has what systemd was told, and is not in the journal yet.
             if unlimited || !idle || !runtime.journal().limits(&group) {
-                let was = tell_systemd(kernel, gate, &group, floor_of(&runtime.control_loop, gate));
+                let was =
+                    set_properties(kernel, gate, &group, floor_of(&runtime.control_loop, gate));
                 limit_foreign(runtime, &group, gate, was)?;
             }
         }

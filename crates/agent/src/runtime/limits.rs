@@ -25,7 +25,7 @@ use crate::runtime::confinement::{Place, check_unrestricted};
 use crate::runtime::cpuset_controller::gather_cpuset;
 use crate::runtime::mechanisms::caps::soft_group;
 use crate::runtime::mechanisms::{enforce, withdraw};
-use crate::systemd::untell_systemd;
+use crate::systemd::revert_properties;
 
 /// Makes a `run` gate's group and puts the process into it.
 pub(crate) fn enter(
@@ -232,15 +232,15 @@ fn release_place(runtime: &Runtime, gate: &Gate) -> Vec<String> {
             unmark(&runtime.ext, kernel, gate.record.attachment.group());
             let mut left = restore(runtime, &gate.record.name);
             // Last: systemd then writes what it would have without us.
-            left.extend(untell(runtime, gate));
+            left.extend(revert_unit(runtime, gate));
             left
         }
     }
 }
 
-/// Has systemd forget what it was told for a gate; says what it could not.
-pub(crate) fn untell(runtime: &Runtime, gate: &Gate) -> Vec<String> {
-    let lines = untell_systemd(&runtime.kernel, gate);
+/// Reverts the properties of a gate's unit; says what could not be.
+pub(crate) fn revert_unit(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+    let lines = revert_properties(&runtime.kernel, gate);
     let alerts = lines
         .iter()
         .map(|line| format!("gate {}: {line}", gate.record.name));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_terms as terms;
 
-use super::find::is_bandwidth;
+use super::entries::is_bandwidth;
 use super::idle_class::set_yielding;
 use super::quota_tree::QuotaTree;
 use crate::bandwidth::Bandwidth;

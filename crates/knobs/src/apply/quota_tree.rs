@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::find::is_bandwidth;
+use super::entries::is_bandwidth;
 use super::journal::{Journal, JournalError};
 use crate::bandwidth::Bandwidth;
 use crate::discover::CgroupVersion;

@@ -1,6 +1,6 @@
 //! What is about to be written, recorded first.
 
-use super::find::{is_background, is_bandwidth};
+use super::entries::{is_background, is_bandwidth};
 use super::journal::{Journal, JournalError};
 use crate::bandwidth::Bandwidth;
 use crate::group::{CpuClass, GroupPath, Placement, WEIGHT_DEFAULT, WEIGHT_MIN};

@@ -1,6 +1,6 @@
 //! A group for one process or task: making it, and moving one task.
 
-use super::placing::check_pid;
+use super::placement::check_pid;
 use super::{Files, GroupError, GroupPath, GroupResult, Groups, v2};
 use crate::discover::{CgroupVersion, Hierarchy, group_in};
 

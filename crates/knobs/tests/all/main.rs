@@ -9,7 +9,7 @@ mod domain;
 mod fake_is_true;
 mod groups;
 mod groups_faults;
-mod groups_placing;
+mod groups_placement;
 mod in_place;
 mod ledger;
 mod ledger_death;

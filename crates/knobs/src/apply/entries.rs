@@ -1,4 +1,4 @@
-//! What the journal knows.
+//! What the journal knows of groups and gates, by its entries.
 
 use super::journal::Journal;
 use crate::group::{CpuClass, GroupPath, Placement, WEIGHT_DEFAULT};
