@@ -145,8 +145,8 @@ pub(crate) struct LockBoost {
     turns_ns: u64,
 }
 
-/// A holder that was found.
-struct Found {
+/// A process of side work that holds a lock main waits for.
+struct Holder {
     side: Side,
     pid: i32,
 }
@@ -215,18 +215,18 @@ impl LockBoost {
             if !lives || side_of(wait.waiter).is_some() {
                 continue;
             }
-            let Some(found) = self.holder(kernel, sides, &wait.held, side_of) else {
+            let Some(holder) = self.holder(kernel, sides, &wait.held, side_of) else {
                 continue;
             };
             lock(&runtime.lock_boost).waits += 1;
-            if found.side.bounded {
+            if holder.side.bounded {
                 lock(&runtime.lock_boost).refused = Some(format!(
                     "gate {}: it has a limit of its own, which is kept",
-                    found.side.gate
+                    holder.side.gate
                 ));
                 continue;
             }
-            left |= !self.boost_holder(runtime, life, &found, &wait);
+            left |= !self.boost_holder(runtime, life, &holder, &wait);
         }
         left
     }
@@ -238,7 +238,7 @@ impl LockBoost {
         sides: &[Side],
         held: &Lock,
         side_of: impl Fn(i32) -> Option<Side>,
-    ) -> Option<Found> {
+    ) -> Option<Holder> {
         let fs = &*kernel.fs;
         let holds = |pid: i32| locks::holds(fs, pid, held).unwrap_or(false);
         let wants = |pid: i32| !locks::runnable(fs, pid, 0, 1).is_empty();
@@ -249,11 +249,11 @@ impl LockBoost {
             if let Some(pid) = pid
                 && let Some(side) = side_of(pid)
             {
-                let found = Found { side, pid };
+                let holder = Holder { side, pid };
                 if wants(pid) {
-                    return Some(found);
+                    return Some(holder);
                 }
-                asleep = Some(found);
+                asleep = Some(holder);
             }
         }
         // A POSIX lock is the process's own. The others go with the open file, which may have been handed on.
@@ -271,7 +271,7 @@ impl LockBoost {
                     self.known.push_front((held.file.clone(), pid));
                     self.known.truncate(KEPT_MAX);
                     let side = side.clone();
-                    return Some(Found { side, pid });
+                    return Some(Holder { side, pid });
                 }
             }
         }
@@ -279,14 +279,20 @@ impl LockBoost {
     }
 
     /// Says whether there is nothing left to do.
-    fn boost_holder(&mut self, runtime: &Runtime, life: &Life, found: &Found, wait: &Wait) -> bool {
+    fn boost_holder(
+        &mut self,
+        runtime: &Runtime,
+        life: &Life,
+        holder: &Holder,
+        wait: &Wait,
+    ) -> bool {
         let kernel = &runtime.kernel;
         let fs = &*kernel.fs;
         self.nth = self.nth.wrapping_add(1);
-        let tids = locks::runnable(fs, found.pid, self.nth, THREADS_MAX);
+        let tids = locks::runnable(fs, holder.pid, self.nth, THREADS_MAX);
         let mut boost = Boost::plan(fs, &tids);
         let threads = boost.tasks.len() as u64;
-        let Some(process) = TaskId::now(fs, found.pid) else {
+        let Some(process) = TaskId::now(fs, holder.pid) else {
             return true;
         };
         let Some(turn_ns) = self
@@ -300,9 +306,15 @@ impl LockBoost {
         // Without it the rest of a turn is taken back a little later.
         let lifted = fs.set_sched(0, &OWN_TURN).is_ok();
         let began_ns = kernel.clock.now_ns();
-        let given = give(kernel, &found.side, boost);
+        let given = give(kernel, &holder.side, boost);
         let released = match &given {
-            Ok(_) => watch(kernel, life, found.pid, &wait.held, turn_ns + TURN_SLACK_NS),
+            Ok(_) => watch(
+                kernel,
+                life,
+                holder.pid,
+                &wait.held,
+                turn_ns + TURN_SLACK_NS,
+            ),
             Err(_) => false,
         };
         let went_ns = kernel.clock.now_ns().saturating_sub(began_ns);
@@ -317,14 +329,14 @@ impl LockBoost {
                 if !released {
                     self.budgets.used_up(process, began_ns);
                 }
-                tell(runtime, found, wait, used_ns);
+                tell(runtime, holder, wait, used_ns);
             }
             Err(why) => {
                 self.budgets.give_back(process, turn_ns * threads);
                 // Not again at every poll.
                 self.budgets.used_up(process, began_ns);
                 lock(&runtime.lock_boost).refused =
-                    Some(format!("gate {}: {why}", found.side.gate));
+                    Some(format!("gate {}: {why}", holder.side.gate));
             }
         }
         // It runs, so its part goes back (what sleeps is another matter, see `put_back`).
@@ -362,11 +374,11 @@ fn watch(kernel: &Kernel, life: &Life, pid: i32, held: &Lock, most_ns: u64) -> b
     false
 }
 
-fn tell(runtime: &Runtime, found: &Found, wait: &Wait, used_ns: u64) {
+fn tell(runtime: &Runtime, holder: &Holder, wait: &Wait, used_ns: u64) {
     let ms = used_ns as f64 / 1e6;
     let kind = wait.held.kind.as_str();
-    let (pid, waiter) = (found.pid, wait.waiter);
-    let gate = &found.side.gate;
+    let (pid, waiter) = (holder.pid, wait.waiter);
+    let gate = &holder.side.gate;
     info!(
         gate,
         pid,
@@ -378,7 +390,7 @@ fn tell(runtime: &Runtime, found: &Found, wait: &Wait, used_ns: u64) {
     lock(&runtime.lock_boost).add(gate, used_ns, last);
     runtime.control().quotas.log.add(Write {
         at_ns: runtime.kernel.clock.now_ns(),
-        path: found.side.group.to_string(),
+        path: holder.side.group.to_string(),
         value: format!("process {pid} went first for {ms:.1} ms"),
         was: None,
         reason: format!("main waits for its {kind}"),
