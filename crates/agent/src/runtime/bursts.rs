@@ -7,12 +7,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_api::ApiError;
 use tidegate_knobs::control::{BURST_WINDOW_NS, BurstSeen};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::sense::Counters;
 use tidegate_law::burst;
 use tracing::warn;
 
+use crate::errors::of_group;
 use crate::ext::view::limit_stat;
 use crate::gates::{Gate, Gates};
 use crate::kernel::Kernel;
@@ -60,7 +62,7 @@ fn step_burst(
     gate: &mut Gate,
     now_ns: u64,
     machine: &Counters,
-) -> Result<(), String> {
+) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     let Some(group) = gate.record.attachment.placed().cloned() else {
         return Ok(());
@@ -70,8 +72,7 @@ fn step_burst(
     let Some(auto) = gate.auto.as_mut().filter(|auto| auto.is_due(now_ns)) else {
         return Ok(());
     };
-    let wrong = |error: &dyn std::fmt::Display| error.to_string();
-    let stat = limit_stat(&runtime.ext, kernel, &group).map_err(|error| wrong(&error))?;
+    let stat = limit_stat(&runtime.ext, kernel, &group).map_err(of_group)?;
     // v1's cpuacct need not have the group that cpu has.
     let Some(used_ns) = kernel.groups.usage_ns(&group).ok().flatten() else {
         const NOTE: &str =
@@ -97,7 +98,7 @@ fn step_burst(
         runtime.control().quotas.set_own(&group, own);
         return Ok(());
     }
-    enforce_bandwidth(runtime, gate).map_err(|error| error.to_string())
+    enforce_bandwidth(runtime, gate)
 }
 
 /// The most burst that the limits above leave, and the gate's own hard cap.

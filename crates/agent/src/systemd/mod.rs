@@ -18,7 +18,7 @@ use crate::errors::{refuse, usage};
 use crate::gates::Gate;
 use crate::kernel::Kernel;
 use bus::{BusError, CpuValues};
-use properties::PropertyRecord;
+use properties::{PropertiesError, PropertyRecord};
 
 pub(crate) use properties::revert_where;
 
@@ -96,7 +96,7 @@ fn try_set(
     gate: &Gate,
     group: &GroupPath,
     floor: Bandwidth,
-) -> Result<Bandwidth, String> {
+) -> Result<Bandwidth, PropertiesError> {
     let name = &gate.record.name;
     let mut all = properties::load(&*kernel.fs, &kernel.run_dir);
     let ours = CpuValues::yielding(floor);
@@ -109,7 +109,7 @@ fn try_set(
             all[at].was
         }
         None => {
-            let was = bus::cpu_values(unit).map_err(|error| error.to_string())?;
+            let was = bus::cpu_values(unit)?;
             all.push(PropertyRecord {
                 gate: name.clone(),
                 unit: unit.clone(),
@@ -127,7 +127,7 @@ fn try_set(
         .ok()
         .filter(|_| before.is_none());
     properties::store(&*kernel.fs, &kernel.run_dir, &all)?;
-    bus::set_cpu_values(unit, &ours).map_err(|error| error.to_string())?;
+    bus::set_cpu_values(unit, &ours)?;
     record_kept(kernel, unit, name, all, ours);
     Ok(stands.unwrap_or_else(|| was.bandwidth()))
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tidegate_knobs::kfs::KernelFs;
+use tidegate_knobs::kfs::{KernelFs, KfsError};
 use tidegate_knobs::target::UnitName;
 use tracing::warn;
 
@@ -18,6 +18,20 @@ const FILES: [&str; 3] = [
     "50-CPUQuotaPeriodSec.conf",
     "50-CPUWeight.conf",
 ];
+
+/// systemd could not be told, or what it is told not written down.
+#[derive(Debug, thiserror::Error)]
+pub enum PropertiesError {
+    /// systemd.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    /// The file.
+    #[error(transparent)]
+    Kfs(#[from] KfsError),
+    /// The file's text.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
 
 /// One unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,16 +80,16 @@ pub fn store(
     fs: &dyn KernelFs,
     run_dir: &RunDir,
     records: &[PropertyRecord],
-) -> Result<(), String> {
+) -> Result<(), PropertiesError> {
     let path = file(run_dir);
     if records.is_empty() {
         return match fs.unlink(&path) {
-            Err(error) if !error.is_gone() => Err(error.to_string()),
+            Err(error) if !error.is_gone() => Err(error.into()),
             _ => Ok(()),
         };
     }
-    let text = serde_json::to_vec_pretty(records).map_err(|error| error.to_string())?;
-    fs.replace(&path, &text).map_err(|error| error.to_string())
+    let text = serde_json::to_vec_pretty(records)?;
+    Ok(fs.replace(&path, &text)?)
 }
 
 /// The drop-ins for our three values that are there.
