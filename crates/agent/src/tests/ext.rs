@@ -90,8 +90,7 @@ impl Kernel for FakeKernel {
 impl Scheduler for FakeScheduler {
     fn attach(&mut self) -> Result<(), ExtError> {
         let mut told = lock(&self.told);
-        told.at_attach
-            .extend(self.probe.as_ref().map(|probe| probe()));
+        told.at_attach.extend(self.probe.as_ref().map(|f| f()));
         if told.refuses == Some("attach") {
             return Err(ExtError::Machine("the kernel said no".to_owned()));
         }
