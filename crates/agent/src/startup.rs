@@ -23,6 +23,7 @@ use tracing::{info, warn};
 
 use crate::agent::Agent;
 use crate::control_loop::ControlLoop;
+use crate::errors::MachineError;
 use crate::ext::ExtSupervisor;
 use crate::ext::kernel::{self, RealKernel};
 use crate::gates::{Gates, demand};
@@ -105,15 +106,16 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     let lock_file = take_lock(run_dir)?;
     let config = Config::load(&Roots::system(run_dir.dir()))?;
     let settings = config.settings();
-    let machine = discover(&RealFs::new(), None)?;
+    let machine = discover(&RealFs::new(), None).map_err(MachineError::from)?;
     if let Some(why) = machine.refusal() {
         return Err(StartError::NoGates(why));
     }
-    let fs = kfs::machine(machine.roots())?;
+    let fs = kfs::machine(machine.roots()).map_err(MachineError::from)?;
     let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
     let ext = supervisor(options.engine.unwrap_or(settings.engine.value), &fs)?;
     leave_gates(&groups, run_dir);
-    let (journal, report) = Journal::open(run_dir.dir(), Arc::clone(&groups))?;
+    let (journal, report) =
+        Journal::open(run_dir.dir(), Arc::clone(&groups)).map_err(MachineError::from)?;
     for alert in &report.alerts {
         warn!("{alert}");
     }

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate_knobs::apply::Journal;
-use tidegate_knobs::discover::{CgroupVersion, DiscoverError, Machine, discover};
+use tidegate_knobs::discover::{CgroupVersion, Machine, discover};
 use tidegate_knobs::group::{GroupError, GroupPath, Groups};
-use tidegate_knobs::kfs::{self, KernelFs, KfsError, RealFs};
+use tidegate_knobs::kfs::{self, KernelFs, RealFs};
 use tidegate_knobs::ledger::{Change, Entry, LedgerError, own_groups};
 use tidegate_knobs::target::ProcessRef;
 
+use crate::errors::MachineError;
 use crate::gates::{Attachment, Record};
 use crate::paths::{RunDir, RunDirError};
 use crate::process::agent_lock::{AgentLock, lock_when_free};
@@ -33,22 +34,16 @@ pub enum RepairError {
         /// Why it cannot be used.
         error: std::io::Error,
     },
-    /// The machine cannot be looked at.
+    /// The machine cannot be read.
     #[error(transparent)]
-    Discover(#[from] DiscoverError),
-    /// A kernel file.
-    #[error(transparent)]
-    Kfs(#[from] KfsError),
-    /// The journal.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Machine(#[from] MachineError),
     /// A group.
     #[error(transparent)]
     Group(#[from] GroupError),
 }
 
 /// The machine as found, the groups on it and the journal.
-fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Journal), RepairError> {
+fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Journal), MachineError> {
     let machine = discover(&RealFs::new(), None)?;
     let fs = kfs::machine(machine.roots())?;
     Ok(open_on(fs, &machine, run_dir)?)
