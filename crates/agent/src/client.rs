@@ -35,7 +35,7 @@ pub struct Client {
 const AGENTS_MAX: u32 = 20;
 const NEXT_AGENT: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// How long one call may take, in looks. The agent's slowest call makes a few directories.
+/// How long one call may take, in polls. The agent's slowest call makes a few directories.
 const CALL_PATIENCE: (std::time::Duration, u32) = (std::time::Duration::from_secs(1), 10);
 
 impl Client {
@@ -183,15 +183,15 @@ impl Client {
     }
 }
 
-/// Waits for an answer for this many looks, so long each; `None` when there was none. Looks are counted, not time: `run` waits
+/// Waits for an answer for this many polls, so long each; `None` when there was none. Polls are counted, not time: `run` waits
 /// in the gate that it was just put into, and its quota may stop it for longer than any patience while the answer is there.
 async fn patiently<T>(
     answer: impl Future<Output = T>,
-    (look, looks): (std::time::Duration, u32),
+    (poll, polls): (std::time::Duration, u32),
 ) -> Option<T> {
     let patience = async {
-        for _ in 0..looks {
-            tokio::time::sleep(look).await;
+        for _ in 0..polls {
+            tokio::time::sleep(poll).await;
         }
     };
     tokio::select! {
@@ -317,7 +317,7 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let look = std::time::Duration::from_millis(20);
+        let poll = std::time::Duration::from_millis(20);
         let request = Request::builder()
             .uri("/v1/status")
             .header("host", "tidegate")
@@ -326,11 +326,11 @@ mod tests {
         let answer = runtime.block_on(async {
             // Nothing of this thread runs from before the answer until long after its patience.
             tokio::spawn(async move {
-                tokio::time::sleep(look / 2).await;
+                tokio::time::sleep(poll / 2).await;
                 answered.recv().unwrap();
-                std::thread::sleep(look * 20);
+                std::thread::sleep(poll * 20);
             });
-            patiently(exchange(socket, request), (look, 10)).await
+            patiently(exchange(socket, request), (poll, 10)).await
         });
         // With it goes the connection.
         drop(runtime);

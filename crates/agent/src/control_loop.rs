@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::{Control, Demand};
-use tidegate_knobs::plan::{PlanConfig, bandwidth_for};
+use tidegate_knobs::quota_planner::{QuotaPlannerConfig, bandwidth_for};
 use tidegate_knobs::sense::Meters;
 use tidegate_knobs::sync::lock;
 
@@ -53,7 +53,7 @@ impl ControlLoop {
         let cpus = u64::from(self.lock().online_cpus().max(1));
         // 8192 CPUs · 10^6 ppm fits easily: a CPU is 10^6 ucpu, so ppm · CPUs is the rate in ucpu.
         let floor_ucpu = (cpus * u64::from(demand.tolerance_ppm)).max(FLOOR_MIN_UCPU);
-        let periods = PlanConfig::default();
+        let periods = QuotaPlannerConfig::default();
         bandwidth_for(floor_ucpu, periods.period_us, periods.period_max_us)
     }
 

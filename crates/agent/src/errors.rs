@@ -4,7 +4,24 @@ use std::fmt::Display;
 
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::apply::JournalError;
+use tidegate_knobs::discover::DiscoverError;
 use tidegate_knobs::group::GroupError;
+use tidegate_knobs::kfs::KfsError;
+use tidegate_knobs::ledger::LedgerError;
+
+/// The machine, or what an earlier agent recorded of it, cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// Its cgroup tree.
+    #[error(transparent)]
+    Discover(#[from] DiscoverError),
+    /// A kernel file.
+    #[error(transparent)]
+    Kfs(#[from] KfsError),
+    /// The journal.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
 
 /// In the machine's own words.
 pub(crate) fn refuse(kind: ErrorKind, error: impl Display) -> ApiError {

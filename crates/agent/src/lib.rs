@@ -35,5 +35,6 @@ pub mod systemd;
 mod tests;
 mod view;
 
+pub use errors::MachineError;
 pub use lifecycle::guardian;
 pub use lifecycle::repair::{After, RepairError, is_handed_over, repair};

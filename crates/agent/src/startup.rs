@@ -23,6 +23,7 @@ use tracing::{info, warn};
 
 use crate::agent::Agent;
 use crate::control_loop::ControlLoop;
+use crate::errors::MachineError;
 use crate::ext::ExtSupervisor;
 use crate::ext::kernel::{self, RealKernel};
 use crate::gates::{Gates, demand};
@@ -30,14 +31,14 @@ use crate::kernel::Kernel;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::lifecycle::take_up;
 use crate::paths::{RunDir, open_lock};
-use crate::process::agent_lock::{LOCK_LOOK, LOCK_PATIENCE};
+use crate::process::agent_lock::{LOCK_PATIENCE, LOCK_POLL};
 use crate::process::begin::begin;
 use crate::process::lease::{Lease, monotonic_ns};
 use crate::process::liveness::agent_lives;
 use crate::process::program::start_guardian;
 use crate::process::{Life, notify};
 use crate::runtime::cpuset_controller::{self, CpusetController};
-use crate::runtime::mechanisms::units;
+use crate::runtime::mechanisms::subgroups;
 use crate::runtime::{Runtime, bursts, control_thread, lock_boost, supervise};
 use crate::server;
 use crate::systemd::bus;
@@ -106,15 +107,16 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     let lock_file = take_lock(run_dir)?;
     let config = Config::load(&Roots::system(run_dir.dir()))?;
     let settings = config.settings();
-    let machine = discover(&RealFs::new(), None)?;
+    let machine = discover(&RealFs::new(), None).map_err(MachineError::from)?;
     if let Some(why) = machine.refusal() {
         return Err(StartError::NoGates(why));
     }
-    let fs = kfs::machine(machine.roots())?;
+    let fs = kfs::machine(machine.roots()).map_err(MachineError::from)?;
     let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
     let ext = supervisor(options.engine.unwrap_or(settings.engine.value), &fs)?;
     leave_gates(&groups, run_dir);
-    let (journal, report) = Journal::open(run_dir.dir(), Arc::clone(&groups))?;
+    let (journal, report) =
+        Journal::open(run_dir.dir(), Arc::clone(&groups)).map_err(MachineError::from)?;
     for alert in &report.alerts {
         warn!("{alert}");
     }
@@ -153,7 +155,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
                 sensing_note,
             },
             ext,
-            units: Mutex::default(),
+            subgroups: Mutex::default(),
             cpuset: Mutex::new(cpuset),
             lock_boost: Mutex::default(),
             unread_records: Mutex::default(),
@@ -208,7 +210,7 @@ fn take_lock(run_dir: &RunDir) -> Result<std::fs::File, StartError> {
         if agent_lives(run_dir) || began.elapsed() >= LOCK_PATIENCE {
             return Err(StartError::Running { path });
         }
-        std::thread::sleep(LOCK_LOOK);
+        std::thread::sleep(LOCK_POLL);
     }
     Ok(file)
 }
@@ -305,8 +307,8 @@ fn start_threads(
         Box::new(|agent| bursts::run(&agent.gates, &agent.runtime, &agent.life)),
     )?;
     let dividing = spawn(
-        "units",
-        Box::new(|agent| units::run(&agent.runtime, &agent.life)),
+        "subgroups",
+        Box::new(|agent| subgroups::run(&agent.runtime, &agent.life)),
     )?;
     let confining = spawn(
         "cpuset",

@@ -5,7 +5,7 @@
 //! idle for main: the cpuset takes whole cores, and the quota limits the remaining fraction of a core.
 //!
 //! - The set is whole cores: as few as hold the allowance. The quota on top is the allowance itself.
-//! - Cores are given one cache after the other, so that as many caches as possible are main's alone (`order.rs`), and each set of
+//! - Cores are given one cache after the other, so that as many caches as possible are main's alone (`core_order.rs`), and each set of
 //!   `n` cores is part of that of `n + 1`, so that a change moves as few threads as it can.
 //! - It grows as soon as the allowance has outgrown it, since side work could not use what it is given, and shrinks when less has been
 //!   enough for [`CpusetPlannerConfig::shrink_after_ns`]: a change moves threads and takes locks of the whole machine, and main's step is answered by
@@ -21,14 +21,14 @@
 //!
 //! Nothing here reads a clock or a file.
 
-use crate::order::Order;
+use crate::core_order::CoreOrder;
 use crate::topology::{Core, Topology};
 
-/// How often the planner's caller looks.
-pub const LOOK_NS: u64 = 100_000_000;
+/// How often the planner's caller polls.
+pub const POLL_NS: u64 = 100_000_000;
 
 /// The same where a domain is kept by the cpuset: main's step there is answered by nothing else.
-pub const DOMAIN_LOOK_NS: u64 = 20_000_000;
+pub const DOMAIN_POLL_NS: u64 = 20_000_000;
 
 /// A CPU of a domain, once given, is taken back when the allowance is short of it by this much of the domain.
 const SHORT_PPM: u64 = 10_000;
@@ -74,7 +74,7 @@ struct Part {
 pub struct CpusetPlanner {
     config: CpusetPlannerConfig,
     /// Cores in the order in which side work gets them.
-    order: Order,
+    order: CoreOrder,
     /// Allowed CPUs by core, in that order.
     cores: Vec<Core>,
     allowed: Vec<u32>,
@@ -93,7 +93,7 @@ impl CpusetPlanner {
     pub fn new(config: CpusetPlannerConfig) -> Self {
         Self {
             config,
-            order: Order::default(),
+            order: CoreOrder::default(),
             cores: Vec::new(),
             allowed: Vec::new(),
             parts: Vec::new(),

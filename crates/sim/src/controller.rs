@@ -14,7 +14,7 @@ pub trait Controller: Send {
     /// For messages.
     fn name(&self) -> &str;
     /// What the machine refused it, the last of it.
-    fn trouble(&self) -> Option<String> {
+    fn refusal(&self) -> Option<String> {
         None
     }
 }

@@ -33,7 +33,7 @@ pub struct Outcome {
     /// Length of a window.
     pub window_ns: u64,
     /// What the machine refused an engine.
-    pub troubles: Vec<String>,
+    pub refusals: Vec<String>,
 }
 
 /// A group's part.

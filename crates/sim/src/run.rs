@@ -206,7 +206,7 @@ impl Stage {
             series: self.series(scenario),
             samples,
             window_ns: scenario.window_ns,
-            troubles: self.troubles(),
+            refusals: self.refusals(),
         };
         let busy_ns = after.busy_ns.saturating_sub(before.busy_ns);
         outcome.idle_ns = outcome.capacity_ns().saturating_sub(busy_ns);
@@ -214,11 +214,11 @@ impl Stage {
     }
 
     /// What the machine refused its engines.
-    fn troubles(&self) -> Vec<String> {
+    fn refusals(&self) -> Vec<String> {
         let controllers = self.simulation.controllers.iter();
-        let troubles =
-            controllers.filter_map(|one| Some(format!("{}: {}", one.name(), one.trouble()?)));
-        troubles.collect()
+        let refusals =
+            controllers.filter_map(|one| Some(format!("{}: {}", one.name(), one.refusal()?)));
+        refusals.collect()
     }
 
     fn series(&self, scenario: &Scenario) -> Vec<SeriesOutcome> {

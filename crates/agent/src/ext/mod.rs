@@ -54,8 +54,8 @@ pub(crate) struct ExtHistory {
     pub why: Option<String>,
     /// The kernel's account of the last end, and when that was.
     pub last: Option<(Ended, u64)>,
-    /// Trouble in telling it of gates, until it is told of all.
-    pub trouble: Option<String>,
+    /// Why it could not be told of the gates, until it is told of all.
+    pub update_error: Option<String>,
 }
 
 /// What is under the lock.
@@ -72,7 +72,7 @@ pub(crate) struct Inner {
     pub history: ExtHistory,
     /// What it cannot do for a gate, by name.
     pub notes: BTreeMap<String, Vec<String>>,
-    pub looked_ns: u64,
+    pub polled_ns: u64,
     /// What became of each quota, by cgroup id, and when that was read.
     pub limits: (u64, BTreeMap<u64, LimitStat>),
     /// The same of each cap.
@@ -172,7 +172,7 @@ impl ExtSupervisor {
     pub fn mark(&self, id: u64, mirror: bool) {
         let mut inner = lock(&self.inner);
         if let Err(why) = inner.set_mirror(id, mirror) {
-            inner.history.trouble = Some(why.to_string());
+            inner.history.update_error = Some(why.to_string());
         }
     }
 }

@@ -10,7 +10,7 @@ use tidegate_ext::{CapScope, CapTerms, GateTerms, Kind};
 use tidegate_knobs::domain::Keeps;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::limit::hard_cap;
-use tidegate_knobs::units::Per;
+use tidegate_knobs::subgroups::Per;
 use tidegate_terms::{Class, combine};
 
 use crate::control_loop::ControlLoop;
@@ -31,7 +31,7 @@ pub(crate) struct Plan {
 
 /// How a gate's own limits are enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct Enforcement {
     /// The quota of its group is a copy.
     pub mirror: bool,
     /// The cap that the scheduler holds it to.
@@ -40,7 +40,12 @@ pub(super) struct Held {
 
 /// A gate's own quota and caps. `moved`: the loop moves the quota of its very group, which is therefore a copy of the headroom's.
 /// `before_ucpu`: the rate that the group was limited to before us. `sees_quotas`: the kernel tells the scheduler of quotas.
-pub(super) fn held(gate: &Gate, moved: bool, before_ucpu: u64, sees_quotas: bool) -> Held {
+pub(super) fn enforcement(
+    gate: &Gate,
+    moved: bool,
+    before_ucpu: u64,
+    sees_quotas: bool,
+) -> Enforcement {
     let own = gate.own_limit();
     let each = gate.caps_for_each();
     let hard_ppt = match each {
@@ -73,7 +78,7 @@ pub(super) fn held(gate: &Gate, moved: bool, before_ucpu: u64, sees_quotas: bool
         Some((_, _, soft_ppt)) => soft_ppt.or(gate.soft_for_all_ppt()),
         None => gate.soft_ppt(),
     };
-    Held {
+    Enforcement {
         mirror,
         cap: (hard_ppt.is_some() || soft_ppt.is_some()).then_some(CapTerms {
             hard_ppt,
@@ -110,18 +115,19 @@ pub(crate) fn ext_plan(
             true => kernel.journal().limit_before(group),
             false => u64::MAX,
         };
-        let held = held(gate, moved, before_ucpu, sees_quotas);
+        let enforcement = enforcement(gate, moved, before_ucpu, sees_quotas);
         let Some(id) = id_of(group) else { continue };
-        if held.mirror && is_ours(control_loop, group) {
+        if enforcement.mirror && is_ours(control_loop, group) {
             plan.mirrors.insert(id);
         }
-        if held.mirror && gate.caps_for_each().is_some() && gate.own_limit().is_some() {
+        if enforcement.mirror && gate.caps_for_each().is_some() && gate.own_limit().is_some() {
             let note =
                 "quota: not held beside a cap for each process or task under the engine ext here";
             let notes = plan.notes.entry(gate.record.name.clone()).or_default();
             notes.push(note.to_owned());
         }
-        plan.gates.insert(id, gate_terms(kernel, gate, held.cap));
+        plan.gates
+            .insert(id, gate_terms(kernel, gate, enforcement.cap));
     }
     plan
 }
@@ -175,8 +181,8 @@ pub(crate) fn mark_moved(ext: &ExtSupervisor, kernel: &Kernel, group: &GroupPath
 /// The quota of the gate's group is about to be written for its own limit: a copy or not.
 pub(crate) fn mark_own(ext: &ExtSupervisor, kernel: &Kernel, gate: &Gate, group: &GroupPath) {
     if ext.is_loaded() {
-        let held = held(gate, false, u64::MAX, ext.sees_quotas());
-        mark(ext, kernel, group, held.mirror);
+        let enforcement = enforcement(gate, false, u64::MAX, ext.sees_quotas());
+        mark(ext, kernel, group, enforcement.mirror);
     }
 }
 
@@ -213,20 +219,20 @@ mod tests {
     fn each_limit_is_enforced_once() {
         let quota = ("quota", "20ms");
         let hard = ("cap_hard", "100‰");
-        let nothing = held(&gate(&[]), false, u64::MAX, true);
+        let nothing = enforcement(&gate(&[]), false, u64::MAX, true);
         assert_eq!((nothing.mirror, nothing.cap), (false, None));
-        let by_quota = held(&gate(&[quota]), false, u64::MAX, true);
+        let by_quota = enforcement(&gate(&[quota]), false, u64::MAX, true);
         assert_eq!((by_quota.mirror, by_quota.cap), (false, None), "cpu.max");
-        let by_cap = held(&gate(&[hard]), false, u64::MAX, true);
+        let by_cap = enforcement(&gate(&[hard]), false, u64::MAX, true);
         assert!(by_cap.mirror, "its quota is a copy");
         assert_eq!(by_cap.cap, cap(Some(100), None, CapScope::Group));
         // The cap is the lower one: the quota has nothing to forbid.
-        let both = held(&gate(&[quota, hard]), false, u64::MAX, true);
+        let both = enforcement(&gate(&[quota, hard]), false, u64::MAX, true);
         assert_eq!(both, by_cap);
         // The quota is: one quota in the cap's shape holds both, and the scheduler honours it.
-        let both = held(&gate(&[quota, ("cap_hard", "500‰")]), false, u64::MAX, true);
+        let both = enforcement(&gate(&[quota, ("cap_hard", "500‰")]), false, u64::MAX, true);
         assert_eq!((both.mirror, both.cap), (false, None));
-        let soft = held(&gate(&[("cap_soft", "50‰"), quota]), false, u64::MAX, true);
+        let soft = enforcement(&gate(&[("cap_soft", "50‰"), quota]), false, u64::MAX, true);
         assert_eq!(soft.cap, cap(None, Some(50), CapScope::Group));
         assert!(!soft.mirror);
     }
@@ -234,17 +240,17 @@ mod tests {
     #[test]
     fn a_quota_that_the_scheduler_does_not_see_holds_as_a_cap() {
         let quota = ("quota", "20ms");
-        let moved = held(&gate(&[("class", "side"), quota]), true, u64::MAX, true);
+        let moved = enforcement(&gate(&[("class", "side"), quota]), true, u64::MAX, true);
         assert!(moved.mirror, "the headroom's");
         assert_eq!(moved.cap, cap(Some(200), None, CapScope::Group));
-        let before = held(&gate(&[("class", "side"), quota]), true, 150_000, true);
+        let before = enforcement(&gate(&[("class", "side"), quota]), true, 150_000, true);
         let theirs = "its administrator's word is not loosened";
         assert_eq!(
             before.cap,
             cap(Some(150), None, CapScope::Group),
             "{theirs}"
         );
-        let before_6_17 = held(&gate(&[quota]), false, u64::MAX, false);
+        let before_6_17 = enforcement(&gate(&[quota]), false, u64::MAX, false);
         assert!(before_6_17.mirror);
         assert_eq!(before_6_17.cap, cap(Some(200), None, CapScope::Group));
     }
@@ -252,7 +258,7 @@ mod tests {
     #[test]
     fn caps_for_each_are_the_schedulers_with_their_scope() {
         let scope = ("cap_scope", "task");
-        let each = held(&gate(&[("cap_hard", "100‰"), scope]), false, u64::MAX, true);
+        let each = enforcement(&gate(&[("cap_hard", "100‰"), scope]), false, u64::MAX, true);
         assert_eq!(each.cap, cap(Some(100), None, CapScope::Task));
         assert!(!each.mirror);
         let both = gate(&[
@@ -260,7 +266,7 @@ mod tests {
             ("cap_scope", "process"),
             ("quota", "20ms"),
         ]);
-        let both = held(&both, false, u64::MAX, true);
+        let both = enforcement(&both, false, u64::MAX, true);
         assert_eq!(both.cap, cap(None, Some(100), CapScope::Process));
         assert!(!both.mirror, "the quota counts for all of them");
     }

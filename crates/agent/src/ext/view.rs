@@ -39,7 +39,7 @@ pub(crate) fn ext_view(ext: &ExtSupervisor, now_ns: u64) -> Option<ExtView> {
             .since_ns
             .filter(|_| on)
             .map(|since_ns| seconds(now_ns.saturating_sub(since_ns))),
-        trouble: history.trouble.clone(),
+        update_error: history.update_error.clone(),
         ..ExtView::default()
     };
     if let Some((ended, at_ns)) = &history.last {

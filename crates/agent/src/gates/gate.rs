@@ -9,7 +9,7 @@ use tidegate_knobs::control::{BurstLoop, Demand, Objective as DelayObjective};
 use tidegate_knobs::group::{GroupPath, Placement};
 use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::limit::own_limit;
-use tidegate_knobs::units::Per;
+use tidegate_knobs::subgroups::Per;
 use tidegate_terms::{
     Burst, CapScope, Class, Config, Objective, RawTerms, Settings, Term, TermError, Terms, Weight,
     combine,
@@ -117,24 +117,24 @@ pub struct Gate {
     pub record: Record,
     /// Its terms, resolved.
     pub terms: Terms,
-    /// CPU it had used at the last look, and when that was.
+    /// CPU it had used at the last poll, and when that was.
     pub usage: Option<(u64, u64)>,
-    /// CPUs it used between the last two looks.
+    /// CPUs it used between the last two polls.
     pub usage_cpus: f64,
     /// Looks in a row that found it empty.
-    pub empty_looks: u32,
+    pub empty_polls: u32,
     /// The group of a unit, told from a later one with its path.
     pub group_id: Option<u64>,
     /// Its unit stands still: it has no group, so nothing acts on it until it is back.
     pub away: bool,
     /// What is known of its latency hint.
     pub(crate) hint: Option<HintState>,
-    /// Periods that ended in throttling, at the last look and between the last two, for one with a limit of its own; under the
+    /// Periods that ended in throttling, at the last poll and between the last two, for one with a limit of its own; under the
     /// engine ext and a cap, times that a task was held back.
     pub throttled: Option<u64>,
     /// See [`Gate::throttled`].
     pub throttled_lately: u64,
-    /// CPU time above its soft cap under the engine ext, at the last look,
+    /// CPU time above its soft cap under the engine ext, at the last poll,
     pub background_us: Option<u64>,
     /// ... and between the last two, in CPUs.
     pub background_cpus: f64,
@@ -177,7 +177,7 @@ impl Gate {
             terms,
             usage: None,
             usage_cpus: 0.0,
-            empty_looks: 0,
+            empty_polls: 0,
             group_id: None,
             away: false,
             hint: None,

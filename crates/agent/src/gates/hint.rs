@@ -18,12 +18,12 @@ pub(crate) struct HintState {
     pub at_boot_ns: u64,
     /// The kernel's default slice.
     pub base_ns: u64,
-    /// When the last whole look ended, and how long the one before it was ago.
+    /// When the last whole poll ended, and how long the one before it was ago.
     pub round_ns: Option<u64>,
     pub every_ns: u64,
-    /// As of the last whole look.
+    /// As of the last whole poll.
     pub counts: HintCounts,
-    /// The look that is under way.
+    /// The poll that is under way.
     pub round: HintRound,
     /// Tasks that the sweep gave it, with how often: another writer may be taking it from them.
     pub given: BTreeMap<i32, (TaskId, u8)>,

@@ -15,11 +15,11 @@ use crate::runtime::publish::publish;
 use crate::systemd::{bus, unit_of};
 
 /// Looks between two questions to systemd about a unit whose group is gone; the group itself is looked for at each.
-const LOOKS_A_QUESTION: u32 = 10;
+const POLLS_PER_QUERY: u32 = 10;
 
 /// Looks where the gates' units are: a unit that was restarted has another group, one that stands still has none.
-pub(crate) fn follow_units(registry: &Gates, runtime: &Runtime, look: u32) {
-    let ask = look.is_multiple_of(LOOKS_A_QUESTION);
+pub(crate) fn follow_units(registry: &Gates, runtime: &Runtime, poll: u32) {
+    let ask = poll.is_multiple_of(POLLS_PER_QUERY);
     let mut unknown = Vec::new();
     if ask {
         // systemd may take its time; nothing waits for it with the gates locked.

@@ -25,8 +25,8 @@ use crate::process::agent_lock::lock_agent;
 use crate::process::begin::begin;
 use crate::process::lease::{Lease, monotonic_ns};
 
-/// How often the lease is looked at. A death is seen at once.
-pub(crate) const LOOK: Duration = Duration::from_millis(200);
+/// How often the lease is polled. A death is seen at once.
+pub(crate) const POLL_PERIOD: Duration = Duration::from_millis(200);
 
 /// While no agent is in control, what falls due (`hold`) is looked for this often.
 const DUE: Duration = Duration::from_secs(1);
@@ -37,9 +37,9 @@ const TAKEN: Duration = Duration::from_millis(20);
 /// Another agent is tried again after this long, as long as gates are left.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// What one look at the agent says.
+/// What one poll finds the agent to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sight {
+enum AgentState {
     Well,
     Left,
     HandedOver,
@@ -49,24 +49,24 @@ enum Sight {
 }
 
 /// The agent as seen from the lease and its pidfd.
-fn look(lease: &Lease, agent_pid: i32, dead: bool, now_ns: u64) -> Sight {
+fn agent_state(lease: &Lease, agent_pid: i32, dead: bool, now_ns: u64) -> AgentState {
     if lease.agent_pid() != agent_pid {
-        return Sight::Replaced;
+        return AgentState::Replaced;
     }
     if lease.left() {
-        return Sight::Left;
+        return AgentState::Left;
     }
     let (age_ns, lease_ns) = lease.age_and_lease_ns(now_ns);
     if dead && lease.is_handed_over() && age_ns <= lease_ns {
-        return Sight::HandedOver;
+        return AgentState::HandedOver;
     }
     if dead {
-        return Sight::Dead;
+        return AgentState::Dead;
     }
     if age_ns > lease_ns {
-        Sight::Expired
+        AgentState::Expired
     } else {
-        Sight::Well
+        AgentState::Well
     }
 }
 
@@ -102,18 +102,18 @@ pub fn main(
     let mut fallback = Fallback::new(run_dir, &lease);
     loop {
         lease.guardian_beat(std::process::id() as i32, monotonic_ns());
-        let dead = ended(pidfd.as_ref(), LOOK);
-        match look(&lease, agent_pid, dead, monotonic_ns()) {
-            Sight::Replaced => return Ok(()),
-            Sight::Left => {
+        let dead = ended(pidfd.as_ref(), POLL_PERIOD);
+        match agent_state(&lease, agent_pid, dead, monotonic_ns()) {
+            AgentState::Replaced => return Ok(()),
+            AgentState::Left => {
                 if on_demand {
                     after_leaving(run_dir, &lease, agent_pid);
                 }
                 return Ok(());
             }
-            Sight::Well => fallback.forget(),
-            Sight::HandedOver => std::thread::sleep(TAKEN),
-            Sight::Expired => {
+            AgentState::Well => fallback.forget(),
+            AgentState::HandedOver => std::thread::sleep(TAKEN),
+            AgentState::Expired => {
                 if fallback.is_first() {
                     warn!(
                         agent_pid,
@@ -123,7 +123,7 @@ pub fn main(
                 // The frozen agent holds the lock, so no other is in control.
                 fallback.write_when_due();
             }
-            Sight::Dead => {
+            AgentState::Dead => {
                 warn!(agent_pid, "the agent is dead; writing the fallback");
                 return after_death(&mut fallback, agent_pid, on_demand, engine);
             }
@@ -225,7 +225,7 @@ fn after_death(
             return Ok(());
         }
         drop(lock);
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_PERIOD);
     }
 }
 
@@ -267,7 +267,7 @@ fn after_leaving(run_dir: &RunDir, lease: &Lease, agent_pid: i32) {
             return;
         }
         drop(lock);
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_PERIOD);
     }
 }
 
@@ -281,21 +281,29 @@ mod tests {
         let lease = Lease::open(&dir.path().join("lease")).unwrap();
         lease.take(7, 1_000);
         lease.beat(5_000);
-        assert_eq!(look(&lease, 7, false, 5_500), Sight::Well);
-        assert_eq!(look(&lease, 7, false, 6_001), Sight::Expired);
-        assert_eq!(look(&lease, 7, true, 5_500), Sight::Dead);
-        assert_eq!(look(&lease, 8, true, 5_500), Sight::Replaced);
+        assert_eq!(agent_state(&lease, 7, false, 5_500), AgentState::Well);
+        assert_eq!(agent_state(&lease, 7, false, 6_001), AgentState::Expired);
+        assert_eq!(agent_state(&lease, 7, true, 5_500), AgentState::Dead);
+        assert_eq!(agent_state(&lease, 8, true, 5_500), AgentState::Replaced);
         lease.hand_over();
-        assert_eq!(look(&lease, 7, false, 5_500), Sight::Well, "it tidies up");
-        assert_eq!(look(&lease, 7, true, 5_500), Sight::HandedOver);
-        assert_eq!(look(&lease, 7, true, 6_001), Sight::Dead, "none came");
+        assert_eq!(
+            agent_state(&lease, 7, false, 5_500),
+            AgentState::Well,
+            "it tidies up"
+        );
+        assert_eq!(agent_state(&lease, 7, true, 5_500), AgentState::HandedOver);
+        assert_eq!(
+            agent_state(&lease, 7, true, 6_001),
+            AgentState::Dead,
+            "none came"
+        );
         lease.leave();
-        assert_eq!(look(&lease, 7, true, 9_000), Sight::Left);
+        assert_eq!(agent_state(&lease, 7, true, 9_000), AgentState::Left);
     }
 
     #[test]
     fn a_process_that_ended_before_it_was_looked_at_counts_as_ended() {
-        assert!(ended(None, LOOK));
+        assert!(ended(None, POLL_PERIOD));
         let me = Pid::from_raw(std::process::id() as i32).unwrap();
         let pidfd = pidfd_open(me, PidfdFlags::empty()).unwrap();
         assert!(!ended(Some(&pidfd), Duration::from_millis(1)));

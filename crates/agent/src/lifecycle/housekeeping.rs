@@ -25,36 +25,36 @@ use crate::runtime::measure::{has_ended, judge_demands, measure};
 use crate::runtime::mechanisms::hint_sweep::HintSweep;
 use crate::runtime::publish::publish;
 use crate::runtime::supervise::tell_ext;
-use crate::systemd::is_systemds;
+use crate::systemd::is_written_by_systemd;
 
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_PERIOD: Duration = Duration::from_secs(1);
 
-/// A look at a gate reads two or three small files, 25 us: so many a second cost 0.12 % of one CPU, however many there are.
+/// A poll of a gate reads two or three small files, 25 us: so many a second cost 0.12 % of one CPU, however many there are.
 /// With more, each has its turn less often; what is shown is measured when it is asked for.
-const GATES_A_LOOK: usize = 48;
+const GATES_PER_POLL: usize = 48;
 
-/// Entries of the journal that are compared with what stands, in one look.
-const ENTRIES_A_LOOK: usize = 64;
+/// Entries of the journal that are compared with what stands, in one poll.
+const ENTRIES_PER_POLL: usize = 64;
 
 /// systemd writes over our values when units are changed, restarted or started after a reload: rarely.
 const SYSTEMD_REST_NS: u64 = 5_000_000_000;
 
 /// A new gate is empty until its process is in; an ended one stays empty.
-const EMPTY_LOOKS_MAX: u32 = 2;
+const EMPTY_POLLS_MAX: u32 = 2;
 
-/// A guardian that has not looked for so long is stopped or stuck: it looks five times in that. Found within a look of ours, it is
+/// A guardian that has not polled for so long is stopped or stuck: it polls five times in that. Found within a poll of ours, it is
 /// replaced within two seconds, which is the lease by default.
 const GUARDIAN_SILENT_NS: u64 = 1_000_000_000;
 
-/// An agent that was started on demand leaves when it has had no gate for this many looks.
-const IDLE_LOOKS_MAX: u32 = 3;
+/// An agent that was started on demand leaves when it has had no gate for this many polls.
+const IDLE_POLLS_MAX: u32 = 3;
 
-/// What housekeeping remembers between looks.
+/// What housekeeping remembers between polls.
 pub struct Housekeeping {
-    looks: u32,
+    polls: u32,
     /// A service manager kills an agent that stays silent.
     is_watched: bool,
-    idle_looks: u32,
+    idle_polls: u32,
     gate_turns: RoundRobin,
     journal_turns: RoundRobin,
     hints: HintSweep,
@@ -62,7 +62,7 @@ pub struct Housekeeping {
     answered: BTreeMap<u64, u32>,
     /// When systemd's own value was last written over, by entry of the journal.
     systemds: BTreeMap<u64, u64>,
-    /// The guardian's fallbacks that were answered; none before the first look.
+    /// The guardian's fallbacks that were answered; none before the first poll.
     fallbacks: Option<u64>,
     guardian: Option<std::process::Child>,
     /// Replaced ones that the kernel has not let go of yet.
@@ -76,11 +76,11 @@ impl Housekeeping {
     /// With the guardian that was started already.
     pub fn new(guardian: Option<std::process::Child>) -> Self {
         Self {
-            looks: 0,
+            polls: 0,
             is_watched: notify::is_watched(),
-            idle_looks: 0,
-            gate_turns: RoundRobin::new(GATES_A_LOOK),
-            journal_turns: RoundRobin::new(ENTRIES_A_LOOK),
+            idle_polls: 0,
+            gate_turns: RoundRobin::new(GATES_PER_POLL),
+            journal_turns: RoundRobin::new(ENTRIES_PER_POLL),
             hints: HintSweep::default(),
             answered: BTreeMap::new(),
             systemds: BTreeMap::new(),
@@ -97,12 +97,12 @@ impl Housekeeping {
         Self { engine, ..self }
     }
 
-    /// Looks until the agent leaves.
+    /// Polls until the agent leaves.
     pub fn run(mut self, registry: &Gates, runtime: &Runtime, life: &Life) {
         let kernel = &runtime.kernel;
         while !life.leaving.load(Ordering::Acquire) {
-            kernel.clock.sleep(LOOK);
-            self.look(registry, runtime, life);
+            kernel.clock.sleep(POLL_PERIOD);
+            self.poll(registry, runtime, life);
         }
         // It sees that the agent left; a zombie of ours would be its only trace. Where commands go on, so does it.
         if let Some(mut guardian) = self.guardian
@@ -112,29 +112,29 @@ impl Housekeeping {
         }
     }
 
-    /// One look.
-    pub fn look(&mut self, registry: &Gates, runtime: &Runtime, life: &Life) {
+    /// One poll.
+    pub fn poll(&mut self, registry: &Gates, runtime: &Runtime, life: &Life) {
         let kernel = &runtime.kernel;
-        self.look_at_gates(registry, runtime);
-        self.looks = self.looks.wrapping_add(1);
-        follow_units(registry, runtime, self.looks);
-        self.look_for_fallback(registry, runtime);
-        self.look_for_outside_writes(registry, runtime);
-        self.look_after_guardian(runtime, life);
-        self.look_at_self(kernel, life);
+        self.poll_gates(registry, runtime);
+        self.polls = self.polls.wrapping_add(1);
+        follow_units(registry, runtime, self.polls);
+        self.check_fallback(registry, runtime);
+        self.check_outside_writes(registry, runtime);
+        self.check_guardian(runtime, life);
+        self.measure_self(kernel, life);
         if self.is_watched {
             notify::tell(notify::ALIVE);
         }
-        if self.idle_looks >= IDLE_LOOKS_MAX && life.mode == Mode::OnDemand {
+        if self.idle_polls >= IDLE_POLLS_MAX && life.mode == Mode::OnDemand {
             leave_if_unused(registry, runtime, life);
         }
     }
 
-    pub(crate) fn look_at_gates(&mut self, registry: &Gates, runtime: &Runtime) {
+    pub(crate) fn poll_gates(&mut self, registry: &Gates, runtime: &Runtime) {
         let kernel = &runtime.kernel;
         let mut gates = registry.lock();
-        self.look_for_ended(runtime, &mut gates);
-        let has_been_empty = |gate: &Gate| gate.empty_looks >= EMPTY_LOOKS_MAX;
+        self.find_ended(runtime, &mut gates);
+        let has_been_empty = |gate: &Gate| gate.empty_polls >= EMPTY_POLLS_MAX;
         if gates.iter().any(has_been_empty) {
             let (ended, left): (Vec<Gate>, Vec<Gate>) = std::mem::take(&mut *gates)
                 .into_iter()
@@ -149,34 +149,34 @@ impl Housekeeping {
                 lock(&runtime.alerts).insert(error.to_string());
             }
         }
-        self.idle_looks = if gates.is_empty() {
-            self.idle_looks + 1
+        self.idle_polls = if gates.is_empty() {
+            self.idle_polls + 1
         } else {
             0
         };
         judge_demands(kernel, &runtime.control_loop, &gates);
-        self.hints.look(kernel, &mut gates);
+        self.hints.poll(kernel, &mut gates);
     }
 
     /// Looks at those whose turn it is, at what was found empty before, and on where many have just ended: others have, too.
-    fn look_for_ended(&mut self, runtime: &Runtime, gates: &mut [Gate]) {
+    fn find_ended(&mut self, runtime: &Runtime, gates: &mut [Gate]) {
         let now_ns = runtime.kernel.clock.now_ns();
-        let again = (0..gates.len()).filter(|index| gates[*index].empty_looks > 0);
+        let again = (0..gates.len()).filter(|index| gates[*index].empty_polls > 0);
         let mut due: Vec<usize> = again.chain(self.gate_turns.turn(gates.len())).collect();
-        let mut looked = BTreeSet::new();
+        let mut polled = BTreeSet::new();
         loop {
             let mut newly_empty = 0;
-            for index in due.into_iter().filter(|index| looked.insert(*index)) {
+            for index in due.into_iter().filter(|index| polled.insert(*index)) {
                 let gate = &mut gates[index];
-                gate.empty_looks = if has_ended(runtime, gate) {
-                    newly_empty += usize::from(gate.empty_looks == 0);
-                    gate.empty_looks + 1
+                gate.empty_polls = if has_ended(runtime, gate) {
+                    newly_empty += usize::from(gate.empty_polls == 0);
+                    gate.empty_polls + 1
                 } else {
                     0
                 };
                 measure(runtime, gate, now_ns);
             }
-            if newly_empty * 2 < GATES_A_LOOK || looked.len() == gates.len() {
+            if newly_empty * 2 < GATES_PER_POLL || polled.len() == gates.len() {
                 return;
             }
             due = self.gate_turns.turn(gates.len()).collect();
@@ -184,7 +184,7 @@ impl Housekeeping {
     }
 
     /// What the guardian wrote was no outside write, and what it put back is wanted again.
-    fn look_for_fallback(&mut self, registry: &Gates, runtime: &Runtime) {
+    fn check_fallback(&mut self, registry: &Gates, runtime: &Runtime) {
         let fallbacks = runtime.control().fallbacks;
         if self.fallbacks.replace(fallbacks).unwrap_or(0) != fallbacks {
             self.answered.clear();
@@ -194,7 +194,7 @@ impl Housekeeping {
 
     /// What another writer wrote over what is ours: written again once, then left alone. What cannot be written again (a
     /// process that was moved away) is left at once.
-    pub(crate) fn look_for_outside_writes(&mut self, registry: &Gates, runtime: &Runtime) {
+    pub(crate) fn check_outside_writes(&mut self, registry: &Gates, runtime: &Runtime) {
         // A call that is under way has in the journal what it is about to write: it is waited for.
         let gates = registry.lock();
         // The loop writes quotas under the journal's lock, so what is read here is not half of one.
@@ -203,7 +203,7 @@ impl Housekeeping {
             let turn = self.journal_turns.turn(journal.entries().len());
             journal.outside_writes(turn)
         };
-        // What the guardian wrote is ours: the next look writes everything again.
+        // What the guardian wrote is ours: the next poll writes everything again.
         let fallbacks = runtime.control().fallbacks;
         if runtime.control_loop.lease.has_fallback()
             || self.fallbacks.is_some_and(|seen| seen != fallbacks)
@@ -258,7 +258,7 @@ impl Housekeeping {
     /// systemd writes what it was told when it has a reason, which is no fight over the knob; more often than every few seconds
     /// it has none, and another writer sets that value.
     fn is_systemds_turn(&mut self, kernel: &Kernel, gates: &[Gate], entry: &Entry) -> bool {
-        if !is_systemds(kernel, gates, entry) {
+        if !is_written_by_systemd(kernel, gates, entry) {
             return false;
         }
         let now_ns = kernel.clock.now_ns();
@@ -266,7 +266,7 @@ impl Housekeeping {
         last_ns.is_none_or(|last_ns| now_ns.saturating_sub(last_ns) >= SYSTEMD_REST_NS)
     }
 
-    fn look_after_guardian(&mut self, runtime: &Runtime, life: &Life) {
+    fn check_guardian(&mut self, runtime: &Runtime, life: &Life) {
         // Its guardian then looks after what is left.
         if life.leaving.load(Ordering::Acquire) {
             return;
@@ -293,7 +293,7 @@ impl Housekeeping {
         }
     }
 
-    /// Whether the guardian is there and has not looked for too long.
+    /// Whether the guardian is there and has not polled for too long.
     fn is_guardian_silent(&self, runtime: &Runtime) -> bool {
         let now_ns = runtime.kernel.clock.now_ns();
         let lease = &runtime.control_loop.lease;
@@ -309,8 +309,8 @@ impl Housekeeping {
             .ok();
     }
 
-    /// The agent's own CPU between two looks.
-    fn look_at_self(&mut self, kernel: &Kernel, life: &Life) {
+    /// The agent's own CPU between two polls.
+    fn measure_self(&mut self, kernel: &Kernel, life: &Life) {
         let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let now = (
             kernel.clock.now_ns(),

@@ -17,8 +17,8 @@ use crate::runtime::Runtime;
 use crate::runtime::cpuset_controller::end_cpuset;
 use crate::runtime::limits::{release, write_floor};
 use crate::runtime::mechanisms::caps::leave_in_background;
-use crate::runtime::mechanisms::take_off;
-use crate::runtime::mechanisms::units::{has_units, put_on_units};
+use crate::runtime::mechanisms::subgroups::{enforce_subgroups, has_subgroups};
+use crate::runtime::mechanisms::withdraw;
 use crate::runtime::publish::save;
 use crate::runtime::supervise::end_ext;
 
@@ -33,7 +33,7 @@ pub(crate) fn release_all(runtime: &Runtime, ended: &[Gate]) {
             release(runtime, gate);
             continue;
         };
-        take_off(runtime, gate);
+        withdraw(runtime, gate);
         // The loop must not write behind the removal.
         runtime.control().quotas.drop(group);
         match runtime.kernel.remove_from_tree(group) {
@@ -53,7 +53,7 @@ pub(crate) fn leave(registry: &Gates, runtime: &Runtime, life: &Life) -> usize {
     leave_with(runtime, life, registry.lock())
 }
 
-/// Leaves, unless a gate has come up since it was last looked.
+/// Leaves, unless a gate has come up since it was last polled.
 pub(crate) fn leave_if_unused(registry: &Gates, runtime: &Runtime, life: &Life) {
     let gates = registry.lock();
     if gates.is_empty() {
@@ -68,7 +68,7 @@ fn is_alive(runtime: &Runtime, gate: &Gate) -> bool {
         .kernel
         .processes_below(gate.record.attachment.group(), 4)
         > 0
-        || has_units(runtime, &gate.record.name)
+        || has_subgroups(runtime, &gate.record.name)
 }
 
 /// Ends for another agent to take this one's place within the lease, as a restarted service does: all gates and their limits stand
@@ -94,7 +94,7 @@ pub(crate) fn hand_over(registry: &Gates, runtime: &Runtime, life: &Life) {
 fn copy_caps_of_ext(runtime: &Runtime, gate: &mut Gate) {
     if runtime.ext.is_wanted()
         && gate.caps_for_each().is_some()
-        && let Err(error) = put_on_units(runtime, gate)
+        && let Err(error) = enforce_subgroups(runtime, gate)
     {
         warn!("gate {}: {error}", gate.record.name);
     }

@@ -43,7 +43,7 @@ pub(crate) fn reassert(runtime: &Runtime, entry: &Entry) -> bool {
         Change::Group
         | Change::Membership { .. }
         | Change::Latency(_)
-        | Change::Units(_)
+        | Change::Subgroups(_)
         | Change::Boost(_) => {
             return false;
         }

@@ -5,17 +5,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate_knobs::apply::Journal;
-use tidegate_knobs::discover::{CgroupVersion, DiscoverError, Machine, discover};
+use tidegate_knobs::discover::{CgroupVersion, Machine, discover};
 use tidegate_knobs::group::{GroupError, GroupPath, Groups};
-use tidegate_knobs::kfs::{self, KernelFs, KfsError, RealFs};
+use tidegate_knobs::kfs::{self, KernelFs, RealFs};
 use tidegate_knobs::ledger::{Change, Entry, LedgerError, own_groups};
 use tidegate_knobs::target::ProcessRef;
 
+use crate::errors::MachineError;
 use crate::gates::{Attachment, stored};
 use crate::paths::{RunDir, RunDirError};
 use crate::process::agent_lock::{AgentLock, lock_when_free};
 use crate::process::lease::Lease;
-use crate::systemd::take_back_where;
+use crate::systemd::revert_where;
 
 /// Why a dead agent's values cannot be repaired.
 #[derive(Debug, thiserror::Error)]
@@ -34,22 +35,16 @@ pub enum RepairError {
         /// Why it cannot be used.
         error: std::io::Error,
     },
-    /// The machine cannot be looked at.
+    /// The machine cannot be read.
     #[error(transparent)]
-    Discover(#[from] DiscoverError),
-    /// A kernel file.
-    #[error(transparent)]
-    Kfs(#[from] KfsError),
-    /// The journal.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Machine(#[from] MachineError),
     /// A group.
     #[error(transparent)]
     Group(#[from] GroupError),
 }
 
 /// The machine as found, the groups on it and the journal.
-fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Journal), RepairError> {
+fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Journal), MachineError> {
     let machine = discover(&RealFs::new(), None)?;
     let fs = kfs::machine(machine.roots())?;
     Ok(open_on(fs, &machine, run_dir)?)
@@ -72,8 +67,9 @@ pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
         Ok((groups, mut journal)) => {
             let mut report = fall_back_with(&mut journal, dead_seconds);
             // After the files: systemd may take its time.
-            report.extend(take_back_where(&**groups.fs(), run_dir, |note| {
-                note.taken_back_after_s
+            report.extend(revert_where(&**groups.fs(), run_dir, |record| {
+                record
+                    .revert_after_s
                     .is_some_and(|after_s| dead_seconds >= after_s)
             }));
             report
@@ -231,7 +227,7 @@ pub(crate) fn repair_with(
     let is_foreign = |entry: &Entry| match &entry.change {
         Change::Membership { .. } => true,
         // Out of the groups of their own first, or they are not where they were put.
-        Change::Units(_) => moved.contains(&entry.group),
+        Change::Subgroups(_) => moved.contains(&entry.group),
         Change::Latency(latency) => !latency.run,
         Change::Boost(_) => true,
         _ => false,
@@ -239,7 +235,7 @@ pub(crate) fn repair_with(
     let mut report =
         journal.restore_where(|entry| is_foreign(entry) || !is_ours(&own, &entry.group));
     report.extend(fall_back_with(journal, u64::MAX));
-    report.extend(take_back_where(&**groups.fs(), run_dir, |_| true));
+    report.extend(revert_where(&**groups.fs(), run_dir, |_| true));
     let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) = own
         .into_iter()
         .partition(|group| groups.populated(group).unwrap_or(true));

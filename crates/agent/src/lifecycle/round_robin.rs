@@ -1,4 +1,4 @@
-//! Whose turn it is: of many, a bounded number at each look, one after the other.
+//! Whose turn it is: of many, a bounded number at each poll, one after the other.
 
 /// Goes round `0..len`, at most `each` numbers a turn.
 pub struct RoundRobin {

@@ -8,7 +8,7 @@ use crate::paths::{RunDir, open_lock};
 /// An agent that does not answer is waited for this long: housekeeping sees within a second that it is to leave.
 pub(crate) const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// So often.
-pub(crate) const LOCK_LOOK: Duration = Duration::from_millis(10);
+pub(crate) const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// The agent's lock, as a guardian or `repair` finds it.
 pub enum AgentLock {
@@ -44,6 +44,6 @@ pub fn lock_when_free(run_dir: &RunDir) -> AgentLock {
         if !lock.is_taken() || agent_lives(run_dir) || began.elapsed() >= LOCK_PATIENCE {
             return lock;
         }
-        std::thread::sleep(LOCK_LOOK);
+        std::thread::sleep(LOCK_POLL);
     }
 }

@@ -45,7 +45,7 @@ struct Page {
     restarts: AtomicU64,
     restart_ns: AtomicU64,
     taken_ns: AtomicU64,
-    /// The guardian's last look; 0 for one of a version that did not tell.
+    /// The guardian's last poll; 0 for one of a version that did not tell.
     guardian_beat_ns: AtomicU64,
 }
 
@@ -188,14 +188,14 @@ impl Lease {
         self.page().fallback_ns.load(Ordering::Acquire) != 0
     }
 
-    /// The guardian `pid` looks after the agent at `now_ns`.
+    /// The guardian `pid` polls the agent at `now_ns`.
     pub fn guardian_beat(&self, pid: i32, now_ns: u64) {
         let page = self.page();
         page.guardian_beat_ns.store(now_ns, Ordering::Release);
         page.guardian_pid.store(pid as u64, Ordering::Release);
     }
 
-    /// For how long the guardian `pid` has not looked; `None` for one that has not begun, or does not tell.
+    /// For how long the guardian `pid` has not polled; `None` for one that has not begun, or does not tell.
     pub fn guardian_silent_ns(&self, pid: i32, now_ns: u64) -> Option<u64> {
         let beat_ns = self.page().guardian_beat_ns.load(Ordering::Acquire);
         (self.guardian_pid() == pid && beat_ns > 0).then(|| now_ns.saturating_sub(beat_ns))
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guardian_that_has_begun_is_silent_since_its_last_look() {
+    fn a_guardian_that_has_begun_is_silent_since_its_last_poll() {
         let dir = tempfile::tempdir().unwrap();
         let lease = Lease::open(&dir.path().join("lease")).unwrap();
         assert_eq!(lease.guardian_silent_ns(7, 1_000), None);

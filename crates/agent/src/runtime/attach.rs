@@ -16,12 +16,12 @@ use crate::kernel::Kernel;
 use crate::runtime::Runtime;
 use crate::runtime::check::check_not_own;
 use crate::runtime::limits::{
-    ensure_side_root, limit_to_floor, make_yield, release, restore, untell, write_floor,
+    ensure_side_root, limit_to_floor, make_yield, release, restore, revert_unit, write_floor,
     write_weight,
 };
-use crate::runtime::mechanisms::units::check_beside;
-use crate::runtime::mechanisms::{put_on, take_off};
-use crate::systemd::{tell_systemd, unit_of};
+use crate::runtime::mechanisms::subgroups::check_beside;
+use crate::runtime::mechanisms::{enforce, withdraw};
+use crate::systemd::{set_properties, unit_of};
 
 /// Limits a process or group that was there before, as its class asks; `held` since the caller's rights were looked at.
 pub(crate) fn attach(
@@ -48,15 +48,15 @@ pub(crate) fn attach(
         true => limit(runtime, gate, held),
         false => Ok(()),
     };
-    let limited = limited.and_then(|()| put_on(runtime, gate));
+    let limited = limited.and_then(|()| enforce(runtime, gate));
     if limited.is_err() {
-        take_off(runtime, gate);
+        withdraw(runtime, gate);
         if !matches!(gate.record.attachment, Attachment::Observed { .. }) {
             unmark(&runtime.ext, kernel, gate.record.attachment.group());
         }
         // Nothing half done: what is in the journal for it is put back, in the opposite order.
         restore(runtime, &name);
-        untell(runtime, gate);
+        revert_unit(runtime, gate);
         gate.record.attachment = before;
     }
     limited
@@ -76,11 +76,11 @@ fn limit(runtime: &Runtime, gate: &mut Gate, held: Option<HeldProcess>) -> Resul
             }
             move_in_place(runtime, gate, &held)
         }
-        // What it asks for itself is written by `put_on`.
+        // What it asks for itself is written by `enforce`.
         Attachment::InPlace { .. } if !gate.is_limited() => Ok(()),
         Attachment::InPlace { group } => {
             let floor = floor_of(&runtime.control_loop, gate);
-            let was = tell_systemd(&runtime.kernel, gate, &group, floor);
+            let was = set_properties(&runtime.kernel, gate, &group, floor);
             limit_foreign(runtime, &group, gate, was)?;
             gate.record.notes.push(
                 "it has a quota of its own beside the side root's, because it stays where it is; the allowance is \
@@ -149,7 +149,7 @@ fn move_in_place(runtime: &Runtime, gate: &mut Gate, held: &HeldProcess) -> Resu
 /// Puts on again what a fallback took off: an agent that is in control again goes on with a gate's terms.
 pub(crate) fn renew(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
     renew_place(runtime, gate)?;
-    put_on(runtime, gate)
+    enforce(runtime, gate)
 }
 
 fn renew_place(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
@@ -179,7 +179,8 @@ fn renew_place(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
             let idle = kernel.groups.idle(&group).map_err(of_group)? != Some(false);
             // A unit that was restarted has what systemd was told, and is not in the journal yet.
             if unlimited || !idle || !runtime.journal().limits(&group) {
-                let was = tell_systemd(kernel, gate, &group, floor_of(&runtime.control_loop, gate));
+                let was =
+                    set_properties(kernel, gate, &group, floor_of(&runtime.control_loop, gate));
                 limit_foreign(runtime, &group, gate, was)?;
             }
         }
@@ -267,8 +268,8 @@ pub(crate) fn agree(runtime: &Runtime, gate: &mut Gate, mut changed: Gate) -> Re
     if changed.weight() != gate.weight() {
         write_weight(kernel, &changed)?;
     }
-    if let Err(error) = put_on(runtime, &mut changed) {
-        if let Err(error) = write_weight(kernel, gate).and_then(|()| put_on(runtime, gate)) {
+    if let Err(error) = enforce(runtime, &mut changed) {
+        if let Err(error) = write_weight(kernel, gate).and_then(|()| enforce(runtime, gate)) {
             warn!("gate {}: {error}", gate.record.name);
         }
         return Err(error);

@@ -1,4 +1,4 @@
-//! `burst = auto` on the machine: a thread that looks ten times a second at the gates that ask for it, beside the loop, whose
+//! `burst = auto` on the machine: a thread that polls the gates that ask for it ten times a second, beside the loop, whose
 //! step it must not make longer.
 //!
 //! The law and what is worth a write are in knobs ([`tidegate_knobs::control::BurstLoop`]); here counters are read and bursts written, through the
@@ -7,36 +7,38 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_api::ApiError;
 use tidegate_knobs::control::{BURST_WINDOW_NS, BurstSeen};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::sense::Counters;
 use tidegate_law::burst;
 use tracing::warn;
 
+use crate::errors::of_group;
 use crate::ext::view::limit_stat;
 use crate::gates::{Gate, Gates};
 use crate::kernel::Kernel;
 use crate::process::Life;
 use crate::runtime::Runtime;
-use crate::runtime::mechanisms::bandwidth::{put_on_bandwidth, take_up_burst};
+use crate::runtime::mechanisms::bandwidth::{enforce_bandwidth, take_up_burst};
 
 /// While no gate asks for it.
-const IDLE_LOOK: Duration = Duration::from_secs(1);
+const IDLE_POLL: Duration = Duration::from_secs(1);
 
-/// Looks until the agent leaves.
+/// Polls until the agent leaves.
 pub fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
     let kernel = &runtime.kernel;
     while !life.leaving.load(Ordering::Acquire) {
-        let busy = look_at_bursts(registry, runtime, kernel.clock.now_ns());
+        let busy = poll_bursts(registry, runtime, kernel.clock.now_ns());
         kernel.clock.sleep(match busy {
             true => Duration::from_nanos(BURST_WINDOW_NS),
-            false => IDLE_LOOK,
+            false => IDLE_POLL,
         });
     }
 }
 
-/// One look; says whether any gate asks for it.
-pub(crate) fn look_at_bursts(registry: &Gates, runtime: &Runtime, now_ns: u64) -> bool {
+/// One poll; says whether any gate asks for it.
+pub(crate) fn poll_bursts(registry: &Gates, runtime: &Runtime, now_ns: u64) -> bool {
     let mut gates = registry.lock();
     let mut any = false;
     // The unit of one that is away has no group to look at.
@@ -60,7 +62,7 @@ fn step_burst(
     gate: &mut Gate,
     now_ns: u64,
     machine: &Counters,
-) -> Result<(), String> {
+) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     let Some(group) = gate.record.attachment.placed().cloned() else {
         return Ok(());
@@ -70,8 +72,7 @@ fn step_burst(
     let Some(auto) = gate.auto.as_mut().filter(|auto| auto.is_due(now_ns)) else {
         return Ok(());
     };
-    let wrong = |error: &dyn std::fmt::Display| error.to_string();
-    let stat = limit_stat(&runtime.ext, kernel, &group).map_err(|error| wrong(&error))?;
+    let stat = limit_stat(&runtime.ext, kernel, &group).map_err(of_group)?;
     // v1's cpuacct need not have the group that cpu has.
     let Some(used_ns) = kernel.groups.usage_ns(&group).ok().flatten() else {
         const NOTE: &str =
@@ -97,7 +98,7 @@ fn step_burst(
         runtime.control().quotas.set_own(&group, own);
         return Ok(());
     }
-    put_on_bandwidth(runtime, gate).map_err(|error| error.to_string())
+    enforce_bandwidth(runtime, gate)
 }
 
 /// The most burst that the limits above leave, and the gate's own hard cap.

@@ -6,7 +6,7 @@ use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::kfs::KernelFs;
 
 use crate::control_loop::ControlLoop;
-use crate::ext::feasible;
+use crate::ext::feasible::{self, Infeasible};
 use crate::ext::machine::LEVELS_MAX;
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
@@ -42,7 +42,7 @@ pub(crate) fn check_feasible(runtime: &Runtime, gate: &Gate) -> Result<(), ApiEr
     if !runtime.ext.is_wanted() {
         return Ok(());
     }
-    let refused = |why: String| {
+    let refused = |why: Infeasible| {
         ApiError::new(
             ErrorKind::Usage,
             format!("engine ext: gate {}: {why}", gate.record.name),

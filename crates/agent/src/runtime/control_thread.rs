@@ -9,7 +9,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
-use tidegate_knobs::control::{Apply, Control, SOFT_LOOK_NS, Usage};
+use tidegate_knobs::control::{Apply, Control, SOFT_CAP_POLL_NS, Usage};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::sense::Meters;
 use tidegate_knobs::sync::lock;
@@ -119,7 +119,7 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply) {
         last_ns: 0,
     };
     let mut soft_caps = Due {
-        period_ns: SOFT_LOOK_NS,
+        period_ns: SOFT_CAP_POLL_NS,
         last_ns: 0,
     };
     let mut in_control = true;
@@ -165,7 +165,7 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply) {
             control_loop.period_ns.max(IDLE_PERIOD_NS)
         };
         let period_ns = if capped {
-            headroom.period_ns.min(SOFT_LOOK_NS)
+            headroom.period_ns.min(SOFT_CAP_POLL_NS)
         } else {
             headroom.period_ns
         };

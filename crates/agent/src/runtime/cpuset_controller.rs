@@ -1,6 +1,6 @@
 //! Idle kept by the cpuset: side work on whole cores, by the side root's cpuset; and off the CPUs of a main that has a cpuset of its own.
 //!
-//! A thread beside the loop, ten looks a second: what the law allows now goes to the planner ([`tidegate_knobs::cpuset_planner`]), and what that
+//! A thread beside the loop, ten polls a second: what the law allows now goes to the planner ([`tidegate_knobs::cpuset_planner`]), and what that
 //! changes goes to the journal and then to the cpuset. The loop has no part in it, for a cpuset takes longer to write than a step lasts; its
 //! quota holds whatever the cpuset is.
 //!
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidegate_knobs::apply::{JournalError, enter_idle_class, leave_idle_class};
 use tidegate_knobs::cpus::format_list;
 use tidegate_knobs::cpuset_planner::{
-    CpusetAllowance, CpusetPlanner, CpusetPlannerConfig, DOMAIN_LOOK_NS, LOOK_NS,
+    CpusetAllowance, CpusetPlanner, CpusetPlannerConfig, DOMAIN_POLL_NS, POLL_NS,
 };
 use tidegate_knobs::domain::Keeps;
 use tidegate_knobs::group::{Gathered, GroupPath, Groups};
@@ -30,14 +30,14 @@ use crate::gates::Gates;
 use crate::kernel::Kernel;
 use crate::process::Life;
 use crate::runtime::Runtime;
-use crate::runtime::domains::look_at_domains;
+use crate::runtime::domains::poll_domains;
 
 /// `cpuset = auto` is on from here, where CPUs share cores. On fewer (16 simulated CPUs) the few free cores are often all busy, and main's
 /// 99th percentile was better under `cpu.idle` alone; with 32 it is even, with 64 and 256 whole cores win throughout.
 const AUTO_CPUS_MIN: usize = 32;
 
-/// Each so many looks the CPUs, the members and the weight are looked at, too.
-const LOOKS_A_SECOND: u64 = 10;
+/// Each so many polls the CPUs, the members and the weight are looked at, too.
+const POLLS_PER_SECOND: u64 = 10;
 
 /// What keeps idle by cpuset.
 pub struct CpusetController {
@@ -60,13 +60,13 @@ pub struct CpusetController {
     notes: Vec<String>,
     gathered: Gathered,
     changes: u64,
-    looks: u64,
+    polls: u64,
     left_alone: bool,
     ended: bool,
     /// The scheduler of the engine ext finds whole cores by itself; domains are all that is left to do here.
     enforced_by_ext: bool,
     out_of_idle: Arc<AtomicBool>,
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 impl CpusetController {
@@ -104,12 +104,12 @@ impl CpusetController {
             },
             gathered: Gathered::default(),
             changes: 0,
-            looks: 0,
+            polls: 0,
             left_alone: false,
             ended: false,
             enforced_by_ext: false,
             out_of_idle: Arc::default(),
-            trouble: None,
+            last_error: None,
         }
     }
 
@@ -153,13 +153,13 @@ impl CpusetController {
         (self.wanted && !self.enforced_by_ext || !self.parts.is_empty()) && !self.left_alone
     }
 
-    /// The next look is due after this.
+    /// The next poll is due after this.
     fn pause_ns(&self) -> u64 {
         match (self.used && !self.left_alone, self.parts.is_empty()) {
-            (true, false) => DOMAIN_LOOK_NS,
-            (false, false) => LOOK_NS,
-            _ if self.wanted => LOOK_NS,
-            _ => LOOK_NS * LOOKS_A_SECOND,
+            (true, false) => DOMAIN_POLL_NS,
+            (false, false) => POLL_NS,
+            _ if self.wanted => POLL_NS,
+            _ => POLL_NS * POLLS_PER_SECOND,
         }
     }
 
@@ -171,8 +171,8 @@ impl CpusetController {
         if !self.wanted && self.parts.is_empty() {
             return format!("by quota only ({})", self.why);
         }
-        if let Some(trouble) = &self.trouble {
-            return format!("by quota only: {trouble}");
+        if let Some(last_error) = &self.last_error {
+            return format!("by quota only: {last_error}");
         }
         if self.left_alone {
             return "by quota only: another program writes the cpuset".to_owned();
@@ -219,26 +219,26 @@ impl CpusetController {
     }
 }
 
-/// Looks until the agent leaves.
+/// Polls until the agent leaves.
 pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
     let kernel = &runtime.kernel;
-    let mut looked_ns = 0;
+    let mut polled_ns = 0;
     while !life.leaving.load(Ordering::Acquire) {
         let pause_ns = lock(&runtime.cpuset).pause_ns();
         kernel.clock.sleep(Duration::from_nanos(pause_ns));
-        // Not a count of looks: on a full machine each may come late.
+        // Not a count of polls: on a full machine each may come late.
         let now_ns = kernel.clock.now_ns();
-        if now_ns.saturating_sub(looked_ns) >= LOOK_NS * LOOKS_A_SECOND {
-            looked_ns = now_ns;
-            look_at_domains(registry, runtime);
+        if now_ns.saturating_sub(polled_ns) >= POLL_NS * POLLS_PER_SECOND {
+            polled_ns = now_ns;
+            poll_domains(registry, runtime);
             note_main(runtime);
         }
-        look_at_cpuset(registry, runtime);
+        poll_cpuset(registry, runtime);
     }
 }
 
-/// One look.
-pub(crate) fn look_at_cpuset(registry: &Gates, runtime: &Runtime) {
+/// One poll.
+pub(crate) fn poll_cpuset(registry: &Gates, runtime: &Runtime) {
     let kernel = &runtime.kernel;
     let root = kernel.side_root();
     let slow = {
@@ -246,10 +246,10 @@ pub(crate) fn look_at_cpuset(registry: &Gates, runtime: &Runtime) {
         if cpuset.ended {
             return;
         }
-        cpuset.looks += 1;
+        cpuset.polls += 1;
         cpuset.enforced_by_ext = runtime.ext.holds();
-        let each = LOOK_NS * LOOKS_A_SECOND / cpuset.pause_ns().min(LOOK_NS);
-        (cpuset.looks - 1).is_multiple_of(each)
+        let each = POLL_NS * POLLS_PER_SECOND / cpuset.pause_ns().min(POLL_NS);
+        (cpuset.polls - 1).is_multiple_of(each)
     };
     if slow || !lock(&runtime.cpuset).stands {
         let gates = registry.lock();
@@ -272,13 +272,13 @@ pub(crate) fn look_at_cpuset(registry: &Gates, runtime: &Runtime) {
         return;
     }
     // What was refused is tried again each second.
-    if cpuset.trouble.is_some() && !slow {
+    if cpuset.last_error.is_some() && !slow {
         return;
     }
     let slow = slow || has_changed || !cpuset.stands;
     let done = confine(runtime, &mut cpuset, &root, slow).map_err(|error| error.to_string());
     if let Err(why) = &done
-        && cpuset.trouble.as_ref() != Some(why)
+        && cpuset.last_error.as_ref() != Some(why)
     {
         warn!("whole cores: {why}");
     }
@@ -286,7 +286,7 @@ pub(crate) fn look_at_cpuset(registry: &Gates, runtime: &Runtime) {
         cpuset.planner.forget();
         runtime.control().set_confined(false);
     }
-    cpuset.trouble = done.err();
+    cpuset.last_error = done.err();
 }
 
 /// Where main runs, once a second.

@@ -47,7 +47,7 @@ pub(crate) fn demand_of(runtime: &Runtime, gates: &[Gate]) -> Demand {
 }
 
 /// The cpusets may have changed since the gates did.
-pub(crate) fn look_at_domains(registry: &Gates, runtime: &Runtime) {
+pub(crate) fn poll_domains(registry: &Gates, runtime: &Runtime) {
     let gates = registry.lock();
     let demand = demand_of(runtime, &gates);
     drop(gates);

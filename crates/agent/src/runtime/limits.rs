@@ -24,8 +24,8 @@ use crate::runtime::check::check_feasible;
 use crate::runtime::confinement::{Place, check_unrestricted};
 use crate::runtime::cpuset_controller::gather_cpuset;
 use crate::runtime::mechanisms::caps::soft_group;
-use crate::runtime::mechanisms::{put_on, take_off};
-use crate::systemd::untell_systemd;
+use crate::runtime::mechanisms::{enforce, withdraw};
+use crate::systemd::revert_properties;
 
 /// Makes a `run` gate's group and puts the process into it.
 pub(crate) fn enter(
@@ -57,8 +57,8 @@ pub(crate) fn enter(
             let placement = placed.map_err(of_group)?;
             kernel.check_moved(&placement, held)?;
             gather_cpuset(runtime);
-            put_on(runtime, gate).inspect_err(|_| {
-                take_off(runtime, gate);
+            enforce(runtime, gate).inspect_err(|_| {
+                withdraw(runtime, gate);
                 if let Err(error) = kernel.groups.place_back(&placement) {
                     warn!("process {pid}: {error}");
                 }
@@ -210,7 +210,7 @@ pub(crate) fn write_weight(kernel: &Kernel, gate: &Gate) -> Result<(), ApiError>
 
 /// Takes off all that a gate put on, as far as it is still ours; says what was not put back.
 pub(crate) fn release(runtime: &Runtime, gate: &Gate) -> Vec<String> {
-    let mut left = take_off(runtime, gate);
+    let mut left = withdraw(runtime, gate);
     left.extend(release_place(runtime, gate));
     left
 }
@@ -232,15 +232,15 @@ fn release_place(runtime: &Runtime, gate: &Gate) -> Vec<String> {
             unmark(&runtime.ext, kernel, gate.record.attachment.group());
             let mut left = restore(runtime, &gate.record.name);
             // Last: systemd then writes what it would have without us.
-            left.extend(untell(runtime, gate));
+            left.extend(revert_unit(runtime, gate));
             left
         }
     }
 }
 
-/// Has systemd forget what it was told for a gate; says what it could not.
-pub(crate) fn untell(runtime: &Runtime, gate: &Gate) -> Vec<String> {
-    let lines = untell_systemd(&runtime.kernel, gate);
+/// Reverts the properties of a gate's unit; says what could not be.
+pub(crate) fn revert_unit(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+    let lines = revert_properties(&runtime.kernel, gate);
     let alerts = lines
         .iter()
         .map(|line| format!("gate {}: {line}", gate.record.name));

@@ -33,22 +33,22 @@ use stats::Side;
 
 pub(crate) use stats::LockBoostStats;
 
-/// Between two looks while a task waits, or where waits are not told as they begin.
-const LOOK_NS: u64 = 20_000_000;
+/// Between two polls while a task waits, or where waits are not told as they begin.
+const POLL_NS: u64 = 20_000_000;
 /// Most waits for a lock are over by themselves before this.
 const SETTLE: Duration = Duration::from_millis(1);
-/// A look costs as much of a CPU as the rest that follows it allows: one percent, and five where a wait was told.
+/// A poll costs as much of a CPU as the rest that follows it allows: one percent, and five where a wait was told.
 const REST_BY_COST: u64 = 100;
 const REST_BY_COST_TOLD: u64 = 20;
-/// However long a look took, the next one comes.
-const LOOK_MAX_NS: u64 = 1_000_000_000;
+/// However long a poll took, the next one comes.
+const POLL_MAX_NS: u64 = 1_000_000_000;
 /// A wait may have begun before it could be told, or before its lock's holder was side work: the table is read so often.
 const TABLE_NS: u64 = 2_000_000_000;
 /// While nothing is limited.
 const IDLE_NS: u64 = 500_000_000;
-/// Waits that are followed in one look.
+/// Waits that are followed in one poll.
 const WAITS_MAX: usize = 32;
-/// Processes whose open files are looked at in one look.
+/// Processes whose open files are looked at in one poll.
 const PROCESSES_MAX: usize = 512;
 /// Threads of one holder that go first together.
 const THREADS_MAX: usize = 4;
@@ -66,12 +66,12 @@ const OWN_REST: SchedWrite = SchedWrite::Policy {
     reset_on_fork: false,
     slice_ns: 0,
 };
-/// How often it is looked whether the lock was let go.
+/// How often the lock is polled for its release.
 const STEP: Duration = Duration::from_micros(500);
 /// Files whose holder is kept.
 const KEPT_MAX: usize = 64;
 
-/// Looks until the agent leaves.
+/// Polls until the agent leaves.
 pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
     if !runtime.settings.holder_first.value.0 {
         lock(&runtime.lock_boost).off = true;
@@ -83,13 +83,13 @@ pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
     let watch = Watch::open()
         .inspect_err(|why| info!("locks: waits are looked for, not told: {why}"))
         .ok();
-    look_on(registry, runtime, life, watch.as_ref());
+    poll_waits(registry, runtime, life, watch.as_ref());
 }
 
-/// The looks: at waits as they are told, or in the kernel's table where nothing tells.
-pub(crate) fn look_on(registry: &Gates, runtime: &Runtime, life: &Life, watch: Option<&Watch>) {
+/// The polls: at waits as they are told, or in the kernel's table where nothing tells.
+pub(crate) fn poll_waits(registry: &Gates, runtime: &Runtime, life: &Life, watch: Option<&Watch>) {
     let kernel = &runtime.kernel;
-    let mut looks = LockBoost::new(kernel, &runtime.control_loop);
+    let mut lock_boost = LockBoost::new(kernel, &runtime.control_loop);
     let mut left = false;
     let mut read_ns = 0;
     let mut stuck: u32 = 0;
@@ -111,42 +111,42 @@ pub(crate) fn look_on(registry: &Gates, runtime: &Runtime, life: &Life, watch: O
         if told.is_none() {
             read_ns = kernel.clock.now_ns();
         }
-        let looked = looks.look(registry, runtime, life, told);
-        left = looked.left;
+        let polled = lock_boost.poll(registry, runtime, life, told);
+        left = polled.left;
         // A holder that sleeps may sleep for long.
         stuck = if left { stuck + 1 } else { 0 };
         let rest_ns = match watch {
-            _ if looked.idle => IDLE_NS,
-            Some(_) if !left => looked.rest_ns,
-            _ => looked.rest_ns.max(LOOK_NS << (stuck / 16).min(4)),
+            _ if polled.idle => IDLE_NS,
+            Some(_) if !left => polled.rest_ns,
+            _ => polled.rest_ns.max(POLL_NS << (stuck / 16).min(4)),
         };
         kernel.clock.sleep(Duration::from_nanos(rest_ns));
     }
 }
 
-/// What came of a look.
-pub(crate) struct Looked {
+/// What came of a poll.
+pub(crate) struct Polled {
     /// Nothing is limited.
     idle: bool,
     /// A task still waits for side work.
     left: bool,
-    /// What the look's cost asks for.
+    /// What the poll's cost asks for.
     rest_ns: u64,
 }
 
-/// What is remembered between looks.
+/// What is remembered between polls.
 pub(crate) struct LockBoost {
     budgets: BoostBudgets,
     /// Which thread of several is first in its turn.
     nth: usize,
     /// Who was found to hold the lock on a file, when the lock's own word did not lead there.
     known: VecDeque<(String, i32)>,
-    /// This thread's own time during turns, in the present look.
+    /// This thread's own time during turns, in the present poll.
     turns_ns: u64,
 }
 
-/// A holder that was found.
-struct Found {
+/// A process of side work that holds a lock main waits for.
+struct Holder {
     side: Side,
     pid: i32,
 }
@@ -162,14 +162,14 @@ impl LockBoost {
         }
     }
 
-    /// One look, at waits that were told or at all.
-    pub fn look(
+    /// One poll, at waits that were told or at all.
+    pub fn poll(
         &mut self,
         registry: &Gates,
         runtime: &Runtime,
         life: &Life,
         told: Option<Vec<Wait>>,
-    ) -> Looked {
+    ) -> Polled {
         let began_ns = thread_ns();
         self.turns_ns = 0;
         let by_cost = match told {
@@ -178,24 +178,24 @@ impl LockBoost {
         };
         let waits = told.unwrap_or_else(|| table(&runtime.kernel));
         let sides = sides(registry, runtime);
-        let left = !waits.is_empty() && self.look_at(runtime, life, &sides, waits);
+        let left = !waits.is_empty() && self.boost_holders(runtime, life, &sides, waits);
         // What turns cost, their budgets bound.
         let cost_ns = thread_ns().saturating_sub(began_ns + self.turns_ns);
         let mut stats = lock(&runtime.lock_boost);
-        stats.look_ns = match stats.look_ns {
+        stats.poll_ns = match stats.poll_ns {
             0 => cost_ns,
             // A mean of about the last fifty.
             mean_ns => mean_ns - mean_ns / 50 + cost_ns / 50,
         };
-        Looked {
+        Polled {
             idle: sides.is_empty(),
             left,
-            rest_ns: (cost_ns * by_cost).min(LOOK_MAX_NS),
+            rest_ns: (cost_ns * by_cost).min(POLL_MAX_NS),
         }
     }
 
     /// Says whether a task still waits for side work.
-    fn look_at(
+    fn boost_holders(
         &mut self,
         runtime: &Runtime,
         life: &Life,
@@ -215,18 +215,18 @@ impl LockBoost {
             if !lives || side_of(wait.waiter).is_some() {
                 continue;
             }
-            let Some(found) = self.holder(kernel, sides, &wait.held, side_of) else {
+            let Some(holder) = self.holder(kernel, sides, &wait.held, side_of) else {
                 continue;
             };
             lock(&runtime.lock_boost).waits += 1;
-            if found.side.bounded {
+            if holder.side.bounded {
                 lock(&runtime.lock_boost).refused = Some(format!(
                     "gate {}: it has a limit of its own, which is kept",
-                    found.side.gate
+                    holder.side.gate
                 ));
                 continue;
             }
-            left |= !self.boost_holder(runtime, life, &found, &wait);
+            left |= !self.boost_holder(runtime, life, &holder, &wait);
         }
         left
     }
@@ -238,7 +238,7 @@ impl LockBoost {
         sides: &[Side],
         held: &Lock,
         side_of: impl Fn(i32) -> Option<Side>,
-    ) -> Option<Found> {
+    ) -> Option<Holder> {
         let fs = &*kernel.fs;
         let holds = |pid: i32| locks::holds(fs, pid, held).unwrap_or(false);
         let wants = |pid: i32| !locks::runnable(fs, pid, 0, 1).is_empty();
@@ -249,11 +249,11 @@ impl LockBoost {
             if let Some(pid) = pid
                 && let Some(side) = side_of(pid)
             {
-                let found = Found { side, pid };
+                let holder = Holder { side, pid };
                 if wants(pid) {
-                    return Some(found);
+                    return Some(holder);
                 }
-                asleep = Some(found);
+                asleep = Some(holder);
             }
         }
         // A POSIX lock is the process's own. The others go with the open file, which may have been handed on.
@@ -271,7 +271,7 @@ impl LockBoost {
                     self.known.push_front((held.file.clone(), pid));
                     self.known.truncate(KEPT_MAX);
                     let side = side.clone();
-                    return Some(Found { side, pid });
+                    return Some(Holder { side, pid });
                 }
             }
         }
@@ -279,14 +279,20 @@ impl LockBoost {
     }
 
     /// Says whether there is nothing left to do.
-    fn boost_holder(&mut self, runtime: &Runtime, life: &Life, found: &Found, wait: &Wait) -> bool {
+    fn boost_holder(
+        &mut self,
+        runtime: &Runtime,
+        life: &Life,
+        holder: &Holder,
+        wait: &Wait,
+    ) -> bool {
         let kernel = &runtime.kernel;
         let fs = &*kernel.fs;
         self.nth = self.nth.wrapping_add(1);
-        let tids = locks::runnable(fs, found.pid, self.nth, THREADS_MAX);
+        let tids = locks::runnable(fs, holder.pid, self.nth, THREADS_MAX);
         let mut boost = Boost::plan(fs, &tids);
         let threads = boost.tasks.len() as u64;
-        let Some(process) = TaskId::now(fs, found.pid) else {
+        let Some(process) = TaskId::now(fs, holder.pid) else {
             return true;
         };
         let Some(turn_ns) = self
@@ -300,9 +306,15 @@ impl LockBoost {
         // Without it the rest of a turn is taken back a little later.
         let lifted = fs.set_sched(0, &OWN_TURN).is_ok();
         let began_ns = kernel.clock.now_ns();
-        let given = give(kernel, &found.side, boost);
+        let given = give(kernel, &holder.side, boost);
         let released = match &given {
-            Ok(_) => watch(kernel, life, found.pid, &wait.held, turn_ns + TURN_SLACK_NS),
+            Ok(_) => watch(
+                kernel,
+                life,
+                holder.pid,
+                &wait.held,
+                turn_ns + TURN_SLACK_NS,
+            ),
             Err(_) => false,
         };
         let went_ns = kernel.clock.now_ns().saturating_sub(began_ns);
@@ -317,14 +329,14 @@ impl LockBoost {
                 if !released {
                     self.budgets.used_up(process, began_ns);
                 }
-                tell(runtime, found, wait, used_ns);
+                tell(runtime, holder, wait, used_ns);
             }
             Err(why) => {
                 self.budgets.give_back(process, turn_ns * threads);
-                // Not again at every look.
+                // Not again at every poll.
                 self.budgets.used_up(process, began_ns);
                 lock(&runtime.lock_boost).refused =
-                    Some(format!("gate {}: {why}", found.side.gate));
+                    Some(format!("gate {}: {why}", holder.side.gate));
             }
         }
         // It runs, so its part goes back (what sleeps is another matter, see `put_back`).
@@ -362,11 +374,11 @@ fn watch(kernel: &Kernel, life: &Life, pid: i32, held: &Lock, most_ns: u64) -> b
     false
 }
 
-fn tell(runtime: &Runtime, found: &Found, wait: &Wait, used_ns: u64) {
+fn tell(runtime: &Runtime, holder: &Holder, wait: &Wait, used_ns: u64) {
     let ms = used_ns as f64 / 1e6;
     let kind = wait.held.kind.as_str();
-    let (pid, waiter) = (found.pid, wait.waiter);
-    let gate = &found.side.gate;
+    let (pid, waiter) = (holder.pid, wait.waiter);
+    let gate = &holder.side.gate;
     info!(
         gate,
         pid,
@@ -378,7 +390,7 @@ fn tell(runtime: &Runtime, found: &Found, wait: &Wait, used_ns: u64) {
     lock(&runtime.lock_boost).add(gate, used_ns, last);
     runtime.control().quotas.log.add(Write {
         at_ns: runtime.kernel.clock.now_ns(),
-        path: found.side.group.to_string(),
+        path: holder.side.group.to_string(),
         value: format!("process {pid} went first for {ms:.1} ms"),
         was: None,
         reason: format!("main waits for its {kind}"),

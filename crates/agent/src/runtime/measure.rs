@@ -11,7 +11,7 @@ use crate::ext::view::{ext_cap, limit_stat};
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::runtime::mechanisms::units::{has_units, units_stat, usage_with_units};
+use crate::runtime::mechanisms::subgroups::{has_subgroups, subgroups_stat, usage_with_subgroups};
 use crate::systemd::unit_of;
 
 /// A gate that was measured within this is shown as it was then.
@@ -31,14 +31,14 @@ pub(crate) fn has_ended(runtime: &Runtime, gate: &Gate) -> bool {
         Attachment::Observed {
             pid, start_ticks, ..
         } => kernel.process_gone(*pid, *start_ticks),
-        Attachment::Owned { group } => empty(group) && !has_units(runtime, &gate.record.name),
+        Attachment::Owned { group } => empty(group) && !has_subgroups(runtime, &gate.record.name),
         Attachment::Moved {
             placement,
             start_ticks,
         } => {
             kernel.process_gone(placement.pid, *start_ticks)
                 && empty(&placement.group)
-                && !has_units(runtime, &gate.record.name)
+                && !has_subgroups(runtime, &gate.record.name)
         }
         // A unit may come back; whether it does is looked at by itself.
         Attachment::InPlace { group } => unit_of(gate).is_none() && !kernel.groups.exists(group),
@@ -53,16 +53,16 @@ pub(crate) fn measure_for_show(runtime: &Runtime, gate: &mut Gate, now_ns: u64) 
     }
 }
 
-/// What the gate used since the last look.
+/// What the gate used since the last poll.
 pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, now_ns: u64) {
     let kernel = &runtime.kernel;
     let usage_ns = match &gate.record.attachment {
         Attachment::Observed { pid, .. } => process_cpu_ns(&*kernel.fs, *pid),
-        attachment => usage_with_units(runtime, &gate.record.name, attachment.group()),
+        attachment => usage_with_subgroups(runtime, &gate.record.name, attachment.group()),
     };
     let stat = match gate.own_limit() {
         Some(_) => limit_stat(&runtime.ext, kernel, gate.record.attachment.group()).ok(),
-        None => units_stat(runtime, &gate.record.name),
+        None => subgroups_stat(runtime, &gate.record.name),
     };
     let placed = gate.record.attachment.placed();
     let cap = placed.and_then(|group| ext_cap(&runtime.ext, kernel, group));

@@ -46,7 +46,7 @@ use crate::gates::stored::UnreadRecord;
 use crate::kernel::Kernel;
 use cpuset_controller::CpusetController;
 use lock_boost::LockBoostStats;
-use mechanisms::Units;
+use mechanisms::Subgroups;
 
 /// Everything that enforces terms.
 pub struct Runtime {
@@ -57,7 +57,7 @@ pub struct Runtime {
     /// The scheduler, where the engine is ext.
     pub(crate) ext: ExtSupervisor,
     /// Gates whose caps count for each process or task alone.
-    pub(crate) units: Mutex<Units>,
+    pub(crate) subgroups: Mutex<Subgroups>,
     /// Idle kept by the cpuset.
     pub(crate) cpuset: Mutex<CpusetController>,
     /// Lock holders that went first.

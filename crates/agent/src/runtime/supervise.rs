@@ -18,10 +18,10 @@ use crate::gates::{Gate, Gates};
 use crate::process::Life;
 use crate::runtime::Runtime;
 use crate::runtime::limits::write_floor;
-use crate::runtime::mechanisms::units::{put_on_units, take_off_units};
+use crate::runtime::mechanisms::subgroups::{enforce_subgroups, withdraw_subgroups};
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(100);
+/// Between two polls.
+const POLL_PERIOD: Duration = Duration::from_millis(100);
 /// The kernel is asked so often whether the scheduler that is in force is ours.
 const ASK_NS: u64 = 1_000_000_000;
 
@@ -32,11 +32,11 @@ const OTHER_NS: u64 = 30_000_000_000;
 enum Due {
     Nothing,
     Load,
-    Look,
+    Poll,
     Ended,
 }
 
-/// Looks until the agent leaves.
+/// Polls until the agent leaves.
 pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
     let kernel = &runtime.kernel;
     if !runtime.ext.is_wanted() {
@@ -44,7 +44,7 @@ pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
     }
     while !life.leaving.load(Ordering::Acquire) {
         supervise(registry, runtime, life, kernel.clock.now_ns());
-        kernel.clock.sleep(LOOK);
+        kernel.clock.sleep(POLL_PERIOD);
     }
 }
 
@@ -55,12 +55,12 @@ impl ExtSupervisor {
             None if inner.next_ns.is_some_and(|at_ns| now_ns >= at_ns) => Due::Load,
             None => Due::Nothing,
             Some(_) if !self.holds() => Due::Ended,
-            Some(scheduler) if now_ns.saturating_sub(inner.looked_ns) >= ASK_NS => {
+            Some(scheduler) if now_ns.saturating_sub(inner.polled_ns) >= ASK_NS => {
                 let ended = scheduler.ended().is_some();
-                inner.looked_ns = now_ns;
-                if ended { Due::Ended } else { Due::Look }
+                inner.polled_ns = now_ns;
+                if ended { Due::Ended } else { Due::Poll }
             }
-            Some(_) => Due::Look,
+            Some(_) => Due::Poll,
         }
     }
 
@@ -149,7 +149,7 @@ pub(crate) fn supervise(registry: &Gates, runtime: &Runtime, life: &Life, now_ns
     match runtime.ext.due(now_ns) {
         Due::Nothing => {}
         Due::Load => load_ext(registry, runtime, life, now_ns),
-        Due::Look => tell_machine(runtime),
+        Due::Poll => tell_machine(runtime),
         Due::Ended => ext_ended(registry, runtime, now_ns),
     }
 }
@@ -190,7 +190,7 @@ fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
     }
     runtime.ext.set_watch(ON);
     let mut inner = lock(&runtime.ext.inner);
-    inner.looked_ns = now_ns;
+    inner.polled_ns = now_ns;
     inner.history.loads += 1;
     inner.history.since_ns = Some(now_ns);
     inner.history.why = None;
@@ -198,7 +198,7 @@ fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
     info!("ext: the scheduler is in force; kernel files hold copies of the limits on groups");
     // Caps for each process or task are the scheduler's now.
     for gate in gates.iter().filter(|gate| gate.caps_for_each().is_some()) {
-        for line in take_off_units(runtime, gate) {
+        for line in withdraw_subgroups(runtime, gate) {
             warn!("{line}");
         }
     }
@@ -271,11 +271,11 @@ pub(crate) fn tell_ext(runtime: &Runtime, gates: &[Gate]) {
         runtime.ext.sees_quotas(),
     );
     let told = ExtSupervisor::tell(&mut lock(&runtime.ext.inner), plan);
-    let trouble = told.err().map(|why| why.to_string());
-    if let Some(why) = &trouble {
+    let error = told.err().map(|why| why.to_string());
+    if let Some(why) = &error {
         warn!("ext: {why}");
     }
-    lock(&runtime.ext.inner).history.trouble = trouble;
+    lock(&runtime.ext.inner).history.update_error = error;
     tell_machine(runtime);
 }
 
@@ -300,7 +300,7 @@ fn tell_machine(runtime: &Runtime) {
         .map(|scheduler| scheduler.set_machine(machine.0, machine.1));
     match told {
         Some(Ok(())) => inner.machine = Some(machine),
-        Some(Err(why)) => inner.history.trouble = Some(why.to_string()),
+        Some(Err(why)) => inner.history.update_error = Some(why.to_string()),
         None => {}
     }
 }
@@ -328,7 +328,7 @@ fn ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
         let mut inner = lock(&runtime.ext.inner);
         inner.history.ends += 1;
         inner.history.last = Some((ended, now_ns));
-        inner.history.trouble = None;
+        inner.history.update_error = None;
         inner.gates = Default::default();
         inner.mirrors = BTreeSet::new();
         inner.notes.clear();
@@ -340,7 +340,7 @@ fn ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
         .iter_mut()
         .filter(|gate| gate.caps_for_each().is_some())
     {
-        if let Err(error) = put_on_units(runtime, gate) {
+        if let Err(error) = enforce_subgroups(runtime, gate) {
             lock(&runtime.alerts).insert(error.to_string());
         }
     }

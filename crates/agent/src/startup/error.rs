@@ -4,13 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tidegate_ext::ExtError;
-use tidegate_knobs::discover::DiscoverError;
-use tidegate_knobs::kfs::KfsError;
-use tidegate_knobs::ledger::LedgerError;
 use tidegate_knobs::sense::SenseError;
 use tidegate_knobs::target::TargetError;
 use tidegate_terms::ConfigErrors;
 
+use crate::errors::MachineError;
 use crate::paths::RunDirError;
 
 /// What, where, why; and the mend.
@@ -61,15 +59,9 @@ pub enum StartError {
     /// The configuration.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    /// The machine cannot be looked at.
+    /// The machine cannot be read.
     #[error(transparent)]
-    Discover(#[from] DiscoverError),
-    /// A kernel file.
-    #[error(transparent)]
-    Kfs(#[from] KfsError),
-    /// The journal.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
+    Machine(#[from] MachineError),
     /// The sensors.
     #[error(transparent)]
     Sense(#[from] SenseError),

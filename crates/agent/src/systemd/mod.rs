@@ -4,7 +4,7 @@
 //! main is safe, and the agent writes its own value again. A gate follows its unit from group to group.
 
 pub mod bus;
-mod notes;
+mod properties;
 
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::bandwidth::Bandwidth;
@@ -18,9 +18,9 @@ use crate::errors::{refuse, usage};
 use crate::gates::Gate;
 use crate::kernel::Kernel;
 use bus::{BusError, CpuValues};
-use notes::Note;
+use properties::{PropertiesError, PropertyRecord};
 
-pub(crate) use notes::take_back_where;
+pub(crate) use properties::revert_where;
 
 /// The unit that a gate is for.
 pub fn unit_of(gate: &Gate) -> Option<UnitName> {
@@ -31,7 +31,7 @@ pub fn unit_of(gate: &Gate) -> Option<UnitName> {
 }
 
 /// What an absent agent means for what systemd was told: nothing while the floor stands.
-fn taken_back_after_s(fallback: terms::Fallback) -> Option<u64> {
+fn revert_after_s(fallback: terms::Fallback) -> Option<u64> {
     match fallback {
         terms::Fallback::Floor => None,
         terms::Fallback::Restore => Some(0),
@@ -72,14 +72,14 @@ pub(crate) fn group_of_unit(kernel: &Kernel, unit: &UnitName) -> Result<GroupPat
 
 /// Tells systemd what the gate's unit falls back to. Gives what limited the unit before us. That systemd cannot be told is
 /// no reason to leave main unprotected: then the gate's notes say what is missing.
-pub(crate) fn tell_systemd(
+pub(crate) fn set_properties(
     kernel: &Kernel,
     gate: &mut Gate,
     group: &GroupPath,
     floor: Bandwidth,
 ) -> Option<Bandwidth> {
     let unit = unit_of(gate)?;
-    let told = try_tell(kernel, &unit, gate, group, floor);
+    let told = try_set(kernel, &unit, gate, group, floor);
     if let Err(why) = &told {
         warn!("gate {}: {why}", gate.record.name);
         let note = format!(
@@ -90,33 +90,33 @@ pub(crate) fn tell_systemd(
     told.ok()
 }
 
-fn try_tell(
+fn try_set(
     kernel: &Kernel,
     unit: &UnitName,
     gate: &Gate,
     group: &GroupPath,
     floor: Bandwidth,
-) -> Result<Bandwidth, String> {
+) -> Result<Bandwidth, PropertiesError> {
     let name = &gate.record.name;
-    let mut all = notes::load(&*kernel.fs, &kernel.run_dir);
+    let mut all = properties::load(&*kernel.fs, &kernel.run_dir);
     let ours = CpuValues::yielding(floor);
     let before = all
         .iter()
-        .position(|note| note.gate == *name && note.unit == *unit);
+        .position(|record| record.gate == *name && record.unit == *unit);
     let was = match before {
         Some(at) => {
             all[at].ours = ours;
             all[at].was
         }
         None => {
-            let was = bus::cpu_values(unit).map_err(|error| error.to_string())?;
-            all.push(Note {
+            let was = bus::cpu_values(unit)?;
+            all.push(PropertyRecord {
                 gate: name.clone(),
                 unit: unit.clone(),
                 was,
                 ours,
-                had: notes::drop_ins(unit),
-                taken_back_after_s: taken_back_after_s(gate.terms.fallback.value),
+                had: properties::drop_ins(unit),
+                revert_after_s: revert_after_s(gate.terms.fallback.value),
             });
             was
         }
@@ -126,37 +126,43 @@ fn try_tell(
         .bandwidth(group)
         .ok()
         .filter(|_| before.is_none());
-    notes::store(&*kernel.fs, &kernel.run_dir, &all)?;
-    bus::set_cpu_values(unit, &ours).map_err(|error| error.to_string())?;
-    note_kept(kernel, unit, name, all, ours);
+    properties::store(&*kernel.fs, &kernel.run_dir, &all)?;
+    bus::set_cpu_values(unit, &ours)?;
+    record_kept(kernel, unit, name, all, ours);
     Ok(stands.unwrap_or_else(|| was.bandwidth()))
 }
 
 /// What systemd made of what it was told is what is found later. That it cannot be noted is no harm: it is known for ours.
-fn note_kept(kernel: &Kernel, unit: &UnitName, gate: &str, mut all: Vec<Note>, ours: CpuValues) {
+fn record_kept(
+    kernel: &Kernel,
+    unit: &UnitName,
+    gate: &str,
+    mut all: Vec<PropertyRecord>,
+    ours: CpuValues,
+) {
     let Ok(kept) = bus::cpu_values(unit) else {
         return;
     };
     if kept == ours || !kept.comes_of(&ours) {
         return;
     }
-    for note in &mut all {
-        if note.gate == gate && note.unit == *unit {
-            note.ours = kept;
+    for record in &mut all {
+        if record.gate == gate && record.unit == *unit {
+            record.ours = kept;
         }
     }
-    if let Err(why) = notes::store(&*kernel.fs, &kernel.run_dir, &all) {
+    if let Err(why) = properties::store(&*kernel.fs, &kernel.run_dir, &all) {
         warn!("gate {gate}: {why}");
     }
 }
 
-/// Has systemd forget what it was told for a gate; says what it could not.
-pub(crate) fn untell_systemd(kernel: &Kernel, gate: &Gate) -> Vec<String> {
+/// Reverts the properties of a gate's unit; says what could not be.
+pub(crate) fn revert_properties(kernel: &Kernel, gate: &Gate) -> Vec<String> {
     if unit_of(gate).is_none() {
         return Vec::new();
     }
     let name = &gate.record.name;
-    let lines = take_back_where(&*kernel.fs, &kernel.run_dir, |note| note.gate == *name);
+    let lines = revert_where(&*kernel.fs, &kernel.run_dir, |record| record.gate == *name);
     for line in &lines {
         warn!("gate {name}: {line}");
     }
@@ -165,18 +171,18 @@ pub(crate) fn untell_systemd(kernel: &Kernel, gate: &Gate) -> Vec<String> {
 
 /// Whether what stands where the journal says otherwise is what systemd writes by itself: what it was told, or what stood
 /// before us where it was told nothing.
-pub(crate) fn is_systemds(kernel: &Kernel, gates: &[Gate], entry: &Entry) -> bool {
+pub(crate) fn is_written_by_systemd(kernel: &Kernel, gates: &[Gate], entry: &Entry) -> bool {
     let Some(gate) = gates.iter().find(|gate| gate.record.name == entry.gate) else {
         return false;
     };
     if unit_of(gate).is_none() {
         return false;
     }
-    let all = notes::load(&*kernel.fs, &kernel.run_dir);
-    let told = all.iter().find(|note| note.gate == entry.gate);
+    let all = properties::load(&*kernel.fs, &kernel.run_dir);
+    let told = all.iter().find(|record| record.gate == entry.gate);
     match &entry.change {
         Change::Bandwidth { was, .. } => {
-            let expected = told.map_or(*was, |note| note.ours.bandwidth());
+            let expected = told.map_or(*was, |record| record.ours.bandwidth());
             kernel
                 .groups
                 .bandwidth(&entry.group)

@@ -12,7 +12,7 @@ use super::{Bed, KINDS, Kind, PIDS, gate_names, in_journal, root, run, set, unse
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::process::lease::monotonic_ns;
-use crate::runtime::bursts::look_at_bursts;
+use crate::runtime::bursts::poll_bursts;
 
 fn path(text: &str) -> GroupPath {
     GroupPath::parse(text).unwrap()
@@ -296,11 +296,11 @@ fn an_outside_write_is_answered_once_and_then_left() {
                 .unwrap()
         };
         write();
-        housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
+        housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
         assert_eq!(stands(&agent, &group), OWN, "{kind:?}: written again once");
         write();
         for _ in 0..3 {
-            housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
+            housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
             assert_eq!(stands(&agent, &group), theirs, "{kind:?}: left alone");
         }
         assert!(!lock(&agent.runtime.alerts).is_empty(), "{kind:?}");
@@ -368,7 +368,7 @@ fn an_auto_burst_rises_while_it_is_throttled_and_survives_a_restart() {
                     let dir = super::cpu_mount(kind).to_owned() + "/other";
                     bed.fs.inner().add_throttled(&dir, 1, 5_000_000);
                     steps(&bed, agent, 20);
-                    assert!(look_at_bursts(&agent.gates, &agent.runtime, now_ns));
+                    assert!(poll_bursts(&agent.gates, &agent.runtime, now_ns));
                 }
                 steps(&bed, agent, 20);
                 stands(agent, "/other")
@@ -397,7 +397,7 @@ fn an_auto_burst_rises_while_it_is_throttled_and_survives_a_restart() {
                 Bandwidth::unlimited(),
                 "{kind:?} {class}"
             );
-            assert!(!look_at_bursts(&agent.gates, &agent.runtime, now_ns));
+            assert!(!poll_bursts(&agent.gates, &agent.runtime, now_ns));
         }
     }
 }

@@ -21,7 +21,7 @@ impl Usage for Used {
 
 const MS: u64 = 1_000_000;
 
-fn look(agent: &Agent, now_ms: u64, used_ms: u64) {
+fn poll(agent: &Agent, now_ms: u64, used_ms: u64) {
     let mut writer = agent.runtime.quota_writer();
     agent
         .runtime
@@ -49,8 +49,8 @@ fn a_command_with_a_soft_cap_lies_where_branches_divide_and_comes_and_goes() {
             Kind::V2 => ("cpu.weight", "300"),
             _ => ("cpu.shares", "3072"),
         };
-        look(&agent, 1_000, 0);
-        look(&agent, 1_005, 0);
+        poll(&agent, 1_000, 0);
+        poll(&agent, 1_005, 0);
         assert!(!in_background(&bed, &group), "{kind:?}");
         assert_eq!(
             bed.file(&group, weight.0),
@@ -58,7 +58,7 @@ fn a_command_with_a_soft_cap_lies_where_branches_divide_and_comes_and_goes() {
             "{kind:?}: its own weight"
         );
         let ledger = in_journal(&agent);
-        look(&agent, 1_010, 5);
+        poll(&agent, 1_010, 5);
         assert!(
             in_background(&bed, &group),
             "{kind:?}: 5 ms in 5 ms is above 20 %"
@@ -69,7 +69,7 @@ fn a_command_with_a_soft_cap_lies_where_branches_divide_and_comes_and_goes() {
             "{kind:?}: turns are not written down"
         );
         set(&agent, "gate:job", &[("weight", "100")]).unwrap();
-        look(&agent, 1_200, 5);
+        poll(&agent, 1_200, 5);
         let default = if kind == Kind::V2 { "100" } else { "1024" };
         assert_eq!(
             bed.file(&group, weight.0),
@@ -94,7 +94,7 @@ fn a_process_and_a_group_get_back_what_they_had() {
         let pid = format!("pid:{}", PIDS[1]);
         for target in ["cgroup:/other", &pid] {
             set(&agent, target, &[("cap_soft", "0")]).unwrap();
-            look(&agent, 1_000, 0);
+            poll(&agent, 1_000, 0);
             assert!(
                 agent.runtime.control().soft_caps.is_idle(),
                 "{kind:?}: for good"
@@ -128,10 +128,10 @@ fn unsetting_the_cap_takes_it_out_for_good_and_the_gate_lives_on() {
         };
         agent.unset(&root(1), &request).unwrap();
         assert!(!in_background(&bed, &group), "{kind:?}");
-        look(&agent, 1_000, 0);
+        poll(&agent, 1_000, 0);
         assert!(
             !in_background(&bed, &group),
-            "{kind:?}: nothing looks any more"
+            "{kind:?}: nothing polls any more"
         );
     }
 }
@@ -148,8 +148,8 @@ fn without_an_agent_it_stays_in_the_background_and_the_next_goes_on() {
             &[("cap_soft", "500‰"), ("fallback", "restore")],
         )
         .unwrap();
-        look(&agent, 1_000, 0);
-        look(&agent, 1_010, 0);
+        poll(&agent, 1_000, 0);
+        poll(&agent, 1_010, 0);
         assert!(!in_background(&bed, &group) && !in_background(&bed, "/other"));
         drop(agent);
         let (_, mut journal) = bed.without_agent();
@@ -158,8 +158,8 @@ fn without_an_agent_it_stays_in_the_background_and_the_next_goes_on() {
         assert!(!in_background(&bed, "/other"), "{kind:?}: as it declared");
         drop(journal);
         let agent = bed.agent().unwrap();
-        look(&agent, 2_000, 0);
-        look(&agent, 2_010, 0);
+        poll(&agent, 2_000, 0);
+        poll(&agent, 2_010, 0);
         assert!(!in_background(&bed, &group), "{kind:?}: the cap goes on");
         let capped: Vec<String> = agent
             .runtime
@@ -178,8 +178,8 @@ fn an_orderly_end_leaves_running_work_in_the_background() {
     let bed = Bed::new(Kind::V2);
     let agent = bed.agent().unwrap();
     let group = run(&agent, PIDS[0], &[("cap_soft", "500‰")]).unwrap();
-    look(&agent, 1_000, 0);
-    look(&agent, 1_010, 0);
+    poll(&agent, 1_000, 0);
+    poll(&agent, 1_010, 0);
     assert!(!in_background(&bed, &group));
     agent.leave();
     assert!(in_background(&bed, &group));
@@ -209,7 +209,7 @@ fn an_outside_write_is_answered_once() {
     let bed = Bed::new(Kind::V2);
     let agent = bed.agent().unwrap();
     let group = run(&agent, PIDS[0], &[("cap_soft", "0")]).unwrap();
-    look(&agent, 1_000, 0);
+    poll(&agent, 1_000, 0);
     // In or out is ours to say; a weight is not.
     agent
         .groups()
@@ -220,7 +220,7 @@ fn an_outside_write_is_answered_once() {
         .set_weight(&GroupPath::parse(&group).unwrap(), 77)
         .unwrap();
     let mut housekeeping = Housekeeping::new(None);
-    housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
-    look(&agent, 1_005, 0);
+    housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
+    poll(&agent, 1_005, 0);
     assert!(in_background(&bed, &group), "written again");
 }

@@ -99,7 +99,7 @@ fn a_users_command_stays_below_its_group_limited_from_before_it_enters() {
     bed.fake.end_process(PID);
     let mut housekeeping = Housekeeping::new(None);
     for _ in 0..3 {
-        housekeeping.look_at_gates(&agent.gates, &agent.runtime);
+        housekeeping.poll_gates(&agent.gates, &agent.runtime);
     }
     assert!(!bed.exists("/user/tg-job="));
     assert_eq!(bed.fake.text(&format!("{HOME}/cgroup.type")), "domain");

@@ -14,7 +14,7 @@ use crate::After;
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::lifecycle::repair as fallback;
-use crate::runtime::cpuset_controller::look_at_cpuset;
+use crate::runtime::cpuset_controller::poll_cpuset;
 
 const V1_CPUSET: &str = "/sys/fs/cgroup/cpuset/tg-side";
 
@@ -49,9 +49,9 @@ pub(super) fn confined(bed: &Bed) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty() && text != "0-1")
 }
 
-fn looks(agent: &Agent, count: u32) {
+fn polls(agent: &Agent, count: u32) {
     for _ in 0..count {
-        look_at_cpuset(&agent.gates, &agent.runtime);
+        poll_cpuset(&agent.gates, &agent.runtime);
     }
 }
 
@@ -59,14 +59,14 @@ fn looks(agent: &Agent, count: u32) {
 fn risen(bed: &Bed, agent: &Agent) {
     run_side(agent, PIDS[0]).unwrap();
     steps(bed, agent, 40);
-    looks(agent, 1);
+    polls(agent, 1);
 }
 
 #[test]
 fn side_work_is_confined_and_let_go() {
     for bed in beds() {
         let agent = bed.agent().unwrap();
-        looks(&agent, 3);
+        polls(&agent, 3);
         assert_eq!(confined(&bed), None, "nobody is there");
         // Main takes 60 % of two CPUs, a fifth is kept: side work needs one core.
         bed.sensor.main_ppm.store(600_000, Ordering::Relaxed);
@@ -104,9 +104,9 @@ fn with_the_last_gate_nothing_of_it_is_left() {
         bed.fake.end_process(PIDS[0]);
         let mut housekeeping = Housekeeping::new(None);
         for _ in 0..3 {
-            housekeeping.look_at_gates(&agent.gates, &agent.runtime);
+            housekeeping.poll_gates(&agent.gates, &agent.runtime);
         }
-        looks(&agent, 11);
+        polls(&agent, 11);
         assert_eq!(confined(&bed), None);
         let journal = agent.runtime.journal();
         let left = |change: &Change| matches!(change, Change::Cpuset { .. });
@@ -124,11 +124,11 @@ fn an_outside_cpuset_is_written_again_once_and_then_left_alone() {
     let mut housekeeping = Housekeeping::new(None);
     let theirs = Path::new("/sys/fs/cgroup/tg-side/cpuset.cpus");
     bed.fake.write(theirs, "0").unwrap();
-    housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
+    housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
     assert_eq!(confined(&bed).as_deref(), Some("1"));
     bed.fake.write(theirs, "0").unwrap();
-    housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
-    looks(&agent, 12);
+    housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
+    polls(&agent, 12);
     assert_eq!(confined(&bed).as_deref(), Some("0"));
     let sentence = lock(&agent.runtime.cpuset).sentence();
     assert!(sentence.contains("another program"), "{sentence}");
@@ -157,7 +157,7 @@ fn a_dead_agents_side_work_yields_and_the_next_goes_on_or_lets_go() {
             bed.cpuset = mode;
             let next = bed.agent().unwrap();
             steps(&bed, &next, 40);
-            looks(&next, 11);
+            polls(&next, 11);
             let out_of_idle = bed.file("/tg-side", "cpu.idle") == "0";
             assert_eq!(
                 (confined(&bed).is_some(), out_of_idle),
@@ -192,7 +192,7 @@ fn whatever_fails_side_work_is_limited_and_nothing_stays() {
                 steps(&bed, &agent, 40);
                 let before = bed.fs.count();
                 bed.fs.add(Rule::nth(before + nth, errno));
-                looks(&agent, 11);
+                polls(&agent, 11);
                 let done = bed.fs.count() - before;
                 bed.fs.clear();
                 let what = format!("{kind:?}, errno {errno}, operation {nth}");
@@ -203,7 +203,7 @@ fn whatever_fails_side_work_is_limited_and_nothing_stays() {
                 };
                 let limit = bed.file("/tg-side", quota);
                 assert!(!limit.starts_with("max") && limit != "-1", "{what}");
-                looks(&agent, 11);
+                polls(&agent, 11);
                 assert!(confined(&bed).is_some(), "{what}: it goes on");
                 bed.fake.end_process(PIDS[0]);
                 agent.leave();

@@ -11,8 +11,8 @@ use tidegate_terms::CpusetMode;
 use super::life::steps;
 use super::{Bed, Kind, PIDS, run_side, set};
 use crate::agent::Agent;
-use crate::runtime::cpuset_controller::look_at_cpuset;
-use crate::runtime::domains::look_at_domains;
+use crate::runtime::cpuset_controller::poll_cpuset;
+use crate::runtime::domains::poll_domains;
 
 const KINDS: [Kind; 2] = [Kind::Mixed, Kind::V2];
 
@@ -95,7 +95,7 @@ fn side_work_leaves_mains_cpus_and_has_the_rest_without_a_quota() {
         bed.sensor.main_ppm.store(500_000, Ordering::Relaxed);
         steps(&bed, &agent, 100);
         assert!(quota_pct(&bed) <= 20, "{kind:?}: {}", quota_pct(&bed));
-        look_at_cpuset(&agent.gates, &agent.runtime);
+        poll_cpuset(&agent.gates, &agent.runtime);
         assert_eq!(side_cpus(&bed), "1", "{kind:?}");
         steps(&bed, &agent, 100);
         assert_eq!(quota_pct(&bed), 400, "{kind:?}");
@@ -117,8 +117,8 @@ fn side_work_leaves_mains_cpus_and_has_the_rest_without_a_quota() {
             let all = Path::new("/sys/fs/cgroup/cpuset/cgroup.procs");
             bed.fake.write(all, &PIDS[1].to_string()).unwrap();
         }
-        look_at_domains(&agent.gates, &agent.runtime);
-        look_at_cpuset(&agent.gates, &agent.runtime);
+        poll_domains(&agent.gates, &agent.runtime);
+        poll_cpuset(&agent.gates, &agent.runtime);
         assert_eq!(side_cpus(&bed), "", "{kind:?}");
         steps(&bed, &agent, 100);
         assert!(quota_pct(&bed) < 50, "{kind:?}: {}", quota_pct(&bed));
@@ -134,12 +134,12 @@ fn the_quota_comes_back_before_the_cpuset_goes() {
         main_gate(&agent);
         run_side(&agent, PIDS[0]).unwrap();
         bed.sensor.main_ppm.store(500_000, Ordering::Relaxed);
-        look_at_cpuset(&agent.gates, &agent.runtime);
+        poll_cpuset(&agent.gates, &agent.runtime);
         steps(&bed, &agent, 100);
         assert_eq!(quota_pct(&bed), 400);
         // Another writer insists on side work's cpuset: machine-wide from then on, and said.
         lock(&agent.runtime.cpuset).leave_alone();
-        look_at_domains(&agent.gates, &agent.runtime);
+        poll_domains(&agent.gates, &agent.runtime);
         steps(&bed, &agent, 100);
         assert!(quota_pct(&bed) < 50, "{kind:?}: {}", quota_pct(&bed));
         let notes = agent.status().domain_notes;
@@ -173,7 +173,7 @@ fn a_dead_agents_side_work_is_at_the_floor_and_off_mains_cpus() {
             let agent = bed.agent().unwrap();
             main_gate(&agent);
             run_side(&agent, PIDS[0]).unwrap();
-            look_at_cpuset(&agent.gates, &agent.runtime);
+            poll_cpuset(&agent.gates, &agent.runtime);
             steps(&bed, &agent, 100);
         }
         let (_, mut journal) = bed.without_agent();
@@ -182,7 +182,7 @@ fn a_dead_agents_side_work_is_at_the_floor_and_off_mains_cpus() {
         assert_eq!((quota_pct(&bed) <= 2, &*side_cpus(&bed)), (true, "1"));
         drop(journal);
         let next = bed.agent().unwrap();
-        look_at_cpuset(&next.gates, &next.runtime);
+        poll_cpuset(&next.gates, &next.runtime);
         steps(&bed, &next, 100);
         assert_eq!((quota_pct(&bed), &*side_cpus(&bed)), (400, "1"));
         next.leave();

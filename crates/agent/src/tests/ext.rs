@@ -40,19 +40,19 @@ pub(super) struct Told {
 }
 
 /// What stands on the side root: its quota, and whether it is idle.
-type Look = Arc<dyn Fn() -> (Option<Bandwidth>, bool) + Send + Sync>;
+type Probe = Arc<dyn Fn() -> (Option<Bandwidth>, bool) + Send + Sync>;
 
 #[derive(Default)]
 pub(super) struct FakeKernel {
     pub told: Arc<Mutex<Told>>,
     pub in_force: Arc<AtomicBool>,
-    look: Mutex<Option<Look>>,
+    probe: Mutex<Option<Probe>>,
 }
 
 struct FakeScheduler {
     told: Arc<Mutex<Told>>,
     in_force: Arc<AtomicBool>,
-    look: Option<Look>,
+    probe: Option<Probe>,
 }
 
 impl Kernel for FakeKernel {
@@ -77,7 +77,7 @@ impl Kernel for FakeKernel {
                 Ok(Box::new(FakeScheduler {
                     told: Arc::clone(&self.told),
                     in_force: Arc::clone(&self.in_force),
-                    look: lock(&self.look).clone(),
+                    probe: lock(&self.probe).clone(),
                 }))
             }
         }
@@ -90,7 +90,7 @@ impl Kernel for FakeKernel {
 impl Scheduler for FakeScheduler {
     fn attach(&mut self) -> Result<(), ExtError> {
         let mut told = lock(&self.told);
-        told.at_attach.extend(self.look.as_ref().map(|look| look()));
+        told.at_attach.extend(self.probe.as_ref().map(|f| f()));
         if told.refuses == Some("attach") {
             return Err(ExtError::Machine("the kernel said no".to_owned()));
         }
@@ -178,10 +178,10 @@ pub(super) fn bed(kind: Kind) -> (Bed, Arc<FakeKernel>) {
     (bed, kernel)
 }
 
-fn look_at_side_root(agent: &Agent, kernel: &FakeKernel) {
+fn probe_side_root(agent: &Agent, kernel: &FakeKernel) {
     let machine = &agent.runtime.kernel;
     let (groups, root) = (Arc::clone(&machine.groups), machine.side_root());
-    *lock(&kernel.look) = Some(Arc::new(move || {
+    *lock(&kernel.probe) = Some(Arc::new(move || {
         let quota = groups.bandwidth(&root).ok();
         let idle = groups.idle(&root).ok().flatten() == Some(true);
         (quota, idle)
@@ -227,7 +227,7 @@ fn copies_stand_before_the_scheduler_and_act_in_the_turn_that_finds_it_gone() {
             turn(&agent) > FLOOR_UCPU,
             "{kind:?}: knobs until it is loaded"
         );
-        look_at_side_root(&agent, &kernel);
+        probe_side_root(&agent, &kernel);
         supervise(&agent, S);
         let at_attach = lock(&kernel.told).at_attach.clone();
         let (quota, idle) = at_attach[0];

@@ -45,7 +45,7 @@ fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_sche
         let mut housekeeping = Housekeeping::new(None);
         let write = || agent.groups().set_bandwidth(&root, None, theirs).unwrap();
         write();
-        housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
+        housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
         let stands = agent.groups().bandwidth(&root).unwrap();
         assert_eq!(
             stands.rate_ucpu(),
@@ -56,7 +56,7 @@ fn a_copy_that_is_written_over_stands_again_once_and_is_then_theirs_for_the_sche
         assert!(lock(&kernel.told).mirrors.contains(&root_id), "{kind:?}");
         write();
         for _ in 0..3 {
-            housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
+            housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
             assert_eq!(agent.groups().bandwidth(&root).unwrap(), theirs, "{kind:?}");
         }
         assert!(
@@ -256,7 +256,7 @@ fn a_soft_cap_is_told_as_the_engine_in_force_has_it() {
 }
 
 #[test]
-fn what_a_hard_cap_held_back_between_two_looks_binds() {
+fn what_a_hard_cap_held_back_between_two_polls_binds() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();
     supervise(&agent, S);

@@ -206,22 +206,22 @@ fn what_the_guardian_wrote_is_not_taken_for_an_outside_write() {
         set(&agent, "cgroup:/other", &restored).unwrap();
         set(&agent, &format!("pid:{}", PIDS[0]), &restored).unwrap();
         let mut housekeeping = Housekeeping::new(None);
-        housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
+        housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
         // It resumes while the guardian writes: the mark is there, the loop has not seen it.
         agent.runtime.control_loop.lease.mark_fallback(1);
         bed.fall_back().unwrap();
         assert!(bed.is_home(0), "{kind:?}: {}", bed.place(PIDS[0]));
-        housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
+        housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
         // The loop has, housekeeping has not.
         assert!(agent.runtime.control_loop.lease.take_fallback());
         agent.runtime.control().fell_back();
-        housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
+        housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
         assert!(
             bed.is_home(0) && lock(&agent.runtime.alerts).is_empty(),
             "{kind:?}: {:?}",
             lock(&agent.runtime.alerts)
         );
-        housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
+        housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
         assert!(!bed.is_home(0), "{kind:?}: moved again");
         assert_eq!(bed.file("/other", "cpu.idle"), "1", "{kind:?}");
         assert!(lock(&agent.runtime.alerts).is_empty(), "{kind:?}");

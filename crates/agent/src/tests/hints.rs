@@ -31,9 +31,9 @@ fn latency(agent: &Agent) -> LatencyView {
     gates.remove(0).latency.unwrap()
 }
 
-/// The second housekeeping look: what came in between is there.
-fn look(agent: &Agent) {
-    Housekeeping::new(None).look_at_gates(&agent.gates, &agent.runtime);
+/// The second housekeeping poll: what came in between is there.
+fn poll(agent: &Agent) {
+    Housekeeping::new(None).poll_gates(&agent.gates, &agent.runtime);
 }
 
 fn pid_target() -> String {
@@ -63,7 +63,7 @@ fn a_command_has_it_before_it_starts_and_what_it_forks_as_well() {
         assert_eq!(slice(fake, PIDS[0]), FIRST);
         fake.fork(PIDS[0], FakeProcess::new(600));
         assert_eq!(slice(fake, 600), FIRST);
-        look(&agent);
+        poll(&agent);
         let view = latency(&agent);
         assert_eq!((view.tasks, view.hint, view.slice_ms), (2, -20, Some(0.1)));
         assert!(view.how.contains("run quantum"), "{}", view.how);
@@ -90,7 +90,7 @@ fn a_process_has_it_on_all_threads_and_gives_it_back_with_its_children() {
     assert_eq!(fake.task(610), Some((FIRST, BATCH, 7)));
     fake.add_thread(PIDS[0], 611);
     fake.set_task(611, NORMAL, 0, None);
-    look(&agent);
+    poll(&agent);
     assert_eq!(slice(fake, 611), FIRST, "the sweep");
     fake.fork(
         PIDS[0],
@@ -121,7 +121,7 @@ fn a_group_has_it_with_what_enters_later() {
         set(&agent, "cgroup:/other", &[("latency", "-20")]).unwrap();
         assert_eq!(slice(fake, PIDS[0]), FIRST);
         enter_other(&bed, PIDS[1]);
-        look(&agent);
+        poll(&agent);
         assert_eq!(slice(fake, PIDS[1]), FIRST);
         assert_eq!(slice(fake, PIDS[2]), None, "not in the group");
         unset(&agent, "cgroup:/other").unwrap();
@@ -146,7 +146,7 @@ fn what_a_task_had_before_is_put_back_and_what_it_got_since_is_left() {
         assert_eq!(slice(fake, pid), FIRST);
     }
     fake.set_task(PIDS[2], NORMAL, 0, Some(5_000_000));
-    look(&agent);
+    poll(&agent);
     let view = latency(&agent);
     assert_eq!(view.tasks, 2);
     assert!(view.left_alone[0].contains("1 with a slice that another program"));
@@ -164,7 +164,7 @@ fn a_hint_that_another_program_removes_twice_stays_removed() {
     set(&agent, &pid_target(), &[("latency", "-20")]).unwrap();
     for given in [true, true, false] {
         fake.set_task(PIDS[0], NORMAL, 0, None);
-        look(&agent);
+        poll(&agent);
         assert_eq!(slice(fake, PIDS[0]).is_some(), given);
     }
 }
@@ -202,7 +202,7 @@ fn children_lose_what_they_were_not_to_inherit() {
         fake.fork(PIDS[0], FakeProcess::new(620));
         fake.add_thread(PIDS[0], 621);
         fake.set_task(621, NORMAL, 0, None);
-        look(&agent);
+        poll(&agent);
         assert_eq!(slice(fake, 620), None, "its child");
         assert_eq!(slice(fake, 621), FIRST, "its thread");
         assert_eq!(slice(fake, PIDS[0]), FIRST);
@@ -268,13 +268,13 @@ fn the_nearer_of_two_hints_holds() {
     }
     set(&agent, &pid_target(), &[("latency", "-20")]).unwrap();
     set(&agent, "cgroup:/other", &[("latency", "5")]).unwrap();
-    look(&agent);
+    poll(&agent);
     assert_eq!(
         (slice(fake, PIDS[0]), slice(fake, PIDS[1])),
         (FIRST, PLUS_5)
     );
     unset(&agent, &pid_target()).unwrap();
-    look(&agent);
+    poll(&agent);
     assert_eq!(slice(fake, PIDS[0]), PLUS_5, "the group's, by the sweep");
     unset(&agent, "cgroup:/other").unwrap();
     assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (None, None));

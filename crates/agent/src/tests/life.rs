@@ -17,7 +17,7 @@ use crate::lifecycle::housekeeping::Housekeeping;
 use crate::lifecycle::renew_all;
 use crate::lifecycle::repair as fallback;
 use crate::paths::RunDir;
-use crate::{After, RepairError};
+use crate::{After, MachineError};
 
 /// The process that `run --side` becomes, the one that `set` moves, and the one that `run --main` becomes.
 pub const SIDE: usize = 0;
@@ -155,8 +155,8 @@ fn commands_end(bed: &Bed, agent: &Agent) {
     bed.fs.inner().end_process(PIDS[MAIN]);
     let mut housekeeping = Housekeeping::new(None);
     for _ in 0..3 {
-        housekeeping.look_at_gates(&agent.gates, &agent.runtime);
-        housekeeping.look_for_outside_writes(&agent.gates, &agent.runtime);
+        housekeeping.poll_gates(&agent.gates, &agent.runtime);
+        housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
     }
 }
 
@@ -169,7 +169,7 @@ pub fn guardian_acts(
     let (run_dir, acted) = (run_dir.clone(), Arc::clone(acted));
     Meanwhile(Arc::new(move || {
         let opened = discover(&*machine, None)
-            .map_err(RepairError::from)
+            .map_err(MachineError::from)
             .and_then(|found| Ok(fallback::open_on(Arc::clone(&machine), &found, &run_dir)?));
         if let Ok((_, mut journal)) = opened {
             drop(fallback::fall_back_with(&mut journal, 0));
@@ -187,7 +187,7 @@ pub fn thaw(agent: &Agent, acted: &AtomicBool) {
 }
 
 impl Bed {
-    fn journal(&self) -> Result<(Arc<Groups>, Journal), RepairError> {
+    fn journal(&self) -> Result<(Arc<Groups>, Journal), MachineError> {
         let fs: Arc<dyn KernelFs> = Arc::clone(&self.fs) as Arc<dyn KernelFs>;
         let machine = discover(&*fs, None)?;
         Ok(fallback::open_on(fs, &machine, &self.run_dir())?)

@@ -50,7 +50,7 @@ fn a_holder_is_boosted_within_its_budget_and_is_as_before() {
         locked(&bed, PIDS[0], WAITER);
         let mut lock_boost = LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop);
         for _ in 0..3 {
-            lock_boost.look(&agent.gates, &agent.runtime, &agent.life, None);
+            lock_boost.poll(&agent.gates, &agent.runtime, &agent.life, None);
         }
         assert!(times(&agent) >= 1, "{kind:?}");
         assert_eq!(bed.fake.task(PIDS[0]), before);
@@ -75,18 +75,18 @@ fn no_boost_for_side_work_without_a_lock_or_against_a_cap() {
     run_side(&agent, PIDS[0]).unwrap();
     run_side(&agent, PIDS[1]).unwrap();
     let mut lock_boost = LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop);
-    lock_boost.look(&agent.gates, &agent.runtime, &agent.life, None);
+    lock_boost.poll(&agent.gates, &agent.runtime, &agent.life, None);
     locked(&bed, PIDS[0], PIDS[1]);
-    lock_boost.look(&agent.gates, &agent.runtime, &agent.life, None);
+    lock_boost.poll(&agent.gates, &agent.runtime, &agent.life, None);
     locked(&bed, PIDS[0], 4_711);
-    lock_boost.look(&agent.gates, &agent.runtime, &agent.life, None);
+    lock_boost.poll(&agent.gates, &agent.runtime, &agent.life, None);
     assert_eq!((times(&agent), in_journal(&agent)), (0, false));
 
     let bed = Bed::new(KINDS[2]);
     let agent = bed.agent().unwrap();
     run(&agent, PIDS[0], &[("class", "side"), ("cap_hard", "100‰")]).unwrap();
     locked(&bed, PIDS[0], WAITER);
-    LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop).look(
+    LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop).poll(
         &agent.gates,
         &agent.runtime,
         &agent.life,

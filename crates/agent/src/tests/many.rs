@@ -32,7 +32,7 @@ fn ledgers_written(bed: &Bed, since: usize) -> usize {
 }
 
 #[test]
-fn gates_that_end_together_are_found_in_two_looks_and_leave_the_journal_at_once() {
+fn gates_that_end_together_are_found_in_two_polls_and_leave_the_journal_at_once() {
     for kind in KINDS {
         let written = [20, 200].map(|count| {
             let bed = Bed::new(kind);
@@ -41,8 +41,8 @@ fn gates_that_end_together_are_found_in_two_looks_and_leave_the_journal_at_once(
             all_end(&bed, count);
             let since = bed.fs.log().len();
             let mut housekeeping = Housekeeping::new(None);
-            housekeeping.look_at_gates(&agent.gates, &agent.runtime);
-            housekeeping.look_at_gates(&agent.gates, &agent.runtime);
+            housekeeping.poll_gates(&agent.gates, &agent.runtime);
+            housekeeping.poll_gates(&agent.gates, &agent.runtime);
             assert!(agent.gates.lock().is_empty(), "{kind:?}: {count}");
             assert!(!bed.exists("/tg-side"), "{kind:?}: {count}");
             assert_eq!(agent.runtime.journal().entries(), []);

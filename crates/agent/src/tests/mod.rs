@@ -20,7 +20,7 @@ mod quota_tree;
 mod sensor;
 mod sim_clock;
 mod steps;
-mod units;
+mod subgroups;
 mod versions;
 
 use std::collections::BTreeMap;
@@ -165,7 +165,7 @@ impl Bed {
                     sensing_note: String::new(),
                 },
                 ext: ExtSupervisor::new(self.kernel.clone()),
-                units: Mutex::default(),
+                subgroups: Mutex::default(),
                 lock_boost: Mutex::default(),
                 cpuset: Mutex::new(CpusetController::new(
                     self.cpuset,

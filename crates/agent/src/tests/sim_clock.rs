@@ -101,21 +101,21 @@ fn a_scheduler_that_ends_is_loaded_again_later_each_time() {
     let (bed, clock) = in_time(bed);
     let agent = Arc::new(bed.agent().unwrap());
     run_side(&agent, PIDS[0]).unwrap();
-    let look = |span_ns: u64| {
+    let poll = |span_ns: u64| {
         clock.run(&agent, span_ns, || {
             supervise::run(&agent.gates, &agent.runtime, &agent.life)
         });
         ext_view(&agent.runtime.ext, clock.now_ns()).unwrap()
     };
-    assert!(look(S).on);
+    assert!(poll(S).on);
     let mut rests_s = Vec::new();
     for ends in 1..=4 {
         eject(&kernel);
         let ended_ns = clock.now_ns();
-        let mut view = look(S / 10);
+        let mut view = poll(S / 10);
         assert!(!view.on && view.ends == ends, "{view:?}");
         while !view.on {
-            view = look(S / 10);
+            view = poll(S / 10);
         }
         rests_s.push((clock.now_ns() - ended_ns) / S);
         assert_eq!(view.loads, ends + 1);
@@ -158,7 +158,7 @@ fn a_holder_that_keeps_its_lock_is_boosted_less_and_less_often() {
     let times = |span_ns: u64| {
         let before = lock(&agent.runtime.lock_boost).view().unwrap().times;
         clock.run(&agent, span_ns, || {
-            lock_boost::look_on(&agent.gates, &agent.runtime, &agent.life, None)
+            lock_boost::poll_waits(&agent.gates, &agent.runtime, &agent.life, None)
         });
         lock(&agent.runtime.lock_boost).view().unwrap().times - before
     };
@@ -175,9 +175,9 @@ fn a_holder_has_a_tenth_of_a_cpu_and_the_budgets_depth_at_most() {
     run_side(&agent, PIDS[0]).unwrap();
     super::lock_boost::locked(&bed, PIDS[0], PIDS[2]);
     let began_ns = clock.now_ns();
-    let mut looks = LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop);
+    let mut lock_boost = LockBoost::new(&agent.runtime.kernel, &agent.runtime.control_loop);
     while clock.now_ns() - began_ns < 60 * S {
-        looks.look(&agent.gates, &agent.runtime, &agent.life, None);
+        lock_boost.poll(&agent.gates, &agent.runtime, &agent.life, None);
         clock.sleep(Duration::from_millis(20));
     }
     let took_ns = clock.now_ns() - began_ns;

@@ -108,7 +108,7 @@ fn a_sensor_that_fails_leads_to_the_tolerance_and_is_told() {
         agent
             .runtime
             .control()
-            .trouble
+            .sensing_error
             .as_ref()
             .is_some_and(|why| why.contains("9 root groups"))
     );

@@ -5,7 +5,7 @@ use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::{Allotment, Control, Protection, Write};
 use tidegate_knobs::cpus::format_list;
 use tidegate_knobs::limit::hard_cap;
-use tidegate_knobs::plan::FREE_UCPU;
+use tidegate_knobs::quota_planner::FREE_UCPU;
 use tidegate_knobs::sync::lock;
 use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::View;
@@ -22,7 +22,7 @@ use crate::runtime::Runtime;
 use crate::runtime::measure::measure_for_show;
 use crate::runtime::mechanisms::caps::cap_view;
 use crate::runtime::mechanisms::hint_sweep::latency_view;
-use crate::runtime::mechanisms::units::{units_note, units_stat};
+use crate::runtime::mechanisms::subgroups::{subgroups_note, subgroups_stat};
 use crate::view::domains::domain_views;
 
 fn us(ns: u64) -> f64 {
@@ -178,7 +178,7 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     view.quota_writes_per_second = control.quotas.log.quotas_per_second(now_ns);
     view.alerts
         .extend(control.unusable.alert(now_ns, control.sensing()));
-    view.alerts.extend(control.trouble.clone());
+    view.alerts.extend(control.sensing_error.clone());
     view.alerts.extend(control.quotas.write_errors().cloned());
     view.alerts
         .extend(control.soft_caps.write_errors().cloned());
@@ -217,11 +217,11 @@ fn gate_view(runtime: &Runtime, gate: &Gate, given: &[Allotment], now_ns: u64) -
         (Some(_), _) => Some(group),
         (None, _) => limited.as_ref(),
     };
-    let of_units = match &own {
+    let of_subgroups = match &own {
         Some(_) => None,
-        None => units_stat(runtime, &record.name),
+        None => subgroups_stat(runtime, &record.name),
     };
-    let stat = of_units
+    let stat = of_subgroups
         .or_else(|| limit_stat(&runtime.ext, kernel, counted?).ok())
         .unwrap_or_default();
     let processes = match &record.attachment {
@@ -264,7 +264,7 @@ fn gate_view(runtime: &Runtime, gate: &Gate, given: &[Allotment], now_ns: u64) -
             .notes
             .iter()
             .cloned()
-            .chain(units_note(runtime, &record.name))
+            .chain(subgroups_note(runtime, &record.name))
             .chain(ext_notes(&runtime.ext, &record.name))
             .collect(),
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_terms as terms;
 
-use super::find::is_bandwidth;
+use super::entries::is_bandwidth;
 use super::idle_class::set_yielding;
 use super::quota_tree::QuotaTree;
 use crate::bandwidth::Bandwidth;
@@ -15,7 +15,7 @@ use crate::group::{GroupError, GroupPath, Groups};
 use crate::ledger::{
     self, Change, Entry, Fallback, Ledger, LedgerError, Moving, NewEntry, OpenReport, Outcome,
 };
-use crate::units::Family;
+use crate::subgroups::Family;
 
 /// Why the journal could not be kept; the knob is then not written.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -105,11 +105,11 @@ impl Journal {
     /// Groups for one each that are still there could not be dissolved just before, without this lock: that is not tried again
     /// under it, for the loop waits; nor is who is in them moved home. Both stay in the journal for the next agent or `repair`.
     pub fn restore_gate(&mut self, gate: &str) -> Vec<(String, bool)> {
-        let is_units = |entry: &Entry| matches!(entry.change, Change::Units(_));
+        let is_subgroups = |entry: &Entry| matches!(entry.change, Change::Subgroups(_));
         let of_gate = |entry: &&Entry| entry.gate == gate;
-        let divided = self.entries().iter().filter(of_gate).any(is_units);
+        let divided = self.entries().iter().filter(of_gate).any(is_subgroups);
         let waits = |entry: &Entry| {
-            divided && (is_units(entry) || matches!(entry.change, Change::Membership { .. }))
+            divided && (is_subgroups(entry) || matches!(entry.change, Change::Membership { .. }))
         };
         let outcomes = self.put_back(|entry| entry.gate == gate && !waits(entry));
         let is_back = |outcome: &Outcome| matches!(outcome, Outcome::Restored | Outcome::Gone);
@@ -162,7 +162,7 @@ impl Journal {
     /// every fork on the machine, and seconds of that were seen where side work forks on a full one.
     pub fn fall_back(&mut self, dead_seconds: u64) -> Vec<String> {
         let mut report = self.make_way();
-        let mut order = ledger::InOrder::default();
+        let mut order = ledger::RestoreOrder::default();
         let one = |entry: &Entry| {
             let outcome = order.after(entry, || {
                 ledger::fall_back(&self.groups, self.ledger.moving(), entry, dead_seconds)
@@ -223,7 +223,8 @@ impl Journal {
 
     /// No group of `family` is left.
     pub fn united(&mut self, family: &Family) {
-        let ours = |entry: &Entry| matches!(&entry.change, Change::Units(known) if known == family);
+        let ours =
+            |entry: &Entry| matches!(&entry.change, Change::Subgroups(known) if known == family);
         if let Err(error) = self.ledger.forget(ours) {
             tracing::warn!("{error}");
         }

@@ -4,19 +4,19 @@
 //! |---|---|
 //! | `journal` | opening the journal, putting back, forgetting; what holds without an agent |
 //! | `record` | what is about to be written, recorded first |
-//! | `find` | what the journal knows |
+//! | `entries` | what the journal knows of groups and gates, by its entries |
 //! | `quota_tree` | quotas below quotas: v1's order and its EINVAL |
 //! | `idle_class` | into the idle class and out of it |
 //! | `writer` | the control loop's writes |
 
-mod find;
+mod entries;
 mod idle_class;
 mod journal;
 mod quota_tree;
 mod record;
 mod writer;
 
-pub use find::{HintPlace, is_background, is_boost};
+pub use entries::{HintPlace, is_background, is_boost};
 pub use idle_class::{enter_idle_class, leave_idle_class, set_yielding};
 pub use journal::{Journal, JournalError, fallback_of};
 pub use quota_tree::limited_above;

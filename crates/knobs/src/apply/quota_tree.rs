@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::find::is_bandwidth;
+use super::entries::is_bandwidth;
 use super::journal::{Journal, JournalError};
 use crate::bandwidth::Bandwidth;
 use crate::discover::CgroupVersion;
@@ -20,12 +20,12 @@ const DEPTH_MAX: u32 = 8;
 
 /// A quota of its own that a group has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct OwnQuota {
     own: Bandwidth,
     lifted: bool,
 }
 
-impl Held {
+impl OwnQuota {
     fn standing(&self) -> Bandwidth {
         if self.lifted {
             lifted(self.own)
@@ -36,7 +36,7 @@ impl Held {
 }
 
 /// Every one that the agent knows.
-pub(super) type QuotaTree = BTreeMap<GroupPath, Held>;
+pub(super) type QuotaTree = BTreeMap<GroupPath, OwnQuota>;
 
 /// The quota taken off, the rest as it is: one write there and one back.
 fn lifted(own: Bandwidth) -> Bandwidth {
@@ -76,8 +76,8 @@ impl Journal {
                     .groups
                     .bandwidth(&entry.group)
                     .is_ok_and(|now| now != *was);
-                let held = Held { own: *was, lifted };
-                self.quota_tree.insert(entry.group.clone(), held);
+                let quota = OwnQuota { own: *was, lifted };
+                self.quota_tree.insert(entry.group.clone(), quota);
             }
         }
     }
@@ -104,7 +104,7 @@ impl Journal {
         fallback: Fallback,
     ) -> Result<(), JournalError> {
         let standing = self.groups.bandwidth(group)?;
-        let held = Held {
+        let quota = OwnQuota {
             own,
             lifted: own.ratio() > self.least_above(group),
         };
@@ -121,11 +121,11 @@ impl Journal {
             }
             Some(id) => self.note_own(id, &standing, &own)?,
         }
-        self.quota_tree.insert(group.clone(), held);
-        if standing == held.standing() {
+        self.quota_tree.insert(group.clone(), quota);
+        if standing == quota.standing() {
             return Ok(());
         }
-        self.put(group, &standing, &held.standing())
+        self.put(group, &standing, &quota.standing())
     }
 
     /// Before a quota of its own changes from what stands.
@@ -153,19 +153,19 @@ impl Journal {
 
     /// Writes again what was written over; false where the group has no quota of its own.
     pub fn reassert_own(&mut self, group: &GroupPath) -> Result<bool, JournalError> {
-        let Some(held) = self.quota_tree.get(group).copied() else {
+        let Some(quota) = self.quota_tree.get(group).copied() else {
             return Ok(false);
         };
         let found = self.groups.bandwidth(group)?;
-        if found != held.standing() {
-            self.put(group, &found, &held.standing())?;
+        if found != quota.standing() {
+            self.put(group, &found, &quota.standing())?;
         }
         Ok(true)
     }
 
     /// What stands on a group that has a quota of its own, as far as it is ours.
     pub(super) fn own_standing(&self, group: &GroupPath) -> Option<Bandwidth> {
-        self.quota_tree.get(group).map(Held::standing)
+        self.quota_tree.get(group).map(OwnQuota::standing)
     }
 
     /// The least ratio of the moving quotas above `group`, where that matters.
@@ -208,9 +208,9 @@ impl Journal {
     }
 
     fn lift_known(&mut self, root: &GroupPath, low: u128) -> Result<(), GroupError> {
-        let in_the_way = |(group, held): (&GroupPath, &Held)| {
-            let stands = !held.lifted && held.own.ratio() > low;
-            (stands && group != root && group.is_within(root)).then(|| (group.clone(), held.own))
+        let in_the_way = |(group, quota): (&GroupPath, &OwnQuota)| {
+            let stands = !quota.lifted && quota.own.ratio() > low;
+            (stands && group != root && group.is_within(root)).then(|| (group.clone(), quota.own))
         };
         let due: Vec<_> = self.quota_tree.iter().filter_map(in_the_way).collect();
         for (group, own) in due {
@@ -221,8 +221,8 @@ impl Journal {
             match self.groups.set_bandwidth(&group, Some(own), lifted(own)) {
                 Err(error) if !error.is_gone() => return Err(error),
                 _ => {
-                    let held = Held { own, lifted: true };
-                    self.quota_tree.insert(group, held);
+                    let quota = OwnQuota { own, lifted: true };
+                    self.quota_tree.insert(group, quota);
                 }
             }
         }
@@ -305,9 +305,9 @@ impl Journal {
                 self.ledger.record(entry)?
             }
         };
-        let own = self.quota_tree.get(group).map_or(found, |held| held.own);
-        let held = Held { own, lifted: true };
-        self.quota_tree.insert(group.clone(), held);
+        let own = self.quota_tree.get(group).map_or(found, |quota| quota.own);
+        let quota = OwnQuota { own, lifted: true };
+        self.quota_tree.insert(group.clone(), quota);
         if self.ledger.moving().get(id).is_none() {
             self.ledger.update(id, |entry| {
                 if let Change::Bandwidth { previous, .. } = &mut entry.change {
@@ -332,13 +332,14 @@ impl Journal {
     /// Where `root` leaves room again, what was lifted below it gets its own back.
     fn lower_again(&mut self, root: &GroupPath, standing: &Bandwidth) {
         let ratio = standing.ratio();
-        for (group, held) in &mut self.quota_tree {
-            if !held.lifted || held.own.ratio() > ratio || group == root || !group.is_within(root) {
+        for (group, quota) in &mut self.quota_tree {
+            if !quota.lifted || quota.own.ratio() > ratio || group == root || !group.is_within(root)
+            {
                 continue;
             }
-            let own = held.own;
+            let own = quota.own;
             match self.groups.set_bandwidth(group, Some(lifted(own)), own) {
-                Ok(_) => held.lifted = false,
+                Ok(_) => quota.lifted = false,
                 Err(error) if error.is_gone() => {}
                 Err(error) => warn!("{error}; the groups above limit it meanwhile"),
             }

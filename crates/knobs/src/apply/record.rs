@@ -1,6 +1,6 @@
 //! What is about to be written, recorded first.
 
-use super::find::{is_background, is_bandwidth};
+use super::entries::{is_background, is_bandwidth};
 use super::journal::{Journal, JournalError};
 use crate::bandwidth::Bandwidth;
 use crate::group::{CpuClass, GroupPath, Placement, WEIGHT_DEFAULT, WEIGHT_MIN};
@@ -9,7 +9,7 @@ use crate::limit::tighter;
 use crate::locks::boost::{Boost, give};
 use crate::sched::hint::Latency;
 use crate::sched::tasks::Whose;
-use crate::units::Family;
+use crate::subgroups::Family;
 
 impl Journal {
     /// `group` is about to become idle (or of the least weight) and was `was`.
@@ -145,7 +145,7 @@ impl Journal {
             return Err(JournalError::Divided(known.group.clone()));
         }
         if known.is_none() {
-            let change = Change::Units(family.clone());
+            let change = Change::Subgroups(family.clone());
             let entry = self.new_entry(&family.group, gate, change, fallback)?;
             self.ledger.record(entry)?;
         }

@@ -12,7 +12,7 @@ use super::meter::{Meter, Use};
 use super::pulses::Pulses;
 use super::{WINDOW_MAX_NS, between};
 use crate::domain::{Domain, Keeps};
-use crate::plan::FREE_UCPU;
+use crate::quota_planner::FREE_UCPU;
 use crate::sense::{Counters, Sensor};
 
 /// What a domain's law says, to show and to plan by.

@@ -27,12 +27,12 @@ pub use meter::{Durations, Meter, Recent, Use};
 pub use protect::{Objective, Protect, Protection};
 pub use pulses::Pulses;
 pub use quotas::{Allotment, QuotaTarget, Quotas, Target};
-pub use soft_caps::{LOOK_NS as SOFT_LOOK_NS, Soft, SoftCapStats, SoftCapped, SoftCaps, Usage};
+pub use soft_caps::{POLL_NS as SOFT_CAP_POLL_NS, Soft, SoftCapStats, SoftCapped, SoftCaps, Usage};
 pub use unusable::Unusable;
 pub use write_log::{Write, WriteLog, describe};
 
 use crate::domain::Domain;
-use crate::plan::FREE_UCPU;
+use crate::quota_planner::FREE_UCPU;
 use crate::sense::{Counters, Group as SensedGroup, Sensor, Waits};
 use domains::{Binding, Domains};
 
@@ -105,7 +105,7 @@ pub struct Control {
     /// Time at the tolerance while side work was there.
     pub at_tolerance_ns: u64,
     /// The last failure of sensing.
-    pub trouble: Option<String>,
+    pub sensing_error: Option<String>,
     /// No quota limits side work at present.
     is_free: bool,
     /// See [`Control::set_enforced_by_ext`].
@@ -147,7 +147,7 @@ impl Control {
             unusable: Unusable::default(),
             stepped_ns: None,
             at_tolerance_ns: 0,
-            trouble: None,
+            sensing_error: None,
             is_free: false,
             enforced_by_ext: false,
         }
@@ -238,7 +238,7 @@ impl Control {
         }
         self.groups = groups;
         if let Err(error) = self.sensor.set_groups(&self.groups.0, &self.groups.1) {
-            self.trouble = Some(error.to_string());
+            self.sensing_error = Some(error.to_string());
         }
         // Classes moved under the counters: the window in which they did mixes two meanings.
         self.regrouped = true;
@@ -303,11 +303,11 @@ impl Control {
         let is_first = self.last.is_none() && is_sampled;
         let mut sample = match sampled {
             Ok(()) => {
-                self.trouble = None;
+                self.sensing_error = None;
                 self.difference(&now)
             }
             Err(error) => {
-                self.trouble = Some(error.to_string());
+                self.sensing_error = Some(error.to_string());
                 self.last = None;
                 self.window = Use::default();
                 HeadroomSample::default()

@@ -10,7 +10,7 @@ use super::meter::Use;
 use super::write_log::{Write, WriteLog, describe};
 use crate::bandwidth::Bandwidth;
 use crate::group::GroupPath;
-use crate::plan::{FREE_UCPU, PlanConfig, Planner, WriteBudget};
+use crate::quota_planner::{FREE_UCPU, QuotaPlanner, QuotaPlannerConfig, WriteBudget};
 
 /// Side work that starves below its tolerance for this long is helped.
 const RELIEF_AFTER_NS: u64 = 1_000_000_000;
@@ -24,7 +24,7 @@ pub struct Target {
     /// What it would use; `u64::MAX` for all that it gets.
     pub demand_ucpu: u64,
     cap_ucpu: u64,
-    planner: Planner,
+    planner: QuotaPlanner,
     /// Out of the idle class for now, so that it gets its tolerance (see [`Quotas::relieve`]).
     relieved: bool,
     /// After a failure to change that: not before.
@@ -39,16 +39,16 @@ pub struct Target {
 impl Target {
     /// A target about which nothing is known yet: it wants all it gets.
     pub fn new(group: GroupPath, weight: u32, tick_ns: u64) -> Self {
-        let config = PlanConfig {
+        let config = QuotaPlannerConfig {
             tick_ns,
-            ..PlanConfig::default()
+            ..QuotaPlannerConfig::default()
         };
         Self {
             group,
             weight,
             demand_ucpu: u64::MAX,
             cap_ucpu: u64::MAX,
-            planner: Planner::new(config),
+            planner: QuotaPlanner::new(config),
             relieved: false,
             relief_again_ns: 0,
             class_error: None,
@@ -95,7 +95,7 @@ fn period_us(unequal: bool) -> u64 {
     if unequal {
         50_000
     } else {
-        PlanConfig::default().period_us
+        QuotaPlannerConfig::default().period_us
     }
 }
 
@@ -134,7 +134,7 @@ impl Default for Quotas {
             targets: Vec::new(),
             wanted: Vec::new(),
             given_ucpu: Vec::new(),
-            budget: WriteBudget::new(PlanConfig::default().writes_per_s_max),
+            budget: WriteBudget::new(QuotaPlannerConfig::default().writes_per_s_max),
             floor_span: Use::default(),
             is_free: false,
             failed_cuts: 0,

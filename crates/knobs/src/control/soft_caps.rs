@@ -3,7 +3,7 @@
 //! In the background a group runs only where nothing beside it wants the CPU: `cpu.idle`, or the least weight where the
 //! kernel has no such file. The bucket needs no exact instant, only sums that do not drift: a group's own usage file, which
 //! the kernel brings up to date at ticks, is late by a tick and never wrong by more. So the granularity of the law
-//! (`law/cap.md`) is the time between two looks and a tick, whatever senses the headroom.
+//! (`law/cap.md`) is the time between two polls and a tick, whatever senses the headroom.
 //!
 //! A cap of 0 is the background for good: set once, never looked at again.
 
@@ -15,20 +15,20 @@ use super::apply::Apply;
 use crate::group::GroupPath;
 
 /// Capped groups are looked at this often.
-pub const LOOK_NS: u64 = 5_000_000;
+pub const POLL_NS: u64 = 5_000_000;
 /// After a write that failed: not before.
 const AGAIN_NS: u64 = 1_000_000_000;
-/// So many looks a step; with more groups each has its turn less often (and a granularity that is as much coarser).
-const LOOKS_A_STEP: usize = 16;
+/// So many polls a step; with more groups each has its turn less often (and a granularity that is as much coarser).
+const POLLS_PER_STEP: usize = 16;
 
 /// What a capped group did, for those who ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SoftCapStats {
     /// In the background since.
     pub background_since_ns: Option<u64>,
-    /// Time in the background, up to the last look.
+    /// Time in the background, up to the last poll.
     pub in_background_ns: u64,
-    /// Time under the cap, up to the last look.
+    /// Time under the cap, up to the last poll.
     pub capped_ns: u64,
     /// How often it went to the background.
     pub turns: u64,
@@ -47,10 +47,10 @@ pub struct Soft {
     family: Family,
     soft_ppt: u32,
     used_ns: Option<u64>,
-    looked_ns: u64,
+    polled_ns: u64,
     /// What stands, if that is known.
     background: Option<bool>,
-    /// It stood so at the last look already, so that what is read since is of that time.
+    /// It stood so at the last poll already, so that what is read since is of that time.
     is_told: bool,
     stats: SoftCapStats,
 }
@@ -63,7 +63,7 @@ impl Soft {
             family: Family::default(),
             soft_ppt,
             used_ns: None,
-            looked_ns: 0,
+            polled_ns: 0,
             background: None,
             is_told: false,
             stats: SoftCapStats::default(),
@@ -82,7 +82,7 @@ impl Soft {
 
     fn set(&mut self, now_ns: u64) {
         self.cap
-            .set(&Terms::group(None, Some(self.soft_ppt), LOOK_NS), now_ns);
+            .set(&Terms::group(None, Some(self.soft_ppt), POLL_NS), now_ns);
     }
 
     /// Whether there is nothing to look for: it is in the background and stays there.
@@ -92,11 +92,11 @@ impl Soft {
 
     /// Takes in what the group has used up to now; whether it is to be in the background from now on. Nothing read means that
     /// nobody knows, which is no reason to take CPU from others.
-    pub fn look(&mut self, now_ns: u64, used_ns: Option<u64>) -> bool {
-        let dt_ns = now_ns.saturating_sub(self.looked_ns);
+    pub fn poll(&mut self, now_ns: u64, used_ns: Option<u64>) -> bool {
+        let dt_ns = now_ns.saturating_sub(self.polled_ns);
         let Some(used_ns) = used_ns else {
             self.used_ns = None;
-            self.looked_ns = now_ns;
+            self.polled_ns = now_ns;
             return true;
         };
         match self.used_ns.replace(used_ns) {
@@ -119,7 +119,7 @@ impl Soft {
                 }
             }
         }
-        self.looked_ns = now_ns;
+        self.polled_ns = now_ns;
         self.is_told = self.background == Some(true);
         let state = self.cap.state(&mut self.family, now_ns, 0);
         self.stats.level_ns = self.cap.soft.level_ns;
@@ -291,10 +291,10 @@ impl SoftCaps {
     pub fn step(&mut self, now_ns: u64, usage: &mut dyn Usage, apply: &mut dyn Apply) {
         self.find_turns();
         let count = self.turns.len();
-        let looks = count.min(LOOKS_A_STEP);
-        for turn in 0..looks {
+        let polls = count.min(POLLS_PER_STEP);
+        for turn in 0..polls {
             let target = &mut self.targets[self.turns[(self.next + turn) % count]];
-            let background = target.soft.look(now_ns, usage.usage_ns(&target.group));
+            let background = target.soft.poll(now_ns, usage.usage_ns(&target.group));
             if Some(background) == target.soft.background() || now_ns < target.again_ns {
                 continue;
             }
@@ -311,7 +311,7 @@ impl SoftCaps {
                 }
             }
         }
-        self.next = (self.next + looks).checked_rem(count).unwrap_or(0);
+        self.next = (self.next + polls).checked_rem(count).unwrap_or(0);
         self.find_turns();
     }
 }

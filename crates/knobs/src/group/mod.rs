@@ -6,7 +6,7 @@
 
 mod cpuset;
 mod error;
-mod placing;
+mod placement;
 mod restrictions;
 mod single;
 mod tree;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub use cpuset::Gathered;
 pub use error::GroupError;
-pub use placing::{Origin, Placement, Returned};
+pub use placement::{Origin, Placement, Returned};
 pub use restrictions::restriction;
 pub use weight::{
     IDLE_SHARES, SHARES_DEFAULT, WEIGHT_DEFAULT, WEIGHT_MAX, WEIGHT_MIN, shares_from_weight,
@@ -285,7 +285,7 @@ impl Groups {
     pub fn procs(&self, group: &GroupPath) -> GroupResult<Vec<i32>> {
         match self.tree.pids(group) {
             Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => {
-                placing::threaded_procs(&self.tree, group)
+                placement::threaded_procs(&self.tree, group)
             }
             pids => pids,
         }

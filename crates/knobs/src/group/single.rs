@@ -1,6 +1,6 @@
 //! A group for one process or task: making it, and moving one task.
 
-use super::placing::check_pid;
+use super::placement::check_pid;
 use super::{Files, GroupError, GroupPath, GroupResult, Groups, v2};
 use crate::discover::{CgroupVersion, Hierarchy, group_in};
 
@@ -33,22 +33,22 @@ impl Groups {
     }
 
     /// Makes a group for one process or task; on v2 a threaded one, where it lies below a group with processes in it.
-    pub fn create_unit(&self, unit: &GroupPath, threaded: bool) -> GroupResult<()> {
+    pub fn create_subgroup(&self, subgroup: &GroupPath, threaded: bool) -> GroupResult<()> {
         if self.tree.version == CgroupVersion::V1 || !threaded {
-            return self.create(unit).map(drop);
+            return self.create(subgroup).map(drop);
         }
-        let own = unit.parent().unwrap_or_else(GroupPath::root);
-        match self.tree.fs.mkdir(&self.tree.cpu.dir(unit)) {
+        let own = subgroup.parent().unwrap_or_else(GroupPath::root);
+        match self.tree.fs.mkdir(&self.tree.cpu.dir(subgroup)) {
             Err(error) if error.errno != libc::EEXIST => {
-                return Err(GroupError::kfs(unit)(error));
+                return Err(GroupError::kfs(subgroup)(error));
             }
             _ => {}
         }
         let made = self
-            .make_threaded(&own, unit)
+            .make_threaded(&own, subgroup)
             .and_then(|()| v2::V2.enable_cpu_below(&self.tree, &own));
         if made.is_err() {
-            self.remove(unit)?;
+            self.remove(subgroup)?;
         }
         made.map(drop)
     }

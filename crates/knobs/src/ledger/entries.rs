@@ -16,7 +16,7 @@ pub(super) struct Entries {
 /// The groups that an entry is found by: its own, and that in which groups for one each are.
 fn keys(entry: &Entry) -> impl Iterator<Item = &GroupPath> {
     let dir = match &entry.change {
-        Change::Units(family) if family.dir != entry.group => Some(&family.dir),
+        Change::Subgroups(family) if family.dir != entry.group => Some(&family.dir),
         _ => None,
     };
     std::iter::once(&entry.group).chain(dir)
@@ -95,7 +95,7 @@ impl Entries {
 mod tests {
     use super::*;
     use crate::ledger::Fallback;
-    use crate::units::{Family, Per};
+    use crate::subgroups::{Family, Per};
 
     fn path(text: &str) -> GroupPath {
         GroupPath::parse(text).unwrap()
@@ -134,7 +134,7 @@ mod tests {
         let mut entries = Entries::default();
         entries.put(entry(7, "/a", Change::Group));
         entries.put(entry(3, "/a/b", Change::Group));
-        entries.put(entry(9, "/a/b", Change::Units(family)));
+        entries.put(entry(9, "/a/b", Change::Subgroups(family)));
         assert_eq!(
             entries.all().iter().map(|one| one.id).collect::<Vec<_>>(),
             [3, 7, 9]

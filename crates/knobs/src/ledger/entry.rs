@@ -6,7 +6,7 @@ use crate::bandwidth::Bandwidth;
 use crate::group::{CpuClass, GroupPath, Placement};
 use crate::locks::boost::Boost;
 use crate::sched::hint::Latency;
-use crate::units::Family;
+use crate::subgroups::Family;
 
 /// What was changed, with what stood before and what we wrote last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +62,9 @@ pub enum Change {
         placement: Placement,
     },
     /// Processes or tasks of the group get groups of their own, as they come: moved back, and the groups removed.
-    Units(Family),
+    /// The file calls them `units`.
+    #[serde(rename = "units", alias = "subgroups")]
+    Subgroups(Family),
     /// A latency hint on tasks. Where they are one process's, the group is the root and its identity of no account.
     Latency(Latency),
     /// A holder of a lock that main waits for goes first. The group is the root and its identity of no account.
@@ -80,7 +82,7 @@ impl Change {
             Self::Bandwidth { .. } => "bandwidth",
             Self::Cpuset { .. } => "cpuset",
             Self::Membership { .. } => "membership",
-            Self::Units(_) => "groups for one each",
+            Self::Subgroups(_) => "groups for one each",
             Self::Latency(_) => "latency hint",
             Self::Boost(_) => "turn of a lock's holder",
         }
@@ -139,4 +141,28 @@ pub struct Entry {
     pub fallback: Fallback,
     /// When, on the clock that counts from boot.
     pub at_boot_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subgroups::Per;
+
+    #[test]
+    fn subgroups_have_the_name_in_the_file_that_earlier_agents_wrote_and_read() {
+        let change = Change::Subgroups(Family {
+            group: GroupPath::parse("/a").unwrap(),
+            dir: GroupPath::parse("/a").unwrap(),
+            stem: "tg-p".to_owned(),
+            per: Per::Process,
+            threaded: false,
+            yields: false,
+        });
+        let text = serde_json::to_string(&change).unwrap();
+        assert!(text.contains(r#""knob":"units""#), "{text}");
+        for name in ["units", "subgroups"] {
+            let text = text.replace("units", name);
+            assert_eq!(serde_json::from_str::<Change>(&text).unwrap(), change);
+        }
+    }
 }

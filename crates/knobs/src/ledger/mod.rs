@@ -8,8 +8,8 @@
 mod entries;
 mod entry;
 mod moving;
-mod order;
 mod restore;
+mod restore_order;
 mod stored;
 
 use std::collections::BTreeSet;
@@ -21,8 +21,8 @@ use stored::{Stored, Unread};
 
 pub use entry::{Change, Entry, Fallback, NewEntry};
 pub use moving::{Moved, Moving, MovingError, SLOTS as MOVING_LIMITS_MAX};
-pub use order::InOrder;
 pub use restore::{Outcome, fall_back, own_groups, restore, standing_differs};
+pub use restore_order::RestoreOrder;
 
 use crate::bandwidth::Bandwidth;
 use crate::group::{GroupError, GroupPath, Groups};
@@ -328,7 +328,7 @@ impl Ledger {
         wanted: impl Fn(&Entry) -> bool,
     ) -> Vec<(Entry, Outcome)> {
         let mut outcomes = Vec::new();
-        let mut order = InOrder::default();
+        let mut order = RestoreOrder::default();
         for entry in self.entries().iter().rev().filter(|entry| wanted(entry)) {
             let outcome = order.after(entry, || restore(groups, &self.moving, entry));
             outcomes.push((entry.clone(), outcome));
@@ -343,7 +343,7 @@ impl Ledger {
         }
         for (entry, outcome) in &outcomes {
             if *outcome == Outcome::Restored
-                && let Err(error) = order::undo_late_fallback(groups, entry)
+                && let Err(error) = restore_order::undo_late_fallback(groups, entry)
             {
                 tracing::warn!(%error, "a guardian's fallback stays");
             }

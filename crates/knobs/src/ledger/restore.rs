@@ -11,8 +11,8 @@ use crate::group::{
 use crate::locks::boost::{Boost, take};
 use crate::sched::hint::{Apart, Latency, undo};
 use crate::sched::tasks::Whose;
+use crate::subgroups;
 use crate::target::ProcessRef;
-use crate::units;
 
 /// How a restore ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ fn try_restore(groups: &Groups, moving: &Moving, entry: &Entry) -> GroupResult<O
             class::restore_class(groups, &entry.group, was)?;
             Ok(Outcome::Restored)
         }
-        Change::Units(family) => Ok(match units::dissolve(groups, family)? {
+        Change::Subgroups(family) => Ok(match subgroups::dissolve(groups, family)? {
             true => Outcome::Restored,
             false => Outcome::Failed {
                 why: "its processes fork faster than they can be moved back; try again".to_owned(),
@@ -198,11 +198,11 @@ fn fall_to_background(groups: &Groups, entry: &Entry, was: &CpuClass) -> Outcome
 }
 
 /// Groups for one each, alike: they are ours.
-fn units_to_background(groups: &Groups, entry: &Entry, family: &units::Family) -> Outcome {
+fn subgroups_to_background(groups: &Groups, entry: &Entry, family: &subgroups::Family) -> Outcome {
     let done = || -> GroupResult<Outcome> {
-        for (_, unit) in family.list(groups)? {
-            let was = groups.class(&unit)?;
-            class::set_background(groups, &unit, &was, true)?;
+        for (_, subgroup) in family.list(groups)? {
+            let was = groups.class(&subgroup)?;
+            class::set_background(groups, &subgroup, &was, true)?;
         }
         Ok(Outcome::Kept)
     };
@@ -322,11 +322,11 @@ pub fn fall_back(groups: &Groups, moving: &Moving, entry: &Entry, dead_seconds: 
     {
         return fall_to_background(groups, entry, was);
     }
-    if let (Fallback::Stay | Fallback::Floor { .. }, Change::Units(family)) =
+    if let (Fallback::Stay | Fallback::Floor { .. }, Change::Subgroups(family)) =
         (entry.fallback, &entry.change)
     {
         return match family.yields {
-            true => units_to_background(groups, entry, family),
+            true => subgroups_to_background(groups, entry, family),
             false => Outcome::Kept,
         };
     }
@@ -362,7 +362,7 @@ pub fn standing_differs(
             (found != Some(*ours)).then(|| format!("idle {found:?}"))
         }
         // They come and go with what is forked.
-        Change::Units(_) => None,
+        Change::Subgroups(_) => None,
         Change::Background { was } => {
             let found = groups.class(group)?;
             (!class::may_be_in_or_out(groups, was, &found)).then(|| found.to_string())

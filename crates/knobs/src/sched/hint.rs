@@ -144,7 +144,12 @@ pub struct Seen {
 ///
 /// # Errors
 /// The kernel does not let us look.
-pub fn look(fs: &dyn KernelFs, tids: &[i32], ours: Compiled, support: &Support) -> KfsResult<Seen> {
+pub fn inspect(
+    fs: &dyn KernelFs,
+    tids: &[i32],
+    ours: Compiled,
+    support: &Support,
+) -> KfsResult<Seen> {
     let mut seen = Seen::default();
     for tid in tids {
         let task = match fs.sched(*tid) {

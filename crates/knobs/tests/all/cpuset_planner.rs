@@ -148,8 +148,8 @@ proptest! {
         let topology = machine(1, cores, threads);
         let mut planner = planner_of(&topology, &topology.cpus());
         planner.step(0, whole(before));
-        for look in 1..=25 {
-            planner.step(look * 100 * MS, whole(after));
+        for poll in 1..=25 {
+            planner.step(poll * 100 * MS, whole(after));
         }
         let needed = after.div_ceil(u64::from(threads) * CPU).clamp(1, u64::from(cores));
         prop_assert_eq!(planner.standing().len() as u64, needed * u64::from(threads));

@@ -241,6 +241,12 @@ impl Report {
         }
     }
 
+    /// Adds figures that every run measures, as on the simulator: one without a value misses its target.
+    pub fn add_always_measured(&mut self, headline: impl IntoIterator<Item = Headline>) {
+        let measured = headline.into_iter().map(Headline::always_measured);
+        self.headline.extend(measured);
+    }
+
     /// The whole report for a terminal.
     pub fn to_text(&self) -> String {
         text::render(self)

@@ -43,9 +43,9 @@ pub fn report(
         report.plots = plots::of_sweep(outcomes)?;
     }
     for outcome in outcomes {
-        for trouble in &outcome.troubles {
+        for refusal in &outcome.refusals {
             let note = format!(
-                "The machine refused an engine: {} {trouble}.",
+                "The machine refused an engine: {} {refusal}.",
                 outcome.label()
             );
             report.notes.push(note);

@@ -70,7 +70,7 @@ fn outcome(point: Vec<Override>, side_ns: u64) -> Outcome {
             })
             .collect(),
         window_ns: 100 * MS,
-        troubles: vec!["knobs: a write was refused".into()],
+        refusals: vec!["knobs: a write was refused".into()],
     }
 }
 

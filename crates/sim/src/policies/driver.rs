@@ -24,7 +24,7 @@ pub struct Published {
     start_ns: Ns,
     started: bool,
     primed_ppm: Option<u64>,
-    trouble: Option<SimError>,
+    refusal: Option<SimError>,
 }
 
 impl Published {
@@ -36,7 +36,7 @@ impl Published {
             start_ns,
             started: false,
             primed_ppm: None,
-            trouble: None,
+            refusal: None,
         }
     }
 
@@ -49,8 +49,8 @@ impl Published {
     }
 
     /// What the machine refused, if anything.
-    pub fn trouble(&self) -> Option<&SimError> {
-        self.trouble.as_ref()
+    pub fn refusal(&self) -> Option<&SimError> {
+        self.refusal.as_ref()
     }
 
     fn counters(&self, machine: &Machine) -> Counters {
@@ -126,12 +126,12 @@ impl Controller for Published {
         if let Some(order) = order {
             done = done.and(self.obey(machine, order));
         }
-        self.trouble = done.err().or(self.trouble.take());
+        self.refusal = done.err().or(self.refusal.take());
         machine.now_ns() + self.law.interval_ns()
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.trouble.as_ref().map(ToString::to_string)
+    fn refusal(&self) -> Option<String> {
+        self.refusal.as_ref().map(ToString::to_string)
     }
 
     fn name(&self) -> &str {

@@ -27,7 +27,7 @@ pub enum Setting {
 pub struct Fixed {
     setting: Setting,
     sides: Sides,
-    trouble: Option<SimError>,
+    refusal: Option<SimError>,
 }
 
 impl Fixed {
@@ -36,13 +36,13 @@ impl Fixed {
         Self {
             setting,
             sides,
-            trouble: None,
+            refusal: None,
         }
     }
 
     /// What the machine refused, if anything.
-    pub fn trouble(&self) -> Option<&SimError> {
-        self.trouble.as_ref()
+    pub fn refusal(&self) -> Option<&SimError> {
+        self.refusal.as_ref()
     }
 
     fn apply(&self, machine: &mut Machine) -> Result<(), SimError> {
@@ -74,12 +74,12 @@ impl Controller for Fixed {
     }
 
     fn step(&mut self, machine: &mut Machine) -> Ns {
-        self.trouble = self.apply(machine).err();
+        self.refusal = self.apply(machine).err();
         Ns::MAX
     }
 
-    fn trouble(&self) -> Option<String> {
-        self.trouble.as_ref().map(ToString::to_string)
+    fn refusal(&self) -> Option<String> {
+        self.refusal.as_ref().map(ToString::to_string)
     }
 
     fn name(&self) -> &str {

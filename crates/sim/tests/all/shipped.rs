@@ -97,7 +97,7 @@ fn engines_keep_the_headroom_that_a_scenario_asks_for() {
         let mut all = vec![("duration", "8s"), ("warmup", "3s")];
         all.extend_from_slice(sets);
         let (_, outcome) = run(&scenario("web-server-and-encoder", &all));
-        assert!(outcome.troubles.is_empty(), "{:?}", outcome.troubles);
+        assert!(outcome.refusals.is_empty(), "{:?}", outcome.refusals);
         // CPU time of at most 16 CPUs for some seconds: below 2^37 · 10^6 < 2^57.
         outcome.idle_ns * 1_000_000 / outcome.capacity_ns()
     };

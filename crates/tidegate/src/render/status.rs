@@ -88,11 +88,11 @@ fn scheduler(ext: &ExtView) -> String {
         }
         _ => String::new(),
     };
-    let trouble = ext.trouble.as_ref();
-    let trouble = trouble.map_or_else(String::new, |why| {
+    let untold = ext.update_error.as_ref();
+    let untold = untold.map_or_else(String::new, |why| {
         format!("; not told of everything: {why}")
     });
-    format!("{now}{ended}{trouble}")
+    format!("{now}{ended}{untold}")
 }
 
 fn times(count: u64) -> String {

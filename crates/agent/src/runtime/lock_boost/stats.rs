@@ -19,7 +19,7 @@ pub(super) struct Side {
 
 /// What one gate's holders got.
 #[derive(Clone, Debug, Default)]
-struct Got {
+struct GateBoosts {
     times: u64,
     ns: u64,
     last: String,
@@ -30,12 +30,12 @@ struct Got {
 pub(crate) struct LockBoostStats {
     pub(super) sides: Vec<Side>,
     pub(super) waits: u64,
-    gates: BTreeMap<String, Got>,
+    gates: BTreeMap<String, GateBoosts>,
     times: u64,
     ns: u64,
     /// Why a holder could not go first, the last time.
     pub(super) refused: Option<String>,
-    pub(super) look_ns: u64,
+    pub(super) poll_ns: u64,
     pub(super) off: bool,
 }
 
@@ -47,18 +47,18 @@ impl LockBoostStats {
             times: self.times,
             seconds: self.ns as f64 / 1e9,
             refused: self.refused.clone(),
-            look_us: self.look_ns as f64 / 1e3,
+            look_us: self.poll_ns as f64 / 1e3,
         })
     }
 
     /// For `explain`.
     pub fn of_gate(&self, gate: &str) -> Option<String> {
-        let got = self.gates.get(gate)?;
+        let boosts = self.gates.get(gate)?;
         Some(format!(
             "held locks that main waited for: went first {} times, {:.0} ms in all; last: {}",
-            got.times,
-            got.ns as f64 / 1e6,
-            got.last
+            boosts.times,
+            boosts.ns as f64 / 1e6,
+            boosts.last
         ))
     }
 
@@ -68,9 +68,9 @@ impl LockBoostStats {
         if self.gates.len() >= KEPT_MAX && !self.gates.contains_key(gate) {
             self.gates.pop_first();
         }
-        let got = self.gates.entry(gate.to_owned()).or_default();
-        got.times += 1;
-        got.ns += ns;
-        got.last = last;
+        let boosts = self.gates.entry(gate.to_owned()).or_default();
+        boosts.times += 1;
+        boosts.ns += ns;
+        boosts.last = last;
     }
 }

@@ -20,14 +20,14 @@ use crate::runtime::Runtime;
 use crate::runtime::check::check_not_own;
 
 /// Writes the gate's own limit to its group, or puts back what stood there before when it has none any more.
-pub(crate) fn put_on_bandwidth(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+pub(crate) fn enforce_bandwidth(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     take_up_burst(kernel, gate);
     let Some(group) = still_group(kernel, gate) else {
         return Ok(());
     };
     let Some(own) = gate.own_limit() else {
-        take_off_bandwidth(runtime, gate);
+        withdraw_bandwidth(runtime, gate);
         return Ok(());
     };
     if runtime.control().quotas.is_left_alone(&group) {
@@ -51,7 +51,7 @@ pub(crate) fn put_on_bandwidth(runtime: &Runtime, gate: &mut Gate) -> Result<(),
 }
 
 /// Puts back what stood on the gate's group before its own limit, where that is not the loop's.
-pub(crate) fn take_off_bandwidth(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+pub(crate) fn withdraw_bandwidth(runtime: &Runtime, gate: &Gate) -> Vec<String> {
     let kernel = &runtime.kernel;
     let Some(group) = still_group(kernel, gate) else {
         return Vec::new();

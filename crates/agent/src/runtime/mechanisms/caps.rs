@@ -1,14 +1,14 @@
 //! Rate caps of one gate.
 //!
 //! A hard cap for all of a gate is a quota (`bandwidth`). A soft cap is the loop's ([`tidegate_knobs::control::SoftCaps`]): here
-//! its group gets into the journal and, until the loop has looked, into the background.
+//! its group gets into the journal and, until the loop has polled, into the background.
 
 use tidegate_api::{ApiError, CapView};
 use tidegate_knobs::apply::is_background;
 use tidegate_knobs::control::SoftCapped;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::Entry;
-use tidegate_knobs::units::exempt;
+use tidegate_knobs::subgroups::exempt;
 use tidegate_terms::Class;
 
 use crate::control_loop::ControlLoop;
@@ -16,7 +16,9 @@ use crate::errors::{not_recorded, of_group};
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::runtime::mechanisms::units::{leave_units, put_on_units, set_soft_caps, take_off_units};
+use crate::runtime::mechanisms::subgroups::{
+    enforce_subgroups, leave_subgroups, set_soft_caps, withdraw_subgroups,
+};
 
 /// How notes on the background begin.
 const START: &str = "background: ";
@@ -25,18 +27,18 @@ const EXEMPT: &str = "real-time: ";
 /// So many of them are named.
 const NAMED_MAX: usize = 8;
 
-/// Puts the gate's caps on.
-pub(crate) fn put_on_caps(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+/// Enforces the gate's caps.
+pub(crate) fn enforce_caps(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     note_exempt(kernel, gate);
-    put_on_soft(kernel, &runtime.control_loop, gate)?;
-    put_on_units(runtime, gate)
+    enforce_soft(kernel, &runtime.control_loop, gate)?;
+    enforce_subgroups(runtime, gate)
 }
 
 /// Back to what stood before.
-pub(crate) fn take_off_caps(runtime: &Runtime, gate: &Gate) -> Vec<String> {
-    let mut left = take_off_units(runtime, gate);
-    left.extend(take_off_soft(
+pub(crate) fn withdraw_caps(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+    let mut left = withdraw_subgroups(runtime, gate);
+    left.extend(withdraw_soft(
         &runtime.kernel,
         &runtime.control_loop,
         gate.record.attachment.group(),
@@ -87,7 +89,7 @@ fn soft_capped(kernel: &Kernel, gate: &Gate) -> Option<SoftCapped> {
         .map(|_| SoftCapped { group, soft_ppt })
 }
 
-fn put_on_soft(
+fn enforce_soft(
     kernel: &Kernel,
     control_loop: &ControlLoop,
     gate: &mut Gate,
@@ -97,7 +99,7 @@ fn put_on_soft(
         return Ok(());
     };
     if gate.soft_for_all_ppt().is_none() {
-        take_off_soft(kernel, control_loop, &group);
+        withdraw_soft(kernel, control_loop, &group);
         return Ok(());
     }
     let mut journal = kernel.journal();
@@ -124,7 +126,7 @@ fn put_on_soft(
 }
 
 /// Takes a group out of the background for good.
-fn take_off_soft(kernel: &Kernel, control_loop: &ControlLoop, group: &GroupPath) -> Vec<String> {
+fn withdraw_soft(kernel: &Kernel, control_loop: &ControlLoop, group: &GroupPath) -> Vec<String> {
     let ours = |entry: &Entry| entry.group == *group && is_background(&entry.change);
     if !kernel.journal().entries().iter().any(ours) {
         return Vec::new();
@@ -185,7 +187,7 @@ pub(crate) fn cap_view(control_loop: &ControlLoop, gate: &Gate, now_ns: u64) -> 
 /// Without an agent nothing would take the gate out of the background in time, so there it stays.
 pub(crate) fn leave_in_background(runtime: &Runtime, gate: &Gate) -> bool {
     let group = gate.record.attachment.group();
-    leave_units(runtime, &gate.record.name);
+    leave_subgroups(runtime, &gate.record.name);
     runtime.control().soft_caps.drop(group);
     let journal = runtime.journal();
     journal.background_of(group).is_some() && journal.set_background(group, true).is_ok()

@@ -16,7 +16,7 @@ use crate::kernel::Kernel;
 use crate::runtime::mechanisms::hints::pass_hint;
 
 /// A look at a task is one system call of half a microsecond: so many a second cost 0.1 % of one CPU.
-const TASKS_A_LOOK: usize = 2_000;
+const TASKS_PER_POLL: usize = 2_000;
 
 /// Finding a gate's tasks costs as much as a look at this many.
 const TASKS_A_GATE: usize = 48;
@@ -28,8 +28,8 @@ pub(crate) struct HintSweep {
 }
 
 impl HintSweep {
-    /// One look.
-    pub fn look(&mut self, kernel: &Kernel, gates: &mut [Gate]) {
+    /// One poll.
+    pub fn poll(&mut self, kernel: &Kernel, gates: &mut [Gate]) {
         let hinted: Vec<usize> = (0..gates.len())
             .filter(|index| gates[*index].hint.is_some())
             .collect();
@@ -41,7 +41,7 @@ impl HintSweep {
             Err(error) => return warn!("latency: {error}"),
         };
         let places = kernel.journal().hints();
-        let mut budget = TASKS_A_LOOK;
+        let mut budget = TASKS_PER_POLL;
         for _ in 0..hinted.len() {
             if budget == 0 {
                 break;
@@ -49,7 +49,7 @@ impl HintSweep {
             let gate = &mut gates[hinted[self.next % hinted.len()]];
             let (spent, whole) = sweep_hint(kernel, gate, &support, &places, budget);
             budget = budget.saturating_sub(spent);
-            // A gate that is not through goes on at the next look.
+            // A gate that is not through goes on at the next poll.
             self.next = (self.next + usize::from(whole)) % hinted.len();
         }
     }
@@ -81,8 +81,8 @@ fn sweep_hint(
     let room = budget.saturating_sub(TASKS_A_GATE).max(1);
     let whole = tids.len() <= room;
     tids.truncate(room);
-    let looked = tids.len();
-    let mut spent = TASKS_A_GATE + looked;
+    let inspected = tids.len();
+    let mut spent = TASKS_A_GATE + inspected;
     state.round.at_tid = tids.last().copied().unwrap_or(state.round.at_tid);
     state.round.seen.extend(&tids);
     if let Some(only) = &state.latency.only {

@@ -33,7 +33,7 @@ pub(crate) struct Passed {
 }
 
 /// Gives the gate's tasks their latency hint; takes back one that is not asked for any more.
-pub(crate) fn put_on_hints(kernel: &Kernel, gate: &mut Gate) -> Result<(), ApiError> {
+pub(crate) fn enforce_hints(kernel: &Kernel, gate: &mut Gate) -> Result<(), ApiError> {
     let hint = gate.terms.latency.value.hint();
     let standing = kernel.journal().latency_of(&gate.record.name);
     if hint == 0 && standing.is_none() {
@@ -154,7 +154,7 @@ fn note_before(
     support: &Support,
     inherited: &[Compiled],
 ) -> Result<Vec<Before>, ApiError> {
-    let seen = hint::look(&*kernel.fs, tids, ours, support).map_err(|error| denied(&error))?;
+    let seen = hint::inspect(&*kernel.fs, tids, ours, support).map_err(|error| denied(&error))?;
     let same = seen.ours.iter().map(|tid| (*tid, ours));
     let before = same
         .chain(seen.others.iter().copied())
@@ -219,7 +219,7 @@ pub(crate) fn pass_hint(
     mut given: Option<&mut BTreeMap<i32, (TaskId, u8)>>,
 ) -> Result<Passed, ApiError> {
     let fs = &*kernel.fs;
-    let seen = hint::look(fs, tids, latency.ours, support).map_err(|error| denied(&error))?;
+    let seen = hint::inspect(fs, tids, latency.ours, support).map_err(|error| denied(&error))?;
     let mut passed = Passed {
         counts: HintCounts::of(&seen),
         ..Passed::default()
@@ -265,7 +265,7 @@ pub(crate) fn pass_hint(
 }
 
 /// Takes the gate's hint back from its tasks; says what was not put back.
-pub(crate) fn take_off_hints(kernel: &Kernel, gate: &Gate) -> Vec<String> {
+pub(crate) fn withdraw_hints(kernel: &Kernel, gate: &Gate) -> Vec<String> {
     let standing = kernel.journal().latency_of(&gate.record.name);
     match standing.map(|entry| undo_hint(kernel, &entry)) {
         Some(Ok(left)) => left,

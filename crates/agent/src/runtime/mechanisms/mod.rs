@@ -1,41 +1,41 @@
 //! A gate's own terms on the machine, beside what its class asks: quota and burst, caps, latency hints. One file each.
 //!
-//! [`put_on`] makes the machine agree with a gate's terms as they are now, and is called again whenever they change
-//! or may have been lost; [`take_off`] goes back to what stood before. Both are idempotent.
+//! [`enforce`] makes the machine agree with a gate's terms as they are now, and is called again whenever they change
+//! or may have been lost; [`withdraw`] goes back to what stood before. Both are idempotent.
 
 pub(crate) mod bandwidth;
 pub(crate) mod caps;
 mod hint_places;
 pub(crate) mod hint_sweep;
 mod hints;
-pub(crate) mod units;
+pub(crate) mod subgroups;
 
 use tidegate_api::ApiError;
 
 use crate::gates::{Attachment, Gate};
 use crate::runtime::Runtime;
-use crate::runtime::mechanisms::bandwidth::{put_on_bandwidth, take_off_bandwidth};
-use crate::runtime::mechanisms::caps::{put_on_caps, take_off_caps};
-use crate::runtime::mechanisms::hints::{put_on_hints, take_off_hints};
-use crate::runtime::mechanisms::units::check_beside;
+use crate::runtime::mechanisms::bandwidth::{enforce_bandwidth, withdraw_bandwidth};
+use crate::runtime::mechanisms::caps::{enforce_caps, withdraw_caps};
+use crate::runtime::mechanisms::hints::{enforce_hints, withdraw_hints};
+use crate::runtime::mechanisms::subgroups::check_beside;
 
-pub(crate) use units::Units;
+pub(crate) use subgroups::Subgroups;
 
-/// Puts a placed gate's own terms on the machine. After a refusal the caller takes the gate off again.
-pub(crate) fn put_on(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+/// Enforces a placed gate's own terms. After a refusal the caller withdraws them.
+pub(crate) fn enforce(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
     // Before anything is changed.
     if !matches!(gate.record.attachment, Attachment::Observed { .. }) {
         check_beside(gate, &gate.record.attachment)?;
     }
-    put_on_bandwidth(runtime, gate)?;
-    put_on_caps(runtime, gate)?;
-    put_on_hints(&runtime.kernel, gate)
+    enforce_bandwidth(runtime, gate)?;
+    enforce_caps(runtime, gate)?;
+    enforce_hints(&runtime.kernel, gate)
 }
 
-/// Takes a gate's own terms off the machine, as far as they are still ours; says what was not put back.
-pub(crate) fn take_off(runtime: &Runtime, gate: &Gate) -> Vec<String> {
-    let mut left = take_off_hints(&runtime.kernel, gate);
-    left.extend(take_off_caps(runtime, gate));
-    left.extend(take_off_bandwidth(runtime, gate));
+/// Withdraws a gate's own terms, as far as they are still ours; says what was not put back.
+pub(crate) fn withdraw(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+    let mut left = withdraw_hints(&runtime.kernel, gate);
+    left.extend(withdraw_caps(runtime, gate));
+    left.extend(withdraw_bandwidth(runtime, gate));
     left
 }

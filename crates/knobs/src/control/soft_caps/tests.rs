@@ -98,9 +98,9 @@ fn go(
     busy: bool,
 ) -> u64 {
     let mut got_ns = 0;
-    for step in span.0 / LOOK_NS..span.1 / LOOK_NS {
-        soft_caps.step(step * LOOK_NS, &mut Doors(machine), &mut Doors(machine));
-        got_ns += machine.borrow_mut().run("/a", LOOK_NS, busy);
+    for step in span.0 / POLL_NS..span.1 / POLL_NS {
+        soft_caps.step(step * POLL_NS, &mut Doors(machine), &mut Doors(machine));
+        got_ns += machine.borrow_mut().run("/a", POLL_NS, busy);
     }
     got_ns
 }
@@ -194,7 +194,7 @@ fn setting_a_cap_again_pays_nothing_back() {
     let (stats, soft_ppt) = soft_caps.stats(&path("/a")).unwrap();
     assert_eq!(soft_ppt, 100);
     assert!(
-        stats.level_ns <= before.max(0) + LOOK_NS as i64,
+        stats.level_ns <= before.max(0) + POLL_NS as i64,
         "{before} {stats:?}"
     );
 }
@@ -227,30 +227,30 @@ fn thousands_in_the_background_for_good_take_no_turns_from_one_that_comes_and_go
     let mut usage = Counted(Doors(&machine), 0);
     let mut now_ns = 0;
     let mut step = |soft_caps: &mut SoftCaps, usage: &mut Counted<'_>| {
-        now_ns += LOOK_NS;
+        now_ns += POLL_NS;
         soft_caps.step(now_ns, usage, &mut Doors(&machine));
     };
     // Each has one look until it is there for good.
-    for _ in 0..3_100_usize.div_ceil(LOOKS_A_STEP) + 1 {
+    for _ in 0..3_100_usize.div_ceil(POLLS_PER_STEP) + 1 {
         step(&mut soft_caps, &mut usage);
     }
     assert!(machine.borrow().background.len() > 3_000);
-    let looks = usage.1;
+    let polls = usage.1;
     for _ in 0..100 {
         step(&mut soft_caps, &mut usage);
     }
-    assert_eq!(usage.1 - looks, 100, "one look a step: the lively one's");
+    assert_eq!(usage.1 - polls, 100, "one poll a step: the lively one's");
     soft_caps.drop(&path("/lively"));
     assert_eq!(soft_caps.count(), 3_000);
     step(&mut soft_caps, &mut usage);
     assert!(soft_caps.is_idle());
     // Somebody writes one of the others: that is looked at again, and no other.
-    let looks = usage.1;
+    let polls = usage.1;
     soft_caps.invalidate(&path("/still7"));
     assert!(!soft_caps.is_idle());
     step(&mut soft_caps, &mut usage);
     step(&mut soft_caps, &mut usage);
-    assert_eq!(usage.1 - looks, 1);
+    assert_eq!(usage.1 - polls, 1);
     soft_caps.set(&[], 0);
     assert!(soft_caps.is_idle() && soft_caps.count() == 0);
 }

@@ -279,12 +279,14 @@ impl KernelFs for FakeFs {
     }
 
     fn sched(&self, tid: i32) -> KfsResult<TaskSched> {
-        let asked = self.state().sched(tid);
+        let state = self.state();
+        let asked = state.sched.get(&state.procs, tid);
         asked.map_err(|errno| KfsError::new(Op::SchedGet, task_path(tid), errno))
     }
 
     fn set_sched(&self, tid: i32, write: &SchedWrite) -> KfsResult<()> {
-        let asked = self.state().set_sched(tid, write);
+        let State { sched, procs, .. } = &mut *self.state();
+        let asked = sched.set(procs, tid, write);
         asked.map_err(|errno| KfsError::new(Op::SchedSet, task_path(tid), errno))
     }
 

@@ -7,95 +7,100 @@ use super::tree::{Process, State};
 
 const SCHED_FIFO: u32 = 1;
 
-impl State {
-    pub(super) fn proc_read(&self, path: &Path) -> Option<String> {
-        let rest = path.strip_prefix("/proc").ok()?.to_str()?;
-        let parts: Vec<&str> = rest.split('/').collect();
-        if let ["self", "mountinfo"] = parts.as_slice() {
-            return Some(self.mountinfo());
-        }
-        let process = self.process(parts.first()?)?;
-        let tid = parts.first()?.parse().unwrap_or(process.facts.pid);
-        match parts.as_slice() {
-            [_, "cgroup"] => Some(self.proc_cgroup(process, tid)),
-            [_, "comm"] => Some(format!("{}\n", process.facts.comm)),
-            [_, "status"] => Some(status(process)),
-            [_, "stat"] => Some(stat(process, tid)),
-            [_, "task", tid, "stat"] => Some(stat(process, tid.parse().ok()?)),
-            _ => None,
-        }
+/// A file, where there is one.
+pub(super) fn read(state: &State, path: &Path) -> Option<String> {
+    let rest = path.strip_prefix("/proc").ok()?.to_str()?;
+    let parts: Vec<&str> = rest.split('/').collect();
+    if let ["self", "mountinfo"] = parts.as_slice() {
+        return Some(mountinfo(state));
     }
-
-    pub(super) fn proc_list(&self, path: &Path) -> Option<Vec<String>> {
-        let rest = path.strip_prefix("/proc").ok()?.to_str()?;
-        let parts: Vec<&str> = rest.split('/').collect();
-        let process = self.process(parts.first()?)?;
-        let ["task"] = &parts[1..] else { return None };
-        let threads = process.facts.threads.iter().map(|(tid, _)| *tid);
-        Some(
-            std::iter::once(process.facts.pid)
-                .chain(threads)
-                .map(|tid| tid.to_string())
-                .collect(),
-        )
+    let process = process_of(state, parts.first()?)?;
+    let tid = parts.first()?.parse().unwrap_or(process.facts.pid);
+    match parts.as_slice() {
+        [_, "cgroup"] => Some(cgroup(state, process, tid)),
+        [_, "comm"] => Some(format!("{}\n", process.facts.comm)),
+        [_, "status"] => Some(status(process)),
+        [_, "stat"] => Some(stat(process, tid)),
+        [_, "task", tid, "stat"] => Some(stat(process, tid.parse().ok()?)),
+        _ => None,
     }
+}
 
-    /// By number; the number of a thread also leads to its process, as in the kernel.
-    fn process(&self, name: &str) -> Option<&Process> {
-        let pid = if name == "self" {
-            SELF_PID
+/// A directory's names, where there is one.
+pub(super) fn list(state: &State, path: &Path) -> Option<Vec<String>> {
+    let rest = path.strip_prefix("/proc").ok()?.to_str()?;
+    let parts: Vec<&str> = rest.split('/').collect();
+    let process = process_of(state, parts.first()?)?;
+    let ["task"] = &parts[1..] else { return None };
+    let threads = process.facts.threads.iter().map(|(tid, _)| *tid);
+    Some(
+        std::iter::once(process.facts.pid)
+            .chain(threads)
+            .map(|tid| tid.to_string())
+            .collect(),
+    )
+}
+
+/// By number; the number of a thread also leads to its process, as in the kernel.
+fn process_of<'a>(state: &'a State, name: &str) -> Option<&'a Process> {
+    let pid = if name == "self" {
+        SELF_PID
+    } else {
+        name.parse().ok()?
+    };
+    let has_thread = |process: &&Process| process.facts.threads.iter().any(|(tid, _)| *tid == pid);
+    state
+        .procs
+        .get(&pid)
+        .or_else(|| state.procs.values().find(has_thread))
+}
+
+fn mountinfo(state: &State) -> String {
+    let line = |(nth, mount): (usize, &super::tree::Mount)| {
+        let kind = if mount.version == 1 {
+            "cgroup"
         } else {
-            name.parse().ok()?
+            "cgroup2"
         };
-        let has_thread =
-            |process: &&Process| process.facts.threads.iter().any(|(tid, _)| *tid == pid);
-        self.procs
-            .get(&pid)
-            .or_else(|| self.procs.values().find(has_thread))
-    }
+        let controllers: String = match mount.version {
+            1 => mount
+                .controllers
+                .iter()
+                .map(|one| format!(",{one}"))
+                .collect(),
+            _ => String::new(),
+        };
+        let rw = if state.read_only { "ro" } else { "rw" };
+        let path = mount.path.display();
+        format!(
+            "{} 23 0:{} / {path} {rw},relatime - {kind} {kind} {rw}{controllers}\n",
+            30 + nth,
+            28 + nth
+        )
+    };
+    "23 1 0:22 / /sys rw,relatime - sysfs sysfs rw\n".to_owned()
+        + &state
+            .mounts
+            .iter()
+            .enumerate()
+            .map(line)
+            .collect::<String>()
+}
 
-    fn mountinfo(&self) -> String {
-        let line = |(nth, mount): (usize, &super::tree::Mount)| {
-            let kind = if mount.version == 1 {
-                "cgroup"
-            } else {
-                "cgroup2"
-            };
-            let controllers: String = match mount.version {
-                1 => mount
-                    .controllers
-                    .iter()
-                    .map(|one| format!(",{one}"))
-                    .collect(),
-                _ => String::new(),
-            };
-            let rw = if self.read_only { "ro" } else { "rw" };
-            let path = mount.path.display();
-            format!(
-                "{} 23 0:{} / {path} {rw},relatime - {kind} {kind} {rw}{controllers}\n",
-                30 + nth,
-                28 + nth
-            )
-        };
-        "23 1 0:22 / /sys rw,relatime - sysfs sysfs rw\n".to_owned()
-            + &self.mounts.iter().enumerate().map(line).collect::<String>()
-    }
-
-    fn proc_cgroup(&self, process: &Process, tid: i32) -> String {
-        let line = |(nth, mount): (usize, &super::tree::Mount)| {
-            let below = process
-                .place(tid, nth)
-                .strip_prefix(&mount.path)
-                .unwrap_or(Path::new(""))
-                .display()
-                .to_string();
-            match mount.version {
-                1 => format!("{}:{}:/{below}\n", nth + 1, mount.controllers.join(",")),
-                _ => format!("0::/{below}\n"),
-            }
-        };
-        self.mounts.iter().enumerate().map(line).collect()
-    }
+fn cgroup(state: &State, process: &Process, tid: i32) -> String {
+    let line = |(nth, mount): (usize, &super::tree::Mount)| {
+        let below = process
+            .place(tid, nth)
+            .strip_prefix(&mount.path)
+            .unwrap_or(Path::new(""))
+            .display()
+            .to_string();
+        match mount.version {
+            1 => format!("{}:{}:/{below}\n", nth + 1, mount.controllers.join(",")),
+            _ => format!("0::/{below}\n"),
+        }
+    };
+    state.mounts.iter().enumerate().map(line).collect()
 }
 
 fn status(process: &Process) -> String {

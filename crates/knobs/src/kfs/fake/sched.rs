@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tree::State;
+use super::tree::Process;
 use super::{FakeFs, FakeProcess};
 use crate::kfs::sched_attr::{BATCH, DEADLINE, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};
 
@@ -36,10 +36,10 @@ impl Default for Sched {
     }
 }
 
-impl State {
+impl Sched {
     /// A task by its number; 0 is the caller. What was never written to is ordinary, or real-time as the process says.
-    fn task(&self, tid: i32) -> Result<Task, i32> {
-        let by_tid = |process: &super::tree::Process| {
+    fn task(&self, procs: &BTreeMap<i32, Process>, tid: i32) -> Result<Task, i32> {
+        let by_tid = |process: &Process| {
             let facts = &process.facts;
             let mut threads = facts.threads.iter();
             match threads.find(|(own, _)| *own == tid) {
@@ -49,7 +49,7 @@ impl State {
         };
         let real_time = match tid {
             0 => false,
-            _ => self.procs.values().find_map(by_tid).ok_or(libc::ESRCH)?,
+            _ => procs.values().find_map(by_tid).ok_or(libc::ESRCH)?,
         };
         let fresh = Task {
             policy: if real_time { FIFO } else { NORMAL },
@@ -57,37 +57,35 @@ impl State {
             reset_on_fork: false,
             custom_ns: None,
         };
-        Ok(self.sched.tasks.get(&tid).copied().unwrap_or(fresh))
+        Ok(self.tasks.get(&tid).copied().unwrap_or(fresh))
     }
 
-    pub(super) fn end_process(&mut self, pid: i32) {
-        let Some(process) = self.procs.remove(&pid) else {
-            return;
-        };
-        let threads = process.facts.threads.iter().map(|(tid, _)| *tid);
-        for tid in threads.chain([pid]) {
-            self.sched.tasks.remove(&tid);
+    /// A process and its threads are gone.
+    pub(super) fn forget(&mut self, process: &Process) {
+        for tid in process.tids() {
+            self.tasks.remove(&tid);
         }
     }
 
-    pub(super) fn sched(&self, tid: i32) -> Result<TaskSched, i32> {
-        let task = self.task(tid)?;
+    pub(super) fn get(&self, procs: &BTreeMap<i32, Process>, tid: i32) -> Result<TaskSched, i32> {
+        let task = self.task(procs, tid)?;
         let told = matches!(task.policy, NORMAL | BATCH | IDLE | EXT | DEADLINE);
         let slice_ns = task.custom_ns.unwrap_or(BASE_SLICE_NS);
         Ok(TaskSched {
             policy: task.policy,
             reset_on_fork: task.reset_on_fork,
             nice: task.nice,
-            slice_ns: if self.sched.has_slices && told {
-                slice_ns
-            } else {
-                0
-            },
+            slice_ns: if self.has_slices && told { slice_ns } else { 0 },
         })
     }
 
-    pub(super) fn set_sched(&mut self, tid: i32, write: &SchedWrite) -> Result<(), i32> {
-        let mut task = self.task(tid)?;
+    pub(super) fn set(
+        &mut self,
+        procs: &BTreeMap<i32, Process>,
+        tid: i32,
+        write: &SchedWrite,
+    ) -> Result<(), i32> {
+        let mut task = self.task(procs, tid)?;
         match *write {
             _ if task.policy == FIFO => return Err(libc::EINVAL),
             SchedWrite::Slice { .. } if task.policy == IDLE => {}
@@ -115,8 +113,8 @@ impl State {
                 task.custom_ns = Some(runtime_ns);
             }
         }
-        self.sched.tasks.insert(tid, task);
-        self.sched.written.push(tid);
+        self.tasks.insert(tid, task);
+        self.written.push(tid);
         Ok(())
     }
 }
@@ -145,7 +143,8 @@ impl FakeFs {
 
     /// A task's own slice, if it has one; its policy and nice level.
     pub fn task(&self, tid: i32) -> Option<(Option<u64>, u32, i32)> {
-        let task = self.state().task(tid).ok()?;
+        let state = self.state();
+        let task = state.sched.task(&state.procs, tid).ok()?;
         Some((task.custom_ns, task.policy, task.nice))
     }
 
@@ -158,7 +157,7 @@ impl FakeFs {
                 .procs
                 .get(&parent)
                 .map(|process| process.apart.get(&parent).unwrap_or(&process.at).clone()),
-            state.task(parent).ok(),
+            state.sched.task(&state.procs, parent).ok(),
         );
         state.add_process(child);
         if let (Some(at), Some(process)) = (at, state.procs.get_mut(&pid)) {
@@ -182,7 +181,7 @@ impl FakeFs {
     /// `pid` starts a thread, scheduled as it is.
     pub fn add_thread(&self, pid: i32, tid: i32) {
         let mut state = self.state();
-        let task = state.task(pid).ok();
+        let task = state.sched.task(&state.procs, pid).ok();
         if let Some(process) = state.procs.get_mut(&pid) {
             process.facts.threads.push((tid, false));
             if let Some(at) = process.apart.get(&pid).cloned() {

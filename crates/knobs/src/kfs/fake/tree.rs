@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use super::super::{DirEntry, FileStat};
-use super::FakeProcess;
+use super::{FakeProcess, procfs};
 
 #[derive(Debug)]
 pub(super) struct Mount {
@@ -133,6 +133,12 @@ impl State {
         );
     }
 
+    pub fn end_process(&mut self, pid: i32) {
+        if let Some(process) = self.procs.remove(&pid) {
+            self.sched.forget(&process);
+        }
+    }
+
     pub fn hold(&mut self, pid: i32) -> Result<OwnedFd, i32> {
         let process = self.procs.get_mut(&pid).ok_or(libc::ESRCH)?;
         let (ours, its) =
@@ -220,7 +226,7 @@ impl State {
         if let Some(contents) = self.files.get(path) {
             return Ok(contents.clone());
         }
-        self.proc_read(path)
+        procfs::read(self, path)
             .map(String::into_bytes)
             .ok_or(libc::ENOENT)
     }
@@ -295,7 +301,7 @@ impl State {
                 name: name.to_owned(),
                 is_dir: true,
             }));
-        } else if let Some(names) = self.proc_list(path) {
+        } else if let Some(names) = procfs::list(self, path) {
             entries.extend(
                 names
                     .into_iter()
@@ -323,10 +329,10 @@ impl State {
             (group.ino, true)
         } else if self.split(path).is_some()
             || self.files.contains_key(path)
-            || self.proc_read(path).is_some()
+            || procfs::read(self, path).is_some()
         {
             (0, false)
-        } else if self.proc_list(path).is_some()
+        } else if procfs::list(self, path).is_some()
             || self.files.keys().any(|file| file.starts_with(path))
         {
             (0, true)

@@ -19,7 +19,7 @@ use crate::LabError;
 use crate::beds::sim::{MS, S, Stage, advance, built, derive, latency, plain};
 use crate::dist::Latency;
 use crate::options::LabOptions;
-use crate::report::{Headline, Report, Sample};
+use crate::report::{Report, Sample};
 
 /// The burst series' quota.
 pub const QUOTA_US: u64 = 700_000;
@@ -82,11 +82,7 @@ fn report(stage: &Stage<'_>, cpus: u32, samples: Vec<Sample<Run>>) -> Result<Rep
         "Quota 700 ms in 100 ms, mean use 500 ms",
         "What a request waits (its latency less its own 10 ms) beside the burst series' wakeup latency, us",
     )?;
-    report.headline = found
-        .sim_headline()
-        .into_iter()
-        .map(Headline::always_measured)
-        .collect();
+    report.add_always_measured(found.sim_headline());
     let over = found.with(Limit::None, false)("periods_asking_over_pct");
     report.notes.push(format!(
         "{WORKERS} workers, requests of 10 ms, a batch each 40 ms over 20 ms: {SMALL} requests, or {LARGE} with odds of \

@@ -29,10 +29,7 @@ pub fn report(stage: &Stage<'_>, samples: Samples<Cell>) -> Result<Report, LabEr
     );
     let mut report = Report::new("caps", bed);
     report.rows = samples.rows();
-    report.headline = headline(&samples)
-        .into_iter()
-        .map(Headline::always_measured)
-        .collect();
+    report.add_always_measured(headline(&samples));
     report.tables = vec![
         tables::accuracy("Hard caps, ‰ of one CPU", &series(&samples)),
         soft_table(&samples),

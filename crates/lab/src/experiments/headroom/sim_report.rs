@@ -44,8 +44,7 @@ pub fn report(
     let mut report = Report::new("headroom", bed);
     report.rows = found.samples.rows();
     for &cpus in &found.sizes {
-        let lines = found.headline(cpus).into_iter();
-        report.headline.extend(lines.map(Headline::always_measured));
+        report.add_always_measured(found.headline(cpus));
         let ratios = BOTH.map(|by| found.ratios(cpus, by));
         report.tables.extend(ratios);
         report.tables.push(found.side(cpus));

@@ -129,10 +129,7 @@ fn report(bed: Simulated, samples: Vec<Sample<Run>>, loops: u32) -> Result<Repor
     let both = Class::ALL.map(|class| (way(class, false), way(class, true)));
     let mut report = Report::new("latency", bed);
     report.rows = found.samples.rows();
-    report.headline = headline(&found)
-        .into_iter()
-        .map(Headline::always_measured)
-        .collect();
+    report.add_always_measured(headline(&found));
     report.tables = vec![
         found.cyclictest(&timers),
         found.hackbench(&both),

@@ -16,10 +16,7 @@ pub fn report(stage: &Stage<'_>, cpus: u32, samples: Samples<Cell>) -> Result<Re
     let scheduler = "EEVDF; Tidegate's engine on kernel files";
     let mut report = Report::new("objective", stage.bed(&[cpus], &example, scheduler));
     report.rows = samples.rows();
-    report.headline = headline(&samples)
-        .into_iter()
-        .map(Headline::always_measured)
-        .collect();
+    report.add_always_measured(headline(&samples));
     report.tables = Load::ALL.map(|load| table(&samples, load)).into();
     report.plots.push(plot(&samples)?);
     report.notes.push(format!(

@@ -60,10 +60,7 @@ pub fn report(stage: &Stage<'_>, samples: Samples<Kernel>) -> Result<Report, Lab
     let scheduler = "EEVDF, cpu.max as the kernel does it, HZ 1000 and 250";
     let mut report = Report::new("slices", stage.bed(&sizes, &example, scheduler));
     report.rows = samples.rows();
-    report.headline = headline(&samples, shown)
-        .into_iter()
-        .map(Headline::always_measured)
-        .collect();
+    report.add_always_measured(headline(&samples, shown));
     report.tables.push(table(&samples));
     report.plots.push(plot(&samples, shown)?);
     report.notes.push(

@@ -3,7 +3,7 @@
 
 use tidegate_knobs::control::Control;
 use tidegate_knobs::cpuset_planner::{
-    CpusetAllowance, CpusetPlanner, CpusetPlannerConfig, DOMAIN_LOOK_NS, LOOK_NS,
+    CpusetAllowance, CpusetPlanner, CpusetPlannerConfig, DOMAIN_POLL_NS, POLL_NS,
 };
 use tidegate_knobs::domain::{Asked, DomainInputs, Keeps, Resolved, resolve};
 use tidegate_knobs::topology::{Core, Topology};
@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::{CpuId, CpuSet, GroupId, Ns, SimError};
 
 /// Main's time by CPU is looked at this often.
-const MAIN_LOOK_NS: Ns = 1_000_000_000;
+const MAIN_POLL_NS: Ns = 1_000_000_000;
 
 /// Side work's CPUs.
 pub(super) struct Cores {
@@ -21,8 +21,8 @@ pub(super) struct Cores {
     planner: CpusetPlanner,
     /// The machine's allowance is held by whole cores.
     whole: bool,
-    look_ns: Ns,
-    /// The next look.
+    poll_ns: Ns,
+    /// The next poll.
     pub(super) due_ns: Ns,
     main_due_ns: Ns,
     rooms_ucpu: Vec<u64>,
@@ -81,33 +81,33 @@ impl Cores {
         let allowed = side.cpus.as_ref().map_or_else(|| topology.cpus(), numbers);
         let mut planner = CpusetPlanner::new(CpusetPlannerConfig::default());
         planner.set_cpus(&topology, &allowed, &parts);
-        let look_ns = if parts.is_empty() {
-            LOOK_NS
+        let poll_ns = if parts.is_empty() {
+            POLL_NS
         } else {
-            DOMAIN_LOOK_NS
+            DOMAIN_POLL_NS
         };
         Some(Self {
             side: side.group,
             planner,
             whole,
-            look_ns,
-            due_ns: look_ns,
-            main_due_ns: MAIN_LOOK_NS,
+            poll_ns,
+            due_ns: poll_ns,
+            main_due_ns: MAIN_POLL_NS,
             rooms_ucpu: Vec::new(),
             main_ns: Vec::new(),
         })
     }
 
-    /// One look; the set that was written, if any.
+    /// One poll; the set that was written, if any.
     pub(super) fn step(
         &mut self,
         machine: &mut Machine,
         control: &mut Control,
     ) -> Result<Option<(GroupId, CpuSet)>, SimError> {
         let now_ns = machine.now_ns();
-        self.due_ns = now_ns + self.look_ns;
+        self.due_ns = now_ns + self.poll_ns;
         if now_ns >= self.main_due_ns {
-            self.main_due_ns = now_ns + MAIN_LOOK_NS;
+            self.main_due_ns = now_ns + MAIN_POLL_NS;
             control.main_by_cpu(&mut self.main_ns);
             self.planner.note_main(&self.main_ns);
         }

@@ -17,7 +17,7 @@ use tidegate_knobs::control::{
     Control, Demand, Objective, QuotaTarget, SHARED_CORES_PPM, SoftCapped,
 };
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::plan::{PlanConfig, bandwidth_for};
+use tidegate_knobs::quota_planner::{QuotaPlannerConfig, bandwidth_for};
 use tidegate_law::HeadroomDecision;
 
 use crate::controller::Controller;
@@ -128,7 +128,7 @@ pub struct KnobsLog {
     /// Time at the tolerance.
     pub at_tolerance_ns: u64,
     /// What the machine refused, the last of it.
-    pub trouble: Option<String>,
+    pub refusal: Option<String>,
 }
 
 impl Yields {
@@ -212,7 +212,7 @@ impl Knobs {
         let cpus = machine.cpus();
         let demand = self.control.demand();
         let floor_ucpu = (u64::from(cpus) * u64::from(demand.tolerance_ppm)).max(FLOOR_MIN_UCPU);
-        let periods = PlanConfig::default();
+        let periods = QuotaPlannerConfig::default();
         let floor = bandwidth_for(floor_ucpu, periods.period_us, periods.period_max_us);
         let mut limited = Vec::new();
         for side in &self.side {
@@ -274,7 +274,7 @@ impl Knobs {
         match cores.step(machine, &mut self.control) {
             Ok(Some((group, set))) => log.cpusets.push((machine.now_ns(), group, set)),
             Ok(None) => {}
-            Err(why) => log.trouble = Some(why.to_string()),
+            Err(why) => log.refusal = Some(why.to_string()),
         }
     }
 
@@ -284,7 +284,7 @@ impl Knobs {
         let counted = self.shared.count_runs(machine, &self.side, &self.main);
         if let Err(why) = counted {
             let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-            log.trouble = Some(why.to_string());
+            log.refusal = Some(why.to_string());
         }
         self.shared.read(
             machine,
@@ -350,7 +350,7 @@ impl Knobs {
             let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
             match done {
                 Ok(()) => write.note(now_ns, &mut log),
-                Err(why) => log.trouble = Some(why.to_string()),
+                Err(why) => log.refusal = Some(why.to_string()),
             }
         }
     }
@@ -367,7 +367,7 @@ impl Controller for Knobs {
             self.started = true;
             if let Err(why) = self.start(machine) {
                 let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-                log.trouble = Some(why.to_string());
+                log.refusal = Some(why.to_string());
             }
         }
         self.write_due(machine);
@@ -377,13 +377,13 @@ impl Controller for Knobs {
         }
         self.step_cores(machine);
         let write_ns = self.pending.front().map_or(Ns::MAX, |write| write.at_ns);
-        let look_ns = self.cores.as_ref().map_or(Ns::MAX, |cores| cores.due_ns);
-        self.loop_ns.min(write_ns).min(look_ns)
+        let poll_ns = self.cores.as_ref().map_or(Ns::MAX, |cores| cores.due_ns);
+        self.loop_ns.min(write_ns).min(poll_ns)
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn refusal(&self) -> Option<String> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.trouble.clone()
+        log.refusal.clone()
     }
 
     fn name(&self) -> &str {

@@ -175,7 +175,7 @@ impl Bed {
     pub fn run_until(&mut self, ns: Ns) {
         self.simulation.run_until(ns).unwrap();
         if let Some(log) = &self.log {
-            assert_eq!(log.lock().unwrap().trouble, None);
+            assert_eq!(log.lock().unwrap().refusal, None);
         }
     }
 

@@ -93,7 +93,7 @@ fn run(case: &Case) -> Seen {
     let from = sums(&simulation.machine);
     simulation.run_until(20 * SECOND).unwrap();
     let to = sums(&simulation.machine);
-    assert_eq!(log.lock().unwrap().trouble, None);
+    assert_eq!(log.lock().unwrap().refusal, None);
     let pct = |busy_ns: u64, cpus: u32| 100.0 - busy_ns as f64 / 1e8 / f64::from(cpus);
     Seen {
         idle_in_pct: pct(to.0.0 - from.0.0, case.main_cpus),

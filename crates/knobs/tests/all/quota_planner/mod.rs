@@ -3,7 +3,7 @@
 //! Hogs on every CPU want all they can get; main is an open-loop server of 1 ms requests that always
 //! wins. `kernel.rs` is the kernel (checked against measurements in `facts.rs`), `server.rs` main,
 //! `bed.rs` the loop. `contract.rs` holds the promises; `cargo test -p tidegate-knobs --test
-//! all plan_plant -- --nocapture` prints the figures of law/headroom.md.
+//! all quota_planner -- --nocapture` prints the figures of law/headroom.md.
 
 mod bed;
 mod contract;

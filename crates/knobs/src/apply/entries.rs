@@ -1,11 +1,11 @@
-//! What the journal knows.
+//! What the journal knows of groups and gates, by its entries.
 
 use super::journal::Journal;
 use crate::group::{CpuClass, GroupPath, Placement, WEIGHT_DEFAULT};
 use crate::ledger::{self, Change, Entry};
 use crate::sched::Compiled;
 use crate::sched::tasks::Whose;
-use crate::units::Family;
+use crate::subgroups::Family;
 
 /// One gate's latency hint, as far as others are to know of it.
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ impl Journal {
         };
         // A group for one each is ours, and was made with these.
         let one_of = |entry: &Entry| match &entry.change {
-            Change::Units(family) => family.id_of(group).map(|_| CpuClass {
+            Change::Subgroups(family) => family.id_of(group).map(|_| CpuClass {
                 idle: self.groups.has_idle().then_some(false),
                 weight_raw: self.groups.weight_raw(WEIGHT_DEFAULT),
             }),
@@ -106,10 +106,10 @@ impl Journal {
     /// The groups for one each that a group was divided into.
     pub fn family_of(&self, group: &GroupPath) -> Option<Family> {
         match &self
-            .entry(group, |change| matches!(change, Change::Units(_)))?
+            .entry(group, |change| matches!(change, Change::Subgroups(_)))?
             .change
         {
-            Change::Units(family) => Some(family.clone()),
+            Change::Subgroups(family) => Some(family.clone()),
             _ => None,
         }
     }

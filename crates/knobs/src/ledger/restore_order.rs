@@ -9,11 +9,11 @@ use crate::group::{GroupResult, Groups};
 /// process whose hint could not be taken back, or that could not be moved back out of its own group, stays for the next try,
 /// or it would never be found again.
 #[derive(Debug, Default)]
-pub struct InOrder {
+pub struct RestoreOrder {
     waits: BTreeMap<String, &'static str>,
 }
 
-impl InOrder {
+impl RestoreOrder {
     /// What came of `entry`, by `restore` unless it has to wait.
     pub fn after(&mut self, entry: &Entry, restore: impl FnOnce() -> Outcome) -> Outcome {
         let moved = matches!(entry.change, Change::Membership { .. });
@@ -28,7 +28,7 @@ impl InOrder {
         }
         let why = match entry.change {
             Change::Latency(_) => "its latency hint is still to be taken back",
-            Change::Units(_) => "some are still in groups of their own",
+            Change::Subgroups(_) => "some are still in groups of their own",
             _ => return outcome,
         };
         self.waits.insert(entry.gate.clone(), why);

@@ -3,7 +3,7 @@
 use super::kernel::{Appetite, Kernel, Reading, STEP_NS};
 use super::server::{Arrivals, Load, Random, Server};
 use tidegate_knobs::control::Pulses;
-use tidegate_knobs::plan::{Plan, PlanConfig, PlanReason, Planner};
+use tidegate_knobs::quota_planner::{QuotaPlan, QuotaPlanner, QuotaPlannerConfig, QuotaReason};
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomSample, HeadroomTerms};
 
 #[derive(Clone, Copy, PartialEq)]
@@ -52,7 +52,7 @@ pub struct Run {
     pub headroom: f64,
     pub main_ms: Vec<i64>,
     pub side_ms: Vec<i64>,
-    pub writes: Vec<(i64, PlanReason, u64)>,
+    pub writes: Vec<(i64, QuotaReason, u64)>,
 }
 
 /// The machine at work, seen by the millisecond.
@@ -95,7 +95,7 @@ impl Bed {
         }
     }
 
-    fn write(&mut self, plan: &Plan) {
+    fn write(&mut self, plan: &QuotaPlan) {
         let quota_us = plan.bandwidth.quota_us.unwrap();
         self.kernel.write(quota_us, plan.bandwidth.period_us);
         let rate_ucpu = plan.bandwidth.rate_ucpu().unwrap();
@@ -118,9 +118,9 @@ pub fn run(scene: &Scene) -> Run {
     };
     let mut law = Headroom::new(cfg, terms);
     let mut pulses = Pulses::default();
-    let mut planner = Planner::new(PlanConfig {
+    let mut planner = QuotaPlanner::new(QuotaPlannerConfig {
         tick_ns: scene.tick_ns,
-        ..PlanConfig::default()
+        ..QuotaPlannerConfig::default()
     });
     let (mut last, mut last_ns) = (Reading::default(), 0);
     let mut next_ns = window_ns + 1_350_000;

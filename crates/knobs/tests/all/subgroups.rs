@@ -1,10 +1,10 @@
-//! Groups for one each on fake machines: numbers that come to mean others, and the work of one look.
+//! Groups for one each on fake machines: numbers that come to mean others, and the work of one sweep.
 
 use std::sync::Arc;
 
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::{FakeFs, FakeProcess, Fault, Meanwhile, Op, Rule};
-use tidegate_knobs::units::{Family, Per, Swept, dissolve, sweep};
+use tidegate_knobs::subgroups::{Family, Per, Swept, dissolve, sweep};
 
 use crate::support::{Bed, path};
 
@@ -55,7 +55,7 @@ fn whoever_got_the_number_since_is_not_moved() {
             Ok(())
         };
         let swept = sweep(&bed.groups, &family(per), 32, None, &mut late).unwrap();
-        assert_eq!((swept.moved, swept.units), (0, 0), "{per:?}");
+        assert_eq!((swept.moved, swept.subgroups), (0, 0), "{per:?}");
         assert_eq!(at(&bed, 7), "/", "{per:?}");
     }
 }
@@ -74,7 +74,7 @@ fn whoever_got_the_number_during_the_move_goes_back() {
         let fs = bed.fs.clone();
         rule(Arc::new(move || reuse(fs.inner())));
         let swept = go(&bed, per, &Swept::default());
-        assert_eq!((swept.moved, swept.units), (0, 0), "{per:?} {swept:?}");
+        assert_eq!((swept.moved, swept.subgroups), (0, 0), "{per:?} {swept:?}");
         assert_eq!(at(&bed, 7), "/", "{per:?}");
     }
 }
@@ -85,7 +85,7 @@ fn whoever_was_moved_away_meanwhile_is_not_fetched_back() {
     let mut late = |_: &GroupPath| bed.groups.place(&path("/"), 7).map(drop);
     let swept = sweep(&bed.groups, &family(Per::Process), 32, None, &mut late).unwrap();
     assert_eq!((swept.moved, at(&bed, 7).as_str()), (0, "/"));
-    // Nor is it by the way home of a unit.
+    // Nor is it by the way home of a subgroup.
     go(&bed, Per::Process, &Swept::default());
     bed.groups.place(&path("/s"), 7).unwrap();
     assert_eq!(go(&bed, Per::Process, &Swept::default()).moved, 1);
@@ -119,7 +119,7 @@ fn a_process_of_many_threads_is_one_look_and_then_there_is_quiet() {
 }
 
 #[test]
-fn looks_are_bounded_and_the_next_sweep_goes_on_where_one_stopped() {
+fn tasks_of_a_sweep_are_bounded_and_the_next_sweep_goes_on_where_one_stopped() {
     let bed = bed();
     for tid in 1_000..1_600 {
         bed.fs.inner().add_thread(7, tid);

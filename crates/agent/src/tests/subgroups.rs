@@ -8,7 +8,7 @@ use tidegate_knobs::sync::lock;
 use super::{Bed, KINDS, Kind, PIDS, in_journal, run, set, unset};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
-use crate::runtime::mechanisms::units::look;
+use crate::runtime::mechanisms::subgroups::poll;
 
 /// No group has used anything.
 struct Unused;
@@ -28,7 +28,7 @@ fn quota(agent: &Agent, group: &str) -> Option<u64> {
     agent.groups().bandwidth(&group).unwrap().rate_ucpu()
 }
 
-fn no_units(bed: &Bed, group: &str) -> bool {
+fn no_subgroups(bed: &Bed, group: &str) -> bool {
     [PIDS[0], PIDS[1], 9_001, 9_002].iter().all(|id| {
         ["p", "t"]
             .iter()
@@ -56,14 +56,14 @@ fn each_task_has_its_own_quota_and_forks_share_until_they_are_found() {
         bed.fs.inner().fork(PIDS[0], FakeProcess::new(9_001));
         bed.fs.inner().add_thread(PIDS[0], 9_002);
         assert_eq!(at(&agent, 9_001), first, "{kind:?}: begins in its parent's");
-        look(&agent.runtime);
+        poll(&agent.runtime);
         for tid in [9_001, 9_002] {
             let own = at(&agent, tid);
             assert_eq!(own, format!("{group}/tg-t{tid}"), "{kind:?}");
             assert_eq!(quota(&agent, &own), Some(200_000), "{kind:?}");
         }
         bed.fs.inner().end_process(9_001);
-        look(&agent.runtime);
+        poll(&agent.runtime);
         assert!(
             !bed.exists(&format!("{group}/tg-t9001")),
             "{kind:?}: it is empty"
@@ -77,7 +77,7 @@ fn each_task_has_its_own_quota_and_forks_share_until_they_are_found() {
             "{kind:?}"
         );
         set(&agent, "gate:job", &[("cap_scope", "group")]).unwrap();
-        assert!(no_units(&bed, &group), "{kind:?}");
+        assert!(no_subgroups(&bed, &group), "{kind:?}");
         assert_eq!(
             (at(&agent, PIDS[0]), quota(&agent, &group)),
             (group.clone(), Some(50_000))
@@ -105,7 +105,7 @@ fn a_running_process_goes_home_and_is_not_taken_for_moved() {
         );
         let mut housekeeping = Housekeeping::new(None);
         for _ in 0..3 {
-            housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
+            housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
         }
         assert!(
             lock(&agent.runtime.alerts).is_empty(),
@@ -124,8 +124,8 @@ fn what_cannot_be_dissolved_is_tried_once_and_is_brought_home_by_the_next_agent(
         let agent = bed.agent().unwrap();
         let target = format!("pid:{}", PIDS[1]);
         set(&agent, &target, &EACH_PROCESS).unwrap();
-        let unit = at(&agent, PIDS[1]);
-        let group = GroupPath::parse(&unit).unwrap().parent().unwrap();
+        let subgroup = at(&agent, PIDS[1]);
+        let group = GroupPath::parse(&subgroup).unwrap().parent().unwrap();
         let file = format!("{group}/cgroup.procs");
         let busy = Fault::Errno(libc::EBUSY);
         bed.fs.add(Rule::on(Op::Write, &file, busy).times(1_000));
@@ -136,8 +136,8 @@ fn what_cannot_be_dissolved_is_tried_once_and_is_brought_home_by_the_next_agent(
             .filter(|(op, path)| *op == Op::Write && path.to_string_lossy().ends_with(&file))
             .count();
         assert_eq!(tried, 20, "{kind:?}: one round of trying");
-        assert_eq!(at(&agent, PIDS[1]), unit, "{kind:?}");
-        assert_eq!(quota(&agent, &unit), Some(200_000), "{kind:?}: capped");
+        assert_eq!(at(&agent, PIDS[1]), subgroup, "{kind:?}");
+        assert_eq!(quota(&agent, &subgroup), Some(200_000), "{kind:?}: capped");
         let changes: Vec<&'static str> = agent
             .runtime
             .journal()
@@ -178,7 +178,7 @@ fn the_next_agent_goes_on_and_a_restore_without_one_brings_all_home() {
             "{kind:?}: its cap holds on"
         );
         bed.fs.inner().fork(PIDS[0], FakeProcess::new(9_001));
-        look(&agent.runtime);
+        poll(&agent.runtime);
         assert_eq!(at(&agent, 9_001), format!("{group}/tg-t9001"), "{kind:?}");
         unset(&agent, &target).unwrap();
         assert!(bed.is_home(1), "{kind:?}");
@@ -194,23 +194,23 @@ fn a_storm_of_forks_costs_a_bounded_number_of_moves_and_is_never_multiplied() {
         for pid in 10_000..10_700 {
             bed.fs.inner().fork(PIDS[0], FakeProcess::new(pid));
         }
-        let units = |agent: &Agent| {
+        let subgroups = |agent: &Agent| {
             agent
                 .groups()
                 .children(&GroupPath::parse(&group).unwrap())
                 .unwrap()
                 .len()
         };
-        let before = units(&agent);
-        look(&agent.runtime);
-        assert!(units(&agent) - before <= 32, "{kind:?}");
+        let before = subgroups(&agent);
+        poll(&agent.runtime);
+        assert!(subgroups(&agent) - before <= 32, "{kind:?}");
         for _ in 0..25 {
-            look(&agent.runtime);
+            poll(&agent.runtime);
         }
         assert!(
-            units(&agent) <= tidegate_knobs::units::UNITS_MAX,
+            subgroups(&agent) <= tidegate_knobs::subgroups::SUBGROUPS_MAX,
             "{kind:?} {}",
-            units(&agent)
+            subgroups(&agent)
         );
         let free = (10_000..10_700)
             .filter(|pid| at(&agent, *pid) == group)
@@ -229,7 +229,7 @@ fn real_time_tasks_are_left_alone_and_said() {
         let group = run(&agent, PIDS[0], &EACH).unwrap();
         bed.fs.inner().add_thread(PIDS[0], 9_002);
         bed.fs.inner().make_real_time(9_002);
-        look(&agent.runtime);
+        poll(&agent.runtime);
         let shown = agent.status().gates[0].notes.join("\n");
         assert!(
             shown.contains("real-time, left alone: 9002"),
@@ -253,25 +253,25 @@ fn soft_caps_for_each_lie_beside_the_gate_so_that_they_yield_to_all() {
         assert_eq!(group, "/tg-soft=job");
         // v2 keeps the threads of a process together.
         let kind_of = if kind == Kind::V2 { 'p' } else { 't' };
-        let unit = format!("/tg-soft=job={kind_of}{}", PIDS[0]);
-        assert_eq!(at(&agent, PIDS[0]), unit, "{kind:?}");
+        let subgroup = format!("/tg-soft=job={kind_of}{}", PIDS[0]);
+        assert_eq!(at(&agent, PIDS[0]), subgroup, "{kind:?}");
         assert_eq!(
-            bed.file(&unit, "cpu.idle"),
+            bed.file(&subgroup, "cpu.idle"),
             "1",
             "{kind:?}: a bucket begins empty"
         );
-        assert_eq!(quota(&agent, &unit), Some(500_000), "{kind:?}");
+        assert_eq!(quota(&agent, &subgroup), Some(500_000), "{kind:?}");
         let mut housekeeping = Housekeeping::new(None);
         for _ in 0..4 {
-            housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
+            housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
         }
         assert_eq!(agent.gates.lock().len(), 1, "{kind:?}: it has not ended");
         bed.fs.inner().end_process(PIDS[0]);
         for _ in 0..4 {
-            housekeeping.look(&agent.gates, &agent.runtime, &agent.life);
+            housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
         }
         assert!(
-            agent.gates.lock().is_empty() && !bed.exists(&unit) && !bed.exists(&group),
+            agent.gates.lock().is_empty() && !bed.exists(&subgroup) && !bed.exists(&group),
             "{kind:?}"
         );
     }
@@ -317,22 +317,22 @@ fn soft_caps_for_each_are_refused_where_work_would_leave_a_limit() {
         set(&agent, &target, &[("cap_soft", "100‰")]).unwrap_err();
         assert_eq!(at(&agent, PIDS[1]), before, "{kind:?}: as it was");
         let group = run(&agent, PIDS[0], &each).unwrap();
-        let unit = at(&agent, PIDS[0]);
-        assert_eq!(unit, format!("{group}=p{}", PIDS[0]), "{kind:?}");
+        let subgroup = at(&agent, PIDS[0]);
+        assert_eq!(subgroup, format!("{group}=p{}", PIDS[0]), "{kind:?}");
         set(&agent, "gate:job", &[("quota", "20ms")]).unwrap_err();
-        assert_eq!(at(&agent, PIDS[0]), unit, "{kind:?}");
+        assert_eq!(at(&agent, PIDS[0]), subgroup, "{kind:?}");
         assert_eq!(quota(&agent, &group), None, "{kind:?}");
     }
 }
 
 #[test]
-fn units_come_out_of_the_background_again_after_their_terms_are_set_again() {
+fn subgroups_come_out_of_the_background_again_after_their_terms_are_set_again() {
     for kind in KINDS {
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
         let each = [("cap_soft", "100‰"), ("cap_scope", "process")];
         run(&agent, PIDS[0], &each).unwrap();
-        let unit = at(&agent, PIDS[0]);
+        let subgroup = at(&agent, PIDS[0]);
         let step = |now_ms: u64| {
             let mut writer = agent.runtime.quota_writer();
             let soft_caps = &mut agent.runtime.control().soft_caps;
@@ -341,14 +341,14 @@ fn units_come_out_of_the_background_again_after_their_terms_are_set_again() {
         step(1_000_000);
         step(1_000_200);
         assert_eq!(
-            bed.file(&unit, "cpu.idle"),
+            bed.file(&subgroup, "cpu.idle"),
             "0",
             "{kind:?}: its bucket is full"
         );
         set(&agent, "gate:job", &[("cap_hard", "500‰")]).unwrap();
         step(1_000_400);
         step(1_000_600);
-        assert_eq!(bed.file(&unit, "cpu.idle"), "0", "{kind:?}: and again");
+        assert_eq!(bed.file(&subgroup, "cpu.idle"), "0", "{kind:?}: and again");
     }
 }
 
@@ -359,11 +359,11 @@ fn work_in_groups_beside_its_gate_outlives_the_agent_under_its_caps() {
         let agent = bed.agent().unwrap();
         let each = [("cap_soft", "100‰"), ("cap_scope", "process")];
         let group = run(&agent, PIDS[0], &each).unwrap();
-        let unit = at(&agent, PIDS[0]);
+        let subgroup = at(&agent, PIDS[0]);
         agent.leave();
-        assert_eq!(at(&agent, PIDS[0]), unit, "{kind:?}");
+        assert_eq!(at(&agent, PIDS[0]), subgroup, "{kind:?}");
         assert!(bed.exists(&group), "{kind:?}");
-        assert_eq!(bed.file(&unit, "cpu.idle"), "1", "{kind:?}");
+        assert_eq!(bed.file(&subgroup, "cpu.idle"), "1", "{kind:?}");
         assert_eq!(agent.gates.lock().len(), 1, "{kind:?}");
     }
 }
@@ -374,7 +374,7 @@ fn groups_that_cannot_be_dissolved_are_said_and_keep_their_caps_and_their_journa
         let bed = Bed::new(kind);
         let agent = bed.agent().unwrap();
         let group = run(&agent, PIDS[0], &EACH_PROCESS).unwrap();
-        let unit = at(&agent, PIDS[0]);
+        let subgroup = at(&agent, PIDS[0]);
         let file = format!("{group}/cgroup.procs");
         let busy = Fault::Errno(libc::EBUSY);
         bed.fs.add(Rule::on(Op::Write, &file, busy).times(64));
@@ -382,17 +382,17 @@ fn groups_that_cannot_be_dissolved_are_said_and_keep_their_caps_and_their_journa
         for pair in [("cap_scope", "group"), ("cap_scope", "task")] {
             let refusal = set(&agent, "gate:job", &[pair]).unwrap_err().to_string();
             assert!(refusal.contains("left in groups"), "{kind:?} {refusal}");
-            assert_eq!(at(&agent, PIDS[0]), unit, "{kind:?}");
-            assert_eq!(quota(&agent, &unit), Some(200_000), "{kind:?}");
+            assert_eq!(at(&agent, PIDS[0]), subgroup, "{kind:?}");
+            assert_eq!(quota(&agent, &subgroup), Some(200_000), "{kind:?}");
             assert_eq!(in_journal(&agent), before, "{kind:?}");
         }
-        look(&agent.runtime);
+        poll(&agent.runtime);
         for _ in 0..4 {
             if set(&agent, "gate:job", &[("cap_scope", "group")]).is_ok() {
                 break;
             }
         }
         assert_eq!(at(&agent, PIDS[0]), group, "{kind:?}: and again");
-        assert!(no_units(&bed, &group), "{kind:?}");
+        assert!(no_subgroups(&bed, &group), "{kind:?}");
     }
 }

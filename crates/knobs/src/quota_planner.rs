@@ -6,16 +6,16 @@
 //! on top of the quota. Rewriting a small quota in every step would lift it entirely. Hence:
 //!
 //! - one quota stands; the same value is never written twice in a row, least of all the floor;
-//! - when main steps, it is cut at once (at most one rewrite every [`PlanConfig::rewrite_min_ns`]);
-//! - raises wait for [`PlanConfig::raise_gap_ns`], and lowerings that no detector saw for
-//!   [`PlanConfig::lower_gap_ns`], and both for the write budget; they want the change to be worth a
+//! - when main steps, it is cut at once (at most one rewrite every [`QuotaPlannerConfig::rewrite_min_ns`]);
+//! - raises wait for [`QuotaPlannerConfig::raise_gap_ns`], and lowerings that no detector saw for
+//!   [`QuotaPlannerConfig::lower_gap_ns`], and both for the write budget; they want the change to be worth a
 //!   write (the deadband);
 //! - what recent writes gave away is taken off the next quota, so the trim need not discover it;
 //! - the least quota is 1 ms, so near the floor the period stretches instead (1 ms in 50 ms for
 //!   1 % of two CPUs).
 //!
-//! Nothing here reads a clock or a file. The caller writes the returned [`Plan`] and calls
-//! [`Planner::invalidate`] when the write failed or another program wrote the group's quota.
+//! Nothing here reads a clock or a file. The caller writes the returned [`QuotaPlan`] and calls
+//! [`QuotaPlanner::invalidate`] when the write failed or another program wrote the group's quota.
 
 mod budget;
 mod rate;
@@ -31,7 +31,7 @@ pub const FREE_UCPU: u64 = u64::MAX;
 
 /// Tuning of a planner; `law/headroom.md` gives the reason for each default.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanConfig {
+pub struct QuotaPlannerConfig {
     /// The kernel's tick (1/HZ): how late enforcement is after a write.
     pub tick_ns: u64,
     /// Period of quotas large enough for it.
@@ -47,7 +47,7 @@ pub struct PlanConfig {
     /// A change smaller than this is not worth a write, least and most (noise decides); of the
     /// domain.
     pub deadband_min_ppm: u32,
-    /// See [`PlanConfig::deadband_min_ppm`].
+    /// See [`QuotaPlannerConfig::deadband_min_ppm`].
     pub deadband_max_ppm: u32,
     /// A drop of this size does not wait for the gap: right after a cut, as its correction, and once it has lasted for 50 ms;
     /// of the domain.
@@ -58,7 +58,7 @@ pub struct PlanConfig {
     pub writes_per_s_max: u32,
 }
 
-impl Default for PlanConfig {
+impl Default for QuotaPlannerConfig {
     fn default() -> Self {
         Self {
             tick_ns: 4_000_000,
@@ -84,7 +84,7 @@ const CLEAR_NS: u64 = 50_000_000;
 
 /// Why a quota is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlanReason {
+pub enum QuotaReason {
     /// Nothing of ours stands: first write, adoption, an outside write.
     Initial,
     /// Main stepped up.
@@ -95,7 +95,7 @@ pub enum PlanReason {
     Raise,
 }
 
-impl PlanReason {
+impl QuotaReason {
     /// One lower-case word, for status and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -109,24 +109,24 @@ impl PlanReason {
 
 /// One quota to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct QuotaPlan {
     /// What to write.
     pub bandwidth: Bandwidth,
     /// Why.
-    pub reason: PlanReason,
+    pub reason: QuotaReason,
 }
 
 /// Decides when the standing quota of one group is rewritten, and to what.
 #[derive(Clone, Debug)]
-pub struct Planner {
-    cfg: PlanConfig,
+pub struct QuotaPlanner {
+    cfg: QuotaPlannerConfig,
     standing: Option<Bandwidth>,
     /// The allowance for which it was written. Changes are judged against this, not against the
     /// quota: what a write gave away must not be the reason for the next write.
     standing_for_ucpu: u64,
     last_write_ns: Option<u64>,
     last_step_ns: Option<u64>,
-    last_reason: Option<PlanReason>,
+    last_reason: Option<QuotaReason>,
     /// Since when a lowering has been due.
     low_since_ns: Option<u64>,
     /// A cut is still to be written.
@@ -140,9 +140,9 @@ pub struct Planner {
     own: Option<Bandwidth>,
 }
 
-impl Planner {
+impl QuotaPlanner {
     /// A planner under which nothing stands yet: its first step writes.
-    pub fn new(cfg: PlanConfig) -> Self {
+    pub fn new(cfg: QuotaPlannerConfig) -> Self {
         let budget = WriteBudget::new(cfg.writes_per_s_max);
         Self {
             cfg,
@@ -191,7 +191,7 @@ impl Planner {
         self.own = own;
     }
 
-    /// See [`Planner::set_own`].
+    /// See [`QuotaPlanner::set_own`].
     pub fn own(&self) -> Option<Bandwidth> {
         self.own
     }
@@ -208,7 +208,7 @@ impl Planner {
     }
 
     /// Why the last write was asked for.
-    pub fn last_reason(&self) -> Option<PlanReason> {
+    pub fn last_reason(&self) -> Option<QuotaReason> {
         self.last_reason
     }
 
@@ -219,7 +219,12 @@ impl Planner {
 
     /// One step with a budget of its own. `now_ns` is monotonic; `cpus` is the number of CPUs on
     /// which the group may run.
-    pub fn step(&mut self, now_ns: u64, decision: &HeadroomDecision, cpus: u32) -> Option<Plan> {
+    pub fn step(
+        &mut self,
+        now_ns: u64,
+        decision: &HeadroomDecision,
+        cpus: u32,
+    ) -> Option<QuotaPlan> {
         let mut budget = std::mem::replace(&mut self.budget, WriteBudget::new(0));
         let plan = self.step_shared(now_ns, decision, cpus, &mut budget);
         self.budget = budget;
@@ -233,7 +238,7 @@ impl Planner {
         decision: &HeadroomDecision,
         cpus: u32,
         budget: &mut WriteBudget,
-    ) -> Option<Plan> {
+    ) -> Option<QuotaPlan> {
         self.forget_charge(now_ns);
         let want_ucpu = decision.allowance_ucpu.max(decision.floor_ucpu);
         let quota_ucpu = want_ucpu
@@ -256,7 +261,7 @@ impl Planner {
         self.last_reason = Some(reason);
         self.urgent = false;
         self.refuted = false;
-        Some(Plan { bandwidth, reason })
+        Some(QuotaPlan { bandwidth, reason })
     }
 
     /// No limit, and yet a quota that a later cut finds: twice what all CPUs can use. With just that much,
@@ -277,7 +282,7 @@ impl Planner {
         bandwidth: Bandwidth,
         decision: &HeadroomDecision,
         budget: &WriteBudget,
-    ) -> Option<PlanReason> {
+    ) -> Option<QuotaReason> {
         let standing_ucpu = self.standing_for_ucpu;
         // What the law says in one step only counts until it is written, or main's move is over.
         if want_ucpu < standing_ucpu {
@@ -298,17 +303,17 @@ impl Planner {
             return None;
         }
         let Some(standing) = self.standing else {
-            return Some(PlanReason::Initial);
+            return Some(QuotaReason::Initial);
         };
         if standing.quota_us.is_none() {
-            return Some(PlanReason::Initial);
+            return Some(QuotaReason::Initial);
         }
         if standing == bandwidth {
             return None;
         }
         if want_ucpu == FREE_UCPU && standing_ucpu == FREE_UCPU {
             // CPUs came or went.
-            return Some(PlanReason::Raise);
+            return Some(QuotaReason::Raise);
         }
         let part = |ppm: u32| decision.capacity_ucpu.saturating_mul(u64::from(ppm)) / 1_000_000;
         let deadband_ucpu = decision
@@ -319,7 +324,7 @@ impl Planner {
             let drop_ucpu = standing_ucpu - want_ucpu;
             let may = drop_ucpu > deadband_ucpu || want_ucpu == decision.floor_ucpu;
             let corrects =
-                self.last_reason == Some(PlanReason::Cut) && since_ns < self.cfg.lower_gap_ns;
+                self.last_reason == Some(QuotaReason::Cut) && since_ns < self.cfg.lower_gap_ns;
             let large_ppm = if corrects {
                 self.cfg.correct_ppm
             } else {
@@ -332,10 +337,10 @@ impl Planner {
             self.low_since_ns = may.then(|| self.low_since_ns.unwrap_or(now_ns));
             let clear = drop_ucpu > part(self.cfg.correct_ppm) && lasted_ns >= CLEAR_NS;
             if may && (self.urgent || clear || drop_ucpu > part(large_ppm)) {
-                return Some(PlanReason::Cut);
+                return Some(QuotaReason::Cut);
             }
             let rested = since_ns >= self.cfg.lower_gap_ns && budget.may_spend(now_ns, SMALL_KEEP);
-            return (may && lasted_ns > 0 && rested).then_some(PlanReason::Lower);
+            return (may && lasted_ns > 0 && rested).then_some(QuotaReason::Lower);
         }
         let rise_ucpu = want_ucpu - standing_ucpu;
         let large = rise_ucpu > part(self.cfg.large_ppm);
@@ -347,7 +352,7 @@ impl Planner {
             return None;
         }
         let rested = since_ns >= self.cfg.raise_gap_ns && budget.may_spend(now_ns, keep);
-        (rise_ucpu > deadband_ucpu && (self.refuted || rested)).then_some(PlanReason::Raise)
+        (rise_ucpu > deadband_ucpu && (self.refuted || rested)).then_some(QuotaReason::Raise)
     }
 
     /// What a write gives on top of the quota: half a tick on every CPU that main leaves, and the

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::plan::{PlanConfig, PlanReason, Planner, WriteBudget, bandwidth_for};
+use tidegate_knobs::quota_planner::{
+    QuotaPlanner, QuotaPlannerConfig, QuotaReason, WriteBudget, bandwidth_for,
+};
 use tidegate_law::{HeadroomDecision, Reason};
 
 const MS: u64 = 1_000_000;
@@ -25,8 +27,8 @@ fn track(allowance_ucpu: u64) -> HeadroomDecision {
 }
 
 /// A planner under which `allowance_ucpu` stands for two seconds; the time then.
-fn standing(allowance_ucpu: u64) -> (Planner, u64) {
-    let mut planner = Planner::new(PlanConfig::default());
+fn standing(allowance_ucpu: u64) -> (QuotaPlanner, u64) {
+    let mut planner = QuotaPlanner::new(QuotaPlannerConfig::default());
     for step in 0..400 {
         planner.step(step * 5 * MS, &track(allowance_ucpu), 2);
     }
@@ -35,11 +37,11 @@ fn standing(allowance_ucpu: u64) -> (Planner, u64) {
 
 #[test]
 fn the_first_step_writes_and_the_same_value_is_never_written_again() {
-    let mut planner = Planner::new(PlanConfig::default());
+    let mut planner = QuotaPlanner::new(QuotaPlannerConfig::default());
     let plan = planner.step(0, &track(20_000), 2).unwrap();
     assert_eq!(
         (plan.bandwidth, plan.reason),
-        (Bandwidth::limit(1_000, 50_000), PlanReason::Initial)
+        (Bandwidth::limit(1_000, 50_000), QuotaReason::Initial)
     );
     for step in 1..2_000 {
         assert_eq!(
@@ -57,7 +59,7 @@ fn a_cut_is_written_at_once_but_not_twice_within_the_gap() {
     let plan = planner
         .step(now, &decision(300_000, Reason::Cut), 2)
         .unwrap();
-    assert_eq!(plan.reason, PlanReason::Cut);
+    assert_eq!(plan.reason, QuotaReason::Cut);
     assert_eq!(
         planner.step(now + 5 * MS, &decision(20_000, Reason::Floor), 2),
         None
@@ -67,7 +69,7 @@ fn a_cut_is_written_at_once_but_not_twice_within_the_gap() {
         .unwrap();
     assert_eq!(
         (plan.reason, plan.bandwidth),
-        (PlanReason::Cut, Bandwidth::limit(1_000, 50_000))
+        (QuotaReason::Cut, Bandwidth::limit(1_000, 50_000))
     );
 }
 
@@ -98,7 +100,7 @@ fn a_raise_waits_and_a_ramp_is_written_at_its_end() {
         None
     );
     let plan = planner.step(now + 255 * MS, &track(400_000), 2).unwrap();
-    assert_eq!(plan.reason, PlanReason::Raise);
+    assert_eq!(plan.reason, QuotaReason::Raise);
 }
 
 #[test]
@@ -110,7 +112,7 @@ fn a_refuted_cut_is_taken_back_without_waiting() {
     let plan = planner
         .step(now + 25 * MS, &decision(400_000, Reason::Restore), 2)
         .unwrap();
-    assert_eq!(plan.reason, PlanReason::Raise);
+    assert_eq!(plan.reason, QuotaReason::Raise);
 }
 
 #[test]
@@ -129,7 +131,7 @@ fn small_changes_are_not_worth_a_write() {
 
 #[test]
 fn what_a_write_gives_away_is_taken_off_the_next_quota() {
-    let mut planner = Planner::new(PlanConfig::default());
+    let mut planner = QuotaPlanner::new(QuotaPlannerConfig::default());
     planner.step(0, &track(800_000), 2).unwrap();
     // Half a tick on each of two CPUs and three quarters as much of the pool; main leaves 70 %.
     assert_eq!(planner.charge_ucpu(), 4_900);
@@ -143,10 +145,10 @@ fn whoever_writes_beside_us_is_answered_once_told() {
     let (mut planner, now) = standing(800_000);
     planner.invalidate();
     let plan = planner.step(now, &track(800_000), 2).unwrap();
-    assert_eq!(plan.reason, PlanReason::Initial);
+    assert_eq!(plan.reason, QuotaReason::Initial);
     assert_eq!(planner.step(now + 20 * MS, &track(800_000), 2), None);
 
-    let mut planner = Planner::new(PlanConfig::default());
+    let mut planner = QuotaPlanner::new(QuotaPlannerConfig::default());
     planner.adopt(Bandwidth::limit(8_000, 10_000));
     assert_eq!(
         planner.step(now, &track(800_000), 2),
@@ -163,8 +165,8 @@ fn whoever_writes_beside_us_is_answered_once_told() {
 #[test]
 fn a_shared_budget_is_one_for_all() {
     let mut budget = WriteBudget::new(5);
-    let mut planners: Vec<Planner> = (0..8)
-        .map(|_| Planner::new(PlanConfig::default()))
+    let mut planners: Vec<QuotaPlanner> = (0..8)
+        .map(|_| QuotaPlanner::new(QuotaPlannerConfig::default()))
         .collect();
     for planner in &mut planners {
         planner.adopt(Bandwidth::limit(1_000, 10_000));
@@ -216,7 +218,7 @@ proptest! {
     ) {
         let reasons = [Reason::Warmup, Reason::Ramp, Reason::Track, Reason::Cut, Reason::Floor,
                        Reason::Stale, Reason::Restore, Reason::Skip];
-        let mut planner = Planner::new(PlanConfig::default());
+        let mut planner = QuotaPlanner::new(QuotaPlannerConfig::default());
         let (mut now, mut writes, mut refuted) = (0, Vec::<u64>::new(), false);
         for (allowance, reason, wait_ms) in steps {
             now += wait_ms * MS;
@@ -228,7 +230,7 @@ proptest! {
                 prop_assert!(writes.last().is_none_or(|last| now - last >= 10 * MS));
                 writes.push(now);
                 let used = writes.iter().filter(|at| now - **at < 1_000 * MS).count();
-                let is_free = plan.reason == PlanReason::Cut || std::mem::take(&mut refuted);
+                let is_free = plan.reason == QuotaReason::Cut || std::mem::take(&mut refuted);
                 prop_assert!(used <= 5 || is_free, "{used} writes");
                 prop_assert_eq!(planner.writes_last_second(now) as usize, used);
             }

@@ -1,5 +1,5 @@
-//! Caps that count for each process or each task of a gate alone: groups of their own (`tidegate_knobs::units`), kept up by
-//! a thread that looks four times a second, or once where nothing changes.
+//! Caps that count for each process or each task of a gate alone: groups of their own (`tidegate_knobs::subgroups`), kept up by
+//! a thread that polls four times a second, or once where nothing changes.
 //!
 //! With a hard cap the groups lie in the gate's. A soft cap acts where branches divide, so with one they lie beside it.
 
@@ -15,8 +15,8 @@ use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::{CpuStat, GroupPath, GroupResult};
 use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::limit::hard_cap;
+use tidegate_knobs::subgroups::{Family, Per, SUBGROUPS_MAX, Swept, dissolve, sweep};
 use tidegate_knobs::sync::lock;
-use tidegate_knobs::units::{Family, Per, Swept, UNITS_MAX, dissolve, sweep};
 use tracing::{debug, warn};
 
 use crate::control_loop::ControlLoop;
@@ -28,8 +28,8 @@ use crate::runtime::Runtime;
 
 const BUSY: Duration = Duration::from_millis(250);
 const QUIET: Duration = Duration::from_secs(1);
-/// Each move waits for the kernel, some milliseconds: so many a look.
-const MOVES_A_LOOK: usize = 32;
+/// Each move waits for the kernel, some milliseconds: so many a poll.
+const MOVES_PER_POLL: usize = 32;
 /// What is there when the cap is set is to be under it when that returns.
 const MOVES_AT_FIRST: usize = 128;
 /// How notes on it begin.
@@ -41,49 +41,49 @@ struct Divided {
     family: Family,
     limit: Option<Bandwidth>,
     soft_ppt: Option<u32>,
-    /// v1: within a quota that moves, so that the units' give way to it.
+    /// v1: within a quota that moves, so that the subgroups' give way to it.
     gives_way: bool,
     last: Swept,
 }
 
 /// Every gate whose caps count for each process or task alone, and every group that the loop puts into the background.
 #[derive(Default)]
-pub struct Units {
+pub struct Subgroups {
     gates: Vec<Divided>,
     /// Soft caps for all of a gate.
     for_all: Vec<SoftCapped>,
-    /// Soft caps of units, as of the last look.
+    /// Soft caps of subgroups, as of the last poll.
     for_each: Vec<SoftCapped>,
     /// What the loop was told last.
     told: Vec<SoftCapped>,
 }
 
-impl Units {
+impl Subgroups {
     fn find(&mut self, gate: &str) -> Option<&mut Divided> {
         self.gates.iter_mut().find(|one| one.gate == gate)
     }
 }
 
-/// Looks until the agent leaves.
+/// Polls until the agent leaves.
 pub fn run(runtime: &Runtime, life: &Life) {
     let mut pause = QUIET;
     while !life.leaving.load(Ordering::Acquire) {
         runtime.kernel.clock.sleep(pause);
-        pause = if look(runtime) { BUSY } else { QUIET };
+        pause = if poll(runtime) { BUSY } else { QUIET };
     }
 }
 
 /// One look at every gate; whether more is to be done.
-pub(crate) fn look(runtime: &Runtime) -> bool {
+pub(crate) fn poll(runtime: &Runtime) -> bool {
     let kernel = &runtime.kernel;
-    let mut units = lock(&runtime.units);
+    let mut subgroups = lock(&runtime.subgroups);
     let mut busy = false;
-    for index in 0..units.gates.len() {
-        let swept = sweep_units(kernel, &mut units.gates[index], MOVES_A_LOOK);
+    for index in 0..subgroups.gates.len() {
+        let swept = sweep_subgroups(kernel, &mut subgroups.gates[index], MOVES_PER_POLL);
         busy |= swept.moved > 0 || swept.more;
     }
-    if units.gates.iter().any(|one| one.soft_ppt.is_some()) {
-        renew_soft_caps(kernel, &runtime.control_loop, &mut units);
+    if subgroups.gates.iter().any(|one| one.soft_ppt.is_some()) {
+        renew_soft_caps(kernel, &runtime.control_loop, &mut subgroups);
     }
     busy
 }
@@ -117,7 +117,7 @@ pub(crate) fn check_beside(gate: &Gate, attachment: &Attachment) -> Result<(), A
 }
 
 /// Gives each process or task of the gate its own cap, where that is asked for.
-pub(crate) fn put_on_units(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
+pub(crate) fn enforce_subgroups(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
     gate.record.notes.retain(|note| !note.starts_with(START));
     let Some(group) = gate.record.attachment.placed().cloned() else {
@@ -153,15 +153,15 @@ pub(crate) fn put_on_units(runtime: &Runtime, gate: &mut Gate) -> Result<(), Api
         last: Swept::default(),
         family,
     };
-    let mut units = lock(&runtime.units);
-    units.gates.retain(|one| one.gate != divided.gate);
-    for (_, unit) in divided.family.list(&kernel.groups).map_err(of_group)? {
-        furnish(kernel, &divided, &unit).map_err(of_group)?;
+    let mut subgroups = lock(&runtime.subgroups);
+    subgroups.gates.retain(|one| one.gate != divided.gate);
+    for (_, subgroup) in divided.family.list(&kernel.groups).map_err(of_group)? {
+        furnish(kernel, &divided, &subgroup).map_err(of_group)?;
         // The loop may have had it out of the background.
-        runtime.control().soft_caps.invalidate(&unit);
+        runtime.control().soft_caps.invalidate(&subgroup);
     }
-    let swept = sweep_units(kernel, &mut divided, MOVES_AT_FIRST);
-    if let (Some(why), 0) = (&swept.refused, swept.units) {
+    let swept = sweep_subgroups(kernel, &mut divided, MOVES_AT_FIRST);
+    if let (Some(why), 0) = (&swept.refused, swept.subgroups) {
         let message = format!("cap_scope: gate {}: {why}", divided.gate);
         return Err(ApiError::new(ErrorKind::Unsupported, message));
     }
@@ -170,21 +170,21 @@ pub(crate) fn put_on_units(runtime: &Runtime, gate: &mut Gate) -> Result<(), Api
             "{START}cgroup v2 keeps the threads of a process together, so for its soft cap each process counts, not each task"
         ));
     }
-    units.gates.push(divided);
-    renew_soft_caps(kernel, &runtime.control_loop, &mut units);
+    subgroups.gates.push(divided);
+    renew_soft_caps(kernel, &runtime.control_loop, &mut subgroups);
     Ok(())
 }
 
 /// All processes back into the gate's group.
-pub(crate) fn take_off_units(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+pub(crate) fn withdraw_subgroups(runtime: &Runtime, gate: &Gate) -> Vec<String> {
     let kernel = &runtime.kernel;
     let group = gate.record.attachment.group();
-    let mut units = lock(&runtime.units);
-    units.gates.retain(|one| one.gate != gate.record.name);
+    let mut subgroups = lock(&runtime.subgroups);
+    subgroups.gates.retain(|one| one.gate != gate.record.name);
     let Some(family) = runtime.journal().family_of(group) else {
         return Vec::new();
     };
-    renew_soft_caps(kernel, &runtime.control_loop, &mut units);
+    renew_soft_caps(kernel, &runtime.control_loop, &mut subgroups);
     // Without the journal, for the loop waits for it: moving takes long on a full machine.
     let why = match dissolve(&kernel.groups, &family) {
         Ok(true) => None,
@@ -206,7 +206,7 @@ pub(crate) fn take_off_units(runtime: &Runtime, gate: &Gate) -> Vec<String> {
 
 /// The same, where what comes next needs them all in the gate's group.
 fn unite(runtime: &Runtime, gate: &Gate) -> Result<(), ApiError> {
-    match take_off_units(runtime, gate).pop() {
+    match withdraw_subgroups(runtime, gate).pop() {
         Some(left) => Err(ApiError::new(ErrorKind::Busy, left)),
         None => Ok(()),
     }
@@ -252,25 +252,25 @@ fn family(
     Ok(family)
 }
 
-/// A new unit's cap, before a task is in it.
-fn furnish(kernel: &Kernel, divided: &Divided, unit: &GroupPath) -> GroupResult<()> {
+/// A new subgroup's cap, before a task is in it.
+fn furnish(kernel: &Kernel, divided: &Divided, subgroup: &GroupPath) -> GroupResult<()> {
     if let Some(limit) = divided.limit {
         if divided.gives_way {
             let set = kernel
                 .journal()
-                .set_own(unit, &divided.gate, limit, Fallback::Stay);
+                .set_own(subgroup, &divided.gate, limit, Fallback::Stay);
             match set {
                 Err(JournalError::Group(error)) => return Err(error),
                 Err(error) => warn!("{error}"),
                 Ok(()) => {}
             }
-        } else if kernel.groups.bandwidth(unit)? != limit {
-            kernel.groups.set_bandwidth(unit, None, limit)?;
+        } else if kernel.groups.bandwidth(subgroup)? != limit {
+            kernel.groups.set_bandwidth(subgroup, None, limit)?;
         }
     }
     if divided.soft_ppt.is_some() {
-        // A bucket begins empty. The journal knows units by their family.
-        match kernel.journal().set_background(unit, true) {
+        // A bucket begins empty. The journal knows subgroups by their family.
+        match kernel.journal().set_background(subgroup, true) {
             Err(JournalError::Group(error)) => return Err(error),
             Err(error) => warn!("{error}"),
             Ok(()) => {}
@@ -279,10 +279,10 @@ fn furnish(kernel: &Kernel, divided: &Divided, unit: &GroupPath) -> GroupResult<
     Ok(())
 }
 
-fn sweep_units(kernel: &Kernel, divided: &mut Divided, moves_max: usize) -> Swept {
+fn sweep_subgroups(kernel: &Kernel, divided: &mut Divided, moves_max: usize) -> Swept {
     let swept = {
         let known = &*divided;
-        let mut furnish = |unit: &GroupPath| furnish(kernel, known, unit);
+        let mut furnish = |subgroup: &GroupPath| furnish(kernel, known, subgroup);
         let from = known.last.stopped_at;
         sweep(&kernel.groups, &known.family, moves_max, from, &mut furnish)
     };
@@ -301,15 +301,15 @@ fn sweep_units(kernel: &Kernel, divided: &mut Divided, moves_max: usize) -> Swep
 
 /// Soft caps for all of a gate have changed.
 pub(crate) fn set_soft_caps(runtime: &Runtime, for_all: Vec<SoftCapped>) {
-    let mut units = lock(&runtime.units);
-    units.for_all = for_all;
-    renew_soft_caps(&runtime.kernel, &runtime.control_loop, &mut units);
+    let mut subgroups = lock(&runtime.subgroups);
+    subgroups.for_all = for_all;
+    renew_soft_caps(&runtime.kernel, &runtime.control_loop, &mut subgroups);
 }
 
 /// Tells the loop which groups have a soft cap now, and opens their meters.
-fn renew_soft_caps(kernel: &Kernel, control_loop: &ControlLoop, units: &mut Units) {
+fn renew_soft_caps(kernel: &Kernel, control_loop: &ControlLoop, subgroups: &mut Subgroups) {
     let mut for_each = Vec::new();
-    for one in &units.gates {
+    for one in &subgroups.gates {
         let Some(soft_ppt) = one.soft_ppt else {
             continue;
         };
@@ -320,15 +320,15 @@ fn renew_soft_caps(kernel: &Kernel, control_loop: &ControlLoop, units: &mut Unit
                 .map(|(_, group)| SoftCapped { group, soft_ppt }),
         );
     }
-    units.for_each = for_each;
-    let capped: Vec<SoftCapped> = units
+    subgroups.for_each = for_each;
+    let capped: Vec<SoftCapped> = subgroups
         .for_all
         .iter()
-        .chain(&units.for_each)
+        .chain(&subgroups.for_each)
         .cloned()
         .collect();
     // The loop waits for either lock, so what it knows already is not told again.
-    if units.told == capped && control_loop.lock().soft_caps.count() == capped.len() {
+    if subgroups.told == capped && control_loop.lock().soft_caps.count() == capped.len() {
         return;
     }
     // Background for good needs no meter.
@@ -342,65 +342,69 @@ fn renew_soft_caps(kernel: &Kernel, control_loop: &ControlLoop, units: &mut Unit
         .lock()
         .soft_caps
         .set(&capped, kernel.clock.now_ns());
-    units.told = capped;
+    subgroups.told = capped;
 }
 
 /// Whether processes or tasks of the gate are in groups of their own.
-pub(crate) fn has_units(runtime: &Runtime, gate: &str) -> bool {
+pub(crate) fn has_subgroups(runtime: &Runtime, gate: &str) -> bool {
     let kernel = &runtime.kernel;
-    let mut units = lock(&runtime.units);
-    let Some(divided) = units.find(gate) else {
+    let mut subgroups = lock(&runtime.subgroups);
+    let Some(divided) = subgroups.find(gate) else {
         return false;
     };
     let there = divided.family.list(&kernel.groups).unwrap_or_default();
-    there.iter().any(|(_, unit)| {
+    there.iter().any(|(_, subgroup)| {
         kernel
             .groups
-            .populated(unit)
+            .populated(subgroup)
             .is_ok_and(|populated| populated)
     })
 }
 
-/// What the gate's group has used, with units that lie beside it.
-pub(crate) fn usage_with_units(runtime: &Runtime, gate: &str, group: &GroupPath) -> Option<u64> {
+/// What the gate's group has used, with subgroups that lie beside it.
+pub(crate) fn usage_with_subgroups(
+    runtime: &Runtime,
+    gate: &str,
+    group: &GroupPath,
+) -> Option<u64> {
     let kernel = &runtime.kernel;
     let used = |group: &GroupPath| kernel.groups.usage_ns(group).ok().flatten();
     let own_ns = used(group)?;
-    let mut units = lock(&runtime.units);
-    let beside = units.find(gate).filter(|one| one.family.dir != *group);
+    let mut subgroups = lock(&runtime.subgroups);
+    let beside = subgroups.find(gate).filter(|one| one.family.dir != *group);
     let there = beside.and_then(|one| one.family.list(&kernel.groups).ok());
-    let units_ns = there
+    let subgroups_ns = there
         .unwrap_or_default()
         .iter()
-        .filter_map(|(_, unit)| used(unit))
+        .filter_map(|(_, subgroup)| used(subgroup))
         .sum::<u64>();
-    Some(own_ns + units_ns)
+    Some(own_ns + subgroups_ns)
 }
 
 /// What the kernel counts where a hard cap is for each alone, over the groups that are there now.
-pub(crate) fn units_stat(runtime: &Runtime, gate: &str) -> Option<CpuStat> {
+pub(crate) fn subgroups_stat(runtime: &Runtime, gate: &str) -> Option<CpuStat> {
     let kernel = &runtime.kernel;
-    let mut units = lock(&runtime.units);
-    let divided = units.find(gate).filter(|one| one.limit.is_some())?;
+    let mut subgroups = lock(&runtime.subgroups);
+    let divided = subgroups.find(gate).filter(|one| one.limit.is_some())?;
     let there = divided.family.list(&kernel.groups).ok()?;
     let stats = there
         .iter()
-        .filter_map(|(_, unit)| kernel.groups.cpu_stat(unit).ok());
+        .filter_map(|(_, subgroup)| kernel.groups.cpu_stat(subgroup).ok());
     Some(stats.fold(CpuStat::default(), CpuStat::plus))
 }
 
 /// How a gate is divided, in words.
-pub(crate) fn units_note(runtime: &Runtime, gate: &str) -> Option<String> {
-    let mut units = lock(&runtime.units);
-    let divided = units.find(gate)?;
+pub(crate) fn subgroups_note(runtime: &Runtime, gate: &str) -> Option<String> {
+    let mut subgroups = lock(&runtime.subgroups);
+    let divided = subgroups.find(gate)?;
     let what = match divided.family.per {
         Per::Process => "processes",
         Per::Task => "tasks",
     };
     let last = &divided.last;
-    let mut note = format!("{START}{} groups for {what}", last.units);
+    let mut note = format!("{START}{} groups for {what}", last.subgroups);
     if last.sharing {
-        note.push_str(&format!("; {UNITS_MAX} is the most, so some share one"));
+        note.push_str(&format!("; {SUBGROUPS_MAX} is the most, so some share one"));
     }
     if !last.real_time.is_empty() {
         let tids: Vec<String> = last
@@ -417,19 +421,19 @@ pub(crate) fn units_note(runtime: &Runtime, gate: &str) -> Option<String> {
     Some(note)
 }
 
-/// Without an agent units with a soft cap stay in the background.
-pub(crate) fn leave_units(runtime: &Runtime, gate: &str) {
-    let mut units = lock(&runtime.units);
-    let Some(divided) = units.find(gate).filter(|one| one.soft_ppt.is_some()) else {
+/// Without an agent subgroups with a soft cap stay in the background.
+pub(crate) fn leave_subgroups(runtime: &Runtime, gate: &str) {
+    let mut subgroups = lock(&runtime.subgroups);
+    let Some(divided) = subgroups.find(gate).filter(|one| one.soft_ppt.is_some()) else {
         return;
     };
-    for (_, unit) in divided
+    for (_, subgroup) in divided
         .family
         .list(&runtime.kernel.groups)
         .unwrap_or_default()
     {
-        runtime.control().soft_caps.drop(&unit);
-        if let Err(error) = runtime.journal().set_background(&unit, true) {
+        runtime.control().soft_caps.drop(&subgroup);
+        if let Err(error) = runtime.journal().set_background(&subgroup, true) {
             warn!("{error}");
         }
     }

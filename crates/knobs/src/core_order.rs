@@ -2,7 +2,7 @@
 //!
 //! Main's data is in a cache or two; side work there takes its lines away, whatever core it is on. So the caches are ordered by main's
 //! time on their CPUs, a mean over about ten seconds. An order that changed with every window would move side work for nothing: two neighbours
-//! change places where main's time on them differs by [`MARGIN_PPM`] of a cache's CPUs, and one pair a look. Main itself goes to the
+//! change places where main's time on them differs by [`MARGIN_PPM`] of a cache's CPUs, and one pair a poll. Main itself goes to the
 //! cores that side work leaves free, which keeps the order that there is.
 //!
 //! Among equals, and without main's time by CPU, the last cache and the last core come first: CPU 0 and its neighbours, where the
@@ -13,15 +13,15 @@ use crate::topology::{Core, Topology};
 /// Main's time on two caches differs by no less than this, of the time of a cache's CPUs.
 const MARGIN_PPM: u64 = 100_000;
 
-/// A look's weight in the mean is one in so many.
-const LOOKS: u64 = 10;
+/// A poll's weight in the mean is one in so many.
+const MEAN_POLLS: u64 = 10;
 
 /// A last-level cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Cache {
     llc: u32,
     cores: Vec<Core>,
-    /// Main's time in a look, a mean.
+    /// Main's time in a poll, a mean.
     main_ns: u64,
 }
 
@@ -33,15 +33,15 @@ impl Cache {
 
 /// The order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Order {
+pub(crate) struct CoreOrder {
     topology: Topology,
     /// Side work gets the first first.
     caches: Vec<Cache>,
     last_ns: Vec<u64>,
-    looks: u64,
+    polls: u64,
 }
 
-impl Order {
+impl CoreOrder {
     /// Another machine than before is ordered from scratch.
     pub(crate) fn set_topology(&mut self, topology: &Topology) {
         if *topology == self.topology {
@@ -79,7 +79,7 @@ impl Order {
         cores
     }
 
-    /// Main's time by CPU at this look; whether the order changes.
+    /// Main's time by CPU at this poll; whether the order changes.
     pub(crate) fn note_main(&mut self, main_ns: &[u64]) -> bool {
         if main_ns.len() != self.last_ns.len() {
             self.last_ns = main_ns.to_vec();
@@ -90,7 +90,7 @@ impl Order {
             let of = |times: &[u64]| times.get(at).copied().unwrap_or(0);
             of(main_ns).saturating_sub(of(&self.last_ns))
         };
-        let weight = LOOKS.min(self.looks + 1);
+        let weight = MEAN_POLLS.min(self.polls + 1);
         for cache in &mut self.caches {
             let now_ns: u64 = cache
                 .cores
@@ -101,9 +101,9 @@ impl Order {
             cache.main_ns = (cache.main_ns * (weight - 1) + now_ns) / weight;
         }
         self.last_ns.copy_from_slice(main_ns);
-        self.looks += 1;
-        // The first look has a second of main to go by: that is one look's worth, and all there is.
-        let swaps = if self.looks == 1 {
+        self.polls += 1;
+        // The first poll has a second of main to go by: that is one poll's worth, and all there is.
+        let swaps = if self.polls == 1 {
             self.caches.len().pow(2)
         } else {
             1
@@ -117,7 +117,7 @@ impl Order {
     fn swap_one(&mut self) -> bool {
         let wrong = |pair: &[Cache]| {
             let least = pair[0].cpus().min(pair[1].cpus());
-            // A look is about a second.
+            // A poll is about a second.
             let margin_ns = least * 1_000 * MARGIN_PPM;
             pair[0].main_ns > pair[1].main_ns.saturating_add(margin_ns)
         };

@@ -2,9 +2,9 @@
 //!
 //! What is forked begins in its parent's group and shares that until a [`sweep`] finds it: a cap is never multiplied by a
 //! fork, only shared for a while. A sweep does a bounded number of moves, so a storm of forks costs no more than a quiet
-//! gate, and makes at most [`UNITS_MAX`] groups; what is more shares one. Empty groups are removed.
+//! gate, and makes at most [`SUBGROUPS_MAX`] groups; what is more shares one. Empty groups are removed.
 //!
-//! A unit's quota stands before anybody is in it. Real-time tasks are left where they are: no cap is for them, and v1 with
+//! A subgroup's quota stands before anybody is in it. Real-time tasks are left where they are: no cap is for them, and v1 with
 //! RT_GROUP_SCHED would refuse them anyway.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,17 +14,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::group::{GroupError, GroupPath, GroupResult, Groups};
 
-mod one;
+mod member;
 
-use one::{One, is_real_time_now, threads_of};
+use member::{Member, is_real_time_now, threads_of};
 
 /// Groups of one gate; what is beyond them shares the last.
-pub const UNITS_MAX: usize = 512;
+pub const SUBGROUPS_MAX: usize = 512;
 /// Rounds of moving back; each finds what was forked during the one before.
 const ROUNDS_MAX: u32 = 20;
 /// Tasks that one sweep looks at.
-const LOOKS_MAX: usize = 256;
-/// The unit of those that have none of their own; no task has this number.
+const SWEEP_TASKS_MAX: usize = 256;
+/// The subgroup of those that have none of their own; no task has this number.
 const SHARED: i32 = 0;
 
 /// Whose group one is.
@@ -37,12 +37,12 @@ pub enum Per {
     Task,
 }
 
-/// Where a gate's units are and how they are called.
+/// Where a gate's subgroups are and how they are called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Family {
     /// The gate's group.
     pub group: GroupPath,
-    /// The group in which the units are: the gate's own, or that in which it is itself.
+    /// The group in which the subgroups are: the gate's own, or that in which it is itself.
     pub dir: GroupPath,
     /// How their names begin.
     pub stem: String,
@@ -70,7 +70,7 @@ impl Family {
         id.parse().ok().filter(|_| plain)
     }
 
-    /// Every unit that is there.
+    /// Every subgroup that is there.
     pub fn list(&self, groups: &Groups) -> GroupResult<Vec<(i32, GroupPath)>> {
         let children = match groups.children(&self.dir) {
             Err(error) if error.is_gone() => return Ok(Vec::new()),
@@ -84,17 +84,17 @@ impl Family {
 /// What a sweep did and found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Units that are there now.
-    pub units: usize,
+    /// Subgroups that are there now.
+    pub subgroups: usize,
     /// Processes or tasks that got one of their own, or the shared one.
     pub moved: usize,
-    /// Units that were removed.
+    /// Subgroups that were removed.
     pub removed: usize,
     /// Some were moved, and more may have to be.
     pub more: bool,
-    /// Where it stopped, so that the next one goes on there: the unit (none: the gate's group) and the task.
+    /// Where it stopped, so that the next one goes on there: the subgroup (none: the gate's group) and the task.
     pub stopped_at: Option<(Option<i32>, i32)>,
-    /// There is no unit left, so that some share one.
+    /// There is no subgroup left, so that some share one.
     pub sharing: bool,
     /// Real-time tasks that were left alone.
     pub real_time: BTreeSet<i32>,
@@ -107,13 +107,13 @@ struct Sweep<'a> {
     family: &'a Family,
     furnish: &'a mut dyn FnMut(&GroupPath) -> GroupResult<()>,
     moves_left: usize,
-    looks_left: usize,
+    tasks_left: usize,
     done: BTreeSet<i32>,
     swept: Swept,
 }
 
 /// Gives processes or tasks of the gate a group of their own, at most `moves_max`; goes on `from` where the last sweep stopped.
-/// `furnish` writes a new unit's values, before anybody is in it.
+/// `furnish` writes a new subgroup's values, before anybody is in it.
 ///
 /// # Errors
 /// The gate's own group cannot be read.
@@ -129,15 +129,19 @@ pub fn sweep(
         family,
         furnish,
         moves_left: moves_max,
-        looks_left: LOOKS_MAX,
+        tasks_left: SWEEP_TASKS_MAX,
         done: BTreeSet::new(),
         swept: Swept::default(),
     };
-    let mut units = family.list(groups)?;
-    units.sort_unstable_by_key(|(id, _)| *id);
-    sweep.swept.units = units.len();
+    let mut subgroups = family.list(groups)?;
+    subgroups.sort_unstable_by_key(|(id, _)| *id);
+    sweep.swept.subgroups = subgroups.len();
     let mut places: Vec<_> = std::iter::once((None, family.group.clone()))
-        .chain(units.into_iter().map(|(id, unit)| (Some(id), unit)))
+        .chain(
+            subgroups
+                .into_iter()
+                .map(|(id, subgroup)| (Some(id), subgroup)),
+        )
         .collect();
     let (first, mut first_tid) = from.unwrap_or_default();
     let index = places.iter().position(|(here, _)| *here >= first);
@@ -158,7 +162,7 @@ impl Sweep<'_> {
             self.place(self.groups.tids(place)?, None, first);
             return Ok(());
         };
-        // One file tells of most units that no other process is in them, however many threads are.
+        // One file tells of most subgroups that no other process is in them, however many threads are.
         let is_whole = self.family.per == Per::Process && !self.family.threaded;
         if is_whole && self.groups.procs(place).is_ok_and(|pids| pids == [id]) {
             return Ok(());
@@ -172,10 +176,10 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Moves those of `tids`, from `first` on, that belong elsewhere than in unit `here`.
+    /// Moves those of `tids`, from `first` on, that belong elsewhere than in subgroup `here`.
     fn place(&mut self, mut tids: Vec<i32>, here: Option<i32>, first: i32) {
         // Those that share stay together, or each sweep would look at all of them.
-        if here == Some(SHARED) && self.swept.units >= UNITS_MAX {
+        if here == Some(SHARED) && self.swept.subgroups >= SUBGROUPS_MAX {
             self.swept.sharing = true;
             return;
         }
@@ -186,26 +190,26 @@ impl Sweep<'_> {
             if here == Some(tid) || self.done.contains(&tid) || threads.contains(&tid) {
                 continue;
             }
-            if self.looks_left == 0 || self.moves_left == 0 {
+            if self.tasks_left == 0 || self.moves_left == 0 {
                 self.swept.more = true;
                 self.swept.stopped_at.get_or_insert((here, tid));
                 return;
             }
-            self.looks_left -= 1;
-            let Some(one) = One::look_up(self.groups, self.family, tid) else {
+            self.tasks_left -= 1;
+            let Some(member) = Member::look_up(self.groups, self.family, tid) else {
                 continue;
             };
             if self.family.per == Per::Process {
-                threads.extend(threads_of(&**self.groups.fs(), one.id));
+                threads.extend(threads_of(&**self.groups.fs(), member.id));
             }
-            if here == Some(one.id) || !self.done.insert(one.id) {
+            if here == Some(member.id) || !self.done.insert(member.id) {
                 continue;
             }
-            if self.family.per == Per::Task && one.is_real_time {
+            if self.family.per == Per::Task && member.is_real_time {
                 self.swept.real_time.insert(tid);
                 continue;
             }
-            match self.settle(&one, here) {
+            match self.settle(&member, here) {
                 Ok(()) => {}
                 Err(error) if error.is_gone() => {}
                 Err(GroupError::RealTime { tids, .. }) => self.swept.real_time.extend(tids),
@@ -214,11 +218,11 @@ impl Sweep<'_> {
         }
     }
 
-    /// Puts one into its own unit; where there is none left, into the shared one, unless it shares one already.
-    fn settle(&mut self, one: &One, here: Option<i32>) -> GroupResult<()> {
-        let own = self.family.path_of(one.id)?;
+    /// Puts one into its own subgroup; where there is none left, into the shared one, unless it shares one already.
+    fn settle(&mut self, member: &Member, here: Option<i32>) -> GroupResult<()> {
+        let own = self.family.path_of(member.id)?;
         let is_there = self.groups.exists(&own);
-        let unit = if is_there || self.swept.units < UNITS_MAX - 1 {
+        let subgroup = if is_there || self.swept.subgroups < SUBGROUPS_MAX - 1 {
             own
         } else {
             self.swept.sharing = true;
@@ -227,65 +231,66 @@ impl Sweep<'_> {
             }
             self.family.path_of(SHARED)?
         };
-        let made = self.make(&unit)?;
+        let made = self.make(&subgroup)?;
         self.moves_left -= 1;
-        let moved = one.shift(self.groups, self.family, &unit);
+        let moved = member.shift(self.groups, self.family, &subgroup);
         let is_moved = matches!(moved, Ok(true));
         if !is_moved && made {
-            self.remove(&unit);
+            self.remove(&subgroup);
         }
         self.swept.moved += usize::from(is_moved);
         moved.map(drop)
     }
 
-    fn make(&mut self, unit: &GroupPath) -> GroupResult<bool> {
-        if self.groups.exists(unit) {
+    fn make(&mut self, subgroup: &GroupPath) -> GroupResult<bool> {
+        if self.groups.exists(subgroup) {
             return Ok(false);
         }
-        self.groups.create_unit(unit, self.family.threaded)?;
-        self.swept.units += 1;
-        if let Err(error) = (self.furnish)(unit) {
+        self.groups
+            .create_subgroup(subgroup, self.family.threaded)?;
+        self.swept.subgroups += 1;
+        if let Err(error) = (self.furnish)(subgroup) {
             // Without its cap no task may be in it.
-            self.remove(unit);
+            self.remove(subgroup);
             return Err(error);
         }
         Ok(true)
     }
 
-    fn remove(&mut self, unit: &GroupPath) {
-        match self.groups.remove(unit) {
+    fn remove(&mut self, subgroup: &GroupPath) {
+        match self.groups.remove(subgroup) {
             // A task has come in: the next sweep looks again.
             Ok(_) | Err(GroupError::Busy { .. }) => {}
             Err(error) => self.swept.refused = Some(error.to_string()),
         }
-        if !self.groups.exists(unit) {
-            self.swept.units = self.swept.units.saturating_sub(1);
+        if !self.groups.exists(subgroup) {
+            self.swept.subgroups = self.swept.subgroups.saturating_sub(1);
             self.swept.removed += 1;
         }
     }
 }
 
-/// Moves all processes back into the gate's group and removes the units; true when none is left.
+/// Moves all processes back into the gate's group and removes the subgroups; true when none is left.
 ///
 /// # Errors
-/// The units cannot be listed.
+/// The subgroups cannot be listed.
 pub fn dissolve(groups: &Groups, family: &Family) -> GroupResult<bool> {
     for _ in 0..ROUNDS_MAX {
-        let units = family.list(groups)?;
-        if units.is_empty() {
+        let subgroups = family.list(groups)?;
+        if subgroups.is_empty() {
             return Ok(true);
         }
-        for (_, unit) in units {
-            let tids = groups.tids(&unit).unwrap_or_default();
+        for (_, subgroup) in subgroups {
+            let tids = groups.tids(&subgroup).unwrap_or_default();
             let mut moved = BTreeSet::new();
             for tid in tids {
-                let Some(one) = One::look_up(groups, family, tid) else {
+                let Some(member) = Member::look_up(groups, family, tid) else {
                     continue;
                 };
-                if !moved.insert(one.id) {
+                if !moved.insert(member.id) {
                     continue;
                 }
-                let back = one.shift(groups, family, &family.group);
+                let back = member.shift(groups, family, &family.group);
                 match back {
                     Err(error) if !error.is_gone() => {
                         tracing::warn!(%error, "a task stays in the group of its own");
@@ -293,7 +298,7 @@ pub fn dissolve(groups: &Groups, family: &Family) -> GroupResult<bool> {
                     _ => {}
                 }
             }
-            match groups.remove(&unit) {
+            match groups.remove(&subgroup) {
                 Err(GroupError::Busy { .. }) => {}
                 removed => {
                     removed?;
@@ -305,7 +310,7 @@ pub fn dissolve(groups: &Groups, family: &Family) -> GroupResult<bool> {
 }
 
 /// Threads of `group` and the groups in it that no cap acts on, by number and name: real-time ones. At most `max` are looked
-/// for among the first [`LOOKS_MAX`].
+/// for among the first [`SWEEP_TASKS_MAX`].
 pub fn exempt(groups: &Groups, group: &GroupPath, max: usize) -> BTreeMap<i32, String> {
     let mut found = BTreeMap::new();
     let fs = &**groups.fs();
@@ -313,7 +318,7 @@ pub fn exempt(groups: &Groups, group: &GroupPath, max: usize) -> BTreeMap<i32, S
         .tids(group)
         .unwrap_or_default()
         .into_iter()
-        .take(LOOKS_MAX)
+        .take(SWEEP_TASKS_MAX)
     {
         if found.len() < max && tid > 0 && is_real_time_now(fs, tid) {
             let comm = fs

@@ -8,8 +8,8 @@ use crate::group::{GroupPath, GroupResult, Groups};
 use crate::kfs::KernelFs;
 use crate::target::stat_field;
 
-/// A process or a task, told from a later one with its number.
-pub(super) struct One {
+/// A process or a task of the gate, told from a later one with its number.
+pub(super) struct Member {
     /// The task that was found.
     tid: i32,
     /// The number of what is moved: the task's, or its process's.
@@ -19,7 +19,7 @@ pub(super) struct One {
     pub is_real_time: bool,
 }
 
-impl One {
+impl Member {
     /// `None` when it has exited.
     pub fn look_up(groups: &Groups, family: &Family, tid: i32) -> Option<Self> {
         let fs = &**groups.fs();

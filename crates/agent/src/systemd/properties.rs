@@ -1,10 +1,10 @@
-//! What systemd was told for a unit, over what: written down before it is told, like every knob. It is a file of its own beside
+//! The properties that systemd was told for a unit, over which: written down before it is told, like every knob. It is a file of its own beside
 //! the ledger, because these values belong to a unit and outlive its group.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tidegate_knobs::kfs::KernelFs;
+use tidegate_knobs::kfs::{KernelFs, KfsError};
 use tidegate_knobs::target::UnitName;
 use tracing::warn;
 
@@ -19,9 +19,23 @@ const FILES: [&str; 3] = [
     "50-CPUWeight.conf",
 ];
 
+/// systemd could not be told, or what it is told not written down.
+#[derive(Debug, thiserror::Error)]
+pub enum PropertiesError {
+    /// systemd.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    /// The file.
+    #[error(transparent)]
+    Kfs(#[from] KfsError),
+    /// The file's text.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
 /// One unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Note {
+pub struct PropertyRecord {
     /// The gate that it was told for.
     pub gate: String,
     /// The unit.
@@ -33,15 +47,16 @@ pub struct Note {
     /// Drop-ins that were there before.
     pub had: Vec<PathBuf>,
     /// Without an agent it is taken back after so long; never, where the gate's fallback is the floor.
-    pub taken_back_after_s: Option<u64>,
+    #[serde(rename = "taken_back_after_s")]
+    pub revert_after_s: Option<u64>,
 }
 
 fn file(run_dir: &RunDir) -> PathBuf {
     run_dir.dir().join("units.json")
 }
 
-/// All notes; what cannot be read is reported and counts as none.
-pub fn load(fs: &dyn KernelFs, run_dir: &RunDir) -> Vec<Note> {
+/// All records; what cannot be read is reported and counts as none.
+pub fn load(fs: &dyn KernelFs, run_dir: &RunDir) -> Vec<PropertyRecord> {
     let path = file(run_dir);
     let text = match fs.read(&path) {
         Ok(text) => text,
@@ -60,17 +75,21 @@ pub fn load(fs: &dyn KernelFs, run_dir: &RunDir) -> Vec<Note> {
     })
 }
 
-/// Writes all notes; without any, the file goes.
-pub fn store(fs: &dyn KernelFs, run_dir: &RunDir, notes: &[Note]) -> Result<(), String> {
+/// Writes all records; without any, the file goes.
+pub fn store(
+    fs: &dyn KernelFs,
+    run_dir: &RunDir,
+    records: &[PropertyRecord],
+) -> Result<(), PropertiesError> {
     let path = file(run_dir);
-    if notes.is_empty() {
+    if records.is_empty() {
         return match fs.unlink(&path) {
-            Err(error) if !error.is_gone() => Err(error.to_string()),
+            Err(error) if !error.is_gone() => Err(error.into()),
             _ => Ok(()),
         };
     }
-    let text = serde_json::to_vec_pretty(notes).map_err(|error| error.to_string())?;
-    fs.replace(&path, &text).map_err(|error| error.to_string())
+    let text = serde_json::to_vec_pretty(records)?;
+    Ok(fs.replace(&path, &text)?)
 }
 
 /// The drop-ins for our three values that are there.
@@ -85,22 +104,22 @@ pub fn drop_ins(unit: &UnitName) -> Vec<PathBuf> {
 
 /// Has systemd write again what it would have before, if what it holds is still ours, and removes our drop-ins, which would
 /// outlive it.
-pub fn take_back(note: &Note) -> Result<(), BusError> {
-    if !bus::state(&note.unit)?.is_known() {
+pub fn revert(record: &PropertyRecord) -> Result<(), BusError> {
+    if !bus::state(&record.unit)?.is_known() {
         return Ok(());
     }
-    let found = bus::cpu_values(&note.unit)?;
-    if !found.comes_of(&note.ours) && found != note.was {
+    let found = bus::cpu_values(&record.unit)?;
+    if !found.comes_of(&record.ours) && found != record.was {
         return Err(BusError::Refused {
-            unit: note.unit.to_string(),
+            unit: record.unit.to_string(),
             why: "another program changed its CPUQuota or CPUWeight since; left alone".to_owned(),
         });
     }
-    if found != note.was {
-        bus::set_cpu_values(&note.unit, &note.was)?;
+    if found != record.was {
+        bus::set_cpu_values(&record.unit, &record.was)?;
     }
-    for path in drop_ins(&note.unit) {
-        if note.had.contains(&path) {
+    for path in drop_ins(&record.unit) {
+        if record.had.contains(&path) {
             continue;
         }
         // Gone already, or the folder holds others': either is as it should be.
@@ -112,21 +131,21 @@ pub fn take_back(note: &Note) -> Result<(), BusError> {
 
 /// Takes back those that are `wanted`; a line for each that could not be. What was changed since is forgotten, what could
 /// not be reached is tried again by the next repair.
-pub fn take_back_where(
+pub fn revert_where(
     fs: &dyn KernelFs,
     run_dir: &RunDir,
-    wanted: impl Fn(&Note) -> bool,
+    wanted: impl Fn(&PropertyRecord) -> bool,
 ) -> Vec<String> {
-    let mut notes = load(fs, run_dir);
-    if !notes.iter().any(&wanted) {
+    let mut records = load(fs, run_dir);
+    if !records.iter().any(&wanted) {
         return Vec::new();
     }
     let mut lines = Vec::new();
-    notes.retain(|note| {
-        if !wanted(note) {
+    records.retain(|record| {
+        if !wanted(record) {
             return true;
         }
-        match take_back(note) {
+        match revert(record) {
             Ok(()) => false,
             Err(error) => {
                 lines.push(error.to_string());
@@ -134,7 +153,7 @@ pub fn take_back_where(
             }
         }
     });
-    if let Err(error) = store(fs, run_dir, &notes) {
+    if let Err(error) = store(fs, run_dir, &records) {
         warn!("{error}");
     }
     lines
@@ -146,7 +165,7 @@ mod tests {
     use tidegate_knobs::kfs::RealFs;
 
     #[test]
-    fn notes_are_kept_and_the_file_goes_with_the_last() {
+    fn records_are_kept_and_the_file_goes_with_the_last() {
         let place = tempfile::tempdir().unwrap();
         let run_dir = RunDir::new(place.path(), "t");
         let fs = RealFs::new();
@@ -156,7 +175,7 @@ mod tests {
             period_us: bus::NONE,
             weight: bus::NONE,
         };
-        let note = Note {
+        let record = PropertyRecord {
             gate: "web".into(),
             unit: UnitName::parse("web").unwrap(),
             was: values,
@@ -165,10 +184,15 @@ mod tests {
                 ..values
             },
             had: vec![],
-            taken_back_after_s: Some(5),
+            revert_after_s: Some(5),
         };
-        store(&fs, &run_dir, std::slice::from_ref(&note)).unwrap();
-        assert_eq!(load(&fs, &run_dir), [note]);
+        store(&fs, &run_dir, std::slice::from_ref(&record)).unwrap();
+        assert_eq!(load(&fs, &run_dir), [record]);
+        let text = std::fs::read_to_string(file(&run_dir)).unwrap();
+        assert!(
+            text.contains("taken_back_after_s"),
+            "as earlier agents read it"
+        );
         std::fs::write(file(&run_dir), "[{").unwrap();
         assert_eq!(
             load(&fs, &run_dir),
