@@ -11,6 +11,7 @@ use tracing::{info, warn};
 use crate::errors::of_group;
 use crate::gates::{Attachment, Gate, Gates};
 use crate::kernel::limited_below;
+use crate::lifecycle::repair::forget_gates;
 use crate::process::Life;
 use crate::process::lease::monotonic_ns;
 use crate::runtime::Runtime;
@@ -148,7 +149,7 @@ fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate
     }
     if gates.is_empty() {
         runtime.journal().close();
-        let _ = kernel.fs.unlink(&kernel.run_dir.gates());
+        forget_gates(&*kernel.fs, &kernel.run_dir);
     }
     runtime.control_loop.lease.beat(monotonic_ns());
     runtime.control_loop.lease.leave();

@@ -158,7 +158,15 @@ fn sweep(groups: &Groups, journal: &mut Journal, own: &[GroupPath], run_dir: &Ru
     journal.forget_all(&removed);
     if journal.entries().is_empty() {
         journal.close();
-        let _ = groups.fs().unlink(&run_dir.gates());
+        forget_gates(&**groups.fs(), run_dir);
+    }
+}
+
+/// No gate is left for the next agent.
+pub(crate) fn forget_gates(fs: &dyn KernelFs, run_dir: &RunDir) {
+    match fs.unlink(&run_dir.gates()) {
+        Err(error) if !error.is_gone() => tracing::warn!("{error}; the next agent removes it"),
+        _ => {}
     }
 }
 

@@ -5,6 +5,7 @@
 //! budget holds ([`tidegate_knobs::locks::budget`]). Quota, idle class and neighbours stay as they are. A gate with a limit of its
 //! own keeps that: its cap is a promise, too.
 
+mod own_priority;
 mod stats;
 
 use std::collections::VecDeque;
@@ -20,7 +21,6 @@ use tidegate_knobs::locks::budget::BoostBudgets;
 use tidegate_knobs::locks::watch::Watch;
 use tidegate_knobs::locks::{self, Kind, Lock, Wait};
 use tidegate_knobs::sched::tasks::TaskId;
-use tidegate_knobs::sched::{NORMAL, SchedWrite};
 use tidegate_knobs::sync::lock;
 use tracing::{debug, info, warn};
 
@@ -29,6 +29,7 @@ use crate::gates::Gates;
 use crate::kernel::Kernel;
 use crate::process::Life;
 use crate::runtime::Runtime;
+use own_priority::OwnPriority;
 use stats::Side;
 
 pub(crate) use stats::LockBoostStats;
@@ -54,18 +55,6 @@ const PROCESSES_MAX: usize = 512;
 const THREADS_MAX: usize = 4;
 /// A turn that is not used up is over so much later.
 const TURN_SLACK_NS: u64 = 2_000_000;
-/// While a holder has its turn, this thread has turns of its own, which are due sooner: it takes the rest back at once, also where
-/// there is one CPU.
-const OWN_TURN: SchedWrite = SchedWrite::Deadline {
-    runtime_ns: 1_000_000,
-    period_ns: 4_000_000,
-};
-const OWN_REST: SchedWrite = SchedWrite::Policy {
-    policy: NORMAL,
-    nice: -20,
-    reset_on_fork: false,
-    slice_ns: 0,
-};
 /// How often the lock is polled for its release.
 const STEP: Duration = Duration::from_micros(500);
 /// Files whose holder is kept.
@@ -77,9 +66,6 @@ pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
         lock(&runtime.lock_boost).off = true;
         return;
     }
-    if let Err(error) = runtime.kernel.fs.set_sched(0, &OWN_REST) {
-        debug!("locks: {error}");
-    }
     let watch = Watch::open()
         .inspect_err(|why| info!("locks: waits are looked for, not told: {why}"))
         .ok();
@@ -90,6 +76,7 @@ pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
 pub(crate) fn poll_waits(registry: &Gates, runtime: &Runtime, life: &Life, watch: Option<&Watch>) {
     let kernel = &runtime.kernel;
     let mut lock_boost = LockBoost::new(kernel, &runtime.control_loop);
+    lock_boost.own_priority.rest(&*kernel.fs);
     let mut left = false;
     let mut read_ns = 0;
     let mut stuck: u32 = 0;
@@ -143,6 +130,7 @@ pub(crate) struct LockBoost {
     known: VecDeque<(String, i32)>,
     /// This thread's own time during turns, in the present poll.
     turns_ns: u64,
+    own_priority: OwnPriority,
 }
 
 /// A process of side work that holds a lock main waits for.
@@ -159,6 +147,7 @@ impl LockBoost {
             nth: 0,
             known: VecDeque::new(),
             turns_ns: 0,
+            own_priority: OwnPriority::default(),
         }
     }
 
@@ -304,7 +293,7 @@ impl LockBoost {
         boost.turn_ns = turn_ns;
         let own_ns = thread_ns();
         // Without it the rest of a turn is taken back a little later.
-        let lifted = fs.set_sched(0, &OWN_TURN).is_ok();
+        let lifted = self.own_priority.begin_turn(fs);
         let began_ns = kernel.clock.now_ns();
         let given = give(kernel, &holder.side, boost);
         let released = match &given {
@@ -340,8 +329,8 @@ impl LockBoost {
             }
         }
         // It runs, so its part goes back (what sleeps is another matter, see `put_back`).
-        if lifted && let Err(error) = fs.set_sched(0, &OWN_REST) {
-            debug!("locks: {error}");
+        if lifted {
+            self.own_priority.rest(fs);
         }
         self.turns_ns += thread_ns().saturating_sub(own_ns);
         released

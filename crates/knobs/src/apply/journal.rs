@@ -126,11 +126,11 @@ impl Journal {
             is_bandwidth(&entry.change) && matches!(outcome, Outcome::Failed { .. })
         };
         if outcomes.iter().any(failed) {
-            let again: Vec<u64> = outcomes
-                .iter()
-                .filter(|one| failed(one))
-                .map(|(entry, _)| entry.id)
-                .collect();
+            let mut again = BTreeSet::new();
+            for (entry, outcome) in outcomes.iter().filter(|one| failed(one)) {
+                tracing::info!("{}; tried again", tell(entry, outcome));
+                again.insert(entry.id);
+            }
             outcomes.retain(|one| !failed(one));
             let second = |entry: &Entry| again.contains(&entry.id);
             outcomes.extend(self.ledger.restore_where(&self.groups, second));

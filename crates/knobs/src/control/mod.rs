@@ -16,6 +16,7 @@ mod pulses;
 mod quotas;
 mod soft_caps;
 mod unusable;
+mod write_error;
 mod write_log;
 
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms};

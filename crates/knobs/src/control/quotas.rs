@@ -7,6 +7,7 @@ use tidegate_law::{Demand as Wanted, HeadroomDecision, share};
 
 use super::apply::Apply;
 use super::meter::Use;
+use super::write_error::WriteError;
 use super::write_log::{Write, WriteLog, describe};
 use crate::bandwidth::Bandwidth;
 use crate::group::GroupPath;
@@ -30,8 +31,8 @@ pub struct Target {
     /// After a failure to change that: not before.
     relief_again_ns: u64,
     /// Why the last change of the class failed, and of the quota.
-    class_error: Option<String>,
-    quota_error: Option<String>,
+    class_error: WriteError,
+    quota_error: WriteError,
     /// Unequal weights were seen. A period that came and went with gates would be a write, and so a refill, each time.
     unequal: bool,
 }
@@ -51,8 +52,8 @@ impl Target {
             planner: QuotaPlanner::new(config),
             relieved: false,
             relief_again_ns: 0,
-            class_error: None,
-            quota_error: None,
+            class_error: WriteError::default(),
+            quota_error: WriteError::default(),
             unequal: false,
         }
     }
@@ -63,7 +64,9 @@ impl Target {
     }
 
     fn write_errors(&self) -> impl Iterator<Item = &String> {
-        [&self.class_error, &self.quota_error].into_iter().flatten()
+        [&self.class_error, &self.quota_error]
+            .into_iter()
+            .filter_map(WriteError::get)
     }
 
     /// What stands, as far as the planner knows.
@@ -331,10 +334,10 @@ impl Quotas {
             if let Err(why) = apply.set_yielding(&target.group, !relief) {
                 // Each try rewrites the ledger: not at every step.
                 target.relief_again_ns = now_ns.saturating_add(RELIEF_AFTER_NS);
-                target.class_error = Some(why.message);
+                target.class_error.set(why.message);
                 continue;
             }
-            target.class_error = None;
+            target.class_error.clear();
             target.relieved = relief;
             let write = Write {
                 at_ns: now_ns,
@@ -408,11 +411,11 @@ impl Quotas {
                     .rate_ucpu()
                     .is_some_and(|ucpu| ucpu < standing_ucpu);
                 cut_failed |= is_cut && why.is_incapable;
-                target.quota_error = Some(why.message);
+                target.quota_error.set(why.message);
                 continue;
             }
             has_written = true;
-            target.quota_error = None;
+            target.quota_error.clear();
             self.log.add_quota(Write {
                 at_ns: now_ns,
                 path: target.group.to_string(),

@@ -32,7 +32,8 @@ pub enum GroupError {
     },
     /// A group cannot be removed because something is in it.
     #[error(
-        "group {group}: cannot be removed: processes {pids:?} or groups {groups:?} are in it; end or move them"
+        "group {group}: cannot be removed: {}",
+        why_busy(.pids, .groups)
     )]
     Busy {
         /// Which group.
@@ -146,6 +147,19 @@ impl GroupError {
             Self::Busy { .. } => Some(libc::EBUSY),
             Self::RealTime { .. } => Some(libc::EINVAL),
             _ => None,
+        }
+    }
+}
+
+fn why_busy(pids: &[i32], groups: &[String]) -> String {
+    match (pids, groups) {
+        ([], []) => {
+            "the kernel says that it is busy, and nothing is in it; it is tried again".to_owned()
+        }
+        (pids, []) => format!("processes {pids:?} are in it; end or move them"),
+        ([], groups) => format!("groups {groups:?} are in it; remove them first"),
+        (pids, groups) => {
+            format!("processes {pids:?} and groups {groups:?} are in it; end or move them")
         }
     }
 }

@@ -17,7 +17,7 @@ const ERRNOS: [i32; 6] = [
 
 #[test]
 fn the_agent_dies_at_every_write_boundary() {
-    strike_all("agent-dies", |nth| {
+    strike_all("agent-dies", 75, |nth| {
         let [killed, panics] = [What::Kill, What::Panic].map(|what| Fault::new("agent", nth, what));
         match long() {
             true => vec![killed, panics],
@@ -30,14 +30,14 @@ fn the_agent_dies_at_every_write_boundary() {
 /// Both processes of Tidegate are dead; the next command restores order.
 #[test]
 fn agent_and_guardian_die_at_every_write_boundary() {
-    strike_all("both-die", |nth| {
+    strike_all("both-die", 75, |nth| {
         vec![Fault::new("agent", nth, What::KillBoth)]
     });
 }
 
 #[test]
 fn the_agent_is_refused_at_every_write() {
-    strike_all("agent-refused", |nth| {
+    strike_all("agent-refused", 70, |nth| {
         let all = ERRNOS.map(|errno| Fault::new("agent", nth, What::Errno(errno)));
         match long() {
             true => all.to_vec(),
@@ -48,7 +48,7 @@ fn the_agent_is_refused_at_every_write() {
 
 #[test]
 fn the_agent_freezes_at_write_boundaries() {
-    strike_all("agent-freezes", |nth| match long() || nth % 4 == 1 {
+    strike_all("agent-freezes", 18, |nth| match long() || nth % 4 == 1 {
         true => vec![Fault::new("agent", nth, What::Stop)],
         false => Vec::new(),
     });
@@ -56,14 +56,14 @@ fn the_agent_freezes_at_write_boundaries() {
 
 #[test]
 fn the_guardian_dies_at_every_write_boundary() {
-    strike_all("guardian-dies", |nth| {
+    strike_all("guardian-dies", 8, |nth| {
         vec![Fault::new("guardian", nth, What::Kill)]
     });
 }
 
 #[test]
 fn repair_dies_at_every_write_boundary() {
-    strike_all("repair-dies", |nth| {
+    strike_all("repair-dies", 5, |nth| {
         vec![Fault::new("repair", nth, What::Kill)]
     });
 }

@@ -244,17 +244,23 @@ impl Life {
         }
     }
 
-    /// A refused change is reported by name, by the command or in the agent's log.
+    /// A refused change is told of by the command or as more than information in the agent's log: by its file, or, for a group that
+    /// cannot be made or removed, by that.
     fn check_that_a_refusal_was_told(&mut self) {
         let What::Errno(_) = self.fault.what else {
             return;
         };
         let Some(struck) = self.struck() else { return };
         let path = struck.trim().splitn(3, ' ').nth(2).unwrap_or_default();
+        let group = path.find(self.instance.prefix()).map(|at| &path[at..]);
         let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
-        let told = read(self.instance.path().join("said"))
-            + &read(self.instance.run_dir().join("agent.log"));
-        if !told.contains(path) {
+        let log = read(self.instance.run_dir().join("agent.log"));
+        let told = read(self.instance.path().join("said")) + &log;
+        let names_it = |line: &str| {
+            line.contains(path)
+                || !line.contains(" INFO ") && group.is_some_and(|group| line.contains(group))
+        };
+        if !told.lines().any(names_it) {
             self.wrong
                 .push(format!("the refusal was not told of: {told}"));
         }

@@ -1,0 +1,29 @@
+//! Why the last write of a value failed.
+
+/// Kept while it holds; each reason goes to the log once, for the loop writes many times a second.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WriteError {
+    now: Option<String>,
+    logged: Option<String>,
+}
+
+impl WriteError {
+    /// The write failed.
+    pub fn set(&mut self, why: String) {
+        if self.logged.as_ref() != Some(&why) {
+            tracing::warn!("control loop: {why}; it is tried again");
+            self.logged = Some(why.clone());
+        }
+        self.now = Some(why);
+    }
+
+    /// The write succeeded.
+    pub fn clear(&mut self) {
+        self.now = None;
+    }
+
+    /// Why the last one failed, if it did.
+    pub fn get(&self) -> Option<&String> {
+        self.now.as_ref()
+    }
+}
