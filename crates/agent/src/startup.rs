@@ -41,7 +41,7 @@ use crate::runtime::cpuset_controller::{self, CpusetController};
 use crate::runtime::mechanisms::subgroups;
 use crate::runtime::{Runtime, bursts, control_thread, lock_boost, supervise};
 use crate::server;
-use crate::systemd::bus;
+use crate::systemd::{bus, own_unit};
 use crate::view::SharedStatus;
 
 pub use crate::process::Mode;
@@ -98,6 +98,7 @@ struct Started {
     agent: Arc<Agent>,
     listener: std::os::unix::net::UnixListener,
     housekeeping: Housekeeping,
+    guardian_pid: Option<u32>,
     /// Held for as long as this agent lives.
     _lock: std::fs::File,
 }
@@ -173,6 +174,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     Ok(Started {
         agent,
         listener,
+        guardian_pid: guardian.as_ref().map(std::process::Child::id),
         housekeeping: Housekeeping::new(guardian).with_engine(options.engine),
         _lock: lock_file,
     })
@@ -333,6 +335,7 @@ fn serve(started: Started) -> Result<(), StartError> {
         agent,
         listener,
         housekeeping,
+        guardian_pid,
         _lock,
     } = started;
     let threads = start_threads(&agent, housekeeping)?;
@@ -346,6 +349,7 @@ fn serve(started: Started) -> Result<(), StartError> {
         let listener = tokio::net::UnixListener::from_std(listener)?;
         leave_on_signals(Arc::clone(&agent))?;
         say_ready(agent.life.mode)?;
+        leave_session(agent.life.mode, guardian_pid);
         server::serve(listener, Arc::clone(&agent)).await
     });
     if served.is_err() {
@@ -383,10 +387,27 @@ fn leave_on_signals(agent: Arc<Agent>) -> io::Result<()> {
     Ok(())
 }
 
+/// Agent and guardian on demand would end with the session of the command that started them, where systemd ends all of a session
+/// at its logout (`KillUserProcesses=`).
+fn leave_session(mode: Mode, guardian_pid: Option<u32>) {
+    if mode == Mode::Service || !bus::is_booted() {
+        return;
+    }
+    // Nothing waits for it: systemd may take its time.
+    std::thread::spawn(move || {
+        let pid = std::process::id();
+        let name = format!("tidegate-agent-{pid}.scope");
+        let pids: Vec<u32> = guardian_pid.into_iter().chain([pid]).collect();
+        if let Err(error) = own_unit::own_scope(&name, &pids) {
+            warn!("agent: it stays in the session that started it and may end with that: {error}");
+        }
+    });
+}
+
 /// Whether this is a service that systemd starts again as soon as it has ended.
 fn is_restarted(mode: Mode) -> bool {
     mode == Mode::Service
-        && bus::is_restarting(std::process::id()).unwrap_or_else(|error| {
+        && own_unit::is_restarting(std::process::id()).unwrap_or_else(|error| {
             info!("whether this is a restart is not known ({error}): taken for an end");
             false
         })

@@ -17,6 +17,14 @@ pub fn begin() {
         .init();
     end_at_the_first_panic();
     raise_descriptor_limit();
+    be_killed_last();
+}
+
+/// As the service has it (`OOMScoreAdjust=`): on a machine without memory, what frees CPU for main goes after what takes memory.
+fn be_killed_last() {
+    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "-900") {
+        warn!("oom_score_adj stays: {error}");
+    }
 }
 
 /// A panic in any thread or task ends the process: without one of its threads it would answer, hold the lock, and no longer be in

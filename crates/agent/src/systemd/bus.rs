@@ -2,22 +2,42 @@
 //! rare (a target named, a unit restarted, terms taken back), and an agent that holds none has none to lose.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::clock::monotonic_ns;
 use tidegate_knobs::target::UnitName;
 use zbus::{OwnedObjectPath, OwnedVariant, Variant};
 
-const SYSTEMD: &str = "org.freedesktop.systemd1";
-const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
-const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+pub(super) const SYSTEMD: &str = "org.freedesktop.systemd1";
+pub(super) const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
+pub(super) const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 /// There when, and only when, systemd is the first process (sd_booted(3)).
 pub const BOOTED: &str = "/run/systemd/system";
 /// A busy machine answers within it; a systemd that hangs must not hold up the agent for long.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// After a call without an answer, none is made for so long: what waits for one (the gates' lock, housekeeping) waits once.
+const RETRY: Duration = Duration::from_secs(30);
+static SILENCE: Silence = Silence(AtomicU64::new(0));
+
+/// A bus that does not answer.
+struct Silence(AtomicU64);
+
+impl Silence {
+    fn begin(&self, now_ns: u64) {
+        self.0.store(now_ns.max(1), Ordering::Relaxed);
+    }
+
+    fn is_on(&self, now_ns: u64) -> bool {
+        let since_ns = self.0.load(Ordering::Relaxed);
+        since_ns > 0 && now_ns.saturating_sub(since_ns) < RETRY.as_nanos() as u64
+    }
+}
 
 /// What systemd says for "no value".
 pub const NONE: u64 = u64::MAX;
@@ -220,39 +240,7 @@ pub fn set_cpu_values(unit: &UnitName, values: &CpuValues) -> Result<(), BusErro
     }
 }
 
-/// Whether systemd is restarting the unit that this process belongs to: what it stops, it starts again at once.
-///
-/// # Errors
-/// No systemd, no bus, no answer, or the process is in no unit.
-pub fn is_restarting(pid: u32) -> Result<bool, BusError> {
-    /// Number, unit, type, state, the job's object, the unit's object.
-    type Job = (
-        u32,
-        String,
-        String,
-        String,
-        OwnedObjectPath,
-        OwnedObjectPath,
-    );
-    let whose = format!("of process {pid}");
-    on_bus(async |bus| {
-        let wrong = refused(&whose);
-        let body = (pid,);
-        let method = "GetUnitByPID";
-        let call = bus.call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, &body);
-        let reply = call.await.map_err(&wrong)?;
-        let unit: OwnedObjectPath = reply.body().deserialize().map_err(&wrong)?;
-        let method = "ListJobs";
-        let call = bus.call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, &());
-        let reply = call.await.map_err(&wrong)?;
-        let jobs: Vec<Job> = reply.body().deserialize().map_err(&wrong)?;
-        Ok(jobs
-            .iter()
-            .any(|(_, _, kind, _, _, of)| *of == unit && kind == "restart"))
-    })
-}
-
-fn refused(unit: &str) -> impl Fn(zbus::Error) -> BusError + use<> {
+pub(super) fn refused(unit: &str) -> impl Fn(zbus::Error) -> BusError + use<> {
     let unit = unit.to_owned();
     move |error| BusError::Refused {
         unit: unit.clone(),
@@ -301,11 +289,20 @@ where
 }
 
 /// Runs calls on a connection of their own, in a thread of their own: the caller may be inside another runtime.
-fn on_bus<T: Send>(
+pub(super) fn on_bus<T: Send>(
     calls: impl AsyncFnOnce(zbus::Connection) -> Result<T, BusError> + Send,
 ) -> Result<T, BusError> {
     if !is_booted() {
         return Err(BusError::NoSystemd);
+    }
+    let now_ns = monotonic_ns();
+    if SILENCE.is_on(now_ns) {
+        return Err(BusError::NoBus {
+            why: format!(
+                "it did not answer lately; asked again after {} s",
+                RETRY.as_secs()
+            ),
+        });
     }
     let no_bus = |why: String| BusError::NoBus { why };
     let run = || {
@@ -322,7 +319,10 @@ fn on_bus<T: Send>(
                     .map_err(|error| no_bus(error.to_string()))?;
                 calls(bus).await
             };
-            let late = |_| no_bus(format!("no answer within {} s", PATIENCE.as_secs()));
+            let late = |_| {
+                SILENCE.begin(monotonic_ns());
+                no_bus(format!("no answer within {} s", PATIENCE.as_secs()))
+            };
             tokio::time::timeout(PATIENCE, all).await.map_err(late)?
         })
     };
@@ -339,6 +339,16 @@ fn on_bus<T: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bus_that_does_not_answer_is_waited_for_once_in_a_while() {
+        let silence = Silence(AtomicU64::new(0));
+        assert!(!silence.is_on(5));
+        silence.begin(0);
+        let retry_ns = RETRY.as_nanos() as u64;
+        assert!(silence.is_on(7) && silence.is_on(retry_ns));
+        assert!(!silence.is_on(retry_ns + 1));
+    }
 
     #[test]
     fn a_limit_survives_systemds_arithmetic() {
