@@ -1,6 +1,7 @@
 //! The socket: routes, credentials, errors. What the calls do is in [`crate::api`].
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,11 +108,16 @@ async fn unknown(method: Method, uri: Uri) -> ApiError {
 
 /// A request's body, whatever content type it names.
 async fn read<T: DeserializeOwned>(body: Body) -> Result<T, ApiError> {
-    let refuse =
-        |why: String| ApiError::new(ErrorKind::Usage, format!("socket: request body: {why}"));
     let bytes = to_bytes(body, BODY_BYTES_MAX).await;
-    let bytes = bytes.map_err(|error| refuse(error.to_string()))?;
-    serde_json::from_slice(&bytes).map_err(|error| refuse(error.to_string()))
+    parse(&bytes.map_err(wrong_body)?)
+}
+
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(body).map_err(wrong_body)
+}
+
+fn wrong_body(why: impl Display) -> ApiError {
+    ApiError::new(ErrorKind::Usage, format!("socket: request body: {why}"))
 }
 
 /// The `target` of a query, percent-decoded. A plus is itself: it may stand in a group's name.

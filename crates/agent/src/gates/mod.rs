@@ -5,6 +5,7 @@ mod gate;
 mod hint;
 pub(crate) mod privilege;
 mod rate;
+mod stored;
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -20,6 +21,7 @@ pub(crate) use gate::tests::gate as of_terms;
 pub(crate) use gate::{Attachment, Gate, Record, demand};
 pub(crate) use hint::{HintCounts, HintRound, HintState};
 pub(crate) use rate::RateLimit;
+pub(crate) use stored::read_records;
 
 /// Every gate.
 pub struct Gates {

@@ -9,7 +9,7 @@ use tidegate_knobs::sync::lock;
 use tidegate_terms::{RawTerms, Source};
 use tracing::{info, warn};
 
-use crate::gates::{Attachment, Gate, Gates, Record};
+use crate::gates::{Attachment, Gate, Gates, Record, read_records};
 use crate::kernel::Kernel;
 use crate::process::lease::monotonic_ns;
 use crate::runtime::Runtime;
@@ -106,20 +106,16 @@ fn stored_gates(runtime: &Runtime) -> Vec<Record> {
             return Vec::new();
         }
     };
-    let unread = |error: serde_json::Error| {
+    let (records, unread) = read_records(&text);
+    for error in unread {
         let message = format!(
             "{}: {error}; gates are found by their groups' names instead",
             path.display()
         );
         warn!("{message}");
         lock(&runtime.alerts).insert(message);
-    };
-    // One by one: a record that another version wrote in its own way costs no other gate its terms.
-    let records: Vec<serde_json::Value> = serde_json::from_str(&text)
-        .map_err(unread)
-        .unwrap_or_default();
-    let read = |record| serde_json::from_value(record).map_err(unread).ok();
-    records.into_iter().filter_map(read).collect()
+    }
+    records
 }
 
 /// Groups of ours with work in them that no record tells of: their gates' terms are lost, their class is not.

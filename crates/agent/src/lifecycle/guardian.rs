@@ -38,7 +38,7 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// What one look at the agent says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sight {
+pub(crate) enum Sight {
     Well,
     Left,
     Replaced,
@@ -47,7 +47,7 @@ enum Sight {
 }
 
 /// The agent as seen from the lease and its pidfd.
-fn look(lease: &Lease, agent_pid: i32, dead: bool, now_ns: u64) -> Sight {
+pub(crate) fn look(lease: &Lease, agent_pid: i32, dead: bool, now_ns: u64) -> Sight {
     if lease.agent_pid() != agent_pid {
         return Sight::Replaced;
     }

@@ -11,7 +11,7 @@ use tidegate_knobs::kfs::{self, KernelFs, KfsError, RealFs};
 use tidegate_knobs::ledger::{Change, Entry, LedgerError, own_groups};
 use tidegate_knobs::target::ProcessRef;
 
-use crate::gates::{Attachment, Record};
+use crate::gates::{Attachment, read_records};
 use crate::paths::{RunDir, RunDirError};
 use crate::process::agent_lock::{AgentLock, lock_when_free};
 use crate::systemd::take_back_where;
@@ -122,7 +122,7 @@ pub fn has_records(run_dir: &RunDir) -> bool {
 /// Whether a process that is only known, not limited (`set pid:N class=main`), still runs: the next agent is to know it too.
 fn knows_living(groups: &Groups, run_dir: &RunDir) -> bool {
     let text = groups.fs().read(&run_dir.gates()).unwrap_or_default();
-    let records: Vec<Record> = serde_json::from_str(&text).unwrap_or_default();
+    let (records, _) = read_records(&text);
     records.iter().any(|record| match &record.attachment {
         Attachment::Observed {
             pid, start_ticks, ..

@@ -35,6 +35,8 @@ pub const FILE: &str = "ledger.json";
 pub const MOVING_FILE: &str = "ledger.moving";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const FORMAT: u32 = 1;
+/// Numbers of entries end below this; a thousand a second come to it in nine thousand years.
+const ID_END: u64 = 1 << 48;
 /// Damaged ledgers that are kept for a person to look at.
 const BAD_KEPT_MAX: u32 = 20;
 
@@ -67,6 +69,14 @@ struct Stored {
     boot_id: String,
     next_id: u64,
     entries: Vec<Entry>,
+}
+
+impl Stored {
+    /// A number from [`ID_END`] up, where there is one: the next would soon be none.
+    fn largest_id(&self) -> Option<u64> {
+        let ids = self.entries.iter().map(|entry| entry.id);
+        ids.chain([self.next_id]).max().filter(|id| *id >= ID_END)
+    }
 }
 
 /// The same on its way to the file, which is written at each record: nothing is copied and no space is wasted, for with
@@ -163,8 +173,13 @@ impl Ledger {
             Err(error) => return Err(error.into()),
         };
         let why = match serde_json::from_str::<Stored>(&text) {
-            Ok(stored) if stored.format == FORMAT => return Ok(Some(stored)),
-            Ok(stored) => format!("format {} is not {FORMAT}", stored.format),
+            Ok(stored) if stored.format != FORMAT => {
+                format!("format {} is not {FORMAT}", stored.format)
+            }
+            Ok(stored) => match stored.largest_id() {
+                Some(id) => format!("entry {id}: no agent has counted so far"),
+                None => return Ok(Some(stored)),
+            },
             Err(error) => error.to_string(),
         };
         let aside = self.set_aside(report);
