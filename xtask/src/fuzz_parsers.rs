@@ -122,8 +122,11 @@ fn fuzz(binary: &Path, name: &str, runs: u64) -> Result<u64, String> {
         _ => LENGTH_MAX,
     };
     let mut fuzzer = Command::new(binary);
+    // In memory, and gone with this run.
+    let scratch = tempfile::tempdir_in("/dev/shm").map_err(|error| format!("/dev/shm: {error}"))?;
     fuzzer
         .env("TIDEGATE_FUZZ", name)
+        .env("TMPDIR", scratch.path())
         .arg(format!("-runs={runs}"))
         .arg(format!("-max_len={length_max}"))
         .arg(format!("-artifact_prefix=target/fuzz/finding-{name}-"));

@@ -1,23 +1,21 @@
 //! What others send the agent, and what an earlier agent left it: requests, `gates.json`, the lease, the configuration.
 
 use std::io::Write;
-use std::path::Path;
-use std::sync::LazyLock;
+use std::path::{Path, PathBuf};
 
 use tidegate_agent::fuzz;
 use tidegate_terms::{Config, RawTerms, Source, Term};
 
 use crate::text;
 
-/// A folder of this process's own, in memory where there is such a place.
-pub(crate) static FOLDER: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
-    let memory = Path::new("/dev/shm");
-    let folder = match memory.is_dir() {
-        true => tempfile::tempdir_in(memory),
-        false => tempfile::tempdir(),
-    };
-    folder.expect("a temporary folder can be made")
-});
+thread_local! {
+    static FOLDER: tempfile::TempDir = tempfile::tempdir().expect("a temporary folder can be made");
+}
+
+/// A file of this thread's own.
+pub(crate) fn scratch(name: &str) -> PathBuf {
+    FOLDER.with(|folder| folder.path().join(name))
+}
 
 /// The first byte chooses the call, the rest is its body.
 pub fn requests(data: &[u8]) {
@@ -39,7 +37,7 @@ pub fn lease(data: &[u8]) {
     let Some((pid, page)) = rest.split_first_chunk::<4>() else {
         return;
     };
-    let path = FOLDER.path().join("lease");
+    let path = scratch("lease");
     let written = std::fs::File::create(&path).and_then(|mut file| file.write_all(page));
     written.expect("the folder has room");
     fuzz::lease(&path, u64::from_le_bytes(*now), i32::from_le_bytes(*pid));
