@@ -17,6 +17,7 @@ mod e2e_users;
 mod fault_machine;
 mod fault_namespaces;
 mod golden;
+mod hostile_client;
 mod kill;
 mod kill_foreign;
 mod lab_vm;
