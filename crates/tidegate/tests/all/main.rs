@@ -24,4 +24,5 @@ mod lab_vm;
 mod lock_boost;
 mod sim;
 mod support_fault;
+mod support_hostile;
 mod support_kill;
