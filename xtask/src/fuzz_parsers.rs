@@ -1,4 +1,5 @@
-//! `cargo xtask fuzz-parsers [--runs N] [TARGET...]`: libFuzzer over the parsers of kernel files, terms, units and targets.
+//! `cargo xtask fuzz-parsers [--runs N] [TARGET...]`: libFuzzer over what reads others' input: kernel files, terms, units, targets,
+//! requests, the configuration, the ledger, the gates' file and the lease.
 //!
 //! The targets are `crates/fuzz`'s, in the layout of cargo-fuzz; this needs neither cargo-fuzz nor a nightly compiler: LLVM's
 //! coverage pass is asked for as cargo-fuzz asks for it, and libfuzzer-sys brings the fuzzer. Sanitizers would need nightly;
@@ -11,9 +12,21 @@ use std::time::Instant;
 
 use crate::fuzz::{executed, run_fuzzer, unpack};
 
-const TARGETS: [&str; 4] = ["kernel_files", "targets", "terms", "units"];
+const TARGETS: [&str; 9] = [
+    "config",
+    "gates",
+    "kernel_files",
+    "lease",
+    "ledger",
+    "requests",
+    "targets",
+    "terms",
+    "units",
+];
 const RUNS: u64 = 2_000_000;
+/// The longest input: of files that hold records, two or three of them.
 const LENGTH_MAX: u32 = 512;
+const LENGTH_OF_RECORDS_MAX: u32 = 1_536;
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -104,11 +117,18 @@ fn fuzz(binary: &Path, name: &str, runs: u64) -> Result<u64, String> {
     let seeds = PathBuf::from(format!("crates/fuzz/corpus/{name}.hex"));
     unpack(&seeds, &corpus)?;
     let log_path = format!("target/fuzz/parsers-{name}.log");
+    let length_max = match name {
+        "gates" | "ledger" => LENGTH_OF_RECORDS_MAX,
+        _ => LENGTH_MAX,
+    };
     let mut fuzzer = Command::new(binary);
+    // In memory, and gone with this run.
+    let scratch = tempfile::tempdir_in("/dev/shm").map_err(|error| format!("/dev/shm: {error}"))?;
     fuzzer
         .env("TIDEGATE_FUZZ", name)
+        .env("TMPDIR", scratch.path())
         .arg(format!("-runs={runs}"))
-        .arg(format!("-max_len={LENGTH_MAX}"))
+        .arg(format!("-max_len={length_max}"))
         .arg(format!("-artifact_prefix=target/fuzz/finding-{name}-"));
     let again = PathBuf::from(format!("TIDEGATE_FUZZ={name} {}", binary.display()));
     let said = run_fuzzer(&mut fuzzer, &again, &corpus, &seeds, &log_path)?;

@@ -21,6 +21,8 @@ pub mod client;
 mod control_loop;
 mod errors;
 pub mod ext;
+#[doc(hidden)]
+pub mod fuzz;
 mod gates;
 mod kernel;
 mod lifecycle;

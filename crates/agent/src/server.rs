@@ -1,6 +1,8 @@
 //! The socket: routes, credentials, errors. What the calls do is in [`crate::api`].
 
-use std::collections::BTreeMap;
+mod connection;
+
+use std::fmt::Display;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,24 +12,19 @@ use axum::extract::{RawQuery, State};
 use axum::http::{Method, Uri};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
-use hyper_util::service::TowerToHyperService;
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use tidegate_api::{ApiError, Done, ErrorKind, ExplainView, GateView, RunReply, StatusView};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 
 use crate::agent::Agent;
 use crate::api::reads::{explain_for, status_for};
 use crate::peer::Peer;
+use crate::server::connection::{CONNECTIONS_MAX, Connections, converse, refuse};
 
 /// A command line is at most 2 MiB on Linux, but no sensible request comes near this.
 const BODY_BYTES_MAX: usize = 256 * 1024;
-
-/// How long one connection may take in all; a slow caller must not hold an agent that leaves.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One connection's caller, and the agent that is called.
 #[derive(Clone)]
@@ -107,11 +104,16 @@ async fn unknown(method: Method, uri: Uri) -> ApiError {
 
 /// A request's body, whatever content type it names.
 async fn read<T: DeserializeOwned>(body: Body) -> Result<T, ApiError> {
-    let refuse =
-        |why: String| ApiError::new(ErrorKind::Usage, format!("socket: request body: {why}"));
     let bytes = to_bytes(body, BODY_BYTES_MAX).await;
-    let bytes = bytes.map_err(|error| refuse(error.to_string()))?;
-    serde_json::from_slice(&bytes).map_err(|error| refuse(error.to_string()))
+    parse(&bytes.map_err(wrong_body)?)
+}
+
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(body).map_err(wrong_body)
+}
+
+fn wrong_body(why: impl Display) -> ApiError {
+    ApiError::new(ErrorKind::Usage, format!("socket: request body: {why}"))
 }
 
 /// The `target` of a query, percent-decoded. A plus is itself: it may stand in a group's name.
@@ -128,39 +130,6 @@ fn target(query: &str) -> Result<String, ApiError> {
     Ok(decoded.into_owned())
 }
 
-/// One connection is one call: a client that calls again connects again, and no open connection holds back an agent that
-/// leaves.
-async fn converse(stream: UnixStream, calls: Router, _token: Arc<()>) {
-    let connection = http1::Builder::new()
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(calls));
-    // A caller that goes away or is too slow has no answer to get.
-    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
-}
-
-/// Connections at once, in all and of one user who is not root. Each holds a descriptor, and an agent that has none left
-/// cannot write a quota; the rest wait in the socket's queue, or are closed unanswered.
-const CONNECTIONS_MAX: usize = 128;
-const CONNECTIONS_OF_USER_MAX: usize = 16;
-
-/// How many connections each user has: a token is held by each of them.
-#[derive(Default)]
-struct Connections {
-    users: BTreeMap<u32, Arc<()>>,
-}
-
-impl Connections {
-    /// A token for one more of `peer`'s; `None` when they have enough.
-    fn admit(&mut self, peer: Option<&Peer>) -> Option<Arc<()>> {
-        let uid = peer.map_or(u32::MAX, Peer::charged_to);
-        self.users.retain(|_, token| Arc::strong_count(token) > 1);
-        let token = self.users.entry(uid).or_default();
-        // One of the tokens is the table's own.
-        let room = uid == 0 || Arc::strong_count(token) <= CONNECTIONS_OF_USER_MAX;
-        room.then(|| Arc::clone(token))
-    }
-}
-
 /// Serves until the agent leaves; calls under way then are answered first.
 pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result<()> {
     let routes = routes();
@@ -173,10 +142,13 @@ pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result
             accepted = listener.accept(), if calls.len() < CONNECTIONS_MAX => match accepted {
                 Ok((stream, _)) => {
                     let peer = Peer::of(stream.as_fd()).ok();
-                    if let Some(token) = connections.admit(peer.as_ref()) {
-                        let agent = Arc::clone(&agent);
-                        let routes = routes.clone().with_state(Connection { agent, peer });
-                        calls.spawn(converse(stream, routes, token));
+                    match connections.admit(peer.as_ref()) {
+                        Ok(token) => {
+                            let agent = Arc::clone(&agent);
+                            let routes = routes.clone().with_state(Connection { agent, peer });
+                            calls.spawn(converse(stream, routes, token));
+                        }
+                        Err(error) => refuse(&stream, &error),
                     }
                 }
                 // Out of descriptors, or a caller that left at once: neither ends the agent.
@@ -194,23 +166,6 @@ pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_user_cannot_take_every_connection() {
-        let mut connections = Connections::default();
-        let user = |uid| Peer {
-            uid,
-            ..Peer::default()
-        };
-        let held: Vec<_> = (0..100)
-            .filter_map(|_| connections.admit(Some(&user(1000))))
-            .collect();
-        assert_eq!(held.len(), CONNECTIONS_OF_USER_MAX);
-        assert!(connections.admit(Some(&user(1001))).is_some());
-        assert!((0..100).all(|_| connections.admit(Some(&user(0))).is_some()));
-        drop(held);
-        assert!(connections.admit(Some(&user(1000))).is_some());
-    }
 
     #[test]
     fn targets_are_decoded_or_refused() {

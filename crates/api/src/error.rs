@@ -12,6 +12,9 @@ use crate::Exit;
 /// The media type of an error's body.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
+/// The longest sentence of an answer: details quote what was sent, which may be 256 KiB.
+const DETAIL_BYTES_MAX: usize = 1_024;
+
 /// What sort of failure. The HTTP status and the exit code follow from it; no program needs the sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -156,12 +159,24 @@ impl fmt::Display for ApiError {
 }
 
 impl IntoResponse for ApiError {
-    fn into_response(self) -> Response {
+    fn into_response(mut self) -> Response {
         let status = self.kind.status();
+        shorten(&mut self.detail);
         // Strings and numbers can be serialised.
         let body = serde_json::to_vec(&self).unwrap_or_default();
         (status, [(CONTENT_TYPE, PROBLEM_JSON)], body).into_response()
     }
+}
+
+/// Cuts what is too long out of the middle: the beginning says what and where, the end why.
+fn shorten(detail: &mut String) {
+    if detail.len() <= DETAIL_BYTES_MAX {
+        return;
+    }
+    let half = DETAIL_BYTES_MAX / 2;
+    let begin = (0..=half).rfind(|at| detail.is_char_boundary(*at));
+    let end = (detail.len() - half..detail.len()).find(|at| detail.is_char_boundary(*at));
+    detail.replace_range(begin.unwrap_or(0)..end.unwrap_or(detail.len()), "…");
 }
 
 /// An error as RFC 9457 has it, with `kind` and `mend` besides. `type`, `title` and `status` follow from the kind and are
@@ -253,6 +268,19 @@ mod tests {
             error.to_string(),
             "gate:x: there is no such gate; see `tidegate show`"
         );
+    }
+
+    #[test]
+    fn what_was_sent_is_quoted_in_part() {
+        for long in ["a".repeat(200_000), "\u{e9}".repeat(1_025)] {
+            let mut detail = format!("target: {long}: why");
+            shorten(&mut detail);
+            assert!(detail.len() <= DETAIL_BYTES_MAX + 3, "{}", detail.len());
+            assert!(detail.starts_with("target: ") && detail.ends_with(": why"));
+        }
+        let mut short = "x".repeat(DETAIL_BYTES_MAX);
+        shorten(&mut short);
+        assert_eq!(short.len(), DETAIL_BYTES_MAX);
     }
 
     /// A command that was updated, beside an agent that was not, or the other way round.

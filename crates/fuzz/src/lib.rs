@@ -1,8 +1,12 @@
-//! What parses text that others write: files of the kernel's, terms, units and targets. Each target takes any bytes, must not
-//! panic, and checks what can be said of every answer: what was read is written and read again to the same.
+//! What parses text that others write: files of the kernel's, terms, units and targets; requests, the configuration, and what an
+//! earlier agent left. Each target takes any bytes, must not panic, and checks what can be said of every answer: what was read is
+//! written and read again to the same.
 //!
 //! The harness is `fuzz_targets/parsers.rs` with `TIDEGATE_FUZZ` naming the target; the corpus in `corpus/TARGET` is replayed
 //! by an ordinary test.
+
+mod agent;
+mod ledger;
 
 use std::collections::BTreeMap;
 
@@ -18,11 +22,16 @@ use tidegate_terms::{Config, CpuAmount, RawTerms, Share, Source, TimeSpan};
 pub type Fuzz = fn(&[u8]);
 
 /// Every target, by name.
-pub const TARGETS: [(&str, Fuzz); 4] = [
+pub const TARGETS: [(&str, Fuzz); 9] = [
     ("kernel_files", kernel_files),
     ("terms", terms),
     ("units", units),
     ("targets", targets),
+    ("requests", agent::requests),
+    ("gates", agent::gates),
+    ("lease", agent::lease),
+    ("config", agent::config),
+    ("ledger", ledger::ledger),
 ];
 
 /// The target of this name.

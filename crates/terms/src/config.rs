@@ -105,20 +105,33 @@ impl Config {
             match std::fs::read_to_string(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => errors.push(unreadable(&path, &error)),
-                Ok(text) => config.layers.push(
-                    Reader {
-                        path: &path,
-                        text: &text,
-                    }
-                    .read(&mut errors),
-                ),
+                Ok(text) => config.add(&path, &text, &mut errors),
             }
         }
+        config.checked(errors)
+    }
+
+    /// The configuration that is this one file's text.
+    ///
+    /// # Errors
+    /// All that is wrong in it.
+    pub fn from_text(path: &Path, text: &str) -> Result<Config, ConfigErrors> {
+        let mut config = Config::default();
+        let mut errors = Vec::new();
+        config.add(path, text, &mut errors);
+        config.checked(errors)
+    }
+
+    fn add(&mut self, path: &Path, text: &str, errors: &mut Vec<TermError>) {
+        self.layers.push(Reader { path, text }.read(errors));
+    }
+
+    fn checked(self, mut errors: Vec<TermError>) -> Result<Config, ConfigErrors> {
         if errors.is_empty() {
-            errors.extend(config.contradictions());
+            errors.extend(self.contradictions());
         }
         if errors.is_empty() {
-            Ok(config)
+            Ok(self)
         } else {
             Err(ConfigErrors(errors))
         }

@@ -98,3 +98,38 @@ pub fn written(records: &[&Record], unread: &[UnreadRecord]) -> serde_json::Resu
             .collect(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_garbage_costs_no_other_record() {
+        let gate = crate::gates::of_terms("job", &[("class", "side")]);
+        let record = serde_json::to_string(&gate.record).unwrap();
+        for garbage in ["null", "{}", "[]", "{\"name\": 1}"] {
+            for text in [
+                format!("[{record},{garbage},{record}]"),
+                format!("{{\"format\":1,\"gates\":[{record},{garbage},{record}]}}"),
+            ] {
+                let stored = read(&text).unwrap();
+                assert_eq!(
+                    (stored.records.len(), stored.unread.len()),
+                    (2, 1),
+                    "{text}"
+                );
+                let again = written(&stored.records.iter().collect::<Vec<_>>(), &stored.unread);
+                assert!(
+                    String::from_utf8(again.unwrap())
+                        .unwrap()
+                        .contains(garbage.trim_matches(['{', '}']))
+                );
+            }
+        }
+        // A number that no float holds is no JSON for the reader.
+        for text in ["", "1e999999", "[1e999999]", "{\"format\":2,\"gates\":[]}"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        assert!(read("[]").unwrap().unread.is_empty());
+    }
+}

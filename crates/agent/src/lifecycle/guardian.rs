@@ -39,7 +39,7 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// What one poll finds the agent to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AgentState {
+pub(crate) enum AgentState {
     Well,
     Left,
     HandedOver,
@@ -49,7 +49,7 @@ enum AgentState {
 }
 
 /// The agent as seen from the lease and its pidfd.
-fn agent_state(lease: &Lease, agent_pid: i32, dead: bool, now_ns: u64) -> AgentState {
+pub(crate) fn agent_state(lease: &Lease, agent_pid: i32, dead: bool, now_ns: u64) -> AgentState {
     if lease.agent_pid() != agent_pid {
         return AgentState::Replaced;
     }

@@ -29,9 +29,9 @@ pub(crate) fn agent_lives(run_dir: &RunDir) -> bool {
 
 /// Whether the process is there (a zombie is, until it is waited for).
 pub fn is_alive(pid: i32) -> bool {
-    Pid::from_raw(pid)
-        .filter(|_| pid > 0)
-        .is_some_and(|pid| test_kill_process(pid).is_ok())
+    // The page of a damaged lease may say anything; of a negative number `Pid` makes a panic.
+    let pid = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid).is_ok())
 }
 
 #[cfg(test)]

@@ -284,7 +284,10 @@ impl KernelFs for RealFs {
     }
 
     fn pidfd(&self, pid: i32) -> KfsResult<Option<OwnedFd>> {
-        let held = rustix::process::Pid::from_raw(pid)
+        // Of a negative number `Pid` makes a panic.
+        let positive = Some(pid).filter(|pid| *pid > 0);
+        let held = positive
+            .and_then(rustix::process::Pid::from_raw)
             .ok_or(Errno::SRCH)
             .and_then(|pid| rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()));
         match held {

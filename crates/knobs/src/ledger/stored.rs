@@ -11,6 +11,8 @@ use crate::group::{GroupPath, Groups};
 
 /// The layout of the file as a whole; entries may come in kinds that this version does not know.
 const FORMAT: u32 = 1;
+/// Numbers of entries end below this; a thousand a second come to it in nine thousand years.
+const ID_END: u64 = 1 << 48;
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Stored {
@@ -51,10 +53,22 @@ enum StoringEntry<'a> {
 impl Stored {
     pub fn read(text: &str) -> Result<Self, String> {
         let stored: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        match stored.format {
-            FORMAT => Ok(stored),
-            other => Err(format!("format {other} is not {FORMAT}")),
+        if stored.format != FORMAT {
+            return Err(format!("format {} is not {FORMAT}", stored.format));
         }
+        match stored.largest_id() {
+            Some(id) => Err(format!("entry {id}: no agent has counted so far")),
+            None => Ok(stored),
+        }
+    }
+
+    /// A number from [`ID_END`] up, where there is one: the next would soon be none.
+    fn largest_id(&self) -> Option<u64> {
+        let ids = self.entries.iter().filter_map(|entry| match entry {
+            StoredEntry::Known(entry) => Some(entry.id),
+            StoredEntry::Unread(entry) => entry.id(),
+        });
+        ids.chain([self.next_id]).max().filter(|id| *id >= ID_END)
     }
 
     /// The entries that this version knows, and the others.

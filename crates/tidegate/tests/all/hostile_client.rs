@@ -1,0 +1,226 @@
+//! What a hostile client sends the agent's socket, byte by byte, as a user without rights. After each, root is answered within a
+//! second by the same process, main's gate is there, no descriptor is held, and what was refused is named.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::common::{Background, Instance};
+use crate::support_fault::tell;
+use crate::support_hostile::requests::requests;
+use crate::support_hostile::{
+    Before, CONNECTION, MIB, as_nobody, ask, connect, post, protected, request,
+};
+use crate::support_kill::stage::Stage;
+use crate::support_kill::wait;
+
+#[test]
+fn requests_of_any_form_are_refused_by_name() {
+    let Some((_instance, _main, before)) = protected("requests") else {
+        return;
+    };
+    let requests = requests();
+    let count = requests.len() as u64;
+    for (what, bytes, status, names) in requests {
+        let answer = as_nobody(|| ask(&before.socket, &bytes));
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        assert!(
+            head.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{what}: {answer}"
+        );
+        assert!(
+            head.contains("application/problem+json"),
+            "{what}: {answer}"
+        );
+        let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(names), "{what}: {detail}");
+        assert!(body.len() < 2_048, "{what}: {} bytes", body.len());
+        before.check_root(what);
+        before.check_descriptors(what);
+    }
+    tell("hostile requests", count);
+}
+
+/// How a client keeps connections and asks for nothing.
+fn connections() -> Vec<(&'static str, usize, Vec<u8>)> {
+    let half = request("POST /v1/run", "content-length: 1000\r\n", b"{");
+    vec![
+        ("100 that say nothing", 100, Vec::new()),
+        ("100 with half a line", 100, b"GET /v1/st".to_vec()),
+        ("100 with half a body", 100, half),
+        (
+            "1,000 requests in a row",
+            1,
+            request("GET /v1/status", "", b"").repeat(1000),
+        ),
+        (
+            "100 that do not read",
+            100,
+            request("GET /v1/status", "", b""),
+        ),
+    ]
+}
+
+#[test]
+fn connections_that_are_held_or_dropped_hold_up_nobody() {
+    let Some((_instance, _main, before)) = protected("connections") else {
+        return;
+    };
+    for (what, count, bytes) in connections() {
+        for dropped in [true, false] {
+            let held: Vec<UnixStream> = as_nobody(|| {
+                (0..count)
+                    .map(|_| {
+                        let mut stream = connect(&before.socket);
+                        let _ = stream.write_all(&bytes);
+                        stream
+                    })
+                    .filter(|_| !dropped)
+                    .collect()
+            });
+            before.check_root(what);
+            assert!(
+                before.open() <= before.descriptors + 18,
+                "{what}: 16 of a user's"
+            );
+            drop(held);
+            before.check_descriptors(what);
+        }
+    }
+    tell("connections held or dropped", 10);
+}
+
+/// A byte a second from each of 16 clients: they are cut off in the end, and root is answered all the while.
+#[test]
+fn slow_clients_are_cut_off() {
+    let Some((_instance, _main, before)) = protected("slow") else {
+        return;
+    };
+    let mut slow: Vec<UnixStream> =
+        as_nobody(|| (0..16).map(|_| connect(&before.socket)).collect());
+    let refused = as_nobody(|| ask(&before.socket, b""));
+    assert!(
+        refused.contains("uid 65534 has 16 connections"),
+        "{refused}"
+    );
+    let began = Instant::now();
+    for byte in request("GET /v1/status", "", b"") {
+        slow.retain_mut(|stream| stream.write_all(&[byte]).is_ok());
+        if slow.is_empty() {
+            break;
+        }
+        before.check_root("a byte a second");
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    let lived = began.elapsed();
+    assert!(
+        slow.is_empty() && lived < CONNECTION,
+        "{} after {lived:?}",
+        slow.len()
+    );
+    before.check_descriptors("a byte a second");
+    tell("slow clients", 16);
+}
+
+/// All at once, beside a main that works and side work that takes what it can: side work stays limited, it is cut to the tolerance when
+/// main needs the machine, and root is answered.
+#[test]
+fn all_at_once_main_stays_protected() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: hostile: it becomes nobody, which takes root");
+        return;
+    }
+    let Some(stage) = Stage::new("hostile") else {
+        return;
+    };
+    let before = Before::new(stage.instance.run_dir().join("tidegate.sock"));
+    let over = AtomicBool::new(false);
+    let attack = |bytes: Vec<u8>, held_for: Duration| {
+        let (socket, over) = (before.socket.clone(), &over);
+        move || {
+            as_nobody(|| {
+                let mut made = 0_u64;
+                while !over.load(Ordering::Relaxed) {
+                    let mut stream = connect(&socket);
+                    let _ = stream.write_all(&bytes);
+                    std::thread::sleep(held_for);
+                    made += 1;
+                }
+                made
+            })
+        }
+    };
+    let noise = vec![0xff; 8 * MIB];
+    let half = request("POST /v1/run", "content-length: 1000\r\n", b"{");
+    let deep = post("/v1/set", "[".repeat(100_000));
+    let read = request("GET /v1/status", "", b"");
+    let moment = Duration::from_millis(1);
+    let asked: u64 = std::thread::scope(|scope| {
+        let mut attacks = vec![
+            scope.spawn(attack(noise, moment)),
+            scope.spawn(attack(deep, moment)),
+            scope.spawn(attack(read, moment)),
+        ];
+        for _ in 0..20 {
+            attacks.push(scope.spawn(attack(half.clone(), Duration::from_millis(500))));
+        }
+        let runs = scope.spawn(|| many_runs(&stage.instance, &over));
+        let cuts = cuts(&stage, &before);
+        over.store(true, Ordering::Relaxed);
+        let asked = attacks
+            .into_iter()
+            .map(|attack| attack.join().unwrap())
+            .sum::<u64>();
+        assert!(runs.join().unwrap() >= 100, "gates were asked for");
+        eprintln!(
+            "figure: hostile: a cut within {:.3} s, at most",
+            cuts.as_secs_f64()
+        );
+        asked
+    });
+    stage.watch.check();
+    before.check_root("after all");
+    tell("hostile connections at once", asked);
+    stage.end();
+}
+
+/// How often and for how long main takes the machine; says the slowest cut to the tolerance.
+fn cuts(stage: &Stage, before: &Before) -> Duration {
+    const ROUNDS: u32 = 3;
+    let limit = stage.limit();
+    let mut slowest = Duration::ZERO;
+    for _ in 0..ROUNDS {
+        std::thread::sleep(Duration::from_millis(500));
+        before.check_root("all at once");
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let hog = "while :; do :; done & ".repeat(cpus) + "wait";
+        let hogs = stage.instance.background(&["--main"], &["sh", "-c", &hog]);
+        slowest = slowest.max(wait("the cut", Duration::from_secs(5), || {
+            limit.is_at_floor()
+        }));
+        before.check_root("all at once, main takes all");
+        drop(hogs);
+    }
+    slowest
+}
+
+/// A user that asks for one gate after the other; says how often it asked.
+fn many_runs(instance: &Instance, over: &AtomicBool) -> u64 {
+    let mut running = Vec::new();
+    let mut asked = 0;
+    while !over.load(Ordering::Relaxed) && asked < 1_000 {
+        let mut command = instance.on(std::process::Command::new("setpriv"));
+        command
+            .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+            .arg(instance.binary())
+            .args(["run", "--side", "--quiet", "--", "sleep", "1000"])
+            .stderr(std::process::Stdio::null())
+            .current_dir("/");
+        running.push(Background(command.spawn().unwrap()));
+        asked += 1;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    asked
+}
