@@ -118,11 +118,12 @@ mod tests {
                     (2, 1),
                     "{text}"
                 );
-                let again = written(&stored.records.iter().collect::<Vec<_>>(), &stored.unread);
-                assert!(
-                    String::from_utf8(again.unwrap())
-                        .unwrap()
-                        .contains(garbage.trim_matches(['{', '}']))
+                let records: Vec<_> = stored.records.iter().collect();
+                let again = written(&records, &stored.unread).unwrap();
+                let again = read(&String::from_utf8(again).unwrap()).unwrap();
+                assert_eq!(
+                    (again.records, again.unread),
+                    (stored.records, stored.unread)
                 );
             }
         }

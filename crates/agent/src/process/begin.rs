@@ -3,7 +3,7 @@
 use std::io;
 use std::panic;
 
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 /// Called once, before anything else.
 pub fn begin() {
@@ -23,7 +23,7 @@ pub fn begin() {
 /// As the service has it (`OOMScoreAdjust=`): on a machine without memory, what frees CPU for main goes after what takes memory.
 fn be_killed_last() {
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "-900") {
-        warn!("oom_score_adj stays: {error}");
+        info!("oom_score_adj stays: {error}");
     }
 }
 
