@@ -47,7 +47,7 @@ round() {
 	else
 		export TIDEGATE_KILLS=${KILLS:-50}
 	fi
-	for test in boundaries fault_machine fault_namespaces kill kill_foreign; do
+	for test in boundaries fault_machine fault_namespaces hostile_client kill kill_foreign; do
 		part "$test" cargo test --package tidegate --test all -- "$test::" --nocapture
 	done
 	[ "${VM:-yes}" = no ] || part vm cargo xtask vm fault- engine-kill engine-hotplug

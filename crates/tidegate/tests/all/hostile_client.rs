@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -64,7 +65,7 @@ fn connections() -> Vec<(&'static str, usize, Vec<u8>)> {
 }
 
 #[test]
-fn connections_that_are_held_or_dropped_hold_up_nobody() {
+fn connections_that_are_held_or_dropped_delay_no_call() {
     let Some((_instance, _main, before)) = protected("connections") else {
         return;
     };
@@ -124,8 +125,8 @@ fn slow_clients_are_cut_off() {
     tell("slow clients", 16);
 }
 
-/// All at once, beside a main that works and side work that takes what it can: side work stays limited, it is cut to the tolerance when
-/// main needs the machine, and root is answered.
+/// All at once, beside a main that works and side work that takes what it can: side work stays limited, it is at the tolerance
+/// when main needs the machine, and root is answered.
 #[test]
 fn all_at_once_main_stays_protected() {
     if !rustix::process::geteuid().is_root() {
@@ -167,17 +168,14 @@ fn all_at_once_main_stays_protected() {
             attacks.push(scope.spawn(attack(half.clone(), Duration::from_millis(500))));
         }
         let runs = scope.spawn(|| many_runs(&stage.instance, &over));
-        let cuts = cuts(&stage, &before);
-        over.store(true, Ordering::Relaxed);
+        let ends = Ends(&over);
+        main_takes_all(&stage, &before);
+        drop(ends);
         let asked = attacks
             .into_iter()
             .map(|attack| attack.join().unwrap())
             .sum::<u64>();
         assert!(runs.join().unwrap() >= 100, "gates were asked for");
-        eprintln!(
-            "figure: hostile: a cut within {:.3} s, at most",
-            cuts.as_secs_f64()
-        );
         asked
     });
     stage.watch.check();
@@ -186,24 +184,35 @@ fn all_at_once_main_stays_protected() {
     stage.end();
 }
 
-/// How often and for how long main takes the machine; says the slowest cut to the tolerance.
-fn cuts(stage: &Stage, before: &Before) -> Duration {
+/// Ends the attacks, also where the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Main takes the machine now and then: side work is at the tolerance soon (the attackers' own use is main's demand, so that it
+/// mostly is before).
+fn main_takes_all(stage: &Stage, before: &Before) {
     const ROUNDS: u32 = 3;
+    // Of the start of a process and a loop of 5 ms, beside all that the attackers take.
+    const CUT: Duration = Duration::from_secs(2);
     let limit = stage.limit();
-    let mut slowest = Duration::ZERO;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    // The default tolerance is 1 %; periods are whole microseconds.
+    let tolerance_ucpu = 10_010 * cpus as u64;
     for _ in 0..ROUNDS {
         std::thread::sleep(Duration::from_millis(500));
         before.check_root("all at once");
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let hog = "while :; do :; done & ".repeat(cpus) + "wait";
         let hogs = stage.instance.background(&["--main"], &["sh", "-c", &hog]);
-        slowest = slowest.max(wait("the cut", Duration::from_secs(5), || {
-            limit.is_at_floor()
-        }));
+        let is_cut = || limit.rate_ucpu().is_some_and(|rate| rate <= tolerance_ucpu);
+        wait("the cut", CUT, is_cut);
         before.check_root("all at once, main takes all");
         drop(hogs);
     }
-    slowest
 }
 
 /// A user that asks for one gate after the other; says how often it asked.
@@ -217,7 +226,8 @@ fn many_runs(instance: &Instance, over: &AtomicBool) -> u64 {
             .arg(instance.binary())
             .args(["run", "--side", "--quiet", "--", "sleep", "1000"])
             .stderr(std::process::Stdio::null())
-            .current_dir("/");
+            .current_dir("/")
+            .process_group(0);
         running.push(Background(command.spawn().unwrap()));
         asked += 1;
         std::thread::sleep(Duration::from_millis(5));
