@@ -5,7 +5,7 @@
 #
 #   HOURS=2 scripts/soak.sh          VM=no leaves the virtual machine out; KILLS=200 random kills of each kind (50);
 #                                    EXT_S=600 seconds of ext-soak a kernel (1800, at most 3600), once;
-#                                    EXT_S=0: none
+#                                    EXT_S=0: none; OLD=PATH an earlier build of tidegate, to change to and fro with
 #   HOURS=0 scripts/soak.sh          one short round: in memory all faults, on this kernel those of `make test`, no virtual
 #                                    machine (VM=yes has it, and a minute of ext-soak a kernel). Each part tells how long it took
 set -u
@@ -50,6 +50,8 @@ round() {
 	for test in boundaries fault_machine fault_namespaces hostile_client kill kill_foreign; do
 		part "$test" cargo test --package tidegate --test all -- "$test::" --nocapture
 	done
+	part attacks scripts/attacks.sh target/debug/tidegate
+	part upgrade scripts/upgrade.sh "${OLD:-target/debug/tidegate}" target/debug/tidegate
 	[ "${VM:-yes}" = no ] || part vm cargo xtask vm fault- engine-kill engine-hotplug
 }
 

@@ -1,12 +1,11 @@
 //! The file of gates: what is written down of each, for the next agent. It is read record by record: one that another version wrote
-//! in its own way costs no other gate its terms, and is written back as it was.
+//! in its own way costs no other gate its terms, and is written back as it was. So the file as a whole has no version: a list of
+//! records is what every version reads.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::gates::Record;
-
-const FORMAT: u32 = 1;
 
 /// The file as read.
 #[derive(Debug, Default)]
@@ -37,23 +36,6 @@ impl UnreadRecord {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum File {
-    Formatted {
-        format: u32,
-        gates: Vec<Value>,
-    },
-    /// As agents before 25 November 2026 wrote it.
-    Bare(Vec<Value>),
-}
-
-#[derive(Serialize)]
-struct Storing<'a> {
-    format: u32,
-    gates: Vec<StoringRecord<'a>>,
-}
-
 #[derive(Serialize)]
 #[serde(untagged)]
 enum StoringRecord<'a> {
@@ -64,14 +46,9 @@ enum StoringRecord<'a> {
 /// Reads the file's text.
 ///
 /// # Errors
-/// It is no file of gates, or of another layout as a whole.
+/// It is no list.
 pub fn read(text: &str) -> Result<StoredGates, String> {
-    let file: File = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let records = match file {
-        File::Formatted { format, gates } if format == FORMAT => gates,
-        File::Formatted { format, .. } => return Err(format!("format {format} is not {FORMAT}")),
-        File::Bare(gates) => gates,
-    };
+    let records: Vec<Value> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let mut stored = StoredGates::default();
     for record in records {
         match Record::deserialize(&record) {
@@ -91,12 +68,10 @@ pub fn written(records: &[&Record], unread: &[UnreadRecord]) -> serde_json::Resu
         .iter()
         .filter(|record| unread.iter().all(|other| other.name() != record.name));
     let gates = known.map(|record| StoringRecord::Known(record));
-    serde_json::to_vec(&Storing {
-        format: FORMAT,
-        gates: gates
-            .chain(unread.iter().map(StoringRecord::Unread))
-            .collect(),
-    })
+    let all: Vec<_> = gates
+        .chain(unread.iter().map(StoringRecord::Unread))
+        .collect();
+    serde_json::to_vec(&all)
 }
 
 #[cfg(test)]
@@ -108,27 +83,22 @@ mod tests {
         let gate = crate::gates::of_terms("job", &[("class", "side")]);
         let record = serde_json::to_string(&gate.record).unwrap();
         for garbage in ["null", "{}", "[]", "{\"name\": 1}"] {
-            for text in [
-                format!("[{record},{garbage},{record}]"),
-                format!("{{\"format\":1,\"gates\":[{record},{garbage},{record}]}}"),
-            ] {
-                let stored = read(&text).unwrap();
-                assert_eq!(
-                    (stored.records.len(), stored.unread.len()),
-                    (2, 1),
-                    "{text}"
-                );
-                let records: Vec<_> = stored.records.iter().collect();
-                let again = written(&records, &stored.unread).unwrap();
-                let again = read(&String::from_utf8(again).unwrap()).unwrap();
-                assert_eq!(
-                    (again.records, again.unread),
-                    (stored.records, stored.unread)
-                );
-            }
+            let stored = read(&format!("[{record},{garbage},{record}]")).unwrap();
+            assert_eq!(
+                (stored.records.len(), stored.unread.len()),
+                (2, 1),
+                "{garbage}"
+            );
+            let records: Vec<_> = stored.records.iter().collect();
+            let again = written(&records, &stored.unread).unwrap();
+            let again = read(&String::from_utf8(again).unwrap()).unwrap();
+            assert_eq!(
+                (again.records, again.unread),
+                (stored.records, stored.unread)
+            );
         }
         // A number that no float holds is no JSON for the reader.
-        for text in ["", "1e999999", "[1e999999]", "{\"format\":2,\"gates\":[]}"] {
+        for text in ["", "1e999999", "[1e999999]", "{}"] {
             assert!(read(text).is_err(), "{text}");
         }
         assert!(read("[]").unwrap().unread.is_empty());

@@ -248,10 +248,46 @@ pub(crate) fn repair_with(
         .into_iter()
         .partition(|group| groups.populated(group).unwrap_or(true));
     sweep(groups, journal, &empty, run_dir);
-    for group in busy {
-        report.push(format!(
-            "group {group}: its processes still run and keep their limit until they end"
-        ));
-    }
+    report.extend(still_running(&busy));
     Ok(report)
+}
+
+/// A few by name: a user may have left hundreds.
+fn still_running(groups: &[GroupPath]) -> Option<String> {
+    const NAMED_MAX: usize = 5;
+    let named: Vec<&str> = groups
+        .iter()
+        .take(NAMED_MAX)
+        .map(GroupPath::as_str)
+        .collect();
+    let more = match groups.len().saturating_sub(NAMED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!groups.is_empty()).then(|| {
+        format!(
+            "{}{more}: processes still run in there and keep their limits until they end",
+            named.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_still_runs_is_one_line() {
+        let groups: Vec<GroupPath> = (0..990)
+            .map(|nth| GroupPath::parse(&format!("/s/{nth}")).unwrap())
+            .collect();
+        assert_eq!(still_running(&[]), None);
+        let one = still_running(&groups[..1]).unwrap();
+        assert!(one.starts_with("/s/0: processes"), "{one}");
+        let all = still_running(&groups).unwrap();
+        assert!(
+            all.contains("/s/4 and 985 more: processes") && !all.contains("/s/5"),
+            "{all}"
+        );
+    }
 }

@@ -104,29 +104,16 @@ fn a_gate_of_a_newer_version_keeps_its_limits_and_its_record() {
 }
 
 #[test]
-fn a_file_of_gates_without_a_format_is_read() {
+fn where_the_file_of_gates_is_none_the_groups_names_are_left_to_go_by() {
     let bed = Bed::new(KINDS[0]);
     let agent = bed.agent().unwrap();
     run_side(&agent, PIDS[0]).unwrap();
     drop(agent);
-    let whole = text(&bed);
-    let bare = whole
-        .strip_prefix(r#"{"format":1,"gates":"#)
-        .and_then(|rest| rest.strip_suffix('}'))
-        .unwrap();
-    bed.fs.replace(&gates_file(&bed), bare.as_bytes()).unwrap();
-    let agent = bed.agent().unwrap();
-    assert_eq!(
-        (gate_names(&agent), alerts(&agent)),
-        (vec!["job".to_owned()], String::new())
-    );
-    drop(agent);
-    // Another layout as a whole: the group's name is what is left to go by.
-    rewrite(&bed, r#"{"format":1"#, r#"{"format":2"#);
+    bed.fs.replace(&gates_file(&bed), b"{}").unwrap();
     let agent = bed.agent().unwrap();
     assert_eq!(gate_names(&agent), ["job"]);
     assert!(
-        alerts(&agent).contains("format 2 is not 1"),
+        alerts(&agent).contains("groups' names"),
         "{}",
         alerts(&agent)
     );
