@@ -1,5 +1,6 @@
 //! What the tests with a hostile client share: a socket by hand, another user, and what must hold after each attack.
 
+pub mod pen;
 pub mod requests;
 
 use std::io::{Read, Write};
