@@ -42,9 +42,11 @@ const SYSTEMD_REST_NS: u64 = 5_000_000_000;
 /// A new gate is empty until its process is in; an ended one stays empty.
 const EMPTY_POLLS_MAX: u32 = 2;
 
-/// A guardian that has not polled for so long is stopped or stuck: it polls five times in that. Found within a poll of ours, it is
-/// replaced within two seconds, which is the lease by default.
-const GUARDIAN_SILENT_NS: u64 = 1_000_000_000;
+/// A guardian that has not polled for so long may be stopped or stuck: it polls three times in that.
+const GUARDIAN_SILENT_NS: u64 = 700_000_000;
+/// Or all processes stood still, as on a virtual machine that lost its CPUs: then the guardian polls within this once they go on.
+/// In all, a stopped one is replaced within two seconds, which is the lease by default.
+const GUARDIAN_GRACE: Duration = Duration::from_millis(300);
 
 /// An agent that was started on demand leaves when it has had no gate for this many polls.
 const IDLE_POLLS_MAX: u32 = 3;
@@ -280,7 +282,7 @@ impl Housekeeping {
         if has_ended {
             warn!("the guardian has ended; starting another");
             self.start_guardian(runtime, life);
-        } else if self.is_guardian_silent(runtime) {
+        } else if self.is_guardian_stuck(runtime) {
             // One that waits in the kernel dies when that lets it; another is started at once.
             if let Some(mut guardian) = self.guardian.take() {
                 let _ = guardian.kill();
@@ -290,6 +292,13 @@ impl Housekeeping {
             warn!("{alert}");
             lock(&runtime.alerts).insert(alert.to_owned());
             self.start_guardian(runtime, life);
+        }
+    }
+
+    fn is_guardian_stuck(&self, runtime: &Runtime) -> bool {
+        self.is_guardian_silent(runtime) && {
+            runtime.kernel.clock.sleep(GUARDIAN_GRACE);
+            self.is_guardian_silent(runtime)
         }
     }
 

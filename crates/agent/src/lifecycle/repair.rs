@@ -65,7 +65,7 @@ pub(crate) fn open_on(
 pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
     match open(run_dir) {
         Ok((groups, mut journal)) => {
-            let mut report = fall_back_with(&mut journal, dead_seconds);
+            let mut report = journal.fall_back(dead_seconds);
             // After the files: systemd may take its time.
             report.extend(revert_where(&**groups.fs(), run_dir, |record| {
                 record
@@ -79,13 +79,6 @@ pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
             "fallback: {why}; the standing quota and cpu.idle remain"
         )],
     }
-}
-
-/// The fallback of what is in this journal.
-pub(crate) fn fall_back_with(journal: &mut Journal, dead_seconds: u64) -> Vec<String> {
-    let mut report = journal.fall_back(dead_seconds);
-    report.extend(journal.yield_again());
-    report
 }
 
 /// Whether no process is left in a group of ours and nothing foreign is in the journal; then everything is removed.
@@ -217,7 +210,7 @@ pub(crate) fn repair_with(
     after: After,
 ) -> Result<Vec<String>, RepairError> {
     if after == After::Crash {
-        return Ok(fall_back_with(journal, 0));
+        return Ok(journal.fall_back(0));
     }
     if after == After::HandOver {
         return Ok(vec![
@@ -242,7 +235,7 @@ pub(crate) fn repair_with(
     };
     let mut report =
         journal.restore_where(|entry| is_foreign(entry) || !is_ours(&own, &entry.group));
-    report.extend(fall_back_with(journal, u64::MAX));
+    report.extend(journal.fall_back(u64::MAX));
     report.extend(revert_where(&**groups.fs(), run_dir, |_| true));
     let (busy, empty): (Vec<GroupPath>, Vec<GroupPath>) = own
         .into_iter()

@@ -13,7 +13,6 @@ use super::{Bed, Kind, PIDS, run_side};
 use crate::After;
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
-use crate::lifecycle::repair as fallback;
 use crate::runtime::cpuset_controller::poll_cpuset;
 
 const V1_CPUSET: &str = "/sys/fs/cgroup/cpuset/tg-side";
@@ -149,7 +148,7 @@ fn a_dead_agents_side_work_yields_and_the_next_goes_on_or_lets_go() {
             let stood = confined(&bed);
             assert!(stood.is_some());
             let (_, mut journal) = bed.without_agent();
-            fallback::fall_back_with(&mut journal, 0);
+            journal.fall_back(0);
             assert_eq!(bed.file("/tg-side", "cpu.idle"), "1");
             assert!(bed.is_limited("/tg-side"));
             assert_eq!(confined(&bed), stood, "that costs main nothing");

@@ -177,7 +177,7 @@ fn a_dead_agents_side_work_is_at_the_floor_and_off_mains_cpus() {
             steps(&bed, &agent, 100);
         }
         let (_, mut journal) = bed.without_agent();
-        crate::lifecycle::repair::fall_back_with(&mut journal, 0);
+        journal.fall_back(0);
         assert!(bed.is_limited("/tg-side"));
         assert_eq!((quota_pct(&bed) <= 2, &*side_cpus(&bed)), (true, "1"));
         drop(journal);

@@ -283,6 +283,32 @@ fn a_relief_that_was_noted_and_not_written_is_no_outside_write() {
     }
 }
 
+/// An agent that dies while it had taken starved side work out of the idle class: what its guardian then puts back stays so.
+#[test]
+fn what_falls_back_to_what_it_was_does_not_yield_again() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let fresh = bed.values("/other");
+        let agent = bed.agent().unwrap();
+        let restored = [("class", "side"), ("fallback", "restore")];
+        super::set(&agent, "cgroup:/other", &restored).unwrap();
+        run_side(&agent, PIDS[0]).unwrap();
+        let mut writer = agent.runtime.quota_writer();
+        for group in ["/other", "/tg-side"] {
+            let group = GroupPath::parse(group).unwrap();
+            writer.set_yielding(&group, false).unwrap();
+        }
+        drop(agent);
+        let (_, mut journal) = bed.without_agent();
+        journal.fall_back(0);
+        assert_eq!(bed.values("/other"), fresh, "{kind:?}");
+        assert_eq!(bed.file("/tg-side", "cpu.idle"), "1", "{kind:?}");
+        // Of no account to what comes later.
+        journal.fall_back(1);
+        assert_eq!(bed.values("/other"), fresh, "{kind:?}");
+    }
+}
+
 #[test]
 fn side_targets_do_not_overlap() {
     for kind in KINDS {

@@ -172,7 +172,7 @@ pub fn guardian_acts(
             .map_err(MachineError::from)
             .and_then(|found| Ok(fallback::open_on(Arc::clone(&machine), &found, &run_dir)?));
         if let Ok((_, mut journal)) = opened {
-            drop(fallback::fall_back_with(&mut journal, 0));
+            drop(journal.fall_back(0));
         }
         acted.store(true, Ordering::SeqCst);
     }))
@@ -196,7 +196,7 @@ impl Bed {
     /// What the guardian does.
     pub fn fall_back(&self) -> Result<Vec<String>, String> {
         let (_, mut journal) = self.journal().map_err(|error| error.to_string())?;
-        Ok(fallback::fall_back_with(&mut journal, 0))
+        Ok(journal.fall_back(0))
     }
 
     /// What `tidegate repair` does.

@@ -126,7 +126,7 @@ fn a_dead_agents_boosts_are_taken_back_by_the_next_process() {
             orphaned(&bed);
             if who == "guardian" || who == "next agent after a guardian" {
                 let (_, mut journal) = bed.without_agent();
-                fallback::fall_back_with(&mut journal, 0);
+                journal.fall_back(0);
             }
             if who == "repair" {
                 let (groups, mut journal) = bed.without_agent();

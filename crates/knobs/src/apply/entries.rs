@@ -174,6 +174,11 @@ pub(super) fn is_bandwidth(change: &Change) -> bool {
     matches!(change, Change::Bandwidth { .. })
 }
 
+/// Whether the change puts a group into the idle class, or gives it the least weight where there is none.
+pub(super) fn is_idle_class(change: &Change) -> bool {
+    matches!(change, Change::Idle { .. } | Change::Weight { .. })
+}
+
 /// Whether the change is a soft cap's, into the background and out of it.
 pub fn is_background(change: &Change) -> bool {
     matches!(change, Change::Background { .. })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_terms as terms;
 
-use super::entries::is_bandwidth;
+use super::entries::{is_bandwidth, is_idle_class};
 use super::idle_class::set_yielding;
 use super::quota_tree::QuotaTree;
 use crate::bandwidth::Bandwidth;
@@ -163,10 +163,14 @@ impl Journal {
     pub fn fall_back(&mut self, dead_seconds: u64) -> Vec<String> {
         let mut report = self.make_way();
         let mut order = ledger::RestoreOrder::default();
+        let mut restored = BTreeSet::new();
         let one = |entry: &Entry| {
             let outcome = order.after(entry, || {
                 ledger::fall_back(&self.groups, self.ledger.moving(), entry, dead_seconds)
             });
+            if outcome == Outcome::Restored && is_idle_class(&entry.change) {
+                restored.insert(entry.group.clone());
+            }
             (outcome != Outcome::Kept).then(|| tell(entry, &outcome))
         };
         let newest_first = || self.ledger.entries().iter().rev();
@@ -176,13 +180,21 @@ impl Journal {
             .chain(newest_first().filter(moves))
             .filter_map(one);
         report.extend(written);
+        report.extend(self.yield_again_but(&restored));
         report
     }
 
     /// Groups that an agent had taken out of the idle class for a while go back: no process is left to do it when main needs it.
     pub fn yield_again(&mut self) -> Vec<String> {
+        self.yield_again_but(&BTreeSet::new())
+    }
+
+    /// The same, but for those that were just put back to what they were before us.
+    fn yield_again_but(&mut self, restored: &BTreeSet<GroupPath>) -> Vec<String> {
         let mut report = Vec::new();
-        for group in self.relieved() {
+        let mut relieved = self.relieved();
+        relieved.retain(|group| !restored.contains(group));
+        for group in relieved {
             let done = self
                 .record_idle_class_change(&group, true)
                 .and_then(|()| Ok(set_yielding(&self.groups, &group, true)?));

@@ -56,7 +56,7 @@ fn the_agent_freezes_at_write_boundaries() {
 
 #[test]
 fn the_guardian_dies_at_every_write_boundary() {
-    strike_all("guardian-dies", 8, |nth| {
+    strike_all("guardian-dies", 5, |nth| {
         vec![Fault::new("guardian", nth, What::Kill)]
     });
 }

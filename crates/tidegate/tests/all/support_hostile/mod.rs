@@ -96,8 +96,21 @@ impl Before {
             agent,
             descriptors: 0,
         };
-        before.descriptors = before.open();
+        before.descriptors = before.settled();
         before
+    }
+
+    /// As many as have been open for a second: threads that start open theirs.
+    fn settled(&self) -> usize {
+        let (mut open, mut since) = (self.open(), Instant::now());
+        while since.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_millis(20));
+            let now = self.open();
+            if now > open {
+                (open, since) = (now, Instant::now());
+            }
+        }
+        open
     }
 
     pub fn open(&self) -> usize {
