@@ -58,4 +58,8 @@ systemctl start t-out.service
 until_true 20 sh -c '[ "$(systemctl is-active t-out)" = failed ]' || fail "it was not refused: $(tidegate status)"
 journalctl -u t-out.service --no-pager >/tmp/said
 grep -q "pids.max = 40" /tmp/said || fail "the refusal does not name the limit: $(tail -n 3 /tmp/said)"
-systemctl stop tidegate.service
+
+# The next case finds the machine as it was.
+systemctl stop tidegate.service other.slice
+systemctl reset-failed
+until_true 20 sh -c "[ ! -d $ROOT/other.slice ]" || fail "the slice stays"
