@@ -40,7 +40,7 @@ trap finish EXIT
 limited() {
 	local group
 	for group in "$other" "$TIDEGATE_PREFIX-side"; do
-		case $(cut -d' ' -f1 <"$mount/$group/$quota") in -1 | max) return 1 ;; esac
+		case $(cut -d' ' -f1 <"$mount/$group/$quota" 2>/dev/null) in -1 | max | "") return 1 ;; esac
 	done
 }
 watch() {
@@ -71,4 +71,6 @@ for way in "$new" "$old" "$new"; do
 done
 touch "$dir/enough"
 [ ! -e "$dir/unlimited" ] || { echo "upgrade: without limits: $(sort "$dir/unlimited" | uniq -c)" >&2; exit 1; }
-echo "upgrade: looked $(wc -l <"$dir/looks") times, always limited"
+looks=$(wc -l <"$dir/looks")
+[ "$looks" -ge 100 ] || { echo "upgrade: looked only $looks times" >&2; exit 1; }
+echo "upgrade: looked $looks times, always limited"

@@ -91,6 +91,7 @@ fn gate(raw: &RawTerms) -> Option<Gate> {
         name: "job".to_owned(),
         target: "run".to_owned(),
         raw: raw.clone(),
+        unread_terms: RawTerms::default(),
         uid: USER,
         charged: None,
         command: Vec::new(),
@@ -135,7 +136,7 @@ pub fn gates(text: &str) {
         return;
     };
     for record in &found.records {
-        let (gate, left_out) = Gate::from_stored(record.clone(), &Config::default());
+        let (gate, left_out) = stored::gate_of(record.clone(), &Config::default());
         check(&gate);
         let strict = Gate::new(record.clone(), &Config::default());
         assert_eq!(strict.is_ok(), left_out.is_empty(), "{:?}", record.raw);

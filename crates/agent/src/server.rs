@@ -130,7 +130,10 @@ fn target(query: &str) -> Result<String, ApiError> {
     Ok(decoded.into_owned())
 }
 
-/// Serves until the agent leaves; calls under way then are answered first.
+/// How long a call that is under way when the agent leaves may take to be answered: the next agent is waited for.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// Serves until the agent leaves; calls under way then are answered first. What has asked for nothing by then is not waited for.
 pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result<()> {
     let routes = routes();
     let mut calls = JoinSet::new();
@@ -159,7 +162,8 @@ pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result
             },
         }
     }
-    while calls.join_next().await.is_some() {}
+    let answered = async { while calls.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(LAST_ANSWERS, answered).await;
     Ok(())
 }
 

@@ -359,6 +359,8 @@ fn serve(started: Started) -> Result<(), StartError> {
     for thread in threads {
         let _ = thread.join();
     }
+    // The next agent has a whole lease from here.
+    agent.runtime.control_loop.lease.beat(monotonic_ns());
     served.map_err(StartError::of(&socket.display().to_string()))
 }
 
@@ -394,22 +396,27 @@ fn leave_session(mode: Mode, guardian_pid: Option<u32>) {
         return;
     }
     // Nothing waits for it: systemd may take its time.
-    std::thread::spawn(move || {
+    let leave = move || {
         let pid = std::process::id();
         let name = format!("tidegate-agent-{pid}.scope");
         let pids: Vec<u32> = guardian_pid.into_iter().chain([pid]).collect();
         if let Err(error) = own_unit::own_scope(&name, &pids) {
             warn!("agent: it stays in the session that started it and may end with that: {error}");
         }
-    });
+    };
+    if let Err(error) = std::thread::Builder::new().spawn(leave) {
+        warn!("agent: it stays in the session that started it and may end with that: {error}");
+    }
 }
 
-/// Whether this is a service that systemd starts again as soon as it has ended.
+/// Whether this is a service that systemd starts again as soon as it has ended. Where systemd does not answer, its ExecStopPost
+/// asks once more, and puts everything back if it was an end.
 fn is_restarted(mode: Mode) -> bool {
     mode == Mode::Service
-        && own_unit::is_restarting(std::process::id()).unwrap_or_else(|error| {
-            info!("whether this is a restart is not known ({error}): taken for an end");
-            false
+        && bus::is_booted()
+        && own_unit::is_restarting().unwrap_or_else(|error| {
+            info!("whether this is a restart is not known: {error}");
+            true
         })
 }
 

@@ -45,6 +45,11 @@ impl RawTerms {
         Ok(terms)
     }
 
+    /// Whether no term is written.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Sets one term, over what stood there.
     pub fn insert(&mut self, name: &str, text: &str, source: Source) {
         self.0.insert(

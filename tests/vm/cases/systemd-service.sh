@@ -86,6 +86,8 @@ wait $watching
 same "what runs" "$(readlink /proc/"$(agent)"/exe)" /usr/bin/tidegate
 restored() { [ "$(cat $UNIT/cpu.max) $(cat $UNIT/cpu.idle)" = "max 100000 0" ]; }
 
+# A stop that overtakes a restart is a stop: nothing stays for an agent that does not come.
+systemctl restart --no-block tidegate.service
 systemctl stop tidegate.service
 same "the service, stopped" "$(systemctl is-active tidegate || true)" inactive
 same "its result" "$(systemctl show -P Result tidegate)" success

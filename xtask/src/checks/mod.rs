@@ -151,7 +151,9 @@ fn run(steps: &[Step], faults_least: u64) -> ExitCode {
     }
     if tally.passed == 0 {
         tally.failed += 1;
-        tally.failures.push("nothing was tested: all was skipped".to_owned());
+        tally
+            .failures
+            .push("nothing was tested: all was skipped".to_owned());
     }
     for reason in &tally.reasons {
         println!("skipped: {reason}");

@@ -1,6 +1,5 @@
 //! The call that makes a gate of a new command. A command asks again where the agent that made its gate died before it answered.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use tidegate_api::{ApiError, ErrorKind, RunReply, RunRequest};
@@ -84,6 +83,7 @@ impl Agent {
             target: "run".to_owned(),
             by_admin: by_admin(peer, &raw),
             raw,
+            unread_terms: RawTerms::default(),
             uid: process.uid,
             charged: charged(peer, process.uid),
             command: kept_command(&request.command),
@@ -116,7 +116,8 @@ impl Agent {
     }
 
     fn name_for(&self, gates: &[Gate], request: &RunRequest) -> Result<GateName, ApiError> {
-        let names: BTreeSet<&str> = gates.iter().map(|gate| gate.record.name.as_str()).collect();
+        let mut names = self.runtime.unread_names();
+        names.extend(gates.iter().map(|gate| gate.record.name.clone()));
         let taken = |name: &GateName| names.contains(name.as_str());
         if let Some(asked) = &request.name {
             let name = GateName::parse(asked).map_err(usage)?;

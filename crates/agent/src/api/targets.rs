@@ -215,7 +215,9 @@ impl Agent {
         (uid, by_admin, user): (u32, BTreeSet<String>, u32),
     ) -> Result<Gate, ApiError> {
         let kernel = &self.runtime.kernel;
-        let taken = |name: &str| gates.iter().any(|gate| gate.record.name == name);
+        let unread = self.runtime.unread_names();
+        let taken =
+            |name: &str| unread.contains(name) || gates.iter().any(|gate| gate.record.name == name);
         let (wanted, attachment) = match target {
             Target::Pid(pid) => {
                 let held = held.as_ref().ok_or_else(|| no_gate(&target.to_string()))?;
@@ -249,6 +251,7 @@ impl Agent {
             name: name.to_string(),
             target: target.to_string(),
             raw,
+            unread_terms: RawTerms::default(),
             uid,
             charged: Some(user).filter(|user| *user != uid),
             command: Vec::new(),

@@ -1,6 +1,6 @@
 //! One gate as the agent keeps it, what all gates together ask for, and the file that the next agent reads.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use tidegate_knobs::apply::fallback_of;
@@ -11,7 +11,7 @@ use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::limit::own_limit;
 use tidegate_knobs::subgroups::Per;
 use tidegate_terms::{
-    Burst, CapScope, Class, Config, Objective, RawTerms, Settings, Term, TermError, Terms, Weight,
+    Burst, CapScope, Class, Config, Objective, RawTerms, Settings, TermError, Terms, Weight,
     combine,
 };
 
@@ -82,6 +82,9 @@ pub struct Record {
     pub target: String,
     /// What was asked for, as it was written.
     pub raw: RawTerms,
+    /// Terms of another version, which this one does not know.
+    #[serde(default, skip_serializing_if = "RawTerms::is_empty")]
+    pub unread_terms: RawTerms,
     /// Whose work it is.
     pub uid: u32,
     /// Whose budget it counts in, where that is another user: one who made user namespaces has many numbers.
@@ -149,29 +152,8 @@ impl Gate {
         Ok(Self::with_terms(record, terms))
     }
 
-    /// As [`Gate::new`], from a record that another version may have written: terms that this one does not know stay in the
-    /// record and are left out, each with why. The class is always kept.
-    pub fn from_stored(record: Record, config: &Config) -> (Self, Vec<TermError>) {
-        let mut left_out = Vec::new();
-        let mut known = RawTerms::default();
-        for (name, raw) in &record.raw.0 {
-            let one = RawTerms(BTreeMap::from([(name.clone(), raw.clone())]));
-            match one.check() {
-                Ok(()) => known.merge(&one),
-                Err(error) => left_out.push(error),
-            }
-        }
-        let terms = config.resolve(&[&known]).unwrap_or_else(|error| {
-            left_out.push(error);
-            known.0.retain(|name, _| name == Term::Class.name());
-            // Not the files' terms: those may be what does not go together.
-            let class_alone = Config::default().resolve(&[&known]);
-            class_alone.expect("a class that was checked is a gate's terms")
-        });
-        (Self::with_terms(record, terms), left_out)
-    }
-
-    fn with_terms(record: Record, terms: Terms) -> Self {
+    /// With terms that are resolved already.
+    pub(super) fn with_terms(record: Record, terms: Terms) -> Self {
         Self {
             record,
             terms,
@@ -344,6 +326,7 @@ pub(crate) mod tests {
             name: name.into(),
             target: "run".into(),
             raw,
+            unread_terms: RawTerms::default(),
             uid: 0,
             charged: None,
             command: vec![],

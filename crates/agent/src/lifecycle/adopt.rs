@@ -42,10 +42,10 @@ pub(crate) fn take_up(registry: &Gates, runtime: &Runtime) {
     let mut gates = registry.lock();
     for record in stored_gates(runtime) {
         let name = record.name.clone();
-        let (gate, left_out) = Gate::from_stored(record, &registry.config);
+        let (gate, left_out) = stored::gate_of(record, &registry.config);
         for why in left_out {
             lock(&runtime.alerts).insert(format!(
-                "gate {name}: {why}; not enforced until it is set again"
+                "gate {name}: {why}; another version set it, and this one does not enforce it"
             ));
         }
         match has_ended(runtime, &gate) {
@@ -53,10 +53,7 @@ pub(crate) fn take_up(registry: &Gates, runtime: &Runtime) {
             true => info!(gate = name, "ended while no agent was there"),
         }
     }
-    let unread: BTreeSet<String> = lock(&runtime.unread_records)
-        .iter()
-        .map(|record| record.name().to_owned())
-        .collect();
+    let unread = runtime.unread_names();
     take_up_nameless(registry, kernel, &mut gates);
     let root = kernel.side_root();
     let main_root = kernel.main_root();
@@ -189,6 +186,7 @@ fn nameless(group: &GroupPath, name: &str, class: &str) -> Record {
         name: name.to_owned(),
         target: "run".to_owned(),
         raw,
+        unread_terms: RawTerms::default(),
         uid: 0,
         charged: None,
         command: Vec::new(),

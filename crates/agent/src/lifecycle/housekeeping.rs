@@ -13,7 +13,8 @@ use super::repair::has_records;
 use crate::gates::{Gate, Gates};
 use crate::kernel::Kernel;
 use crate::lifecycle::follow_units::follow_units;
-use crate::lifecycle::leaving::{leave_if_unused, release_all};
+use crate::lifecycle::leave_if_unused;
+use crate::lifecycle::leaving::release_all;
 use crate::lifecycle::reassert::reassert;
 use crate::lifecycle::renew_all;
 use crate::lifecycle::round_robin::RoundRobin;
@@ -108,6 +109,7 @@ impl Housekeeping {
         }
         // It sees that the agent left; a zombie of ours would be its only trace. Where commands go on, so does it.
         if let Some(mut guardian) = self.guardian
+            && runtime.control_loop.lease.left()
             && !has_records(&kernel.run_dir)
         {
             let _ = guardian.wait();

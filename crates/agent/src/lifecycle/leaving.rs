@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tidegate_knobs::apply::is_boost;
 use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::sync::lock;
 use tracing::{info, warn};
 
 use crate::errors::of_group;
@@ -16,12 +17,13 @@ use crate::process::Life;
 use crate::process::lease::monotonic_ns;
 use crate::runtime::Runtime;
 use crate::runtime::cpuset_controller::end_cpuset;
-use crate::runtime::limits::{release, write_floor};
+use crate::runtime::limits::{release, restore, write_floor};
 use crate::runtime::mechanisms::caps::leave_in_background;
 use crate::runtime::mechanisms::subgroups::{enforce_subgroups, has_subgroups};
 use crate::runtime::mechanisms::withdraw;
 use crate::runtime::publish::save;
 use crate::runtime::supervise::end_ext;
+use crate::systemd::bus::forget_silence;
 
 /// Releases gates that have ended, newest first. The groups that are gone leave the journal at once: a file for each would
 /// keep the rest waiting where thousands end together.
@@ -57,7 +59,7 @@ pub(crate) fn leave(registry: &Gates, runtime: &Runtime, life: &Life) -> usize {
 /// Leaves, unless a gate has come up since it was last polled.
 pub(crate) fn leave_if_unused(registry: &Gates, runtime: &Runtime, life: &Life) {
     let gates = registry.lock();
-    if gates.is_empty() {
+    if gates.is_empty() && runtime.unread_names().is_empty() {
         info!("the last gate has ended; leaving");
         leave_with(runtime, life, gates);
     }
@@ -81,6 +83,7 @@ pub(crate) fn hand_over(registry: &Gates, runtime: &Runtime, life: &Life) {
     // Turns of lock holders end with the agent that gave them.
     runtime.journal().restore_where(is_boost);
     for gate in gates.iter_mut() {
+        runtime.control_loop.lease.beat(monotonic_ns());
         copy_caps_of_ext(runtime, gate);
     }
     if let Err(error) = save(runtime, &gates) {
@@ -104,6 +107,7 @@ fn copy_caps_of_ext(runtime: &Runtime, gate: &mut Gate) {
 fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate>>) -> usize {
     let kernel = &runtime.kernel;
     life.leaving.store(true, Ordering::Release);
+    forget_silence();
     let root = kernel.side_root();
     runtime
         .control()
@@ -118,6 +122,11 @@ fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate
             matches!(gate.record.attachment, Attachment::Owned { .. }) && is_alive(runtime, gate)
         });
     *gates = orphaned;
+    // Another version's gates end as well: what is in the journal for them is put back.
+    let unread = std::mem::take(&mut *lock(&runtime.unread_records));
+    for record in unread {
+        restore(runtime, record.name());
+    }
     for gate in gates.iter_mut() {
         runtime.control_loop.lease.beat(monotonic_ns());
         copy_caps_of_ext(runtime, gate);

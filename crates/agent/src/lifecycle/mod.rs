@@ -10,4 +10,4 @@ pub(crate) mod repair;
 mod round_robin;
 
 pub(crate) use adopt::{renew_all, take_up};
-pub(crate) use leaving::{hand_over, leave};
+pub(crate) use leaving::{hand_over, leave, leave_if_unused};

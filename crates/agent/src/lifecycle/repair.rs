@@ -97,7 +97,7 @@ pub(crate) fn clean_with(groups: &Groups, journal: &mut Journal, run_dir: &RunDi
         .iter()
         .any(|entry| !is_ours(&own, &entry.group));
     let busy = |group: &GroupPath| groups.procs(group).is_ok_and(|pids| !pids.is_empty());
-    if foreign || own.iter().any(busy) || knows_living(groups, run_dir) {
+    if foreign || journal.unread() > 0 || own.iter().any(busy) || knows_living(groups, run_dir) {
         return false;
     }
     sweep(groups, journal, &own, run_dir);
@@ -149,7 +149,7 @@ fn sweep(groups: &Groups, journal: &mut Journal, own: &[GroupPath], run_dir: &Ru
         }
     }
     journal.forget_all(&removed);
-    if journal.entries().is_empty() {
+    if journal.entries().is_empty() && journal.unread() == 0 {
         journal.close();
         forget_gates(&**groups.fs(), run_dir);
     }
@@ -242,6 +242,12 @@ pub(crate) fn repair_with(
         .partition(|group| groups.populated(group).unwrap_or(true));
     sweep(groups, journal, &empty, run_dir);
     report.extend(still_running(&busy));
+    if journal.unread() > 0 {
+        report.push(format!(
+            "{} changes were made by another version of tidegate, whose `repair` can undo them",
+            journal.unread()
+        ));
+    }
     Ok(report)
 }
 

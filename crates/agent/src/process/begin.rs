@@ -22,7 +22,13 @@ pub fn begin() {
 
 /// As the service has it (`OOMScoreAdjust=`): on a machine without memory, what frees CPU for main goes after what takes memory.
 fn be_killed_last() {
-    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "-900") {
+    const FILE: &str = "/proc/self/oom_score_adj";
+    const OURS: i32 = -900;
+    let found = std::fs::read_to_string(FILE).unwrap_or_default();
+    if found.trim().parse().is_ok_and(|found: i32| found <= OURS) {
+        return;
+    }
+    if let Err(error) = std::fs::write(FILE, OURS.to_string()) {
         info!("oom_score_adj stays: {error}");
     }
 }

@@ -81,6 +81,17 @@ impl Runtime {
         self.kernel.journal()
     }
 
+    /// The gates of another version that are left as they are; those whose groups are gone are forgotten.
+    pub(crate) fn unread_names(&self) -> BTreeSet<String> {
+        let mut unread = lock(&self.unread_records);
+        let is_there = |group| self.kernel.groups.exists(&group);
+        unread.retain(|record| record.group().is_none_or(is_there));
+        unread
+            .iter()
+            .map(|record| record.name().to_owned())
+            .collect()
+    }
+
     /// Where the loop's writes go.
     pub(crate) fn quota_writer(&self) -> QuotaWriter {
         QuotaWriter {

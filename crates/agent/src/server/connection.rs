@@ -79,8 +79,10 @@ pub(super) fn refuse(stream: &UnixStream, error: &ApiError) {
     let _ = rustix::io::write(stream, (head + &body).as_bytes());
 }
 
-/// One connection is one call: a client that calls again connects again, and no open connection holds back an agent that
-/// leaves. A caller that goes away or is too slow has no answer to get.
+/// Of a request's head, and of what is read ahead of its body.
+const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// One connection is one call: a client that calls again connects again. A caller that goes away or is too slow has no answer to get.
 pub(super) async fn converse(stream: UnixStream, calls: Router, _token: Token) {
     let asked = Arc::new(AtomicBool::new(false));
     let io = Muted {
@@ -95,6 +97,7 @@ pub(super) async fn converse(stream: UnixStream, calls: Router, _token: Token) {
     let mut connection = http1::Builder::new()
         .keep_alive(false)
         .half_close(true)
+        .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(io), service);
     let conversation = async {
         let Err(why) = poll_fn(|context| connection.poll_without_shutdown(context)).await else {

@@ -288,21 +288,32 @@ where
         .map_err(refused(unit))
 }
 
-/// Runs calls on a connection of their own, in a thread of their own: the caller may be inside another runtime.
+/// The bus is asked again, however silent it was: an agent that leaves has one try.
+pub(crate) fn forget_silence() {
+    SILENCE.0.store(0, Ordering::Relaxed);
+}
+
+/// Runs calls, unless the bus was silent lately.
 pub(super) fn on_bus<T: Send>(
     calls: impl AsyncFnOnce(zbus::Connection) -> Result<T, BusError> + Send,
 ) -> Result<T, BusError> {
-    if !is_booted() {
-        return Err(BusError::NoSystemd);
-    }
-    let now_ns = monotonic_ns();
-    if SILENCE.is_on(now_ns) {
+    if SILENCE.is_on(monotonic_ns()) {
         return Err(BusError::NoBus {
             why: format!(
                 "it did not answer lately; asked again after {} s",
                 RETRY.as_secs()
             ),
         });
+    }
+    ask(calls)
+}
+
+/// Runs calls on a connection of their own, in a thread of their own: the caller may be inside another runtime.
+fn ask<T: Send>(
+    calls: impl AsyncFnOnce(zbus::Connection) -> Result<T, BusError> + Send,
+) -> Result<T, BusError> {
+    if !is_booted() {
+        return Err(BusError::NoSystemd);
     }
     let no_bus = |why: String| BusError::NoBus { why };
     let run = || {

@@ -4,7 +4,7 @@
 //! main is safe, and the agent writes its own value again. A gate follows its unit from group to group.
 
 pub mod bus;
-pub(crate) mod own_unit;
+pub mod own_unit;
 mod properties;
 
 use tidegate_api::{ApiError, ErrorKind};

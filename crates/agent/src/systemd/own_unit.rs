@@ -2,7 +2,7 @@
 
 use zbus::{OwnedObjectPath, Variant};
 
-use super::bus::{BusError, MANAGER, MANAGER_PATH, SYSTEMD, on_bus, refused};
+use super::bus::{BusError, MANAGER, MANAGER_PATH, SYSTEMD, forget_silence, on_bus, refused};
 
 /// Puts the processes into a scope of their own, so that they do not end with the session of the command that started them.
 ///
@@ -27,7 +27,8 @@ pub fn own_scope(name: &str, pids: &[u32]) -> Result<(), BusError> {
 ///
 /// # Errors
 /// No systemd, no bus, no answer, or the process is in no unit.
-pub fn is_restarting(pid: u32) -> Result<bool, BusError> {
+pub fn is_restarting() -> Result<bool, BusError> {
+    let pid = std::process::id();
     /// Number, unit, type, state, the job's object, the unit's object.
     type Job = (
         u32,
@@ -38,6 +39,7 @@ pub fn is_restarting(pid: u32) -> Result<bool, BusError> {
         OwnedObjectPath,
     );
     let whose = format!("of process {pid}");
+    forget_silence();
     on_bus(async |bus| {
         let wrong = refused(&whose);
         let body = (pid,);

@@ -3,12 +3,14 @@
 
 use std::path::PathBuf;
 
+use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::sync::lock;
 
 use super::{Bed, KINDS, PIDS, gate_names, run_side, set_side, unset};
 use crate::After;
 use crate::agent::Agent;
+use crate::lifecycle::leave_if_unused;
 use crate::lifecycle::repair::repair_with;
 
 fn gates_file(bed: &Bed) -> PathBuf {
@@ -57,9 +59,71 @@ fn a_term_of_a_newer_version_costs_a_gate_no_other_term() {
             told.contains("turbo") && told.contains("featherlight") && told.contains("gate job"),
             "{told}"
         );
-        set_side(&agent, "cgroup:/other").unwrap();
+        // The gate can be changed, and what is not known stays with it.
+        super::set(&agent, "gate:job", &[("weight", "50")]).unwrap();
         assert!(text(&bed).contains("turbo"), "kept for the newer one");
+        drop(agent);
+        let agent = bed.agent().unwrap();
+        assert_eq!(agent.gates.lock()[0].weight(), 50, "{kind:?}");
+        assert!(text(&bed).contains("turbo"), "{kind:?}");
+        assert!(
+            !text(&bed).contains("featherlight"),
+            "it was set again: {}",
+            text(&bed)
+        );
     }
+}
+
+/// Side work of a class that is not known is not let loose.
+#[test]
+fn a_class_of_a_newer_version_leaves_the_gate_to_it() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let fresh = bed.values("/other");
+        let agent = bed.agent().unwrap();
+        set_side(&agent, "cgroup:/other").unwrap();
+        drop(agent);
+        rewrite(
+            &bed,
+            r#""class":{"text":"side""#,
+            r#""class":{"text":"tidal""#,
+        );
+        let older = bed.agent().unwrap();
+        assert!(bed.is_limited("/other"), "{kind:?}");
+        assert!(alerts(&older).contains("tidal"), "{}", alerts(&older));
+        // Its name is taken, and an agent with nothing else to do does not leave it alone.
+        let again = super::set(&older, "cgroup:/other", &[("class", "main")]);
+        assert!(
+            again.is_err() || !gate_names(&older).contains(&"other".to_owned()),
+            "{kind:?}"
+        );
+        leave_if_unused(&older.gates, &older.runtime, &older.life);
+        assert!(!older.runtime.control_loop.lease.left(), "{kind:?}");
+        // A stop ends all gates.
+        older.leave();
+        assert_eq!(bed.values("/other"), fresh, "{kind:?}");
+        assert!(super::in_journal(&older).is_empty(), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_gate_of_a_newer_version_is_forgotten_with_its_group() {
+    let bed = Bed::new(KINDS[0]);
+    let agent = bed.agent().unwrap();
+    set_side(&agent, "cgroup:/other").unwrap();
+    drop(agent);
+    rewrite(
+        &bed,
+        r#""attachment":{"in_place""#,
+        r#""attachment":{"hologram""#,
+    );
+    let older = bed.agent().unwrap();
+    assert_eq!(older.runtime.unread_names().len(), 1);
+    let group = older.groups().remove(&GroupPath::parse("/other").unwrap());
+    assert!(group.unwrap());
+    assert!(older.runtime.unread_names().is_empty());
+    leave_if_unused(&older.gates, &older.runtime, &older.life);
+    assert!(older.runtime.control_loop.lease.left());
 }
 
 #[test]

@@ -226,6 +226,11 @@ impl Journal {
         report
     }
 
+    /// How many entries of another version are kept for that.
+    pub fn unread(&self) -> usize {
+        self.ledger.unread()
+    }
+
     /// Removes the file when nothing is in it.
     pub fn close(&self) {
         if let Err(error) = self.ledger.close() {

@@ -230,6 +230,11 @@ impl Ledger {
         self.entries.get(id).is_some() || self.unread.iter().any(|entry| entry.id() == Some(id))
     }
 
+    /// How many entries are in the file that this version cannot read.
+    pub fn unread(&self) -> usize {
+        self.unread.len()
+    }
+
     /// Every entry, oldest first.
     pub fn entries(&self) -> &[Entry] {
         self.entries.all()

@@ -1,7 +1,8 @@
 //! `tidegate repair`: puts back what a dead agent left.
 
-use tidegate_agent::After;
 use tidegate_agent::paths::RunDir;
+use tidegate_agent::systemd::own_unit::is_restarting;
+use tidegate_agent::{After, is_handed_over};
 
 use crate::exit::{Exit, Failure};
 use crate::render;
@@ -37,7 +38,8 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
 fn after(run_dir: &RunDir) -> After {
     match std::env::var("SERVICE_RESULT") {
         Ok(result) if result != "success" => After::Crash,
-        Ok(_) if tidegate_agent::is_handed_over(run_dir) => After::HandOver,
+        // A stop may have overtaken the restart for which the agent left.
+        Ok(_) if is_handed_over(run_dir) && is_restarting().unwrap_or(false) => After::HandOver,
         _ => After::End,
     }
 }
