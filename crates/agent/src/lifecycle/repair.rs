@@ -199,7 +199,15 @@ pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, RepairError
         held => held,
     };
     let (groups, mut journal) = open(run_dir)?;
-    repair_with(&groups, &mut journal, run_dir, after)
+    let report = repair_with(&groups, &mut journal, run_dir, after)?;
+    // No agent comes after all: its guardian need not wait.
+    if after == After::End
+        && is_handed_over(run_dir)
+        && let Ok(lease) = Lease::open(&run_dir.lease())
+    {
+        lease.leave();
+    }
+    Ok(report)
 }
 
 /// The same with this journal, under the agent's lock.
