@@ -21,7 +21,7 @@ use tidegate_api::{
 use tokio::net::UnixStream;
 
 use crate::paths::{RunDir, open_lock};
-use crate::process::liveness::agent_lives;
+use crate::process::liveness::{agent_lives, next_agent_lives};
 use crate::process::program::own_program;
 
 /// A client of one instance's agent. Each call is a connection of its own.
@@ -248,7 +248,7 @@ pub(crate) fn start_agent(run_dir: &RunDir, engine: Option<&str>) -> Result<(), 
         .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
     lock.lock()
         .map_err(|error| failed(format!("{}: {error}", lock_path.display())))?;
-    if agent_lives(run_dir) {
+    if next_agent_lives(run_dir) {
         return Ok(());
     }
     let log_path = run_dir.log();

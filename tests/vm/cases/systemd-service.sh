@@ -75,7 +75,9 @@ while [ ! -e /tmp/enough ]; do
 done &
 watching=$!
 before=$(agent)
-systemctl restart tidegate.service
+systemctl restart --no-block tidegate.service
+# A command that comes in between waits for the service's next agent, and starts none of its own.
+tidegate run --main -- true
 after_restart() { systemctl is-active -q tidegate && [ "$(agent)" != "$before" ] && taken_up "$(restarts)"; }
 soon 30 after_restart || fail "not taken up after a restart: $(tidegate status)"
 sleep 2
@@ -83,6 +85,7 @@ touch /tmp/enough
 wait $watching
 [ ! -e /tmp/unsafe ] || fail "without limits during a restart: $(cat /tmp/unsafe)"
 [ "$(cat /tmp/looks)" -gt 20 ] || fail "looked only $(cat /tmp/looks) times"
+same "how it was started" "$(tidegate status --json | json mode)" service
 same "what runs" "$(readlink /proc/"$(agent)"/exe)" /usr/bin/tidegate
 restored() { [ "$(cat $UNIT/cpu.max) $(cat $UNIT/cpu.idle)" = "max 100000 0" ]; }
 

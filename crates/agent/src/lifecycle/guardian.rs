@@ -56,13 +56,13 @@ pub(crate) fn agent_state(lease: &Lease, agent_pid: i32, dead: bool, now_ns: u64
     if lease.left() {
         return AgentState::Left;
     }
-    let (age_ns, lease_ns) = lease.age_and_lease_ns(now_ns);
-    if dead && lease.is_handed_over() && age_ns <= lease_ns {
-        return AgentState::HandedOver;
-    }
     if dead {
-        return AgentState::Dead;
+        return match lease.awaits_next_agent(now_ns) {
+            true => AgentState::HandedOver,
+            false => AgentState::Dead,
+        };
     }
+    let (age_ns, lease_ns) = lease.age_and_lease_ns(now_ns);
     if age_ns > lease_ns {
         AgentState::Expired
     } else {

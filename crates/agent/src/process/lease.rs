@@ -158,6 +158,12 @@ impl Lease {
         self.page().leaving.load(Ordering::Acquire) == HANDED_OVER
     }
 
+    /// Whether another agent is to take the place of one that ended for it, and still has time to.
+    pub fn awaits_next_agent(&self, now_ns: u64) -> bool {
+        let (age_ns, lease_ns) = self.age_and_lease_ns(now_ns);
+        self.is_handed_over() && age_ns <= lease_ns
+    }
+
     /// The agent that holds the page.
     pub fn agent_pid(&self) -> i32 {
         self.page().agent_pid.load(Ordering::Acquire) as i32

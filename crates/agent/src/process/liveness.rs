@@ -8,9 +8,12 @@ use std::time::Duration;
 use rustix::process::{Pid, test_kill_process};
 
 use crate::paths::RunDir;
+use crate::process::lease::{Lease, monotonic_ns};
 
 /// One that takes longer to answer is not dead: it is busy, or frozen.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
+
+const NEXT_AGENT_POLL: Duration = Duration::from_millis(20);
 
 /// Asks the agent anything at all. One that is dying closes without a word.
 pub(crate) fn agent_lives(run_dir: &RunDir) -> bool {
@@ -27,6 +30,19 @@ pub(crate) fn agent_lives(run_dir: &RunDir) -> bool {
     }
 }
 
+/// The same; where a service restarts, its next agent is waited for, within the lease.
+pub(crate) fn next_agent_lives(run_dir: &RunDir) -> bool {
+    let path = run_dir.lease();
+    if path.exists()
+        && let Ok(lease) = Lease::open(&path)
+    {
+        while lease.awaits_next_agent(monotonic_ns()) && !agent_lives(run_dir) {
+            std::thread::sleep(NEXT_AGENT_POLL);
+        }
+    }
+    agent_lives(run_dir)
+}
+
 /// Whether the process is there (a zombie is, until it is waited for).
 pub fn is_alive(pid: i32) -> bool {
     // The page of a damaged lease may say anything; of a negative number `Pid` makes a panic.
@@ -39,6 +55,29 @@ pub fn is_alive(pid: i32) -> bool {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn the_agent_that_a_service_starts_next_is_waited_for_within_the_lease() {
+        let dir = tempfile::tempdir().unwrap();
+        let run_dir = RunDir::new(dir.path(), "t");
+        assert!(!next_agent_lives(&run_dir), "no lease");
+        let lease = Lease::open(&run_dir.lease()).unwrap();
+        lease.take(1, 10_000_000_000);
+        assert!(!next_agent_lives(&run_dir), "a dead agent's");
+        lease.hand_over();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(100));
+                let listener = UnixListener::bind(run_dir.socket()).unwrap();
+                std::thread::sleep(ANSWER_PATIENCE * 3);
+                drop(listener);
+            });
+            assert!(next_agent_lives(&run_dir), "it is silent, and there");
+        });
+        lease.take(1, 1);
+        lease.hand_over();
+        assert!(!next_agent_lives(&run_dir), "none came");
+    }
 
     #[test]
     fn a_closed_connection_means_dead_and_a_silent_one_does_not() {
