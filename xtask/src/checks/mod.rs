@@ -117,7 +117,7 @@ pub fn test() -> ExitCode {
 }
 
 /// What docs/failure-contract.md says that `make test` injects, as root.
-const FAULTS_LEAST: u64 = 5_000;
+const FAULTS_LEAST: u64 = 3_000;
 
 fn run(steps: &[Step], faults_least: u64) -> ExitCode {
     let folder = Path::new("target/checks");
