@@ -4,7 +4,7 @@
 //! fork, only shared for a while. A sweep does a bounded number of moves, so a storm of forks costs no more than a quiet
 //! gate, and makes at most [`SUBGROUPS_MAX`] groups; what is more shares one. Empty groups are removed.
 //!
-//! A subgroup's quota stands before anybody is in it. Real-time tasks are left where they are: no cap is for them, and v1 with
+//! A subgroup has its quota before a task enters it. Real-time tasks are left where they are: no cap is for them, and v1 with
 //! RT_GROUP_SCHED would refuse them anyway.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,7 +113,7 @@ struct Sweep<'a> {
 }
 
 /// Gives processes or tasks of the gate a group of their own, at most `moves_max`; goes on `from` where the last sweep stopped.
-/// `furnish` writes a new subgroup's values, before anybody is in it.
+/// `furnish` writes a new subgroup's values before a task enters it.
 ///
 /// # Errors
 /// The gate's own group cannot be read.

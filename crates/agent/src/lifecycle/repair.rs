@@ -176,8 +176,12 @@ pub enum After {
 
 /// Whether the agent ended for another one to take its place, and none has yet.
 pub fn is_handed_over(run_dir: &RunDir) -> bool {
-    let path = run_dir.lease();
-    path.exists() && Lease::open(&path).is_ok_and(|lease| lease.is_handed_over())
+    handed_over(run_dir).is_some()
+}
+
+/// The lease of such an agent.
+fn handed_over(run_dir: &RunDir) -> Option<Lease> {
+    Lease::of_an_agent(&run_dir.lease()).filter(Lease::is_handed_over)
 }
 
 /// Repairs what a dead agent left (a service's ExecStopPost, or by hand). After an end, foreign targets are restored and empty
@@ -202,8 +206,7 @@ pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, RepairError
     let report = repair_with(&groups, &mut journal, run_dir, after)?;
     // No agent comes after all: its guardian need not wait.
     if after == After::End
-        && is_handed_over(run_dir)
-        && let Ok(lease) = Lease::open(&run_dir.lease())
+        && let Some(lease) = handed_over(run_dir)
     {
         lease.leave();
     }

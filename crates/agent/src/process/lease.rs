@@ -116,6 +116,11 @@ impl Lease {
         Ok(lease)
     }
 
+    /// Maps the page at `path` where there is one.
+    pub fn of_an_agent(path: &Path) -> Option<Self> {
+        path.exists().then(|| Self::open(path).ok()).flatten()
+    }
+
     fn page(&self) -> &Page {
         // SAFETY: mapped for the life of `self`, page-aligned, and all-zero bytes are a valid `Page`.
         unsafe { self.page.as_ref() }

@@ -32,15 +32,18 @@ pub(crate) fn agent_lives(run_dir: &RunDir) -> bool {
 
 /// The same; where a service restarts, its next agent is waited for, within the lease.
 pub(crate) fn next_agent_lives(run_dir: &RunDir) -> bool {
-    let path = run_dir.lease();
-    if path.exists()
-        && let Ok(lease) = Lease::open(&path)
-    {
-        while lease.awaits_next_agent(monotonic_ns()) && !agent_lives(run_dir) {
-            std::thread::sleep(NEXT_AGENT_POLL);
+    let lease = Lease::of_an_agent(&run_dir.lease());
+    loop {
+        if agent_lives(run_dir) {
+            return true;
         }
+        let is_awaited = |lease: &Lease| lease.awaits_next_agent(monotonic_ns());
+        if !lease.as_ref().is_some_and(is_awaited) {
+            // It may have come between the two.
+            return agent_lives(run_dir);
+        }
+        std::thread::sleep(NEXT_AGENT_POLL);
     }
-    agent_lives(run_dir)
 }
 
 /// Whether the process is there (a zombie is, until it is waited for).

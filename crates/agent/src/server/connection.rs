@@ -1,4 +1,4 @@
-//! One connection: how many there are of whom, how long it lasts, and an answer also to what is no request.
+//! One connection: the limits on their number and duration, and the error that answers bytes which are no HTTP request.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
