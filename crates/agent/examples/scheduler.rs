@@ -21,8 +21,8 @@ use tidegate_ext::{
     CapStat, CapTerms, CpuPlace, CpuStats, Ended, Ext, GateStat, GateTerms, HeadroomStats, Kind,
     LimitStat, Machine, Options, ProgramCost, RestStat, Stats,
 };
+use tidegate_kfs::RealFs;
 use tidegate_knobs::discover;
-use tidegate_knobs::kfs::RealFs;
 use tidegate_terms::{Class, Config, RawTerms, Source, Terms};
 
 type Failure = Box<dyn std::error::Error>;

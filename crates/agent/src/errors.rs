@@ -3,10 +3,10 @@
 use std::fmt::Display;
 
 use tidegate_api::{ApiError, ErrorKind};
+use tidegate_kfs::KfsError;
 use tidegate_knobs::apply::JournalError;
 use tidegate_knobs::discover::DiscoverError;
 use tidegate_knobs::group::GroupError;
-use tidegate_knobs::kfs::KfsError;
 use tidegate_knobs::ledger::LedgerError;
 
 /// The machine, or what an earlier agent recorded of it, cannot be read.

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_api::{ApiError, ErrorKind};
+use tidegate_kfs::KernelFs;
 use tidegate_knobs::apply::{Journal, limited_above};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::clock::Clock;
 use tidegate_knobs::discover::{CgroupVersion, Machine};
 use tidegate_knobs::group::{GroupError, GroupPath, GroupResult, Groups, Placement};
-use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::sense::Group as SensedGroup;
 use tidegate_knobs::sync::lock;
 use tidegate_knobs::target::{HeldProcess, ProcessRef, TargetError};

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use tidegate_kfs::{KernelFs, RealFs};
 use tidegate_knobs::apply::Journal;
 use tidegate_knobs::clock::SystemClock;
 use tidegate_knobs::control::{Control, SHARED_CORES_PPM};
 use tidegate_knobs::discover::{CgroupVersion, discover, tick_hz};
 use tidegate_knobs::group::{GroupPath, Groups};
-use tidegate_knobs::kfs::{self, RealFs};
 use tidegate_knobs::sense::{self, Prefer, SenseConfig};
 use tidegate_knobs::target::GateName;
 use tidegate_knobs::topology::Topology;
@@ -112,7 +112,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     if let Some(why) = machine.refusal() {
         return Err(StartError::NoGates(why));
     }
-    let fs = kfs::machine(machine.roots()).map_err(MachineError::from)?;
+    let fs = tidegate_kfs::machine(machine.roots()).map_err(MachineError::from)?;
     let groups = Arc::new(Groups::new(Arc::clone(&fs), &machine));
     let ext = supervisor(options.engine.unwrap_or(settings.engine.value), &fs)?;
     leave_gates(&groups, run_dir);
@@ -181,7 +181,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
 }
 
 /// The scheduler, where it is to be one and this kernel can have it: who asks for it by name is told at once when it cannot.
-fn supervisor(engine: Engine, fs: &Arc<dyn kfs::KernelFs>) -> Result<ExtSupervisor, StartError> {
+fn supervisor(engine: Engine, fs: &Arc<dyn KernelFs>) -> Result<ExtSupervisor, StartError> {
     let kernel: Option<Arc<dyn kernel::Kernel>> = match engine {
         // Which one auto is, is told with its reason in docs/ARCHITECTURE.md.
         Engine::Auto | Engine::Knobs => None,

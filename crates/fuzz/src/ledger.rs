@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
+use tidegate_kfs::KernelFs;
 use tidegate_knobs::apply::Journal;
 use tidegate_knobs::discover::{Machine, discover};
 use tidegate_knobs::group::{GroupPath, Groups};
-use tidegate_knobs::kfs::{FakeFs, FakeProcess, KernelFs};
 use tidegate_knobs::ledger::{Entry, FILE, MOVING_FILE};
+use tidegate_testkit::{FakeFs, FakeProcess};
 
 use crate::agent::scratch;
 use crate::text;

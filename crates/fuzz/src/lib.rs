@@ -14,9 +14,9 @@ use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::cpus::parse_list;
 use tidegate_knobs::discover::{discover, parse_mountinfo, parse_proc_cgroup};
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::FakeFs;
 use tidegate_knobs::target::{GateName, ProcessRef, Target, stat_field};
 use tidegate_terms::{Config, CpuAmount, RawTerms, Share, Source, TimeSpan};
+use tidegate_testkit::FakeFs;
 
 /// One thing to fuzz.
 pub type Fuzz = fn(&[u8]);

@@ -1,6 +1,7 @@
 //! CPU bandwidth as the kernel's files spell it: quota, period, burst.
 
 use serde::{Deserialize, Serialize};
+use tidegate_kfs::clip;
 
 /// The kernel refuses shorter quotas and periods (`kernel/sched/core.c`: `min_cfs_quota_period`).
 pub const QUOTA_MIN_US: u64 = 1_000;
@@ -160,11 +161,6 @@ impl std::fmt::Display for Bandwidth {
         }
         Ok(())
     }
-}
-
-/// Error messages quote what was found, but never pages of it.
-pub(crate) fn clip(text: &str) -> String {
-    text.chars().take(80).collect()
 }
 
 #[cfg(test)]

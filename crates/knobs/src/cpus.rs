@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-pub use crate::cpu_list::{format_list, parse_list};
+pub use tidegate_kfs::cpu_list::{format_list, parse_list};
 
-use crate::cpu_list::{CpuListError, ONLINE_PATH};
-use crate::kfs::{KernelFs, KfsError};
+use tidegate_kfs::cpu_list::{CpuListError, ONLINE_PATH};
+use tidegate_kfs::{KernelFs, KfsError};
 
 /// The set of CPUs that may ever run tasks.
 pub const POSSIBLE_PATH: &str = "/sys/devices/system/cpu/possible";

@@ -13,7 +13,7 @@
 
 use tidegate_terms::combine;
 
-use crate::cpu_list::format_list;
+use tidegate_kfs::cpu_list::format_list;
 
 /// More distinct cpusets of main gates than this are taken for one: each costs a law and a sum at every step.
 pub const DOMAINS_MAX: usize = 8;

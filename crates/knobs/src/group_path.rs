@@ -33,7 +33,7 @@ impl GroupPath {
     /// Checks a path. Doubled and trailing slashes are dropped; `..`, `.`, control characters and overlong names are refused.
     pub fn parse(path: &str) -> Result<Self, GroupPathError> {
         let bad = |why| GroupPathError {
-            path: crate::bandwidth::clip(path),
+            path: tidegate_kfs::clip(path),
             why,
         };
         if !path.starts_with('/') {
@@ -59,7 +59,7 @@ impl GroupPath {
         if name.is_empty() || name.contains('/') {
             let why = "a name is one part of a path, not empty, without /";
             return Err(GroupPathError {
-                path: crate::bandwidth::clip(name),
+                path: tidegate_kfs::clip(name),
                 why,
             });
         }

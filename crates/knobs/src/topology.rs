@@ -5,9 +5,9 @@
 
 use std::path::PathBuf;
 
-use crate::cpu_list::parse_list;
 use crate::cpus::{self, CpusError};
-use crate::kfs::KernelFs;
+use tidegate_kfs::KernelFs;
+use tidegate_kfs::cpu_list::parse_list;
 
 /// Cache indices looked at per CPU; x86 has 4, arm64 up to 5.
 const CACHES_MAX: u32 = 10;

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use tidegate_api::{ApiError, ErrorKind, RunReply, RunRequest};
+use tidegate_kfs::KernelFs;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::sync::lock;
 use tidegate_knobs::target::{GateName, HeldProcess};
 use tidegate_terms::{Class, RawTerms, Source};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tidegate_api::ApiError;
 use tidegate_ext::{CapStat, Ended, Ext, ExtError, GateTerms, HeadroomStats, LimitStat, WorkStat};
-use tidegate_knobs::kfs::KernelFs;
+use tidegate_kfs::KernelFs;
 
 use super::machine::{self, MachineError};
 

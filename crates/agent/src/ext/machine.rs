@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use tidegate_ext::{CpuPlace, ExtError, Machine, Options};
+use tidegate_kfs::KernelFs;
 use tidegate_knobs::cpus::{self, CpusError};
-use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::topology::Topology;
 use tidegate_knobs::{discover, sched};
 

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tidegate_kfs::{KernelFs, RealFs};
 use tidegate_knobs::apply::Journal;
 use tidegate_knobs::discover::{CgroupVersion, Machine, discover};
 use tidegate_knobs::group::{GroupError, GroupPath, Groups};
-use tidegate_knobs::kfs::{self, KernelFs, RealFs};
 use tidegate_knobs::ledger::{Change, Entry, LedgerError, own_groups};
 use tidegate_knobs::target::ProcessRef;
 
@@ -46,7 +46,7 @@ pub enum RepairError {
 /// The machine as found, the groups on it and the journal.
 fn open(run_dir: &RunDir) -> Result<(Arc<Groups>, Journal), MachineError> {
     let machine = discover(&RealFs::new(), None)?;
-    let fs = kfs::machine(machine.roots())?;
+    let fs = tidegate_kfs::machine(machine.roots())?;
     Ok(open_on(fs, &machine, run_dir)?)
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use tidegate_api::{ApiError, ErrorKind};
-use tidegate_knobs::kfs::KernelFs;
+use tidegate_kfs::KernelFs;
 
 use crate::control_loop::ControlLoop;
 use crate::ext::feasible::{self, Infeasible};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use tidegate_kfs::KernelFs;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::KernelFs;
 
 use crate::control_loop::ControlLoop;
 use crate::ext::view::{ext_cap, limit_stat};

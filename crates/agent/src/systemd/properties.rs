@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tidegate_knobs::kfs::{KernelFs, KfsError};
+use tidegate_kfs::{KernelFs, KfsError};
 use tidegate_knobs::target::UnitName;
 use tracing::warn;
 
@@ -162,7 +162,7 @@ pub fn revert_where(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_knobs::kfs::RealFs;
+    use tidegate_kfs::RealFs;
 
     #[test]
     fn records_are_kept_and_the_file_goes_with_the_last() {

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use tidegate_api::UnsetRequest;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::FakeProcess;
 use tidegate_knobs::sync::lock;
+use tidegate_testkit::FakeProcess;
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, in_journal, root, run, set, unset};
 use crate::agent::Agent;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_api::{ApiError, ErrorKind, RunRequest};
 use tidegate_knobs::clock::Clock;
-use tidegate_knobs::kfs::FakeProcess;
+use tidegate_testkit::FakeProcess;
 
 use super::sim_clock::in_time;
 use super::{Bed, KINDS, Kind, root, run_side, terms};

@@ -3,7 +3,7 @@
 use tidegate_api::{ApiError, ErrorKind, RunReply, RunRequest, SetRequest};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::FakeProcess;
+use tidegate_testkit::FakeProcess;
 
 use super::{Bed, KINDS, Kind, PIDS, gate_names, root, terms, unset};
 use crate::agent::Agent;

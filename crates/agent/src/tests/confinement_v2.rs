@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use tidegate_api::{ApiError, RunReply, RunRequest};
-use tidegate_knobs::kfs::{FakeProcess, KernelFs, Op};
+use tidegate_kfs::{KernelFs, Op};
+use tidegate_testkit::FakeProcess;
 
 use super::{Bed, Kind, gate_names, root, terms};
 use crate::agent::Agent;

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use tidegate_kfs::KernelFs;
 use tidegate_knobs::domain::Keeps;
-use tidegate_knobs::kfs::{FakeFs, KernelFs};
 use tidegate_knobs::sync::lock;
 use tidegate_terms::CpusetMode;
+use tidegate_testkit::FakeFs;
 
 use super::life::steps;
 use super::{Bed, Kind, PIDS, run_side, set};

@@ -3,8 +3,8 @@
 use tidegate_api::{
     ApiError, ErrorKind, GateView, LatencyView, RunRequest, SetRequest, UnsetRequest,
 };
-use tidegate_knobs::kfs::{FakeFs, FakeProcess};
 use tidegate_knobs::sched::{BATCH, IDLE, NORMAL};
+use tidegate_testkit::{FakeFs, FakeProcess};
 
 use super::{Bed, KINDS, Kind, PIDS, in_journal, root, run, terms, unset};
 use crate::agent::Agent;
@@ -42,7 +42,7 @@ fn pid_target() -> String {
 
 /// Puts a process into the group `/other`.
 fn enter_other(bed: &Bed, pid: i32) {
-    use tidegate_knobs::kfs::KernelFs;
+    use tidegate_kfs::KernelFs;
     let mount = match bed.kind {
         Kind::Mixed => "/sys/fs/cgroup/cpu",
         Kind::V1 => "/sys/fs/cgroup/cpu,cpuacct",
@@ -233,7 +233,7 @@ fn the_next_agent_goes_on_and_what_has_ended_is_undone() {
     // Its record is lost, its entry is not: what is no longer asked for is put back.
     drop(second);
     std::fs::remove_file(bed.run_dir().gates()).ok();
-    use tidegate_knobs::kfs::KernelFs;
+    use tidegate_kfs::KernelFs;
     let _ = bed.fs.unlink(&bed.run_dir().gates());
     let third = bed.agent().unwrap();
     assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (None, None));
@@ -299,7 +299,8 @@ fn before_6_12_positive_hints_are_batch_and_negative_ones_refused() {
 
 #[test]
 fn a_refusal_of_the_kernel_leaves_nothing() {
-    use tidegate_knobs::kfs::{Fault, Op, Rule};
+    use tidegate_kfs::Op;
+    use tidegate_testkit::{Fault, Rule};
     let bed = Bed::new(Kind::Mixed);
     let agent = bed.agent().unwrap();
     let denied = Fault::Errno(libc::EPERM);

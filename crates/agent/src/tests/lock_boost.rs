@@ -1,7 +1,7 @@
 //! Main waits for a lock of side work's: the holder is boosted, within its budget, in the journal first, and whichever process dies.
 
+use tidegate_kfs::KernelFs;
 use tidegate_knobs::apply::is_boost;
-use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::locks::boost::Boost;
 use tidegate_knobs::locks::budget::DEPTH_NS;
 use tidegate_knobs::sched::{BATCH, DEADLINE, NORMAL};

@@ -1,6 +1,8 @@
 //! What thousands of gates cost: counted in operations, since time is the machine's.
 
-use tidegate_knobs::kfs::{FakeProcess, KernelFs, Op};
+use tidegate_kfs::{KernelFs, Op};
+
+use tidegate_testkit::FakeProcess;
 
 use super::{Bed, KINDS, run, run_side};
 use crate::lifecycle::housekeeping::Housekeeping;

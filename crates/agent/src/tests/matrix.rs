@@ -7,8 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use tidegate_knobs::kfs::{Fault, KernelFs, Op, Rule};
+use tidegate_kfs::{KernelFs, Op};
+
 use tidegate_knobs::sync::lock;
+use tidegate_testkit::{Fault, Rule};
 
 use super::life::{Ask, FALL, RISE, guardian_acts, thaw};
 use super::{Bed, KINDS, Kind};

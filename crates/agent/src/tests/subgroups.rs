@@ -1,9 +1,10 @@
 //! Caps that count for each process or task alone, on v1 and v2.
 
+use tidegate_kfs::Op;
 use tidegate_knobs::control::Usage;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::{FakeProcess, Fault, Op, Rule};
 use tidegate_knobs::sync::lock;
+use tidegate_testkit::{FakeProcess, Fault, Rule};
 
 use super::{Bed, KINDS, Kind, PIDS, in_journal, run, set, unset};
 use crate::agent::Agent;

@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
+use tidegate_kfs::KernelFs;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::sync::lock;
 
 use super::{Bed, KINDS, PIDS, gate_names, run_side, set_side, unset};

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{CgroupVersion, Hierarchy};
 use crate::group_path::GroupPath;
-use crate::kfs::{KernelFs, KfsError};
+use tidegate_kfs::{KernelFs, KfsError};
 
 /// Whether the machine has something, and how we know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

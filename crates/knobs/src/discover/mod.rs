@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cpus::{self, CpusError};
 use crate::group_path::GroupPath;
-use crate::kfs::{KernelFs, KfsError};
+use tidegate_kfs::{KernelFs, KfsError};
 
 pub use features::{Feature, Features, probe_features, tick_hz};
 pub(crate) use features::{kernel_release, parse_release};
@@ -154,7 +154,7 @@ impl Machine {
         std::iter::once(&self.cpu).chain(self.cpuacct.as_ref())
     }
 
-    /// The cgroup mounts in use, to confine a [`crate::kfs::RealFs`] to.
+    /// The cgroup mounts in use, to confine a [`tidegate_kfs::RealFs`] to.
     pub fn roots(&self) -> Vec<PathBuf> {
         self.used()
             .map(|hierarchy| hierarchy.mount.clone())

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::bandwidth::clip;
+use tidegate_kfs::clip;
 
 /// A line that the kernel would not have written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::mountinfo::{CgroupLine, CgroupMount, below_mount};
 use super::{CgroupVersion, DiscoverError, Feature, Hierarchy, Writable};
 use crate::group_path::GroupPath;
-use crate::kfs::KernelFs;
+use tidegate_kfs::KernelFs;
 
 /// The mount that carries cpu: v1's by its options, else v2's by `cgroup.controllers`. A controller is on one hierarchy
 /// only, so at most one of the two is true.

@@ -12,11 +12,11 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::{GroupError, GroupPath, GroupResult, Groups};
-use crate::bandwidth::clip;
-use crate::cpu_list::{format_list, parse_list};
 use crate::cpus;
 use crate::discover::{CgroupVersion, parse_proc_cgroup};
-use crate::kfs::KfsError;
+use tidegate_kfs::KfsError;
+use tidegate_kfs::clip;
+use tidegate_kfs::cpu_list::{format_list, parse_list};
 
 const CPUS: &str = "cpuset.cpus";
 const DEPTH_MAX: u32 = 8;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::bandwidth::{Bandwidth, BandwidthError};
 use crate::discover::DiscoverError;
 use crate::group_path::{GroupPath, GroupPathError};
-use crate::kfs::KfsError;
+use tidegate_kfs::KfsError;
 
 /// An operation on a gate's group failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -32,7 +32,7 @@ use tree::Tree;
 
 use crate::bandwidth::Bandwidth;
 use crate::discover::{CgroupVersion, Hierarchy, Machine};
-use crate::kfs::{FileStat, KernelFs};
+use tidegate_kfs::{FileStat, KernelFs};
 
 /// Groups nested deeper than this are not ours to remove.
 const DEPTH_MAX: u32 = 16;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Files, GroupError, GroupPath, GroupResult, Groups, Tree, v2};
 use crate::discover::{CgroupVersion, DiscoverError, Hierarchy, group_in};
-use crate::kfs::KfsError;
+use tidegate_kfs::KfsError;
 
 /// Where a process was in one hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

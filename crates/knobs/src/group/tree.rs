@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{GroupError, GroupPath, GroupResult};
 use crate::bandwidth::Bandwidth;
 use crate::discover::{CgroupVersion, Hierarchy};
-use crate::kfs::KernelFs;
+use tidegate_kfs::KernelFs;
 
 /// The hierarchies and the way to their files.
 pub(super) struct Tree {
@@ -66,7 +66,7 @@ impl Tree {
         Err(GroupError::Garbage {
             group: group.clone(),
             path: path.to_path_buf(),
-            text: crate::bandwidth::clip(&text),
+            text: tidegate_kfs::clip(&text),
             why: "cut short, its last line does not end",
         })
     }
@@ -111,7 +111,7 @@ impl Tree {
                 word.parse().map_err(|_| GroupError::Garbage {
                     group: group.clone(),
                     path: self.cpu_file(group, "cgroup.procs"),
-                    text: crate::bandwidth::clip(word),
+                    text: tidegate_kfs::clip(word),
                     why: "not a process id",
                 })
             })

@@ -5,7 +5,7 @@ use super::{
     weight_from_shares,
 };
 use crate::bandwidth::Bandwidth;
-use crate::kfs::KfsError;
+use tidegate_kfs::KfsError;
 
 const QUOTA: &str = "cpu.cfs_quota_us";
 const PERIOD: &str = "cpu.cfs_period_us";
@@ -117,7 +117,7 @@ pub(super) fn field(tree: &Tree, group: &GroupPath, text: &str, name: &str) -> G
     value.ok_or_else(|| GroupError::Garbage {
         group: group.clone(),
         path: tree.cpu_file(group, "cpu.stat"),
-        text: crate::bandwidth::clip(text),
+        text: tidegate_kfs::clip(text),
         why: "a field is missing or is no number",
     })
 }

@@ -26,8 +26,8 @@ pub use restore_order::RestoreOrder;
 
 use crate::bandwidth::Bandwidth;
 use crate::group::{GroupError, GroupPath, Groups};
-use crate::kfs::{KernelFs, KfsError};
 use crate::sched::tasks::{Whose, process_lives};
+use tidegate_kfs::{KernelFs, KfsError};
 
 /// The ledger's file in the run directory.
 pub const FILE: &str = "ledger.json";

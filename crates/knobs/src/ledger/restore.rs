@@ -3,7 +3,6 @@
 use super::{Change, Entry, Fallback, Moving, same_group};
 use crate::bandwidth::Bandwidth;
 use crate::class;
-use crate::cpu_list::format_list;
 use crate::discover::CgroupVersion;
 use crate::group::{
     CpuClass, GroupError, GroupPath, GroupResult, Groups, Placement, Returned, WEIGHT_DEFAULT,
@@ -13,6 +12,7 @@ use crate::sched::hint::{Apart, Latency, undo};
 use crate::sched::tasks::Whose;
 use crate::subgroups;
 use crate::target::ProcessRef;
+use tidegate_kfs::cpu_list::format_list;
 
 /// How a restore ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

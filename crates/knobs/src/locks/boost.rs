@@ -7,9 +7,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::kfs::{KernelFs, KfsError, KfsResult};
 use crate::sched::tasks::TaskId;
 use crate::sched::{BATCH, DEADLINE, EXT, IDLE, NORMAL, SchedWrite, TaskSched, probe};
+use tidegate_kfs::{KernelFs, KfsError, KfsResult};
 
 /// The kernel gives a turn once in this.
 pub const PERIOD_NS: u64 = 100_000_000;
@@ -133,7 +133,8 @@ fn put_back(fs: &dyn KernelFs, lifted: &Lifted) -> KfsResult<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kfs::{FakeFs, FakeProcess, RealFs};
+    use tidegate_kfs::RealFs;
+    use tidegate_testkit::{FakeFs, FakeProcess};
 
     #[test]
     fn a_holder_goes_first_and_comes_back_as_it_was() {

@@ -10,8 +10,8 @@ pub mod watch;
 
 use std::path::Path;
 
-use crate::kfs::{KernelFs, KfsResult};
 use crate::target::runs;
+use tidegate_kfs::{KernelFs, KfsResult};
 
 /// Where the kernel lists file locks.
 pub const TABLE: &str = "/proc/locks";
@@ -169,7 +169,7 @@ pub fn runnable(fs: &dyn KernelFs, pid: i32, offset: usize, max: usize) -> Vec<i
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kfs::{FakeFs, FakeProcess};
+    use tidegate_testkit::{FakeFs, FakeProcess};
 
     const TABLE: &str = "\
 1: POSIX  ADVISORY  WRITE 11 00:1b:7 0 EOF

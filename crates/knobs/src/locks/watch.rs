@@ -109,9 +109,9 @@ fn parse(bytes: &[u8]) -> Option<Wait> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kfs::RealFs;
     use crate::locks::{TABLE, waits};
     use std::os::fd::AsRawFd;
+    use tidegate_kfs::RealFs;
 
     #[test]
     fn the_kernel_tells_what_its_table_says() {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::tasks::{self, TaskId, Whose};
 use super::{BATCH, Compiled, EXT, IDLE, NORMAL, SchedWrite, Support, TaskSched};
 use crate::group::{GroupPath, GroupResult, Groups};
-use crate::kfs::{KernelFs, KfsError, KfsResult};
+use tidegate_kfs::{KernelFs, KfsError, KfsResult};
 
 /// A task forks, and its child is found by the next pass: as many as forks may come in between.
 pub const PASSES_MAX: u32 = 16;

@@ -4,20 +4,22 @@
 //! a shorter slice gets a task its turn sooner, and makes each turn as much shorter. Its share stays ([`tidegate_law::latency`]).
 //! Before 6.12 a hint above 0 becomes SCHED_BATCH, which preempts nothing as it wakes; one below 0 has no effect.
 //!
-//! [`crate::kfs::sched_attr`] is the system call, [`tasks`] finds the tasks that a hint is for, [`hint`] gives them the slice and takes it back.
+//! [`tidegate_kfs::sched_attr`] is the system call, [`tasks`] finds the tasks that a hint is for, [`hint`] gives them the slice and takes it back.
 //! `requeue` uses the same call for another end: tasks that wait with a weight that their group no longer has.
 
 pub mod hint;
 pub(crate) mod requeue;
 pub mod tasks;
 
-pub use crate::kfs::sched_attr::{BATCH, DEADLINE, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};
+pub use tidegate_kfs::sched_attr::{
+    BATCH, DEADLINE, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched,
+};
 
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::kfs::{KernelFs, KfsError, KfsResult, Op, task_path};
+use tidegate_kfs::{KernelFs, KfsError, KfsResult, Op, task_path};
 
 /// A slice that no default is, for the probe.
 const PROBE_NS: u64 = 7_123_456;
@@ -136,7 +138,8 @@ pub fn compile(hint: i8, support: &Support) -> Option<Compiled> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kfs::{FakeFs, RealFs};
+    use tidegate_kfs::RealFs;
+    use tidegate_testkit::FakeFs;
 
     #[test]
     fn hints_are_slices_or_batch() {

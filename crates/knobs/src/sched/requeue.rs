@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use super::{BATCH, EXT, NORMAL, SchedWrite, Support, probe, tasks};
 use crate::discover::{kernel_release, parse_release};
 use crate::group::{GroupPath, Groups};
-use crate::kfs::{KernelFs, KfsResult};
+use tidegate_kfs::{KernelFs, KfsResult};
 
 /// The first kernel whose waiting tasks keep their weight.
 const SINCE: (u32, u32) = (7, 3);

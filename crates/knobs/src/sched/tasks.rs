@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::group::{GroupPath, GroupResult, Groups};
-use crate::kfs::KernelFs;
 use crate::target::{ProcessRef, stat_field};
+use tidegate_kfs::KernelFs;
 
 /// Groups nested deeper than this are not looked into.
 const DEPTH_MAX: u32 = 16;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::{Family, Per};
 use crate::group::{GroupPath, GroupResult, Groups};
-use crate::kfs::KernelFs;
 use crate::target::stat_field;
+use tidegate_kfs::KernelFs;
 
 /// A process or a task of the gate, told from a later one with its number.
 pub(super) struct Member {

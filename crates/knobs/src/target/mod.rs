@@ -10,7 +10,7 @@ pub use process::{HeldProcess, ProcessRef, runs, stat_field};
 pub use unit::UnitName;
 
 use crate::group_path::{GroupPath, GroupPathError};
-use crate::kfs::KfsError;
+use tidegate_kfs::KfsError;
 
 /// A target that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,7 +88,7 @@ pub enum Target {
 impl Target {
     /// Reads a target. A bare word is a gate's name.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
-        let shown = crate::bandwidth::clip(text);
+        let shown = tidegate_kfs::clip(text);
         let Some((kind, rest)) = text.split_once(':') else {
             return Ok(Self::Gate(GateName::parse(text)?));
         };

@@ -16,7 +16,7 @@ impl GateName {
     /// Checks a name that a user gave.
     pub fn parse(name: &str) -> Result<Self, TargetError> {
         let bad = |why| TargetError::GateName {
-            name: crate::bandwidth::clip(name),
+            name: tidegate_kfs::clip(name),
             why,
         };
         if name.is_empty() {

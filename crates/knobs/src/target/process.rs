@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 use super::TargetError;
-use crate::kfs::KernelFs;
+use tidegate_kfs::KernelFs;
 
 /// PF_KTHREAD of field 9 of /proc/PID/stat (`include/linux/sched.h`).
 const PF_KTHREAD: u64 = 0x0020_0000;
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn this_process_is_itself() {
-        let fs = crate::kfs::RealFs::new();
+        let fs = tidegate_kfs::RealFs::new();
         let own = ProcessRef::look_up(&fs, std::process::id() as i32).unwrap();
         assert!(own.is_same(&fs).unwrap());
         let held = HeldProcess::hold(&fs, own.pid).unwrap();
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_number_that_is_used_again_within_a_tick_is_another_process() {
-        use crate::kfs::{FakeFs, FakeProcess};
+        use tidegate_testkit::{FakeFs, FakeProcess};
         let fs = FakeFs::v2();
         fs.add_process(FakeProcess::new(7));
         let held = HeldProcess::hold(&fs, 7).unwrap();
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn whatever_fails_is_named_by_its_number() {
-        use crate::kfs::{FakeFs, FakeProcess, FaultFs, Rule};
+        use tidegate_testkit::{FakeFs, FakeProcess, FaultFs, Rule};
         let fs = FaultFs::new(FakeFs::mixed());
         fs.inner().add_process(FakeProcess {
             uid: 33,

@@ -20,7 +20,7 @@ impl UnitName {
     /// Checks a name that a user gave; without a kind it is a service's, as for `systemctl`.
     pub fn parse(name: &str) -> Result<Self, TargetError> {
         let bad = |why| TargetError::Form {
-            text: format!("unit:{}", crate::bandwidth::clip(name)),
+            text: format!("unit:{}", tidegate_kfs::clip(name)),
             why,
         };
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b":-_.\\@".contains(&byte);

@@ -4,11 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tidegate_kfs::{KernelFs, RealFs};
 use tidegate_knobs::cpus;
 use tidegate_knobs::discover::{CgroupVersion, discover};
 use tidegate_knobs::group::{Gathered, GroupPath, Groups};
-use tidegate_knobs::kfs::{FakeFs, FakeProcess, KernelFs, RealFs};
 use tidegate_knobs::ledger::{Change, Fallback, Ledger, Moving, NewEntry, Outcome};
+use tidegate_testkit::{FakeFs, FakeProcess};
 
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 const PIDS: [i32; 3] = [201, 202, 203];

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use tidegate_kfs::{KernelFs, Op};
 use tidegate_knobs::discover::{
     CgroupVersion, DiscoverError, Layout, Writable, discover, probe_features,
 };
-use tidegate_knobs::kfs::{FakeFs, FakeProcess, Fault, FaultFs, KernelFs, Op, Rule, SELF_PID};
+use tidegate_testkit::{FakeFs, FakeProcess, Fault, FaultFs, Rule, SELF_PID};
 
 #[test]
 fn mixed_as_on_the_build_machine() {

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use tidegate_kfs::{KernelFs, RealFs};
 use tidegate_knobs::discover::{CgroupVersion, discover};
 use tidegate_knobs::group::{GroupPath, Groups};
-use tidegate_knobs::kfs::{FakeFs, FakeProcess, KernelFs, RealFs};
+use tidegate_testkit::{FakeFs, FakeProcess};
 
 use crate::support::host::{HostBed, bed};
 

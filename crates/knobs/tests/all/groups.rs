@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use tidegate_kfs::KernelFs;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::class;
 use tidegate_knobs::discover::discover;
 use tidegate_knobs::group::{CpuClass, GroupError, GroupPath, Groups};
-use tidegate_knobs::kfs::{FakeFs, FakeProcess, KernelFs};
 use tidegate_knobs::sched::{FIFO, NORMAL};
+use tidegate_testkit::{FakeFs, FakeProcess};
 
 use crate::support::{Bed, path};
 

@@ -1,8 +1,9 @@
 //! Groups on fake machines with faults: what one refusal, a vanished group or a damaged file leaves behind.
 
+use tidegate_kfs::Op;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupError;
-use tidegate_knobs::kfs::{FakeFs, Fault, Op, Rule};
+use tidegate_testkit::{FakeFs, Fault, Rule};
 
 use crate::support::{Bed, ERRNOS, path};
 

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use crate::in_place::PlaceInPlace;
+use tidegate_kfs::{KernelFs, Op};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::{GroupError, GroupPath, Placement, Returned};
-use tidegate_knobs::kfs::{FakeFs, FakeProcess, Fault, KernelFs, Op, Rule};
+use tidegate_testkit::{FakeFs, FakeProcess, Fault, Rule};
 
 use crate::support::{Bed, ERRNOS, path};
 

@@ -3,14 +3,15 @@
 use std::path::Path;
 
 use crate::in_place::PlaceInPlace;
+use tidegate_kfs::{KernelFs, Op};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::{FakeFs, FakeProcess, Fault, KernelFs, Op, Rule};
 use tidegate_knobs::ledger::{
     Change, Entry, FILE, Fallback, Ledger, LedgerError, NewEntry, Outcome, fall_back, own_groups,
     restore, standing_differs,
 };
 use tidegate_knobs::target::ProcessRef;
+use tidegate_testkit::{FakeFs, FakeProcess, Fault, Rule};
 
 use crate::support::{Bed, OURS, RUN, THEIRS, path};
 

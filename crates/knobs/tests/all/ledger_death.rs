@@ -4,11 +4,12 @@
 use std::path::Path;
 
 use crate::in_place::PlaceInPlace;
+use tidegate_kfs::Op;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::{FakeFs, FakeProcess, Fault, Op, Rule};
 use tidegate_knobs::ledger::{Change, Fallback, Ledger, NewEntry, Outcome, own_groups};
 use tidegate_knobs::target::ProcessRef;
+use tidegate_testkit::{FakeFs, FakeProcess, Fault, Rule};
 
 use crate::support::{Bed, ERRNOS, RUN, THEIRS, path};
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use tidegate_kfs::Op;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::{FakeFs, FakeProcess, Fault, Meanwhile, Op, Rule};
 use tidegate_knobs::subgroups::{Family, Per, Swept, dissolve, sweep};
+use tidegate_testkit::{FakeFs, FakeProcess, Fault, Meanwhile, Rule};
 
 use crate::support::{Bed, path};
 

@@ -1,8 +1,9 @@
 //! Which CPUs belong together, read from a tree in memory and from this machine.
 
+use tidegate_kfs::RealFs;
 use tidegate_knobs::cpus;
-use tidegate_knobs::kfs::{FakeFs, RealFs};
 use tidegate_knobs::topology::{Core, Topology};
+use tidegate_testkit::FakeFs;
 
 fn describe(fs: &FakeFs, cpu: u32, siblings: &str, llc: &str) {
     let base = format!("/sys/devices/system/cpu/cpu{cpu}");

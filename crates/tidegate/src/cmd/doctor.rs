@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tidegate_agent::ext::machine;
 use tidegate_ext::{ExtError, ProgramCost};
-use tidegate_knobs::kfs::RealFs;
+use tidegate_kfs::RealFs;
 
 use crate::doctor::{self, Facts};
 use crate::exit::{Exit, Failure};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::common::{Background, Instance, wait_for};
-use tidegate_knobs::kfs::{KernelFs, RealFs};
+use tidegate_kfs::{KernelFs, RealFs};
 use tidegate_knobs::sched::hint::{self, give};
 use tidegate_knobs::sched::{Compiled, probe};
 

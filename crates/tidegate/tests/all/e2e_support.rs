@@ -6,10 +6,10 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use crate::common::{Background, Instance, describe, wait_for};
+use tidegate_kfs::{KernelFs, RealFs};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::discover::discover;
 use tidegate_knobs::group::{GroupPath, Groups};
-use tidegate_knobs::kfs::{KernelFs, RealFs};
 use tidegate_knobs::sched::probe;
 
 const NOBODY: &str = "65534";

@@ -1,6 +1,6 @@
 //! The priority of the thread that gives turns to lock holders.
 
-use tidegate_knobs::kfs::KernelFs;
+use tidegate_kfs::KernelFs;
 use tidegate_knobs::sched::{NORMAL, SchedWrite};
 use tracing::info;
 

@@ -1,8 +1,8 @@
 //! One hint within another: the nearer holds, and what it covers is not touched for the farther.
 
+use tidegate_kfs::KernelFs;
 use tidegate_knobs::apply::HintPlace;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::KernelFs;
 use tidegate_knobs::sched::Compiled;
 use tidegate_knobs::sched::hint::Apart;
 use tidegate_knobs::sched::tasks::{self, Whose};

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidegate_api::{ApiError, ErrorKind};
+use tidegate_kfs::KfsError;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::kfs::KfsError;
 use tidegate_knobs::ledger::{Change, Entry};
 use tidegate_knobs::sched::hint::{self, Apart, BEFORE_MAX, Before, Latency};
 use tidegate_knobs::sched::tasks::{self, TaskId, Whose};

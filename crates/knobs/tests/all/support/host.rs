@@ -4,9 +4,9 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use tidegate_kfs::{KernelFs, RealFs};
 use tidegate_knobs::discover::{Machine, discover};
 use tidegate_knobs::group::{GroupPath, Groups};
-use tidegate_knobs::kfs::{KernelFs, RealFs};
 
 /// A top group that goes when the test ends, passed or not.
 pub struct HostBed {

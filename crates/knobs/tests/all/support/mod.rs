@@ -5,11 +5,12 @@ pub mod host;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tidegate_kfs::KernelFs;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::discover::discover;
 use tidegate_knobs::group::{GroupPath, Groups};
-use tidegate_knobs::kfs::{FakeFs, FaultFs, KernelFs};
 use tidegate_knobs::ledger::{Change, Fallback, Ledger, Moving, NewEntry, OpenReport};
+use tidegate_testkit::{FakeFs, FaultFs};
 
 /// What the kernel may answer.
 pub const ERRNOS: [i32; 9] = [

@@ -1,11 +1,10 @@
 //! The one place where kernel files are read and written.
 //!
-//! Everything above speaks to [`KernelFs`]: [`RealFs`] is the machine, [`FakeFs`] a cgroup v1 or v2 tree in memory with
-//! the kernel's own refusals, and [`FaultFs`] wraps either and makes chosen operations fail. So the code that runs in
+//! Everything above speaks to [`KernelFs`]; [`RealFs`] is the machine. The crate `tidegate-testkit` has two more: a cgroup v1 or
+//! v2 tree in memory with the kernel's own refusals, and a wrapper that makes chosen operations fail. So the code that runs in
 //! production is the code that the fault tests drive.
 
-mod fake;
-mod fault;
+pub mod cpu_list;
 #[cfg(debug_assertions)]
 mod inject;
 mod programs;
@@ -17,8 +16,6 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use fake::{FakeFs, FakeProcess, SELF_PID};
-pub use fault::{Fault, FaultFs, Meanwhile, Rule};
 pub use real::RealFs;
 
 use sched_attr::{SchedWrite, TaskSched};
@@ -126,6 +123,11 @@ fn mend(errno: i32) -> &'static str {
         libc::EIO => "the kernel failed inside; see dmesg",
         _ => "see dmesg and the path's permissions",
     }
+}
+
+/// Error messages quote what was found, but never pages of it.
+pub fn clip(text: &str) -> String {
+    text.chars().take(80).collect()
 }
 
 /// What tells one file from another, and whose it is.

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::programs;
 use super::sched_attr::{self, SchedWrite, TaskSched};
-use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
+use crate::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
 
 /// Files larger than this are not kernel files that we read (`cgroup.procs` of 500,000 processes is 4 MB).
 const READ_MAX_BYTES: usize = 16 << 20;

@@ -18,8 +18,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
-use crate::kfs::sched_attr::{SchedWrite, TaskSched};
+use crate::sched_attr::{SchedWrite, TaskSched};
+use crate::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
 
 /// The variable.
 const VARIABLE: &str = "TIDEGATE_FAULT";

@@ -2,7 +2,7 @@
 //!
 //! What it refuses and with which errno follows `kernel/sched/core.c` (`tg_set_cfs_bandwidth`, `sched_group_set_idle`) and
 //! `kernel/cgroup/cgroup.c` (`cgroup_vet_subtree_control_enable`, `cgroup_migrate_vet_dst`, `cgroup_enable_threaded`);
-//! `tests/all/fake_is_true.rs` holds the same steps against the running kernel. It knows processes, not single threads' places.
+//! `crates/knobs/tests/all/fake_is_true.rs` holds the same steps against the running kernel. It knows processes, not single threads' places.
 
 mod cpu;
 mod cpuset;
@@ -16,8 +16,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
-use crate::kfs::sched_attr::{SchedWrite, TaskSched};
+use tidegate_kfs::sched_attr::{SchedWrite, TaskSched};
+use tidegate_kfs::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
 use tree::{Mount, State};
 
 /// A process for the fake.

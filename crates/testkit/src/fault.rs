@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
-use crate::kfs::sched_attr::{SchedWrite, TaskSched};
+use tidegate_kfs::sched_attr::{SchedWrite, TaskSched};
+use tidegate_kfs::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
 
 /// What goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! CPU lists as the kernel prints them (`0-3,5,8-11`).
 
-use crate::bandwidth::clip;
+use crate::clip;
 
 /// The set of CPUs that run tasks now.
 pub const ONLINE_PATH: &str = "/sys/devices/system/cpu/online";
@@ -19,7 +19,8 @@ pub struct CpuListError {
 }
 
 impl CpuListError {
-    pub(crate) fn new(text: &str, why: &'static str) -> Self {
+    /// An error about this text.
+    pub fn new(text: &str, why: &'static str) -> Self {
         let text = clip(text);
         Self { text, why }
     }

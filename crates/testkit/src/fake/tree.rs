@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use super::super::{DirEntry, FileStat};
 use super::{FakeProcess, procfs};
+use tidegate_kfs::{DirEntry, FileStat};
 
 #[derive(Debug)]
 pub(super) struct Mount {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::tree::Process;
 use super::{FakeFs, FakeProcess};
-use crate::kfs::sched_attr::{BATCH, DEADLINE, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};
+use tidegate_kfs::sched_attr::{BATCH, DEADLINE, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};
 
 /// The fake's default slice: that of a machine with two CPUs.
 pub const BASE_SLICE_NS: u64 = 1_400_000;
