@@ -213,7 +213,7 @@ fn run(repository: &Path, options: &Options) -> Result<u8, VmError> {
         if known || absent.contains(&lane.series) {
             continue;
         }
-        let work = format!("vm/{}", lane.series);
+        let work = work_folder(&lane.series, &options.modes);
         let mut setup = setup(repository, &work, &lane.series);
         setup.binaries.clone_from(&binaries);
         match Bed::prepare(&setup) {
@@ -247,6 +247,18 @@ fn run(repository: &Path, options: &Options) -> Result<u8, VmError> {
     }
     println!("vm: logs in {}", repository.join("target/vm").display());
     Ok(close(&tally))
+}
+
+/// Runs of all modes and of different modes have different folders, so that `make test` can run two at once.
+fn work_folder(series: &str, modes: &[Mode]) -> String {
+    let mut work = format!("vm/{series}");
+    if modes != Mode::ALL {
+        for mode in modes {
+            work.push('-');
+            work.push_str(mode.name());
+        }
+    }
+    work
 }
 
 /// The userland where a test asks for it; where it cannot be had, those tests are skipped with the reason.
@@ -323,8 +335,8 @@ fn run_lanes(
     })
 }
 
-/// A panic in one lane's thread is this program's.
-fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+/// The result of a thread; its panic is this program's.
+pub fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
