@@ -7,7 +7,7 @@ set -eu
 NEEDED="clang-19 clang-format-19 libelf-dev zlib1g-dev pkg-config make gcc libc6-dev autoconf automake libtool flex bison
 gawk autopoint procps"
 # Without these the tests in a virtual machine are skipped, with their reason.
-FOR_VM="qemu-system-x86 busybox-static binutils cpio debian-archive-keyring"
+FOR_VM="qemu-system-x86 busybox-static binutils cpio debian-archive-keyring stress-ng"
 # Without this the law is not fuzzed, with that reason.
 FOR_FUZZ="libclang-rt-19-dev"
 

@@ -6,7 +6,7 @@
 //! # kernels: 6.18 7.3        (optional: the series it runs on under `--kernel all`; 6.18 alone by default)
 //! # tier: long              (optional: not in the short run that `make test` does; `long 7.3`: not on that series)
 //! # userland: systemd        (optional: Debian's systemd is the first process; a shell of busybox by default)
-//! # needs: tidegate          (optional; the test is skipped where it is absent)
+//! # needs: tidegate          (optional; `stress-ng` too: Debian's program of that name, which the test itself looks for)
 //! # seconds: 40              (the guest's own time; beyond it the test has hung)
 //! # expect: Kernel panic     (optional: passes only by failing with this in its reason; it tests the bed)
 //! ```
@@ -20,6 +20,9 @@ use std::path::{Path, PathBuf};
 pub const SERIES: [&str; 2] = ["6.18", "7.3"];
 /// The series that tests run on by default.
 pub const DEFAULT_SERIES: &str = SERIES[0];
+
+/// What a test may need.
+const PROGRAMS: [&str; 2] = ["tidegate", "stress-ng"];
 
 /// How the machine is emulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,8 +80,8 @@ pub struct Case {
     pub long_on: Vec<String>,
     /// What runs besides the test.
     pub userland: Userland,
-    /// It runs `tidegate`.
-    pub needs_tidegate: bool,
+    /// Programs that it runs, of [`PROGRAMS`].
+    pub needs: Vec<String>,
     /// The guest's own time; beyond it the test has hung.
     pub limit_s: u32,
     /// It passes only by failing with this in its reason.
@@ -88,6 +91,11 @@ pub struct Case {
 }
 
 impl Case {
+    /// Whether it runs that program.
+    pub fn needs(&self, program: &str) -> bool {
+        self.needs.iter().any(|need| need == program)
+    }
+
     /// What the outcome means for this test: the bed's own tests are there to fail in one known way.
     pub fn judge(&self, outcome: Outcome) -> Outcome {
         match (&self.expect, outcome) {
@@ -166,11 +174,11 @@ fn parse(name: String, file: PathBuf, text: &str) -> Result<Case, String> {
         Some("systemd") => Userland::Systemd,
         Some(other) => return Err(format!("userland `{other}`, which nothing provides")),
     };
-    let needs_tidegate = match field("needs") {
-        None => false,
-        Some("tidegate") => true,
-        Some(other) => return Err(format!("needs `{other}`, which nothing provides")),
-    };
+    let needs = field("needs").unwrap_or_default();
+    let needs: Vec<String> = needs.split_whitespace().map(str::to_owned).collect();
+    if let Some(odd) = needs.iter().find(|need| !PROGRAMS.contains(&need.as_str())) {
+        return Err(format!("needs `{odd}`, which nothing provides"));
+    }
     let limit_s = match field("seconds") {
         None => 30,
         Some(text) => text
@@ -187,7 +195,7 @@ fn parse(name: String, file: PathBuf, text: &str) -> Result<Case, String> {
         kernels,
         long_on,
         userland,
-        needs_tidegate,
+        needs,
         limit_s,
         expect,
         promised: false,
@@ -209,7 +217,7 @@ mod tests {
             (
                 read.what.as_str(),
                 read.modes.len(),
-                read.needs_tidegate,
+                read.needs("tidegate"),
                 read.limit_s
             ),
             ("a thing", 2, true, 45)
@@ -223,6 +231,9 @@ mod tests {
         );
         let long = case("# what: w\n# modes: smp\n# tier: long\n").unwrap();
         assert_eq!(long.long_on, SERIES);
+        let other = case("# what: w\n# modes: smp\n# needs: tidegate stress-ng\n").unwrap();
+        assert!(other.needs("tidegate") && other.needs("stress-ng"));
+        assert!(long.needs.is_empty());
         let partly = case("# what: w\n# modes: smp\n# tier: long 7.3\n").unwrap();
         assert_eq!(partly.long_on, ["7.3"]);
     }

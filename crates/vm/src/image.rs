@@ -41,6 +41,9 @@ const MASKED: [&str; 10] = [
     "systemd-sysusers.service",
 ];
 
+/// Debian's stress test, which comes from this machine.
+const STRESS_NG: &str = "stress-ng";
+
 /// What says how long a test that soaks goes on, and its default.
 const SOAK: &str = "TIDEGATE_SOAK_S";
 const SOAK_S: u32 = 60;
@@ -106,6 +109,9 @@ impl Parts {
         }
         tree.archive.character_device("dev/console", 5, 1);
         self.programs(&mut tree, userland.is_some())?;
+        if cases.iter().any(|case| case.needs(STRESS_NG)) {
+            stress_ng(&mut tree)?;
+        }
         for (place, file) in &self.extras {
             tree.copy(place, file)?;
         }
@@ -247,6 +253,17 @@ impl Tree {
         self.archive.file(path, mode, &fs::read(from).map_err(io)?);
         Ok(())
     }
+}
+
+/// Where this machine has none, the tests that need it skip themselves.
+fn stress_ng(tree: &mut Tree) -> Result<(), VmError> {
+    let Ok(program) = tool(STRESS_NG) else {
+        return Ok(());
+    };
+    for library in libraries(&program)? {
+        tree.copy(&library.to_string_lossy(), &library)?;
+    }
+    tree.copy(&format!("bin/{STRESS_NG}"), &program)
 }
 
 /// How long a test that soaks goes on, in the guest's seconds: `make soak` says.

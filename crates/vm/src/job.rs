@@ -76,7 +76,7 @@ impl Job {
             kernels: vec![self.setup.series.clone()],
             userland: Userland::Bare,
             long_on: Vec::new(),
-            needs_tidegate: false,
+            needs: Vec::new(),
             limit_s: self.limit_s,
             expect: None,
             promised: false,

@@ -200,7 +200,7 @@ fn run(repository: &Path, options: &Options) -> Result<u8, VmError> {
     let mut lanes = lanes(&cases, options);
     let mut tally = Tally::default();
     let mut binaries = Vec::new();
-    if cases.iter().any(|case| case.needs_tidegate) {
+    if cases.iter().any(|case| case.needs("tidegate")) {
         binaries = guest_programs(repository, &options.profile)?;
         if let Some(path) = &options.binary {
             binaries[0].1 = path.clone();
