@@ -295,13 +295,13 @@ dump_tells() {
 	grep -m 1 "ext: dump: .*$1" /tmp/agent || fail "the dump has no '$1': $(grep 'ext: dump:' /tmp/agent | head -n 60)"
 }
 
-# ejected_by_stall WHAT: no task of the scheduler's runs for longer than the kernel's watchdog allows (from 7.0 on the kernel
-# sees to it that some do, unless that is switched off), so what is mirrored can show itself only afterwards.
-ejected_by_stall() {
+# ejected_by_real_time WHAT: a real-time task withholds the CPU for longer than the scheduler stays (3 s; from 7.0 on the kernel's
+# server is switched off for it), so what is mirrored can show itself only afterwards.
+ejected_by_real_time() {
 	ext_is_on
 	echo -1 >/proc/sys/kernel/sched_rt_runtime_us
 	ext_server 0
-	vmtool stall 45
+	vmtool stall 6
 	ext_server 50000000
 	echo 950000 >/proc/sys/kernel/sched_rt_runtime_us
 	around "$1" true

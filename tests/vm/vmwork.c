@@ -7,6 +7,8 @@
 //   vmtool build JOBS FILES                  JOBS at a time, FILES: fork, read, compile (2 ms), pipe to a child, exit; "ms=T"
 //   vmtool forks PARENTS LANES WORK_US       PARENTS that keep LANES children each, which burn WORK_US and exit, for ever
 //   vmtool stall SECONDS                     burns that long in the real-time class, without a rest
+//   vmtool realtime PRIORITY COMMAND...      runs it in the real-time class (SCHED_FIFO)
+//   vmtool merge MB                          memory that the kernel's ksmd and khugepaged are for; sleeps
 //   vmtool fifo N                            N threads of the real-time class that burn, with a rest of 1 ms in 4
 //   vmtool exit MB TIMES GROUP               a process with so much memory goes into the GROUP (a directory) and exits, TIMES over;
 //                                            "longest_ms=T" until its parent, who is not in the GROUP, knows
@@ -293,6 +295,29 @@ static void stall(double seconds)
 	burn_cpu_ns((uint64_t)(seconds * 1e9));
 }
 
+static void realtime(int priority, char **command)
+{
+	struct sched_param param = {.sched_priority = priority};
+
+	if (sched_setscheduler(0, SCHED_FIFO, &param))
+		die("sched_setscheduler");
+	execvp(command[0], command);
+	die(command[0]);
+}
+
+// Equal pages, which ksmd merges, in a region of huge pages, which khugepaged goes through.
+static _Noreturn void merge(size_t size)
+{
+	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED || madvise(memory, size, MADV_MERGEABLE) ||
+	    madvise(memory, size, MADV_HUGEPAGE))
+		die("memory");
+	memset(memory, 1, size);
+	for (;;)
+		pause();
+}
+
 static void fifo(int count)
 {
 	struct sched_param param = {.sched_priority = 10};
@@ -354,6 +379,10 @@ int ordinary(int count, char **words)
 		stall(atof(words[2]));
 	else if (count == 5 && !strcmp(words[1], "exit"))
 		exits((size_t)atol(words[2]) << 20, atoi(words[3]), words[4]);
+	else if (count > 3 && !strcmp(words[1], "realtime"))
+		realtime(atoi(words[2]), words + 3);
+	else if (count == 3 && !strcmp(words[1], "merge"))
+		merge((size_t)atol(words[2]) << 20);
 	else if (count == 3 && !strcmp(words[1], "fifo"))
 		fifo(atoi(words[2]));
 	else if (count >= 3 && !strcmp(words[1], "cpu"))

@@ -14,6 +14,7 @@
 #include "ops/life_ops.h"
 #include "ops/task_ops.h"
 #include "queue/smt_spread.h"
+#include "timers/dl_server.h"
 #include "timers/resched_timer.h"
 
 /* Arguments: struct task_struct *p, s32 prev_cpu, u64 wake_flags */
@@ -95,6 +96,7 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 	c->counts.queued++;
 	/* Other tasks wait for the kernel's own threads of one CPU: none goes in between. */
 	if (config.cpus > 1 && p->nr_cpus_allowed == 1 && p->flags & PF_KTHREAD) {
+		starvation_watch(now);
 		dsq_insert(p, SCX_DSQ_LOCAL, task_run_ns(t), 0);
 		return;
 	}
@@ -246,7 +248,8 @@ int dispatch(u64 *ctx)
 	if (!(side_comes_first(cpu) && dispatch_kind(cpu, c, t ? prev : NULL, t, EXT_SIDE, now)) &&
 	    !dispatch_kind(cpu, c, t ? prev : NULL, t, EXT_MAIN, now) &&
 	    !(side_cpu_take(cpu) && dispatch_kind(cpu, c, t ? prev : NULL, t, EXT_SIDE, now)) &&
-	    !dispatch_kind(cpu, c, t ? prev : NULL, t, EXT_BACKGROUND, now))
+	    !dispatch_kind(cpu, c, t ? prev : NULL, t, EXT_BACKGROUND, now) &&
+	    !dl_server_serve(t ? prev : NULL, t, cpu, c, now))
 		side_cpu_release(cpu);
 	return 0;
 }
@@ -294,6 +297,7 @@ int running(u64 *ctx)
 	c->counts.runs++;
 	cpu_publish(t, c, now);
 	side_cpu_runs(cpu, t->kind, now);
+	dl_server_start(t, c);
 	min_runtime_start(t, cpu, now);
 	if (limits_used)
 		limit_start(p, t, cpu, now);

@@ -169,7 +169,8 @@ pub struct Cpu {
     pub began_ns: u64,
     pub switch_ns: u64,
     pub switch_pid: u32,
-    pub unused: u32,
+    pub served: u16,
+    pub asked: u16,
     pub clock_ns: u64,
     pub counts: Counts,
 }

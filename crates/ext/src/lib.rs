@@ -24,6 +24,7 @@ mod load;
 mod log;
 mod machine;
 mod object;
+mod rcu;
 mod stats;
 mod support;
 mod terms;

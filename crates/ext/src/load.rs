@@ -17,6 +17,7 @@ use crate::intf::{Config, Exit, GROUPS_MAX, Gate, LIMITS_MAX, Plain, TermsAsk};
 use crate::limits::{self, LimitStat, Limits};
 use crate::machine::Machine;
 use crate::object::{self, delete, get, map, put};
+use crate::rcu::RcuThread;
 use crate::stats::{CpuStats, GateStat, Stats};
 use crate::support::{NAME, support};
 use crate::terms::{CapTerms, GateTerms, Kind};
@@ -104,6 +105,8 @@ pub struct Ext {
     // The order matters on drop: the scheduler is detached before the object that owns its programs goes.
     link: Option<Link>,
     object: Object,
+    // Last: the scheduler's end needs it.
+    rcu: Option<RcuThread>,
 }
 
 impl Ext {
@@ -134,6 +137,7 @@ impl Ext {
             capped: BTreeSet::new(),
             link: None,
             object,
+            rcu: None,
         };
         ext.tell(options)?;
         Ok(ext)
@@ -155,6 +159,9 @@ impl Ext {
     /// # Errors
     /// The kernel's refusal, or why the scheduler ended while it began.
     pub fn attach(&mut self) -> Result<(), ExtError> {
+        if !object::kernel_has_server() {
+            self.rcu = RcuThread::raise();
+        }
         let mut ops = self
             .object
             .maps_mut()

@@ -81,21 +81,23 @@ fn fit(
     Ok(())
 }
 
-/// Whether this kernel has a callback of that name.
-fn kernel_has(callback: &str) -> bool {
+/// Whether a structure of this kernel's has a member of that name.
+fn kernel_has(structure: &str, member: &str) -> bool {
     let Ok(btf) = Btf::from_vmlinux() else {
         return false;
     };
-    let ops = btf.type_by_name::<Struct<'_>>("sched_ext_ops");
-    ops.is_some_and(|ops| {
-        ops.iter()
-            .any(|member| member.name == Some(OsStr::new(callback)))
-    })
+    let known = btf.type_by_name::<Struct<'_>>(structure);
+    known.is_some_and(|known| known.iter().any(|one| one.name == Some(OsStr::new(member))))
 }
 
 /// Whether this kernel tells of quotas (6.17): where it does not, those that others write are not enforced.
 pub fn kernel_tells_quotas() -> bool {
-    kernel_has("cgroup_set_bandwidth")
+    kernel_has("sched_ext_ops", "cgroup_set_bandwidth")
+}
+
+/// Whether this kernel has a deadline server for sched_ext (7.0).
+pub fn kernel_has_server() -> bool {
+    kernel_has("rq", "ext_server")
 }
 
 /// Takes out the callbacks that this kernel does not know; libbpf would refuse the whole.

@@ -1,4 +1,4 @@
-# what: 25 ends of the scheduler by sysrq-S, a stalled watchdog and the agent's death, loading and unloading under load: mirrors hold each time, no task is lost
+# what: 25 ends of the scheduler by sysrq-S, a real-time task and the agent's death, loading and unloading under load: mirrors hold each time, no task is lost
 # modes: precise
 # tier: long
 # kernels: 6.18 7.3
@@ -11,8 +11,8 @@ for round in 1 2 3 4 5; do
 	[ $round -gt 1 ] || eject_work
 	for turn in 1 2 3 4; do
 		if [ $stalls = 1 ] && [ $turn = 4 ]; then
-			ejected_by_stall "stall $round"
-			told stall
+			ejected_by_real_time "real-time $round"
+			told 'real-time tasks withhold'
 		else
 			ejected "sysrq $round.$turn" by_sysrq
 			told sysrq

@@ -1,4 +1,4 @@
-# what: an ejection by sysrq-S, by a stalled watchdog (its dump tells our state) and by the agent's death: what is mirrored holds, status says why, ext is loaded again
+# what: an ejection by sysrq-S, by a real-time task that withholds the CPU (the dump tells our state) and by the agent's death: what is mirrored holds, status says why, ext is loaded again
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate
@@ -14,8 +14,8 @@ sleep 2
 told_on || fail "status does not say that ext is on again"
 within "side work under it" "$(seen 3 /tmp/turns >/dev/null; of /tmp/turns)" 0 1.5
 
-ejected_by_stall stall
-told stall
+ejected_by_real_time real-time
+told 'real-time tasks withhold'
 for line in 'headroom: allowance [0-9]* ucpu' 'side CPUs: [0-9]* held' 'cache 0 main: V [0-9]*, [1-9][0-9]* tasks' \
 	'tidegate: main, hint 0, cgroup [0-9]*, deadline V' 'tidegate: side, hint' 'tidegate: waits for '; do
 	dump_tells "$line"

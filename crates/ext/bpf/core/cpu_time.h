@@ -51,6 +51,8 @@ struct cpu_time {
 	u32 side_invited; /* it may become a side CPU, though it would not by itself */
 	u32 unused_steps; /* steps in a row at which a side CPU ran no side work */
 	u32 offline;	  /* the CPU goes, or is offline */
+	u32 withheld;	  /* looks in a row (realtime.h) */
+	u64 runs_seen;	  /* runs of this class by the last look */
 };
 
 struct {
@@ -109,22 +111,22 @@ INLINE bool side_is_forced(s32 cpu)
 	return s && s->forced;
 }
 
-/* Is the CPU idle by the kernel's run queue? The caller holds EXT_RCU. */
+/* What a CPU runs by the kernel's run queue. The caller holds EXT_RCU. */
+INLINE struct task_struct *kernel_curr(s32 cpu)
+{
+	struct rq *rq;
+
+	if (scx_bpf_cpu_curr)
+		return scx_bpf_cpu_curr(cpu);
+	rq = scx_bpf_cpu_rq(cpu);
+	return rq ? rq->curr : NULL;
+}
+
 INLINE bool kernel_sees_idle(s32 cpu)
 {
-	struct task_struct *curr = NULL;
-	bool idle = false;
+	struct task_struct *curr = kernel_curr(cpu);
 
-	if (scx_bpf_cpu_curr) {
-		curr = scx_bpf_cpu_curr(cpu);
-	} else {
-		struct rq *rq = scx_bpf_cpu_rq(cpu);
-
-		curr = rq ? rq->curr : NULL;
-	}
-	if (curr)
-		idle = curr->flags & PF_IDLE;
-	return idle;
+	return curr && curr->flags & PF_IDLE;
 }
 
 /*

@@ -180,8 +180,9 @@ struct ext_cpu {
 	u64 began_ns;	/* was switched to */
 	u64 switch_ns;	/* the switch to the next task began then, */
 	u32 switch_pid; /* and away from this one */
-	u32 unused;
-	u64 clock_ns; /* charged up to here by the kernel's clock; 0: not counted */
+	u16 served;	/* the next task that starts has a least run (dl_server.h) */
+	u16 asked;	/* the kernel's server asked, when last no task could run */
+	u64 clock_ns;	/* charged up to here by the kernel's clock; 0: not counted */
 	struct ext_counts counts;
 };
 _Static_assert(sizeof(struct ext_cpu) == 200, "src/intf.rs");

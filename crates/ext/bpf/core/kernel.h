@@ -13,6 +13,7 @@
 typedef signed int s32;
 typedef signed long long s64;
 typedef unsigned char u8;
+typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef _Bool bool;
@@ -58,7 +59,10 @@ enum {
 #define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
 #define TASK_DEAD 0x80
+#define SCHED_FIFO 1
+#define SCHED_RR 2
 #define SCHED_IDLE 5
+#define SCHED_DEADLINE 6
 #define SIGKILL_BIT (1UL << 8)
 
 /* Only passed on; but a function's arguments must be of the kernel's kinds, and a forward
@@ -127,8 +131,28 @@ struct task_struct {
 	struct thread_struct thread;
 } KERNEL_TYPE;
 
+struct sched_dl_entity {
+	u64 dl_runtime;
+} KERNEL_TYPE;
+
+struct dl_rq {
+	unsigned int dl_nr_running; /* tasks and servers that are due */
+} KERNEL_TYPE;
+
+struct rt_rq {
+	unsigned int rt_nr_running;
+} KERNEL_TYPE;
+
+struct scx_rq {
+	u32 nr_running; /* runnable tasks of this class, throttled ones among them */
+} KERNEL_TYPE;
+
 struct rq {
 	struct task_struct *curr;
+	struct rt_rq rt;
+	struct dl_rq dl;
+	struct scx_rq scx;
+	struct sched_dl_entity ext_server; /* 7.0 */
 } KERNEL_TYPE;
 
 struct scx_init_task_args {

@@ -45,6 +45,8 @@ void bpf_rcu_read_unlock(void) KSYM;
 /* 6.18; before, by the run queue. */
 struct task_struct *scx_bpf_cpu_curr(s32 cpu) WEAK;
 struct rq *scx_bpf_cpu_rq(s32 cpu) WEAK;
+/* 6.18: that whose lock is held around this callback. */
+struct rq *scx_bpf_locked_rq(void) WEAK;
 
 INLINE void rcu_release(int *unused __attribute__((unused)))
 {

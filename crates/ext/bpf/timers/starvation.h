@@ -18,6 +18,7 @@
 #ifndef TIDEGATE_EXT_STARVATION_H
 #define TIDEGATE_EXT_STARVATION_H
 
+#include "timers/realtime.h"
 #include "timers/timer_guard.h"
 
 /* Before all others that were brought forward (TG_ENQUEUE_FRONT); ages are below 2^45 ns. */
@@ -237,6 +238,7 @@ static int starvation_fires(void *map, u32 *key, struct starvation_timer *w)
 	    w->rounds++ & 1 ? CONST(scx_dsq_iter_flags, SCX_DSQ_ITER_REV) : 0, now);
 
 	waits |= timer_guard_check(now);
+	waits |= realtime_check();
 	w->idle_rounds = waits ? 0 : w->idle_rounds + 1;
 	if (w->idle_rounds >= STARVATION_IDLE_ROUNDS) {
 		w->idle_rounds = 0;
