@@ -46,6 +46,21 @@ s32 select_cpu(u64 *ctx)
 }
 
 /*
+ * Whether a woken thread of the kernel's own, of this one CPU, goes before all that wait: others wait
+ * for it. The kernel calls `dispatch` only when the CPU's own queue is empty, so one that has had its
+ * share, or is put back, waits with the others: two busy ones would keep the CPU for good.
+ */
+INLINE bool enqueue_kthread(struct task_struct *p, struct task_ctx *t)
+{
+	struct runqueue *rq;
+
+	if (config.cpus == 1 || p->nr_cpus_allowed != 1 || !(p->flags & PF_KTHREAD))
+		return false;
+	rq = runqueue_at(t->runqueue);
+	return rq && tg_runqueue_eligible(tg_runqueue_v(&rq->mean), t->vruntime, task_slice_v(t));
+}
+
+/*
  * A woken or new task, when no idle CPU was found for it, or it may run on one only; or one that
  * was put back.
  */
@@ -94,8 +109,7 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 		return;
 	}
 	c->counts.queued++;
-	/* Other tasks wait for the kernel's own threads of one CPU: none goes in between. */
-	if (config.cpus > 1 && p->nr_cpus_allowed == 1 && p->flags & PF_KTHREAD) {
+	if (!again && enqueue_kthread(p, t)) {
 		starvation_watch(now);
 		dsq_insert(p, SCX_DSQ_LOCAL, task_run_ns(t), 0);
 		return;
