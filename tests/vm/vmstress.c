@@ -5,7 +5,7 @@
 //   vmtool stress SECONDS WORKERS SEED SCRATCH IDLE GROUP...
 //                                            WORKERS of all kinds in the GROUPs (directories) are moved, stopped, traced, killed,
 //                                            pinned, reniced and given other policies for SECONDS, while groups come and go below
-//                                            SCRATCH, limits and weights of the groups change, forks storm, the group IDLE becomes
+//                                            SCRATCH, real-time tasks take both CPUs for up to 2 s, limits and weights of the groups change, forks storm, the group IDLE becomes
 //                                            idle and is not, and CPU 1 goes and comes; then each worker must get on where it is. Prints what it did; fails if one is lost
 // clang-format on
 #define _GNU_SOURCE
@@ -48,7 +48,8 @@ static char **group_paths;
 static const char *scratch, *idle_group;
 static volatile int over;
 static struct {
-	unsigned moves, pins, stops, traces, kills, nices, policies, limits, churns, storms, plugs;
+	unsigned moves, pins, stops, traces, kills, nices, policies, limits, churns, storms,
+	    withheld, plugs;
 } did;
 
 static _Noreturn void lost(const char *what, int worker)
@@ -255,6 +256,28 @@ static void storm(void)
 	did.storms++;
 }
 
+// Real-time tasks take both CPUs, for less than the scheduler's patience with them (3 s).
+static void withhold(unsigned *seed)
+{
+	struct sched_param param = {.sched_priority = 1};
+	uint64_t end_ns = now_ns() + 100000000ULL + (uint64_t)rand_r(seed) % 1900 * 1000000;
+	pid_t pids[2];
+
+	for (int i = 0; i < 2; i++) {
+		pids[i] = fork();
+		if (pids[i])
+			continue;
+		if (sched_setscheduler(0, SCHED_FIFO, &param))
+			_exit(1);
+		while (now_ns() < end_ns)
+			burn_cpu_ns(100000);
+		_exit(0);
+	}
+	for (int i = 0; i < 2; i++)
+		waitpid(pids[i], NULL, 0);
+	did.withheld++;
+}
+
 static void *weather(void *seed)
 {
 	unsigned own = *(unsigned *)seed + 1;
@@ -264,6 +287,8 @@ static void *weather(void *seed)
 		churn(&own);
 		if (rand_r(&own) % 8 == 0 && !calm())
 			storm();
+		if (rand_r(&own) % 6 == 0 && !calm())
+			withhold(&own);
 		usleep((useconds_t)rand_r(&own) % 20000);
 	}
 	return NULL;
@@ -387,9 +412,9 @@ static void stress(int count, char **words)
 	pthread_join(others[1], NULL);
 	all_get_on();
 	printf("workers=%d moves=%u pins=%u stops=%u traces=%u kills=%u nices=%u policies=%u "
-	       "limits=%u churns=%u storms=%u plugs=%u\n",
+	       "limits=%u churns=%u storms=%u withheld=%u plugs=%u\n",
 	       worker_count, did.moves, did.pins, did.stops, did.traces, did.kills, did.nices,
-	       did.policies, did.limits, did.churns, did.storms, did.plugs);
+	       did.policies, did.limits, did.churns, did.storms, did.withheld, did.plugs);
 }
 
 int torments(int count, char **words)
