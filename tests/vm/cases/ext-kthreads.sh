@@ -2,6 +2,7 @@
 # modes: wide
 # kernels: 6.18 7.3
 # needs: tidegate
+# tier: long
 # seconds: 60
 cpus 2
 vmtool merge 8 &

@@ -50,7 +50,9 @@ on
 stress /tmp/ext-ran
 measure left_to_real_time $LEFT times
 # Some end with an error by themselves: resched ends its children while they write what it then checks.
-worse=$(awk 'NR == FNR { fair[$1] = $2; next } fair[$1] == 0 && $2 != 0 { print $1 ": " $2 }' /tmp/fair /tmp/ext-ran)
+# Before 7.0 an ordinary task has what real-time tasks leave: one of mutex's may not get as far as to make its threads (3).
+ls /sys/kernel/debug/sched/ext_server >/dev/null 2>&1 && may= || may="mutex 3"
+worse=$(awk -v may="$may" 'NR == FNR { fair[$1] = $2; next } fair[$1] == 0 && $2 != 0 && $0 != may { print $1 ": " $2 }' /tmp/fair /tmp/ext-ran)
 [ -z "$worse" ] || fail "these end well under the kernel's own scheduler: $worse"
 same "stressors that ran" "$(grep -c . /tmp/ext-ran)" "$(grep -c . /tmp/fair)"
 measure stressors "$(grep -c . /tmp/fair)" stressors

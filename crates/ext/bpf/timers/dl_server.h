@@ -7,6 +7,9 @@
  * runnable; a throttled task is runnable to the kernel, so where one waits, main and the kernel's own
  * threads would wait for the real-time tasks to end. So it never asks in vain: where no other task
  * waits, one that may not run has a least run, charged; at most the server's 50 ms a second.
+ *
+ * It stops as well where a CPU with throttled tasks idles for a period of its own (1 s). Real-time tasks
+ * that then come withhold the CPU, and the scheduler leaves (realtime.h).
  */
 #ifndef TIDEGATE_EXT_DL_SERVER_H
 #define TIDEGATE_EXT_DL_SERVER_H
