@@ -350,7 +350,7 @@ stress_on() {
 
 # A forker's turn takes 20 ms here (vmstress.c), under locks that others wait for: so side work has 10 %.
 stress_load() {
-	ext_on --json --gate 'cgroup:/main class=main headroom=20% latency=-10' --gate 'cgroup:/side class=side tolerance=10%' \
+	ext_on --json --audit --gate 'cgroup:/main class=main headroom=20% latency=-10' --gate 'cgroup:/side class=side tolerance=10%' \
 		--gate 'cgroup:/hard cap_hard=200‰ cap_scope=task' --gate 'cgroup:/soft cap_soft=100‰ cap_scope=process'
 }
 
@@ -410,6 +410,13 @@ torment_over() {
 	wait $TORMENT || fail "$(tail -n 1 /tmp/torment)"
 	cat /tmp/torment
 	stress_stands
+}
+
+# nothing_miscounted: what run queues and the tree of weights count are the tasks that exist. A task that is counted for good
+# stays so; while others wake up the figure differs for a moment.
+nothing_miscounted() {
+	until_true 15 sh -c '[ "$(tail -n 1 /tmp/ext | sed -n "s/.*\"miscounted\":\([0-9]*\).*/\1/p")" = 0 ]' ||
+		fail "miscounted: $(json_last miscounted)"
 }
 
 # torment SECONDS SEED

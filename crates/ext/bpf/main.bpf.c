@@ -10,6 +10,7 @@
  *	queue/	order, placement, picking	side/	headroom, side CPUs
  *	ops/	other callbacks, the dump	timers/	ends of runs, starvation, late timers
  */
+#include "ops/audit.h"
 #include "ops/dump.h"
 #include "ops/life_ops.h"
 #include "ops/task_ops.h"
@@ -144,7 +145,7 @@ int enqueue(u64 *ctx)
 		dsq_insert(p, SCX_DSQ_GLOBAL, config.slice_ns, ctx[1]);
 		return 0;
 	}
-	if (t->on_rq != ON_RQ)
+	if (!task_on_rq(t))
 		activate(p, t, cpu);
 	else
 		task_refresh(p, t, cpu);
@@ -243,7 +244,7 @@ int dispatch(u64 *ctx)
 		return ext_missing(TABLE_CPUS, cpu);
 	if (prev && (prev->scx.flags & CONST(scx_ent_flags, SCX_TASK_QUEUED)))
 		t = task_of(prev);
-	if (t && t->on_rq == ON_RQ) {
+	if (t && task_on_rq(t)) {
 		charge(prev, t, cpu, c, now, true);
 		min_runtime_stop(t, cpu);
 		task_requeue(t, now, true);
@@ -277,7 +278,7 @@ int runnable(u64 *ctx)
 
 	if (!t)
 		return 0;
-	if (t->on_rq != ON_RQ)
+	if (!task_on_rq(t))
 		activate(p, t, scx_bpf_task_cpu(p));
 	account_woken(t, ctx[1]);
 	return 0;
@@ -296,7 +297,7 @@ int running(u64 *ctx)
 	if (!t || !c)
 		return 0;
 	/* It was throttled in the moment in which another CPU took it. */
-	if (t->on_rq != ON_RQ)
+	if (!task_on_rq(t))
 		activate(p, t, cpu);
 	if (t->llc != c->llc)
 		task_migrate(t, c->llc, t->kind);
@@ -345,7 +346,7 @@ int stopping(u64 *ctx)
 	if ((bool)ctx[1]) {
 		/* Also one that was throttled while it ran: it may be unable to migrate. */
 		t->flags |= TASK_PREEMPTED;
-		if (t->on_rq == ON_RQ)
+		if (task_on_rq(t))
 			task_requeue(t, now, false);
 	}
 	return 0;

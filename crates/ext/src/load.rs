@@ -312,6 +312,15 @@ impl Ext {
         })
     }
 
+    /// Members of run queues that do not exist or are not counted, and tasks whose weight is counted wrongly: 0 on a machine at
+    /// rest, and for a moment more while other tasks wake up. It looks at every task of the machine.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn audit(&mut self) -> Result<u32, ExtError> {
+        object::call(&mut self.object, "audit", &[])
+    }
+
     /// Why it is no more; None while it runs.
     pub fn ended(&self) -> Result<Option<Ended>, ExtError> {
         let exit = get::<Exit>(&self.ended, &0_u32.to_ne_bytes())?;

@@ -149,7 +149,8 @@ pub fn call(object: &mut Object, name: &'static str, argument: &[u8]) -> Result<
         .find(|program| program.name() == name)
         .ok_or_else(|| lacking(name))?;
     let input = ProgramInput {
-        context_in: Some(&mut bytes),
+        // The kernel refuses an argument without a length.
+        context_in: (!bytes.is_empty()).then_some(&mut bytes),
         ..ProgramInput::default()
     };
     let output = program

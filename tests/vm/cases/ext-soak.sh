@@ -11,9 +11,11 @@ while [ "$(cut -d. -f1 /proc/uptime)" -lt $end ]; do
 	round=$((round + 1))
 	torment 30 $round
 	same_is_charged
+	nothing_miscounted
 	torment_along 5 $((1000 + round))
 	stress_reload
 	torment_over
+	nothing_miscounted
 done
 measure rounds $round rounds
 measure ejected_by_a_host_that_stood $EJECTED times

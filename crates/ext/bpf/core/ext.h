@@ -4,7 +4,7 @@
  *
  *	state			lock that its writer holds
  *	struct task_ctx		the run queue lock of the task's CPU, which the kernel holds
- *				around every callback for it; `on_rq` the lock of its runqueue
+ *				around every callback for it; `on_rq` as said there
  *	struct group		its own
  *	struct runqueue		its own
  *	struct ext_cpu		none: its CPU is the only writer, but for `need_resched`
@@ -36,10 +36,20 @@ const volatile struct ext_config config SEC(".rodata.config");
 #define TASK_SHARES_CORE 64 /* it is to leave the core that it shares */
 
 /*
- * Where a task is: away, member of a run queue, or throttled (throttle.h). Any CPU may throttle a
- * waiting task and a timer let it go, so this changes under the lock of its runqueue only.
+ * Where a task is: away, throttled (throttle.h), or member of the run queue ON_RQ + index.
+ *
+ *	OFF_RQ	   --> ON_RQ + i	it wakes up
+ *	THROTTLED  --> ON_RQ + i	a timer lets it go, or a CPU had already taken it
+ *	ON_RQ + i  --> THROTTLED	a limit keeps it from running; or on its way to ON_RQ + j
+ *	ON_RQ + i  --> OFF_RQ		it sleeps; or on its way to ON_RQ + j
+ *	THROTTLED  --> OFF_RQ		it is dequeued
+ *
+ * Any CPU may throttle a waiting task and a timer let it go, while a third runs or dequeues it. So
+ * state and run queue are one word, and each change is one compare-and-swap: of several CPUs one
+ * makes it. ON_RQ + i begins and ends under the lock of run queue i, together with what that run
+ * queue counts. `kind`, `llc` and `runqueue` are written by the CPU that made the task a member.
  */
-enum on_rq { OFF_RQ = 0, ON_RQ = 1, THROTTLED = 2 };
+enum on_rq { OFF_RQ = 0, THROTTLED = 1, ON_RQ = 2 };
 
 struct task_ctx {
 	/* Its place in its run queue (runqueue.h). */
@@ -57,7 +67,7 @@ struct task_ctx {
 	u64 generation; /* of the gates, when it was last described */
 	u64 group_id;	/* guards against another group under the same index */
 	u32 group;
-	u32 on_rq;	  /* enum on_rq */
+	u32 on_rq;	  /* enum on_rq + index */
 	u64 active_entry; /* group << 32 | weight by which it is active in the tree; 0: it is not */
 	u32 limit;	  /* the nearest limited group (pool.h); as of its last start */
 	u32 min_runtime_ns; /* its next run is a least run of so many ns (starvation.h); 0: it is none */
@@ -71,7 +81,7 @@ struct task_ctx {
 	u64 caps_generation;
 	u32 forked_by; /* until it has inherited */
 	u32 weight;
-	u32 runqueue;
+	u32 runqueue;	   /* where it is a member, or was last */
 	u32 left_runqueue; /* the run queue that `vruntime` and `lag` are of while it is away */
 	u32 llc;
 	u32 kind;
@@ -93,6 +103,12 @@ struct {
 INLINE struct task_ctx *task_of(struct task_struct *p)
 {
 	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}
+
+/* Whether it is a member of a run queue. */
+INLINE bool task_on_rq(struct task_ctx *t)
+{
+	return *(volatile u32 *)&t->on_rq >= ON_RQ;
 }
 
 /* ---- groups: an array, so that climbing is look-ups; cgroups find their index by their id

@@ -388,7 +388,7 @@ INLINE u32 group_kind(struct task_struct *p, struct task_ctx *t)
 }
 
 /* Reads what a task is by itself and by its group; before it begins to compete. */
-INLINE void task_describe(struct task_struct *p, struct task_ctx *t)
+INLINE u32 task_describe(struct task_struct *p, struct task_ctx *t)
 {
 	u32 zero = 0, flags = t->flags & ~TASK_YIELDS;
 	struct ext_control *shared = bpf_map_lookup_elem(&control, &zero);
@@ -396,16 +396,16 @@ INLINE void task_describe(struct task_struct *p, struct task_ctx *t)
 
 	t->weight = task_weight(p);
 	if (!g || !shared)
-		return;
+		return EXT_MAIN;
 	if (g->generation != shared->gates_generation)
 		group_resolve(t->group, shared->gates_generation);
 	t->generation = shared->gates_generation;
 	t->hint = group_hint(p, t, g);
-	t->kind = group_exempt(p) ? EXT_MAIN : g->kind;
 	t->account = p->flags & PF_KTHREAD ? EXT_ACCOUNT_KERNEL : g->account;
 	if (g->yields || p->policy == SCHED_IDLE)
 		flags |= TASK_YIELDS;
 	t->flags = flags;
+	return group_exempt(p) ? EXT_MAIN : g->kind;
 }
 
 INLINE void group_enter(struct task_ctx *t, struct cgroup *cgroup)

@@ -260,6 +260,10 @@ struct bpf_timer {
 
 #define TIMER_CPU_PIN 2 /* 6.7 */
 
+struct bpf_iter_task {
+	u64 opaque[3];
+} KERNEL_TYPE;
+
 struct bpf_iter_num {
 	u64 opaque[1];
 } __attribute__((aligned(8)));

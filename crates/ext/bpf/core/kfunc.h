@@ -73,6 +73,10 @@ void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) KSYM;
 /* 6.19: the first of a queue without its lock. */
 struct task_struct *scx_bpf_dsq_peek(u64 dsq) WEAK;
 
+int bpf_iter_task_new(struct bpf_iter_task *it, struct task_struct *of, u32 flags) KSYM;
+struct task_struct *bpf_iter_task_next(struct bpf_iter_task *it) KSYM;
+void bpf_iter_task_destroy(struct bpf_iter_task *it) KSYM;
+
 int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) KSYM;
 int *bpf_iter_num_next(struct bpf_iter_num *it) KSYM;
 void bpf_iter_num_destroy(struct bpf_iter_num *it) KSYM;

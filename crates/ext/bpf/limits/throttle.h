@@ -9,9 +9,9 @@
  * has no active weight, and keeps its lag.
  *
  * Lock order: throttle_queued and unthrottle do not hold the task's run queue lock of the kernel's.
- * `on_rq` changes under the lock of its runqueue, so of two CPUs that would take it out or in one
- * does, and a move between dispatch queues that comes too late changes nothing. A member that is left
- * in the wrong queue by that is put right by the next CPU that comes across it.
+ * Of two CPUs that would take it out or in one does (enum on_rq), and a move between dispatch
+ * queues that comes too late changes nothing. A member that is left in the wrong queue by that is
+ * put right by the next CPU that comes across it.
  *
  * The watchdog ejects a scheduler that leaves one runnable task alone for 30 s. Queues of throttled
  * tasks are ordered by last run; a task that has not run for STARVATION_NS runs for MIN_RUNTIME_NS
@@ -51,6 +51,9 @@ INLINE bool throttle_deactivate(struct task_ctx *t)
 	if (!rq || !runqueue_deactivate(rq, t, runqueue, THROTTLED, now_ns()))
 		return t->on_rq == THROTTLED;
 	hweight_deactivate(t);
+	/* A CPU had already taken it, and counted its weight before this took it away. */
+	if (task_on_rq(t))
+		hweight_activate(t);
 	return true;
 }
 
@@ -75,11 +78,12 @@ INLINE bool unthrottle_queued(struct bpf_iter_scx_dsq *it, struct task_struct *p
 			      struct task_ctx *t, s32 cpu)
 {
 	bool activated = hweight_activate(t);
-	struct runqueue *rq = runqueue_at(t->runqueue);
+	u32 runqueue = t->runqueue;
+	struct runqueue *rq = runqueue_at(runqueue);
 
-	if (!rq ||
-	    (!runqueue_activate(rq, t, hweight_of_task(t->group, t->weight), true, now_ns()) &&
-	     t->on_rq != ON_RQ)) {
+	if (!rq || (!runqueue_activate(rq, t, runqueue, hweight_of_task(t->group, t->weight), true,
+				       now_ns()) &&
+		    !task_on_rq(t))) {
 		if (activated)
 			hweight_deactivate(t);
 		return false;

@@ -21,14 +21,11 @@
 INLINE void task_activate(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct ext_cpu *c = cpu_at(cpu);
-	struct runqueue *rq;
+	u32 runqueue = runqueue_index(c ? c->llc : 0, task_describe(p, t));
+	struct runqueue *rq = runqueue_at(runqueue);
 	u64 now = now_ns();
 
-	task_describe(p, t);
 	t->slice_ns = config.slice_ns;
-	t->llc = c ? c->llc : 0;
-	t->runqueue = runqueue_index(t->llc, t->kind);
-	rq = runqueue_at(t->runqueue);
 	hweight_activate(t);
 	/*
 	 * One that is only queued again (another CPU, nice level, group) has waited since before,
@@ -37,18 +34,44 @@ INLINE void task_activate(struct task_struct *p, struct task_ctx *t, s32 cpu)
 	if (!t->since_ns)
 		t->since_ns = now;
 	if (rq)
-		runqueue_activate(rq, t, hweight_of_task(t->group, t->weight), false, now);
+		runqueue_activate(rq, t, runqueue, hweight_of_task(t->group, t->weight), false,
+				  now);
 	else
-		ext_missing(TABLE_RUNQUEUES, t->runqueue);
+		ext_missing(TABLE_RUNQUEUES, runqueue);
+	/* A CPU that had throttled it took its weight away after it was counted above. */
+	if (!*(volatile u64 *)&t->active_entry)
+		hweight_activate(t);
+}
+
+/* Changes of state by other CPUs that a dequeue may meet: one lets a throttled task go, another
+ * throttles it. */
+#define TASK_RACES_MAX 4
+
+/* Out of its run queue, or its throttled state. Global, so that the verifier walks it once. */
+int task_take_off_rq(struct task_ctx *t NONNULL, u64 now)
+{
+	for (int race = 0; race < TASK_RACES_MAX; race++) {
+		u32 on_rq = *(volatile u32 *)&t->on_rq;
+		struct runqueue *rq;
+
+		if (on_rq == OFF_RQ)
+			break;
+		if (on_rq == THROTTLED) {
+			if (__sync_bool_compare_and_swap(&t->on_rq, THROTTLED, OFF_RQ))
+				break;
+			continue;
+		}
+		rq = runqueue_at(on_rq - ON_RQ);
+		if (!rq || runqueue_deactivate(rq, t, on_rq - ON_RQ, OFF_RQ, now))
+			break;
+	}
+	return 0;
 }
 
 /* No longer competes. */
 INLINE void task_deactivate(struct task_ctx *t)
 {
-	struct runqueue *rq = runqueue_at(t->runqueue);
-
-	if (rq)
-		runqueue_deactivate(rq, t, t->runqueue, OFF_RQ, now_ns());
+	task_take_off_rq(t, now_ns());
 	hweight_deactivate(t);
 	group_reap(t->group);
 }
@@ -72,22 +95,19 @@ static __attribute__((noinline)) int task_refresh(struct task_struct *p, struct 
 int task_migrate(struct task_ctx *t NONNULL, u32 llc, u32 kind)
 {
 	u64 left_ns = task_slice_left_ns(t), now = now_ns();
-	struct runqueue *from = runqueue_at(t->runqueue),
-			*to = runqueue_at(runqueue_index(llc, kind));
+	u32 runqueue = t->runqueue, next = runqueue_index(llc, kind);
+	struct runqueue *from = runqueue_at(runqueue), *to = runqueue_at(next);
 	bool runs = t->running_since_ns;
 
-	if (!from || !to || !runqueue_deactivate(from, t, t->runqueue, OFF_RQ, now))
+	if (!from || !to || !runqueue_deactivate(from, t, runqueue, OFF_RQ, now))
 		return 0;
-	t->llc = llc;
-	t->kind = kind;
-	t->runqueue = runqueue_index(llc, kind);
-	runqueue_activate(to, t, t->hweight, false, now);
+	runqueue_activate(to, t, next, t->hweight, false, now);
 	if (left_ns) {
 		t->end = t->vruntime + tg_virtual_ns(left_ns, t->hweight);
 		t->deadline = task_deadline(tg_runqueue_v(&to->mean), t, task_slice_v(t));
 	}
 	if (runs)
-		runqueue_set_running(to, t, runqueue_index(llc, kind), now);
+		runqueue_set_running(to, t, next, now);
 	return 0;
 }
 

@@ -34,7 +34,7 @@ INLINE void runqueue_mark_running(struct runqueue *rq, struct task_ctx *t, u64 n
  */
 INLINE bool runqueue_has(struct task_ctx *t, u32 runqueue)
 {
-	return t->on_rq == ON_RQ && t->runqueue == runqueue;
+	return *(volatile u32 *)&t->on_rq == ON_RQ + runqueue;
 }
 
 /* A member begins to run. */
@@ -72,19 +72,23 @@ __attribute__((noinline)) u64 task_deadline(u64 v, struct task_ctx *t NONNULL, u
  * A task comes to compete, with a new slice. Lag beyond a slice either way is forgotten. False: it
  * is not (any more) where it was to come from.
  */
-INLINE bool runqueue_activate(struct runqueue *rq, struct task_ctx *t, u64 hweight,
+INLINE bool runqueue_activate(struct runqueue *rq, struct task_ctx *t, u32 runqueue, u64 hweight,
 			      bool from_throttled, u64 now)
 {
 	u64 slice_v = tg_virtual_ns(t->slice_ns, hweight);
-	u32 runqueue = t->runqueue;
+	u32 from = *(volatile u32 *)&t->on_rq;
 	bool left_here;
 
+	if (from_throttled ? from != THROTTLED : from >= ON_RQ)
+		return false;
 	bpf_spin_lock(&rq->lock);
-	if (from_throttled ? t->on_rq != THROTTLED : t->on_rq == ON_RQ) {
+	if (!__sync_bool_compare_and_swap(&t->on_rq, from, ON_RQ + runqueue)) {
 		bpf_spin_unlock(&rq->lock);
 		return false;
 	}
-	t->on_rq = ON_RQ;
+	t->runqueue = runqueue;
+	t->llc = runqueue / EXT_KINDS;
+	t->kind = runqueue % EXT_KINDS;
 	t->hweight = hweight;
 	t->uncommitted = 0;
 	tg_runqueue_settle(&rq->mean, now);
@@ -105,13 +109,10 @@ INLINE bool runqueue_deactivate(struct runqueue *rq, struct task_ctx *t, u32 run
 				u64 now)
 {
 	bpf_spin_lock(&rq->lock);
-	if (!runqueue_has(t, runqueue)) {
-		if (to == OFF_RQ)
-			t->on_rq = OFF_RQ;
+	if (!__sync_bool_compare_and_swap(&t->on_rq, ON_RQ + runqueue, to)) {
 		bpf_spin_unlock(&rq->lock);
 		return false;
 	}
-	t->on_rq = to;
 	t->left_runqueue = runqueue;
 	runqueue_commit(rq, t);
 	tg_runqueue_settle(&rq->mean, now);
@@ -150,10 +151,10 @@ INLINE void runqueue_requeue(struct runqueue *rq, struct task_ctx *t, u32 runque
 	if (hweight != t->hweight) {
 		tg_runqueue_sub(&rq->mean, t->vruntime, t->hweight);
 		tg_runqueue_add(&rq->mean, t->vruntime, hweight);
+		t->hweight = hweight;
 	}
 	tg_runqueue_settle(&rq->mean, now);
 	bpf_spin_unlock(&rq->lock);
-	t->hweight = hweight;
 	slice_v = tg_virtual_ns(t->slice_ns, hweight);
 	t->end = t->vruntime + (left_ns ? tg_virtual_ns(left_ns, hweight) : slice_v);
 	t->deadline = task_deadline(tg_runqueue_v(&rq->mean), t, slice_v);
