@@ -151,6 +151,29 @@ TG_FN void tg_runqueue_stops(struct tg_runqueue *rq, tg_u64 since_ns)
 	rq->running_since_sum_ns -= since_ns;
 }
 
+/*
+ * What each of the CPUs that run a run queue's members has to do. Members that no CPU runs come
+ * before all that one does. 2^23 * 2^22 members * 2^16 = 2^61.
+ */
+TG_FN tg_u64 tg_runqueue_load(tg_u64 weights, tg_u64 cpus)
+{
+	return cpus ? weights / cpus : weights << 16;
+}
+
+/*
+ * Whether a CPU of one run queue takes a waiting member of the average weight out of another: both
+ * then have as much to do for each of their CPUs, or this one less still. `own_cpus` counts the CPU
+ * that asks, so it is not 0.
+ */
+TG_FN int tg_runqueue_pulls(tg_u64 own_weights, tg_u64 own_cpus, tg_u64 weights, tg_u64 cpus,
+			    tg_u64 members)
+{
+	tg_u64 each = members ? weights / members : 0;
+
+	own_cpus = tg_max(own_cpus, 1);
+	return each && (own_weights + 2 * each) / own_cpus <= tg_runqueue_load(weights, cpus);
+}
+
 /* Not ahead of its share by more than a quarter of its slice. */
 TG_FN int tg_runqueue_eligible(tg_u64 v, tg_u64 vruntime, tg_u64 slice_v)
 {

@@ -25,11 +25,6 @@
 #define TG_PICK_BALANCE_NS 4000000ULL
 /* Running tasks that a waking one is compared with. */
 #define TG_PLACE_SCAN_MAX 16
-/*
- * CPUs of the whole machine that are looked through for one that runs side work or
- * background.
- */
-#define TG_PLACE_OTHER_CACHES_MAX 256
 /* CPUs of its cache that are looked at for an idle core. */
 #define TG_SMT_SPREAD_SCAN_MAX 16
 /*

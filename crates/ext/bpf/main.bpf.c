@@ -206,6 +206,10 @@ INLINE bool dispatch_kind(s32 cpu, struct ext_cpu *c, struct task_struct *prev, 
 {
 	u32 attempt;
 
+	if (config.llcs > 1 && pick_balance(c->llc, kind, !t || t->kind != kind, now)) {
+		c->counts.stolen++;
+		return true;
+	}
 	/* Another CPU may take the first away between look and move: then the next is looked at. */
 	EXT_FOR(attempt, 4)
 	{
@@ -254,10 +258,6 @@ int dispatch(u64 *ctx)
 		side_cpu_runs(cpu, t->kind, now);
 	} else {
 		t = NULL;
-	}
-	if (config.llcs > 1 && !side_comes_first(cpu) && pick_balance(c->llc, now)) {
-		c->counts.stolen++;
-		return 0;
 	}
 	/* A stretch that side work has at main's cost comes before main. */
 	if (!(side_comes_first(cpu) && dispatch_kind(cpu, c, t ? prev : NULL, t, EXT_SIDE, now)) &&

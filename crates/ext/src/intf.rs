@@ -79,6 +79,15 @@ pub struct Account {
 }
 const _: () = assert!(size_of::<Account>() == 264);
 
+/// `struct ext_near`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Near {
+    pub llc: u32,
+    pub first_cpu: u32,
+}
+const _: () = assert!(size_of::<Near>() == 8);
+
 /// `struct ext_terms_ask`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -301,6 +310,8 @@ pub unsafe trait Plain: Sized {
 unsafe impl Plain for Config {}
 // SAFETY: as above.
 unsafe impl Plain for Gate {}
+// SAFETY: as above.
+unsafe impl Plain for Near {}
 // SAFETY: as above.
 unsafe impl Plain for Account {}
 // SAFETY: as above.

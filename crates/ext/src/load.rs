@@ -147,6 +147,10 @@ impl Ext {
         for (cpu, place) in (0_u32..).zip(options.machine.table()) {
             put(&self.cpus, &cpu.to_ne_bytes(), place.bytes())?;
         }
+        let nearest = map(&self.object, "nearest")?;
+        for (index, near) in (0_u32..).zip(options.machine.nearest()) {
+            put(&nearest, &index.to_ne_bytes(), near.bytes())?;
+        }
         let idle = map(&self.object, "idle_groups")?;
         for id in options.idle_groups.iter().take(GROUPS_MAX) {
             put(&idle, &id.to_ne_bytes(), &1_u32.to_ne_bytes())?;

@@ -1,7 +1,7 @@
 //! The machine as the scheduler is told of it: which CPUs share a core and a last-level cache.
 
 use crate::error::ExtError;
-use crate::intf::{CPUS_MAX, Cpu, LLCS_MAX};
+use crate::intf::{CPUS_MAX, Cpu, LLCS_MAX, Near};
 
 /// One CPU's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,10 +14,15 @@ pub struct CpuPlace {
     pub llc: u32,
 }
 
-/// All possible CPUs; a CPU that is not named (it is offline) is taken for a core of its own in the first cache.
+/// All possible CPUs. Where a CPU is that is not named (it is offline), the kernel does not tell: if it comes it is served by the
+/// first cache, though no task of that cache looks for it, until the scheduler is loaded again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     places: Vec<CpuPlace>,
+    /// Which of them are known.
+    known: Vec<bool>,
+    /// Distance from a cache to another, row by row.
+    distances: Vec<u32>,
 }
 
 impl Machine {
@@ -36,8 +41,10 @@ impl Machine {
                 llc: home,
             })
             .collect();
+        let mut is_known = vec![false; cpus as usize];
         for place in known.iter().filter(|place| place.cpu < cpus) {
             places[place.cpu as usize] = *place;
+            is_known[place.cpu as usize] = true;
         }
         let mut caches: Vec<u32> = places.iter().map(|place| place.llc).collect();
         caches.sort_unstable();
@@ -51,7 +58,54 @@ impl Machine {
         for place in &mut places {
             place.llc = caches.partition_point(|llc| *llc < place.llc) as u32;
         }
-        Ok(Machine { places })
+        Ok(Machine {
+            places,
+            known: is_known,
+            distances: vec![0; caches.len() * caches.len()],
+        })
+    }
+
+    /// With distances between CPUs, as between their NUMA nodes; without, all other caches are equally far.
+    #[must_use]
+    pub fn with_distances(mut self, distance: impl Fn(u32, u32) -> u32) -> Machine {
+        let firsts: Vec<u32> = (0..self.llcs()).map(|llc| self.first_cpu(llc)).collect();
+        let rows = firsts.iter().flat_map(|&from| {
+            let distance = &distance;
+            firsts.iter().map(move |&to| distance(from, to))
+        });
+        self.distances = rows.collect();
+        self
+    }
+
+    /// Whether the place of a CPU was told.
+    pub fn knows(&self, cpu: u32) -> bool {
+        self.known.get(cpu as usize).copied().unwrap_or(false)
+    }
+
+    /// The first known CPU of a cache.
+    fn first_cpu(&self, llc: u32) -> u32 {
+        let in_cache = |place: &&CpuPlace| place.llc == llc;
+        let known = |place: &&CpuPlace| self.knows(place.cpu);
+        let mut all = self.places.iter().filter(in_cache);
+        all.clone()
+            .find(known)
+            .or(all.next())
+            .map_or(0, |place| place.cpu)
+    }
+
+    /// For each cache all caches, the nearest first (itself is).
+    pub(crate) fn nearest(&self) -> Vec<Near> {
+        let llcs = self.llcs();
+        let row = |home: u32| {
+            let mut row: Vec<u32> = (0..llcs).map(|step| (home + step) % llcs).collect();
+            row[1..].sort_by_key(|&llc| self.distances[(home * llcs + llc) as usize]);
+            row
+        };
+        let near = |llc| Near {
+            llc,
+            first_cpu: self.first_cpu(llc),
+        };
+        (0..llcs).flat_map(row).map(near).collect()
     }
 
     /// Possible CPUs.
@@ -92,7 +146,10 @@ impl Machine {
             .iter()
             .map(|own| Cpu {
                 llc: own.llc,
-                next_in_llc: next(own, &|place| place.llc == own.llc),
+                next_in_llc: next(own, &|place| {
+                    let known = self.knows(own.cpu) && self.knows(place.cpu);
+                    place.cpu == own.cpu || (known && place.llc == own.llc)
+                }),
                 next_in_core: next(own, &|place| place.core == own.core),
                 ..Cpu::default()
             })
@@ -127,11 +184,37 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_is_not_known_is_alone_in_the_first_cache() {
-        let machine = Machine::new(3, &[place(0, 0, 7), place(1, 1, 7)]).unwrap();
-        assert_eq!((machine.llcs(), machine.smt()), (1, 1));
-        assert_eq!(machine.table()[2].next_in_llc, 0);
-        assert_eq!(machine.table()[2].next_in_core, 2);
+    fn a_cpu_that_is_not_known_is_served_by_the_first_cache_and_looked_for_by_none() {
+        let known = [place(1, 0, 7), place(2, 1, 7), place(4, 2, 9)];
+        let machine = Machine::new(5, &known).unwrap();
+        assert_eq!((machine.llcs(), machine.smt()), (2, 1));
+        let table = machine.table();
+        let rings: Vec<_> = table.iter().map(|c| (c.llc, c.next_in_llc)).collect();
+        assert_eq!(rings, [(0, 0), (0, 2), (0, 1), (0, 3), (1, 4)]);
+        assert_eq!(table[3].next_in_core, 3);
+        let firsts: Vec<_> = machine
+            .nearest()
+            .iter()
+            .map(|near| near.first_cpu)
+            .collect();
+        assert_eq!(firsts, [1, 4, 4, 1]);
+        assert!(machine.knows(4) && !machine.knows(0) && !machine.knows(5));
+    }
+
+    #[test]
+    fn the_nearest_caches_come_first() {
+        // Four caches of one CPU; 0 and 3 are a node, and so are 1 and 2.
+        let known: Vec<_> = (0..4).map(|cpu| place(cpu, cpu, cpu)).collect();
+        let node = |cpu: u32| u32::from(cpu == 1 || cpu == 2);
+        let machine = Machine::new(4, &known).unwrap();
+        let order = |machine: &Machine| -> Vec<u32> {
+            machine.nearest().iter().map(|near| near.llc).collect()
+        };
+        let even = [0, 1, 2, 3, 1, 2, 3, 0, 2, 3, 0, 1, 3, 0, 1, 2];
+        assert_eq!(order(&machine), even);
+        let far = machine.with_distances(|a, b| if node(a) == node(b) { 10 } else { 21 });
+        let nodes = [0, 3, 1, 2, 1, 2, 3, 0, 2, 1, 3, 0, 3, 0, 1, 2];
+        assert_eq!(order(&far), nodes);
     }
 
     #[test]

@@ -65,6 +65,8 @@ fn fit(
             map.set_max_entries(config.llcs)?;
         } else if name == OsStr::new("runqueues") {
             map.set_max_entries(config.llcs * KINDS as u32)?;
+        } else if name == OsStr::new("nearest") {
+            map.set_max_entries(config.llcs * config.llcs)?;
         } else if name == OsStr::new("limits") {
             map.set_max_entries(config.limits)?;
         } else if name == OsStr::new("accounts") {

@@ -15,6 +15,7 @@ pub mod group_path;
 pub mod ledger;
 pub mod limit;
 pub mod locks;
+pub mod nodes;
 pub mod quota_planner;
 pub mod sched;
 pub mod sense;

@@ -42,6 +42,17 @@ void tg_native_runqueue_stops(struct tg_runqueue *rq, tg_u64 since_ns)
 	tg_runqueue_stops(rq, since_ns);
 }
 
+tg_u64 tg_native_runqueue_load(tg_u64 weights, tg_u64 cpus)
+{
+	return tg_runqueue_load(weights, cpus);
+}
+
+int tg_native_runqueue_pulls(tg_u64 own_weights, tg_u64 own_cpus, tg_u64 weights, tg_u64 cpus,
+			     tg_u64 members)
+{
+	return tg_runqueue_pulls(own_weights, own_cpus, weights, cpus, members);
+}
+
 int tg_native_runqueue_eligible(tg_u64 v, tg_u64 vruntime, tg_u64 slice_v)
 {
 	return tg_runqueue_eligible(v, vruntime, slice_v);

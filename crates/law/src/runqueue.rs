@@ -46,6 +46,14 @@ unsafe extern "C" {
     fn tg_native_runqueue_ran(rq: *mut Mean, ran_v: u64, hweight: u64);
     fn tg_native_runqueue_starts(rq: *mut Mean, now_ns: u64);
     fn tg_native_runqueue_stops(rq: *mut Mean, since_ns: u64);
+    fn tg_native_runqueue_load(weights: u64, cpus: u64) -> u64;
+    fn tg_native_runqueue_pulls(
+        own_weights: u64,
+        own_cpus: u64,
+        weights: u64,
+        cpus: u64,
+        members: u64,
+    ) -> i32;
     fn tg_native_runqueue_eligible(v: u64, vruntime: u64, slice_v: u64) -> i32;
     fn tg_native_runqueue_place(
         v: u64,
@@ -74,6 +82,11 @@ impl Mean {
     /// How many members there are.
     pub fn members(&self) -> u64 {
         self.members
+    }
+
+    /// How many of them run.
+    pub fn running(&self) -> u64 {
+        self.nr_running
     }
 
     /// Brings virtual time up to now.
@@ -111,6 +124,18 @@ impl Mean {
         // SAFETY: as in `v`.
         unsafe { tg_native_runqueue_stops(self, since_ns) }
     }
+}
+
+/// What each of the CPUs that run a run queue's members has to do; members that no CPU runs come before all that one does.
+pub fn load(weights: u64, cpus: u64) -> u64 {
+    // SAFETY: numbers alone.
+    unsafe { tg_native_runqueue_load(weights, cpus) }
+}
+
+/// Whether a CPU of a run queue (weights, CPUs, that one with them) takes a waiting member out of another one (weights, CPUs, members).
+pub fn pulls(own: (u64, u64), other: (u64, u64, u64)) -> bool {
+    // SAFETY: numbers alone.
+    unsafe { tg_native_runqueue_pulls(own.0, own.1, other.0, other.1, other.2) != 0 }
 }
 
 impl Task {

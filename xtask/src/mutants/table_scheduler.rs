@@ -42,6 +42,12 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "runqueue.h",
+        what: "a cache pulls a task that is pulled back at once",
+        from: "(own_weights + 2 * each)",
+        to: "(own_weights + each / 2)",
+    },
+    Mutant {
+        header: "runqueue.h",
         what: "virtual time goes back",
         from: "if (tg_latency_before(tg_runqueue_v(rq), rq->base))",
         to: "",

@@ -6,8 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_api::ApiError;
-use tidegate_ext::{CapStat, Ended, Ext, ExtError, GateTerms, HeadroomStats, LimitStat, WorkStat};
+use tidegate_ext::{
+    CapStat, Ended, Ext, ExtError, GateTerms, HeadroomStats, LimitStat, Machine, WorkStat,
+};
 use tidegate_kfs::KernelFs;
+use tidegate_knobs::cpus;
 
 use super::machine::{self, MachineError};
 
@@ -55,6 +58,8 @@ pub(crate) trait Scheduler: Send {
     fn unset_gate(&mut self, id: u64) -> Result<(), ExtError>;
     /// A group's quota is not to be enforced here, from now on; or it is again.
     fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), ExtError>;
+    /// A CPU that is online by now and of whose core and cache it was not told.
+    fn misplaced(&self) -> Option<u32>;
     /// Headroom and tolerance of the machine.
     fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), ExtError>;
     /// Whether the kernel tells it of quotas.
@@ -102,7 +107,11 @@ impl Kernel for RealKernel {
     fn prepare(&self) -> Result<Box<dyn Scheduler>, SchedulerError> {
         let options = machine::options(&*self.fs, None)?;
         let ext = Ext::prepare(&options)?;
-        Ok(Box::new(Loaded(ext)))
+        Ok(Box::new(Loaded {
+            ext,
+            machine: options.machine,
+            fs: Arc::clone(&self.fs),
+        }))
     }
 
     fn in_force(&self) -> bool {
@@ -112,35 +121,44 @@ impl Kernel for RealKernel {
     }
 }
 
-struct Loaded(Ext);
+struct Loaded {
+    ext: Ext,
+    machine: Machine,
+    fs: Arc<dyn KernelFs>,
+}
 
 impl Scheduler for Loaded {
     fn attach(&mut self) -> Result<(), ExtError> {
-        self.0.attach()
+        self.ext.attach()
     }
 
     fn ended(&self) -> Option<Ended> {
-        self.0.ended().ok().flatten()
+        self.ext.ended().ok().flatten()
     }
 
     fn unload(self: Box<Self>) -> Option<Ended> {
-        self.0.unload().ok().flatten()
+        self.ext.unload().ok().flatten()
     }
 
     fn set_gate(&mut self, id: u64, terms: &GateTerms) -> Result<(), ExtError> {
-        self.0.set_gate(id, terms)
+        self.ext.set_gate(id, terms)
     }
 
     fn unset_gate(&mut self, id: u64) -> Result<(), ExtError> {
-        self.0.unset_gate(id)
+        self.ext.unset_gate(id)
     }
 
     fn set_mirror(&mut self, id: u64, mirror: bool) -> Result<(), ExtError> {
-        self.0.set_mirror(id, mirror)
+        self.ext.set_mirror(id, mirror)
     }
 
     fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), ExtError> {
-        self.0.set_machine(headroom_ppm, tolerance_ppm)
+        self.ext.set_machine(headroom_ppm, tolerance_ppm)
+    }
+
+    fn misplaced(&self) -> Option<u32> {
+        let online = cpus::online(&*self.fs).ok()?;
+        online.into_iter().find(|&cpu| !self.machine.knows(cpu))
     }
 
     fn sees_quotas(&self) -> bool {
@@ -148,18 +166,18 @@ impl Scheduler for Loaded {
     }
 
     fn headroom(&self) -> Option<HeadroomStats> {
-        self.0.headroom().ok().flatten()
+        self.ext.headroom().ok().flatten()
     }
 
     fn limits(&self) -> Vec<LimitStat> {
-        self.0.limits().unwrap_or_default()
+        self.ext.limits().unwrap_or_default()
     }
 
     fn caps(&self) -> Vec<CapStat> {
-        self.0.caps().unwrap_or_default()
+        self.ext.caps().unwrap_or_default()
     }
 
     fn work(&self, id: u64) -> Option<WorkStat> {
-        self.0.work(id).ok().flatten()
+        self.ext.work(id).ok().flatten()
     }
 }

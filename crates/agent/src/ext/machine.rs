@@ -5,6 +5,7 @@ use std::path::Path;
 use tidegate_ext::{CpuPlace, ExtError, Machine, Options};
 use tidegate_kfs::KernelFs;
 use tidegate_knobs::cpus::{self, CpusError};
+use tidegate_knobs::nodes::Nodes;
 use tidegate_knobs::topology::Topology;
 use tidegate_knobs::{discover, sched};
 
@@ -42,7 +43,9 @@ pub fn options(fs: &dyn KernelFs, caches: Option<u32>) -> Result<Options, Machin
     }
     // The kernel's numbers have no holes.
     let possible = cpus::possible(fs)?.last().map_or(0, |last| last + 1);
-    let machine = Machine::new(possible, &places)?;
+    let nodes = Nodes::read(fs);
+    let machine =
+        Machine::new(possible, &places)?.with_distances(|from, to| nodes.distance(from, to));
     let mut options = Options::new(machine);
     // Where that cannot be learnt, tasks' own slices say nothing.
     let slices = sched::probe(fs).ok().filter(|support| support.slices);

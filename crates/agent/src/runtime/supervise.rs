@@ -34,6 +34,8 @@ enum Due {
     Load,
     Poll,
     Ended,
+    /// A CPU has come online of whose core and cache it was not told.
+    Misplaced(u32),
 }
 
 /// Polls until the agent leaves.
@@ -56,9 +58,13 @@ impl ExtSupervisor {
             None => Due::Nothing,
             Some(_) if !self.holds() => Due::Ended,
             Some(scheduler) if now_ns.saturating_sub(inner.polled_ns) >= ASK_NS => {
-                let ended = scheduler.ended().is_some();
+                let due = match (scheduler.ended(), scheduler.misplaced()) {
+                    (Some(_), _) => Due::Ended,
+                    (None, Some(cpu)) => Due::Misplaced(cpu),
+                    (None, None) => Due::Poll,
+                };
                 inner.polled_ns = now_ns;
-                if ended { Due::Ended } else { Due::Poll }
+                due
             }
             Some(_) => Due::Poll,
         }
@@ -151,6 +157,7 @@ pub(crate) fn supervise(registry: &Gates, runtime: &Runtime, life: &Life, now_ns
         Due::Load => load_ext(registry, runtime, life, now_ns),
         Due::Poll => tell_machine(runtime),
         Due::Ended => ext_ended(registry, runtime, now_ns),
+        Due::Misplaced(cpu) => load_again(registry, runtime, cpu, now_ns),
     }
 }
 
@@ -288,7 +295,7 @@ fn forget_gone(runtime: &Runtime, gates: &[Gate]) {
     }
 }
 
-fn tell_machine(runtime: &Runtime) {
+pub(crate) fn tell_machine(runtime: &Runtime) {
     let machine = ext_machine(&runtime.control_loop);
     let mut inner = lock(&runtime.ext.inner);
     if inner.machine == Some(machine) {
@@ -328,13 +335,43 @@ fn ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
         let mut inner = lock(&runtime.ext.inner);
         inner.history.ends += 1;
         inner.history.last = Some((ended, now_ns));
-        inner.history.update_error = None;
-        inner.gates = Default::default();
-        inner.mirrors = BTreeSet::new();
-        inner.notes.clear();
+        forget_told(&mut inner);
     }
     runtime.ext.failed(why, asked, now_ns);
-    // What had no copy: caps for each process or task.
+    divide_again(registry, runtime);
+}
+
+/// The kernel tells the place of a CPU only while it is online, so the scheduler has taken one that comes later for one of the first
+/// cache; until it is loaded again, kernel files enforce the terms.
+fn load_again(registry: &Gates, runtime: &Runtime, cpu: u32, now_ns: u64) {
+    let Some(scheduler) = lock(&runtime.ext.inner).take() else {
+        return;
+    };
+    runtime.ext.set_watch(OFF);
+    scheduler.unload();
+    let why =
+        format!("CPU {cpu} has come online, and which cores and caches there are is read again");
+    info!("ext off: {why}");
+    {
+        let mut inner = lock(&runtime.ext.inner);
+        forget_told(&mut inner);
+        inner.history.since_ns = None;
+        inner.history.why = Some(why);
+        inner.next_ns = Some(now_ns);
+    }
+    divide_again(registry, runtime);
+}
+
+/// What the scheduler that has gone was told.
+fn forget_told(inner: &mut Inner) {
+    inner.history.update_error = None;
+    inner.gates = Default::default();
+    inner.mirrors = BTreeSet::new();
+    inner.notes.clear();
+}
+
+/// What had no copy: caps for each process or task.
+fn divide_again(registry: &Gates, runtime: &Runtime) {
     let mut gates = registry.lock();
     for gate in gates
         .iter_mut()

@@ -1,6 +1,7 @@
 //! The engine ext with a kernel of the test's own: copies before loading, takeover in one turn, the way back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -17,6 +18,8 @@ use super::{Bed, KINDS, Kind, PIDS, run, run_side, set, set_side, unset};
 use crate::agent::Agent;
 use crate::ext::kernel::{Kernel, Scheduler, SchedulerError};
 use crate::runtime::control_thread::follow_engine;
+use crate::runtime::domains::poll_domains;
+use crate::runtime::mains::poll_vacant;
 
 const S: u64 = 1_000_000_000;
 
@@ -35,6 +38,8 @@ pub(super) struct Told {
     unloads: u32,
     pub limits: Vec<LimitStat>,
     pub caps: Vec<CapStat>,
+    /// A CPU whose place it was not told.
+    misplaced: Option<u32>,
     /// There are more gates than accounts.
     pub without_account: bool,
 }
@@ -130,6 +135,9 @@ impl Scheduler for FakeScheduler {
     fn set_machine(&mut self, headroom_ppm: u32, tolerance_ppm: u32) -> Result<(), ExtError> {
         lock(&self.told).machine = (headroom_ppm, tolerance_ppm);
         Ok(())
+    }
+    fn misplaced(&self) -> Option<u32> {
+        lock(&self.told).misplaced
     }
     fn sees_quotas(&self) -> bool {
         true
@@ -320,6 +328,23 @@ fn what_cannot_be_loaded_is_told_and_tried_again_until_it_is_enough() {
 }
 
 #[test]
+fn a_cpu_of_an_unknown_place_has_it_loaded_again_at_once() {
+    let (bed, kernel) = bed(Kind::V2);
+    let agent = bed.agent().unwrap();
+    let group = run(&agent, PIDS[0], &[("latency", "-5")]).unwrap();
+    supervise(&agent, S);
+    lock(&kernel.told).misplaced = Some(1);
+    supervise(&agent, 3 * S);
+    let off = view_at(&agent, 3 * S).off.unwrap();
+    assert!(off.contains("CPU 1 has come online"), "{off}");
+    supervise(&agent, 3 * S + S / 10);
+    assert!(view_at(&agent, 4 * S).on);
+    let told = lock(&kernel.told);
+    assert_eq!(told.gates[&id(&agent, &group)].hint, Some(-5));
+    assert_eq!(told.unloads, 1);
+}
+
+#[test]
 fn gates_that_come_change_and_go_are_told() {
     let (bed, kernel) = bed(Kind::V2);
     let fresh = bed.values("/other");
@@ -337,6 +362,20 @@ fn gates_that_come_change_and_go_are_told() {
         let root = id(&agent, "/tg-side");
         assert!(told.mirrors.contains(&root), "before its quota was written");
     }
+    // Main without tasks: what the machine keeps without it, until there is one.
+    let enter = |group: &str| {
+        let procs = format!("/sys/fs/cgroup{group}/cgroup.procs");
+        bed.fake
+            .write(Path::new(&procs), &PIDS[1].to_string())
+            .unwrap();
+    };
+    enter("/other");
+    poll_domains(&agent.gates, &agent.runtime);
+    supervise(&agent, 2 * S);
+    assert_eq!(lock(&kernel.told).machine, (200_000, 10_000));
+    enter(&main);
+    poll_vacant(&agent.gates, &agent.runtime);
+    assert_eq!(lock(&kernel.told).machine, (300_000, 10_000));
     // A group that is not ours: its cap is the scheduler's and its quota a copy; a quota of its own is enforced as it stands.
     set(&agent, "cgroup:/other", &[("cap_hard", "300‰")]).unwrap();
     let other = id(&agent, "/other");

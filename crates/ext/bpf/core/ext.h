@@ -189,6 +189,21 @@ INLINE struct runqueue *runqueue_at(u32 index)
 	return bpf_map_lookup_elem(&runqueues, &index);
 }
 
+/* Caches in the order of their distance from one, which is the first itself. */
+struct {
+	MAP_UINT(type, MAP_ARRAY);
+	MAP_UINT(max_entries, 1); /* the loader: the square of the number of caches */
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct ext_near);
+} nearest SEC(".maps");
+
+INLINE struct ext_near *near_at(u32 llc, u32 step)
+{
+	u32 index = llc * config.llcs + step;
+
+	return bpf_map_lookup_elem(&nearest, &index);
+}
+
 /* ---- CPUs ---- */
 
 struct {

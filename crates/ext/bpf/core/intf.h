@@ -187,6 +187,13 @@ struct ext_cpu {
 };
 _Static_assert(sizeof(struct ext_cpu) == 200, "src/intf.rs");
 
+/* A cache, as seen from another. */
+struct ext_near {
+	u32 llc;
+	u32 first_cpu; /* where its ring begins */
+};
+_Static_assert(sizeof(struct ext_near) == 8, "src/intf.rs");
+
 #define EXT_CPU_RUNS 1	 /* a task of this class */
 #define EXT_CPU_YIELDS 2 /* one of the idle class */
 

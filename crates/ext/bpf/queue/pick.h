@@ -71,44 +71,53 @@ INLINE struct first pick_head(s32 cpu, struct ext_cpu *c, u32 kind)
 	return first;
 }
 
-/* Now and then a CPU pulls a waiting task of main's from the cache that has most to do, if that
- * evens the weights out. */
-int pick_balance(u32 home, u64 now)
+/* CPUs of a cache that serve a kind of work: all of them main, and what it leaves the others. */
+INLINE u64 pick_serving(struct runqueue *rq, u32 kind)
 {
-	struct runqueue *own = runqueue_at(runqueue_index(home, EXT_MAIN)), *busiest;
+	return kind == EXT_MAIN ? 1 : rq->mean.nr_running;
+}
+
+/* Now and then a CPU pulls a waiting task from the cache that has most to do for each CPU, if that
+ * evens them out; `joins`: it has not run this kind of work until now. */
+int pick_balance(u32 home, u32 kind, u32 joins, u64 now)
+{
+	struct runqueue *own = runqueue_at(runqueue_index(home, kind)), *busiest;
 	u64 most = 0;
-	u32 step, from = 0, runqueue;
+	u32 step, from = home, runqueue;
 
 	if (!own || now < own->balance_ns)
 		return 0;
 	own->balance_ns = now + TG_PICK_BALANCE_NS;
-	EXT_FOR(step, config.llcs)
+	EXT_FOR(step, config.llcs - 1)
 	{
-		struct runqueue *rq = runqueue_at(runqueue_index(step, EXT_MAIN));
-		u64 weights = rq ? rq->mean.weights : 0;
+		struct ext_near *near = near_at(home, step + 1);
+		u32 llc = near ? near->llc : home;
+		struct runqueue *rq = runqueue_at(runqueue_index(llc, kind));
+		u64 load = rq ? tg_runqueue_load(rq->mean.weights, pick_serving(rq, kind)) : 0;
 
-		from = tg_if_less(most, weights, step, from);
-		most = tg_max(most, weights);
+		from = tg_if_less(most, load, llc, from);
+		most = tg_max(most, load);
 	}
-	runqueue = runqueue_index(from, EXT_MAIN);
+	runqueue = runqueue_index(from, kind);
 	busiest = runqueue_at(runqueue);
-	if (!busiest || from == home || !busiest->mean.members)
-		return 0;
-	most = busiest->mean.weights;
-	if (own->mean.weights + 2 * (most / busiest->mean.members) > most)
+	if (!busiest || from == home ||
+	    !tg_runqueue_pulls(
+		own->mean.weights, pick_serving(own, kind) + (joins && kind != EXT_MAIN),
+		busiest->mean.weights, pick_serving(busiest, kind), busiest->mean.members))
 		return 0;
 	/* Those that may not run anywhere may yet run here. */
 	return dsq_move_to_local(dsq_wide(runqueue)) || dsq_move_to_local(dsq_narrow(runqueue));
 }
 
-/* Takes a task of a kind out of another cache's queues. */
+/* Takes a task of a kind out of another cache's queues, the nearest first. */
 u32 pick_steal(u32 home, u32 kind)
 {
 	u32 step;
 
 	EXT_FOR(step, config.llcs - 1)
 	{
-		u32 runqueue = runqueue_index((home + 1 + step) % config.llcs, kind);
+		struct ext_near *near = near_at(home, step + 1);
+		u32 runqueue = runqueue_index(near ? near->llc : home, kind);
 
 		if (scx_bpf_dsq_nr_queued(dsq_wide(runqueue)) &&
 		    dsq_move_to_local(dsq_wide(runqueue)))

@@ -49,28 +49,61 @@ INLINE bool place_yields(struct task_ctx *t, struct ext_cpu *c)
 	return c->kind != EXT_MAIN || ((c->state & EXT_CPU_YIELDS) && !(t->flags & TASK_YIELDS));
 }
 
-/*
- * A CPU of another cache that runs side work or background: main does not wait where its cache is
- * full of main while side work runs elsewhere (it would until that one's slice is over). -1: none.
- */
-s32 place_other_cache(struct task_struct *p TRUSTED, u32 from)
+/* CPUs of a cache that run side work or background. */
+INLINE u64 place_soft_cpus(u32 llc)
 {
-	u32 most = tg_min(config.cpus, TG_PLACE_OTHER_CACHES_MAX), step;
+	struct runqueue *side = runqueue_at(runqueue_index(llc, EXT_SIDE));
+	struct runqueue *background = runqueue_at(runqueue_index(llc, EXT_BACKGROUND));
+
+	return (side ? side->mean.nr_running : 0) + (background ? background->mean.nr_running : 0);
+}
+
+/* The first CPU of a ring that runs side work or background; -1: none. */
+s32 place_soft_in(struct task_struct *p TRUSTED, u32 first)
+{
+	u32 at = first, look;
 	s32 found = -1;
 
 	EXT_RCU;
-	EXT_FOR(step, most)
+	EXT_FOR(look, config.cpus)
 	{
-		u32 at = (from + step) % tg_max(config.cpus, 1);
 		struct ext_cpu *c = cpu_at(at);
 
 		if (!c)
 			break;
-		if (!(c->state & EXT_CPU_RUNS) || c->kind == EXT_MAIN || c->need_resched ||
-		    side_is_forced(at) || !bpf_cpumask_test_cpu(at, p->cpus_ptr))
+		if ((c->state & EXT_CPU_RUNS) && c->kind != EXT_MAIN && !c->need_resched &&
+		    !side_is_forced(at) && bpf_cpumask_test_cpu(at, p->cpus_ptr)) {
+			found = at;
+			break;
+		}
+		at = c->next_in_llc;
+		if (at == first)
+			break;
+	}
+	return found;
+}
+
+/*
+ * A CPU that runs side work or background, of the nearest cache that has one: main does not wait
+ * behind main while side work runs elsewhere (it would until that one's slice is over). -1: none.
+ */
+s32 place_soft(struct task_struct *p TRUSTED, u32 home)
+{
+	s32 found = -1;
+	u32 step;
+
+	EXT_RCU;
+	EXT_FOR(step, config.llcs)
+	{
+		struct ext_near *near = near_at(home, step);
+
+		if (!near)
+			break;
+		if (!place_soft_cpus(near->llc))
 			continue;
-		found = at;
-		break;
+		found = place_soft_in(p, near->first_cpu);
+		if (found >= 0)
+			break;
 	}
 	return found;
 }
@@ -110,8 +143,8 @@ INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64
 			break;
 	}
 	c = best < 0 ? NULL : cpu_at(best);
-	if (config.llcs > 1 && *(volatile s32 *)&nr_side_cpus > 0 && (!c || !place_yields(t, c))) {
-		s32 other = place_other_cache(p, from);
+	if ((config.llcs > 1 || config.cpus > TG_PLACE_SCAN_MAX) && (!c || !place_yields(t, c))) {
+		s32 other = place_soft(p, t->llc);
 
 		best = other < 0 ? best : other;
 		c = best < 0 ? NULL : cpu_at(best);

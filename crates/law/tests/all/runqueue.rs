@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tidegate_law::hweight::{MIN, ONE, virtual_ns};
 use tidegate_law::latency;
-use tidegate_law::runqueue::{Mean, Task, V_START, is_eligible, place, weight};
+use tidegate_law::runqueue::{Mean, Task, V_START, is_eligible, load, place, pulls, weight};
 
 const MS: u64 = 1_000_000;
 
@@ -185,5 +185,30 @@ fn a_member_far_from_the_mean_moves_it_by_the_distance_that_is_counted() {
         mean.add(V_START + far, ONE);
         mean.settle(0);
         assert_eq!(mean.v(), V_START + (1 << 38));
+    }
+}
+
+proptest! {
+    /// Tasks of one weight: what is pulled is not pulled back, and the run queue that pulls has no more to do for each of its CPUs
+    /// than the other had.
+    #[test]
+    fn a_pull_evens_out_and_is_final(
+        weight in 1_u64..1 << 23,
+        own in 0_u64..1_000,
+        other in 0_u64..1_000,
+        own_cpus in 1_u64..64,
+        cpus in 0_u64..64,
+    ) {
+        let pulled = pulls((weight * own, own_cpus), (weight * other, cpus, other));
+        if pulled {
+            prop_assert!(other > 0);
+            let back = pulls((weight * (other - 1), cpus), (weight * (own + 1), own_cpus, own + 1));
+            prop_assert!(!back || cpus == 0, "pulled back");
+            prop_assert!(load(weight * (own + 1), own_cpus) <= load(weight * other, cpus));
+        }
+        // Members that no CPU runs, beside one that has work for each of its CPUs, are pulled until none is left.
+        if other > 0 {
+            prop_assert!(pulls((weight * own, own_cpus), (weight * other, 0, other)));
+        }
     }
 }

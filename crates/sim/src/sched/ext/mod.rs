@@ -160,7 +160,7 @@ impl Run {
 
 struct Cache {
     runqueues: [RunQueue; KINDS],
-    balance_ns: Ns,
+    balance_ns: [Ns; KINDS],
 }
 
 /// The scheduler's state.
@@ -223,7 +223,7 @@ impl Ext {
         let cpus = topology.cpus();
         let cache = |_| Cache {
             runqueues: std::array::from_fn(|_| RunQueue::default()),
-            balance_ns: 0,
+            balance_ns: [0; KINDS],
         };
         Ext {
             cfg,

@@ -2,6 +2,7 @@
 
 use tidegate_law::cap::State;
 use tidegate_law::hweight::slice_left_ns;
+use tidegate_law::runqueue::{load, pulls};
 use tidegate_law::tuning::PICK_BALANCE_NS;
 
 use super::runqueue::Entrant;
@@ -134,9 +135,6 @@ impl Ext {
     /// The next task for a CPU, and until when it may run; none: idle.
     pub(super) fn choose(&mut self, k: &mut Kernel, cpu: CpuId) -> Option<TaskId> {
         self.claimed.remove(cpu);
-        if self.cpus[cpu.index()].sent.is_empty() && !self.search(k).side_first(cpu) {
-            self.balance(k, cpu);
-        }
         loop {
             let task = self.candidate(k, cpu)?;
             if self.admit(k, task, cpu) {
@@ -176,6 +174,9 @@ impl Ext {
 
     /// The first of a kind that may run here, out of its own cache's run queue or the next that has one.
     fn take(&mut self, k: &Kernel, cpu: CpuId, kind: Kind) -> Option<TaskId> {
+        if let Some(task) = self.balance(k, cpu, kind) {
+            return Some(task);
+        }
         let home = self.topology.llc_of(cpu);
         for cache in self.topology.llcs_from(home) {
             let runqueue = &self.caches[cache as usize].runqueues[kind as usize];
@@ -380,34 +381,47 @@ impl Ext {
         over
     }
 
-    /// Now and then a CPU pulls a waiting task from the cache that has most to do.
-    fn balance(&mut self, k: &Kernel, cpu: CpuId) {
+    /// CPUs of a cache that serve a kind of work: all of them main, and what it leaves the others.
+    fn serving(&self, cache: u32, kind: Kind) -> u64 {
+        match kind {
+            Kind::Main => 1,
+            _ => self.caches[cache as usize].runqueues[kind as usize]
+                .mean()
+                .running(),
+        }
+    }
+
+    /// Now and then a CPU pulls a waiting task from the cache that has most to do for each CPU, if that evens them out.
+    fn balance(&mut self, k: &Kernel, cpu: CpuId, kind: Kind) -> Option<TaskId> {
         let home = self.topology.llc_of(cpu);
-        if self.caches.len() == 1 || k.now < self.caches[home as usize].balance_ns {
-            return;
+        let own = &mut self.caches[home as usize];
+        if self.topology.llcs() == 1 || k.now < own.balance_ns[kind as usize] {
+            return None;
         }
-        self.caches[home as usize].balance_ns = k.now + PICK_BALANCE_NS;
-        let load = |cache: u32| self.caches[cache as usize].runqueues[Kind::Main as usize].mean();
-        let Some(busiest) = (0..self.caches.len() as u32)
-            .rev()
-            .max_by_key(|at| load(*at).weights())
-        else {
-            return;
-        };
-        let (weights, members) = (load(busiest).weights(), load(busiest).members());
-        if busiest == home
-            || members == 0
-            || load(home).weights() + 2 * (weights / members) > weights
-        {
-            return;
+        own.balance_ns[kind as usize] = k.now + PICK_BALANCE_NS;
+        let mean = |cache: u32| self.caches[cache as usize].runqueues[kind as usize].mean();
+        let load = |cache: &u32| load(mean(*cache).weights(), self.serving(*cache, kind));
+        // Of equals the nearest.
+        let nearest = self.topology.llcs_from(home).skip(1).collect::<Vec<_>>();
+        let busiest = nearest.into_iter().rev().max_by_key(load)?;
+        let (own, other) = (mean(home), mean(busiest));
+        // The CPU that asks runs no task just now.
+        let joins = u64::from(kind != Kind::Main);
+        let pulls = pulls(
+            (own.weights(), self.serving(home, kind) + joins),
+            (
+                other.weights(),
+                self.serving(busiest, kind),
+                other.members(),
+            ),
+        );
+        if !pulls {
+            return None;
         }
-        let runqueue = &self.caches[busiest as usize].runqueues[Kind::Main as usize];
-        let Some((key, task)) = runqueue.first_wide(|task| k.allowed(task, cpu)) else {
-            return;
-        };
+        let runqueue = &self.caches[busiest as usize].runqueues[kind as usize];
+        let (key, task) = runqueue.first_wide(|task| k.allowed(task, cpu))?;
         self.unwait(task, key);
         self.bring(k, task, home);
-        self.cpus[cpu.index()].sent.push(task);
-        self.task_mut(task).place = Place::Sent(cpu);
+        Some(task)
     }
 }

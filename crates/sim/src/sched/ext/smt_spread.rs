@@ -1,7 +1,7 @@
 //! Main spreads: to a CPU of another cache that runs side work, and from a shared core to one that is idle as a whole.
 //! crates/ext/bpf/queue/place.h and smt_spread.h are the same.
 
-use tidegate_law::tuning::{PLACE_OTHER_CACHES_MAX, SMT_SPREAD_SCAN_MAX};
+use tidegate_law::tuning::SMT_SPREAD_SCAN_MAX;
 
 use super::place::Search;
 use super::{Kind, Place};
@@ -16,16 +16,19 @@ pub(super) enum Core {
 }
 
 impl Search<'_> {
-    /// A CPU of another cache that runs side work or background: main does not wait where its cache is full of main while side
-    /// work runs elsewhere.
+    /// A CPU that runs side work or background, in the nearest cache: main does not wait where the CPUs that it looked at are full of
+    /// main while side work runs elsewhere.
     pub(super) fn soft_elsewhere(&self, task: TaskId, from: CpuId) -> Option<CpuId> {
-        if self.ext.caches.len() == 1 || self.ext.side_running == 0 {
-            return None;
-        }
-        let cpus = self.ext.topology.cpus();
-        let mut ring =
-            (0..cpus.min(PLACE_OTHER_CACHES_MAX as u32)).map(|step| CpuId((from.0 + step) % cpus));
-        ring.find(|&cpu| {
+        let topology = &self.ext.topology;
+        let runs_soft = |cache: &u32| {
+            let runqueues = &self.ext.caches[*cache as usize].runqueues;
+            [Kind::Side, Kind::Background]
+                .iter()
+                .any(|kind| runqueues[*kind as usize].mean().running() > 0)
+        };
+        let caches = topology.llcs_from(topology.llc_of(from)).filter(runs_soft);
+        let mut cpus = caches.flat_map(|cache| topology.llc_cpus(cache)).map(CpuId);
+        cpus.find(|&cpu| {
             let run = self.ext.cpus[cpu.index()].run.as_ref();
             run.is_some_and(|run| run.kind != Kind::Main)
                 && !self.ext.claimed.contains(cpu)

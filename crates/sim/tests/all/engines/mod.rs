@@ -2,6 +2,7 @@
 //! hints, and that side work never starves. `cargo test -p tidegate-sim --test all engines -- --nocapture` prints the figures.
 
 mod bed;
+mod caches;
 mod caps;
 mod contract;
 mod domains;
