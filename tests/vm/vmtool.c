@@ -24,6 +24,7 @@
 //   vmtool lock wait KIND FILE SECONDS REST_US
 //                                            waits for it just after it was taken; prints "waits=N mean_ms=..."
 //   vmtool series SECONDS INTERVAL_US GROUP  prints "monotonic_ns usage_us" at each interval
+//   vmtool clocks SECONDS INTERVAL_US GROUP  the same by perf events (perfclock.h)
 //   vmtool nofile PID N                      from now on the process may have N descriptors
 //   vmtool hackbench, schbench, build        ordinary work: vmwork.c
 //   vmtool serve, as                         where main's tasks are put: vmplace.c
@@ -427,9 +428,10 @@ int main(int count, char **words)
 		lock_hold(words + 3);
 	else if (!strcmp(verb, "lock") && count == 7 && !strcmp(words[2], "wait"))
 		lock_wait(words + 3);
-	else if (!strcmp(verb, "series") && count == 5)
+	else if ((!strcmp(verb, "series") || !strcmp(verb, "clocks")) && count == 5) {
+		by_perf = !strcmp(verb, "clocks");
 		series(atof(words[2]), (uint64_t)(atof(words[3]) * 1e3), words[4]);
-	else if (!strcmp(verb, "heart") && count == 3)
+	} else if (!strcmp(verb, "heart") && count == 3)
 		heart(words[2]);
 	else if (!strcmp(verb, "nofile") && count == 4)
 		nofile(atoi(words[2]), (rlim_t)atol(words[3]));

@@ -93,7 +93,10 @@ fn run() -> Result<(), Failure> {
                 .then(|| ext.audit())
                 .transpose()?;
             let uptime = began.elapsed();
-            println!("{}", line(uptime, &names, &stats, ended.as_ref(), miscounted)?);
+            println!(
+                "{}",
+                line(uptime, &names, &stats, ended.as_ref(), miscounted)?
+            );
         }
         if let Some(ended) = ended {
             return Err(ejected(&ended));

@@ -39,7 +39,7 @@ use crate::process::program::start_guardian;
 use crate::process::{Life, notify};
 use crate::runtime::cpuset_controller::{self, CpusetController};
 use crate::runtime::mechanisms::subgroups;
-use crate::runtime::{Runtime, bursts, control_thread, lock_boost, supervise};
+use crate::runtime::{Runtime, bursts, control_thread, lock_boost, mains, supervise};
 use crate::server;
 use crate::systemd::{bus, own_unit};
 use crate::view::SharedStatus;
@@ -156,6 +156,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
                 sensing_note,
             },
             ext,
+            vacant: Mutex::default(),
             subgroups: Mutex::default(),
             cpuset: Mutex::new(cpuset),
             lock_boost: Mutex::default(),
@@ -316,6 +317,10 @@ fn start_threads(
         "cpuset",
         Box::new(|agent| cpuset_controller::run(&agent.gates, &agent.runtime, &agent.life)),
     )?;
+    let watching = spawn(
+        "mains",
+        Box::new(|agent| mains::run(&agent.gates, &agent.runtime, &agent.life)),
+    )?;
     // Not waited for in the end: the kernel may be checking its programs for a while, and nothing comes of that any more.
     spawn(
         "ext",
@@ -326,7 +331,7 @@ fn start_threads(
         Box::new(|agent| lock_boost::run(&agent.gates, &agent.runtime, &agent.life)),
     )?;
     Ok(vec![
-        looping, keeping, bursting, dividing, confining, boosting,
+        looping, keeping, bursting, dividing, confining, watching, boosting,
     ])
 }
 

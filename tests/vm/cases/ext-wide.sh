@@ -1,16 +1,17 @@
-# what: headroom on two and four CPUs under virtual time: beside a main that pulses on all of them, or none, idle is as asked
+# what: headroom on two, four and eight CPUs under virtual time: beside a main that pulses on all of them, or none, idle is as asked
 # modes: wide
 # kernels: 6.18 7.3
 # needs: tidegate
 # tier: long
-# seconds: 300
+# seconds: 500
 group main
 group side
 ext_on --gate 'cgroup:/main class=main headroom=30%' --gate 'cgroup:/side class=side'
-for n in 1 2 3 4 5 6 7 8 9 10 11 12; do
+for n in $(seq 16); do
 	into side vmtool burn &
 done
-for online in "4" "4 8 12"; do
+# From eight on, two CPUs share a core.
+for online in "4" "4 8 12" "2 4 6 8 10 12 14"; do
 	cpus $online
 	many=$(nproc)
 	sleep 1.5

@@ -15,14 +15,33 @@ use tracing::info;
 use crate::gates::{Gate, Gates, demand};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
+use crate::runtime::mains::is_vacant;
 
 /// What the gates ask for now, each headroom where it is to be kept.
 pub(crate) fn demand_of(runtime: &Runtime, gates: &[Gate]) -> Demand {
+    let named = || {
+        let all = gates.iter();
+        all.filter(|gate| !gate.terms.headroom.is_default())
+    };
+    let vacant: Vec<&Gate> = named()
+        .filter(|gate| is_vacant(&runtime.kernel, gate))
+        .collect();
+    let has_tasks = |gate: &&Gate| !vacant.iter().any(|one| std::ptr::eq(*one, *gate));
     let mut demand = demand(gates.iter(), &runtime.settings);
-    let named = gates
+    let without = crate::gates::demand(gates.iter().filter(has_tasks), &runtime.settings);
+    // Never more than with it: the machine's default may be above what the gate asks for.
+    if without.headroom_ppm < demand.headroom_ppm {
+        demand = Demand {
+            tolerance_ppm: demand.tolerance_ppm,
+            ..without
+        };
+    }
+    *lock(&runtime.vacant) = vacant
         .iter()
-        .filter(|gate| !gate.terms.headroom.is_default());
-    let asked: Vec<Asked> = named
+        .map(|gate| gate.record.attachment.group().clone())
+        .collect();
+    let asked: Vec<Asked> = named()
+        .filter(has_tasks)
         .map(|gate| Asked {
             cpus: (gate.class() == Class::Main)
                 .then(|| cpus_of(&runtime.kernel, gate.record.attachment.group()))

@@ -9,6 +9,7 @@
 //! | `mechanisms` | a gate's own terms: quota, burst, caps, hints |
 //! | `publish` | telling loop, guardian and the next agent what the gates are |
 //! | `domains` | headroom on main's own CPUs |
+//! | `mains` | main gates without tasks (20 ms) |
 //! | `measure` | what gates use |
 //! | `supervise` | the scheduler's life (0.1 s) |
 //! | `bursts` | `burst = auto` (0.1 s) |
@@ -27,6 +28,7 @@ pub(crate) mod cpuset_controller;
 pub(crate) mod domains;
 pub(crate) mod limits;
 pub(crate) mod lock_boost;
+pub(crate) mod mains;
 pub(crate) mod measure;
 pub(crate) mod mechanisms;
 pub(crate) mod publish;
@@ -37,6 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_knobs::apply::{Journal, QuotaWriter};
 use tidegate_knobs::control::Control;
+use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::sync::lock;
 use tidegate_terms::Settings;
 
@@ -56,6 +59,8 @@ pub struct Runtime {
     pub control_loop: ControlLoop,
     /// The scheduler, where the engine is ext.
     pub(crate) ext: ExtSupervisor,
+    /// Groups of main gates without tasks that name a headroom.
+    pub(crate) vacant: Mutex<Vec<GroupPath>>,
     /// Gates whose caps count for each process or task alone.
     pub(crate) subgroups: Mutex<Subgroups>,
     /// Idle kept by the cpuset.

@@ -14,6 +14,7 @@ use super::{Bed, Kind, PIDS, run_side, set};
 use crate::agent::Agent;
 use crate::runtime::cpuset_controller::poll_cpuset;
 use crate::runtime::domains::poll_domains;
+use crate::runtime::mains::poll_vacant;
 
 const KINDS: [Kind; 2] = [Kind::Mixed, Kind::V2];
 
@@ -32,6 +33,7 @@ fn bed(kind: Kind) -> Bed {
         Kind::V2 => {
             write("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset");
             bed.fake.mkdir(Path::new("/sys/fs/cgroup/web")).unwrap();
+            write("/sys/fs/cgroup/web/cgroup.procs", &PIDS[1].to_string());
             write("/sys/fs/cgroup/web/cpuset.cpus", "0");
         }
         _ => {
@@ -189,5 +191,37 @@ fn a_dead_agents_side_work_is_at_the_floor_and_off_mains_cpus() {
         next.leave();
         assert_eq!(side_cpus(&bed), "");
         assert!(bed.is_limited("/tg-side"));
+    }
+}
+
+#[test]
+fn a_main_gate_without_tasks_has_its_headroom_no_longer_and_at_once_with_the_first() {
+    for kind in super::KINDS {
+        let bed = Bed::new(kind);
+        let agent = bed.agent().unwrap();
+        run_side(&agent, PIDS[0]).unwrap();
+        let asked = || agent.runtime.control().demand().headroom_ppm;
+        let enter = |group: &str| {
+            let procs = format!("{}{group}/cgroup.procs", super::cpu_mount(kind));
+            bed.fake
+                .write(Path::new(&procs), &PIDS[1].to_string())
+                .unwrap();
+        };
+        let terms = [("class", "main"), ("headroom", "50%")];
+        set(&agent, "cgroup:/other", &terms).unwrap();
+        assert_eq!(asked(), 200_000, "{kind:?}: as without it");
+        poll_vacant(&agent.gates, &agent.runtime);
+        assert_eq!(asked(), 200_000, "{kind:?}: still without tasks");
+        enter("/other");
+        poll_vacant(&agent.gates, &agent.runtime);
+        assert_eq!(asked(), 500_000, "{kind:?}: a task");
+        enter("");
+        poll_domains(&agent.gates, &agent.runtime);
+        assert_eq!(asked(), 200_000, "{kind:?}: none");
+        // No more than with it: it asks for less than the machine's default.
+        let terms = [("class", "main"), ("headroom", "10%")];
+        set(&agent, "cgroup:/other", &terms).unwrap();
+        assert_eq!(asked(), 100_000, "{kind:?}");
+        agent.leave();
     }
 }

@@ -166,6 +166,7 @@ impl Bed {
                     sensing_note: String::new(),
                 },
                 ext: ExtSupervisor::new(self.kernel.clone()),
+                vacant: Mutex::default(),
                 subgroups: Mutex::default(),
                 lock_boost: Mutex::default(),
                 cpuset: Mutex::new(CpusetController::new(

@@ -4,6 +4,7 @@ mod mechanisms;
 mod obstacle;
 pub mod page;
 mod scheduler;
+mod server;
 
 use std::path::Path;
 
@@ -19,6 +20,7 @@ use tidegate_knobs::sense::{self, Prefer, SenseConfig};
 use tidegate_terms::{Config, Engine, Roots};
 
 use scheduler::Scheduler;
+use server::ServerSettings;
 
 /// What was found.
 pub struct Facts {
@@ -38,6 +40,8 @@ pub struct Facts {
     pub agent: Result<Option<String>, String>,
     /// Whether this kernel takes a scheduler of ours.
     pub scheduler: Scheduler,
+    /// What is set of the kernel's own scheduler that another one leaves out.
+    pub server: ServerSettings,
     /// systemd's version, when it is the first process and its bus answers; or why units cannot be targets.
     pub systemd: Result<String, String>,
     /// The engine of the configuration, and who says so; or the mistakes in its files.
@@ -68,6 +72,7 @@ impl Facts {
             usage: sense(Prefer::Usage),
             agent: agent(&run_dir),
             scheduler: Scheduler::gather(),
+            server: ServerSettings::gather(),
             systemd: tidegate_agent::systemd::bus::version().map_err(|error| error.to_string()),
             config: Config::load(&Roots::system(run_dir.dir()))
                 .map(|config| {
@@ -237,6 +242,7 @@ pub fn report(facts: &Facts) -> Report {
             );
         }
     }
+    notes.extend(facts.server.notes(facts.scheduler.is_supported()));
     Report {
         version: env!("CARGO_PKG_VERSION"),
         enforceable,

@@ -34,6 +34,11 @@ impl Scheduler {
         }
     }
 
+    /// The kernel has sched_ext.
+    pub fn is_supported(&self) -> bool {
+        matches!(&self.support, Some(Ok(_)))
+    }
+
     /// One line for people.
     pub fn line(&self) -> String {
         let would = "a headroom that is kept to the millisecond, caps to the thousandth, hints that move deadlines \

@@ -79,6 +79,7 @@ mod tests {
             usage: Ok(()),
             agent: Ok(None),
             scheduler: crate::doctor::scheduler::Scheduler::default(),
+            server: crate::doctor::server::ServerSettings::default(),
             systemd: Ok("257".to_owned()),
             config: Ok((Engine::Auto, "default".to_owned())),
             bandwidth_slice_us: Some(5000),
