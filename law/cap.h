@@ -7,18 +7,22 @@
  * may be exceeded with CPU that no other work wants, both inherited on fork. Their
  * decaying average is a bucket here, because a bucket has a bound.
  *
- * A bucket fills at `rate` up to `depth` and is charged with what was used. Above
- * zero its tasks run; from zero down they are parked (hard) or background (soft),
- * until it is above zero again. law/cap.md states and proves the bounds; in short,
- * with g the longest time between two checks of one CPU:
- *   one bucket, on n CPUs at once   use over any t <= r * t + depth + n * g
- *   a bucket for each task          use over any t <= the same with depth and g
- *                                   once for each task alive, however many are
- *                                   forked and exit meanwhile
+ * A bucket fills at `rate` up to `depth`. A run borrows from it at its start, by as
+ * much as it may run before its CPU looks again (tg_cap_lend); what it has left at its
+ * end goes back. So CPUs that start at different moments never count on the same time.
+ * Above zero a bucket's tasks run; from zero down they are parked (hard) or background
+ * (soft), until it is above zero again. law/cap.md states and proves the bounds; in
+ * short, with `least` the least loan and g the longest time by which a CPU stops later
+ * than its loan is used up:
+ *   one bucket, on n CPUs at once   use over any t <= r * t + depth + least + n * g
+ *   a bucket for each task          use over any t <= the same with depth, least and g
+ *                                   once for each task alive, however many are forked
+ *                                   and exit meanwhile
  *   soft                            the same for use that is not background
  *
  * The fill is exact: what does not make a whole ns is carried. Debt is paid, not
- * forgiven: not by a change of terms, not by fork, not by exit.
+ * forgiven: not by a change of terms, not by fork, not by exit. A cap that is removed
+ * ends: set again, it starts at zero.
  *
  * Ranges: rate <= 8192 CPUs; granularity <= 1 s, so depth < 2^37; debt up to
  * TG_CAP_DEBT_MAX = 2^50 ns (13 days of one CPU) is exact, more counts as that.
@@ -40,6 +44,8 @@
 #define TG_CAP_GRANULARITY_MAX_NS 1000000000ULL
 #define TG_CAP_DEBT_MAX (1LL << 50)
 #define TG_CAP_NEVER (~0ULL)
+#define TG_CAP_LEND_PART 16	       /* of a large bucket a run borrows so much of a part */
+#define TG_CAP_LOAN_MAX_NS 10000000ULL /* the longest run on one loan */
 
 /* Bits of tg_cap.on; none set is a task without cap, and costs this one test. */
 #define TG_CAP_HARD 1U
@@ -74,8 +80,9 @@ struct tg_cap_terms {
 
 struct tg_cap_bucket {
 	tg_u64 last_ns;	 /* filled up to here */
-	tg_s64 level_ns; /* -TG_CAP_DEBT_MAX..depth_ns */
+	tg_s64 level_ns; /* -TG_CAP_DEBT_MAX..depth_ns - lent_ns */
 	tg_u64 depth_ns; /* 0 where the rate is 0 */
+	tg_u64 lent_ns;	 /* loans of those that run, less what they were charged with since */
 	tg_u32 rate_ppt;
 	tg_u32 carry_ppt; /* thousandths of a ns on top of level, < 1000 */
 };
@@ -84,6 +91,11 @@ struct tg_cap {
 	struct tg_cap_bucket hard, soft;
 	tg_u32 on;    /* TG_CAP_HARD | TG_CAP_SOFT */
 	tg_u32 scope; /* enum tg_cap_scope */
+};
+
+/* What is left of what one run has borrowed; zero: it has borrowed nothing. */
+struct tg_cap_loan {
+	tg_u32 hard_ns, soft_ns;
 };
 
 /*
@@ -104,6 +116,12 @@ TG_FN tg_u64 tg_cap_depth_ns(tg_u32 rate_ppt, tg_u64 granularity_ns)
 		      tg_min(granularity_ns, TG_CAP_GRANULARITY_MAX_NS));
 }
 
+/* What a bucket can hold while others have borrowed of it: those loans are part of it. */
+TG_FN tg_s64 tg_cap_most_ns(const struct tg_cap_bucket *b)
+{
+	return (tg_s64)b->depth_ns - (tg_s64)b->lent_ns;
+}
+
 /*
  * Fill up to now. A clock that stands or goes back (another CPU's) fills nothing,
  * and what it filled before is not filled again. `missing` is in thousandths of a
@@ -112,6 +130,7 @@ TG_FN tg_u64 tg_cap_depth_ns(tg_u32 rate_ppt, tg_u64 granularity_ns)
  */
 TG_FN void tg_cap_fill(struct tg_cap_bucket *b, tg_u64 now_ns)
 {
+	tg_s64 most_ns = tg_cap_most_ns(b);
 	tg_u64 dt_ns, missing, sum;
 
 	if (now_ns <= b->last_ns)
@@ -120,17 +139,17 @@ TG_FN void tg_cap_fill(struct tg_cap_bucket *b, tg_u64 now_ns)
 	b->last_ns = now_ns;
 	if (b->rate_ppt == 0)
 		return;
-	missing = (tg_u64)((tg_s64)b->depth_ns - b->level_ns) * 1000;
+	missing = (tg_u64)(most_ns - b->level_ns) * 1000;
 	if (dt_ns > missing / b->rate_ppt) {
-		b->level_ns = (tg_s64)b->depth_ns;
+		b->level_ns = most_ns;
 		b->carry_ppt = 0;
 		return;
 	}
 	sum = dt_ns * b->rate_ppt + b->carry_ppt;
 	b->level_ns += (tg_s64)(sum / 1000);
 	b->carry_ppt = (tg_u32)(sum % 1000);
-	if (b->level_ns >= (tg_s64)b->depth_ns) {
-		b->level_ns = (tg_s64)b->depth_ns;
+	if (b->level_ns >= most_ns) {
+		b->level_ns = most_ns;
 		b->carry_ppt = 0;
 	}
 }
@@ -155,26 +174,35 @@ TG_FN void tg_cap_use(struct tg_cap_bucket *b, tg_u64 used_ns)
 	b->level_ns = level < -TG_CAP_DEBT_MAX ? -TG_CAP_DEBT_MAX : level;
 }
 
+/* The same for a run that has borrowed: what it has borrowed is used first. */
+TG_FN void tg_cap_use_loan(struct tg_cap_bucket *b, tg_u32 *loan_ns, tg_u64 used_ns)
+{
+	tg_u64 paid = tg_min(used_ns, *loan_ns);
+
+	*loan_ns -= (tg_u32)paid;
+	b->lent_ns -= paid;
+	tg_cap_use(b, used_ns - paid);
+}
+
 /*
- * New terms for one bucket. What was filled and used so far stands; a bucket
- * that is new, or was off, starts at zero and keeps its debt: setting terms
- * again and again is no way to get CPU.
+ * New terms for one bucket. What was filled and used so far stands, debt and all:
+ * setting terms again and again is no way to get CPU. A bucket that is new, or was
+ * off, starts at zero, with what runs have borrowed of it taken out.
  */
 TG_FN void tg_cap_set_bucket(struct tg_cap_bucket *b, int was_on, tg_u32 rate_ppt, tg_u64 depth_ns,
 			     tg_u64 now_ns)
 {
-	tg_s64 most = was_on ? (tg_s64)depth_ns : 0;
-
 	if (was_on)
 		tg_cap_fill(b, now_ns);
 	else
 		b->last_ns = tg_max(b->last_ns, now_ns);
 	b->rate_ppt = rate_ppt;
-	b->depth_ns = depth_ns;
-	if (b->level_ns >= most) {
-		b->level_ns = most;
+	b->depth_ns = was_on ? depth_ns : 0;
+	if (!was_on || b->level_ns >= tg_cap_most_ns(b)) {
+		b->level_ns = tg_cap_most_ns(b);
 		b->carry_ppt = 0;
 	}
+	b->depth_ns = depth_ns;
 }
 
 /*
@@ -207,18 +235,19 @@ TG_FN void tg_cap_set(struct tg_cap *c, const struct tg_cap_terms *t, tg_u64 now
 }
 
 /*
- * Charge what a task used up to now. Background use eats the soft bucket's fill,
- * so that a task that got its rate from idle CPUs does not ask others for it once
- * more, but makes no debt: it had no owner.
+ * Charge what a task used up to now; `loan` is its run's, and may be zero. Background
+ * use eats the soft bucket's fill, so that a task that got its rate from idle CPUs does
+ * not ask others for it once more, but makes no debt: it had no owner.
  */
-TG_FN void tg_cap_charge(struct tg_cap *c, tg_u64 used_ns, tg_u64 now_ns, int background, tg_u32 is)
+TG_FN void tg_cap_charge(struct tg_cap *c, struct tg_cap_loan *loan, tg_u64 used_ns, tg_u64 now_ns,
+			 int background, tg_u32 is)
 {
 	if (!c->on)
 		return;
 	if (c->on & TG_CAP_HARD) {
 		tg_cap_fill(&c->hard, now_ns);
 		if (!(is & (TG_CAP_IS_RT | TG_CAP_IS_KTHREAD)))
-			tg_cap_use(&c->hard, used_ns);
+			tg_cap_use_loan(&c->hard, &loan->hard_ns, used_ns);
 	}
 	if (c->on & TG_CAP_SOFT) {
 		tg_cap_fill(&c->soft, now_ns);
@@ -226,7 +255,7 @@ TG_FN void tg_cap_charge(struct tg_cap *c, tg_u64 used_ns, tg_u64 now_ns, int ba
 			used_ns =
 			    c->soft.level_ns > 0 ? tg_min(used_ns, (tg_u64)c->soft.level_ns) : 0;
 		if (!(is & (TG_CAP_IS_RT | TG_CAP_IS_KTHREAD)))
-			tg_cap_use(&c->soft, used_ns);
+			tg_cap_use_loan(&c->soft, &loan->soft_ns, used_ns);
 	}
 }
 
@@ -288,36 +317,70 @@ TG_FN tg_u64 tg_cap_ready_at_ns(const struct tg_cap *c, const struct tg_cap_fami
 	return 0;
 }
 
-/*
- * How long a task may run before the bucket can be empty, with `runners` CPUs
- * drawing on it: level / (runners - rate), at least least_ns, at most most_ns. An
- * engine whose timer keeps to this has a granularity of least_ns.
- * level * 1000 < 2^47; runners <= TG_CPUS_MAX.
- */
-TG_FN tg_u64 tg_cap_bucket_slice_ns(const struct tg_cap_bucket *b, tg_u64 runners, tg_u64 least_ns,
-				    tg_u64 most_ns)
+/* A run ends: what it has left of its loan goes back. Charge it first. */
+TG_FN void tg_cap_return(struct tg_cap *c, struct tg_cap_loan *loan)
 {
-	tg_u64 draw_ppt = tg_clamp(runners, 1, TG_CPUS_MAX) * TG_CAP_ONE_CPU;
-	tg_u64 slice_ns = most_ns;
-
-	if (b->level_ns <= 0)
-		return least_ns;
-	if (draw_ppt > b->rate_ppt)
-		slice_ns = (tg_u64)b->level_ns * 1000 / (draw_ppt - b->rate_ppt);
-	return tg_max(least_ns, tg_min(slice_ns, most_ns));
+	c->hard.lent_ns -= loan->hard_ns;
+	c->hard.level_ns += loan->hard_ns;
+	c->soft.lent_ns -= loan->soft_ns;
+	c->soft.level_ns += loan->soft_ns;
+	*loan = (struct tg_cap_loan){0};
 }
 
-/* The slice that both caps leave; a background task's is not the soft one's. */
-TG_FN tg_u64 tg_cap_slice_ns(const struct tg_cap *c, tg_u64 runners, tg_u64 least_ns,
-			     tg_u64 most_ns)
+/*
+ * How much one run borrows of a bucket above zero: lend_ns, or with less in the bucket
+ * that and what it fills with meanwhile, level / (1 - rate), which leaves nothing and is
+ * back at zero when the run ends. Of a large bucket a 16th, so that runs of many CPUs
+ * are longer. At least least_ns, which may leave a debt of that much.
+ * level * 1000 < 2^47.
+ */
+TG_FN tg_u64 tg_cap_bucket_lend_ns(const struct tg_cap_bucket *b, tg_u64 least_ns, tg_u64 lend_ns)
 {
-	tg_u64 slice_ns = tg_max(least_ns, most_ns);
+	tg_u64 level_ns = (tg_u64)b->level_ns;
 
+	if (b->rate_ppt < TG_CAP_ONE_CPU)
+		lend_ns = tg_min(lend_ns, level_ns * 1000 / (TG_CAP_ONE_CPU - b->rate_ppt));
+	return tg_max(least_ns, tg_max(lend_ns, level_ns / TG_CAP_LEND_PART));
+}
+
+TG_FN void tg_cap_borrow(struct tg_cap_bucket *b, tg_u32 *loan_ns, tg_u64 run_ns)
+{
+	*loan_ns = (tg_u32)run_ns;
+	b->lent_ns += run_ns;
+	b->level_ns -= (tg_s64)run_ns;
+}
+
+/*
+ * A run starts, or its CPU looks again (it has been charged): it gives back what it has
+ * left of its loan and borrows anew. Returns how long it may run before its CPU looks
+ * again: at most TG_CAP_LOAN_MAX_NS; 0 if it may not; TG_CAP_NEVER if no bucket bounds
+ * it. A run in the background draws on the hard bucket alone.
+ */
+TG_FN tg_u64 tg_cap_lend(struct tg_cap *c, struct tg_cap_loan *loan, tg_u64 now_ns, int background,
+			 tg_u64 least_ns, tg_u64 lend_ns)
+{
+	int soft = (c->on & TG_CAP_SOFT) && !background;
+	tg_u64 run_ns = TG_CAP_LOAN_MAX_NS;
+
+	tg_cap_return(c, loan);
+	if (!(c->on & TG_CAP_HARD) && !soft)
+		return TG_CAP_NEVER;
+	if (c->on & TG_CAP_HARD) {
+		tg_cap_fill(&c->hard, now_ns);
+		if (c->hard.level_ns <= 0)
+			return 0;
+		run_ns = tg_min(run_ns, tg_cap_bucket_lend_ns(&c->hard, least_ns, lend_ns));
+	}
+	if (soft) {
+		tg_cap_fill(&c->soft, now_ns);
+		if (c->soft.level_ns <= 0)
+			return 0;
+		run_ns = tg_min(run_ns, tg_cap_bucket_lend_ns(&c->soft, least_ns, lend_ns));
+		tg_cap_borrow(&c->soft, &loan->soft_ns, run_ns);
+	}
 	if (c->on & TG_CAP_HARD)
-		slice_ns = tg_cap_bucket_slice_ns(&c->hard, runners, least_ns, slice_ns);
-	if ((c->on & TG_CAP_SOFT) && c->soft.level_ns > 0)
-		slice_ns = tg_cap_bucket_slice_ns(&c->soft, runners, least_ns, slice_ns);
-	return slice_ns;
+		tg_cap_borrow(&c->hard, &loan->hard_ns, run_ns);
+	return run_ns;
 }
 
 /* Half of what the parent has above zero goes to the child: nothing is gained. */
@@ -325,6 +388,7 @@ TG_FN void tg_cap_split(struct tg_cap_bucket *parent, struct tg_cap_bucket *chil
 {
 	tg_cap_fill(parent, now_ns);
 	*child = *parent;
+	child->lent_ns = 0;
 	child->carry_ppt = 0;
 	child->level_ns = parent->level_ns > 0 ? parent->level_ns >> 1 : 0;
 	if (parent->level_ns > 0)
@@ -363,7 +427,7 @@ TG_FN void tg_cap_bequeath(struct tg_cap_bucket *b, tg_u64 *debt_ns)
 
 /*
  * The last task of a bucket of its own exits, or moves to another gate (where it
- * starts again, at zero). Charge it first. In scope group nothing happens: the
+ * starts again, at zero). Charge it first, and return its loan. In scope group nothing happens: the
  * bucket is the gate's and stays.
  */
 TG_FN void tg_cap_leave(struct tg_cap *c, struct tg_cap_family *f, tg_u64 now_ns)

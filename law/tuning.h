@@ -64,6 +64,11 @@
 /* The least run that a cap lets begin; a timer ends it at the very moment. */
 #define TG_CAP_RUN_MIN_NS 10000ULL
 /*
+ * What a run borrows of a cap's bucket that has it: 1,000 looks a second for each CPU that
+ * runs at its cap, and a task that joins finds the rest.
+ */
+#define TG_CAP_LEND_NS 1000000ULL
+/*
  * What a task that a cap has throttled gets at once, if the bucket can hold four times that.
  */
 #define TG_CAP_RESERVE_NS 500000ULL

@@ -2,23 +2,27 @@
 /*
  * cap.c - tasks that run, sleep, fork, exit and are given other terms, under all
  * scopes, against buckets kept exactly in thousandths of a ns, and a ledger: what
- * was used is no more than what the buckets of those alive were filled with.
+ * was used is no more than what the buckets of those alive were filled with. A task
+ * runs on a loan, which may be out while time passes and terms change.
  */
 #include "cap.h"
 #include "fuzz.h"
 
 #define TASKS 5
 #define GRANULARITY_NS 4000000ULL
+#define LEAST_NS 10000ULL
+#define LEND_NS 1000000ULL
 
 /* A bucket in wide integers: no carry, no short cuts. */
 struct exact {
-	tg_wide milli, depth, rate;
+	tg_wide milli, depth, rate, lent; /* lent in ns */
 	tg_u64 last;
 };
 
 struct task {
 	int alive;
 	struct tg_cap cap;
+	struct tg_cap_loan loan;
 	struct exact hard, soft;
 };
 
@@ -41,10 +45,11 @@ static void exact_fill(struct exact *e, tg_u64 now)
 {
 	if (now <= e->last)
 		return;
-	if (e->milli + (tg_wide)(now - e->last) * e->rate < e->depth * 1000 || e->rate == 0)
+	if (e->milli + (tg_wide)(now - e->last) * e->rate < (e->depth - e->lent) * 1000 ||
+	    e->rate == 0)
 		e->milli += (tg_wide)(now - e->last) * e->rate;
 	else
-		e->milli = e->depth * 1000;
+		e->milli = (e->depth - e->lent) * 1000;
 	e->last = now;
 }
 
@@ -55,6 +60,21 @@ static void exact_use(struct exact *e, tg_u64 used)
 	e->milli -= (used < (tg_u64)most ? (tg_wide)used : most) * 1000;
 	if (floor_ns(e->milli) < -most)
 		e->milli = -most * 1000 + carry;
+}
+
+/* What a run used: of its loan first. */
+static void exact_use_loan(struct exact *e, tg_wide loan, tg_u64 used)
+{
+	tg_wide paid = loan < (tg_wide)used ? loan : (tg_wide)used;
+
+	e->lent -= paid;
+	exact_use(e, used - (tg_u64)paid);
+}
+
+static void exact_borrow(struct exact *e, tg_wide ns)
+{
+	e->milli -= ns * 1000;
+	e->lent += ns;
 }
 
 static void exact_pay(struct exact *e, tg_u64 *debt)
@@ -72,7 +92,9 @@ static void same(const struct tg_cap_bucket *b, const struct exact *e, int on)
 		return;
 	CHECK((tg_wide)b->level_ns * 1000 + b->carry_ppt == e->milli);
 	CHECK(b->last_ns == e->last && b->carry_ppt < 1000);
-	CHECK(b->level_ns <= (tg_s64)b->depth_ns && b->level_ns >= -TG_CAP_DEBT_MAX);
+	CHECK((tg_wide)b->lent_ns == e->lent);
+	CHECK(b->level_ns + (tg_s64)b->lent_ns <= (tg_s64)b->depth_ns);
+	CHECK(b->level_ns >= -TG_CAP_DEBT_MAX - (tg_s64)TG_CAP_LOAN_MAX_NS);
 }
 
 /* Take over what the law set up: a change of terms, whose own rules are checked here. */
@@ -90,9 +112,11 @@ static void exact_set(struct exact *e, const struct tg_cap_bucket *old,
 	e->rate = b->rate_ppt;
 	e->depth = b->depth_ns;
 	CHECK(b->depth_ns == (b->rate_ppt ? tg_max(b->depth_ns, b->rate_ppt * 10000ULL) : 0));
-	/* Cut to the new depth, or to nothing if it was off; never raised. */
-	if (e->milli > (was_on ? e->depth * 1000 : 0))
-		e->milli = was_on ? e->depth * 1000 : 0;
+	/* Cut to the new depth; nothing, neither credit nor debt, if it was off. */
+	if (!was_on)
+		e->milli = -e->lent * 1000;
+	else if (e->milli > (e->depth - e->lent) * 1000)
+		e->milli = (e->depth - e->lent) * 1000;
 	same(b, e, 1);
 }
 
@@ -121,7 +145,7 @@ static void set(struct gate *g, struct fuzz *f)
 		exact_set(&task->soft, &old.soft, &task->cap.soft, (old.on & TG_CAP_SOFT) != 0,
 			  (task->cap.on & TG_CAP_SOFT) != 0, g->now);
 		if (task->cap.on & TG_CAP_HARD)
-			g->start += task->hard.milli;
+			g->start += task->hard.milli + task->hard.lent * 1000;
 	}
 	g->start -= (tg_wide)g->family.hard_debt_ns * 1000;
 }
@@ -165,7 +189,9 @@ static void check_ready(const struct gate *g, const struct task *task, tg_u32 no
 	struct tg_cap_family family = g->family;
 	struct tg_cap later = task->cap;
 
-	if (now == TG_CAP_RUN || ready == TG_CAP_NEVER || ready == 0)
+	/* While something is lent, it may be full before it holds what is wanted. */
+	if (now == TG_CAP_RUN || ready == TG_CAP_NEVER || ready == 0 || task->hard.lent ||
+	    task->soft.lent)
 		return;
 	CHECK(tg_cap_state(&later, &family, ready - 1, 0) >= now);
 	family = g->family;
@@ -190,13 +216,10 @@ static void run(struct gate *g, struct task *task, tg_u64 ns, tg_u32 is)
 	if (task->cap.on & TG_CAP_HARD) {
 		exact_fill(&task->hard, g->now);
 		if (charged)
-			exact_use(&task->hard, ns);
+			exact_use_loan(&task->hard, task->loan.hard_ns, ns);
 		g->used += charged ? (tg_wide)ns * 1000 : 0;
 		if (floor_ns(task->hard.milli) == -TG_CAP_DEBT_MAX || ns > TG_CAP_DEBT_MAX)
 			g->saturated = 1;
-		/* Who is checked each granularity owes no more than that. */
-		if (!is)
-			CHECK(floor_ns(task->hard.milli) > -(tg_wide)GRANULARITY_NS);
 	}
 	if (task->cap.on & TG_CAP_SOFT) {
 		tg_wide level;
@@ -204,11 +227,50 @@ static void run(struct gate *g, struct task *task, tg_u64 ns, tg_u32 is)
 		exact_fill(&task->soft, g->now);
 		level = floor_ns(task->soft.milli);
 		if (charged && !background)
-			exact_use(&task->soft, ns);
+			exact_use_loan(&task->soft, task->loan.soft_ns, ns);
 		else if (charged && level > 0)
-			exact_use(&task->soft, level < (tg_wide)ns ? (tg_u64)level : ns);
+			exact_use_loan(&task->soft, task->loan.soft_ns,
+				       level < (tg_wide)ns ? (tg_u64)level : ns);
 	}
-	tg_cap_charge(&task->cap, ns, g->now, background, is);
+	tg_cap_charge(&task->cap, &task->loan, ns, g->now, background, is);
+}
+
+static void give_back(struct task *task)
+{
+	exact_borrow(&task->hard, -(tg_wide)task->loan.hard_ns);
+	exact_borrow(&task->soft, -(tg_wide)task->loan.soft_ns);
+	tg_cap_return(&task->cap, &task->loan);
+}
+
+/* A run borrows; one on the whole of it leaves no more debt than the least loan. */
+static void lend(struct gate *g, struct task *task, int background)
+{
+	int soft = (task->cap.on & TG_CAP_SOFT) && !background;
+	tg_wide left, before;
+	tg_u64 run_ns;
+
+	give_back(task);
+	if (task->cap.on & TG_CAP_HARD)
+		exact_fill(&task->hard, g->now);
+	before = floor_ns(task->hard.milli);
+	if (soft && (!(task->cap.on & TG_CAP_HARD) || before > 0))
+		exact_fill(&task->soft, g->now);
+	run_ns = tg_cap_lend(&task->cap, &task->loan, g->now, background, LEAST_NS, LEND_NS);
+	if (run_ns == TG_CAP_NEVER || run_ns == 0) {
+		CHECK(task->loan.hard_ns == 0 && task->loan.soft_ns == 0);
+		CHECK(run_ns == 0 || !(soft || (task->cap.on & TG_CAP_HARD)));
+		return;
+	}
+	CHECK(run_ns >= LEAST_NS && run_ns <= TG_CAP_LOAN_MAX_NS);
+	CHECK(task->loan.hard_ns == (task->cap.on & TG_CAP_HARD ? run_ns : 0));
+	CHECK(task->loan.soft_ns == (soft ? run_ns : 0));
+	exact_borrow(&task->hard, task->loan.hard_ns);
+	exact_borrow(&task->soft, task->loan.soft_ns);
+	if (!(task->cap.on & TG_CAP_HARD))
+		return;
+	CHECK(before > 0);
+	left = before * 1000 - (tg_wide)run_ns * (1000 - task->hard.rate);
+	CHECK(left > -(tg_wide)LEAST_NS * 1000 || task->hard.rate >= 1000);
 }
 
 static void fork_task(struct gate *g, struct task *parent, struct task *child, tg_u32 is)
@@ -227,6 +289,8 @@ static void fork_task(struct gate *g, struct task *parent, struct task *child, t
 	child->alive = 1;
 	child->hard = parent->hard;
 	child->soft = parent->soft;
+	child->hard.lent = child->soft.lent = 0;
+	child->loan = (struct tg_cap_loan){0};
 	before = parent->hard.milli;
 	parent->hard.milli = (tg_wide)parent->cap.hard.level_ns * 1000 + parent->cap.hard.carry_ppt;
 	child->hard.milli = (tg_wide)child->cap.hard.level_ns * 1000 + child->cap.hard.carry_ppt;
@@ -248,6 +312,7 @@ static void leave(struct gate *g, struct task *task)
 
 	if (!task->alive || g->terms.scope == TG_CAP_GROUP)
 		return;
+	give_back(task);
 	exact_fill(&task->hard, g->now);
 	owed = task->cap.on & TG_CAP_HARD ? -floor_ns(task->hard.milli) : 0;
 	tg_cap_leave(&task->cap, &g->family, g->now);
@@ -269,7 +334,7 @@ static void check(struct gate *g)
 		same(&task->cap.hard, &task->hard, (task->cap.on & TG_CAP_HARD) != 0);
 		same(&task->cap.soft, &task->soft, (task->cap.on & TG_CAP_SOFT) != 0);
 		if (task->cap.on & TG_CAP_HARD)
-			now += task->hard.milli;
+			now += task->hard.milli + task->hard.lent * 1000;
 	}
 	if (g->family.hard_debt_ns == TG_CAP_DEBT_MAX)
 		g->saturated = 1;
@@ -301,10 +366,13 @@ int LLVMFuzzerTestOneInput(const tg_u8 *data, size_t size)
 			g.now += dt;
 			break;
 		case 2:
-		case 3:
 			ns = fuzz_between(&f, 0, GRANULARITY_NS);
 			if (task->alive)
 				run(&g, task, ns, 0);
+			break;
+		case 3:
+			if (task->alive)
+				lend(&g, task, (int)fuzz_below(&f, 2));
 			break;
 		case 4:
 			ns = fuzz_any(&f);

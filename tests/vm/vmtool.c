@@ -31,6 +31,7 @@
 //   vmtool places, cores                     who runs beside whom: vmcores.c
 //   vmtool stress, heart                     torment, and whose fault a stall is: vmstress.c, vmheart.c
 //   vmtool inside                            a lock of the kernel's: vminside.c
+//   vmtool bound                             what a group uses beyond a rate: vmbound.c
 // clang-format on
 //
 // Burning is done in long runs of no-operations: under -icount each counts as one instruction of
@@ -436,7 +437,7 @@ int main(int count, char **words)
 	else if (!strcmp(verb, "nofile") && count == 4)
 		nofile(atoi(words[2]), (rlim_t)atol(words[3]));
 	else if (!ordinary(count, words) && !torments(count, words) && !places(count, words) &&
-		 !crowded(count, words) && !inside(count, words)) {
+		 !crowded(count, words) && !inside(count, words) && !bounds(count, words)) {
 		fprintf(stderr, "vmtool: its comment tells how it is used\n");
 		return 2;
 	}

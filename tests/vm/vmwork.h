@@ -47,6 +47,9 @@ int crowded(int count, char **words);
 // Does `words` if it is about a lock inside the kernel (vminside.c); 0: it is not.
 int inside(int count, char **words);
 
+// Does `words` if it is about what a group uses beyond a rate (vmbound.c); 0: it is not.
+int bounds(int count, char **words);
+
 // Beats for ever, and writes to the file at `path` when it was late (vmheart.c).
 void heart(const char *path);
 

@@ -42,15 +42,16 @@ pub struct CapStat {
     pub min_runs: u64,
 }
 
-/// A bucket's level at `now_ns`: `tg_cap_fill`, without the fractions, of `tg_cap_bucket` as it lies there.
+/// A bucket's level at `now_ns`, with what runs have borrowed and not used: `tg_cap_fill`, without the fractions, of
+/// `tg_cap_bucket` as it lies there.
 fn level_ns(bucket: &[u64], now_ns: u64) -> i64 {
-    let &[last_ns, level_ns, depth_ns, rate] = bucket else {
+    let &[last_ns, level_ns, depth_ns, lent_ns, rate] = bucket else {
         return 0;
     };
     let rate_ppt = rate & u64::from(u32::MAX);
     let filled_ns = u128::from(now_ns.saturating_sub(last_ns)) * u128::from(rate_ppt) / 1_000;
     let filled_ns = i64::try_from(filled_ns).unwrap_or(i64::MAX);
-    let level_ns = level_ns.cast_signed();
+    let level_ns = level_ns.cast_signed() + lent_ns.cast_signed();
     level_ns
         .saturating_add(filled_ns)
         .min(depth_ns.cast_signed().max(level_ns))
@@ -79,8 +80,8 @@ impl CapStat {
                 },
             },
             buckets,
-            level_us: level_ns(&bucket.cap[..4], now_ns) / 1_000,
-            soft_level_us: level_ns(&bucket.cap[4..8], now_ns) / 1_000,
+            level_us: level_ns(&bucket.cap[..5], now_ns) / 1_000,
+            soft_level_us: level_ns(&bucket.cap[5..10], now_ns) / 1_000,
             reserved_us: bucket.reserved_ns / 1_000,
             used_us: bucket.used_ns / 1_000,
             background_us: bucket.background_ns / 1_000,
@@ -155,8 +156,14 @@ mod tests {
 
     #[test]
     fn a_bucket_fills_between_looks() {
-        // Of 100 permille, 1 ms deep, owing 0.5 ms at 10 ms.
-        let bucket = [10_000_000, (-500_000_i64).cast_unsigned(), 1_000_000, 100];
+        // Of 100 permille, 1 ms deep, owing 0.7 ms at 10 ms, of which 0.2 are only lent.
+        let bucket = [
+            10_000_000,
+            (-700_000_i64).cast_unsigned(),
+            1_000_000,
+            200_000,
+            100,
+        ];
         assert_eq!(level_ns(&bucket, 10_000_000), -500_000);
         assert_eq!(
             level_ns(&bucket, 9_000_000),
@@ -166,7 +173,7 @@ mod tests {
         assert_eq!(level_ns(&bucket, 14_000_000), -100_000);
         assert_eq!(level_ns(&bucket, u64::MAX), 1_000_000, "full");
         // A soft cap of 0 has no rate and no depth.
-        assert_eq!(level_ns(&[10_000_000, 0, 0, 0], 16_000_000), 0);
+        assert_eq!(level_ns(&[10_000_000, 0, 0, 0, 0], 16_000_000), 0);
     }
 
     #[test]

@@ -245,11 +245,11 @@ pub struct Bucket {
     pub lock: u32,
     pub family: u32,
     pub users: u32,
-    pub runners: u32,
+    pub is_gate: u32,
     pub owner: u64,
     pub above: u32,
     pub version: u32,
-    pub cap: [u64; 9],
+    pub cap: [u64; 11],
     pub debts: [u64; 2],
     pub hard_ppt: u32,
     pub soft_ppt: u32,
@@ -264,10 +264,8 @@ pub struct Bucket {
     pub min_runs: u64,
     pub spared_ns: u64,
     pub in_kernel_at_ns: u64,
-    pub is_gate: u32,
-    pub unused: u32,
 }
-const _: () = assert!(size_of::<Bucket>() == 216);
+const _: () = assert!(size_of::<Bucket>() == 224);
 
 const REASON_MAX: usize = 128;
 const MESSAGE_MAX: usize = 1024;

@@ -53,6 +53,7 @@ struct tg_ops_cap {
 	struct tg_cap_terms terms;
 	struct tg_cap_family family;
 	struct tg_cap cap[TG_OPS_CAPS];
+	struct tg_cap_loan loan[TG_OPS_CAPS];
 };
 
 struct tg_ops_latency {
@@ -108,6 +109,11 @@ TG_FN struct tg_cap *tg_ops_this_cap(struct tg_ops_cap *x)
 	return &x->cap[x->in[0] >> 8 & (TG_OPS_CAPS - 1)];
 }
 
+TG_FN struct tg_cap_loan *tg_ops_this_loan(struct tg_ops_cap *x)
+{
+	return &x->loan[x->in[0] >> 8 & (TG_OPS_CAPS - 1)];
+}
+
 TG_OP(tg_op_cap_set)
 {
 	struct tg_ops_cap *x = &tg_cap_io;
@@ -126,8 +132,8 @@ TG_OP(tg_op_cap_charge)
 	struct tg_ops_cap *x = &tg_cap_io;
 	tg_u64 used_ns = x->in[2] & 1 ? tg_any(x->in[3], 26) : tg_any(x->in[3], 58) << 6;
 
-	tg_cap_charge(tg_ops_this_cap(x), used_ns, x->now_ns, x->in[2] >> 1 & 1,
-		      (tg_u32)(x->in[2] >> 2 & 15 & x->in[2] >> 6));
+	tg_cap_charge(tg_ops_this_cap(x), tg_ops_this_loan(x), used_ns, x->now_ns,
+		      x->in[2] >> 1 & 1, (tg_u32)(x->in[2] >> 2 & 15 & x->in[2] >> 6));
 	return 0;
 }
 
@@ -138,8 +144,8 @@ TG_OP(tg_op_cap_state)
 
 	x->out[0] = tg_cap_state(c, &x->family, x->now_ns, (tg_u32)(x->in[2] & x->in[2] >> 8));
 	x->out[1] = tg_cap_ready_at_ns(c, &x->family, tg_any(x->in[3], 40));
-	x->out[2] =
-	    tg_cap_slice_ns(c, tg_any(x->in[4], 14), tg_any(x->in[5], 20), tg_any(x->in[6], 40));
+	x->out[2] = tg_cap_lend(c, tg_ops_this_loan(x), x->now_ns, (int)(x->in[4] & 1),
+				tg_any(x->in[5], 20), tg_any(x->in[6], 40));
 	return 0;
 }
 
@@ -149,8 +155,10 @@ TG_OP(tg_op_cap_fork)
 	struct tg_cap child = {0};
 
 	x->out[3] = (tg_u64)tg_cap_fork(tg_ops_this_cap(x), &child, x->now_ns, (tg_u32)x->in[2]);
-	if (x->out[3])
+	if (x->out[3]) {
 		x->cap[x->in[3] & (TG_OPS_CAPS - 1)] = child;
+		x->loan[x->in[3] & (TG_OPS_CAPS - 1)] = (struct tg_cap_loan){0};
+	}
 	return 0;
 }
 
@@ -158,6 +166,7 @@ TG_OP(tg_op_cap_leave)
 {
 	struct tg_ops_cap *x = &tg_cap_io;
 
+	tg_cap_return(tg_ops_this_cap(x), tg_ops_this_loan(x));
 	tg_cap_leave(tg_ops_this_cap(x), &x->family, x->now_ns);
 	return 0;
 }

@@ -1,19 +1,23 @@
 //! Rate caps: a hard and a soft bound on CPU use, as token buckets (`law/cap.h`, `law/cap.md`).
 //!
-//! A task runs while its bucket is above zero; empty, it is parked (hard) or put in the background (soft) until it is above
-//! zero again. With [`Scope::Group`] one bucket counts for all; with the others each process or task has its own, and a
+//! A run borrows from its bucket at its start and returns what it has left at its end. A task runs while its bucket is above
+//! zero; empty, it is parked (hard) or put in the background (soft) until it is above zero again. With [`Scope::Group`] one bucket counts for all; with the others each process or task has its own, and a
 //! [`Family`] keeps what those that exited still owe.
 //!
 //! ```
-//! use tidegate_law::cap::{Cap, Family, State, Terms};
+//! use tidegate_law::cap::{Cap, Family, Loan, State, Terms};
 //! let mut gate = Cap::default(); // no cap
 //! let mut family = Family::default();
 //! gate.set(&Terms::group(Some(250), None, 4_000_000), 0);
 //! assert_eq!(gate.state(&mut family, 0, 0), State::Parked); // a new bucket is empty
 //! assert_eq!(gate.ready_at_ns(&family, 1), 4); // 1 ns at a quarter of a CPU
 //! assert_eq!(gate.state(&mut family, 4, 0), State::Run);
-//! gate.charge(4_000_000, 4_000_004, false, 0);
-//! assert_eq!(gate.state(&mut family, 4_000_004, 0), State::Parked);
+//! let mut loan = Loan::default();
+//! let run_ns = gate.lend(&mut loan, 4, false, 1_000, 1_000_000); // at least 1 us, at most 1 ms where there is so much
+//! assert_eq!(run_ns, 1_000);
+//! gate.charge_run(&mut loan, 1_000, 1_004, false, 0);
+//! gate.repay(&mut loan);
+//! assert_eq!(gate.state(&mut family, 1_004, 0), State::Parked);
 //! ```
 
 /// In [`Terms`]: no such cap.
@@ -101,6 +105,8 @@ pub struct Bucket {
     pub level_ns: i64,
     /// The most it can hold.
     pub depth_ns: u64,
+    /// What runs have borrowed and not used yet.
+    pub lent_ns: u64,
     /// How fast it fills.
     pub rate_ppt: u32,
     /// Thousandths of a nanosecond above the level.
@@ -129,12 +135,37 @@ pub struct Family {
     pub soft_debt_ns: u64,
 }
 
+/// What is left of what one run has borrowed; the default: nothing.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Loan {
+    /// Of the hard bucket.
+    pub hard_ns: u32,
+    /// Of the soft bucket.
+    pub soft_ns: u32,
+}
+
 unsafe extern "C" {
     fn tg_native_cap_set(c: *mut Cap, t: *const Terms, now_ns: u64);
-    fn tg_native_cap_charge(c: *mut Cap, used_ns: u64, now_ns: u64, background: i32, is: u32);
+    fn tg_native_cap_charge(
+        c: *mut Cap,
+        loan: *mut Loan,
+        used_ns: u64,
+        now_ns: u64,
+        background: i32,
+        is: u32,
+    );
+    fn tg_native_cap_return(c: *mut Cap, loan: *mut Loan);
+    fn tg_native_cap_lend(
+        c: *mut Cap,
+        loan: *mut Loan,
+        now_ns: u64,
+        background: i32,
+        least_ns: u64,
+        lend_ns: u64,
+    ) -> u64;
     fn tg_native_cap_state(c: *mut Cap, f: *mut Family, now_ns: u64, is: u32) -> u32;
     fn tg_native_cap_ready_at_ns(c: *const Cap, f: *const Family, want_ns: u64) -> u64;
-    fn tg_native_cap_slice_ns(c: *const Cap, runners: u64, least_ns: u64, most_ns: u64) -> u64;
     fn tg_native_cap_fork(parent: *mut Cap, child: *mut Cap, now_ns: u64, is: u32) -> i32;
     fn tg_native_cap_leave(c: *mut Cap, f: *mut Family, now_ns: u64);
     #[cfg(test)]
@@ -163,11 +194,53 @@ impl Cap {
         unsafe { tg_native_cap_set(self, terms, now_ns) }
     }
 
-    /// Charges what a task used up to now. `background`: it ran because nothing else wanted the CPU.
+    /// Charges what a task used up to now that has borrowed nothing. `background`: it ran because nothing else wanted the CPU.
     pub fn charge(&mut self, used_ns: u64, now_ns: u64, background: bool, is: u32) {
+        self.charge_run(&mut Loan::default(), used_ns, now_ns, background, is);
+    }
+
+    /// The same for a run that has borrowed: its loan is used first.
+    pub fn charge_run(
+        &mut self,
+        loan: &mut Loan,
+        used_ns: u64,
+        now_ns: u64,
+        background: bool,
+        is: u32,
+    ) {
         if self.limits() {
             // SAFETY: as in `set`.
-            unsafe { tg_native_cap_charge(self, used_ns, now_ns, i32::from(background), is) }
+            unsafe { tg_native_cap_charge(self, loan, used_ns, now_ns, i32::from(background), is) }
+        }
+    }
+
+    /// A run ends: what it has left of its loan goes back. Charge it first.
+    pub fn repay(&mut self, loan: &mut Loan) {
+        // SAFETY: as in `set`.
+        unsafe { tg_native_cap_return(self, loan) }
+    }
+
+    /// A run starts, or its CPU looks again: it gives back what it has left of its loan and borrows anew. How long it may run
+    /// before its CPU looks again; 0 if it may not, [`NEVER_NS`] where no bucket bounds it. A loan is `lend_ns`, or what there
+    /// is, and at least `least_ns`.
+    pub fn lend(
+        &mut self,
+        loan: &mut Loan,
+        now_ns: u64,
+        background: bool,
+        least_ns: u64,
+        lend_ns: u64,
+    ) -> u64 {
+        // SAFETY: as in `set`.
+        unsafe {
+            tg_native_cap_lend(
+                self,
+                loan,
+                now_ns,
+                i32::from(background),
+                least_ns,
+                lend_ns,
+            )
         }
     }
 
@@ -189,12 +262,6 @@ impl Cap {
     pub fn ready_at_ns(&self, family: &Family, want_ns: u64) -> u64 {
         // SAFETY: as in `set`.
         unsafe { tg_native_cap_ready_at_ns(self, family, want_ns) }
-    }
-
-    /// How long a task may run until a bucket can be empty, with `runners` CPUs drawing on it.
-    pub fn slice_ns(&self, runners: u64, least_ns: u64, most_ns: u64) -> u64 {
-        // SAFETY: as in `set`.
-        unsafe { tg_native_cap_slice_ns(self, runners, least_ns, most_ns) }
     }
 
     /// A task under this cap forks: the child's own cap, or `None` where it shares this one.
@@ -222,6 +289,7 @@ mod tests {
             size_of::<Bucket>(),
             size_of::<Cap>(),
             size_of::<Family>(),
+            size_of::<Loan>(),
         ];
         for (which, size) in (0u32..).zip(ours) {
             // SAFETY: takes and returns integers only.

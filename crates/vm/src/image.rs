@@ -318,6 +318,7 @@ fn compiled(scripts: &Path, work: &Path) -> Result<PathBuf, VmError> {
                 "vmplace.c",
                 "vmcores.c",
                 "vminside.c",
+                "vmbound.c",
             ]
             .map(|source| scripts.join(source)),
         );

@@ -13,7 +13,7 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "cap.h",
         what: "fill above the depth",
-        from: "\tif (b->level_ns >= (tg_s64)b->depth_ns) {\n\t\tb->level_ns = (tg_s64)b->depth_ns;\n\t\tb->carry_ppt = 0;\n\t}\n}\n\n/* Pay",
+        from: "\tif (b->level_ns >= most_ns) {\n\t\tb->level_ns = most_ns;\n\t\tb->carry_ppt = 0;\n\t}\n}\n\n/* Pay",
         to: "}\n\n/* Pay",
     },
     Mutant {
@@ -97,14 +97,56 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "cap.h",
         what: "new terms fill the bucket",
-        from: "\tif (b->level_ns >= most) {",
+        from: "\tif (!was_on || b->level_ns >= tg_cap_most_ns(b)) {",
         to: "\tif (1) {",
     },
     Mutant {
         header: "cap.h",
         what: "a cap set anew keeps old credit",
-        from: "\ttg_s64 most = was_on ? (tg_s64)depth_ns : 0;",
-        to: "\ttg_s64 most = (tg_s64)depth_ns;",
+        from: "\tb->depth_ns = was_on ? depth_ns : 0;",
+        to: "\tb->depth_ns = depth_ns;",
+    },
+    Mutant {
+        header: "cap.h",
+        what: "a cap set anew keeps old debt",
+        from: "\tif (!was_on || b->level_ns >= tg_cap_most_ns(b)) {",
+        to: "\tif (b->level_ns >= tg_cap_most_ns(b)) {",
+    },
+    Mutant {
+        header: "cap.h",
+        what: "a loan is not taken out of the bucket",
+        from: "\tb->level_ns -= (tg_s64)run_ns;",
+        to: "\t;",
+    },
+    Mutant {
+        header: "cap.h",
+        what: "a bucket fills as if nothing were lent",
+        from: "\treturn (tg_s64)b->depth_ns - (tg_s64)b->lent_ns;",
+        to: "\treturn (tg_s64)b->depth_ns;",
+    },
+    Mutant {
+        header: "cap.h",
+        what: "a loan does not come back",
+        from: "\tc->hard.level_ns += loan->hard_ns;",
+        to: "\t;",
+    },
+    Mutant {
+        header: "cap.h",
+        what: "what is used is paid twice, by the loan and the bucket",
+        from: "\ttg_cap_use(b, used_ns - paid);",
+        to: "\ttg_cap_use(b, used_ns);",
+    },
+    Mutant {
+        header: "cap.h",
+        what: "a loan counts on more than comes in",
+        from: "level_ns * 1000 / (TG_CAP_ONE_CPU - b->rate_ppt));",
+        to: "level_ns * 4000 / (TG_CAP_ONE_CPU - b->rate_ppt));",
+    },
+    Mutant {
+        header: "cap.h",
+        what: "a forked child holds its parent's loan",
+        from: "\tchild->lent_ns = 0;",
+        to: "\t;",
     },
     Mutant {
         header: "cap.h",
@@ -139,7 +181,7 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "cap.h",
         what: "foreground use of a soft cap is free",
-        from: "\t\t\ttg_cap_use(&c->soft, used_ns);",
+        from: "\t\t\ttg_cap_use_loan(&c->soft, &loan->soft_ns, used_ns);",
         to: "\t\t\t;",
     },
     Mutant {
@@ -186,15 +228,15 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "cap.h",
-        what: "a slice forgets what is filled meanwhile",
-        from: "(draw_ppt - b->rate_ppt);",
-        to: "draw_ppt;",
+        what: "a loan forgets what comes in meanwhile",
+        from: "level_ns * 1000 / (TG_CAP_ONE_CPU - b->rate_ppt)",
+        to: "level_ns",
     },
     Mutant {
         header: "cap.h",
-        what: "a slice for one where many run",
-        from: "tg_clamp(runners, 1, TG_CPUS_MAX) * TG_CAP_ONE_CPU",
-        to: "TG_CAP_ONE_CPU",
+        what: "a large bucket lends no more than a small one",
+        from: "tg_max(lend_ns, level_ns / TG_CAP_LEND_PART)",
+        to: "lend_ns",
     },
     Mutant {
         header: "latency.h",

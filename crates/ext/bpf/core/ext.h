@@ -15,6 +15,7 @@
 #define TIDEGATE_EXT_EXT_H
 
 #include "base.h"
+#include "cap.h"
 #include "core/dsq.h"
 #include "core/intf.h"
 #include "core/kernel.h"
@@ -73,6 +74,7 @@ struct task_ctx {
 	u32 min_runtime_ns; /* its next run is a least run of so many ns (starvation.h); 0: it is none */
 	/* Caps (caps.h): the buckets that it draws on, its own first. */
 	u32 caps[EXT_CAPS_EACH];
+	struct tg_cap_loan loans[EXT_CAPS_EACH]; /* what its run has borrowed of each */
 	u32 caps_own;	  /* family of its own cap, or of that of the task that forked it */
 	u32 caps_own_ref; /* it was given the cap itself, and keeps the family */
 	u32 throttler;	  /* the bucket that throttled it, or put it into the background */

@@ -20,7 +20,7 @@ struct bucket {
 	struct bpf_spin_lock lock; /* of all buckets of the family, in the family's own */
 	u32 family;		   /* the bucket whose lock, debts and terms count */
 	u32 users;		   /* 0: free */
-	u32 runners;		   /* tasks that draw on it now */
+	u32 is_gate;		   /* a family's: of a group, and not of a task */
 	u64 owner;   /* guards against reuse: a gate's cgroup, a task's or process' number */
 	u32 above;   /* a gate's: that of the next capped group up */
 	u32 version; /* of the terms; a member's: those that it has */
@@ -35,10 +35,8 @@ struct bucket {
 	u64 min_runs;	     /* least runs: for the watchdog, or of tasks inside the kernel */
 	u64 spared_ns;	     /* a task was let go before its time then (bucket_spare_ns) */
 	u64 in_kernel_at_ns; /* a task inside the kernel had a run then (in_kernel.h) */
-	u32 is_gate;	     /* a family's: of a group, and not of a task */
-	u32 unused;
 };
-_Static_assert(sizeof(struct bucket) == 216, "src/caps.rs");
+_Static_assert(sizeof(struct bucket) == 224, "src/caps.rs");
 
 struct {
 	MAP_UINT(type, MAP_ARRAY);
@@ -98,7 +96,6 @@ INLINE u32 bucket_alloc(void)
 INLINE void bucket_init(struct bucket *s, u32 family, u64 owner)
 {
 	s->family = family;
-	s->runners = 0;
 	s->owner = owner;
 	s->above = 0;
 	s->version = 0;
@@ -204,35 +201,34 @@ u32 bucket_state(u32 index, u64 now)
 	return state;
 }
 
-/* How long a task may run on it. */
-u64 bucket_left_ns(u32 index, u64 most_ns)
+/* A run borrows of it. How long it may run; 0: it may not. */
+u64 bucket_lend(u32 index, struct tg_cap_loan *loan NONNULL, u64 now, bool background)
 {
-	struct bucket *s = bucket_at(index);
+	struct bucket *s = bucket_at(index), *f = s ? bucket_at(s->family) : NULL;
+	u64 run_ns;
 
-	return s ? tg_cap_slice_ns(&s->cap, s->runners, TG_CAP_RUN_MIN_NS, most_ns) : most_ns;
+	if (!s || !f)
+		return TG_CAP_NEVER;
+	bpf_spin_lock(&f->lock);
+	run_ns = tg_cap_lend(&s->cap, loan, now, background, TG_CAP_RUN_MIN_NS, TG_CAP_LEND_NS);
+	bpf_spin_unlock(&f->lock);
+	return run_ns;
 }
 
-int bucket_charge(u32 index, u64 ran_ns, u64 now, bool background)
+/* What it used of its loan, and the rest of that, which goes back. */
+int bucket_charge(u32 index, struct tg_cap_loan *loan NONNULL, u64 ran_ns, u64 now, bool background)
 {
 	struct bucket *s = bucket_at(index), *f = s ? bucket_at(s->family) : NULL;
 
 	if (!s || !f)
 		return 0;
 	bpf_spin_lock(&f->lock);
-	tg_cap_charge(&s->cap, ran_ns, now, background, 0);
+	tg_cap_charge(&s->cap, loan, ran_ns, now, background, 0);
+	tg_cap_return(&s->cap, loan);
 	f->used_ns += ran_ns;
 	f->background_ns += background ? ran_ns : 0;
 	bpf_spin_unlock(&f->lock);
 	return 0;
-}
-
-/* One more (1) or less (-1) of its tasks runs. */
-INLINE void bucket_count_runner(u32 index, s32 by)
-{
-	struct bucket *s = bucket_at(index);
-
-	if (s)
-		__sync_fetch_and_add(&s->runners, by);
 }
 
 /* A quarter of a bucket at most: several reservations should fit, or what comes in is lost. */

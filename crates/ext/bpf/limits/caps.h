@@ -4,8 +4,8 @@
  *
  *	gate set, group, fork, death	caps_refresh, caps_inherit, caps_release
  *	enqueue, pick			caps_throttles, caps_throttle_first
- *	start				caps_bound: until the first bucket is used up (slice_timer.h)
- *	stop				caps_charge: each bucket
+ *	start				caps_bound: borrows from each bucket; until that is used (slice_timer.h)
+ *	stop				caps_charge: each bucket, which has the rest of its loan back
  *
  * A task is under its own cap and those of the groups above; the strictest state counts:
  *
@@ -23,8 +23,6 @@
 
 /* Tasks that a CPU takes out of a queue in one look because they may not run. */
 #define CAPS_BATCH 32
-/* The longest that a slice may run over: a tick of the slowest kernels. */
-#define CAPS_TICK_NS 10000000ULL
 
 /* The task's bucket in a family of scope process: its process' own, made for its first thread. */
 u32 caps_process(u32 tgid, u32 family, u64 now)
@@ -106,14 +104,8 @@ int caps_refresh(struct task_ctx *t NONNULL, u32 tgid, u32 chain, u64 generation
 	return 0;
 }
 
-INLINE void caps_count_runner(struct task_ctx *t, s32 by)
-{
-	for (int i = 0; i < EXT_CAPS_EACH; i++)
-		bucket_count_runner(t->caps[i], by);
-}
-
-/* Before it begins to compete, and when its CPU looks again. */
-INLINE void caps_update(struct task_struct *p, struct task_ctx *t, bool runs, u64 now)
+/* Before it begins to compete, and when its CPU looks again: it has no loans. */
+INLINE void caps_update(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	struct ext_control *shared = pool_shared();
 	struct group *g;
@@ -124,11 +116,7 @@ INLINE void caps_update(struct task_struct *p, struct task_ctx *t, bool runs, u6
 	generation = shared->gates_generation;
 	group_limit(t->group, t->group_id);
 	g = group_at(t->group);
-	if (runs)
-		caps_count_runner(t, -1);
 	caps_refresh(t, p->tgid, g && !(p->flags & PF_KTHREAD) ? g->capped : 0, generation, now);
-	if (runs)
-		caps_count_runner(t, 1);
 }
 
 /* A child: the same families, by law/cap.h's rules of inheritance. */
@@ -268,14 +256,15 @@ u32 caps_throttle_first(u64 dsq, u32 cpu, u32 kind, u64 now)
 	return sifted;
 }
 
-/* How long its buckets let a task run. */
-u64 caps_left_ns(struct task_ctx *t NONNULL)
+/* Borrows from a task's buckets; how long they let it run. */
+u64 caps_lend(struct task_ctx *t NONNULL, u64 now)
 {
 	u64 left_ns = ~0ULL;
 
 	for (int i = 0; i < EXT_CAPS_EACH; i++) {
 		if (t->caps[i])
-			left_ns = tg_min(left_ns, bucket_left_ns(t->caps[i], 1ULL << 40));
+			left_ns = tg_min(left_ns, bucket_lend(t->caps[i], &t->loans[i], now,
+							      t->kind != EXT_MAIN));
 	}
 	return left_ns;
 }
@@ -290,9 +279,9 @@ u64 caps_bound(struct task_ctx *t NONNULL, bool exempt, u32 cpu, u64 now)
 	if (t->min_runtime_ns)
 		left_ns = t->min_runtime_ns;
 	else if (!exempt)
-		left_ns = caps_left_ns(t);
-	/* Not the slice: that ends at a tick, which may be later than the bucket's end. */
-	if (left_ns < t->slice_ns + CAPS_TICK_NS)
+		left_ns = caps_lend(t, now);
+	/* Not the slice: that ends at a tick, which may be later than the loan's end. */
+	if (left_ns != ~0ULL)
 		slice_timer_set(cpu, now + left_ns, now);
 	return left_ns;
 }
@@ -303,7 +292,6 @@ INLINE void caps_start(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 n
 	u32 state = cap_state(p, t, now);
 
 	cap_unreserve(t);
-	caps_count_runner(t, 1);
 	if (state == TG_CAP_PARKED || (state == TG_CAP_BACKGROUND && t->kind == EXT_MAIN))
 		slice_timer_set(cpu, now, now);
 	else
@@ -315,7 +303,7 @@ int caps_charge(struct task_ctx *t NONNULL, u64 ran_ns, u64 now, bool background
 {
 	for (int i = 0; i < EXT_CAPS_EACH; i++) {
 		if (t->caps[i])
-			bucket_charge(t->caps[i], ran_ns, now, background);
+			bucket_charge(t->caps[i], &t->loans[i], ran_ns, now, background);
 	}
 	return 0;
 }
@@ -323,7 +311,6 @@ int caps_charge(struct task_ctx *t NONNULL, u64 ran_ns, u64 now, bool background
 /* `stopping` */
 INLINE void caps_stop(struct task_ctx *t, u32 cpu)
 {
-	caps_count_runner(t, -1);
 	t->min_runtime_ns = 0;
 	slice_timer_clear(cpu);
 }

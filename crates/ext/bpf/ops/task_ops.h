@@ -14,7 +14,7 @@ INLINE void activate(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	t->flags &= ~TASK_DENIED;
 	if (caps_on)
-		caps_update(p, t, false, now_ns());
+		caps_update(p, t, now_ns());
 	task_activate(p, t, cpu);
 }
 
@@ -30,7 +30,7 @@ INLINE void charge(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ex
 	if (t->caps[0])
 		caps_charge(t, ran_ns, now, c->kind != EXT_MAIN);
 	if (on && caps_on)
-		caps_update(p, t, true, now);
+		caps_update(p, t, now);
 }
 
 /*

@@ -1,8 +1,8 @@
 //! The promises of rate caps one by one: accuracy, forks, scopes, exemption, soft caps, debt.
 
 use tidegate_law::cap::{
-    Bucket, Cap, Family, IS_EXITING, IS_KTHREAD, IS_NEW_PROCESS, IS_RT, NEVER_NS, Scope, State,
-    Terms,
+    Bucket, Cap, Family, IS_EXITING, IS_KTHREAD, IS_NEW_PROCESS, IS_RT, Loan, NEVER_NS, Scope,
+    State, Terms,
 };
 
 const MS: u64 = 1_000_000;
@@ -187,12 +187,12 @@ fn soft_yields_and_returns_at_once() {
 }
 
 #[test]
-fn debt_outlives_terms() {
+fn debt_outlives_changed_terms() {
     let mut family = Family::default();
     for between in [
         Terms::group(Some(100), None, TICK_NS),
         Terms::group(Some(900), None, TICK_NS),
-        Terms::group(None, None, TICK_NS),
+        Terms::group(Some(900), Some(10), TICK_NS),
     ] {
         let mut cap = Cap::default();
         cap.set(&Terms::group(Some(500), None, TICK_NS), 0);
@@ -203,12 +203,75 @@ fn debt_outlives_terms() {
         assert_eq!(cap.state(&mut family, 200 * MS, 0), State::Parked);
         assert_eq!(cap.state(&mut family, 200 * MS + 2, 0), State::Run);
     }
-    // And no credit is made of it.
-    let mut cap = Cap::default();
+}
+
+#[test]
+fn a_cap_that_was_removed_starts_at_zero_again() {
+    for used in [0, 2 * MS, 100 * MS] {
+        let mut cap = Cap::default();
+        cap.set(&Terms::group(Some(500), None, TICK_NS), 0);
+        cap.state(&mut Family::default(), 1_000 * MS, 0);
+        assert_eq!(cap.hard.level_ns, 5 * MS as i64);
+        cap.charge(used, 1_000 * MS, false, 0);
+        cap.set(&Terms::group(None, None, TICK_NS), 1_000 * MS);
+        cap.set(&Terms::group(Some(500), None, TICK_NS), 9_000 * MS);
+        assert_eq!(cap.hard.level_ns, 0, "neither credit nor debt");
+    }
+    // What is lent at that moment is taken out: whoever runs on it has it from nowhere.
+    let (mut cap, mut loan) = (Cap::default(), Loan::default());
     cap.set(&Terms::group(Some(500), None, TICK_NS), 0);
-    cap.state(&mut family, 1_000 * MS, 0);
-    assert_eq!(cap.hard.level_ns, 5 * MS as i64);
+    cap.state(&mut Family::default(), 1_000 * MS, 0);
+    assert_eq!(cap.lend(&mut loan, 1_000 * MS, false, 1, MS), MS);
     cap.set(&Terms::group(None, None, TICK_NS), 1_000 * MS);
-    cap.set(&Terms::group(Some(500), None, TICK_NS), 9_000 * MS);
-    assert_eq!(cap.hard.level_ns, 0);
+    cap.set(&Terms::group(Some(500), None, TICK_NS), 1_000 * MS);
+    assert_eq!(cap.hard.level_ns, -(MS as i64));
+    cap.charge_run(&mut loan, MS / 4, 1_000 * MS, false, 0);
+    cap.repay(&mut loan);
+    assert_eq!(cap.hard.level_ns, -(MS as i64) / 4, "what it used");
+    assert_eq!(cap.hard.lent_ns, 0);
+}
+
+#[test]
+fn a_run_borrows_what_it_may_use() {
+    let mut family = Family::default();
+    let full = |rate: u32| {
+        let mut cap = Cap::default();
+        cap.set(&Terms::group(Some(rate), None, MS / 100), 0);
+        cap.state(&mut Family::default(), 1_000 * MS, 0);
+        cap
+    };
+    let lend = |cap: &mut Cap, loan: &mut Loan| cap.lend(loan, 1_000 * MS, false, MS / 100, MS);
+    // Nine milliseconds, for nine CPUs.
+    let mut cap = full(900);
+    for _ in 0..9 {
+        assert_eq!(lend(&mut cap, &mut Loan::default()), MS);
+    }
+    assert_eq!(lend(&mut cap, &mut Loan::default()), 0);
+    assert_eq!(cap.state(&mut family, 1_000 * MS, 0), State::Parked);
+    // Of 80 ms, a sixteenth.
+    assert_eq!(lend(&mut full(8_000), &mut Loan::default()), 5 * MS);
+    // What there is, with what comes in meanwhile; at least the least.
+    let mut cap = full(500);
+    cap.charge(4_700_000, 1_000 * MS, false, 0);
+    let mut loan = Loan::default();
+    assert_eq!(lend(&mut cap, &mut loan), 600_000);
+    assert_eq!(cap.hard.level_ns, -300_000);
+    // It looks again after a third, and has what is left, and what came in.
+    cap.charge_run(&mut loan, 200_000, 1_000 * MS + 200_000, false, 0);
+    assert_eq!(
+        cap.lend(&mut loan, 1_000 * MS + 200_000, false, MS / 100, MS),
+        400_000
+    );
+    cap.charge_run(&mut loan, 400_000, 1_000 * MS + 600_000, false, 0);
+    assert_eq!((cap.hard.level_ns, cap.hard.lent_ns), (0, 0));
+    cap.charge(0, 1_000 * MS + 600_002, false, 0);
+    assert_eq!(
+        cap.lend(&mut loan, 1_000 * MS + 600_002, false, MS / 100, MS),
+        MS / 100
+    );
+    // The background draws on the hard bucket alone; without one nothing bounds it.
+    let mut soft = Cap::default();
+    soft.set(&Terms::group(None, Some(200), MS / 100), 0);
+    assert_eq!(soft.lend(&mut loan, 0, true, MS / 100, MS), NEVER_NS);
+    assert_eq!(soft.lend(&mut loan, 0, false, MS / 100, MS), 0);
 }

@@ -2,18 +2,21 @@
 
 use proptest::prelude::*;
 use tidegate_law::cap::{
-    Bucket, Cap, Family, IS_EXITING, IS_KTHREAD, IS_NEW_PROCESS, IS_RT, NEVER_NS, Scope, State,
-    Terms,
+    Bucket, Cap, Family, IS_EXITING, IS_KTHREAD, IS_NEW_PROCESS, IS_RT, Loan, NEVER_NS, Scope,
+    State, Terms,
 };
 
 const MS: u64 = 1_000_000;
 const TICK_NS: u64 = 4 * MS;
+const LEAST_NS: u64 = 10_000;
+const LEND_NS: u64 = MS;
 
 /// The same in thousandths of a nanosecond, in numbers so wide that nothing needs care.
 #[derive(Clone, Copy, Debug, Default)]
 struct RefBucket {
     on: bool,
     level: i128,
+    lent: i128,
     depth: i128,
     rate: i128,
     last: i128,
@@ -32,10 +35,16 @@ struct RefFamily {
     soft: i128,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct RefLoan {
+    hard: u64,
+    soft: u64,
+}
+
 impl RefBucket {
     fn fill(&mut self, now: i128) {
         if self.on && now > self.last {
-            self.level = self.depth.min(self.level + (now - self.last) * self.rate);
+            self.level = (self.depth - self.lent).min(self.level + (now - self.last) * self.rate);
             self.last = now;
         }
     }
@@ -62,7 +71,32 @@ impl RefBucket {
         if rate == 0 {
             self.depth = 0;
         }
-        self.level = self.level.min(if was_on { self.depth } else { 0 });
+        let most = if was_on { self.depth } else { 0 } - self.lent;
+        self.level = if was_on { self.level.min(most) } else { most };
+    }
+
+    fn borrow(&mut self, ns: u64) {
+        self.level -= i128::from(ns) * 1000;
+        self.lent += i128::from(ns) * 1000;
+    }
+
+    fn use_loan(&mut self, loan: &mut u64, used: i128) {
+        let paid = used.min(i128::from(*loan));
+        *loan -= u64::try_from(paid).unwrap();
+        self.lent -= paid * 1000;
+        self.level -= (used - paid) * 1000;
+    }
+
+    /// How much one run borrows of it; it is above zero.
+    fn lend_ns(&self) -> u64 {
+        let level = self.above_zero_ns();
+        let lasts = if self.rate < 1000 {
+            (level * 1000 / (1000 - self.rate)).min(i128::from(LEND_NS))
+        } else {
+            i128::from(LEND_NS)
+        };
+        let most = lasts.max(level / 16).max(i128::from(LEAST_NS));
+        u64::try_from(most.min(10 * i128::from(MS))).unwrap()
     }
 
     fn split(&mut self, now: i128) -> Self {
@@ -71,6 +105,7 @@ impl RefBucket {
         self.level -= half;
         Self {
             level: half,
+            lent: 0,
             ..*self
         }
     }
@@ -103,20 +138,52 @@ impl RefCap {
         self.scope = terms.scope;
     }
 
-    fn charge(&mut self, used: i128, now: i128, background: bool, is: u32) {
+    fn charge(&mut self, loan: &mut RefLoan, used: i128, now: i128, background: bool, is: u32) {
         self.hard.fill(now);
         self.soft.fill(now);
         if is & (IS_RT | IS_KTHREAD) != 0 {
             return;
         }
         if self.hard.on {
-            self.hard.level -= used * 1000;
+            self.hard.use_loan(&mut loan.hard, used);
         }
         if self.soft.on && background {
-            self.soft.level -= used.min(self.soft.above_zero_ns()) * 1000;
+            let used = used.min(self.soft.above_zero_ns());
+            self.soft.use_loan(&mut loan.soft, used);
         } else if self.soft.on {
-            self.soft.level -= used * 1000;
+            self.soft.use_loan(&mut loan.soft, used);
         }
+    }
+
+    fn repay(&mut self, loan: &mut RefLoan) {
+        let RefLoan { hard, soft } = std::mem::take(loan);
+        self.hard.level += i128::from(hard) * 1000;
+        self.hard.lent -= i128::from(hard) * 1000;
+        self.soft.level += i128::from(soft) * 1000;
+        self.soft.lent -= i128::from(soft) * 1000;
+    }
+
+    fn lend(&mut self, loan: &mut RefLoan, now: i128, background: bool) -> u64 {
+        self.repay(loan);
+        let mut run = NEVER_NS;
+        for (bucket, counts) in [(&mut self.hard, true), (&mut self.soft, !background)] {
+            if bucket.on && counts {
+                bucket.fill(now);
+                if bucket.above_zero_ns() == 0 {
+                    return 0;
+                }
+                run = run.min(bucket.lend_ns());
+            }
+        }
+        if self.hard.on {
+            self.hard.borrow(run);
+            loan.hard = run;
+        }
+        if self.soft.on && !background {
+            self.soft.borrow(run);
+            loan.soft = run;
+        }
+        run
     }
 
     fn state(&mut self, family: &mut RefFamily, now: i128, is: u32) -> State {
@@ -192,6 +259,8 @@ enum Op {
     Advance(u64),
     Back(u64),
     Charge(usize, u64, bool, u32),
+    Lend(usize, bool),
+    Repay(usize),
     State(usize, u32),
     Set(usize, RefTerms),
     Fork(usize, u32),
@@ -225,6 +294,8 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (0..4usize, used, any::<bool>(), is.clone())
             .prop_map(|(task, used, background, is)| Op::Charge(task, used, background, is)),
         6 => (0..4usize, is.clone()).prop_map(|(task, is)| Op::State(task, is)),
+        6 => (0..4usize, any::<bool>()).prop_map(|(task, background)| Op::Lend(task, background)),
+        3 => (0..4usize).prop_map(Op::Repay),
         1 => (0..4usize, terms()).prop_map(|(task, terms)| Op::Set(task, terms)),
         2 => (0..4usize, is).prop_map(|(task, is)| Op::Fork(task, is)),
         1 => (0..4usize).prop_map(Op::Leave),
@@ -235,9 +306,10 @@ fn same(ours: &Bucket, reference: &RefBucket) -> Result<(), TestCaseError> {
     let level = i128::from(ours.level_ns) * 1000 + i128::from(ours.carry_ppt);
     prop_assert_eq!(level, reference.level);
     prop_assert!(ours.carry_ppt < 1000);
+    prop_assert_eq!(i128::from(ours.lent_ns) * 1000, reference.lent);
     if reference.on {
         prop_assert_eq!(i128::from(ours.depth_ns) * 1000, reference.depth);
-        prop_assert!(level <= reference.depth);
+        prop_assert!(level <= reference.depth - reference.lent);
     }
     Ok(())
 }
@@ -249,7 +321,7 @@ proptest! {
     #[test]
     fn agrees_with_the_reference(first in terms(), ops in prop::collection::vec(op(), 1..60)) {
         let (mut now, mut family, mut family_ref) = (1_000 * MS, Family::default(), RefFamily::default());
-        let mut tasks = vec![(Cap::default(), RefCap::default())];
+        let mut tasks = vec![(Cap::default(), RefCap::default(), Loan::default(), RefLoan::default())];
         tasks[0].0.set(&first.terms(), now);
         tasks[0].1.set(&first, i128::from(now));
         for op in ops {
@@ -259,38 +331,52 @@ proptest! {
                 Op::Advance(by) => now += by,
                 Op::Back(by) => now -= by.min(now),
                 Op::Charge(task, used, background, is) => {
-                    let (cap, reference) = &mut tasks[task % count];
-                    cap.charge(used, now, background, is);
-                    reference.charge(i128::from(used), wide, background, is);
+                    let (cap, reference, loan, loan_ref) = &mut tasks[task % count];
+                    cap.charge_run(loan, used, now, background, is);
+                    reference.charge(loan_ref, i128::from(used), wide, background, is);
+                }
+                Op::Lend(task, background) => {
+                    let (cap, reference, loan, loan_ref) = &mut tasks[task % count];
+                    let run = cap.lend(loan, now, background, LEAST_NS, LEND_NS);
+                    prop_assert_eq!(run, reference.lend(loan_ref, wide, background));
+                }
+                Op::Repay(task) => {
+                    let (cap, reference, loan, loan_ref) = &mut tasks[task % count];
+                    cap.repay(loan);
+                    reference.repay(loan_ref);
                 }
                 Op::State(task, is) => {
-                    let (cap, reference) = &mut tasks[task % count];
+                    let (cap, reference, ..) = &mut tasks[task % count];
                     let expected = reference.state(&mut family_ref, wide, is);
                     prop_assert_eq!(cap.state(&mut family, now, is), expected);
                 }
                 Op::Set(task, terms) => {
-                    let (cap, reference) = &mut tasks[task % count];
+                    let (cap, reference, ..) = &mut tasks[task % count];
                     cap.set(&terms.terms(), now);
                     reference.set(&terms, wide);
                 }
                 Op::Fork(task, is) => {
-                    let (cap, reference) = &mut tasks[task % count];
+                    let (cap, reference, ..) = &mut tasks[task % count];
                     let (child, expected) = (cap.fork(now, is), reference.fork(wide, is));
                     prop_assert_eq!(child.is_some(), expected.is_some());
                     if let (Some(child), Some(expected)) = (child, expected) {
                         same(&child.hard, &expected.hard)?;
                         if count < 4 {
-                            tasks.push((child, expected));
+                            tasks.push((child, expected, Loan::default(), RefLoan::default()));
                         }
                     }
                 }
                 Op::Leave(task) => {
-                    let (cap, reference) = &mut tasks[task % count];
+                    let (cap, reference, loan, loan_ref) = &mut tasks[task % count];
+                    cap.repay(loan);
+                    reference.repay(loan_ref);
                     cap.leave(&mut family, now);
                     reference.leave(&mut family_ref, wide);
                 }
             }
-            for (cap, reference) in &tasks {
+            for (cap, reference, loan, loan_ref) in &tasks {
+                prop_assert_eq!(u64::from(loan.hard_ns), loan_ref.hard);
+                prop_assert_eq!(u64::from(loan.soft_ns), loan_ref.soft);
                 same(&cap.hard, &reference.hard)?;
                 same(&cap.soft, &reference.soft)?;
                 prop_assert_eq!(cap.limits(), reference.hard.on || reference.soft.on);
@@ -327,24 +413,27 @@ proptest! {
         }
     }
 
-    /// A task that runs for the slice it is given ends at zero, or overruns by the least slice.
+    /// A task that runs for what it is lent ends at zero, or a little below or above.
     #[test]
-    fn a_slice_empties_the_bucket(
+    fn a_loan_leaves_nothing_or_a_least_loan_of_debt(
         rate in 1..8000u32,
-        runners in 1..32u64,
         slept in 0..20 * MS,
         least in 1..MS,
+        lend in 1..20 * MS,
     ) {
-        let (mut cap, mut family) = (Cap::default(), Family::default());
-        cap.set(&Terms::group(Some(rate), None, 0), 0);
+        let (mut cap, mut family, mut loan) = (Cap::default(), Family::default(), Loan::default());
+        cap.set(&Terms::group(Some(rate), None, least), 0);
         if cap.state(&mut family, slept, 0) == State::Run {
-            let most = 1_000 * MS;
-            let slice = cap.slice_ns(runners, least, most);
-            prop_assert!((least..=most).contains(&slice));
-            let filled = i128::from(slice) * i128::from(rate) / 1000;
-            let left = i128::from(cap.hard.level_ns) + filled - i128::from(slice * runners);
-            prop_assert!(left >= -i128::from(runners) || slice == least);
-            prop_assert!(left <= i128::from(runners) + 1 || slice == most || slice == least);
+            let before = cap.hard.level_ns + cap.hard.lent_ns as i64;
+            let run = cap.lend(&mut loan, slept, false, least, lend);
+            prop_assert_eq!(u64::from(loan.hard_ns), run);
+            prop_assert_eq!(cap.hard.level_ns + cap.hard.lent_ns as i64, before);
+            prop_assert!(run >= least.min(10 * MS));
+            cap.charge_run(&mut loan, run, slept + run, false, 0);
+            prop_assert_eq!((loan, cap.hard.lent_ns), (Loan::default(), 0));
+            // A loan of so much that the rest of the bucket is full meanwhile loses what comes in.
+            let full = before as u64 >= cap.hard.depth_ns * 15 / 16 || run > cap.hard.depth_ns / 2;
+            prop_assert!(full || cap.hard.level_ns >= -(least as i64), "{}", cap.hard.level_ns);
         }
     }
 
@@ -352,20 +441,22 @@ proptest! {
     fn any_input_is_survived(
         words in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u32>(), any::<u32>()), 1..50),
     ) {
-        let (mut cap, mut family) = (Cap::default(), Family::default());
+        let (mut cap, mut family, mut loan) = (Cap::default(), Family::default(), Loan::default());
         for (a, b, c, d) in words {
             cap.set(&Terms::new(Some(c), Some(d), Scope::Task, b), a);
             cap.set(&Terms::group(Some(c), Some(d), b), b);
-            cap.charge(a, b, c & 1 == 0, d);
+            cap.charge_run(&mut loan, a, b, c & 1 == 0, d);
             cap.state(&mut family, b.wrapping_add(a), c);
             cap.ready_at_ns(&family, a);
-            cap.slice_ns(a, b, u64::from(d));
+            prop_assert!(matches!(cap.lend(&mut loan, a, d & 1 == 0, a, b), 0..=10_000_000 | NEVER_NS));
+            cap.charge_run(&mut loan, a >> 20, b, c & 2 == 0, d);
             if let Some(mut child) = cap.fork(a, c) {
                 child.leave(&mut family, b);
             }
             for bucket in [cap.hard, cap.soft] {
                 prop_assert!(bucket.level_ns >= -(1 << 50));
-                prop_assert!(bucket.level_ns <= bucket.depth_ns as i64 && bucket.depth_ns < 1 << 37);
+                prop_assert!(bucket.level_ns + bucket.lent_ns as i64 <= bucket.depth_ns as i64);
+                prop_assert!(bucket.depth_ns < 1 << 37);
             }
         }
     }

@@ -1,12 +1,12 @@
 //! Every state of a gate whose tasks have a bucket each, in search of a way round it by fork, exit, moves or new terms.
 //!
 //! The bound (law/cap.md): over any window, use <= rate * time alive, summed over tasks, + a depth for each task alive at its
-//! start + a granularity for each task that can be alive at once. The monitor keeps the worst window that ends here.
+//! start + the least loan and a lateness for each task that can be alive at once. The monitor keeps the worst window that ends here.
 
 use std::cell::Cell;
 
 use crate::support::walk;
-use tidegate_law::cap::{Bucket, Cap, Family, IS_EXITING, Scope, State, Terms};
+use tidegate_law::cap::{Bucket, Cap, Family, IS_EXITING, Loan, Scope, State, Terms};
 
 /// "Now" in every state; every bucket is filled up to it. (When a bucket is filled makes no difference: cap_walk.rs tests that.)
 const NOW: u64 = 1_000_000;
@@ -15,8 +15,15 @@ const NOW: u64 = 1_000_000;
 struct Task {
     level_ns: i64,
     carry_ppt: u32,
-    /// On a CPU, so long since its last check.
-    runs: Option<u64>,
+    runs: Option<Run>,
+}
+
+/// On a CPU, so long since its last check, of so long as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Run {
+    unchecked: u64,
+    run_ns: u64,
+    loan_ns: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,7 +37,9 @@ struct Gate {
 struct Bed {
     rate_ppt: u32,
     depth_ns: u64,
-    granularity_ns: u64,
+    least_ns: u64,
+    lend_ns: u64,
+    late_ns: u64,
     cpus: usize,
     tasks_max: usize,
 }
@@ -51,17 +60,32 @@ impl Bed {
             level_ns: task.level_ns,
             carry_ppt: task.carry_ppt,
             depth_ns: self.depth_ns,
+            lent_ns: task.runs.map_or(0, |run| u64::from(run.loan_ns)),
             ..cap.hard
         };
         cap
     }
 
-    fn task(cap: &Cap, runs: Option<u64>) -> Task {
+    fn task(cap: &Cap, runs: Option<Run>) -> Task {
         Task {
             level_ns: cap.hard.level_ns,
             carry_ppt: cap.hard.carry_ppt,
             runs,
         }
+    }
+
+    /// A run begins, if its bucket lets it.
+    fn start(&self, cap: &mut Cap, family: &mut Family) -> Option<Run> {
+        if cap.state(family, NOW, 0) != State::Run {
+            return None;
+        }
+        let mut loan = Loan::default();
+        let run_ns = cap.lend(&mut loan, NOW, false, self.least_ns, self.lend_ns);
+        Some(Run {
+            unchecked: 0,
+            run_ns,
+            loan_ns: loan.hard_ns,
+        })
     }
 
     fn running(tasks: &[Task]) -> usize {
@@ -80,17 +104,22 @@ impl Bed {
         };
         let mut cap = self.cap(task);
         let mut family = way.family;
-        let Some(unchecked) = task.runs else {
+        let Some(run) = task.runs else {
             push(family, std::slice::from_ref(task));
             let mut killed = cap;
             killed.leave(&mut family, NOW);
             push(family, &[]);
             let mut family = way.family;
-            let runs = cap.state(&mut family, NOW, 0) == State::Run && idle_cpu;
-            push(family, &[Self::task(&cap, runs.then_some(0))]);
+            let runs = if idle_cpu {
+                self.start(&mut cap, &mut family)
+            } else {
+                cap.state(&mut family, NOW, 0);
+                None
+            };
+            push(family, &[Self::task(&cap, runs)]);
             return;
         };
-        if unchecked < self.granularity_ns {
+        if run.unchecked < run.run_ns + self.late_ns {
             push(family, std::slice::from_ref(task));
             if room {
                 let child = cap.fork(NOW, 0).unwrap();
@@ -101,11 +130,16 @@ impl Bed {
                 cap = self.cap(task);
             }
         }
-        cap.charge(unchecked, NOW, false, 0);
+        let mut loan = Loan {
+            hard_ns: run.loan_ns,
+            soft_ns: 0,
+        };
+        cap.charge_run(&mut loan, run.unchecked, NOW, false, 0);
+        cap.repay(&mut loan);
         push(family, &[Self::task(&cap, None)]);
         let mut checked = cap;
-        let runs = checked.state(&mut family, NOW, 0) == State::Run;
-        push(family, &[Self::task(&checked, runs.then_some(0))]);
+        let runs = self.start(&mut checked, &mut family);
+        push(family, &[Self::task(&checked, runs)]);
         let mut family = way.family;
         cap.charge(0, NOW, false, IS_EXITING);
         cap.leave(&mut family, NOW);
@@ -123,7 +157,11 @@ impl Bed {
             .map(|task| {
                 let mut cap = self.cap(task);
                 cap.charge(0, NOW + 1, false, 0);
-                Self::task(&cap, task.runs.map(|unchecked| unchecked + 1))
+                let runs = task.runs.map(|run| Run {
+                    unchecked: run.unchecked + 1,
+                    ..run
+                });
+                Self::task(&cap, runs)
             })
             .collect();
         tasks.sort_unstable();
@@ -140,7 +178,7 @@ impl Bed {
             debt_ns: 0,
             over: 0,
         };
-        let bound = 1000 * (self.tasks_max as u64 * self.granularity_ns) as i64;
+        let bound = 1000 * (self.tasks_max as u64 * (self.least_ns + self.late_ns)) as i64;
         let worst = Cell::new(i64::MIN);
         let mut ways = Vec::new();
         let count = walk(name, start, |state, found| {
@@ -193,7 +231,9 @@ fn no_fork_exit_or_move_gets_round_the_bound() {
         let bed = Bed {
             rate_ppt,
             depth_ns: 2,
-            granularity_ns: 4,
+            least_ns: 1,
+            lend_ns: 3,
+            late_ns: 1,
             cpus,
             tasks_max,
         };

@@ -8,6 +8,7 @@ mod bandwidth_edges;
 mod burst;
 mod cap;
 mod cap_fill;
+mod cap_join;
 mod cap_reference;
 mod cap_walk;
 mod cap_walk_tasks;

@@ -5,17 +5,18 @@
 //! stays side work: it runs there and only while the headroom controller lets it.
 //! Both are looked at again at the very time at which the bucket will hold something.
 
-use tidegate_law::cap::{Bucket, Cap, Family, NEVER_NS, NONE, Scope, State, Terms};
-use tidegate_law::tuning::{CAP_AGAIN_NS, CAP_RECHECK_NS, CAP_RESERVE_NS, CAP_RUN_MIN_NS};
+use tidegate_law::cap::{Bucket, Cap, Family, Loan, NEVER_NS, NONE, Scope, State, Terms};
+use tidegate_law::tuning::{
+    CAP_AGAIN_NS, CAP_LEND_NS, CAP_RECHECK_NS, CAP_RESERVE_NS, CAP_RUN_MIN_NS,
+};
 
+use super::{ExtTask, Kind};
 use crate::{CapScope, CapTerms, Ns, TaskId};
 
 /// One cap and who waits for it.
 pub(super) struct Slot {
     cap: Cap,
     family: usize,
-    /// Tasks that draw on it, over all CPUs.
-    runners: u64,
     users: u32,
     /// Parked or in the background because of it.
     held: Vec<Held>,
@@ -82,7 +83,6 @@ impl Caps {
         self.slots.push(Slot {
             cap,
             family,
-            runners: 0,
             users: 0,
             held: Vec::new(),
             booked_ns: 0,
@@ -227,35 +227,39 @@ impl Caps {
         due.into_iter().map(|held| held.task).collect()
     }
 
-    pub(super) fn start(&mut self, slots: &[u32]) {
-        for slot in slots {
-            self.slots[*slot as usize].runners += 1;
-        }
-    }
-
-    pub(super) fn stop(&mut self, slots: &[u32]) {
-        for slot in slots {
-            self.slots[*slot as usize].runners -= 1;
-        }
-    }
-
-    pub(super) fn charge(&mut self, slots: &[u32], ran_ns: u64, now_ns: Ns, background: bool) {
-        for slot in slots {
-            let slot = &mut self.slots[*slot as usize];
-            slot.cap.charge(ran_ns, now_ns, background, 0);
-        }
-    }
-
-    /// How long a task under these may run.
-    pub(super) fn left_ns(&self, slots: &[u32]) -> u64 {
-        slots
+    /// A run starts, and borrows from each; how long it may last.
+    pub(super) fn lend(&mut self, task: &mut ExtTask, now_ns: Ns) -> u64 {
+        let background = task.kind != Kind::Main;
+        task.loans.resize(task.slots.len(), Loan::default());
+        task.slots
             .iter()
-            .map(|slot| &self.slots[*slot as usize])
-            .map(|slot| {
-                slot.cap
-                    .slice_ns(slot.runners.max(1), CAP_RUN_MIN_NS, u64::MAX)
+            .zip(&mut task.loans)
+            .map(|(slot, loan)| {
+                let cap = &mut self.slots[*slot as usize].cap;
+                cap.lend(loan, now_ns, background, CAP_RUN_MIN_NS, CAP_LEND_NS)
             })
             .min()
-            .unwrap_or(u64::MAX)
+            .unwrap_or(NEVER_NS)
+    }
+
+    /// A run ends; what it has left of its loans goes back.
+    pub(super) fn repay(&mut self, task: &mut ExtTask) {
+        for (slot, loan) in task.slots.iter().zip(&mut task.loans) {
+            self.slots[*slot as usize].cap.repay(loan);
+        }
+    }
+
+    pub(super) fn charge(
+        &mut self,
+        task: &mut ExtTask,
+        ran_ns: u64,
+        now_ns: Ns,
+        background: bool,
+    ) {
+        task.loans.resize(task.slots.len(), Loan::default());
+        for (slot, loan) in task.slots.iter().zip(&mut task.loans) {
+            let cap = &mut self.slots[*slot as usize].cap;
+            cap.charge_run(loan, ran_ns, now_ns, background, 0);
+        }
     }
 }

@@ -102,6 +102,7 @@ impl Members {
             left_ns: 0,
             origins: Vec::new(),
             slots: Vec::new(),
+            loans: Vec::new(),
             soft_slot: None,
             booked: None,
         });
@@ -175,6 +176,7 @@ impl Members {
     pub(super) fn change_group(&mut self, k: &Kernel, task: TaskId) {
         let slots = std::mem::take(&mut self.task_mut(task).slots);
         let origins = std::mem::take(&mut self.task_mut(task).origins);
+        self.task_mut(task).loans.clear();
         let mut left = Vec::new();
         for (origin, slot) in origins.into_iter().zip(slots) {
             if origin == Origin::Own {

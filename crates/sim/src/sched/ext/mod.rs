@@ -25,6 +25,7 @@ mod smt_spread;
 mod verify;
 
 use tidegate_law::HeadroomDecision;
+use tidegate_law::cap::Loan;
 
 use crate::config::ExtConfig;
 use crate::cpuset::CpuSet;
@@ -98,6 +99,8 @@ struct ExtTask {
     left_ns: u64,
     origins: Vec<Origin>,
     slots: Vec<u32>,
+    /// What its run has borrowed of each.
+    loans: Vec<Loan>,
     /// The slot whose soft cap put it into the background, and which will call it back.
     soft_slot: Option<u32>,
     /// The slot where it has booked what it will use, and how much.

@@ -250,9 +250,6 @@ impl Ext {
         if let Some(booked) = self.task_mut(task).booked.take() {
             self.members.caps.unbook(booked);
         }
-        self.members
-            .caps
-            .start(&self.members.tasks[task.index()].slots);
         let deadline = self.task(task).standing.deadline;
         self.cpus[cpu.index()].run = Some(Run {
             task,
@@ -272,11 +269,11 @@ impl Ext {
         let Some(run) = &self.cpus[cpu.index()].run else {
             return;
         };
-        let t = self.task(run.task);
+        let t = &mut self.members.tasks[run.task.index()];
         let for_ns = self
             .limits
             .left_ns(t.group, cpu)
-            .min(self.members.caps.left_ns(&t.slots))
+            .min(self.members.caps.lend(t, k.now))
             .max(1);
         let until_ns = k.now.saturating_add(for_ns);
         if let Some(run) = &mut self.cpus[cpu.index()].run {
@@ -293,7 +290,7 @@ impl Ext {
         self.side_running -= u32::from(run.kind == Kind::Side);
         self.members
             .caps
-            .stop(&self.members.tasks[run.task.index()].slots);
+            .repay(&mut self.members.tasks[run.task.index()]);
         Some(run.task)
     }
 
@@ -375,7 +372,7 @@ impl Ext {
         let over = runqueue.charge(&mut t.standing, ran_ns, k.now);
         self.members
             .caps
-            .charge(&t.slots, ran_ns, k.now, kind != Kind::Main);
+            .charge(t, ran_ns, k.now, kind != Kind::Main);
         self.side_ns += if kind == Kind::Side { ran_ns } else { 0 };
         self.limits.charge(t.group, cpu, ran_ns);
         over

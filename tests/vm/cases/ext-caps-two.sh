@@ -1,0 +1,18 @@
+# what: the ext engine's hard cap of a group on two CPUs holds over any window, also of hogs that start at different moments
+# modes: wide
+# kernels: 6.18 7.3
+# tier: long 7.3
+# needs: tidegate
+# seconds: 60
+cpus 4
+group cap500
+ext_on --gate 'cgroup:/cap500 cap_hard=500‰'
+for round in 1 2 3; do
+	hogs_join cap500 500 2 0.6
+	OVER=$(of over_us)
+	measure "over_500_on_2_round_$round" "$OVER" us
+	# The depth is 5 ms; the reader's own time and a turn of the emulator are 0.1.
+	within "use beyond 500 ‰ over any window" "$OVER" 3000 5150
+done
+ext_is_on
+ext_off

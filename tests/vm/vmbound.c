@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// How far a group goes beyond a rate in any window; part of vmtool (vmtool.c).
+// clang-format off
+//   vmtool bound SECONDS GROUP:PERMILLE...   a real-time task that reads the groups each millisecond by perf's clock; prints a
+//                                            line a group, "group=G mean=P over_us=W most_us=M": its mean rate in permille of
+//                                            a CPU, the most that it used in any window beyond PERMILLE of it, and the most
+//                                            in any 10 ms
+// clang-format on
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "vmwork.h"
+
+#define CGROUPS "/sys/fs/cgroup"
+#include "perfclock.h"
+
+#define STEP_NS 1000000
+#define STEPS_10_MS 10
+#define SAMPLES_MAX 20000
+#define GROUPS_MAX 4
+
+struct bounded {
+	const char *group;
+	double permille;
+	double at_us[SAMPLES_MAX], used_us[SAMPLES_MAX];
+};
+
+static double now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static void read_group(struct bounded *b, int at)
+{
+	double before_us = now_us();
+
+	b->used_us[at] = (double)perf_clock_us(b->group);
+	b->at_us[at] = (before_us + now_us()) / 2;
+}
+
+static void tell(const struct bounded *b, int samples)
+{
+	double over_us = 0, worst_us = 0, most_us = 0;
+	double span_us = b->at_us[samples - 1] - b->at_us[0];
+
+	for (int i = 1; i < samples; i++) {
+		double used_us = b->used_us[i] - b->used_us[i - 1];
+
+		over_us += used_us - (b->at_us[i] - b->at_us[i - 1]) * b->permille / 1000;
+		over_us = over_us > 0 ? over_us : 0;
+		worst_us = over_us > worst_us ? over_us : worst_us;
+		if (i >= STEPS_10_MS)
+			used_us = b->used_us[i] - b->used_us[i - STEPS_10_MS];
+		most_us = used_us > most_us ? used_us : most_us;
+	}
+	printf("group=%s mean=%.2f over_us=%.0f most_us=%.0f\n", b->group,
+	       1000 * (b->used_us[samples - 1] - b->used_us[0]) / span_us, worst_us, most_us);
+}
+
+int bounds(int count, char **words)
+{
+	static struct bounded groups[GROUPS_MAX];
+	struct sched_param param = {.sched_priority = 99};
+	int samples, given = count - 3;
+	struct timespec next;
+
+	if (count < 4 || strcmp(words[1], "bound") || given > GROUPS_MAX)
+		return 0;
+	samples = (int)(atof(words[2]) * 1000);
+	if (samples > SAMPLES_MAX)
+		samples = SAMPLES_MAX;
+	for (int i = 0; i < given; i++) {
+		groups[i].group = strtok(words[3 + i], ":");
+		groups[i].permille = atof(strtok(NULL, ":"));
+		perf_clock_us(groups[i].group);
+	}
+	if (sched_setscheduler(0, SCHED_FIFO, &param))
+		die("sched_setscheduler");
+	clock_gettime(CLOCK_MONOTONIC, &next);
+	for (int at = 0; at < samples; at++) {
+		for (int i = 0; i < given; i++)
+			read_group(&groups[i], at);
+		next.tv_nsec += STEP_NS;
+		if (next.tv_nsec >= 1000000000) {
+			next.tv_nsec -= 1000000000;
+			next.tv_sec++;
+		}
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
+	}
+	for (int i = 0; i < given; i++)
+		tell(&groups[i], samples);
+	return 1;
+}
