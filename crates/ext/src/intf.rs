@@ -224,6 +224,9 @@ pub struct Limit {
 }
 const _: () = assert!(size_of::<Limit>() == 224);
 
+/// `EXT_CAPS_EACH`: caps of groups that lie in each other, of which a task is held to so many.
+pub const CAPS_NESTED_MAX: usize = 4;
+
 /// `struct ext_cap_ask`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]

@@ -37,6 +37,7 @@ pub use error::ExtError;
 pub use exit::Ended;
 pub use floors::{SIDE_TASK_UCPU, WAITING_TASK_UCPU};
 pub use headroom::HeadroomStats;
+pub use intf::CAPS_NESTED_MAX;
 pub use limits::LimitStat;
 pub use load::{Ext, Options, verify};
 pub use machine::{CpuPlace, Machine};

@@ -11,12 +11,13 @@ use tracing::{info, warn};
 
 use crate::agent::Agent;
 use crate::errors::{no_gate, not_found, usage};
+use crate::ext::feasible::capped_groups;
 use crate::gates::budget::{check_room, check_size};
 use crate::gates::privilege::only_tightens;
 use crate::gates::{Attachment, Gate, Record, find_in};
 use crate::peer::{Peer, ask_an_admin, by_admin, is_admin, may_give};
 use crate::runtime::attach::{agree, attach, move_to};
-use crate::runtime::check::{check_feasible, check_not_own};
+use crate::runtime::check::{check_feasible, check_nested, check_not_own};
 use crate::runtime::confinement::check_confinement;
 use crate::runtime::limits::release;
 use crate::runtime::publish::publish;
@@ -73,8 +74,8 @@ impl Agent {
                 let own_group = gate.record.attachment.group().clone();
                 self.runtime.control().quotas.take_again(&own_group);
                 let privileged = by_admin(peer, &asked);
-                let name =
-                    self.change(&mut gates[index], &asked, is_admin.then_some(privileged))?;
+                let privileged = is_admin.then_some(privileged);
+                let name = self.change(&mut gates, index, &asked, privileged)?;
                 if let Some(group) = self.runtime.kernel.limited_group(&gates[index]) {
                     self.runtime.control().quotas.take_again(&group);
                 }
@@ -169,10 +170,13 @@ impl Agent {
     /// New terms for a gate that is there; `by_admin` are those that are set with privilege, `None` without any.
     fn change(
         &self,
-        gate: &mut Gate,
+        gates: &mut [Gate],
+        index: usize,
         asked: &RawTerms,
         by_admin: Option<BTreeSet<String>>,
     ) -> Result<String, ApiError> {
+        let capped = capped_groups(gates, &gates[index].record.name);
+        let gate = &mut gates[index];
         let mut record = gate.record.clone();
         record.raw.merge(asked);
         let privileged = by_admin.is_some();
@@ -187,6 +191,7 @@ impl Agent {
         {
             check_feasible(&self.runtime, &changed)?;
         }
+        check_nested(&self.runtime, &changed, &gate.record.attachment, &capped)?;
         if changed.class() != gate.class() {
             if matches!(gate.record.attachment, Attachment::Owned { .. }) {
                 let detail = format!(
@@ -271,6 +276,8 @@ impl Agent {
         let settings = &self.runtime.settings;
         check_room(gates, (user, moves), &kernel.side_root(), settings)?;
         check_feasible(&self.runtime, &gate)?;
+        let capped = capped_groups(gates, &gate.record.name);
+        check_nested(&self.runtime, &gate, &attachment, &capped)?;
         attach(&self.runtime, &mut gate, attachment, held)?;
         info!(gate = gate.record.name, class = %gate.class(), target = gate.record.target, "new gate");
         Ok(gate)

@@ -1,7 +1,10 @@
 //! Terms that no scheduler of the kernel's can keep: its watchdog ejects one that leaves a task alone for 30 s, so each task that
 //! is held back needs a little CPU now and then, and so many tasks need so much.
 
-use tidegate_ext::{SIDE_TASK_UCPU, WAITING_TASK_UCPU};
+use tidegate_ext::{CAPS_NESTED_MAX, SIDE_TASK_UCPU, WAITING_TASK_UCPU};
+use tidegate_knobs::group::GroupPath;
+
+use crate::gates::{Attachment, Gate};
 
 /// Terms that leave the watchdog too little for their tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +45,12 @@ pub(crate) enum Infeasible {
         /// The tasks under it.
         tasks: u64,
     },
+    /// A cap among those of groups above and below.
+    #[error(
+        "cap_hard, cap_soft: {0} caps of groups that lie in each other, of which a task is held to {CAPS_NESTED_MAX}; remove one \
+         of a group above or below, or take engine = knobs"
+    )]
+    Nested(usize),
 }
 
 fn percent(ppm: u64) -> String {
@@ -78,9 +87,55 @@ pub(crate) fn limit(what: &'static str, rate_ucpu: u64, tasks: usize) -> Result<
     })
 }
 
+/// The groups of all gates with a cap but that of this name.
+pub(crate) fn capped_groups(gates: &[Gate], but: &str) -> Vec<GroupPath> {
+    gates
+        .iter()
+        .filter(|gate| gate.record.name != but && is_capped(gate))
+        .filter(|gate| !matches!(gate.record.attachment, Attachment::Observed { .. }))
+        .map(|gate| gate.record.attachment.group().clone())
+        .collect()
+}
+
+/// Whether it asks for a cap.
+pub(crate) fn is_capped(gate: &Gate) -> bool {
+    gate.terms.cap_hard.value.ppt().is_some() || gate.soft_ppt().is_some()
+}
+
+/// Whether the caps of the groups above and below `own`, with its own, are all kept. `others` are the groups with a cap.
+pub(crate) fn nested_caps(own: &GroupPath, others: &[GroupPath]) -> Result<(), Infeasible> {
+    let others = || others.iter().filter(|other| *other != own);
+    let above = others().filter(|other| own.is_within(other)).count();
+    let below = |of: &GroupPath| {
+        others()
+            .filter(|other| of.is_within(other) && other.is_within(own))
+            .count()
+    };
+    let deepest = others().filter(|other| other.is_within(own)).map(below);
+    let nested = above + 1 + deepest.max().unwrap_or(0);
+    if nested <= CAPS_NESTED_MAX {
+        return Ok(());
+    }
+    Err(Infeasible::Nested(nested))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cap_that_would_be_one_too_many_is_refused() {
+        let path = |text: &str| GroupPath::parse(text).unwrap();
+        let others = ["/a", "/a/b", "/a/b/c/d", "/x", "/a/other"].map(path);
+        assert!(nested_caps(&path("/a/b/c"), &others).is_ok(), "four");
+        assert!(nested_caps(&path("/a/b"), &others).is_ok(), "its own again");
+        let others = ["/a", "/a/b", "/a/b/c/d", "/a/b/c/d/e", "/a/b/c/x"].map(path);
+        for fifth in ["/a/b/c", "/a/b/c/d/e/f"] {
+            let why = nested_caps(&path(fifth), &others).unwrap_err().to_string();
+            assert!(why.contains("5 caps") && why.contains("held to 4"), "{why}");
+        }
+        assert!(nested_caps(&path("/y"), &others).is_ok(), "elsewhere");
+    }
 
     #[test]
     fn a_tolerance_that_the_watchdog_does_not_allow_is_refused_with_the_sum() {

@@ -15,6 +15,7 @@ use tidegate_terms::{Class, combine};
 
 use crate::control_loop::ControlLoop;
 use crate::ext::ExtSupervisor;
+use crate::ext::feasible::{capped_groups, nested_caps};
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 
@@ -125,6 +126,13 @@ pub(crate) fn ext_plan(
                 "quota: not held beside a cap for each process or task under the engine ext here";
             let notes = plan.notes.entry(gate.record.name.clone()).or_default();
             notes.push(note.to_owned());
+        }
+        // Refused where it is set by itself; a command's gate may come to lie below such.
+        if enforcement.cap.is_some()
+            && let Err(why) = nested_caps(group, &capped_groups(gates, &gate.record.name))
+        {
+            let notes = plan.notes.entry(gate.record.name.clone()).or_default();
+            notes.push(why.to_string());
         }
         plan.gates
             .insert(id, gate_terms(kernel, gate, enforcement.cap));

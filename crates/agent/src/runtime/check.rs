@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_kfs::KernelFs;
+use tidegate_knobs::group::GroupPath;
 
 use crate::control_loop::ControlLoop;
-use crate::ext::feasible::{self, Infeasible};
+use crate::ext::feasible::{self, Infeasible, is_capped};
 use crate::ext::machine::LEVELS_MAX;
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
@@ -62,6 +63,27 @@ pub(crate) fn check_feasible(runtime: &Runtime, gate: &Gate) -> Result<(), ApiEr
         feasible::limit("its quota or hard cap", rate_ucpu, tasks).map_err(refused)?;
     }
     Ok(())
+}
+
+/// Refuses a cap that the scheduler would not look at, because of those of the groups above and below.
+pub(crate) fn check_nested(
+    runtime: &Runtime,
+    gate: &Gate,
+    attachment: &Attachment,
+    capped: &[GroupPath],
+) -> Result<(), ApiError> {
+    if !runtime.ext.is_wanted()
+        || !is_capped(gate)
+        || matches!(attachment, Attachment::Observed { .. })
+    {
+        return Ok(());
+    }
+    feasible::nested_caps(attachment.group(), capped).map_err(|why| {
+        ApiError::new(
+            ErrorKind::Usage,
+            format!("engine ext: gate {}: {why}", gate.record.name),
+        )
+    })
 }
 
 fn threads_of(fs: &dyn KernelFs, pid: i32) -> usize {
