@@ -7,13 +7,12 @@
  * may be exceeded with CPU that no other work wants, both inherited on fork. Their
  * decaying average is a bucket here, because a bucket has a bound.
  *
- * A bucket fills at `rate` up to `depth`. A run borrows from it at its start, by as
- * much as it may run before its CPU looks again (tg_cap_lend); what it has left at its
- * end goes back. So CPUs that start at different moments never count on the same time.
- * Above zero a bucket's tasks run; from zero down they are parked (hard) or background
- * (soft), until it is above zero again. law/cap.md states and proves the bounds; in
- * short, with `least` the least loan and g the longest time by which a CPU stops later
- * than its loan is used up:
+ * A bucket fills at `rate` up to `depth`. A run borrows from it what it may use before
+ * its CPU looks again (tg_cap_lend), and returns the rest, so CPUs that start at different
+ * moments never count on the same time. Above zero a bucket's tasks run; from zero down
+ * they are parked (hard) or background (soft), until it is above zero again. law/cap.md
+ * states and proves the bounds; in short, with `least` the least loan and g the longest
+ * time by which a CPU stops later than its loan is used up:
  *   one bucket, on n CPUs at once   use over any t <= r * t + depth + least + n * g
  *   a bucket for each task          use over any t <= the same with depth, least and g
  *                                   once for each task alive, however many are forked
@@ -21,8 +20,8 @@
  *   soft                            the same for use that is not background
  *
  * The fill is exact: what does not make a whole ns is carried. Debt is paid, not
- * forgiven: not by a change of terms, not by fork, not by exit. A cap that is removed
- * ends: set again, it starts at zero.
+ * forgiven: not by a change of terms, fork or exit. A cap that is removed ends: set
+ * again, it starts at zero.
  *
  * Ranges: rate <= 8192 CPUs; granularity <= 1 s, so depth < 2^37; debt up to
  * TG_CAP_DEBT_MAX = 2^50 ns (13 days of one CPU) is exact, more counts as that.
@@ -44,8 +43,9 @@
 #define TG_CAP_GRANULARITY_MAX_NS 1000000000ULL
 #define TG_CAP_DEBT_MAX (1LL << 50)
 #define TG_CAP_NEVER (~0ULL)
-#define TG_CAP_LEND_PART 16	       /* of a large bucket a run borrows so much of a part */
-#define TG_CAP_LOAN_MAX_NS 10000000ULL /* the longest run on one loan */
+#define TG_CAP_LEND_PART 16	      /* of a large bucket a run borrows so much of a part */
+#define TG_CAP_LEND_AHEAD 5	      /* what comes in is borrowed for so many times lend_ns */
+#define TG_CAP_LOAN_MAX_NS 5000000ULL /* the longest run on one loan */
 
 /* Bits of tg_cap.on; none set is a task without cap, and costs this one test. */
 #define TG_CAP_HARD 1U
@@ -93,7 +93,7 @@ struct tg_cap {
 	tg_u32 scope; /* enum tg_cap_scope */
 };
 
-/* What is left of what one run has borrowed; zero: it has borrowed nothing. */
+/* What one run has left of its loans. */
 struct tg_cap_loan {
 	tg_u32 hard_ns, soft_ns;
 };
@@ -116,7 +116,7 @@ TG_FN tg_u64 tg_cap_depth_ns(tg_u32 rate_ppt, tg_u64 granularity_ns)
 		      tg_min(granularity_ns, TG_CAP_GRANULARITY_MAX_NS));
 }
 
-/* What a bucket can hold while others have borrowed of it: those loans are part of it. */
+/* What a bucket can hold: loans are part of it. */
 TG_FN tg_s64 tg_cap_most_ns(const struct tg_cap_bucket *b)
 {
 	return (tg_s64)b->depth_ns - (tg_s64)b->lent_ns;
@@ -174,7 +174,7 @@ TG_FN void tg_cap_use(struct tg_cap_bucket *b, tg_u64 used_ns)
 	b->level_ns = level < -TG_CAP_DEBT_MAX ? -TG_CAP_DEBT_MAX : level;
 }
 
-/* The same for a run that has borrowed: what it has borrowed is used first. */
+/* The same for a run that has borrowed: that is used first. */
 TG_FN void tg_cap_use_loan(struct tg_cap_bucket *b, tg_u32 *loan_ns, tg_u64 used_ns)
 {
 	tg_u64 paid = tg_min(used_ns, *loan_ns);
@@ -185,9 +185,8 @@ TG_FN void tg_cap_use_loan(struct tg_cap_bucket *b, tg_u32 *loan_ns, tg_u64 used
 }
 
 /*
- * New terms for one bucket. What was filled and used so far stands, debt and all:
- * setting terms again and again is no way to get CPU. A bucket that is new, or was
- * off, starts at zero, with what runs have borrowed of it taken out.
+ * New terms for one bucket. What was filled and used so far stands, debt and all. A
+ * bucket that is new, or was off, starts at zero, less what is lent.
  */
 TG_FN void tg_cap_set_bucket(struct tg_cap_bucket *b, int was_on, tg_u32 rate_ppt, tg_u64 depth_ns,
 			     tg_u64 now_ns)
@@ -235,9 +234,9 @@ TG_FN void tg_cap_set(struct tg_cap *c, const struct tg_cap_terms *t, tg_u64 now
 }
 
 /*
- * Charge what a task used up to now; `loan` is its run's, and may be zero. Background
- * use eats the soft bucket's fill, so that a task that got its rate from idle CPUs does
- * not ask others for it once more, but makes no debt: it had no owner.
+ * Charge what a run used up to now. Background use eats the soft bucket's fill, so that a
+ * task that got its rate from idle CPUs does not ask others for it once more, but makes no
+ * debt: it had no owner.
  */
 TG_FN void tg_cap_charge(struct tg_cap *c, struct tg_cap_loan *loan, tg_u64 used_ns, tg_u64 now_ns,
 			 int background, tg_u32 is)
@@ -317,7 +316,7 @@ TG_FN tg_u64 tg_cap_ready_at_ns(const struct tg_cap *c, const struct tg_cap_fami
 	return 0;
 }
 
-/* A run ends: what it has left of its loan goes back. Charge it first. */
+/* A run ends, and has been charged: what it has left of its loan goes back. */
 TG_FN void tg_cap_return(struct tg_cap *c, struct tg_cap_loan *loan)
 {
 	c->hard.lent_ns -= loan->hard_ns;
@@ -328,19 +327,22 @@ TG_FN void tg_cap_return(struct tg_cap *c, struct tg_cap_loan *loan)
 }
 
 /*
- * How much one run borrows of a bucket above zero: lend_ns, or with less in the bucket
- * that and what it fills with meanwhile, level / (1 - rate), which leaves nothing and is
- * back at zero when the run ends. Of a large bucket a 16th, so that runs of many CPUs
- * are longer. At least least_ns, which may leave a debt of that much.
+ * How much one run borrows of a bucket above zero. With lend_ns in it: that, or of a large
+ * bucket a 16th, so that runs of many CPUs are longer; a CPU that joins finds the rest. With
+ * less: all of it and what it fills with meanwhile, level / (1 - rate), which is back at
+ * zero when the run ends; at most five times lend_ns. At least least_ns, which may leave a debt of that much.
  * level * 1000 < 2^47.
  */
 TG_FN tg_u64 tg_cap_bucket_lend_ns(const struct tg_cap_bucket *b, tg_u64 least_ns, tg_u64 lend_ns)
 {
 	tg_u64 level_ns = (tg_u64)b->level_ns;
+	tg_u64 run_ns = tg_min(lend_ns, TG_CAP_LOAN_MAX_NS) * TG_CAP_LEND_AHEAD;
 
-	if (b->rate_ppt < TG_CAP_ONE_CPU)
-		lend_ns = tg_min(lend_ns, level_ns * 1000 / (TG_CAP_ONE_CPU - b->rate_ppt));
-	return tg_max(least_ns, tg_max(lend_ns, level_ns / TG_CAP_LEND_PART));
+	if (level_ns >= lend_ns)
+		run_ns = tg_max(lend_ns, level_ns / TG_CAP_LEND_PART);
+	else if (b->rate_ppt < TG_CAP_ONE_CPU)
+		run_ns = tg_min(run_ns, level_ns * 1000 / (TG_CAP_ONE_CPU - b->rate_ppt));
+	return tg_max(least_ns, run_ns);
 }
 
 TG_FN void tg_cap_borrow(struct tg_cap_bucket *b, tg_u32 *loan_ns, tg_u64 run_ns)
@@ -351,10 +353,10 @@ TG_FN void tg_cap_borrow(struct tg_cap_bucket *b, tg_u32 *loan_ns, tg_u64 run_ns
 }
 
 /*
- * A run starts, or its CPU looks again (it has been charged): it gives back what it has
- * left of its loan and borrows anew. Returns how long it may run before its CPU looks
- * again: at most TG_CAP_LOAN_MAX_NS; 0 if it may not; TG_CAP_NEVER if no bucket bounds
- * it. A run in the background draws on the hard bucket alone.
+ * A run starts, or its CPU looks again (it has been charged): it returns its loan and
+ * borrows again. Returns how long it may run until the next look, TG_CAP_LOAN_MAX_NS at
+ * most; 0: not at all; TG_CAP_NEVER: no bucket bounds it. In the background a run draws on
+ * the hard bucket alone.
  */
 TG_FN tg_u64 tg_cap_lend(struct tg_cap *c, struct tg_cap_loan *loan, tg_u64 now_ns, int background,
 			 tg_u64 least_ns, tg_u64 lend_ns)

@@ -64,8 +64,7 @@
 /* The least run that a cap lets begin; a timer ends it at the very moment. */
 #define TG_CAP_RUN_MIN_NS 10000ULL
 /*
- * What a run borrows of a cap's bucket that has it: 1,000 looks a second for each CPU that
- * runs at its cap, and a task that joins finds the rest.
+ * What a run borrows of a cap's bucket that has it: a task that joins finds the rest.
  */
 #define TG_CAP_LEND_NS 1000000ULL
 /*

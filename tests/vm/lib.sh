@@ -199,23 +199,6 @@ ext_off() {
 	same "the state of sched_ext" "$(ext_state)" disabled
 }
 
-# hogs_join GROUP PERMILLE HOGS SECONDS: that many hogs start in a capped group, whose bucket is full, one after the other; $SEEN is
-# what vmtool bound says of it from before the first on. They are ended.
-hogs_join() {
-	vmtool bound "$4" "$1:$2" >/tmp/bound &
-	_bound=$!
-	sleep 0.1
-	_hogs=
-	for _hog in $(seq "$3"); do
-		into "$1" vmtool burn &
-		_hogs="$_hogs $!"
-	done
-	wait $_bound
-	finish $_hogs
-	SEEN=$(cat /tmp/bound)
-	echo "$3 hogs: $SEEN"
-}
-
 # disturb HOG SLEEPER: affinity, stops and moves between the groups a and b, nice levels and weights; both must live through it.
 disturb() {
 	for round in 1 2 3 4 5 6; do

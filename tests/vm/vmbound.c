@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // How far a group goes beyond a rate in any window; part of vmtool (vmtool.c).
 // clang-format off
-//   vmtool bound SECONDS GROUP:PERMILLE...   a real-time task that reads the groups each millisecond by perf's clock; prints a
-//                                            line a group, "group=G mean=P over_us=W most_us=M": its mean rate in permille of
-//                                            a CPU, the most that it used in any window beyond PERMILLE of it, and the most
-//                                            in any 10 ms
+//   vmtool bound SECONDS GROUP PERMILLE [N]  a real-time task that reads the group each millisecond by perf's clock; prints
+//                                            "mean=P over_us=W most_us=M": its mean rate in permille of a CPU, the most that
+//                                            it used in any window beyond PERMILLE of it, and the most in any 10 ms. N hogs
+//                                            start in the group after 100 ms, 300 us apart, and are ended
 // clang-format on
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,7 +28,9 @@
 #define STEP_NS 1000000
 #define STEPS_10_MS 10
 #define SAMPLES_MAX 20000
-#define GROUPS_MAX 4
+#define HOGS_FROM 100
+#define HOGS_APART_NS 300000
+#define HOGS_MAX 16
 
 struct bounded {
 	const char *group;
@@ -65,33 +69,60 @@ static void tell(const struct bounded *b, int samples)
 			used_us = b->used_us[i] - b->used_us[i - STEPS_10_MS];
 		most_us = used_us > most_us ? used_us : most_us;
 	}
-	printf("group=%s mean=%.2f over_us=%.0f most_us=%.0f\n", b->group,
+	printf("mean=%.2f over_us=%.0f most_us=%.0f\n",
 	       1000 * (b->used_us[samples - 1] - b->used_us[0]) / span_us, worst_us, most_us);
+}
+
+static pid_t hog(const char *group)
+{
+	char folder[300];
+	pid_t child = fork();
+
+	if (child < 0)
+		die("fork");
+	if (child)
+		return child;
+	snprintf(folder, sizeof(folder), CGROUPS "/%s", group);
+	if (!put_text(folder, "cgroup.procs", "0"))
+		die(folder);
+	for (;;)
+		burn_cpu_ns(1000000000);
+}
+
+static void hogs_start(pid_t *hogs, int count, const char *group)
+{
+	struct timespec apart = {.tv_nsec = HOGS_APART_NS};
+
+	for (int i = 0; i < count; i++) {
+		hogs[i] = hog(group);
+		nanosleep(&apart, NULL);
+	}
 }
 
 int bounds(int count, char **words)
 {
-	static struct bounded groups[GROUPS_MAX];
+	static struct bounded b;
+	// What it forks is of an ordinary class.
 	struct sched_param param = {.sched_priority = 99};
-	int samples, given = count - 3;
+	int samples, hogs = count == 6 ? atoi(words[5]) : 0;
 	struct timespec next;
+	pid_t started[HOGS_MAX];
 
-	if (count < 4 || strcmp(words[1], "bound") || given > GROUPS_MAX)
+	if ((count != 5 && count != 6) || strcmp(words[1], "bound") || hogs > HOGS_MAX)
 		return 0;
 	samples = (int)(atof(words[2]) * 1000);
 	if (samples > SAMPLES_MAX)
 		samples = SAMPLES_MAX;
-	for (int i = 0; i < given; i++) {
-		groups[i].group = strtok(words[3 + i], ":");
-		groups[i].permille = atof(strtok(NULL, ":"));
-		perf_clock_us(groups[i].group);
-	}
-	if (sched_setscheduler(0, SCHED_FIFO, &param))
+	b.group = words[3];
+	b.permille = atof(words[4]);
+	perf_clock_us(b.group);
+	if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &param))
 		die("sched_setscheduler");
 	clock_gettime(CLOCK_MONOTONIC, &next);
 	for (int at = 0; at < samples; at++) {
-		for (int i = 0; i < given; i++)
-			read_group(&groups[i], at);
+		read_group(&b, at);
+		if (at == HOGS_FROM)
+			hogs_start(started, hogs, b.group);
 		next.tv_nsec += STEP_NS;
 		if (next.tv_nsec >= 1000000000) {
 			next.tv_nsec -= 1000000000;
@@ -99,7 +130,10 @@ int bounds(int count, char **words)
 		}
 		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL);
 	}
-	for (int i = 0; i < given; i++)
-		tell(&groups[i], samples);
+	tell(&b, samples);
+	for (int i = 0; i < hogs; i++) {
+		kill(started[i], SIGKILL);
+		waitpid(started[i], NULL, 0);
+	}
 	return 1;
 }

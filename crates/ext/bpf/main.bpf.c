@@ -130,7 +130,7 @@ OPS(enqueue)
 int enqueue(u64 *ctx)
 {
 	struct task_struct *p = (struct task_struct *)ctx[0];
-	struct task_ctx *t = task_of(p);
+	struct task_ctx *t = task_made(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct ext_cpu *c = cpu_at(cpu);
 
@@ -190,7 +190,8 @@ INLINE bool keep_running(struct task_struct *prev, struct task_ctx *t, s32 cpu, 
  */
 int dispatch_own(s32 cpu, u32 llc, u32 kind, u64 now)
 {
-	u64 pinned = dsq_pinned(cpu, kind), narrow = dsq_narrow(runqueue_index(llc, kind));
+	u64 pinned = kind == EXT_BACKGROUND ? dsq_recall(llc) : dsq_pinned(cpu, kind);
+	u64 narrow = dsq_narrow(runqueue_index(llc, kind));
 
 	if (config.cpus == 1)
 		return 0;

@@ -232,16 +232,7 @@ impl Cap {
         lend_ns: u64,
     ) -> u64 {
         // SAFETY: as in `set`.
-        unsafe {
-            tg_native_cap_lend(
-                self,
-                loan,
-                now_ns,
-                i32::from(background),
-                least_ns,
-                lend_ns,
-            )
-        }
+        unsafe { tg_native_cap_lend(self, loan, now_ns, i32::from(background), least_ns, lend_ns) }
     }
 
     /// What a task under this cap may do now. `is` says what the task is ([`IS_RT`] and so on).

@@ -235,8 +235,8 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "cap.h",
         what: "a large bucket lends no more than a small one",
-        from: "tg_max(lend_ns, level_ns / TG_CAP_LEND_PART)",
-        to: "lend_ns",
+        from: "run_ns = tg_max(lend_ns, level_ns / TG_CAP_LEND_PART);",
+        to: "run_ns = lend_ns;",
     },
     Mutant {
         header: "latency.h",

@@ -15,8 +15,11 @@
  *	3 pinned        CPU            kind   deadline       tasks of that one CPU
  *	4 throttled     limit          0      last run       out of that limit's quota
  *	5 cap           cache          0      ready time     out of a hard cap
+ *	6 recall        cache          0      deadline       background that its soft cap lets go again
  *
- * A run queue's index has its kind in it; background work of one CPU waits in `narrow`.
+ * A run queue's index has its kind in it. Background work waits in `recall` whatever CPUs it may run
+ * on; in `wide` and `narrow` where its soft cap is 0, so that the timer of the others does not come
+ * across it.
  */
 #ifndef TIDEGATE_EXT_DSQ_H
 #define TIDEGATE_EXT_DSQ_H
@@ -36,6 +39,7 @@ enum dsq_type {
 	DSQ_PINNED = 3,
 	DSQ_THROTTLED = 4,
 	DSQ_CAP = 5,
+	DSQ_RECALL = 6,
 	DSQ_TYPES,
 };
 
@@ -83,6 +87,11 @@ INLINE u64 dsq_throttled(u32 limit)
 INLINE u64 dsq_cap_throttled(u32 llc)
 {
 	return DSQ_ID(DSQ_CAP, 0, llc);
+}
+
+INLINE u64 dsq_recall(u32 llc)
+{
+	return DSQ_ID(DSQ_RECALL, 0, llc);
 }
 
 #endif

@@ -228,11 +228,8 @@ INLINE s32 group_hint(struct task_struct *p, struct task_ctx *t, struct group *g
 	return t->own_hint;
 }
 
-/*
- * What the nearest gates above ask for, and which quotas and caps apply. Racing CPUs write the
- * same.
- */
-int group_resolve(u32 index, u64 generation)
+/* Racing CPUs write the same, if nothing changes meanwhile. */
+int group_resolve_once(u32 index, u64 generation)
 {
 	struct group *own = group_at(index);
 	struct limit *highest;
@@ -298,6 +295,21 @@ int group_resolve(u32 index, u64 generation)
 	own->yields = yields;
 	own->account = account;
 	own->generation = generation;
+	return 0;
+}
+
+/*
+ * What the nearest gates above ask for, and which quotas and caps apply. A CPU that sees afterwards
+ * that something has changed looks again: a link past a new limit that it wrote after another CPU's
+ * right one would stay.
+ */
+int group_resolve(u32 index, u64 generation)
+{
+	struct ext_control *shared = pool_shared();
+
+	group_resolve_once(index, generation);
+	if (shared && *(volatile u64 *)&shared->gates_generation != generation)
+		group_resolve_once(index, shared->gates_generation);
 	return 0;
 }
 

@@ -69,6 +69,17 @@ struct {
 	MAP_TYPE(value, u32);
 } cap_processes SEC(".maps");
 
+/*
+ * What a forked child without a context (task_made) has inherited of its parent: the family of a
+ * task's own cap << 32 | its owner, by the child's number.
+ */
+struct {
+	MAP_UINT(type, MAP_HASH);
+	MAP_UINT(max_entries, EXT_BUCKETS_MAX);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u64);
+} cap_orphans SEC(".maps");
+
 u32 buckets_used;
 /* Whether anything was ever capped: without, nothing of this costs more than this test. */
 u32 caps_on;

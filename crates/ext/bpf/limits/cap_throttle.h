@@ -4,11 +4,12 @@
  *
  *	cap_throttle_queued, caps_throttles --> queue by ready time --cap_timer--> unthrottle
  *	out of a soft cap --> EXT_BACKGROUND --cap_timer (cap_recall)--> EXT_MAIN
+ *	out of a soft cap of 0 --> EXT_BACKGROUND --cap changed (starvation_check)--> EXT_MAIN
  *
- * One queue and one timer a cache; the timer is set for the first. Background tasks that wait for a
- * CPU are looked at when the first of them is due. The state found then decides, not the one that was
- * expected, and it is checked again every TG_CAP_RECHECK_NS: terms change, debts are paid by others,
- * tasks are killed.
+ * Two queues and one timer a cache; the timer is set for the first. Background tasks that wait for a
+ * CPU are looked at when the first of them is due; a bucket lets one of its tasks go at a look. The
+ * state found then decides, not the one that was expected, and it is checked again every
+ * TG_CAP_RECHECK_NS: terms change, debts are paid by others, tasks are killed.
  */
 #ifndef TIDEGATE_EXT_CAP_THROTTLE_H
 #define TIDEGATE_EXT_CAP_THROTTLE_H
@@ -17,12 +18,10 @@
 
 /* A task that was just throttled is in its queue by then. */
 #define CAP_SOON_NS 5000ULL
-/*
- * Throttled and background tasks that are looked at at once, and when the timer comes back for
- * more.
- */
+/* Throttled tasks that are looked at at once. */
 #define CAP_TIMER_BATCH 64
-#define CAP_BACKGROUND_BATCH 256
+/* Background tasks of a cache that are looked at, in turn from the queue's beginning and its end. */
+#define CAP_RECALL_MAX 4096
 /* Tasks whose time has not come and that are looked at. */
 #define CAP_SPARE_SCAN_MAX 32
 /* The timer stops after this many looks that found no task, this far apart. */
@@ -37,7 +36,7 @@ struct cap_timer {
 	u32 idle_rounds;
 	u32 requests; /* how often it was asked for a look, .. */
 	u32 seen;     /* .. and when it last rang */
-	u32 unused;
+	u32 rounds;   /* looks at background tasks */
 };
 
 struct {
@@ -150,7 +149,7 @@ int cap_background_wait(struct task_ctx *t NONNULL, u64 now)
 
 	t->ready_ns = bucket_ready_ns(t->throttler, 0);
 	at_ns = cap_recheck_ns(t, now);
-	if (!h)
+	if (!h || t->ready_ns == TG_CAP_NEVER)
 		return 0;
 	if (!h->background_at_ns || at_ns < h->background_at_ns)
 		h->background_at_ns = at_ns;
@@ -325,22 +324,23 @@ u64 cap_release_spare(u32 llc, u64 now)
 }
 
 /*
- * Tasks in a queue of the background whose buckets hold something. Returns when the next one's may.
+ * Background tasks of a cache whose buckets hold something: of each bucket the first, for it uses
+ * that. Returns when the next one's may.
  */
-u64 cap_recall(u64 dsq, u64 now)
+u64 cap_recall(u32 llc, u64 flags, u64 now)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	struct task_ctx *t;
-	u32 look;
+	u32 look, last = 0;
 	s32 cpu;
-	u64 next_ns = ~0ULL;
+	u64 next_ns = ~0ULL, last_ns = 0;
 
 	EXT_RCU;
-	if (!scx_bpf_dsq_nr_queued(dsq))
+	if (!scx_bpf_dsq_nr_queued(dsq_recall(llc)))
 		return next_ns;
-	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
-		EXT_FOR(look, CAP_BACKGROUND_BATCH)
+	if (!bpf_iter_scx_dsq_new(&it, dsq_recall(llc), flags)) {
+		EXT_FOR(look, CAP_RECALL_MAX)
 		{
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p)
@@ -348,20 +348,22 @@ u64 cap_recall(u64 dsq, u64 now)
 			t = task_of(p);
 			if (!t)
 				continue;
-			next_ns = tg_min(next_ns, now + TG_CAP_RECHECK_NS);
-			if (t->ready_ns > now && !task_starved(t, now)) {
-				next_ns = tg_min(next_ns, t->ready_ns);
-				continue;
+			if (t->ready_ns <= now && t->throttler == last)
+				t->ready_ns = last_ns;
+			if (t->ready_ns <= now) {
+				last = t->throttler;
+				last_ns = now + TG_CAP_AGAIN_NS;
+				if (cap_state(p, t, now) == TG_CAP_RUN) {
+					cpu = scx_bpf_task_cpu(p);
+					if (task_move_kind(&it, p, t, EXT_MAIN, now))
+						unthrottle_kick(p, t, cpu, now);
+					next_ns = tg_min(next_ns, last_ns);
+					continue;
+				}
+				last_ns = tg_max(last_ns, bucket_ready_ns(t->throttler, 0));
+				t->ready_ns = last_ns;
 			}
-			if (!cap_starved(t, now) && cap_state(p, t, now) != TG_CAP_RUN) {
-				t->ready_ns = bucket_ready_ns(t->throttler, 0);
-				next_ns =
-				    tg_min(next_ns, tg_max(t->ready_ns, now + TG_CAP_AGAIN_NS));
-				continue;
-			}
-			cpu = scx_bpf_task_cpu(p);
-			if (task_move_kind(&it, p, t, EXT_MAIN, now))
-				unthrottle_kick(p, t, cpu, now);
+			next_ns = tg_min(next_ns, cap_recheck_ns(t, now));
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
@@ -371,8 +373,7 @@ u64 cap_recall(u64 dsq, u64 now)
 /* The timer. It stops once it has found no task for a while. */
 static int cap_timer_fires(void *map, u32 *llc, struct cap_timer *h)
 {
-	u32 at = *llc, runqueue = runqueue_index(at, EXT_BACKGROUND), idle_rounds = h->idle_rounds,
-	    queue;
+	u32 at = *llc, idle_rounds = h->idle_rounds;
 	u64 now = now_ns(), next_ns, background_at_ns = h->background_at_ns;
 	bool fresh;
 
@@ -388,14 +389,11 @@ static int cap_timer_fires(void *map, u32 *llc, struct cap_timer *h)
 		next_ns = tg_min(next_ns, cap_release_spare(at, now));
 	if (!background_at_ns || background_at_ns <= now) {
 		h->background_at_ns = 0;
-		EXT_FOR(queue, 2)
-		{
-			background_at_ns =
-			    cap_recall(queue ? dsq_narrow(runqueue) : dsq_wide(runqueue), now);
-			if (background_at_ns != ~0ULL &&
-			    (!h->background_at_ns || background_at_ns < h->background_at_ns))
-				h->background_at_ns = background_at_ns;
-		}
+		background_at_ns = cap_recall(
+		    at, h->rounds++ & 1 ? CONST(scx_dsq_iter_flags, SCX_DSQ_ITER_REV) : 0, now);
+		if (background_at_ns != ~0ULL &&
+		    (!h->background_at_ns || background_at_ns < h->background_at_ns))
+			h->background_at_ns = background_at_ns;
 	}
 	background_at_ns = h->background_at_ns;
 	if (!next_ns || (background_at_ns && background_at_ns < next_ns))
@@ -431,6 +429,8 @@ INLINE s32 cap_timer_init(u32 llc)
 	if (!h)
 		return 0;
 	failed = scx_bpf_create_dsq(dsq_cap_throttled(llc), -1);
+	if (!failed)
+		failed = scx_bpf_create_dsq(dsq_recall(llc), -1);
 	if (!failed)
 		failed = bpf_timer_init(&h->timer, &cap_timers, CLOCK_MONOTONIC);
 	return failed ? failed : bpf_timer_set_callback(&h->timer, cap_timer_fires);

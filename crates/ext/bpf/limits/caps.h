@@ -153,6 +153,31 @@ INLINE void caps_inherit(struct task_struct *p, struct task_ctx *t)
 		caps_fork(t, from, p->tgid, now_ns());
 }
 
+/* A child that has no context yet: its parent's own cap is kept for it. */
+INLINE void caps_keep_for(u32 pid)
+{
+	struct task_ctx *from = task_of(bpf_get_current_task_btf());
+	struct bucket *f = from ? bucket_at(from->caps_own) : NULL;
+	u64 own;
+
+	if (!f)
+		return;
+	own = (u64)from->caps_own << 32 | (u32)f->owner;
+	bpf_map_update_elem(&cap_orphans, &pid, &own, 0);
+}
+
+/* It has one by now. */
+INLINE void caps_take_kept(struct task_ctx *t, u32 pid)
+{
+	u64 *own = bpf_map_lookup_elem(&cap_orphans, &pid);
+	struct bucket *f = own ? bucket_at((u32)(*own >> 32)) : NULL;
+
+	if (f && f->users && !f->is_gate && (u32)f->owner == (u32)*own)
+		t->caps_own = (u32)(*own >> 32);
+	if (own)
+		bpf_map_delete_elem(&cap_orphans, &pid);
+}
+
 /* It is dead, and leaves what it owes. */
 int caps_release(struct task_ctx *t NONNULL)
 {
@@ -385,8 +410,11 @@ INLINE u32 caps_of_task(u32 pid, bool none)
 	return family;
 }
 
-/* Sets a cap, or with no terms takes it away. What draws on it finds out at its next look, for the
- * loader raises the generation afterwards. */
+/*
+ * Sets a cap, or with no terms takes it away. What draws on it finds out at its next look. The
+ * generation is raised before a family that was taken away is free: a task that comes meanwhile would
+ * find it in its chain and, as it is nobody's, end there, without the caps further up.
+ */
 SEC("syscall")
 int set_cap(struct ext_cap_ask *ask)
 {
@@ -397,6 +425,7 @@ int set_cap(struct ext_cap_ask *ask)
 	    .granularity_ns = TG_CAP_RUN_MIN_NS,
 	};
 	bool none = terms.hard_ppt == TG_CAP_NONE && terms.soft_ppt == TG_CAP_NONE;
+	struct ext_control *shared = pool_shared();
 	u64 now = now_ns();
 	u32 family =
 	    ask->cgroup_id ? caps_of_gate(ask->cgroup_id, none) : caps_of_task(ask->pid, none);
@@ -406,6 +435,8 @@ int set_cap(struct ext_cap_ask *ask)
 		return none ? 0 : -ENOENT;
 	caps_on = 1;
 	caps_terms(family, &terms, now);
+	if (shared)
+		__sync_fetch_and_add(&shared->gates_generation, 1);
 	if (none)
 		bucket_put(family, now);
 	cap_recheck_all();

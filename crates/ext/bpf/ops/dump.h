@@ -48,6 +48,7 @@ int dump_cache(u32 llc, u64 now)
 {
 	struct cap_timer *timer = cap_timer_at(llc);
 	s32 held = scx_bpf_dsq_nr_queued(dsq_cap_throttled(llc));
+	s32 recall = scx_bpf_dsq_nr_queued(dsq_recall(llc));
 	u32 kind;
 
 	EXT_FOR(kind, EXT_KINDS)
@@ -62,6 +63,8 @@ int dump_cache(u32 llc, u64 now)
 		     rq->mean.nr_running, scx_bpf_dsq_nr_queued(dsq_wide(index)),
 		     scx_bpf_dsq_nr_queued(dsq_narrow(index)));
 	}
+	if (recall > 0)
+		DUMP("cache %d: %d tasks out of a soft cap", llc, recall);
 	if (timer && held > 0)
 		DUMP("cache %d: %d tasks out of a hard cap, timer due in %lld ns", llc, held,
 		     timer->armed_ns ? (s64)(timer->armed_ns - now) : 0);

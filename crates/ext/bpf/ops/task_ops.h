@@ -37,7 +37,7 @@ INLINE void charge(struct task_struct *p, struct task_ctx *t, s32 cpu, struct ex
  * A task's context, made if it has none yet. Until task storage had locks of its own (7.0), the
  * kernel made none on a CPU on which a task had been preempted in the middle of making or freeing
  * one. A fork is not to fail for that ("can't fork: Cannot allocate memory", in storms of forks and
- * exits): the child is run as it comes, and whenever it wakes up this is tried again.
+ * exits): the child is run as it comes, and whenever it is queued this is tried again.
  */
 static __attribute__((noinline)) struct task_ctx *task_made(struct task_struct *p)
 {
@@ -53,6 +53,8 @@ static __attribute__((noinline)) struct task_ctx *task_made(struct task_struct *
 	cgroup = scx_bpf_task_cgroup(p);
 	group_enter(t, cgroup);
 	bpf_cgroup_release(cgroup);
+	if (caps_on)
+		caps_take_kept(t, p->pid);
 	return t;
 }
 
@@ -65,8 +67,11 @@ s32 init_task(u64 *ctx)
 	struct task_ctx *t = bpf_task_storage_get(&tasks, p, NULL, STORAGE_CREATE);
 
 	/* task_made */
-	if (!t)
+	if (!t) {
+		if (caps_on && args->fork)
+			caps_keep_for(p->pid);
 		return 0;
+	}
 	t->slice_ns = config.slice_ns;
 	t->forked_by = args->fork ? bpf_get_current_task_btf()->pid : 0;
 	group_enter(t, args->cgroup);
@@ -77,10 +82,14 @@ s32 init_task(u64 *ctx)
 OPS(exit_task)
 int exit_task(u64 *ctx)
 {
-	struct task_ctx *t = task_of((struct task_struct *)ctx[0]);
+	struct task_struct *p = (struct task_struct *)ctx[0];
+	struct task_ctx *t = task_of(p);
+	u32 pid = p->pid;
 
 	if (t)
 		caps_release(t);
+	else if (caps_on)
+		bpf_map_delete_elem(&cap_orphans, &pid);
 	return 0;
 }
 

@@ -148,6 +148,8 @@ int task_set_running(struct task_ctx *t NONNULL, u64 now)
 /* The queue of a member. */
 INLINE u64 task_dsq(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
+	if (t->kind == EXT_BACKGROUND && t->ready_ns != TG_CAP_NEVER)
+		return dsq_recall(t->llc);
 	if (config.cpus > 1 && p->nr_cpus_allowed == 1 && t->kind != EXT_BACKGROUND)
 		return dsq_pinned(cpu, t->kind);
 	return (u32)p->nr_cpus_allowed < config.cpus ? dsq_narrow(t->runqueue)

@@ -68,6 +68,8 @@ INLINE struct first pick_head(s32 cpu, struct ext_cpu *c, u32 kind)
 		pick_earlier(&first, dsq_narrow(runqueue), cpu);
 	}
 	pick_earlier(&first, dsq_wide(runqueue), cpu);
+	if (kind == EXT_BACKGROUND)
+		pick_earlier(&first, dsq_recall(c->llc), cpu);
 	return first;
 }
 
@@ -117,8 +119,11 @@ u32 pick_steal(u32 home, u32 kind)
 	EXT_FOR(step, config.llcs - 1)
 	{
 		struct ext_near *near = near_at(home, step + 1);
-		u32 runqueue = runqueue_index(near ? near->llc : home, kind);
+		u32 llc = near ? near->llc : home, runqueue = runqueue_index(llc, kind);
 
+		if (kind == EXT_BACKGROUND && scx_bpf_dsq_nr_queued(dsq_recall(llc)) &&
+		    dsq_move_to_local(dsq_recall(llc)))
+			return true;
 		if (scx_bpf_dsq_nr_queued(dsq_wide(runqueue)) &&
 		    dsq_move_to_local(dsq_wide(runqueue)))
 			return true;

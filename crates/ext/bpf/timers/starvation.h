@@ -38,7 +38,7 @@ enum starvation_verdict { STARVATION_NONE, STARVATION_RUN, STARVATION_NEW_KIND }
 
 /*
  * What is to become of a task that waits; its kind is put right at once. Being in the background is
- * for its caps to say. Global, as all here, so that the verifier walks it once.
+ * for its caps to say: one whose cap was removed or raised is main's again, whatever queue it is in. Global, as all here, so that the verifier walks it once.
  */
 u32 starvation_check(struct task_ctx *t NONNULL, u32 exempt, u32 reads, u32 inside, u64 now)
 {
@@ -46,7 +46,8 @@ u32 starvation_check(struct task_ctx *t NONNULL, u32 exempt, u32 reads, u32 insi
 
 	reads = reads && tg_sub0(now, t->since_ns) >= RCU_READER_NS;
 	inside = inside && !exempt && !reads && in_kernel_grant(t);
-	if (exempt || reads || (inside && kind == EXT_BACKGROUND)) {
+	if (exempt || reads || (inside && kind == EXT_BACKGROUND) ||
+	    (kind == EXT_BACKGROUND && cap_worst(t, now) == TG_CAP_RUN)) {
 		kind = EXT_MAIN;
 	} else if (t->generation != gates_generation()) {
 		struct group *g = group_of_task(t);
@@ -189,6 +190,7 @@ u32 starvation_scan_cache(u32 llc, u64 flags, u64 now)
 		waits |= starvation_scan(dsq_wide(runqueue), runqueue, flags, now);
 		waits |= starvation_scan(dsq_narrow(runqueue), runqueue, flags, now);
 	}
+	waits |= starvation_scan(dsq_recall(llc), runqueue_index(llc, EXT_BACKGROUND), flags, now);
 	starvation_scan_throttled(dsq_cap_throttled(llc), 0, now);
 	return waits;
 }

@@ -250,7 +250,10 @@ fn a_run_borrows_what_it_may_use() {
     assert_eq!(cap.state(&mut family, 1_000 * MS, 0), State::Parked);
     // Of 80 ms, a sixteenth.
     assert_eq!(lend(&mut full(8_000), &mut Loan::default()), 5 * MS);
-    // What there is, with what comes in meanwhile; at least the least.
+    // What there is, with what comes in meanwhile; at least the least, at most 5 ms.
+    let mut cap = full(950);
+    cap.charge(9_000_000, 1_000 * MS, false, 0);
+    assert_eq!(lend(&mut cap, &mut Loan::default()), 5 * MS);
     let mut cap = full(500);
     cap.charge(4_700_000, 1_000 * MS, false, 0);
     let mut loan = Loan::default();

@@ -1,6 +1,7 @@
-//! Filling a bucket: every small case around full, and the longest sleeps, against exact arithmetic.
+//! Filling a bucket: every small case around full, and the longest sleeps, against exact arithmetic; and any input at all.
 
-use tidegate_law::cap::{Cap, Family, RATE_MAX_PPT, State, Terms};
+use proptest::prelude::*;
+use tidegate_law::cap::{Cap, Family, Loan, NEVER_NS, RATE_MAX_PPT, Scope, State, Terms};
 
 fn bucket(rate_ppt: u32) -> Cap {
     let mut cap = Cap::default();
@@ -66,4 +67,32 @@ fn the_largest_debt_is_paid_to_the_end() {
     assert_eq!(u128::from(ready), ((1u128 << 50) + 1) * 1_000);
     assert_eq!(cap.state(&mut family, ready - 1, 0), State::Parked);
     assert_eq!(cap.state(&mut family, ready, 0), State::Run);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3_000))]
+
+    #[test]
+    fn any_input_is_survived(
+        words in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u32>(), any::<u32>()), 1..50),
+    ) {
+        let (mut cap, mut family, mut loan) = (Cap::default(), Family::default(), Loan::default());
+        for (a, b, c, d) in words {
+            cap.set(&Terms::new(Some(c), Some(d), Scope::Task, b), a);
+            cap.set(&Terms::group(Some(c), Some(d), b), b);
+            cap.charge_run(&mut loan, a, b, c & 1 == 0, d);
+            cap.state(&mut family, b.wrapping_add(a), c);
+            cap.ready_at_ns(&family, a);
+            prop_assert!(matches!(cap.lend(&mut loan, a, d & 1 == 0, a, b), 0..=5_000_000 | NEVER_NS));
+            cap.charge_run(&mut loan, a >> 20, b, c & 2 == 0, d);
+            if let Some(mut child) = cap.fork(a, c) {
+                child.leave(&mut family, b);
+            }
+            for bucket in [cap.hard, cap.soft] {
+                prop_assert!(bucket.level_ns >= -(1 << 50));
+                prop_assert!(bucket.level_ns + bucket.lent_ns as i64 <= bucket.depth_ns as i64);
+                prop_assert!(bucket.depth_ns < 1 << 37);
+            }
+        }
+    }
 }

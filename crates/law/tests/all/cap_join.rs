@@ -119,8 +119,16 @@ fn hogs_that_join_one_after_the_other_keep_the_bound_and_get_the_rate() {
             bound as f64 / 1e6,
             seen.used_ns as f64 / 1e6
         );
-        assert!(seen.over_ns <= bound, "{rate} {n}: {} of {bound}", seen.over_ns);
-        assert!(seen.used_ns + MS >= due, "{rate} {n}: {} of {due}", seen.used_ns);
+        assert!(
+            seen.over_ns <= bound,
+            "{rate} {n}: {} of {bound}",
+            seen.over_ns
+        );
+        assert!(
+            seen.used_ns + MS >= due,
+            "{rate} {n}: {} of {due}",
+            seen.used_ns
+        );
     }
 }
 

@@ -98,7 +98,10 @@ fn changing_terms_makes_no_cpu_time() {
                 cap.set(&terms(changed), NOW);
             }
             // It goes on: whoever changes the terms does not stop it.
-            if state.runs.is_none_or(|run| run.unchecked < run.run_ns + LATE_NS) {
+            if state
+                .runs
+                .is_none_or(|run| run.unchecked < run.run_ns + LATE_NS)
+            {
                 found.push(advance(cap, changed, state.runs, state.over_ns));
             }
             stop(&mut cap, state.runs);

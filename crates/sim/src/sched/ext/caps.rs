@@ -249,13 +249,7 @@ impl Caps {
         }
     }
 
-    pub(super) fn charge(
-        &mut self,
-        task: &mut ExtTask,
-        ran_ns: u64,
-        now_ns: Ns,
-        background: bool,
-    ) {
+    pub(super) fn charge(&mut self, task: &mut ExtTask, ran_ns: u64, now_ns: Ns, background: bool) {
         task.loans.resize(task.slots.len(), Loan::default());
         for (slot, loan) in task.slots.iter().zip(&mut task.loans) {
             let cap = &mut self.slots[*slot as usize].cap;

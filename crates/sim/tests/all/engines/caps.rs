@@ -80,6 +80,38 @@ fn a_sleep_saves_up_no_more_than_the_depth() {
     }
 }
 
+/// Hogs that start at different moments on several CPUs share one bound, and have the rate.
+#[test]
+fn hogs_that_join_keep_the_bound_of_one() {
+    for (cpus, ppt) in [(2, 200), (2, 500), (2, 900), (4, 500), (4, 1_500), (8, 900)] {
+        let mut machine = machine(cpus, 1, true, 5);
+        let group = capped(&mut machine, ppt, NONE, CapScope::Group);
+        for nth in 0..u64::from(cpus) {
+            let spec = TaskSpec {
+                start_ns: 100 * MS + nth * 300_000,
+                ..TaskSpec::new("hog", group, hog())
+            };
+            machine.spawn(spec).unwrap();
+        }
+        let step_ns = 50_000;
+        let (mut used, mut over, mut most) = (0, 0_i64, 0);
+        for at in 1..=(600 * MS / step_ns) {
+            machine.run_until(at * step_ns).unwrap();
+            let now = machine.usage_ns(group);
+            let due = step_ns * u64::from(ppt) / 1_000;
+            over = (over + (now - used).cast_signed() - due.cast_signed()).max(0);
+            most = most.max(over);
+            used = now;
+        }
+        // A depth, the least loan, and a step of this reader.
+        let bound = i64::from(ppt) * 10_000 + 10_000 + 50_000 * i64::from(cpus);
+        println!("{cpus} CPUs, {ppt} ‰: {most} ns over rate * t, bound {bound}; {used} used");
+        assert!(most <= bound, "{cpus} CPUs, {ppt}: {most} of {bound}");
+        let due = 500 * MS * u64::from(ppt) / 1_000;
+        assert!(used + MS >= due, "{cpus} CPUs, {ppt}: {used} of {due}");
+    }
+}
+
 /// Soft: as much as there is on an idle machine, its rate on a busy one, at once.
 #[test]
 fn soft_caps_yield_when_other_work_wants_the_cpu() {
