@@ -5,15 +5,10 @@ use std::collections::BTreeMap;
 use tidegate_api::{CapCounts, GateCounts, QuotaCounts};
 use tidegate_ext::{CapScope, CapStat, LimitStat, WorkStat};
 use tidegate_knobs::group::CpuStat;
-use tidegate_knobs::sync::lock;
 
 use super::kernel::Scheduler;
-use crate::ext::ExtSupervisor;
-use crate::ext::view::ext_cap;
-use crate::gates::Gate;
-use crate::kernel::Kernel;
 
-fn cap_counts(cap: &CapStat) -> CapCounts {
+pub(super) fn cap_counts(cap: &CapStat) -> CapCounts {
     let terms = &cap.terms;
     let is_one = terms.scope == CapScope::Group;
     let seconds = |us: u64| us as f64 / 1e6;
@@ -34,7 +29,7 @@ fn cap_counts(cap: &CapStat) -> CapCounts {
     }
 }
 
-fn gate_counts(work: &WorkStat) -> GateCounts {
+pub(super) fn gate_counts(work: &WorkStat) -> GateCounts {
     let us = |ns: u64| ns as f64 / 1e3;
     let delays = &work.run_delay;
     GateCounts {
@@ -116,28 +111,4 @@ pub(super) fn quota_counts(limit: &LimitStat) -> CpuStat {
         nr_bursts: limit.nr_bursts,
         burst_ns: limit.burst_used_us * 1_000,
     }
-}
-
-/// What the schedulers counted of a gate's group; none while none is in force, or it asks nothing of that group.
-pub(crate) fn ext_counts(ext: &ExtSupervisor, kernel: &Kernel, gate: &Gate) -> Option<GateCounts> {
-    if !ext.holds() {
-        return None;
-    }
-    let group = gate.record.attachment.group();
-    let id = kernel.groups.id(group).ok()?;
-    let cap = ext_cap(ext, kernel, group).map(|cap| CapCounts {
-        background_cpus: gate.background_cpus,
-        ..cap_counts(&cap)
-    });
-    let inner = lock(&ext.inner);
-    let work = inner.loaded.as_ref()?.work(id);
-    let work = inner.earlier.work(id, work);
-    // A gate for which there was no account is not counted on its own; its cap is.
-    if work.is_none() && cap.is_none() {
-        return None;
-    }
-    Some(GateCounts {
-        cap,
-        ..work.as_ref().map(gate_counts).unwrap_or_default()
-    })
 }

@@ -1,6 +1,6 @@
 //! What is shown of the scheduler.
 
-use tidegate_api::ExtView;
+use tidegate_api::{CapCounts, ExtView, GateCounts};
 use tidegate_ext::CapStat;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::group::{CpuStat, GroupPath, GroupResult};
@@ -8,8 +8,9 @@ use tidegate_knobs::sync::lock;
 use tidegate_law::{HeadroomDecision, Reason};
 
 use super::backoff::ENDS_MAX;
-use super::counts::{quota_counts, quota_sum};
+use super::counts::{cap_counts, gate_counts, quota_counts, quota_sum};
 use crate::ext::ExtSupervisor;
+use crate::gates::Gate;
 use crate::kernel::Kernel;
 
 /// So much of the kernel's dump is shown; the log has all of it.
@@ -147,6 +148,30 @@ pub(crate) fn ext_cap(ext: &ExtSupervisor, kernel: &Kernel, group: &GroupPath) -
         inner.caps = (now_ns, by_id.collect());
     }
     inner.caps.1.get(&id).copied()
+}
+
+/// What the schedulers counted of a gate's group; none while none is in force, or it asks nothing of that group.
+pub(crate) fn ext_counts(ext: &ExtSupervisor, kernel: &Kernel, gate: &Gate) -> Option<GateCounts> {
+    if !ext.holds() {
+        return None;
+    }
+    let group = gate.record.attachment.group();
+    let id = kernel.groups.id(group).ok()?;
+    let cap = ext_cap(ext, kernel, group).map(|cap| CapCounts {
+        background_cpus: gate.background_cpus,
+        ..cap_counts(&cap)
+    });
+    let inner = lock(&ext.inner);
+    let work = inner.loaded.as_ref()?.work(id);
+    let work = inner.earlier.work(id, work);
+    // A gate for which there was no account is not counted on its own; its cap is.
+    if work.is_none() && cap.is_none() {
+        return None;
+    }
+    Some(GateCounts {
+        cap,
+        ..work.as_ref().map(gate_counts).unwrap_or_default()
+    })
 }
 
 /// Side work's floor as it stands in the kernel file, while the scheduler is in force: the loop has not written it.

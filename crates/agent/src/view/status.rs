@@ -11,9 +11,8 @@ use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::View;
 
 use super::figures::{cpus, percent};
-use crate::ext::counts::ext_counts;
 use crate::ext::view::{
-    copied_floor, engine, ext_alerts, ext_decision, ext_notes, ext_view, limit_stat,
+    copied_floor, engine, ext_alerts, ext_counts, ext_decision, ext_notes, ext_view, limit_stat,
 };
 use crate::gates::{Attachment, Gate, Gates};
 use crate::process::Life;
