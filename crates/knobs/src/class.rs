@@ -18,6 +18,16 @@ pub fn restore_class(groups: &Groups, group: &GroupPath, saved: &CpuClass) -> Gr
     Ok(())
 }
 
+/// Puts a group into the idle class (or, on kernels without one, to the least weight) or takes it out.
+pub fn set_yielding(groups: &Groups, group: &GroupPath, yielding: bool) -> GroupResult<()> {
+    match groups.idle(group)? {
+        Some(idle) if idle == yielding => Ok(()),
+        // Out of the idle class, the kernel gives the default weight.
+        Some(_) => groups.set_idle(group, yielding),
+        None => groups.set_weight(group, if yielding { WEIGHT_MIN } else { WEIGHT_DEFAULT }),
+    }
+}
+
 /// Puts a group, whose class is `was`, into the background or back: `cpu.idle`, or the least weight where the kernel has
 /// no such file.
 pub fn set_background(

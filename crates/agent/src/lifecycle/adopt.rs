@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use tidegate_knobs::apply::is_boost;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::{Change, own_groups};
 use tidegate_knobs::sync::lock;
@@ -68,7 +67,7 @@ pub(crate) fn take_up(registry: &Gates, runtime: &Runtime) {
         let gate = gates.iter().find(|gate| gate.record.name == entry.gate);
         // Turns ended with the agent that gave them.
         let is_needed = gate.is_some_and(|gate| needs(gate, &entry.change));
-        is_boost(entry) || !shared && !is_needed && !unread.contains(&entry.gate)
+        entry.change.is_boost() || !shared && !is_needed && !unread.contains(&entry.gate)
     });
     for line in report {
         info!("left by an earlier agent: {line}");

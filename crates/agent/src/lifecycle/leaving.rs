@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 
-use tidegate_knobs::apply::is_boost;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::sync::lock;
 use tracing::{info, warn};
@@ -81,7 +80,9 @@ pub(crate) fn hand_over(registry: &Gates, runtime: &Runtime, life: &Life) {
     life.leaving.store(true, Ordering::Release);
     end_ext(runtime);
     // Turns of lock holders end with the agent that gave them.
-    runtime.journal().restore_where(is_boost);
+    runtime
+        .journal()
+        .restore_where(|entry| entry.change.is_boost());
     for gate in gates.iter_mut() {
         runtime.control_loop.lease.beat(monotonic_ns());
         copy_caps_of_ext(runtime, gate);
@@ -115,7 +116,9 @@ fn leave_with(runtime: &Runtime, life: &Life, mut gates: MutexGuard<'_, Vec<Gate
         .set(Vec::new(), runtime.control_loop.tick_ns);
     end_ext(runtime);
     end_cpuset(runtime);
-    runtime.journal().restore_where(is_boost);
+    runtime
+        .journal()
+        .restore_where(|entry| entry.change.is_boost());
     // Looked at once: one that ends meanwhile is an orphan, whose group is removed later.
     let (orphaned, ended): (Vec<Gate>, Vec<Gate>) =
         std::mem::take(&mut *gates).into_iter().partition(|gate| {

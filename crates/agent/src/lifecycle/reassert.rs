@@ -1,6 +1,6 @@
 //! What is ours and was written over, written again.
 
-use tidegate_knobs::apply::set_yielding;
+use tidegate_knobs::class::set_yielding;
 use tidegate_knobs::ledger::{Change, Entry};
 use tracing::warn;
 

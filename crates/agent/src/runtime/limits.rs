@@ -4,8 +4,8 @@
 //! floor, so that nothing runs unlimited until the loop's next step. What is not ours is limited in `attach`.
 
 use tidegate_api::ApiError;
-use tidegate_knobs::apply::set_yielding;
 use tidegate_knobs::bandwidth::Bandwidth;
+use tidegate_knobs::class::set_yielding;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::limit::tighter;

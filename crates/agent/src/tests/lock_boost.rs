@@ -1,7 +1,6 @@
 //! Main waits for a lock of side work's: the holder is boosted, within its budget, in the journal first, and whichever process dies.
 
 use tidegate_kfs::KernelFs;
-use tidegate_knobs::apply::is_boost;
 use tidegate_knobs::locks::boost::Boost;
 use tidegate_knobs::locks::budget::DEPTH_NS;
 use tidegate_knobs::sched::{BATCH, DEADLINE, NORMAL};
@@ -36,7 +35,12 @@ fn times(agent: &Agent) -> u64 {
 }
 
 fn in_journal(agent: &Agent) -> bool {
-    agent.runtime.journal().entries().iter().any(is_boost)
+    agent
+        .runtime
+        .journal()
+        .entries()
+        .iter()
+        .any(|entry| entry.change.is_boost())
 }
 
 #[test]
@@ -131,7 +135,13 @@ fn a_dead_agents_boosts_are_taken_back_by_the_next_process() {
             if who == "repair" {
                 let (groups, mut journal) = bed.without_agent();
                 fallback::repair_with(&groups, &mut journal, &bed.run_dir(), After::End).unwrap();
-                assert!(!journal.entries().iter().any(is_boost), "{kind:?}");
+                assert!(
+                    !journal
+                        .entries()
+                        .iter()
+                        .any(|entry| entry.change.is_boost()),
+                    "{kind:?}"
+                );
             }
             if who.starts_with("next agent") {
                 let agent = bed.agent().unwrap();

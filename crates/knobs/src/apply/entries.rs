@@ -23,12 +23,14 @@ pub struct HintPlace {
 impl Journal {
     /// Whether a limit of ours is on `group`.
     pub fn limits(&self, group: &GroupPath) -> bool {
-        self.entry(group, is_bandwidth).is_some()
+        self.entry(group, Change::is_bandwidth).is_some()
     }
 
     /// The rate that `group` was limited to before us; `u64::MAX` for not at all.
     pub fn limit_before(&self, group: &GroupPath) -> u64 {
-        let was = self.entry(group, is_bandwidth).map(|entry| &entry.change);
+        let was = self
+            .entry(group, Change::is_bandwidth)
+            .map(|entry| &entry.change);
         match was {
             Some(Change::Bandwidth { was, .. }) => was.rate_ucpu().unwrap_or(u64::MAX),
             _ => u64::MAX,
@@ -44,7 +46,7 @@ impl Journal {
     /// Of the entries with these numbers, those whose knob holds what we did not write, with what was found.
     pub fn outside_writes(&self, which: impl Iterator<Item = usize>) -> Vec<(Entry, String)> {
         let differs = |entry: &Entry| {
-            if is_bandwidth(&entry.change)
+            if entry.change.is_bandwidth()
                 && let Some(ours) = self.own_standing(&entry.group)
             {
                 let found = self.groups.bandwidth(&entry.group).ok()?;
@@ -168,23 +170,4 @@ impl Journal {
             .of_group(group)
             .find(|entry| entry.group == *group && is(&entry.change))
     }
-}
-
-pub(super) fn is_bandwidth(change: &Change) -> bool {
-    matches!(change, Change::Bandwidth { .. })
-}
-
-/// Whether the change puts a group into the idle class, or gives it the least weight where there is none.
-pub(super) fn is_idle_class(change: &Change) -> bool {
-    matches!(change, Change::Idle { .. } | Change::Weight { .. })
-}
-
-/// Whether the change is a soft cap's, into the background and out of it.
-pub fn is_background(change: &Change) -> bool {
-    matches!(change, Change::Background { .. })
-}
-
-/// Whether the entry is a lock holder's boost.
-pub fn is_boost(entry: &Entry) -> bool {
-    matches!(entry.change, Change::Boost(_))
 }

@@ -4,17 +4,8 @@
 use std::sync::Arc;
 
 use super::journal::{Journal, JournalError};
-use crate::group::{GroupError, GroupPath, Groups, WEIGHT_DEFAULT, WEIGHT_MIN};
-
-/// Puts a group into the idle class (or, on kernels without one, to the least weight) or takes it out.
-pub fn set_yielding(groups: &Groups, group: &GroupPath, yielding: bool) -> Result<(), GroupError> {
-    match groups.idle(group)? {
-        Some(idle) if idle == yielding => Ok(()),
-        // Out of the idle class, the kernel gives the default weight.
-        Some(_) => groups.set_idle(group, yielding),
-        None => groups.set_weight(group, if yielding { WEIGHT_MIN } else { WEIGHT_DEFAULT }),
-    }
-}
+use crate::class::set_yielding;
+use crate::group::{GroupPath, WEIGHT_DEFAULT, WEIGHT_MIN};
 
 /// Out of the idle class and of the least weight (or, while side work starves, of the default one).
 pub fn leave_idle_class(

@@ -6,11 +6,9 @@ use std::sync::Arc;
 
 use tidegate_terms as terms;
 
-use super::entries::{is_bandwidth, is_idle_class};
-use super::idle_class::set_yielding;
-use super::quota_tree::QuotaTree;
+use super::own_quota::QuotaTree;
 use crate::bandwidth::Bandwidth;
-use crate::class;
+use crate::class::{self, set_yielding};
 use crate::group::{GroupError, GroupPath, Groups};
 use crate::ledger::{
     self, Change, Entry, Fallback, Ledger, LedgerError, Moving, NewEntry, OpenReport, Outcome,
@@ -123,7 +121,7 @@ impl Journal {
     fn put_back(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<(Entry, Outcome)> {
         let mut outcomes = self.ledger.restore_where(&self.groups, &wanted);
         let failed = |(entry, outcome): &(Entry, Outcome)| {
-            is_bandwidth(&entry.change) && matches!(outcome, Outcome::Failed { .. })
+            entry.change.is_bandwidth() && matches!(outcome, Outcome::Failed { .. })
         };
         if outcomes.iter().any(failed) {
             let mut again = BTreeSet::new();
@@ -168,7 +166,7 @@ impl Journal {
             let outcome = order.after(entry, || {
                 ledger::fall_back(&self.groups, self.ledger.moving(), entry, dead_seconds)
             });
-            if outcome == Outcome::Restored && is_idle_class(&entry.change) {
+            if outcome == Outcome::Restored && entry.change.is_idle_class() {
                 restored.insert(entry.group.clone());
             }
             (outcome != Outcome::Kept).then(|| tell(entry, &outcome))
@@ -313,7 +311,7 @@ impl Journal {
         }
         let quotas = self.ledger.entries().iter();
         let limited: BTreeSet<&GroupPath> = quotas
-            .filter(|entry| is_bandwidth(&entry.change))
+            .filter(|entry| entry.change.is_bandwidth())
             .map(|entry| &entry.group)
             .collect();
         self.quota_tree.retain(|group, _| limited.contains(group));

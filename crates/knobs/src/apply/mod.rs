@@ -5,6 +5,7 @@
 //! | `journal` | opening the journal, putting back, forgetting; what holds without an agent |
 //! | `record` | what is about to be written, recorded first |
 //! | `entries` | what the journal knows of groups and gates, by its entries |
+//! | `own_quota` | a group's own quota, and whether it is lifted |
 //! | `quota_tree` | quotas below quotas: v1's order and its EINVAL |
 //! | `idle_class` | into the idle class and out of it |
 //! | `writer` | the control loop's writes |
@@ -12,12 +13,13 @@
 mod entries;
 mod idle_class;
 mod journal;
+mod own_quota;
 mod quota_tree;
 mod record;
 mod writer;
 
-pub use entries::{HintPlace, is_background, is_boost};
-pub use idle_class::{enter_idle_class, leave_idle_class, set_yielding};
+pub use entries::HintPlace;
+pub use idle_class::{enter_idle_class, leave_idle_class};
 pub use journal::{Journal, JournalError, fallback_of};
 pub use quota_tree::limited_above;
 pub use writer::QuotaWriter;

@@ -5,10 +5,8 @@
 //! gate's own quota, or one that side work gave to a group that it made): a group without a quota has its parent's, which is
 //! the lower one just then. When the parent's rises again, the child gets its own back. So on v1, too, the least holds.
 
-use std::collections::BTreeMap;
-
-use super::entries::is_bandwidth;
 use super::journal::{Journal, JournalError};
+use super::own_quota::{OwnQuota, lifted};
 use crate::bandwidth::Bandwidth;
 use crate::discover::CgroupVersion;
 use crate::group::{GroupError, GroupPath, Groups};
@@ -17,34 +15,6 @@ use tracing::warn;
 
 /// Groups deeper than this below a limited one are not looked at.
 const DEPTH_MAX: u32 = 8;
-
-/// A quota of its own that a group has.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OwnQuota {
-    own: Bandwidth,
-    lifted: bool,
-}
-
-impl OwnQuota {
-    fn standing(&self) -> Bandwidth {
-        if self.lifted {
-            lifted(self.own)
-        } else {
-            self.own
-        }
-    }
-}
-
-/// Every one that the agent knows.
-pub(super) type QuotaTree = BTreeMap<GroupPath, OwnQuota>;
-
-/// The quota taken off, the rest as it is: one write there and one back.
-fn lifted(own: Bandwidth) -> Bandwidth {
-    Bandwidth {
-        quota_us: None,
-        ..own
-    }
-}
 
 /// The lowest ratio on the way: v1 writes quota and period apart, and the tighter order of the two is taken.
 fn lowest(from: &Bandwidth, to: &Bandwidth) -> u128 {
@@ -108,7 +78,9 @@ impl Journal {
             own,
             lifted: own.ratio() > self.least_above(group),
         };
-        let known = self.entry(group, is_bandwidth).map(|entry| entry.id);
+        let known = self
+            .entry(group, Change::is_bandwidth)
+            .map(|entry| entry.id);
         match known {
             None => {
                 let change = Change::Bandwidth {
@@ -174,7 +146,7 @@ impl Journal {
             return u128::MAX;
         }
         let above = self.ledger.entries().iter().filter(|entry| {
-            is_bandwidth(&entry.change) && entry.group != *group && group.is_within(&entry.group)
+            entry.change.is_bandwidth() && entry.group != *group && group.is_within(&entry.group)
         });
         above
             .filter_map(|entry| self.groups.bandwidth(&entry.group).ok())
@@ -232,7 +204,7 @@ impl Journal {
     /// Before a known quota is lifted: what will stand is ours, too.
     fn note_lifted(&mut self, group: &GroupPath, own: &Bandwidth) -> Result<(), JournalError> {
         let to = lifted(*own);
-        let Some(entry) = self.entry(group, is_bandwidth) else {
+        let Some(entry) = self.entry(group, Change::is_bandwidth) else {
             return Ok(());
         };
         let id = entry.id;
@@ -292,7 +264,7 @@ impl Journal {
 
     fn record_lifted(&mut self, group: &GroupPath, found: Bandwidth) -> Result<(), JournalError> {
         let to = lifted(found);
-        let id = match self.entry(group, is_bandwidth) {
+        let id = match self.entry(group, Change::is_bandwidth) {
             Some(entry) => entry.id,
             None => {
                 let gate = self.gate_around(group);

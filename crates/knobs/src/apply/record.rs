@@ -1,6 +1,5 @@
 //! What is about to be written, recorded first.
 
-use super::entries::{is_background, is_bandwidth};
 use super::journal::{Journal, JournalError};
 use crate::bandwidth::Bandwidth;
 use crate::group::{CpuClass, GroupPath, Placement, WEIGHT_DEFAULT, WEIGHT_MIN};
@@ -67,7 +66,7 @@ impl Journal {
         was: Bandwidth,
         fallback: Fallback,
     ) -> Result<(), JournalError> {
-        if self.entry(group, is_bandwidth).is_some() {
+        if self.entry(group, Change::is_bandwidth).is_some() {
             return Ok(());
         }
         let entry = self.new_entry(group, gate, limit_change(was), fallback)?;
@@ -82,7 +81,9 @@ impl Journal {
         standing: &Bandwidth,
         intended: &Bandwidth,
     ) -> Result<(), JournalError> {
-        let id = self.entry(group, is_bandwidth).map(|entry| entry.id);
+        let id = self
+            .entry(group, Change::is_bandwidth)
+            .map(|entry| entry.id);
         // What another writer wrote over ours does not become ours by being written over: it would be taken for it later.
         let known = id.and_then(|id| self.ledger.moving().get(id));
         let standing = match &known {
@@ -126,7 +127,7 @@ impl Journal {
         was: CpuClass,
         fallback: Fallback,
     ) -> Result<(), JournalError> {
-        if self.entry(group, is_background).is_none() {
+        if self.entry(group, Change::is_background).is_none() {
             let entry = self.new_entry(group, gate, Change::Background { was }, fallback)?;
             self.ledger.record(entry)?;
         }
@@ -154,7 +155,10 @@ impl Journal {
 
     /// A group with a soft cap is to have another weight whenever it is not in the background. False where it has no such cap.
     pub fn record_weight(&mut self, group: &GroupPath, weight: u32) -> Result<bool, JournalError> {
-        let Some(id) = self.entry(group, is_background).map(|entry| entry.id) else {
+        let Some(id) = self
+            .entry(group, Change::is_background)
+            .map(|entry| entry.id)
+        else {
             return Ok(false);
         };
         let raw = self.groups.weight_raw(weight);
@@ -245,7 +249,10 @@ impl Journal {
 
     /// That write failed: what stands is noted, so that it is not taken for an outside write.
     pub fn write_failed(&mut self, group: &GroupPath) {
-        let Some(id) = self.entry(group, is_bandwidth).map(|entry| entry.id) else {
+        let Some(id) = self
+            .entry(group, Change::is_bandwidth)
+            .map(|entry| entry.id)
+        else {
             return;
         };
         if let Ok(stands) = self.groups.bandwidth(group) {

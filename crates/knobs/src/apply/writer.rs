@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::idle_class::{leave_idle_class, set_yielding};
+use super::idle_class::leave_idle_class;
 use super::journal::{Journal, JournalError};
 use crate::bandwidth::Bandwidth;
+use crate::class::set_yielding;
 use crate::control::{Apply, ApplyError};
 use crate::group::{GroupError, GroupPath, Groups};
 use crate::sync::lock;

@@ -87,6 +87,26 @@ impl Change {
             Self::Boost(_) => "turn of a lock's holder",
         }
     }
+
+    /// Whether it is a limit.
+    pub fn is_bandwidth(&self) -> bool {
+        matches!(self, Self::Bandwidth { .. })
+    }
+
+    /// Whether it puts a group into the idle class, or gives it the least weight where there is none.
+    pub fn is_idle_class(&self) -> bool {
+        matches!(self, Self::Idle { .. } | Self::Weight { .. })
+    }
+
+    /// Whether it is a soft cap's, into the background and out of it.
+    pub fn is_background(&self) -> bool {
+        matches!(self, Self::Background { .. })
+    }
+
+    /// Whether it is a lock holder's boost.
+    pub fn is_boost(&self) -> bool {
+        matches!(self, Self::Boost(_))
+    }
 }
 
 /// What the guardian does with a knob when the agent is gone.

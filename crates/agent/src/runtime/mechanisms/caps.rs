@@ -4,7 +4,6 @@
 //! its group gets into the journal and, until the loop has polled, into the background.
 
 use tidegate_api::{ApiError, CapView};
-use tidegate_knobs::apply::is_background;
 use tidegate_knobs::control::SoftCapped;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::ledger::Entry;
@@ -127,7 +126,7 @@ fn enforce_soft(
 
 /// Takes a group out of the background for good.
 fn withdraw_soft(kernel: &Kernel, control_loop: &ControlLoop, group: &GroupPath) -> Vec<String> {
-    let ours = |entry: &Entry| entry.group == *group && is_background(&entry.change);
+    let ours = |entry: &Entry| entry.group == *group && entry.change.is_background();
     if !kernel.journal().entries().iter().any(ours) {
         return Vec::new();
     }
