@@ -6,6 +6,8 @@
 
 mod cpu;
 mod cpuset;
+mod group;
+mod process;
 mod procfs;
 mod sched;
 mod tree;
@@ -16,43 +18,11 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use group::Mount;
+pub use process::FakeProcess;
 use tidegate_kfs::sched_attr::{SchedWrite, TaskSched};
 use tidegate_kfs::{DirEntry, FileStat, KernelFs, KfsError, KfsResult, Op, task_path};
-use tree::{Mount, State};
-
-/// A process for the fake.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FakeProcess {
-    /// Its number.
-    pub pid: i32,
-    /// When it started.
-    pub start_ticks: u64,
-    /// Real and effective user.
-    pub uid: u32,
-    /// Its short name.
-    pub comm: String,
-    /// Threads besides the first: number and whether it is real-time.
-    pub threads: Vec<(i32, bool)>,
-    /// Whether the first thread is real-time.
-    pub real_time: bool,
-    /// Whether it is a kernel thread.
-    pub kernel_thread: bool,
-}
-
-impl FakeProcess {
-    /// An ordinary process of root's.
-    pub fn new(pid: i32) -> Self {
-        Self {
-            pid,
-            start_ticks: 1_000 + pid.unsigned_abs() as u64,
-            uid: 0,
-            comm: "work".to_owned(),
-            threads: Vec::new(),
-            real_time: false,
-            kernel_thread: false,
-        }
-    }
-}
+use tree::State;
 
 /// A machine's kernel files in memory.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::tree::Process;
-use super::{FakeFs, FakeProcess};
+use super::FakeFs;
+use super::process::{FakeProcess, Process};
 use tidegate_kfs::sched_attr::{BATCH, DEADLINE, EXT, FIFO, IDLE, NORMAL, SchedWrite, TaskSched};
 
 /// The fake's default slice: that of a machine with two CPUs.

@@ -4,101 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use super::{FakeProcess, procfs};
+use super::group::{Group, Mount};
+use super::process::{FakeProcess, Process};
+use super::procfs::Procfs;
+use super::sched::Sched;
 use tidegate_kfs::{DirEntry, FileStat};
-
-#[derive(Debug)]
-pub(super) struct Mount {
-    pub path: PathBuf,
-    pub version: u8,
-    pub controllers: Vec<String>,
-}
-
-#[derive(Debug)]
-pub(super) struct Group {
-    pub ino: u64,
-    pub quota_us: Option<u64>,
-    pub period_us: u64,
-    pub burst_us: u64,
-    pub idle: bool,
-    /// v1's shares; v2's weight is kept apart, in its own unit.
-    pub shares: u64,
-    pub weight: u64,
-    pub usage_ns: u64,
-    pub nr_periods: u64,
-    pub nr_throttled: u64,
-    pub throttled_ns: u64,
-    /// As written; empty for none of its own.
-    pub cpus: Vec<u32>,
-    pub mems: String,
-    pub threaded: bool,
-    pub subtree: BTreeSet<String>,
-    pub has_program: bool,
-}
-
-impl Group {
-    fn new(ino: u64) -> Self {
-        let mut group = Self {
-            ino,
-            quota_us: None,
-            period_us: 0,
-            burst_us: 0,
-            idle: false,
-            shares: 0,
-            weight: 0,
-            usage_ns: 0,
-            nr_periods: 0,
-            nr_throttled: 0,
-            throttled_ns: 0,
-            cpus: Vec::new(),
-            mems: String::new(),
-            threaded: false,
-            subtree: BTreeSet::new(),
-            has_program: false,
-        };
-        group.reset_cpu();
-        group
-    }
-
-    /// What a group has when the cpu controller comes to it.
-    pub fn reset_cpu(&mut self) {
-        self.quota_us = None;
-        self.period_us = 100_000;
-        self.burst_us = 0;
-        self.idle = false;
-        self.shares = 1_024;
-        self.weight = 100;
-    }
-}
-
-#[derive(Debug)]
-pub(super) struct Process {
-    pub facts: FakeProcess,
-    /// Its group's directory in each mount, by the mount's number.
-    pub at: Vec<PathBuf>,
-    /// Ends of pipes, which go with it.
-    pub held: Vec<OwnedFd>,
-    /// Threads that were moved alone, and where they are in each mount.
-    pub apart: BTreeMap<i32, Vec<PathBuf>>,
-}
-
-impl Process {
-    /// Every thread, the first one first.
-    pub fn tids(&self) -> impl Iterator<Item = i32> {
-        let others = self.facts.threads.iter().map(|(tid, _)| *tid);
-        std::iter::once(self.facts.pid).chain(others)
-    }
-
-    /// Where a thread is.
-    pub fn place(&self, tid: i32, mount: usize) -> &Path {
-        &self.apart.get(&tid).unwrap_or(&self.at)[mount]
-    }
-
-    /// Whether any thread is in this very group.
-    pub fn is_in(&self, mount: usize, dir: &Path) -> bool {
-        self.tids().any(|tid| self.place(tid, mount) == dir)
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -110,7 +20,7 @@ pub(super) struct State {
     pub read_only: bool,
     pub hidden: BTreeSet<String>,
     pub rt_group_sched: bool,
-    pub sched: super::sched::Sched,
+    pub sched: Sched,
 }
 
 impl State {
@@ -145,6 +55,14 @@ impl State {
             std::io::pipe().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
         process.held.push(its.into());
         Ok(ours.into())
+    }
+
+    fn procfs(&self) -> Procfs<'_> {
+        Procfs {
+            mounts: &self.mounts,
+            procs: &self.procs,
+            read_only: self.read_only,
+        }
     }
 
     fn take_ino(&mut self) -> u64 {
@@ -226,7 +144,8 @@ impl State {
         if let Some(contents) = self.files.get(path) {
             return Ok(contents.clone());
         }
-        procfs::read(self, path)
+        self.procfs()
+            .read(path)
             .map(String::into_bytes)
             .ok_or(libc::ENOENT)
     }
@@ -301,7 +220,7 @@ impl State {
                 name: name.to_owned(),
                 is_dir: true,
             }));
-        } else if let Some(names) = procfs::list(self, path) {
+        } else if let Some(names) = self.procfs().list(path) {
             entries.extend(
                 names
                     .into_iter()
@@ -329,10 +248,10 @@ impl State {
             (group.ino, true)
         } else if self.split(path).is_some()
             || self.files.contains_key(path)
-            || procfs::read(self, path).is_some()
+            || self.procfs().read(path).is_some()
         {
             (0, false)
-        } else if procfs::list(self, path).is_some()
+        } else if self.procfs().list(path).is_some()
             || self.files.keys().any(|file| file.starts_with(path))
         {
             (0, true)

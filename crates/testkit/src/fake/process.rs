@@ -1,0 +1,68 @@
+//! The fake's processes: what a test says of one, and where its threads are.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// A process for the fake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FakeProcess {
+    /// Its number.
+    pub pid: i32,
+    /// When it started.
+    pub start_ticks: u64,
+    /// Real and effective user.
+    pub uid: u32,
+    /// Its short name.
+    pub comm: String,
+    /// Threads besides the first: number and whether it is real-time.
+    pub threads: Vec<(i32, bool)>,
+    /// Whether the first thread is real-time.
+    pub real_time: bool,
+    /// Whether it is a kernel thread.
+    pub kernel_thread: bool,
+}
+
+impl FakeProcess {
+    /// An ordinary process of root's.
+    pub fn new(pid: i32) -> Self {
+        Self {
+            pid,
+            start_ticks: 1_000 + pid.unsigned_abs() as u64,
+            uid: 0,
+            comm: "work".to_owned(),
+            threads: Vec::new(),
+            real_time: false,
+            kernel_thread: false,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Process {
+    pub facts: FakeProcess,
+    /// Its group's directory in each mount, by the mount's number.
+    pub at: Vec<PathBuf>,
+    /// Ends of pipes, which go with it.
+    pub held: Vec<OwnedFd>,
+    /// Threads that were moved alone, and where they are in each mount.
+    pub apart: BTreeMap<i32, Vec<PathBuf>>,
+}
+
+impl Process {
+    /// Every thread, the first one first.
+    pub fn tids(&self) -> impl Iterator<Item = i32> {
+        let others = self.facts.threads.iter().map(|(tid, _)| *tid);
+        std::iter::once(self.facts.pid).chain(others)
+    }
+
+    /// Where a thread is.
+    pub fn place(&self, tid: i32, mount: usize) -> &Path {
+        &self.apart.get(&tid).unwrap_or(&self.at)[mount]
+    }
+
+    /// Whether any thread is in this very group.
+    pub fn is_in(&self, mount: usize, dir: &Path) -> bool {
+        self.tids().any(|tid| self.place(tid, mount) == dir)
+    }
+}
