@@ -100,14 +100,14 @@ impl Sched {
 
     pub(crate) fn select_wake(&mut self, k: &Kernel, task: TaskId, waker: Waker) -> CpuId {
         match self {
-            Sched::Fair(fair) => place::select_wake(k, fair, task, waker),
+            Sched::Fair(fair) => fair.select_wake(k, task, waker),
             Sched::Ext(ext) => ext.select_cpu(k, task, k.task(task).cpu),
         }
     }
 
     pub(crate) fn select_new(&mut self, k: &Kernel, task: TaskId, parent: CpuId) -> CpuId {
         match self {
-            Sched::Fair(fair) => place::select_new(k, fair, task, parent),
+            Sched::Fair(fair) => fair.select_new(k, task, parent),
             Sched::Ext(ext) => ext.select_cpu(k, task, parent),
         }
     }

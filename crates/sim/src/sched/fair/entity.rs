@@ -1,7 +1,7 @@
 //! What competes, and where: entities and run queues.
 
+use super::links::Links;
 use super::pelt::LoadAvg;
-use super::tree::Links;
 use super::weight::{NICE_0, WEIGHT_SHIFT};
 use crate::Ns;
 use crate::kernel::NONE;

@@ -6,7 +6,7 @@
 //! too ([`Entity`]). What runs is found from the root down, what runs is charged from the
 //! task up. Files, by idea:
 //!
-//! - `tree`: the order of those who wait;
+//! - `tree`: the order of those who wait, by their `links`;
 //! - `cfs`: the same in kernels before 6.6, with the latency hints of 2022 as a switch;
 //! - `eevdf`: whose turn it is among equals of one queue (kernel 6.12 to 6.18);
 //! - `queue`: entering and leaving queues, up the hierarchy;
@@ -25,6 +25,7 @@ mod cfs;
 mod eevdf;
 mod entity;
 mod group;
+mod links;
 mod order;
 mod pelt;
 mod queue;
@@ -37,7 +38,7 @@ use crate::config::{CfsConfig, EevdfConfig};
 use crate::ids::{CpuId, GroupId, TaskId};
 use crate::kernel::{Kernel, NONE};
 use crate::sched::balance::Balance;
-use crate::sched::place::Placement;
+use crate::sched::place::{Placement, Waker, idlest_cpu};
 use crate::spec::Policy;
 use entity::{Entity, Rq};
 use order::Order;
@@ -170,6 +171,20 @@ impl Fair {
         // A new task counts as one that always ran.
         e.avg.attach(e.load() as u64);
         self.order.ents.push(e);
+    }
+
+    /// The CPU for a task that wakes.
+    pub(crate) fn select_wake(&mut self, k: &Kernel, task: TaskId, waker: Waker) -> CpuId {
+        // Taken out for the while, so that the class can be asked for loads.
+        let mut placement = std::mem::take(&mut self.placement);
+        let cpu = placement.select_wake(k, self, task, waker);
+        self.placement = placement;
+        cpu
+    }
+
+    /// The CPU for a new task.
+    pub(crate) fn select_new(&self, k: &Kernel, task: TaskId, parent: CpuId) -> CpuId {
+        idlest_cpu(k, self, task, parent)
     }
 
     /// Tells the machine what is on a CPU.

@@ -8,48 +8,9 @@
 //! linked by number; priorities are a hash of the number, so the shape depends
 //! on nothing but the history of the queue.
 
-use super::Entity;
+use super::entity::Entity;
+use super::links::Links;
 use crate::kernel::NONE;
-
-/// A node's links and sums.
-#[derive(Clone, Copy)]
-pub(crate) struct Links {
-    pub(crate) left: u32,
-    pub(crate) right: u32,
-    priority: u32,
-    /// What the tree is sorted by: deadline (EEVDF) or vruntime (CFS).
-    pub(crate) key: i64,
-    /// Arrival: equal keys stay in order.
-    pub(crate) seq: u64,
-    pub(crate) min_vruntime: i64,
-    pub(crate) min_slice: u64,
-}
-
-impl Links {
-    pub(super) fn new(number: u32) -> Links {
-        Links {
-            left: NONE,
-            right: NONE,
-            priority: mix(number),
-            key: 0,
-            seq: 0,
-            min_vruntime: 0,
-            min_slice: 0,
-        }
-    }
-
-    fn before(&self, other: &Links) -> bool {
-        (self.key, self.seq) < (other.key, other.seq)
-    }
-}
-
-/// A fixed permutation of the numbers (Murmur3's finisher): treap priorities.
-fn mix(number: u32) -> u32 {
-    let mut x = number.wrapping_add(0x9e37_79b9);
-    x = (x ^ (x >> 16)).wrapping_mul(0x85eb_ca6b);
-    x = (x ^ (x >> 13)).wrapping_mul(0xc2b2_ae35);
-    x ^ (x >> 16)
-}
 
 /// Brings a node's sums up to date with its children's.
 #[inline]

@@ -7,7 +7,7 @@ use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
 
 /// The CPU for a new task: the idlest cache, in it the idlest core, in it the idlest CPU.
-pub(super) fn idlest_cpu(k: &Kernel, loads: &impl Loads, task: TaskId, parent: CpuId) -> CpuId {
+pub(crate) fn idlest_cpu(k: &Kernel, loads: &impl Loads, task: TaskId, parent: CpuId) -> CpuId {
     let topology = &k.cfg.topology;
     let llc = idlest(
         k,

@@ -16,7 +16,7 @@ mod tests;
 use crate::Ns;
 use crate::ids::{CpuId, TaskId};
 use crate::kernel::Kernel;
-use crate::sched::fair::Fair;
+pub(crate) use fork::idlest_cpu;
 
 /// imbalance_pct of a domain above the core's.
 const IMBALANCE_PERCENT: u64 = 117;
@@ -67,20 +67,6 @@ pub(crate) struct Placement {
     idle_core: Vec<bool>,
     /// How many CPUs of a cache a search looks at (SIS_UTIL), by the cache's utilisation.
     scan: Vec<u32>,
-}
-
-/// The CPU for a task that wakes.
-pub(crate) fn select_wake(k: &Kernel, fair: &mut Fair, task: TaskId, waker: Waker) -> CpuId {
-    // Taken out for the while, so that the class can be asked for loads.
-    let mut placement = std::mem::take(&mut fair.placement);
-    let cpu = placement.select_wake(k, fair, task, waker);
-    fair.placement = placement;
-    cpu
-}
-
-/// The CPU for a new task.
-pub(crate) fn select_new(k: &Kernel, fair: &Fair, task: TaskId, parent: CpuId) -> CpuId {
-    fork::idlest_cpu(k, fair, task, parent)
 }
 
 impl Placement {
