@@ -5,8 +5,8 @@
 //! Use is read from perf's clock of the load's group, or from the loads' own where that is not available ([`Clock`]), and
 //! the longest stop is what the hog itself saw.
 
+use super::host_cells::{Keeper, Lengths, Load, Run, SLEEPER_US};
 use super::soft::Soft;
-use super::tables::Rate;
 use super::{host_report, soft as caps_soft};
 use crate::beds::host::arms::plain;
 use crate::beds::host::cgroup::{Group, Hierarchy};
@@ -25,193 +25,7 @@ use crate::{Engine, LabError, clock, stop};
 /// Hard caps that are tried, ‰ of one CPU.
 const CAPS: [u32; 5] = [10, 50, 200, 500, 900];
 const CAPS_QUICK: [u32; 2] = [50, 500];
-/// The sleeping task works this long and sleeps that long: it wants 800 ‰.
-const SLEEPER_US: (u64, u64) = (4_000, 1_000);
 const PARENTS: usize = 2;
-
-/// Who keeps the cap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeper {
-    /// `tidegate run --cap`.
-    Tidegate,
-    /// The ext engine with a gate for the load's group.
-    Ext,
-    /// A quota on a group, written once by hand.
-    Quota,
-    /// cpulimit's law: SIGSTOP and SIGCONT.
-    Cpulimit,
-}
-
-impl Keeper {
-    /// In the tables' order.
-    pub const ALL: [Keeper; 4] = [
-        Keeper::Tidegate,
-        Keeper::Ext,
-        Keeper::Quota,
-        Keeper::Cpulimit,
-    ];
-
-    /// Those that are run: cpulimit's law is no matter of engines.
-    fn of(engine: Engine) -> impl Iterator<Item = Keeper> {
-        let other = match engine {
-            Engine::Knobs => Keeper::Ext,
-            Engine::Ext => Keeper::Cpulimit,
-        };
-        Keeper::ALL.into_iter().filter(move |k| *k != other)
-    }
-
-    /// In tables.
-    pub fn label(self) -> &'static str {
-        match self {
-            Keeper::Tidegate => "Tidegate",
-            Keeper::Ext => "ext engine",
-            Keeper::Quota => "quota by hand",
-            Keeper::Cpulimit => "cpulimit's law",
-        }
-    }
-
-    /// In JSON and CSV.
-    pub fn key(self) -> &'static str {
-        match self {
-            Keeper::Tidegate => "tidegate",
-            Keeper::Ext => "ext",
-            Keeper::Quota => "quota",
-            Keeper::Cpulimit => "cpulimit",
-        }
-    }
-}
-
-/// What is capped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
-    /// One thread that always wants the CPU.
-    Hog,
-    /// Parents that fork without end.
-    Forks,
-    /// A task that works 4 ms and sleeps 1 ms.
-    Sleeper,
-}
-
-impl Load {
-    /// In the tables' order.
-    pub const ALL: [Load; 3] = [Load::Hog, Load::Forks, Load::Sleeper];
-
-    /// In tables.
-    pub fn label(self) -> &'static str {
-        match self {
-            Load::Hog => "a hog",
-            Load::Forks => "a group that forks",
-            Load::Sleeper => "a task that sleeps",
-        }
-    }
-
-    /// In JSON and CSV.
-    pub fn key(self) -> &'static str {
-        match self {
-            Load::Hog => "hog",
-            Load::Forks => "forks",
-            Load::Sleeper => "sleeper",
-        }
-    }
-
-    /// What it gets under this cap: no more than it wants.
-    pub fn due_ppt(self, cap_ppt: u32) -> f64 {
-        let (work, sleep) = SLEEPER_US;
-        let wants = match self {
-            Load::Sleeper => 1000.0 * work as f64 / (work + sleep) as f64,
-            _ => 1000.0,
-        };
-        f64::from(cap_ppt).min(wants)
-    }
-
-    fn start(
-        self,
-        setup: &Setup,
-        join: &[std::path::PathBuf],
-        wrap: &dyn Fn(&[String]) -> std::process::Command,
-    ) -> Result<Worker, LabError> {
-        let sleeper = [
-            "--work-us".into(),
-            SLEEPER_US.0.to_string(),
-            "--sleep-us".into(),
-            SLEEPER_US.1.to_string(),
-        ];
-        let (kind, args, threads) = match self {
-            Load::Hog => ("hog", Vec::new(), 1),
-            Load::Sleeper => ("hog", sleeper.to_vec(), 1),
-            Load::Forks => ("forks", Vec::new(), PARENTS),
-        };
-        let plan = WorkerPlan {
-            exe: &setup.exe,
-            kind,
-            args,
-            threads,
-        };
-        Worker::start(&plan, join, wrap)
-    }
-}
-
-/// One cap, one load, one keeper.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Run {
-    /// Who keeps it.
-    pub keeper: Keeper,
-    /// What is capped.
-    pub load: Load,
-    /// The cap.
-    pub cap_ppt: u32,
-}
-
-impl Run {
-    /// `windows_ppt` is the use in each window, ‰ of a CPU, by perf's clock of the group or as the load told it.
-    pub fn sample(self, windows_ppt: &[f64], by_group: bool) -> Sample<Run> {
-        let cap_ppt = f64::from(self.cap_ppt);
-        let due_ppt = self.load.due_ppt(self.cap_ppt);
-        let mut rate = Rate::of(self.cap_ppt, due_ppt, windows_ppt);
-        if due_ppt < cap_ppt {
-            // A cap that does not bind is kept by whatever stays below it: its sleeps take longer than they should.
-            rate.due_ppt = rate.worst_ppt.min(cap_ppt);
-        }
-        let sample = Sample::new(self)
-            .with("kind", "hard")
-            .with("keeper", self.keeper.key())
-            .with("load", self.load.key());
-        rate.figures(sample)
-            .with("off_ppt", rate.off())
-            .with("clock", if by_group { "group" } else { "loads" })
-            .aside("by_group", f64::from(u8::from(by_group)))
-    }
-}
-
-/// Lengths of a run.
-#[derive(Clone, Copy, Debug)]
-pub struct Lengths {
-    /// The keeper settles.
-    pub settle_s: f64,
-    /// A window.
-    pub window_s: f64,
-    /// Windows.
-    pub windows: u32,
-}
-
-impl Lengths {
-    fn of(options: &LabOptions) -> Self {
-        let settle_s = if options.quick { 1.0 } else { 3.0 };
-        if options.engine == Engine::Ext {
-            // What ext promises it promises for a second.
-            return Lengths {
-                settle_s,
-                window_s: 1.0,
-                windows: options.rounds.unwrap_or(if options.quick { 2 } else { 5 }),
-            };
-        }
-        Lengths {
-            settle_s,
-            window_s: if options.quick { 2.0 } else { 10.0 },
-            windows: options.rounds.unwrap_or(1).max(1),
-        }
-    }
-}
 
 /// Runs the experiment.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
@@ -295,12 +109,12 @@ fn measure(
     };
     let (mut worker, limiter) = if let Some(tidegate) = agent {
         let cap = format!("{cap_ppt}‰");
-        let worker = load.start(setup, &join, &|words| {
+        let worker = start(load, setup, &join, &|words| {
             tidegate.run(&["--cap-hard", &cap], words)
         })?;
         (worker, None)
     } else {
-        let worker = load.start(setup, &join, &plain)?;
+        let worker = start(load, setup, &join, &plain)?;
         let limiter = match keeper {
             Keeper::Cpulimit => Some(Cpulimit::start(worker.pid(), cap_ppt)?),
             _ => None,
@@ -341,6 +155,32 @@ fn measure(
             stop_us.map_or(f64::NAN, |us| us / 1000.0),
         )
         .with("cost_ppt", cost_ppt))
+}
+
+fn start(
+    load: Load,
+    setup: &Setup,
+    join: &[std::path::PathBuf],
+    wrap: &dyn Fn(&[String]) -> std::process::Command,
+) -> Result<Worker, LabError> {
+    let sleeper = [
+        "--work-us".into(),
+        SLEEPER_US.0.to_string(),
+        "--sleep-us".into(),
+        SLEEPER_US.1.to_string(),
+    ];
+    let (kind, args, threads) = match load {
+        Load::Hog => ("hog", Vec::new(), 1),
+        Load::Sleeper => ("hog", sleeper.to_vec(), 1),
+        Load::Forks => ("forks", Vec::new(), PARENTS),
+    };
+    let plan = WorkerPlan {
+        exe: &setup.exe,
+        kind,
+        args,
+        threads,
+    };
+    Worker::start(&plan, join, wrap)
 }
 
 /// The terms of the gate that keeps a hard cap under ext.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::host::{Keeper, Lengths, Load, Run};
+use super::host_cells::{Keeper, Lengths, Load, Run};
 use super::soft::{Cell, Soft};
 use super::tables::{self, Rate, Series};
 use crate::LabError;

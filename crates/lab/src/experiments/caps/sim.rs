@@ -7,91 +7,25 @@
 
 use tidegate_sim::workloads::{Common, ForkStorm, Hog, Kind, Work};
 use tidegate_sim::{
-    Bandwidth, CapScope, CapTerms, Ctx, ExtConfig, GroupId, GroupSpec, Machine, MachineConfig, Op,
-    Scheduler, Simulation, TaskId,
+    Bandwidth, CapScope, CapTerms, Ctx, GroupId, GroupSpec, Machine, Op, Simulation, TaskId,
 };
 
+use super::sim_cells::{Build, Cell, Engine, SOFT, STORM_PPT, config, scope_name};
 use super::sim_report;
 use super::tables::Rate;
 use crate::LabError;
-use crate::beds::sim::{MS, S, Stage, advance, built, derive, latency, plain};
+use crate::beds::sim::{MS, S, Stage, advance, built, derive, latency};
 use crate::dist::Latency;
 use crate::options::LabOptions;
 use crate::report::{Report, Sample, Samples};
 
 /// Caps that are tried, in parts per thousand of one CPU.
 pub const RATES: [u32; 13] = [1, 2, 5, 10, 20, 50, 100, 200, 350, 500, 700, 900, 1000];
-/// Soft caps beside competition.
-pub const SOFT: [u32; 3] = [0, 100, 300];
-/// The cap of a fork storm.
-pub const STORM_PPT: u32 = 100;
 const STORM_CPUS: u32 = 8;
 const STORM_PARENTS: u32 = 4;
 /// kernbench -j 8 on two CPUs.
 const BUILD_JOBS: u32 = 8;
 const BUILD_CPUS: u32 = 2;
-
-/// Who keeps the caps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// On sched_ext, by task.
-    Ext,
-    /// A quota on a group of its own.
-    Knobs,
-}
-
-impl Engine {
-    /// In tables.
-    pub fn label(self) -> &'static str {
-        match self {
-            Engine::Ext => "ext",
-            Engine::Knobs => "knobs",
-        }
-    }
-}
-
-/// What a build runs under.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Build {
-    /// No cap anywhere.
-    Uncapped,
-    /// Caps of as many CPUs as there are on every job: they are charged and do not bind. In scope task one
-    /// of a CPU or more would be off, which is no cap.
-    Unused,
-    /// Soft caps of 0 on every job.
-    SoftZero,
-}
-
-impl Build {
-    /// In reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Build::Uncapped => "none",
-            Build::Unused => "unused",
-            Build::SoftZero => "soft 0",
-        }
-    }
-}
-
-/// One simulation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cell {
-    /// Hogs that always run, each with another cap, on CPUs enough.
-    Continuous(Engine),
-    /// A hog with this cap that has slept for five seconds.
-    AfterSleep(Engine, u32),
-    /// A hog with this soft cap on a CPU of its own.
-    SoftIdle(u32),
-    /// ... beside a hog without.
-    SoftBusy(u32),
-    /// ... beside a task of 22 % in 4 ms, whose wakeups tell how soon the capped one yields; the hog
-    /// has a cap, or a nice value of 0 and none (absent).
-    SoftYields(Option<u32>),
-    /// A storm of forks under a cap.
-    Storm(Engine, CapScope),
-    /// A build.
-    Build(Build),
-}
 
 struct Lengths {
     windows: u64,
@@ -132,18 +66,6 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         |c| simulate(*c, &lengths, options.seed),
     )?;
     sim_report::report(&stage, Samples(samples.concat()))
-}
-
-/// The machine of a cell.
-pub fn config(engine: Engine, cpus: u32, seed: u64) -> MachineConfig {
-    let plain = plain(cpus, seed);
-    match engine {
-        Engine::Knobs => plain,
-        Engine::Ext => MachineConfig {
-            scheduler: Scheduler::Ext(ExtConfig::for_cpus(cpus)),
-            ..plain
-        },
-    }
 }
 
 fn hard(ppt: u32, scope: CapScope) -> CapTerms {
@@ -218,15 +140,6 @@ fn simulate(c: Cell, lengths: &Lengths, seed: u64) -> Result<Vec<Sample<Cell>>, 
             .with("caps", build.name())
             .with("elapsed_s", compile(build, lengths.children, seed)?),
     }])
-}
-
-/// In reports.
-pub fn scope_name(scope: CapScope) -> &'static str {
-    match scope {
-        CapScope::Task => "task",
-        CapScope::Process => "process",
-        CapScope::Group => "group",
-    }
 }
 
 fn common(name: &str, group: GroupId, seed: u64) -> Common {

@@ -2,7 +2,7 @@
 
 use tidegate_sim::CapScope;
 
-use super::sim::{Build, Cell, Engine, SOFT, STORM_PPT, config, scope_name};
+use super::sim_cells::{Build, Cell, Engine, SOFT, STORM_PPT, config, scope_name};
 use super::tables::{self, Rate, Series};
 use crate::LabError;
 use crate::beds::sim::Stage;
