@@ -6,7 +6,7 @@ use crate::beds::host::arms::Arm;
 use crate::beds::host::foreign::SideWork;
 use crate::beds::host::tidegate::Tidegate;
 use crate::experiments::headroom::LEVEL_ONE_PCT;
-use crate::experiments::headroom::host::{Bench, Times};
+use crate::experiments::headroom::bench::{Bench, Times};
 use crate::experiments::headroom::report::{Run, Slowdown};
 use crate::options::LabOptions;
 use crate::progress::Progress;

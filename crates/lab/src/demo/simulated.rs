@@ -6,7 +6,8 @@ use crate::beds::Bed;
 use crate::beds::sim::control::Control;
 use crate::beds::sim::{MS, Stage, jobs};
 use crate::experiments::headroom::report::Slowdown;
-use crate::experiments::headroom::sim::{Arm, Cell, Lengths, config, simulate};
+use crate::experiments::headroom::sim::{Lengths, simulate};
+use crate::experiments::headroom::sim_cells::{Arm, Cell, config};
 use crate::options::LabOptions;
 use crate::progress::Progress;
 

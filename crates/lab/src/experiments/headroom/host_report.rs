@@ -1,8 +1,8 @@
 //! The report of a real kernel: paired ratios with their intervals, the cpu.headroom patches' table beside ours.
 
 use super::LEVEL_ONE_PCT;
-use super::host::Bench;
-use super::report::{AVERAGE, By, P99, Pick, Placing, Run};
+use super::bench::{Bench, STEAL_LOUD_PCT};
+use super::report::{AVERAGE, By, P99, Pick, Run};
 use crate::LabError;
 use crate::beds::host::LOUD_PCT;
 use crate::beds::host::arms::Arm;
@@ -10,28 +10,9 @@ use crate::experiments::published;
 use crate::report::{Headline, Report, Sample, Samples, Table, cell, plots};
 use crate::stats::{bootstrap95, geometric_mean, mean, most, with_interval};
 
-const STEAL_LOUD_PCT: f64 = 5.0;
 const TIDEGATE: Arm = Arm::Tidegate { headroom_pct: 30 };
 const TIDEGATE_20: Arm = Arm::Tidegate { headroom_pct: 20 };
 const EXT: Arm = Arm::Ext { headroom_pct: 30 };
-
-impl Placing for Arm {
-    const NO_SIDE: Arm = Arm::NoSide;
-    const CPU_IDLE: Arm = Arm::CpuIdle;
-
-    fn key(self) -> String {
-        Arm::key(self)
-    }
-
-    fn kept_pct(self) -> f64 {
-        f64::from(self.headroom_pct().unwrap_or(0))
-    }
-}
-
-/// Whether a run tells of others as much as of its arm.
-pub fn is_loud(steal_pct: f64, other_pct: f64) -> bool {
-    steal_pct > STEAL_LOUD_PCT || other_pct > LOUD_PCT
-}
 
 /// All runs and what was set up for them.
 struct HostRuns<'a> {

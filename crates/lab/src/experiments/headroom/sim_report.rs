@@ -1,7 +1,7 @@
 //! The report of simulated machines: ratios by load and size, and over the range of the contention coefficients.
 
 use super::report::{AVERAGE, By, P99, Pick, Placing, Slowdown};
-use super::sim::{Arm, Cell, config};
+use super::sim_cells::{Arm, Cell, arm, config};
 use crate::LabError;
 use crate::beds::sim::Stage;
 use crate::beds::sim::control::Control;
@@ -11,13 +11,6 @@ use crate::report::{Headline, Report, Sample, Samples, Table, cell, plots};
 use crate::stats::least;
 
 const BOTH: [By; 2] = [AVERAGE, P99];
-
-const fn arm(control: Control, headroom_pct: u32) -> Arm {
-    Arm {
-        control,
-        headroom_pct,
-    }
-}
 
 /// All runs, and what was chosen for them.
 struct SimRuns {
