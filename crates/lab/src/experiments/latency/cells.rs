@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::host::{Cell, How, Lengths};
+use super::host_cells::{Cell, How, Lengths};
 use super::report::{self, BESIDE_TASKS, Run};
 use super::{BESIDE_GROUPS, Beside, Part, SENSITIVE, YIELDING, worst_off_pct};
 use crate::beds::host::Setup;

@@ -1,6 +1,6 @@
 //! The report of a real kernel: what each way of hinting gives, and what it costs hackbench.
 
-use super::host::{How, Lengths};
+use super::host_cells::{How, Lengths};
 use super::report::{BESIDE_TASKS, HintRuns, Run, Way};
 use super::{BESIDE_GROUPS, Beside, Part, YIELDING};
 use crate::LabError;

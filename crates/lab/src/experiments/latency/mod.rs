@@ -3,6 +3,7 @@
 
 pub mod cells;
 pub mod host;
+mod host_cells;
 mod host_report;
 mod report;
 pub mod sim;

@@ -4,132 +4,24 @@
 //! Two loads have the quota: fibtest (a thread computes without end, on each other CPU one works a moment and sleeps), and bursts
 //! on all CPUs at the same moments whose mean is below the quota, once with it and once without.
 
-use super::{Excess, PERIOD_US, QUOTA_US, Used, host_report, sim as simulated};
+use super::host_cells::{GAP_US, Kernel, Load, Run};
+use super::{Excess, PERIOD_US, QUOTA_US, Used, host_report, sim as simulated, sim_cells};
 use crate::beds::host::arms::plain;
 use crate::beds::host::cgroup::{Bandwidth, Group};
 use crate::beds::host::proc::{Worker, WorkerPlan};
 use crate::beds::host::scheduler::Scheduler;
 use crate::beds::host::{Setup, kept};
 use crate::beds::sim::S;
-use crate::dist::Latency;
 use crate::loads::shared_page::SharedPage;
 use crate::options::LabOptions;
 use crate::progress::Progress;
 use crate::report::{Report, Sample, Samples};
 use crate::{LabError, clock, stop};
 
-/// What a sleeper of fibtest does between two sleeps.
-const SLOW_US: u64 = 1;
-/// A burst: all CPUs' together are 64 % of a quota for eight of them.
-pub const BURST_US: u64 = 4;
-/// From one burst, or one moment of work, to the next.
-pub const GAP_US: u64 = 10_000;
 /// Where in a period use is looked at: one of these is in the part in which nothing is left, whenever the group's period began.
 const PHASES: usize = 10;
 /// The first second fills silos that start empty.
 const WARM_S: u64 = 1;
-
-/// Who schedules, and what becomes of a slice at its period's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kernel {
-    /// Simulated: it is gone.
-    Expire,
-    /// Simulated: it stays.
-    Stay,
-    /// The kernel's own, as it is.
-    Eevdf,
-    /// Ours.
-    Ext,
-}
-
-impl Kernel {
-    /// In the tables' order.
-    pub const ALL: [Kernel; 4] = [Kernel::Expire, Kernel::Stay, Kernel::Eevdf, Kernel::Ext];
-
-    /// In tables.
-    pub fn label(self) -> &'static str {
-        match self {
-            Kernel::Expire => "slices that expire (simulated)",
-            Kernel::Stay => "slices that stay (simulated)",
-            Kernel::Eevdf => "the kernel's own",
-            Kernel::Ext => "Tidegate ext",
-        }
-    }
-
-    /// In JSON and CSV.
-    pub fn key(self) -> &'static str {
-        match self {
-            Kernel::Expire => "expire_simulated",
-            Kernel::Stay => "stay_simulated",
-            Kernel::Eevdf => "eevdf",
-            Kernel::Ext => "ext",
-        }
-    }
-}
-
-/// What runs in the group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
-    /// The published one.
-    Fibtest,
-    /// Bursts on all CPUs.
-    Bursts,
-    /// ... without a limit.
-    Free,
-}
-
-impl Load {
-    const ALL: [Load; 3] = [Load::Fibtest, Load::Bursts, Load::Free];
-
-    /// In JSON and CSV.
-    pub fn key(self) -> &'static str {
-        match self {
-            Load::Fibtest => "fibtest",
-            Load::Bursts => "bursts",
-            Load::Free => "bursts_without_limit",
-        }
-    }
-
-    fn busy(self) -> usize {
-        usize::from(self == Load::Fibtest)
-    }
-
-    fn work_us(self) -> u64 {
-        match self {
-            Load::Fibtest => SLOW_US,
-            Load::Bursts | Load::Free => BURST_US,
-        }
-    }
-}
-
-/// One run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// Which kernel.
-    pub kernel: Kernel,
-    /// Which load.
-    pub load: Load,
-}
-
-impl Run {
-    /// `burst` is from when a burst was due to its end; nothing of simulated ones.
-    fn sample(self, round: u32, used: &Used, burst: Option<&Latency>) -> Sample<Run> {
-        let sample = used
-            .sample(self, round)
-            .with("slices", self.kernel.key())
-            .with("load", self.load.key())
-            .with("quota_us", (self.load != Load::Free).then_some(QUOTA_US));
-        let none = Latency {
-            avg_us: f64::NAN,
-            p50_us: f64::NAN,
-            p99_us: f64::NAN,
-            max_us: f64::NAN,
-            ..Latency::default()
-        };
-        let burst = burst.filter(|b| b.completed > 0).unwrap_or(&none);
-        sample.latency("burst", burst, &["avg", "p50", "p99", "max"])
-    }
-}
 
 /// Runs the experiment.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
@@ -174,12 +66,12 @@ fn simulate(
     let mut all = Vec::new();
     for kernel in [Kernel::Expire, Kernel::Stay] {
         for round in 0..rounds {
-            let cell = simulated::Cell {
-                kernel: simulated::Kernel {
+            let cell = sim_cells::Cell {
+                kernel: sim_cells::Kernel {
                     cpus: setup.machine.cpus as u32,
                     tick_ns: S / u64::from(setup.machine.hz.max(1)),
                     expire: kernel == Kernel::Expire,
-                    slice_us: simulated::DEFAULT_SLICE_US,
+                    slice_us: sim_cells::DEFAULT_SLICE_US,
                 },
                 round,
             };

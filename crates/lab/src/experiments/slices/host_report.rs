@@ -1,6 +1,6 @@
 //! The report of a real kernel, beside slices that expire, simulated.
 
-use super::host::{BURST_US, GAP_US, Kernel, Load, Run};
+use super::host_cells::{BURST_US, GAP_US, Kernel, Load, Run};
 use super::{PERIOD_US, QUOTA_US};
 use crate::LabError;
 use crate::beds::host::Setup;

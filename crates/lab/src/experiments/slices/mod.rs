@@ -2,8 +2,10 @@
 //! ones that do not (commit de53fd7aedb1).
 
 pub mod host;
+mod host_cells;
 mod host_report;
 pub mod sim;
+mod sim_cells;
 mod sim_report;
 
 use crate::report::Sample;

@@ -6,47 +6,18 @@
 //! the simulator, the former for this comparison only.
 
 use tidegate_sim::workloads::{Common, Fibtest, Kind};
-use tidegate_sim::{Bandwidth, GroupId, GroupSpec, Machine, MachineConfig, Simulation};
+use tidegate_sim::{Bandwidth, GroupId, GroupSpec, Machine, Simulation};
 
+use super::sim_cells::{CPUS, Cell, DEFAULT_SLICE_US, Kernel, TICKS_NS, config};
 use super::{Excess, PERIOD_US, QUOTA_US, Used, sim_report};
 use crate::LabError;
-use crate::beds::sim::{MS, S, Stage, advance, built, derive, plain};
+use crate::beds::sim::{MS, S, Stage, advance, built, derive};
 use crate::options::LabOptions;
 use crate::report::{Report, Samples};
 
-/// The machine of the commit's test.
-pub const CPUS: u32 = 80;
-/// The kernel's slice.
-pub const DEFAULT_SLICE_US: u64 = 5_000;
 /// What a sleeping thread does between two sleeps: some hundred additions.
 const SLOW_NS: u64 = 200;
 const SLEEP_NS: u64 = 10 * MS;
-
-/// Timer ticks: HZ 1000 and HZ 250. Enforcement waits for a tick, so what a busy thread gets from a pool
-/// that is always empty is the time until one.
-pub const TICKS_NS: [u64; 2] = [MS, 4 * MS];
-
-/// One kernel on one machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kernel {
-    /// Size of the machine.
-    pub cpus: u32,
-    /// Time between two ticks.
-    pub tick_ns: u64,
-    /// Whether slices expire.
-    pub expire: bool,
-    /// Their size.
-    pub slice_us: u64,
-}
-
-/// One simulation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
-    /// The kernel.
-    pub kernel: Kernel,
-    /// From 0; each has periods of another phase to the ticks.
-    pub round: u32,
-}
 
 /// Runs the experiment.
 pub fn run(options: &LabOptions) -> Result<Report, LabError> {
@@ -97,16 +68,6 @@ fn label(k: &Kernel) -> String {
         k.tick_ns / MS,
         k.slice_us as f64 / 1000.0
     )
-}
-
-/// Its machine.
-pub fn config(k: Kernel, seed: u64) -> MachineConfig {
-    MachineConfig {
-        tick_ns: k.tick_ns,
-        bandwidth_slice_us: k.slice_us,
-        slices_expire: k.expire,
-        ..plain(k.cpus, seed)
-    }
 }
 
 /// One machine for so many seconds.

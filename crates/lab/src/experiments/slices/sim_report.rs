@@ -1,6 +1,6 @@
 //! The report of simulated machines: both kinds of slices by size, tick and slice.
 
-use super::sim::{CPUS, DEFAULT_SLICE_US, Kernel, TICKS_NS, config};
+use super::sim_cells::{CPUS, DEFAULT_SLICE_US, Kernel, TICKS_NS, config};
 use super::{QUOTA_US, Used};
 use crate::LabError;
 use crate::beds::sim::{MS, Stage};
