@@ -10,6 +10,8 @@
 //! first second, divided by the drop. A controller that did nothing for `d` and then everything at
 //! once has a reaction of `d`.
 
+use crate::beds::host::samplers::Sample;
+
 /// Side's CPU time at a moment, both in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
@@ -17,6 +19,15 @@ pub struct Point {
     pub at_ns: u64,
     /// CPU time so far.
     pub cpu_ns: u64,
+}
+
+impl From<&Sample> for Point {
+    fn from(sample: &Sample) -> Self {
+        Point {
+            at_ns: sample.at_ns,
+            cpu_ns: sample.side_ns,
+        }
+    }
 }
 
 /// How near is near enough, in percent of the machine.

@@ -108,8 +108,8 @@ fn run(args: &[String]) -> Result<(), LabError> {
 }
 
 /// The kernel kills this process when the thread that started it ends; that survives the exec of
-/// `tidegate run`, which is why it is asked for here and not by the parent alone.
-fn die_with_parent() {
+/// `tidegate run`, which is why a worker asks for it itself, beside the parent. To be called between fork and exec, too.
+pub fn die_with_parent() {
     // SAFETY: PR_SET_PDEATHSIG takes one integer and touches no memory.
     unsafe {
         libc::prctl(

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use crate::loads::die_with_parent;
 use crate::loads::shared_page::SharedPage;
 use crate::{LabError, clock, stop};
 
@@ -31,13 +32,7 @@ impl Guarded {
         // prctl), on strings that were made before.
         unsafe {
             command.pre_exec(move || {
-                libc::prctl(
-                    libc::PR_SET_PDEATHSIG,
-                    libc::SIGKILL as usize,
-                    0usize,
-                    0usize,
-                    0usize,
-                );
+                die_with_parent();
                 for file in &files {
                     let fd = libc::open(file.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
                     if fd < 0 {

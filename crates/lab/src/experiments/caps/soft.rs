@@ -180,13 +180,7 @@ fn step(
         Ok::<_, LabError>((comes, goes))
     });
     let (comes, goes) = times?;
-    let points: Vec<Point> = samples
-        .iter()
-        .map(|s| Point {
-            at_ns: s.at_ns,
-            cpu_ns: s.side_ns,
-        })
-        .collect();
+    let points: Vec<Point> = samples.iter().map(Point::from).collect();
     let trace = Trace {
         points: &points,
         cpus: cpus as f64,

@@ -403,13 +403,7 @@ impl Visit<'_> {
         back: f64,
         other_pct: f64,
     ) -> Option<Measured<Step>> {
-        let points: Vec<Point> = samples
-            .iter()
-            .map(|s| Point {
-                at_ns: s.at_ns,
-                cpu_ns: s.side_ns,
-            })
-            .collect();
+        let points: Vec<Point> = samples.iter().map(Point::from).collect();
         let cpus = self.setup.machine.cpus;
         let trace = Trace {
             points: &points,
