@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use crate::common::{Background, Instance, cgroups_of, wait_for};
+use crate::common::{Background, Instance, cgroups_of, children, wait_for};
 
 #[test]
 fn a_soft_capped_command_lies_at_the_top_and_tells_of_its_bucket() {
@@ -87,12 +87,4 @@ fn a_process_that_runs_is_capped_and_goes_home() {
     assert_eq!(cgroups_of(hog.pid()), home);
     drop(hog);
     instance.gone();
-}
-
-fn children(pid: u32) -> Vec<u32> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let text = text.unwrap_or_default();
-    text.split_ascii_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect()
 }

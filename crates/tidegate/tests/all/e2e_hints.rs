@@ -1,10 +1,9 @@
 //! Latency hints on the running kernel: of commands, processes and groups; kept across exec, fork and a dead agent; undone.
 
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::common::{Background, Instance, wait_for};
+use crate::common::{Background, Instance, children, cpu_mount, wait_for};
 use tidegate_kfs::{KernelFs, RealFs};
 use tidegate_knobs::sched::hint::{self, give};
 use tidegate_knobs::sched::{Compiled, probe};
@@ -31,23 +30,6 @@ fn slices(pid: u32) -> Vec<u64> {
         .collect()
 }
 
-fn children(pid: u32) -> Vec<u32> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let text = text.unwrap_or_default();
-    text.split_ascii_whitespace()
-        .filter_map(|word| word.parse().ok())
-        .collect()
-}
-
-fn spawn(words: &[&str]) -> Background {
-    let mut command = Command::new(words[0]);
-    command
-        .args(&words[1..])
-        .stdin(Stdio::null())
-        .process_group(0);
-    Background(command.spawn().unwrap())
-}
-
 const FIRST_NS: u64 = 100_000;
 
 /// A group of the test's own, with processes in it.
@@ -55,11 +37,7 @@ struct Group(PathBuf);
 
 impl Group {
     fn new(instance: &Instance) -> Group {
-        let v1 = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
-        let mut mounts = v1.iter().map(PathBuf::from);
-        let mount = mounts.find(|path| path.join("cpu.shares").exists());
-        let mount = mount.unwrap_or_else(|| PathBuf::from("/sys/fs/cgroup"));
-        let path = mount.join(format!("hinted-{}", instance.prefix()));
+        let path = cpu_mount().0.join(format!("hinted-{}", instance.prefix()));
         std::fs::create_dir(&path).unwrap();
         Group(path)
     }
@@ -156,8 +134,11 @@ fn a_group_gives_its_hint_to_new_tasks_and_keeps_foreign_slices() {
         return;
     };
     let group = Group::new(&instance);
-    let (early, late) = (spawn(&["sleep", "60"]), spawn(&["sleep", "60"]));
-    let own = spawn(&["sleep", "60"]);
+    let (early, late) = (
+        Background::start(&["sleep", "60"]),
+        Background::start(&["sleep", "60"]),
+    );
+    let own = Background::start(&["sleep", "60"]);
     give(
         &RealFs::new(),
         own.pid() as i32,
@@ -190,7 +171,7 @@ fn a_killed_agent_is_followed_by_one_that_knows_and_stop_undoes() {
     let Some((instance, base_ns)) = instance("hint-kill") else {
         return;
     };
-    let process = spawn(&["sleep", "60"]);
+    let process = Background::start(&["sleep", "60"]);
     let command = instance.background(
         &["--side", "--name", "stays", "--latency", "-20"],
         &["sleep", "60"],
@@ -244,7 +225,7 @@ fn a_real_time_thread_is_left_alone_and_said() {
     let Some((instance, _)) = instance("hint-rt") else {
         return;
     };
-    let process = spawn(&["chrt", "-f", "1", "sleep", "60"]);
+    let process = Background::start(&["chrt", "-f", "1", "sleep", "60"]);
     wait_for("SCHED_FIFO", || {
         let task = RealFs::new().sched(process.pid() as i32);
         task.is_ok_and(|task| {

@@ -2,31 +2,11 @@
 //! of side work, after a death of the agent, and put back.
 
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::{Background, Instance, cgroups_of, describe, stderr, wait_for};
+use crate::common::{Background, Instance, cgroups_of, cpu_mount, describe, stderr, wait_for};
 
 const NOBODY: &str = "65534";
-
-fn spawn(words: &[&str]) -> Background {
-    let mut command = Command::new(words[0]);
-    command
-        .args(&words[1..])
-        .stdin(Stdio::null())
-        .process_group(0);
-    Background(command.spawn().unwrap())
-}
-
-/// Where the cpu controller is mounted, and whether it is v1.
-fn cpu_mount() -> (PathBuf, bool) {
-    let v1 = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
-    let mut mounts = v1.iter().map(Path::new);
-    match mounts.find(|path| path.join("cpu.shares").exists()) {
-        Some(path) => (path.to_owned(), true),
-        None => (PathBuf::from("/sys/fs/cgroup"), false),
-    }
-}
 
 /// Quota (`None` for no limit), period and burst of a group in µs.
 fn limit(group: &str) -> (Option<u64>, u64, u64) {
@@ -82,7 +62,7 @@ fn a_process_gets_a_group_in_place_and_goes_home() {
     let Some(instance) = Instance::new("inplace") else {
         return;
     };
-    let process = spawn(&["sleep", "60"]);
+    let process = Background::start(&["sleep", "60"]);
     let before = cgroups_of(process.pid());
     let target = format!("pid:{}", process.pid());
     instance.ok(&["set", &target, "class=main", "quota=0.25cpu", "period=20ms"]);

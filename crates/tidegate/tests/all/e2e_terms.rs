@@ -1,36 +1,9 @@
 //! `set`, `unset`, `show` and `explain` on processes and groups that are not ours, and what is put back.
 
 use std::collections::BTreeMap;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use crate::common::{Background, Instance, cgroups_of, wait_for};
-
-fn sleeper() -> Background {
-    let mut sleep = Command::new("sleep");
-    Background(
-        sleep
-            .arg("60")
-            .stdin(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .unwrap(),
-    )
-}
-
-/// Where the cpu controller is mounted, and whether it is v1.
-fn cpu_mount() -> (PathBuf, bool) {
-    let v1 = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
-    match v1
-        .iter()
-        .map(Path::new)
-        .find(|path| path.join("cpu.shares").exists())
-    {
-        Some(path) => (path.to_owned(), true),
-        None => (PathBuf::from("/sys/fs/cgroup"), false),
-    }
-}
+use crate::common::{Background, Instance, cgroups_of, cpu_mount, wait_for};
 
 /// A group of the test's own.
 struct Group(PathBuf);
@@ -69,7 +42,7 @@ fn a_process_comes_back_to_where_it_was() {
     let Some(instance) = Instance::new("pid") else {
         return;
     };
-    let process = sleeper();
+    let process = Background::start(&["sleep", "60"]);
     let before = cgroups_of(process.pid());
     let target = format!("pid:{}", process.pid());
     let gate = instance.json(&["set", &target, "class=side", "weight=50"]);
@@ -121,7 +94,7 @@ fn a_group_gets_its_values_back() {
     };
     std::fs::write(group.0.join(file), value).unwrap();
     let before = group.values();
-    let process = sleeper();
+    let process = Background::start(&["sleep", "60"]);
     std::fs::write(group.0.join("cgroup.procs"), process.pid().to_string()).unwrap();
     let target = format!("cgroup:/{}", group.0.file_name().unwrap().to_str().unwrap());
     instance.ok(&["set", &target, "class=side", "headroom=40%"]);

@@ -10,11 +10,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Background, Instance, describe, stderr};
+use crate::common::{Background, Instance, cpu_mount, describe, stderr};
 use crate::support_fault::{long, tell};
 use crate::support_kill::processes::{agents, guardians, kill9};
 use crate::support_kill::stage::{Stage, nothing_left, side_root};
-use crate::support_kill::watch::{Limit, cpu_mount};
+use crate::support_kill::watch::Limit;
 use crate::support_kill::{LEASE, wait};
 
 /// Rounds of a fault: few in a test, many in a soak.

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::{Background, Instance, cgroups_of};
+use crate::common::{Background, Instance, cgroups_of, cpu_mount};
 use crate::support_kill::processes::{agents, guardians, kill9, signal};
 use crate::support_kill::stage::{Stage, nothing_left, side_root};
-use crate::support_kill::watch::{Limit, cpu_mount};
+use crate::support_kill::watch::Limit;
 use crate::support_kill::{Coin, LEASE, kills, wait};
 
 /// Moving a process waits for every fork on the machine (the kernel's cgroup_threadgroup_rwsem and an RCU grace period), and

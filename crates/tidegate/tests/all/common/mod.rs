@@ -206,6 +206,16 @@ impl Drop for Instance {
 pub struct Background(pub Child);
 
 impl Background {
+    /// A command outside Tidegate.
+    pub fn start(words: &[&str]) -> Background {
+        let mut command = Command::new(words[0]);
+        command
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .process_group(0);
+        Background(command.spawn().unwrap())
+    }
+
     pub fn pid(&self) -> u32 {
         self.0.id()
     }
@@ -267,4 +277,26 @@ pub fn stderr(output: &Output) -> String {
 /// The lines of `/proc/PID/cgroup`, or nothing when the process is gone.
 pub fn cgroups_of(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default()
+}
+
+/// The processes that the first thread of `pid` has forked.
+pub fn children(pid: u32) -> Vec<u32> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let text = text.unwrap_or_default();
+    text.split_ascii_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect()
+}
+
+/// Where the cpu controller's groups are, and whether it is v1's.
+pub fn cpu_mount() -> (PathBuf, bool) {
+    let v1 = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
+    match v1
+        .iter()
+        .map(Path::new)
+        .find(|path| path.join("cpu.shares").exists())
+    {
+        Some(path) => (path.to_owned(), true),
+        None => (PathBuf::from("/sys/fs/cgroup"), false),
+    }
 }

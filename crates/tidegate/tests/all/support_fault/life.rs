@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use super::outside::Outside;
 use super::{Fault, What};
-use crate::common::{Background, Instance, cgroups_of, describe};
+use crate::common::{Background, Instance, cgroups_of, cpu_mount, describe};
 use crate::support_kill::LEASE;
 use crate::support_kill::processes::{agents, guardians, kill9, signal};
-use crate::support_kill::watch::cpu_mount;
 
 /// Longer than a lease, a restart and a call's own limit.
 const PATIENCE: Duration = Duration::from_secs(30);

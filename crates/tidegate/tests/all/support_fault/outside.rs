@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::common::{Background, cgroups_of};
-use crate::support_kill::watch::{Limit, cpu_mount};
+use crate::common::{Background, cgroups_of, cpu_mount};
+use crate::support_kill::watch::Limit;
 
 /// A look reads four or five small files.
 const LOOK: Duration = Duration::from_millis(4);

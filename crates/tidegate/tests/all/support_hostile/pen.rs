@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::support_kill::watch::cpu_mount;
+use crate::common::cpu_mount;
 
 /// A third of a CPU for all threads in it.
 const QUOTA_US: &str = "33000";

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::processes::{Known, agents, children, guardians, kill9};
-use super::watch::{Limit, Watch, cpu_mount};
+use super::watch::{Limit, Watch};
 use super::{LEASE, OF_AGE, wait};
-use crate::common::{Background, Instance};
+use crate::common::{Background, Instance, cpu_mount};
 
 /// Every hungry shell starts a child that counts, and then the next; a child that does not end well is told.
 const HUNGRY: &str = r#"

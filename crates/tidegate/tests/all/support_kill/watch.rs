@@ -3,25 +3,14 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Where the cpu controller's groups are, and whether it is v1's.
-pub fn cpu_mount() -> (PathBuf, bool) {
-    let v1 = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"];
-    match v1
-        .iter()
-        .map(Path::new)
-        .find(|path| path.join("cpu.shares").exists())
-    {
-        Some(path) => (path.to_owned(), true),
-        None => (PathBuf::from("/sys/fs/cgroup"), false),
-    }
-}
+use crate::common::cpu_mount;
 
 /// The files that keep a group of side work in its place.
 pub struct Limit {
