@@ -1,6 +1,8 @@
 //! What the exhaustive walks share.
 
 pub mod delay_reference;
+pub mod harm_reference;
+pub mod queue;
 
 use std::collections::HashMap;
 use std::fmt::Debug;

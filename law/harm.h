@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * harm.h - how much longer main's work takes because side work runs.
+ *
+ * Source: a randomised paired experiment (Fisher, 1935). Time is cut into pairs of blocks:
+ * side work is held at the LOW level in one, at the HIGH level in the other, in an order that
+ * a coin decides. Compared is main's mean number of runnable tasks,
+ *
+ *     R = (CPU time + run delay) / time	 = arrivals * mean time to run (Little, 1961)
+ *     diff = HIGH - LOW	  sum = HIGH + LOW	  of each pair, over main's usual level
+ *     ratio = (sum + diff) / (sum - diff)	  of the sums; bounds: diff -+ reach
+ *     reach = z * sqrt(sum of diff^2)
+ *
+ * Where side work does nothing to main, the coin alone decides the sign of each diff, so that
+ * P(diff > reach) <= exp(-z^2 / 2) whatever main does (Hoeffding, 1963): drift, bursts and
+ * mixes of work widen the interval and make no finding. law/harm.md has the proof, the
+ * measured figures, and what a main with a closed set of callers changes.
+ *
+ * LEARN: pair after pair, half of the time at each level, until the interval is clear of
+ * the aim. PROBE: one level is held, and a pair now and then tells whether what was learnt
+ * still holds: if it does not, LEARN.
+ *
+ * Bounds, for any input in any state: lower <= ratio <= upper; FOUND only with lower above
+ * 10^6; RAISE only with lower, LOWER only with upper beyond 10^6 + aim; between probes at
+ * least probe / 2 at the held level.
+ *
+ * Ranges: beside each product. A window that cannot be true is void, as is one in which the
+ * level asked for was not in force all the time.
+ */
+#ifndef TG_LAW_HARM_H
+#define TG_LAW_HARM_H
+
+#include "harm_types.h"
+#include "noise.h"
+
+#define TG_HARM_UNIT 131072ULL /* a pair at its level: 2^17 */
+/* A pair counts for at most so many of its level. */
+#define TG_HARM_WEIGHT_MAX 4ULL
+/* In probes the held level's block is so much longer: it costs nothing. */
+#define TG_HARM_HELD_BLOCKS 4ULL
+/* Half of the watch is forgotten in four probes: 1 - 2^(-1/4), and 1 / (1 - 2^(-1/2)). */
+#define TG_HARM_WATCH_16 10427ULL
+#define TG_HARM_WATCH_SPAN(noise) ((noise) * 7 / 2)
+#define TG_HARM_NO_HARM TG_PPM
+
+/* xorshift64 (Marsaglia, 2003): never 0 where it was not. */
+TG_FN tg_u64 tg_harm_random(struct tg_harm *h)
+{
+	h->random ^= h->random << 13;
+	h->random ^= h->random >> 7;
+	h->random ^= h->random << 17;
+	return h->random;
+}
+
+/* Signed x * weight / 2^16, towards zero; |x| < 2^47. */
+TG_FN tg_s64 tg_harm_part(tg_s64 x, tg_u64 weight_16)
+{
+	tg_s64 part = (tg_s64)(tg_abs(x) * weight_16 >> 16);
+
+	return x < 0 ? -part : part;
+}
+
+/* Forget w of the sums and w of the squares twice; squares < 2^48, less 8 bits, times 2^16. */
+TG_FN void tg_harm_forget(struct tg_harm_sums *s, tg_u64 weight_16)
+{
+	s->diff -= tg_harm_part(s->diff, weight_16);
+	s->sum -= s->sum * weight_16 >> 16;
+	for (int twice = 0; twice < 2; twice++) {
+		s->diff_square -= (s->diff_square >> 8) * weight_16 >> 8;
+		s->sum_square -= (s->sum_square >> 8) * weight_16 >> 8;
+	}
+}
+
+/*
+ * A pair in units of what the pairs before it were (so that the unit cannot know the sign of
+ * this one): *high and *low, at most four units together. 0 and 0: there is no level yet.
+ * high, low < 2^38, times 2^17.
+ */
+TG_FN void tg_harm_scale(struct tg_harm_sums *s, tg_u64 *high, tg_u64 *low, tg_u64 weight_16)
+{
+	tg_u64 total = *high + *low, level = s->level;
+	tg_u64 unit = tg_max(
+	    tg_max(level, (total + TG_HARM_WEIGHT_MAX - 1) / TG_HARM_WEIGHT_MAX), 1);
+
+	*high = level ? *high * TG_HARM_UNIT / unit : 0;
+	*low = level ? *low * TG_HARM_UNIT / unit : 0;
+	s->level = level ? tg_mean(level, tg_min(total, 8 * level), weight_16) : total;
+}
+
+/*
+ * By how much a pair is off from diff / sum = at_20 / 2^20, at most three times its noise:
+ * |at| <= 2^20, sum <= 2^19; the noise is of pairs of all kinds, so one block is no alarm.
+ */
+TG_FN tg_s64 tg_harm_off(tg_s64 diff, tg_u64 sum, tg_s64 at_20)
+{
+	tg_s64 due = (tg_s64)(tg_abs(at_20) * sum >> 20);
+
+	return at_20 < 0 ? diff + due : diff - due;
+}
+
+/* diff / sum in 2^-20: 2^30 * 2^20. */
+TG_FN tg_s64 tg_harm_share_20(const struct tg_harm_sums *s)
+{
+	tg_s64 share = (tg_s64)((tg_abs(s->diff) << 20) / tg_max(s->sum, 1));
+
+	return s->diff < 0 ? -share : share;
+}
+
+/* One signal of a pair while it learns. Squares are < 2^38; a weight >= 2^-10 keeps sums < 2^48. */
+TG_FN void tg_harm_add(struct tg_harm_sums *s, tg_u64 high, tg_u64 low, tg_u64 forget_16,
+		       tg_u64 level_16)
+{
+	tg_s64 diff, off;
+	tg_u64 sum;
+
+	tg_harm_scale(s, &high, &low, level_16);
+	diff = (tg_s64)high - (tg_s64)low;
+	sum = high + low;
+	tg_harm_forget(s, forget_16);
+	s->diff += diff;
+	s->sum += sum;
+	s->diff_square += tg_abs(diff) * tg_abs(diff);
+	s->sum_square += sum * sum;
+	off = tg_harm_off(diff, sum, tg_harm_share_20(s));
+	s->noise = tg_mean(s->noise, tg_abs(off) * tg_abs(off), level_16);
+}
+
+/*
+ * How far diff may be off. Twice: from no harm at all, where signs are coins (all squares);
+ * and from the estimate (squares less what the estimate explains), wider as long as it is
+ * wider than the aim, since early looks are many and tell little.
+ * Roots <= 2^24, z <= 10; width < 2^50, cut to 2^30, times 2^28.
+ */
+TG_FN tg_u64 tg_harm_reach(const struct tg_harm_config *c, const struct tg_harm_sums *s)
+{
+	tg_u64 sum = tg_max(s->sum, 1);
+	tg_u64 due = tg_abs(s->diff) * (tg_sqrt(s->sum_square) + 1) / sum;
+	tg_u64 near = (tg_sqrt(tg_sub0(s->diff_square, due * due)) + 1) * c->z_pct / 100;
+	tg_u64 far = (tg_sqrt(s->diff_square) + 1) * c->z_pct / 100;
+	tg_u64 width_ppm = tg_min(2 * near * TG_PPM / sum, 1ULL << 30);
+
+	near = near * tg_max(width_ppm, c->aim_ppm) / c->aim_ppm;
+	return tg_min(tg_max(near, far), sum);
+}
+
+/* high / low: 2^32 * 10^6. */
+TG_FN tg_u32 tg_harm_ratio(tg_u64 high, tg_u64 low)
+{
+	return (tg_u32)tg_min(high * TG_PPM / tg_max(low, 1), TG_HARM_RATIO_MAX);
+}
+
+struct tg_harm_bounds {
+	tg_u32 ratio_ppm, lower_ppm, upper_ppm, pad;
+};
+
+/* A ratio with its bounds; without data any ratio is possible. */
+TG_FN struct tg_harm_bounds tg_harm_bounds(const struct tg_harm_config *c,
+					   const struct tg_harm_sums *s)
+{
+	struct tg_harm_bounds b = {TG_HARM_NO_HARM, 0, TG_HARM_RATIO_MAX, 0};
+	tg_u64 reach = tg_harm_reach(c, s);
+	tg_u64 high = (tg_u64)((tg_s64)s->sum + s->diff), low = (tg_u64)((tg_s64)s->sum - s->diff);
+
+	if (s->sum == 0)
+		return b;
+	b.ratio_ppm = tg_harm_ratio(high, low);
+	b.lower_ppm = tg_harm_ratio(tg_sub0(high, reach), low + reach);
+	b.upper_ppm = tg_harm_ratio(high + reach, tg_sub0(low, reach));
+	return b;
+}
+
+/* The level for the next window. Work that the last one left behind is in the guard. */
+TG_FN void tg_harm_set_arm(struct tg_harm *h, tg_u32 arm)
+{
+	h->in_guard = arm != h->answer.arm;
+	if (h->in_guard) {
+		h->calm = h->at_switch;
+		h->at_switch = h->waiting;
+	}
+	h->answer.arm = arm;
+	h->age_us = 0;
+	h->block[arm & 1] = (struct tg_harm_block){0};
+}
+
+TG_FN void tg_harm_begin_pair(struct tg_harm *h)
+{
+	h->place = 1;
+	tg_harm_set_arm(h, (tg_u32)(tg_harm_random(h) >> 63));
+}
+
+/* The held level, for half to one and a half of the mean time between probes. */
+TG_FN void tg_harm_begin_gap(struct tg_harm *h)
+{
+	h->place = 0;
+	tg_harm_set_arm(h, h->held);
+	h->gap_us = h->cfg.probe_us / 2 + (tg_harm_random(h) >> 32) % h->cfg.probe_us;
+}
+
+/* What was known is out of date (a reason), or never was (TOO_LITTLE). */
+TG_FN void tg_harm_learn(struct tg_harm *h, tg_u32 why)
+{
+	struct tg_harm_answer *a = &h->answer;
+
+	for (int i = 0; i < TG_HARM_SIGNALS; i++)
+		h->sums[i] = (struct tg_harm_sums){0};
+	h->phase = TG_HARM_LEARN;
+	h->why = why;
+	h->learns++;
+	h->pairs = 0;
+	h->turns = 0;
+	h->trend = 0;
+	h->phase_us = h->void_us = h->used_us = h->since_pair_us = 0;
+	a->verdict = TG_HARM_UNKNOWN;
+	a->reason = why;
+	a->wish = TG_HARM_HOLD;
+	a->closed = 0;
+	tg_harm_begin_pair(h);
+}
+
+/* Other levels: what was learnt is of no use. */
+TG_FN void tg_harm_restart(struct tg_harm *h)
+{
+	tg_harm_learn(h, TG_HARM_TOO_LITTLE);
+	h->answer.ratio_ppm = TG_HARM_NO_HARM;
+	h->answer.lower_ppm = 0;
+	h->answer.upper_ppm = TG_HARM_RATIO_MAX;
+}
+
+/* `seed`: any number; the same one gives the same levels for the same windows. */
+TG_FN void tg_harm_init(struct tg_harm *h, const struct tg_harm_config *cfg, tg_u64 seed)
+{
+	struct tg_harm_config *c = &h->cfg;
+
+	*h = (struct tg_harm){0};
+	*c = *cfg;
+	c->aim_ppm = (tg_u32)tg_clamp(c->aim_ppm, 1, TG_PPM);
+	c->z_pct = (tg_u32)tg_clamp(c->z_pct, 100, 1000);
+	c->block_us = (tg_u32)tg_clamp(c->block_us, 1000, TG_HARM_BLOCK_MAX_US);
+	c->guard_us = (tg_u32)tg_min(c->guard_us, c->block_us / 2);
+	c->pairs_min = (tg_u32)tg_clamp(c->pairs_min, 4, 1000);
+	c->half_us = (tg_u32)tg_max(c->half_us, 1000000);
+	c->probe_us = (tg_u32)tg_max(c->probe_us, 10ULL * c->block_us);
+	c->window_max_us = (tg_u32)tg_clamp(c->window_max_us, 1, TG_DT_MAX_NS / 1000);
+	/* Mixed once, so that small seeds do not begin alike; | 1: xorshift has no 0. */
+	h->random = (seed ^ (seed >> 31)) * 0x9e3779b97f4a7c15ULL | 1;
+	for (int i = 0; i < 8; i++)
+		tg_harm_random(h);
+	tg_harm_restart(h);
+}
+
+/* Can this be true, and is it of the level that was asked for? */
+TG_FN int tg_harm_useful(const struct tg_harm *h, const struct tg_harm_window *w)
+{
+	tg_u64 ns = w->length_ns;
+
+	return w->valid && w->arm == h->answer.arm && w->cpu_ns / TG_CPUS_MAX <= ns &&
+	       w->delay_ns / TG_HARM_TASKS_MAX <= ns;
+}
+
+/* It knows, or gives up: one level until the next probe. */
+TG_FN void tg_harm_settle(struct tg_harm *h, tg_u32 held)
+{
+	h->phase = TG_HARM_PROBE;
+	h->phase_us = 0;
+	h->held = held;
+	h->watch = 0;
+	h->known_20 =
+	    tg_harm_share_20(&h->sums[h->answer.closed ? TG_HARM_STRETCH : TG_HARM_RUNNABLE]);
+	tg_harm_begin_gap(h);
+}
+
+/* Why it does not know. */
+TG_FN tg_u32 tg_harm_why(const struct tg_harm *h, int contradicting)
+{
+	tg_u64 reach = tg_harm_reach(&h->cfg, &h->sums[TG_HARM_RUNNABLE]);
+
+	if (contradicting)
+		return TG_HARM_CONTRADICTING;
+	return tg_abs(h->trend) > reach ? TG_HARM_DRIFT : h->why;
+}
+
+/*
+ * What the pairs so far tell. Side work that takes main's CPU makes it wait; the arrivals of
+ * an open main do not care, so its CPU time stays what it was. Those of a closed one come
+ * later, so its CPU time falls as its delay rises, and the runnable time per CPU time tells.
+ * Where the runnable time falls, work takes less time in both.
+ */
+TG_FN void tg_harm_judge(struct tg_harm *h)
+{
+	const tg_u64 accepted_ppm = TG_HARM_NO_HARM + h->cfg.aim_ppm;
+	struct tg_harm_bounds b = tg_harm_bounds(&h->cfg, &h->sums[TG_HARM_RUNNABLE]);
+	struct tg_harm_bounds cpu = tg_harm_bounds(&h->cfg, &h->sums[TG_HARM_CPU]);
+	struct tg_harm_bounds delay = tg_harm_bounds(&h->cfg, &h->sums[TG_HARM_DELAY]);
+	struct tg_harm_bounds stretch = tg_harm_bounds(&h->cfg, &h->sums[TG_HARM_STRETCH]);
+	struct tg_harm_answer *a = &h->answer;
+	int closed, within, found, agree;
+
+	closed = cpu.upper_ppm < TG_HARM_NO_HARM && delay.lower_ppm > TG_HARM_NO_HARM &&
+		 b.upper_ppm >= TG_HARM_NO_HARM;
+	agree = closed || b.upper_ppm < TG_HARM_NO_HARM || stretch.upper_ppm < accepted_ppm;
+	if (closed)
+		b = stretch;
+	found = h->pairs >= h->cfg.pairs_min && b.lower_ppm > TG_HARM_NO_HARM;
+	within = h->pairs >= h->cfg.pairs_min && b.upper_ppm < accepted_ppm;
+	a->closed = closed;
+	a->ratio_ppm = b.ratio_ppm;
+	a->lower_ppm = b.lower_ppm;
+	a->upper_ppm = b.upper_ppm;
+	a->verdict = found ? TG_HARM_FOUND : TG_HARM_UNKNOWN;
+	a->reason = found ? TG_HARM_KNOWN : tg_harm_why(h, within && !agree);
+	if (within && agree && h->turns >= h->cfg.turns_min) {
+		a->verdict = found ? TG_HARM_FOUND : TG_HARM_NONE;
+		a->reason = TG_HARM_KNOWN;
+		a->wish = TG_HARM_LOWER;
+		tg_harm_settle(h, TG_HARM_HIGH);
+	} else if (found && b.lower_ppm > accepted_ppm) {
+		a->wish = TG_HARM_RAISE;
+		tg_harm_settle(h, TG_HARM_LOW);
+	}
+}
+
+/* A probe: is what was learnt still so? One pair counts for at most three times its noise. */
+TG_FN void tg_harm_watch(struct tg_harm *h, tg_u64 high, tg_u64 low)
+{
+	struct tg_harm_sums *s =
+	    &h->sums[h->answer.closed ? TG_HARM_STRETCH : TG_HARM_RUNNABLE];
+	tg_u64 most = 3 * (tg_sqrt(s->noise) + 1);
+	tg_s64 off;
+
+	tg_harm_scale(s, &high, &low, 65536 / 32);
+	off = tg_harm_off((tg_s64)high - (tg_s64)low, high + low, h->known_20);
+	off = tg_clamp_s(off, -(tg_s64)most, (tg_s64)most);
+	h->watch -= tg_harm_part(h->watch, TG_HARM_WATCH_16);
+	h->watch += off;
+	s->noise = tg_mean(s->noise, tg_abs(off) * tg_abs(off), 65536 / 32);
+	if (tg_abs(h->watch) * 100 >
+	    (tg_sqrt(TG_HARM_WATCH_SPAN(s->noise)) + 1) * h->cfg.suspect_pct)
+		tg_harm_learn(h, TG_HARM_DRIFT);
+	else
+		tg_harm_begin_gap(h);
+}
+
+/*
+ * A mean number of tasks, in ppm of one: < 2^55 ns (2^17 tasks for 200 s) * 100, over tens of
+ * us. At most 2^37.
+ */
+TG_FN tg_u64 tg_harm_rate(tg_u64 time_ns, tg_u64 used_us)
+{
+	return time_ns * 100 / tg_max(used_us / 10, 1);
+}
+
+/* Runnable time per CPU time in 2^-16, cut to 2^37: 2^38 * 2^16. */
+TG_FN tg_u64 tg_harm_stretch(tg_u64 runnable, tg_u64 cpu)
+{
+	return tg_min((runnable << 16) / tg_max(cpu, 1), 1ULL << 37);
+}
+
+/* The share that is forgotten in a pair: ln 2 of its half-life. 4 * 10^8 us * 45426 < 2^45. */
+TG_FN tg_u64 tg_harm_forget_16(const struct tg_harm *h, tg_u64 pair_us)
+{
+	return tg_clamp(pair_us * 45426 / h->cfg.half_us, 64, 32768);
+}
+
+/* Both blocks are there. */
+TG_FN void tg_harm_end_pair(struct tg_harm *h)
+{
+	const struct tg_harm_block *lo = &h->block[TG_HARM_LOW], *hi = &h->block[TG_HARM_HIGH];
+	tg_u64 forget_16 = tg_harm_forget_16(h, h->since_pair_us);
+	tg_u64 level_16 = tg_max(65536 / (h->pairs + 1), 65536 / 32);
+	tg_u64 cpu[2] = {tg_harm_rate(lo->cpu_ns, lo->used_us),
+			 tg_harm_rate(hi->cpu_ns, hi->used_us)};
+	tg_u64 delay[2] = {tg_harm_rate(lo->delay_ns, lo->used_us),
+			   tg_harm_rate(hi->delay_ns, hi->used_us)};
+	tg_u64 run[2] = {cpu[0] + delay[0], cpu[1] + delay[1]};
+	tg_u64 stretch[2] = {tg_harm_stretch(run[0], cpu[0]), tg_harm_stretch(run[1], cpu[1])};
+	tg_s64 before = h->sums[TG_HARM_RUNNABLE].diff;
+
+	h->since_pair_us = 0;
+	if (run[0] + run[1] == 0) {
+		/* Main sleeps: no pair. */
+		if (h->phase == TG_HARM_LEARN)
+			tg_harm_begin_pair(h);
+		else
+			tg_harm_begin_gap(h);
+		return;
+	}
+	if (h->phase == TG_HARM_PROBE) {
+		if (h->answer.verdict == TG_HARM_UNKNOWN)
+			tg_harm_begin_gap(h);
+		else if (h->answer.closed)
+			tg_harm_watch(h, stretch[1], stretch[0]);
+		else
+			tg_harm_watch(h, run[1], run[0]);
+		return;
+	}
+	h->turns += lo->turns + hi->turns;
+	h->pairs = (tg_u32)tg_min(h->pairs + 1, 1 << 20);
+	before -= tg_harm_part(before, forget_16);
+	tg_harm_add(&h->sums[TG_HARM_RUNNABLE], run[1], run[0], forget_16, level_16);
+	tg_harm_add(&h->sums[TG_HARM_CPU], cpu[1], cpu[0], forget_16, level_16);
+	tg_harm_add(&h->sums[TG_HARM_DELAY], delay[1], delay[0], forget_16, level_16);
+	tg_harm_add(&h->sums[TG_HARM_STRETCH], stretch[1], stretch[0], forget_16, level_16);
+	h->trend -= tg_harm_part(h->trend, forget_16);
+	before = h->sums[TG_HARM_RUNNABLE].diff - before;
+	h->trend += h->answer.arm == TG_HARM_HIGH ? before : -before;
+	tg_harm_judge(h);
+	if (h->phase == TG_HARM_LEARN)
+		tg_harm_begin_pair(h);
+}
+
+/* Time that is of use, in the block of its level. Turns: 2^32 a window are enough. */
+TG_FN void tg_harm_collect(struct tg_harm *h, const struct tg_harm_window *w, tg_u64 us)
+{
+	struct tg_harm_block *b = &h->block[h->answer.arm & 1];
+
+	if (h->in_guard) {
+		/* As few wait as at the switch before: what the other level left is done. */
+		if (h->age_us >= h->cfg.guard_us &&
+		    (w->waiting <= h->calm || h->age_us >= h->cfg.block_us / 2))
+			h->in_guard = 0;
+		return;
+	}
+	b->used_us += us;
+	b->cpu_ns += w->cpu_ns;
+	b->delay_ns += w->delay_ns;
+	b->turns += tg_min(w->turns, 1ULL << 32);
+	h->used_us += us;
+}
+
+/* Is the block over? If it cannot be filled, the pair is void. */
+TG_FN void tg_harm_block_age(struct tg_harm *h)
+{
+	tg_u64 blocks =
+	    h->phase == TG_HARM_PROBE && h->answer.arm == h->held ? TG_HARM_HELD_BLOCKS : 1;
+	tg_u64 full_us = blocks * h->cfg.block_us;
+
+	if (h->age_us >= full_us && h->block[h->answer.arm & 1].used_us >= full_us / 2) {
+		if (h->place == 2) {
+			tg_harm_end_pair(h);
+		} else {
+			h->place = 2;
+			tg_harm_set_arm(h, !h->answer.arm);
+		}
+	} else if (h->age_us >= 4 * full_us + 2ULL * h->cfg.window_max_us) {
+		if (h->phase == TG_HARM_LEARN)
+			tg_harm_begin_pair(h);
+		else
+			tg_harm_begin_gap(h);
+	}
+}
+
+/* Learning takes too long, or what is known is too old. */
+TG_FN void tg_harm_phase_age(struct tg_harm *h)
+{
+	struct tg_harm_answer *a = &h->answer;
+	int knows = a->verdict != TG_HARM_UNKNOWN;
+
+	if (h->phase == TG_HARM_LEARN) {
+		if (!knows && h->void_us > h->used_us)
+			a->reason = TG_HARM_VOID;
+		if (h->phase_us >= h->cfg.learn_us)
+			tg_harm_settle(h, knows && a->ratio_ppm <= TG_PPM + h->cfg.aim_ppm
+					      ? TG_HARM_HIGH
+					      : TG_HARM_LOW);
+	} else if (!knows && h->phase_us >= h->cfg.retry_us) {
+		tg_harm_learn(h, TG_HARM_TOO_LITTLE);
+	} else if (knows && h->since_pair_us >= (tg_u64)h->cfg.learn_us + 2ULL * h->cfg.probe_us) {
+		tg_harm_learn(h, TG_HARM_VOID);
+	}
+}
+
+/* One window in; the level for the next one, and what is known, are in h->answer. */
+TG_FN tg_u32 tg_harm_step(struct tg_harm *h, const struct tg_harm_window *w)
+{
+	tg_u64 us = w->length_ns / 1000;
+
+	if (us == 0 || us > h->cfg.window_max_us)
+		us = 0;
+	h->phase_us = tg_min(h->phase_us + us, TG_AGE_MAX_US);
+	h->since_pair_us = tg_min(h->since_pair_us + us, TG_AGE_MAX_US);
+	h->age_us = tg_min(h->age_us + us, TG_AGE_MAX_US);
+	if (us && tg_harm_useful(h, w)) {
+		if (h->place)
+			tg_harm_collect(h, w, us);
+		h->waiting = w->waiting;
+	} else {
+		h->void_us += us;
+	}
+	if (h->place) {
+		tg_harm_block_age(h);
+	} else {
+		h->gap_us = tg_sub0(h->gap_us, us);
+		if (h->gap_us == 0)
+			tg_harm_begin_pair(h);
+	}
+	tg_harm_phase_age(h);
+	return h->answer.arm;
+}
+
+#endif /* TG_LAW_HARM_H */
