@@ -30,18 +30,14 @@
 #ifndef TG_LAW_HARM_H
 #define TG_LAW_HARM_H
 
-#include "harm_types.h"
-#include "noise.h"
+#include "harm_pairs.h"
 
-#define TG_HARM_UNIT 131072ULL /* a pair at its level: 2^17 */
-/* A pair counts for at most so many of its level. */
-#define TG_HARM_WEIGHT_MAX 4ULL
 /* In probes the held level's block is so much longer: it costs nothing. */
 #define TG_HARM_HELD_BLOCKS 4ULL
 /* Half of the watch is forgotten in four probes: 1 - 2^(-1/4), and 1 / (1 - 2^(-1/2)). */
 #define TG_HARM_WATCH_16 10427ULL
 #define TG_HARM_WATCH_SPAN(noise) ((noise) * 7 / 2)
-#define TG_HARM_NO_HARM TG_PPM
+#define TG_HARM_SEED 0x9e3779b97f4a7c15ULL
 
 /* xorshift64 (Marsaglia, 2003): never 0 where it was not. */
 TG_FN tg_u64 tg_harm_random(struct tg_harm *h)
@@ -50,123 +46,6 @@ TG_FN tg_u64 tg_harm_random(struct tg_harm *h)
 	h->random ^= h->random >> 7;
 	h->random ^= h->random << 17;
 	return h->random;
-}
-
-/* Signed x * weight / 2^16, towards zero; |x| < 2^47. */
-TG_FN tg_s64 tg_harm_part(tg_s64 x, tg_u64 weight_16)
-{
-	tg_s64 part = (tg_s64)(tg_abs(x) * weight_16 >> 16);
-
-	return x < 0 ? -part : part;
-}
-
-/* Forget w of the sums and w of the squares twice; squares < 2^48, less 8 bits, times 2^16. */
-TG_FN void tg_harm_forget(struct tg_harm_sums *s, tg_u64 weight_16)
-{
-	s->diff -= tg_harm_part(s->diff, weight_16);
-	s->sum -= s->sum * weight_16 >> 16;
-	for (int twice = 0; twice < 2; twice++) {
-		s->diff_square -= (s->diff_square >> 8) * weight_16 >> 8;
-		s->sum_square -= (s->sum_square >> 8) * weight_16 >> 8;
-	}
-}
-
-/*
- * A pair in units of what the pairs before it were (so that the unit cannot know the sign of
- * this one): *high and *low, at most four units together. 0 and 0: there is no level yet.
- * high, low < 2^38, times 2^17.
- */
-TG_FN void tg_harm_scale(struct tg_harm_sums *s, tg_u64 *high, tg_u64 *low, tg_u64 weight_16)
-{
-	tg_u64 total = *high + *low, level = s->level;
-	tg_u64 unit = tg_max(
-	    tg_max(level, (total + TG_HARM_WEIGHT_MAX - 1) / TG_HARM_WEIGHT_MAX), 1);
-
-	*high = level ? *high * TG_HARM_UNIT / unit : 0;
-	*low = level ? *low * TG_HARM_UNIT / unit : 0;
-	s->level = level ? tg_mean(level, tg_min(total, 8 * level), weight_16) : total;
-}
-
-/*
- * By how much a pair is off from diff / sum = at_20 / 2^20, at most three times its noise:
- * |at| <= 2^20, sum <= 2^19; the noise is of pairs of all kinds, so one block is no alarm.
- */
-TG_FN tg_s64 tg_harm_off(tg_s64 diff, tg_u64 sum, tg_s64 at_20)
-{
-	tg_s64 due = (tg_s64)(tg_abs(at_20) * sum >> 20);
-
-	return at_20 < 0 ? diff + due : diff - due;
-}
-
-/* diff / sum in 2^-20: 2^30 * 2^20. */
-TG_FN tg_s64 tg_harm_share_20(const struct tg_harm_sums *s)
-{
-	tg_s64 share = (tg_s64)((tg_abs(s->diff) << 20) / tg_max(s->sum, 1));
-
-	return s->diff < 0 ? -share : share;
-}
-
-/* One signal of a pair while it learns. Squares are < 2^38; a weight >= 2^-10 keeps sums < 2^48. */
-TG_FN void tg_harm_add(struct tg_harm_sums *s, tg_u64 high, tg_u64 low, tg_u64 forget_16,
-		       tg_u64 level_16)
-{
-	tg_s64 diff, off;
-	tg_u64 sum;
-
-	tg_harm_scale(s, &high, &low, level_16);
-	diff = (tg_s64)high - (tg_s64)low;
-	sum = high + low;
-	tg_harm_forget(s, forget_16);
-	s->diff += diff;
-	s->sum += sum;
-	s->diff_square += tg_abs(diff) * tg_abs(diff);
-	s->sum_square += sum * sum;
-	off = tg_harm_off(diff, sum, tg_harm_share_20(s));
-	s->noise = tg_mean(s->noise, tg_abs(off) * tg_abs(off), level_16);
-}
-
-/*
- * How far diff may be off. Twice: from no harm at all, where signs are coins (all squares);
- * and from the estimate (squares less what the estimate explains), wider as long as it is
- * wider than the aim, since early looks are many and tell little.
- * Roots <= 2^24, z <= 10; width < 2^50, cut to 2^30, times 2^28.
- */
-TG_FN tg_u64 tg_harm_reach(const struct tg_harm_config *c, const struct tg_harm_sums *s)
-{
-	tg_u64 sum = tg_max(s->sum, 1);
-	tg_u64 due = tg_abs(s->diff) * (tg_sqrt(s->sum_square) + 1) / sum;
-	tg_u64 near = (tg_sqrt(tg_sub0(s->diff_square, due * due)) + 1) * c->z_pct / 100;
-	tg_u64 far = (tg_sqrt(s->diff_square) + 1) * c->z_pct / 100;
-	tg_u64 width_ppm = tg_min(2 * near * TG_PPM / sum, 1ULL << 30);
-
-	near = near * tg_max(width_ppm, c->aim_ppm) / c->aim_ppm;
-	return tg_min(tg_max(near, far), sum);
-}
-
-/* high / low: 2^32 * 10^6. */
-TG_FN tg_u32 tg_harm_ratio(tg_u64 high, tg_u64 low)
-{
-	return (tg_u32)tg_min(high * TG_PPM / tg_max(low, 1), TG_HARM_RATIO_MAX);
-}
-
-struct tg_harm_bounds {
-	tg_u32 ratio_ppm, lower_ppm, upper_ppm, pad;
-};
-
-/* A ratio with its bounds; without data any ratio is possible. */
-TG_FN struct tg_harm_bounds tg_harm_bounds(const struct tg_harm_config *c,
-					   const struct tg_harm_sums *s)
-{
-	struct tg_harm_bounds b = {TG_HARM_NO_HARM, 0, TG_HARM_RATIO_MAX, 0};
-	tg_u64 reach = tg_harm_reach(c, s);
-	tg_u64 high = (tg_u64)((tg_s64)s->sum + s->diff), low = (tg_u64)((tg_s64)s->sum - s->diff);
-
-	if (s->sum == 0)
-		return b;
-	b.ratio_ppm = tg_harm_ratio(high, low);
-	b.lower_ppm = tg_harm_ratio(tg_sub0(high, reach), low + reach);
-	b.upper_ppm = tg_harm_ratio(high + reach, tg_sub0(low, reach));
-	return b;
 }
 
 /* The level for the next window. Work that the last one left behind is in the guard. */
@@ -207,6 +86,7 @@ TG_FN void tg_harm_learn(struct tg_harm *h, tg_u32 why)
 	h->why = why;
 	h->learns++;
 	h->pairs = 0;
+	h->look = h->cfg.pairs_min;
 	h->turns = 0;
 	h->trend = 0;
 	h->phase_us = h->void_us = h->used_us = h->since_pair_us = 0;
@@ -241,9 +121,9 @@ TG_FN void tg_harm_init(struct tg_harm *h, const struct tg_harm_config *cfg, tg_
 	c->half_us = (tg_u32)tg_max(c->half_us, 1000000);
 	c->probe_us = (tg_u32)tg_max(c->probe_us, 10ULL * c->block_us);
 	c->window_max_us = (tg_u32)tg_clamp(c->window_max_us, 1, TG_DT_MAX_NS / 1000);
-	/* Mixed once, so that small seeds do not begin alike; | 1: xorshift has no 0. */
-	h->random = (seed ^ (seed >> 31)) * 0x9e3779b97f4a7c15ULL | 1;
-	for (int i = 0; i < 8; i++)
+	/* xorshift has no 0; some rounds, so that seeds that are alike do not begin alike. */
+	h->random = seed ^ TG_HARM_SEED ? seed ^ TG_HARM_SEED : 1;
+	for (int round = 0; round < 16; round++)
 		tg_harm_random(h);
 	tg_harm_restart(h);
 }
@@ -260,12 +140,15 @@ TG_FN int tg_harm_useful(const struct tg_harm *h, const struct tg_harm_window *w
 /* It knows, or gives up: one level until the next probe. */
 TG_FN void tg_harm_settle(struct tg_harm *h, tg_u32 held)
 {
+	struct tg_harm_sums *s = &h->sums[h->answer.closed ? TG_HARM_STRETCH : TG_HARM_RUNNABLE];
+
 	h->phase = TG_HARM_PROBE;
 	h->phase_us = 0;
 	h->held = held;
 	h->watch = 0;
-	h->known_20 =
-	    tg_harm_share_20(&h->sums[h->answer.closed ? TG_HARM_STRETCH : TG_HARM_RUNNABLE]);
+	h->known_20 = tg_harm_share_20(s);
+	/* 1 + 1 / TG_HARM_HELD_BLOCKS, of 1 + 1 */
+	s->noise = s->noise * 5 / 8;
 	tg_harm_begin_gap(h);
 }
 
@@ -284,6 +167,9 @@ TG_FN tg_u32 tg_harm_why(const struct tg_harm *h, int contradicting)
  * an open main do not care, so its CPU time stays what it was. Those of a closed one come
  * later, so its CPU time falls as its delay rises, and the runnable time per CPU time tells.
  * Where the runnable time falls, work takes less time in both.
+ *
+ * Looks for harm are few, each at twice the pairs of the last: every look is a chance to be
+ * wrong. That there is none may be seen at any pair; it ends the learning.
  */
 TG_FN void tg_harm_judge(struct tg_harm *h)
 {
@@ -300,8 +186,12 @@ TG_FN void tg_harm_judge(struct tg_harm *h)
 	agree = closed || b.upper_ppm < TG_HARM_NO_HARM || stretch.upper_ppm < accepted_ppm;
 	if (closed)
 		b = stretch;
-	found = h->pairs >= h->cfg.pairs_min && b.lower_ppm > TG_HARM_NO_HARM;
-	within = h->pairs >= h->cfg.pairs_min && b.upper_ppm < accepted_ppm;
+	within = b.upper_ppm < accepted_ppm;
+	found = b.lower_ppm > TG_HARM_NO_HARM;
+	if (h->pairs < h->look && (found || !within || !agree || h->pairs < h->cfg.pairs_min))
+		return;
+	if (h->pairs >= h->look)
+		h->look *= 2;
 	a->closed = closed;
 	a->ratio_ppm = b.ratio_ppm;
 	a->lower_ppm = b.lower_ppm;
@@ -322,8 +212,7 @@ TG_FN void tg_harm_judge(struct tg_harm *h)
 /* A probe: is what was learnt still so? One pair counts for at most three times its noise. */
 TG_FN void tg_harm_watch(struct tg_harm *h, tg_u64 high, tg_u64 low)
 {
-	struct tg_harm_sums *s =
-	    &h->sums[h->answer.closed ? TG_HARM_STRETCH : TG_HARM_RUNNABLE];
+	struct tg_harm_sums *s = &h->sums[h->answer.closed ? TG_HARM_STRETCH : TG_HARM_RUNNABLE];
 	tg_u64 most = 3 * (tg_sqrt(s->noise) + 1);
 	tg_s64 off;
 
@@ -338,21 +227,6 @@ TG_FN void tg_harm_watch(struct tg_harm *h, tg_u64 high, tg_u64 low)
 		tg_harm_learn(h, TG_HARM_DRIFT);
 	else
 		tg_harm_begin_gap(h);
-}
-
-/*
- * A mean number of tasks, in ppm of one: < 2^55 ns (2^17 tasks for 200 s) * 100, over tens of
- * us. At most 2^37.
- */
-TG_FN tg_u64 tg_harm_rate(tg_u64 time_ns, tg_u64 used_us)
-{
-	return time_ns * 100 / tg_max(used_us / 10, 1);
-}
-
-/* Runnable time per CPU time in 2^-16, cut to 2^37: 2^38 * 2^16. */
-TG_FN tg_u64 tg_harm_stretch(tg_u64 runnable, tg_u64 cpu)
-{
-	return tg_min((runnable << 16) / tg_max(cpu, 1), 1ULL << 37);
 }
 
 /* The share that is forgotten in a pair: ln 2 of its half-life. 4 * 10^8 us * 45426 < 2^45. */
@@ -394,7 +268,7 @@ TG_FN void tg_harm_end_pair(struct tg_harm *h)
 		return;
 	}
 	h->turns += lo->turns + hi->turns;
-	h->pairs = (tg_u32)tg_min(h->pairs + 1, 1 << 20);
+	h->pairs = (tg_u32)tg_min(h->pairs + 1ULL, 1 << 20);
 	before -= tg_harm_part(before, forget_16);
 	tg_harm_add(&h->sums[TG_HARM_RUNNABLE], run[1], run[0], forget_16, level_16);
 	tg_harm_add(&h->sums[TG_HARM_CPU], cpu[1], cpu[0], forget_16, level_16);

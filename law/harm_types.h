@@ -26,10 +26,10 @@ enum tg_harm_verdict {
 
 enum tg_harm_reason {
 	TG_HARM_KNOWN = 0,
-	TG_HARM_TOO_LITTLE = 1,	    /* the interval is too wide */
-	TG_HARM_CONTRADICTING = 2,  /* the signals of an open and of a closed main disagree */
-	TG_HARM_DRIFT = 3,	    /* main, or the effect, changes faster than it is compared */
-	TG_HARM_VOID = 4,	    /* more time was void than was of use */
+	TG_HARM_TOO_LITTLE = 1,	   /* the interval is too wide */
+	TG_HARM_CONTRADICTING = 2, /* the signals of an open and of a closed main disagree */
+	TG_HARM_DRIFT = 3,	   /* main, or the effect, changes faster than it is compared */
+	TG_HARM_VOID = 4,	   /* more time was void than was of use */
 };
 
 enum tg_harm_wish {
@@ -57,7 +57,7 @@ struct tg_harm_config {
 	tg_u32 z_pct;	      /* bounds, hundredths of a standard error, 100..1000 */
 	tg_u32 block_us;      /* a level is held for this long in a pair, 1 ms..10 s */
 	tg_u32 guard_us;      /* after a switch nothing counts for this long, <= block / 2 */
-	tg_u32 pairs_min;     /* before a verdict, 4..1000 */
+	tg_u32 pairs_min;     /* before a verdict, 4..1000; looks for harm: at 1, 2, 4, .. of it */
 	tg_u32 turns_min;     /* with fewer in all, "none" is not said */
 	tg_u32 half_us;	      /* half-life of evidence while it learns, >= 1 s */
 	tg_u32 learn_us;      /* learning ends, whatever is known */
@@ -89,15 +89,14 @@ struct tg_harm_answer {
 
 /*
  * One signal of the pairs so far, in 2^-17 of its level, with what is old forgotten.
- * |diff| <= sum < 2^30; diff_square <= sum_square < 2^48.
+ * |diff| <= sum < 2^30; diff_square < 2^48.
  */
 struct tg_harm_sums {
 	tg_s64 diff;	    /* HIGH less LOW */
 	tg_u64 sum;	    /* HIGH and LOW */
 	tg_u64 diff_square; /* each pair's, squared */
-	tg_u64 sum_square;
-	tg_u64 level; /* mean of HIGH and LOW together, < 2^39 */
-	tg_u64 noise; /* mean of what a pair is off by, squared, < 2^39 */
+	tg_u64 level;	    /* mean of HIGH and LOW together, < 2^39 */
+	tg_u64 noise;	    /* mean of what a pair is off by, squared, < 2^39 */
 };
 
 /* What main did in one block, without guard and void windows. */
@@ -109,17 +108,17 @@ struct tg_harm {
 	struct tg_harm_config cfg;
 	struct tg_harm_answer answer;
 	tg_u64 random;
-	tg_u32 phase;	   /* enum tg_harm_phase */
-	tg_u32 held;	   /* enum tg_harm_arm, outside of pairs */
-	tg_u32 place;	   /* 0: no pair is under way; 1, 2: in its first, second block */
-	tg_u32 in_guard;   /* 1: what main does now may still be the other level's */
-	tg_u32 pairs;	   /* since learning began, stops at 2^20 */
-	tg_u32 learns;	   /* times that learning began, wraps */
-	tg_u64 phase_us;   /* since the phase began */
-	tg_u64 gap_us;	   /* until the next pair */
-	tg_u64 age_us;	   /* of this block */
+	tg_u32 phase;		 /* enum tg_harm_phase */
+	tg_u32 held;		 /* enum tg_harm_arm, outside of pairs */
+	tg_u32 place;		 /* 0: no pair is under way; 1, 2: in its first, second block */
+	tg_u32 in_guard;	 /* 1: what main does now may still be the other level's */
+	tg_u32 pairs;		 /* since learning began, stops at 2^20 */
+	tg_u32 learns;		 /* times that learning began, wraps */
+	tg_u64 phase_us;	 /* since the phase began */
+	tg_u64 gap_us;		 /* until the next pair */
+	tg_u64 age_us;		 /* of this block */
 	tg_u64 void_us, used_us; /* since learning began */
-	tg_u64 turns;	   /* of its pairs */
+	tg_u64 turns;		 /* of its pairs */
 	tg_u64 since_pair_us;
 	tg_u64 waiting, at_switch, calm; /* now; at the last switch; at the one before */
 	struct tg_harm_block block[2];	 /* by arm */
@@ -128,7 +127,7 @@ struct tg_harm {
 	tg_s64 known_20; /* what was learnt: diff / sum, in 2^-20 */
 	tg_s64 watch;	 /* sum of what probes are off from it by, what is old forgotten */
 	tg_u32 why;	 /* enum tg_harm_reason for which it learns */
-	tg_u32 pad;
+	tg_u32 look;	 /* pairs at the next look for harm; doubles, <= 2^21 */
 };
 
 #endif /* TG_LAW_HARM_TYPES_H */

@@ -12,7 +12,7 @@ pub struct Config {
     pub block_us: u32,
     /// After a switch nothing counts for this long.
     pub guard_us: u32,
-    /// Pairs before a verdict.
+    /// Pairs before a verdict; harm is looked for at 1, 2, 4, .. of it.
     pub pairs_min: u32,
     /// With fewer turns in all, [`Verdict::None`] is not said.
     pub turns_min: u32,
@@ -34,16 +34,16 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             aim_ppm: 50_000,
-            z_pct: 290,
+            z_pct: 280,
             block_us: 500_000,
             guard_us: 50_000,
-            pairs_min: 12,
+            pairs_min: 13,
             turns_min: 200,
             half_us: 60_000_000,
             learn_us: 300_000_000,
-            probe_us: 40_000_000,
+            probe_us: 30_000_000,
             suspect_pct: 300,
-            retry_us: 600_000_000,
+            retry_us: 1_800_000_000,
             window_max_us: 2_000_000,
         }
     }
@@ -171,7 +171,6 @@ struct Sums {
     diff: i64,
     sum: u64,
     diff_square: u64,
-    sum_square: u64,
     level: u64,
     noise: u64,
 }
@@ -205,7 +204,7 @@ pub struct Harm {
     known_20: i64,
     watch: i64,
     why: u32,
-    pad: u32,
+    look: u32,
 }
 
 unsafe extern "C" {
@@ -245,7 +244,7 @@ impl Harm {
             known_20: 0,
             watch: 0,
             why: 0,
-            pad: 0,
+            look: 0,
         };
         // SAFETY: both pointers are valid for the call, and the types mirror the C structs (sizes are tested).
         unsafe { tg_native_harm_init(&mut harm, &cfg, seed) };

@@ -39,9 +39,24 @@ fn unsound(h: &Harm, aim: u32) -> Option<String> {
 
 fn small() -> impl Strategy<Value = Config> {
     (
-        (1..300_000_u32, 100..400_u32, 1_000..200_000_u32, 0..120_000_u32),
-        (0..30_u32, 0..2_000_u32, 1_000_000..20_000_000_u32, 0..20_000_000_u32),
-        (0..4_000_000_u32, 0..400_u32, 0..20_000_000_u32, 20_000..2_000_000_u32),
+        (
+            1..300_000_u32,
+            100..400_u32,
+            1_000..200_000_u32,
+            0..120_000_u32,
+        ),
+        (
+            0..30_u32,
+            0..2_000_u32,
+            1_000_000..20_000_000_u32,
+            0..20_000_000_u32,
+        ),
+        (
+            0..4_000_000_u32,
+            0..400_u32,
+            0..20_000_000_u32,
+            20_000..2_000_000_u32,
+        ),
     )
         .prop_map(|(a, b, c)| Config {
             aim_ppm: a.0,
@@ -62,7 +77,12 @@ fn small() -> impl Strategy<Value = Config> {
 /// The likely and the seldom, from one word: 20 ms of a main of about one task, whose signals differ by level.
 fn window(word: u64, arm: Arm, effect: u64) -> Window {
     let pick = |from: u32, below: u64| (word >> from) % below;
-    let length_ns = 20 * MS + if pick(0, 50) == 0 { word >> 20 } else { pick(8, MS) };
+    let length_ns = 20 * MS
+        + if pick(0, 50) == 0 {
+            word >> 20
+        } else {
+            pick(8, MS)
+        };
     let more = if arm == Arm::High { effect } else { 0 };
     let window = Window {
         length_ns,

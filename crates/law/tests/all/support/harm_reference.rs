@@ -11,7 +11,6 @@ struct Sums {
     diff: i128,
     sum: i128,
     diff_square: i128,
-    sum_square: i128,
     level: i128,
     noise: i128,
 }
@@ -44,6 +43,7 @@ pub struct Reference {
     sums: [Sums; 4],
     trend: i128,
     pairs: i128,
+    look: i128,
     turns: i128,
     phase_us: i128,
     void_us: i128,
@@ -97,20 +97,12 @@ impl Sums {
         self.diff += diff - part(self.diff, forget);
         self.sum += sum - part(self.sum, forget);
         self.diff_square = less(less(self.diff_square)) + diff * diff;
-        self.sum_square = less(less(self.sum_square)) + sum * sum;
         let off = off(diff, sum, self.share());
         self.noise = mean(self.noise, off * off, weight);
     }
 
     fn reach(&self, cfg: &Config) -> i128 {
-        let sum = self.sum.max(1);
-        let z = i128::from(cfg.z_pct);
-        let aim = i128::from(cfg.aim_ppm);
-        let due = self.diff.abs() * (root(self.sum_square) + 1) / sum;
-        let near = (root((self.diff_square - due * due).max(0)) + 1) * z / 100;
-        let far = (root(self.diff_square) + 1) * z / 100;
-        let width = (2 * near * ONE / sum).min(1 << 30);
-        (near * width.max(aim) / aim).max(far).min(sum)
+        ((root(self.diff_square) + 1) * i128::from(cfg.z_pct) / 100).min(self.sum)
     }
 
     fn bounds(&self, cfg: &Config) -> [u32; 3] {
@@ -147,7 +139,7 @@ impl Reference {
         };
         let mut new = Self {
             cfg,
-            random: (seed ^ (seed >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            random: (seed ^ 0x9e37_79b9_7f4a_7c15).max(1),
             learning: true,
             high: false,
             held_high: false,
@@ -157,6 +149,7 @@ impl Reference {
             sums: [Sums::default(); 4],
             trend: 0,
             pairs: 0,
+            look: 0,
             turns: 0,
             phase_us: 0,
             void_us: 0,
@@ -172,7 +165,7 @@ impl Reference {
             bounds: [0; 3],
             closed: false,
         };
-        for _ in 0..8 {
+        for _ in 0..16 {
             new.random();
         }
         new.restart();
@@ -199,6 +192,7 @@ impl Reference {
         self.sums = [Sums::default(); 4];
         (self.learning, self.why) = (true, why);
         (self.pairs, self.turns, self.trend) = (0, 0, 0);
+        self.look = i128::from(self.cfg.pairs_min);
         (self.phase_us, self.void_us, self.used_us, self.since_us) = (0, 0, 0, 0);
         self.verdict = Verdict::Unknown(why);
         self.wish = Wish::Hold;
@@ -242,19 +236,26 @@ impl Reference {
         self.phase_us = 0;
         self.held_high = high;
         self.watch = 0;
-        self.known = self.sums[if self.closed { 3 } else { 0 }].share();
+        let sums = &mut self.sums[if self.closed { 3 } else { 0 }];
+        self.known = sums.share();
+        sums.noise = sums.noise * 5 / 8;
         self.begin_gap();
     }
 
     fn judge(&mut self) {
         let [run, cpu, delay, stretch] = [0, 1, 2, 3].map(|n| self.sums[n].bounds(&self.cfg));
         let accepted = 1_000_000 + self.cfg.aim_ppm;
-        self.closed = cpu[2] < 1_000_000 && delay[1] > 1_000_000 && run[2] >= 1_000_000;
-        let agree = self.closed || run[2] < 1_000_000 || stretch[2] < accepted;
-        self.bounds = if self.closed { stretch } else { run };
-        let enough = self.pairs >= i128::from(self.cfg.pairs_min);
-        let found = enough && self.bounds[1] > 1_000_000;
-        let within = enough && self.bounds[2] < accepted;
+        let closed = cpu[2] < 1_000_000 && delay[1] > 1_000_000 && run[2] >= 1_000_000;
+        let agree = closed || run[2] < 1_000_000 || stretch[2] < accepted;
+        let bounds = if closed { stretch } else { run };
+        let (found, within) = (bounds[1] > 1_000_000, bounds[2] < accepted);
+        let early = self.pairs < i128::from(self.cfg.pairs_min);
+        if self.pairs >= self.look {
+            self.look *= 2;
+        } else if found || !within || !agree || early {
+            return;
+        }
+        (self.closed, self.bounds) = (closed, bounds);
         self.verdict = if found {
             Verdict::Found
         } else if within && !agree {

@@ -124,7 +124,11 @@ impl Queue {
     pub fn new(main: Main, seed: u64) -> Self {
         let mut random = Random(seed);
         let mut callers = BinaryHeap::new();
-        if let Arrivals::Closed { callers: n, think_us } = main.arrivals {
+        if let Arrivals::Closed {
+            callers: n,
+            think_us,
+        } = main.arrivals
+        {
             for _ in 0..n {
                 callers.push(Reverse(random.exponential(think_us * 1e3) as u64));
             }
@@ -150,7 +154,11 @@ impl Queue {
         match self.main.arrivals {
             Arrivals::Drift { factor, period_s } => {
                 let phase = (at_s / period_s).fract();
-                let up = if phase < 0.5 { 2.0 * phase } else { 2.0 - 2.0 * phase };
+                let up = if phase < 0.5 {
+                    2.0 * phase
+                } else {
+                    2.0 - 2.0 * phase
+                };
                 self.main.rate * (1.0 + (factor - 1.0) * up)
             }
             Arrivals::Bursts { on_s, off_s } => {
@@ -206,7 +214,13 @@ impl Queue {
     }
 
     fn service_ns(&mut self, at: f64) -> f64 {
-        let Main { service_us, cv, long_one_in, long_us, .. } = self.main;
+        let Main {
+            service_us,
+            cv,
+            long_one_in,
+            long_us,
+            ..
+        } = self.main;
         if long_one_in > 0 {
             let slow = 1.0 + 0.5 * (at / 97e9 * std::f64::consts::TAU).sin();
             if self.random.unit() * f64::from(long_one_in) < slow {
@@ -235,10 +249,15 @@ impl Queue {
             }
             self.pop();
             if effect.wait > 0.0 {
-                start += self.random.exponential(effect.wait * self.main.service_us * 1e3);
+                start += self
+                    .random
+                    .exponential(effect.wait * self.main.service_us * 1e3);
             }
             let takes = self.service_ns(start) * (1.0 + effect.service);
-            self.cpus[first] = Cpu { start, end: start + takes };
+            self.cpus[first] = Cpu {
+                start,
+                end: start + takes,
+            };
             turns += 1;
             delay += start - at;
             cpu += ((start + takes).min(until) - start).max(0.0);
@@ -285,7 +304,11 @@ impl Bed {
     /// One window; `effect` is that of the higher level.
     pub fn step(&mut self, effect: Effect) {
         let arm = self.law.arm();
-        let effect = if arm == Arm::High { effect } else { Effect::default() };
+        let effect = if arm == Arm::High {
+            effect
+        } else {
+            Effect::default()
+        };
         let window = self.queue.window(self.length_ns, effect);
         self.law.step(&window.at(arm));
         self.at_ns += self.length_ns;
