@@ -383,7 +383,8 @@ TG_OP(tg_op_harm)
 {
 	struct tg_ops_harm *x = &tg_harm_io;
 
-	if ((x->in[0] & 255) == 0)
+	/* Only what was set up may be stepped: its tuning has no 0 to divide by. */
+	if ((x->in[0] & 255) == 0 || x->law.random == 0)
 		tg_op_harm_init();
 	if ((x->in[0] & 255) == 1)
 		tg_harm_restart(&x->law);
