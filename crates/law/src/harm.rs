@@ -34,7 +34,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             aim_ppm: 50_000,
-            z_pct: 280,
+            z_pct: 290,
             block_us: 500_000,
             guard_us: 50_000,
             pairs_min: 13,
@@ -43,7 +43,7 @@ impl Default for Config {
             learn_us: 300_000_000,
             probe_us: 30_000_000,
             suspect_pct: 300,
-            retry_us: 1_800_000_000,
+            retry_us: 3_600_000_000,
             window_max_us: 2_000_000,
         }
     }

@@ -324,7 +324,7 @@ fn why_it_does_not_know() {
         (unknown(Reason::TooLittle), Wish::Hold, Arm::Low)
     );
     assert!(!law.learning(), "it gave up");
-    steps(&mut law, 1_900, |_, _| Window::default());
+    steps(&mut law, 3_700, |_, _| Window::default());
     assert_eq!(law.learns(), 2, "it tries again");
     // The level was never the one that was asked for.
     let mut law = Harm::new(Config::default(), 1);
