@@ -9,6 +9,7 @@ use tidegate_ext::{
     CapScope, CapStat, CapTerms, Ended, ExtError, GateTerms, HeadroomStats, Kind as Work,
     LimitStat, WorkStat,
 };
+use tidegate_kfs::KernelFs;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::sync::lock;
 
