@@ -7,6 +7,8 @@
 cpus 4
 group cap500
 ext_on --gate 'cgroup:/cap500 cap_hard=500‰'
+# The scheduler is in force before its gates are.
+sleep 1
 for round in 1 2 3; do
 	SEEN=$(vmtool bound 0.3 cap500 500 2)
 	echo "$SEEN"

@@ -8,6 +8,8 @@ for name in cap200 cap500 cap900 cap1500 soft500 process100 task100 other; do gr
 ext_on --gate 'cgroup:/cap200 cap_hard=200‰' --gate 'cgroup:/cap500 cap_hard=500‰' --gate 'cgroup:/cap900 cap_hard=900‰' \
 	--gate 'cgroup:/cap1500 cap_hard=1500‰' --gate 'cgroup:/soft500 cap_soft=500‰' \
 	--gate 'cgroup:/process100 cap_hard=100‰ cap_scope=process' --gate 'cgroup:/task100 cap_hard=100‰ cap_scope=task'
+# The scheduler is in force before its gates are.
+sleep 1
 
 # steady NAME PERMILLE COMMAND...: its mean once it has paid for its start, to 1 ‰ of a CPU and half a depth (what the level may differ by).
 steady() {
