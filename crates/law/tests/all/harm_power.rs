@@ -22,29 +22,31 @@ fn config() -> Config {
     }
 }
 
+/// How soon this effect is found, over many seeds.
+fn say(name: &str, main: Main, effect: Effect) {
+    let runs = env("HARM_RUNS", 200);
+    let mut times: Vec<f64> = (0..runs)
+        .map(|seed| {
+            let mut bed = Bed::new(main, Harm::new(config(), seed), seed);
+            bed.until(300, effect, found).unwrap_or(999.0)
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    let within = |s: f64| times.iter().filter(|t| **t <= s).count() as f64 / runs as f64;
+    println!(
+        "{name:32} {effect:?}: 30 s {:.2}, 60 s {:.2}, 120 s {:.2}, 300 s {:.2}; median {:.0} s, 90 % {:.0} s",
+        within(30.0),
+        within(60.0),
+        within(120.0),
+        within(300.0),
+        times[times.len() / 2],
+        times[times.len() * 9 / 10]
+    );
+}
+
 #[test]
 #[ignore = "minutes"]
 fn power() {
-    let runs = env("HARM_RUNS", 200);
-    let say = |name: &str, main: Main, effect: Effect| {
-        let mut times: Vec<f64> = (0..runs)
-            .map(|seed| {
-                let mut bed = Bed::new(main, Harm::new(config(), seed), seed);
-                bed.until(300, effect, found).unwrap_or(999.0)
-            })
-            .collect();
-        times.sort_by(f64::total_cmp);
-        let within = |s: f64| times.iter().filter(|t| **t <= s).count() as f64 / runs as f64;
-        println!(
-            "{name:44} {effect:?}: 30 s {:.2}, 60 s {:.2}, 120 s {:.2}, 300 s {:.2}; median {:.0} s, 90 % {:.0} s",
-            within(30.0),
-            within(60.0),
-            within(120.0),
-            within(300.0),
-            times[times.len() / 2],
-            times[times.len() * 9 / 10]
-        );
-    };
     let service = |service| Effect { service, wait: 0.0 };
     let base = Main::default();
     for effect in [0.05, 0.08, 0.1, 0.2, 1.0] {
@@ -111,17 +113,14 @@ fn power() {
     );
 }
 
-#[test]
-#[ignore = "minutes"]
-fn false_findings() {
-    let hours = env("HARM_HOURS", 100);
-    let mut all = (0_u64, 0_u64);
+/// Mains of every kind, beside side work that does nothing to them.
+fn mains() -> [(&'static str, Main); 8] {
     let base = Main {
         rate: 100.0,
         service_us: 4000.0,
         ..Main::default()
     };
-    let mains = [
+    [
         ("steady", base),
         (
             "500/s",
@@ -187,8 +186,15 @@ fn false_findings() {
                 ..base
             },
         ),
-    ];
-    for (name, main) in mains {
+    ]
+}
+
+#[test]
+#[ignore = "minutes"]
+fn false_findings() {
+    let hours = env("HARM_HOURS", 100);
+    let mut all = (0_u64, 0_u64);
+    for (name, main) in mains() {
         let (mut bad, mut learns, mut learnt, mut known, mut probed) = (0, 0, 0, 0, 0);
         for seed in 0..hours {
             let mut bed = Bed::new(main, Harm::new(config(), seed + 7_000), seed + 9_000);
