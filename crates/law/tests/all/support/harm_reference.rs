@@ -71,7 +71,7 @@ fn mean(old: i128, now: i128, weight: i128) -> i128 {
 
 /// Towards zero.
 fn part(x: i128, weight: i128) -> i128 {
-    (x.abs() * weight >> 16) * x.signum()
+    ((x.abs() * weight) >> 16) * x.signum()
 }
 
 impl Sums {
@@ -93,7 +93,7 @@ impl Sums {
     fn add(&mut self, (high, low): (i128, i128), forget: i128, weight: i128) {
         let (high, low) = self.scale(high, low, weight);
         let (diff, sum) = (high - low, high + low);
-        let less = |x: i128| x - ((x >> 8) * forget >> 8);
+        let less = |x: i128| x - (((x >> 8) * forget) >> 8);
         self.diff += diff - part(self.diff, forget);
         self.sum += sum - part(self.sum, forget);
         self.diff_square = less(less(self.diff_square)) + diff * diff;
@@ -120,7 +120,7 @@ impl Sums {
 }
 
 fn off(diff: i128, sum: i128, at: i128) -> i128 {
-    diff - (at.abs() * sum >> 20) * at.signum()
+    diff - ((at.abs() * sum) >> 20) * at.signum()
 }
 
 impl Reference {
