@@ -66,7 +66,7 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "harm.h",
-        what: "a window that nobody vouches for counts",
+        what: "a window that is not vouched for counts",
         from: "return w->valid && ",
         to: "return ",
     },

@@ -10,6 +10,7 @@ mod deaths;
 mod domains;
 mod ext;
 mod ext_outside;
+mod fake_scheduler;
 mod faults;
 mod hints;
 mod life;
