@@ -156,7 +156,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
                 sensing_note,
             },
             ext,
-            vacant: Mutex::default(),
+            empty_mains: Mutex::default(),
             subgroups: Mutex::default(),
             cpuset: Mutex::new(cpuset),
             lock_boost: Mutex::default(),

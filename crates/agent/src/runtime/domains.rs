@@ -15,7 +15,35 @@ use tracing::info;
 use crate::gates::{Gate, Gates, demand};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::runtime::mains::is_vacant;
+
+/// A main gate without tasks for so long asks for no headroom; a restart takes less.
+const VACANT_NS: u64 = 1_000_000_000;
+
+/// Whether there is no task in the group, or the group is gone (a unit that is stopped). What cannot be read has tasks.
+pub(crate) fn is_empty(kernel: &Kernel, group: &GroupPath) -> bool {
+    match kernel.groups.populated(group) {
+        Ok(populated) => !populated,
+        Err(error) => error.is_gone(),
+    }
+}
+
+/// The groups of these main gates that are empty, and since when.
+fn empty_mains<'a>(
+    runtime: &Runtime,
+    gates: impl Iterator<Item = &'a Gate>,
+) -> Vec<(GroupPath, u64)> {
+    let now_ns = runtime.kernel.clock.now_ns();
+    let mut known = lock(&runtime.empty_mains);
+    let groups = gates.map(|gate| gate.record.attachment.group());
+    let empty = groups.filter(|group| is_empty(&runtime.kernel, group));
+    let since = |group: &GroupPath| {
+        let before = known.iter().find(|(known, _)| known == group);
+        before.map_or(now_ns, |(_, since_ns)| *since_ns)
+    };
+    let empty: Vec<_> = empty.map(|group| (group.clone(), since(group))).collect();
+    known.clone_from(&empty);
+    empty
+}
 
 /// What the gates ask for now, each headroom where it is to be kept.
 pub(crate) fn demand_of(runtime: &Runtime, gates: &[Gate]) -> Demand {
@@ -23,10 +51,14 @@ pub(crate) fn demand_of(runtime: &Runtime, gates: &[Gate]) -> Demand {
         let all = gates.iter();
         all.filter(|gate| !gate.terms.headroom.is_default())
     };
-    let vacant: Vec<&Gate> = named()
-        .filter(|gate| is_vacant(&runtime.kernel, gate))
-        .collect();
-    let has_tasks = |gate: &&Gate| !vacant.iter().any(|one| std::ptr::eq(*one, *gate));
+    let mains = named().filter(|gate| gate.class() == Class::Main);
+    let empty = empty_mains(runtime, mains);
+    let now_ns = runtime.kernel.clock.now_ns();
+    let has_tasks = |gate: &&Gate| {
+        let group = gate.record.attachment.group();
+        let since = empty.iter().find(|(empty, _)| empty == group);
+        since.is_none_or(|(_, since_ns)| now_ns.saturating_sub(*since_ns) < VACANT_NS)
+    };
     let mut demand = demand(gates.iter(), &runtime.settings);
     let without = crate::gates::demand(gates.iter().filter(has_tasks), &runtime.settings);
     // Never more than with it: the machine's default may be above what the gate asks for.
@@ -36,10 +68,6 @@ pub(crate) fn demand_of(runtime: &Runtime, gates: &[Gate]) -> Demand {
             ..without
         };
     }
-    *lock(&runtime.vacant) = vacant
-        .iter()
-        .map(|gate| gate.record.attachment.group().clone())
-        .collect();
     let asked: Vec<Asked> = named()
         .filter(has_tasks)
         .map(|gate| Asked {
@@ -69,7 +97,6 @@ pub(crate) fn demand_of(runtime: &Runtime, gates: &[Gate]) -> Demand {
 pub(crate) fn poll_domains(registry: &Gates, runtime: &Runtime) {
     let gates = registry.lock();
     let demand = demand_of(runtime, &gates);
-    drop(gates);
     let mut control = runtime.control();
     if control.demand().domains != demand.domains {
         for domain in &demand.domains {
@@ -81,7 +108,9 @@ pub(crate) fn poll_domains(registry: &Gates, runtime: &Runtime) {
             info!("headroom of {} is kept on CPUs {list} {keeps}", domain.from);
         }
     }
+    // Under the gates' lock: a change of them that comes meanwhile is not overwritten.
     control.set_demand(demand);
+    drop(gates);
 }
 
 /// The CPUs that the group's work may use; `None` for all, or where that cannot be told.

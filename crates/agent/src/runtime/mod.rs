@@ -59,8 +59,8 @@ pub struct Runtime {
     pub control_loop: ControlLoop,
     /// The scheduler, where the engine is ext.
     pub(crate) ext: ExtSupervisor,
-    /// Groups of main gates without tasks that name a headroom.
-    pub(crate) vacant: Mutex<Vec<GroupPath>>,
+    /// Groups without tasks of main gates that name a headroom, and since when.
+    pub(crate) empty_mains: Mutex<Vec<(GroupPath, u64)>>,
     /// Gates whose caps count for each process or task alone.
     pub(crate) subgroups: Mutex<Subgroups>,
     /// Idle kept by the cpuset.

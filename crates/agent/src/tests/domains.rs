@@ -2,14 +2,17 @@
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tidegate_kfs::KernelFs;
+use tidegate_knobs::clock::Clock;
 use tidegate_knobs::domain::Keeps;
 use tidegate_knobs::sync::lock;
 use tidegate_terms::CpusetMode;
 use tidegate_testkit::FakeFs;
 
 use super::life::steps;
+use super::sim_clock::in_time;
 use super::{Bed, Kind, PIDS, run_side, set};
 use crate::agent::Agent;
 use crate::runtime::cpuset_controller::poll_cpuset;
@@ -195,10 +198,14 @@ fn a_dead_agents_side_work_is_at_the_floor_and_off_mains_cpus() {
 }
 
 #[test]
-fn a_main_gate_without_tasks_has_its_headroom_no_longer_and_at_once_with_the_first() {
+fn a_main_gate_without_tasks_for_a_second_has_no_headroom_and_at_once_with_the_first() {
     for kind in super::KINDS {
-        let bed = Bed::new(kind);
+        let (bed, clock) = in_time(Bed::new(kind));
         let agent = bed.agent().unwrap();
+        let after = |ms| {
+            clock.sleep(Duration::from_millis(ms));
+            poll_domains(&agent.gates, &agent.runtime);
+        };
         run_side(&agent, PIDS[0]).unwrap();
         let asked = || agent.runtime.control().demand().headroom_ppm;
         let enter = |group: &str| {
@@ -209,18 +216,31 @@ fn a_main_gate_without_tasks_has_its_headroom_no_longer_and_at_once_with_the_fir
         };
         let terms = [("class", "main"), ("headroom", "50%")];
         set(&agent, "cgroup:/other", &terms).unwrap();
+        after(500);
+        assert_eq!(asked(), 500_000, "{kind:?}: it may be a restart");
+        after(500);
         assert_eq!(asked(), 200_000, "{kind:?}: as without it");
         poll_vacant(&agent.gates, &agent.runtime);
         assert_eq!(asked(), 200_000, "{kind:?}: still without tasks");
         enter("/other");
         poll_vacant(&agent.gates, &agent.runtime);
         assert_eq!(asked(), 500_000, "{kind:?}: a task");
+        // Two short gaps are no long one.
+        for _ in 0..2 {
+            enter("");
+            after(900);
+            assert_eq!(asked(), 500_000, "{kind:?}: a restart");
+            enter("/other");
+            poll_vacant(&agent.gates, &agent.runtime);
+        }
         enter("");
-        poll_domains(&agent.gates, &agent.runtime);
+        after(1);
+        after(1_000);
         assert_eq!(asked(), 200_000, "{kind:?}: none");
         // No more than with it: it asks for less than the machine's default.
         let terms = [("class", "main"), ("headroom", "10%")];
         set(&agent, "cgroup:/other", &terms).unwrap();
+        after(1_000);
         assert_eq!(asked(), 100_000, "{kind:?}");
         agent.leave();
     }

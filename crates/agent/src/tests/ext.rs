@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tidegate_ext::{CapScope, CapTerms, Ended, Kind as Work, LimitStat};
 use tidegate_kfs::KernelFs;
@@ -223,7 +224,10 @@ fn gates_that_come_change_and_go_are_told() {
             .unwrap();
     };
     enter("/other");
-    poll_domains(&agent.gates, &agent.runtime);
+    for _ in 0..2 {
+        poll_domains(&agent.gates, &agent.runtime);
+        bed.clock.sleep(Duration::from_secs(1));
+    }
     supervise(&agent, 2 * S);
     assert_eq!(lock(&kernel.told).machine, (200_000, 10_000));
     enter(&main);

@@ -167,7 +167,7 @@ impl Bed {
                     sensing_note: String::new(),
                 },
                 ext: ExtSupervisor::new(self.kernel.clone()),
-                vacant: Mutex::default(),
+                empty_mains: Mutex::default(),
                 subgroups: Mutex::default(),
                 lock_boost: Mutex::default(),
                 cpuset: Mutex::new(CpusetController::new(

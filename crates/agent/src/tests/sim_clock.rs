@@ -64,7 +64,7 @@ impl SimClock {
 }
 
 /// The bed in simulated time, and its clock.
-pub fn in_time(bed: Bed) -> (Bed, Arc<SimClock>) {
+pub(super) fn in_time(bed: Bed) -> (Bed, Arc<SimClock>) {
     let clock = Arc::new(SimClock::default());
     let bed = Bed {
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
