@@ -21,8 +21,8 @@
  * still holds: if it does not, LEARN.
  *
  * Bounds, for any input in any state: lower <= ratio <= upper; FOUND only with lower above
- * 10^6; RAISE only with lower, LOWER only with upper beyond 10^6 + aim; between probes at
- * least probe / 2 at the held level.
+ * 10^6; RAISE only with lower above, LOWER only with upper below 10^6 + aim; between probes
+ * at least probe / 2 at the held level.
  *
  * Ranges: beside each product. A window that cannot be true is void, as is one in which the
  * level asked for was not in force all the time.

@@ -42,6 +42,7 @@ pub use limits::LimitStat;
 pub use load::{Ext, Options, verify};
 pub use machine::{CpuPlace, Machine};
 pub use object::kernel_tells_quotas;
+pub use rcu::restore_rcu_thread;
 pub use stats::{CpuStats, GateStat, Stats};
 pub use support::{NAME, Support, support};
 pub use terms::{CapScope, CapTerms, GateTerms, Kind};

@@ -163,9 +163,7 @@ impl Ext {
     /// # Errors
     /// The kernel's refusal, or why the scheduler ended while it began.
     pub fn attach(&mut self) -> Result<(), ExtError> {
-        if !object::kernel_has_server() {
-            self.rcu = RcuThread::raise();
-        }
+        self.rcu = RcuThread::raise();
         let mut ops = self
             .object
             .maps_mut()

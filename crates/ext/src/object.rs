@@ -97,11 +97,6 @@ pub fn kernel_tells_quotas() -> bool {
     kernel_has("sched_ext_ops", "cgroup_set_bandwidth")
 }
 
-/// Whether this kernel has a deadline server for sched_ext (7.0).
-pub fn kernel_has_server() -> bool {
-    kernel_has("rq", "ext_server")
-}
-
 /// Takes out the callbacks that this kernel does not know; libbpf would refuse the whole.
 fn leave_out(ops: &mut OpenMapMut<'_>) -> libbpf_rs::Result<()> {
     let btf = Btf::from_vmlinux()?;

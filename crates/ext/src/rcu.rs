@@ -1,8 +1,9 @@
-//! RCU's grace-period thread is in the real-time class while the scheduler is loaded, on kernels before 7.0.
+//! RCU's grace-period thread is in the real-time class while the scheduler is loaded.
 //!
 //! A scheduler ends in the kernel by waiting for RCU. Where real-time tasks withhold all CPUs from ordinary ones, that thread
-//! would wait for them with all others, and the scheduler could not leave (`bpf/timers/realtime.h`). From 7.0 on the kernel's
-//! deadline server runs it. What it was before is set again when the scheduler is unloaded; after SIGKILL it remains.
+//! would wait for them with all others, and the scheduler could not leave (`bpf/timers/realtime.h`); from 7.0 on the kernel's
+//! deadline server runs it, unless that is off. What it was before is set again when the scheduler is unloaded; after SIGKILL
+//! by the guardian, the next agent or `repair`, which know it by its priority ([`restore_rcu_thread`]).
 
 use std::fs;
 use std::io;
@@ -12,6 +13,9 @@ use std::path::Path;
 const PRIORITY: i32 = 51;
 /// The parent of all the kernel's threads.
 const KTHREADD: &str = "2";
+const STATE: &str = "/sys/kernel/sched_ext/state";
+/// The priority that the kernel's command line gives it.
+const KERNELS_PRIORITY: &str = "/sys/module/rcutree/parameters/kthread_prio";
 /// What RCU's thread is called with and without preemption of readers.
 const NAMES: [&str; 2] = ["rcu_preempt", "rcu_sched"];
 
@@ -25,9 +29,9 @@ impl RcuThread {
     /// `None`: there is none (it is hidden in a container), it is real-time already (rcutree.kthread_prio), or the kernel refuses.
     pub fn raise() -> Option<RcuThread> {
         let pid = find(Path::new("/proc"))?;
-        // SAFETY: the call takes a number and returns one.
-        let ordinary = unsafe { libc::sched_getscheduler(pid) } == libc::SCHED_OTHER;
-        let raised = ordinary.then(|| set(pid, libc::SCHED_FIFO, PRIORITY))?;
+        // One that an agent left behind when it was killed is taken over.
+        let ours = is_ordinary(pid) || is_raised(pid);
+        let raised = ours.then(|| set(pid, libc::SCHED_FIFO, PRIORITY))?;
         match raised {
             Ok(()) => Some(RcuThread { pid }),
             Err(why) => {
@@ -44,6 +48,35 @@ impl Drop for RcuThread {
             tracing::warn!("RCU's thread {} stays real-time: {why}", self.pid);
         }
     }
+}
+
+/// Where no scheduler is loaded and RCU's thread has the priority that a killed agent gave it: makes it an ordinary task. A line of
+/// what was done.
+pub fn restore_rcu_thread() -> Option<String> {
+    if fs::read_to_string(STATE).is_ok_and(|state| state.trim() != "disabled") {
+        return None;
+    }
+    let pid = find(Path::new("/proc")).filter(|&pid| is_raised(pid))?;
+    Some(match set(pid, libc::SCHED_OTHER, 0) {
+        Ok(()) => format!("RCU's thread {pid} is an ordinary task again"),
+        Err(why) => {
+            format!("RCU's thread {pid} stays real-time: {why}; chrt --other --pid 0 {pid}")
+        }
+    })
+}
+
+fn is_ordinary(pid: libc::pid_t) -> bool {
+    // SAFETY: the call takes a number and returns one.
+    unsafe { libc::sched_getscheduler(pid) == libc::SCHED_OTHER }
+}
+
+/// It has our priority, and not by the kernel's command line.
+fn is_raised(pid: libc::pid_t) -> bool {
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure outlives the call, which writes to it alone.
+    let known = unsafe { libc::sched_getparam(pid, &raw mut parameters) } == 0;
+    let kernels = fs::read_to_string(KERNELS_PRIORITY).unwrap_or_default();
+    known && parameters.sched_priority == PRIORITY && kernels.trim().parse() != Ok(PRIORITY)
 }
 
 fn set(pid: libc::pid_t, policy: i32, priority: i32) -> io::Result<()> {

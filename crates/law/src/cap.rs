@@ -220,7 +220,7 @@ impl Cap {
         unsafe { tg_native_cap_return(self, loan) }
     }
 
-    /// A run starts, or its CPU looks again: it gives back what it has left of its loan and borrows anew. How long it may run
+    /// A run starts or goes on: it gives back what it has left of its loan and borrows again. How long it may run
     /// before its CPU looks again; 0 if it may not, [`NEVER_NS`] where no bucket bounds it. A loan is `lend_ns`, or what there
     /// is, and at least `least_ns`.
     pub fn lend(

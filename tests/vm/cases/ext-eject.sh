@@ -3,6 +3,8 @@
 # kernels: 6.18 7.3
 # needs: tidegate
 # seconds: 420
+# Field 41 of its stat.
+rcu_policy() { sed 's/.*) //' "/proc/$(pidof rcu_preempt rcu_sched)/stat" | cut -d' ' -f39; }
 eject_begin
 eject_work
 ejected sysrq by_sysrq
@@ -22,10 +24,12 @@ for line in 'headroom: allowance [0-9]* ucpu' 'side CPUs: [0-9]* held' 'cache 0 
 done
 ext_again
 
+same "the policy of RCU's thread while the scheduler is loaded" "$(rcu_policy)" 1
 ejected death by_kill
 wait $AGENT || true
 measure ejections $EJECTED faults
 tidegate repair
+same "the policy of RCU's thread" "$(rcu_policy)" 0
 quota_stands || fail "repair lifted side work's limits while it runs"
 finish $HOG $TURNS $CAPPED
 tidegate repair

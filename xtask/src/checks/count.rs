@@ -63,8 +63,14 @@ pub fn count(name: &str, counts: Counts, status: Option<i32>, lines: &[String]) 
         Counts::One => {}
         Counts::CargoTest => count_cargo(lines, &mut tally),
         Counts::Suite => {
-            if let Some(numbers) = lines.iter().rev().find_map(|line| suite_line(line)) {
-                [tally.passed, tally.failed, tally.skipped] = numbers;
+            match lines.iter().rev().find_map(|line| suite_line(line)) {
+                Some(numbers) => [tally.passed, tally.failed, tally.skipped] = numbers,
+                // It ended before its own end.
+                None => {
+                    tally.failed = 1;
+                    tally.failures.push(format!("{name}: no closing line"));
+                    return tally;
+                }
             }
         }
     }
@@ -194,6 +200,8 @@ mod tests {
     #[test]
     fn a_suite_is_counted_by_its_last_line() {
         let output = lines("skipped: no qemu\n0 passed, 0 failed, 14 skipped");
+        let cut = count("vm", Counts::Suite, Some(0), &output[..1]);
+        assert_eq!(cut.failures, ["vm: no closing line"]);
         let tally = count("vm", Counts::Suite, Some(77), &output);
         assert_eq!((tally.passed, tally.failed, tally.skipped), (0, 0, 14));
         assert_eq!(tally.reasons, ["no qemu"]);

@@ -102,13 +102,13 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "cap.h",
-        what: "a cap set anew keeps old credit",
+        what: "a cap set again keeps old credit",
         from: "\tb->depth_ns = was_on ? depth_ns : 0;",
         to: "\tb->depth_ns = depth_ns;",
     },
     Mutant {
         header: "cap.h",
-        what: "a cap set anew keeps old debt",
+        what: "a cap set again keeps old debt",
         from: "\tif (!was_on || b->level_ns >= tg_cap_most_ns(b)) {",
         to: "\tif (b->level_ns >= tg_cap_most_ns(b)) {",
     },

@@ -72,6 +72,7 @@ pub fn fall_back(run_dir: &RunDir, dead_seconds: u64) -> Vec<String> {
                     .revert_after_s
                     .is_some_and(|after_s| dead_seconds >= after_s)
             }));
+            report.extend(tidegate_ext::restore_rcu_thread());
             report
         }
         // What stands keeps standing: the last quota and cpu.idle.
@@ -203,7 +204,8 @@ pub fn repair(run_dir: &RunDir, after: After) -> Result<Vec<String>, RepairError
         held => held,
     };
     let (groups, mut journal) = open(run_dir)?;
-    let report = repair_with(&groups, &mut journal, run_dir, after)?;
+    let mut report = repair_with(&groups, &mut journal, run_dir, after)?;
+    report.extend(tidegate_ext::restore_rcu_thread());
     // No agent comes after all: its guardian need not wait.
     if after == After::End
         && let Some(lease) = handed_over(run_dir)

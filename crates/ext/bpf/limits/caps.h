@@ -294,8 +294,9 @@ u64 caps_lend(struct task_ctx *t NONNULL, u64 now)
 	return left_ns;
 }
 
-/* How long a task may run that starts, or goes on, on this CPU; sets its slice timer. */
-u64 caps_bound(struct task_ctx *t NONNULL, bool exempt, u32 cpu, u64 now)
+/* How long a task may run that starts, or goes on, on this CPU; sets its slice timer. One that
+ * reads under RCU goes on a least run at a time. */
+u64 caps_bound(struct task_ctx *t NONNULL, bool exempt, bool reads, u32 cpu, u64 now)
 {
 	u64 left_ns = ~0ULL;
 
@@ -305,6 +306,8 @@ u64 caps_bound(struct task_ctx *t NONNULL, bool exempt, u32 cpu, u64 now)
 		left_ns = t->min_runtime_ns;
 	else if (!exempt)
 		left_ns = caps_lend(t, now);
+	if (reads)
+		left_ns = tg_max(left_ns, MIN_RUNTIME_NS);
 	/* Not the slice: that ends at a tick, which may be later than the loan's end. */
 	if (left_ns != ~0ULL)
 		slice_timer_set(cpu, now + left_ns, now);
@@ -320,7 +323,7 @@ INLINE void caps_start(struct task_struct *p, struct task_ctx *t, u32 cpu, u64 n
 	if (state == TG_CAP_PARKED || (state == TG_CAP_BACKGROUND && t->kind == EXT_MAIN))
 		slice_timer_set(cpu, now, now);
 	else
-		caps_bound(t, throttle_exempt(p), cpu, now);
+		caps_bound(t, throttle_exempt(p), task_reads_rcu(p), cpu, now);
 }
 
 /* It ran; whether as something that yields, the CPU knows, for it may have turned since. */

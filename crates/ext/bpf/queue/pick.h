@@ -108,7 +108,8 @@ int pick_balance(u32 home, u32 kind, u32 joins, u64 now)
 		busiest->mean.weights, pick_serving(busiest, kind), busiest->mean.members))
 		return 0;
 	/* Those that may not run anywhere may yet run here. */
-	return dsq_move_to_local(dsq_wide(runqueue)) || dsq_move_to_local(dsq_narrow(runqueue));
+	return dsq_move_to_local(dsq_wide(runqueue)) || dsq_move_to_local(dsq_narrow(runqueue)) ||
+	       (kind == EXT_BACKGROUND && dsq_move_to_local(dsq_recall(from)));
 }
 
 /* Takes a task of a kind out of another cache's queues, the nearest first. */

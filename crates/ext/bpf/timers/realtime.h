@@ -56,7 +56,9 @@ u32 realtime_look(u32 cpu)
 		s->runs_seen = runs;
 		s->withheld = 0;
 	} else if (++s->withheld >= REALTIME_LOOKS && here) {
-		EJECT("real-time tasks withhold CPU %llu from all others", cpu);
+		EJECT("real-time tasks withhold CPU %llu from all others; leave some of it, or use "
+		      "the engine knobs",
+		      cpu);
 	}
 	if (s->withheld < REALTIME_LOOKS)
 		realtime_free++;
@@ -87,7 +89,9 @@ u32 realtime_check(void)
 	}
 	scx_bpf_put_cpumask(online);
 	if (realtime_waits && !realtime_free)
-		EJECT("real-time tasks withhold all CPUs from all others", 0);
+		EJECT("real-time tasks withhold all CPUs from all others; leave some, or use the "
+		      "engine knobs",
+		      0);
 	return waits;
 }
 

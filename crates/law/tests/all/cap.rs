@@ -217,7 +217,7 @@ fn a_cap_that_was_removed_starts_at_zero_again() {
         cap.set(&Terms::group(Some(500), None, TICK_NS), 9_000 * MS);
         assert_eq!(cap.hard.level_ns, 0, "neither credit nor debt");
     }
-    // What is lent at that moment is taken out: whoever runs on it has it from nowhere.
+    // What is lent at that moment is taken out: what a run still has of it comes from nowhere.
     let (mut cap, mut loan) = (Cap::default(), Loan::default());
     cap.set(&Terms::group(Some(500), None, TICK_NS), 0);
     cap.state(&mut Family::default(), 1_000 * MS, 0);

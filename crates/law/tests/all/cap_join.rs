@@ -145,7 +145,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn whoever_joins_when_the_bound_holds(
+    fn the_bound_holds_whenever_runs_join(
         rate in prop_oneof![1..1000u32, 900..=1000u32, 1000..8000u32],
         workers in prop::collection::vec(worker(), 1..9),
         late in prop_oneof![Just(0), 0..200_000u64],

@@ -97,7 +97,7 @@ fn changing_terms_makes_no_cpu_time() {
             if changed != state.terms {
                 cap.set(&terms(changed), NOW);
             }
-            // It goes on: whoever changes the terms does not stop it.
+            // It goes on: a change of terms does not stop it.
             if state
                 .runs
                 .is_none_or(|run| run.unchecked < run.run_ns + LATE_NS)
