@@ -145,11 +145,20 @@ fn is_ours(control_loop: &ControlLoop, group: &GroupPath) -> bool {
     !control_loop.lock().quotas.is_left_alone(group)
 }
 
-fn gate_terms(kernel: &Kernel, gate: &Gate, cap: Option<CapTerms>) -> GateTerms {
+/// The hint of a gate's whole group. One that forks are not to inherit is in the slices of the tasks that have it, which the
+/// scheduler reads; the others of the group have none. A hint of 0 that was asked for is not the hint of a group above.
+fn group_hint(gate: &Gate) -> Option<i32> {
+    if !gate.terms.latency_inherit.value.0 {
+        return Some(0);
+    }
     let hint = i32::from(gate.terms.latency.value.hint());
+    (!gate.terms.latency.is_default()).then_some(hint)
+}
+
+fn gate_terms(kernel: &Kernel, gate: &Gate, cap: Option<CapTerms>) -> GateTerms {
     GateTerms {
         cap,
-        hint: (hint != 0).then_some(hint),
+        hint: group_hint(gate),
         kind: match gate.class() {
             Class::Main => Some(Kind::Main),
             Class::Side => Some(Kind::Side),
@@ -221,6 +230,15 @@ mod tests {
             soft_ppt,
             scope,
         })
+    }
+
+    #[test]
+    fn a_group_has_the_hint_that_all_its_tasks_are_to_have() {
+        assert_eq!(group_hint(&gate(&[("class", "main")])), None);
+        assert_eq!(group_hint(&gate(&[("latency", "-10")])), Some(-10));
+        assert_eq!(group_hint(&gate(&[("latency", "0")])), Some(0));
+        let alone = gate(&[("latency", "-10"), ("latency_inherit", "no")]);
+        assert_eq!(group_hint(&alone), Some(0));
     }
 
     #[test]
