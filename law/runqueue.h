@@ -19,6 +19,10 @@
  * a task is put in, and a wakeup that found itself ahead by a microsecond would wait a whole
  * round.)
  *
+ * Between two picks a waking task displaces the running one by tg_runqueue_displaces. A slice
+ * ends at a tick (4 ms), so a task that is much lighter than the rest (tg_runqueue_is_light)
+ * is stopped at its end by a timer: a tick is 270 ms of virtual time at nice 19.
+ *
  * The mean is a whole number and a remainder, settled at each change, so that products
  * stay small:
  *
@@ -207,6 +211,90 @@ TG_FN tg_u64 tg_runqueue_deadline(tg_u64 v, const struct tg_runqueue_task *t, tg
 		return t->end;
 	scaled_ns = tg_min(tg_virtual_ns(period_ns, t->hweight), TG_LATENCY_PERIOD_MAX_NS);
 	return tg_latency_deadline(t->end, 0, t->hint, scaled_ns * t->weight / 1024);
+}
+
+/*
+ * What a member's hweight counts for on `cpus` CPUs: no more than one CPU of them, which is
+ * 1/cpus of all weights (w <= W / cpus is w <= (W - w) / (cpus - 1)). A task beyond that falls
+ * behind V without end and takes V along; the others are then ahead of it for ever, no hint
+ * counts and no wakeup displaces. Source: surplus fair scheduling (Chandra et al., OSDI 2000).
+ * Each member is looked at in its turn with the others as they count by now: that settles at
+ * the largest weights that are feasible. `counted` is what the member counts for now; 0: it is
+ * none yet. With fewer members than CPUs each has one.
+ */
+TG_FN tg_u64 tg_runqueue_feasible(const struct tg_runqueue *rq, tg_u64 hweight, tg_u64 counted,
+				  tg_u64 cpus)
+{
+	tg_u64 own = counted ? tg_runqueue_weight(counted) : 0;
+	tg_u64 others = rq->weights - tg_min(own, rq->weights);
+
+	if (cpus < 2 || rq->members + (counted ? 0 : 1) < cpus)
+		return hweight;
+	return tg_min(hweight,
+		      tg_max((others << TG_RUNQUEUE_WEIGHT_SHIFT) / (cpus - 1), TG_HWEIGHT_MIN));
+}
+
+/*
+ * The vruntime of a member whose hweight changes from `was` to `now`: what it is owed, or has had
+ * ahead of its share, stays the same CPU time, and V with it. (Were the vruntime kept, a task that
+ * lags while its group is crowded would catch up at the weight of a group that is not.) A lag of
+ * more than 2^32 ns counts as that: 2^32 * 2^30 = 2^62.
+ */
+TG_FN tg_u64 tg_runqueue_reweighed(tg_u64 v, tg_u64 vruntime, tg_u64 was, tg_u64 now)
+{
+	tg_u64 most = (1ULL << 62) / tg_max(was, 1), behind = v - vruntime, ahead = vruntime - v;
+
+	if (tg_latency_before(vruntime, v))
+		return v - tg_virtual_ns(tg_min(behind, most) * was / TG_HWEIGHT_ONE, now);
+	return v + tg_virtual_ns(tg_min(ahead, most) * was / TG_HWEIGHT_ONE, now);
+}
+
+enum tg_runqueue_displaces {
+	TG_DISPLACES_NOT = 0,
+	TG_DISPLACES_LATER, /* at the end of the running task's slice it is looked who is first */
+	TG_DISPLACES_SOON,  /* at the end of the slice, before all others */
+	TG_DISPLACES_NOW,
+};
+
+/*
+ * Whether a task that waits displaces one that runs, whose vruntime is as of now, and which has
+ * been on its CPU for `ran_ns` in one turn. An eligible task with the more urgent hint does.
+ * With equal hints both rank by the end of a whole slice, the waiting one from V at the latest,
+ * the running one from V at the earliest: it is asked to leave, and what it is owed it has kept
+ * in the order. So equals displace each other, a heavier task displaces a lighter one, and a
+ * lighter one a heavier only when it is owed more than their slices differ by.
+ */
+TG_FN enum tg_runqueue_displaces tg_runqueue_displaces(tg_u64 v,
+						       const struct tg_runqueue_task *waits,
+						       const struct tg_runqueue_task *runs,
+						       tg_u64 ran_ns, tg_u64 slice_ns)
+{
+	tg_u64 waits_from = tg_latency_before(v, waits->vruntime) ? v : waits->vruntime;
+	tg_u64 runs_from = tg_latency_before(runs->vruntime, v) ? v : runs->vruntime;
+
+	if (waits->hint > runs->hint || !tg_runqueue_eligible(v, waits->vruntime, waits->slice_v))
+		return TG_DISPLACES_NOT;
+	if (waits->hint < runs->hint)
+		return TG_DISPLACES_NOW;
+	if (tg_latency_before(runs_from + runs->slice_v, waits_from + waits->slice_v))
+		return TG_DISPLACES_LATER;
+	return ran_ns < slice_ns / 4 ? TG_DISPLACES_SOON : TG_DISPLACES_NOW;
+}
+
+/* Lighter than half the mean member. 2^24 * 2^32 = 2^56. */
+TG_FN int tg_runqueue_is_light(const struct tg_runqueue *rq, tg_u64 hweight)
+{
+	return 2 * tg_runqueue_weight(hweight) * tg_min(rq->members, 1ULL << 32) < rq->weights;
+}
+
+/*
+ * A waiting task is put in order again when it comes first and its hweight is by now half of
+ * what it was, or twice: in a group one that wakes can make it a seventieth (nice 0 among
+ * nice 19), and it would go before that one and be charged as if that one still slept.
+ */
+TG_FN int tg_runqueue_reweighs(tg_u64 hweight, tg_u64 now)
+{
+	return now > 2 * hweight || hweight > 2 * now;
 }
 
 #endif /* TG_LAW_RUNQUEUE_H */

@@ -21,6 +21,10 @@
  * them, so this is more than ever wait for the other CPUs of a cache.
  */
 #define TG_PICK_SCAN_MAX 4096
+/* Tasks that one pick puts in order again because their weights have changed. */
+#define TG_PICK_REWEIGH_MAX 4
+/* Between two looks of a CPU at weights: what one costs is little beside that. */
+#define TG_PICK_REWEIGH_NS 250000ULL
 /* Between two looks at whether another cache has more work waiting. */
 #define TG_PICK_BALANCE_NS 4000000ULL
 /* Running tasks that a waking one is compared with. */

@@ -115,9 +115,9 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 		dsq_insert(p, SCX_DSQ_LOCAL, task_run_ns(t), 0);
 		return;
 	}
-	enqueue_wait(p, t, cpu, flags, other <= PLACE_SOON, now);
+	enqueue_wait(p, t, cpu, flags, other <= PLACE_SOON && other > PLACE_LATER, now);
 	if (other <= PLACE_SOON)
-		resched_timer_set(t->runqueue, PLACE_SOON - other, now);
+		resched_timer_set(t->runqueue, place_cpu(other), now);
 	if (config.cpus > 1) {
 		other = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 		if (other >= 0)
@@ -212,6 +212,7 @@ INLINE bool dispatch_kind(s32 cpu, struct ext_cpu *c, struct task_struct *prev, 
 		c->counts.stolen++;
 		return true;
 	}
+	pick_reweigh_head(cpu, kind, now);
 	/* Another CPU may take the first away between look and move: then the next is looked at. */
 	EXT_FOR(attempt, 4)
 	{
@@ -308,11 +309,11 @@ int running(u64 *ctx)
 	t->since_ns = limits_used || caps_on ? cpu_charge_from(c, now) : now;
 	in_kernel_learn(p, t, now);
 	account_starts(t, now);
-	task_set_running(t, now);
 	c->began_ns = now;
 	c->clock_ns = limits_used ? p->se.exec_start : 0;
 	c->counts.runs++;
 	cpu_publish(t, c, now);
+	resched_timer_run(t, cpu, now);
 	side_cpu_runs(cpu, t->kind, now);
 	dl_server_start(t, c);
 	min_runtime_start(t, cpu, now);

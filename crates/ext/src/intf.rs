@@ -180,10 +180,13 @@ pub struct Cpu {
     pub switch_pid: u32,
     pub served: u16,
     pub asked: u16,
+    pub group: u32,
+    pub weight: u32,
+    pub reweigh_ns: u64,
     pub clock_ns: u64,
     pub counts: Counts,
 }
-const _: () = assert!(size_of::<Cpu>() == 200);
+const _: () = assert!(size_of::<Cpu>() == 216);
 
 /// `struct limit` of `bpf/limits/pool.h`, with the pool of `law/bandwidth_types.h` in it.
 #[derive(Clone, Copy, Debug, Default)]

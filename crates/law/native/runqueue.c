@@ -68,6 +68,34 @@ tg_u64 tg_native_runqueue_deadline(tg_u64 v, const struct tg_runqueue_task *t, t
 	return tg_runqueue_deadline(v, t, period_ns);
 }
 
+tg_u64 tg_native_runqueue_feasible(const struct tg_runqueue *rq, tg_u64 hweight, tg_u64 counted,
+				   tg_u64 cpus)
+{
+	return tg_runqueue_feasible(rq, hweight, counted, cpus);
+}
+
+tg_u64 tg_native_runqueue_reweighed(tg_u64 v, tg_u64 vruntime, tg_u64 was, tg_u64 now)
+{
+	return tg_runqueue_reweighed(v, vruntime, was, now);
+}
+
+int tg_native_runqueue_displaces(tg_u64 v, const struct tg_runqueue_task *waits,
+				 const struct tg_runqueue_task *runs, tg_u64 ran_ns,
+				 tg_u64 slice_ns)
+{
+	return tg_runqueue_displaces(v, waits, runs, ran_ns, slice_ns);
+}
+
+int tg_native_runqueue_is_light(const struct tg_runqueue *rq, tg_u64 hweight)
+{
+	return tg_runqueue_is_light(rq, hweight);
+}
+
+int tg_native_runqueue_reweighs(tg_u64 hweight, tg_u64 now)
+{
+	return tg_runqueue_reweighs(hweight, now);
+}
+
 /* As the C compiler sees them, so that a drifted mirror fails a test. */
 tg_u64 tg_native_runqueue_value(tg_u32 which)
 {

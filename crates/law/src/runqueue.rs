@@ -37,6 +37,19 @@ pub struct Task {
     pub hint: i32,
 }
 
+/// Whether a waiting task displaces a running one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Displaces {
+    /// It does not.
+    Not,
+    /// At the end of the running task's slice it is looked who is first.
+    Later,
+    /// At the end of the slice, before all others.
+    Soon,
+    /// At once.
+    Now,
+}
+
 unsafe extern "C" {
     fn tg_native_runqueue_weight(hweight: u64) -> u64;
     fn tg_native_runqueue_v(rq: *const Mean) -> u64;
@@ -62,6 +75,17 @@ unsafe extern "C" {
         left_at: u64,
         slice_v: u64,
     ) -> u64;
+    fn tg_native_runqueue_feasible(rq: *const Mean, hweight: u64, counted: u64, cpus: u64) -> u64;
+    fn tg_native_runqueue_reweighed(v: u64, vruntime: u64, was: u64, now: u64) -> u64;
+    fn tg_native_runqueue_displaces(
+        v: u64,
+        waits: *const Task,
+        runs: *const Task,
+        ran_ns: u64,
+        slice_ns: u64,
+    ) -> i32;
+    fn tg_native_runqueue_is_light(rq: *const Mean, hweight: u64) -> i32;
+    fn tg_native_runqueue_reweighs(hweight: u64, now: u64) -> i32;
     fn tg_native_runqueue_deadline(v: u64, t: *const Task, period_ns: u64) -> u64;
     #[cfg(test)]
     fn tg_native_runqueue_value(which: u32) -> u64;
@@ -87,6 +111,19 @@ impl Mean {
     /// How many of them run.
     pub fn running(&self) -> u64 {
         self.nr_running
+    }
+
+    /// What a task's hweight counts for on so many CPUs: no more than one CPU of them. `counted` is what it counts for as a member,
+    /// or 0.
+    pub fn feasible(&self, hweight: u64, counted: u64, cpus: u64) -> u64 {
+        // SAFETY: as in `v`.
+        unsafe { tg_native_runqueue_feasible(self, hweight, counted, cpus) }
+    }
+
+    /// Whether a member of that hweight is lighter than half the mean one: its slices end on time.
+    pub fn is_light(&self, hweight: u64) -> bool {
+        // SAFETY: as in `v`.
+        unsafe { tg_native_runqueue_is_light(self, hweight) != 0 }
     }
 
     /// Brings virtual time up to now.
@@ -144,12 +181,36 @@ impl Task {
         // SAFETY: the pointer is valid for the call, and the type mirrors the C struct (its size is tested).
         unsafe { tg_native_runqueue_deadline(v, self, period_ns) }
     }
+
+    /// Whether this task, which waits, displaces one that runs, whose vruntime is as of now; it has been on its CPU for `ran_ns` of
+    /// its slice.
+    pub fn displaces(&self, runs: &Task, v: u64, ran_ns: u64, slice_ns: u64) -> Displaces {
+        // SAFETY: as in `deadline`.
+        match unsafe { tg_native_runqueue_displaces(v, self, runs, ran_ns, slice_ns) } {
+            0 => Displaces::Not,
+            1 => Displaces::Later,
+            2 => Displaces::Soon,
+            _ => Displaces::Now,
+        }
+    }
 }
 
 /// What an hweight counts for in the mean.
 pub fn weight(hweight: u64) -> u64 {
     // SAFETY: takes and returns integers only.
     unsafe { tg_native_runqueue_weight(hweight) }
+}
+
+/// The vruntime of a member whose hweight changes: what it is owed stays the same CPU time.
+pub fn reweighed(v: u64, vruntime: u64, was: u64, now: u64) -> u64 {
+    // SAFETY: as in `weight`; the C function divides by hweights alone.
+    unsafe { tg_native_runqueue_reweighed(v, vruntime, was, now.max(1)) }
+}
+
+/// Whether a waiting task of that hweight is put in order again when it comes first.
+pub fn reweighs(hweight: u64, now: u64) -> bool {
+    // SAFETY: as in `weight`.
+    unsafe { tg_native_runqueue_reweighs(hweight, now) != 0 }
 }
 
 /// Not ahead of its share by more than a quarter of its slice.

@@ -48,6 +48,8 @@ macro_rules! constants {
 constants! {
     ENQUEUE_FRONT
     PICK_SCAN_MAX
+    PICK_REWEIGH_MAX
+    PICK_REWEIGH_NS
     PICK_BALANCE_NS
     PLACE_SCAN_MAX
     SMT_SPREAD_SCAN_MAX

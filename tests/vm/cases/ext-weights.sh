@@ -1,11 +1,12 @@
-# what: the ext engine loads, and keeps cpu.weight (flat and nested), cpu.idle and nice levels within 1 %
+# what: the ext engine loads, and keeps cpu.weight (flat and nested), cpu.idle and nice levels within 1 %, whatever side work a group has
 # modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate
 # seconds: 90
-ext_on
 group a
 group b
+group b/side
+ext_on --gate 'cgroup:/b/side class=side'
 echo +cpu >$ROOT/b/cgroup.subtree_control
 group b/x
 group b/y
@@ -30,5 +31,14 @@ SEEN=$(vmtool watch 5 a b)
 echo "$SEEN"
 measure rewritten_100_of_200 "$(of a)" %
 within "weight 100 beside 100" "$(of a)" 49.5 50.5
+
+# Side work in a group takes nothing from the main work of the group.
+echo 400 >$ROOT/b/side/cpu.weight
+inside b/side vmtool burn &
+sleep 1
+SEEN=$(vmtool watch 5 a b b/side)
+echo "$SEEN"
+measure beside_side_100_of_200 "$(of a)" %
+within "weight 100 beside 100 that has side work, too" "$(of a)" 49 50.5
 ext_is_on
 cat /tmp/ext

@@ -78,6 +78,42 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "runqueue.h",
+        what: "a member's own weight counts among the others",
+        from: "rq->weights - tg_min(own, rq->weights)",
+        to: "rq->weights",
+    },
+    Mutant {
+        header: "runqueue.h",
+        what: "members no more than CPUs are cut to nothing",
+        from: "if (cpus < 2 || rq->members + (counted ? 0 : 1) < cpus)",
+        to: "if (cpus < 2)",
+    },
+    Mutant {
+        header: "runqueue.h",
+        what: "a lag keeps its virtual time when a weight changes",
+        from: "return v - tg_virtual_ns(tg_min(behind, most) * was / TG_HWEIGHT_ONE, now);",
+        to: "return vruntime;",
+    },
+    Mutant {
+        header: "runqueue.h",
+        what: "a lighter task displaces a heavier one",
+        from: "if (tg_latency_before(runs_from + runs->slice_v, waits_from + waits->slice_v))",
+        to: "if (0)",
+    },
+    Mutant {
+        header: "runqueue.h",
+        what: "what the running task is owed protects it",
+        from: "tg_latency_before(runs->vruntime, v) ? v : runs->vruntime;",
+        to: "runs->vruntime;",
+    },
+    Mutant {
+        header: "runqueue.h",
+        what: "a task is displaced before its quarter of a slice",
+        from: "return ran_ns < slice_ns / 4 ? TG_DISPLACES_SOON",
+        to: "return 0 ? TG_DISPLACES_SOON",
+    },
+    Mutant {
+        header: "runqueue.h",
         what: "a hint is worth less in a group",
         from: "scaled_ns * t->weight / 1024",
         to: "period_ns",

@@ -68,9 +68,10 @@ struct task_ctx {
 	u64 generation; /* of the gates, when it was last described */
 	u64 group_id;	/* guards against another group under the same index */
 	u32 group;
-	u32 on_rq;	  /* enum on_rq + index */
-	u64 active_entry; /* group << 32 | weight by which it is active in the tree; 0: it is not */
-	u32 limit;	  /* the nearest limited group (pool.h); as of its last start */
+	u32 on_rq; /* enum on_rq + index */
+	/* group << 32 | kind << 24 | weight by which it is active in the tree; 0: it is not */
+	u64 active_entry;
+	u32 limit;	    /* the nearest limited group (pool.h); as of its last start */
 	u32 min_runtime_ns; /* its next run is a least run of so many ns (starvation.h); 0: it is none */
 	/* Caps (caps.h): the buckets that it draws on, its own first. */
 	u32 caps[EXT_CAPS_EACH];
@@ -91,6 +92,7 @@ struct task_ctx {
 	s32 own_hint;	  /* what its own slice stands for .. */
 	u32 own_slice_ns; /* .. which was this long when that was looked at */
 	u32 flags;
+	u32 allowed;  /* CPUs that it may run on */
 	u32 account;  /* account.h; 0: that of its kind */
 	u64 woken_ns; /* it waits since then for its first run; 0: it has had it */
 };
@@ -127,7 +129,8 @@ struct group {
 	u64 id;
 	u32 flags;
 	u32 depth;
-	struct tg_hweight_group competes;
+	/* By kind of work, for kinds do not share; as many as the verifier can see by a mask. */
+	struct tg_hweight_group competes[EXT_KINDS_MASK + 1];
 	u32 weight; /* as an entity of its parent: 1024 for cpu.weight 100 */
 	/* What it asks for, by itself or the nearest group above that does; as of `generation`. */
 	s32 hint;
@@ -175,6 +178,7 @@ struct {
 
 struct runqueue {
 	struct bpf_spin_lock lock;
+	u64 cpus;	/* of the cache, online; kept for main alone */
 	u64 balance_ns; /* when its CPUs look next whether another cache has more to do */
 	struct tg_runqueue mean;
 };

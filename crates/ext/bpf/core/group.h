@@ -56,9 +56,7 @@ INLINE void group_fill(struct group *g, u64 id, u32 parent, u32 depth, u32 weigh
 	g->flags = GROUP_USED | flags;
 	g->depth = depth;
 	g->weight = weight;
-	g->competes.weight_in_parent = 0;
-	g->competes.active = 0;
-	g->competes.entities = 0;
+	__builtin_memset(g->competes, 0, sizeof(g->competes));
 	g->generation = 0;
 	g->limit = 0;
 	g->capped = 0;
@@ -132,7 +130,7 @@ INLINE void group_exit(struct cgroup *cgroup)
 	if (!g)
 		return;
 	bpf_spin_lock(&g->lock);
-	unused = g->competes.entities <= 0;
+	unused = !hweight_competes(g);
 	g->flags |= GROUP_GONE;
 	if (unused) {
 		g->id = 0;
@@ -152,7 +150,7 @@ INLINE void group_reap(u32 at)
 	if (!g || !(g->flags & GROUP_GONE))
 		return;
 	bpf_spin_lock(&g->lock);
-	last = (g->flags & GROUP_GONE) && g->competes.entities <= 0;
+	last = (g->flags & GROUP_GONE) && !hweight_competes(g);
 	if (last) {
 		g->id = 0;
 		g->flags = 0;
@@ -180,7 +178,8 @@ INLINE void group_reweigh(struct cgroup *cgroup, u32 weight, s32 idle)
 	else if (idle == 0)
 		g->flags &= ~GROUP_IDLE;
 	bpf_spin_unlock(&g->lock);
-	hweight_change(*index, 0, 0);
+	for (u32 kind = 0; kind < EXT_KINDS; kind++)
+		hweight_change(*index, kind, 0, 0);
 	/* What groups below have looked up may be old. */
 	if (idle >= 0 && shared)
 		__sync_fetch_and_add(&shared->gates_generation, 1);
@@ -407,6 +406,7 @@ INLINE u32 task_describe(struct task_struct *p, struct task_ctx *t)
 	struct group *g = group_of_task(t);
 
 	t->weight = task_weight(p);
+	t->allowed = p->nr_cpus_allowed;
 	if (!g || !shared)
 		return EXT_MAIN;
 	if (g->generation != shared->gates_generation)

@@ -29,6 +29,7 @@ enum ext_kind {
 	EXT_BACKGROUND = 2, /* out of its soft cap: where nothing else wants the CPU */
 	EXT_KINDS = 3,
 };
+#define EXT_KINDS_MASK 3
 
 #define EXT_HINTS 40
 
@@ -182,10 +183,13 @@ struct ext_cpu {
 	u32 switch_pid; /* and away from this one */
 	u16 served;	/* the next task that starts has a least run (dl_server.h) */
 	u16 asked;	/* the kernel's server asked, when last no task could run */
+	u32 group;	/* of the task that runs, and its own weight */
+	u32 weight;
+	u64 reweigh_ns; /* it looks next then at the weights of those that come first */
 	u64 clock_ns;	/* charged up to here by the kernel's clock; 0: not counted */
 	struct ext_counts counts;
 };
-_Static_assert(sizeof(struct ext_cpu) == 200, "src/intf.rs");
+_Static_assert(sizeof(struct ext_cpu) == 216, "src/intf.rs");
 
 /* A cache, as seen from another. */
 struct ext_near {

@@ -182,7 +182,7 @@ u32 task_change_kind(struct task_ctx *t NONNULL, u32 kind, u64 now)
 
 	if (!from || !to || !runqueue_deactivate(from, t, runqueue, THROTTLED, now))
 		return false;
-	if (!runqueue_activate(to, t, next, t->hweight, true, now))
+	if (!runqueue_activate(to, t, next, hweight_set_kind(t, kind), true, now))
 		return false;
 	if (kind == EXT_BACKGROUND)
 		cap_background_wait(t, now);

@@ -53,7 +53,7 @@ INLINE bool throttle_deactivate(struct task_ctx *t)
 	hweight_deactivate(t);
 	/* A CPU had already taken it, and counted its weight before this took it away. */
 	if (task_on_rq(t))
-		hweight_activate(t);
+		hweight_activate(t, t->kind);
 	return true;
 }
 
@@ -77,13 +77,14 @@ INLINE bool throttle_queued(struct bpf_iter_scx_dsq *it, struct task_struct *p, 
 INLINE bool unthrottle_queued(struct bpf_iter_scx_dsq *it, struct task_struct *p,
 			      struct task_ctx *t, s32 cpu)
 {
-	bool activated = hweight_activate(t);
+	bool activated = hweight_activate(t, t->kind);
 	u32 runqueue = t->runqueue;
 	struct runqueue *rq = runqueue_at(runqueue);
 
-	if (!rq || (!runqueue_activate(rq, t, runqueue, hweight_of_task(t->group, t->weight), true,
-				       now_ns()) &&
-		    !task_on_rq(t))) {
+	if (!rq ||
+	    (!runqueue_activate(rq, t, runqueue, hweight_of_task(t->group, t->kind, t->weight),
+				true, now_ns()) &&
+	     !task_on_rq(t))) {
 		if (activated)
 			hweight_deactivate(t);
 		return false;

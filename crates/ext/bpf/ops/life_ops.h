@@ -18,6 +18,30 @@ struct {
 	MAP_TYPE(value, struct ext_exit);
 } ended SEC(".maps");
 
+/* A CPU of a cache comes (by = 1) or goes (-1). */
+INLINE void runqueue_count_cpu(struct ext_cpu *c, s64 by)
+{
+	struct runqueue *rq = c ? runqueue_at(runqueue_index(c->llc, EXT_MAIN)) : NULL;
+
+	if (rq)
+		__sync_fetch_and_add(&rq->cpus, by);
+}
+
+/* `init`; no CPU comes or goes meanwhile. */
+int runqueues_count_cpus(void)
+{
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+	u32 cpu;
+
+	EXT_FOR(cpu, config.cpus)
+	{
+		if (bpf_cpumask_test_cpu(cpu, online))
+			runqueue_count_cpu(cpu_at(cpu), 1);
+	}
+	scx_bpf_put_cpumask(online);
+	return 0;
+}
+
 /* Without these two, a CPU that comes or goes would end the scheduler. */
 OPS(cpu_online)
 int cpu_online(u64 *ctx)
@@ -27,6 +51,7 @@ int cpu_online(u64 *ctx)
 
 	if (c)
 		c->state = 0;
+	runqueue_count_cpu(c, 1);
 	if (s && __sync_lock_test_and_set(&s->offline, 0))
 		__sync_fetch_and_sub(&cpus_offline, 1);
 	/* Tasks that were queued for it while it took none. */
@@ -42,6 +67,7 @@ int cpu_offline(u64 *ctx)
 
 	if (c)
 		c->state = 0;
+	runqueue_count_cpu(c, -1);
 	/* Tasks that may run nowhere else: starvation_scan. */
 	if (s && !__sync_lock_test_and_set(&s->offline, 1))
 		__sync_fetch_and_add(&cpus_offline, 1);
@@ -99,6 +125,7 @@ s32 init(u64 *ctx)
 		if (failed)
 			return failed;
 	}
+	runqueues_count_cpus();
 	failed = starvation_init();
 	return failed ? failed : side_init();
 }

@@ -83,6 +83,8 @@ INLINE void cpu_publish(struct task_ctx *t, struct ext_cpu *c, u64 now)
 {
 	c->kind = t->kind;
 	c->hint = t->hint;
+	c->group = t->group;
+	c->weight = t->weight;
 	c->deadline = t->deadline;
 	c->vruntime = t->vruntime;
 	c->hweight = t->hweight;

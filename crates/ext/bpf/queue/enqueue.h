@@ -21,12 +21,12 @@
 INLINE void task_activate(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct ext_cpu *c = cpu_at(cpu);
-	u32 runqueue = runqueue_index(c ? c->llc : 0, task_describe(p, t));
+	u32 kind = task_describe(p, t), runqueue = runqueue_index(c ? c->llc : 0, kind);
 	struct runqueue *rq = runqueue_at(runqueue);
 	u64 now = now_ns();
 
 	t->slice_ns = config.slice_ns;
-	hweight_activate(t);
+	hweight_activate(t, kind);
 	/*
 	 * One that is only queued again (another CPU, nice level, group) has waited since before,
 	 * by the watchdog's clock, too.
@@ -34,13 +34,13 @@ INLINE void task_activate(struct task_struct *p, struct task_ctx *t, s32 cpu)
 	if (!t->since_ns)
 		t->since_ns = now;
 	if (rq)
-		runqueue_activate(rq, t, runqueue, hweight_of_task(t->group, t->weight), false,
-				  now);
+		runqueue_activate(rq, t, runqueue, hweight_of_task(t->group, kind, t->weight),
+				  false, now);
 	else
 		ext_missing(TABLE_RUNQUEUES, runqueue);
 	/* A CPU that had throttled it took its weight away after it was counted above. */
 	if (!*(volatile u64 *)&t->active_entry)
-		hweight_activate(t);
+		hweight_activate(t, t->kind);
 }
 
 /* Changes of state by other CPUs that a dequeue may meet: one lets a throttled task go, another
@@ -101,7 +101,8 @@ int task_migrate(struct task_ctx *t NONNULL, u32 llc, u32 kind)
 
 	if (!from || !to || !runqueue_deactivate(from, t, runqueue, OFF_RQ, now))
 		return 0;
-	runqueue_activate(to, t, next, t->hweight, false, now);
+	runqueue_activate(to, t, next, t->kind == kind ? t->hweight : hweight_set_kind(t, kind),
+			  false, now);
 	if (left_ns) {
 		t->end = t->vruntime + tg_virtual_ns(left_ns, t->hweight);
 		t->deadline = task_deadline(tg_runqueue_v(&to->mean), t, task_slice_v(t));
@@ -129,20 +130,21 @@ int task_requeue(struct task_ctx *t NONNULL, u64 now, u32 runs_on)
 	struct runqueue *rq = runqueue_at(runqueue);
 
 	if (rq)
-		runqueue_requeue(rq, t, runqueue, hweight_of_task(t->group, t->weight), now,
-				 runs_on);
+		runqueue_requeue(rq, t, runqueue, hweight_of_task(t->group, t->kind, t->weight),
+				 now, runs_on);
 	return 0;
 }
 
-/* A member begins to run. */
+/* A member begins to run. True: it is so light that its slice is to end on time. */
 int task_set_running(struct task_ctx *t NONNULL, u64 now)
 {
 	u32 runqueue = t->runqueue;
 	struct runqueue *rq = runqueue_at(runqueue);
 
-	if (rq)
-		runqueue_set_running(rq, t, runqueue, now);
-	return 0;
+	if (!rq)
+		return false;
+	runqueue_set_running(rq, t, runqueue, now);
+	return t->kind == EXT_MAIN && tg_runqueue_is_light(&rq->mean, t->hweight);
 }
 
 /* The queue of a member. */

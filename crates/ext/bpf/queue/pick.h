@@ -42,6 +42,46 @@ u64 pick_first(u64 dsq, s32 cpu)
 	return deadline;
 }
 
+/*
+ * Puts the first task in a queue that may run on a CPU in order again, if what it weighs has
+ * changed by much. False: it stays the first. One that was put at the front stays there.
+ */
+int pick_reweigh(u64 dsq, s32 cpu, u64 now)
+{
+	struct bpf_iter_scx_dsq it;
+	int moved = 0;
+	u32 look;
+
+	EXT_RCU;
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		EXT_FOR(look, TG_PICK_SCAN_MAX)
+		{
+			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
+			struct task_ctx *t;
+			struct runqueue *rq;
+			u64 hweight;
+
+			if (!p)
+				break;
+			if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+				continue;
+			t = task_of(p);
+			if (!t || p->scx.dsq_vtime != t->deadline)
+				break;
+			hweight = hweight_now(t->group, t->kind, t->weight);
+			rq = runqueue_at(t->runqueue);
+			if (rq)
+				hweight = runqueue_feasible(rq, t, hweight, t->hweight);
+			if (rq && tg_runqueue_reweighs(t->hweight, hweight) &&
+			    runqueue_reweigh(rq, t, t->runqueue, hweight, now))
+				moved = dsq_move_vtime(&it, p, dsq, t->deadline);
+			break;
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return moved;
+}
+
 struct first {
 	u64 dsq;
 	u64 deadline; /* 0: none waits */
@@ -71,6 +111,25 @@ INLINE struct first pick_head(s32 cpu, struct ext_cpu *c, u32 kind)
 	if (kind == EXT_BACKGROUND)
 		pick_earlier(&first, dsq_recall(c->llc), cpu);
 	return first;
+}
+
+/* Main's tasks that come first with a weight of long ago, looked at now and then. Global, so that the verifier walks it once. */
+int pick_reweigh_head(s32 cpu, u32 kind, u64 now)
+{
+	struct ext_cpu *c = cpu_at(cpu);
+	u32 look;
+
+	if (!c || kind != EXT_MAIN || now < c->reweigh_ns)
+		return 0;
+	c->reweigh_ns = now + TG_PICK_REWEIGH_NS;
+	EXT_FOR(look, TG_PICK_REWEIGH_MAX)
+	{
+		struct first first = pick_head(cpu, c, EXT_MAIN);
+
+		if (!first.deadline || !pick_reweigh(first.dsq, cpu, now))
+			break;
+	}
+	return 0;
 }
 
 /* CPUs of a cache that serve a kind of work: all of them main, and what it leaves the others. */

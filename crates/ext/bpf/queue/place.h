@@ -12,33 +12,27 @@
 #include "queue/runqueue.h"
 
 /*
- * A task that waits, in the order of a rank (law/latency.h), against what runs on a CPU. A slice
- * that is over ends at the next tick only; until then the running task ranks where its next slice
- * would put it.
+ * A task that waits, against what runs on a CPU (law/runqueue.h). What that one weighs is looked up
+ * again: the waking task may have made it a fraction of what it was.
  */
-enum yields { YIELDS_NOT, YIELDS_SOON, YIELDS_NOW };
-
-INLINE enum yields place_displaces(struct task_ctx *t, struct ext_cpu *c, u64 v, u64 now)
+INLINE enum tg_runqueue_displaces place_displaces(struct task_ctx *t, struct ext_cpu *c,
+						  struct runqueue *rq, u64 now)
 {
-	u64 hweight = tg_max(c->hweight, 1), ran_ns = tg_sub0(now, c->since_ns);
-	struct tg_latency_rank runs = {
-	    .deadline = c->deadline,
+	u64 hweight = tg_runqueue_feasible(&rq->mean, hweight_now(c->group, c->kind, c->weight),
+					   c->hweight, rq->cpus);
+	struct tg_runqueue_task runs = {
+	    .vruntime = c->vruntime + tg_virtual_ns(tg_sub0(now, c->since_ns), hweight),
+	    .slice_v = tg_virtual_ns(c->slice_ns, hweight),
 	    .hint = c->hint,
-	    .eligible = tg_runqueue_eligible(v, c->vruntime + tg_virtual_ns(ran_ns, hweight),
-					     tg_virtual_ns(c->slice_ns, hweight)),
 	};
-	struct tg_latency_rank waits = {
-	    .deadline = t->deadline,
+	struct tg_runqueue_task waits = {
+	    .vruntime = t->vruntime,
+	    .slice_v = task_slice_v(t),
 	    .hint = t->hint,
-	    .eligible = tg_runqueue_eligible(v, t->vruntime, task_slice_v(t)),
 	};
 
-	if (!tg_latency_preempts(&runs, &waits) && (!waits.eligible || t->hint > c->hint))
-		return YIELDS_NOT;
-	/* Equals leave each other alone for a quarter of a slice. */
-	if (t->hint < c->hint || tg_sub0(now, c->began_ns) >= c->slice_ns / 4)
-		return YIELDS_NOW;
-	return YIELDS_SOON;
+	return tg_runqueue_displaces(tg_runqueue_v(&rq->mean), &waits, &runs,
+				     tg_sub0(now, c->began_ns), c->slice_ns);
 }
 
 /*
@@ -110,12 +104,19 @@ s32 place_soft(struct task_struct *p TRUSTED, u32 home)
 
 #define PLACE_NONE (-1)
 #define PLACE_SOON (-2)
+#define PLACE_LATER (PLACE_SOON - EXT_CPUS_MAX)
 
-/* The CPU whose task has the latest deadline, of those where `p` may run; else PLACE_NONE, or
- * that CPU as PLACE_SOON - cpu: not yet. */
+/* The CPU of a PLACE_SOON or PLACE_LATER. */
+INLINE s32 place_cpu(s32 place)
+{
+	return (place > PLACE_LATER ? PLACE_SOON : PLACE_LATER) - place;
+}
+
+/* The CPU whose task has the latest deadline, of those where `p` may run; else PLACE_NONE, or at
+ * the end of that task's slice: PLACE_SOON - cpu before all others, PLACE_LATER - cpu in order. */
 INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64 now)
 {
-	enum yields yields;
+	enum tg_runqueue_displaces displaces;
 	u64 latest = 0;
 	s32 best = -1;
 	u32 at = from;
@@ -151,11 +152,12 @@ INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64
 	}
 	if (!c)
 		return PLACE_NONE;
-	yields =
-	    place_yields(t, c) ? YIELDS_NOW : place_displaces(t, c, tg_runqueue_v(&rq->mean), now);
-	if (yields == YIELDS_SOON)
+	displaces = place_yields(t, c) ? TG_DISPLACES_NOW : place_displaces(t, c, rq, now);
+	if (displaces == TG_DISPLACES_SOON)
 		return PLACE_SOON - best;
-	if (yields != YIELDS_NOW)
+	if (displaces == TG_DISPLACES_LATER)
+		return PLACE_LATER - best;
+	if (displaces != TG_DISPLACES_NOW)
 		return PLACE_NONE;
 	c->need_resched = 1;
 	return best;

@@ -48,6 +48,18 @@ INLINE void runqueue_set_running(struct runqueue *rq, struct task_ctx *t, u32 ru
 	bpf_spin_unlock(&rq->lock);
 }
 
+/*
+ * What an hweight counts for in a run queue. A task that may run on fewer CPUs than the cache has
+ * keeps its weight: it competes with those that are confined with it. Of side and background work
+ * the CPUs are not known. Under the run queue's lock, or a hint.
+ */
+INLINE u64 runqueue_feasible(struct runqueue *rq, struct task_ctx *t, u64 hweight, u64 counted)
+{
+	if (t->kind != EXT_MAIN || t->allowed < rq->cpus)
+		return hweight;
+	return tg_runqueue_feasible(&rq->mean, hweight, counted, rq->cpus);
+}
+
 INLINE u64 task_slice_v(struct task_ctx *t)
 {
 	return tg_virtual_ns(t->slice_ns, t->hweight);
@@ -75,9 +87,9 @@ __attribute__((noinline)) u64 task_deadline(u64 v, struct task_ctx *t NONNULL, u
 INLINE bool runqueue_activate(struct runqueue *rq, struct task_ctx *t, u32 runqueue, u64 hweight,
 			      bool from_throttled, u64 now)
 {
-	u64 slice_v = tg_virtual_ns(t->slice_ns, hweight);
 	u32 from = *(volatile u32 *)&t->on_rq;
 	bool left_here;
+	u64 slice_v;
 
 	if (from_throttled ? from != THROTTLED : from >= ON_RQ)
 		return false;
@@ -89,6 +101,8 @@ INLINE bool runqueue_activate(struct runqueue *rq, struct task_ctx *t, u32 runqu
 	t->runqueue = runqueue;
 	t->llc = runqueue / EXT_KINDS;
 	t->kind = runqueue % EXT_KINDS;
+	hweight = runqueue_feasible(rq, t, hweight, 0);
+	slice_v = tg_virtual_ns(t->slice_ns, hweight);
 	t->hweight = hweight;
 	t->uncommitted = 0;
 	tg_runqueue_settle(&rq->mean, now);
@@ -130,10 +144,21 @@ INLINE u64 task_slice_left_ns(struct task_ctx *t)
 	return tg_slice_left_ns(t->vruntime, t->end, t->hweight);
 }
 
+/* A member's weight changes; what it is owed does not. After a settle, under the lock. */
+INLINE void runqueue_set_hweight(struct runqueue *rq, struct task_ctx *t, u64 hweight, u64 now)
+{
+	u64 v = tg_runqueue_v(&rq->mean);
+
+	tg_runqueue_sub(&rq->mean, t->vruntime, t->hweight);
+	t->vruntime = tg_runqueue_reweighed(v, t->vruntime, t->hweight, hweight);
+	t->hweight = hweight;
+	tg_runqueue_add(&rq->mean, t->vruntime, hweight);
+	tg_runqueue_settle(&rq->mean, now);
+}
+
 /*
- * A member is put back in order: with the rest of its slice or, when that is over, a new one. It
- * never left the competition, so its vruntime stands; what it weighs may have changed, and the rest
- * of a slice is as long as before.
+ * A member is put back in order: with the rest of its slice or, when that is over, a new one. What
+ * it weighs may have changed; what it is owed, and the rest of its slice, are as long as before.
  */
 INLINE void runqueue_requeue(struct runqueue *rq, struct task_ctx *t, u32 runqueue, u64 hweight,
 			     u64 now, bool runs_on)
@@ -148,16 +173,38 @@ INLINE void runqueue_requeue(struct runqueue *rq, struct task_ctx *t, u32 runque
 	runqueue_commit(rq, t);
 	if (runs_on)
 		runqueue_mark_running(rq, t, now);
-	if (hweight != t->hweight) {
-		tg_runqueue_sub(&rq->mean, t->vruntime, t->hweight);
-		tg_runqueue_add(&rq->mean, t->vruntime, hweight);
-		t->hweight = hweight;
-	}
+	hweight = runqueue_feasible(rq, t, hweight, t->hweight);
 	tg_runqueue_settle(&rq->mean, now);
+	if (hweight != t->hweight)
+		runqueue_set_hweight(rq, t, hweight, now);
 	bpf_spin_unlock(&rq->lock);
 	slice_v = tg_virtual_ns(t->slice_ns, hweight);
 	t->end = t->vruntime + (left_ns ? tg_virtual_ns(left_ns, hweight) : slice_v);
 	t->deadline = task_deadline(tg_runqueue_v(&rq->mean), t, slice_v);
+}
+
+/*
+ * A waiting member's weight has changed: it is put in order again, from where it is. False: it
+ * waits no more.
+ */
+INLINE bool runqueue_reweigh(struct runqueue *rq, struct task_ctx *t, u32 runqueue, u64 hweight,
+			     u64 now)
+{
+	u64 left_ns = tg_min(task_slice_left_ns(t), t->slice_ns), slice_v;
+
+	bpf_spin_lock(&rq->lock);
+	if (!runqueue_has(t, runqueue) || t->running_since_ns) {
+		bpf_spin_unlock(&rq->lock);
+		return false;
+	}
+	runqueue_commit(rq, t);
+	tg_runqueue_settle(&rq->mean, now);
+	runqueue_set_hweight(rq, t, hweight, now);
+	bpf_spin_unlock(&rq->lock);
+	slice_v = tg_virtual_ns(t->slice_ns, hweight);
+	t->end = t->vruntime + (left_ns ? tg_virtual_ns(left_ns, hweight) : slice_v);
+	t->deadline = task_deadline(tg_runqueue_v(&rq->mean), t, slice_v);
+	return true;
 }
 
 /* A member ran; the mean counts it at the next change. */

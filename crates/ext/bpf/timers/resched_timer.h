@@ -58,6 +58,13 @@ int resched_timer_set(u32 runqueue, u32 cpu, u64 now)
 	return 0;
 }
 
+/* A member begins to run; the slice of a light one ends on time. */
+INLINE void resched_timer_run(struct task_ctx *t, u32 cpu, u64 now)
+{
+	if (task_set_running(t, now))
+		resched_timer_set(t->runqueue, cpu, now);
+}
+
 static int resched_timer_fires(void *map, u32 *cpu, struct resched_timer *resched_timer)
 {
 	struct ext_cpu *c = cpu_at(*cpu);

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use tidegate_law::hweight::{MIN, ONE, virtual_ns};
 use tidegate_law::latency;
-use tidegate_law::runqueue::{Mean, Task, V_START, is_eligible, load, place, pulls, weight};
+use tidegate_law::runqueue::{
+    Displaces, Mean, Task, V_START, is_eligible, load, place, pulls, reweighed, reweighs, weight,
+};
 
 const MS: u64 = 1_000_000;
 
@@ -144,6 +146,169 @@ proptest! {
         let offset = latency::offset_ns(hint, u64::try_from(scaled).unwrap());
         prop_assert_eq!(moved, if hint < 0 && !eligible { 0 } else { offset });
     }
+}
+
+/// A task that waits, or runs, at a distance ahead of V.
+fn ranked(slice_v: u64, ahead: i64, hint: i32) -> Task {
+    Task {
+        vruntime: V.wrapping_add_signed(ahead),
+        slice_v,
+        hint,
+        ..Task::default()
+    }
+}
+
+const V: u64 = 1 << 55;
+const SLICE_NS: u64 = 700_000;
+
+proptest! {
+    #[test]
+    fn a_task_displaces_whom_its_slice_ends_before(
+        waits_v in 100_000u64..1 << 40,
+        runs_v in 100_000u64..1 << 40,
+        waits_ahead in -(1i64 << 40)..1 << 40,
+        runs_ahead in -(1i64 << 40)..1 << 40,
+        hints in (-20i32..=19, -20i32..=19),
+        ran_ns in 0..2 * SLICE_NS,
+    ) {
+        let (waits, runs) = (ranked(waits_v, waits_ahead, hints.0), ranked(runs_v, runs_ahead, hints.1));
+        let found = waits.displaces(&runs, V, ran_ns, SLICE_NS);
+        let eligible = waits_ahead <= (waits_v / 4).cast_signed();
+        let ends_later = i128::from(waits_ahead.min(0)) + i128::from(waits_v)
+            > i128::from(runs_ahead.max(0)) + i128::from(runs_v);
+        let expected = match hints.0.cmp(&hints.1) {
+            _ if !eligible => Displaces::Not,
+            std::cmp::Ordering::Greater => Displaces::Not,
+            std::cmp::Ordering::Less => Displaces::Now,
+            std::cmp::Ordering::Equal if ends_later => Displaces::Later,
+            std::cmp::Ordering::Equal if ran_ns < SLICE_NS / 4 => Displaces::Soon,
+            std::cmp::Ordering::Equal => Displaces::Now,
+        };
+        prop_assert_eq!(found, expected);
+    }
+
+    /// Of two that are owed nothing, the heavier displaces the lighter and not the other way round; equals displace each other.
+    #[test]
+    fn weight_decides_who_displaces_whom(one in MIN..1u64 << 37, other in MIN..1u64 << 37, ran_ns in 0..2 * SLICE_NS) {
+        let slice = |hweight| ranked(virtual_ns(SLICE_NS, hweight), 0, 0);
+        let displaces = |a, b| slice(a).displaces(&slice(b), V, ran_ns, SLICE_NS) != Displaces::Later;
+        let (heavy, light) = (one.max(other), one.min(other));
+        prop_assert!(displaces(heavy, light) && displaces(heavy, heavy));
+        let differ = virtual_ns(SLICE_NS, heavy) != virtual_ns(SLICE_NS, light);
+        prop_assert_eq!(displaces(light, heavy), !differ);
+    }
+
+    #[test]
+    fn a_light_member_is_below_half_the_mean(weights in prop::collection::vec(MIN..1u64 << 37, 1..40)) {
+        let mut mean = Mean::default();
+        for hweight in &weights {
+            mean.add(V_START, *hweight);
+        }
+        let sum: u64 = weights.iter().map(|hweight| weight(*hweight)).sum();
+        for hweight in &weights {
+            let light = 2 * u128::from(weight(*hweight)) * (weights.len() as u128) < u128::from(sum);
+            prop_assert_eq!(mean.is_light(*hweight), light);
+        }
+        prop_assert!(weights.iter().any(|hweight| !mean.is_light(*hweight)), "not all are");
+    }
+}
+
+/// The largest weights of which none is more than one CPU of `cpus`, exactly: the k heaviest share with `cpus` - k CPUs' worth of the
+/// rest.
+fn feasible(weights: &[u64], cpus: usize) -> Vec<f64> {
+    let mut sorted: Vec<u64> = weights.to_vec();
+    sorted.sort_unstable_by(|a, b| b.cmp(a));
+    let rest = |k: usize| sorted[k..].iter().map(|w| *w as f64).sum::<f64>() / (cpus - k) as f64;
+    let heavy = (0..cpus)
+        .find(|k| sorted[*k] as f64 <= rest(*k))
+        .unwrap_or(cpus - 1);
+    weights
+        .iter()
+        .map(|w| (*w as f64).min(rest(heavy)))
+        .collect()
+}
+
+proptest! {
+    /// Members that are looked at in turn settle at the feasible weights, whatever they are.
+    #[test]
+    fn weights_settle_where_none_is_more_than_one_cpu(
+        cpus in 2usize..=16,
+        more in 1usize..8,
+        seed in prop::collection::vec(ONE / 64..1u64 << 37, 24),
+    ) {
+        let own = &seed[..cpus + more];
+        let mut counted = own.to_vec();
+        let mut mean = Mean::default();
+        for hweight in &counted {
+            mean.add(V_START, *hweight);
+        }
+        for _ in 0..400 {
+            for at in 0..own.len() {
+                let now = mean.feasible(own[at], counted[at], cpus as u64);
+                mean.sub(V_START, counted[at]);
+                mean.add(V_START, now);
+                counted[at] = now;
+            }
+        }
+        for (found, exact) in counted.iter().zip(feasible(own, cpus)) {
+            let found = *found as f64;
+            prop_assert!((found / exact - 1.0).abs() < 0.01, "{found} for {exact}");
+        }
+    }
+
+    #[test]
+    fn one_cpu_and_fewer_members_than_cpus_take_any_weight(
+        cpus in 1u64..16,
+        hweight in MIN..1u64 << 37,
+        others in prop::collection::vec(MIN..1u64 << 37, 0..14),
+    ) {
+        let mut mean = Mean::default();
+        for other in others.iter().take((cpus - 1).saturating_sub(1) as usize) {
+            mean.add(V_START, *other);
+        }
+        prop_assert_eq!(mean.feasible(hweight, 0, cpus), hweight);
+        mean.add(V_START, hweight);
+        prop_assert_eq!(mean.feasible(hweight, hweight, cpus), hweight);
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_owed_is_the_same_time_by_the_new_weight(
+        v in 1u64 << 50..1 << 60,
+        owed_ns in -1_000_000_000i64..1_000_000_000,
+        was in ONE / 1024..1u64 << 37,
+        now in ONE / 1024..1u64 << 37,
+    ) {
+        let owed = |vruntime: u64, hweight: u64| {
+            i128::from(v.wrapping_sub(vruntime).cast_signed()) * i128::from(hweight) / i128::from(ONE)
+        };
+        let distance = virtual_ns(owed_ns.unsigned_abs(), was);
+        let vruntime = if owed_ns < 0 { v + distance } else { v - distance };
+        let new = reweighed(v, vruntime, was, now);
+        // Rounded by a ns and by a unit of virtual time, which are hweight/ONE ns.
+        let rounded = i128::from((was + now) / ONE + 2);
+        prop_assert!((owed(new, now) - i128::from(owed_ns)).abs() <= rounded);
+    }
+
+    #[test]
+    fn any_distance_is_reweighed_to_one_on_the_same_side(
+        v in any::<u64>(),
+        distance in 0i64..i64::MAX,
+        was in MIN..1u64 << 47,
+        now in MIN..1u64 << 47,
+    ) {
+        let ahead = reweighed(v, v.wrapping_add_signed(distance), was, now);
+        let behind = reweighed(v, v.wrapping_add_signed(-distance), was, now);
+        prop_assert!(ahead.wrapping_sub(v).cast_signed() >= 0);
+        prop_assert!(v.wrapping_sub(behind).cast_signed() >= 0);
+    }
+}
+
+#[test]
+fn a_task_is_put_in_order_again_when_its_weight_has_doubled_or_halved() {
+    assert!(!reweighs(1000, 1000) && !reweighs(1000, 2000) && !reweighs(1000, 500));
+    assert!(reweighs(1000, 2001) && reweighs(1000, 499));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What the machine asks of the class (see the contract in `sched`).
 
 use tidegate_law::cap::State;
+use tidegate_law::runqueue::{Displaces, reweighs};
 use tidegate_law::tuning::RESCHED_TASKS_MAX;
 
-use super::preempt::Displaces;
 use super::{ClassTimer, Ext, Kind, Place};
 use crate::kernel::Kernel;
 use crate::sched::BandwidthStat;
@@ -61,8 +61,46 @@ impl Ext {
                 self.wait(task, true);
                 self.resched_by(k, task, victim);
             }
+            (Some(victim), Displaces::Later) => {
+                self.wait(task, false);
+                self.resched_by(k, task, victim);
+            }
             _ => self.wait(task, false),
         }
+    }
+
+    /// CPUs of its cache, if it may run on as many; 0: its weight counts whole.
+    pub(super) fn cpus_of(&self, k: &Kernel, task: TaskId) -> u64 {
+        let t = self.task(task);
+        let cpus = self.topology.llc_cpus(t.cache).len();
+        let allowed = k.task(task).anywhere || k.cold[task.index()].allowed.count() >= cpus as u32;
+        if t.kind == Kind::Main && allowed {
+            cpus as u64
+        } else {
+            0
+        }
+    }
+
+    /// Puts the first of main's tasks that may run here in order again, if what it weighs has changed by much. False: it stays the
+    /// first. One that was put at the front stays there.
+    pub(super) fn reweigh_first(&mut self, k: &Kernel, cpu: CpuId) -> bool {
+        let runqueue =
+            &self.caches[self.topology.llc_of(cpu) as usize].runqueues[Kind::Main as usize];
+        let Some((key, task)) = runqueue.first(|task| k.allowed(task, cpu)) else {
+            return false;
+        };
+        let (t, standing) = (self.task(task), self.task(task).standing);
+        let hweight = self.members.tree.hweight(t.group, t.kind, t.weight);
+        let cpus = self.cpus_of(k, task);
+        let hweight = runqueue.mean().feasible(hweight, standing.hweight, cpus);
+        if key.0 != standing.deadline || !reweighs(standing.hweight, hweight) {
+            return false;
+        }
+        self.unwait(task, key);
+        self.task_mut(task).left_ns = self.left_ns(task);
+        self.reorder(k, task);
+        self.wait(task, false);
+        true
     }
 
     /// A CPU is to look who is first; no other task counts on it meanwhile.
@@ -209,7 +247,7 @@ impl Ext {
     }
 
     /// One of main's waits until the task there has had its slice.
-    fn resched_by(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId) {
+    pub(super) fn resched_by(&mut self, k: &mut Kernel, task: TaskId, cpu: CpuId) {
         let members = self.runqueue(task).mean().members();
         let cpus = u64::from(self.topology.cpus()) / self.caches.len() as u64;
         let own = &mut self.cpus[cpu.index()];

@@ -5,12 +5,14 @@
 
 use tidegate_law::hweight::{self, Group, MIN, SHIFT, WEIGHT_IDLE, group_weight};
 
+use super::{KINDS, Kind};
 use crate::GroupId;
 
 struct Node {
     parent: u32,
     weight: u32,
-    competes: Group,
+    /// By kind of work: kinds do not share.
+    competes: [Group; KINDS],
 }
 
 /// The tree of groups; the root is there from the start.
@@ -24,7 +26,7 @@ impl Tree {
             nodes: vec![Node {
                 parent: 0,
                 weight: 1024,
-                competes: Group::default(),
+                competes: <[Group; KINDS]>::default(),
             }],
         }
     }
@@ -33,43 +35,46 @@ impl Tree {
         self.nodes.push(Node {
             parent: parent.0,
             weight: entity_weight(cgroup_weight, idle),
-            competes: Group::default(),
+            competes: <[Group; KINDS]>::default(),
         });
     }
 
     pub(super) fn set_weight(&mut self, group: GroupId, cgroup_weight: u32, idle: bool) {
         self.nodes[group.index()].weight = entity_weight(cgroup_weight, idle);
-        self.change(group, 0, 0);
+        for kind in [Kind::Main, Kind::Side, Kind::Background] {
+            self.change(group, kind, 0, 0);
+        }
     }
 
     /// A task of this weight began to compete in `group`.
-    pub(super) fn activate(&mut self, group: GroupId, weight: u32) {
-        self.change(group, i64::from(weight), 1);
+    pub(super) fn activate(&mut self, group: GroupId, kind: Kind, weight: u32) {
+        self.change(group, kind, i64::from(weight), 1);
     }
 
     /// It sleeps, waits for quota, or is gone.
-    pub(super) fn deactivate(&mut self, group: GroupId, weight: u32) {
-        self.change(group, -i64::from(weight), -1);
+    pub(super) fn deactivate(&mut self, group: GroupId, kind: Kind, weight: u32) {
+        self.change(group, kind, -i64::from(weight), -1);
     }
 
     /// Updates a group and those above, as far as they change; the root's sums serve nothing.
-    fn change(&mut self, group: GroupId, weight: i64, by: i32) {
+    fn change(&mut self, group: GroupId, kind: Kind, weight: i64, by: i32) {
         let mut at = group.index();
         let mut change = Some((weight, by));
         while let Some((weight, by)) = change.filter(|_| at != 0) {
             let node = &mut self.nodes[at];
-            change = node.competes.update(node.weight, weight, by);
+            change = node.competes[kind as usize].update(node.weight, weight, by);
             at = node.parent as usize;
         }
     }
 
     /// What a task of this weight in `group` is worth now.
-    pub(super) fn hweight(&self, group: GroupId, weight: u32) -> u64 {
+    pub(super) fn hweight(&self, group: GroupId, kind: Kind, weight: u32) -> u64 {
         let mut hweight = u64::from(weight) << SHIFT;
         let (mut at, mut own) = (group.index(), weight);
         while at != 0 {
             let node = &self.nodes[at];
-            hweight = hweight::up(hweight, node.weight, node.competes.active(), own.into());
+            let active = node.competes[kind as usize].active();
+            hweight = hweight::up(hweight, node.weight, active, own.into());
             own = node.weight;
             at = node.parent as usize;
         }
@@ -97,19 +102,19 @@ mod tests {
         tree.add(GroupId::ROOT, 300, false);
         tree.add(GroupId(2), 50, false);
         tree.add(GroupId(2), 150, false);
-        tree.activate(GroupId(1), 1024);
+        tree.activate(GroupId(1), Kind::Main, 1024);
         for _ in 0..4 {
-            tree.activate(GroupId(3), 1024);
-            tree.activate(GroupId(4), 1024);
+            tree.activate(GroupId(3), Kind::Main, 1024);
+            tree.activate(GroupId(4), Kind::Main, 1024);
         }
-        assert_eq!(tree.hweight(GroupId(1), 1024), ONE);
-        let low = tree.hweight(GroupId(3), 1024);
-        let high = tree.hweight(GroupId(4), 1024);
+        assert_eq!(tree.hweight(GroupId(1), Kind::Main, 1024), ONE);
+        let low = tree.hweight(GroupId(3), Kind::Main, 1024);
+        let high = tree.hweight(GroupId(4), Kind::Main, 1024);
         assert_eq!((low * 4, high * 4), (ONE * 3 / 4, ONE * 9 / 4));
         for _ in 0..4 {
-            tree.deactivate(GroupId(3), 1024);
+            tree.deactivate(GroupId(3), Kind::Main, 1024);
         }
-        assert_eq!(tree.hweight(GroupId(4), 1024) * 4, ONE * 3);
+        assert_eq!(tree.hweight(GroupId(4), Kind::Main, 1024) * 4, ONE * 3);
     }
 
     #[test]
@@ -117,13 +122,25 @@ mod tests {
         let mut tree = Tree::new();
         tree.add(GroupId::ROOT, 100, false);
         tree.add(GroupId(1), 100, false);
-        tree.activate(GroupId(2), 1024);
+        tree.activate(GroupId(2), Kind::Main, 1024);
         tree.set_weight(GroupId(2), 700, false);
         tree.set_weight(GroupId(1), 100, true);
         let idle = u64::from(WEIGHT_IDLE) << SHIFT;
-        assert_eq!(tree.hweight(GroupId(2), 1024), idle);
-        tree.deactivate(GroupId(2), 1024);
-        let none = Group::default();
+        assert_eq!(tree.hweight(GroupId(2), Kind::Main, 1024), idle);
+        tree.deactivate(GroupId(2), Kind::Main, 1024);
+        let none = <[Group; KINDS]>::default();
         assert!(tree.nodes.iter().all(|node| node.competes == none));
+    }
+
+    #[test]
+    fn side_work_takes_nothing_from_the_main_work_of_its_group() {
+        let mut tree = Tree::new();
+        tree.add(GroupId::ROOT, 100, false);
+        tree.activate(GroupId(1), Kind::Main, 1024);
+        tree.activate(GroupId(1), Kind::Side, 1024);
+        tree.activate(GroupId(1), Kind::Background, 1024);
+        for kind in [Kind::Main, Kind::Side, Kind::Background] {
+            assert_eq!(tree.hweight(GroupId(1), kind, 1024), ONE);
+        }
     }
 }

@@ -132,6 +132,8 @@ struct ExtCpu {
     resched_timer: ReschedTimer,
     /// Where the search for any idle core of the machine goes on.
     any_from: u32,
+    /// When it looks next at the weights of those that come first.
+    reweigh_ns: Ns,
     /// Until then side work runs here at main's cost.
     forced_ns: Ns,
     /// Whose silos this CPU holds runtime of.

@@ -3,7 +3,7 @@
 use tidegate_law::cap::State;
 use tidegate_law::hweight::slice_left_ns;
 use tidegate_law::runqueue::{load, pulls};
-use tidegate_law::tuning::PICK_BALANCE_NS;
+use tidegate_law::tuning::{PICK_BALANCE_NS, PICK_REWEIGH_MAX, PICK_REWEIGH_NS};
 
 use super::runqueue::Entrant;
 use super::smt_spread::Core;
@@ -39,7 +39,7 @@ impl Ext {
             }
         }
         let t = &self.members.tasks[task.index()];
-        self.members.tree.activate(t.group, t.weight);
+        self.members.tree.activate(t.group, t.kind, t.weight);
         self.activate(k, task);
         self.count(k, task, 1);
         if kind == Kind::Side {
@@ -64,10 +64,11 @@ impl Ext {
         self.task_mut(task).booked = Some(booked);
     }
 
-    fn entrant(&self, task: TaskId) -> Entrant {
+    fn entrant(&self, k: &Kernel, task: TaskId) -> Entrant {
         let t = &self.members.tasks[task.index()];
         Entrant {
-            hweight: self.members.tree.hweight(t.group, t.weight),
+            hweight: self.members.tree.hweight(t.group, t.kind, t.weight),
+            cpus: self.cpus_of(k, task),
             weight: t.weight,
             slice_ns: t.slice_ns,
             period_ns: self.cfg.period_ns,
@@ -79,7 +80,7 @@ impl Ext {
     }
 
     fn activate(&mut self, k: &Kernel, task: TaskId) {
-        let entrant = self.entrant(task);
+        let entrant = self.entrant(k, task);
         self.task_mut(task).standing = self.runqueue(task).activate(&entrant, k.now);
     }
 
@@ -96,11 +97,11 @@ impl Ext {
         self.deactivate(k, task);
         self.side_members -= u32::from(self.task(task).kind == Kind::Side);
         let t = self.task_mut(task);
-        let (group, weight) = (t.group, t.weight);
+        let (group, kind, weight) = (t.group, t.kind, t.weight);
         if let Some(slot) = t.soft_slot.take() {
             self.members.caps.unhold(slot, task);
         }
-        self.members.tree.deactivate(group, weight);
+        self.members.tree.deactivate(group, kind, weight);
     }
 
     /// Main's tasks that want to run are counted on the CPU whose list they are on; others may be left waiting on purpose.
@@ -114,7 +115,7 @@ impl Ext {
     }
 
     /// What is left of its slice, in time.
-    fn left_ns(&self, task: TaskId) -> u64 {
+    pub(super) fn left_ns(&self, task: TaskId) -> u64 {
         let standing = &self.task(task).standing;
         slice_left_ns(standing.vruntime, standing.end, standing.hweight)
     }
@@ -178,6 +179,10 @@ impl Ext {
             return Some(task);
         }
         let home = self.topology.llc_of(cpu);
+        if kind == Kind::Main && k.now >= self.cpus[cpu.index()].reweigh_ns {
+            self.cpus[cpu.index()].reweigh_ns = k.now + PICK_REWEIGH_NS;
+            let _ = (0..PICK_REWEIGH_MAX).find(|_| !self.reweigh_first(k, cpu));
+        }
         for cache in self.topology.llcs_from(home) {
             let runqueue = &self.caches[cache as usize].runqueues[kind as usize];
             if runqueue.waiting() == 0 {
@@ -260,6 +265,10 @@ impl Ext {
             deadline,
         });
         self.side_running += u32::from(kind == Kind::Side);
+        let is_light = self.runqueue(task).mean().is_light(standing.hweight);
+        if kind == Kind::Main && since_ns == k.now && is_light {
+            self.resched_by(k, task, cpu);
+        }
         self.extend(k, cpu);
         self.set_timers(k);
     }
@@ -345,8 +354,8 @@ impl Ext {
         }
     }
 
-    fn reorder(&mut self, k: &Kernel, task: TaskId) {
-        let entrant = self.entrant(task);
+    pub(super) fn reorder(&mut self, k: &Kernel, task: TaskId) {
+        let entrant = self.entrant(k, task);
         let mut standing = self.task(task).standing;
         let runqueue = self.runqueue(task);
         runqueue.stop(&mut standing);

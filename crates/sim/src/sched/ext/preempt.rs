@@ -1,21 +1,13 @@
 //! Which task gives way to which: at a wakeup, and at a tick. crates/ext/bpf/queue/place.h is the same.
 
 use tidegate_law::hweight::virtual_ns;
-use tidegate_law::latency::{Rank, before};
+use tidegate_law::latency::before;
+use tidegate_law::runqueue::{Displaces, Task};
 use tidegate_law::tuning::PLACE_SCAN_MAX;
 
 use super::place::Search;
-use super::{ExtTask, Kind, Run};
+use super::{Kind, Run};
 use crate::{CpuId, TaskId};
-
-/// Whether a waiting task displaces a running one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Displaces {
-    Not,
-    /// It has won, and waits at the front until the running task has had a quarter of its slice.
-    Soon,
-    Now,
-}
 
 impl Search<'_> {
     /// Whether a waiting task of main's displaces what runs on a CPU, at a tick: one that was left alone because it had only
@@ -39,31 +31,35 @@ impl Search<'_> {
         run.kind != Kind::Main || (self.ext.task(run.task).yields && !self.ext.task(task).yields)
     }
 
-    /// A task of main's that wakes, against what runs on a CPU. A slice that is over ends at the next tick only; until then the running
-    /// task ranks where its next slice would put it. Equals leave each other alone for a quarter of a slice.
+    /// A task of main's that waits, against what runs on a CPU. What that one weighs is looked up again: the waking task may have
+    /// made it a fraction of what it was.
     fn displaces(&self, task: TaskId, cpu: CpuId, run: &Run) -> Displaces {
         if self.is_soft(task, run) {
             return Displaces::Now;
         }
         let (waits, runs) = (self.ext.task(task), self.ext.task(run.task));
-        let runqueue = &self.ext.caches[waits.cache as usize].runqueues[Kind::Main as usize];
-        let rank = |t: &ExtTask, deadline: u64, vruntime: u64| {
-            let slice_v = virtual_ns(t.slice_ns, t.standing.hweight);
-            Rank::new(deadline, t.hint, runqueue.is_eligible(vruntime, slice_v))
-        };
+        let mean = self.ext.caches[waits.cache as usize].runqueues[Kind::Main as usize].mean();
+        let hweight = self
+            .ext
+            .members
+            .tree
+            .hweight(runs.group, runs.kind, runs.weight);
+        let cpus = self.ext.cpus_of(self.k, run.task);
+        let hweight = mean.feasible(hweight, runs.standing.hweight, cpus);
         let ran_ns = self.k.now - self.k.cpus[cpu.index()].charged_to;
-        let now_v = runs.standing.vruntime + virtual_ns(ran_ns, runs.standing.hweight);
-        let running = rank(runs, run.deadline, now_v);
-        let waiting = rank(waits, waits.standing.deadline, waits.standing.vruntime);
-        let slice_v = virtual_ns(waits.slice_ns, waits.standing.hweight);
-        let eligible = runqueue.is_eligible(waits.standing.vruntime, slice_v);
-        if !running.preempted_by(&waiting) && (!eligible || waits.hint > runs.hint) {
-            return Displaces::Not;
-        }
-        if waits.hint < runs.hint || self.k.now >= run.quarter_ns() {
-            return Displaces::Now;
-        }
-        Displaces::Soon
+        let running = Task {
+            vruntime: runs.standing.vruntime + virtual_ns(ran_ns, hweight),
+            slice_v: virtual_ns(runs.slice_ns, hweight),
+            hint: runs.hint,
+            ..Task::default()
+        };
+        let waiting = Task {
+            vruntime: waits.standing.vruntime,
+            slice_v: virtual_ns(waits.slice_ns, waits.standing.hweight),
+            hint: waits.hint,
+            ..Task::default()
+        };
+        waiting.displaces(&running, mean.v(), self.k.now - run.since_ns, run.slice_ns)
     }
 
     /// The CPU of its cache whose task has the latest deadline, and whether it displaces that.

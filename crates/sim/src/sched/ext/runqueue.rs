@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tidegate_law::hweight::virtual_ns;
 use tidegate_law::latency;
-use tidegate_law::runqueue::{Mean, Task, is_eligible, place};
+use tidegate_law::runqueue::{Mean, Task, place, reweighed};
 use tidegate_law::tuning::{ENQUEUE_FRONT, PICK_SCAN_MAX};
 
 use crate::{Ns, TaskId};
@@ -31,6 +31,8 @@ pub(super) struct Standing {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entrant {
     pub(super) hweight: u64,
+    /// CPUs of its cache, of which its hweight counts for one at most; 0: it may run on fewer, or is not main's.
+    pub(super) cpus: u64,
     /// Its own weight.
     pub(super) weight: u32,
     pub(super) slice_ns: u64,
@@ -83,6 +85,7 @@ impl RunQueue {
 
     /// A task comes to compete; it does not wait yet. Lag beyond a slice either way is dropped.
     pub(super) fn activate(&mut self, entrant: &Entrant, now_ns: Ns) -> Standing {
+        let entrant = &self.feasible(entrant, 0);
         self.mean.settle(now_ns);
         let (lag, left_at) = (entrant.lag, entrant.left_at);
         let vruntime = place(self.mean.v(), lag, left_at, entrant.slice_v());
@@ -97,16 +100,27 @@ impl RunQueue {
         standing
     }
 
-    /// A member is put back in order, with the rest of its slice or, when that is over, a new one. It never left the
-    /// competition, so its vruntime stands; what it weighs may have changed.
+    /// A member is put back in order, with the rest of its slice or, when that is over, a new one. What it weighs may have
+    /// changed; what it is owed has not.
     pub(super) fn requeue(&mut self, standing: &mut Standing, entrant: &Entrant, now_ns: Ns) {
+        let entrant = &self.feasible(entrant, standing.hweight);
         if entrant.hweight != standing.hweight {
-            self.mean.sub(standing.vruntime, standing.hweight);
-            self.mean.add(standing.vruntime, entrant.hweight);
+            self.mean.settle(now_ns);
+            let (v, was) = (self.mean.v(), standing.vruntime);
+            self.mean.sub(was, standing.hweight);
+            standing.vruntime = reweighed(v, was, standing.hweight, entrant.hweight);
             standing.hweight = entrant.hweight;
+            self.mean.add(standing.vruntime, standing.hweight);
         }
         self.mean.settle(now_ns);
         self.order(standing, entrant);
+    }
+
+    fn feasible(&self, entrant: &Entrant, counted: u64) -> Entrant {
+        Entrant {
+            hweight: self.mean.feasible(entrant.hweight, counted, entrant.cpus),
+            ..*entrant
+        }
     }
 
     fn order(&self, standing: &mut Standing, entrant: &Entrant) {
@@ -120,11 +134,6 @@ impl RunQueue {
             hint: entrant.hint,
         };
         standing.deadline = task.deadline(self.mean.v(), entrant.period_ns);
-    }
-
-    /// Not ahead of its share by more than a quarter of its slice.
-    pub(super) fn is_eligible(&self, vruntime: u64, slice_v: u64) -> bool {
-        is_eligible(self.mean.v(), vruntime, slice_v)
     }
 
     /// A member goes; what it is behind by.
@@ -230,6 +239,7 @@ mod tests {
     fn entrant(hweight: u64, hint: i32, lag: i64) -> Entrant {
         Entrant {
             hweight,
+            cpus: 0,
             weight: 1024,
             slice_ns: 3 * MS,
             period_ns: 24 * MS,
