@@ -12,7 +12,6 @@ use std::time::Instant;
 mod count;
 mod retry;
 
-use crate::vm::joined;
 use count::{Counts, Tally, count, faults};
 
 struct Step {
@@ -72,82 +71,55 @@ fn lints() -> Vec<Step> {
     ]
 }
 
-fn build() -> Step {
-    // With the tests, so that what they share with the programs has the same features, and is compiled once.
-    step(
-        "build",
-        Counts::One,
-        "cargo test --workspace --locked --no-run",
-    )
-}
-
-/// Tests in real time: they wait more than they compute.
-fn in_real_time() -> Vec<Step> {
+fn tests() -> Vec<Step> {
     vec![
+        // With the tests, so that what they share with the programs has the same features, and is compiled once.
+        step(
+            "build",
+            Counts::One,
+            "cargo test --workspace --locked --no-run",
+        ),
         step(
             "cargo test",
             Counts::CargoTest,
             "cargo test --workspace --locked --no-fail-fast -- --show-output",
         ),
         own("support table", Counts::Suite, "support"),
+        // A taste of it; `make fuzz` is the meal.
+        own("fuzz", Counts::Suite, "fuzz --runs 50000"),
+        // Every fifth of them; `make mutants` is all.
+        own("mutants", Counts::Suite, "mutants --short"),
         own(
-            "vm, real time",
+            "virtual machine",
             Counts::Suite,
-            "vm --kernel all --tier short --limit 2700 --mode smp",
+            "vm --kernel all --tier short --limit 2700",
         ),
-    ]
-}
-
-/// Tests in virtual time and plain computation: their results do not depend on what else this machine does, so they take
-/// the CPU time that the others leave.
-fn in_virtual_time() -> Vec<Step> {
-    let steps = vec![
-        own(
-            "vm, virtual time",
-            Counts::Suite,
-            "vm --kernel all --tier short --limit 2700 --mode precise,wide",
-        ),
+        // In virtual time, which does not depend on what else this machine does.
         own("simulator check", Counts::Suite, "check-sim --vm"),
         own(
             "simulator check, ext",
             Counts::Suite,
             "check-sim --ext --short --kernel 6.18",
         ),
-        // A taste of it; `make fuzz` is the meal.
-        own("fuzz", Counts::Suite, "fuzz --runs 50000"),
-        // Every fifth of them; `make mutants` is all.
-        own("mutants", Counts::Suite, "mutants --short"),
-    ];
-    steps.into_iter().map(yielding).collect()
-}
-
-/// At the lowest priority.
-fn yielding(step: Step) -> Step {
-    let words = ["-n", "19", &step.program].map(str::to_owned);
-    Step {
-        program: "nice".to_owned(),
-        words: words.into_iter().chain(step.words).collect(),
-        ..step
-    }
+    ]
 }
 
 /// The checks of sources alone.
 pub fn lint() -> ExitCode {
-    run(&lints(), &[], 0)
+    run(&lints(), 0)
 }
 
 /// Everything.
 pub fn test() -> ExitCode {
-    let mut first = lints();
-    first.push(build());
-    run(&first, &[in_real_time(), in_virtual_time()], FAULTS_LEAST)
+    let mut steps = lints();
+    steps.extend(tests());
+    run(&steps, FAULTS_LEAST)
 }
 
 /// What docs/failure-contract.md says that `make test` injects, as root.
 const FAULTS_LEAST: u64 = 3_000;
 
-/// Runs the first steps in order, then every chain of the rest beside the others.
-fn run(first: &[Step], beside: &[Vec<Step>], faults_least: u64) -> ExitCode {
+fn run(steps: &[Step], faults_least: u64) -> ExitCode {
     let folder = Path::new("target/checks");
     if let Err(error) = std::fs::create_dir_all(folder) {
         eprintln!(
@@ -157,24 +129,9 @@ fn run(first: &[Step], beside: &[Vec<Step>], faults_least: u64) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let mut tally = Tally::default();
-    for step in first {
-        tally.add(perform(step, folder));
+    for step in steps {
+        perform(step, folder, &mut tally);
     }
-    let chain =
-        |steps: &[Step]| -> Vec<Tally> { steps.iter().map(|step| perform(step, folder)).collect() };
-    let parts: Vec<Tally> = std::thread::scope(|scope| {
-        let chains = beside.iter().map(|steps| scope.spawn(|| chain(steps)));
-        let chains: Vec<_> = chains.collect();
-        chains.into_iter().flat_map(joined).collect()
-    });
-    for part in parts {
-        tally.add(part);
-    }
-    close(tally, faults_least)
-}
-
-/// The summary, and the exit code.
-fn close(mut tally: Tally, faults_least: u64) -> ExitCode {
     println!();
     if tally.flaky.len() > retry::RETRIES_MAX {
         tally.failed += 1;
@@ -221,10 +178,10 @@ fn close(mut tally: Tally, faults_least: u64) -> ExitCode {
     }
 }
 
-/// Runs a step and prints what came of it.
-fn perform(step: &Step, folder: &Path) -> Tally {
-    let file = step.name.replace([' ', ','], "-");
-    let log_path = folder.join(format!("{file}.log"));
+fn perform(step: &Step, folder: &Path, tally: &mut Tally) {
+    let log_path = folder.join(format!("{}.log", step.name.replace(' ', "-")));
+    print!("{:<16} ", step.name);
+    let _ = std::io::stdout().flush();
     let started = Instant::now();
     let outcome = capture(step, &log_path);
     let (status, lines) = match outcome {
@@ -235,21 +192,26 @@ fn perform(step: &Step, folder: &Path) -> Tally {
     let failed = part.failed;
     retry::once_more(step, &log_path, &lines, &mut part);
     let seconds = started.elapsed().as_secs_f64();
-    let mut text = format!(
-        "{:<20} {} passed, {} failed, {} skipped ({seconds:.1} s)\n",
-        step.name, part.passed, part.failed, part.skipped
+    println!(
+        "{} passed, {} failed, {} skipped ({seconds:.1} s)",
+        part.passed, part.failed, part.skipped
     );
     if failed > 0 {
-        text += &format!("--- {} ---\n", log_path.display());
+        println!("--- {} ---", log_path.display());
         for line in interesting(step.counts, &lines) {
-            text += line;
-            text.push('\n');
+            println!("{line}");
         }
-        text += "---\n";
+        println!("---");
     }
-    // In one piece: another step may end at the same time.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    part
+    tally.passed += part.passed;
+    tally.failed += part.failed;
+    tally.skipped += part.skipped;
+    tally.reasons.extend(part.reasons);
+    tally.failures.extend(part.failures);
+    tally.flaky.extend(part.flaky);
+    for (kind, count) in part.faults {
+        *tally.faults.entry(kind).or_default() += count;
+    }
 }
 
 /// Runs the step with both outputs in one file, and gives back its status (0, or what it failed with) and its lines.

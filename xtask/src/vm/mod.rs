@@ -249,7 +249,7 @@ fn run(repository: &Path, options: &Options) -> Result<u8, VmError> {
     Ok(close(&tally))
 }
 
-/// Runs of all modes and of different modes have different folders, so that `make test` can run two at once.
+/// Runs of all modes and of some have different folders, so that two may run at once.
 fn work_folder(series: &str, modes: &[Mode]) -> String {
     let mut work = format!("vm/{series}");
     if modes != Mode::ALL {
@@ -336,7 +336,7 @@ fn run_lanes(
 }
 
 /// The result of a thread; its panic is this program's.
-pub fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -13,11 +13,12 @@ use crate::runtime::Runtime;
 use crate::runtime::domains::{is_empty, poll_domains};
 use crate::runtime::supervise::tell_machine;
 
-/// Between two polls of the main gates that have no tasks.
+/// Between two polls where a main gate has no tasks.
 const POLL_NS: u64 = 20_000_000;
 /// With hundreds of them a poll takes so long that it comes less often, at most this part of the time.
 const POLL_PART: u64 = 500;
-/// At least so often, also after a poll that was held up; an agent that leaves waits for it.
+/// At least so often, also after a poll that was held up (an agent that leaves waits for it), and while every main gate has
+/// tasks: one that is found empty asks for its headroom for as long.
 const POLL_MAX_NS: u64 = 1_000_000_000;
 
 /// Polls until the agent leaves.
@@ -25,7 +26,10 @@ pub(crate) fn run(registry: &Gates, runtime: &Runtime, life: &Life) {
     let clock = &runtime.kernel.clock;
     let mut took_ns = 0;
     while !life.leaving.load(Ordering::Acquire) {
-        let pause_ns = (took_ns * POLL_PART).clamp(POLL_NS, POLL_MAX_NS);
+        let pause_ns = match lock(&runtime.empty_mains).is_empty() {
+            true => POLL_MAX_NS,
+            false => (took_ns * POLL_PART).clamp(POLL_NS, POLL_MAX_NS),
+        };
         clock.sleep(Duration::from_nanos(pause_ns));
         took_ns = poll_vacant(registry, runtime);
     }
