@@ -81,7 +81,7 @@ static void sleep_until_ns(uint64_t when_ns)
 static void burn_a_little(void)
 {
 	for (int i = 0; i < 10; i++)
-		__asm__ volatile(".rept 1000\n\tnop\n\t.endr");
+		__asm__ volatile(".p2align 12\n\t.rept 1000\n\tnop\n\t.endr");
 }
 
 void burn_cpu_ns(uint64_t cpu_ns)

@@ -183,9 +183,6 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
 
 /// The scheduler, where it is to be one and this kernel can have it: who asks for it by name is told at once when it cannot.
 fn supervisor(engine: Engine, fs: &Arc<dyn KernelFs>) -> Result<ExtSupervisor, StartError> {
-    if let Some(done) = tidegate_ext::restore_rcu_thread() {
-        info!("{done}");
-    }
     let kernel: Option<Arc<dyn kernel::Kernel>> = match engine {
         // Which one auto is, is told with its reason in docs/ARCHITECTURE.md.
         Engine::Auto | Engine::Knobs => None,
