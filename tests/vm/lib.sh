@@ -122,11 +122,10 @@ MAIN=tidegate-main
 # cgroup_of PID
 cgroup_of() { sed -n 's/^0:://p' "/proc/$1/cgroup"; }
 
-# seen SECONDS GROUP...: reads the machine once the shell's own commands are over. Each of those is a burst of main that
-# takes the one CPU whole, so the engine cuts for it and gives back over half a second: settle first.
+# seen SECONDS GROUP...: reads the machine once the shell's own commands are over, the start of what reads it included. Each of
+# those is a burst of main that takes the one CPU whole, so the engine cuts for it and gives back over half a second.
 seen() {
-	sleep 1.5
-	SEEN=$(vmtool watch "$@")
+	SEEN=$(vmtool settled "$@")
 	echo "$SEEN"
 }
 

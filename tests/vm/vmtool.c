@@ -9,6 +9,7 @@
 //   vmtool step P1 P2 PERIOD_US AFTER_S SECONDS FILE
 //                                            duty at P1, then P2; FILE gets the moment (monotonic, ns)
 //   vmtool watch SECONDS GROUP...            prints "idle=I stat_idle=J GROUP=G ...", percent of all CPUs
+//   vmtool settled SECONDS GROUP...          the same, 1.5 s after its own start, which is a burst of main
 //   vmtool clock SECONDS GROUP...            the same by perf's clock and not by cpu.stat (perfclock.h)
 //   vmtool wave P1 P2 PERIOD_US HALF_S SECONDS
 //                                            duty at P1 and P2 in turn, HALF_S seconds each
@@ -56,6 +57,7 @@
 
 #define CGROUPS "/sys/fs/cgroup"
 #define GROUPS_MAX 16
+#define SETTLE_NS 1500000000ULL
 #define SAMPLES_MAX 200000
 
 static uint64_t clock_ns(clockid_t clock)
@@ -81,7 +83,7 @@ static void sleep_until_ns(uint64_t when_ns)
 static void burn_a_little(void)
 {
 	for (int i = 0; i < 10; i++)
-		__asm__ volatile(".p2align 12\n\t.rept 1000\n\tnop\n\t.endr");
+		__asm__ volatile(".rept 1000\n\tnop\n\t.endr");
 }
 
 void burn_cpu_ns(uint64_t cpu_ns)
@@ -197,7 +199,7 @@ static double stat_idle_s(void)
 	return (double)idle / (double)sysconf(_SC_CLK_TCK);
 }
 
-static void watch(double seconds, int count, char **groups)
+static void watch(double seconds, uint64_t settle_ns, int count, char **groups)
 {
 	uint64_t before[GROUPS_MAX], all, start_ns;
 	double idle_s, whole_us;
@@ -205,6 +207,7 @@ static void watch(double seconds, int count, char **groups)
 	if (count > GROUPS_MAX)
 		count = GROUPS_MAX;
 	all_usage_us(); // Opens what it reads by.
+	sleep_until_ns(clock_ns(CLOCK_MONOTONIC) + settle_ns);
 	for (int i = 0; i < count; i++)
 		before[i] = usage_us(groups[i]);
 	idle_s = stat_idle_s();
@@ -416,7 +419,9 @@ int main(int count, char **words)
 		lowest(atof(words[2]));
 	else if ((!strcmp(verb, "watch") || !strcmp(verb, "clock")) && count >= 3) {
 		by_perf = !strcmp(verb, "clock");
-		watch(atof(words[2]), count - 3, words + 3);
+		watch(atof(words[2]), 0, count - 3, words + 3);
+	} else if (!strcmp(verb, "settled") && count >= 3) {
+		watch(atof(words[2]), SETTLE_NS, count - 3, words + 3);
 	} else if (!strcmp(verb, "wake") && count == 5)
 		wake(atof(words[2]), (uint64_t)(atof(words[3]) * 1e3),
 		     (uint64_t)(atof(words[4]) * 1e3));
