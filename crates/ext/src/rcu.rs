@@ -2,8 +2,8 @@
 //!
 //! A scheduler ends in the kernel by waiting for RCU. Where real-time tasks withhold all CPUs from ordinary ones, that thread
 //! would wait for them with all others, and the scheduler could not leave (`bpf/timers/realtime.h`); from 7.0 on the kernel's
-//! deadline server runs it, unless that is off. What it was before is set again when the scheduler is unloaded; after SIGKILL
-//! by the guardian, the next agent or `repair`, which know it by its priority ([`restore_rcu_thread`]).
+//! deadline server runs it, unless that is off. What it was before is set again when the scheduler is unloaded; after SIGKILL by
+//! the guardian or `repair`, which know it by its priority ([`restore_rcu_thread`]), or by the next agent that loads the scheduler.
 
 use std::fs;
 use std::io;

@@ -213,7 +213,7 @@ fn run(repository: &Path, options: &Options) -> Result<u8, VmError> {
         if known || absent.contains(&lane.series) {
             continue;
         }
-        let work = work_folder(&lane.series, &options.modes);
+        let work = format!("vm/{}", lane.series);
         let mut setup = setup(repository, &work, &lane.series);
         setup.binaries.clone_from(&binaries);
         match Bed::prepare(&setup) {
@@ -247,18 +247,6 @@ fn run(repository: &Path, options: &Options) -> Result<u8, VmError> {
     }
     println!("vm: logs in {}", repository.join("target/vm").display());
     Ok(close(&tally))
-}
-
-/// Runs of all modes and of some have different folders, so that two may run at once.
-fn work_folder(series: &str, modes: &[Mode]) -> String {
-    let mut work = format!("vm/{series}");
-    if modes != Mode::ALL {
-        for mode in modes {
-            work.push('-');
-            work.push_str(mode.name());
-        }
-    }
-    work
 }
 
 /// The userland where a test asks for it; where it cannot be had, those tests are skipped with the reason.

@@ -10,7 +10,7 @@ usage: cargo xtask vm [OPTIONS] [TEST...]
 Boots a stock Debian kernel under software emulation and runs the tests of tests/vm/cases in it. A TEST is a
 name or a part of one; without any, all run.
 
-  --mode MODE[,MODE]   precise, smp or wide, only these (all by default): precise has one CPU under virtual time,
+  --mode MODE          precise, smp or wide, only this one (all by default): precise has one CPU under virtual time,
                        smp two in real time, wide up to eight under virtual time
   --kernel SERIES      6.18 (the default), 7.3, or another that Debian's backports have; all: each test on the
                        kernels that its head names
@@ -81,10 +81,10 @@ pub fn parse(arguments: &[String]) -> Result<Options, String> {
             "--list" => options.action = Action::List,
             "--keep" => options.keep = true,
             "--mode" => {
-                let parse = |name: &str| {
-                    Mode::parse(name).ok_or(format!("--mode {name}: it is precise, smp or wide"))
-                };
-                options.modes = value()?.split(',').map(parse).collect::<Result<_, _>>()?;
+                let name = value()?;
+                let mode = Mode::parse(&name)
+                    .ok_or(format!("--mode {name}: it is precise, smp or wide"))?;
+                options.modes = vec![mode];
             }
             "--tier" => {
                 options.short = match value()?.as_str() {

@@ -78,8 +78,8 @@ s32 place_soft_in(struct task_struct *p TRUSTED, u32 first)
 }
 
 /*
- * A CPU that runs side work or background, of the nearest cache that has one: main does not wait
- * behind main while side work runs elsewhere (it would until that one's slice is over). -1: none.
+ * A CPU that runs side work or background, of the nearest cache that has one, -1: none. Otherwise a
+ * main task could wait for the end of another's slice while side work runs elsewhere.
  */
 s32 place_soft(struct task_struct *p TRUSTED, u32 home)
 {
