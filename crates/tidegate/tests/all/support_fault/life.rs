@@ -227,11 +227,15 @@ impl Life {
     /// Agent and guardian die; only `repair` acts, which meets the fault.
     fn abandon(&mut self) {
         let prefix = self.instance.prefix().to_owned();
-        guardians(&prefix).into_iter().for_each(kill9);
-        agents(&prefix).into_iter().for_each(kill9);
-        until(PATIENCE, || {
-            agents(&prefix).is_empty() && guardians(&prefix).is_empty()
+        // An agent that finds its guardian dead starts another, and a guardian an agent.
+        let both_dead = until(PATIENCE, || {
+            let living = [guardians(&prefix), agents(&prefix)].concat();
+            living.iter().for_each(|pid| kill9(*pid));
+            living.is_empty()
         });
+        if !both_dead {
+            self.wrong.push("agent and guardian did not die".to_owned());
+        }
         self.look("after both deaths");
         self.ask(&["repair"]);
         if self.fault.nth.is_multiple_of(2) {

@@ -52,20 +52,32 @@ impl Outside {
         let side = format!("{}-side", self.prefix);
         let is_side = |pid: u32| cgroups_of(pid).contains(&format!("{side}/"));
         let root = cpu_mount().0.join(&side);
-        let loose = |pid: u32| {
-            // One that leaves meanwhile may find its group's limit lifted.
-            is_side(pid)
-                && !Limit::open(&root).is_some_and(|limit| limit.is_bounded())
-                && is_side(pid)
+        // One that has left or ended meanwhile may find its group's limit lifted.
+        let loose = |pid: u32, is_there: &dyn Fn() -> bool| {
+            let why = match Limit::open(&root) {
+                Some(limit) => limit.wrong()?,
+                None => "no such group".to_owned(),
+            };
+            is_there().then(|| format!("side work ({pid}) is not limited: {why}"))
         };
-        let job = self.job.load(Ordering::SeqCst);
-        // Looked for again: it may just have been ended.
-        let job_is_out = || job != 0 && !is_side(job) && self.job.load(Ordering::SeqCst) == job;
-        if loose(self.lent) || job != 0 && loose(job) {
-            return Some("side work is not limited".to_owned());
+        let lent_is_side = || is_side(self.lent);
+        if lent_is_side()
+            && let Some(why) = loose(self.lent, &lent_is_side)
+        {
+            return Some(why);
         }
-        if job_is_out() {
-            return Some(format!("side work is in {}", cgroups_of(job).trim()));
+        let job = self.job.load(Ordering::SeqCst);
+        let is_job = || self.job.load(Ordering::SeqCst) == job;
+        let job_is_side = || is_side(job) && is_job();
+        if job != 0 {
+            if job_is_side()
+                && let Some(why) = loose(job, &job_is_side)
+            {
+                return Some(why);
+            }
+            if !is_side(job) && is_job() {
+                return Some(format!("side work is in {}", cgroups_of(job).trim()));
+            }
         }
         let web = self.web.load(Ordering::SeqCst);
         let main = cpu_mount().0.join(format!("{}-main", self.prefix));

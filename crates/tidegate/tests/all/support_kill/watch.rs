@@ -76,7 +76,7 @@ impl Limit {
 
     /// What is wrong just now. Out of the idle class is right only at the tolerance (where the agent helps side work
     /// that starves); since the files cannot be read at one instant, idle is read before and after.
-    fn wrong(&self) -> Option<String> {
+    pub fn wrong(&self) -> Option<String> {
         let idle_before = Limit::text(&self.idle);
         let quota = Limit::text(&self.quota);
         let limited = quota
