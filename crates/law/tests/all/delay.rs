@@ -148,11 +148,14 @@ fn a_bad_sample_changes_nothing_and_is_no_evidence() {
         law.step(&window(9, 40).vouched(false));
     }
     assert_eq!((law.extra_ppm(), law.raises()), (200_000, 0));
+    // Long enough after the start for evidence to count.
+    through(&mut law, 3_000, 0, 40);
     let near = Evidence {
         runs: 100,
-        ..window(15, 40)
+        ..window(16, 40)
     };
     law.step(&near);
+    assert_eq!(law.raises(), 0, "near an alarm");
     law.set_objective(1);
     for _ in 0..2 {
         law.step(&Evidence {
