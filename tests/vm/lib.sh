@@ -174,7 +174,7 @@ ext_state() { cat /sys/kernel/sched_ext/state 2>/dev/null; }
 
 # ext_is_on: our scheduler is in force, now.
 ext_is_on() {
-	[ "$(ext_state)" = enabled ] || { sleep 2; head -c 20000 /tmp/ext; }
+	[ "$(ext_state)" = enabled ] || { sleep 2; tail -c 20000 /tmp/ext; }
 	same "the state of sched_ext" "$(ext_state)" enabled
 	same "the scheduler" "$(cat /sys/kernel/sched_ext/root/ops)" tidegate
 }

@@ -21,6 +21,21 @@ pub struct Tally {
     pub faults: BTreeMap<String, u64>,
 }
 
+impl Tally {
+    /// Adds a step's.
+    pub fn add(&mut self, part: Tally) {
+        self.passed += part.passed;
+        self.failed += part.failed;
+        self.skipped += part.skipped;
+        self.reasons.extend(part.reasons);
+        self.failures.extend(part.failures);
+        self.flaky.extend(part.flaky);
+        for (kind, count) in part.faults {
+            *self.faults.entry(kind).or_default() += count;
+        }
+    }
+}
+
 /// How a step's output is counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Counts {

@@ -2,11 +2,14 @@
 //!
 //! Each step's whole output goes to a file under `target/checks`; the terminal shows a line a step, and all of a step that
 //! failed. A test that finds what it needs missing prints `skipped: why` and is counted as skipped.
+//!
+//! Two lanes of steps may run at the same time: where one mostly waits, and nothing in either measures the machine.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 mod count;
@@ -41,7 +44,10 @@ fn own(name: &'static str, counts: Counts, line: &str) -> Step {
     }
 }
 
-fn lints() -> Vec<Step> {
+/// Steps one after another.
+type Lane = Vec<Step>;
+
+fn lints() -> Lane {
     vec![
         step("rustfmt", Counts::One, "cargo fmt --all --check"),
         step(
@@ -71,55 +77,64 @@ fn lints() -> Vec<Step> {
     ]
 }
 
-fn tests() -> Vec<Step> {
-    vec![
-        // With the tests, so that what they share with the programs has the same features, and is compiled once.
-        step(
-            "build",
-            Counts::One,
-            "cargo test --workspace --locked --no-run",
-        ),
-        step(
-            "cargo test",
-            Counts::CargoTest,
-            "cargo test --workspace --locked --no-fail-fast -- --show-output",
-        ),
+fn tests() -> Vec<Vec<Lane>> {
+    // With the tests, so that what they share with the programs has the same features, and is compiled once.
+    let build = step(
+        "build",
+        Counts::One,
+        "cargo test --workspace --locked --no-run",
+    );
+    let cargo_test = step(
+        "cargo test",
+        Counts::CargoTest,
+        "cargo test --workspace --locked --no-fail-fast -- --show-output",
+    );
+    // Over before the first of cargo's programs is, that of the command, which mostly waits.
+    let of_the_law = vec![
         own("support table", Counts::Suite, "support"),
         // A taste of it; `make fuzz` is the meal.
         own("fuzz", Counts::Suite, "fuzz --runs 50000"),
         // Every fifth of them; `make mutants` is all.
         own("mutants", Counts::Suite, "mutants --short"),
+    ];
+    // In virtual time, which does not depend on what else this machine does.
+    let virtual_machines = vec![
         own(
             "virtual machine",
             Counts::Suite,
             "vm --kernel all --tier short --limit 2700",
         ),
-        // In virtual time, which does not depend on what else this machine does.
         own("simulator check", Counts::Suite, "check-sim --vm"),
         own(
             "simulator check, ext",
             Counts::Suite,
             "check-sim --ext --short --kernel 6.18",
         ),
+    ];
+    vec![
+        vec![vec![build]],
+        vec![vec![cargo_test], of_the_law],
+        vec![virtual_machines],
     ]
 }
 
 /// The checks of sources alone.
 pub fn lint() -> ExitCode {
-    run(&lints(), 0)
+    run(&[vec![lints()]], 0)
 }
 
 /// Everything.
 pub fn test() -> ExitCode {
-    let mut steps = lints();
-    steps.extend(tests());
-    run(&steps, FAULTS_LEAST)
+    let mut phases = vec![vec![lints()]];
+    phases.extend(tests());
+    run(&phases, FAULTS_LEAST)
 }
 
 /// What docs/failure-contract.md says that `make test` injects, as root.
 const FAULTS_LEAST: u64 = 3_000;
 
-fn run(steps: &[Step], faults_least: u64) -> ExitCode {
+/// Each phase's lanes at the same time, one phase after another.
+fn run(phases: &[Vec<Lane>], faults_least: u64) -> ExitCode {
     let folder = Path::new("target/checks");
     if let Err(error) = std::fs::create_dir_all(folder) {
         eprintln!(
@@ -128,10 +143,16 @@ fn run(steps: &[Step], faults_least: u64) -> ExitCode {
         );
         return ExitCode::FAILURE;
     }
-    let mut tally = Tally::default();
-    for step in steps {
-        perform(step, folder, &mut tally);
+    let tally = Mutex::new(Tally::default());
+    for lanes in phases {
+        std::thread::scope(|scope| {
+            for lane in lanes {
+                let tally = &tally;
+                scope.spawn(move || lane.iter().for_each(|step| perform(step, folder, tally)));
+            }
+        });
     }
+    let mut tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!();
     if tally.flaky.len() > retry::RETRIES_MAX {
         tally.failed += 1;
@@ -178,11 +199,10 @@ fn run(steps: &[Step], faults_least: u64) -> ExitCode {
     }
 }
 
-fn perform(step: &Step, folder: &Path, tally: &mut Tally) {
+fn perform(step: &Step, folder: &Path, tally: &Mutex<Tally>) {
     let log_path = folder.join(format!("{}.log", step.name.replace(' ', "-")));
-    print!("{:<16} ", step.name);
-    let _ = std::io::stdout().flush();
     let started = Instant::now();
+    println!("{:<21} runs", step.name);
     let outcome = capture(step, &log_path);
     let (status, lines) = match outcome {
         Ok(done) => done,
@@ -192,9 +212,11 @@ fn perform(step: &Step, folder: &Path, tally: &mut Tally) {
     let failed = part.failed;
     retry::once_more(step, &log_path, &lines, &mut part);
     let seconds = started.elapsed().as_secs_f64();
+    // Held while it prints: what two lanes say is not mixed.
+    let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
     println!(
-        "{} passed, {} failed, {} skipped ({seconds:.1} s)",
-        part.passed, part.failed, part.skipped
+        "{:<21} {} passed, {} failed, {} skipped ({seconds:.1} s)",
+        step.name, part.passed, part.failed, part.skipped
     );
     if failed > 0 {
         println!("--- {} ---", log_path.display());
@@ -203,15 +225,7 @@ fn perform(step: &Step, folder: &Path, tally: &mut Tally) {
         }
         println!("---");
     }
-    tally.passed += part.passed;
-    tally.failed += part.failed;
-    tally.skipped += part.skipped;
-    tally.reasons.extend(part.reasons);
-    tally.failures.extend(part.failures);
-    tally.flaky.extend(part.flaky);
-    for (kind, count) in part.faults {
-        *tally.faults.entry(kind).or_default() += count;
-    }
+    tally.add(part);
 }
 
 /// Runs the step with both outputs in one file, and gives back its status (0, or what it failed with) and its lines.

@@ -61,11 +61,11 @@ int limit_release(u32 at, u64 now)
 			t = task_of(p);
 			if (!t)
 				continue;
-			if (!limit_has(l) && !throttle_exempt(p)) {
-				if (!task_starved(t, now))
-					continue;
+			/* Even where there is quota: another may use it up before this one runs. */
+			if (task_starved(t, now))
 				t->min_runtime_ns = MIN_RUNTIME_NS;
-			}
+			else if (!limit_has(l) && !throttle_exempt(p))
+				continue;
 			unthrottle(&it, p, t, now);
 		}
 	}
