@@ -205,6 +205,8 @@ _Static_assert(sizeof(struct ext_near) == 8, "src/intf.rs");
 #define EXT_MESSAGE_MAX 1024
 #define EXT_DUMP_MAX 32768
 
+#define EXT_CODE_REAL_TIME 1 /* our own `code`: it left for real-time tasks (realtime.h) */
+
 /* Why the scheduler ended. */
 struct ext_exit {
 	u32 kind; /* 0: it has not */
