@@ -270,8 +270,9 @@ pub struct Bucket {
     pub min_runs: u64,
     pub spared_ns: u64,
     pub in_kernel_at_ns: u64,
+    pub recall_ns: u64,
 }
-const _: () = assert!(size_of::<Bucket>() == 224);
+const _: () = assert!(size_of::<Bucket>() == 232);
 
 const REASON_MAX: usize = 128;
 const MESSAGE_MAX: usize = 1024;

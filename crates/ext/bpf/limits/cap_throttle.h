@@ -7,8 +7,9 @@
  *	out of a soft cap of 0 --> EXT_BACKGROUND --cap changed (starvation_check)--> EXT_MAIN
  *
  * Two queues and one timer a cache; the timer is set for the first. Background tasks that wait for a
- * CPU are looked at when the first of them is due; a bucket lets one of its tasks go at a look. The
- * state found then decides, not the one that was expected, and it is checked again every
+ * CPU are checked when the first of them is due; each bucket lets one of its tasks go in
+ * TG_CAP_AGAIN_NS, and one call of the timer CAP_TIMER_BATCH in all. The state found then decides,
+ * not the one that was expected, and it is checked again every
  * TG_CAP_RECHECK_NS: terms change, debts are paid by others, tasks are killed.
  */
 #ifndef TIDEGATE_EXT_CAP_THROTTLE_H
@@ -18,13 +19,13 @@
 
 /* A task that was just throttled is in its queue by then. */
 #define CAP_SOON_NS 5000ULL
-/* Throttled tasks that are looked at at once. */
+/* Throttled tasks that are checked, and background tasks that are let go, in one call of the timer. */
 #define CAP_TIMER_BATCH 64
-/* Background tasks of a cache that are looked at, in turn from the queue's beginning and its end. */
+/* Background tasks of a cache that are checked, in turn from the queue's beginning and its end. */
 #define CAP_RECALL_MAX 4096
-/* Tasks whose time has not come and that are looked at. */
+/* Tasks whose time has not come and that are checked. */
 #define CAP_SPARE_SCAN_MAX 32
-/* The timer stops after this many looks that found no task, this far apart. */
+/* The timer stops after this many calls that found no task, this far apart. */
 #define CAP_IDLE_ROUNDS 10
 #define CAP_IDLE_ROUND_NS 10000000ULL
 #define CAP_LATE_NS 2000000000ULL
@@ -34,9 +35,10 @@ struct cap_timer {
 	u64 armed_ns;	      /* when it is due; 0: it is not set */
 	u64 background_at_ns; /* when the first of those in the background is due */
 	u32 idle_rounds;
-	u32 requests; /* how often it was asked for a look, .. */
+	u32 requests; /* how often it was asked to check, .. */
 	u32 seen;     /* .. and when it last rang */
-	u32 rounds;   /* looks at background tasks */
+	u32 rounds;   /* checks of background tasks */
+	u32 recalled; /* tasks let go in this one: where the loop keeps it */
 };
 
 struct {
@@ -96,14 +98,14 @@ INLINE u32 cap_state(struct task_struct *p, struct task_ctx *t, u64 now)
 	return t->min_runtime_ns || cap_exempt(p) ? TG_CAP_RUN : cap_worst(t, now);
 }
 
-/* When to look at a throttled task next. */
+/* When to check a throttled task next. */
 INLINE u64 cap_recheck_ns(struct task_ctx *t, u64 now)
 {
 	return tg_max(tg_min(t->ready_ns, now + TG_CAP_RECHECK_NS), 1);
 }
 
 /*
- * A reservation changes as one word: two CPUs may look at the same waiting task at once, and each
+ * A reservation changes as one word: two CPUs may check the same waiting task at once, and each
  * gives back to the bucket what it finds here. Else both reservations would stay for good, and
  * tasks that wait for the bucket would be let go later each time.
  */
@@ -141,7 +143,7 @@ int cap_reserve(struct task_ctx *t NONNULL)
 	return 0;
 }
 
-/* It waits in the background: the timer is to look no later than its throttler lets it go. */
+/* It waits in the background: the timer is to check no later than its throttler lets it go. */
 int cap_background_wait(struct task_ctx *t NONNULL, u64 now)
 {
 	struct cap_timer *h = cap_timer_at(t->llc);
@@ -248,13 +250,13 @@ u64 cap_release_due(u32 llc, u64 now)
 	struct task_struct *p;
 	struct task_ctx *t;
 	u64 next_ns = 0;
-	u32 look;
+	u32 scanned;
 
 	EXT_RCU;
 	if (!scx_bpf_dsq_nr_queued(dsq_cap_throttled(llc)))
 		return 0;
 	if (!bpf_iter_scx_dsq_new(&it, dsq_cap_throttled(llc), 0)) {
-		EXT_FOR(look, CAP_TIMER_BATCH)
+		EXT_FOR(scanned, CAP_TIMER_BATCH)
 		{
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p)
@@ -295,11 +297,11 @@ u64 cap_release_spare(u32 llc, u64 now)
 	struct task_ctx *t;
 	struct bucket *s;
 	u64 next_ns = TG_CAP_NEVER, at_ns;
-	u32 look, last = 0;
+	u32 scanned, last = 0;
 
 	EXT_RCU;
 	if (!bpf_iter_scx_dsq_new(&it, dsq_cap_throttled(llc), 0)) {
-		EXT_FOR(look, CAP_SPARE_SCAN_MAX)
+		EXT_FOR(scanned, CAP_SPARE_SCAN_MAX)
 		{
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p)
@@ -324,23 +326,43 @@ u64 cap_release_spare(u32 llc, u64 now)
 }
 
 /*
- * Background tasks of a cache whose buckets hold something: of each bucket the first, for it uses
- * that. Returns when the next one's may.
+ * A background task of a bucket has been checked: the bucket lets one go at a time, for that uses what
+ * it holds. Returns when the next may be checked. Global, so that the verifier walks it once.
+ */
+u64 cap_recalled(u32 throttler, bool runs, u64 now)
+{
+	struct bucket *s = bucket_at(throttler);
+	u64 at_ns = now + TG_CAP_AGAIN_NS;
+
+	if (!runs)
+		at_ns = tg_max(at_ns, bucket_ready_ns(throttler, 0));
+	if (s)
+		s->recall_ns = tg_min(at_ns, now + TG_CAP_RECHECK_NS);
+	return at_ns;
+}
+
+/*
+ * Background tasks of a cache whose buckets hold something: of each bucket the first. Returns when
+ * the next one's may.
  */
 u64 cap_recall(u32 llc, u64 flags, u64 now)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	struct task_ctx *t;
-	u32 look, last = 0;
+	struct cap_timer *h = cap_timer_at(llc);
+	struct bucket *s;
+	u32 scanned;
+	bool runs;
 	s32 cpu;
-	u64 next_ns = ~0ULL, last_ns = 0;
+	u64 next_ns = ~0ULL;
 
 	EXT_RCU;
-	if (!scx_bpf_dsq_nr_queued(dsq_recall(llc)))
+	if (!h || !scx_bpf_dsq_nr_queued(dsq_recall(llc)))
 		return next_ns;
+	h->recalled = 0;
 	if (!bpf_iter_scx_dsq_new(&it, dsq_recall(llc), flags)) {
-		EXT_FOR(look, CAP_RECALL_MAX)
+		EXT_FOR(scanned, CAP_RECALL_MAX)
 		{
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p)
@@ -348,20 +370,21 @@ u64 cap_recall(u32 llc, u64 flags, u64 now)
 			t = task_of(p);
 			if (!t)
 				continue;
-			if (t->ready_ns <= now && t->throttler == last)
-				t->ready_ns = last_ns;
+			s = bucket_at(t->throttler);
+			if (t->ready_ns <= now && s)
+				t->ready_ns = s->recall_ns;
 			if (t->ready_ns <= now) {
-				last = t->throttler;
-				last_ns = now + TG_CAP_AGAIN_NS;
-				if (cap_state(p, t, now) == TG_CAP_RUN) {
+				runs = cap_state(p, t, now) == TG_CAP_RUN;
+				t->ready_ns = cap_recalled(t->throttler, runs, now);
+				if (runs) {
 					cpu = scx_bpf_task_cpu(p);
 					if (task_move_kind(&it, p, t, EXT_MAIN, now))
 						unthrottle_kick(p, t, cpu, now);
-					next_ns = tg_min(next_ns, last_ns);
+					next_ns = now + TG_CAP_AGAIN_NS;
+					if (++h->recalled >= CAP_TIMER_BATCH)
+						break;
 					continue;
 				}
-				last_ns = tg_max(last_ns, bucket_ready_ns(t->throttler, 0));
-				t->ready_ns = last_ns;
 			}
 			next_ns = tg_min(next_ns, cap_recheck_ns(t, now));
 		}
@@ -378,7 +401,7 @@ static int cap_timer_fires(void *map, u32 *llc, struct cap_timer *h)
 	bool fresh;
 
 	/*
-	 * A CPU that throttles counts a request first and then looks whether the timer is set: one
+	 * A CPU that throttles counts a request first and then checks whether the timer is set: one
 	 * that finds it still set is seen here, though its task may not be in the queue yet.
 	 */
 	__sync_lock_test_and_set(&h->armed_ns, 0ULL);
@@ -408,7 +431,7 @@ static int cap_timer_fires(void *map, u32 *llc, struct cap_timer *h)
 	return 0;
 }
 
-/* Terms have changed: all throttled tasks are looked at now. */
+/* Terms have changed: all throttled tasks are checked now. */
 INLINE void cap_recheck_all(void)
 {
 	u64 now = now_ns();
