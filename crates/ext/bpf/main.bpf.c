@@ -196,10 +196,10 @@ int dispatch_own(s32 cpu, u32 llc, u32 kind, u64 now)
 
 	if (config.cpus == 1)
 		return 0;
-	if (!(limits_used && limit_throttle_first(pinned, cpu, now)) && dsq_move_to_local(pinned))
+	if (!(limits_used && limit_throttle_first(pinned, cpu, now)) && pick_take(pinned, cpu))
 		return 1;
 	return !(limits_used && limit_throttle_first(narrow, cpu, now)) &&
-	       dsq_move_to_local(narrow);
+	       pick_take(narrow, cpu);
 }
 
 /* The first of a kind, of this cache and then of others; true: a task runs. */
@@ -208,7 +208,7 @@ INLINE bool dispatch_kind(s32 cpu, struct ext_cpu *c, struct task_struct *prev, 
 {
 	u32 attempt;
 
-	if (config.llcs > 1 && pick_balance(c->llc, kind, !t || t->kind != kind, now)) {
+	if (config.llcs > 1 && pick_balance(cpu, c->llc, kind, !t || t->kind != kind, now)) {
 		c->counts.stolen++;
 		return true;
 	}
@@ -230,7 +230,7 @@ INLINE bool dispatch_kind(s32 cpu, struct ext_cpu *c, struct task_struct *prev, 
 		if (dsq_move_to_local(first.dsq) || dispatch_own(cpu, c->llc, kind, now))
 			return true;
 	}
-	if (config.llcs > 1 && pick_steal(c->llc, kind)) {
+	if (config.llcs > 1 && pick_steal(cpu, c->llc, kind)) {
 		c->counts.stolen++;
 		return true;
 	}
@@ -249,6 +249,8 @@ int dispatch(u64 *ctx)
 
 	if (!c)
 		return ext_missing(TABLE_CPUS, cpu);
+	/* What the server was given last has not begun to run. */
+	c->served = 0;
 	if (prev && (prev->scx.flags & CONST(scx_ent_flags, SCX_TASK_QUEUED)))
 		t = task_of(prev);
 	if (t && task_on_rq(t)) {
@@ -405,7 +407,8 @@ int update_idle(u64 *ctx)
 	if (config.cpus == 1)
 		return 0;
 	for (u32 kind = 0; kind < EXT_KINDS; kind++) {
-		if (kind != EXT_SIDE && pick_head(cpu, c, kind).deadline) {
+		/* What was not within reach is, once those before it are put away. */
+		if (kind != EXT_SIDE && (pick_head(cpu, c, kind).deadline || c->hidden_dsq)) {
 			scx_bpf_kick_cpu(cpu, 0);
 			break;
 		}

@@ -184,9 +184,10 @@ pub struct Cpu {
     pub weight: u32,
     pub reweigh_ns: u64,
     pub clock_ns: u64,
+    pub hidden_dsq: u64,
     pub counts: Counts,
 }
-const _: () = assert!(size_of::<Cpu>() == 216);
+const _: () = assert!(size_of::<Cpu>() == 224);
 
 /// `struct limit` of `bpf/limits/pool.h`, with the pool of `law/bandwidth_types.h` in it.
 #[derive(Clone, Copy, Debug, Default)]

@@ -187,9 +187,10 @@ struct ext_cpu {
 	u32 weight;
 	u64 reweigh_ns; /* it looks next then at the weights of those that come first */
 	u64 clock_ns;	/* charged up to here by the kernel's clock; 0: not counted */
+	u64 hidden_dsq; /* more wait there than a pick passes over (pick_sort); 0: nowhere */
 	struct ext_counts counts;
 };
-_Static_assert(sizeof(struct ext_cpu) == 216, "src/intf.rs");
+_Static_assert(sizeof(struct ext_cpu) == 224, "src/intf.rs");
 
 /* A cache, as seen from another. */
 struct ext_near {
