@@ -11,6 +11,7 @@
  *	ops/	other callbacks, the dump	timers/	ends of runs, starvation, late timers
  */
 #include "ops/audit.h"
+#include "ops/cap_ops.h"
 #include "ops/dump.h"
 #include "ops/life_ops.h"
 #include "ops/task_ops.h"
@@ -249,8 +250,7 @@ int dispatch(u64 *ctx)
 
 	if (!c)
 		return ext_missing(TABLE_CPUS, cpu);
-	/* What the server was given last has not begun to run. */
-	c->served = 0;
+	c->served = 0; /* what the server was given last has not begun to run */
 	if (prev && (prev->scx.flags & CONST(scx_ent_flags, SCX_TASK_QUEUED)))
 		t = task_of(prev);
 	if (t && task_on_rq(t)) {
@@ -381,14 +381,9 @@ int tick(u64 *ctx)
 }
 
 /*
- * Arguments: s32 cpu, bool idle. A CPU that queued a task before this one was seen to be idle has
- * not woken it; either that CPU sees this one idle, or this one sees the task (the kernel marks it
- * idle first, from 6.14).
- */
-/*
- * A task that the kernel queues without asking us (it exits, it may not migrate, its CPU is not yet
- * or no longer online) goes into the CPU's own queue also when that CPU has already decided to
- * idle, and nothing wakes the CPU: cpuhp/1 waited there for 36 s.
+ * Arguments: s32 cpu, bool idle. A CPU that queued a task before this one was seen to be idle has not
+ * woken it: either that CPU sees this one idle, or this one sees the task (marked idle first, from
+ * 6.14). Nor does the kernel when it queues without asking us (cpuhp/1 waited for 36 s).
  */
 OPS(update_idle)
 int update_idle(u64 *ctx)
@@ -404,6 +399,8 @@ int update_idle(u64 *ctx)
 	side_cpu_release(cpu);
 	if (c->limit)
 		limit_idle(cpu, c);
+	if (caps_on)
+		caps_switch_away(c, now_ns());
 	if (config.cpus == 1)
 		return 0;
 	for (u32 kind = 0; kind < EXT_KINDS; kind++) {

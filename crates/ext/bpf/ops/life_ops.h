@@ -82,6 +82,8 @@ int cpu_release(u64 *ctx)
 
 	if (c)
 		c->served = 0;
+	if (c && caps_on)
+		caps_switch_away(c, now_ns());
 	scx_bpf_reenqueue_local();
 	return 0;
 }
