@@ -59,8 +59,8 @@ const CALLERS: &[(&str, &str)] = &[
     ),
     (
         "cap.h",
-        "tg_u32 f(struct tg_cap *c, struct tg_cap_family *o, tg_u64 t) \
-             { tg_cap_charge(c, 1, t, 0, 0); return tg_cap_state(c, o, t, 0); } \
+        "tg_u32 f(struct tg_cap *c, struct tg_cap_loan *l, struct tg_cap_family *o, tg_u64 t) \
+             { tg_cap_charge(c, l, 1, t, 0, 0); return tg_cap_state(c, o, t, 0); } \
              void g(struct tg_cap *c, const struct tg_cap_terms *t) { tg_cap_set(c, t, 1); } \
              int h(struct tg_cap *p, struct tg_cap *c, struct tg_cap_family *f) \
              { tg_cap_leave(p, f, 2); return tg_cap_fork(p, c, 1, 0); }",
