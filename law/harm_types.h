@@ -57,7 +57,7 @@ struct tg_harm_config {
 	tg_u32 z_pct;	      /* bounds, hundredths of a standard error, 100..1000 */
 	tg_u32 block_us;      /* a level is held for this long in a pair, 1 ms..10 s */
 	tg_u32 guard_us;      /* after a switch nothing counts for this long, <= block / 2 */
-	tg_u32 pairs_min;     /* before a verdict, 4..1000; looks for harm: at 1, 2, 4, .. of it */
+	tg_u32 pairs_min;     /* before a verdict, 4..1000; checks for harm: at 1, 2, 4, .. of it */
 	tg_u32 turns_min;     /* with fewer in all, "none" is not said */
 	tg_u32 half_us;	      /* half-life of evidence while it learns, >= 1 s */
 	tg_u32 learn_us;      /* learning ends, whatever is known */
@@ -127,7 +127,7 @@ struct tg_harm {
 	tg_s64 known_20; /* what was learnt: diff / sum, in 2^-20 */
 	tg_s64 watch;	 /* sum of what probes are off from it by, what is old forgotten */
 	tg_u32 why;	 /* enum tg_harm_reason for which it learns */
-	tg_u32 look;	 /* pairs at the next look for harm; doubles, <= 2^21 */
+	tg_u32 look;	 /* pairs at the next check for harm; doubles, <= 2^21 */
 };
 
 #endif /* TG_LAW_HARM_TYPES_H */

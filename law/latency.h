@@ -90,20 +90,6 @@ TG_FN int tg_latency_first(const struct tg_latency_rank *a, const struct tg_late
 }
 
 /*
- * Does a task that wakes displace the one that runs? Only if it is eligible, its
- * deadline is earlier, and it is no less urgent by its hint: a task that asked to
- * be last interrupts none that did not. One that runs on though it is no longer
- * eligible (its slice is not over) yields to any that may displace it.
- */
-TG_FN int tg_latency_preempts(const struct tg_latency_rank *running,
-			      const struct tg_latency_rank *woken)
-{
-	if (!woken->eligible || woken->hint > running->hint)
-		return 0;
-	return tg_latency_before(woken->deadline, running->deadline);
-}
-
-/*
  * The slice that stands for a hint on a stock kernel: base * 1.25^hint. Steps
  * round down: e' <= 1.25 e + 3/4, so 19 of them lose at most 206 ns, and 20 down
  * at most 4 ns. base <= 100 ms, times 5 before each clamp < 2^29.

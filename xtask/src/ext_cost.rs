@@ -1,6 +1,6 @@
 //! `cargo xtask ext-cost`: what each callback of the ext engine costs, recorded by kernel in `tests/vm/ext-cost.tsv`.
 //!
-//! `--write` measures in the VM anew (the test `ext-cost`, on both kernels) and writes the record and the table of docs/ext.md
+//! `--write` measures again in the VM (the test `ext-cost`, on both kernels) and writes the record and the table of docs/ext.md
 //! that is made of it. Without it, the table is compared with the record. The test holds each callback to a quarter more
 //! verified instructions than are recorded.
 
@@ -151,7 +151,7 @@ fn take(costs: &mut Costs, series: &str, measures: &Measures) -> anyhow::Result<
 
 fn text(costs: &Costs) -> String {
     let mut text = "# What the ext engine's callbacks cost: kernel, callback, verified instructions, ns a call (- where there \
-                    was none).\n# cargo xtask ext-cost --write makes it anew.\n"
+                    was none).\n# cargo xtask ext-cost --write makes it again.\n"
         .to_owned();
     for ((program, series), cost) in costs {
         let ns = cost.ns.map_or("-".to_owned(), |ns| ns.to_string());

@@ -236,7 +236,7 @@ pub(crate) fn executed(said: &str) -> Option<u64> {
     count.trim().parse().ok()
 }
 
-/// Newer than all it is made of, or built anew.
+/// Newer than all it is made of, or built again.
 fn build(name: &str) -> Result<PathBuf, String> {
     let binary = PathBuf::from(format!("target/fuzz/{name}"));
     let source = format!("law/fuzz/{name}.c");

@@ -28,7 +28,7 @@ usage: cargo xtask TASK
   mutants [WORD...]        break the law line by line; its tests must notice each
   vm [OPTIONS] [TEST...]   boot a stock kernel under software emulation and run tests/vm in it
   check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the tables of docs/simulator-check.md
-  ext-cost [--write]       docs/ext.md's table of callbacks against what is recorded; `--write` measures in the VM anew
+  ext-cost [--write]       docs/ext.md's table of callbacks against what is recorded; `--write` measures again in the VM
   support [--write]        docs/support.md against `doctor`; `--write` writes it
   vm fetch                 fetch that kernel (or look for a newer one) and stop
 

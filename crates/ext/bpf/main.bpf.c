@@ -11,6 +11,7 @@
  *	ops/	other callbacks, the dump	timers/	ends of runs, starvation, late timers
  */
 #include "ops/audit.h"
+#include "ops/cap_ops.h"
 #include "ops/dump.h"
 #include "ops/life_ops.h"
 #include "ops/task_ops.h"
@@ -196,10 +197,10 @@ int dispatch_own(s32 cpu, u32 llc, u32 kind, u64 now)
 
 	if (config.cpus == 1)
 		return 0;
-	if (!(limits_used && limit_throttle_first(pinned, cpu, now)) && dsq_move_to_local(pinned))
+	if (!(limits_used && limit_throttle_first(pinned, cpu, now)) && pick_take(pinned, cpu))
 		return 1;
 	return !(limits_used && limit_throttle_first(narrow, cpu, now)) &&
-	       dsq_move_to_local(narrow);
+	       pick_take(narrow, cpu);
 }
 
 /* The first of a kind, of this cache and then of others; true: a task runs. */
@@ -208,7 +209,7 @@ INLINE bool dispatch_kind(s32 cpu, struct ext_cpu *c, struct task_struct *prev, 
 {
 	u32 attempt;
 
-	if (config.llcs > 1 && pick_balance(c->llc, kind, !t || t->kind != kind, now)) {
+	if (config.llcs > 1 && pick_balance(cpu, c->llc, kind, !t || t->kind != kind, now)) {
 		c->counts.stolen++;
 		return true;
 	}
@@ -230,7 +231,7 @@ INLINE bool dispatch_kind(s32 cpu, struct ext_cpu *c, struct task_struct *prev, 
 		if (dsq_move_to_local(first.dsq) || dispatch_own(cpu, c->llc, kind, now))
 			return true;
 	}
-	if (config.llcs > 1 && pick_steal(c->llc, kind)) {
+	if (config.llcs > 1 && pick_steal(cpu, c->llc, kind)) {
 		c->counts.stolen++;
 		return true;
 	}
@@ -249,6 +250,7 @@ int dispatch(u64 *ctx)
 
 	if (!c)
 		return ext_missing(TABLE_CPUS, cpu);
+	c->served = 0; /* what the server was given last has not begun to run */
 	if (prev && (prev->scx.flags & CONST(scx_ent_flags, SCX_TASK_QUEUED)))
 		t = task_of(prev);
 	if (t && task_on_rq(t)) {
@@ -379,14 +381,9 @@ int tick(u64 *ctx)
 }
 
 /*
- * Arguments: s32 cpu, bool idle. A CPU that queued a task before this one was seen to be idle has
- * not woken it; either that CPU sees this one idle, or this one sees the task (the kernel marks it
- * idle first, from 6.14).
- */
-/*
- * A task that the kernel queues without asking us (it exits, it may not migrate, its CPU is not yet
- * or no longer online) goes into the CPU's own queue also when that CPU has already decided to
- * idle, and nothing wakes the CPU: cpuhp/1 waited there for 36 s.
+ * Arguments: s32 cpu, bool idle. A CPU that queued a task before this one was seen to be idle has not
+ * woken it: either that CPU sees this one idle, or this one sees the task (marked idle first, from
+ * 6.14). Nor does the kernel when it queues without asking us (cpuhp/1 waited for 36 s).
  */
 OPS(update_idle)
 int update_idle(u64 *ctx)
@@ -402,10 +399,13 @@ int update_idle(u64 *ctx)
 	side_cpu_release(cpu);
 	if (c->limit)
 		limit_idle(cpu, c);
+	if (caps_on)
+		caps_switch_away(c, now_ns());
 	if (config.cpus == 1)
 		return 0;
 	for (u32 kind = 0; kind < EXT_KINDS; kind++) {
-		if (kind != EXT_SIDE && pick_head(cpu, c, kind).deadline) {
+		/* What was not within reach is, once those before it are put away. */
+		if (kind != EXT_SIDE && (pick_head(cpu, c, kind).deadline || c->hidden_dsq)) {
 			scx_bpf_kick_cpu(cpu, 0);
 			break;
 		}

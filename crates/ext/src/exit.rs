@@ -12,6 +12,9 @@ const FAILURES_FROM: u32 = 1024;
 /// Its link was closed, by us or by our end (`SCX_EXIT_UNREG`).
 const UNREGISTERED: u32 = 64;
 
+/// Of our scheduler's programs: real-time tasks withheld CPUs from all others (`EXT_CODE_REAL_TIME`).
+const LEFT_REAL_TIME: i64 = 1;
+
 /// The end of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Ended {
@@ -47,6 +50,11 @@ impl Ended {
     /// The kernel threw it out, or a program gave up.
     pub fn is_failure(&self) -> bool {
         self.kind >= FAILURES_FROM
+    }
+
+    /// A program of ours ended it because real-time tasks left others no CPU.
+    pub fn left_for_real_time(&self) -> bool {
+        self.is_failure() && self.code == LEFT_REAL_TIME
     }
 }
 
@@ -84,6 +92,9 @@ mod tests {
         assert_eq!(ended.to_string(), "stall (init)");
         assert!(ended.is_failure());
         assert!(!ended.is_ours());
+        assert!(!ended.left_for_real_time());
+        exit.code = 1;
+        assert!(Ended::from_kernel(&exit).unwrap().left_for_real_time());
         for (kind, is_ours) in [(64, true), (67, false)] {
             exit.kind = kind;
             let ended = Ended::from_kernel(&exit).unwrap();

@@ -184,9 +184,10 @@ pub struct Cpu {
     pub weight: u32,
     pub reweigh_ns: u64,
     pub clock_ns: u64,
+    pub hidden_dsq: u64,
     pub counts: Counts,
 }
-const _: () = assert!(size_of::<Cpu>() == 216);
+const _: () = assert!(size_of::<Cpu>() == 224);
 
 /// `struct limit` of `bpf/limits/pool.h`, with the pool of `law/bandwidth_types.h` in it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -270,8 +271,9 @@ pub struct Bucket {
     pub min_runs: u64,
     pub spared_ns: u64,
     pub in_kernel_at_ns: u64,
+    pub recall_ns: u64,
 }
-const _: () = assert!(size_of::<Bucket>() == 224);
+const _: () = assert!(size_of::<Bucket>() == 232);
 
 const REASON_MAX: usize = 128;
 const MESSAGE_MAX: usize = 1024;

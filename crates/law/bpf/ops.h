@@ -206,9 +206,8 @@ TG_OP(tg_op_latency)
 	x->out[2] = (tg_u64)tg_latency_before(a.deadline, b.deadline);
 	x->out[3] = (tg_u64)tg_latency_first(&a, &b);
 	x->out[4] = (tg_u64)tg_latency_first(&b, &a);
-	x->out[5] = (tg_u64)tg_latency_preempts(&a, &b);
-	x->out[6] = (tg_u64)(tg_s64)tg_latency_fork(hint, (int)(x->in[0] >> 42 & 1));
-	x->out[7] = (tg_u64)(tg_s64)tg_latency_clamp((int)x->in[7]);
+	x->out[5] = (tg_u64)(tg_s64)tg_latency_fork(hint, (int)(x->in[0] >> 42 & 1));
+	x->out[6] = (tg_u64)(tg_s64)tg_latency_clamp((int)x->in[7]);
 	return 0;
 }
 

@@ -22,12 +22,6 @@ int tg_native_latency_first(const struct tg_latency_rank *a, const struct tg_lat
 	return tg_latency_first(a, b);
 }
 
-int tg_native_latency_preempts(const struct tg_latency_rank *running,
-			       const struct tg_latency_rank *woken)
-{
-	return tg_latency_preempts(running, woken);
-}
-
 int tg_native_latency_hint(tg_u64 slice_ns, tg_u64 base_ns)
 {
 	return tg_latency_hint(slice_ns, base_ns);

@@ -37,12 +37,6 @@ impl Rank {
         // SAFETY: both pointers are valid for the call, and the type mirrors the C struct (its size is tested).
         unsafe { tg_native_latency_first(self, other) != 0 }
     }
-
-    /// Does `woken`, as it wakes, displace this one, which runs?
-    pub fn preempted_by(&self, woken: &Self) -> bool {
-        // SAFETY: as in `first`.
-        unsafe { tg_native_latency_preempts(self, woken) != 0 }
-    }
 }
 
 unsafe extern "C" {
@@ -50,7 +44,6 @@ unsafe extern "C" {
     fn tg_native_latency_deadline(vruntime: u64, slice_v: u64, hint: i32, period_ns: u64) -> u64;
     fn tg_native_latency_before(a: u64, b: u64) -> i32;
     fn tg_native_latency_first(a: *const Rank, b: *const Rank) -> i32;
-    fn tg_native_latency_preempts(running: *const Rank, woken: *const Rank) -> i32;
     fn tg_native_latency_slice_ns(hint: i32, base_ns: u64) -> u64;
     fn tg_native_latency_hint(slice_ns: u64, base_ns: u64) -> i32;
     fn tg_native_latency_fork(parent_hint: i32, inherit: i32) -> i32;

@@ -47,7 +47,6 @@ macro_rules! constants {
 
 constants! {
     ENQUEUE_FRONT
-    PICK_SCAN_MAX
     PICK_REWEIGH_MAX
     PICK_REWEIGH_NS
     PICK_BALANCE_NS
@@ -73,7 +72,7 @@ mod tests {
     #[test]
     fn numbers_and_shifts_are_read() {
         assert_eq!(ENQUEUE_FRONT, 1 << 44);
-        assert_eq!(PICK_SCAN_MAX, 4096);
+        assert_eq!(PICK_REWEIGH_MAX, 4);
         assert_eq!(CAP_RECHECK_NS, 500_000_000);
     }
 }

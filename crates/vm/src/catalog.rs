@@ -6,7 +6,8 @@
 //! # kernels: 6.18 7.3        (optional: the series it runs on under `--kernel all`; 6.18 alone by default)
 //! # tier: long              (optional: not in the short run that `make test` does; `long 7.3`: not on that series)
 //! # userland: systemd        (optional: Debian's systemd is the first process; a shell of busybox by default)
-//! # needs: tidegate          (optional; `stress-ng` too: Debian's program of that name, which the test itself looks for)
+//! # needs: tidegate          (optional; `stress-ng` too: Debian's program of that name; `test_cpu`: the kernel's own test of
+//!                             cgroups; the test itself checks whether it is there)
 //! # seconds: 40              (the guest's own time; beyond it the test has hung)
 //! # expect: Kernel panic     (optional: passes only by failing with this in its reason; it tests the bed)
 //! ```
@@ -22,7 +23,7 @@ pub const SERIES: [&str; 2] = ["6.18", "7.3"];
 pub const DEFAULT_SERIES: &str = SERIES[0];
 
 /// What a test may need.
-const PROGRAMS: [&str; 2] = ["tidegate", "stress-ng"];
+const PROGRAMS: [&str; 3] = ["tidegate", "stress-ng", "test_cpu"];
 
 /// How the machine is emulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -44,6 +44,11 @@ const MASKED: [&str; 10] = [
 /// Debian's stress test, which comes from this machine.
 const STRESS_NG: &str = "stress-ng";
 
+/// The kernel's own test of cgroups' CPU files, built from a kernel's source.
+const TEST_CPU: &str = "test_cpu";
+/// What names that source; Debian has it in its package linux-source-*.
+const KERNEL_SOURCE: &str = "TIDEGATE_KERNEL_SOURCE";
+
 /// What says how long a test that soaks goes on, and its default.
 const SOAK: &str = "TIDEGATE_SOAK_S";
 const SOAK_S: u32 = 60;
@@ -111,6 +116,9 @@ impl Parts {
         self.programs(&mut tree, userland.is_some())?;
         if cases.iter().any(|case| case.needs(STRESS_NG)) {
             stress_ng(&mut tree)?;
+        }
+        if cases.iter().any(|case| case.needs(TEST_CPU)) {
+            test_cpu(&mut tree, to.parent().unwrap_or(Path::new(".")))?;
         }
         for (place, file) in &self.extras {
             tree.copy(place, file)?;
@@ -264,6 +272,23 @@ fn stress_ng(tree: &mut Tree) -> Result<(), VmError> {
         tree.copy(&library.to_string_lossy(), &library)?;
     }
     tree.copy(&format!("bin/{STRESS_NG}"), &program)
+}
+
+/// Without a kernel's source, the tests that need it skip themselves.
+fn test_cpu(tree: &mut Tree, work: &Path) -> Result<(), VmError> {
+    let Some(source) = std::env::var_os(KERNEL_SOURCE) else {
+        return Ok(());
+    };
+    let tests = Path::new(&source).join("tools/testing/selftests/cgroup");
+    let program = work.join(TEST_CPU);
+    let mut compile = Command::new(tool("cc")?);
+    compile
+        .current_dir(&tests)
+        .args(["-O2", "-static", "-w", "-I..", "-Ilib/include", "-o"])
+        .arg(std::path::absolute(&program).unwrap_or(program.clone()))
+        .args(["test_cpu.c", "lib/cgroup_util.c"]);
+    output(&mut compile, "compile the kernel's test of cgroups' CPU files")?;
+    tree.copy(&format!("bin/{TEST_CPU}"), &program)
 }
 
 /// How long a test that soaks goes on, in the guest's seconds: `make soak` says.

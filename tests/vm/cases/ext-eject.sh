@@ -18,7 +18,7 @@ within "side work under it" "$(seen 3 /tmp/turns >/dev/null; of /tmp/turns)" 0 1
 
 ejected_by_real_time real-time
 told 'real-time tasks withhold'
-for line in 'headroom: allowance [0-9]* ucpu' 'side CPUs: [0-9]* held' 'cache 0 main: V [0-9]*, [1-9][0-9]* tasks' \
+for line in 'real-time tasks withhold' 'headroom: allowance [0-9]* ucpu' 'side CPUs: [0-9]* held' 'cache 0 main: V [0-9]*, [1-9][0-9]* tasks' \
 	'tidegate: main, hint 0, cgroup [0-9]*, deadline V' 'tidegate: side, hint' 'tidegate: waits for '; do
 	dump_tells "$line"
 done

@@ -1,4 +1,4 @@
-# what: tasks of all kinds under terms of all kinds live through moves, stops, tracers, kills, affinities, policies, groups and CPUs that come and go, and the scheduler's own going: none is lost, none waits for ever, what is charged is what ran, who is counted exists
+# what: tasks under all terms survive moves, stops, tracers, kills, changes of affinity, policy and group, CPU hotplug and reloads of the scheduler: none is lost or waits for ever, charges match CPU time, all counted members exist
 # modes: smp
 # kernels: 6.18 7.3
 # tier: long

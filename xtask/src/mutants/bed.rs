@@ -1,4 +1,4 @@
-//! Where mutants live: a copy of the law and its tests, with the C part as a shared object that is made anew for each.
+//! Where mutants live: a copy of the law and its tests, with the C part as a shared object that is built again for each.
 
 use std::fs;
 use std::path::{Path, PathBuf};

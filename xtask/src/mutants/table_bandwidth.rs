@@ -84,7 +84,7 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "bandwidth.h",
-        what: "a change of terms starts a period anew",
+        what: "a change of terms starts a new period",
         from: "\tif (!was_limited) {",
         to: "\tif (1) {",
     },

@@ -270,24 +270,6 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "latency.h",
-        what: "a wakeup ahead of its share preempts",
-        from: "!woken->eligible || ",
-        to: "0 || ",
-    },
-    Mutant {
-        header: "latency.h",
-        what: "a lower hint preempts",
-        from: " || woken->hint > running->hint",
-        to: " || 0",
-    },
-    Mutant {
-        header: "latency.h",
-        what: "an equal deadline preempts",
-        from: "\treturn tg_latency_before(woken->deadline, running->deadline);",
-        to: "\treturn !tg_latency_before(running->deadline, woken->deadline);",
-    },
-    Mutant {
-        header: "latency.h",
         what: "virtual time does not wrap",
         from: "\treturn (tg_s64)(a - b) < 0;",
         to: "\treturn a < b;",

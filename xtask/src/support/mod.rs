@@ -22,7 +22,7 @@ const HELP: &str = "\
 usage: cargo xtask support [--write]
 
 Compares docs/support.md with what `tidegate doctor` says on this machine, as root and as a user, and looks
-for the tests that it names. --write makes the table anew, and asks in the virtual machine, too.
+for the tests that it names. --write makes the table again, and asks in the virtual machine, too.
 
 Exit code 0 as it says, 1 not so, 2 usage, 77 skipped for a stated reason.";
 

@@ -1,4 +1,5 @@
-//! When a scheduler that has ended is loaded again: each end within the hour doubles the wait, and too many are enough.
+//! When a scheduler that has ended is loaded again: each end within the hour doubles the wait, and too many are enough. An end for
+//! the sake of real-time tasks is not counted.
 
 use std::collections::VecDeque;
 
@@ -10,8 +11,19 @@ const MOST_NS: u64 = 300_000_000_000;
 const WINDOW_NS: u64 = 3_600_000_000_000;
 /// So many in that time, and it is not tried again.
 pub(super) const ENDS_MAX: usize = 12;
-/// After an end on purpose (sysrq-S), at least this long remains for other settings.
+/// After an end on purpose (sysrq-S), at least this long remains for other settings; after one for real-time tasks, for these to end.
 const ASKED_NS: u64 = 30_000_000_000;
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It could not be loaded, or the kernel or a program gave up.
+    Failed,
+    /// On purpose.
+    Asked,
+    /// It has left CPUs that real-time tasks took whole to the kernel's own scheduler.
+    LeftRealTime,
+}
 
 /// The ends that still count.
 #[derive(Debug, Default)]
@@ -20,8 +32,11 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// It ended, or could not be loaded, at `now_ns`; `asked`: on purpose. When to try again; `None` for not at all.
-    pub fn next_ns(&mut self, now_ns: u64, asked: bool) -> Option<u64> {
+    /// It ended, or could not be loaded, at `now_ns`. When to try again; `None` for not at all.
+    pub fn next_ns(&mut self, now_ns: u64, end: End) -> Option<u64> {
+        if end == End::LeftRealTime {
+            return Some(now_ns + ASKED_NS);
+        }
         let old = |at_ns: &u64| now_ns.saturating_sub(*at_ns) >= WINDOW_NS;
         while self.ends_ns.front().is_some_and(old) {
             self.ends_ns.pop_front();
@@ -35,10 +50,9 @@ impl Backoff {
         let wait_ns = doubled_ns.min(MOST_NS);
         Some(
             now_ns
-                + if asked {
-                    wait_ns.max(ASKED_NS)
-                } else {
-                    wait_ns
+                + match end {
+                    End::Asked => wait_ns.max(ASKED_NS),
+                    _ => wait_ns,
                 },
         )
     }
@@ -60,7 +74,7 @@ mod tests {
         let mut backoff = Backoff::default();
         let mut now_ns = 5 * S;
         let mut waits = Vec::new();
-        while let Some(next_ns) = backoff.next_ns(now_ns, false) {
+        while let Some(next_ns) = backoff.next_ns(now_ns, End::Failed) {
             waits.push((next_ns - now_ns) / S);
             now_ns = next_ns;
         }
@@ -72,21 +86,35 @@ mod tests {
     fn an_hour_later_they_are_forgotten() {
         let mut backoff = Backoff::default();
         for at_s in 0..5 {
-            backoff.next_ns(at_s * S, false);
+            backoff.next_ns(at_s * S, End::Failed);
         }
         let now_ns = 3_603 * S;
-        assert_eq!(backoff.next_ns(now_ns, false), Some(now_ns + 2 * S));
+        assert_eq!(backoff.next_ns(now_ns, End::Failed), Some(now_ns + 2 * S));
         let now_ns = 9_000 * S;
-        assert_eq!(backoff.next_ns(now_ns, false), Some(now_ns + S));
+        assert_eq!(backoff.next_ns(now_ns, End::Failed), Some(now_ns + S));
+    }
+
+    #[test]
+    fn ends_for_real_time_tasks_wait_half_a_minute_and_are_not_counted() {
+        let mut backoff = Backoff::default();
+        for at_s in 0..2 * ENDS_MAX as u64 {
+            let now_ns = at_s * 35 * S;
+            assert_eq!(
+                backoff.next_ns(now_ns, End::LeftRealTime),
+                Some(now_ns + 30 * S)
+            );
+        }
+        assert_eq!(backoff.ends(), 0);
+        assert_eq!(backoff.next_ns(900 * S, End::Failed), Some(901 * S));
     }
 
     #[test]
     fn an_intended_end_delays_the_reload_by_half_a_minute() {
         let mut backoff = Backoff::default();
-        assert_eq!(backoff.next_ns(0, true), Some(30 * S));
+        assert_eq!(backoff.next_ns(0, End::Asked), Some(30 * S));
         for _ in 0..6 {
-            backoff.next_ns(0, true);
+            backoff.next_ns(0, End::Asked);
         }
-        assert_eq!(backoff.next_ns(0, true), Some(128 * S));
+        assert_eq!(backoff.next_ns(0, End::Asked), Some(128 * S));
     }
 }

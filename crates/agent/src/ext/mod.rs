@@ -14,7 +14,7 @@
 //! | `view` | what is shown |
 //! | `counts` | what is shown of a gate |
 
-mod backoff;
+pub(crate) mod backoff;
 pub(crate) mod counts;
 pub(crate) mod feasible;
 pub(crate) mod kernel;

@@ -11,6 +11,7 @@ use tidegate_knobs::sync::lock;
 use tracing::{error, info, warn};
 
 use crate::errors::of_group;
+use crate::ext::backoff::End;
 use crate::ext::kernel::{Scheduler, SchedulerError};
 use crate::ext::plan::{Plan, ext_machine, ext_plan};
 use crate::ext::{ARMING, ExtSupervisor, Inner, OFF, ON};
@@ -71,10 +72,10 @@ impl ExtSupervisor {
     }
 
     /// It could not be loaded, or it ended: when to try again, and what is said meanwhile.
-    fn failed(&self, why: String, asked: bool, now_ns: u64) {
+    fn failed(&self, why: String, end: End, now_ns: u64) {
         self.set_watch(OFF);
         let mut inner = lock(&self.inner);
-        inner.next_ns = inner.backoff.next_ns(now_ns, asked);
+        inner.next_ns = inner.backoff.next_ns(now_ns, end);
         inner.history.since_ns = None;
         match inner.next_ns {
             Some(at_ns) => {
@@ -150,7 +151,7 @@ impl ExtSupervisor {
     }
 }
 
-/// One look at the scheduler.
+/// One poll of the scheduler.
 pub(crate) fn supervise(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
     match runtime.ext.due(now_ns) {
         Due::Nothing => {}
@@ -174,7 +175,7 @@ fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
         Err(why) => {
             return runtime.ext.failed(
                 why.to_string(),
-                false,
+                End::Failed,
                 runtime.kernel.clock.now_ns().max(now_ns),
             );
         }
@@ -191,7 +192,7 @@ fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
         runtime.control().set_enforced_by_ext(false);
         return runtime.ext.failed(
             why.to_string(),
-            false,
+            End::Failed,
             runtime.kernel.clock.now_ns().max(now_ns),
         );
     }
@@ -329,7 +330,11 @@ fn ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
     for line in ended.dump.lines() {
         info!("ext: dump: {line}");
     }
-    let asked = !ended.is_failure();
+    let end = match &ended {
+        ended if ended.left_for_real_time() => End::LeftRealTime,
+        ended if ended.is_failure() => End::Failed,
+        _ => End::Asked,
+    };
     let why = ended.to_string();
     {
         let mut inner = lock(&runtime.ext.inner);
@@ -337,7 +342,7 @@ fn ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
         inner.history.last = Some((ended, now_ns));
         forget_told(&mut inner);
     }
-    runtime.ext.failed(why, asked, now_ns);
+    runtime.ext.failed(why, end, now_ns);
     divide_again(registry, runtime);
 }
 

@@ -182,6 +182,31 @@ fn what_cannot_be_loaded_is_told_and_tried_again_until_it_is_enough() {
 }
 
 #[test]
+fn real_time_tasks_are_waited_for_and_no_reason_to_give_up() {
+    let (bed, kernel) = bed(Kind::V2);
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    let mut now_ns = S;
+    for _ in 0..15 {
+        supervise(&agent, now_ns);
+        assert!(view_at(&agent, now_ns).on);
+        let left = Ended {
+            kind: 1025,
+            code: 1,
+            message: "real-time tasks withhold CPU 0 from all others".to_owned(),
+            ..stall()
+        };
+        lock(&kernel.told).ended = Some(left);
+        kernel.in_force.store(false, Ordering::Relaxed);
+        now_ns += 2 * S;
+        supervise(&agent, now_ns);
+        let view = view_at(&agent, now_ns);
+        assert!((29.0..=30.0).contains(&view.reload_in_seconds.unwrap()));
+        now_ns += 30 * S;
+    }
+}
+
+#[test]
 fn a_cpu_of_an_unknown_place_has_it_loaded_again_at_once() {
     let (bed, kernel) = bed(Kind::V2);
     let agent = bed.agent().unwrap();

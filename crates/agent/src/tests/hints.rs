@@ -11,6 +11,8 @@ use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 
 const FIRST: Option<u64> = Some(100_000);
+/// The fake's default.
+const PLAIN: Option<u64> = Some(1_400_000);
 /// 1.25^5 times the fake's default slice of 1.4 ms.
 const PLUS_5: Option<u64> = Some(4_272_460);
 
@@ -40,17 +42,29 @@ fn pid_target() -> String {
     format!("pid:{}", PIDS[0])
 }
 
-/// Puts a process into the group `/other`.
-fn enter_other(bed: &Bed, pid: i32) {
-    use tidegate_kfs::KernelFs;
+fn folder(bed: &Bed, group: &str) -> std::path::PathBuf {
     let mount = match bed.kind {
         Kind::Mixed => "/sys/fs/cgroup/cpu",
         Kind::V1 => "/sys/fs/cgroup/cpu,cpuacct",
         Kind::V2 => "/sys/fs/cgroup",
     };
-    let file = format!("{mount}/other/cgroup.procs");
-    let path = std::path::Path::new(&file);
-    bed.fs.write(path, &pid.to_string()).unwrap();
+    std::path::Path::new(mount).join(group)
+}
+
+fn make_group(bed: &Bed, group: &str) {
+    use tidegate_kfs::KernelFs;
+    bed.fs.mkdir(&folder(bed, group)).unwrap();
+}
+
+fn enter(bed: &Bed, group: &str, pid: i32) {
+    use tidegate_kfs::KernelFs;
+    let file = folder(bed, group).join("cgroup.procs");
+    bed.fs.write(&file, &pid.to_string()).unwrap();
+}
+
+/// Puts a process into the group `/other`.
+fn enter_other(bed: &Bed, pid: i32) {
+    enter(bed, "other", pid);
 }
 
 #[test]
@@ -278,6 +292,44 @@ fn the_nearer_of_two_hints_holds() {
     assert_eq!(slice(fake, PIDS[0]), PLUS_5, "the group's, by the sweep");
     unset(&agent, "cgroup:/other").unwrap();
     assert_eq!((slice(fake, PIDS[0]), slice(fake, PIDS[1])), (None, None));
+}
+
+#[test]
+fn a_hint_of_0_keeps_the_hint_of_a_group_above_away() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let agent = bed.agent().unwrap();
+        let fake = bed.fs.inner();
+        make_group(&bed, "other/plain");
+        enter(&bed, "other", PIDS[0]);
+        enter(&bed, "other/plain", PIDS[1]);
+        set(&agent, "cgroup:/other", &[("latency", "-20")]).unwrap();
+        assert_eq!(slice(fake, PIDS[1]), FIRST);
+        set(&agent, "cgroup:/other/plain", &[("latency", "0")]).unwrap();
+        for _ in 0..3 {
+            poll(&agent);
+            assert_eq!(
+                (slice(fake, PIDS[0]), slice(fake, PIDS[1])),
+                (FIRST, PLAIN),
+                "{kind:?}"
+            );
+        }
+        // One that comes with the other hint.
+        enter(&bed, "other", PIDS[2]);
+        poll(&agent);
+        assert_eq!(slice(fake, PIDS[2]), FIRST);
+        enter(&bed, "other/plain", PIDS[2]);
+        poll(&agent);
+        assert_eq!(slice(fake, PIDS[2]), PLAIN);
+        unset(&agent, "cgroup:/other/plain").unwrap();
+        poll(&agent);
+        assert_eq!(slice(fake, PIDS[1]), FIRST, "{kind:?}: the sweep");
+        unset(&agent, "cgroup:/other").unwrap();
+        for pid in PIDS {
+            assert_eq!(slice(fake, pid), None, "{kind:?}: {pid}");
+        }
+        assert!(in_journal(&agent).is_empty());
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@
  *	type            index          kind   order          holds
  *	1 wide          run queue      0      deadline       tasks that may run on any CPU
  *	2 narrow        run queue      0      deadline       tasks that may run on some CPUs
- *	3 pinned        CPU            kind   deadline       tasks of that one CPU
+ *	3 pinned        CPU            kind   deadline       tasks of that one CPU; some of narrow (pick_sort)
  *	4 throttled     limit          0      last run       out of that limit's quota
  *	5 cap           cache          0      ready time     out of a hard cap
  *	6 recall        cache          0      deadline       background that its soft cap lets go again

@@ -187,9 +187,10 @@ struct ext_cpu {
 	u32 weight;
 	u64 reweigh_ns; /* it looks next then at the weights of those that come first */
 	u64 clock_ns;	/* charged up to here by the kernel's clock; 0: not counted */
+	u64 hidden_dsq; /* more wait there than a pick passes over (pick_sort); 0: nowhere */
 	struct ext_counts counts;
 };
-_Static_assert(sizeof(struct ext_cpu) == 216, "src/intf.rs");
+_Static_assert(sizeof(struct ext_cpu) == 224, "src/intf.rs");
 
 /* A cache, as seen from another. */
 struct ext_near {
@@ -204,6 +205,8 @@ _Static_assert(sizeof(struct ext_near) == 8, "src/intf.rs");
 #define EXT_REASON_MAX 128
 #define EXT_MESSAGE_MAX 1024
 #define EXT_DUMP_MAX 32768
+
+#define EXT_CODE_REAL_TIME 1 /* our own `code`: it left for real-time tasks (realtime.h) */
 
 /* Why the scheduler ended. */
 struct ext_exit {

@@ -35,8 +35,9 @@ struct bucket {
 	u64 min_runs;	     /* least runs: for the watchdog, or of tasks inside the kernel */
 	u64 spared_ns;	     /* a task was let go before its time then (bucket_spare_ns) */
 	u64 in_kernel_at_ns; /* a task inside the kernel had a run then (in_kernel.h) */
+	u64 recall_ns;	     /* no background task is let go before (cap_recall) */
 };
-_Static_assert(sizeof(struct bucket) == 224, "src/caps.rs");
+_Static_assert(sizeof(struct bucket) == 232, "src/caps.rs");
 
 struct {
 	MAP_UINT(type, MAP_ARRAY);
@@ -120,6 +121,7 @@ INLINE void bucket_init(struct bucket *s, u32 family, u64 owner)
 	s->min_runs = 0;
 	s->spared_ns = 0;
 	s->in_kernel_at_ns = 0;
+	s->recall_ns = 0;
 	s->is_gate = 0;
 	s->users = 1;
 }

@@ -7,8 +7,9 @@
  *	out of a soft cap of 0 --> EXT_BACKGROUND --cap changed (starvation_check)--> EXT_MAIN
  *
  * Two queues and one timer a cache; the timer is set for the first. Background tasks that wait for a
- * CPU are looked at when the first of them is due; a bucket lets one of its tasks go at a look. The
- * state found then decides, not the one that was expected, and it is checked again every
+ * CPU are checked when the first of them is due; each bucket lets one of its tasks go in
+ * TG_CAP_AGAIN_NS, and one call of the timer CAP_TIMER_BATCH in all. The state found then decides,
+ * not the one that was expected, and it is checked again every
  * TG_CAP_RECHECK_NS: terms change, debts are paid by others, tasks are killed.
  */
 #ifndef TIDEGATE_EXT_CAP_THROTTLE_H
@@ -18,15 +19,10 @@
 
 /* A task that was just throttled is in its queue by then. */
 #define CAP_SOON_NS 5000ULL
-/* Throttled tasks that are looked at at once. */
+/* Throttled tasks that are checked, and background tasks that are let go, in one call of the timer. */
 #define CAP_TIMER_BATCH 64
-/* Background tasks of a cache that are looked at, in turn from the queue's beginning and its end. */
-#define CAP_RECALL_MAX 4096
-/* Tasks whose time has not come and that are looked at. */
+/* Tasks whose time has not come and that are checked. */
 #define CAP_SPARE_SCAN_MAX 32
-/* The timer stops after this many looks that found no task, this far apart. */
-#define CAP_IDLE_ROUNDS 10
-#define CAP_IDLE_ROUND_NS 10000000ULL
 #define CAP_LATE_NS 2000000000ULL
 
 struct cap_timer {
@@ -34,9 +30,10 @@ struct cap_timer {
 	u64 armed_ns;	      /* when it is due; 0: it is not set */
 	u64 background_at_ns; /* when the first of those in the background is due */
 	u32 idle_rounds;
-	u32 requests; /* how often it was asked for a look, .. */
+	u32 requests; /* how often it was asked to check, .. */
 	u32 seen;     /* .. and when it last rang */
-	u32 rounds;   /* looks at background tasks */
+	u32 rounds;   /* checks of background tasks */
+	u32 recalled; /* tasks let go in this one: where the loop keeps it */
 };
 
 struct {
@@ -96,14 +93,14 @@ INLINE u32 cap_state(struct task_struct *p, struct task_ctx *t, u64 now)
 	return t->min_runtime_ns || cap_exempt(p) ? TG_CAP_RUN : cap_worst(t, now);
 }
 
-/* When to look at a throttled task next. */
+/* When to check a throttled task next. */
 INLINE u64 cap_recheck_ns(struct task_ctx *t, u64 now)
 {
 	return tg_max(tg_min(t->ready_ns, now + TG_CAP_RECHECK_NS), 1);
 }
 
 /*
- * A reservation changes as one word: two CPUs may look at the same waiting task at once, and each
+ * A reservation changes as one word: two CPUs may check the same waiting task at once, and each
  * gives back to the bucket what it finds here. Else both reservations would stay for good, and
  * tasks that wait for the bucket would be let go later each time.
  */
@@ -141,7 +138,7 @@ int cap_reserve(struct task_ctx *t NONNULL)
 	return 0;
 }
 
-/* It waits in the background: the timer is to look no later than its throttler lets it go. */
+/* It waits in the background: the timer is to check no later than its throttler lets it go. */
 int cap_background_wait(struct task_ctx *t NONNULL, u64 now)
 {
 	struct cap_timer *h = cap_timer_at(t->llc);
@@ -248,13 +245,13 @@ u64 cap_release_due(u32 llc, u64 now)
 	struct task_struct *p;
 	struct task_ctx *t;
 	u64 next_ns = 0;
-	u32 look;
+	u32 scanned;
 
 	EXT_RCU;
 	if (!scx_bpf_dsq_nr_queued(dsq_cap_throttled(llc)))
 		return 0;
 	if (!bpf_iter_scx_dsq_new(&it, dsq_cap_throttled(llc), 0)) {
-		EXT_FOR(look, CAP_TIMER_BATCH)
+		EXT_FOR(scanned, CAP_TIMER_BATCH)
 		{
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p)
@@ -295,11 +292,11 @@ u64 cap_release_spare(u32 llc, u64 now)
 	struct task_ctx *t;
 	struct bucket *s;
 	u64 next_ns = TG_CAP_NEVER, at_ns;
-	u32 look, last = 0;
+	u32 scanned, last = 0;
 
 	EXT_RCU;
 	if (!bpf_iter_scx_dsq_new(&it, dsq_cap_throttled(llc), 0)) {
-		EXT_FOR(look, CAP_SPARE_SCAN_MAX)
+		EXT_FOR(scanned, CAP_SPARE_SCAN_MAX)
 		{
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p)
@@ -321,119 +318,6 @@ u64 cap_release_spare(u32 llc, u64 now)
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	return next_ns;
-}
-
-/*
- * Background tasks of a cache whose buckets hold something: of each bucket the first, for it uses
- * that. Returns when the next one's may.
- */
-u64 cap_recall(u32 llc, u64 flags, u64 now)
-{
-	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	struct task_ctx *t;
-	u32 look, last = 0;
-	s32 cpu;
-	u64 next_ns = ~0ULL, last_ns = 0;
-
-	EXT_RCU;
-	if (!scx_bpf_dsq_nr_queued(dsq_recall(llc)))
-		return next_ns;
-	if (!bpf_iter_scx_dsq_new(&it, dsq_recall(llc), flags)) {
-		EXT_FOR(look, CAP_RECALL_MAX)
-		{
-			p = bpf_iter_scx_dsq_next(&it);
-			if (!p)
-				break;
-			t = task_of(p);
-			if (!t)
-				continue;
-			if (t->ready_ns <= now && t->throttler == last)
-				t->ready_ns = last_ns;
-			if (t->ready_ns <= now) {
-				last = t->throttler;
-				last_ns = now + TG_CAP_AGAIN_NS;
-				if (cap_state(p, t, now) == TG_CAP_RUN) {
-					cpu = scx_bpf_task_cpu(p);
-					if (task_move_kind(&it, p, t, EXT_MAIN, now))
-						unthrottle_kick(p, t, cpu, now);
-					next_ns = tg_min(next_ns, last_ns);
-					continue;
-				}
-				last_ns = tg_max(last_ns, bucket_ready_ns(t->throttler, 0));
-				t->ready_ns = last_ns;
-			}
-			next_ns = tg_min(next_ns, cap_recheck_ns(t, now));
-		}
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	return next_ns;
-}
-
-/* The timer. It stops once it has found no task for a while. */
-static int cap_timer_fires(void *map, u32 *llc, struct cap_timer *h)
-{
-	u32 at = *llc, idle_rounds = h->idle_rounds;
-	u64 now = now_ns(), next_ns, background_at_ns = h->background_at_ns;
-	bool fresh;
-
-	/*
-	 * A CPU that throttles counts a request first and then looks whether the timer is set: one
-	 * that finds it still set is seen here, though its task may not be in the queue yet.
-	 */
-	__sync_lock_test_and_set(&h->armed_ns, 0ULL);
-	fresh = *(volatile u32 *)&h->requests != h->seen;
-	h->seen = *(volatile u32 *)&h->requests;
-	next_ns = cap_release_due(at, now);
-	if (next_ns)
-		next_ns = tg_min(next_ns, cap_release_spare(at, now));
-	if (!background_at_ns || background_at_ns <= now) {
-		h->background_at_ns = 0;
-		background_at_ns = cap_recall(
-		    at, h->rounds++ & 1 ? CONST(scx_dsq_iter_flags, SCX_DSQ_ITER_REV) : 0, now);
-		if (background_at_ns != ~0ULL &&
-		    (!h->background_at_ns || background_at_ns < h->background_at_ns))
-			h->background_at_ns = background_at_ns;
-	}
-	background_at_ns = h->background_at_ns;
-	if (!next_ns || (background_at_ns && background_at_ns < next_ns))
-		next_ns = background_at_ns;
-	if (fresh && next_ns)
-		next_ns = tg_min(next_ns, now + CAP_IDLE_ROUND_NS);
-	if (!next_ns && !fresh && idle_rounds >= CAP_IDLE_ROUNDS)
-		return 0;
-	cap_timer_arm(at, next_ns ? next_ns : now + CAP_IDLE_ROUND_NS, now);
-	h->seen++;
-	h->idle_rounds = next_ns ? 0 : idle_rounds + 1;
-	return 0;
-}
-
-/* Terms have changed: all throttled tasks are looked at now. */
-INLINE void cap_recheck_all(void)
-{
-	u64 now = now_ns();
-	u32 llc;
-
-	EXT_FOR(llc, config.llcs)
-	{
-		cap_timer_arm(llc, now, now);
-	}
-}
-
-/* Once, from `init` (as slice_timer_init). */
-INLINE s32 cap_timer_init(u32 llc)
-{
-	struct cap_timer *h = cap_timer_at(llc);
-	s32 failed;
-
-	if (!h)
-		return 0;
-	failed = scx_bpf_create_dsq(dsq_cap_throttled(llc), -1);
-	if (!failed)
-		failed = scx_bpf_create_dsq(dsq_recall(llc), -1);
-	if (!failed)
-		failed = bpf_timer_init(&h->timer, &cap_timers, CLOCK_MONOTONIC);
-	return failed ? failed : bpf_timer_set_callback(&h->timer, cap_timer_fires);
 }
 
 #endif

@@ -43,6 +43,27 @@ INLINE bool task_reads_rcu(struct task_struct *p)
 	       p->rcu_read_unlock_special.b.blocked;
 }
 
+/*
+ * Puts a task's weight right until it agrees with its state, after a change of the state that raced
+ * with another CPU's: each is a word of its own, and the CPU that has taken the task may have counted
+ * the weight before it was taken away here, and be done with the task by now. Global, so that the
+ * verifier walks it once.
+ */
+int throttle_settle_weight(struct task_ctx *t NONNULL)
+{
+	for (int race = 0; race < TASK_RACES_MAX; race++) {
+		if (task_on_rq(t)) {
+			if (!hweight_activate(t, t->kind))
+				break;
+		} else {
+			if (!*(volatile u64 *)&t->active_entry)
+				break;
+			hweight_deactivate(t);
+		}
+	}
+	return 0;
+}
+
 INLINE bool throttle_deactivate(struct task_ctx *t)
 {
 	u32 runqueue = t->runqueue;
@@ -50,10 +71,7 @@ INLINE bool throttle_deactivate(struct task_ctx *t)
 
 	if (!rq || !runqueue_deactivate(rq, t, runqueue, THROTTLED, now_ns()))
 		return t->on_rq == THROTTLED;
-	hweight_deactivate(t);
-	/* A CPU had already taken it, and counted its weight before this took it away. */
-	if (task_on_rq(t))
-		hweight_activate(t, t->kind);
+	throttle_settle_weight(t);
 	return true;
 }
 

@@ -74,10 +74,16 @@ int cpu_offline(u64 *ctx)
 	return 0;
 }
 
-/* A higher class takes the CPU: tasks in its own queue find another. */
+/* Arguments: s32 cpu. A higher class takes the CPU: tasks in its own queue find another. */
 OPS(cpu_release)
 int cpu_release(u64 *ctx)
 {
+	struct ext_cpu *c = cpu_at((s32)ctx[0]);
+
+	if (c)
+		c->served = 0;
+	if (c && caps_on)
+		caps_switch_away(c, now_ns());
 	scx_bpf_reenqueue_local();
 	return 0;
 }
@@ -143,7 +149,7 @@ int ops_exit(u64 *ctx)
 	bpf_probe_read_kernel_str(to->reason, sizeof(to->reason), info->reason);
 	bpf_probe_read_kernel_str(to->message, sizeof(to->message), info->msg);
 	bpf_probe_read_kernel_str(to->dump, sizeof(to->dump), info->dump);
-	to->code = info->exit_code;
+	to->code = realtime_left ? EXT_CODE_REAL_TIME : info->exit_code;
 	to->kind = info->kind;
 	return 0;
 }

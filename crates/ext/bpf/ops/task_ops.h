@@ -86,9 +86,11 @@ int exit_task(u64 *ctx)
 	struct task_ctx *t = task_of(p);
 	u32 pid = p->pid;
 
-	if (t)
+	if (t) {
+		hweight_deactivate(t);
+		group_reap(t->group);
 		caps_release(t);
-	else if (caps_on)
+	} else if (caps_on)
 		bpf_map_delete_elem(&cap_orphans, &pid);
 	return 0;
 }

@@ -7,14 +7,30 @@
 
 #include "queue/enqueue.h"
 
-/* The deadline of the first in a queue that may run on a CPU; 0: there is none. Global, as
- * pick_steal, so that the verifier walks it once and not for every way that leads there. */
-u64 pick_first(u64 dsq, s32 cpu)
+INLINE u32 pick_scan_max(u32 kind)
+{
+	return kind == EXT_BACKGROUND ? TG_PICK_BACKGROUND_SCAN_MAX : TG_PICK_SCAN_MAX;
+}
+
+/* Whether a queue holds main or side work of a CPU's own cache that may run on some CPUs. */
+INLINE bool pick_sorts(struct ext_cpu *c, u64 dsq)
+{
+	return dsq == dsq_narrow(runqueue_index(c->llc, EXT_MAIN)) ||
+	       dsq == dsq_narrow(runqueue_index(c->llc, EXT_SIDE));
+}
+
+/*
+ * The deadline of the first in a queue that may run on a CPU; 0: there is none, or (hidden_dsq) none
+ * within reach. Global, as pick_steal, so that the verifier walks it once and not for every way that
+ * leads there.
+ */
+u64 pick_first(u64 dsq, s32 cpu, u32 scan_max)
 {
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
+	struct ext_cpu *c = cpu_at(cpu);
 	u64 deadline = 0;
-	u32 look;
+	u32 scanned;
 
 	EXT_RCU;
 	if (scx_bpf_dsq_peek) {
@@ -27,7 +43,7 @@ u64 pick_first(u64 dsq, s32 cpu)
 		return 0;
 	}
 	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
-		EXT_FOR(look, TG_PICK_SCAN_MAX)
+		EXT_FOR(scanned, scan_max)
 		{
 			p = bpf_iter_scx_dsq_next(&it);
 			if (!p)
@@ -37,9 +53,43 @@ u64 pick_first(u64 dsq, s32 cpu)
 				break;
 			}
 		}
+		if (p && !deadline && c && pick_sorts(c, dsq))
+			c->hidden_dsq = dsq;
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	return deadline;
+}
+
+/*
+ * From `dispatch`: the first tasks of a queue for several CPUs that may not run on this one go into
+ * the queues of the CPUs where they were last, in the same order, so that the next pick sees those
+ * behind them. Put back after a run, they come to the queue for several CPUs again.
+ */
+int pick_sort(s32 cpu)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	struct ext_cpu *c = cpu_at(cpu);
+	u64 dsq = c ? c->hidden_dsq : 0;
+	u32 scanned, kind;
+
+	EXT_RCU;
+	if (!c || !dsq)
+		return 0;
+	c->hidden_dsq = 0;
+	kind = dsq == dsq_narrow(runqueue_index(c->llc, EXT_SIDE)) ? EXT_SIDE : EXT_MAIN;
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		EXT_FOR(scanned, TG_PICK_SCAN_MAX)
+		{
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p || bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+				break;
+			dsq_move_vtime(&it, p, dsq_pinned(scx_bpf_task_cpu(p), kind),
+				       p->scx.dsq_vtime);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return 0;
 }
 
 /*
@@ -50,11 +100,11 @@ int pick_reweigh(u64 dsq, s32 cpu, u64 now)
 {
 	struct bpf_iter_scx_dsq it;
 	int moved = 0;
-	u32 look;
+	u32 scanned;
 
 	EXT_RCU;
 	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
-		EXT_FOR(look, TG_PICK_SCAN_MAX)
+		EXT_FOR(scanned, TG_PICK_SCAN_MAX)
 		{
 			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
 			struct task_ctx *t;
@@ -87,9 +137,9 @@ struct first {
 	u64 deadline; /* 0: none waits */
 };
 
-INLINE void pick_earlier(struct first *first, u64 dsq, s32 cpu)
+INLINE void pick_earlier(struct first *first, u64 dsq, s32 cpu, u32 kind)
 {
-	u64 deadline = pick_first(dsq, cpu);
+	u64 deadline = pick_first(dsq, cpu, pick_scan_max(kind));
 
 	if (deadline && (!first->deadline || tg_latency_before(deadline, first->deadline))) {
 		first->deadline = deadline;
@@ -104,12 +154,12 @@ INLINE struct first pick_head(s32 cpu, struct ext_cpu *c, u32 kind)
 	u32 runqueue = runqueue_index(c->llc, kind);
 
 	if (config.cpus > 1) {
-		pick_earlier(&first, dsq_pinned(cpu, kind), cpu);
-		pick_earlier(&first, dsq_narrow(runqueue), cpu);
+		pick_earlier(&first, dsq_pinned(cpu, kind), cpu, kind);
+		pick_earlier(&first, dsq_narrow(runqueue), cpu, kind);
 	}
-	pick_earlier(&first, dsq_wide(runqueue), cpu);
+	pick_earlier(&first, dsq_wide(runqueue), cpu, kind);
 	if (kind == EXT_BACKGROUND)
-		pick_earlier(&first, dsq_recall(c->llc), cpu);
+		pick_earlier(&first, dsq_recall(c->llc), cpu, kind);
 	return first;
 }
 
@@ -119,6 +169,7 @@ int pick_reweigh_head(s32 cpu, u32 kind, u64 now)
 	struct ext_cpu *c = cpu_at(cpu);
 	u32 look;
 
+	pick_sort(cpu);
 	if (!c || kind != EXT_MAIN || now < c->reweigh_ns)
 		return 0;
 	c->reweigh_ns = now + TG_PICK_REWEIGH_NS;
@@ -138,9 +189,15 @@ INLINE u64 pick_serving(struct runqueue *rq, u32 kind)
 	return kind == EXT_MAIN ? 1 : rq->mean.nr_running;
 }
 
+/* Takes a task that is within reach: the kernel would pass over all that may not run here. */
+u32 pick_take(u64 dsq, s32 cpu)
+{
+	return pick_first(dsq, cpu, TG_PICK_SCAN_MAX) && dsq_move_to_local(dsq);
+}
+
 /* Now and then a CPU pulls a waiting task from the cache that has most to do for each CPU, if that
  * evens them out; `joins`: it has not run this kind of work until now. */
-int pick_balance(u32 home, u32 kind, u32 joins, u64 now)
+int pick_balance(s32 cpu, u32 home, u32 kind, u32 joins, u64 now)
 {
 	struct runqueue *own = runqueue_at(runqueue_index(home, kind)), *busiest;
 	u64 most = 0;
@@ -167,12 +224,13 @@ int pick_balance(u32 home, u32 kind, u32 joins, u64 now)
 		busiest->mean.weights, pick_serving(busiest, kind), busiest->mean.members))
 		return 0;
 	/* Those that may not run anywhere may yet run here. */
-	return dsq_move_to_local(dsq_wide(runqueue)) || dsq_move_to_local(dsq_narrow(runqueue)) ||
-	       (kind == EXT_BACKGROUND && dsq_move_to_local(dsq_recall(from)));
+	return pick_take(dsq_wide(runqueue), cpu) ||
+	       pick_take(dsq_narrow(runqueue), cpu) ||
+	       (kind == EXT_BACKGROUND && pick_take(dsq_recall(from), cpu));
 }
 
 /* Takes a task of a kind out of another cache's queues, the nearest first. */
-u32 pick_steal(u32 home, u32 kind)
+u32 pick_steal(s32 cpu, u32 home, u32 kind)
 {
 	u32 step;
 
@@ -181,14 +239,10 @@ u32 pick_steal(u32 home, u32 kind)
 		struct ext_near *near = near_at(home, step + 1);
 		u32 llc = near ? near->llc : home, runqueue = runqueue_index(llc, kind);
 
-		if (kind == EXT_BACKGROUND && scx_bpf_dsq_nr_queued(dsq_recall(llc)) &&
-		    dsq_move_to_local(dsq_recall(llc)))
+		if (kind == EXT_BACKGROUND && pick_take(dsq_recall(llc), cpu))
 			return true;
-		if (scx_bpf_dsq_nr_queued(dsq_wide(runqueue)) &&
-		    dsq_move_to_local(dsq_wide(runqueue)))
-			return true;
-		if (scx_bpf_dsq_nr_queued(dsq_narrow(runqueue)) &&
-		    dsq_move_to_local(dsq_narrow(runqueue)))
+		if (pick_take(dsq_wide(runqueue), cpu) ||
+		    pick_take(dsq_narrow(runqueue), cpu))
 			return true;
 	}
 	return false;

@@ -52,6 +52,9 @@ INLINE u64 place_soft_cpus(u32 llc)
 	return (side ? side->mean.nr_running : 0) + (background ? background->mean.nr_running : 0);
 }
 
+/* CPUs of a cache that are checked for side work or background. */
+#define PLACE_SOFT_SCAN_MAX 256
+
 /* The first CPU of a ring that runs side work or background; -1: none. */
 s32 place_soft_in(struct task_struct *p TRUSTED, u32 first)
 {
@@ -59,7 +62,7 @@ s32 place_soft_in(struct task_struct *p TRUSTED, u32 first)
 	s32 found = -1;
 
 	EXT_RCU;
-	EXT_FOR(look, config.cpus)
+	EXT_FOR(look, tg_min(config.cpus, PLACE_SOFT_SCAN_MAX))
 	{
 		struct ext_cpu *c = cpu_at(at);
 
@@ -144,7 +147,8 @@ INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64
 			break;
 	}
 	c = best < 0 ? NULL : cpu_at(best);
-	if ((config.llcs > 1 || config.cpus > TG_PLACE_SCAN_MAX) && (!c || !place_yields(t, c))) {
+	if ((config.llcs > 1 || config.cpus > TG_PLACE_SCAN_MAX) && p->nr_cpus_allowed > 1 &&
+	    (!c || !place_yields(t, c))) {
 		s32 other = place_soft(p, t->llc);
 
 		best = other < 0 ? best : other;

@@ -37,21 +37,29 @@ INLINE bool dl_server_asks(struct ext_cpu *c)
 	return c->asked || again;
 }
 
+/* Limits whose queues one call looks into; the next goes on behind them. */
+#define DL_SERVER_LIMITS_MAX 64
+
+u32 dl_server_limit; /* the last limit whose queue was looked into */
+
 /*
- * Moves a task to this CPU that may not run: side work, or a throttled one. Global, so that the
- * verifier walks it once.
+ * Moves a task to this CPU that may not run: side work, or a throttled one. Beyond
+ * DL_SERVER_LIMITS_MAX limits it may find none though one waits; then the server stops, and
+ * realtime.h acts. Global, so that the verifier walks it once.
  */
 u32 dl_server_take(s32 cpu, u32 llc)
 {
-	u32 runqueue = runqueue_index(llc, EXT_SIDE), limit;
+	u32 runqueue = runqueue_index(llc, EXT_SIDE), limit = dl_server_limit, scanned;
 
 	if (dsq_move_to_local(dsq_pinned(cpu, EXT_SIDE)) ||
 	    dsq_move_to_local(dsq_narrow(runqueue)) || dsq_move_to_local(dsq_wide(runqueue)) ||
 	    dsq_move_to_local(dsq_cap_throttled(llc)))
 		return true;
-	EXT_FOR(limit, limits_used)
+	EXT_FOR(scanned, tg_min(limits_used, DL_SERVER_LIMITS_MAX))
 	{
-		if (dsq_move_to_local(dsq_throttled(limit + 1)))
+		limit = limit < limits_used ? limit + 1 : 1;
+		dl_server_limit = limit;
+		if (dsq_move_to_local(dsq_throttled(limit)))
 			return true;
 	}
 	return false;
@@ -70,6 +78,8 @@ INLINE bool dl_server_serve(struct task_struct *prev, struct task_ctx *t, s32 cp
 	if (!prev || !t)
 		return false;
 	t->min_runtime_ns = MIN_RUNTIME_NS;
+	if (t->caps[0])
+		cap_count_min_run(t);
 	min_runtime_start(t, cpu, now);
 	set_slice(prev, MIN_RUNTIME_NS);
 	if (!t->running_since_ns)
@@ -78,11 +88,13 @@ INLINE bool dl_server_serve(struct task_struct *prev, struct task_ctx *t, s32 cp
 	return true;
 }
 
-/* `running` */
+/* `running`: one that runs by itself is what the server asked for, if it did. */
 INLINE void dl_server_start(struct task_ctx *t, struct ext_cpu *c)
 {
-	if (!c->served)
+	if (!c->served) {
+		c->asked = 0;
 		return;
+	}
 	c->served = 0;
 	t->min_runtime_ns = MIN_RUNTIME_NS;
 	if (t->caps[0])

@@ -9,6 +9,7 @@
  *	  its gate has another class by now	to the queue of that kind
  *	  killed or exiting, in side/background	to main's queue
  *	  its CPU goes offline			to the CPU's own queue, from which the kernel takes it
+ *	  in a CPU's queue, may run on others	to the queue for several CPUs
  *
  * The kernel ejects a scheduler that leaves a task waiting for 30 s, and weights alone do not prevent
  * that: hweights go down to a 65536th. The runs are charged as any run, so shares stay what weights
@@ -72,6 +73,12 @@ u32 starvation_check(struct task_ctx *t NONNULL, u32 exempt, u32 reads, u32 insi
 	return STARVATION_RUN;
 }
 
+/* Whether a queue is the CPU's own. */
+INLINE bool starvation_is_own(u64 dsq, u32 cpu)
+{
+	return dsq == dsq_pinned(cpu, EXT_MAIN) || dsq == dsq_pinned(cpu, EXT_SIDE);
+}
+
 /*
  * A CPU that begins to go offline waits for the readers of RCU before it says so, and takes no task
  * from its queue meanwhile: a reader that waits there is handed to the kernel as well.
@@ -79,7 +86,7 @@ u32 starvation_check(struct task_ctx *t NONNULL, u32 exempt, u32 reads, u32 insi
 u32 starvation_stuck_reader(struct task_ctx *t NONNULL, u64 dsq, u32 cpu, u32 reads, u64 now)
 {
 	return reads && tg_sub0(now, t->since_ns) >= RCU_READER_NS &&
-	       (dsq == dsq_pinned(cpu, EXT_MAIN) || dsq == dsq_pinned(cpu, EXT_SIDE));
+	       starvation_is_own(dsq, cpu);
 }
 
 /* One queue of a run queue. True: a task waits in it. */
@@ -117,11 +124,13 @@ u32 starvation_scan(u64 dsq, u32 runqueue, u64 flags, u64 now)
 			verdict =
 			    starvation_check(t, group_exempt(p), task_reads_rcu(p),
 					     in_kernel_waits(p, t, IN_KERNEL_AFTER_NS, now), now);
-			if (verdict == STARVATION_NONE)
+			/* One that pick_sort has put into a CPU's own queue may run on others. */
+			if (verdict == STARVATION_NONE &&
+			    (p->nr_cpus_allowed == 1 || !starvation_is_own(dsq, cpu)))
 				continue;
 			to = dsq;
 			at = front - tg_min(tg_sub0(now, t->since_ns), 1ULL << 45);
-			if (verdict == STARVATION_NEW_KIND) {
+			if (verdict != STARVATION_RUN) {
 				to = task_dsq(p, t, cpu);
 				at = t->deadline - (t->min_runtime_ns ? STARVATION_FRONT : 0);
 			}
@@ -240,7 +249,7 @@ static int starvation_fires(void *map, u32 *key, struct starvation_timer *w)
 	    w->rounds++ & 1 ? CONST(scx_dsq_iter_flags, SCX_DSQ_ITER_REV) : 0, now);
 
 	waits |= timer_guard_check(now);
-	waits |= realtime_check();
+	waits |= realtime_check(now);
 	w->idle_rounds = waits ? 0 : w->idle_rounds + 1;
 	if (w->idle_rounds >= STARVATION_IDLE_ROUNDS) {
 		w->idle_rounds = 0;

@@ -234,6 +234,8 @@ fn undo_one(
         .map(|before| before.was);
     let done = match was {
         Some(was) if was == latency.ours => return Some(stands),
+        // A hint of 0 is what a task has without one.
+        None if latency.hint == 0 => return Some(stands),
         Some(was) => give(fs, tid, was),
         None => take(fs, tid, latency.ours),
     };

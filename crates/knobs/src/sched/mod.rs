@@ -125,7 +125,6 @@ pub const SLICES_SINCE: &str = "6.12";
 /// Hint to slice; `None` for a hint of 0 and where there is nothing for it.
 pub fn compile(hint: i8, support: &Support) -> Option<Compiled> {
     match hint {
-        0 => None,
         _ if support.slices => {
             let slice_ns = tidegate_law::latency::slice_ns(i32::from(hint), support.base_ns);
             Some(Compiled::SliceNs(slice_ns))
@@ -149,12 +148,12 @@ mod tests {
         assert_eq!(support.base_ns, 1_400_000);
         assert_eq!(compile(-20, &support), Some(Compiled::SliceNs(100_000)));
         assert_eq!(compile(-5, &support), Some(Compiled::SliceNs(458_752)));
-        assert_eq!(compile(0, &support), None);
+        assert_eq!(compile(0, &support), Some(Compiled::SliceNs(1_400_000)));
         fake.without_slices();
         let old = probe(&fake).unwrap();
         assert!(!old.slices);
         assert_eq!(compile(5, &old), Some(Compiled::Batch));
-        assert_eq!(compile(-5, &old), None);
+        assert_eq!((compile(-5, &old), compile(0, &old)), (None, None));
     }
 
     #[test]

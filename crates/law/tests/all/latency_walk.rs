@@ -102,10 +102,9 @@ impl Bed {
             0
         };
         next.tasks[which] = Some(self.request(which, now, slice));
-        let displaces = next.running.is_none_or(|running| {
-            let running = self.rank(&next, running);
-            running.preempted_by(&self.rank(&next, which))
-        });
+        let displaces = next
+            .running
+            .is_none_or(|running| self.rank(&next, which).first(&self.rank(&next, running)));
         if displaces {
             next.running = Some(which);
         }

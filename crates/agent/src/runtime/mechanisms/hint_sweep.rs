@@ -168,6 +168,9 @@ pub(crate) fn latency_view(gate: &Gate) -> Option<LatencyView> {
         Compiled::Batch => None,
     };
     let what = match slice_ns {
+        Some(_) if state.latency.hint == 0 => {
+            "the kernel's own slice, whatever the hint of a group above".to_owned()
+        }
         Some(slice_ns) => format!(
             "a slice of {:.3} ms in place of {:.3} ms; this changes the run quantum as well",
             ms(slice_ns),

@@ -36,12 +36,14 @@ pub(crate) struct Passed {
 pub(crate) fn enforce_hints(kernel: &Kernel, gate: &mut Gate) -> Result<(), ApiError> {
     let hint = gate.terms.latency.value.hint();
     let standing = kernel.journal().latency_of(&gate.record.name);
-    if hint == 0 && standing.is_none() {
+    // A hint of 0 that was asked for keeps the hint of a group above from these tasks.
+    let asked = !gate.terms.latency.is_default();
+    if !asked && standing.is_none() {
         gate.hint = None;
         return Ok(());
     }
     let (group, whose) = whose(gate);
-    let inherit = gate.terms.latency_inherit.value.0;
+    let inherit = inherits(gate);
     let fits = |entry: &Entry| match &entry.change {
         Change::Latency(latency) => {
             let same = latency.hint == hint && latency.only.is_none() == inherit;
@@ -64,10 +66,13 @@ pub(crate) fn enforce_hints(kernel: &Kernel, gate: &mut Gate) -> Result<(), ApiE
         None => None,
     };
     gate.hint = None;
-    if hint == 0 {
+    if !asked {
         return Ok(());
     }
     let support = probe(&*kernel.fs).map_err(|error| refuse(ErrorKind::Unsupported, error))?;
+    if hint == 0 && !support.slices {
+        return Ok(());
+    }
     let entry = match known {
         Some(entry) => entry,
         None => begin_hint(kernel, gate, hint, (&group, whose), &support)?,
@@ -97,8 +102,8 @@ fn begin_hint(
     let apart = apart_from(&*kernel.fs, &places, name, group, whose);
     let tids = hinted_tids(kernel, group, whose, &apart)?;
     let inherited = hints_around(&places, name, group, whose);
-    let before = note_before(kernel, &tids, ours, support, &inherited)?;
-    let only = match gate.terms.latency_inherit.value.0 {
+    let before = note_before(kernel, &tids, (hint, ours), support, &inherited)?;
+    let only = match inherits(gate) {
         true => None,
         false => Some(only_these(kernel, whose, &tids)?),
     };
@@ -115,6 +120,11 @@ fn begin_hint(
         .journal()
         .record_hint(group, name, latency, gate.own_fallback())
         .map_err(internal)
+}
+
+/// Whether what these tasks fork is to have the hint: without one there is nothing to inherit.
+fn inherits(gate: &Gate) -> bool {
+    gate.terms.latency_inherit.value.0 || gate.terms.latency.value.hint() == 0
 }
 
 /// The processes that are to have the hint, where those that they fork are not.
@@ -150,12 +160,14 @@ fn hinted_tids(
 fn note_before(
     kernel: &Kernel,
     tids: &[i32],
-    ours: Compiled,
+    (hint, ours): (i8, Compiled),
     support: &Support,
     inherited: &[Compiled],
 ) -> Result<Vec<Before>, ApiError> {
     let seen = hint::inspect(&*kernel.fs, tids, ours, support).map_err(|error| denied(&error))?;
-    let same = seen.ours.iter().map(|tid| (*tid, ours));
+    // With a hint of 0 these are those that have nothing of their own.
+    let same = seen.ours.iter().filter(|_| hint != 0);
+    let same = same.map(|tid| (*tid, ours));
     let before = same
         .chain(seen.others.iter().copied())
         .filter(|(_, was)| !inherited.contains(was))

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tidegate_law::hweight::virtual_ns;
 use tidegate_law::latency;
 use tidegate_law::runqueue::{Mean, Task, place, reweighed};
-use tidegate_law::tuning::{ENQUEUE_FRONT, PICK_SCAN_MAX};
+use tidegate_law::tuning::ENQUEUE_FRONT;
 
 use crate::{Ns, TaskId};
 
@@ -198,16 +198,8 @@ impl RunQueue {
 
     /// The first in the order that `may` run here.
     pub(super) fn first(&self, mut may: impl FnMut(TaskId) -> bool) -> Option<(Key, TaskId)> {
-        let wide = self
-            .wide
-            .iter()
-            .take(PICK_SCAN_MAX as usize)
-            .find(|(_, task)| may(**task));
-        let narrow = self
-            .narrow
-            .iter()
-            .take(PICK_SCAN_MAX as usize)
-            .find(|(_, task)| may(**task));
+        let wide = self.wide.iter().find(|(_, task)| may(**task));
+        let narrow = self.narrow.iter().find(|(_, task)| may(**task));
         let first = match (wide, narrow) {
             (Some(wide), Some(narrow)) => {
                 if wide.0 <= narrow.0 {
