@@ -175,11 +175,10 @@ INLINE void cap_throttle_queued(struct bpf_iter_scx_dsq *it, struct task_struct 
 u32 task_change_kind(struct task_ctx *t NONNULL, u32 kind, u64 now)
 {
 	u32 runqueue = t->runqueue, next = runqueue_index(t->llc, kind);
-	struct runqueue *from = runqueue_at(runqueue), *to = runqueue_at(next);
 
-	if (!from || !to || !runqueue_deactivate(from, t, runqueue, THROTTLED, now))
+	if (!runqueue_at(next) || !runqueue_deactivate(t, runqueue, THROTTLED, now))
 		return false;
-	if (!runqueue_activate(to, t, next, hweight_set_kind(t, kind), true, now))
+	if (!runqueue_activate(t, next, hweight_set_kind(t, kind), true, now))
 		return false;
 	if (kind == EXT_BACKGROUND)
 		cap_background_wait(t, now);

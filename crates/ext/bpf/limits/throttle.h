@@ -64,12 +64,9 @@ int throttle_settle_weight(struct task_ctx *t NONNULL)
 	return 0;
 }
 
-INLINE bool throttle_deactivate(struct task_ctx *t)
+u32 throttle_deactivate(struct task_ctx *t NONNULL)
 {
-	u32 runqueue = t->runqueue;
-	struct runqueue *rq = runqueue_at(runqueue);
-
-	if (!rq || !runqueue_deactivate(rq, t, runqueue, THROTTLED, now_ns()))
+	if (!runqueue_deactivate(t, t->runqueue, THROTTLED, now_ns()))
 		return t->on_rq == THROTTLED;
 	throttle_settle_weight(t);
 	return true;
@@ -89,25 +86,28 @@ INLINE bool throttle_queued(struct bpf_iter_scx_dsq *it, struct task_struct *p, 
 	return throttle_deactivate(t) && dsq_move_vtime(it, p, dsq, t->since_ns);
 }
 
+/* It competes again. False: it is gone. Global, so that the verifier walks it once. */
+u32 unthrottle_activate(struct task_ctx *t NONNULL)
+{
+	bool activated = hweight_activate(t, t->kind);
+
+	if (runqueue_activate(t, t->runqueue, hweight_of_task(t->group, t->kind, t->weight), true,
+			      now_ns()) ||
+	    task_on_rq(t))
+		return true;
+	if (activated)
+		hweight_deactivate(t);
+	return false;
+}
+
 /*
  * From a timer: back into its run queue's queue; at the front for a least run. False: it is gone.
  */
 INLINE bool unthrottle_queued(struct bpf_iter_scx_dsq *it, struct task_struct *p,
 			      struct task_ctx *t, s32 cpu)
 {
-	bool activated = hweight_activate(t, t->kind);
-	u32 runqueue = t->runqueue;
-	struct runqueue *rq = runqueue_at(runqueue);
-
-	if (!rq ||
-	    (!runqueue_activate(rq, t, runqueue, hweight_of_task(t->group, t->kind, t->weight),
-				true, now_ns()) &&
-	     !task_on_rq(t))) {
-		if (activated)
-			hweight_deactivate(t);
-		return false;
-	}
-	return dsq_move_vtime(it, p, task_dsq(p, t, cpu),
+	return unthrottle_activate(t) &&
+	       dsq_move_vtime(it, p, task_dsq(p, t, cpu),
 			      t->deadline - (t->min_runtime_ns ? TG_ENQUEUE_FRONT : 0));
 }
 
@@ -143,7 +143,7 @@ INLINE void unthrottle_kick(struct task_struct *p, struct task_ctx *t, s32 cpu, 
 		scx_bpf_kick_cpu(to, CONST(scx_kick_flags, SCX_KICK_IDLE));
 		return;
 	}
-	to = place_victim_once(p, t, cpu, now);
+	to = place_victim(p, t, cpu, now);
 	if (to >= 0)
 		scx_bpf_kick_cpu(to, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
 }

@@ -22,7 +22,6 @@ INLINE void task_activate(struct task_struct *p, struct task_ctx *t, s32 cpu)
 {
 	struct ext_cpu *c = cpu_at(cpu);
 	u32 kind = task_describe(p, t), runqueue = runqueue_index(c ? c->llc : 0, kind);
-	struct runqueue *rq = runqueue_at(runqueue);
 	u64 now = now_ns();
 
 	t->slice_ns = config.slice_ns;
@@ -33,10 +32,9 @@ INLINE void task_activate(struct task_struct *p, struct task_ctx *t, s32 cpu)
 	 */
 	if (!t->since_ns)
 		t->since_ns = now;
-	if (rq)
-		runqueue_activate(rq, t, runqueue, hweight_of_task(t->group, kind, t->weight),
-				  false, now);
-	else
+	if (!runqueue_activate(t, runqueue, hweight_of_task(t->group, kind, t->weight), false,
+			       now) &&
+	    !runqueue_at(runqueue))
 		ext_missing(TABLE_RUNQUEUES, runqueue);
 	/* A CPU that had throttled it took its weight away after it was counted above. */
 	if (!*(volatile u64 *)&t->active_entry)
@@ -52,7 +50,6 @@ int task_take_off_rq(struct task_ctx *t NONNULL, u64 now)
 {
 	for (int race = 0; race < TASK_RACES_MAX; race++) {
 		u32 on_rq = *(volatile u32 *)&t->on_rq;
-		struct runqueue *rq;
 
 		if (on_rq == OFF_RQ)
 			break;
@@ -61,8 +58,7 @@ int task_take_off_rq(struct task_ctx *t NONNULL, u64 now)
 				break;
 			continue;
 		}
-		rq = runqueue_at(on_rq - ON_RQ);
-		if (!rq || runqueue_deactivate(rq, t, on_rq - ON_RQ, OFF_RQ, now))
+		if (runqueue_deactivate(t, on_rq - ON_RQ, OFF_RQ, now))
 			break;
 	}
 	return 0;
@@ -96,13 +92,13 @@ int task_migrate(struct task_ctx *t NONNULL, u32 llc, u32 kind)
 {
 	u64 left_ns = task_slice_left_ns(t), now = now_ns();
 	u32 runqueue = t->runqueue, next = runqueue_index(llc, kind);
-	struct runqueue *from = runqueue_at(runqueue), *to = runqueue_at(next);
+	struct runqueue *to = runqueue_at(next);
 	bool runs = t->running_since_ns;
 
-	if (!from || !to || !runqueue_deactivate(from, t, runqueue, OFF_RQ, now))
+	if (!to || !runqueue_deactivate(t, runqueue, OFF_RQ, now))
 		return 0;
-	runqueue_activate(to, t, next, t->kind == kind ? t->hweight : hweight_set_kind(t, kind),
-			  false, now);
+	runqueue_activate(t, next, t->kind == kind ? t->hweight : hweight_set_kind(t, kind), false,
+			  now);
 	if (left_ns) {
 		t->end = t->vruntime + tg_virtual_ns(left_ns, t->hweight);
 		t->deadline = task_deadline(tg_runqueue_v(&to->mean), t, task_slice_v(t));
@@ -126,13 +122,8 @@ INLINE u64 task_run_ns(struct task_ctx *t)
  */
 int task_requeue(struct task_ctx *t NONNULL, u64 now, u32 runs_on)
 {
-	u32 runqueue = t->runqueue;
-	struct runqueue *rq = runqueue_at(runqueue);
-
-	if (rq)
-		runqueue_requeue(rq, t, runqueue, hweight_of_task(t->group, t->kind, t->weight),
-				 now, runs_on);
-	return 0;
+	return runqueue_requeue(t, t->runqueue, hweight_of_task(t->group, t->kind, t->weight), now,
+				runs_on);
 }
 
 /* A member begins to run. True: it is so light that its slice is to end on time. */

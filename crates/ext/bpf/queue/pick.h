@@ -224,8 +224,7 @@ int pick_balance(s32 cpu, u32 home, u32 kind, u32 joins, u64 now)
 		busiest->mean.weights, pick_serving(busiest, kind), busiest->mean.members))
 		return 0;
 	/* Those that may not run anywhere may yet run here. */
-	return pick_take(dsq_wide(runqueue), cpu) ||
-	       pick_take(dsq_narrow(runqueue), cpu) ||
+	return pick_take(dsq_wide(runqueue), cpu) || pick_take(dsq_narrow(runqueue), cpu) ||
 	       (kind == EXT_BACKGROUND && pick_take(dsq_recall(from), cpu));
 }
 
@@ -241,8 +240,7 @@ u32 pick_steal(s32 cpu, u32 home, u32 kind)
 
 		if (kind == EXT_BACKGROUND && pick_take(dsq_recall(llc), cpu))
 			return true;
-		if (pick_take(dsq_wide(runqueue), cpu) ||
-		    pick_take(dsq_narrow(runqueue), cpu))
+		if (pick_take(dsq_wide(runqueue), cpu) || pick_take(dsq_narrow(runqueue), cpu))
 			return true;
 	}
 	return false;

@@ -115,20 +115,25 @@ INLINE s32 place_cpu(s32 place)
 	return (place > PLACE_LATER ? PLACE_SOON : PLACE_LATER) - place;
 }
 
-/* The CPU whose task has the latest deadline, of those where `p` may run; else PLACE_NONE, or at
- * the end of that task's slice: PLACE_SOON - cpu before all others, PLACE_LATER - cpu in order. */
-INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64 now)
+/*
+ * The CPU whose task has the latest deadline, of those where `p` may run; else PLACE_NONE, or at
+ * the end of that task's slice: PLACE_SOON - cpu before all others, PLACE_LATER - cpu in order.
+ * Global, so that the verifier walks its rounds once, and not for each of the ways that lead here.
+ */
+s32 place_victim(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, s32 from, u64 now)
 {
 	enum tg_runqueue_displaces displaces;
 	u64 latest = 0;
 	s32 best = -1;
-	u32 at = from;
+	u32 at = from, look;
 	struct ext_cpu *c;
 	struct runqueue *rq = runqueue_at(t->runqueue);
+	EXT_RCU;
 
 	if (t->kind != EXT_MAIN || !rq)
 		return PLACE_NONE;
-	for (int look = 0; look < TG_PLACE_SCAN_MAX; look++) {
+	EXT_FOR(look, TG_PLACE_SCAN_MAX)
+	{
 		c = cpu_at(at);
 		if (!c)
 			break;
@@ -165,15 +170,6 @@ INLINE s32 place_victim(struct task_struct *p, struct task_ctx *t, s32 from, u64
 		return PLACE_NONE;
 	c->need_resched = 1;
 	return best;
-}
-
-/* The same from a timer. Global, so that the verifier walks it once: its rounds for each of the
- * ways that lead here were four fifths of all that it walked (6.18). */
-s32 place_victim_once(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL, s32 from, u64 now)
-{
-	EXT_RCU;
-
-	return place_victim(p, t, from, now);
 }
 
 #endif

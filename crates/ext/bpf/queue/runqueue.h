@@ -82,16 +82,19 @@ __attribute__((noinline)) u64 task_deadline(u64 v, struct task_ctx *t NONNULL, u
 
 /*
  * A task comes to compete, with a new slice. Lag beyond a slice either way is forgotten. False: it
- * is not (any more) where it was to come from.
+ * is not (any more) where it was to come from. Global, as runqueue_deactivate and _requeue, so that
+ * the verifier walks it once a program: inlined into the loops of pick and timers these three were
+ * half of the time that loading takes.
  */
-INLINE bool runqueue_activate(struct runqueue *rq, struct task_ctx *t, u32 runqueue, u64 hweight,
-			      bool from_throttled, u64 now)
+u32 runqueue_activate(struct task_ctx *t NONNULL, u32 runqueue, u64 hweight, u32 from_throttled,
+		      u64 now)
 {
+	struct runqueue *rq = runqueue_at(runqueue);
 	u32 from = *(volatile u32 *)&t->on_rq;
 	bool left_here;
 	u64 slice_v;
 
-	if (from_throttled ? from != THROTTLED : from >= ON_RQ)
+	if (!rq || (from_throttled ? from != THROTTLED : from >= ON_RQ))
 		return false;
 	bpf_spin_lock(&rq->lock);
 	if (!__sync_bool_compare_and_swap(&t->on_rq, from, ON_RQ + runqueue)) {
@@ -119,9 +122,12 @@ INLINE bool runqueue_activate(struct runqueue *rq, struct task_ctx *t, u32 runqu
 }
 
 /* A member goes; its lag goes with it. False: it is none, or of another run queue by now. */
-INLINE bool runqueue_deactivate(struct runqueue *rq, struct task_ctx *t, u32 runqueue, u32 to,
-				u64 now)
+u32 runqueue_deactivate(struct task_ctx *t NONNULL, u32 runqueue, u32 to, u64 now)
 {
+	struct runqueue *rq = runqueue_at(runqueue);
+
+	if (!rq)
+		return false;
 	bpf_spin_lock(&rq->lock);
 	if (!__sync_bool_compare_and_swap(&t->on_rq, ON_RQ + runqueue, to)) {
 		bpf_spin_unlock(&rq->lock);
@@ -160,15 +166,17 @@ INLINE void runqueue_set_hweight(struct runqueue *rq, struct task_ctx *t, u64 hw
  * A member is put back in order: with the rest of its slice or, when that is over, a new one. What
  * it weighs may have changed; what it is owed, and the rest of its slice, are as long as before.
  */
-INLINE void runqueue_requeue(struct runqueue *rq, struct task_ctx *t, u32 runqueue, u64 hweight,
-			     u64 now, bool runs_on)
+u32 runqueue_requeue(struct task_ctx *t NONNULL, u32 runqueue, u64 hweight, u64 now, u32 runs_on)
 {
 	u64 left_ns = tg_min(task_slice_left_ns(t), t->slice_ns), slice_v;
+	struct runqueue *rq = runqueue_at(runqueue);
 
+	if (!rq)
+		return false;
 	bpf_spin_lock(&rq->lock);
 	if (!runqueue_has(t, runqueue)) {
 		bpf_spin_unlock(&rq->lock);
-		return;
+		return false;
 	}
 	runqueue_commit(rq, t);
 	if (runs_on)
@@ -181,6 +189,7 @@ INLINE void runqueue_requeue(struct runqueue *rq, struct task_ctx *t, u32 runque
 	slice_v = tg_virtual_ns(t->slice_ns, hweight);
 	t->end = t->vruntime + (left_ns ? tg_virtual_ns(left_ns, hweight) : slice_v);
 	t->deadline = task_deadline(tg_runqueue_v(&rq->mean), t, slice_v);
+	return true;
 }
 
 /*
