@@ -27,5 +27,5 @@ else
 	within "the longest wait of the confined task, in us" "$longest" 0 6000000
 	same "the state of sched_ext" "$(ext_state)" disabled
 	wait $EXT && fail "the scheduler does not say that it left"
-	grep -a -m 1 'all CPUs of a task' /tmp/ext || fail "it does not say why: $(grep -a -v '^{' /tmp/ext | tail -n 3)"
+	grep -a -m 1 'real-time tasks withhold' /tmp/ext || fail "it does not say why: $(grep -a -v '^{' /tmp/ext | tail -n 3)"
 fi
