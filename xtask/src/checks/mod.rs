@@ -97,13 +97,13 @@ fn tests() -> Vec<Vec<Lane>> {
         // Every fifth of them; `make mutants` is all.
         own("mutants", Counts::Suite, "mutants --short"),
     ];
+    let virtual_machines = vec![own(
+        "virtual machine",
+        Counts::Suite,
+        "vm --kernel all --tier short --limit 2700",
+    )];
     // In virtual time, which does not depend on what else this machine does.
-    let virtual_machines = vec![
-        own(
-            "virtual machine",
-            Counts::Suite,
-            "vm --kernel all --tier short --limit 2700",
-        ),
+    let simulator = vec![
         own("simulator check", Counts::Suite, "check-sim --vm"),
         own(
             "simulator check, ext",
@@ -114,7 +114,7 @@ fn tests() -> Vec<Vec<Lane>> {
     vec![
         vec![vec![build]],
         vec![vec![cargo_test], of_the_law],
-        vec![virtual_machines],
+        vec![virtual_machines, simulator],
     ]
 }
 
