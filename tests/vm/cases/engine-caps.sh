@@ -13,6 +13,8 @@ capped() {
 	gate_soon $job $MAIN
 	sleep 2
 	seen 10 $MAIN
+	# For the log of a failure: which of the kernel's states gave that.
+	grep -H . $ROOT/$MAIN/job/cpu.max* $ROOT/$MAIN/job/cpu.stat
 	used=$(awk -v x="$(of $MAIN)" 'BEGIN { print 10 * x }')
 	measure "hard_${what}_$ppt" "$used" permille
 	measure "idle_${what}_$ppt" "$(of idle)" %
