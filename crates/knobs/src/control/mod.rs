@@ -8,6 +8,7 @@
 //! What the step needs of the outside comes in through [`Sensor`] and [`Apply`], so that tests drive this very code.
 
 mod apply;
+mod auto;
 mod burst;
 mod domains;
 mod meter;
@@ -22,6 +23,7 @@ mod write_log;
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms};
 
 pub use apply::{Apply, ApplyError};
+pub use auto::{Found, State as AutoState};
 pub use burst::{BURST_WINDOW_NS, BurstLoop, BurstSeen};
 pub use domains::DomainState;
 pub use meter::{Durations, Meter, Recent, Use};
@@ -35,6 +37,7 @@ pub use write_log::{Write, WriteLog, describe};
 use crate::domain::Domain;
 use crate::quota_planner::FREE_UCPU;
 use crate::sense::{Counters, Group as SensedGroup, Sensor, Waits};
+use auto::{Auto, Seen};
 use domains::{Binding, Domains};
 
 /// Windows longer than this hold a pause of the machine or of the agent, not a measurement.
@@ -50,6 +53,8 @@ pub const SHARED_CORES_PPM: u32 = 800_000;
 pub struct Demand {
     /// Idle to keep, machine-wide.
     pub headroom_ppm: u32,
+    /// No gate names a headroom: it is found, with this much harm accepted. The above then holds where harm cannot be told.
+    pub harm_aim_ppm: Option<u32>,
     /// No gate asks for any machine-wide (not even for 0 %): side work is limited by the domains alone.
     pub domains_only: bool,
     /// Where idle is kept on a part of the machine.
@@ -71,6 +76,7 @@ pub struct Control {
     pulses: Pulses,
     demand: Demand,
     protect: Protect,
+    auto: Auto,
     domains: Domains,
     /// The groups that carry a moving quota.
     pub quotas: Quotas,
@@ -119,7 +125,10 @@ impl Control {
         let config = HeadroomConfig::for_window_ns(sensor.min_window_ns());
         let mut protect = Protect::default();
         protect.follow(demand.objective.as_ref(), sensor.as_mut());
-        let law = Headroom::new(config, terms(&demand, protect.extra_ppm()));
+        let mut auto = Auto::default();
+        auto.follow(demand.harm_aim_ppm, demand.headroom_ppm);
+        let asked_ppm = auto.level_ppm().unwrap_or(demand.headroom_ppm);
+        let law = Headroom::new(config, part_terms(&demand, asked_ppm, protect.extra_ppm()));
         let mut domains = Domains::default();
         let of_part = |asked_ppm| part_terms(&demand, asked_ppm, protect.extra_ppm());
         domains.follow(&demand.domains, of_part, sensor.as_mut());
@@ -129,6 +138,7 @@ impl Control {
             pulses: Pulses::default(),
             demand,
             protect,
+            auto,
             domains,
             quotas: Quotas::default(),
             soft_caps: SoftCaps::default(),
@@ -177,17 +187,23 @@ impl Control {
             let objective = demand.objective.as_ref();
             self.protect.follow(objective, self.sensor.as_mut());
             let extra_ppm = self.protect.extra_ppm();
-            self.law.set_terms(terms(&demand, extra_ppm));
+            self.auto.follow(demand.harm_aim_ppm, demand.headroom_ppm);
             let of_part = |asked_ppm| part_terms(&demand, asked_ppm, extra_ppm);
             self.domains
                 .follow(&demand.domains, of_part, self.sensor.as_mut());
             self.demand = demand;
+            self.law.set_terms(self.machine_terms());
         }
     }
 
     /// What main's run delay asked for on top of the headroom, if it has an objective.
     pub fn protection(&self) -> Option<Protection> {
         self.protect.protection(self.sensor.as_ref())
+    }
+
+    /// The headroom that was found, if it is to be.
+    pub fn found(&self) -> Option<Found> {
+        self.auto.found()
     }
 
     /// Side work has only those CPUs of the domains kept by the cpuset that their laws allow, or it may have any again.
@@ -222,7 +238,12 @@ impl Control {
 
     /// The idle that is kept: what was asked for and what was found.
     pub fn headroom_ppm(&self) -> u32 {
-        terms(&self.demand, self.protect.extra_ppm()).headroom_ppm
+        self.machine_terms().headroom_ppm
+    }
+
+    fn machine_terms(&self) -> HeadroomTerms {
+        let asked_ppm = self.auto.level_ppm().unwrap_or(self.demand.headroom_ppm);
+        part_terms(&self.demand, asked_ppm, self.protect.extra_ppm())
     }
 
     /// What is in force.
@@ -324,7 +345,7 @@ impl Control {
             self.meter
                 .add(self.window, kept_ppm, self.demand.tolerance_ppm);
         }
-        self.estimate(&sample, is_sampled);
+        self.estimate(now_ns, &sample, is_sampled);
         // A pause of the agent or of the machine is no fault of the sensor's; lateness tells of it.
         if self.machine.reason.is_unusable() && !is_first && since_ns <= WINDOW_MAX_NS {
             self.unusable.add(now_ns);
@@ -340,13 +361,15 @@ impl Control {
             self.decision.allowance_ucpu = self.domains.free_ucpu(self.demand.outside_cpus);
         }
         if self.enforced_by_ext {
+            self.auto.written(true);
             return;
         }
         if self.quotas.is_empty() {
             self.quotas.forget_failed_cuts();
             return;
         }
-        if !self.is_free && decision.allowance_ucpu <= decision.floor_ucpu {
+        let is_at_floor = decision.allowance_ucpu <= decision.floor_ucpu;
+        if !self.is_free && is_at_floor && !self.auto.is_low() {
             self.at_tolerance_ns += sample.dt_ns.min(WINDOW_MAX_NS);
         }
         let mut decision = decision;
@@ -355,20 +378,33 @@ impl Control {
             decision.asked_ucpu = decision.asked_ucpu.max(1);
         }
         self.quotas.step(now_ns, &decision, &window, of_cpus, apply);
+        self.auto.written(self.quotas.are_written());
     }
 
     /// Every law's step.
-    fn estimate(&mut self, sample: &HeadroomSample, is_sampled: bool) {
+    fn estimate(&mut self, now_ns: u64, sample: &HeadroomSample, is_sampled: bool) {
         let tolerance_ppm = self.demand.tolerance_ppm;
-        let changed = self.protect.step(sample, &self.waits, tolerance_ppm);
+        let mut changed = self.protect.step(sample, &self.waits, tolerance_ppm);
+        changed |= self.auto.step(&Seen {
+            now_ns,
+            dt_ns: sample.dt_ns,
+            window: self.window,
+            waits: self.waits,
+            has_main: !self.groups.1.is_empty(),
+            tells_waits: self.sensor.tells_waits(),
+            has_side: !self.quotas.is_empty(),
+            cpus: self.sensor.online_cpus(),
+            floor_ucpu: self.machine.floor_ucpu,
+        });
         let extra_ppm = self.protect.extra_ppm();
         let demand = &self.demand;
         let of_part = |asked_ppm| part_terms(demand, asked_ppm, extra_ppm);
         if changed {
-            self.law.set_terms(terms(demand, extra_ppm));
             self.domains.set_terms(of_part);
+            self.law.set_terms(self.machine_terms());
         }
-        self.machine = self.pulses.smooth(sample.dt_ns, self.law.step(sample));
+        let decided = self.pulses.smooth(sample.dt_ns, self.law.step(sample));
+        self.machine = self.auto.hold(decided);
         self.domains
             .step(self.sensor.as_ref(), is_sampled, sample.dt_ns, of_part);
     }
@@ -431,13 +467,6 @@ fn between(last: &Counters, now: &Counters) -> Use {
 fn part_terms(demand: &Demand, asked_ppm: u32, extra_ppm: u32) -> HeadroomTerms {
     HeadroomTerms {
         headroom_ppm: asked_ppm.saturating_add(extra_ppm).min(1_000_000),
-        tolerance_ppm: demand.tolerance_ppm,
-    }
-}
-
-fn terms(demand: &Demand, extra_ppm: u32) -> HeadroomTerms {
-    HeadroomTerms {
-        headroom_ppm: demand.headroom_ppm.saturating_add(extra_ppm).min(1_000_000),
         tolerance_ppm: demand.tolerance_ppm,
     }
 }
