@@ -11,6 +11,7 @@ use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::View;
 
 use super::figures::{cpus, percent};
+use super::harm::harm_view;
 use crate::ext::view::{
     copied_floor, engine, ext_alerts, ext_counts, ext_decision, ext_notes, ext_view, limit_stat,
 };
@@ -152,6 +153,7 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     );
     view.headroom_pct = f64::from(control.headroom_ppm()) / 1e4;
     view.objective = control.protection().as_ref().map(objective_view);
+    view.harm = control.found().as_ref().map(harm_view);
     view.tolerance_pct = f64::from(demand.tolerance_ppm) / 1e4;
     view.headroom_from = demand.headroom_from.clone();
     view.main_cpus = second.cpus(second.busy_ns.saturating_sub(second.side_ns));
@@ -162,7 +164,13 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     view.reclaim_pct =
         (minute.offered_ns > 0).then(|| percent(minute.side_ns as f64, minute.offered_ns as f64));
     view.at_tolerance_seconds = control.at_tolerance_ns as f64 / 1e9;
-    view.decision = sentence(control.decision());
+    view.decision = match control.found() {
+        Some(found) if found.is_low => {
+            "side work is held at its tolerance for half a second, to measure what it costs main"
+                .into()
+        }
+        _ => sentence(control.decision()),
+    };
     view.control = LoopView {
         steps: control.steps,
         unusable_samples: control.unusable.total(),
