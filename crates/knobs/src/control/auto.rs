@@ -19,8 +19,12 @@ use activity::Activity;
 pub use search::Stage;
 use search::{Finding, Next, Search};
 
+/// A level that harms for sure, by about the aim, is not measured for longer: the estimate decides. At this many pairs the law of
+/// harm has its fourth look, a minute and a half after the first; more would narrow the interval by less than a half.
+const PAIRS_MAX: u32 = 104;
 /// Steps are added up to windows of at least this much.
 const WINDOW_NS: u64 = 20_000_000;
+const NO_HARM_PPM: u32 = 1_000_000;
 const PPM_PER_PCT: u32 = 10_000;
 
 /// What one control step saw.
@@ -96,6 +100,8 @@ pub(super) struct Auto {
     /// The decision for that was given, and is written.
     was_low: bool,
     is_written: bool,
+    /// What the headroom law gives, in LOW as well.
+    given_ucpu: u64,
 }
 
 impl Default for Auto {
@@ -112,6 +118,7 @@ impl Default for Auto {
             is_low: false,
             was_low: false,
             is_written: false,
+            given_ucpu: 0,
         }
     }
 }
@@ -151,6 +158,11 @@ impl Auto {
         self.is_low
     }
 
+    /// What the headroom law gives while side work is held at its tolerance: a cpuset moves too slowly to follow that.
+    pub fn given_ucpu(&self) -> Option<u64> {
+        self.is_low.then_some(self.given_ucpu)
+    }
+
     /// One control step: whether the level changed.
     pub fn step(&mut self, seen: &Seen) -> bool {
         let before_ppm = self.level_ppm();
@@ -165,6 +177,7 @@ impl Auto {
     /// What the headroom law decided; in LOW, side work's tolerance.
     pub fn hold(&mut self, decision: HeadroomDecision) -> HeadroomDecision {
         let was_low = std::mem::replace(&mut self.was_low, self.is_low);
+        self.given_ucpu = decision.allowance_ucpu;
         if !self.is_low {
             // The planner takes a cut back at once where it is told that the cut is over.
             let is_over = was_low && matches!(decision.reason, Reason::Track | Reason::Ramp);
@@ -274,7 +287,7 @@ impl Auto {
         match self.search.stage() {
             Stage::Measuring => {
                 law.step(window);
-                if let Some(finding) = finding(law) {
+                if let Some(finding) = finding(law, aim_ppm) {
                     let next = self.search.found(finding);
                     self.go_on(finding, next);
                 }
@@ -285,6 +298,11 @@ impl Auto {
                 if law.learns() != learns {
                     self.search.drifted();
                     self.fit_law = None;
+                } else if !law.learning() && law.held() == Arm::Low {
+                    // What was taken for fit by an estimate is not, now that more is known.
+                    let finding = harms(law);
+                    let next = self.search.found(finding);
+                    self.go_on(finding, next);
                 } else if self.search.passed(us) {
                     self.fit_law = Some(*law);
                     law.restart();
@@ -329,19 +347,24 @@ fn main_ns(seen: &Seen) -> u64 {
     }
 }
 
-/// What the law of harm has come to, if it has.
-fn finding(law: &Harm) -> Option<Finding> {
-    let harms = Finding::Harms {
+fn harms(law: &Harm) -> Finding {
+    Finding::Harms {
         ratio_ppm: law.ratio_ppm(),
-    };
-    match (law.wish(), law.verdict(), law.held()) {
-        (Wish::Raise, ..) => Some(harms),
-        (Wish::Lower, ..) => Some(Finding::Fit),
-        (Wish::Hold, ..) if law.learning() => None,
-        (Wish::Hold, Verdict::Unknown(_), _) => Some(Finding::Unknown),
-        // After all its time it knows no better than that: the estimate decides.
-        (Wish::Hold, _, Arm::High) => Some(Finding::Fit),
-        (Wish::Hold, _, Arm::Low) => Some(harms),
+    }
+}
+
+/// What the law of harm has come to, if it has.
+fn finding(law: &Harm, aim_ppm: u32) -> Option<Finding> {
+    match (law.wish(), law.verdict()) {
+        (Wish::Raise, _) => Some(harms(law)),
+        (Wish::Lower, _) => Some(Finding::Fit),
+        (Wish::Hold, Verdict::Found) if !law.learning() || law.pairs() >= PAIRS_MAX => {
+            let is_fit = law.ratio_ppm() <= NO_HARM_PPM + aim_ppm;
+            Some(if is_fit { Finding::Fit } else { harms(law) })
+        }
+        (Wish::Hold, Verdict::None) if !law.learning() => Some(Finding::Fit),
+        (Wish::Hold, Verdict::Unknown(_)) if !law.learning() => Some(Finding::Unknown),
+        (Wish::Hold, _) => None,
     }
 }
 

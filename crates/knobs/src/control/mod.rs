@@ -206,6 +206,11 @@ impl Control {
         self.auto.found()
     }
 
+    /// Side work is held at its tolerance for the moment, to measure what it costs main.
+    pub fn holds_at_tolerance(&self) -> bool {
+        self.auto.is_low()
+    }
+
     /// Side work has only those CPUs of the domains kept by the cpuset that their laws allow, or it may have any again.
     pub fn set_confined(&mut self, confined: bool) {
         self.domains.confined = confined;
@@ -223,7 +228,8 @@ impl Control {
 
     /// What side work may have of the machine by laws that limit it by quota; `None` where there is none.
     pub fn quota_room_ucpu(&self) -> Option<u64> {
-        (!self.is_free).then_some(self.decision.allowance_ucpu)
+        let given_ucpu = self.auto.given_ucpu();
+        (!self.is_free).then_some(given_ucpu.unwrap_or(self.decision.allowance_ucpu))
     }
 
     /// Whether use by CPU can be told, as domains need it; why not.

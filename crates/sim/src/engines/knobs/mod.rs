@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_knobs::control::{
-    Control, Demand, Objective, QuotaTarget, SHARED_CORES_PPM, SoftCapped,
+    AutoState, Control, Demand, Found, Objective, QuotaTarget, SHARED_CORES_PPM, SoftCapped,
 };
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::quota_planner::{QuotaPlannerConfig, bandwidth_for};
@@ -22,6 +22,7 @@ use tidegate_law::HeadroomDecision;
 
 use crate::controller::Controller;
 use crate::machine::Machine;
+use crate::outcome::FoundHeadroom;
 use crate::prng::Prng;
 use crate::{Bandwidth, CpuSet, GroupId, Ns, SimError};
 
@@ -117,6 +118,8 @@ pub struct KnobsLog {
     pub extra_sum_ppm: u64,
     /// Raises of it, and those given back since they did not help.
     pub raises: (u32, u32),
+    /// The headroom that is found, by measured harm.
+    pub found: Option<FoundHeadroom>,
     /// Every cpuset written to keep idle by cpuset beside the engine.
     pub cpusets: Vec<(Ns, GroupId, CpuSet)>,
     /// The last decision of the law.
@@ -170,6 +173,7 @@ impl Knobs {
         let reader = Reader::new(shared.clone(), config.sensing, compiled.tick_ns);
         let demand = Demand {
             headroom_ppm: compiled.headroom_ppm,
+            harm_aim_ppm: compiled.harm_aim_ppm,
             headroom_from: "scenario".to_owned(),
             tolerance_ppm: compiled.tolerance_ppm,
             objective: compiled.objective.map(|objective| Objective {
@@ -228,6 +232,15 @@ impl Knobs {
             });
         }
         self.control.quotas.set(limited, machine.config().tick_ns);
+        let sensed =
+            |groups: &mut dyn Iterator<Item = GroupId>| groups.map(ports::sensed).collect();
+        self.control.set_groups(
+            sensed(&mut self.side.iter().map(|side| side.group)),
+            sensed(&mut self.main.iter().copied()),
+        );
+        if self.compiled.harm_aim_ppm.is_some() {
+            self.shared.count_every_run();
+        }
         self.place(machine)?;
         if machine.config().topology.threads_per_core() > 1 {
             self.control.set_contention(SHARED_CORES_PPM);
@@ -320,6 +333,9 @@ impl Knobs {
             log.extra_sum_ppm += u64::from(found.extra_ppm);
             log.raises = (found.raises, found.vain);
         }
+        if let Some(found) = self.control.found() {
+            note_found(&mut log, &found, now_ns, self.config.sensing.period_ns());
+        }
         log.stale = self.control.unusable.total();
         log.at_tolerance_ns = self.control.at_tolerance_ns;
     }
@@ -386,9 +402,30 @@ impl Controller for Knobs {
         log.refusal.clone()
     }
 
+    fn found(&self) -> Option<FoundHeadroom> {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.found
+    }
+
     fn name(&self) -> &str {
         "knobs"
     }
+}
+
+fn note_found(log: &mut KnobsLog, found: &Found, now_ns: Ns, period_ns: u64) {
+    let before = log.found;
+    let is_known = matches!(found.state, AutoState::Known | AutoState::Most);
+    let first_ns = before.and_then(|before| before.first_ns);
+    log.found = Some(FoundHeadroom {
+        level_ppm: found.level_ppm,
+        why_unknown: match found.state {
+            AutoState::Unknown(why) => Some(why),
+            _ => None,
+        },
+        first_ns: first_ns.or(is_known.then_some(now_ns)),
+        ratio_ppm: found.ratio_ppm,
+        low_ns: before.map_or(0, |before| before.low_ns) + u64::from(found.is_low) * period_ns,
+    });
 }
 
 /// The groups whose soft cap the loop steers.
