@@ -3,8 +3,8 @@
 
 use crate::Ns;
 use crate::error::Violation;
+use crate::found::FoundHeadroom;
 use crate::machine::Machine;
-use crate::outcome::FoundHeadroom;
 
 /// An engine.
 pub trait Controller: Send {

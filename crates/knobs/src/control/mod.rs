@@ -10,6 +10,7 @@
 mod apply;
 mod auto;
 mod burst;
+mod demand;
 mod domains;
 mod meter;
 mod protect;
@@ -25,6 +26,7 @@ use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, H
 pub use apply::{Apply, ApplyError};
 pub use auto::{Found, State as AutoState};
 pub use burst::{BURST_WINDOW_NS, BurstLoop, BurstSeen};
+pub use demand::Demand;
 pub use domains::DomainState;
 pub use meter::{Durations, Meter, Recent, Use};
 pub use protect::{Objective, Protect, Protection};
@@ -34,7 +36,6 @@ pub use soft_caps::{POLL_NS as SOFT_CAP_POLL_NS, Soft, SoftCapStats, SoftCapped,
 pub use unusable::Unusable;
 pub use write_log::{Write, WriteLog, describe};
 
-use crate::domain::Domain;
 use crate::quota_planner::FREE_UCPU;
 use crate::sense::{Counters, Group as SensedGroup, Sensor, Waits};
 use auto::{Auto, Seen};
@@ -47,27 +48,6 @@ const WINDOW_MAX_NS: u64 = 1_000_000_000;
 /// threads of a core for 1.15 of one, so main beside busy siblings takes up to 1.7 times as long; and a main that takes longer is in
 /// its own way more. In the simulator anything from 0.6 to 1.3 keeps the loop from answering itself (law/headroom.md).
 pub const SHARED_CORES_PPM: u32 = 800_000;
-
-/// What all gates together ask of the machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Demand {
-    /// Idle to keep, machine-wide.
-    pub headroom_ppm: u32,
-    /// No gate names a headroom: it is found, with this much harm accepted. The above then holds where harm cannot be told.
-    pub harm_aim_ppm: Option<u32>,
-    /// No gate asks for any machine-wide (not even for 0 %): side work is limited by the domains alone.
-    pub domains_only: bool,
-    /// Where idle is kept on a part of the machine.
-    pub domains: Vec<Domain>,
-    /// CPUs of side work that are in no domain kept by the cpuset.
-    pub outside_cpus: u32,
-    /// Who asked for it.
-    pub headroom_from: String,
-    /// What side work gets at least.
-    pub tolerance_ppm: u32,
-    /// How long main may wait to run, if anybody said: then headroom is found on top of what is asked.
-    pub objective: Option<Objective>,
-}
 
 /// The loop's state.
 pub struct Control {
@@ -128,9 +108,9 @@ impl Control {
         let mut auto = Auto::default();
         auto.follow(demand.harm_aim_ppm, demand.headroom_ppm);
         let asked_ppm = auto.level_ppm().unwrap_or(demand.headroom_ppm);
-        let law = Headroom::new(config, part_terms(&demand, asked_ppm, protect.extra_ppm()));
+        let law = Headroom::new(config, demand.terms(asked_ppm, protect.extra_ppm()));
         let mut domains = Domains::default();
-        let of_part = |asked_ppm| part_terms(&demand, asked_ppm, protect.extra_ppm());
+        let of_part = |asked_ppm| demand.terms(asked_ppm, protect.extra_ppm());
         domains.follow(&demand.domains, of_part, sensor.as_mut());
         Self {
             sensor,
@@ -188,7 +168,7 @@ impl Control {
             self.protect.follow(objective, self.sensor.as_mut());
             let extra_ppm = self.protect.extra_ppm();
             self.auto.follow(demand.harm_aim_ppm, demand.headroom_ppm);
-            let of_part = |asked_ppm| part_terms(&demand, asked_ppm, extra_ppm);
+            let of_part = |asked_ppm| demand.terms(asked_ppm, extra_ppm);
             self.domains
                 .follow(&demand.domains, of_part, self.sensor.as_mut());
             self.demand = demand;
@@ -249,7 +229,7 @@ impl Control {
 
     fn machine_terms(&self) -> HeadroomTerms {
         let asked_ppm = self.auto.level_ppm().unwrap_or(self.demand.headroom_ppm);
-        part_terms(&self.demand, asked_ppm, self.protect.extra_ppm())
+        self.demand.terms(asked_ppm, self.protect.extra_ppm())
     }
 
     /// What is in force.
@@ -404,7 +384,7 @@ impl Control {
         });
         let extra_ppm = self.protect.extra_ppm();
         let demand = &self.demand;
-        let of_part = |asked_ppm| part_terms(demand, asked_ppm, extra_ppm);
+        let of_part = |asked_ppm| demand.terms(asked_ppm, extra_ppm);
         if changed {
             self.domains.set_terms(of_part);
             self.law.set_terms(self.machine_terms());
@@ -466,13 +446,5 @@ fn between(last: &Counters, now: &Counters) -> Use {
         main_ns: since(now.main_ns, last.main_ns),
         steal_ns: since(now.steal_ns, last.steal_ns),
         offered_ns: 0,
-    }
-}
-
-/// The terms of a domain that is asked to keep this much.
-fn part_terms(demand: &Demand, asked_ppm: u32, extra_ppm: u32) -> HeadroomTerms {
-    HeadroomTerms {
-        headroom_ppm: asked_ppm.saturating_add(extra_ppm).min(1_000_000),
-        tolerance_ppm: demand.tolerance_ppm,
     }
 }

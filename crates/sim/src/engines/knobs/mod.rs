@@ -7,6 +7,7 @@
 
 mod burst;
 mod cores;
+mod log;
 mod ports;
 mod terms;
 
@@ -14,19 +15,19 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_knobs::control::{
-    AutoState, Control, Demand, Found, Objective, QuotaTarget, SHARED_CORES_PPM, SoftCapped,
+    Control, Demand, Objective, QuotaTarget, SHARED_CORES_PPM, SoftCapped,
 };
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::quota_planner::{QuotaPlannerConfig, bandwidth_for};
-use tidegate_law::HeadroomDecision;
 
 use crate::controller::Controller;
+use crate::found::FoundHeadroom;
 use crate::machine::Machine;
-use crate::outcome::FoundHeadroom;
 use crate::prng::Prng;
-use crate::{Bandwidth, CpuSet, GroupId, Ns, SimError};
+use crate::{GroupId, Ns, SimError};
 
 use cores::Cores;
+pub use log::KnobsLog;
 use ports::{Meters, Pending, Queue, Reader, Shared};
 pub use terms::{Compiled, Side, burst_room_ns, compile};
 
@@ -103,35 +104,6 @@ impl KnobsConfig {
             seed: 1,
         }
     }
-}
-
-/// What the engine did, for reports: shared with the caller that asked for it before the run.
-#[derive(Clone, Debug, Default)]
-pub struct KnobsLog {
-    /// Every quota written: when, to which group, what.
-    pub writes: Vec<(Ns, GroupId, Bandwidth)>,
-    /// Every entry into the idle class (true) or exit from it.
-    pub yields: Vec<(Ns, GroupId, bool)>,
-    /// Headroom that main's run delay added, and the mean of it over all steps.
-    pub extra_ppm: u32,
-    /// The sum of it over all steps, for its mean.
-    pub extra_sum_ppm: u64,
-    /// Raises of it, and those given back since they did not help.
-    pub raises: (u32, u32),
-    /// The headroom that is found, by measured harm.
-    pub found: Option<FoundHeadroom>,
-    /// Every cpuset written to keep idle by cpuset beside the engine.
-    pub cpusets: Vec<(Ns, GroupId, CpuSet)>,
-    /// The last decision of the law.
-    pub decision: HeadroomDecision,
-    /// Steps made.
-    pub steps: u64,
-    /// Samples that the law refused.
-    pub stale: u64,
-    /// Time at the tolerance.
-    pub at_tolerance_ns: u64,
-    /// What the machine refused, the last of it.
-    pub refusal: Option<String>,
 }
 
 impl Yields {
@@ -334,7 +306,7 @@ impl Knobs {
             log.raises = (found.raises, found.vain);
         }
         if let Some(found) = self.control.found() {
-            note_found(&mut log, &found, now_ns, self.config.sensing.period_ns());
+            log.note_found(&found, now_ns, self.config.sensing.period_ns());
         }
         log.stale = self.control.unusable.total();
         log.at_tolerance_ns = self.control.at_tolerance_ns;
@@ -410,22 +382,6 @@ impl Controller for Knobs {
     fn name(&self) -> &str {
         "knobs"
     }
-}
-
-fn note_found(log: &mut KnobsLog, found: &Found, now_ns: Ns, period_ns: u64) {
-    let before = log.found;
-    let is_known = matches!(found.state, AutoState::Known | AutoState::Most);
-    let first_ns = before.and_then(|before| before.first_ns);
-    log.found = Some(FoundHeadroom {
-        level_ppm: found.level_ppm,
-        why_unknown: match found.state {
-            AutoState::Unknown(why) => Some(why),
-            _ => None,
-        },
-        first_ns: first_ns.or(is_known.then_some(now_ns)),
-        ratio_ppm: found.ratio_ppm,
-        low_ns: before.map_or(0, |before| before.low_ns) + u64::from(found.is_low) * period_ns,
-    });
 }
 
 /// The groups whose soft cap the loop steers.

@@ -1,6 +1,7 @@
 //! `headroom = auto`: a web server and a video encoder, where side work harms main and where it does not.
 
-use tidegate_sim::outcome::{FoundHeadroom, Outcome};
+use tidegate_sim::found::FoundHeadroom;
+use tidegate_sim::outcome::Outcome;
 use tidegate_sim::run::Stage;
 use tidegate_sim::scenario::{Override, Scenario, Text};
 
