@@ -86,6 +86,8 @@ pub struct Found {
 pub(super) struct Auto {
     /// Harm that is accepted, and the level where it cannot be told; none: the headroom was named.
     asked: Option<(u32, u32)>,
+    /// The last aim that was asked for.
+    aim_ppm: Option<u32>,
     law: Option<Harm>,
     /// Of the level that is fit, while others are measured.
     fit_law: Option<Harm>,
@@ -108,6 +110,7 @@ impl Default for Auto {
     fn default() -> Self {
         Self {
             asked: None,
+            aim_ppm: None,
             law: None,
             fit_law: None,
             search: Search::default(),
@@ -124,19 +127,18 @@ impl Default for Auto {
 }
 
 impl Auto {
-    /// Finds the headroom, with this aim and this headroom where harm cannot be told; or not (`None`). What was found stays while
-    /// the aim does.
+    /// Finds the headroom, with this aim and this headroom where harm cannot be told; or not (`None`). What was found with another
+    /// aim is forgotten.
     pub fn follow(&mut self, aim_ppm: Option<u32>, default_ppm: u32) {
-        if aim_ppm == self.asked.map(|(aim_ppm, _)| aim_ppm) {
-            self.asked = aim_ppm.map(|aim_ppm| (aim_ppm, default_ppm));
-            return;
+        self.asked = aim_ppm.map(|aim_ppm| (aim_ppm, default_ppm));
+        if aim_ppm.is_some() && std::mem::replace(&mut self.aim_ppm, aim_ppm) != aim_ppm {
+            (self.law, self.fit_law) = (None, None);
+            self.search = Search::default();
         }
-        *self = Self {
-            asked: aim_ppm.map(|aim_ppm| (aim_ppm, default_ppm)),
-            // Leaving the tolerance is said once more, also where the search ends here.
-            was_low: self.was_low,
-            ..Self::default()
-        };
+        if aim_ppm.is_none() {
+            self.is_low = false;
+            self.begin_window();
+        }
     }
 
     /// The headroom in force, where it is found.

@@ -1,3 +1,5 @@
+use tidegate_law::{Headroom, HeadroomConfig, HeadroomSample, HeadroomTerms};
+
 use super::*;
 
 const STEP_NS: u64 = 20_000_000;
@@ -249,4 +251,65 @@ fn each_change_of_the_level_is_a_cut_or_the_end_of_one() {
     assert_eq!(said(true, skipped), (20_000, Reason::Skip));
     assert_eq!(said(false, decided), (900_000, Reason::Restore));
     assert_eq!(said(false, decided), (900_000, Reason::Ramp));
+}
+
+#[test]
+fn a_headroom_that_is_named_for_a_while_does_not_cost_what_was_found() {
+    let mut bed = Bed::new();
+    bed.run(600, half_of_the_cores_are_shared);
+    let found = bed.found();
+    bed.auto.follow(None, 300_000);
+    assert_eq!((bed.auto.level_ppm(), bed.auto.is_low()), (None, false));
+    bed.auto.follow(Some(50_000), 200_000);
+    assert_eq!(bed.found(), found);
+    bed.auto.follow(Some(40_000), 200_000);
+    assert_eq!(bed.found(), (0, State::Learning), "another aim");
+}
+
+/// Main of 0.6 CPUs, slowed by side work where CPUs share cores, beside hogs that use all that they are given: the law's decisions
+/// over a minute, with side work held at its tolerance in every other half second or never.
+fn learnt(contend_ppm: u64, switches: bool) -> (HeadroomDecision, HeadroomDecision) {
+    let terms = HeadroomTerms {
+        headroom_ppm: 200_000,
+        tolerance_ppm: 10_000,
+    };
+    let mut law = Headroom::new(HeadroomConfig::FAST, terms);
+    law.set_contention(contend_ppm as u32);
+    let mut auto = Auto::default();
+    let (mut side_ucpu, mut decided) = (20_000, HeadroomDecision::default());
+    for step in 0..12_000_u64 {
+        let main_ucpu = 600_000 * (1_000_000 + contend_ppm * side_ucpu / 2_000_000) / 1_000_000;
+        let ns = |ucpu: u64| ucpu * 5;
+        decided = law.step(&HeadroomSample {
+            dt_ns: 5_000_000,
+            capacity_ns: 10_000_000,
+            busy_ns: ns(main_ucpu + side_ucpu),
+            side_ns: ns(side_ucpu),
+            granularity_ns: 0,
+            valid: true,
+        });
+        auto.is_low = switches && (step / 100) % 2 == 1;
+        side_ucpu = auto.hold(decided).allowance_ucpu;
+    }
+    (decided, auto.hold(decided))
+}
+
+/// In LOW the headroom law sees side work that does not use what it may: what it gives in HIGH is the same.
+#[test]
+fn what_the_headroom_law_learns_while_side_work_is_held_is_right() {
+    for contend_ppm in [0, 800_000] {
+        let ((still, _), (switched, held)) =
+            (learnt(contend_ppm, false), learnt(contend_ppm, true));
+        assert_eq!(held.allowance_ucpu, 20_000, "the last half second is LOW");
+        let off_ucpu = still.allowance_ucpu.abs_diff(switched.allowance_ucpu);
+        // 1 % of the machine.
+        assert!(
+            off_ucpu < 20_000,
+            "contention {contend_ppm}: {still:?} {switched:?}"
+        );
+        assert_eq!(
+            switched.alarms, still.alarms,
+            "no step of main: {contend_ppm}"
+        );
+    }
 }
