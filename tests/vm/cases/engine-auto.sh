@@ -22,7 +22,8 @@ within "what a hog alone has" "$(of $SIDE)" 90 101
 tidegate run --main -- vmtool duty 40 2000 &
 main=$!
 gate_soon $main $MAIN
-found() { in_state known || in_state most || in_state unknown; }
+# Each look is a burst of main: seldom.
+found() { sleep 4; in_state known || in_state most || in_state unknown; }
 until_true 200 found || { tidegate status; fail "nothing was found: $(state)"; }
 measure found_at "$(uptime)" s
 tidegate status
