@@ -27,7 +27,7 @@ found() { sleep 4; in_state known || in_state most || in_state unknown; }
 until_true 200 found || { tidegate status; fail "nothing was found: $(state)"; }
 measure found_at "$(uptime)" s
 tidegate status
-tidegate explain $side | grep -q 'headroom = auto: side work costs main' || { tidegate explain $side; fail "explain does not tell harm"; }
+tidegate explain pid:$side | grep -q 'headroom = auto: side work costs main' || { tidegate explain pid:$side; fail "explain does not tell harm"; }
 same "the state" "$(state)" known
 measure level "$(tidegate status --json | json level_pct)" %
 measure harm "$(tidegate status --json | json harm_pct)" %

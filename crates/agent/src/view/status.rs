@@ -102,6 +102,12 @@ pub(crate) fn status(registry: &Gates, runtime: &Runtime, life: &Life) -> Status
             "no quota: side work has whole CPUs to itself, {allowance:.0} by the laws of main's own"
         );
     }
+    let is_unlimited = |one: &Allotment| one.group == side_root && one.ucpu == FREE_UCPU;
+    if limited && !is_free && by_ext.is_none() && given.iter().any(is_unlimited) {
+        view.allowance_cpus = (view.capacity_cpus - view.main_cpus).max(0.0);
+        view.decision =
+            "no idle is to be kept: side work has no quota and gets what main leaves".into();
+    }
     // One that is there for form's sake is none.
     let standing = given
         .iter()
