@@ -190,7 +190,7 @@ fn gate_terms(text: &str) -> Result<GateTerms, Failure> {
     Ok(GateTerms {
         hint: says("latency").then(|| i32::from(terms.latency.value.hint())),
         kind: says("class").then_some(kind),
-        headroom_ppm: says("headroom").then(|| terms.headroom.value.ppm()),
+        headroom_ppm: terms.headroom.value.ppm(),
         tolerance_ppm: says("tolerance").then(|| terms.tolerance.value.ppm()),
         cap: cap(&terms),
         idle_is_mirror: false,

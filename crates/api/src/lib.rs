@@ -22,7 +22,7 @@ pub use calls::{Done, RunReply, RunRequest, SetRequest, UnsetRequest};
 pub use error::{ApiError, ErrorKind, PROBLEM_JSON};
 pub use exit::Exit;
 pub use views::{
-    CapCounts, CapView, DomainView, ExplainView, ExtView, GateCounts, GateView, LatencyView,
-    LimitView, LockBoostView, LoopView, ObjectiveView, QuotaCounts, StatusView, TermView, UserView,
-    WriteView,
+    CapCounts, CapView, DomainView, ExplainView, ExtView, GateCounts, GateView, HarmView,
+    LatencyView, LimitView, LockBoostView, LoopView, ObjectiveView, QuotaCounts, StatusView,
+    TermView, UserView, WriteView,
 };

@@ -2,12 +2,14 @@
 
 mod counts;
 mod ext;
+mod harm;
 mod limit;
 
 use serde::{Deserialize, Serialize};
 
 pub use counts::{CapCounts, GateCounts};
 pub use ext::{ExtView, QuotaCounts};
+pub use harm::HarmView;
 pub use limit::LimitView;
 
 /// One term of a gate, with where it came from.
@@ -230,6 +232,9 @@ pub struct StatusView {
     /// How long main waits to run, where a gate has an objective.
     #[serde(default)]
     pub objective: Option<ObjectiveView>,
+    /// What side work costs main, where headroom is found by that.
+    #[serde(default)]
+    pub harm: Option<HarmView>,
     /// Everything but side and idle, over the last second.
     pub main_cpus: f64,
     /// Side work, over the last second.

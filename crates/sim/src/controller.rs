@@ -3,6 +3,7 @@
 
 use crate::Ns;
 use crate::error::Violation;
+use crate::found::FoundHeadroom;
 use crate::machine::Machine;
 
 /// An engine.
@@ -15,6 +16,10 @@ pub trait Controller: Send {
     fn name(&self) -> &str;
     /// What the machine refused it, the last of it.
     fn refusal(&self) -> Option<String> {
+        None
+    }
+    /// The headroom that it found, where it was to find one.
+    fn found(&self) -> Option<FoundHeadroom> {
         None
     }
 }

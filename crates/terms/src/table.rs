@@ -7,7 +7,8 @@ use crate::refusal::Refusal;
 use crate::source::{Overridden, RawTerm, Resolved, Source, View};
 use crate::units::{Share, TimeSpan};
 use crate::values::{
-    Class, Count, CpusetMode, Engine, Fallback, LoopPeriod, Sense, Tolerance, Value, Weight,
+    Class, Count, CpusetMode, Engine, Fallback, Headroom, LoopPeriod, Sense, Tolerance, Value,
+    Weight,
 };
 
 /// The period where a gate names none.
@@ -192,11 +193,10 @@ table! {
         default: Class::Neutral, range: "main, side or neutral", example: "side", value: "CLASS", classes: ALL_CLASSES,
         doc: "Who yields to whom: side work uses what main leaves",
     }
-    Headroom headroom: Share {
-        default: Share::ZERO, range: "0% to 100% of the machine, as in 30%, 0.3 or 300‰",
-        example: "30%", value: "PERCENT", classes: MAIN_AND_SIDE,
-        doc: "Idle to keep for main's bursts while side work runs; the largest of all gates counts",
-        unsaid: "none of its own; if no gate has one, the machine's default_headroom, 20%",
+    Headroom headroom: Headroom {
+        default: Headroom::Auto, range: "0% to 100% of the machine, as in 30%, 0.3 or 300‰, or auto",
+        example: "30%", value: "PERCENT|auto", classes: MAIN_AND_SIDE,
+        doc: "Idle to keep for main's bursts while side work runs; auto is the least at which main is unharmed, found by measurement; the largest number of all gates counts",
     }
     Tolerance tolerance: Tolerance {
         default: Tolerance::ONE_PERCENT,
@@ -275,7 +275,12 @@ table! {
     DefaultHeadroom default_headroom: Share {
         default: Share::TWENTY_PERCENT, range: "0% to 100% of the machine, as in 20%, 0.2 or 200‰",
         example: "20%", value: "PERCENT", classes: &[],
-        doc: "Headroom to keep when side work runs and no gate names one",
+        doc: "Headroom to keep where it is found (headroom = auto) and harm cannot be measured",
+    }
+    Harm harm: Share {
+        default: Share::FIVE_PERCENT, range: "0.5% to 50%, as in 5%, 0.05 or 50‰", example: "5%", value: "PERCENT", classes: &[],
+        doc: "How much longer main's work may take because side work runs, where headroom is found",
+        within: |share| share.within(Share::HALF_PERCENT, Share::HALF),
     }
     Engine engine: Engine {
         default: Engine::Auto, range: "auto, knobs or ext", example: "ext", value: "ENGINE", classes: &[],
@@ -384,6 +389,14 @@ mod tests {
         assert!(check(Setting::Lease, "61s").is_err());
         assert!(check(Setting::LoopPeriod, "999us").is_err());
         assert!(check(Setting::LoopPeriod, "10ms").is_ok());
+        assert!(check(Setting::Harm, "0.5%").is_ok());
+        assert!(check(Setting::Harm, "50%").is_ok());
+        let refused = check(Setting::Harm, "0.4%").unwrap_err().to_string();
+        assert!(
+            refused.contains("\"0.4%\" is below 0.5%; write 0.5% to 50%"),
+            "{refused}"
+        );
+        assert!(check(Setting::Harm, "51%").is_err());
         assert!(check(Setting::GatesPerUser, "4096").is_ok());
         for wrong in ["0", "4097", "-1", "many"] {
             assert!(check(Setting::GatesPerUser, wrong).is_err(), "{wrong}");

@@ -70,6 +70,44 @@ impl Value for Class {
     }
 }
 
+/// Idle to keep for main.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Headroom {
+    /// The least at which main is unharmed, found by measurement.
+    #[default]
+    Auto,
+    /// This share of the machine.
+    Of(Share),
+}
+
+impl Headroom {
+    /// The share that was named, in millionths; `None` where it is found.
+    pub const fn ppm(self) -> Option<u32> {
+        match self {
+            Headroom::Auto => None,
+            Headroom::Of(share) => Some(share.ppm()),
+        }
+    }
+}
+
+impl fmt::Display for Headroom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Headroom::Auto => f.write_str("auto"),
+            Headroom::Of(share) => share.fmt(f),
+        }
+    }
+}
+
+impl Value for Headroom {
+    fn parse(text: &str) -> Result<Headroom, Refusal> {
+        match text {
+            "auto" => Ok(Headroom::Auto),
+            _ => Share::parse(text).map(Headroom::Of),
+        }
+    }
+}
+
 /// A floor for side work. Zero means starvation whenever main takes all, so it has a word of its own, `none`, that
 /// nobody writes by accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

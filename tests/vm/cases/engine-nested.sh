@@ -2,7 +2,7 @@
 # modes: precise smp
 # needs: tidegate
 # seconds: 40
-tidegate run --side -- sh -c 'tidegate run --side -- vmtool burn & echo $! >/tmp/inner; vmtool burn & echo $! >/tmp/child; wait' &
+tidegate run --side --headroom 20% -- sh -c 'tidegate run --side -- vmtool burn & echo $! >/tmp/inner; vmtool burn & echo $! >/tmp/child; wait' &
 outer=$!
 gate_soon $outer $SIDE
 until_true 5 [ -s /tmp/child ] || fail "the outer command did not start"
@@ -16,7 +16,7 @@ gate_soon $sibling $MAIN
 held || fail "the side root is not held"
 if [ "$MODE" = precise ]; then
 	seen 3 $SIDE
-	within "idle at the default headroom of 20 %" "$(of idle)" 18 23
+	within "idle at a headroom of 20 %" "$(of idle)" 18 23
 fi
 finish "$(cat /tmp/inner)" "$(cat /tmp/child)" $outer $sibling
 gone_soon

@@ -3,7 +3,7 @@
 # kernels: 6.18 7.3
 # needs: tidegate
 # seconds: 60
-tidegate run --side -- vmtool burn &
+tidegate run --side --headroom 20% -- vmtool burn &
 side=$!
 gate_soon $side $SIDE
 until_true 5 sh -c 'tidegate status >/dev/null' || fail "no agent answers"
@@ -17,5 +17,5 @@ done
 same "processes of ours" "$(ours)" ""
 finish $side
 held || fail "the side root changed without an agent"
-tidegate run --side -- true
+tidegate run --side --headroom 20% -- true
 gone_soon

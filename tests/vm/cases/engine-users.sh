@@ -2,7 +2,7 @@
 # modes: precise smp
 # needs: tidegate
 # seconds: 40
-tidegate run --side -- vmtool burn &
+tidegate run --side --headroom 20% -- vmtool burn &
 roots=$!
 gate_soon $roots $SIDE
 until_true 5 sh -c 'tidegate status >/dev/null' || fail "no agent answers"

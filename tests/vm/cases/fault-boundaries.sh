@@ -17,7 +17,7 @@ ended() {
 }
 
 start_job() {
-	tidegate run --side --quiet --name job -- sleep 10000 2>/dev/null &
+	tidegate run --side --headroom 20% --quiet --name job -- sleep 10000 2>/dev/null &
 	job=$!
 }
 started() { ! alive $job || in_gate $job $SIDE; }
@@ -35,7 +35,7 @@ life() {
 	until_true 20 started || fail "change $1: the command is in '$(cgroup_of $job)'"
 	alive $job || { start_job; until_true 20 in_gate $job $SIDE || fail "change $1: the command did not start"; }
 	look $1 run
-	for words in "set pid:$lent class=side fallback=restore" "set cgroup:/other class=side" "run --main -- true" \
+	for words in "set pid:$lent class=side headroom=20% fallback=restore" "set cgroup:/other class=side headroom=20%" "run --main -- true" \
 		"set cgroup:/other class=main" "unset cgroup:/other" "unset pid:$lent"; do
 		tidegate $words >/dev/null 2>&1 || true
 		look $1 "$words"

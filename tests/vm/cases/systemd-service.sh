@@ -33,8 +33,8 @@ soon() {
 
 UNIT=$ROOT/system.slice/t-work.service
 systemctl start t-work.service
-tidegate set unit:t-work class=side
-tidegate run --side -- vmtool burn &
+tidegate set unit:t-work class=side headroom=20%
+tidegate run --side --headroom 20% -- vmtool burn &
 side=$!
 gate_soon $side $SIDE
 safe() { held && [ "$(cat $UNIT/cpu.idle)" = 1 ] && [ "$(cut -d' ' -f1 $UNIT/cpu.max)" != max ]; }
@@ -102,7 +102,7 @@ finish $side
 # The scheduler loads within the unit's restrictions, too.
 echo 'engine = "ext"' >/run/tidegate/tidegate.toml
 systemctl start tidegate.service
-tidegate run --side -- vmtool burn &
+tidegate run --side --headroom 20% -- vmtool burn &
 side=$!
 gate_soon $side $SIDE
 enforces() { [ "$(tidegate status --json | json engine)" = ext ]; }

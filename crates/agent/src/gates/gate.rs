@@ -257,17 +257,14 @@ impl Gate {
     }
 }
 
-/// What all gates ask for together, by the rule of [`combine`]. Where no gate names a headroom and side work is there,
-/// the machine's default holds. With an objective the default is only where the search for headroom begins.
+/// What all gates ask for together, by the rule of [`combine`]. Where no gate names a number, headroom is found by measured harm, and
+/// the machine's default holds where that cannot be told. With an objective the default is only where its search begins.
 pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate> + Clone, settings: &Settings) -> Demand {
-    let named = gates
-        .clone()
-        .filter(|gate| !gate.terms.headroom.is_default());
-    let mut headroom =
-        combine::headroom(named, |gate| gate.terms.headroom.value.ppm()).map(|gate| {
-            let from = format!("gate {}", gate.record.name);
-            (gate.terms.headroom.value.ppm(), from)
-        });
+    let named = gates.clone().filter_map(|gate| {
+        let ppm = gate.terms.headroom.value.ppm()?;
+        Some((ppm, format!("gate {}", gate.record.name)))
+    });
+    let mut headroom = combine::headroom(named, |(ppm, _)| *ppm);
     let tolerance_ppm = gates
         .clone()
         .filter(|gate| !gate.terms.tolerance.is_default())
@@ -281,15 +278,13 @@ pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate> + Clone, settings: &Sett
         objective.start_ppm = default.value.ppm();
         headroom = Some((0, "found for the objective".to_owned()));
     }
-    let (headroom_ppm, headroom_from) = headroom.unwrap_or_else(|| {
-        (
-            default.value.ppm(),
-            format!("default_headroom ({})", default.source),
-        )
-    });
+    let harm_aim_ppm = headroom.is_none().then(|| settings.harm.value.ppm());
+    let (headroom_ppm, headroom_from) =
+        headroom.unwrap_or_else(|| (default.value.ppm(), "auto".to_owned()));
     let tolerance_ppm = tolerance_ppm.unwrap_or(tidegate_terms::Tolerance::ONE_PERCENT.ppm());
     Demand {
         headroom_ppm,
+        harm_aim_ppm,
         headroom_from,
         tolerance_ppm,
         objective,
@@ -384,7 +379,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn no_headroom_named_means_the_default_and_naming_none_means_none() {
+    fn no_headroom_named_means_that_it_is_found_and_naming_none_means_none() {
         let settings = Config::default().settings();
         let side = gate("encode", &[("class", "side")]);
         let by_default = demand([&side].into_iter(), &settings);
@@ -392,8 +387,24 @@ pub(crate) mod tests {
             (by_default.headroom_ppm, by_default.tolerance_ppm),
             (200_000, 10_000)
         );
+        assert_eq!(by_default.harm_aim_ppm, Some(50_000));
+        assert_eq!(by_default.headroom_from, "auto");
         let bare = gate("encode", &[("class", "side"), ("headroom", "0%")]);
-        assert_eq!(demand([&bare].into_iter(), &settings).headroom_ppm, 0);
+        let bare = demand([&bare].into_iter(), &settings);
+        assert_eq!((bare.headroom_ppm, bare.harm_aim_ppm), (0, None));
+    }
+
+    #[test]
+    fn a_number_goes_before_auto_whichever_is_larger() {
+        let settings = Config::default().settings();
+        let auto = gate("web", &[("class", "main"), ("headroom", "auto")]);
+        let number = gate("db", &[("class", "main"), ("headroom", "10%")]);
+        let found = demand([&auto, &number].into_iter(), &settings);
+        assert_eq!((found.headroom_ppm, found.harm_aim_ppm), (100_000, None));
+        assert_eq!(found.headroom_from, "gate db");
+        let objective = gate("api", &[("class", "main"), ("objective", "p99<5ms")]);
+        let found = demand([&auto, &objective].into_iter(), &settings);
+        assert_eq!((found.headroom_ppm, found.harm_aim_ppm), (0, None));
     }
 
     /// Over an update, an agent takes up the gates that the one before wrote.

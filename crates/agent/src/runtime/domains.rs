@@ -49,18 +49,22 @@ fn empty_mains<'a>(
 pub(crate) fn demand_of(runtime: &Runtime, gates: &[Gate]) -> Demand {
     let named = || {
         let all = gates.iter();
-        all.filter(|gate| !gate.terms.headroom.is_default())
+        all.filter_map(|gate| Some((gate, gate.terms.headroom.value.ppm()?)))
     };
-    let mains = named().filter(|gate| gate.class() == Class::Main);
+    let mains = named().map(|(gate, _)| gate);
+    let mains = mains.filter(|gate| gate.class() == Class::Main);
     let empty = empty_mains(runtime, mains);
     let now_ns = runtime.kernel.clock.now_ns();
-    let has_tasks = |gate: &&Gate| {
+    let has_tasks = |gate: &Gate| {
         let group = gate.record.attachment.group();
         let since = empty.iter().find(|(empty, _)| empty == group);
         since.is_none_or(|(_, since_ns)| now_ns.saturating_sub(*since_ns) < VACANT_NS)
     };
     let mut demand = demand(gates.iter(), &runtime.settings);
-    let without = crate::gates::demand(gates.iter().filter(has_tasks), &runtime.settings);
+    let without = crate::gates::demand(
+        gates.iter().filter(|gate| has_tasks(gate)),
+        &runtime.settings,
+    );
     // Never more than with it: the machine's default may be above what the gate asks for.
     if without.headroom_ppm < demand.headroom_ppm {
         demand = Demand {
@@ -69,12 +73,12 @@ pub(crate) fn demand_of(runtime: &Runtime, gates: &[Gate]) -> Demand {
         };
     }
     let asked: Vec<Asked> = named()
-        .filter(has_tasks)
-        .map(|gate| Asked {
+        .filter(|(gate, _)| has_tasks(gate))
+        .map(|(gate, headroom_ppm)| Asked {
             cpus: (gate.class() == Class::Main)
                 .then(|| cpus_of(&runtime.kernel, gate.record.attachment.group()))
                 .flatten(),
-            headroom_ppm: gate.terms.headroom.value.ppm(),
+            headroom_ppm,
             from: format!("gate {}", gate.record.name),
         })
         .collect();

@@ -1,5 +1,6 @@
 //! An agent on kernel files in memory, for tests: the production code with another file system and another sensor.
 
+mod auto;
 mod bandwidth;
 mod budgets;
 mod caps;

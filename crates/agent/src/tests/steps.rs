@@ -12,7 +12,7 @@ use crate::process::lease::monotonic_ns;
 
 /// Keeps what stands; refuses when told.
 #[derive(Default)]
-struct Knob {
+pub(super) struct Knob {
     stands: Option<Bandwidth>,
     writes: u32,
     refuses: bool,
@@ -47,7 +47,7 @@ impl Apply for Knob {
 }
 
 impl Knob {
-    fn ucpu(&self) -> u64 {
+    pub(super) fn ucpu(&self) -> u64 {
         self.stands
             .and_then(|stands| stands.rate_ucpu())
             .unwrap_or(u64::MAX)
@@ -55,7 +55,7 @@ impl Knob {
 }
 
 /// Side work uses all that it is given.
-fn steps(bed: &Bed, agent: &Agent, knob: &mut Knob, count: u32) {
+pub(super) fn steps(bed: &Bed, agent: &Agent, knob: &mut Knob, count: u32) {
     for _ in 0..count {
         agent.runtime.control().step(monotonic_ns(), 0, knob);
         let side_ppm = knob.ucpu().min(2_000_000) / super::CPUS;

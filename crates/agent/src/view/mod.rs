@@ -3,6 +3,7 @@
 mod domains;
 mod explain;
 mod figures;
+mod harm;
 mod shared_status;
 mod status;
 

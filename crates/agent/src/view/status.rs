@@ -11,6 +11,7 @@ use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::View;
 
 use super::figures::{cpus, percent};
+use super::harm::harm_view;
 use crate::ext::view::{
     copied_floor, engine, ext_alerts, ext_counts, ext_decision, ext_notes, ext_view, limit_stat,
 };
@@ -101,6 +102,12 @@ pub(crate) fn status(registry: &Gates, runtime: &Runtime, life: &Life) -> Status
             "no quota: side work has whole CPUs to itself, {allowance:.0} by the laws of main's own"
         );
     }
+    let is_unlimited = |one: &Allotment| one.group == side_root && one.ucpu == FREE_UCPU;
+    if limited && !is_free && by_ext.is_none() && given.iter().any(is_unlimited) {
+        view.allowance_cpus = (view.capacity_cpus - view.main_cpus).max(0.0);
+        view.decision =
+            "no idle is to be kept: side work has no quota and gets what main leaves".into();
+    }
     // One that is there for form's sake is none.
     let standing = given
         .iter()
@@ -152,6 +159,7 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     );
     view.headroom_pct = f64::from(control.headroom_ppm()) / 1e4;
     view.objective = control.protection().as_ref().map(objective_view);
+    view.harm = control.found().as_ref().map(harm_view);
     view.tolerance_pct = f64::from(demand.tolerance_ppm) / 1e4;
     view.headroom_from = demand.headroom_from.clone();
     view.main_cpus = second.cpus(second.busy_ns.saturating_sub(second.side_ns));
@@ -162,7 +170,13 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     view.reclaim_pct =
         (minute.offered_ns > 0).then(|| percent(minute.side_ns as f64, minute.offered_ns as f64));
     view.at_tolerance_seconds = control.at_tolerance_ns as f64 / 1e9;
-    view.decision = sentence(control.decision());
+    view.decision = match control.found() {
+        Some(found) if found.is_low => {
+            "side work is held at its tolerance for half a second, to measure what it costs main"
+                .into()
+        }
+        _ => sentence(control.decision()),
+    };
     view.control = LoopView {
         steps: control.steps,
         unusable_samples: control.unusable.total(),

@@ -8,7 +8,9 @@
 //! What the step needs of the outside comes in through [`Sensor`] and [`Apply`], so that tests drive this very code.
 
 mod apply;
+mod auto;
 mod burst;
+mod demand;
 mod domains;
 mod meter;
 mod protect;
@@ -22,7 +24,9 @@ mod write_log;
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomDecision, HeadroomSample, HeadroomTerms};
 
 pub use apply::{Apply, ApplyError};
+pub use auto::{Found, State as AutoState};
 pub use burst::{BURST_WINDOW_NS, BurstLoop, BurstSeen};
+pub use demand::Demand;
 pub use domains::DomainState;
 pub use meter::{Durations, Meter, Recent, Use};
 pub use protect::{Objective, Protect, Protection};
@@ -32,9 +36,9 @@ pub use soft_caps::{POLL_NS as SOFT_CAP_POLL_NS, Soft, SoftCapStats, SoftCapped,
 pub use unusable::Unusable;
 pub use write_log::{Write, WriteLog, describe};
 
-use crate::domain::Domain;
 use crate::quota_planner::FREE_UCPU;
 use crate::sense::{Counters, Group as SensedGroup, Sensor, Waits};
+use auto::{Auto, Seen};
 use domains::{Binding, Domains};
 
 /// Windows longer than this hold a pause of the machine or of the agent, not a measurement.
@@ -45,25 +49,6 @@ const WINDOW_MAX_NS: u64 = 1_000_000_000;
 /// its own way more. In the simulator anything from 0.6 to 1.3 keeps the loop from answering itself (law/headroom.md).
 pub const SHARED_CORES_PPM: u32 = 800_000;
 
-/// What all gates together ask of the machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Demand {
-    /// Idle to keep, machine-wide.
-    pub headroom_ppm: u32,
-    /// No gate asks for any machine-wide (not even for 0 %): side work is limited by the domains alone.
-    pub domains_only: bool,
-    /// Where idle is kept on a part of the machine.
-    pub domains: Vec<Domain>,
-    /// CPUs of side work that are in no domain kept by the cpuset.
-    pub outside_cpus: u32,
-    /// Who asked for it.
-    pub headroom_from: String,
-    /// What side work gets at least.
-    pub tolerance_ppm: u32,
-    /// How long main may wait to run, if anybody said: then headroom is found on top of what is asked.
-    pub objective: Option<Objective>,
-}
-
 /// The loop's state.
 pub struct Control {
     sensor: Box<dyn Sensor>,
@@ -71,6 +56,7 @@ pub struct Control {
     pulses: Pulses,
     demand: Demand,
     protect: Protect,
+    auto: Auto,
     domains: Domains,
     /// The groups that carry a moving quota.
     pub quotas: Quotas,
@@ -119,9 +105,12 @@ impl Control {
         let config = HeadroomConfig::for_window_ns(sensor.min_window_ns());
         let mut protect = Protect::default();
         protect.follow(demand.objective.as_ref(), sensor.as_mut());
-        let law = Headroom::new(config, terms(&demand, protect.extra_ppm()));
+        let mut auto = Auto::default();
+        auto.follow(demand.harm_aim_ppm, demand.headroom_ppm);
+        let asked_ppm = auto.level_ppm().unwrap_or(demand.headroom_ppm);
+        let law = Headroom::new(config, demand.terms(asked_ppm, protect.extra_ppm()));
         let mut domains = Domains::default();
-        let of_part = |asked_ppm| part_terms(&demand, asked_ppm, protect.extra_ppm());
+        let of_part = |asked_ppm| demand.terms(asked_ppm, protect.extra_ppm());
         domains.follow(&demand.domains, of_part, sensor.as_mut());
         Self {
             sensor,
@@ -129,6 +118,7 @@ impl Control {
             pulses: Pulses::default(),
             demand,
             protect,
+            auto,
             domains,
             quotas: Quotas::default(),
             soft_caps: SoftCaps::default(),
@@ -177,17 +167,28 @@ impl Control {
             let objective = demand.objective.as_ref();
             self.protect.follow(objective, self.sensor.as_mut());
             let extra_ppm = self.protect.extra_ppm();
-            self.law.set_terms(terms(&demand, extra_ppm));
-            let of_part = |asked_ppm| part_terms(&demand, asked_ppm, extra_ppm);
+            self.auto.follow(demand.harm_aim_ppm, demand.headroom_ppm);
+            let of_part = |asked_ppm| demand.terms(asked_ppm, extra_ppm);
             self.domains
                 .follow(&demand.domains, of_part, self.sensor.as_mut());
             self.demand = demand;
+            self.law.set_terms(self.machine_terms());
         }
     }
 
     /// What main's run delay asked for on top of the headroom, if it has an objective.
     pub fn protection(&self) -> Option<Protection> {
         self.protect.protection(self.sensor.as_ref())
+    }
+
+    /// The headroom that was found, if it is to be.
+    pub fn found(&self) -> Option<Found> {
+        self.auto.found()
+    }
+
+    /// Side work is held at its tolerance for the moment, to measure what it costs main.
+    pub fn holds_at_tolerance(&self) -> bool {
+        self.auto.is_low()
     }
 
     /// Side work has only those CPUs of the domains kept by the cpuset that their laws allow, or it may have any again.
@@ -207,7 +208,8 @@ impl Control {
 
     /// What side work may have of the machine by laws that limit it by quota; `None` where there is none.
     pub fn quota_room_ucpu(&self) -> Option<u64> {
-        (!self.is_free).then_some(self.decision.allowance_ucpu)
+        let given_ucpu = self.auto.given_ucpu();
+        (!self.is_free).then_some(given_ucpu.unwrap_or(self.decision.allowance_ucpu))
     }
 
     /// Whether use by CPU can be told, as domains need it; why not.
@@ -222,7 +224,12 @@ impl Control {
 
     /// The idle that is kept: what was asked for and what was found.
     pub fn headroom_ppm(&self) -> u32 {
-        terms(&self.demand, self.protect.extra_ppm()).headroom_ppm
+        self.machine_terms().headroom_ppm
+    }
+
+    fn machine_terms(&self) -> HeadroomTerms {
+        let asked_ppm = self.auto.level_ppm().unwrap_or(self.demand.headroom_ppm);
+        self.demand.terms(asked_ppm, self.protect.extra_ppm())
     }
 
     /// What is in force.
@@ -324,7 +331,7 @@ impl Control {
             self.meter
                 .add(self.window, kept_ppm, self.demand.tolerance_ppm);
         }
-        self.estimate(&sample, is_sampled);
+        self.estimate(now_ns, &sample, is_sampled);
         // A pause of the agent or of the machine is no fault of the sensor's; lateness tells of it.
         if self.machine.reason.is_unusable() && !is_first && since_ns <= WINDOW_MAX_NS {
             self.unusable.add(now_ns);
@@ -340,13 +347,15 @@ impl Control {
             self.decision.allowance_ucpu = self.domains.free_ucpu(self.demand.outside_cpus);
         }
         if self.enforced_by_ext {
+            self.auto.written(true);
             return;
         }
         if self.quotas.is_empty() {
             self.quotas.forget_failed_cuts();
             return;
         }
-        if !self.is_free && decision.allowance_ucpu <= decision.floor_ucpu {
+        let is_at_floor = decision.allowance_ucpu <= decision.floor_ucpu;
+        if !self.is_free && is_at_floor && !self.auto.is_low() {
             self.at_tolerance_ns += sample.dt_ns.min(WINDOW_MAX_NS);
         }
         let mut decision = decision;
@@ -355,20 +364,33 @@ impl Control {
             decision.asked_ucpu = decision.asked_ucpu.max(1);
         }
         self.quotas.step(now_ns, &decision, &window, of_cpus, apply);
+        self.auto.written(self.quotas.are_written());
     }
 
     /// Every law's step.
-    fn estimate(&mut self, sample: &HeadroomSample, is_sampled: bool) {
+    fn estimate(&mut self, now_ns: u64, sample: &HeadroomSample, is_sampled: bool) {
         let tolerance_ppm = self.demand.tolerance_ppm;
-        let changed = self.protect.step(sample, &self.waits, tolerance_ppm);
+        let mut changed = self.protect.step(sample, &self.waits, tolerance_ppm);
+        changed |= self.auto.step(&Seen {
+            now_ns,
+            dt_ns: sample.dt_ns,
+            window: self.window,
+            waits: self.waits,
+            has_main: !self.groups.1.is_empty(),
+            tells_waits: self.sensor.tells_waits(),
+            has_side: !self.quotas.is_empty(),
+            cpus: self.sensor.online_cpus(),
+            floor_ucpu: self.machine.floor_ucpu,
+        });
         let extra_ppm = self.protect.extra_ppm();
         let demand = &self.demand;
-        let of_part = |asked_ppm| part_terms(demand, asked_ppm, extra_ppm);
+        let of_part = |asked_ppm| demand.terms(asked_ppm, extra_ppm);
         if changed {
-            self.law.set_terms(terms(demand, extra_ppm));
             self.domains.set_terms(of_part);
+            self.law.set_terms(self.machine_terms());
         }
-        self.machine = self.pulses.smooth(sample.dt_ns, self.law.step(sample));
+        let decided = self.pulses.smooth(sample.dt_ns, self.law.step(sample));
+        self.machine = self.auto.hold(decided);
         self.domains
             .step(self.sensor.as_ref(), is_sampled, sample.dt_ns, of_part);
     }
@@ -424,20 +446,5 @@ fn between(last: &Counters, now: &Counters) -> Use {
         main_ns: since(now.main_ns, last.main_ns),
         steal_ns: since(now.steal_ns, last.steal_ns),
         offered_ns: 0,
-    }
-}
-
-/// The terms of a domain that is asked to keep this much.
-fn part_terms(demand: &Demand, asked_ppm: u32, extra_ppm: u32) -> HeadroomTerms {
-    HeadroomTerms {
-        headroom_ppm: asked_ppm.saturating_add(extra_ppm).min(1_000_000),
-        tolerance_ppm: demand.tolerance_ppm,
-    }
-}
-
-fn terms(demand: &Demand, extra_ppm: u32) -> HeadroomTerms {
-    HeadroomTerms {
-        headroom_ppm: demand.headroom_ppm.saturating_add(extra_ppm).min(1_000_000),
-        tolerance_ppm: demand.tolerance_ppm,
     }
 }

@@ -190,6 +190,13 @@ impl Quotas {
         self.left_alone.remove(group);
     }
 
+    /// What was decided last is written for every group.
+    pub fn are_written(&self) -> bool {
+        self.targets
+            .iter()
+            .all(|target| target.standing().is_some())
+    }
+
     /// Of each group whose last write was refused, why.
     pub fn write_errors(&self) -> impl Iterator<Item = &String> {
         self.targets.iter().flat_map(Target::write_errors)

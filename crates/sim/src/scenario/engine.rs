@@ -1,6 +1,6 @@
 //! `[engine]`: who limits side work, and by which policy.
 
-use tidegate_terms::{TimeSpan, combine};
+use tidegate_terms::{Headroom, TimeSpan, combine};
 
 use super::groups::{Group, NO_MAIN};
 use super::read::{Findings, Section};
@@ -14,6 +14,7 @@ pub(super) const KEYS: &[&str] = &[
     "name",
     "policy",
     "headroom",
+    "harm",
     "tolerance",
     "sense",
     "quota",
@@ -53,6 +54,8 @@ pub struct Engine {
     pub policy: String,
     /// Idle to keep; the largest of the groups' when absent.
     pub headroom_ppm: Option<u32>,
+    /// Headroom is found, with this much harm accepted.
+    pub harm_aim_ppm: Option<u32>,
     /// What side work gets at least; the smallest of the groups' when absent.
     pub tolerance_ppm: Option<u32>,
     /// How use is sensed.
@@ -69,6 +72,7 @@ impl Default for Engine {
             kind: EngineKind::None,
             policy: registry::TIDEGATE.into(),
             headroom_ppm: None,
+            harm_aim_ppm: None,
             tolerance_ppm: None,
             sense: Sensing::Bpf,
             quota_ppm: 300_000,
@@ -79,6 +83,8 @@ impl Default for Engine {
 
 /// The agent's `default_headroom`.
 const DEFAULT_HEADROOM_PPM: u32 = 200_000;
+/// The agent's `harm`.
+const DEFAULT_HARM_PPM: u32 = 50_000;
 
 impl Engine {
     /// Headroom and tolerance are the machine's, whichever group says them (`tidegate run --side --headroom 30%`): the engines
@@ -107,6 +113,17 @@ impl Engine {
                 section.refuse_key(key, NO_MAIN.0.into(), NO_MAIN.1);
             }
         }
+    }
+
+    /// `headroom = "auto"`. Where harm cannot be told, the default is in force.
+    fn find_headroom(&mut self, section: &Section<'_>) {
+        if self.kind != EngineKind::Knobs || self.policy != registry::TIDEGATE {
+            let why = "\"auto\" is not found by this engine".into();
+            let mend = "write a share as in 30%, or take name = \"knobs\" with its own policy";
+            return section.refuse_key("headroom", why, mend);
+        }
+        self.headroom_ppm = Some(DEFAULT_HEADROOM_PPM);
+        self.harm_aim_ppm = Some(section.share("harm").unwrap_or(DEFAULT_HARM_PPM));
     }
 
     /// Engine and policy in words.
@@ -140,7 +157,15 @@ pub(super) fn read(table: &Table, findings: &Findings, cpus: u32, groups: &mut [
     if let Some(policy) = section.choice("policy", &names) {
         engine.policy = policy.to_owned();
     }
-    engine.headroom_ppm = section.share("headroom");
+    match section.headroom("headroom") {
+        Some(Headroom::Of(share)) => engine.headroom_ppm = Some(share.ppm()),
+        Some(Headroom::Auto) => engine.find_headroom(&section),
+        None => {}
+    }
+    if section.has("harm") && engine.harm_aim_ppm.is_none() {
+        let why = "means nothing where headroom is not found".into();
+        section.refuse_key("harm", why, "leave it out, or take headroom = \"auto\"");
+    }
     engine.tolerance_ppm = section.share("tolerance");
     let senses = [("bpf", Sensing::Bpf), ("usage", Sensing::Usage)];
     engine.sense = section.choice("sense", &senses).unwrap_or_default();

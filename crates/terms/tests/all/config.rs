@@ -5,8 +5,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use tidegate_terms::{
-    Class, Config, CpusetMode, Fallback, RawTerm, RawTerms, Roots, Sense, Setting, Source, Term,
-    TimeSpan, Tolerance, Weight,
+    Class, Config, CpusetMode, Fallback, Headroom, RawTerm, RawTerms, Roots, Sense, Setting,
+    Source, Term, TimeSpan, Tolerance, Weight,
 };
 
 fn write(root: &Path, name: &str, text: &str) {
@@ -25,6 +25,7 @@ fn nothing_said_means_defaults() {
     let config = Config::load(&Roots::under(root.path())).unwrap();
     let settings = config.settings();
     assert_eq!(settings.default_headroom.value.ppm(), 200_000);
+    assert_eq!(settings.harm.value.ppm(), 50_000);
     assert_eq!(settings.lease.value, TimeSpan::from_secs(2));
     assert_eq!(settings.sense.value, Sense::Auto);
     let terms = config.resolve(&[]).unwrap();
@@ -119,7 +120,7 @@ fn set_lies_over_run_flags() {
     let terms = config
         .resolve(&[&asked(&["class=side", "headroom=30%"]), &set])
         .unwrap();
-    assert_eq!(terms.headroom.value.ppm(), 400_000);
+    assert_eq!(terms.headroom.value.ppm(), Some(400_000));
     assert_eq!(terms.headroom.source, Source::Set);
     assert_eq!(terms.headroom.overrode.len(), 2);
     let view = terms
@@ -206,7 +207,7 @@ fn refusals_name_input_place_and_mend() {
     let refuse = |words: &[&str]| config.resolve(&[&asked(words)]).unwrap_err().to_string();
     assert_eq!(
         refuse(&["class=side", "headroom=130%"]),
-        "headroom: run flag: \"130%\" is above 100%; write 0% to 100% of the machine, as in 30%, 0.3 or 300‰"
+        "headroom: run flag: \"130%\" is above 100%; write 0% to 100% of the machine, as in 30%, 0.3 or 300‰, or auto"
     );
     assert!(refuse(&["class=side", "tolerance=0%"]).contains("would let side work starve; write"));
     assert!(
@@ -294,7 +295,7 @@ proptest! {
             terms.views().into_iter().map(|view| view.value).collect()
         };
         prop_assert_eq!(values(&terms), values(&reread));
-        prop_assert_eq!(terms.headroom.value, share);
+        prop_assert_eq!(terms.headroom.value, Headroom::Of(share));
     }
 
     #[test]

@@ -57,11 +57,12 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
     if let Some(ext) = &view.ext {
         lines.insert(1, ("Scheduler", scheduler(ext)));
     }
+    let after_headroom = 2 + usize::from(view.ext.is_some());
     if let Some(found) = &view.objective {
-        lines.insert(
-            2 + usize::from(view.ext.is_some()),
-            ("Run delay", run_delay(found)),
-        );
+        lines.insert(after_headroom, ("Run delay", run_delay(found)));
+    }
+    if let Some(harm) = &view.harm {
+        lines.insert(after_headroom, ("Harm", harm.sentence.clone()));
     }
     lines
 }

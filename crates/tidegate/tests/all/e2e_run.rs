@@ -181,10 +181,8 @@ fn a_gate_lives_as_long_as_its_command() {
         cgroups_of(sleeper.pid())
     );
     let status = instance.json(&["status"]);
-    assert_eq!(
-        status["headroom_pct"], 20.0,
-        "the default while side work runs"
-    );
+    assert_eq!(status["headroom_from"], "auto", "where no gate names one");
+    assert_eq!(status["harm"]["aim_pct"], 5.0);
     assert_eq!(status["gates"].as_array().unwrap().len(), 1);
     drop(sleeper);
     instance.gone();

@@ -215,7 +215,7 @@ fn files_are_read_and_their_mistakes_refused_with_their_place() {
     assert!(instance.groups_left().is_empty());
     std::fs::write(
         &file,
-        "default_headroom = '45%'\n[side]\ntolerance = '3%'\n",
+        "harm = '3%'\n[side]\ntolerance = '3%'\nheadroom = '45%'\n",
     )
     .unwrap();
     let _sleeper = instance.background(&["--side", "--name", "sleeper"], &["sleep", "60"]);

@@ -36,7 +36,7 @@ fn inside(instance: &Instance, flags: &[&str], script: &str, rounds: u64) -> Out
 #[test]
 fn a_number_that_is_used_again_is_another_process() {
     const SCRIPT: &str = r#"
-$T run --side --quiet --name keep -- sleep 1000 & keep=$!
+$T run --side --headroom 20% --quiet --name keep -- sleep 1000 & keep=$!
 sleep 1
 round=0
 while [ $round -lt $ROUNDS ]; do
@@ -83,7 +83,7 @@ while [ $round -lt $ROUNDS ]; do
 	# More room each time: each of the agent's files is the one that does not fit any more.
 	dd if=/dev/zero of=$DIR/small/fill bs=4k 2>/dev/null
 	truncate -s -$((round % 12 * 4096)) $DIR/small/fill
-	$T run --side --quiet --name job -- sleep 1000 2>$DIR/said & job=$!
+	$T run --side --headroom 20% --quiet --name job -- sleep 1000 2>$DIR/said & job=$!
 	sleep 0.7
 	if kill -0 $job 2>/dev/null; then
 		grep -q $TIDEGATE_PREFIX-side/job /proc/$job/cgroup && ! held && fail "round $round: side is not held"
@@ -122,7 +122,7 @@ done
 #[test]
 fn a_read_only_cgroup_tree_is_told_of() {
     const SCRIPT: &str = r#"
-$T run --side --quiet --name job -- sleep 1000 & job=$!
+$T run --side --headroom 20% --quiet --name job -- sleep 1000 & job=$!
 sleep 1
 held || fail "side is not held"
 round=0
@@ -162,7 +162,7 @@ sleep 1000 & outside=$!
 echo $outside >$cpu/cgroup.procs
 home=$(cat /proc/$outside/cgroup)
 unshare -C sh -c '
-	$T run --side --quiet --name job -- sleep 1000 & job=$!
+	$T run --side --headroom 20% --quiet --name job -- sleep 1000 & job=$!
 	sleep 1
 	kill -0 $job || exit 1
 	$T set pid:'$outside' class=side 2>$DIR/said

@@ -7,6 +7,7 @@
 
 mod burst;
 mod cores;
+mod log;
 mod ports;
 mod terms;
 
@@ -18,14 +19,15 @@ use tidegate_knobs::control::{
 };
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::quota_planner::{QuotaPlannerConfig, bandwidth_for};
-use tidegate_law::HeadroomDecision;
 
 use crate::controller::Controller;
+use crate::found::FoundHeadroom;
 use crate::machine::Machine;
 use crate::prng::Prng;
-use crate::{Bandwidth, CpuSet, GroupId, Ns, SimError};
+use crate::{GroupId, Ns, SimError};
 
 use cores::Cores;
+pub use log::KnobsLog;
 use ports::{Meters, Pending, Queue, Reader, Shared};
 pub use terms::{Compiled, Side, burst_room_ns, compile};
 
@@ -104,33 +106,6 @@ impl KnobsConfig {
     }
 }
 
-/// What the engine did, for reports: shared with the caller that asked for it before the run.
-#[derive(Clone, Debug, Default)]
-pub struct KnobsLog {
-    /// Every quota written: when, to which group, what.
-    pub writes: Vec<(Ns, GroupId, Bandwidth)>,
-    /// Every entry into the idle class (true) or exit from it.
-    pub yields: Vec<(Ns, GroupId, bool)>,
-    /// Headroom that main's run delay added, and the mean of it over all steps.
-    pub extra_ppm: u32,
-    /// The sum of it over all steps, for its mean.
-    pub extra_sum_ppm: u64,
-    /// Raises of it, and those given back since they did not help.
-    pub raises: (u32, u32),
-    /// Every cpuset written to keep idle by cpuset beside the engine.
-    pub cpusets: Vec<(Ns, GroupId, CpuSet)>,
-    /// The last decision of the law.
-    pub decision: HeadroomDecision,
-    /// Steps made.
-    pub steps: u64,
-    /// Samples that the law refused.
-    pub stale: u64,
-    /// Time at the tolerance.
-    pub at_tolerance_ns: u64,
-    /// What the machine refused, the last of it.
-    pub refusal: Option<String>,
-}
-
 impl Yields {
     fn set(self, machine: &mut Machine, group: GroupId, yielding: bool) -> Result<(), SimError> {
         match self {
@@ -170,6 +145,7 @@ impl Knobs {
         let reader = Reader::new(shared.clone(), config.sensing, compiled.tick_ns);
         let demand = Demand {
             headroom_ppm: compiled.headroom_ppm,
+            harm_aim_ppm: compiled.harm_aim_ppm,
             headroom_from: "scenario".to_owned(),
             tolerance_ppm: compiled.tolerance_ppm,
             objective: compiled.objective.map(|objective| Objective {
@@ -228,6 +204,15 @@ impl Knobs {
             });
         }
         self.control.quotas.set(limited, machine.config().tick_ns);
+        let sensed =
+            |groups: &mut dyn Iterator<Item = GroupId>| groups.map(ports::sensed).collect();
+        self.control.set_groups(
+            sensed(&mut self.side.iter().map(|side| side.group)),
+            sensed(&mut self.main.iter().copied()),
+        );
+        if self.compiled.harm_aim_ppm.is_some() {
+            self.shared.count_every_run();
+        }
         self.place(machine)?;
         if machine.config().topology.threads_per_core() > 1 {
             self.control.set_contention(SHARED_CORES_PPM);
@@ -320,6 +305,9 @@ impl Knobs {
             log.extra_sum_ppm += u64::from(found.extra_ppm);
             log.raises = (found.raises, found.vain);
         }
+        if let Some(found) = self.control.found() {
+            log.note_found(&found, now_ns, self.config.sensing.period_ns());
+        }
         log.stale = self.control.unusable.total();
         log.at_tolerance_ns = self.control.at_tolerance_ns;
     }
@@ -384,6 +372,11 @@ impl Controller for Knobs {
     fn refusal(&self) -> Option<String> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.refusal.clone()
+    }
+
+    fn found(&self) -> Option<FoundHeadroom> {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.found
     }
 
     fn name(&self) -> &str {

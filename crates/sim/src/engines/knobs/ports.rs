@@ -1,6 +1,7 @@
 //! The two doors of the control step: what it reads and what it writes.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -119,6 +120,11 @@ impl Shared {
         }
     }
 
+    /// Runs are counted from now on, and none is late.
+    pub(super) fn count_every_run(&self) {
+        self.late_after_ns.store(u64::MAX, Ordering::Relaxed);
+    }
+
     /// What is to be counted as late, told to the machine.
     pub(super) fn count_runs(
         &self,
@@ -135,6 +141,14 @@ impl Shared {
             machine.count_runs(group, late_after_ns)?;
         }
         Ok(())
+    }
+}
+
+/// A group as the control step names it: it need only be told from others.
+pub(super) fn sensed(group: GroupId) -> SensedGroup {
+    SensedGroup {
+        id: u64::from(group.0),
+        usage: PathBuf::new(),
     }
 }
 

@@ -183,19 +183,25 @@ impl Life {
 
     fn rise(&mut self) {
         let (lent, other) = self.names();
-        self.job = self.start(&["--side", "--name", "job"], "side");
+        self.job = self.start(&["--side", "--name", "job", "--headroom", "20%"], "side");
         self.outside.set(&self.outside.job, self.job.as_ref());
         self.web = self.start(&["--main", "--name", "web", "--headroom", "30%"], "main");
         self.outside.set(&self.outside.web, self.web.as_ref());
-        self.ask(&["set", &lent, "class=side", "fallback=restore"]);
-        self.ask(&["set", &other, "class=side"]);
+        self.ask(&[
+            "set",
+            &lent,
+            "class=side",
+            "headroom=20%",
+            "fallback=restore",
+        ]);
+        self.ask(&["set", &other, "class=side", "headroom=20%"]);
         self.ask(&["set", "gate:job", "weight=300"]);
     }
 
     fn fall(&mut self) {
         let (lent, other) = self.names();
         self.ask(&["set", &other, "class=main"]);
-        self.ask(&["set", &other, "class=side"]);
+        self.ask(&["set", &other, "class=side", "headroom=20%"]);
         self.ask(&["unset", &other]);
         self.ask(&["unset", &lent]);
         // Every other time the commands outlive their agent.

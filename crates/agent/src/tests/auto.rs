@@ -1,0 +1,91 @@
+//! `headroom = auto` in the agent: what is written, what the scheduler is told, and what is shown.
+
+use std::sync::atomic::Ordering;
+
+use super::steps::{Knob, steps};
+use super::{Bed, Kind, PIDS, run_side};
+use crate::agent::Agent;
+use crate::ext::plan::ext_machine;
+
+fn bed_with_side_work(main_ppm: u64, tells_waits: bool) -> (Bed, Agent, Knob) {
+    let bed = Bed::new(Kind::V2);
+    bed.sensor.main_ppm.store(main_ppm, Ordering::Relaxed);
+    bed.sensor.waits.store(tells_waits, Ordering::Relaxed);
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    (bed, agent, Knob::default())
+}
+
+fn state(agent: &Agent) -> (String, f64) {
+    let harm = agent.status().harm.unwrap();
+    (harm.state, harm.level_pct)
+}
+
+const SECOND: u32 = 200;
+
+#[test]
+fn side_work_that_does_no_harm_has_no_quota_in_the_end() {
+    let (bed, agent, mut knob) = bed_with_side_work(300_000, true);
+    let (mut low, mut steps_low) = (0_u32, 0_u32);
+    for _ in 0..60 * SECOND {
+        steps(&bed, &agent, &mut knob, 1);
+        let holds = agent.runtime.control().holds_at_tolerance();
+        assert_eq!(
+            ext_machine(&agent.runtime.control_loop),
+            (if holds { 1_000_000 } else { 0 }, 10_000),
+            "what the scheduler of ext is told"
+        );
+        if holds {
+            steps_low += 1;
+            // A write within 10 ms of another waits.
+            low = if knob.ucpu() == 20_000 { 0 } else { low + 1 };
+            assert!(low <= 3, "{} in LOW", knob.ucpu());
+        }
+    }
+    assert!(
+        steps_low > 10 * SECOND / 2,
+        "half of some seconds: {steps_low}"
+    );
+    assert_eq!(state(&agent), ("known".to_owned(), 0.0));
+    assert!(knob.ucpu() >= 2_000_000, "no quota: {}", knob.ucpu());
+    let status = agent.status();
+    assert_eq!(
+        (status.headroom_pct, status.headroom_from.as_str()),
+        (0.0, "auto")
+    );
+    let sentence = status.harm.unwrap().sentence;
+    assert!(
+        sentence.starts_with("side work costs main 0.0 % ("),
+        "{sentence}"
+    );
+    let shown = agent.explain(&status.gates[0].name);
+    let notes = shown.unwrap().gate.notes;
+    assert!(
+        notes.contains(&format!("headroom = auto: {sentence}")),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn a_hog_alone_is_not_throttled() {
+    let (bed, agent, mut knob) = bed_with_side_work(0, true);
+    steps(&bed, &agent, &mut knob, SECOND);
+    for _ in 0..60 * SECOND {
+        steps(&bed, &agent, &mut knob, 1);
+        assert!(knob.ucpu() >= 2_000_000, "{}", knob.ucpu());
+    }
+    assert_eq!(state(&agent), ("no main work".to_owned(), 0.0));
+}
+
+#[test]
+fn a_sensor_without_waits_means_the_default() {
+    let (bed, agent, mut knob) = bed_with_side_work(300_000, false);
+    steps(&bed, &agent, &mut knob, 5 * SECOND);
+    assert_eq!(state(&agent), ("unknown".to_owned(), 20.0));
+    assert_eq!(agent.status().headroom_pct, 20.0);
+    assert!(
+        (900_000..1_010_000).contains(&knob.ucpu()),
+        "{}",
+        knob.ucpu()
+    );
+}

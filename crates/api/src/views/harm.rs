@@ -1,0 +1,22 @@
+//! Headroom that is found by measured harm, as it is told.
+
+use serde::{Deserialize, Serialize};
+
+/// `headroom = auto`: what was found.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct HarmView {
+    /// `no side work`, `no main work`, `learning`, `known`, `most` (the highest level that is tried still harms) or `unknown`.
+    pub state: String,
+    /// The headroom in force, percent of the machine.
+    pub level_pct: f64,
+    /// Harm that is accepted: how much longer main's work may take, in percent.
+    pub aim_pct: f64,
+    /// How much longer main's work takes because side work runs, in percent; none before the first look.
+    pub harm_pct: Option<f64>,
+    /// The interval's lower end.
+    pub harm_from_pct: Option<f64>,
+    /// The interval's upper end.
+    pub harm_to_pct: Option<f64>,
+    /// All of it, and why it is not known.
+    pub sentence: String,
+}

@@ -1,0 +1,374 @@
+//! `headroom = auto`: the least headroom at which side work does main no harm above the aim, found by measurement.
+//!
+//! The law of harm (`law/harm.md`) compares main at two levels of side work's allowance, switched by a coin. LOW is side work at its
+//! tolerance; HIGH is what the headroom law gives at the level that is tried. In LOW the headroom law goes on undisturbed: it sees
+//! side work that uses little of its allowance, and only the decision is replaced, so that entering and leaving cost one write each.
+//! The [`search`] says which level is next.
+//!
+//! Nothing is learnt, and nothing is switched, while main or side work has hardly anything to do ([`activity`]).
+
+mod activity;
+mod search;
+
+use tidegate_law::harm::{Arm, Config, Harm, Verdict, Window, Wish};
+use tidegate_law::{HeadroomDecision, Reason};
+
+use super::meter::Use;
+use crate::sense::Waits;
+use activity::Activity;
+pub use search::Stage;
+use search::{Finding, Next, Search};
+
+/// A level that harms for sure, by about the aim, is not measured for longer: the estimate decides. At this many pairs the law of
+/// harm has its fourth look, a minute and a half after the first; more would narrow the interval by less than a half.
+const PAIRS_MAX: u32 = 104;
+/// Steps are added up to windows of at least this much.
+const WINDOW_NS: u64 = 20_000_000;
+const NO_HARM_PPM: u32 = 1_000_000;
+const PPM_PER_PCT: u32 = 10_000;
+
+/// What one control step saw.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    /// When.
+    pub now_ns: u64,
+    /// Time since the step before.
+    pub dt_ns: u64,
+    /// Use in it; of no time where the reading is not to be used.
+    pub window: Use,
+    /// Main's waits in it.
+    pub waits: Waits,
+    /// There are main groups; else all but side work is main.
+    pub has_main: bool,
+    /// The sensor tells waits.
+    pub tells_waits: bool,
+    /// There is side work to limit.
+    pub has_side: bool,
+    /// CPUs online.
+    pub cpus: u32,
+    /// What side work gets at least.
+    pub floor_ucpu: u64,
+}
+
+/// What is known of the level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// There is no side work, or it uses hardly more than its tolerance.
+    NoSide,
+    /// Main has hardly anything to do.
+    NoMain,
+    /// It is being measured.
+    Learning,
+    /// It is within the aim, and the one below is not.
+    Known,
+    /// It harms, and is the highest that is tried.
+    Most,
+    /// Harm cannot be told, for this reason; the machine's default is in force.
+    Unknown(&'static str),
+}
+
+/// What was found, to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The headroom in force while side work is not held at its tolerance.
+    pub level_ppm: u32,
+    /// What is known of it.
+    pub state: State,
+    /// Harm that is accepted.
+    pub aim_ppm: u32,
+    /// Time that main's work takes, of that with side work at its tolerance: estimate and bounds, 1,000,000 for no harm.
+    pub ratio_ppm: Option<[u32; 3]>,
+    /// Side work is held at its tolerance at this moment, to compare.
+    pub is_low: bool,
+}
+
+/// The measurement and the search.
+pub(super) struct Auto {
+    /// Harm that is accepted, and the level where it cannot be told; none: the headroom was named.
+    asked: Option<(u32, u32)>,
+    /// The last aim that was asked for.
+    aim_ppm: Option<u32>,
+    law: Option<Harm>,
+    /// Of the level that is fit, while others are measured.
+    fit_law: Option<Harm>,
+    search: Search,
+    activity: Activity,
+    tells_waits: bool,
+    window: Window,
+    /// Every step of the window can be used.
+    is_sound: bool,
+    /// Side work is held at its tolerance.
+    is_low: bool,
+    /// The decision for that was given, and is written.
+    was_low: bool,
+    is_written: bool,
+    /// What the headroom law gives, in LOW as well.
+    given_ucpu: u64,
+}
+
+impl Default for Auto {
+    fn default() -> Self {
+        Self {
+            asked: None,
+            aim_ppm: None,
+            law: None,
+            fit_law: None,
+            search: Search::default(),
+            activity: Activity::default(),
+            tells_waits: true,
+            window: Window::default(),
+            is_sound: true,
+            is_low: false,
+            was_low: false,
+            is_written: false,
+            given_ucpu: 0,
+        }
+    }
+}
+
+impl Auto {
+    /// Finds the headroom, with this aim and this headroom where harm cannot be told; or not (`None`). What was found with another
+    /// aim is forgotten.
+    pub fn follow(&mut self, aim_ppm: Option<u32>, default_ppm: u32) {
+        self.asked = aim_ppm.map(|aim_ppm| (aim_ppm, default_ppm));
+        if aim_ppm.is_some() && std::mem::replace(&mut self.aim_ppm, aim_ppm) != aim_ppm {
+            (self.law, self.fit_law) = (None, None);
+            self.search = Search::default();
+        }
+        if aim_ppm.is_none() {
+            self.is_low = false;
+            self.begin_window();
+        }
+    }
+
+    /// The headroom in force, where it is found.
+    pub fn level_ppm(&self) -> Option<u32> {
+        let (_, default_ppm) = self.asked?;
+        let level_ppm = self.search.level_pct() * PPM_PER_PCT;
+        let unknown = !self.tells_waits || self.search.stage() == Stage::Unknown;
+        Some(match (unknown, self.activity.main()) {
+            (true, true) => level_ppm.max(default_ppm),
+            // Nobody is there to be harmed.
+            (true, false) => 0,
+            (false, true) => level_ppm,
+            (false, false) => self.search.known_pct() * PPM_PER_PCT,
+        })
+    }
+
+    /// Side work is held at its tolerance, to compare.
+    pub fn is_low(&self) -> bool {
+        self.is_low
+    }
+
+    /// What the headroom law gives while side work is held at its tolerance: a cpuset moves too slowly to follow that.
+    pub fn given_ucpu(&self) -> Option<u64> {
+        self.is_low.then_some(self.given_ucpu)
+    }
+
+    /// One control step: whether the level changed.
+    pub fn step(&mut self, seen: &Seen) -> bool {
+        let before_ppm = self.level_ppm();
+        if self.asked.is_some() {
+            self.tells_waits = seen.tells_waits;
+            self.activity.step(seen, self.is_low);
+            self.compare(seen);
+        }
+        self.level_ppm() != before_ppm
+    }
+
+    /// What the headroom law decided; in LOW, side work's tolerance.
+    pub fn hold(&mut self, decision: HeadroomDecision) -> HeadroomDecision {
+        let was_low = std::mem::replace(&mut self.was_low, self.is_low);
+        self.given_ucpu = decision.allowance_ucpu;
+        if !self.is_low {
+            // The planner takes a cut back at once where it is told that the cut is over.
+            let is_over = was_low && matches!(decision.reason, Reason::Track | Reason::Ramp);
+            return HeadroomDecision {
+                reason: if is_over {
+                    Reason::Restore
+                } else {
+                    decision.reason
+                },
+                ..decision
+            };
+        }
+        let reason = match (was_low, decision.reason) {
+            (_, reason) if reason.is_unusable() => reason,
+            (true, _) => Reason::Floor,
+            (false, _) => Reason::Cut,
+        };
+        HeadroomDecision {
+            allowance_ucpu: decision.floor_ucpu,
+            reason,
+            ..decision
+        }
+    }
+
+    /// Whether the last decision is in force.
+    pub fn written(&mut self, is_written: bool) {
+        self.is_written = is_written;
+    }
+
+    /// What there is to show.
+    pub fn found(&self) -> Option<Found> {
+        let (aim_ppm, _) = self.asked?;
+        let law = self.law.as_ref();
+        // Until the first look there is no upper bound.
+        let judged = law.filter(|law| law.upper_ppm() < 1_000_000_000);
+        Some(Found {
+            level_ppm: self.level_ppm()?,
+            state: self.state(),
+            aim_ppm,
+            ratio_ppm: judged.map(|law| [law.ratio_ppm(), law.lower_ppm(), law.upper_ppm()]),
+            is_low: self.is_low,
+        })
+    }
+
+    fn state(&self) -> State {
+        if !self.activity.main() {
+            return State::NoMain;
+        }
+        if !self.tells_waits {
+            return State::Unknown(
+                "sensing by usage files does not tell how long main waits to run",
+            );
+        }
+        match self.search.stage() {
+            Stage::Fit => State::Known,
+            Stage::Most => State::Most,
+            Stage::Unknown => State::Unknown(match self.law.as_ref().map(Harm::verdict) {
+                Some(Verdict::Unknown(reason)) => reason.as_str(),
+                _ => "too little data",
+            }),
+            Stage::Measuring if self.activity.side() => State::Learning,
+            Stage::Measuring => State::NoSide,
+        }
+    }
+
+    fn compare(&mut self, seen: &Seen) {
+        let learns =
+            seen.has_side && self.tells_waits && self.activity.main() && self.activity.side();
+        if !learns {
+            self.is_low = false;
+            self.begin_window();
+            return;
+        }
+        let main_ns = main_ns(seen);
+        let is_usable = seen.window.wall_ns > 0;
+        self.window.length_ns += seen.dt_ns;
+        self.window.turns += seen.waits.runs;
+        self.window.delay_ns += seen.waits.wait_ns;
+        self.window.cpu_ns += main_ns;
+        self.is_sound &= is_usable && self.is_written;
+        if self.window.length_ns < WINDOW_NS {
+            return;
+        }
+        let arm = if self.is_low { Arm::Low } else { Arm::High };
+        let window = match self.is_sound {
+            true => self.window.at(arm),
+            false => self.window.void(),
+        };
+        self.begin_window();
+        self.window_ended(&window, seen.now_ns);
+    }
+
+    fn begin_window(&mut self) {
+        self.window = Window::default();
+        self.is_sound = true;
+    }
+
+    fn window_ended(&mut self, window: &Window, now_ns: u64) {
+        let aim_ppm = self.asked.map_or(0, |(aim_ppm, _)| aim_ppm);
+        let config = Config {
+            aim_ppm,
+            ..Config::default()
+        };
+        // The clock is a seed that work on the machine cannot foresee, and the simulator's clock is the same in each run.
+        let law = self.law.get_or_insert_with(|| Harm::new(config, now_ns));
+        let us = window.length_ns / 1_000;
+        match self.search.stage() {
+            Stage::Measuring => {
+                law.step(window);
+                if let Some(finding) = finding(law, aim_ppm) {
+                    let next = self.search.found(finding);
+                    self.go_on(finding, next);
+                }
+            }
+            Stage::Fit => {
+                let learns = law.learns();
+                law.step(window);
+                if law.learns() != learns {
+                    self.search.drifted();
+                    self.fit_law = None;
+                } else if !law.learning() && law.held() == Arm::Low {
+                    // What was taken for fit by an estimate is not, now that more is known.
+                    let finding = harms(law);
+                    let next = self.search.found(finding);
+                    self.go_on(finding, next);
+                } else if self.search.passed(us) {
+                    self.fit_law = Some(*law);
+                    law.restart();
+                }
+            }
+            Stage::Most | Stage::Unknown => {
+                if self.search.passed(us) {
+                    law.restart();
+                }
+            }
+        }
+        let is_held = matches!(self.search.stage(), Stage::Most | Stage::Unknown);
+        let arm = self.law.as_ref().map_or(Arm::High, Harm::arm);
+        self.is_low = !is_held && arm == Arm::Low;
+    }
+
+    fn go_on(&mut self, finding: Finding, next: Next) {
+        let Some(law) = &mut self.law else { return };
+        match next {
+            Next::Hold => {}
+            Next::Measure => {
+                if finding == Finding::Fit {
+                    self.fit_law = Some(*law);
+                }
+                law.restart();
+            }
+            Next::Return => match self.fit_law.take() {
+                Some(fit) => *law = fit,
+                None => law.restart(),
+            },
+        }
+    }
+}
+
+/// Main's CPU time in the window.
+fn main_ns(seen: &Seen) -> u64 {
+    let window = &seen.window;
+    if seen.has_main {
+        window.main_ns
+    } else {
+        window.busy_ns.saturating_sub(window.side_ns)
+    }
+}
+
+fn harms(law: &Harm) -> Finding {
+    Finding::Harms {
+        ratio_ppm: law.ratio_ppm(),
+    }
+}
+
+/// What the law of harm has come to, if it has.
+fn finding(law: &Harm, aim_ppm: u32) -> Option<Finding> {
+    match (law.wish(), law.verdict()) {
+        (Wish::Raise, _) => Some(harms(law)),
+        (Wish::Lower, _) => Some(Finding::Fit),
+        (Wish::Hold, Verdict::Found) if !law.learning() || law.pairs() >= PAIRS_MAX => {
+            let is_fit = law.ratio_ppm() <= NO_HARM_PPM + aim_ppm;
+            Some(if is_fit { Finding::Fit } else { harms(law) })
+        }
+        (Wish::Hold, Verdict::None) if !law.learning() => Some(Finding::Fit),
+        (Wish::Hold, Verdict::Unknown(_)) if !law.learning() => Some(Finding::Unknown),
+        (Wish::Hold, _) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

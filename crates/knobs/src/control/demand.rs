@@ -1,0 +1,37 @@
+//! What all gates together ask of the machine.
+
+use tidegate_law::HeadroomTerms;
+
+use super::Objective;
+use crate::domain::Domain;
+
+/// What all gates together ask of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Idle to keep, machine-wide.
+    pub headroom_ppm: u32,
+    /// No gate names a headroom: it is found, with this much harm accepted. The above then holds where harm cannot be told.
+    pub harm_aim_ppm: Option<u32>,
+    /// No gate asks for any machine-wide (not even for 0 %): side work is limited by the domains alone.
+    pub domains_only: bool,
+    /// Where idle is kept on a part of the machine.
+    pub domains: Vec<Domain>,
+    /// CPUs of side work that are in no domain kept by the cpuset.
+    pub outside_cpus: u32,
+    /// Who asked for it.
+    pub headroom_from: String,
+    /// What side work gets at least.
+    pub tolerance_ppm: u32,
+    /// How long main may wait to run, if anybody said: then headroom is found on top of what is asked.
+    pub objective: Option<Objective>,
+}
+
+impl Demand {
+    /// The terms of a law that is asked to keep this much, and what an objective adds.
+    pub(super) fn terms(&self, asked_ppm: u32, extra_ppm: u32) -> HeadroomTerms {
+        HeadroomTerms {
+            headroom_ppm: asked_ppm.saturating_add(extra_ppm).min(1_000_000),
+            tolerance_ppm: self.tolerance_ppm,
+        }
+    }
+}
