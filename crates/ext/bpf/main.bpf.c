@@ -199,8 +199,7 @@ int dispatch_own(s32 cpu, u32 llc, u32 kind, u64 now)
 		return 0;
 	if (!(limits_used && limit_throttle_first(pinned, cpu, now)) && pick_take(pinned, cpu))
 		return 1;
-	return !(limits_used && limit_throttle_first(narrow, cpu, now)) &&
-	       pick_take(narrow, cpu);
+	return !(limits_used && limit_throttle_first(narrow, cpu, now)) && pick_take(narrow, cpu);
 }
 
 /* The first of a kind, of this cache and then of others; true: a task runs. */

@@ -85,8 +85,7 @@ INLINE bool starvation_is_own(u64 dsq, u32 cpu)
  */
 u32 starvation_stuck_reader(struct task_ctx *t NONNULL, u64 dsq, u32 cpu, u32 reads, u64 now)
 {
-	return reads && tg_sub0(now, t->since_ns) >= RCU_READER_NS &&
-	       starvation_is_own(dsq, cpu);
+	return reads && tg_sub0(now, t->since_ns) >= RCU_READER_NS && starvation_is_own(dsq, cpu);
 }
 
 /* One queue of a run queue. True: a task waits in it. */

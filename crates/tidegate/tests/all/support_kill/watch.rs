@@ -69,12 +69,7 @@ impl Limit {
         self.rate_ucpu() == Some(self.floor_ucpu)
     }
 
-    /// Has a quota, and is in the idle class or at no more than the tolerance.
-    pub fn is_bounded(&self) -> bool {
-        self.wrong().is_none()
-    }
-
-    /// What is wrong just now. Out of the idle class is right only at the tolerance (where the agent helps side work
+    /// What is wrong just now, where side work is to have a quota and be in the idle class. Out of the idle class is right only at the tolerance (where the agent helps side work
     /// that starves); since the files cannot be read at one instant, idle is read before and after.
     pub fn wrong(&self) -> Option<String> {
         let idle_before = Limit::text(&self.idle);
