@@ -287,7 +287,10 @@ fn test_cpu(tree: &mut Tree, work: &Path) -> Result<(), VmError> {
         .args(["-O2", "-static", "-w", "-I..", "-Ilib/include", "-o"])
         .arg(std::path::absolute(&program).unwrap_or(program.clone()))
         .args(["test_cpu.c", "lib/cgroup_util.c"]);
-    output(&mut compile, "compile the kernel's test of cgroups' CPU files")?;
+    output(
+        &mut compile,
+        "compile the kernel's test of cgroups' CPU files",
+    )?;
     tree.copy(&format!("bin/{TEST_CPU}"), &program)
 }
 
