@@ -74,10 +74,13 @@ fn found_headroom(outcome: &Outcome) -> Option<String> {
         (_, Some(first_ns)) => format!("found first after {:.0} s", first_ns as f64 / S),
         (_, None) => "not found yet".to_owned(),
     };
+    let point = match outcome.label() {
+        label if label.is_empty() => label,
+        label => format!(" ({label})"),
+    };
     let low_s = found.low_ns as f64 / S;
     Some(format!(
-        "headroom = auto {}: {:.0} % at the end, {when}{harm}; side work was held at its tolerance for {low_s:.0} s to compare.",
-        outcome.label(),
+        "headroom = auto{point}: {:.0} % at the end, {when}{harm}; side work was held at its tolerance for {low_s:.0} s to compare.",
         pct(found.level_ppm),
     ))
 }
