@@ -4,8 +4,8 @@
 //! cargo run --release -p tidegate-lab --example nginx-encode -- \
 //!     [--tidegate target/release/tidegate] [--rate 133] [--rounds 3] [--seconds 20] [--settle 10] [--arms alone,idle,30,20]
 //! ```
-//! Arms: `alone` (no encode), `plain` (as people start it), `idle` (`cpu.idle` by hand), or a headroom in percent (Tidegate): `30`;
-//! `m30` without the encode, `s30` with nginx in no gate.
+//! Arms: `alone` (no encode), `plain` (as people start it), `idle` (`cpu.idle` by hand), or a headroom (Tidegate): `30`, or `auto`,
+//! which is measured once it is found; `m30` without the encode, `s30` with nginx in no gate.
 //! Needs root, nginx and ffmpeg. Every figure is read from outside: latencies from the scheduled arrival, CPU time and run
 //! delay from the tasks' own schedstat. Rounds are interleaved; the table at the end has medians over the rounds, and ratios to
 //! `alone` in the same round.
@@ -163,24 +163,33 @@ impl Drop for Running {
     }
 }
 
+/// The headroom of a Tidegate arm, in percent; `None` is to be found.
+fn headroom_of(arm: &str) -> Option<Option<u32>> {
+    match arm.trim_start_matches(['m', 's']) {
+        "auto" => Some(None),
+        number => number.parse().ok().map(Some),
+    }
+}
+
 /// What is started as main and as side work in this arm.
-fn commands(o: &Options, arm: &str, headroom: Option<u32>, dir: &Path) -> [Vec<String>; 2] {
+fn commands(o: &Options, arm: &str, dir: &Path) -> [Vec<String>; 2] {
     let words = |text: &str| -> Vec<String> { text.split(' ').map(String::from).collect() };
     let root = dir.display();
     let mut main = words(&format!("nginx -e {root}/error.log -c {root}/nginx.conf"));
     let mut side = words(
         "ffmpeg -v error -nostdin -f lavfi -i testsrc2=s=1280x720:r=30 -c:v libx264 -f null -",
     );
-    let Some(headroom) = headroom else {
+    let Some(headroom) = headroom_of(arm) else {
         return [main, side];
     };
+    let headroom = headroom.map_or("auto".to_owned(), |percent| format!("{percent}%"));
     let tidegate = o.tidegate.display().to_string();
     let gate = |class: &str, words: &mut Vec<String>, more: &[String]| {
         let run = [&tidegate, "run", class].map(String::from);
         let command = std::mem::take(words);
         *words = [&run[..], more, &["--".to_owned()], &command].concat();
     };
-    let headroom = ["--headroom".to_owned(), format!("{headroom}%")];
+    let headroom = ["--headroom".to_owned(), headroom];
     if arm.starts_with('s') {
         gate("--side", &mut side, &headroom);
     } else {
@@ -190,9 +199,34 @@ fn commands(o: &Options, arm: &str, headroom: Option<u32>, dir: &Path) -> [Vec<S
     [main, side]
 }
 
+/// How long the search for a headroom may take.
+const SEARCH_MAX: Duration = Duration::from_secs(400);
+
+/// Waits until the headroom is found, and says which it is.
+fn found(o: &Options) -> Result<u32, Any> {
+    let began = Instant::now();
+    loop {
+        thread::sleep(Duration::from_secs(1));
+        let output = Command::new(&o.tidegate)
+            .args(["status", "--json"])
+            .output()?;
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let harm = &status["harm"];
+        let state = harm["state"].as_str().unwrap_or("none");
+        let is_found = ["known", "most", "unknown"].contains(&state);
+        if is_found || began.elapsed() > SEARCH_MAX {
+            println!(
+                "  auto after {:.0?}: {state}: {}",
+                began.elapsed(),
+                harm["sentence"]
+            );
+            return Ok(harm["level_pct"].as_f64().unwrap_or(0.0) as u32);
+        }
+    }
+}
+
 fn measure(o: &Options, arm: &str, dir: &Path, seed: u64) -> Result<Seen, Any> {
-    let headroom: Option<u32> = arm.trim_start_matches(['m', 's']).parse().ok();
-    let [main_words, side_words] = commands(o, arm, headroom, dir);
+    let [main_words, side_words] = commands(o, arm, dir);
     let main = Running(spawn(&main_words, None)?);
     wait_for_port()?;
     let idle_group = Path::new(CPU_CGROUP).join("nginx-encode-idle");
@@ -208,6 +242,10 @@ fn measure(o: &Options, arm: &str, dir: &Path, seed: u64) -> Result<Seen, Any> {
         )?)),
     };
     let load = Load::start(o.rate, seed);
+    let headroom = match headroom_of(arm) {
+        Some(None) => Some(found(o)?),
+        named => named.flatten(),
+    };
     thread::sleep(Duration::from_secs_f64(o.settle));
     load.clear();
     let main_pids = family(main.0.id());

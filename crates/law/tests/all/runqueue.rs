@@ -353,9 +353,36 @@ fn a_member_far_from_the_mean_moves_it_by_the_distance_that_is_counted() {
     }
 }
 
+/// Members of one weight, and the CPUs that serve them: what is pulled is not pulled back, and the run queue that pulls has no more
+/// to do for each of its CPUs than the other had.
+fn check_pull(weight: u64, (own, own_cpus): (u64, u64), (other, cpus): (u64, u64)) {
+    if !pulls((weight * own, own_cpus), (weight * other, cpus, other)) {
+        return;
+    }
+    let case = format!("{own} on {own_cpus} CPUs pull from {other} on {cpus}");
+    assert!(other > 0, "{case}");
+    let back = pulls(
+        (weight * (other - 1), cpus),
+        (weight * (own + 1), own_cpus, own + 1),
+    );
+    assert!(!back || cpus == 0, "pulled back: {case}");
+    assert!(
+        load(weight * (own + 1), own_cpus) <= load(weight * other, cpus),
+        "{case}"
+    );
+}
+
+/// Where the two have nearly the same to do, which numbers at random seldom are.
+#[test]
+fn a_pull_between_small_run_queues_is_final() {
+    for (own, other) in (0..12).flat_map(|own| (0..12).map(move |other| (own, other))) {
+        for (own_cpus, cpus) in (1..5).flat_map(|own| (0..5).map(move |cpus| (own, cpus))) {
+            check_pull(1 << 16, (own, own_cpus), (other, cpus));
+        }
+    }
+}
+
 proptest! {
-    /// Tasks of one weight: what is pulled is not pulled back, and the run queue that pulls has no more to do for each of its CPUs
-    /// than the other had.
     #[test]
     fn a_pull_evens_out_and_is_final(
         // Below the number of CPUs, a weight for each of them rounds to nothing.
@@ -365,13 +392,7 @@ proptest! {
         own_cpus in 1_u64..64,
         cpus in 0_u64..64,
     ) {
-        let pulled = pulls((weight * own, own_cpus), (weight * other, cpus, other));
-        if pulled {
-            prop_assert!(other > 0);
-            let back = pulls((weight * (other - 1), cpus), (weight * (own + 1), own_cpus, own + 1));
-            prop_assert!(!back || cpus == 0, "pulled back");
-            prop_assert!(load(weight * (own + 1), own_cpus) <= load(weight * other, cpus));
-        }
+        check_pull(weight, (own, own_cpus), (other, cpus));
         // Members that no CPU runs, beside one that has work for each of its CPUs, are pulled until none is left.
         if other > 0 {
             prop_assert!(pulls((weight * own, own_cpus), (weight * other, 0, other)));
