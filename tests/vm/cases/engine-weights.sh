@@ -11,7 +11,7 @@ gate_soon $heavy $SIDE
 sleep 3
 light_group=$(cgroup_of $light | cut -c 2-)
 heavy_group=$(cgroup_of $heavy | cut -c 2-)
-seen 5 "$light_group" "$heavy_group"
+seen 10 "$light_group" "$heavy_group"
 measure weight_100 "$(of "$light_group")" %
 measure weight_300 "$(of "$heavy_group")" %
 within "idle" "$(of idle)" 29 31
