@@ -60,18 +60,12 @@ pub(crate) fn demand_of(runtime: &Runtime, gates: &[Gate]) -> Demand {
         let since = empty.iter().find(|(empty, _)| empty == group);
         since.is_none_or(|(_, since_ns)| now_ns.saturating_sub(*since_ns) < VACANT_NS)
     };
-    let mut demand = demand(gates.iter(), &runtime.settings);
-    let without = crate::gates::demand(
-        gates.iter().filter(|gate| has_tasks(gate)),
-        &runtime.settings,
-    );
-    // Never more than with it: the machine's default may be above what the gate asks for.
-    if without.headroom_ppm < demand.headroom_ppm {
-        demand = Demand {
-            tolerance_ppm: demand.tolerance_ppm,
-            ..without
-        };
-    }
+    let with_tasks = gates.iter().filter(|gate| has_tasks(gate));
+    let mut demand = Demand {
+        // A promise to side work, whichever main is there.
+        tolerance_ppm: demand(gates.iter(), &runtime.settings).tolerance_ppm,
+        ..demand(with_tasks, &runtime.settings)
+    };
     let asked: Vec<Asked> = named()
         .filter(|(gate, _)| has_tasks(gate))
         .map(|(gate, headroom_ppm)| Asked {

@@ -7,6 +7,7 @@ use tidegate_knobs::control::{AutoState, Found};
 pub(super) fn harm_view(found: &Found) -> HarmView {
     let state = match found.state {
         AutoState::NoSide => "no side work",
+        AutoState::NoRoom => "no room",
         AutoState::NoMain => "no main work",
         AutoState::Learning => "learning",
         AutoState::Known => "known",
@@ -41,11 +42,14 @@ fn sentence(found: &Found) -> String {
     };
     match found.state {
         AutoState::NoSide => {
-            "side work uses hardly more than its tolerance, so there is nothing to measure"
+            "side work uses little more than its tolerance, so there is nothing to measure"
                 .to_owned()
         }
         AutoState::NoMain => format!(
-            "main has hardly anything to do, so there is nothing to measure; {level:.0} % of headroom meanwhile{idle_class}"
+            "main is almost idle, so there is nothing to measure; {level:.0} % of headroom meanwhile{idle_class}"
+        ),
+        AutoState::NoRoom => format!(
+            "main and {level:.0} % of headroom leave side work little more than its tolerance; a lower level is tried next"
         ),
         AutoState::Learning => about(format!(
             "measuring at {level:.0} % of headroom{idle_class}: half of the time side work is held at its tolerance, to compare"
@@ -57,7 +61,7 @@ fn sentence(found: &Found) -> String {
             "that is above {aim} % even at {level:.0} % of headroom, the most that is tried; more can be named, as in headroom = 80%"
         )),
         AutoState::Unknown(why) => format!(
-            "it cannot be told what side work costs main ({why}): default_headroom is in force ({level:.0} %)"
+            "it cannot be told what side work costs main ({why}): {level:.0} % of headroom is in force"
         ),
     }
 }
@@ -103,7 +107,7 @@ mod tests {
     fn why_it_is_not_known_is_told() {
         assert_eq!(
             said(AutoState::Unknown("drift"), 200_000, None),
-            "it cannot be told what side work costs main (drift): default_headroom is in force (20 %)"
+            "it cannot be told what side work costs main (drift): 20 % of headroom is in force"
         );
     }
 }

@@ -19,6 +19,12 @@ use activity::Activity;
 pub use search::Stage;
 use search::{Finding, Next, Search};
 
+/// Main's CPU time cannot grow by more from shared cores and cold caches: what grows by more is work that side work itself brings.
+const CAUSED_TIMES: u64 = 2;
+/// The headroom law leaves side work so little above its tolerance, in parts of the machine, that HIGH and LOW are the same.
+const ROOM_OF_MACHINE: u64 = 50;
+/// ... for this long: the level costs main nothing, and the search goes on.
+const ROOM_AFTER_NS: u64 = 4_000_000_000;
 /// A level that harms for sure, by about the aim, is not measured for longer: the estimate decides. At this many pairs the law of
 /// harm has its fourth look, a minute and a half after the first; more would narrow the interval by less than a half.
 const PAIRS_MAX: u32 = 104;
@@ -53,15 +59,17 @@ pub(super) struct Seen {
 /// What is known of the level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is no side work, or it uses hardly more than its tolerance.
+    /// There is no side work, or it wants little more than its tolerance.
     NoSide,
+    /// Main leaves side work little more than its tolerance at this level, which therefore costs main nothing.
+    NoRoom,
     /// Main has hardly anything to do.
     NoMain,
     /// It is being measured.
     Learning,
     /// It is within the aim, and the one below is not.
     Known,
-    /// It harms, and is the highest that is tried.
+    /// Harmful even at the highest level that is tried.
     Most,
     /// Harm cannot be told, for this reason; the machine's default is in force.
     Unknown(&'static str),
@@ -104,6 +112,12 @@ pub(super) struct Auto {
     is_written: bool,
     /// What the headroom law gives, in LOW as well.
     given_ucpu: u64,
+    /// Side work was left no room for so long.
+    no_room_ns: u64,
+    /// Main's CPU time and the time itself in LOW and in HIGH, since the law began with this level.
+    main_use: [(u64, u64); 2],
+    /// Main's work turned out to be caused by side work.
+    is_caused: bool,
 }
 
 impl Default for Auto {
@@ -122,6 +136,9 @@ impl Default for Auto {
             was_low: false,
             is_written: false,
             given_ucpu: 0,
+            no_room_ns: 0,
+            main_use: [(0, 0); 2],
+            is_caused: false,
         }
     }
 }
@@ -236,10 +253,14 @@ impl Auto {
         match self.search.stage() {
             Stage::Fit => State::Known,
             Stage::Most => State::Most,
+            Stage::Unknown if self.is_caused => {
+                State::Unknown("main's work grows with side work, which seems to cause it")
+            }
             Stage::Unknown => State::Unknown(match self.law.as_ref().map(Harm::verdict) {
                 Some(Verdict::Unknown(reason)) => reason.as_str(),
                 _ => "too little data",
             }),
+            Stage::Measuring if self.no_room_ns > 0 => State::NoRoom,
             Stage::Measuring if self.activity.side() => State::Learning,
             Stage::Measuring => State::NoSide,
         }
@@ -251,8 +272,10 @@ impl Auto {
         if !learns {
             self.is_low = false;
             self.begin_window();
+            self.wait(seen);
             return;
         }
+        self.no_room_ns = 0;
         let main_ns = main_ns(seen);
         let is_usable = seen.window.wall_ns > 0;
         self.window.length_ns += seen.dt_ns;
@@ -268,8 +291,51 @@ impl Auto {
             true => self.window.at(arm),
             false => self.window.void(),
         };
+        if self.is_sound {
+            let (used_ns, time_ns) = &mut self.main_use[usize::from(!self.is_low)];
+            *used_ns += self.window.cpu_ns;
+            *time_ns += self.window.length_ns;
+        }
         self.begin_window();
         self.window_ended(&window, seen.now_ns);
+    }
+
+    /// Nothing can be compared. Side work that may not have more, though main has work, costs it nothing at this level: lower ones are
+    /// tried. What is held is held no longer for that.
+    fn wait(&mut self, seen: &Seen) {
+        let room_ucpu = self.given_ucpu.saturating_sub(seen.floor_ucpu);
+        let is_full = room_ucpu <= u64::from(seen.cpus) * 1_000_000 / ROOM_OF_MACHINE;
+        let blocked = seen.has_side && self.tells_waits && self.activity.main() && is_full;
+        self.no_room_ns = match blocked {
+            true => self.no_room_ns + seen.dt_ns,
+            false => 0,
+        };
+        if self.search.stage() != Stage::Measuring {
+            if self.search.passed(seen.dt_ns / 1_000) {
+                self.begin_level();
+            }
+        } else if self.no_room_ns >= ROOM_AFTER_NS {
+            self.no_room_ns = 0;
+            let next = self.search.found(Finding::Fit);
+            self.go_on(Finding::Fit, next);
+        }
+    }
+
+    /// The law begins again.
+    fn begin_level(&mut self) {
+        self.main_use = [(0, 0); 2];
+        self.is_caused = false;
+        if let Some(law) = &mut self.law {
+            law.restart();
+        }
+    }
+
+    /// Harm that is more than CPUs can do to each other: main does work for side work, and has more to do the more that runs.
+    fn is_caused(&self) -> bool {
+        let [(low_ns, low_time_ns), (high_ns, high_time_ns)] = self
+            .main_use
+            .map(|(used, time)| (u128::from(used), u128::from(time)));
+        low_time_ns > 0 && high_ns * low_time_ns > u128::from(CAUSED_TIMES) * low_ns * high_time_ns
     }
 
     fn begin_window(&mut self) {
@@ -289,7 +355,12 @@ impl Auto {
         match self.search.stage() {
             Stage::Measuring => {
                 law.step(window);
-                if let Some(finding) = finding(law, aim_ppm) {
+                let found = finding(law, aim_ppm);
+                let caused = matches!(found, Some(Finding::Harms { .. })) && self.is_caused();
+                if let Some(finding) =
+                    found.map(|found| if caused { Finding::Unknown } else { found })
+                {
+                    self.is_caused = caused;
                     let next = self.search.found(finding);
                     self.go_on(finding, next);
                 }
@@ -301,18 +372,18 @@ impl Auto {
                     self.search.drifted();
                     self.fit_law = None;
                 } else if !law.learning() && law.held() == Arm::Low {
-                    // What was taken for fit by an estimate is not, now that more is known.
-                    let finding = harms(law);
+                    // What was taken for fit by an estimate is judged again, now that more is known.
+                    let finding = finding(law, aim_ppm).unwrap_or(Finding::Unknown);
                     let next = self.search.found(finding);
                     self.go_on(finding, next);
                 } else if self.search.passed(us) {
                     self.fit_law = Some(*law);
-                    law.restart();
+                    self.begin_level();
                 }
             }
             Stage::Most | Stage::Unknown => {
                 if self.search.passed(us) {
-                    law.restart();
+                    self.begin_level();
                 }
             }
         }
@@ -322,18 +393,17 @@ impl Auto {
     }
 
     fn go_on(&mut self, finding: Finding, next: Next) {
-        let Some(law) = &mut self.law else { return };
         match next {
             Next::Hold => {}
             Next::Measure => {
                 if finding == Finding::Fit {
-                    self.fit_law = Some(*law);
+                    self.fit_law = self.law;
                 }
-                law.restart();
+                self.begin_level();
             }
             Next::Return => match self.fit_law.take() {
-                Some(fit) => *law = fit,
-                None => law.restart(),
+                Some(fit) => self.law = Some(fit),
+                None => self.begin_level(),
             },
         }
     }

@@ -88,9 +88,9 @@ impl Search {
         self.level_pct
     }
 
-    /// The level that is known to be fit; else the one that is tried.
+    /// The level that is known to be fit; 0 where none is.
     pub fn known_pct(&self) -> u32 {
-        self.fit_pct.unwrap_or(self.level_pct)
+        self.fit_pct.unwrap_or(0)
     }
 
     /// What is known of it.

@@ -18,6 +18,10 @@ struct Bed {
     written: bool,
     /// Time at the tolerance.
     low_ns: u64,
+    /// What the headroom law finds main to use, of which and of the headroom side work has the rest; none: side work has one CPU.
+    main_ucpu: Option<u64>,
+    /// Beside side work main has so many times as much to do.
+    brings: u64,
 }
 
 impl Bed {
@@ -34,7 +38,20 @@ impl Bed {
             side: true,
             written: true,
             low_ns: 0,
+            main_ucpu: None,
+            brings: 1,
         }
+    }
+
+    fn given_ucpu(&self, level_ppm: u32) -> u64 {
+        let Some(main_ucpu) = self.main_ucpu else {
+            return 1_000_000;
+        };
+        let machine_ucpu = u64::from(CPUS) * 1_000_000;
+        let kept_ucpu = machine_ucpu * u64::from(level_ppm) / 1_000_000;
+        machine_ucpu
+            .saturating_sub(kept_ucpu + main_ucpu)
+            .max(20_000)
     }
 
     /// From 0.5 to 1.5, so that a pair of blocks is as noisy as main is.
@@ -56,12 +73,14 @@ impl Bed {
             } else {
                 ratio_ppm(level_ppm)
             };
-            let base_ppm = self.main_ppm * self.noise_ppm() / 1_000_000;
+            let given_ucpu = self.given_ucpu(level_ppm);
+            let brings = if is_low { 1 } else { self.brings };
+            let base_ppm = brings * self.main_ppm * self.noise_ppm() / 1_000_000;
             let part_ns = |ppm: u64| STEP_NS * ppm / 1_000_000;
             let side_ppm = match (self.side, is_low) {
                 (false, _) => 0,
                 (true, true) => 20_000,
-                (true, false) => 1_000_000,
+                (true, false) => given_ucpu,
             };
             let (cpu_ns, side_ns) = (part_ns(base_ppm), part_ns(side_ppm));
             let seen = Seen {
@@ -88,12 +107,13 @@ impl Bed {
             };
             self.auto.step(&seen);
             let decision = self.auto.hold(HeadroomDecision {
-                allowance_ucpu: 1_000_000,
+                allowance_ucpu: given_ucpu,
                 floor_ucpu: 20_000,
                 reason: Reason::Track,
                 ..HeadroomDecision::default()
             });
-            assert_eq!(decision.allowance_ucpu == 20_000, self.auto.is_low());
+            let at_floor = self.auto.is_low() || given_ucpu == 20_000;
+            assert_eq!(decision.allowance_ucpu == 20_000, at_floor);
             self.low_ns += if self.auto.is_low() { STEP_NS } else { 0 };
             self.auto.written(self.written);
         }
@@ -312,4 +332,47 @@ fn what_the_headroom_law_learns_while_side_work_is_held_is_right() {
             "no step of main: {contend_ppm}"
         );
     }
+}
+
+/// Main takes 45 % of the machine: 60 % of headroom leave side work nothing but its tolerance, where nothing can be compared.
+#[test]
+fn a_level_that_leaves_side_work_no_room_is_not_held() {
+    let mut bed = Bed::new();
+    (bed.main_ucpu, bed.main_ppm) = (Some(900_000), 900_000);
+    // Harmful up to 45 %.
+    bed.run(900, |level_ppm| {
+        if level_ppm > 450_000 {
+            1_000_000
+        } else {
+            1_600_000
+        }
+    });
+    let (level_ppm, state) = bed.found();
+    assert_eq!((level_ppm, state), (500_000, State::Known));
+}
+
+#[test]
+fn a_main_that_fills_the_machine_stops_no_search() {
+    let mut bed = Bed::new();
+    (bed.main_ucpu, bed.main_ppm) = (Some(1_980_000), 1_980_000);
+    bed.run(30, none);
+    assert_eq!(
+        bed.found(),
+        (0, State::Known),
+        "side work has its tolerance at any level"
+    );
+}
+
+/// The other end of a pipe: main has ten times as much to do beside side work.
+#[test]
+fn work_that_side_work_brings_is_no_harm() {
+    let mut bed = Bed::new();
+    (bed.has_main, bed.main_ppm, bed.brings) = (false, 200_000, 10);
+    bed.run(60, none);
+    let (level_ppm, state) = bed.found();
+    assert!(
+        matches!(state, State::Unknown(why) if why.contains("seems to cause it")),
+        "{state:?}"
+    );
+    assert_eq!(level_ppm, 200_000, "the default");
 }
