@@ -31,7 +31,7 @@ pub fn check(all: &[(PathBuf, String)]) -> Vec<Problem> {
         let is_page = path.extension().is_some_and(|extension| extension == "md");
         if is_page && words::persons(text) > 0 {
             problems.push(format!(
-                "{name}: whoever, somebody, nobody or anew: let the thing be the subject"
+                "{name}: a replaced word for a person or a time: let the thing be the subject"
             ));
         }
         let lines = text.lines().count();

@@ -168,7 +168,7 @@ impl Auto {
         let unknown = !self.tells_waits || self.search.stage() == Stage::Unknown;
         Some(match (unknown, self.activity.main()) {
             (true, true) => level_ppm.max(default_ppm),
-            // Nobody is there to be harmed.
+            // There is no main to harm.
             (true, false) => 0,
             (false, true) => level_ppm,
             (false, false) => self.search.known_pct() * PPM_PER_PCT,
@@ -319,8 +319,7 @@ impl Auto {
             }
         } else if self.no_room_ns >= ROOM_AFTER_NS {
             self.no_room_ns = 0;
-            let next = self.search.found(Finding::Fit);
-            self.go_on(Finding::Fit, next);
+            self.go_on(Finding::Fit);
         }
     }
 
@@ -365,8 +364,7 @@ impl Auto {
                     found.map(|found| if caused { Finding::Unknown } else { found })
                 {
                     self.is_caused = caused;
-                    let next = self.search.found(finding);
-                    self.go_on(finding, next);
+                    self.go_on(finding);
                 }
             }
             Stage::Fit => {
@@ -378,8 +376,7 @@ impl Auto {
                 } else if !law.learning() && law.held() == Arm::Low {
                     // What was taken for fit by an estimate is judged again, now that more is known.
                     let finding = finding(law, aim_ppm).unwrap_or(Finding::Unknown);
-                    let next = self.search.found(finding);
-                    self.go_on(finding, next);
+                    self.go_on(finding);
                 } else if self.search.passed(us) {
                     self.fit_law = Some(*law);
                     self.begin_level();
@@ -396,8 +393,8 @@ impl Auto {
         self.is_low = !is_held && arm == Arm::Low;
     }
 
-    fn go_on(&mut self, finding: Finding, next: Next) {
-        match next {
+    fn go_on(&mut self, finding: Finding) {
+        match self.search.found(finding) {
             Next::Hold => {}
             Next::Measure => {
                 if finding == Finding::Fit {

@@ -22,7 +22,7 @@ pub struct Demand {
     pub headroom_from: String,
     /// What side work gets at least.
     pub tolerance_ppm: u32,
-    /// How long main may wait to run, if anybody said: then headroom is found on top of what is asked.
+    /// How long main may wait to run, where an objective says so: then headroom is found on top of what is asked.
     pub objective: Option<Objective>,
 }
 
