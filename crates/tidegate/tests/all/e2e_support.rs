@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use crate::common::{Background, Instance, describe, wait_for};
+use crate::support_kill::watch::Limit;
 use tidegate_kfs::{KernelFs, RealFs};
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::discover::discover;
@@ -88,8 +89,9 @@ fn side_work_is_idle_class_and_has_its_weight() {
     let (_side, group) = bed.sleeper("heavy", &["--side", "--weight", "300"]);
     assert_eq!(bed.groups.weight(&group).unwrap(), 300);
     let root = group.parent().unwrap();
-    if let Some(idle) = bed.groups.idle(&root).unwrap() {
-        assert!(idle, "cpu.idle of all side work");
+    if bed.groups.idle(&root).unwrap().is_some() {
+        let root = Limit::open(&bed.groups.dir(&root)).unwrap();
+        assert_eq!(root.wrong(), None, "all side work");
     }
 }
 

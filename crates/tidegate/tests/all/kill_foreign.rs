@@ -81,8 +81,9 @@ impl Group {
         Limit::open(&self.dir).unwrap()
     }
 
+    /// With a quota, and in the idle class unless it starves at the tolerance.
     fn is_limited(&self) -> bool {
-        self.limit().rate_ucpu().is_some()
+        self.limit().wrong().is_none()
     }
 
     fn is_restored(&self) -> bool {
@@ -173,9 +174,7 @@ impl Targets {
     }
 
     fn all_limited(&self) -> bool {
-        self.groups
-            .iter()
-            .all(|group| group.is_limited() && group.limit().is_idle())
+        self.groups.iter().all(|group| group.is_limited())
             && self.processes.iter().all(Process::is_lent)
     }
 
@@ -353,7 +352,7 @@ fn a_frozen_agent_is_stood_in_for_and_resumes() {
         wait("the process to be back", SOON, || !process.is_lent());
         drop(frozen);
         wait("the agent's own limits", SOON, || {
-            group.is_limited() && group.limit().is_idle() && process.is_lent()
+            group.is_limited() && process.is_lent()
         });
         assert_eq!(stage.agent(), Some(agent));
         stage.check();
@@ -361,9 +360,7 @@ fn a_frozen_agent_is_stood_in_for_and_resumes() {
     // And the death of an agent that is brought back.
     let dead = stage.kill_agent();
     stage.next_agent(dead);
-    wait("limits", SOON, || {
-        group.is_limited() && group.limit().is_idle() && process.is_lent()
-    });
+    wait("limits", SOON, || group.is_limited() && process.is_lent());
     stage.check();
     for target in [&of_group, &of_process] {
         stage.instance.ok(&["unset", target]);
