@@ -52,7 +52,7 @@ fn sentence(found: &Found) -> String {
             "main and {level:.0} % of headroom leave side work little more than its tolerance; a lower level is tried next"
         ),
         AutoState::Learning => about(format!(
-            "measuring at {level:.0} % of headroom{idle_class}: half of the time side work is held at its tolerance, to compare"
+            "measuring at {level:.0} % of headroom{idle_class}: at times side work is held at its tolerance, to compare"
         )),
         AutoState::Known => about(format!(
             "{level:.0} % of headroom{idle_class} is the least at which that is within {aim} %"
@@ -98,7 +98,7 @@ mod tests {
         );
         assert_eq!(
             said(AutoState::Learning, 0, None),
-            "measuring at 0 % of headroom (the idle class alone, without a quota): half of the time side work is held at its \
+            "measuring at 0 % of headroom (the idle class alone, without a quota): at times side work is held at its \
              tolerance, to compare"
         );
     }

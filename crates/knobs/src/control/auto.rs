@@ -31,6 +31,13 @@ const ROOM_AFTER_NS: u64 = 4_000_000_000;
 /// A level that harms for sure, by about the aim, is not measured for longer: the estimate decides. At this many pairs the law of
 /// harm has its fourth look, a minute and a half after the first; more would narrow the interval by less than a half.
 const PAIRS_MAX: u32 = 104;
+/// Most levels are told by the law's second look, half a minute after the first switch: half of side work's CPU is the price of that.
+const EARLY_PAIRS: u32 = 26;
+/// From then on side work has what the level leaves for this long after each pair of blocks (0.5 s each), so that it keeps 80 % of its
+/// CPU. The law is told nothing of this time.
+const REST_US: u64 = 1_500_000;
+/// ... and what side work left behind in it does not count, as after each switch between blocks.
+const AFTER_REST_US: u64 = 50_000;
 /// Steps are added up to windows of at least this much.
 const WINDOW_NS: u64 = 20_000_000;
 const NO_HARM_PPM: u32 = 1_000_000;
@@ -121,6 +128,10 @@ pub(super) struct Auto {
     main_use: [(u64, u64); 2],
     /// Main's work turned out to be caused by side work.
     is_caused: bool,
+    /// The pairs that the law had at the last rest, what is left of it, and what then does not count.
+    rested_pairs: u32,
+    rest_us: u64,
+    after_rest_us: u64,
 }
 
 impl Default for Auto {
@@ -142,6 +153,9 @@ impl Default for Auto {
             no_room_ns: 0,
             main_use: [(0, 0); 2],
             is_caused: false,
+            rested_pairs: 0,
+            rest_us: 0,
+            after_rest_us: 0,
         }
     }
 }
@@ -327,6 +341,7 @@ impl Auto {
     fn begin_level(&mut self) {
         self.main_use = [(0, 0); 2];
         self.is_caused = false;
+        (self.rested_pairs, self.rest_us, self.after_rest_us) = (0, 0, 0);
         if let Some(law) = &mut self.law {
             law.restart();
         }
@@ -356,8 +371,18 @@ impl Auto {
         let law = self.law.get_or_insert_with(|| Harm::new(config, now_ns));
         let us = window.length_ns / 1_000;
         match self.search.stage() {
+            Stage::Measuring if self.rest_us > 0 => {
+                self.rest_us = self.rest_us.saturating_sub(us);
+                // At a level that is as it was before the rest, the law has no guard of its own.
+                self.after_rest_us = AFTER_REST_US;
+            }
             Stage::Measuring => {
-                law.step(window);
+                law.step(&match self.after_rest_us {
+                    0 => *window,
+                    _ => window.void(),
+                });
+                self.after_rest_us = self.after_rest_us.saturating_sub(us);
+                let pairs = law.pairs();
                 let found = finding(law, aim_ppm);
                 let caused = matches!(found, Some(Finding::Harms { .. })) && self.is_caused();
                 if let Some(finding) =
@@ -365,6 +390,10 @@ impl Auto {
                 {
                     self.is_caused = caused;
                     self.go_on(finding);
+                } else if pairs != std::mem::replace(&mut self.rested_pairs, pairs)
+                    && pairs >= EARLY_PAIRS
+                {
+                    self.rest_us = REST_US;
                 }
             }
             Stage::Fit => {
@@ -390,7 +419,7 @@ impl Auto {
         }
         let is_held = matches!(self.search.stage(), Stage::Most | Stage::Unknown);
         let arm = self.law.as_ref().map_or(Arm::High, Harm::arm);
-        self.is_low = !is_held && arm == Arm::Low;
+        self.is_low = !is_held && self.rest_us == 0 && arm == Arm::Low;
     }
 
     fn go_on(&mut self, finding: Finding) {

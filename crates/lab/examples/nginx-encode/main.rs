@@ -3,9 +3,10 @@
 //! ```text
 //! cargo run --release -p tidegate-lab --example nginx-encode -- \
 //!     [--tidegate target/release/tidegate] [--rate 133] [--rounds 3] [--seconds 20] [--settle 10] [--arms alone,idle,30,20]
+//!     [--search 400]
 //! ```
 //! Arms: `alone` (no encode), `plain` (as people start it), `idle` (`cpu.idle` by hand), or a headroom (Tidegate): `30`, or `auto`,
-//! which is measured once it is found; `m30` without the encode, `s30` with nginx in no gate.
+//! which is measured once it is found, or after `--search` seconds; `m30` without the encode, `s30` with nginx in no gate.
 //! Needs root, nginx and ffmpeg. Every figure is read from outside: latencies from the scheduled arrival, CPU time and run
 //! delay from the tasks' own schedstat. Rounds are interleaved; the table at the end has medians over the rounds, and ratios to
 //! `alone` in the same round.
@@ -37,6 +38,7 @@ struct Options {
     rounds: usize,
     seconds: f64,
     settle: f64,
+    search: f64,
     arms: Vec<String>,
     seed: u64,
 }
@@ -68,6 +70,7 @@ fn options() -> Result<Options, Any> {
         rounds: 3,
         seconds: 20.0,
         settle: 10.0,
+        search: 400.0,
         arms: ["alone", "idle", "30", "20"].map(String::from).into(),
         seed: 1,
     };
@@ -80,6 +83,7 @@ fn options() -> Result<Options, Any> {
             "--rounds" => o.rounds = value()?.parse()?,
             "--seconds" => o.seconds = value()?.parse()?,
             "--settle" => o.settle = value()?.parse()?,
+            "--search" => o.search = value()?.parse()?,
             "--seed" => o.seed = value()?.parse()?,
             "--arms" => o.arms = value()?.split(',').map(String::from).collect(),
             other => return Err(format!("unknown argument {other}").into()),
@@ -199,9 +203,6 @@ fn commands(o: &Options, arm: &str, dir: &Path) -> [Vec<String>; 2] {
     [main, side]
 }
 
-/// How long the search for a headroom may take.
-const SEARCH_MAX: Duration = Duration::from_secs(400);
-
 /// Waits until the headroom is found, and says which it is.
 fn found(o: &Options) -> Result<u32, Any> {
     let began = Instant::now();
@@ -214,7 +215,7 @@ fn found(o: &Options) -> Result<u32, Any> {
         let harm = &status["harm"];
         let state = harm["state"].as_str().unwrap_or("none");
         let is_found = ["known", "most", "unknown"].contains(&state);
-        if is_found || began.elapsed() > SEARCH_MAX {
+        if is_found || began.elapsed().as_secs_f64() > o.search {
             println!(
                 "  auto after {:.0?}: {state}: {}",
                 began.elapsed(),

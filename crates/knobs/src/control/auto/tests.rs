@@ -166,6 +166,19 @@ fn with_harm_the_least_level_within_the_aim_is_found() {
 }
 
 #[test]
+fn side_work_keeps_most_of_its_cpu_where_a_level_takes_long() {
+    let mut bed = Bed::new();
+    // At the aim itself: nothing is told for minutes.
+    let at_the_aim = |_| 1_050_000;
+    bed.run(30, at_the_aim);
+    bed.low_ns = 0;
+    bed.run(150, at_the_aim);
+    assert_eq!(bed.found(), (0, State::Learning));
+    let low_ppm = bed.low_ns / 150 / 1_000;
+    assert!((190_000..=210_000).contains(&low_ppm), "{low_ppm} ppm");
+}
+
+#[test]
 fn where_every_level_harms_the_highest_is_held() {
     let mut bed = Bed::new();
     bed.run(400, |_| 1_700_000);
