@@ -8,16 +8,18 @@
 //! Nothing is learnt, and nothing is switched, while main or side work has hardly anything to do ([`activity`]).
 
 mod activity;
+mod rest;
 mod search;
+mod seen;
 
 use tidegate_law::harm::{Arm, Config, Harm, Verdict, Window, Wish};
 use tidegate_law::{HeadroomDecision, Reason};
 
-use super::meter::Use;
-use crate::sense::Waits;
 use activity::Activity;
+use rest::Rest;
 pub use search::Stage;
 use search::{Finding, Next, Search};
+pub(super) use seen::Seen;
 
 /// What is not told of a level by then is not told: side work has half of its CPU meanwhile. (The law's own 300 s narrow the interval
 /// by a third.)
@@ -31,40 +33,10 @@ const ROOM_AFTER_NS: u64 = 4_000_000_000;
 /// A level that harms for sure, by about the aim, is not measured for longer: the estimate decides. At this many pairs the law of
 /// harm has its fourth look, a minute and a half after the first; more would narrow the interval by less than a half.
 const PAIRS_MAX: u32 = 104;
-/// Most levels are told by the law's second look, half a minute after the first switch: half of side work's CPU is the price of that.
-const EARLY_PAIRS: u32 = 26;
-/// From then on side work has what the level leaves for this long after each pair of blocks (0.5 s each), so that it keeps 80 % of its
-/// CPU. The law is told nothing of this time.
-const REST_US: u64 = 1_500_000;
-/// ... and what side work left behind in it does not count, as after each switch between blocks.
-const AFTER_REST_US: u64 = 50_000;
 /// Steps are added up to windows of at least this much.
 const WINDOW_NS: u64 = 20_000_000;
 const NO_HARM_PPM: u32 = 1_000_000;
 const PPM_PER_PCT: u32 = 10_000;
-
-/// What one control step saw.
-#[derive(Clone, Debug)]
-pub(super) struct Seen {
-    /// When.
-    pub now_ns: u64,
-    /// Time since the step before.
-    pub dt_ns: u64,
-    /// Use in it; of no time where the reading is not to be used.
-    pub window: Use,
-    /// Main's waits in it.
-    pub waits: Waits,
-    /// There are main groups; else all but side work is main.
-    pub has_main: bool,
-    /// The sensor tells waits.
-    pub tells_waits: bool,
-    /// There is side work to limit.
-    pub has_side: bool,
-    /// CPUs online.
-    pub cpus: u32,
-    /// What side work gets at least.
-    pub floor_ucpu: u64,
-}
 
 /// What is known of the level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,10 +100,7 @@ pub(super) struct Auto {
     main_use: [(u64, u64); 2],
     /// Main's work turned out to be caused by side work.
     is_caused: bool,
-    /// The pairs that the law had at the last rest, what is left of it, and what then does not count.
-    rested_pairs: u32,
-    rest_us: u64,
-    after_rest_us: u64,
+    rest: Rest,
 }
 
 impl Default for Auto {
@@ -153,9 +122,7 @@ impl Default for Auto {
             no_room_ns: 0,
             main_use: [(0, 0); 2],
             is_caused: false,
-            rested_pairs: 0,
-            rest_us: 0,
-            after_rest_us: 0,
+            rest: Rest::default(),
         }
     }
 }
@@ -293,7 +260,7 @@ impl Auto {
             return;
         }
         self.no_room_ns = 0;
-        let main_ns = main_ns(seen);
+        let main_ns = seen.main_ns();
         let is_usable = seen.window.wall_ns > 0;
         self.window.length_ns += seen.dt_ns;
         self.window.turns += seen.waits.runs;
@@ -341,7 +308,7 @@ impl Auto {
     fn begin_level(&mut self) {
         self.main_use = [(0, 0); 2];
         self.is_caused = false;
-        (self.rested_pairs, self.rest_us, self.after_rest_us) = (0, 0, 0);
+        self.rest = Rest::default();
         if let Some(law) = &mut self.law {
             law.restart();
         }
@@ -371,17 +338,9 @@ impl Auto {
         let law = self.law.get_or_insert_with(|| Harm::new(config, now_ns));
         let us = window.length_ns / 1_000;
         match self.search.stage() {
-            Stage::Measuring if self.rest_us > 0 => {
-                self.rest_us = self.rest_us.saturating_sub(us);
-                // At a level that is as it was before the rest, the law has no guard of its own.
-                self.after_rest_us = AFTER_REST_US;
-            }
+            Stage::Measuring if self.rest.is_on() => self.rest.pass(us),
             Stage::Measuring => {
-                law.step(&match self.after_rest_us {
-                    0 => *window,
-                    _ => window.void(),
-                });
-                self.after_rest_us = self.after_rest_us.saturating_sub(us);
+                law.step(&self.rest.without_remains(window));
                 let pairs = law.pairs();
                 let found = finding(law, aim_ppm);
                 let caused = matches!(found, Some(Finding::Harms { .. })) && self.is_caused();
@@ -390,10 +349,8 @@ impl Auto {
                 {
                     self.is_caused = caused;
                     self.go_on(finding);
-                } else if pairs != std::mem::replace(&mut self.rested_pairs, pairs)
-                    && pairs >= EARLY_PAIRS
-                {
-                    self.rest_us = REST_US;
+                } else {
+                    self.rest.after(pairs);
                 }
             }
             Stage::Fit => {
@@ -419,7 +376,7 @@ impl Auto {
         }
         let is_held = matches!(self.search.stage(), Stage::Most | Stage::Unknown);
         let arm = self.law.as_ref().map_or(Arm::High, Harm::arm);
-        self.is_low = !is_held && self.rest_us == 0 && arm == Arm::Low;
+        self.is_low = !is_held && !self.rest.is_on() && arm == Arm::Low;
     }
 
     fn go_on(&mut self, finding: Finding) {
@@ -436,16 +393,6 @@ impl Auto {
                 None => self.begin_level(),
             },
         }
-    }
-}
-
-/// Main's CPU time in the window.
-fn main_ns(seen: &Seen) -> u64 {
-    let window = &seen.window;
-    if seen.has_main {
-        window.main_ns
-    } else {
-        window.busy_ns.saturating_sub(window.side_ns)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Do main and side work have anything to do? What is measured of a machine that rests does not hold for one that works.
 
-use super::{Seen, main_ns};
+use super::Seen;
 
 /// Means are over about this long.
 const SPAN_NS: u64 = 2_000_000_000;
@@ -42,7 +42,7 @@ impl Activity {
         if wall_ns == 0 {
             return;
         }
-        let runnable_ns = main_ns(seen).saturating_add(seen.waits.wait_ns);
+        let runnable_ns = seen.main_ns().saturating_add(seen.waits.wait_ns);
         mean(&mut self.main_ppm, runnable_ns, wall_ns);
         let machine_ppm = u64::from(seen.cpus) * 1_000_000;
         let main_from_ppm = match seen.has_main {

@@ -1,6 +1,8 @@
 use tidegate_law::{Headroom, HeadroomConfig, HeadroomSample, HeadroomTerms};
 
 use super::*;
+use crate::control::meter::Use;
+use crate::sense::Waits;
 
 const STEP_NS: u64 = 20_000_000;
 const CPUS: u32 = 2;
