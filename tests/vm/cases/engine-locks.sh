@@ -21,7 +21,7 @@ waits() {
 
 # gated NAME KIND
 gated() {
-	tidegate run --side --name job -- sh -c "vmtool threads 2 & exec vmtool lock hold $2 $PATH_OF 2000 4000" &
+	tidegate run --side --headroom 20% --name job -- sh -c "vmtool threads 2 & exec vmtool lock hold $2 $PATH_OF 2000 4000" &
 	job=$!
 	waits "$1" "$2"
 	tidegate status --json | grep -A 6 '"lock_boost"' | tr -d '\n '
