@@ -52,10 +52,6 @@ TG_FN tg_u64 tg_harm_random(struct tg_harm *h)
 TG_FN void tg_harm_set_arm(struct tg_harm *h, tg_u32 arm)
 {
 	h->in_guard = arm != h->answer.arm;
-	if (h->in_guard) {
-		h->calm = h->at_switch;
-		h->at_switch = h->waiting;
-	}
 	h->answer.arm = arm;
 	h->age_us = 0;
 	h->block[arm & 1] = (struct tg_harm_block){0};
@@ -288,10 +284,7 @@ TG_FN void tg_harm_collect(struct tg_harm *h, const struct tg_harm_window *w, tg
 	struct tg_harm_block *b = &h->block[h->answer.arm & 1];
 
 	if (h->in_guard) {
-		/* As few wait as at the switch before: what the other level left is done. */
-		if (h->age_us >= h->cfg.guard_us &&
-		    (w->waiting <= h->calm || h->age_us >= h->cfg.block_us / 2))
-			h->in_guard = 0;
+		h->in_guard = h->age_us < h->cfg.guard_us;
 		return;
 	}
 	b->used_us += us;
@@ -353,13 +346,10 @@ TG_FN tg_u32 tg_harm_step(struct tg_harm *h, const struct tg_harm_window *w)
 	h->phase_us = tg_min(h->phase_us + us, TG_AGE_MAX_US);
 	h->since_pair_us = tg_min(h->since_pair_us + us, TG_AGE_MAX_US);
 	h->age_us = tg_min(h->age_us + us, TG_AGE_MAX_US);
-	if (us && tg_harm_useful(h, w)) {
-		if (h->place)
-			tg_harm_collect(h, w, us);
-		h->waiting = w->waiting;
-	} else {
+	if (!us || !tg_harm_useful(h, w))
 		h->void_us += us;
-	}
+	else if (h->place)
+		tg_harm_collect(h, w, us);
 	if (h->place) {
 		tg_harm_block_age(h);
 	} else {

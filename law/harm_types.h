@@ -72,7 +72,6 @@ struct tg_harm_window {
 	tg_u64 turns;	 /* times that a task of main began to run */
 	tg_u64 delay_ns; /* sum of what they had waited */
 	tg_u64 cpu_ns;	 /* main's CPU time */
-	tg_u64 waiting;	 /* tasks of main that wait at the window's end; 0: not known */
 	tg_u32 arm;	 /* enum tg_harm_arm that was in force for all of it */
 	tg_u32 valid;	 /* 0: the sensor does not vouch for it */
 };
@@ -120,8 +119,7 @@ struct tg_harm {
 	tg_u64 void_us, used_us; /* since learning began */
 	tg_u64 turns;		 /* of its pairs */
 	tg_u64 since_pair_us;
-	tg_u64 waiting, at_switch, calm; /* now; at the last switch; at the one before */
-	struct tg_harm_block block[2];	 /* by arm */
+	struct tg_harm_block block[2]; /* by arm */
 	struct tg_harm_sums sums[TG_HARM_SIGNALS];
 	tg_s64 trend;	 /* second block less first, of RUNNABLE; else as its diff */
 	tg_s64 known_20; /* what was learnt: diff / sum, in 2^-20 */

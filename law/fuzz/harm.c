@@ -14,7 +14,6 @@ static struct tg_harm_window window(struct fuzz *f, const struct tg_harm *h, int
 		w.turns = fuzz_any(f);
 		w.delay_ns = fuzz_any(f);
 		w.cpu_ns = fuzz_any(f);
-		w.waiting = fuzz_any(f);
 		w.arm = odds ? h->answer.arm : (tg_u32)fuzz_any(f);
 		w.valid = (tg_u32)fuzz_below(f, 4);
 		return w;
@@ -23,7 +22,6 @@ static struct tg_harm_window window(struct fuzz *f, const struct tg_harm *h, int
 	w.turns = odds;
 	w.cpu_ns = (1 + fuzz_below(f, 200)) * 1000000;
 	w.delay_ns = odds & 1 ? w.cpu_ns / 4 : 0;
-	w.waiting = odds & 3;
 	w.arm = odds == 63 ? !h->answer.arm : h->answer.arm;
 	w.valid = odds != 62;
 	/* Now and then an effect. */

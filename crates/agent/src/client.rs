@@ -15,8 +15,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_e
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidegate_api::{
-    ApiError, Done, ErrorKind, ExplainView, GateView, RunReply, RunRequest, SetRequest, StatusView,
-    UnsetRequest,
+    ApiError, Done, ErrorKind, EventsView, ExplainView, GateView, ReportRequest, RunReply,
+    RunRequest, SetRequest, StatusView, UnsetRequest,
 };
 use tokio::net::UnixStream;
 
@@ -104,6 +104,11 @@ impl Client {
         self.call(Method::POST, "/v1/unset", Some(request))
     }
 
+    /// Main's latency, for the objective of its gate.
+    pub fn report(&self, request: &ReportRequest) -> Result<Done, ApiError> {
+        self.call_any_agent("/v1/objective", request)
+    }
+
     /// The machine at a glance.
     pub fn status(&self) -> Result<StatusView, ApiError> {
         self.call(Method::GET, "/v1/status", None::<&()>)
@@ -117,6 +122,12 @@ impl Client {
     /// Why a gate runs as it does.
     pub fn explain(&self, target: &str) -> Result<ExplainView, ApiError> {
         let path = format!("/v1/explain?target={}", in_query(target));
+        self.call(Method::GET, &path, None::<&()>)
+    }
+
+    /// What has happened after event number `since`.
+    pub fn events(&self, since: u64) -> Result<EventsView, ApiError> {
+        let path = format!("/v1/events?since={since}");
         self.call(Method::GET, &path, None::<&()>)
     }
 

@@ -20,12 +20,14 @@ mod api;
 pub mod client;
 mod control_loop;
 mod errors;
+mod events;
 pub mod ext;
 #[doc(hidden)]
 pub mod fuzz;
 mod gates;
 mod kernel;
 mod lifecycle;
+mod metrics;
 pub mod paths;
 pub mod peer;
 mod process;

@@ -155,6 +155,11 @@ impl RunDir {
         self.dir.join("gates.json")
     }
 
+    /// The headroom that the last agent found.
+    pub fn found_headroom(&self) -> PathBuf {
+        self.dir.join("found-headroom.json")
+    }
+
     /// What an agent started on demand has to say.
     pub fn log(&self) -> PathBuf {
         self.dir.join("agent.log")

@@ -1,6 +1,7 @@
 //! The socket: routes, credentials, errors. What the calls do is in [`crate::api`].
 
 mod connection;
+mod scrape;
 
 use std::fmt::Display;
 use std::os::fd::AsFd;
@@ -10,16 +11,21 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::{Method, Uri};
+use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
-use tidegate_api::{ApiError, Done, ErrorKind, ExplainView, GateView, RunReply, StatusView};
+use tidegate_api::{
+    ApiError, Done, ErrorKind, EventsView, ExplainView, GateView, RunReply, StatusView,
+};
+use tidegate_terms::MetricsListen;
 use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 
 use crate::agent::Agent;
-use crate::api::reads::{explain_for, status_for};
+use crate::api::reads::{events_for, explain_for, status_for};
+use crate::api::report::report as report_to;
 use crate::peer::Peer;
 use crate::server::connection::{CONNECTIONS_MAX, Connections, converse, refuse};
 
@@ -55,10 +61,13 @@ fn routes() -> Router<Connection> {
         .route("/v1/run", post(run))
         .route("/v1/set", post(set))
         .route("/v1/unset", post(unset))
+        .route("/v1/objective", post(report))
         .route("/v1/stop", post(stop))
         .route("/v1/status", get(status))
         .route("/v1/gates", get(gates))
         .route("/v1/explain", get(explain))
+        .route("/v1/events", get(events))
+        .route("/metrics", get(metrics))
         .fallback(unknown)
         .method_not_allowed_fallback(unknown)
 }
@@ -78,6 +87,11 @@ async fn unset(call: Call, body: Body) -> Answer<Done> {
     Ok(Json(answer))
 }
 
+async fn report(call: Call, body: Body) -> Answer<Done> {
+    let answer = report_to(&call.agent, call.peer()?, &read(body).await?)?;
+    Ok(Json(answer))
+}
+
 async fn stop(call: Call) -> Answer<Done> {
     call.agent.stop(call.peer()?).map(Json)
 }
@@ -94,6 +108,15 @@ async fn gates(call: Call) -> Answer<Vec<GateView>> {
 async fn explain(call: Call, RawQuery(query): RawQuery) -> Answer<ExplainView> {
     let target = target(&query.unwrap_or_default())?;
     explain_for(&call.agent, call.peer.as_ref(), &target).map(Json)
+}
+
+async fn events(call: Call, RawQuery(query): RawQuery) -> Answer<EventsView> {
+    let since = since(&query.unwrap_or_default())?;
+    events_for(&call.agent, call.peer.as_ref(), since).map(Json)
+}
+
+async fn metrics(call: Call) -> impl IntoResponse {
+    scrape::text_of(&call.agent, call.peer.as_ref())
 }
 
 async fn unknown(method: Method, uri: Uri) -> ApiError {
@@ -130,11 +153,28 @@ fn target(query: &str) -> Result<String, ApiError> {
     Ok(decoded.into_owned())
 }
 
+/// The `since` of a query: a number; 0 where there is none.
+fn since(query: &str) -> Result<u64, ApiError> {
+    let Some(text) = query
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("since="))
+    else {
+        return Ok(0);
+    };
+    text.parse().map_err(|_| {
+        ApiError::new(ErrorKind::Usage, "socket: query: since is no number")
+            .with_mend("write ?since=N")
+    })
+}
+
 /// How long a call that is under way when the agent leaves may take to be answered: the next agent is waited for.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Serves until the agent leaves; calls under way then are answered first. What has asked for nothing by then is not waited for.
 pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result<()> {
+    if let MetricsListen::At(address) = agent.runtime.settings.metrics_listen.value {
+        tokio::spawn(scrape::serve(address, Arc::clone(&agent)));
+    }
     let routes = routes();
     let mut calls = JoinSet::new();
     let mut connections = Connections::default();
@@ -170,6 +210,15 @@ pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_of_an_event_is_a_number() {
+        assert_eq!(since("").unwrap(), 0);
+        assert_eq!(since("x=1&since=7").unwrap(), 7);
+        for wrong in ["since=", "since=-1", "since=99999999999999999999"] {
+            assert_eq!(since(wrong).unwrap_err().kind, ErrorKind::Usage, "{wrong}");
+        }
+    }
 
     #[test]
     fn targets_are_decoded_or_refused() {

@@ -24,6 +24,7 @@ use tracing::{info, warn};
 use crate::agent::Agent;
 use crate::control_loop::ControlLoop;
 use crate::errors::MachineError;
+use crate::events::Events;
 use crate::ext::ExtSupervisor;
 use crate::ext::kernel::{self, RealKernel};
 use crate::gates::{Gates, demand};
@@ -39,7 +40,9 @@ use crate::process::program::start_guardian;
 use crate::process::{Life, notify};
 use crate::runtime::cpuset_controller::{self, CpusetController};
 use crate::runtime::mechanisms::subgroups;
-use crate::runtime::{Runtime, bursts, control_thread, lock_boost, mains, supervise};
+use crate::runtime::{
+    Runtime, bursts, control_thread, found_headroom, lock_boost, mains, supervise,
+};
 use crate::server;
 use crate::systemd::{bus, own_unit};
 use crate::view::SharedStatus;
@@ -161,6 +164,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
             cpuset: Mutex::new(cpuset),
             lock_boost: Mutex::default(),
             unread_records: Mutex::default(),
+            events: Events::of(options.mode),
             alerts: Mutex::new(report.alerts.into_iter().collect()),
             settings,
         },
@@ -168,6 +172,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
         shared_status: SharedStatus::default(),
     });
     take_up(&agent.gates, &agent.runtime);
+    found_headroom::take_up(&agent.runtime);
     let guardian = start_guardian(run_dir, options.mode, options.engine)
         .inspect_err(|error| warn!("guardian: {error}; tried again every second"))
         .ok();

@@ -50,6 +50,16 @@ pub struct UnsetRequest {
     pub terms: Vec<String>,
 }
 
+/// Main's latency as its operator measures it, for a gate whose objective is on that.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReportRequest {
+    /// As in [`SetRequest`].
+    pub target: String,
+    /// As it is written: `4.2ms`.
+    pub latency: String,
+}
+
 /// A call that has no other answer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Done {
@@ -67,6 +77,8 @@ mod tests {
         assert!(serde_json::from_str::<RunRequest>(&format!("{run}}}")).is_ok());
         let error = serde_json::from_str::<RunRequest>(&format!("{run}, \"cpus\": 2}}"));
         assert!(error.unwrap_err().to_string().contains("cpus"));
+        let report = r#"{"target": "x", "latency": "1ms", "y": 1}"#;
+        assert!(serde_json::from_str::<ReportRequest>(report).is_err());
         assert!(
             serde_json::from_str::<SetRequest>(r#"{"target": "x", "terms": {}, "y": 1}"#).is_err()
         );

@@ -5,9 +5,12 @@
 //! | `POST /v1/run` | [`RunRequest`] | [`RunReply`] |
 //! | `POST /v1/set` | [`SetRequest`] | [`GateView`] |
 //! | `POST /v1/unset` | [`UnsetRequest`] | [`Done`] |
+//! | `POST /v1/objective` | [`ReportRequest`] | [`Done`] |
 //! | `GET /v1/status` | | [`StatusView`] |
 //! | `GET /v1/gates` | | `[`[`GateView`]`]` |
 //! | `GET /v1/explain?target=T` | | [`ExplainView`] |
+//! | `GET /v1/events?since=N` | | [`EventsView`] |
+//! | `GET /metrics` | | OpenMetrics text |
 //! | `POST /v1/stop` | | [`Done`] |
 //!
 //! A failed call has a 4xx or 5xx status and an [`ApiError`] as `application/problem+json`. CPU amounts are in CPUs
@@ -18,11 +21,11 @@ mod error;
 mod exit;
 mod views;
 
-pub use calls::{Done, RunReply, RunRequest, SetRequest, UnsetRequest};
+pub use calls::{Done, ReportRequest, RunReply, RunRequest, SetRequest, UnsetRequest};
 pub use error::{ApiError, ErrorKind, PROBLEM_JSON};
 pub use exit::Exit;
 pub use views::{
-    CapCounts, CapView, DomainView, ExplainView, ExtView, GateCounts, GateView, HarmView,
-    LatencyView, LimitView, LockBoostView, LoopView, ObjectiveView, QuotaCounts, StatusView,
-    TermView, UserView, WriteView,
+    CapCounts, CapView, DomainView, EventView, EventsView, ExplainView, ExtView, GateCounts,
+    GateView, HarmView, HistogramView, LatencyView, LimitView, LockBoostView, LoopView,
+    ObjectiveView, QuotaCounts, StatusView, TermView, TotalsView, UserView, WriteView,
 };

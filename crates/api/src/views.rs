@@ -1,16 +1,20 @@
 //! What the agent shows: the machine, the gates, and why a gate runs as it does.
 
 mod counts;
+mod events;
 mod ext;
 mod harm;
 mod limit;
+mod totals;
 
 use serde::{Deserialize, Serialize};
 
 pub use counts::{CapCounts, GateCounts};
+pub use events::{EventView, EventsView};
 pub use ext::{ExtView, QuotaCounts};
 pub use harm::HarmView;
 pub use limit::LimitView;
+pub use totals::{HistogramView, TotalsView};
 
 /// One term of a gate, with where it came from.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -84,6 +88,9 @@ pub struct GateView {
     pub processes: u64,
     /// What it used over the last second.
     pub usage_cpus: f64,
+    /// CPU that its group (its process, where it has none) has used in all.
+    #[serde(default)]
+    pub used_seconds: f64,
     /// What the law gives it now, for side gates.
     pub allowance_cpus: Option<f64>,
     /// Periods in which its quota (or the side root's) throttled it, as the kernel counts.
@@ -280,6 +287,9 @@ pub struct StatusView {
     pub guardian_pid: Option<i32>,
     /// The lease.
     pub lease_seconds: f64,
+    /// Sums since start.
+    #[serde(default)]
+    pub totals: TotalsView,
     /// Every gate.
     pub gates: Vec<GateView>,
     /// What needs a person, one sentence each.
@@ -301,24 +311,27 @@ pub struct LockBoostView {
     pub look_us: f64,
 }
 
-/// An objective on main's run delay, and what it led to.
+/// An objective on main's latency, and what it led to.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ObjectiveView {
     /// The objective and its gate.
     pub from: String,
+    /// What is held against it: `run_delay`, or `reported` (`tidegate objective`).
+    #[serde(default)]
+    pub figure: String,
     /// Headroom found on top of what was asked, percent of the machine.
     pub extra_pct: f64,
     /// `fine`, `raised`, `release`, `bound` or `rest`.
     pub state: String,
-    /// Whether run delay is measured at all (BPF sensing).
+    /// Whether the figure is known: run delay is measured (BPF sensing), or there were reports in the last minute or two.
     pub measured: bool,
-    /// Times that main began to run in the last minute or two.
+    /// Times that main began to run in the last minute or two; reports.
     pub runs: u64,
-    /// Of those, percent that waited for longer than the objective says.
+    /// Of those, percent that waited for longer than the objective says; reports above it.
     pub late_pct: f64,
-    /// Their mean wait.
+    /// Their mean wait; the mean report.
     pub mean_wait_us: f64,
-    /// The objective's percentile of the wait since the agent started, to a factor of two.
+    /// The objective's percentile of the wait since the agent started, to a factor of two; the last report.
     pub percentile_us: f64,
     /// Raises since the objective was named.
     pub raises: u32,

@@ -46,7 +46,6 @@ TG_OP(tg_op_harm_step)
 	w->turns = tg_any(x->in[2], 12);
 	w->delay_ns = wild ? tg_any(x->in[3], 52) : x->in[3] & 0x3ffffff;
 	w->cpu_ns = wild ? tg_any(x->in[4], 48) : 100000000 + (x->in[4] & 0x3ffffff);
-	w->waiting = x->in[5] & 3;
 	w->arm = (x->in[0] >> 14 & 63) == 0 ? (tg_u32)tg_any(x->in[6], 3) : x->law.answer.arm;
 	w->valid = (x->in[0] >> 20 & 63) != 0;
 	if (w->arm == TG_HARM_HIGH && (x->law.random & 1))

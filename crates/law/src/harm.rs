@@ -71,8 +71,6 @@ pub struct Window {
     pub delay_ns: u64,
     /// Main's CPU time.
     pub cpu_ns: u64,
-    /// Tasks of main that wait at the window's end; 0 where it is not known.
-    pub waiting: u64,
     /// The level in force. Set by [`Self::at`].
     pub arm: u32,
     /// 0: void. Set by [`Self::at`].
@@ -195,9 +193,6 @@ pub struct Harm {
     used_us: u64,
     turns: u64,
     since_pair_us: u64,
-    waiting: u64,
-    at_switch: u64,
-    calm: u64,
     block: [Block; 2],
     sums: [Sums; 4],
     trend: i64,
@@ -235,9 +230,6 @@ impl Harm {
             used_us: 0,
             turns: 0,
             since_pair_us: 0,
-            waiting: 0,
-            at_switch: 0,
-            calm: 0,
             block: [Block::default(); 2],
             sums: [Sums::default(); 4],
             trend: 0,

@@ -1,4 +1,4 @@
-//! How long main may wait to run, in the words of a user: `p99<5ms`.
+//! How long main may take, in the words of a user: `p99<5ms` of run delay, `reported<80ms` of a figure that main's operator reports.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use crate::refusal::Refusal;
 use crate::units::TimeSpan;
 use crate::values::Value;
 
-/// A bound on run delay: the time from being able to run to running.
+/// A bound on run delay (the time from being able to run to running), or on a latency that is reported from outside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Objective {
     /// Headroom is what was asked for.
@@ -17,6 +17,11 @@ pub enum Objective {
         /// The share that may be late: 10,000 for p99.
         late_ppm: u32,
         /// A longer wait is a late one.
+        span: TimeSpan,
+    },
+    /// The latency that is reported (`tidegate objective GATE 4.2ms`) stays below this.
+    Reported {
+        /// A longer one misses the objective.
         span: TimeSpan,
     },
 }
@@ -37,6 +42,7 @@ impl fmt::Display for Objective {
                 let point = if part.is_empty() { "" } else { "." };
                 write!(f, "p{whole}{point}{part}<{span}")
             }
+            Objective::Reported { span } => write!(f, "reported<{span}"),
         }
     }
 }
@@ -57,15 +63,21 @@ impl Value for Objective {
         if text == "none" {
             return Ok(Objective::None);
         }
-        let lacks = || Refusal::new("is not pNN<TIME");
-        let (percentile, time) = text.split_once('<').ok_or_else(lacks)?;
-        let met = percentile.trim().strip_prefix('p').ok_or_else(lacks)?;
+        let lacks = || Refusal::new("is neither pNN<TIME nor reported<TIME");
+        let (of, time) = text.split_once('<').ok_or_else(lacks)?;
+        let span = || TimeSpan::parse(time.trim_start_matches('=').trim());
+        if of.trim() == "reported" {
+            let span = span()?;
+            span.within(TimeSpan::from_nanos(50_000), TimeSpan::from_secs(60))?;
+            return Ok(Objective::Reported { span });
+        }
+        let met = of.trim().strip_prefix('p').ok_or_else(lacks)?;
         let met = percentile_ppm(met).ok_or_else(|| Refusal::new("has no percentile like p99"))?;
         let late_ppm = 1_000_000 - met;
         if !(LATE_LEAST_PPM..=LATE_MOST_PPM).contains(&late_ppm) {
             return Err(Refusal::new("has a percentile outside p50 to p99.99"));
         }
-        let span = TimeSpan::parse(time.trim_start_matches('=').trim())?;
+        let span = span()?;
         span.within(TimeSpan::from_nanos(50_000), TimeSpan::from_secs(1))?;
         Ok(Objective::Delay { late_ppm, span })
     }
@@ -88,6 +100,17 @@ mod tests {
             assert_eq!(read, Objective::Delay { late_ppm, span }, "{text}");
             assert_eq!(read.to_string(), shown);
             assert_eq!(Objective::parse(shown).unwrap(), read);
+        }
+    }
+
+    #[test]
+    fn a_reported_figure_has_no_percentile() {
+        let read = Objective::parse("reported <= 80ms").unwrap();
+        let span = TimeSpan::from_nanos(80_000_000);
+        assert_eq!(read, Objective::Reported { span });
+        assert_eq!(read.to_string(), "reported<80ms");
+        for text in ["reported", "reported<", "reported<61s", "reported<9us"] {
+            assert!(Objective::parse(text).is_err(), "{text}");
         }
     }
 

@@ -7,8 +7,8 @@ use crate::refusal::Refusal;
 use crate::source::{Overridden, RawTerm, Resolved, Source, View};
 use crate::units::{Share, TimeSpan};
 use crate::values::{
-    Class, Count, CpusetMode, Engine, Fallback, Headroom, LoopPeriod, Sense, Tolerance, Value,
-    Weight,
+    Class, Count, CpusetMode, Engine, Fallback, Headroom, LoopPeriod, MetricsListen, Sense,
+    Tolerance, Value, Weight,
 };
 
 /// The period where a gate names none.
@@ -206,9 +206,9 @@ table! {
     }
     Objective objective: Objective {
         default: Objective::None,
-        range: "pNN<TIME from p50 to p99.99 and 50us to 1s, as in p99<5ms, or none",
+        range: "pNN<TIME from p50 to p99.99 and 50us to 1s, as in p99<5ms; reported<TIME up to 60s; or none",
         example: "p99<5ms", value: "PNN<TIME", classes: MAIN_AND_SIDE,
-        doc: "How long main may wait to run; headroom is then found on top of what is asked",
+        doc: "How long main may wait to run, or the latency that is reported for it; headroom is then found on top of what is asked",
     }
     Weight weight: Weight {
         default: Weight::Of(100), range: "a whole number from 1 to 10000, or idle", example: "200", value: "WEIGHT",
@@ -313,6 +313,11 @@ table! {
             LoopPeriod::Auto => Ok(()),
             LoopPeriod::Every(span) => span.within(TimeSpan::from_millis(1), TimeSpan::from_secs(1)),
         },
+    }
+    MetricsListen metrics_listen: MetricsListen {
+        default: MetricsListen::Off, range: "off or a loopback address with a port, as in 127.0.0.1:9469", example: "127.0.0.1:9469",
+        value: "ADDRESS", classes: &[],
+        doc: "Where Prometheus can scrape /metrics over TCP; the agent's socket has it in any case",
     }
     GatesPerUser gates_per_user: Count {
         default: Count::new(64), range: "a whole number from 1 to 4096", example: "200", value: "N", classes: &[],

@@ -1,6 +1,7 @@
 //! The types of terms that are not plain amounts.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -320,6 +321,39 @@ impl Value for Engine {
             "knobs" => Ok(Engine::Knobs),
             "ext" => Ok(Engine::Ext),
             _ => Err(Refusal::new("is not an engine")),
+        }
+    }
+}
+
+/// Where metrics can be scraped over TCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MetricsListen {
+    /// Nowhere; the agent's socket has them.
+    #[default]
+    Off,
+    /// At an address of this machine alone.
+    At(SocketAddr),
+}
+
+impl fmt::Display for MetricsListen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MetricsListen::Off => f.write_str("off"),
+            MetricsListen::At(address) => address.fmt(f),
+        }
+    }
+}
+
+impl Value for MetricsListen {
+    fn parse(text: &str) -> Result<MetricsListen, Refusal> {
+        if text == "off" {
+            return Ok(MetricsListen::Off);
+        }
+        let address = text.parse::<SocketAddr>();
+        let address = address.map_err(|_| Refusal::new("is no address with a port"))?;
+        match address.ip().is_loopback() {
+            true => Ok(MetricsListen::At(address)),
+            false => Err(Refusal::new("is not an address of this machine alone")),
         }
     }
 }

@@ -1,6 +1,7 @@
 # what: headroom on main's own CPUs on v2: side work leaves them and has the others in full; within them the quota keeps it
 # modes: smp
 # kernels: 6.18 7.3
+# tier: long 7.3
 # needs: tidegate
 # seconds: 60
 grep -qw cpuset /sys/fs/cgroup/cgroup.controllers || fail "no cpuset controller"

@@ -1,6 +1,7 @@
 # what: the agent with the engine ext: headroom and a cap by the scheduler, copies of both in kernel files, and stop puts all back
 # modes: precise
 # kernels: 6.18 7.3
+# tier: long 7.3
 # needs: tidegate
 # seconds: 200
 tidegate agent --engine ext >/tmp/agent 2>&1 &

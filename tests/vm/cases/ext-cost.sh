@@ -1,6 +1,7 @@
 # what: each callback's verified instructions are within a quarter of the recorded ones, and what a call costs is known
 # modes: precise
 # kernels: 6.18 7.3
+# tier: long 7.3
 # needs: tidegate
 # seconds: 90
 

@@ -1,6 +1,7 @@
 //! The calls of the socket: what is asked, by which caller, and whether they may.
 
 pub(crate) mod reads;
+pub(crate) mod report;
 mod run;
 mod targets;
 

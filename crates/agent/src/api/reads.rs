@@ -1,7 +1,7 @@
 //! Calls that only read: as often as one likes, they cost the agent little, and a command line is shown to its user, root and the
 //! group `tidegate` alone.
 
-use tidegate_api::{ApiError, ErrorKind, ExplainView, GateView, StatusView};
+use tidegate_api::{ApiError, ErrorKind, EventsView, ExplainView, GateView, StatusView};
 
 use crate::agent::Agent;
 use crate::peer::{Peer, is_admin};
@@ -32,6 +32,18 @@ pub(crate) fn explain_for(
     let mut view = agent.explain(target)?;
     hide(&mut view.gate, peer);
     Ok(view)
+}
+
+/// What has happened after event number `since`: no command is in it.
+pub(crate) fn events_for(
+    agent: &Agent,
+    peer: Option<&Peer>,
+    since: u64,
+) -> Result<EventsView, ApiError> {
+    if !peer.is_some_and(is_admin) {
+        admit(agent, peer)?;
+    }
+    Ok(agent.runtime.events.after(since))
 }
 
 fn admit(agent: &Agent, peer: Option<&Peer>) -> Result<(), ApiError> {

@@ -12,6 +12,7 @@ use tracing::info;
 
 use crate::agent::Agent;
 use crate::errors::{not_found, of_group, usage};
+use crate::events::EventKind;
 use crate::gates::budget::{check_room, check_size, kept_command};
 use crate::gates::privilege::only_tightens;
 use crate::gates::{Attachment, Gate, Record};
@@ -109,9 +110,11 @@ impl Agent {
         }
         enter(&self.runtime, &mut gate, &held, &place)?;
         let reply = reply_of(&gate);
-        info!(gate = reply.gate, class = %gate.class(), pid, "new gate");
+        let what = format!("{} work of process {pid}", gate.class());
         gates.push(gate);
         publish(&self.runtime, &gates)?;
+        let events = &self.runtime.events;
+        events.tell(EventKind::GateCreated, Some(&reply.gate), what);
         Ok(reply)
     }
 

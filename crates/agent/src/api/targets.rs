@@ -7,10 +7,11 @@ use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::target::{GateName, HeldProcess, Target};
 use tidegate_terms::{Class, RawTerms, Source};
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::agent::Agent;
 use crate::errors::{no_gate, not_found, usage};
+use crate::events::EventKind;
 use crate::ext::feasible::capped_groups;
 use crate::gates::budget::{check_room, check_size};
 use crate::gates::privilege::only_tightens;
@@ -279,7 +280,9 @@ impl Agent {
         let capped = capped_groups(gates, &gate.record.name);
         check_nested(&self.runtime, &gate, &attachment, &capped)?;
         attach(&self.runtime, &mut gate, attachment, held)?;
-        info!(gate = gate.record.name, class = %gate.class(), target = gate.record.target, "new gate");
+        let what = format!("{} work: {}", gate.class(), gate.record.target);
+        let events = &self.runtime.events;
+        events.tell(EventKind::GateCreated, Some(&gate.record.name), what);
         Ok(gate)
     }
 
@@ -342,6 +345,12 @@ impl Agent {
             }
             let left = release(&self.runtime, &gates[index]);
             gates.remove(index);
+            let events = &self.runtime.events;
+            events.tell(
+                EventKind::GateEnded,
+                Some(&name),
+                "its terms were taken back",
+            );
             match left.is_empty() {
                 true => format!("gate {name} has ended; what it had written was restored"),
                 false => format!("gate {name} has ended; {}", left.join("; ")),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use tidegate_knobs::apply::fallback_of;
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::{BurstLoop, Demand, Objective as DelayObjective};
+use tidegate_knobs::control::{BurstLoop, Demand, Figure, Objective as Found};
 use tidegate_knobs::group::{GroupPath, Placement};
 use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::limit::own_limit;
@@ -271,7 +271,7 @@ pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate> + Clone, settings: &Sett
         .map(|gate| gate.terms.tolerance.value.ppm());
     let tolerance_ppm = combine::tolerance(tolerance_ppm, |ppm| *ppm);
     let mut objective = combine::objective(gates.filter_map(objective_of), |one| {
-        (one.late_after_ns, one.share_ppm)
+        (one.late_after_ns, one.figure.share_ppm())
     });
     let default = &settings.default_headroom;
     if let Some(objective) = objective.as_mut().filter(|_| headroom.is_none()) {
@@ -292,13 +292,21 @@ pub fn demand<'g>(gates: impl Iterator<Item = &'g Gate> + Clone, settings: &Sett
     }
 }
 
-fn objective_of(gate: &Gate) -> Option<DelayObjective> {
-    let Objective::Delay { late_ppm, span } = gate.terms.objective.value else {
-        return None;
+fn objective_of(gate: &Gate) -> Option<Found> {
+    let (figure, span) = match gate.terms.objective.value {
+        Objective::None => return None,
+        Objective::Delay { late_ppm, span } => (
+            Figure::RunDelay {
+                share_ppm: late_ppm,
+            },
+            span,
+        ),
+        Objective::Reported { span } => (Figure::Reported, span),
     };
-    Some(DelayObjective {
+    Some(Found {
+        gate: gate.record.name.clone(),
+        figure,
         late_after_ns: span.ns(),
-        share_ppm: late_ppm,
         start_ppm: 0,
         from: format!(
             "{} of gate {}",
@@ -368,7 +376,7 @@ pub(crate) mod tests {
         let objective = found.objective.unwrap();
         assert_eq!(objective.from, "p99.9<5ms of gate db");
         assert_eq!(
-            (objective.late_after_ns, objective.share_ppm),
+            (objective.late_after_ns, objective.figure.share_ppm()),
             (5_000_000, 1_000)
         );
         assert_eq!((found.headroom_ppm, objective.start_ppm), (0, 200_000));

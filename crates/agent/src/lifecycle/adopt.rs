@@ -8,6 +8,7 @@ use tidegate_knobs::sync::lock;
 use tidegate_terms::{RawTerms, Source};
 use tracing::{info, warn};
 
+use crate::events::EventKind;
 use crate::gates::stored::{self, StoredGates};
 use crate::gates::{Attachment, Gate, Gates, Record};
 use crate::kernel::Kernel;
@@ -95,7 +96,8 @@ pub(crate) fn take_up(registry: &Gates, runtime: &Runtime) {
         lock(&runtime.alerts).insert(error.to_string());
     }
     if !gates.is_empty() {
-        info!("took up {} gates", gates.len());
+        let what = format!("took up {} gates", gates.len());
+        runtime.events.tell(EventKind::AgentAdopted, None, what);
     }
 }
 

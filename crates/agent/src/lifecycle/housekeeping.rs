@@ -10,17 +10,20 @@ use tidegate_terms::Engine;
 use tracing::{info, warn};
 
 use super::repair::has_records;
+use crate::events::EventKind;
 use crate::gates::{Gate, Gates};
 use crate::kernel::Kernel;
 use crate::lifecycle::follow_units::follow_units;
 use crate::lifecycle::leave_if_unused;
 use crate::lifecycle::leaving::release_all;
+use crate::lifecycle::loop_watch::LoopWatch;
 use crate::lifecycle::reassert::reassert;
 use crate::lifecycle::renew_all;
 use crate::lifecycle::round_robin::RoundRobin;
 use crate::process::program::start_guardian;
 use crate::process::{Life, Mode, notify};
 use crate::runtime::Runtime;
+use crate::runtime::found_headroom::{self, FoundHeadroom};
 use crate::runtime::limits::remove_unused_roots;
 use crate::runtime::measure::{has_ended, judge_demands, measure};
 use crate::runtime::mechanisms::hint_sweep::HintSweep;
@@ -52,6 +55,9 @@ const GUARDIAN_GRACE: Duration = Duration::from_millis(300);
 /// An agent that was started on demand leaves when it has had no gate for this many polls.
 const IDLE_POLLS_MAX: u32 = 3;
 
+/// A value that was written over so often is left to the other writer.
+const LEFT_ALONE: u32 = 2;
+
 /// What housekeeping remembers between polls.
 pub struct Housekeeping {
     polls: u32,
@@ -73,6 +79,9 @@ pub struct Housekeeping {
     /// What the agent was asked for by name, which its guardian is to know.
     engine: Option<Engine>,
     own_cpu: Option<(u64, u64)>,
+    /// The headroom that is written down for the next agent.
+    found: Option<FoundHeadroom>,
+    loop_watch: LoopWatch,
 }
 
 impl Housekeeping {
@@ -92,6 +101,8 @@ impl Housekeeping {
             stuck_guardians: Vec::new(),
             engine: None,
             own_cpu: None,
+            found: None,
+            loop_watch: LoopWatch::default(),
         }
     }
 
@@ -126,6 +137,8 @@ impl Housekeeping {
         self.check_outside_writes(registry, runtime);
         self.check_guardian(runtime, life);
         self.measure_self(kernel, life);
+        found_headroom::keep(runtime, &mut self.found);
+        self.loop_watch.poll(runtime);
         if self.is_watched {
             notify::tell(notify::ALIVE);
         }
@@ -145,7 +158,10 @@ impl Housekeeping {
                 .partition(has_been_empty);
             *gates = left;
             for gate in &ended {
-                info!(gate = gate.record.name, "the gate has ended");
+                let name = &gate.record.name;
+                runtime
+                    .events
+                    .tell(EventKind::GateEnded, Some(name), "no process is left in it");
             }
             release_all(runtime, &ended);
             remove_unused_roots(kernel, &runtime.control_loop, &gates);
@@ -215,6 +231,7 @@ impl Housekeeping {
             return;
         }
         for (entry, found) in differing {
+            let mut times = self.answered.get(&entry.id).copied().unwrap_or(0);
             if self.is_systemds_turn(&runtime.kernel, &gates, &entry) && reassert(runtime, &entry) {
                 info!(
                     "{} of group {}: systemd wrote its own ({found}); written again",
@@ -223,9 +240,11 @@ impl Housekeeping {
                 );
                 continue;
             }
-            let mut times = self.answered.get(&entry.id).copied().unwrap_or(0);
             let is_quota = matches!(entry.change, Change::Bandwidth { .. });
-            if is_quota && times > 1 && !runtime.control().quotas.is_left_alone(&entry.group) {
+            if is_quota
+                && times >= LEFT_ALONE
+                && !runtime.control().quotas.is_left_alone(&entry.group)
+            {
                 // The gate was set again.
                 times = 0;
             }
@@ -233,11 +252,14 @@ impl Housekeeping {
             let what = format!("{} of group {}", entry.change.name(), entry.group);
             match times {
                 1 if reassert(runtime, &entry) => {
-                    warn!("{what}: another program wrote {found}; written again once");
+                    let told = format!("{what}: another program wrote {found}; written again once");
+                    runtime
+                        .events
+                        .tell(EventKind::OutsideWrite, Some(&entry.gate), told);
                 }
-                1 | 2 => {
+                1 | LEFT_ALONE => {
                     // Once: what is found may change every second.
-                    times = 2;
+                    times = LEFT_ALONE;
                     if is_quota {
                         runtime.control().quotas.leave_alone(&entry.group);
                         // Theirs for the scheduler, too.
@@ -250,7 +272,8 @@ impl Housekeeping {
                     let alert = format!(
                         "{what}: another program changed it ({found}); left alone until the gate is set again"
                     );
-                    warn!("{alert}");
+                    let events = &runtime.events;
+                    events.tell(EventKind::OutsideWrite, Some(&entry.gate), &*alert);
                     lock(&runtime.alerts).insert(alert);
                 }
                 _ => {}
@@ -282,7 +305,12 @@ impl Housekeeping {
             None => true,
         };
         if has_ended {
-            warn!("the guardian has ended; starting another");
+            let events = &runtime.events;
+            events.tell(
+                EventKind::GuardianReplaced,
+                None,
+                "the guardian has ended; starting another",
+            );
             self.start_guardian(runtime, life);
         } else if self.is_guardian_stuck(runtime) {
             // One that waits in the kernel dies when that lets it; another is started at once.
@@ -291,7 +319,9 @@ impl Housekeeping {
                 self.stuck_guardians.push(guardian);
             }
             let alert = "guardian: it had stopped looking after the agent, and was replaced";
-            warn!("{alert}");
+            runtime
+                .events
+                .tell(EventKind::GuardianReplaced, None, alert);
             lock(&runtime.alerts).insert(alert.to_owned());
             self.start_guardian(runtime, life);
         }

@@ -5,6 +5,7 @@ mod follow_units;
 pub mod guardian;
 pub(crate) mod housekeeping;
 mod leaving;
+mod loop_watch;
 mod reassert;
 pub(crate) mod repair;
 mod round_robin;

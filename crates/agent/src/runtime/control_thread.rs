@@ -15,6 +15,7 @@ use tidegate_knobs::sense::Meters;
 use tidegate_knobs::sync::lock;
 use tracing::{info, warn};
 
+use crate::events::EventKind;
 use crate::ext::ExtSupervisor;
 use crate::process::Life;
 use crate::process::lease::monotonic_ns;
@@ -133,7 +134,8 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply) {
             let mut control = control_loop.lock();
             follow_engine(&runtime.ext, &mut control);
             if control_loop.lease.take_fallback() {
-                warn!("the guardian wrote the fallback meanwhile; writing everything again");
+                let what = "the guardian wrote the fallback meanwhile; writing everything again";
+                runtime.events.tell(EventKind::LeaseExpired, None, what);
                 control.fell_back();
             }
             if headroom.is_now(began_ns, timer.period_ns) {

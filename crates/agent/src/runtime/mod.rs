@@ -8,6 +8,7 @@
 //! | `attach` | processes and groups that were there before |
 //! | `mechanisms` | a gate's own terms: quota, burst, caps, hints |
 //! | `publish` | telling loop, guardian and the next agent what the gates are |
+//! | `found_headroom` | the headroom that was found, for the next agent |
 //! | `domains` | headroom on main's own CPUs |
 //! | `mains` | main gates without tasks (20 ms) |
 //! | `measure` | what gates use |
@@ -26,6 +27,7 @@ pub(crate) mod confinement;
 pub(crate) mod control_thread;
 pub(crate) mod cpuset_controller;
 pub(crate) mod domains;
+pub(crate) mod found_headroom;
 pub(crate) mod limits;
 pub(crate) mod lock_boost;
 pub(crate) mod mains;
@@ -44,6 +46,7 @@ use tidegate_knobs::sync::lock;
 use tidegate_terms::Settings;
 
 use crate::control_loop::ControlLoop;
+use crate::events::Events;
 use crate::ext::ExtSupervisor;
 use crate::gates::stored::UnreadRecord;
 use crate::kernel::Kernel;
@@ -69,6 +72,8 @@ pub struct Runtime {
     pub(crate) lock_boost: Mutex<LockBoostStats>,
     /// Gates that another version wrote down in a way that this one cannot read: left as they are.
     pub(crate) unread_records: Mutex<Vec<UnreadRecord>>,
+    /// What has happened.
+    pub(crate) events: Events,
     /// What needs a person.
     pub alerts: Mutex<BTreeSet<String>>,
     /// The machine's settings.

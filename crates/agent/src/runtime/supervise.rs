@@ -11,6 +11,7 @@ use tidegate_knobs::sync::lock;
 use tracing::{error, info, warn};
 
 use crate::errors::of_group;
+use crate::events::EventKind;
 use crate::ext::backoff::End;
 use crate::ext::kernel::{Scheduler, SchedulerError};
 use crate::ext::plan::{Plan, ext_machine, ext_plan};
@@ -209,7 +210,10 @@ fn load_ext(registry: &Gates, runtime: &Runtime, life: &Life, now_ns: u64) {
     inner.history.since_ns = Some(now_ns);
     inner.history.why = None;
     drop(inner);
-    info!("ext: the scheduler is in force; kernel files hold copies of the limits on groups");
+    let what = "the scheduler is in force; kernel files hold copies of the limits on groups";
+    runtime
+        .events
+        .tell(EventKind::ExtLoaded, None, format!("ext: {what}"));
     // Caps for each process or task are the scheduler's now.
     for gate in gates.iter().filter(|gate| gate.caps_for_each().is_some()) {
         for line in withdraw_subgroups(runtime, gate) {
@@ -348,6 +352,9 @@ fn ext_ended(registry: &Gates, runtime: &Runtime, now_ns: u64) {
         inner.history.last = Some((ended, now_ns));
         forget_told(&mut inner);
     }
+    runtime
+        .events
+        .tell(EventKind::ExtEjected, None, format!("ext: {why}"));
     runtime.ext.failed(why, end, now_ns);
     divide_again(registry, runtime);
 }

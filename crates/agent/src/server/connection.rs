@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,6 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tidegate_api::{ApiError, ErrorKind, PROBLEM_JSON};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UnixStream;
 
 use crate::peer::Peer;
 
@@ -69,7 +69,7 @@ impl Connections {
 }
 
 /// Sends an error as the whole answer of a connection. The socket's own buffer holds it; a full one is no reason to wait.
-pub(super) fn refuse(stream: &UnixStream, error: &ApiError) {
+pub(super) fn refuse(stream: impl AsFd, error: &ApiError) {
     let body = serde_json::to_string(error).unwrap_or_default();
     let status = error.kind.status();
     let head = format!(
@@ -83,7 +83,10 @@ pub(super) fn refuse(stream: &UnixStream, error: &ApiError) {
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// One connection is one call: a client that calls again connects again. A caller that goes away or is too slow has no answer to get.
-pub(super) async fn converse(stream: UnixStream, calls: Router, _token: Token) {
+pub(super) async fn converse<S, T>(stream: S, calls: Router, _token: T)
+where
+    S: AsyncRead + AsyncWrite + AsFd + Unpin,
+{
     let asked = Arc::new(AtomicBool::new(false));
     let io = Muted {
         stream,
@@ -115,12 +118,12 @@ pub(super) async fn converse(stream: UnixStream, calls: Router, _token: Token) {
 
 /// The caller's stream. What hyper itself answers to bytes that are no request has no body, so until there is a request nothing
 /// is sent.
-struct Muted {
-    stream: UnixStream,
+struct Muted<S> {
+    stream: S,
     asked: Arc<AtomicBool>,
 }
 
-impl AsyncRead for Muted {
+impl<S: AsyncRead + Unpin> AsyncRead for Muted<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -130,7 +133,7 @@ impl AsyncRead for Muted {
     }
 }
 
-impl AsyncWrite for Muted {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Muted<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

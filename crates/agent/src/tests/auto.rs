@@ -2,10 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
+use tidegate_kfs::KernelFs;
+
 use super::steps::{Knob, steps};
 use super::{Bed, Kind, PIDS, run_side};
 use crate::agent::Agent;
 use crate::ext::plan::ext_machine;
+use crate::runtime::found_headroom;
 
 fn bed_with_side_work(main_ppm: u64, tells_waits: bool) -> (Bed, Agent, Knob) {
     let bed = Bed::new(Kind::V2);
@@ -88,4 +91,30 @@ fn a_sensor_without_waits_means_the_default() {
         "{}",
         knob.ucpu()
     );
+}
+
+#[test]
+fn the_next_agent_begins_at_the_headroom_that_was_found() {
+    let (bed, agent, mut knob) = bed_with_side_work(300_000, true);
+    agent.runtime.control().begin_headroom_at(20);
+    let mut written = None;
+    // Nothing is known yet.
+    found_headroom::keep(&agent.runtime, &mut written);
+    assert_eq!(written, None);
+    agent.runtime.control().begin_headroom_at(0);
+    steps(&bed, &agent, &mut knob, 60 * SECOND);
+    assert_eq!(state(&agent), ("known".to_owned(), 0.0));
+    found_headroom::keep(&agent.runtime, &mut written);
+    let file = bed.run_dir().found_headroom();
+    assert_eq!(
+        bed.fake.text(&file.display().to_string()),
+        r#"{"headroom_pct":0}"#
+    );
+    for (text, level_pct) in [(r#"{"headroom_pct":35}"#, 35.0), ("garbage", 0.0)] {
+        bed.fake.write(&file, text).unwrap();
+        let next = bed.agent().unwrap();
+        run_side(&next, PIDS[1]).unwrap();
+        steps(&bed, &next, &mut knob, 2 * SECOND);
+        assert_eq!(state(&next), ("learning".to_owned(), level_pct), "{text}");
+    }
 }

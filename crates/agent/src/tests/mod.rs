@@ -18,6 +18,7 @@ mod life;
 mod lock_boost;
 mod many;
 mod matrix;
+mod objective;
 mod quota_tree;
 mod sensor;
 mod sim_clock;
@@ -44,6 +45,7 @@ use tidegate_testkit::{FakeFs, FakeProcess, FaultFs};
 pub use self::sensor::{CPUS, FakeSensor, STEP_NS};
 use crate::agent::Agent;
 use crate::control_loop::ControlLoop;
+use crate::events::Events;
 use crate::ext::ExtSupervisor;
 use crate::gates::{Gates, demand};
 use crate::kernel::Kernel;
@@ -54,6 +56,7 @@ use crate::process::lease::Lease;
 use crate::process::{Life, Mode};
 use crate::runtime::Runtime;
 use crate::runtime::cpuset_controller::CpusetController;
+use crate::runtime::found_headroom;
 
 /// The processes that tests place.
 pub const PIDS: [i32; 3] = [501, 502, 503];
@@ -177,6 +180,7 @@ impl Bed {
                     &groups_of,
                 )),
                 unread_records: Mutex::default(),
+                events: Events::default(),
                 alerts: Mutex::new(report.alerts.into_iter().collect()),
                 settings,
             },
@@ -184,6 +188,7 @@ impl Bed {
             shared_status: crate::view::SharedStatus::default(),
         };
         take_up(&agent.gates, &agent.runtime);
+        found_headroom::take_up(&agent.runtime);
         Ok(agent)
     }
 

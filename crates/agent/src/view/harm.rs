@@ -29,7 +29,8 @@ pub(super) fn harm_view(found: &Found) -> HarmView {
     }
 }
 
-fn sentence(found: &Found) -> String {
+/// Harm with its interval, the level, and why it is not known.
+pub(crate) fn sentence(found: &Found) -> String {
     let level = f64::from(found.level_ppm) / 1e4;
     let aim = f64::from(found.aim_ppm) / 1e4;
     let about = |what: String| match cost(found) {

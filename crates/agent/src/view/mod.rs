@@ -10,5 +10,6 @@ mod status;
 pub(crate) use explain::explain;
 #[cfg(test)]
 pub(crate) use explain::name_of;
+pub(crate) use harm::sentence as harm_sentence;
 pub use shared_status::SharedStatus;
 pub(crate) use status::status;

@@ -1,8 +1,11 @@
 //! What the agent shows: status and gates. Why a gate runs at its present rate is in `explain`.
 
-use tidegate_api::{GateView, LimitView, LoopView, ObjectiveView, StatusView, TermView, WriteView};
+use tidegate_api::{
+    GateView, HistogramView, LimitView, LoopView, ObjectiveView, StatusView, TermView, TotalsView,
+    WriteView,
+};
 use tidegate_knobs::bandwidth::Bandwidth;
-use tidegate_knobs::control::{Allotment, Control, Protection, Write};
+use tidegate_knobs::control::{Allotment, Control, Figure, Protection, Write};
 use tidegate_knobs::cpus::format_list;
 use tidegate_knobs::limit::hard_cap;
 use tidegate_knobs::quota_planner::FREE_UCPU;
@@ -25,8 +28,24 @@ use crate::runtime::mechanisms::hint_sweep::latency_view;
 use crate::runtime::mechanisms::subgroups::{subgroups_note, subgroups_stat};
 use crate::view::domains::domain_views;
 
+/// Bounds of the histogram of lateness: the loop's period is 5 or 50 ms, and the lease runs out after 2 s.
+const LATENESS_NS: [u64; 8] = [
+    100_000,
+    500_000,
+    1_000_000,
+    5_000_000,
+    20_000_000,
+    100_000_000,
+    500_000_000,
+    2_000_000_000,
+];
+
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
 }
 
 /// The last decision as a person would say it.
@@ -139,6 +158,7 @@ pub(crate) fn status(registry: &Gates, runtime: &Runtime, life: &Life) -> Status
     view.guardian_pid =
         Some(runtime.control_loop.lease.guardian_pid()).filter(|pid| is_alive(*pid));
     view.lease_seconds = runtime.control_loop.lease.age_and_lease_ns(now_ns).1 as f64 / 1e9;
+    add_totals(&mut view.totals, runtime);
     view.alerts.extend(lock(&runtime.alerts).iter().cloned());
     view
 }
@@ -187,6 +207,7 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
         step_cost_us: us(control.cost.all().mean_ns()),
         ..LoopView::default()
     };
+    view.totals = totals(control);
     view.writes_total = control.quotas.log.total();
     view.quota_writes_per_second = control.quotas.log.quotas_per_second(now_ns);
     view.alerts
@@ -195,6 +216,39 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
     view.alerts.extend(control.quotas.write_errors().cloned());
     view.alerts
         .extend(control.soft_caps.write_errors().cloned());
+}
+
+/// What the loop's state tells of all its time.
+fn totals(control: &Control) -> TotalsView {
+    let total = control.meter.total();
+    let late = &control.late_ever;
+    let bucket = |ns: &u64| (seconds(*ns), late.at_most(*ns));
+    TotalsView {
+        reclaimable_cpu_seconds: seconds(total.offered_ns),
+        side_cpu_seconds: seconds(total.side_ns),
+        main_cpu_seconds: seconds(total.busy_ns.saturating_sub(total.side_ns)),
+        writes: control.quotas.log.by_reason().clone(),
+        step_lateness: HistogramView {
+            sum_seconds: seconds(late.sum_ns()),
+            count: late.total(),
+            buckets: LATENESS_NS.iter().map(bucket).collect(),
+        },
+        ..TotalsView::default()
+    }
+}
+
+/// What the rest of the agent tells of it.
+fn add_totals(totals: &mut TotalsView, runtime: &Runtime) {
+    totals.agent_cpu_seconds = own_cpu_seconds();
+    let counts = runtime.events.counts();
+    totals.events = counts
+        .map(|(kind, count)| (kind.to_owned(), count))
+        .collect();
+}
+
+fn own_cpu_seconds() -> f64 {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
 fn gate_views(
@@ -255,6 +309,7 @@ fn gate_view(runtime: &Runtime, gate: &Gate, given: &[Allotment], now_ns: u64) -
         parent: record.parent.clone(),
         processes,
         usage_cpus: gate.usage_cpus,
+        used_seconds: gate.usage.map_or(0.0, |(_, ns)| seconds(ns)),
         allowance_cpus: allowance,
         nr_throttled: stat.nr_throttled,
         throttled_seconds: stat.throttled_ns as f64 / 1e9,
@@ -314,6 +369,11 @@ fn objective_view(found: &Protection) -> ObjectiveView {
     let runs = waits.runs.max(1) as f64;
     ObjectiveView {
         from: found.objective.from.clone(),
+        figure: match found.objective.figure {
+            Figure::RunDelay { .. } => "run_delay",
+            Figure::Reported => "reported",
+        }
+        .to_owned(),
         extra_pct: f64::from(found.extra_ppm) / 1e4,
         state: found.state.as_str().to_owned(),
         measured: found.measured,

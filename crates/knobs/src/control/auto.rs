@@ -156,6 +156,17 @@ impl Auto {
         })
     }
 
+    /// The search begins at this level: an earlier one found it.
+    pub fn begin_at(&mut self, level_pct: u32) {
+        self.search.begin_at(level_pct);
+    }
+
+    /// The level that is known to be within the aim.
+    pub fn known_pct(&self) -> Option<u32> {
+        let is_known = self.asked.is_some() && self.search.stage() == Stage::Fit;
+        is_known.then(|| self.search.known_pct())
+    }
+
     /// Side work is held at its tolerance, to compare.
     pub fn is_low(&self) -> bool {
         self.is_low

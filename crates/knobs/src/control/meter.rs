@@ -69,6 +69,21 @@ impl Durations {
         0
     }
 
+    /// How many were in the bucket of `ns` or below it.
+    pub fn at_most(&self, ns: u64) -> u64 {
+        self.counts[..=Self::bucket(ns)].iter().sum()
+    }
+
+    /// All of them together.
+    pub fn sum_ns(&self) -> u64 {
+        self.sum_ns
+    }
+
+    /// How many there are.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
     /// Their mean; 0 when there are none.
     pub fn mean_ns(&self) -> u64 {
         self.sum_ns.checked_div(self.total).unwrap_or(0)
@@ -166,6 +181,7 @@ impl Use {
 pub struct Meter {
     open: Use,
     seconds: VecDeque<Use>,
+    total: Use,
 }
 
 impl Default for Meter {
@@ -173,6 +189,7 @@ impl Default for Meter {
         Self {
             open: Use::default(),
             seconds: VecDeque::with_capacity(MINUTE_S + 1),
+            total: Use::default(),
         }
     }
 }
@@ -188,6 +205,7 @@ impl Meter {
             .saturating_sub(main_ns);
         step.offered_ns = left_ns.max(part(tolerance_ppm));
         self.open.add(&step);
+        self.total.add(&step);
         if self.open.wall_ns >= 1_000_000_000 {
             if self.seconds.len() == MINUTE_S {
                 self.seconds.pop_front();
@@ -200,6 +218,11 @@ impl Meter {
     /// The last whole second, or what there is of the first.
     pub fn second(&self) -> Use {
         self.seconds.back().copied().unwrap_or(self.open)
+    }
+
+    /// Since the loop began.
+    pub fn total(&self) -> &Use {
+        &self.total
     }
 
     /// The last minute.

@@ -12,6 +12,7 @@ mod auto;
 mod burst;
 mod demand;
 mod domains;
+mod found;
 mod meter;
 mod protect;
 mod pulses;
@@ -29,7 +30,7 @@ pub use burst::{BURST_WINDOW_NS, BurstLoop, BurstSeen};
 pub use demand::Demand;
 pub use domains::DomainState;
 pub use meter::{Durations, Meter, Recent, Use};
-pub use protect::{Objective, Protect, Protection};
+pub use protect::{Figure, Objective, Protect, Protection};
 pub use pulses::Pulses;
 pub use quotas::{Allotment, QuotaTarget, Quotas, Target};
 pub use soft_caps::{POLL_NS as SOFT_CAP_POLL_NS, Soft, SoftCapStats, SoftCapped, SoftCaps, Usage};
@@ -79,6 +80,8 @@ pub struct Control {
     pub late: Recent,
     /// What steps cost.
     pub cost: Recent,
+    /// How late steps began since start.
+    pub late_ever: Durations,
     /// Worst lateness since start.
     pub late_max_ns: u64,
     /// Steps made.
@@ -132,6 +135,7 @@ impl Control {
             meter: Meter::default(),
             late: Recent::default(),
             cost: Recent::default(),
+            late_ever: Durations::default(),
             late_max_ns: 0,
             steps: 0,
             fallbacks: 0,
@@ -174,21 +178,6 @@ impl Control {
             self.demand = demand;
             self.law.set_terms(self.machine_terms());
         }
-    }
-
-    /// What main's run delay asked for on top of the headroom, if it has an objective.
-    pub fn protection(&self) -> Option<Protection> {
-        self.protect.protection(self.sensor.as_ref())
-    }
-
-    /// The headroom that was found, if it is to be.
-    pub fn found(&self) -> Option<Found> {
-        self.auto.found()
-    }
-
-    /// Side work is held at its tolerance for the moment, to measure what it costs main.
-    pub fn holds_at_tolerance(&self) -> bool {
-        self.auto.is_low()
     }
 
     /// Side work has only those CPUs of the domains kept by the cpuset that their laws allow, or it may have any again.
@@ -298,6 +287,7 @@ impl Control {
         };
         self.steps += 1;
         self.late.add(now_ns, late_ns);
+        self.late_ever.add(late_ns);
         self.late_max_ns = self.late_max_ns.max(late_ns);
         if std::mem::take(&mut self.regrouped) && sampled.is_ok() && self.last.is_some() {
             // One window is left out; what was decided last stands for one more.

@@ -1,6 +1,6 @@
 //! What was written to kernel files, for `explain` and `status`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::bandwidth::Bandwidth;
 
@@ -31,6 +31,7 @@ pub struct WriteLog {
     /// Newest last.
     kept: VecDeque<Write>,
     total: u64,
+    by_reason: BTreeMap<String, u64>,
     /// When quotas were written, of the last ten seconds.
     quotas_ns: VecDeque<u64>,
 }
@@ -40,6 +41,10 @@ impl WriteLog {
     pub fn add(&mut self, write: Write) {
         if self.kept.len() == WRITES_KEPT {
             self.kept.pop_front();
+        }
+        match self.by_reason.get_mut(&write.reason) {
+            Some(count) => *count += 1,
+            None => drop(self.by_reason.insert(write.reason.clone(), 1)),
         }
         self.kept.push_back(write);
         self.total += 1;
@@ -67,6 +72,11 @@ impl WriteLog {
     /// Since start.
     pub fn total(&self) -> u64 {
         self.total
+    }
+
+    /// Since start, by why they were made.
+    pub fn by_reason(&self) -> &BTreeMap<String, u64> {
+        &self.by_reason
     }
 
     /// Quota writes a second over the last ten.
@@ -113,6 +123,7 @@ mod tests {
             log.add_quota(write);
         }
         assert_eq!(log.total(), 100);
+        assert_eq!(log.by_reason().get("cut"), Some(&100));
         assert_eq!(log.newest().count(), WRITES_KEPT);
         assert_eq!(
             log.newest().next().map(|write| write.value.as_str()),

@@ -1,6 +1,6 @@
 //! The four ways on this machine.
 
-use super::{Comparison, HEADROOM_PCT, LOAD, Way, Window};
+use super::{Comparison, LOAD, Way, Window};
 use crate::beds::Bed;
 use crate::beds::host::arms::Arm;
 use crate::beds::host::foreign::SideWork;
@@ -14,7 +14,9 @@ use crate::rng::Rng;
 use crate::{LabError, stats};
 
 /// Each way is run this often, in another order each time.
-const ROUNDS: u32 = 4;
+const ROUNDS: u32 = 3;
+/// Before that Tidegate may look for the headroom for so long, for each round.
+const SEARCH_S: f64 = 8.0;
 /// An encoder is at its speed, and Tidegate's allowance at its place, within a second.
 const TIMES: Times = Times {
     warm: 1.2,
@@ -26,9 +28,7 @@ fn arm(way: Way) -> Arm {
         Way::Alone => Arm::NoSide,
         Way::AsStarted => Arm::Together,
         Way::CpuIdle => Arm::CpuIdle,
-        Way::Tidegate => Arm::Tidegate {
-            headroom_pct: HEADROOM_PCT,
-        },
+        Way::Tidegate => Arm::Auto,
     }
 }
 
@@ -59,13 +59,49 @@ impl<'a> Host<'a> {
 
     /// How long it will take.
     pub fn seconds(&self) -> f64 {
-        f64::from(self.rounds) * self.ways.len() as f64 * TIMES.cell()
+        self.search_s() + f64::from(self.rounds) * self.ways.len() as f64 * TIMES.cell()
+    }
+
+    /// A command that measures itself is not there to be compared.
+    fn search_s(&self) -> f64 {
+        let searches = self.options.main_cmd.is_none() && self.ways.contains(&Way::Tidegate);
+        if searches {
+            SEARCH_S * f64::from(self.rounds)
+        } else {
+            0.0
+        }
+    }
+
+    /// Tidegate looks for the headroom, until it has found one.
+    fn search(&self, progress: &Progress) -> Result<(), LabError> {
+        let Some(tidegate) = self.tidegate.as_ref().filter(|_| self.search_s() > 0.0) else {
+            return Ok(());
+        };
+        progress.stage("here, Tidegate looks for the headroom");
+        let is_known = || Ok(tidegate.status()?["harm"]["state"] == "known");
+        let what = (Arm::Auto, LOAD, self.options.seed);
+        self.bench
+            .let_run(tidegate, what, self.search_s(), is_known)?;
+        progress.done(self.search_s());
+        Ok(())
+    }
+
+    /// What it found, with the last of its windows.
+    fn headroom(&self) -> Result<String, LabError> {
+        let Some(tidegate) = &self.tidegate else {
+            return Ok("Tidegate could not be run here.".into());
+        };
+        let status = tidegate.status()?;
+        let found = status["harm"]["sentence"].as_str().unwrap_or("unknown");
+        Ok(format!("What Tidegate found: {found}."))
     }
 
     /// Runs every way in every round. One that fails here is left out, and the others still run.
     pub fn measure(mut self, progress: &Progress) -> Result<Comparison, LabError> {
         let mut rng = Rng::new(self.options.seed);
         let (mut windows, mut others) = (Vec::new(), Vec::new());
+        self.search(progress)?;
+        let mut headroom = String::new();
         for round in 0..self.rounds {
             let mut order = self.ways.clone();
             rng.shuffle(&mut order);
@@ -86,6 +122,9 @@ impl<'a> Host<'a> {
                     Ok(sample) => {
                         let done = sample.get("completed") > 0.0;
                         windows.push(Window::new(way, round, done, &sample, "side_rate"));
+                        if way == Way::Tidegate {
+                            headroom = self.headroom()?;
+                        }
                         others.push(sample.get("other_pct"));
                     }
                     Err(LabError::Interrupted) => return Err(LabError::Interrupted),
@@ -122,6 +161,7 @@ impl<'a> Host<'a> {
             windows,
             others_pct: stats::mean(&others).unwrap_or(0.0),
             missing: self.bench.missing.clone(),
+            headroom,
             command: format!("tidegate lab demo{rounds}"),
             bed: Bed::Host(self.bench.setup.machine),
         })

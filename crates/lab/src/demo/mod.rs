@@ -21,8 +21,6 @@ use crate::{LabError, make_folder, stats, stop};
 /// Load level of main: 25 % of the machine. Where CPUs share cores and side work has main's weight, 30 % are already more
 /// than the half of the machine that main then gets.
 pub const LOAD: f64 = 1.0;
-/// What Tidegate keeps idle, percent of the machine.
-pub const HEADROOM_PCT: u32 = 30;
 
 /// A way of placing side work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +40,12 @@ impl Way {
     pub const ALL: [Way; 4] = [Way::Alone, Way::AsStarted, Way::CpuIdle, Way::Tidegate];
 
     /// In the table and the picture.
-    pub fn label(self) -> String {
+    pub fn label(self) -> &'static str {
         match self {
-            Way::Alone => "alone".into(),
-            Way::AsStarted => "as people start it".into(),
-            Way::CpuIdle => "cpu.idle".into(),
-            Way::Tidegate => format!("Tidegate, {HEADROOM_PCT} % headroom"),
+            Way::Alone => "alone",
+            Way::AsStarted => "as people start it",
+            Way::CpuIdle => "cpu.idle",
+            Way::Tidegate => "Tidegate",
         }
     }
 
@@ -119,6 +117,8 @@ pub struct Comparison {
     pub windows: Vec<Window>,
     /// What was left out and why, one sentence each.
     pub missing: Vec<String>,
+    /// Which headroom Tidegate kept, and why, in one sentence.
+    pub headroom: String,
     /// What programs that are not part of it took of the machine, percent.
     pub others_pct: f64,
     /// The command that repeats it.
@@ -210,6 +210,7 @@ impl Comparison {
             legend: Vec::new(),
         });
         report.notes = vec![format!("Main: {}. Side work: {}.", self.main, self.side)];
+        report.notes.push(self.headroom.clone());
         report.notes.extend(self.missing.clone());
         report
     }

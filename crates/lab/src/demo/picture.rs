@@ -46,7 +46,7 @@ pub fn draw(c: &Comparison) -> String {
             &mut svg,
             (PANELS[0] - 12.0, middle),
             (14, INK, "end"),
-            &way.label(),
+            way.label(),
         );
         let latency = c
             .figures(way)

@@ -28,7 +28,7 @@ pub fn table(c: &Comparison) -> Table {
     columns.extend([c.side_unit, "done"]);
     let mut t = Table::new(&title(c), &columns);
     for way in Way::ALL {
-        let mut cells = vec![way.label()];
+        let mut cells = vec![way.label().to_owned()];
         let Some(f) = c.figures(way) else {
             cells.push("not measured".into());
             cells.resize(columns.len(), "-".into());
@@ -104,8 +104,15 @@ pub fn render(comparisons: &[Comparison; 2], pictures: &[PathBuf], pages: &[&Pat
         let title = text::wrap(&title(c), WIDTH);
         out += &format!("\n{title}\n{}", text::table(&table(c)));
     }
-    let findings = comparisons.each_ref().map(finding).join(" ");
-    out += &format!("\n{}\n", text::wrap(&findings, WIDTH));
+    let [here, larger] = comparisons;
+    let findings = [
+        finding(here),
+        here.headroom.clone(),
+        finding(larger),
+        larger.headroom.clone(),
+    ];
+    let said = text::wrap(&findings.join(" "), WIDTH);
+    out += &format!("\n{said}\n");
     for c in comparisons.iter().filter(|c| c.others_pct > LOUD_PCT) {
         let line = format!(
             "Other programs took {:.0} % of the machine meanwhile, so these figures say little; measure it again when it is quiet.",

@@ -36,6 +36,7 @@ fn measured(ways: &[(Way, f64, f64, f64)]) -> Comparison {
         side_unit: "frames/s",
         windows: windows(3, ways),
         missing: Vec::new(),
+        headroom: "What Tidegate found: side work costs main 1.3 % (0.4–2.2); 0 % of headroom (the idle class alone, without a quota) is the least at which that is within 5 %.".into(),
         others_pct: 3.0,
         command: "tidegate lab demo".into(),
     }
@@ -62,6 +63,7 @@ fn simulated() -> Comparison {
         side_unit: "CPUs",
         windows: windows(1, &ways),
         missing: Vec::new(),
+        headroom: "There Tidegate was asked for 30 % of headroom.".into(),
         others_pct: 0.0,
         command: "tidegate lab demo --seed 1".into(),
     }
@@ -82,7 +84,7 @@ fn everything_measured_is_one_screen() {
         (Way::Tidegate, 1.1, 3.9, 39.0),
     ]));
     golden("demo.txt", &text);
-    assert!(text.lines().count() <= 30, "{text}");
+    assert!(text.lines().count() <= 32, "{text}");
     assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
 }
 

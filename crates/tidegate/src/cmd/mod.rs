@@ -3,11 +3,13 @@
 pub mod agent;
 pub mod completions;
 pub mod doctor;
+pub mod events;
 pub mod explain;
 pub mod guardian;
 pub mod lab;
 pub mod lab_worker;
 pub mod man;
+pub mod objective;
 pub mod repair;
 pub mod run;
 pub mod set;
@@ -40,9 +42,11 @@ pub enum Cmd {
     Run(run::Args),
     Set(set::Args),
     Unset(unset::Args),
+    Objective(objective::Args),
     Show(show::Args),
     Status(status::Args),
     Explain(explain::Args),
+    Events(events::Args),
     Doctor(doctor::Args),
     Lab(lab::Args),
     Sim(sim::Args),
@@ -69,9 +73,11 @@ pub fn dispatch(command: Option<Cmd>) -> Result<Exit, Failure> {
         Some(Cmd::Run(args)) => run::main(args),
         Some(Cmd::Set(args)) => set::main(&args),
         Some(Cmd::Unset(args)) => unset::main(&args),
+        Some(Cmd::Objective(args)) => objective::main(&args),
         Some(Cmd::Show(args)) => show::main(&args),
         Some(Cmd::Status(args)) => status::main(&args),
         Some(Cmd::Explain(args)) => explain::main(&args),
+        Some(Cmd::Events(args)) => events::main(&args),
         Some(Cmd::Doctor(args)) => doctor::main(&args),
         Some(Cmd::Lab(args)) => lab::main(&args),
         Some(Cmd::Sim(args)) => sim::main(&args),

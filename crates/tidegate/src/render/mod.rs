@@ -1,5 +1,6 @@
 //! Answers for people: plain text under 80 columns, with colour only where it goes to a terminal.
 
+pub mod events;
 pub mod explain;
 pub mod gates;
 pub mod status;

@@ -59,7 +59,7 @@ fn lines(view: &StatusView) -> Vec<(&'static str, String)> {
     }
     let after_headroom = 2 + usize::from(view.ext.is_some());
     if let Some(found) = &view.objective {
-        lines.insert(after_headroom, ("Run delay", run_delay(found)));
+        lines.insert(after_headroom, ("Objective", objective(found)));
     }
     if let Some(harm) = &view.harm {
         lines.insert(after_headroom, ("Harm", harm.sentence.clone()));
@@ -122,10 +122,15 @@ fn domain(view: &DomainView) -> String {
     )
 }
 
-fn run_delay(found: &ObjectiveView) -> String {
+fn objective(found: &ObjectiveView) -> String {
+    let is_reported = found.figure == "reported";
     if !found.measured {
+        let why = match is_reported {
+            true => "no latency was reported in the last minute (`tidegate objective`)",
+            false => "run delay needs BPF sensing",
+        };
         return format!(
-            "{} cannot be followed: run delay needs BPF sensing; {:.0} % are kept on top",
+            "{} cannot be followed: {why}; {:.0} % are kept on top",
             found.from, found.extra_pct
         );
     }
@@ -136,9 +141,21 @@ fn run_delay(found: &ObjectiveView) -> String {
         "rest" => "given back: it did not help, so side work is not the cause",
         _ => "nothing to add",
     };
+    let seen = match is_reported {
+        true => format!(
+            "{:.0} % of {} were above it (the last was {:.1} ms)",
+            found.late_pct,
+            super::count(found.runs, "report", "reports"),
+            found.percentile_us / 1e3
+        ),
+        false => format!(
+            "{:.2} % of {} runs were late (mean wait {:.0} us)",
+            found.late_pct, found.runs, found.mean_wait_us
+        ),
+    };
     format!(
-        "{}: {:.2} % of {} runs were late (mean wait {:.0} us), {:.0} % of headroom found for it ({state})",
-        found.from, found.late_pct, found.runs, found.mean_wait_us, found.extra_pct
+        "{}: {seen}, {:.0} % of headroom found for it ({state})",
+        found.from, found.extra_pct
     )
 }
 

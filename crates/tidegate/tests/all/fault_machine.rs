@@ -405,6 +405,7 @@ fn links_in_the_run_directory_are_not_followed() {
         "ledger.json",
         "ledger.moving",
         "gates.json",
+        "found-headroom.json",
         "lease",
         "agent.lock",
         "start.lock",

@@ -43,7 +43,11 @@ fn of_headroom(decision: &HeadroomDecision, status: &StatusView) -> Vec<String> 
             found.from, found.state
         );
         let ucpu = decision.capacity_ucpu as f64 * found.extra_pct / 1e2 / 1e6;
-        lines.insert(2, line("    run delay", ucpu, why));
+        let what = match found.figure.as_str() {
+            "reported" => "    reported latency",
+            _ => "    run delay",
+        };
+        lines.insert(2, line(what, ucpu, why));
     }
     lines.push(line(
         "= side work may use",

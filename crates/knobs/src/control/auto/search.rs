@@ -127,8 +127,13 @@ impl Search {
 
     /// What was known of the level is out of date, and it is measured again.
     pub fn drifted(&mut self) {
+        self.begin_at(self.level_pct);
+    }
+
+    /// Nothing is known; this level is measured first.
+    pub fn begin_at(&mut self, level_pct: u32) {
         *self = Self {
-            level_pct: self.level_pct,
+            level_pct: (level_pct / STEP_PCT * STEP_PCT).min(MOST_PCT),
             ..Self::default()
         };
     }
@@ -301,6 +306,20 @@ mod tests {
         assert_eq!(search.level_pct(), 10);
         assert_eq!(search.found(Finding::Unknown), Next::Return);
         assert_eq!((search.level_pct(), search.stage()), (20, Stage::Fit));
+    }
+
+    #[test]
+    fn what_an_earlier_agent_found_is_measured_first() {
+        let mut search = Search::default();
+        search.begin_at(20);
+        assert_eq!(levels(&mut search, 15, LITTLE), [20, 10, 15]);
+        for (asked, level_pct) in [(7, 5), (u32::MAX, 60)] {
+            search.begin_at(asked);
+            assert_eq!(
+                (search.level_pct(), search.stage()),
+                (level_pct, Stage::Measuring)
+            );
+        }
     }
 
     #[test]

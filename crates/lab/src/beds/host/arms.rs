@@ -28,6 +28,8 @@ pub enum Arm {
         /// Percent of the machine to keep idle.
         headroom_pct: u32,
     },
+    /// `tidegate run --main` and `tidegate run --side`: the headroom is found.
+    Auto,
     /// The ext engine with a gate for main's group and one for side's.
     Ext {
         /// Percent of the machine to keep idle.
@@ -73,6 +75,7 @@ impl Arm {
             Arm::WeightOne => "weight 1".into(),
             Arm::CpuIdle => "cpu.idle".into(),
             Arm::Tidegate { headroom_pct } => format!("Tidegate {headroom_pct} %"),
+            Arm::Auto => "Tidegate".into(),
             Arm::Ext { headroom_pct } => format!("Tidegate ext {headroom_pct} %"),
         }
     }
@@ -86,8 +89,14 @@ impl Arm {
             Arm::WeightOne => "weight_1".into(),
             Arm::CpuIdle => "cpu_idle".into(),
             Arm::Tidegate { headroom_pct } => format!("tidegate_{headroom_pct}"),
+            Arm::Auto => "tidegate".into(),
             Arm::Ext { headroom_pct } => format!("ext_{headroom_pct}"),
         }
+    }
+
+    /// Whether an agent places both.
+    pub fn needs_agent(self) -> bool {
+        matches!(self, Arm::Tidegate { .. } | Arm::Auto)
     }
 
     /// Whether the arm can be had without a writable cgroup tree.
@@ -129,7 +138,7 @@ impl<'a> Placement<'a> {
         let Some(h) = stage.hierarchy else {
             return Ok(placement);
         };
-        if matches!(arm, Arm::Tidegate { .. }) {
+        if arm.needs_agent() {
             return Ok(placement);
         }
         placement.main = Some(Group::create(h, "main")?);
@@ -165,11 +174,15 @@ impl<'a> Placement<'a> {
 
     /// The process that keeps the arm's headroom, if there is one.
     pub fn keeper_pid(&self) -> Option<i32> {
-        match (&self.scheduler, self.arm, self.stage.tidegate) {
-            (Some(scheduler), _, _) => Some(scheduler.pid()),
-            (None, Arm::Tidegate { .. }, Some(tidegate)) => Some(tidegate.agent_pid()),
-            _ => None,
+        match (&self.scheduler, self.agent()) {
+            (Some(scheduler), _) => Some(scheduler.pid()),
+            (None, agent) => agent.map(Tidegate::agent_pid),
         }
+    }
+
+    /// The agent, where it places this arm.
+    fn agent(&self) -> Option<&'a Tidegate> {
+        self.stage.tidegate.filter(|_| self.arm.needs_agent())
     }
 
     /// The lab's own side group, for policies that write its quota.
@@ -194,20 +207,20 @@ impl<'a> Placement<'a> {
 
     /// Main's command from its words.
     pub fn main_command(&self, words: &[String]) -> Command {
-        match (self.arm, self.stage.tidegate) {
-            (Arm::Tidegate { headroom_pct }, Some(tidegate)) => tidegate.run(
-                &["--main", "--headroom", &format!("{headroom_pct}%")],
-                words,
-            ),
-            _ => plain(words),
+        let Some(tidegate) = self.agent() else {
+            return plain(words);
+        };
+        match self.arm.headroom_pct() {
+            Some(pct) => tidegate.run(&["--main", "--headroom", &format!("{pct}%")], words),
+            None => tidegate.run(&["--main"], words),
         }
     }
 
     /// Side's command from its words.
     pub fn side_command(&self, words: &[String]) -> Command {
-        match (self.arm, self.stage.tidegate) {
-            (Arm::Tidegate { .. }, Some(tidegate)) => tidegate.run(&["--side"], words),
-            _ => plain(words),
+        match self.agent() {
+            Some(tidegate) => tidegate.run(&["--side"], words),
+            None => plain(words),
         }
     }
 }

@@ -131,10 +131,34 @@ impl<'a> Bench<'a> {
             Err(e) => {
                 self.missing
                     .push(format!("Not measured, Tidegate's arms: {e}."));
-                self.arms.retain(|a| !matches!(a, Arm::Tidegate { .. }));
+                self.arms.retain(|a| !a.needs_agent());
                 Ok(None)
             }
         }
+    }
+
+    /// Lets main and side work run beside each other in one arm, at most this long and until `is_enough`; nothing is measured.
+    pub fn let_run(
+        &self,
+        tidegate: &Tidegate,
+        (arm, load, seed): (Arm, f64, u64),
+        seconds: f64,
+        mut is_enough: impl FnMut() -> Result<bool, LabError>,
+    ) -> Result<(), LabError> {
+        let stage = Stage {
+            exe: &self.setup.exe,
+            hierarchy: self.setup.hierarchy.as_ref().ok(),
+            tidegate: Some(tidegate),
+        };
+        let placement = Placement::new(&stage, arm)?;
+        let _main = self.start_main(&placement, load, seed)?;
+        let mut side = self.start_side(&placement, arm)?;
+        let until = clock::monotonic_ns() + (seconds * 1e9) as u64;
+        while clock::monotonic_ns() < until && !is_enough()? {
+            stop::sleep_ns(1_000_000_000)?;
+            side.still_runs()?;
+        }
+        Ok(())
     }
 
     /// Runs one arm once.

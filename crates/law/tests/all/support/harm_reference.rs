@@ -50,7 +50,6 @@ pub struct Reference {
     used_us: i128,
     since_us: i128,
     age_us: i128,
-    waits: [u64; 3],
     known: i128,
     watch: i128,
     why: Reason,
@@ -156,7 +155,6 @@ impl Reference {
             used_us: 0,
             since_us: 0,
             age_us: 0,
-            waits: [0; 3],
             known: 0,
             watch: 0,
             why: Reason::TooLittle,
@@ -202,9 +200,6 @@ impl Reference {
 
     fn set(&mut self, high: bool) {
         self.guard = high != self.high;
-        if self.guard {
-            self.waits = [self.waits[0], self.waits[0], self.waits[1]];
-        }
         self.high = high;
         self.age_us = 0;
         self.blocks[usize::from(high)] = Block::default();
@@ -329,9 +324,7 @@ impl Reference {
 
     fn collect(&mut self, w: &Window, us: i128) {
         if self.guard {
-            let age = self.age_us;
-            let drained = w.waiting <= self.waits[2] || age >= i128::from(self.cfg.block_us / 2);
-            self.guard = age < i128::from(self.cfg.guard_us) || !drained;
+            self.guard = self.age_us < i128::from(self.cfg.guard_us);
             return;
         }
         let block = &mut self.blocks[usize::from(self.high)];
@@ -355,7 +348,6 @@ impl Reference {
             if !matches!(self.place, Place::Gap(_)) {
                 self.collect(w, us);
             }
-            self.waits[0] = w.waiting;
         } else {
             self.void_us += us;
         }

@@ -208,11 +208,6 @@ impl Queue {
         }
     }
 
-    fn waiting(&self, until: f64) -> usize {
-        let callers = self.callers.iter();
-        self.line.len() + callers.filter(|at| (at.0 as f64) < until).count()
-    }
-
     fn service_ns(&mut self, at: f64) -> f64 {
         let Main {
             service_us,
@@ -272,7 +267,6 @@ impl Queue {
             turns,
             delay_ns: delay as u64,
             cpu_ns: cpu as u64,
-            waiting: self.waiting(until) as u64,
             ..Window::default()
         }
     }

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_knobs::control::{
-    Control, Demand, Objective, QuotaTarget, SHARED_CORES_PPM, SoftCapped,
+    Control, Demand, Figure, Objective, QuotaTarget, SHARED_CORES_PPM, SoftCapped,
 };
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::quota_planner::{QuotaPlannerConfig, bandwidth_for};
@@ -149,8 +149,11 @@ impl Knobs {
             headroom_from: "scenario".to_owned(),
             tolerance_ppm: compiled.tolerance_ppm,
             objective: compiled.objective.map(|objective| Objective {
+                gate: "main".to_owned(),
+                figure: Figure::RunDelay {
+                    share_ppm: objective.share_ppm,
+                },
                 late_after_ns: objective.late_after_ns,
-                share_ppm: objective.share_ppm,
                 start_ppm: objective.start_ppm,
                 from: "scenario".to_owned(),
             }),

@@ -95,7 +95,7 @@ pub(super) fn objective(facts: &Facts) -> Mechanism {
         ),
         Err(why) => (
             Now::No,
-            "needs main's run delay, which only BPF sensing knows; the headroom asked for holds".to_owned(),
+            "needs main's run delay, which only BPF sensing knows; the headroom asked for holds. A figure of your own needs none (objective='reported<80ms')".to_owned(),
             Some(format!("for BPF sensing: {why}")),
         ),
     };

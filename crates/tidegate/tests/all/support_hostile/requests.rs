@@ -299,6 +299,12 @@ fn calls() -> Vec<Refused> {
             404,
             "no such gate",
         ),
+        (
+            "another's latency",
+            post("/v1/objective", r#"{"target":"main","latency":"9s"}"#),
+            403,
+            "not yours",
+        ),
         ("stop", post("/v1/stop", ""), 403, "stop"),
     ]
 }

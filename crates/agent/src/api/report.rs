@@ -1,0 +1,50 @@
+//! Main's latency as its operator measures it, held against the objective of its gate.
+
+use tidegate_api::{ApiError, Done, ErrorKind, ReportRequest};
+use tidegate_knobs::control::Figure;
+use tidegate_terms::{Objective, TimeSpan, quoted};
+
+use crate::agent::Agent;
+use crate::errors::usage;
+use crate::gates::find_in;
+use crate::peer::{Peer, ask_an_admin, is_admin};
+
+/// Takes one figure, from the gate's owner or an administrator.
+pub(crate) fn report(
+    agent: &Agent,
+    peer: &Peer,
+    request: &ReportRequest,
+) -> Result<Done, ApiError> {
+    let text = &request.latency;
+    let latency = TimeSpan::parse(text).map_err(|why| {
+        usage(format!("latency: \"{}\" {why}", quoted(text))).with_mend("write 4.2ms")
+    })?;
+    let gates = agent.gates.lock();
+    let gate = &gates[find_in(&gates, &request.target)?];
+    let name = &gate.record.name;
+    if peer.uid != gate.record.uid && !is_admin(peer) {
+        let detail = format!("objective: gate {name} is not yours");
+        return Err(ApiError::new(ErrorKind::Denied, detail).with_mend(ask_an_admin()));
+    }
+    let Objective::Reported { span } = gate.terms.objective.value else {
+        let detail = format!("objective: gate {name} has none on a reported latency");
+        let mend = format!("tidegate set gate:{name} objective='reported<TIME'");
+        return Err(ApiError::new(ErrorKind::Usage, detail).with_mend(mend));
+    };
+    agent.admit(peer)?;
+    let mut control = agent.runtime.control();
+    let message = match control.demand().objective.clone() {
+        Some(found) if found.gate == *name && found.figure == Figure::Reported => {
+            control.report(latency.ns());
+            let against = if latency.ns() > span.ns() {
+                "above"
+            } else {
+                "within"
+            };
+            format!("gate {name}: {latency}, {against} the objective of {span}")
+        }
+        Some(stricter) => format!("gate {name}: not used, {} is in force", stricter.from),
+        None => format!("gate {name}: not used, no objective is in force"),
+    };
+    Ok(Done { message })
+}

@@ -1,0 +1,250 @@
+//! What has happened to gates, limits and the agent: the last ten thousand events, how often each kind came, and the journal of systemd,
+//! where each kind has a MESSAGE_ID.
+
+use std::collections::VecDeque;
+use std::os::unix::net::UnixDatagram;
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tidegate_api::{EventView, EventsView};
+use tidegate_knobs::sync::lock;
+use tracing::{info, warn};
+
+use crate::process::Mode;
+
+/// How many are remembered.
+const KEPT: usize = 10_000;
+/// How many one answer has.
+const ANSWERED_MAX: usize = 1_000;
+/// Where systemd's journal takes entries.
+const JOURNAL: &str = "/run/systemd/journal/socket";
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $Kind:ident = $name:literal, $id:literal;)+) => {
+        /// What can happen.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum EventKind {
+            $($(#[$doc])* $Kind,)+
+        }
+
+        impl EventKind {
+            /// Every one.
+            pub(crate) const ALL: &[EventKind] = &[$(EventKind::$Kind),+];
+
+            /// As answers and metrics have it.
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(EventKind::$Kind => $name),+ }
+            }
+
+            /// What `journalctl MESSAGE_ID=` finds.
+            fn message_id(self) -> &'static str {
+                match self { $(EventKind::$Kind => $id),+ }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A command, process, group or unit got terms.
+    GateCreated = "gate.created", "8a80686921144a1b809bc4a35eec5c8f";
+    /// It ended, or its terms were taken back.
+    GateEnded = "gate.ended", "9982c0dea12b4ea5a2f83af9b023fdd0";
+    /// Main fills the machine: side work has its tolerance alone.
+    StarvationBegan = "starvation.began", "39dfaec3b0ec412aa1e53a9552f24122";
+    /// Side work has more again.
+    StarvationEnded = "starvation.ended", "58d1753c3b60471fb6654b102406af70";
+    /// Another program wrote over a value of ours.
+    OutsideWrite = "outside_write", "2882d78a4a5c4f2880da2b54ec343698";
+    /// The agent was silent, and the guardian wrote the fallback.
+    LeaseExpired = "lease.expired", "e8db9e65fdd4415895646425b746e7db";
+    /// The guardian had ended or was stuck, and another was started.
+    GuardianReplaced = "guardian.replaced", "7a669ada1e5f4de4a7c79c0a67665f82";
+    /// An agent took up the gates of the one before.
+    AgentAdopted = "agent.adopted", "1a5bd66dfa8f44c797e501172509085f";
+    /// The scheduler of the engine ext is in force.
+    ExtLoaded = "ext.loaded", "87cb7e67ce784ea8a8e20923760d4a69";
+    /// It ended without our doing.
+    ExtEjected = "ext.ejected", "f2fc3d0353b241a0b681908a04472f05";
+    /// `headroom = auto` has come to a level.
+    HarmFound = "harm.found", "615f243ccff4446db51ec9911b9ec71f";
+}
+
+impl EventKind {
+    /// What needs a look.
+    fn is_warning(self) -> bool {
+        matches!(
+            self,
+            EventKind::OutsideWrite
+                | EventKind::LeaseExpired
+                | EventKind::GuardianReplaced
+                | EventKind::ExtEjected
+        )
+    }
+}
+
+/// The events of this agent.
+#[derive(Default)]
+pub(crate) struct Events {
+    state: Mutex<State>,
+    journal: Journal,
+}
+
+#[derive(Default)]
+struct State {
+    kept: VecDeque<EventView>,
+    /// How many there were; the next one's number less one.
+    total: u64,
+    counts: [u64; EventKind::ALL.len()],
+}
+
+impl Events {
+    /// Something happened, to a gate where one is named. Where the journal does not take it, the log has it.
+    pub(crate) fn tell(&self, kind: EventKind, gate: Option<&str>, message: impl Into<String>) {
+        let message = message.into();
+        if !self.journal.take(kind, gate, &message) {
+            let of_gate = gate.map(|gate| format!("gate {gate}: "));
+            let line = of_gate.unwrap_or_default() + &message;
+            match kind.is_warning() {
+                true => warn!("{line}"),
+                false => info!("{line}"),
+            }
+        }
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        let mut state = lock(&self.state);
+        state.total += 1;
+        state.counts[kind as usize] += 1;
+        if state.kept.len() == KEPT {
+            state.kept.pop_front();
+        }
+        let event = EventView {
+            seq: state.total,
+            time_unix_seconds: since_epoch.unwrap_or_default().as_secs_f64(),
+            kind: kind.name().to_owned(),
+            gate: gate.map(str::to_owned),
+            message,
+        };
+        state.kept.push_back(event);
+    }
+
+    /// Those after number `since`, oldest first.
+    pub(crate) fn after(&self, since: u64) -> EventsView {
+        let state = lock(&self.state);
+        let first = state
+            .kept
+            .front()
+            .map_or(state.total + 1, |event| event.seq);
+        let later = state.kept.iter().filter(|event| event.seq > since);
+        let events: Vec<EventView> = later.take(ANSWERED_MAX).cloned().collect();
+        EventsView {
+            pid: std::process::id() as i32,
+            lost: first.saturating_sub(since.saturating_add(1)),
+            last_seq: events
+                .last()
+                .map_or(state.total.min(since), |last| last.seq),
+            events,
+        }
+    }
+
+    /// How often each kind came.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = lock(&self.state).counts;
+        EventKind::ALL.iter().map(|kind| kind.name()).zip(counts)
+    }
+}
+
+/// The journal of systemd, where the agent's own log goes there: else the log has the event.
+#[derive(Default)]
+struct Journal {
+    socket: Option<UnixDatagram>,
+}
+
+impl Events {
+    /// The log of a service goes to the journal anyway.
+    pub(crate) fn of(mode: Mode) -> Self {
+        let is_logged_there = mode == Mode::Service && std::env::var_os("JOURNAL_STREAM").is_some();
+        let connected = || {
+            let socket = UnixDatagram::unbound()?;
+            socket.connect(JOURNAL)?;
+            socket.set_nonblocking(true)?;
+            std::io::Result::Ok(socket)
+        };
+        let socket = is_logged_there.then(connected).and_then(Result::ok);
+        Self {
+            journal: Journal { socket },
+            ..Self::default()
+        }
+    }
+}
+
+impl Journal {
+    /// Whether it took the event. A full one is not waited for.
+    fn take(&self, kind: EventKind, gate: Option<&str>, message: &str) -> bool {
+        let Some(socket) = &self.socket else {
+            return false;
+        };
+        socket.send(entry(kind, gate, message).as_bytes()).is_ok()
+    }
+}
+
+/// In the journal's native protocol: a field a line, so that no value has a line end.
+fn entry(kind: EventKind, gate: Option<&str>, message: &str) -> String {
+    let priority = if kind.is_warning() { 4 } else { 6 };
+    let of_gate = gate
+        .map(|gate| format!("gate {gate}: "))
+        .unwrap_or_default();
+    let mut entry = format!(
+        "MESSAGE={of_gate}{}\nMESSAGE_ID={}\nPRIORITY={priority}\nSYSLOG_IDENTIFIER=tidegate\nTIDEGATE_EVENT={}\n",
+        message.replace('\n', " "),
+        kind.message_id(),
+        kind.name()
+    );
+    if let Some(gate) = gate {
+        entry += &format!("TIDEGATE_GATE={gate}\n");
+    }
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_numbered_and_those_that_were_forgotten_are_counted() {
+        let events = Events::default();
+        assert_eq!(events.after(0).events.len(), 0);
+        for nth in 1..=10_005 {
+            events.tell(EventKind::GateCreated, Some("g"), format!("{nth}"));
+        }
+        let first = events.after(0);
+        assert_eq!((first.lost, first.events.len()), (5, ANSWERED_MAX));
+        assert_eq!((first.events[0].seq, first.last_seq), (6, 1_005));
+        let last = events.after(10_004);
+        assert_eq!(
+            (last.lost, last.events.len(), last.last_seq),
+            (0, 1, 10_005)
+        );
+        assert_eq!(events.after(10_005).last_seq, 10_005);
+        assert_eq!(
+            events.after(u64::MAX).last_seq,
+            10_005,
+            "an earlier agent's number"
+        );
+        let created = events.counts().find(|(kind, _)| *kind == "gate.created");
+        assert_eq!(created, Some(("gate.created", 10_005)));
+    }
+
+    #[test]
+    fn an_entry_of_the_journal_is_a_field_a_line() {
+        let text = entry(EventKind::OutsideWrite, Some("web"), "two\nlines");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "MESSAGE=gate web: two lines");
+        assert_eq!(lines[2], "PRIORITY=4");
+        assert_eq!(lines.last(), Some(&"TIDEGATE_GATE=web"));
+        let ids: std::collections::BTreeSet<&str> = EventKind::ALL
+            .iter()
+            .map(|kind| kind.message_id())
+            .collect();
+        assert_eq!(ids.len(), EventKind::ALL.len());
+        assert!(ids.iter().all(|id| id.len() == 32));
+    }
+}

@@ -1,0 +1,32 @@
+//! What has happened.
+
+use serde::{Deserialize, Serialize};
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EventView {
+    /// Its number, from 1 on in each agent.
+    pub seq: u64,
+    /// When, since 1970.
+    pub time_unix_seconds: f64,
+    /// What kind: `gate.created`, `gate.ended`, `starvation.began`, `starvation.ended`, `outside_write`, `lease.expired`,
+    /// `guardian.replaced`, `agent.adopted`, `ext.loaded`, `ext.ejected` or `harm.found`.
+    pub kind: String,
+    /// The gate, where it is about one.
+    pub gate: Option<String>,
+    /// In words.
+    pub message: String,
+}
+
+/// Events after a number.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EventsView {
+    /// The agent's process: another one counts from 1 again.
+    pub pid: i32,
+    /// How many came after that number and are forgotten.
+    pub lost: u64,
+    /// Oldest first, at most 1,000.
+    pub events: Vec<EventView>,
+    /// What to ask after next.
+    pub last_seq: u64,
+}

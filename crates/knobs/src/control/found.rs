@@ -1,0 +1,36 @@
+//! Headroom that is found, by harm or for an objective: what the loop is told of it and what it tells.
+
+use super::{Control, Found, Protection};
+
+impl Control {
+    /// A latency of main, reported from outside.
+    pub fn report(&mut self, latency_ns: u64) {
+        self.protect.report(latency_ns);
+    }
+
+    /// What main's run delay asked for on top of the headroom, if it has an objective.
+    pub fn protection(&self) -> Option<Protection> {
+        self.protect.protection(self.sensor.as_ref())
+    }
+
+    /// The headroom that was found, if it is to be.
+    pub fn found(&self) -> Option<Found> {
+        self.auto.found()
+    }
+
+    /// An earlier loop found this headroom, in percent: its search begins there.
+    pub fn begin_headroom_at(&mut self, level_pct: u32) {
+        self.auto.begin_at(level_pct);
+        self.law.set_terms(self.machine_terms());
+    }
+
+    /// The headroom that is known to keep harm within the aim, in percent.
+    pub fn known_headroom_pct(&self) -> Option<u32> {
+        self.auto.known_pct()
+    }
+
+    /// Side work is held at its tolerance for the moment, to measure what it costs main.
+    pub fn holds_at_tolerance(&self) -> bool {
+        self.auto.is_low()
+    }
+}

@@ -1,0 +1,41 @@
+//! `tidegate objective`: main's latency as its operator measures it.
+
+use tidegate_api::ReportRequest;
+
+use crate::connect;
+use crate::exit::{Exit, Failure};
+use crate::render;
+
+const SAMPLE: &str = "\
+Examples:
+  sudo tidegate set unit:nginx class=main objective='reported<80ms'
+  while sleep 2; do sudo tidegate objective nginx \"$(p99-of-nginx)\"; done
+      headroom is found from these figures; report one every few
+      seconds, each of the last seconds. A minute after the last one
+      the headroom goes back to the default, 1 % a second";
+
+/// Report main's latency, for a gate whose objective is reported<TIME
+#[derive(clap::Args)]
+#[command(after_help = SAMPLE)]
+pub struct Args {
+    /// unit:NAME, cgroup:/PATH, or a gate's name
+    target: String,
+    /// The figure, as in 4.2ms
+    latency: String,
+    /// Print the answer as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn main(args: &Args) -> Result<Exit, Failure> {
+    let request = ReportRequest {
+        target: connect::target(&args.target)?,
+        latency: args.latency.clone(),
+    };
+    let done = connect::to_agent()?.report(&request)?;
+    if args.json {
+        render::json(&done)
+    } else {
+        render::print(&format!("{}\n", done.message))
+    }
+}

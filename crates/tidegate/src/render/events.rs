@@ -1,0 +1,71 @@
+//! Events, a line each.
+
+use anstyle::Style;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use tidegate_api::{EventView, EventsView};
+
+use super::{BAD, BOLD};
+use crate::exit::{Exit, Failure};
+use crate::plain_text::escaped;
+
+/// What needs a look.
+const WARNINGS: [&str; 4] = [
+    "outside_write",
+    "lease.expired",
+    "guardian.replaced",
+    "ext.ejected",
+];
+
+/// For people.
+pub fn page(found: &EventsView) -> String {
+    let mut out = String::new();
+    if found.lost > 0 {
+        out += &format!("({} earlier events are forgotten)\n", found.lost);
+    }
+    for event in &found.events {
+        out += &line(event);
+    }
+    out
+}
+
+fn line(event: &EventView) -> String {
+    let style = match WARNINGS.contains(&event.kind.as_str()) {
+        true => BAD,
+        false => Style::new(),
+    };
+    let gate = event
+        .gate
+        .as_deref()
+        .map(|gate| format!("{}: ", escaped(gate)));
+    format!(
+        "{:>6}  {}  {style}{:<18}{style:#} {BOLD}{}{BOLD:#}{}\n",
+        event.seq,
+        time(event.time_unix_seconds),
+        escaped(&event.kind),
+        gate.unwrap_or_default(),
+        escaped(&event.message)
+    )
+}
+
+/// In the reader's time zone: `2026-11-25 13:24:27`.
+fn time(unix_seconds: f64) -> String {
+    let time = Timestamp::from_second(unix_seconds as i64).unwrap_or_default();
+    let zoned = time.to_zoned(TimeZone::system());
+    zoned.strftime("%F %T").to_string()
+}
+
+/// An object a line.
+pub fn json_lines(found: &EventsView) -> Result<String, Failure> {
+    let mut out = String::new();
+    for event in &found.events {
+        let text = serde_json::to_string(event).map_err(|error| {
+            Failure::new(
+                Exit::Failure,
+                format!("json: {error}; report this as a bug"),
+            )
+        })?;
+        out += &format!("{text}\n");
+    }
+    Ok(out)
+}

@@ -1,0 +1,103 @@
+//! `tidegate events`: each kind is provoked from outside, and told once.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::common::{Instance, cpu_mount, wait_for};
+
+/// The events so far.
+fn events(instance: &Instance) -> Vec<Value> {
+    let text = instance.ok(&["events", "--json"]);
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn of_kind(instance: &Instance, kind: &str) -> Vec<Value> {
+    let all = events(instance);
+    all.into_iter()
+        .filter(|event| event["kind"] == kind)
+        .collect()
+}
+
+#[test]
+fn what_happens_to_a_gate_is_told_once() {
+    let Some(instance) = Instance::new("events") else {
+        return;
+    };
+    let side = instance.background(&["--side", "--name", "first"], &["sleep", "100"]);
+    let _other = instance.background(&["--side", "--name", "second"], &["sleep", "100"]);
+    instance.gate("second");
+    wait_for("the first gate", || {
+        of_kind(&instance, "gate.created").len() == 2
+    });
+    let created = of_kind(&instance, "gate.created");
+    let first = created
+        .iter()
+        .find(|event| event["gate"] == "first")
+        .unwrap();
+    assert!(
+        first["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("side work of process"),
+        "{first}"
+    );
+    assert!(first["time_unix_seconds"].as_f64().unwrap() > 1.7e9);
+    drop(side);
+    wait_for("its end", || of_kind(&instance, "gate.ended").len() == 1);
+    let ended = of_kind(&instance, "gate.ended").remove(0);
+    assert_eq!(ended["gate"], "first");
+    let seq = ended["seq"].as_u64().unwrap();
+    let since = instance.ok(&["events", "--since", &(seq - 1).to_string()]);
+    assert!(
+        since.lines().count() >= 1 && since.contains("gate.ended"),
+        "{since}"
+    );
+}
+
+/// Another program's group.
+struct Group(PathBuf);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_value_that_was_written_over_and_a_guardian_that_died_are_told() {
+    let Some(instance) = Instance::new("told") else {
+        return;
+    };
+    let (mount, v1) = cpu_mount();
+    let name = format!("other-{}", instance.prefix());
+    let group = Group(mount.join(&name));
+    std::fs::create_dir(&group.0).unwrap();
+    instance.ok(&["set", &format!("cgroup:/{name}"), "class=side"]);
+    let (file, theirs) = match v1 {
+        true => ("cpu.cfs_quota_us", "70000"),
+        false => ("cpu.max", "70000 100000"),
+    };
+    wait_for("the outside write", || {
+        std::fs::write(group.0.join(file), theirs).unwrap();
+        !of_kind(&instance, "outside_write").is_empty()
+    });
+    let told = of_kind(&instance, "outside_write").remove(0);
+    assert_eq!(told["gate"], name.as_str(), "{told}");
+    let guardian = instance.json(&["status"])["guardian_pid"].as_u64().unwrap();
+    let killed = std::process::Command::new("kill")
+        .args(["-KILL", &guardian.to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    wait_for("another guardian", || {
+        !of_kind(&instance, "guardian.replaced").is_empty()
+    });
+    let totals = &instance.json(&["status"])["totals"];
+    assert_eq!(totals["events"]["guardian.replaced"], 1, "{totals}");
+    assert!(
+        totals["events"]["outside_write"].as_u64().unwrap() >= 1,
+        "{totals}"
+    );
+}
