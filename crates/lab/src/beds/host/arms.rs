@@ -28,6 +28,8 @@ pub enum Arm {
         /// Percent of the machine to keep idle.
         headroom_pct: u32,
     },
+    /// ... with the headroom found: `tidegate run --main --headroom auto`.
+    Auto,
     /// The ext engine with a gate for main's group and one for side's.
     Ext {
         /// Percent of the machine to keep idle.
@@ -56,6 +58,11 @@ impl Arm {
         Arm::Ext { headroom_pct: 30 },
     ];
 
+    /// Whether an agent keeps it.
+    pub fn is_tidegate(self) -> bool {
+        matches!(self, Arm::Tidegate { .. } | Arm::Auto)
+    }
+
     /// What is to stay idle, percent of the machine.
     pub fn headroom_pct(self) -> Option<u32> {
         match self {
@@ -73,6 +80,7 @@ impl Arm {
             Arm::WeightOne => "weight 1".into(),
             Arm::CpuIdle => "cpu.idle".into(),
             Arm::Tidegate { headroom_pct } => format!("Tidegate {headroom_pct} %"),
+            Arm::Auto => "Tidegate auto".into(),
             Arm::Ext { headroom_pct } => format!("Tidegate ext {headroom_pct} %"),
         }
     }
@@ -86,6 +94,7 @@ impl Arm {
             Arm::WeightOne => "weight_1".into(),
             Arm::CpuIdle => "cpu_idle".into(),
             Arm::Tidegate { headroom_pct } => format!("tidegate_{headroom_pct}"),
+            Arm::Auto => "tidegate_auto".into(),
             Arm::Ext { headroom_pct } => format!("ext_{headroom_pct}"),
         }
     }
@@ -129,7 +138,7 @@ impl<'a> Placement<'a> {
         let Some(h) = stage.hierarchy else {
             return Ok(placement);
         };
-        if matches!(arm, Arm::Tidegate { .. }) {
+        if arm.is_tidegate() {
             return Ok(placement);
         }
         placement.main = Some(Group::create(h, "main")?);
@@ -167,7 +176,7 @@ impl<'a> Placement<'a> {
     pub fn keeper_pid(&self) -> Option<i32> {
         match (&self.scheduler, self.arm, self.stage.tidegate) {
             (Some(scheduler), _, _) => Some(scheduler.pid()),
-            (None, Arm::Tidegate { .. }, Some(tidegate)) => Some(tidegate.agent_pid()),
+            (None, arm, Some(tidegate)) if arm.is_tidegate() => Some(tidegate.agent_pid()),
             _ => None,
         }
     }
@@ -199,6 +208,7 @@ impl<'a> Placement<'a> {
                 &["--main", "--headroom", &format!("{headroom_pct}%")],
                 words,
             ),
+            (Arm::Auto, Some(tidegate)) => tidegate.run(&["--main", "--headroom", "auto"], words),
             _ => plain(words),
         }
     }
@@ -206,7 +216,7 @@ impl<'a> Placement<'a> {
     /// Side's command from its words.
     pub fn side_command(&self, words: &[String]) -> Command {
         match (self.arm, self.stage.tidegate) {
-            (Arm::Tidegate { .. }, Some(tidegate)) => tidegate.run(&["--side"], words),
+            (arm, Some(tidegate)) if arm.is_tidegate() => tidegate.run(&["--side"], words),
             _ => plain(words),
         }
     }
