@@ -30,6 +30,8 @@ impl Done {
 pub struct Regret {
     /// Side's work, percent of the oracle's; negative where more was done.
     pub work_pct: f64,
+    /// Side's work itself.
+    pub work: f64,
     /// Main's mean, percent of the oracle's.
     pub mean_pct: f64,
     /// Main's p99, percent of the oracle's.
@@ -42,6 +44,7 @@ impl Regret {
         let more = |ours: f64, best: f64| 100.0 * (ours / best - 1.0);
         Self {
             work_pct: -more(done.work, oracle.work),
+            work: oracle.work - done.work,
             mean_pct: more(done.mean, oracle.mean),
             p99_pct: more(done.p99, oracle.p99),
         }
@@ -91,7 +94,7 @@ mod tests {
     fn regret_is_what_was_lost() {
         let regret = Regret::of(done(1.1, 1.0, 9.0), done(1.0, 1.25, 12.0));
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
-        assert!(near(regret.work_pct, 25.0));
+        assert!(near(regret.work_pct, 25.0) && near(regret.work, 3.0));
         assert!(near(regret.mean_pct, 10.0) && near(regret.p99_pct, -20.0));
     }
 }

@@ -1,4 +1,4 @@
-//! `tidegate lab auto --on sim`: machines of several sizes, with shared cores and with none, three steady mains and one that
+//! `tidegate lab auto --on sim`: machines of several sizes whose CPUs share nothing, caches or cores, three steady mains and one that
 //! changes every few minutes; every way of holding side work back that can be set once, others' laws, and a headroom that is found.
 //!
 //! Main is the host lab's server: Poisson arrivals, requests of 0.5 to 1.5 ms, two workers a CPU, latency from the scheduled
@@ -6,7 +6,7 @@
 
 use tidegate_sim::workloads::{Common, Kind, OpenLoop, Shape, Work};
 
-use super::sim_cells::{Arm, Bench, Cell, HARM_AIM_PPM, Lengths, Main, REQUEST_NS};
+use super::sim_cells::{Arm, Bench, Cell, HARM_AIM_PPM, Lengths, Main, REQUEST_NS, Shared};
 use super::sim_report;
 use crate::LabError;
 use crate::beds::sim::setup::Setup;
@@ -45,8 +45,8 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
     let lengths = |c: &Cell| Lengths::of(c, options.quick);
     let samples = stage.cells(
         &cells,
-        // About 6 ms for each CPU and second.
-        |c| lengths(c).cost(c) * 6 / 1_000,
+        // About 0.4 ms for each CPU and second.
+        |c| lengths(c).cost(c) / 2_500,
         Cell::label,
         |c| simulate(*c, lengths(c), options.seed),
     )?;
@@ -80,9 +80,9 @@ fn cells(stage: &Stage<'_>, sizes: &[u32], loads: &[f64]) -> Vec<Cell> {
     let arms = arms(stage.options.quick);
     let mut cells = Vec::new();
     for &cpus in sizes {
-        for shared in [false, true] {
+        for shared in Shared::ALL {
             // Threads of a core come in pairs.
-            if shared && !cpus.is_multiple_of(2) {
+            if shared == Shared::Cores && !cpus.is_multiple_of(2) {
                 continue;
             }
             for main in mains(cpus, loads) {
@@ -194,7 +194,7 @@ fn simulate(c: Cell, lengths: Lengths, seed: u64) -> Result<Sample<Cell>, LabErr
         .map(|(all, s)| all - s.held_ns);
     Ok(Sample::new(c)
         .with("cpus", cpus)
-        .with("shared_cores", c.bench.shared)
+        .with("shared", c.bench.shared.name())
         .with("main_pct", c.main.pct)
         .with("main_changes", c.main.changes)
         .with("arm", c.arm.key())

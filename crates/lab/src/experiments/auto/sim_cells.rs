@@ -1,7 +1,7 @@
 //! What is simulated: machines, mains, ways of holding side work back, and for how long.
 
 use tidegate_sim::workloads::{Curve, Pattern};
-use tidegate_sim::{MachineConfig, Topology};
+use tidegate_sim::{Contention, MachineConfig, Topology};
 
 use crate::LabError;
 use crate::beds::sim::control::Control;
@@ -18,28 +18,55 @@ const LARGE_CPUS: u32 = 64;
 /// A main that changes has this much less, and this much more, than its mean: 10 and 40 % of the machine by default.
 const CHANGES: (u64, u64) = (400_000, 1_600_000);
 
+/// What a busy CPU takes from its neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shared {
+    /// Nothing: waiting is all that side work can do to main.
+    Nothing,
+    /// One thread a core: caches and the machine are shared.
+    Caches,
+    /// Two threads a core, as on most servers.
+    Cores,
+}
+
+impl Shared {
+    /// In the tables' order.
+    pub const ALL: [Shared; 3] = [Shared::Nothing, Shared::Caches, Shared::Cores];
+
+    /// In JSON and CSV, and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Shared::Nothing => "nothing",
+            Shared::Caches => "caches",
+            Shared::Cores => "cores",
+        }
+    }
+}
+
 /// A machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bench {
     /// Its size.
     pub cpus: u32,
-    /// Two CPUs share a core.
-    pub shared: bool,
+    /// What its CPUs share.
+    pub shared: Shared,
 }
 
 impl Bench {
     /// In tables.
     pub fn label(self) -> String {
-        let cores = if self.shared { "shared" } else { "own" };
-        format!("{} CPUs, {cores} cores", self.cpus)
+        format!("{} CPUs, {} shared", self.cpus, self.shared.name())
     }
 
     /// The machine.
     pub fn config(self, seed: u64) -> Result<MachineConfig, LabError> {
         let mut config = server(self.cpus, seed)?;
-        if !self.shared {
+        if self.shared != Shared::Cores {
             let llc = config.topology.cpus_per_llc();
             config.topology = Topology::new(self.cpus, 1, llc);
+        }
+        if self.shared == Shared::Nothing {
+            config.contention = Contention::NONE;
         }
         // Hundreds of millions of events; the tests check.
         config.check = false;
@@ -179,7 +206,7 @@ pub struct Cell {
 impl Cell {
     /// What simulates its arm.
     pub fn control(&self) -> Control {
-        let cores = self.bench.shared && self.bench.cpus >= WHOLE_CORES_CPUS;
+        let cores = self.bench.shared == Shared::Cores && self.bench.cpus >= WHOLE_CORES_CPUS;
         self.arm.control(cores)
     }
 
@@ -225,7 +252,7 @@ impl Lengths {
         let search_s = if quick {
             120
         } else {
-            (19_200 / cpus).clamp(300, 1200)
+            (38_400 / cpus).clamp(300, 1200)
         };
         let window_s = if cell.main.changes {
             2 * stair_s
@@ -278,7 +305,7 @@ mod tests {
                 let cell = Cell {
                     bench: Bench {
                         cpus: 16,
-                        shared: true,
+                        shared: Shared::Cores,
                     },
                     main: Main {
                         pct: 25.0,
@@ -296,10 +323,10 @@ mod tests {
     #[test]
     fn machines_of_both_kinds_can_be() {
         for cpus in [2, 16, 64, 256] {
-            for shared in [true, false] {
+            for shared in Shared::ALL {
                 let config = Bench { cpus, shared }.config(1).expect("coefficients");
                 assert_eq!(config.topology.validate(), Ok(()));
-                let threads = if shared { 2 } else { 1 };
+                let threads = if shared == Shared::Cores { 2 } else { 1 };
                 assert_eq!(config.topology.threads_per_core(), threads);
             }
         }
