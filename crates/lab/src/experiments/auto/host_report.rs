@@ -80,6 +80,8 @@ impl HostRuns<'_> {
         let of_auto = |p: &Place, of: fn(Done) -> f64| cell(p.auto.map(of), 2, "");
         let regret = |p: &Place, of: fn(Regret) -> f64| {
             let lost = p.auto.map(|auto| of(Regret::of(auto, p.oracle.1)));
+            // The oracle's side work may have done nothing.
+            let lost = lost.filter(|pct| pct.is_finite());
             lost.map_or("-".into(), |pct| format!("{pct:+.1} %"))
         };
         let f = |p: &Place, name| cell(self.mean(Arm::Auto, p.load, name), 0, "");
@@ -177,7 +179,8 @@ fn headline(places: &[Place]) -> Vec<Headline> {
         return Vec::new();
     }
     let worst = |name: &str, of: fn(Done, Done) -> f64, unit: &str| {
-        let value = most(autos().map(|(auto, oracle)| of(auto, oracle)));
+        let values = autos().map(|(auto, oracle)| of(auto, oracle));
+        let value = most(values.filter(|value| value.is_finite()));
         Headline::new(&format!("{name}, worst load"), value, unit)
     };
     vec![
