@@ -70,13 +70,13 @@ pub struct Args {
     /// Write the page, CSV and JSON into this folder [default: ./tidegate-lab]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// headroom: a shell command as main instead of the built-in server
+    /// headroom, auto: a shell command as main instead of the built-in server
     #[arg(long, value_name = "COMMAND")]
     main_cmd: Option<String>,
-    /// headroom: a shell command as side work instead of ffmpeg or the burner
+    /// headroom, auto: a shell command as side work instead of ffmpeg or the burner
     #[arg(long, value_name = "COMMAND")]
     side_cmd: Option<String>,
-    /// headroom: load levels, where 1.0 is 25 % of the machine
+    /// headroom, auto: load levels, where 1.0 is 25 % of the machine
     #[arg(long, value_name = "L,L,...", value_delimiter = ',')]
     loads: Option<Vec<f64>>,
     /// The sensor of Tidegate's arms: bpf or usage

@@ -6,7 +6,7 @@
 
 use tidegate_sim::workloads::{Common, Kind, OpenLoop, Shape, Work};
 
-use super::sim_cells::{Arm, Bench, Cell, HARM_AIM_PPM, Lengths, Main, REQUEST_NS, Shared};
+use super::sim_cells::{Bench, Cell, Contender, HARM_AIM_PPM, Lengths, Main, REQUEST_NS, Shared};
 use super::sim_report;
 use crate::LabError;
 use crate::beds::sim::setup::Setup;
@@ -66,12 +66,12 @@ fn mains(cpus: u32, loads: &[f64]) -> Vec<Main> {
 }
 
 /// The arms, in the tables' order.
-pub fn arms(quick: bool) -> Vec<Arm> {
+pub fn arms(quick: bool) -> Vec<Contender> {
     let fixed = if quick { &FIXED_QUICK[..] } else { &FIXED[..] };
-    let mut arms = vec![Arm::Alone, Arm::AsStarted, Arm::CpuIdle];
-    arms.extend(fixed.iter().map(|pct| Arm::Fixed(*pct)));
-    arms.extend(Arm::LAWS);
-    arms.push(Arm::Auto);
+    let mut arms = vec![Contender::Alone, Contender::AsStarted, Contender::CpuIdle];
+    arms.extend(fixed.iter().map(|pct| Contender::Fixed(*pct)));
+    arms.extend(Contender::LAWS);
+    arms.push(Contender::Auto);
     arms
 }
 
@@ -135,8 +135,8 @@ fn search(setup: &mut Setup, limit_ns: u64) -> Result<Search, LabError> {
 fn setup(c: &Cell, seed: u64) -> Result<Setup, LabError> {
     let config = c.bench.config(seed)?;
     match c.arm {
-        Arm::Auto => Setup::finding(config, c.control(), HARM_AIM_PPM),
-        Arm::Fixed(pct) => Setup::new(config, c.control(), f64::from(pct), c.main.pct),
+        Contender::Auto => Setup::finding(config, c.control(), HARM_AIM_PPM),
+        Contender::Fixed(pct) => Setup::new(config, c.control(), f64::from(pct), c.main.pct),
         _ => Setup::new(config, c.control(), 0.0, c.main.pct),
     }
 }
@@ -162,11 +162,11 @@ fn simulate(c: Cell, lengths: Lengths, seed: u64) -> Result<Sample<Cell>, LabErr
         pattern: c.main.pattern(cpus, lengths.stair_ns),
     });
     let made = built(kind.build(&common, &mut setup.sim.machine))?;
-    if c.arm != Arm::Alone {
+    if c.arm != Contender::Alone {
         setup.start_hogs(cpus, seed)?;
     }
     let search = match c.arm {
-        Arm::Auto => Some(search(&mut setup, lengths.search_ns)?),
+        Contender::Auto => Some(search(&mut setup, lengths.search_ns)?),
         _ => None,
     };
     let from_ns = search.as_ref().map_or(lengths.warm_ns, |s| s.end_ns);

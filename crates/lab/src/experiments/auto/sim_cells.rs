@@ -125,7 +125,7 @@ impl Main {
 
 /// Who holds side work back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arm {
+pub enum Contender {
     /// There is no side work.
     Alone,
     /// A group of its own at default weight.
@@ -140,52 +140,55 @@ pub enum Arm {
     Auto,
 }
 
-impl Arm {
+impl Contender {
     /// Others' laws.
-    pub const LAWS: [Arm; 5] = [
-        Arm::Law(Control::Sideloader),
-        Arm::Law(Control::Koordlet),
-        Arm::Law(Control::Katalyst),
-        Arm::Law(Control::PerfIso),
-        Arm::Law(Control::SmartHarvest),
+    pub const LAWS: [Contender; 5] = [
+        Contender::Law(Control::Sideloader),
+        Contender::Law(Control::Koordlet),
+        Contender::Law(Control::Katalyst),
+        Contender::Law(Control::PerfIso),
+        Contender::Law(Control::SmartHarvest),
     ];
 
     /// In tables.
     pub fn label(self) -> String {
         match self {
-            Arm::Alone => "no side work".into(),
-            Arm::AsStarted => "as people start it".into(),
-            Arm::CpuIdle => "cpu.idle".into(),
-            Arm::Fixed(pct) => format!("headroom {pct} %"),
-            Arm::Law(law) => law.label().into(),
-            Arm::Auto => "headroom auto".into(),
+            Contender::Alone => "no side work".into(),
+            Contender::AsStarted => "as people start it".into(),
+            Contender::CpuIdle => "cpu.idle".into(),
+            Contender::Fixed(pct) => format!("headroom {pct} %"),
+            Contender::Law(law) => law.label().into(),
+            Contender::Auto => "headroom auto".into(),
         }
     }
 
     /// In JSON and CSV.
     pub fn key(self) -> String {
         match self {
-            Arm::Fixed(pct) => format!("headroom_{pct}"),
-            Arm::Auto => "auto".into(),
-            Arm::AsStarted => "as_started".into(),
+            Contender::Fixed(pct) => format!("headroom_{pct}"),
+            Contender::Auto => "auto".into(),
+            Contender::AsStarted => "as_started".into(),
             other => other.control(false).key().into(),
         }
     }
 
     /// Whether the oracle may choose it.
     pub fn is_settable(self) -> bool {
-        matches!(self, Arm::AsStarted | Arm::CpuIdle | Arm::Fixed(_))
+        matches!(
+            self,
+            Contender::AsStarted | Contender::CpuIdle | Contender::Fixed(_)
+        )
     }
 
     /// What simulates it; `cores`: Tidegate keeps whole cores.
     pub fn control(self, cores: bool) -> Control {
         match self {
-            Arm::Alone => Control::NoSide,
-            Arm::AsStarted => Control::OwnGroup,
-            Arm::CpuIdle => Control::CpuIdle,
-            Arm::Law(law) => law,
-            Arm::Fixed(_) | Arm::Auto if cores => Control::KnobsCores,
-            Arm::Fixed(_) | Arm::Auto => Control::KnobsBpf,
+            Contender::Alone => Control::NoSide,
+            Contender::AsStarted => Control::OwnGroup,
+            Contender::CpuIdle => Control::CpuIdle,
+            Contender::Law(law) => law,
+            Contender::Fixed(_) | Contender::Auto if cores => Control::KnobsCores,
+            Contender::Fixed(_) | Contender::Auto => Control::KnobsBpf,
         }
     }
 }
@@ -198,7 +201,7 @@ pub struct Cell {
     /// How main comes.
     pub main: Main,
     /// Who holds side work back.
-    pub arm: Arm,
+    pub arm: Contender,
     /// From 0.
     pub round: u32,
 }
@@ -238,7 +241,7 @@ impl Lengths {
     /// Smaller machines run longer, so that each has about as many requests. The window of a search holds some of its probes, which
     /// come once in half a minute. What is not searched has no memory of minutes, so its main may change sooner.
     pub fn of(cell: &Cell, quick: bool) -> Self {
-        let is_auto = cell.arm == Arm::Auto;
+        let is_auto = cell.arm == Contender::Auto;
         let cpus = u64::from(cell.bench.cpus);
         let (least_s, most_s) = if quick { (4, 20) } else { (8, 120) };
         let window_s = (480 / cpus).clamp(least_s, most_s);
@@ -270,7 +273,7 @@ impl Lengths {
     /// What it takes at most: simulated CPU milliseconds.
     pub fn cost(self, cell: &Cell) -> u64 {
         let before_ns = match cell.arm {
-            Arm::Auto => self.search_ns,
+            Contender::Auto => self.search_ns,
             _ => self.warm_ns,
         };
         (before_ns + self.window_ns) / MS * u64::from(cell.bench.cpus)
@@ -301,7 +304,7 @@ mod tests {
     #[test]
     fn a_window_of_a_main_that_changes_is_one_round_of_its_changes() {
         for quick in [false, true] {
-            for arm in [Arm::CpuIdle, Arm::Auto] {
+            for arm in [Contender::CpuIdle, Contender::Auto] {
                 let cell = Cell {
                     bench: Bench {
                         cpus: 16,

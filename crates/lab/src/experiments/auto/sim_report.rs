@@ -2,7 +2,7 @@
 
 use super::regret::{Done, Regret, oracle};
 use super::sim::arms;
-use super::sim_cells::{Arm, Bench, Cell, Main, Shared};
+use super::sim_cells::{Bench, Cell, Contender, Main, Shared};
 use super::{MEAN_AIM, P99_AIM};
 use crate::LabError;
 use crate::beds::sim::Stage;
@@ -19,14 +19,14 @@ const FOUND_BY_S: f64 = 60.0;
 /// All runs.
 struct SimRuns {
     samples: Samples<Cell>,
-    arms: Vec<Arm>,
+    arms: Vec<Contender>,
 }
 
 /// A machine and a main, with the arms that were run there.
 struct Place {
     bench: Bench,
     main: Main,
-    oracle: (Arm, Done),
+    oracle: (Contender, Done),
     auto: Done,
 }
 
@@ -50,6 +50,7 @@ pub fn report(
     report.rows = found.samples.rows();
     report.add_always_measured(found.headline(&places));
     report.tables.push(found.regret_table(&places));
+    report.tables.push(found.all_places_table(&places));
     for bench in found.samples.chosen(|c| c.bench) {
         report.tables.push(found.arms_table(bench));
     }
@@ -70,12 +71,14 @@ pub fn report(
 
 impl SimRuns {
     /// An arm beside main alone in the same round; a main that got nothing done is the worst there is.
-    fn done(&self, bench: Bench, main: Main, arm: Arm) -> Option<Done> {
+    fn done(&self, bench: Bench, main: Main, arm: Contender) -> Option<Done> {
         let at = |c: &Cell, arm| (c.bench, c.main, c.arm) == (bench, main, arm);
         let ratio = |name: &str| {
             let over = |sample: &crate::report::Sample<Cell>| {
                 let round = sample.key.round;
-                let mut alone = self.samples.of(|c| at(c, Arm::Alone) && c.round == round);
+                let mut alone = self
+                    .samples
+                    .of(|c| at(c, Contender::Alone) && c.round == round);
                 let base = alone.next()?.get(name);
                 Some(match sample.get("requests") {
                     0.0 => f64::INFINITY,
@@ -96,12 +99,12 @@ impl SimRuns {
         let place = |(bench, main)| {
             let settable = self.arms.iter().copied().filter(|arm| arm.is_settable());
             let done = |arm| Some((arm, self.done(bench, main, arm)?));
-            let all: Vec<(Arm, Done)> = settable.filter_map(done).collect();
+            let all: Vec<(Contender, Done)> = settable.filter_map(done).collect();
             Some(Place {
                 bench,
                 main,
                 oracle: oracle(&all)?,
-                auto: self.done(bench, main, Arm::Auto)?,
+                auto: self.done(bench, main, Contender::Auto)?,
             })
         };
         let places = self.samples.chosen(|c| (c.bench, c.main));
@@ -110,7 +113,7 @@ impl SimRuns {
 
     /// A figure of the search.
     fn searched(&self, place: &Place, name: &str) -> f64 {
-        let at = |c: &Cell| (c.bench, c.main, c.arm) == (place.bench, place.main, Arm::Auto);
+        let at = |c: &Cell| (c.bench, c.main, c.arm) == (place.bench, place.main, Contender::Auto);
         self.samples.mean(name, at)
     }
 
@@ -191,12 +194,41 @@ impl SimRuns {
         )
     }
 
+    /// Every arm over all machines and mains.
+    fn all_places_table(&self, places: &[Place]) -> Table {
+        let at = |arm: &Contender| -> Vec<(u32, Done)> {
+            let done = |p: &Place| Some((p.bench.cpus, self.done(p.bench, p.main, *arm)?));
+            places.iter().filter_map(done).collect()
+        };
+        let unharmed = |arm: &Contender| {
+            let held = at(arm).iter().filter(|(_, done)| done.holds()).count();
+            format!("{held} of {}", places.len())
+        };
+        let work = |arm: &Contender| {
+            let parts = at(arm);
+            let parts: Vec<f64> = parts
+                .iter()
+                .map(|(cpus, done)| 100.0 * done.work / f64::from(*cpus))
+                .collect();
+            cell(mean(&parts), 1, " %")
+        };
+        Table::of(
+            "All machines and mains: where main is unharmed, and side's work of the machine",
+            self.arms.iter().copied(),
+            &[
+                ("side work", &|arm| arm.label()),
+                ("main unharmed", &|arm| unharmed(arm)),
+                ("side's work", &|arm| work(arm)),
+            ],
+        )
+    }
+
     /// Every arm at every main of a machine.
     fn arms_table(&self, bench: Bench) -> Table {
         let mains = self.samples.chosen(|c| c.main);
         let mains: Vec<Main> = mains
             .into_iter()
-            .filter(|main| self.done(bench, *main, Arm::Alone).is_some())
+            .filter(|main| self.done(bench, *main, Contender::Alone).is_some())
             .collect();
         let mut columns = vec!["side work".to_owned()];
         columns.extend(mains.iter().map(|main| format!("main {}", main.label())));
@@ -242,15 +274,15 @@ impl SimRuns {
             .filter(|m| !m.changes)
             .collect();
         let main = steady[steady.len() / 2];
-        let point = |arm: Arm| {
+        let point = |arm: Contender| {
             let done = self.done(bench, main, arm)?;
             Some((done.work, of(done))).filter(|point| point.1 <= DRAWN)
         };
         let settable = self.arms.iter().filter(|arm| arm.is_settable());
         let mut fixed: Vec<(f64, f64)> = settable.filter_map(|arm| point(*arm)).collect();
         fixed.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let others = Arm::LAWS.into_iter().chain([Arm::Auto]);
-        let others: Vec<(Arm, (f64, f64))> =
+        let others = Contender::LAWS.into_iter().chain([Contender::Auto]);
+        let others: Vec<(Contender, (f64, f64))> =
             others.filter_map(|arm| Some((arm, point(arm)?))).collect();
         let all = || fixed.iter().chain(others.iter().map(|(_, p)| p));
         let right = most(all().map(|p| p.0)).max(0.1);
