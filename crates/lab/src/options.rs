@@ -19,6 +19,8 @@ pub enum Experiment {
     Slices,
     /// Rate caps on tasks: how exact, and what a fork storm makes of them.
     Caps,
+    /// A headroom that is found by measured harm, against the best that can be set once.
+    Auto,
     /// Headroom that is asked for, and headroom that is found from main's run delay.
     Objective,
     /// Main waits for a lock that side work holds.
@@ -95,7 +97,7 @@ impl std::str::FromStr for Engine {
 
 impl Experiment {
     /// Every experiment, in the order in which `tidegate lab all` runs them.
-    pub const ALL: [Experiment; 9] = [
+    pub const ALL: [Experiment; 10] = [
         Experiment::Law,
         Experiment::Step,
         Experiment::Headroom,
@@ -103,6 +105,7 @@ impl Experiment {
         Experiment::Burst,
         Experiment::Slices,
         Experiment::Caps,
+        Experiment::Auto,
         Experiment::Objective,
         Experiment::Inversion,
     ];
@@ -117,6 +120,7 @@ impl Experiment {
             Experiment::Burst => "burst",
             Experiment::Slices => "slices",
             Experiment::Caps => "caps",
+            Experiment::Auto => "auto",
             Experiment::Objective => "objective",
             Experiment::Inversion => "inversion",
         }
@@ -255,7 +259,7 @@ mod tests {
             assert!(e.runs_on(On::Sim, Engine::Knobs), "{}", e.name());
             assert!(!e.runs_on(On::Sim, Engine::Ext), "{}", e.name());
         }
-        assert_eq!(Experiment::all_on(On::Host, Engine::Knobs).count(), 6);
+        assert_eq!(Experiment::all_on(On::Host, Engine::Knobs).count(), 7);
         assert_eq!(Experiment::all_on(On::Vm, Engine::Knobs).count(), 4);
         assert_eq!(Experiment::all_on(On::Vm, Engine::Ext).count(), 7);
         assert_eq!("ext".parse(), Ok(Engine::Ext));

@@ -71,6 +71,19 @@ impl Histogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
+    /// What was counted after `earlier`, a copy of this one at that time. Least and greatest are to [`ERROR_PPM`], as percentiles.
+    pub fn since(&self, earlier: &Histogram) -> Histogram {
+        let mut later = Histogram::new();
+        let mut before = earlier.buckets().into_iter().peekable();
+        for (value_ns, times) in self.buckets() {
+            let known = before.next_if(|bucket| bucket.0 == value_ns);
+            let known = known.map_or(0, |bucket| bucket.1);
+            later.record_n(value_ns, times.saturating_sub(known));
+        }
+        later.sum_ns = self.sum_ns.saturating_sub(earlier.sum_ns);
+        later
+    }
+
     /// How many values.
     pub fn count(&self) -> u64 {
         self.count
@@ -178,6 +191,20 @@ mod tests {
             prop_assert_eq!(hist.max_ns(), sorted[sorted.len() - 1]);
             prop_assert_eq!(hist.min_ns(), sorted[0]);
             prop_assert_eq!(hist.sum_ns(), sorted.iter().map(|&v| u128::from(v)).sum::<u128>());
+        }
+
+        #[test]
+        fn what_came_later_is_recorded_alone(a in prop::collection::vec(any::<u64>(), 0..50), b in prop::collection::vec(0_u64..1 << 40, 1..50)) {
+            let (mut all, mut later) = (Histogram::new(), Histogram::new());
+            a.iter().for_each(|&v| all.record(v));
+            let earlier = all.clone();
+            b.iter().for_each(|&v| { all.record(v); later.record(v); });
+            let since = all.since(&earlier);
+            prop_assert_eq!((since.count(), since.sum_ns()), (later.count(), later.sum_ns()));
+            let near = |x: u64, y: u64| u128::from(x.abs_diff(y)) * 1_000_000 <= u128::from(x.max(y)) * u128::from(ERROR_PPM);
+            for ppm in [1, 500_000, 990_000, 1_000_000] {
+                prop_assert!(near(since.percentile_ns(ppm), later.percentile_ns(ppm)));
+            }
         }
 
         #[test]

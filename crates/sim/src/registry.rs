@@ -3,7 +3,9 @@
 use crate::controller::Controller;
 use crate::engines::knobs::{Compiled, Knobs, KnobsConfig, Sensing};
 use crate::ids::GroupId;
-use crate::policies::{self, Fixed, Katalyst, Koordlet, Published, Setting, Sideloader, Sides};
+use crate::policies::{
+    self, Fixed, Katalyst, Koordlet, PerfIso, Published, Setting, Sideloader, Sides, SmartHarvest,
+};
 
 /// What a policy has to work with.
 #[derive(Clone, Debug)]
@@ -112,6 +114,18 @@ const POLICIES: &[Policy] = &[
             let law = Katalyst::new(setup.cpus, setup.threads_per_core);
             Some(setup.published(Box::new(law)))
         },
+    },
+    Policy {
+        name: "perfiso",
+        about: "the law of PerfIso: a sixth of the CPUs stays idle, every millisecond",
+        side_root: SideRoot::Idle,
+        make: |setup| Some(setup.published(Box::new(PerfIso::new(setup.cpus)))),
+    },
+    Policy {
+        name: "smartharvest",
+        about: "the law of SmartHarvest: main's peak is predicted every 25 ms",
+        side_root: SideRoot::Idle,
+        make: |setup| Some(setup.published(Box::new(SmartHarvest::new(setup.cpus)))),
     },
 ];
 

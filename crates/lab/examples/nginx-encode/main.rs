@@ -13,23 +13,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is its report")]
 
-mod load;
-
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use load::{Load, Random};
+use tidegate_lab::beds::host::nginx::{Load, Site, wait_until_up};
 
 type Any = Box<dyn Error>;
 
-/// Where nginx listens.
-pub const PORT: u16 = 18099;
 const CPU_CGROUP: &str = "/sys/fs/cgroup/cpu";
 
 struct Options {
@@ -45,7 +40,7 @@ struct Options {
 
 fn main() -> Result<(), Any> {
     let options = options()?;
-    let dir = site()?;
+    let site = Site::new(2)?;
     println!(
         "{:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>7}",
         "arm", "mean ms", "p50", "p99", "side", "due", "idle %", "delay us", "ms/req", "steal%"
@@ -53,13 +48,12 @@ fn main() -> Result<(), Any> {
     let mut all: BTreeMap<String, Vec<Seen>> = BTreeMap::new();
     for round in 0..options.rounds {
         for arm in &options.arms {
-            let seen = measure(&options, arm, &dir, options.seed + round as u64)?;
+            let seen = measure(&options, arm, &site, options.seed + round as u64)?;
             seen.print(arm);
             all.entry(arm.clone()).or_default().push(seen);
         }
     }
     summary(&options, &all);
-    fs::remove_dir_all(&dir)?;
     Ok(())
 }
 
@@ -90,37 +84,6 @@ fn options() -> Result<Options, Any> {
         }
     }
     Ok(o)
-}
-
-/// nginx's folder: a configuration, and a text that takes about 3 ms to compress.
-fn site() -> Result<PathBuf, Any> {
-    let dir = std::env::temp_dir().join(format!("tidegate-nginx-{}", std::process::id()));
-    fs::create_dir_all(&dir)?;
-    let mut random = Random(7);
-    let words: Vec<String> = (0..2000)
-        .map(|_| {
-            (0..3 + random.next() % 7)
-                .map(|_| (b'a' + (random.next() % 26) as u8) as char)
-                .collect()
-        })
-        .collect();
-    let mut text = String::new();
-    while text.len() < 100_000 {
-        text += &words[(random.next() % 2000) as usize];
-        text.push(' ');
-    }
-    fs::write(dir.join("page.txt"), text)?;
-    let root = dir.display();
-    fs::write(
-        dir.join("nginx.conf"),
-        format!(
-            "worker_processes 2; daemon off; user root; pid {root}/pid; error_log {root}/error.log;\n\
-             events {{ worker_connections 512; }}\n\
-             http {{ access_log off; keepalive_requests 1000000; gzip on; gzip_comp_level 6; gzip_types text/plain;\n\
-             server {{ listen 127.0.0.1:{PORT}; root {root}; }} }}\n"
-        ),
-    )?;
-    Ok(dir)
 }
 
 #[derive(Clone, Copy)]
@@ -176,10 +139,9 @@ fn headroom_of(arm: &str) -> Option<Option<u32>> {
 }
 
 /// What is started as main and as side work in this arm.
-fn commands(o: &Options, arm: &str, dir: &Path) -> [Vec<String>; 2] {
+fn commands(o: &Options, arm: &str, site: &Site) -> [Vec<String>; 2] {
     let words = |text: &str| -> Vec<String> { text.split(' ').map(String::from).collect() };
-    let root = dir.display();
-    let mut main = words(&format!("nginx -e {root}/error.log -c {root}/nginx.conf"));
+    let mut main = site.words();
     let mut side = words(
         "ffmpeg -v error -nostdin -f lavfi -i testsrc2=s=1280x720:r=30 -c:v libx264 -f null -",
     );
@@ -226,10 +188,10 @@ fn found(o: &Options) -> Result<u32, Any> {
     }
 }
 
-fn measure(o: &Options, arm: &str, dir: &Path, seed: u64) -> Result<Seen, Any> {
-    let [main_words, side_words] = commands(o, arm, dir);
+fn measure(o: &Options, arm: &str, site: &Site, seed: u64) -> Result<Seen, Any> {
+    let [main_words, side_words] = commands(o, arm, site);
     let main = Running(spawn(&main_words, None)?);
-    wait_for_port()?;
+    wait_until_up()?;
     let idle_group = Path::new(CPU_CGROUP).join("nginx-encode-idle");
     if arm == "idle" {
         let _ = fs::create_dir(&idle_group);
@@ -248,7 +210,7 @@ fn measure(o: &Options, arm: &str, dir: &Path, seed: u64) -> Result<Seen, Any> {
         named => named.flatten(),
     };
     thread::sleep(Duration::from_secs_f64(o.settle));
-    load.clear();
+    load.take();
     let main_pids = family(main.0.id());
     let side_pids = side
         .as_ref()
@@ -259,7 +221,8 @@ fn measure(o: &Options, arm: &str, dir: &Path, seed: u64) -> Result<Seen, Any> {
     thread::sleep(Duration::from_secs_f64(o.seconds));
     let wall = began.elapsed().as_secs_f64();
     let after = (schedstat(&main_pids), schedstat(&side_pids), machine()?);
-    let mut latencies = load.stop();
+    let mut latencies = load.take();
+    drop(load);
     drop(side);
     drop(main);
     if headroom.is_some() {
@@ -311,16 +274,6 @@ fn spawn(words: &[String], group: Option<&PathBuf>) -> Result<Child, Any> {
     Ok(command
         .spawn()
         .map_err(|why| format!("{}: {why}", words[0]))?)
-}
-
-fn wait_for_port() -> Result<(), Any> {
-    for _ in 0..200 {
-        if TcpStream::connect(("127.0.0.1", PORT)).is_ok() {
-            return Ok(());
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-    Err("nginx did not come up".into())
 }
 
 /// A process and its children.

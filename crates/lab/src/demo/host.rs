@@ -15,7 +15,7 @@ use crate::{LabError, stats};
 
 /// Each way is run this often, in another order each time.
 const ROUNDS: u32 = 3;
-/// Before that Tidegate may look for the headroom for so long, for each round.
+/// Tidegate may look for the headroom for so long before its windows, for each round.
 const SEARCH_S: f64 = 8.0;
 /// An encoder is at its speed, and Tidegate's allowance at its place, within a second.
 const TIMES: Times = Times {
@@ -46,12 +46,18 @@ impl<'a> Host<'a> {
     pub fn new(options: &'a LabOptions) -> Result<Self, LabError> {
         let arms = Way::ALL.map(arm).to_vec();
         let mut bench = Bench::new(options, arms, vec![LOAD], TIMES)?;
+        // A command that measures itself is not there while the headroom is looked for.
+        let rounds = options.rounds.unwrap_or(ROUNDS).max(1);
+        bench.search_s = match options.main_cmd {
+            None => SEARCH_S * f64::from(rounds),
+            Some(_) => 0.0,
+        };
         let tidegate = bench.start_tidegate()?;
         let runs = |way: &Way| bench.arms.contains(&arm(*way));
         Ok(Host {
             options,
             ways: Way::ALL.into_iter().filter(runs).collect(),
-            rounds: options.rounds.unwrap_or(ROUNDS).max(1),
+            rounds,
             bench,
             tidegate,
         })
@@ -59,49 +65,14 @@ impl<'a> Host<'a> {
 
     /// How long it will take.
     pub fn seconds(&self) -> f64 {
-        self.search_s() + f64::from(self.rounds) * self.ways.len() as f64 * TIMES.cell()
-    }
-
-    /// A command that measures itself is not there to be compared.
-    fn search_s(&self) -> f64 {
-        let searches = self.options.main_cmd.is_none() && self.ways.contains(&Way::Tidegate);
-        if searches {
-            SEARCH_S * f64::from(self.rounds)
-        } else {
-            0.0
-        }
-    }
-
-    /// Tidegate looks for the headroom, until it has found one.
-    fn search(&self, progress: &Progress) -> Result<(), LabError> {
-        let Some(tidegate) = self.tidegate.as_ref().filter(|_| self.search_s() > 0.0) else {
-            return Ok(());
-        };
-        progress.stage("here, Tidegate looks for the headroom");
-        let is_known = || Ok(tidegate.status()?["harm"]["state"] == "known");
-        let what = (Arm::Auto, LOAD, self.options.seed);
-        self.bench
-            .let_run(tidegate, what, self.search_s(), is_known)?;
-        progress.done(self.search_s());
-        Ok(())
-    }
-
-    /// What it found, with the last of its windows.
-    fn headroom(&self) -> Result<String, LabError> {
-        let Some(tidegate) = &self.tidegate else {
-            return Ok("Tidegate could not be run here.".into());
-        };
-        let status = tidegate.status()?;
-        let found = status["harm"]["sentence"].as_str().unwrap_or("unknown");
-        Ok(format!("What Tidegate found: {found}."))
+        self.bench.search_s + f64::from(self.rounds) * self.ways.len() as f64 * TIMES.cell()
     }
 
     /// Runs every way in every round. One that fails here is left out, and the others still run.
     pub fn measure(mut self, progress: &Progress) -> Result<Comparison, LabError> {
         let mut rng = Rng::new(self.options.seed);
         let (mut windows, mut others) = (Vec::new(), Vec::new());
-        self.search(progress)?;
-        let mut headroom = String::new();
+        let mut headroom = String::from("Tidegate could not be run here.");
         for round in 0..self.rounds {
             let mut order = self.ways.clone();
             rng.shuffle(&mut order);
@@ -123,7 +94,10 @@ impl<'a> Host<'a> {
                         let done = sample.get("completed") > 0.0;
                         windows.push(Window::new(way, round, done, &sample, "side_rate"));
                         if way == Way::Tidegate {
-                            headroom = self.headroom()?;
+                            self.bench.search_s -= sample.get("search_s");
+                            let found = sample.row()["sentence"].clone();
+                            let found = found.as_str().unwrap_or_default();
+                            headroom = format!("What Tidegate found: {found}.");
                         }
                         others.push(sample.get("other_pct"));
                     }

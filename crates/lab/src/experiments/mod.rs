@@ -12,6 +12,7 @@
 //! and from what is common to all arms of a comparison, never from the arm, so that every arm meets the same arrivals. The
 //! simulator decides in integers; floating point begins here, where figures are made for readers.
 
+pub mod auto;
 pub mod burst;
 pub mod caps;
 pub mod headroom;
@@ -109,6 +110,13 @@ impl Experiment {
                 Some(slices::host::run),
                 slices::sim::run,
             ),
+            Experiment::Auto => Plan {
+                title: "A headroom that is found against the best that can be set",
+                host: Some(auto::host::run),
+                vm: false,
+                ext: None,
+                sim: auto::sim::run,
+            },
             // They need larger machines.
             Experiment::Objective => simulated("objective", None, objective::run),
             Experiment::Inversion => simulated("inversion", None, inversion::run),

@@ -74,7 +74,12 @@ fn number(row: &serde_json::Map<String, Value>, name: &str) -> f64 {
 
 #[test]
 fn one_seed_is_one_report_on_any_number_of_threads_and_another_is_another() {
-    for experiment in [Experiment::Burst, Experiment::Step, Experiment::Caps] {
+    for experiment in [
+        Experiment::Burst,
+        Experiment::Step,
+        Experiment::Caps,
+        Experiment::Auto,
+    ] {
         let mut o = options(experiment);
         o.rounds = Some(1);
         o.jobs = Some(1);
@@ -141,6 +146,32 @@ fn an_objective_finds_the_headroom_where_side_work_is_the_cause() {
     for load in ["high", "bursts"] {
         let side = |arm| of(load, arm, "side_work_cpus");
         assert!(side("objective_20") > 0.85 * side("headroom_20"), "{load}");
+    }
+}
+
+/// Where CPUs do not slow each other, the idle class costs main little.
+#[test]
+fn a_found_headroom_keeps_main_and_gives_side_work_what_the_oracle_does() {
+    let (report, _dir) = run(&options(Experiment::Auto));
+    complete(&report, Experiment::Auto);
+    let of = |arm: &str, what: &str| {
+        let fields = [
+            ("arm", arm.into()),
+            ("shared", "nothing".into()),
+            ("main_changes", false.into()),
+        ];
+        number(rows(&report, &fields)[0], what)
+    };
+    assert!(of("auto", "avg_us") < of("as_started", "avg_us"));
+    assert!(of("auto", "side_work_cpus") > 0.6 * of("cpu_idle", "side_work_cpus"));
+    for arm in [
+        "perfiso",
+        "smartharvest",
+        "katalyst",
+        "koordlet",
+        "sideloader",
+    ] {
+        assert!(of(arm, "requests") > 0.0, "{arm}");
     }
 }
 

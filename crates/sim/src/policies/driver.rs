@@ -25,6 +25,8 @@ pub struct Published {
     started: bool,
     primed_ppm: Option<u64>,
     refusal: Option<SimError>,
+    /// The CPUs that main has, once a pool has said so.
+    main_cpus: Option<CpuSet>,
 }
 
 impl Published {
@@ -37,6 +39,7 @@ impl Published {
             started: false,
             primed_ppm: None,
             refusal: None,
+            main_cpus: None,
         }
     }
 
@@ -56,15 +59,43 @@ impl Published {
     fn counters(&self, machine: &Machine) -> Counters {
         let side = self.sides.side.iter();
         let main = self.sides.main.iter();
+        let (idle_cpus, main_cpus) = match self.law.looks_at_cpus() {
+            true => self.cpus_now(machine),
+            false => (0, 0),
+        };
         Counters {
             idle_ns: machine.idle_ns(),
             total_ns: machine.now_ns() * u64::from(machine.cpus()),
             side_ns: side.map(|group| machine.usage_ns(*group)).sum(),
             main_wait_ns: main.map(|group| machine.run_delay_ns(*group)).sum(),
+            idle_cpus,
+            main_cpus,
         }
     }
 
-    fn obey(&self, machine: &mut Machine, order: Order) -> Result<(), SimError> {
+    /// CPUs that are idle, and CPUs that run main, at this instant.
+    fn cpus_now(&self, machine: &Machine) -> (u32, u32) {
+        let (mut idle, mut main) = (0, 0);
+        for cpu in 0..machine.cpus() {
+            match machine.running(CpuId(cpu)) {
+                None => idle += 1,
+                Some(task) => main += u32::from(self.is_main(machine, machine.task_group(task))),
+            }
+        }
+        (idle, main)
+    }
+
+    fn is_main(&self, machine: &Machine, mut group: GroupId) -> bool {
+        while group != GroupId::ROOT {
+            if self.sides.main.contains(&group) {
+                return true;
+            }
+            group = machine.parent(group);
+        }
+        false
+    }
+
+    fn obey(&mut self, machine: &mut Machine, order: Order) -> Result<(), SimError> {
         match order {
             Order::Quota(quota_us) => {
                 for group in &self.sides.side {
@@ -89,8 +120,10 @@ impl Published {
                     CpuSet::first_n(all)
                 };
                 debug_assert!(rest.contains(CpuId(0)), "main has CPU 0 in any pool");
-                for group in &self.sides.main {
-                    machine.set_cpuset(*group, rest)?;
+                if self.main_cpus.replace(rest) != Some(rest) {
+                    for group in &self.sides.main {
+                        machine.set_cpuset(*group, rest)?;
+                    }
                 }
             }
         }

@@ -8,18 +8,22 @@ mod driver;
 mod fixed;
 mod katalyst;
 mod koordlet;
+mod perfiso;
 mod sideloader;
+mod smartharvest;
 
 pub use driver::{Published, Sides};
 pub use fixed::{Fixed, Setting};
 pub use katalyst::Katalyst;
 pub use koordlet::Koordlet;
+pub use perfiso::PerfIso;
 pub use sideloader::Sideloader;
+pub use smartharvest::SmartHarvest;
 
 /// All of the machine.
 pub const ALL_PPM: u64 = 1_000_000;
 
-/// What a policy may look at, all counted since boot.
+/// What a policy may look at, counted since boot where nothing else is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Idle time of all CPUs together.
@@ -30,16 +34,21 @@ pub struct Counters {
     pub side_ns: u64,
     /// How long main's tasks were ready without a CPU, for laws that look at the load average.
     pub main_wait_ns: u64,
+    /// CPUs that are idle at this instant, for laws that [look at CPUs](Policy::looks_at_cpus); 0 for others.
+    pub idle_cpus: u32,
+    /// CPUs that run main at this instant, likewise.
+    pub main_cpus: u32,
 }
 
 impl Counters {
-    /// What came to pass since `earlier`.
+    /// What came to pass since `earlier`; what is of an instant stays.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
             total_ns: self.total_ns.saturating_sub(earlier.total_ns),
             side_ns: self.side_ns.saturating_sub(earlier.side_ns),
             main_wait_ns: self.main_wait_ns.saturating_sub(earlier.main_wait_ns),
+            ..*self
         }
     }
 
@@ -76,6 +85,10 @@ pub trait Policy: Send {
     fn period_us(&self) -> u64;
     /// Time between two calls of [`Policy::tick`].
     fn interval_ns(&self) -> u64;
+    /// Whether it asks which CPUs are idle and which run main.
+    fn looks_at_cpus(&self) -> bool {
+        false
+    }
     /// One step: what to do, when there is something.
     fn tick(&mut self, counters: Counters) -> Option<Order>;
     /// What side should get, by this law, while main and the rest use `busy_ppm` of the machine.
@@ -126,13 +139,20 @@ pub(crate) mod plant {
         main_ppm: u64,
         side_ppm: u64,
     ) -> Counters {
-        let total_ns = u64::from(cpus) * ms * 1_000_000;
+        advance_ns(c, cpus, ms * 1_000_000, main_ppm, side_ppm)
+    }
+
+    fn advance_ns(c: Counters, cpus: u32, ns: u64, main_ppm: u64, side_ppm: u64) -> Counters {
+        let total_ns = u64::from(cpus) * ns;
         let idle_ppm = ALL_PPM - main_ppm - side_ppm;
         Counters {
             idle_ns: c.idle_ns + total_ns / ALL_PPM * idle_ppm,
             total_ns: c.total_ns + total_ns,
             side_ns: c.side_ns + total_ns / ALL_PPM * side_ppm,
-            main_wait_ns: c.main_wait_ns,
+            // Main on its CPUs all the time, in whole CPUs.
+            idle_cpus: (u64::from(cpus) * idle_ppm / ALL_PPM) as u32,
+            main_cpus: (u64::from(cpus) * main_ppm).div_ceil(ALL_PPM) as u32,
+            ..c
         }
     }
 
@@ -140,9 +160,9 @@ pub(crate) mod plant {
     pub(crate) fn settle(policy: &mut dyn Policy, cpus: u32, main_ppm: u64, seconds: u64) -> u64 {
         let mut c = Counters::default();
         let mut side_ppm = 50_000;
-        let step_ms = policy.interval_ns() / 1_000_000;
-        for _ in 0..seconds * 1_000 / step_ms {
-            c = advance(c, cpus, step_ms, main_ppm, side_ppm.min(ALL_PPM - main_ppm));
+        let step_ns = policy.interval_ns();
+        for _ in 0..seconds * 1_000_000_000 / step_ns {
+            c = advance_ns(c, cpus, step_ns, main_ppm, side_ppm.min(ALL_PPM - main_ppm));
             side_ppm = match policy.tick(c) {
                 Some(Order::Quota(quota_us)) => {
                     quota_us * ALL_PPM / (policy.period_us() * u64::from(cpus))

@@ -89,7 +89,7 @@ impl Policy for Sideloader {
                 idle_ns: now.idle_ns.saturating_sub(part_ns(idle_ppm, ago)),
                 total_ns: now.total_ns.saturating_sub(part_ns(ALL_PPM, ago)),
                 side_ns: now.side_ns.saturating_sub(part_ns(side_ppm, ago)),
-                main_wait_ns: now.main_wait_ns,
+                ..now
             })
             .collect();
         Order::Quota(quota_us(side_ppm, self.cpus, self.period_us()))

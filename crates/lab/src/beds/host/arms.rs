@@ -75,7 +75,7 @@ impl Arm {
             Arm::WeightOne => "weight 1".into(),
             Arm::CpuIdle => "cpu.idle".into(),
             Arm::Tidegate { headroom_pct } => format!("Tidegate {headroom_pct} %"),
-            Arm::Auto => "Tidegate".into(),
+            Arm::Auto => "Tidegate auto".into(),
             Arm::Ext { headroom_pct } => format!("Tidegate ext {headroom_pct} %"),
         }
     }
@@ -89,7 +89,7 @@ impl Arm {
             Arm::WeightOne => "weight_1".into(),
             Arm::CpuIdle => "cpu_idle".into(),
             Arm::Tidegate { headroom_pct } => format!("tidegate_{headroom_pct}"),
-            Arm::Auto => "tidegate".into(),
+            Arm::Auto => "tidegate_auto".into(),
             Arm::Ext { headroom_pct } => format!("ext_{headroom_pct}"),
         }
     }

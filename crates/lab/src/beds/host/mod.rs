@@ -6,6 +6,7 @@ pub mod cleanup;
 pub mod foreign;
 pub mod group_clock;
 pub mod machine;
+pub mod nginx;
 pub mod proc;
 pub mod samplers;
 pub mod scheduler;

@@ -1,7 +1,9 @@
 //! Who keeps the headroom in the simulated experiments.
 
 use tidegate_sim::engines::knobs::{Knobs, KnobsConfig, Sensing, Yields, compile};
-use tidegate_sim::policies::{Katalyst, Koordlet, Policy, Published, Sideloader, Sides};
+use tidegate_sim::policies::{
+    Katalyst, Koordlet, PerfIso, Policy, Published, Sideloader, Sides, SmartHarvest,
+};
 use tidegate_sim::{Controller, EevdfConfig, GroupId, GroupSpec, MachineConfig};
 
 use crate::beds::{HEADROOM_PCT, TOLERANCE_PCT};
@@ -44,6 +46,10 @@ pub enum Control {
     Koordlet,
     /// Katalyst's.
     Katalyst,
+    /// PerfIso's.
+    PerfIso,
+    /// SmartHarvest's.
+    SmartHarvest,
 }
 
 impl Control {
@@ -68,6 +74,8 @@ impl Control {
             Control::Sideloader => ["sideloader", "sideloader's law"],
             Control::Koordlet => ["koordlet", "koordlet's law"],
             Control::Katalyst => ["katalyst", "Katalyst's law"],
+            Control::PerfIso => ["perfiso", "PerfIso's law"],
+            Control::SmartHarvest => ["smartharvest", "SmartHarvest's law"],
         }
     }
 
@@ -125,17 +133,21 @@ pub fn allowance_pct(control: Control, cpus: u32, busy_pct: f64) -> f64 {
         Control::Sideloader => of(&Sideloader::new(cpus, HEADROOM_PPM)),
         Control::Koordlet => of(&Koordlet::new(cpus)),
         Control::Katalyst => of(&Katalyst::new(cpus, 1)),
+        Control::PerfIso => of(&PerfIso::new(cpus)),
+        Control::SmartHarvest => of(&SmartHarvest::new(cpus)),
         _ => (100.0 - HEADROOM_PCT - busy_pct).max(TOLERANCE_PCT),
     }
 }
 
 /// The engines beside a machine whose first group is main's and whose second is side's. `specs` are
-/// these groups, not added yet: what is said once is written into them.
+/// these groups, not added yet: what is said once is written into them. With `harm_aim_ppm` Tidegate finds the headroom, and
+/// that of the groups is in force where harm cannot be told.
 pub fn controllers(
     config: &MachineConfig,
     control: Control,
     specs: &mut [GroupSpec; 2],
     busy_pct: f64,
+    harm_aim_ppm: Option<u32>,
 ) -> Vec<Box<dyn Controller>> {
     let cpus = config.topology.cpus();
     let sensing = match control {
@@ -148,7 +160,10 @@ pub fn controllers(
         }
     };
     let base_slice_ns = EevdfConfig::for_cpus(cpus).base_slice_ns;
-    let compiled = compile(specs, &mut [], base_slice_ns, config.tick_ns);
+    let mut compiled = compile(specs, &mut [], base_slice_ns, config.tick_ns);
+    if let Some(aim_ppm) = harm_aim_ppm {
+        compiled.find_headroom(aim_ppm);
+    }
     let knobs = KnobsConfig {
         seed: config.seed,
         yields: if control.is_light() {
@@ -172,6 +187,8 @@ fn published(
         Control::Sideloader => Box::new(Sideloader::new(cpus, HEADROOM_PPM)),
         Control::Koordlet => Box::new(Koordlet::new(cpus)),
         Control::Katalyst => Box::new(Katalyst::new(cpus, config.topology.threads_per_core())),
+        Control::PerfIso => Box::new(PerfIso::new(cpus)),
+        Control::SmartHarvest => Box::new(SmartHarvest::new(cpus)),
         _ => return None,
     };
     let sides = Sides {

@@ -1,12 +1,14 @@
 //! The bench of a real machine: main and side work as they are started, and what is measured of an arm.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use super::LEVEL_ONE_PCT;
 use super::players::{Main, Side};
 use super::report::{Placing, Run, reclaim_pct, sample};
-use crate::beds::host::arms::{Arm, Placement, Stage};
+use super::search;
+use crate::beds::host::arms::{Arm, Placement, Stage, plain};
 use crate::beds::host::foreign::{Frames, SideWork, fill, shell};
+use crate::beds::host::nginx::{self, Load, Site};
 use crate::beds::host::proc::Guarded;
 use crate::beds::host::samplers::{Sampler, shares};
 use crate::beds::host::tidegate::Tidegate;
@@ -41,7 +43,17 @@ pub struct Bench<'a> {
     pub missing: Vec<String>,
     /// How long a cell runs before it is measured, and how long it is measured, s.
     pub times: Times,
+    /// nginx in the built-in server's place.
+    pub web: Option<Web>,
+    /// The longest search for a headroom, s.
+    pub search_s: f64,
     options: &'a LabOptions,
+}
+
+/// nginx, and what a request takes it, ms.
+pub struct Web {
+    site: Site,
+    request_ms: f64,
 }
 
 /// The parts of one cell, s.
@@ -71,6 +83,11 @@ impl Placing for Arm {
     fn kept_pct(self) -> f64 {
         f64::from(self.headroom_pct().unwrap_or(0))
     }
+}
+
+fn quiet(mut command: Command) -> Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command
 }
 
 /// Whether a run tells of others as much as of its arm.
@@ -113,8 +130,31 @@ impl<'a> Bench<'a> {
             missing: Vec::new(),
             options,
             times,
+            web: None,
+            search_s: 0.0,
             setup,
         })
+    }
+
+    /// Takes nginx as main where it is installed and no command was named.
+    pub fn prefer_nginx(&mut self) -> Result<(), LabError> {
+        if self.options.main_cmd.is_some() {
+            return Ok(());
+        }
+        if !Site::is_installed() {
+            self.missing
+                .push("nginx is not installed: main is the built-in server.".into());
+            return Ok(());
+        }
+        let site = Site::new(self.setup.machine.cpus)?;
+        let _nginx = Guarded::start("nginx", quiet(plain(&site.words())), &[])?;
+        nginx::wait_until_up()?;
+        let request_ms = nginx::request_ms()?;
+        self.main = format!(
+            "nginx, a text that takes {request_ms:.1} ms to compress (measured alone), Poisson arrivals"
+        );
+        self.web = Some(Web { site, request_ms });
+        Ok(())
     }
 
     /// Leaves out the arms that cannot run here, and says so.
@@ -137,30 +177,6 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Lets main and side work run beside each other in one arm, at most this long and until `is_enough`; nothing is measured.
-    pub fn let_run(
-        &self,
-        tidegate: &Tidegate,
-        (arm, load, seed): (Arm, f64, u64),
-        seconds: f64,
-        mut is_enough: impl FnMut() -> Result<bool, LabError>,
-    ) -> Result<(), LabError> {
-        let stage = Stage {
-            exe: &self.setup.exe,
-            hierarchy: self.setup.hierarchy.as_ref().ok(),
-            tidegate: Some(tidegate),
-        };
-        let placement = Placement::new(&stage, arm)?;
-        let _main = self.start_main(&placement, load, seed)?;
-        let mut side = self.start_side(&placement, arm)?;
-        let until = clock::monotonic_ns() + (seconds * 1e9) as u64;
-        while clock::monotonic_ns() < until && !is_enough()? {
-            stop::sleep_ns(1_000_000_000)?;
-            side.still_runs()?;
-        }
-        Ok(())
-    }
-
     /// Runs one arm once.
     pub fn cell(
         &self,
@@ -178,12 +194,19 @@ impl<'a> Bench<'a> {
         let placement = Placement::new(&stage, run.arm)?;
         let main = self.start_main(&placement, run.load, seed)?;
         let mut side = self.start_side(&placement, run.arm)?;
+        let search = match tidegate.filter(|_| run.arm == Arm::Auto) {
+            Some(tidegate) => Some(search::wait(tidegate, self.search_s)?),
+            None => None,
+        };
         stop::sleep_ns((self.times.warm * 1e9) as u64)?;
         side.still_runs()?;
         let agent = placement.keeper_pid();
         let sample = self.measure(run, main, &side, &placement, agent)?;
         placement.still_in_force()?;
-        Ok(sample)
+        Ok(match search {
+            Some(search) => search.tell(sample),
+            None => sample,
+        })
     }
 
     fn measure(
@@ -203,7 +226,7 @@ impl<'a> Bench<'a> {
         let work_from = side.work();
         let work_at = |s: &Side, at| s.frames.as_ref().and_then(|f| f.at(at));
         let to = match &main {
-            Main::Server(_) => {
+            Main::Server(_) | Main::Nginx { .. } => {
                 stop::sleep_ns((self.times.window * 1e9) as u64)?;
                 look(&main)
             }
@@ -255,6 +278,14 @@ impl<'a> Bench<'a> {
             });
         }
         let share = load * LEVEL_ONE_PCT / 100.0;
+        if let Some(web) = &self.web {
+            let command = quiet(placement.main_command(&web.site.words()));
+            let guard = Guarded::start("nginx", command, &placement.main_join())?;
+            nginx::wait_until_up()?;
+            let per_second = share * self.setup.machine.cpus as f64 * 1e3 / web.request_ms;
+            let load = Load::start(per_second, seed);
+            return Ok(Main::Nginx { load, guard });
+        }
         start_server(&self.setup, placement, share, self.steps_per_ms, seed).map(Main::Server)
     }
 

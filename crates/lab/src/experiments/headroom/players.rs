@@ -5,14 +5,22 @@ use std::process::Stdio;
 use crate::LabError;
 use crate::beds::host::arms::Placement;
 use crate::beds::host::foreign::{Frames, parse_latency};
+use crate::beds::host::nginx::Load;
 use crate::beds::host::proc::{Guarded, Worker};
 use crate::beds::host::samplers::Source;
-use crate::dist::Latency;
+use crate::dist::{self, Latency};
 
 /// Main in one cell.
 pub enum Main {
     /// The built-in server.
     Server(Worker),
+    /// nginx under a load of ours.
+    Nginx {
+        /// Declared first: it ends before the server does.
+        load: Load,
+        /// The server.
+        guard: Guarded,
+    },
     /// A command that measures once and ends.
     Command {
         /// Its words.
@@ -27,6 +35,7 @@ impl Main {
     pub fn pid(&self) -> Option<i32> {
         match self {
             Main::Server(worker) => Some(worker.pid()),
+            Main::Nginx { guard, .. } => Some(guard.pid()),
             Main::Command { running, .. } => running.as_ref().map(Guarded::pid),
         }
     }
@@ -35,6 +44,7 @@ impl Main {
     pub fn source(&self) -> Source<'_> {
         match self {
             Main::Server(worker) => Source::Page(&worker.page),
+            Main::Nginx { guard, .. } => Source::Processes(guard.pid()),
             Main::Command {
                 running: Some(guard),
                 ..
@@ -47,6 +57,10 @@ impl Main {
     pub fn begin(&mut self, placement: &Placement<'_>) -> Result<(), LabError> {
         match self {
             Main::Server(worker) => worker.ask("measure").map(|_| ()),
+            Main::Nginx { load, .. } => {
+                load.take();
+                Ok(())
+            }
             Main::Command { words, running } => {
                 let mut command = placement.main_command(words);
                 command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -60,10 +74,10 @@ impl Main {
         }
     }
 
-    /// Whether a command has ended; the server never does.
+    /// Whether a command has ended; a server never does.
     pub fn ended(&mut self) -> bool {
         match self {
-            Main::Server(_) => false,
+            Main::Server(_) | Main::Nginx { .. } => false,
             Main::Command { running, .. } => running.as_mut().is_none_or(|g| g.ended().is_some()),
         }
     }
@@ -73,6 +87,17 @@ impl Main {
         match self {
             Main::Server(worker) => serde_json::from_value(worker.ask("report")?)
                 .map_err(|e| LabError::process("server", format!("its report: {e}"))),
+            Main::Nginx { load, .. } => {
+                let mut all = dist::histogram_ns();
+                for ns in load.take() {
+                    all.saturating_record(ns);
+                }
+                Ok(Latency {
+                    offered: all.len(),
+                    window_ns: wall_ns,
+                    ..dist::summarise_ns(&all)
+                })
+            }
             Main::Command { running, .. } => {
                 let mut text = String::new();
                 if let Some(mut out) = running.as_mut().and_then(Guarded::take_stdout) {

@@ -292,7 +292,7 @@ impl Driver<'_> {
             idle_ns: idle_ticks * TICK_NS,
             total_ns: total_ticks * TICK_NS,
             side_ns: self.group.usage_ns(),
-            main_wait_ns: 0,
+            ..Counters::default()
         }
     }
 

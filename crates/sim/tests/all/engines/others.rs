@@ -1,6 +1,8 @@
 //! Other people's laws settle where their sources say.
 
-use tidegate_sim::policies::{Fixed, Katalyst, Koordlet, Policy, Published, Setting, Sideloader};
+use tidegate_sim::policies::{
+    Fixed, Katalyst, Koordlet, PerfIso, Policy, Published, Setting, Sideloader, SmartHarvest,
+};
 
 use super::bed::{Bed, SECOND};
 
@@ -33,6 +35,27 @@ fn each_law_settles_at_its_own_allowance() {
             (least..=want + 15_000).contains(&side),
             "{name}: {side}, not {want}"
         );
+    }
+}
+
+/// Main has a thread on each CPU, and so a wish for all of them now and then: what these laws keep is told by their floor.
+#[test]
+fn laws_that_look_at_cpus_leave_main_its_work() {
+    let laws: [fn() -> Box<dyn Policy>; 2] = [
+        || Box::new(PerfIso::new(32)),
+        || Box::new(SmartHarvest::new(32)),
+    ];
+    for make in laws {
+        let (mut bed, sides) = Bed::bare(32, 300_000);
+        let law = Published::new(make(), sides, 0);
+        let name = make().name();
+        bed.simulation.controllers.push(Box::new(law));
+        bed.fill(|_| 100_000);
+        bed.run_until(20 * SECOND);
+        let (main, side, idle) = bed.shares(5 * SECOND);
+        println!("{name}: main {main} side {side} idle {idle}");
+        assert!((95_000..=105_000).contains(&main), "{name}: main {main}");
+        assert!((300_000..=860_000).contains(&side), "{name}: side {side}");
     }
 }
 
