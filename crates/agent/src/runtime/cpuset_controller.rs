@@ -46,6 +46,8 @@ pub struct CpusetController {
     /// Wanted on this machine, and why or why not.
     wanted: bool,
     why: String,
+    /// The machine's headroom is above 0.
+    keeps_idle: bool,
     /// Why side work is not to be confined at all, not even for a domain's sake.
     refused: Option<String>,
     /// A cpuset of ours stands.
@@ -92,6 +94,7 @@ impl CpusetController {
             topology,
             wanted,
             why,
+            keeps_idle: true,
             stands: false,
             parts: Vec::new(),
             used: false,
@@ -150,7 +153,8 @@ impl CpusetController {
     }
 
     fn is_wanted(&self) -> bool {
-        (self.wanted && !self.enforced_by_ext || !self.parts.is_empty()) && !self.left_alone
+        let whole = self.wanted && self.keeps_idle && !self.enforced_by_ext;
+        (whole || !self.parts.is_empty()) && !self.left_alone
     }
 
     /// The next poll is due after this.
@@ -188,6 +192,12 @@ impl CpusetController {
                 ),
                 false => "on main's own CPUs by cpuset as soon as side work runs".to_owned(),
             };
+        }
+        if !self.keeps_idle {
+            return format!(
+                "by the idle class alone while no idle is to be kept; else by cpuset ({})",
+                self.why
+            );
         }
         if !self.stands {
             return format!("by cpuset as soon as side work runs ({})", self.why);
@@ -304,6 +314,7 @@ fn note_main(runtime: &Runtime) {
 /// The domains that the loop has laws for now; whether they are others than before.
 fn follow_parts(control_loop: &ControlLoop, cpuset: &mut CpusetController) -> bool {
     let control = control_loop.lock();
+    cpuset.keeps_idle = control.keeps_idle();
     let domains = control.demand().domains.iter();
     let parts = domains.filter(|domain| domain.keeps == Keeps::Cpuset);
     if parts.clone().map(|domain| &domain.cpus).eq(&cpuset.parts) {
@@ -338,7 +349,9 @@ fn confine(
         control.rooms_ucpu(&mut cpuset.rooms_ucpu);
         let relieved = control.quotas.is_relieved(root);
         (
-            control.quota_room_ucpu().filter(|_| cpuset.wanted),
+            control
+                .quota_room_ucpu()
+                .filter(|_| cpuset.wanted && cpuset.keeps_idle),
             relieved,
         )
     };

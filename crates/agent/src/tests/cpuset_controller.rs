@@ -11,7 +11,7 @@ use tidegate_terms::CpusetMode;
 use tidegate_testkit::{FakeFs, Rule};
 
 use super::life::steps;
-use super::{Bed, Kind, PIDS, run_side};
+use super::{Bed, Kind, PIDS, run, run_side, set};
 use crate::After;
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
@@ -58,7 +58,8 @@ fn polls(agent: &Agent, count: u32) {
 
 /// Side work that runs, confined.
 fn risen(bed: &Bed, agent: &Agent) {
-    run_side(agent, PIDS[0]).unwrap();
+    let terms = [("class", "side"), ("headroom", "20%")];
+    run(agent, PIDS[0], &terms).unwrap();
     steps(bed, agent, 40);
     polls(agent, 1);
 }
@@ -93,6 +94,32 @@ fn side_work_is_confined_and_let_go() {
         assert_eq!(confined(&bed), None);
         assert_eq!(bed.file("/tg-side", "cpu.idle"), "1", "orphans yield");
         assert!(bed.place(PIDS[0]).contains("cpuset:/\n") || bed.kind == Kind::V2);
+    }
+}
+
+/// Main's wakeups would wait behind work of weight 1 on CPUs that nothing keeps free.
+#[test]
+fn where_no_idle_is_to_be_kept_side_work_has_every_cpu_and_is_in_the_idle_class() {
+    for bed in beds() {
+        let agent = bed.agent().unwrap();
+        bed.sensor.main_ppm.store(600_000, Ordering::Relaxed);
+        let terms = [("class", "side"), ("headroom", "0%")];
+        run(&agent, PIDS[0], &terms).unwrap();
+        let seen = |headroom: &str| {
+            set(&agent, "gate:job", &[("headroom", headroom)]).unwrap();
+            steps(&bed, &agent, 40);
+            polls(&agent, 11);
+            (confined(&bed), bed.file("/tg-side", "cpu.idle"))
+        };
+        let free = (None, "1".to_owned());
+        assert_eq!(seen("0%"), free, "{:?}", bed.kind);
+        assert!(
+            lock(&agent.runtime.cpuset)
+                .sentence()
+                .starts_with("by the idle class alone")
+        );
+        assert_eq!(seen("20%"), (Some("1".to_owned()), "0".to_owned()));
+        assert_eq!(seen("0%"), free, "{:?}", bed.kind);
     }
 }
 
@@ -189,7 +216,8 @@ fn whatever_fails_side_work_is_limited_and_nothing_stays() {
             for nth in 0.. {
                 let bed = bed_of(kind);
                 let agent = bed.agent().unwrap();
-                run_side(&agent, PIDS[0]).unwrap();
+                let terms = [("class", "side"), ("headroom", "20%")];
+                run(&agent, PIDS[0], &terms).unwrap();
                 steps(&bed, &agent, 40);
                 let before = bed.fs.count();
                 bed.fs.add(Rule::nth(before + nth, errno));

@@ -195,6 +195,11 @@ impl Control {
         self.domains.rooms_ucpu(rooms);
     }
 
+    /// Some of the machine is to stay idle: at 0 % the idle class is all that main asks of side work, and no CPU is kept from it.
+    pub fn keeps_idle(&self) -> bool {
+        self.headroom_ppm() > 0
+    }
+
     /// What side work may have of the machine by laws that limit it by quota; `None` where there is none.
     pub fn quota_room_ucpu(&self) -> Option<u64> {
         let given_ucpu = self.auto.given_ucpu();

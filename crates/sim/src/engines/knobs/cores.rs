@@ -17,10 +17,13 @@ const MAIN_POLL_NS: Ns = 1_000_000_000;
 
 /// Side work's CPUs.
 pub(super) struct Cores {
-    side: GroupId,
+    pub(super) side: GroupId,
     planner: CpusetPlanner,
     /// The machine's allowance is held by whole cores.
     whole: bool,
+    /// No idle is to be kept: side work has every CPU, in the idle class.
+    pub(super) is_free: bool,
+    allowed: CpuSet,
     poll_ns: Ns,
     /// The next poll.
     pub(super) due_ns: Ns,
@@ -90,6 +93,8 @@ impl Cores {
             side: side.group,
             planner,
             whole,
+            is_free: false,
+            allowed: allowed.into_iter().map(CpuId).collect(),
             poll_ns,
             due_ns: poll_ns,
             main_due_ns: MAIN_POLL_NS,
@@ -112,6 +117,16 @@ impl Cores {
             self.planner.note_main(&self.main_ns);
         }
         control.rooms_ucpu(&mut self.rooms_ucpu);
+        let is_free = self.whole && self.rooms_ucpu.is_empty() && !control.keeps_idle();
+        if is_free {
+            let is_new = !std::mem::replace(&mut self.is_free, true);
+            return if is_new {
+                self.free(machine, control)
+            } else {
+                Ok(None)
+            };
+        }
+        self.is_free = false;
         let room = CpusetAllowance {
             whole_ucpu: control.quota_room_ucpu().filter(|_| self.whole),
             domains_ucpu: &self.rooms_ucpu,
@@ -128,6 +143,20 @@ impl Cores {
             .inspect_err(|_| self.planner.forget())?;
         control.set_confined(true);
         Ok(Some((self.side, set)))
+    }
+}
+
+impl Cores {
+    /// Every CPU is side work's again.
+    fn free(
+        &mut self,
+        machine: &mut Machine,
+        control: &mut Control,
+    ) -> Result<Option<(GroupId, CpuSet)>, SimError> {
+        control.set_confined(false);
+        self.planner.forget();
+        machine.set_cpuset(self.side, self.allowed)?;
+        Ok(Some((self.side, self.allowed)))
     }
 }
 

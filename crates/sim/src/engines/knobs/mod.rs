@@ -126,6 +126,8 @@ pub struct Knobs {
     main: Vec<GroupId>,
     compiled: Compiled,
     cores: Option<Cores>,
+    /// How side work gives way now: in the idle class where no CPU is kept from it.
+    yields: Yields,
     /// Use is counted by CPU, too.
     by_cpu: bool,
     bursts: Vec<burst::Auto>,
@@ -168,6 +170,7 @@ impl Knobs {
             main: compiled.main.clone(),
             compiled: compiled.clone(),
             cores: None,
+            yields: config.yields,
             by_cpu: false,
             bursts: compiled.auto_burst.iter().map(burst::Auto::new).collect(),
             shared,
@@ -195,7 +198,7 @@ impl Knobs {
         let floor = bandwidth_for(floor_ucpu, periods.period_us, periods.period_max_us);
         let mut limited = Vec::new();
         for side in &self.side {
-            self.config.yields.set(machine, side.group, true)?;
+            self.yields.set(machine, side.group, true)?;
             machine.set_bandwidth(side.group, ports::as_machine(&floor))?;
             limited.push(QuotaTarget {
                 own: None,
@@ -258,8 +261,17 @@ impl Knobs {
         else {
             return;
         };
+        let stepped = cores.step(machine, &mut self.control);
+        let yields = match cores.is_free {
+            true => Yields::Idle,
+            false => self.config.yields,
+        };
+        let turned = match std::mem::replace(&mut self.yields, yields) != yields {
+            true => yields.set(machine, cores.side, true),
+            false => Ok(()),
+        };
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        match cores.step(machine, &mut self.control) {
+        match turned.and(stepped) {
             Ok(Some((group, set))) => log.cpusets.push((machine.now_ns(), group, set)),
             Ok(None) => {}
             Err(why) => log.refusal = Some(why.to_string()),
@@ -289,7 +301,7 @@ impl Knobs {
         let mut queue = Queue {
             now_ns,
             write_ns: self.config.write_ns,
-            yields: self.config.yields,
+            yields: self.yields,
             prng: &mut self.prng,
             pending: &mut self.pending,
         };
