@@ -194,14 +194,17 @@ impl<'a> Bench<'a> {
         let placement = Placement::new(&stage, run.arm)?;
         let main = self.start_main(&placement, run.load, seed)?;
         let mut side = self.start_side(&placement, run.arm)?;
-        let search = match tidegate.filter(|_| run.arm == Arm::Auto) {
-            Some(tidegate) => Some(search::wait(tidegate, self.search_s)?),
-            None => None,
-        };
+        let searching = tidegate.filter(|_| run.arm == Arm::Auto);
+        let mut search = searching
+            .map(|tidegate| search::wait(tidegate, self.search_s))
+            .transpose()?;
         stop::sleep_ns((self.times.warm * 1e9) as u64)?;
         side.still_runs()?;
         let agent = placement.keeper_pid();
         let sample = self.measure(run, main, &side, &placement, agent)?;
+        if let (Some(search), Some(tidegate)) = (&mut search, searching) {
+            search.look(tidegate)?;
+        }
         placement.still_in_force()?;
         Ok(match search {
             Some(search) => search.tell(sample),

@@ -21,23 +21,34 @@ pub fn wait(tidegate: &Tidegate, limit_s: f64) -> Result<Search, LabError> {
     let began = clock::monotonic_ns();
     loop {
         stop::sleep_ns(500_000_000)?;
-        let harm = &tidegate.status()?["harm"];
-        let state = harm["state"].as_str().unwrap_or("none").to_owned();
-        let search_s = (clock::monotonic_ns() - began) as f64 / 1e9;
-        let is_found = FOUND.contains(&state.as_str());
-        if is_found || search_s >= limit_s {
-            return Ok(Search {
-                found_s: is_found.then_some(search_s),
-                search_s,
-                state,
-                sentence: harm["sentence"].as_str().unwrap_or("nothing").to_owned(),
-                level_pct: harm["level_pct"].as_f64().unwrap_or(f64::NAN),
-            });
+        let mut search = Search {
+            found_s: None,
+            search_s: (clock::monotonic_ns() - began) as f64 / 1e9,
+            state: String::new(),
+            level_pct: f64::NAN,
+            sentence: String::new(),
+        };
+        search.look(tidegate)?;
+        if FOUND.contains(&search.state.as_str()) {
+            search.found_s = Some(search.search_s);
+        }
+        if search.found_s.is_some() || search.search_s >= limit_s {
+            return Ok(search);
         }
     }
 }
 
 impl Search {
+    /// Where the agent stands now.
+    pub fn look(&mut self, tidegate: &Tidegate) -> Result<(), LabError> {
+        let harm = &tidegate.status()?["harm"];
+        let text = |name: &str| harm[name].as_str().unwrap_or("none").to_owned();
+        self.state = text("state");
+        self.sentence = text("sentence");
+        self.level_pct = harm["level_pct"].as_f64().unwrap_or(f64::NAN);
+        Ok(())
+    }
+
     /// Adds it to what was measured after it.
     pub fn tell<K>(self, sample: Sample<K>) -> Sample<K> {
         sample
