@@ -10,14 +10,15 @@ ext_on --json --gate 'cgroup:/idles cap_soft=0' --gate 'cgroup:/side class=side 
 # The scheduler is in force before its gates are.
 sleep 1
 
-# beside GROUP: how much of a CPU one main task has beside two hogs there, while each CPU in turn has a real-time task for 3 of 10 ms.
+# beside GROUP: how much of a CPU one main task has beside two hogs there, while each CPU in turn has a real-time task for 2 of 10 ms,
+# some 5 ms apart.
 beside() {
 	start $1 vmtool threads 2
 	start main vmtool burn
-	taskset 1 vmtool realtime 50 vmtool duty 30 10000 &
+	taskset 1 vmtool realtime 50 vmtool duty 20 10000 &
 	first=$!
-	sleep 0.505
-	taskset 10 vmtool realtime 50 vmtool duty 30 10000 &
+	sleep 0.503
+	taskset 10 vmtool realtime 50 vmtool duty 20 10000 &
 	second=$!
 	sleep 0.5
 	SEEN=$(vmtool bound 1 main 1000)
