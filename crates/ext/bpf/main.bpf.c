@@ -330,7 +330,7 @@ int stopping(u64 *ctx)
 		return 0;
 	c->state = 0;
 	if (limits_used || caps_on)
-		cpu_switch_begins(c, now);
+		cpu_switch_begins(c, now, (bool)ctx[1] && p->scx.slice);
 	cpu_time_set_kind(cpu, EXT_MAIN, now);
 	charge(p, t, cpu, c, now, false);
 	min_runtime_stop(t, cpu);
