@@ -48,21 +48,6 @@ s32 select_cpu(u64 *ctx)
 }
 
 /*
- * Whether a woken thread of the kernel's own, of this one CPU, goes before all that wait: others wait
- * for it. The kernel calls `dispatch` only when the CPU's own queue is empty, so one that has had its
- * share, or is put back, waits with the others: two busy ones would keep the CPU for good.
- */
-INLINE bool enqueue_kthread(struct task_struct *p, struct task_ctx *t)
-{
-	struct runqueue *rq;
-
-	if (config.cpus == 1 || p->nr_cpus_allowed != 1 || !(p->flags & PF_KTHREAD))
-		return false;
-	rq = runqueue_at(t->runqueue);
-	return rq && tg_runqueue_eligible(tg_runqueue_v(&rq->mean), t->vruntime, task_slice_v(t));
-}
-
-/*
  * A woken or new task, when no idle CPU was found for it, or it may run on one only; or one that
  * was put back.
  */
@@ -123,6 +108,8 @@ INLINE void enqueue_task(struct task_struct *p, struct task_ctx *t, s32 cpu, str
 		other = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 		if (other >= 0)
 			scx_bpf_kick_cpu(other, CONST(scx_kick_flags, SCX_KICK_IDLE));
+		else if (again)
+			place_again(p, t);
 	}
 }
 
@@ -182,6 +169,8 @@ INLINE bool keep_running(struct task_struct *prev, struct task_ctx *t, s32 cpu, 
 	if (!t->running_since_ns)
 		task_set_running(t, now);
 	cpu_publish(t, c, now);
+	if (t->kind != EXT_MAIN)
+		pick_main_again(cpu, now);
 	return true;
 }
 
@@ -322,6 +311,8 @@ int running(u64 *ctx)
 		limit_start(p, t, cpu, now);
 	if (t->caps[0])
 		caps_start(p, t, cpu, now);
+	if (t->kind != EXT_MAIN)
+		pick_main_again(cpu, now);
 	return 0;
 }
 
@@ -339,7 +330,7 @@ int stopping(u64 *ctx)
 		return 0;
 	c->state = 0;
 	if (limits_used || caps_on)
-		cpu_switch_begins(c, now);
+		cpu_switch_begins(c, now, (bool)ctx[1] && p->scx.slice);
 	cpu_time_set_kind(cpu, EXT_MAIN, now);
 	charge(p, t, cpu, c, now, false);
 	min_runtime_stop(t, cpu);
@@ -352,6 +343,13 @@ int stopping(u64 *ctx)
 		t->flags |= TASK_PREEMPTED;
 		if (task_on_rq(t))
 			task_requeue(t, now, false);
+		/*
+		 * With a slice left a higher class takes the CPU, and the kernel would leave the task in the
+		 * CPU's own queue. 6.18 keeps it there also when `cpu_release` empties that: the task that a
+		 * BPF program interrupts may not migrate meanwhile. It would wait beside an idle CPU, and go
+		 * on before all others with the kernel's slice of 20 ms.
+		 */
+		set_slice(p, 0);
 	}
 	return 0;
 }

@@ -12,6 +12,8 @@ ext_on --gate 'cgroup:/cap200 cap_hard=200‰' --gate 'cgroup:/cap500 cap_hard=5
 sleep 1
 
 # steady NAME PERMILLE COMMAND...: its mean once it has paid for its start, to 1 ‰ of a CPU and half a depth (what the level may differ by).
+# What starts and ends of runs are charged beyond perf's clock comes off that: with eight CPUs turns of the bed are between the two clocks,
+# and it may be 0.5 %.
 steady() {
 	_name=$1 _want=$2
 	shift 2
@@ -21,7 +23,7 @@ steady() {
 	echo "$SEEN"
 	measure ${_name}_on_$many "$(of mean)" ‰
 	within "the mean of $_name on $many CPUs" "$(of mean)" \
-		"$(awk -v r="$_want" 'BEGIN { print r * 0.995 - 1 }')" "$(awk -v r="$_want" 'BEGIN { print r * 1.005 + 1 }')"
+		"$(awk -v r="$_want" 'BEGIN { print r * 0.99 - 1 }')" "$(awk -v r="$_want" 'BEGIN { print r * 1.005 + 1 }')"
 	echo 1 >$ROOT/$_name/cgroup.kill
 	wait $STARTED || true
 }

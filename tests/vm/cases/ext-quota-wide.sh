@@ -16,12 +16,12 @@ echo "40000 100000" >$ROOT/nest/b/cpu.max
 echo "30000 100000" >$ROOT/burst/cpu.max
 echo 30000 >$ROOT/burst/cpu.max.burst
 
-# mean_of GROUP PERMILLE: over whole periods, within 1 %.
+# mean_of GROUP PERMILLE: over whole periods but for 1 ms, in which eight CPUs use 8; the bed may be 0.5 %.
 mean_of() {
 	SEEN=$(vmtool bound 2 "$1" "$2")
 	echo "$SEEN"
 	measure "$(echo $1 | tr / _)_on_$many" "$(of mean)" ‰
-	within "the mean of $1 on $many CPUs" "$(of mean)" "$(($2 * 99 / 100))" "$(($2 * 101 / 100))"
+	within "the mean of $1 on $many CPUs" "$(of mean)" "$(($2 * 98 / 100))" "$(($2 * 101 / 100))"
 }
 
 for online in "4" "4 8 12" "2 4 6 8 10 12 14"; do

@@ -29,11 +29,14 @@ INLINE u64 task_charge(struct task_ctx *t, struct ext_cpu *c, u64 now)
 /* A switch that has taken longer than this is none: other classes ran in between. */
 #define SWITCH_MAX_NS 100000ULL
 
-/* The CPU turns away from the task that the kernel still has as its current one. */
-INLINE void cpu_switch_begins(struct ext_cpu *c, u64 now)
+/*
+ * The CPU turns away from the task that the kernel still has as its current one. `displaced`: for a
+ * higher class, which the switch belongs to; the task is put back meanwhile, and is not charged for that.
+ */
+INLINE void cpu_switch_begins(struct ext_cpu *c, u64 now, bool displaced)
 {
 	c->switch_ns = now;
-	c->switch_pid = bpf_get_current_task_btf()->pid;
+	c->switch_pid = displaced ? 0 : bpf_get_current_task_btf()->pid;
 }
 
 /*

@@ -161,4 +161,19 @@ INLINE void enqueue_wait(struct task_struct *p, struct task_ctx *t, s32 cpu, u64
 	starvation_watch(now);
 }
 
+/*
+ * Whether a woken thread of the kernel's own, of this one CPU, goes before all that wait: others wait
+ * for it. The kernel calls `dispatch` only when the CPU's own queue is empty, so one that has had its
+ * share, or is put back, waits with the others: two busy ones would keep the CPU for good.
+ */
+INLINE bool enqueue_kthread(struct task_struct *p, struct task_ctx *t)
+{
+	struct runqueue *rq;
+
+	if (config.cpus == 1 || p->nr_cpus_allowed != 1 || !(p->flags & PF_KTHREAD))
+		return false;
+	rq = runqueue_at(t->runqueue);
+	return rq && tg_runqueue_eligible(tg_runqueue_v(&rq->mean), t->vruntime, task_slice_v(t));
+}
+
 #endif

@@ -6,6 +6,10 @@
 #define TIDEGATE_EXT_PICK_H
 
 #include "queue/enqueue.h"
+#include "timers/slice_timer.h"
+
+/* Side work or background that begins beside a waiting main task is stopped after this. */
+#define PICK_MAIN_AGAIN_NS 20000ULL
 
 INLINE u32 pick_scan_max(u32 kind)
 {
@@ -161,6 +165,21 @@ INLINE struct first pick_head(s32 cpu, struct ext_cpu *c, u32 kind)
 	if (kind == EXT_BACKGROUND)
 		pick_earlier(&first, dsq_recall(c->llc), cpu, kind);
 	return first;
+}
+
+/*
+ * Side work or background begins, or goes on, on a CPU that found no main task. A task that another CPU
+ * was putting back at that moment, or that woke up, was in no queue yet and saw no CPU that yields:
+ * it would wait for the tick. So the CPU looks once more, now that others see what it runs. Global,
+ * so that the verifier walks it once.
+ */
+int pick_main_again(s32 cpu, u64 now)
+{
+	struct ext_cpu *c = cpu_at(cpu);
+
+	if (c && config.cpus > 1 && !side_is_forced(cpu) && pick_head(cpu, c, EXT_MAIN).deadline)
+		slice_timer_set(cpu, now + PICK_MAIN_AGAIN_NS, now);
+	return 0;
 }
 
 /* Main's tasks that come first with a weight of long ago, looked at now and then. Global, so that the verifier walks it once. */

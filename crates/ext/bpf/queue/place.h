@@ -105,6 +105,27 @@ s32 place_soft(struct task_struct *p TRUSTED, u32 home)
 	return found;
 }
 
+/*
+ * From `enqueue`: a main task is put back. It was in no queue while its CPU switched, and another CPU
+ * may have found none waiting and begun side work or background: that one chooses again. (One that
+ * begins later looks itself: pick_main_again.) Global, so that the verifier walks it once.
+ */
+int place_again(struct task_struct *p TRUSTED, struct task_ctx *t NONNULL)
+{
+	struct ext_cpu *c;
+	s32 cpu;
+
+	if (t->kind != EXT_MAIN || !place_soft_cpus(t->llc))
+		return 0;
+	cpu = place_soft(p, t->llc);
+	c = cpu < 0 ? NULL : cpu_at(cpu);
+	if (!c)
+		return 0;
+	c->need_resched = 1;
+	scx_bpf_kick_cpu(cpu, CONST(scx_kick_flags, SCX_KICK_PREEMPT));
+	return 0;
+}
+
 #define PLACE_NONE (-1)
 #define PLACE_SOON (-2)
 #define PLACE_LATER (PLACE_SOON - EXT_CPUS_MAX)
