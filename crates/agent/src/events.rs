@@ -133,8 +133,10 @@ impl Events {
             .kept
             .front()
             .map_or(state.total + 1, |event| event.seq);
-        let later = state.kept.iter().filter(|event| event.seq > since);
-        let events: Vec<EventView> = later.take(ANSWERED_MAX).cloned().collect();
+        let earlier =
+            usize::try_from(since.saturating_add(1).saturating_sub(first)).unwrap_or(usize::MAX);
+        let later = state.kept.iter().skip(earlier).take(ANSWERED_MAX);
+        let events: Vec<EventView> = later.cloned().collect();
         EventsView {
             pid: std::process::id() as i32,
             lost: first.saturating_sub(since.saturating_add(1)),

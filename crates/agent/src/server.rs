@@ -115,8 +115,8 @@ async fn events(call: Call, RawQuery(query): RawQuery) -> Answer<EventsView> {
     events_for(&call.agent, call.peer.as_ref(), since).map(Json)
 }
 
-async fn metrics(call: Call) -> impl IntoResponse {
-    scrape::text_of(&call.agent, call.peer.as_ref())
+async fn metrics(call: Call) -> Result<impl IntoResponse, ApiError> {
+    scrape::text_of(&status_for(&call.agent, call.peer.as_ref())?)
 }
 
 async fn unknown(method: Method, uri: Uri) -> ApiError {

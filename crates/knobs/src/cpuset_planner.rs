@@ -60,6 +60,29 @@ pub struct CpusetAllowance<'a> {
     pub domains_ucpu: &'a [u64],
 }
 
+/// Whether side work may have every CPU: no idle was to be kept for a while. A level that comes and goes with main would else move
+/// every process each time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Release {
+    kept_ns: Option<u64>,
+}
+
+impl Release {
+    const AFTER_NS: u64 = 30_000_000_000;
+
+    /// At `now_ns`, where idle is to be kept or not.
+    pub fn is_due(&mut self, keeps_idle: bool, now_ns: u64) -> bool {
+        if keeps_idle {
+            self.kept_ns = Some(now_ns);
+        }
+        let since = |kept_ns: u64| now_ns.saturating_sub(kept_ns);
+        !keeps_idle
+            && self
+                .kept_ns
+                .is_none_or(|kept| since(kept) >= Self::AFTER_NS)
+    }
+}
+
 /// CPUs of one domain that side work has.
 #[derive(Clone, Debug)]
 struct Part {

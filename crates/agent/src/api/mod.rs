@@ -5,6 +5,8 @@ pub(crate) mod report;
 mod run;
 mod targets;
 
+use std::sync::Arc;
+
 use tidegate_api::{ApiError, Done, ErrorKind, ExplainView, StatusView};
 
 use crate::agent::Agent;
@@ -21,6 +23,12 @@ impl Agent {
     /// The machine at a glance.
     pub fn status(&self) -> StatusView {
         status(&self.gates, &self.runtime, &self.life)
+    }
+
+    /// The same, no older than a second: one for all who may see no command.
+    pub(crate) fn shared(&self) -> Arc<StatusView> {
+        let shared = &self.shared_status;
+        shared.snapshot(&self.gates, &self.runtime, &self.life)
     }
 
     /// Why the gate that `target` names runs at its present rate.

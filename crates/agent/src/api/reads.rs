@@ -12,9 +12,7 @@ pub(crate) fn status_for(agent: &Agent, peer: Option<&Peer>) -> Result<StatusVie
         return Ok(agent.status());
     }
     admit(agent, peer)?;
-    let shared = &agent.shared_status;
-    let shared = shared.snapshot(&agent.gates, &agent.runtime, &agent.life);
-    let mut view = StatusView::clone(&shared);
+    let mut view = StatusView::clone(&agent.shared());
     view.gates.iter_mut().for_each(|gate| hide(gate, peer));
     Ok(view)
 }

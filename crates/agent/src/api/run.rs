@@ -112,9 +112,9 @@ impl Agent {
         let reply = reply_of(&gate);
         let what = format!("{} work of process {pid}", gate.class());
         gates.push(gate);
-        publish(&self.runtime, &gates)?;
         let events = &self.runtime.events;
         events.tell(EventKind::GateCreated, Some(&reply.gate), what);
+        publish(&self.runtime, &gates)?;
         Ok(reply)
     }
 

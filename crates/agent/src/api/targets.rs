@@ -103,8 +103,19 @@ impl Agent {
             }
         }
         published?;
+        self.tell_made(&gates, known);
         drop(gates);
         self.shown(&name, &request.target)
+    }
+
+    /// The last gate is new, where none was known before.
+    fn tell_made(&self, gates: &[Gate], known: Option<usize>) {
+        if let Some(gate) = gates.last().filter(|_| known.is_none()) {
+            let record = &gate.record;
+            let what = format!("{} work: {}", gate.class(), record.target);
+            let events = &self.runtime.events;
+            events.tell(EventKind::GateCreated, Some(&record.name), what);
+        }
     }
 
     /// Where a unit is that is no gate yet. systemd is asked before the gates are locked, not for callers whose terms are
@@ -280,9 +291,6 @@ impl Agent {
         let capped = capped_groups(gates, &gate.record.name);
         check_nested(&self.runtime, &gate, &attachment, &capped)?;
         attach(&self.runtime, &mut gate, attachment, held)?;
-        let what = format!("{} work: {}", gate.class(), gate.record.target);
-        let events = &self.runtime.events;
-        events.tell(EventKind::GateCreated, Some(&gate.record.name), what);
         Ok(gate)
     }
 

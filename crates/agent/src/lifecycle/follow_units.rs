@@ -6,6 +6,7 @@ use tidegate_knobs::target::UnitName;
 use tracing::{info, warn};
 
 use crate::control_loop::ControlLoop;
+use crate::events::EventKind;
 use crate::gates::{Attachment, Gate, Gates};
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
@@ -56,10 +57,9 @@ pub(crate) fn follow_units(registry: &Gates, runtime: &Runtime, poll: u32) {
         .collect::<Vec<_>>()
     {
         let gate = gates.remove(index);
-        info!(
-            gate = gate.record.name,
-            "systemd no longer knows its unit; the gate has ended"
-        );
+        let name = &gate.record.name;
+        let what = "systemd no longer knows its unit";
+        runtime.events.tell(EventKind::GateEnded, Some(name), what);
         release(runtime, &gate);
         changed = true;
     }

@@ -207,6 +207,8 @@ impl Housekeeping {
     fn check_fallback(&mut self, registry: &Gates, runtime: &Runtime) {
         let fallbacks = runtime.control().fallbacks;
         if self.fallbacks.replace(fallbacks).unwrap_or(0) != fallbacks {
+            let what = "the agent was silent, and the guardian wrote the fallback";
+            runtime.events.tell(EventKind::LeaseExpired, None, what);
             self.answered.clear();
             renew_all(registry, runtime);
         }

@@ -24,13 +24,18 @@ pub(crate) struct LoopWatch {
 impl LoopWatch {
     /// One poll.
     pub(crate) fn poll(&mut self, runtime: &Runtime) {
-        let (at_tolerance_ns, found) = {
+        let (at_tolerance_ns, found, is_limiting) = {
             let control = runtime.control();
-            (control.at_tolerance_ns, control.found())
+            let is_limiting = !control.quotas.is_empty() && !control.is_enforced_by_ext();
+            (control.at_tolerance_ns, control.found(), is_limiting)
         };
         let lately_ns = at_tolerance_ns.saturating_sub(self.at_tolerance_ns);
         self.at_tolerance_ns = at_tolerance_ns;
-        if self.turns(lately_ns >= STARVES_NS) {
+        if !is_limiting && self.starves {
+            *self = Self::default();
+            let what = "nothing limits side work here any longer";
+            runtime.events.tell(EventKind::StarvationEnded, None, what);
+        } else if self.turns(lately_ns >= STARVES_NS) {
             let (kind, what) = match self.starves {
                 true => (
                     EventKind::StarvationBegan,

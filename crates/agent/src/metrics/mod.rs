@@ -316,6 +316,7 @@ mod tests {
             command: Some("secret --password x".to_owned()),
             target: "pid:4711".to_owned(),
             used_seconds: 1.5,
+            usage_cpus: 0.25,
             nr_throttled: 2,
             ..GateView::default()
         }
@@ -358,12 +359,13 @@ mod tests {
     }
 
     #[test]
-    fn gates_beyond_two_hundred_are_one() {
+    fn gates_beyond_two_hundred_are_one_without_counters() {
         let many = (0..250).map(|nth| gate(&format!("g{nth}"), "side"));
         let text = open_metrics(&status(many.collect()));
         let series = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
-        assert_eq!(series("tidegate_gate_cpu_seconds_total"), 201);
-        let others = r#"tidegate_gate_cpu_seconds_total{gate="_other",class="side"} 75.0"#;
+        assert_eq!(series("tidegate_gate_cpu_seconds_total"), 200);
+        assert_eq!(series("tidegate_gate_cpus"), 201);
+        let others = r#"tidegate_gate_cpus{gate="_other",class="side"} 12.5"#;
         assert!(text.lines().any(|line| line == others), "{text}");
     }
 }

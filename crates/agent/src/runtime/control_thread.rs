@@ -15,7 +15,6 @@ use tidegate_knobs::sense::Meters;
 use tidegate_knobs::sync::lock;
 use tracing::{info, warn};
 
-use crate::events::EventKind;
 use crate::ext::ExtSupervisor;
 use crate::process::Life;
 use crate::process::lease::monotonic_ns;
@@ -134,8 +133,7 @@ pub(crate) fn run(runtime: &Runtime, life: &Life, mut apply: impl Apply) {
             let mut control = control_loop.lock();
             follow_engine(&runtime.ext, &mut control);
             if control_loop.lease.take_fallback() {
-                let what = "the guardian wrote the fallback meanwhile; writing everything again";
-                runtime.events.tell(EventKind::LeaseExpired, None, what);
+                warn!("the guardian wrote the fallback meanwhile; writing everything again");
                 control.fell_back();
             }
             if headroom.is_now(began_ns, timer.period_ns) {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidegate_knobs::apply::{JournalError, enter_idle_class, leave_idle_class};
 use tidegate_knobs::cpus::format_list;
 use tidegate_knobs::cpuset_planner::{
-    CpusetAllowance, CpusetPlanner, CpusetPlannerConfig, DOMAIN_POLL_NS, POLL_NS,
+    CpusetAllowance, CpusetPlanner, CpusetPlannerConfig, DOMAIN_POLL_NS, POLL_NS, Release,
 };
 use tidegate_knobs::domain::Keeps;
 use tidegate_knobs::group::{Gathered, GroupPath, Groups};
@@ -46,8 +46,9 @@ pub struct CpusetController {
     /// Wanted on this machine, and why or why not.
     wanted: bool,
     why: String,
-    /// The machine's headroom is above 0.
+    /// Some idle is to be kept, or was a moment ago.
     keeps_idle: bool,
+    release: Release,
     /// Why side work is not to be confined at all, not even for a domain's sake.
     refused: Option<String>,
     /// A cpuset of ours stands.
@@ -95,6 +96,7 @@ impl CpusetController {
             wanted,
             why,
             keeps_idle: true,
+            release: Release::default(),
             stands: false,
             parts: Vec::new(),
             used: false,
@@ -272,7 +274,7 @@ pub(crate) fn poll_cpuset(registry: &Gates, runtime: &Runtime) {
     if cpuset.ended {
         return;
     }
-    let has_changed = follow_parts(&runtime.control_loop, &mut cpuset);
+    let has_changed = follow_parts(&runtime.control_loop, &mut cpuset, kernel.clock.now_ns());
     if !cpuset.is_wanted() || !cpuset.used {
         // Left by an earlier agent, or no longer needed.
         let ours = slow && !cpuset.left_alone && runtime.journal().confined(&root).is_some();
@@ -312,9 +314,9 @@ fn note_main(runtime: &Runtime) {
 }
 
 /// The domains that the loop has laws for now; whether they are others than before.
-fn follow_parts(control_loop: &ControlLoop, cpuset: &mut CpusetController) -> bool {
+fn follow_parts(control_loop: &ControlLoop, cpuset: &mut CpusetController, now_ns: u64) -> bool {
     let control = control_loop.lock();
-    cpuset.keeps_idle = control.keeps_idle();
+    cpuset.keeps_idle = !cpuset.release.is_due(control.keeps_idle(), now_ns);
     let domains = control.demand().domains.iter();
     let parts = domains.filter(|domain| domain.keeps == Keeps::Cpuset);
     if parts.clone().map(|domain| &domain.cpus).eq(&cpuset.parts) {

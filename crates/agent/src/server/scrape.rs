@@ -3,32 +3,34 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, HeaderName};
 use axum::routing::get;
-use tidegate_api::{ApiError, ErrorKind};
+use tidegate_api::{ApiError, ErrorKind, StatusView};
 use tidegate_knobs::sync::lock;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::connection::converse;
 use crate::agent::Agent;
-use crate::api::reads::status_for;
 use crate::metrics::{self, open_metrics};
 
 /// At once; a scrape takes milliseconds.
 const SCRAPES_MAX: usize = 8;
 
+/// After a connection that could not be taken.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
 type Metrics = Result<([(HeaderName, &'static str); 1], String), ApiError>;
 
 /// The text for a caller that has been admitted.
-pub(super) fn text_of(agent: &Agent, peer: Option<&crate::peer::Peer>) -> Metrics {
-    let status = status_for(agent, peer)?;
+pub(super) fn text_of(status: &StatusView) -> Metrics {
     let head = [(CONTENT_TYPE, metrics::CONTENT_TYPE)];
-    Ok((head, open_metrics(&status)))
+    Ok((head, open_metrics(status)))
 }
 
 /// A page in a browser may send it to an address of this machine under a name of its own; that is refused.
@@ -59,7 +61,8 @@ fn wrong_host(host: &str) -> ApiError {
 
 async fn scrape(State(agent): State<Arc<Agent>>, headers: HeaderMap) -> Metrics {
     check_host(&headers)?;
-    text_of(&agent, None)
+    // One status a second serves all of them, however many ask.
+    text_of(&agent.shared())
 }
 
 /// Listens at `address` until the agent leaves. Where that cannot be, an alert says so: gates matter more.
@@ -79,13 +82,16 @@ pub(super) async fn serve(address: SocketAddr, agent: Arc<Agent>) {
         .with_state(Arc::clone(&agent));
     let room = Arc::new(Semaphore::new(SCRAPES_MAX));
     loop {
-        let Ok(token) = Arc::clone(&room).acquire_owned().await else {
-            return;
+        let next = async {
+            let token = Arc::clone(&room).acquire_owned().await;
+            (token, listener.accept().await)
         };
         tokio::select! {
             () = agent.left() => return,
-            accepted = listener.accept() => if let Ok((stream, _)) = accepted {
-                tokio::spawn(converse(stream, routes.clone(), token));
+            (token, accepted) = next => match accepted {
+                Ok((stream, _)) => drop(tokio::spawn(converse(stream, routes.clone(), token))),
+                // Out of descriptors, or a caller that left at once.
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
         }
     }

@@ -119,7 +119,8 @@ fn where_no_idle_is_to_be_kept_side_work_has_every_cpu_and_is_in_the_idle_class(
                 .starts_with("by the idle class alone")
         );
         assert_eq!(seen("20%"), (Some("1".to_owned()), "0".to_owned()));
-        assert_eq!(seen("0%"), free, "{:?}", bed.kind);
+        // Not at once: main may be busy again in a moment.
+        assert_eq!(seen("0%"), (Some("1".to_owned()), "0".to_owned()));
     }
 }
 

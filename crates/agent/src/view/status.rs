@@ -220,13 +220,14 @@ fn show_control(view: &mut StatusView, control: &Control, now_ns: u64) {
 
 /// What the loop's state tells of all its time.
 fn totals(control: &Control) -> TotalsView {
-    let total = control.meter.total();
+    let total = control.meter.totals();
+    let long = |ns: u128| ns as f64 / 1e9;
     let late = &control.late_ever;
     let bucket = |ns: &u64| (seconds(*ns), late.at_most(*ns));
     TotalsView {
-        reclaimable_cpu_seconds: seconds(total.offered_ns),
-        side_cpu_seconds: seconds(total.side_ns),
-        main_cpu_seconds: seconds(total.busy_ns.saturating_sub(total.side_ns)),
+        reclaimable_cpu_seconds: long(total.offered_ns),
+        side_cpu_seconds: long(total.side_ns),
+        main_cpu_seconds: long(total.main_ns),
         writes: control.quotas.log.by_reason().clone(),
         step_lateness: HistogramView {
             sum_seconds: seconds(late.sum_ns()),

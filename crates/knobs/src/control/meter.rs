@@ -181,7 +181,18 @@ impl Use {
 pub struct Meter {
     open: Use,
     seconds: VecDeque<Use>,
-    total: Use,
+    totals: Totals,
+}
+
+/// Sums since the loop began, which never fall.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// What side work could have had.
+    pub offered_ns: u128,
+    /// What it used.
+    pub side_ns: u128,
+    /// Everything but side and idle.
+    pub main_ns: u128,
 }
 
 impl Default for Meter {
@@ -189,7 +200,7 @@ impl Default for Meter {
         Self {
             open: Use::default(),
             seconds: VecDeque::with_capacity(MINUTE_S + 1),
-            total: Use::default(),
+            totals: Totals::default(),
         }
     }
 }
@@ -205,7 +216,9 @@ impl Meter {
             .saturating_sub(main_ns);
         step.offered_ns = left_ns.max(part(tolerance_ppm));
         self.open.add(&step);
-        self.total.add(&step);
+        self.totals.offered_ns += u128::from(step.offered_ns);
+        self.totals.side_ns += u128::from(step.side_ns);
+        self.totals.main_ns += u128::from(main_ns);
         if self.open.wall_ns >= 1_000_000_000 {
             if self.seconds.len() == MINUTE_S {
                 self.seconds.pop_front();
@@ -221,8 +234,8 @@ impl Meter {
     }
 
     /// Since the loop began.
-    pub fn total(&self) -> &Use {
-        &self.total
+    pub fn totals(&self) -> Totals {
+        self.totals
     }
 
     /// The last minute.

@@ -29,7 +29,7 @@ pub use auto::{Found, State as AutoState};
 pub use burst::{BURST_WINDOW_NS, BurstLoop, BurstSeen};
 pub use demand::Demand;
 pub use domains::DomainState;
-pub use meter::{Durations, Meter, Recent, Use};
+pub use meter::{Durations, Meter, Recent, Totals, Use};
 pub use protect::{Figure, Objective, Protect, Protection};
 pub use pulses::Pulses;
 pub use quotas::{Allotment, QuotaTarget, Quotas, Target};
@@ -37,6 +37,7 @@ pub use soft_caps::{POLL_NS as SOFT_CAP_POLL_NS, Soft, SoftCapStats, SoftCapped,
 pub use unusable::Unusable;
 pub use write_log::{Write, WriteLog, describe};
 
+use crate::domain::Keeps;
 use crate::quota_planner::FREE_UCPU;
 use crate::sense::{Counters, Group as SensedGroup, Sensor, Waits};
 use auto::{Auto, Seen};
@@ -197,7 +198,9 @@ impl Control {
 
     /// Some of the machine is to stay idle: at 0 % the idle class is all that main asks of side work, and no CPU is kept from it.
     pub fn keeps_idle(&self) -> bool {
-        self.headroom_ppm() > 0
+        let domains = self.demand.domains.iter();
+        let mut by_quota = domains.filter(|domain| domain.keeps == Keeps::Quota);
+        self.headroom_ppm() > 0 || by_quota.any(|domain| domain.headroom_ppm > 0)
     }
 
     /// What side work may have of the machine by laws that limit it by quota; `None` where there is none.

@@ -148,7 +148,7 @@ impl Protect {
         let (waits, runs_each) = match objective.figure {
             Figure::RunDelay { .. } => (*waits, 1),
             Figure::Reported => {
-                let report = self.reported_ns.take();
+                let report = self.reported_ns.take_if(|_| sample.valid);
                 self.last_report_ns = report.unwrap_or(self.last_report_ns);
                 let waits = report.map(|latency_ns| Waits {
                     runs: 1,

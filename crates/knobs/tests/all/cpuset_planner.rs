@@ -156,3 +156,14 @@ proptest! {
         prop_assert_eq!(planner.step(10_000 * MS, whole(after)), None);
     }
 }
+
+#[test]
+fn every_cpu_is_given_once_no_idle_was_kept_for_half_a_minute() {
+    let second = 1_000_000_000;
+    let mut release = tidegate_knobs::cpuset_planner::Release::default();
+    assert!(release.is_due(false, 0), "it was never kept");
+    assert!(!release.is_due(true, second));
+    assert!(!release.is_due(false, 30 * second));
+    assert!(release.is_due(false, 31 * second));
+    assert!(!release.is_due(true, 32 * second), "at once");
+}

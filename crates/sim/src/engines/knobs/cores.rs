@@ -3,7 +3,7 @@
 
 use tidegate_knobs::control::Control;
 use tidegate_knobs::cpuset_planner::{
-    CpusetAllowance, CpusetPlanner, CpusetPlannerConfig, DOMAIN_POLL_NS, POLL_NS,
+    CpusetAllowance, CpusetPlanner, CpusetPlannerConfig, DOMAIN_POLL_NS, POLL_NS, Release,
 };
 use tidegate_knobs::domain::{Asked, DomainInputs, Keeps, Resolved, resolve};
 use tidegate_knobs::topology::{Core, Topology};
@@ -23,6 +23,7 @@ pub(super) struct Cores {
     whole: bool,
     /// No idle is to be kept: side work has every CPU, in the idle class.
     pub(super) is_free: bool,
+    release: Release,
     allowed: CpuSet,
     poll_ns: Ns,
     /// The next poll.
@@ -94,6 +95,7 @@ impl Cores {
             planner,
             whole,
             is_free: false,
+            release: Release::default(),
             allowed: allowed.into_iter().map(CpuId).collect(),
             poll_ns,
             due_ns: poll_ns,
@@ -117,7 +119,8 @@ impl Cores {
             self.planner.note_main(&self.main_ns);
         }
         control.rooms_ucpu(&mut self.rooms_ucpu);
-        let is_free = self.whole && self.rooms_ucpu.is_empty() && !control.keeps_idle();
+        let is_due = self.release.is_due(control.keeps_idle(), now_ns);
+        let is_free = self.whole && self.rooms_ucpu.is_empty() && is_due;
         if is_free {
             let is_new = !std::mem::replace(&mut self.is_free, true);
             return if is_new {
