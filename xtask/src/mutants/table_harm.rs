@@ -48,15 +48,9 @@ pub const TABLE: &[Mutant] = &[
     },
     Mutant {
         header: "harm.h",
-        what: "the guard does not wait for the queue",
-        from: "(w->waiting <= h->calm || h->age_us >= h->cfg.block_us / 2))",
-        to: "1)",
-    },
-    Mutant {
-        header: "harm.h",
-        what: "the guard waits for the wrong queue",
-        from: "h->calm = h->at_switch;",
-        to: "h->calm = h->waiting;",
+        what: "the guard is one window long",
+        from: "h->in_guard = h->age_us < h->cfg.guard_us;",
+        to: "h->in_guard = 0;",
     },
     Mutant {
         header: "harm.h",
