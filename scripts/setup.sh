@@ -10,6 +10,8 @@ gawk autopoint procps"
 FOR_VM="qemu-system-x86 busybox-static binutils cpio debian-archive-keyring stress-ng"
 # Without this the law is not fuzzed, with that reason.
 FOR_FUZZ="libclang-rt-19-dev"
+# The test of metrics asks by it.
+FOR_METRICS="curl"
 # Without this no Prometheus scrapes the metrics. Unpacked and not installed: its package would start a server.
 PROMETHEUS=.cache/prometheus
 
@@ -49,7 +51,7 @@ fi
 # shellcheck disable=SC2086 # lists of words
 lacking=$(missing $NEEDED)
 # shellcheck disable=SC2086
-lacking_tests=$(missing $FOR_VM $FOR_FUZZ)
+lacking_tests=$(missing $FOR_VM $FOR_FUZZ $FOR_METRICS)
 [ -n "$lacking$lacking_tests" ] || [ ! -x $PROMETHEUS/usr/bin/prometheus ] || exit 0
 
 if [ "$(id -u)" -ne 0 ]; then
