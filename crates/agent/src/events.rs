@@ -72,13 +72,7 @@ kinds! {
 impl EventKind {
     /// What needs a look.
     fn is_warning(self) -> bool {
-        matches!(
-            self,
-            EventKind::OutsideWrite
-                | EventKind::LeaseExpired
-                | EventKind::GuardianReplaced
-                | EventKind::ExtEjected
-        )
+        EventView::is_warning(self.name())
     }
 }
 

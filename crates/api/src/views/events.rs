@@ -18,6 +18,16 @@ pub struct EventView {
     pub message: String,
 }
 
+impl EventView {
+    /// Whether events of this kind need a look.
+    pub fn is_warning(kind: &str) -> bool {
+        matches!(
+            kind,
+            "outside_write" | "lease.expired" | "guardian.replaced" | "ext.ejected"
+        )
+    }
+}
+
 /// Events after a number.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EventsView {

@@ -9,14 +9,6 @@ use super::{BAD, BOLD};
 use crate::exit::{Exit, Failure};
 use crate::plain_text::escaped;
 
-/// What needs a look.
-const WARNINGS: [&str; 4] = [
-    "outside_write",
-    "lease.expired",
-    "guardian.replaced",
-    "ext.ejected",
-];
-
 /// For people.
 pub fn page(found: &EventsView) -> String {
     let mut out = String::new();
@@ -30,7 +22,7 @@ pub fn page(found: &EventsView) -> String {
 }
 
 fn line(event: &EventView) -> String {
-    let style = match WARNINGS.contains(&event.kind.as_str()) {
+    let style = match EventView::is_warning(&event.kind) {
         true => BAD,
         false => Style::new(),
     };

@@ -12,6 +12,7 @@ use crate::LabError;
 use crate::beds::sim::setup::Setup;
 use crate::beds::sim::{S, Stage, built, derive, latency};
 use crate::experiments::headroom::LEVEL_ONE_PCT;
+use crate::experiments::headroom::check_loads;
 use crate::options::LabOptions;
 use crate::report::{Report, Sample, Samples};
 
@@ -34,13 +35,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         Some(loads) => loads.clone(),
         None => stage.quick_or(vec![CHANGING], LOADS.to_vec()),
     };
-    if let Some(bad) = loads.iter().find(|l| !(0.04..=3.9).contains(*l)) {
-        return Err(LabError::Asked {
-            what: format!("load level {bad}"),
-            why: "1.0 is 25 % of the machine".into(),
-            mend: "give levels from 0.04 to 3.9".into(),
-        });
-    }
+    check_loads(&loads, 3.9)?;
     let cells = cells(&stage, &sizes, &loads);
     let lengths = |c: &Cell| Lengths::of(c, options.quick);
     let samples = stage.cells(

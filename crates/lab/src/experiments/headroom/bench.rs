@@ -2,10 +2,10 @@
 
 use std::process::{Command, Stdio};
 
-use super::LEVEL_ONE_PCT;
 use super::players::{Main, Side};
 use super::report::{Placing, Run, reclaim_pct, sample};
 use super::search;
+use super::{LEVEL_ONE_PCT, check_loads};
 use crate::beds::host::arms::{Arm, Placement, Stage, plain};
 use crate::beds::host::foreign::{Frames, SideWork, fill, shell};
 use crate::beds::host::nginx::{self, Load, Site};
@@ -104,13 +104,7 @@ impl<'a> Bench<'a> {
         times: Times,
     ) -> Result<Self, LabError> {
         let setup = Setup::new(options)?;
-        if let Some(bad) = loads.iter().find(|l| !(0.04..=4.0).contains(*l)) {
-            return Err(LabError::Asked {
-                what: format!("load level {bad}"),
-                why: "1.0 is 25 % of the machine".into(),
-                mend: "give levels from 0.04 to 4".into(),
-            });
-        }
+        check_loads(&loads, 4.0)?;
         let side = SideWork::choose(options.side_cmd.as_deref());
         let side_unit = match &side {
             SideWork::Burner => "loops",

@@ -9,6 +9,7 @@
 use tidegate_sim::MachineConfig;
 use tidegate_sim::workloads::{Common, Kind, OpenLoop, Pattern, Shape, Work};
 
+use super::check_loads;
 use super::report::{Slowdown, reclaim_pct, sample};
 use super::sim_cells::{Arm, Cell, config};
 use super::{LEVEL_ONE_PCT, sim_report};
@@ -55,13 +56,7 @@ pub fn run(options: &LabOptions) -> Result<Report, LabError> {
         None if options.quick => vec![1.0, 1.4],
         None => LATENCY.iter().map(|r| r.load).collect(),
     };
-    if let Some(bad) = loads.iter().find(|l| !(0.04..=3.9).contains(*l)) {
-        return Err(LabError::Asked {
-            what: format!("load level {bad}"),
-            why: "1.0 is 25 % of the machine".into(),
-            mend: "give levels from 0.04 to 3.9".into(),
-        });
-    }
+    check_loads(&loads, 3.9)?;
     let cells = cells(&stage, &sizes, &loads);
     let samples = stage.cells(
         &cells,
