@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use tidegate_law::{Demand as Wanted, HeadroomDecision, share};
 
+use self::relief::Relief;
 use super::apply::Apply;
 use super::meter::Use;
 use super::write_error::WriteError;
@@ -12,9 +13,6 @@ use super::write_log::{Write, WriteLog, describe};
 use crate::bandwidth::Bandwidth;
 use crate::group::GroupPath;
 use crate::quota_planner::{FREE_UCPU, QuotaPlanner, QuotaPlannerConfig, WriteBudget};
-
-/// Side work that starves below its tolerance for this long is helped.
-const RELIEF_AFTER_NS: u64 = 1_000_000_000;
 
 /// A group that carries a moving quota.
 pub struct Target {
@@ -26,10 +24,7 @@ pub struct Target {
     pub demand_ucpu: u64,
     cap_ucpu: u64,
     planner: QuotaPlanner,
-    /// Out of the idle class for now, so that it gets its tolerance (see [`Quotas::relieve`]).
-    relieved: bool,
-    /// After a failure to change that: not before.
-    relief_again_ns: u64,
+    relief: Relief,
     /// Why the last change of the class failed, and of the quota.
     class_error: WriteError,
     quota_error: WriteError,
@@ -50,8 +45,7 @@ impl Target {
             demand_ucpu: u64::MAX,
             cap_ucpu: u64::MAX,
             planner: QuotaPlanner::new(config),
-            relieved: false,
-            relief_again_ns: 0,
+            relief: Relief::default(),
             class_error: WriteError::default(),
             quota_error: WriteError::default(),
             unequal: false,
@@ -67,6 +61,14 @@ impl Target {
         [&self.class_error, &self.quota_error]
             .into_iter()
             .filter_map(WriteError::get)
+    }
+
+    /// The most that it may be given: side work out of the idle class is bounded by its tolerance alone.
+    fn most_ucpu(&self, floor_ucpu: u64) -> u64 {
+        match self.relief.holds_at_floor() {
+            true => self.cap_ucpu.min(floor_ucpu),
+            false => self.cap_ucpu,
+        }
     }
 
     /// What stands, as far as the planner knows.
@@ -256,7 +258,7 @@ impl Quotas {
     pub fn is_relieved(&self, group: &GroupPath) -> bool {
         self.targets
             .iter()
-            .any(|target| target.group == *group && target.relieved)
+            .any(|target| target.group == *group && target.relief.is_out())
     }
 
     /// Outside write of the quota of `group`: ours is written again. The others' stand, since each write is a refill.
@@ -272,7 +274,7 @@ impl Quotas {
     pub fn fell_back(&mut self) {
         self.floor_span = Use::default();
         for target in &mut self.targets {
-            target.relieved = false;
+            target.relief = Relief::default();
             target.planner.invalidate();
         }
     }
@@ -300,7 +302,7 @@ impl Quotas {
         } else {
             self.floor_span = Use::default();
         }
-        self.relieve(now_ns, decision.floor_ucpu, apply);
+        self.ask_relief(now_ns, decision.floor_ucpu, apply);
         let floor_each_ucpu = decision.floor_ucpu / self.targets.len() as u64;
         // Where no idle is to be kept, being of the idle class is all that main asks of side work, until main fills the machine
         // and the tolerance has to be kept. A quota of nearly all of the machine would only cost: the kernel throttles a group at
@@ -313,7 +315,7 @@ impl Quotas {
         };
         self.is_free = decision.asked_ucpu == 0
             && decision.allowance_ucpu > full_ucpu
-            && matches!(&self.targets[..], [only] if !only.relieved);
+            && matches!(&self.targets[..], [only] if !only.relief.holds_at_floor());
         let allowance_ucpu = if self.is_free {
             FREE_UCPU
         } else {
@@ -321,56 +323,7 @@ impl Quotas {
         };
         self.divide(allowance_ucpu, floor_each_ucpu);
         self.write(now_ns, decision, cpus, apply);
-    }
-
-    /// The tolerance is a promise to side work too, and the idle class breaks it: when main takes every CPU, an idle group gets
-    /// three thousandths of one. So side work that has been at the tolerance for [`RELIEF_AFTER_NS`] and got less than half of it
-    /// leaves the idle class. Its quota, which is the tolerance, bounds what that costs main; before the quota rises
-    /// again, it goes back.
-    fn relieve(&mut self, now_ns: u64, floor_ucpu: u64, apply: &mut dyn Apply) {
-        let span = &self.floor_span;
-        let promised_ns = u128::from(floor_ucpu) * u128::from(span.wall_ns) / 1_000_000;
-        let starved = span.wall_ns >= RELIEF_AFTER_NS && u128::from(span.side_ns) < promised_ns / 2;
-        let at_floor = span.wall_ns > 0;
-        for index in 0..self.targets.len() {
-            let target = &mut self.targets[index];
-            let relief = if target.relieved { at_floor } else { starved };
-            if relief == target.relieved || now_ns < target.relief_again_ns {
-                continue;
-            }
-            if let Err(why) = apply.set_yielding(&target.group, !relief) {
-                // Each try rewrites the ledger: not at every step.
-                target.relief_again_ns = now_ns.saturating_add(RELIEF_AFTER_NS);
-                target.class_error.set(why.message);
-                continue;
-            }
-            target.class_error.clear();
-            target.relieved = relief;
-            let write = Write {
-                at_ns: now_ns,
-                path: target.group.to_string(),
-                value: (if relief {
-                    "not idle class"
-                } else {
-                    "idle class"
-                })
-                .to_owned(),
-                was: None,
-                reason: (if relief {
-                    "starved below the tolerance"
-                } else {
-                    "tolerance is over"
-                })
-                .to_owned(),
-            };
-            self.log.add(write);
-        }
-        if starved {
-            self.floor_span = Use {
-                wall_ns: 1,
-                ..Use::default()
-            };
-        }
+        self.relieve(now_ns, floor_each_ucpu, apply);
     }
 
     /// Shares the allowance over the targets.
@@ -379,7 +332,7 @@ impl Quotas {
         for target in &self.targets {
             self.wanted.push(Wanted::new(
                 target.weight,
-                target.demand_ucpu.min(target.cap_ucpu),
+                target.demand_ucpu.min(target.most_ucpu(floor_each_ucpu)),
                 floor_each_ucpu.min(target.cap_ucpu),
             ));
         }
@@ -390,7 +343,7 @@ impl Quotas {
         }
         // Where all demands are met, the rest is shared out on top of them.
         for (given_ucpu, target) in self.given_ucpu.iter_mut().zip(&self.targets) {
-            *given_ucpu = (*given_ucpu).min(target.cap_ucpu);
+            *given_ucpu = (*given_ucpu).min(target.most_ucpu(floor_each_ucpu));
         }
     }
 
@@ -439,5 +392,6 @@ impl Quotas {
     }
 }
 
+mod relief;
 #[cfg(test)]
 mod tests;

@@ -116,3 +116,81 @@ fn cuts_that_this_process_cannot_make_are_counted_and_refused_values_are_not() {
         assert_eq!(quotas.failed_cuts(), 0);
     }
 }
+
+/// Keeps the class and the quota of one group, and every moment at which it was out of the idle class with more than its tolerance.
+#[derive(Default)]
+struct OneGroup {
+    out: bool,
+    rate_ucpu: u64,
+    left_idle: u32,
+    wrong: Vec<u64>,
+}
+
+impl OneGroup {
+    fn look(&mut self) {
+        if self.out && self.rate_ucpu > 20_020 {
+            self.wrong.push(self.rate_ucpu);
+        }
+    }
+}
+
+impl Apply for OneGroup {
+    fn set_quota(
+        &mut self,
+        _: &GroupPath,
+        _: Option<Bandwidth>,
+        to: Bandwidth,
+    ) -> Result<(), ApplyError> {
+        self.rate_ucpu = to.rate_ucpu().unwrap();
+        self.look();
+        Ok(())
+    }
+
+    fn set_yielding(&mut self, _: &GroupPath, yielding: bool) -> Result<(), ApplyError> {
+        self.left_idle += u32::from(!yielding);
+        self.out = !yielding;
+        self.look();
+        Ok(())
+    }
+
+    fn set_background(&mut self, _: &GroupPath, _: bool) -> Result<(), ApplyError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn out_of_the_idle_class_side_work_has_no_more_than_its_tolerance() {
+    let mut quotas = Quotas::default();
+    quotas.set(vec![target("/a")], 4_000_000);
+    let mut group = OneGroup::default();
+    let step_ns = 50_000_000;
+    let starving = Use {
+        wall_ns: step_ns,
+        ..Use::default()
+    };
+    let at = |allowance_ucpu| HeadroomDecision {
+        allowance_ucpu,
+        floor_ucpu: 20_000,
+        capacity_ucpu: 2_000_000,
+        asked_ucpu: 400_000,
+        ..HeadroomDecision::default()
+    };
+    // It hovers a little above the tolerance, as on a full machine, then is clear of it, and all that again.
+    let hovering = [at(55_922), at(20_000), at(41_000), at(58_000)];
+    for round in 0..400_u64 {
+        let clear = round % 100 >= 80;
+        let decision = if clear {
+            at(900_000)
+        } else {
+            hovering[(round / 7 % 4) as usize]
+        };
+        quotas.step((round + 1) * step_ns, &decision, &starving, 2, &mut group);
+    }
+    assert_eq!(group.wrong, [] as [u64; 0]);
+    assert_eq!(group.left_idle, 4, "once in each span at the tolerance");
+    assert!(
+        !group.out && group.rate_ucpu > 800_000,
+        "{}",
+        group.rate_ucpu
+    );
+}
