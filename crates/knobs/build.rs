@@ -1,5 +1,5 @@
-//! Compiles the BPF programs; `src/sense/bpf.rs` and `src/locks/watch.rs` include the objects.
+//! Compiles the BPF programs; `src/sense/bpf.rs`, `src/locks/watch.rs` and `src/starts.rs` include the objects.
 
 fn main() {
-    tidegate_bpf_build::compile(&["sense", "locks"], &[]);
+    tidegate_bpf_build::compile(&["sense", "locks", "starts"], &[]);
 }

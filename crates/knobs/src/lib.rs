@@ -19,6 +19,7 @@ pub mod nodes;
 pub mod quota_planner;
 pub mod sched;
 pub mod sense;
+pub mod starts;
 pub mod subgroups;
 pub mod sync;
 pub mod target;

@@ -9,16 +9,16 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
-
-use crate::error::{ConfigErrors, TermError, mend_for_unknown};
+use crate::error::{ConfigErrors, TermError};
+use crate::policy::{Match, Rule, WrittenRule, merged};
 use crate::raw::RawTerms;
+use crate::reader::Reader;
 use crate::source::{RawTerm, Source};
-use crate::table::{Setting, Settings, Term, Terms};
+use crate::table::{Settings, Term, Terms};
 use crate::values::Class;
 
 /// The folders that hold configuration, weakest first.
@@ -51,32 +51,58 @@ impl Roots {
         }
     }
 
-    /// Files that exist, weakest first: each root's `tidegate.toml`, the administrator's `tidegate.toml.d/*.toml` by
-    /// name in between.
-    fn files(&self) -> Result<Vec<PathBuf>, TermError> {
-        let mut files = vec![
-            self.vendor.join("tidegate.toml"),
-            self.admin.join("tidegate.toml"),
-        ];
-        let drop_ins = self.admin.join("tidegate.toml.d");
-        match std::fs::read_dir(&drop_ins) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(unreadable(&drop_ins, &error)),
-            Ok(entries) => {
-                let mut found = Vec::new();
-                for entry in entries {
-                    let path = entry.map_err(|error| unreadable(&drop_ins, &error))?.path();
-                    if path.extension().is_some_and(|ext| ext == "toml") {
-                        found.push(path);
-                    }
-                }
-                found.sort();
-                files.extend(found);
+    /// The files that are there with their texts, weakest first: the distribution's and the administrator's `tidegate.toml`, the
+    /// files in every root's `tidegate.toml.d` by name, and the `tidegate.toml` until the next boot. Of two files of one name in
+    /// `tidegate.toml.d` the stronger root's counts; a link to `/dev/null` so removes a weaker one.
+    ///
+    /// # Errors
+    /// All that cannot be read.
+    pub fn read(&self) -> Result<Vec<(PathBuf, String)>, ConfigErrors> {
+        let (mut texts, mut errors) = (Vec::new(), Vec::new());
+        let mut drop_ins = BTreeMap::new();
+        for root in [&self.vendor, &self.admin, &self.runtime] {
+            match drop_ins_of(root) {
+                Ok(found) => drop_ins.extend(found),
+                Err(error) => errors.push(error),
             }
         }
-        files.push(self.runtime.join("tidegate.toml"));
-        Ok(files)
+        let main = |root: &Path| root.join("tidegate.toml");
+        let files = [main(&self.vendor), main(&self.admin)]
+            .into_iter()
+            .chain(drop_ins.into_values())
+            .chain([main(&self.runtime)]);
+        for path in files {
+            match std::fs::read_to_string(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => errors.push(unreadable(&path, &error)),
+                Ok(text) => texts.push((path, text)),
+            }
+        }
+        match errors.is_empty() {
+            true => Ok(texts),
+            false => Err(ConfigErrors(errors)),
+        }
     }
+}
+
+/// A root's `tidegate.toml.d/*.toml`, by name.
+fn drop_ins_of(root: &Path) -> Result<BTreeMap<OsString, PathBuf>, TermError> {
+    let dir = root.join("tidegate.toml.d");
+    let entries = match std::fs::read_dir(&dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) => return Err(unreadable(&dir, &error)),
+        Ok(entries) => entries,
+    };
+    let mut found = BTreeMap::new();
+    for entry in entries {
+        let path = entry.map_err(|error| unreadable(&dir, &error))?.path();
+        if let Some(name) = path.file_name()
+            && path.extension().is_some_and(|ext| ext == "toml")
+        {
+            found.insert(name.to_owned(), path);
+        }
+    }
+    Ok(found)
 }
 
 /// What the files say. Checked in full when loaded: resolving later can only fail on what was asked for then.
@@ -84,12 +110,15 @@ impl Roots {
 pub struct Config {
     /// One entry a file, weakest first.
     layers: Vec<Layer>,
+    /// What their rules come to.
+    rules: Vec<Rule>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Layer {
-    settings: RawTerms,
-    classes: BTreeMap<Class, RawTerms>,
+pub(crate) struct Layer {
+    pub(crate) settings: RawTerms,
+    pub(crate) classes: BTreeMap<Class, RawTerms>,
+    pub(crate) rules: Vec<WrittenRule>,
 }
 
 impl Config {
@@ -98,15 +127,18 @@ impl Config {
     /// # Errors
     /// All that is wrong in all of them: a machine must not run on half of what its administrator wrote.
     pub fn load(roots: &Roots) -> Result<Config, ConfigErrors> {
+        Config::from_texts(&roots.read()?)
+    }
+
+    /// The configuration that these files' texts are, weakest first.
+    ///
+    /// # Errors
+    /// All that is wrong in all of them.
+    pub fn from_texts(texts: &[(PathBuf, String)]) -> Result<Config, ConfigErrors> {
         let mut config = Config::default();
         let mut errors = Vec::new();
-        let files = roots.files().map_err(|error| ConfigErrors(vec![error]))?;
-        for path in files {
-            match std::fs::read_to_string(&path) {
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => errors.push(unreadable(&path, &error)),
-                Ok(text) => config.add(&path, &text, &mut errors),
-            }
+        for (path, text) in texts {
+            config.layers.push(Reader { path, text }.read(&mut errors));
         }
         config.checked(errors)
     }
@@ -116,19 +148,18 @@ impl Config {
     /// # Errors
     /// All that is wrong in it.
     pub fn from_text(path: &Path, text: &str) -> Result<Config, ConfigErrors> {
-        let mut config = Config::default();
-        let mut errors = Vec::new();
-        config.add(path, text, &mut errors);
-        config.checked(errors)
+        Config::from_texts(&[(path.to_owned(), text.to_owned())])
     }
 
-    fn add(&mut self, path: &Path, text: &str, errors: &mut Vec<TermError>) {
-        self.layers.push(Reader { path, text }.read(errors));
-    }
-
-    fn checked(self, mut errors: Vec<TermError>) -> Result<Config, ConfigErrors> {
+    fn checked(mut self, mut errors: Vec<TermError>) -> Result<Config, ConfigErrors> {
         if errors.is_empty() {
+            self.rules = merged(self.layers.iter().flat_map(|layer| &layer.rules));
             errors.extend(self.contradictions());
+            errors.extend(
+                self.rules
+                    .iter()
+                    .filter_map(|rule| self.check_rule(rule).err()),
+            );
         }
         if errors.is_empty() {
             Ok(self)
@@ -149,6 +180,28 @@ impl Config {
             .iter()
             .filter_map(|class| of_class(*class))
             .collect()
+    }
+
+    fn check_rule(&self, rule: &Rule) -> Result<(), TermError> {
+        if rule.matches == Match::default() {
+            let mend = "write match = { unit = \"backup-*.service\" } or another of unit, cgroup, exe and user";
+            return Err(rule.refused("it matches nothing", mend));
+        }
+        if rule.terms.iter().all(RawTerms::is_empty) {
+            return Err(rule.refused("it has no terms", "write terms = { class = \"side\" }"));
+        }
+        let layers: Vec<&RawTerms> = rule.terms.iter().collect();
+        self.resolve(&layers).map(drop)
+    }
+
+    /// The rules, in the order in which they first stand.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The rule of this name.
+    pub fn rule(&self, name: &str) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.name == name)
     }
 
     /// The machine's settings.
@@ -211,7 +264,7 @@ fn candidate<'r>(layer: &&'r RawTerms, term: Term) -> Option<&'r RawTerm> {
         .map(|(_, raw)| raw)
 }
 
-fn takes(class: Class, term: Term, source: &Source) -> Result<(), TermError> {
+pub(crate) fn takes(class: Class, term: Term, source: &Source) -> Result<(), TermError> {
     if term.classes().contains(&class) {
         return Ok(());
     }
@@ -228,159 +281,5 @@ fn unreadable(path: &Path, error: &std::io::Error) -> TermError {
     TermError::Read {
         path: path.to_owned(),
         why: error.to_string(),
-    }
-}
-
-/// One file being read.
-struct Reader<'t> {
-    path: &'t Path,
-    text: &'t str,
-}
-
-impl Reader<'_> {
-    fn read(&self, errors: &mut Vec<TermError>) -> Layer {
-        let mut layer = Layer::default();
-        let table = match DeTable::parse(self.text) {
-            Ok(table) => table.into_inner(),
-            Err(error) => {
-                let at = error.span().map_or(0, |span| span.start);
-                // The parser's message may span lines; the first says what is wrong.
-                let why = error
-                    .message()
-                    .lines()
-                    .next()
-                    .unwrap_or_default()
-                    .to_owned();
-                errors.push(TermError::Toml {
-                    source_place: self.place(at),
-                    why,
-                });
-                return layer;
-            }
-        };
-        for (key, value) in &table {
-            let name: &str = key.get_ref();
-            let at = self.place(key.span().start);
-            let read = match (Class::from_name(name), Setting::from_name(name)) {
-                (Some(class), _) => self.class_terms(class, value, errors).map(|terms| {
-                    layer.classes.insert(class, terms);
-                }),
-                (None, Some(setting)) => {
-                    self.text_of(name, setting.example(), value)
-                        .and_then(|raw| {
-                            setting.check(&raw)?;
-                            let set = layer.settings.0.insert(setting.name().to_owned(), raw);
-                            let why = "set twice in this file, by two names; keep this one";
-                            match set {
-                                Some(_) => Err(TermError::Toml {
-                                    source_place: self.place(key.span().start),
-                                    why: format!("{}: {why}", setting.name()),
-                                }),
-                                None => Ok(()),
-                            }
-                        })
-                }
-                (None, None) => Err(Setting::unknown(name, at)),
-            };
-            errors.extend(read.err());
-        }
-        layer
-    }
-
-    fn class_terms(
-        &self,
-        class: Class,
-        value: &Spanned<DeValue<'_>>,
-        errors: &mut Vec<TermError>,
-    ) -> Result<RawTerms, TermError> {
-        let Some(table) = value.get_ref().as_table() else {
-            return Err(self.not_text(class.name(), &format!("[{class}]"), value));
-        };
-        let mut terms = RawTerms::default();
-        for (key, value) in table {
-            let name: &str = key.get_ref();
-            let read = self.class_term(class, name, key.span().start, value);
-            match read {
-                Ok((term, raw)) => {
-                    terms.0.insert(term.name().to_owned(), raw);
-                }
-                Err(error) => errors.push(error),
-            }
-        }
-        Ok(terms)
-    }
-
-    fn class_term(
-        &self,
-        class: Class,
-        name: &str,
-        at: usize,
-        value: &Spanned<DeValue<'_>>,
-    ) -> Result<(Term, RawTerm), TermError> {
-        let source = self.place(at);
-        let known: Vec<&str> = Term::names()
-            .into_iter()
-            .filter(|name| *name != "class")
-            .collect();
-        let term = match Term::from_name(name) {
-            // The table's own name is the class.
-            Some(Term::Class) | None => {
-                return Err(TermError::Unknown {
-                    name: name.to_owned(),
-                    source_place: source,
-                    kind: "term",
-                    mend: mend_for_unknown(name, &known),
-                });
-            }
-            Some(term) => term,
-        };
-        let raw = self.text_of(name, term.example(), value)?;
-        term.check(&raw)?;
-        takes(class, term, &source)?;
-        Ok((term, raw))
-    }
-
-    /// Text, or a number as it was written: the digits are kept, so that `0.3` stays exact.
-    fn text_of(
-        &self,
-        name: &str,
-        example: &str,
-        value: &Spanned<DeValue<'_>>,
-    ) -> Result<RawTerm, TermError> {
-        let text = match value.get_ref() {
-            DeValue::String(text) => text.to_string(),
-            DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
-            DeValue::Float(number) => number.as_str().to_owned(),
-            _ => return Err(self.not_text(name, &format!("{name} = \"{example}\""), value)),
-        };
-        Ok(RawTerm {
-            text,
-            source: self.place(value.span().start),
-        })
-    }
-
-    fn not_text(&self, name: &str, example: &str, value: &Spanned<DeValue<'_>>) -> TermError {
-        let written = self.text.get(value.span()).unwrap_or_default();
-        TermError::NotText {
-            name: name.to_owned(),
-            source_place: self.place(value.span().start),
-            found: format!(
-                "{} ({})",
-                crate::error::quoted(written),
-                value.get_ref().type_str()
-            ),
-            example: example.to_owned(),
-        }
-    }
-
-    /// Line and column of a byte, both from 1.
-    fn place(&self, byte: usize) -> Source {
-        let before = self.text.get(..byte).unwrap_or(self.text);
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        Source::File {
-            path: self.path.to_owned(),
-            line: u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX),
-            column: u32::try_from(before[line_start..].chars().count() + 1).unwrap_or(u32::MAX),
-        }
     }
 }

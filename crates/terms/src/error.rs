@@ -31,7 +31,7 @@ pub enum TermError {
         name: String,
         /// Where it stands.
         source_place: Source,
-        /// `term` or `setting`.
+        /// `term`, `setting` and the like.
         kind: &'static str,
         /// The nearest known name, or all of them.
         mend: String,
@@ -76,6 +76,18 @@ pub enum TermError {
         found: String,
         /// How it should look.
         example: String,
+    },
+    /// A rule, or a part of one, that cannot be.
+    #[error("{}: {source_place}: {why}; {mend}", quoted(name))]
+    Rule {
+        /// The rule or the part.
+        name: String,
+        /// Where it stands.
+        source_place: Source,
+        /// What is wrong with it.
+        why: String,
+        /// What to do.
+        mend: String,
     },
     /// A file is not TOML.
     #[error("{source_place}: not valid TOML: {why}; mend the line or move the file away")]

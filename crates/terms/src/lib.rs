@@ -10,6 +10,7 @@
 //! * [`Setting`], [`Settings`]: the machine's settings, by the same table.
 //! * [`RawTerms`], [`Source`]: what was typed, where.
 //! * [`Config`]: the files, weakest to strongest, and [`Config::resolve`], after which nothing is parsed again.
+//! * [`policy`]: rules, by which the files give terms to what they match.
 //! * [`combine`]: what several gates' terms come to for the machine.
 //!
 //! Every refusal is a [`TermError`] that names the input, the place and the mend.
@@ -19,8 +20,11 @@ mod config;
 mod error;
 mod limits;
 mod objective;
+pub mod policy;
 mod raw;
+mod reader;
 mod refusal;
+mod rule_reader;
 mod source;
 mod table;
 mod together;

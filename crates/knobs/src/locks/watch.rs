@@ -28,17 +28,23 @@ pub struct Watch {
     _object: Object,
 }
 
+/// Refuses a pid namespace that is not the machine's own: programs tell the machine's numbers.
+pub(crate) fn in_own_pid_namespace() -> Result<(), String> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    if numbers.is_some_and(|numbers| numbers.split_ascii_whitespace().count() > 1) {
+        return Err("this pid namespace is not the machine's own".to_owned());
+    }
+    Ok(())
+}
+
 impl Watch {
     /// Loads and attaches.
     ///
     /// # Errors
     /// Why it cannot be had, for people.
     pub fn open() -> Result<Self, String> {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-        if numbers.is_some_and(|numbers| numbers.split_ascii_whitespace().count() > 1) {
-            return Err("this pid namespace is not the machine's own".to_owned());
-        }
+        in_own_pid_namespace()?;
         Self::load().map_err(|error| format!("{error:#}"))
     }
 

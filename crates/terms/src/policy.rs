@@ -1,0 +1,195 @@
+//! Rules: what work is given terms by the configuration files, and which.
+//!
+//! ```toml
+//! [[rule]]
+//! name  = "backups"
+//! match = { unit = "backup-*.service" }
+//! mode  = "observe"
+//! terms = { class = "side", weight = 50 }
+//! ```
+//!
+//! A rule of the same name in a stronger file overrides its match, its mode, and its terms one by one. Of several rules that match
+//! the same work the last one counts.
+
+use std::collections::BTreeSet;
+
+use glob::{MatchOptions, Pattern};
+
+use crate::error::TermError;
+use crate::raw::RawTerms;
+use crate::source::Source;
+
+/// What a rule does with what it matches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Its terms hold.
+    #[default]
+    Enforce,
+    /// What would be done is told, and nothing is written.
+    Observe,
+}
+
+impl Mode {
+    /// As files write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Enforce => "enforce",
+            Mode::Observe => "observe",
+        }
+    }
+
+    /// The mode of this name.
+    pub fn from_name(name: &str) -> Option<Mode> {
+        [Mode::Enforce, Mode::Observe]
+            .into_iter()
+            .find(|mode| mode.name() == name)
+    }
+}
+
+/// What may stand in `match`.
+pub(crate) const MATCH_KEYS: [&str; 4] = ["unit", "cgroup", "exe", "user"];
+
+/// The suffixes of units that have a group.
+const UNIT_SUFFIXES: [&str; 3] = [".service", ".scope", ".slice"];
+
+/// Which work a rule is for. Of each key one of its values must match, and every key that is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Match {
+    /// Names of units of systemd.
+    pub unit: Vec<Pattern>,
+    /// Groups below the mount of the cpu controller; `*` stops at a slash, `**` does not.
+    pub cgroup: Vec<Pattern>,
+    /// Files that processes run.
+    pub exe: Vec<Pattern>,
+    /// Users whose processes are meant, by name or number.
+    pub user: Vec<String>,
+}
+
+/// A process as a rule sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct SeenProcess<'a> {
+    /// Its group, below the mount of the cpu controller.
+    pub group: &'a str,
+    /// The file that it runs.
+    pub exe: &'a str,
+    /// Its user's number.
+    pub uid: u32,
+    /// Its user's name, where there is one.
+    pub user: Option<&'a str>,
+}
+
+fn any(patterns: &[Pattern], text: &str) -> bool {
+    let within_names = MatchOptions {
+        case_sensitive: true,
+        require_literal_separator: true,
+        require_literal_leading_dot: false,
+    };
+    patterns
+        .iter()
+        .any(|pattern| pattern.matches_with(text, within_names))
+}
+
+impl Match {
+    /// Whether it is for processes one by one, and not for whole groups.
+    pub fn is_of_processes(&self) -> bool {
+        !self.exe.is_empty() || !self.user.is_empty()
+    }
+
+    /// Whether `group`, or a group around it where `around`, is one that unit and cgroup allow.
+    pub fn allows_group(&self, group: &str) -> bool {
+        let name = group.rsplit('/').next().unwrap_or_default();
+        // systemd puts an underscore before a name that the kernel's own files begin with.
+        let name = name.strip_prefix('_').unwrap_or(name);
+        let is_unit = UNIT_SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
+        (self.unit.is_empty() || is_unit && any(&self.unit, name))
+            && (self.cgroup.is_empty() || any(&self.cgroup, group))
+    }
+
+    /// Whether the process is meant; one in a group within an allowed one is.
+    pub fn allows_process(&self, process: &SeenProcess<'_>) -> bool {
+        let number = process.uid.to_string();
+        let is_user = |user: &String| *user == number || Some(user.as_str()) == process.user;
+        let around = std::iter::successors(Some(process.group), |group| {
+            group.rsplit_once('/').map(|(above, _)| above)
+        });
+        (self.exe.is_empty() || any(&self.exe, process.exe))
+            && (self.user.is_empty() || self.user.iter().any(is_user))
+            && (self.unit.is_empty() && self.cgroup.is_empty()
+                || around.into_iter().any(|group| self.allows_group(group)))
+    }
+}
+
+/// A rule as one file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WrittenRule {
+    pub(crate) name: String,
+    pub(crate) place: Source,
+    pub(crate) matches: Option<Match>,
+    pub(crate) mode: Option<Mode>,
+    pub(crate) terms: RawTerms,
+}
+
+/// A rule as all files together have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its name.
+    pub name: String,
+    /// Where it stands first.
+    pub place: Source,
+    /// What it is for.
+    pub matches: Match,
+    /// What it does there.
+    pub mode: Mode,
+    /// Its terms, one layer a file, weakest first.
+    pub terms: Vec<RawTerms>,
+}
+
+impl Rule {
+    /// Where its mode, match or a term stands last: what a refusal of the whole names.
+    pub(crate) fn refused(&self, why: &str, mend: &str) -> TermError {
+        TermError::Rule {
+            name: self.name.clone(),
+            source_place: self.place.clone(),
+            why: why.to_owned(),
+            mend: mend.to_owned(),
+        }
+    }
+}
+
+/// The rules of all files, in the order in which they first stand; strongest last within each.
+pub(crate) fn merged<'w>(written: impl Iterator<Item = &'w WrittenRule>) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = Vec::new();
+    for one in written {
+        let known = rules.iter().position(|rule| rule.name == one.name);
+        let index = known.unwrap_or(rules.len());
+        if known.is_none() {
+            rules.push(Rule {
+                name: one.name.clone(),
+                place: one.place.clone(),
+                matches: Match::default(),
+                mode: Mode::default(),
+                terms: Vec::new(),
+            });
+        }
+        let rule = &mut rules[index];
+        if let Some(matches) = &one.matches {
+            rule.matches = matches.clone();
+        }
+        rule.mode = one.mode.unwrap_or(rule.mode);
+        rule.terms.push(one.terms.clone());
+    }
+    rules
+}
+
+/// Names that one file gives to two rules.
+pub(crate) fn twice_named(written: &[WrittenRule]) -> Vec<TermError> {
+    let mut names = BTreeSet::new();
+    let again = written.iter().filter(|rule| !names.insert(&rule.name));
+    let refused = again.map(|rule| TermError::Rule {
+        name: rule.name.clone(),
+        source_place: rule.place.clone(),
+        why: "this file has a rule of this name already".to_owned(),
+        mend: "give it another name".to_owned(),
+    });
+    refused.collect()
+}

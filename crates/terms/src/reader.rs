@@ -1,0 +1,197 @@
+//! One configuration file being read: text to layers, each piece with its line and column.
+
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::config::{Layer, takes};
+use crate::error::{TermError, mend_for_unknown, quoted};
+use crate::policy::twice_named;
+use crate::raw::RawTerms;
+use crate::source::{RawTerm, Source};
+use crate::table::{Setting, Term};
+use crate::values::Class;
+
+/// One file being read.
+pub(crate) struct Reader<'t> {
+    pub(crate) path: &'t Path,
+    pub(crate) text: &'t str,
+}
+
+impl Reader<'_> {
+    /// What it says; all that is wrong with it.
+    pub(crate) fn read(&self, errors: &mut Vec<TermError>) -> Layer {
+        let mut layer = Layer::default();
+        let table = match DeTable::parse(self.text) {
+            Ok(table) => table.into_inner(),
+            Err(error) => {
+                let at = error.span().map_or(0, |span| span.start);
+                // The parser's message may span lines; the first says what is wrong.
+                let why = error
+                    .message()
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned();
+                errors.push(TermError::Toml {
+                    source_place: self.place(at),
+                    why,
+                });
+                return layer;
+            }
+        };
+        for (key, value) in &table {
+            let name: &str = key.get_ref();
+            let at = self.place(key.span().start);
+            if name == "rule" {
+                layer.rules = self.rules(value, errors);
+                errors.extend(twice_named(&layer.rules));
+                continue;
+            }
+            if name == "version" {
+                errors.extend(self.version(value).err());
+                continue;
+            }
+            let read = match (Class::from_name(name), Setting::from_name(name)) {
+                (Some(class), _) => self.class_terms(class, value, errors).map(|terms| {
+                    layer.classes.insert(class, terms);
+                }),
+                (None, Some(setting)) => {
+                    self.text_of(name, setting.example(), value)
+                        .and_then(|raw| {
+                            setting.check(&raw)?;
+                            let set = layer.settings.0.insert(setting.name().to_owned(), raw);
+                            let why = "set twice in this file, by two names; keep this one";
+                            match set {
+                                Some(_) => Err(TermError::Toml {
+                                    source_place: self.place(key.span().start),
+                                    why: format!("{}: {why}", setting.name()),
+                                }),
+                                None => Ok(()),
+                            }
+                        })
+                }
+                (None, None) => Err(Setting::unknown(name, at)),
+            };
+            errors.extend(read.err());
+        }
+        layer
+    }
+
+    /// The format that the file is written in: there is one so far.
+    fn version(&self, value: &Spanned<DeValue<'_>>) -> Result<(), TermError> {
+        let text = self.text_of("version", "1", value)?.text;
+        if text == "1" {
+            return Ok(());
+        }
+        Err(TermError::Rule {
+            name: "version".to_owned(),
+            source_place: self.place(value.span().start),
+            why: format!(
+                "this program reads files of version 1, not {}",
+                quoted(&text)
+            ),
+            mend: "write version = 1, or install the program that the file was written for"
+                .to_owned(),
+        })
+    }
+
+    fn class_terms(
+        &self,
+        class: Class,
+        value: &Spanned<DeValue<'_>>,
+        errors: &mut Vec<TermError>,
+    ) -> Result<RawTerms, TermError> {
+        let Some(table) = value.get_ref().as_table() else {
+            return Err(self.not_text(class.name(), &format!("[{class}]"), value));
+        };
+        let mut terms = RawTerms::default();
+        for (key, value) in table {
+            let name: &str = key.get_ref();
+            let read = self.class_term(class, name, key.span().start, value);
+            match read {
+                Ok((term, raw)) => {
+                    terms.0.insert(term.name().to_owned(), raw);
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        Ok(terms)
+    }
+
+    fn class_term(
+        &self,
+        class: Class,
+        name: &str,
+        at: usize,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<(Term, RawTerm), TermError> {
+        let source = self.place(at);
+        let known: Vec<&str> = Term::names()
+            .into_iter()
+            .filter(|name| *name != "class")
+            .collect();
+        let term = match Term::from_name(name) {
+            // The table's own name is the class.
+            Some(Term::Class) | None => {
+                return Err(TermError::Unknown {
+                    name: name.to_owned(),
+                    source_place: source,
+                    kind: "term",
+                    mend: mend_for_unknown(name, &known),
+                });
+            }
+            Some(term) => term,
+        };
+        let raw = self.text_of(name, term.example(), value)?;
+        term.check(&raw)?;
+        takes(class, term, &source)?;
+        Ok((term, raw))
+    }
+
+    /// Text, or a number as it was written: the digits are kept, so that `0.3` stays exact.
+    pub(crate) fn text_of(
+        &self,
+        name: &str,
+        example: &str,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<RawTerm, TermError> {
+        let text = match value.get_ref() {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
+            DeValue::Float(number) => number.as_str().to_owned(),
+            _ => return Err(self.not_text(name, &format!("{name} = \"{example}\""), value)),
+        };
+        Ok(RawTerm {
+            text,
+            source: self.place(value.span().start),
+        })
+    }
+
+    pub(crate) fn not_text(
+        &self,
+        name: &str,
+        example: &str,
+        value: &Spanned<DeValue<'_>>,
+    ) -> TermError {
+        let written = self.text.get(value.span()).unwrap_or_default();
+        TermError::NotText {
+            name: name.to_owned(),
+            source_place: self.place(value.span().start),
+            found: format!("{} ({})", quoted(written), value.get_ref().type_str()),
+            example: example.to_owned(),
+        }
+    }
+
+    /// Line and column of a byte, both from 1.
+    pub(crate) fn place(&self, byte: usize) -> Source {
+        let before = self.text.get(..byte).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Source::File {
+            path: self.path.to_owned(),
+            line: u32::try_from(before.matches('\n').count() + 1).unwrap_or(u32::MAX),
+            column: u32::try_from(before[line_start..].chars().count() + 1).unwrap_or(u32::MAX),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! `[[rule]]` tables of a file being read.
+
+use glob::Pattern;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::error::{TermError, mend_for_unknown};
+use crate::policy::{MATCH_KEYS, Match, Mode, WrittenRule};
+use crate::raw::RawTerms;
+use crate::reader::Reader;
+use crate::table::Term;
+
+const RULE_KEYS: [&str; 4] = ["name", "match", "mode", "terms"];
+
+type Value<'v> = Spanned<DeValue<'v>>;
+
+impl Reader<'_> {
+    /// Every rule of `rule = [...]`; what is wrong with one costs no other its reading.
+    pub(crate) fn rules(&self, value: &Value<'_>, errors: &mut Vec<TermError>) -> Vec<WrittenRule> {
+        let Some(tables) = value.get_ref().as_array() else {
+            errors.push(self.not_text("rule", "[[rule]]", value));
+            return Vec::new();
+        };
+        let mut rules = Vec::new();
+        for table in tables.iter() {
+            match table.get_ref().as_table() {
+                Some(fields) => rules.extend(self.rule(fields, table.span().start, errors)),
+                None => errors.push(self.not_text("rule", "[[rule]]", table)),
+            }
+        }
+        rules
+    }
+
+    fn rule(
+        &self,
+        fields: &DeTable<'_>,
+        at: usize,
+        errors: &mut Vec<TermError>,
+    ) -> Option<WrittenRule> {
+        let before = errors.len();
+        let mut rule = WrittenRule {
+            name: String::new(),
+            place: self.place(at),
+            matches: None,
+            mode: None,
+            terms: RawTerms::default(),
+        };
+        for (key, value) in fields {
+            let read = match key.get_ref().as_ref() {
+                "name" => self.rule_name(value).map(|name| rule.name = name),
+                "match" => {
+                    rule.matches = Some(self.match_of(value, errors));
+                    Ok(())
+                }
+                "mode" => self.mode(value).map(|mode| rule.mode = Some(mode)),
+                "terms" => {
+                    rule.terms = self.rule_terms(value, errors);
+                    Ok(())
+                }
+                unknown => {
+                    Err(self.unknown(unknown, "key of a rule", key.span().start, &RULE_KEYS))
+                }
+            };
+            errors.extend(read.err());
+        }
+        if rule.name.is_empty() && errors.len() == before {
+            errors.push(TermError::Rule {
+                name: "rule".to_owned(),
+                source_place: self.place(at),
+                why: "it has no name".to_owned(),
+                mend: "write name = \"backups\"".to_owned(),
+            });
+        }
+        (errors.len() == before).then_some(rule)
+    }
+
+    fn unknown(&self, name: &str, kind: &'static str, at: usize, known: &[&str]) -> TermError {
+        TermError::Unknown {
+            name: name.to_owned(),
+            source_place: self.place(at),
+            kind,
+            mend: mend_for_unknown(name, known),
+        }
+    }
+
+    fn refused(&self, what: &str, value: &Value<'_>, why: String, mend: &str) -> TermError {
+        TermError::Rule {
+            name: what.to_owned(),
+            source_place: self.place(value.span().start),
+            why,
+            mend: mend.to_owned(),
+        }
+    }
+
+    fn rule_name(&self, value: &Value<'_>) -> Result<String, TermError> {
+        let text = self.text_of("name", "backups", value)?.text;
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if text.is_empty() || text.len() > 64 || !text.chars().all(is_fine) {
+            let why = format!("\"{}\" is no name", crate::error::quoted(&text));
+            let mend = "use letters, digits, '.', '_' and '-', at most 64";
+            return Err(self.refused("name", value, why, mend));
+        }
+        Ok(text)
+    }
+
+    fn mode(&self, value: &Value<'_>) -> Result<Mode, TermError> {
+        let text = self.text_of("mode", "observe", value)?.text;
+        Mode::from_name(&text).ok_or_else(|| {
+            let why = format!("\"{}\" is no mode", crate::error::quoted(&text));
+            self.refused("mode", value, why, "write enforce or observe")
+        })
+    }
+
+    fn match_of(&self, value: &Value<'_>, errors: &mut Vec<TermError>) -> Match {
+        let mut matches = Match::default();
+        let Some(fields) = value.get_ref().as_table() else {
+            errors.push(self.not_text("match", "match = { unit = \"x.service\" }", value));
+            return matches;
+        };
+        for (key, value) in fields {
+            let name: &str = key.get_ref();
+            let read = match name {
+                "unit" => self.patterns(name, value).map(|all| matches.unit = all),
+                "cgroup" => self.patterns(name, value).map(|all| matches.cgroup = all),
+                "exe" => self.patterns(name, value).map(|all| matches.exe = all),
+                "user" => self.texts(name, value).map(|all| {
+                    matches.user = all.into_iter().map(|(text, _)| text).collect();
+                }),
+                unknown => {
+                    Err(self.unknown(unknown, "key of match", key.span().start, &MATCH_KEYS))
+                }
+            };
+            errors.extend(read.err());
+        }
+        matches
+    }
+
+    /// One text or a list of them, each with where it stands.
+    fn texts<'v>(
+        &self,
+        name: &str,
+        value: &'v Value<'v>,
+    ) -> Result<Vec<(String, &'v Value<'v>)>, TermError> {
+        let one = |value: &'v Value<'v>| {
+            let text = self.text_of(name, "x", value)?.text;
+            match text.is_empty() {
+                false => Ok((text, value)),
+                true => {
+                    let why = "\"\" matches nothing".to_owned();
+                    Err(self.refused(name, value, why, "name what is meant, or leave the key out"))
+                }
+            }
+        };
+        match value.get_ref().as_array() {
+            Some(all) if all.is_empty() => {
+                let why = "[] matches nothing".to_owned();
+                Err(self.refused(name, value, why, "name what is meant, or leave the key out"))
+            }
+            Some(all) => all.iter().map(one).collect(),
+            None => Ok(vec![one(value)?]),
+        }
+    }
+
+    fn patterns(&self, name: &str, value: &Value<'_>) -> Result<Vec<Pattern>, TermError> {
+        let pattern = |(text, value): (String, &Value<'_>)| {
+            if name != "unit" && !text.starts_with(['/', '*']) {
+                let why = format!("\"{}\" is no path", crate::error::quoted(&text));
+                let mend = "begin it with a slash, as in /usr/bin/ffmpeg or /batch.slice/*";
+                return Err(self.refused(name, value, why, mend));
+            }
+            // As in every command of systemd, a name without a suffix is a service.
+            let has_suffix = text.contains('.') || text.ends_with('*');
+            let full = match name == "unit" && !has_suffix {
+                true => format!("{text}.service"),
+                false => text,
+            };
+            Pattern::new(&full).map_err(|error| {
+                let why = format!("\"{}\": {}", crate::error::quoted(&full), error.msg);
+                self.refused(
+                    name,
+                    value,
+                    why,
+                    "write * ? or [a-z], as in backup-*.service",
+                )
+            })
+        };
+        self.texts(name, value)?.into_iter().map(pattern).collect()
+    }
+
+    fn rule_terms(&self, value: &Value<'_>, errors: &mut Vec<TermError>) -> RawTerms {
+        let mut terms = RawTerms::default();
+        let Some(fields) = value.get_ref().as_table() else {
+            errors.push(self.not_text("terms", "terms = { class = \"side\" }", value));
+            return terms;
+        };
+        for (key, value) in fields {
+            let source = self.place(key.span().start);
+            let read = Term::named(key.get_ref(), &source).and_then(|term| {
+                let raw = self.text_of(term.name(), term.example(), value)?;
+                term.check(&raw)?;
+                terms.0.insert(term.name().to_owned(), raw);
+                Ok(())
+            });
+            errors.extend(read.err());
+        }
+        terms
+    }
+}
