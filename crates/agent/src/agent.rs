@@ -1,10 +1,11 @@
 //! The agent: its parts, each with the locks that it needs.
 //!
-//! Locks, always taken in this order: the gates', the control loop's, the journal's; the others are held for a moment each. The
+//! Locks, always taken in this order: the policy's, the gates', the control loop's, the journal's; the others are held for a moment each. The
 //! loop takes its own, and the journal's for a write, so no call holds the loop's while it reads files, nor the journal's while it
 //! moves a process.
 
 use crate::gates::Gates;
+use crate::policy::Policy;
 use crate::process::Life;
 use crate::runtime::Runtime;
 use crate::view::SharedStatus;
@@ -13,6 +14,8 @@ use crate::view::SharedStatus;
 pub struct Agent {
     /// Every gate.
     pub gates: Gates,
+    /// The rules in force.
+    pub(crate) policy: Policy,
     /// What enforces their terms.
     pub runtime: Runtime,
     /// How long it lives.

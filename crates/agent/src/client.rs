@@ -15,8 +15,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_e
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidegate_api::{
-    ApiError, Done, ErrorKind, EventsView, ExplainView, GateView, ReportRequest, RunReply,
-    RunRequest, SetRequest, StatusView, UnsetRequest,
+    ApiError, ApplyRequest, Done, ErrorKind, EventsView, ExplainView, GateView, PolicyChangeView,
+    PolicyView, ReportRequest, RunReply, RunRequest, SetRequest, StatusView, UnsetRequest,
 };
 use tokio::net::UnixStream;
 
@@ -129,6 +129,31 @@ impl Client {
     pub fn events(&self, since: u64) -> Result<EventsView, ApiError> {
         let path = format!("/v1/events?since={since}");
         self.call(Method::GET, &path, None::<&()>)
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Result<PolicyView, ApiError> {
+        self.call(Method::GET, "/v1/policy", None::<&()>)
+    }
+
+    /// What the files would change.
+    pub fn diff(&self) -> Result<PolicyChangeView, ApiError> {
+        self.call(Method::POST, "/v1/policy/diff", None::<&()>)
+    }
+
+    /// Puts the files in force.
+    pub fn apply(&self, request: &ApplyRequest) -> Result<PolicyChangeView, ApiError> {
+        self.call(Method::POST, "/v1/policy/apply", Some(request))
+    }
+
+    /// What is on trial stays.
+    pub fn confirm(&self) -> Result<Done, ApiError> {
+        self.call(Method::POST, "/v1/policy/confirm", None::<&()>)
+    }
+
+    /// The policy before is in force again.
+    pub fn rollback(&self) -> Result<PolicyChangeView, ApiError> {
+        self.call(Method::POST, "/v1/policy/rollback", None::<&()>)
     }
 
     /// Ends the agent: everything that is still its own is restored.

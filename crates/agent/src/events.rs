@@ -65,6 +65,14 @@ kinds! {
     ExtLoaded = "ext.loaded", "87cb7e67ce784ea8a8e20923760d4a69";
     /// It ended without our doing.
     ExtEjected = "ext.ejected", "f2fc3d0353b241a0b681908a04472f05";
+    /// Other rules are in force.
+    PolicyApplied = "policy.applied", "5e2cd4a3d1f64a0f8a2c8c7d31f5b9e0";
+    /// The files were refused; the policy in force stays.
+    PolicyRejected = "policy.rejected", "b0f4a1d97c5e4f7e93f6f2f3a6d80c41";
+    /// The policy on trial stays.
+    PolicyConfirmed = "policy.confirmed", "c9d27a1c7e464e5fb0ad6b1a4d2e8f53";
+    /// The policy before is in force again.
+    PolicyRolledBack = "policy.rolled_back", "3f6b8f0e2c9c4bd5a1e7d4c95a20b7e8";
     /// `headroom = auto` has come to a level.
     HarmFound = "harm.found", "615f243ccff4446db51ec9911b9ec71f";
 }

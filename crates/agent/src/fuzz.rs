@@ -91,6 +91,7 @@ fn gate(raw: &RawTerms) -> Option<Gate> {
         name: "job".to_owned(),
         target: "run".to_owned(),
         raw: raw.clone(),
+        rule: None,
         unread_terms: RawTerms::default(),
         uid: USER,
         charged: None,

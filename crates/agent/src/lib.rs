@@ -30,6 +30,7 @@ mod lifecycle;
 mod metrics;
 pub mod paths;
 pub mod peer;
+mod policy;
 mod process;
 mod runtime;
 mod server;

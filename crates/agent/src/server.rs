@@ -17,16 +17,18 @@ use axum::{Json, Router};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use tidegate_api::{
-    ApiError, Done, ErrorKind, EventsView, ExplainView, GateView, RunReply, StatusView,
+    ApiError, ApplyRequest, Done, ErrorKind, EventsView, ExplainView, GateView, PolicyChangeView,
+    PolicyView, RunReply, StatusView,
 };
 use tidegate_terms::MetricsListen;
 use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 
 use crate::agent::Agent;
-use crate::api::reads::{events_for, explain_for, status_for};
+use crate::api::reads::{admit, events_for, explain_for, status_for};
 use crate::api::report::report as report_to;
 use crate::peer::Peer;
+use crate::policy::apply as rules;
 use crate::server::connection::{CONNECTIONS_MAX, Connections, converse, refuse};
 
 /// A command line is at most 2 MiB on Linux, but no sensible request comes near this.
@@ -67,6 +69,11 @@ fn routes() -> Router<Connection> {
         .route("/v1/gates", get(gates))
         .route("/v1/explain", get(explain))
         .route("/v1/events", get(events))
+        .route("/v1/policy", get(policy))
+        .route("/v1/policy/diff", post(diff))
+        .route("/v1/policy/apply", post(apply))
+        .route("/v1/policy/confirm", post(confirm))
+        .route("/v1/policy/rollback", post(rollback))
         .route("/metrics", get(metrics))
         .fallback(unknown)
         .method_not_allowed_fallback(unknown)
@@ -113,6 +120,28 @@ async fn explain(call: Call, RawQuery(query): RawQuery) -> Answer<ExplainView> {
 async fn events(call: Call, RawQuery(query): RawQuery) -> Answer<EventsView> {
     let since = since(&query.unwrap_or_default())?;
     events_for(&call.agent, call.peer.as_ref(), since).map(Json)
+}
+
+async fn policy(call: Call) -> Answer<PolicyView> {
+    admit(&call.agent, call.peer.as_ref())?;
+    Ok(Json(rules::view(&call.agent, call.peer.as_ref())))
+}
+
+async fn diff(call: Call) -> Answer<PolicyChangeView> {
+    rules::diff(&call.agent, call.peer()?).map(Json)
+}
+
+async fn apply(call: Call, body: Body) -> Answer<PolicyChangeView> {
+    let asked: ApplyRequest = read(body).await?;
+    rules::apply(&call.agent, call.peer()?, asked.for_seconds).map(Json)
+}
+
+async fn confirm(call: Call) -> Answer<Done> {
+    rules::confirm(&call.agent, call.peer()?).map(Json)
+}
+
+async fn rollback(call: Call) -> Answer<PolicyChangeView> {
+    rules::rollback(&call.agent, call.peer()?).map(Json)
 }
 
 async fn metrics(call: Call) -> Result<impl IntoResponse, ApiError> {

@@ -32,6 +32,7 @@ use crate::kernel::Kernel;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::lifecycle::take_up;
 use crate::paths::{RunDir, open_lock};
+use crate::policy::{self, KeptPolicy, Policy};
 use crate::process::agent_lock::{LOCK_PATIENCE, LOCK_POLL};
 use crate::process::begin::begin;
 use crate::process::lease::{Lease, monotonic_ns};
@@ -109,7 +110,8 @@ struct Started {
 fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     GateName::parse(run_dir.prefix()).map_err(StartError::Prefix)?;
     let lock_file = take_lock(run_dir)?;
-    let config = Config::load(&Roots::system(run_dir.dir()))?;
+    let roots = Roots::system(run_dir.dir());
+    let (kept, config, why_kept) = policy_in_force(&roots, run_dir)?;
     let settings = config.settings();
     let machine = discover(&RealFs::new(), None).map_err(MachineError::from)?;
     if let Some(why) = machine.refusal() {
@@ -141,6 +143,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     info!("{}", cpuset.sentence());
     let agent = Arc::new(Agent {
         gates: Gates::new(config),
+        policy: Policy::new(roots, kept),
         runtime: Runtime {
             kernel: Kernel {
                 run_dir: run_dir.clone(),
@@ -173,6 +176,10 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     });
     take_up(&agent.gates, &agent.runtime);
     found_headroom::take_up(&agent.runtime);
+    policy::apply::begin(&agent);
+    if let Some(why) = why_kept {
+        policy::apply::refuse(&agent, &why);
+    }
     let guardian = start_guardian(run_dir, options.mode, options.engine)
         .inspect_err(|error| warn!("guardian: {error}; tried again every second"))
         .ok();
@@ -184,6 +191,40 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
         housekeeping: Housekeeping::new(guardian).with_engine(options.engine),
         _lock: lock_file,
     })
+}
+
+/// The policy to begin with: the files', but not where one is on trial or was rolled back. Where the files are wrong, it is the one that
+/// was in force last, with what is wrong.
+fn policy_in_force(
+    roots: &Roots,
+    run_dir: &RunDir,
+) -> Result<(KeptPolicy, Config, Option<String>), StartError> {
+    let kept = policy::kept(&RealFs::new(), run_dir);
+    if let Some(kept) = kept.as_ref().filter(|kept| kept.outweighs_files())
+        && let Ok(config) = Config::from_texts(&kept.texts)
+    {
+        return Ok((kept.clone(), config, None));
+    }
+    let read = roots.read().and_then(|texts| {
+        let config = Config::from_texts(&texts)?;
+        Ok((texts, config))
+    });
+    let before = kept.as_ref().map(|kept| kept.texts.clone());
+    match (read, kept) {
+        (Ok((texts, config)), _) => {
+            let kept = KeptPolicy {
+                before: before.filter(|before| *before != texts),
+                texts,
+                ..KeptPolicy::default()
+            };
+            Ok((kept, config, None))
+        }
+        (Err(errors), Some(kept)) => match Config::from_texts(&kept.texts) {
+            Ok(config) => Ok((kept, config, Some(errors.to_string()))),
+            Err(_) => Err(errors.into()),
+        },
+        (Err(errors), None) => Err(errors.into()),
+    }
 }
 
 /// The scheduler, where it is to be one and this kernel can have it: who asks for it by name is told at once when it cannot.
@@ -331,12 +372,13 @@ fn start_threads(
         "ext",
         Box::new(|agent| supervise::run(&agent.gates, &agent.runtime, &agent.life)),
     )?;
+    let following = spawn("policy", Box::new(policy::starts::run))?;
     let boosting = spawn(
         "lock-boost",
         Box::new(|agent| lock_boost::run(&agent.gates, &agent.runtime, &agent.life)),
     )?;
     Ok(vec![
-        looping, keeping, bursting, dividing, confining, watching, boosting,
+        looping, keeping, bursting, dividing, confining, watching, following, boosting,
     ])
 }
 

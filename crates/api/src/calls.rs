@@ -60,6 +60,14 @@ pub struct ReportRequest {
     pub latency: String,
 }
 
+/// Puts the policy of the files in force.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyRequest {
+    /// So long only, unless it is confirmed.
+    pub for_seconds: Option<u64>,
+}
+
 /// A call that has no other answer.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Done {

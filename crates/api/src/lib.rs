@@ -10,6 +10,11 @@
 //! | `GET /v1/gates` | | `[`[`GateView`]`]` |
 //! | `GET /v1/explain?target=T` | | [`ExplainView`] |
 //! | `GET /v1/events?since=N` | | [`EventsView`] |
+//! | `GET /v1/policy` | | [`PolicyView`] |
+//! | `POST /v1/policy/diff` | | [`PolicyChangeView`] |
+//! | `POST /v1/policy/apply` | [`ApplyRequest`] | [`PolicyChangeView`] |
+//! | `POST /v1/policy/confirm` | | [`Done`] |
+//! | `POST /v1/policy/rollback` | | [`PolicyChangeView`] |
 //! | `GET /metrics` | | OpenMetrics text |
 //! | `POST /v1/stop` | | [`Done`] |
 //!
@@ -21,11 +26,14 @@ mod error;
 mod exit;
 mod views;
 
-pub use calls::{Done, ReportRequest, RunReply, RunRequest, SetRequest, UnsetRequest};
+pub use calls::{
+    ApplyRequest, Done, ReportRequest, RunReply, RunRequest, SetRequest, UnsetRequest,
+};
 pub use error::{ApiError, ErrorKind, PROBLEM_JSON};
 pub use exit::Exit;
 pub use views::{
-    CapCounts, CapView, DomainView, EventView, EventsView, ExplainView, ExtView, GateCounts,
-    GateView, HarmView, HistogramView, LatencyView, LimitView, LockBoostView, LoopView,
-    ObjectiveView, QuotaCounts, StatusView, TermView, TotalsView, UserView, WriteView,
+    CapCounts, CapView, DomainView, EventView, EventsView, ExplainView, ExtView, GateChangeView,
+    GateCounts, GateView, HarmView, HistogramView, KernelWriteView, LatencyView, LimitView,
+    LockBoostView, LoopView, ObjectiveView, ObservedView, PolicyChangeView, PolicyView,
+    QuotaCounts, RuleView, StatusView, TermView, TotalsView, UserView, WriteView,
 };

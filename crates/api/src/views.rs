@@ -5,6 +5,7 @@ mod events;
 mod ext;
 mod harm;
 mod limit;
+mod policy;
 mod totals;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,9 @@ pub use events::{EventView, EventsView};
 pub use ext::{ExtView, QuotaCounts};
 pub use harm::HarmView;
 pub use limit::LimitView;
+pub use policy::{
+    GateChangeView, KernelWriteView, ObservedView, PolicyChangeView, PolicyView, RuleView,
+};
 pub use totals::{HistogramView, TotalsView};
 
 /// One term of a gate, with where it came from.

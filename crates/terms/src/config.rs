@@ -14,7 +14,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::{ConfigErrors, TermError};
-use crate::policy::{Match, Rule, WrittenRule, merged};
+use crate::policy::{Match, Mode, Rule, WrittenRule, merged};
 use crate::raw::RawTerms;
 use crate::reader::Reader;
 use crate::source::{RawTerm, Source};
@@ -197,6 +197,15 @@ impl Config {
     /// The rules, in the order in which they first stand.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// The same with this rule enforcing.
+    pub fn enforcing(&self, name: &str) -> Config {
+        let mut config = self.clone();
+        for rule in config.rules.iter_mut().filter(|rule| rule.name == name) {
+            rule.mode = Mode::Enforce;
+        }
+        config
     }
 
     /// The rule of this name.

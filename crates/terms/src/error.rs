@@ -118,6 +118,23 @@ pub enum TermError {
     },
 }
 
+impl TermError {
+    /// Where it stands; `None` for what has no place in a text.
+    pub fn place(&self) -> Option<&Source> {
+        match self {
+            TermError::Value { source_place, .. }
+            | TermError::Unknown { source_place, .. }
+            | TermError::WrongClass { source_place, .. }
+            | TermError::Together { source_place, .. }
+            | TermError::NotText { source_place, .. }
+            | TermError::Rule { source_place, .. }
+            | TermError::Toml { source_place, .. }
+            | TermError::NotAssignment { source_place, .. } => Some(source_place),
+            TermError::Read { .. } => None,
+        }
+    }
+}
+
 /// All that is wrong with the configuration files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<TermError>);

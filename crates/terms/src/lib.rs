@@ -25,6 +25,7 @@ mod raw;
 mod reader;
 mod refusal;
 mod rule_reader;
+pub mod schema;
 mod source;
 mod table;
 mod together;

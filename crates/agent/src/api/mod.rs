@@ -12,6 +12,7 @@ use tidegate_api::{ApiError, Done, ErrorKind, ExplainView, StatusView};
 use crate::agent::Agent;
 use crate::lifecycle::{hand_over, leave};
 use crate::peer::{Peer, ask_an_admin, is_admin};
+use crate::policy;
 use crate::view::{explain, status};
 
 impl Agent {
@@ -38,6 +39,10 @@ impl Agent {
 
     /// Leaves; says how many side commands still run.
     pub fn leave(&self) -> usize {
+        // A trial, and a policy that was gone back to, hold until the next boot.
+        if !self.policy.lock().kept.outweighs_files() {
+            policy::forget(&self.runtime.kernel.run_dir);
+        }
         leave(&self.gates, &self.runtime, &self.life)
     }
 

@@ -84,6 +84,7 @@ impl Agent {
             target: "run".to_owned(),
             by_admin: by_admin(peer, &raw),
             raw,
+            rule: None,
             unread_terms: RawTerms::default(),
             uid: process.uid,
             charged: charged(peer, process.uid),
@@ -95,7 +96,7 @@ impl Agent {
             },
             notes: Vec::new(),
         };
-        let mut gate = Gate::new(record, &self.gates.config).map_err(usage)?;
+        let mut gate = Gate::new(record, &self.gates.config()).map_err(usage)?;
         if gate.class() != Class::Side
             && let Some(outer) = parent.filter(|outer| outer.class() == Class::Side)
         {
@@ -162,7 +163,7 @@ impl Agent {
         record.uid = process.uid;
         record.command = kept_command(&request.command);
         record.notes.clear();
-        let changed = Gate::new(record, &self.gates.config).map_err(usage)?;
+        let changed = Gate::new(record, &self.gates.config()).map_err(usage)?;
         if !is_admin(peer) {
             only_tightens(gate, &changed)?;
         }

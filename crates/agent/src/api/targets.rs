@@ -5,22 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_api::{ApiError, Done, ErrorKind, GateView, SetRequest, UnsetRequest};
 use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::target::{GateName, HeldProcess, Target};
+use tidegate_knobs::target::{HeldProcess, Target};
 use tidegate_terms::{Class, RawTerms, Source};
 use tracing::warn;
 
 use crate::agent::Agent;
 use crate::errors::{no_gate, not_found, usage};
 use crate::events::EventKind;
-use crate::ext::feasible::capped_groups;
-use crate::gates::budget::{check_room, check_size};
+use crate::gates::budget::check_size;
 use crate::gates::privilege::only_tightens;
-use crate::gates::{Attachment, Gate, Record, find_in};
+use crate::gates::{Attachment, Gate, find_in};
 use crate::peer::{Peer, ask_an_admin, by_admin, is_admin, may_give};
-use crate::runtime::attach::{agree, attach, move_to};
-use crate::runtime::check::{check_feasible, check_nested, check_not_own};
+use crate::runtime::attach::agree;
 use crate::runtime::confinement::check_confinement;
 use crate::runtime::limits::release;
+use crate::runtime::make::{AskedGate, change_to, check_limitable, make};
 use crate::runtime::publish::publish;
 use crate::systemd::group_of_unit;
 use crate::view::status;
@@ -69,7 +68,12 @@ impl Agent {
                 let gate = &gates[index];
                 if !gate.is_limited() && effective.get("class").is_some_and(|class| class == "side")
                 {
-                    self.check_limitable(&gates, &request.target, &gate.record.attachment)?;
+                    check_limitable(
+                        &self.runtime,
+                        &gates,
+                        &request.target,
+                        &gate.record.attachment,
+                    )?;
                 }
                 // What was left to another writer is ours again from here on.
                 let own_group = gate.record.attachment.group().clone();
@@ -83,9 +87,18 @@ impl Agent {
                 name
             }
             None => {
-                let by_admin = by_admin(peer, &asked);
-                let whose = (owner_uid, by_admin, peer.charged_to());
-                let gate = self.adopt_target(&gates, (&target, held), of_unit, asked, whose)?;
+                let asked = AskedGate {
+                    target,
+                    held,
+                    of_unit,
+                    by_admin: by_admin(peer, &asked),
+                    raw: asked,
+                    rule: None,
+                    uid: owner_uid,
+                    charged_to: peer.charged_to(),
+                };
+                let config = self.gates.config();
+                let gate = make(&self.runtime, &config, &gates, asked)?;
                 let name = gate.record.name.clone();
                 gates.push(gate);
                 name
@@ -187,146 +200,18 @@ impl Agent {
         asked: &RawTerms,
         by_admin: Option<BTreeSet<String>>,
     ) -> Result<String, ApiError> {
-        let capped = capped_groups(gates, &gates[index].record.name);
-        let gate = &mut gates[index];
+        let gate = &gates[index];
         let mut record = gate.record.clone();
         record.raw.merge(asked);
         let privileged = by_admin.is_some();
         record.by_admin.extend(by_admin.unwrap_or_default());
-        let changed = Gate::new(record, &self.gates.config).map_err(usage)?;
+        let changed = Gate::new(record, &self.gates.config()).map_err(usage)?;
         if !privileged {
             only_tightens(gate, &changed)?;
         }
-        if changed.terms.tolerance.value != gate.terms.tolerance.value
-            || changed.own_limit() != gate.own_limit()
-            || changed.class() != gate.class()
-        {
-            check_feasible(&self.runtime, &changed)?;
-        }
-        check_nested(&self.runtime, &changed, &gate.record.attachment, &capped)?;
-        if changed.class() != gate.class() {
-            if matches!(gate.record.attachment, Attachment::Owned { .. }) {
-                let detail = format!(
-                    "class: gate {}: the class of a running command cannot change",
-                    gate.record.name
-                );
-                return Err(ApiError::new(ErrorKind::Usage, detail)
-                    .with_mend(format!("start it again with --{}", changed.class())));
-            }
-            let mut again = changed;
-            move_to(&self.runtime, gate, &mut again)?;
-            *gate = again;
-            return Ok(gate.record.name.clone());
-        }
-        agree(&self.runtime, gate, changed)?;
-        Ok(gate.record.name.clone())
-    }
-
-    /// A gate around a process or group that was there before.
-    fn adopt_target(
-        &self,
-        gates: &[Gate],
-        (target, held): (&Target, Option<HeldProcess>),
-        of_unit: Option<GroupPath>,
-        raw: RawTerms,
-        (uid, by_admin, user): (u32, BTreeSet<String>, u32),
-    ) -> Result<Gate, ApiError> {
-        let kernel = &self.runtime.kernel;
-        let unread = self.runtime.unread_names();
-        let taken =
-            |name: &str| unread.contains(name) || gates.iter().any(|gate| gate.record.name == name);
-        let (wanted, attachment) = match target {
-            Target::Pid(pid) => {
-                let held = held.as_ref().ok_or_else(|| no_gate(&target.to_string()))?;
-                let process = held.process.clone();
-                let group = kernel.groups.group_of(*pid).map_err(not_found)?;
-                let attachment = Attachment::Observed {
-                    pid: *pid,
-                    start_ticks: process.start_ticks,
-                    group: group.unwrap_or_else(GroupPath::root),
-                };
-                (process.comm, attachment)
-            }
-            Target::Cgroup(group) => (
-                group.name().to_owned(),
-                Attachment::InPlace {
-                    group: group.clone(),
-                },
-            ),
-            Target::Unit(unit) => {
-                let group = of_unit.ok_or_else(|| no_gate(unit.as_str()))?;
-                (unit.stem().to_owned(), Attachment::InPlace { group })
-            }
-            Target::Gate(name) => return Err(no_gate(name.as_str())),
-        };
-        let name = (0..=u32::MAX)
-            .filter(|number| *number != 1)
-            .map(|number| GateName::from_command(&wanted, number))
-            .find(|name| !taken(name.as_str()))
-            .ok_or_else(|| ApiError::new(ErrorKind::Busy, "gate name: all are taken"))?;
-        let record = Record {
-            name: name.to_string(),
-            target: target.to_string(),
-            raw,
-            unread_terms: RawTerms::default(),
-            uid,
-            charged: Some(user).filter(|user| *user != uid),
-            command: Vec::new(),
-            parent: None,
-            made_ns: kernel.clock.now_ns(),
-            attachment: attachment.clone(),
-            notes: Vec::new(),
-            by_admin,
-        };
-        let mut gate = Gate::new(record, &self.gates.config).map_err(usage)?;
-        if gate.is_limited() {
-            self.check_limitable(gates, &target.to_string(), &attachment)?;
-        }
-        let in_side_root =
-            matches!(target, Target::Pid(_)) && kernel.groups.version() == CgroupVersion::V1;
-        let moves = gate.is_limited() && !in_side_root;
-        let settings = &self.runtime.settings;
-        check_room(gates, (user, moves), &kernel.side_root(), settings)?;
-        check_feasible(&self.runtime, &gate)?;
-        let capped = capped_groups(gates, &gate.record.name);
-        check_nested(&self.runtime, &gate, &attachment, &capped)?;
-        attach(&self.runtime, &mut gate, attachment, held)?;
-        Ok(gate)
-    }
-
-    /// Refuses to make side work of the agent itself, and of groups of which one lies in the other: their use would count
-    /// twice.
-    fn check_limitable(
-        &self,
-        gates: &[Gate],
-        target: &str,
-        attachment: &Attachment,
-    ) -> Result<(), ApiError> {
-        check_not_own(
-            &self.runtime.kernel,
-            &self.runtime.control_loop,
-            target,
-            attachment,
-        )?;
-        let Attachment::InPlace { group } = attachment else {
-            return Ok(());
-        };
-        let overlaps = |gate: &&Gate| {
-            let other = gate.record.attachment.group();
-            gate.is_limited() && (group.is_within(other) || other.is_within(group))
-        };
-        match gates.iter().find(overlaps) {
-            None => Ok(()),
-            Some(gate) => Err(ApiError::new(
-                ErrorKind::Usage,
-                format!(
-                    "{target}: it overlaps with gate {} ({}), which is side work already",
-                    gate.record.name,
-                    gate.record.attachment.group()
-                ),
-            )
-            .with_mend("unset that first")),
-        }
+        let name = gate.record.name.clone();
+        change_to(&self.runtime, gates, index, changed)?;
+        Ok(name)
     }
 
     /// Takes terms back; all of them ends the gate.
@@ -374,7 +259,7 @@ impl Agent {
                 }
                 record.by_admin.remove(term);
             }
-            let changed = Gate::new(record, &self.gates.config).map_err(usage)?;
+            let changed = Gate::new(record, &self.gates.config()).map_err(usage)?;
             if changed.class() != gate.class() {
                 return Err(
                     ApiError::new(ErrorKind::Usage, "unset: class: a gate has one")

@@ -82,6 +82,9 @@ pub struct Record {
     pub target: String,
     /// What was asked for, as it was written.
     pub raw: RawTerms,
+    /// The rule of the files that gives it terms, below those that were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// Terms of another version, which this one does not know.
     #[serde(default, skip_serializing_if = "RawTerms::is_empty")]
     pub unread_terms: RawTerms,
@@ -107,6 +110,14 @@ pub struct Record {
 }
 
 impl Record {
+    /// Terms from its rule, if it has one, and over them those that were asked for.
+    pub(super) fn resolve(&self, config: &Config) -> Result<Terms, TermError> {
+        let rule = self.rule.as_ref().and_then(|name| config.rule(name));
+        let of_rule = rule.iter().flat_map(|rule| &rule.terms);
+        let layers: Vec<&RawTerms> = of_rule.chain([&self.raw]).collect();
+        config.resolve(&layers)
+    }
+
     /// Whose budget it counts in.
     pub fn charged_to(&self) -> u32 {
         self.charged.unwrap_or(self.uid)
@@ -148,7 +159,7 @@ pub struct Gate {
 impl Gate {
     /// Resolves the record's terms.
     pub fn new(record: Record, config: &Config) -> Result<Self, TermError> {
-        let terms = config.resolve(&[&record.raw])?;
+        let terms = record.resolve(config)?;
         Ok(Self::with_terms(record, terms))
     }
 
@@ -329,6 +340,7 @@ pub(crate) mod tests {
             name: name.into(),
             target: "run".into(),
             raw,
+            rule: None,
             unread_terms: RawTerms::default(),
             uid: 0,
             charged: None,

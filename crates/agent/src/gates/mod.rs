@@ -7,7 +7,7 @@ pub(crate) mod privilege;
 mod rate;
 pub(crate) mod stored;
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_api::ApiError;
 use tidegate_knobs::sync::lock;
@@ -26,8 +26,8 @@ pub(crate) use rate::RateLimit;
 pub struct Gates {
     /// The gates.
     pub(crate) list: Mutex<Vec<Gate>>,
-    /// The files' terms.
-    pub(crate) config: Config,
+    /// The files' terms and rules, as they are in force.
+    config: Mutex<Arc<Config>>,
     /// Calls that change something, per user.
     pub(crate) rate: Mutex<RateLimit>,
 }
@@ -37,9 +37,19 @@ impl Gates {
     pub(crate) fn new(config: Config) -> Self {
         Self {
             list: Mutex::default(),
-            config,
+            config: Mutex::new(Arc::new(config)),
             rate: Mutex::default(),
         }
+    }
+
+    /// The files' terms and rules.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        Arc::clone(&lock(&self.config))
+    }
+
+    /// Others are in force from here on.
+    pub(crate) fn set_config(&self, config: Arc<Config>) {
+        *lock(&self.config) = config;
     }
 
     /// The gates. The first of the locks.

@@ -103,6 +103,7 @@ mod tests {
             name: "job".into(),
             target: "run".into(),
             raw,
+            rule: None,
             unread_terms: RawTerms::default(),
             uid: 1000,
             charged: None,

@@ -111,8 +111,8 @@ pub fn gate_of(mut record: Record, config: &Config) -> (Gate, Vec<TermError>) {
             }
         }
     }
-    let resolved = config
-        .resolve(&[&record.raw])
+    let resolved = record
+        .resolve(config)
         // What the files say may be what does not go together with it.
         .or_else(|error| {
             left_out.push(error);

@@ -42,7 +42,7 @@ pub(crate) fn take_up(registry: &Gates, runtime: &Runtime) {
     let mut gates = registry.lock();
     for record in stored_gates(runtime) {
         let name = record.name.clone();
-        let (gate, left_out) = stored::gate_of(record, &registry.config);
+        let (gate, left_out) = stored::gate_of(record, &registry.config());
         for why in left_out {
             lock(&runtime.alerts).insert(format!(
                 "gate {name}: {why}; another version set it, and this one does not enforce it"
@@ -173,7 +173,7 @@ fn take_up_nameless(registry: &Gates, kernel: &Kernel, gates: &mut Vec<Gate>) {
             kernel.remove_group(&group);
             continue;
         }
-        match Gate::new(nameless(&group, name, class), &registry.config) {
+        match Gate::new(nameless(&group, name, class), &registry.config()) {
             Ok(gate) => gates.push(gate),
             Err(error) => warn!("{error}"),
         }
@@ -187,6 +187,7 @@ fn nameless(group: &GroupPath, name: &str, class: &str) -> Record {
         name: name.to_owned(),
         target: "run".to_owned(),
         raw,
+        rule: None,
         unread_terms: RawTerms::default(),
         uid: 0,
         charged: None,

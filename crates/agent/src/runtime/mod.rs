@@ -6,6 +6,7 @@
 //! | `check` | terms that are refused |
 //! | `limits` | groups, membership, weight, idle class |
 //! | `attach` | processes and groups that were there before |
+//! | `make` | a gate around what was there before |
 //! | `mechanisms` | a gate's own terms: quota, burst, caps, hints |
 //! | `publish` | telling loop, guardian and the next agent what the gates are |
 //! | `found_headroom` | the headroom that was found, for the next agent |
@@ -31,6 +32,7 @@ pub(crate) mod found_headroom;
 pub(crate) mod limits;
 pub(crate) mod lock_boost;
 pub(crate) mod mains;
+pub(crate) mod make;
 pub(crate) mod measure;
 pub(crate) mod mechanisms;
 pub(crate) mod publish;

@@ -39,7 +39,7 @@ use tidegate_knobs::control::Control;
 use tidegate_knobs::discover::discover;
 use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::topology::Topology;
-use tidegate_terms::{Config, CpusetMode};
+use tidegate_terms::{Config, CpusetMode, Roots};
 use tidegate_testkit::{FakeFs, FakeProcess, FaultFs};
 
 pub use self::sensor::{CPUS, FakeSensor, STEP_NS};
@@ -52,6 +52,7 @@ use crate::kernel::Kernel;
 use crate::lifecycle::take_up;
 use crate::paths::RunDir;
 use crate::peer::Peer;
+use crate::policy::{KeptPolicy, Policy};
 use crate::process::lease::Lease;
 use crate::process::{Life, Mode};
 use crate::runtime::Runtime;
@@ -153,6 +154,7 @@ impl Bed {
         );
         let agent = Agent {
             gates: Gates::new(config),
+            policy: Policy::new(Roots::under(self.dir.path()), KeptPolicy::default()),
             runtime: Runtime {
                 kernel: Kernel {
                     run_dir: self.run_dir(),

@@ -1,6 +1,7 @@
 //! The command line: what can be typed, one file a subcommand.
 
 pub mod agent;
+pub mod check;
 pub mod completions;
 pub mod doctor;
 pub mod events;
@@ -10,6 +11,7 @@ pub mod lab;
 pub mod lab_worker;
 pub mod man;
 pub mod objective;
+pub mod policy;
 pub mod repair;
 pub mod run;
 pub mod set;
@@ -47,6 +49,13 @@ pub enum Cmd {
     Status(status::Args),
     Explain(explain::Args),
     Events(events::Args),
+    Check(check::Args),
+    Diff(policy::DiffArgs),
+    Apply(policy::ApplyArgs),
+    Confirm(policy::ConfirmArgs),
+    Rollback(policy::RollbackArgs),
+    Reload(policy::ReloadArgs),
+    Policy(policy::Args),
     Doctor(doctor::Args),
     Lab(lab::Args),
     Sim(sim::Args),
@@ -78,6 +87,13 @@ pub fn dispatch(command: Option<Cmd>) -> Result<Exit, Failure> {
         Some(Cmd::Status(args)) => status::main(&args),
         Some(Cmd::Explain(args)) => explain::main(&args),
         Some(Cmd::Events(args)) => events::main(&args),
+        Some(Cmd::Check(args)) => check::main(&args),
+        Some(Cmd::Diff(args)) => policy::diff(&args),
+        Some(Cmd::Apply(args)) => policy::apply(&args),
+        Some(Cmd::Confirm(args)) => policy::confirm(&args),
+        Some(Cmd::Rollback(args)) => policy::rollback(&args),
+        Some(Cmd::Reload(args)) => policy::reload(&args),
+        Some(Cmd::Policy(args)) => policy::main(&args),
         Some(Cmd::Doctor(args)) => doctor::main(&args),
         Some(Cmd::Lab(args)) => lab::main(&args),
         Some(Cmd::Sim(args)) => sim::main(&args),

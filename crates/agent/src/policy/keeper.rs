@@ -1,0 +1,110 @@
+//! Which texts are in force, which were before, and until when a trial lasts. Kept in the run directory, so that a trial and the way
+//! back outlive the agent.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard};
+
+use serde::{Deserialize, Serialize};
+use tidegate_api::ObservedView;
+use tidegate_kfs::KernelFs;
+use tidegate_knobs::sync::lock;
+use tidegate_terms::Roots;
+use tracing::warn;
+
+use crate::paths::RunDir;
+
+/// The files with their texts, weakest first.
+pub(crate) type Texts = Vec<(PathBuf, String)>;
+
+/// The policy of this agent.
+pub(crate) struct Policy {
+    /// Where the files are.
+    pub roots: Roots,
+    state: Mutex<PolicyState>,
+}
+
+/// What is in force, and what would be.
+#[derive(Default)]
+pub(crate) struct PolicyState {
+    /// In force.
+    pub kept: KeptPolicy,
+    /// Counts what was put in force since the agent started.
+    pub generation: u64,
+    /// Why the files were last refused.
+    pub refused: Option<String>,
+    /// What rules in observe mode match.
+    pub observed: Vec<ObservedView>,
+    /// How what starts later is found.
+    pub watch: String,
+}
+
+/// What the next agent is to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeptPolicy {
+    /// In force.
+    pub texts: Texts,
+    /// In force before.
+    pub before: Option<Texts>,
+    /// On trial until then, `CLOCK_MONOTONIC`.
+    pub trial_until_ns: Option<u64>,
+    /// The files were left as they are when their policy was rolled back: they are not read until they are applied again.
+    pub is_rolled_back: bool,
+}
+
+impl KeptPolicy {
+    /// Whether the files are not what is to be in force at the agent's next start.
+    pub fn outweighs_files(&self) -> bool {
+        self.trial_until_ns.is_some() || self.is_rolled_back
+    }
+}
+
+fn file(run_dir: &RunDir) -> PathBuf {
+    run_dir.dir().join("policy.json")
+}
+
+/// What an agent before this one kept; nothing, where that cannot be read.
+pub(crate) fn kept(fs: &dyn KernelFs, run_dir: &RunDir) -> Option<KeptPolicy> {
+    let path = file(run_dir);
+    let text = match fs.read(&path) {
+        Ok(text) => text,
+        Err(error) if error.is_gone() => return None,
+        Err(error) => {
+            warn!("{error}");
+            return None;
+        }
+    };
+    let read = serde_json::from_str(&text);
+    read.inspect_err(|error| warn!("{}: {error}; the files count", path.display()))
+        .ok()
+}
+
+/// Writes it down.
+pub(crate) fn keep(fs: &dyn KernelFs, run_dir: &RunDir, kept: &KeptPolicy) -> Result<(), String> {
+    let text = serde_json::to_vec(kept).map_err(|error| error.to_string())?;
+    let path = file(run_dir);
+    fs.replace(&path, &text).map_err(|error| error.to_string())
+}
+
+/// The agent ends for good: the files count again at the next start.
+pub(crate) fn forget(run_dir: &RunDir) {
+    let _ = std::fs::remove_file(file(run_dir));
+}
+
+impl Policy {
+    /// With these texts in force.
+    pub fn new(roots: Roots, kept: KeptPolicy) -> Self {
+        let state = PolicyState {
+            kept,
+            ..PolicyState::default()
+        };
+        Self {
+            roots,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Locked before the gates.
+    pub fn lock(&self) -> MutexGuard<'_, PolicyState> {
+        lock(&self.state)
+    }
+}

@@ -1,0 +1,221 @@
+//! A change of policy done beside the machine: the agent's own code on copies of its gates and journal, with every kernel file read as
+//! it is and written in memory alone. So what `diff` shows is what `apply` would do.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use tidegate_api::{ApiError, ObservedView, PolicyChangeView};
+use tidegate_knobs::apply::Journal;
+use tidegate_knobs::control::Control;
+use tidegate_knobs::group::Groups;
+use tidegate_knobs::ledger;
+use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
+use tidegate_knobs::target::Target;
+use tidegate_knobs::topology::Topology;
+use tidegate_terms::policy::Mode;
+use tidegate_terms::{Config, CpusetMode};
+
+use crate::control_loop::ControlLoop;
+use crate::errors::internal;
+use crate::events::Events;
+use crate::ext::ExtSupervisor;
+use crate::gates::{Gate, demand};
+use crate::kernel::Kernel;
+use crate::paths::RunDir;
+use crate::policy::find::Match;
+use crate::policy::reconcile::{apply, reconcile, terms_text};
+use crate::policy::recording_fs::RecordingFs;
+use crate::process::lease::Lease;
+use crate::runtime::Runtime;
+use crate::runtime::cpuset_controller::CpusetController;
+
+/// A machine beside the machine, and a directory that is removed with it.
+pub(crate) struct Rehearsal {
+    runtime: Runtime,
+    files: Arc<RecordingFs>,
+    dir: RunDir,
+}
+
+/// Counts nothing: no step is made in a rehearsal.
+struct NoSensor(u32);
+
+impl Sensor for NoSensor {
+    fn sample(&mut self, _: &mut Counters) -> Result<(), SenseError> {
+        Ok(())
+    }
+    fn set_groups(&mut self, _: &[SensedGroup], _: &[SensedGroup]) -> Result<(), SenseError> {
+        Ok(())
+    }
+    fn kind(&self) -> &'static str {
+        "none"
+    }
+    fn min_window_ns(&self) -> u64 {
+        0
+    }
+    fn granularity_ns(&self) -> u64 {
+        0
+    }
+    fn online_cpus(&self) -> u32 {
+        self.0
+    }
+}
+
+impl Drop for Rehearsal {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.dir.dir());
+    }
+}
+
+impl Rehearsal {
+    /// Beside the machine as it is now. `gates` are locked, so that nothing is half done.
+    pub fn new(of: &Runtime, gates: &[Gate]) -> Result<Self, ApiError> {
+        let real = &of.kernel;
+        let own = real.run_dir.dir().join("rehearsal");
+        let dir = RunDir::new(&own, real.run_dir.prefix());
+        let _ = std::fs::remove_dir_all(&own);
+        dir.make().map_err(internal)?;
+        {
+            // A write of the loop is under the journal's lock, so that the copies are of one moment.
+            let _journal = of.journal();
+            for file in [ledger::FILE, ledger::MOVING_FILE] {
+                match std::fs::copy(real.run_dir.dir().join(file), own.join(file)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        return Err(internal(error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let files = Arc::new(RecordingFs::new(Arc::clone(&real.fs), &own));
+        let fs: Arc<dyn tidegate_kfs::KernelFs> = files.clone();
+        let groups = Arc::new(Groups::new(Arc::clone(&fs), &real.machine));
+        let (journal, _) = Journal::open(&own, Arc::clone(&groups)).map_err(internal)?;
+        let cpus = of.control().online_cpus();
+        let control = Control::new(Box::new(NoSensor(cpus)), demand(gates.iter(), &of.settings));
+        let lease = Lease::open(&dir.lease()).map_err(internal)?;
+        let cpuset = CpusetController::new(CpusetMode::Off, Topology::default(), &groups);
+        let runtime = Runtime {
+            kernel: Kernel {
+                run_dir: dir.clone(),
+                machine: real.machine.clone(),
+                fs,
+                clock: Arc::clone(&real.clock),
+                groups,
+                journal: Arc::new(Mutex::new(journal)),
+            },
+            control_loop: ControlLoop {
+                control: Mutex::new(control),
+                meters: Mutex::default(),
+                lease,
+                tick_ns: of.control_loop.tick_ns,
+                period_ns: of.control_loop.period_ns,
+                sensing_note: String::new(),
+            },
+            ext: ExtSupervisor::new(None),
+            empty_mains: Mutex::default(),
+            subgroups: Mutex::default(),
+            cpuset: Mutex::new(cpuset),
+            lock_boost: Mutex::default(),
+            unread_records: Mutex::default(),
+            events: Events::default(),
+            alerts: Mutex::default(),
+            settings: of.settings.clone(),
+        };
+        Ok(Self {
+            runtime,
+            files,
+            dir,
+        })
+    }
+
+    /// What the policy would change.
+    pub fn change(
+        &self,
+        gates: &[Gate],
+        config: &Config,
+        matches: &[Match],
+    ) -> Result<PolicyChangeView, ApiError> {
+        let mut gates = gates.to_vec();
+        let of_groups: Vec<Match> = matches
+            .iter()
+            .filter(|one| matches!(one.target, Target::Cgroup(_)))
+            .cloned()
+            .collect();
+        let known = |one: &&Match| crate::gates::find_in(&gates, &one.target.to_string()).is_ok();
+        let of_processes = matches
+            .iter()
+            .filter(|one| matches!(one.target, Target::Pid(_)));
+        let kept: Vec<Match> = of_processes.clone().filter(known).cloned().collect();
+        let (mut made, mut writes) = (Vec::new(), Vec::new());
+        for one in of_processes.filter(|one| !known(one)) {
+            let in_gate = match one.target {
+                Target::Pid(pid) => self.runtime.kernel.gate_of(&gates, pid).is_some(),
+                _ => false,
+            };
+            if in_gate || !super::reconcile::is_enforced(config, one) {
+                continue;
+            }
+            made.push(self.moved(config, one));
+        }
+        let wanted = [of_groups, kept].concat();
+        let mut changes = reconcile(&self.runtime, &mut gates, config, &wanted)?;
+        writes.extend(self.files.take());
+        changes.extend(made);
+        Ok(PolicyChangeView {
+            gates: changes,
+            observed: self.observed(&gates, config, matches),
+            writes,
+            notes: Vec::new(),
+        })
+    }
+
+    /// A process is moved into a group of its own, which a machine in memory does not have: it is told by its terms.
+    fn moved(&self, config: &Config, one: &Match) -> tidegate_api::GateChangeView {
+        let rule = config.rule(&one.rule);
+        let layers = rule.iter().flat_map(|rule| &rule.terms).collect::<Vec<_>>();
+        let terms = config.resolve(&layers).map(|terms| terms_text(&terms));
+        tidegate_api::GateChangeView {
+            change: "made".to_owned(),
+            gate: String::new(),
+            target: one.target.to_string(),
+            rule: Some(one.rule.clone()),
+            terms: terms.unwrap_or_default(),
+        }
+    }
+
+    /// What rules in observe mode match, each with what it would write.
+    pub fn observed(
+        &self,
+        gates: &[Gate],
+        config: &Config,
+        matches: &[Match],
+    ) -> Vec<ObservedView> {
+        let observes = |one: &&Match| {
+            let rule = config.rule(&one.rule);
+            rule.is_some_and(|rule| rule.mode == Mode::Observe)
+        };
+        let observed = matches.iter().filter(observes);
+        observed
+            .map(|one| self.observe(gates, config, one))
+            .collect()
+    }
+
+    fn observe(&self, gates: &[Gate], config: &Config, one: &Match) -> ObservedView {
+        let mut view = ObservedView {
+            target: one.target.to_string(),
+            rule: one.rule.clone(),
+            terms: self.moved(config, one).terms,
+            ..ObservedView::default()
+        };
+        if !matches!(one.target, Target::Cgroup(_)) {
+            return view;
+        }
+        let enforcing = config.enforcing(&one.rule);
+        let mut gates = gates.to_vec();
+        match apply(&self.runtime, &mut gates, &enforcing, one) {
+            Ok(_) => view.writes = self.files.take(),
+            Err(error) => view.refused = Some(error.detail),
+        }
+        view
+    }
+}

@@ -1,0 +1,181 @@
+//! A gate around a process or a group that was there before.
+
+use std::collections::BTreeSet;
+
+use tidegate_api::{ApiError, ErrorKind};
+use tidegate_knobs::discover::CgroupVersion;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::target::{GateName, HeldProcess, Target};
+use tidegate_terms::{Config, RawTerms};
+
+use crate::errors::{no_gate, not_found, usage};
+use crate::ext::feasible::capped_groups;
+use crate::gates::budget::check_room;
+use crate::gates::{Attachment, Gate, Record};
+use crate::runtime::Runtime;
+use crate::runtime::attach::{agree, attach, move_to};
+use crate::runtime::check::{check_feasible, check_nested, check_not_own};
+
+/// What is asked for.
+pub(crate) struct AskedGate {
+    /// Of what.
+    pub target: Target,
+    /// The process, held since the caller's rights were looked at.
+    pub held: Option<HeldProcess>,
+    /// Where the unit is, for one.
+    pub of_unit: Option<GroupPath>,
+    /// The terms of `set`.
+    pub raw: RawTerms,
+    /// The rule that gives it terms below those.
+    pub rule: Option<String>,
+    /// Whose work it is.
+    pub uid: u32,
+    /// Terms that are set with privilege.
+    pub by_admin: BTreeSet<String>,
+    /// Whose budget it counts in.
+    pub charged_to: u32,
+}
+
+/// Makes the gate, or leaves the machine as it was.
+pub(crate) fn make(
+    runtime: &Runtime,
+    config: &Config,
+    gates: &[Gate],
+    asked: AskedGate,
+) -> Result<Gate, ApiError> {
+    let AskedGate {
+        target,
+        held,
+        of_unit,
+        raw,
+        rule,
+        uid,
+        by_admin,
+        charged_to: user,
+    } = asked;
+    let kernel = &runtime.kernel;
+    let unread = runtime.unread_names();
+    let taken =
+        |name: &str| unread.contains(name) || gates.iter().any(|gate| gate.record.name == name);
+    let (wanted, attachment) = match &target {
+        Target::Pid(pid) => {
+            let held = held.as_ref().ok_or_else(|| no_gate(&target.to_string()))?;
+            let process = held.process.clone();
+            let group = kernel.groups.group_of(*pid).map_err(not_found)?;
+            let attachment = Attachment::Observed {
+                pid: *pid,
+                start_ticks: process.start_ticks,
+                group: group.unwrap_or_else(GroupPath::root),
+            };
+            (process.comm, attachment)
+        }
+        Target::Cgroup(group) => (
+            group.name().to_owned(),
+            Attachment::InPlace {
+                group: group.clone(),
+            },
+        ),
+        Target::Unit(unit) => {
+            let group = of_unit.ok_or_else(|| no_gate(unit.as_str()))?;
+            (unit.stem().to_owned(), Attachment::InPlace { group })
+        }
+        Target::Gate(name) => return Err(no_gate(name.as_str())),
+    };
+    let name = (0..=u32::MAX)
+        .filter(|number| *number != 1)
+        .map(|number| GateName::from_command(&wanted, number))
+        .find(|name| !taken(name.as_str()))
+        .ok_or_else(|| ApiError::new(ErrorKind::Busy, "gate name: all are taken"))?;
+    let record = Record {
+        name: name.to_string(),
+        target: target.to_string(),
+        raw,
+        rule,
+        unread_terms: RawTerms::default(),
+        uid,
+        charged: Some(user).filter(|user| *user != uid),
+        command: Vec::new(),
+        parent: None,
+        made_ns: kernel.clock.now_ns(),
+        attachment: attachment.clone(),
+        notes: Vec::new(),
+        by_admin,
+    };
+    let mut gate = Gate::new(record, config).map_err(usage)?;
+    if gate.is_limited() {
+        check_limitable(runtime, gates, &target.to_string(), &attachment)?;
+    }
+    let in_side_root =
+        matches!(target, Target::Pid(_)) && kernel.groups.version() == CgroupVersion::V1;
+    let moves = gate.is_limited() && !in_side_root;
+    let settings = &runtime.settings;
+    check_room(gates, (user, moves), &kernel.side_root(), settings)?;
+    check_feasible(runtime, &gate)?;
+    let capped = capped_groups(gates, &gate.record.name);
+    check_nested(runtime, &gate, &attachment, &capped)?;
+    attach(runtime, &mut gate, attachment, held)?;
+    Ok(gate)
+}
+
+/// Refuses to make side work of the agent itself, and of groups of which one lies in the other: their use would count
+/// twice.
+pub(crate) fn check_limitable(
+    runtime: &Runtime,
+    gates: &[Gate],
+    target: &str,
+    attachment: &Attachment,
+) -> Result<(), ApiError> {
+    check_not_own(&runtime.kernel, &runtime.control_loop, target, attachment)?;
+    let Attachment::InPlace { group } = attachment else {
+        return Ok(());
+    };
+    let overlaps = |gate: &&Gate| {
+        let other = gate.record.attachment.group();
+        gate.is_limited() && (group.is_within(other) || other.is_within(group))
+    };
+    match gates.iter().find(overlaps) {
+        None => Ok(()),
+        Some(gate) => Err(ApiError::new(
+            ErrorKind::Usage,
+            format!(
+                "{target}: it overlaps with gate {} ({}), which is side work already",
+                gate.record.name,
+                gate.record.attachment.group()
+            ),
+        )
+        .with_mend("unset that first")),
+    }
+}
+
+/// The gate has these terms from here on, or machine and gate stay as they were.
+pub(crate) fn change_to(
+    runtime: &Runtime,
+    gates: &mut [Gate],
+    index: usize,
+    changed: Gate,
+) -> Result<(), ApiError> {
+    let capped = capped_groups(gates, &gates[index].record.name);
+    let gate = &mut gates[index];
+    if changed.terms.tolerance.value != gate.terms.tolerance.value
+        || changed.own_limit() != gate.own_limit()
+        || changed.class() != gate.class()
+    {
+        check_feasible(runtime, &changed)?;
+    }
+    check_nested(runtime, &changed, &gate.record.attachment, &capped)?;
+    if changed.class() == gate.class() {
+        return agree(runtime, gate, changed);
+    }
+    if matches!(gate.record.attachment, Attachment::Owned { .. }) {
+        let detail = format!(
+            "class: gate {}: the class of a running command cannot change",
+            gate.record.name
+        );
+        return Err(ApiError::new(ErrorKind::Usage, detail)
+            .with_mend(format!("start it again with --{}", changed.class())));
+    }
+    let mut again = changed;
+    move_to(runtime, gate, &mut again)?;
+    *gate = again;
+    Ok(())
+}
