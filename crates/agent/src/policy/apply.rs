@@ -1,5 +1,6 @@
 //! Putting texts in force, all or nothing, and going back.
 
+use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 
 use tidegate_api::{
@@ -8,7 +9,7 @@ use tidegate_api::{
 use tidegate_knobs::sync::lock;
 use tidegate_terms::policy::Mode;
 use tidegate_terms::{Config, ConfigErrors};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::agent::Agent;
 use crate::errors::internal;
@@ -19,6 +20,7 @@ use crate::policy::find::{Finder, Match};
 use crate::policy::keeper::{self, KeptPolicy, PolicyState, Texts};
 use crate::policy::reconcile::reconcile;
 use crate::policy::rehearse::Rehearsal;
+use crate::runtime::Runtime;
 use crate::runtime::publish::publish;
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -225,8 +227,12 @@ fn put_in_force(
     let old = agent.gates.config();
     // It is written down first: an agent that dies half way is followed by one that goes on with it.
     keep(agent, &config, &kept)?;
+    let rehearsed = rehearsed(runtime, &gates, &config, &matches);
+    runtime.journal().forget_later();
     let changed = reconcile(runtime, &mut gates, &config, &matches)
         .and_then(|changes| publish(runtime, &gates).map(|()| changes));
+    let is_made = |name: &str| gates.iter().any(|gate| gate.record.name == name);
+    runtime.journal().store_forgotten(rehearsed, is_made);
     let changes = match changed {
         Ok(changes) => changes,
         Err(error) => {
@@ -246,6 +252,19 @@ fn put_in_force(
         gates: changes,
         observed,
         ..PolicyChangeView::default()
+    })
+}
+
+/// What is about to be done, done in memory first and written down at once. Where that fails, each change is written down by itself, and
+/// the machine says what is wrong.
+fn rehearsed(runtime: &Runtime, gates: &[Gate], config: &Config, matches: &[Match]) -> Range<u64> {
+    let recorded = Rehearsal::new(runtime, gates).and_then(|rehearsal| {
+        rehearsal.change(gates, config, matches)?;
+        rehearsal.record_in(runtime)
+    });
+    recorded.unwrap_or_else(|why| {
+        debug!("policy: not rehearsed: {why}");
+        0..0
     })
 }
 

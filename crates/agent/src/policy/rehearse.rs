@@ -2,6 +2,7 @@
 //! it is and written in memory alone. So what `diff` shows is what `apply` would do.
 
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use tidegate_api::{ApiError, ObservedView, PolicyChangeView};
@@ -34,6 +35,8 @@ pub(crate) struct Rehearsal {
     runtime: Runtime,
     files: Arc<RecordingFs>,
     dir: RunDir,
+    /// The number of the first entry of its own in its journal.
+    first_id: u64,
 }
 
 /// Counts nothing: no step is made in a rehearsal.
@@ -76,7 +79,8 @@ impl Rehearsal {
         dir.make().map_err(internal)?;
         {
             // A write of the loop is under the journal's lock, so that the copies are of one moment.
-            let _journal = of.journal();
+            let mut journal = of.journal();
+            journal.store_forgotten(0..0, |_| true);
             for file in [ledger::FILE, ledger::MOVING_FILE] {
                 match std::fs::copy(real.run_dir.dir().join(file), own.join(file)) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -89,7 +93,9 @@ impl Rehearsal {
         let files = Arc::new(RecordingFs::new(Arc::clone(&real.fs), &own));
         let fs: Arc<dyn tidegate_kfs::KernelFs> = files.clone();
         let groups = Arc::new(Groups::new(Arc::clone(&fs), &real.machine));
-        let (journal, _) = Journal::open(&own, Arc::clone(&groups)).map_err(internal)?;
+        let (mut journal, _) = Journal::open(&own, Arc::clone(&groups)).map_err(internal)?;
+        journal.keep_in_memory();
+        let first_id = journal.next_id();
         let cpus = of.control().online_cpus();
         let control = Control::new(Box::new(NoSensor(cpus)), demand(gates.iter(), &of.settings));
         let lease = Lease::open(&dir.lease()).map_err(internal)?;
@@ -125,7 +131,15 @@ impl Rehearsal {
             runtime,
             files,
             dir,
+            first_id,
         })
+    }
+
+    /// Writes down in `of`'s journal, at once, what was written down here one by one; the numbers of the new entries.
+    pub fn record_in(&self, of: &Runtime) -> Result<Range<u64>, ApiError> {
+        let rehearsed = self.runtime.journal();
+        let recorded = of.journal().record_rehearsed(&rehearsed, self.first_id);
+        recorded.map_err(internal)
     }
 
     /// What the policy would change.

@@ -5,6 +5,7 @@
 //! needs no fsync). A limit that moves several times a second has its newest two values in `ledger.moving` ([`Moving`]).
 //! Entries of another boot mean nothing: cgroups do not survive a boot.
 
+mod batch;
 mod entries;
 mod entry;
 mod moving;
@@ -16,6 +17,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use batch::StoreWhen;
 use entries::Entries;
 use stored::{Stored, Unread};
 
@@ -89,6 +91,7 @@ pub struct Ledger {
     /// Another version's, for that version to undo.
     unread: Vec<Unread>,
     moving: Moving,
+    store_when: StoreWhen,
 }
 
 /// Nanoseconds since boot, suspend included.
@@ -119,6 +122,7 @@ impl Ledger {
             entries: Entries::default(),
             unread: Vec::new(),
             moving,
+            store_when: StoreWhen::default(),
         };
         let mut report = OpenReport::default();
         match ledger.load(&mut report)? {
@@ -313,9 +317,12 @@ impl Ledger {
     pub fn forget(&mut self, forgotten: impl Fn(&Entry) -> bool) -> Result<usize, LedgerError> {
         let count = self.entries.forget(forgotten);
         if count > 0 {
+            if self.store_when == StoreWhen::ForgottenLater {
+                return Ok(count);
+            }
             self.store()?;
-            // Only now: an entry that is still in the file must have its slot, or its limit could not be told for ours.
-            self.moving.retain(|id| self.has(id));
+            // Only now.
+            self.let_slots_go();
         }
         Ok(count)
     }
@@ -368,6 +375,9 @@ impl Ledger {
     }
 
     fn store(&self) -> Result<(), LedgerError> {
+        if self.store_when == StoreWhen::Never {
+            return Ok(());
+        }
         let text = stored::written(&self.boot_id, self.next_id, self.entries(), &self.unread);
         self.fs
             .replace(&self.path, &text)
