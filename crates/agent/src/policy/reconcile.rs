@@ -1,6 +1,6 @@
 //! Making gates agree with rules: what matches gets the rule's terms, what no rule matches any more loses them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use tidegate_api::{ApiError, ErrorKind, GateChangeView};
 use tidegate_knobs::target::{HeldProcess, Target};
@@ -26,8 +26,30 @@ pub(crate) fn reconcile(
     matches: &[Match],
 ) -> Result<Vec<GateChangeView>, ApiError> {
     let mut changes = Vec::new();
-    for one in matches {
-        changes.extend(apply(runtime, gates, config, one)?);
+    let at = gates.iter().enumerate();
+    let mut at: HashMap<String, usize> = at
+        .map(|(index, gate)| (gate.record.target.clone(), index))
+        .collect();
+    for one in matches.iter().filter(|one| is_enforced(config, one)) {
+        let target = one.target.to_string();
+        match at.get(&target) {
+            Some(index) => {
+                changes.extend(give(
+                    runtime,
+                    gates,
+                    config,
+                    *index,
+                    Some(one.rule.clone()),
+                )?);
+            }
+            None => {
+                let made = make_gate(runtime, gates, config, one)?;
+                if made.is_some() {
+                    at.insert(target, gates.len() - 1);
+                }
+                changes.extend(made);
+            }
+        }
     }
     let wanted: BTreeSet<String> = matches
         .iter()
@@ -61,9 +83,19 @@ pub(crate) fn apply(
     if !is_enforced(config, one) {
         return Ok(None);
     }
-    if let Ok(index) = find_in(gates, &one.target.to_string()) {
-        return give(runtime, gates, config, index, Some(one.rule.clone()));
+    match find_in(gates, &one.target.to_string()) {
+        Ok(index) => give(runtime, gates, config, index, Some(one.rule.clone())),
+        Err(_) => make_gate(runtime, gates, config, one),
     }
+}
+
+/// A gate for a group or process that has none.
+fn make_gate(
+    runtime: &Runtime,
+    gates: &mut Vec<Gate>,
+    config: &Config,
+    one: &Match,
+) -> Result<Option<GateChangeView>, ApiError> {
     let (held, uid) = match &one.target {
         Target::Pid(pid) => {
             // Work in a gate has its terms already, by whatever way it came there.

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_kfs::KernelFs;
-use tidegate_knobs::group::GroupPath;
 
 use crate::control_loop::ControlLoop;
 use crate::ext::feasible::{self, Infeasible, is_capped};
@@ -70,7 +69,7 @@ pub(crate) fn check_nested(
     runtime: &Runtime,
     gate: &Gate,
     attachment: &Attachment,
-    capped: &[GroupPath],
+    gates: &[Gate],
 ) -> Result<(), ApiError> {
     if !runtime.ext.is_wanted()
         || !is_capped(gate)
@@ -78,7 +77,8 @@ pub(crate) fn check_nested(
     {
         return Ok(());
     }
-    feasible::nested_caps(attachment.group(), capped).map_err(|why| {
+    let capped = feasible::capped_groups(gates, &gate.record.name);
+    feasible::nested_caps(attachment.group(), &capped).map_err(|why| {
         ApiError::new(
             ErrorKind::Usage,
             format!("engine ext: gate {}: {why}", gate.record.name),

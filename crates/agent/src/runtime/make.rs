@@ -9,7 +9,6 @@ use tidegate_knobs::target::{GateName, HeldProcess, Target};
 use tidegate_terms::{Config, RawTerms};
 
 use crate::errors::{no_gate, not_found, usage};
-use crate::ext::feasible::capped_groups;
 use crate::gates::budget::check_room;
 use crate::gates::{Attachment, Gate, Record};
 use crate::runtime::Runtime;
@@ -111,8 +110,7 @@ pub(crate) fn make(
     let settings = &runtime.settings;
     check_room(gates, (user, moves), &kernel.side_root(), settings)?;
     check_feasible(runtime, &gate)?;
-    let capped = capped_groups(gates, &gate.record.name);
-    check_nested(runtime, &gate, &attachment, &capped)?;
+    check_nested(runtime, &gate, &attachment, gates)?;
     attach(runtime, &mut gate, attachment, held)?;
     Ok(gate)
 }
@@ -154,15 +152,15 @@ pub(crate) fn change_to(
     index: usize,
     changed: Gate,
 ) -> Result<(), ApiError> {
-    let capped = capped_groups(gates, &gates[index].record.name);
-    let gate = &mut gates[index];
+    let gate = &gates[index];
     if changed.terms.tolerance.value != gate.terms.tolerance.value
         || changed.own_limit() != gate.own_limit()
         || changed.class() != gate.class()
     {
         check_feasible(runtime, &changed)?;
     }
-    check_nested(runtime, &changed, &gate.record.attachment, &capped)?;
+    check_nested(runtime, &changed, &gate.record.attachment, gates)?;
+    let gate = &mut gates[index];
     if changed.class() == gate.class() {
         return agree(runtime, gate, changed);
     }

@@ -1,5 +1,7 @@
 //! Telling the loop, the guardian, the scheduler and the next agent what the gates are now.
 
+use std::collections::HashMap;
+
 use tidegate_api::ApiError;
 use tidegate_knobs::control::QuotaTarget;
 use tidegate_knobs::sync::lock;
@@ -18,10 +20,9 @@ pub(crate) fn publish(runtime: &Runtime, gates: &[Gate]) -> Result<(), ApiError>
     let kernel = &runtime.kernel;
     let demand = demand_of(runtime, gates);
     let floor = runtime.control_loop.floor(&demand);
-    let own_of = |name: &str| {
-        let gate = gates.iter().find(|gate| gate.record.name == name);
-        gate.and_then(Gate::own_limit)
-    };
+    let by_name = gates.iter().map(|gate| (gate.record.name.as_str(), gate));
+    let by_name: HashMap<&str, &Gate> = by_name.collect();
+    let own_of = |name: &str| by_name.get(name).and_then(|gate| gate.own_limit());
     runtime.journal().set_floor(floor, own_of);
     let root = kernel.side_root();
     let mut side = Vec::new();

@@ -130,7 +130,7 @@ impl Journal {
     /// The latency hint of a gate.
     pub fn latency_of(&self, gate: &str) -> Option<Entry> {
         let of_gate =
-            |entry: &&Entry| entry.gate == gate && matches!(entry.change, Change::Latency(_));
+            |entry: &&Entry| matches!(entry.change, Change::Latency(_)) && entry.gate == gate;
         self.ledger.entries().iter().find(of_gate).cloned()
     }
 

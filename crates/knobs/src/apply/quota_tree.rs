@@ -5,6 +5,8 @@
 //! gate's own quota, or one that side work gave to a group that it made): a group without a quota has its parent's, which is
 //! the lower one just then. When the parent's rises again, the child gets its own back. So on v1, too, the least holds.
 
+use std::ops::Bound;
+
 use super::journal::{Journal, JournalError};
 use super::own_quota::{OwnQuota, lifted};
 use crate::bandwidth::Bandwidth;
@@ -145,11 +147,10 @@ impl Journal {
         if self.groups.version() != CgroupVersion::V1 {
             return u128::MAX;
         }
-        let above = self.ledger.entries().iter().filter(|entry| {
-            entry.change.is_bandwidth() && entry.group != *group && group.is_within(&entry.group)
-        });
+        let above = std::iter::successors(group.parent(), GroupPath::parent);
         above
-            .filter_map(|entry| self.groups.bandwidth(&entry.group).ok())
+            .filter(|above| self.limits(above))
+            .filter_map(|above| self.groups.bandwidth(&above).ok())
             .map(|bandwidth| bandwidth.ratio())
             .min()
             .unwrap_or(u128::MAX)
@@ -184,7 +185,13 @@ impl Journal {
             let stands = !quota.lifted && quota.own.ratio() > low;
             (stands && group != root && group.is_within(root)).then(|| (group.clone(), quota.own))
         };
-        let due: Vec<_> = self.quota_tree.iter().filter_map(in_the_way).collect();
+        // Those within begin with the same letters, and so stand side by side.
+        let from = (Bound::Excluded(root), Bound::Unbounded);
+        let begins = |(group, _): &(&GroupPath, &OwnQuota)| {
+            root.is_root() || group.as_str().starts_with(root.as_str())
+        };
+        let near = self.quota_tree.range::<GroupPath, _>(from);
+        let due: Vec<_> = near.take_while(begins).filter_map(in_the_way).collect();
         for (group, own) in due {
             // Main does not wait for a full /run: then a restore may leave the group without a limit alone.
             if let Err(error) = self.note_lifted(&group, &own) {

@@ -59,11 +59,9 @@ pub(crate) fn withdraw_bandwidth(runtime: &Runtime, gate: &Gate) -> Vec<String> 
     let ours = |entry: &tidegate_knobs::ledger::Entry| {
         entry.group == group && matches!(entry.change, Change::Bandwidth { .. })
     };
-    let journal = runtime.journal();
-    if !journal.entries().iter().any(&ours) {
+    if !runtime.journal().limits(&group) {
         return Vec::new();
     }
-    drop(journal);
     unmark(&runtime.ext, kernel, &group);
     let mut journal = runtime.journal();
     let left = journal.restore_lines(ours);
