@@ -10,7 +10,7 @@
 //! | `GET /v1/gates` | | `[`[`GateView`]`]` |
 //! | `GET /v1/explain?target=T` | | [`ExplainView`] |
 //! | `GET /v1/events?since=N` | | [`EventsView`] |
-//! | `GET /metrics` | | OpenMetrics text |
+//! | `GET /metrics` | | OpenMetrics text; Prometheus text where `Accept` names `text/plain` and not OpenMetrics |
 //! | `POST /v1/stop` | | [`Done`] |
 //!
 //! A failed call has a 4xx or 5xx status and an [`ApiError`] as `application/problem+json`. CPU amounts are in CPUs

@@ -9,6 +9,7 @@ pub mod guardian;
 pub mod lab;
 pub mod lab_worker;
 pub mod man;
+pub mod metrics;
 pub mod objective;
 pub mod repair;
 pub mod run;
@@ -47,6 +48,7 @@ pub enum Cmd {
     Status(status::Args),
     Explain(explain::Args),
     Events(events::Args),
+    Metrics(metrics::Args),
     Doctor(doctor::Args),
     Lab(lab::Args),
     Sim(sim::Args),
@@ -78,6 +80,7 @@ pub fn dispatch(command: Option<Cmd>) -> Result<Exit, Failure> {
         Some(Cmd::Status(args)) => status::main(&args),
         Some(Cmd::Explain(args)) => explain::main(&args),
         Some(Cmd::Events(args)) => events::main(&args),
+        Some(Cmd::Metrics(args)) => metrics::main(&args),
         Some(Cmd::Doctor(args)) => doctor::main(&args),
         Some(Cmd::Lab(args)) => lab::main(&args),
         Some(Cmd::Sim(args)) => sim::main(&args),
