@@ -3,19 +3,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::common::{Instance, cpu_mount, describe, wait_for};
+use crate::common::{Instance, OtherGroup, describe, wait_for};
 use crate::support_prometheus::{
     Prometheus, dashboard_queries, fetch, free_port, packaging, program,
 };
-
-/// Another program's group.
-struct Group(PathBuf);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
 
 #[test]
 fn a_prometheus_scrapes_what_status_tells_and_alerts() {
@@ -45,7 +36,7 @@ fn a_prometheus_scrapes_what_status_tells_and_alerts() {
     wait_for("a scrape", || {
         prometheus.value("up{job=\"tidegate\"}") == Some(1.0)
     });
-    let (_group, group_name) = provoke(&instance, &prometheus);
+    let group = provoke(&instance, &prometheus);
     wait_for("the gate's CPU", || {
         let used =
             prometheus.value("tidegate_gate_cpu_seconds_total{gate=\"burn\",class=\"side\"}");
@@ -73,11 +64,11 @@ fn a_prometheus_scrapes_what_status_tells_and_alerts() {
     for silent in ["ExtOff", "PolicyRejected", "SideStarved"] {
         assert!(!firing.iter().any(|one| one == silent), "{firing:?}");
     }
-    instance.ok(&["unset", &format!("cgroup:/{group_name}")]);
+    instance.ok(&["unset", &group.target()]);
 }
 
 /// Writes over a limit from outside, and kills the guardian as often as GuardianGone takes for more than an accident.
-fn provoke(instance: &Instance, prometheus: &Prometheus) -> (Group, String) {
+fn provoke(instance: &Instance, prometheus: &Prometheus) -> OtherGroup {
     let count = |kind: &str| prometheus.value(&format!("tidegate_events_total{{kind=\"{kind}\"}}"));
     // An increase needs a sample from before.
     wait_for("the counts before", || {
@@ -89,18 +80,10 @@ fn provoke(instance: &Instance, prometheus: &Prometheus) -> (Group, String) {
         !firing.iter().any(|one| early.contains(&one.as_str())),
         "{firing:?}"
     );
-    let (mount, v1) = cpu_mount();
-    let name = format!("other-{}", instance.prefix());
-    let group = Group(mount.join(&name));
-    std::fs::create_dir(&group.0).unwrap();
-    instance.ok(&["set", &format!("cgroup:/{name}"), "class=side"]);
-    let (file, theirs) = match v1 {
-        true => ("cpu.cfs_quota_us", "70000"),
-        false => ("cpu.max", "70000 100000"),
-    };
+    let group = OtherGroup::of_side(instance);
     let mut killed = Vec::new();
     wait_for("an outside write and three new guardians", || {
-        std::fs::write(group.0.join(file), theirs).unwrap();
+        group.write_quota();
         let status = instance.json(&["status"]);
         let guardian = status["guardian_pid"].as_u64();
         if let Some(pid) = guardian.filter(|pid| killed.len() < 3 && !killed.contains(pid)) {
@@ -112,7 +95,7 @@ fn provoke(instance: &Instance, prometheus: &Prometheus) -> (Group, String) {
         events["outside_write"].as_u64() >= Some(1)
             && events["guardian.replaced"].as_u64() >= Some(3)
     });
-    (group, name)
+    group
 }
 
 /// What node_exporter would read.
