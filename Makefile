@@ -61,19 +61,21 @@ bench-sim: setup ## What an event of the simulator costs, 2 to 1024 CPUs (writes
 docs: ## Write docs/man from the command line's definitions
 	cargo run --quiet --package tidegate -- man --out docs/man
 
-install: ## After make build: the command, man pages, completions, service (PREFIX=/usr/local)
+install: ## After make build: the command, man pages, completions, alert rules, service (PREFIX=/usr/local)
 	@test -x target/release/tidegate || { echo "tidegate: install: nothing is built; run make build first" >&2; exit 1; }
 	install -D -m 755 target/release/tidegate $(DESTDIR)$(PREFIX)/bin/tidegate
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	target/release/tidegate completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tidegate
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/tidegate packaging/prometheus/tidegate.rules.yml packaging/grafana/tidegate.json
 	install -d $(DESTDIR)$(SYSTEMD_UNIT_DIR)
 	sed 's|@PREFIX@|$(PREFIX)|g' packaging/tidegate.service > $(DESTDIR)$(SYSTEMD_UNIT_DIR)/tidegate.service
 
 uninstall: ## Remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/tidegate $(DESTDIR)$(PREFIX)/share/man/man1/tidegate*.1
 	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tidegate
+	rm -f $(DESTDIR)$(PREFIX)/share/tidegate/tidegate.rules.yml $(DESTDIR)$(PREFIX)/share/tidegate/tidegate.json
 	rm -f $(DESTDIR)$(SYSTEMD_UNIT_DIR)/tidegate.service
 
 clean: ## Remove build output

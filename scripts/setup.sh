@@ -79,6 +79,6 @@ fi
 if [ ! -x $PROMETHEUS/usr/bin/prometheus ]; then
 	mkdir -p $PROMETHEUS
 	if ! (cd $PROMETHEUS && apt-get download -qq -o APT::Sandbox::User=root prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb); then
-		say "apt-get could not download prometheus; one test will be skipped"
+		say "apt-get could not download prometheus; its tests will be skipped"
 	fi
 fi

@@ -20,6 +20,7 @@ use tidegate_api::{
 };
 use tokio::net::UnixStream;
 
+use crate::metrics::Format;
 use crate::paths::{RunDir, open_lock};
 use crate::process::liveness::{agent_lives, next_agent_lives};
 use crate::process::program::own_program;
@@ -156,6 +157,13 @@ impl Client {
         self.call(Method::POST, "/v1/policy/rollback", None::<&()>)
     }
 
+    /// The figures as text, as a scrape gets them.
+    pub fn metrics(&self, format: Format) -> Result<String, ApiError> {
+        let path = "/metrics";
+        let bytes = self.ask(Method::GET, path, format.media_type(), Vec::new())?;
+        String::from_utf8(bytes.into()).map_err(|error| internal(path, &error.to_string()))
+    }
+
     /// Ends the agent: everything that is still its own is restored.
     pub fn stop(&self) -> Result<Done, ApiError> {
         self.call(Method::POST, "/v1/stop", None::<&()>)
@@ -182,19 +190,28 @@ impl Client {
         path: &str,
         body: Option<&B>,
     ) -> Result<R, ApiError> {
-        let internal =
-            |what: &str| ApiError::new(ErrorKind::Internal, format!("agent: {path}: {what}"));
-        let payload = match body {
-            Some(body) => serde_json::to_vec(body).map_err(|error| internal(&error.to_string()))?,
-            None => Vec::new(),
-        };
+        let failed = |error: serde_json::Error| internal(path, &error.to_string());
+        let payload = body.map_or(Ok(Vec::new()), serde_json::to_vec);
+        let bytes = self.ask(method, path, JSON, payload.map_err(failed)?)?;
+        serde_json::from_slice(&bytes).map_err(failed)
+    }
+
+    /// The body of the answer to a call that succeeded.
+    fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        accept: &str,
+        payload: Vec<u8>,
+    ) -> Result<Bytes, ApiError> {
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header("host", "tidegate")
-            .header("content-type", "application/json")
+            .header("accept", accept)
+            .header("content-type", JSON)
             .body(Full::new(Bytes::from(payload)))
-            .map_err(|error| internal(&error.to_string()))?;
+            .map_err(|error| internal(path, &error.to_string()))?;
         let exchange = async {
             let answer = exchange(self.run_dir.socket(), request);
             patiently(answer, CALL_PATIENCE).await.ok_or_else(|| {
@@ -210,13 +227,19 @@ impl Client {
             ApiError::new(ErrorKind::Unreachable, format!("agent: {path}: {why}"))
         })?;
         if status.is_success() {
-            return serde_json::from_slice(&bytes).map_err(|error| internal(&error.to_string()));
+            return Ok(bytes);
         }
         Err(serde_json::from_slice(&bytes).unwrap_or_else(|_| {
             let body = String::from_utf8_lossy(&bytes);
-            internal(&format!("HTTP {status}: {body}"))
+            internal(path, &format!("HTTP {status}: {body}"))
         }))
     }
+}
+
+const JSON: &str = "application/json";
+
+fn internal(path: &str, what: &str) -> ApiError {
+    ApiError::new(ErrorKind::Internal, format!("agent: {path}: {what}"))
 }
 
 /// Waits for an answer for this many polls, so long each; `None` when there was none. Polls are counted, not time: `run` waits

@@ -27,7 +27,7 @@ pub mod fuzz;
 mod gates;
 mod kernel;
 mod lifecycle;
-mod metrics;
+pub mod metrics;
 pub mod paths;
 pub mod peer;
 mod policy;

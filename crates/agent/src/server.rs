@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{RawQuery, State};
-use axum::http::{Method, Uri};
+use axum::http::{HeaderMap, Method, Uri};
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -144,8 +144,8 @@ async fn rollback(call: Call) -> Answer<PolicyChangeView> {
     rules::rollback(&call.agent, call.peer()?).map(Json)
 }
 
-async fn metrics(call: Call) -> Result<impl IntoResponse, ApiError> {
-    scrape::text_of(&status_for(&call.agent, call.peer.as_ref())?)
+async fn metrics(call: Call, headers: HeaderMap) -> Result<impl IntoResponse, ApiError> {
+    scrape::text_of(&status_for(&call.agent, call.peer.as_ref())?, &headers)
 }
 
 async fn unknown(method: Method, uri: Uri) -> ApiError {

@@ -15,7 +15,7 @@
 //! | `POST /v1/policy/apply` | [`ApplyRequest`] | [`PolicyChangeView`] |
 //! | `POST /v1/policy/confirm` | | [`Done`] |
 //! | `POST /v1/policy/rollback` | | [`PolicyChangeView`] |
-//! | `GET /metrics` | | OpenMetrics text |
+//! | `GET /metrics` | | OpenMetrics text; Prometheus text where `Accept` names `text/plain` and not OpenMetrics |
 //! | `POST /v1/stop` | | [`Done`] |
 //!
 //! A failed call has a 4xx or 5xx status and an [`ApiError`] as `application/problem+json`. CPU amounts are in CPUs

@@ -59,17 +59,23 @@ pub(super) fn gates(status: &StatusView) -> Vec<Family> {
         labels.push(("cgroup", gate.cgroup.clone()));
         labels
     };
-    let used = ("gate_cpu_seconds", "CPU that its group has used");
-    let periods = ("gate_periods", "Periods of the quota on it in which it ran");
+    let used = (
+        "gate_cpu_seconds",
+        "CPU that the group of the gate has used",
+    );
+    let periods = (
+        "gate_periods",
+        "Periods of its quota (or of the one on all side work) in which the gate ran",
+    );
     let throttled = (
         "gate_throttled_periods",
-        "Of those, the ones that ended in throttling",
+        "Of those periods, the ones that ended in throttling",
     );
     let throttled_for = (
         "gate_throttled_seconds",
-        "How long it was throttled, added up over CPUs",
+        "How long the gate was throttled, added up over CPUs",
     );
-    let burst = ("gate_burst_seconds", "Saved quota that it used");
+    let burst = ("gate_burst_seconds", "Saved quota that the gate used");
     vec![
         info(
             "gate_info",
@@ -81,7 +87,7 @@ pub(super) fn gates(status: &StatusView) -> Vec<Family> {
             ("gate_cpus", "CPUs used over the last second"),
             |gate| gate.usage_cpus,
         ),
-        gauges(all, ("gate_processes", "Processes in it"), |gate| {
+        gauges(all, ("gate_processes", "Processes in the gate"), |gate| {
             gate.processes as f64
         }),
         counters(gates, used, |gate| gate.used_seconds),

@@ -2,12 +2,16 @@
 //! or a command.
 
 mod gates;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet, prometheus_text, text,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -16,8 +20,47 @@ use tidegate_api::{HistogramView, StatusView};
 
 use gates::gates;
 
-/// The media type.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// Before each name.
+const PREFIX: &str = "tidegate";
+
+const OPEN_METRICS: &str = "application/openmetrics-text";
+const PROMETHEUS: &str = "text/plain";
+
+/// How the figures are written down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// OpenMetrics 1.0.
+    #[default]
+    OpenMetrics,
+    /// Prometheus text 0.0.4: what node_exporter reads from a file.
+    Prometheus,
+}
+
+impl Format {
+    /// What a caller with this `Accept` header gets: OpenMetrics, unless it names plain text alone.
+    pub fn accepted(accept: &str) -> Self {
+        match accept.contains(PROMETHEUS) && !accept.contains(OPEN_METRICS) {
+            true => Self::Prometheus,
+            false => Self::OpenMetrics,
+        }
+    }
+
+    /// The `Accept` header that asks for it.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => OPEN_METRICS,
+            Self::Prometheus => PROMETHEUS,
+        }
+    }
+
+    /// The `Content-Type` header of the answer.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => prometheus_text::CONTENT_TYPE,
+        }
+    }
+}
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -25,7 +68,7 @@ type Labels = Vec<(&'static str, String)>;
 enum Values {
     Gauge(Vec<(Labels, f64)>),
     Counter(Vec<(Labels, f64)>),
-    Histogram(HistogramView),
+    Histogram(Vec<(Labels, HistogramView)>),
 }
 
 /// One metric.
@@ -33,6 +76,23 @@ struct Family {
     name: &'static str,
     help: &'static str,
     values: Values,
+}
+
+impl Family {
+    fn kind(&self) -> MetricType {
+        match &self.values {
+            Values::Gauge(_) => MetricType::Gauge,
+            Values::Counter(_) => MetricType::Counter,
+            Values::Histogram(_) => MetricType::Histogram,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match &self.values {
+            Values::Gauge(samples) | Values::Counter(samples) => samples.is_empty(),
+            Values::Histogram(samples) => samples.is_empty(),
+        }
+    }
 }
 
 fn gauge(name: &'static str, help: &'static str, value: impl Into<Option<f64>>) -> Family {
@@ -77,6 +137,14 @@ fn info(name: &'static str, help: &'static str, labels: Vec<Labels>) -> Family {
         help,
         values: Values::Gauge(samples.collect()),
     }
+}
+
+/// One histogram a class.
+fn by_class(histograms: &BTreeMap<String, HistogramView>) -> Vec<(Labels, HistogramView)> {
+    let of_class = |(class, histogram): (&String, &HistogramView)| {
+        (vec![("class", class.clone())], histogram.clone())
+    };
+    histograms.iter().map(of_class).collect()
 }
 
 fn ratio(pct: f64) -> f64 {
@@ -124,6 +192,7 @@ fn machine(status: &StatusView) -> Vec<Family> {
             "Side work over the last second",
             status.side_cpus,
         ),
+        gauge("idle_cpus", "Idle over the last second", status.idle_cpus),
         gauge(
             "side_allowance_cpus",
             "What side work may use",
@@ -154,7 +223,16 @@ fn machine(status: &StatusView) -> Vec<Family> {
             "Everything but side work and idle, while anything is limited",
             totals.main_cpu_seconds,
         ),
+        Family {
+            name: "run_delay_seconds",
+            help: "How long tasks of main gates (main) and without a gate (neutral) waited to run; with BPF sensing",
+            values: Values::Histogram(by_class(&totals.run_delay)),
+        },
     ]
+}
+
+fn agent_up(up: f64) -> Family {
+    gauge("agent_up", "1 while the agent answers", up)
 }
 
 /// The agent itself.
@@ -168,7 +246,7 @@ fn agent(status: &StatusView) -> Vec<Family> {
         ("mode", status.mode.clone()),
     ];
     vec![
-        gauge("agent_up", "1 while the agent answers", 1.0),
+        agent_up(1.0),
         info(
             "agent_info",
             "Version, engine in force and sensing",
@@ -220,7 +298,7 @@ fn control_loop(status: &StatusView) -> Vec<Family> {
         Family {
             name: "agent_step_lateness_seconds",
             help: "How late steps of the control loop began",
-            values: Values::Histogram(totals.step_lateness.clone()),
+            values: Values::Histogram(vec![(Labels::new(), totals.step_lateness.clone())]),
         },
         counter(
             "unusable_samples",
@@ -249,13 +327,10 @@ impl Collector for Families {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for family in &self.0 {
             let Family { name, help, .. } = family;
-            let kind = match &family.values {
-                Values::Gauge(samples) | Values::Counter(samples) if samples.is_empty() => continue,
-                Values::Gauge(_) => MetricType::Gauge,
-                Values::Counter(_) => MetricType::Counter,
-                Values::Histogram(_) => MetricType::Histogram,
-            };
-            let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+            if family.is_empty() {
+                continue;
+            }
+            let mut metric = encoder.encode_descriptor(name, help, None, family.kind())?;
             match &family.values {
                 Values::Gauge(samples) => {
                     for (labels, value) in samples {
@@ -267,21 +342,10 @@ impl Collector for Families {
                         ConstCounter::new(*value).encode(metric.encode_family(labels)?)?;
                     }
                 }
-                Values::Histogram(histogram) => {
-                    let mut below = 0;
-                    // The library adds up itself, and wants the last bound without end.
-                    let mut buckets: Vec<(f64, u64)> = Vec::new();
-                    for (bound, count) in &histogram.buckets {
-                        buckets.push((*bound, count.saturating_sub(below)));
-                        below = *count;
+                Values::Histogram(samples) => {
+                    for (labels, histogram) in samples {
+                        encode_histogram(histogram, metric.encode_family(labels)?)?;
                     }
-                    buckets.push((f64::INFINITY, histogram.count.saturating_sub(below)));
-                    metric.encode_histogram::<NoLabelSet>(
-                        histogram.sum_seconds,
-                        histogram.count,
-                        &buckets,
-                        None,
-                    )?;
                 }
             }
         }
@@ -289,83 +353,44 @@ impl Collector for Families {
     }
 }
 
-/// The text that a scrape gets.
-pub fn open_metrics(status: &StatusView) -> String {
+fn encode_histogram(histogram: &HistogramView, mut metric: MetricEncoder<'_>) -> fmt::Result {
+    let mut below = 0;
+    // The library adds up itself, and wants the last bound without end.
+    let mut buckets: Vec<(f64, u64)> = Vec::new();
+    for (bound, count) in &histogram.buckets {
+        buckets.push((*bound, count.saturating_sub(below)));
+        below = *count;
+    }
+    buckets.push((f64::INFINITY, histogram.count.saturating_sub(below)));
+    metric.encode_histogram::<NoLabelSet>(histogram.sum_seconds, histogram.count, &buckets, None)
+}
+
+fn families(status: &StatusView) -> Vec<Family> {
     let mut families = machine(status);
     families.extend(gates(status));
     families.extend(agent(status));
     families.extend(control_loop(status));
-    let mut registry = Registry::with_prefix("tidegate");
+    families
+}
+
+/// The text that a scrape gets.
+pub fn text(status: &StatusView, format: Format) -> String {
+    encode(families(status), format)
+}
+
+/// What a file says while no agent runs: figures of the last one would look like today's.
+pub fn text_without_agent(format: Format) -> String {
+    encode(vec![agent_up(0.0)], format)
+}
+
+fn encode(families: Vec<Family>, format: Format) -> String {
+    let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Families(families)));
     let mut text = String::new();
     // Writing to a string does not fail.
-    let _ = text::encode(&mut text, &registry);
+    let _ = match format {
+        Format::OpenMetrics => text::encode(&mut text, &registry),
+        Format::Prometheus => prometheus_text::encode(&mut text, &registry),
+    };
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use tidegate_api::GateView;
-
-    use super::*;
-
-    fn gate(name: &str, class: &str) -> GateView {
-        GateView {
-            name: name.to_owned(),
-            class: class.to_owned(),
-            command: Some("secret --password x".to_owned()),
-            target: "pid:4711".to_owned(),
-            used_seconds: 1.5,
-            usage_cpus: 0.25,
-            nr_throttled: 2,
-            ..GateView::default()
-        }
-    }
-
-    fn status(gates: Vec<GateView>) -> StatusView {
-        let mut status = StatusView {
-            headroom_pct: 20.0,
-            gates,
-            ..StatusView::default()
-        };
-        status.totals.step_lateness = HistogramView {
-            sum_seconds: 0.5,
-            count: 10,
-            buckets: vec![(0.001, 4), (0.1, 9)],
-        };
-        status.totals.writes.insert("cut".to_owned(), 3);
-        status
-    }
-
-    #[test]
-    fn figures_have_base_units_and_no_command() {
-        let text = open_metrics(&status(vec![gate("a\"b", "side")]));
-        for line in [
-            "# TYPE tidegate_gate_cpu_seconds counter",
-            "tidegate_headroom_asked_ratio 0.2",
-            r#"tidegate_gate_cpu_seconds_total{gate="a\"b",class="side"} 1.5"#,
-            r#"tidegate_gate_throttled_periods_total{gate="a\"b",class="side"} 2.0"#,
-            r#"tidegate_knob_writes_total{reason="cut"} 3.0"#,
-            r#"tidegate_agent_step_lateness_seconds_bucket{le="0.1"} 9"#,
-            r#"tidegate_agent_step_lateness_seconds_bucket{le="+Inf"} 10"#,
-            "# EOF",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
-        }
-        for secret in ["password", "4711"] {
-            assert!(!text.contains(secret), "{text}");
-        }
-        assert!(!text.contains("harm_ratio"), "it is not known");
-    }
-
-    #[test]
-    fn gates_beyond_two_hundred_are_one_without_counters() {
-        let many = (0..250).map(|nth| gate(&format!("g{nth}"), "side"));
-        let text = open_metrics(&status(many.collect()));
-        let series = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
-        assert_eq!(series("tidegate_gate_cpu_seconds_total"), 200);
-        assert_eq!(series("tidegate_gate_cpus"), 201);
-        let others = r#"tidegate_gate_cpus{gate="_other",class="side"} 12.5"#;
-        assert!(text.lines().any(|line| line == others), "{text}");
-    }
 }

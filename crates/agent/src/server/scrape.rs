@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::header::{CONTENT_TYPE, HOST};
+use axum::http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, HeaderName};
 use axum::routing::get;
 use tidegate_api::{ApiError, ErrorKind, StatusView};
@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 
 use super::connection::converse;
 use crate::agent::Agent;
-use crate::metrics::{self, open_metrics};
+use crate::metrics::{self, Format};
 
 /// At once; a scrape takes milliseconds.
 const SCRAPES_MAX: usize = 8;
@@ -27,10 +27,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 type Metrics = Result<([(HeaderName, &'static str); 1], String), ApiError>;
 
-/// The text for a caller that has been admitted.
-pub(super) fn text_of(status: &StatusView) -> Metrics {
-    let head = [(CONTENT_TYPE, metrics::CONTENT_TYPE)];
-    Ok((head, open_metrics(status)))
+/// The text for a caller that has been admitted, in the format that its headers ask for.
+pub(super) fn text_of(status: &StatusView, headers: &HeaderMap) -> Metrics {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Format::accepted(accept.unwrap_or_default());
+    let head = [(CONTENT_TYPE, format.content_type())];
+    Ok((head, metrics::text(status, format)))
 }
 
 /// A page in a browser may send it to an address of this machine under a name of its own; that is refused.
@@ -62,7 +64,7 @@ fn wrong_host(host: &str) -> ApiError {
 async fn scrape(State(agent): State<Arc<Agent>>, headers: HeaderMap) -> Metrics {
     check_host(&headers)?;
     // One status a second serves all of them, however many ask.
-    text_of(&agent.shared())
+    text_of(&agent.shared(), &headers)
 }
 
 /// Listens at `address` until the agent leaves. Where that cannot be, an alert says so: gates matter more.

@@ -1,5 +1,7 @@
 //! What the agent shows: status and gates. Why a gate runs at its present rate is in `explain`.
 
+use std::collections::BTreeMap;
+
 use tidegate_api::{
     GateView, HistogramView, LimitView, LoopView, ObjectiveView, StatusView, TermView, TotalsView,
     WriteView,
@@ -9,6 +11,7 @@ use tidegate_knobs::control::{Allotment, Control, Figure, Protection, Write};
 use tidegate_knobs::cpus::format_list;
 use tidegate_knobs::limit::hard_cap;
 use tidegate_knobs::quota_planner::FREE_UCPU;
+use tidegate_knobs::sense::WaitHistogram;
 use tidegate_knobs::sync::lock;
 use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::View;
@@ -234,8 +237,24 @@ fn totals(control: &Control) -> TotalsView {
             count: late.total(),
             buckets: LATENESS_NS.iter().map(bucket).collect(),
         },
+        run_delay: run_delay(control),
         ..TotalsView::default()
     }
+}
+
+/// How long tasks waited to run, by class.
+fn run_delay(control: &Control) -> BTreeMap<String, HistogramView> {
+    let by_class = control.waits_by_class().into_iter().flatten();
+    let view = |waits: WaitHistogram| HistogramView {
+        sum_seconds: seconds(waits.wait_ns),
+        count: waits.buckets.iter().sum(),
+        buckets: waits
+            .below()
+            .map(|(end_ns, count)| (seconds(end_ns), count))
+            .collect(),
+    };
+    let classes = ["neutral", "main"].map(str::to_owned).into_iter();
+    classes.zip(by_class.map(view)).collect()
 }
 
 /// What the rest of the agent tells of it.

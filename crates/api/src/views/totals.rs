@@ -21,6 +21,9 @@ pub struct TotalsView {
     pub events: BTreeMap<String, u64>,
     /// How late steps of the control loop began.
     pub step_lateness: HistogramView,
+    /// How long tasks waited to run, by class: `main`, and `neutral` for what no gate names. Empty where the sensor cannot tell.
+    #[serde(default)]
+    pub run_delay: BTreeMap<String, HistogramView>,
 }
 
 /// How many values lay at or below each bound.

@@ -1,6 +1,7 @@
 //! Headroom that is found, by harm or for an objective: what the loop is told of it and what it tells.
 
 use super::{Control, Found, Protection};
+use crate::sense::WaitHistogram;
 
 impl Control {
     /// A latency of main, reported from outside.
@@ -11,6 +12,11 @@ impl Control {
     /// What main's run delay asked for on top of the headroom, if it has an objective.
     pub fn protection(&self) -> Option<Protection> {
         self.protect.protection(self.sensor.as_ref())
+    }
+
+    /// How long neutral tasks and main's waited to run since the sensor was opened; `None` where it cannot tell.
+    pub fn waits_by_class(&self) -> Option<[WaitHistogram; 2]> {
+        self.sensor.waits_by_class()
     }
 
     /// The headroom that was found, if it is to be.

@@ -35,7 +35,7 @@ use super::parts::Parts;
 use super::settled::Withheld;
 use super::slots::{CLASSES, Control, IDLE, MAIN, Mapped, NEUTRAL, Reading, SIDE, Slot, Tally};
 use super::steal::StealMeter;
-use super::waits::{WAIT_BUCKETS, Waits};
+use super::waits::{WAIT_BUCKETS, WaitHistogram, Waits};
 use super::{Counters, Group, SenseConfig, SenseError, Sensor};
 use crate::clock::monotonic_ns;
 
@@ -399,12 +399,11 @@ impl Sensor for BpfSensor {
     }
 
     fn wait_buckets(&self) -> Option<[u64; WAIT_BUCKETS]> {
-        let mut sum = [0; WAIT_BUCKETS];
-        for which in self.waiting() {
-            let slots = self.slots.all().iter();
-            slots.for_each(|slot| slot.add_buckets(which, &mut sum));
-        }
-        Some(sum)
+        Some(self.slots.wait_buckets(self.waiting()))
+    }
+
+    fn waits_by_class(&self) -> Option<[WaitHistogram; 2]> {
+        Some([0, 1].map(|which| self.slots.wait_histogram(which)))
     }
 }
 

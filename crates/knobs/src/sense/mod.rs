@@ -66,7 +66,7 @@ pub use bpf::BpfSensor;
 pub use meters::Meters;
 pub use slots::Tally;
 pub use usage::UsageSensor;
-pub use waits::{WAIT_BUCKETS, Waits, percentile_ns};
+pub use waits::{WAIT_BUCKETS, WaitHistogram, Waits, percentile_ns};
 
 /// What a sensor read: cumulative since it was opened, `_ns` of CPU time unless said otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -114,6 +114,10 @@ pub trait Sensor: Send {
     fn set_late_after(&mut self, _late_after_ns: u64) {}
     /// Main's waits since it was opened, by length; None where it cannot tell.
     fn wait_buckets(&self) -> Option<[u64; WAIT_BUCKETS]> {
+        None
+    }
+    /// The waits of neutral tasks and of main's, apart; `None` where it cannot tell.
+    fn waits_by_class(&self) -> Option<[WaitHistogram; 2]> {
         None
     }
     /// Whether it can tell use by CPU; why not.

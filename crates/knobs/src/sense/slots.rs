@@ -7,13 +7,14 @@
 //! order could cancel each other only if two runs of different classes had the same length to the
 //! nanosecond, and then the reading is off by that one run, once.
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::waits::{WAIT_BUCKETS, Waits};
+use super::waits::{WAIT_BUCKETS, WaitHistogram, Waits};
 
 /// What a CPU may be doing; the numbers are those of `enum class` in the BPF program.
 pub const NEUTRAL: usize = 0;
@@ -206,6 +207,29 @@ impl<T> Mapped<T> {
         // SAFETY: `new` mapped `count` elements, page-aligned, and they stay until drop; others
         // write them (the kernel) only as atomics, which is what `T` is made of.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.count) }
+    }
+}
+
+impl Mapped<Slot> {
+    /// All CPUs' waits by length, of these classes: 0 for neutral tasks, 1 for main's.
+    pub fn wait_buckets(&self, classes: Range<usize>) -> [u64; WAIT_BUCKETS] {
+        let mut sum = [0; WAIT_BUCKETS];
+        for which in classes {
+            let slots = self.all().iter();
+            slots.for_each(|slot| slot.add_buckets(which, &mut sum));
+        }
+        sum
+    }
+
+    /// All CPUs' waits of one class.
+    pub fn wait_histogram(&self, which: usize) -> WaitHistogram {
+        let mut waits = Waits::default();
+        let slots = self.all().iter();
+        slots.for_each(|slot| slot.add_waits(which, &mut waits));
+        WaitHistogram {
+            buckets: self.wait_buckets(which..which + 1),
+            wait_ns: waits.wait_ns,
+        }
     }
 }
 

@@ -3,6 +3,26 @@
 /// Buckets of the histogram: 0 is below 1024 ns, n is from 2^(n+9) ns on, twice as long each.
 pub const WAIT_BUCKETS: usize = 24;
 
+/// Waits to run of one class of tasks since the sensor was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WaitHistogram {
+    /// How many, by length.
+    pub buckets: [u64; WAIT_BUCKETS],
+    /// All together.
+    pub wait_ns: u64,
+}
+
+impl WaitHistogram {
+    /// How many were shorter than each bucket's upper end in ns. The last bucket has no end, so it is left out.
+    pub fn below(&self) -> impl Iterator<Item = (u64, u64)> {
+        let ends = self.buckets.iter().take(WAIT_BUCKETS - 1).enumerate();
+        ends.scan(0, |sum, (at, count)| {
+            *sum += count;
+            Some((1024 << at, *sum))
+        })
+    }
+}
+
 /// Waits to run, one for each time that a task began to; cumulative.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waits {
@@ -54,6 +74,15 @@ pub fn percentile_ns(buckets: &[u64; WAIT_BUCKETS], share_ppm: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shorter_waits_are_added_up_and_the_last_bucket_has_no_end() {
+        let mut waits = WaitHistogram::default();
+        (waits.buckets[0], waits.buckets[1], waits.buckets[23]) = (2, 3, 7);
+        let below: Vec<(u64, u64)> = waits.below().collect();
+        assert_eq!(below[..3], [(1024, 2), (2048, 5), (4096, 5)]);
+        assert_eq!(below.last(), Some(&(1024 << 22, 5)));
+    }
 
     #[test]
     fn percentiles_are_the_upper_ends_of_their_buckets() {

@@ -10,6 +10,7 @@ pub mod guardian;
 pub mod lab;
 pub mod lab_worker;
 pub mod man;
+pub mod metrics;
 pub mod objective;
 pub mod policy;
 pub mod repair;
@@ -49,6 +50,7 @@ pub enum Cmd {
     Status(status::Args),
     Explain(explain::Args),
     Events(events::Args),
+    Metrics(metrics::Args),
     Check(check::Args),
     Diff(policy::DiffArgs),
     Apply(policy::ApplyArgs),
@@ -87,6 +89,7 @@ pub fn dispatch(command: Option<Cmd>) -> Result<Exit, Failure> {
         Some(Cmd::Status(args)) => status::main(&args),
         Some(Cmd::Explain(args)) => explain::main(&args),
         Some(Cmd::Events(args)) => events::main(&args),
+        Some(Cmd::Metrics(args)) => metrics::main(&args),
         Some(Cmd::Check(args)) => check::main(&args),
         Some(Cmd::Diff(args)) => policy::diff(&args),
         Some(Cmd::Apply(args)) => policy::apply(&args),

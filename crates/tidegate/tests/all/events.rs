@@ -1,10 +1,8 @@
 //! `tidegate events`: each kind is provoked from outside, and told once.
 
-use std::path::PathBuf;
-
 use serde_json::Value;
 
-use crate::common::{Instance, cpu_mount, wait_for};
+use crate::common::{Instance, OtherGroup, wait_for};
 
 /// The events so far.
 fn events(instance: &Instance) -> Vec<Value> {
@@ -57,35 +55,18 @@ fn what_happens_to_a_gate_is_told_once() {
     );
 }
 
-/// Another program's group.
-struct Group(PathBuf);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
-
 #[test]
 fn a_value_that_was_written_over_and_a_guardian_that_died_are_told() {
     let Some(instance) = Instance::new("told") else {
         return;
     };
-    let (mount, v1) = cpu_mount();
-    let name = format!("other-{}", instance.prefix());
-    let group = Group(mount.join(&name));
-    std::fs::create_dir(&group.0).unwrap();
-    instance.ok(&["set", &format!("cgroup:/{name}"), "class=side"]);
-    let (file, theirs) = match v1 {
-        true => ("cpu.cfs_quota_us", "70000"),
-        false => ("cpu.max", "70000 100000"),
-    };
+    let group = OtherGroup::of_side(&instance);
     wait_for("the outside write", || {
-        std::fs::write(group.0.join(file), theirs).unwrap();
+        group.write_quota();
         !of_kind(&instance, "outside_write").is_empty()
     });
     let told = of_kind(&instance, "outside_write").remove(0);
-    assert_eq!(told["gate"], name.as_str(), "{told}");
+    assert_eq!(told["gate"], group.name.as_str(), "{told}");
     let guardian = instance.json(&["status"])["guardian_pid"].as_u64().unwrap();
     let killed = std::process::Command::new("kill")
         .args(["-KILL", &guardian.to_string()])

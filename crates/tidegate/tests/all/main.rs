@@ -28,3 +28,4 @@ mod sim;
 mod support_fault;
 mod support_hostile;
 mod support_kill;
+mod support_prometheus;

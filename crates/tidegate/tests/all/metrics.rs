@@ -1,63 +1,22 @@
-//! Metrics, scraped by a real Prometheus over TCP.
+//! Metrics, scraped by a real Prometheus over TCP, with the dashboard and the alert rules that are shipped.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::common::{Background, Instance, wait_for};
-
-/// `make setup` unpacks Debian's package there.
-fn prometheus() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let path = root.join(".cache/prometheus/usr/bin/prometheus");
-    path.exists().then_some(path)
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
-fn fetch(url: &str, headers: &[&str]) -> String {
-    let mut command = Command::new("curl");
-    command.args(["-s", "--max-time", "5", url]);
-    for header in headers {
-        command.args(["-H", header]);
-    }
-    String::from_utf8(command.output().unwrap().stdout).unwrap()
-}
-
-/// The value of an instant query, where it has exactly one.
-fn query(port: u16, expression: &str) -> Option<f64> {
-    let encoded: String = expression
-        .bytes()
-        .map(|byte| format!("%{byte:02x}"))
-        .collect();
-    let text = fetch(
-        &format!("http://127.0.0.1:{port}/api/v1/query?query={encoded}"),
-        &[],
-    );
-    let answer: Value = serde_json::from_str(&text).ok()?;
-    let result = answer["data"]["result"].as_array()?;
-    match result.as_slice() {
-        [one] => one["value"][1].as_str()?.parse().ok(),
-        _ => None,
-    }
-}
+use crate::common::{Instance, OtherGroup, describe, wait_for};
+use crate::support_prometheus::{
+    Prometheus, dashboard_queries, fetch, free_port, packaging, program,
+};
 
 #[test]
-fn a_prometheus_scrapes_what_status_tells() {
+fn a_prometheus_scrapes_what_status_tells_and_alerts() {
     let Some(instance) = Instance::new("metrics") else {
         return;
     };
-    let Some(prometheus) = prometheus() else {
-        eprintln!("skipped: metrics: no Prometheus here; `make setup` unpacks Debian's package");
+    let Some(prometheus) = program("metrics", "prometheus") else {
         return;
     };
-    let port = free_port();
-    let address = format!("127.0.0.1:{port}");
+    let address = format!("127.0.0.1:{}", free_port());
     std::fs::create_dir_all(instance.run_dir()).unwrap();
     let config = instance.run_dir().join("tidegate.toml");
     std::fs::write(&config, format!("metrics_listen = \"{address}\"\n")).unwrap();
@@ -69,50 +28,174 @@ fn a_prometheus_scrapes_what_status_tells() {
     let url = format!("http://{address}/metrics");
     wait_for("metrics over TCP", || fetch(&url, &[]).ends_with("# EOF\n"));
     assert!(fetch(&url, &["Host: evil.example"]).contains("not this machine"));
+    let plain = fetch(&url, &["Accept: text/plain"]);
+    assert!(plain.contains("# TYPE tidegate_agent_cpu_seconds_total counter"));
+    assert!(!plain.contains("# EOF"));
 
-    let scrapes = instance.path().join("prometheus.yml");
-    let job = format!(
-        "{{job_name: tidegate, scrape_interval: 1s, static_configs: [{{targets: [\"{address}\"]}}]}}"
-    );
-    std::fs::write(&scrapes, format!("scrape_configs: [{job}]\n")).unwrap();
-    let at = free_port();
-    let data = instance.path().join("data");
-    let words = [
-        prometheus.display().to_string(),
-        format!("--config.file={}", scrapes.display()),
-        format!("--storage.tsdb.path={}", data.display()),
-        format!("--web.listen-address=127.0.0.1:{at}"),
-        "--log.level=error".to_owned(),
-    ];
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let _prometheus = Background::start(&words);
+    let prometheus = Prometheus::start(&prometheus, instance.path(), &address);
     wait_for("a scrape", || {
-        query(at, "up{job=\"tidegate\"}") == Some(1.0)
+        prometheus.value("up{job=\"tidegate\"}") == Some(1.0)
     });
+    let group = provoke(&instance, &prometheus);
     wait_for("the gate's CPU", || {
-        let used = query(
-            at,
-            "tidegate_gate_cpu_seconds_total{gate=\"burn\",class=\"side\"}",
-        );
+        let used =
+            prometheus.value("tidegate_gate_cpu_seconds_total{gate=\"burn\",class=\"side\"}");
         used.is_some_and(|seconds| seconds > 0.1)
     });
-    let asked = query(at, "tidegate_headroom_asked_ratio");
-    assert_eq!(asked, Some(0.2));
-    assert_eq!(query(at, "tidegate_guardian_alive"), Some(1.0));
-    let late = query(
-        at,
-        "histogram_quantile(0.5, tidegate_agent_step_lateness_seconds_bucket)",
-    );
+    assert_eq!(prometheus.value("tidegate_headroom_asked_ratio"), Some(0.2));
+    let late =
+        prometheus.value("histogram_quantile(0.5, tidegate_agent_step_lateness_seconds_bucket)");
     assert!(
         late.is_some_and(|seconds| seconds > 0.0 && seconds < 2.0),
         "{late:?}"
     );
     let status = instance.json(&["status"]);
+    let reclaimable = status["totals"]["reclaimable_cpu_seconds"].as_f64();
+    assert!(reclaimable.unwrap() > 0.0, "{status}");
+    textfile(&instance);
+    panels_have_data(&prometheus, status["sensing"] == "bpf");
+    wait_for("the alerts", || {
+        let firing = prometheus.firing();
+        ["OutsideWriter", "GuardianGone"]
+            .iter()
+            .all(|name| firing.iter().any(|one| one == name))
+    });
+    let firing = prometheus.firing();
+    for silent in ["ExtOff", "PolicyRejected", "SideStarved"] {
+        assert!(!firing.iter().any(|one| one == silent), "{firing:?}");
+    }
+    instance.ok(&["unset", &group.target()]);
+}
+
+/// Writes over a limit from outside, and kills the guardian as often as GuardianGone takes for more than an accident.
+fn provoke(instance: &Instance, prometheus: &Prometheus) -> OtherGroup {
+    let count = |kind: &str| prometheus.value(&format!("tidegate_events_total{{kind=\"{kind}\"}}"));
+    // An increase needs a sample from before.
+    wait_for("the counts before", || {
+        count("outside_write") == Some(0.0) && count("guardian.replaced") == Some(0.0)
+    });
+    let firing = prometheus.firing();
+    let early = ["OutsideWriter", "GuardianGone"];
     assert!(
-        status["totals"]["reclaimable_cpu_seconds"]
-            .as_f64()
-            .unwrap()
-            > 0.0,
-        "{status}"
+        !firing.iter().any(|one| early.contains(&one.as_str())),
+        "{firing:?}"
     );
+    let group = OtherGroup::of_side(instance);
+    let mut killed = Vec::new();
+    wait_for("an outside write and three new guardians", || {
+        group.write_quota();
+        let status = instance.json(&["status"]);
+        let guardian = status["guardian_pid"].as_u64();
+        if let Some(pid) = guardian.filter(|pid| killed.len() < 3 && !killed.contains(pid)) {
+            let pid_text = pid.to_string();
+            let _ = Command::new("kill").args(["-KILL", &pid_text]).status();
+            killed.push(pid);
+        }
+        let events = &status["totals"]["events"];
+        events["outside_write"].as_u64() >= Some(1)
+            && events["guardian.replaced"].as_u64() >= Some(3)
+    });
+    group
+}
+
+/// What node_exporter would read.
+fn textfile(instance: &Instance) {
+    let file = instance.path().join("tidegate.prom");
+    let path = file.display().to_string();
+    instance.ok(&["metrics", "--textfile", &path]);
+    check_metrics(&file);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\ntidegate_agent_up 1.0\n"), "{text}");
+    assert!(instance.ok(&["metrics"]).ends_with("# EOF\n"));
+}
+
+fn check_metrics(file: &std::path::Path) {
+    let Some(promtool) = program("textfile", "promtool") else {
+        return;
+    };
+    let mut check = Command::new(promtool);
+    check.args(["check", "metrics"]);
+    let checked = check.stdin(std::fs::File::open(file).unwrap()).output();
+    let checked = checked.unwrap();
+    assert!(checked.status.success(), "{}", describe(&checked));
+}
+
+/// Each query of the dashboard is answered, and with data unless there may be none here.
+fn panels_have_data(prometheus: &Prometheus, is_bpf: bool) {
+    let may_be_empty = |query: &str| {
+        let rare = [
+            "tidegate_harm_",
+            "tidegate_headroom_found_",
+            "tidegate_ext_",
+        ];
+        rare.iter().any(|name| query.contains(name))
+            || (!is_bpf && query.contains("tidegate_run_delay_"))
+    };
+    let queries = dashboard_queries();
+    assert!(queries.len() > 20, "{queries:?}");
+    for (title, query) in queries {
+        let mut answer = serde_json::Value::Null;
+        // A rate needs two scrapes.
+        wait_for(&format!("panel \"{title}\": {query}"), || {
+            answer = prometheus.answer(&query);
+            let found = answer["data"]["result"].as_array();
+            let is_there = found.is_some_and(|found| !found.is_empty());
+            answer["status"] != "success" || is_there || may_be_empty(&query)
+        });
+        assert_eq!(answer["status"], "success", "{title}: {query}: {answer}");
+    }
+}
+
+#[test]
+fn each_alert_fires_and_does_not_fire_in_promtools_cases() {
+    let Some(promtool) = program("alerts", "promtool") else {
+        return;
+    };
+    let cases = packaging("prometheus/tidegate.rules.test.yml");
+    let mut command = Command::new(promtool);
+    let tested = command.args(["test", "rules"]).arg(&cases).output();
+    let tested = tested.unwrap();
+    assert!(tested.status.success(), "{}", describe(&tested));
+    // Each rule has a case.
+    let text = |path: PathBuf| std::fs::read_to_string(path).unwrap();
+    let rules = text(packaging("prometheus/tidegate.rules.yml"));
+    let cases = text(cases);
+    let alerts = rules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let alerts: Vec<&str> = alerts.collect();
+    assert_eq!(alerts.len(), 7, "{alerts:?}");
+    let page = text(packaging("../docs/metrics.md"));
+    for alert in alerts {
+        let named = cases.matches(&format!("alertname: {alert}")).count();
+        assert!(named >= 2, "{alert}: {named} cases");
+        let row = format!("| {alert} |");
+        assert!(page.contains(&row), "docs/metrics.md: no row of {alert}");
+    }
+}
+
+#[test]
+fn a_textfile_says_that_no_agent_runs() {
+    let Some(instance) = Instance::new("textfile") else {
+        return;
+    };
+    let file = instance.path().join("tidegate.prom");
+    std::fs::write(&file, "tidegate_agent_up 1\n").unwrap();
+    let path = file.display().to_string();
+    let output = instance.output(&["metrics", "--textfile", &path]);
+    assert_eq!(output.status.code(), Some(3), "{}", describe(&output));
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.ends_with("\ntidegate_agent_up 0.0\n"), "{text}");
+    check_metrics(&file);
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644);
+    let left = std::fs::read_dir(instance.path()).unwrap();
+    let left = left.filter(|entry| {
+        let name = entry.as_ref().unwrap().file_name();
+        name.to_string_lossy().starts_with('.')
+    });
+    assert_eq!(left.count(), 0, "a partial file stays");
+    let other = instance.output(&["metrics", "--textfile", "/dev/shm/tidegate.txt"]);
+    assert_eq!(other.status.code(), Some(2), "{}", describe(&other));
 }

@@ -300,3 +300,40 @@ pub fn cpu_mount() -> (PathBuf, bool) {
         None => (PathBuf::from("/sys/fs/cgroup"), false),
     }
 }
+
+/// Another program's group, made side work by `set`, and that program.
+pub struct OtherGroup {
+    path: PathBuf,
+    pub name: String,
+}
+
+impl OtherGroup {
+    pub fn of_side(instance: &Instance) -> OtherGroup {
+        // Not the instance's prefix: what is left is not looked for there.
+        let name = format!("other-{}", instance.prefix());
+        let path = cpu_mount().0.join(&name);
+        std::fs::create_dir(&path).unwrap();
+        let group = OtherGroup { path, name };
+        instance.ok(&["set", &group.target(), "class=side"]);
+        group
+    }
+
+    pub fn target(&self) -> String {
+        format!("cgroup:/{}", self.name)
+    }
+
+    /// The program sets a quota of its own over Tidegate's.
+    pub fn write_quota(&self) {
+        let (file, quota) = match cpu_mount().1 {
+            true => ("cpu.cfs_quota_us", "70000"),
+            false => ("cpu.max", "70000 100000"),
+        };
+        std::fs::write(self.path.join(file), quota).unwrap();
+    }
+}
+
+impl Drop for OtherGroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.path);
+    }
+}
