@@ -214,8 +214,13 @@ impl Client {
             .map_err(|error| internal(path, &error.to_string()))?;
         let exchange = async {
             let answer = exchange(self.run_dir.socket(), request);
-            patiently(answer, CALL_PATIENCE).await.ok_or_else(|| {
-                let waited_s = (CALL_PATIENCE.0 * CALL_PATIENCE.1).as_secs();
+            // A policy may be on thousands of groups.
+            let (poll, polls) = match path.starts_with("/v1/policy") {
+                true => (CALL_PATIENCE.0, 12 * CALL_PATIENCE.1),
+                false => CALL_PATIENCE,
+            };
+            patiently(answer, (poll, polls)).await.ok_or_else(|| {
+                let waited_s = (poll * polls).as_secs();
                 let log = self.run_dir.log();
                 let detail = format!("agent: {path}: no answer within {waited_s} s");
                 ApiError::new(ErrorKind::NoAnswer, detail)

@@ -88,6 +88,9 @@ pub struct GateView {
     pub uid: u32,
     /// The gate inside which it was started, if any.
     pub parent: Option<String>,
+    /// The rule of the policy that gives it terms, if any.
+    #[serde(default)]
+    pub rule: Option<String>,
     /// Processes in it now.
     pub processes: u64,
     /// What it used over the last second.
@@ -226,6 +229,12 @@ pub struct StatusView {
     pub sensing: String,
     /// Why not `bpf`, when it is not.
     pub sensing_note: Option<String>,
+    /// Counts the policies that were put in force since the agent started.
+    #[serde(default)]
+    pub policy_generation: u64,
+    /// The policy files were refused when they were last read: the policy before is in force.
+    #[serde(default)]
+    pub policy_refused: bool,
     /// Seconds since the agent started.
     pub uptime_seconds: f64,
     /// CPUs online.

@@ -152,15 +152,13 @@ impl Config {
     }
 
     fn checked(mut self, mut errors: Vec<TermError>) -> Result<Config, ConfigErrors> {
+        self.rules = merged(self.layers.iter().flat_map(|layer| &layer.rules));
         if errors.is_empty() {
-            self.rules = merged(self.layers.iter().flat_map(|layer| &layer.rules));
             errors.extend(self.contradictions());
-            errors.extend(
-                self.rules
-                    .iter()
-                    .filter_map(|rule| self.check_rule(rule).err()),
-            );
         }
+        let wrong = self.rules.iter().map(|rule| self.check_rule(rule));
+        errors.extend(wrong.filter_map(Result::err));
+        errors.sort_by_key(TermError::position);
         if errors.is_empty() {
             Ok(self)
         } else {

@@ -119,6 +119,14 @@ pub enum TermError {
 }
 
 impl TermError {
+    /// What it is sorted by: files by name, and within one by line and column.
+    pub(crate) fn position(&self) -> (PathBuf, u32, u32) {
+        match self.place() {
+            Some(Source::File { path, line, column }) => (path.clone(), *line, *column),
+            _ => (PathBuf::new(), 0, 0),
+        }
+    }
+
     /// Where it stands; `None` for what has no place in a text.
     pub fn place(&self) -> Option<&Source> {
         match self {

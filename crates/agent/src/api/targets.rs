@@ -16,6 +16,7 @@ use crate::gates::budget::check_size;
 use crate::gates::privilege::only_tightens;
 use crate::gates::{Attachment, Gate, find_in};
 use crate::peer::{Peer, ask_an_admin, by_admin, is_admin, may_give};
+use crate::policy::terms_of;
 use crate::runtime::attach::agree;
 use crate::runtime::confinement::check_confinement;
 use crate::runtime::limits::release;
@@ -229,7 +230,25 @@ impl Agent {
         }
         self.admit(peer)?;
         let name = gates[index].record.name.clone();
-        let message = if request.terms.is_empty() {
+        let config = self.gates.config();
+        let message = if request.terms.is_empty()
+            && let Some(rule) = gates[index].record.rule.clone()
+        {
+            let place = config.rule(&rule).map(|rule| rule.place.to_string());
+            let place = place.unwrap_or_default();
+            if gates[index].record.raw.is_empty() {
+                let detail =
+                    format!("unset: gate {name}: rule {rule} ({place}) gives it its terms");
+                return Err(ApiError::new(ErrorKind::Usage, detail)
+                    .with_mend("change the rule, then `tidegate apply`"));
+            }
+            let mut record = gates[index].record.clone();
+            record.raw = RawTerms::default();
+            record.by_admin = terms_of(&config, Some(&rule));
+            let changed = Gate::new(record, &config).map_err(usage)?;
+            change_to(&self.runtime, &mut gates, index, changed)?;
+            format!("gate {name}: it has the terms of rule {rule} ({place}) alone again")
+        } else if request.terms.is_empty() {
             if matches!(gates[index].record.attachment, Attachment::Owned { .. }) {
                 let detail =
                     format!("unset: gate {name}: it was made by `run` and ends with its command");
@@ -259,7 +278,10 @@ impl Agent {
                 }
                 record.by_admin.remove(term);
             }
-            let changed = Gate::new(record, &self.gates.config()).map_err(usage)?;
+            record
+                .by_admin
+                .extend(terms_of(&config, record.rule.as_ref()));
+            let changed = Gate::new(record, &config).map_err(usage)?;
             if changed.class() != gate.class() {
                 return Err(
                     ApiError::new(ErrorKind::Usage, "unset: class: a gate has one")

@@ -7,6 +7,7 @@ pub(crate) mod privilege;
 mod rate;
 pub(crate) mod stored;
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tidegate_api::ApiError;
@@ -28,6 +29,10 @@ pub struct Gates {
     pub(crate) list: Mutex<Vec<Gate>>,
     /// The files' terms and rules, as they are in force.
     config: Mutex<Arc<Config>>,
+    /// Counts what was put in force.
+    pub(crate) policy_generation: AtomicU64,
+    /// The files were refused when they were last read.
+    pub(crate) is_policy_refused: AtomicBool,
     /// Calls that change something, per user.
     pub(crate) rate: Mutex<RateLimit>,
 }
@@ -38,6 +43,8 @@ impl Gates {
         Self {
             list: Mutex::default(),
             config: Mutex::new(Arc::new(config)),
+            policy_generation: AtomicU64::new(0),
+            is_policy_refused: AtomicBool::new(false),
             rate: Mutex::default(),
         }
     }
@@ -50,6 +57,8 @@ impl Gates {
     /// Others are in force from here on.
     pub(crate) fn set_config(&self, config: Arc<Config>) {
         *lock(&self.config) = config;
+        self.policy_generation.fetch_add(1, Ordering::Relaxed);
+        self.is_policy_refused.store(false, Ordering::Relaxed);
     }
 
     /// The gates. The first of the locks.

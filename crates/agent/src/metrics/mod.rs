@@ -257,6 +257,16 @@ fn agent(status: &StatusView) -> Vec<Family> {
             "Time since the agent started",
             status.uptime_seconds,
         ),
+        gauge(
+            "policy_generation",
+            "Counts the policies that were put in force since the agent started",
+            status.policy_generation as f64,
+        ),
+        gauge(
+            "policy_last_reload_success",
+            "0 while the policy files, as they were last read, are refused",
+            is_on(!status.policy_refused),
+        ),
         counter(
             "agent_cpu_seconds",
             "CPU that the agent used",

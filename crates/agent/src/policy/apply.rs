@@ -1,6 +1,7 @@
 //! Putting texts in force, all or nothing, and going back.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use tidegate_api::{
@@ -110,7 +111,7 @@ pub(crate) fn apply(
                 .tell(EventKind::PolicyApplied, None, what);
         }
         Err(error) => {
-            state.refused = Some(error.detail.clone());
+            refused_now(agent, &mut state, error.detail.clone());
             let what = error.detail.lines().next().unwrap_or_default();
             agent
                 .runtime
@@ -119,6 +120,12 @@ pub(crate) fn apply(
         }
     }
     applied
+}
+
+fn refused_now(agent: &Agent, state: &mut PolicyState, why: String) {
+    state.refused = Some(why);
+    let gates = &agent.gates;
+    gates.is_policy_refused.store(true, Ordering::Relaxed);
 }
 
 /// What is kept once these texts are in force. What was in force before a trial stays the way back from the next one.
@@ -242,7 +249,6 @@ fn put_in_force(
     };
     agent.gates.set_config(Arc::clone(&config));
     state.kept = kept;
-    state.generation += 1;
     state.refused = None;
     let observed = observe(agent, &gates, &config, &matches)?;
     state.observed.clone_from(&observed);
@@ -325,7 +331,7 @@ pub(crate) fn begin(agent: &Agent) {
     let kept = state.kept.clone();
     if let Err(error) = put_in_force(agent, &mut state, (*config).clone(), kept) {
         warn!("policy: {error}");
-        state.refused = Some(error.detail.clone());
+        refused_now(agent, &mut state, error.detail.clone());
         lock(&agent.runtime.alerts).insert(format!("policy: {error}"));
     }
 }
@@ -355,7 +361,7 @@ pub(crate) fn view(agent: &Agent, peer: Option<&Peer>) -> PolicyView {
     });
     let left_ns = |until_ns: u64| until_ns.saturating_sub(now_ns);
     PolicyView {
-        generation: state.generation,
+        generation: agent.gates.policy_generation.load(Ordering::Relaxed),
         files: state
             .kept
             .texts
@@ -379,7 +385,7 @@ pub(crate) fn view(agent: &Agent, peer: Option<&Peer>) -> PolicyView {
 
 /// The files were wrong when the agent started.
 pub(crate) fn refuse(agent: &Agent, why: &str) {
-    agent.policy.lock().refused = Some(why.to_owned());
+    refused_now(agent, &mut agent.policy.lock(), why.to_owned());
     let runtime = &agent.runtime;
     let what = why.lines().next().unwrap_or_default();
     runtime.events.tell(EventKind::PolicyRejected, None, what);

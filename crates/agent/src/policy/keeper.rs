@@ -28,8 +28,6 @@ pub(crate) struct Policy {
 pub(crate) struct PolicyState {
     /// In force.
     pub kept: KeptPolicy,
-    /// Counts what was put in force since the agent started.
-    pub generation: u64,
     /// Why the files were last refused.
     pub refused: Option<String>,
     /// What rules in observe mode match.

@@ -23,3 +23,4 @@ mod rehearse;
 pub(crate) mod starts;
 
 pub(crate) use keeper::{KeptPolicy, Policy, forget, kept};
+pub(crate) use reconcile::terms_of;

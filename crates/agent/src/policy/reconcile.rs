@@ -145,7 +145,7 @@ fn named(config: &Config, rule: &str, error: ApiError) -> ApiError {
 }
 
 /// The names of a rule's terms: they are the administrator's.
-fn terms_of(config: &Config, rule: Option<&String>) -> BTreeSet<String> {
+pub(crate) fn terms_of(config: &Config, rule: Option<&String>) -> BTreeSet<String> {
     let rule = rule.and_then(|name| config.rule(name));
     let layers = rule.into_iter().flat_map(|rule| &rule.terms);
     let names = layers.flat_map(|layer| layer.0.keys());

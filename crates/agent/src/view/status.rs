@@ -1,6 +1,7 @@
 //! What the agent shows: status and gates. Why a gate runs at its present rate is in `explain`.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use tidegate_api::{
     GateView, HistogramView, LimitView, LoopView, ObjectiveView, StatusView, TermView, TotalsView,
@@ -155,6 +156,8 @@ pub(crate) fn status(registry: &Gates, runtime: &Runtime, life: &Life) -> Status
     view.mode = life.mode.as_str().to_owned();
 
     view.sensing_note = (view.sensing != "bpf").then(|| runtime.control_loop.sensing_note.clone());
+    view.policy_generation = registry.policy_generation.load(Ordering::Relaxed);
+    view.policy_refused = registry.is_policy_refused.load(Ordering::Relaxed);
     view.uptime_seconds = now_ns.saturating_sub(life.started_ns) as f64 / 1e9;
     view.control.period_ms = runtime.control_loop.period_ns as f64 / 1e6;
     view.control.agent_cpu_pct = *lock(&life.own_cpu_pct);
@@ -327,6 +330,7 @@ fn gate_view(runtime: &Runtime, gate: &Gate, given: &[Allotment], now_ns: u64) -
         cgroup: group.to_string(),
         uid: record.uid,
         parent: record.parent.clone(),
+        rule: record.rule.clone(),
         processes,
         usage_cpus: gate.usage_cpus,
         used_seconds: gate.usage.map_or(0.0, |(_, ns)| seconds(ns)),
