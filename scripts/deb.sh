@@ -7,7 +7,7 @@ BINARY=${BINARY:-target/release/tidegate}
 OUT=${OUT:-target/deb}
 VERSION=${VERSION:-$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)-1}
 for tool in dpkg-deb dpkg-shlibdeps strip; do
-	command -v $tool >/dev/null || { echo "tidegate: deb: $tool: not found; run: sudo apt-get install dpkg-dev" >&2; exit 1; }
+	command -v $tool >/dev/null || { echo "tidegate: deb: $tool: not found; run: sudo apt-get install dpkg-dev" >&2; exit 77; }
 done
 # Times in the package. A source without its history has those of no moment.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
