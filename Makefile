@@ -82,6 +82,7 @@ install: ## After make build: command, man pages, completions, service, examples
 	$(BINARY) completions zsh > $(ZSH)
 	$(BINARY) completions fish > $(FISH)
 	sed 's|@PREFIX@|$(PREFIX)|g' packaging/tidegate.service > $(UNIT)
+	chmod 644 $(BASH) $(ZSH) $(FISH) $(UNIT)
 	install -m 644 packaging/tidegate.sysusers $(SYSUSERS)
 	install -m 644 packaging/copyright $(DOC)/copyright
 	install -m 644 packaging/examples/* $(DOC)/examples/
@@ -89,7 +90,7 @@ install: ## After make build: command, man pages, completions, service, examples
 uninstall: ## Remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/tidegate $(MAN) $(BASH) $(ZSH) $(FISH) $(UNIT) $(SYSUSERS)
 	rm -rf $(DOC)
-	-rmdir $(DESTDIR)/etc/tidegate
+	rmdir $(DESTDIR)/etc/tidegate 2>/dev/null || true
 
 deb: build ## Build the Debian package target/deb/tidegate_VERSION_ARCHITECTURE.deb
 	@scripts/deb.sh

@@ -17,11 +17,12 @@ architecture=$(dpkg --print-architecture)
 mkdir -p "$OUT"
 work=$(mktemp -d "$OUT/work.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-tree=$work/tree
+tree=$work/debian/tidegate
 control=$tree/DEBIAN
 doc=$tree/usr/share/doc/tidegate
 
-make --no-print-directory -s install "DESTDIR=$(realpath "$work")/tree" PREFIX=/usr "BINARY=$BINARY"
+install -d "$control"
+make --no-print-directory -s install "DESTDIR=$(realpath "$work")/debian/tidegate" PREFIX=/usr "BINARY=$BINARY"
 strip --remove-section=.comment "$tree/usr/bin/tidegate"
 gzip -9n "$tree"/usr/share/man/man1/*.1
 cat >"$doc/changelog.Debian" <<END
@@ -34,13 +35,11 @@ END
 gzip -9n "$doc/changelog.Debian"
 install -D -m 644 packaging/debian/lintian-overrides "$tree/usr/share/lintian/overrides/tidegate"
 
-# dpkg-shlibdeps asks for a source package around it.
-mkdir "$work/debian"
+# dpkg-shlibdeps asks for a source package, with this one in debian/.
 printf 'Source: tidegate\n\nPackage: tidegate\nArchitecture: any\n' >"$work/debian/control"
-depends=$(cd "$work" && dpkg-shlibdeps -O tree/usr/bin/tidegate | sed -n 's/^shlibs:Depends=//p')
+depends=$(cd "$work" && dpkg-shlibdeps -O debian/tidegate/usr/bin/tidegate | sed -n 's/^shlibs:Depends=//p')
 size=$(du -k --apparent-size -s "$tree" | cut -f1)
 
-install -d "$control"
 install -m 755 packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm "$control"
 sed -e "s|@VERSION@|$VERSION|; s|@ARCHITECTURE@|$architecture|; s|@INSTALLED_SIZE@|$size|; s|@DEPENDS@|$depends|" \
 	packaging/debian/control >"$control/control"

@@ -28,6 +28,13 @@ same "the service" "$(systemctl is-active tidegate) $(systemctl is-enabled tideg
 same "how it was started" "$(tidegate status --json | json mode)" service
 grep -q '^tidegate:' /etc/group || fail "no group tidegate"
 
+# What an administrator has disabled stays so, and a file in /etc/tidegate is not the package's.
+systemctl disable --quiet --now tidegate
+/var/lib/dpkg/info/tidegate.postinst configure 0.0.1-1
+same "the disabled service" "$(systemctl is-active tidegate) $(systemctl is-enabled tidegate)" "inactive disabled"
+cp /usr/share/doc/tidegate/examples/tidegate.toml /etc/tidegate/tidegate.toml
+systemctl enable --quiet --now tidegate
+
 group other
 start other vmtool burn
 other=$STARTED
@@ -80,6 +87,7 @@ held || fail "the command that still runs is not held"
 [ ! -e /usr/bin/tidegate ] || fail "the command is still there"
 finish $side $other
 rmdir $ROOT/other
+rm /etc/tidegate/tidegate.toml
 
 by_dpkg --purge tidegate
 listing >/tmp/after

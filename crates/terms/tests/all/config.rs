@@ -36,6 +36,19 @@ fn nothing_said_means_defaults() {
 }
 
 #[test]
+fn the_packages_example_has_the_defaults() {
+    let text = include_str!("../../../../packaging/examples/tidegate.toml");
+    let example = Config::from_text(Path::new("example"), text).unwrap();
+    let values = |config: &Config| {
+        let terms = config.resolve(&[&asked(&["class=side"])]).unwrap();
+        let views = [config.settings().views(), terms.views()].concat();
+        let value = |view: tidegate_terms::View| (view.name, view.value);
+        views.into_iter().map(value).collect::<Vec<_>>()
+    };
+    assert_eq!(values(&example), values(&Config::default()));
+}
+
+#[test]
 fn a_setting_is_read_under_its_older_name() {
     let root = tempfile::tempdir().unwrap();
     write(root.path(), "etc/tidegate/tidegate.toml", "space = 'on'\n");
