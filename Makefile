@@ -1,10 +1,24 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo picture test lint format mutants vm fuzz check-sim soak cost contention bench-sim docs install uninstall clean
+.PHONY: help setup build demo picture test lint format mutants vm fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
 
 PREFIX ?= /usr/local
-SYSTEMD_UNIT_DIR ?= /etc/systemd/system
+BINARY ?= target/release/tidegate
+# systemd reads both /usr and /usr/local. Set it for another prefix.
+SYSTEMD_UNIT_DIR ?= $(PREFIX)/lib/systemd/system
+# What is installed besides the command; the package has the same files.
+SHARE = $(DESTDIR)$(PREFIX)/share
+# Alert rules, dashboard and the schema of the policy files.
+DATA = $(SHARE)/tidegate
+DOC = $(SHARE)/doc/tidegate
+MAN = $(SHARE)/man/man1/tidegate*.1
+BASH = $(SHARE)/bash-completion/completions/tidegate
+# Debian's zsh reads packages' completions in another folder than an administrator's.
+ZSH = $(SHARE)/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)/_tidegate
+FISH = $(SHARE)/fish/vendor_completions.d/tidegate.fish
+UNIT = $(DESTDIR)$(SYSTEMD_UNIT_DIR)/tidegate.service
+SYSUSERS = $(DESTDIR)$(PREFIX)/lib/sysusers.d/tidegate.conf
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,22 +75,28 @@ bench-sim: setup ## What an event of the simulator costs, 2 to 1024 CPUs (writes
 docs: ## Write docs/man from the command line's definitions
 	cargo run --quiet --package tidegate -- man --out docs/man
 
-install: ## After make build: the command, man pages, completions, alert rules, service (PREFIX=/usr/local)
-	@test -x target/release/tidegate || { echo "tidegate: install: nothing is built; run make build first" >&2; exit 1; }
-	install -D -m 755 target/release/tidegate $(DESTDIR)$(PREFIX)/bin/tidegate
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1/
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	target/release/tidegate completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tidegate
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/tidegate packaging/prometheus/tidegate.rules.yml packaging/grafana/tidegate.json
-	install -d $(DESTDIR)$(SYSTEMD_UNIT_DIR)
-	sed 's|@PREFIX@|$(PREFIX)|g' packaging/tidegate.service > $(DESTDIR)$(SYSTEMD_UNIT_DIR)/tidegate.service
+install: ## After make build: command, man pages, completions, service, rules, examples (PREFIX=/usr/local, DESTDIR=)
+	@test -x $(BINARY) || { echo "tidegate: install: nothing is built; run make build first" >&2; exit 1; }
+	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/tidegate
+	install -d $(dir $(MAN) $(BASH) $(ZSH) $(FISH) $(UNIT) $(SYSUSERS)) $(DOC)/examples $(DESTDIR)/etc/tidegate
+	install -m 644 docs/man/*.1 $(dir $(MAN))
+	$(BINARY) completions bash > $(BASH)
+	$(BINARY) completions zsh > $(ZSH)
+	$(BINARY) completions fish > $(FISH)
+	sed 's|@PREFIX@|$(PREFIX)|g' packaging/tidegate.service > $(UNIT)
+	chmod 644 $(BASH) $(ZSH) $(FISH) $(UNIT)
+	install -m 644 packaging/tidegate.sysusers $(SYSUSERS)
+	install -D -m 644 -t $(DATA) packaging/prometheus/tidegate.rules.yml packaging/grafana/tidegate.json packaging/tidegate.schema.json
+	install -m 644 packaging/copyright $(DOC)/copyright
+	install -m 644 packaging/examples/* $(DOC)/examples/
 
 uninstall: ## Remove what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/tidegate $(DESTDIR)$(PREFIX)/share/man/man1/tidegate*.1
-	rm -f $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tidegate
-	rm -f $(DESTDIR)$(PREFIX)/share/tidegate/tidegate.rules.yml $(DESTDIR)$(PREFIX)/share/tidegate/tidegate.json
-	rm -f $(DESTDIR)$(SYSTEMD_UNIT_DIR)/tidegate.service
+	rm -f $(DESTDIR)$(PREFIX)/bin/tidegate $(MAN) $(BASH) $(ZSH) $(FISH) $(UNIT) $(SYSUSERS)
+	rm -rf $(DOC) $(DATA)
+	rmdir $(DESTDIR)/etc/tidegate 2>/dev/null || true
+
+deb: build ## Build the Debian package target/deb/tidegate_VERSION_ARCHITECTURE.deb
+	@scripts/deb.sh
 
 clean: ## Remove build output
 	cargo clean

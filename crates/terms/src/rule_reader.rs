@@ -170,12 +170,12 @@ impl Reader<'_> {
             }
             // As in every command of systemd, a name without a suffix is a service.
             let has_suffix = text.contains('.') || text.ends_with('*');
-            let full = match name == "unit" && !has_suffix {
-                true => format!("{text}.service"),
-                false => text,
+            let suffix = match name == "unit" && !has_suffix {
+                true => ".service",
+                false => "",
             };
-            Pattern::new(&full).map_err(|error| {
-                let why = format!("\"{}\": {}", crate::error::quoted(&full), error.msg);
+            Pattern::new(&format!("{text}{suffix}")).map_err(|error| {
+                let why = format!("\"{}\": {}", crate::error::quoted(&text), error.msg);
                 self.refused(
                     name,
                     value,

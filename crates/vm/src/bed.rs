@@ -39,6 +39,14 @@ impl Bed {
     pub fn add_files(&mut self, files: Vec<(String, PathBuf)>) {
         self.parts.extras.extend(files);
     }
+
+    /// Further files for a guest with a test that needs `program`.
+    pub fn add_files_for(&mut self, program: &str, files: Vec<(String, PathBuf)>) {
+        let files = files
+            .into_iter()
+            .map(|(place, file)| (program.into(), place, file));
+        self.parts.for_some.extend(files);
+    }
 }
 
 /// Waits until no other run uses the work folder.

@@ -63,6 +63,8 @@ pub struct Parts {
     binaries: Vec<(String, PathBuf)>,
     /// Further files: where they go in the guest, and where they lie here.
     pub extras: Vec<(String, PathBuf)>,
+    /// The same, in guests with a test that needs the program named first.
+    pub for_some: Vec<(String, String, PathBuf)>,
 }
 
 impl Parts {
@@ -97,6 +99,7 @@ impl Parts {
             scripts: setup.scripts.as_ref().map(compiled).transpose()?,
             binaries: binaries.collect::<Result<_, VmError>>()?,
             extras: Vec::new(),
+            for_some: Vec::new(),
         })
     }
 
@@ -122,6 +125,11 @@ impl Parts {
         }
         for (place, file) in &self.extras {
             tree.copy(place, file)?;
+        }
+        for (program, place, file) in &self.for_some {
+            if cases.iter().any(|case| case.needs(program)) {
+                tree.copy(place, file)?;
+            }
         }
         tree.text("vm/runner.sh", RUNNER);
         let mut list = String::new();

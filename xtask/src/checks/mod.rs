@@ -96,6 +96,11 @@ fn tests() -> Vec<Vec<Lane>> {
         own("fuzz", Counts::Suite, "fuzz --runs 50000"),
         // Every fifth of them; `make mutants` is all.
         own("mutants", Counts::Suite, "mutants --short"),
+        step(
+            "package",
+            Counts::Suite,
+            "scripts/check-deb.sh target/debug/tidegate",
+        ),
     ];
     let virtual_machines = vec![own(
         "virtual machine",

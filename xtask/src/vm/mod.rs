@@ -206,6 +206,10 @@ fn run(repository: &Path, options: &Options) -> Result<u8, VmError> {
             binaries[0].1 = path.clone();
         }
     }
+    let packages = match cases.iter().any(|case| case.needs("deb")) {
+        true => packages(repository, &binaries)?,
+        false => Vec::new(),
+    };
     let mut beds: Vec<(String, Bed)> = Vec::new();
     let mut absent: Vec<String> = Vec::new();
     for lane in &lanes {
@@ -225,6 +229,7 @@ fn run(repository: &Path, options: &Options) -> Result<u8, VmError> {
                     ("vm/tidegate.service".into(), service),
                     ("vm/ext-cost.tsv".into(), costs),
                 ]);
+                bed.add_files_for("deb", packages.clone());
                 println!("vm: {} {}", bed.kernel.package, bed.kernel.version);
                 if let Some(note) = &bed.kernel.note {
                     println!("vm: {note}");
@@ -339,6 +344,41 @@ fn close(tally: &Tally) -> u8 {
         tally.passed, tally.failed, tally.skipped
     );
     tally.exit()
+}
+
+/// The package in two versions, made of the binary under test. Where it cannot be made, the test skips itself.
+fn packages(
+    repository: &Path,
+    binaries: &[(String, PathBuf)],
+) -> Result<Vec<(String, PathBuf)>, VmError> {
+    let mut files = Vec::new();
+    for (name, version) in [("old", "0.0.1-1"), ("new", "0.0.2-1")] {
+        let script = "scripts/deb.sh";
+        let mut command = Command::new(repository.join(script));
+        command
+            .current_dir(repository)
+            .env("VERSION", version)
+            .env("COMPRESS", "none")
+            .env("OUT", repository.join("target/vm/deb"));
+        if let Some((_, binary)) = binaries.first() {
+            command.env("BINARY", binary);
+        }
+        let output = command
+            .output()
+            .map_err(|e| VmError::io("make the package", Path::new(script), &e))?;
+        match output.status.code() {
+            Some(0) => {}
+            Some(77) => return Ok(Vec::new()),
+            _ => {
+                let why = String::from_utf8_lossy(&output.stderr);
+                let mend = "run it by hand";
+                return Err(VmError::new("make the package", script, why.trim(), mend));
+            }
+        }
+        let file = String::from_utf8_lossy(&output.stdout);
+        files.push((format!("vm/deb/{name}.deb"), file.trim().into()));
+    }
+    Ok(files)
 }
 
 /// What the tests run, built now: the binary under test, and the scheduler without an agent.

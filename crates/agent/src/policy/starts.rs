@@ -76,11 +76,8 @@ impl Follower {
         if !starts.told.is_empty() {
             agent.runtime.kernel.clock.sleep(SETTLE);
         }
-        let matches = matches_of(agent, &config, starts);
-        self.looked_at = Some(Arc::clone(&config));
-        if !matches.is_empty() {
-            give(agent, &config, &matches);
-        }
+        self.looked_at = Some(config);
+        look(agent, starts);
     }
 
     fn open(&mut self, agent: &Agent) {
@@ -95,6 +92,15 @@ impl Follower {
             }
         };
         agent.policy.lock().watch = told;
+    }
+}
+
+/// Gives what has started its rules' terms.
+pub(crate) fn look(agent: &Agent, starts: Starts) {
+    let config = agent.gates.config();
+    let matches = matches_of(agent, &config, starts);
+    if !matches.is_empty() {
+        give(agent, &config, &matches);
     }
 }
 

@@ -19,6 +19,7 @@ mod lock_boost;
 mod many;
 mod matrix;
 mod objective;
+mod policy;
 mod quota_tree;
 mod sensor;
 mod sim_clock;

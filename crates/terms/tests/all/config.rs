@@ -36,6 +36,19 @@ fn nothing_said_means_defaults() {
 }
 
 #[test]
+fn the_packages_example_has_the_defaults() {
+    let text = include_str!("../../../../packaging/examples/tidegate.toml");
+    let example = Config::from_text(Path::new("example"), text).unwrap();
+    let values = |config: &Config| {
+        let terms = config.resolve(&[&asked(&["class=side"])]).unwrap();
+        let views = [config.settings().views(), terms.views()].concat();
+        let value = |view: tidegate_terms::View| (view.name, view.value);
+        views.into_iter().map(value).collect::<Vec<_>>()
+    };
+    assert_eq!(values(&example), values(&Config::default()));
+}
+
+#[test]
 fn a_setting_is_read_under_its_older_name() {
     let root = tempfile::tempdir().unwrap();
     write(root.path(), "etc/tidegate/tidegate.toml", "space = 'on'\n");
@@ -307,4 +320,103 @@ proptest! {
             let _ = config.resolve(&[&asked(&["class=side"])]);
         }
     }
+}
+
+/// The files that are shipped: each is read without a mistake, and the schema is what the table says.
+#[test]
+fn what_is_shipped_agrees_with_what_is_read() {
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let example = std::fs::read_to_string(packaging.join("examples/policy.toml")).unwrap();
+    let config = Config::from_text(Path::new("policy.toml"), &example).unwrap();
+    assert_eq!(config.rules().len(), 4);
+    let shipped = std::fs::read_to_string(packaging.join("tidegate.schema.json")).unwrap();
+    let made = serde_json::to_string_pretty(&tidegate_terms::schema::of_files()).unwrap() + "\n";
+    assert_eq!(
+        shipped, made,
+        "run: tidegate check --schema > packaging/tidegate.schema.json"
+    );
+}
+
+const RULE: &str = r#"
+[[rule]]
+name = "backups"
+match = { unit = "backup-*" }
+mode = "observe"
+terms = { class = "side", weight = 50 }
+"#;
+
+#[test]
+fn a_later_file_changes_single_terms_of_a_rule_and_a_name_or_a_link_masks() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    write(root, "usr/lib/tidegate/tidegate.toml.d/10-a.toml", RULE);
+    let later = "[[rule]]\nname = 'backups'\nmode = 'enforce'\nterms = { weight = 70 }\n";
+    write(root, "etc/tidegate/tidegate.toml.d/20-b.toml", later);
+    let load = || Config::load(&Roots::under(root)).unwrap();
+    let config = load();
+    let rule = &config.rules()[0];
+    assert_eq!(rule.mode.name(), "enforce");
+    assert!(rule.matches.allows_group("/system.slice/backup-7.service"));
+    assert!(!rule.matches.allows_group("/system.slice/backup-7"));
+    let layers: Vec<&RawTerms> = rule.terms.iter().collect();
+    let terms = config.resolve(&layers).unwrap();
+    assert_eq!(terms.weight.value, Weight::Of(70));
+    let overrode = &terms.weight.overrode;
+    assert!(overrode[1].source.to_string().ends_with("10-a.toml:6:36"));
+    // The same name in a stronger root.
+    write(root, "run/tidegate/tidegate.toml.d/20-b.toml", "");
+    assert_eq!(load().rules()[0].mode.name(), "observe");
+    let link = root.join("etc/tidegate/tidegate.toml.d/10-a.toml");
+    std::os::unix::fs::symlink("/dev/null", link).unwrap();
+    assert_eq!(load().rules().len(), 0);
+}
+
+#[test]
+fn every_mistake_in_rules_is_told_with_its_place() {
+    let text = r#"version = 2
+[[rule]]
+name = "a b"
+match = { unit = "x", pid = 3 }
+[[rule]]
+name = "c"
+match = { cgroup = "batch", exe = [], user = "" }
+mode = "watch"
+terms = { class = "side", objective = "p99<5ms", wieght = 3 }
+[[rule]]
+name = "d"
+match = { unit = "[" }
+terms = { class = "main", weight = 50 }
+"#;
+    let errors = Config::from_text(Path::new("p.toml"), text).unwrap_err();
+    let said = errors.to_string();
+    for part in [
+        "version: p.toml:1:11: this program reads files of version 1, not 2",
+        "name: p.toml:3:8: \"a b\" is no name",
+        "pid: p.toml:4:23: no such key of match",
+        "cgroup: p.toml:7:20: \"batch\" is no path",
+        "exe: p.toml:7:35: [] matches nothing",
+        "user: p.toml:7:46: \"\" matches nothing",
+        "mode: p.toml:8:8: \"watch\" is no mode",
+        "wieght: p.toml:9:50: no such term; did you mean weight?",
+        "unit: p.toml:12:18: \"[\"",
+    ] {
+        assert!(said.contains(part), "{part}\n{said}");
+    }
+    let alone = |rule: &str| {
+        let text = format!("[[rule]]\nname = 'r'\n{rule}\n");
+        Config::from_text(Path::new("p.toml"), &text)
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(alone("terms = { weight = 50 }").contains("r: p.toml:1:1: it matches nothing"));
+    assert!(alone("match = { unit = 'x' }").contains("it has no terms"));
+    let wrong = alone("match = { unit = 'x' }\nterms = { objective = 'p99<5ms' }");
+    assert!(wrong.contains("a neutral gate does not take it"), "{wrong}");
+    let twice = "[[rule]]\nname='r'\nmatch={unit='x'}\nterms={weight=3}\n".repeat(2);
+    let twice = Config::from_text(Path::new("p.toml"), &twice).unwrap_err();
+    assert!(
+        twice
+            .to_string()
+            .contains("p.toml:5:1: this file has a rule of this name already")
+    );
 }

@@ -1,0 +1,282 @@
+//! Rules on groups of every kind of machine: applied, changed, refused, gone back from, and on what starts later.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_api::{ApiError, ErrorKind, PolicyChangeView};
+use tidegate_kfs::{KernelFs, Op};
+use tidegate_knobs::clock::Clock;
+use tidegate_knobs::starts::{Start, Starts};
+use tidegate_testkit::Rule as FaultRule;
+
+use super::sim_clock::SimClock;
+use super::{Bed, KINDS, gate_names, in_journal, root, set, unset};
+use crate::agent::Agent;
+use crate::policy::apply::{apply, confirm, diff, end_trial, rollback, view};
+use crate::policy::starts;
+
+const BATCH: &str = r#"
+[[rule]]
+name = "batch"
+match = { cgroup = "/batch-*" }
+terms = { class = "side", weight = 50 }
+"#;
+
+fn write(bed: &Bed, name: &str, text: &str) {
+    let dir = bed.run_dir().dir().join("etc/tidegate/tidegate.toml.d");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join(name), text).unwrap();
+}
+
+fn group(bed: &Bed, name: &str) {
+    let path = format!("{}/{name}", super::cpu_mount(bed.kind));
+    bed.fake.mkdir(Path::new(&path)).unwrap();
+}
+
+fn apply_now(agent: &Agent) -> Result<PolicyChangeView, ApiError> {
+    apply(agent, &root(1), None)
+}
+
+fn weight(bed: &Bed, group: &str) -> String {
+    let gates = if bed.kind == super::Kind::V2 {
+        "cpu.weight"
+    } else {
+        "cpu.shares"
+    };
+    bed.file(group, gates)
+}
+
+#[test]
+fn what_matches_gets_its_rules_terms_and_loses_them_with_the_rule() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        group(&bed, "batch-1");
+        group(&bed, "batch-2");
+        let fresh = bed.values("/batch-1");
+        let agent = bed.agent().unwrap();
+        write(&bed, "10-batch.toml", BATCH);
+        let changes = apply_now(&agent).unwrap();
+        let made: Vec<_> = changes
+            .gates
+            .iter()
+            .map(|gate| gate.target.as_str())
+            .collect();
+        assert_eq!(made, ["cgroup:/batch-1", "cgroup:/batch-2"], "{kind:?}");
+        assert!(bed.is_limited("/batch-1") && bed.is_limited("/batch-2"));
+        assert!(!bed.is_limited("/other"));
+        assert_eq!(apply_now(&agent).unwrap().gates, [], "the same again");
+        std::fs::remove_dir_all(bed.run_dir().dir().join("etc")).unwrap();
+        let changes = apply_now(&agent).unwrap();
+        assert!(changes.gates.iter().all(|gate| gate.change == "ended"));
+        assert_eq!(bed.values("/batch-1"), fresh, "{kind:?}");
+        assert_eq!(in_journal(&agent), []);
+        agent.leave();
+        assert!(!bed.run_dir().dir().join("policy.json").exists());
+    }
+}
+
+#[test]
+fn a_diff_changes_nothing_and_says_what_apply_then_does() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        group(&bed, "batch-1");
+        let agent = bed.agent().unwrap();
+        write(&bed, "10-batch.toml", BATCH);
+        let fresh = bed.values("/batch-1");
+        let since = bed.fs.log().len();
+        let said = diff(&agent, &root(1)).unwrap();
+        let below = |path: &Path| path.starts_with("/sys/fs/cgroup");
+        let log = bed.fs.log();
+        let wrote = |(op, path): &&(Op, std::path::PathBuf)| *op == Op::Write && below(path);
+        assert_eq!(log[since..].iter().find(wrote), None, "{kind:?}");
+        assert_eq!(bed.values("/batch-1"), fresh);
+        let done = apply_now(&agent).unwrap();
+        assert_eq!(said.gates, done.gates);
+        assert!(said.writes.len() >= 2, "{:?}", said.writes);
+        for write in &said.writes {
+            let stands = bed.fake.text(&write.path);
+            assert_eq!(stands.trim(), write.to, "{kind:?}: {}", write.path);
+        }
+        let again = diff(&agent, &root(1)).unwrap();
+        assert!(again.gates.is_empty() && again.writes.is_empty());
+    }
+}
+
+#[test]
+fn a_mistake_leaves_everything_as_it_was() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        group(&bed, "batch-1");
+        let agent = bed.agent().unwrap();
+        write(&bed, "10-batch.toml", BATCH);
+        apply_now(&agent).unwrap();
+        let values = bed.values("/batch-1");
+        write(
+            &bed,
+            "20-wrong.toml",
+            "[side]\nwieght = 3\n[[rule]]\nname = \"x\"\n",
+        );
+        let error = apply_now(&agent).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Usage);
+        for part in [
+            "20-wrong.toml:2:1",
+            "did you mean weight?",
+            "it matches nothing",
+        ] {
+            assert!(error.detail.contains(part), "{}", error.detail);
+        }
+        assert_eq!(bed.values("/batch-1"), values);
+        let view = view(&agent, Some(&root(1)));
+        assert!(view.refused.is_some() && view.generation == 1);
+        assert!(agent.status().policy_refused);
+    }
+}
+
+/// Each write of the second policy is refused once: what the first one had is there again.
+#[test]
+fn a_refusal_half_way_goes_back() {
+    for kind in KINDS {
+        for nth in 1..60 {
+            let bed = Bed::new(kind);
+            for name in ["batch-1", "batch-2", "other-1"] {
+                group(&bed, name);
+            }
+            let agent = bed.agent().unwrap();
+            write(&bed, "10-batch.toml", BATCH);
+            apply_now(&agent).unwrap();
+            let values = ["/batch-1", "/batch-2", "/other-1"].map(|group| bed.values(group));
+            let second = BATCH.replace("/batch-*", "/*-1").replace("50", "70");
+            write(&bed, "10-batch.toml", &second);
+            bed.fs
+                .add(FaultRule::nth(bed.fs.count() + nth * 7, libc::EIO));
+            let answer = apply_now(&agent);
+            bed.fs.clear();
+            if answer.is_ok() {
+                continue;
+            }
+            let now = ["/batch-1", "/batch-2", "/other-1"].map(|group| bed.values(group));
+            for (nth_group, (had, has)) in values.iter().zip(&now).enumerate() {
+                let limited = bed.is_limited(["/batch-1", "/batch-2", "/other-1"][nth_group]);
+                assert!(
+                    had == has || limited && nth_group < 2,
+                    "{kind:?} {nth}: {had:?} {has:?}"
+                );
+            }
+            assert_eq!(gate_names(&agent).len(), 2, "{kind:?} {nth}: {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn a_trial_ends_by_itself_unless_it_is_confirmed() {
+    for confirmed in [false, true] {
+        let mut bed = Bed::new(KINDS[2]);
+        let clock = Arc::new(SimClock::default());
+        bed.clock = clock.clone();
+        group(&bed, "batch-1");
+        let agent = bed.agent().unwrap();
+        write(&bed, "10-batch.toml", BATCH);
+        apply(&agent, &root(1), Some(600)).unwrap();
+        clock.sleep(Duration::from_secs(599));
+        end_trial(&agent);
+        assert!(bed.is_limited("/batch-1"));
+        if confirmed {
+            confirm(&agent, &root(1)).unwrap();
+        }
+        clock.sleep(Duration::from_secs(2));
+        end_trial(&agent);
+        assert_eq!(bed.is_limited("/batch-1"), confirmed);
+        assert!(confirm(&agent, &root(1)).is_err(), "nothing is on trial");
+        let events = agent.runtime.events.after(0).events;
+        let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
+        let last = if confirmed {
+            "policy.confirmed"
+        } else {
+            "policy.rolled_back"
+        };
+        assert!(kinds.contains(&last), "{kinds:?}");
+        assert_eq!(rollback(&agent, &root(1)).is_ok(), confirmed);
+        assert!(!bed.is_limited("/batch-1"));
+    }
+}
+
+#[test]
+fn a_group_that_is_made_later_is_gated_and_an_observed_one_only_told_of() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let agent = bed.agent().unwrap();
+        let observe = BATCH.replace("batch", "watched") + "mode = \"observe\"\n";
+        write(&bed, "10-batch.toml", &(BATCH.to_owned() + &observe));
+        apply_now(&agent).unwrap();
+        assert!(gate_names(&agent).is_empty());
+        for name in ["batch-7", "watched-1", "free"] {
+            group(&bed, name);
+        }
+        let fresh = bed.values("/free");
+        let started = ["/batch-7", "/watched-1", "/free"]
+            .map(|path| Start::Group(tidegate_knobs::group::GroupPath::parse(path).unwrap()));
+        let told = Starts {
+            told: started.to_vec(),
+            has_lost: false,
+        };
+        starts::look(&agent, told);
+        assert_eq!(gate_names(&agent), ["batch-7"], "{kind:?}");
+        assert!(bed.is_limited("/batch-7"));
+        assert_eq!(bed.values("/watched-1"), fresh);
+        let rules = view(&agent, Some(&root(1))).rules;
+        let observed = &rules[1].observed;
+        assert_eq!(observed.len(), 1, "{rules:?}");
+        assert!(observed[0].writes.len() >= 2 && observed[0].terms.contains("class=side"));
+    }
+}
+
+#[test]
+fn what_is_set_lies_over_the_rule_and_unset_goes_back_to_it() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        group(&bed, "batch-1");
+        let agent = bed.agent().unwrap();
+        write(&bed, "10-batch.toml", &BATCH.replace("side", "neutral"));
+        apply_now(&agent).unwrap();
+        assert!(!bed.is_limited("/batch-1"));
+        set(&agent, "cgroup:/batch-1", &[("quota", "20ms")]).unwrap();
+        let view = &agent.status().gates[0];
+        assert_eq!(view.rule.as_deref(), Some("batch"));
+        let limited = bed.values("/batch-1");
+        unset(&agent, "cgroup:/batch-1").unwrap();
+        assert_ne!(
+            bed.values("/batch-1"),
+            limited,
+            "{kind:?}: the quota is gone"
+        );
+        assert_eq!(gate_names(&agent), ["batch-1"]);
+        let error = unset(&agent, "cgroup:/batch-1").unwrap_err();
+        assert!(error.detail.contains("rule batch"), "{error:?}");
+        // The rule goes; what was set stays.
+        set(&agent, "cgroup:/batch-1", &[("quota", "20ms")]).unwrap();
+        std::fs::remove_dir_all(bed.run_dir().dir().join("etc")).unwrap();
+        apply_now(&agent).unwrap();
+        assert_eq!(bed.values("/batch-1"), limited);
+        assert_eq!(agent.status().gates[0].rule, None);
+        let _ = weight(&bed, "/batch-1");
+    }
+}
+
+#[test]
+fn the_policy_is_the_administrators() {
+    let bed = Bed::new(KINDS[0]);
+    let agent = bed.agent().unwrap();
+    let user = crate::peer::Peer {
+        uid: 1000,
+        ..root(1)
+    };
+    for denied in [
+        apply(&agent, &user, None).map(drop),
+        diff(&agent, &user).map(drop),
+        rollback(&agent, &user).map(drop),
+        confirm(&agent, &user).map(drop),
+    ] {
+        assert_eq!(denied.unwrap_err().kind, ErrorKind::Denied);
+    }
+}

@@ -1,0 +1,54 @@
+#!/bin/sh
+# Checks the package: two builds give the same bytes, lintian finds no error, and it has the files of `make install`.
+# Usage: scripts/check-deb.sh [BINARY]. Ends with "N passed, N failed, N skipped".
+set -eu
+binary=${1:-target/release/tidegate}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for tool in dpkg-deb dpkg-shlibdeps; do
+	command -v $tool >/dev/null || {
+		echo "skipped: no $tool: apt-get install dpkg-dev"
+		echo "0 passed, 0 failed, 1 skipped"
+		exit 77
+	}
+done
+passed=0 failed=0 skipped=0
+
+# check WHAT COMMAND...
+check() {
+	what=$1
+	shift
+	if "$@" >"$work/said" 2>&1; then
+		passed=$((passed + 1))
+		return
+	fi
+	failed=$((failed + 1))
+	echo "failed: $what"
+	cat "$work/said"
+}
+build() { BINARY=$binary COMPRESS=none OUT=$1 scripts/deb.sh; }
+# Another minute, mask and place: none of it may show.
+twice() { build "$work/one" && sleep 1 && (umask 077 && build "$work/two") && cmp "$work"/one/*.deb "$work"/two/*.deb; }
+same_files() {
+	make -s install "DESTDIR=$work/installed" PREFIX=/usr "BINARY=$binary"
+	(cd "$work/installed" && find . -type f) | sort >"$work/installed.list"
+	dpkg-deb -c "$work"/one/*.deb | awk '/^-/ { print $6 }' | sed 's/\.1\.gz$/.1/' | grep -v -e changelog -e lintian | sort >"$work/package.list"
+	diff "$work/installed.list" "$work/package.list" && make -s uninstall "DESTDIR=$work/installed" PREFIX=/usr &&
+		[ -z "$(find "$work/installed" -type f)" ]
+}
+# The uncompressed package is this check's own, for its speed.
+lints() {
+	lintian --allow-root --fail-on error,warning --suppress-tags uses-no-compression-for-control-tarball,uses-no-compression-for-data-tarball \
+		"$work"/one/*.deb
+}
+
+check "two builds of one commit differ" twice
+check "the package and make install differ" same_files
+if command -v lintian >/dev/null; then
+	check "lintian" lints
+else
+	skipped=1
+	echo "skipped: no lintian: apt-get install lintian"
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
