@@ -133,7 +133,7 @@ async fn diff(call: Call) -> Answer<PolicyChangeView> {
 
 async fn apply(call: Call, body: Body) -> Answer<PolicyChangeView> {
     let asked: ApplyRequest = read(body).await?;
-    rules::apply(&call.agent, call.peer()?, asked.for_seconds).map(Json)
+    rules::apply(&call.agent, call.peer()?, &asked).map(Json)
 }
 
 async fn confirm(call: Call) -> Answer<Done> {

@@ -111,7 +111,9 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     GateName::parse(run_dir.prefix()).map_err(StartError::Prefix)?;
     let lock_file = take_lock(run_dir)?;
     let roots = Roots::system(run_dir.dir());
-    let (kept, config, why_kept) = policy_in_force(&roots, run_dir)?;
+    let before = policy::kept(&RealFs::new(), run_dir);
+    let is_kept = before.is_some();
+    let (kept, config, why_kept) = policy_in_force(&roots, before)?;
     let settings = config.settings();
     let machine = discover(&RealFs::new(), None).map_err(MachineError::from)?;
     if let Some(why) = machine.refusal() {
@@ -176,7 +178,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     });
     take_up(&agent.gates, &agent.runtime);
     found_headroom::take_up(&agent.runtime);
-    policy::apply::begin(&agent);
+    policy::apply::begin(&agent, options.mode == Mode::OnDemand && !is_kept);
     if let Some(why) = why_kept {
         policy::apply::refuse(&agent, &why);
     }
@@ -197,9 +199,8 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
 /// was in force last, with what is wrong.
 fn policy_in_force(
     roots: &Roots,
-    run_dir: &RunDir,
+    kept: Option<KeptPolicy>,
 ) -> Result<(KeptPolicy, Config, Option<String>), StartError> {
-    let kept = policy::kept(&RealFs::new(), run_dir);
     if let Some(kept) = kept.as_ref().filter(|kept| kept.outweighs_files())
         && let Ok(config) = Config::from_texts(&kept.texts)
     {

@@ -66,6 +66,9 @@ pub struct ReportRequest {
 pub struct ApplyRequest {
     /// So long only, unless it is confirmed.
     pub for_seconds: Option<u64>,
+    /// The agent was started for this call: no policy was in force before.
+    #[serde(default)]
+    pub is_first: bool,
 }
 
 /// A call that has no other answer.

@@ -24,6 +24,11 @@ pub fn to_agent() -> Result<Client, Failure> {
     })
 }
 
+/// Whether an agent answers.
+pub fn is_running() -> bool {
+    Client::connect(&RunDir::from_env()).is_ok()
+}
+
 /// How long a call is repeated when the agent is asked too often: a loop of short commands is no misuse.
 const PATIENCE: Duration = Duration::from_secs(5);
 

@@ -142,7 +142,9 @@ impl Housekeeping {
         if self.is_watched {
             notify::tell(notify::ALIVE);
         }
-        if self.idle_polls >= IDLE_POLLS_MAX && life.mode == Mode::OnDemand {
+        // With rules, it stays for what starts later.
+        let is_needed = life.mode == Mode::Service || !registry.config().rules().is_empty();
+        if self.idle_polls >= IDLE_POLLS_MAX && !is_needed {
             leave_if_unused(registry, runtime, life);
         }
     }

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use tidegate_api::{
-    ApiError, Done, ErrorKind, GateChangeView, ObservedView, PolicyChangeView, PolicyView, RuleView,
+    ApiError, ApplyRequest, Done, ErrorKind, GateChangeView, ObservedView, PolicyChangeView,
+    PolicyView, RuleView,
 };
 use tidegate_knobs::sync::lock;
 use tidegate_terms::policy::Mode;
@@ -54,7 +55,7 @@ pub(crate) fn diff(agent: &Agent, peer: &Peer) -> Result<PolicyChangeView, ApiEr
     may(peer, "diff")?;
     let (_, config) = read(agent)?;
     let gates = agent.gates.lock();
-    let matches = Finder::new(&agent.runtime.kernel, &config).all();
+    let matches = Finder::new(&agent.runtime.kernel, &config, &gates).all();
     let rehearsal = Rehearsal::new(&agent.runtime, &gates)?;
     let mut view = rehearsal.change(&gates, &config, &matches)?;
     view.notes = notes(agent, &config);
@@ -82,9 +83,10 @@ fn notes(agent: &Agent, config: &Config) -> Vec<String> {
 pub(crate) fn apply(
     agent: &Agent,
     peer: &Peer,
-    trial_s: Option<u64>,
+    asked: &ApplyRequest,
 ) -> Result<PolicyChangeView, ApiError> {
     may(peer, "apply")?;
+    let trial_s = asked.for_seconds;
     if trial_s.is_some_and(|trial_s| trial_s == 0 || trial_s > TRIAL_MAX_S) {
         let detail = "apply: a trial is from one second to seven days long";
         return Err(ApiError::new(ErrorKind::Usage, detail).with_mend("write --for 10m"));
@@ -93,7 +95,11 @@ pub(crate) fn apply(
     let applied = read(agent).and_then(|(texts, config)| {
         let now_ns = agent.runtime.kernel.clock.now_ns();
         let notes = notes(agent, &config);
-        let kept = next(&state.kept, texts, trial_s.map(|s| now_ns + s * NS_PER_S));
+        let mut kept = next(&state.kept, texts, trial_s.map(|s| now_ns + s * NS_PER_S));
+        if asked.is_first && state.is_unasked {
+            // The agent's start put the files in force; the way back is to no rules.
+            kept.before = Some(Texts::new());
+        }
         let mut view = put_in_force(agent, &mut state, config, kept)?;
         view.notes = notes;
         Ok(view)
@@ -230,7 +236,7 @@ fn put_in_force(
     let runtime = &agent.runtime;
     let config = Arc::new(config);
     let mut gates = agent.gates.lock();
-    let matches = Finder::new(&runtime.kernel, &config).all();
+    let matches = Finder::new(&runtime.kernel, &config, &gates).all();
     let old = agent.gates.config();
     // It is written down first: an agent that dies half way is followed by one that goes on with it.
     keep(agent, &config, &kept)?;
@@ -250,6 +256,7 @@ fn put_in_force(
     agent.gates.set_config(Arc::clone(&config));
     state.kept = kept;
     state.refused = None;
+    state.is_unasked = false;
     let observed = observe(agent, &gates, &config, &matches)?;
     state.observed.clone_from(&observed);
     drop(gates);
@@ -290,7 +297,7 @@ fn observe(
 /// Goes back to the policy in force after a refusal.
 fn undo(agent: &Agent, kept: &KeptPolicy, gates: &mut Vec<Gate>, config: &Config) {
     let runtime = &agent.runtime;
-    let matches = Finder::new(&runtime.kernel, config).all();
+    let matches = Finder::new(&runtime.kernel, config, gates).all();
     let undone = reconcile(runtime, gates, config, &matches)
         .map(drop)
         .and_then(|()| publish(runtime, gates))
@@ -320,8 +327,8 @@ pub(crate) fn tell(agent: &Agent, changes: &[GateChangeView]) {
     }
 }
 
-/// At the agent's start: the gates that were taken up agree with the policy in force.
-pub(crate) fn begin(agent: &Agent) {
+/// At the agent's start: the gates that were taken up agree with the policy in force. `is_unasked` where no call put it in force.
+pub(crate) fn begin(agent: &Agent, is_unasked: bool) {
     let mut state = agent.policy.lock();
     let config = agent.gates.config();
     let is_ruled = |gate: &Gate| gate.record.rule.is_some();
@@ -329,7 +336,9 @@ pub(crate) fn begin(agent: &Agent) {
         return;
     }
     let kept = state.kept.clone();
-    if let Err(error) = put_in_force(agent, &mut state, (*config).clone(), kept) {
+    let begun = put_in_force(agent, &mut state, (*config).clone(), kept);
+    state.is_unasked = is_unasked;
+    if let Err(error) = begun {
         warn!("policy: {error}");
         refused_now(agent, &mut state, error.detail.clone());
         lock(&agent.runtime.alerts).insert(format!("policy: {error}"));

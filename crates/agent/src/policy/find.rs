@@ -1,5 +1,6 @@
 //! What on the machine the rules match: groups, and processes one by one. Of several rules the last that matches counts.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use tidegate_kfs::KernelFs;
@@ -8,6 +9,7 @@ use tidegate_knobs::target::{ProcessRef, Target};
 use tidegate_terms::Config;
 use tidegate_terms::policy::{Rule, SeenProcess};
 
+use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 
 /// Groups are not nested deeper than this where anybody looks.
@@ -28,12 +30,24 @@ pub(crate) struct Finder<'a> {
     config: &'a Config,
     /// The text of /etc/passwd.
     users: String,
+    /// Processes that are in a group of ours because they are a gate's target, with the group that they were in before.
+    moved: HashMap<i32, GroupPath>,
 }
 
 impl<'a> Finder<'a> {
-    /// With the users as they are now.
-    pub fn new(kernel: &'a Kernel, config: &'a Config) -> Self {
+    /// With the users and the gates as they are now.
+    pub fn new(kernel: &'a Kernel, config: &'a Config, gates: &[Gate]) -> Self {
+        let moved = gates
+            .iter()
+            .filter_map(|gate| match &gate.record.attachment {
+                Attachment::Moved { placement, .. } => {
+                    let from = placement.from.first()?.group.clone()?;
+                    Some((placement.pid, from))
+                }
+                _ => None,
+            });
         Self {
+            moved: moved.collect(),
             kernel,
             config,
             users: kernel.fs.read(Path::new("/etc/passwd")).unwrap_or_default(),
@@ -110,16 +124,17 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// The rule of a process.
+    /// The rule of a process. One that is a gate's target already is matched by the group that it was in before.
     pub fn process(&self, pid: i32) -> Option<Match> {
         let kernel = self.kernel;
         // A kernel thread runs no file.
         let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         let process = ProcessRef::look_up(&*kernel.fs, pid).ok()?;
-        let group = kernel.groups.group_of(pid).ok()??;
-        if self.is_ours(&group) {
-            return None;
-        }
+        let at = kernel.groups.group_of(pid).ok()??;
+        let group = match self.is_ours(&at) {
+            true => self.moved.get(&pid)?.clone(),
+            false => at,
+        };
         let seen = SeenProcess {
             group: group.as_str(),
             exe: exe.to_str()?,

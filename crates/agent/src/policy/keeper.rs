@@ -34,6 +34,8 @@ pub(crate) struct PolicyState {
     pub observed: Vec<ObservedView>,
     /// How what starts later is found.
     pub watch: String,
+    /// The agent's start put the files in force, and no call since.
+    pub is_unasked: bool,
 }
 
 /// What the next agent is to know.

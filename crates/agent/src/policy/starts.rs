@@ -106,7 +106,7 @@ pub(crate) fn look(agent: &Agent, starts: Starts) {
 
 /// What of the starts the rules match.
 fn matches_of(agent: &Agent, config: &Config, starts: Starts) -> Vec<Match> {
-    let finder = Finder::new(&agent.runtime.kernel, config);
+    let finder = Finder::new(&agent.runtime.kernel, config, &agent.gates.lock());
     if starts.has_lost {
         return finder.all();
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_api::{ApiError, ErrorKind, PolicyChangeView};
+use tidegate_api::{ApiError, ApplyRequest, ErrorKind, PolicyChangeView};
 use tidegate_kfs::{KernelFs, Op};
 use tidegate_knobs::clock::Clock;
 use tidegate_knobs::starts::{Start, Starts};
@@ -35,7 +35,14 @@ fn group(bed: &Bed, name: &str) {
 }
 
 fn apply_now(agent: &Agent) -> Result<PolicyChangeView, ApiError> {
-    apply(agent, &root(1), None)
+    apply(agent, &root(1), &ApplyRequest::default())
+}
+
+fn trial(seconds: u64) -> ApplyRequest {
+    ApplyRequest {
+        for_seconds: Some(seconds),
+        is_first: false,
+    }
 }
 
 fn weight(bed: &Bed, group: &str) -> String {
@@ -177,7 +184,7 @@ fn a_trial_ends_by_itself_unless_it_is_confirmed() {
         group(&bed, "batch-1");
         let agent = bed.agent().unwrap();
         write(&bed, "10-batch.toml", BATCH);
-        apply(&agent, &root(1), Some(600)).unwrap();
+        apply(&agent, &root(1), &trial(600)).unwrap();
         clock.sleep(Duration::from_secs(599));
         end_trial(&agent);
         assert!(bed.is_limited("/batch-1"));
@@ -272,7 +279,7 @@ fn the_policy_is_the_administrators() {
         ..root(1)
     };
     for denied in [
-        apply(&agent, &user, None).map(drop),
+        apply(&agent, &user, &ApplyRequest::default()).map(drop),
         diff(&agent, &user).map(drop),
         rollback(&agent, &user).map(drop),
         confirm(&agent, &user).map(drop),

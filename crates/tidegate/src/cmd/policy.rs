@@ -102,7 +102,10 @@ pub fn diff(args: &DiffArgs) -> Result<Exit, Failure> {
 
 pub fn apply(args: &ApplyArgs) -> Result<Exit, Failure> {
     let for_seconds = args.trial.as_deref().map(seconds).transpose()?;
-    let request = ApplyRequest { for_seconds };
+    let request = ApplyRequest {
+        for_seconds,
+        is_first: !connect::is_running(),
+    };
     let changes = connect::call_starting(|client| client.apply(&request))?;
     tell(&changes, args.json, policy::Tense::Did)?;
     match for_seconds {

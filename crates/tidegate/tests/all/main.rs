@@ -24,6 +24,7 @@ mod kill_foreign;
 mod lab_vm;
 mod lock_boost;
 mod metrics;
+mod policy;
 mod sim;
 mod support_fault;
 mod support_hostile;
