@@ -32,6 +32,8 @@ pub struct Kernel {
     pub groups: Arc<Groups>,
     /// What was written over what.
     pub journal: Arc<Mutex<Journal>>,
+    /// Whether systemd is told what units fall back to; not so in a rehearsal.
+    pub tells_systemd: bool,
 }
 
 impl Kernel {

@@ -154,6 +154,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
                 clock: Arc::new(SystemClock),
                 groups,
                 journal: Arc::new(Mutex::new(journal)),
+                tells_systemd: true,
             },
             control_loop: ControlLoop {
                 control: Mutex::new(control),

@@ -68,9 +68,12 @@ pub(crate) fn follow_units(registry: &Gates, runtime: &Runtime, poll: u32) {
     }
 }
 
-/// Says whether something is different now. `elsewhere` is where systemd has the unit, if it was asked.
-fn follow(runtime: &Runtime, gate: &mut Gate, elsewhere: Option<GroupPath>) -> bool {
+/// Says whether a gate in place is on another group now. `elsewhere` is where systemd has the unit, if it was asked.
+pub(crate) fn follow(runtime: &Runtime, gate: &mut Gate, elsewhere: Option<GroupPath>) -> bool {
     let kernel = &runtime.kernel;
+    if !matches!(gate.record.attachment, Attachment::InPlace { .. }) {
+        return false;
+    }
     let group = elsewhere.unwrap_or_else(|| gate.record.attachment.group().clone());
     let name = gate.record.name.clone();
     let found = match kernel.groups.id(&group) {
@@ -79,7 +82,8 @@ fn follow(runtime: &Runtime, gate: &mut Gate, elsewhere: Option<GroupPath>) -> b
         Err(_) => return false,
     };
     match (gate.group_id, found) {
-        (_, None) if gate.away => false,
+        // A gate of a group ends with it.
+        (_, None) if gate.away || unit_of(gate).is_none() => false,
         (_, None) => {
             info!(gate = name, "its unit stands still; its limits wait for it");
             lose(kernel, &runtime.control_loop, gate);
@@ -93,7 +97,7 @@ fn follow(runtime: &Runtime, gate: &mut Gate, elsewhere: Option<GroupPath>) -> b
             false
         }
         (_, Some(id)) => {
-            info!(gate = name, "its unit is back in {group}");
+            info!(gate = name, "its group {group} is another one now");
             lose(kernel, &runtime.control_loop, gate);
             gate.away = false;
             gate.group_id = Some(id);

@@ -1,7 +1,7 @@
 //! The life of gates and agent: taken up at the start, looked after once a second, put back in the end, by the guardian where the agent is dead.
 
 mod adopt;
-mod follow_units;
+pub(crate) mod follow_units;
 pub mod guardian;
 pub(crate) mod housekeeping;
 mod leaving;

@@ -5,12 +5,13 @@ use std::path::Path;
 
 use tidegate_kfs::KernelFs;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::target::{ProcessRef, Target};
+use tidegate_knobs::target::{ProcessRef, Target, UnitName};
 use tidegate_terms::Config;
 use tidegate_terms::policy::{Rule, SeenProcess};
 
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
+use crate::systemd::bus;
 
 /// Groups are not nested deeper than this where anybody looks.
 const DEPTH_MAX: u32 = 32;
@@ -18,8 +19,10 @@ const DEPTH_MAX: u32 = 32;
 /// Something that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Match {
-    /// A group or a process.
+    /// A unit, a group or a process.
     pub target: Target,
+    /// The group of a unit or group.
+    pub group: Option<GroupPath>,
     /// The rule's name.
     pub rule: String,
 }
@@ -32,6 +35,8 @@ pub(crate) struct Finder<'a> {
     users: String,
     /// Processes that are in a group of ours because they are a gate's target, with the group that they were in before.
     moved: HashMap<i32, GroupPath>,
+    /// The groups of units that stand still and have a gate.
+    away: Vec<GroupPath>,
 }
 
 impl<'a> Finder<'a> {
@@ -46,8 +51,12 @@ impl<'a> Finder<'a> {
                 }
                 _ => None,
             });
+        let away = gates.iter().filter(|gate| gate.away);
         Self {
             moved: moved.collect(),
+            away: away
+                .map(|gate| gate.record.attachment.group().clone())
+                .collect(),
             kernel,
             config,
             users: kernel.fs.read(Path::new("/etc/passwd")).unwrap_or_default(),
@@ -71,6 +80,9 @@ impl<'a> Finder<'a> {
         let mut found = Vec::new();
         if self.has_group_rules() {
             self.below(&GroupPath::root(), DEPTH_MAX, &mut found);
+            let gone = self.away.iter();
+            let gone = gone.filter(|group| !self.kernel.groups.exists(group));
+            found.extend(gone.filter_map(|group| self.group(group)));
         }
         if self.has_process_rules() {
             let pids = self.kernel.fs.list(Path::new("/proc")).unwrap_or_default();
@@ -118,8 +130,13 @@ impl<'a> Finder<'a> {
         if around.into_iter().any(is_around) {
             return None;
         }
+        let unit = match rule.matches.unit.is_empty() {
+            true => None,
+            false => unit_in(group).filter(|_| bus::is_booted()),
+        };
         Some(Match {
-            target: Target::Cgroup(group.clone()),
+            target: unit.map_or_else(|| Target::Cgroup(group.clone()), Target::Unit),
+            group: Some(group.clone()),
             rule: rule.name.clone(),
         })
     }
@@ -146,6 +163,7 @@ impl<'a> Finder<'a> {
         let rule = self.config.rules().iter().rfind(matching)?;
         Some(Match {
             target: Target::Pid(pid),
+            group: None,
             rule: rule.name.clone(),
         })
     }
@@ -157,5 +175,40 @@ impl<'a> Finder<'a> {
             let name = fields.next()?;
             (fields.nth(1)?.parse() == Ok(uid)).then_some(name)
         })
+    }
+}
+
+/// The unit of the system's systemd whose group this is: it lies in slices alone. systemd writes its own values into such a group, and a
+/// user's own systemd is not asked.
+fn unit_in(group: &GroupPath) -> Option<UnitName> {
+    let above = group.parent()?;
+    let is_slice = |name: &str| name.is_empty() || name.ends_with(".slice");
+    if !above.as_str().split('/').all(is_slice) {
+        return None;
+    }
+    let name = group.name();
+    UnitName::parse(name.strip_prefix('_').unwrap_or(name)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_units_group_lies_in_slices_alone() {
+        let unit = |path: &str| {
+            let unit = unit_in(&GroupPath::parse(path).unwrap());
+            unit.map(|unit| unit.to_string())
+        };
+        let service = Some("backup-1.service".to_owned());
+        assert_eq!(unit("/system.slice/backup-1.service"), service);
+        assert_eq!(
+            unit("/a.slice/a-b.slice/_cpu.service"),
+            Some("cpu.service".to_owned())
+        );
+        assert_eq!(unit("/user.slice"), Some("user.slice".to_owned()));
+        let of_user = "/user.slice/user-1.slice/user@1.service/app.slice/backup-1.service";
+        assert_eq!(unit(of_user), None);
+        assert_eq!(unit("/docker/backup-1.service"), None);
     }
 }

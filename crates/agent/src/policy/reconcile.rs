@@ -3,12 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tidegate_api::{ApiError, ErrorKind, GateChangeView};
+use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::target::{HeldProcess, Target};
 use tidegate_terms::policy::Mode;
 use tidegate_terms::{Class, Config, RawTerms, Term, Terms};
 
 use crate::errors::{not_found, usage};
-use crate::gates::{Gate, find_in};
+use crate::gates::{Attachment, Gate};
+use crate::lifecycle::follow_units::follow;
 use crate::policy::find::Match;
 use crate::runtime::Runtime;
 use crate::runtime::limits::release;
@@ -26,45 +28,53 @@ pub(crate) fn reconcile(
     matches: &[Match],
 ) -> Result<Vec<GateChangeView>, ApiError> {
     let mut changes = Vec::new();
-    let at = gates.iter().enumerate();
-    let mut at: HashMap<String, usize> = at
-        .map(|(index, gate)| (gate.record.target.clone(), index))
-        .collect();
+    let mut known = Known::of(gates);
+    let mut wanted = BTreeSet::new();
     for one in matches.iter().filter(|one| is_enforced(config, one)) {
-        let target = one.target.to_string();
-        match at.get(&target) {
-            Some(index) => {
-                changes.extend(give(
-                    runtime,
-                    gates,
-                    config,
-                    *index,
-                    Some(one.rule.clone()),
-                )?);
-            }
-            None => {
-                let made = make_gate(runtime, gates, config, one)?;
-                if made.is_some() {
-                    at.insert(target, gates.len() - 1);
-                }
-                changes.extend(made);
-            }
+        if let Some(index) = known.find(one) {
+            wanted.insert(index);
+            let rule = Some(one.rule.clone());
+            changes.extend(give(runtime, gates, config, index, rule)?);
+        } else if let Some(made) = make_gate(runtime, gates, config, one)? {
+            wanted.insert(gates.len() - 1);
+            known.targets.insert(made.target.clone(), gates.len() - 1);
+            changes.push(made);
         }
     }
-    let wanted: BTreeSet<String> = matches
-        .iter()
-        .filter(|one| is_enforced(config, one))
-        .map(|one| one.target.to_string())
-        .collect();
-    let mut index = gates.len();
-    while index > 0 {
-        index -= 1;
-        let record = &gates[index].record;
-        if record.rule.is_some() && !wanted.contains(&record.target) {
+    for index in (0..gates.len()).rev() {
+        if gates[index].record.rule.is_some() && !wanted.contains(&index) {
             changes.push(let_go(runtime, gates, config, index)?);
         }
     }
     Ok(changes)
+}
+
+/// Which gate is on what: by its target, or by a group that it has under another name (`unit:` and `cgroup:` may be the same group).
+struct Known {
+    targets: HashMap<String, usize>,
+    groups: HashMap<GroupPath, usize>,
+}
+
+impl Known {
+    fn of(gates: &[Gate]) -> Self {
+        let in_place = |(index, gate): (usize, &Gate)| match &gate.record.attachment {
+            Attachment::InPlace { group } => Some((group.clone(), index)),
+            _ => None,
+        };
+        let at = gates.iter().enumerate();
+        Self {
+            groups: at.clone().filter_map(in_place).collect(),
+            targets: at
+                .map(|(index, gate)| (gate.record.target.clone(), index))
+                .collect(),
+        }
+    }
+
+    fn find(&self, one: &Match) -> Option<usize> {
+        let by_target = self.targets.get(&one.target.to_string());
+        let by_group = || self.groups.get(one.group.as_ref()?);
+        by_target.or_else(by_group).copied()
+    }
 }
 
 /// Whether the rule writes.
@@ -83,9 +93,20 @@ pub(crate) fn apply(
     if !is_enforced(config, one) {
         return Ok(None);
     }
-    match find_in(gates, &one.target.to_string()) {
-        Ok(index) => give(runtime, gates, config, index, Some(one.rule.clone())),
-        Err(_) => make_gate(runtime, gates, config, one),
+    let target = one.target.to_string();
+    let is_on = |gate: &Gate| match &gate.record.attachment {
+        Attachment::InPlace { group } if Some(group) == one.group.as_ref() => true,
+        _ => gate.record.target == target,
+    };
+    match gates.iter().position(is_on) {
+        Some(index) => {
+            // The unit or group may have come back since.
+            let is_back = follow(runtime, &mut gates[index], None);
+            let given = give(runtime, gates, config, index, Some(one.rule.clone()))?;
+            let again = || changed("changed", &gates[index], terms_text(&gates[index].terms));
+            Ok(given.or_else(|| is_back.then(again)))
+        }
+        None => make_gate(runtime, gates, config, one),
     }
 }
 
@@ -110,17 +131,22 @@ fn make_gate(
                 Err(_) => return Ok(None),
             }
         }
-        Target::Cgroup(group) => match runtime.kernel.groups.stat(group) {
-            Ok(stat) => (None, stat.uid),
-            Err(error) if error.is_gone() => return Ok(None),
-            Err(error) => return Err(not_found(error)),
-        },
-        Target::Unit(_) | Target::Gate(_) => return Ok(None),
+        Target::Cgroup(_) | Target::Unit(_) => {
+            let Some(group) = &one.group else {
+                return Ok(None);
+            };
+            match runtime.kernel.groups.stat(group) {
+                Ok(stat) => (None, stat.uid),
+                Err(error) if error.is_gone() => return Ok(None),
+                Err(error) => return Err(not_found(error)),
+            }
+        }
+        Target::Gate(_) => return Ok(None),
     };
     let asked = AskedGate {
         target: one.target.clone(),
         held,
-        of_unit: None,
+        of_unit: one.group.clone(),
         raw: RawTerms::default(),
         rule: Some(one.rule.clone()),
         uid,

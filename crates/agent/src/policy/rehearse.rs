@@ -108,6 +108,7 @@ impl Rehearsal {
                 clock: Arc::clone(&real.clock),
                 groups,
                 journal: Arc::new(Mutex::new(journal)),
+                tells_systemd: false,
             },
             control_loop: ControlLoop {
                 control: Mutex::new(control),
@@ -152,7 +153,7 @@ impl Rehearsal {
         let mut gates = gates.to_vec();
         let of_groups: Vec<Match> = matches
             .iter()
-            .filter(|one| matches!(one.target, Target::Cgroup(_)))
+            .filter(|one| one.group.is_some())
             .cloned()
             .collect();
         let known = |one: &&Match| crate::gates::find_in(&gates, &one.target.to_string()).is_ok();
@@ -221,7 +222,7 @@ impl Rehearsal {
             terms: self.moved(config, one).terms,
             ..ObservedView::default()
         };
-        if !matches!(one.target, Target::Cgroup(_)) {
+        if one.group.is_none() {
             return view;
         }
         let enforcing = config.enforcing(&one.rule);

@@ -124,8 +124,9 @@ fn give(agent: &Agent, config: &Arc<Config>, matches: &[Match]) {
     let runtime = &agent.runtime;
     let mut state = agent.policy.lock();
     let mut gates = agent.gates.lock();
-    if !Arc::ptr_eq(config, &agent.gates.config()) {
-        // Another policy came meanwhile, and looked at everything itself.
+    let is_leaving = agent.life.leaving.load(Ordering::Acquire);
+    // Another policy came meanwhile, and looked at everything itself; or all was put back already.
+    if is_leaving || !Arc::ptr_eq(config, &agent.gates.config()) {
         return;
     }
     let mut changes = Vec::new();

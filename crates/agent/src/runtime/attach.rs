@@ -42,6 +42,9 @@ pub(crate) fn attach(
     }
     gate.record.notes.clear();
     gate.record.attachment = attachment;
+    if let Attachment::InPlace { group } = &gate.record.attachment {
+        gate.group_id = kernel.groups.id(group).ok();
+    }
     let name = gate.record.name.clone();
     let before = gate.record.attachment.clone();
     let limited = match gate.needs_group() {

@@ -79,7 +79,7 @@ pub(crate) fn set_properties(
     group: &GroupPath,
     floor: Bandwidth,
 ) -> Option<Bandwidth> {
-    let unit = unit_of(gate)?;
+    let unit = unit_of(gate).filter(|_| kernel.tells_systemd)?;
     let told = try_set(kernel, &unit, gate, group, floor);
     if let Err(why) = &told {
         warn!("gate {}: {why}", gate.record.name);

@@ -164,6 +164,7 @@ impl Bed {
                     clock: Arc::clone(&self.clock),
                     groups,
                     journal: Arc::new(Mutex::new(journal)),
+                    tells_systemd: true,
                 },
                 control_loop: ControlLoop {
                     control: Mutex::new(control),

@@ -239,6 +239,31 @@ fn a_group_that_is_made_later_is_gated_and_an_observed_one_only_told_of() {
 }
 
 #[test]
+fn a_group_that_is_made_again_is_gated_again() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let agent = bed.agent().unwrap();
+        write(&bed, "10-batch.toml", BATCH);
+        group(&bed, "batch-7");
+        apply_now(&agent).unwrap();
+        let path = tidegate_knobs::group::GroupPath::parse("/batch-7").unwrap();
+        assert!(agent.groups().remove(&path).unwrap());
+        group(&bed, "batch-7");
+        assert!(!bed.is_limited("/batch-7"), "{kind:?}");
+        // No poll came between: the gate is still there.
+        let told = Starts {
+            told: vec![Start::Group(path)],
+            has_lost: false,
+        };
+        starts::look(&agent, told);
+        assert!(bed.is_limited("/batch-7"), "{kind:?}");
+        assert_eq!(gate_names(&agent), ["batch-7"]);
+        agent.leave();
+        assert_eq!(in_journal(&agent), []);
+    }
+}
+
+#[test]
 fn what_is_set_lies_over_the_rule_and_unset_goes_back_to_it() {
     for kind in KINDS {
         let bed = Bed::new(kind);
