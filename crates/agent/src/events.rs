@@ -20,11 +20,11 @@ const ANSWERED_MAX: usize = 1_000;
 const JOURNAL: &str = "/run/systemd/journal/socket";
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $Kind:ident = $name:literal, $id:literal;)+) => {
+    ($(#[doc = $doc:literal] $Kind:ident = $name:literal, $id:literal;)+) => {
         /// What can happen.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum EventKind {
-            $($(#[$doc])* $Kind,)+
+            $(#[doc = $doc] $Kind,)+
         }
 
         impl EventKind {
@@ -40,6 +40,12 @@ macro_rules! kinds {
             fn message_id(self) -> &'static str {
                 match self { $(EventKind::$Kind => $id),+ }
             }
+
+            /// What it means, in one sentence.
+            #[cfg(test)]
+            fn doc(self) -> &'static str {
+                match self { $(EventKind::$Kind => $doc),+ }
+            }
         }
     };
 }
@@ -47,13 +53,13 @@ macro_rules! kinds {
 kinds! {
     /// A command, process, group or unit got terms.
     GateCreated = "gate.created", "8a80686921144a1b809bc4a35eec5c8f";
-    /// It ended, or its terms were taken back.
+    /// A gate ended, or its terms were taken back.
     GateEnded = "gate.ended", "9982c0dea12b4ea5a2f83af9b023fdd0";
     /// Main fills the machine: side work has its tolerance alone.
     StarvationBegan = "starvation.began", "39dfaec3b0ec412aa1e53a9552f24122";
     /// Side work has more again.
     StarvationEnded = "starvation.ended", "58d1753c3b60471fb6654b102406af70";
-    /// Another program wrote over a value of ours.
+    /// Another program wrote over a value that the agent had written.
     OutsideWrite = "outside_write", "2882d78a4a5c4f2880da2b54ec343698";
     /// The agent was silent, and the guardian wrote the fallback.
     LeaseExpired = "lease.expired", "e8db9e65fdd4415895646425b746e7db";
@@ -63,7 +69,7 @@ kinds! {
     AgentAdopted = "agent.adopted", "1a5bd66dfa8f44c797e501172509085f";
     /// The scheduler of the engine ext is in force.
     ExtLoaded = "ext.loaded", "87cb7e67ce784ea8a8e20923760d4a69";
-    /// It ended without our doing.
+    /// The scheduler of the engine ext ended by itself, or the kernel ended it.
     ExtEjected = "ext.ejected", "f2fc3d0353b241a0b681908a04472f05";
     /// Other rules are in force.
     PolicyApplied = "policy.applied", "5e2cd4a3d1f64a0f8a2c8c7d31f5b9e0";
@@ -250,5 +256,29 @@ mod tests {
             .collect();
         assert_eq!(ids.len(), EventKind::ALL.len());
         assert!(ids.iter().all(|id| id.len() == 32));
+    }
+
+    const BEGIN: &str =
+        "<!-- events: written by UPDATE_DOCS=1 cargo test -p tidegate-agent kinds_of_events -->\n";
+    const END: &str = "<!-- end of events -->";
+
+    #[test]
+    fn the_documents_have_all_kinds_of_events() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        let page = std::fs::read_to_string(&path).unwrap();
+        let mut table = "| kind | what happened | MESSAGE_ID |\n|---|---|---|\n".to_owned();
+        for kind in EventKind::ALL {
+            let (name, doc, id) = (kind.name(), kind.doc().trim(), kind.message_id());
+            table += &format!("| `{name}` | {doc} | `{id}` |\n");
+        }
+        let begin = page.find(BEGIN).expect(BEGIN) + BEGIN.len();
+        let end = begin + page[begin..].find(END).expect(END);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            let page = format!("{}{table}{}", &page[..begin], &page[end..]);
+            std::fs::write(&path, page).unwrap();
+            return;
+        }
+        let why = "run UPDATE_DOCS=1 cargo test -p tidegate-agent kinds_of_events";
+        assert_eq!(page[begin..end], table, "docs/metrics.md: {why}");
     }
 }

@@ -84,7 +84,10 @@ metric() { tidegate metrics | sed -n "s/^tidegate_$1 //p"; }
 same "the condition of PolicyRejected" "$(metric policy_last_reload_success)" 0.0
 tidegate policy --json >/tmp/policy
 ! grep -q '"name": "backups"' /tmp/policy || fail "the policy in force: $(cat /tmp/policy)"
-generation=$(json generation </tmp/policy)
+# Nor does it keep the next agent from its start.
+systemctl restart tidegate
+same "the condition of PolicyRejected" "$(metric policy_last_reload_success)" 0.0
+generation=$(tidegate policy --json | json generation)
 
 # Mended, it only says what it would write.
 policy observe weight
@@ -150,11 +153,13 @@ gate_soon $side $SIDE
 ALL="$SIDE other $BATCH $LATER $ENCODER"
 until_true 20 limited $ALL || fail "not limited: $_group: $_quota, idle $_idle"
 
-# Another program writes over a limit.
-same "outside writes before" "$(metric 'events_total{kind="outside_write"}')" 0.0
-echo "70000 100000" >$ROOT/other/cpu.max
-is_told() { [ "$(metric 'events_total{kind="outside_write"}')" = 1.0 ]; }
-until_true 10 is_told || fail "the condition of OutsideWriter: $(metric 'events_total{kind="outside_write"}')"
+# Another program writes over a limit. Not the quota: the loop may write its own again before the agent sees the other.
+outside_writes() { metric 'events_total{kind="outside_write"}'; }
+same "outside writes before" "$(outside_writes)" 0.0
+echo 0 >$ROOT/other/cpu.idle
+is_told() { [ "$(outside_writes)" != 0.0 ]; }
+until_true 10 is_told || fail "the condition of OutsideWriter: $(outside_writes), idle $(cat $ROOT/other/cpu.idle)"
+until_true 10 limited $ALL || fail "not limited after an outside write: $_group: $_quota, idle $_idle"
 
 looks=0
 while [ ! -e /tmp/enough ]; do

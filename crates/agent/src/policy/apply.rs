@@ -9,7 +9,7 @@ use tidegate_api::{
     PolicyView, RuleView,
 };
 use tidegate_knobs::sync::lock;
-use tidegate_terms::policy::Mode;
+use tidegate_terms::policy::Mode as RuleMode;
 use tidegate_terms::{Config, ConfigErrors};
 use tracing::{debug, warn};
 
@@ -22,6 +22,7 @@ use crate::policy::find::{Finder, Match};
 use crate::policy::keeper::{self, KeptPolicy, PolicyState, Texts};
 use crate::policy::reconcile::reconcile;
 use crate::policy::rehearse::Rehearsal;
+use crate::process::Mode;
 use crate::runtime::Runtime;
 use crate::runtime::publish::publish;
 
@@ -107,7 +108,13 @@ pub(crate) fn apply(
     match &applied {
         Ok(view) => {
             let rules = agent.gates.config().rules().len();
-            let mut what = format!("{rules} rules, {} gates changed", view.gates.len());
+            let plural = |n: usize| if n == 1 { "" } else { "s" };
+            let changed = view.gates.len();
+            let mut what = format!(
+                "{rules} rule{}, {changed} gate{} changed",
+                plural(rules),
+                plural(changed)
+            );
             if let Some(trial_s) = trial_s {
                 what += &format!("; on trial for {trial_s} s");
             }
@@ -216,10 +223,11 @@ fn go_back(agent: &Agent, why: &str) -> Result<PolicyChangeView, ApiError> {
     Ok(view)
 }
 
-/// Written down, unless it is no more than the files without rules.
+/// Written down, so that files that are wrong at the next start do not count. An agent on demand without rules leaves no such file.
 fn keep(agent: &Agent, config: &Config, kept: &KeptPolicy) -> Result<(), ApiError> {
     let kernel = &agent.runtime.kernel;
-    if config.rules().is_empty() && kept.before.is_none() && !kept.outweighs_files() {
+    let is_plain = config.rules().is_empty() && kept.before.is_none() && !kept.outweighs_files();
+    if is_plain && agent.life.mode == Mode::OnDemand {
         keeper::forget(&kernel.run_dir);
         return Ok(());
     }
@@ -288,7 +296,11 @@ fn observe(
     config: &Config,
     matches: &[Match],
 ) -> Result<Vec<ObservedView>, ApiError> {
-    if config.rules().iter().all(|rule| rule.mode == Mode::Enforce) {
+    if config
+        .rules()
+        .iter()
+        .all(|rule| rule.mode == RuleMode::Enforce)
+    {
         return Ok(Vec::new());
     }
     Ok(Rehearsal::new(&agent.runtime, gates)?.observed(gates, config, matches))
@@ -332,10 +344,13 @@ pub(crate) fn begin(agent: &Agent, is_unasked: bool) {
     let mut state = agent.policy.lock();
     let config = agent.gates.config();
     let is_ruled = |gate: &Gate| gate.record.rule.is_some();
+    let kept = state.kept.clone();
     if config.rules().is_empty() && !agent.gates.lock().iter().any(is_ruled) {
+        if let Err(error) = keep(agent, &config, &kept) {
+            warn!("policy: {error}");
+        }
         return;
     }
-    let kept = state.kept.clone();
     let begun = put_in_force(agent, &mut state, (*config).clone(), kept);
     state.is_unasked = is_unasked;
     if let Err(error) = begun {

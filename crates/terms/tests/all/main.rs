@@ -4,3 +4,4 @@
 
 mod combine;
 mod config;
+mod reference;
