@@ -31,7 +31,7 @@ impl Batch {
         let read = |file: &&str| std::fs::read_to_string(self.path.join(file)).unwrap_or_default();
         files
             .iter()
-            .map(|file| read(&file).trim().to_owned())
+            .map(|file| read(file).trim().to_owned())
             .collect()
     }
 }
