@@ -14,10 +14,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::{ConfigErrors, TermError};
-use crate::policy::{Match, Mode, Rule, WrittenRule, merged};
+use crate::layer::{Layer, candidate, takes};
+use crate::policy::{Match, Mode, Rule, merged};
 use crate::raw::RawTerms;
 use crate::reader::Reader;
-use crate::source::{RawTerm, Source};
+use crate::source::Source;
 use crate::table::{Settings, Term, Terms};
 use crate::values::Class;
 
@@ -112,13 +113,6 @@ pub struct Config {
     layers: Vec<Layer>,
     /// What their rules come to.
     rules: Vec<Rule>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Layer {
-    pub(crate) settings: RawTerms,
-    pub(crate) classes: BTreeMap<Class, RawTerms>,
-    pub(crate) rules: Vec<WrittenRule>,
 }
 
 impl Config {
@@ -260,28 +254,6 @@ impl Config {
         terms.check_together()?;
         Ok(terms)
     }
-}
-
-/// The term in a layer, also when it was written with dashes.
-fn candidate<'r>(layer: &&'r RawTerms, term: Term) -> Option<&'r RawTerm> {
-    layer
-        .0
-        .iter()
-        .find(|(name, _)| Term::from_name(name) == Some(term))
-        .map(|(_, raw)| raw)
-}
-
-pub(crate) fn takes(class: Class, term: Term, source: &Source) -> Result<(), TermError> {
-    if term.classes().contains(&class) {
-        return Ok(());
-    }
-    let names: Vec<&str> = term.classes().iter().map(|class| class.name()).collect();
-    Err(TermError::WrongClass {
-        name: term.name(),
-        source_place: source.clone(),
-        class,
-        mend: format!("make it {}, or leave the term out", names.join(" or ")),
-    })
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> TermError {

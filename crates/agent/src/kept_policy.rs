@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 use tidegate_api::ObservedView;
-use tidegate_kfs::KernelFs;
+use tidegate_kfs::{KernelFs, RealFs};
 use tidegate_knobs::sync::lock;
-use tidegate_terms::Roots;
+use tidegate_terms::{Config, ConfigErrors, Roots};
 use tracing::warn;
 
 use crate::paths::RunDir;
@@ -61,7 +61,7 @@ fn file(run_dir: &RunDir) -> PathBuf {
 }
 
 /// What an agent before this one kept; nothing, where that cannot be read.
-pub(crate) fn kept(fs: &dyn KernelFs, run_dir: &RunDir) -> Option<KeptPolicy> {
+fn kept(fs: &dyn KernelFs, run_dir: &RunDir) -> Option<KeptPolicy> {
     let path = file(run_dir);
     let text = match fs.read(&path) {
         Ok(text) => text,
@@ -86,6 +86,40 @@ pub(crate) fn keep(fs: &dyn KernelFs, run_dir: &RunDir, kept: &KeptPolicy) -> Re
 /// The agent ends for good: the files count again at the next start.
 pub(crate) fn forget(run_dir: &RunDir) {
     let _ = std::fs::remove_file(file(run_dir));
+}
+
+/// The policy to begin with: the files', but not where one is on trial or was rolled back. Where the files are wrong, it is the one that
+/// was in force last, with what is wrong.
+pub(crate) fn at_start(
+    roots: &Roots,
+    run_dir: &RunDir,
+) -> Result<(KeptPolicy, Config, Option<String>), ConfigErrors> {
+    let kept = kept(&RealFs::new(), run_dir);
+    if let Some(kept) = kept.as_ref().filter(|kept| kept.outweighs_files())
+        && let Ok(config) = Config::from_texts(&kept.texts)
+    {
+        return Ok((kept.clone(), config, None));
+    }
+    let read = roots.read().and_then(|texts| {
+        let config = Config::from_texts(&texts)?;
+        Ok((texts, config))
+    });
+    let before = kept.as_ref().map(|kept| kept.texts.clone());
+    match (read, kept) {
+        (Ok((texts, config)), _) => {
+            let kept = KeptPolicy {
+                before: before.filter(|before| *before != texts),
+                texts,
+                ..KeptPolicy::default()
+            };
+            Ok((kept, config, None))
+        }
+        (Err(errors), Some(kept)) => match Config::from_texts(&kept.texts) {
+            Ok(config) => Ok((kept, config, Some(errors.to_string()))),
+            Err(_) => Err(errors),
+        },
+        (Err(errors), None) => Err(errors),
+    }
 }
 
 impl Policy {
