@@ -90,35 +90,37 @@ pub(crate) fn forget(run_dir: &RunDir) {
 
 /// The policy to begin with: the files', but not where one is on trial or was rolled back. Where the files are wrong, it is the one that
 /// was in force last, with what is wrong.
-pub(crate) fn at_start(
-    roots: &Roots,
-    run_dir: &RunDir,
-) -> Result<(KeptPolicy, Config, Option<String>), ConfigErrors> {
+pub(crate) fn at_start(run_dir: &RunDir) -> Result<(Policy, Config, Option<String>), ConfigErrors> {
+    let roots = Roots::system(run_dir.dir());
     let kept = kept(&RealFs::new(), run_dir);
+    let of_kept = |kept: &KeptPolicy| Config::from_texts(&kept.texts).ok();
     if let Some(kept) = kept.as_ref().filter(|kept| kept.outweighs_files())
-        && let Ok(config) = Config::from_texts(&kept.texts)
+        && let Some(config) = of_kept(kept)
     {
-        return Ok((kept.clone(), config, None));
+        return Ok((Policy::new(roots, kept.clone()), config, None));
     }
     let read = roots.read().and_then(|texts| {
         let config = Config::from_texts(&texts)?;
         Ok((texts, config))
     });
-    let before = kept.as_ref().map(|kept| kept.texts.clone());
     match (read, kept) {
-        (Ok((texts, config)), _) => {
+        (Ok((texts, config)), kept) => {
+            let before = kept.and_then(|kept| match kept.texts == texts {
+                true => kept.before,
+                false => Some(kept.texts),
+            });
             let kept = KeptPolicy {
-                before: before.filter(|before| *before != texts),
+                before,
                 texts,
                 ..KeptPolicy::default()
             };
-            Ok((kept, config, None))
+            Ok((Policy::new(roots, kept), config, None))
         }
-        (Err(errors), Some(kept)) => match Config::from_texts(&kept.texts) {
-            Ok(config) => Ok((kept, config, Some(errors.to_string()))),
-            Err(_) => Err(errors),
-        },
-        (Err(errors), None) => Err(errors),
+        (Err(errors), Some(kept)) if of_kept(&kept).is_some() => {
+            let config = of_kept(&kept).unwrap_or_default();
+            Ok((Policy::new(roots, kept), config, Some(errors.to_string())))
+        }
+        (Err(errors), _) => Err(errors),
     }
 }
 
