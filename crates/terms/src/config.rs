@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{ConfigErrors, TermError};
 use crate::layer::{Layer, candidate, takes};
-use crate::policy::{Match, Mode, Rule, merged};
+use crate::policy::{Kind, Match, Mode, Rule, merged};
 use crate::raw::RawTerms;
 use crate::reader::Reader;
 use crate::source::Source;
@@ -189,6 +189,11 @@ impl Config {
     /// The rules, in the order in which they first stand.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// Whether any rule is of this kind.
+    pub fn has_rules_of(&self, kind: Kind) -> bool {
+        self.rules.iter().any(|rule| rule.matches.kind() == kind)
     }
 
     /// The same with this rule enforcing.

@@ -14,6 +14,7 @@
 //! | `recording_fs`, `rehearse` | what would be written |
 //! | `apply` | putting texts in force, all or nothing, and going back |
 //! | `starts` | what starts later (its thread) |
+//! | `xattrs` | terms that stand on groups themselves |
 
 pub(crate) mod apply;
 mod find;
@@ -21,5 +22,6 @@ mod reconcile;
 mod recording_fs;
 mod rehearse;
 pub(crate) mod starts;
+mod xattrs;
 
 pub(crate) use reconcile::terms_of;
