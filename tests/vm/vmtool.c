@@ -50,7 +50,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -397,20 +396,11 @@ static void nofile(pid_t pid, rlim_t most)
 		die("prlimit");
 }
 
-// Sets an attribute, or removes it where no value is given.
-static void xattr(const char *path, const char *name, const char *value)
-{
-	if (value ? setxattr(path, name, value, strlen(value), 0) : removexattr(path, name))
-		die(name);
-}
-
 int main(int count, char **words)
 {
 	const char *verb = count > 1 ? words[1] : "";
 
-	if (!strcmp(verb, "xattr") && count >= 4)
-		xattr(words[2], words[3], words[4]);
-	else if (!strcmp(verb, "burn") && count == 2)
+	if (!strcmp(verb, "burn") && count == 2)
 		burn_for_ever(NULL);
 	else if (!strcmp(verb, "burn") && count == 3)
 		burn_cpu_ns((uint64_t)(atof(words[2]) * 1e9));
