@@ -128,10 +128,11 @@ fn refused_now(agent: &Agent, state: &mut PolicyState, why: String) {
     gates.is_policy_refused.store(true, Ordering::Relaxed);
 }
 
-/// What is kept once these texts are in force. What was in force before a trial stays the way back from the next one.
+/// What is kept once these texts are in force. What was in force before a trial stays the way back from the next one, and reading the
+/// same again is no other policy.
 fn next(kept: &KeptPolicy, texts: Texts, trial_until_ns: Option<u64>) -> KeptPolicy {
     let is_trial = kept.trial_until_ns.is_some();
-    let before = match is_trial {
+    let before = match is_trial || texts == kept.texts {
         true => kept.before.clone(),
         false => Some(kept.texts.clone()),
     };

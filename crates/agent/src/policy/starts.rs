@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tidegate_api::ObservedView;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::starts::{Start, StartWatch, Starts, Topics};
 use tidegate_knobs::sync::lock;
+use tidegate_knobs::target::{HeldProcess, Target};
 use tidegate_terms::Config;
 use tidegate_terms::policy::{Kind, Mode};
 use tracing::{info, warn};
@@ -161,9 +163,14 @@ fn give(agent: &Agent, config: &Arc<Config>, matches: &[Match]) {
         match apply(runtime, &mut gates, config, one) {
             Ok(change) => changes.extend(change),
             Err(error) => {
-                let what = format!("policy: {}: {error}", one.target);
+                let start = format!("policy: rule {}: ", one.rule);
+                let what = format!("{start}{}: {error}", one.target);
                 warn!("{what}");
-                lock(&runtime.alerts).insert(what);
+                // One stands for all: processes come and go by the thousand.
+                let mut alerts = lock(&runtime.alerts);
+                if !alerts.iter().any(|known| known.starts_with(&start)) {
+                    alerts.insert(what);
+                }
             }
         }
     }
@@ -183,6 +190,12 @@ fn give(agent: &Agent, config: &Arc<Config>, matches: &[Match]) {
     };
     let new: Vec<Match> = matches.iter().filter(observes).cloned().collect();
     if !new.is_empty() {
+        let is_there = |view: &ObservedView| match Target::parse(&view.target) {
+            Ok(Target::Cgroup(group)) => runtime.kernel.groups.exists(&group),
+            Ok(Target::Pid(pid)) => HeldProcess::hold(&*runtime.kernel.fs, pid).is_ok(),
+            _ => false,
+        };
+        state.observed.retain(is_there);
         match Rehearsal::new(runtime, &gates) {
             Ok(rehearsal) => state
                 .observed
