@@ -9,6 +9,7 @@ mod confinement_v2;
 mod cpuset_controller;
 mod deaths;
 mod domains;
+mod events;
 mod ext;
 mod ext_outside;
 mod fake_scheduler;
