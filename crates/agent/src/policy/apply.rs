@@ -17,9 +17,9 @@ use crate::agent::Agent;
 use crate::errors::internal;
 use crate::events::EventKind;
 use crate::gates::Gate;
+use crate::kept_policy::{self, KeptPolicy, PolicyState, Texts};
 use crate::peer::{Peer, ask_an_admin, is_admin};
 use crate::policy::find::{Finder, Match};
-use crate::policy::keeper::{self, KeptPolicy, PolicyState, Texts};
 use crate::policy::reconcile::reconcile;
 use crate::policy::rehearse::Rehearsal;
 use crate::process::Mode;
@@ -100,6 +100,7 @@ pub(crate) fn apply(
         if asked.is_first && state.is_unasked {
             // The agent's start put the files in force; the way back is to no rules.
             kept.before = Some(Texts::new());
+            kept.is_same_on_trial = false;
         }
         let mut view = put_in_force(agent, &mut state, config, kept)?;
         view.notes = notes;
@@ -141,10 +142,12 @@ fn refused_now(agent: &Agent, state: &mut PolicyState, why: String) {
     gates.is_policy_refused.store(true, Ordering::Relaxed);
 }
 
-/// What is kept once these texts are in force. What was in force before a trial stays the way back from the next one.
+/// What is kept once these texts are in force. What was in force before a trial stays the way back from the next one, and reading the
+/// same again is no other policy.
 fn next(kept: &KeptPolicy, texts: Texts, trial_until_ns: Option<u64>) -> KeptPolicy {
-    let is_trial = kept.trial_until_ns.is_some();
-    let before = match is_trial {
+    let is_trial = kept.trial_until_ns.is_some() && !kept.is_same_on_trial;
+    let is_same = texts == kept.texts;
+    let before = match is_trial || is_same {
         true => kept.before.clone(),
         false => Some(kept.texts.clone()),
     };
@@ -152,6 +155,7 @@ fn next(kept: &KeptPolicy, texts: Texts, trial_until_ns: Option<u64>) -> KeptPol
         texts,
         before,
         trial_until_ns,
+        is_same_on_trial: trial_until_ns.is_some() && is_same && !is_trial,
         is_rolled_back: false,
     }
 }
@@ -166,6 +170,7 @@ pub(crate) fn confirm(agent: &Agent, peer: &Peer) -> Result<Done, ApiError> {
             .with_mend("start one with `tidegate apply --for 10m`"));
     }
     state.kept.trial_until_ns = None;
+    state.kept.is_same_on_trial = false;
     keep(agent, &agent.gates.config(), &state.kept)?;
     let what = "the policy on trial was confirmed";
     agent
@@ -180,22 +185,38 @@ pub(crate) fn confirm(agent: &Agent, peer: &Peer) -> Result<Done, ApiError> {
 /// The policy before is in force again.
 pub(crate) fn rollback(agent: &Agent, peer: &Peer) -> Result<PolicyChangeView, ApiError> {
     may(peer, "rollback")?;
-    go_back(agent, "it was asked for")
+    go_back(agent, agent.policy.lock(), "it was asked for")
 }
 
 /// A trial that nobody confirmed in time is over.
 pub(crate) fn end_trial(agent: &Agent) {
-    let until_ns = agent.policy.lock().kept.trial_until_ns;
+    let mut state = agent.policy.lock();
     let now_ns = agent.runtime.kernel.clock.now_ns();
-    if until_ns.is_some_and(|until_ns| now_ns >= until_ns)
-        && let Err(error) = go_back(agent, "nobody confirmed it in time")
+    if state
+        .kept
+        .trial_until_ns
+        .is_none_or(|until_ns| now_ns < until_ns)
     {
+        return;
+    }
+    let ended = match state.kept.is_same_on_trial {
+        true => {
+            state.kept.trial_until_ns = None;
+            state.kept.is_same_on_trial = false;
+            keep(agent, &agent.gates.config(), &state.kept)
+        }
+        false => go_back(agent, state, "it was not confirmed in time").map(drop),
+    };
+    if let Err(error) = ended {
         warn!("{error}");
     }
 }
 
-fn go_back(agent: &Agent, why: &str) -> Result<PolicyChangeView, ApiError> {
-    let mut state = agent.policy.lock();
+fn go_back(
+    agent: &Agent,
+    mut state: MutexGuard<'_, PolicyState>,
+    why: &str,
+) -> Result<PolicyChangeView, ApiError> {
     let Some(before) = state.kept.before.clone() else {
         let detail = "rollback: no other policy was in force since the machine started";
         return Err(
@@ -208,6 +229,7 @@ fn go_back(agent: &Agent, why: &str) -> Result<PolicyChangeView, ApiError> {
         texts: before,
         before: None,
         trial_until_ns: None,
+        is_same_on_trial: false,
         is_rolled_back: true,
     };
     let mut view = put_in_force(agent, &mut state, config, kept)?;
@@ -228,10 +250,10 @@ fn keep(agent: &Agent, config: &Config, kept: &KeptPolicy) -> Result<(), ApiErro
     let kernel = &agent.runtime.kernel;
     let is_plain = config.rules().is_empty() && kept.before.is_none() && !kept.outweighs_files();
     if is_plain && agent.life.mode == Mode::OnDemand {
-        keeper::forget(&kernel.run_dir);
+        kept_policy::forget(&kernel.run_dir);
         return Ok(());
     }
-    keeper::keep(&*kernel.fs, &kernel.run_dir, kept).map_err(internal)
+    kept_policy::keep(&*kernel.fs, &kernel.run_dir, kept).map_err(internal)
 }
 
 /// Makes every gate agree with `config`, or leaves all as it was.
@@ -339,8 +361,15 @@ pub(crate) fn tell(agent: &Agent, changes: &[GateChangeView]) {
     }
 }
 
-/// At the agent's start: the gates that were taken up agree with the policy in force. `is_unasked` where no call put it in force.
-pub(crate) fn begin(agent: &Agent, is_unasked: bool) {
+/// At the agent's start: the gates that were taken up agree with the policy in force. `files_refused` is why that is not the files'.
+pub(crate) fn begin(agent: &Agent, files_refused: Option<&str>) {
+    agree(agent);
+    if let Some(why) = files_refused {
+        refuse(agent, why);
+    }
+}
+
+fn agree(agent: &Agent) {
     let mut state = agent.policy.lock();
     let config = agent.gates.config();
     let is_ruled = |gate: &Gate| gate.record.rule.is_some();
@@ -351,8 +380,9 @@ pub(crate) fn begin(agent: &Agent, is_unasked: bool) {
         }
         return;
     }
+    let is_unasked = state.is_unasked;
     let begun = put_in_force(agent, &mut state, (*config).clone(), kept);
-    state.is_unasked = is_unasked;
+    state.is_unasked = is_unasked && agent.life.mode == Mode::OnDemand;
     if let Err(error) = begun {
         warn!("policy: {error}");
         refused_now(agent, &mut state, error.detail.clone());
@@ -385,7 +415,7 @@ pub(crate) fn view(agent: &Agent, peer: Option<&Peer>) -> PolicyView {
     });
     let left_ns = |until_ns: u64| until_ns.saturating_sub(now_ns);
     PolicyView {
-        generation: agent.gates.policy_generation.load(Ordering::Relaxed),
+        generation: agent.gates.policy().0,
         files: state
             .kept
             .texts
@@ -408,7 +438,7 @@ pub(crate) fn view(agent: &Agent, peer: Option<&Peer>) -> PolicyView {
 }
 
 /// The files were wrong when the agent started.
-pub(crate) fn refuse(agent: &Agent, why: &str) {
+fn refuse(agent: &Agent, why: &str) {
     refused_now(agent, &mut agent.policy.lock(), why.to_owned());
     let runtime = &agent.runtime;
     let what = why.lines().next().unwrap_or_default();

@@ -45,15 +45,6 @@ fn trial(seconds: u64) -> ApplyRequest {
     }
 }
 
-fn weight(bed: &Bed, group: &str) -> String {
-    let gates = if bed.kind == super::Kind::V2 {
-        "cpu.weight"
-    } else {
-        "cpu.shares"
-    };
-    bed.file(group, gates)
-}
-
 #[test]
 fn what_matches_gets_its_rules_terms_and_loses_them_with_the_rule() {
     for kind in KINDS {
@@ -73,13 +64,23 @@ fn what_matches_gets_its_rules_terms_and_loses_them_with_the_rule() {
         assert!(bed.is_limited("/batch-1") && bed.is_limited("/batch-2"));
         assert!(!bed.is_limited("/other"));
         assert_eq!(apply_now(&agent).unwrap().gates, [], "the same again");
+        assert_eq!(
+            rollback(&agent, &root(1)).unwrap().gates.len(),
+            2,
+            "the way back is kept"
+        );
+        apply_now(&agent).unwrap();
         std::fs::remove_dir_all(bed.run_dir().dir().join("etc")).unwrap();
         let changes = apply_now(&agent).unwrap();
         assert!(changes.gates.iter().all(|gate| gate.change == "ended"));
         assert_eq!(bed.values("/batch-1"), fresh, "{kind:?}");
         assert_eq!(in_journal(&agent), []);
         agent.leave();
-        assert!(!bed.run_dir().dir().join("policy.json").exists());
+        let kept = bed.run_dir().dir().join("policy.json");
+        assert!(
+            !kept.exists(),
+            "{kind:?}: the files count at the next start"
+        );
     }
 }
 
@@ -209,6 +210,31 @@ fn a_trial_ends_by_itself_unless_it_is_confirmed() {
 }
 
 #[test]
+fn a_trial_of_what_is_in_force_ends_with_it_in_force() {
+    let mut bed = Bed::new(KINDS[2]);
+    let clock = Arc::new(SimClock::default());
+    bed.clock = clock.clone();
+    group(&bed, "batch-1");
+    let agent = bed.agent().unwrap();
+    write(&bed, "10-batch.toml", BATCH);
+    apply_now(&agent).unwrap();
+    // As a roll-out that is run again, and does not get to its end.
+    apply(&agent, &root(1), &trial(600)).unwrap();
+    clock.sleep(Duration::from_secs(601));
+    end_trial(&agent);
+    assert!(bed.is_limited("/batch-1"));
+    assert!(confirm(&agent, &root(1)).is_err(), "nothing is on trial");
+    // A change goes back to it.
+    apply(&agent, &root(1), &trial(600)).unwrap();
+    write(&bed, "10-batch.toml", &BATCH.replace("side", "neutral"));
+    apply(&agent, &root(1), &trial(600)).unwrap();
+    assert!(!bed.is_limited("/batch-1"));
+    clock.sleep(Duration::from_secs(601));
+    end_trial(&agent);
+    assert!(bed.is_limited("/batch-1"));
+}
+
+#[test]
 fn a_group_that_is_made_later_is_gated_and_an_observed_one_only_told_of() {
     for kind in KINDS {
         let bed = Bed::new(kind);
@@ -291,7 +317,6 @@ fn what_is_set_lies_over_the_rule_and_unset_goes_back_to_it() {
         apply_now(&agent).unwrap();
         assert_eq!(bed.values("/batch-1"), limited);
         assert_eq!(agent.status().gates[0].rule, None);
-        let _ = weight(&bed, "/batch-1");
     }
 }
 
