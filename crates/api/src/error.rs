@@ -5,6 +5,7 @@ use std::fmt;
 use axum_core::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Exit;
@@ -16,7 +17,7 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 const DETAIL_BYTES_MAX: usize = 1_024;
 
 /// What sort of failure. The HTTP status and the exit code follow from it; no program needs the sentence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
     /// The input is wrong.
@@ -181,18 +182,24 @@ fn shorten(detail: &mut String) {
 
 /// An error as RFC 9457 has it, with `kind` and `mend` besides. `type`, `title` and `status` follow from the kind and are
 /// not read back.
-#[derive(Serialize, Deserialize)]
-struct Problem {
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Problem {
+    /// `urn:tidegate:error:` and the kind.
     #[serde(rename = "type", skip_deserializing)]
     of_type: String,
+    /// In a few words, the same for each error of the kind.
     #[serde(skip_deserializing)]
     title: String,
+    /// The HTTP status.
     #[serde(skip_deserializing)]
     status: u16,
+    /// What, where, why.
     // As agents before 24 November 2026 named it.
     #[serde(alias = "message")]
     detail: String,
+    /// What sort of failure.
     kind: ErrorKind,
+    /// What helps, where that is known apart from the detail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mend: Option<String>,
 }

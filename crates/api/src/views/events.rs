@@ -1,9 +1,10 @@
 //! What has happened.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One event.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventView {
     /// Its number, from 1 on in each agent.
     pub seq: u64,
@@ -29,7 +30,7 @@ impl EventView {
 }
 
 /// Events after a number.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EventsView {
     /// The agent's process: another one counts from 1 again.
     pub pid: i32,
