@@ -4,9 +4,10 @@ mod calls;
 mod connection;
 mod query;
 mod scrape;
+mod stream;
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_terms::MetricsListen;
@@ -29,7 +30,8 @@ pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result
     }
     let routes = routes();
     let mut calls = JoinSet::new();
-    let mut connections = Connections::default();
+    let mut connections = Connections::new(&connection::CALLS);
+    let streams = Arc::new(Mutex::new(Connections::new(&connection::STREAMS)));
     loop {
         tokio::select! {
             () = agent.left() => break,
@@ -40,7 +42,9 @@ pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result
                     match connections.admit(peer.as_ref()) {
                         Ok(token) => {
                             let agent = Arc::clone(&agent);
-                            let routes = routes.clone().with_state(Connection { agent, peer });
+                            let streams = Arc::clone(&streams);
+                            let call = Connection { agent, peer, streams };
+                            let routes = routes.clone().with_state(call);
                             calls.spawn(converse(stream, routes, token));
                         }
                         Err(error) => refuse(&stream, &error),

@@ -32,6 +32,8 @@ pub enum ErrorKind {
     Unsupported,
     /// The agent is about to leave: the next one may be asked.
     Leaving,
+    /// The agent answers, and its control loop is not in control.
+    NotReady,
     /// No agent runs, or it went away during the call: the next one may be asked. Not from the agent itself.
     Unreachable,
     /// An agent runs and does not answer in time. Not from the agent itself.
@@ -50,6 +52,7 @@ impl ErrorKind {
         ErrorKind::Busy,
         ErrorKind::Unsupported,
         ErrorKind::Leaving,
+        ErrorKind::NotReady,
         ErrorKind::Unreachable,
         ErrorKind::NoAnswer,
         ErrorKind::Internal,
@@ -64,6 +67,7 @@ impl ErrorKind {
             ErrorKind::Busy => "busy",
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::Leaving => "leaving",
+            ErrorKind::NotReady => "not_ready",
             ErrorKind::Unreachable => "unreachable",
             ErrorKind::NoAnswer => "no_answer",
             ErrorKind::Internal => "internal",
@@ -79,6 +83,7 @@ impl ErrorKind {
             ErrorKind::Busy => "Not now",
             ErrorKind::Unsupported => "The machine cannot",
             ErrorKind::Leaving => "The agent is about to leave",
+            ErrorKind::NotReady => "The agent is not in control",
             ErrorKind::Unreachable => "No agent runs",
             ErrorKind::NoAnswer => "The agent does not answer",
             ErrorKind::Internal => "A failure of the agent or of the machine",
@@ -95,7 +100,7 @@ impl ErrorKind {
             ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
             ErrorKind::Unreachable => StatusCode::BAD_GATEWAY,
-            ErrorKind::Leaving => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Leaving | ErrorKind::NotReady => StatusCode::SERVICE_UNAVAILABLE,
             ErrorKind::NoAnswer => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -104,7 +109,10 @@ impl ErrorKind {
     pub fn exit(self) -> Exit {
         match self {
             ErrorKind::Usage => Exit::Usage,
-            ErrorKind::Unreachable | ErrorKind::NoAnswer | ErrorKind::Leaving => Exit::Unreachable,
+            ErrorKind::Unreachable
+            | ErrorKind::NoAnswer
+            | ErrorKind::Leaving
+            | ErrorKind::NotReady => Exit::Unreachable,
             ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Busy => Exit::Refused,
             ErrorKind::NotFound => Exit::NoTarget,
             ErrorKind::Internal => Exit::Failure,
@@ -255,7 +263,8 @@ mod tests {
         }
         let statuses: std::collections::BTreeSet<StatusCode> =
             ErrorKind::ALL.iter().map(|kind| kind.status()).collect();
-        assert_eq!(statuses.len(), ErrorKind::ALL.len(), "each its own");
+        // 503 is that of an agent that leaves and of one that is not in control.
+        assert_eq!(statuses.len(), ErrorKind::ALL.len() - 1);
     }
 
     #[test]

@@ -18,10 +18,12 @@ pub use calls::{
 pub use error::{ApiError, ErrorKind, PROBLEM_JSON};
 pub use exit::Exit;
 pub use openapi::openapi;
-pub use table::{Answer, CALLS, Call, CallId, Callers, JsonType, Parameter, ParameterKind, Verb};
+pub use table::{
+    Answer, CALLS, Call, CallId, Callers, EVENT_STREAM, JsonType, Parameter, ParameterKind, Verb,
+};
 pub use views::{
-    CapCounts, CapView, DomainView, EventView, EventsView, ExplainView, ExtView, GateChangeView,
-    GateCounts, GateView, HarmView, HistogramView, KernelWriteView, LatencyView, LimitView,
-    LockBoostView, LoopView, ObjectiveView, ObservedView, PolicyChangeView, PolicyView,
+    CapCounts, CapView, DomainView, EventView, EventsView, ExplainView, ExtView, GapView,
+    GateChangeView, GateCounts, GateView, HarmView, HistogramView, KernelWriteView, LatencyView,
+    LimitView, LockBoostView, LoopView, ObjectiveView, ObservedView, PolicyChangeView, PolicyView,
     QuotaCounts, RuleView, StatusView, TermView, TotalsView, UserView, WriteView,
 };

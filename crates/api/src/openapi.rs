@@ -6,7 +6,7 @@ use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::error::Problem;
-use crate::table::{Answer, CALLS, Call, JsonType, Parameter, ParameterKind, Verb};
+use crate::table::{Answer, CALLS, Call, EVENT_STREAM, JsonType, Parameter, ParameterKind, Verb};
 use crate::{ErrorKind, PROBLEM_JSON};
 
 /// Where schemas of types are, as a JSON pointer.
@@ -17,6 +17,11 @@ JSON over HTTP/1.1 on the agent's socket (by default /run/tidegate/tidegate.sock
 who calls: there is no other sign-on. CPU amounts are in CPUs (1.0 is one CPU), shares in percent of the domain, times in the \
 unit that the name ends in. A later version may add fields to answers; a field of a request that the agent does not know is \
 refused. `/metrics` alone is also served over TCP (`metrics_listen`).";
+
+const STREAM: &str = "\
+Server-sent events. `x-events` has the schema of the data by the name of the event; `*` is named by its kind. `id` is the \
+event's number, with which `Last-Event-ID` resumes. `gap` tells how many events the reader cannot have any more. A comment \
+comes every 15 s. The stream ends with the agent; the header `tidegate-agent-pid` names it, and the next one counts from 1.";
 
 /// The document.
 pub fn openapi() -> Value {
@@ -133,6 +138,15 @@ fn content(answer: &Answer, answers: &mut SchemaGenerator) -> (String, Value) {
                 .map(|name| ((*name).to_owned(), text.clone()))
                 .collect();
             ((*doc).to_owned(), content.into())
+        }
+        Answer::Stream(events) => {
+            let data = events.iter();
+            let data: Map<String, Value> = data
+                .map(|(name, json)| ((*name).to_owned(), schema(json, answers)))
+                .collect();
+            let mut content = media(EVENT_STREAM, json!({ "type": "string" }));
+            content[EVENT_STREAM]["x-events"] = data.into();
+            (STREAM.to_owned(), content)
         }
     }
 }

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use crate::{
-    ApplyRequest, Done, EventsView, ExplainView, GateView, PolicyChangeView, PolicyView,
-    ReportRequest, RunReply, RunRequest, SetRequest, StatusView, UnsetRequest,
+    ApplyRequest, Done, EventView, EventsView, ExplainView, GapView, GateView, PolicyChangeView,
+    PolicyView, ReportRequest, RunReply, RunRequest, SetRequest, StatusView, UnsetRequest,
 };
 
 /// Which call: the agent has a function for each.
@@ -27,8 +27,11 @@ pub enum CallId {
     PolicyApply,
     PolicyConfirm,
     PolicyRollback,
+    Stream,
     Metrics,
     OpenApi,
+    Health,
+    Ready,
     Stop,
 }
 
@@ -133,7 +136,12 @@ pub enum Answer {
     Object(&'static str),
     /// Text of one of these media types, the first by default, and what it is.
     Text(&'static [&'static str], &'static str),
+    /// Server-sent events: by the name of each event, its data. Those named `*` are named by their kind.
+    Stream(&'static [(&'static str, JsonType)]),
 }
+
+/// The media type of server-sent events.
+pub const EVENT_STREAM: &str = "text/event-stream";
 
 /// One call.
 #[derive(Clone, Copy)]
@@ -213,6 +221,29 @@ const SINCE: Parameter = Parameter {
     is_required: false,
     doc: "Only events after this number; all that are kept by default.",
 };
+
+const STREAM: &[Parameter] = &[
+    Parameter {
+        name: "topics",
+        value: "events,status",
+        kind: ParameterKind::Text,
+        is_required: false,
+        doc: "What is wanted, with commas: `events`, `status`; `events` by default.",
+    },
+    Parameter {
+        name: "period_seconds",
+        value: "S",
+        kind: ParameterKind::Whole(1),
+        is_required: false,
+        doc: "Seconds between two statuses, at most 3600; 1 by default.",
+    },
+    Parameter {
+        doc: "Resumes after this number, where no header `Last-Event-ID` does; only what is new by default.",
+        ..SINCE
+    },
+];
+
+const HEALTHY: Answer = Answer::Text(&["text/plain; charset=utf-8"], "`ok`");
 
 const METRICS: Answer = Answer::Text(
     &[
@@ -313,6 +344,17 @@ pub const CALLS: &[Call] = &[
         json::<PolicyChangeView>(),
     ),
     get(
+        CallId::Stream,
+        "/v1/stream",
+        "What happens, as it happens, and the status now and then",
+        Answer::Stream(&[
+            ("*", JsonType::of::<EventView>()),
+            ("gap", JsonType::of::<GapView>()),
+            ("status", JsonType::of::<StatusView>()),
+        ]),
+    )
+    .asks(STREAM),
+    get(
         CallId::Metrics,
         "/metrics",
         "The figures as a scrape reads them",
@@ -323,6 +365,18 @@ pub const CALLS: &[Call] = &[
         "/v1/openapi.json",
         "This interface as an OpenAPI 3.1 document",
         Answer::Object("an OpenAPI 3.1 document"),
+    ),
+    get(
+        CallId::Health,
+        "/healthz",
+        "Whether the agent answers",
+        HEALTHY,
+    ),
+    get(
+        CallId::Ready,
+        "/readyz",
+        "Whether the control loop is in control: 503 before its first step and when it is late beyond its lease",
+        HEALTHY,
     ),
     post(
         CallId::Stop,
@@ -361,6 +415,10 @@ mod tests {
         let answer = match &call.answer {
             Answer::Json(json) => link(json),
             Answer::Object(doc) | Answer::Text(_, doc) => (*doc).to_owned(),
+            Answer::Stream(events) => {
+                let data: Vec<String> = events.iter().map(|(_, json)| link(json)).collect();
+                format!("server-sent events: {}", data.join(", "))
+            }
         };
         let line = call.line();
         format!("| `{line}` | {body} | {answer} | {} |\n", call.summary)

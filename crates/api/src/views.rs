@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use counts::{CapCounts, GateCounts};
-pub use events::{EventView, EventsView};
+pub use events::{EventView, EventsView, GapView};
 pub use ext::{ExtView, QuotaCounts};
 pub use harm::HarmView;
 pub use limit::LimitView;

@@ -1,7 +1,7 @@
 //! The calls as functions: each takes what its row in the table of calls says.
 
 use std::fmt::Display;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use axum::Json;
 use axum::Router;
@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, Method, Uri};
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
 use serde::de::DeserializeOwned;
 use tidegate_api::{
@@ -17,10 +17,13 @@ use tidegate_api::{
     GateView, PolicyChangeView, PolicyView, RunReply, StatusView, Verb,
 };
 
-use super::query;
-use super::scrape;
+use tidegate_knobs::sync::lock;
+
+use super::connection::Connections;
+use super::stream::{self, Asked};
+use super::{query, scrape};
 use crate::agent::Agent;
-use crate::api::reads::{admit, events_for, explain_for, status_for};
+use crate::api::reads::{admit, check_ready, events_for, explain_for, status_for};
 use crate::api::report::report;
 use crate::peer::Peer;
 use crate::policy::apply as rules;
@@ -34,6 +37,8 @@ pub(super) struct Connection {
     pub(super) agent: Arc<Agent>,
     /// `None` when the kernel does not say: then it may change nothing.
     pub(super) peer: Option<Peer>,
+    /// Those of all connections.
+    pub(super) streams: Arc<Mutex<Connections>>,
 }
 
 impl Connection {
@@ -81,8 +86,11 @@ fn function(row: &Row) -> MethodRouter<Connection> {
         CallId::PolicyApply => on(verb, apply),
         CallId::PolicyConfirm => on(verb, confirm),
         CallId::PolicyRollback => on(verb, rollback),
+        CallId::Stream => on(verb, stream),
         CallId::Metrics => on(verb, metrics),
         CallId::OpenApi => on(verb, openapi),
+        CallId::Health => on(verb, health),
+        CallId::Ready => on(verb, ready),
         CallId::Stop => on(verb, stop),
     }
 }
@@ -164,6 +172,28 @@ async fn openapi(call: Call) -> Result<([(HeaderName, &'static str); 1], Bytes),
     admit(&call.agent, call.peer.as_ref())?;
     Ok(([(CONTENT_TYPE, "application/json")], OPENAPI.clone()))
 }
+
+async fn stream(
+    call: Call,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let State(call) = call;
+    admit(&call.agent, call.peer.as_ref())?;
+    let asked = Asked::read(&query.unwrap_or_default(), &headers)?;
+    let place = lock(&call.streams).admit(call.peer.as_ref())?;
+    Ok(stream::answer(call.agent, call.peer, &asked, place))
+}
+
+async fn health() -> &'static str {
+    HEALTHY
+}
+
+async fn ready(call: Call) -> Result<&'static str, ApiError> {
+    check_ready(&call.agent).map(|()| HEALTHY)
+}
+
+const HEALTHY: &str = "ok\n";
 
 async fn unknown(method: Method, uri: Uri) -> ApiError {
     let path = uri.path();

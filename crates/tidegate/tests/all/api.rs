@@ -1,9 +1,11 @@
 //! The OpenAPI document, held against what the agent answers.
 
+use std::io::{Read, Write};
+
 use serde_json::{Value, json};
 
-use crate::common::{Background, Instance};
-use crate::support_hostile::{as_nobody, ask, post, request};
+use crate::common::{Background, Instance, wait_for};
+use crate::support_hostile::{as_nobody, ask, connect, post, request};
 
 /// The document with a way to the agent.
 struct Api {
@@ -138,7 +140,11 @@ fn each_read_answers_what_is_documented() {
         if content.contains_key("text/event-stream") {
             continue;
         }
-        let answer = api.get(&with_query(&path, &operation));
+        let path = with_query(&path, &operation);
+        if path == "/readyz" {
+            wait_for("the control loop", || api.get(&path).status == 200);
+        }
+        let answer = api.get(&path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
         let media = content.get(&answer.content_type);
         let media = media.unwrap_or_else(|| panic!("{path}: {}", answer.content_type));
@@ -185,4 +191,74 @@ fn each_change_is_there_and_fails_as_documented() {
         );
         api.check_problem(path, &answer);
     }
+}
+
+/// What a stream has sent until it has all of `wanted`.
+fn streamed(api: &Api, query: &str, wanted: &[&str]) -> String {
+    let mut stream = connect(&api.instance.run_dir().join("tidegate.sock"));
+    let call = format!("GET /v1/stream{query}");
+    stream.write_all(&request(&call, "", b"")).unwrap();
+    let mut text = String::new();
+    while !wanted.iter().all(|word| text.contains(word)) {
+        let mut bytes = [0; 65_536];
+        let count = stream.read(&mut bytes).unwrap();
+        assert!(count > 0, "it ended: {text}");
+        text += &String::from_utf8_lossy(&bytes[..count]);
+    }
+    text
+}
+
+#[test]
+fn a_stream_has_the_events_and_statuses_that_are_documented() {
+    let Some(api) = Api::new("stream") else {
+        return;
+    };
+    let pointer = "/paths/~1v1~1stream/get/responses/200/content/text~1event-stream/x-events";
+    let schemas = api.document.pointer(pointer).unwrap();
+    let query = "?topics=events,status&since=0";
+    let text = streamed(
+        &api,
+        query,
+        &["event: gate.created", "event: status", "\n\n"],
+    );
+    let head = text.to_ascii_lowercase();
+    assert!(head.contains("content-type: text/event-stream"), "{text}");
+    assert!(head.contains("tidegate-agent-pid: "), "{text}");
+    let mut lines = text.lines().map(str::trim_end);
+    let (mut id, mut checked) = (None, 0);
+    while let Some(line) = lines.next() {
+        if let Some(number) = line.strip_prefix("id: ") {
+            id = number.parse::<u64>().ok();
+        }
+        let Some(event) = line.strip_prefix("event: ") else {
+            continue;
+        };
+        // The last one may be there in part.
+        let data = lines.next().and_then(|line| line.strip_prefix("data: "));
+        let Some(Ok(data)) = data.map(serde_json::from_str::<Value>) else {
+            break;
+        };
+        let schema = schemas.get(event).unwrap_or(&schemas["*"]);
+        api.check(event, schema, &data);
+        assert_eq!(data["seq"].as_u64(), id.take(), "{event}: its number");
+        checked += 1;
+    }
+    assert!(checked >= 1, "{text}");
+    let gap = streamed(&api, "?since=99999", &["event: gap"]);
+    assert!(gap.contains(r#"{"lost":null,"next_seq":1}"#), "{gap}");
+}
+
+#[test]
+fn a_stream_without_privilege_shows_no_command_line() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: stream: it becomes nobody, which takes root");
+        return;
+    }
+    let Some(api) = Api::new("hidden") else {
+        return;
+    };
+    let read = || streamed(&api, "?topics=status", &["event: status", "alerts"]);
+    assert!(read().contains("sleep 100"), "root sees it");
+    let text = as_nobody(read);
+    assert!(!text.contains("sleep 100"), "{text}");
 }
