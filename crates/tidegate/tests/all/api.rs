@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use serde_json::{Value, json};
 
-use crate::common::{Background, Instance, wait_for};
+use crate::common::{Background, Instance, describe, stderr, stdout, wait_for};
 use crate::support_hostile::{as_nobody, ask, connect, post, request};
 
 /// The document with a way to the agent.
@@ -261,4 +261,70 @@ fn a_stream_without_privilege_shows_no_command_line() {
     assert!(read().contains("sleep 100"), "root sees it");
     let text = as_nobody(read);
     assert!(!text.contains("sleep 100"), "{text}");
+}
+
+#[test]
+fn a_host_names_the_agent_and_starts_none() {
+    let Some(instance) = Instance::new("host") else {
+        return;
+    };
+    let _worker = instance.background(&["--side", "--name", "worker"], &["sleep", "100"]);
+    instance.gate("worker");
+    let other = instance.beside("other");
+    let host = format!(
+        "unix:{}",
+        instance.run_dir().join("tidegate.sock").display()
+    );
+    let here = instance.json(&["status"])["pid"].clone();
+    assert_eq!(other.json(&["--host", &host, "status"])["pid"], here);
+    assert_eq!(other.json(&["status", "--host", &host])["pid"], here);
+    other.ok(&["set", "worker", "weight=50", "--host", &host]);
+    other.ok(&["unset", "worker", "weight", "--host", &host]);
+    let by_variable = |words: &[&str], value: &str| {
+        let mut command = other.tidegate(words);
+        command.env("TIDEGATE_HOST", value).output().unwrap()
+    };
+    let shown = by_variable(&["show"], &host);
+    assert!(stdout(&shown).contains("worker"), "{}", describe(&shown));
+    // What is about this machine does not ask an agent.
+    let doctor = by_variable(&["doctor"], "nonsense");
+    assert_eq!(doctor.status.code(), Some(0), "{}", describe(&doctor));
+    let missing = format!("unix:{}", other.path().join("missing.sock").display());
+    for (words, code, names) in [
+        (
+            vec!["--host", "tcp:127.0.0.1:1", "status"],
+            2,
+            "write unix:/path",
+        ),
+        (
+            vec!["--host", "/run/x.sock", "status"],
+            2,
+            "write unix: before it",
+        ),
+        (vec!["--host", &missing, "status"], 3, "leave out --host"),
+        (
+            vec!["--host", &missing, "set", "pid:1", "class=side"],
+            3,
+            "missing.sock",
+        ),
+        (
+            vec!["--host", &missing, "run", "--side", "--", "true"],
+            125,
+            "missing.sock",
+        ),
+        (vec!["--host", &host, "agent"], 2, "leave it out"),
+        (vec!["--host", &host, "stop"], 2, "leave it out"),
+    ] {
+        let output = other.output(&words);
+        assert_eq!(output.status.code(), Some(code), "{words:?}");
+        assert!(
+            stderr(&output).contains(names),
+            "{words:?}: {}",
+            describe(&output)
+        );
+    }
+    assert!(
+        !other.run_dir().join("tidegate.sock").exists(),
+        "none is started"
+    );
 }
