@@ -36,7 +36,7 @@ use crate::exit::{Exit, Failure};
 #[command(name = "tidegate", version, max_term_width = 80, after_help = Exit::table())]
 #[command(disable_help_subcommand = true, arg_required_else_help = true)]
 pub struct Cli {
-    /// Use the agent at this socket, as in unix:/run/tidegate/tidegate.sock; none is started. Else $TIDEGATE_HOST counts
+    /// Use the agent of this socket, and start none [env: TIDEGATE_HOST]
     #[arg(
         long,
         global = true,
