@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Where the kernel puts main's tasks; part of vmtool (vmtool.c).
+// Where the kernel puts main's tasks, and what groups are marked with; part of vmtool (vmtool.c).
 // clang-format off
 //   vmtool serve THREADS PERCENT WORK_US SECONDS
 //                                            threads that sleep and work WORK_US, of one CPU PERCENT each; prints
 //                                            "wakes=N mean_us=V p50_us=W p99_us=X stacked=S done_p99_us=D": stacked is
 //                                            the percentage of wakeups that waited though some CPU ran none of them
 //   vmtool as ext|idle PROGRAM...            runs it as a task of SCHED_EXT or SCHED_IDLE, and its children
+//   vmtool xattr PATH NAME [VALUE]           sets an attribute of a group, or removes it
 // clang-format on
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "vmwork.h"
@@ -174,11 +177,20 @@ static void serve(char **words)
 	report();
 }
 
+// Sets an attribute, or removes it where no value is given.
+static void xattr(const char *path, const char *name, const char *value)
+{
+	if (value ? setxattr(path, name, value, strlen(value), 0) : removexattr(path, name))
+		die(name);
+}
+
 int places(int count, char **words)
 {
 	struct sched_param param = {.sched_priority = 0};
 
-	if (count == 6 && !strcmp(words[1], "serve")) {
+	if ((count == 4 || count == 5) && !strcmp(words[1], "xattr")) {
+		xattr(words[2], words[3], words[4]);
+	} else if (count == 6 && !strcmp(words[1], "serve")) {
 		serve(words + 2);
 	} else if (count > 3 && !strcmp(words[1], "as")) {
 		if (strcmp(words[2], "ext") && strcmp(words[2], "idle"))

@@ -5,7 +5,7 @@
 //! moves a process.
 
 use crate::gates::Gates;
-use crate::policy::Policy;
+use crate::kept_policy::Policy;
 use crate::process::Life;
 use crate::runtime::Runtime;
 use crate::view::SharedStatus;

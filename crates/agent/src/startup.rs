@@ -18,7 +18,7 @@ use tidegate_knobs::group::{GroupPath, Groups};
 use tidegate_knobs::sense::{self, Prefer, SenseConfig};
 use tidegate_knobs::target::GateName;
 use tidegate_knobs::topology::Topology;
-use tidegate_terms::{Config, Engine, LoopPeriod, Roots, Sense, Settings};
+use tidegate_terms::{Engine, LoopPeriod, Sense, Settings};
 use tracing::{info, warn};
 
 use crate::agent::Agent;
@@ -28,11 +28,11 @@ use crate::events::Events;
 use crate::ext::ExtSupervisor;
 use crate::ext::kernel::{self, RealKernel};
 use crate::gates::{Gates, demand};
+use crate::kept_policy;
 use crate::kernel::Kernel;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::lifecycle::take_up;
 use crate::paths::{RunDir, open_lock};
-use crate::policy::{self, KeptPolicy, Policy};
 use crate::process::agent_lock::{LOCK_PATIENCE, LOCK_POLL};
 use crate::process::begin::begin;
 use crate::process::lease::{Lease, monotonic_ns};
@@ -110,8 +110,7 @@ struct Started {
 fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     GateName::parse(run_dir.prefix()).map_err(StartError::Prefix)?;
     let lock_file = take_lock(run_dir)?;
-    let roots = Roots::system(run_dir.dir());
-    let (kept, config, why_kept) = policy_in_force(&roots, run_dir)?;
+    let (policy, config, files_refused) = kept_policy::at_start(run_dir)?;
     let settings = config.settings();
     let machine = discover(&RealFs::new(), None).map_err(MachineError::from)?;
     if let Some(why) = machine.refusal() {
@@ -123,9 +122,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     leave_gates(&groups, run_dir);
     let (journal, report) =
         Journal::open(run_dir.dir(), Arc::clone(&groups)).map_err(MachineError::from)?;
-    for alert in &report.alerts {
-        warn!("{alert}");
-    }
+    report.alerts.iter().for_each(|alert| warn!("{alert}"));
     let prefer = options
         .sense
         .unwrap_or_else(|| prefer(settings.sense.value));
@@ -143,7 +140,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     info!("{}", cpuset.sentence());
     let agent = Arc::new(Agent {
         gates: Gates::new(config),
-        policy: Policy::new(roots, kept),
+        policy,
         runtime: Runtime {
             kernel: Kernel {
                 run_dir: run_dir.clone(),
@@ -176,10 +173,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     });
     take_up(&agent.gates, &agent.runtime);
     found_headroom::take_up(&agent.runtime);
-    policy::apply::begin(&agent);
-    if let Some(why) = why_kept {
-        policy::apply::refuse(&agent, &why);
-    }
+    crate::policy::apply::begin(&agent, files_refused.as_deref());
     let guardian = start_guardian(run_dir, options.mode, options.engine)
         .inspect_err(|error| warn!("guardian: {error}; tried again every second"))
         .ok();
@@ -191,40 +185,6 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
         housekeeping: Housekeeping::new(guardian).with_engine(options.engine),
         _lock: lock_file,
     })
-}
-
-/// The policy to begin with: the files', but not where one is on trial or was rolled back. Where the files are wrong, it is the one that
-/// was in force last, with what is wrong.
-fn policy_in_force(
-    roots: &Roots,
-    run_dir: &RunDir,
-) -> Result<(KeptPolicy, Config, Option<String>), StartError> {
-    let kept = policy::kept(&RealFs::new(), run_dir);
-    if let Some(kept) = kept.as_ref().filter(|kept| kept.outweighs_files())
-        && let Ok(config) = Config::from_texts(&kept.texts)
-    {
-        return Ok((kept.clone(), config, None));
-    }
-    let read = roots.read().and_then(|texts| {
-        let config = Config::from_texts(&texts)?;
-        Ok((texts, config))
-    });
-    let before = kept.as_ref().map(|kept| kept.texts.clone());
-    match (read, kept) {
-        (Ok((texts, config)), _) => {
-            let kept = KeptPolicy {
-                before: before.filter(|before| *before != texts),
-                texts,
-                ..KeptPolicy::default()
-            };
-            Ok((kept, config, None))
-        }
-        (Err(errors), Some(kept)) => match Config::from_texts(&kept.texts) {
-            Ok(config) => Ok((kept, config, Some(errors.to_string()))),
-            Err(_) => Err(errors.into()),
-        },
-        (Err(errors), None) => Err(errors.into()),
-    }
 }
 
 /// The scheduler, where it is to be one and this kernel can have it: who asks for it by name is told at once when it cannot.
@@ -372,7 +332,7 @@ fn start_threads(
         "ext",
         Box::new(|agent| supervise::run(&agent.gates, &agent.runtime, &agent.life)),
     )?;
-    let following = spawn("policy", Box::new(policy::starts::run))?;
+    let following = spawn("policy", Box::new(crate::policy::starts::run))?;
     let boosting = spawn(
         "lock-boost",
         Box::new(|agent| lock_boost::run(&agent.gates, &agent.runtime, &agent.life)),

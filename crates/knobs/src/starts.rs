@@ -1,5 +1,5 @@
-//! What starts on the machine, told by the kernel as it happens (`bpf/starts.bpf.c`): processes that run another program, and new
-//! groups. Nothing is read while nothing starts.
+//! What starts on the machine, told by the kernel as it happens (`bpf/starts.bpf.c`): processes that run another program, and
+//! new groups. Nothing is read while nothing starts.
 //!
 //! Needs root and BTF, and to be in the machine's own pid namespace, whose numbers it tells.
 
@@ -31,6 +31,29 @@ pub enum Start {
     Group(GroupPath),
 }
 
+/// What is to be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Topics {
+    /// Processes that run another program.
+    pub execs: bool,
+    /// New groups.
+    pub groups: bool,
+}
+
+impl Topics {
+    /// Whether there is none.
+    pub fn is_none(self) -> bool {
+        self == Self::default()
+    }
+
+    fn has(self, program: &str) -> bool {
+        match program {
+            "on_exec" => self.execs,
+            _ => self.groups,
+        }
+    }
+}
+
 /// What has started since the last call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Starts {
@@ -38,6 +61,16 @@ pub struct Starts {
     pub told: Vec<Start>,
     /// There was more than could be told: everything is to be looked at.
     pub has_lost: bool,
+}
+
+impl Starts {
+    /// Everything is to be looked at.
+    pub fn lost() -> Self {
+        Self {
+            told: Vec::new(),
+            has_lost: true,
+        }
+    }
 }
 
 /// The watch; the programs live as long as it does.
@@ -54,16 +87,20 @@ impl StartWatch {
     ///
     /// # Errors
     /// Why it cannot be had, for people.
-    pub fn open() -> Result<Self, String> {
+    pub fn open(topics: Topics) -> Result<Self, String> {
         in_own_pid_namespace()?;
-        Self::load().map_err(|error| format!("{error:#}"))
+        Self::load(topics).map_err(|error| format!("{error:#}"))
     }
 
-    fn load() -> libbpf_rs::Result<Self> {
-        let object = ObjectBuilder::default()
+    fn load(topics: Topics) -> libbpf_rs::Result<Self> {
+        let mut open = ObjectBuilder::default()
             .name("tidegate_starts")?
-            .open_memory(&OBJECT.0)?
-            .load()?;
+            .open_memory(&OBJECT.0)?;
+        for mut program in open.progs_mut() {
+            let wanted = topics.has(&program.name().to_string_lossy());
+            program.set_autoload(wanted);
+        }
+        let object = open.load()?;
         let told: Arc<Mutex<Starts>> = Arc::default();
         let mut builder = RingBufferBuilder::new();
         let maps: Vec<_> = object.maps().collect();
@@ -82,6 +119,7 @@ impl StartWatch {
         drop(maps);
         let links = object
             .progs_mut()
+            .filter(|program| topics.has(&program.name().to_string_lossy()))
             .map(|program| program.attach_trace())
             .collect::<libbpf_rs::Result<Vec<Link>>>()?;
         Ok(Self {
@@ -156,7 +194,11 @@ mod tests {
 
     #[test]
     fn the_kernel_tells_of_a_program_and_of_a_group() {
-        let watch = match StartWatch::open() {
+        let topics = Topics {
+            execs: true,
+            groups: true,
+        };
+        let watch = match StartWatch::open(topics) {
             Ok(watch) => watch,
             Err(why) => return eprintln!("skipped: {why}"),
         };

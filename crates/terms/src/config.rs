@@ -14,10 +14,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::error::{ConfigErrors, TermError};
-use crate::policy::{Match, Mode, Rule, WrittenRule, merged};
+use crate::layer::{Layer, candidate, takes};
+use crate::policy::{Kind, Match, Mode, Rule, merged};
 use crate::raw::RawTerms;
 use crate::reader::Reader;
-use crate::source::{RawTerm, Source};
+use crate::source::Source;
 use crate::table::{Settings, Term, Terms};
 use crate::values::Class;
 
@@ -114,13 +115,6 @@ pub struct Config {
     rules: Vec<Rule>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Layer {
-    pub(crate) settings: RawTerms,
-    pub(crate) classes: BTreeMap<Class, RawTerms>,
-    pub(crate) rules: Vec<WrittenRule>,
-}
-
 impl Config {
     /// Reads every file. Files that do not exist say nothing.
     ///
@@ -197,6 +191,11 @@ impl Config {
         &self.rules
     }
 
+    /// Whether any rule is of this kind.
+    pub fn has_rules_of(&self, kind: Kind) -> bool {
+        self.rules.iter().any(|rule| rule.matches.kind() == kind)
+    }
+
     /// The same with this rule enforcing.
     pub fn enforcing(&self, name: &str) -> Config {
         let mut config = self.clone();
@@ -260,28 +259,6 @@ impl Config {
         terms.check_together()?;
         Ok(terms)
     }
-}
-
-/// The term in a layer, also when it was written with dashes.
-fn candidate<'r>(layer: &&'r RawTerms, term: Term) -> Option<&'r RawTerm> {
-    layer
-        .0
-        .iter()
-        .find(|(name, _)| Term::from_name(name) == Some(term))
-        .map(|(_, raw)| raw)
-}
-
-pub(crate) fn takes(class: Class, term: Term, source: &Source) -> Result<(), TermError> {
-    if term.classes().contains(&class) {
-        return Ok(());
-    }
-    let names: Vec<&str> = term.classes().iter().map(|class| class.name()).collect();
-    Err(TermError::WrongClass {
-        name: term.name(),
-        source_place: source.clone(),
-        class,
-        mend: format!("make it {}, or leave the term out", names.join(" or ")),
-    })
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> TermError {

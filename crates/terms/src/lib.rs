@@ -18,6 +18,7 @@
 pub mod combine;
 mod config;
 mod error;
+mod layer;
 mod limits;
 mod objective;
 pub mod policy;

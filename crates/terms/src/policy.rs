@@ -46,6 +46,15 @@ impl Mode {
     }
 }
 
+/// What a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Whole groups.
+    Groups,
+    /// Processes one by one.
+    Processes,
+}
+
 /// What may stand in `match`.
 pub(crate) const MATCH_KEYS: [&str; 4] = ["unit", "cgroup", "exe", "user"];
 
@@ -90,9 +99,12 @@ fn any(patterns: &[Pattern], text: &str) -> bool {
 }
 
 impl Match {
-    /// Whether it is for processes one by one, and not for whole groups.
-    pub fn is_of_processes(&self) -> bool {
-        !self.exe.is_empty() || !self.user.is_empty()
+    /// What it is for.
+    pub fn kind(&self) -> Kind {
+        match self.exe.is_empty() && self.user.is_empty() {
+            true => Kind::Groups,
+            false => Kind::Processes,
+        }
     }
 
     /// Whether `group`, or a group around it where `around`, is one that unit and cgroup allow.

@@ -5,8 +5,8 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::config::{Layer, takes};
 use crate::error::{TermError, mend_for_unknown, quoted};
+use crate::layer::{Layer, takes};
 use crate::policy::twice_named;
 use crate::raw::RawTerms;
 use crate::source::{RawTerm, Source};

@@ -319,6 +319,10 @@ table! {
         value: "ADDRESS", classes: &[],
         doc: "Where Prometheus can scrape /metrics over TCP; the agent's socket has it in any case",
     }
+    Xattrs xattrs: Switch {
+        default: Switch(false), range: "yes or no", example: "yes", value: "YES|NO", classes: &[],
+        doc: "Whether attributes user.tidegate.TERM of groups give them terms, as far as the group's owner may",
+    }
     GatesPerUser gates_per_user: Count {
         default: Count::new(64), range: "a whole number from 1 to 4096", example: "200", value: "N", classes: &[],
         doc: "Gates that one user other than root may have",

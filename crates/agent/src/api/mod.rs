@@ -10,9 +10,9 @@ use std::sync::Arc;
 use tidegate_api::{ApiError, Done, ErrorKind, ExplainView, StatusView};
 
 use crate::agent::Agent;
+use crate::kept_policy;
 use crate::lifecycle::{hand_over, leave};
 use crate::peer::{Peer, ask_an_admin, is_admin};
-use crate::policy;
 use crate::view::{explain, status};
 
 impl Agent {
@@ -41,7 +41,7 @@ impl Agent {
     pub fn leave(&self) -> usize {
         // A trial, and a policy that was gone back to, hold until the next boot.
         if !self.policy.lock().kept.outweighs_files() {
-            policy::forget(&self.runtime.kernel.run_dir);
+            kept_policy::forget(&self.runtime.kernel.run_dir);
         }
         leave(&self.gates, &self.runtime, &self.life)
     }

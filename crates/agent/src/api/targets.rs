@@ -66,26 +66,9 @@ impl Agent {
         self.admit(peer)?;
         let name = match known {
             Some(index) => {
-                let gate = &gates[index];
-                if !gate.is_limited() && effective.get("class").is_some_and(|class| class == "side")
-                {
-                    check_limitable(
-                        &self.runtime,
-                        &gates,
-                        &request.target,
-                        &gate.record.attachment,
-                    )?;
-                }
-                // What was left to another writer is ours again from here on.
-                let own_group = gate.record.attachment.group().clone();
-                self.runtime.control().quotas.take_again(&own_group);
-                let privileged = by_admin(peer, &asked);
-                let privileged = is_admin.then_some(privileged);
-                let name = self.change(&mut gates, index, &asked, privileged)?;
-                if let Some(group) = self.runtime.kernel.limited_group(&gates[index]) {
-                    self.runtime.control().quotas.take_again(&group);
-                }
-                name
+                self.check_class_of(&gates, index, request, &effective)?;
+                let privileged = is_admin.then(|| by_admin(peer, &asked));
+                self.change_known(&mut gates, index, &asked, privileged)?
             }
             None => {
                 let asked = AskedGate {
@@ -120,6 +103,40 @@ impl Agent {
         self.tell_made(&gates, known);
         drop(gates);
         self.shown(&name, &request.target)
+    }
+
+    /// Refuses to make side work of what cannot be.
+    fn check_class_of(
+        &self,
+        gates: &[Gate],
+        index: usize,
+        request: &SetRequest,
+        effective: &BTreeMap<String, String>,
+    ) -> Result<(), ApiError> {
+        let gate = &gates[index];
+        let becomes_side = effective.get("class").is_some_and(|class| class == "side");
+        if gate.is_limited() || !becomes_side {
+            return Ok(());
+        }
+        let attachment = &gate.record.attachment;
+        check_limitable(&self.runtime, gates, &request.target, attachment)
+    }
+
+    /// New terms for a gate that is there. What was left to another writer is ours again from here on.
+    fn change_known(
+        &self,
+        gates: &mut [Gate],
+        index: usize,
+        asked: &RawTerms,
+        privileged: Option<BTreeSet<String>>,
+    ) -> Result<String, ApiError> {
+        let own_group = gates[index].record.attachment.group().clone();
+        self.runtime.control().quotas.take_again(&own_group);
+        let name = self.change(gates, index, asked, privileged)?;
+        if let Some(group) = self.runtime.kernel.limited_group(&gates[index]) {
+            self.runtime.control().quotas.take_again(&group);
+        }
+        Ok(name)
     }
 
     /// The last gate is new, where none was known before.

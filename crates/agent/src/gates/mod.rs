@@ -5,6 +5,7 @@ mod gate;
 mod hint;
 pub(crate) mod privilege;
 mod rate;
+mod record;
 pub(crate) mod stored;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,9 +20,10 @@ use crate::errors::no_gate;
 
 #[cfg(test)]
 pub(crate) use gate::tests::gate as of_terms;
-pub(crate) use gate::{Attachment, Gate, Record, demand};
+pub(crate) use gate::{Gate, demand};
 pub(crate) use hint::{HintCounts, HintRound, HintState};
 pub(crate) use rate::RateLimit;
+pub(crate) use record::{Attachment, Record};
 
 /// Every gate.
 pub struct Gates {
@@ -30,7 +32,7 @@ pub struct Gates {
     /// The files' terms and rules, as they are in force.
     config: Mutex<Arc<Config>>,
     /// Counts what was put in force.
-    pub(crate) policy_generation: AtomicU64,
+    policy_generation: AtomicU64,
     /// The files were refused when they were last read.
     pub(crate) is_policy_refused: AtomicBool,
     /// Calls that change something, per user.
@@ -59,6 +61,14 @@ impl Gates {
         *lock(&self.config) = config;
         self.policy_generation.fetch_add(1, Ordering::Relaxed);
         self.is_policy_refused.store(false, Ordering::Relaxed);
+    }
+
+    /// How many policies were put in force, and whether the files were refused when they were last read.
+    pub(crate) fn policy(&self) -> (u64, bool) {
+        (
+            self.policy_generation.load(Ordering::Relaxed),
+            self.is_policy_refused.load(Ordering::Relaxed),
+        )
     }
 
     /// The gates. The first of the locks.

@@ -16,9 +16,9 @@ use crate::agent::Agent;
 use crate::errors::internal;
 use crate::events::EventKind;
 use crate::gates::Gate;
+use crate::kept_policy::{self, KeptPolicy, PolicyState, Texts};
 use crate::peer::{Peer, ask_an_admin, is_admin};
 use crate::policy::find::{Finder, Match};
-use crate::policy::keeper::{self, KeptPolicy, PolicyState, Texts};
 use crate::policy::reconcile::reconcile;
 use crate::policy::rehearse::Rehearsal;
 use crate::runtime::Runtime;
@@ -128,10 +128,11 @@ fn refused_now(agent: &Agent, state: &mut PolicyState, why: String) {
     gates.is_policy_refused.store(true, Ordering::Relaxed);
 }
 
-/// What is kept once these texts are in force. What was in force before a trial stays the way back from the next one.
+/// What is kept once these texts are in force. What was in force before a trial stays the way back from the next one, and reading the
+/// same again is no other policy.
 fn next(kept: &KeptPolicy, texts: Texts, trial_until_ns: Option<u64>) -> KeptPolicy {
     let is_trial = kept.trial_until_ns.is_some();
-    let before = match is_trial {
+    let before = match is_trial || texts == kept.texts {
         true => kept.before.clone(),
         false => Some(kept.texts.clone()),
     };
@@ -214,10 +215,10 @@ fn go_back(agent: &Agent, why: &str) -> Result<PolicyChangeView, ApiError> {
 fn keep(agent: &Agent, config: &Config, kept: &KeptPolicy) -> Result<(), ApiError> {
     let kernel = &agent.runtime.kernel;
     if config.rules().is_empty() && kept.before.is_none() && !kept.outweighs_files() {
-        keeper::forget(&kernel.run_dir);
+        kept_policy::forget(&kernel.run_dir);
         return Ok(());
     }
-    keeper::keep(&*kernel.fs, &kernel.run_dir, kept).map_err(internal)
+    kept_policy::keep(&*kernel.fs, &kernel.run_dir, kept).map_err(internal)
 }
 
 /// Makes every gate agree with `config`, or leaves all as it was.
@@ -320,8 +321,15 @@ pub(crate) fn tell(agent: &Agent, changes: &[GateChangeView]) {
     }
 }
 
-/// At the agent's start: the gates that were taken up agree with the policy in force.
-pub(crate) fn begin(agent: &Agent) {
+/// At the agent's start: the gates that were taken up agree with the policy in force. `files_refused` is why that is not the files'.
+pub(crate) fn begin(agent: &Agent, files_refused: Option<&str>) {
+    agree(agent);
+    if let Some(why) = files_refused {
+        refuse(agent, why);
+    }
+}
+
+fn agree(agent: &Agent) {
     let mut state = agent.policy.lock();
     let config = agent.gates.config();
     let is_ruled = |gate: &Gate| gate.record.rule.is_some();
@@ -361,7 +369,7 @@ pub(crate) fn view(agent: &Agent, peer: Option<&Peer>) -> PolicyView {
     });
     let left_ns = |until_ns: u64| until_ns.saturating_sub(now_ns);
     PolicyView {
-        generation: agent.gates.policy_generation.load(Ordering::Relaxed),
+        generation: agent.gates.policy().0,
         files: state
             .kept
             .texts
@@ -384,7 +392,7 @@ pub(crate) fn view(agent: &Agent, peer: Option<&Peer>) -> PolicyView {
 }
 
 /// The files were wrong when the agent started.
-pub(crate) fn refuse(agent: &Agent, why: &str) {
+fn refuse(agent: &Agent, why: &str) {
     refused_now(agent, &mut agent.policy.lock(), why.to_owned());
     let runtime = &agent.runtime;
     let what = why.lines().next().unwrap_or_default();

@@ -6,7 +6,7 @@ use tidegate_kfs::KernelFs;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::target::{ProcessRef, Target};
 use tidegate_terms::Config;
-use tidegate_terms::policy::{Rule, SeenProcess};
+use tidegate_terms::policy::{Kind, Rule, SeenProcess};
 
 use crate::kernel::Kernel;
 
@@ -40,25 +40,13 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// Whether any rule is for whole groups.
-    pub fn has_group_rules(&self) -> bool {
-        let mut rules = self.config.rules().iter();
-        rules.any(|rule| !rule.matches.is_of_processes())
-    }
-
-    /// Whether any rule is for processes one by one.
-    pub fn has_process_rules(&self) -> bool {
-        let mut rules = self.config.rules().iter();
-        rules.any(|rule| rule.matches.is_of_processes())
-    }
-
     /// Everything that matches now.
     pub fn all(&self) -> Vec<Match> {
         let mut found = Vec::new();
-        if self.has_group_rules() {
+        if self.config.has_rules_of(Kind::Groups) {
             self.below(&GroupPath::root(), DEPTH_MAX, &mut found);
         }
-        if self.has_process_rules() {
+        if self.config.has_rules_of(Kind::Processes) {
             let pids = self.kernel.fs.list(Path::new("/proc")).unwrap_or_default();
             let pids = pids.iter().filter_map(|entry| entry.name.parse().ok());
             found.extend(pids.filter_map(|pid| self.process(pid)));
@@ -85,7 +73,7 @@ impl<'a> Finder<'a> {
 
     fn rule_of_group(&self, group: &GroupPath) -> Option<&Rule> {
         let matching = |rule: &&Rule| {
-            !rule.matches.is_of_processes() && rule.matches.allows_group(group.as_str())
+            rule.matches.kind() == Kind::Groups && rule.matches.allows_group(group.as_str())
         };
         self.config.rules().iter().rfind(matching)
     }
@@ -126,8 +114,9 @@ impl<'a> Finder<'a> {
             uid: process.uid,
             user: self.user(process.uid),
         };
-        let matching =
-            |rule: &&Rule| rule.matches.is_of_processes() && rule.matches.allows_process(&seen);
+        let matching = |rule: &&Rule| {
+            rule.matches.kind() == Kind::Processes && rule.matches.allows_process(&seen)
+        };
         let rule = self.config.rules().iter().rfind(matching)?;
         Some(Match {
             target: Target::Pid(pid),

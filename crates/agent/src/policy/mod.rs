@@ -5,22 +5,23 @@
 //!                                      └─────> rehearse (the same, in memory: diff, observe)
 //! ```
 //!
+//! Which texts are in force, on trial and were before is in `kept_policy.rs`.
+//!
 //! | file | idea |
 //! |---|---|
 //! | `find` | what the rules match |
 //! | `reconcile` | gates agree with that |
 //! | `recording_fs`, `rehearse` | what would be written |
-//! | `keeper` | which texts are in force, on trial, and were before |
 //! | `apply` | putting texts in force, all or nothing, and going back |
 //! | `starts` | what starts later (its thread) |
+//! | `xattrs` | terms that stand on groups themselves |
 
 pub(crate) mod apply;
 mod find;
-mod keeper;
 mod reconcile;
 mod recording_fs;
 mod rehearse;
 pub(crate) mod starts;
+mod xattrs;
 
-pub(crate) use keeper::{KeptPolicy, Policy, forget, kept};
 pub(crate) use reconcile::terms_of;

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_knobs::starts::{Start, StartWatch, Starts};
+use tidegate_api::ObservedView;
+use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::starts::{Start, StartWatch, Starts, Topics};
 use tidegate_knobs::sync::lock;
+use tidegate_knobs::target::{HeldProcess, Target};
 use tidegate_terms::Config;
-use tidegate_terms::policy::Mode;
+use tidegate_terms::policy::{Kind, Mode};
 use tracing::{info, warn};
 
 use crate::agent::Agent;
@@ -15,6 +18,7 @@ use crate::policy::apply::{end_trial, tell};
 use crate::policy::find::{Finder, Match};
 use crate::policy::reconcile::apply;
 use crate::policy::rehearse::Rehearsal;
+use crate::policy::xattrs::Xattrs;
 use crate::runtime::publish::publish;
 
 /// Between two looks where nothing starts, and at the end of a trial.
@@ -23,18 +27,25 @@ const PERIOD: Duration = Duration::from_millis(500);
 const SETTLE: Duration = Duration::from_millis(2);
 
 /// The thread.
+#[derive(Default)]
 struct Follower {
     watch: Option<StartWatch>,
+    /// What the watch is to tell of.
+    topics: Topics,
     /// The policy that everything was looked at under.
     looked_at: Option<Arc<Config>>,
+    xattrs: Option<Xattrs>,
 }
 
 /// Follows what starts until the agent leaves.
 pub(crate) fn run(agent: &Agent) {
-    let mut follower = Follower {
-        watch: None,
-        looked_at: None,
-    };
+    let mut follower = Follower::default();
+    if agent.runtime.settings.xattrs.value.0 {
+        match Xattrs::new() {
+            Ok(xattrs) => follower.xattrs = Some(xattrs),
+            Err(error) => warn!("xattrs: inotify: {error}; no attribute is followed"),
+        }
+    }
     while !agent.life.leaving.load(Ordering::Acquire) {
         end_trial(agent);
         follower.follow(agent);
@@ -45,43 +56,58 @@ impl Follower {
     /// One rest, and what has started in it.
     fn follow(&mut self, agent: &Agent) {
         let config = agent.gates.config();
-        if config.rules().is_empty() {
-            self.watch = None;
-            self.looked_at = None;
-            agent.runtime.kernel.clock.sleep(PERIOD);
-            return;
-        }
-        let is_new = !self
-            .looked_at
-            .as_ref()
-            .is_some_and(|known| Arc::ptr_eq(known, &config));
-        if is_new && self.watch.is_none() {
-            self.open(agent);
+        let topics = Topics {
+            execs: config.has_rules_of(Kind::Processes),
+            groups: config.has_rules_of(Kind::Groups) || self.xattrs.is_some(),
+        };
+        let is_known = |known: &Arc<Config>| Arc::ptr_eq(known, &config);
+        let is_new = !self.looked_at.as_ref().is_some_and(is_known);
+        if topics != self.topics || is_new && self.watch.is_none() && !topics.is_none() {
+            self.open(agent, topics);
         }
         let starts = match &self.watch {
+            _ if topics.is_none() => {
+                agent.runtime.kernel.clock.sleep(PERIOD);
+                Starts::default()
+            }
             // What started before the watch did is looked at once.
-            _ if is_new => Starts {
-                has_lost: true,
-                ..Starts::default()
-            },
+            _ if is_new => Starts::lost(),
             Some(watch) => watch.rest(PERIOD),
             None => {
                 agent.runtime.kernel.clock.sleep(2 * PERIOD);
-                Starts {
-                    has_lost: true,
-                    ..Starts::default()
-                }
+                Starts::lost()
             }
         };
         if !starts.told.is_empty() {
             agent.runtime.kernel.clock.sleep(SETTLE);
         }
         self.looked_at = Some(config);
+        self.follow_xattrs(agent, &starts);
         look(agent, starts);
     }
 
-    fn open(&mut self, agent: &Agent) {
-        let told = match StartWatch::open() {
+    fn follow_xattrs(&mut self, agent: &Agent, starts: &Starts) {
+        let Some(xattrs) = &mut self.xattrs else {
+            return;
+        };
+        xattrs.follow(agent);
+        if starts.has_lost {
+            xattrs.watch_below(agent, &GroupPath::root());
+        }
+        for start in &starts.told {
+            if let Start::Group(group) = start {
+                xattrs.watch_below(agent, group);
+            }
+        }
+    }
+
+    fn open(&mut self, agent: &Agent, topics: Topics) {
+        self.topics = topics;
+        self.watch = None;
+        if topics.is_none() {
+            return;
+        }
+        let told = match StartWatch::open(topics) {
             Ok(watch) => {
                 self.watch = Some(watch);
                 "the kernel tells of each start".to_owned()
@@ -97,6 +123,9 @@ impl Follower {
 
 /// Gives what has started its rules' terms.
 pub(crate) fn look(agent: &Agent, starts: Starts) {
+    if starts == Starts::default() {
+        return;
+    }
     let config = agent.gates.config();
     let matches = matches_of(agent, &config, starts);
     if !matches.is_empty() {
@@ -110,7 +139,8 @@ fn matches_of(agent: &Agent, config: &Config, starts: Starts) -> Vec<Match> {
     if starts.has_lost {
         return finder.all();
     }
-    let (by_group, by_process) = (finder.has_group_rules(), finder.has_process_rules());
+    let by_group = config.has_rules_of(Kind::Groups);
+    let by_process = config.has_rules_of(Kind::Processes);
     let of = |start: Start| match start {
         Start::Group(group) if by_group => finder.group(&group),
         Start::Exec(pid) if by_process => finder.process(pid),
@@ -133,9 +163,14 @@ fn give(agent: &Agent, config: &Arc<Config>, matches: &[Match]) {
         match apply(runtime, &mut gates, config, one) {
             Ok(change) => changes.extend(change),
             Err(error) => {
-                let what = format!("policy: {}: {error}", one.target);
+                let start = format!("policy: rule {}: ", one.rule);
+                let what = format!("{start}{}: {error}", one.target);
                 warn!("{what}");
-                lock(&runtime.alerts).insert(what);
+                // One stands for all: processes come and go by the thousand.
+                let mut alerts = lock(&runtime.alerts);
+                if !alerts.iter().any(|known| known.starts_with(&start)) {
+                    alerts.insert(what);
+                }
             }
         }
     }
@@ -155,6 +190,12 @@ fn give(agent: &Agent, config: &Arc<Config>, matches: &[Match]) {
     };
     let new: Vec<Match> = matches.iter().filter(observes).cloned().collect();
     if !new.is_empty() {
+        let is_there = |view: &ObservedView| match Target::parse(&view.target) {
+            Ok(Target::Cgroup(group)) => runtime.kernel.groups.exists(&group),
+            Ok(Target::Pid(pid)) => HeldProcess::hold(&*runtime.kernel.fs, pid).is_ok(),
+            _ => false,
+        };
+        state.observed.retain(is_there);
         match Rehearsal::new(runtime, &gates) {
             Ok(rehearsal) => state
                 .observed

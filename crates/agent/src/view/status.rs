@@ -1,7 +1,6 @@
 //! What the agent shows: status and gates. Why a gate runs at its present rate is in `explain`.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use tidegate_api::{
     GateView, HistogramView, LimitView, LoopView, ObjectiveView, StatusView, TermView, TotalsView,
@@ -154,10 +153,8 @@ pub(crate) fn status(registry: &Gates, runtime: &Runtime, life: &Life) -> Status
     view.version = env!("CARGO_PKG_VERSION").to_owned();
     view.pid = std::process::id() as i32;
     view.mode = life.mode.as_str().to_owned();
-
     view.sensing_note = (view.sensing != "bpf").then(|| runtime.control_loop.sensing_note.clone());
-    view.policy_generation = registry.policy_generation.load(Ordering::Relaxed);
-    view.policy_refused = registry.is_policy_refused.load(Ordering::Relaxed);
+    (view.policy_generation, view.policy_refused) = registry.policy();
     view.uptime_seconds = now_ns.saturating_sub(life.started_ns) as f64 / 1e9;
     view.control.period_ms = runtime.control_loop.period_ns as f64 / 1e6;
     view.control.agent_cpu_pct = *lock(&life.own_cpu_pct);

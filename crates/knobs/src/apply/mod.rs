@@ -4,14 +4,12 @@
 //! |---|---|
 //! | `journal` | opening the journal, putting back, forgetting; what holds without an agent |
 //! | `record` | what is about to be written, recorded first |
-//! | `batch` | thousands of changes at once |
 //! | `entries` | what the journal knows of groups and gates, by its entries |
 //! | `own_quota` | a group's own quota, and whether it is lifted |
 //! | `quota_tree` | quotas below quotas: v1's order and its EINVAL |
 //! | `idle_class` | into the idle class and out of it |
 //! | `writer` | the control loop's writes |
 
-mod batch;
 mod entries;
 mod idle_class;
 mod journal;

@@ -127,7 +127,7 @@ fn enforce_soft(
 /// Takes a group out of the background for good.
 fn withdraw_soft(kernel: &Kernel, control_loop: &ControlLoop, group: &GroupPath) -> Vec<String> {
     let ours = |entry: &Entry| entry.group == *group && entry.change.is_background();
-    if !kernel.journal().entries().iter().any(ours) {
+    if kernel.journal().background_of(group).is_none() {
         return Vec::new();
     }
     // The loop must not write behind the restore.

@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde::{Deserialize, Serialize};
 use tidegate_api::ObservedView;
-use tidegate_kfs::KernelFs;
+use tidegate_kfs::{KernelFs, RealFs};
 use tidegate_knobs::sync::lock;
-use tidegate_terms::Roots;
+use tidegate_terms::{Config, ConfigErrors, Roots};
 use tracing::warn;
 
 use crate::paths::RunDir;
@@ -61,7 +61,7 @@ fn file(run_dir: &RunDir) -> PathBuf {
 }
 
 /// What an agent before this one kept; nothing, where that cannot be read.
-pub(crate) fn kept(fs: &dyn KernelFs, run_dir: &RunDir) -> Option<KeptPolicy> {
+fn kept(fs: &dyn KernelFs, run_dir: &RunDir) -> Option<KeptPolicy> {
     let path = file(run_dir);
     let text = match fs.read(&path) {
         Ok(text) => text,
@@ -86,6 +86,42 @@ pub(crate) fn keep(fs: &dyn KernelFs, run_dir: &RunDir, kept: &KeptPolicy) -> Re
 /// The agent ends for good: the files count again at the next start.
 pub(crate) fn forget(run_dir: &RunDir) {
     let _ = std::fs::remove_file(file(run_dir));
+}
+
+/// The policy to begin with: the files', but not where one is on trial or was rolled back. Where the files are wrong, it is the one that
+/// was in force last, with what is wrong.
+pub(crate) fn at_start(run_dir: &RunDir) -> Result<(Policy, Config, Option<String>), ConfigErrors> {
+    let roots = Roots::system(run_dir.dir());
+    let kept = kept(&RealFs::new(), run_dir);
+    let of_kept = |kept: &KeptPolicy| Config::from_texts(&kept.texts).ok();
+    if let Some(kept) = kept.as_ref().filter(|kept| kept.outweighs_files())
+        && let Some(config) = of_kept(kept)
+    {
+        return Ok((Policy::new(roots, kept.clone()), config, None));
+    }
+    let read = roots.read().and_then(|texts| {
+        let config = Config::from_texts(&texts)?;
+        Ok((texts, config))
+    });
+    match (read, kept) {
+        (Ok((texts, config)), kept) => {
+            let before = kept.and_then(|kept| match kept.texts == texts {
+                true => kept.before,
+                false => Some(kept.texts),
+            });
+            let kept = KeptPolicy {
+                before,
+                texts,
+                ..KeptPolicy::default()
+            };
+            Ok((Policy::new(roots, kept), config, None))
+        }
+        (Err(errors), Some(kept)) if of_kept(&kept).is_some() => {
+            let config = of_kept(&kept).unwrap_or_default();
+            Ok((Policy::new(roots, kept), config, Some(errors.to_string())))
+        }
+        (Err(errors), _) => Err(errors),
+    }
 }
 
 impl Policy {

@@ -1,0 +1,114 @@
+//! What is written down of a gate, for the next agent.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use tidegate_knobs::group::{GroupPath, Placement};
+use tidegate_terms::{Config, RawTerms, TermError, Terms};
+
+/// Where a gate's work sits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attachment {
+    /// A group of ours that the command was started in.
+    #[serde(alias = "own")]
+    Owned {
+        /// Below the mount of the cpu controller.
+        group: GroupPath,
+    },
+    /// A process that ran already, moved within the cpu hierarchy into a group of ours.
+    #[serde(alias = "lent")]
+    Moved {
+        /// Where it is, and where it was.
+        placement: Placement,
+        /// When it started, so that a reused number is not taken for it.
+        start_ticks: u64,
+    },
+    /// A group that is not ours, limited where it is.
+    #[serde(alias = "foreign")]
+    InPlace {
+        /// Below the mount of the cpu controller.
+        group: GroupPath,
+    },
+    /// A process that is not touched: its class is known, that is all.
+    #[serde(alias = "known")]
+    Observed {
+        /// The process.
+        pid: i32,
+        /// When it started.
+        start_ticks: u64,
+        /// The group it is in.
+        group: GroupPath,
+    },
+}
+
+impl Attachment {
+    /// The group, below the mount of the cpu controller.
+    pub fn group(&self) -> &GroupPath {
+        match self {
+            Attachment::Owned { group }
+            | Attachment::InPlace { group }
+            | Attachment::Observed { group, .. } => group,
+            Attachment::Moved { placement, .. } => &placement.group,
+        }
+    }
+
+    /// The same, unless the process is not touched.
+    pub fn placed(&self) -> Option<&GroupPath> {
+        match self {
+            Attachment::Observed { .. } => None,
+            placed => Some(placed.group()),
+        }
+    }
+}
+
+/// What is written down of a gate: all that the next agent needs to take it up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its name.
+    pub name: String,
+    /// `run`, `pid:N`, `unit:NAME` or `cgroup:/path`.
+    pub target: String,
+    /// What was asked for, as it was written.
+    pub raw: RawTerms,
+    /// The rule of the files that gives it terms, below those that were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Terms of another version, which this one does not know.
+    #[serde(default, skip_serializing_if = "RawTerms::is_empty")]
+    pub unread_terms: RawTerms,
+    /// Whose work it is.
+    pub uid: u32,
+    /// Whose budget it counts in, where that is another user: one who made user namespaces has many numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub charged: Option<u32>,
+    /// The command line, for gates of `run`.
+    pub command: Vec<String>,
+    /// The gate in which it was started.
+    pub parent: Option<String>,
+    /// When it was made, `CLOCK_MONOTONIC`.
+    pub made_ns: u64,
+    /// Where its work sits. Aliases: as agents before 24 November 2026 wrote it.
+    #[serde(alias = "place")]
+    pub attachment: Attachment,
+    /// What cannot be enforced for it here.
+    pub notes: Vec<String>,
+    /// Terms that were set with privilege: without, they may only be tightened.
+    #[serde(default)]
+    pub by_admin: BTreeSet<String>,
+}
+
+impl Record {
+    /// Terms from its rule, if it has one, and over them those that were asked for.
+    pub(super) fn resolve(&self, config: &Config) -> Result<Terms, TermError> {
+        let rule = self.rule.as_ref().and_then(|name| config.rule(name));
+        let of_rule = rule.iter().flat_map(|rule| &rule.terms);
+        let layers: Vec<&RawTerms> = of_rule.chain([&self.raw]).collect();
+        config.resolve(&layers)
+    }
+
+    /// Whose budget it counts in.
+    pub fn charged_to(&self) -> u32 {
+        self.charged.unwrap_or(self.uid)
+    }
+}

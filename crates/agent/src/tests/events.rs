@@ -1,0 +1,83 @@
+//! Each kind of event that no command provokes, provoked here; the others are in the command's own tests and in `policy`.
+
+use std::sync::atomic::Ordering;
+
+use super::ext::{bed as ext_bed, eject};
+use super::ext_outside::supervise;
+use super::steps::{Knob, steps};
+use super::{Bed, KINDS, Kind, PIDS, run_side};
+use crate::agent::Agent;
+use crate::lifecycle::housekeeping::Housekeeping;
+
+/// Kinds told so far, in order.
+fn kinds(agent: &Agent) -> Vec<String> {
+    let events = agent.runtime.events.after(0).events;
+    events.into_iter().map(|event| event.kind).collect()
+}
+
+const SECOND: u32 = 200;
+
+#[test]
+fn an_agent_that_takes_up_gates_says_so() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let first = bed.agent().unwrap();
+        run_side(&first, PIDS[0]).unwrap();
+        first.hand_over();
+        assert_eq!(kinds(&bed.agent().unwrap()), ["agent.adopted"]);
+    }
+}
+
+#[test]
+fn a_fallback_of_the_guardian_is_an_event() {
+    let bed = Bed::new(Kind::V2);
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    let mut housekeeping = Housekeeping::new(None);
+    housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
+    assert!(!kinds(&agent).contains(&"lease.expired".to_owned()));
+    agent.runtime.control().fell_back();
+    housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
+    housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
+    let told = kinds(&agent);
+    assert_eq!(
+        told.iter().filter(|kind| *kind == "lease.expired").count(),
+        1
+    );
+}
+
+#[test]
+fn a_scheduler_that_comes_and_is_thrown_out_is_told_of() {
+    let (bed, kernel) = ext_bed(Kind::V2);
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    supervise(&agent, 0);
+    assert!(kinds(&agent).contains(&"ext.loaded".to_owned()));
+    eject(&kernel);
+    supervise(&agent, 1_000_000_000);
+    assert!(kinds(&agent).contains(&"ext.ejected".to_owned()));
+}
+
+#[test]
+fn starvation_begins_and_ends_and_a_found_headroom_is_told() {
+    let bed = Bed::new(Kind::V2);
+    bed.sensor.main_ppm.store(1_000_000, Ordering::Relaxed);
+    bed.sensor.waits.store(true, Ordering::Relaxed);
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    let (mut knob, mut housekeeping) = (Knob::default(), Housekeeping::new(None));
+    let mut pass = |seconds: u32| {
+        for _ in 0..seconds {
+            steps(&bed, &agent, &mut knob, SECOND);
+            housekeeping.poll(&agent.gates, &agent.runtime, &agent.life);
+        }
+    };
+    pass(10);
+    let told = kinds(&agent);
+    assert!(told.contains(&"starvation.began".to_owned()), "{told:?}");
+    bed.sensor.main_ppm.store(300_000, Ordering::Relaxed);
+    pass(60);
+    let told = kinds(&agent);
+    assert!(told.contains(&"starvation.ended".to_owned()), "{told:?}");
+    assert!(told.contains(&"harm.found".to_owned()), "{told:?}");
+}
