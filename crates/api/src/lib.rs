@@ -5,6 +5,7 @@
 //! A failed call has a 4xx or 5xx status and an [`ApiError`] as `application/problem+json`. CPU amounts are in CPUs
 //! (1.0 is one CPU), shares in percent of the domain, times in the unit that the name ends in.
 
+mod call;
 mod calls;
 mod error;
 mod exit;
@@ -12,18 +13,20 @@ mod openapi;
 mod table;
 mod views;
 
+pub use call::{
+    Answer, Call, CallId, Callers, EVENT_STREAM, JsonType, Parameter, ParameterKind, Verb,
+};
 pub use calls::{
     ApplyRequest, Done, ReportRequest, RunReply, RunRequest, SetRequest, UnsetRequest,
 };
 pub use error::{ApiError, ErrorKind, PROBLEM_JSON};
 pub use exit::Exit;
 pub use openapi::openapi;
-pub use table::{
-    Answer, CALLS, Call, CallId, Callers, EVENT_STREAM, JsonType, Parameter, ParameterKind, Verb,
-};
+pub use table::CALLS;
 pub use views::{
     CapCounts, CapView, DomainView, EventView, EventsView, ExplainView, ExtView, GapView,
-    GateChangeView, GateCounts, GateView, HarmView, HistogramView, KernelWriteView, LatencyView,
-    LimitView, LockBoostView, LoopView, ObjectiveView, ObservedView, PolicyChangeView, PolicyView,
-    QuotaCounts, RuleView, StatusView, TermView, TotalsView, UserView, WriteView,
+    GateChangeView, GateCounts, GateView, HarmView, HistogramView, HistoryPointView, HistoryView,
+    KernelWriteView, LatencyView, LimitView, LockBoostView, LoopView, ObjectiveView, ObservedView,
+    PolicyChangeView, PolicyView, QuotaCounts, RuleView, StatusView, TermView, TotalsView,
+    UserView, WriteView,
 };

@@ -5,8 +5,9 @@ use schemars::transform::RecursiveTransform;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use crate::call::{Answer, Call, EVENT_STREAM, JsonType, Parameter, ParameterKind, Verb};
 use crate::error::Problem;
-use crate::table::{Answer, CALLS, Call, EVENT_STREAM, JsonType, Parameter, ParameterKind, Verb};
+use crate::table::CALLS;
 use crate::{ErrorKind, PROBLEM_JSON};
 
 /// Where schemas of types are, as a JSON pointer.

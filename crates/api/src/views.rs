@@ -4,6 +4,7 @@ mod counts;
 mod events;
 mod ext;
 mod harm;
+mod history;
 mod limit;
 mod policy;
 mod totals;
@@ -15,6 +16,7 @@ pub use counts::{CapCounts, GateCounts};
 pub use events::{EventView, EventsView, GapView};
 pub use ext::{ExtView, QuotaCounts};
 pub use harm::HarmView;
+pub use history::{HistoryPointView, HistoryView};
 pub use limit::LimitView;
 pub use policy::{
     GateChangeView, KernelWriteView, ObservedView, PolicyChangeView, PolicyView, RuleView,

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::Router;
@@ -14,12 +15,13 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use serde::de::DeserializeOwned;
 use tidegate_api::{
     ApiError, ApplyRequest, CALLS, Call as Row, CallId, Done, ErrorKind, EventsView, ExplainView,
-    GateView, PolicyChangeView, PolicyView, RunReply, StatusView, Verb,
+    GateView, HistoryView, PolicyChangeView, PolicyView, RunReply, StatusView, Verb,
 };
 
 use tidegate_knobs::sync::lock;
 
 use super::connection::Connections;
+use super::query::Stretch;
 use super::stream::{self, Asked};
 use super::{query, scrape};
 use crate::agent::Agent;
@@ -81,6 +83,7 @@ fn function(row: &Row) -> MethodRouter<Connection> {
         CallId::Gates => on(verb, gates),
         CallId::Explain => on(verb, explain),
         CallId::Events => on(verb, events),
+        CallId::History => on(verb, history),
         CallId::Policy => on(verb, policy),
         CallId::PolicyDiff => on(verb, diff),
         CallId::PolicyApply => on(verb, apply),
@@ -136,6 +139,14 @@ async fn explain(call: Call, RawQuery(query): RawQuery) -> Answer<ExplainView> {
 async fn events(call: Call, RawQuery(query): RawQuery) -> Answer<EventsView> {
     let since = query::whole(&query.unwrap_or_default(), "since")?.unwrap_or(0);
     events_for(&call.agent, call.peer.as_ref(), since).map(Json)
+}
+
+async fn history(call: Call, RawQuery(query): RawQuery) -> Answer<HistoryView> {
+    admit(&call.agent, call.peer.as_ref())?;
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_s = since_epoch.unwrap_or_default().as_secs();
+    let Stretch { from, to, step } = query::stretch(&query.unwrap_or_default(), now_s)?;
+    Ok(Json(call.agent.runtime.history.view(from, to, step)))
 }
 
 async fn policy(call: Call) -> Answer<PolicyView> {

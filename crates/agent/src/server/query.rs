@@ -34,6 +34,35 @@ pub(super) fn whole(query: &str, name: &str) -> Result<Option<u64>, ApiError> {
     Ok(Some(number))
 }
 
+/// A stretch of the past, in seconds since 1970, and what one point of it covers.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) step: u64,
+}
+
+const HOUR_S: u64 = 3_600;
+
+/// `from`, `to` and `step`; the last hour by seconds where they are not given.
+pub(super) fn stretch(query: &str, now_s: u64) -> Result<Stretch, ApiError> {
+    let to = whole(query, "to")?.unwrap_or(now_s);
+    let from = whole(query, "from")?.unwrap_or(to.saturating_sub(HOUR_S - 1));
+    let step = whole(query, "step")?.unwrap_or(1);
+    if from > to {
+        let why = "from is after to";
+        return Err(wrong(
+            why,
+            "write ?from=EARLIER&to=LATER, in seconds since 1970",
+        ));
+    }
+    if !(1..=HOUR_S).contains(&step) {
+        let why = format!("step is not from 1 to {HOUR_S}");
+        return Err(wrong(&why, "write ?step=SECONDS"));
+    }
+    Ok(Stretch { from, to, step })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +74,18 @@ mod tests {
         for wrong in ["since=", "since=-1", "since=99999999999999999999"] {
             let error = whole(wrong, "since").unwrap_err();
             assert_eq!(error.kind, ErrorKind::Usage, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_stretch_is_the_last_hour_or_what_is_asked_for() {
+        let found =
+            |query: &str| stretch(query, 10_000).map(|found| (found.from, found.to, found.step));
+        assert_eq!(found("").unwrap(), (6_401, 10_000, 1));
+        assert_eq!(found("from=5&to=7&step=2").unwrap(), (5, 7, 2));
+        assert_eq!(found("to=7").unwrap(), (0, 7, 1));
+        for wrong in ["from=8&to=7", "from=10001", "step=0", "step=3601", "to=-1"] {
+            assert_eq!(found(wrong).unwrap_err().kind, ErrorKind::Usage, "{wrong}");
         }
     }
 
