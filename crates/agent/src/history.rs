@@ -76,16 +76,18 @@ fn add(sums: &mut HistoryPointView, sample: &Sample) {
 
 fn mean(sums: &HistoryPointView, began_s: u64) -> HistoryPointView {
     let count = sums.samples.max(1) as f64;
+    // What is kept has seven digits.
+    let mean = |sum: f64| (1e4 * sum / count).round() / 1e4;
     HistoryPointView {
         time_unix_seconds: began_s,
         samples: sums.samples,
-        capacity_cpus: sums.capacity_cpus / count,
-        main_cpus: sums.main_cpus / count,
-        side_cpus: sums.side_cpus / count,
-        idle_cpus: sums.idle_cpus / count,
-        allowance_cpus: sums.allowance_cpus / count,
-        headroom_pct: sums.headroom_pct / count,
-        idle_kept_pct: sums.idle_kept_pct / count,
+        capacity_cpus: mean(sums.capacity_cpus),
+        main_cpus: mean(sums.main_cpus),
+        side_cpus: mean(sums.side_cpus),
+        idle_cpus: mean(sums.idle_cpus),
+        allowance_cpus: mean(sums.allowance_cpus),
+        headroom_pct: mean(sums.headroom_pct),
+        idle_kept_pct: mean(sums.idle_kept_pct),
         late_steps: sums.late_steps,
     }
 }
