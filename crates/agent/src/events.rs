@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidegate_api::{EventView, EventsView};
 use tidegate_knobs::sync::lock;
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::process::Mode;
@@ -95,6 +96,8 @@ impl EventKind {
 pub(crate) struct Events {
     state: Mutex<State>,
     journal: Journal,
+    /// The last one's number.
+    told: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -132,10 +135,21 @@ impl Events {
             message,
         };
         state.kept.push_back(event);
+        self.told.send_replace(state.total);
+    }
+
+    /// The last event's number, which changes when something happens.
+    pub(crate) fn told(&self) -> watch::Receiver<u64> {
+        self.told.subscribe()
     }
 
     /// Those after number `since`, oldest first.
     pub(crate) fn after(&self, since: u64) -> EventsView {
+        self.some_after(since, ANSWERED_MAX)
+    }
+
+    /// Those after number `since`, oldest first, at most so many.
+    pub(crate) fn some_after(&self, since: u64, count_max: usize) -> EventsView {
         let state = lock(&self.state);
         let first = state
             .kept
@@ -143,7 +157,7 @@ impl Events {
             .map_or(state.total + 1, |event| event.seq);
         let earlier =
             usize::try_from(since.saturating_add(1).saturating_sub(first)).unwrap_or(usize::MAX);
-        let later = state.kept.iter().skip(earlier).take(ANSWERED_MAX);
+        let later = state.kept.iter().skip(earlier).take(count_max);
         let events: Vec<EventView> = later.cloned().collect();
         EventsView {
             pid: std::process::id() as i32,

@@ -25,6 +25,7 @@ pub mod ext;
 #[doc(hidden)]
 pub mod fuzz;
 mod gates;
+mod history;
 mod kept_policy;
 mod kernel;
 mod lifecycle;

@@ -28,6 +28,7 @@ use crate::events::Events;
 use crate::ext::ExtSupervisor;
 use crate::ext::kernel::{self, RealKernel};
 use crate::gates::{Gates, demand};
+use crate::history::History;
 use crate::kept_policy;
 use crate::kernel::Kernel;
 use crate::lifecycle::housekeeping::Housekeeping;
@@ -166,6 +167,7 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
             lock_boost: Mutex::default(),
             unread_records: Mutex::default(),
             events: Events::of(options.mode),
+            history: History::default(),
             alerts: Mutex::new(report.alerts.into_iter().collect()),
             settings,
         },

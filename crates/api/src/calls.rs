@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Asks for a new gate with the process `pid` in it; the caller then becomes the command by exec.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {
     /// The process to place: the caller itself or a child of it.
@@ -20,7 +21,7 @@ pub struct RunRequest {
 }
 
 /// The gate that `run` was given.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunReply {
     /// The gate's name, as `show` and `explain` take it.
     pub gate: String,
@@ -31,7 +32,7 @@ pub struct RunReply {
 }
 
 /// Gives terms to a running process or an existing group.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetRequest {
     /// `pid:N`, `cgroup:/path` or `gate:NAME`.
@@ -41,7 +42,7 @@ pub struct SetRequest {
 }
 
 /// Takes terms back; without names, all of them, and the gate ends.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UnsetRequest {
     /// As in [`SetRequest`].
@@ -51,7 +52,7 @@ pub struct UnsetRequest {
 }
 
 /// Main's latency as its operator measures it, for a gate whose objective is on that.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReportRequest {
     /// As in [`SetRequest`].
@@ -61,7 +62,7 @@ pub struct ReportRequest {
 }
 
 /// Puts the policy of the files in force.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyRequest {
     /// So long only, unless it is confirmed.
@@ -72,7 +73,7 @@ pub struct ApplyRequest {
 }
 
 /// A call that has no other answer.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Done {
     /// One sentence on what was done.
     pub message: String,

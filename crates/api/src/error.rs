@@ -5,6 +5,7 @@ use std::fmt;
 use axum_core::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Exit;
@@ -16,7 +17,7 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 const DETAIL_BYTES_MAX: usize = 1_024;
 
 /// What sort of failure. The HTTP status and the exit code follow from it; no program needs the sentence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
     /// The input is wrong.
@@ -31,6 +32,8 @@ pub enum ErrorKind {
     Unsupported,
     /// The agent is about to leave: the next one may be asked.
     Leaving,
+    /// The agent answers, and its control loop is not in control.
+    NotReady,
     /// No agent runs, or it went away during the call: the next one may be asked. Not from the agent itself.
     Unreachable,
     /// An agent runs and does not answer in time. Not from the agent itself.
@@ -49,6 +52,7 @@ impl ErrorKind {
         ErrorKind::Busy,
         ErrorKind::Unsupported,
         ErrorKind::Leaving,
+        ErrorKind::NotReady,
         ErrorKind::Unreachable,
         ErrorKind::NoAnswer,
         ErrorKind::Internal,
@@ -63,6 +67,7 @@ impl ErrorKind {
             ErrorKind::Busy => "busy",
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::Leaving => "leaving",
+            ErrorKind::NotReady => "not_ready",
             ErrorKind::Unreachable => "unreachable",
             ErrorKind::NoAnswer => "no_answer",
             ErrorKind::Internal => "internal",
@@ -78,6 +83,7 @@ impl ErrorKind {
             ErrorKind::Busy => "Not now",
             ErrorKind::Unsupported => "The machine cannot",
             ErrorKind::Leaving => "The agent is about to leave",
+            ErrorKind::NotReady => "The agent is not in control",
             ErrorKind::Unreachable => "No agent runs",
             ErrorKind::NoAnswer => "The agent does not answer",
             ErrorKind::Internal => "A failure of the agent or of the machine",
@@ -94,7 +100,7 @@ impl ErrorKind {
             ErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             ErrorKind::Unsupported => StatusCode::NOT_IMPLEMENTED,
             ErrorKind::Unreachable => StatusCode::BAD_GATEWAY,
-            ErrorKind::Leaving => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorKind::Leaving | ErrorKind::NotReady => StatusCode::SERVICE_UNAVAILABLE,
             ErrorKind::NoAnswer => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -103,7 +109,10 @@ impl ErrorKind {
     pub fn exit(self) -> Exit {
         match self {
             ErrorKind::Usage => Exit::Usage,
-            ErrorKind::Unreachable | ErrorKind::NoAnswer | ErrorKind::Leaving => Exit::Unreachable,
+            ErrorKind::Unreachable
+            | ErrorKind::NoAnswer
+            | ErrorKind::Leaving
+            | ErrorKind::NotReady => Exit::Unreachable,
             ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Busy => Exit::Refused,
             ErrorKind::NotFound => Exit::NoTarget,
             ErrorKind::Internal => Exit::Failure,
@@ -181,18 +190,24 @@ fn shorten(detail: &mut String) {
 
 /// An error as RFC 9457 has it, with `kind` and `mend` besides. `type`, `title` and `status` follow from the kind and are
 /// not read back.
-#[derive(Serialize, Deserialize)]
-struct Problem {
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Problem {
+    /// `urn:tidegate:error:` and the kind.
     #[serde(rename = "type", skip_deserializing)]
     of_type: String,
+    /// In a few words, the same for each error of the kind.
     #[serde(skip_deserializing)]
     title: String,
+    /// The HTTP status.
     #[serde(skip_deserializing)]
     status: u16,
+    /// What, where, why.
     // As agents before 24 November 2026 named it.
     #[serde(alias = "message")]
     detail: String,
+    /// What sort of failure.
     kind: ErrorKind,
+    /// What helps, where that is known apart from the detail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     mend: Option<String>,
 }
@@ -248,7 +263,8 @@ mod tests {
         }
         let statuses: std::collections::BTreeSet<StatusCode> =
             ErrorKind::ALL.iter().map(|kind| kind.status()).collect();
-        assert_eq!(statuses.len(), ErrorKind::ALL.len(), "each its own");
+        // 503 is that of an agent that leaves and of one that is not in control.
+        assert_eq!(statuses.len(), ErrorKind::ALL.len() - 1);
     }
 
     #[test]

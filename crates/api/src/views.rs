@@ -4,16 +4,19 @@ mod counts;
 mod events;
 mod ext;
 mod harm;
+mod history;
 mod limit;
 mod policy;
 mod totals;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use counts::{CapCounts, GateCounts};
-pub use events::{EventView, EventsView};
+pub use events::{EventView, EventsView, GapView};
 pub use ext::{ExtView, QuotaCounts};
 pub use harm::HarmView;
+pub use history::{HistoryPointView, HistoryView};
 pub use limit::LimitView;
 pub use policy::{
     GateChangeView, KernelWriteView, ObservedView, PolicyChangeView, PolicyView, RuleView,
@@ -21,7 +24,7 @@ pub use policy::{
 pub use totals::{HistogramView, TotalsView};
 
 /// One term of a gate, with where it came from.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TermView {
     /// The term's name.
     pub name: String,
@@ -34,7 +37,7 @@ pub struct TermView {
 }
 
 /// A gate's latency hint, as its tasks have it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LatencyView {
     /// What was asked for.
     pub hint: i32,
@@ -53,7 +56,7 @@ pub struct LatencyView {
 }
 
 /// What a gate's soft cap did.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CapView {
     /// The cap, in parts per thousand of one CPU.
     pub soft_permille: u32,
@@ -72,7 +75,7 @@ pub struct CapView {
 }
 
 /// One gate.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct GateView {
     /// The gate's name.
     pub name: String,
@@ -144,7 +147,7 @@ pub struct GateView {
 }
 
 /// One value that was written to a kernel file.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WriteView {
     /// Seconds ago.
     pub ago_seconds: f64,
@@ -159,7 +162,7 @@ pub struct WriteView {
 }
 
 /// The control loop's own health.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LoopView {
     /// The intended period.
     pub period_ms: f64,
@@ -182,7 +185,7 @@ pub struct LoopView {
 }
 
 /// CPUs of main's own on which its headroom is kept.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DomainView {
     /// Which, as the kernel lists CPUs.
     pub cpus: String,
@@ -212,7 +215,7 @@ pub struct DomainView {
 }
 
 /// The whole machine at a glance.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StatusView {
     /// Tidegate's version.
     pub version: String,
@@ -310,7 +313,7 @@ pub struct StatusView {
 }
 
 /// Holders of locks that main waited for.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LockBoostView {
     /// Waits of others for a lock that side work holds.
     pub waits: u64,
@@ -325,7 +328,7 @@ pub struct LockBoostView {
 }
 
 /// An objective on main's latency, and what it led to.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ObjectiveView {
     /// The objective and its gate.
     pub from: String,
@@ -353,7 +356,7 @@ pub struct ObjectiveView {
 }
 
 /// Who uses how much CPU.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct UserView {
     /// A gate's name, or `everything else`.
     pub who: String,
@@ -364,7 +367,7 @@ pub struct UserView {
 }
 
 /// Why a gate runs at its present rate, on one screen.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainView {
     /// The gate.
     pub gate: GateView,

@@ -5,13 +5,13 @@ use std::ffi::{OsStr, OsString};
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use crate::cmd::{Cli, Cmd};
+use crate::cmd::Cli;
 use crate::exit::{Exit, Failure};
 
 /// Reads the command line. Help and version are printed here and end the program with success.
-pub fn parse(words: &[OsString]) -> Result<Option<Cmd>, Failure> {
+pub fn parse(words: &[OsString]) -> Result<Option<Cli>, Failure> {
     let error = match Cli::try_parse_from(words) {
-        Ok(cli) => return Ok(Some(cli.command)),
+        Ok(cli) => return Ok(Some(cli)),
         Err(error) => error,
     };
     match error.kind() {
@@ -28,7 +28,7 @@ pub fn parse(words: &[OsString]) -> Result<Option<Cmd>, Failure> {
     }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    let (exit, what) = match words.get(1).map(OsString::as_os_str) {
+    let (exit, what) = match subcommand(words) {
         // Any status below 125 could be the command's own.
         Some(word) if word == OsStr::new("run") => (Exit::RunFailed, "run: "),
         _ => (Exit::Usage, ""),
@@ -37,4 +37,36 @@ pub fn parse(words: &[OsString]) -> Result<Option<Cmd>, Failure> {
     use std::io::Write;
     let _ = writeln!(anstream::stderr(), "tidegate: {what}{text}");
     Err(Failure::new(exit, ""))
+}
+
+/// The first word that is no option of all commands.
+fn subcommand(words: &[OsString]) -> Option<&OsStr> {
+    let mut words = words.iter().skip(1).map(OsString::as_os_str);
+    let mut word = words.next()?;
+    loop {
+        if word == OsStr::new("--host") {
+            words.next()?;
+        } else if !word.as_encoded_bytes().starts_with(b"--host=") {
+            return Some(word);
+        }
+        word = words.next()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_subcommand_is_found_behind_the_host() {
+        let found = |text: &str| {
+            let words: Vec<OsString> = text.split(' ').map(OsString::from).collect();
+            subcommand(&words).map(OsStr::to_owned)
+        };
+        for text in ["t run x", "t --host unix:/x run", "t --host=unix:/x run -x"] {
+            assert_eq!(found(text), Some("run".into()), "{text}");
+        }
+        assert_eq!(found("t --host run"), None);
+        assert_eq!(found("t"), None);
+    }
 }

@@ -1,17 +1,47 @@
-//! Reaching the agent.
+//! Reaching the agent: that of `--host`, else that of the run directory.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use tidegate_agent::client::Client;
+use tidegate_agent::client;
 use tidegate_agent::paths::RunDir;
 use tidegate_api::{ApiError, ErrorKind};
+use tidegate_client::{Client, Host};
 
 use crate::exit::{Exit, Failure};
 
+/// What `--host` is when it is not given.
+const HOST_VARIABLE: &str = "TIDEGATE_HOST";
+
+static HOST: OnceLock<Option<Host>> = OnceLock::new();
+
+/// Takes the value of `--host`, or else of its variable, for all that follows.
+pub fn use_host(flag: Option<&str>) -> Result<(), Failure> {
+    let variable = std::env::var(HOST_VARIABLE);
+    let variable = variable.ok().filter(|text| !text.is_empty());
+    let (name, text) = match (flag, &variable) {
+        (Some(text), _) => ("--host", text),
+        (None, Some(text)) => (HOST_VARIABLE, text.as_str()),
+        (None, None) => return Ok(()),
+    };
+    let host = Host::parse(text)
+        .map_err(|why| Failure::new(Exit::Usage, format!("{name}: \"{text}\" {why}")))?;
+    // Once a process.
+    let _ = HOST.set(Some(host));
+    Ok(())
+}
+
+fn host() -> Option<&'static Host> {
+    HOST.get()?.as_ref()
+}
+
 /// The agent that runs now.
 pub fn to_agent() -> Result<Client, Failure> {
+    if let Some(host) = host() {
+        return to_host(host);
+    }
     let run_dir = RunDir::from_env();
-    Client::connect(&run_dir).map_err(|error| {
+    client::connect(&run_dir).map_err(|error| {
         let socket = run_dir.socket();
         if error.kind == ErrorKind::Unreachable && !socket.exists() {
             let why = "no agent runs, so nothing is limited; the first `tidegate run` or `set` starts one";
@@ -26,7 +56,15 @@ pub fn to_agent() -> Result<Client, Failure> {
 
 /// Whether an agent answers.
 pub fn is_running() -> bool {
-    Client::connect(&RunDir::from_env()).is_ok()
+    to_agent().is_ok()
+}
+
+/// The agent of another socket, which is never started from here.
+fn to_host(host: &Host) -> Result<Client, Failure> {
+    Client::connect(host.socket()).map_err(|error| {
+        let mend = "start it there, or leave out --host and TIDEGATE_HOST";
+        Failure::from(error.with_mend(mend))
+    })
 }
 
 /// How long a call is repeated when the agent is asked too often: a loop of short commands is no misuse.
@@ -34,7 +72,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Calls the agent that runs now, or a new one.
 pub fn call_starting<R>(call: impl Fn(&Client) -> Result<R, ApiError>) -> Result<R, Failure> {
-    let client = Client::connect_or_start(&RunDir::from_env()).map_err(with_mend_for_users)?;
+    let client = match host() {
+        Some(host) => to_host(host)?,
+        None => client::connect_or_start(&RunDir::from_env()).map_err(with_mend_for_users)?,
+    };
     let started = Instant::now();
     loop {
         match call(&client) {

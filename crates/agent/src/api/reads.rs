@@ -12,9 +12,33 @@ pub(crate) fn status_for(agent: &Agent, peer: Option<&Peer>) -> Result<StatusVie
         return Ok(agent.status());
     }
     admit(agent, peer)?;
+    Ok(shared_status_for(agent, peer))
+}
+
+/// The same, no older than a second: readers share it, so it costs the same however many there are.
+pub(crate) fn shared_status_for(agent: &Agent, peer: Option<&Peer>) -> StatusView {
     let mut view = StatusView::clone(&agent.shared());
-    view.gates.iter_mut().for_each(|gate| hide(gate, peer));
-    Ok(view)
+    if !peer.is_some_and(is_admin) {
+        view.gates.iter_mut().for_each(|gate| hide(gate, peer));
+    }
+    view
+}
+
+/// Whether the control loop has made a step, and is not late beyond its lease.
+pub(crate) fn check_ready(agent: &Agent) -> Result<(), ApiError> {
+    let control_loop = &agent.runtime.control_loop;
+    let steps = control_loop.lock().steps;
+    let now_ns = agent.runtime.kernel.clock.now_ns();
+    let (age_ns, lease_ns) = control_loop.lease.age_and_lease_ns(now_ns);
+    let detail = if steps == 0 {
+        "control loop: it has made no step yet".to_owned()
+    } else if age_ns > lease_ns {
+        let (age_s, lease_s) = (age_ns as f64 / 1e9, lease_ns as f64 / 1e9);
+        format!("control loop: not in control for {age_s:.1} s; its lease is {lease_s:.1} s")
+    } else {
+        return Ok(());
+    };
+    Err(ApiError::new(ErrorKind::NotReady, detail).with_mend("see `tidegate status`"))
 }
 
 /// Why the gate that `target` names runs at its present rate, as `peer` may see it.
@@ -59,5 +83,25 @@ pub(crate) fn admit(agent: &Agent, peer: Option<&Peer>) -> Result<(), ApiError> 
 fn hide(gate: &mut GateView, peer: Option<&Peer>) {
     if peer.is_none_or(|peer| peer.uid != gate.uid) {
         gate.command = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{Bed, Kind};
+
+    #[test]
+    fn an_agent_is_ready_from_the_first_step_on_and_while_its_lease_is_renewed() {
+        let bed = Bed::new(Kind::V2);
+        let agent = bed.agent().unwrap();
+        let error = check_ready(&agent).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NotReady);
+        assert!(error.detail.contains("no step"), "{error}");
+        agent.runtime.control().steps = 1;
+        assert_eq!(check_ready(&agent), Ok(()));
+        agent.runtime.control_loop.lease.beat(0);
+        let error = check_ready(&agent).unwrap_err();
+        assert!(error.detail.contains("its lease is 2.0 s"), "{error}");
     }
 }

@@ -14,6 +14,7 @@ use crate::events::EventKind;
 use crate::gates::{Gate, Gates};
 use crate::kernel::Kernel;
 use crate::lifecycle::follow_units::follow_units;
+use crate::lifecycle::history_sampler::HistorySampler;
 use crate::lifecycle::leave_if_unused;
 use crate::lifecycle::leaving::release_all;
 use crate::lifecycle::loop_watch::LoopWatch;
@@ -82,6 +83,7 @@ pub struct Housekeeping {
     /// The headroom that is written down for the next agent.
     found: Option<FoundHeadroom>,
     loop_watch: LoopWatch,
+    history: HistorySampler,
 }
 
 impl Housekeeping {
@@ -103,6 +105,7 @@ impl Housekeeping {
             own_cpu: None,
             found: None,
             loop_watch: LoopWatch::default(),
+            history: HistorySampler::default(),
         }
     }
 
@@ -139,6 +142,7 @@ impl Housekeeping {
         self.measure_self(kernel, life);
         found_headroom::keep(runtime, &mut self.found);
         self.loop_watch.poll(runtime);
+        self.history.poll(runtime);
         if self.is_watched {
             notify::tell(notify::ALIVE);
         }

@@ -3,6 +3,7 @@
 mod adopt;
 pub(crate) mod follow_units;
 pub mod guardian;
+mod history_sampler;
 pub(crate) mod housekeeping;
 mod leaving;
 mod loop_watch;

@@ -21,6 +21,7 @@ use crate::errors::internal;
 use crate::events::Events;
 use crate::ext::ExtSupervisor;
 use crate::gates::{Gate, demand};
+use crate::history::History;
 use crate::kernel::Kernel;
 use crate::paths::RunDir;
 use crate::policy::find::Match;
@@ -125,6 +126,7 @@ impl Rehearsal {
             lock_boost: Mutex::default(),
             unread_records: Mutex::default(),
             events: Events::default(),
+            history: History::default(),
             alerts: Mutex::default(),
             settings: of.settings.clone(),
         };

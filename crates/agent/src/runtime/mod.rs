@@ -51,6 +51,7 @@ use crate::control_loop::ControlLoop;
 use crate::events::Events;
 use crate::ext::ExtSupervisor;
 use crate::gates::stored::UnreadRecord;
+use crate::history::History;
 use crate::kernel::Kernel;
 use cpuset_controller::CpusetController;
 use lock_boost::LockBoostStats;
@@ -76,6 +77,8 @@ pub struct Runtime {
     pub(crate) unread_records: Mutex<Vec<UnreadRecord>>,
     /// What has happened.
     pub(crate) events: Events,
+    /// The last hour.
+    pub(crate) history: History,
     /// What needs a person.
     pub alerts: Mutex<BTreeSet<String>>,
     /// The machine's settings.

@@ -186,6 +186,7 @@ impl Bed {
                 )),
                 unread_records: Mutex::default(),
                 events: Events::default(),
+                history: crate::history::History::default(),
                 alerts: Mutex::new(report.alerts.into_iter().collect()),
                 settings,
             },

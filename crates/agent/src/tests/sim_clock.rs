@@ -185,3 +185,35 @@ fn a_holder_has_a_tenth_of_a_cpu_and_the_budgets_depth_at_most() {
     assert!(boosted_ns <= took_ns / 10 + DEPTH_NS, "{boosted_ns}");
     assert!(boosted_ns > took_ns / 12, "{boosted_ns}");
 }
+
+#[test]
+fn the_last_hour_has_a_sample_a_second() {
+    let clock = Arc::new(SimClock::default());
+    let mut bed = Bed::new(Kind::V2);
+    bed.clock = Arc::clone(&clock) as Arc<dyn Clock>;
+    let agent = bed.agent().unwrap();
+    run_side(&agent, PIDS[0]).unwrap();
+    steps(&bed, &agent, 400);
+    clock.run(&agent, 10 * S, || {
+        Housekeeping::new(None).run(&agent.gates, &agent.runtime, &agent.life);
+    });
+    // The wall clock is the host's.
+    let view = agent.runtime.history.view(0, u64::MAX, u64::MAX);
+    let [point] = view.points[..] else {
+        panic!("{view:?}");
+    };
+    let status = agent.status();
+    assert_eq!(point.samples, 10);
+    for (name, sampled, shown) in [
+        ("capacity", point.capacity_cpus, status.capacity_cpus),
+        ("main", point.main_cpus, status.main_cpus),
+        ("side", point.side_cpus, status.side_cpus),
+        ("idle", point.idle_cpus, status.idle_cpus),
+        ("headroom", point.headroom_pct, status.headroom_pct),
+        ("idle kept", point.idle_kept_pct, status.idle_kept_pct),
+        ("allowance", point.allowance_cpus, status.allowance_cpus),
+    ] {
+        assert!((sampled - shown).abs() < 1e-3, "{name}: {sampled} {shown}");
+    }
+    assert!(point.capacity_cpus > 0.0);
+}

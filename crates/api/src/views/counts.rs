@@ -1,10 +1,11 @@
 //! What the engine ext counts of a gate.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A gate's tasks under the agent's schedulers so far, since the gate was made, without those of gates inside it. All but its cap is
 /// nothing where there are more gates than the scheduler has accounts.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateCounts {
     /// CPU time.
     pub used_seconds: f64,
@@ -26,7 +27,7 @@ pub struct GateCounts {
 }
 
 /// What the scheduler did for a gate's cap, since it was loaded or the cap was made.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapCounts {
     /// The hard cap, in parts per thousand of one CPU.
     pub hard_permille: Option<u32>,

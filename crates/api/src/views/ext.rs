@@ -1,9 +1,10 @@
 //! What is shown of the scheduler of the engine ext.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The scheduler of the engine ext.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ExtView {
     /// It is in force.
     pub on: bool,
@@ -38,7 +39,7 @@ pub struct ExtView {
 }
 
 /// What became of quotas, added up over groups.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct QuotaCounts {
     /// Groups that have or had one.
     pub groups: u64,

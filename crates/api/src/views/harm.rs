@@ -1,9 +1,10 @@
 //! Headroom that is found by measured harm, as it is told.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// `headroom = auto`: what was found.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HarmView {
     /// `no side work`, `no main work`, `no room` (main and the headroom leave side work its tolerance), `learning`, `known`, `most`
     /// (harmful even at the highest level that is tried) or `unknown`.

@@ -1,9 +1,10 @@
 //! A gate's own limit, as it is told.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The limit that a gate's own terms ask for, as its group has it (for side work: where the allowance leaves all of it).
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct LimitView {
     /// `quota` or `cap_hard`: whichever is the tighter.
     pub by: String,

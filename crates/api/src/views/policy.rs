@@ -1,9 +1,10 @@
 //! The policy: which files are in force, what their rules do, and what others would change.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The policy in force.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyView {
     /// Counts what was put in force since the agent started.
     pub generation: u64,
@@ -22,7 +23,7 @@ pub struct PolicyView {
 }
 
 /// One rule.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RuleView {
     /// Its name.
     pub name: String,
@@ -37,7 +38,7 @@ pub struct RuleView {
 }
 
 /// Work that a rule only observes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ObservedView {
     /// `cgroup:/path` or `pid:N`.
     pub target: String,
@@ -52,7 +53,7 @@ pub struct ObservedView {
 }
 
 /// A value in a kernel file, before and after.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelWriteView {
     /// The file.
     pub path: String,
@@ -63,7 +64,7 @@ pub struct KernelWriteView {
 }
 
 /// A gate that is made, changed or ended by a policy.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GateChangeView {
     /// `made`, `changed` or `ended`.
     pub change: String,
@@ -78,7 +79,7 @@ pub struct GateChangeView {
 }
 
 /// What a policy changes, or would.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyChangeView {
     /// Gates.
     pub gates: Vec<GateChangeView>,

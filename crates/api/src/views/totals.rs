@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Sums since the agent started. CPU is counted while the control loop runs: it rests where nothing is limited.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TotalsView {
     /// What main and the headroom left for side work, while there was some.
     pub reclaimable_cpu_seconds: f64,
@@ -27,7 +28,7 @@ pub struct TotalsView {
 }
 
 /// How many values lay at or below each bound.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct HistogramView {
     /// Their sum.
     pub sum_seconds: f64,

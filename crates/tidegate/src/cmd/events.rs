@@ -1,13 +1,11 @@
 //! `tidegate events`: what has happened.
 
-use std::time::Duration;
+use tidegate_api::EventsView;
+use tidegate_client::{Client, Message};
 
 use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::render::{self, events};
-
-/// Between two looks with `--follow`.
-const LOOK_PERIOD: Duration = Duration::from_millis(500);
 
 const SAMPLE: &str = "\
 Examples:
@@ -34,29 +32,53 @@ pub struct Args {
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
-    let agent = connect::to_agent()?;
     let mut since = args.since;
     let mut pid = None;
     loop {
+        let agent = connect::to_agent()?;
         let found = agent.events(since)?;
         if pid.replace(found.pid).is_some_and(|pid| pid != found.pid) {
             // The next agent counts from 1 again.
             since = 0;
             continue;
         }
-        let lines = match args.json {
-            true => events::json_lines(&found)?,
-            false => events::page(&found),
-        };
-        if !lines.is_empty() {
-            render::print(&lines)?;
-        }
-        let is_last = found.events.is_empty();
+        print(args, &found)?;
         since = found.last_seq;
-        match (is_last, args.follow) {
+        match (found.events.is_empty(), args.follow) {
             (false, _) => {}
-            (true, true) => std::thread::sleep(LOOK_PERIOD),
+            (true, true) => since = follow(args, &agent, since, found.pid)?,
             (true, false) => return Ok(Exit::Ok),
         }
+    }
+}
+
+/// Prints what comes after event number `since` until the stream of the agent `pid` ends; says how far it came.
+fn follow(args: &Args, agent: &Client, mut since: u64, pid: i32) -> Result<u64, Failure> {
+    let mut stream = agent.stream_events(since)?;
+    while stream.agent_pid() == pid
+        && let Some(message) = stream.next_message()?
+    {
+        let mut found = EventsView::default();
+        match message {
+            Message::Event(event) => {
+                since = event.seq;
+                found.events.push(event);
+            }
+            Message::Gap(gap) => found.lost = gap.lost.unwrap_or(0),
+            Message::Status(_) => {}
+        }
+        print(args, &found)?;
+    }
+    Ok(since)
+}
+
+fn print(args: &Args, found: &EventsView) -> Result<(), Failure> {
+    let lines = match args.json {
+        true => events::json_lines(found)?,
+        false => events::page(found),
+    };
+    match lines.is_empty() {
+        true => Ok(()),
+        false => render::print(&lines).map(drop),
     }
 }

@@ -63,7 +63,7 @@ pub fn main(args: &Args) -> Result<Exit, Failure> {
 }
 
 fn read(format: Format) -> Result<String, Failure> {
-    Ok(connect::to_agent()?.metrics(format)?)
+    Ok(connect::to_agent()?.metrics(format.media_type())?)
 }
 
 /// A reader finds the old text or the new one, never a part.

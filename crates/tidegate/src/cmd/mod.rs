@@ -25,6 +25,7 @@ pub mod unset;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::connect;
 use crate::exit::{Exit, Failure};
 
 /// CPU headroom on Linux: side work runs on what main work leaves, and gives way at once
@@ -35,8 +36,52 @@ use crate::exit::{Exit, Failure};
 #[command(name = "tidegate", version, max_term_width = 80, after_help = Exit::table())]
 #[command(disable_help_subcommand = true, arg_required_else_help = true)]
 pub struct Cli {
+    /// Use the agent of this socket, and start none [env: TIDEGATE_HOST]
+    #[arg(
+        long,
+        global = true,
+        value_name = "unix:PATH",
+        help_heading = "Global options"
+    )]
+    pub host: Option<String>,
     #[command(subcommand)]
     pub command: Cmd,
+}
+
+impl Cli {
+    /// Whether the command asks an agent and nothing else: the others are about this machine's files and processes.
+    fn asks_agent(&self) -> bool {
+        matches!(
+            self.command,
+            Cmd::Run(_)
+                | Cmd::Set(_)
+                | Cmd::Unset(_)
+                | Cmd::Objective(_)
+                | Cmd::Show(_)
+                | Cmd::Status(_)
+                | Cmd::Explain(_)
+                | Cmd::Events(_)
+                | Cmd::Metrics(_)
+                | Cmd::Diff(_)
+                | Cmd::Apply(_)
+                | Cmd::Confirm(_)
+                | Cmd::Rollback(_)
+                | Cmd::Reload(_)
+                | Cmd::Policy(_)
+        )
+    }
+
+    /// Puts `--host` in force.
+    fn use_host(&self) -> Result<(), Failure> {
+        match (&self.host, self.asks_agent()) {
+            (host, true) => connect::use_host(host.as_deref()),
+            (None, false) => Ok(()),
+            (Some(_), false) => {
+                let why = "--host: this command is about this machine, not about the agent of a socket; leave it out";
+                Err(Failure::new(Exit::Usage, why))
+            }
+        }
+    }
 }
 
 /// What was typed.
@@ -78,35 +123,42 @@ pub fn command() -> clap::Command {
 }
 
 /// Does what was typed.
-pub fn dispatch(command: Option<Cmd>) -> Result<Exit, Failure> {
-    match command {
-        None => Ok(Exit::Ok),
-        Some(Cmd::Run(args)) => run::main(args),
-        Some(Cmd::Set(args)) => set::main(&args),
-        Some(Cmd::Unset(args)) => unset::main(&args),
-        Some(Cmd::Objective(args)) => objective::main(&args),
-        Some(Cmd::Show(args)) => show::main(&args),
-        Some(Cmd::Status(args)) => status::main(&args),
-        Some(Cmd::Explain(args)) => explain::main(&args),
-        Some(Cmd::Events(args)) => events::main(&args),
-        Some(Cmd::Metrics(args)) => metrics::main(&args),
-        Some(Cmd::Check(args)) => check::main(&args),
-        Some(Cmd::Diff(args)) => policy::diff(&args),
-        Some(Cmd::Apply(args)) => policy::apply(&args),
-        Some(Cmd::Confirm(args)) => policy::confirm(&args),
-        Some(Cmd::Rollback(args)) => policy::rollback(&args),
-        Some(Cmd::Reload(args)) => policy::reload(&args),
-        Some(Cmd::Policy(args)) => policy::main(&args),
-        Some(Cmd::Doctor(args)) => doctor::main(&args),
-        Some(Cmd::Lab(args)) => lab::main(&args),
-        Some(Cmd::Sim(args)) => sim::main(&args),
-        Some(Cmd::Agent(args)) => agent::main(&args),
-        Some(Cmd::Stop(args)) => stop::main(&args),
-        Some(Cmd::Repair(args)) => repair::main(&args),
-        Some(Cmd::Completions(args)) => completions::main(&args),
-        Some(Cmd::Man(args)) => man::main(&args),
-        Some(Cmd::Guardian(args)) => guardian::main(&args),
-        Some(Cmd::LabWorker(args)) => lab_worker::main(&args),
+pub fn dispatch(cli: Option<Cli>) -> Result<Exit, Failure> {
+    let Some(cli) = cli else {
+        return Ok(Exit::Ok);
+    };
+    let is_run = matches!(cli.command, Cmd::Run(_));
+    cli.use_host().map_err(|failure| match is_run {
+        true => failure.before_run(),
+        false => failure,
+    })?;
+    match cli.command {
+        Cmd::Run(args) => run::main(args),
+        Cmd::Set(args) => set::main(&args),
+        Cmd::Unset(args) => unset::main(&args),
+        Cmd::Objective(args) => objective::main(&args),
+        Cmd::Show(args) => show::main(&args),
+        Cmd::Status(args) => status::main(&args),
+        Cmd::Explain(args) => explain::main(&args),
+        Cmd::Events(args) => events::main(&args),
+        Cmd::Metrics(args) => metrics::main(&args),
+        Cmd::Check(args) => check::main(&args),
+        Cmd::Diff(args) => policy::diff(&args),
+        Cmd::Apply(args) => policy::apply(&args),
+        Cmd::Confirm(args) => policy::confirm(&args),
+        Cmd::Rollback(args) => policy::rollback(&args),
+        Cmd::Reload(args) => policy::reload(&args),
+        Cmd::Policy(args) => policy::main(&args),
+        Cmd::Doctor(args) => doctor::main(&args),
+        Cmd::Lab(args) => lab::main(&args),
+        Cmd::Sim(args) => sim::main(&args),
+        Cmd::Agent(args) => agent::main(&args),
+        Cmd::Stop(args) => stop::main(&args),
+        Cmd::Repair(args) => repair::main(&args),
+        Cmd::Completions(args) => completions::main(&args),
+        Cmd::Man(args) => man::main(&args),
+        Cmd::Guardian(args) => guardian::main(&args),
+        Cmd::LabWorker(args) => lab_worker::main(&args),
     }
 }
 

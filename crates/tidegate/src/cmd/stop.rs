@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::time::{Duration, Instant};
 
-use tidegate_agent::client::Client;
+use tidegate_agent::client;
 use tidegate_agent::paths::RunDir;
 use tidegate_api::{Done, ErrorKind};
 
@@ -26,7 +26,7 @@ pub struct Args {
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
     let run_dir = RunDir::from_env();
-    let done = match Client::connect(&run_dir) {
+    let done = match client::connect(&run_dir) {
         Ok(client) => {
             let done = client.stop()?;
             wait_until_left(&run_dir)?;

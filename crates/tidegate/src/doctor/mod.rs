@@ -9,7 +9,7 @@ mod server;
 use std::path::Path;
 
 use serde::Serialize;
-use tidegate_agent::client::Client;
+use tidegate_agent::client;
 use tidegate_agent::paths::RunDir;
 use tidegate_agent::peer::{ADMIN_GROUP, Peer, gid_of};
 use tidegate_api::ErrorKind;
@@ -135,7 +135,7 @@ fn machine(run_dir: &RunDir) -> Result<Machine, String> {
 }
 
 fn agent(run_dir: &RunDir) -> Result<Option<String>, String> {
-    let client = match Client::connect(run_dir) {
+    let client = match client::connect(run_dir) {
         Ok(client) => client,
         Err(error) if error.kind == ErrorKind::Unreachable => return Ok(None),
         Err(error) => return Err(error.to_string()),

@@ -1,5 +1,8 @@
 //! `tidegate events`: each kind is provoked from outside, and told once.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
 use serde_json::Value;
 
 use crate::common::{Instance, OtherGroup, wait_for};
@@ -53,6 +56,30 @@ fn what_happens_to_a_gate_is_told_once() {
         since.lines().count() >= 1 && since.contains("gate.ended"),
         "{since}"
     );
+}
+
+#[test]
+fn a_follower_is_told_as_it_happens_until_the_agent_ends() {
+    let Some(instance) = Instance::new("follow") else {
+        return;
+    };
+    let _first = instance.background(&["--side", "--name", "first"], &["sleep", "100"]);
+    instance.gate("first");
+    let mut command = instance.tidegate(&["events", "--follow", "--json"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut follower = command.stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let mut lines = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let mut next = |kind: &str| lines.find(|event| event["kind"] == kind).unwrap()["gate"].take();
+    assert_eq!(next("gate.created"), "first");
+    let second = instance.background(&["--side", "--name", "second"], &["sleep", "100"]);
+    assert_eq!(next("gate.created"), "second");
+    drop(second);
+    assert_eq!(next("gate.ended"), "second");
+    instance.ok(&["stop"]);
+    assert_eq!(lines.count(), 0);
+    let status = follower.wait().unwrap();
+    assert_eq!(status.code(), Some(3));
 }
 
 #[test]

@@ -62,6 +62,11 @@ fn connections() -> Vec<(&'static str, usize, Vec<u8>)> {
             100,
             request("GET /v1/status", "", b""),
         ),
+        (
+            "100 streams that are not read",
+            100,
+            request("GET /v1/stream?topics=events,status&since=0", "", b""),
+        ),
     ]
 }
 
@@ -91,7 +96,7 @@ fn connections_that_are_held_or_dropped_delay_no_call() {
             before.check_descriptors(what);
         }
     }
-    tell("connections held or dropped", 10);
+    tell("connections held or dropped", 12);
 }
 
 /// A byte a second from each of 16 clients: they are cut off in the end, and root is answered all the while.

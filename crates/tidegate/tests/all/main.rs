@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod api;
 mod boundaries;
 mod common;
 mod docs;

@@ -1,0 +1,59 @@
+//! The last second for the history of the machine, of figures that the control loop has anyway.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tidegate_knobs::control::Control;
+
+use crate::ext::view::ext_decision;
+use crate::history::Sample;
+use crate::runtime::Runtime;
+
+/// What was counted before.
+#[derive(Default)]
+pub(crate) struct HistorySampler {
+    late_steps: u64,
+}
+
+impl HistorySampler {
+    /// One sample.
+    pub(crate) fn poll(&mut self, runtime: &Runtime) {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        let unix_s = since_epoch.unwrap_or_default().as_secs();
+        let by_ext = ext_decision(&runtime.ext).map(|decision| decision.allowance_ucpu);
+        let period_ns = runtime.control_loop.period_ns;
+        let mut sample = self.sample(&runtime.control(), period_ns);
+        sample.unix_s = unix_s;
+        if let Some(ucpu) = by_ext {
+            sample.allowance_cpus = cpus(ucpu);
+        }
+        runtime.history.add(sample);
+    }
+
+    /// Called with the loop's state locked: numbers are copied, nothing is read.
+    fn sample(&mut self, control: &Control, period_ns: u64) -> Sample {
+        let second = control.meter.second();
+        let capacity_cpus = second.cpus(second.capacity_ns) as f32;
+        let idle_cpus = second.cpus(second.idle_ns()) as f32;
+        let late = &control.late_ever;
+        let late_steps = late.total() - late.at_most(period_ns);
+        let before = std::mem::replace(&mut self.late_steps, late_steps);
+        Sample {
+            unix_s: 0,
+            capacity_cpus,
+            main_cpus: second.cpus(second.busy_ns.saturating_sub(second.side_ns)) as f32,
+            side_cpus: second.cpus(second.side_ns) as f32,
+            idle_cpus,
+            allowance_cpus: cpus(control.decision().allowance_ucpu),
+            headroom_pct: control.headroom_ppm() as f32 / 1e4,
+            idle_kept_pct: match capacity_cpus > 0.0 {
+                true => 100.0 * idle_cpus / capacity_cpus,
+                false => 0.0,
+            },
+            late_steps: u32::try_from(late_steps.saturating_sub(before)).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+fn cpus(ucpu: u64) -> f32 {
+    (ucpu as f64 / 1e6) as f32
+}

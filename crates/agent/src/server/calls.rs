@@ -1,0 +1,227 @@
+//! The calls as functions: each takes what its row in the table of calls says.
+
+use std::fmt::Display;
+use std::sync::{Arc, LazyLock, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{RawQuery, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, Method, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, MethodRouter, on};
+use serde::de::DeserializeOwned;
+use tidegate_api::{
+    ApiError, ApplyRequest, CALLS, Call as Row, CallId, Done, ErrorKind, EventsView, ExplainView,
+    GateView, HistoryView, PolicyChangeView, PolicyView, RunReply, StatusView, Verb,
+};
+
+use tidegate_knobs::sync::lock;
+
+use super::connection::Connections;
+use super::query::Stretch;
+use super::stream::{self, Asked};
+use super::{query, scrape};
+use crate::agent::Agent;
+use crate::api::reads::{admit, check_ready, events_for, explain_for, status_for};
+use crate::api::report::report;
+use crate::peer::Peer;
+use crate::policy::apply as rules;
+
+/// A command line is at most 2 MiB on Linux, but no sensible request comes near this.
+const BODY_BYTES_MAX: usize = 256 * 1024;
+
+/// One connection's caller, and the agent that is called.
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub(super) agent: Arc<Agent>,
+    /// `None` when the kernel does not say: then it may change nothing.
+    pub(super) peer: Option<Peer>,
+    /// Those of all connections.
+    pub(super) streams: Arc<Mutex<Connections>>,
+}
+
+impl Connection {
+    fn peer(&self) -> Result<&Peer, ApiError> {
+        self.peer.as_ref().ok_or_else(|| {
+            ApiError::new(
+                ErrorKind::Denied,
+                "socket: the kernel does not say who you are",
+            )
+            .with_mend("connect again")
+        })
+    }
+}
+
+type Call = State<Connection>;
+type Answer<T> = Result<Json<T>, ApiError>;
+
+/// The calls of the table, and the error for all others.
+pub(super) fn routes() -> Router<Connection> {
+    CALLS
+        .iter()
+        .fold(Router::new(), |router, row| {
+            router.route(row.path, function(row))
+        })
+        .fallback(unknown)
+        .method_not_allowed_fallback(unknown)
+}
+
+fn function(row: &Row) -> MethodRouter<Connection> {
+    let verb = match row.verb {
+        Verb::Get => MethodFilter::GET,
+        Verb::Post => MethodFilter::POST,
+    };
+    match row.id {
+        CallId::Run => on(verb, run),
+        CallId::Set => on(verb, set),
+        CallId::Unset => on(verb, unset),
+        CallId::Objective => on(verb, objective),
+        CallId::Status => on(verb, status),
+        CallId::Gates => on(verb, gates),
+        CallId::Explain => on(verb, explain),
+        CallId::Events => on(verb, events),
+        CallId::History => on(verb, history),
+        CallId::Policy => on(verb, policy),
+        CallId::PolicyDiff => on(verb, diff),
+        CallId::PolicyApply => on(verb, apply),
+        CallId::PolicyConfirm => on(verb, confirm),
+        CallId::PolicyRollback => on(verb, rollback),
+        CallId::Stream => on(verb, stream),
+        CallId::Metrics => on(verb, metrics),
+        CallId::OpenApi => on(verb, openapi),
+        CallId::Health => on(verb, health),
+        CallId::Ready => on(verb, ready),
+        CallId::Stop => on(verb, stop),
+    }
+}
+
+async fn run(call: Call, body: Body) -> Answer<RunReply> {
+    let answer = call.agent.run(call.peer()?, &read(body).await?)?;
+    Ok(Json(answer))
+}
+
+async fn set(call: Call, body: Body) -> Answer<GateView> {
+    let answer = call.agent.set(call.peer()?, &read(body).await?)?;
+    Ok(Json(answer))
+}
+
+async fn unset(call: Call, body: Body) -> Answer<Done> {
+    let answer = call.agent.unset(call.peer()?, &read(body).await?)?;
+    Ok(Json(answer))
+}
+
+async fn objective(call: Call, body: Body) -> Answer<Done> {
+    let answer = report(&call.agent, call.peer()?, &read(body).await?)?;
+    Ok(Json(answer))
+}
+
+async fn stop(call: Call) -> Answer<Done> {
+    call.agent.stop(call.peer()?).map(Json)
+}
+
+async fn status(call: Call) -> Answer<StatusView> {
+    status_for(&call.agent, call.peer.as_ref()).map(Json)
+}
+
+async fn gates(call: Call) -> Answer<Vec<GateView>> {
+    let status = status_for(&call.agent, call.peer.as_ref())?;
+    Ok(Json(status.gates))
+}
+
+async fn explain(call: Call, RawQuery(query): RawQuery) -> Answer<ExplainView> {
+    let target = query::target(&query.unwrap_or_default())?;
+    explain_for(&call.agent, call.peer.as_ref(), &target).map(Json)
+}
+
+async fn events(call: Call, RawQuery(query): RawQuery) -> Answer<EventsView> {
+    let since = query::whole(&query.unwrap_or_default(), "since")?.unwrap_or(0);
+    events_for(&call.agent, call.peer.as_ref(), since).map(Json)
+}
+
+async fn history(call: Call, RawQuery(query): RawQuery) -> Answer<HistoryView> {
+    admit(&call.agent, call.peer.as_ref())?;
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_s = since_epoch.unwrap_or_default().as_secs();
+    let Stretch { from, to, step } = query::stretch(&query.unwrap_or_default(), now_s)?;
+    Ok(Json(call.agent.runtime.history.view(from, to, step)))
+}
+
+async fn policy(call: Call) -> Answer<PolicyView> {
+    admit(&call.agent, call.peer.as_ref())?;
+    Ok(Json(rules::view(&call.agent, call.peer.as_ref())))
+}
+
+async fn diff(call: Call) -> Answer<PolicyChangeView> {
+    rules::diff(&call.agent, call.peer()?).map(Json)
+}
+
+async fn apply(call: Call, body: Body) -> Answer<PolicyChangeView> {
+    let asked: ApplyRequest = read(body).await?;
+    rules::apply(&call.agent, call.peer()?, &asked).map(Json)
+}
+
+async fn confirm(call: Call) -> Answer<Done> {
+    rules::confirm(&call.agent, call.peer()?).map(Json)
+}
+
+async fn rollback(call: Call) -> Answer<PolicyChangeView> {
+    rules::rollback(&call.agent, call.peer()?).map(Json)
+}
+
+async fn metrics(call: Call, headers: HeaderMap) -> Result<impl IntoResponse, ApiError> {
+    scrape::text_of(&status_for(&call.agent, call.peer.as_ref())?, &headers)
+}
+
+/// Made on the first call, and the same from then on.
+static OPENAPI: LazyLock<Bytes> =
+    LazyLock::new(|| tidegate_api::openapi().to_string().into_bytes().into());
+
+async fn openapi(call: Call) -> Result<([(HeaderName, &'static str); 1], Bytes), ApiError> {
+    admit(&call.agent, call.peer.as_ref())?;
+    Ok(([(CONTENT_TYPE, "application/json")], OPENAPI.clone()))
+}
+
+async fn stream(
+    call: Call,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let State(call) = call;
+    admit(&call.agent, call.peer.as_ref())?;
+    let asked = Asked::read(&query.unwrap_or_default(), &headers)?;
+    let place = lock(&call.streams).admit(call.peer.as_ref())?;
+    Ok(stream::answer(call.agent, call.peer, &asked, place))
+}
+
+async fn health() -> &'static str {
+    HEALTHY
+}
+
+async fn ready(call: Call) -> Result<&'static str, ApiError> {
+    check_ready(&call.agent).map(|()| HEALTHY)
+}
+
+const HEALTHY: &str = "ok\n";
+
+async fn unknown(method: Method, uri: Uri) -> ApiError {
+    let path = uri.path();
+    let detail = format!("socket: there is no call {method} {path}");
+    ApiError::new(ErrorKind::NotFound, detail).with_mend("see GET /v1/openapi.json")
+}
+
+/// A request's body, whatever content type it names.
+async fn read<T: DeserializeOwned>(body: Body) -> Result<T, ApiError> {
+    let bytes = to_bytes(body, BODY_BYTES_MAX).await;
+    parse(&bytes.map_err(wrong_body)?)
+}
+
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(body).map_err(wrong_body)
+}
+
+fn wrong_body(why: impl Display) -> ApiError {
+    ApiError::new(ErrorKind::Usage, format!("socket: request body: {why}"))
+}

@@ -1,0 +1,100 @@
+//! What a query asks for.
+
+use percent_encoding::percent_decode_str;
+use tidegate_api::{ApiError, ErrorKind};
+
+fn wrong(why: &str, mend: &str) -> ApiError {
+    ApiError::new(ErrorKind::Usage, format!("socket: query: {why}")).with_mend(mend)
+}
+
+/// The value of a parameter, as it is written.
+pub(super) fn value<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+    let values = |pair: &'a str| pair.strip_prefix(name)?.strip_prefix('=');
+    query.split('&').find_map(values)
+}
+
+/// The `target` of a query, percent-decoded. A plus is itself: it may stand in a group's name.
+pub(super) fn target(query: &str) -> Result<String, ApiError> {
+    let wrong = |why: &str| wrong(why, "write ?target=TARGET");
+    let encoded = value(query, "target").ok_or_else(|| wrong("no target"))?;
+    let decoded = percent_decode_str(encoded).decode_utf8();
+    let decoded = decoded.map_err(|_| wrong("the target is not UTF-8"))?;
+    Ok(decoded.into_owned())
+}
+
+/// A whole number, where there is one of this name.
+pub(super) fn whole(query: &str, name: &str) -> Result<Option<u64>, ApiError> {
+    let Some(text) = value(query, name) else {
+        return Ok(None);
+    };
+    let number = text.parse().map_err(|_| {
+        let why = format!("{name} is not a whole number");
+        wrong(&why, &format!("write ?{name}=N"))
+    })?;
+    Ok(Some(number))
+}
+
+/// A stretch of the past, in seconds since 1970, and what one point of it covers.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) step: u64,
+}
+
+const HOUR_S: u64 = 3_600;
+
+/// `from`, `to` and `step`; the last hour by seconds where they are not given.
+pub(super) fn stretch(query: &str, now_s: u64) -> Result<Stretch, ApiError> {
+    let to = whole(query, "to")?.unwrap_or(now_s);
+    let from = whole(query, "from")?.unwrap_or(to.saturating_sub(HOUR_S - 1));
+    let step = whole(query, "step")?.unwrap_or(1);
+    if from > to {
+        let why = "from is after to";
+        return Err(wrong(
+            why,
+            "write ?from=EARLIER&to=LATER, in seconds since 1970",
+        ));
+    }
+    if !(1..=HOUR_S).contains(&step) {
+        let why = format!("step is not from 1 to {HOUR_S}");
+        return Err(wrong(&why, "write ?step=SECONDS"));
+    }
+    Ok(Stretch { from, to, step })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_an_event_is_a_number() {
+        assert_eq!(whole("", "since").unwrap(), None);
+        assert_eq!(whole("x=1&since=7", "since").unwrap(), Some(7));
+        for wrong in ["since=", "since=-1", "since=99999999999999999999"] {
+            let error = whole(wrong, "since").unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Usage, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_stretch_is_the_last_hour_or_what_is_asked_for() {
+        let found =
+            |query: &str| stretch(query, 10_000).map(|found| (found.from, found.to, found.step));
+        assert_eq!(found("").unwrap(), (6_401, 10_000, 1));
+        assert_eq!(found("from=5&to=7&step=2").unwrap(), (5, 7, 2));
+        assert_eq!(found("to=7").unwrap(), (0, 7, 1));
+        for wrong in ["from=8&to=7", "from=10001", "step=0", "step=3601", "to=-1"] {
+            assert_eq!(found(wrong).unwrap_err().kind, ErrorKind::Usage, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn targets_are_decoded_or_refused() {
+        assert_eq!(target("target=cgroup%3A/a%20b").unwrap(), "cgroup:/a b");
+        assert_eq!(target("x=1&target=a+b%").unwrap(), "a+b%");
+        for wrong in ["", "target", "target=%ff"] {
+            assert_eq!(target(wrong).unwrap_err().kind, ErrorKind::Usage, "{wrong}");
+        }
+    }
+}
