@@ -124,10 +124,8 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     let (journal, report) =
         Journal::open(run_dir.dir(), Arc::clone(&groups)).map_err(MachineError::from)?;
     report.alerts.iter().for_each(|alert| warn!("{alert}"));
-    let prefer = options
-        .sense
-        .unwrap_or_else(|| prefer(settings.sense.value));
-    let (sensor, sensing_note) = sense::open(&SenseConfig::detect(), &[], &[], prefer)?;
+    let sense = options.sense.unwrap_or(prefer(settings.sense.value));
+    let (sensor, sensing_note) = sense::open(&SenseConfig::detect(), &[], &[], sense)?;
     info!("{sensing_note}");
     let period_ns = period(&settings, sensor.min_window_ns());
     let lease = Lease::open(&run_dir.lease()).map_err(StartError::at(&run_dir.lease()))?;
