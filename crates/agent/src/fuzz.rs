@@ -92,6 +92,7 @@ fn gate(raw: &RawTerms) -> Option<Gate> {
         target: "run".to_owned(),
         raw: raw.clone(),
         rule: None,
+        ruled: Default::default(),
         unread_terms: RawTerms::default(),
         uid: USER,
         charged: None,

@@ -183,7 +183,13 @@ impl Config {
             return Err(rule.refused("it has no terms", "write terms = { class = \"side\" }"));
         }
         let layers: Vec<&RawTerms> = rule.terms.iter().collect();
-        self.resolve(&layers).map(drop)
+        let terms = self.resolve(&layers)?;
+        if !rule.matches.exe.is_empty() && rule.matches.user.is_empty() && terms.take_from_others()
+        {
+            let why = "every user may run that file, and it would take CPU from others for them";
+            return Err(rule.refused(why, "add the users who run it, as in user = \"postgres\""));
+        }
+        Ok(())
     }
 
     /// The rules, in the order in which they first stand.

@@ -59,7 +59,7 @@ pub enum Kind {
 pub(crate) const MATCH_KEYS: [&str; 4] = ["unit", "cgroup", "exe", "user"];
 
 /// The suffixes of units that have a group.
-const UNIT_SUFFIXES: [&str; 3] = [".service", ".scope", ".slice"];
+pub(crate) const UNIT_SUFFIXES: [&str; 3] = [".service", ".scope", ".slice"];
 
 /// Which work a rule is for. Of each key one of its values must match, and every key that is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,7 +113,13 @@ impl Match {
         // systemd puts an underscore before a name that the kernel's own files begin with.
         let name = name.strip_prefix('_').unwrap_or(name);
         let is_unit = UNIT_SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
-        (self.unit.is_empty() || is_unit && any(&self.unit, name))
+        // A unit of the system's systemd lies in slices alone: below others, users call their groups as they like.
+        let above = group.rsplit_once('/').map_or("", |(above, _)| above);
+        let is_in_slices = || {
+            let mut names = above.split('/');
+            names.all(|name| name.is_empty() || name.ends_with(".slice"))
+        };
+        (self.unit.is_empty() || is_unit && is_in_slices() && any(&self.unit, name))
             && (self.cgroup.is_empty() || any(&self.cgroup, group))
     }
 

@@ -5,7 +5,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{TermError, mend_for_unknown};
-use crate::policy::{MATCH_KEYS, Match, Mode, WrittenRule};
+use crate::policy::{MATCH_KEYS, Match, Mode, UNIT_SUFFIXES, WrittenRule};
 use crate::raw::RawTerms;
 use crate::reader::Reader;
 use crate::table::Term;
@@ -169,7 +169,8 @@ impl Reader<'_> {
                 return Err(self.refused(name, value, why, mend));
             }
             // As in every command of systemd, a name without a suffix is a service.
-            let has_suffix = text.contains('.') || text.ends_with('*');
+            let has_suffix =
+                text.ends_with('*') || UNIT_SUFFIXES.iter().any(|suffix| text.ends_with(suffix));
             let suffix = match name == "unit" && !has_suffix {
                 true => ".service",
                 false => "",

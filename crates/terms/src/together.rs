@@ -5,6 +5,7 @@ use crate::limits::{Burst, CapScope, Quota};
 use crate::source::Resolved;
 use crate::table::{PERIOD_DEFAULT, Term, Terms};
 use crate::units::TimeSpan;
+use crate::values::{Class, Weight};
 
 /// The kernel refuses quotas below this.
 const QUOTA_MIN_US: u64 = 1_000;
@@ -17,6 +18,12 @@ impl Terms {
         self.quota.value != Quota::None
             || self.cap_hard.value.ppt().is_some()
             || self.cap_soft.value.ppt().is_some()
+    }
+
+    /// Whether they can give work more CPU, or sooner, than it would have without them.
+    pub fn take_from_others(&self) -> bool {
+        let is_heavy = matches!(self.weight.value, Weight::Of(weight) if weight > 100);
+        self.class.value == Class::Main || self.latency.value.hint() < 0 || is_heavy
     }
 
     /// The quota in each period in microseconds; `None` for no limit.

@@ -24,7 +24,7 @@ until_true 2 has_max late "max 100000" || fail "what was removed still counts"
 group theirs
 chown 1000 $ROOT/theirs
 vmtool xattr $ROOT/theirs user.tidegate.class main
-until_true 5 alerts "xattrs: /theirs: .*take" || until_true 1 alerts "xattrs: /theirs: class" || fail "a user's group became main work"
+until_true 5 alerts "xattrs: of uid 1000: /theirs: class" || fail "a user's group became main work"
 vmtool xattr $ROOT/theirs user.tidegate.class side
 until_true 5 has_idle theirs 1 || fail "a user's group did not become side work"
 vmtool xattr $ROOT/theirs user.tidegate.wieght 3

@@ -85,6 +85,7 @@ impl Agent {
             by_admin: by_admin(peer, &raw),
             raw,
             rule: None,
+            ruled: Default::default(),
             unread_terms: RawTerms::default(),
             uid: process.uid,
             charged: charged(peer, process.uid),

@@ -16,7 +16,6 @@ use crate::gates::budget::check_size;
 use crate::gates::privilege::only_tightens;
 use crate::gates::{Attachment, Gate, find_in};
 use crate::peer::{Peer, ask_an_admin, by_admin, is_admin, may_give};
-use crate::policy::terms_of;
 use crate::runtime::attach::agree;
 use crate::runtime::confinement::check_confinement;
 use crate::runtime::limits::release;
@@ -78,6 +77,7 @@ impl Agent {
                     by_admin: by_admin(peer, &asked),
                     raw: asked,
                     rule: None,
+                    ruled: BTreeSet::new(),
                     uid: owner_uid,
                     charged_to: peer.charged_to(),
                 };
@@ -261,7 +261,7 @@ impl Agent {
             }
             let mut record = gates[index].record.clone();
             record.raw = RawTerms::default();
-            record.by_admin = terms_of(&config, Some(&rule));
+            record.by_admin = BTreeSet::new();
             let changed = Gate::new(record, &config).map_err(usage)?;
             change_to(&self.runtime, &mut gates, index, changed)?;
             format!("gate {name}: it has the terms of rule {rule} ({place}) alone again")
@@ -295,9 +295,6 @@ impl Agent {
                 }
                 record.by_admin.remove(term);
             }
-            record
-                .by_admin
-                .extend(terms_of(&config, record.rule.as_ref()));
             let changed = Gate::new(record, &config).map_err(usage)?;
             if changed.class() != gate.class() {
                 return Err(

@@ -234,6 +234,7 @@ pub(crate) mod tests {
             target: "run".into(),
             raw,
             rule: None,
+            ruled: BTreeSet::new(),
             unread_terms: RawTerms::default(),
             uid: 0,
             charged: None,

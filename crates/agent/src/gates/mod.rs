@@ -80,13 +80,15 @@ impl Gates {
 /// A gate by its target, by `gate:NAME`, or by its bare name.
 pub(crate) fn find_in(gates: &[Gate], target: &str) -> Result<usize, ApiError> {
     let name = target.strip_prefix("gate:").unwrap_or(target);
-    // `unit:nginx` is `unit:nginx.service`.
-    let full = match Target::parse(target) {
-        Ok(Target::Unit(unit)) => format!("unit:{unit}"),
-        _ => target.to_owned(),
+    // `unit:nginx` is `unit:nginx.service`, and a unit's gate is also found by its group.
+    let parsed = Target::parse(target).ok();
+    let full = parsed.as_ref().map_or(target.to_owned(), Target::to_string);
+    let is_on = |gate: &Gate| match (&parsed, &gate.record.attachment) {
+        (Some(Target::Cgroup(asked)), Attachment::InPlace { group }) => asked == group,
+        _ => gate.record.target == full && target != "run",
     };
     gates
         .iter()
-        .position(|gate| gate.record.name == name || gate.record.target == full && target != "run")
+        .position(|gate| gate.record.name == name || is_on(gate))
         .ok_or_else(|| no_gate(target))
 }

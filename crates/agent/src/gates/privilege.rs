@@ -20,8 +20,9 @@ const BOUNDS: [Term; 6] = [
 ];
 
 fn is_by_admin(gate: &Gate, terms: &[Term]) -> bool {
-    let set = &gate.record.by_admin;
-    terms.iter().any(|term| set.contains(term.name()))
+    let record = &gate.record;
+    let is_by_admin = |name| record.by_admin.contains(name) || record.ruled.contains(name);
+    terms.iter().any(|term| is_by_admin(term.name()))
 }
 
 /// Whether the gate has a limit that was set with privilege, or a weight below that which a gate of one's own has.
@@ -104,6 +105,7 @@ mod tests {
             target: "run".into(),
             raw,
             rule: None,
+            ruled: Default::default(),
             unread_terms: RawTerms::default(),
             uid: 1000,
             charged: None,

@@ -74,6 +74,9 @@ pub struct Record {
     /// The rule of the files that gives it terms, below those that were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
+    /// Terms that the rule names: they are the administrator's.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub ruled: BTreeSet<String>,
     /// Terms of another version, which this one does not know.
     #[serde(default, skip_serializing_if = "RawTerms::is_empty")]
     pub unread_terms: RawTerms,

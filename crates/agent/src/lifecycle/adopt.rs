@@ -188,6 +188,7 @@ fn nameless(group: &GroupPath, name: &str, class: &str) -> Record {
         target: "run".to_owned(),
         raw,
         rule: None,
+        ruled: BTreeSet::new(),
         unread_terms: RawTerms::default(),
         uid: 0,
         charged: None,

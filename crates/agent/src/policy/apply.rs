@@ -20,7 +20,7 @@ use crate::gates::Gate;
 use crate::kept_policy::{self, KeptPolicy, PolicyState, Texts};
 use crate::peer::{Peer, ask_an_admin, is_admin};
 use crate::policy::find::{Finder, Match};
-use crate::policy::reconcile::reconcile;
+use crate::policy::reconcile::{Refusal, alert_once, reconcile};
 use crate::policy::rehearse::Rehearsal;
 use crate::process::Mode;
 use crate::runtime::Runtime;
@@ -102,7 +102,7 @@ pub(crate) fn apply(
             kept.before = Some(Texts::new());
             kept.is_same_on_trial = false;
         }
-        let mut view = put_in_force(agent, &mut state, config, kept)?;
+        let mut view = put_in_force(agent, &mut state, config, kept, Refusal::Ends)?;
         view.notes = notes;
         Ok(view)
     });
@@ -169,9 +169,7 @@ pub(crate) fn confirm(agent: &Agent, peer: &Peer) -> Result<Done, ApiError> {
         return Err(ApiError::new(ErrorKind::Usage, detail)
             .with_mend("start one with `tidegate apply --for 10m`"));
     }
-    state.kept.trial_until_ns = None;
-    state.kept.is_same_on_trial = false;
-    keep(agent, &agent.gates.config(), &state.kept)?;
+    end_of_trial(agent, &mut state)?;
     let what = "the policy on trial was confirmed";
     agent
         .runtime
@@ -185,7 +183,12 @@ pub(crate) fn confirm(agent: &Agent, peer: &Peer) -> Result<Done, ApiError> {
 /// The policy before is in force again.
 pub(crate) fn rollback(agent: &Agent, peer: &Peer) -> Result<PolicyChangeView, ApiError> {
     may(peer, "rollback")?;
-    go_back(agent, agent.policy.lock(), "it was asked for")
+    go_back(
+        agent,
+        agent.policy.lock(),
+        "it was asked for",
+        Refusal::Ends,
+    )
 }
 
 /// A trial that nobody confirmed in time is over.
@@ -200,22 +203,38 @@ pub(crate) fn end_trial(agent: &Agent) {
         return;
     }
     let ended = match state.kept.is_same_on_trial {
-        true => {
-            state.kept.trial_until_ns = None;
-            state.kept.is_same_on_trial = false;
-            keep(agent, &agent.gates.config(), &state.kept)
-        }
-        false => go_back(agent, state, "it was not confirmed in time").map(drop),
+        true => end_of_trial(agent, &mut state),
+        // It ends in any case: what cannot have its terms of before is told of, and goes without.
+        false => go_back(
+            agent,
+            state,
+            "it was not confirmed in time",
+            Refusal::IsTold,
+        )
+        .map(drop),
     };
     if let Err(error) = ended {
         warn!("{error}");
     }
 }
 
+/// What was on trial stays; as it was where that cannot be written down.
+fn end_of_trial(agent: &Agent, state: &mut PolicyState) -> Result<(), ApiError> {
+    let kept = KeptPolicy {
+        trial_until_ns: None,
+        is_same_on_trial: false,
+        ..state.kept.clone()
+    };
+    keep(agent, &agent.gates.config(), &kept)?;
+    state.kept = kept;
+    Ok(())
+}
+
 fn go_back(
     agent: &Agent,
     mut state: MutexGuard<'_, PolicyState>,
     why: &str,
+    refusal: Refusal,
 ) -> Result<PolicyChangeView, ApiError> {
     let Some(before) = state.kept.before.clone() else {
         let detail = "rollback: no other policy was in force since the machine started";
@@ -232,7 +251,7 @@ fn go_back(
         is_same_on_trial: false,
         is_rolled_back: true,
     };
-    let mut view = put_in_force(agent, &mut state, config, kept)?;
+    let mut view = put_in_force(agent, &mut state, config, kept, refusal)?;
     view.notes = vec![
         "the files say otherwise still; the policy in force stays until they are applied again"
             .to_owned(),
@@ -256,12 +275,13 @@ fn keep(agent: &Agent, config: &Config, kept: &KeptPolicy) -> Result<(), ApiErro
     kept_policy::keep(&*kernel.fs, &kernel.run_dir, kept).map_err(internal)
 }
 
-/// Makes every gate agree with `config`, or leaves all as it was.
+/// Makes every gate agree with `config`; at a refusal that ends it, all is left as it was.
 fn put_in_force(
     agent: &Agent,
     state: &mut MutexGuard<'_, PolicyState>,
     config: Config,
     kept: KeptPolicy,
+    refusal: Refusal,
 ) -> Result<PolicyChangeView, ApiError> {
     let runtime = &agent.runtime;
     let config = Arc::new(config);
@@ -272,8 +292,15 @@ fn put_in_force(
     keep(agent, &config, &kept)?;
     let rehearsed = rehearsed(runtime, &gates, &config, &matches);
     runtime.journal().forget_later();
-    let changed = reconcile(runtime, &mut gates, &config, &matches)
+    let changed = reconcile(runtime, &mut gates, &config, &matches, refusal)
         .and_then(|changes| publish(runtime, &gates).map(|()| changes));
+    if changed.is_err() {
+        // What was written down and not done must not be taken for done: it would be written again where it seems to be lost.
+        let lines = runtime
+            .journal()
+            .restore_where(|entry| rehearsed.contains(&entry.id));
+        lines.iter().for_each(|line| debug!("policy: {line}"));
+    }
     let is_made = |name: &str| gates.iter().any(|gate| gate.record.name == name);
     runtime.journal().store_forgotten(rehearsed, is_made);
     let changes = match changed {
@@ -287,7 +314,10 @@ fn put_in_force(
     state.kept = kept;
     state.refused = None;
     state.is_unasked = false;
-    let observed = observe(agent, &gates, &config, &matches)?;
+    // In force it is by now, whether what would be done elsewhere can be told or not.
+    let observed = observe(agent, &gates, &config, &matches)
+        .inspect_err(|error| warn!("policy: {error}"))
+        .unwrap_or_default();
     state.observed.clone_from(&observed);
     drop(gates);
     tell(agent, &changes);
@@ -332,13 +362,13 @@ fn observe(
 fn undo(agent: &Agent, kept: &KeptPolicy, gates: &mut Vec<Gate>, config: &Config) {
     let runtime = &agent.runtime;
     let matches = Finder::new(&runtime.kernel, config, gates).all();
-    let undone = reconcile(runtime, gates, config, &matches)
-        .map(drop)
-        .and_then(|()| publish(runtime, gates))
-        .and_then(|()| keep(agent, config, kept));
-    if let Err(error) = undone {
-        warn!("going back to the policy in force: {error}");
-        lock(&runtime.alerts).insert(format!("policy: going back failed: {error}"));
+    let undone = [
+        reconcile(runtime, gates, config, &matches, Refusal::IsTold).map(drop),
+        publish(runtime, gates),
+        keep(agent, config, kept),
+    ];
+    for error in undone.into_iter().filter_map(Result::err) {
+        alert_once(runtime, "policy: going back failed: ", &error.to_string());
     }
 }
 
@@ -381,7 +411,7 @@ fn agree(agent: &Agent) {
         return;
     }
     let is_unasked = state.is_unasked;
-    let begun = put_in_force(agent, &mut state, (*config).clone(), kept);
+    let begun = put_in_force(agent, &mut state, (*config).clone(), kept, Refusal::IsTold);
     state.is_unasked = is_unasked && agent.life.mode == Mode::OnDemand;
     if let Err(error) = begun {
         warn!("policy: {error}");

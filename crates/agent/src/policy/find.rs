@@ -94,7 +94,10 @@ impl<'a> Finder<'a> {
     }
 
     fn is_ours(&self, group: &GroupPath) -> bool {
-        self.kernel.is_in_roots(group) || self.kernel.is_below_others(group)
+        let kernel = self.kernel;
+        // A user may make a group that is called like one of ours.
+        let is_known = || kernel.journal().knows(group);
+        kernel.is_in_roots(group) || kernel.is_below_others(group) && is_known()
     }
 
     fn rule_of_group(&self, group: &GroupPath) -> Option<&Rule> {
@@ -142,7 +145,10 @@ impl<'a> Finder<'a> {
         };
         let seen = SeenProcess {
             group: group.as_str(),
-            exe: exe.to_str()?,
+            // A package that is upgraded puts another file in the place of one that runs.
+            exe: exe
+                .to_str()
+                .map(|exe| exe.strip_suffix(" (deleted)").unwrap_or(exe))?,
             uid: process.uid,
             user: self.user(process.uid),
         };

@@ -23,5 +23,3 @@ mod recording_fs;
 mod rehearse;
 pub(crate) mod starts;
 mod xattrs;
-
-pub(crate) use reconcile::terms_of;

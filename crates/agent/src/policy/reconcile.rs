@@ -4,17 +4,59 @@ use std::collections::{BTreeSet, HashMap};
 
 use tidegate_api::{ApiError, ErrorKind, GateChangeView};
 use tidegate_knobs::group::GroupPath;
+use tidegate_knobs::sync::lock;
 use tidegate_knobs::target::{HeldProcess, Target};
 use tidegate_terms::policy::Mode;
-use tidegate_terms::{Class, Config, RawTerms, Term, Terms};
+use tidegate_terms::{Class, Config, RawTerms, Term, TermError, Terms};
+use tracing::warn;
 
 use crate::errors::{not_found, usage};
-use crate::gates::{Attachment, Gate};
+use crate::gates::privilege::only_tightens;
+use crate::gates::{Attachment, Gate, Record};
 use crate::lifecycle::follow_units::follow;
 use crate::policy::find::Match;
 use crate::runtime::Runtime;
 use crate::runtime::limits::release;
 use crate::runtime::make::{AskedGate, change_to, check_limitable, make};
+
+/// What a refusal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The end of all.
+    Ends,
+    /// An alert, and that work goes without.
+    IsTold,
+}
+
+/// One alert that begins with `start` stands for all: processes come and go by the thousand.
+pub(crate) fn alert_once(runtime: &Runtime, start: &str, what: &str) {
+    let text = format!("{start}{what}");
+    warn!("{text}");
+    let mut alerts = lock(&runtime.alerts);
+    if !alerts.iter().any(|known| known.starts_with(start)) {
+        alerts.insert(text);
+    }
+}
+
+/// A refusal that is told costs nothing else.
+fn unless_told<T>(
+    runtime: &Runtime,
+    refusal: Refusal,
+    rule: &str,
+    done: Result<Option<T>, ApiError>,
+) -> Result<Option<T>, ApiError> {
+    match (done, refusal) {
+        (Err(error), Refusal::IsTold) => {
+            alert_once(
+                runtime,
+                &format!("policy: rule {rule}: "),
+                &error.to_string(),
+            );
+            Ok(None)
+        }
+        (done, _) => done,
+    }
+}
 
 /// Makes the gates agree with `matches`, which the rules of `config` are for, and says what has changed. What matches no more is
 /// released last, so that nothing is without limits in between.
@@ -26,6 +68,7 @@ pub(crate) fn reconcile(
     gates: &mut Vec<Gate>,
     config: &Config,
     matches: &[Match],
+    refusal: Refusal,
 ) -> Result<Vec<GateChangeView>, ApiError> {
     let mut changes = Vec::new();
     let mut known = Known::of(gates);
@@ -34,19 +77,44 @@ pub(crate) fn reconcile(
         if let Some(index) = known.find(one) {
             wanted.insert(index);
             let rule = Some(one.rule.clone());
-            changes.extend(give(runtime, gates, config, index, rule)?);
-        } else if let Some(made) = make_gate(runtime, gates, config, one)? {
+            let given = give(runtime, gates, config, index, rule);
+            changes.extend(unless_told(runtime, refusal, &one.rule, given)?);
+            continue;
+        }
+        let made = make_gate(runtime, gates, config, one);
+        if let Some(made) = unless_told(runtime, refusal, &one.rule, made)? {
             wanted.insert(gates.len() - 1);
             known.targets.insert(made.target.clone(), gates.len() - 1);
             changes.push(made);
         }
     }
     for index in (0..gates.len()).rev() {
-        if gates[index].record.rule.is_some() && !wanted.contains(&index) {
-            changes.push(let_go(runtime, gates, config, index)?);
+        let Some(rule) = gates[index].record.rule.clone() else {
+            continue;
+        };
+        if wanted.contains(&index) {
+            continue;
         }
+        let left = match outlives_its_process(runtime, config, &gates[index]) {
+            true => give(runtime, gates, config, index, Some(rule.clone())),
+            false => let_go(runtime, gates, config, index).map(Some),
+        };
+        changes.extend(unless_told(runtime, refusal, &rule, left)?);
     }
     Ok(changes)
+}
+
+/// The process that a rule matched has ended, and others that it started are in its gate: those go on with the rule's terms.
+fn outlives_its_process(runtime: &Runtime, config: &Config, gate: &Gate) -> bool {
+    let rule = gate.record.rule.as_ref().and_then(|name| config.rule(name));
+    let is_enforced = rule.is_some_and(|rule| rule.mode == Mode::Enforce);
+    match &gate.record.attachment {
+        Attachment::Moved {
+            placement,
+            start_ticks,
+        } => is_enforced && runtime.kernel.process_gone(placement.pid, *start_ticks),
+        _ => false,
+    }
 }
 
 /// Which gate is on what: by its target, or by a group that it has under another name (`unit:` and `cgroup:` may be the same group).
@@ -150,12 +218,19 @@ fn make_gate(
         raw: RawTerms::default(),
         rule: Some(one.rule.clone()),
         uid,
-        by_admin: terms_of(config, Some(&one.rule)),
-        charged_to: 0,
+        by_admin: BTreeSet::new(),
+        ruled: terms_of(config, Some(&one.rule)),
+        charged_to: uid,
     };
     let gate = match make(runtime, config, gates, asked) {
         Ok(gate) => gate,
         Err(error) if error.kind == ErrorKind::NotFound => return Ok(None),
+        // A user who starts more than a user may have gated is no reason for the administrator to have no policy.
+        Err(error) if error.kind == ErrorKind::Busy && uid != 0 => {
+            let start = format!("policy: rule {}: ", one.rule);
+            alert_once(runtime, &start, &format!("{}: {error}", one.target));
+            return Ok(None);
+        }
         Err(error) => return Err(named(config, &one.rule, error)),
     };
     let change = changed("made", &gate, terms_text(&gate.terms));
@@ -171,7 +246,7 @@ fn named(config: &Config, rule: &str, error: ApiError) -> ApiError {
 }
 
 /// The names of a rule's terms: they are the administrator's.
-pub(crate) fn terms_of(config: &Config, rule: Option<&String>) -> BTreeSet<String> {
+fn terms_of(config: &Config, rule: Option<&String>) -> BTreeSet<String> {
     let rule = rule.and_then(|name| config.rule(name));
     let layers = rule.into_iter().flat_map(|rule| &rule.terms);
     let names = layers.flat_map(|layer| layer.0.keys());
@@ -188,14 +263,10 @@ fn give(
     rule: Option<String>,
 ) -> Result<Option<GateChangeView>, ApiError> {
     let gate = &gates[index];
-    let before = terms_of(config, gate.record.rule.as_ref());
     let mut record = gate.record.clone();
-    record
-        .by_admin
-        .retain(|term| !before.contains(term) || record.raw.0.contains_key(term));
-    record.by_admin.extend(terms_of(config, rule.as_ref()));
+    record.ruled = terms_of(config, rule.as_ref());
     record.rule = rule;
-    let new = Gate::new(record, config).map_err(usage)?;
+    let new = without_loosening(record, config).map_err(usage)?;
     let (had, has) = (terms_text(&gate.terms), terms_text(&new.terms));
     if had == has {
         gates[index].record = new.record;
@@ -211,6 +282,26 @@ fn give(
         &gates[index],
         format!("{has} (was {had})"),
     )))
+}
+
+/// The gate of this record. What was set on it without privilege, and is looser than its rule, no longer counts.
+fn without_loosening(record: Record, config: &Config) -> Result<Gate, TermError> {
+    let by_users = |name: &String| {
+        let term = Term::from_name(name).map(|term| term.name());
+        !term.is_some_and(|term| record.by_admin.contains(term))
+    };
+    let has_users_terms = record.rule.is_some() && record.raw.0.keys().any(by_users);
+    let mut tight = record.clone();
+    tight.raw.0.retain(|name, _| !by_users(name));
+    let asked = Gate::new(record, config);
+    if !has_users_terms {
+        return asked;
+    }
+    let tight = Gate::new(tight, config)?;
+    Ok(asked
+        .ok()
+        .filter(|asked| only_tightens(&tight, asked).is_ok())
+        .unwrap_or(tight))
 }
 
 /// A gate that no rule matches any more: it ends, unless it was set as well.

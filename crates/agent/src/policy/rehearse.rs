@@ -11,6 +11,7 @@ use tidegate_knobs::control::Control;
 use tidegate_knobs::group::Groups;
 use tidegate_knobs::ledger;
 use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
+use tidegate_knobs::sync::lock;
 use tidegate_knobs::target::Target;
 use tidegate_knobs::topology::Topology;
 use tidegate_terms::policy::Mode;
@@ -25,7 +26,7 @@ use crate::history::History;
 use crate::kernel::Kernel;
 use crate::paths::RunDir;
 use crate::policy::find::Match;
-use crate::policy::reconcile::{apply, reconcile, terms_text};
+use crate::policy::reconcile::{Refusal, apply, reconcile, terms_text};
 use crate::policy::recording_fs::RecordingFs;
 use crate::process::lease::Lease;
 use crate::runtime::Runtime;
@@ -124,7 +125,8 @@ impl Rehearsal {
             subgroups: Mutex::default(),
             cpuset: Mutex::new(cpuset),
             lock_boost: Mutex::default(),
-            unread_records: Mutex::default(),
+            // Their names are taken here, too.
+            unread_records: Mutex::new(lock(&of.unread_records).clone()),
             events: Events::default(),
             history: History::default(),
             alerts: Mutex::default(),
@@ -175,7 +177,7 @@ impl Rehearsal {
             made.push(self.moved(config, one));
         }
         let wanted = [of_groups, kept].concat();
-        let mut changes = reconcile(&self.runtime, &mut gates, config, &wanted)?;
+        let mut changes = reconcile(&self.runtime, &mut gates, config, &wanted, Refusal::Ends)?;
         writes.extend(self.files.take());
         changes.extend(made);
         Ok(PolicyChangeView {

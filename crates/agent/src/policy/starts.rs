@@ -17,13 +17,15 @@ use tracing::{info, warn};
 use crate::agent::Agent;
 use crate::policy::apply::{end_trial, tell};
 use crate::policy::find::{Finder, Match};
-use crate::policy::reconcile::apply;
+use crate::policy::reconcile::{alert_once, apply};
 use crate::policy::rehearse::Rehearsal;
 use crate::policy::xattrs::Xattrs;
 use crate::runtime::publish::publish;
 
 /// Between two looks where nothing starts, and at the end of a trial.
 const PERIOD: Duration = Duration::from_millis(500);
+/// Rests between two looks for attributes of groups that are gone.
+const FORGET_EACH: u32 = 120;
 /// A group is told of before its files are all there, and before a process is in it.
 const SETTLE: Duration = Duration::from_millis(2);
 
@@ -36,6 +38,8 @@ struct Follower {
     /// The policy that everything was looked at under.
     looked_at: Option<Arc<Config>>,
     xattrs: Option<Xattrs>,
+    /// How often something was waited for.
+    rests: u32,
 }
 
 /// Follows what starts until the agent leaves.
@@ -92,6 +96,10 @@ impl Follower {
             return;
         };
         xattrs.follow(agent);
+        self.rests += 1;
+        if self.rests.is_multiple_of(FORGET_EACH) {
+            xattrs.forget_gone(agent);
+        }
         if starts.has_lost {
             xattrs.watch_below(agent, &GroupPath::root());
         }
@@ -166,13 +174,7 @@ fn give(agent: &Agent, config: &Arc<Config>, matches: &[Match]) {
             Ok(change) => changes.extend(change),
             Err(error) => {
                 let start = format!("policy: rule {}: ", one.rule);
-                let what = format!("{start}{}: {error}", one.target);
-                warn!("{what}");
-                // One stands for all: processes come and go by the thousand.
-                let mut alerts = lock(&runtime.alerts);
-                if !alerts.iter().any(|known| known.starts_with(&start)) {
-                    alerts.insert(what);
-                }
+                alert_once(runtime, &start, &format!("{}: {error}", one.target));
             }
         }
     }

@@ -12,10 +12,11 @@ use rustix::fs::{getxattr, listxattr};
 use tidegate_api::{SetRequest, UnsetRequest};
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::sync::lock;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::agent::Agent;
 use crate::peer::Peer;
+use crate::policy::reconcile::alert_once;
 
 /// Before each name.
 const PREFIX: &str = "user.tidegate.";
@@ -60,8 +61,8 @@ fn terms_of(dir: &Path) -> Terms {
 pub(super) struct Xattrs {
     inotify: OwnedFd,
     watched: HashMap<i32, GroupPath>,
-    /// What was asked for by attributes, by group.
-    asked: HashMap<GroupPath, Terms>,
+    /// What was asked for by attributes, by group, with which group that was.
+    asked: HashMap<GroupPath, (u64, Terms)>,
 }
 
 impl Xattrs {
@@ -73,6 +74,19 @@ impl Xattrs {
             watched: HashMap::new(),
             asked: HashMap::new(),
         })
+    }
+
+    /// Forgets groups that are gone: not every kernel tells of their end.
+    pub fn forget_gone(&mut self, agent: &Agent) {
+        let groups = &agent.runtime.kernel.groups;
+        self.watched.retain(|number, group| {
+            let is_there = groups.exists(group);
+            if !is_there {
+                let _ = inotify::remove_watch(&self.inotify, *number);
+            }
+            is_there
+        });
+        self.asked.retain(|group, _| groups.exists(group));
     }
 
     /// Every group below `group`, from here on.
@@ -98,8 +112,8 @@ impl Xattrs {
             }
             Err(rustix::io::Errno::NOENT) => return,
             Err(error) => {
-                let what = format!("xattrs: {group}: {error}; its attributes are not followed");
-                lock(&agent.runtime.alerts).insert(what);
+                let what = format!("{group}: {error}; its attributes are not followed");
+                alert_once(&agent.runtime, "xattrs: watch: ", &what);
             }
         }
         self.look(agent, group);
@@ -131,8 +145,13 @@ impl Xattrs {
 
     fn look(&mut self, agent: &Agent, group: &GroupPath) {
         let dir = agent.runtime.kernel.groups.dir(group);
+        let Ok(id) = agent.runtime.kernel.groups.id(group) else {
+            return;
+        };
         let now = terms_of(&dir);
-        let before = self.asked.get(group).cloned().unwrap_or_default();
+        // One that was made again has asked for nothing yet.
+        let known = self.asked.get(group).filter(|(known, _)| *known == id);
+        let before = known.map(|(_, terms)| terms.clone()).unwrap_or_default();
         if now == before {
             return;
         }
@@ -170,13 +189,13 @@ impl Xattrs {
             taken_back.and_then(|()| agent.set(&owner, &SetRequest { target, terms }).map(drop))
         };
         // A refusal is told once, until the attributes change again.
-        self.asked.insert(group.clone(), now);
+        self.asked.insert(group.clone(), (id, now));
         match done {
             Ok(()) => info!("xattrs: {group}: done as its owner, uid {}, asks", stat.uid),
             Err(error) => {
-                let what = format!("xattrs: {group}: {error}");
-                warn!("{what}");
-                lock(&agent.runtime.alerts).insert(what);
+                let start = format!("xattrs: of uid {}: ", stat.uid);
+                lock(&agent.runtime.alerts).retain(|known| !known.starts_with(&start));
+                alert_once(&agent.runtime, &start, &format!("{group}: {error}"));
             }
         }
     }

@@ -27,6 +27,8 @@ pub(crate) struct AskedGate {
     pub raw: RawTerms,
     /// The rule that gives it terms below those.
     pub rule: Option<String>,
+    /// The terms that the rule names.
+    pub ruled: BTreeSet<String>,
     /// Whose work it is.
     pub uid: u32,
     /// Terms that are set with privilege.
@@ -48,6 +50,7 @@ pub(crate) fn make(
         of_unit,
         raw,
         rule,
+        ruled,
         uid,
         by_admin,
         charged_to: user,
@@ -90,6 +93,7 @@ pub(crate) fn make(
         target: target.to_string(),
         raw,
         rule,
+        ruled,
         unread_terms: RawTerms::default(),
         uid,
         charged: Some(user).filter(|user| *user != uid),

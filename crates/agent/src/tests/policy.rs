@@ -13,6 +13,7 @@ use tidegate_testkit::Rule as FaultRule;
 use super::sim_clock::SimClock;
 use super::{Bed, KINDS, gate_names, in_journal, root, set, unset};
 use crate::agent::Agent;
+use crate::lifecycle::housekeeping::Housekeeping;
 use crate::policy::apply::{apply, confirm, diff, end_trial, rollback, view};
 use crate::policy::starts;
 
@@ -173,6 +174,65 @@ fn a_refusal_half_way_goes_back() {
             }
             assert_eq!(gate_names(&agent).len(), 2, "{kind:?} {nth}: {answer:?}");
         }
+    }
+}
+
+/// What the refused policy was about to do to a gate that it never came to is not done later, as if it had been lost.
+#[test]
+fn what_was_only_written_down_is_not_done_afterwards() {
+    let mut refused = 0;
+    for kind in KINDS {
+        for nth in 1..500 {
+            let bed = Bed::new(kind);
+            group(&bed, "batch-1");
+            group(&bed, "batch-2");
+            let agent = bed.agent().unwrap();
+            write(&bed, "10-batch.toml", &BATCH.replace("side", "neutral"));
+            apply_now(&agent).unwrap();
+            let values = ["/batch-1", "/batch-2"].map(|group| bed.values(group));
+            write(&bed, "10-batch.toml", BATCH);
+            bed.fs.add(FaultRule::nth(bed.fs.count() + nth, libc::EIO));
+            let answer = apply_now(&agent);
+            bed.fs.clear();
+            if answer.is_ok() {
+                continue;
+            }
+            refused += 1;
+            let mut housekeeping = Housekeeping::new(None);
+            for _ in 0..3 {
+                housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
+            }
+            let now = ["/batch-1", "/batch-2"].map(|group| bed.values(group));
+            assert_eq!(now, values, "{kind:?} {nth}: {answer:?}");
+        }
+    }
+    assert!(refused > 30, "{refused}");
+}
+
+#[test]
+fn what_a_user_set_before_does_not_loosen_a_rule() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        group(&bed, "batch-1");
+        let agent = bed.agent().unwrap();
+        let request = tidegate_api::SetRequest {
+            target: "cgroup:/batch-1".to_owned(),
+            terms: super::terms(&[("class", "side"), ("quota", "90ms"), ("weight", "100")]),
+        };
+        agent.set(&root(1), &request).unwrap();
+        // As if it had been set without privilege.
+        agent.gates.lock()[0].record.by_admin.clear();
+        let rule = BATCH.replace("weight = 50", "weight = 10, quota = \"20ms\"");
+        write(&bed, "10-batch.toml", &rule);
+        apply_now(&agent).unwrap();
+        let terms = agent.gates.lock()[0].terms.clone();
+        assert_eq!(terms.quota.value.to_string(), "20ms", "{kind:?}");
+        assert_eq!(terms.weight.value.to_string(), "10");
+        // The administrator's own stay.
+        set(&agent, "cgroup:/batch-1", &[("quota", "70ms")]).unwrap();
+        apply_now(&agent).unwrap();
+        let terms = agent.gates.lock()[0].terms.clone();
+        assert_eq!(terms.quota.value.to_string(), "70ms", "{kind:?}");
     }
 }
 

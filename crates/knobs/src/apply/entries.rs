@@ -21,6 +21,11 @@ pub struct HintPlace {
 }
 
 impl Journal {
+    /// Whether anything of ours is on `group`.
+    pub fn knows(&self, group: &GroupPath) -> bool {
+        self.ledger.of_group(group).next().is_some()
+    }
+
     /// Whether a limit of ours is on `group`.
     pub fn limits(&self, group: &GroupPath) -> bool {
         self.entry(group, Change::is_bandwidth).is_some()

@@ -93,7 +93,10 @@ impl Journal {
                 let entry = self.new_entry(group, gate, change, fallback)?;
                 self.ledger.record(entry)?;
             }
-            Some(id) => self.note_own(id, &standing, &own)?,
+            Some(id) => {
+                self.belongs_to(id, gate)?;
+                self.note_own(id, &standing, &own)?;
+            }
         }
         self.quota_tree.insert(group.clone(), quota);
         if standing == quota.standing() {

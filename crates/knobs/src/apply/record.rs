@@ -11,6 +11,16 @@ use crate::sched::tasks::Whose;
 use crate::subgroups::Family;
 
 impl Journal {
+    /// An entry that a rehearsal made under another gate's name is this gate's.
+    pub(super) fn belongs_to(&mut self, id: u64, gate: &str) -> Result<(), JournalError> {
+        let is_other = self.ledger.get(id).is_some_and(|entry| entry.gate != gate);
+        if is_other {
+            let name = gate.to_owned();
+            self.ledger.update(id, |entry| entry.gate = name)?;
+        }
+        Ok(())
+    }
+
     /// `group` is about to become idle (or of the least weight) and was `was`.
     pub fn record_idle_class(
         &mut self,
@@ -21,8 +31,8 @@ impl Journal {
     ) -> Result<(), JournalError> {
         let is_class =
             |change: &Change| matches!(change, Change::Idle { .. } | Change::Weight { .. });
-        if self.entry(group, is_class).is_some() {
-            return Ok(());
+        if let Some(id) = self.entry(group, is_class).map(|entry| entry.id) {
+            return self.belongs_to(id, gate);
         }
         let change = match was.idle {
             Some(_) => Change::Idle { was, ours: true },
@@ -66,8 +76,11 @@ impl Journal {
         was: Bandwidth,
         fallback: Fallback,
     ) -> Result<(), JournalError> {
-        if self.entry(group, Change::is_bandwidth).is_some() {
-            return Ok(());
+        if let Some(id) = self
+            .entry(group, Change::is_bandwidth)
+            .map(|entry| entry.id)
+        {
+            return self.belongs_to(id, gate);
         }
         let entry = self.new_entry(group, gate, limit_change(was), fallback)?;
         self.ledger.record_moving(entry, &was)?;
@@ -127,10 +140,14 @@ impl Journal {
         was: CpuClass,
         fallback: Fallback,
     ) -> Result<(), JournalError> {
-        if self.entry(group, Change::is_background).is_none() {
-            let entry = self.new_entry(group, gate, Change::Background { was }, fallback)?;
-            self.ledger.record(entry)?;
+        if let Some(id) = self
+            .entry(group, Change::is_background)
+            .map(|entry| entry.id)
+        {
+            return self.belongs_to(id, gate);
         }
+        let entry = self.new_entry(group, gate, Change::Background { was }, fallback)?;
+        self.ledger.record(entry)?;
         Ok(())
     }
 

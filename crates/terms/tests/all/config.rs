@@ -357,7 +357,13 @@ fn a_later_file_changes_single_terms_of_a_rule_and_a_name_or_a_link_masks() {
     let rule = &config.rules()[0];
     assert_eq!(rule.mode.name(), "enforce");
     assert!(rule.matches.allows_group("/system.slice/backup-7.service"));
-    assert!(!rule.matches.allows_group("/system.slice/backup-7"));
+    for other in [
+        "/system.slice/backup-7",
+        "/user.slice/user@1.service/backup-7.service",
+        "/docker/backup-7.service",
+    ] {
+        assert!(!rule.matches.allows_group(other), "{other}");
+    }
     let layers: Vec<&RawTerms> = rule.terms.iter().collect();
     let terms = config.resolve(&layers).unwrap();
     assert_eq!(terms.weight.value, Weight::Of(70));
@@ -412,6 +418,11 @@ terms = { class = "main", weight = 50 }
     assert!(alone("match = { unit = 'x' }").contains("it has no terms"));
     let wrong = alone("match = { unit = 'x' }\nterms = { objective = 'p99<5ms' }");
     assert!(wrong.contains("a neutral gate does not take it"), "{wrong}");
+    let anyone = alone("match = { exe = '/usr/bin/x' }\nterms = { class = 'main' }");
+    assert!(anyone.contains("every user may run that file"), "{anyone}");
+    let named = "[[rule]]\nname='r'\nmatch={exe='/x', user='postgres'}\nterms={class='main'}\n";
+    let config = Config::from_text(Path::new("p.toml"), named).unwrap();
+    assert_eq!(config.rules().len(), 1);
     let twice = "[[rule]]\nname='r'\nmatch={unit='x'}\nterms={weight=3}\n".repeat(2);
     let twice = Config::from_text(Path::new("p.toml"), &twice).unwrap_err();
     assert!(
