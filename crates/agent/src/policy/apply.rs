@@ -1,30 +1,25 @@
 //! Putting texts in force, all or nothing, and going back.
 
-use std::ops::Range;
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 
 use tidegate_api::{
-    ApiError, ApplyRequest, Done, ErrorKind, GateChangeView, ObservedView, PolicyChangeView,
-    PolicyView, RuleView,
+    ApiError, ApplyRequest, Done, ErrorKind, PolicyChangeView, PolicyView, RuleView,
 };
 use tidegate_knobs::sync::lock;
-use tidegate_terms::policy::Mode as RuleMode;
 use tidegate_terms::{Config, ConfigErrors};
-use tracing::{debug, warn};
+use tracing::warn;
 
 use crate::agent::Agent;
-use crate::errors::internal;
 use crate::events::EventKind;
 use crate::gates::Gate;
-use crate::kept_policy::{self, KeptPolicy, PolicyState, Texts};
+use crate::kept_policy::{KeptPolicy, PolicyState, Texts};
 use crate::peer::{Peer, ask_an_admin, is_admin};
-use crate::policy::find::{Finder, Match};
-use crate::policy::reconcile::{Refusal, alert_once, reconcile};
+use crate::policy::find::Finder;
+use crate::policy::in_force::{keep, put_in_force};
+use crate::policy::reconcile::Refusal;
 use crate::policy::rehearse::Rehearsal;
 use crate::process::Mode;
-use crate::runtime::Runtime;
-use crate::runtime::publish::publish;
 
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -262,133 +257,6 @@ fn go_back(
         .events
         .tell(EventKind::PolicyRolledBack, None, what);
     Ok(view)
-}
-
-/// Written down, so that files that are wrong at the next start do not count. An agent on demand without rules leaves no such file.
-fn keep(agent: &Agent, config: &Config, kept: &KeptPolicy) -> Result<(), ApiError> {
-    let kernel = &agent.runtime.kernel;
-    let is_plain = config.rules().is_empty() && kept.before.is_none() && !kept.outweighs_files();
-    if is_plain && agent.life.mode == Mode::OnDemand {
-        kept_policy::forget(&kernel.run_dir);
-        return Ok(());
-    }
-    kept_policy::keep(&*kernel.fs, &kernel.run_dir, kept).map_err(internal)
-}
-
-/// Makes every gate agree with `config`; at a refusal that ends it, all is left as it was.
-fn put_in_force(
-    agent: &Agent,
-    state: &mut MutexGuard<'_, PolicyState>,
-    config: Config,
-    kept: KeptPolicy,
-    refusal: Refusal,
-) -> Result<PolicyChangeView, ApiError> {
-    let runtime = &agent.runtime;
-    let config = Arc::new(config);
-    let mut gates = agent.gates.lock();
-    let matches = Finder::new(&runtime.kernel, &config, &gates).all();
-    let old = agent.gates.config();
-    // It is written down first: an agent that dies half way is followed by one that goes on with it.
-    keep(agent, &config, &kept)?;
-    let rehearsed = rehearsed(runtime, &gates, &config, &matches);
-    runtime.journal().forget_later();
-    let changed = reconcile(runtime, &mut gates, &config, &matches, refusal)
-        .and_then(|changes| publish(runtime, &gates).map(|()| changes));
-    if changed.is_err() {
-        // What was written down and not done must not be taken for done: it would be written again where it seems to be lost.
-        let lines = runtime
-            .journal()
-            .restore_where(|entry| rehearsed.contains(&entry.id));
-        lines.iter().for_each(|line| debug!("policy: {line}"));
-    }
-    let is_made = |name: &str| gates.iter().any(|gate| gate.record.name == name);
-    runtime.journal().store_forgotten(rehearsed, is_made);
-    let changes = match changed {
-        Ok(changes) => changes,
-        Err(error) => {
-            undo(agent, &state.kept, &mut gates, &old);
-            return Err(error);
-        }
-    };
-    agent.gates.set_config(Arc::clone(&config));
-    state.kept = kept;
-    state.refused = None;
-    state.is_unasked = false;
-    // In force it is by now, whether what would be done elsewhere can be told or not.
-    let observed = observe(agent, &gates, &config, &matches)
-        .inspect_err(|error| warn!("policy: {error}"))
-        .unwrap_or_default();
-    state.observed.clone_from(&observed);
-    drop(gates);
-    tell(agent, &changes);
-    Ok(PolicyChangeView {
-        gates: changes,
-        observed,
-        ..PolicyChangeView::default()
-    })
-}
-
-/// What is about to be done, done in memory first and written down at once. Where that fails, each change is written down by itself, and
-/// the machine says what is wrong.
-fn rehearsed(runtime: &Runtime, gates: &[Gate], config: &Config, matches: &[Match]) -> Range<u64> {
-    let recorded = Rehearsal::new(runtime, gates).and_then(|rehearsal| {
-        rehearsal.change(gates, config, matches)?;
-        rehearsal.record_in(runtime)
-    });
-    recorded.unwrap_or_else(|why| {
-        debug!("policy: not rehearsed: {why}");
-        0..0
-    })
-}
-
-/// What rules in observe mode match.
-fn observe(
-    agent: &Agent,
-    gates: &[Gate],
-    config: &Config,
-    matches: &[Match],
-) -> Result<Vec<ObservedView>, ApiError> {
-    if config
-        .rules()
-        .iter()
-        .all(|rule| rule.mode == RuleMode::Enforce)
-    {
-        return Ok(Vec::new());
-    }
-    Ok(Rehearsal::new(&agent.runtime, gates)?.observed(gates, config, matches))
-}
-
-/// Goes back to the policy in force after a refusal.
-fn undo(agent: &Agent, kept: &KeptPolicy, gates: &mut Vec<Gate>, config: &Config) {
-    let runtime = &agent.runtime;
-    let matches = Finder::new(&runtime.kernel, config, gates).all();
-    let undone = [
-        reconcile(runtime, gates, config, &matches, Refusal::IsTold).map(drop),
-        publish(runtime, gates),
-        keep(agent, config, kept),
-    ];
-    for error in undone.into_iter().filter_map(Result::err) {
-        alert_once(runtime, "policy: going back failed: ", &error.to_string());
-    }
-}
-
-/// Gates that were made and ended.
-pub(crate) fn tell(agent: &Agent, changes: &[GateChangeView]) {
-    for change in changes {
-        let rule = change.rule.as_deref().unwrap_or_default();
-        let (kind, what) = match change.change.as_str() {
-            "made" => (
-                EventKind::GateCreated,
-                format!("{}, by rule {rule}: {}", change.target, change.terms),
-            ),
-            "ended" => (
-                EventKind::GateEnded,
-                "its rule no longer matches".to_owned(),
-            ),
-            _ => continue,
-        };
-        agent.runtime.events.tell(kind, Some(&change.gate), what);
-    }
 }
 
 /// At the agent's start: the gates that were taken up agree with the policy in force. `files_refused` is why that is not the files'.

@@ -12,12 +12,14 @@
 //! | `find` | what the rules match |
 //! | `reconcile` | gates agree with that |
 //! | `recording_fs`, `rehearse` | what would be written |
-//! | `apply` | putting texts in force, all or nothing, and going back |
+//! | `apply` | the calls: diff, apply, confirm, rollback |
+//! | `in_force` | making every gate agree with a policy, all or nothing |
 //! | `starts` | what starts later (its thread) |
 //! | `xattrs` | terms that stand on groups themselves |
 
 pub(crate) mod apply;
 mod find;
+mod in_force;
 mod reconcile;
 mod recording_fs;
 mod rehearse;

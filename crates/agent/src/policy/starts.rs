@@ -15,8 +15,9 @@ use tidegate_terms::policy::{Kind, Mode};
 use tracing::{info, warn};
 
 use crate::agent::Agent;
-use crate::policy::apply::{end_trial, tell};
+use crate::policy::apply::end_trial;
 use crate::policy::find::{Finder, Match};
+use crate::policy::in_force::tell;
 use crate::policy::reconcile::{alert_once, apply};
 use crate::policy::rehearse::Rehearsal;
 use crate::policy::xattrs::Xattrs;
