@@ -173,7 +173,9 @@ impl<'a> Fallback<'a> {
         // Before: an agent that resumes in between must not take the guardian's writes for outside ones. After: what such an
         // agent then writes may come before the guardian's.
         self.lease.mark_fallback(monotonic_ns());
+        self.lease.set_falling_back(Some(monotonic_ns()));
         let report = repair::fall_back(self.run_dir, dead_seconds);
+        self.lease.set_falling_back(None);
         self.lease.mark_fallback(monotonic_ns());
         for line in report.iter().filter(|line| !self.told.contains(line)) {
             info!("{line}");

@@ -32,6 +32,9 @@ const RESTART_WINDOW_NS: u64 = 60_000_000_000;
 const LEFT: u64 = 1;
 const HANDED_OVER: u64 = 2;
 
+/// A guardian that writes for longer is dead, or as good as dead.
+const FALLING_BACK_MAX_NS: u64 = 5_000_000_000;
+
 /// Words are only ever added, at the end, and zero says that a version did not tell: agent and guardian may be of different ones.
 #[repr(C)]
 struct Page {
@@ -47,6 +50,8 @@ struct Page {
     taken_ns: AtomicU64,
     /// The guardian's last poll; 0 for one of a version that did not tell.
     guardian_beat_ns: AtomicU64,
+    /// Since when the guardian writes the fallback; 0 while it does not.
+    falling_back_ns: AtomicU64,
 }
 
 impl Page {
@@ -63,6 +68,7 @@ impl Page {
             &self.restart_ns,
             &self.taken_ns,
             &self.guardian_beat_ns,
+            &self.falling_back_ns,
         ] {
             word.store(0, Ordering::Relaxed);
         }
@@ -187,6 +193,19 @@ impl Lease {
     /// The guardian writes the fallback, or has written it, at `now_ns`: whatever the agent believes to stand no longer does.
     pub fn mark_fallback(&self, now_ns: u64) {
         self.page().fallback_ns.store(now_ns, Ordering::Release);
+    }
+
+    /// The guardian is about to write the fallback, or has written it.
+    pub fn set_falling_back(&self, now_ns: Option<u64>) {
+        let page = self.page();
+        page.falling_back_ns
+            .store(now_ns.unwrap_or(0), Ordering::Release);
+    }
+
+    /// Whether the guardian writes the fallback just now: one that died over it began long ago.
+    pub fn is_falling_back(&self, now_ns: u64) -> bool {
+        let since_ns = self.page().falling_back_ns.load(Ordering::Acquire);
+        since_ns != 0 && now_ns.saturating_sub(since_ns) < FALLING_BACK_MAX_NS
     }
 
     /// Takes the guardian's mark away, and says whether there was one.

@@ -3,11 +3,13 @@
 //! Every change is in the journal before it is in a kernel file. Moving quotas are the loop's; here a group only gets the
 //! floor, so that nothing runs unlimited until the loop's next step. What is not ours is limited in `attach`.
 
+use std::time::Duration;
+
 use tidegate_api::ApiError;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::class::set_yielding;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::ledger::Fallback;
+use tidegate_knobs::ledger::{Entry, Fallback};
 use tidegate_knobs::limit::tighter;
 use tidegate_knobs::sync::lock;
 use tidegate_knobs::target::{HeldProcess, ProcessRef};
@@ -19,6 +21,7 @@ use crate::errors::{internal, not_recorded, of_group, usage};
 use crate::ext::plan::{mark_moved, unmark};
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
+use crate::process::lease::monotonic_ns;
 use crate::runtime::Runtime;
 use crate::runtime::check::check_feasible;
 use crate::runtime::confinement::{Place, check_unrestricted};
@@ -210,6 +213,7 @@ pub(crate) fn write_weight(kernel: &Kernel, gate: &Gate) -> Result<(), ApiError>
 
 /// Takes off all that a gate put on, as far as it is still ours; says what was not put back.
 pub(crate) fn release(runtime: &Runtime, gate: &Gate) -> Vec<String> {
+    await_guardian(runtime);
     let mut left = withdraw(runtime, gate);
     left.extend(release_place(runtime, gate));
     left
@@ -266,6 +270,36 @@ pub(crate) fn remove_unused_roots(kernel: &Kernel, control_loop: &ControlLoop, g
 /// Moving a process can take seconds on a full machine, and the loop waits for the journal: so processes go back first,
 /// without it.
 pub(crate) fn restore(runtime: &Runtime, gate: &str) -> Vec<String> {
+    await_guardian(runtime);
+    let of_gate = |entry: &&Entry| entry.gate == gate;
+    let entries: Vec<Entry> = runtime
+        .journal()
+        .entries()
+        .iter()
+        .filter(of_gate)
+        .cloned()
+        .collect();
+    let left = put_back(runtime, gate);
+    // One that found this process frozen in the midst of that may go on for a moment.
+    if await_guardian(runtime) {
+        runtime.journal().undo_late_fallback(&entries);
+    }
+    left
+}
+
+/// Waits while the guardian writes the fallback, as it does until it sees that this process goes on: what is put back in between, it
+/// would write over. Says whether it did.
+fn await_guardian(runtime: &Runtime) -> bool {
+    let lease = &runtime.control_loop.lease;
+    let writes = || lease.is_falling_back(monotonic_ns());
+    let did = writes();
+    while writes() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    did
+}
+
+fn put_back(runtime: &Runtime, gate: &str) -> Vec<String> {
     let kernel = &runtime.kernel;
     let moves = runtime.journal().moves_of(gate);
     for (placement, start_ticks) in moves {

@@ -391,3 +391,29 @@ fn a_user_does_not_leave_an_administrators_limit_by_becoming_side_work() {
         agent.run(&user, &request).unwrap();
     }
 }
+
+/// A guardian that goes on writing for a moment after the agent thawed: what the call puts back is put back afterwards, and stays.
+#[test]
+fn what_is_put_back_waits_for_a_guardian_that_writes() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let fresh = bed.values("/other");
+        let agent = bed.agent().unwrap();
+        set_side(&agent, "cgroup:/other").unwrap();
+        let other = GroupPath::parse("/other").unwrap();
+        // The loop had taken it out of the idle class.
+        let mut writer = agent.runtime.quota_writer();
+        writer.set_yielding(&other, false).unwrap();
+        let lease = &agent.runtime.control_loop.lease;
+        lease.set_falling_back(Some(crate::process::lease::monotonic_ns()));
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| unset(&agent, "cgroup:/other"));
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            assert!(!call.is_finished(), "{kind:?}");
+            bed.fall_back().unwrap();
+            lease.set_falling_back(None);
+            call.join().unwrap().unwrap();
+        });
+        assert_eq!(bed.values("/other"), fresh, "{kind:?}");
+    }
+}

@@ -118,6 +118,15 @@ impl Journal {
             .collect()
     }
 
+    /// What a guardian wrote over these once they were put back.
+    pub fn undo_late_fallback(&self, entries: &[Entry]) {
+        for entry in entries {
+            if let Err(error) = ledger::undo_late_fallback(&self.groups, entry) {
+                tracing::warn!(%error, "a guardian's fallback stays");
+            }
+        }
+    }
+
     /// Newest first; and again what was refused because a group above it was not yet back (v1: no quota above its parent's).
     fn put_back(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<(Entry, Outcome)> {
         let mut outcomes = self.ledger.restore_where(&self.groups, &wanted);

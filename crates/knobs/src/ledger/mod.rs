@@ -24,7 +24,7 @@ use stored::{Stored, Unread};
 pub use entry::{Change, Entry, Fallback, NewEntry};
 pub use moving::{Moved, Moving, MovingError, SLOTS as MOVING_LIMITS_MAX};
 pub use restore::{Outcome, fall_back, own_groups, restore, standing_differs};
-pub use restore_order::RestoreOrder;
+pub use restore_order::{RestoreOrder, undo_late_fallback};
 
 use crate::bandwidth::Bandwidth;
 use crate::group::{GroupError, GroupPath, Groups};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Change, Entry, Fallback, Moved, Outcome};
+use crate::class;
 use crate::group::{GroupResult, Groups};
 
 /// A latency hint is found by the group that its tasks are in, and who is in a group of its own is not where it was put: a
@@ -37,8 +38,16 @@ impl RestoreOrder {
 }
 
 /// A guardian that finds its agent frozen in the midst of a restore writes the floor over what was just put back, by an entry
-/// that is still in the file; the agent thaws and forgets the entry. So the process that has restored looks once more afterwards.
-pub(super) fn undo_late_fallback(groups: &Groups, entry: &Entry) -> GroupResult<()> {
+/// that is still in the file, or takes a group back into the idle class; the agent thaws and forgets the entry. So the process that
+/// has restored looks once more afterwards.
+pub fn undo_late_fallback(groups: &Groups, entry: &Entry) -> GroupResult<()> {
+    if let Change::Idle { was, ours: false } = &entry.change
+        && was.idle != Some(true)
+        && groups.exists(&entry.group)
+        && groups.idle(&entry.group)? == Some(true)
+    {
+        return class::restore_class(groups, &entry.group, was);
+    }
     let (Change::Bandwidth { was, .. }, Fallback::Floor { bandwidth }) =
         (&entry.change, &entry.fallback)
     else {
