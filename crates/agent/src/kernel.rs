@@ -81,6 +81,11 @@ impl Kernel {
         !self.is_in_roots(group) && self.gate_below_others(group).is_some()
     }
 
+    /// Whether the group is ours: in our roots, or below another's by the journal. A user may make a group that is called like ours.
+    pub(crate) fn is_ours(&self, group: &GroupPath) -> bool {
+        self.is_in_roots(group) || self.is_below_others(group) && self.journal().knows(group)
+    }
+
     /// Whether the group is one of our two roots, or lies in one.
     pub(crate) fn is_in_roots(&self, group: &GroupPath) -> bool {
         group.is_within(&self.side_root()) || group.is_within(&self.main_root())

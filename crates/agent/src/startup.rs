@@ -28,7 +28,6 @@ use crate::events::Events;
 use crate::ext::ExtSupervisor;
 use crate::ext::kernel::{self, RealKernel};
 use crate::gates::{Gates, demand};
-use crate::history::History;
 use crate::kept_policy;
 use crate::kernel::Kernel;
 use crate::lifecycle::housekeeping::Housekeeping;
@@ -137,37 +136,30 @@ fn start(run_dir: &RunDir, options: &Options) -> Result<Started, StartError> {
     }
     let cpuset = CpusetController::new(settings.cpuset.value, topology, &groups);
     info!("{}", cpuset.sentence());
+    let kernel = Kernel {
+        run_dir: run_dir.clone(),
+        machine,
+        fs,
+        clock: Arc::new(SystemClock),
+        groups,
+        journal: Arc::new(Mutex::new(journal)),
+        tells_systemd: true,
+    };
+    let control_loop = ControlLoop {
+        control: Mutex::new(control),
+        meters: Mutex::default(),
+        lease,
+        tick_ns: 1_000_000_000 / u64::from(tick_hz().unwrap_or(250).max(1)),
+        period_ns,
+        sensing_note,
+    };
     let agent = Arc::new(Agent {
         gates: Gates::new(config),
         policy,
         runtime: Runtime {
-            kernel: Kernel {
-                run_dir: run_dir.clone(),
-                machine,
-                fs,
-                clock: Arc::new(SystemClock),
-                groups,
-                journal: Arc::new(Mutex::new(journal)),
-                tells_systemd: true,
-            },
-            control_loop: ControlLoop {
-                control: Mutex::new(control),
-                meters: Mutex::default(),
-                lease,
-                tick_ns: 1_000_000_000 / u64::from(tick_hz().unwrap_or(250).max(1)),
-                period_ns,
-                sensing_note,
-            },
-            ext,
-            empty_mains: Mutex::default(),
-            subgroups: Mutex::default(),
-            cpuset: Mutex::new(cpuset),
-            lock_boost: Mutex::default(),
-            unread_records: Mutex::default(),
             events: Events::of(options.mode),
-            history: History::default(),
             alerts: Mutex::new(report.alerts.into_iter().collect()),
-            settings,
+            ..Runtime::new(kernel, control_loop, ext, cpuset, settings)
         },
         life: Life::new(options.mode, monotonic_ns()),
         shared_status: SharedStatus::default(),

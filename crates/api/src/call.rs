@@ -1,4 +1,4 @@
-//! What a call of the socket is: how it is called, by whom, what it takes and what it answers.
+//! A call of the socket: its verb and path, its callers, its request and its answer.
 
 use std::fmt::Write;
 
@@ -49,7 +49,7 @@ impl Verb {
     }
 }
 
-/// By whom it may be called.
+/// Who may make a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callers {
     /// Every user of the machine, some ten times a second.
@@ -155,7 +155,7 @@ pub struct Call {
     pub body: Option<JsonType>,
     /// Its answer.
     pub answer: Answer,
-    /// By whom it may be called.
+    /// Who may make it.
     pub callers: Callers,
 }
 

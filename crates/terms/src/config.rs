@@ -211,6 +211,11 @@ impl Config {
         config
     }
 
+    /// The mode of the rule of this name.
+    pub fn mode_of(&self, rule: &str) -> Option<Mode> {
+        self.rule(rule).map(|rule| rule.mode)
+    }
+
     /// The rule of this name.
     pub fn rule(&self, name: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.name == name)

@@ -87,6 +87,14 @@ pub struct SeenProcess<'a> {
     pub user: Option<&'a str>,
 }
 
+/// Whether every group around this one is a slice, as around each unit of the system's systemd: elsewhere, users choose their groups'
+/// names.
+pub fn lies_in_slices(group: &str) -> bool {
+    let above = group.rsplit_once('/').map_or("", |(above, _)| above);
+    let mut names = above.split('/');
+    names.all(|name| name.is_empty() || name.ends_with(".slice"))
+}
+
 fn any(patterns: &[Pattern], text: &str) -> bool {
     let within_names = MatchOptions {
         case_sensitive: true,
@@ -113,13 +121,7 @@ impl Match {
         // systemd puts an underscore before a name that the kernel's own files begin with.
         let name = name.strip_prefix('_').unwrap_or(name);
         let is_unit = UNIT_SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
-        // A unit of the system's systemd lies in slices alone: below others, users call their groups as they like.
-        let above = group.rsplit_once('/').map_or("", |(above, _)| above);
-        let is_in_slices = || {
-            let mut names = above.split('/');
-            names.all(|name| name.is_empty() || name.ends_with(".slice"))
-        };
-        (self.unit.is_empty() || is_unit && is_in_slices() && any(&self.unit, name))
+        (self.unit.is_empty() || is_unit && lies_in_slices(group) && any(&self.unit, name))
             && (self.cgroup.is_empty() || any(&self.cgroup, group))
     }
 

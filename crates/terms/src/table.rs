@@ -191,7 +191,7 @@ table! {
 
     Class class: Class {
         default: Class::Neutral, range: "main, side or neutral", example: "side", value: "CLASS", classes: ALL_CLASSES,
-        doc: "Who yields to whom: side work uses what main leaves",
+        doc: "Priority: side work uses the CPU that main work leaves",
     }
     Headroom headroom: Headroom {
         default: Headroom::Auto, range: "0% to 100% of the machine, as in 30%, 0.3 or 300‰, or auto",

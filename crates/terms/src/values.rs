@@ -26,7 +26,7 @@ impl Value for TimeSpan {
     }
 }
 
-/// Who yields to whom.
+/// The priority of work.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]

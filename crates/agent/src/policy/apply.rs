@@ -53,7 +53,7 @@ pub(crate) fn diff(agent: &Agent, peer: &Peer) -> Result<PolicyChangeView, ApiEr
     let gates = agent.gates.lock();
     let matches = Finder::new(&agent.runtime.kernel, &config, &gates).all();
     let rehearsal = Rehearsal::new(&agent.runtime, &gates)?;
-    let mut view = rehearsal.change(&gates, &config, &matches)?;
+    let mut view = rehearsal.view(&gates, &config, &matches)?;
     view.notes = notes(agent, &config);
     Ok(view)
 }
@@ -186,7 +186,7 @@ pub(crate) fn rollback(agent: &Agent, peer: &Peer) -> Result<PolicyChangeView, A
     )
 }
 
-/// A trial that nobody confirmed in time is over.
+/// Ends a trial whose time is over.
 pub(crate) fn end_trial(agent: &Agent) {
     let mut state = agent.policy.lock();
     let now_ns = agent.runtime.kernel.clock.now_ns();

@@ -7,13 +7,13 @@ use tidegate_kfs::KernelFs;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::target::{ProcessRef, Target, UnitName};
 use tidegate_terms::Config;
-use tidegate_terms::policy::{Kind, Rule, SeenProcess};
+use tidegate_terms::policy::{Kind, Rule, SeenProcess, lies_in_slices};
 
 use crate::gates::{Attachment, Gate};
 use crate::kernel::Kernel;
 use crate::systemd::bus;
 
-/// Groups are not nested deeper than this where anybody looks.
+/// The depth to which groups are searched.
 const DEPTH_MAX: u32 = 32;
 
 /// Something that a rule matches.
@@ -31,7 +31,7 @@ pub(crate) struct Match {
 pub(crate) struct Finder<'a> {
     kernel: &'a Kernel,
     config: &'a Config,
-    /// The text of /etc/passwd.
+    /// The text of /etc/passwd, where a rule names users.
     users: String,
     /// Processes that are in a group of ours because they are a gate's target, with the group that they were in before.
     moved: HashMap<i32, GroupPath>,
@@ -52,6 +52,11 @@ impl<'a> Finder<'a> {
                 _ => None,
             });
         let away = gates.iter().filter(|gate| gate.away);
+        let names_users = |rule: &Rule| !rule.matches.user.is_empty();
+        let users = match config.rules().iter().any(names_users) {
+            true => kernel.fs.read(Path::new("/etc/passwd")).unwrap_or_default(),
+            false => String::new(),
+        };
         Self {
             moved: moved.collect(),
             away: away
@@ -59,7 +64,7 @@ impl<'a> Finder<'a> {
                 .collect(),
             kernel,
             config,
-            users: kernel.fs.read(Path::new("/etc/passwd")).unwrap_or_default(),
+            users,
         }
     }
 
@@ -83,7 +88,7 @@ impl<'a> Finder<'a> {
     fn below(&self, group: &GroupPath, depth: u32, found: &mut Vec<Match>) {
         let children = self.kernel.groups.children(group).unwrap_or_default();
         for child in children {
-            if self.is_ours(&child) {
+            if self.kernel.is_ours(&child) {
                 continue;
             }
             found.extend(self.group(&child));
@@ -91,13 +96,6 @@ impl<'a> Finder<'a> {
                 self.below(&child, depth - 1, found);
             }
         }
-    }
-
-    fn is_ours(&self, group: &GroupPath) -> bool {
-        let kernel = self.kernel;
-        // A user may make a group that is called like one of ours.
-        let is_known = || kernel.journal().knows(group);
-        kernel.is_in_roots(group) || kernel.is_below_others(group) && is_known()
     }
 
     fn rule_of_group(&self, group: &GroupPath) -> Option<&Rule> {
@@ -109,7 +107,7 @@ impl<'a> Finder<'a> {
 
     /// The rule of a group; one within a group that has the same rule is that group's already.
     pub fn group(&self, group: &GroupPath) -> Option<Match> {
-        if group.is_root() || self.is_ours(group) {
+        if group.is_root() || self.kernel.is_ours(group) {
             return None;
         }
         let rule = self.rule_of_group(group)?;
@@ -139,7 +137,7 @@ impl<'a> Finder<'a> {
         let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         let process = ProcessRef::look_up(&*kernel.fs, pid).ok()?;
         let at = kernel.groups.group_of(pid).ok()??;
-        let group = match self.is_ours(&at) {
+        let group = match kernel.is_ours(&at) {
             true => self.moved.get(&pid)?.clone(),
             false => at,
         };
@@ -176,9 +174,7 @@ impl<'a> Finder<'a> {
 /// The unit of the system's systemd whose group this is: it lies in slices alone. systemd writes its own values into such a group, and a
 /// user's own systemd is not asked.
 fn unit_in(group: &GroupPath) -> Option<UnitName> {
-    let above = group.parent()?;
-    let is_slice = |name: &str| name.is_empty() || name.ends_with(".slice");
-    if !above.as_str().split('/').all(is_slice) {
+    if !lies_in_slices(group.as_str()) {
         return None;
     }
     let name = group.name();

@@ -5,7 +5,6 @@ use std::sync::{Arc, MutexGuard};
 
 use tidegate_api::{ApiError, GateChangeView, ObservedView, PolicyChangeView};
 use tidegate_terms::Config;
-use tidegate_terms::policy::Mode as RuleMode;
 use tracing::{debug, warn};
 
 use crate::agent::Agent;
@@ -14,7 +13,7 @@ use crate::events::EventKind;
 use crate::gates::Gate;
 use crate::kept_policy::{self, KeptPolicy, PolicyState};
 use crate::policy::find::{Finder, Match};
-use crate::policy::reconcile::{Refusal, alert_once, reconcile};
+use crate::policy::reconcile::{Refusal, alert_once, is_observed, reconcile};
 use crate::policy::rehearse::Rehearsal;
 use crate::process::Mode;
 use crate::runtime::Runtime;
@@ -88,7 +87,7 @@ pub(crate) fn put_in_force(
 /// the machine says what is wrong.
 fn rehearsed(runtime: &Runtime, gates: &[Gate], config: &Config, matches: &[Match]) -> Range<u64> {
     let recorded = Rehearsal::new(runtime, gates).and_then(|rehearsal| {
-        rehearsal.change(gates, config, matches)?;
+        rehearsal.change(&mut gates.to_vec(), config, matches)?;
         rehearsal.record_in(runtime)
     });
     recorded.unwrap_or_else(|why| {
@@ -104,11 +103,7 @@ fn observe(
     config: &Config,
     matches: &[Match],
 ) -> Result<Vec<ObservedView>, ApiError> {
-    if config
-        .rules()
-        .iter()
-        .all(|rule| rule.mode == RuleMode::Enforce)
-    {
+    if !matches.iter().any(|one| is_observed(config, one)) {
         return Ok(Vec::new());
     }
     Ok(Rehearsal::new(&agent.runtime, gates)?.observed(gates, config, matches))

@@ -106,8 +106,8 @@ pub(crate) fn reconcile(
 
 /// The process that a rule matched has ended, and others that it started are in its gate: those go on with the rule's terms.
 fn outlives_its_process(runtime: &Runtime, config: &Config, gate: &Gate) -> bool {
-    let rule = gate.record.rule.as_ref().and_then(|name| config.rule(name));
-    let is_enforced = rule.is_some_and(|rule| rule.mode == Mode::Enforce);
+    let rule = gate.record.rule.as_ref();
+    let is_enforced = rule.and_then(|name| config.mode_of(name)) == Some(Mode::Enforce);
     match &gate.record.attachment {
         Attachment::Moved {
             placement,
@@ -147,8 +147,12 @@ impl Known {
 
 /// Whether the rule writes.
 pub(crate) fn is_enforced(config: &Config, one: &Match) -> bool {
-    let rule = config.rule(&one.rule);
-    rule.is_some_and(|rule| rule.mode == Mode::Enforce)
+    config.mode_of(&one.rule) == Some(Mode::Enforce)
+}
+
+/// Whether the rule only tells.
+pub(crate) fn is_observed(config: &Config, one: &Match) -> bool {
+    config.mode_of(&one.rule) == Some(Mode::Observe)
 }
 
 /// Gives one group or process its rule's terms; `None` where nothing changes, or it is gone meanwhile.
@@ -331,7 +335,7 @@ fn changed(change: &str, gate: &Gate, terms: String) -> GateChangeView {
     }
 }
 
-/// The terms that somebody wrote, as `name=value` words.
+/// The class, and every term that is written anywhere, as `name=value` words.
 pub(crate) fn terms_text(terms: &Terms) -> String {
     let written = |view: &tidegate_terms::View| view.source != tidegate_terms::Source::Default;
     let views = terms.views();

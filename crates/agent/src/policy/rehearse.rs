@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use tidegate_api::{ApiError, ObservedView, PolicyChangeView};
+use tidegate_api::{ApiError, GateChangeView, ObservedView, PolicyChangeView};
 use tidegate_knobs::apply::Journal;
 use tidegate_knobs::control::Control;
 use tidegate_knobs::group::Groups;
@@ -14,19 +14,16 @@ use tidegate_knobs::sense::{Counters, Group as SensedGroup, SenseError, Sensor};
 use tidegate_knobs::sync::lock;
 use tidegate_knobs::target::Target;
 use tidegate_knobs::topology::Topology;
-use tidegate_terms::policy::Mode;
 use tidegate_terms::{Config, CpusetMode};
 
 use crate::control_loop::ControlLoop;
 use crate::errors::internal;
-use crate::events::Events;
 use crate::ext::ExtSupervisor;
-use crate::gates::{Gate, demand};
-use crate::history::History;
+use crate::gates::{Gate, demand, find_in};
 use crate::kernel::Kernel;
 use crate::paths::RunDir;
 use crate::policy::find::Match;
-use crate::policy::reconcile::{Refusal, apply, reconcile, terms_text};
+use crate::policy::reconcile::{Refusal, apply, is_enforced, is_observed, reconcile, terms_text};
 use crate::policy::recording_fs::RecordingFs;
 use crate::process::lease::Lease;
 use crate::runtime::Runtime;
@@ -81,8 +78,7 @@ impl Rehearsal {
         dir.make().map_err(internal)?;
         {
             // A write of the loop is under the journal's lock, so that the copies are of one moment.
-            let mut journal = of.journal();
-            journal.store_forgotten(0..0, |_| true);
+            let _journal = of.journal();
             for file in [ledger::FILE, ledger::MOVING_FILE] {
                 match std::fs::copy(real.run_dir.dir().join(file), own.join(file)) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -102,35 +98,28 @@ impl Rehearsal {
         let control = Control::new(Box::new(NoSensor(cpus)), demand(gates.iter(), &of.settings));
         let lease = Lease::open(&dir.lease()).map_err(internal)?;
         let cpuset = CpusetController::new(CpusetMode::Off, Topology::default(), &groups);
+        let kernel = Kernel {
+            run_dir: dir.clone(),
+            machine: real.machine.clone(),
+            fs,
+            clock: Arc::clone(&real.clock),
+            groups,
+            journal: Arc::new(Mutex::new(journal)),
+            tells_systemd: false,
+        };
+        let control_loop = ControlLoop {
+            control: Mutex::new(control),
+            meters: Mutex::default(),
+            lease,
+            tick_ns: of.control_loop.tick_ns,
+            period_ns: of.control_loop.period_ns,
+            sensing_note: String::new(),
+        };
+        let (ext, settings) = (ExtSupervisor::new(None), of.settings.clone());
         let runtime = Runtime {
-            kernel: Kernel {
-                run_dir: dir.clone(),
-                machine: real.machine.clone(),
-                fs,
-                clock: Arc::clone(&real.clock),
-                groups,
-                journal: Arc::new(Mutex::new(journal)),
-                tells_systemd: false,
-            },
-            control_loop: ControlLoop {
-                control: Mutex::new(control),
-                meters: Mutex::default(),
-                lease,
-                tick_ns: of.control_loop.tick_ns,
-                period_ns: of.control_loop.period_ns,
-                sensing_note: String::new(),
-            },
-            ext: ExtSupervisor::new(None),
-            empty_mains: Mutex::default(),
-            subgroups: Mutex::default(),
-            cpuset: Mutex::new(cpuset),
-            lock_boost: Mutex::default(),
             // Their names are taken here, too.
             unread_records: Mutex::new(lock(&of.unread_records).clone()),
-            events: Events::default(),
-            history: History::default(),
-            alerts: Mutex::default(),
-            settings: of.settings.clone(),
+            ..Runtime::new(kernel, control_loop, ext, cpuset, settings)
         };
         Ok(Self {
             runtime,
@@ -147,53 +136,63 @@ impl Rehearsal {
         recorded.map_err(internal)
     }
 
-    /// What the policy would change.
-    pub fn change(
+    /// What the policy would change, and what it would only observe.
+    pub fn view(
         &self,
         gates: &[Gate],
         config: &Config,
         matches: &[Match],
     ) -> Result<PolicyChangeView, ApiError> {
         let mut gates = gates.to_vec();
+        let changes = self.change(&mut gates, config, matches)?;
+        Ok(PolicyChangeView {
+            gates: changes,
+            writes: self.files.take(),
+            observed: self.observed(&gates, config, matches),
+            notes: Vec::new(),
+        })
+    }
+
+    /// Makes `gates` agree with the policy.
+    pub fn change(
+        &self,
+        gates: &mut Vec<Gate>,
+        config: &Config,
+        matches: &[Match],
+    ) -> Result<Vec<GateChangeView>, ApiError> {
         let of_groups: Vec<Match> = matches
             .iter()
             .filter(|one| one.group.is_some())
             .cloned()
             .collect();
-        let known = |one: &&Match| crate::gates::find_in(&gates, &one.target.to_string()).is_ok();
+        let known = |one: &&Match| find_in(gates, &one.target.to_string()).is_ok();
         let of_processes = matches
             .iter()
             .filter(|one| matches!(one.target, Target::Pid(_)));
         let kept: Vec<Match> = of_processes.clone().filter(known).cloned().collect();
-        let (mut made, mut writes) = (Vec::new(), Vec::new());
+        let mut made = Vec::new();
         for one in of_processes.filter(|one| !known(one)) {
             let in_gate = match one.target {
-                Target::Pid(pid) => self.runtime.kernel.gate_of(&gates, pid).is_some(),
+                Target::Pid(pid) => self.runtime.kernel.gate_of(gates, pid).is_some(),
                 _ => false,
             };
-            if in_gate || !super::reconcile::is_enforced(config, one) {
+            if in_gate || !is_enforced(config, one) {
                 continue;
             }
             made.push(self.moved(config, one));
         }
         let wanted = [of_groups, kept].concat();
-        let mut changes = reconcile(&self.runtime, &mut gates, config, &wanted, Refusal::Ends)?;
-        writes.extend(self.files.take());
+        let mut changes = reconcile(&self.runtime, gates, config, &wanted, Refusal::Ends)?;
         changes.extend(made);
-        Ok(PolicyChangeView {
-            gates: changes,
-            observed: self.observed(&gates, config, matches),
-            writes,
-            notes: Vec::new(),
-        })
+        Ok(changes)
     }
 
     /// A process is moved into a group of its own, which a machine in memory does not have: it is told by its terms.
-    fn moved(&self, config: &Config, one: &Match) -> tidegate_api::GateChangeView {
+    fn moved(&self, config: &Config, one: &Match) -> GateChangeView {
         let rule = config.rule(&one.rule);
         let layers = rule.iter().flat_map(|rule| &rule.terms).collect::<Vec<_>>();
         let terms = config.resolve(&layers).map(|terms| terms_text(&terms));
-        tidegate_api::GateChangeView {
+        GateChangeView {
             change: "made".to_owned(),
             gate: String::new(),
             target: one.target.to_string(),
@@ -209,17 +208,14 @@ impl Rehearsal {
         config: &Config,
         matches: &[Match],
     ) -> Vec<ObservedView> {
-        let observes = |one: &&Match| {
-            let rule = config.rule(&one.rule);
-            rule.is_some_and(|rule| rule.mode == Mode::Observe)
-        };
-        let observed = matches.iter().filter(observes);
+        let mut gates = gates.to_vec();
+        let observed = matches.iter().filter(|one| is_observed(config, one));
         observed
-            .map(|one| self.observe(gates, config, one))
+            .map(|one| self.observe(&mut gates, config, one))
             .collect()
     }
 
-    fn observe(&self, gates: &[Gate], config: &Config, one: &Match) -> ObservedView {
+    fn observe(&self, gates: &mut Vec<Gate>, config: &Config, one: &Match) -> ObservedView {
         let mut view = ObservedView {
             target: one.target.to_string(),
             rule: one.rule.clone(),
@@ -230,11 +226,12 @@ impl Rehearsal {
             return view;
         }
         let enforcing = config.enforcing(&one.rule);
-        let mut gates = gates.to_vec();
-        match apply(&self.runtime, &mut gates, &enforcing, one) {
+        let before = gates.len();
+        match apply(&self.runtime, gates, &enforcing, one) {
             Ok(_) => view.writes = self.files.take(),
             Err(error) => view.refused = Some(error.detail),
         }
+        gates.truncate(before);
         view
     }
 }

@@ -11,14 +11,14 @@ use tidegate_knobs::starts::{Start, StartWatch, Starts, Topics};
 use tidegate_knobs::sync::lock;
 use tidegate_knobs::target::{HeldProcess, Target};
 use tidegate_terms::Config;
-use tidegate_terms::policy::{Kind, Mode};
+use tidegate_terms::policy::Kind;
 use tracing::{info, warn};
 
 use crate::agent::Agent;
 use crate::policy::apply::end_trial;
 use crate::policy::find::{Finder, Match};
 use crate::policy::in_force::tell;
-use crate::policy::reconcile::{alert_once, apply};
+use crate::policy::reconcile::{alert_once, apply, is_observed};
 use crate::policy::rehearse::Rehearsal;
 use crate::policy::xattrs::Xattrs;
 use crate::runtime::publish::publish;
@@ -186,12 +186,11 @@ fn give(agent: &Agent, config: &Arc<Config>, matches: &[Match]) {
         lock(&runtime.alerts).insert(error.to_string());
     }
     let observes = |one: &&Match| {
-        let rule = config.rule(&one.rule);
         let is_known = state
             .observed
             .iter()
             .any(|view| view.target == one.target.to_string());
-        rule.is_some_and(|rule| rule.mode == Mode::Observe) && !is_known
+        is_observed(config, one) && !is_known
     };
     let new: Vec<Match> = matches.iter().filter(observes).cloned().collect();
     if !new.is_empty() {

@@ -102,7 +102,7 @@ impl Xattrs {
 
     fn watch(&mut self, agent: &Agent, group: &GroupPath) {
         let kernel = &agent.runtime.kernel;
-        if kernel.is_in_roots(group) || kernel.is_below_others(group) {
+        if kernel.is_ours(group) {
             return;
         }
         let flags = WatchFlags::ATTRIB | WatchFlags::ONLYDIR;

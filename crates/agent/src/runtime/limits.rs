@@ -280,7 +280,7 @@ pub(crate) fn restore(runtime: &Runtime, gate: &str) -> Vec<String> {
         .cloned()
         .collect();
     let left = put_back(runtime, gate);
-    // One that found this process frozen in the midst of that may go on for a moment.
+    // A guardian that found this process frozen during the restore may still be writing.
     if await_guardian(runtime) {
         runtime.journal().undo_late_fallback(&entries);
     }

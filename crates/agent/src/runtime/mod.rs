@@ -86,6 +86,30 @@ pub struct Runtime {
 }
 
 impl Runtime {
+    /// With nothing known beyond these.
+    pub(crate) fn new(
+        kernel: Kernel,
+        control_loop: ControlLoop,
+        ext: ExtSupervisor,
+        cpuset: CpusetController,
+        settings: Settings,
+    ) -> Self {
+        Self {
+            kernel,
+            control_loop,
+            ext,
+            empty_mains: Mutex::default(),
+            subgroups: Mutex::default(),
+            cpuset: Mutex::new(cpuset),
+            lock_boost: Mutex::default(),
+            unread_records: Mutex::default(),
+            events: Events::default(),
+            history: History::default(),
+            alerts: Mutex::default(),
+            settings,
+        }
+    }
+
     /// The loop's state.
     pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
         self.control_loop.lock()

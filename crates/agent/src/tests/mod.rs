@@ -47,7 +47,6 @@ use tidegate_testkit::{FakeFs, FakeProcess, FaultFs};
 pub use self::sensor::{CPUS, FakeSensor, STEP_NS};
 use crate::agent::Agent;
 use crate::control_loop::ControlLoop;
-use crate::events::Events;
 use crate::ext::ExtSupervisor;
 use crate::gates::{Gates, demand};
 use crate::kept_policy::{KeptPolicy, Policy};
@@ -154,41 +153,32 @@ impl Bed {
             Box::new(self.sensor.clone()),
             demand([].into_iter(), &settings),
         );
+        let kernel = Kernel {
+            run_dir: self.run_dir(),
+            machine,
+            fs,
+            clock: Arc::clone(&self.clock),
+            groups,
+            journal: Arc::new(Mutex::new(journal)),
+            tells_systemd: true,
+        };
+        let control_loop = ControlLoop {
+            control: Mutex::new(control),
+            meters: Mutex::default(),
+            lease,
+            tick_ns: 4_000_000,
+            period_ns: STEP_NS,
+            sensing_note: String::new(),
+        };
+        let topology = Topology::read(&*topology_fs).unwrap_or_default();
+        let cpuset = CpusetController::new(self.cpuset, topology, &groups_of);
+        let ext = ExtSupervisor::new(self.kernel.clone());
         let agent = Agent {
             gates: Gates::new(config),
             policy: Policy::new(Roots::under(self.dir.path()), KeptPolicy::default()),
             runtime: Runtime {
-                kernel: Kernel {
-                    run_dir: self.run_dir(),
-                    machine,
-                    fs,
-                    clock: Arc::clone(&self.clock),
-                    groups,
-                    journal: Arc::new(Mutex::new(journal)),
-                    tells_systemd: true,
-                },
-                control_loop: ControlLoop {
-                    control: Mutex::new(control),
-                    meters: Mutex::default(),
-                    lease,
-                    tick_ns: 4_000_000,
-                    period_ns: STEP_NS,
-                    sensing_note: String::new(),
-                },
-                ext: ExtSupervisor::new(self.kernel.clone()),
-                empty_mains: Mutex::default(),
-                subgroups: Mutex::default(),
-                lock_boost: Mutex::default(),
-                cpuset: Mutex::new(CpusetController::new(
-                    self.cpuset,
-                    Topology::read(&*topology_fs).unwrap_or_default(),
-                    &groups_of,
-                )),
-                unread_records: Mutex::default(),
-                events: Events::default(),
-                history: crate::history::History::default(),
                 alerts: Mutex::new(report.alerts.into_iter().collect()),
-                settings,
+                ..Runtime::new(kernel, control_loop, ext, cpuset, settings)
             },
             life: Life::new(Mode::OnDemand, 0),
             shared_status: crate::view::SharedStatus::default(),

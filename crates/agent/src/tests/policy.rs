@@ -11,7 +11,7 @@ use tidegate_knobs::starts::{Start, Starts};
 use tidegate_testkit::Rule as FaultRule;
 
 use super::sim_clock::SimClock;
-use super::{Bed, KINDS, gate_names, in_journal, root, set, unset};
+use super::{Bed, KINDS, Kind, gate_names, in_journal, root, set, unset};
 use crate::agent::Agent;
 use crate::lifecycle::housekeeping::Housekeeping;
 use crate::policy::apply::{apply, confirm, diff, end_trial, rollback, view};
@@ -33,6 +33,15 @@ fn write(bed: &Bed, name: &str, text: &str) {
 fn group(bed: &Bed, name: &str) {
     let path = format!("{}/{name}", super::cpu_mount(bed.kind));
     bed.fake.mkdir(Path::new(&path)).unwrap();
+}
+
+/// An agent beside these groups, with this policy in its files and not in force.
+fn bed_with(kind: Kind, groups: &[&str], policy: &str) -> (Bed, Agent) {
+    let bed = Bed::new(kind);
+    groups.iter().for_each(|name| group(&bed, name));
+    let agent = bed.agent().unwrap();
+    write(&bed, "10-batch.toml", policy);
+    (bed, agent)
 }
 
 fn apply_now(agent: &Agent) -> Result<PolicyChangeView, ApiError> {
@@ -88,10 +97,7 @@ fn what_matches_gets_its_rules_terms_and_loses_them_with_the_rule() {
 #[test]
 fn a_diff_changes_nothing_and_says_what_apply_then_does() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        group(&bed, "batch-1");
-        let agent = bed.agent().unwrap();
-        write(&bed, "10-batch.toml", BATCH);
+        let (bed, agent) = bed_with(kind, &["batch-1"], BATCH);
         let fresh = bed.values("/batch-1");
         let since = bed.fs.log().len();
         let said = diff(&agent, &root(1)).unwrap();
@@ -115,10 +121,7 @@ fn a_diff_changes_nothing_and_says_what_apply_then_does() {
 #[test]
 fn a_mistake_leaves_everything_as_it_was() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        group(&bed, "batch-1");
-        let agent = bed.agent().unwrap();
-        write(&bed, "10-batch.toml", BATCH);
+        let (bed, agent) = bed_with(kind, &["batch-1"], BATCH);
         apply_now(&agent).unwrap();
         let values = bed.values("/batch-1");
         write(
@@ -183,11 +186,11 @@ fn what_was_only_written_down_is_not_done_afterwards() {
     let mut refused = 0;
     for kind in KINDS {
         for nth in 1..500 {
-            let bed = Bed::new(kind);
-            group(&bed, "batch-1");
-            group(&bed, "batch-2");
-            let agent = bed.agent().unwrap();
-            write(&bed, "10-batch.toml", &BATCH.replace("side", "neutral"));
+            let (bed, agent) = bed_with(
+                kind,
+                &["batch-1", "batch-2"],
+                &BATCH.replace("side", "neutral"),
+            );
             apply_now(&agent).unwrap();
             let values = ["/batch-1", "/batch-2"].map(|group| bed.values(group));
             write(&bed, "10-batch.toml", BATCH);
@@ -327,9 +330,7 @@ fn a_group_that_is_made_later_is_gated_and_an_observed_one_only_told_of() {
 #[test]
 fn a_group_that_is_made_again_is_gated_again() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        let agent = bed.agent().unwrap();
-        write(&bed, "10-batch.toml", BATCH);
+        let (bed, agent) = bed_with(kind, &[], BATCH);
         group(&bed, "batch-7");
         apply_now(&agent).unwrap();
         let path = tidegate_knobs::group::GroupPath::parse("/batch-7").unwrap();
@@ -352,10 +353,7 @@ fn a_group_that_is_made_again_is_gated_again() {
 #[test]
 fn what_is_set_lies_over_the_rule_and_unset_goes_back_to_it() {
     for kind in KINDS {
-        let bed = Bed::new(kind);
-        group(&bed, "batch-1");
-        let agent = bed.agent().unwrap();
-        write(&bed, "10-batch.toml", &BATCH.replace("side", "neutral"));
+        let (bed, agent) = bed_with(kind, &["batch-1"], &BATCH.replace("side", "neutral"));
         apply_now(&agent).unwrap();
         assert!(!bed.is_limited("/batch-1"));
         set(&agent, "cgroup:/batch-1", &[("quota", "20ms")]).unwrap();

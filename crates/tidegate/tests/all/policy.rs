@@ -61,24 +61,26 @@ fn without_names(instance: &Instance, text: &str) -> String {
         .replace(instance.prefix(), "PREFIX")
 }
 
+/// An agent that a side command keeps, a group, and a rule for it in this mode that is not in force yet.
+fn begun(name: &str, mode: &str) -> Option<(Instance, Batch, Background)> {
+    let instance = Instance::new(name)?;
+    let batch = Batch::make(&instance, "batch-1");
+    let keeper = instance.background(&["--side", "--name", "keeper"], &["sleep", "60"]);
+    instance.gate("keeper");
+    write(&instance, "10-batch.toml", &batch_rule(&instance, mode));
+    Some((instance, batch, keeper))
+}
+
 const MISTAKES: &str = "\
 tidegate: weihgt: RUN_DIR/tidegate.toml.d/10-batch.toml:5:27: no such term; did you mean weight?
 ";
 
 #[test]
 fn a_mistake_is_shown_with_its_place_and_changes_nothing() {
-    let Some(instance) = Instance::new("pol-check") else {
+    let Some((instance, batch, _keeper)) = begun("pol-check", "enforce") else {
         return;
     };
-    let batch = Batch::make(&instance, "batch-1");
     let fresh = batch.values();
-    let _keeper = instance.background(&["--side", "--name", "keeper"], &["sleep", "60"]);
-    instance.gate("keeper");
-    write(
-        &instance,
-        "10-batch.toml",
-        &batch_rule(&instance, "enforce"),
-    );
     let said = instance.ok(&["check"]);
     assert_eq!(said, "1 file, 1 rule: no mistake\n");
     instance.ok(&["apply"]);
@@ -107,18 +109,10 @@ fn a_mistake_is_shown_with_its_place_and_changes_nothing() {
 
 #[test]
 fn a_trial_ends_by_itself_or_is_confirmed_and_can_be_gone_back_from() {
-    let Some(instance) = Instance::new("pol-trial") else {
+    let Some((instance, batch, _keeper)) = begun("pol-trial", "observe") else {
         return;
     };
-    let batch = Batch::make(&instance, "batch-1");
     let fresh = batch.values();
-    let _keeper = instance.background(&["--side", "--name", "keeper"], &["sleep", "60"]);
-    instance.gate("keeper");
-    write(
-        &instance,
-        "10-batch.toml",
-        &batch_rule(&instance, "observe"),
-    );
     instance.ok(&["apply"]);
     let page = instance.ok(&["policy"]);
     let told = format!("cgroup:/{} would have class=side weight=50", batch.name);
