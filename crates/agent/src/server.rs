@@ -3,14 +3,14 @@
 mod calls;
 mod connection;
 mod query;
-mod scrape;
 mod stream;
+mod tcp;
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_terms::MetricsListen;
+use tidegate_terms::ApiListen;
 use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 
@@ -25,13 +25,17 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Serves until the agent leaves; calls under way then are answered first. What has asked for nothing by then is not waited for.
 pub async fn serve(listener: UnixListener, agent: Arc<Agent>) -> std::io::Result<()> {
-    if let MetricsListen::At(address) = agent.runtime.settings.metrics_listen.value {
-        tokio::spawn(scrape::serve(address, Arc::clone(&agent)));
-    }
     let routes = routes();
     let mut calls = JoinSet::new();
     let mut connections = Connections::new(&connection::CALLS);
     let streams = Arc::new(Mutex::new(Connections::new(&connection::STREAMS)));
+    if let ApiListen::At(address) = agent.runtime.settings.api_listen.value {
+        tokio::spawn(tcp::serve(
+            address,
+            Arc::clone(&agent),
+            Arc::clone(&streams),
+        ));
+    }
     loop {
         tokio::select! {
             () = agent.left() => break,

@@ -40,27 +40,29 @@ pub fn own_limit(quota: Option<Bandwidth>, cap_hard_ppt: Option<u32>) -> Option<
     match (quota, cap_hard_ppt.map(hard_cap)) {
         (None, cap) => cap,
         (quota, None) => quota,
-        // A cap at a lower rate than the quota's leaves nothing for the quota to forbid.
-        (Some(quota), Some(cap)) if cap.rate_no_above(&quota) => Some(cap),
-        (Some(quota), Some(cap)) => Some(within_cap(quota, cap)),
+        (Some(quota), Some(cap)) => Some(both(quota, cap)),
     }
 }
 
-/// The quota's rate in the cap's shape: in any stretch of time it lets through at most what the cap does.
-fn within_cap(quota: Bandwidth, cap: Bandwidth) -> Bandwidth {
-    let quota_us = quota.quota_us.unwrap_or(u64::MAX);
+/// The lower rate over the shorter period: in any stretch of time it lets through at most what either does.
+fn both(quota: Bandwidth, cap: Bandwidth) -> Bandwidth {
+    let lower = match cap.rate_no_above(&quota) {
+        true => cap,
+        false => quota,
+    };
+    let lower_us = lower.quota_us.unwrap_or(u64::MAX);
     let cap_us = at_once_us(&cap);
     let period_us = quota.period_us.min(cap.period_us);
     let in_period = |period_us: u64| {
-        let us = u128::from(quota_us) * u128::from(period_us) / u128::from(quota.period_us.max(1));
+        let us = u128::from(lower_us) * u128::from(period_us) / u128::from(lower.period_us.max(1));
         u64::try_from(us).unwrap_or(u64::MAX)
     };
     let shaped = match in_period(period_us) {
         us if us >= QUOTA_MIN_US => Bandwidth::limit(us, period_us),
         _ => {
-            // 1 ms lasts this long at the quota's rate; rounded up, so that it gives no more.
-            let stretched = (u128::from(QUOTA_MIN_US) * u128::from(quota.period_us))
-                .div_ceil(u128::from(quota_us.max(1)));
+            // 1 ms lasts this long at that rate; rounded up, so that it gives no more.
+            let stretched = (u128::from(QUOTA_MIN_US) * u128::from(lower.period_us))
+                .div_ceil(u128::from(lower_us.max(1)));
             let stretched_us = u64::try_from(stretched).unwrap_or(u64::MAX);
             Bandwidth::limit(QUOTA_MIN_US, stretched_us.clamp(period_us, PERIOD_MAX_US))
         }
@@ -142,6 +144,13 @@ mod tests {
         assert_eq!(near, expected, "what the pool has left is kept there, too");
         assert_eq!(own_limit(None, Some(300)), Some(hard_cap(300)));
         assert_eq!(own_limit(Some(Bandwidth::unlimited()), None), None);
+        // The cap's rate is the lower one, and the quota gives less at once: 11,579 us, where the cap alone gives 11,580.
+        let short = own_limit(Some(Bandwidth::limit(11_579, 1_000)), Some(1_158)).unwrap();
+        let expected = Bandwidth {
+            burst_us: 1_158,
+            ..Bandwidth::limit(1_158, 1_000)
+        };
+        assert_eq!(short, expected);
     }
 
     fn any_quota() -> impl Strategy<Value = Bandwidth> {

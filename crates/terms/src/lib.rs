@@ -43,6 +43,6 @@ pub use source::{Overridden, RawTerm, Resolved, Source, View};
 pub use table::{Setting, Settings, Term, Terms};
 pub use units::{CpuAmount, Share, TimeSpan};
 pub use values::{
-    Class, Count, CpusetMode, Engine, Fallback, Headroom, LoopPeriod, MetricsListen, Sense,
-    Tolerance, Weight,
+    ApiListen, Class, Count, CpusetMode, Engine, Fallback, Headroom, LoopPeriod, Sense, Tolerance,
+    Weight,
 };

@@ -7,8 +7,8 @@ use crate::refusal::Refusal;
 use crate::source::{Overridden, RawTerm, Resolved, Source, View};
 use crate::units::{Share, TimeSpan};
 use crate::values::{
-    Class, Count, CpusetMode, Engine, Fallback, Headroom, LoopPeriod, MetricsListen, Sense,
-    Tolerance, Value, Weight,
+    ApiListen, Class, Count, CpusetMode, Engine, Fallback, Headroom, LoopPeriod, Sense, Tolerance,
+    Value, Weight,
 };
 
 /// The period where a gate names none.
@@ -314,10 +314,10 @@ table! {
             LoopPeriod::Every(span) => span.within(TimeSpan::from_millis(1), TimeSpan::from_secs(1)),
         },
     }
-    MetricsListen metrics_listen: MetricsListen {
-        default: MetricsListen::Off, range: "off or a loopback address with a port, as in 127.0.0.1:9469", example: "127.0.0.1:9469",
+    ApiListen api_listen: ApiListen {
+        default: ApiListen::Off, range: "off or a loopback address with a port, as in 127.0.0.1:9469", example: "127.0.0.1:9469",
         value: "ADDRESS", classes: &[],
-        doc: "Where Prometheus can scrape /metrics over TCP; the agent's socket has it in any case",
+        doc: "Where programs of this machine can read the API and /metrics over TCP, without command lines",
     }
     Xattrs xattrs: Switch {
         default: Switch(false), range: "yes or no", example: "yes", value: "YES|NO", classes: &[],

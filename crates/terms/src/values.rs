@@ -325,34 +325,34 @@ impl Value for Engine {
     }
 }
 
-/// Where metrics can be scraped over TCP.
+/// Where the API can be read over TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MetricsListen {
-    /// Nowhere; the agent's socket has them.
+pub enum ApiListen {
+    /// Nowhere; the agent's socket has it.
     #[default]
     Off,
     /// At an address of this machine alone.
     At(SocketAddr),
 }
 
-impl fmt::Display for MetricsListen {
+impl fmt::Display for ApiListen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MetricsListen::Off => f.write_str("off"),
-            MetricsListen::At(address) => address.fmt(f),
+            ApiListen::Off => f.write_str("off"),
+            ApiListen::At(address) => address.fmt(f),
         }
     }
 }
 
-impl Value for MetricsListen {
-    fn parse(text: &str) -> Result<MetricsListen, Refusal> {
+impl Value for ApiListen {
+    fn parse(text: &str) -> Result<ApiListen, Refusal> {
         if text == "off" {
-            return Ok(MetricsListen::Off);
+            return Ok(ApiListen::Off);
         }
         let address = text.parse::<SocketAddr>();
         let address = address.map_err(|_| Refusal::new("is no address with a port"))?;
         match address.ip().is_loopback() {
-            true => Ok(MetricsListen::At(address)),
+            true => Ok(ApiListen::At(address)),
             false => Err(Refusal::new("is not an address of this machine alone")),
         }
     }

@@ -50,5 +50,3 @@ for kind in fcntl ofd; do
 	gated first $kind
 	at_most 10 "the mean wait for $kind" "$(of mean_ms)" "$without"
 done
-# The kernel does not know who holds a futex: the limit's shape bounds the wait.
-gated first futex

@@ -1,5 +1,5 @@
 # what: run inside run, and beside it; children stay in the gate
-# modes: precise smp
+# modes: precise
 # needs: tidegate
 # seconds: 40
 tidegate run --side --headroom 20% -- sh -c 'tidegate run --side -- vmtool burn & echo $! >/tmp/inner; vmtool burn & echo $! >/tmp/child; wait' &

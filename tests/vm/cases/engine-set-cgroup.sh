@@ -1,5 +1,5 @@
 # what: set cgroup: holds a group that cannot move by its own quota; unset restores what stood there
-# modes: precise smp
+# modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate
 # seconds: 40

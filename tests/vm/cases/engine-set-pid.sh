@@ -1,5 +1,5 @@
 # what: set pid: confines a running process in place, in a threaded child; unset puts everything back
-# modes: precise smp
+# modes: precise
 # kernels: 6.18 7.3
 # needs: tidegate
 # seconds: 40

@@ -1,5 +1,5 @@
 # what: a user may run side work and tighten what is his; not call himself main, nor touch what is not his
-# modes: precise smp
+# modes: precise
 # needs: tidegate
 # seconds: 40
 tidegate run --side --headroom 20% -- vmtool burn &

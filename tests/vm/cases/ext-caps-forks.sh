@@ -27,7 +27,7 @@ forks_under() {
 }
 # The least is not the law's: one second in twenty may lose 3 ms, which at 200 ‰ is what the bucket cannot hold after 25 ms without a
 # run. Where a group stood still, seconds had 180 to 191.
-forks_under 50 20 46 50.6
-forks_under 200 20 195 202
-forks_under 900 5 893 909.5
+forks_under 50 10 46 50.6
+forks_under 200 10 195 202
+forks_under 900 3 893 909.5
 ext_is_on

@@ -1,6 +1,7 @@
 # what: ext keeps every task through fork storms, moves, affinity changes, stops, and cgroups that come and go; hotplug: ext-unplug
 # modes: smp
 # kernels: 6.18 7.3
+# tier: long 6.18
 # needs: tidegate
 # seconds: 400
 ext_on

@@ -161,6 +161,12 @@ is_told() { [ "$(outside_writes)" != 0.0 ]; }
 until_true 10 is_told || fail "the condition of OutsideWriter: $(outside_writes), idle $(cat $ROOT/other/cpu.idle)"
 until_true 10 limited $ALL || fail "not limited after an outside write: $_group: $_quota, idle $_idle"
 
+# The journal has the day's events, each by its kind and as an entry of its own, not as a line of the log.
+for kind in policy.rejected policy.applied policy.confirmed policy.rolled_back gate.created outside_write; do
+	journalctl --quiet --output cat --lines 1 _TRANSPORT=journal SYSLOG_IDENTIFIER=tidegate TIDEGATE_EVENT=$kind >/tmp/said
+	[ -s /tmp/said ] || fail "the journal has no $kind"
+done
+
 looks=0
 while [ ! -e /tmp/enough ]; do
 	limited $ALL || echo "$(uptime): $_group: $_quota, idle $_idle" >>/tmp/unlimited

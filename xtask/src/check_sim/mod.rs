@@ -25,7 +25,7 @@ the comparison. Without --vm, --host or --ext, all are asked, one after the othe
   --host           this machine's kernel, in control groups (as root); timing, so it is judged but fails nothing
   --ext            the ext engine in the precise virtual machine, on each of its kernels
   --kernel SERIES  with --ext, only on this one
-  --short          with --ext, what one boot of a minute shows: each idea once
+  --short          what one boot of a minute shows: each idea once
   --write          keep the virtual machine's figures and the tables in the docs (whole runs only; what is not asked
                    now stays as last kept)
   --span SECONDS   the longest measurement on the host (4 by default)
@@ -34,12 +34,17 @@ Exit code 0 within the criteria, 1 outside them or failed, 2 usage, 77 skipped f
 
 const DOCUMENT: &str = "docs/simulator-check.md";
 const WORK: &str = "target/check-sim";
-/// Scenarios of the ext engine that show each idea once.
-const SHORT: [&str; 9] = [
+/// Scenarios that show each idea once.
+const SHORT: [&str; 14] = [
     "weights-nested",
+    "cpu-idle",
     "wake-light",
+    "wake-batch",
+    "messages-4",
     "hint-first",
     "quota-nested",
+    "quota-sleeper",
+    "rewrite-4-10",
     "burst-20",
     "cap-sleeper",
     "cap-soft-beside",

@@ -84,17 +84,21 @@ fn tests() -> Vec<Vec<Lane>> {
         Counts::One,
         "cargo test --workspace --locked --no-run",
     );
+    // The command's tests, most of the time, wait for a running agent.
+    let threads = 2 * std::thread::available_parallelism().map_or(2, usize::from);
     let cargo_test = step(
         "cargo test",
         Counts::CargoTest,
-        "cargo test --workspace --locked --no-fail-fast -- --show-output",
+        &format!(
+            "cargo test --workspace --locked --no-fail-fast -- --show-output --test-threads={threads}"
+        ),
     );
     // Over before the first of cargo's programs is, that of the command, which mostly waits.
     let of_the_law = vec![
         own("support table", Counts::Suite, "support"),
         // A taste of it; `make fuzz` is the meal.
         own("fuzz", Counts::Suite, "fuzz --runs 50000"),
-        // Every fifth of them; `make mutants` is all.
+        // Every tenth of them; `make mutants` is all.
         own("mutants", Counts::Suite, "mutants --short"),
         step(
             "package",
@@ -108,14 +112,11 @@ fn tests() -> Vec<Vec<Lane>> {
         "vm --kernel all --tier short --limit 2700",
     )];
     // In virtual time, which does not depend on what else this machine does.
-    let simulator = vec![
-        own("simulator check", Counts::Suite, "check-sim --vm"),
-        own(
-            "simulator check, ext",
-            Counts::Suite,
-            "check-sim --ext --short --kernel 6.18",
-        ),
-    ];
+    let simulator = vec![own(
+        "simulator check",
+        Counts::Suite,
+        "check-sim --vm --ext --short --kernel 6.18",
+    )];
     vec![
         vec![vec![build]],
         vec![vec![cargo_test], of_the_law],

@@ -13,7 +13,7 @@ use tracing::info;
 use crate::agent::Agent;
 use crate::errors::{not_found, of_group, usage};
 use crate::events::EventKind;
-use crate::gates::budget::{check_room, check_size, kept_command};
+use crate::gates::budget::{check_descriptors, check_room, check_size, kept_command};
 use crate::gates::privilege::only_tightens;
 use crate::gates::{Attachment, Gate, Record};
 use crate::kernel::Kernel;
@@ -77,6 +77,7 @@ impl Agent {
             &kernel.side_root(),
             settings,
         )?;
+        check_descriptors(peer.charged_to())?;
         let name = self.name_for(&gates, request)?;
         let parent = kernel.gate_of(&gates, pid);
         let record = Record {

@@ -61,7 +61,7 @@ pub(crate) fn check_room(
     if moves {
         check_moving(gates, user, side_root)?;
     }
-    check_descriptors(is_root)
+    Ok(())
 }
 
 /// The journal has room for so many limits that move.
@@ -98,10 +98,11 @@ fn has_moving_limit(gate: &Gate, side_root: &GroupPath) -> bool {
     gate.is_limited() && !gate.record.attachment.group().is_within(side_root)
 }
 
-fn check_descriptors(is_root: bool) -> Result<(), ApiError> {
-    let spare = match is_root {
-        true => SPARE_DESCRIPTORS_OF_ROOT,
-        false => SPARE_DESCRIPTORS,
+/// Whether a gate of `user` leaves enough descriptors free: side work and main hold one for each sensed file.
+pub(crate) fn check_descriptors(user: u32) -> Result<(), ApiError> {
+    let spare = match user {
+        0 => SPARE_DESCRIPTORS_OF_ROOT,
+        _ => SPARE_DESCRIPTORS,
     };
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let most = most.map_or(usize::MAX, |most| most as usize);

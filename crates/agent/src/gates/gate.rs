@@ -3,6 +3,7 @@
 use tidegate_knobs::apply::fallback_of;
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::{BurstLoop, Demand, Figure, Objective as Found};
+use tidegate_knobs::group::CpuStat;
 use tidegate_knobs::ledger::Fallback;
 use tidegate_knobs::limit::own_limit;
 use tidegate_knobs::subgroups::Per;
@@ -31,6 +32,8 @@ pub struct Gate {
     pub away: bool,
     /// What is known of its latency hint.
     pub(crate) hint: Option<HintState>,
+    /// What the kernel counted for a limit of its own, at the last poll.
+    pub stat: Option<CpuStat>,
     /// Periods that ended in throttling, at the last poll and between the last two, for one with a limit of its own; under the
     /// engine ext and a cap, times that a task was held back.
     pub throttled: Option<u64>,
@@ -62,6 +65,7 @@ impl Gate {
             group_id: None,
             away: false,
             hint: None,
+            stat: None,
             throttled: None,
             throttled_lately: 0,
             background_us: None,

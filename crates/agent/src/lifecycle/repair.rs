@@ -93,10 +93,7 @@ pub fn clean_if_empty(run_dir: &RunDir) -> bool {
 /// The same with this journal.
 pub(crate) fn clean_with(groups: &Groups, journal: &mut Journal, run_dir: &RunDir) -> bool {
     let own = own_groups(groups, run_dir.prefix()).unwrap_or_default();
-    let foreign = journal
-        .entries()
-        .iter()
-        .any(|entry| !is_ours(&own, &entry.group));
+    let foreign = journal.entries().any(|entry| !is_ours(&own, &entry.group));
     let busy = |group: &GroupPath| groups.procs(group).is_ok_and(|pids| !pids.is_empty());
     if foreign || journal.unread() > 0 || own.iter().any(busy) || knows_living(groups, run_dir) {
         return false;
@@ -150,7 +147,7 @@ fn sweep(groups: &Groups, journal: &mut Journal, own: &[GroupPath], run_dir: &Ru
         }
     }
     journal.forget_all(&removed);
-    if journal.entries().is_empty() && journal.unread() == 0 {
+    if journal.entries().len() == 0 && journal.unread() == 0 {
         journal.close();
         forget_gates(&**groups.fs(), run_dir);
     }
@@ -234,7 +231,6 @@ pub(crate) fn repair_with(
     // A process that was moved into a group of ours is foreign, too.
     let moved: Vec<GroupPath> = journal
         .entries()
-        .iter()
         .filter(|entry| matches!(entry.change, Change::Membership { .. }))
         .map(|entry| entry.group.clone())
         .collect();

@@ -260,6 +260,14 @@ pub(crate) fn move_to(
 /// Makes the machine agree with a gate's changed terms, or leaves gate and machine as they were.
 pub(crate) fn agree(runtime: &Runtime, gate: &mut Gate, mut changed: Gate) -> Result<(), ApiError> {
     let kernel = &runtime.kernel;
+    if changed.needs_group() && !gate.needs_group() {
+        check_not_own(
+            kernel,
+            &runtime.control_loop,
+            &gate.record.target,
+            &gate.record.attachment,
+        )?;
+    }
     changed.auto = gate.auto.clone();
     let in_own = matches!(gate.record.attachment, Attachment::Moved { .. });
     let is_process = in_own || matches!(gate.record.attachment, Attachment::Observed { .. });

@@ -152,7 +152,7 @@ pub(crate) fn make_yield(
 ) -> Result<(), ApiError> {
     let was = kernel.groups.class(group).map_err(of_group)?;
     // Yielding already; or out of the idle class by the loop's own doing, which ends it, too.
-    if was.idle == Some(true) || kernel.journal().relieved().contains(group) {
+    if was.idle == Some(true) || kernel.journal().is_relieved(group) {
         return Ok(());
     }
     kernel
@@ -271,14 +271,7 @@ pub(crate) fn remove_unused_roots(kernel: &Kernel, control_loop: &ControlLoop, g
 /// without it.
 pub(crate) fn restore(runtime: &Runtime, gate: &str) -> Vec<String> {
     await_guardian(runtime);
-    let of_gate = |entry: &&Entry| entry.gate == gate;
-    let entries: Vec<Entry> = runtime
-        .journal()
-        .entries()
-        .iter()
-        .filter(of_gate)
-        .cloned()
-        .collect();
+    let entries: Vec<Entry> = runtime.journal().of_gate(gate).cloned().collect();
     let left = put_back(runtime, gate);
     // A guardian that found this process frozen during the restore may still be writing.
     if await_guardian(runtime) {

@@ -6,10 +6,10 @@ use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
 use tidegate_knobs::target::{GateName, HeldProcess, Target};
-use tidegate_terms::{Config, RawTerms};
+use tidegate_terms::{Class, Config, RawTerms};
 
 use crate::errors::{no_gate, not_found, usage};
-use crate::gates::budget::check_room;
+use crate::gates::budget::{check_descriptors, check_room};
 use crate::gates::{Attachment, Gate, Record};
 use crate::runtime::Runtime;
 use crate::runtime::attach::{agree, attach, move_to};
@@ -113,6 +113,9 @@ pub(crate) fn make(
     let moves = gate.is_limited() && !in_side_root;
     let settings = &runtime.settings;
     check_room(gates, (user, moves), &kernel.side_root(), settings)?;
+    if gate.class() != Class::Neutral {
+        check_descriptors(user)?;
+    }
     check_feasible(runtime, &gate)?;
     check_nested(runtime, &gate, &attachment, gates)?;
     attach(runtime, &mut gate, attachment, held)?;

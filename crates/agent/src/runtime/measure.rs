@@ -64,6 +64,7 @@ pub(crate) fn measure(runtime: &Runtime, gate: &mut Gate, now_ns: u64) {
         Some(_) => limit_stat(&runtime.ext, kernel, gate.record.attachment.group()).ok(),
         None => subgroups_stat(runtime, &gate.record.name),
     };
+    gate.stat = stat;
     let placed = gate.record.attachment.placed();
     let cap = placed.and_then(|group| ext_cap(&runtime.ext, kernel, group));
     let background_us = cap.map(|cap| cap.background_us);

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{RawQuery, State};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, Method, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -21,12 +21,13 @@ use tidegate_api::{
 use tidegate_knobs::sync::lock;
 
 use super::connection::Connections;
+use super::query;
 use super::query::Stretch;
 use super::stream::{self, Asked};
-use super::{query, scrape};
 use crate::agent::Agent;
 use crate::api::reads::{admit, check_ready, events_for, explain_for, status_for};
 use crate::api::report::report;
+use crate::metrics::{self, Format};
 use crate::peer::Peer;
 use crate::policy::apply as rules;
 
@@ -60,13 +61,20 @@ type Answer<T> = Result<Json<T>, ApiError>;
 
 /// The calls of the table, and the error for all others.
 pub(super) fn routes() -> Router<Connection> {
-    CALLS
-        .iter()
-        .fold(Router::new(), |router, row| {
-            router.route(row.path, function(row))
-        })
-        .fallback(unknown)
-        .method_not_allowed_fallback(unknown)
+    routes_of(CALLS.iter())
+}
+
+/// Those of them that change nothing.
+pub(super) fn read_routes() -> Router<Connection> {
+    routes_of(CALLS.iter().filter(|row| row.verb == Verb::Get))
+}
+
+fn routes_of<'a>(rows: impl Iterator<Item = &'a Row>) -> Router<Connection> {
+    rows.fold(Router::new(), |router, row| {
+        router.route(row.path, function(row))
+    })
+    .fallback(unknown)
+    .method_not_allowed_fallback(unknown)
 }
 
 fn function(row: &Row) -> MethodRouter<Connection> {
@@ -90,7 +98,7 @@ fn function(row: &Row) -> MethodRouter<Connection> {
         CallId::PolicyConfirm => on(verb, confirm),
         CallId::PolicyRollback => on(verb, rollback),
         CallId::Stream => on(verb, stream),
-        CallId::Metrics => on(verb, metrics),
+        CallId::Metrics => on(verb, metrics_text),
         CallId::OpenApi => on(verb, openapi),
         CallId::Health => on(verb, health),
         CallId::Ready => on(verb, ready),
@@ -171,8 +179,12 @@ async fn rollback(call: Call) -> Answer<PolicyChangeView> {
     rules::rollback(&call.agent, call.peer()?).map(Json)
 }
 
-async fn metrics(call: Call, headers: HeaderMap) -> Result<impl IntoResponse, ApiError> {
-    scrape::text_of(&status_for(&call.agent, call.peer.as_ref())?, &headers)
+async fn metrics_text(call: Call, headers: HeaderMap) -> Result<impl IntoResponse, ApiError> {
+    let status = status_for(&call.agent, call.peer.as_ref())?;
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Format::accepted(accept.unwrap_or_default());
+    let head = [(CONTENT_TYPE, format.content_type())];
+    Ok((head, metrics::text(&status, format)))
 }
 
 /// Made on the first call, and the same from then on.

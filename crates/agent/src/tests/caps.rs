@@ -165,7 +165,6 @@ fn without_an_agent_it_stays_in_the_background_and_the_next_goes_on() {
             .runtime
             .journal()
             .entries()
-            .iter()
             .filter(|entry| matches!(entry.change, Change::Background { .. }))
             .map(|entry| entry.group.to_string())
             .collect();

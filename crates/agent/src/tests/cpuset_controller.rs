@@ -139,7 +139,7 @@ fn with_the_last_gate_nothing_of_it_is_left() {
         assert_eq!(confined(&bed), None);
         let journal = agent.runtime.journal();
         let left = |change: &Change| matches!(change, Change::Cpuset { .. });
-        assert!(!journal.entries().iter().any(|entry| left(&entry.change)));
+        assert!(!journal.entries().any(|entry| left(&entry.change)));
         assert!(!bed.fs.inner().exists(Path::new(V1_CPUSET)));
     }
 }

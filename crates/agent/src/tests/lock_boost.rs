@@ -39,7 +39,6 @@ fn in_journal(agent: &Agent) -> bool {
         .runtime
         .journal()
         .entries()
-        .iter()
         .any(|entry| entry.change.is_boost())
 }
 
@@ -136,10 +135,7 @@ fn a_dead_agents_boosts_are_taken_back_by_the_next_process() {
                 let (groups, mut journal) = bed.without_agent();
                 fallback::repair_with(&groups, &mut journal, &bed.run_dir(), After::End).unwrap();
                 assert!(
-                    !journal
-                        .entries()
-                        .iter()
-                        .any(|entry| entry.change.is_boost()),
+                    !journal.entries().any(|entry| entry.change.is_boost()),
                     "{kind:?}"
                 );
             }

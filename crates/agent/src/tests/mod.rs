@@ -394,7 +394,6 @@ pub fn in_journal(agent: &Agent) -> Vec<GroupPath> {
         .runtime
         .journal()
         .entries()
-        .iter()
         .map(|entry| entry.group.clone())
         .collect()
 }

@@ -143,7 +143,6 @@ fn what_cannot_be_dissolved_is_tried_once_and_is_brought_home_by_the_next_agent(
             .runtime
             .journal()
             .entries()
-            .iter()
             .map(|entry| entry.change.name())
             .collect();
         for waits in ["membership", "groups for one each"] {

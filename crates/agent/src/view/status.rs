@@ -1,6 +1,6 @@
 //! What the agent shows: status and gates. Why a gate runs at its present rate is in `explain`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tidegate_api::{
     GateView, HistogramView, LimitView, LoopView, ObjectiveView, StatusView, TermView, TotalsView,
@@ -9,6 +9,7 @@ use tidegate_api::{
 use tidegate_knobs::bandwidth::Bandwidth;
 use tidegate_knobs::control::{Allotment, Control, Figure, Protection, Write};
 use tidegate_knobs::cpus::format_list;
+use tidegate_knobs::group::{CpuStat, GroupPath};
 use tidegate_knobs::limit::hard_cap;
 use tidegate_knobs::quota_planner::FREE_UCPU;
 use tidegate_knobs::sense::WaitHistogram;
@@ -28,7 +29,7 @@ use crate::runtime::Runtime;
 use crate::runtime::measure::measure_for_show;
 use crate::runtime::mechanisms::caps::cap_view;
 use crate::runtime::mechanisms::hint_sweep::latency_view;
-use crate::runtime::mechanisms::subgroups::{subgroups_note, subgroups_stat};
+use crate::runtime::mechanisms::subgroups::subgroups_note;
 use crate::view::domains::domain_views;
 
 /// Bounds of the histogram of lateness: the loop's period is 5 or 50 ms, and the lease runs out after 2 s.
@@ -278,9 +279,10 @@ fn gate_views(
     by_ext: Option<&HeadroomDecision>,
     now_ns: u64,
 ) -> Vec<GateView> {
+    let mut roots = HashMap::new();
     let shown = gates
         .iter()
-        .map(|gate| gate_view(runtime, gate, given, now_ns));
+        .map(|gate| gate_view(runtime, gate, given, &mut roots, now_ns));
     let mut views: Vec<GateView> = shown.collect();
     // What the loop gave last is a copy that stands still.
     for view in views.iter_mut().filter(|view| view.engine == "ext") {
@@ -291,26 +293,26 @@ fn gate_views(
     views
 }
 
-fn gate_view(runtime: &Runtime, gate: &Gate, given: &[Allotment], now_ns: u64) -> GateView {
+/// `roots` has what was read of groups that limit several gates.
+fn gate_view(
+    runtime: &Runtime,
+    gate: &Gate,
+    given: &[Allotment],
+    roots: &mut HashMap<GroupPath, CpuStat>,
+    now_ns: u64,
+) -> GateView {
     let kernel = &runtime.kernel;
     let record = &gate.record;
     let group = record.attachment.group();
     let limited = kernel.limited_group(gate);
     let own = gate.own_limit();
-    // With a limit of its own, its own group's counts tell of that; with one for each task or process, those of their
-    // groups; else those of the group that is limited with it in it.
-    let counted = match (&own, &record.attachment) {
-        (_, Attachment::Observed { .. }) => None,
-        (Some(_), _) => Some(group),
-        (None, _) => limited.as_ref(),
+    // Where no limit of its own or of its tasks and processes counts, that of the group does that is limited with it in it.
+    let of_root = |group: &GroupPath| {
+        let read = || limit_stat(&runtime.ext, kernel, group).unwrap_or_default();
+        *roots.entry(group.clone()).or_insert_with(read)
     };
-    let of_subgroups = match &own {
-        Some(_) => None,
-        None => subgroups_stat(runtime, &record.name),
-    };
-    let stat = of_subgroups
-        .or_else(|| limit_stat(&runtime.ext, kernel, counted?).ok())
-        .unwrap_or_default();
+    let stat = gate.stat.or_else(|| limited.as_ref().map(of_root));
+    let stat = stat.unwrap_or_default();
     let processes = match &record.attachment {
         Attachment::Observed { .. } => 1,
         _ => kernel.processes_below(group, 4) as u64,

@@ -66,8 +66,9 @@ impl Journal {
             matches!(entry.change, Change::Membership { .. })
                 && self.family_of(&entry.group).is_some()
         };
+        let all: Vec<&Entry> = self.ledger.entries().collect();
         which
-            .filter_map(|number| self.ledger.entries().get(number))
+            .filter_map(|number| all.get(number).copied())
             .filter(|entry| !divided(entry))
             .filter_map(differs)
             .collect()
@@ -75,18 +76,21 @@ impl Journal {
 
     /// Groups that [`Journal::record_idle_class_change`] took out of the idle class.
     pub fn relieved(&self) -> Vec<GroupPath> {
-        let default = self.groups.weight_raw(WEIGHT_DEFAULT);
-        let is_relieved = |entry: &&Entry| match entry.change {
+        let relieved = self.entries().filter(|entry| self.relieves(&entry.change));
+        relieved.map(|entry| entry.group.clone()).collect()
+    }
+
+    /// Whether `group` is one of them.
+    pub fn is_relieved(&self, group: &GroupPath) -> bool {
+        self.entry(group, |change| self.relieves(change)).is_some()
+    }
+
+    fn relieves(&self, change: &Change) -> bool {
+        match *change {
             Change::Idle { ours, .. } => !ours,
-            Change::Weight { ours, .. } => ours == default,
+            Change::Weight { ours, .. } => ours == self.groups.weight_raw(WEIGHT_DEFAULT),
             _ => false,
-        };
-        self.ledger
-            .entries()
-            .iter()
-            .filter(is_relieved)
-            .map(|entry| entry.group.clone())
-            .collect()
+        }
     }
 
     /// What a group with a soft cap is while it is not in the background.
@@ -134,9 +138,8 @@ impl Journal {
 
     /// The latency hint of a gate.
     pub fn latency_of(&self, gate: &str) -> Option<Entry> {
-        let of_gate =
-            |entry: &&Entry| matches!(entry.change, Change::Latency(_)) && entry.gate == gate;
-        self.ledger.entries().iter().find(of_gate).cloned()
+        let is_hint = |entry: &&Entry| matches!(entry.change, Change::Latency(_));
+        self.ledger.of_gate(gate).find(is_hint).cloned()
     }
 
     /// Every gate's hint.
@@ -150,7 +153,7 @@ impl Journal {
             }),
             _ => None,
         };
-        self.ledger.entries().iter().filter_map(of).collect()
+        self.entries().filter_map(of).collect()
     }
 
     /// The processes that were moved for `gate`, with their start times.
@@ -159,15 +162,20 @@ impl Journal {
             Change::Membership {
                 start_ticks,
                 placement,
-            } if entry.gate == gate => Some((placement.clone(), *start_ticks)),
+            } => Some((placement.clone(), *start_ticks)),
             _ => None,
         };
-        self.ledger.entries().iter().filter_map(moved).collect()
+        self.ledger.of_gate(gate).filter_map(moved).collect()
     }
 
-    /// Every entry.
-    pub fn entries(&self) -> &[Entry] {
+    /// Every entry, oldest first.
+    pub fn entries(&self) -> ledger::All<'_> {
         self.ledger.entries()
+    }
+
+    /// The entries of this gate, oldest first.
+    pub fn of_gate(&self, gate: &str) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.ledger.of_gate(gate)
     }
 
     pub(super) fn entry(&self, group: &GroupPath, is: impl Fn(&Change) -> bool) -> Option<&Entry> {

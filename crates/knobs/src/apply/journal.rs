@@ -105,12 +105,14 @@ impl Journal {
     /// under it, for the loop waits; nor is who is in them moved home. Both stay in the journal for the next agent or `repair`.
     pub fn restore_gate(&mut self, gate: &str) -> Vec<(String, bool)> {
         let is_subgroups = |entry: &Entry| matches!(entry.change, Change::Subgroups(_));
-        let of_gate = |entry: &&Entry| entry.gate == gate;
-        let divided = self.entries().iter().filter(of_gate).any(is_subgroups);
-        let waits = |entry: &Entry| {
+        let of_gate = || self.ledger.of_gate(gate);
+        let divided = of_gate().any(is_subgroups);
+        let waits = |entry: &&Entry| {
             divided && (is_subgroups(entry) || matches!(entry.change, Change::Membership { .. }))
         };
-        let outcomes = self.put_back(|entry| entry.gate == gate && !waits(entry));
+        let ids = of_gate().filter(|entry| !waits(entry));
+        let ids: Vec<u64> = ids.map(|entry| entry.id).collect();
+        let outcomes = self.put_back(&ids);
         let is_back = |outcome: &Outcome| matches!(outcome, Outcome::Restored | Outcome::Gone);
         outcomes
             .iter()
@@ -128,29 +130,46 @@ impl Journal {
     }
 
     /// Newest first; and again what was refused because a group above it was not yet back (v1: no quota above its parent's).
-    fn put_back(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<(Entry, Outcome)> {
-        let mut outcomes = self.ledger.restore_where(&self.groups, &wanted);
+    fn put_back(&mut self, ids: &[u64]) -> Vec<(Entry, Outcome)> {
+        let mut outcomes = self.ledger.restore(&self.groups, ids);
         let failed = |(entry, outcome): &(Entry, Outcome)| {
             entry.change.is_bandwidth() && matches!(outcome, Outcome::Failed { .. })
         };
         if outcomes.iter().any(failed) {
-            let mut again = BTreeSet::new();
+            let mut again = Vec::new();
             for (entry, outcome) in outcomes.iter().filter(|one| failed(one)) {
                 tracing::info!("{}; tried again", tell(entry, outcome));
-                again.insert(entry.id);
+                again.push(entry.id);
             }
+            again.sort_unstable();
             outcomes.retain(|one| !failed(one));
-            let second = |entry: &Entry| again.contains(&entry.id);
-            outcomes.extend(self.ledger.restore_where(&self.groups, second));
+            outcomes.extend(self.ledger.restore(&self.groups, &again));
         }
-        self.forget_own();
+        self.forget_own(outcomes.iter().map(|(entry, _)| &entry.group));
         outcomes
     }
 
     /// Puts back what is asked for, newest first; says what could not be.
     pub fn restore_lines(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<String> {
+        let ids = self.ledger.ids_where(wanted);
+        self.lines_of(&ids)
+    }
+
+    /// The same of one group.
+    pub fn restore_lines_of(
+        &mut self,
+        group: &GroupPath,
+        wanted: impl Fn(&Change) -> bool,
+    ) -> Vec<String> {
+        let of_group = self.ledger.of_group(group);
+        let ids = of_group.filter(|entry| entry.group == *group && wanted(&entry.change));
+        let ids: Vec<u64> = ids.map(|entry| entry.id).collect();
+        self.lines_of(&ids)
+    }
+
+    fn lines_of(&mut self, ids: &[u64]) -> Vec<String> {
         let is_back = |outcome: &Outcome| matches!(outcome, Outcome::Restored | Outcome::Gone);
-        self.put_back(wanted)
+        self.put_back(ids)
             .iter()
             .filter(|(_, outcome)| !is_back(outcome))
             .map(|(entry, outcome)| tell(entry, outcome))
@@ -159,7 +178,8 @@ impl Journal {
 
     /// Puts back what is asked for, newest first.
     pub fn restore_where(&mut self, wanted: impl Fn(&Entry) -> bool) -> Vec<String> {
-        let outcomes = self.put_back(wanted);
+        let ids = self.ledger.ids_where(wanted);
+        let outcomes = self.put_back(&ids);
         outcomes
             .iter()
             .map(|(entry, outcome)| tell(entry, outcome))
@@ -181,7 +201,7 @@ impl Journal {
             }
             (outcome != Outcome::Kept).then(|| tell(entry, &outcome))
         };
-        let newest_first = || self.ledger.entries().iter().rev();
+        let newest_first = || self.ledger.entries().rev();
         let moves = |entry: &&Entry| matches!(entry.change, Change::Membership { .. });
         let written = newest_first()
             .filter(|entry| !moves(entry))
@@ -219,7 +239,6 @@ impl Journal {
         let floors: Vec<(GroupPath, Bandwidth)> = self
             .ledger
             .entries()
-            .iter()
             .filter_map(|entry| match entry.fallback {
                 Fallback::Floor { bandwidth } => Some((entry.group.clone(), bandwidth)),
                 _ => None,
@@ -250,9 +269,8 @@ impl Journal {
     pub fn united(&mut self, family: &Family) {
         let ours =
             |entry: &Entry| matches!(&entry.change, Change::Subgroups(known) if known == family);
-        if let Err(error) = self.ledger.forget(ours) {
-            tracing::warn!("{error}");
-        }
+        let ids = self.ledger.ids_where(ours);
+        self.forget_ids(&ids);
     }
 
     /// Forgets groups of a family that are no more.
@@ -260,10 +278,8 @@ impl Journal {
         let groups = Arc::clone(&self.groups);
         let gone =
             |entry: &Entry| family.id_of(&entry.group).is_some() && !groups.exists(&entry.group);
-        if let Err(error) = self.ledger.forget(gone) {
-            tracing::warn!("{error}");
-        }
-        self.forget_own();
+        let ids = self.ledger.ids_where(gone);
+        self.forget_ids(&ids);
     }
 
     /// Puts a group with a soft cap into the background or takes it out.
@@ -281,22 +297,18 @@ impl Journal {
 
     /// The turns of an entry are over.
     pub fn end_boost(&mut self, id: u64) -> Vec<String> {
-        self.restore_lines(|entry| entry.id == id)
+        self.lines_of(&[id])
     }
 
     /// Forgets one entry.
     pub fn forget_entry(&mut self, id: u64) {
-        if let Err(error) = self.ledger.forget(|entry| entry.id == id) {
-            tracing::warn!("{error}");
-        }
+        self.forget_ids(&[id]);
     }
 
     /// Forgets all about a group and the groups in it.
     pub fn forget(&mut self, group: &GroupPath) {
-        if let Err(error) = self.ledger.forget(|entry| entry.group.is_within(group)) {
-            tracing::warn!("{error}");
-        }
-        self.forget_own();
+        let ids = self.ledger.ids_where(|entry| entry.group.is_within(group));
+        self.forget_ids(&ids);
     }
 
     /// The same of many groups at once.
@@ -308,10 +320,8 @@ impl Journal {
             std::iter::successors(Some(group.clone()), GroupPath::parent)
                 .any(|above| groups.contains(&above))
         };
-        if let Err(error) = self.ledger.forget(|entry| is_within(&entry.group)) {
-            tracing::warn!("{error}");
-        }
-        self.forget_own();
+        let ids = self.ledger.ids_where(|entry| is_within(&entry.group));
+        self.forget_ids(&ids);
     }
 
     /// A rehearsal's: nothing is written down (`ledger/batch.rs`).
@@ -343,22 +353,28 @@ impl Journal {
     /// Strikes it off; entries of `rehearsed` whose change was not made in the end, too: `is_made` knows the gates that were.
     pub fn store_forgotten(&mut self, rehearsed: Range<u64>, is_made: impl Fn(&str) -> bool) {
         let is_idle = |entry: &Entry| rehearsed.contains(&entry.id) && !is_made(&entry.gate);
-        let forgotten = self.ledger.forget(is_idle).map(drop);
+        let ids = self.ledger.ids_where(is_idle);
+        let forgotten = self.ledger.forget(&ids).map(drop);
         if let Err(error) = forgotten.and_then(|()| self.ledger.store_forgotten()) {
             tracing::warn!("{error}");
         }
     }
 
-    /// Own quotas that are in the journal no more.
-    pub(super) fn forget_own(&mut self) {
-        if self.quota_tree.is_empty() {
-            return;
+    fn forget_ids(&mut self, ids: &[u64]) {
+        let groups = ids.iter().filter_map(|id| self.ledger.get(*id));
+        let groups: Vec<GroupPath> = groups.map(|entry| entry.group.clone()).collect();
+        if let Err(error) = self.ledger.forget(ids) {
+            tracing::warn!("{error}");
         }
-        let quotas = self.ledger.entries().iter();
-        let limited: BTreeSet<&GroupPath> = quotas
-            .filter(|entry| entry.change.is_bandwidth())
-            .map(|entry| &entry.group)
-            .collect();
-        self.quota_tree.retain(|group, _| limited.contains(group));
+        self.forget_own(groups.iter());
+    }
+
+    /// Own quotas of these groups that are in the journal no more.
+    fn forget_own<'a>(&mut self, groups: impl Iterator<Item = &'a GroupPath>) {
+        for group in groups {
+            if !self.limits(group) {
+                self.quota_tree.remove(group);
+            }
+        }
     }
 }

@@ -33,6 +33,15 @@ fn lowest(from: &Bandwidth, to: &Bandwidth) -> u128 {
         .min(ratio(from.quota_us, to.period_us))
 }
 
+/// Groups within `root` begin with the same letters, and so stand side by side in the tree.
+fn after(root: &GroupPath) -> (Bound<&GroupPath>, Bound<&GroupPath>) {
+    (Bound::Excluded(root), Bound::Unbounded)
+}
+
+fn begins_with(group: &GroupPath, root: &GroupPath) -> bool {
+    root.is_root() || group.as_str().starts_with(root.as_str())
+}
+
 impl Journal {
     /// What was lifted by an earlier agent, as the ledger tells.
     pub(super) fn find_lifted(&mut self) {
@@ -186,15 +195,11 @@ impl Journal {
     fn lift_known(&mut self, root: &GroupPath, low: u128) -> Result<(), GroupError> {
         let in_the_way = |(group, quota): (&GroupPath, &OwnQuota)| {
             let stands = !quota.lifted && quota.own.ratio() > low;
-            (stands && group != root && group.is_within(root)).then(|| (group.clone(), quota.own))
+            (stands && group.is_within(root)).then(|| (group.clone(), quota.own))
         };
-        // Those within begin with the same letters, and so stand side by side.
-        let from = (Bound::Excluded(root), Bound::Unbounded);
-        let begins = |(group, _): &(&GroupPath, &OwnQuota)| {
-            root.is_root() || group.as_str().starts_with(root.as_str())
-        };
-        let near = self.quota_tree.range::<GroupPath, _>(from);
-        let due: Vec<_> = near.take_while(begins).filter_map(in_the_way).collect();
+        let near = self.quota_tree.range::<GroupPath, _>(after(root));
+        let near = near.take_while(|(group, _)| begins_with(group, root));
+        let due: Vec<_> = near.filter_map(in_the_way).collect();
         for (group, own) in due {
             // Main does not wait for a full /run: then a restore may leave the group without a limit alone.
             if let Err(error) = self.note_lifted(&group, &own) {
@@ -305,7 +310,6 @@ impl Journal {
         let around = self
             .ledger
             .entries()
-            .iter()
             .filter(|entry| group.is_within(&entry.group) && !entry.gate.is_empty())
             .max_by_key(|entry| entry.group.as_str().len());
         around.map_or_else(String::new, |entry| entry.gate.clone())
@@ -314,9 +318,9 @@ impl Journal {
     /// Where `root` leaves room again, what was lifted below it gets its own back.
     fn lower_again(&mut self, root: &GroupPath, standing: &Bandwidth) {
         let ratio = standing.ratio();
-        for (group, quota) in &mut self.quota_tree {
-            if !quota.lifted || quota.own.ratio() > ratio || group == root || !group.is_within(root)
-            {
+        let near = self.quota_tree.range_mut::<GroupPath, _>(after(root));
+        for (group, quota) in near.take_while(|(group, _)| begins_with(group, root)) {
+            if !quota.lifted || quota.own.ratio() > ratio || !group.is_within(root) {
                 continue;
             }
             let own = quota.own;

@@ -288,7 +288,7 @@ impl Journal {
             }
             _ => None,
         };
-        let stale: Vec<(u64, Bandwidth)> = self.ledger.entries().iter().filter_map(due).collect();
+        let stale: Vec<(u64, Bandwidth)> = self.ledger.entries().filter_map(due).collect();
         for (id, bandwidth) in stale {
             let updated = self
                 .ledger

@@ -1,6 +1,7 @@
 //! Many entries with one write of the file: where thousands of groups get terms at once, a file for each would keep the last waiting for
 //! a minute.
 
+use super::entries::Entries;
 use super::{Change, Entry, Ledger, LedgerError};
 
 /// When the file is written.
@@ -52,9 +53,10 @@ impl Ledger {
         rehearsed: &Ledger,
         next_id: u64,
     ) -> Result<(), LedgerError> {
-        let (before, next_before) = (self.entries().to_vec(), self.next_id);
+        let before: Vec<Entry> = self.entries().cloned().collect();
+        let next_before = self.next_id;
         let moves = |entry: &&Entry| rehearsed.moving.get(entry.id).is_some();
-        let of_gate = rehearsed.entries().iter().filter(|entry| !moves(entry));
+        let of_gate = rehearsed.entries().filter(|entry| !moves(entry));
         for entry in of_gate {
             let known = self.get(entry.id).filter(|_| entry.id < next_id);
             let id = match known {
@@ -75,7 +77,7 @@ impl Ledger {
             });
         }
         self.store().inspect_err(|_| {
-            self.entries.forget(|_| true);
+            self.entries = Entries::default();
             before.into_iter().for_each(|entry| self.entries.put(entry));
             self.next_id = next_before;
         })

@@ -1,6 +1,6 @@
-//! The entries in memory: by their number, and by their group. With thousands of gates the loop still finds a group's at once.
+//! The entries in memory: by their number, their group and their gate. With thousands of gates, those of one are still found at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 
 use super::{Change, Entry};
 use crate::group::GroupPath;
@@ -9,9 +9,13 @@ use crate::group::GroupPath;
 #[derive(Debug, Default)]
 pub(super) struct Entries {
     /// By ascending number.
-    all: Vec<Entry>,
+    all: BTreeMap<u64, Entry>,
     of_group: BTreeMap<GroupPath, BTreeSet<u64>>,
+    of_gate: BTreeMap<String, BTreeSet<u64>>,
 }
+
+/// Every entry, oldest first.
+pub type All<'a> = btree_map::Values<'a, u64, Entry>;
 
 /// The groups that an entry is found by: its own, and that in which groups for one each are.
 fn keys(entry: &Entry) -> impl Iterator<Item = &GroupPath> {
@@ -22,21 +26,23 @@ fn keys(entry: &Entry) -> impl Iterator<Item = &GroupPath> {
     std::iter::once(&entry.group).chain(dir)
 }
 
-impl Entries {
-    pub fn all(&self) -> &[Entry] {
-        &self.all
-    }
-
-    fn at(&self, id: u64) -> Result<usize, usize> {
-        // Most often it is a new one.
-        match self.all.last() {
-            Some(last) if last.id < id => Err(self.all.len()),
-            _ => self.all.binary_search_by_key(&id, |entry| entry.id),
+/// Strikes `id` off the list of `key`.
+fn unlist<K: Ord>(lists: &mut BTreeMap<K, BTreeSet<u64>>, key: &K, id: u64) {
+    if let Some(ids) = lists.get_mut(key) {
+        ids.remove(&id);
+        if ids.is_empty() {
+            lists.remove(key);
         }
+    }
+}
+
+impl Entries {
+    pub fn all(&self) -> All<'_> {
+        self.all.values()
     }
 
     pub fn get(&self, id: u64) -> Option<&Entry> {
-        self.at(id).ok().map(|at| &self.all[at])
+        self.all.get(&id)
     }
 
     pub fn of_group(&self, group: &GroupPath) -> impl Iterator<Item = &Entry> {
@@ -44,50 +50,31 @@ impl Entries {
         ids.filter_map(|id| self.get(*id))
     }
 
+    pub fn of_gate(&self, gate: &str) -> impl DoubleEndedIterator<Item = &Entry> {
+        let ids = self.of_gate.get(gate).into_iter().flatten();
+        ids.filter_map(|id| self.get(*id))
+    }
+
     /// A new entry, or another form of the one with its number.
     pub fn put(&mut self, entry: Entry) {
-        let at = self.at(entry.id);
-        if let Ok(at) = at {
-            self.unlist(at);
-        }
+        let id = entry.id;
+        self.remove(id);
         for key in keys(&entry) {
-            self.of_group
-                .entry(key.clone())
-                .or_default()
-                .insert(entry.id);
+            self.of_group.entry(key.clone()).or_default().insert(id);
         }
-        match at {
-            Ok(at) => self.all[at] = entry,
-            Err(at) => self.all.insert(at, entry),
-        }
+        let of_gate = self.of_gate.entry(entry.gate.clone()).or_default();
+        of_gate.insert(id);
+        self.all.insert(id, entry);
     }
 
-    fn unlist(&mut self, at: usize) {
-        let entry = &self.all[at];
-        for key in keys(entry) {
-            if let Some(ids) = self.of_group.get_mut(key) {
-                ids.remove(&entry.id);
-                if ids.is_empty() {
-                    self.of_group.remove(key);
-                }
-            }
+    /// Leaves one out.
+    pub fn remove(&mut self, id: u64) -> Option<Entry> {
+        let entry = self.all.remove(&id)?;
+        for key in keys(&entry) {
+            unlist(&mut self.of_group, key, id);
         }
-    }
-
-    /// Leaves out what is asked for; how many that were.
-    pub fn forget(&mut self, forgotten: impl Fn(&Entry) -> bool) -> usize {
-        let before = self.all.len();
-        let gone: Vec<usize> = (0..before).filter(|at| forgotten(&self.all[*at])).collect();
-        for at in &gone {
-            self.unlist(*at);
-        }
-        let mut next = gone.iter().copied().peekable();
-        let mut at = 0;
-        self.all.retain(|_| {
-            at += 1;
-            next.next_if_eq(&(at - 1)).is_none()
-        });
-        gone.len()
+        unlist(&mut self.of_gate, &entry.gate, id);
+        Some(entry)
     }
 }
 
@@ -136,7 +123,7 @@ mod tests {
         entries.put(entry(3, "/a/b", Change::Group));
         entries.put(entry(9, "/a/b", Change::Subgroups(family)));
         assert_eq!(
-            entries.all().iter().map(|one| one.id).collect::<Vec<_>>(),
+            entries.all().map(|one| one.id).collect::<Vec<_>>(),
             [3, 7, 9]
         );
         assert_eq!(ids(&entries, "/a/b"), [3, 9]);
@@ -151,13 +138,17 @@ mod tests {
             (ids(&entries, "/a"), ids(&entries, "/c")),
             (vec![9], vec![7])
         );
-        assert_eq!(entries.forget(|one| one.group == path("/a/b")), 2);
+        let of_gate: Vec<u64> = entries.of_gate("g").map(|one| one.id).collect();
+        assert_eq!(of_gate, [3, 7, 9]);
+        assert!(entries.remove(3).is_some() && entries.remove(9).is_some());
         assert_eq!(entries.get(3), None);
         assert!(ids(&entries, "/a").is_empty() && ids(&entries, "/a/b").is_empty());
         assert_eq!(
             entries.get(7).map(|one| one.change.clone()),
             Some(weight(1))
         );
-        assert_eq!(entries.forget(|_| false), 0);
+        assert_eq!(entries.remove(3), None);
+        entries.remove(7);
+        assert!(entries.of_group.is_empty() && entries.of_gate.is_empty());
     }
 }

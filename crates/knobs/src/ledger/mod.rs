@@ -13,7 +13,6 @@ mod restore;
 mod restore_order;
 mod stored;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +20,7 @@ use batch::StoreWhen;
 use entries::Entries;
 use stored::{Stored, Unread};
 
+pub use entries::All;
 pub use entry::{Change, Entry, Fallback, NewEntry};
 pub use moving::{Moved, Moving, MovingError, SLOTS as MOVING_LIMITS_MAX};
 pub use restore::{Outcome, fall_back, own_groups, restore, standing_differs};
@@ -240,8 +240,13 @@ impl Ledger {
     }
 
     /// Every entry, oldest first.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> All<'_> {
         self.entries.all()
+    }
+
+    /// The entries of this gate, oldest first.
+    pub fn of_gate(&self, gate: &str) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.entries.of_gate(gate)
     }
 
     /// One entry.
@@ -277,7 +282,7 @@ impl Ledger {
         match self.store() {
             Ok(()) => Ok(id),
             Err(error) => {
-                self.entries.forget(|entry| entry.id == id);
+                self.entries.remove(id);
                 Err(error)
             }
         }
@@ -314,8 +319,9 @@ impl Ledger {
 
     /// Forgets entries after their knobs were put back. When /run is full they stay in the file, which is harmless: their
     /// knobs will be found to be at their old values, or gone.
-    pub fn forget(&mut self, forgotten: impl Fn(&Entry) -> bool) -> Result<usize, LedgerError> {
-        let count = self.entries.forget(forgotten);
+    pub fn forget(&mut self, ids: &[u64]) -> Result<usize, LedgerError> {
+        let gone = ids.iter().filter_map(|id| self.entries.remove(*id));
+        let count = gone.count();
         if count > 0 {
             if self.store_when == StoreWhen::ForgottenLater {
                 return Ok(count);
@@ -327,30 +333,33 @@ impl Ledger {
         Ok(count)
     }
 
+    /// The numbers of the entries that are asked for, oldest first.
+    pub fn ids_where(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<u64> {
+        let wanted = self.entries().filter(|entry| wanted(entry));
+        wanted.map(|entry| entry.id).collect()
+    }
+
     /// Puts back everything, newest first (so that a group is emptied before it is removed, and parents come after their
     /// children), and forgets what is settled.
     pub fn restore_all(&mut self, groups: &Groups) -> Vec<(Entry, Outcome)> {
-        self.restore_where(groups, |_| true)
+        let all = self.ids_where(|_| true);
+        self.restore(groups, &all)
     }
 
-    /// Puts back the entries that are asked for, newest first, and forgets those that are settled.
-    pub fn restore_where(
-        &mut self,
-        groups: &Groups,
-        wanted: impl Fn(&Entry) -> bool,
-    ) -> Vec<(Entry, Outcome)> {
+    /// Puts back the entries with these numbers, the last first, and forgets those that are settled.
+    pub fn restore(&mut self, groups: &Groups, ids: &[u64]) -> Vec<(Entry, Outcome)> {
         let mut outcomes = Vec::new();
         let mut order = RestoreOrder::default();
-        for entry in self.entries().iter().rev().filter(|entry| wanted(entry)) {
+        for entry in ids.iter().rev().filter_map(|id| self.get(*id)) {
             let outcome = order.after(entry, || restore(groups, &self.moving, entry));
             outcomes.push((entry.clone(), outcome));
         }
-        let settled: BTreeSet<u64> = outcomes
+        let settled: Vec<u64> = outcomes
             .iter()
             .filter(|(_, outcome)| outcome.is_settled())
             .map(|(entry, _)| entry.id)
             .collect();
-        if let Err(error) = self.forget(|entry| settled.contains(&entry.id)) {
+        if let Err(error) = self.forget(&settled) {
             tracing::warn!(%error, "the ledger keeps entries that were put back");
         }
         for (entry, outcome) in &outcomes {
@@ -365,7 +374,7 @@ impl Ledger {
 
     /// Removes the ledger's file when nothing is in it.
     pub fn close(&self) -> Result<(), LedgerError> {
-        if !self.entries().is_empty() || !self.unread.is_empty() {
+        if self.entries().len() > 0 || !self.unread.is_empty() {
             return Ok(());
         }
         match self.fs.unlink(&self.path) {

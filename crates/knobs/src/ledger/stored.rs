@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Entry;
+use super::{All, Entry};
 use crate::group::{GroupPath, Groups};
 
 /// The layout of the file as a whole; entries may come in kinds that this version does not know.
@@ -86,13 +86,8 @@ impl Stored {
 }
 
 /// The text of the file.
-pub(super) fn written(
-    boot_id: &str,
-    next_id: u64,
-    entries: &[Entry],
-    unread: &[Unread],
-) -> Vec<u8> {
-    let known = entries.iter().map(StoringEntry::Known);
+pub(super) fn written(boot_id: &str, next_id: u64, entries: All<'_>, unread: &[Unread]) -> Vec<u8> {
+    let known = entries.map(StoringEntry::Known);
     let storing = Storing {
         format: FORMAT,
         boot_id,

@@ -19,7 +19,7 @@ fn a_prometheus_scrapes_what_status_tells_and_alerts() {
     let address = format!("127.0.0.1:{}", free_port());
     std::fs::create_dir_all(instance.run_dir()).unwrap();
     let config = instance.run_dir().join("tidegate.toml");
-    std::fs::write(&config, format!("metrics_listen = \"{address}\"\n")).unwrap();
+    std::fs::write(&config, format!("api_listen = \"{address}\"\n")).unwrap();
     let _side = instance.background(
         &["--side", "--headroom", "20%", "--name", "burn"],
         &["sh", "-c", "while :; do :; done"],
@@ -27,8 +27,17 @@ fn a_prometheus_scrapes_what_status_tells_and_alerts() {
     instance.gate("burn");
     let url = format!("http://{address}/metrics");
     wait_for("metrics over TCP", || fetch(&url, &[]).ends_with("# EOF\n"));
-    assert!(fetch(&url, &["Host: evil.example"]).contains("not this machine"));
-    let plain = fetch(&url, &["Accept: text/plain"]);
+    assert!(fetch(&url, &["-H", "Host: evil.example"]).contains("not this machine"));
+    // What only reads is there, without command lines; what changes something is not.
+    let call = |path: &str| format!("http://{address}{path}");
+    let status = fetch(&call("/v1/status"), &[]);
+    assert!(
+        status.contains("\"name\":\"burn\"") && !status.contains("while"),
+        "{status}"
+    );
+    let refused = fetch(&call("/v1/stop"), &["-X", "POST"]);
+    assert!(refused.contains("there is no call POST"), "{refused}");
+    let plain = fetch(&url, &["-H", "Accept: text/plain"]);
     assert!(plain.contains("# TYPE tidegate_agent_cpu_seconds_total counter"));
     assert!(!plain.contains("# EOF"));
 

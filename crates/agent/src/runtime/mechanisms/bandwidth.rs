@@ -14,10 +14,9 @@ use tidegate_terms::Burst;
 
 use crate::errors::not_recorded;
 use crate::ext::plan::{mark_own, unmark};
-use crate::gates::{Attachment, Gate};
+use crate::gates::Gate;
 use crate::kernel::Kernel;
 use crate::runtime::Runtime;
-use crate::runtime::check::check_not_own;
 
 /// Writes the gate's own limit to its group, or puts back what stood there before when it has none any more.
 pub(crate) fn enforce_bandwidth(runtime: &Runtime, gate: &mut Gate) -> Result<(), ApiError> {
@@ -32,14 +31,6 @@ pub(crate) fn enforce_bandwidth(runtime: &Runtime, gate: &mut Gate) -> Result<()
     };
     if runtime.control().quotas.is_left_alone(&group) {
         return Ok(());
-    }
-    if let Attachment::InPlace { .. } = gate.record.attachment {
-        check_not_own(
-            kernel,
-            &runtime.control_loop,
-            &gate.record.target,
-            &gate.record.attachment,
-        )?;
     }
     let own = without_burst(kernel, gate, own);
     note_limits(kernel, gate, &group, &own);
@@ -56,15 +47,12 @@ pub(crate) fn withdraw_bandwidth(runtime: &Runtime, gate: &Gate) -> Vec<String> 
     let Some(group) = still_group(kernel, gate) else {
         return Vec::new();
     };
-    let ours = |entry: &tidegate_knobs::ledger::Entry| {
-        entry.group == group && matches!(entry.change, Change::Bandwidth { .. })
-    };
     if !runtime.journal().limits(&group) {
         return Vec::new();
     }
     unmark(&runtime.ext, kernel, &group);
     let mut journal = runtime.journal();
-    let left = journal.restore_lines(ours);
+    let left = journal.restore_lines_of(&group, Change::is_bandwidth);
     journal.end_own(&group);
     left
 }

@@ -6,7 +6,7 @@
 use tidegate_api::{ApiError, CapView};
 use tidegate_knobs::control::SoftCapped;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::ledger::Entry;
+use tidegate_knobs::ledger::Change;
 use tidegate_knobs::subgroups::exempt;
 use tidegate_terms::Class;
 
@@ -126,13 +126,13 @@ fn enforce_soft(
 
 /// Takes a group out of the background for good.
 fn withdraw_soft(kernel: &Kernel, control_loop: &ControlLoop, group: &GroupPath) -> Vec<String> {
-    let ours = |entry: &Entry| entry.group == *group && entry.change.is_background();
     if kernel.journal().background_of(group).is_none() {
         return Vec::new();
     }
     // The loop must not write behind the restore.
     control_loop.lock().soft_caps.drop(group);
-    kernel.journal().restore_lines(ours)
+    let mut journal = kernel.journal();
+    journal.restore_lines_of(group, Change::is_background)
 }
 
 /// The idle class counts where branches of the tree divide.

@@ -32,12 +32,10 @@ pub fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-pub fn fetch(url: &str, headers: &[&str]) -> String {
+/// What curl, with these options, gets of the address.
+pub fn fetch(url: &str, options: &[&str]) -> String {
     let mut command = Command::new("curl");
-    command.args(["-s", "--max-time", "5", url]);
-    for header in headers {
-        command.args(["-H", header]);
-    }
+    command.args(["-s", "--max-time", "5", url]).args(options);
     String::from_utf8(command.output().unwrap().stdout).unwrap()
 }
 

@@ -1,38 +1,31 @@
-//! Scrapes over TCP (`metrics_listen`): metrics alone, read-only, from this machine alone. What a scrape sees, any user of the machine may
-//! see on the socket.
+//! The calls that only read, over TCP (`api_listen`), for programs of this machine: what a caller sees, any user of the machine may see on
+//! the socket.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::header::{ACCEPT, CONTENT_TYPE, HOST};
-use axum::http::{HeaderMap, HeaderName};
-use axum::routing::get;
-use tidegate_api::{ApiError, ErrorKind, StatusView};
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use axum::http::header::HOST;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::sync::lock;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
-use super::connection::converse;
+use super::calls::{Connection, read_routes};
+use super::connection::{self, Connections, converse, refuse};
 use crate::agent::Agent;
-use crate::metrics::{self, Format};
-
-/// At once; a scrape takes milliseconds.
-const SCRAPES_MAX: usize = 8;
 
 /// After a connection that could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-type Metrics = Result<([(HeaderName, &'static str); 1], String), ApiError>;
-
-/// The text for a caller that has been admitted, in the format that its headers ask for.
-pub(super) fn text_of(status: &StatusView, headers: &HeaderMap) -> Metrics {
-    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
-    let format = Format::accepted(accept.unwrap_or_default());
-    let head = [(CONTENT_TYPE, format.content_type())];
-    Ok((head, metrics::text(status, format)))
+async fn with_own_host(request: Request, next: Next) -> Response {
+    match check_host(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    }
 }
 
 /// A page in a browser may send it to an address of this machine under a name of its own; that is refused.
@@ -57,41 +50,41 @@ fn check_local(address: IpAddr, host: &str) -> Result<(), ApiError> {
 }
 
 fn wrong_host(host: &str) -> ApiError {
-    let detail = format!("metrics: host \"{host}\" is not this machine");
+    let detail = format!("tcp: host \"{host}\" is not this machine");
     ApiError::new(ErrorKind::Denied, detail).with_mend("ask 127.0.0.1, [::1] or localhost")
 }
 
-async fn scrape(State(agent): State<Arc<Agent>>, headers: HeaderMap) -> Metrics {
-    check_host(&headers)?;
-    // One status a second serves all of them, however many ask.
-    text_of(&agent.shared(), &headers)
-}
-
 /// Listens at `address` until the agent leaves. Where that cannot be, an alert says so: gates matter more.
-pub(super) async fn serve(address: SocketAddr, agent: Arc<Agent>) {
+pub(super) async fn serve(
+    address: SocketAddr,
+    agent: Arc<Agent>,
+    streams: Arc<Mutex<Connections>>,
+) {
     let listener = match TcpListener::bind(address).await {
         Ok(listener) => listener,
         Err(error) => {
-            let alert =
-                format!("metrics_listen: {address}: {error}; there are no metrics over TCP");
+            let alert = format!("api_listen: {address}: {error}; there is no API over TCP");
             tracing::warn!("{alert}");
             lock(&agent.runtime.alerts).insert(alert);
             return;
         }
     };
-    let routes = Router::new()
-        .route("/metrics", get(scrape))
-        .with_state(Arc::clone(&agent));
-    let room = Arc::new(Semaphore::new(SCRAPES_MAX));
+    let call = Connection {
+        agent: Arc::clone(&agent),
+        // The kernel names no user of a TCP connection.
+        peer: None,
+        streams,
+    };
+    let routes = read_routes().layer(from_fn(with_own_host)).with_state(call);
+    let mut connections = Connections::new(&connection::CALLS);
     loop {
-        let next = async {
-            let token = Arc::clone(&room).acquire_owned().await;
-            (token, listener.accept().await)
-        };
         tokio::select! {
             () = agent.left() => return,
-            (token, accepted) = next => match accepted {
-                Ok((stream, _)) => drop(tokio::spawn(converse(stream, routes.clone(), token))),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => match connections.admit(None) {
+                    Ok(token) => drop(tokio::spawn(converse(stream, routes.clone(), token))),
+                    Err(error) => refuse(&stream, &error),
+                },
                 // Out of descriptors, or a caller that left at once.
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
