@@ -15,7 +15,7 @@ use crate::errors::{not_found, of_group, usage};
 use crate::events::EventKind;
 use crate::gates::budget::{check_descriptors, check_room, check_size, kept_command};
 use crate::gates::privilege::only_tightens;
-use crate::gates::{Attachment, Gate, Record};
+use crate::gates::{Attachment, Gate, Record, free_name};
 use crate::kernel::Kernel;
 use crate::peer::{Peer, by_admin, charged, is_admin, may_give};
 use crate::runtime::attach::agree;
@@ -124,27 +124,17 @@ impl Agent {
     fn name_for(&self, gates: &[Gate], request: &RunRequest) -> Result<GateName, ApiError> {
         let mut names = self.runtime.unread_names();
         names.extend(gates.iter().map(|gate| gate.record.name.clone()));
-        let taken = |name: &GateName| names.contains(name.as_str());
+        let taken = |name: &str| names.contains(name);
         if let Some(asked) = &request.name {
             let name = GateName::parse(asked).map_err(usage)?;
-            if taken(&name) {
+            if taken(name.as_str()) {
                 let message = format!("gate name: {asked:?}: there is a gate of that name");
                 return Err(ApiError::new(ErrorKind::Usage, message).with_mend("choose another"));
             }
             return Ok(name);
         }
         let program = request.command.first().map_or("command", String::as_str);
-        // Endless, but for a machine with 2^32 gates of one name.
-        (0..=u32::MAX)
-            .filter(|number| *number != 1)
-            .map(|number| GateName::from_command(program, number))
-            .find(|name| !taken(name))
-            .ok_or_else(|| {
-                ApiError::new(
-                    ErrorKind::Busy,
-                    format!("gate name: {program}: all are taken"),
-                )
-            })
+        free_name(program, taken)
     }
 
     /// The gate's terms stand, but for what is asked for now: any process in it can ask, so what was set with privilege

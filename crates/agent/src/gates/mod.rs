@@ -11,9 +11,9 @@ pub(crate) mod stored;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tidegate_api::ApiError;
+use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::sync::lock;
-use tidegate_knobs::target::Target;
+use tidegate_knobs::target::{GateName, Target};
 use tidegate_terms::Config;
 
 use crate::errors::no_gate;
@@ -75,6 +75,16 @@ impl Gates {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Gate>> {
         lock(&self.list)
     }
+}
+
+/// The first name like that of this program, group or unit that is not taken.
+pub(crate) fn free_name(like: &str, taken: impl Fn(&str) -> bool) -> Result<GateName, ApiError> {
+    // Endless, but for a machine with 2^32 gates of one name.
+    (0..=u32::MAX)
+        .filter(|number| *number != 1)
+        .map(|number| GateName::from_command(like, number))
+        .find(|name| !taken(name.as_str()))
+        .ok_or_else(|| ApiError::new(ErrorKind::Busy, format!("gate name: {like}: all are taken")))
 }
 
 /// A gate by its target, by `gate:NAME`, or by its bare name.

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::discover::CgroupVersion;
 use tidegate_knobs::group::GroupPath;
-use tidegate_knobs::target::{GateName, HeldProcess, Target};
+use tidegate_knobs::target::{HeldProcess, Target};
 use tidegate_terms::{Class, Config, RawTerms};
 
 use crate::errors::{no_gate, not_found, usage};
 use crate::gates::budget::{check_descriptors, check_room};
-use crate::gates::{Attachment, Gate, Record};
+use crate::gates::{Attachment, Gate, Record, free_name};
 use crate::runtime::Runtime;
 use crate::runtime::attach::{agree, attach, move_to};
 use crate::runtime::check::{check_feasible, check_nested, check_not_own};
@@ -83,11 +83,7 @@ pub(crate) fn make(
         }
         Target::Gate(name) => return Err(no_gate(name.as_str())),
     };
-    let name = (0..=u32::MAX)
-        .filter(|number| *number != 1)
-        .map(|number| GateName::from_command(&wanted, number))
-        .find(|name| !taken(name.as_str()))
-        .ok_or_else(|| ApiError::new(ErrorKind::Busy, "gate name: all are taken"))?;
+    let name = free_name(&wanted, taken)?;
     let record = Record {
         name: name.to_string(),
         target: target.to_string(),

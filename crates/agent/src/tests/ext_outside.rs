@@ -151,7 +151,11 @@ fn totals_go_on_over_an_end_and_a_load_until_the_gate_goes() {
     };
     let shown = || {
         // What was measured a moment ago is shown as it was then.
-        agent.gates.lock().iter_mut().for_each(|gate| gate.usage = None);
+        agent
+            .gates
+            .lock()
+            .iter_mut()
+            .for_each(|gate| gate.usage = None);
         let gates = agent.status().gates;
         let gate = gates.iter().find(|gate| gate.cgroup == group).unwrap();
         (gate.nr_throttled, wakeups(&gates, &group))
