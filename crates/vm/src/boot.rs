@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// From power-on to the guest's `ready`, in wall time; a boot takes 6–10 s on an idle host.
-const BOOT_LIMIT: Duration = Duration::from_secs(120);
+const BOOT_LIMIT: Duration = Duration::from_secs(300);
 /// ... in [`Mode::Wide`], where it takes a minute there.
 const WIDE_BOOT_LIMIT: Duration = Duration::from_secs(480);
 /// How long the kernel's last words are waited for after the first sign of trouble.
