@@ -1,0 +1,109 @@
+//! The side CPU that a node can promise, from its samples: slow to rise, quick to fall.
+
+use crate::GRAIN_MILLI;
+use crate::window::Window;
+
+/// Samples cover this before the first estimate.
+const WARM_UP_S: u64 = 180;
+/// A fall smaller than both of these does not count.
+const FALL_PERCENT: u64 = 10;
+const FALL_MIN_MILLI: u64 = 250;
+/// Of rises, one a minute, by at most the larger of these.
+const RISE_GAP_S: u64 = 60;
+const RISE_PERCENT: u64 = 10;
+const RISE_MIN_MILLI: u64 = 1_000;
+
+/// The estimate and the samples behind it.
+#[derive(Default)]
+pub struct Estimate {
+    window: Window,
+    milli: Option<u64>,
+    rose_s: u64,
+}
+
+impl Estimate {
+    /// The estimate now; none before there are three minutes of samples.
+    pub fn milli(&self) -> Option<u64> {
+        self.milli
+    }
+
+    /// Takes the surplus of this second. The estimate falls to the last minute's mean, and rises to what nine of ten seconds of
+    /// the last fifteen minutes had.
+    pub fn sample(&mut self, time_s: u64, surplus_milli: u64, may_rise: bool) {
+        self.window.push(time_s, surplus_milli);
+        let (Some(mean_milli), Some(low_milli)) =
+            (self.window.mean_milli(), self.window.low_milli())
+        else {
+            return;
+        };
+        let promise_milli = low_milli.min(whole_grains(mean_milli));
+        let Some(now_milli) = self.milli else {
+            if self.window.covers_s() >= WARM_UP_S {
+                self.milli = Some(promise_milli);
+                self.rose_s = time_s;
+            }
+            return;
+        };
+        let slack_milli = (now_milli * FALL_PERCENT / 100).max(FALL_MIN_MILLI);
+        if mean_milli + slack_milli < now_milli {
+            self.milli = Some(whole_grains(mean_milli));
+        } else if promise_milli > now_milli && may_rise && time_s >= self.rose_s + RISE_GAP_S {
+            let most_milli = (now_milli * RISE_PERCENT / 100).max(RISE_MIN_MILLI);
+            self.milli = Some(promise_milli.min(whole_grains(now_milli + most_milli)));
+            self.rose_s = time_s;
+        }
+    }
+}
+
+fn whole_grains(milli: u64) -> u64 {
+    milli / GRAIN_MILLI * GRAIN_MILLI
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fed(estimate: &mut Estimate, from_s: u64, seconds: u64, surplus_milli: u64) {
+        for time_s in from_s..from_s + seconds {
+            estimate.sample(time_s, surplus_milli, true);
+        }
+    }
+
+    #[test]
+    fn three_minutes_of_samples_make_the_first_estimate() {
+        let mut estimate = Estimate::default();
+        fed(&mut estimate, 0, 180, 4_250);
+        assert_eq!(estimate.milli(), None);
+        fed(&mut estimate, 180, 1, 4_250);
+        assert_eq!(estimate.milli(), Some(4_200));
+    }
+
+    #[test]
+    fn a_fall_is_followed_within_the_minute_and_a_rise_one_cpu_a_minute() {
+        let mut estimate = Estimate::default();
+        fed(&mut estimate, 0, 1_000, 6_000);
+        assert_eq!(estimate.milli(), Some(6_000));
+        fed(&mut estimate, 1_000, 60, 2_000);
+        assert!(estimate.milli() <= Some(2_600), "{:?}", estimate.milli());
+        fed(&mut estimate, 1_060, 900, 6_000);
+        let before = estimate.milli();
+        fed(&mut estimate, 1_960, 61, 6_000);
+        let risen = estimate.milli().zip(before).map(|(now, was)| now - was);
+        assert!(
+            risen <= Some(2_000),
+            "{before:?} then {:?}",
+            estimate.milli()
+        );
+        fed(&mut estimate, 2_021, 300, 6_000);
+        assert_eq!(estimate.milli(), Some(6_000));
+    }
+
+    #[test]
+    fn a_short_dip_changes_nothing() {
+        let mut estimate = Estimate::default();
+        fed(&mut estimate, 0, 1_000, 6_000);
+        fed(&mut estimate, 1_000, 4, 0);
+        fed(&mut estimate, 1_004, 60, 6_000);
+        assert_eq!(estimate.milli(), Some(6_000));
+    }
+}

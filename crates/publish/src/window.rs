@@ -1,0 +1,147 @@
+//! The samples of the last minutes: their mean over the last one, and the amount that nine of ten samples reach.
+
+use std::collections::VecDeque;
+
+use crate::GRAIN_MILLI;
+
+/// How far back samples count.
+const LONG_S: u64 = 900;
+/// How far back they count for the mean.
+const SHORT_S: u64 = 60;
+/// Of the samples in order, the part below the amount that [`Window::low_milli`] gives.
+const LOW_PERCENT: usize = 10;
+
+struct Sample {
+    time_s: u64,
+    milli: u64,
+}
+
+/// Samples of an amount, the newest at the back.
+#[derive(Default)]
+pub struct Window {
+    samples: VecDeque<Sample>,
+    /// Of `samples`, how many at the back are of the last minute, and their sum.
+    recent: usize,
+    recent_sum_milli: u64,
+    /// How many samples lie in each [`GRAIN_MILLI`]; the tenth percentile, rounded down, is the start of one of them.
+    grains: Vec<u32>,
+    /// The grain in which the tenth percentile lies, and how many samples lie below that grain.
+    low: usize,
+    below_low: usize,
+}
+
+impl Window {
+    /// Takes one sample; those that are too old leave. Times never go back.
+    pub fn push(&mut self, time_s: u64, milli: u64) {
+        self.forget_before(time_s);
+        let grain = grain(milli);
+        if self.grains.len() <= grain {
+            self.grains.resize(grain + 1, 0);
+        }
+        self.grains[grain] += 1;
+        self.below_low += usize::from(grain < self.low);
+        self.samples.push_back(Sample { time_s, milli });
+        self.recent += 1;
+        self.recent_sum_milli += milli;
+        self.settle();
+    }
+
+    /// The mean of the last minute; none without a sample.
+    pub fn mean_milli(&self) -> Option<u64> {
+        self.recent_sum_milli.checked_div(self.recent as u64)
+    }
+
+    /// What nine of ten samples of the last fifteen minutes reach, rounded down to [`GRAIN_MILLI`]; none without a sample.
+    pub fn low_milli(&self) -> Option<u64> {
+        (!self.samples.is_empty()).then_some(self.low as u64 * GRAIN_MILLI)
+    }
+
+    /// From the first sample to the last.
+    pub fn covers_s(&self) -> u64 {
+        match (self.samples.front(), self.samples.back()) {
+            (Some(first), Some(last)) => last.time_s - first.time_s,
+            _ => 0,
+        }
+    }
+
+    fn forget_before(&mut self, now_s: u64) {
+        while let Some(oldest_recent) = self.samples.len().checked_sub(self.recent) {
+            match self.samples.get(oldest_recent) {
+                Some(sample) if sample.time_s + SHORT_S <= now_s => {
+                    self.recent -= 1;
+                    self.recent_sum_milli -= sample.milli;
+                }
+                _ => break,
+            }
+        }
+        while let Some(sample) = self
+            .samples
+            .front()
+            .filter(|one| one.time_s + LONG_S <= now_s)
+        {
+            let grain = grain(sample.milli);
+            self.grains[grain] -= 1;
+            self.below_low -= usize::from(grain < self.low);
+            self.samples.pop_front();
+        }
+    }
+
+    /// Moves the mark of the tenth percentile: neighbouring samples differ little, so it moves by few grains.
+    fn settle(&mut self) {
+        // The sample of this rank, from 0, is the percentile.
+        let rank = (self.samples.len() - 1) * LOW_PERCENT / 100;
+        while self.below_low > rank {
+            self.low -= 1;
+            self.below_low -= self.grains[self.low] as usize;
+        }
+        while self.below_low + self.grains[self.low] as usize <= rank {
+            self.below_low += self.grains[self.low] as usize;
+            self.low += 1;
+        }
+    }
+}
+
+fn grain(milli: u64) -> usize {
+    (milli / GRAIN_MILLI) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_window_is_what_sorting_its_samples_gives(
+            steps in prop::collection::vec((0_u64..40, 0_u64..9_000), 1..400),
+        ) {
+            let mut window = Window::default();
+            let mut all: Vec<(u64, u64)> = Vec::new();
+            let mut now_s = 0;
+            for (pause_s, milli) in steps {
+                now_s += pause_s;
+                window.push(now_s, milli);
+                all.push((now_s, milli));
+                let within = |span_s: u64| -> Vec<u64> {
+                    let is_in = |one: &&(u64, u64)| one.0 + span_s > now_s;
+                    all.iter().filter(is_in).map(|one| one.1).collect()
+                };
+                let recent = within(SHORT_S);
+                prop_assert_eq!(window.mean_milli(), Some(recent.iter().sum::<u64>() / recent.len() as u64));
+                let mut long = within(LONG_S);
+                long.sort_unstable();
+                let low = long[(long.len() - 1) / 10] / GRAIN_MILLI * GRAIN_MILLI;
+                prop_assert_eq!(window.low_milli(), Some(low));
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_window_knows_nothing() {
+        let window = Window::default();
+        assert_eq!(window.mean_milli(), None);
+        assert_eq!(window.low_milli(), None);
+        assert_eq!(window.covers_s(), 0);
+    }
+}
