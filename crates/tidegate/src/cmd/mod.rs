@@ -19,6 +19,7 @@ pub mod set;
 pub mod show;
 pub mod sim;
 mod sim_asked;
+mod sim_fleet;
 pub mod status;
 pub mod stop;
 pub mod unset;

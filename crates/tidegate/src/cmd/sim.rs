@@ -13,7 +13,7 @@ use tidegate_sim::sweep::{self, Sweep};
 use tidegate_sim::tracers::{Log, Perfetto, Sink};
 use tidegate_sim::{Tracer, registry};
 
-use crate::cmd::sim_asked;
+use crate::cmd::{sim_asked, sim_fleet};
 use crate::exit::{Exit, Failure};
 use crate::progress::Progress;
 use crate::render;
@@ -30,8 +30,10 @@ nothing on this machine; the same scenario and seed give the same bytes.
 
 /// Rehearse a scenario on a simulated machine
 #[derive(clap::Args)]
-#[command(after_help = NOTES)]
+#[command(after_help = NOTES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
+    #[command(subcommand)]
+    instead: Option<Instead>,
     /// A file, or the name of a scenario that comes with tidegate
     #[arg(required_unless_present = "list")]
     scenario: Option<String>,
@@ -79,7 +81,16 @@ pub struct Args {
     json: bool,
 }
 
+/// What is rehearsed instead of one machine.
+#[derive(clap::Subcommand)]
+enum Instead {
+    Fleet(sim_fleet::Args),
+}
+
 pub fn main(args: &Args) -> Result<Exit, Failure> {
+    if let Some(Instead::Fleet(args)) = &args.instead {
+        return sim_fleet::main(args);
+    }
     let Some(asked) = args.scenario.as_ref().filter(|_| !args.list) else {
         return list();
     };
