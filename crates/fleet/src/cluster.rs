@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tidegate_publish::{Seen, Write};
+use tidegate_publish::{Constants, Seen, Write};
 use tidegate_sim::Prng;
 
 use crate::days::{Days, NodeDay};
@@ -39,6 +39,8 @@ pub struct Settings {
     pub seed: u64,
     /// Main's use.
     pub days: Days,
+    /// The numbers of our rule.
+    pub constants: Constants,
 }
 
 /// Rehearses one rule.
@@ -74,7 +76,9 @@ impl<'a> Cluster<'a> {
             settings,
             nodes: (0..settings.nodes).map(|_| Node::default()).collect(),
             days: settings.days.of_nodes(settings.nodes),
-            publishers: (0..settings.nodes).map(|_| rule.publisher()).collect(),
+            publishers: (0..settings.nodes)
+                .map(|_| rule.publisher(&settings.constants))
+                .collect(),
             waiting: settings.pods,
             kubelet_starts,
             rng,

@@ -1,27 +1,33 @@
 //! The side CPU that a node can promise, from its samples: slow to rise, quick to fall.
 
-use crate::GRAIN_MILLI;
 use crate::window::Window;
-
-/// Samples cover this before the first estimate.
-const WARM_UP_S: u64 = 180;
-/// A fall smaller than both of these does not count.
-const FALL_PERCENT: u64 = 10;
-const FALL_MIN_MILLI: u64 = 250;
-/// Of rises, one a minute, by at most the larger of these.
-const RISE_GAP_S: u64 = 60;
-const RISE_PERCENT: u64 = 10;
-const RISE_MIN_MILLI: u64 = 1_000;
+use crate::{Constants, GRAIN_MILLI};
 
 /// The estimate and the samples behind it.
-#[derive(Default)]
 pub struct Estimate {
+    constants: Constants,
     window: Window,
     milli: Option<u64>,
     rose_s: u64,
 }
 
 impl Estimate {
+    /// Without a sample yet.
+    pub fn new(constants: &Constants) -> Self {
+        Estimate {
+            constants: constants.clone(),
+            window: Window::new(constants),
+            milli: None,
+            rose_s: 0,
+        }
+    }
+
+    /// Whether an amount is below another by more than what does not count.
+    pub fn is_clearly_below(&self, milli: u64, than_milli: u64) -> bool {
+        let slack_milli = than_milli * self.constants.slack_percent / 100;
+        milli + slack_milli.max(self.constants.slack_milli) < than_milli
+    }
+
     /// The estimate now; none before there are three minutes of samples.
     pub fn milli(&self) -> Option<u64> {
         self.milli
@@ -38,17 +44,20 @@ impl Estimate {
         };
         let promise_milli = low_milli.min(whole_grains(mean_milli));
         let Some(now_milli) = self.milli else {
-            if self.window.covers_s() >= WARM_UP_S {
+            if self.window.covers_s() >= self.constants.warm_up_s {
                 self.milli = Some(promise_milli);
                 self.rose_s = time_s;
             }
             return;
         };
-        let slack_milli = (now_milli * FALL_PERCENT / 100).max(FALL_MIN_MILLI);
-        if mean_milli + slack_milli < now_milli {
+        if self.is_clearly_below(mean_milli, now_milli) {
             self.milli = Some(whole_grains(mean_milli));
-        } else if promise_milli > now_milli && may_rise && time_s >= self.rose_s + RISE_GAP_S {
-            let most_milli = (now_milli * RISE_PERCENT / 100).max(RISE_MIN_MILLI);
+        } else if promise_milli > now_milli
+            && may_rise
+            && time_s >= self.rose_s + self.constants.rise_gap_s
+        {
+            let most_milli =
+                (now_milli * self.constants.rise_percent / 100).max(self.constants.rise_milli);
             self.milli = Some(promise_milli.min(whole_grains(now_milli + most_milli)));
             self.rose_s = time_s;
         }
@@ -71,7 +80,7 @@ mod tests {
 
     #[test]
     fn three_minutes_of_samples_make_the_first_estimate() {
-        let mut estimate = Estimate::default();
+        let mut estimate = Estimate::new(&Constants::default());
         fed(&mut estimate, 0, 180, 4_250);
         assert_eq!(estimate.milli(), None);
         fed(&mut estimate, 180, 1, 4_250);
@@ -80,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_fall_is_followed_within_the_minute_and_a_rise_one_cpu_a_minute() {
-        let mut estimate = Estimate::default();
+        let mut estimate = Estimate::new(&Constants::default());
         fed(&mut estimate, 0, 1_000, 6_000);
         assert_eq!(estimate.milli(), Some(6_000));
         fed(&mut estimate, 1_000, 60, 2_000);
@@ -100,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_short_dip_changes_nothing() {
-        let mut estimate = Estimate::default();
+        let mut estimate = Estimate::new(&Constants::default());
         fed(&mut estimate, 0, 1_000, 6_000);
         fed(&mut estimate, 1_000, 4, 0);
         fed(&mut estimate, 1_004, 60, 6_000);

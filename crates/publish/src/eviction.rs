@@ -1,21 +1,24 @@
 //! When a starved pod must move to another node.
 
-/// Side work stands at its tolerance this long, and the node can promise less than this part of what is bound to it.
-const STARVED_S: u64 = 600;
-const ENOUGH_PERCENT: u64 = 60;
-/// One pod at a time.
-const GAP_S: u64 = 60;
-/// After one the estimate does not rise for so long: the pod that left would come back.
-const NO_RISE_S: u64 = 900;
+use crate::Constants;
 
 /// Since when side work is starved, and when a pod was last told to move.
-#[derive(Default)]
 pub struct Eviction {
+    constants: Constants,
     starved_since_s: Option<u64>,
     last_s: Option<u64>,
 }
 
 impl Eviction {
+    /// Nothing is starved yet.
+    pub fn new(constants: &Constants) -> Self {
+        Eviction {
+            constants: constants.clone(),
+            starved_since_s: None,
+            last_s: None,
+        }
+    }
+
     /// Whether a pod must move now. `bound_milli` is without the pods that are leaving already.
     pub fn is_due(
         &mut self,
@@ -24,21 +27,23 @@ impl Eviction {
         promise_milli: u64,
         bound_milli: u64,
     ) -> bool {
-        let is_short = promise_milli * 100 < bound_milli * ENOUGH_PERCENT;
+        let is_short = promise_milli * 100 < bound_milli * self.constants.enough_percent;
         if !is_starved || !is_short {
             self.starved_since_s = None;
             return false;
         }
         let since_s = *self.starved_since_s.get_or_insert(time_s);
-        let is_due = time_s >= since_s + STARVED_S
-            && self.last_s.is_none_or(|last_s| time_s >= last_s + GAP_S);
+        let is_due = time_s >= since_s + self.constants.starved_s
+            && self
+                .last_s
+                .is_none_or(|last_s| time_s >= last_s + self.constants.evict_gap_s);
         if is_due {
             self.last_s = Some(time_s);
         }
         is_due
     }
 
-    /// A second that nobody saw ends the ten minutes.
+    /// A second without a sample: what was starved before it is not known to be starved still.
     pub fn unseen(&mut self) {
         self.starved_since_s = None;
     }
@@ -46,6 +51,6 @@ impl Eviction {
     /// Whether the estimate may rise.
     pub fn may_rise(&self, time_s: u64) -> bool {
         self.last_s
-            .is_none_or(|last_s| time_s >= last_s + NO_RISE_S)
+            .is_none_or(|last_s| time_s >= last_s + self.constants.no_rise_s)
     }
 }

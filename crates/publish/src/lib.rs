@@ -5,11 +5,13 @@
 //!
 //! Amounts are millicores: thousandths of one CPU.
 
+mod constants;
 mod estimate;
 mod eviction;
 mod rule;
 mod window;
 
+pub use constants::Constants;
 pub use rule::{Because, Rule, Seen, Step, Write};
 
 /// The finest amount that is published.

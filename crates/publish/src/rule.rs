@@ -2,17 +2,9 @@
 
 use std::fmt;
 
+use crate::Constants;
 use crate::estimate::Estimate;
 use crate::eviction::Eviction;
-
-/// Between two writes, but for one that what is bound demands.
-const WRITE_GAP_S: u64 = 30;
-/// A smaller change is not worth a write.
-const WRITE_MIN_MILLI: u64 = 250;
-/// After so long without a sample nothing is published.
-const STALE_S: u64 = 180;
-/// Between two changes of [`Step::is_short`], which is a write of its own.
-const SHORT_GAP_S: u64 = 60;
 
 /// What a node sees in one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +30,8 @@ pub enum Write {
     Keep,
     /// Write this amount.
     Set(u64),
-    /// Delete the key. Zero is never written: kubelet would reject what runs when it starts next.
+    /// Delete the key: the scheduler places nothing more here, and kubelet lets run what runs. An amount below what is bound,
+    /// or zero, would have kubelet reject running pods when it starts next.
     Delete,
 }
 
@@ -49,11 +42,11 @@ pub enum Because {
     WarmingUp,
     /// No samples for three minutes.
     Stale,
-    /// The bound pods request more than the node can promise.
-    Bound,
+    /// The pods bound here request more than the node can promise.
+    Short,
     /// It is what the node can promise.
     Promise,
-    /// There is nothing to promise, and nothing is bound.
+    /// There is nothing to promise.
     Nothing,
 }
 
@@ -62,9 +55,11 @@ impl fmt::Display for Because {
         f.write_str(match self {
             Because::WarmingUp => "fewer than three minutes of samples: what stands is kept",
             Because::Stale => "no sample for three minutes",
-            Because::Bound => "the pods bound here request this much",
+            Because::Short => {
+                "the pods bound here request more than main leaves: no more are placed"
+            }
             Because::Promise => "main left this much in nine of ten seconds of the last 15 minutes",
-            Because::Nothing => "main leaves nothing, and no pod is bound here",
+            Because::Nothing => "main leaves nothing",
         })
     }
 }
@@ -78,15 +73,15 @@ pub struct Step {
     pub because: Because,
     /// What the node can promise; none while it warms up or is stale.
     pub promise_milli: Option<u64>,
-    /// Whether the node is short of what is bound: its condition `TidegateSidePressure`.
+    /// Whether the node can promise less than what is bound: its condition `TidegateSidePressure`.
     pub is_short: bool,
     /// One side pod must move.
     pub must_evict: bool,
 }
 
 /// A node's rule and what it remembers.
-#[derive(Default)]
 pub struct Rule {
+    constants: Constants,
     estimate: Estimate,
     eviction: Eviction,
     sampled_s: Option<u64>,
@@ -96,7 +91,27 @@ pub struct Rule {
     short_changed_s: Option<u64>,
 }
 
+impl Default for Rule {
+    fn default() -> Self {
+        Rule::new(Constants::default())
+    }
+}
+
 impl Rule {
+    /// With these numbers.
+    pub fn new(constants: Constants) -> Self {
+        Rule {
+            estimate: Estimate::new(&constants),
+            eviction: Eviction::new(&constants),
+            constants,
+            sampled_s: None,
+            began_s: None,
+            wrote_s: None,
+            is_short: false,
+            short_changed_s: None,
+        }
+    }
+
     /// One second.
     pub fn step(&mut self, seen: &Seen) -> Step {
         self.take_sample(seen);
@@ -106,9 +121,9 @@ impl Rule {
         if write != Write::Keep {
             self.wrote_s = Some(seen.time_s);
         }
-        let is_short_now = promise_milli.is_some_and(|milli| milli < seen.bound_milli);
-        let is_settled = |since_s: u64| seen.time_s < since_s + SHORT_GAP_S;
-        if is_short_now != self.is_short && !self.short_changed_s.is_some_and(is_settled) {
+        let is_short_now = because == Because::Short;
+        let is_settling = |since_s: u64| seen.time_s < since_s + self.constants.short_gap_s;
+        if is_short_now != self.is_short && !self.short_changed_s.is_some_and(is_settling) {
             self.is_short = is_short_now;
             self.short_changed_s = Some(seen.time_s);
         }
@@ -121,17 +136,6 @@ impl Rule {
         }
     }
 
-    /// What to write as the last thing, when nothing will follow main any more: running pods keep what they have, and none
-    /// comes.
-    pub fn last_write(bound_milli: u64, standing_milli: Option<u64>) -> Write {
-        match standing_milli {
-            None => Write::Keep,
-            Some(standing_milli) if standing_milli == bound_milli => Write::Keep,
-            Some(_) if bound_milli == 0 => Write::Delete,
-            Some(_) => Write::Set(bound_milli),
-        }
-    }
-
     fn take_sample(&mut self, seen: &Seen) {
         self.began_s.get_or_insert(seen.time_s);
         if let Some(surplus_milli) = seen.surplus_milli {
@@ -139,13 +143,13 @@ impl Rule {
             self.estimate.sample(seen.time_s, surplus_milli, may_rise);
             self.sampled_s = Some(seen.time_s);
         } else if self.is_stale(seen.time_s) {
-            self.estimate = Estimate::default();
+            self.estimate = Estimate::new(&self.constants);
         }
     }
 
     fn is_stale(&self, time_s: u64) -> bool {
         let last_s = self.sampled_s.or(self.began_s);
-        last_s.is_some_and(|last_s| time_s >= last_s + STALE_S)
+        last_s.is_some_and(|last_s| time_s >= last_s + self.constants.stale_s)
     }
 
     /// What should stand: none for no key.
@@ -154,31 +158,39 @@ impl Rule {
             return (None, Because::Stale);
         }
         let Some(promise_milli) = self.estimate.milli() else {
-            let kept_milli = seen.standing_milli.map(|milli| milli.max(seen.bound_milli));
-            return (kept_milli, Because::WarmingUp);
+            return (seen.standing_milli, Because::WarmingUp);
         };
         match promise_milli.max(seen.bound_milli) {
             0 => (None, Because::Nothing),
-            milli if milli > promise_milli => (Some(milli), Because::Bound),
+            _ if self
+                .estimate
+                .is_clearly_below(promise_milli, seen.bound_milli) =>
+            {
+                (None, Because::Short)
+            }
             milli => (Some(milli), Because::Promise),
         }
     }
 
     fn write(&self, seen: &Seen, wanted_milli: Option<u64>) -> Write {
-        // Kubelet would reject what is bound, so this cannot wait.
-        let is_below_bound = seen
+        // Pods came while the amount was lowered. Kubelet would reject them: this cannot wait.
+        if seen
             .standing_milli
-            .is_some_and(|milli| milli < seen.bound_milli);
-        let is_early = self
+            .is_some_and(|milli| milli < seen.bound_milli)
+        {
+            return Write::Delete;
+        }
+        if self
             .wrote_s
-            .is_some_and(|wrote_s| seen.time_s < wrote_s + WRITE_GAP_S);
+            .is_some_and(|wrote_s| seen.time_s < wrote_s + self.constants.write_gap_s)
+        {
+            return Write::Keep;
+        }
         match (seen.standing_milli, wanted_milli) {
-            (Some(_), Some(wanted_milli)) if is_below_bound => Write::Set(wanted_milli),
-            _ if is_early => Write::Keep,
             (None, Some(wanted_milli)) => Write::Set(wanted_milli),
             (Some(_), None) => Write::Delete,
             (Some(standing_milli), Some(wanted_milli))
-                if standing_milli.abs_diff(wanted_milli) >= WRITE_MIN_MILLI =>
+                if standing_milli.abs_diff(wanted_milli) >= self.constants.write_milli =>
             {
                 Write::Set(wanted_milli)
             }

@@ -18,6 +18,7 @@ fn settings(nodes: usize, hours: u64, pods: u64) -> Settings {
             peak_ppt: 500,
             seed: 1,
         }),
+        constants: Constants::default(),
     }
 }
 

@@ -3,7 +3,7 @@
 mod katalyst;
 mod koordinator;
 
-use tidegate_publish::{Rule, Seen, Write};
+use tidegate_publish::{Constants, Rule, Seen, Write};
 
 use katalyst::Katalyst;
 use koordinator::Koordinator;
@@ -64,10 +64,10 @@ impl RuleKind {
         }
     }
 
-    /// One of this rule for a node.
-    pub fn publisher(self) -> Box<dyn Publisher> {
+    /// One of this rule for a node; the constants are ours alone.
+    pub fn publisher(self, constants: &Constants) -> Box<dyn Publisher> {
         match self {
-            RuleKind::Tidegate => Box::new(Ours(Rule::default())),
+            RuleKind::Tidegate => Box::new(Ours(Rule::new(constants.clone()))),
             RuleKind::Koordinator => Box::<Koordinator>::default(),
             RuleKind::Katalyst => Box::<Katalyst>::default(),
         }

@@ -81,14 +81,34 @@ fn a_restart_keeps_what_stands() {
 }
 
 #[test]
-fn what_is_bound_is_published_at_once_even_within_the_gap() {
+fn pods_beyond_what_stands_delete_the_key_at_once_even_within_the_gap() {
     let mut node = Node::with(None);
     node.seconds(181, surplus(1_000));
     node.second(Seen {
         bound_milli: 2_500,
         ..surplus(1_000)
     });
-    assert_eq!(node.standing_milli, Some(2_500));
+    assert_eq!(node.standing_milli, None);
+}
+
+#[test]
+fn a_node_that_is_short_takes_no_more_until_enough_pods_have_ended() {
+    let mut node = Node::with(None);
+    let bound = |surplus_milli, bound_milli| Seen {
+        bound_milli,
+        ..surplus(surplus_milli)
+    };
+    node.seconds(300, bound(4_000, 4_000));
+    node.seconds(120, bound(2_000, 4_000));
+    assert_eq!(node.standing_milli, None);
+    assert!(node.second(bound(2_000, 4_000)).is_short);
+    node.seconds(120, bound(2_000, 1_000));
+    let stands = node.standing_milli;
+    assert!(
+        stands.is_some_and(|milli| (2_000..2_250).contains(&milli)),
+        "{stands:?}"
+    );
+    assert!(!node.second(bound(2_000, 1_000)).is_short);
 }
 
 #[test]
@@ -210,14 +230,6 @@ fn after_an_eviction_nothing_rises_for_a_quarter_of_an_hour() {
     assert_eq!(node.standing_milli, Some(8_000));
 }
 
-#[test]
-fn the_last_write_leaves_what_is_bound() {
-    assert_eq!(Rule::last_write(1_500, Some(4_000)), Write::Set(1_500));
-    assert_eq!(Rule::last_write(0, Some(4_000)), Write::Delete);
-    assert_eq!(Rule::last_write(1_500, Some(1_500)), Write::Keep);
-    assert_eq!(Rule::last_write(1_500, None), Write::Keep);
-}
-
 /// A stretch of seconds that are alike.
 fn stretch() -> impl Strategy<Value = (u64, Seen)> {
     let surplus_milli = prop::option::weighted(0.9, 0_u64..16_000);
@@ -279,11 +291,15 @@ proptest! {
         // Fifteen minutes after an eviction, fifteen more of the window, and a minute for each CPU.
         node.seconds(900 + 900 + 60 * 20, steady);
         let writes = node.writes.len();
-        let target_milli = (surplus_milli / 100 * 100).max(bound_milli);
-        let stands_milli = node.standing_milli.unwrap_or(0);
+        let target_milli = surplus_milli / 100 * 100;
+        let Some(stands_milli) = node.standing_milli else {
+            prop_assert!(target_milli <= bound_milli.max(100), "nothing for {target_milli}");
+            return Ok(());
+        };
         // A mean within 250 (or a tenth) below does not lower the promise, and a change below 250 is not written.
         let slack_milli = (stands_milli / 10).max(250) + 250 + 100;
         prop_assert!(stands_milli.abs_diff(target_milli) <= slack_milli, "{stands_milli} for {target_milli}");
+        prop_assert!(stands_milli >= bound_milli);
         node.seconds(600, steady);
         prop_assert_eq!(node.writes.len(), writes);
     }

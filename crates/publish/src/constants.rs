@@ -1,0 +1,89 @@
+//! The numbers of the rule.
+
+/// The numbers of the rule. The defaults are those that `tidegate-kube` uses; others are for rehearsals.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Constants {
+    /// How far back samples count.
+    pub window_s: u64,
+    /// Of those samples in order, the part that lies below the promise.
+    pub low_percent: u64,
+    /// How far back they count for the mean that the promise falls to.
+    pub mean_s: u64,
+    /// Samples cover this before the first promise.
+    pub warm_up_s: u64,
+    /// A difference that is not larger than both this and [`Constants::slack_milli`] does not count.
+    pub slack_percent: u64,
+    /// The same, in millicores.
+    pub slack_milli: u64,
+    /// Between two rises of the promise.
+    pub rise_gap_s: u64,
+    /// One rise is at most the larger of this and [`Constants::rise_milli`].
+    pub rise_percent: u64,
+    /// The same, in millicores.
+    pub rise_milli: u64,
+    /// Between two writes, but for one that pods beyond the published amount demand.
+    pub write_gap_s: u64,
+    /// A smaller change is not written.
+    pub write_milli: u64,
+    /// After so long without a sample nothing is published.
+    pub stale_s: u64,
+    /// Between two changes of the condition, which are writes of their own.
+    pub short_gap_s: u64,
+    /// Side work stands at its tolerance this long before a pod must move.
+    pub starved_s: u64,
+    /// ... and the promise is below this part of what is bound.
+    pub enough_percent: u64,
+    /// Between two pods that must move.
+    pub evict_gap_s: u64,
+    /// After one the promise does not rise for so long: the pod that left would come back.
+    pub no_rise_s: u64,
+}
+
+impl Default for Constants {
+    fn default() -> Self {
+        Constants {
+            window_s: 900,
+            low_percent: 10,
+            mean_s: 60,
+            warm_up_s: 180,
+            slack_percent: 10,
+            slack_milli: 250,
+            rise_gap_s: 60,
+            rise_percent: 10,
+            rise_milli: 1_000,
+            write_gap_s: 30,
+            write_milli: 250,
+            stale_s: 180,
+            short_gap_s: 60,
+            starved_s: 600,
+            enough_percent: 60,
+            evict_gap_s: 60,
+            no_rise_s: 900,
+        }
+    }
+}
+
+impl Constants {
+    /// Each with its name.
+    pub fn named(&mut self) -> [(&'static str, &mut u64); 17] {
+        [
+            ("window_s", &mut self.window_s),
+            ("low_percent", &mut self.low_percent),
+            ("mean_s", &mut self.mean_s),
+            ("warm_up_s", &mut self.warm_up_s),
+            ("slack_percent", &mut self.slack_percent),
+            ("slack_milli", &mut self.slack_milli),
+            ("rise_gap_s", &mut self.rise_gap_s),
+            ("rise_percent", &mut self.rise_percent),
+            ("rise_milli", &mut self.rise_milli),
+            ("write_gap_s", &mut self.write_gap_s),
+            ("write_milli", &mut self.write_milli),
+            ("stale_s", &mut self.stale_s),
+            ("short_gap_s", &mut self.short_gap_s),
+            ("starved_s", &mut self.starved_s),
+            ("enough_percent", &mut self.enough_percent),
+            ("evict_gap_s", &mut self.evict_gap_s),
+            ("no_rise_s", &mut self.no_rise_s),
+        ]
+    }
+}
