@@ -43,8 +43,8 @@ impl Default for Constants {
     fn default() -> Self {
         Constants {
             window_s: 900,
-            low_percent: 10,
-            mean_s: 60,
+            low_percent: 25,
+            mean_s: 180,
             warm_up_s: 180,
             slack_percent: 10,
             slack_milli: 250,

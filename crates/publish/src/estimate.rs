@@ -33,8 +33,8 @@ impl Estimate {
         self.milli
     }
 
-    /// Takes the surplus of this second. The estimate falls to the last minute's mean, and rises to what nine of ten seconds of
-    /// the last fifteen minutes had.
+    /// Takes the surplus of this second. The estimate falls to the mean of three minutes, and rises to what three of four
+    /// seconds of the last fifteen minutes had.
     pub fn sample(&mut self, time_s: u64, surplus_milli: u64, may_rise: bool) {
         self.window.push(time_s, surplus_milli);
         let (Some(mean_milli), Some(low_milli)) =
@@ -88,13 +88,13 @@ mod tests {
     }
 
     #[test]
-    fn a_fall_is_followed_within_the_minute_and_a_rise_one_cpu_a_minute() {
+    fn a_fall_is_followed_within_three_minutes_and_a_rise_one_cpu_a_minute() {
         let mut estimate = Estimate::new(&Constants::default());
         fed(&mut estimate, 0, 1_000, 6_000);
         assert_eq!(estimate.milli(), Some(6_000));
-        fed(&mut estimate, 1_000, 60, 2_000);
+        fed(&mut estimate, 1_000, 180, 2_000);
         assert!(estimate.milli() <= Some(2_600), "{:?}", estimate.milli());
-        fed(&mut estimate, 1_060, 900, 6_000);
+        fed(&mut estimate, 1_180, 780, 6_000);
         let before = estimate.milli();
         fed(&mut estimate, 1_960, 61, 6_000);
         let risen = estimate.milli().zip(before).map(|(now, was)| now - was);

@@ -58,7 +58,9 @@ impl fmt::Display for Because {
             Because::Short => {
                 "the pods bound here request more than main leaves: no more are placed"
             }
-            Because::Promise => "main left this much in nine of ten seconds of the last 15 minutes",
+            Because::Promise => {
+                "main left this much in three of four seconds of the last 15 minutes"
+            }
             Because::Nothing => "main leaves nothing",
         })
     }
