@@ -1,0 +1,73 @@
+//! The agent's socket. Its client blocks, so each call has a thread of the runtime's pool.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidegate_api::{ApiError, ErrorKind, ExplainView, SetRequest, StatusView, UnsetRequest};
+use tidegate_client::Client;
+
+use crate::gates::Change;
+
+/// A step of the node is a second: an agent that takes longer has missed it.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The node's agent.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    socket: PathBuf,
+}
+
+impl Agent {
+    /// The agent at this socket; nothing is connected yet.
+    pub fn at(socket: PathBuf) -> Self {
+        Agent { socket }
+    }
+
+    /// The node at a glance.
+    pub async fn status(&self) -> Result<StatusView, ApiError> {
+        self.call(Client::status).await
+    }
+
+    /// Why a gate runs as it does.
+    pub async fn explain(&self, target: String) -> Result<ExplainView, ApiError> {
+        self.call(move |client| client.explain(&target)).await
+    }
+
+    /// One change of a gate.
+    pub async fn apply(&self, change: Change) -> Result<(), ApiError> {
+        match change {
+            Change::Set { target, terms } => {
+                let request = SetRequest { target, terms };
+                self.call(move |client| client.set(&request).map(drop))
+                    .await
+            }
+            Change::Unset { target, terms } => {
+                let request = UnsetRequest { target, terms };
+                self.call(move |client| client.unset(&request).map(drop))
+                    .await
+            }
+        }
+    }
+
+    async fn call<R: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Client) -> Result<R, ApiError> + Send + 'static,
+    ) -> Result<R, ApiError> {
+        let socket = self.socket.clone();
+        let answer = tokio::task::spawn_blocking(move || call(&Client::connect(socket)?));
+        match tokio::time::timeout(PATIENCE, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(panicked)) => Err(ApiError::new(
+                ErrorKind::Internal,
+                format!("agent: {panicked}"),
+            )),
+            Err(_) => {
+                let detail = format!(
+                    "agent: {}: no answer within {PATIENCE:?}",
+                    self.socket.display()
+                );
+                Err(ApiError::new(ErrorKind::NoAnswer, detail))
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The node and what is on it, as the API server tells of them.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use futures_util::StreamExt;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tracing::warn;
+
+use crate::policy::{Labels, TidegatePolicy};
+
+/// What is followed. A store keeps what it knew while the API server is away.
+pub struct Followed {
+    /// Pods that are bound to the node.
+    pub pods: Store<Pod>,
+    /// The node.
+    pub node: Store<Node>,
+    /// Every namespace, for its labels.
+    pub namespaces: Store<Namespace>,
+    /// Every policy; none where the cluster does not know the resource.
+    pub policies: Store<TidegatePolicy>,
+}
+
+impl Followed {
+    /// Starts to follow.
+    pub fn start(client: &Client, node: &str) -> Self {
+        let of_node = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
+        let the_node = watcher::Config::default().fields(&format!("metadata.name={node}"));
+        Followed {
+            pods: store(Api::all(client.clone()), of_node, "pods"),
+            node: store(Api::all(client.clone()), the_node, "the node"),
+            namespaces: store(
+                Api::all(client.clone()),
+                watcher::Config::default(),
+                "namespaces",
+            ),
+            policies: store(
+                Api::all(client.clone()),
+                watcher::Config::default(),
+                "policies",
+            ),
+        }
+    }
+
+    /// The node itself.
+    pub fn the_node(&self) -> Option<std::sync::Arc<Node>> {
+        self.node.state().into_iter().next()
+    }
+
+    /// Whether pods and node have been listed once: what is bound is not known before.
+    pub async fn is_listed(&self) {
+        // A store's writer is never dropped, so waiting cannot fail.
+        let _ = self.pods.wait_until_ready().await;
+        let _ = self.node.wait_until_ready().await;
+    }
+
+    /// A namespace's labels.
+    pub fn namespace_labels(&self, name: &str) -> Labels {
+        let key = reflector::ObjectRef::new(name);
+        self.namespaces
+            .get(&key)
+            .map(|one| one.labels().clone())
+            .unwrap_or_default()
+    }
+}
+
+fn store<K>(api: Api<K>, config: watcher::Config, what: &'static str) -> Store<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    let (reader, writer) = reflector::store();
+    let stream = watcher(api, config).default_backoff().modify(|object| {
+        // Who wrote which field is most of an object, and nobody here asks.
+        object.managed_fields_mut().clear();
+    });
+    let mut stream = Box::pin(reflector::reflector(writer, stream));
+    tokio::spawn(async move {
+        while let Some(event) = stream.next().await {
+            if let Err(error) = event {
+                warn!(
+                    "{what}: the API server does not tell of them: {error}; what was known stays"
+                );
+            }
+        }
+    });
+    reader
+}

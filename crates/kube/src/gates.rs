@@ -1,0 +1,217 @@
+//! Which gates the agent must have for the pods of its node.
+
+use std::collections::BTreeMap;
+
+use tidegate_api::GateView;
+
+/// Terms of a gate as the agent takes them.
+pub type RawTerms = BTreeMap<String, String>;
+
+/// A pod's gate as it must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The pod's group, below the mount of the cpu controller.
+    pub group: String,
+    /// `namespace/name`, for messages.
+    pub pod: String,
+    /// Its terms; never empty.
+    pub terms: RawTerms,
+}
+
+/// A call to the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Gives terms.
+    Set {
+        /// `cgroup:/...`.
+        target: String,
+        /// The terms.
+        terms: RawTerms,
+    },
+    /// Takes terms back.
+    Unset {
+        /// `cgroup:/...`.
+        target: String,
+        /// Their names; all of them where empty.
+        terms: Vec<String>,
+    },
+}
+
+/// What was given to each group, as far as this process knows: the agent shows a value in another form than it was given.
+#[derive(Default)]
+pub struct Given(BTreeMap<String, RawTerms>);
+
+impl Given {
+    /// The calls that bring the agent's gates to what is wanted, each with its group.
+    pub fn changes(&mut self, wanted: &[Wanted], gates: &[GateView]) -> Vec<(String, Change)> {
+        let mut changes = Vec::new();
+        for one in wanted {
+            let gate = gates.iter().find(|gate| gate.cgroup == one.group);
+            if gate.is_some() && self.0.get(&one.group) == Some(&one.terms) {
+                continue;
+            }
+            let stale: Vec<String> = gate
+                .map(given_terms)
+                .unwrap_or_default()
+                .into_iter()
+                .filter(|name| !one.terms.contains_key(name))
+                .collect();
+            let target = format!("cgroup:{}", one.group);
+            if !stale.is_empty() {
+                changes.push((
+                    one.group.clone(),
+                    Change::Unset {
+                        target: target.clone(),
+                        terms: stale,
+                    },
+                ));
+            }
+            changes.push((
+                one.group.clone(),
+                Change::Set {
+                    target,
+                    terms: one.terms.clone(),
+                },
+            ));
+            self.0.insert(one.group.clone(), one.terms.clone());
+        }
+        for gate in gates
+            .iter()
+            .filter(|gate| is_of_pod(&gate.cgroup) && !given_terms(gate).is_empty())
+        {
+            if !wanted.iter().any(|one| one.group == gate.cgroup) {
+                let target = format!("cgroup:{}", gate.cgroup);
+                changes.push((
+                    gate.cgroup.clone(),
+                    Change::Unset {
+                        target,
+                        terms: Vec::new(),
+                    },
+                ));
+                self.0.remove(&gate.cgroup);
+            }
+        }
+        self.0
+            .retain(|group, _| wanted.iter().any(|one| one.group == *group));
+        changes
+    }
+}
+
+/// The gate of a pod's own group; those of its containers are not ours.
+fn is_of_pod(group: &str) -> bool {
+    let last = group.rsplit('/').next().unwrap_or_default();
+    group.contains("/kubepods") && last.contains("pod") && !last.ends_with(".scope")
+}
+
+/// Terms that were set while it ran: not defaults, and not those of a file.
+fn given_terms(gate: &GateView) -> Vec<String> {
+    let is_set = |source: &str| source.split_whitespace().next() == Some("set");
+    let set = gate.terms.iter().filter(|term| is_set(&term.source));
+    set.map(|term| term.name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_api::TermView;
+
+    use super::*;
+
+    const GROUP: &str = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice";
+
+    fn terms(pairs: &[(&str, &str)]) -> RawTerms {
+        pairs
+            .iter()
+            .map(|(name, value)| ((*name).into(), (*value).into()))
+            .collect()
+    }
+
+    fn wanted(pairs: &[(&str, &str)]) -> Wanted {
+        Wanted {
+            group: GROUP.into(),
+            pod: "a/b".into(),
+            terms: terms(pairs),
+        }
+    }
+
+    fn gate(names: &[&str]) -> GateView {
+        let term = |name: &&str| TermView {
+            name: (*name).into(),
+            source: "set".into(),
+            ..TermView::default()
+        };
+        GateView {
+            cgroup: GROUP.into(),
+            terms: names.iter().map(term).collect(),
+            ..GateView::default()
+        }
+    }
+
+    fn calls(given: &mut Given, wanted: &[Wanted], gates: &[GateView]) -> Vec<Change> {
+        given
+            .changes(wanted, gates)
+            .into_iter()
+            .map(|one| one.1)
+            .collect()
+    }
+
+    fn set(pairs: &[(&str, &str)]) -> Change {
+        Change::Set {
+            target: format!("cgroup:{GROUP}"),
+            terms: terms(pairs),
+        }
+    }
+
+    fn unset(names: &[&str]) -> Change {
+        let terms = names.iter().map(|name| (*name).to_owned()).collect();
+        Change::Unset {
+            target: format!("cgroup:{GROUP}"),
+            terms,
+        }
+    }
+
+    #[test]
+    fn a_pod_gets_its_gate_once() {
+        let mut given = Given::default();
+        let side = [wanted(&[("class", "side")])];
+        assert_eq!(calls(&mut given, &side, &[]), [set(&[("class", "side")])]);
+        assert_eq!(calls(&mut given, &side, &[gate(&["class"])]), []);
+    }
+
+    #[test]
+    fn a_gate_that_the_agent_lost_is_given_again() {
+        let mut given = Given::default();
+        let side = [wanted(&[("class", "side")])];
+        given.changes(&side, &[]);
+        assert_eq!(calls(&mut given, &side, &[]), [set(&[("class", "side")])]);
+    }
+
+    #[test]
+    fn a_term_that_went_is_taken_back_even_by_a_process_that_did_not_give_it() {
+        let mut given = Given::default();
+        let found = [gate(&["class", "latency"])];
+        let calls_made = calls(&mut given, &[wanted(&[("class", "side")])], &found);
+        assert_eq!(calls_made, [unset(&["latency"]), set(&[("class", "side")])]);
+    }
+
+    #[test]
+    fn a_gate_of_a_pod_that_wants_none_ends_and_others_are_left_alone() {
+        let mut given = Given::default();
+        let by_file = GateView {
+            terms: vec![TermView {
+                source: "rule web".into(),
+                ..TermView::default()
+            }],
+            ..gate(&[])
+        };
+        let elsewhere = GateView {
+            cgroup: "/system.slice/a.service".into(),
+            ..gate(&["class"])
+        };
+        let container = GateView {
+            cgroup: format!("{GROUP}/cri-1.scope"),
+            ..gate(&["class"])
+        };
+        assert_eq!(calls(&mut given, &[], &[by_file, elsewhere, container]), []);
+        assert_eq!(calls(&mut given, &[], &[gate(&["class"])]), [unset(&[])]);
+    }
+}

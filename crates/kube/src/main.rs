@@ -1,0 +1,206 @@
+//! `tidegate-kube`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Parser, Subcommand};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::api::ListParams;
+use kube::{Api, Client, CustomResourceExt, ResourceExt};
+use tidegate_kube::agent::Agent;
+use tidegate_kube::evict::Mode;
+use tidegate_kube::policy::{self, TidegatePolicy};
+use tidegate_kube::run::{self, Settings};
+use tidegate_kube::{explain, groups, node, terms};
+use tokio::signal::unix::{SignalKind, signal};
+
+const SOCKET: &str = "/run/tidegate/tidegate.sock";
+
+/// Tidegate on a Kubernetes node
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Give the node's pods their gates and publish its side CPU, until a signal
+    Run {
+        #[command(flatten)]
+        node: NodeArgs,
+        /// Kubelet's record of the CPUs that belong to single pods
+        #[arg(
+            long,
+            value_name = "FILE",
+            default_value = "/var/lib/kubelet/cpu_manager_state"
+        )]
+        cpu_manager_state: PathBuf,
+        /// Whether starved pods are told to move
+        #[arg(long, value_enum, default_value = "dry-run")]
+        evict: Mode,
+    },
+    /// Why a pod runs as it does
+    Explain {
+        #[command(flatten)]
+        node: NodeArgs,
+        /// As pod:NAMESPACE/NAME
+        pod: String,
+    },
+    /// Delete what was published, from every node: the last step of removing Tidegate
+    Remove,
+    /// Print the definition of TidegatePolicy
+    Crd,
+}
+
+#[derive(clap::Args)]
+struct NodeArgs {
+    /// The node's name
+    #[arg(long, value_name = "NAME", env = "NODE_NAME")]
+    node: String,
+    /// The agent's socket
+    #[arg(long, value_name = "PATH", default_value = SOCKET)]
+    socket: PathBuf,
+    /// Where cgroups are mounted
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/cgroup")]
+    cgroups: PathBuf,
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let done = runtime
+        .context("tokio")
+        .and_then(|runtime| runtime.block_on(act(Cli::parse().command)));
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tidegate-kube: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn act(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Run {
+            node,
+            cpu_manager_state,
+            evict,
+        } => {
+            let NodeArgs {
+                node,
+                socket,
+                cgroups,
+            } = node;
+            let settings = Settings {
+                node,
+                socket,
+                cgroups,
+                cpu_manager_state,
+                evict,
+            };
+            run::run(settings, until_signal()?).await
+        }
+        Command::Explain { node, pod } => explain_pod(&node, &pod).await,
+        Command::Remove => remove().await,
+        Command::Crd => {
+            // JSON is YAML.
+            println!("{}", serde_json::to_string_pretty(&TidegatePolicy::crd())?);
+            Ok(())
+        }
+    }
+}
+
+fn until_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+async fn explain_pod(node: &NodeArgs, asked: &str) -> anyhow::Result<()> {
+    let Some((namespace, name)) = asked.strip_prefix("pod:").unwrap_or(asked).split_once('/')
+    else {
+        bail!("explain: {asked}: no namespace; write it as pod:NAMESPACE/NAME");
+    };
+    let client = Client::try_default().await.context("the API server")?;
+    let pod = Api::<Pod>::namespaced(client.clone(), namespace)
+        .get(name)
+        .await?;
+    let on = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    if on != Some(&node.node) {
+        let mend = on.map_or("it waits for a node".to_owned(), |on| {
+            format!("ask on node {on}")
+        });
+        bail!("explain: {asked}: not on node {}: {mend}", node.node);
+    }
+    let the_node = Api::<Node>::all(client.clone()).get(&node.node).await?;
+    let of_namespace = Api::<Namespace>::all(client.clone()).get(namespace).await?;
+    // A cluster without the resource has no policies.
+    let policies = Api::<TidegatePolicy>::all(client)
+        .list(&ListParams::default())
+        .await;
+    let policies = policies.map(|list| list.items).unwrap_or_default();
+    let in_force = policy::in_force(&policies, of_namespace.labels(), the_node.labels());
+    let found = groups::of_pods(&groups::cpu_mount(&node.cgroups)).context("cgroups")?;
+    let group = groups::group_uid(&pod)
+        .and_then(|uid| found.get(&uid))
+        .map(String::as_str);
+    let agent = match group {
+        Some(group) => match Agent::at(node.socket.clone())
+            .explain(format!("cgroup:{group}"))
+            .await
+        {
+            Ok(view) => Some(view.summary),
+            Err(error) => Some(error.to_string()),
+        },
+        None => None,
+    };
+    print!(
+        "{}",
+        explain::page(
+            &pod,
+            &terms::of_pod(&pod, &in_force),
+            group,
+            agent.as_deref()
+        )
+    );
+    Ok(())
+}
+
+async fn remove() -> anyhow::Result<()> {
+    let client = Client::try_default().await.context("the API server")?;
+    let nodes = Api::<Node>::all(client.clone())
+        .list(&ListParams::default())
+        .await?;
+    for one in nodes {
+        let is_ours = tidegate_kube::resource::standing_milli(&one).is_some()
+            || node::standing_condition(&one).is_some();
+        if is_ours {
+            let name = one.name_any();
+            run::patch_status(
+                client.clone(),
+                &name,
+                node::patch_of_removal(),
+                Duration::from_secs(10),
+            )
+            .await
+            .with_context(|| format!("node {name}"))?;
+            println!("node {name}: nothing is published any more");
+        }
+    }
+    Ok(())
+}

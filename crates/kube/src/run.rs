@@ -1,0 +1,346 @@
+//! All of it: a step each second, until a signal.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Client, Resource, ResourceExt};
+use serde_json::Value;
+use tidegate_api::StatusView;
+use tidegate_publish::{Rule, Seen, Step, Write};
+use tokio::task::JoinHandle;
+use tracing::{info, warn};
+
+use crate::agent::Agent;
+use crate::evict::{self, Answer, Mode};
+use crate::follow::Followed;
+use crate::gates::{Given, Wanted};
+use crate::groups;
+use crate::node::{self, Sampler};
+use crate::policy;
+use crate::resource;
+use crate::terms::{self, PodTerms};
+
+const STEP: Duration = Duration::from_secs(1);
+/// A call to the API server that takes longer has failed.
+const CALL_PATIENCE: Duration = Duration::from_secs(10);
+/// At the end the key goes within this, or stays: kubelet gives a pod 30 s to end.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How it is run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The node's name.
+    pub node: String,
+    /// The agent's socket.
+    pub socket: PathBuf,
+    /// Where cgroups are mounted.
+    pub cgroups: PathBuf,
+    /// Kubelet's CPU manager's state.
+    pub cpu_manager_state: PathBuf,
+    /// Whether pods are really told to move.
+    pub evict: Mode,
+}
+
+/// Follows the node until `ended`.
+///
+/// # Errors
+/// No API server is configured.
+pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow::Result<()> {
+    let client = Client::try_default().await.context("the API server")?;
+    let followed = Followed::start(&client, &settings.node);
+    tokio::pin!(ended);
+    tokio::select! {
+        () = followed.is_listed() => {}
+        () = &mut ended => return Ok(()),
+    }
+    info!("node {}: its pods are listed", settings.node);
+    let mut keeper = Keeper::new(settings, client, followed);
+    let mut ticks = tokio::time::interval(STEP);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => keeper.step().await,
+            () = &mut ended => break,
+        }
+    }
+    keeper.leave().await;
+    Ok(())
+}
+
+/// What one node's process remembers.
+struct Keeper {
+    settings: Settings,
+    agent: Agent,
+    client: Client,
+    recorder: Recorder,
+    followed: Followed,
+    rule: Rule,
+    sampler: Sampler,
+    given: Given,
+    started: Instant,
+    /// The answer to our last write, until the watch has caught up with it.
+    written: Option<Node>,
+    writing: Option<JoinHandle<Option<Node>>>,
+    /// Problems that were said already, by the pod's UID.
+    said: HashMap<String, Vec<String>>,
+    is_agent_there: bool,
+}
+
+impl Keeper {
+    fn new(settings: Settings, client: Client, followed: Followed) -> Self {
+        let reporter = Reporter {
+            controller: "tidegate-kube".into(),
+            instance: Some(settings.node.clone()),
+        };
+        Keeper {
+            agent: Agent::at(settings.socket.clone()),
+            recorder: Recorder::new(client.clone(), reporter),
+            client,
+            followed,
+            rule: Rule::default(),
+            sampler: Sampler::default(),
+            given: Given::default(),
+            started: Instant::now(),
+            written: None,
+            writing: None,
+            said: HashMap::new(),
+            is_agent_there: true,
+            settings,
+        }
+    }
+
+    async fn step(&mut self) {
+        let status = self.agent.status().await;
+        if status.is_ok() != self.is_agent_there {
+            self.is_agent_there = status.is_ok();
+            match &status {
+                Ok(status) => info!("agent {} answers", status.pid),
+                Err(error) => warn!("{error}; after three minutes nothing is published"),
+            }
+        }
+        let status = status.ok();
+        let pods = self.followed.pods.state();
+        if let Some(status) = &status {
+            self.keep_gates(&pods, status).await;
+        }
+        self.publish(&pods, status.as_ref()).await;
+    }
+
+    /// The gates that the pods want.
+    async fn keep_gates(&mut self, pods: &[Arc<Pod>], status: &StatusView) {
+        let mount = groups::cpu_mount(&self.settings.cgroups);
+        let found = match groups::of_pods(&mount) {
+            Ok(found) => found,
+            Err(error) => return warn!("{}: {error}; gates stay as they are", mount.display()),
+        };
+        let mut wanted = Vec::new();
+        for pod in pods.iter().filter(|pod| !resource::has_ended(pod)) {
+            let pod_terms = self.terms_of(pod);
+            self.say_problems(pod, &pod_terms.problems);
+            let group = groups::group_uid(pod).and_then(|uid| found.get(&uid));
+            if let Some(group) = group.filter(|_| !pod_terms.terms.is_empty()) {
+                wanted.push(Wanted {
+                    group: group.clone(),
+                    pod: shown(pod),
+                    terms: pod_terms.raw(),
+                });
+            }
+        }
+        for (group, change) in self.given.changes(&wanted, &status.gates) {
+            let whose = wanted
+                .iter()
+                .find(|one| one.group == group)
+                .map(|one| one.pod.clone());
+            match self.agent.apply(change.clone()).await {
+                Ok(()) => info!("{}: {change:?}", whose.unwrap_or(group)),
+                Err(error) => {
+                    warn!("{}: {error}", whose.as_deref().unwrap_or(&group));
+                    let pod = pods.iter().find(|pod| Some(shown(pod)) == whose);
+                    if let Some(pod) = pod {
+                        self.say(pod, "TidegateTermsRefused", error.to_string());
+                    }
+                }
+            }
+        }
+    }
+
+    fn terms_of(&self, pod: &Pod) -> PodTerms {
+        let policies: Vec<_> = self
+            .followed
+            .policies
+            .state()
+            .iter()
+            .map(|one| one.as_ref().clone())
+            .collect();
+        let namespace = self
+            .followed
+            .namespace_labels(&pod.namespace().unwrap_or_default());
+        let node = self
+            .followed
+            .the_node()
+            .map(|node| node.labels().clone())
+            .unwrap_or_default();
+        terms::of_pod(pod, &policy::in_force(&policies, &namespace, &node))
+    }
+
+    /// One step of the rule, and what it says to do.
+    async fn publish(&mut self, pods: &[Arc<Pod>], status: Option<&StatusView>) {
+        self.take_written().await;
+        let Some(node) = self.node() else {
+            return;
+        };
+        let shared_cpus = node::shared_cpus(&self.settings.cpu_manager_state);
+        let sample = status.map(|status| self.sampler.take(status, shared_cpus));
+        let bound = resource::bound(pods.iter().map(Arc::as_ref));
+        let step = self.rule.step(&Seen {
+            time_s: self.started.elapsed().as_secs(),
+            surplus_milli: sample.map(|one| one.surplus_milli),
+            bound_milli: bound.milli,
+            leaving_milli: bound.leaving_milli,
+            standing_milli: resource::standing_milli(&node),
+            is_starved: bound.pods > 0 && sample.is_some_and(|one| one.is_starved),
+        });
+        self.write(&step, node::standing_condition(&node));
+        if step.must_evict {
+            self.move_one(pods, &step).await;
+        }
+    }
+
+    /// The node as we know it: as the watch tells, or as our last write left it where that is newer.
+    fn node(&self) -> Option<Node> {
+        let watched = self.followed.the_node()?;
+        let version = |node: &Node| {
+            node.resource_version()
+                .and_then(|text| text.parse::<u64>().ok())
+        };
+        match &self.written {
+            Some(written) if version(written) > version(&watched) => Some(written.clone()),
+            _ => Some(watched.as_ref().clone()),
+        }
+    }
+
+    fn write(&mut self, step: &Step, condition: Option<bool>) {
+        let patch = node::patch(step, condition, Timestamp::now());
+        // The next step sees what has become of the one on its way.
+        let Some(patch) = patch.filter(|_| self.writing.is_none()) else {
+            return;
+        };
+        match step.write {
+            Write::Keep => info!("condition {}: {}", node::CONDITION, step.is_short),
+            Write::Set(milli) => info!("{}: {milli}: {}", resource::SIDE_CPU, step.because),
+            Write::Delete => info!("{}: deleted: {}", resource::SIDE_CPU, step.because),
+        }
+        let (client, name) = (self.client.clone(), self.settings.node.clone());
+        self.writing = Some(tokio::spawn(async move {
+            let written = patch_status(client, &name, patch, CALL_PATIENCE).await;
+            written
+                .inspect_err(|error| warn!("node {name}: {error:#}; it is tried again"))
+                .ok()
+        }));
+    }
+
+    async fn take_written(&mut self) {
+        if let Some(writing) = self.writing.take_if(|one| one.is_finished()) {
+            self.written = writing.await.ok().flatten().or(self.written.take());
+        }
+    }
+
+    async fn move_one(&mut self, pods: &[Arc<Pod>], step: &Step) {
+        let Some(pod) = evict::choose(pods.iter().map(Arc::as_ref)) else {
+            return;
+        };
+        let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
+        let mode = self.settings.evict;
+        let asked = evict::evict(self.client.clone(), &namespace, &name, mode);
+        let note = match tokio::time::timeout(CALL_PATIENCE, asked).await {
+            Err(_) => return warn!("{namespace}/{name}: eviction: no answer"),
+            Ok(Err(error)) => return warn!("{namespace}/{name}: eviction: {error}"),
+            Ok(Ok(Answer::Gone)) => return,
+            Ok(Ok(Answer::NotNow)) => "a disruption budget keeps it here for now",
+            Ok(Ok(Answer::Accepted)) if mode == Mode::DryRun => {
+                "it would move, were eviction enabled"
+            }
+            Ok(Ok(Answer::Accepted)) => "it moves to another node",
+        };
+        let promise_milli = step.promise_milli.unwrap_or(0);
+        let why = format!(
+            "side work has stood at its tolerance for ten minutes, and the node can give {promise_milli} of \
+             the millicores that are requested: {note}"
+        );
+        info!("{namespace}/{name}: {why}");
+        self.say(pod, "TidegateStarved", why);
+    }
+
+    fn say_problems(&mut self, pod: &Pod, problems: &[String]) {
+        let uid = pod.uid().unwrap_or_default();
+        if self.said.get(&uid).map_or(&[][..], Vec::as_slice) == problems {
+            return;
+        }
+        for problem in problems {
+            warn!("{}: {problem}", shown(pod));
+            self.say(pod, "TidegateTermsRefused", problem.clone());
+        }
+        self.said.insert(uid, problems.to_vec());
+    }
+
+    /// An event of a pod; it is not waited for.
+    fn say(&self, pod: &Pod, reason: &str, note: String) {
+        let event = Event {
+            type_: EventType::Warning,
+            reason: reason.into(),
+            // The API server takes 1 kB.
+            note: Some(note.chars().take(1_000).collect()),
+            action: "Reconcile".into(),
+            secondary: None,
+        };
+        let (recorder, about) = (self.recorder.clone(), pod.object_ref(&()));
+        tokio::spawn(async move {
+            let said = tokio::time::timeout(CALL_PATIENCE, recorder.publish(&event, &about)).await;
+            if let Ok(Err(error)) = said {
+                warn!("event of {}: {error}", about.name.unwrap_or_default());
+            }
+        });
+    }
+
+    /// Nothing follows main from here on: no pod must come, and those that run stay.
+    async fn leave(mut self) {
+        if let Some(writing) = self.writing.take() {
+            writing.abort();
+        }
+        let (client, name) = (self.client, &self.settings.node);
+        match patch_status(client, name, node::patch_of_removal(), LAST_PATIENCE).await {
+            Ok(_) => info!("node {name}: {} is deleted", resource::SIDE_CPU),
+            Err(error) => warn!("node {name}: {} stays: {error:#}", resource::SIDE_CPU),
+        }
+    }
+}
+
+/// Patches a node's status.
+///
+/// # Errors
+/// The API server refuses, or does not answer in time.
+pub async fn patch_status(
+    client: Client,
+    node: &str,
+    patch: Value,
+    patience: Duration,
+) -> anyhow::Result<Node> {
+    let nodes: Api<Node> = Api::all(client);
+    let (parameters, patch) = (PatchParams::default(), Patch::Strategic(patch));
+    let call = nodes.patch_status(node, &parameters, &patch);
+    tokio::time::timeout(patience, call)
+        .await
+        .context("no answer")?
+        .context("patch of its status")
+}
+
+fn shown(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
+}
