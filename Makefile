@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo picture test lint format mutants vm fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
+.PHONY: help setup build demo picture test lint format mutants vm kube fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
@@ -51,6 +51,9 @@ mutants: setup ## Break the law line by line: its tests must notice each (about 
 
 vm: setup ## Run the tests in a virtual machine (options: cargo xtask vm --help)
 	@cargo xtask vm
+
+kube: setup ## Run tidegate-kube against a real Kubernetes control plane (needs go and kubectl; the first time 10 min more)
+	@cargo xtask kube
 
 check-sim: setup ## Compare the simulator with this kernel and the VM's; keep the tables in docs (as root, 12 min)
 	@cargo xtask check-sim --write

@@ -10,7 +10,7 @@ use std::process::{Command, ExitCode};
 use serde_json::Value;
 
 /// Packages whose binaries are distributed.
-const BINARIES: &[&str] = &["tidegate"];
+const BINARIES: &[&str] = &["tidegate", "tidegate-kube"];
 
 const PERMISSIVE: &[&str] = &[
     "0BSD",

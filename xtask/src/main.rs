@@ -6,6 +6,7 @@ mod checks;
 mod ext_cost;
 mod fuzz;
 mod fuzz_parsers;
+mod kube;
 mod licences;
 mod mutants;
 mod support;
@@ -30,6 +31,7 @@ usage: cargo xtask TASK
   check-sim [OPTIONS]      the simulator against the real kernel; `--write` keeps the tables of docs/simulator-check.md
   ext-cost [--write]       docs/ext.md's table of callbacks against what is recorded; `--write` measures again in the VM
   support [--write]        docs/support.md against `doctor`; `--write` writes it
+  kube [TEST...]           tidegate-kube against a real control plane, built with Go
   vm fetch                 fetch that kernel (or look for a newer one) and stop
 
 `cargo xtask vm --help` and `cargo xtask check-sim --help` list their options.";
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         "fuzz" => fuzz::main(rest),
         "ext-cost" => ext_cost::main(rest),
         "support" => support::main(rest),
+        "kube" => kube::main(rest),
         "fuzz-parsers" => fuzz_parsers::main(rest),
         "vm" => vm::main(rest),
         "check-sim" => check_sim::main(rest),

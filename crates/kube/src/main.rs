@@ -14,6 +14,7 @@ use tidegate_kube::evict::Mode;
 use tidegate_kube::policy::{self, TidegatePolicy};
 use tidegate_kube::run::{self, Settings};
 use tidegate_kube::{explain, groups, node, terms};
+use tidegate_publish::{Assignment, Constants};
 use tokio::signal::unix::{SignalKind, signal};
 
 const SOCKET: &str = "/run/tidegate/tidegate.sock";
@@ -42,6 +43,9 @@ enum Command {
         /// Whether starved pods are told to move
         #[arg(long, value_enum, default_value = "dry-run")]
         evict: Mode,
+        /// Another number of the publishing rule, as in low_percent=25; repeat for more
+        #[arg(long, value_name = "NAME=N")]
+        with: Vec<Assignment>,
     },
     /// Why a pod runs as it does
     Explain {
@@ -73,6 +77,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_target(false)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .init();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -95,6 +100,7 @@ async fn act(command: Command) -> anyhow::Result<()> {
             node,
             cpu_manager_state,
             evict,
+            with,
         } => {
             let NodeArgs {
                 node,
@@ -107,6 +113,7 @@ async fn act(command: Command) -> anyhow::Result<()> {
                 cgroups,
                 cpu_manager_state,
                 evict,
+                constants: Constants::with(&with),
             };
             run::run(settings, until_signal()?).await
         }

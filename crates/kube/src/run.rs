@@ -13,7 +13,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource, ResourceExt};
 use serde_json::Value;
 use tidegate_api::StatusView;
-use tidegate_publish::{Rule, Seen, Step, Write};
+use tidegate_publish::{Constants, Rule, Seen, Step, Write};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
@@ -46,6 +46,8 @@ pub struct Settings {
     pub cpu_manager_state: PathBuf,
     /// Whether pods are really told to move.
     pub evict: Mode,
+    /// The numbers of the publishing rule.
+    pub constants: Constants,
 }
 
 /// Follows the node until `ended`.
@@ -104,7 +106,7 @@ impl Keeper {
             recorder: Recorder::new(client.clone(), reporter),
             client,
             followed,
-            rule: Rule::default(),
+            rule: Rule::new(settings.constants.clone()),
             sampler: Sampler::default(),
             given: Given::default(),
             started: Instant::now(),

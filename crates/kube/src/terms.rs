@@ -55,7 +55,9 @@ pub fn of_pod(pod: &Pod, policies: &[&TidegatePolicy]) -> PodTerms {
         for (name, value) in &policy.spec.terms {
             match Term::from_name(name) {
                 Some(term) => pod_terms.give(term.name(), value, from()),
-                None => pod_terms.problems.push(unknown(&from(), name)),
+                None => pod_terms
+                    .problems
+                    .push(unknown(&format!("{}: {name}", from()))),
             }
         }
         if let Some(class) = policy.spec.class {
@@ -77,7 +79,7 @@ pub fn of_pod(pod: &Pod, policies: &[&TidegatePolicy]) -> PodTerms {
                 ));
             }
             Some(term) => pod_terms.give(term.name(), value, from()),
-            None => pod_terms.problems.push(unknown(&from(), name)),
+            None => pod_terms.problems.push(unknown(&from())),
         }
     }
     if request_milli(pod) > 0 {
@@ -93,9 +95,9 @@ pub fn of_pod(pod: &Pod, policies: &[&TidegatePolicy]) -> PodTerms {
     pod_terms
 }
 
-fn unknown(from: &str, name: &str) -> String {
+fn unknown(from: &str) -> String {
     let names = Term::names().join(", ");
-    format!("{from}: {name}: no such term; there are {names}")
+    format!("{from}: no such term; there are {names}")
 }
 
 #[cfg(test)]

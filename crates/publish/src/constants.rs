@@ -63,9 +63,48 @@ impl Default for Constants {
     }
 }
 
+/// Another value of one of the numbers, written as `low_percent=25`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    name: &'static str,
+    value: u64,
+}
+
+impl std::str::FromStr for Assignment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text
+            .split_once('=')
+            .ok_or("no =; write it as low_percent=25")?;
+        let value = value
+            .parse()
+            .map_err(|error| format!("{value}: {error}; give a whole number"))?;
+        let names = Constants::default().named().map(|one| one.0);
+        match names.into_iter().find(|one| *one == name) {
+            Some(name) => Ok(Assignment { name, value }),
+            None => Err(format!(
+                "{name}: no such number; there are {}",
+                names.join(", ")
+            )),
+        }
+    }
+}
+
 impl Constants {
+    /// The defaults with other values over them.
+    pub fn with(assignments: &[Assignment]) -> Self {
+        let mut constants = Constants::default();
+        for (name, value) in constants.named() {
+            if let Some(given) = assignments.iter().rfind(|one| one.name == name) {
+                *value = given.value;
+            }
+        }
+        constants
+    }
+
     /// Each with its name.
-    pub fn named(&mut self) -> [(&'static str, &mut u64); 17] {
+    fn named(&mut self) -> [(&'static str, &mut u64); 17] {
         [
             ("window_s", &mut self.window_s),
             ("low_percent", &mut self.low_percent),
@@ -85,5 +124,31 @@ impl Constants {
             ("evict_gap_s", &mut self.evict_gap_s),
             ("no_rise_s", &mut self.no_rise_s),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_given_by_its_name() {
+        let given: Vec<Assignment> = ["mean_s=5", "mean_s=6"]
+            .iter()
+            .map(|text| text.parse().expect("well formed"))
+            .collect();
+        let want = Constants {
+            mean_s: 6,
+            ..Constants::default()
+        };
+        assert_eq!(Constants::with(&given), want);
+        for (bad, says) in [
+            ("mean_s", "no ="),
+            ("mean=1", "write_gap_s"),
+            ("mean_s=x", "x"),
+        ] {
+            let error = bad.parse::<Assignment>().expect_err(bad);
+            assert!(error.contains(says), "{error}");
+        }
     }
 }

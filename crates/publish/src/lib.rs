@@ -11,7 +11,7 @@ mod eviction;
 mod rule;
 mod window;
 
-pub use constants::Constants;
+pub use constants::{Assignment, Constants};
 pub use rule::{Because, Rule, Seen, Step, Write};
 
 /// The finest amount that is published.

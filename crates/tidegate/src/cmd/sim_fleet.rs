@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use tidegate_fleet::days::{Days, Generated, Recorded};
 use tidegate_fleet::rules::RuleKind;
 use tidegate_fleet::{Outcome, Settings};
-use tidegate_publish::Constants;
+use tidegate_publish::{Assignment, Constants};
 use tidegate_sim::sweep;
 use tidegate_terms::Share;
 
@@ -60,8 +60,8 @@ pub struct Args {
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(RuleKind::ALL.map(RuleKind::name)))]
     rule: Vec<String>,
     /// Another number of our rule, as in low_percent=25; repeat for more
-    #[arg(long, value_name = "NAME=N", value_parser = constant)]
-    with: Vec<(String, u64)>,
+    #[arg(long, value_name = "NAME=N")]
+    with: Vec<Assignment>,
     /// Time passes in steps of so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=60))]
     step: u64,
@@ -75,24 +75,6 @@ pub struct Args {
 
 fn share(text: &str) -> Result<Share, String> {
     Share::parse(text).map_err(|refusal| refusal.to_string())
-}
-
-fn constant(text: &str) -> Result<(String, u64), String> {
-    let (name, value) = text
-        .split_once('=')
-        .ok_or("no =; write it as low_percent=25")?;
-    let value = value
-        .parse()
-        .map_err(|error| format!("{value}: {error}; give a whole number"))?;
-    let mut all = Constants::default();
-    let names = all.named().map(|one| one.0);
-    if !names.contains(&name) {
-        return Err(format!(
-            "{name}: no such number; there are {}",
-            names.join(", ")
-        ));
-    }
-    Ok((name.to_owned(), value))
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
@@ -123,12 +105,6 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
         .unwrap_or(100);
     let days_s = args.days.map(|days| days * DAY_S);
     let cpus_milli = args.cpus * 1_000;
-    let mut constants = Constants::default();
-    for (name, value) in constants.named() {
-        if let Some(given) = args.with.iter().rfind(|one| one.0 == name) {
-            *value = given.1;
-        }
-    }
     Ok(Settings {
         nodes,
         cpus_milli,
@@ -140,7 +116,7 @@ fn settings(args: &Args) -> Result<Settings, Failure> {
         request_milli: args.pod_milli,
         work_s: args.pod_minutes * 60,
         seed: args.seed,
-        constants,
+        constants: Constants::with(&args.with),
         days: match recorded {
             Some(recorded) => Days::Recorded(recorded),
             None => Days::Generated(Generated {

@@ -1,0 +1,208 @@
+//! The admission policies of the manifests, on the real API server.
+
+use std::process::Command;
+
+use crate::bed::{Bed, NAMESPACE, bed};
+
+fn pod(namespace: &str, name: &str, annotations: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: {namespace}, annotations: {{{annotations}}}}}\n\
+         spec: {{containers: [{{name: c, image: x}}]}}\n"
+    )
+}
+
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn an_annotation_becomes_the_resource() {
+    let bed = bed();
+    bed.namespace("admit", "");
+    for (name, asked, milli) in [("m", "1500m", "1500"), ("whole", "\"2\"", "2k")] {
+        bed.apply(&pod(
+            "admit",
+            name,
+            &format!("tidegate.dev/side-cpu: {asked}"),
+        ));
+        for list in ["requests", "limits"] {
+            let path = format!(r".spec.containers[0].resources.{list}.tidegate\.dev/side-cpu");
+            assert_eq!(
+                bed.field(&["-n", "admit", "pod", name], &path),
+                milli,
+                "{name} {list}"
+            );
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn what_a_pod_may_not_say_is_refused_with_the_mend() {
+    let bed = bed();
+    bed.namespace("refuse", "");
+    let refused = [
+        (
+            "tidegate.dev/side-cpu: lots",
+            "lots: not an amount of CPU; write millicores as 1500m",
+        ),
+        ("tidegate.dev/side-cpu: \"0\"", "0: not an amount of CPU"),
+        (
+            "tidegate.dev/class: fast",
+            "fast: no such class; write main, side or neutral",
+        ),
+        (
+            "tidegate.dev/class: main",
+            "may not have main pods; ask for the label tidegate.dev/may-be-main=true",
+        ),
+        (
+            "tidegate.dev/class: main, tidegate.dev/side-cpu: 500m",
+            "take one of them away",
+        ),
+        ("tidegate.dev/latency: \"-21\"", "-21: not a latency hint"),
+    ];
+    for (annotations, says) in refused {
+        let printed = bed.try_apply(&pod("refuse", "x", annotations));
+        assert!(
+            !printed.is_ok && printed.text.contains(says),
+            "{annotations}: {}",
+            printed.text
+        );
+    }
+    bed.apply(&pod(
+        "refuse",
+        "fine",
+        "tidegate.dev/class: side, tidegate.dev/latency: \"19\"",
+    ));
+    bed.namespace("mains", "tidegate.dev/may-be-main: \"true\"");
+    bed.apply(&pod(
+        "mains",
+        "fine",
+        "tidegate.dev/class: main, tidegate.dev/latency: \"-20\"",
+    ));
+}
+
+/// kubectl with the token that the DaemonSet's pod on a node has.
+fn as_node(bed: &Bed, node: &str, arguments: &[&str]) -> crate::bed::Printed {
+    let uid = bed.field(&["node", node], ".metadata.uid");
+    let token = bed.kubectl(&[
+        "-n",
+        NAMESPACE,
+        "create",
+        "token",
+        "tidegate-kube",
+        "--bound-object-kind",
+        "Node",
+        "--bound-object-name",
+        node,
+        "--bound-object-uid",
+        &uid,
+    ]);
+    bed.try_kubectl(&[&["--token", token.trim(), "--username", ""], arguments].concat())
+}
+
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn a_nodes_token_writes_our_key_on_its_own_node_and_nothing_else() {
+    let bed = bed();
+    let patch = |node: &str, patch: &str| {
+        as_node(
+            bed,
+            "node-3",
+            &[
+                "patch",
+                "node",
+                node,
+                "--subresource=status",
+                "--type=merge",
+                "-p",
+                patch,
+            ],
+        )
+    };
+    let key = r#"{"status":{"capacity":{"tidegate.dev/side-cpu":"100"}}}"#;
+    let own = patch("node-3", key);
+    assert!(own.is_ok, "{}", own.text);
+    let refused = [
+        ("node-2", key, "may not write the status of node node-2"),
+        (
+            "node-3",
+            r#"{"status":{"capacity":{"cpu":"64"}}}"#,
+            "no other resource",
+        ),
+        (
+            "node-3",
+            r#"{"status":{"conditions":[]}}"#,
+            "no other condition",
+        ),
+        (
+            "node-3",
+            r#"{"status":{"addresses":[{"type":"Hostname","address":"x"}]}}"#,
+            "no other part",
+        ),
+    ];
+    for (node, change, says) in refused {
+        let printed = patch(node, change);
+        assert!(
+            !printed.is_ok && printed.text.contains(says),
+            "{node} {change}: {}",
+            printed.text
+        );
+    }
+    let spec = as_node(bed, "node-3", &["label", "node", "node-3", "a=b"]);
+    assert!(
+        !spec.is_ok && spec.text.contains("forbidden"),
+        "{}",
+        spec.text
+    );
+    bed.kubectl(&[
+        "patch",
+        "node",
+        "node-3",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        r#"{"status":{"capacity":{"tidegate.dev/side-cpu":null}}}"#,
+    ]);
+}
+
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn the_policys_resource_refuses_what_it_does_not_know() {
+    let bed = bed();
+    let policy = |spec: &str| {
+        format!(
+            "apiVersion: tidegate.dev/v1alpha1\nkind: TidegatePolicy\nmetadata: {{name: tried}}\nspec: {spec}\n"
+        )
+    };
+    let unknown = bed.try_apply(&policy("{clas: main}"));
+    assert!(
+        !unknown.is_ok && unknown.text.contains("clas"),
+        "{}",
+        unknown.text
+    );
+    let bad = bed.try_apply(&policy("{class: fast}"));
+    assert!(
+        !bad.is_ok && bad.text.contains("spec.class"),
+        "{}",
+        bad.text
+    );
+    bed.apply(&policy(
+        "{class: side, namespaceSelector: {matchLabels: {no: one}}}",
+    ));
+    bed.kubectl(&["delete", "tidegatepolicy", "tried"]);
+}
+
+#[test]
+fn the_manifests_define_the_policy_as_the_program_does() {
+    let printed = Command::new(env!("CARGO_BIN_EXE_tidegate-kube"))
+        .arg("crd")
+        .output()
+        .expect("it starts");
+    let committed =
+        include_str!("../../../../packaging/kubernetes/chart/crds/tidegatepolicies.json");
+    let mend =
+        "target/debug/tidegate-kube crd > packaging/kubernetes/chart/crds/tidegatepolicies.json";
+    assert_eq!(
+        String::from_utf8_lossy(&printed.stdout),
+        committed,
+        "{mend}"
+    );
+}

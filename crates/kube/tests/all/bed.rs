@@ -1,0 +1,202 @@
+//! One control plane for all tests of a run, and the commands that are tried on it.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// The control plane: `make kube` says where it is.
+const CONTROL_PLANE: &str = "TIDEGATE_CONTROL_PLANE";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Bed {
+    kubeconfig: PathBuf,
+    /// The control plane ends with this process, when this end of the pipe goes.
+    _stdin: ChildStdin,
+    _child: Child,
+    _folder: tempfile::TempDir,
+}
+
+/// The control plane; the first test starts it, with the product's manifests applied.
+pub fn bed() -> &'static Bed {
+    static BED: OnceLock<Bed> = OnceLock::new();
+    BED.get_or_init(|| {
+        let bed = Bed::start();
+        bed.apply(&format!(
+            "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n"
+        ));
+        let manifests =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kubernetes/tidegate.yaml");
+        bed.kubectl(&["apply", "--server-side", "-f", &manifests.to_string_lossy()]);
+        bed.kubectl(&[
+            "wait",
+            "--for=condition=Established",
+            "crd/tidegatepolicies.tidegate.dev",
+        ]);
+        bed
+    })
+}
+
+/// Where the manifests put us.
+pub const NAMESPACE: &str = "tidegate";
+
+/// What a command printed.
+pub struct Printed {
+    pub is_ok: bool,
+    pub text: String,
+}
+
+impl Bed {
+    fn start() -> Self {
+        let program = std::env::var(CONTROL_PLANE)
+            .unwrap_or_else(|_| panic!("{CONTROL_PLANE} is not set: run these by `make kube`"));
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut child = Command::new(program)
+            .args(["up", "-nodes", "5"])
+            .arg(folder.path().join("plane"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the control plane starts");
+        let stdin = child.stdin.take().expect("it is piped");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().expect("it is piped"))
+            .read_line(&mut line)
+            .expect("it speaks");
+        let kubeconfig = line.trim().strip_prefix("ready ").expect("it is ready");
+        Bed {
+            kubeconfig: kubeconfig.into(),
+            _stdin: stdin,
+            _child: child,
+            _folder: folder,
+        }
+    }
+
+    /// kubectl as the cluster's administrator; it must succeed.
+    pub fn kubectl(&self, arguments: &[&str]) -> String {
+        let printed = self.try_kubectl(arguments);
+        assert!(printed.is_ok, "kubectl {arguments:?}: {}", printed.text);
+        printed.text
+    }
+
+    /// kubectl, whatever comes of it.
+    pub fn try_kubectl(&self, arguments: &[&str]) -> Printed {
+        let output = Command::new("kubectl")
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(arguments)
+            .output()
+            .expect("kubectl is installed");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        Printed {
+            is_ok: output.status.success(),
+            text,
+        }
+    }
+
+    /// Applies a manifest, which must be accepted.
+    pub fn apply(&self, manifest: &str) {
+        let printed = self.try_apply(manifest);
+        assert!(printed.is_ok, "{manifest}: {}", printed.text);
+    }
+
+    /// Applies a manifest, whatever comes of it.
+    pub fn try_apply(&self, manifest: &str) -> Printed {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), manifest).expect("it can be written");
+        self.try_kubectl(&["apply", "-f", &file.path().to_string_lossy()])
+    }
+
+    /// A namespace of a test's own.
+    pub fn namespace(&self, name: &str, labels: &str) {
+        self.apply(&format!(
+            "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}, labels: {{{labels}}}}}\n"
+        ));
+        self.until(
+            || {
+                self.try_kubectl(&["-n", name, "get", "serviceaccount", "default"])
+                    .is_ok
+            },
+            "its account",
+        );
+    }
+
+    /// A field of an object, empty where there is none.
+    pub fn field(&self, object: &[&str], path: &str) -> String {
+        let path = format!("jsonpath={{{path}}}");
+        self.try_kubectl(&[&["get"], object, &["-o", &path]].concat())
+            .text
+    }
+
+    /// What a node publishes.
+    pub fn published(&self, node: &str) -> String {
+        self.field(&["node", node], r".status.capacity.tidegate\.dev/side-cpu")
+    }
+
+    /// Waits for something to be so.
+    pub fn until(&self, is_so: impl Fn() -> bool, what: &str) {
+        let started = Instant::now();
+        while !is_so() {
+            assert!(
+                started.elapsed() < PATIENCE,
+                "after {PATIENCE:?} not: {what}"
+            );
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// `tidegate-kube` of a node, with the numbers of the rule made short.
+    pub fn keeper(&self, node: &str, socket: &Path, cgroups: &Path, more: &[&str]) -> Keeper {
+        let mut command = self.tidegate_kube(&["run", "--node", node]);
+        command
+            .arg("--socket")
+            .arg(socket)
+            .arg("--cgroups")
+            .arg(cgroups);
+        command.args(["--cpu-manager-state", "/nonexistent"]);
+        for number in [
+            "warm_up_s=2",
+            "mean_s=2",
+            "window_s=4",
+            "write_gap_s=1",
+            "short_gap_s=1",
+            "rise_gap_s=1",
+        ] {
+            command.args(["--with", number]);
+        }
+        Keeper(command.args(more).spawn().expect("it starts"))
+    }
+
+    pub fn tidegate_kube(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate-kube"));
+        command.env("KUBECONFIG", &self.kubeconfig).args(arguments);
+        command
+    }
+}
+
+/// A running `tidegate-kube`, killed when it is dropped.
+pub struct Keeper(Child);
+
+impl Keeper {
+    /// Ends it as kubelet does.
+    pub fn terminate(mut self) {
+        let pid = self.0.id().to_string();
+        let sent = Command::new("kill")
+            .args(["-TERM", &pid])
+            .status()
+            .expect("kill is there");
+        assert!(sent.success());
+        let ended = self.0.wait().expect("it can be waited for");
+        assert!(ended.success(), "{ended}");
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // After `terminate` there is nothing left to kill.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,97 @@
+//! Pods' terms as gates of the node's agent.
+
+use crate::agent::FakeAgent;
+use crate::bed::bed;
+
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
+    let bed = bed();
+    bed.namespace("gated", "team: gated");
+    bed.apply(
+        "apiVersion: tidegate.dev/v1alpha1\nkind: TidegatePolicy\nmetadata: {name: gated}\n\
+         spec: {namespaceSelector: {matchLabels: {team: gated}}, class: side, terms: {weight: \"30\"}}\n",
+    );
+    bed.apply(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: gated, annotations: {tidegate.dev/cap-hard: 2cpu}}\n\
+         spec: {nodeName: node-3, containers: [{name: c, image: x}]}\n",
+    );
+    let uid = bed.field(&["-n", "gated", "pod", "p"], ".metadata.uid");
+    let agent = FakeAgent::start(1.0);
+    let group = format!(
+        "kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{}.slice",
+        uid.replace('-', "_")
+    );
+    std::fs::create_dir_all(agent.cgroups().join(&group)).expect("a folder");
+    let _keeper = bed.keeper("node-3", &agent.socket(), agent.cgroups(), &[]);
+
+    let gate_terms = || -> Vec<String> {
+        let of_gate = |state: &mut crate::agent::State| {
+            let gate = state
+                .gates
+                .iter()
+                .find(|one| one.cgroup == format!("/{group}"));
+            let terms = gate.map(|gate| gate.terms.clone()).unwrap_or_default();
+            terms
+                .iter()
+                .map(|term| format!("{}={}", term.name, term.value))
+                .collect()
+        };
+        agent.with(of_gate)
+    };
+    bed.until(
+        || gate_terms() == ["cap_hard=2cpu", "class=side", "weight=30"],
+        "the pod has its gate",
+    );
+
+    let explained = bed
+        .tidegate_kube(&["explain", "--node", "node-3", "pod:gated/p"])
+        .arg("--socket")
+        .arg(agent.socket())
+        .arg("--cgroups")
+        .arg(agent.cgroups())
+        .output()
+        .expect("it starts");
+    let page = String::from_utf8_lossy(&explained.stdout).into_owned();
+    for line in [
+        "2cpu  (annotation tidegate.dev/cap-hard)",
+        "side  (policy gated)",
+        "it yields to other best-effort pods",
+    ] {
+        assert!(
+            page.contains(line),
+            "{page}{}",
+            String::from_utf8_lossy(&explained.stderr)
+        );
+    }
+
+    bed.kubectl(&[
+        "-n",
+        "gated",
+        "annotate",
+        "pod",
+        "p",
+        "tidegate.dev/cap-hard-",
+    ]);
+    bed.until(
+        || gate_terms() == ["class=side", "weight=30"],
+        "a term goes with its annotation",
+    );
+    bed.kubectl(&["delete", "tidegatepolicy", "gated"]);
+    bed.until(|| gate_terms().is_empty(), "the gate ends with the policy");
+    bed.kubectl(&[
+        "-n",
+        "gated",
+        "annotate",
+        "pod",
+        "p",
+        "tidegate.dev/latencyy=1",
+    ]);
+    bed.until(
+        || {
+            bed.kubectl(&["-n", "gated", "get", "events"])
+                .contains("tidegate.dev/latencyy: no such term")
+        },
+        "an event names the mistake",
+    );
+}
