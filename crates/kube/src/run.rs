@@ -211,7 +211,7 @@ impl Keeper {
         });
         self.write(&step, node::standing_condition(&node));
         if step.must_evict {
-            self.move_one(pods, &step).await;
+            self.move_one(pods, &step, bound.milli).await;
         }
     }
 
@@ -254,7 +254,7 @@ impl Keeper {
         }
     }
 
-    async fn move_one(&mut self, pods: &[Arc<Pod>], step: &Step) {
+    async fn move_one(&mut self, pods: &[Arc<Pod>], step: &Step, bound_milli: u64) {
         let Some(pod) = evict::choose(pods.iter().map(Arc::as_ref)) else {
             return;
         };
@@ -273,8 +273,8 @@ impl Keeper {
         };
         let promise_milli = step.promise_milli.unwrap_or(0);
         let why = format!(
-            "side work has stood at its tolerance for ten minutes, and the node can give {promise_milli} of \
-             the millicores that are requested: {note}"
+            "side work stands at its tolerance, and the node can give {promise_milli} of the {bound_milli} millicores \
+             that its side pods request: {note}"
         );
         info!("{namespace}/{name}: {why}");
         self.say(pod, "TidegateStarved", why);
