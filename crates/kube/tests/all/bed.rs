@@ -34,6 +34,7 @@ pub fn bed() -> &'static Bed {
             "--for=condition=Established",
             "crd/tidegatepolicies.tidegate.dev",
         ]);
+        bed.until_policies_act();
         bed
     })
 }
@@ -71,6 +72,37 @@ impl Bed {
             _child: child,
             _folder: folder,
         }
+    }
+
+    /// The API server takes a moment from a policy that is stored to one that acts.
+    fn until_policies_act(&self) {
+        let pod = |side_cpu: &str| {
+            format!(
+                "apiVersion: v1\nkind: Pod\nmetadata: {{name: p, namespace: {NAMESPACE}, annotations: {{tidegate.dev/side-cpu: {side_cpu}}}}}\n\
+                 spec: {{containers: [{{name: c, image: x}}]}}\n"
+            )
+        };
+        let tried = |side_cpu: &str| {
+            let file = tempfile::NamedTempFile::new().expect("a file");
+            std::fs::write(file.path(), pod(side_cpu)).expect("it can be written");
+            self.try_kubectl(&[
+                "create",
+                "--dry-run=server",
+                "-o",
+                "yaml",
+                "-f",
+                &file.path().to_string_lossy(),
+            ])
+        };
+        self.until(|| !tried("lots").is_ok, "a policy refuses");
+        self.until(
+            || {
+                tried("700m")
+                    .text
+                    .contains("tidegate.dev/side-cpu: \"700\"")
+            },
+            "a policy mutates",
+        );
     }
 
     /// kubectl as the cluster's administrator; it must succeed.
