@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo picture test lint format mutants vm kube fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
+.PHONY: help setup build demo picture test lint format mutants vm kube image chart fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
@@ -54,6 +54,15 @@ vm: setup ## Run the tests in a virtual machine (options: cargo xtask vm --help)
 
 kube: setup ## Run tidegate-kube against a real Kubernetes control plane (needs go and kubectl; the first time 10 min more)
 	@cargo xtask kube
+
+image: setup ## Build the container image for Kubernetes (target/image/tidegate.tar, an OCI archive; no daemon)
+	cargo build --release --package tidegate --package tidegate-kube
+	@mkdir -p target/image
+	@scripts/image.sh target/release target/image/tidegate.tar
+
+chart: build ## Write packaging/kubernetes/tidegate.yaml from the chart (needs helm)
+	helm lint packaging/kubernetes/chart
+	helm template tidegate packaging/kubernetes/chart --kube-version 1.36.0 --namespace tidegate --include-crds > packaging/kubernetes/tidegate.yaml
 
 check-sim: setup ## Compare the simulator with this kernel and the VM's; keep the tables in docs (as root, 12 min)
 	@cargo xtask check-sim --write

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_api::GateView;
+use tidegate_terms::Term;
 
 /// Terms of a gate as the agent takes them.
 pub type RawTerms = BTreeMap<String, String>;
@@ -35,6 +36,24 @@ pub enum Change {
         /// Their names; all of them where empty.
         terms: Vec<String>,
     },
+}
+
+impl Change {
+    /// The same for the class alone; none where nothing else was asked for, or no class.
+    pub fn only_class(&self) -> Option<Change> {
+        let Change::Set { target, terms } = self else {
+            return None;
+        };
+        let (name, class) = terms.get_key_value(Term::Class.name())?;
+        let terms = RawTerms::from([(name.clone(), class.clone())]);
+        let target = target.clone();
+        (self
+            != &Change::Set {
+                target: target.clone(),
+                terms: terms.clone(),
+            })
+            .then_some(Change::Set { target, terms })
+    }
 }
 
 /// What was given to each group, as far as this process knows: the agent shows a value in another form than it was given.
@@ -175,6 +194,19 @@ mod tests {
         let side = [wanted(&[("class", "side")])];
         assert_eq!(calls(&mut given, &side, &[]), [set(&[("class", "side")])]);
         assert_eq!(calls(&mut given, &side, &[gate(&["class"])]), []);
+    }
+
+    #[test]
+    fn of_a_refused_gate_the_class_alone_is_tried() {
+        let refused = set(&[("class", "side"), ("weight", "x")]);
+        assert_eq!(refused.only_class(), Some(set(&[("class", "side")])));
+        for other in [
+            set(&[("class", "side")]),
+            set(&[("weight", "1")]),
+            unset(&["class"]),
+        ] {
+            assert_eq!(other.only_class(), None);
+        }
     }
 
     #[test]

@@ -156,19 +156,21 @@ impl Keeper {
             }
         }
         for (group, change) in self.given.changes(&wanted, &status.gates) {
-            let whose = wanted
-                .iter()
-                .find(|one| one.group == group)
-                .map(|one| one.pod.clone());
-            match self.agent.apply(change.clone()).await {
-                Ok(()) => info!("{}: {change:?}", whose.unwrap_or(group)),
-                Err(error) => {
-                    warn!("{}: {error}", whose.as_deref().unwrap_or(&group));
-                    let pod = pods.iter().find(|pod| Some(shown(pod)) == whose);
-                    if let Some(pod) = pod {
-                        self.say(pod, "TidegateTermsRefused", error.to_string());
-                    }
-                }
+            let whose = wanted.iter().find(|one| one.group == group);
+            let shown_as = whose.map_or(group.as_str(), |one| one.pod.as_str());
+            let Err(error) = self.agent.apply(change.clone()).await else {
+                info!("{shown_as}: {change:?}");
+                continue;
+            };
+            warn!("{shown_as}: {error}");
+            if let Some(pod) = pods.iter().find(|pod| shown(pod) == shown_as) {
+                self.say(pod, "TidegateTermsRefused", error.to_string());
+            }
+            // One bad term must not make a side pod neutral.
+            if let Some(class) = change.only_class()
+                && let Err(error) = self.agent.apply(class).await
+            {
+                warn!("{shown_as}: its class alone: {error}");
             }
         }
     }

@@ -4,10 +4,11 @@ use std::process::Command;
 
 use crate::bed::{Bed, NAMESPACE, bed};
 
+/// A pod that no node takes.
 fn pod(namespace: &str, name: &str, annotations: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: {namespace}, annotations: {{{annotations}}}}}\n\
-         spec: {{containers: [{{name: c, image: x}}]}}\n"
+         spec: {{nodeSelector: {{kubernetes.io/hostname: none}}, containers: [{{name: c, image: x}}]}}\n"
     )
 }
 

@@ -1,7 +1,7 @@
 //! Pods' terms as gates of the node's agent.
 
 use crate::agent::FakeAgent;
-use crate::bed::bed;
+use crate::bed::{Bed, bed};
 
 #[test]
 #[ignore = "needs a control plane: make kube"]
@@ -44,6 +44,27 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
         "the pod has its gate",
     );
 
+    explains(bed, &agent);
+
+    let annotate = ["-n", "gated", "annotate", "pod", "p"];
+    bed.kubectl(&[&annotate[..], &["tidegate.dev/cap-hard-"]].concat());
+    bed.until(
+        || gate_terms() == ["class=side", "weight=30"],
+        "a term goes with its annotation",
+    );
+    bed.kubectl(&["delete", "tidegatepolicy", "gated"]);
+    bed.until(|| gate_terms().is_empty(), "the gate ends with the policy");
+    bed.kubectl(&[&annotate[..], &["tidegate.dev/latencyy=1"]].concat());
+    bed.until(
+        || {
+            bed.kubectl(&["-n", "gated", "get", "events"])
+                .contains("tidegate.dev/latencyy: no such term")
+        },
+        "an event names the mistake",
+    );
+}
+
+fn explains(bed: &Bed, agent: &FakeAgent) {
     let explained = bed
         .tidegate_kube(&["explain", "--node", "node-3", "pod:gated/p"])
         .arg("--socket")
@@ -64,34 +85,4 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
             String::from_utf8_lossy(&explained.stderr)
         );
     }
-
-    bed.kubectl(&[
-        "-n",
-        "gated",
-        "annotate",
-        "pod",
-        "p",
-        "tidegate.dev/cap-hard-",
-    ]);
-    bed.until(
-        || gate_terms() == ["class=side", "weight=30"],
-        "a term goes with its annotation",
-    );
-    bed.kubectl(&["delete", "tidegatepolicy", "gated"]);
-    bed.until(|| gate_terms().is_empty(), "the gate ends with the policy");
-    bed.kubectl(&[
-        "-n",
-        "gated",
-        "annotate",
-        "pod",
-        "p",
-        "tidegate.dev/latencyy=1",
-    ]);
-    bed.until(
-        || {
-            bed.kubectl(&["-n", "gated", "get", "events"])
-                .contains("tidegate.dev/latencyy: no such term")
-        },
-        "an event names the mistake",
-    );
 }

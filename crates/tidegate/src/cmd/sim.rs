@@ -84,7 +84,7 @@ pub struct Args {
 /// What is rehearsed instead of one machine.
 #[derive(clap::Subcommand)]
 enum Instead {
-    Fleet(sim_fleet::Args),
+    Fleet(Box<sim_fleet::Args>),
 }
 
 pub fn main(args: &Args) -> Result<Exit, Failure> {
