@@ -1,5 +1,6 @@
 //! The node: what its agent's status comes to as a sample, and what is written to its status.
 
+use std::io;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -57,18 +58,40 @@ fn surplus_milli(status: &StatusView, shared_cpus: Option<u32>) -> u64 {
     ((for_all - status.main_cpus) * 1_000.0) as u64
 }
 
-/// CPUs that kubelet's CPU manager has not given to single pods, from its state file; none where it keeps no such file.
-pub fn shared_cpus(state: &Path) -> Option<u32> {
-    let state: Value = serde_json::from_slice(&std::fs::read(state).ok()?).ok()?;
-    let list = state.get("defaultCpuSet")?.as_str()?;
+/// CPUs that kubelet's CPU manager has not given to single pods, from its state file; none where it keeps no such file, or
+/// gives none away.
+///
+/// # Errors
+/// The file cannot be read, or is not as kubelet writes it.
+pub fn shared_cpus(state: &Path) -> io::Result<Option<u32>> {
+    let text = match std::fs::read_to_string(state) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    let bad = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "not a state of kubelet's CPU manager",
+        )
+    };
+    let state: Value = serde_json::from_str(&text)?;
+    let list = state
+        .get("defaultCpuSet")
+        .and_then(Value::as_str)
+        .ok_or_else(bad)?;
+    let count = count_cpus(list).ok_or_else(bad)?;
+    // Without the static policy the set is empty: all CPUs are shared.
+    Ok((count > 0).then_some(count))
+}
+
+fn count_cpus(list: &str) -> Option<u32> {
     let mut count = 0;
     for part in list.split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
         count += last.checked_sub(first)? + 1;
     }
-    // Without the static policy the set is empty: all CPUs are shared.
-    (count > 0).then_some(count)
+    Some(count)
 }
 
 /// The strategic merge patch of the node's status for a step; none where nothing changes.
@@ -197,15 +220,21 @@ mod tests {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let read = |text: &str| {
             std::fs::write(file.path(), text).expect("it can be written");
-            shared_cpus(file.path())
+            shared_cpus(file.path()).map_err(|error| error.kind())
         };
         assert_eq!(
             read(r#"{"policyName":"static","defaultCpuSet":"0-3,6"}"#),
-            Some(5)
+            Ok(Some(5))
         );
-        assert_eq!(read(r#"{"policyName":"none","defaultCpuSet":""}"#), None);
-        assert_eq!(read(r#"{"defaultCpuSet":"3-1"}"#), None);
-        assert_eq!(read("x"), None);
-        assert_eq!(shared_cpus(Path::new("/nonexistent")), None);
+        assert_eq!(
+            read(r#"{"policyName":"none","defaultCpuSet":""}"#),
+            Ok(None)
+        );
+        assert_eq!(
+            read(r#"{"defaultCpuSet":"3-1"}"#),
+            Err(io::ErrorKind::InvalidData)
+        );
+        assert!(read("x").is_err());
+        assert_eq!(shared_cpus(Path::new("/nonexistent")).ok(), Some(None));
     }
 }

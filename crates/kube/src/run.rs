@@ -22,7 +22,7 @@ use crate::evict::{self, Answer, Mode};
 use crate::follow::Followed;
 use crate::gates::{Given, Wanted};
 use crate::groups;
-use crate::node::{self, Sampler};
+use crate::node::{self, Sample, Sampler};
 use crate::policy;
 use crate::resource;
 use crate::terms::{self, PodTerms};
@@ -200,8 +200,7 @@ impl Keeper {
         let Some(node) = self.node() else {
             return;
         };
-        let shared_cpus = node::shared_cpus(&self.settings.cpu_manager_state);
-        let sample = status.map(|status| self.sampler.take(status, shared_cpus));
+        let sample = status.and_then(|status| self.sample(status));
         let bound = resource::bound(pods.iter().map(Arc::as_ref));
         let step = self.rule.step(&Seen {
             time_s: self.started.elapsed().as_secs(),
@@ -215,6 +214,18 @@ impl Keeper {
         if step.must_evict {
             self.move_one(pods, &step, bound.milli).await;
         }
+    }
+
+    /// A sample; none where it is not known which CPUs are shared, so that too much is never promised.
+    fn sample(&mut self, status: &StatusView) -> Option<Sample> {
+        let state = &self.settings.cpu_manager_state;
+        let shared_cpus = node::shared_cpus(state).inspect_err(|error| {
+            warn!(
+                "{}: {error}; without it nothing is published",
+                state.display()
+            );
+        });
+        Some(self.sampler.take(status, shared_cpus.ok()?))
     }
 
     /// The node as we know it: as the watch tells, or as our last write left it where that is newer.

@@ -14,7 +14,7 @@ pub struct Bed {
     kubeconfig: PathBuf,
     /// The control plane ends with this process, when this end of the pipe goes.
     _stdin: ChildStdin,
-    _child: Child,
+    child: Child,
     _folder: tempfile::TempDir,
 }
 
@@ -54,7 +54,7 @@ impl Bed {
             .unwrap_or_else(|_| panic!("{CONTROL_PLANE} is not set: run these by `make kube`"));
         let folder = tempfile::tempdir().expect("a folder");
         let mut child = Command::new(program)
-            .args(["up", "-nodes", "5"])
+            .args(["up", "-nodes", "6"])
             .arg(folder.path().join("plane"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -69,7 +69,7 @@ impl Bed {
         Bed {
             kubeconfig: kubeconfig.into(),
             _stdin: stdin,
-            _child: child,
+            child,
             _folder: folder,
         }
     }
@@ -160,6 +160,27 @@ impl Bed {
         let path = format!("jsonpath={{{path}}}");
         self.try_kubectl(&[&["get"], object, &["-o", &path]].concat())
             .text
+    }
+
+    /// The API server stands still meanwhile.
+    pub fn during_an_outage(&self, act: impl FnOnce()) {
+        let parent = self.child.id().to_string();
+        let found = Command::new("pgrep")
+            .args(["-P", &parent, "-f", "kube-apiserver"])
+            .output();
+        let pid = String::from_utf8_lossy(&found.expect("pgrep is there").stdout)
+            .trim()
+            .to_owned();
+        let signal = |name: &str| {
+            let sent = Command::new("kill")
+                .args([name, &pid])
+                .status()
+                .expect("kill is there");
+            assert!(sent.success(), "{name} {pid}");
+        };
+        signal("-STOP");
+        act();
+        signal("-CONT");
     }
 
     /// What a node publishes.

@@ -181,3 +181,31 @@ fn without_its_agent_a_node_publishes_nothing_and_remove_clears_a_crash() {
     let condition = r#".status.conditions[?(@.type=="TidegateSidePressure")].status"#;
     assert_eq!(bed.field(&["node", "node-2"], condition), "");
 }
+
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn what_main_needs_during_an_outage_of_the_api_server_is_written_after_it() {
+    let bed = bed();
+    bed.namespace("outage", "");
+    let agent = FakeAgent::start(4.0);
+    let _keeper = bed.keeper("node-5", &agent.socket(), agent.cgroups(), &[]);
+    bed.until(|| bed.published("node-5") == "12k", "the node publishes");
+    bed.apply(&side_pod("outage", "stays", 3_000, "node-5"));
+    bed.until(
+        || is_running_on(bed, "outage", "stays", "node-5"),
+        "the pod is placed",
+    );
+    bed.during_an_outage(|| {
+        agent.with(|state| state.main_cpus = 15.0);
+        // Longer than a call to the API server may take.
+        std::thread::sleep(std::time::Duration::from_secs(15));
+    });
+    bed.until(|| bed.published("node-5").is_empty(), "the key goes");
+    assert!(
+        is_running_on(bed, "outage", "stays", "node-5"),
+        "what runs stays"
+    );
+    agent.with(|state| state.main_cpus = 4.0);
+    bed.until(|| bed.published("node-5") == "12k", "the key is back");
+    bed.kubectl(&["-n", "outage", "delete", "pod", "stays"]);
+}
