@@ -28,7 +28,8 @@ for program in tidegate tidegate-kube; do
     done
 done
 printf 'root:x:0:0:root:/:/none\n' >"$root/etc/passwd"
-printf 'root:x:0:\n' >"$root/etc/group"
+# The group whose members the agent serves as root: its number is the manifests' own.
+printf 'root:x:0:\ntidegate:x:469:\n' >"$root/etc/group"
 
 archive() {
     tar --create --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --format=gnu --directory "$1" --file "$2" .

@@ -45,3 +45,4 @@ mod view;
 pub use errors::MachineError;
 pub use lifecycle::guardian;
 pub use lifecycle::repair::{After, RepairError, is_handed_over, repair};
+pub use process::begin::join_host_cgroups;

@@ -167,16 +167,8 @@ pub fn may_give(
         )));
     }
     for (name, value) in terms {
-        let allowed = match name.as_str() {
-            "class" => value == "side",
-            "weight" => value == "idle" || value.parse::<u32>().is_ok_and(|weight| weight <= 100),
-            "name" | "quota" | "period" | "cap_hard" | "cap" | "cap_soft" | "cap_scope"
-            | "latency_inherit" => true,
-            // A burst lets work run above its own quota for a moment, which the class side bounds anyway.
-            "burst" => true,
-            "latency" => value.parse::<i8>().is_ok_and(|hint| hint >= 0),
-            _ => false,
-        };
+        let term = Term::from_name(name);
+        let allowed = name == "name" || term.is_some_and(|term| term.is_restriction(value));
         if !allowed {
             return Err(denied(format!(
                 "{name} = {value}: this takes CPU from others, and without privilege you can only tighten \
@@ -184,7 +176,7 @@ pub fn may_give(
             )));
         }
     }
-    if terms.get("class").map(String::as_str) != Some("side") {
+    if terms.get(Term::Class.name()).map(String::as_str) != Some("side") {
         let detail = "class: without privilege it can only be side";
         return Err(denied(detail.to_owned()));
     }

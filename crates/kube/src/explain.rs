@@ -69,23 +69,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::policy::Labels;
     use crate::terms::of_pod;
 
     #[test]
     fn the_page_says_where_each_term_is_from_and_against_whom_it_acts() {
         let pod = json!({
-            "metadata": {"namespace": "batch", "name": "encode-1", "annotations": {"tidegate.dev/weight": "50"}},
+            "metadata": {"namespace": "batch", "name": "encode-1", "annotations": {"tidegate.dev/weight": "idle"}},
             "spec": {"containers": [{"name": "c", "resources": {"requests": {SIDE_CPU: "1500"}}}]},
         });
         let pod: Pod = serde_json::from_value(pod).expect("a pod");
         let group = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice";
-        let page = page(&pod, &of_pod(&pod, &[]), Some(group), None);
+        let page = page(&pod, &of_pod(&pod, &[], &Labels::new()), Some(group), None);
         let want = "\
 pod batch/encode-1
   requests   1500 of tidegate.dev/side-cpu (millicores)
   group      /kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice
   class      side  (resource tidegate.dev/side-cpu)
-  weight     50  (annotation tidegate.dev/weight)
+  weight     idle  (annotation tidegate.dev/weight)
   idle class it yields to other burstable pods; against all others the quota protects
 ";
         assert_eq!(page, want);

@@ -2,9 +2,11 @@
 
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use kube::api::ListParams;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -12,6 +14,8 @@ use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use crate::policy::{Labels, TidegatePolicy};
+
+const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// What is followed. A store keeps what it knew while the API server is away.
 pub struct Followed {
@@ -51,11 +55,17 @@ impl Followed {
         self.node.state().into_iter().next()
     }
 
-    /// Whether pods and node have been listed once: what is bound is not known before.
-    pub async fn is_listed(&self) {
+    /// Until everything has been listed once. Before, what is bound is not known, and a gate that a policy gave would be
+    /// taken back.
+    pub async fn is_listed(&self, client: &Client) {
         // A store's writer is never dropped, so waiting cannot fail.
         let _ = self.pods.wait_until_ready().await;
         let _ = self.node.wait_until_ready().await;
+        let _ = self.namespaces.wait_until_ready().await;
+        tokio::select! {
+            _ = self.policies.wait_until_ready() => {}
+            () = until_unknown(Api::all(client.clone())) => {}
+        }
     }
 
     /// A namespace's labels.
@@ -65,6 +75,15 @@ impl Followed {
             .get(&key)
             .map(|one| one.labels().clone())
             .unwrap_or_default()
+    }
+}
+
+/// Until the cluster says that it does not know the resource, which is then never listed.
+async fn until_unknown(policies: Api<TidegatePolicy>) {
+    let one = ListParams::default().limit(1);
+    while !matches!(policies.list(&one).await, Err(kube::Error::Api(status)) if status.code == 404)
+    {
+        tokio::time::sleep(ASK_AGAIN).await;
     }
 }
 

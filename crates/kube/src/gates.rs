@@ -56,17 +56,36 @@ impl Change {
     }
 }
 
-/// What was given to each group, as far as this process knows: the agent shows a value in another form than it was given.
+/// What the agent said to each group's terms, as far as this process knows: the agent shows a value in another form than it
+/// was given. A call that got no answer is neither.
 #[derive(Default)]
-pub struct Given(BTreeMap<String, RawTerms>);
+pub struct Given {
+    taken: BTreeMap<String, RawTerms>,
+    /// Until when they are not tried again, in seconds.
+    refused: BTreeMap<String, (RawTerms, u64)>,
+}
+
+/// A refusal may end with its cause, as when another writer lets go of the group.
+const RETRY_S: u64 = 10;
 
 impl Given {
     /// The calls that bring the agent's gates to what is wanted, each with its group.
-    pub fn changes(&mut self, wanted: &[Wanted], gates: &[GateView]) -> Vec<(String, Change)> {
+    pub fn changes(
+        &mut self,
+        wanted: &[Wanted],
+        gates: &[GateView],
+        now_s: u64,
+    ) -> Vec<(String, Change)> {
+        let is_wanted = |group: &str| wanted.iter().any(|one| one.group == group);
+        self.taken.retain(|group, _| is_wanted(group));
+        self.refused.retain(|group, _| is_wanted(group));
         let mut changes = Vec::new();
         for one in wanted {
             let gate = gates.iter().find(|gate| gate.cgroup == one.group);
-            if gate.is_some() && self.0.get(&one.group) == Some(&one.terms) {
+            let is_taken = gate.is_some() && self.taken.get(&one.group) == Some(&one.terms);
+            let waits =
+                |(terms, until_s): &(RawTerms, u64)| *terms == one.terms && now_s < *until_s;
+            if is_taken || self.refused.get(&one.group).is_some_and(waits) {
                 continue;
             }
             let stale: Vec<String> = gate
@@ -92,27 +111,38 @@ impl Given {
                     terms: one.terms.clone(),
                 },
             ));
-            self.0.insert(one.group.clone(), one.terms.clone());
         }
         for gate in gates
             .iter()
             .filter(|gate| is_of_pod(&gate.cgroup) && !given_terms(gate).is_empty())
+            .filter(|gate| !is_wanted(&gate.cgroup))
         {
-            if !wanted.iter().any(|one| one.group == gate.cgroup) {
-                let target = format!("cgroup:{}", gate.cgroup);
-                changes.push((
-                    gate.cgroup.clone(),
-                    Change::Unset {
-                        target,
-                        terms: Vec::new(),
-                    },
-                ));
-                self.0.remove(&gate.cgroup);
-            }
+            let target = format!("cgroup:{}", gate.cgroup);
+            changes.push((
+                gate.cgroup.clone(),
+                Change::Unset {
+                    target,
+                    terms: Vec::new(),
+                },
+            ));
         }
-        self.0
-            .retain(|group, _| wanted.iter().any(|one| one.group == *group));
         changes
+    }
+
+    /// The agent took a change.
+    pub fn taken(&mut self, group: &str, change: &Change) {
+        if let Change::Set { terms, .. } = change {
+            self.taken.insert(group.to_owned(), terms.clone());
+            self.refused.remove(group);
+        }
+    }
+
+    /// The agent refused a change.
+    pub fn refused(&mut self, group: &str, change: &Change, now_s: u64) {
+        if let Change::Set { terms, .. } = change {
+            let until = (terms.clone(), now_s + RETRY_S);
+            self.refused.insert(group.to_owned(), until);
+        }
     }
 }
 
@@ -165,12 +195,13 @@ mod tests {
         }
     }
 
+    /// The calls, all of which the agent takes.
     fn calls(given: &mut Given, wanted: &[Wanted], gates: &[GateView]) -> Vec<Change> {
-        given
-            .changes(wanted, gates)
-            .into_iter()
-            .map(|one| one.1)
-            .collect()
+        let changes = given.changes(wanted, gates, 0);
+        for (group, change) in &changes {
+            given.taken(group, change);
+        }
+        changes.into_iter().map(|one| one.1).collect()
     }
 
     fn set(pairs: &[(&str, &str)]) -> Change {
@@ -213,8 +244,22 @@ mod tests {
     fn a_gate_that_the_agent_lost_is_given_again() {
         let mut given = Given::default();
         let side = [wanted(&[("class", "side")])];
-        given.changes(&side, &[]);
+        calls(&mut given, &side, &[]);
         assert_eq!(calls(&mut given, &side, &[]), [set(&[("class", "side")])]);
+    }
+
+    #[test]
+    fn refused_terms_are_tried_again_after_a_while_and_unanswered_ones_at_once() {
+        let mut given = Given::default();
+        let bad = [wanted(&[("class", "side"), ("weight", "x")])];
+        let (group, change) = given.changes(&bad, &[], 0).remove(0);
+        assert_eq!(given.changes(&bad, &[], 1).len(), 1, "no answer");
+        given.refused(&group, &change, 1);
+        let with_class = [gate(&["class"])];
+        assert_eq!(given.changes(&bad, &with_class, 10), []);
+        assert_eq!(given.changes(&bad, &with_class, 11).len(), 1);
+        let mended = [wanted(&[("class", "side"), ("weight", "5")])];
+        assert_eq!(given.changes(&mended, &with_class, 2).len(), 1);
     }
 
     #[test]

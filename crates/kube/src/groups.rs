@@ -10,14 +10,37 @@ use kube::ResourceExt;
 const DEPTH_MAX: usize = 4;
 
 /// A static pod's group has the hash of its file, not the UID of its mirror.
-const MIRROR_HASH: &str = "kubernetes.io/config.hash";
+const STATIC_HASH: &str = "kubernetes.io/config.hash";
+/// Kubelet puts this on the mirror.
+const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// The UID that a pod's group has in its name.
-pub fn group_uid(pod: &Pod) -> Option<String> {
-    pod.annotations()
-        .get(MIRROR_HASH)
-        .cloned()
-        .or_else(|| pod.uid())
+/// Each pod's group, by its UID; `groups` are those of [`of_pods`]. Annotations can be written by those who may make pods: a hash
+/// counts only on what looks like a mirror and has no group of its own, and a group that two pods claim goes to none.
+pub fn by_pod<'a>(
+    pods: impl IntoIterator<Item = &'a Pod>,
+    groups: &HashMap<String, String>,
+) -> HashMap<String, String> {
+    let mut claims: HashMap<&str, Vec<String>> = HashMap::new();
+    for pod in pods {
+        let uid = pod.uid().unwrap_or_default();
+        let own = groups.get(&uid).or_else(|| groups.get(static_hash(pod)?));
+        if let Some(group) = own {
+            claims.entry(group).or_default().push(uid);
+        }
+    }
+    let only_one = |(group, uids): (&str, Vec<String>)| match <[String; 1]>::try_from(uids) {
+        Ok([uid]) => Some((uid, group.to_owned())),
+        Err(_) => None,
+    };
+    claims.into_iter().filter_map(only_one).collect()
+}
+
+fn static_hash(pod: &Pod) -> Option<&str> {
+    let is_of_node = pod.owner_references().iter().any(|one| one.kind == "Node");
+    let annotations = pod.annotations();
+    let hash = annotations.get(STATIC_HASH)?;
+    let is_hash = hash.len() == 32 && hash.bytes().all(|one| one.is_ascii_hexdigit());
+    (is_of_node && is_hash && annotations.contains_key(MIRROR)).then_some(hash)
 }
 
 /// The directory below which the cpu controller has its groups: of cgroup v1 or v2, below `root` (`/sys/fs/cgroup`).
@@ -132,10 +155,37 @@ mod tests {
     }
 
     #[test]
-    fn a_static_pod_has_the_hash_of_its_file() {
-        let mirror =
-            serde_json::json!({"metadata": {"uid": UID, "annotations": {MIRROR_HASH: "abc"}}});
-        let mirror: Pod = serde_json::from_value(mirror).expect("a pod");
-        assert_eq!(group_uid(&mirror).as_deref(), Some("abc"));
+    fn a_static_pods_group_has_the_hash_of_its_file() {
+        let hash = "0123456789abcdef0123456789abcdef";
+        let pod = |uid: &str, hash: &str, owner: &str| -> Pod {
+            let json = serde_json::json!({"metadata": {
+                "uid": uid,
+                "annotations": {STATIC_HASH: hash, MIRROR: hash},
+                "ownerReferences": [{"apiVersion": "v1", "kind": owner, "name": "n", "uid": "1"}],
+            }});
+            serde_json::from_value(json).expect("a pod")
+        };
+        let groups = HashMap::from([
+            (hash.to_owned(), "/kubepods/static".to_owned()),
+            (UID.to_owned(), "/kubepods/own".to_owned()),
+        ]);
+        let found = |pods: &[Pod]| by_pod(pods, &groups);
+        let mirror = pod("mirror", hash, "Node");
+        assert_eq!(
+            found(&[mirror.clone()]).get("mirror").map(String::as_str),
+            Some("/kubepods/static")
+        );
+        assert!(found(&[pod("a", hash, "ReplicaSet")]).is_empty());
+        assert!(found(&[pod("a", UID, "Node")]).is_empty(), "another pod's");
+        assert_eq!(
+            found(&[pod(UID, hash, "Node")])
+                .get(UID)
+                .map(String::as_str),
+            Some("/kubepods/own")
+        );
+        assert!(
+            found(&[mirror, pod("forged", hash, "Node")]).is_empty(),
+            "two claim it"
+        );
     }
 }

@@ -11,6 +11,7 @@
 //! | [`node`] | the node's status: the key, the condition |
 //! | [`evict`] | which pod moves, and the Eviction API |
 //! | [`follow`] | the node's pods, namespaces and policies as the API server tells of them |
+//! | [`tell`] | what is told of a pod: its events |
 //! | [`run`] | all of it, until a signal |
 
 pub mod agent;
@@ -23,6 +24,7 @@ pub mod node;
 pub mod policy;
 pub mod resource;
 pub mod run;
+pub mod tell;
 pub mod terms;
 
 /// Before the names of our annotations, labels and resources.

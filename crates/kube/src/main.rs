@@ -33,13 +33,6 @@ enum Command {
     Run {
         #[command(flatten)]
         node: NodeArgs,
-        /// Kubelet's record of the CPUs that belong to single pods
-        #[arg(
-            long,
-            value_name = "FILE",
-            default_value = "/var/lib/kubelet/cpu_manager_state"
-        )]
-        cpu_manager_state: PathBuf,
         /// Whether starved pods are told to move
         #[arg(long, value_enum, default_value = "dry-run")]
         evict: Mode,
@@ -96,12 +89,7 @@ fn main() -> ExitCode {
 
 async fn act(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Run {
-            node,
-            cpu_manager_state,
-            evict,
-            with,
-        } => {
+        Command::Run { node, evict, with } => {
             let NodeArgs {
                 node,
                 socket,
@@ -111,7 +99,6 @@ async fn act(command: Command) -> anyhow::Result<()> {
                 node,
                 socket,
                 cgroups,
-                cpu_manager_state,
                 evict,
                 constants: Constants::with(&with),
             };
@@ -163,9 +150,8 @@ async fn explain_pod(node: &NodeArgs, asked: &str) -> anyhow::Result<()> {
     let policies = policies.map(|list| list.items).unwrap_or_default();
     let in_force = policy::in_force(&policies, of_namespace.labels(), the_node.labels());
     let found = groups::of_pods(&groups::cpu_mount(&node.cgroups)).context("cgroups")?;
-    let group = groups::group_uid(&pod)
-        .and_then(|uid| found.get(&uid))
-        .map(String::as_str);
+    let groups = groups::by_pod([&pod], &found);
+    let group = groups.values().next().map(String::as_str);
     let agent = match group {
         Some(group) => match Agent::at(node.socket.clone())
             .explain(format!("cgroup:{group}"))
@@ -180,7 +166,7 @@ async fn explain_pod(node: &NodeArgs, asked: &str) -> anyhow::Result<()> {
         "{}",
         explain::page(
             &pod,
-            &terms::of_pod(&pod, &in_force),
+            &terms::of_pod(&pod, &in_force, of_namespace.labels()),
             group,
             agent.as_deref()
         )

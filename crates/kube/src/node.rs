@@ -1,8 +1,5 @@
 //! The node: what its agent's status comes to as a sample, and what is written to its status.
 
-use std::io;
-use std::path::Path;
-
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
@@ -31,8 +28,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sample; `shared_cpus` is how many CPUs are no pod's own, where kubelet gives some away.
-    pub fn take(&mut self, status: &StatusView, shared_cpus: Option<u32>) -> Sample {
+    /// A sample; `shared_cpus` is how many CPUs are no pod's own.
+    pub fn take(&mut self, status: &StatusView, shared_cpus: u32) -> Sample {
         let at_tolerance = status.at_tolerance_seconds;
         let passed = status.uptime_seconds - self.uptime_seconds;
         let starved = self
@@ -49,49 +46,19 @@ impl Sampler {
 
 /// `(1 − headroom) · CPUs − main`. Main on CPUs of its own counts as if it were on the shared ones: too little is promised,
 /// never too much.
-fn surplus_milli(status: &StatusView, shared_cpus: Option<u32>) -> u64 {
-    let part = shared_cpus.map_or(1.0, |shared| {
-        f64::from(shared.min(status.cpus)) / f64::from(status.cpus.max(1))
-    });
+fn surplus_milli(status: &StatusView, shared_cpus: u32) -> u64 {
+    let part = f64::from(shared_cpus.min(status.cpus)) / f64::from(status.cpus.max(1));
     let for_all = status.capacity_cpus * part * (1.0 - status.headroom_pct / 100.0);
     // A cast from a negative number gives 0.
     ((for_all - status.main_cpus) * 1_000.0) as u64
 }
 
-/// CPUs that kubelet's CPU manager has not given to single pods, from its state file; none where it keeps no such file, or
-/// gives none away.
-///
-/// # Errors
-/// The file cannot be read, or is not as kubelet writes it.
-pub fn shared_cpus(state: &Path) -> io::Result<Option<u32>> {
-    let text = match std::fs::read_to_string(state) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other?,
-    };
-    let bad = || {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            "not a state of kubelet's CPU manager",
-        )
-    };
-    let state: Value = serde_json::from_str(&text)?;
-    let list = state
-        .get("defaultCpuSet")
-        .and_then(Value::as_str)
-        .ok_or_else(bad)?;
-    let count = count_cpus(list).ok_or_else(bad)?;
-    // Without the static policy the set is empty: all CPUs are shared.
-    Ok((count > 0).then_some(count))
-}
-
-fn count_cpus(list: &str) -> Option<u32> {
-    let mut count = 0;
-    for part in list.split(',').filter(|part| !part.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        count += last.checked_sub(first)? + 1;
-    }
-    Some(count)
+/// CPUs that are no pod's own: those that this process may use. Kubelet's static CPU manager keeps every container that was given
+/// no CPUs of its own, as ours, off those that others have.
+pub fn shared_cpus() -> Option<u32> {
+    rustix::thread::sched_getaffinity(None)
+        .ok()
+        .map(|set| set.count())
 }
 
 /// The strategic merge patch of the node's status for a step; none where nothing changes.
@@ -158,9 +125,9 @@ mod tests {
 
     #[test]
     fn the_surplus_is_what_the_law_leaves_before_its_floor() {
-        assert_eq!(surplus_milli(&status(20.0, 2.0), None), 4_000);
-        assert_eq!(surplus_milli(&status(20.0, 2.0), Some(4)), 1_000);
-        assert_eq!(surplus_milli(&status(20.0, 7.0), None), 0);
+        assert_eq!(surplus_milli(&status(20.0, 2.0), 8), 4_000);
+        assert_eq!(surplus_milli(&status(20.0, 2.0), 4), 1_000);
+        assert_eq!(surplus_milli(&status(20.0, 7.0), 8), 0);
     }
 
     #[test]
@@ -172,7 +139,7 @@ mod tests {
                 at_tolerance_seconds,
                 ..status(20.0, 2.0)
             };
-            sampler.take(&status, None).is_starved
+            sampler.take(&status, 8).is_starved
         };
         assert!(!at(100.0, 50.0), "the first second is not known");
         assert!(at(101.0, 51.0));
@@ -216,25 +183,15 @@ mod tests {
     }
 
     #[test]
-    fn kubelets_state_tells_which_cpus_are_shared() {
-        let file = tempfile::NamedTempFile::new().expect("a file");
-        let read = |text: &str| {
-            std::fs::write(file.path(), text).expect("it can be written");
-            shared_cpus(file.path()).map_err(|error| error.kind())
-        };
-        assert_eq!(
-            read(r#"{"policyName":"static","defaultCpuSet":"0-3,6"}"#),
-            Ok(Some(5))
-        );
-        assert_eq!(
-            read(r#"{"policyName":"none","defaultCpuSet":""}"#),
-            Ok(None)
-        );
-        assert_eq!(
-            read(r#"{"defaultCpuSet":"3-1"}"#),
-            Err(io::ErrorKind::InvalidData)
-        );
-        assert!(read("x").is_err());
-        assert_eq!(shared_cpus(Path::new("/nonexistent")).ok(), Some(None));
+    fn the_cpus_that_this_process_may_use_are_shared() {
+        let counted = std::thread::spawn(|| {
+            let all = rustix::thread::sched_getaffinity(None).expect("an affinity");
+            let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu));
+            let mut one = rustix::thread::CpuSet::new();
+            one.set(first.expect("a CPU"));
+            rustix::thread::sched_setaffinity(None, &one).expect("one of our own");
+            shared_cpus()
+        });
+        assert_eq!(counted.join().expect("it does not panic"), Some(1));
     }
 }

@@ -8,7 +8,8 @@ use kube::core::{Selector, SelectorExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Terms for the pods of some namespaces on some nodes. An annotation of the pod goes before it.
+/// Terms for the pods of some namespaces on some nodes. A field that this version does not know is left out: one policy of a
+/// newer version must not hide all others.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "tidegate.dev",
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
     printcolumn = r#"{"name":"Class","type":"string","jsonPath":".spec.class"}"#,
     printcolumn = r#"{"name":"Priority","type":"integer","jsonPath":".spec.priority"}"#
 )]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct TidegatePolicySpec {
     /// Which namespaces, by their labels; all by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -35,9 +36,6 @@ pub struct TidegatePolicySpec {
     /// The pods' class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<PodClass>,
-    /// Whether pods there may say of themselves that they are main.
-    #[serde(default)]
-    pub may_be_main: bool,
     /// Other terms, by the names of docs/terms.md.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub terms: BTreeMap<String, String>,
@@ -91,7 +89,7 @@ pub type Labels = BTreeMap<String, String>;
 
 /// The policies that hold for pods of a namespace on this node, the first to ask first.
 pub fn in_force<'a>(
-    policies: &'a [TidegatePolicy],
+    policies: impl IntoIterator<Item = &'a TidegatePolicy>,
     namespace: &Labels,
     node: &Labels,
 ) -> Vec<&'a TidegatePolicy> {
@@ -99,7 +97,7 @@ pub fn in_force<'a>(
         selects(policy.spec.namespace_selector.as_ref(), namespace)
             && selects(policy.spec.node_selector.as_ref(), node)
     };
-    let mut found: Vec<&TidegatePolicy> = policies.iter().filter(holds).collect();
+    let mut found: Vec<&TidegatePolicy> = policies.into_iter().filter(holds).collect();
     found.sort_by_key(|policy| {
         (
             -i64::from(policy.spec.priority),

@@ -22,10 +22,11 @@ pub fn bound<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Bound {
     let mut sum = Bound::default();
     for pod in pods.into_iter().filter(|pod| !has_ended(pod)) {
         let milli = request_milli(pod);
-        sum.milli += milli;
+        // Requests are as large as their writer likes.
+        sum.milli = sum.milli.saturating_add(milli);
         sum.pods += u64::from(milli > 0);
         if pod.metadata.deletion_timestamp.is_some() {
-            sum.leaving_milli += milli;
+            sum.leaving_milli = sum.leaving_milli.saturating_add(milli);
         }
     }
     sum
@@ -46,19 +47,19 @@ pub fn request_milli(pod: &Pod) -> u64 {
         return 0;
     };
     let is_sidecar = |one: &Container| one.restart_policy.as_deref() == Some("Always");
-    let mut sidecars_milli = 0;
-    let mut starting_milli = 0;
+    let mut sidecars_milli: u64 = 0;
+    let mut starting_milli: u64 = 0;
     for container in spec.init_containers.iter().flatten() {
-        let milli = container_milli(container);
+        let with_this = sidecars_milli.saturating_add(container_milli(container));
         if is_sidecar(container) {
-            sidecars_milli += milli;
-            starting_milli = starting_milli.max(sidecars_milli);
-        } else {
-            starting_milli = starting_milli.max(sidecars_milli + milli);
+            sidecars_milli = with_this;
         }
+        starting_milli = starting_milli.max(with_this);
     }
-    let running_milli: u64 = spec.containers.iter().map(container_milli).sum();
-    (running_milli + sidecars_milli).max(starting_milli)
+    let running_milli = spec.containers.iter().map(container_milli);
+    running_milli
+        .fold(sidecars_milli, u64::saturating_add)
+        .max(starting_milli)
 }
 
 /// What a node's status says; none where the key is absent.

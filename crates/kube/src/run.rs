@@ -1,6 +1,5 @@
 //! All of it: a step each second, until a signal.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,10 +8,9 @@ use anyhow::Context;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams};
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, ResourceExt};
 use serde_json::Value;
-use tidegate_api::StatusView;
+use tidegate_api::{ApiError, ErrorKind, StatusView};
 use tidegate_publish::{Constants, Rule, Seen, Step, Write};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
@@ -20,16 +18,19 @@ use tracing::{info, warn};
 use crate::agent::Agent;
 use crate::evict::{self, Answer, Mode};
 use crate::follow::Followed;
-use crate::gates::{Given, Wanted};
+use crate::gates::{Change, Given, Wanted};
 use crate::groups;
-use crate::node::{self, Sample, Sampler};
-use crate::policy;
+use crate::node::{self, Sampler};
+use crate::policy::{self, Labels, TidegatePolicy};
 use crate::resource;
+use crate::tell::{Reason, Teller, shown};
 use crate::terms::{self, PodTerms};
 
 const STEP: Duration = Duration::from_secs(1);
 /// A call to the API server that takes longer has failed.
 const CALL_PATIENCE: Duration = Duration::from_secs(10);
+/// After a write that failed, the next waits for so long.
+const WRITE_PAUSE: Duration = Duration::from_secs(10);
 /// At the end the key goes within this, or stays: kubelet gives a pod 30 s to end.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -42,8 +43,6 @@ pub struct Settings {
     pub socket: PathBuf,
     /// Where cgroups are mounted.
     pub cgroups: PathBuf,
-    /// Kubelet's CPU manager's state.
-    pub cpu_manager_state: PathBuf,
     /// Whether pods are really told to move.
     pub evict: Mode,
     /// The numbers of the publishing rule.
@@ -59,7 +58,7 @@ pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow:
     let followed = Followed::start(&client, &settings.node);
     tokio::pin!(ended);
     tokio::select! {
-        () = followed.is_listed() => {}
+        () = followed.is_listed(&client) => {}
         () = &mut ended => return Ok(()),
     }
     info!("node {}: its pods are listed", settings.node);
@@ -81,7 +80,7 @@ struct Keeper {
     settings: Settings,
     agent: Agent,
     client: Client,
-    recorder: Recorder,
+    teller: Teller,
     followed: Followed,
     rule: Rule,
     sampler: Sampler,
@@ -90,20 +89,15 @@ struct Keeper {
     /// The answer to our last write, until the watch has caught up with it.
     written: Option<Node>,
     writing: Option<JoinHandle<Option<Node>>>,
-    /// Problems that were said already, by the pod's UID.
-    said: HashMap<String, Vec<String>>,
+    write_failed: Option<Instant>,
     is_agent_there: bool,
 }
 
 impl Keeper {
     fn new(settings: Settings, client: Client, followed: Followed) -> Self {
-        let reporter = Reporter {
-            controller: "tidegate-kube".into(),
-            instance: Some(settings.node.clone()),
-        };
         Keeper {
             agent: Agent::at(settings.socket.clone()),
-            recorder: Recorder::new(client.clone(), reporter),
+            teller: Teller::new(client.clone(), &settings.node),
             client,
             followed,
             rule: Rule::new(settings.constants.clone()),
@@ -112,7 +106,7 @@ impl Keeper {
             started: Instant::now(),
             written: None,
             writing: None,
-            said: HashMap::new(),
+            write_failed: None,
             is_agent_there: true,
             settings,
         }
@@ -142,11 +136,17 @@ impl Keeper {
             Ok(found) => found,
             Err(error) => return warn!("{}: {error}; gates stay as they are", mount.display()),
         };
+        let policies = self.followed.policies.state();
+        let node = self.followed.the_node();
+        let node = node.map(|node| node.labels().clone()).unwrap_or_default();
+        let running = || pods.iter().filter(|pod| !resource::has_ended(pod));
+        let groups = groups::by_pod(running().map(Arc::as_ref), &found);
         let mut wanted = Vec::new();
-        for pod in pods.iter().filter(|pod| !resource::has_ended(pod)) {
-            let pod_terms = self.terms_of(pod);
-            self.say_problems(pod, &pod_terms.problems);
-            let group = groups::group_uid(pod).and_then(|uid| found.get(&uid));
+        for pod in running() {
+            let pod_terms = self.terms_of(pod, &policies, &node);
+            let note = pod_terms.problems.join("; ");
+            self.teller.fault(pod, Reason::TermsIgnored, note);
+            let group = groups.get(&pod.uid().unwrap_or_default());
             if let Some(group) = group.filter(|_| !pod_terms.terms.is_empty()) {
                 wanted.push(Wanted {
                     group: group.clone(),
@@ -155,43 +155,50 @@ impl Keeper {
                 });
             }
         }
-        for (group, change) in self.given.changes(&wanted, &status.gates) {
+        self.teller.keep(pods);
+        let now_s = self.started.elapsed().as_secs();
+        for (group, change) in self.given.changes(&wanted, &status.gates, now_s) {
             let whose = wanted.iter().find(|one| one.group == group);
             let shown_as = whose.map_or(group.as_str(), |one| one.pod.as_str());
-            let Err(error) = self.agent.apply(change.clone()).await else {
-                info!("{shown_as}: {change:?}");
-                continue;
-            };
-            warn!("{shown_as}: {error}");
-            if let Some(pod) = pods.iter().find(|pod| shown(pod) == shown_as) {
-                self.say(pod, "TidegateTermsRefused", error.to_string());
-            }
-            // One bad term must not make a side pod neutral.
-            if let Some(class) = change.only_class()
-                && let Err(error) = self.agent.apply(class).await
-            {
-                warn!("{shown_as}: its class alone: {error}");
-            }
+            let pod = pods.iter().find(|pod| shown(pod) == shown_as);
+            self.change(&group, change, shown_as, pod.map(Arc::as_ref))
+                .await;
         }
     }
 
-    fn terms_of(&self, pod: &Pod) -> PodTerms {
-        let policies: Vec<_> = self
-            .followed
-            .policies
-            .state()
-            .iter()
-            .map(|one| one.as_ref().clone())
-            .collect();
-        let namespace = self
-            .followed
-            .namespace_labels(&pod.namespace().unwrap_or_default());
-        let node = self
-            .followed
-            .the_node()
-            .map(|node| node.labels().clone())
-            .unwrap_or_default();
-        terms::of_pod(pod, &policy::in_force(&policies, &namespace, &node))
+    /// Asks the agent for one change of a gate.
+    async fn change(&mut self, group: &str, change: Change, shown_as: &str, pod: Option<&Pod>) {
+        let note = match self.agent.apply(change.clone()).await {
+            Ok(()) => {
+                info!("{shown_as}: {change:?}");
+                self.given.taken(group, &change);
+                String::new()
+            }
+            Err(error) if is_refusal(&error) => {
+                let now_s = self.started.elapsed().as_secs();
+                self.given.refused(group, &change, now_s);
+                // One bad term must not make a side pod neutral.
+                if let Some(class) = change.only_class()
+                    && let Err(error) = self.agent.apply(class).await
+                {
+                    warn!("{shown_as}: its class alone: {error}");
+                }
+                error.to_string()
+            }
+            // The next step asks again.
+            Err(error) => return warn!("{shown_as}: {error}"),
+        };
+        if let Some(pod) = pod {
+            self.teller.fault(pod, Reason::TermsRefused, note);
+        }
+    }
+
+    fn terms_of(&self, pod: &Pod, policies: &[Arc<TidegatePolicy>], node: &Labels) -> PodTerms {
+        let namespace = pod.namespace().unwrap_or_default();
+        let namespace = self.followed.namespace_labels(&namespace);
+        let policies = policies.iter().map(Arc::as_ref);
+        let in_force = policy::in_force(policies, &namespace, node);
+        terms::of_pod(pod, &in_force, &namespace)
     }
 
     /// One step of the rule, and what it says to do.
@@ -200,7 +207,9 @@ impl Keeper {
         let Some(node) = self.node() else {
             return;
         };
-        let sample = status.and_then(|status| self.sample(status));
+        // Without knowing which CPUs are shared, nothing is promised.
+        let sample =
+            status.and_then(|status| Some(self.sampler.take(status, node::shared_cpus()?)));
         let bound = resource::bound(pods.iter().map(Arc::as_ref));
         let step = self.rule.step(&Seen {
             time_s: self.started.elapsed().as_secs(),
@@ -214,18 +223,6 @@ impl Keeper {
         if step.must_evict {
             self.move_one(pods, &step, bound.milli).await;
         }
-    }
-
-    /// A sample; none where it is not known which CPUs are shared, so that too much is never promised.
-    fn sample(&mut self, status: &StatusView) -> Option<Sample> {
-        let state = &self.settings.cpu_manager_state;
-        let shared_cpus = node::shared_cpus(state).inspect_err(|error| {
-            warn!(
-                "{}: {error}; without it nothing is published",
-                state.display()
-            );
-        });
-        Some(self.sampler.take(status, shared_cpus.ok()?))
     }
 
     /// The node as we know it: as the watch tells, or as our last write left it where that is newer.
@@ -243,8 +240,11 @@ impl Keeper {
 
     fn write(&mut self, step: &Step, condition: Option<bool>) {
         let patch = node::patch(step, condition, Timestamp::now());
+        let pauses = self
+            .write_failed
+            .is_some_and(|at| at.elapsed() < WRITE_PAUSE);
         // The next step sees what has become of the one on its way.
-        let Some(patch) = patch.filter(|_| self.writing.is_none()) else {
+        let Some(patch) = patch.filter(|_| self.writing.is_none() && !pauses) else {
             return;
         };
         match step.write {
@@ -263,7 +263,9 @@ impl Keeper {
 
     async fn take_written(&mut self) {
         if let Some(writing) = self.writing.take_if(|one| one.is_finished()) {
-            self.written = writing.await.ok().flatten().or(self.written.take());
+            let written = writing.await.ok().flatten();
+            self.write_failed = written.is_none().then(Instant::now);
+            self.written = written.or(self.written.take());
         }
     }
 
@@ -274,60 +276,29 @@ impl Keeper {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let mode = self.settings.evict;
         let asked = evict::evict(self.client.clone(), &namespace, &name, mode);
-        let note = match tokio::time::timeout(CALL_PATIENCE, asked).await {
+        let (action, note) = match tokio::time::timeout(CALL_PATIENCE, asked).await {
             Err(_) => return warn!("{namespace}/{name}: eviction: no answer"),
             Ok(Err(error)) => return warn!("{namespace}/{name}: eviction: {error}"),
             Ok(Ok(Answer::Gone)) => return,
-            Ok(Ok(Answer::NotNow)) => "a disruption budget keeps it here for now",
+            Ok(Ok(Answer::NotNow)) => ("Wait", "a disruption budget keeps it here for now"),
             Ok(Ok(Answer::Accepted)) if mode == Mode::DryRun => {
-                "it would move, were eviction enabled"
+                ("DryRun", "it would move, were eviction enabled")
             }
-            Ok(Ok(Answer::Accepted)) => "it moves to another node",
+            Ok(Ok(Answer::Accepted)) => ("Evict", "it moves to another node"),
         };
         let promise_milli = step.promise_milli.unwrap_or(0);
         let why = format!(
             "side work stands at its tolerance, and the node can give {promise_milli} of the {bound_milli} millicores \
              that its side pods request: {note}"
         );
-        info!("{namespace}/{name}: {why}");
-        self.say(pod, "TidegateStarved", why);
-    }
-
-    fn say_problems(&mut self, pod: &Pod, problems: &[String]) {
-        let uid = pod.uid().unwrap_or_default();
-        if self.said.get(&uid).map_or(&[][..], Vec::as_slice) == problems {
-            return;
-        }
-        for problem in problems {
-            warn!("{}: {problem}", shown(pod));
-            self.say(pod, "TidegateTermsRefused", problem.clone());
-        }
-        self.said.insert(uid, problems.to_vec());
-    }
-
-    /// An event of a pod; it is not waited for.
-    fn say(&self, pod: &Pod, reason: &str, note: String) {
-        let event = Event {
-            type_: EventType::Warning,
-            reason: reason.into(),
-            // The API server takes 1 kB.
-            note: Some(note.chars().take(1_000).collect()),
-            action: "Reconcile".into(),
-            secondary: None,
-        };
-        let (recorder, about) = (self.recorder.clone(), pod.object_ref(&()));
-        tokio::spawn(async move {
-            let said = tokio::time::timeout(CALL_PATIENCE, recorder.publish(&event, &about)).await;
-            if let Ok(Err(error)) = said {
-                warn!("event of {}: {error}", about.name.unwrap_or_default());
-            }
-        });
+        self.teller.starved(pod, action, why);
     }
 
     /// Nothing follows main from here on: no pod must come, and those that run stay.
     async fn leave(mut self) {
+        // A patch on its way might come after ours.
         if let Some(writing) = self.writing.take() {
-            writing.abort();
+            let _ = tokio::time::timeout(LAST_PATIENCE, writing).await;
         }
         let (client, name) = (self.client, &self.settings.node);
         match patch_status(client, name, node::patch_of_removal(), LAST_PATIENCE).await {
@@ -356,6 +327,8 @@ pub async fn patch_status(
         .context("patch of its status")
 }
 
-fn shown(pod: &Pod) -> String {
-    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
+/// The agent will say the same again: not one that is away, starting, leaving or busy.
+fn is_refusal(error: &ApiError) -> bool {
+    use ErrorKind::{Denied, NotFound, Unsupported, Usage};
+    matches!(error.kind, Usage | Denied | NotFound | Unsupported)
 }

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use tidegate_terms::Term;
 
 use crate::PREFIX;
-use crate::policy::TidegatePolicy;
+use crate::policy::{Labels, TidegatePolicy};
 use crate::resource::{SIDE_CPU, request_milli};
 
 /// A term's value and where it is written.
@@ -46,9 +46,64 @@ impl PodTerms {
     }
 }
 
-/// A pod's terms: of the policies that hold for it, the first one that names a term; before them its annotations. A pod that
-/// requests side CPU is side. `policies` are those of [`crate::policy::in_force`].
-pub fn of_pod(pod: &Pod, policies: &[&TidegatePolicy]) -> PodTerms {
+/// Namespaces with this label, as `true`, may have main pods.
+pub const MAY_BE_MAIN: &str = "tidegate.dev/may-be-main";
+
+/// Whether the pods of a namespace may give themselves any term.
+pub fn may_be_main(namespace: &Labels) -> bool {
+    namespace
+        .get(MAY_BE_MAIN)
+        .is_some_and(|value| value == "true")
+}
+
+/// A pod's terms: of the policies that hold for it, the first one that names a term; beside them its annotations. A pod that
+/// requests side CPU is side. `policies` are those of [`crate::policy::in_force`] for the labels of its `namespace`.
+///
+/// Annotations are written by those who may make pods. Without [`MAY_BE_MAIN`] they may only restrict the pod, and not change
+/// what a policy gives; with it they may name any term, and go before the policies.
+pub fn of_pod(pod: &Pod, policies: &[&TidegatePolicy], namespace: &Labels) -> PodTerms {
+    let mut pod_terms = of_policies(policies);
+    let any = may_be_main(namespace);
+    for (key, value) in pod.annotations() {
+        let Some(name) = key.strip_prefix(PREFIX).filter(|_| key != SIDE_CPU) else {
+            continue;
+        };
+        let from = format!("annotation {key}");
+        let Some(term) = Term::from_name(name) else {
+            pod_terms.problems.push(unknown(&from));
+            continue;
+        };
+        let standing = pod_terms.terms.get(term.name());
+        match standing {
+            _ if any => pod_terms.give(term.name(), value, from),
+            Some(given) if given.value == *value => {}
+            Some(given) => pod_terms.problems.push(format!(
+                "{from}: {value}: {} says {}, which pods of this namespace may not change; {ASK}",
+                given.from, given.value
+            )),
+            None if restricts(term, value) => pod_terms.give(term.name(), value, from),
+            None => pod_terms.problems.push(format!(
+                "{from}: {value}: it would take CPU from others, which pods of this namespace may not; {ASK}"
+            )),
+        }
+    }
+    if request_milli(pod) > 0 {
+        let class = pod_terms.terms.get(Term::Class.name());
+        if let Some(other) = class.filter(|given| given.value != "side") {
+            pod_terms.problems.push(format!(
+                "{SIDE_CPU}: a pod that requests it is side, and {} says {}; take one of them away",
+                other.from, other.value
+            ));
+        }
+        pod_terms.give(Term::Class.name(), "side", format!("resource {SIDE_CPU}"));
+    }
+    pod_terms
+}
+
+const ASK: &str =
+    "ask for the label tidegate.dev/may-be-main=true on the namespace, or for a TidegatePolicy";
+
+fn of_policies(policies: &[&TidegatePolicy]) -> PodTerms {
     let mut pod_terms = PodTerms::default();
     for policy in policies.iter().rev() {
         let from = || format!("policy {}", policy.name_any());
@@ -64,35 +119,17 @@ pub fn of_pod(pod: &Pod, policies: &[&TidegatePolicy]) -> PodTerms {
             pod_terms.give(Term::Class.name(), class.name(), from());
         }
     }
-    for (key, value) in pod.annotations() {
-        let Some(name) = key.strip_prefix(PREFIX).filter(|_| key != SIDE_CPU) else {
-            continue;
-        };
-        let from = || format!("annotation {key}");
-        match Term::from_name(name) {
-            Some(Term::Class)
-                if value == "main" && !policies.iter().any(|one| one.spec.may_be_main) =>
-            {
-                let mend = "ask for a TidegatePolicy with mayBeMain: true for this namespace";
-                pod_terms.problems.push(format!(
-                    "{key}: main: no policy lets pods here be main; {mend}"
-                ));
-            }
-            Some(term) => pod_terms.give(term.name(), value, from()),
-            None => pod_terms.problems.push(unknown(&from())),
-        }
-    }
-    if request_milli(pod) > 0 {
-        let class = pod_terms.terms.get(Term::Class.name());
-        if let Some(other) = class.filter(|given| given.value != "side") {
-            pod_terms.problems.push(format!(
-                "{SIDE_CPU}: a pod that requests it is side, and {} says {}; take one of them away",
-                other.from, other.value
-            ));
-        }
-        pod_terms.give(Term::Class.name(), "side", format!("resource {SIDE_CPU}"));
-    }
     pod_terms
+}
+
+/// Kubelet gives a pod that requests little CPU a weight far below 100: any number may be more than that. Without a class of a
+/// policy, neutral is what the pod is anyway.
+fn restricts(term: Term, value: &str) -> bool {
+    match term {
+        Term::Weight => value == "idle",
+        Term::Class => matches!(value, "side" | "neutral"),
+        _ => term.is_restriction(value),
+    }
 }
 
 fn unknown(from: &str) -> String {
@@ -138,21 +175,30 @@ mod tests {
         found.terms.iter().map(line).collect()
     }
 
+    fn labels(may_be_main: bool) -> Labels {
+        let value = may_be_main.to_string();
+        Labels::from([(MAY_BE_MAIN.to_owned(), value)])
+    }
+
+    fn plain(pod: &Pod, policies: &[&TidegatePolicy]) -> PodTerms {
+        of_pod(pod, policies, &Labels::new())
+    }
+
     #[test]
     fn a_pod_without_anything_gets_nothing() {
-        let found = of_pod(&pod(json!({"other.dev/latency": "1"}), None), &[]);
+        let found = plain(&pod(json!({"other.dev/latency": "1"}), None), &[]);
         assert_eq!(found, PodTerms::default());
     }
 
     #[test]
-    fn an_annotation_goes_before_a_policy_and_the_first_policy_before_the_next() {
+    fn the_first_policy_goes_before_the_next_and_annotations_beside_them() {
         let first = policy("first", None, &[("latency", "-5")]);
         let next = policy(
             "next",
             Some(PodClass::Side),
             &[("latency", "9"), ("weight", "50")],
         );
-        let found = of_pod(
+        let found = plain(
             &pod(json!({"tidegate.dev/cap-hard": "2cpu"}), None),
             &[&first, &next],
         );
@@ -167,8 +213,65 @@ mod tests {
     }
 
     #[test]
+    fn an_annotation_changes_what_a_policy_gives_only_where_pods_may_be_main() {
+        let limits = policy("limits", Some(PodClass::Side), &[("cap_hard", "1cpu")]);
+        let asks = pod(
+            json!({"tidegate.dev/class": "neutral", "tidegate.dev/cap-hard": "64cpu"}),
+            None,
+        );
+        let refused = plain(&asks, &[&limits]);
+        assert_eq!(
+            shown(&refused),
+            [
+                "cap_hard=1cpu (policy limits)",
+                "class=side (policy limits)"
+            ]
+        );
+        assert_eq!(refused.problems.len(), 2);
+        assert!(
+            refused.problems[0].contains("cap-hard: 64cpu: policy limits says 1cpu"),
+            "{refused:?}"
+        );
+        let changed = of_pod(&asks, &[&limits], &labels(true));
+        assert_eq!(
+            shown(&changed),
+            [
+                "cap_hard=64cpu (annotation tidegate.dev/cap-hard)",
+                "class=neutral (annotation tidegate.dev/class)",
+            ]
+        );
+        assert!(changed.problems.is_empty());
+    }
+
+    #[test]
+    fn what_takes_cpu_from_others_needs_a_namespace_that_may_be_main() {
+        for (name, value) in [
+            ("class", "main"),
+            ("headroom", "90%"),
+            ("tolerance", "50%"),
+            ("latency", "-1"),
+            ("weight", "100"),
+            ("objective", "p99<1ms"),
+        ] {
+            let asks = pod(json!({format!("tidegate.dev/{name}"): value}), None);
+            for namespace in [Labels::new(), labels(false)] {
+                let refused = of_pod(&asks, &[], &namespace);
+                assert!(
+                    refused.terms.is_empty() && refused.problems[0].contains(MAY_BE_MAIN),
+                    "{refused:?}"
+                );
+            }
+            let given = of_pod(&asks, &[], &labels(true));
+            assert_eq!(
+                shown(&given),
+                [format!("{name}={value} (annotation tidegate.dev/{name})")]
+            );
+        }
+    }
+
+    #[test]
     fn a_pod_that_requests_side_cpu_is_side_whatever_else_it_says() {
-        let found = of_pod(
+        let found = plain(
             &pod(json!({"tidegate.dev/class": "neutral"}), Some(500)),
             &[],
         );
@@ -183,24 +286,8 @@ mod tests {
     }
 
     #[test]
-    fn only_a_policy_lets_a_pod_be_main() {
-        let asked = pod(json!({"tidegate.dev/class": "main"}), None);
-        let refused = of_pod(&asked, &[]);
-        assert!(
-            refused.terms.is_empty() && refused.problems[0].contains("mayBeMain"),
-            "{refused:?}"
-        );
-        let mut lets = policy("lets", None, &[]);
-        lets.spec.may_be_main = true;
-        assert_eq!(
-            shown(&of_pod(&asked, &[&lets])),
-            ["class=main (annotation tidegate.dev/class)"]
-        );
-    }
-
-    #[test]
     fn an_unknown_term_is_named_with_those_that_there_are() {
-        let found = of_pod(&pod(json!({"tidegate.dev/latencyy": "1"}), None), &[]);
+        let found = plain(&pod(json!({"tidegate.dev/latencyy": "1"}), None), &[]);
         assert!(
             found.problems[0].contains("latencyy") && found.problems[0].contains("cap_hard"),
             "{found:?}"

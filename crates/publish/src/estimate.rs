@@ -24,8 +24,9 @@ impl Estimate {
 
     /// Whether an amount is below another by more than what does not count.
     pub fn is_clearly_below(&self, milli: u64, than_milli: u64) -> bool {
-        let slack_milli = than_milli * self.constants.slack_percent / 100;
-        milli + slack_milli.max(self.constants.slack_milli) < than_milli
+        // What pods request is as large as their writers like.
+        let slack_milli = than_milli.saturating_mul(self.constants.slack_percent) / 100;
+        milli.saturating_add(slack_milli.max(self.constants.slack_milli)) < than_milli
     }
 
     /// The estimate now; none before there are three minutes of samples.

@@ -25,6 +25,7 @@ pub mod policy;
 mod raw;
 mod reader;
 mod refusal;
+mod restriction;
 mod rule_reader;
 pub mod schema;
 mod source;

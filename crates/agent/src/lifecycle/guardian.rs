@@ -8,6 +8,8 @@
 //! | no beat for a lease (a frozen agent) | writes the fallback once, and waits for a beat or a death |
 //! | another agent holds the lease | leaves: that agent has a guardian of its own |
 //!
+//! One that watches from outside ([`from_outside`]) does the same for each agent that comes, except for a frozen one.
+//!
 //! The fallback is [`super::repair`]'s. The guardian polls a few times a second and holds nothing that an agent
 //! needs, so it may be killed at any moment; the agent then starts another, as it does for one that has stopped looking.
 
@@ -81,6 +83,18 @@ fn ended(pidfd: Option<&OwnedFd>, for_how_long: Duration) -> bool {
     matches!(poll(&mut fds, Some(&timeout)), Ok(ready) if ready > 0)
 }
 
+/// Whose guardian it is.
+enum Guards<'a> {
+    /// Of the agent that started it. An agent that was started on demand is brought back, with that engine if one was asked
+    /// for by name.
+    Own {
+        on_demand: bool,
+        engine: Option<&'a str>,
+    },
+    /// Of whichever agent runs.
+    Outside,
+}
+
 /// Watches the agent `agent_pid` until one of them is no longer needed.
 /// An agent that was started on demand is brought back, with that engine if one was asked for by name.
 pub fn main(
@@ -99,20 +113,61 @@ pub fn main(
     };
     // An agent that is gone already is a dead one, and is acted on.
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
-    let mut fallback = Fallback::new(run_dir, &lease);
+    let own = Guards::Own { on_demand, engine };
+    watch(run_dir, &lease, agent_pid, pidfd.as_ref(), &own)
+}
+
+/// Watches each agent that comes, until a signal: where an agent's own guardian ends with it, as in its container. A frozen agent
+/// has its own guardian still.
+pub fn from_outside(run_dir: &RunDir) -> std::io::Result<()> {
+    begin();
+    let mut settled = None;
     loop {
-        lease.guardian_beat(std::process::id() as i32, monotonic_ns());
-        let dead = ended(pidfd.as_ref(), POLL_PERIOD);
-        match agent_state(&lease, agent_pid, dead, monotonic_ns()) {
+        std::thread::sleep(POLL_PERIOD);
+        let Some(lease) = Lease::of_an_agent(&run_dir.lease()) else {
+            continue;
+        };
+        let agent_pid = lease.agent_pid();
+        let Some(pid) = Pid::from_raw(agent_pid).filter(|_| settled != Some(agent_pid)) else {
+            continue;
+        };
+        // After a death its number may be another process's; the lock is not.
+        let lives = lock_agent(run_dir).is_taken();
+        let pidfd = lives
+            .then(|| pidfd_open(pid, PidfdFlags::empty()).ok())
+            .flatten();
+        watch(run_dir, &lease, agent_pid, pidfd.as_ref(), &Guards::Outside)?;
+        settled = Some(agent_pid);
+    }
+}
+
+fn watch(
+    run_dir: &RunDir,
+    lease: &Lease,
+    agent_pid: i32,
+    pidfd: Option<&OwnedFd>,
+    guards: &Guards<'_>,
+) -> std::io::Result<()> {
+    let mut fallback = Fallback::new(run_dir, lease);
+    loop {
+        if let Guards::Own { .. } = guards {
+            lease.guardian_beat(std::process::id() as i32, monotonic_ns());
+        }
+        let dead = ended(pidfd, POLL_PERIOD);
+        match agent_state(lease, agent_pid, dead, monotonic_ns()) {
             AgentState::Replaced => return Ok(()),
             AgentState::Left => {
-                if on_demand {
-                    after_leaving(run_dir, &lease, agent_pid);
+                if let Guards::Own {
+                    on_demand: true, ..
+                } = guards
+                {
+                    after_leaving(run_dir, lease, agent_pid);
                 }
                 return Ok(());
             }
             AgentState::Well => fallback.forget(),
             AgentState::HandedOver => std::thread::sleep(TAKEN),
+            AgentState::Expired if matches!(guards, Guards::Outside) => {}
             AgentState::Expired => {
                 if fallback.is_first() {
                     warn!(
@@ -125,6 +180,10 @@ pub fn main(
             }
             AgentState::Dead => {
                 warn!(agent_pid, "the agent is dead; writing the fallback");
+                let (on_demand, engine) = match *guards {
+                    Guards::Own { on_demand, engine } => (on_demand, engine),
+                    Guards::Outside => (false, None),
+                };
                 return after_death(&mut fallback, agent_pid, on_demand, engine);
             }
         }

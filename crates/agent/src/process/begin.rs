@@ -1,6 +1,7 @@
 //! What agent and guardian do first: a name in the process list, a log on standard error, and an end at the first panic.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::panic;
 
 use tracing::{error, info, warn};
@@ -53,4 +54,18 @@ fn raise_descriptor_limit() {
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         warn!("descriptors: the limit stays: {error}");
     }
+}
+
+/// Joins the cgroup namespace of process 1, for a container with the machine's processes and cgroups: groups outside of its own
+/// namespace have no names there. Called while this process has one thread.
+///
+/// # Errors
+/// The kernel refuses: it takes CAP_SYS_ADMIN and CAP_SYS_PTRACE.
+pub fn join_host_cgroups() -> io::Result<()> {
+    use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+    const NAMESPACE: &str = "/proc/1/ns/cgroup";
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{NAMESPACE}: {error}"));
+    let namespace = std::fs::File::open(NAMESPACE).map_err(named)?;
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::ControlGroup))
+        .map_err(|error| named(error.into()))
 }

@@ -78,6 +78,30 @@ fn what_a_pod_may_not_say_is_refused_with_the_mend() {
         "fine",
         "tidegate.dev/class: main, tidegate.dev/latency: \"-20\"",
     ));
+    bed.kubectl(&["label", "namespace", "mains", "tidegate.dev/may-be-main-"]);
+    let annotate = |what| bed.try_kubectl(&["-n", "mains", "annotate", "pod", "fine", what]);
+    let other = annotate("other.dev/note=1");
+    assert!(
+        other.is_ok,
+        "what stands is not asked about again: {}",
+        other.text
+    );
+    let gone = annotate("tidegate.dev/latency-");
+    assert!(gone.is_ok, "{}", gone.text);
+    bed.kubectl(&[
+        "-n",
+        "mains",
+        "annotate",
+        "pod",
+        "fine",
+        "tidegate.dev/class-",
+    ]);
+    let again = annotate("tidegate.dev/class=main");
+    assert!(
+        !again.is_ok && again.text.contains("may-be-main"),
+        "{}",
+        again.text
+    );
 }
 
 /// kubectl with the token that the DaemonSet's pod on a node has.
@@ -137,6 +161,21 @@ fn a_nodes_token_writes_our_key_on_its_own_node_and_nothing_else() {
             "node-3",
             r#"{"status":{"addresses":[{"type":"Hostname","address":"x"}]}}"#,
             "no other part",
+        ),
+        (
+            "node-3",
+            r#"{"status":{"volumesInUse":["x"]}}"#,
+            "no other part",
+        ),
+        (
+            "node-3",
+            r#"{"metadata":{"annotations":{"a":"b"}},"status":{}}"#,
+            "no label, annotation",
+        ),
+        (
+            "node-3",
+            r#"{"metadata":{"labels":{"a":"b"}},"status":{}}"#,
+            "no label, annotation",
         ),
     ];
     for (node, change, says) in refused {

@@ -25,7 +25,7 @@ pub struct FakeAgent {
 }
 
 impl FakeAgent {
-    /// An agent of a node with 16 CPUs and no headroom, whose main uses so many.
+    /// An agent of a node with 16 CPUs' worth of time and no headroom, whose main uses so many.
     pub fn start(main_cpus: f64) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = UnixListener::bind(folder.path().join("tidegate.sock")).expect("a socket");
@@ -113,7 +113,8 @@ fn reply(path: &str, body: Value, state: &mut State, started: Instant) -> Value 
             let uptime_seconds = started.elapsed().as_secs_f64();
             let status = StatusView {
                 pid: 1,
-                cpus: 16,
+                // As many as this machine has, of 16: those that are no pod's own are counted here.
+                cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
                 capacity_cpus: 16.0,
                 main_cpus: state.main_cpus,
                 uptime_seconds,

@@ -208,7 +208,6 @@ impl Bed {
             .arg(socket)
             .arg("--cgroups")
             .arg(cgroups);
-        command.args(["--cpu-manager-state", "/nonexistent"]);
         for number in [
             "warm_up_s=2",
             "mean_s=2",

@@ -23,7 +23,7 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
         uid.replace('-', "_")
     );
     std::fs::create_dir_all(agent.cgroups().join(&group)).expect("a folder");
-    let _keeper = bed.keeper("node-3", &agent.socket(), agent.cgroups(), &[]);
+    let keeper = bed.keeper("node-3", &agent.socket(), agent.cgroups(), &[]);
 
     let gate_terms = || -> Vec<String> {
         let of_gate = |state: &mut crate::agent::State| {
@@ -45,6 +45,18 @@ fn a_policy_and_annotations_become_a_gate_that_ends_with_them() {
     );
 
     explains(bed, &agent);
+
+    drop(keeper);
+    agent.with(|state| state.calls.clear());
+    let _keeper = bed.keeper("node-3", &agent.socket(), agent.cgroups(), &[]);
+    bed.until(
+        || agent.with(|state| !state.calls.is_empty()),
+        "another process gives it again",
+    );
+    agent.with(|state| {
+        let kept = state.calls.iter().all(|(path, _)| path == "/v1/set");
+        assert!(kept, "no gate ends meanwhile: {:?}", state.calls);
+    });
 
     let annotate = ["-n", "gated", "annotate", "pod", "p"];
     bed.kubectl(&[&annotate[..], &["tidegate.dev/cap-hard-"]].concat());

@@ -29,6 +29,9 @@ pub struct Args {
     /// What enforces the terms, over the configuration
     #[arg(long, value_enum, value_name = "ENGINE")]
     engine: Option<Engine>,
+    /// Name groups as process 1 does: for a container with the machine's processes and cgroups
+    #[arg(long)]
+    host_cgroups: bool,
 }
 
 /// As the `engine` setting has it.
@@ -63,7 +66,18 @@ pub enum Sense {
     Usage,
 }
 
+/// Before this process has a second thread.
+pub fn join_host_cgroups() -> Result<(), Failure> {
+    tidegate_agent::join_host_cgroups().map_err(|error| {
+        let mend = "give the container the machine's processes (hostPID), CAP_SYS_ADMIN and CAP_SYS_PTRACE";
+        Failure::new(Exit::Failure, format!("--host-cgroups: {error}; {mend}"))
+    })
+}
+
 pub fn main(args: &Args) -> Result<Exit, Failure> {
+    if args.host_cgroups {
+        join_host_cgroups()?;
+    }
     let sense = args.sense.map(|sense| match sense {
         Sense::Auto => Prefer::Auto,
         Sense::Bpf => Prefer::Bpf,

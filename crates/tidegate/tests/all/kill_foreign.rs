@@ -129,16 +129,21 @@ impl Process {
     }
 }
 
-/// An agent that no guardian brings back, as a service manager has it.
-fn service(instance: &Instance) -> Background {
+/// `tidegate WORD`, until it is dropped.
+fn running(instance: &Instance, word: &str) -> Background {
     use std::os::unix::process::CommandExt;
-    let mut agent = instance.tidegate(&["agent"]);
-    agent.process_group(0);
-    agent
+    let mut command = instance.tidegate(&[word]);
+    command.process_group(0);
+    command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let agent = Background(agent.spawn().unwrap());
+    Background(command.spawn().unwrap())
+}
+
+/// An agent that no guardian brings back, as a service manager has it.
+fn service(instance: &Instance) -> Background {
+    let agent = running(instance, "agent");
     let ready = || instance.output(&["status"]).status.success();
     wait("the service", Duration::from_secs(10), ready);
     let guarded = || guardians(instance.prefix()).len() == 1;
@@ -262,6 +267,55 @@ fn each_target_goes_to_its_fallback_and_comes_back() {
         targets.groups.each_ref().map(Group::values)
     );
     targets.check_alive();
+    instance.ok(&["stop"]);
+    nothing_left(&instance);
+}
+
+/// As a container runtime ends a container: the agent's own guardian with it.
+#[test]
+fn a_guardian_outside_acts_when_agent_and_guardian_end_together() {
+    let Some(instance) = Instance::new("kill-outside") else {
+        return;
+    };
+    let agent = service(&instance);
+    let mut targets = Targets::new(&instance);
+    let outside = running(&instance, "guardian");
+    for _ in 0..kills().div_ceil(12).clamp(2, 20) {
+        wait("limits", SOON, || targets.all_limited());
+        let own = |pid: &i32| *pid != outside.pid();
+        let [guardian] = guardians(instance.prefix())
+            .into_iter()
+            .filter(own)
+            .collect::<Vec<_>>()[..]
+        else {
+            panic!("not one guardian of the agent's own");
+        };
+        let [agent] = agents(instance.prefix())[..] else {
+            panic!("not one agent")
+        };
+        // It must not act first.
+        signal(guardian, libc::SIGSTOP);
+        kill9(agent);
+        kill9(guardian);
+        wait("the fallback", LEASE, || {
+            targets.groups[0].limit().is_at_floor() && targets.groups[1].is_restored()
+        });
+        targets.check_alive();
+        let next = running(&instance, "agent");
+        let ready = || instance.output(&["status"]).status.success();
+        wait("the next agent", SOON, ready);
+        // It is killed by its number; what is held here reaps it.
+        std::mem::forget(next);
+    }
+    wait("limits", SOON, || targets.all_limited());
+    drop(agent);
+    for nth in 0..FALLBACKS.len() {
+        for target in targets.names(nth) {
+            instance.ok(&["unset", &target]);
+        }
+    }
+    assert!(targets.all_restored());
+    drop(outside);
     instance.ok(&["stop"]);
     nothing_left(&instance);
 }
