@@ -6,6 +6,7 @@
 //                                            "wakes=N mean_us=V p50_us=W p99_us=X stacked=S done_p99_us=D": stacked is
 //                                            the percentage of wakeups that waited though some CPU ran none of them
 //   vmtool as ext|idle PROGRAM...            runs it as a task of SCHED_EXT or SCHED_IDLE, and its children
+//   vmtool apart PROGRAM...                  runs it in a cgroup namespace of its own, as a container's
 //   vmtool xattr PATH NAME [VALUE]           sets an attribute of a group, or removes it
 // clang-format on
 #define _GNU_SOURCE
@@ -199,6 +200,11 @@ int places(int count, char **words)
 			die("sched_setscheduler");
 		execvp(words[3], words + 3);
 		die(words[3]);
+	} else if (count > 2 && !strcmp(words[1], "apart")) {
+		if (unshare(CLONE_NEWCGROUP))
+			die("unshare");
+		execvp(words[2], words + 2);
+		die(words[2]);
 	} else {
 		return 0;
 	}

@@ -28,7 +28,7 @@
 //   vmtool clocks SECONDS INTERVAL_US GROUP  the same by perf events (perfclock.h)
 //   vmtool nofile PID N                      from now on the process may have N descriptors
 //   vmtool hackbench, schbench, build        ordinary work: vmwork.c
-//   vmtool serve, as                         where main's tasks are put: vmplace.c
+//   vmtool serve, as, apart                  where main's tasks are put: vmplace.c
 //   vmtool places, cores                     who runs beside whom: vmcores.c
 //   vmtool stress, heart                     torment, and whose fault a stall is: vmstress.c, vmheart.c
 //   vmtool inside                            a lock of the kernel's: vminside.c

@@ -30,3 +30,19 @@ same "threads at home" "$(wc -l <$ROOT/service/cgroup.threads)" 3
 same "controllers handed down" "$(cat $ROOT/service/cgroup.subtree_control)" ""
 finish $process
 gone_soon
+
+# An agent in a container has a cgroup namespace of its own, from which other groups have no names, unless it is told so.
+group box/inner
+group box/other
+echo +cpu >$ROOT/box/cgroup.subtree_control
+into box/other vmtool burn &
+process=$!
+into box/inner vmtool apart tidegate agent --host-cgroups &
+agent=$!
+until_true 5 tidegate status >/dev/null || fail "no agent answers"
+same "the agent that answers" "$(agent)" $agent
+tidegate set "pid:$process" class=side
+same "type of the child" "$(cat $ROOT/box/other/*/cgroup.type)" threaded
+tidegate unset "pid:$process"
+finish $process $agent
+gone_soon

@@ -187,33 +187,6 @@ rmdir $box
     tell("cgroup namespaces", 1);
 }
 
-/// A container with the machine's processes and cgroups has a cgroup namespace of its own all the same.
-#[test]
-fn an_agent_in_a_container_names_groups_as_the_machine_does() {
-    const SCRIPT: &str = r#"
-box=$cpu/other-$TIDEGATE_PREFIX
-mkdir $box $box-beside && echo $$ >$box/cgroup.procs
-sleep 1000 & outside=$!
-echo $outside >$box-beside/cgroup.procs
-home=$(cat /proc/$outside/cgroup)
-unshare -C $T agent --host-cgroups 2>$DIR/log & agent=$!
-for try in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; $T status >/dev/null 2>&1 && break; done
-$T set pid:$outside class=side >/dev/null || fail "$(cat $DIR/log)"
-[ "$(cat /proc/$outside/cgroup)" != "$home" ] || fail "it was not moved"
-$T unset pid:$outside >/dev/null || fail "unset"
-[ "$(cat /proc/$outside/cgroup)" = "$home" ] || fail "it is in $(cat /proc/$outside/cgroup)"
-kill $agent; wait $agent
-kill $outside
-echo $$ >$cpu/cgroup.procs
-rmdir $box $box-beside
-"#;
-    let Some(instance) = Instance::new("hostcg") else {
-        return;
-    };
-    inside(&instance, &["--mount"], SCRIPT, 1);
-    tell("agents in a container's cgroup namespace", 1);
-}
-
 /// Whatever a user without rights asks beyond tightening what is theirs is refused, by name, and changes nothing.
 #[test]
 fn a_user_without_rights_changes_nothing() {

@@ -282,7 +282,7 @@ fn a_guardian_outside_acts_when_agent_and_guardian_end_together() {
     let outside = running(&instance, "guardian");
     for _ in 0..kills().div_ceil(12).clamp(2, 20) {
         wait("limits", SOON, || targets.all_limited());
-        let own = |pid: &i32| *pid != outside.pid();
+        let own = |pid: &i32| *pid != outside.pid() as i32;
         let [guardian] = guardians(instance.prefix())
             .into_iter()
             .filter(own)
