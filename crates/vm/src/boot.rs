@@ -107,7 +107,8 @@ impl Boot<'_> {
         command.args(arguments);
         command.args([
             "-cpu",
-            "max",
+            // Strings are emulated an element at a time: bytes would take eight times as long as words.
+            "max,-erms,-fsrm",
             "-m",
             "768",
             "-nodefaults",

@@ -1,6 +1,7 @@
 # what: a burst spends what was saved and no more; burst = auto finds one for a service that is throttled below its quota
 # modes: precise
 # kernels: 6.18 7.3
+# tier: long 7.3
 # needs: tidegate
 # seconds: 180
 throttled() { awk '/^throttled_usec/ { print $2 }' "$ROOT/$1/cpu.stat"; }
