@@ -172,7 +172,9 @@ mod tests {
         let found = |pods: &[Pod]| by_pod(pods, &groups);
         let mirror = pod("mirror", hash, "Node");
         assert_eq!(
-            found(std::slice::from_ref(&mirror)).get("mirror").map(String::as_str),
+            found(std::slice::from_ref(&mirror))
+                .get("mirror")
+                .map(String::as_str),
             Some("/kubepods/static")
         );
         assert!(found(&[pod("a", hash, "ReplicaSet")]).is_empty());

@@ -88,7 +88,8 @@ impl Groups {
                 "process {pid} is in a group that cannot be named here (another cgroup namespace, or a name that is no \
                  text)"
             ),
-            mend: "run tidegate on the host or its agent with --host-cgroups, or rename the group".to_owned(),
+            mend: "run tidegate on the host or its agent with --host-cgroups, or rename the group"
+                .to_owned(),
         };
         let own = self.group_of(pid)?.ok_or_else(nameless)?;
         let (group, parent) = match self.tree.version {
