@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo picture test lint format mutants vm kube image chart fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
+.PHONY: help setup build demo picture test lint format mutants vm kube kube-node image chart fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
@@ -54,6 +54,9 @@ vm: setup ## Run the tests in a virtual machine (options: cargo xtask vm --help)
 
 kube: setup ## Run tidegate-kube against a real Kubernetes control plane (needs go and kubectl; the first time 10 min more)
 	@cargo xtask kube
+
+kube-node: setup ## The same on a real node: kubelet, containerd and the DaemonSet in an emulated machine (30 min the first time)
+	@cargo xtask kube node
 
 image: setup ## Build the container image for Kubernetes (target/image/tidegate.tar, an OCI archive; no daemon)
 	cargo build --release --package tidegate --package tidegate-kube

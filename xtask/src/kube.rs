@@ -2,7 +2,7 @@
 //!
 //! The control plane is built from tests/kube/controlplane, with Go's own cache (the first time about ten minutes of two CPUs);
 //! the tests are those of crates/kube that a plain `cargo test` leaves out. `up` starts one and stays, for a person with
-//! kubectl.
+//! kubectl. `node` runs those of a real node: kubelet, containerd and the DaemonSet in an emulated machine (tests/kube/node).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,22 @@ const SOURCE: &str = "tests/kube/controlplane";
 const KUBERNETES: &str = "v1.36.3";
 /// No machine that lacks these can run it.
 const NEEDED: &[&str] = &["go", "kubectl"];
+const NEEDED_BY_NODE: &[&str] = &[
+    "qemu-system-x86_64",
+    "busybox",
+    "mke2fs",
+    "dpkg-deb",
+    "apt-get",
+];
 const SKIPPED: u8 = 77;
 
 const USAGE: &str = "\
 usage: cargo xtask kube [TEST...]
+       cargo xtask kube node
        cargo xtask kube up [NODES]
 
   Runs the tests of crates/kube that need a control plane; words choose among them.
+  `node` runs those that need a real node, which it boots in an emulator.
   `up` starts a control plane with so many nodes (3) and stays until its input ends.";
 
 /// Runs the task.
@@ -29,7 +38,11 @@ pub fn main(arguments: &[String]) -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    if let Some(missing) = NEEDED.iter().find(|name| find(name).is_none()) {
+    let is_node = arguments.first().is_some_and(|first| first == "node");
+    let needed = NEEDED
+        .iter()
+        .chain(NEEDED_BY_NODE.iter().filter(|_| is_node));
+    if let Some(missing) = needed.into_iter().find(|name| find(name).is_none()) {
         println!("skipped: kube: no {missing}; install it and put it in PATH");
         return ExitCode::from(SKIPPED);
     }
@@ -43,41 +56,76 @@ pub fn main(arguments: &[String]) -> ExitCode {
 }
 
 fn act(arguments: &[String]) -> anyhow::Result<()> {
-    let program = build()?;
-    if let Some(("up", rest)) = arguments
-        .split_first()
-        .map(|(first, rest)| (first.as_str(), rest))
-    {
-        let folder = tempfile::tempdir().context("a folder")?;
-        let nodes = rest.first().map_or("3", String::as_str);
-        return done(
-            Command::new(program)
-                .args(["up", "-nodes", nodes])
-                .arg(folder.path()),
-        );
-    }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut tests = Command::new(cargo);
-    tests.args([
-        "test",
-        "--locked",
-        "-p",
-        "tidegate-kube",
-        "--test",
-        "all",
-        "--",
-    ]);
-    tests
-        .args(["--include-ignored", "--test-threads", "3"])
-        .args(arguments);
-    done(tests.env("TIDEGATE_CONTROL_PLANE", program))
-}
-
-/// Builds the control plane; Go finds out what is to be done.
-fn build() -> anyhow::Result<PathBuf> {
     let target = std::env::current_dir()
         .context("the folder")?
-        .join("target/controlplane");
+        .join("target");
+    let program = target.join("controlplane");
+    go_build(".", &program)?;
+    match arguments.first().map(String::as_str) {
+        Some("up") => {
+            let folder = tempfile::tempdir().context("a folder")?;
+            let nodes = arguments.get(1).map_or("3", String::as_str);
+            let mut up = Command::new(program);
+            done(up.args(["up", "-nodes", nodes]).arg(folder.path()))
+        }
+        Some("node") => {
+            let folder = target.join("kube-node");
+            make_node(&folder, &target)?;
+            let mut tests = tests(&program);
+            tests.args(["--nocapture", "node::"]);
+            done(tests.env("TIDEGATE_NODE", folder))
+        }
+        _ => {
+            let mut tests = tests(&program);
+            tests.args(["--test-threads", "3", "--skip", "node::"]);
+            done(tests.args(arguments))
+        }
+    }
+}
+
+/// cargo with the tests of crates/kube, those too that need what is built here.
+fn tests(control_plane: &Path) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut tests = Command::new(cargo);
+    tests.args(["test", "--locked", "-p", "tidegate-kube", "--test", "all"]);
+    tests.args(["--", "--include-ignored"]);
+    tests.env("TIDEGATE_CONTROL_PLANE", control_plane);
+    tests
+}
+
+/// What a node is made of: Debian's packages, a kubelet, and images of our programs and of the pods.
+fn make_node(folder: &Path, target: &Path) -> anyhow::Result<()> {
+    let scripts = Path::new("tests/kube/node");
+    let images = folder.join("images");
+    std::fs::create_dir_all(&images).with_context(|| format!("{}", images.display()))?;
+    go_build("k8s.io/kubernetes/cmd/kubelet", &folder.join("kubelet"))?;
+    done(Command::new(scripts.join("packages.sh")).arg(folder.join("packages")))?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    done(Command::new(cargo).args(["build", "--workspace", "--locked"]))?;
+    let programs = target.join("debug");
+    let ours = images.join("tidegate.tar");
+    done(Command::new("scripts/image.sh").arg(programs).arg(ours))?;
+    let vmtool = folder.join("vmtool");
+    let sources = std::fs::read_dir("tests/vm")
+        .context("tests/vm")?
+        .flatten()
+        .map(|file| file.path());
+    let sources = sources.filter(|path| path.extension() == Some(OsStr::new("c")));
+    let mut compile = Command::new("gcc");
+    compile
+        .args(["-O2", "-static", "-pthread", "-o"])
+        .arg(&vmtool);
+    compile.args(sources);
+    done(&mut compile)?;
+    done(
+        Command::new(scripts.join("image.sh"))
+            .arg(vmtool)
+            .arg(images),
+    )
+}
+
+/// Builds a Go program of the control plane's module; Go finds out what is to be done.
+fn go_build(package: &str, out: &Path) -> anyhow::Result<()> {
     let version = "k8s.io/component-base/version";
     let (major, minor) = KUBERNETES
         .trim_start_matches('v')
@@ -85,17 +133,14 @@ fn build() -> anyhow::Result<PathBuf> {
         .context("a version")?;
     let minor = minor.split('.').next().unwrap_or_default();
     let link = format!(
-        "-s -w -X {version}.gitVersion={KUBERNETES} -X {version}.gitMajor={major} -X {version}.gitMinor={minor}"
+        "-s -w -X {version}.gitVersion={KUBERNETES} -X {version}.gitMajor={major} -X {version}.gitMinor={minor} \
+         -X k8s.io/client-go/pkg/version.gitVersion={KUBERNETES}"
     );
     let go = find("go").context("no go")?;
     let mut build = Command::new(go);
     build.current_dir(SOURCE).env("CGO_ENABLED", "0");
-    build
-        .args(["build", "-trimpath", "-ldflags", &link, "-o"])
-        .arg(&target)
-        .arg(".");
-    done(&mut build)?;
-    Ok(target)
+    build.args(["build", "-trimpath", "-ldflags", &link, "-o"]);
+    done(build.arg(out).arg(package))
 }
 
 fn done(command: &mut Command) -> anyhow::Result<()> {

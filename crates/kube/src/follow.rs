@@ -101,8 +101,10 @@ where
     tokio::spawn(async move {
         while let Some(event) = stream.next().await {
             if let Err(error) = event {
+                // With its causes: the first one is no more than "service error".
+                let error = anyhow::Error::from(error);
                 warn!(
-                    "{what}: the API server does not tell of them: {error}; what was known stays"
+                    "{what}: the API server does not tell of them: {error:#}; what was known stays"
                 );
             }
         }

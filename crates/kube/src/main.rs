@@ -16,6 +16,7 @@ use tidegate_kube::run::{self, Settings};
 use tidegate_kube::{explain, groups, node, terms};
 use tidegate_publish::{Assignment, Constants};
 use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
 
 const SOCKET: &str = "/run/tidegate/tidegate.sock";
 
@@ -67,7 +68,11 @@ struct NodeArgs {
 }
 
 fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_env("TIDEGATE_LOG");
+    // What the client cannot do is said once, by what asked it.
+    let filter = filter.unwrap_or_else(|_| EnvFilter::new("info,kube_client=off"));
     tracing_subscriber::fmt()
+        .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))

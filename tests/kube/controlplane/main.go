@@ -1,7 +1,7 @@
 // A Kubernetes control plane on this machine's loopback, for tests: the real etcd, kube-apiserver, kube-scheduler and
 // kube-controller-manager in one program, and as many nodes without a machine as are asked for.
 //
-//	controlplane up [-nodes N] DIR    runs until its standard input ends; prints `ready KUBECONFIG`
+//	controlplane up [-nodes N] [-machine NAME] DIR    runs until its standard input ends; prints `ready KUBECONFIG`
 //	controlplane kube-apiserver ...   one of them, as its own command line says
 //	controlplane etcd URL PEER DIR
 package main
@@ -22,7 +22,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fail(2, fmt.Errorf("usage: controlplane up [-nodes N] DIR"))
+		fail(2, fmt.Errorf("usage: controlplane up [-nodes N] [-machine NAME] DIR"))
 	}
 	var command *cobra.Command
 	switch name := os.Args[1]; name {

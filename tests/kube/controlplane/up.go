@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -25,26 +26,36 @@ import (
 
 const patience = 2 * time.Minute
 
+const (
+	// hostOfMachine is this host as a machine in the emulator's user network finds it.
+	hostOfMachine = "10.0.2.2"
+	// service is where pods are told that the API server is.
+	service = "10.96.0.1"
+)
+
 // plane is where everything of one control plane lies.
 type plane struct {
 	dir    string
 	server string
 	ca     []byte
 	parts  []*exec.Cmd
+	// machine is the node that a kubelet elsewhere is.
+	machine string
 }
 
 // up starts every part in the order in which they need each other, and stops them when standard input ends.
 func up(arguments []string) error {
 	flags := flag.NewFlagSet("up", flag.ContinueOnError)
 	nodes := flags.Int("nodes", 0, "nodes without a machine")
+	machine := flags.String("machine", "", "the name of a node in an emulated machine")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}
 	if flags.NArg() != 1 {
-		return fmt.Errorf("usage: controlplane up [-nodes N] DIR")
+		return fmt.Errorf("usage: controlplane up [-nodes N] [-machine NAME] DIR")
 	}
 	// The parts die with the thread that started them.
-	plane := &plane{dir: flags.Arg(0)}
+	plane := &plane{dir: flags.Arg(0), machine: *machine}
 	defer plane.stop()
 	client, err := plane.start()
 	if err != nil {
@@ -123,7 +134,7 @@ func (p *plane) writeKeys() error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return err
 	}
-	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, []string{"localhost"})
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.ParseIP(hostOfMachine), net.ParseIP(service)}, []string{"localhost"})
 	if err != nil {
 		return err
 	}
@@ -135,12 +146,12 @@ func (p *plane) writeKeys() error {
 	block := &pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(accounts)}
 	files := map[string][]byte{"server.crt": certificate, "server.key": key, "accounts.key": pem.EncodeToMemory(block)}
 	tokens := ""
-	for _, user := range []string{"admin", "system:kube-scheduler", "system:kube-controller-manager"} {
+	groups := map[string]string{"admin": ",system:masters", "system:kube-scheduler": "", "system:kube-controller-manager": ""}
+	if p.machine != "" {
+		groups["system:node:"+p.machine] = ",system:nodes"
+	}
+	for user, group := range groups {
 		token := user + "-token"
-		group := ""
-		if user == "admin" {
-			group = ",system:masters"
-		}
 		tokens += fmt.Sprintf("%s,%s,%s%s\n", token, user, user, group)
 		if err := p.writeKubeconfig(user, token); err != nil {
 			return err
@@ -161,7 +172,11 @@ func (p *plane) kubeconfig(user string) string {
 
 func (p *plane) writeKubeconfig(user, token string) error {
 	config := clientcmdapi.NewConfig()
-	config.Clusters["test"] = &clientcmdapi.Cluster{Server: p.server, CertificateAuthorityData: p.ca}
+	server := p.server
+	if strings.HasPrefix(user, "system:node:") {
+		server = strings.Replace(server, "127.0.0.1", hostOfMachine, 1)
+	}
+	config.Clusters["test"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: p.ca}
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token}
 	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: user}
 	config.CurrentContext = "test"

@@ -41,8 +41,8 @@ const GATES_PER_POLL: usize = 48;
 /// Entries of the journal that are compared with what stands, in one poll.
 const ENTRIES_PER_POLL: usize = 64;
 
-/// systemd writes over our values when units are changed, restarted or started after a reload: rarely.
-const SYSTEMD_REST_NS: u64 = 5_000_000_000;
+/// Writes of systemd that follow each other within this are told of once.
+const SYSTEMD_QUIET_NS: u64 = 5_000_000_000;
 
 /// A new gate is empty until its process is in; an ended one stays empty.
 const EMPTY_POLLS_MAX: u32 = 2;
@@ -240,12 +240,9 @@ impl Housekeeping {
         }
         for (entry, found) in differing {
             let mut times = self.answered.get(&entry.id).copied().unwrap_or(0);
-            if self.is_systemds_turn(&runtime.kernel, &gates, &entry) && reassert(runtime, &entry) {
-                info!(
-                    "{} of group {}: systemd wrote its own ({found}); written again",
-                    entry.change.name(),
-                    entry.group
-                );
+            // No fight over the knob: it is done with the start or the reload that made systemd write.
+            if is_written_by_systemd(&runtime.kernel, &gates, &entry) && reassert(runtime, &entry) {
+                self.tell_of_systemd(runtime, &entry, &found);
                 continue;
             }
             let is_quota = matches!(entry.change, Change::Bandwidth { .. });
@@ -290,15 +287,17 @@ impl Housekeeping {
         }
     }
 
-    /// systemd writes what it was told when it has a reason, which is no fight over the knob; more often than every few seconds
-    /// it has none, and another writer sets that value.
-    fn is_systemds_turn(&mut self, kernel: &Kernel, gates: &[Gate], entry: &Entry) -> bool {
-        if !is_written_by_systemd(kernel, gates, entry) {
-            return false;
-        }
-        let now_ns = kernel.clock.now_ns();
+    /// A pod or a unit that starts in several steps makes systemd write several times: that is one line.
+    fn tell_of_systemd(&mut self, runtime: &Runtime, entry: &Entry, found: &str) {
+        let now_ns = runtime.kernel.clock.now_ns();
         let last_ns = self.systemds.insert(entry.id, now_ns);
-        last_ns.is_none_or(|last_ns| now_ns.saturating_sub(last_ns) >= SYSTEMD_REST_NS)
+        if last_ns.is_none_or(|last_ns| now_ns.saturating_sub(last_ns) >= SYSTEMD_QUIET_NS) {
+            info!(
+                "{} of group {}: systemd wrote its own ({found}); written again",
+                entry.change.name(),
+                entry.group
+            );
+        }
     }
 
     fn check_guardian(&mut self, runtime: &Runtime, life: &Life) {

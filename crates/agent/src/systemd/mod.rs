@@ -170,13 +170,21 @@ pub(crate) fn revert_properties(kernel: &Kernel, gate: &Gate) -> Vec<String> {
     lines
 }
 
+/// Whether a group has a unit's name.
+fn is_units(group: &GroupPath) -> bool {
+    let name = group.as_str();
+    [".slice", ".scope", ".service"]
+        .iter()
+        .any(|ending| name.ends_with(ending))
+}
+
 /// Whether what stands where the journal says otherwise is what systemd writes by itself: what it was told, or what stood
-/// before us where it was told nothing.
+/// before us where it was told nothing. A pod's slice is a unit as well, though its gate is for the group.
 pub(crate) fn is_written_by_systemd(kernel: &Kernel, gates: &[Gate], entry: &Entry) -> bool {
     let Some(gate) = gates.iter().find(|gate| gate.record.name == entry.gate) else {
         return false;
     };
-    if unit_of(gate).is_none() {
+    if unit_of(gate).is_none() && !is_units(&entry.group) {
         return false;
     }
     let all = properties::load(&*kernel.fs, &kernel.run_dir);

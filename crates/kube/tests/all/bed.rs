@@ -8,7 +8,15 @@ use std::time::{Duration, Instant};
 
 /// The control plane: `make kube` says where it is.
 const CONTROL_PLANE: &str = "TIDEGATE_CONTROL_PLANE";
-const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An emulated machine takes its time.
+fn patience() -> Duration {
+    let seconds = match std::env::var_os(crate::machine::FOLDER) {
+        Some(_) => 240,
+        None => 60,
+    };
+    Duration::from_secs(seconds)
+}
 
 pub struct Bed {
     kubeconfig: PathBuf,
@@ -54,7 +62,7 @@ impl Bed {
             .unwrap_or_else(|_| panic!("{CONTROL_PLANE} is not set: run these by `make kube`"));
         let folder = tempfile::tempdir().expect("a folder");
         let mut child = Command::new(program)
-            .args(["up", "-nodes", "6"])
+            .args(["up", "-nodes", "6", "-machine", crate::machine::NAME])
             .arg(folder.path().join("plane"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -155,6 +163,12 @@ impl Bed {
         );
     }
 
+    /// What a kubelet in an emulated machine finds the API server by.
+    pub fn kubeconfig_of_machine(&self, name: &str) -> PathBuf {
+        let file = format!("system:node:{name}.kubeconfig");
+        self.kubeconfig.with_file_name(file)
+    }
+
     /// A field of an object, empty where there is none.
     pub fn field(&self, object: &[&str], path: &str) -> String {
         let path = format!("jsonpath={{{path}}}");
@@ -192,10 +206,8 @@ impl Bed {
     pub fn until(&self, is_so: impl Fn() -> bool, what: &str) {
         let started = Instant::now();
         while !is_so() {
-            assert!(
-                started.elapsed() < PATIENCE,
-                "after {PATIENCE:?} not: {what}"
-            );
+            let elapsed = started.elapsed();
+            assert!(elapsed < patience(), "after {elapsed:?} not: {what}");
             std::thread::sleep(Duration::from_millis(200));
         }
     }

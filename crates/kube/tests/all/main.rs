@@ -6,4 +6,6 @@ mod admission;
 mod agent;
 mod bed;
 mod gates;
+mod machine;
+mod node;
 mod publishing;
