@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -18,6 +19,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// prefix is what the names of nodes without a machine begin with; others have a kubelet.
+const prefix = "node-"
+
+func isOurs(node string) bool {
+	return strings.HasPrefix(node, prefix)
+}
+
 // leaseRenewal is below the 50 s after which the controller-manager gives a node up.
 const leaseRenewal = 15 * time.Second
 
@@ -30,7 +38,7 @@ func startNodes(client *kubernetes.Clientset, count int) error {
 	}
 	ctx := context.Background()
 	for at := range count {
-		if err := makeNode(ctx, client, fmt.Sprintf("node-%d", at)); err != nil {
+		if err := makeNode(ctx, client, fmt.Sprintf(prefix+"%d", at)); err != nil {
 			return err
 		}
 	}
@@ -75,7 +83,7 @@ func makeNode(ctx context.Context, client *kubernetes.Clientset, name string) er
 func renewLeases(ctx context.Context, client *kubernetes.Clientset, count int) {
 	for range time.Tick(leaseRenewal) {
 		for at := range count {
-			complain(renew(ctx, client, fmt.Sprintf("node-%d", at)))
+			complain(renew(ctx, client, fmt.Sprintf(prefix+"%d", at)))
 		}
 	}
 }
@@ -101,6 +109,9 @@ func renew(ctx context.Context, client *kubernetes.Clientset, name string) error
 
 // takeOver does what kubelet does with an extended resource that others wrote into the capacity.
 func takeOver(ctx context.Context, client *kubernetes.Clientset, node *corev1.Node) {
+	if !isOurs(node.Name) {
+		return
+	}
 	change := map[string]any{}
 	for name, amount := range node.Status.Capacity {
 		if allocatable, is := node.Status.Allocatable[name]; !is || allocatable.Cmp(amount) != 0 {
@@ -124,7 +135,7 @@ func takeOver(ctx context.Context, client *kubernetes.Clientset, node *corev1.No
 func keepPod(ctx context.Context, client *kubernetes.Clientset, pod *corev1.Pod) {
 	pods := client.CoreV1().Pods(pod.Namespace)
 	switch {
-	case pod.Spec.NodeName == "":
+	case !isOurs(pod.Spec.NodeName):
 	case pod.DeletionTimestamp != nil:
 		err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 		_ = err // It may be gone already.
