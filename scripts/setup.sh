@@ -12,6 +12,8 @@ FOR_VM="qemu-system-x86 busybox-static binutils cpio debian-archive-keyring stre
 FOR_FUZZ="libclang-rt-19-dev"
 # The test of metrics asks by it.
 FOR_METRICS="curl"
+# Without this the live view is not tried in a terminal.
+FOR_TERMINAL="tmux"
 # Without these no Debian package is built and checked.
 FOR_PACKAGE="dpkg-dev lintian"
 # Without this no Prometheus scrapes the metrics. Unpacked and not installed: its package would start a server.
@@ -53,7 +55,7 @@ fi
 # shellcheck disable=SC2086 # lists of words
 lacking=$(missing $NEEDED)
 # shellcheck disable=SC2086
-lacking_tests=$(missing $FOR_VM $FOR_FUZZ $FOR_METRICS $FOR_PACKAGE)
+lacking_tests=$(missing $FOR_VM $FOR_FUZZ $FOR_METRICS $FOR_TERMINAL $FOR_PACKAGE)
 [ -n "$lacking$lacking_tests" ] || [ ! -x $PROMETHEUS/usr/bin/prometheus ] || exit 0
 
 if [ "$(id -u)" -ne 0 ]; then

@@ -135,6 +135,9 @@ pub struct GateView {
     /// What enforces the terms at this moment.
     #[serde(default)]
     pub engine: String,
+    /// Which limit binds, by the names that [`ExplainView`] has; limits on groups around it (`parent`) are looked for there alone.
+    #[serde(default)]
+    pub binding: String,
     /// What the ext engine counts of it, while that is in force.
     #[serde(default)]
     pub ext: Option<GateCounts>,
@@ -373,7 +376,7 @@ pub struct ExplainView {
     pub gate: GateView,
     /// One sentence: at what rate it runs, and what binds it.
     pub summary: String,
-    /// Which limit binds: `demand`, `headroom`, `tolerance`, `share`, `none`.
+    /// Which limit binds: `demand`, `headroom`, `tolerance`, `cap`, `share`, `quota`, `cap_hard`, `parent`, `none`.
     pub binding: String,
     /// The arithmetic of the allowance, line by line.
     pub arithmetic: Vec<String>,

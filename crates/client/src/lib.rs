@@ -20,8 +20,9 @@ use hyper::body::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tidegate_api::{
-    ApiError, ApplyRequest, Done, ErrorKind, EventsView, ExplainView, GateView, PolicyChangeView,
-    PolicyView, ReportRequest, RunReply, RunRequest, SetRequest, StatusView, UnsetRequest,
+    ApiError, ApplyRequest, Done, ErrorKind, EventsView, ExplainView, GateView, HistoryView,
+    PolicyChangeView, PolicyView, ReportRequest, RunReply, RunRequest, SetRequest, StatusView,
+    UnsetRequest,
 };
 
 pub use crate::host::{Host, HostError};
@@ -148,6 +149,25 @@ impl Client {
     pub fn stream_events(&self, since: u64) -> Result<EventStream<'_>, ApiError> {
         let path = format!("/v1/stream?topics=events&since={since}");
         EventStream::open(self, &path)
+    }
+
+    /// The same, with the machine at a glance every `period_seconds`.
+    pub fn stream_all(&self, since: u64, period_seconds: u64) -> Result<EventStream<'_>, ApiError> {
+        let path = format!(
+            "/v1/stream?topics=events,status&since={since}&period_seconds={period_seconds}"
+        );
+        EventStream::open(self, &path)
+    }
+
+    /// The machine's figures of the last `seconds`, a point for each.
+    pub fn history(&self, seconds: u64) -> Result<HistoryView, ApiError> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let to = now.map_or(0, |since| since.as_secs());
+        let path = format!(
+            "/v1/history?from={}&to={to}&step=1",
+            to.saturating_sub(seconds)
+        );
+        self.call(Method::GET, &path, None::<&()>)
     }
 
     /// The policy in force.

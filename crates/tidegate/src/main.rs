@@ -15,6 +15,7 @@ mod plain_text;
 mod progress;
 mod render;
 mod terms_flags;
+mod top;
 
 use std::process::ExitCode;
 

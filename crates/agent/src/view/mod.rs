@@ -1,5 +1,6 @@
 //! What the agent shows: `status` and `explain`.
 
+mod binding;
 mod domains;
 mod explain;
 mod figures;

@@ -17,6 +17,7 @@ use tidegate_knobs::sync::lock;
 use tidegate_law::{HeadroomDecision, Reason};
 use tidegate_terms::View;
 
+use super::binding::binding;
 use super::figures::{cpus, percent};
 use super::harm::harm_view;
 use crate::ext::view::{
@@ -96,11 +97,11 @@ pub(crate) fn status(registry: &Gates, runtime: &Runtime, life: &Life) -> Status
         ext: ext_view(&runtime.ext, now_ns),
         ..StatusView::default()
     };
-    let (given, is_free) = {
+    let (given, is_free, by_knobs) = {
         let control = runtime.control();
         show_control(&mut view, &control, now_ns);
         let is_free = control.quota_room_ucpu().is_none();
-        (control.quotas.allotments(), is_free)
+        (control.quotas.allotments(), is_free, *control.decision())
     };
     let mut gates = registry.lock();
     for gate in gates.iter_mut() {
@@ -164,7 +165,19 @@ pub(crate) fn status(registry: &Gates, runtime: &Runtime, life: &Life) -> Status
     view.lease_seconds = runtime.control_loop.lease.age_and_lease_ns(now_ns).1 as f64 / 1e9;
     add_totals(&mut view.totals, runtime);
     view.alerts.extend(lock(&runtime.alerts).iter().cloned());
+    name_bindings(&mut view, by_ext.as_ref().unwrap_or(&by_knobs));
     view
+}
+
+/// What binds each gate. A limit on a group around it takes reading files, and is looked for by `explain` alone.
+fn name_bindings(view: &mut StatusView, decision: &HeadroomDecision) {
+    let mut gates = std::mem::take(&mut view.gates);
+    for gate in &mut gates {
+        binding(gate, view, decision, None)
+            .0
+            .clone_into(&mut gate.binding);
+    }
+    view.gates = gates;
 }
 
 /// What the loop's state tells.
@@ -346,6 +359,7 @@ fn gate_view(
         nr_bursts: stat.nr_bursts,
         burst_usec: stat.burst_ns / 1_000,
         throttled_lately: gate.throttled_lately,
+        binding: String::new(),
         engine: engine(&runtime.ext).to_owned(),
         ext: ext_counts(&runtime.ext, kernel, gate),
         own_limit: own.map(|own| limit_view(gate, &own)),

@@ -22,6 +22,7 @@ mod sim_asked;
 mod sim_fleet;
 pub mod status;
 pub mod stop;
+pub mod top;
 pub mod unset;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -60,6 +61,7 @@ impl Cli {
                 | Cmd::Objective(_)
                 | Cmd::Show(_)
                 | Cmd::Status(_)
+                | Cmd::Top(_)
                 | Cmd::Explain(_)
                 | Cmd::Events(_)
                 | Cmd::Metrics(_)
@@ -94,6 +96,7 @@ pub enum Cmd {
     Objective(objective::Args),
     Show(show::Args),
     Status(status::Args),
+    Top(top::Args),
     Explain(explain::Args),
     Events(events::Args),
     Metrics(metrics::Args),
@@ -140,6 +143,7 @@ pub fn dispatch(cli: Option<Cli>) -> Result<Exit, Failure> {
         Cmd::Objective(args) => objective::main(&args),
         Cmd::Show(args) => show::main(&args),
         Cmd::Status(args) => status::main(&args),
+        Cmd::Top(args) => top::main(&args),
         Cmd::Explain(args) => explain::main(&args),
         Cmd::Events(args) => events::main(&args),
         Cmd::Metrics(args) => metrics::main(&args),

@@ -31,3 +31,4 @@ mod support_fault;
 mod support_hostile;
 mod support_kill;
 mod support_prometheus;
+mod top;

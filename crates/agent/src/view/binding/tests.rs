@@ -3,6 +3,7 @@
 use tidegate_api::{CapCounts, GateCounts, LimitView};
 
 use super::*;
+use crate::view::figures::cpus;
 
 fn side(usage_cpus: f64, allowance_cpus: f64) -> GateView {
     GateView {

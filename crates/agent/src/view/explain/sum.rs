@@ -3,7 +3,7 @@
 use tidegate_api::{GateView, StatusView};
 use tidegate_law::{HeadroomDecision, Reason};
 
-use super::Above;
+use crate::view::binding::Above;
 use crate::view::domains::arithmetic;
 use crate::view::figures::cpus;
 

@@ -1,0 +1,45 @@
+//! `tidegate top`: the machine and its gates, live.
+
+use std::io::IsTerminal;
+
+use crate::exit::{Exit, Failure};
+use crate::top::{self, Options};
+
+const SAMPLE: &str = "\
+Keys: ? lists them. A gate that is selected stays selected wherever it moves in the list.
+
+Examples:
+  tidegate top
+      everybody may look; to change a gate takes its owner or an administrator
+  tidegate top --once | head -5
+      one screen as text";
+
+/// Watch the machine and its gates live
+#[derive(clap::Args)]
+#[command(after_help = SAMPLE)]
+pub struct Args {
+    /// Seconds between two looks, from 1 to 60
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=60))]
+    period: u64,
+    /// Print one screen with all gates, and end
+    #[arg(long)]
+    once: bool,
+    /// Draw with ASCII characters alone (also where the locale is not UTF-8)
+    #[arg(long)]
+    ascii: bool,
+}
+
+pub fn main(args: &Args) -> Result<Exit, Failure> {
+    let options = Options {
+        period_s: args.period,
+        is_ascii: args.ascii,
+    };
+    if args.once {
+        return top::once(&options);
+    }
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        let why = "top: standard input and output are not both a terminal; write --once for one screen as text";
+        return Err(Failure::new(Exit::Usage, why));
+    }
+    top::live(&options)
+}

@@ -1,0 +1,53 @@
+//! Pages of text: why a gate runs as it does, what has happened, the keys.
+
+use anstream::adapter::strip_str;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Text};
+use tidegate_api::EventsView;
+
+use crate::render::{events, explain};
+use crate::top::keys::KEYS;
+use crate::top::screen::{Page, Screen};
+
+/// The page, from the line to which it was scrolled.
+pub fn whole(frame: &mut Frame, area: Rect, screen: &mut Screen) {
+    let text = match screen.page {
+        Page::Explain => explanation(screen),
+        Page::Events => what_has_happened(screen),
+        Page::Help | Page::List => help(),
+    };
+    let lines: Vec<Line> = text.lines().map(|line| Line::raw(line)).collect();
+    let height = usize::from(area.height);
+    let most = lines.len().saturating_sub(height);
+    screen.scroll = screen.scroll.min(most);
+    let seen: Vec<Line> = lines.into_iter().skip(screen.scroll).take(height).collect();
+    frame.render_widget(Text::from(seen), area);
+}
+
+fn explanation(screen: &Screen) -> String {
+    match &screen.explained {
+        None => "asking the agent".to_owned(),
+        Some(Ok(view)) => strip_str(&explain::page(view)).to_string(),
+        Some(Err(why)) => why.clone(),
+    }
+}
+
+/// Newest first.
+fn what_has_happened(screen: &Screen) -> String {
+    if screen.events.is_empty() {
+        return "nothing has happened since the agent started".to_owned();
+    }
+    let view = EventsView {
+        events: screen.events.iter().rev().cloned().collect(),
+        ..EventsView::default()
+    };
+    strip_str(&events::page(&view)).to_string()
+}
+
+fn help() -> String {
+    let width = KEYS.iter().map(|(keys, _)| keys.len()).max().unwrap_or(0);
+    KEYS.iter()
+        .map(|(keys, what)| format!("  {keys:<width$}   {what}\n"))
+        .collect()
+}

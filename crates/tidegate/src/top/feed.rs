@@ -1,0 +1,176 @@
+//! What the agent says, from threads of its own: the screen never waits for the agent.
+
+use std::sync::mpsc::{Receiver, Sender, TryIter, channel};
+use std::thread;
+use std::time::Duration;
+
+use tidegate_api::{
+    ApiError, EventView, ExplainView, HistoryPointView, SetRequest, StatusView, UnsetRequest,
+};
+use tidegate_client::{Client, Message};
+
+use super::screen::{Note, PLOT_S};
+use crate::connect;
+use crate::exit::Failure;
+
+/// An agent that is gone is looked for so often.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Something new.
+pub enum News {
+    /// The last minute.
+    History(Vec<HistoryPointView>),
+    /// The machine and its gates.
+    Status(Box<StatusView>),
+    /// What has happened.
+    Events(Vec<EventView>),
+    /// Another agent, whose events begin from the first.
+    NewAgent,
+    /// The agent says nothing any more.
+    Lost(String),
+    /// Why a gate runs as it does.
+    Explained(String, Box<Result<ExplainView, String>>),
+    /// The answer to a command.
+    Answer(Note),
+}
+
+/// The other end of those threads. They end after it.
+pub struct Feed {
+    sender: Sender<News>,
+    receiver: Receiver<News>,
+}
+
+/// Why the agent is not followed any more.
+enum Stop {
+    /// Nobody listens.
+    Closed,
+    /// It cannot be reached, or is not understood.
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Stop::Failed(failure)
+    }
+}
+
+impl From<ApiError> for Stop {
+    fn from(error: ApiError) -> Self {
+        Stop::Failed(error.into())
+    }
+}
+
+impl Feed {
+    /// Follows the agent, and the next one after it.
+    pub fn start(period_s: u64) -> Self {
+        let (sender, receiver) = channel();
+        let to = sender.clone();
+        thread::spawn(move || {
+            loop {
+                let why = match follow(&to, period_s) {
+                    Ok(()) => "the agent has ended".to_owned(),
+                    Err(Stop::Failed(failure)) => failure.message,
+                    Err(Stop::Closed) => return,
+                };
+                if to.send(News::Lost(why)).is_err() {
+                    return;
+                }
+                thread::sleep(AGAIN);
+            }
+        });
+        Self { sender, receiver }
+    }
+
+    /// What has come since it was last asked.
+    pub fn news(&self) -> TryIter<'_, News> {
+        self.receiver.try_iter()
+    }
+
+    /// Asks why a gate runs as it does.
+    pub fn explain(&self, gate: String) {
+        self.call(move |agent| {
+            let answer = agent.explain(&format!("gate:{gate}"));
+            News::Explained(gate, Box::new(answer.map_err(|error| error.to_string())))
+        });
+    }
+
+    /// Gives terms to a gate.
+    pub fn set(&self, request: SetRequest) {
+        self.call(move |agent| {
+            let answer = agent.set(&request);
+            let said = answer.map(|gate| format!("gate {} has its terms", gate.name));
+            News::Answer(note(said))
+        });
+    }
+
+    /// Takes a gate's terms back.
+    pub fn unset(&self, request: UnsetRequest) {
+        self.call(move |agent| News::Answer(note(agent.unset(&request).map(|done| done.message))));
+    }
+
+    fn call(&self, ask: impl FnOnce(&Client) -> News + Send + 'static) {
+        let to = self.sender.clone();
+        thread::spawn(move || {
+            let news = match connect::to_agent() {
+                Ok(agent) => ask(&agent),
+                Err(failure) => News::Answer(Note::Error(failure.message)),
+            };
+            // Nobody listens after the end.
+            let _ = to.send(news);
+        });
+    }
+}
+
+fn note(answer: Result<String, ApiError>) -> Note {
+    match answer {
+        Ok(said) => Note::Done(said),
+        Err(error) => Note::Error(error.to_string()),
+    }
+}
+
+/// What there is when the screen comes up.
+pub fn first_look(agent: &Client) -> Result<Vec<News>, ApiError> {
+    let history = agent.history(PLOT_S)?;
+    let status = agent.status()?;
+    Ok(vec![
+        News::History(history.points),
+        News::Status(Box::new(status)),
+    ])
+}
+
+/// Until the agent ends.
+fn follow(to: &Sender<News>, period_s: u64) -> Result<(), Stop> {
+    let send = |news| to.send(news).map_err(|_| Stop::Closed);
+    let agent = connect::to_agent()?;
+    let events = past_events(&agent)?;
+    let last_seq = events.last().map_or(0, |event| event.seq);
+    send(News::NewAgent)?;
+    send(News::Events(events))?;
+    for one in first_look(&agent)? {
+        send(one)?;
+    }
+    let mut stream = agent.stream_all(last_seq, period_s)?;
+    while let Some(message) = stream.next_message()? {
+        match message {
+            Message::Status(status) => send(News::Status(status))?,
+            Message::Event(event) => send(News::Events(vec![event]))?,
+            // The agent remembers more events than the screen does.
+            Message::Gap(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// All that the agent remembers.
+fn past_events(agent: &Client) -> Result<Vec<EventView>, ApiError> {
+    let mut events = Vec::new();
+    let mut since = 0;
+    loop {
+        let found = agent.events(since)?;
+        if found.events.is_empty() {
+            return Ok(events);
+        }
+        since = found.last_seq;
+        events.extend(found.events);
+    }
+}

@@ -1,0 +1,232 @@
+//! What keys do.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use tidegate_api::{SetRequest, UnsetRequest};
+use tidegate_terms::{RawTerms, Source};
+
+use super::screen::{Chosen, Note, Page, Prompt, Screen};
+
+/// The keys, as they are listed.
+pub const KEYS: &[(&str, &str)] = &[
+    ("Up Down j k", "select a gate (PgUp PgDn Home End: further)"),
+    ("Enter", "why the gate runs as it does"),
+    ("/", "list only gates that contain a text; Esc lists all"),
+    ("< > s", "sort by the next column; the other way round"),
+    (
+        "t",
+        "as a tree: gates below those in which they were started",
+    ),
+    ("Space", "the list stands still, plots and bars go on"),
+    ("e", "what has happened"),
+    ("+ -", "look more or less often"),
+    ("=", "give the selected gate terms, as in weight=50"),
+    ("u", "take the selected gate's terms back"),
+    ("w", "save what is known as JSON in the current directory"),
+    ("q Esc", "back; from the list, q ends top"),
+];
+
+/// The periods that + and - choose from, in seconds.
+const PERIODS_S: [u64; 6] = [1, 2, 5, 10, 30, 60];
+
+/// Rows that a page's key moves by.
+const PAGE_ROWS: isize = 10;
+
+/// What the screen cannot do by itself.
+#[derive(Debug)]
+pub enum Command {
+    /// Nothing.
+    None,
+    /// The end.
+    Quit,
+    /// Look so often.
+    Period(u64),
+    /// Give terms to a gate.
+    Set(SetRequest),
+    /// Take a gate's terms back.
+    Unset(UnsetRequest),
+    /// Write a file.
+    Save,
+}
+
+/// A key.
+pub fn press(screen: &mut Screen, key: KeyEvent) -> Command {
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return match key.code {
+            KeyCode::Char('c') => Command::Quit,
+            _ => Command::None,
+        };
+    }
+    match std::mem::take(&mut screen.prompt) {
+        Prompt::None => command(screen, key.code),
+        Prompt::Filter(before) => filter(screen, before, key.code),
+        Prompt::Unset(chosen) => confirm(screen, chosen, key.code),
+        Prompt::Terms(chosen, text) => terms(screen, chosen, text, key.code),
+    }
+}
+
+fn command(screen: &mut Screen, code: KeyCode) -> Command {
+    screen.note = None;
+    match code {
+        KeyCode::Char('q') if screen.page == Page::List => return Command::Quit,
+        KeyCode::Char('q') => screen.page = Page::List,
+        KeyCode::Esc if screen.page == Page::List => screen.filter.clear(),
+        KeyCode::Esc => screen.page = Page::List,
+        KeyCode::Char('?' | 'h') => open(screen, Page::Help),
+        KeyCode::Char('e') => open(screen, Page::Events),
+        KeyCode::Char('+') => return period(screen, -1),
+        KeyCode::Char('-') => return period(screen, 1),
+        KeyCode::Char('w') => return Command::Save,
+        KeyCode::Char('u') => ask(screen, Prompt::Unset),
+        KeyCode::Char('=') => ask(screen, |chosen| Prompt::Terms(chosen, String::new())),
+        KeyCode::Char(' ') => screen.freeze(),
+        _ => match screen.page {
+            Page::List => in_list(screen, code),
+            _ => in_page(screen, code),
+        },
+    }
+    Command::None
+}
+
+fn open(screen: &mut Screen, page: Page) {
+    screen.page = page;
+    screen.scroll = 0;
+}
+
+fn in_list(screen: &mut Screen, code: KeyCode) {
+    match code {
+        KeyCode::Up | KeyCode::Char('k') => screen.move_by(-1),
+        KeyCode::Down | KeyCode::Char('j') => screen.move_by(1),
+        KeyCode::PageUp => screen.move_by(-PAGE_ROWS),
+        KeyCode::PageDown => screen.move_by(PAGE_ROWS),
+        KeyCode::Home => screen.move_by(isize::MIN),
+        KeyCode::End => screen.move_by(isize::MAX),
+        KeyCode::Enter => match screen.chosen() {
+            Some(_) => screen.open_explain(),
+            None => screen.note = Some(select_first()),
+        },
+        KeyCode::Char('/') => screen.prompt = Prompt::Filter(screen.filter.clone()),
+        KeyCode::Char('<') => screen.sort.column = screen.sort.column.next(-1),
+        KeyCode::Char('>') => screen.sort.column = screen.sort.column.next(1),
+        KeyCode::Char('s') => screen.sort.is_reversed = !screen.sort.is_reversed,
+        KeyCode::Char('t') => screen.is_tree = !screen.is_tree,
+        _ => {}
+    }
+}
+
+fn in_page(screen: &mut Screen, code: KeyCode) {
+    // The end of a page is known when it is drawn.
+    let step = match code {
+        KeyCode::Up | KeyCode::Char('k') => -1,
+        KeyCode::Down | KeyCode::Char('j') => 1,
+        KeyCode::PageUp => -PAGE_ROWS,
+        KeyCode::PageDown => PAGE_ROWS,
+        KeyCode::Home => isize::MIN,
+        KeyCode::End => isize::MAX,
+        KeyCode::Enter => {
+            screen.page = Page::List;
+            return;
+        }
+        _ => 0,
+    };
+    screen.scroll = screen.scroll.saturating_add_signed(step);
+}
+
+fn select_first() -> Note {
+    Note::Error("no gate is selected; choose one with Up and Down".to_owned())
+}
+
+/// An action is on the gate that is selected now, and asks first.
+fn ask(screen: &mut Screen, prompt: impl FnOnce(Chosen) -> Prompt) {
+    match screen.chosen() {
+        Some(chosen) => screen.prompt = prompt(chosen),
+        None => screen.note = Some(select_first()),
+    }
+}
+
+fn period(screen: &mut Screen, step: isize) -> Command {
+    let at = PERIODS_S.partition_point(|period_s| *period_s < screen.period_s);
+    let last = PERIODS_S.len() - 1;
+    screen.period_s = PERIODS_S[at.saturating_add_signed(step).min(last)];
+    Command::Period(screen.period_s)
+}
+
+fn filter(screen: &mut Screen, before: String, code: KeyCode) -> Command {
+    match code {
+        KeyCode::Enter => return Command::None,
+        KeyCode::Esc => {
+            screen.filter = before;
+            return Command::None;
+        }
+        code => edit(&mut screen.filter, code),
+    }
+    screen.prompt = Prompt::Filter(before);
+    Command::None
+}
+
+fn edit(text: &mut String, code: KeyCode) {
+    match code {
+        KeyCode::Char(c) => text.push(c),
+        KeyCode::Backspace => {
+            text.pop();
+        }
+        _ => {}
+    }
+}
+
+fn confirm(screen: &mut Screen, chosen: Chosen, code: KeyCode) -> Command {
+    if code != KeyCode::Char('y') {
+        screen.note = Some(Note::Done("nothing was changed".to_owned()));
+        return Command::None;
+    }
+    match is_there(screen, &chosen) {
+        true => Command::Unset(UnsetRequest {
+            target: format!("gate:{}", chosen.name),
+            terms: vec![],
+        }),
+        false => Command::None,
+    }
+}
+
+fn terms(screen: &mut Screen, chosen: Chosen, mut text: String, code: KeyCode) -> Command {
+    match code {
+        KeyCode::Esc => return Command::None,
+        KeyCode::Enter if text.trim().is_empty() => return Command::None,
+        KeyCode::Enter => {}
+        code => {
+            edit(&mut text, code);
+            screen.prompt = Prompt::Terms(chosen, text);
+            return Command::None;
+        }
+    }
+    let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    let read = RawTerms::from_assignments(&words, &Source::Set).and_then(|raw| {
+        raw.check()?;
+        Ok(raw)
+    });
+    match read {
+        Ok(raw) if is_there(screen, &chosen) => Command::Set(SetRequest {
+            target: format!("gate:{}", chosen.name),
+            terms: raw.to_map(),
+        }),
+        Ok(_) => Command::None,
+        Err(error) => {
+            // What was typed is there to be mended.
+            screen.note = Some(Note::Error(error.to_string()));
+            screen.prompt = Prompt::Terms(chosen, text);
+            Command::None
+        }
+    }
+}
+
+/// Between question and answer a gate may end, and another one get its name.
+fn is_there(screen: &mut Screen, chosen: &Chosen) -> bool {
+    let is_there = screen.is_there(chosen);
+    if !is_there {
+        let why = format!(
+            "gate {} has ended meanwhile; nothing was changed",
+            chosen.name
+        );
+        screen.note = Some(Note::Error(why));
+    }
+    is_there
+}
