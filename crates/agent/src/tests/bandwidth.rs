@@ -313,6 +313,32 @@ fn an_outside_write_is_answered_once_and_then_left() {
     }
 }
 
+/// systemd writes what it was told at each start in a slice: a pod's gate is for the group, not for the unit.
+#[test]
+fn what_systemd_puts_back_in_a_units_group_is_written_over_each_time() {
+    for kind in KINDS {
+        let bed = Bed::new(kind);
+        let agent = bed.agent().unwrap();
+        for (group, is_units) in [("/other/pod1.slice", true), ("/other/pod1", false)] {
+            agent.groups().create(&path(group)).unwrap();
+            let theirs = stands(&agent, group);
+            set(&agent, &format!("cgroup:{group}"), &QUOTA).unwrap();
+            let mut housekeeping = Housekeeping::new(None);
+            for round in 0..3 {
+                agent
+                    .groups()
+                    .set_bandwidth(&path(group), None, theirs)
+                    .unwrap();
+                housekeeping.check_outside_writes(&agent.gates, &agent.runtime);
+                let expected = if is_units || round == 0 { OWN } else { theirs };
+                assert_eq!(stands(&agent, group), expected, "{kind:?} {group} {round}");
+            }
+            let alerts = lock(&agent.runtime.alerts);
+            assert_eq!(alerts.is_empty(), is_units, "{kind:?} {group}: {alerts:?}");
+        }
+    }
+}
+
 #[test]
 fn a_quota_above_a_parents_is_refused_by_name_on_v1_and_noted_on_v2() {
     for kind in KINDS {
