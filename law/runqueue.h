@@ -165,17 +165,17 @@ TG_FN tg_u64 tg_runqueue_load(tg_u64 weights, tg_u64 cpus)
 }
 
 /*
- * Whether a CPU of one run queue takes a waiting member of the average weight out of another: both
- * then have as much to do for each of their CPUs, or this one less still. `own_cpus` counts the CPU
- * that asks, so it is not 0.
+ * Whether a CPU of one run queue takes a waiting member of another, of this weight: both then have
+ * as much to do for each of their CPUs, or this one less still. `own_cpus` counts the CPU that
+ * asks, so it is not 0. 2^23 * 2^22 members * 2^11 CPUs = 2^56.
  */
 TG_FN int tg_runqueue_pulls(tg_u64 own_weights, tg_u64 own_cpus, tg_u64 weights, tg_u64 cpus,
-			    tg_u64 members)
+			    tg_u64 weight)
 {
-	tg_u64 each = members ? weights / members : 0;
+	tg_u64 rest = weights - tg_min(weight, weights);
 
 	own_cpus = tg_max(own_cpus, 1);
-	return each && (own_weights + 2 * each) / own_cpus <= tg_runqueue_load(weights, cpus);
+	return weight && (!cpus || (own_weights + weight) * cpus <= rest * own_cpus);
 }
 
 /* Not ahead of its share by more than a quarter of its slice. */

@@ -15,7 +15,7 @@
 #include "ops/dump.h"
 #include "ops/life_ops.h"
 #include "ops/task_ops.h"
-#include "queue/smt_spread.h"
+#include "queue/dispatch.h"
 #include "timers/dl_server.h"
 #include "timers/resched_timer.h"
 
@@ -143,89 +143,6 @@ int enqueue(u64 *ctx)
 	return 0;
 }
 
-/*
- * Keeps the running task for another slice, if it comes before `other`, the first of those that
- * wait.
- */
-INLINE bool keep_running(struct task_struct *prev, struct task_ctx *t, s32 cpu, struct ext_cpu *c,
-			 u64 now, u64 other)
-{
-	u64 run_ns = task_run_ns(t);
-
-	if (other && tg_latency_before(other, t->deadline))
-		return false;
-	if (config.smt > 1 && !other && smt_spread_wants(prev, t, cpu, now))
-		return false;
-	if (limits_used)
-		run_ns = tg_min(run_ns, limit_bound(prev, t, cpu, now));
-	if (t->caps[0])
-		run_ns = tg_min(
-		    run_ns, caps_bound(t, throttle_exempt(prev), task_reads_rcu(prev), cpu, now));
-	if (!run_ns)
-		return false;
-	c->counts.kept++;
-	set_slice(prev, run_ns);
-	/* It may have come to another run queue since it began. */
-	if (!t->running_since_ns)
-		task_set_running(t, now);
-	cpu_publish(t, c, now);
-	if (t->kind != EXT_MAIN)
-		pick_main_again(cpu, now);
-	return true;
-}
-
-/*
- * The first task may be out of reach though it is there (a CPU that goes or comes takes none from
- * elsewhere, a task may be unable to migrate): tasks behind it, in the queues that are this CPU's
- * own, are not to wait for it.
- */
-int dispatch_own(s32 cpu, u32 llc, u32 kind, u64 now)
-{
-	u64 pinned = kind == EXT_BACKGROUND ? dsq_recall(llc) : dsq_pinned(cpu, kind);
-	u64 narrow = dsq_narrow(runqueue_index(llc, kind));
-
-	if (config.cpus == 1)
-		return 0;
-	if (!(limits_used && limit_throttle_first(pinned, cpu, now)) && pick_take(pinned, cpu))
-		return 1;
-	return !(limits_used && limit_throttle_first(narrow, cpu, now)) && pick_take(narrow, cpu);
-}
-
-/* The first of a kind, of this cache and then of others; true: a task runs. */
-INLINE bool dispatch_kind(s32 cpu, struct ext_cpu *c, struct task_struct *prev, struct task_ctx *t,
-			  u32 kind, u64 now)
-{
-	u32 attempt;
-
-	if (config.llcs > 1 && pick_balance(cpu, c->llc, kind, !t || t->kind != kind, now)) {
-		c->counts.stolen++;
-		return true;
-	}
-	pick_reweigh_head(cpu, kind, now);
-	/* Another CPU may take the first away between look and move: then the next is looked at. */
-	EXT_FOR(attempt, 4)
-	{
-		struct first first = pick_head(cpu, c, kind);
-
-		if (prev && t && t->kind == kind &&
-		    keep_running(prev, t, cpu, c, now, first.deadline))
-			return true;
-		if (!first.deadline)
-			break;
-		if (limits_used && limit_throttle_first(first.dsq, cpu, now))
-			continue;
-		if (caps_on && caps_throttle_first(first.dsq, cpu, kind, now))
-			continue;
-		if (dsq_move_to_local(first.dsq) || dispatch_own(cpu, c->llc, kind, now))
-			return true;
-	}
-	if (config.llcs > 1 && pick_steal(cpu, c->llc, kind)) {
-		c->counts.stolen++;
-		return true;
-	}
-	return false;
-}
-
 /* Arguments: s32 cpu, struct task_struct *prev */
 OPS(dispatch)
 int dispatch(u64 *ctx)
@@ -251,13 +168,14 @@ int dispatch(u64 *ctx)
 		side_cpu_runs(cpu, t->kind, now);
 	} else {
 		t = NULL;
+		prev = NULL;
 	}
 	/* A stretch that side work has at main's cost comes before main. */
-	if (!(side_comes_first(cpu) && dispatch_kind(cpu, c, t ? prev : NULL, t, EXT_SIDE, now)) &&
-	    !dispatch_kind(cpu, c, t ? prev : NULL, t, EXT_MAIN, now) &&
-	    !(side_cpu_take(cpu) && dispatch_kind(cpu, c, t ? prev : NULL, t, EXT_SIDE, now)) &&
-	    !dispatch_kind(cpu, c, t ? prev : NULL, t, EXT_BACKGROUND, now) &&
-	    !dl_server_serve(t ? prev : NULL, t, cpu, c, now))
+	if (!(side_comes_first(cpu) && dispatch_kind(cpu, prev, t, EXT_SIDE, now)) &&
+	    !dispatch_kind(cpu, prev, t, EXT_MAIN, now) &&
+	    !(side_cpu_take(cpu) && dispatch_kind(cpu, prev, t, EXT_SIDE, now)) &&
+	    !dispatch_kind(cpu, prev, t, EXT_BACKGROUND, now) &&
+	    !dl_server_serve(prev, t, cpu, c, now))
 		side_cpu_release(cpu);
 	return 0;
 }

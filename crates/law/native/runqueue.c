@@ -48,9 +48,9 @@ tg_u64 tg_native_runqueue_load(tg_u64 weights, tg_u64 cpus)
 }
 
 int tg_native_runqueue_pulls(tg_u64 own_weights, tg_u64 own_cpus, tg_u64 weights, tg_u64 cpus,
-			     tg_u64 members)
+			     tg_u64 weight)
 {
-	return tg_runqueue_pulls(own_weights, own_cpus, weights, cpus, members);
+	return tg_runqueue_pulls(own_weights, own_cpus, weights, cpus, weight);
 }
 
 int tg_native_runqueue_eligible(tg_u64 v, tg_u64 vruntime, tg_u64 slice_v)

@@ -169,10 +169,11 @@ pub fn load(weights: u64, cpus: u64) -> u64 {
     unsafe { tg_native_runqueue_load(weights, cpus) }
 }
 
-/// Whether a CPU of a run queue (weights, CPUs, that one with them) takes a waiting member out of another one (weights, CPUs, members).
-pub fn pulls(own: (u64, u64), other: (u64, u64, u64)) -> bool {
+/// Whether a CPU of a run queue (weights, CPUs, that one with them) takes a waiting member of this weight out of another one (weights,
+/// CPUs).
+pub fn pulls(own: (u64, u64), other: (u64, u64), weight: u64) -> bool {
     // SAFETY: numbers alone.
-    unsafe { tg_native_runqueue_pulls(own.0, own.1, other.0, other.1, other.2) != 0 }
+    unsafe { tg_native_runqueue_pulls(own.0, own.1, other.0, other.1, weight) != 0 }
 }
 
 impl Task {

@@ -5,6 +5,8 @@
 # needs: tidegate
 # seconds: 600
 for name in cap200 cap500 cap900 cap1500 soft500 process100 task100 other; do group $name; done
+# The kernel tells the caches of CPUs on line alone, and the scheduler reads them once.
+cpus 2 4 6 8 10 12 14
 ext_on --gate 'cgroup:/cap200 cap_hard=200‰' --gate 'cgroup:/cap500 cap_hard=500‰' --gate 'cgroup:/cap900 cap_hard=900‰' \
 	--gate 'cgroup:/cap1500 cap_hard=1500‰' --gate 'cgroup:/soft500 cap_soft=500‰' \
 	--gate 'cgroup:/process100 cap_hard=100‰ cap_scope=process' --gate 'cgroup:/task100 cap_hard=100‰ cap_scope=task'

@@ -8,6 +8,8 @@ for name in plain nest nest/a nest/b burst; do
 	group $name
 	[ $name != nest ] || echo +cpu >$ROOT/nest/cgroup.subtree_control
 done
+# The kernel tells the caches of CPUs on line alone, and the scheduler reads them once.
+cpus 2 4 6 8 10 12 14
 ext_on --json
 echo "50000 100000" >$ROOT/plain/cpu.max
 echo "60000 100000" >$ROOT/nest/cpu.max

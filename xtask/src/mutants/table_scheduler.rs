@@ -43,8 +43,8 @@ pub const TABLE: &[Mutant] = &[
     Mutant {
         header: "runqueue.h",
         what: "a cache pulls a task that is pulled back at once",
-        from: "(own_weights + 2 * each)",
-        to: "(own_weights + each / 2)",
+        from: "(own_weights + weight) * cpus <= rest * own_cpus",
+        to: "own_weights * cpus <= rest * own_cpus",
     },
     Mutant {
         header: "runqueue.h",

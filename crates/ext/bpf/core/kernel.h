@@ -29,6 +29,7 @@ typedef _Bool bool;
 #define NONNULL __attribute__((btf_decl_tag("arg:nonnull")))
 /* The same of one of the kernel's structures. */
 #define TRUSTED __attribute__((btf_decl_tag("arg:trusted")))
+#define NULLABLE __attribute__((btf_decl_tag("arg:nullable")))
 #define KERNEL_TYPE __attribute__((preserve_access_index))
 
 #define ENOENT 2

@@ -205,7 +205,7 @@ int pick_reweigh_head(s32 cpu, u32 kind, u64 now)
 /* CPUs of a cache that serve a kind of work: all of them main, and what it leaves the others. */
 INLINE u64 pick_serving(struct runqueue *rq, u32 kind)
 {
-	return kind == EXT_MAIN ? 1 : rq->mean.nr_running;
+	return kind == EXT_MAIN ? rq->cpus : rq->mean.nr_running;
 }
 
 /* Takes a task that is within reach: the kernel would pass over all that may not run here. */
@@ -214,13 +214,50 @@ u32 pick_take(u64 dsq, s32 cpu)
 	return pick_first(dsq, cpu, TG_PICK_SCAN_MAX) && dsq_move_to_local(dsq);
 }
 
-/* Now and then a CPU pulls a waiting task from the cache that has most to do for each CPU, if that
- * evens them out; `joins`: it has not run this kind of work until now. */
+/*
+ * Takes the first task of another cache's queue that may run on a CPU, if that evens out what their
+ * CPUs have to do. Global, so that the verifier walks it once.
+ */
+u32 pick_pull(u64 dsq, s32 cpu, u32 own_runqueue, u32 runqueue, u32 joins)
+{
+	struct runqueue *own = runqueue_at(own_runqueue), *busiest = runqueue_at(runqueue);
+	struct bpf_iter_scx_dsq it;
+	u32 kind = runqueue % EXT_KINDS, scanned, pulls = 0;
+
+	EXT_RCU;
+	if (!own || !busiest)
+		return 0;
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		EXT_FOR(scanned, TG_PICK_SCAN_MAX)
+		{
+			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
+			struct task_ctx *t;
+
+			if (!p)
+				break;
+			if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+				continue;
+			t = task_of(p);
+			pulls = t && tg_runqueue_pulls(
+					 own->mean.weights, pick_serving(own, kind) + joins,
+					 busiest->mean.weights, pick_serving(busiest, kind),
+					 tg_runqueue_weight(t->hweight));
+			break;
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return pulls && dsq_move_to_local(dsq);
+}
+
+/*
+ * Now and then a CPU pulls a waiting task from the cache that has most to do for each CPU;
+ * `joins`: it has not run this kind of work until now.
+ */
 int pick_balance(s32 cpu, u32 home, u32 kind, u32 joins, u64 now)
 {
-	struct runqueue *own = runqueue_at(runqueue_index(home, kind)), *busiest;
+	u32 own_runqueue = runqueue_index(home, kind), runqueue, step, from = home;
+	struct runqueue *own = runqueue_at(own_runqueue);
 	u64 most = 0;
-	u32 step, from = home, runqueue;
 
 	if (!own || now < own->balance_ns)
 		return 0;
@@ -235,16 +272,15 @@ int pick_balance(s32 cpu, u32 home, u32 kind, u32 joins, u64 now)
 		from = tg_if_less(most, load, llc, from);
 		most = tg_max(most, load);
 	}
-	runqueue = runqueue_index(from, kind);
-	busiest = runqueue_at(runqueue);
-	if (!busiest || from == home ||
-	    !tg_runqueue_pulls(
-		own->mean.weights, pick_serving(own, kind) + (joins && kind != EXT_MAIN),
-		busiest->mean.weights, pick_serving(busiest, kind), busiest->mean.members))
+	if (from == home)
 		return 0;
+	runqueue = runqueue_index(from, kind);
+	joins = joins && kind != EXT_MAIN;
 	/* Those that may not run anywhere may yet run here. */
-	return pick_take(dsq_wide(runqueue), cpu) || pick_take(dsq_narrow(runqueue), cpu) ||
-	       (kind == EXT_BACKGROUND && pick_take(dsq_recall(from), cpu));
+	return pick_pull(dsq_wide(runqueue), cpu, own_runqueue, runqueue, joins) ||
+	       pick_pull(dsq_narrow(runqueue), cpu, own_runqueue, runqueue, joins) ||
+	       (kind == EXT_BACKGROUND &&
+		pick_pull(dsq_recall(from), cpu, own_runqueue, runqueue, joins));
 }
 
 /* Takes a task of a kind out of another cache's queues, the nearest first. */

@@ -2,7 +2,7 @@
 
 use tidegate_law::cap::State;
 use tidegate_law::hweight::slice_left_ns;
-use tidegate_law::runqueue::{load, pulls};
+use tidegate_law::runqueue::{load, pulls, weight};
 use tidegate_law::tuning::{PICK_BALANCE_NS, PICK_REWEIGH_MAX, PICK_REWEIGH_NS};
 
 use super::runqueue::Entrant;
@@ -390,7 +390,7 @@ impl Ext {
     /// CPUs of a cache that serve a kind of work: all of them main, and what it leaves the others.
     fn serving(&self, cache: u32, kind: Kind) -> u64 {
         match kind {
-            Kind::Main => 1,
+            Kind::Main => u64::from(self.topology.cpus_per_llc()),
             _ => self.caches[cache as usize].runqueues[kind as usize]
                 .mean()
                 .running(),
@@ -413,19 +413,16 @@ impl Ext {
         let (own, other) = (mean(home), mean(busiest));
         // The CPU that asks runs no task just now.
         let joins = u64::from(kind != Kind::Main);
+        let runqueue = &self.caches[busiest as usize].runqueues[kind as usize];
+        let (key, task) = runqueue.first_wide(|task| k.allowed(task, cpu))?;
         let pulls = pulls(
             (own.weights(), self.serving(home, kind) + joins),
-            (
-                other.weights(),
-                self.serving(busiest, kind),
-                other.members(),
-            ),
+            (other.weights(), self.serving(busiest, kind)),
+            weight(self.members.tasks[task.index()].standing.hweight),
         );
         if !pulls {
             return None;
         }
-        let runqueue = &self.caches[busiest as usize].runqueues[kind as usize];
-        let (key, task) = runqueue.first_wide(|task| k.allowed(task, cpu))?;
         self.unwait(task, key);
         self.bring(k, task, home);
         Some(task)
