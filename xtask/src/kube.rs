@@ -3,6 +3,7 @@
 //! The control plane is built from tests/kube/controlplane, with Go's own cache (the first time about ten minutes of two CPUs);
 //! the tests are those of crates/kube that a plain `cargo test` leaves out. `up` starts one and stays, for a person with
 //! kubectl. `node` runs those of a real node: kubelet, containerd and the DaemonSet in an emulated machine (tests/kube/node).
+//! `scale` has 1,000 nodes and 5,000 pods, and an API server that fails in several ways meanwhile.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -26,10 +27,12 @@ const SKIPPED: u8 = 77;
 const USAGE: &str = "\
 usage: cargo xtask kube [TEST...]
        cargo xtask kube node
+       cargo xtask kube scale [NODES [PODS]]
        cargo xtask kube up [NODES]
 
   Runs the tests of crates/kube that need a control plane; words choose among them.
   `node` runs those that need a real node, which it boots in an emulator.
+  `scale` publishes for so many nodes (1000) while so many side pods (5000) are placed, in about ten minutes.
   `up` starts a control plane with so many nodes (3) and stays until its input ends.";
 
 /// Runs the task.
@@ -71,24 +74,40 @@ fn act(arguments: &[String]) -> anyhow::Result<()> {
         Some("node") => {
             let folder = target.join("kube-node");
             make_node(&folder, &target)?;
-            let mut tests = tests(&program);
+            let mut tests = tests(&program, &[]);
             tests.args(["--nocapture", "node::"]);
             done(tests.env("TIDEGATE_NODE", folder))
         }
+        Some("scale") => {
+            let number = |at: usize, default: &str| {
+                arguments.get(at).map_or(default, String::as_str).to_owned()
+            };
+            let mut tests = tests(&program, &["--release"]);
+            tests.args(["--nocapture", "scale::"]);
+            tests.env("TIDEGATE_NODES", number(1, "1000"));
+            done(tests.env("TIDEGATE_PODS", number(2, "5000")))
+        }
         _ => {
-            let mut tests = tests(&program);
-            tests.args(["--test-threads", "3", "--skip", "node::"]);
+            let mut tests = tests(&program, &[]);
+            tests.args([
+                "--test-threads",
+                "3",
+                "--skip",
+                "node::",
+                "--skip",
+                "scale::",
+            ]);
             done(tests.args(arguments))
         }
     }
 }
 
 /// cargo with the tests of crates/kube, those too that need what is built here.
-fn tests(control_plane: &Path) -> Command {
+fn tests(control_plane: &Path, options: &[&str]) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut tests = Command::new(cargo);
     tests.args(["test", "--locked", "-p", "tidegate-kube", "--test", "all"]);
-    tests.args(["--", "--include-ignored"]);
+    tests.args(options).args(["--", "--include-ignored"]);
     tests.env("TIDEGATE_CONTROL_PLANE", control_plane);
     tests
 }

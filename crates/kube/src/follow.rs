@@ -11,6 +11,7 @@ use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
 use tracing::warn;
 
 use crate::policy::{Labels, TidegatePolicy};
@@ -27,6 +28,8 @@ pub struct Followed {
     pub namespaces: Store<Namespace>,
     /// Every policy; none where the cluster does not know the resource.
     pub policies: Store<TidegatePolicy>,
+    /// The watches; they end with it.
+    _watches: JoinSet<()>,
 }
 
 impl Followed {
@@ -34,19 +37,14 @@ impl Followed {
     pub fn start(client: &Client, node: &str) -> Self {
         let of_node = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
         let the_node = watcher::Config::default().fields(&format!("metadata.name={node}"));
+        let everything = watcher::Config::default;
+        let mut watches = JoinSet::new();
         Followed {
-            pods: store(Api::all(client.clone()), of_node, "pods"),
-            node: store(Api::all(client.clone()), the_node, "the node"),
-            namespaces: store(
-                Api::all(client.clone()),
-                watcher::Config::default(),
-                "namespaces",
-            ),
-            policies: store(
-                Api::all(client.clone()),
-                watcher::Config::default(),
-                "policies",
-            ),
+            pods: store(&mut watches, client, of_node, "pods"),
+            node: store(&mut watches, client, the_node, "the node"),
+            namespaces: store(&mut watches, client, everything(), "namespaces"),
+            policies: store(&mut watches, client, everything(), "policies"),
+            _watches: watches,
         }
     }
 
@@ -87,18 +85,26 @@ async fn until_unknown(policies: Api<TidegatePolicy>) {
     }
 }
 
-fn store<K>(api: Api<K>, config: watcher::Config, what: &'static str) -> Store<K>
+/// Follows objects of one kind by a watch of its own.
+pub fn store<K>(
+    watches: &mut JoinSet<()>,
+    client: &Client,
+    config: watcher::Config,
+    what: &'static str,
+) -> Store<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone,
 {
     let (reader, writer) = reflector::store();
-    let stream = watcher(api, config).default_backoff().modify(|object| {
-        // Who wrote which field is most of an object, and nobody here asks.
-        object.managed_fields_mut().clear();
-    });
+    let stream = watcher(Api::<K>::all(client.clone()), config)
+        .default_backoff()
+        .modify(|object| {
+            // Who wrote which field is most of an object, and nobody here asks.
+            object.managed_fields_mut().clear();
+        });
     let mut stream = Box::pin(reflector::reflector(writer, stream));
-    tokio::spawn(async move {
+    watches.spawn(async move {
         while let Some(event) = stream.next().await {
             if let Err(error) = event {
                 // With its causes: the first one is no more than "service error".

@@ -9,6 +9,7 @@
 //! | [`gates`] | which gates the agent must have for the pods: a pure difference |
 //! | [`agent`] | the agent's socket |
 //! | [`node`] | the node's status: the key, the condition |
+//! | [`publish`] | the rule's steps, and the writes that it asks for |
 //! | [`evict`] | which pod moves, and the Eviction API |
 //! | [`follow`] | the node's pods, namespaces and policies as the API server tells of them |
 //! | [`tell`] | what is told of a pod: its events |
@@ -22,6 +23,7 @@ pub mod gates;
 pub mod groups;
 pub mod node;
 pub mod policy;
+pub mod publish;
 pub mod resource;
 pub mod run;
 pub mod tell;

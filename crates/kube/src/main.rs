@@ -13,7 +13,7 @@ use tidegate_kube::agent::Agent;
 use tidegate_kube::evict::Mode;
 use tidegate_kube::policy::{self, TidegatePolicy};
 use tidegate_kube::run::{self, Settings};
-use tidegate_kube::{explain, groups, node, terms};
+use tidegate_kube::{explain, groups, node, publish, terms};
 use tidegate_publish::{Assignment, Constants};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -189,7 +189,7 @@ async fn remove() -> anyhow::Result<()> {
             || node::standing_condition(&one).is_some();
         if is_ours {
             let name = one.name_any();
-            run::patch_status(
+            publish::patch_status(
                 client.clone(),
                 &name,
                 node::patch_of_removal(),

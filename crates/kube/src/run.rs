@@ -5,14 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, Patch, PatchParams};
-use kube::{Client, ResourceExt};
-use serde_json::Value;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Client, Config, ResourceExt};
 use tidegate_api::{ApiError, ErrorKind, StatusView};
-use tidegate_publish::{Constants, Rule, Seen, Step, Write};
-use tokio::task::JoinHandle;
+use tidegate_publish::{Constants, Step};
 use tracing::{info, warn};
 
 use crate::agent::Agent;
@@ -22,6 +18,7 @@ use crate::gates::{Change, Given, Wanted};
 use crate::groups;
 use crate::node::{self, Sampler};
 use crate::policy::{self, Labels, TidegatePolicy};
+use crate::publish::Publisher;
 use crate::resource;
 use crate::tell::{Reason, Teller, shown};
 use crate::terms::{self, PodTerms};
@@ -29,10 +26,6 @@ use crate::terms::{self, PodTerms};
 const STEP: Duration = Duration::from_secs(1);
 /// A call to the API server that takes longer has failed.
 const CALL_PATIENCE: Duration = Duration::from_secs(10);
-/// After a write that failed, the next waits for so long.
-const WRITE_PAUSE: Duration = Duration::from_secs(10);
-/// At the end the key goes within this, or stays: kubelet gives a pod 30 s to end.
-const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How it is run.
 #[derive(Clone, Debug)]
@@ -54,7 +47,8 @@ pub struct Settings {
 /// # Errors
 /// No API server is configured.
 pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow::Result<()> {
-    let client = Client::try_default().await.context("the API server")?;
+    let config = Config::infer().await.context("the API server")?;
+    let client = client(config).context("the API server")?;
     let followed = Followed::start(&client, &settings.node);
     tokio::pin!(ended);
     tokio::select! {
@@ -71,8 +65,18 @@ pub async fn run(settings: Settings, ended: impl Future<Output = ()>) -> anyhow:
             () = &mut ended => break,
         }
     }
-    keeper.leave().await;
+    keeper.publisher.leave().await;
     Ok(())
+}
+
+/// A client that asks once. Watches, writes and evictions each have a pause of their own before they try again; and to an eviction
+/// "too many requests" is a disruption budget's answer.
+///
+/// # Errors
+/// The configuration does not hold.
+pub fn client(mut config: Config) -> kube::Result<Client> {
+    config.default_retry = false;
+    Client::try_from(config)
 }
 
 /// What one node's process remembers.
@@ -82,14 +86,10 @@ struct Keeper {
     client: Client,
     teller: Teller,
     followed: Followed,
-    rule: Rule,
+    publisher: Publisher,
     sampler: Sampler,
     given: Given,
     started: Instant,
-    /// The answer to our last write, until the watch has caught up with it.
-    written: Option<Node>,
-    writing: Option<JoinHandle<Option<Node>>>,
-    write_failed: Option<Instant>,
     is_agent_there: bool,
 }
 
@@ -98,15 +98,16 @@ impl Keeper {
         Keeper {
             agent: Agent::at(settings.socket.clone()),
             teller: Teller::new(client.clone(), &settings.node),
+            publisher: Publisher::new(
+                client.clone(),
+                settings.node.clone(),
+                settings.constants.clone(),
+            ),
             client,
             followed,
-            rule: Rule::new(settings.constants.clone()),
             sampler: Sampler::default(),
             given: Given::default(),
             started: Instant::now(),
-            written: None,
-            writing: None,
-            write_failed: None,
             is_agent_there: true,
             settings,
         }
@@ -201,75 +202,21 @@ impl Keeper {
         terms::of_pod(pod, &in_force, &namespace)
     }
 
-    /// One step of the rule, and what it says to do.
+    /// One step of the rule, and the pod that must move by it.
     async fn publish(&mut self, pods: &[Arc<Pod>], status: Option<&StatusView>) {
-        self.take_written().await;
-        let Some(node) = self.node() else {
+        let Some(node) = self.followed.the_node() else {
             return;
         };
         // Without knowing which CPUs are shared, nothing is promised.
         let sample =
             status.and_then(|status| Some(self.sampler.take(status, node::shared_cpus()?)));
-        let bound = resource::bound(pods.iter().map(Arc::as_ref));
-        let step = self.rule.step(&Seen {
-            time_s: self.started.elapsed().as_secs(),
-            surplus_milli: sample.map(|one| one.surplus_milli),
-            bound_milli: bound.milli,
-            leaving_milli: bound.leaving_milli,
-            standing_milli: resource::standing_milli(&node),
-            is_starved: bound.pods > 0 && sample.is_some_and(|one| one.is_starved),
-        });
-        self.write(&step, node::standing_condition(&node));
+        let step = self.publisher.step(&node, pods, sample).await;
         if step.must_evict {
-            self.move_one(pods, &step, bound.milli).await;
+            self.move_one(pods, &step).await;
         }
     }
 
-    /// The node as we know it: as the watch tells, or as our last write left it where that is newer.
-    fn node(&self) -> Option<Node> {
-        let watched = self.followed.the_node()?;
-        let version = |node: &Node| {
-            node.resource_version()
-                .and_then(|text| text.parse::<u64>().ok())
-        };
-        match &self.written {
-            Some(written) if version(written) > version(&watched) => Some(written.clone()),
-            _ => Some(watched.as_ref().clone()),
-        }
-    }
-
-    fn write(&mut self, step: &Step, condition: Option<bool>) {
-        let patch = node::patch(step, condition, Timestamp::now());
-        let pauses = self
-            .write_failed
-            .is_some_and(|at| at.elapsed() < WRITE_PAUSE);
-        // The next step sees what has become of the one on its way.
-        let Some(patch) = patch.filter(|_| self.writing.is_none() && !pauses) else {
-            return;
-        };
-        match step.write {
-            Write::Keep => info!("condition {}: {}", node::CONDITION, step.is_short),
-            Write::Set(milli) => info!("{}: {milli}: {}", resource::SIDE_CPU, step.because),
-            Write::Delete => info!("{}: deleted: {}", resource::SIDE_CPU, step.because),
-        }
-        let (client, name) = (self.client.clone(), self.settings.node.clone());
-        self.writing = Some(tokio::spawn(async move {
-            let written = patch_status(client, &name, patch, CALL_PATIENCE).await;
-            written
-                .inspect_err(|error| warn!("node {name}: {error:#}; it is tried again"))
-                .ok()
-        }));
-    }
-
-    async fn take_written(&mut self) {
-        if let Some(writing) = self.writing.take_if(|one| one.is_finished()) {
-            let written = writing.await.ok().flatten();
-            self.write_failed = written.is_none().then(Instant::now);
-            self.written = written.or(self.written.take());
-        }
-    }
-
-    async fn move_one(&mut self, pods: &[Arc<Pod>], step: &Step, bound_milli: u64) {
+    async fn move_one(&mut self, pods: &[Arc<Pod>], step: &Step) {
         let Some(pod) = evict::choose(pods.iter().map(Arc::as_ref)) else {
             return;
         };
@@ -287,44 +234,13 @@ impl Keeper {
             Ok(Ok(Answer::Accepted)) => ("Evict", "it moves to another node"),
         };
         let promise_milli = step.promise_milli.unwrap_or(0);
+        let bound_milli = resource::bound(pods.iter().map(Arc::as_ref)).milli;
         let why = format!(
             "side work stands at its tolerance, and the node can give {promise_milli} of the {bound_milli} millicores \
              that its side pods request: {note}"
         );
         self.teller.starved(pod, action, why);
     }
-
-    /// Nothing follows main from here on: no pod must come, and those that run stay.
-    async fn leave(mut self) {
-        // A patch on its way might come after ours.
-        if let Some(writing) = self.writing.take() {
-            let _ = tokio::time::timeout(LAST_PATIENCE, writing).await;
-        }
-        let (client, name) = (self.client, &self.settings.node);
-        match patch_status(client, name, node::patch_of_removal(), LAST_PATIENCE).await {
-            Ok(_) => info!("node {name}: {} is deleted", resource::SIDE_CPU),
-            Err(error) => warn!("node {name}: {} stays: {error:#}", resource::SIDE_CPU),
-        }
-    }
-}
-
-/// Patches a node's status.
-///
-/// # Errors
-/// The API server refuses, or does not answer in time.
-pub async fn patch_status(
-    client: Client,
-    node: &str,
-    patch: Value,
-    patience: Duration,
-) -> anyhow::Result<Node> {
-    let nodes: Api<Node> = Api::all(client);
-    let (parameters, patch) = (PatchParams::default(), Patch::Strategic(patch));
-    let call = nodes.patch_status(node, &parameters, &patch);
-    tokio::time::timeout(patience, call)
-        .await
-        .context("no answer")?
-        .context("patch of its status")
 }
 
 /// The agent will say the same again: not one that is away, starting, leaving or busy.

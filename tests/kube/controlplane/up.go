@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -8,11 +9,11 @@ import (
 	"encoding/pem"
 	"flag"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -33,6 +34,17 @@ const (
 	service = "10.96.0.1"
 )
 
+// audit has each call of tidegate-kube in the log `audit`, those that change something with what they said.
+const audit = `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+  - {level: Request, users: ["system:serviceaccount:tidegate:tidegate-kube"], verbs: [patch, create]}
+  - {level: Metadata, users: ["system:serviceaccount:tidegate:tidegate-kube"]}
+  - {level: None}
+`
+
 // plane is where everything of one control plane lies.
 type plane struct {
 	dir    string
@@ -43,7 +55,8 @@ type plane struct {
 	machine string
 }
 
-// up starts every part in the order in which they need each other, and stops them when standard input ends.
+// up starts every part in the order in which they need each other, and stops them when standard input ends. A line of it is how
+// long the API server is away, as in `60s`; another `ready` says that it is back.
 func up(arguments []string) error {
 	flags := flag.NewFlagSet("up", flag.ContinueOnError)
 	nodes := flags.Int("nodes", 0, "nodes without a machine")
@@ -65,8 +78,31 @@ func up(arguments []string) error {
 		return err
 	}
 	fmt.Printf("ready %s\n", plane.kubeconfig("admin"))
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		away, err := time.ParseDuration(lines.Text())
+		if err != nil {
+			return err
+		}
+		if err := plane.outage(client, away); err != nil {
+			return err
+		}
+		fmt.Printf("ready %s\n", plane.kubeconfig("admin"))
+	}
 	return nil
+}
+
+// outage kills the API server and starts it again after a while.
+func (p *plane) outage(client *kubernetes.Clientset, away time.Duration) error {
+	at := slices.IndexFunc(p.parts, func(part *exec.Cmd) bool { return part.Args[1] == "kube-apiserver" })
+	part := p.parts[at]
+	p.parts = slices.Delete(p.parts, at, at+1)
+	_ = part.Process.Kill()
+	_ = part.Wait()
+	time.Sleep(away)
+	if err := p.run(part.Args[1], part.Args[2:]...); err != nil {
+		return err
+	}
+	return p.untilReady(client)
 }
 
 func (p *plane) start() (*kubernetes.Clientset, error) {
@@ -90,7 +126,7 @@ func (p *plane) start() (*kubernetes.Clientset, error) {
 		"--token-auth-file="+file("tokens.csv"), "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--service-cluster-ip-range=10.96.0.0/24", "--service-account-issuer=https://controlplane.test",
 		"--service-account-key-file="+file("accounts.key"), "--service-account-signing-key-file="+file("accounts.key"),
-		"--allow-privileged=true")
+		"--allow-privileged=true", "--audit-policy-file="+file("audit.yaml"), "--audit-log-path="+file("audit"))
 	if err != nil {
 		return nil, err
 	}
@@ -103,11 +139,7 @@ func (p *plane) start() (*kubernetes.Clientset, error) {
 	if err != nil {
 		return nil, err
 	}
-	isReady := func(ctx context.Context) bool {
-		answer, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
-		return err == nil && string(answer) == "ok"
-	}
-	if err := p.wait("kube-apiserver", isReady); err != nil {
+	if err := p.untilReady(client); err != nil {
 		return nil, err
 	}
 	if err := p.run("kube-scheduler",
@@ -119,6 +151,7 @@ func (p *plane) start() (*kubernetes.Clientset, error) {
 	if err := p.run("kube-controller-manager",
 		"--kubeconfig="+p.kubeconfig("system:kube-controller-manager"), "--leader-elect=false", "--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", ports[4]), "--cert-dir="+p.dir, "--use-service-account-credentials=true",
+		"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
 		"--service-account-private-key-file="+file("accounts.key"), "--root-ca-file="+file("server.crt")); err != nil {
 		return nil, err
 	}
@@ -127,6 +160,13 @@ func (p *plane) start() (*kubernetes.Clientset, error) {
 		return err == nil
 	}
 	return client, p.wait("kube-controller-manager", hasAccount)
+}
+
+func (p *plane) untilReady(client *kubernetes.Clientset) error {
+	return p.wait("kube-apiserver", func(ctx context.Context) bool {
+		answer, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err == nil && string(answer) == "ok"
+	})
 }
 
 // writeKeys makes the server's certificate, the key of service accounts, and a token and a kubeconfig for each part.
@@ -144,7 +184,7 @@ func (p *plane) writeKeys() error {
 		return err
 	}
 	block := &pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(accounts)}
-	files := map[string][]byte{"server.crt": certificate, "server.key": key, "accounts.key": pem.EncodeToMemory(block)}
+	files := map[string][]byte{"audit.yaml": []byte(audit), "server.crt": certificate, "server.key": key, "accounts.key": pem.EncodeToMemory(block)}
 	tokens := ""
 	groups := map[string]string{"admin": ",system:masters", "system:kube-scheduler": "", "system:kube-controller-manager": ""}
 	if p.machine != "" {
@@ -189,7 +229,7 @@ func (p *plane) run(name string, arguments ...string) error {
 	if err != nil {
 		return err
 	}
-	log, err := os.Create(filepath.Join(p.dir, name+".log"))
+	log, err := os.OpenFile(filepath.Join(p.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

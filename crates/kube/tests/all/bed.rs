@@ -1,13 +1,15 @@
 //! One control plane for all tests of a run, and the commands that are tried on it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::OnceLock;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The control plane: `make kube` says where it is.
 const CONTROL_PLANE: &str = "TIDEGATE_CONTROL_PLANE";
+/// How many nodes without a machine it has.
+pub const NODES: &str = "TIDEGATE_NODES";
 
 /// An emulated machine takes its time.
 fn patience() -> Duration {
@@ -21,7 +23,8 @@ fn patience() -> Duration {
 pub struct Bed {
     kubeconfig: PathBuf,
     /// The control plane ends with this process, when this end of the pipe goes.
-    _stdin: ChildStdin,
+    stdin: ChildStdin,
+    stdout: Mutex<BufReader<ChildStdout>>,
     child: Child,
     _folder: tempfile::TempDir,
 }
@@ -62,21 +65,19 @@ impl Bed {
             .unwrap_or_else(|_| panic!("{CONTROL_PLANE} is not set: run these by `make kube`"));
         let folder = tempfile::tempdir().expect("a folder");
         let mut child = Command::new(program)
-            .args(["up", "-nodes", "6", "-machine", crate::machine::NAME])
+            .args(["up", "-machine", crate::machine::NAME, "-nodes"])
+            .arg(std::env::var(NODES).unwrap_or_else(|_| "7".into()))
             .arg(folder.path().join("plane"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("the control plane starts");
         let stdin = child.stdin.take().expect("it is piped");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("it is piped"))
-            .read_line(&mut line)
-            .expect("it speaks");
-        let kubeconfig = line.trim().strip_prefix("ready ").expect("it is ready");
+        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
         Bed {
-            kubeconfig: kubeconfig.into(),
-            _stdin: stdin,
+            kubeconfig: until_ready(&mut stdout),
+            stdin,
+            stdout: Mutex::new(stdout),
             child,
             _folder: folder,
         }
@@ -163,6 +164,22 @@ impl Bed {
         );
     }
 
+    /// The cluster's administrator.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The API server's log of what `tidegate-kube` asked.
+    pub fn audit(&self) -> PathBuf {
+        self.kubeconfig.with_file_name("audit")
+    }
+
+    /// The API server is killed, and started again after a while.
+    pub fn outage(&self, away: Duration) {
+        writeln!(&self.stdin, "{}s", away.as_secs()).expect("the control plane reads");
+        until_ready(&mut self.stdout.lock().expect("no test panics with it"));
+    }
+
     /// What a kubelet in an emulated machine finds the API server by.
     pub fn kubeconfig_of_machine(&self, name: &str) -> PathBuf {
         let file = format!("system:node:{name}.kubeconfig");
@@ -238,6 +255,14 @@ impl Bed {
         command.env("KUBECONFIG", &self.kubeconfig).args(arguments);
         command
     }
+}
+
+/// The kubeconfig of a control plane that says that it is ready.
+fn until_ready(stdout: &mut impl BufRead) -> PathBuf {
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("it speaks");
+    let kubeconfig = line.trim().strip_prefix("ready ").expect("it is ready");
+    kubeconfig.into()
 }
 
 /// A running `tidegate-kube`, killed when it is dropped.

@@ -9,3 +9,4 @@ mod gates;
 mod machine;
 mod node;
 mod publishing;
+mod scale;

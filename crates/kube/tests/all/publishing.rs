@@ -144,6 +144,45 @@ fn an_eviction_that_is_not_enabled_says_so_and_moves_nothing() {
     bed.kubectl(&["-n", "dry", "delete", "pod", "stays"]);
 }
 
+/// A pod that a budget keeps where it is.
+const KEPT: &str = "
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: kept, namespace: kept}
+spec: {minAvailable: 1, selector: {matchLabels: {app: kept}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: stays, namespace: kept, labels: {app: kept}, annotations: {tidegate.dev/side-cpu: 7500m}}
+spec: {nodeSelector: {kubernetes.io/hostname: node-6}, containers: [{name: c, image: x}]}
+";
+
+#[test]
+#[ignore = "needs a control plane: make kube"]
+fn a_disruption_budget_keeps_a_starved_pod_and_an_event_says_so() {
+    let bed = bed();
+    bed.namespace("kept", "");
+    let agent = FakeAgent::start(8.0);
+    let enabled = ["--evict", "enabled", "--with", "starved_s=2"];
+    let _keeper = bed.keeper("node-6", &agent.socket(), agent.cgroups(), &enabled);
+    bed.until(|| bed.published("node-6") == "8k", "the node publishes");
+    bed.apply(KEPT);
+    bed.until(
+        || is_running_on(bed, "kept", "stays", "node-6"),
+        "the pod is placed",
+    );
+    agent.with(|state| (state.main_cpus, state.is_starved) = (16.0, true));
+    bed.until(
+        || {
+            bed.kubectl(&["-n", "kept", "get", "events"])
+                .contains("a disruption budget keeps it here for now")
+        },
+        "an event says so",
+    );
+    assert!(is_running_on(bed, "kept", "stays", "node-6"));
+    bed.kubectl(&["-n", "kept", "delete", "pod", "stays"]);
+}
+
 #[test]
 #[ignore = "needs a control plane: make kube"]
 fn without_its_agent_a_node_publishes_nothing_and_remove_clears_a_crash() {

@@ -1,0 +1,149 @@
+//! A node's side CPU in its status: a step of the rule each second, and the writes that it asks for.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::Value;
+use tidegate_publish::{Constants, Rule, Seen, Step, Write};
+use tokio::task::JoinHandle;
+use tracing::{info, warn};
+
+use crate::node::{self, Sample};
+use crate::resource;
+
+/// A write that takes longer has failed.
+const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+/// After a write that failed, the next waits for so long.
+const WRITE_PAUSE: Duration = Duration::from_secs(10);
+/// At the end the key goes within this, or stays: kubelet gives a pod 30 s to end.
+const LAST_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Publishes one node's side CPU.
+pub struct Publisher {
+    client: Client,
+    name: String,
+    rule: Rule,
+    started: Instant,
+    /// The answer to our last write, until the watch has caught up with it.
+    written: Option<Node>,
+    writing: Option<JoinHandle<Option<Node>>>,
+    write_failed: Option<Instant>,
+}
+
+impl Publisher {
+    /// Of the node with this name; nothing is written yet.
+    pub fn new(client: Client, name: String, constants: Constants) -> Self {
+        Publisher {
+            client,
+            name,
+            rule: Rule::new(constants),
+            started: Instant::now(),
+            written: None,
+            writing: None,
+            write_failed: None,
+        }
+    }
+
+    /// One second: `watched` and `pods` are the node and what is bound to it as the watches tell, `sample` what its agent says.
+    pub async fn step(
+        &mut self,
+        watched: &Node,
+        pods: &[Arc<Pod>],
+        sample: Option<Sample>,
+    ) -> Step {
+        self.take_written().await;
+        let node = newest(self.written.as_ref(), watched);
+        let bound = resource::bound(pods.iter().map(Arc::as_ref));
+        let step = self.rule.step(&Seen {
+            time_s: self.started.elapsed().as_secs(),
+            surplus_milli: sample.map(|one| one.surplus_milli),
+            bound_milli: bound.milli,
+            leaving_milli: bound.leaving_milli,
+            standing_milli: resource::standing_milli(node),
+            is_starved: bound.pods > 0 && sample.is_some_and(|one| one.is_starved),
+        });
+        let condition = node::standing_condition(node);
+        self.write(&step, condition);
+        step
+    }
+
+    fn write(&mut self, step: &Step, condition: Option<bool>) {
+        let patch = node::patch(step, condition, Timestamp::now());
+        let pauses = self
+            .write_failed
+            .is_some_and(|at| at.elapsed() < WRITE_PAUSE);
+        // The next step sees what has become of the one on its way.
+        let Some(patch) = patch.filter(|_| self.writing.is_none() && !pauses) else {
+            return;
+        };
+        match step.write {
+            Write::Keep => info!("condition {}: {}", node::CONDITION, step.is_short),
+            Write::Set(milli) => info!("{}: {milli}: {}", resource::SIDE_CPU, step.because),
+            Write::Delete => info!("{}: deleted: {}", resource::SIDE_CPU, step.because),
+        }
+        let (client, name) = (self.client.clone(), self.name.clone());
+        self.writing = Some(tokio::spawn(async move {
+            let written = patch_status(client, &name, patch, WRITE_PATIENCE).await;
+            written
+                .inspect_err(|error| warn!("node {name}: {error:#}; it is tried again"))
+                .ok()
+        }));
+    }
+
+    async fn take_written(&mut self) {
+        if let Some(writing) = self.writing.take_if(|one| one.is_finished()) {
+            let written = writing.await.ok().flatten();
+            self.write_failed = written.is_none().then(Instant::now);
+            self.written = written.or(self.written.take());
+        }
+    }
+
+    /// Nothing follows main from here on: no pod must come, and those that run stay.
+    pub async fn leave(mut self) {
+        // A patch on its way might come after ours.
+        if let Some(writing) = self.writing.take() {
+            let _ = tokio::time::timeout(LAST_PATIENCE, writing).await;
+        }
+        let (client, name) = (self.client, &self.name);
+        match patch_status(client, name, node::patch_of_removal(), LAST_PATIENCE).await {
+            Ok(_) => info!("node {name}: {} is deleted", resource::SIDE_CPU),
+            Err(error) => warn!("node {name}: {} stays: {error:#}", resource::SIDE_CPU),
+        }
+    }
+}
+
+/// The node as we know it: as the watch tells, or as our last write left it where that is newer.
+fn newest<'a>(written: Option<&'a Node>, watched: &'a Node) -> &'a Node {
+    let version = |node: &Node| {
+        node.resource_version()
+            .and_then(|text| text.parse::<u64>().ok())
+    };
+    match written {
+        Some(written) if version(written) > version(watched) => written,
+        _ => watched,
+    }
+}
+
+/// Patches a node's status.
+///
+/// # Errors
+/// The API server refuses, or does not answer in time.
+pub async fn patch_status(
+    client: Client,
+    node: &str,
+    patch: Value,
+    patience: Duration,
+) -> anyhow::Result<Node> {
+    let nodes: Api<Node> = Api::all(client);
+    let (parameters, patch) = (PatchParams::default(), Patch::Strategic(patch));
+    let call = nodes.patch_status(node, &parameters, &patch);
+    tokio::time::timeout(patience, call)
+        .await
+        .context("no answer")?
+        .context("patch of its status")
+}
