@@ -5,6 +5,7 @@
 mod admission;
 mod agent;
 mod bed;
+mod cost;
 mod gates;
 mod machine;
 mod node;
