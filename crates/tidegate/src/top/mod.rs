@@ -38,7 +38,10 @@ pub struct Options {
 const TURN: Duration = Duration::from_millis(100);
 
 /// Signals that end a program; the terminal is put back first.
-const ENDING: [i32; 3] = [libc::SIGTERM, libc::SIGHUP, libc::SIGINT];
+const ENDING: [i32; 2] = [libc::SIGTERM, libc::SIGINT];
+
+/// What a shell says of a program that a hangup ended.
+const HANGUP_STATUS: i32 = 128 + libc::SIGHUP;
 
 /// Until `q`.
 pub fn live(options: &Options) -> Result<Exit, Failure> {
@@ -49,6 +52,10 @@ pub fn live(options: &Options) -> Result<Exit, Failure> {
         signal_hook::flag::register(signal, Arc::clone(&ends))
             .map_err(|error| on_terminal(&error))?;
     }
+    // The terminal is gone, and crossterm would read its end again and again without a pause.
+    let at_once = Arc::new(AtomicBool::new(true));
+    signal_hook::flag::register_conditional_shutdown(libc::SIGHUP, HANGUP_STATUS, at_once)
+        .map_err(|error| on_terminal(&error))?;
     let mut terminal = ratatui::try_init().map_err(|error| on_terminal(&error))?;
     let result = run(&mut terminal, options, &ends);
     ratatui::restore();

@@ -1,6 +1,6 @@
 //! `tidegate top` in a real terminal: what it shows, what its keys do, and that it survives its agent.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::common::{Instance, OtherGroup, stderr, stdout, wait_for};
@@ -133,6 +133,19 @@ fn top_is_used_in_a_terminal() {
     terminal.shows("\n icanon");
 }
 
+/// Starts top in a terminal; its process.
+fn in_terminal(instance: &Instance, terminal: &Terminal) -> String {
+    let binary = instance.binary().display();
+    let pid = instance.path().join("pid");
+    let top = format!(
+        "sh -c 'echo $$ >{}; exec {binary} top'; echo ended with $?; stty -a | grep -o ' icanon'",
+        pid.display()
+    );
+    terminal.keys(&[&top, "Enter"]);
+    terminal.shows("encode");
+    std::fs::read_to_string(pid).unwrap().trim().to_owned()
+}
+
 #[test]
 fn a_signal_ends_top_and_the_terminal_is_put_back() {
     let Some(instance) = Instance::new("top-term") else {
@@ -143,18 +156,15 @@ fn a_signal_ends_top_and_the_terminal_is_put_back() {
     let Some(terminal) = Terminal::open(&instance) else {
         return;
     };
-    let binary = instance.binary().display();
-    let pid = instance.path().join("pid");
-    let top = format!(
-        "sh -c 'echo $$ >{}; exec {binary} top'; echo ended with $?; stty -a | grep -o ' icanon'",
-        pid.display()
-    );
-    terminal.keys(&[&top, "Enter"]);
-    terminal.shows("encode");
-    let pid = std::fs::read_to_string(pid).unwrap();
-    Command::new("kill").arg(pid.trim()).status().unwrap();
+    let pid = in_terminal(&instance, &terminal);
+    Command::new("kill").arg(pid).status().unwrap();
     terminal.shows("ended with 0");
     terminal.shows("\n icanon");
+
+    // Nor does it stay when its terminal goes.
+    let pid = in_terminal(&instance, &terminal);
+    drop(terminal);
+    wait_for("its end", || !Path::new("/proc").join(&pid).exists());
 }
 
 #[test]
