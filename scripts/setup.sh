@@ -14,6 +14,8 @@ FOR_FUZZ="libclang-rt-19-dev"
 FOR_METRICS="curl"
 # Without this the live view is not tried in a terminal.
 FOR_TERMINAL="tmux"
+# Without this the page in a browser is not tried.
+FOR_PAGE="chromium"
 # Without these no Debian package is built and checked.
 FOR_PACKAGE="dpkg-dev lintian"
 # Without this no Prometheus scrapes the metrics. Unpacked and not installed: its package would start a server.
@@ -43,6 +45,12 @@ if ! command -v cargo >/dev/null 2>&1; then
 	exit 1
 fi
 
+# The page in a browser draws by a package of npm; without npm it is left out of the build.
+if command -v npm >/dev/null 2>&1 && [ ! web/node_modules/.package-lock.json -nt web/package-lock.json ]; then
+	npm ci --prefix web --ignore-scripts --no-audit --no-fund --silent ||
+		say "npm could not install what web/package-lock.json names; the page in a browser is left out"
+fi
+
 if ! command -v dpkg-query >/dev/null 2>&1; then
 	lacking=$(missing_commands clang-19 clang-format-19 pkg-config make gcc autoconf automake libtool flex bison gawk autopoint)
 	if [ -n "$lacking" ]; then
@@ -55,7 +63,7 @@ fi
 # shellcheck disable=SC2086 # lists of words
 lacking=$(missing $NEEDED)
 # shellcheck disable=SC2086
-lacking_tests=$(missing $FOR_VM $FOR_FUZZ $FOR_METRICS $FOR_TERMINAL $FOR_PACKAGE)
+lacking_tests=$(missing $FOR_VM $FOR_FUZZ $FOR_METRICS $FOR_TERMINAL $FOR_PAGE $FOR_PACKAGE)
 [ -n "$lacking$lacking_tests" ] || [ ! -x $PROMETHEUS/usr/bin/prometheus ] || exit 0
 
 if [ "$(id -u)" -ne 0 ]; then

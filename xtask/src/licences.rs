@@ -2,6 +2,7 @@
 //!
 //! - Every crate linked into a distributed binary offers a permissive licence. What only builds or tests Tidegate (build and
 //!   dev dependencies, xtask, procedural macros) is not distributed.
+//! - So does every npm package that the browser's page carries.
 //! - Every C file names the licence of its folder, and every BPF program tells it to the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,9 +37,10 @@ const FOR_KERNEL: &str = "SEC(\"license\") = \"Dual BSD/GPL\";";
 
 /// Runs the check.
 pub fn main() -> ExitCode {
-    match metadata().and_then(|metadata| Ok((linked(&metadata), c_files()?))) {
-        Ok((linked, files)) => {
-            let mut problems: Vec<String> = linked.iter().filter_map(refused).collect();
+    match metadata().and_then(|metadata| Ok((linked(&metadata), carried()?, c_files()?))) {
+        Ok((linked, carried, files)) => {
+            let others = linked.iter().chain(&carried);
+            let mut problems: Vec<String> = others.filter_map(refused).collect();
             problems.extend(
                 files
                     .iter()
@@ -51,8 +53,9 @@ pub fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
             println!(
-                "licences: {} crates linked, all permissive; {} C files labelled",
+                "licences: {} crates linked and {} npm packages carried, all permissive; {} C files labelled",
                 linked.len(),
+                carried.len(),
                 files.len()
             );
             ExitCode::SUCCESS
@@ -92,10 +95,32 @@ fn metadata() -> Result<Value, String> {
         .map_err(|error| format!("cargo metadata: {error}"))
 }
 
+/// The top of the checkout.
+fn top() -> Result<String, String> {
+    let top = output("git", &["rev-parse", "--show-toplevel"])?;
+    Ok(String::from_utf8_lossy(&top).trim().to_owned())
+}
+
+/// The npm packages that the page carries; those of its tests are not distributed.
+fn carried() -> Result<Vec<Crate>, String> {
+    let path = format!("{}/web/package-lock.json", top()?);
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let lock: Value = serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"))?;
+    let packages = lock["packages"].as_object().cloned().unwrap_or_default();
+    let carried = packages
+        .into_iter()
+        .filter(|(name, package)| !name.is_empty() && package["dev"] != true);
+    Ok(carried
+        .map(|(name, package)| {
+            let licence = package["license"].as_str().unwrap_or_default();
+            (name, licence.to_owned())
+        })
+        .collect())
+}
+
 /// The C files that git knows, with their text.
 fn c_files() -> Result<Vec<(String, String)>, String> {
-    let top = output("git", &["rev-parse", "--show-toplevel"])?;
-    let top = String::from_utf8_lossy(&top).trim().to_owned();
+    let top = top()?;
     let listed = output("git", &["-C", &top, "ls-files", "*.c", "*.h"])?;
     String::from_utf8_lossy(&listed)
         .lines()
@@ -124,15 +149,12 @@ fn mislabelled(path: &str, text: &str) -> Option<String> {
         .then(|| format!("{path}: the program's licence must be `{FOR_KERNEL}`"))
 }
 
-/// A crate that is linked: name and licence.
+/// What is linked or carried: name and licence.
 type Crate = (String, String);
 
 fn refused((name, licence): &Crate) -> Option<String> {
-    (!permissive(licence)).then(|| {
-        format!(
-            "{name}: offers \"{licence}\" only, and is linked into {BINARIES:?}; use another crate"
-        )
-    })
+    (!permissive(licence))
+        .then(|| format!("{name}: offers \"{licence}\" only, and is in {BINARIES:?}; use another"))
 }
 
 /// The packages of others that are reachable from a binary by dependencies that are linked in: not through build or dev

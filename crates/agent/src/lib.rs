@@ -29,6 +29,7 @@ mod history;
 mod kept_policy;
 mod kernel;
 mod lifecycle;
+pub mod loopback;
 pub mod metrics;
 pub mod paths;
 pub mod peer;

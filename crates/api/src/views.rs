@@ -7,6 +7,7 @@ mod harm;
 mod history;
 mod limit;
 mod policy;
+mod sum;
 mod totals;
 
 use schemars::JsonSchema;
@@ -21,6 +22,7 @@ pub use limit::LimitView;
 pub use policy::{
     GateChangeView, KernelWriteView, ObservedView, PolicyChangeView, PolicyView, RuleView,
 };
+pub use sum::SumLineView;
 pub use totals::{HistogramView, TotalsView};
 
 /// One term of a gate, with where it came from.
@@ -380,6 +382,9 @@ pub struct ExplainView {
     pub binding: String,
     /// The arithmetic of the allowance, line by line.
     pub arithmetic: Vec<String>,
+    /// The same as numbers.
+    #[serde(default)]
+    pub sum: Vec<SumLineView>,
     /// Who uses the machine.
     pub users: Vec<UserView>,
     /// What was written for this gate, newest first.

@@ -10,6 +10,7 @@
 
 mod host;
 mod http;
+mod pass_on;
 mod stream;
 
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ use tidegate_api::{
 
 pub use crate::host::{Host, HostError};
 use crate::http::{JSON, exchange, in_query, internal, patiently, refusal, request};
+pub use crate::pass_on::pass_on;
 pub use crate::stream::{EventStream, Message};
 
 /// A client of one agent. Each call is a connection of its own.

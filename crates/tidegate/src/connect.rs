@@ -1,5 +1,6 @@
 //! Reaching the agent: that of `--host`, else that of the run directory.
 
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,14 @@ pub fn use_host(flag: Option<&str>) -> Result<(), Failure> {
 
 fn host() -> Option<&'static Host> {
     HOST.get()?.as_ref()
+}
+
+/// The agent's socket, whether or not one is there.
+pub fn socket() -> PathBuf {
+    match host() {
+        Some(host) => host.socket().to_owned(),
+        None => RunDir::from_env().socket(),
+    }
 }
 
 /// The agent that runs now.

@@ -16,6 +16,7 @@ mod progress;
 mod render;
 mod terms_flags;
 mod top;
+mod web;
 
 use std::process::ExitCode;
 

@@ -1,22 +1,20 @@
 //! The calls that only read, over TCP (`api_listen`), for programs of this machine: what a caller sees, any user of the machine may see on
 //! the socket.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::http::HeaderMap;
-use axum::http::header::HOST;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use tidegate_api::{ApiError, ErrorKind};
 use tidegate_knobs::sync::lock;
 use tokio::net::TcpListener;
 
 use super::calls::{Connection, read_routes};
 use super::connection::{self, Connections, converse, refuse};
 use crate::agent::Agent;
+use crate::loopback::check_host;
 
 /// After a connection that could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -26,32 +24,6 @@ async fn with_own_host(request: Request, next: Next) -> Response {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     }
-}
-
-/// A page in a browser may send it to an address of this machine under a name of its own; that is refused.
-fn check_host(headers: &HeaderMap) -> Result<(), ApiError> {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-    let host = host.unwrap_or_default();
-    let with_port = host.parse::<SocketAddr>().map(|address| address.ip());
-    let address = with_port.or_else(|_| host.trim_matches(['[', ']']).parse());
-    let name = host.split_once(':').map_or(host, |(name, _)| name);
-    match address {
-        Ok(address) => check_local(address, host),
-        Err(_) if name == "localhost" => Ok(()),
-        Err(_) => Err(wrong_host(host)),
-    }
-}
-
-fn check_local(address: IpAddr, host: &str) -> Result<(), ApiError> {
-    match address.is_loopback() {
-        true => Ok(()),
-        false => Err(wrong_host(host)),
-    }
-}
-
-fn wrong_host(host: &str) -> ApiError {
-    let detail = format!("tcp: host \"{host}\" is not this machine");
-    ApiError::new(ErrorKind::Denied, detail).with_mend("ask 127.0.0.1, [::1] or localhost")
 }
 
 /// Listens at `address` until the agent leaves. Where that cannot be, an alert says so: gates matter more.
@@ -89,38 +61,5 @@ pub(super) async fn serve(
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_that_a_browser_may_be_led_by_are_refused() {
-        let check = |host: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(HOST, host.parse().unwrap());
-            check_host(&headers)
-        };
-        for host in [
-            "127.0.0.1:9469",
-            "127.0.0.1",
-            "localhost:9469",
-            "localhost",
-            "[::1]:9469",
-            "[::1]",
-        ] {
-            assert_eq!(check(host), Ok(()), "{host}");
-        }
-        for host in [
-            "evil.example:9469",
-            "10.0.0.1:9469",
-            "127.0.0.1.evil.example",
-            "",
-        ] {
-            assert_eq!(check(host).unwrap_err().kind, ErrorKind::Denied, "{host}");
-        }
-        assert!(check_host(&HeaderMap::new()).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Headroom on main's own CPUs, as it is shown.
 
-use tidegate_api::{DomainView, StatusView};
+use tidegate_api::{DomainView, StatusView, SumLineView};
 use tidegate_knobs::cpus::format_list;
 use tidegate_knobs::domain::{Keeps, both};
 use tidegate_knobs::sync::lock;
@@ -42,22 +42,21 @@ pub(crate) fn domain_views(runtime: &Runtime) -> Vec<DomainView> {
 }
 
 /// The sum for side work that whole CPUs keep off main's own, line by line; none where a quota does that.
-pub(crate) fn arithmetic(status: &StatusView) -> Vec<String> {
-    let line = |what: &str, cpus: f64, why: &str| format!("{what:<26}{cpus:>8.2} CPUs  {why}");
+pub(crate) fn arithmetic(status: &StatusView) -> Vec<SumLineView> {
     let mut lines = Vec::new();
     for domain in status.domains.iter().filter(|domain| domain.by == "cpuset") {
         let DomainView {
             cpus, count, from, ..
         } = domain;
-        lines.push(line(
+        lines.push(SumLineView::new(
             "main's own",
             f64::from(*count),
-            &format!("CPUs {cpus}"),
+            format!("CPUs {cpus}"),
         ));
         let asked = format!("{} % by {from}", domain.headroom_pct);
-        lines.push(line("- headroom", -domain.asked_cpus, &asked));
+        lines.push(SumLineView::new("- headroom", -domain.asked_cpus, asked));
         let main = -domain.main_estimate_cpus;
-        lines.push(line(
+        lines.push(SumLineView::new(
             "- main and everything else",
             main,
             "estimated, on those",
@@ -66,7 +65,11 @@ pub(crate) fn arithmetic(status: &StatusView) -> Vec<String> {
             None | Some("") => "whole CPUs: none".to_owned(),
             Some(given) => format!("whole CPUs: {given}"),
         };
-        lines.push(line("= side work may use", domain.allowance_cpus, &given));
+        lines.push(SumLineView::new(
+            "= side work may use",
+            domain.allowance_cpus,
+            given,
+        ));
     }
     lines
 }

@@ -80,10 +80,12 @@ pub(crate) fn explain(
         gate.notes
             .extend(lock(&runtime.lock_boost).of_gate(&gate.name));
     }
+    let sum = sum::of(&gate, &decision, &status, above.as_ref());
     Ok(ExplainView {
         summary,
         binding: binding.to_owned(),
-        arithmetic: sum::of(&gate, &decision, &status, above.as_ref()),
+        arithmetic: sum.iter().map(ToString::to_string).collect(),
+        sum,
         users: users(&status),
         writes,
         gate,

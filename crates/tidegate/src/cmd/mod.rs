@@ -24,6 +24,7 @@ pub mod status;
 pub mod stop;
 pub mod top;
 pub mod unset;
+pub mod web;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -71,6 +72,7 @@ impl Cli {
                 | Cmd::Rollback(_)
                 | Cmd::Reload(_)
                 | Cmd::Policy(_)
+                | Cmd::Web(_)
         )
     }
 
@@ -107,6 +109,7 @@ pub enum Cmd {
     Rollback(policy::RollbackArgs),
     Reload(policy::ReloadArgs),
     Policy(policy::Args),
+    Web(web::Args),
     Doctor(doctor::Args),
     Lab(lab::Args),
     Sim(sim::Args),
@@ -154,6 +157,7 @@ pub fn dispatch(cli: Option<Cli>) -> Result<Exit, Failure> {
         Cmd::Rollback(args) => policy::rollback(&args),
         Cmd::Reload(args) => policy::reload(&args),
         Cmd::Policy(args) => policy::main(&args),
+        Cmd::Web(args) => web::main(&args),
         Cmd::Doctor(args) => doctor::main(&args),
         Cmd::Lab(args) => lab::main(&args),
         Cmd::Sim(args) => sim::main(&args),

@@ -164,6 +164,7 @@ fn the_explain_page_fits_a_screen() {
             "- 0.81 main, estimated".into(),
             "= 0.79 for side work".into(),
         ],
+        sum: Vec::new(),
         users: (0..9)
             .map(|n| UserView {
                 who: format!("gate{n}"),

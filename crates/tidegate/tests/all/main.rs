@@ -32,3 +32,4 @@ mod support_hostile;
 mod support_kill;
 mod support_prometheus;
 mod top;
+mod web;

@@ -1,6 +1,6 @@
 //! The sum behind a gate's rate: the headroom's law, the gate's own limit, and what is above it.
 
-use tidegate_api::{GateView, StatusView};
+use tidegate_api::{GateView, StatusView, SumLineView};
 use tidegate_law::{HeadroomDecision, Reason};
 
 use crate::view::binding::Above;
@@ -8,28 +8,27 @@ use crate::view::domains::arithmetic;
 use crate::view::figures::cpus;
 
 /// The law's sum, line by line.
-fn of_headroom(decision: &HeadroomDecision, status: &StatusView) -> Vec<String> {
-    let line = |what: &str, ucpu: f64, why: String| format!("{what:<26}{ucpu:>8.2} CPUs  {why}");
+fn of_headroom(decision: &HeadroomDecision, status: &StatusView) -> Vec<SumLineView> {
     let mut lines = vec![
-        line(
+        SumLineView::new(
             "capacity",
             cpus(decision.capacity_ucpu),
             format!("{} online, less steal", status.cpus),
         ),
-        line(
+        SumLineView::new(
             "- headroom",
             -cpus(decision.asked_ucpu),
             format!("{} % by {}", status.headroom_pct, status.headroom_from),
         ),
-        line(
+        SumLineView::new(
             "- main and everything else",
             -cpus(decision.main_est_ucpu),
-            "estimated".to_owned(),
+            "estimated",
         ),
-        line(
+        SumLineView::new(
             "+ trim",
             decision.trim_ucpu as f64 / 1e6,
-            "learnt from the idle really kept".to_owned(),
+            "learnt from the idle really kept",
         ),
     ];
     let why = match decision.reason {
@@ -47,9 +46,9 @@ fn of_headroom(decision: &HeadroomDecision, status: &StatusView) -> Vec<String> 
             "reported" => "    reported latency",
             _ => "    run delay",
         };
-        lines.insert(2, line(what, ucpu, why));
+        lines.insert(2, SumLineView::new(what, ucpu, why));
     }
-    lines.push(line(
+    lines.push(SumLineView::new(
         "= side work may use",
         cpus(decision.allowance_ucpu),
         why,
@@ -63,8 +62,7 @@ pub(super) fn of(
     decision: &HeadroomDecision,
     status: &StatusView,
     above: Option<&Above>,
-) -> Vec<String> {
-    let line = |what: &str, cpus: f64, why: &str| format!("{what:<26}{cpus:>8.2} CPUs  {why}");
+) -> Vec<SumLineView> {
     let mut lines = arithmetic(status);
     if status.free_cpus.is_empty() {
         lines.splice(0..0, of_headroom(decision, status));
@@ -74,11 +72,12 @@ pub(super) fn of(
             "{} us in each {} us, burst {} us",
             own.quota_usec, own.period_usec, own.burst_usec
         );
-        lines.push(line(&format!("  its own {}", own.by), own.cpus, &why));
+        let what = format!("  its own {}", own.by);
+        lines.push(SumLineView::new(what, own.cpus, why));
     }
     if let Some(above) = above {
         let why = format!("{}: {}", above.group, above.limit);
-        lines.push(line("  the group around it", above.cpus, &why));
+        lines.push(SumLineView::new("  the group around it", above.cpus, why));
     }
     lines
 }
@@ -106,8 +105,12 @@ mod tests {
             },
         );
         assert_eq!(lines.len(), 5);
+        let cpus: Vec<f64> = lines.iter().map(|line| line.cpus).collect();
+        assert_eq!(cpus, [2.0, -0.6, -1.0, -0.01, 0.39]);
+        let text = lines[1].to_string();
         assert!(
-            lines[0].contains("2.00") && lines[1].contains("-0.60") && lines[4].contains("0.39")
+            text.starts_with("- headroom ") && text.contains(" -0.60 CPUs  "),
+            "{text}"
         );
     }
 }
