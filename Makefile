@@ -1,7 +1,7 @@
 # The two commands are `make demo` and `make test`; both do all set-up themselves. `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo picture test lint format mutants vm kube kube-node image chart fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
+.PHONY: help setup build demo picture test lint format mutants vm kube kube-node kube-scale kube-cost image chart fuzz check-sim soak cost contention bench-sim docs install uninstall deb clean
 
 PREFIX ?= /usr/local
 BINARY ?= target/release/tidegate
@@ -57,6 +57,12 @@ kube: setup ## Run tidegate-kube against a real Kubernetes control plane (needs 
 
 kube-node: setup ## The same on a real node: kubelet, containerd and the DaemonSet in an emulated machine (30 min the first time)
 	@cargo xtask kube node
+
+kube-scale: setup ## 1,000 nodes and 5,000 side pods through an outage, conflicts and refusals (ten minutes; a long test, as soak)
+	@cargo xtask kube scale
+
+kube-cost: setup ## What Tidegate's processes cost a node with 110 pods, on this machine (as root, six minutes)
+	@cargo xtask kube cost
 
 image: setup ## Build the container image for Kubernetes (target/image/tidegate.tar, an OCI archive; no daemon)
 	cargo build --release --package tidegate --package tidegate-kube

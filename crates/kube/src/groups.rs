@@ -79,7 +79,8 @@ fn walk(
         let is_in_kubepods = is_in_kubepods || name.starts_with("kubepods");
         if let Some(uid) = uid_in(name).filter(|_| is_in_kubepods) {
             found.insert(uid, path);
-        } else if depth + 1 < DEPTH_MAX {
+        } else if depth == 0 || is_in_kubepods && depth + 1 < DEPTH_MAX {
+            // Beside kubepods lie all services of the machine, and this is done each second.
             match walk(&entry.path(), &path, depth + 1, is_in_kubepods, found) {
                 // A pod ended while we looked.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

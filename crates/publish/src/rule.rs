@@ -46,6 +46,8 @@ pub enum Because {
     Short,
     /// It is what the node can promise.
     Promise,
+    /// The amount falls: the key is deleted, and the next write has it.
+    Lower,
     /// There is nothing to promise.
     Nothing,
 }
@@ -61,6 +63,7 @@ impl fmt::Display for Because {
             Because::Promise => {
                 "main left this much in three of four seconds of the last 15 minutes"
             }
+            Because::Lower => "a lower amount is written when no pod comes by this one any more",
             Because::Nothing => "main leaves nothing",
         })
     }
@@ -123,6 +126,10 @@ impl Rule {
         if write != Write::Keep {
             self.wrote_s = Some(seen.time_s);
         }
+        let because = match (write, because) {
+            (Write::Delete, Because::Promise) => Because::Lower,
+            _ => because,
+        };
         let is_short_now = because == Because::Short;
         let is_settling = |since_s: u64| seen.time_s < since_s + self.constants.short_gap_s;
         if is_short_now != self.is_short && !self.short_changed_s.is_some_and(is_settling) {
@@ -189,14 +196,19 @@ impl Rule {
             return Write::Keep;
         }
         match (seen.standing_milli, wanted_milli) {
-            (None, Some(wanted_milli)) => Write::Set(wanted_milli),
             (Some(_), None) => Write::Delete,
             (Some(standing_milli), Some(wanted_milli))
-                if standing_milli.abs_diff(wanted_milli) >= self.constants.write_milli =>
+                if standing_milli.abs_diff(wanted_milli) < self.constants.write_milli =>
             {
-                Write::Set(wanted_milli)
+                Write::Keep
             }
-            _ => Write::Keep,
+            // The scheduler may be placing pods by the larger amount. Kubelet would reject them by a smaller one, and takes
+            // them while the key is absent: so the smaller one is the next write.
+            (Some(standing_milli), Some(wanted_milli)) if wanted_milli < standing_milli => {
+                Write::Delete
+            }
+            (_, Some(wanted_milli)) => Write::Set(wanted_milli),
+            (None, None) => Write::Keep,
         }
     }
 

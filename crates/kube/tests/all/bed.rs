@@ -258,7 +258,7 @@ impl Bed {
 }
 
 /// The kubeconfig of a control plane that says that it is ready.
-fn until_ready(stdout: &mut impl BufRead) -> PathBuf {
+fn until_ready(stdout: &mut BufReader<ChildStdout>) -> PathBuf {
     let mut line = String::new();
     stdout.read_line(&mut line).expect("it speaks");
     let kubeconfig = line.trim().strip_prefix("ready ").expect("it is ready");

@@ -92,6 +92,33 @@ fn pods_beyond_what_stands_delete_the_key_at_once_even_within_the_gap() {
 }
 
 #[test]
+fn a_lower_amount_comes_thirty_seconds_after_the_key_is_deleted_and_counts_the_pods_of_the_higher_one()
+ {
+    let mut node = Node::with(None);
+    node.seconds(300, surplus(6_000));
+    while node.standing_milli.is_some() {
+        let step = node.second(surplus(3_000));
+        assert!(
+            !matches!(step.write, Write::Set(milli) if milli < 6_000),
+            "{step:?}"
+        );
+    }
+    // Placed by what stood before.
+    let bound = Seen {
+        bound_milli: 4_000,
+        ..surplus(3_800)
+    };
+    node.seconds(29, bound);
+    assert_eq!(node.standing_milli, None);
+    node.seconds(1, bound);
+    assert!(
+        node.standing_milli.is_some_and(|milli| milli >= 4_000),
+        "{:?}",
+        node.standing_milli
+    );
+}
+
+#[test]
 fn a_node_that_is_short_takes_no_more_until_enough_pods_have_ended() {
     let mut node = Node::with(None);
     let bound = |surplus_milli, bound_milli| Seen {

@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tidegate_kube::resource::SIDE_CPU;
 
-/// Between two writes of a node; the API server gets them up to a second apart.
-const GAP: SignedDuration = SignedDuration::from_secs(29);
+/// Between two writes of a node, less what the first may take to reach the API server: tidegate-kube waits 10 s for it.
+const GAP: SignedDuration = SignedDuration::from_secs(20);
 
 /// The calls of all nodes.
 #[derive(Debug, Default)]
@@ -17,9 +17,9 @@ pub struct Audit {
     pub calls: BTreeMap<String, usize>,
     /// Writes of the key that were taken.
     pub writes: usize,
-    /// Amounts written within 30 s of the write before.
+    /// Amounts written too soon after the write before.
     pub too_soon: usize,
-    /// Deletions within 30 s: of pods that came while the amount was lowered.
+    /// Deletions that were not waited for: more was bound than published.
     pub early_deletions: usize,
     /// Calls that the API server refused for their number.
     pub too_many_requests: usize,

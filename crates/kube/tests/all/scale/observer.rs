@@ -13,8 +13,6 @@ use tidegate_kube::follow;
 use tidegate_kube::resource;
 use tokio::task::JoinSet;
 
-use super::pods::NAMESPACE;
-
 const LOOK: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -40,9 +38,7 @@ pub struct Observer(Arc<Mutex<Seen>>);
 impl Observer {
     pub async fn start(admin: &Client) -> Self {
         let mut watches = JoinSet::new();
-        let of_scale =
-            watcher::Config::default().fields(&format!("metadata.namespace={NAMESPACE}"));
-        let pods = follow::store(&mut watches, admin, of_scale, "pods");
+        let pods = follow::store(&mut watches, admin, watcher::Config::default(), "pods");
         let nodes = follow::store(&mut watches, admin, watcher::Config::default(), "nodes");
         let seen = Arc::new(Mutex::new(Seen::default()));
         tokio::spawn(look(watches, pods, nodes, Arc::clone(&seen)));
