@@ -23,9 +23,6 @@ const PODS: &str = "TIDEGATE_PODS";
 const COMING: Duration = Duration::from_secs(300);
 /// A phase of trouble, and the quiet after it.
 const PHASE: Duration = Duration::from_secs(60);
-/// A watch tells of a pod before another tells of its node.
-const SKEW: Duration = Duration::from_secs(2);
-
 fn number(name: &str, default: usize) -> usize {
     std::env::var(name)
         .ok()
@@ -104,7 +101,6 @@ fn judge(bed: &Bed, observer: &Observer, pods: usize) {
         "no pod is rejected or lost"
     );
     assert_eq!(seen.running, pods);
-    assert!(seen.longest_below < SKEW, "published below what is bound");
     assert_eq!(audit.too_soon, 0, "writes of a node are 30 s apart");
     assert!(audit.too_many_requests > 0, "limits were met");
 }
