@@ -4,7 +4,7 @@ mod audit;
 mod fleet;
 mod observer;
 mod pods;
-mod trouble;
+mod faults;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use observer::Observer;
 const PODS: &str = "TIDEGATE_PODS";
 /// Over which they come.
 const COMING: Duration = Duration::from_secs(300);
-/// A phase of trouble, and the quiet after it.
+/// A phase of faults, and the quiet after it.
 const PHASE: Duration = Duration::from_secs(60);
 fn number(name: &str, default: usize) -> usize {
     std::env::var(name)
@@ -72,9 +72,9 @@ fn side_pods_are_placed_and_kept_through_outages_conflicts_and_limits() {
     bed.outage(PHASE);
     phase("the API server was away for a minute", started, &observer);
     std::thread::sleep(PHASE);
-    let storm = handle.block_on(trouble::storm(admin.clone(), PHASE));
+    let storm = handle.block_on(faults::storm(admin.clone(), PHASE));
     phase(&format!("other writers ({storm})"), started, &observer);
-    trouble::limit(bed, PHASE);
+    faults::limit(bed, PHASE);
     phase("too many requests", started, &observer);
     lives.send_modify(|life| *life += 1);
     std::thread::sleep(PHASE);
